@@ -1,0 +1,173 @@
+/* The cache: a short table of layers, nearest first. A hit is copied into the
+ * nearer layers that keep hits; a put goes into every layer that can be written. */
+#define _GNU_SOURCE
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LAYERS_MAX = 2 };
+
+typedef struct layer {
+    const kgen__layer_ops *ops;
+    void *self;
+} layer;
+
+struct kgen_cache {
+    layer layers[LAYERS_MAX];
+    size_t layer_count;
+    kgen__store *store; /* also a layer; NULL: memory only */
+    kgen_cache_stats stats;
+};
+
+/* ------------------------------------------------------------------------ *
+ * which directory
+ * ------------------------------------------------------------------------ */
+
+/* A relative variable would mean another place after a chdir: not used. */
+static const char *absolute_env(const char *name) {
+    const char *value = secure_getenv(name);
+    return value && value[0] == '/' ? value : NULL;
+}
+
+/* *out: free() it; NULL when there is no directory. -1: out of memory. */
+static int default_dir(char **out) {
+    static const struct {
+        const char *variable, *below;
+    } places[] = {{"XDG_CACHE_HOME", "kgen"}, {"HOME", ".cache/kgen"}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const char *base = absolute_env(places[i].variable);
+        if (base) return asprintf(out, "%s/%s", base, places[i].below) < 0 ? -1 : 0;
+    }
+    return 0;
+}
+
+/* Made absolute now: the process may change its directory later. */
+static int given_dir(char **out, const char *dir) {
+    if (!dir[0]) return 0;
+    char *here = dir[0] == '/' ? NULL : get_current_dir_name();
+    int made = asprintf(out, "%s%s%s", here ? here : "", here ? "/" : "", dir);
+    free(here);
+    return made < 0 ? -1 : 0;
+}
+
+static kgen_status find_dir(char **out, const char *dir, kgen_error *err) {
+    if (!dir) dir = secure_getenv("KGEN_CACHE_DIR");
+    *out = NULL;
+    if ((dir ? given_dir(out, dir) : default_dir(out)) != 0)
+        return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory for a path");
+    return KGEN_OK;
+}
+
+/* ------------------------------------------------------------------------ *
+ * open, close
+ * ------------------------------------------------------------------------ */
+
+static void add_layer(kgen_cache *cache, const kgen__layer_ops *ops, void *self) {
+    cache->layers[cache->layer_count++] = (layer){ops, self};
+}
+
+static kgen_status open_layers(kgen_cache *cache, const char *dir, kgen_error *err) {
+    kgen__memory *memory = NULL;
+    KGEN_TRY(kgen__memory_open(&memory, err));
+    add_layer(cache, &kgen__memory_ops, memory);
+    if (!dir) return KGEN_OK;
+    KGEN_TRY(kgen__store_open(&cache->store, dir, &cache->stats, err));
+    add_layer(cache, &kgen__store_ops, cache->store);
+    return KGEN_OK;
+}
+
+kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err) {
+    char *path = NULL;
+    KGEN_TRY(find_dir(&path, dir, err));
+    kgen_cache *cache = calloc(1, sizeof *cache);
+    kgen_status status = cache ? open_layers(cache, path, err)
+                               : kgen_fail(err, KGEN_E_NOMEM, "cache: no memory");
+    free(path);
+    if (status == KGEN_OK)
+        *out = cache;
+    else
+        kgen_cache_close(cache);
+    return status;
+}
+
+void kgen_cache_close(kgen_cache *cache) {
+    if (!cache) return;
+    for (size_t i = 0; i < cache->layer_count; i++)
+        cache->layers[i].ops->close(cache->layers[i].self);
+    free(cache);
+}
+
+const char *kgen_cache_dir(const kgen_cache *cache) {
+    return cache->store ? kgen__store_dir(cache->store) : NULL;
+}
+
+kgen_cache_stats kgen_cache_get_stats(const kgen_cache *cache) {
+    kgen_cache_stats out;
+    const uint64_t *from = (const uint64_t *)&cache->stats;
+    uint64_t *to = (uint64_t *)&out;
+    for (size_t i = 0; i < sizeof out / sizeof *to; i++)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+    return out;
+}
+
+/* ------------------------------------------------------------------------ *
+ * get, put, each
+ * ------------------------------------------------------------------------ */
+
+/* Failure to keep a copy costs a read the next time, nothing else. */
+static void keep_hit(kgen_cache *cache, size_t found_in, const kgen_entry *entry) {
+    for (size_t i = 0; i < found_in; i++) {
+        const layer *near = &cache->layers[i];
+        if (near->ops->keeps_hits) (void)near->ops->put(near->self, entry, NULL);
+    }
+}
+
+kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found, const kgen_key *key,
+                           kgen_error *err) {
+    *out = NULL;
+    *found = 0;
+    for (size_t i = 0; i < cache->layer_count; i++) {
+        const layer *at = &cache->layers[i];
+        KGEN_TRY(at->ops->get(at->self, out, key, err));
+        if (!*out) continue;
+        kgen__count((uint64_t *)((char *)&cache->stats + at->ops->hits));
+        keep_hit(cache, i, *out);
+        *found = 1;
+        return KGEN_OK;
+    }
+    kgen__count(&cache->stats.misses);
+    return KGEN_OK;
+}
+
+kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_error *err) {
+    KGEN_TRY(kgen__entry_check(entry, err));
+    kgen_status first = KGEN_OK;
+    for (size_t i = 0; i < cache->layer_count; i++) {
+        const layer *at = &cache->layers[i];
+        if (!at->ops->put) continue;
+        kgen_status status = at->ops->put(at->self, entry, first == KGEN_OK ? err : NULL);
+        if (first == KGEN_OK) first = status;
+    }
+    return first;
+}
+
+static kgen_status check_prefix(char out[KGEN_KEY_HEX], const char *prefix, kgen_error *err) {
+    size_t length = strlen(prefix);
+    if (length >= KGEN_KEY_HEX || strspn(prefix, "0123456789abcdefABCDEF") != length)
+        return kgen_fail(err, KGEN_E_ARG, "prefix=%.80s: must be at most %d hex digits", prefix,
+                         KGEN_KEY_HEX - 1);
+    for (size_t i = 0; i <= length; i++)
+        out[i] = (char)(prefix[i] >= 'A' && prefix[i] <= 'F' ? prefix[i] + ('a' - 'A') : prefix[i]);
+    return KGEN_OK;
+}
+
+kgen_status kgen_cache_each(kgen_cache *cache, const char *prefix,
+                            int (*visit)(const kgen_entry *entry, size_t file_bytes, void *user),
+                            void *user, kgen_error *err) {
+    char lower[KGEN_KEY_HEX];
+    KGEN_TRY(check_prefix(lower, prefix, err));
+    return cache->store ? kgen__store_each(cache->store, lower, visit, user, err) : KGEN_OK;
+}

@@ -1,0 +1,311 @@
+/* The entry format. One entry is one file, all numbers little-endian:
+ *
+ *   magic[8]  schema u32  elf mach u32  file size u64  key[32]
+ *   code size u64  source size u64  packed source size u64
+ *   compile ms u32  unix time u64  resources i32 each
+ *   target, symbol, toolchain, spec: length u16 and bytes
+ *   code  zstd(source)  BLAKE2b-256 of everything before
+ *
+ * Magic, schema, file size and the digest at the end never move: a reader of any
+ * version can tell a sound entry of another version from a damaged one.      */
+#include "internal.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+enum { MAGIC = 8, DIGEST = 32, STRINGS = 4, ZSTD_LEVEL = 3 };
+
+static const uint8_t magic[MAGIC] = {'k', 'g', 'e', 'n', '\r', '\n', 0x1a, 0};
+
+/* Their order in the file. */
+#define RESOURCE_TABLE(X)                                                                         \
+    X(vgprs) X(agprs) X(sgprs) X(vgpr_spills) X(sgpr_spills) X(scratch_bytes) X(lds_bytes)        \
+    X(workgroup_size) X(wave_size) X(kernarg_bytes) X(code_bytes) X(waves_per_simd)
+
+#define STRING_TABLE(X)                                                                           \
+    X(target, entry->target) X(symbol, entry->symbol)                                             \
+    X(toolchain, entry->record.toolchain) X(spec, entry->spec)
+
+/* Bytes before the first string. */
+enum {
+#define ADD_RESOURCE(field) +4
+    HEADER = MAGIC + 4 + 4 + 8 + KGEN_KEY_BYTES + 3 * 8 + 4 + 8 RESOURCE_TABLE(ADD_RESOURCE),
+#undef ADD_RESOURCE
+    SMALLEST = HEADER + 2 * STRINGS + DIGEST,
+};
+
+/* ------------------------------------------------------------------------ *
+ * checks
+ * ------------------------------------------------------------------------ */
+
+/* EF_AMDGPU_MACH of a 64-bit AMDGPU ELF, 0 when it is anything else. */
+static uint32_t code_mach(const uint8_t *code, size_t size) {
+    static const uint8_t ident[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB};
+    if (size < sizeof(Elf64_Ehdr) || memcmp(code, ident, sizeof ident) != 0) return 0;
+    const uint8_t *machine = code + offsetof(Elf64_Ehdr, e_machine);
+    if ((machine[0] | machine[1] << 8) != EM_AMDGPU) return 0;
+    return code[offsetof(Elf64_Ehdr, e_flags)]; /* the mach is the low byte */
+}
+
+static kgen_status check_strings(const kgen_entry *entry, kgen_error *err) {
+#define CHECK_STRING(name, field)                                                                 \
+    if (!memchr(field, 0, sizeof field))                                                          \
+        return kgen_fail(err, KGEN_E_ARG, #name ": no end within %zu bytes", sizeof field);
+    STRING_TABLE(CHECK_STRING)
+#undef CHECK_STRING
+    return KGEN_OK;
+}
+
+kgen_status kgen__entry_check(const kgen_entry *entry, kgen_error *err) {
+    const kgen_target *target = NULL;
+    KGEN_TRY(check_strings(entry, err));
+    if (!entry->code || entry->code_size == 0 || entry->code_size > KGEN__CODE_MAX)
+        return kgen_fail(err, KGEN_E_ARG, "code: %zu bytes at %p, must be 1 to %d bytes",
+                         entry->code_size, (void *)entry->code, KGEN__CODE_MAX);
+    if ((!entry->source && entry->source_size > 0) || entry->source_size > KGEN__SOURCE_MAX)
+        return kgen_fail(err, KGEN_E_ARG, "source: %zu bytes at %p, must be at most %d bytes",
+                         entry->source_size, (void *)entry->source, KGEN__SOURCE_MAX);
+    KGEN_TRY(kgen_target_find(&target, entry->target, err));
+    uint32_t mach = code_mach(entry->code, entry->code_size);
+    if (target->elf_mach && mach != (uint32_t)target->elf_mach)
+        return kgen_fail(err, KGEN_E_ARG, "code: ELF mach 0x%02x, target %s has 0x%02x",
+                         (unsigned)mach, target->name, (unsigned)target->elf_mach);
+    return KGEN_OK;
+}
+
+/* ------------------------------------------------------------------------ *
+ * writing
+ * ------------------------------------------------------------------------ */
+
+static uint8_t *put_bytes(uint8_t *at, const void *bytes, size_t size) {
+    if (size) memcpy(at, bytes, size);
+    return at + size;
+}
+
+static uint8_t *put_number(uint8_t *at, uint64_t number, int width) {
+    for (int i = 0; i < width; i++) *at++ = (uint8_t)(number >> (8 * i));
+    return at;
+}
+
+static uint8_t *put_string(uint8_t *at, const char *text) {
+    size_t length = strlen(text);
+    at = put_number(at, length, 2);
+    return put_bytes(at, text, length);
+}
+
+static size_t strings_size(const kgen_entry *entry) {
+    size_t size = 0;
+#define ADD_STRING(name, field) size += 2 + strlen(field);
+    STRING_TABLE(ADD_STRING)
+#undef ADD_STRING
+    return size;
+}
+
+static uint8_t *put_header(uint8_t *at, const kgen_entry *entry, size_t packed_size,
+                           size_t file_size) {
+    at = put_bytes(at, magic, MAGIC);
+    at = put_number(at, KGEN__SCHEMA, 4);
+    at = put_number(at, code_mach(entry->code, entry->code_size), 4);
+    at = put_number(at, file_size, 8);
+    at = put_bytes(at, entry->key.bytes, KGEN_KEY_BYTES);
+    at = put_number(at, entry->code_size, 8);
+    at = put_number(at, entry->source_size, 8);
+    at = put_number(at, packed_size, 8);
+    at = put_number(at, entry->record.compile_ms, 4);
+    at = put_number(at, entry->record.unix_time, 8);
+#define PUT_RESOURCE(field) at = put_number(at, (uint32_t)entry->resources.field, 4);
+    RESOURCE_TABLE(PUT_RESOURCE)
+#undef PUT_RESOURCE
+#define PUT_STRING(name, field) at = put_string(at, field);
+    STRING_TABLE(PUT_STRING)
+#undef PUT_STRING
+    return at;
+}
+
+static kgen_status pack_source(uint8_t **out, size_t *size, const kgen_entry *entry,
+                               kgen_error *err) {
+    size_t bound = ZSTD_compressBound(entry->source_size);
+    uint8_t *packed = malloc(bound);
+    if (!packed) return kgen_fail(err, KGEN_E_NOMEM, "cache: no %zu bytes for a source", bound);
+    const char *source = entry->source ? entry->source : "";
+    size_t got = ZSTD_compress(packed, bound, source, entry->source_size, ZSTD_LEVEL);
+    if (ZSTD_isError(got)) {
+        free(packed);
+        return kgen_fail(err, KGEN_E_NOMEM, "cache: zstd: %s", ZSTD_getErrorName(got));
+    }
+    *out = packed;
+    *size = got;
+    return KGEN_OK;
+}
+
+kgen_status kgen__entry_encode(uint8_t **out, size_t *size, const kgen_entry *entry,
+                               kgen_error *err) {
+    uint8_t *packed = NULL;
+    size_t packed_size = 0;
+    KGEN_TRY(pack_source(&packed, &packed_size, entry, err));
+    size_t total = HEADER + strings_size(entry) + entry->code_size + packed_size + DIGEST;
+    uint8_t *bytes = malloc(total);
+    if (bytes) {
+        uint8_t *at = put_header(bytes, entry, packed_size, total);
+        at = put_bytes(at, entry->code, entry->code_size);
+        at = put_bytes(at, packed, packed_size);
+        crypto_generichash(at, DIGEST, bytes, total - DIGEST, NULL, 0);
+    }
+    free(packed);
+    if (!bytes) return kgen_fail(err, KGEN_E_NOMEM, "cache: no %zu bytes for an entry", total);
+    *out = bytes;
+    *size = total;
+    return KGEN_OK;
+}
+
+/* ------------------------------------------------------------------------ *
+ * reading
+ * ------------------------------------------------------------------------ */
+
+/* Once `bad`, every further read gives nothing. */
+typedef struct reader {
+    const uint8_t *at;
+    size_t left;
+    int bad;
+} reader;
+
+static const uint8_t *take(reader *in, uint64_t size) {
+    if (in->bad || size > in->left) {
+        in->bad = 1;
+        return NULL;
+    }
+    const uint8_t *bytes = in->at;
+    in->at += size;
+    in->left -= (size_t)size;
+    return bytes;
+}
+
+static uint64_t take_number(reader *in, int width) {
+    const uint8_t *bytes = take(in, (uint64_t)width);
+    uint64_t number = 0;
+    for (int i = 0; bytes && i < width; i++) number |= (uint64_t)bytes[i] << (8 * i);
+    return number;
+}
+
+static void take_string(reader *in, char *out, size_t capacity) {
+    size_t length = (size_t)take_number(in, 2);
+    const uint8_t *bytes = take(in, length);
+    if (!bytes || length >= capacity || memchr(bytes, 0, length)) {
+        in->bad = 1;
+        return;
+    }
+    memcpy(out, bytes, length); /* the entry was zeroed: the end is there */
+}
+
+/* Length and digest, from the places that never move. */
+static int is_sound(const uint8_t *bytes, size_t size) {
+    if (size < SMALLEST || size > KGEN__FILE_MAX || memcmp(bytes, magic, MAGIC) != 0) return 0;
+    reader in = {bytes + MAGIC + 4 + 4, 8, 0};
+    if (take_number(&in, 8) != size) return 0;
+    uint8_t digest[DIGEST];
+    crypto_generichash(digest, DIGEST, bytes, size - DIGEST, NULL, 0);
+    return memcmp(digest, bytes + size - DIGEST, DIGEST) == 0;
+}
+
+static kgen__verdict unpack_source(kgen_entry *entry, const uint8_t *packed, size_t packed_size) {
+    entry->source = malloc(entry->source_size + 1);
+    if (!entry->source) return KGEN__NO_MEMORY;
+    size_t got = ZSTD_decompress(entry->source, entry->source_size, packed, packed_size);
+    if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) return KGEN__NO_MEMORY;
+    if (got != entry->source_size) return KGEN__BAD;
+    entry->source[entry->source_size] = 0;
+    return KGEN__GOOD;
+}
+
+static void take_resources(reader *in, kgen_resources *out) {
+#define TAKE_RESOURCE(field) out->field = (int32_t)(uint32_t)take_number(in, 4);
+    RESOURCE_TABLE(TAKE_RESOURCE)
+#undef TAKE_RESOURCE
+}
+
+static kgen__verdict take_payload(reader *in, kgen_entry *entry, uint64_t packed_size) {
+    const uint8_t *code = take(in, entry->code_size);
+    const uint8_t *packed = take(in, packed_size);
+    if (in->bad || in->left > 0 || entry->code_size == 0) return KGEN__BAD;
+    if (entry->code_size > KGEN__CODE_MAX || entry->source_size > KGEN__SOURCE_MAX)
+        return KGEN__BAD;
+    entry->code = malloc(entry->code_size);
+    if (!entry->code) return KGEN__NO_MEMORY;
+    memcpy(entry->code, code, entry->code_size);
+    return unpack_source(entry, packed, (size_t)packed_size);
+}
+
+/* The code must be for the architecture that the entry and its name say. */
+static kgen__verdict check_arch(const kgen_entry *entry, uint32_t stored_mach) {
+    const kgen_target *target = NULL;
+    if (kgen_target_find(&target, entry->target, NULL) != KGEN_OK) return KGEN__OTHER;
+    uint32_t mach = code_mach(entry->code, entry->code_size);
+    if (stored_mach != mach) return KGEN__BAD;
+    return target->elf_mach && mach != (uint32_t)target->elf_mach ? KGEN__BAD : KGEN__GOOD;
+}
+
+static kgen__verdict decode_into(kgen_entry *entry, reader *in, const kgen_key *key) {
+    if (take_number(in, 4) != KGEN__SCHEMA) return KGEN__OTHER;
+    uint32_t mach = (uint32_t)take_number(in, 4);
+    take_number(in, 8); /* file size: is_sound has seen it */
+    const uint8_t *stored_key = take(in, KGEN_KEY_BYTES);
+    if (!stored_key || memcmp(stored_key, key->bytes, KGEN_KEY_BYTES) != 0) return KGEN__BAD;
+    entry->key = *key;
+    entry->code_size = (size_t)take_number(in, 8);
+    entry->source_size = (size_t)take_number(in, 8);
+    uint64_t packed_size = take_number(in, 8);
+    entry->record.compile_ms = (uint32_t)take_number(in, 4);
+    entry->record.unix_time = take_number(in, 8);
+    take_resources(in, &entry->resources);
+#define TAKE_STRING(name, field) take_string(in, field, sizeof field);
+    STRING_TABLE(TAKE_STRING)
+#undef TAKE_STRING
+    kgen__verdict verdict = take_payload(in, entry, packed_size);
+    return verdict == KGEN__GOOD ? check_arch(entry, mach) : verdict;
+}
+
+kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t size,
+                                 const kgen_key *key) {
+    if (!is_sound(bytes, size)) return KGEN__BAD;
+    kgen_entry *entry = calloc(1, sizeof *entry);
+    if (!entry) return KGEN__NO_MEMORY;
+    reader in = {bytes + MAGIC, size - MAGIC - DIGEST, 0};
+    kgen__verdict verdict = decode_into(entry, &in, key);
+    if (verdict == KGEN__GOOD)
+        *out = entry;
+    else
+        kgen_entry_free(entry);
+    return verdict;
+}
+
+/* ------------------------------------------------------------------------ *
+ * entries in memory
+ * ------------------------------------------------------------------------ */
+
+kgen_entry *kgen__entry_copy(const kgen_entry *entry) {
+    kgen_entry *copy = malloc(sizeof *copy);
+    if (!copy) return NULL;
+    *copy = *entry;
+    copy->code = malloc(entry->code_size);
+    copy->source = malloc(entry->source_size + 1);
+    if (!copy->code || !copy->source) {
+        kgen_entry_free(copy);
+        return NULL;
+    }
+    memcpy(copy->code, entry->code, entry->code_size);
+    if (entry->source_size) memcpy(copy->source, entry->source, entry->source_size);
+    copy->source[entry->source_size] = 0;
+    return copy;
+}
+
+void kgen_entry_free(kgen_entry *entry) {
+    if (!entry) return;
+    free(entry->code);
+    free(entry->source);
+    free(entry);
+}

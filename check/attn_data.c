@@ -1,0 +1,475 @@
+/* The tensors of a case. Every allocation ends with its last element, and all
+ * that no row may look at is poison: NaN and infinities in dead slots and in
+ * pages of nobody, table entries past the end that lead to such pages.      */
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn_layout.h"
+
+enum { Q, K, V, OUT, TABLE, SEQ_LENS, CU, K_DESCALE, V_DESCALE, OUT_SCALE, ALIBI, SINKS, LSE };
+
+static const struct {
+    const char *name;
+    size_t offset;
+    int32_t output;
+} slots[KGEN_SLOT_COUNT] = {
+    [Q] = {"q", offsetof(kgen_attn_args, q), 0},
+    [K] = {"k", offsetof(kgen_attn_args, k), 0},
+    [V] = {"v", offsetof(kgen_attn_args, v), 0},
+    [OUT] = {"out", offsetof(kgen_attn_args, out), 1},
+    [TABLE] = {"block_table", offsetof(kgen_attn_args, block_table), 0},
+    [SEQ_LENS] = {"seq_lens", offsetof(kgen_attn_args, seq_lens), 0},
+    [CU] = {"cu_seqlens_q", offsetof(kgen_attn_args, cu_seqlens_q), 0},
+    [K_DESCALE] = {"k_descale", offsetof(kgen_attn_args, k_descale), 0},
+    [V_DESCALE] = {"v_descale", offsetof(kgen_attn_args, v_descale), 0},
+    [OUT_SCALE] = {"out_scale", offsetof(kgen_attn_args, out_scale), 0},
+    [ALIBI] = {"alibi_slopes", offsetof(kgen_attn_args, alibi_slopes), 0},
+    [SINKS] = {"sinks", offsetof(kgen_attn_args, sinks), 0},
+    [LSE] = {"lse", offsetof(kgen_attn_args, lse), 1},
+};
+
+kgen_tensor *kgen_attn_slot_tensor(kgen_attn_args *args, int slot) {
+    return (kgen_tensor *)((char *)args + slots[slot].offset);
+}
+
+const char *kgen_attn_slot_name(int slot) { return slots[slot].name; }
+
+/* ---- shapes --------------------------------------------------------------- */
+
+typedef struct extents {
+    int64_t seqs, tokens, pages, page, columns, hkv, hq, d, dv;
+} extents;
+
+static int64_t pages_of(int64_t length, int64_t page) { return (length + page - 1) / page; }
+
+static extents measure(const kgen_case *c, const kgen_attn_spec *spec) {
+    extents e = {.seqs = c->seqs,
+                 .page = spec->page == KGEN_PAGE_X16 ? c->page : spec->page,
+                 .pages = 1 + c->extra,
+                 .hkv = c->hkv,
+                 .hq = (int64_t)c->hkv * spec->group,
+                 .d = spec->head_dim,
+                 .dv = spec->v_dim ? spec->v_dim : spec->head_dim};
+    for (int32_t s = 0; s < c->seqs; s++) {
+        int64_t pages = pages_of(c->lens[s].high, e.page);
+        e.tokens += spec->phase == KGEN_VERIFY ? c->qlens[s].high : 1;
+        e.pages += pages;
+        if (pages > e.columns) e.columns = pages;
+    }
+    if (spec->phase == KGEN_VERIFY) e.tokens += c->tail;
+    e.columns += c->cols;
+    if (e.columns == 0) e.columns = 1;
+    return e;
+}
+
+static kgen_tensor strided(kgen_dtype dtype, int32_t rank, const int64_t *shape,
+                           const int64_t *stride) {
+    kgen_tensor t = {.dtype = dtype, .rank = rank};
+    memcpy(t.shape, shape, (size_t)rank * sizeof *shape);
+    memcpy(t.stride, stride, (size_t)rank * sizeof *stride);
+    return t;
+}
+
+static kgen_tensor rows_of(kgen_dtype dtype, int64_t tokens, int64_t heads, int64_t d,
+                           int32_t pad) {
+    int64_t unit = 16 / kgen_dtype_size(dtype);
+    return strided(dtype, 3, (int64_t[]){tokens, heads, d},
+                   (int64_t[]){heads * d + pad * unit, d, 1});
+}
+
+/* NHD and HND: a row of `content` elements a token and head. */
+static kgen_tensor plain_cache(const kgen_case *c, const extents *e, kgen_layout layout,
+                               kgen_dtype dtype, int64_t d, int64_t content) {
+    int64_t pad = (int64_t)c->pad * (16 / kgen_dtype_size(dtype));
+    int64_t token = content + pad, head = token * e->page, block = head * e->hkv;
+    if (layout == KGEN_NHD && c->packed < 2) {
+        head = content;
+        token = head * e->hkv + pad;
+        block = token * e->page;
+    } else if (c->packed == 3) {
+        block = head;
+        head = block * e->pages;
+    }
+    kgen_tensor t =
+        layout == KGEN_NHD
+            ? strided(dtype, 4, (int64_t[]){e->pages, e->page, e->hkv, d},
+                      (int64_t[]){block, token, head, 1})
+            : strided(dtype, 4, (int64_t[]){e->pages, e->hkv, e->page, d},
+                      (int64_t[]){block, head, token, 1});
+    t.layout = layout;
+    return t;
+}
+
+/* SHUFFLE and XPACKED: a dense block of page x d a page and head. */
+static kgen_tensor vector_cache(const kgen_case *c, const extents *e, kgen_layout layout,
+                                kgen_dtype dtype, int64_t d, kgen_cache_side side) {
+    int64_t x = 16 / kgen_dtype_size(dtype), pad = c->pad * x;
+    int64_t head = e->page * d + pad, block = head * e->hkv;
+    if (c->packed) block = (e->page * (e->d + e->dv) + 2 * pad) * e->hkv;
+    kgen_tensor t;
+    if (side == KGEN_SIDE_K)
+        t = strided(dtype, 5, (int64_t[]){e->pages, e->hkv, d / x, e->page, x},
+                    (int64_t[]){block, head, e->page * x, x, 1});
+    else if (layout == KGEN_SHUFFLE)
+        t = strided(dtype, 5, (int64_t[]){e->pages, e->hkv, e->page / x, d, x},
+                    (int64_t[]){block, head, d * x, x, 1});
+    else
+        t = strided(dtype, 4, (int64_t[]){e->pages, e->hkv, d, e->page},
+                    (int64_t[]){block, head, e->page, 1});
+    t.layout = layout;
+    return t;
+}
+
+static int is_plain(kgen_layout layout) { return layout == KGEN_NHD || layout == KGEN_HND; }
+
+static kgen_tensor cache_of(const kgen_case *c, const extents *e, const kgen_attn_spec *spec,
+                            kgen_cache_side side) {
+    kgen_layout layout = (kgen_layout)spec->layout;
+    kgen_dtype dtype = (kgen_dtype)spec->kv;
+    int64_t d = side == KGEN_SIDE_K ? e->d : e->dv;
+    if (is_plain(layout))
+        return plain_cache(c, e, layout, dtype, d, c->packed ? e->d + e->dv : d);
+    return vector_cache(c, e, layout, dtype, d, side);
+}
+
+/* Elements from K's first to V's first in a packed cache. */
+static int64_t packed_distance(const kgen_attn_data *data, const extents *e) {
+    const kgen_tensor *k = &data->args.k;
+    return is_plain(k->layout) ? e->d : k->stride[1] * e->hkv;
+}
+
+static kgen_tensor descale_of(const kgen_attn_spec *spec, const extents *e, int32_t shape) {
+    static const int32_t first[] = {[KGEN_DESCALE_HEAD] = KGEN_SCALE_ONE,
+                                    [KGEN_DESCALE_TOKEN] = KGEN_SCALE_TOKEN};
+    const struct {
+        int32_t rank;
+        int64_t shape[3];
+    } shapes[KGEN_SCALE_COUNT] = {
+        [KGEN_SCALE_ONE] = {1, {1}},
+        [KGEN_SCALE_HEAD] = {1, {e->hkv}},
+        [KGEN_SCALE_SEQ] = {2, {e->seqs, e->hkv}},
+        [KGEN_SCALE_TOKEN] = {3, {e->pages, e->page, e->hkv}},
+        [KGEN_SCALE_HTOKEN] = {3, {e->pages, e->hkv, e->page}},
+    };
+    int32_t pick = shape == KGEN_SCALE_AUTO ? first[spec->descale] : shape;
+    kgen_tensor t = kgen_tensor_dense(NULL, KGEN_F32, shapes[pick].rank, shapes[pick].shape);
+    if (t.rank == 3) t.layout = pick == KGEN_SCALE_TOKEN ? KGEN_NHD : KGEN_HND;
+    return t;
+}
+
+/* rank 0 marks a tensor that the spec does not use. */
+static void shape_tensors(kgen_attn_data *data, const extents *e) {
+    const kgen_case *c = &data->shape;
+    const kgen_attn_spec *spec = &data->spec.attn;
+    kgen_attn_args *a = &data->args;
+    int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
+    a->q = rows_of((kgen_dtype)spec->q, e->tokens, e->hq, e->d, c->qpad);
+    a->out = rows_of((kgen_dtype)spec->out, e->tokens, e->hq, e->dv, c->qpad);
+    a->k = cache_of(c, e, spec, KGEN_SIDE_K);
+    a->v = cache_of(c, e, spec, KGEN_SIDE_V);
+    a->block_table = strided(spec->table ? KGEN_I64 : KGEN_I32, 2,
+                             (int64_t[]){e->seqs, e->columns},
+                             (int64_t[]){e->columns + c->rowpad, 1});
+    a->seq_lens = kgen_tensor_dense(NULL, KGEN_I32, 1, &e->seqs);
+    if (spec->phase == KGEN_VERIFY)
+        a->cu_seqlens_q = kgen_tensor_dense(NULL, KGEN_I32, 1, (int64_t[]){e->seqs + 1});
+    if (scaled) a->k_descale = descale_of(spec, e, c->kds);
+    if (scaled) a->v_descale = descale_of(spec, e, c->vds);
+    if (kgen_dtype_size((kgen_dtype)spec->out) == 1)
+        a->out_scale = kgen_tensor_dense(NULL, KGEN_F32, 1, (int64_t[]){1});
+    if (spec->alibi) a->alibi_slopes = kgen_tensor_dense(NULL, KGEN_F32, 1, &e->hq);
+    if (spec->sinks) a->sinks = kgen_tensor_dense(NULL, KGEN_F32, 1, &e->hq);
+    if (spec->lse) a->lse = kgen_tensor_dense(NULL, KGEN_F32, 2, (int64_t[]){e->hq, e->tokens});
+    a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt((double)e->d));
+    if (spec->softcap) a->softcap = (float)c->softcap;
+    if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
+}
+
+static size_t extent_bytes(const kgen_tensor *t) {
+    int64_t last = 0;
+    for (int32_t i = 0; i < t->rank; i++) last += (t->shape[i] - 1) * t->stride[i];
+    return (size_t)(last + 1) * (size_t)kgen_dtype_size(t->dtype);
+}
+
+static kgen_status place(kgen_attn_data *data, int index, const extents *e, kgen_error *err) {
+    kgen_tensor *t = kgen_attn_slot_tensor(&data->args, index);
+    kgen_slot *slot = &data->slot[index];
+    *slot = (kgen_slot){.view_of = index, .output = slots[index].output};
+    if (t->rank == 0) return KGEN_OK;
+    slot->offset = slot->output ? KGEN_GUARD_BYTES : index <= V && data->shape.off ? 16 : 0;
+    size_t size = slot->offset + extent_bytes(t) + (slot->output ? KGEN_GUARD_BYTES : 0);
+    if (index == V && data->shape.packed) {
+        slot->view_of = K;
+        slot->offset += (size_t)packed_distance(data, e) * (size_t)kgen_dtype_size(t->dtype);
+        t->data = data->slot[K].bytes + slot->offset;
+        return KGEN_OK;
+    }
+    if (index == K && data->shape.packed)
+        size = data->shape.off * 16 + extent_bytes(&data->args.v) +
+               (size_t)packed_distance(data, e) * (size_t)kgen_dtype_size(t->dtype);
+    slot->bytes = calloc(1, size);
+    slot->size = size;
+    if (!slot->bytes)
+        return kgen_fail(err, KGEN_E_NOMEM, "%s: %zu bytes: out of memory", slots[index].name,
+                         size);
+    t->data = slot->bytes + slot->offset;
+    return KGEN_OK;
+}
+
+/* What the shapes can not express is refused before anything is sized. */
+static kgen_status check_shape(const kgen_case *c, const kgen_attn_spec *spec, const extents *e,
+                               kgen_error *err) {
+    int token = spec->descale == KGEN_DESCALE_TOKEN;
+    if (spec->descale == KGEN_DESCALE_HEAD || token) {
+        int32_t shapes[2] = {c->kds, c->vds};
+        for (int i = 0; i < 2; i++)
+            if (shapes[i] != KGEN_SCALE_AUTO && (shapes[i] >= KGEN_SCALE_TOKEN) != token)
+                return kgen_fail(err, KGEN_E_ARG, "%s: shape does not fit descale=%s",
+                                 i ? "vds" : "kds", token ? "token" : "head");
+    }
+    if (c->packed > 1 && !is_plain((kgen_layout)spec->layout))
+        return kgen_fail(err, KGEN_E_ARG, "packed=%d: only 0 and 1 with layout=%s", c->packed,
+                         kgen_layout_name((kgen_layout)spec->layout));
+    if (e->page < 1 || e->tokens < 1)
+        return kgen_fail(err, KGEN_E_ARG, "page=%lld, %lld query tokens: both must be at least 1",
+                         (long long)e->page, (long long)e->tokens);
+    return KGEN_OK;
+}
+
+kgen_status kgen_attn_data_make(kgen_attn_data *data, const kgen_case *c, const kgen_spec *spec,
+                                kgen_error *err) {
+    extents e = measure(c, &spec->attn);
+    memset(data, 0, sizeof *data);
+    data->shape = *c;
+    data->spec = *spec;
+    KGEN_TRY(check_shape(c, &spec->attn, &e, err));
+    shape_tensors(data, &e);
+    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
+        kgen_status status = place(data, i, &e, err);
+        if (status == KGEN_OK) continue;
+        kgen_attn_data_free(data);
+        return status;
+    }
+    return KGEN_OK;
+}
+
+void kgen_attn_data_free(kgen_attn_data *data) {
+    for (int i = 0; i < KGEN_SLOT_COUNT; i++) free(data->slot[i].bytes);
+    memset(data, 0, sizeof *data);
+}
+
+/* ---- contents ------------------------------------------------------------- */
+
+typedef struct filler {
+    kgen_attn_data *data;
+    const int32_t *lens, *qlens;
+    uint64_t seed;
+    int64_t page_tokens, pages, heads;
+    int64_t *order;   /* pages in random order                               */
+    int64_t used;     /* of them, so far                                     */
+} filler;
+
+static kgen_rng stream(const filler *f, int slot) {
+    kgen_rng rng;
+    kgen_rng_seed(&rng, f->seed, (uint64_t)slot + 1);
+    return rng;
+}
+
+/* Elements that no live row overwrites keep what is written here. */
+static void cover(filler *f, int index) {
+    enum { CODES = 61 };
+    const kgen_tensor *t = kgen_attn_slot_tensor(&f->data->args, index);
+    const kgen_slot *slot = &f->data->slot[index];
+    kgen_rng rng = stream(f, KGEN_SLOT_COUNT + index);
+    size_t size = (size_t)kgen_dtype_size(t->dtype);
+    uint32_t code[CODES];
+    for (int i = 0; i < CODES; i++)
+        code[i] = f->data->shape.poison
+                      ? kgen_number_poison(t->dtype, (uint32_t)kgen_rng_next(&rng))
+                      : kgen_number_encode(t->dtype, kgen_rng_normal(&rng));
+    for (size_t at = 0; slot->bytes && at + size <= slot->size; at += size)
+        memcpy(slot->bytes + at, &code[at / size % CODES], size);
+}
+
+static void put_int(kgen_tensor *t, int64_t index, int64_t value) {
+    if (t->dtype == KGEN_I64) ((int64_t *)t->data)[index] = value;
+    else ((int32_t *)t->data)[index] = (int32_t)value;
+}
+
+static void fill_lengths(filler *f) {
+    kgen_attn_args *a = &f->data->args;
+    int64_t tokens = 0;
+    for (int32_t s = 0; s < f->data->shape.seqs; s++) {
+        put_int(&a->seq_lens, s, f->lens[s]);
+        if (a->cu_seqlens_q.data) put_int(&a->cu_seqlens_q, s, tokens);
+        tokens += f->qlens[s];
+    }
+    if (a->cu_seqlens_q.data) put_int(&a->cu_seqlens_q, f->data->shape.seqs, tokens);
+}
+
+static void shuffle_pages(filler *f) {
+    kgen_rng rng = stream(f, TABLE);
+    for (int64_t i = 0; i < f->pages; i++) f->order[i] = i;
+    for (int64_t i = f->pages - 1; i > 0; i--) {
+        int64_t j = kgen_rng_range(&rng, 0, i), page = f->order[i];
+        f->order[i] = f->order[j];
+        f->order[j] = page;
+    }
+    f->used = 0;
+}
+
+/* First key that some row of the sequence sees; its length if there is none. */
+static int64_t first_live(const filler *f, int32_t seq) {
+    int32_t fixed = f->data->spec.attn.window;
+    int64_t window = fixed == KGEN_WINDOW_RT ? f->data->args.window : fixed;
+    int64_t length = f->lens[seq], first = window > 0 ? length - f->qlens[seq] - window + 1 : 0;
+    if (f->qlens[seq] == 0) return length;
+    return first > 0 ? first : 0;
+}
+
+/* Live pages are dealt in random order; every other entry leads to a page of
+ * nobody, and what lies between two rows leads nowhere. */
+static void fill_table(filler *f) {
+    kgen_tensor *t = &f->data->args.block_table;
+    kgen_rng rng = stream(f, LSE);
+    int64_t nowhere = t->dtype == KGEN_I64 ? (int64_t)1 << 40 : INT32_MAX;
+    size_t entries = extent_bytes(t) / (size_t)kgen_dtype_size(t->dtype);
+    for (size_t i = 0; i < entries; i++) put_int(t, (int64_t)i, nowhere);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t s = 0; s < f->data->shape.seqs; s++) {
+            int64_t first = first_live(f, s);
+            for (int64_t column = 0; column < t->shape[1]; column++) {
+                int live = first < f->lens[s] && column >= first / f->page_tokens &&
+                           column < pages_of(f->lens[s], f->page_tokens);
+                if (live != (pass == 0)) continue;
+                int64_t pick = live ? f->used++ : kgen_rng_range(&rng, f->used, f->pages - 1);
+                put_int(t, s * t->stride[0] + column, f->order[pick]);
+            }
+        }
+    }
+}
+
+static void fill_row(filler *f, kgen_rng *rng, kgen_cache_side side, kgen_cache_at at) {
+    const kgen_tensor *t = side == KGEN_SIDE_K ? &f->data->args.k : &f->data->args.v;
+    const kgen_attn_spec *spec = &f->data->spec.attn;
+    int64_t d = side == KGEN_SIDE_K ? spec->head_dim : f->data->args.out.shape[2];
+    for (int64_t i = 0; i < d; i++)
+        kgen_number_store(t->dtype, t->data, kgen__cache_index(t, side, at, i),
+                          kgen_rng_normal(rng));
+}
+
+static double random_scale(kgen_rng *rng) { return 0.5 + kgen_rng_uniform(rng); }
+
+/* Scales of tokens: those that no row sees stay poison, like the tokens. */
+static void fill_token_scale(filler *f, kgen_rng *rng, kgen_tensor *t, kgen_cache_at at) {
+    if (t->rank != 3) return;
+    kgen_number_store(KGEN_F32, t->data, kgen__descale_index(t, at, 0), random_scale(rng));
+}
+
+static void cover_scales(filler *f, int index, kgen_rng *rng) {
+    kgen_tensor *t = kgen_attn_slot_tensor(&f->data->args, index);
+    if (t->rank == 3) cover(f, index);
+    for (int64_t i = 0; t->data && t->rank < 3 && i < t->shape[0] * t->stride[0]; i++)
+        kgen_number_store(KGEN_F32, t->data, i, random_scale(rng));
+}
+
+static void fill_cache(filler *f) {
+    kgen_attn_args *a = &f->data->args;
+    kgen_rng k = stream(f, K), v = stream(f, V), ks = stream(f, K_DESCALE);
+    kgen_rng vs = stream(f, V_DESCALE);
+    for (int index = K; index <= V; index++) cover(f, index);
+    cover_scales(f, K_DESCALE, &ks);
+    cover_scales(f, V_DESCALE, &vs);
+    for (int32_t s = 0; s < f->data->shape.seqs; s++) {
+        for (int64_t key = first_live(f, s); key < f->lens[s]; key++) {
+            int64_t entry = s * a->block_table.stride[0] + key / f->page_tokens;
+            kgen_cache_at at = {kgen__int_load(&a->block_table, entry), key % f->page_tokens, 0};
+            for (; at.head < f->heads; at.head++) {
+                fill_row(f, &k, KGEN_SIDE_K, at);
+                fill_row(f, &v, KGEN_SIDE_V, at);
+                fill_token_scale(f, &ks, &a->k_descale, at);
+                fill_token_scale(f, &vs, &a->v_descale, at);
+            }
+        }
+    }
+}
+
+/* Rows that see a key hold numbers; the others stay poison. */
+static void fill_queries(filler *f) {
+    kgen_tensor *q = &f->data->args.q;
+    kgen_rng rng = stream(f, Q);
+    int64_t token = 0;
+    cover(f, Q);
+    for (int32_t s = 0; s < f->data->shape.seqs; s++) {
+        for (int32_t i = 0; i < f->qlens[s]; i++, token++) {
+            if (f->lens[s] - f->qlens[s] + i < 0) continue;
+            for (int64_t n = 0; n < q->shape[1] * q->shape[2]; n++)
+                kgen_number_store(q->dtype, q->data, token * q->stride[0] + n,
+                                  kgen_rng_normal(&rng));
+        }
+    }
+}
+
+/* A sink near the log of the number of keys takes a real share of the row. */
+static void fill_scalars(filler *f) {
+    kgen_attn_args *a = &f->data->args;
+    kgen_rng rng = stream(f, SINKS);
+    double keys = 0;
+    for (int32_t s = 0; s < f->data->shape.seqs; s++)
+        keys += (double)(f->lens[s] - first_live(f, s)) / f->data->shape.seqs;
+    for (int64_t h = 0; a->sinks.data && h < a->sinks.shape[0]; h++)
+        kgen_number_store(KGEN_F32, a->sinks.data, h,
+                          f->data->shape.sink + log(1 + keys) + kgen_rng_uniform(&rng));
+    for (int64_t h = 0; a->alibi_slopes.data && h < a->alibi_slopes.shape[0]; h++)
+        kgen_number_store(KGEN_F32, a->alibi_slopes.data, h, 0.02 + 0.3 * kgen_rng_uniform(&rng));
+    double scale = 0.25 + kgen_rng_uniform(&rng);
+    if (f->data->shape.oscale > 0) scale = f->data->shape.oscale;
+    if (a->out_scale.data) kgen_number_store(KGEN_F32, a->out_scale.data, 0, scale);
+}
+
+void kgen_attn_data_poison_outputs(kgen_attn_data *data) {
+    for (int i = 0; i < KGEN_SLOT_COUNT; i++)
+        if (data->slot[i].bytes && data->slot[i].output)
+            memset(data->slot[i].bytes, 0xff, data->slot[i].size);
+}
+
+static kgen_status fits(const filler *f, kgen_error *err) {
+    const kgen_case *c = &f->data->shape;
+    int64_t tokens = 0;
+    for (int32_t s = 0; s < c->seqs; s++) {
+        tokens += f->qlens[s];
+        if (f->lens[s] < 0 || f->lens[s] > c->lens[s].high)
+            return kgen_fail(err, KGEN_E_ARG, "lens[%d]=%d: 0..%d was made", s, f->lens[s],
+                             c->lens[s].high);
+    }
+    if (tokens <= f->data->args.q.shape[0]) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_ARG, "qlens: %lld tokens, %lld were made", (long long)tokens,
+                     (long long)f->data->args.q.shape[0]);
+}
+
+kgen_status kgen_attn_data_fill(kgen_attn_data *data, const int32_t *lens, const int32_t *qlens,
+                                uint64_t seed, kgen_error *err) {
+    filler f = {.data = data,
+                .lens = lens,
+                .qlens = qlens,
+                .seed = seed,
+                .page_tokens = kgen__cache_page(&data->args.k),
+                .pages = data->args.k.shape[0],
+                .heads = kgen__cache_heads(&data->args.k)};
+    KGEN_TRY(fits(&f, err));
+    f.order = malloc((size_t)f.pages * sizeof *f.order);
+    if (!f.order)
+        return kgen_fail(err, KGEN_E_NOMEM, "%lld pages: out of memory", (long long)f.pages);
+    fill_lengths(&f);
+    shuffle_pages(&f);
+    fill_table(&f);
+    fill_cache(&f);
+    fill_queries(&f);
+    fill_scalars(&f);
+    kgen_attn_data_poison_outputs(data);
+    free(f.order);
+    return KGEN_OK;
+}

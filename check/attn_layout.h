@@ -1,0 +1,57 @@
+/* Where things are in the cache tensors and in their descales.              */
+#ifndef KGEN_CHECK_ATTN_LAYOUT_H
+#define KGEN_CHECK_ATTN_LAYOUT_H
+
+#include "check.h"
+
+typedef enum kgen_cache_side { KGEN_SIDE_K, KGEN_SIDE_V } kgen_cache_side;
+
+typedef struct kgen_cache_at {
+    int64_t page, slot, head;
+} kgen_cache_at;
+
+/* Element index of dimension d of one cached row. */
+static inline int64_t kgen__cache_index(const kgen_tensor *t, kgen_cache_side side,
+                                        kgen_cache_at at, int64_t d) {
+    const int64_t *s = t->stride;
+    int64_t x = t->shape[4] ? t->shape[4] : 1;
+    int64_t base = at.page * s[0];
+    switch (t->layout) {
+    case KGEN_HND:
+        return base + at.head * s[1] + at.slot * s[2] + d * s[3];
+    case KGEN_SHUFFLE:
+    case KGEN_XPACKED:
+        base += at.head * s[1];
+        if (side == KGEN_SIDE_K) return base + d / x * s[2] + at.slot * s[3] + d % x * s[4];
+        if (t->layout == KGEN_XPACKED) return base + d * s[2] + at.slot * s[3];
+        return base + at.slot / x * s[2] + d * s[3] + at.slot % x * s[4];
+    default:
+        return base + at.slot * s[1] + at.head * s[2] + d * s[3];
+    }
+}
+
+/* Tokens of a page and KV heads, read off the K tensor. */
+static inline int64_t kgen__cache_page(const kgen_tensor *k) {
+    return k->shape[k->layout == KGEN_NHD ? 1 : k->layout == KGEN_HND ? 2 : 3];
+}
+
+static inline int64_t kgen__cache_heads(const kgen_tensor *k) {
+    return k->shape[k->layout == KGEN_NHD ? 2 : 1];
+}
+
+/* Element index in a descale of any of its shapes; scales of tokens carry the
+ * tag nhd or hnd. */
+static inline int64_t kgen__descale_index(const kgen_tensor *t, kgen_cache_at at, int64_t seq) {
+    const int64_t *s = t->stride;
+    if (t->rank == 1) return t->shape[0] == 1 ? 0 : at.head * s[0];
+    if (t->rank == 2) return seq * s[0] + at.head * s[1];
+    if (t->layout == KGEN_NHD) return at.page * s[0] + at.slot * s[1] + at.head * s[2];
+    return at.page * s[0] + at.head * s[1] + at.slot * s[2];
+}
+
+static inline int64_t kgen__int_load(const kgen_tensor *t, int64_t index) {
+    return t->dtype == KGEN_I64 ? ((const int64_t *)t->data)[index]
+                                : ((const int32_t *)t->data)[index];
+}
+
+#endif

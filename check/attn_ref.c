@@ -1,0 +1,225 @@
+/* Paged attention in double, from the formula in <kgen/args.h>. The tolerance
+ * follows from what a kernel has to round: P to 16 bits for the second product
+ * and the output to its type; everything else is 32-bit.                    */
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "attn_layout.h"
+
+/* One 32-bit sum of up to a few hundred terms, and one fast exp or tanh. */
+#define SUM_ERROR 0x1p-20
+/* Smallest step of a fp16 probability. */
+#define FP16_STEP 0x1p-24
+/* A row's mean square error over its expectation: with one visible key the two
+ * roundings may be worst at once, 2 instead of sqrt(2). */
+#define RMS_MARGIN 1.5
+
+typedef struct row {
+    const kgen_attn_spec *spec;
+    const kgen_attn_args *args;
+    int64_t seq, token, head, kv_head;
+    int64_t position;    /* in the sequence                                  */
+    int64_t first, end;  /* visible keys                                     */
+    int64_t page_tokens;
+    double *score;       /* [end - first], then weights                      */
+    double *blur;        /* [end - first], what 32-bit leaves open of a score */
+    double max, total;
+} row;
+
+static kgen_cache_at locate(const row *r, int64_t key) {
+    const kgen_tensor *table = &r->args->block_table;
+    int64_t entry = r->seq * table->stride[0] + key / r->page_tokens * table->stride[1];
+    return (kgen_cache_at){kgen__int_load(table, entry), key % r->page_tokens, r->kv_head};
+}
+
+static double descale_at(const row *r, const kgen_tensor *t, kgen_cache_at at) {
+    if (!t->data) return 1.0;
+    return kgen_number_load(KGEN_F32, t->data, kgen__descale_index(t, at, r->seq));
+}
+
+static void score_key(row *r, int64_t key) {
+    const kgen_attn_args *a = r->args;
+    kgen_cache_at at = locate(r, key);
+    double dot = 0, size = 0;
+    for (int64_t d = 0; d < r->spec->head_dim; d++) {
+        int64_t qi = r->token * a->q.stride[0] + r->head * a->q.stride[1] + d * a->q.stride[2];
+        double term = kgen_number_load(a->q.dtype, a->q.data, qi) *
+                      kgen_number_load(a->k.dtype, a->k.data,
+                                       kgen__cache_index(&a->k, KGEN_SIDE_K, at, d));
+        dot += term;
+        size += fabs(term);
+    }
+    double factor = (double)a->softmax_scale * descale_at(r, &a->k_descale, at);
+    double s = factor * dot;
+    size = fabs(factor) * size;
+    if (r->spec->softcap) {
+        double c = a->softcap;
+        s = c * tanh(s / c);
+        size += c;
+    }
+    if (r->spec->alibi) {
+        double slope = kgen_number_load(KGEN_F32, a->alibi_slopes.data,
+                                        r->head * a->alibi_slopes.stride[0]);
+        s += slope * (double)(key - r->position);
+        size += fabs(slope * (double)(key - r->position));
+    }
+    r->score[key - r->first] = s;
+    r->blur[key - r->first] = SUM_ERROR * size;
+}
+
+static double sink_of(const row *r) {
+    if (!r->spec->sinks) return -INFINITY;
+    const kgen_tensor *sinks = &r->args->sinks;
+    return kgen_number_load(KGEN_F32, sinks->data, r->head * sinks->stride[0]);
+}
+
+/* Scores of the visible keys become weights relative to the largest. */
+static void weigh(row *r) {
+    double sink = sink_of(r);
+    r->max = sink;
+    for (int64_t key = r->first; key < r->end; key++) {
+        score_key(r, key);
+        r->max = fmax(r->max, r->score[key - r->first]);
+    }
+    r->total = r->max > -INFINITY ? exp(sink - r->max) : 0;
+    for (int64_t i = 0; i < r->end - r->first; i++) {
+        r->score[i] = exp(r->score[i] - r->max);
+        r->total += r->score[i];
+    }
+}
+
+/* Relative error of a probability rounded to the narrower 16-bit type. */
+static double weight_error(const kgen_attn_args *a) {
+    return a->q.dtype == KGEN_BF16 || a->k.dtype == KGEN_BF16 ? 0x1p-8 : 0x1p-11;
+}
+
+typedef struct sums {
+    double out;    /* sum p v                                                */
+    double size;   /* sum p |v|                                              */
+    double square; /* sum p^2 v^2                                            */
+    double blur;   /* sum p |v| blur                                         */
+    double plain;  /* sum |v|                                                */
+} sums;
+
+static sums add_up(const row *r, int64_t d, double scale) {
+    const kgen_attn_args *a = r->args;
+    sums t = {0};
+    for (int64_t key = r->first; key < r->end; key++) {
+        kgen_cache_at at = locate(r, key);
+        double p = r->score[key - r->first] / r->total;
+        double v = scale * descale_at(r, &a->v_descale, at) *
+                   kgen_number_load(a->v.dtype, a->v.data,
+                                    kgen__cache_index(&a->v, KGEN_SIDE_V, at, d));
+        t.out += p * v;
+        t.size += p * fabs(v);
+        t.square += p * p * v * v;
+        t.blur += p * fabs(v) * r->blur[key - r->first];
+        t.plain += fabs(v);
+    }
+    return t;
+}
+
+static double mean_blur(const row *r) {
+    double sum = 0;
+    for (int64_t i = 0; i < r->end - r->first; i++) sum += r->score[i] / r->total * r->blur[i];
+    return sum + SUM_ERROR * (r->spec->sinks ? fabs(sink_of(r)) : 0);
+}
+
+static void write_element(kgen_attn_answer *answer, const row *r, int64_t d, double scale,
+                          double blur) {
+    int64_t at = (r->token * answer->heads + r->head) * answer->v_dim + d;
+    double relative = weight_error(r->args);
+    sums t = add_up(r, d, scale);
+    double other = SUM_ERROR * t.size + t.blur + blur * fabs(t.out);
+    if (relative < 0x1p-8) other += FP16_STEP * t.plain / r->total;
+    double bound = relative * t.size + other;
+    double rounding = kgen_number_half_ulp(r->args->out.dtype, fabs(t.out) + bound);
+    answer->out[at] = t.out;
+    answer->out_tol[at] = bound + rounding;
+    answer->out_rms[at] = RMS_MARGIN * sqrt(relative * relative * t.square + other * other +
+                                            rounding * rounding);
+}
+
+static void write_row(kgen_attn_answer *answer, row *r) {
+    const kgen_tensor *out_scale = &r->args->out_scale;
+    double scale = out_scale->data ? 1 / kgen_number_load(KGEN_F32, out_scale->data, 0) : 1;
+    int64_t at = r->head * answer->tokens + r->token;
+    weigh(r);
+    double blur = mean_blur(r);
+    for (int64_t d = 0; d < answer->v_dim; d++) write_element(answer, r, d, scale, blur);
+    answer->lse[at] = r->max + log(r->total);
+    answer->lse_tol[at] = 2 * blur + 4 * SUM_ERROR * (1 + fabs(answer->lse[at]));
+}
+
+/* -1: off */
+static int64_t window_of(const kgen_attn_spec *spec, const kgen_attn_args *args) {
+    if (spec->window == KGEN_WINDOW_RT) return args->window;
+    return spec->window > 0 ? spec->window : -1;
+}
+
+static void sequence(kgen_attn_answer *answer, row *r) {
+    const kgen_attn_args *a = r->args;
+    int verify = r->spec->phase == KGEN_VERIFY;
+    int64_t start = verify ? kgen__int_load(&a->cu_seqlens_q, r->seq) : r->seq;
+    int64_t end = verify ? kgen__int_load(&a->cu_seqlens_q, r->seq + 1) : r->seq + 1;
+    int64_t length = kgen__int_load(&a->seq_lens, r->seq);
+    int64_t window = window_of(r->spec, a);
+    for (r->token = start; r->token < end; r->token++) {
+        r->position = length - (end - r->token);
+        r->end = r->position + 1;
+        r->first = window > 0 && r->end > window ? r->end - window : 0;
+        if (r->end <= 0) continue;
+        for (r->head = 0; r->head < answer->heads; r->head++) {
+            r->kv_head = r->head / r->spec->group;
+            write_row(answer, r);
+        }
+    }
+}
+
+static int64_t longest(const kgen_attn_args *args) {
+    int64_t most = 1;
+    for (int64_t s = 0; s < args->seq_lens.shape[0]; s++)
+        if (kgen__int_load(&args->seq_lens, s) > most) most = kgen__int_load(&args->seq_lens, s);
+    return most;
+}
+
+static int allocate(kgen_attn_answer *answer) {
+    size_t rows = (size_t)(answer->tokens * answer->heads);
+    size_t count = rows * (size_t)answer->v_dim;
+    answer->out = calloc(count, sizeof(double));
+    answer->out_tol = calloc(count, sizeof(double));
+    answer->out_rms = calloc(count, sizeof(double));
+    answer->lse = calloc(rows, sizeof(double));
+    answer->lse_tol = calloc(rows, sizeof(double));
+    for (size_t i = 0; answer->lse && i < rows; i++) answer->lse[i] = -INFINITY;
+    return answer->out && answer->out_tol && answer->out_rms && answer->lse && answer->lse_tol;
+}
+
+kgen_status kgen_attn_reference(kgen_attn_answer *answer, const kgen_spec *spec,
+                                const kgen_attn_args *args, kgen_error *err) {
+    row r = {.spec = &spec->attn, .args = args, .page_tokens = kgen__cache_page(&args->k)};
+    *answer = (kgen_attn_answer){
+        .tokens = args->q.shape[0], .heads = args->q.shape[1], .v_dim = args->out.shape[2]};
+    size_t keys = (size_t)longest(args);
+    r.score = malloc(keys * sizeof(double));
+    r.blur = malloc(keys * sizeof(double));
+    int ready = allocate(answer) && r.score && r.blur;
+    for (r.seq = 0; ready && r.seq < args->seq_lens.shape[0]; r.seq++) sequence(answer, &r);
+    free(r.score);
+    free(r.blur);
+    if (ready) return KGEN_OK;
+    kgen_attn_free(answer);
+    return kgen_fail(err, KGEN_E_NOMEM, "reference of %lld tokens, %lld heads: out of memory",
+                     (long long)args->q.shape[0], (long long)args->q.shape[1]);
+}
+
+void kgen_attn_free(kgen_attn_answer *answer) {
+    free(answer->out);
+    free(answer->out_tol);
+    free(answer->out_rms);
+    free(answer->lse);
+    free(answer->lse_tol);
+    *answer = (kgen_attn_answer){0};
+}

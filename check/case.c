@@ -1,0 +1,393 @@
+/* The text form of a case. One table holds the keys; lists and words are the
+ * only ones with code of their own.                                         */
+#include "check.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum value_kind { INTEGER, DECIMAL, WORD, SPANS, SEED } value_kind;
+
+typedef struct case_key {
+    const char *name;
+    size_t offset;
+    value_kind kind;
+    int32_t low, high; /* of integers, and of terms                          */
+    double initial;
+} case_key;
+
+/* Decimals are kept in millionths, so that text and value are one to one. */
+enum { DECIMAL_PLACES = 6, LENGTH_MAX = 1 << 24 };
+
+#define AT(field) offsetof(kgen_case, field)
+static const case_key keys[] = {
+    {"seqs", AT(seqs), INTEGER, 1, KGEN_CASE_SEQS_MAX, 0},
+    {"lens", AT(lens), SPANS, 0, LENGTH_MAX, 0},
+    {"qlens", AT(qlens), SPANS, 0, 16, 0},
+    {"hkv", AT(hkv), INTEGER, 1, 1024, 1},
+    {"page", AT(page), INTEGER, 1, 65536, 16},
+    {"window", AT(window), INTEGER, 1, LENGTH_MAX, 16},
+    {"tail", AT(tail), INTEGER, 0, 4096, 0},
+    {"extra", AT(extra), INTEGER, 0, LENGTH_MAX, 0},
+    {"cols", AT(cols), INTEGER, 0, LENGTH_MAX, 0},
+    {"rowpad", AT(rowpad), INTEGER, 0, 65536, 0},
+    {"packed", AT(packed), INTEGER, 0, 3, 0},
+    {"pad", AT(pad), INTEGER, 0, 4096, 0},
+    {"qpad", AT(qpad), INTEGER, 0, 4096, 0},
+    {"off", AT(off), INTEGER, 0, 1, 0},
+    {"poison", AT(poison), INTEGER, 0, 1, 1},
+    {"kds", AT(kds), WORD, 0, 0, 0},
+    {"vds", AT(vds), WORD, 0, 0, 0},
+    {"scale", AT(scale), DECIMAL, 0, 0, 0},
+    {"softcap", AT(softcap), DECIMAL, 0, 0, 2},
+    {"oscale", AT(oscale), DECIMAL, 0, 0, 0},
+    {"sink", AT(sink), DECIMAL, 0, 0, 0},
+    {"seed", AT(seed), SEED, 0, 0, 0},
+};
+enum { KEYS = sizeof keys / sizeof keys[0] };
+
+static const char *const scale_words[KGEN_SCALE_COUNT] = {
+    [KGEN_SCALE_AUTO] = "auto", [KGEN_SCALE_ONE] = "one",     [KGEN_SCALE_HEAD] = "head",
+    [KGEN_SCALE_SEQ] = "seq",   [KGEN_SCALE_TOKEN] = "token", [KGEN_SCALE_HTOKEN] = "htoken"};
+
+static void *field(const kgen_case *c, const case_key *key) { return (char *)c + key->offset; }
+
+/* ---- numbers, without the locale ------------------------------------------ */
+
+/* Reads digits; 0 when there are none or the number does not fit. */
+static int take_digits(const char **text, uint64_t *out) {
+    const char *start = *text;
+    uint64_t value = 0;
+    for (; **text >= '0' && **text <= '9'; (*text)++) {
+        uint64_t digit = (uint64_t)(**text - '0');
+        if (value > (UINT64_MAX - digit) / 10) return 0;
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return *text > start;
+}
+
+static int take_decimal(const char *text, double *out) {
+    int negative = *text == '-';
+    uint64_t whole, millionths = 0;
+    text += negative;
+    if (!take_digits(&text, &whole) || whole > 1000000000u) return 0;
+    if (*text == '.') {
+        const char *start = ++text;
+        if (!take_digits(&text, &millionths) || text - start > DECIMAL_PLACES) return 0;
+        for (long places = text - start; places < DECIMAL_PLACES; places++) millionths *= 10;
+    }
+    double value = ((double)whole * 1e6 + (double)millionths) / 1e6;
+    *out = negative ? -value : value;
+    return *text == 0;
+}
+
+static void print_decimal(char out[32], double value) {
+    double size = value < 0 ? -value : value;
+    uint64_t millionths = (uint64_t)(size * 1e6 + 0.5);
+    int used = snprintf(out, 32, "%s%llu.%06llu", value < 0 ? "-" : "",
+                        (unsigned long long)(millionths / 1000000),
+                        (unsigned long long)(millionths % 1000000));
+    while (out[used - 1] == '0') out[--used] = 0;
+    if (out[used - 1] == '.') out[--used] = 0;
+}
+
+/* ---- lists ---------------------------------------------------------------- */
+
+static int take_span(const char **text, const case_key *key, kgen_span *out) {
+    uint64_t low, high;
+    int drawn = strncmp(*text, "rand:", 5) == 0;
+    if (drawn) *text += 5;
+    if (!take_digits(text, &low)) return 0;
+    high = low;
+    if (drawn) {
+        if (strncmp(*text, "..", 2) != 0) return 0;
+        *text += 2;
+        if (!take_digits(text, &high)) return 0;
+    }
+    *out = (kgen_span){(int32_t)low, (int32_t)high};
+    return low <= high && high <= (uint64_t)key->high;
+}
+
+static kgen_status take_spans(kgen_span *out, int32_t *count, const case_key *key,
+                              const char *text, kgen_error *err) {
+    const char *at = text;
+    for (*count = 0; *count < KGEN_CASE_SEQS_MAX;) {
+        if (!take_span(&at, key, &out[*count]))
+            return kgen_fail(err, KGEN_E_ARG,
+                             "%s=%.60s: term %d must be a number or rand:low..high of 0..%d",
+                             key->name, text, *count + 1, key->high);
+        (*count)++;
+        if (*at == 0) return KGEN_OK;
+        if (*at++ != ',')
+            return kgen_fail(err, KGEN_E_ARG, "%s=%.60s: ',' expected after term %d", key->name,
+                             text, *count);
+    }
+    return kgen_fail(err, KGEN_E_ARG, "%s: more than %d terms", key->name, KGEN_CASE_SEQS_MAX);
+}
+
+static int all_equal(const kgen_span *spans, int32_t count) {
+    for (int32_t i = 1; i < count; i++)
+        if (spans[i].low != spans[0].low || spans[i].high != spans[0].high) return 0;
+    return 1;
+}
+
+static int print_spans(char *out, size_t size, const kgen_span *spans, int32_t count) {
+    size_t used = 0;
+    int32_t shown = all_equal(spans, count) ? 1 : count;
+    for (int32_t i = 0; i < shown && used < size; i++) {
+        const char *comma = i ? "," : "";
+        int drawn = spans[i].low != spans[i].high;
+        used += drawn ? (size_t)snprintf(out + used, size - used, "%srand:%d..%d", comma,
+                                         spans[i].low, spans[i].high)
+                      : (size_t)snprintf(out + used, size - used, "%s%d", comma, spans[i].low);
+    }
+    return (int)used;
+}
+
+/* ---- parse ---------------------------------------------------------------- */
+
+typedef struct parser {
+    kgen_case c;
+    int32_t lens, qlens; /* terms given                                      */
+    uint32_t seen;       /* a bit a key                                      */
+} parser;
+
+static kgen_status take_integer(parser *p, const case_key *key, const char *text,
+                                kgen_error *err) {
+    uint64_t value;
+    const char *at = text;
+    if (!take_digits(&at, &value) || *at || value < (uint64_t)key->low ||
+        value > (uint64_t)key->high)
+        return kgen_fail(err, KGEN_E_ARG, "%s=%.40s: must be %d..%d", key->name, text, key->low,
+                         key->high);
+    *(int32_t *)field(&p->c, key) = (int32_t)value;
+    return KGEN_OK;
+}
+
+static kgen_status take_word(parser *p, const case_key *key, const char *text, kgen_error *err) {
+    for (int32_t i = 0; i < KGEN_SCALE_COUNT; i++) {
+        if (strcmp(text, scale_words[i]) != 0) continue;
+        *(int32_t *)field(&p->c, key) = i;
+        return KGEN_OK;
+    }
+    return kgen_fail(err, KGEN_E_ARG,
+                     "%s=%.40s: must be auto, one, head, seq, token or htoken", key->name, text);
+}
+
+static kgen_status take_value(parser *p, const case_key *key, const char *text, kgen_error *err) {
+    const char *at = text;
+    switch (key->kind) {
+    case INTEGER:
+        return take_integer(p, key, text, err);
+    case WORD:
+        return take_word(p, key, text, err);
+    case SPANS:
+        return take_spans(field(&p->c, key), key->offset == AT(lens) ? &p->lens : &p->qlens, key,
+                          text, err);
+    case DECIMAL:
+        if (take_decimal(text, field(&p->c, key))) return KGEN_OK;
+        return kgen_fail(err, KGEN_E_ARG, "%s=%.40s: must be a decimal of at most %d places",
+                         key->name, text, DECIMAL_PLACES);
+    case SEED:
+        if (take_digits(&at, field(&p->c, key)) && !*at) return KGEN_OK;
+        return kgen_fail(err, KGEN_E_ARG, "%s=%.40s: must be 0..2^64-1", key->name, text);
+    }
+    return kgen_fail(err, KGEN_E_INTERNAL, "%s: no such kind", key->name);
+}
+
+static kgen_status take_pair(parser *p, char *pair, kgen_error *err) {
+    char *equals = strchr(pair, '=');
+    if (!equals) return kgen_fail(err, KGEN_E_ARG, "'%.40s': key=value expected", pair);
+    *equals = 0;
+    for (int i = 0; i < KEYS; i++) {
+        if (strcmp(keys[i].name, pair) != 0) continue;
+        if (p->seen >> i & 1) return kgen_fail(err, KGEN_E_ARG, "%s: given twice", pair);
+        p->seen |= 1u << i;
+        return take_value(p, &keys[i], equals + 1, err);
+    }
+    return kgen_fail(err, KGEN_E_ARG, "%.40s=%.40s: no such key of a case", pair, equals + 1);
+}
+
+/* One term serves every sequence. */
+static kgen_status spread(kgen_span *spans, int32_t given, int32_t seqs, const char *name,
+                          kgen_error *err) {
+    if (given != 1 && given != seqs)
+        return kgen_fail(err, KGEN_E_ARG, "%s: %d terms for seqs=%d", name, given, seqs);
+    for (int32_t i = given; i < seqs; i++) spans[i] = spans[0];
+    return KGEN_OK;
+}
+
+static kgen_status settle(parser *p, kgen_error *err) {
+    kgen_case *c = &p->c;
+    const kgen_attn_spec *spec = &c->spec.attn;
+    if (!p->lens) return kgen_fail(err, KGEN_E_ARG, "lens: missing");
+    if (!c->seqs) c->seqs = p->lens > p->qlens ? p->lens : p->qlens;
+    if (!p->qlens) {
+        c->qlens[0] = (kgen_span){spec->q_tokens, spec->q_tokens};
+        p->qlens = 1;
+    }
+    KGEN_TRY(spread(c->lens, p->lens, c->seqs, "lens", err));
+    KGEN_TRY(spread(c->qlens, p->qlens, c->seqs, "qlens", err));
+    for (int32_t i = 0; i < c->seqs; i++)
+        if (c->qlens[i].high > spec->q_tokens || (spec->phase == KGEN_DECODE && !c->qlens[i].low))
+            return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
+                             c->qlens[i].low, c->qlens[i].high, i,
+                             spec->phase == KGEN_DECODE ? 1 : 0, spec->q_tokens);
+    if (spec->phase == KGEN_DECODE && c->tail)
+        return kgen_fail(err, KGEN_E_ARG, "tail=%d: only with phase=verify", c->tail);
+    if (c->scale < 0 || c->oscale < 0 || c->softcap <= 0)
+        return kgen_fail(err, KGEN_E_ARG, "scale, oscale, softcap: must be positive");
+    if (spec->page == KGEN_PAGE_X16 && c->page % 16)
+        return kgen_fail(err, KGEN_E_ARG, "page=%d: must be a multiple of 16", c->page);
+    return KGEN_OK;
+}
+
+static kgen_status parse_pairs(parser *p, char *text, kgen_error *err) {
+    char *rest = NULL;
+    for (char *pair = strtok_r(text, " \t\r\n", &rest); pair;
+         pair = strtok_r(NULL, " \t\r\n", &rest))
+        KGEN_TRY(take_pair(p, pair, err));
+    return settle(p, err);
+}
+
+/* line: a writable copy */
+static kgen_status parse_line(parser *p, char *line, kgen_error *err) {
+    char *bar = strchr(line, '|');
+    char *spec = line + strspn(line, " \t");
+    if (!bar) return kgen_fail(err, KGEN_E_ARG, "'%.60s': '<spec> | key=value ...' expected", line);
+    *bar = 0;
+    for (char *end = bar; end > spec && (end[-1] == ' ' || end[-1] == '\t');) *--end = 0;
+    KGEN_TRY(kgen_spec_parse(&p->c.spec, spec, err));
+    KGEN_TRY(kgen_spec_validate(&p->c.spec, NULL, err));
+    for (int i = 0; i < KEYS; i++) {
+        if (keys[i].kind == DECIMAL) *(double *)field(&p->c, &keys[i]) = keys[i].initial;
+        if (keys[i].kind == INTEGER) *(int32_t *)field(&p->c, &keys[i]) = (int32_t)keys[i].initial;
+    }
+    return parse_pairs(p, bar + 1, err);
+}
+
+kgen_status kgen_case_parse(kgen_case *out, const char *line, kgen_error *err) {
+    if (strlen(line) >= KGEN_CASE_LINE_MAX)
+        return kgen_fail(err, KGEN_E_ARG, "case: longer than %d bytes", KGEN_CASE_LINE_MAX - 1);
+    parser *p = calloc(1, sizeof *p);
+    char *copy = strdup(line);
+    kgen_status status = p && copy ? parse_line(p, copy, err)
+                                   : kgen_fail(err, KGEN_E_NOMEM, "case: out of memory");
+    if (status == KGEN_OK) *out = p->c;
+    free(p);
+    free(copy);
+    return status;
+}
+
+/* ---- print ---------------------------------------------------------------- */
+
+static int is_initial(const kgen_case *c, const case_key *key) {
+    const void *at = field(c, key);
+    int32_t tokens = c->spec.attn.q_tokens;
+    switch (key->kind) {
+    case INTEGER:
+        return *(const int32_t *)at == (int32_t)key->initial;
+    case WORD:
+        return *(const int32_t *)at == 0;
+    case DECIMAL:
+        return *(const double *)at == key->initial;
+    case SEED:
+        return *(const uint64_t *)at == 0;
+    case SPANS:
+        return key->offset == AT(qlens) && all_equal(at, c->seqs) &&
+               c->qlens[0].low == tokens && c->qlens[0].high == tokens;
+    }
+    return 0;
+}
+
+static int print_value(char *out, size_t size, const kgen_case *c, const case_key *key) {
+    const void *at = field(c, key);
+    char text[32];
+    switch (key->kind) {
+    case INTEGER:
+        return snprintf(out, size, "%d", *(const int32_t *)at);
+    case WORD:
+        return snprintf(out, size, "%s", scale_words[*(const int32_t *)at]);
+    case DECIMAL:
+        print_decimal(text, *(const double *)at);
+        return snprintf(out, size, "%s", text);
+    case SEED:
+        return snprintf(out, size, "%llu", (unsigned long long)*(const uint64_t *)at);
+    case SPANS:
+        return print_spans(out, size, at, c->seqs);
+    }
+    return 0;
+}
+
+void kgen_case_print(char out[KGEN_CASE_LINE_MAX], const kgen_case *c) {
+    kgen_spec_print(out, &c->spec);
+    size_t used = strlen(out);
+    used += (size_t)snprintf(out + used, KGEN_CASE_LINE_MAX - used, " |");
+    for (int i = 0; i < KEYS && used < KGEN_CASE_LINE_MAX; i++) {
+        if (is_initial(c, &keys[i])) continue;
+        used += (size_t)snprintf(out + used, KGEN_CASE_LINE_MAX - used, " %s=", keys[i].name);
+        if (used < KGEN_CASE_LINE_MAX)
+            used += (size_t)print_value(out + used, KGEN_CASE_LINE_MAX - used, c, &keys[i]);
+    }
+}
+
+/* ---- draw, files ------------------------------------------------------------ */
+
+void kgen_case_draw(kgen_case *c, uint64_t seed) {
+    kgen_rng rng;
+    kgen_rng_seed(&rng, seed, 0);
+    c->seed = seed;
+    for (int32_t i = 0; i < 2 * c->seqs; i++) {
+        kgen_span *span = i % 2 ? &c->qlens[i / 2] : &c->lens[i / 2];
+        span->low = span->high = (int32_t)kgen_rng_range(&rng, span->low, span->high);
+    }
+}
+
+static int is_blank(const char *line) { return line[strspn(line, " \t\r\n")] == 0; }
+
+static kgen_status add_case(kgen_case **cases, size_t *count, const char *line, kgen_error *err) {
+    if ((*count & (*count + 1)) == 0) {
+        kgen_case *grown = realloc(*cases, (2 * *count + 2) * sizeof *grown);
+        if (!grown) return kgen_fail(err, KGEN_E_NOMEM, "%zu cases: out of memory", *count);
+        *cases = grown;
+    }
+    KGEN_TRY(kgen_case_parse(&(*cases)[*count], line, err));
+    (*count)++;
+    return KGEN_OK;
+}
+
+static kgen_status read_cases(kgen_case **cases, size_t *count, FILE *file, const char *path,
+                              kgen_error *err) {
+    char *line = NULL;
+    size_t size = 0;
+    kgen_error inner = {KGEN_OK, ""};
+    kgen_status status = KGEN_OK;
+    for (int number = 1; status == KGEN_OK && getline(&line, &size, file) >= 0; number++) {
+        char *comment = strchr(line, '#');
+        if (comment) *comment = 0;
+        if (is_blank(line)) continue;
+        status = add_case(cases, count, line, &inner);
+        if (status != KGEN_OK)
+            kgen_fail(err, status, "%.200s:%d: %.700s", path, number, inner.text);
+    }
+    if (status == KGEN_OK && ferror(file))
+        status = kgen_fail(err, KGEN_E_IO, "%.200s: read error", path);
+    free(line);
+    return status;
+}
+
+kgen_status kgen_cases_load(kgen_case **cases, size_t *count, const char *path, kgen_error *err) {
+    FILE *file = fopen(path, "r");
+    *cases = NULL;
+    *count = 0;
+    if (!file) return kgen_fail(err, KGEN_E_IO, "%.200s: can not be opened", path);
+    kgen_status status = read_cases(cases, count, file, path, err);
+    fclose(file);
+    if (status == KGEN_OK) return KGEN_OK;
+    free(*cases);
+    *cases = NULL;
+    *count = 0;
+    return status;
+}

@@ -1,0 +1,176 @@
+/* The judge of kernels: number formats, random data, double-precision
+ * references, cases in text form, and the run that compares. Used by the
+ * command, the tests and the bench; built on public headers only.           */
+#ifndef KGEN_CHECK_H
+#define KGEN_CHECK_H
+
+#include <kgen/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- number formats: bf16, fp16, e4m3fn, e4m3fnuz, e5m2, f32 ------------
+ *
+ * encode rounds to nearest, ties to even. The 8-bit types saturate (infinity
+ * too); the others overflow to infinity. NaN stays NaN. Pure.               */
+float kgen_number_decode(kgen_dtype dtype, uint32_t bits);
+uint32_t kgen_number_encode(kgen_dtype dtype, double value);
+/* A code that decodes to NaN, or to infinity where the type has one: `pick`
+ * walks through them.                                                       */
+uint32_t kgen_number_poison(kgen_dtype dtype, uint32_t pick);
+double kgen_number_max(kgen_dtype dtype);
+/* Half the spacing of the type's values around `magnitude`: the largest error
+ * of one rounding there.                                                    */
+double kgen_number_half_ulp(kgen_dtype dtype, double magnitude);
+double kgen_number_load(kgen_dtype dtype, const void *base, int64_t index);
+void kgen_number_store(kgen_dtype dtype, void *base, int64_t index, double value);
+
+/* ---- random numbers: the same on every machine and locale --------------- */
+typedef struct kgen_rng {
+    uint64_t state[4];
+} kgen_rng;
+
+uint64_t kgen_seed_fresh(void); /* below 2^32 and not 0: easy to type again  */
+void kgen_rng_seed(kgen_rng *rng, uint64_t seed, uint64_t stream);
+uint64_t kgen_rng_next(kgen_rng *rng);
+int64_t kgen_rng_range(kgen_rng *rng, int64_t low, int64_t high); /* inclusive */
+double kgen_rng_uniform(kgen_rng *rng);                           /* [0, 1)    */
+double kgen_rng_normal(kgen_rng *rng); /* mean 0, variance 1, within 3.5     */
+
+/* ---- the reference of paged attention -----------------------------------
+ *
+ * Written from the formula in args.h, one row at a time, in double. Keys that
+ * no row of a sequence sees are never read.                                 */
+typedef struct kgen_attn_answer {
+    int64_t tokens, heads, v_dim;
+    double *out;      /* [T][Hq][Dv], not rounded, not saturated             */
+    double *out_tol;  /* how far a right kernel may be from `out`            */
+    double *out_rms;  /* how far it is expected to be                        */
+    double *lse;      /* [Hq][T]                                             */
+    double *lse_tol;
+} kgen_attn_answer;
+
+/* spec: resolved. args: tensors in host memory. *answer: kgen_attn_free.    */
+kgen_status kgen_attn_reference(kgen_attn_answer *answer, const kgen_spec *spec,
+                                const kgen_attn_args *args, kgen_error *err);
+void kgen_attn_free(kgen_attn_answer *answer);
+
+/* ---- cases ---------------------------------------------------------------
+ *
+ * `<spec line> | key=value ...`, one line. Lists (lens, qlens) hold a term for
+ * each sequence, or one for all; a term is a number or rand:low..high.      */
+enum { KGEN_CASE_SEQS_MAX = 512, KGEN_CASE_LINE_MAX = 24576 };
+
+typedef struct kgen_span {
+    int32_t low, high; /* drawn from the seed when they differ               */
+} kgen_span;
+
+typedef enum kgen_scale_shape {
+    KGEN_SCALE_AUTO = 0, /* the first shape that the spec's descale allows   */
+    KGEN_SCALE_ONE,      /* [1]                                              */
+    KGEN_SCALE_HEAD,     /* [Hkv]                                            */
+    KGEN_SCALE_SEQ,      /* [S][Hkv]                                         */
+    KGEN_SCALE_TOKEN,    /* [NB][page][Hkv]                                  */
+    KGEN_SCALE_HTOKEN,   /* [NB][Hkv][page]                                  */
+    KGEN_SCALE_COUNT
+} kgen_scale_shape;
+
+typedef struct kgen_case {
+    kgen_spec spec;
+    uint64_t seed; /* 0: none yet                                            */
+    int32_t seqs;
+    kgen_span lens[KGEN_CASE_SEQS_MAX];  /* cached keys, new tokens included  */
+    kgen_span qlens[KGEN_CASE_SEQS_MAX]; /* new tokens; 1 in decode           */
+    int32_t hkv;     /* KV heads                                             */
+    int32_t page;    /* run-time page of page=x16                            */
+    int32_t window;  /* run-time window of window=rt                         */
+    int32_t tail;    /* padding tokens after the last sequence's             */
+    int32_t extra;   /* pages in nobody's table, besides the one always there */
+    int32_t cols;    /* columns of the table past the longest sequence       */
+    int32_t rowpad;  /* entries between two rows of the table                */
+    int32_t packed;  /* 1: K and V are views of one tensor                   */
+    int32_t pad;     /* 16-byte units between two tokens of K, V             */
+    int32_t qpad;    /* 16-byte units between two tokens of q, out           */
+    int32_t off;     /* 1: q, K, V begin 16 bytes into their allocation      */
+    int32_t poison;  /* 0: finite numbers where no row looks                 */
+    int32_t kds, vds; /* kgen_scale_shape of the descales                    */
+    double scale;    /* softmax scale; 0: 1/sqrt(d)                          */
+    double softcap;  /* of softcap=1                                         */
+    double oscale;   /* out_scale; 0: random                                 */
+    double sink;     /* added to every sink                                  */
+} kgen_case;
+
+kgen_status kgen_case_parse(kgen_case *out, const char *line, kgen_error *err);
+void kgen_case_print(char out[KGEN_CASE_LINE_MAX], const kgen_case *c);
+/* Draws every span from the seed; after it low == high everywhere.          */
+void kgen_case_draw(kgen_case *c, uint64_t seed);
+/* A random valid case over the whole grid of specs that `target` (NULL: any)
+ * has kernels for. budget: keys x KV heads x row tiles, for 128-wide heads;
+ * 0: 600.                                                                   */
+kgen_status kgen_case_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
+                             int64_t budget, kgen_error *err);
+
+/* A cases file: a case a line, `#` begins a comment. *cases: free(). Errors
+ * name the file and the line.                                               */
+kgen_status kgen_cases_load(kgen_case **cases, size_t *count, const char *path, kgen_error *err);
+
+/* ---- the data of a case, in host memory ---------------------------------- */
+enum { KGEN_SLOT_COUNT = 13, KGEN_GUARD_BYTES = 256 };
+
+typedef struct kgen_slot {
+    unsigned char *bytes; /* NULL: not used, or a view of another slot        */
+    size_t size;          /* exact: the last element is the last byte         */
+    int32_t view_of;      /* slot whose bytes these are                       */
+    size_t offset;        /* of the tensor's first element                    */
+    int32_t output;       /* has guards around it                             */
+} kgen_slot;
+
+typedef struct kgen_attn_data {
+    kgen_case shape;     /* drawn                                             */
+    kgen_spec spec;      /* resolved                                          */
+    kgen_attn_args args; /* pointers into the slots                           */
+    kgen_slot slot[KGEN_SLOT_COUNT];
+} kgen_attn_data;
+
+/* c: drawn. spec: c's spec, resolved. make sizes every tensor by the lengths
+ * of the case; fill writes contents for lengths up to those, from `seed`.   */
+kgen_status kgen_attn_data_make(kgen_attn_data *data, const kgen_case *c, const kgen_spec *spec,
+                                kgen_error *err);
+kgen_status kgen_attn_data_fill(kgen_attn_data *data, const int32_t *lens, const int32_t *qlens,
+                                uint64_t seed, kgen_error *err);
+void kgen_attn_data_free(kgen_attn_data *data);
+/* The tensor of a slot, and its name.                                       */
+kgen_tensor *kgen_attn_slot_tensor(kgen_attn_args *args, int slot);
+const char *kgen_attn_slot_name(int slot);
+/* Outputs and their guards get a pattern that no kernel writes.             */
+void kgen_attn_data_poison_outputs(kgen_attn_data *data);
+
+/* ---- comparison and run --------------------------------------------------- */
+typedef struct kgen_check_result {
+    double max_abs;   /* largest |got - want|                                */
+    double max_ratio; /* largest error over its tolerance; <= 1 passes       */
+    double rms_ratio; /* root mean square over its expectation; <= 1 passes  */
+    char tensor[8];   /* of the worst element: out, lse                      */
+    int64_t token, head, dim;
+    double got, want, tolerance;
+    char message[1536]; /* empty when it passed                              */
+} kgen_check_result;
+
+/* Compares the outputs in `data` (and their guards) with the answer.        */
+kgen_status kgen_attn_compare(kgen_check_result *result, const kgen_attn_data *data,
+                              const kgen_attn_answer *answer, kgen_error *err);
+
+typedef struct kgen_check_options {
+    int replays; /* > 0: capture one launch, replay it with other lengths    */
+} kgen_check_options;
+
+/* Runs a case on the context's device. KGEN_E_MISMATCH: the text ends with the
+ * command that reproduces it. A seed of 0 is drawn. options may be NULL.    */
+kgen_status kgen_check_run(kgen_check_result *result, kgen_context *ctx, const kgen_case *c,
+                           const kgen_check_options *options, kgen_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,163 @@
+/* What the commands of kgen share: options, jobs, tables, output. */
+#ifndef KGEN_CLI_CLI_H
+#define KGEN_CLI_CLI_H
+
+#include <jansson.h>
+#include <kgen/kgen.h>
+#include <stdio.h>
+
+/* sysexits' EX_USAGE; every other failure is kgen_status_exit_code. */
+enum { KGEN__EXIT_USAGE = 64, KGEN__FILE_MAX_BYTES = 4 << 20, KGEN__ARCHS_MAX = 16 };
+
+/* ---- commands: each takes its own argv and returns the exit code -------- */
+int kgen__command_plan(int argc, char **argv);
+int kgen__command_build(int argc, char **argv);
+int kgen__command_list(int argc, char **argv);
+int kgen__command_inspect(int argc, char **argv);
+int kgen__command_source(int argc, char **argv);
+int kgen__command_report(int argc, char **argv);
+int kgen__command_explain(int argc, char **argv);
+int kgen__command_check(int argc, char **argv);
+int kgen__command_doctor(int argc, char **argv);
+
+/* ---- messages ------------------------------------------------------------ */
+/* `kgen: error: ...` in one line, safe for a terminal; returns the exit code. */
+int kgen__cli_fail(const kgen_error *err);
+int kgen__cli_usage(const char *command, const char *fmt, ...) KGEN_PRINTF(2, 3);
+
+/* ---- options ------------------------------------------------------------- */
+typedef struct kgen__option kgen__option;
+
+/* Reads `text` into option->out; KGEN_E_ARG is a usage error. */
+typedef kgen_status kgen__option_reader(const kgen__option *option, const char *text,
+                                        kgen_error *err);
+
+struct kgen__option {
+    const char *name;
+    char letter;       /* 0: none                                            */
+    const char *value; /* what the help calls the value; NULL: a flag        */
+    kgen__option_reader *read; /* NULL for a flag, whose `out` is an int     */
+    void *out;
+    long low, high;
+    const char *help;
+};
+
+kgen__option_reader kgen__read_int;    /* int, low..high                     */
+kgen__option_reader kgen__read_u64;    /* uint64_t                           */
+kgen__option_reader kgen__read_text;   /* const char *, not empty            */
+kgen__option_reader kgen__read_dtype;  /* kgen_dtype of the KV cache         */
+kgen__option_reader kgen__read_layout; /* kgen_layout                        */
+kgen__option_reader kgen__read_engine; /* kgen_engine                        */
+kgen__option_reader kgen__read_archs;  /* kgen__archs                        */
+
+typedef struct kgen__archs {
+    const kgen_target *list[KGEN__ARCHS_MAX];
+    size_t count;
+} kgen__archs;
+
+/* The production targets, when no --arch is given. */
+void kgen__archs_default(kgen__archs *archs);
+
+enum { KGEN__OPTIONS_MAX = 20 };
+
+typedef struct kgen__syntax {
+    const char *command;
+    const char *arguments; /* as the help shows them                         */
+    const char *about;
+    int least, most;       /* positional arguments; most < 0: any number     */
+    kgen__option options[KGEN__OPTIONS_MAX];
+    size_t count;
+} kgen__syntax;
+
+void kgen__syntax_add(kgen__syntax *syntax, kgen__option option);
+
+typedef enum kgen__parsed { KGEN__RUN, KGEN__STOP } kgen__parsed;
+
+/* KGEN__STOP: help was shown or an error was printed; *code is the exit code.
+ * Else the positional arguments are argv[*first] ... argv[argc - 1].         */
+kgen__parsed kgen__syntax_parse(const kgen__syntax *syntax, int argc, char **argv, int *first,
+                                int *code);
+
+/* ---- files --------------------------------------------------------------- */
+/* A whole file of at most 4 MiB, "-" for standard input. *out: free(). */
+kgen_status kgen__input_read(char **out, size_t *size, const char *path, kgen_error *err);
+
+/* ---- jobs: (spec, arch), each once --------------------------------------- */
+typedef struct kgen__job_name kgen__job_name;
+
+typedef struct kgen__jobs {
+    kgen_job *list;
+    size_t count, capacity;
+    kgen__job_name *names;
+} kgen__jobs;
+
+kgen_status kgen__jobs_add(kgen__jobs *jobs, const kgen_spec *spec, const kgen_target *target,
+                           kgen_error *err);
+/* "<spec line>" for every arch, or "<spec line> @<arch>". */
+kgen_status kgen__jobs_add_line(kgen__jobs *jobs, const char *line, const kgen__archs *archs,
+                                kgen_error *err);
+/* A manifest: a line a job, `#` begins a comment. */
+kgen_status kgen__jobs_add_manifest(kgen__jobs *jobs, const char *path, const kgen__archs *archs,
+                                    kgen_error *err);
+void kgen__jobs_free(kgen__jobs *jobs);
+
+/* ---- plans --------------------------------------------------------------- */
+void kgen__syntax_add_plan(kgen__syntax *syntax, kgen_plan_options *options);
+/* path: a config.json, or the folder that holds one. */
+kgen_status kgen__plan_load(kgen_plan *plan, const char *path, const kgen_plan_options *options,
+                            kgen_error *err);
+/* Every (item, arch) that has a kernel. `skipped` (may be NULL) hears of the others. */
+kgen_status kgen__jobs_add_plan(kgen__jobs *jobs, const kgen_plan *plan, const kgen__archs *archs,
+                                void (*skipped)(const kgen_plan_item *item,
+                                                const kgen_target *target, const char *why,
+                                                void *user),
+                                void *user, kgen_error *err);
+
+/* ---- building with progress ---------------------------------------------- */
+typedef struct kgen__build_settings {
+    int workers;
+    int quiet;         /* no progress                                         */
+    int hide_failures; /* the caller prints them                             */
+    int allow_spills;
+} kgen__build_settings;
+
+typedef struct kgen__build_counts {
+    size_t compiled, cached, failed;
+    double seconds;
+} kgen__build_counts;
+
+/* Failures are printed as they come. results[count]: kgen__results_free. */
+kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
+                             const kgen__build_settings *settings, kgen_job_result *results,
+                             kgen__build_counts *counts, kgen_error *err);
+void kgen__results_free(kgen_job_result *results, size_t count);
+double kgen__clock(void); /* seconds */
+
+/* ---- entries ------------------------------------------------------------- */
+/* The one entry whose hex key starts with `prefix`, with code and source. */
+kgen_status kgen__entry_find(kgen_entry **out, kgen_cache *cache, const char *prefix,
+                             kgen_error *err);
+int kgen__is_key_prefix(const char *text);
+json_t *kgen__entry_json(const kgen_entry *entry);
+
+/* ---- output -------------------------------------------------------------- */
+typedef struct kgen__table {
+    size_t columns, count, capacity;
+    const char *align; /* a letter a column: l or r                          */
+    char **cells;
+} kgen__table;
+
+/* The first row of cells is the heading. */
+void kgen__table_init(kgen__table *table, const char *align);
+void kgen__table_cell(kgen__table *table, const char *fmt, ...) KGEN_PRINTF(2, 3);
+/* A cell for a number that may be unknown (-1). */
+void kgen__table_number(kgen__table *table, long number);
+void kgen__table_print(const kgen__table *table, FILE *stream);
+void kgen__table_free(kgen__table *table);
+void kgen__table_entry_heading(kgen__table *table);
+void kgen__table_entry(kgen__table *table, const kgen_entry *entry);
+
+/* Prints and releases; returns the exit code. */
+int kgen__json_print(json_t *value);
+
+#endif

@@ -1,0 +1,155 @@
+/* kgen doctor and explain: what is there, and what to do about what is not. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { MAX_DEVICES = 16 };
+
+typedef struct health {
+    json_t *toolchains, *devices;
+    int amd; /* 1: an AMD target can be compiled                             */
+} health;
+
+static void look_for_toolchains(health *h) {
+    for (size_t i = 0; i < kgen_target_count(); i++) {
+        const kgen_target *target = kgen_target_at(i);
+        kgen_toolchain found;
+        kgen_error why;
+        memset(&found, 0, sizeof found);
+        kgen_status status = kgen_toolchain_find(&found, target, &why);
+        if (status == KGEN_OK && target->vendor == KGEN_VENDOR_AMD) h->amd = 1;
+        json_array_append_new(
+            h->toolchains,
+            status == KGEN_OK
+                ? json_pack("{s:s, s:s, s:s, s:s}", "arch", target->name, "toolchain", found.name,
+                            "path", found.path, "id", found.id)
+                : json_pack("{s:s, s:s}", "arch", target->name, "missing", why.text));
+    }
+}
+
+/* Returns 0 when there is no such device. */
+static int look_at_device(health *h, const char *name, int say_missing) {
+    kgen_context *ctx;
+    kgen_error why;
+    const kgen_open_options options = {.device = name, .cache_dir = "", .mode = KGEN_OFFLINE};
+    if (kgen_open(&ctx, &options, &why) != KGEN_OK) {
+        if (say_missing)
+            json_array_append_new(h->devices,
+                                  json_pack("{s:s, s:s}", "device", name, "missing", why.text));
+        return 0;
+    }
+    json_array_append_new(h->devices, json_pack("{s:s, s:s, s:s}", "device", name, "label",
+                                                kgen_context_device(ctx), "arch",
+                                                kgen_context_target(ctx)->name));
+    kgen_close(ctx);
+    return 1;
+}
+
+static void look_for_devices(health *h) {
+    static const char *const drivers[] = {"hip", "cuda"};
+    for (size_t d = 0; d < 2; d++) {
+        for (int i = 0, more = 1; more && i < MAX_DEVICES; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "%s:%d", drivers[d], i);
+            more = look_at_device(h, name, i == 0);
+        }
+    }
+    look_at_device(h, "cpu:cdna3", 1);
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+/* Rows of `list` as "name  what", and "name  missing: why". */
+static void print_rows(const char *title, const json_t *list, const char *name, const char *what,
+                       const char *where) {
+    printf("%s\n", title);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        if (json_object_get(row, "missing"))
+            printf("  %-10s missing: %s\n", text_of(row, name), text_of(row, "missing"));
+        else
+            printf("  %-10s %s  (%s)\n", text_of(row, name), text_of(row, what),
+                   text_of(row, where));
+    }
+}
+
+static const char *advice(const health *h, const char *cache_dir) {
+    if (!h->amd)
+        return "No compiler for AMD GPUs: install ROCm's hipRTC, or set KGEN_ROCM_PATH to it, or "
+               "run `./run setup` in the source folder.";
+    if (!cache_dir)
+        return "No writable cache folder: set KGEN_CACHE_DIR; until then kernels are compiled "
+               "again in every process.";
+    return "Ready: `kgen plan MODEL` shows what a model needs, `kgen build --model MODEL` "
+           "compiles it.";
+}
+
+int kgen__command_doctor(int argc, char **argv) {
+    const char *cache_dir = NULL;
+    int json = 0, first, code;
+    kgen__syntax s = {.command = "doctor",
+                      .arguments = "",
+                      .about = "Shows compilers, devices and cache, and what to do. Exit code 7: "
+                               "no compiler for AMD GPUs."};
+    kgen__syntax_add(&s, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, &cache_dir, 0, 0,
+                                        "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
+    kgen__syntax_add(&s, (kgen__option){"json", 0, NULL, NULL, &json, 0, 0, "print JSON"});
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+
+    kgen_error err;
+    kgen_cache *cache;
+    if (kgen_cache_open(&cache, cache_dir, &err) != KGEN_OK) return kgen__cli_fail(&err);
+    const char *dir = kgen_cache_dir(cache);
+    health h = {json_array(), json_array(), 0};
+    look_for_toolchains(&h);
+    look_for_devices(&h);
+    if (json) {
+        code = kgen__json_print(json_pack("{s:s, s:O, s:O, s:s?, s:s}", "version", KGEN_VERSION,
+                                          "toolchains", h.toolchains, "devices", h.devices,
+                                          "cache_dir", dir, "advice", advice(&h, dir)));
+    } else {
+        printf("kgen %s\n\n", KGEN_VERSION);
+        print_rows("compilers", h.toolchains, "arch", "toolchain", "path");
+        print_rows("\ndevices", h.devices, "device", "label", "arch");
+        printf("\ncache\n  %s\n\n%s\n", dir ? dir : "no writable folder: memory only",
+               advice(&h, dir));
+    }
+    if (!h.amd && !code) code = kgen_status_exit_code(KGEN_E_TOOLCHAIN);
+    json_decref(h.toolchains);
+    json_decref(h.devices);
+    kgen_cache_close(cache);
+    return code;
+}
+
+static kgen_status find_family(kgen_family_id *out, const char *name, kgen_error *err) {
+    char line[64];
+    kgen_spec spec;
+    if (strlen(name) >= sizeof line - 1 || strchr(name, ':'))
+        return kgen_fail(err, KGEN_E_SPEC, "family=%.40s: unknown; known is attn", name);
+    snprintf(line, sizeof line, "%s:", name);
+    KGEN_TRY(kgen_spec_parse(&spec, line, err));
+    *out = spec.family;
+    return KGEN_OK;
+}
+
+int kgen__command_explain(int argc, char **argv) {
+    int first, code;
+    kgen__syntax s = {.command = "explain",
+                      .arguments = "[FAMILY]",
+                      .about = "Explains the keys of a spec line. FAMILY: attn.",
+                      .most = 1};
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    kgen_error err;
+    kgen_family_id family = KGEN_ATTN;
+    char *text;
+    kgen_status status = find_family(&family, first < argc ? argv[first] : "attn", &err);
+    if (status == KGEN_OK) status = kgen_spec_help(&text, family, &err);
+    if (status != KGEN_OK) return kgen__cli_fail(&err);
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,361 @@
+/* kgen list, inspect, source, report: what was compiled, and what it costs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+
+enum { SHORT_KEY = 12 };
+
+/* ---- one entry as a row, as JSON ----------------------------------------- */
+
+void kgen__table_entry_heading(kgen__table *table) {
+    static const char *const names[] = {"KEY", "ARCH", "VGPR", "AGPR",  "SGPR", "LDS",
+                                        "WAVES", "CODE", "MS", "KERNEL"};
+    kgen__table_init(table, "llrrrrrrrl");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        kgen__table_cell(table, "%s", names[i]);
+}
+
+void kgen__table_entry(kgen__table *table, const kgen_entry *entry) {
+    const kgen_resources *r = &entry->resources;
+    const int32_t numbers[] = {r->vgprs,     r->agprs,          r->sgprs,
+                               r->lds_bytes, r->waves_per_simd, r->code_bytes};
+    char hex[KGEN_KEY_HEX];
+    kgen_key_hex(hex, &entry->key);
+    kgen__table_cell(table, "%.*s", SHORT_KEY, hex);
+    kgen__table_cell(table, "%s", entry->target);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        kgen__table_number(table, numbers[i]);
+    kgen__table_cell(table, "%u", entry->record.compile_ms);
+    kgen__table_cell(table, "%s", entry->symbol);
+}
+
+typedef struct number_row {
+    const char *name;
+    int32_t value;
+} number_row;
+
+enum { RESOURCES = 12 };
+
+static void resource_rows(number_row rows[RESOURCES], const kgen_resources *r) {
+    const number_row all[RESOURCES] = {{"vgprs", r->vgprs},
+                                       {"agprs", r->agprs},
+                                       {"sgprs", r->sgprs},
+                                       {"vgpr_spills", r->vgpr_spills},
+                                       {"sgpr_spills", r->sgpr_spills},
+                                       {"scratch_bytes", r->scratch_bytes},
+                                       {"lds_bytes", r->lds_bytes},
+                                       {"workgroup_size", r->workgroup_size},
+                                       {"wave_size", r->wave_size},
+                                       {"kernarg_bytes", r->kernarg_bytes},
+                                       {"code_bytes", r->code_bytes},
+                                       {"waves_per_simd", r->waves_per_simd}};
+    memcpy(rows, all, sizeof all);
+}
+
+json_t *kgen__entry_json(const kgen_entry *entry) {
+    number_row rows[RESOURCES];
+    char hex[KGEN_KEY_HEX];
+    json_t *resources = json_object();
+    kgen_key_hex(hex, &entry->key);
+    resource_rows(rows, &entry->resources);
+    for (size_t i = 0; i < RESOURCES; i++)
+        json_object_set_new(resources, rows[i].name,
+                            rows[i].value < 0 ? json_null() : json_integer(rows[i].value));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:s}", "key", hex, "spec", entry->spec,
+                     "arch", entry->target, "symbol", entry->symbol, "resources", resources,
+                     "compile_ms", (json_int_t)entry->record.compile_ms, "built_unix",
+                     (json_int_t)entry->record.unix_time, "toolchain", entry->record.toolchain);
+}
+
+/* ---- keys ---------------------------------------------------------------- */
+
+int kgen__is_key_prefix(const char *text) {
+    size_t length = strlen(text);
+    return length >= 4 && length < KGEN_KEY_HEX &&
+           strspn(text, "0123456789abcdef") == length;
+}
+
+typedef struct search {
+    kgen_key key;
+    size_t found;
+} search;
+
+static int on_found(const kgen_entry *entry, size_t file_bytes, void *user) {
+    search *s = user;
+    (void)file_bytes;
+    s->key = entry->key;
+    return ++s->found > 1;
+}
+
+kgen_status kgen__entry_find(kgen_entry **out, kgen_cache *cache, const char *prefix,
+                             kgen_error *err) {
+    search s = {.found = 0};
+    int found = 0;
+    if (!kgen__is_key_prefix(prefix))
+        return kgen_fail(err, KGEN_E_ARG, "%.70s: 4 to 64 hex digits of a key expected", prefix);
+    KGEN_TRY(kgen_cache_each(cache, prefix, on_found, &s, err));
+    if (s.found > 1)
+        return kgen_fail(err, KGEN_E_ARG, "%s: several keys begin so; give more digits", prefix);
+    if (s.found) KGEN_TRY(kgen_cache_get(cache, out, &found, &s.key, err));
+    if (!found)
+        return kgen_fail(err, KGEN_E_NOT_CACHED, "%s: no entry has this key; see `kgen list`",
+                         prefix);
+    return KGEN_OK;
+}
+
+static void add_cache_dir(kgen__syntax *s, const char **dir) {
+    kgen__syntax_add(s, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, dir, 0, 0,
+                                       "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
+}
+
+static void add_json(kgen__syntax *s, int *json) {
+    kgen__syntax_add(s, (kgen__option){"json", 0, NULL, NULL, json, 0, 0, "print JSON"});
+}
+
+/* ---- list ---------------------------------------------------------------- */
+
+typedef struct listing {
+    kgen__table table;
+    json_t *json; /* NULL: the table                                         */
+    const kgen__archs *archs;
+    size_t count, bytes;
+} listing;
+
+static int wanted(const kgen__archs *archs, const char *target) {
+    for (size_t i = 0; i < archs->count; i++)
+        if (strcmp(archs->list[i]->name, target) == 0) return 1;
+    return archs->count == 0;
+}
+
+static int on_listed(const kgen_entry *entry, size_t file_bytes, void *user) {
+    listing *l = user;
+    if (!wanted(l->archs, entry->target)) return 0;
+    if (l->json)
+        json_array_append_new(l->json, kgen__entry_json(entry));
+    else
+        kgen__table_entry(&l->table, entry);
+    l->count++;
+    l->bytes += file_bytes;
+    return 0;
+}
+
+static int print_listing(listing *l, const char *dir) {
+    if (l->json) return kgen__json_print(json_incref(l->json));
+    if (l->count) kgen__table_print(&l->table, stdout);
+    printf("%s%zu kernels, %.1f kB in %s\n", l->count ? "\n" : "", l->count,
+           (double)l->bytes / 1000, dir ? dir : "memory (no readable folder)");
+    return 0;
+}
+
+int kgen__command_list(int argc, char **argv) {
+    const char *cache_dir = NULL;
+    kgen__archs archs = {0};
+    int json = 0, first, code;
+    kgen__syntax s = {.command = "list",
+                      .arguments = "[KEYPREFIX]",
+                      .about = "Lists the kernels of the cache. WAVES is the occupancy: waves a "
+                               "SIMD.",
+                      .most = 1};
+    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &archs, 0, 0,
+                                        "only these architectures"});
+    add_cache_dir(&s, &cache_dir);
+    add_json(&s, &json);
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+
+    kgen_error err;
+    kgen_cache *cache = NULL;
+    listing l = {.json = json ? json_array() : NULL, .archs = &archs};
+    kgen__table_entry_heading(&l.table);
+    const char *prefix = first < argc ? argv[first] : "";
+    kgen_status status = kgen_cache_open(&cache, cache_dir, &err);
+    if (status == KGEN_OK && *prefix && strspn(prefix, "0123456789abcdef") != strlen(prefix))
+        status = kgen_fail(&err, KGEN_E_ARG, "%.70s: hex digits of a key expected", prefix);
+    if (status == KGEN_OK) status = kgen_cache_each(cache, prefix, on_listed, &l, &err);
+    code = status == KGEN_OK ? print_listing(&l, kgen_cache_dir(cache)) : kgen__cli_fail(&err);
+    json_decref(l.json);
+    kgen__table_free(&l.table);
+    kgen_cache_close(cache);
+    return code;
+}
+
+/* ---- inspect ------------------------------------------------------------- */
+
+static void print_entry(const kgen_entry *entry) {
+    number_row rows[RESOURCES];
+    char hex[KGEN_KEY_HEX], date[32] = "unknown";
+    time_t when = (time_t)entry->record.unix_time;
+    struct tm utc;
+    if (gmtime_r(&when, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &utc);
+    kgen_key_hex(hex, &entry->key);
+    resource_rows(rows, &entry->resources);
+    printf("key             %s\nspec            %s\narch            %s\nsymbol          %s\n", hex,
+           entry->spec, entry->target, entry->symbol);
+    printf("toolchain       %s\ncompiled        %s, in %u ms\n", entry->record.toolchain, date,
+           entry->record.compile_ms);
+    printf("code object     %zu bytes\nsource          %zu bytes\n", entry->code_size,
+           entry->source_size);
+    for (size_t i = 0; i < RESOURCES; i++)
+        if (rows[i].value < 0)
+            printf("%-15s unknown\n", rows[i].name);
+        else
+            printf("%-15s %d\n", rows[i].name, rows[i].value);
+}
+
+static kgen_status write_code(const char *path, const kgen_entry *entry, kgen_error *err) {
+    FILE *file = fopen(path, "wb");
+    if (!file) return kgen_fail(err, KGEN_E_IO, "%s: cannot write: %s", path, strerror(errno));
+    size_t written = fwrite(entry->code, 1, entry->code_size, file);
+    if (fclose(file) || written != entry->code_size)
+        return kgen_fail(err, KGEN_E_IO, "%s: cannot write: %s", path, strerror(errno));
+    return KGEN_OK;
+}
+
+int kgen__command_inspect(int argc, char **argv) {
+    const char *cache_dir = NULL, *output = NULL;
+    int json = 0, first, code;
+    kgen__syntax s = {.command = "inspect",
+                      .arguments = "KEYPREFIX",
+                      .about = "Shows everything known about one cached kernel.",
+                      .least = 1,
+                      .most = 1};
+    add_cache_dir(&s, &cache_dir);
+    kgen__syntax_add(&s, (kgen__option){"output", 'o', "FILE", kgen__read_text, &output, 0, 0,
+                                        "write the code object, as the driver takes it"});
+    add_json(&s, &json);
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+
+    kgen_error err;
+    kgen_cache *cache = NULL;
+    kgen_entry *entry = NULL;
+    kgen_status status = kgen_cache_open(&cache, cache_dir, &err);
+    if (status == KGEN_OK) status = kgen__entry_find(&entry, cache, argv[first], &err);
+    if (status == KGEN_OK && output) status = write_code(output, entry, &err);
+    if (status != KGEN_OK)
+        code = kgen__cli_fail(&err);
+    else if (json)
+        code = kgen__json_print(kgen__entry_json(entry));
+    else
+        print_entry(entry);
+    kgen_entry_free(entry);
+    kgen_cache_close(cache);
+    return code;
+}
+
+/* ---- source -------------------------------------------------------------- */
+
+static kgen_status print_cached_source(const char *prefix, const char *cache_dir,
+                                       kgen_error *err) {
+    kgen_cache *cache;
+    kgen_entry *entry = NULL;
+    KGEN_TRY(kgen_cache_open(&cache, cache_dir, err));
+    kgen_status status = kgen__entry_find(&entry, cache, prefix, err);
+    if (status == KGEN_OK) fwrite(entry->source, 1, entry->source_size, stdout);
+    kgen_entry_free(entry);
+    kgen_cache_close(cache);
+    return status;
+}
+
+static kgen_status print_source(const char *line, const kgen_target *target, kgen_error *err) {
+    kgen_spec spec;
+    kgen_source source;
+    KGEN_TRY(kgen_spec_parse(&spec, line, err));
+    KGEN_TRY(kgen_source_render(&source, &spec, target, err));
+    fwrite(source.text, 1, source.size, stdout);
+    kgen_source_free(&source);
+    return KGEN_OK;
+}
+
+int kgen__command_source(int argc, char **argv) {
+    const char *cache_dir = NULL;
+    kgen__archs archs = {0};
+    int first, code;
+    kgen__syntax s = {.command = "source",
+                      .arguments = "SPEC|KEYPREFIX",
+                      .about = "Prints exactly the bytes that are hashed and compiled.",
+                      .least = 1,
+                      .most = 1};
+    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A", kgen__read_archs, &archs, 0, 0,
+                                        "architecture (gfx942)"});
+    add_cache_dir(&s, &cache_dir);
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    if (archs.count > 1) return kgen__cli_usage("source", "one --arch at a time");
+    kgen__archs_default(&archs);
+
+    kgen_error err;
+    kgen_status status = kgen__is_key_prefix(argv[first])
+                             ? print_cached_source(argv[first], cache_dir, &err)
+                             : print_source(argv[first], archs.list[0], &err);
+    return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
+}
+
+/* ---- report -------------------------------------------------------------- */
+
+static int print_report(const kgen_job_result *results, size_t count, int json) {
+    kgen__table table;
+    json_t *list = json ? json_array() : NULL;
+    kgen__table_entry_heading(&table);
+    for (size_t i = 0; i < count; i++) {
+        if (!results[i].entry) continue;
+        if (json)
+            json_array_append_new(list, kgen__entry_json(results[i].entry));
+        else
+            kgen__table_entry(&table, results[i].entry);
+    }
+    if (!json) kgen__table_print(&table, stdout);
+    kgen__table_free(&table);
+    return json ? kgen__json_print(list) : 0;
+}
+
+static int report(kgen_cache *cache, const kgen__jobs *jobs, int spills, int json) {
+    kgen_error err;
+    kgen__build_counts counts;
+    const kgen__build_settings settings = {.quiet = 1, .allow_spills = spills};
+    kgen_job_result *results = calloc(jobs->count, sizeof *results);
+    if (!results) {
+        kgen_fail(&err, KGEN_E_NOMEM, "no memory for %zu jobs", jobs->count);
+        return kgen__cli_fail(&err);
+    }
+    kgen_status status = kgen__build_jobs(cache, jobs, &settings, results, &counts, &err);
+    int code = kgen_status_exit_code(status);
+    if (status != KGEN_OK && !counts.failed) code = kgen__cli_fail(&err);
+    if (counts.failed < jobs->count && (status == KGEN_OK || counts.failed)) {
+        int printed = print_report(results, jobs->count, json);
+        if (!code) code = printed;
+    }
+    kgen__results_free(results, jobs->count);
+    return code;
+}
+
+int kgen__command_report(int argc, char **argv) {
+    const char *cache_dir = NULL;
+    kgen__archs archs = {0};
+    kgen__jobs jobs = {0};
+    int json = 0, spills = 0, first, code;
+    kgen__syntax s = {.command = "report",
+                      .arguments = "SPEC[@ARCH] ...",
+                      .about = "Builds what is not cached, and shows what each kernel costs.",
+                      .least = 1,
+                      .most = -1};
+    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &archs, 0, 0,
+                                        "architectures (gfx942,gfx950)"});
+    add_cache_dir(&s, &cache_dir);
+    kgen__syntax_add(&s, (kgen__option){"allow-spills", 0, NULL, NULL, &spills, 0, 0,
+                                        "also show kernels that spill registers"});
+    add_json(&s, &json);
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    kgen__archs_default(&archs);
+
+    kgen_error err;
+    kgen_cache *cache = NULL;
+    kgen_status status = KGEN_OK;
+    for (int i = first; i < argc && status == KGEN_OK; i++)
+        status = kgen__jobs_add_line(&jobs, argv[i], &archs, &err);
+    if (status == KGEN_OK) status = kgen_cache_open(&cache, cache_dir, &err);
+    code = status == KGEN_OK ? report(cache, &jobs, spills, json) : kgen__cli_fail(&err);
+    kgen_cache_close(cache);
+    kgen__jobs_free(&jobs);
+    return code;
+}

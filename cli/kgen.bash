@@ -1,0 +1,25 @@
+# bash completion for kgen. Commands and options come from kgen's own help.
+_kgen() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]}
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W "$("$program" help 2>/dev/null | awk '/^  [a-z]/ {print $1}')" -- "$current")
+        return
+    fi
+    case $previous in
+    --engine) mapfile -t COMPREPLY < <(compgen -W "vllm sglang" -- "$current") && return ;;
+    --kv-dtype) mapfile -t COMPREPLY < <(compgen -W "auto bf16 fp16 fp8 e4m3fn e4m3fnuz e5m2" -- "$current") && return ;;
+    --layout) mapfile -t COMPREPLY < <(compgen -W "auto nhd hnd shuffle xpacked" -- "$current") && return ;;
+    --arch) # the error for an unknown one lists them
+        mapfile -t COMPREPLY < <(compgen -W "$("$program" list --arch '?' 2>&1 | sed 's/.*known are //; s/,//g')" -- "$current")
+        return ;;
+    --cache-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current") && return ;;
+    help) mapfile -t COMPREPLY < <(compgen -W "$("$program" help 2>/dev/null | awk '/^  [a-z]/ {print $1}')" -- "$current") && return ;;
+    esac
+    if [[ $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$("$program" help "${COMP_WORDS[1]}" 2>/dev/null | sed -nE 's/^ +(-., )?(--[a-z-]+).*/\2/p')" -- "$current")
+        return
+    fi
+    mapfile -t COMPREPLY < <(compgen -f -- "$current")
+}
+complete -o filenames -F _kgen kgen

@@ -1,0 +1,85 @@
+/* kgen: the command. */
+#include <string.h>
+
+#include "cli.h"
+
+static int command_version(int argc, char **argv);
+static int command_help(int argc, char **argv);
+
+typedef struct command_row {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} command_row;
+
+static const command_row commands[] = {
+    {"plan", kgen__command_plan, "which kernels a model needs, from its config.json"},
+    {"build", kgen__command_build, "compile kernels into the cache; needs no GPU"},
+    {"list", kgen__command_list, "what the cache holds, with registers and occupancy"},
+    {"inspect", kgen__command_inspect, "everything known about one cached kernel"},
+    {"source", kgen__command_source, "the exact text that is compiled"},
+    {"report", kgen__command_report, "registers, LDS, occupancy and size of kernels"},
+    {"explain", kgen__command_explain, "the keys of a spec line"},
+    {"check", kgen__command_check, "run kernels against a double-precision reference"},
+    {"doctor", kgen__command_doctor, "compilers, devices and cache found, and what to do"},
+    {"version", command_version, "print the version"},
+    {"help", command_help, "this text, or the options of one command"},
+};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static const command_row *find_command(const char *name) {
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+static void print_help(FILE *stream) {
+    fprintf(stream, "usage: kgen COMMAND [arguments]\n\n");
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].help);
+    fprintf(stream, "\n`kgen help COMMAND` shows the options of one command.\n"
+                    "A spec line says which kernel:"
+                    " attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16\n");
+}
+
+static int command_version(int argc, char **argv) {
+    (void)argv;
+    if (argc > 1) return kgen__cli_usage("version", "takes no arguments");
+    printf("kgen %s\n", KGEN_VERSION);
+    return 0;
+}
+
+static int command_help(int argc, char **argv) {
+    if (argc > 2) return kgen__cli_usage("help", "takes at most one command");
+    const command_row *row = argc == 2 ? find_command(argv[1]) : NULL;
+    if (argc == 2 && !row) return kgen__cli_usage("help", "'%s' is no command", argv[1]);
+    if (!row || row->run == command_help || row->run == command_version) {
+        print_help(stdout);
+        return 0;
+    }
+    char flag[] = "--help";
+    char *arguments[] = {argv[1], flag, NULL};
+    return row->run(2, arguments);
+}
+
+static const char *alias(const char *name) {
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return "help";
+    return strcmp(name, "--version") == 0 ? "version" : name;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return KGEN__EXIT_USAGE;
+    }
+    const command_row *row = find_command(alias(argv[1]));
+    if (!row) return kgen__cli_usage("kgen", "'%s' is no command; see `kgen help`", argv[1]);
+    int code = row->run(argc - 1, argv + 1);
+    if (fflush(stdout) || ferror(stdout)) {
+        kgen_error err;
+        kgen_fail(&err, KGEN_E_IO, "standard output: cannot write");
+        return kgen__cli_fail(&err);
+    }
+    return code;
+}

@@ -1,0 +1,239 @@
+/* Options as tables: one row is the parser's entry and the help's line. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { LONG_BASE = 256, FLAG_HELP = 'h' };
+
+/* Messages may quote a file or an argument: one line, nothing but text. */
+static void print_error(const char *text) {
+    fputs("kgen: error: ", stderr);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        int visible = *c >= ' ' && *c != 127;
+        fputc(visible ? *c : *c == '\n' && !c[1] ? ' ' : '?', stderr);
+    }
+    fputc('\n', stderr);
+}
+
+int kgen__cli_fail(const kgen_error *err) {
+    print_error(err->text);
+    return kgen_status_exit_code(err->status);
+}
+
+int kgen__cli_usage(const char *command, const char *fmt, ...) {
+    char text[512], line[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    snprintf(line, sizeof line, "%s: %s", command, text);
+    print_error(line);
+    return KGEN__EXIT_USAGE;
+}
+
+/* ---- readers ------------------------------------------------------------- */
+
+kgen_status kgen__read_int(const kgen__option *option, const char *text, kgen_error *err) {
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (!*text || *end || errno || number < option->low || number > option->high)
+        return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: a number %ld to %ld expected", option->name,
+                         text, option->low, option->high);
+    *(int *)option->out = (int)number;
+    return KGEN_OK;
+}
+
+kgen_status kgen__read_u64(const kgen__option *option, const char *text, kgen_error *err) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (!*text || *end || errno || *text == '-' || number > INT64_MAX) /* JSON's integers */
+        return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: a number 0 to 2^63-1 expected",
+                         option->name, text);
+    *(uint64_t *)option->out = number;
+    return KGEN_OK;
+}
+
+kgen_status kgen__read_text(const kgen__option *option, const char *text, kgen_error *err) {
+    if (!*text) return kgen_fail(err, KGEN_E_ARG, "--%s: must not be empty", option->name);
+    *(const char **)option->out = text;
+    return KGEN_OK;
+}
+
+typedef struct named_value {
+    const char *name;
+    int value;
+} named_value;
+
+static kgen_status read_word(const kgen__option *option, const named_value *words, const char *text,
+                             int *out, kgen_error *err) {
+    char known[160];
+    size_t used = 0;
+    for (const named_value *w = words; w->name; w++) {
+        if (strcmp(w->name, text) == 0) {
+            *out = w->value;
+            return KGEN_OK;
+        }
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
+                                 w->name);
+    }
+    return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: one of %s expected", option->name, text, known);
+}
+
+kgen_status kgen__read_dtype(const kgen__option *option, const char *text, kgen_error *err) {
+    static const named_value words[] = {{"auto", KGEN_DTYPE_NONE},   {"bf16", KGEN_BF16},
+                                 {"fp16", KGEN_FP16},         {"fp8", KGEN_FP8},
+                                 {"e4m3fn", KGEN_E4M3FN},     {"e4m3fnuz", KGEN_E4M3FNUZ},
+                                 {"e5m2", KGEN_E5M2},         {NULL, 0}};
+    int value = 0;
+    KGEN_TRY(read_word(option, words, text, &value, err));
+    *(kgen_dtype *)option->out = (kgen_dtype)value;
+    return KGEN_OK;
+}
+
+kgen_status kgen__read_layout(const kgen__option *option, const char *text, kgen_error *err) {
+    static const named_value words[] = {{"auto", KGEN_LAYOUT_NONE}, {"nhd", KGEN_NHD},
+                                 {"hnd", KGEN_HND},          {"shuffle", KGEN_SHUFFLE},
+                                 {"xpacked", KGEN_XPACKED},  {NULL, 0}};
+    int value = 0;
+    KGEN_TRY(read_word(option, words, text, &value, err));
+    *(kgen_layout *)option->out = (kgen_layout)value;
+    return KGEN_OK;
+}
+
+kgen_status kgen__read_engine(const kgen__option *option, const char *text, kgen_error *err) {
+    static const named_value words[] = {{"vllm", KGEN_VLLM}, {"sglang", KGEN_SGLANG}, {NULL, 0}};
+    int value = 0;
+    KGEN_TRY(read_word(option, words, text, &value, err));
+    *(kgen_engine *)option->out = (kgen_engine)value;
+    return KGEN_OK;
+}
+
+static kgen_status add_arch(kgen__archs *archs, const char *name, kgen_error *err) {
+    const kgen_target *target;
+    KGEN_TRY(kgen_target_find(&target, name, err));
+    for (size_t i = 0; i < archs->count; i++)
+        if (archs->list[i] == target) return KGEN_OK;
+    if (archs->count == KGEN__ARCHS_MAX)
+        return kgen_fail(err, KGEN_E_ARG, "--arch: at most %d", KGEN__ARCHS_MAX);
+    archs->list[archs->count++] = target;
+    return KGEN_OK;
+}
+
+kgen_status kgen__read_archs(const kgen__option *option, const char *text, kgen_error *err) {
+    kgen__archs *archs = option->out;
+    while (1) {
+        char name[64];
+        size_t length = strcspn(text, ",");
+        snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : 60, text);
+        KGEN_TRY(add_arch(archs, name, err));
+        if (!text[length]) return KGEN_OK;
+        text += length + 1;
+    }
+}
+
+void kgen__archs_default(kgen__archs *archs) {
+    if (archs->count) return;
+    add_arch(archs, "gfx942", NULL);
+    add_arch(archs, "gfx950", NULL);
+}
+
+/* ---- parsing ------------------------------------------------------------- */
+
+void kgen__syntax_add(kgen__syntax *syntax, kgen__option option) {
+    if (syntax->count < KGEN__OPTIONS_MAX) syntax->options[syntax->count++] = option;
+}
+
+static void print_help(const kgen__syntax *syntax) {
+    printf("usage: kgen %s [options] %s\n%s\n\n", syntax->command, syntax->arguments,
+           syntax->about);
+    for (size_t i = 0; i < syntax->count; i++) {
+        const kgen__option *o = &syntax->options[i];
+        char left[64], letter[8] = "    ";
+        if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+        snprintf(left, sizeof left, "%s--%s %s", letter, o->name, o->value ? o->value : "");
+        printf("  %-24s %s\n", left, o->help);
+    }
+    printf("  %-24s %s\n", "-h, --help", "this text");
+}
+
+typedef struct getopt_tables {
+    struct option list[KGEN__OPTIONS_MAX + 2];
+    char letters[3 * KGEN__OPTIONS_MAX + 8];
+} getopt_tables;
+
+static void make_tables(getopt_tables *t, const kgen__syntax *syntax) {
+    char *letter = t->letters;
+    memset(t, 0, sizeof *t);
+    *letter++ = ':'; /* tells a missing value from an unknown option */
+    *letter++ = FLAG_HELP;
+    for (size_t i = 0; i < syntax->count; i++) {
+        const kgen__option *o = &syntax->options[i];
+        int wants = o->value ? required_argument : no_argument;
+        t->list[i] = (struct option){o->name, wants, NULL, LONG_BASE + (int)i};
+        if (!o->letter) continue;
+        *letter++ = o->letter;
+        if (o->value) *letter++ = ':';
+    }
+    t->list[syntax->count] = (struct option){"help", no_argument, NULL, FLAG_HELP};
+}
+
+static const kgen__option *option_of(const kgen__syntax *syntax, int c) {
+    if (c >= LONG_BASE) return &syntax->options[c - LONG_BASE];
+    for (size_t i = 0; i < syntax->count; i++)
+        if (syntax->options[i].letter == c) return &syntax->options[i];
+    return NULL;
+}
+
+/* Returns 0 or the exit code. */
+static int apply(const kgen__syntax *syntax, const kgen__option *option, const char *text) {
+    kgen_error err;
+    if (!option->value) {
+        *(int *)option->out = 1;
+        return 0;
+    }
+    kgen_status status = option->read(option, text, &err);
+    if (status == KGEN_E_ARG) return kgen__cli_usage(syntax->command, "%s", err.text);
+    return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
+}
+
+static int bad_option(const kgen__syntax *syntax, int c, const char *last) {
+    char letter[4] = "-?";
+    letter[1] = (char)optopt;
+    return kgen__cli_usage(syntax->command, "%s: %s; see `kgen help %s`",
+                           optopt > 0 && optopt < LONG_BASE ? letter : last,
+                           c == ':' ? "needs a value" : "no such option, or used wrongly",
+                           syntax->command);
+}
+
+kgen__parsed kgen__syntax_parse(const kgen__syntax *syntax, int argc, char **argv, int *first,
+                                int *code) {
+    getopt_tables tables;
+    int c;
+    make_tables(&tables, syntax);
+    opterr = 0;
+    optind = 1;
+    *code = 0;
+    while ((c = getopt_long(argc, argv, tables.letters, tables.list, NULL)) != -1) {
+        if (c == FLAG_HELP) {
+            print_help(syntax);
+            return KGEN__STOP;
+        }
+        const kgen__option *option = c == '?' || c == ':' ? NULL : option_of(syntax, c);
+        *code = option ? apply(syntax, option, optarg) : bad_option(syntax, c, argv[optind - 1]);
+        if (*code) return KGEN__STOP;
+    }
+    int given = argc - optind;
+    if (given < syntax->least || (syntax->most >= 0 && given > syntax->most)) {
+        *code = kgen__cli_usage(syntax->command, "usage: kgen %s [options] %s", syntax->command,
+                                syntax->arguments);
+        return KGEN__STOP;
+    }
+    *first = optind;
+    return KGEN__RUN;
+}

@@ -1,0 +1,29 @@
+# The libraries kgen stands on, each as an imported target kgen_dep::<name>.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+# kgen_find(<name> <Debian package> <pkg-config names...>): the first that is there
+function(kgen_find name package)
+  foreach(module IN LISTS ARGN)
+    string(MAKE_C_IDENTIFIER "KGEN_${module}" var)
+    pkg_check_modules(${var} QUIET IMPORTED_TARGET ${module})
+    if(${var}_FOUND)
+      add_library(kgen_dep::${name} ALIAS PkgConfig::${var})
+      set_property(GLOBAL APPEND_STRING PROPERTY KGEN_REQUIRES " ${module}")
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "kgen needs ${name} and pkg-config does not find it.\n"
+                      "  ./run setup installs what is missing; by hand: apt-get install ${package}")
+endfunction()
+
+kgen_find(jansson libjansson-dev jansson)
+kgen_find(sodium libsodium-dev libsodium)
+kgen_find(zstd libzstd-dev libzstd)
+kgen_find(msgpack "libmsgpack-dev or libmsgpack-c-dev" msgpack-c msgpack)
+
+find_path(KGEN_UTHASH_DIR uthash.h)
+if(NOT KGEN_UTHASH_DIR)
+  message(FATAL_ERROR "kgen needs uthash.h: ./run setup, or apt-get install uthash-dev")
+endif()
+mark_as_advanced(KGEN_UTHASH_DIR)

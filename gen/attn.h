@@ -1,0 +1,15 @@
+/* What the runtime must know of the attention kernels' shape. */
+#ifndef KGEN_GEN_ATTN_H
+#define KGEN_GEN_ATTN_H
+
+#include <kgen/spec.h>
+
+typedef struct kgen_attn_geometry {
+    int32_t rows;       /* query rows of a row block                         */
+    int32_t row_blocks; /* of one KV head and sequence, at most              */
+} kgen_attn_geometry;
+
+/* `spec` must be resolved for `target`. */
+kgen_attn_geometry kgen__attn_geometry(const kgen_attn_spec *spec, const kgen_target *target);
+
+#endif

@@ -1,0 +1,26 @@
+/* A kernel family is one file with this skeleton and one row in families.c. */
+#ifndef KGEN_GEN_FAMILY_H
+#define KGEN_GEN_FAMILY_H
+
+#include "params.h"
+
+typedef struct kgen_family {
+    const char *name; /* the word before ':' in a spec line                  */
+    const char *template_name;
+    const kgen_param *params;
+    size_t param_count;
+    /* One condition a line, each with its message. target may be NULL.      */
+    kgen_status (*applicable)(const kgen_spec *spec, const kgen_target *target, kgen_error *err);
+    /* Replaces auto values; the spec has passed `applicable`.               */
+    void (*defaults)(kgen_spec *spec, const kgen_target *target);
+    /* Lanes of a workgroup, for a resolved spec.                            */
+    int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);
+    void (*symbol)(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
+} kgen_family;
+
+extern const kgen_family kgen__family_attn;
+
+/* NULL when `id` is out of range. */
+const kgen_family *kgen__family(kgen_family_id id);
+
+#endif

@@ -1,0 +1,44 @@
+/* The parameter table: what a row of a .def file means. A parameter is one row;
+ * every loop over parameters (parse, print, check, constants, help) runs over
+ * these tables and knows no parameter by name. */
+#ifndef KGEN_GEN_PARAMS_H
+#define KGEN_GEN_PARAMS_H
+
+#include <kgen/spec.h>
+
+typedef struct kgen_symbol {
+    const char *name; /* NULL ends the list; the first name of a value prints */
+    int32_t value;
+} kgen_symbol;
+
+/* Allowed numbers: a list, or min..max in steps, or none. */
+typedef struct kgen_domain {
+    int32_t min, max, step;
+    const int32_t *list;
+    int32_t list_count;
+} kgen_domain;
+
+typedef enum kgen_role { KGEN_SHAPE, KGEN_TUNE } kgen_role;
+typedef enum kgen_print { KGEN_ALWAYS, KGEN_DIFFERS } kgen_print;
+
+typedef struct kgen_param {
+    const char *key;      /* in the spec line                                */
+    const char *constant; /* in the kernel's source                          */
+    size_t offset;        /* of the int32_t in kgen_spec                     */
+    const kgen_domain *domain;
+    const kgen_symbol *symbols;
+    int32_t initial;
+    kgen_role role;
+    kgen_print print;
+    const char *doc;
+} kgen_param;
+
+static inline int32_t kgen__param_get(const kgen_spec *spec, const kgen_param *param) {
+    return *(const int32_t *)((const char *)spec + param->offset);
+}
+
+static inline void kgen__param_set(kgen_spec *spec, const kgen_param *param, int32_t value) {
+    *(int32_t *)((char *)spec + param->offset) = value;
+}
+
+#endif

@@ -1,0 +1,158 @@
+/* Source text: the spec as a comment, typed constants, then the template and
+ * each kg/ header once. What is written here is what is hashed and compiled. */
+#include <kgen/source.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "buf.h"
+#include "family.h"
+#include "templates.h"
+
+enum { MAX_INCLUDED = 32 };
+
+typedef struct flattener {
+    kgen_buf *buf;
+    const kgen_target *target;
+    const kgen_source *source;
+    const char *done[MAX_INCLUDED];
+    size_t done_count;
+    kgen_error *err;
+} flattener;
+
+/* --- prelude ------------------------------------------------------------ */
+
+static const struct {
+    const char *macro;
+    kgen_isa isa;
+} isa_macros[] = {
+    {"KG_CDNA2", KGEN_ISA_CDNA2}, {"KG_CDNA3", KGEN_ISA_CDNA3}, {"KG_CDNA4", KGEN_ISA_CDNA4},
+    {"KG_RDNA3", KGEN_ISA_RDNA3}, {"KG_RDNA4", KGEN_ISA_RDNA4}, {"KG_SM90", KGEN_ISA_SM90},
+};
+
+static void write_prelude(kgen_buf *buf, const kgen_source *source, const kgen_family *family) {
+    const kgen_target *target = source->target;
+    kgen__buf_printf(buf, "#define KG_KERNEL %s\n", source->symbol);
+    for (size_t i = 0; i < sizeof isa_macros / sizeof isa_macros[0]; i++)
+        kgen__buf_printf(buf, "#define %s %d\n", isa_macros[i].macro,
+                         isa_macros[i].isa == target->isa);
+    kgen__buf_printf(buf, "#define KG_FP8_FNUZ %d\n", target->fp8_fnuz);
+    kgen__buf_printf(buf, "#define KG_WORKGROUP %d\n", source->workgroup_size);
+    kgen__buf_printf(buf, "#define KG_LDS_BYTES %d\nnamespace kg {\n", target->lds_bytes);
+    for (size_t i = 0; i < family->param_count; i++)
+        kgen__buf_printf(buf, "constexpr int %s = %d;\n", family->params[i].constant,
+                         kgen__param_get(&source->spec, &family->params[i]));
+    kgen__buf_printf(buf, "}\n");
+}
+
+/* --- flatten ------------------------------------------------------------ */
+
+static const kgen_template *find_template(const char *name) {
+    for (size_t i = 0; i < kgen_template_count; i++)
+        if (strcmp(kgen_templates[i].name, name) == 0) return &kgen_templates[i];
+    return NULL;
+}
+
+/* Names that stand for a file of the target. */
+static const char *vendor_target[] = {
+    [KGEN_VENDOR_AMD] = "kg/target_amd.h",
+    [KGEN_VENDOR_NVIDIA] = "kg/target_nvidia.h",
+    [KGEN_VENDOR_CPU] = "kg/target_cpu.h",
+};
+static const char *vendor_mma[] = {
+    [KGEN_VENDOR_AMD] = "kg/mma_amd.h",
+    [KGEN_VENDOR_NVIDIA] = "kg/mma_nvidia.h",
+    [KGEN_VENDOR_CPU] = "kg/mma_cpu.h",
+};
+static const char *isa_frag[] = {
+    [KGEN_ISA_CDNA2] = "kg/frag_cdna.h", [KGEN_ISA_CDNA3] = "kg/frag_cdna.h",
+    [KGEN_ISA_CDNA4] = "kg/frag_cdna.h", [KGEN_ISA_RDNA3] = "kg/frag_rdna.h",
+    [KGEN_ISA_RDNA4] = "kg/frag_rdna.h", [KGEN_ISA_SM90] = "kg/frag_sm90.h",
+};
+
+static const char *resolve_name(const char *name, const kgen_target *target) {
+    if (strcmp(name, "kg/target.h") == 0) return vendor_target[target->vendor];
+    if (strcmp(name, "kg/mma.h") == 0) return vendor_mma[target->vendor];
+    if (strcmp(name, "kg/frag.h") == 0) return isa_frag[target->isa];
+    return name;
+}
+
+static int already_done(const flattener *f, const char *name) {
+    for (size_t i = 0; i < f->done_count; i++)
+        if (strcmp(f->done[i], name) == 0) return 1;
+    return 0;
+}
+
+/* The quoted name of a line `#include "kg/..."`, or 0. */
+static int include_name(char *out, size_t size, const char *line, size_t length) {
+    static const char head[] = "#include \"kg/";
+    size_t at = sizeof head - 1 - 3;
+    if (length < sizeof head || strncmp(line, head, sizeof head - 1) != 0) return 0;
+    const char *end = memchr(line + at, '"', length - at);
+    if (!end || (size_t)(end - line) - at >= size) return 0;
+    memcpy(out, line + at, (size_t)(end - line) - at);
+    out[(size_t)(end - line) - at] = 0;
+    return 1;
+}
+
+/* Recursion depth is bounded: every file enters once. */
+static kgen_status flatten(flattener *f, const char *wanted) {
+    const char *name = resolve_name(wanted, f->target);
+    if (already_done(f, name)) return KGEN_OK;
+    const kgen_template *file = find_template(name);
+    if (!file || f->done_count == MAX_INCLUDED)
+        return kgen_fail(f->err, KGEN_E_INTERNAL, "template %s: missing", name);
+    f->done[f->done_count++] = file->name;
+    kgen__buf_printf(f->buf, "#line 1 \"%s\"\n", name);
+    const char *line = (const char *)file->text, *end = line + file->size;
+    for (int number = 1; line < end; number++) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t length = (size_t)((newline ? newline : end) - line);
+        char included[64];
+        if (!include_name(included, sizeof included, line, length)) {
+            kgen__buf_add(f->buf, line, length);
+            kgen__buf_add(f->buf, "\n", 1);
+        } else if (strncmp(included, "kg/prelude_", 11) != 0) {
+            KGEN_TRY(flatten(f, included));
+            kgen__buf_printf(f->buf, "#line %d \"%s\"\n", number + 1, name);
+        } else {
+            kgen__buf_printf(f->buf, "\n");
+        }
+        line += length + 1;
+    }
+    return KGEN_OK;
+}
+
+/* --- public ------------------------------------------------------------- */
+
+static kgen_status render(kgen_source *source, kgen_error *err) {
+    const kgen_family *family = kgen__family(source->spec.family);
+    kgen_buf buf = {0};
+    flattener f = {.buf = &buf, .target = source->target, .source = source, .err = err};
+    char line[KGEN_SPEC_LINE_MAX];
+    kgen_spec_print(line, &source->spec);
+    kgen__buf_printf(&buf, "// %s\n// for %s, written by kgen\n", line, source->target->name);
+    write_prelude(&buf, source, family);
+    kgen_status status = flatten(&f, family->template_name);
+    if (status == KGEN_OK) return kgen__buf_take(&buf, &source->text, &source->size, err);
+    free(buf.text);
+    return status;
+}
+
+kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec, const kgen_target *target,
+                               kgen_error *err) {
+    kgen_source source;
+    memset(&source, 0, sizeof source);
+    source.target = target;
+    KGEN_TRY(kgen_spec_resolve(&source.spec, spec, target, err));
+    kgen_spec_symbol(source.symbol, &source.spec);
+    source.workgroup_size = kgen__family(spec->family)->launch_shape(&source.spec, target);
+    KGEN_TRY(render(&source, err));
+    *out = source;
+    return KGEN_OK;
+}
+
+void kgen_source_free(kgen_source *source) {
+    free(source->text);
+    memset(source, 0, sizeof *source);
+}

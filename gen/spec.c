@@ -1,0 +1,254 @@
+/* The spec line: parse, print, validate, resolve. All loops over the family's
+ * parameter table. */
+#include <kgen/spec.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buf.h"
+#include "family.h"
+
+enum { KEY_MAX = 24, VALUE_MAX = 24 };
+
+static const struct {
+    const char *name;
+    int size;
+} dtypes[] = {
+    [KGEN_DTYPE_NONE] = {"none", 0}, [KGEN_BF16] = {"bf16", 2},
+    [KGEN_FP16] = {"fp16", 2},       [KGEN_E4M3FN] = {"e4m3fn", 1},
+    [KGEN_E4M3FNUZ] = {"e4m3fnuz", 1}, [KGEN_E5M2] = {"e5m2", 1},
+    [KGEN_FP8] = {"fp8", 1},         [KGEN_F32] = {"f32", 4},
+    [KGEN_I32] = {"i32", 4},         [KGEN_I64] = {"i64", 8},
+};
+
+static const char *const layouts[] = {"none", "nhd", "hnd", "shuffle", "xpacked"};
+
+const char *kgen_dtype_name(kgen_dtype dtype) {
+    return (unsigned)dtype <= KGEN_I64 ? dtypes[dtype].name : "unknown";
+}
+
+int kgen_dtype_size(kgen_dtype dtype) {
+    return (unsigned)dtype <= KGEN_I64 ? dtypes[dtype].size : 0;
+}
+
+const char *kgen_layout_name(kgen_layout layout) {
+    return (unsigned)layout <= KGEN_XPACKED ? layouts[layout] : "unknown";
+}
+
+/* --- numbers and symbols ------------------------------------------------ */
+
+static int in_domain(const kgen_domain *domain, int32_t value) {
+    for (int32_t i = 0; i < domain->list_count; i++)
+        if (domain->list[i] == value) return 1;
+    return domain->step && value >= domain->min && value <= domain->max &&
+           (value - domain->min) % domain->step == 0;
+}
+
+static int32_t clamp_to_step(const kgen_domain *domain, int64_t value) {
+    int64_t v = value < domain->min ? domain->min : value > domain->max ? domain->max : value;
+    int64_t steps = (v - domain->min + domain->step / 2) / domain->step;
+    if (domain->min + steps * domain->step > domain->max) steps--;
+    return (int32_t)(domain->min + steps * domain->step);
+}
+
+static int32_t nearest(const kgen_domain *domain, int64_t value) {
+    int32_t best = domain->step ? clamp_to_step(domain, value) : domain->list[0];
+    for (int32_t i = 0; i < domain->list_count; i++)
+        if (llabs(domain->list[i] - value) < llabs(best - value)) best = domain->list[i];
+    return best;
+}
+
+static const char *symbol_of(const kgen_param *param, int32_t value) {
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
+        if (s->value == value) return s->name;
+    return NULL;
+}
+
+/* "nhd, hnd or 16..1024 in steps of 16" */
+static void describe(char *out, size_t size, const kgen_param *param) {
+    const kgen_domain *domain = param->domain;
+    size_t used = 0;
+    out[0] = 0;
+#define APPEND(...)                                                                       \
+    do {                                                                                  \
+        if (used < size) used += (size_t)snprintf(out + used, size - used, __VA_ARGS__); \
+    } while (0)
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
+        APPEND("%s%s", used ? ", " : "", s->name);
+    for (int32_t i = 0; i < domain->list_count; i++)
+        APPEND("%s%d", used ? ", " : "", domain->list[i]);
+    if (domain->step == 1)
+        APPEND("%s%d..%d", used ? ", " : "", domain->min, domain->max);
+    else if (domain->step)
+        APPEND("%s%d..%d in steps of %d", used ? ", " : "", domain->min, domain->max, domain->step);
+#undef APPEND
+}
+
+static int parse_int(const char *text, int64_t *out) {
+    char *end;
+    if (!*text || strlen(text) > 18) return 0;
+    *out = strtoll(text, &end, 10);
+    return !*end && ((*text >= '0' && *text <= '9') || *text == '-');
+}
+
+static kgen_status parse_value(const kgen_param *param, const char *text, int32_t *out,
+                               kgen_error *err) {
+    int64_t number;
+    char allowed[256];
+    for (const kgen_symbol *s = param->symbols; s->name; s++) {
+        if (strcmp(s->name, text) == 0) {
+            *out = s->value;
+            return KGEN_OK;
+        }
+    }
+    describe(allowed, sizeof allowed, param);
+    if (!parse_int(text, &number) || (!param->domain->step && !param->domain->list_count))
+        return kgen_fail(err, KGEN_E_SPEC, "%s=%s: unknown value; allowed: %s", param->key, text,
+                         allowed);
+    if (number >= INT32_MIN && number <= INT32_MAX && in_domain(param->domain, (int32_t)number)) {
+        *out = (int32_t)number;
+        return KGEN_OK;
+    }
+    return kgen_fail(err, KGEN_E_SPEC, "%s=%s: out of bounds; nearest is %d (allowed: %s)",
+                     param->key, text, nearest(param->domain, number), allowed);
+}
+
+/* --- parse -------------------------------------------------------------- */
+
+static kgen_status find_family(const char *line, kgen_family_id *id, const char **rest,
+                               kgen_error *err) {
+    const char *colon = strchr(line, ':');
+    size_t length = colon ? (size_t)(colon - line) : strlen(line);
+    for (int i = 0; i < KGEN_FAMILY_COUNT; i++) {
+        const char *name = kgen__family((kgen_family_id)i)->name;
+        if (strlen(name) == length && strncmp(name, line, length) == 0) {
+            *id = (kgen_family_id)i;
+            *rest = colon ? colon + 1 : line + length;
+            return KGEN_OK;
+        }
+    }
+    return kgen_fail(err, KGEN_E_SPEC, "family=%.*s: unknown; known is attn (attn:key=value,...)",
+                     length > 40 ? 40 : (int)length, line);
+}
+
+static int copy_field(char *out, size_t size, const char *text, size_t length) {
+    if (length >= size) return 0;
+    memcpy(out, text, length);
+    out[length] = 0;
+    return 1;
+}
+
+/* Parses "key=value" of `length` bytes; `seen` has one bit a parameter. */
+static kgen_status parse_pair(kgen_spec *spec, const kgen_family *family, const char *pair,
+                              size_t length, uint64_t *seen, kgen_error *err) {
+    char key[KEY_MAX], value[VALUE_MAX];
+    const char *equals = memchr(pair, '=', length);
+    int shown = length > 40 ? 40 : (int)length;
+    if (!equals || !copy_field(key, sizeof key, pair, (size_t)(equals - pair)) ||
+        !copy_field(value, sizeof value, equals + 1, length - (size_t)(equals - pair) - 1))
+        return kgen_fail(err, KGEN_E_SPEC, "'%.*s': key=value expected", shown, pair);
+    for (size_t i = 0; i < family->param_count; i++) {
+        const kgen_param *param = &family->params[i];
+        int32_t number = 0;
+        if (strcmp(param->key, key) != 0) continue;
+        if (*seen >> i & 1)
+            return kgen_fail(err, KGEN_E_SPEC, "%s=%s: given twice", key, value);
+        KGEN_TRY(parse_value(param, value, &number, err));
+        *seen |= (uint64_t)1 << i;
+        kgen__param_set(spec, param, number);
+        return KGEN_OK;
+    }
+    return kgen_fail(err, KGEN_E_SPEC, "%s=%s: family %s has no such key; see `kgen explain %s`",
+                     key, value, family->name, family->name);
+}
+
+kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err) {
+    kgen_spec spec;
+    const char *rest = "";
+    uint64_t seen = 0;
+    memset(&spec, 0, sizeof spec);
+    if (strlen(line) >= KGEN_SPEC_LINE_MAX)
+        return kgen_fail(err, KGEN_E_SPEC, "spec line: %zu bytes, at most %d", strlen(line),
+                         KGEN_SPEC_LINE_MAX - 1);
+    KGEN_TRY(find_family(line, &spec.family, &rest, err));
+    const kgen_family *family = kgen__family(spec.family);
+    for (size_t i = 0; i < family->param_count; i++)
+        kgen__param_set(&spec, &family->params[i], family->params[i].initial);
+    while (*rest) {
+        size_t length = strcspn(rest, ",");
+        KGEN_TRY(parse_pair(&spec, family, rest, length, &seen, err));
+        rest += length + (rest[length] == ',');
+    }
+    KGEN_TRY(kgen_spec_validate(&spec, NULL, err));
+    *out = spec;
+    return KGEN_OK;
+}
+
+/* --- print, validate, resolve ------------------------------------------- */
+
+void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec) {
+    const kgen_family *family = kgen__family(spec->family);
+    size_t used = (size_t)snprintf(out, KGEN_SPEC_LINE_MAX, "%s:", family ? family->name : "?");
+    char separator[2] = "";
+    for (size_t i = 0; family && i < family->param_count; i++) {
+        const kgen_param *param = &family->params[i];
+        int32_t value = kgen__param_get(spec, param);
+        const char *symbol = symbol_of(param, value);
+        if (param->print == KGEN_DIFFERS && value == param->initial) continue;
+        if (used >= KGEN_SPEC_LINE_MAX) return;
+        used += symbol ? (size_t)snprintf(out + used, KGEN_SPEC_LINE_MAX - used, "%s%s=%s",
+                                          separator, param->key, symbol)
+                       : (size_t)snprintf(out + used, KGEN_SPEC_LINE_MAX - used, "%s%s=%d",
+                                          separator, param->key, value);
+        separator[0] = ',';
+    }
+}
+
+kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
+    const kgen_family *family = kgen__family(spec->family);
+    if (!family) return kgen_fail(err, KGEN_E_SPEC, "family=%d: unknown", (int)spec->family);
+    for (size_t i = 0; i < family->param_count; i++) {
+        const kgen_param *param = &family->params[i];
+        int32_t value = kgen__param_get(spec, param);
+        char allowed[256];
+        if (symbol_of(param, value) || in_domain(param->domain, value)) continue;
+        describe(allowed, sizeof allowed, param);
+        return kgen_fail(err, KGEN_E_SPEC, "%s=%d: out of bounds (allowed: %s)", param->key, value,
+                         allowed);
+    }
+    return family->applicable(spec, target, err);
+}
+
+kgen_status kgen_spec_resolve(kgen_spec *out, const kgen_spec *spec, const kgen_target *target,
+                              kgen_error *err) {
+    kgen_spec resolved = *spec;
+    KGEN_TRY(kgen_spec_validate(spec, target, err));
+    kgen__family(spec->family)->defaults(&resolved, target);
+    KGEN_TRY(kgen_spec_validate(&resolved, target, err));
+    *out = resolved;
+    return KGEN_OK;
+}
+
+void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
+    const kgen_family *family = kgen__family(spec->family);
+    out[0] = 0;
+    if (family) family->symbol(out, spec);
+}
+
+kgen_status kgen_spec_help(char **out, kgen_family_id id, kgen_error *err) {
+    static const char *const roles[] = {[KGEN_SHAPE] = "shape", [KGEN_TUNE] = "tuning"};
+    const kgen_family *family = kgen__family(id);
+    kgen_buf buf = {0};
+    if (!family) return kgen_fail(err, KGEN_E_SPEC, "family=%d: unknown", (int)id);
+    for (size_t i = 0; i < family->param_count; i++) {
+        const kgen_param *param = &family->params[i];
+        const char *initial = symbol_of(param, param->initial);
+        char allowed[256], number[16];
+        describe(allowed, sizeof allowed, param);
+        snprintf(number, sizeof number, "%d", param->initial);
+        kgen__buf_printf(&buf, "%-8s %-6s default %-8s %s\n         values: %s\n", param->key,
+                         roles[param->role], initial ? initial : number, param->doc, allowed);
+    }
+    return kgen__buf_take(&buf, out, NULL, err);
+}

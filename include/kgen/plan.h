@@ -1,0 +1,51 @@
+/* Model config -> manifest: which kernels a deployment needs.               */
+#ifndef KGEN_PLAN_H
+#define KGEN_PLAN_H
+
+#include "spec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum kgen_engine { KGEN_VLLM, KGEN_SGLANG } kgen_engine;
+
+typedef struct kgen_plan_options {
+    int tp;                 /* tensor-parallel width, >= 1                   */
+    kgen_dtype kv_dtype;    /* 0: the model's; KGEN_FP8, KGEN_BF16 ...       */
+    int page;               /* 0: the engine's choice for this model         */
+    kgen_engine engine;
+    int spec_width;         /* draft tokens of speculative decoding, 0..15   */
+    kgen_layout layout;     /* 0: the engine's                               */
+} kgen_plan_options;
+
+typedef struct kgen_plan_item {
+    kgen_spec spec;
+    int layers;     /* layers of the model that use it                       */
+    int q_heads;    /* a rank                                                */
+    int kv_heads;   /* a rank                                                */
+    double scale;   /* softmax scale                                         */
+    char note[160]; /* "full attention", "sliding window 128" ...            */
+} kgen_plan_item;
+
+typedef struct kgen_plan {
+    char model_type[64];
+    kgen_plan_item *items;
+    size_t count;
+    char **unsupported; /* one sentence each: what the model needs that kgen
+                           does not have                                     */
+    size_t unsupported_count;
+} kgen_plan;
+
+/* json: a Hugging Face config.json, at most 4 MiB, not NUL-terminated.
+ * Missing or malformed fields are KGEN_E_CONFIG naming the field. What the
+ * model needs and kgen lacks is listed in `unsupported`; a model with nothing
+ * left is KGEN_E_UNSUPPORTED. Pure, thread-safe. Release: kgen_plan_free.   */
+KGEN_API kgen_status kgen_plan_make(kgen_plan *out, const char *json, size_t size,
+                                    const kgen_plan_options *options, kgen_error *err);
+KGEN_API void kgen_plan_free(kgen_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

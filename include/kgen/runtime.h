@@ -1,0 +1,92 @@
+/* Prepare once, then only launch.
+ *
+ *   kgen_open -> kgen_prepare(specs) -> kgen_launch ... -> kgen_close        */
+#ifndef KGEN_RUNTIME_H
+#define KGEN_RUNTIME_H
+
+#include "args.h"
+#include "build.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kgen_context kgen_context;
+typedef struct kgen_kernel kgen_kernel;
+typedef void *kgen_stream; /* hipStream_t, CUstream, or a cpu stream         */
+
+typedef enum kgen_mode {
+    KGEN_AUTO,    /* prepare compiles what is missing                        */
+    KGEN_WARN,    /* the same, and says so on stderr                         */
+    KGEN_STRICT,  /* a miss is KGEN_E_NOT_CACHED with the line that fixes it */
+    KGEN_OFFLINE, /* the same, and the compiler is never touched             */
+} kgen_mode;
+
+typedef struct kgen_open_options {
+    const char *device;    /* "hip:0", "cuda:0", "cpu:cdna3"; NULL: $KGEN_DEVICE
+                              or the first of hip, cuda, cpu                 */
+    const char *cache_dir; /* as kgen_cache_open                             */
+    kgen_mode mode;
+} kgen_open_options;
+
+/* options may be NULL. *out: kgen_close. Not on the launch path.            */
+KGEN_API kgen_status kgen_open(kgen_context **out, const kgen_open_options *options,
+                               kgen_error *err);
+/* Unloads every kernel. No stream may still use or capture one.             */
+KGEN_API void kgen_close(kgen_context *ctx);
+
+KGEN_API const kgen_target *kgen_context_target(const kgen_context *ctx);
+KGEN_API const char *kgen_context_device(const kgen_context *ctx); /* name   */
+KGEN_API kgen_cache *kgen_context_cache(kgen_context *ctx);
+
+/* Resolves, builds if the mode allows, loads, and gets the functions of all
+ * specs; kernels[i] belongs to the context. Afterwards the context is strict:
+ * a later prepare of a kernel that is not built is KGEN_E_NOT_CACHED, unless
+ * the mode is KGEN_AUTO or KGEN_WARN and no stream captures
+ * (KGEN_E_CAPTURE). One thread at a time.                                   */
+KGEN_API kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
+                                  kgen_kernel **kernels, kgen_error *err);
+KGEN_API const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel);
+KGEN_API const kgen_resources *kgen_kernel_resources(const kgen_kernel *kernel);
+
+/* Bytes of workspace for launches of these capacities: S, T, Hkv from the
+ * shapes in `args` (its pointers are not read). Depends on the device.      */
+KGEN_API kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_attn_args *args,
+                                         size_t *bytes, kgen_error *err);
+/* Zeroes the counters at the start of a workspace, in stream order. Once for
+ * each workspace: launches leave it zeroed. A workspace may serve many
+ * kernels, in one stream.                                                   */
+KGEN_API kgen_status kgen_workspace_init(kgen_context *ctx, void *workspace, size_t bytes,
+                                         kgen_stream stream, kgen_error *err);
+
+/* Checks the arguments against the spec (a mismatch is KGEN_E_ARG naming the
+ * tensor, the value and the bound, and nothing is launched), then one driver
+ * call. No lock, no allocation, no synchronisation, no compile. Safe in a
+ * captured graph: the grid depends on the shapes, lengths are read on the
+ * device. Thread-safe for different streams.                                */
+KGEN_API kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_attn_args *args,
+                                 kgen_stream stream, kgen_error *err);
+
+/* A small part of the driver, so that one program (kgen check, the tests, the
+ * examples) runs on hip, cuda and cpu alike. Engines bring their own.       */
+KGEN_API kgen_status kgen_memory_alloc(kgen_context *ctx, void **out, size_t bytes,
+                                       kgen_error *err);
+KGEN_API void kgen_memory_free(kgen_context *ctx, void *memory);
+KGEN_API kgen_status kgen_memory_write(kgen_context *ctx, void *dst, const void *src,
+                                       size_t bytes, kgen_error *err);
+KGEN_API kgen_status kgen_memory_read(kgen_context *ctx, void *dst, const void *src,
+                                      size_t bytes, kgen_error *err);
+KGEN_API kgen_status kgen_stream_create(kgen_context *ctx, kgen_stream *out, kgen_error *err);
+KGEN_API void kgen_stream_destroy(kgen_context *ctx, kgen_stream stream);
+KGEN_API kgen_status kgen_stream_sync(kgen_context *ctx, kgen_stream stream, kgen_error *err);
+typedef struct kgen_graph kgen_graph;
+KGEN_API kgen_status kgen_graph_begin(kgen_context *ctx, kgen_stream stream, kgen_error *err);
+KGEN_API kgen_status kgen_graph_end(kgen_context *ctx, kgen_stream stream, kgen_graph **out,
+                                    kgen_error *err);
+KGEN_API kgen_status kgen_graph_launch(kgen_graph *graph, kgen_stream stream, kgen_error *err);
+KGEN_API void kgen_graph_free(kgen_graph *graph);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,103 @@
+/* A spec says which kernel: family, shapes, types, layout, features. Batch
+ * size, lengths, page counts and scale values are never in it.
+ *
+ * One line is the spec everywhere (command, cases, cache entries, messages):
+ *   attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd          */
+#ifndef KGEN_SPEC_H
+#define KGEN_SPEC_H
+
+#include "target.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum kgen_dtype {
+    KGEN_DTYPE_NONE = 0,
+    KGEN_BF16 = 1,
+    KGEN_FP16 = 2,
+    KGEN_E4M3FN = 3,   /* OCP, max 448                                       */
+    KGEN_E4M3FNUZ = 4, /* max 240, 0x80 is the one NaN                       */
+    KGEN_E5M2 = 5,     /* OCP                                                */
+    KGEN_FP8 = 6,      /* in specs only: the architecture's own e4m3         */
+    KGEN_F32 = 7,
+    KGEN_I32 = 8,
+    KGEN_I64 = 9,
+} kgen_dtype;
+
+/* NHD [NB][page][Hkv][D]   HND [NB][Hkv][page][D]
+ * SHUFFLE  K [NB][Hkv][D/x][page][x]  V [NB][Hkv][page/x][Dv][x]
+ * XPACKED  K [NB][Hkv][D/x][page][x]  V [NB][Hkv][Dv][page]
+ * with x = 16 bytes / element size.                                         */
+typedef enum kgen_layout {
+    KGEN_LAYOUT_NONE = 0,
+    KGEN_NHD = 1,
+    KGEN_HND = 2,
+    KGEN_SHUFFLE = 3,
+    KGEN_XPACKED = 4,
+} kgen_layout;
+
+typedef enum kgen_phase { KGEN_DECODE = 0, KGEN_VERIFY = 1 } kgen_phase;
+
+/* NONE: no descale. HEAD: one per tensor [1], per head [Hkv] or per sequence
+ * and head [S][Hkv]. TOKEN: per cached token and head, [NB][page][Hkv] or
+ * [NB][Hkv][page]. The shape passed at launch is the shape that is read.    */
+typedef enum kgen_descale {
+    KGEN_DESCALE_AUTO = 0,
+    KGEN_DESCALE_NONE = 1,
+    KGEN_DESCALE_HEAD = 2,
+    KGEN_DESCALE_TOKEN = 3,
+} kgen_descale;
+
+#define KGEN_PAGE_X16 0   /* page: any multiple of 16, given at launch       */
+#define KGEN_WINDOW_RT -1 /* window: given at launch                         */
+
+typedef struct kgen_attn_spec {
+#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) int32_t field;
+#include "attn_params.def"
+#undef KGEN_PARAM
+} kgen_attn_spec;
+
+typedef enum kgen_family_id { KGEN_ATTN = 0, KGEN_FAMILY_COUNT } kgen_family_id;
+
+typedef struct kgen_spec {
+    kgen_family_id family;
+    union {
+        kgen_attn_spec attn;
+    };
+} kgen_spec;
+
+enum { KGEN_SPEC_LINE_MAX = 512, KGEN_SYMBOL_MAX = 160 };
+
+/* All of these are pure (no files, no clock, no locale) and thread-safe.
+ *
+ * parse     line -> spec with defaults filled in. Unknown keys and values,
+ *           numbers out of bounds (the nearest valid one is named) and
+ *           repeated keys are KGEN_E_SPEC; *out is untouched then.
+ * print     the canonical line, always NUL-terminated; parse(print(s)) == s.
+ * validate  contradictions between fields (KGEN_E_SPEC) and combinations
+ *           that no kernel covers on `target` (KGEN_E_UNSUPPORTED).
+ *           `target` may be NULL: then only the spec itself is checked.
+ * resolve   validate, then replace every auto value: fp8 -> the target's own
+ *           kind, tuning values -> the family's choice. Idempotent.
+ * symbol    the kernel's name, as a profiler shows it.                      */
+KGEN_API kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err);
+KGEN_API void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec);
+KGEN_API kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target,
+                                        kgen_error *err);
+KGEN_API kgen_status kgen_spec_resolve(kgen_spec *out, const kgen_spec *spec,
+                                       const kgen_target *target, kgen_error *err);
+KGEN_API void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
+
+/* The parameter table as text, one line a parameter (for `kgen explain`).
+ * *out: free() it.                                                          */
+KGEN_API kgen_status kgen_spec_help(char **out, kgen_family_id family, kgen_error *err);
+
+KGEN_API const char *kgen_dtype_name(kgen_dtype dtype); /* "bf16"            */
+KGEN_API int kgen_dtype_size(kgen_dtype dtype);         /* bytes, 0 if none  */
+KGEN_API const char *kgen_layout_name(kgen_layout layout);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,54 @@
+/* The architectures kgen writes kernels for. One row of KGEN_TARGET_TABLE is
+ * one architecture; nothing else lists them. */
+#ifndef KGEN_TARGET_H
+#define KGEN_TARGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum kgen_vendor { KGEN_VENDOR_AMD, KGEN_VENDOR_NVIDIA, KGEN_VENDOR_CPU } kgen_vendor;
+
+/* The instruction family that decides matrix fragments, fp8 kind and caches.
+ * A cpu target has the isa of its persona. */
+typedef enum kgen_isa {
+    KGEN_ISA_CDNA2,
+    KGEN_ISA_CDNA3,
+    KGEN_ISA_CDNA4,
+    KGEN_ISA_RDNA3,
+    KGEN_ISA_RDNA4,
+    KGEN_ISA_SM90,
+} kgen_isa;
+
+typedef struct kgen_target {
+    const char *name; /* "gfx942", "sm_90", "cpu:cdna3": what --arch takes   */
+    kgen_vendor vendor;
+    kgen_isa isa;
+    int32_t wave_size;   /* lanes                                            */
+    int32_t lds_bytes;   /* LDS a workgroup may use                          */
+    int32_t max_vgprs;   /* registers a lane may use before it spills        */
+    int32_t vgpr_file;   /* registers a lane slot of one SIMD shares out     */
+    int32_t vgpr_granule;
+    int32_t max_waves;   /* resident waves a SIMD                            */
+    int32_t simds;       /* SIMDs a compute unit (partitions an SM)          */
+    int32_t typical_cus; /* compute units of the part in production          */
+    int32_t elf_mach;    /* EF_AMDGPU_MACH of the code object, 0 elsewhere   */
+    int32_t fp8_fnuz;    /* 1: native e4m3 is fnuz (max 240), 0: fn (max 448)*/
+} kgen_target;
+
+/* Pointers are to static storage; thread-safe. find: unknown names give
+ * KGEN_E_TARGET with the list of known ones; "gfx942:sramecc+:xnack-" is
+ * taken as "gfx942"; "cpu" as "cpu:cdna3". */
+KGEN_API kgen_status kgen_target_find(const kgen_target **out, const char *name, kgen_error *err);
+KGEN_API size_t kgen_target_count(void);
+KGEN_API const kgen_target *kgen_target_at(size_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,353 @@
+/* Attention launches: arguments against spec, the packed argument struct, the
+ * workspace. Nothing here allocates, locks or waits. */
+#include <math.h>
+#include <string.h>
+
+#include "../gen/attn.h"
+#include "../templates/kg/attn_args.h"
+#include "context.h"
+
+/* Counters live in a part of fixed size, so that kernels of different shapes
+ * can share a workspace without finding each other's sums in them. */
+enum { COUNTER_BYTES = 1 << 20, ALIGNMENT = 256 };
+
+typedef struct kg_attn_args device_args;
+
+/* What the checks learn and the packing needs. */
+typedef struct shape {
+    int64_t seqs, tokens, kv_heads, q_heads, page;
+    int kv_size; /* bytes                                                    */
+    int x;       /* elements of 16 bytes                                     */
+} shape;
+
+#define BAD(...) return kgen_fail(err, KGEN_E_ARG, __VA_ARGS__)
+#define NEED(condition, ...) \
+    do {                     \
+        if (!(condition)) BAD(__VA_ARGS__); \
+    } while (0)
+
+/* --- checks ------------------------------------------------------------- */
+
+static kgen_status check_type(const char *name, const kgen_tensor *t, kgen_dtype dtype,
+                              int32_t rank, kgen_error *err) {
+    NEED(t->data, "%s: no data", name);
+    NEED(t->dtype == dtype, "%s: dtype %s, kernel built for %s", name, kgen_dtype_name(t->dtype),
+         kgen_dtype_name(dtype));
+    NEED(t->rank == rank, "%s: rank %d, %d expected", name, t->rank, rank);
+    for (int32_t i = 0; i < rank; i++)
+        NEED(t->shape[i] >= 0, "%s: shape[%d]=%lld, at least 0", name, i, (long long)t->shape[i]);
+    return KGEN_OK;
+}
+
+static kgen_status check_dim(const char *name, const kgen_tensor *t, int i, int64_t want,
+                             kgen_error *err) {
+    NEED(t->shape[i] == want, "%s: shape[%d]=%lld, %lld expected", name, i,
+         (long long)t->shape[i], (long long)want);
+    return KGEN_OK;
+}
+
+static kgen_status check_unit_stride(const char *name, const kgen_tensor *t, int i, int64_t want,
+                                     kgen_error *err) {
+    NEED(t->stride[i] == want || t->shape[i] <= 1, "%s: stride[%d]=%lld, %lld expected", name, i,
+         (long long)t->stride[i], (long long)want);
+    return KGEN_OK;
+}
+
+/* Rows are read in 16-byte pieces (outputs written in 8 or 4). */
+static kgen_status check_alignment(const char *name, const kgen_tensor *t, int dims, int bytes,
+                                   kgen_error *err) {
+    NEED((uintptr_t)t->data % (unsigned)bytes == 0, "%s: address is not a multiple of %d bytes",
+         name, bytes);
+    for (int i = 0; i < dims; i++)
+        NEED(t->stride[i] * kgen_dtype_size(t->dtype) % bytes == 0 || t->shape[i] <= 1,
+             "%s: stride[%d]=%lld elements is not a multiple of %d bytes", name, i,
+             (long long)t->stride[i], bytes);
+    return KGEN_OK;
+}
+
+static kgen_status check_vector(const char *name, const kgen_tensor *t, kgen_dtype dtype,
+                                int64_t length, kgen_error *err) {
+    KGEN_TRY(check_type(name, t, dtype, 1, err));
+    KGEN_TRY(check_dim(name, t, 0, length, err));
+    return check_unit_stride(name, t, 0, 1, err);
+}
+
+static kgen_status check_queries(const kgen_attn_spec *s, const kgen_attn_args *a, shape *n,
+                                 kgen_error *err) {
+    KGEN_TRY(check_type("q", &a->q, (kgen_dtype)s->q, 3, err));
+    KGEN_TRY(check_type("seq_lens", &a->seq_lens, KGEN_I32, 1, err));
+    n->tokens = a->q.shape[0];
+    n->q_heads = a->q.shape[1];
+    n->seqs = a->seq_lens.shape[0];
+    n->kv_heads = n->q_heads / s->group;
+    NEED(n->q_heads > 0 && n->q_heads % s->group == 0,
+         "q: shape[1]=%lld heads, a multiple of g=%d expected", (long long)n->q_heads, s->group);
+    NEED(n->seqs <= INT32_MAX / 2 && n->tokens <= INT32_MAX / 2, "q: more than 2^30 tokens");
+    KGEN_TRY(check_dim("q", &a->q, 2, s->head_dim, err));
+    KGEN_TRY(check_unit_stride("q", &a->q, 2, 1, err));
+    KGEN_TRY(check_alignment("q", &a->q, 2, 16, err));
+    KGEN_TRY(check_unit_stride("seq_lens", &a->seq_lens, 0, 1, err));
+    if (s->phase == KGEN_VERIFY)
+        return check_vector("cu_seqlens_q", &a->cu_seqlens_q, KGEN_I32, n->seqs + 1, err);
+    NEED(n->tokens == n->seqs, "q: shape[0]=%lld tokens, phase=decode has one for each of %lld "
+         "sequences", (long long)n->tokens, (long long)n->seqs);
+    return KGEN_OK;
+}
+
+static kgen_status check_output(const kgen_attn_spec *s, const kgen_attn_args *a, const shape *n,
+                                kgen_error *err) {
+    KGEN_TRY(check_type("out", &a->out, (kgen_dtype)s->out, 3, err));
+    KGEN_TRY(check_dim("out", &a->out, 0, n->tokens, err));
+    KGEN_TRY(check_dim("out", &a->out, 1, n->q_heads, err));
+    KGEN_TRY(check_dim("out", &a->out, 2, s->v_dim, err));
+    KGEN_TRY(check_unit_stride("out", &a->out, 2, 1, err));
+    KGEN_TRY(check_alignment("out", &a->out, 2, 4, err));
+    if (kgen_dtype_size((kgen_dtype)s->out) == 1)
+        KGEN_TRY(check_vector("out_scale", &a->out_scale, KGEN_F32, 1, err));
+    if (!s->lse) return KGEN_OK;
+    KGEN_TRY(check_type("lse", &a->lse, KGEN_F32, 2, err));
+    KGEN_TRY(check_dim("lse", &a->lse, 0, n->q_heads, err));
+    KGEN_TRY(check_dim("lse", &a->lse, 1, n->tokens, err));
+    return check_unit_stride("lse", &a->lse, 1, 1, err);
+}
+
+/* Which dimension of a cache tensor is what; -1: not there. One row a layout,
+ * K first. `dim` is the dimension along head_dim, `unit` the innermost one. */
+typedef struct layout_row {
+    int rank, page, head, dim, unit;
+} layout_row;
+
+static const layout_row layout_rows[][2] = {
+    [KGEN_NHD] = {{4, 1, 2, 3, 3}, {4, 1, 2, 3, 3}},
+    [KGEN_HND] = {{4, 2, 1, 3, 3}, {4, 2, 1, 3, 3}},
+    [KGEN_SHUFFLE] = {{5, 3, 1, 2, 4}, {5, 2, 1, 3, 4}},
+    [KGEN_XPACKED] = {{5, 3, 1, 2, 4}, {4, 3, 1, 2, 3}},
+};
+
+static int is_packed(const kgen_attn_spec *s) {
+    return s->layout == KGEN_SHUFFLE || s->layout == KGEN_XPACKED;
+}
+
+static kgen_status check_page(const kgen_attn_spec *s, const char *name, const kgen_tensor *t,
+                              const layout_row *row, shape *n, kgen_error *err) {
+    int is_v = name[0] == 'v', shuffled_v = is_v && s->layout == KGEN_SHUFFLE;
+    int64_t page = t->shape[row->page] * (shuffled_v ? n->x : 1);
+    if (s->page != KGEN_PAGE_X16)
+        NEED(page == s->page, "%s: pages of %lld tokens, kernel built for page=%d", name,
+             (long long)page, s->page);
+    NEED(s->page == 1 || (page >= 16 && page % 16 == 0 && page <= 65536),
+         "%s: pages of %lld tokens, a multiple of 16 up to 65536 expected", name, (long long)page);
+    NEED(!is_v || page == n->page, "v: pages of %lld tokens, k has %lld", (long long)page,
+         (long long)n->page);
+    n->page = page;
+    int64_t span = t->stride[row->page] * t->shape[row->page] * n->kv_size;
+    NEED(span >= 0 && span <= INT32_MAX, "%s: a page spans %lld bytes of one head, at most 2^31-1",
+         name, (long long)span);
+    return KGEN_OK;
+}
+
+static kgen_status check_cache(const kgen_attn_spec *s, const char *name, const kgen_tensor *t,
+                               int64_t dim, shape *n, kgen_error *err) {
+    int is_v = name[0] == 'v';
+    const layout_row *row = &layout_rows[s->layout][is_v];
+    NEED(t->layout == (kgen_layout)s->layout, "%s: layout is %s, kernel built for %s", name,
+         kgen_layout_name(t->layout), kgen_layout_name((kgen_layout)s->layout));
+    KGEN_TRY(check_type(name, t, (kgen_dtype)s->kv, row->rank, err));
+    KGEN_TRY(check_dim(name, t, row->head, n->kv_heads, err));
+    KGEN_TRY(check_dim(name, t, row->dim, is_packed(s) && !is_v ? dim / n->x : dim, err));
+    KGEN_TRY(check_unit_stride(name, t, row->unit, 1, err));
+    if (row->rank == 5) KGEN_TRY(check_dim(name, t, 4, n->x, err));
+    if (is_packed(s) && !is_v) KGEN_TRY(check_unit_stride(name, t, row->page, n->x, err));
+    KGEN_TRY(check_page(s, name, t, row, n, err));
+    return check_alignment(name, t, row->unit, 16, err);
+}
+
+static kgen_status check_table(const kgen_attn_spec *s, const kgen_attn_args *a, const shape *n,
+                               kgen_error *err) {
+    const kgen_tensor *t = &a->block_table;
+    KGEN_TRY(check_type("block_table", t, s->table ? KGEN_I64 : KGEN_I32, 2, err));
+    KGEN_TRY(check_dim("block_table", t, 0, n->seqs, err));
+    NEED(t->shape[1] >= 1, "block_table: shape[1]=%lld, at least 1", (long long)t->shape[1]);
+    return check_unit_stride("block_table", t, 1, 1, err);
+}
+
+/* Allowed shapes: HEAD [1], [Hkv], [S][Hkv]; TOKEN [NB][page][Hkv] (tagged nhd)
+ * or [NB][Hkv][page] (tagged hnd). Fills strides by (page or sequence, slot,
+ * head). */
+static kgen_status check_descale(const kgen_attn_spec *s, const char *name, const kgen_tensor *t,
+                                 const kgen_tensor *cache, const shape *n, long long stride[3],
+                                 kgen_error *err) {
+    memset(stride, 0, 3 * sizeof *stride);
+    if (s->descale == KGEN_DESCALE_NONE) return KGEN_OK;
+    NEED(t->data && t->dtype == KGEN_F32, "%s: f32 data expected, got %s", name,
+         t->data ? kgen_dtype_name(t->dtype) : "no data");
+    if (s->descale == KGEN_DESCALE_TOKEN) {
+        int slot = t->layout == KGEN_HND ? 2 : 1, head = 3 - slot;
+        NEED(t->layout == KGEN_NHD || t->layout == KGEN_HND,
+             "%s: layout is %s; tag it nhd for [NB][page][Hkv] or hnd for [NB][Hkv][page]", name,
+             kgen_layout_name(t->layout));
+        KGEN_TRY(check_type(name, t, KGEN_F32, 3, err));
+        KGEN_TRY(check_dim(name, t, 0, cache->shape[0], err));
+        KGEN_TRY(check_dim(name, t, slot, n->page, err));
+        KGEN_TRY(check_dim(name, t, head, n->kv_heads, err));
+        stride[0] = t->stride[0], stride[1] = t->stride[slot], stride[2] = t->stride[head];
+        return KGEN_OK;
+    }
+    int head = t->rank - 1;
+    NEED((t->rank == 1 && (t->shape[0] == 1 || t->shape[0] == n->kv_heads)) ||
+             (t->rank == 2 && t->shape[0] == n->seqs && t->shape[1] == n->kv_heads),
+         "%s: shape is not [1], [%lld] or [%lld][%lld]", name, (long long)n->kv_heads,
+         (long long)n->seqs, (long long)n->kv_heads);
+    stride[0] = t->rank == 2 ? t->stride[0] : 0;
+    stride[2] = t->shape[head] == 1 ? 0 : t->stride[head];
+    return KGEN_OK;
+}
+
+static kgen_status check_features(const kgen_attn_spec *s, const kgen_attn_args *a, const shape *n,
+                                  kgen_error *err) {
+    NEED(isfinite(a->softmax_scale) && a->softmax_scale > 0, "softmax_scale=%g: finite and above 0",
+         (double)a->softmax_scale);
+    if (s->softcap)
+        NEED(isfinite(a->softcap) && a->softcap > 0, "softcap=%g: finite and above 0",
+             (double)a->softcap);
+    if (s->window == KGEN_WINDOW_RT)
+        NEED(a->window >= 1, "window=%d: at least 1", a->window);
+    if (s->alibi)
+        KGEN_TRY(check_vector("alibi_slopes", &a->alibi_slopes, KGEN_F32, n->q_heads, err));
+    if (s->sinks) KGEN_TRY(check_vector("sinks", &a->sinks, KGEN_F32, n->q_heads, err));
+    return KGEN_OK;
+}
+
+/* --- workspace ---------------------------------------------------------- */
+
+typedef struct workspace {
+    size_t sums, outs, bytes; /* offsets, size                               */
+} workspace;
+
+static workspace layout_workspace(const kgen_kernel *kernel) {
+    kgen_attn_geometry geometry = kgen__attn_geometry(&kernel->spec.attn, kernel->ctx->target);
+    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry.rows;
+    workspace w;
+    w.sums = COUNTER_BYTES;
+    w.outs = w.sums + (rows * 2 * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    w.bytes = w.outs + rows * (size_t)kernel->spec.attn.v_dim * sizeof(float);
+    return w;
+}
+
+static kgen_status check_counters(const kgen_kernel *kernel, int64_t seqs, int64_t kv_heads,
+                                  kgen_error *err) {
+    kgen_attn_geometry geometry = kgen__attn_geometry(&kernel->spec.attn, kernel->ctx->target);
+    int64_t most = COUNTER_BYTES / (int64_t)sizeof(int32_t);
+    NEED(seqs * kv_heads * geometry.row_blocks <= most,
+         "seq_lens: %lld sequences of %lld KV heads and %d row blocks, at most %lld in all",
+         (long long)seqs, (long long)kv_heads, geometry.row_blocks, (long long)most);
+    return KGEN_OK;
+}
+
+kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_attn_args *args,
+                                size_t *bytes, kgen_error *err) {
+    int64_t kv_heads = args->q.shape[1] / kernel->spec.attn.group;
+    KGEN_TRY(check_counters(kernel, args->seq_lens.shape[0], kv_heads, err));
+    *bytes = layout_workspace(kernel).bytes;
+    return KGEN_OK;
+}
+
+kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, kgen_stream stream,
+                                kgen_error *err) {
+    NEED(memory && bytes >= COUNTER_BYTES, "workspace: %zu bytes, at least %d", bytes,
+         COUNTER_BYTES);
+    return ctx->api->zero(ctx->device, memory, COUNTER_BYTES, stream, err);
+}
+
+/* --- pack --------------------------------------------------------------- */
+
+static void pack_cache(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,
+                       const shape *n) {
+    const layout_row *k = &layout_rows[s->layout][0], *v = &layout_rows[s->layout][1];
+    d->k = a->k.data;
+    d->v = a->v.data;
+    d->k_page = a->k.stride[0] * n->kv_size;
+    d->v_page = a->v.stride[0] * n->kv_size;
+    d->k_head = a->k.stride[k->head] * n->kv_size;
+    d->v_head = a->v.stride[v->head] * n->kv_size;
+    d->k_token = (int)(a->k.stride[k->page] * n->kv_size);
+    d->v_token = d->v_chunk = (int)(a->v.stride[v->page] * n->kv_size);
+    d->k_chunk = (int)(a->k.stride[k->dim] * n->kv_size);
+    d->v_dim_stride = (int)(a->v.stride[v->dim] * n->kv_size);
+    d->page = (int)n->page;
+    uint64_t groups = n->page >= 16 ? (uint64_t)n->page / 16 : 1;
+    d->page_magic = (((uint64_t)1 << 36) + groups - 1) / groups;
+}
+
+static void pack_rest(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,
+                      const shape *n) {
+    int q_size = kgen_dtype_size(a->q.dtype), out_size = kgen_dtype_size(a->out.dtype);
+    d->q = a->q.data;
+    d->out = a->out.data;
+    d->lse = a->lse.data;
+    d->table = a->block_table.data;
+    d->seq_lens = a->seq_lens.data;
+    d->cu_seqlens = a->cu_seqlens_q.data;
+    d->k_descale = a->k_descale.data;
+    d->v_descale = a->v_descale.data;
+    d->out_scale = a->out_scale.data;
+    d->alibi = a->alibi_slopes.data;
+    d->sinks = a->sinks.data;
+    d->q_token = a->q.stride[0] * q_size;
+    d->q_head = a->q.stride[1] * q_size;
+    d->out_token = a->out.stride[0] * out_size;
+    d->out_head = a->out.stride[1] * out_size;
+    d->lse_head = a->lse.stride[0];
+    d->table_row = a->block_table.stride[0];
+    d->num_seqs = (int)n->seqs;
+    d->num_tokens = (int)n->tokens;
+    d->kv_heads = (int)n->kv_heads;
+    d->window = a->window;
+    d->scale = a->softmax_scale * 1.4426950408889634f;
+    d->softcap = s->softcap ? a->softcap * 1.4426950408889634f : 1.0f;
+}
+
+static kgen_status pack(device_args *d, const kgen_kernel *kernel, const kgen_attn_args *a,
+                        kgen_error *err) {
+    const kgen_attn_spec *s = &kernel->spec.attn;
+    shape n = {.kv_size = kgen_dtype_size((kgen_dtype)s->kv)};
+    n.x = 16 / n.kv_size;
+    KGEN_TRY(check_queries(s, a, &n, err));
+    KGEN_TRY(check_cache(s, "k", &a->k, s->head_dim, &n, err));
+    KGEN_TRY(check_cache(s, "v", &a->v, s->v_dim, &n, err));
+    KGEN_TRY(check_table(s, a, &n, err));
+    KGEN_TRY(check_output(s, a, &n, err));
+    KGEN_TRY(check_features(s, a, &n, err));
+    KGEN_TRY(check_descale(s, "k_descale", &a->k_descale, &a->k, &n, d->k_descale_stride, err));
+    KGEN_TRY(check_descale(s, "v_descale", &a->v_descale, &a->v, &n, d->v_descale_stride, err));
+    KGEN_TRY(check_counters(kernel, n.seqs, n.kv_heads, err));
+    pack_cache(d, s, a, &n);
+    pack_rest(d, s, a, &n);
+    return KGEN_OK;
+}
+
+static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel,
+                                  const kgen_attn_args *a, kgen_error *err) {
+    workspace w = layout_workspace(kernel);
+    char *base = a->workspace;
+    NEED(base && (uintptr_t)base % ALIGNMENT == 0, "workspace: a multiple of %d expected",
+         ALIGNMENT);
+    NEED(a->workspace_bytes >= w.bytes, "workspace: %zu bytes, %zu needed", a->workspace_bytes,
+         w.bytes);
+    d->arrived = (int *)base;
+    d->partial_ml = (float *)(base + w.sums);
+    d->partial_out = (float *)(base + w.outs);
+    d->workgroups = (int)kernel->config.grid;
+    return KGEN_OK;
+}
+
+kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_attn_args *args, kgen_stream stream,
+                        kgen_error *err) {
+    device_args packed;
+    const kgen_context *ctx = kernel->ctx;
+    KGEN_TRY(pack(&packed, kernel, args, err));
+    KGEN_TRY(pack_workspace(&packed, kernel, args, err));
+    if (packed.num_tokens == 0) return KGEN_OK;
+    return ctx->api->launch(ctx->device, kernel->function, kernel->config, &packed, sizeof packed,
+                            stream, err);
+}

@@ -1,0 +1,137 @@
+/* Open and close, and the small part of the driver that programs share. */
+#include "context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const kgen_device_api *const devices[] = {&kgen_device_hip, &kgen_device_cuda,
+                                                 &kgen_device_cpu};
+enum { DEVICES = sizeof devices / sizeof devices[0] };
+
+/* "hip:1" -> api and what follows the colon. */
+static const kgen_device_api *device_named(const char *text, const char **rest) {
+    size_t length = strcspn(text, ":");
+    *rest = text[length] ? text + length + 1 : "";
+    for (size_t i = 0; i < DEVICES; i++)
+        if (strlen(devices[i]->name) == length && strncmp(devices[i]->name, text, length) == 0)
+            return devices[i];
+    return NULL;
+}
+
+static kgen_status open_named(kgen_context *ctx, const char *text, kgen_error *err) {
+    const char *rest;
+    char *end = NULL;
+    ctx->api = device_named(text, &rest);
+    if (!ctx->api)
+        return kgen_fail(err, KGEN_E_DEVICE,
+                         "device=%.60s: unknown; known are hip[:N], cuda[:N], cpu[:persona]", text);
+    if (ctx->api == &kgen_device_cpu)
+        return ctx->api->open(&ctx->device, 0, *rest ? rest : "cdna3", err);
+    long ordinal = strtol(*rest ? rest : "0", &end, 10);
+    if (*end || ordinal < 0 || ordinal > 1023)
+        return kgen_fail(err, KGEN_E_DEVICE, "device=%.60s: device number 0..1023 expected", text);
+    return ctx->api->open(&ctx->device, (int)ordinal, NULL, err);
+}
+
+static kgen_status open_device(kgen_context *ctx, const char *wanted, kgen_error *err) {
+    if (!wanted) wanted = getenv("KGEN_DEVICE");
+    if (wanted && *wanted) return open_named(ctx, wanted, err);
+    for (size_t i = 0; i < DEVICES; i++) {
+        if (open_named(ctx, devices[i]->name, err) == KGEN_OK) return KGEN_OK;
+    }
+    return kgen_fail(err, KGEN_E_DEVICE, "device: none of hip, cuda, cpu could be opened");
+}
+
+kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen_error *err) {
+    kgen_open_options o = {0};
+    if (options) o = *options;
+    kgen_context *ctx = calloc(1, sizeof *ctx);
+    if (!ctx) return kgen_fail(err, KGEN_E_NOMEM, "context: out of memory");
+    ctx->mode = o.mode;
+    kgen_status status = open_device(ctx, o.device, err);
+    if (status == KGEN_OK) {
+        ctx->target = ctx->api->target(ctx->device);
+        status = kgen_cache_open(&ctx->cache, o.cache_dir, err);
+    }
+    if (status == KGEN_OK)
+        *out = ctx;
+    else
+        kgen_close(ctx);
+    return status;
+}
+
+void kgen_close(kgen_context *ctx) {
+    if (!ctx) return;
+    while (ctx->kernels) {
+        kgen_kernel *kernel = ctx->kernels;
+        ctx->kernels = kernel->next;
+        ctx->api->unload(ctx->device, kernel->module);
+        free(kernel);
+    }
+    if (ctx->cache) kgen_cache_close(ctx->cache);
+    if (ctx->device) ctx->api->close(ctx->device);
+    free(ctx);
+}
+
+const kgen_target *kgen_context_target(const kgen_context *ctx) { return ctx->target; }
+const char *kgen_context_device(const kgen_context *ctx) { return ctx->api->label(ctx->device); }
+kgen_cache *kgen_context_cache(kgen_context *ctx) { return ctx->cache; }
+
+/* --- driver ------------------------------------------------------------- */
+
+kgen_status kgen_memory_alloc(kgen_context *ctx, void **out, size_t bytes, kgen_error *err) {
+    return ctx->api->alloc(ctx->device, out, bytes, err);
+}
+
+void kgen_memory_free(kgen_context *ctx, void *memory) {
+    if (memory) ctx->api->release(ctx->device, memory);
+}
+
+kgen_status kgen_memory_write(kgen_context *ctx, void *dst, const void *src, size_t bytes,
+                              kgen_error *err) {
+    return ctx->api->write(ctx->device, dst, src, bytes, err);
+}
+
+kgen_status kgen_memory_read(kgen_context *ctx, void *dst, const void *src, size_t bytes,
+                             kgen_error *err) {
+    return ctx->api->read(ctx->device, dst, src, bytes, err);
+}
+
+kgen_status kgen_stream_create(kgen_context *ctx, kgen_stream *out, kgen_error *err) {
+    return ctx->api->stream_create(ctx->device, out, err);
+}
+
+void kgen_stream_destroy(kgen_context *ctx, kgen_stream stream) {
+    ctx->api->stream_destroy(ctx->device, stream);
+}
+
+kgen_status kgen_stream_sync(kgen_context *ctx, kgen_stream stream, kgen_error *err) {
+    return ctx->api->stream_sync(ctx->device, stream, err);
+}
+
+kgen_status kgen_graph_begin(kgen_context *ctx, kgen_stream stream, kgen_error *err) {
+    return ctx->api->graph_begin(ctx->device, stream, err);
+}
+
+kgen_status kgen_graph_end(kgen_context *ctx, kgen_stream stream, kgen_graph **out,
+                           kgen_error *err) {
+    kgen_graph *graph = calloc(1, sizeof *graph);
+    if (!graph) return kgen_fail(err, KGEN_E_NOMEM, "graph: out of memory");
+    graph->ctx = ctx;
+    kgen_status status = ctx->api->graph_end(ctx->device, stream, &graph->graph, err);
+    if (status == KGEN_OK)
+        *out = graph;
+    else
+        free(graph);
+    return status;
+}
+
+kgen_status kgen_graph_launch(kgen_graph *graph, kgen_stream stream, kgen_error *err) {
+    return graph->ctx->api->graph_launch(graph->ctx->device, graph->graph, stream, err);
+}
+
+void kgen_graph_free(kgen_graph *graph) {
+    if (!graph) return;
+    graph->ctx->api->graph_free(graph->ctx->device, graph->graph);
+    free(graph);
+}

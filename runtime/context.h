@@ -1,0 +1,30 @@
+/* The runtime's own state, shared by its files. */
+#ifndef KGEN_RUNTIME_CONTEXT_H
+#define KGEN_RUNTIME_CONTEXT_H
+
+#include "device.h"
+
+struct kgen_kernel {
+    kgen_context *ctx;
+    kgen_kernel *next;
+    kgen_spec spec; /* resolved                                              */
+    kgen_resources resources;
+    void *module, *function;
+    kgen_launch_config config; /* grid: the most workgroups worth launching  */
+};
+
+struct kgen_context {
+    const kgen_device_api *api;
+    kgen_device *device;
+    const kgen_target *target;
+    kgen_cache *cache;
+    kgen_mode mode;
+    kgen_kernel *kernels;
+};
+
+struct kgen_graph {
+    kgen_context *ctx;
+    void *graph;
+};
+
+#endif

@@ -1,0 +1,187 @@
+/* Prepare: specs -> loaded kernels. Everything slow happens here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+
+/* --- which entry -------------------------------------------------------- */
+
+typedef struct find_state {
+    const kgen_source *source;
+    kgen_key key;
+    int found;
+} find_state;
+
+static int same_source(const kgen_entry *entry, size_t file_bytes, void *user) {
+    find_state *find = user;
+    (void)file_bytes;
+    if (strcmp(entry->target, find->source->target->name) != 0 || !entry->source ||
+        strcmp(entry->source, find->source->text) != 0)
+        return 0;
+    find->key = entry->key;
+    find->found = 1;
+    return 1;
+}
+
+/* Offline: no toolchain may be looked for, so the entry is found by its source. */
+static kgen_status find_offline(kgen_context *ctx, const kgen_job *job, kgen_entry **out,
+                                int *found, kgen_error *err) {
+    kgen_source source;
+    find_state find = {.source = &source};
+    *found = 0;
+    KGEN_TRY(kgen_source_render(&source, &job->spec, job->target, err));
+    kgen_status status = kgen_cache_each(ctx->cache, "", same_source, &find, err);
+    kgen_source_free(&source);
+    if (status != KGEN_OK || !find.found) return status;
+    return kgen_cache_get(ctx->cache, out, found, &find.key, err);
+}
+
+static kgen_status find_cached(kgen_context *ctx, const kgen_job *job, kgen_entry **out,
+                               int *found, kgen_error *err) {
+    kgen_key key;
+    if (ctx->mode == KGEN_OFFLINE) return find_offline(ctx, job, out, found, err);
+    KGEN_TRY(kgen_job_key(&key, job, err));
+    return kgen_cache_get(ctx->cache, out, found, &key, err);
+}
+
+/* --- the message of a miss ---------------------------------------------- */
+
+static int difference(const kgen_spec *a, const kgen_spec *b) {
+    const int32_t *x = (const int32_t *)&a->attn, *y = (const int32_t *)&b->attn;
+    int count = 0;
+    for (size_t i = 0; i < sizeof a->attn / sizeof *x; i++) count += x[i] != y[i];
+    return count;
+}
+
+static kgen_status fail_miss(const kgen_context *ctx, const kgen_spec *spec, kgen_error *err) {
+    char line[KGEN_SPEC_LINE_MAX], near[KGEN_SPEC_LINE_MAX] = "none";
+    const kgen_kernel *best = ctx->kernels;
+    for (const kgen_kernel *k = ctx->kernels; k; k = k->next)
+        if (difference(&k->spec, spec) < difference(&best->spec, spec)) best = k;
+    if (best) kgen_spec_print(near, &best->spec);
+    kgen_spec_print(line, spec);
+    return kgen_fail(err, KGEN_E_NOT_CACHED,
+                     "no code object of %s for %s; nearest prepared: %s; build it with: "
+                     "kgen build '%s' --arch %s",
+                     line, ctx->target->name, near, line, ctx->target->name);
+}
+
+/* --- load --------------------------------------------------------------- */
+
+/* Workgroups that are resident at once: more would only wait, because the
+ * kernels cut their work into equal parts. */
+static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *kernel) {
+    const kgen_target *t = ctx->target;
+    int32_t waves = (int32_t)kernel->config.block / t->wave_size;
+    int32_t fit = kernel->resources.waves_per_simd * t->simds / waves;
+    int32_t wanted = kernel->spec.attn.occupancy;
+    int32_t per_unit = fit > 0 && fit < wanted ? fit : wanted;
+    return (uint32_t)(per_unit * ctx->api->compute_units(ctx->device));
+}
+
+static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
+                              const kgen_entry *entry, int32_t block, kgen_error *err) {
+    kgen_kernel *kernel = calloc(1, sizeof *kernel);
+    if (!kernel) return kgen_fail(err, KGEN_E_NOMEM, "kernel: out of memory");
+    kgen_status status =
+        ctx->api->load(ctx->device, entry, &kernel->module, &kernel->function, err);
+    if (status != KGEN_OK) {
+        free(kernel);
+        return status;
+    }
+    kernel->ctx = ctx;
+    kernel->spec = *resolved;
+    kernel->resources = entry->resources;
+    kernel->config.block = (uint32_t)block;
+    kernel->config.grid = resident_workgroups(ctx, kernel);
+    kernel->next = ctx->kernels;
+    ctx->kernels = kernel;
+    return KGEN_OK;
+}
+
+static kgen_kernel *find_kernel(const kgen_context *ctx, const kgen_spec *resolved) {
+    for (kgen_kernel *k = ctx->kernels; k; k = k->next)
+        if (k->spec.family == resolved->family && difference(&k->spec, resolved) == 0) return k;
+    return NULL;
+}
+
+static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **entry,
+                          kgen_error *err) {
+    int found = 0;
+    KGEN_TRY(find_cached(ctx, job, entry, &found, err));
+    if (found) return KGEN_OK;
+    if (ctx->mode == KGEN_STRICT || ctx->mode == KGEN_OFFLINE)
+        return fail_miss(ctx, &job->spec, err);
+    if (ctx->mode == KGEN_WARN) {
+        char line[KGEN_SPEC_LINE_MAX];
+        kgen_spec_print(line, &job->spec);
+        fprintf(stderr, "kgen: warning: compiling %s for %s\n", line, job->target->name);
+    }
+    kgen_job_result result = {0};
+    kgen_status status = kgen_build(ctx->cache, job, 1, NULL, &result, err);
+    *entry = result.entry;
+    return status;
+}
+
+static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job, kgen_error *err) {
+    kgen_source source;
+    kgen_entry *entry = NULL;
+    KGEN_TRY(obtain(ctx, job, &entry, err));
+    kgen_status status = kgen_source_render(&source, &job->spec, job->target, err);
+    if (status == KGEN_OK) {
+        status = load_entry(ctx, &job->spec, entry, source.workgroup_size, err);
+        kgen_source_free(&source);
+    }
+    kgen_entry_free(entry);
+    return status;
+}
+
+/* --- public ------------------------------------------------------------- */
+
+/* Compiles all that is missing at once, in parallel; what fails is reported by
+ * prepare_one with the spec it belongs to. */
+static kgen_status build_missing(kgen_context *ctx, const kgen_job *jobs, size_t count,
+                                 kgen_error *err) {
+    if (count < 2 || (ctx->mode != KGEN_AUTO && ctx->mode != KGEN_WARN)) return KGEN_OK;
+    kgen_job_result *results = calloc(count, sizeof *results);
+    if (!results) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
+    kgen_status status = kgen_build(ctx->cache, jobs, count, NULL, results, err);
+    for (size_t i = 0; i < count; i++) kgen_entry_free(results[i].entry);
+    free(results);
+    return status;
+}
+
+static kgen_status prepare_jobs(kgen_context *ctx, const kgen_job *jobs, size_t count,
+                                kgen_kernel **kernels, kgen_error *err) {
+    KGEN_TRY(build_missing(ctx, jobs, count, err));
+    for (size_t i = 0; i < count; i++) {
+        kernels[i] = find_kernel(ctx, &jobs[i].spec);
+        if (kernels[i]) continue;
+        KGEN_TRY(prepare_one(ctx, &jobs[i], err));
+        kernels[i] = ctx->kernels;
+    }
+    return KGEN_OK;
+}
+
+kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
+                         kgen_kernel **kernels, kgen_error *err) {
+    if (ctx->api->capturing(ctx->device, NULL))
+        return kgen_fail(err, KGEN_E_CAPTURE,
+                         "kgen_prepare: a stream captures; prepare every kernel before");
+    kgen_job *jobs = calloc(count ? count : 1, sizeof *jobs);
+    if (!jobs) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
+    kgen_status status = KGEN_OK;
+    for (size_t i = 0; i < count && status == KGEN_OK; i++) {
+        jobs[i].target = ctx->target;
+        status = kgen_spec_resolve(&jobs[i].spec, &specs[i], ctx->target, err);
+    }
+    if (status == KGEN_OK) status = prepare_jobs(ctx, jobs, count, kernels, err);
+    free(jobs);
+    return status;
+}
+
+const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel) { return &kernel->spec; }
+const kgen_resources *kgen_kernel_resources(const kgen_kernel *kernel) {
+    return &kernel->resources;
+}

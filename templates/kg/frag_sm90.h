@@ -1,0 +1,26 @@
+// Fragment geometry of sm_90: mma.sync m16n8k16, warp 32. See frag_cdna.h for
+// the words; here lane = 4 i + grp, a tile has 8 columns, and a lane holds two
+// rows of A (i and i + 8). Key rows are gathered so that after one transposing
+// movmatrix the scores are the B operand with tokens 4 grp .. 4 grp + 3.
+// Source: PTX ISA, mma.m16n8k16 and movmatrix.
+namespace kg {
+
+constexpr int NI = 8;
+constexpr int NGRP = 4;
+constexpr int TOK = 16;
+constexpr int KROWS = 2;
+constexpr int TPL = 4;
+constexpr int S_REGS = 4;
+constexpr int O_REGS = 4;
+constexpr int COLS = 2;
+constexpr int K_WORDS = 2;
+
+KG_DEV int lane_i(int lane) { return lane / 4; }
+KG_DEV int lane_grp(int lane) { return lane % 4; }
+KG_DEV int lane_at(int i, int grp) { return 4 * i + grp; }
+KG_DEV int k_token(int i, int row) { return 4 * (i / 2) + 2 * row + i % 2; }
+KG_DEV int s_token(int lane, int reg) { return k_token(lane_i(lane), reg / 2); }
+KG_DEV int o_row(int lane, int reg) { return lane_i(lane) + 8 * (reg / 2); }
+KG_DEV int lane_column(int lane, int c) { return 2 * lane_grp(lane) + c; }
+
+}

@@ -1,0 +1,285 @@
+// From the waves' accumulators to the output: waves meet in LDS, workgroups in
+// the workspace, where the last to arrive merges and leaves the counter at zero.
+namespace kg {
+
+constexpr int ALL_WAVES = WAVES * V_SPLIT;
+constexpr int ROUND_COLS = smaller(NI, 8);
+
+// Tiles of a wave that meet in one round: whole chunks, at most 128 dims.
+constexpr int pick_round_tiles() {
+    if (!PACKED) return CHUNK_TILES;
+    for (int n = 8; n > 1; n--)
+        if (O_TILES % n == 0) return n;
+    return 1;
+}
+constexpr int ROUND_TILES = pick_round_tiles();
+constexpr int ROUND_DIMS = ROUND_TILES * 16;
+constexpr int ROUNDS = O_TILES / ROUND_TILES;
+constexpr int WAVE_DIMS = O_TILES * 16; // value dims of a wave's slice
+
+constexpr int LDS_ML = Q_LDS_BYTES;                          // [WAVES][ROWS] maximum, sum
+constexpr int LDS_TOTAL = LDS_ML + WAVES * ROWS * 8;         // [ROWS] maximum, sum
+constexpr int LDS_FLAG = LDS_TOTAL + ROWS * 8;               // 16 bytes
+constexpr int LDS_O = LDS_FLAG + 16;                         // [ALL_WAVES][ROUND_COLS][ROUND_DIMS]
+constexpr int LDS_USED = LDS_O + ALL_WAVES * ROUND_COLS * ROUND_DIMS * 4;
+static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
+
+struct sums_t { float maximum, sum; };
+
+// exp2(m - top), 0 for rows that saw nothing
+KG_DEV float weight(float m, float top) { return m == -INFINITE ? 0.0f : exp2(m - top); }
+
+KG_DEV void add_sums(sums_t &total, sums_t part) {
+    float top = fmax(total.maximum, part.maximum);
+    total.sum = total.sum * weight(total.maximum, top) + part.sum * weight(part.maximum, top);
+    total.maximum = top;
+}
+
+// --- output -----------------------------------------------------------------
+
+struct row_t {
+    bool exists;
+    int token, head; // of the batch
+};
+
+KG_DEV row_t row_at(const segment_t &g, int row) {
+    int at = g.row_block * ROWS + row;
+    return row_t{row_exists(g, row), g.seq.q_start + at / GROUP, g.kv_head * GROUP + at % GROUP};
+}
+
+// The sink enters once, here; rows that see no key stay empty.
+KG_DEV void add_sink(sums_t &total, const kg_attn_args &a, int head) {
+    if constexpr (SINKS != 0)
+        if (total.maximum != -INFINITE) add_sums(total, sums_t{load(a.sinks + head) * LOG2E, 1.0f});
+}
+
+// What accumulators relative to `top` are multiplied by.
+KG_DEV float output_factor(sums_t total, float top, const kg_attn_args &a, const segment_t &g) {
+    if (!(total.sum > 0.0f) && total.sum == total.sum) return 0.0f;
+    float factor = weight(top, total.maximum) / total.sum;
+    factor *= head_descale(a.v_descale, a.v_descale_stride, g);
+    if constexpr (OUT_8BIT) factor /= load(a.out_scale);
+    return factor;
+}
+
+KG_DEV void store_out(const kg_attn_args &a, row_t row, int dim, const float (&x)[4]) {
+    u8 *p = (u8 *)a.out + row.token * a.out_token + row.head * a.out_head;
+    u32 lo = pack_out(x[0], x[1]), hi = pack_out(x[2], x[3]);
+    if constexpr (OUT_8BIT) store((u32 *)(p + dim), lo | hi << 16);
+    else {
+        store((u32 *)(p + dim * 2), lo);
+        store((u32 *)(p + dim * 2 + 4), hi);
+    }
+}
+
+KG_DEV void store_lse(const kg_attn_args &a, row_t row, sums_t total) {
+    if constexpr (LSE != 0) {
+        bool empty = total.maximum == -INFINITE;
+        store(a.lse + row.head * a.lse_head + row.token,
+              empty ? -INFINITE : (total.maximum + log2(total.sum)) * LN2);
+    }
+}
+
+// --- waves ------------------------------------------------------------------
+
+KG_DEV float *partial_row(const kg_attn_args &a, u32 slot, int row) {
+    return a.partial_out + ((u64)slot * ROWS + (u64)row) * V_DIM;
+}
+KG_DEV sums_t *partial_sums(const kg_attn_args &a, u32 slot) {
+    return (sums_t *)a.partial_ml + (u64)slot * ROWS;
+}
+
+// Publishes the waves' sums, brings every accumulator to the common maximum.
+KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
+                      float (&o)[ROW_TILES][O_TILES][O_REGS], u8 *lds, int wave) {
+    int lane = (int)lane_id();
+    sums_t *ml = (sums_t *)(lds + LDS_ML), *total = (sums_t *)(lds + LDS_TOTAL);
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int c = 0; c < COLS; c++) {
+            float sum = column_sum(l[t][c]);
+            if (wave % V_SPLIT == 0 && lane < NI / COLS)
+                ml[wave / V_SPLIT * ROWS + t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
+        }
+    barrier();
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int c = 0; c < COLS; c++) {
+            float top = -INFINITE;
+            for (int w = 0; w < WAVES; w++)
+                top = fmax(top, ml[w * ROWS + t * NI + lane_column(lane, c)].maximum);
+            float factor = weight(m[t][c], top);
+            KG_UNROLL for (int n = 0; n < O_TILES; n++)
+                KG_UNROLL for (int r = c; r < O_REGS; r += COLS) o[t][n][r] *= factor;
+        }
+    for (int row = (int)thread_id(); row < ROWS; row += KG_WORKGROUP) {
+        sums_t all = {-INFINITE, 0.0f};
+        for (int w = 0; w < WAVES; w++) add_sums(all, ml[w * ROWS + row]);
+        total[row] = all;
+    }
+}
+
+KG_DEV void write_round(const float (&o)[O_TILES][O_REGS], u8 *lds, int wave, int round, int cols) {
+    int lane = (int)lane_id();
+    float *mine = (float *)(lds + LDS_O) + wave * ROUND_COLS * ROUND_DIMS;
+    KG_UNROLL for (int n = 0; n < ROUND_TILES; n++)
+        KG_UNROLL for (int r = 0; r < O_REGS; r++) {
+            int column = lane_column(lane, r % COLS) - cols;
+            int dim = o_dim(n, o_row(lane, r));
+            if (column >= 0 && column < ROUND_COLS)
+                mine[column * ROUND_DIMS + dim] = o[round * ROUND_TILES + n][r];
+        }
+}
+
+KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int column, int v_wave, int dim) {
+    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = 0;
+    for (int w = 0; w < WAVES; w++) {
+        const float *from = (const float *)(lds + LDS_O) +
+                            ((w * V_SPLIT + v_wave) * ROUND_COLS + column) * ROUND_DIMS + dim;
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += from[j];
+    }
+}
+
+// Reads what the waves wrote in a round; final output or partial result.
+KG_DEV void emit_round(const kg_attn_args &a, const segment_t &g, u32 slot, const u8 *lds,
+                       int round, int first_row) {
+    constexpr int QUADS = ROUND_DIMS / 4;
+    const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
+    for (int n = (int)thread_id(); n < ROUND_COLS * V_SPLIT * QUADS; n += KG_WORKGROUP) {
+        int column = n / (V_SPLIT * QUADS), rest = n % (V_SPLIT * QUADS);
+        int v_wave = rest / QUADS, dim = rest % QUADS * 4;
+        int out_dim = v_wave * WAVE_DIMS + round * ROUND_DIMS + dim;
+        row_t row = row_at(g, first_row + column);
+        if (!row.exists || out_dim >= V_DIM) continue;
+        float x[4];
+        sum_waves(x, lds, column, v_wave, dim);
+        if (!g.whole) {
+            KG_UNROLL for (int j = 0; j < 4; j++)
+                store(partial_row(a, slot, first_row + column) + out_dim + j, x[j]);
+            continue;
+        }
+        sums_t total = totals[first_row + column];
+        float top = total.maximum;
+        add_sink(total, a, row.head);
+        float factor = output_factor(total, top, a, g);
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
+        store_out(a, row, out_dim, x);
+    }
+}
+
+KG_DEV void emit_sums(const kg_attn_args &a, const segment_t &g, u32 slot, const u8 *lds) {
+    const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
+    for (int n = (int)thread_id(); n < ROWS; n += KG_WORKGROUP) {
+        row_t row = row_at(g, n);
+        sums_t total = totals[n];
+        if (!row.exists) continue;
+        if (!g.whole) {
+            store(&partial_sums(a, slot)[n].maximum, total.maximum);
+            store(&partial_sums(a, slot)[n].sum, total.sum);
+            continue;
+        }
+        add_sink(total, a, row.head);
+        store_lse(a, row, total);
+    }
+}
+
+// --- workgroups -------------------------------------------------------------
+
+KG_DEV bool last_to_arrive(const kg_attn_args &a, const segment_t &g, u8 *lds) {
+    int *flag = (int *)(lds + LDS_FLAG);
+    release_device();
+    barrier();
+    if (thread_id() == 0) {
+        int *counter = a.arrived +
+                       ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
+        int last = (int)(g.last_part - g.first_part);
+        int before = atomic_add(counter, 1);
+        if (before == last) store(counter, 0);
+        *flag = before == last;
+    }
+    barrier();
+    bool last = *flag != 0;
+    acquire_device();
+    return last;
+}
+
+KG_DEV sums_t load_sums(const kg_attn_args &a, cut_t cut, u32 part, u32 item_start, int row) {
+    const sums_t *p = partial_sums(a, partial_slot(cut, part, item_start)) + row;
+    return sums_t{load_shared(&p->maximum), load_shared(&p->sum)};
+}
+
+KG_DEV sums_t merge_sums(const kg_attn_args &a, const segment_t &g, cut_t cut, int row) {
+    sums_t total = {-INFINITE, 0.0f};
+    for (u32 part = g.first_part + lane_id(); part <= g.last_part; part += WAVE)
+        add_sums(total, load_sums(a, cut, part, g.item_start, row));
+    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) {
+        u32 from = lane_id() ^ m;
+        sums_t other = {float_of(shuffle(bits_of(total.maximum), from)),
+                        float_of(shuffle(bits_of(total.sum), from))};
+        add_sums(total, other);
+    }
+    return total;
+}
+
+KG_DEV void merge_row(const kg_attn_args &a, const segment_t &g, cut_t cut, int row, row_t at) {
+    sums_t total = merge_sums(a, g, cut, row);
+    float top = total.maximum;
+    add_sink(total, a, at.head);
+    float factor = output_factor(total, top, a, g);
+    for (int dim = (int)lane_id() * 4; dim < V_DIM; dim += WAVE * 4) {
+        float x[4] = {0, 0, 0, 0};
+        KG_MERGE_UNROLL for (u32 part = g.first_part; part <= g.last_part; part++) {
+            float y[4], w = weight(load_sums(a, cut, part, g.item_start, row).maximum, top);
+            load_shared(y, partial_row(a, partial_slot(cut, part, g.item_start), row) + dim);
+            KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * y[j];
+        }
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
+        store_out(a, at, dim, x);
+    }
+    if (lane_id() == 0) store_lse(a, at, total);
+}
+
+KG_DEV void merge_parts(const kg_attn_args &a, const segment_t &g, cut_t cut, int wave) {
+    for (int row = wave; row < ROWS; row += ALL_WAVES) {
+        row_t at = row_at(g, row);
+        if (at.exists) merge_row(a, g, cut, row, at);
+    }
+}
+
+// --- the whole way ----------------------------------------------------------
+
+KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
+                             float (&o)[ROW_TILES][O_TILES][O_REGS], const kg_attn_args &a,
+                             const segment_t &g, cut_t cut, u8 *lds, int wave) {
+    u32 slot = partial_slot(cut, group_id(), g.item_start);
+    meet_sums(m, l, o, lds, wave);
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int cols = 0; cols < NI; cols += ROUND_COLS) {
+            if (!row_exists(g, t * NI + cols)) continue;
+            KG_UNROLL for (int round = 0; round < ROUNDS; round++) {
+                write_round(o[t], lds, wave, round, cols);
+                barrier();
+                emit_round(a, g, slot, lds, round, t * NI + cols);
+                barrier();
+            }
+        }
+    emit_sums(a, g, slot, lds);
+    if (!g.whole && last_to_arrive(a, g, lds)) merge_parts(a, g, cut, wave);
+    barrier();
+}
+
+// Tokens past the last sequence: zeros, lse -inf.
+KG_DEV void clear_padding(const kg_attn_args &a) {
+    if constexpr (PHASE == PHASE_VERIFY) {
+        int heads = a.kv_heads * GROUP, used = load(a.cu_seqlens + a.num_seqs);
+        const float zero[4] = {0, 0, 0, 0};
+        i64 rows = (i64)(a.num_tokens - used) * heads;
+        for (i64 n = (i64)group_id() * ALL_WAVES + wave_id(); n < rows;
+             n += (i64)a.workgroups * ALL_WAVES) {
+            row_t row = {true, used + (int)(n / heads), (int)(n % heads)};
+            for (int dim = (int)lane_id() * 4; dim < V_DIM; dim += WAVE * 4)
+                store_out(a, row, dim, zero);
+            if (lane_id() == 0) store_lse(a, row, sums_t{-INFINITE, 0.0f});
+        }
+    }
+}
+
+}

@@ -1,0 +1,106 @@
+// Matrix products on AMD: MFMA (wave64) and WMMA (wave32).
+//
+// mma_qk: S[token][column] += K rows x Q columns over one step of head_dim.
+// mma_pv: O[16 rows][column] += V^T x P over one block of tokens.
+namespace kg {
+
+constexpr int P_WORDS = S_REGS / 2;
+
+typedef short s16x4_t __attribute__((ext_vector_type(4)));
+typedef short s16x8_t __attribute__((ext_vector_type(8)));
+typedef short s16x16_t __attribute__((ext_vector_type(16)));
+typedef _Float16 f16x4_t __attribute__((ext_vector_type(4)));
+typedef _Float16 f16x8_t __attribute__((ext_vector_type(8)));
+typedef _Float16 f16x16_t __attribute__((ext_vector_type(16)));
+typedef __bf16 bf16x8_t __attribute__((ext_vector_type(8)));
+typedef float f32x8_t __attribute__((ext_vector_type(8)));
+
+struct words4 { u32 w[4]; };
+struct words2 { u32 w[2]; };
+struct words8 { u32 w[8]; };
+
+#if KG_CDNA4
+// 16x16x32: lane (i, grp) holds k = 8 grp .. 8 grp + 7
+KG_DEV f32x4_t mfma_32(f32x4_t c, const words4 &a, const words4 &b) {
+    if constexpr (COMPUTE_F16)
+        return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(f16x8_t, a),
+                                                      __builtin_bit_cast(f16x8_t, b), c, 0, 0, 0);
+    else
+        return __builtin_amdgcn_mfma_f32_16x16x32_bf16(
+            __builtin_bit_cast(bf16x8_t, a), __builtin_bit_cast(bf16x8_t, b), c, 0, 0, 0);
+}
+#elif KG_CDNA
+KG_DEV f32x4_t mfma_16(f32x4_t c, words2 a, words2 b) {
+    if constexpr (COMPUTE_F16)
+        return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4_t, a),
+                                                     __builtin_bit_cast(f16x4_t, b), c, 0, 0, 0);
+    else
+        return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
+            __builtin_bit_cast(s16x4_t, a), __builtin_bit_cast(s16x4_t, b), c, 0, 0, 0);
+}
+// Two 16x16x16: the same permutation of k in A and B.
+KG_DEV f32x4_t mfma_32(f32x4_t c, const words4 &a, const words4 &b) {
+    c = mfma_16(c, words2{a.w[0], a.w[1]}, words2{b.w[0], b.w[1]});
+    return mfma_16(c, words2{a.w[2], a.w[3]}, words2{b.w[2], b.w[3]});
+}
+#elif KG_RDNA4
+KG_DEV f32x8_t wmma_16(f32x8_t c, const words4 &a, const words4 &b) {
+    if constexpr (COMPUTE_F16)
+        return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(
+            __builtin_bit_cast(f16x8_t, a), __builtin_bit_cast(f16x8_t, b), c);
+    else
+        return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(
+            __builtin_bit_cast(s16x8_t, a), __builtin_bit_cast(s16x8_t, b), c);
+}
+#else
+// gfx11 wants all 16 k in both half waves: fetch the other half's words. The
+// order of the halves is free as long as A and B agree.
+KG_DEV words8 both_halves(const words4 &x) {
+    bool high = lane_id() >= 16;
+    words8 all;
+    KG_UNROLL for (int i = 0; i < 4; i++) {
+        u32 other = __builtin_amdgcn_permlanex16(x.w[i], x.w[i], 0x76543210, 0xfedcba98, false, false);
+        all.w[i] = high ? other : x.w[i];
+        all.w[4 + i] = high ? x.w[i] : other;
+    }
+    return all;
+}
+KG_DEV f32x8_t wmma_16(f32x8_t c, const words4 &a, const words4 &b) {
+    words8 a16 = both_halves(a), b16 = both_halves(b);
+    if constexpr (COMPUTE_F16)
+        return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(__builtin_bit_cast(f16x16_t, a16),
+                                                          __builtin_bit_cast(f16x16_t, b16), c);
+    else
+        return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(__builtin_bit_cast(s16x16_t, a16),
+                                                           __builtin_bit_cast(s16x16_t, b16), c);
+}
+#endif
+
+KG_DEV words4 as_words(const u32 (&x)[4]) { return words4{x[0], x[1], x[2], x[3]}; }
+
+template <int N> KG_DEV void mma_tile(float *acc, const u32 (&a)[N], const u32 (&b)[N]) {
+#if KG_CDNA
+    f32x4_t c = {acc[0], acc[1], acc[2], acc[3]};
+    c = mfma_32(c, as_words(a), as_words(b));
+    KG_UNROLL for (int i = 0; i < 4; i++) acc[i] = c[i];
+#else
+    f32x8_t c;
+    KG_UNROLL for (int i = 0; i < 8; i++) c[i] = acc[i];
+    c = wmma_16(c, as_words(a), as_words(b));
+    KG_UNROLL for (int i = 0; i < 8; i++) acc[i] = c[i];
+#endif
+}
+
+KG_DEV void mma_qk(float (&s)[S_REGS], const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
+    KG_UNROLL for (int row = 0; row < KROWS; row++) mma_tile(s + row * O_REGS, k[row], q);
+}
+
+KG_DEV void mma_pv(float (&o)[O_REGS], const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
+    mma_tile(o, v, p);
+}
+
+KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
+    KG_UNROLL for (int i = 0; i < P_WORDS; i++) out[i] = pack_compute(p[2 * i], p[2 * i + 1]);
+}
+
+}

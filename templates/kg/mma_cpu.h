@@ -1,0 +1,77 @@
+// Matrix products of the cpu device, by the persona's fragment geometry: lanes
+// publish their operands, and each sums its own accumulators in float. See
+// mma_amd.h for the contract.
+namespace kg {
+
+constexpr int P_WORDS = S_REGS / 2;
+KG_DEV float compute_to_f32(u32 word, int half) {
+    u32 x = half ? word >> 16 : word & 0xffffu;
+    return COMPUTE_F16 ? f16_to_f32_soft(x) : bf16_to_f32(x);
+}
+
+// The (i, row) whose key row is `token`.
+KG_DEV void owner_of(int token, int &i, int &row) {
+    for (i = 0; i < NI; i++)
+        for (row = 0; row < KROWS; row++)
+            if (k_token(i, row) == token) return;
+}
+
+KG_DEV float dot_words(const u32 *a, const u32 *b, int words) {
+    float sum = 0;
+    for (int w = 0; w < words; w++)
+        sum += compute_to_f32(a[w], 0) * compute_to_f32(b[w], 0) +
+               compute_to_f32(a[w], 1) * compute_to_f32(b[w], 1);
+    return sum;
+}
+
+KG_DEV void mma_qk(float (&s)[S_REGS], const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
+    u32 words[(KROWS + 1) * K_WORDS];
+    for (int w = 0; w < KROWS * K_WORDS; w++) words[w] = k[w / K_WORDS][w % K_WORDS];
+    for (int w = 0; w < K_WORDS; w++) words[KROWS * K_WORDS + w] = q[w];
+    const u32 *all = exchange(words, (KROWS + 1) * K_WORDS);
+    int lane = (int)lane_id();
+    for (int reg = 0; reg < S_REGS; reg++) {
+        int i, row, column = lane_column(lane, reg % COLS);
+        owner_of(s_token(lane, reg), i, row);
+        for (int grp = 0; grp < NGRP; grp++)
+            s[reg] += dot_words(all + lane_at(i, grp) * EXCHANGE_WORDS + row * K_WORDS,
+                                all + lane_at(column, grp) * EXCHANGE_WORDS + KROWS * K_WORDS,
+                                K_WORDS);
+    }
+    exchange_done();
+}
+
+KG_DEV void mma_pv(float (&o)[O_REGS], const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
+    u32 words[4 + P_WORDS];
+    for (int w = 0; w < 4; w++) words[w] = v[w];
+    for (int w = 0; w < P_WORDS; w++) words[4 + w] = p[w];
+    const u32 *all = exchange(words, 4 + P_WORDS);
+    int lane = (int)lane_id();
+    for (int reg = 0; reg < O_REGS; reg++) {
+        int dim = o_row(lane, reg), column = lane_column(lane, reg % COLS);
+        for (int grp = 0; grp < NGRP; grp++)
+            o[reg] += dot_words(all + lane_at(dim % NI, grp) * EXCHANGE_WORDS + dim / NI * TPL / 2,
+                                all + lane_at(column, grp) * EXCHANGE_WORDS + 4, TPL / 2);
+    }
+    exchange_done();
+}
+
+// Brings (token, columns) scores into the operand's (column, tokens).
+KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
+    u32 words[S_REGS];
+    for (int reg = 0; reg < S_REGS; reg++) words[reg] = bits_of(p[reg]);
+    const u32 *all = exchange(words, S_REGS);
+    int lane = (int)lane_id();
+    float mine[TPL] = {};
+    for (int other = 0; other < WAVE; other++) {
+        for (int reg = 0; reg < S_REGS; reg++) {
+            int token = s_token(other, reg) - TPL * lane_grp(lane);
+            if (lane_column(other, reg % COLS) == lane_i(lane) && token >= 0 && token < TPL)
+                mine[token] = float_of(all[other * EXCHANGE_WORDS + reg]);
+        }
+    }
+    exchange_done();
+    for (int w = 0; w < P_WORDS; w++) out[w] = pack_compute(mine[2 * w], mine[2 * w + 1]);
+}
+
+}

@@ -1,0 +1,41 @@
+// Matrix products on sm_90: mma.sync m16n8k16. See mma_amd.h for the contract.
+namespace kg {
+
+constexpr int P_WORDS = S_REGS / 2;
+
+KG_DEV void mma_16816(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    if constexpr (COMPUTE_F16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                     "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    else
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                     "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+KG_DEV void mma_qk(float (&s)[S_REGS], const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
+    mma_16816(s, k[0][0], k[1][0], k[0][1], k[1][1], q[0], q[1]);
+}
+
+// v: words (row 0: tokens 01, 23), (row 1: tokens 01, 23)
+KG_DEV void mma_pv(float (&o)[O_REGS], const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
+    mma_16816(o, v[0], v[2], v[1], v[3], p[0], p[1]);
+}
+
+KG_DEV u32 transpose_8x8(u32 x) {
+    u32 y;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
+// Scores have (token, two columns) in a register; the B operand wants (column,
+// two tokens).
+KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
+    KG_UNROLL for (int i = 0; i < P_WORDS; i++)
+        out[i] = transpose_8x8(pack_compute(p[2 * i], p[2 * i + 1]));
+}
+
+}

@@ -1,0 +1,56 @@
+// Cached elements and probabilities to the COMPUTE type.
+namespace kg {
+
+KG_DEV u32 pack_compute(float a, float b) {
+    return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b);
+}
+
+KG_DEV float bf16_to_f32(u32 x) { return float_of(x << 16); }
+
+// Two 16-bit cached elements of the other 16-bit type.
+KG_DEV u32 convert_16(u32 x) {
+    if constexpr (KV_DTYPE == DTYPE_BF16)
+        return pack_f16(bf16_to_f32(x & 0xffffu), float_of(x & 0xffff0000u));
+    else
+        return pack_bf16(unpack_f16(x & 0xffffu), unpack_f16(x >> 16));
+}
+
+KG_DEV void fp8_to_compute(u32 (&out)[2], u32 x) {
+    if constexpr (NATIVE_FP8) {
+        fp8_native(out, x);
+    } else if constexpr (KV_8BIT) {
+        float f[4];
+        KG_UNROLL for (int i = 0; i < 4; i++) f[i] = fp8_to_f32_soft<KV_DTYPE>(x >> 8 * i & 255u);
+        out[0] = pack_exact(f[0], f[1]);
+        out[1] = pack_exact(f[2], f[3]);
+    }
+}
+
+// W words as loaded -> W * 2 / KV_BYTES words of COMPUTE pairs.
+template <int W> KG_DEV void to_compute(u32 (&out)[W * 2 / KV_BYTES], const u32 (&in)[W]) {
+    KG_UNROLL for (int i = 0; i < W; i++) {
+        if constexpr (KV_8BIT) {
+            u32 pair[2];
+            fp8_to_compute(pair, in[i]);
+            out[2 * i] = pair[0];
+            out[2 * i + 1] = pair[1];
+        } else if constexpr ((KV_DTYPE == DTYPE_FP16) != COMPUTE_F16) {
+            out[i] = convert_16(in[i]);
+        } else {
+            out[i] = in[i];
+        }
+    }
+}
+
+// Two outputs as 16-bit or 8-bit codes, the second above the first.
+KG_DEV u32 pack_out(float a, float b) {
+    if constexpr (OUT_8BIT)
+        return fp8_soft<OUT_8BIT ? OUT_DTYPE : DTYPE_E4M3FN>(a) |
+               fp8_soft<OUT_8BIT ? OUT_DTYPE : DTYPE_E4M3FN>(b) << 8;
+    else if constexpr (OUT_DTYPE == DTYPE_FP16)
+        return pack_f16(a, b);
+    else
+        return pack_bf16(a, b);
+}
+
+}

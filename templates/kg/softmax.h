@@ -1,0 +1,128 @@
+// Scores: scale, softcap, ALiBi, mask; all in log2 units.
+namespace kg {
+
+// The running maximum moves when a score exceeds it by this much: P stays below
+// 2^8, well inside every compute type, and most blocks need no cross-lane step.
+constexpr float RESCALE_AT = 8.0f;
+
+struct token_scale_t {
+    float k[DESCALE == DESCALE_TOKEN ? S_REGS : 1], v[DESCALE == DESCALE_TOKEN ? S_REGS : 1];
+};
+
+KG_DEV float column_max(float x) {
+    int lane = (int)lane_id();
+    KG_UNROLL for (int m = NI / COLS; m < WAVE; m *= 2)
+        x = fmax(x, float_of(shuffle(bits_of(x), (u32)(lane ^ m))));
+    return x;
+}
+KG_DEV float column_sum(float x) {
+    int lane = (int)lane_id();
+    KG_UNROLL for (int m = NI / COLS; m < WAVE; m *= 2)
+        x += float_of(shuffle(bits_of(x), (u32)(lane ^ m)));
+    return x;
+}
+
+KG_DEV keys_t keys_of(const kg_attn_args &a, const segment_t &g) {
+    keys_t keys;
+    keys.first = g.seq.first_key;
+    keys.last = larger(g.seq.kv_len - 1, 0);
+    keys.table = (const u8 *)a.table + g.seq.index * a.table_row * (TABLE_I64 ? 8 : 4);
+    keys.page = a.page;
+    keys.magic = a.page_magic;
+    return keys;
+}
+
+KG_DEV float head_descale(const float *p, const long long (&stride)[3], const segment_t &g) {
+    if constexpr (DESCALE != DESCALE_HEAD) return 1.0f;
+    else return load(p + g.seq.index * stride[0] + g.kv_head * stride[2]);
+}
+
+KG_DEV void column_facts(head_t &h, const kg_attn_args &a, const segment_t &g, float scale) {
+    int context = g.seq.kv_len - g.seq.q_len;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int c = 0; c < COLS; c++) {
+            int row = t * NI + lane_column((int)lane_id(), c);
+            int at = g.row_block * ROWS + row;
+            bool exists = row_exists(g, row);
+            h.position[t][c] = exists ? context + at / GROUP : -1;
+            h.scale[t][c] = scale;
+            h.slope[t][c] = 0;
+            if constexpr (ALIBI != 0)
+                if (exists) h.slope[t][c] = load(a.alibi + g.kv_head * GROUP + at % GROUP) * LOG2E;
+        }
+}
+
+KG_DEV head_t head_of(const kg_attn_args &a, const segment_t &g) {
+    head_t h;
+    h.index = g.kv_head;
+    h.k = (const u8 *)a.k + g.kv_head * a.k_head;
+    h.v = (const u8 *)a.v + g.kv_head * a.v_head;
+    h.k_page = a.k_page, h.v_page = a.v_page;
+    h.k_token = a.k_token, h.v_token = a.v_token;
+    h.k_chunk = a.k_chunk, h.v_chunk = a.v_chunk, h.v_dim_stride = a.v_dim_stride;
+    h.softcap = a.softcap;
+    h.window = window_of(a);
+    // The rows of the block differ in position: the earliest sees the fewest
+    // late keys, the latest the fewest early ones.
+    h.safe_last = g.seq.kv_len - g.seq.q_len + g.row_block * ROWS / GROUP;
+    h.safe_first = WINDOW != 0 ? g.seq.kv_len - h.window : 0;
+    column_facts(h, a, g, a.scale * head_descale(a.k_descale, a.k_descale_stride, g));
+    return h;
+}
+
+KG_DEV void scale_q(head_t &h, const q_frag_t &q) {
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int c = 0; c < COLS; c++) h.scale[t][c] *= q.scale[t][c];
+}
+
+KG_DEV void load_token_scales(token_scale_t &scale, const kg_attn_args &a, const head_t &h,
+                              const keys_t &keys, const ids_t &ids, int start) {
+    if constexpr (DESCALE == DESCALE_TOKEN) {
+        constexpr bool as_keys = COLS > 1; // a lane's scores belong to its key rows
+        int lane = (int)lane_id();
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+            int row = as_keys ? r / COLS : r, n = ONE ? row : 0;
+            int token = start + s_token(lane, r);
+            int base = as_keys ? start + k_token(lane_i(lane), n) : start + TPL * lane_grp(lane) + n;
+            int slot = slot_of(keys, token, SHARED_ID ? start : base);
+            i64 page = as_keys ? ids.k[as_keys ? n : 0] : ids.v[as_keys ? 0 : n];
+            scale.k[r] = load(a.k_descale + page * a.k_descale_stride[0] +
+                              slot * a.k_descale_stride[1] + h.index * a.k_descale_stride[2]);
+            scale.v[r] = load(a.v_descale + page * a.v_descale_stride[0] +
+                              slot * a.v_descale_stride[1] + h.index * a.v_descale_stride[2]);
+        }
+    }
+}
+
+// c tanh(x / c) = c - 2c / (1 + e^(2x/c)): saturates, never NaN.
+KG_DEV float soft_cap(float x, float cap) {
+    return cap - 2.0f * cap * rcp(1.0f + exp2(x * (2.0f * LOG2E) * rcp(cap)));
+}
+
+KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {
+    if constexpr (PHASE == PHASE_DECODE) return token <= keys.last && token >= keys.first;
+    else return token <= position && (WINDOW == 0 || position - token < h.window);
+}
+
+KG_DEV void finish_scores(float (&s)[S_REGS], const head_t &h, int t, int start,
+                          const keys_t &keys, const token_scale_t &scale) {
+    int lane = (int)lane_id();
+    bool edge = start + TOK - 1 > h.safe_last || start < h.safe_first;
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+        int c = r % COLS, token = start + s_token(lane, r);
+        s[r] *= h.scale[t][c];
+        if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
+        if constexpr (SOFTCAP != 0) s[r] = soft_cap(s[r], h.softcap);
+        if constexpr (ALIBI != 0) s[r] += h.slope[t][c] * (float)(token - h.position[t][c]);
+    }
+    if (!edge) return;
+    KG_UNROLL for (int r = 0; r < S_REGS; r++)
+        if (!visible(h, keys, h.position[t][r % COLS], start + s_token(lane, r))) s[r] = -INFINITE;
+}
+
+KG_DEV void scale_p(float (&p)[S_REGS], const token_scale_t &scale) {
+    if constexpr (DESCALE == DESCALE_TOKEN)
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) p[r] *= scale.v[r];
+}
+
+}

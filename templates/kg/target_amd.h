@@ -1,0 +1,153 @@
+// AMD targets: ids, barriers, cross-lane, loads, fences, conversions. Compiler
+// builtins only: the same text goes through hipRTC and plain clang.
+#define KG_DEV __attribute__((device, always_inline)) static inline
+#define KG_LDS __attribute__((shared))
+#define KG_UNROLL _Pragma("unroll")
+#define KG_LOOP _Pragma("nounroll")
+#define KG_MERGE_UNROLL _Pragma("unroll 4")
+
+#define KG_CDNA (KG_CDNA2 || KG_CDNA3 || KG_CDNA4)
+
+// Waves a SIMD must hold: what the register allocator works to.
+#define KG_ENTRY(type, name, workgroups)                                                   \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(KG_WORKGROUP, KG_WORKGROUP), \
+                              amdgpu_waves_per_eu(kg::waves_per_simd(workgroups)))) void    \
+    KG_KERNEL(const type name)
+#define KG_SHARED(name) static KG_LDS __attribute__((aligned(16))) unsigned char name[kg::LDS_USED]
+
+#include "kg/num_soft.h"
+
+namespace kg {
+
+#if KG_CDNA
+constexpr int WAVE = 64;
+constexpr int SIMDS = 4;
+#else
+constexpr int WAVE = 32;
+constexpr int SIMDS = 2;
+#endif
+
+typedef u32 u32x2_t __attribute__((ext_vector_type(2)));
+typedef u32 u32x4_t __attribute__((ext_vector_type(4)));
+typedef float f32x2_t __attribute__((ext_vector_type(2)));
+typedef float f32x4_t __attribute__((ext_vector_type(4)));
+#define KG_GLOBAL __attribute__((address_space(1)))
+
+constexpr int waves_per_simd(int workgroups) {
+    int waves = workgroups * (KG_WORKGROUP / WAVE) / SIMDS;
+    return waves < 1 ? 1 : waves;
+}
+
+KG_DEV u32 thread_id() { return __builtin_amdgcn_workitem_id_x(); }
+KG_DEV u32 lane_id() { return thread_id() % WAVE; }
+KG_DEV u32 wave_id() { return __builtin_amdgcn_readfirstlane(thread_id() / WAVE); }
+KG_DEV u32 group_id() { return __builtin_amdgcn_workgroup_id_x(); }
+
+KG_DEV i32 uniform(i32 x) { return __builtin_amdgcn_readfirstlane(x); }
+// Hides a value from the optimiser: keeps loop-invariant LDS reads in the loop.
+KG_DEV u32 opaque(u32 x) {
+    asm volatile("" : "+v"(x));
+    return x;
+}
+
+KG_DEV void barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+KG_DEV void release_device() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
+KG_DEV void acquire_device() { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
+KG_DEV i32 atomic_add(i32 *p, i32 x) {
+    return __hip_atomic_fetch_add(p, x, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+KG_DEV u32 shuffle(u32 x, u32 from) { return __builtin_amdgcn_ds_bpermute(from * 4, x); }
+KG_DEV bool any(bool x) {
+#if KG_CDNA
+    return __builtin_amdgcn_ballot_w64(x) != 0;
+#else
+    return __builtin_amdgcn_ballot_w32(x) != 0;
+#endif
+}
+KG_DEV u64 ballot(bool x) {
+#if KG_CDNA
+    return __builtin_amdgcn_ballot_w64(x);
+#else
+    return __builtin_amdgcn_ballot_w32(x);
+#endif
+}
+
+KG_DEV float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
+KG_DEV float log2(float x) { return __builtin_amdgcn_logf(x); }
+KG_DEV float rcp(float x) { return __builtin_amdgcn_rcpf(x); }
+KG_DEV float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
+
+// Explicitly global: a flat load would also wait for LDS. load_shared reads what
+// other workgroups of this launch wrote, after acquire_device.
+KG_DEV void load_words(u32 (&out)[4], const u8 *p) {
+    u32x4_t x = *(const KG_GLOBAL u32x4_t *)p;
+    out[0] = x.x, out[1] = x.y, out[2] = x.z, out[3] = x.w;
+}
+KG_DEV void load_words(u32 (&out)[2], const u8 *p) {
+    u32x2_t x = *(const KG_GLOBAL u32x2_t *)p;
+    out[0] = x.x, out[1] = x.y;
+}
+KG_DEV void load_words(u32 (&out)[1], const u8 *p) { out[0] = *(const KG_GLOBAL u32 *)p; }
+KG_DEV void load_shared(float (&out)[4], const float *p) {
+    f32x4_t x = *(const KG_GLOBAL f32x4_t *)p;
+    out[0] = x.x, out[1] = x.y, out[2] = x.z, out[3] = x.w;
+}
+KG_DEV float load_shared(const float *p) { return *(const KG_GLOBAL float *)p; }
+template <class T> KG_DEV T load(const T *p) { return *(const KG_GLOBAL T *)p; }
+template <class T> KG_DEV void store(T *p, T x) { *(KG_GLOBAL T *)p = x; }
+
+// bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b
+KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) { return __builtin_amdgcn_perm(b, a, select); }
+
+typedef _Float16 f16x2_t __attribute__((ext_vector_type(2)));
+KG_DEV u32 pack_f16(float a, float b) {
+    f16x2_t x = {(_Float16)a, (_Float16)b};
+    return __builtin_bit_cast(u32, x);
+}
+KG_DEV float unpack_f16(u32 x) { return (float)__builtin_bit_cast(_Float16, (u16)x); }
+
+#if KG_CDNA4
+typedef __bf16 bf16x2_t __attribute__((ext_vector_type(2)));
+KG_DEV u32 pack_bf16(float a, float b) {
+    f32x2_t x = {a, b};
+    return __builtin_bit_cast(u32, __builtin_convertvector(x, bf16x2_t));
+}
+#else
+KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
+#endif
+
+// Four 8-bit floats to two words of COMPUTE pairs; 0 where the isa has no
+// conversion of that format.
+constexpr bool HAS_E4M3 = (KG_CDNA3 || KG_CDNA4 || KG_RDNA4) &&
+                          KV_DTYPE == (KG_CDNA3 ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN);
+constexpr bool HAS_E5M2 = (KG_CDNA4 || KG_RDNA4) && KV_DTYPE == DTYPE_E5M2;
+constexpr bool NATIVE_FP8 = HAS_E4M3 || HAS_E5M2;
+
+KG_DEV u32 pack_exact(float a, float b) {
+    if constexpr (COMPUTE_F16) return __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(a, b));
+    return byte_perm(__builtin_bit_cast(u32, a), __builtin_bit_cast(u32, b), 0x07060302);
+}
+
+KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
+#if KG_CDNA3 || KG_CDNA4 || KG_RDNA4
+    f32x2_t lo, hi;
+    if constexpr (HAS_E5M2) {
+        lo = __builtin_amdgcn_cvt_pk_f32_bf8(x, false);
+        hi = __builtin_amdgcn_cvt_pk_f32_bf8(x, true);
+    } else {
+        lo = __builtin_amdgcn_cvt_pk_f32_fp8(x, false);
+        hi = __builtin_amdgcn_cvt_pk_f32_fp8(x, true);
+    }
+    out[0] = pack_exact(lo.x, lo.y);
+    out[1] = pack_exact(hi.x, hi.y);
+#else
+    out[0] = out[1] = x;
+#endif
+}
+
+}

@@ -1,0 +1,112 @@
+// The cpu device: every lane is a fiber of the engine. Wave-wide operations go
+// through the wave's exchange scratch.
+#define KG_DEV static inline __attribute__((always_inline))
+#define KG_LDS
+#define KG_UNROLL
+#define KG_LOOP
+#define KG_MERGE_UNROLL
+#define KG_CDNA (KG_CDNA2 || KG_CDNA3 || KG_CDNA4)
+
+// The engine's ABI, repeated by hand: generated text includes nothing.
+struct kg_cpu_lane {
+    unsigned thread, lane, wave, group, groups, block;
+    unsigned char *lds;
+    unsigned char *exchange;
+};
+struct kg_cpu_ops {
+    kg_cpu_lane *(*self)(void);
+    void (*wave_sync)(void);
+    void (*barrier)(void);
+};
+static const kg_cpu_ops *kg_ops;
+extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_ops *ops) {
+    kg_ops = ops;
+}
+
+#define KG_ENTRY(type, name, workgroups)                                                  \
+    static void kg_lane_body(const type &name);                                           \
+    extern "C" __attribute__((visibility("default"))) void KG_KERNEL(const void *params) { \
+        kg_lane_body(*(const type *)params);                                              \
+    }                                                                                     \
+    static void kg_lane_body(const type &name)
+#define KG_SHARED(name) unsigned char *name = kg_ops->self()->lds
+
+#include "kg/num_soft.h"
+
+namespace kg {
+
+constexpr int WAVE = KG_CDNA ? 64 : 32;
+constexpr int EXCHANGE_WORDS = 64; // of a lane
+
+KG_DEV u32 thread_id() { return kg_ops->self()->thread; }
+KG_DEV u32 lane_id() { return kg_ops->self()->lane; }
+KG_DEV u32 wave_id() { return kg_ops->self()->wave; }
+KG_DEV u32 group_id() { return kg_ops->self()->group; }
+
+KG_DEV i32 uniform(i32 x) { return x; }
+KG_DEV u32 opaque(u32 x) { return x; }
+
+KG_DEV void barrier() { kg_ops->barrier(); }
+KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
+KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+KG_DEV i32 atomic_add(i32 *p, i32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
+
+// Publishes `count` words of this lane; lane l's lie at the returned pointer +
+// l * EXCHANGE_WORDS until the lane calls exchange_done.
+KG_DEV const u32 *exchange(const u32 *words, int count) {
+    kg_cpu_lane *self = kg_ops->self();
+    u32 *all = (u32 *)self->exchange;
+    for (int i = 0; i < count; i++) all[self->lane * EXCHANGE_WORDS + i] = words[i];
+    kg_ops->wave_sync();
+    return all;
+}
+KG_DEV void exchange_done() { kg_ops->wave_sync(); }
+
+KG_DEV u32 shuffle(u32 x, u32 from) {
+    u32 got = exchange(&x, 1)[from * EXCHANGE_WORDS];
+    exchange_done();
+    return got;
+}
+KG_DEV u64 ballot(bool x) {
+    u32 word = x;
+    u64 bits = 0;
+    const u32 *all = exchange(&word, 1);
+    for (int l = 0; l < WAVE; l++) bits |= (u64)all[l * EXCHANGE_WORDS] << l;
+    exchange_done();
+    return bits;
+}
+KG_DEV bool any(bool x) { return ballot(x) != 0; }
+
+KG_DEV float exp2(float x) { return __builtin_exp2f(x); }
+KG_DEV float log2(float x) { return __builtin_log2f(x); }
+KG_DEV float rcp(float x) { return 1.0f / x; }
+KG_DEV float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
+
+template <int N> KG_DEV void load_words(u32 (&out)[N], const u8 *p) {
+    for (int i = 0; i < N; i++) out[i] = ((const u32 *)p)[i];
+}
+KG_DEV void load_shared(float (&out)[4], const float *p) {
+    for (int i = 0; i < 4; i++) out[i] = p[i];
+}
+KG_DEV float load_shared(const float *p) { return *p; }
+template <class T> KG_DEV T load(const T *p) { return *p; }
+template <class T> KG_DEV void store(T *p, T x) { *p = x; }
+
+KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
+    u64 both = (u64)b << 32 | a;
+    u32 out = 0;
+    for (int i = 0; i < 4; i++) out |= (u32)(both >> (select >> 8 * i & 7) * 8 & 255) << 8 * i;
+    return out;
+}
+
+KG_DEV u32 pack_f16(float a, float b) { return f16_soft(a) | f16_soft(b) << 16; }
+KG_DEV float unpack_f16(u32 x) { return f16_to_f32_soft(x); }
+KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
+
+constexpr bool NATIVE_FP8 = false;
+KG_DEV u32 pack_exact(float a, float b) {
+    return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b);
+}
+KG_DEV void fp8_native(u32 (&out)[2], u32 x) { out[0] = out[1] = x; }
+
+}

@@ -1,0 +1,124 @@
+// NVIDIA sm_90 through NVRTC: ids, barriers, cross-lane, loads, fences,
+// conversions.
+#define KG_DEV static __device__ __forceinline__
+#define KG_LDS __shared__
+#define KG_UNROLL _Pragma("unroll")
+#define KG_LOOP _Pragma("unroll 1")
+#define KG_CDNA 0
+#define KG_MERGE_UNROLL _Pragma("unroll 4")
+#define KG_ENTRY(type, name, workgroups)                                            \
+    extern "C" __global__ void __launch_bounds__(KG_WORKGROUP, workgroups)          \
+    KG_KERNEL(const __grid_constant__ type name)
+#define KG_SHARED(name) KG_LDS __align__(16) unsigned char name[kg::LDS_USED]
+
+#include "kg/num_soft.h"
+
+namespace kg {
+
+constexpr int WAVE = 32;
+
+KG_DEV u32 thread_id() { return threadIdx.x; }
+KG_DEV u32 lane_id() { return threadIdx.x % WAVE; }
+KG_DEV u32 wave_id() { return __shfl_sync(0xffffffffu, threadIdx.x / WAVE, 0); }
+KG_DEV u32 group_id() { return blockIdx.x; }
+
+KG_DEV i32 uniform(i32 x) { return __shfl_sync(0xffffffffu, x, 0); }
+// Hides a value from the optimiser: keeps loop-invariant LDS reads in the loop.
+KG_DEV u32 opaque(u32 x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+KG_DEV void barrier() { __syncthreads(); }
+KG_DEV void release_device() { __threadfence(); }
+KG_DEV void acquire_device() { __threadfence(); }
+KG_DEV i32 atomic_add(i32 *p, i32 x) { return atomicAdd(p, x); }
+
+KG_DEV u32 shuffle(u32 x, u32 from) { return __shfl_sync(0xffffffffu, x, from); }
+KG_DEV bool any(bool x) { return __any_sync(0xffffffffu, x); }
+KG_DEV u64 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+
+KG_DEV float exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+KG_DEV float log2(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+KG_DEV float rcp(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+KG_DEV float fmax(float a, float b) { return ::fmaxf(a, b); }
+
+// Keys and values are read once: keep them out of the way of what is reused.
+KG_DEV void load_words(u32 (&out)[4], const u8 *p) {
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "l"(p));
+}
+KG_DEV void load_words(u32 (&out)[2], const u8 *p) {
+    asm volatile("ld.global.nc.L2::128B.v2.u32 {%0,%1}, [%2];"
+                 : "=r"(out[0]), "=r"(out[1])
+                 : "l"(p));
+}
+KG_DEV void load_words(u32 (&out)[1], const u8 *p) {
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(out[0]) : "l"(p));
+}
+// What other workgroups of this launch wrote, after acquire_device: past L1.
+KG_DEV void load_shared(float (&out)[4], const float *p) {
+    asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])
+                 : "l"(p));
+}
+KG_DEV float load_shared(const float *p) {
+    float x;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(p));
+    return x;
+}
+template <class T> KG_DEV T load(const T *p) { return *p; }
+template <class T> KG_DEV void store(T *p, T x) { *p = x; }
+
+// bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b. In nibbles here.
+KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
+    u32 nibbles = (select & 7) | (select >> 4 & 0x70) | (select >> 8 & 0x700) |
+                  (select >> 12 & 0x7000);
+    return __byte_perm(a, b, nibbles);
+}
+
+KG_DEV u32 pack_f16(float a, float b) {
+    u32 x;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
+    return x;
+}
+KG_DEV float unpack_f16(u32 x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((u16)x));
+    return y;
+}
+KG_DEV u32 pack_bf16(float a, float b) {
+    u32 x;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
+    return x;
+}
+
+constexpr bool NATIVE_FP8 = KV_DTYPE == DTYPE_E4M3FN || KV_DTYPE == DTYPE_E5M2;
+
+KG_DEV u32 pack_exact(float a, float b) { return pack_f16(a, b); }
+
+KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
+    u16 lo = (u16)x, hi = (u16)(x >> 16);
+    if constexpr (KV_DTYPE == DTYPE_E5M2) {
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(out[0]) : "h"(lo));
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(out[1]) : "h"(hi));
+    } else {
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out[0]) : "h"(lo));
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out[1]) : "h"(hi));
+    }
+}
+
+}

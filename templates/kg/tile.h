@@ -1,0 +1,293 @@
+// One block of keys and values in registers, and its two matrix products.
+//
+// Parts: K is loaded in chunks of 16 bytes a lane along head_dim, V in chunks of
+// value dims (natural layouts) or tiles of 16 dims (packed layouts). Some parts
+// are in flight before they are needed, the rest follow as registers come free.
+namespace kg {
+
+// --- geometry ---------------------------------------------------------------
+
+constexpr int VROWS = 16 / NI;                      // dims a lane holds in a V operand
+constexpr int K_DIMS = NGRP * X;                    // head dims of a K chunk
+constexpr int K_CHUNKS = ceil_div(HEAD_DIM, K_DIMS);
+constexpr int Q_WORDS = X / 2;                      // words of Q that meet one K chunk
+constexpr int STEPS = Q_WORDS / K_WORDS;
+
+// Value dims a lane takes from one token: the widest load that cuts V_DIM evenly.
+constexpr int pick_v_lane_dims() {
+    for (int n = X; n >= 4; n /= 2)
+        if (V_DIM % (NI * n * V_SPLIT) == 0) return n;
+    return 8;
+}
+constexpr int V_LANE_DIMS = pick_v_lane_dims();
+constexpr int V_WORDS = V_LANE_DIMS * KV_BYTES / 4;
+constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
+constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
+constexpr int PACKED_WORDS = TPL * KV_BYTES / 4;
+
+constexpr int V_PARTS = PACKED ? ceil_div(V_DIM / 16, V_SPLIT)
+                               : ceil_div(ceil_div(V_DIM, CHUNK_DIMS), V_SPLIT);
+constexpr int PART_TILES = PACKED ? 1 : CHUNK_TILES;
+constexpr int PART_ROWS = PACKED ? VROWS : TPL;
+constexpr int PART_WORDS = PACKED ? PACKED_WORDS : V_WORDS;
+constexpr int O_TILES = V_PARTS * PART_TILES;
+
+constexpr int AHEAD_WORDS = 64; // registers of K, and of V, in flight before use
+constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
+constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
+
+constexpr int Q_REGS = ROW_TILES * K_CHUNKS * Q_WORDS;
+constexpr bool Q_IN_LDS = Q_REGS > (WAVE == 64 ? 64 : 32);
+constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_REGS * WAVE * 4 : 0;
+
+struct k_tile_t { u32 w[K_CHUNKS][KROWS][4]; };
+struct v_tile_t { u32 w[V_PARTS][PART_ROWS][PART_WORDS]; };
+struct q_frag_t {
+    u32 w[Q_IN_LDS ? 1 : ROW_TILES][K_CHUNKS][Q_WORDS];
+    float scale[ROW_TILES][COLS]; // what the queries were divided by
+};
+
+// What a workgroup knows of its KV head.
+struct head_t {
+    const u8 *k, *v;
+    i64 k_page, v_page;
+    int k_token, v_token, k_chunk, v_chunk, v_dim_stride;
+    int index;                       // KV head
+    int safe_first, safe_last;       // keys that every row sees
+    int position[ROW_TILES][COLS];   // of the lane's columns, -1: no such row
+    float slope[ROW_TILES][COLS];
+    float scale[ROW_TILES][COLS];    // of a score, in log2 units
+    float softcap;
+    int window;
+};
+
+// --- queries ----------------------------------------------------------------
+
+// Row `row` of the block: token row / GROUP, head row % GROUP.
+KG_DEV bool row_exists(const segment_t &g, int row) {
+    return (g.row_block * ROWS + row) / GROUP < g.seq.q_len;
+}
+
+KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], const kg_attn_args &a, const segment_t &g,
+                       int row) {
+    int grp = lane_grp((int)lane_id()), at = g.row_block * ROWS + row;
+    const u8 *q = (const u8 *)a.q + (g.seq.q_start + at / GROUP) * a.q_token +
+                  (g.kv_head * GROUP + at % GROUP) * a.q_head;
+    bool exists = row_exists(g, row);
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
+        int dim = c * K_DIMS + grp * X;
+        KG_UNROLL for (int n = 0; n < Q_WORDS; n += 4) {
+            u32 x[4] = {0, 0, 0, 0};
+            if (exists && dim < HEAD_DIM) load_words(x, q + dim * 2 + n * 4);
+            KG_UNROLL for (int j = 0; j < 4; j++) w[c][n + j] = x[j];
+        }
+    }
+}
+
+// bf16 queries for an fp16 product: divided by a power of two that brings the
+// row's greatest magnitude to 1..2, so nothing overflows and what underflows is
+// far below the row's own rounding. Returns the power of two.
+KG_DEV float q_to_f16(u32 (&w)[K_CHUNKS][Q_WORDS]) {
+    u32 top = 0;
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
+        KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
+            u32 lo = w[c][n] & 0x7fffu, hi = w[c][n] >> 16 & 0x7fffu;
+            top = lo > top ? lo : top;
+            top = hi > top ? hi : top;
+        }
+    KG_UNROLL for (u32 grp = 1; grp < (u32)NGRP; grp *= 2) {
+        u32 other = shuffle(top, (u32)lane_at(lane_i((int)lane_id()),
+                                              lane_grp((int)lane_id()) ^ (int)grp));
+        top = other > top ? other : top;
+    }
+    u32 exponent = top >> 7;
+    exponent = exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
+    float down = float_of((254 - exponent) << 23), up = float_of(exponent << 23);
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
+        KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
+            w[c][n] = pack_f16(bf16_to_f32(w[c][n] & 0xffffu) * down,
+                               float_of(w[c][n] & 0xffff0000u) * down);
+    return up;
+}
+
+KG_DEV u32 *q_lds(u8 *lds, int t, int c) {
+    return (u32 *)lds + ((t * K_CHUNKS + c) * WAVE + (int)lane_id()) * Q_WORDS;
+}
+
+KG_DEV void load_q(q_frag_t &q, const kg_attn_args &a, const segment_t &g, u8 *lds, int wave) {
+    int lane = (int)lane_id();
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        u32 w[K_CHUNKS][Q_WORDS];
+        float up = 1;
+        load_q_row(w, a, g, t * NI + lane_i(lane));
+        if constexpr (COMPUTE_F16 && Q_DTYPE == DTYPE_BF16) up = q_to_f16(w);
+        KG_UNROLL for (int c = 0; c < COLS; c++)
+            q.scale[t][c] = COMPUTE_F16 && Q_DTYPE == DTYPE_BF16
+                                ? float_of(shuffle(bits_of(up),
+                                                   (u32)lane_at(lane_column(lane, c), 0)))
+                                : 1.0f;
+        KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
+            KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
+                if constexpr (!Q_IN_LDS) q.w[t][c][n] = w[c][n];
+                else if (wave == t % (WAVES * V_SPLIT)) q_lds(lds, t, c)[n] = w[c][n];
+            }
+    }
+    if constexpr (Q_IN_LDS) barrier();
+}
+
+// --- keys -------------------------------------------------------------------
+
+KG_DEV const u8 *k_row(const head_t &h, const keys_t &keys, const ids_t &ids, int start, int row) {
+    int i = lane_i((int)lane_id()), n = ONE ? row : 0;
+    int anchor = start + (SHARED_ID ? 0 : k_token(i, n));
+    int slot = slot_of(keys, start + k_token(i, row), anchor);
+    return h.k + ids.k[n] * h.k_page + (i64)((u32)slot * (u32)(PACKED ? 16 : h.k_token));
+}
+
+KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t &ids, int start,
+                   int from, int to) {
+    int grp = lane_grp((int)lane_id());
+    KG_UNROLL for (int row = 0; row < KROWS; row++) {
+        const u8 *p = k_row(h, keys, ids, start, row);
+        KG_UNROLL for (int c = from; c < to; c++) {
+            int chunk = c * NGRP + grp;
+            if (HEAD_DIM % K_DIMS != 0 && chunk * X >= HEAD_DIM) chunk = 0; // meets a zero of Q
+            load_words(k.w[c][row], p + (i64)chunk * (PACKED ? h.k_chunk : 16));
+        }
+    }
+}
+
+// s[t] = K Q^T for the block; refills k as its chunks are used up.
+KG_DEV void score_block(float (&s)[ROW_TILES][S_REGS], k_tile_t &k, const q_frag_t &q,
+                        const head_t &h, const keys_t &keys, const ids_t &ids, int start,
+                        const u8 *lds) {
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) s[t][r] = 0;
+    const u8 *here = lds + opaque(0);
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
+        u32 key[KROWS][Q_WORDS];
+        KG_UNROLL for (int row = 0; row < KROWS; row++) to_compute<4>(key[row], k.w[c][row]);
+        if (c + K_AHEAD < K_CHUNKS)
+            load_k(k, h, keys, ids, start, c + K_AHEAD, c + K_AHEAD + 1);
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+            const u32 *query = Q_IN_LDS ? q_lds((u8 *)here, t, c) : q.w[Q_IN_LDS ? 0 : t][c];
+            KG_UNROLL for (int n = 0; n < STEPS; n++) {
+                u32 kw[KROWS][K_WORDS], qw[K_WORDS];
+                KG_UNROLL for (int j = 0; j < K_WORDS; j++) {
+                    qw[j] = query[n * K_WORDS + j];
+                    KG_UNROLL for (int row = 0; row < KROWS; row++)
+                        kw[row][j] = key[row][n * K_WORDS + j];
+                }
+                mma_qk(s[t], kw, qw);
+            }
+        }
+    }
+}
+
+// --- values -----------------------------------------------------------------
+
+// Value dim of an accumulator, in the wave's slice.
+KG_DEV int o_dim(int tile, int row) {
+    if constexpr (PACKED) return tile * 16 + row;
+    else
+        return tile / PART_TILES * CHUNK_DIMS + V_LANE_DIMS * (row % NI) +
+               tile % PART_TILES * VROWS + row / NI;
+}
+
+template <int R, int W>
+KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys,
+                           const ids_t &ids, int start, int chunk) {
+    int i = lane_i((int)lane_id()), token = start + TPL * lane_grp((int)lane_id());
+    int dim = chunk * CHUNK_DIMS + i * V_LANE_DIMS;
+    if (V_DIM % (CHUNK_DIMS * V_SPLIT) != 0 && dim >= V_DIM) dim = 0; // not stored
+    KG_UNROLL for (int n = 0; n < TPL; n++) {
+        int anchor = SHARED_ID ? start : token + (ONE ? n : 0);
+        int slot = slot_of(keys, token + n, anchor);
+        load_words(w[n], h.v + ids.v[ONE ? n : 0] * h.v_page +
+                             (i64)((u32)slot * (u32)h.v_token) + dim * KV_BYTES);
+    }
+}
+
+// Groups past the visible keys read a group that is in the page and are masked.
+template <int R, int W>
+KG_DEV void load_v_packed(u32 (&w)[R][W], const head_t &h, const keys_t &keys,
+                          const ids_t &ids, int start, int tile) {
+    int i = lane_i((int)lane_id()), token = start + TPL * lane_grp((int)lane_id());
+    int slot = slot_of(keys, token, SHARED_ID ? start : token) / TPL * TPL;
+    const u8 *p = h.v + ids.v[0] * h.v_page +
+                  (LAYOUT == LAYOUT_SHUFFLE ? (i64)(slot / X) * h.v_chunk + slot % X * KV_BYTES
+                                            : (i64)slot * KV_BYTES);
+    KG_UNROLL for (int row = 0; row < VROWS; row++) {
+        int dim = tile * 16 + i + NI * row;
+        if (V_DIM % (16 * V_SPLIT) != 0 && dim >= V_DIM) dim = 0;
+        load_words(w[row], p + (i64)dim * h.v_dim_stride);
+    }
+}
+
+KG_DEV void load_v(v_tile_t &v, const head_t &h, const keys_t &keys, const ids_t &ids, int start,
+                   int v_wave, int from, int to) {
+    KG_UNROLL for (int part = from; part < to; part++) {
+        if constexpr (PACKED)
+            load_v_packed(v.w[part], h, keys, ids, start, v_wave * V_PARTS + part);
+        else
+            load_v_natural(v.w[part], h, keys, ids, start, v_wave * V_PARTS + part);
+    }
+}
+
+// Tokens of a lane's packed words that no row sees hold whatever is in the page.
+KG_DEV void mask_packed(u32 (&w)[TPL / 2], const keys_t &keys, int token) {
+    KG_UNROLL for (int n = 0; n < TPL; n++) {
+        bool visible = token + n >= keys.first && token + n <= keys.last;
+        if (!visible) w[n / 2] &= n % 2 ? 0x0000ffffu : 0xffff0000u;
+    }
+}
+
+template <int R, int W>
+KG_DEV void weigh_part(float (&o)[ROW_TILES][O_TILES][O_REGS], const u32 (&w)[R][W],
+                       const u32 (&p)[ROW_TILES][P_WORDS], int part) {
+    u32 x[TPL][W * 2 / KV_BYTES];
+    KG_UNROLL for (int n = 0; n < TPL; n++) to_compute<W>(x[n], w[n]);
+    KG_UNROLL for (int tile = 0; tile < CHUNK_TILES; tile++) {
+        u32 v[4];
+        KG_UNROLL for (int row = 0; row < VROWS; row++) {
+            int dim = tile * VROWS + row;
+            KG_UNROLL for (int j = 0; j < TPL / 2; j++)
+                v[row * (TPL / 2) + j] = byte_perm(x[2 * j][dim / 2], x[2 * j + 1][dim / 2],
+                                                   dim % 2 ? 0x07060302 : 0x05040100);
+        }
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+            mma_pv(o[t][part * CHUNK_TILES + tile], v, p[t]);
+    }
+}
+
+template <int R, int W>
+KG_DEV void weigh_packed(float (&o)[ROW_TILES][O_TILES][O_REGS], const u32 (&w)[R][W],
+                         const u32 (&p)[ROW_TILES][P_WORDS], int part, bool edge,
+                         const keys_t &keys, int token) {
+    u32 v[4];
+    KG_UNROLL for (int row = 0; row < VROWS; row++) {
+        u32 x[W * 2 / KV_BYTES];
+        to_compute<W>(x, w[row]);
+        if (edge) mask_packed(x, keys, token);
+        KG_UNROLL for (int j = 0; j < TPL / 2; j++) v[row * (TPL / 2) + j] = x[j];
+    }
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mma_pv(o[t][part], v, p[t]);
+}
+
+// O += V^T P; refills v as its parts are used up.
+KG_DEV void weigh_values(float (&o)[ROW_TILES][O_TILES][O_REGS], v_tile_t &v,
+                         const u32 (&p)[ROW_TILES][P_WORDS], const head_t &h, const keys_t &keys,
+                         const ids_t &ids, int start, int v_wave) {
+    bool edge = start < keys.first || start + TOK - 1 > keys.last;
+    KG_UNROLL for (int part = 0; part < V_PARTS; part++) {
+        if constexpr (PACKED)
+            weigh_packed(o, v.w[part], p, part, edge, keys,
+                         start + TPL * lane_grp((int)lane_id()));
+        else
+            weigh_part(o, v.w[part], p, part);
+        if (part + V_AHEAD < V_PARTS)
+            load_v(v, h, keys, ids, start, v_wave, part + V_AHEAD, part + V_AHEAD + 1);
+    }
+}
+
+}

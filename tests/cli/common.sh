@@ -1,0 +1,47 @@
+# shellcheck shell=bash disable=SC2034
+# Shared by the tests of the command. Sourced with the program as $1.
+# expect <code> <words on stdout or stderr> <command...>
+set -euo pipefail
+kgen=$(realpath "${1:?usage: $0 <kgen program>}")
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+models=$here/../../models
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export KGEN_CACHE_DIR=$work/cache
+cd "$work"
+ran=0 failures=0
+
+fail() {
+    printf 'FAIL: %s\n' "$*"
+    failures=$((failures + 1))
+}
+
+# Runs a command; its exit code in $code, its output in $out and $errors.
+capture() {
+    code=0
+    "$@" >"$work/.out" 2>"$work/.errors" </dev/null || code=$?
+    out=$(tr -d '\0' <"$work/.out") errors=$(tr -d '\0' <"$work/.errors")
+    ran=$((ran + 1))
+}
+
+expect() {
+    local want=$1 words=$2
+    shift 2
+    capture "$@"
+    [[ $code == "$want" ]] || fail "exit code $code, not $want: ${*:2} ($errors)"
+    [[ $out$errors == *"$words"* ]] || fail "no '$words': ${*:2} ($out$errors)"
+}
+
+# A refusal: one line on stderr, nothing on stdout, no cache made.
+refuse() {
+    expect "$@"
+    [[ $errors == "kgen: error: "* && $errors != *$'\n'* && -z $out ]] ||
+        fail "not one clean error line: ${*:4} ($out$errors)"
+    [[ $errors != *[^[:print:]]* ]] || fail "unprintable bytes: ${*:4}"
+    [[ ! -e $KGEN_CACHE_DIR ]] || fail "made a cache: ${*:4}"
+}
+
+finish() {
+    printf '%s: %d commands, %d failures\n' "$(basename "$0")" "$ran" "$failures"
+    ((failures == 0 && ran > 0))
+}

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Build, list, inspect, source, report on one architecture that has a compiler.
+# shellcheck source=common.sh
+source "$(dirname "$0")/common.sh"
+spec='attn:phase=decode,q=bf16,kv=bf16,d=64,g=4,page=16,layout=nhd'
+
+arch=
+for candidate in gfx942 cpu:cdna3; do
+    capture "$kgen" doctor
+    grep -E "^  $candidate +missing" "$work/.out" >/dev/null || { arch=$candidate && break; }
+done
+[[ $arch ]] || { echo "skipped: no compiler" && exit 77; }
+
+expect 0 "1 compiled, 0 cached, 0 failed in" "$kgen" build "$spec" --arch "$arch"
+[[ $errors == *"[1/1] compiled $spec @$arch"* ]] || fail "no plain progress line: $errors"
+expect 0 "0 compiled, 1 cached, 0 failed in" "$kgen" build "$spec@$arch" "$spec @ $arch" -q
+[[ -z $errors ]] || fail "-q is not quiet: $errors"
+printf '# one\n%s @%s # again\n%s\n' "$spec" "$arch" "$spec" >two.manifest
+expect 0 "0 compiled, 1 cached, 0 failed in" "$kgen" build --manifest two.manifest --arch "$arch"
+
+expect 0 "1 kernels" "$kgen" list
+[[ $out == KEY* && $out == *"$arch"* && $out == *kg_* ]] || fail "list: $out"
+key=$(awk 'NR == 2 {print $1}' "$work/.out")
+expect 0 "\"spec\"" "$kgen" list --json
+expect 0 "1 kernels" "$kgen" list "${key:0:4}"
+expect 0 "0 kernels" "$kgen" list --arch gfx90a
+expect 0 "spec            attn:phase=decode,q=bf16" "$kgen" inspect "$key"
+[[ $out == *"arch            $arch"* && $out == *"scratch_bytes"* ]] || fail "inspect: $out"
+expect 0 "\"resources\"" "$kgen" inspect --json "${key:0:6}"
+expect 0 "" "$kgen" inspect "$key" -o code.bin
+[[ $(head -c 4 code.bin | od -An -tx1 | tr -d ' ') == 7f454c46 ]] || fail "the code object is no ELF"
+
+"$kgen" source "$spec" --arch "$arch" >by_spec
+"$kgen" source "$key" >by_key
+cmp by_spec by_key || fail "source by key differs from source by spec"
+grep -q 'extern "C"' by_spec || fail "the source has no kernel"
+mkdir elsewhere
+(cd elsewhere && LC_ALL=C.UTF-8 "$kgen" source "$spec" --arch "$arch") >again
+cmp by_spec again || fail "the source depends on folder or locale"
+
+expect 0 "kg_" "$kgen" report "$spec" --arch "$arch"
+expect 0 "\"waves_per_simd\"" "$kgen" report "$spec" --arch "$arch" --json
+
+# a damaged entry is set aside and built again
+entry=$(find "$KGEN_CACHE_DIR" -type f -name "*$key*" | head -n 1)
+[[ $entry ]] || entry=$(find "$KGEN_CACHE_DIR" -type f -size +1k | head -n 1)
+chmod u+w "$entry"
+printf 'damage' | dd of="$entry" bs=1 seek=200 conv=notrunc status=none
+expect 0 "1 compiled, 0 cached, 0 failed in" "$kgen" build "$spec" --arch "$arch"
+expect 0 "1 kernels" "$kgen" list
+
+# an empty compiler folder: exit code 7, or another compiler is found
+export KGEN_CC=/none
+expect 7 "KGEN_CC" "$kgen" build 'attn:d=64,g=2' --arch "$arch" --cache-dir "$work/other"
+finish

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# check on the cpu device: specs, cases, samples, capture, seeds.
+# shellcheck source=common.sh
+source "$(dirname "$0")/common.sh"
+capture "$kgen" doctor
+grep -E "^  cpu:cdna3 +missing" "$work/.out" >/dev/null && { echo "skipped: no clang" && exit 77; }
+spec='attn:phase=decode,d=64,g=4'
+device=(--device cpu:cdna3)
+
+expect 0 "1 passed, 0 failed" "$kgen" check "$spec" "${device[@]}"
+expect 0 "seed 7;" "$kgen" check "$spec" "${device[@]}" --seed 7 -q
+first=$out
+expect 0 "seed 7;" "$kgen" check "$spec" "${device[@]}" --seed 7 -q
+[[ $out == "$first" ]] || fail "the same seed gives another error: $first / $out"
+expect 0 "1 passed, 0 failed" "$kgen" check "$spec | lens=17,0,33 hkv=2" "${device[@]}" --capture
+expect 0 "2 passed, 0 failed" "$kgen" check --samples 2 "${device[@]}"
+printf '# cases\n%s | lens=5\n' "$spec" >one.txt
+expect 0 "1 passed, 0 failed" "$kgen" check --cases one.txt "${device[@]}"
+expect 0 '"passed": 1' "$kgen" check --json "$spec" "${device[@]}"
+finish

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Help, wrong use, and that the documents list the exit codes of the table.
+# shellcheck source=common.sh
+source "$(dirname "$0")/common.sh"
+
+expect 64 "usage: kgen COMMAND" "$kgen"
+expect 0 "usage: kgen COMMAND" "$kgen" help
+expect 0 "usage: kgen COMMAND" "$kgen" --help
+expect 0 "kgen 0." "$kgen" version
+expect 0 "kgen 0." "$kgen" --version
+for command in plan build list inspect source report explain check doctor; do
+    expect 0 "usage: kgen $command" "$kgen" help "$command"
+    expect 0 "usage: kgen $command" "$kgen" "$command" --help
+    refuse 64 "--no-such-option" "$kgen" "$command" --no-such-option
+    refuse 64 "-Z" "$kgen" "$command" -Z
+    grep -q "^| \`$command" "$here/../../docs/command.md" || fail "docs/command.md: no $command"
+    grep -q "^\.B[RI]* $command" "$here/../../docs/kgen.1" || fail "docs/kgen.1: no $command"
+done
+
+refuse 64 "'frobnicate' is no command" "$kgen" frobnicate
+refuse 64 "'frobnicate' is no command" "$kgen" help frobnicate
+refuse 64 "'a?[31mb' is no command" "$kgen" $'a\033[31mb'
+refuse 64 "one MODEL expected" "$kgen" plan
+refuse 64 "one MODEL expected" "$kgen" plan a --model b
+refuse 64 "usage: kgen plan" "$kgen" plan a b
+refuse 64 "--tp: needs a value" "$kgen" plan --tp
+refuse 64 "--tp x: a number 1 to 1024" "$kgen" plan --tp x m.json
+refuse 64 "--tp 0: a number 1 to 1024" "$kgen" plan --tp 0 m.json
+refuse 64 "--tp 99999999999999999999" "$kgen" plan --tp 99999999999999999999 m.json
+refuse 64 "--tp : a number" "$kgen" plan --tp "" m.json
+refuse 64 "--spec-width 16: a number 0 to 15" "$kgen" plan --spec-width 16 m.json
+refuse 64 "--kv-dtype int4: one of auto, bf16" "$kgen" plan --kv-dtype int4 m.json
+refuse 64 "--engine x: one of vllm, sglang" "$kgen" plan --engine x m.json
+refuse 64 "--layout x: one of auto, nhd" "$kgen" plan --layout x m.json
+refuse 64 "--cache-dir: must not be empty" "$kgen" list --cache-dir ""
+refuse 64 "nothing to build" "$kgen" build
+refuse 64 "nothing to check" "$kgen" check
+refuse 64 "--seed -1" "$kgen" check --seed -1 attn:
+refuse 64 "-j" "$kgen" build -j
+refuse 64 "usage: kgen inspect" "$kgen" inspect
+refuse 64 "usage: kgen source" "$kgen" source
+refuse 64 "one --arch" "$kgen" source attn: --arch gfx942,gfx950
+refuse 64 "usage: kgen report" "$kgen" report
+
+codes=$(sed -n 's/^ *X(\([A-Z_]*\), "[^"]*", \([0-9]*\)).*/\2 KGEN_\1/p' \
+    "$here/../../include/kgen/status.h")
+[[ $(wc -l <<<"$codes") -ge 16 ]] || fail "the status table was not found"
+while read -r number name; do
+    grep -q "^| $number | .*\`$name\` |" "$here/../../docs/command.md" ||
+        fail "docs/command.md: $number $name"
+    grep -q "^$number	" "$here/../../docs/kgen.1" || fail "docs/kgen.1: $number"
+done <<<"$codes"
+
+expect 0 "values: decode, verify" "$kgen" explain
+expect 0 "values: decode, verify" "$kgen" explain attn
+refuse 2 "family=gdn" "$kgen" explain gdn
+# shellcheck disable=SC2016
+capture bash -c '"$0" help >/dev/full' "$kgen"
+[[ $code == 13 && $errors == *"standard output"* ]] || fail "a full disk is not noticed: $code"
+finish

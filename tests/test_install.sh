@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Installs into a scratch prefix and builds the example against it, through
+# pkg-config and through find_package(kgen); both programs must run.
+# usage: test_install.sh <build folder>
+set -euo pipefail
+build=${1:?usage: test_install.sh <build folder>}
+example=$(cd "$(dirname "$0")/../examples" && pwd)/decode.c
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+prefix=$scratch/prefix
+
+logged() { # runs a command; shows its output only when it fails
+    "$@" >"$scratch/log" 2>&1 && return
+    cat "$scratch/log"
+    exit 1
+}
+
+logged cmake --install "$build" --prefix "$prefix"
+"$prefix/bin/kgen" --version
+[[ -x $prefix/libexec/kgen/kgen-cc ]] || { echo "kgen-cc is not installed" && exit 1; }
+
+# The .pc file names the configured prefix; --define-prefix moves it here.
+libdir=$(dirname "$(find "$prefix" -name libkgen.so)")
+flags=$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --define-variable=prefix="$prefix" \
+    --define-variable=libdir="$libdir" --define-variable=includedir="$prefix/include" \
+    --cflags --libs kgen)
+# shellcheck disable=SC2086  # flags are words
+cc -std=c11 -Wall -Wextra -Werror "$example" $flags -Wl,-rpath,"$libdir" -o "$scratch/by-pkg-config"
+"$scratch/by-pkg-config" cpu:cdna3
+
+mkdir "$scratch/project"
+cat >"$scratch/project/CMakeLists.txt" <<EOF
+cmake_minimum_required(VERSION 3.22)
+project(user C)
+find_package(kgen 0.1 REQUIRED)
+add_executable(by-cmake $example)
+target_link_libraries(by-cmake PRIVATE kgen::kgen)
+EOF
+logged cmake -S "$scratch/project" -B "$scratch/out" -DCMAKE_PREFIX_PATH="$prefix"
+logged cmake --build "$scratch/out"
+"$scratch/out/by-cmake" cpu:cdna3

@@ -1,0 +1,449 @@
+/* Plans of real models, refusals, and hostile configs. argv[1]: the folder of
+ * the model configs. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+#include <kgen/plan.h>
+
+#ifndef KGEN_MODELS_DIR
+#define KGEN_MODELS_DIR "models"
+#endif
+
+enum { MUTATIONS = 1500, TEXT_MAX = 16384 };
+
+static const char *models_dir = KGEN_MODELS_DIR;
+
+static size_t read_model(const char *name, char *out, size_t size) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s.json", models_dir, name);
+    FILE *file = fopen(path, "rb");
+    if (!file) fail_msg("cannot open %s", path);
+    size_t length = fread(out, 1, size, file);
+    fclose(file);
+    assert_true(length > 0 && length < size);
+    return length;
+}
+
+static kgen_status plan_text(kgen_plan *plan, const char *json, const kgen_plan_options *options,
+                             kgen_error *err) {
+    err->text[0] = 0;
+    return kgen_plan_make(plan, json, strlen(json), options, err);
+}
+
+static kgen_status plan_model(kgen_plan *plan, const char *name, const kgen_plan_options *options,
+                              kgen_error *err) {
+    char json[TEXT_MAX];
+    size_t size = read_model(name, json, sizeof json);
+    err->text[0] = 0;
+    return kgen_plan_make(plan, json, size, options, err);
+}
+
+static int mentions(const kgen_plan *plan, const char *words) {
+    for (size_t i = 0; i < plan->unsupported_count; i++)
+        if (strstr(plan->unsupported[i], words)) return 1;
+    return 0;
+}
+
+/* ---- real models --------------------------------------------------------- */
+
+typedef struct expected_item {
+    const char *line;
+    int layers, q_heads, kv_heads;
+    double scale;
+} expected_item;
+
+typedef struct expected_plan {
+    const char *model;
+    kgen_plan_options options;
+    expected_item items[3]; /* line NULL: no more                            */
+    const char *missing;    /* a part of a sentence, or NULL                 */
+} expected_plan;
+
+#define V(tp, kv, width) {tp, kv, 0, KGEN_VLLM, width, KGEN_LAYOUT_NONE}
+
+static const expected_plan plans[] = {
+    {"Llama-3.1-70B-Instruct", V(8, 0, 0),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=8,page=16,layout=nhd", 80, 8, 1, 0.0883883476}},
+     "prefill"},
+    {"Llama-3.1-70B-Instruct", V(1, KGEN_FP8, 0),
+     {{"attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd", 80, 64, 8, 0.0883883476}},
+     NULL},
+    /* more ranks than KV heads: a rank has one KV head and half its group */
+    {"Llama-3.1-8B-Instruct", V(16, 0, 0),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd", 32, 2, 1, 0.0883883476}},
+     NULL},
+    {"Llama-3.1-8B-Instruct", V(1, 0, 3),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd", 32, 32, 8, 0.0883883476},
+      {"attn:phase=verify,q=bf16,kv=bf16,d=128,g=4,t=4,page=16,layout=nhd", 32, 32, 8,
+       0.0883883476}},
+     NULL},
+    {"Mistral-7B-v0.1", V(1, 0, 0),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd,window=4096", 32, 32, 8,
+       0.0883883476}},
+     NULL},
+    {"Qwen3.5-35B-A3B", V(1, 0, 0),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=1056,layout=nhd", 10, 16, 2, 0.0625}},
+     "30 of 40 layers are Gated DeltaNet"},
+    {"Qwen3-Next-80B-A3B-Instruct", V(1, 0, 0),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=544,layout=nhd", 12, 16, 2, 0.0625}},
+     "36 of 48 layers are Gated DeltaNet"},
+    {"gemma-2-27b-it", V(1, 0, 0),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd,softcap=1", 23, 32, 16,
+       1.0 / 12},
+      {"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd,window=4096,softcap=1", 23,
+       32, 16, 1.0 / 12}},
+     NULL},
+    {"gemma-3-27b-it", V(1, 0, 0),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd", 10, 32, 16, 0.0771516750},
+      {"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd,window=1024", 52, 32, 16,
+       0.0771516750}},
+     NULL},
+    {"gpt-oss-120b", V(1, 0, 0),
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=64,g=8,page=16,layout=nhd,sinks=1", 18, 64, 8, 0.125},
+      {"attn:phase=decode,q=bf16,kv=bf16,d=64,g=8,page=16,layout=nhd,window=128,sinks=1", 18, 64,
+       8, 0.125}},
+     NULL},
+};
+
+static void check_item(const kgen_plan_item *item, const expected_item *want) {
+    char line[KGEN_SPEC_LINE_MAX];
+    kgen_spec_print(line, &item->spec);
+    assert_string_equal(line, want->line);
+    assert_int_equal(item->layers, want->layers);
+    assert_int_equal(item->q_heads, want->q_heads);
+    assert_int_equal(item->kv_heads, want->kv_heads);
+    assert_true(fabs(item->scale - want->scale) < 1e-9);
+    assert_true(item->note[0]);
+}
+
+static void test_real_models(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        const expected_plan *want = &plans[i];
+        kgen_plan plan;
+        kgen_error err;
+        if (plan_model(&plan, want->model, &want->options, &err) != KGEN_OK)
+            fail_msg("%s: %s", want->model, err.text);
+        size_t count = 0;
+        while (count < 3 && want->items[count].line) count++;
+        assert_int_equal(plan.count, count);
+        for (size_t n = 0; n < count; n++) check_item(&plan.items[n], &want->items[n]);
+        if (want->missing) assert_true(mentions(&plan, want->missing));
+        kgen_plan_free(&plan);
+    }
+}
+
+/* vLLM's pages of hybrid models: known values per width, KV type and draft. */
+static void test_hybrid_pages(void **state) {
+    static const struct {
+        const char *model;
+        int tp, width;
+        kgen_dtype kv;
+        int page;
+    } rows[] = {
+        {"Qwen3.5-35B-A3B", 1, 0, 0, 1056},
+        {"Qwen3.5-35B-A3B", 2, 0, 0, 1056},
+        {"Qwen3.5-35B-A3B", 4, 0, 0, 528},
+        {"Qwen3.5-35B-A3B", 8, 0, 0, 272},
+        {"Qwen3.5-27B", 1, 0, 0, 784},
+        {"Qwen3.5-27B", 1, 0, KGEN_FP8, 1568},
+        {"Qwen3.5-27B", 2, 3, KGEN_FP8, 1600}, /* draft tokens widen the conv state */
+        {"Qwen3-Next-80B-A3B-Instruct", 2, 0, 0, 544},
+        {"Qwen3-Next-80B-A3B-Instruct", 4, 0, 0, 272},
+        {"Qwen3-Next-80B-A3B-Instruct", 8, 0, 0, 144},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const kgen_plan_options options = {
+            .tp = rows[i].tp, .kv_dtype = rows[i].kv, .spec_width = rows[i].width};
+        kgen_plan plan;
+        kgen_error err;
+        if (plan_model(&plan, rows[i].model, &options, &err) != KGEN_OK)
+            fail_msg("%s: %s", rows[i].model, err.text);
+        if (plan.items[0].spec.attn.page != rows[i].page)
+            fail_msg("%s tp %d: page %d, not %d", rows[i].model, rows[i].tp,
+                     plan.items[0].spec.attn.page, rows[i].page);
+        kgen_plan_free(&plan);
+    }
+}
+
+static void test_engine_and_overrides(void **state) {
+    kgen_plan_options options = {.tp = 1, .engine = KGEN_SGLANG};
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    assert_int_equal(plan_model(&plan, "Qwen3.5-35B-A3B", &options, &err), KGEN_OK);
+    assert_int_equal(plan.items[0].spec.attn.page, 1);
+    kgen_plan_free(&plan);
+    options.page = 64;
+    options.layout = KGEN_HND;
+    assert_int_equal(plan_model(&plan, "Qwen3.5-35B-A3B", &options, &err), KGEN_OK);
+    assert_int_equal(plan.items[0].spec.attn.page, 64);
+    assert_int_equal(plan.items[0].spec.attn.layout, KGEN_HND);
+    kgen_plan_free(&plan);
+}
+
+/* ---- refusals ------------------------------------------------------------ */
+
+static void expect_failure(const char *json, const kgen_plan_options *options, kgen_status status,
+                           const char *words) {
+    kgen_plan plan;
+    kgen_error err;
+    kgen_status got = plan_text(&plan, json, options, &err);
+    if (got != status || !strstr(err.text, words))
+        fail_msg("%.80s: %s '%s', wanted %s '%s'", json, kgen_status_name(got), err.text,
+                 kgen_status_name(status), words);
+    assert_null(plan.items);
+    assert_null(plan.unsupported);
+    assert_null(strchr(err.text, '\n'));
+}
+
+static void test_mla_is_refused(void **state) {
+    const kgen_plan_options options = {.tp = 8};
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    assert_int_equal(plan_model(&plan, "DeepSeek-V3", &options, &err), KGEN_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "61 of 61 layers are multi-head latent attention"));
+    assert_null(plan.items);
+}
+
+static void test_indivisible_heads(void **state) {
+    const kgen_plan_options three = {.tp = 3}, five = {.tp = 5};
+    (void)state;
+    expect_failure("{\"model_type\":\"llama\",\"num_hidden_layers\":2,\"num_attention_heads\":32,"
+                   "\"num_key_value_heads\":8,\"head_dim\":128}",
+                   &three, KGEN_E_CONFIG, "num_attention_heads=32: not divisible by tp=3");
+    expect_failure("{\"model_type\":\"llama\",\"num_hidden_layers\":2,\"num_attention_heads\":40,"
+                   "\"num_key_value_heads\":8,\"head_dim\":128}",
+                   &five, KGEN_E_CONFIG, "num_key_value_heads=8");
+}
+
+#define HEAD "{\"model_type\":\"llama\",\"num_hidden_layers\":2,"
+
+static void test_bad_configs(void **state) {
+    static const struct {
+        const char *json;
+        kgen_status status;
+        const char *words;
+    } rows[] = {
+        {"", KGEN_E_CONFIG, "not valid JSON"},
+        {"[]", KGEN_E_CONFIG, "an object expected"},
+        {"3", KGEN_E_CONFIG, "not valid JSON"},
+        {"{", KGEN_E_CONFIG, "not valid JSON: line 1"},
+        {"{}", KGEN_E_CONFIG, "model_type: missing"},
+        {"{\"model_type\":7}", KGEN_E_CONFIG, "model_type: a name"},
+        {"{\"model_type\":\"\\u001b[31m\"}", KGEN_E_CONFIG, "model_type: a name"},
+        {"{\"text_config\":[]}", KGEN_E_CONFIG, "text_config: an object"},
+        {"{\"model_type\":\"llama\"}", KGEN_E_CONFIG, "num_hidden_layers: missing"},
+        {HEAD "\"head_dim\":128}", KGEN_E_CONFIG, "num_attention_heads: missing"},
+        {HEAD "\"num_attention_heads\":8}", KGEN_E_CONFIG, "hidden_size: missing"},
+        {HEAD "\"num_attention_heads\":7,\"hidden_size\":128}", KGEN_E_CONFIG, "hidden_size=128"},
+        {HEAD "\"num_attention_heads\":-8}", KGEN_E_CONFIG, "num_attention_heads=-8: must be 1"},
+        {HEAD "\"num_attention_heads\":1000000}", KGEN_E_CONFIG, "must be 1 to 1024"},
+        {HEAD "\"num_attention_heads\":99999999999999999999}", KGEN_E_CONFIG, "not valid JSON"},
+        {HEAD "\"num_attention_heads\":8.5}", KGEN_E_CONFIG, "an integer expected"},
+        {HEAD "\"num_attention_heads\":\"8\"}", KGEN_E_CONFIG, "an integer expected"},
+        {HEAD "\"num_attention_heads\":NaN}", KGEN_E_CONFIG, "not valid JSON"},
+        {HEAD "\"num_attention_heads\":8,\"num_attention_heads\":8}", KGEN_E_CONFIG, "duplicate"},
+        {HEAD "\"num_attention_heads\":12,\"num_key_value_heads\":5,\"head_dim\":64}",
+         KGEN_E_CONFIG, "num_key_value_heads=5"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"torch_dtype\":\"int8\"}", KGEN_E_CONFIG,
+         "torch_dtype=int8"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":100}", KGEN_E_UNSUPPORTED, "d=100"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[\"full_attention\"]}",
+         KGEN_E_CONFIG, "layer_types: 1 entries, num_hidden_layers=2"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":{}}", KGEN_E_CONFIG,
+         "layer_types: a list"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[1,2]}", KGEN_E_CONFIG,
+         "layer_types[0]"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[\"conv\",\"conv\"]}",
+         KGEN_E_UNSUPPORTED, "conv"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,"
+              "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
+         KGEN_E_CONFIG, "sliding_window: missing"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,"
+              "\"layer_types\":[\"linear_attention\",\"full_attention\"]}",
+         KGEN_E_CONFIG, "linear_num_key_heads: missing"},
+        {"{\"model_type\":\"gemma2\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+         "\"query_pre_attn_scalar\":-1}",
+         KGEN_E_CONFIG, "query_pre_attn_scalar=-1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        expect_failure(rows[i].json, NULL, rows[i].status, rows[i].words);
+}
+
+static void test_bad_options(void **state) {
+    static const struct {
+        kgen_plan_options options;
+        const char *words;
+    } rows[] = {
+        {{.tp = 0}, "tp=0"},
+        {{.tp = 5000}, "tp=5000"},
+        {{.tp = 1, .page = 17}, "page=17: must be 1 or a multiple of 16; nearest is 16"},
+        {{.tp = 1, .page = -16}, "page=-16"},
+        {{.tp = 1, .spec_width = 16}, "spec_width=16: must be 0 to 15"},
+        {{.tp = 1, .kv_dtype = KGEN_I32}, "kv_dtype=i32"},
+        {{.tp = 1, .engine = (kgen_engine)9}, "engine=9"},
+        {{.tp = 1, .layout = (kgen_layout)9}, "layout=9"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        expect_failure(HEAD "\"num_attention_heads\":8,\"head_dim\":64}", &rows[i].options,
+                       KGEN_E_ARG, rows[i].words);
+}
+
+static void test_unknown_model_type_is_said(void **state) {
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    assert_int_equal(plan_text(&plan,
+                               "{\"model_type\":\"novel\",\"num_hidden_layers\":2,"
+                               "\"num_attention_heads\":8,\"head_dim\":64}",
+                               NULL, &err),
+                     KGEN_OK);
+    assert_true(mentions(&plan, "model_type=novel is not known"));
+    kgen_plan_free(&plan);
+}
+
+static void test_huge_and_deep(void **state) {
+    kgen_plan plan;
+    kgen_error err;
+    size_t size = ((size_t)4 << 20) + 1;
+    char *text = malloc(size);
+    (void)state;
+    assert_non_null(text);
+    memset(text, ' ', size);
+    assert_int_equal(kgen_plan_make(&plan, text, size, NULL, &err), KGEN_E_CONFIG);
+    assert_non_null(strstr(err.text, "4194304"));
+    memset(text, '[', size);
+    assert_int_equal(kgen_plan_make(&plan, text, size - 1, NULL, &err), KGEN_E_CONFIG);
+    assert_non_null(strstr(err.text, "not valid JSON"));
+    free(text);
+}
+
+/* ---- mutations of real configs ------------------------------------------- */
+
+static uint64_t random_state;
+
+static uint64_t next_random(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+static size_t below(size_t bound) { return (size_t)(next_random() % bound); }
+
+static size_t replace_range(char *text, size_t size, size_t at, size_t cut, const char *with) {
+    size_t length = strlen(with);
+    if (at + cut > size) cut = size - at;
+    if (size - cut + length >= TEXT_MAX) return size;
+    memmove(text + at + length, text + at + cut, size - at - cut);
+    memcpy(text + at, with, length);
+    return size - cut + length;
+}
+
+static size_t mutate(char *text, size_t size) {
+    static const char *const pieces[] = {"null", "-1", "0", "1e999", "NaN", "[[[[", "}", "\"", "{",
+                                         "9223372036854775807", "true", "[]", "\\u0000", "\xff",
+                                         "1024", "0.5", "\"sliding_attention\"", "4096", ","};
+    size_t at = below(size);
+    switch (below(4)) {
+    case 0: text[at] = (char)next_random(); return size;
+    case 1: return replace_range(text, size, at, 1 + below(12), "");
+    case 2: /* a value: from a colon to the end of its token */
+        while (at < size && text[at] != ':') at++;
+        if (at + 1 < size) {
+            size_t end = at + 1;
+            while (end < size && !strchr(",}]\n", text[end])) end++;
+            return replace_range(text, size, at + 1, end - at - 1,
+                                 pieces[below(sizeof pieces / sizeof pieces[0])]);
+        }
+        return size;
+    default:
+        return replace_range(text, size, at, below(4),
+                             pieces[below(sizeof pieces / sizeof pieces[0])]);
+    }
+}
+
+static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error *err) {
+    if (status != KGEN_OK) {
+        assert_true(status == KGEN_E_CONFIG || status == KGEN_E_UNSUPPORTED);
+        assert_true(err->text[0] && !strchr(err->text, '\n'));
+        assert_null(plan->items);
+        return;
+    }
+    assert_true(plan->count > 0);
+    for (size_t i = 0; i < plan->count; i++) {
+        const kgen_plan_item *item = &plan->items[i];
+        assert_int_equal(kgen_spec_validate(&item->spec, NULL, NULL), KGEN_OK);
+        assert_true(item->layers > 0 && item->scale > 0);
+        assert_int_equal(item->q_heads, item->kv_heads * item->spec.attn.group);
+    }
+    kgen_plan_free(plan);
+}
+
+static void test_mutations(void **state) {
+    static const char *const names[] = {"DeepSeek-V3",     "Llama-3.1-70B-Instruct",
+                                        "Qwen3.5-35B-A3B", "Qwen3-Next-80B-A3B-Instruct",
+                                        "gemma-2-27b-it",  "gemma-3-27b-it",
+                                        "gpt-oss-120b",    "Mistral-7B-v0.1"};
+    static const int widths[] = {1, 2, 4, 8, 3};
+    char original[TEXT_MAX], text[TEXT_MAX];
+    size_t good = 0, bad = 0;
+    (void)state;
+    for (size_t m = 0; m < sizeof names / sizeof names[0]; m++) {
+        size_t length = read_model(names[m], original, sizeof original);
+        for (int i = 0; i < MUTATIONS; i++) {
+            kgen_plan_options options = {.tp = widths[below(5)],
+                                         .kv_dtype = below(2) ? KGEN_FP8 : KGEN_DTYPE_NONE,
+                                         .engine = (kgen_engine)below(2),
+                                         .spec_width = (int)below(16)};
+            kgen_plan plan;
+            kgen_error err = {.text = ""};
+            size_t size = length;
+            memcpy(text, original, length);
+            for (size_t n = below(3); n < 3 && size; n++) size = mutate(text, size);
+            char *exact = malloc(size ? size : 1); /* so that a read past the end shows */
+            assert_non_null(exact);
+            memcpy(exact, text, size);
+            kgen_status status = kgen_plan_make(&plan, exact, size, &options, &err);
+            free(exact);
+            *(status == KGEN_OK ? &good : &bad) += 1;
+            check_outcome(status, &plan, &err);
+        }
+    }
+    print_message("mutations: %zu planned, %zu refused\n", good, bad);
+    assert_true(good > 100 && bad > 100);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_real_models),
+        cmocka_unit_test(test_hybrid_pages),
+        cmocka_unit_test(test_engine_and_overrides),
+        cmocka_unit_test(test_mla_is_refused),
+        cmocka_unit_test(test_indivisible_heads),
+        cmocka_unit_test(test_bad_configs),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_unknown_model_type_is_said),
+        cmocka_unit_test(test_huge_and_deep),
+        cmocka_unit_test(test_mutations),
+    };
+    const char *seed = getenv("KGEN_TEST_SEED");
+    if (argc > 1) models_dir = argv[1];
+    random_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u;
+    if (!random_state) random_state = 1;
+    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)random_state);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
