@@ -83,8 +83,8 @@ kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err) 
     char *path = NULL;
     KGEN_TRY(find_dir(&path, dir, err));
     kgen_cache *cache = calloc(1, sizeof *cache);
-    kgen_status status = cache ? open_layers(cache, path, err)
-                               : kgen_fail(err, KGEN_E_NOMEM, "cache: no memory");
+    kgen_status status =
+        cache ? open_layers(cache, path, err) : kgen_fail(err, KGEN_E_NOMEM, "cache: no memory");
     free(path);
     if (status == KGEN_OK)
         *out = cache;

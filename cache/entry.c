@@ -22,6 +22,7 @@ enum { MAGIC = 8, DIGEST = 32, STRINGS = 4, ZSTD_LEVEL = 3 };
 
 static const uint8_t magic[MAGIC] = {'k', 'g', 'e', 'n', '\r', '\n', 0x1a, 0};
 
+/* clang-format off */
 /* Their order in the file. */
 #define RESOURCE_TABLE(X)                                                                         \
     X(vgprs) X(agprs) X(sgprs) X(vgpr_spills) X(sgpr_spills) X(scratch_bytes) X(lds_bytes)        \
@@ -30,6 +31,7 @@ static const uint8_t magic[MAGIC] = {'k', 'g', 'e', 'n', '\r', '\n', 0x1a, 0};
 #define STRING_TABLE(X)                                                                           \
     X(target, entry->target) X(symbol, entry->symbol)                                             \
     X(toolchain, entry->record.toolchain) X(spec, entry->spec)
+/* clang-format on */
 
 /* Bytes before the first string. */
 enum {
@@ -53,8 +55,8 @@ static uint32_t code_mach(const uint8_t *code, size_t size) {
 }
 
 static kgen_status check_strings(const kgen_entry *entry, kgen_error *err) {
-#define CHECK_STRING(name, field)                                                                 \
-    if (!memchr(field, 0, sizeof field))                                                          \
+#define CHECK_STRING(name, field)                                                                  \
+    if (!memchr(field, 0, sizeof field))                                                           \
         return kgen_fail(err, KGEN_E_ARG, #name ": no end within %zu bytes", sizeof field);
     STRING_TABLE(CHECK_STRING)
 #undef CHECK_STRING

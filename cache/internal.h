@@ -37,7 +37,7 @@ kgen_entry *kgen__entry_copy(const kgen_entry *entry); /* NULL: out of memory */
 
 /* One layer. get: *out == NULL with KGEN_OK is a miss. Thread-safe.          */
 typedef struct kgen__layer_ops {
-    size_t hits;   /* offset of its hit counter in kgen_cache_stats           */
+    size_t hits;    /* offset of its hit counter in kgen_cache_stats           */
     int keeps_hits; /* takes a copy of what a farther layer found             */
     kgen_status (*get)(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err);
     kgen_status (*put)(void *self, const kgen_entry *entry, kgen_error *err); /* NULL: read-only */

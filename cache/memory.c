@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* uthash ends the process when it runs out of memory, unless told otherwise. */
-#define HASH_NONFATAL_OOM 1
+#define HASH_NONFATAL_OOM         1
 #define uthash_nonfatal_oom(item) ((item)->lost = 1)
 #include <uthash.h>
 
@@ -46,8 +46,7 @@ static item *find(kgen__memory *memory, const kgen_key *key) {
     return found;
 }
 
-static kgen_status memory_get(void *self, kgen_entry **out, const kgen_key *key,
-                              kgen_error *err) {
+static kgen_status memory_get(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err) {
     kgen__memory *memory = self;
     pthread_mutex_lock(&memory->mutex);
     item *found = find(memory, key);

@@ -21,8 +21,8 @@
 
 #include <sodium.h>
 
-#define QUARANTINE "quarantine"
-#define SUFFIX ".kgen"
+#define QUARANTINE  "quarantine"
+#define SUFFIX      ".kgen"
 #define TEMP_PREFIX ".tmp-"
 
 enum {
@@ -226,8 +226,7 @@ static void sweep_temps(int shard) {
     time_t oldest = time(NULL) - TEMP_KEPT_S;
     for (int i = 0; i < count; i++) {
         struct stat st;
-        if (fstatat(shard, files[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            st.st_mtime < oldest)
+        if (fstatat(shard, files[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime < oldest)
             unlinkat(shard, files[i]->d_name, 0);
         free(files[i]);
     }
@@ -273,8 +272,7 @@ static int write_temp(int shard, const char *name, const uint8_t *bytes, size_t 
 /* 0, or -1 with errno. */
 static int publish(const place *at, const uint8_t *bytes, size_t size) {
     char temp[sizeof TEMP_PREFIX + 16];
-    snprintf(temp, sizeof temp, TEMP_PREFIX "%08x%08x", randombytes_random(),
-             randombytes_random());
+    snprintf(temp, sizeof temp, TEMP_PREFIX "%08x%08x", randombytes_random(), randombytes_random());
     if (write_temp(at->shard, temp, bytes, size) != 0) return -1;
     if (renameat(at->shard, temp, at->shard, at->name) == 0) return 0;
     int reason = errno;

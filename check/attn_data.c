@@ -364,7 +364,7 @@ static void fill_row(filler *f, kgen_rng *rng, kgen_cache_side side, kgen_cache_
 static double random_scale(kgen_rng *rng) { return 0.5 + kgen_rng_uniform(rng); }
 
 /* Scales of tokens: those that no row sees stay poison, like the tokens. */
-static void fill_token_scale(filler *f, kgen_rng *rng, kgen_tensor *t, kgen_cache_at at) {
+static void fill_token_scale(kgen_rng *rng, kgen_tensor *t, kgen_cache_at at) {
     if (t->rank != 3) return;
     kgen_number_store(KGEN_F32, t->data, kgen__descale_index(t, at, 0), random_scale(rng));
 }
@@ -390,8 +390,8 @@ static void fill_cache(filler *f) {
             for (; at.head < f->heads; at.head++) {
                 fill_row(f, &k, KGEN_SIDE_K, at);
                 fill_row(f, &v, KGEN_SIDE_V, at);
-                fill_token_scale(f, &ks, &a->k_descale, at);
-                fill_token_scale(f, &vs, &a->v_descale, at);
+                fill_token_scale(&ks, &a->k_descale, at);
+                fill_token_scale(&vs, &a->v_descale, at);
             }
         }
     }

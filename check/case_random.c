@@ -50,12 +50,6 @@ static int32_t pick(kgen_rng *rng, const int32_t *values, size_t count) {
 
 static int chance(kgen_rng *rng, int64_t in_eight) { return kgen_rng_range(rng, 0, 7) < in_eight; }
 
-/* The second product mixes no two 16-bit types: rounding K to another one is
- * outside of what the formula allows. */
-static int is_mixed(const kgen_attn_spec *s) {
-    return kgen_dtype_size((kgen_dtype)s->kv) == 2 && s->kv != s->q;
-}
-
 static kgen_status random_spec(kgen_spec *spec, kgen_rng *rng, const kgen_target *target,
                                kgen_error *err) {
     kgen_error last = {KGEN_OK, ""};
@@ -69,7 +63,6 @@ static kgen_status random_spec(kgen_spec *spec, kgen_rng *rng, const kgen_target
         }
         spec->attn.q_tokens =
             spec->attn.phase == KGEN_VERIFY ? (int32_t)kgen_rng_range(rng, 1, 16) : 1;
-        if (is_mixed(&spec->attn)) continue;
         if (kgen_spec_validate(spec, target, &last) == KGEN_OK) return KGEN_OK;
     }
     return kgen_fail(err, KGEN_E_INTERNAL, "no valid spec in %d draws; last: %.600s", TRIES,

@@ -149,6 +149,19 @@ static void add_row(totals *t, const kgen_case *c, const kgen_check_result *r, k
                            r->max_ratio, "rms_ratio", r->rms_ratio, "message", message));
 }
 
+/* A mismatch names its command by itself. */
+static void print_command(const kgen_case *c, const settings *set) {
+    char *line = malloc(KGEN_CASE_LINE_MAX);
+    if (!line) return;
+    kgen_case seedless = *c;
+    seedless.seed = 0;
+    kgen_case_print(line, &seedless);
+    fprintf(stderr, "  reproduce: kgen check '%s' --seed %llu%s%s%s\n", line,
+            (unsigned long long)c->seed, set->device ? " --device " : "",
+            set->device ? set->device : "", set->replays || set->capture ? " --capture" : "");
+    free(line);
+}
+
 static void run_case(kgen_context *ctx, const kgen_case *c, const settings *set, totals *t) {
     const kgen_check_options options = {
         .replays = set->replays ? set->replays : set->capture ? CAPTURE_REPLAYS : 0};
@@ -169,6 +182,7 @@ static void run_case(kgen_context *ctx, const kgen_case *c, const settings *set,
     }
     if (!t->failed++) t->first_failure = status;
     kgen__cli_fail(&err);
+    if (status != KGEN_E_MISMATCH) print_command(c, set);
 }
 
 static int finish(const totals *t, const settings *set, const char *device) {

@@ -28,7 +28,6 @@ typedef struct kgen__section {
 
 /* These return 1 for found, 0 for not there or malformed. */
 int kgen__elf_open(kgen__elf *out, const void *data, size_t size);
-int kgen__elf_section(const kgen__elf *elf, unsigned index, kgen__section *out);
 int kgen__elf_section_named(const kgen__elf *elf, const char *name, kgen__section *out);
 int kgen__elf_symbol(const kgen__elf *elf, const char *name, Elf64_Sym *out, unsigned *index);
 int kgen__elf_note(const kgen__elf *elf, const char *owner, uint32_t type, const uint8_t **desc,
@@ -61,7 +60,7 @@ typedef struct kgen__child {
     uint32_t ms;
     int index;         /* the caller's                                       */
     pid_t pid;         /* 0: not running                                     */
-    int fd;            /* its stderr                                         */
+    int fd;            /* its stderr; -1 after its end                       */
     int timeout_s;
     int64_t start_ms;
 } kgen__child;

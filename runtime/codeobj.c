@@ -9,6 +9,7 @@ enum {
     EM_CUDA_ = 190,
     NT_AMDGPU_METADATA_ = 32,
     AMDGPU_MACH_MASK = 0xff,
+    METADATA_MAX = 1 << 20,
     SM90_SHARED_BYTES = 228 * 1024, /* of an SM                              */
     SM90_RESERVED_BYTES = 1024,     /* of it, for each resident workgroup    */
     LARGEST = 1 << 30, /* no number of a real kernel is larger; sums stay in int32_t */
@@ -72,6 +73,32 @@ static const metadata_field metadata_fields[] = {
     FIELD(".kernarg_segment_size", kernarg_bytes, 1),
 };
 
+/* msgpack-c allocates what an array or map claims to hold before it looks for
+ * it. 1: every one in the note has at least a byte for each element.        */
+static int counts_fit(const uint8_t *p, size_t left) {
+    /* by first byte from 0xc0: bytes of the length field, bytes besides      */
+    static const uint8_t shape[32][2] = {
+        {0, 0}, {0, 0}, {0, 0}, {0, 0}, {1, 0}, {2, 0}, {4, 0}, {1, 1}, {2, 1}, {4, 1}, {0, 4},
+        {0, 8}, {0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 2}, {0, 3},
+        {0, 5}, {0, 9}, {0, 17}, {1, 0}, {2, 0}, {4, 0}, {2, 0}, {4, 0}, {2, 0}, {4, 0}};
+    while (left) {
+        uint8_t first = *p++;
+        uint64_t skip = 0, count = 0;
+        left--;
+        if ((first & 0xe0) == 0xa0) skip = first & 0x1f;
+        if (first >= 0xc0 && first < 0xe0) {
+            const uint8_t *s = shape[first - 0xc0];
+            if (s[0] + (size_t)s[1] > left) return 0;
+            for (int i = 0; i < s[0]; i++) count = count << 8 | p[i];
+            skip = (uint64_t)s[0] + s[1] + (first < 0xdc ? count : 0);
+        }
+        if (count > left || skip > left) return 0;
+        p += skip;
+        left -= skip;
+    }
+    return 1;
+}
+
 static int is_text(const msgpack_object *o, const char *text) {
     return o->type == MSGPACK_OBJECT_STR && o->via.str.size == strlen(text) &&
            memcmp(o->via.str.ptr, text, o->via.str.size) == 0;
@@ -114,7 +141,8 @@ static kgen_status read_metadata(kgen_resources *out, const kgen__elf *elf, cons
                                  kgen_error *err) {
     const uint8_t *note;
     size_t size, offset = 0;
-    if (!kgen__elf_note(elf, "AMDGPU", NT_AMDGPU_METADATA_, &note, &size))
+    if (!kgen__elf_note(elf, "AMDGPU", NT_AMDGPU_METADATA_, &note, &size) ||
+        size > METADATA_MAX || !counts_fit(note, size))
         return malformed(err, "the AMDGPU metadata note");
     msgpack_unpacked unpacked;
     msgpack_unpacked_init(&unpacked);

@@ -40,7 +40,7 @@ static int section_header(const kgen__elf *elf, unsigned index, Elf64_Shdr *out,
     return 1;
 }
 
-int kgen__elf_section(const kgen__elf *elf, unsigned index, kgen__section *out) {
+static int section_at(const kgen__elf *elf, unsigned index, kgen__section *out) {
     Elf64_Shdr names;
     const uint8_t *table;
     if (!section_header(elf, index, &out->header, &out->data)) return 0;
@@ -53,7 +53,7 @@ int kgen__elf_section(const kgen__elf *elf, unsigned index, kgen__section *out) 
 
 int kgen__elf_section_named(const kgen__elf *elf, const char *name, kgen__section *out) {
     for (unsigned i = 0; i < elf->header.e_shnum; i++)
-        if (kgen__elf_section(elf, i, out) && strcmp(out->name, name) == 0) return 1;
+        if (section_at(elf, i, out) && strcmp(out->name, name) == 0) return 1;
     return 0;
 }
 
@@ -76,7 +76,7 @@ static int symbol_in(const kgen__elf *elf, const kgen__section *table, const cha
 int kgen__elf_symbol(const kgen__elf *elf, const char *name, Elf64_Sym *out, unsigned *index) {
     kgen__section s;
     for (unsigned i = 0; i < elf->header.e_shnum; i++) {
-        if (!kgen__elf_section(elf, i, &s)) continue;
+        if (!section_at(elf, i, &s)) continue;
         if (s.header.sh_type != SHT_DYNSYM && s.header.sh_type != SHT_SYMTAB) continue;
         if (symbol_in(elf, &s, name, out, index)) return 1;
     }

@@ -17,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOG_MAX = 1 << 20, DEFAULT_TIMEOUT_S = 300, MAX_TIMEOUT_S = 24 * 3600 };
+enum { LOG_MAX = 1 << 20, DEFAULT_TIMEOUT_S = 300, MAX_TIMEOUT_S = 24 * 3600,
+       EXIT_POLL_MS = 1 };
 
 static int64_t now_ms(void) {
     struct timespec t;
@@ -190,13 +191,21 @@ static int read_log(kgen__child *child) {
     return 1;
 }
 
-/* The host may reap for itself (SIGCHLD ignored): then the exit status is
- * unknown and the reply alone decides.                                      */
+/* Not reaped yet. The host may reap for itself (SIGCHLD ignored): then the
+ * exit status is unknown and the reply alone decides.                       */
+static int has_exited(const kgen__child *child) {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0)
+        return errno != EINTR;
+    return info.si_pid != 0;
+}
+
+/* The group dies with its leader: compilers start programs of their own. */
 static void reap(kgen__child *child, int timed_out) {
     int status = 0;
     kill(-child->pid, SIGKILL);
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) continue;
-    close(child->fd);
+    if (child->fd >= 0) close(child->fd);
     child->fd = -1;
     child->pid = 0;
     child->ms = (uint32_t)(now_ms() - child->start_ms);
@@ -210,34 +219,49 @@ static int time_left(const kgen__child *child) {
     return left > 0 ? (int)left : 0;
 }
 
-/* The end of its stderr is the end of the child: no signal handler, no
- * thread. SIGKILL in reap() is for grandchildren then.                      */
+/* The end of its stderr announces the end of a child: no signal handler, no
+ * thread. Between the two it is asked every EXIT_POLL_MS.                   */
+static int has_ended(kgen__child *child, int readable) {
+    if (child->fd >= 0 && readable && !read_log(child)) {
+        close(child->fd);
+        child->fd = -1;
+    }
+    return child->fd < 0 && has_exited(child);
+}
+
 static int collect(kgen__child *const *children, int count, const struct pollfd *fds) {
     for (int i = 0, f = 0; i < count; i++) {
         if (!children[i] || !children[i]->pid) continue;
-        int timed_out = time_left(children[i]) == 0;
-        int ended = fds[f++].revents && !read_log(children[i]);
-        if (!ended && !timed_out) continue;
+        int ended = has_ended(children[i], fds[f++].revents != 0);
+        if (!ended && time_left(children[i]) > 0) continue;
         reap(children[i], !ended);
         return i;
     }
     return -1;
 }
 
+static int fill_fds(struct pollfd *fds, kgen__child *const *children, int count, int *wait_ms) {
+    int n = 0;
+    for (int i = 0; i < count; i++) {
+        const kgen__child *child = children[i];
+        if (!child || !child->pid || n == KGEN__CHILDREN_MAX) continue;
+        int most = child->fd < 0 ? EXIT_POLL_MS : time_left(child);
+        if (most < *wait_ms) *wait_ms = most;
+        fds[n++] = (struct pollfd){.fd = child->fd, .events = POLLIN};
+    }
+    return n;
+}
+
 int kgen__children_wait(kgen__child *const *children, int count, int wait_ms) {
     struct pollfd fds[KGEN__CHILDREN_MAX];
     int64_t end = now_ms() + wait_ms;
     for (;;) {
-        int n = 0, wait = wait_ms < 0 ? 1000 : (int)(end - now_ms());
-        if (wait < 0) wait = 0;
-        for (int i = 0; i < count; i++) {
-            if (!children[i] || !children[i]->pid || n == KGEN__CHILDREN_MAX) continue;
-            fds[n++] = (struct pollfd){.fd = children[i]->fd, .events = POLLIN};
-            if (time_left(children[i]) < wait) wait = time_left(children[i]);
-        }
+        int64_t left = wait_ms < 0 ? 1000 : end - now_ms();
+        int wait = left > 0 ? (int)left : 0;
+        int n = fill_fds(fds, children, count, &wait);
         if (n == 0 && wait_ms < 0) return -1;
-        if (poll(fds, (nfds_t)n, wait) < 0 && errno != EINTR) return -1;
-        int ended = collect(children, count, fds);
+        if (poll(fds, (nfds_t)n, wait) < 0) n = 0; /* a signal: look again   */
+        int ended = n ? collect(children, count, fds) : -1;
         if (ended >= 0) return ended;
         if (wait_ms >= 0 && now_ms() >= end) return -1;
     }

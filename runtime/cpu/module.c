@@ -8,11 +8,24 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fiber.h"
 #include "team.h"
+
+#ifdef KGEN_FIBER_ASAN
+enum { KEEP_FILE = 1 }; /* so that reports name the kernel's functions and lines */
+#else
+enum { KEEP_FILE = 0 };
+#endif
+
+typedef struct cpu_module {
+    void *object;
+    int fd; /* of the memory file, -1 once it is closed                      */
+} cpu_module;
 
 static kgen_status bad_code(const kgen_entry *entry, kgen_error *err, const char *why) {
     return kgen_fail(err, KGEN_E_DEVICE, "cpu device: code object of %s (%zu bytes) %s",
@@ -60,32 +73,35 @@ static int write_all(int fd, const uint8_t *bytes, size_t size) {
  * the path may hold either, makes every name new.                           */
 static void unique_path(char *out, size_t size, int fd) {
     static atomic_uint counter;
-    size_t used = (size_t)snprintf(out, size, "/proc/self/fd/");
+    size_t used = (size_t)snprintf(out, size, "/proc/%d/fd/", (int)getpid());
     for (unsigned n = atomic_fetch_add(&counter, 1); n; n >>= 1)
         used += (size_t)snprintf(out + used, size - used, n & 1 ? "./" : "/");
     snprintf(out + used, size - used, "%d", fd);
 }
 
-static kgen_status open_object(const kgen_entry *entry, void **module, kgen_error *err) {
-    char path[128];
-    int fd = memfd_create("kgen-kernel", MFD_CLOEXEC);
-    if (fd < 0 || write_all(fd, entry->code, entry->code_size) != 0) {
-        kgen_fail(err, KGEN_E_IO, "cpu device: cannot hold %s in memory (%zu bytes): %s",
-                  entry->symbol, entry->code_size, strerror(errno));
-        if (fd >= 0) close(fd);
-        return KGEN_E_IO;
-    }
-    unique_path(path, sizeof path, fd);
-    *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const char *why = *module ? NULL : dlerror();
-    close(fd);
-    return why ? bad_code(entry, err, why) : KGEN_OK;
+static void close_file(cpu_module *module) {
+    if (module->fd >= 0) close(module->fd);
+    module->fd = -1;
 }
 
-static kgen_status bind(void *module, const kgen_entry *entry, void **body, kgen_error *err) {
+static kgen_status open_object(const kgen_entry *entry, cpu_module *module, kgen_error *err) {
+    char path[128];
+    module->fd = memfd_create("kgen-kernel", MFD_CLOEXEC);
+    if (module->fd < 0 || write_all(module->fd, entry->code, entry->code_size) != 0)
+        return kgen_fail(err, KGEN_E_IO,
+                         "cpu device: cannot hold %s in memory (%zu bytes): %s", entry->symbol,
+                         entry->code_size, strerror(errno));
+    unique_path(path, sizeof path, module->fd);
+    module->object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!module->object) return bad_code(entry, err, dlerror());
+    if (!KEEP_FILE) close_file(module);
+    return KGEN_OK;
+}
+
+static kgen_status bind(void *object, const kgen_entry *entry, void **body, kgen_error *err) {
     void (*bind_ops)(const kg_cpu_ops *ops) = NULL;
-    void *address = dlsym(module, "kg_cpu_bind");
-    *body = dlsym(module, entry->symbol);
+    void *address = dlsym(object, "kg_cpu_bind");
+    *body = dlsym(object, entry->symbol);
     if (!*body) return bad_code(entry, err, "does not hold that symbol");
     if (!address) return bad_code(entry, err, "has no kg_cpu_bind");
     memcpy(&bind_ops, &address, sizeof bind_ops);
@@ -93,13 +109,30 @@ static kgen_status bind(void *module, const kgen_entry *entry, void **body, kgen
     return KGEN_OK;
 }
 
-kgen_status kgen__cpu_module_load(const kgen_entry *entry, void **module, void **body,
-                                  kgen_error *err) {
+static kgen_status load(const kgen_entry *entry, cpu_module *module, void **body,
+                        kgen_error *err) {
     KGEN_TRY(check_elf(entry, err));
     KGEN_TRY(open_object(entry, module, err));
-    kgen_status status = bind(*module, entry, body, err);
-    if (status != KGEN_OK) dlclose(*module);
-    return status;
+    return bind(module->object, entry, body, err);
 }
 
-void kgen__cpu_module_unload(void *module) { dlclose(module); }
+void kgen__cpu_module_unload(void *handle) {
+    cpu_module *module = handle;
+    if (module->object) dlclose(module->object);
+    close_file(module);
+    free(module);
+}
+
+kgen_status kgen__cpu_module_load(const kgen_entry *entry, void **out, void **body,
+                                  kgen_error *err) {
+    cpu_module *module = calloc(1, sizeof *module);
+    if (!module)
+        return kgen_fail(err, KGEN_E_NOMEM, "cpu device: no memory to load %s", entry->symbol);
+    module->fd = -1;
+    kgen_status status = load(entry, module, body, err);
+    if (status == KGEN_OK)
+        *out = module;
+    else
+        kgen__cpu_module_unload(module);
+    return status;
+}

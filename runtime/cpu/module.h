@@ -4,8 +4,7 @@
 
 #include <kgen/cache.h>
 
-/* *module: a dlopen handle, for kgen__cpu_module_unload. *body: a lane's body
- * (kgen_cpu_body).                                                          */
+/* *module: for kgen__cpu_module_unload. *body: a lane's body (kgen_cpu_body). */
 kgen_status kgen__cpu_module_load(const kgen_entry *entry, void **module, void **body,
                                   kgen_error *err);
 void kgen__cpu_module_unload(void *module);

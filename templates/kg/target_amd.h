@@ -77,6 +77,8 @@ KG_DEV u64 ballot(bool x) {
 #endif
 }
 
+KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
+
 KG_DEV float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 KG_DEV float log2(float x) { return __builtin_amdgcn_logf(x); }
 KG_DEV float rcp(float x) { return __builtin_amdgcn_rcpf(x); }

@@ -38,6 +38,8 @@ KG_DEV u32 shuffle(u32 x, u32 from) { return __shfl_sync(0xffffffffu, x, from); 
 KG_DEV bool any(bool x) { return __any_sync(0xffffffffu, x); }
 KG_DEV u64 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 
+KG_DEV u32 first_bit(u64 x) { return (u32)__ffsll((i64)x) - 1; } // x is not 0
+
 KG_DEV float exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -90,7 +90,7 @@ KG_DEV work_t work_begin(const kg_attn_args &a) {
         u32 units = units_of(seq_at(a, base + lane));
         u32 prefix = wave_prefix(units);
         u64 beyond = ballot(w.seq_start + prefix > w.unit);
-        u32 last = beyond ? (u32)__builtin_ctzll(beyond) : WAVE - 1;
+        u32 last = beyond ? first_bit(beyond) : WAVE - 1;
         if (beyond) {
             w.seq_start += shuffle(prefix, last) - shuffle(units, last);
             w.seq = seq_at(a, uniform(base + (int)last));

@@ -16,7 +16,7 @@ refuse 2 "family=?" "$kgen" source $'\033[31m'
 refuse 2 "bytes" "$kgen" source "attn:$(printf 'd=128,%.0s' {1..200})"
 refuse 2 "t=4" "$kgen" build 'attn:phase=decode,t=4'
 refuse 2 "colour" "$kgen" build "$good" 'attn:colour=1'
-refuse 4 "'attn:d=128'" "$kgen" check 'attn:d=128|seqs=2 lens=' --device cpu:cdna3
+refuse 4 "lens=" "$kgen" check 'attn:d=128|seqs=2 lens=' --device cpu:cdna3
 
 # architectures
 refuse 6 "arch=gfx000: unknown; known are gfx90a, gfx942" "$kgen" build "$good" --arch gfx942,gfx000

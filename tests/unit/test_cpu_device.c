@@ -333,6 +333,35 @@ static void a_seed_repeats_the_order(void **state) {
     for (int i = 0; i < 100; i++) assert_int_equal(hits[i], 1);
 }
 
+static const char first_kernel[] =
+    "KERNEL { ME; if (me.lane < 2 || me.lane > 61)\n"
+    "  p->a[__atomic_fetch_add(p->b, 1, __ATOMIC_RELAXED)] = me.thread; }";
+
+/* What only works in one order of lanes or waves must not pass every time. */
+static void lanes_run_in_either_direction(void **state) {
+    (void)state;
+    enum { WAVES = 4, ROUNDS = 64 };
+    uint32_t upwards = 0, began = 0;
+    bench b;
+    kernel k;
+    open_device(&b, "cdna3");
+    build(&b, &k, first_kernel);
+    params p = {words(&b, WAVES * 4), words(&b, 1), 0, 0};
+    for (int i = 0; i < ROUNDS; i++) {
+        p.b[0] = 0;
+        launch_ok(&b, &k, 1, WAVES * 64, &p);
+        assert_int_equal(p.b[0], WAVES * 4);
+        upwards += p.a[0] < p.a[1];
+        began |= 1u << p.a[0] / 64;
+    }
+    assert_in_range(upwards, 1, ROUNDS - 1);
+    assert_int_equal(began, (1 << WAVES) - 1);
+    api->release(b.device, p.a);
+    api->release(b.device, p.b);
+    drop(&b, &k);
+    api->close(b.device);
+}
+
 /* ---- failures ----------------------------------------------------------- */
 
 static const char diverge_kernel[] =
@@ -766,6 +795,7 @@ int main(void) {
         cmocka_unit_test(barriers_count_live_lanes),
         cmocka_unit_test(the_last_workgroup_merges),
         cmocka_unit_test(a_seed_repeats_the_order),
+        cmocka_unit_test(lanes_run_in_either_direction),
         cmocka_unit_test(divergence_is_an_error),
         cmocka_unit_test(bad_code_is_refused),
         cmocka_unit_test(a_kernel_without_bind_is_refused),
