@@ -236,7 +236,8 @@ static kgen_status steps(rig *b, const kgen_case *c, int count, kgen_error *err)
     return count > 0 ? replays(b, count, err) : KGEN_OK;
 }
 
-/* The line that brings the mismatch back. */
+/* The line that brings the mismatch back. A device's label begins with the
+ * name that opens it; what it is follows after a space. */
 static kgen_status report(const rig *b, const kgen_case *c, int count, kgen_error *err) {
     char replay_option[32] = "";
     char *line = malloc(KGEN_CASE_LINE_MAX);
@@ -245,9 +246,10 @@ static kgen_status report(const rig *b, const kgen_case *c, int count, kgen_erro
     seedless.seed = 0;
     kgen_case_print(line, &seedless);
     if (count > 0) snprintf(replay_option, sizeof replay_option, " --replays %d", count);
-    kgen_fail(err, KGEN_E_MISMATCH, "%.400s; reproduce: kgen check '%s' --device %s --seed %llu%s",
-              b->result->message, line, kgen_context_device(b->ctx), (unsigned long long)c->seed,
-              replay_option);
+    const char *device = kgen_context_device(b->ctx);
+    kgen_fail(err, KGEN_E_MISMATCH,
+              "%.400s; reproduce: kgen check '%s' --device %.*s --seed %llu%s", b->result->message,
+              line, (int)strcspn(device, " "), device, (unsigned long long)c->seed, replay_option);
     free(line);
     return KGEN_E_MISMATCH;
 }

@@ -3,7 +3,6 @@
 namespace kg {
 
 constexpr int ALL_WAVES = WAVES * V_SPLIT;
-constexpr int ROUND_COLS = smaller(NI, 8);
 
 // Tiles of a wave that meet in one round: whole chunks, at most 128 dims.
 constexpr int pick_round_tiles() {
@@ -16,6 +15,15 @@ constexpr int ROUND_TILES = pick_round_tiles();
 constexpr int ROUND_DIMS = ROUND_TILES * 16;
 constexpr int ROUNDS = O_TILES / ROUND_TILES;
 constexpr int WAVE_DIMS = O_TILES * 16; // value dims of a wave's slice
+
+// Columns of a round: what keeps two workgroups in the LDS of a compute unit.
+constexpr int ROUND_BYTES = 20480;
+constexpr int pick_round_cols() {
+    int cols = 8;
+    while (cols > 1 && ALL_WAVES * cols * ROUND_DIMS * 4 > ROUND_BYTES) cols /= 2;
+    return cols;
+}
+constexpr int ROUND_COLS = pick_round_cols();
 
 constexpr int LDS_ML = Q_LDS_BYTES;                          // [WAVES][ROWS] maximum, sum
 constexpr int LDS_TOTAL = LDS_ML + WAVES * ROWS * 8;         // [ROWS] maximum, sum

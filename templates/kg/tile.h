@@ -32,12 +32,14 @@ constexpr int PART_ROWS = PACKED ? VROWS : TPL;
 constexpr int PART_WORDS = PACKED ? PACKED_WORDS : V_WORDS;
 constexpr int O_TILES = V_PARTS * PART_TILES;
 
-constexpr int AHEAD_WORDS = 64; // registers of K, and of V, in flight before use
+// Registers of K, and of V, in flight before use; and those Q may keep.
+constexpr int AHEAD_WORDS = WAVE == 64 || KG_SM90 ? 64 : 32;
+constexpr int Q_KEEPS = WAVE == 64 ? 64 : KG_SM90 ? 32 : 16;
 constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
 constexpr int Q_REGS = ROW_TILES * K_CHUNKS * Q_WORDS;
-constexpr bool Q_IN_LDS = Q_REGS > (WAVE == 64 ? 64 : 32);
+constexpr bool Q_IN_LDS = Q_REGS > Q_KEEPS;
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_REGS * WAVE * 4 : 0;
 
 struct k_tile_t { u32 w[K_CHUNKS][KROWS][4]; };

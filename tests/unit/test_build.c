@@ -144,21 +144,37 @@ static void test_amd_every_arch(void **state) {
     }
 }
 
-static void test_same_bytes(void **state) {
-    (void)state;
-    kgen_toolchain tc = hiprtc_or_skip();
-    object a = compiled(&tc, "gfx942", TINY_HIP);
-    setenv("HIPRTC_COMPILE_OPTIONS_APPEND", "-O0 -DNOISE=1", 1);
-    setenv("AMD_COMGR_DRIVER_OPTIONS_APPEND", "-O0", 1);
-    setenv("LANG", "de_DE.UTF-8", 1);
-    object b = compiled(&tc, "gfx942", TINY_HIP);
-    unsetenv("HIPRTC_COMPILE_OPTIONS_APPEND");
-    unsetenv("AMD_COMGR_DRIVER_OPTIONS_APPEND");
-    unsetenv("LANG");
+/* Each of these defines KG_NOISE for one of the compilers when it gets there. */
+static const char *const noise[][2] = {
+    {"HIPRTC_COMPILE_OPTIONS_APPEND", "-DKG_NOISE=1"},
+    {"AMD_COMGR_DRIVER_OPTIONS_APPEND", "-DKG_NOISE=1"},
+    {"CCC_OVERRIDE_OPTIONS", "+-DKG_NOISE=1"},
+    {"LANG", "de_DE.UTF-8"},
+};
+enum { NOISES = sizeof noise / sizeof noise[0] };
+#define IF_NOISE "\n#ifdef KG_NOISE\n#error the environment came through\n#endif\n"
+
+static void same_bytes(const kgen_toolchain *tc, const char *arch, const char *source) {
+    object a = compiled(tc, arch, source);
+    for (int i = 0; i < NOISES; i++) setenv(noise[i][0], noise[i][1], 1);
+    object b = compiled(tc, arch, source);
+    for (int i = 0; i < NOISES; i++) unsetenv(noise[i][0]);
     assert_int_equal(a.size, b.size);
     assert_memory_equal(a.code, b.code, a.size);
     free(a.code);
     free(b.code);
+}
+
+static void test_same_bytes_hip(void **state) {
+    (void)state;
+    kgen_toolchain tc = hiprtc_or_skip();
+    same_bytes(&tc, "gfx942", TINY_HIP IF_NOISE);
+}
+
+static void test_same_bytes_cpu(void **state) {
+    (void)state;
+    kgen_toolchain tc = toolchain_or_skip("cpu:cdna3");
+    same_bytes(&tc, "cpu:cdna3", TINY_CPU IF_NOISE);
 }
 
 static void test_clang_amd(void **state) {
@@ -807,7 +823,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flags),
         cmocka_unit_test(test_amd_every_arch),
-        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_same_bytes_hip),
+        cmocka_unit_test(test_same_bytes_cpu),
         cmocka_unit_test(test_clang_amd),
         cmocka_unit_test(test_nvrtc),
         cmocka_unit_test(test_nvrtc_local_memory),
