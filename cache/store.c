@@ -128,7 +128,7 @@ static int can_make(const char *path) {
         char *slash = strrchr(parent, '/');
         if (!slash) return 0;
         slash[slash == parent] = 0;
-        if (access(parent, W_OK | X_OK) == 0) return 1;
+        if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0) return 1;
     } while (errno == ENOENT && parent[1]);
     return 0;
 }

@@ -23,14 +23,13 @@ namespace kg {
 struct state_t {
     q_frag_t q;
     float m[ROW_TILES][COLS], l[ROW_TILES][COLS];
-    float o[ROW_TILES][O_TILES][O_REGS];
+    acc_t o[ROW_TILES][O_TILES];
 };
 
 KG_DEV void clear(state_t &st) {
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         KG_UNROLL for (int c = 0; c < COLS; c++) st.m[t][c] = -INFINITE, st.l[t][c] = 0;
-        KG_UNROLL for (int n = 0; n < O_TILES; n++)
-            KG_UNROLL for (int r = 0; r < O_REGS; r++) st.o[t][n][r] = 0;
+        KG_UNROLL for (int n = 0; n < O_TILES; n++) st.o[t][n] = acc_t{};
     }
 }
 
@@ -63,7 +62,7 @@ KG_DEV void scores_to_p(state_t &st, int t, float (&s)[S_REGS]) {
 }
 
 // The wave's blocks of one segment.
-KG_DEV void attend(state_t &st, const kg_attn_args &a, const segment_t &g, const head_t &head,
+KG_DEV void attend(state_t &st, args_t a, const segment_t &g, const head_t &head,
                    const keys_t &keys, int key_wave, int v_wave, const u8 *lds) {
     ids_t ids, next_ids;
     k_tile_t k;
@@ -75,22 +74,23 @@ KG_DEV void attend(state_t &st, const kg_attn_args &a, const segment_t &g, const
     KG_LOOP for (; block < g.block_end; block += WAVES) {
         int start = block * TOK;
         v_tile_t v;
-        float s[ROW_TILES][S_REGS];
+        scores_t dots[ROW_TILES];
         token_scale_t scale;
         load_v(v, head, keys, ids, start, v_wave, 0, V_AHEAD);
         load_token_scales(scale, a, head, keys, ids, start);
-        score_block(s, k, st.q, head, keys, ids, start, lds);
+        score_block(dots, k, st.q, head, keys, ids, start, lds);
         ids_t far_ids;
         load_ids(far_ids, keys, start + 2 * WAVES * TOK);
         if (block + WAVES < g.block_end)
             load_k(k, head, keys, next_ids, start + WAVES * TOK, 0, K_AHEAD);
         u32 p[ROW_TILES][P_WORDS];
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            finish_scores(s[t], head, t, start, keys, scale);
-            raise_maximum(st, t, s[t]);
-            scores_to_p(st, t, s[t]);
-            scale_p(s[t], scale);
-            pack_p(p[t], s[t]);
+            float s[S_REGS];
+            finish_scores(s, dots[t], head, t, start, keys, scale);
+            raise_maximum(st, t, s);
+            scores_to_p(st, t, s);
+            scale_p(s, scale);
+            pack_p(p[t], s);
         }
         weigh_values(st.o, v, p, head, keys, ids, start, v_wave);
         ids = next_ids;
@@ -98,10 +98,13 @@ KG_DEV void attend(state_t &st, const kg_attn_args &a, const segment_t &g, const
     }
 }
 
-KG_DEV void run(const kg_attn_args &a, u8 *lds) {
-    work_t work = work_begin(a);
+// Arguments are read again in each phase: held across all of them they would
+// not fit the scalar registers.
+KG_DEV void run(args_t args, u8 *lds) {
+    work_t work = work_begin(args);
     int wave = (int)wave_id();
     while (work.unit < work.end) {
+        args_t a = reread(args);
         segment_t g = work_segment(work);
         state_t st;
         head_t head = head_of(a, g);
@@ -110,15 +113,15 @@ KG_DEV void run(const kg_attn_args &a, u8 *lds) {
         load_q(st.q, a, g, lds, wave);
         scale_q(head, st.q);
         attend(st, a, g, head, keys, wave / V_SPLIT, wave % V_SPLIT, lds);
-        reduce_and_store(st.m, st.l, st.o, a, g, work.cut, lds, wave);
-        work_advance(work, g, a);
+        reduce_and_store(st.m, st.l, st.o, reread(args), g, work.cut, lds, wave);
+        work_advance(work, g, reread(args));
     }
-    clear_padding(a);
+    clear_padding(reread(args));
 }
 
 }
 
 KG_ENTRY(kg_attn_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);
-    kg::run(args, lds);
+    kg::run(KG_ARGS(kg_attn_args, args), lds);
 }

@@ -2,6 +2,11 @@
 // the workspace, where the last to arrive merges and leaves the counter at zero.
 namespace kg {
 
+// Ids that the optimiser cannot compute from before the key loop: what it would
+// hoist from here would sit in registers all through it.
+KG_DEV u32 late_lane() { return opaque(lane_id()); }
+KG_DEV u32 late_thread() { return opaque(thread_id()); }
+
 constexpr int ALL_WAVES = WAVES * V_SPLIT;
 
 // Tiles of a wave that meet in one round: whole chunks, at most 128 dims.
@@ -56,13 +61,13 @@ KG_DEV row_t row_at(const segment_t &g, int row) {
 }
 
 // The sink enters once, here; rows that see no key stay empty.
-KG_DEV void add_sink(sums_t &total, const kg_attn_args &a, int head) {
+KG_DEV void add_sink(sums_t &total, args_t a, int head) {
     if constexpr (SINKS != 0)
         if (total.maximum != -INFINITE) add_sums(total, sums_t{load(a.sinks + head) * LOG2E, 1.0f});
 }
 
 // What accumulators relative to `top` are multiplied by.
-KG_DEV float output_factor(sums_t total, float top, const kg_attn_args &a, const segment_t &g) {
+KG_DEV float output_factor(sums_t total, float top, args_t a, const segment_t &g) {
     if (!(total.sum > 0.0f) && total.sum == total.sum) return 0.0f;
     float factor = weight(top, total.maximum) / total.sum;
     factor *= head_descale(a.v_descale, a.v_descale_stride, g);
@@ -70,7 +75,7 @@ KG_DEV float output_factor(sums_t total, float top, const kg_attn_args &a, const
     return factor;
 }
 
-KG_DEV void store_out(const kg_attn_args &a, row_t row, int dim, const float (&x)[4]) {
+KG_DEV void store_out(args_t a, row_t row, int dim, const float (&x)[4]) {
     u8 *p = (u8 *)a.out + row.token * a.out_token + row.head * a.out_head;
     u32 lo = pack_out(x[0], x[1]), hi = pack_out(x[2], x[3]);
     if constexpr (OUT_8BIT) store((u32 *)(p + dim), lo | hi << 16);
@@ -80,7 +85,7 @@ KG_DEV void store_out(const kg_attn_args &a, row_t row, int dim, const float (&x
     }
 }
 
-KG_DEV void store_lse(const kg_attn_args &a, row_t row, sums_t total) {
+KG_DEV void store_lse(args_t a, row_t row, sums_t total) {
     if constexpr (LSE != 0) {
         bool empty = total.maximum == -INFINITE;
         store(a.lse + row.head * a.lse_head + row.token,
@@ -90,17 +95,17 @@ KG_DEV void store_lse(const kg_attn_args &a, row_t row, sums_t total) {
 
 // --- waves ------------------------------------------------------------------
 
-KG_DEV float *partial_row(const kg_attn_args &a, u32 slot, int row) {
+KG_DEV float *partial_row(args_t a, u32 slot, int row) {
     return a.partial_out + ((u64)slot * ROWS + (u64)row) * V_DIM;
 }
-KG_DEV sums_t *partial_sums(const kg_attn_args &a, u32 slot) {
+KG_DEV sums_t *partial_sums(args_t a, u32 slot) {
     return (sums_t *)a.partial_ml + (u64)slot * ROWS;
 }
 
 // Publishes the waves' sums, brings every accumulator to the common maximum.
 KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
-                      float (&o)[ROW_TILES][O_TILES][O_REGS], u8 *lds, int wave) {
-    int lane = (int)lane_id();
+                      acc_t (&o)[ROW_TILES][O_TILES], u8 *lds, int wave) {
+    int lane = (int)late_lane();
     sums_t *ml = (sums_t *)(lds + LDS_ML), *total = (sums_t *)(lds + LDS_TOTAL);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int c = 0; c < COLS; c++) {
@@ -118,15 +123,15 @@ KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
             KG_UNROLL for (int n = 0; n < O_TILES; n++)
                 KG_UNROLL for (int r = c; r < O_REGS; r += COLS) o[t][n][r] *= factor;
         }
-    for (int row = (int)thread_id(); row < ROWS; row += KG_WORKGROUP) {
+    for (int row = (int)late_thread(); row < ROWS; row += KG_WORKGROUP) {
         sums_t all = {-INFINITE, 0.0f};
         for (int w = 0; w < WAVES; w++) add_sums(all, ml[w * ROWS + row]);
         total[row] = all;
     }
 }
 
-KG_DEV void write_round(const float (&o)[O_TILES][O_REGS], u8 *lds, int wave, int round, int cols) {
-    int lane = (int)lane_id();
+KG_DEV void write_round(const acc_t (&o)[O_TILES], u8 *lds, int wave, int round, int cols) {
+    int lane = (int)late_lane();
     float *mine = (float *)(lds + LDS_O) + wave * ROUND_COLS * ROUND_DIMS;
     KG_UNROLL for (int n = 0; n < ROUND_TILES; n++)
         KG_UNROLL for (int r = 0; r < O_REGS; r++) {
@@ -147,11 +152,11 @@ KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int column, int v_wave, int 
 }
 
 // Reads what the waves wrote in a round; final output or partial result.
-KG_DEV void emit_round(const kg_attn_args &a, const segment_t &g, u32 slot, const u8 *lds,
+KG_DEV void emit_round(args_t a, const segment_t &g, u32 slot, const u8 *lds,
                        int round, int first_row) {
     constexpr int QUADS = ROUND_DIMS / 4;
     const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
-    for (int n = (int)thread_id(); n < ROUND_COLS * V_SPLIT * QUADS; n += KG_WORKGROUP) {
+    for (int n = (int)late_thread(); n < ROUND_COLS * V_SPLIT * QUADS; n += KG_WORKGROUP) {
         int column = n / (V_SPLIT * QUADS), rest = n % (V_SPLIT * QUADS);
         int v_wave = rest / QUADS, dim = rest % QUADS * 4;
         int out_dim = v_wave * WAVE_DIMS + round * ROUND_DIMS + dim;
@@ -173,9 +178,9 @@ KG_DEV void emit_round(const kg_attn_args &a, const segment_t &g, u32 slot, cons
     }
 }
 
-KG_DEV void emit_sums(const kg_attn_args &a, const segment_t &g, u32 slot, const u8 *lds) {
+KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
     const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
-    for (int n = (int)thread_id(); n < ROWS; n += KG_WORKGROUP) {
+    for (int n = (int)late_thread(); n < ROWS; n += KG_WORKGROUP) {
         row_t row = row_at(g, n);
         sums_t total = totals[n];
         if (!row.exists) continue;
@@ -191,11 +196,11 @@ KG_DEV void emit_sums(const kg_attn_args &a, const segment_t &g, u32 slot, const
 
 // --- workgroups -------------------------------------------------------------
 
-KG_DEV bool last_to_arrive(const kg_attn_args &a, const segment_t &g, u8 *lds) {
+KG_DEV bool last_to_arrive(args_t a, const segment_t &g, u8 *lds) {
     int *flag = (int *)(lds + LDS_FLAG);
     release_device();
     barrier();
-    if (thread_id() == 0) {
+    if (late_thread() == 0) {
         int *counter = a.arrived +
                        ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
         int last = (int)(g.last_part - g.first_part);
@@ -209,17 +214,17 @@ KG_DEV bool last_to_arrive(const kg_attn_args &a, const segment_t &g, u8 *lds) {
     return last;
 }
 
-KG_DEV sums_t load_sums(const kg_attn_args &a, cut_t cut, u32 part, u32 item_start, int row) {
+KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 item_start, int row) {
     const sums_t *p = partial_sums(a, partial_slot(cut, part, item_start)) + row;
     return sums_t{load_shared(&p->maximum), load_shared(&p->sum)};
 }
 
-KG_DEV sums_t merge_sums(const kg_attn_args &a, const segment_t &g, cut_t cut, int row) {
+KG_DEV sums_t merge_sums(args_t a, const segment_t &g, cut_t cut, int row) {
     sums_t total = {-INFINITE, 0.0f};
-    for (u32 part = g.first_part + lane_id(); part <= g.last_part; part += WAVE)
+    for (u32 part = g.first_part + late_lane(); part <= g.last_part; part += WAVE)
         add_sums(total, load_sums(a, cut, part, g.item_start, row));
     KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) {
-        u32 from = lane_id() ^ m;
+        u32 from = late_lane() ^ m;
         sums_t other = {float_of(shuffle(bits_of(total.maximum), from)),
                         float_of(shuffle(bits_of(total.sum), from))};
         add_sums(total, other);
@@ -227,12 +232,12 @@ KG_DEV sums_t merge_sums(const kg_attn_args &a, const segment_t &g, cut_t cut, i
     return total;
 }
 
-KG_DEV void merge_row(const kg_attn_args &a, const segment_t &g, cut_t cut, int row, row_t at) {
+KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, int row, row_t at) {
     sums_t total = merge_sums(a, g, cut, row);
     float top = total.maximum;
     add_sink(total, a, at.head);
     float factor = output_factor(total, top, a, g);
-    for (int dim = (int)lane_id() * 4; dim < V_DIM; dim += WAVE * 4) {
+    for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4) {
         float x[4] = {0, 0, 0, 0};
         KG_MERGE_UNROLL for (u32 part = g.first_part; part <= g.last_part; part++) {
             float y[4], w = weight(load_sums(a, cut, part, g.item_start, row).maximum, top);
@@ -242,10 +247,10 @@ KG_DEV void merge_row(const kg_attn_args &a, const segment_t &g, cut_t cut, int 
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
         store_out(a, at, dim, x);
     }
-    if (lane_id() == 0) store_lse(a, at, total);
+    if (late_lane() == 0) store_lse(a, at, total);
 }
 
-KG_DEV void merge_parts(const kg_attn_args &a, const segment_t &g, cut_t cut, int wave) {
+KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, int wave) {
     for (int row = wave; row < ROWS; row += ALL_WAVES) {
         row_t at = row_at(g, row);
         if (at.exists) merge_row(a, g, cut, row, at);
@@ -255,7 +260,7 @@ KG_DEV void merge_parts(const kg_attn_args &a, const segment_t &g, cut_t cut, in
 // --- the whole way ----------------------------------------------------------
 
 KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
-                             float (&o)[ROW_TILES][O_TILES][O_REGS], const kg_attn_args &a,
+                             acc_t (&o)[ROW_TILES][O_TILES], args_t a,
                              const segment_t &g, cut_t cut, u8 *lds, int wave) {
     u32 slot = partial_slot(cut, group_id(), g.item_start);
     meet_sums(m, l, o, lds, wave);
@@ -275,7 +280,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
 }
 
 // Tokens past the last sequence: zeros, lse -inf.
-KG_DEV void clear_padding(const kg_attn_args &a) {
+KG_DEV void clear_padding(args_t a) {
     if constexpr (PHASE == PHASE_VERIFY) {
         int heads = a.kv_heads * GROUP, used = load(a.cu_seqlens + a.num_seqs);
         const float zero[4] = {0, 0, 0, 0};
@@ -283,9 +288,9 @@ KG_DEV void clear_padding(const kg_attn_args &a) {
         for (i64 n = (i64)group_id() * ALL_WAVES + wave_id(); n < rows;
              n += (i64)a.workgroups * ALL_WAVES) {
             row_t row = {true, used + (int)(n / heads), (int)(n % heads)};
-            for (int dim = (int)lane_id() * 4; dim < V_DIM; dim += WAVE * 4)
+            for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
                 store_out(a, row, dim, zero);
-            if (lane_id() == 0) store_lse(a, row, sums_t{-INFINITE, 0.0f});
+            if (late_lane() == 0) store_lse(a, row, sums_t{-INFINITE, 0.0f});
         }
     }
 }

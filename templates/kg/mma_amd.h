@@ -59,7 +59,7 @@ KG_DEV words8 both_halves(const words4 &x) {
     bool high = lane_id() >= 16;
     words8 all;
     KG_UNROLL for (int i = 0; i < 4; i++) {
-        u32 other = __builtin_amdgcn_permlanex16(x.w[i], x.w[i], 0x76543210, 0xfedcba98, false, false);
+        u32 other = __builtin_amdgcn_permlanex16(0, x.w[i], 0x76543210, 0xfedcba98, false, true);
         all.w[i] = high ? other : x.w[i];
         all.w[4 + i] = high ? x.w[i] : other;
     }
@@ -78,25 +78,34 @@ KG_DEV f32x8_t wmma_16(f32x8_t c, const words4 &a, const words4 &b) {
 
 KG_DEV words4 as_words(const u32 (&x)[4]) { return words4{x[0], x[1], x[2], x[3]}; }
 
-template <int N> KG_DEV void mma_tile(float *acc, const u32 (&a)[N], const u32 (&b)[N]) {
+// A tile's accumulators of one lane: a vector, so that they stay in adjacent
+// registers from one block to the next.
 #if KG_CDNA
-    f32x4_t c = {acc[0], acc[1], acc[2], acc[3]};
-    c = mfma_32(c, as_words(a), as_words(b));
-    KG_UNROLL for (int i = 0; i < 4; i++) acc[i] = c[i];
+typedef f32x4_t acc_t;
+KG_DEV acc_t mma_tile(acc_t c, const words4 &a, const words4 &b) { return mfma_32(c, a, b); }
 #else
-    f32x8_t c;
-    KG_UNROLL for (int i = 0; i < 8; i++) c[i] = acc[i];
-    c = wmma_16(c, as_words(a), as_words(b));
-    KG_UNROLL for (int i = 0; i < 8; i++) acc[i] = c[i];
+typedef f32x8_t acc_t;
+// The scheduler would prepare the operands of many tiles at once, which this
+// register file cannot hold: tile by tile.
+KG_DEV acc_t mma_tile(acc_t c, const words4 &a, const words4 &b) {
+    c = wmma_16(c, a, b);
+    __builtin_amdgcn_sched_barrier(0);
+    return c;
+}
 #endif
+
+struct scores_t {
+    acc_t tile[KROWS];
+};
+KG_DEV float score(const scores_t &s, int reg) { return s.tile[reg / O_REGS][reg % O_REGS]; }
+
+KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
+    KG_UNROLL for (int row = 0; row < KROWS; row++)
+        s.tile[row] = mma_tile(s.tile[row], as_words(k[row]), as_words(q));
 }
 
-KG_DEV void mma_qk(float (&s)[S_REGS], const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
-    KG_UNROLL for (int row = 0; row < KROWS; row++) mma_tile(s + row * O_REGS, k[row], q);
-}
-
-KG_DEV void mma_pv(float (&o)[O_REGS], const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
-    mma_tile(o, v, p);
+KG_DEV void mma_pv(acc_t &o, const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
+    o = mma_tile(o, as_words(v), as_words(p));
 }
 
 KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {

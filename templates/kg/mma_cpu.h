@@ -4,6 +4,16 @@
 namespace kg {
 
 constexpr int P_WORDS = S_REGS / 2;
+// A tile's accumulators of one lane.
+template <int N> struct regs_t {
+    float x[N];
+    float &operator[](int i) { return x[i]; }
+    float operator[](int i) const { return x[i]; }
+};
+typedef regs_t<O_REGS> acc_t;
+typedef regs_t<S_REGS> scores_t;
+KG_DEV float score(const scores_t &s, int reg) { return s[reg]; }
+
 KG_DEV float compute_to_f32(u32 word, int half) {
     u32 x = half ? word >> 16 : word & 0xffffu;
     return COMPUTE_F16 ? f16_to_f32_soft(x) : bf16_to_f32(x);
@@ -24,7 +34,7 @@ KG_DEV float dot_words(const u32 *a, const u32 *b, int words) {
     return sum;
 }
 
-KG_DEV void mma_qk(float (&s)[S_REGS], const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
+KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
     u32 words[(KROWS + 1) * K_WORDS];
     for (int w = 0; w < KROWS * K_WORDS; w++) words[w] = k[w / K_WORDS][w % K_WORDS];
     for (int w = 0; w < K_WORDS; w++) words[KROWS * K_WORDS + w] = q[w];
@@ -41,7 +51,7 @@ KG_DEV void mma_qk(float (&s)[S_REGS], const u32 (&k)[KROWS][K_WORDS], const u32
     exchange_done();
 }
 
-KG_DEV void mma_pv(float (&o)[O_REGS], const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
+KG_DEV void mma_pv(acc_t &o, const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
     u32 words[4 + P_WORDS];
     for (int w = 0; w < 4; w++) words[w] = v[w];
     for (int w = 0; w < P_WORDS; w++) words[4 + w] = p[w];

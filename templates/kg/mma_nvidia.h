@@ -3,6 +3,15 @@ namespace kg {
 
 constexpr int P_WORDS = S_REGS / 2;
 
+// A tile's accumulators of one lane.
+struct acc_t {
+    float x[O_REGS];
+    KG_DEV_MEMBER float &operator[](int i) { return x[i]; }
+    KG_DEV_MEMBER float operator[](int i) const { return x[i]; }
+};
+typedef acc_t scores_t;
+KG_DEV float score(const scores_t &s, int reg) { return s[reg]; }
+
 KG_DEV void mma_16816(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     if constexpr (COMPUTE_F16)
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
@@ -16,13 +25,13 @@ KG_DEV void mma_16816(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32
                      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-KG_DEV void mma_qk(float (&s)[S_REGS], const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
-    mma_16816(s, k[0][0], k[1][0], k[0][1], k[1][1], q[0], q[1]);
+KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
+    mma_16816(s.x, k[0][0], k[1][0], k[0][1], k[1][1], q[0], q[1]);
 }
 
 // v: words (row 0: tokens 01, 23), (row 1: tokens 01, 23)
-KG_DEV void mma_pv(float (&o)[O_REGS], const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
-    mma_16816(o, v[0], v[2], v[1], v[3], p[0], p[1]);
+KG_DEV void mma_pv(acc_t &o, const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
+    mma_16816(o.x, v[0], v[2], v[1], v[3], p[0], p[1]);
 }
 
 KG_DEV u32 transpose_8x8(u32 x) {

@@ -7,12 +7,9 @@ KG_DEV u32 pack_compute(float a, float b) {
 
 KG_DEV float bf16_to_f32(u32 x) { return float_of(x << 16); }
 
-// Two 16-bit cached elements of the other 16-bit type.
-KG_DEV u32 convert_16(u32 x) {
-    if constexpr (KV_DTYPE == DTYPE_BF16)
-        return pack_f16(bf16_to_f32(x & 0xffffu), float_of(x & 0xffff0000u));
-    else
-        return pack_bf16(unpack_f16(x & 0xffffu), unpack_f16(x >> 16));
+// Two cached bf16 that meet fp16 queries.
+KG_DEV u32 bf16_to_f16(u32 x) {
+    return pack_f16(bf16_to_f32(x & 0xffffu), float_of(x & 0xffff0000u));
 }
 
 KG_DEV void fp8_to_compute(u32 (&out)[2], u32 x) {
@@ -34,8 +31,8 @@ template <int W> KG_DEV void to_compute(u32 (&out)[W * 2 / KV_BYTES], const u32 
             fp8_to_compute(pair, in[i]);
             out[2 * i] = pair[0];
             out[2 * i + 1] = pair[1];
-        } else if constexpr ((KV_DTYPE == DTYPE_FP16) != COMPUTE_F16) {
-            out[i] = convert_16(in[i]);
+        } else if constexpr (KV_DTYPE == DTYPE_BF16 && COMPUTE_F16) {
+            out[i] = bf16_to_f16(in[i]);
         } else {
             out[i] = in[i];
         }

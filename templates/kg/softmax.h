@@ -22,7 +22,7 @@ KG_DEV float column_sum(float x) {
     return x;
 }
 
-KG_DEV keys_t keys_of(const kg_attn_args &a, const segment_t &g) {
+KG_DEV keys_t keys_of(args_t a, const segment_t &g) {
     keys_t keys;
     keys.first = g.seq.first_key;
     keys.last = larger(g.seq.kv_len - 1, 0);
@@ -32,12 +32,13 @@ KG_DEV keys_t keys_of(const kg_attn_args &a, const segment_t &g) {
     return keys;
 }
 
-KG_DEV float head_descale(const float *p, const long long (&stride)[3], const segment_t &g) {
+KG_DEV float head_descale(const float *p, const KG_CONSTANT long long (&stride)[3],
+                          const segment_t &g) {
     if constexpr (DESCALE != DESCALE_HEAD) return 1.0f;
     else return load(p + g.seq.index * stride[0] + g.kv_head * stride[2]);
 }
 
-KG_DEV void column_facts(head_t &h, const kg_attn_args &a, const segment_t &g, float scale) {
+KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, float scale) {
     int context = g.seq.kv_len - g.seq.q_len;
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int c = 0; c < COLS; c++) {
@@ -52,7 +53,7 @@ KG_DEV void column_facts(head_t &h, const kg_attn_args &a, const segment_t &g, f
         }
 }
 
-KG_DEV head_t head_of(const kg_attn_args &a, const segment_t &g) {
+KG_DEV head_t head_of(args_t a, const segment_t &g) {
     head_t h;
     h.index = g.kv_head;
     h.k = (const u8 *)a.k + g.kv_head * a.k_head;
@@ -75,7 +76,7 @@ KG_DEV void scale_q(head_t &h, const q_frag_t &q) {
         KG_UNROLL for (int c = 0; c < COLS; c++) h.scale[t][c] *= q.scale[t][c];
 }
 
-KG_DEV void load_token_scales(token_scale_t &scale, const kg_attn_args &a, const head_t &h,
+KG_DEV void load_token_scales(token_scale_t &scale, args_t a, const head_t &h,
                               const keys_t &keys, const ids_t &ids, int start) {
     if constexpr (DESCALE == DESCALE_TOKEN) {
         constexpr bool as_keys = COLS > 1; // a lane's scores belong to its key rows
@@ -104,13 +105,13 @@ KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token
     else return token <= position && (WINDOW == 0 || position - token < h.window);
 }
 
-KG_DEV void finish_scores(float (&s)[S_REGS], const head_t &h, int t, int start,
+KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t &h, int t, int start,
                           const keys_t &keys, const token_scale_t &scale) {
     int lane = (int)lane_id();
     bool edge = start + TOK - 1 > h.safe_last || start < h.safe_first;
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         int c = r % COLS, token = start + s_token(lane, r);
-        s[r] *= h.scale[t][c];
+        s[r] = score(dot, r) * h.scale[t][c];
         if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
         if constexpr (SOFTCAP != 0) s[r] = soft_cap(s[r], h.softcap);
         if constexpr (ALIBI != 0) s[r] += h.slope[t][c] * (float)(token - h.position[t][c]);

@@ -13,6 +13,9 @@
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(KG_WORKGROUP, KG_WORKGROUP), \
                               amdgpu_waves_per_eu(kg::waves_per_simd(workgroups)))) void    \
     KG_KERNEL(const type name)
+// The argument where it lies, in constant memory: scalar loads, read on demand.
+#define KG_ARGS(type, name) (*(const KG_CONSTANT type *)__builtin_amdgcn_kernarg_segment_ptr())
+#define KG_CONSTANT __attribute__((address_space(4)))
 #define KG_SHARED(name) static KG_LDS __attribute__((aligned(16))) unsigned char name[kg::LDS_USED]
 
 #include "kg/num_soft.h"
@@ -48,6 +51,12 @@ KG_DEV i32 uniform(i32 x) { return __builtin_amdgcn_readfirstlane(x); }
 KG_DEV u32 opaque(u32 x) {
     asm volatile("" : "+v"(x));
     return x;
+}
+
+template <class T> KG_DEV const KG_CONSTANT T &reread(const KG_CONSTANT T &x) {
+    const KG_CONSTANT T *p = &x;
+    asm volatile("" : "+s"(p));
+    return *p;
 }
 
 KG_DEV void barrier() {
@@ -111,7 +120,6 @@ KG_DEV u32 pack_f16(float a, float b) {
     f16x2_t x = {(_Float16)a, (_Float16)b};
     return __builtin_bit_cast(u32, x);
 }
-KG_DEV float unpack_f16(u32 x) { return (float)__builtin_bit_cast(_Float16, (u16)x); }
 
 #if KG_CDNA4
 typedef __bf16 bf16x2_t __attribute__((ext_vector_type(2)));

@@ -29,6 +29,8 @@ extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_
         kg_lane_body(*(const type *)params);                                              \
     }                                                                                     \
     static void kg_lane_body(const type &name)
+#define KG_ARGS(type, name) (name)
+#define KG_CONSTANT
 #define KG_SHARED(name) unsigned char *name = kg_ops->self()->lds
 
 #include "kg/num_soft.h"
@@ -45,6 +47,8 @@ KG_DEV u32 group_id() { return kg_ops->self()->group; }
 
 KG_DEV i32 uniform(i32 x) { return x; }
 KG_DEV u32 opaque(u32 x) { return x; }
+
+template <class T> KG_DEV const T &reread(const T &x) { return x; }
 
 KG_DEV void barrier() { kg_ops->barrier(); }
 KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
@@ -102,7 +106,6 @@ KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
 }
 
 KG_DEV u32 pack_f16(float a, float b) { return f16_soft(a) | f16_soft(b) << 16; }
-KG_DEV float unpack_f16(u32 x) { return f16_to_f32_soft(x); }
 KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
 
 constexpr bool NATIVE_FP8 = false;

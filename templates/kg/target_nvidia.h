@@ -1,6 +1,7 @@
 // NVIDIA sm_90 through NVRTC: ids, barriers, cross-lane, loads, fences,
 // conversions.
 #define KG_DEV static __device__ __forceinline__
+#define KG_DEV_MEMBER __device__ __forceinline__
 #define KG_LDS __shared__
 #define KG_UNROLL _Pragma("unroll")
 #define KG_LOOP _Pragma("unroll 1")
@@ -9,6 +10,8 @@
 #define KG_ENTRY(type, name, workgroups)                                            \
     extern "C" __global__ void __launch_bounds__(KG_WORKGROUP, workgroups)          \
     KG_KERNEL(const __grid_constant__ type name)
+#define KG_ARGS(type, name) (name)
+#define KG_CONSTANT
 #define KG_SHARED(name) KG_LDS __align__(16) unsigned char name[kg::LDS_USED]
 
 #include "kg/num_soft.h"
@@ -28,6 +31,8 @@ KG_DEV u32 opaque(u32 x) {
     asm volatile("" : "+r"(x));
     return x;
 }
+
+template <class T> KG_DEV const T &reread(const T &x) { return x; }
 
 KG_DEV void barrier() { __syncthreads(); }
 KG_DEV void release_device() { __threadfence(); }
@@ -96,11 +101,6 @@ KG_DEV u32 pack_f16(float a, float b) {
     u32 x;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
     return x;
-}
-KG_DEV float unpack_f16(u32 x) {
-    float y;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((u16)x));
-    return y;
 }
 KG_DEV u32 pack_bf16(float a, float b) {
     u32 x;

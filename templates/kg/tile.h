@@ -70,9 +70,9 @@ KG_DEV bool row_exists(const segment_t &g, int row) {
     return (g.row_block * ROWS + row) / GROUP < g.seq.q_len;
 }
 
-KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], const kg_attn_args &a, const segment_t &g,
+KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g,
                        int row) {
-    int grp = lane_grp((int)lane_id()), at = g.row_block * ROWS + row;
+    int grp = lane_grp((int)opaque(lane_id())), at = g.row_block * ROWS + row;
     const u8 *q = (const u8 *)a.q + (g.seq.q_start + at / GROUP) * a.q_token +
                   (g.kv_head * GROUP + at % GROUP) * a.q_head;
     bool exists = row_exists(g, row);
@@ -116,18 +116,17 @@ KG_DEV u32 *q_lds(u8 *lds, int t, int c) {
     return (u32 *)lds + ((t * K_CHUNKS + c) * WAVE + (int)lane_id()) * Q_WORDS;
 }
 
-KG_DEV void load_q(q_frag_t &q, const kg_attn_args &a, const segment_t &g, u8 *lds, int wave) {
-    int lane = (int)lane_id();
+KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, u8 *lds, int wave) {
+    int lane = (int)opaque(lane_id());
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         u32 w[K_CHUNKS][Q_WORDS];
         float up = 1;
         load_q_row(w, a, g, t * NI + lane_i(lane));
-        if constexpr (COMPUTE_F16 && Q_DTYPE == DTYPE_BF16) up = q_to_f16(w);
+        if constexpr (SCALED_Q) up = q_to_f16(w);
         KG_UNROLL for (int c = 0; c < COLS; c++)
-            q.scale[t][c] = COMPUTE_F16 && Q_DTYPE == DTYPE_BF16
-                                ? float_of(shuffle(bits_of(up),
-                                                   (u32)lane_at(lane_column(lane, c), 0)))
-                                : 1.0f;
+            q.scale[t][c] =
+                SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)))
+                         : 1.0f;
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
             KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
                 if constexpr (!Q_IN_LDS) q.w[t][c][n] = w[c][n];
@@ -160,11 +159,10 @@ KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t
 }
 
 // s[t] = K Q^T for the block; refills k as its chunks are used up.
-KG_DEV void score_block(float (&s)[ROW_TILES][S_REGS], k_tile_t &k, const q_frag_t &q,
+KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q,
                         const head_t &h, const keys_t &keys, const ids_t &ids, int start,
                         const u8 *lds) {
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        KG_UNROLL for (int r = 0; r < S_REGS; r++) s[t][r] = 0;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
     const u8 *here = lds + opaque(0);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
         u32 key[KROWS][Q_WORDS];
@@ -245,7 +243,7 @@ KG_DEV void mask_packed(u32 (&w)[TPL / 2], const keys_t &keys, int token) {
 }
 
 template <int R, int W>
-KG_DEV void weigh_part(float (&o)[ROW_TILES][O_TILES][O_REGS], const u32 (&w)[R][W],
+KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
                        const u32 (&p)[ROW_TILES][P_WORDS], int part) {
     u32 x[TPL][W * 2 / KV_BYTES];
     KG_UNROLL for (int n = 0; n < TPL; n++) to_compute<W>(x[n], w[n]);
@@ -263,7 +261,7 @@ KG_DEV void weigh_part(float (&o)[ROW_TILES][O_TILES][O_REGS], const u32 (&w)[R]
 }
 
 template <int R, int W>
-KG_DEV void weigh_packed(float (&o)[ROW_TILES][O_TILES][O_REGS], const u32 (&w)[R][W],
+KG_DEV void weigh_packed(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
                          const u32 (&p)[ROW_TILES][P_WORDS], int part, bool edge,
                          const keys_t &keys, int token) {
     u32 v[4];
@@ -277,7 +275,7 @@ KG_DEV void weigh_packed(float (&o)[ROW_TILES][O_TILES][O_REGS], const u32 (&w)[
 }
 
 // O += V^T P; refills v as its parts are used up.
-KG_DEV void weigh_values(float (&o)[ROW_TILES][O_TILES][O_REGS], v_tile_t &v,
+KG_DEV void weigh_values(acc_t (&o)[ROW_TILES][O_TILES], v_tile_t &v,
                          const u32 (&p)[ROW_TILES][P_WORDS], const head_t &h, const keys_t &keys,
                          const ids_t &ids, int start, int v_wave) {
     bool edge = start < keys.first || start + TOK - 1 > keys.last;

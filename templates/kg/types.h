@@ -19,9 +19,12 @@ constexpr int WINDOW_RT = -1;
 constexpr bool KV_8BIT = KV_DTYPE >= DTYPE_E4M3FN;
 constexpr bool OUT_8BIT = OUT_DTYPE >= DTYPE_E4M3FN;
 constexpr int KV_BYTES = KV_8BIT ? 1 : 2;
-// The 16-bit type that enters the matrix units. sm_90 turns 8-bit floats into
-// fp16 in one instruction, so it computes 8-bit KV in fp16 for either query type.
-constexpr bool COMPUTE_F16 = Q_DTYPE == DTYPE_FP16 || (KG_SM90 && KV_8BIT);
+// The 16-bit type that enters the matrix units: fp16 where queries or keys are.
+// sm_90 turns 8-bit floats into fp16 in one instruction, so it computes 8-bit KV
+// in fp16 for either query type. bf16 queries are then scaled (q_to_f16).
+constexpr bool COMPUTE_F16 =
+    Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 || (KG_SM90 && KV_8BIT);
+constexpr bool SCALED_Q = COMPUTE_F16 && Q_DTYPE == DTYPE_BF16;
 
 constexpr float INFINITE = __builtin_bit_cast(float, 0x7f800000u);
 constexpr float LOG2E = 1.4426950408889634f;

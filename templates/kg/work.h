@@ -6,6 +6,8 @@
 // spans several workgroups is merged by the last of them to arrive.
 namespace kg {
 
+typedef const KG_CONSTANT kg_attn_args &args_t;
+
 constexpr int ROWS = ROW_TILES * NI;                          // query rows of a row block
 constexpr int ROW_BLOCKS = ceil_div(GROUP * Q_TOKENS, ROWS);  // of one KV head, at most
 // Less than this is not worth another workgroup and its share of the merge.
@@ -18,11 +20,11 @@ struct seq_t {
     u32 items;                         // 0: nothing to do
 };
 
-KG_DEV int window_of(const kg_attn_args &a) {
+KG_DEV int window_of(args_t a) {
     return WINDOW == WINDOW_RT ? a.window : WINDOW;
 }
 
-KG_DEV seq_t seq_at(const kg_attn_args &a, int index) {
+KG_DEV seq_t seq_at(args_t a, int index) {
     seq_t s = {index, index, 1, 0, 0, 1, 0};
     if (index >= a.num_seqs) return s;
     s.kv_len = larger(load(a.seq_lens + index), 0);
@@ -71,7 +73,7 @@ KG_DEV u32 wave_prefix(u32 x) { // inclusive
 }
 
 // Every wave computes the same answer, so no barrier is needed.
-KG_DEV work_t work_begin(const kg_attn_args &a) {
+KG_DEV work_t work_begin(args_t a) {
     work_t w;
     int lane = (int)lane_id();
     u32 mine = 0;
@@ -130,7 +132,7 @@ KG_DEV segment_t work_segment(const work_t &w) {
     return g;
 }
 
-KG_DEV void work_advance(work_t &w, const segment_t &g, const kg_attn_args &a) {
+KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
     w.unit += (u32)(g.block_end - g.block);
     while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq)) {
         w.seq_start += units_of(w.seq);

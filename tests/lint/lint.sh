@@ -16,7 +16,7 @@ finding() {
 
 # folder -> folders whose local headers it may include
 declare -A may_see=(
-    [include]="include" [gen]="gen" [cache]="cache gen" [runtime]="runtime cache gen"
+    [include]="include" [gen]="gen" [cache]="cache gen" [runtime]="runtime cache gen templates"
     [check]="check" [cli]="cli check" [examples]="" [bench]="bench check"
 )
 
