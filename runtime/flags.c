@@ -38,7 +38,7 @@ static const char *const sm_90_nvrtc[] = {
 #define CPU_FLAGS                                                                           \
     "-x", "c++", "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-fno-exceptions",  \
         "-fno-rtti", "-fno-threadsafe-statics", "-Wundef", "-Werror=undef",                 \
-        "-Wl,--build-id=none"
+        "-Wl,--build-id=none", "-Wl,--no-as-needed", "-lm"
 
 static const char *const cpu_clang[] = {CPU_FLAGS, "-nostdlib", "-O2", NULL};
 /* The sanitizers' run time is the one of the program that loads the kernel.

@@ -66,7 +66,7 @@ KG_DEV u32 wave_sum(u32 x) {
 KG_DEV u32 wave_prefix(u32 x) { // inclusive
     u32 lane = lane_id();
     KG_UNROLL for (u32 m = 1; m < WAVE; m *= 2) {
-        u32 below = shuffle(x, lane - m);
+        u32 below = shuffle(x, lane >= m ? lane - m : lane);
         x += lane >= m ? below : 0;
     }
     return x;
