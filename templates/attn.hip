@@ -109,6 +109,8 @@ KG_DEV void run(args_t args, u8 *lds) {
         state_t st;
         head_t head = head_of(a, g);
         keys_t keys = keys_of(a, g);
+        head.k = settled(head.k);
+        head.v = settled(head.v);
         clear(st);
         load_q(st.q, a, g, lds, wave);
         scale_q(head, st.q);

@@ -196,14 +196,14 @@ KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
 
 // --- workgroups -------------------------------------------------------------
 
-KG_DEV bool last_to_arrive(args_t a, const segment_t &g, u8 *lds) {
+KG_DEV bool last_to_arrive(args_t a, const segment_t &g, share_t share, u8 *lds) {
     int *flag = (int *)(lds + LDS_FLAG);
     release_device();
     barrier();
     if (late_thread() == 0) {
         int *counter = a.arrived +
                        ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
-        int last = (int)(g.last_part - g.first_part);
+        int last = (int)(share.last - share.first);
         int before = atomic_add(counter, 1);
         if (before == last) store(counter, 0);
         *flag = before == last;
@@ -219,9 +219,9 @@ KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 item_start, int row) 
     return sums_t{load_shared(&p->maximum), load_shared(&p->sum)};
 }
 
-KG_DEV sums_t merge_sums(args_t a, const segment_t &g, cut_t cut, int row) {
+KG_DEV sums_t merge_sums(args_t a, const segment_t &g, cut_t cut, share_t share, int row) {
     sums_t total = {-INFINITE, 0.0f};
-    for (u32 part = g.first_part + late_lane(); part <= g.last_part; part += WAVE)
+    for (u32 part = share.first + late_lane(); part <= share.last; part += WAVE)
         add_sums(total, load_sums(a, cut, part, g.item_start, row));
     KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) {
         u32 from = late_lane() ^ m;
@@ -232,14 +232,14 @@ KG_DEV sums_t merge_sums(args_t a, const segment_t &g, cut_t cut, int row) {
     return total;
 }
 
-KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, int row, row_t at) {
-    sums_t total = merge_sums(a, g, cut, row);
+KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at) {
+    sums_t total = merge_sums(a, g, cut, share, row);
     float top = total.maximum;
     add_sink(total, a, at.head);
     float factor = output_factor(total, top, a, g);
     for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4) {
         float x[4] = {0, 0, 0, 0};
-        KG_MERGE_UNROLL for (u32 part = g.first_part; part <= g.last_part; part++) {
+        KG_MERGE_UNROLL for (u32 part = share.first; part <= share.last; part++) {
             float y[4], w = weight(load_sums(a, cut, part, g.item_start, row).maximum, top);
             load_shared(y, partial_row(a, partial_slot(cut, part, g.item_start), row) + dim);
             KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * y[j];
@@ -250,10 +250,10 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, int row, row_t at
     if (late_lane() == 0) store_lse(a, at, total);
 }
 
-KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, int wave) {
+KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave) {
     for (int row = wave; row < ROWS; row += ALL_WAVES) {
         row_t at = row_at(g, row);
-        if (at.exists) merge_row(a, g, cut, row, at);
+        if (at.exists) merge_row(a, g, cut, share, row, at);
     }
 }
 
@@ -275,7 +275,10 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
             }
         }
     emit_sums(a, g, slot, lds);
-    if (!g.whole && last_to_arrive(a, g, lds)) merge_parts(a, g, cut, wave);
+    if (!g.whole) {
+        share_t share = share_of(cut, g);
+        if (last_to_arrive(a, g, share, lds)) merge_parts(a, g, cut, share, wave);
+    }
     barrier();
 }
 

@@ -47,6 +47,7 @@ KG_DEV u32 group_id() { return kg_ops->self()->group; }
 
 KG_DEV i32 uniform(i32 x) { return x; }
 KG_DEV u32 opaque(u32 x) { return x; }
+KG_DEV const u8 *settled(const u8 *p) { return p; }
 
 template <class T> KG_DEV const T &reread(const T &x) { return x; }
 

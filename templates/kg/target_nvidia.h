@@ -25,7 +25,7 @@ KG_DEV u32 lane_id() { return threadIdx.x % WAVE; }
 KG_DEV u32 wave_id() { return __shfl_sync(0xffffffffu, threadIdx.x / WAVE, 0); }
 KG_DEV u32 group_id() { return blockIdx.x; }
 
-KG_DEV i32 uniform(i32 x) { return __shfl_sync(0xffffffffu, x, 0); }
+KG_DEV i32 uniform(i32 x) { return x; }
 // Hides a value from the optimiser: keeps loop-invariant LDS reads in the loop.
 KG_DEV u32 opaque(u32 x) {
     asm volatile("" : "+r"(x));
@@ -33,6 +33,12 @@ KG_DEV u32 opaque(u32 x) {
 }
 
 template <class T> KG_DEV const T &reread(const T &x) { return x; }
+
+// The same for an address: what it was made of is not computed again at each use.
+KG_DEV const u8 *settled(const u8 *p) {
+    asm volatile("" : "+l"(p));
+    return p;
+}
 
 KG_DEV void barrier() { __syncthreads(); }
 KG_DEV void release_device() { __threadfence(); }

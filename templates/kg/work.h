@@ -39,6 +39,19 @@ KG_DEV seq_t seq_at(args_t a, int index) {
     return s;
 }
 
+// Tells the compiler that every lane has the same sequence: it then lives in
+// scalar registers.
+KG_DEV seq_t uniform_seq_at(args_t a, int index) {
+    seq_t s = seq_at(a, index);
+    s.q_start = uniform(s.q_start);
+    s.q_len = uniform(s.q_len);
+    s.kv_len = uniform(s.kv_len);
+    s.first_key = uniform(s.first_key);
+    s.blocks = (u32)uniform((int)s.blocks);
+    s.items = (u32)uniform((int)s.items);
+    return s;
+}
+
 // How `total` units are cut into `parts`: the first `extra` parts get one more.
 struct cut_t {
     u32 each, extra;
@@ -78,11 +91,11 @@ KG_DEV work_t work_begin(args_t a) {
     int lane = (int)lane_id();
     u32 mine = 0;
     for (int s = lane; s < a.num_seqs; s += WAVE) mine += units_of(seq_at(a, s));
-    u32 total = wave_sum(mine);
+    u32 total = (u32)uniform((int)wave_sum(mine));
     u32 wanted = (total + LEAST_PART - 1) / LEAST_PART, part = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
     w.unit = w.end = w.seq_start = 0;
-    w.seq = seq_at(a, a.num_seqs);
+    w.seq = uniform_seq_at(a, a.num_seqs);
     if (part >= parts) return w;
     w.cut.each = total / parts;
     w.cut.extra = total - w.cut.each * parts;
@@ -93,12 +106,13 @@ KG_DEV work_t work_begin(args_t a) {
         u32 prefix = wave_prefix(units);
         u64 beyond = ballot(w.seq_start + prefix > w.unit);
         u32 last = beyond ? first_bit(beyond) : WAVE - 1;
+        u32 upto = (u32)uniform((int)shuffle(prefix, last));
         if (beyond) {
-            w.seq_start += shuffle(prefix, last) - shuffle(units, last);
-            w.seq = seq_at(a, uniform(base + (int)last));
+            w.seq_start += upto - (u32)uniform((int)shuffle(units, last));
+            w.seq = uniform_seq_at(a, uniform(base + (int)last));
             break;
         }
-        w.seq_start += shuffle(prefix, last);
+        w.seq_start += upto;
     }
     return w;
 }
@@ -107,9 +121,8 @@ KG_DEV work_t work_begin(args_t a) {
 struct segment_t {
     seq_t seq;
     int kv_head, row_block;
-    int block, block_end;      // key blocks [block, block_end)
-    u32 first_part, last_part; // workgroups that share the item
-    u32 item_start;            // its first unit
+    int block, block_end; // key blocks [block, block_end)
+    u32 item_start;       // first unit of the item
     bool whole;
 };
 
@@ -127,8 +140,6 @@ KG_DEV segment_t work_segment(const work_t &w) {
     g.block_end = g.block + (int)length;
     g.item_start = w.unit - from;
     g.whole = length == w.seq.blocks;
-    g.first_part = g.whole ? group_id() : cut_owner(w.cut, g.item_start);
-    g.last_part = g.whole ? group_id() : cut_owner(w.cut, g.item_start + w.seq.blocks - 1);
     return g;
 }
 
@@ -136,8 +147,17 @@ KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
     w.unit += (u32)(g.block_end - g.block);
     while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq)) {
         w.seq_start += units_of(w.seq);
-        w.seq = seq_at(a, w.seq.index + 1);
+        w.seq = uniform_seq_at(a, w.seq.index + 1);
     }
+}
+
+// The workgroups that share an item.
+struct share_t {
+    u32 first, last;
+};
+KG_DEV share_t share_of(cut_t cut, const segment_t &g) {
+    return share_t{cut_owner(cut, g.item_start),
+                   cut_owner(cut, g.item_start + g.seq.blocks - 1)};
 }
 
 // Where `part` keeps its partial result of the item: a workgroup has at most

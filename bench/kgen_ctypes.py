@@ -1,0 +1,161 @@
+"""libkgen from Python, as far as a benchmark needs it: open, prepare, launch with torch tensors.
+
+The fields of a spec are read from include/kgen/attn_params.def, their one home. Everything else
+mirrors include/kgen/{status,args,runtime}.h; sizes are checked by `python3 kgen_ctypes.py`.
+"""
+import ctypes as c
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OFFLINE, AUTO = 3, 0
+MAX_RANK = 5
+LAYOUTS = {"none": 0, "nhd": 1, "hnd": 2, "shuffle": 3, "xpacked": 4}
+DTYPES = {"bfloat16": 1, "float16": 2, "float8_e4m3fn": 3, "float8_e4m3fnuz": 4, "float8_e5m2": 5,
+          "float32": 7, "int32": 8, "int64": 9}
+TENSORS = ("q", "k", "v", "out", "block_table", "seq_lens", "cu_seqlens_q", "k_descale",
+           "v_descale", "out_scale", "alibi_slopes", "sinks", "lse")
+
+
+def spec_fields():
+    text = (ROOT / "include/kgen/attn_params.def").read_text()
+    return re.findall(r"^KGEN_PARAM\((\w+),", text, re.M)
+
+
+class Error(c.Structure):
+    _fields_ = [("status", c.c_int), ("text", c.c_char * 1024)]
+
+
+class Spec(c.Structure):
+    _fields_ = [("family", c.c_int)] + [(name, c.c_int32) for name in spec_fields()]
+
+
+class Tensor(c.Structure):
+    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int), ("layout", c.c_int), ("rank", c.c_int32),
+                ("shape", c.c_int64 * MAX_RANK), ("stride", c.c_int64 * MAX_RANK)]
+
+
+class AttnArgs(c.Structure):
+    _fields_ = [(name, Tensor) for name in TENSORS] + [
+        ("softmax_scale", c.c_float), ("softcap", c.c_float), ("window", c.c_int32),
+        ("workspace", c.c_void_p), ("workspace_bytes", c.c_size_t)]
+
+
+class OpenOptions(c.Structure):
+    _fields_ = [("device", c.c_char_p), ("cache_dir", c.c_char_p), ("mode", c.c_int)]
+
+
+C_NAMES = {"kgen_error": Error, "kgen_spec": Spec, "kgen_tensor": Tensor,
+           "kgen_attn_args": AttnArgs, "kgen_open_options": OpenOptions}
+
+PROTOTYPES = {
+    "kgen_open": [c.POINTER(c.c_void_p), c.POINTER(OpenOptions), c.POINTER(Error)],
+    "kgen_spec_parse": [c.POINTER(Spec), c.c_char_p, c.POINTER(Error)],
+    "kgen_prepare": [c.c_void_p, c.POINTER(Spec), c.c_size_t, c.POINTER(c.c_void_p),
+                     c.POINTER(Error)],
+    "kgen_workspace_size": [c.c_void_p, c.POINTER(AttnArgs), c.POINTER(c.c_size_t),
+                            c.POINTER(Error)],
+    "kgen_workspace_init": [c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.POINTER(Error)],
+    "kgen_launch": [c.c_void_p, c.POINTER(AttnArgs), c.c_void_p, c.POINTER(Error)],
+    "kgen_stream_sync": [c.c_void_p, c.c_void_p, c.POINTER(Error)],
+}
+
+
+class KgenError(RuntimeError):
+    pass
+
+
+def tensor(t, layout="none"):
+    """A torch tensor as a kgen_tensor; the caller keeps it alive."""
+    shape = list(t.shape) + [0] * (MAX_RANK - t.dim())
+    stride = list(t.stride()) + [0] * (MAX_RANK - t.dim())
+    return Tensor(t.data_ptr(), DTYPES[str(t.dtype).split(".")[1]], LAYOUTS[layout], t.dim(),
+                  (c.c_int64 * MAX_RANK)(*shape), (c.c_int64 * MAX_RANK)(*stride))
+
+
+def find_library():
+    named = os.environ.get("KGEN_LIB")
+    places = [named] if named else [ROOT / p / name for p in ("out/lib", "build/release/lib")
+                                    for name in ("libkgen.so", "libkgen.so.0")]
+    for place in places:
+        if os.path.exists(place):
+            return str(place)
+    raise KgenError("libkgen.so: not in out/lib or build/release/lib; name it with KGEN_LIB")
+
+
+class Context:
+    """One open device. close() ends it: no stream may use a kernel by then."""
+
+    def __init__(self, device, cache_dir, mode):
+        self.lib = c.CDLL(find_library())
+        for name, arguments in PROTOTYPES.items():
+            getattr(self.lib, name).argtypes = arguments
+        self.lib.kgen_context_device.argtypes = self.lib.kgen_close.argtypes = [c.c_void_p]
+        self.lib.kgen_context_device.restype = c.c_char_p
+        self.error = Error()
+        self.handle = c.c_void_p()
+        options = OpenOptions(device.encode(), str(cache_dir).encode(), mode)
+        self.call("kgen_open", c.byref(self.handle), c.byref(options))
+        self.name = self.lib.kgen_context_device(self.handle).decode()
+
+    def call(self, name, *arguments):
+        if getattr(self.lib, name)(*arguments, c.byref(self.error)) != 0:
+            raise KgenError(f"{name}: {self.error.text.decode()}")
+
+    def parse(self, line):
+        spec = Spec()
+        self.call("kgen_spec_parse", c.byref(spec), line.encode())
+        return spec
+
+    def prepare(self, line):
+        spec, kernel = self.parse(line), c.c_void_p()
+        self.call("kgen_prepare", self.handle, c.byref(spec), 1, c.byref(kernel))
+        return kernel
+
+    def workspace_bytes(self, kernel, args):
+        size = c.c_size_t()
+        self.call("kgen_workspace_size", kernel, c.byref(args), c.byref(size))
+        return size.value
+
+    def workspace_init(self, memory, size, stream=0):
+        self.call("kgen_workspace_init", self.handle, memory, size, stream)
+
+    def launch(self, kernel, args, stream=0):
+        self.call("kgen_launch", kernel, c.byref(args), stream)
+
+    def sync(self, stream=0):
+        self.call("kgen_stream_sync", self.handle, stream)
+
+    def close(self):
+        self.lib.kgen_close(self.handle)
+
+
+def check_sizes():
+    """Compares every structure with what the C compiler makes of the headers."""
+    lines = [f'    printf("{n} %zu\\n", sizeof({n}));' for n in C_NAMES]
+    lines += [f'    printf("{n}.{f[0]} %zu\\n", offsetof({n}, {"attn." if f[1] is c.c_int32 and n == "kgen_spec" else ""}{f[0]}));'
+              for n, s in C_NAMES.items() for f in s._fields_]
+    program = ("#include <kgen/kgen.h>\n#include <stdio.h>\nint main(void) {\n"
+               + "\n".join(lines) + "\n    return 0;\n}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        source, binary = f"{folder}/sizes.c", f"{folder}/sizes"
+        pathlib.Path(source).write_text(program)
+        subprocess.run(["cc", "-I", ROOT / "include", source, "-o", binary], check=True)
+        said = dict(line.split() for line in
+                    subprocess.run([binary], check=True, capture_output=True, text=True)
+                    .stdout.splitlines())
+    wrong = [f"{n}: {c.sizeof(s)} bytes, C has {said[n]}" for n, s in C_NAMES.items()
+             if c.sizeof(s) != int(said[n])]
+    wrong += [f"{n}.{f[0]}: offset {getattr(s, f[0]).offset}, C has {said[f'{n}.{f[0]}']}"
+              for n, s in C_NAMES.items() for f in s._fields_
+              if getattr(s, f[0]).offset != int(said[f"{n}.{f[0]}"])]
+    print("\n".join(wrong) or f"{len(said)} sizes and offsets agree with C")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(check_sizes())
