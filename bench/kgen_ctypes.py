@@ -134,27 +134,36 @@ class Context:
         self.lib.kgen_close(self.handle)
 
 
-def check_sizes():
-    """Compares every structure with what the C compiler makes of the headers."""
-    lines = [f'    printf("{n} %zu\\n", sizeof({n}));' for n in C_NAMES]
-    lines += [f'    printf("{n}.{f[0]} %zu\\n", offsetof({n}, {"attn." if f[1] is c.c_int32 and n == "kgen_spec" else ""}{f[0]}));'
-              for n, s in C_NAMES.items() for f in s._fields_]
-    program = ("#include <kgen/kgen.h>\n#include <stdio.h>\nint main(void) {\n"
-               + "\n".join(lines) + "\n    return 0;\n}\n")
+def c_members():
+    """(C type, C member, Structure, field) of every field."""
+    for name, structure in C_NAMES.items():
+        for field, _ in structure._fields_:
+            inner = "attn." if name == "kgen_spec" and field != "family" else ""
+            yield name, inner + field, structure, field
+
+
+def ask_compiler(lines):
+    body = "".join(f'    printf("%zu\\n", {line});\n' for line in lines)
+    program = f"#include <kgen/kgen.h>\n#include <stdio.h>\nint main(void) {{\n{body}    return 0;\n}}\n"
     with tempfile.TemporaryDirectory() as folder:
         source, binary = f"{folder}/sizes.c", f"{folder}/sizes"
         pathlib.Path(source).write_text(program)
         subprocess.run(["cc", "-I", ROOT / "include", source, "-o", binary], check=True)
-        said = dict(line.split() for line in
-                    subprocess.run([binary], check=True, capture_output=True, text=True)
-                    .stdout.splitlines())
-    wrong = [f"{n}: {c.sizeof(s)} bytes, C has {said[n]}" for n, s in C_NAMES.items()
-             if c.sizeof(s) != int(said[n])]
-    wrong += [f"{n}.{f[0]}: offset {getattr(s, f[0]).offset}, C has {said[f'{n}.{f[0]}']}"
-              for n, s in C_NAMES.items() for f in s._fields_
-              if getattr(s, f[0]).offset != int(said[f"{n}.{f[0]}"])]
-    print("\n".join(wrong) or f"{len(said)} sizes and offsets agree with C")
-    return 1 if wrong else 0
+        done = subprocess.run([binary], check=True, capture_output=True, text=True)
+    return [int(word) for word in done.stdout.split()]
+
+
+def check_sizes():
+    """Compares every structure with what the C compiler makes of the headers."""
+    here = {f"sizeof({name})": c.sizeof(structure) for name, structure in C_NAMES.items()}
+    here |= {f"offsetof({name}, {member})": getattr(structure, field).offset
+             for name, member, structure, field in c_members()}
+    there = dict(zip(here, ask_compiler(here)))
+    for line in here:
+        if here[line] != there[line]:
+            print(f"{line}: {here[line]} here, {there[line]} in C")
+    print(f"{len(here)} sizes and offsets compared with C")
+    return int(here != there)
 
 
 if __name__ == "__main__":

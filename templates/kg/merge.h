@@ -214,38 +214,67 @@ KG_DEV bool last_to_arrive(args_t a, const segment_t &g, share_t share, u8 *lds)
     return last;
 }
 
-KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 item_start, int row) {
-    const sums_t *p = partial_sums(a, partial_slot(cut, part, item_start)) + row;
+// The sums of one row in `count` parts, one part a lane.
+KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 count, u32 item_start, int row) {
+    sums_t none = {-INFINITE, 0.0f};
+    if (late_lane() >= count) return none;
+    const sums_t *p = partial_sums(a, partial_slot(cut, part + late_lane(), item_start)) + row;
     return sums_t{load_shared(&p->maximum), load_shared(&p->sum)};
 }
 
-KG_DEV sums_t merge_sums(args_t a, const segment_t &g, cut_t cut, share_t share, int row) {
-    sums_t total = {-INFINITE, 0.0f};
-    for (u32 part = share.first + late_lane(); part <= share.last; part += WAVE)
-        add_sums(total, load_sums(a, cut, part, g.item_start, row));
+KG_DEV sums_t total_of(sums_t mine) {
     KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) {
         u32 from = late_lane() ^ m;
-        sums_t other = {float_of(shuffle(bits_of(total.maximum), from)),
-                        float_of(shuffle(bits_of(total.sum), from))};
-        add_sums(total, other);
+        sums_t other = {float_of(shuffle(bits_of(mine.maximum), from)),
+                        float_of(shuffle(bits_of(mine.sum), from))};
+        add_sums(mine, other);
     }
-    return total;
+    return mine;
 }
 
+// x = sum of weight x partial row over `count` parts; lane n has the weight of
+// part n. All loads of a batch are in flight before the first is used.
+constexpr u32 MERGE_BATCH = 8;
+KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
+                      int row, int dim, float weight_of_lane) {
+    for (u32 n = 0; n < count; n += MERGE_BATCH) {
+        float y[MERGE_BATCH][4];
+        KG_UNROLL for (u32 j = 0; j < MERGE_BATCH; j++) {
+            u32 at = part + (n + j < count ? n + j : count - 1);
+            load_shared(y[j], partial_row(a, partial_slot(cut, at, item_start), row) + dim);
+        }
+        KG_UNROLL for (u32 j = 0; j < MERGE_BATCH; j++) {
+            float w = float_of(shuffle(bits_of(weight_of_lane), n + j < WAVE ? n + j : 0));
+            w = n + j < count ? w : 0.0f;
+            KG_UNROLL for (int i = 0; i < 4; i++) x[i] += w == 0.0f ? 0.0f : w * y[j][i];
+        }
+    }
+}
+
+// A wave merges one row: parts in batches of a wave, dims four a lane.
 KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at) {
-    sums_t total = merge_sums(a, g, cut, share, row);
+    sums_t total = {-INFINITE, 0.0f}, mine = total;
+    u32 parts = share.last - share.first + 1;
+    for (u32 n = 0; n < parts; n += WAVE) {
+        mine = load_sums(a, cut, share.first + n, parts - n, g.item_start, row);
+        add_sums(total, mine);
+    }
+    total = total_of(total);
     float top = total.maximum;
     add_sink(total, a, at.head);
     float factor = output_factor(total, top, a, g);
-    for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4) {
+    for (int dims = 0; dims < V_DIM; dims += WAVE * 4) {
+        int dim = dims + (int)late_lane() * 4, safe = dim < V_DIM ? dim : 0;
         float x[4] = {0, 0, 0, 0};
-        KG_MERGE_UNROLL for (u32 part = share.first; part <= share.last; part++) {
-            float y[4], w = weight(load_sums(a, cut, part, g.item_start, row).maximum, top);
-            load_shared(y, partial_row(a, partial_slot(cut, part, g.item_start), row) + dim);
-            KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * y[j];
+        for (u32 n = 0; n < parts; n += WAVE) {
+            u32 count = parts - n < (u32)WAVE ? parts - n : (u32)WAVE;
+            if (parts > (u32)WAVE)
+                mine = load_sums(a, cut, share.first + n, count, g.item_start, row);
+            add_parts(x, a, cut, share.first + n, count, g.item_start, row, safe,
+                      weight(mine.maximum, top));
         }
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
-        store_out(a, at, dim, x);
+        if (dim < V_DIM) store_out(a, at, dim, x);
     }
     if (late_lane() == 0) store_lse(a, at, total);
 }

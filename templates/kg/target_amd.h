@@ -4,7 +4,6 @@
 #define KG_LDS __attribute__((shared))
 #define KG_UNROLL _Pragma("unroll")
 #define KG_LOOP _Pragma("nounroll")
-#define KG_MERGE_UNROLL _Pragma("unroll 4")
 
 #define KG_CDNA (KG_CDNA2 || KG_CDNA3 || KG_CDNA4)
 

@@ -4,7 +4,6 @@
 #define KG_LDS
 #define KG_UNROLL
 #define KG_LOOP
-#define KG_MERGE_UNROLL
 #define KG_CDNA (KG_CDNA2 || KG_CDNA3 || KG_CDNA4)
 
 // The engine's ABI, repeated by hand: generated text includes nothing.

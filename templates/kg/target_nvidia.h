@@ -6,7 +6,6 @@
 #define KG_UNROLL _Pragma("unroll")
 #define KG_LOOP _Pragma("unroll 1")
 #define KG_CDNA 0
-#define KG_MERGE_UNROLL _Pragma("unroll 4")
 #define KG_ENTRY(type, name, workgroups)                                            \
     extern "C" __global__ void __launch_bounds__(KG_WORKGROUP, workgroups)          \
     KG_KERNEL(const __grid_constant__ type name)
@@ -41,9 +40,18 @@ KG_DEV const u8 *settled(const u8 *p) {
 }
 
 KG_DEV void barrier() { __syncthreads(); }
-KG_DEV void release_device() { __threadfence(); }
-KG_DEV void acquire_device() { __threadfence(); }
-KG_DEV i32 atomic_add(i32 *p, i32 x) { return atomicAdd(p, x); }
+// Fences are cumulative here: the one around the atomic, after a barrier,
+// covers what the whole workgroup wrote.
+KG_DEV void release_device() {}
+KG_DEV void acquire_device() {}
+KG_DEV i32 atomic_add(i32 *p, i32 x) {
+    i32 before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(p), "r"(x)
+                 : "memory");
+    return before;
+}
 
 KG_DEV u32 shuffle(u32 x, u32 from) { return __shfl_sync(0xffffffffu, x, from); }
 KG_DEV bool any(bool x) { return __any_sync(0xffffffffu, x); }
