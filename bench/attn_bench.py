@@ -124,7 +124,9 @@ def build(rows, options):
     command = [kgen_command(), "build", "--arch", "sm_90", "--cache-dir", str(CACHE)]
     library = os.path.dirname(kg.find_library())
     env = dict(os.environ, LD_LIBRARY_PATH=f"{library}:{os.environ.get('LD_LIBRARY_PATH', '')}")
-    if subprocess.run(command + ["--quiet"] + specs, env=env).returncode == 0:
+    together = subprocess.run(command + ["--quiet"] + specs, env=env, capture_output=True, text=True)
+    if together.returncode == 0:
+        print(together.stdout, end="")
         return 0
     failed = 0
     for spec in specs:
@@ -377,14 +379,24 @@ def small_row(row, device):
     return dataclasses.replace(row, lens=tuple((1, n) for n in keys), q_heads=2 * row.group, kv_heads=2)
 
 
+def small_rows(rows, device):
+    """One for each kernel."""
+    return {row.spec: small_row(row, device) for row in rows}.values()
+
+
+def is_right(result):
+    """Products of 16-bit numbers: 1/64 of the largest value is allowed."""
+    return result is not None and result[0] <= result[1] / 64
+
+
 def check(rows, options, context, device):
-    """Returns how many failed. Results of 16-bit products: 1/64 of the largest value."""
+    """Returns how many kernels of ours failed."""
     failed = 0
-    for row in {small_row(r, device).spec: small_row(r, device) for r in rows}.values():
+    for row in small_rows(rows, device):
         case = Case(row, device, 2, 100)
         for candidate in candidates(row, options, context, device):
             result = try_once(candidate, case, 1)
-            good = result is not None and result[0] <= result[1] / 64
+            good = is_right(result)
             failed += not good and isinstance(candidate, Kgen)
             said = f"error {result[0]:.2g} of {result[1]:.2g}" if result else "did not run"
             print(f"check {'ok  ' if good else 'FAIL'} {candidate.name:12} {said:24} {row.spec}", flush=True)
@@ -433,7 +445,8 @@ def time_row(row, options, context, read_gbs):
     graphs, errors, own = {}, {}, None
     for candidate in candidates(row, options, context, "cuda"):
         result = try_once(candidate, case)
-        if result is None:
+        if not is_right(result):
+            print(f"  {row.name}: {candidate.name}: WRONG, left out: {result}", flush=True)
             continue
         errors[candidate.name] = result
         graphs[candidate.name] = (capture(candidate, case), candidate)
@@ -481,7 +494,7 @@ def ceilings(repeats):
     src = torch.randint(-2**31, 2**31 - 1, (words,), dtype=torch.int32, device="cuda")
     dst = torch.empty_like(src)
     read = {}
-    for block, warps, programs in itertools.product((2048, 4096, 8192), (4, 8), (1 << 11, 1 << 13, 1 << 15)):
+    for block, warps, programs in itertools.product((4096, 8192), (4, 8), (1 << 11, 1 << 13, 1 << 15)):
         rounds = words // block // programs
         us = median_us(lambda: read_kernel[(programs,)](src, dst, rounds, BLOCK=block, num_warps=warps), repeats)
         read[f"block={block} warps={warps} programs={programs}"] = words * 4 / us / 1e3
@@ -509,7 +522,8 @@ def median_us(call, repeats):
 def warm_peer(rows, options):
     """One process of many: launches its share of the grid over a pool of few pages."""
     part, parts = map(int, options.warm_peer.split("/"))
-    work = [(r, n) for r in rows for n in peer_configs(r, options)]
+    small = [] if options.no_check else list(small_rows(rows, "cuda"))
+    work = [(r, n) for r in small + ([] if options.check else rows) for n in peer_configs(r, options)]
     for row, name in work[part::parts]:
         try_once(Peer(name), Case(row, "cuda", 1, 256, distinct=False))
     return 0
@@ -582,8 +596,6 @@ def write_files(report, options):
 
 
 def measure(rows, options, context):
-    if not options.no_peer:
-        precompile(options)
     report = {"device": context.name, "torch": torch.__version__, "triton": triton.__version__,
               **ceilings(options.repeats), "rows": []}
     print(f"{context.name}: read {report['read_gbs']:.0f} GB/s ({report['read_shape']}), "
@@ -642,6 +654,8 @@ def main():
         torch.empty(1, device="cuda")  # the primary context, which kgen then shares
     context = kg.Context(options.device, CACHE, kg.OFFLINE if device == "cuda" else kg.AUTO)
     print(f"seed {options.seed}, {context.name}", flush=True)
+    if device == "cuda" and not options.no_peer:
+        precompile(options)
     failed = 0 if options.no_check else check(rows, options, context, device)
     if not options.check and device == "cuda":
         measure(rows, options, context)

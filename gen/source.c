@@ -14,7 +14,6 @@ enum { MAX_INCLUDED = 32 };
 typedef struct flattener {
     kgen_buf *buf;
     const kgen_target *target;
-    const kgen_source *source;
     const char *done[MAX_INCLUDED];
     size_t done_count;
     kgen_error *err;
@@ -128,7 +127,7 @@ static kgen_status flatten(flattener *f, const char *wanted) {
 static kgen_status render(kgen_source *source, kgen_error *err) {
     const kgen_family *family = kgen__family(source->spec.family);
     kgen_buf buf = {0};
-    flattener f = {.buf = &buf, .target = source->target, .source = source, .err = err};
+    flattener f = {.buf = &buf, .target = source->target, .err = err};
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, &source->spec);
     kgen__buf_printf(&buf, "// %s\n// for %s, written by kgen\n", line, source->target->name);

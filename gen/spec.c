@@ -163,6 +163,16 @@ static kgen_status parse_pair(kgen_spec *spec, const kgen_family *family, const 
                      key, value, family->name, family->name);
 }
 
+/* Messages repeat parts of the line: they must stay one line. */
+static kgen_status check_printable(const char *line, kgen_error *err) {
+    for (const char *c = line; *c; c++)
+        if (*c < ' ' || *c > '~')
+            return kgen_fail(err, KGEN_E_SPEC,
+                             "spec line: byte %d is 0x%02x, printable ASCII expected",
+                             (int)(c - line), (unsigned char)*c);
+    return KGEN_OK;
+}
+
 kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err) {
     kgen_spec spec;
     const char *rest = "";
@@ -171,14 +181,16 @@ kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err) {
     if (strlen(line) >= KGEN_SPEC_LINE_MAX)
         return kgen_fail(err, KGEN_E_SPEC, "spec line: %zu bytes, at most %d", strlen(line),
                          KGEN_SPEC_LINE_MAX - 1);
+    KGEN_TRY(check_printable(line, err));
     KGEN_TRY(find_family(line, &spec.family, &rest, err));
     const kgen_family *family = kgen__family(spec.family);
     for (size_t i = 0; i < family->param_count; i++)
         kgen__param_set(&spec, &family->params[i], family->params[i].initial);
-    while (*rest) {
+    for (int more = *rest != 0; more;) {
         size_t length = strcspn(rest, ",");
         KGEN_TRY(parse_pair(&spec, family, rest, length, &seen, err));
-        rest += length + (rest[length] == ',');
+        more = rest[length] == ',';
+        rest += length + (size_t)more;
     }
     KGEN_TRY(kgen_spec_validate(&spec, NULL, err));
     *out = spec;

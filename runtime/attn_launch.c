@@ -9,7 +9,9 @@
 
 /* Counters live in a part of fixed size, so that kernels of different shapes
  * can share a workspace without finding each other's sums in them. */
-enum { COUNTER_BYTES = 1 << 20, ALIGNMENT = 256 };
+enum { COUNTER_BYTES = 1 << 20, ALIGNMENT = 256, MOST_TOKENS = INT32_MAX / 2 };
+/* So that a position less the window is a number. */
+enum { MOST_WINDOW = INT32_MAX - 64 };
 
 typedef struct kg_attn_args device_args;
 
@@ -34,6 +36,8 @@ static kgen_status check_type(const char *name, const kgen_tensor *t, kgen_dtype
     NEED(t->dtype == dtype, "%s: dtype %s, kernel built for %s", name, kgen_dtype_name(t->dtype),
          kgen_dtype_name(dtype));
     NEED(t->rank == rank, "%s: rank %d, %d expected", name, t->rank, rank);
+    NEED((uintptr_t)t->data % (unsigned)kgen_dtype_size(dtype) == 0,
+         "%s: address %p is not a multiple of %d bytes", name, t->data, kgen_dtype_size(dtype));
     for (int32_t i = 0; i < rank; i++)
         NEED(t->shape[i] >= 0, "%s: shape[%d]=%lld, at least 0", name, i, (long long)t->shape[i]);
     return KGEN_OK;
@@ -56,8 +60,8 @@ static kgen_status check_unit_stride(const char *name, const kgen_tensor *t, int
 /* Rows are read in 16-byte pieces (outputs written in 8 or 4). */
 static kgen_status check_alignment(const char *name, const kgen_tensor *t, int dims, int bytes,
                                    kgen_error *err) {
-    NEED((uintptr_t)t->data % (unsigned)bytes == 0, "%s: address is not a multiple of %d bytes",
-         name, bytes);
+    NEED((uintptr_t)t->data % (unsigned)bytes == 0, "%s: address %p is not a multiple of %d bytes",
+         name, t->data, bytes);
     for (int i = 0; i < dims; i++)
         NEED(t->stride[i] * kgen_dtype_size(t->dtype) % bytes == 0 || t->shape[i] <= 1,
              "%s: stride[%d]=%lld elements is not a multiple of %d bytes", name, i,
@@ -82,7 +86,10 @@ static kgen_status check_queries(const kgen_attn_spec *s, const kgen_attn_args *
     n->kv_heads = n->q_heads / s->group;
     NEED(n->q_heads > 0 && n->q_heads % s->group == 0,
          "q: shape[1]=%lld heads, a multiple of g=%d expected", (long long)n->q_heads, s->group);
-    NEED(n->seqs <= INT32_MAX / 2 && n->tokens <= INT32_MAX / 2, "q: more than 2^30 tokens");
+    NEED(n->tokens <= MOST_TOKENS, "q: shape[0]=%lld tokens, at most %d", (long long)n->tokens,
+         MOST_TOKENS);
+    NEED(n->seqs <= MOST_TOKENS, "seq_lens: shape[0]=%lld sequences, at most %d",
+         (long long)n->seqs, MOST_TOKENS);
     KGEN_TRY(check_dim("q", &a->q, 2, s->head_dim, err));
     KGEN_TRY(check_unit_stride("q", &a->q, 2, 1, err));
     KGEN_TRY(check_alignment("q", &a->q, 2, 16, err));
@@ -128,6 +135,15 @@ static int is_packed(const kgen_attn_spec *s) {
     return s->layout == KGEN_SHUFFLE || s->layout == KGEN_XPACKED;
 }
 
+/* Steps inside a page travel to the device as 32-bit bytes. */
+static kgen_status check_step(const char *name, const kgen_tensor *t, int i, kgen_error *err) {
+    int64_t most = INT32_MAX / kgen_dtype_size(t->dtype);
+    NEED(t->stride[i] >= -most && t->stride[i] <= most,
+         "%s: stride[%d]=%lld elements, at most %lld", name, i, (long long)t->stride[i],
+         (long long)most);
+    return KGEN_OK;
+}
+
 static kgen_status check_page(const kgen_attn_spec *s, const char *name, const kgen_tensor *t,
                               const layout_row *row, shape *n, kgen_error *err) {
     int is_v = name[0] == 'v', shuffled_v = is_v && s->layout == KGEN_SHUFFLE;
@@ -140,6 +156,8 @@ static kgen_status check_page(const kgen_attn_spec *s, const char *name, const k
     NEED(!is_v || page == n->page, "v: pages of %lld tokens, k has %lld", (long long)page,
          (long long)n->page);
     n->page = page;
+    KGEN_TRY(check_step(name, t, row->page, err));
+    KGEN_TRY(check_step(name, t, row->dim, err));
     int64_t span = t->stride[row->page] * t->shape[row->page] * n->kv_size;
     NEED(span >= 0 && span <= INT32_MAX, "%s: a page spans %lld bytes of one head, at most 2^31-1",
          name, (long long)span);
@@ -179,26 +197,23 @@ static kgen_status check_descale(const kgen_attn_spec *s, const char *name, cons
                                  kgen_error *err) {
     memset(stride, 0, 3 * sizeof *stride);
     if (s->descale == KGEN_DESCALE_NONE) return KGEN_OK;
-    NEED(t->data && t->dtype == KGEN_F32, "%s: f32 data expected, got %s", name,
-         t->data ? kgen_dtype_name(t->dtype) : "no data");
     if (s->descale == KGEN_DESCALE_TOKEN) {
         int slot = t->layout == KGEN_HND ? 2 : 1, head = 3 - slot;
+        KGEN_TRY(check_type(name, t, KGEN_F32, 3, err));
         NEED(t->layout == KGEN_NHD || t->layout == KGEN_HND,
              "%s: layout is %s; tag it nhd for [NB][page][Hkv] or hnd for [NB][Hkv][page]", name,
              kgen_layout_name(t->layout));
-        KGEN_TRY(check_type(name, t, KGEN_F32, 3, err));
         KGEN_TRY(check_dim(name, t, 0, cache->shape[0], err));
         KGEN_TRY(check_dim(name, t, slot, n->page, err));
         KGEN_TRY(check_dim(name, t, head, n->kv_heads, err));
         stride[0] = t->stride[0], stride[1] = t->stride[slot], stride[2] = t->stride[head];
         return KGEN_OK;
     }
-    int head = t->rank - 1;
-    NEED((t->rank == 1 && (t->shape[0] == 1 || t->shape[0] == n->kv_heads)) ||
-             (t->rank == 2 && t->shape[0] == n->seqs && t->shape[1] == n->kv_heads),
-         "%s: shape is not [1], [%lld] or [%lld][%lld]", name, (long long)n->kv_heads,
-         (long long)n->seqs, (long long)n->kv_heads);
-    stride[0] = t->rank == 2 ? t->stride[0] : 0;
+    int head = t->rank == 2;
+    KGEN_TRY(check_type(name, t, KGEN_F32, head + 1, err));
+    if (head) KGEN_TRY(check_dim(name, t, 0, n->seqs, err));
+    if (head || t->shape[0] != 1) KGEN_TRY(check_dim(name, t, head, n->kv_heads, err));
+    stride[0] = head ? t->stride[0] : 0;
     stride[2] = t->shape[head] == 1 ? 0 : t->stride[head];
     return KGEN_OK;
 }
@@ -238,7 +253,8 @@ static kgen_status check_counters(const kgen_kernel *kernel, int64_t seqs, int64
                                   kgen_error *err) {
     kgen_attn_geometry geometry = kgen__attn_geometry(&kernel->spec.attn, kernel->ctx->target);
     int64_t most = COUNTER_BYTES / (int64_t)sizeof(int32_t);
-    NEED(seqs * kv_heads * geometry.row_blocks <= most,
+    NEED(seqs >= 0 && seqs <= most && kv_heads >= 0 && kv_heads <= most &&
+             seqs * kv_heads * geometry.row_blocks <= most,
          "seq_lens: %lld sequences of %lld KV heads and %d row blocks, at most %lld in all",
          (long long)seqs, (long long)kv_heads, geometry.row_blocks, (long long)most);
     return KGEN_OK;
@@ -302,7 +318,7 @@ static void pack_rest(device_args *d, const kgen_attn_spec *s, const kgen_attn_a
     d->num_seqs = (int)n->seqs;
     d->num_tokens = (int)n->tokens;
     d->kv_heads = (int)n->kv_heads;
-    d->window = a->window;
+    d->window = a->window < MOST_WINDOW ? a->window : MOST_WINDOW;
     d->scale = a->softmax_scale * 1.4426950408889634f;
     d->softcap = s->softcap ? a->softcap * 1.4426950408889634f : 1.0f;
 }
@@ -315,6 +331,7 @@ static kgen_status pack(device_args *d, const kgen_kernel *kernel, const kgen_at
     KGEN_TRY(check_queries(s, a, &n, err));
     KGEN_TRY(check_cache(s, "k", &a->k, s->head_dim, &n, err));
     KGEN_TRY(check_cache(s, "v", &a->v, s->v_dim, &n, err));
+    KGEN_TRY(check_dim("v", &a->v, 0, a->k.shape[0], err));
     KGEN_TRY(check_table(s, a, &n, err));
     KGEN_TRY(check_output(s, a, &n, err));
     KGEN_TRY(check_features(s, a, &n, err));
@@ -330,8 +347,9 @@ static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel,
                                   const kgen_attn_args *a, kgen_error *err) {
     workspace w = layout_workspace(kernel);
     char *base = a->workspace;
-    NEED(base && (uintptr_t)base % ALIGNMENT == 0, "workspace: a multiple of %d expected",
-         ALIGNMENT);
+    NEED(base, "workspace: no memory");
+    NEED((uintptr_t)base % ALIGNMENT == 0, "workspace: address %p is not a multiple of %d bytes",
+         a->workspace, ALIGNMENT);
     NEED(a->workspace_bytes >= w.bytes, "workspace: %zu bytes, %zu needed", a->workspace_bytes,
          w.bytes);
     d->arrived = (int *)base;

@@ -20,26 +20,26 @@ static const kgen_device_api *device_named(const char *text, const char **rest) 
 
 static kgen_status open_named(kgen_context *ctx, const char *text, kgen_error *err) {
     const char *rest;
-    char *end = NULL;
     ctx->api = device_named(text, &rest);
     if (!ctx->api)
         return kgen_fail(err, KGEN_E_DEVICE,
                          "device=%.60s: unknown; known are hip[:N], cuda[:N], cpu[:persona]", text);
     if (ctx->api == &kgen_device_cpu)
         return ctx->api->open(&ctx->device, 0, *rest ? rest : "cdna3", err);
-    long ordinal = strtol(*rest ? rest : "0", &end, 10);
-    if (*end || ordinal < 0 || ordinal > 1023)
+    long ordinal = strtol(rest, NULL, 10);
+    if (rest[strspn(rest, "0123456789")] || ordinal > 1023)
         return kgen_fail(err, KGEN_E_DEVICE, "device=%.60s: device number 0..1023 expected", text);
     return ctx->api->open(&ctx->device, (int)ordinal, NULL, err);
 }
 
 static kgen_status open_device(kgen_context *ctx, const char *wanted, kgen_error *err) {
+    kgen_error why = {KGEN_OK, ""};
     if (!wanted) wanted = getenv("KGEN_DEVICE");
     if (wanted && *wanted) return open_named(ctx, wanted, err);
-    for (size_t i = 0; i < DEVICES; i++) {
-        if (open_named(ctx, devices[i]->name, err) == KGEN_OK) return KGEN_OK;
-    }
-    return kgen_fail(err, KGEN_E_DEVICE, "device: none of hip, cuda, cpu could be opened");
+    for (size_t i = 0; i < DEVICES; i++)
+        if (open_named(ctx, devices[i]->name, &why) == KGEN_OK) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_DEVICE,
+                     "device: none of hip, cuda, cpu could be opened; the last: %.800s", why.text);
 }
 
 kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen_error *err) {

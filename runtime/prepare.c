@@ -106,6 +106,21 @@ static kgen_kernel *find_kernel(const kgen_context *ctx, const kgen_spec *resolv
     return NULL;
 }
 
+static void say_built(const kgen_job_result *result, const kgen_job *job, size_t done,
+                      size_t total, void *user) {
+    char line[KGEN_SPEC_LINE_MAX];
+    (void)done, (void)total, (void)user;
+    if (result->outcome != KGEN_BUILT) return;
+    kgen_spec_print(line, &job->spec);
+    fprintf(stderr, "kgen: warning: compiled %s for %s\n", line, job->target->name);
+}
+
+static kgen_status build(kgen_context *ctx, const kgen_job *jobs, size_t count,
+                         kgen_job_result *results, kgen_error *err) {
+    kgen_build_options options = {.progress = ctx->mode == KGEN_WARN ? say_built : NULL};
+    return kgen_build(ctx->cache, jobs, count, &options, results, err);
+}
+
 static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **entry,
                           kgen_error *err) {
     int found = 0;
@@ -113,13 +128,8 @@ static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **e
     if (found) return KGEN_OK;
     if (ctx->mode == KGEN_STRICT || ctx->mode == KGEN_OFFLINE)
         return fail_miss(ctx, &job->spec, err);
-    if (ctx->mode == KGEN_WARN) {
-        char line[KGEN_SPEC_LINE_MAX];
-        kgen_spec_print(line, &job->spec);
-        fprintf(stderr, "kgen: warning: compiling %s for %s\n", line, job->target->name);
-    }
     kgen_job_result result = {0};
-    kgen_status status = kgen_build(ctx->cache, job, 1, NULL, &result, err);
+    kgen_status status = build(ctx, job, 1, &result, err);
     *entry = result.entry;
     return status;
 }
@@ -139,14 +149,13 @@ static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job, kgen_erro
 
 /* --- public ------------------------------------------------------------- */
 
-/* Compiles all that is missing at once, in parallel; what fails is reported by
- * prepare_one with the spec it belongs to. */
+/* Compiles all that is missing at once, in parallel. */
 static kgen_status build_missing(kgen_context *ctx, const kgen_job *jobs, size_t count,
                                  kgen_error *err) {
     if (count < 2 || (ctx->mode != KGEN_AUTO && ctx->mode != KGEN_WARN)) return KGEN_OK;
     kgen_job_result *results = calloc(count, sizeof *results);
     if (!results) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
-    kgen_status status = kgen_build(ctx->cache, jobs, count, NULL, results, err);
+    kgen_status status = build(ctx, jobs, count, results, err);
     for (size_t i = 0; i < count; i++) kgen_entry_free(results[i].entry);
     free(results);
     return status;

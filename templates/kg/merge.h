@@ -123,7 +123,7 @@ KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
             KG_UNROLL for (int n = 0; n < O_TILES; n++)
                 KG_UNROLL for (int r = c; r < O_REGS; r += COLS) o[t][n][r] *= factor;
         }
-    for (int row = (int)late_thread(); row < ROWS; row += KG_WORKGROUP) {
+    KG_LOOP for (int row = (int)late_thread(); row < ROWS; row += KG_WORKGROUP) {
         sums_t all = {-INFINITE, 0.0f};
         for (int w = 0; w < WAVES; w++) add_sums(all, ml[w * ROWS + row]);
         total[row] = all;
@@ -156,7 +156,7 @@ KG_DEV void emit_round(args_t a, const segment_t &g, u32 slot, const u8 *lds,
                        int round, int first_row) {
     constexpr int QUADS = ROUND_DIMS / 4;
     const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
-    for (int n = (int)late_thread(); n < ROUND_COLS * V_SPLIT * QUADS; n += KG_WORKGROUP) {
+    KG_LOOP for (int n = (int)late_thread(); n < ROUND_COLS * V_SPLIT * QUADS; n += KG_WORKGROUP) {
         int column = n / (V_SPLIT * QUADS), rest = n % (V_SPLIT * QUADS);
         int v_wave = rest / QUADS, dim = rest % QUADS * 4;
         int out_dim = v_wave * WAVE_DIMS + round * ROUND_DIMS + dim;
@@ -165,8 +165,7 @@ KG_DEV void emit_round(args_t a, const segment_t &g, u32 slot, const u8 *lds,
         float x[4];
         sum_waves(x, lds, column, v_wave, dim);
         if (!g.whole) {
-            KG_UNROLL for (int j = 0; j < 4; j++)
-                store(partial_row(a, slot, first_row + column) + out_dim + j, x[j]);
+            store_words(partial_row(a, slot, first_row + column) + out_dim, x);
             continue;
         }
         sums_t total = totals[first_row + column];
@@ -180,7 +179,7 @@ KG_DEV void emit_round(args_t a, const segment_t &g, u32 slot, const u8 *lds,
 
 KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
     const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
-    for (int n = (int)late_thread(); n < ROWS; n += KG_WORKGROUP) {
+    KG_LOOP for (int n = (int)late_thread(); n < ROWS; n += KG_WORKGROUP) {
         row_t row = row_at(g, n);
         sums_t total = totals[n];
         if (!row.exists) continue;
@@ -237,7 +236,7 @@ KG_DEV sums_t total_of(sums_t mine) {
 constexpr u32 MERGE_BATCH = 8;
 KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
                       int row, int dim, float weight_of_lane) {
-    for (u32 n = 0; n < count; n += MERGE_BATCH) {
+    KG_LOOP for (u32 n = 0; n < count; n += MERGE_BATCH) {
         float y[MERGE_BATCH][4];
         KG_UNROLL for (u32 j = 0; j < MERGE_BATCH; j++) {
             u32 at = part + (n + j < count ? n + j : count - 1);
@@ -255,7 +254,7 @@ KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u
 KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at) {
     sums_t total = {-INFINITE, 0.0f}, mine = total;
     u32 parts = share.last - share.first + 1;
-    for (u32 n = 0; n < parts; n += WAVE) {
+    KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
         mine = load_sums(a, cut, share.first + n, parts - n, g.item_start, row);
         add_sums(total, mine);
     }
@@ -263,10 +262,10 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
     float top = total.maximum;
     add_sink(total, a, at.head);
     float factor = output_factor(total, top, a, g);
-    for (int dims = 0; dims < V_DIM; dims += WAVE * 4) {
+    KG_LOOP for (int dims = 0; dims < V_DIM; dims += WAVE * 4) {
         int dim = dims + (int)late_lane() * 4, safe = dim < V_DIM ? dim : 0;
         float x[4] = {0, 0, 0, 0};
-        for (u32 n = 0; n < parts; n += WAVE) {
+        KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
             u32 count = parts - n < (u32)WAVE ? parts - n : (u32)WAVE;
             if (parts > (u32)WAVE)
                 mine = load_sums(a, cut, share.first + n, count, g.item_start, row);
@@ -280,7 +279,7 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
 }
 
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave) {
-    for (int row = wave; row < ROWS; row += ALL_WAVES) {
+    KG_LOOP for (int row = wave; row < ROWS; row += ALL_WAVES) {
         row_t at = row_at(g, row);
         if (at.exists) merge_row(a, g, cut, share, row, at);
     }
@@ -317,10 +316,10 @@ KG_DEV void clear_padding(args_t a) {
         int heads = a.kv_heads * GROUP, used = load(a.cu_seqlens + a.num_seqs);
         const float zero[4] = {0, 0, 0, 0};
         i64 rows = (i64)(a.num_tokens - used) * heads;
-        for (i64 n = (i64)group_id() * ALL_WAVES + wave_id(); n < rows;
+        KG_LOOP for (i64 n = (i64)group_id() * ALL_WAVES + wave_id(); n < rows;
              n += (i64)a.workgroups * ALL_WAVES) {
             row_t row = {true, used + (int)(n / heads), (int)(n % heads)};
-            for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
+            KG_LOOP for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
                 store_out(a, row, dim, zero);
             if (late_lane() == 0) store_lse(a, row, sums_t{-INFINITE, 0.0f});
         }

@@ -114,6 +114,10 @@ KG_DEV void load_shared(float (&out)[4], const float *p) {
 }
 KG_DEV float load_shared(const float *p) { return *(const KG_GLOBAL float *)p; }
 template <class T> KG_DEV T load(const T *p) { return *(const KG_GLOBAL T *)p; }
+KG_DEV void store_words(float *p, const float (&x)[4]) {
+    f32x4_t v = {x[0], x[1], x[2], x[3]};
+    *(KG_GLOBAL f32x4_t *)p = v;
+}
 template <class T> KG_DEV void store(T *p, T x) { *(KG_GLOBAL T *)p = x; }
 
 // bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b

@@ -96,6 +96,9 @@ KG_DEV void load_shared(float (&out)[4], const float *p) {
 }
 KG_DEV float load_shared(const float *p) { return *p; }
 template <class T> KG_DEV T load(const T *p) { return *p; }
+KG_DEV void store_words(float *p, const float (&x)[4]) {
+    for (int i = 0; i < 4; i++) p[i] = x[i];
+}
 template <class T> KG_DEV void store(T *p, T x) { *p = x; }
 
 KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {

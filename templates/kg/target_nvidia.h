@@ -102,6 +102,12 @@ KG_DEV float load_shared(const float *p) {
     return x;
 }
 template <class T> KG_DEV T load(const T *p) { return *p; }
+KG_DEV void store_words(float *p, const float (&x)[4]) {
+    asm volatile("st.global.v4.f32 [%0], {%1,%2,%3,%4};"
+                 :
+                 : "l"(p), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
 template <class T> KG_DEV void store(T *p, T x) { *p = x; }
 
 // bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b. In nibbles here.

@@ -90,7 +90,7 @@ KG_DEV work_t work_begin(args_t a) {
     work_t w;
     int lane = (int)lane_id();
     u32 mine = 0;
-    for (int s = lane; s < a.num_seqs; s += WAVE) mine += units_of(seq_at(a, s));
+    KG_LOOP for (int s = lane; s < a.num_seqs; s += WAVE) mine += units_of(seq_at(a, s));
     u32 total = (u32)uniform((int)wave_sum(mine));
     u32 wanted = (total + LEAST_PART - 1) / LEAST_PART, part = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
@@ -101,7 +101,7 @@ KG_DEV work_t work_begin(args_t a) {
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
     w.end = cut_start(w.cut, part + 1);
-    for (int base = 0; base < a.num_seqs; base += WAVE) {
+    KG_LOOP for (int base = 0; base < a.num_seqs; base += WAVE) {
         u32 units = units_of(seq_at(a, base + lane));
         u32 prefix = wave_prefix(units);
         u64 beyond = ballot(w.seq_start + prefix > w.unit);
