@@ -100,23 +100,27 @@ KG_DEV void attend(state_t &st, args_t a, const segment_t &g, const head_t &head
 
 // Arguments are read again in each phase: held across all of them they would
 // not fit the scalar registers.
+KG_DEV void run_segment(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
+    state_t st;
+    head_t head = head_of(a, g);
+    keys_t keys = keys_of(a, g);
+    head.k = settled(head.k);
+    head.v = settled(head.v);
+    clear(st);
+    load_q(st.q, a, g, lds, wave);
+    scale_q(head, st.q);
+    attend(st, a, g, head, keys, wave / V_SPLIT, wave % V_SPLIT, lds);
+    reduce_and_store(st.m, st.l, st.o, reread(a), g, cut, lds, wave);
+}
+
 KG_DEV void run(args_t args, u8 *lds) {
     work_t work = work_begin(args);
     int wave = (int)wave_id();
     while (work.unit < work.end) {
         args_t a = reread(args);
         segment_t g = work_segment(work);
-        state_t st;
-        head_t head = head_of(a, g);
-        keys_t keys = keys_of(a, g);
-        head.k = settled(head.k);
-        head.v = settled(head.v);
-        clear(st);
-        load_q(st.q, a, g, lds, wave);
-        scale_q(head, st.q);
-        attend(st, a, g, head, keys, wave / V_SPLIT, wave % V_SPLIT, lds);
-        reduce_and_store(st.m, st.l, st.o, reread(args), g, work.cut, lds, wave);
-        work_advance(work, g, reread(args));
+        if (g.block < g.block_end) run_segment(a, g, work.cut, lds, wave);
+        work_advance(work, g, a);
     }
     clear_padding(reread(args));
 }

@@ -9,32 +9,37 @@ KG_DEV u32 late_thread() { return opaque(thread_id()); }
 
 constexpr int ALL_WAVES = WAVES * V_SPLIT;
 
-// Tiles of a wave that meet in one round: whole chunks, at most 128 dims.
-constexpr int pick_round_tiles() {
-    if (!PACKED) return CHUNK_TILES;
-    for (int n = 8; n > 1; n--)
-        if (O_TILES % n == 0) return n;
-    return 1;
+// Waves meet in rounds of a few query columns and some value dims. Of those:
+// as many columns as fit, then as many tiles as fit.
+constexpr int ROUND_BYTES = KG_SM90 ? 36864 : 20480; // KG_SM90: one workgroup a unit
+constexpr int LEAST_TILES = PACKED ? 1 : CHUNK_TILES;
+constexpr int ROUND_PAD = 4; // floats: spreads the columns over the banks
+constexpr int round_bytes(int cols, int tiles) {
+    return ALL_WAVES * cols * (tiles * 16 + ROUND_PAD) * 4;
 }
-constexpr int ROUND_TILES = pick_round_tiles();
-constexpr int ROUND_DIMS = ROUND_TILES * 16;
-constexpr int ROUNDS = O_TILES / ROUND_TILES;
-constexpr int WAVE_DIMS = O_TILES * 16; // value dims of a wave's slice
-
-// Columns of a round: what keeps two workgroups in the LDS of a compute unit.
-constexpr int ROUND_BYTES = 20480;
 constexpr int pick_round_cols() {
     int cols = 8;
-    while (cols > 1 && ALL_WAVES * cols * ROUND_DIMS * 4 > ROUND_BYTES) cols /= 2;
+    while (cols > 1 && round_bytes(cols, LEAST_TILES) > ROUND_BYTES) cols /= 2;
     return cols;
 }
 constexpr int ROUND_COLS = pick_round_cols();
+constexpr int pick_round_tiles() {
+    int best = LEAST_TILES;
+    for (int n = LEAST_TILES; n <= O_TILES; n += LEAST_TILES)
+        if (O_TILES % n == 0 && round_bytes(ROUND_COLS, n) <= ROUND_BYTES) best = n;
+    return best;
+}
+constexpr int ROUND_TILES = pick_round_tiles();
+constexpr int ROUND_DIMS = ROUND_TILES * 16;
+constexpr int ROUND_STRIDE = ROUND_DIMS + ROUND_PAD; // floats between columns
+constexpr int ROUNDS = O_TILES / ROUND_TILES;
+constexpr int WAVE_DIMS = O_TILES * 16; // value dims of a wave's slice
 
 constexpr int LDS_ML = Q_LDS_BYTES;                          // [WAVES][ROWS] maximum, sum
 constexpr int LDS_TOTAL = LDS_ML + WAVES * ROWS * 8;         // [ROWS] maximum, sum
 constexpr int LDS_FLAG = LDS_TOTAL + ROWS * 8;               // 16 bytes
-constexpr int LDS_O = LDS_FLAG + 16;                         // [ALL_WAVES][ROUND_COLS][ROUND_DIMS]
-constexpr int LDS_USED = LDS_O + ALL_WAVES * ROUND_COLS * ROUND_DIMS * 4;
+constexpr int LDS_O = LDS_FLAG + 16;                         // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
+constexpr int LDS_USED = LDS_O + round_bytes(ROUND_COLS, ROUND_TILES);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 struct sums_t { float maximum, sum; };
@@ -106,47 +111,67 @@ KG_DEV sums_t *partial_sums(args_t a, u32 slot) {
 KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
                       acc_t (&o)[ROW_TILES][O_TILES], u8 *lds, int wave) {
     int lane = (int)late_lane();
+    bool speaks = lane < NI / COLS; // one lane for each column
     sums_t *ml = (sums_t *)(lds + LDS_ML), *total = (sums_t *)(lds + LDS_TOTAL);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int c = 0; c < COLS; c++) {
             float sum = column_sum(l[t][c]);
-            if (wave % V_SPLIT == 0 && lane < NI / COLS)
+            if (wave % V_SPLIT == 0 && speaks)
                 ml[wave / V_SPLIT * ROWS + t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
         }
     barrier();
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int c = 0; c < COLS; c++) {
-            float top = -INFINITE;
-            for (int w = 0; w < WAVES; w++)
-                top = fmax(top, ml[w * ROWS + t * NI + lane_column(lane, c)].maximum);
-            float factor = weight(m[t][c], top);
+            int row = t * NI + lane_column(lane, c);
+            sums_t all = {-INFINITE, 0.0f};
+            KG_UNROLL for (int w = 0; w < WAVES; w++)
+                all.maximum = fmax(all.maximum, ml[w * ROWS + row].maximum);
+            KG_UNROLL for (int w = 0; w < WAVES; w++)
+                all.sum += ml[w * ROWS + row].sum * weight(ml[w * ROWS + row].maximum, all.maximum);
+            if (wave == t % ALL_WAVES && speaks) total[row] = all;
+            float factor = weight(m[t][c], all.maximum);
             KG_UNROLL for (int n = 0; n < O_TILES; n++)
                 KG_UNROLL for (int r = c; r < O_REGS; r += COLS) o[t][n][r] *= factor;
         }
-    KG_LOOP for (int row = (int)late_thread(); row < ROWS; row += KG_WORKGROUP) {
-        sums_t all = {-INFINITE, 0.0f};
-        for (int w = 0; w < WAVES; w++) add_sums(all, ml[w * ROWS + row]);
-        total[row] = all;
+}
+
+// A lane's accumulators of one column and chunk are adjacent dims: stored four
+// at a time.
+KG_DEV void write_chunk(const acc_t *o, float *mine, int chunk, int cols) {
+    int lane = (int)late_lane();
+    KG_UNROLL for (int line = 0; line < O_REGS / VROWS; line++) {
+        int column = lane_column(lane, line % COLS) - cols;
+        float *to = mine + column * ROUND_STRIDE + o_dim(chunk * CHUNK_TILES, o_row(lane, line));
+        if (column < 0 || column >= ROUND_COLS) continue;
+        KG_UNROLL for (int dim = 0; dim < V_LANE_DIMS; dim++)
+            to[dim] = o[chunk * CHUNK_TILES + dim / VROWS][line + dim % VROWS * COLS];
+    }
+}
+
+KG_DEV void write_tile(const acc_t &o, float *mine, int tile, int cols) {
+    int lane = (int)late_lane();
+    KG_UNROLL for (int r = 0; r < O_REGS; r++) {
+        int column = lane_column(lane, r % COLS) - cols;
+        if (column >= 0 && column < ROUND_COLS)
+            mine[column * ROUND_STRIDE + o_dim(tile, o_row(lane, r))] = o[r];
     }
 }
 
 KG_DEV void write_round(const acc_t (&o)[O_TILES], u8 *lds, int wave, int round, int cols) {
-    int lane = (int)late_lane();
-    float *mine = (float *)(lds + LDS_O) + wave * ROUND_COLS * ROUND_DIMS;
-    KG_UNROLL for (int n = 0; n < ROUND_TILES; n++)
-        KG_UNROLL for (int r = 0; r < O_REGS; r++) {
-            int column = lane_column(lane, r % COLS) - cols;
-            int dim = o_dim(n, o_row(lane, r));
-            if (column >= 0 && column < ROUND_COLS)
-                mine[column * ROUND_DIMS + dim] = o[round * ROUND_TILES + n][r];
-        }
+    float *mine = (float *)(lds + LDS_O) + wave * ROUND_COLS * ROUND_STRIDE;
+    const acc_t *from = o + round * ROUND_TILES;
+    if constexpr (PACKED)
+        KG_UNROLL for (int n = 0; n < ROUND_TILES; n++) write_tile(from[n], mine, n, cols);
+    else
+        KG_UNROLL for (int n = 0; n < ROUND_TILES / CHUNK_TILES; n++)
+            write_chunk(from, mine, n, cols);
 }
 
 KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int column, int v_wave, int dim) {
     KG_UNROLL for (int j = 0; j < 4; j++) x[j] = 0;
-    for (int w = 0; w < WAVES; w++) {
+    KG_UNROLL for (int w = 0; w < WAVES; w++) {
         const float *from = (const float *)(lds + LDS_O) +
-                            ((w * V_SPLIT + v_wave) * ROUND_COLS + column) * ROUND_DIMS + dim;
+                            ((w * V_SPLIT + v_wave) * ROUND_COLS + column) * ROUND_STRIDE + dim;
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] += from[j];
     }
 }

@@ -1,9 +1,12 @@
 // Who does what. The keys of all sequences and heads form one line of units
 // (a unit is one block of TOK keys for one item = sequence x KV head x row
 // block); the workgroups cut that line into equal parts. So every workgroup
-// reads the same amount whatever the lengths are, the grid never depends on
-// them, and the number of query tokens does not change the cut. An item that
-// spans several workgroups is merged by the last of them to arrive.
+// has the same work whatever the lengths are, the grid never depends on them,
+// and the number of query tokens does not change the cut. An item that spans
+// several workgroups is merged by the last of them to arrive.
+//
+// Each item begins with ITEM_COST units that stand for no keys: what starting
+// and finishing one more item costs a workgroup.
 namespace kg {
 
 typedef const KG_CONSTANT kg_attn_args &args_t;
@@ -12,6 +15,8 @@ constexpr int ROWS = ROW_TILES * NI;                          // query rows of a
 constexpr int ROW_BLOCKS = ceil_div(GROUP * Q_TOKENS, ROWS);  // of one KV head, at most
 // Less than this is not worth another workgroup and its share of the merge.
 constexpr u32 LEAST_PART = 2 * WAVES;
+// About 5000 cycles at a compute unit's share of the memory bandwidth.
+constexpr u32 ITEM_COST = (u32)ceil_div(96 * 1024, TOK * (HEAD_DIM + V_DIM) * KV_BYTES);
 
 struct seq_t {
     int index, q_start, q_len, kv_len; // q_len clamped to Q_TOKENS
@@ -24,32 +29,41 @@ KG_DEV int window_of(args_t a) {
     return WINDOW == WINDOW_RT ? a.window : WINDOW;
 }
 
-KG_DEV seq_t seq_at(args_t a, int index) {
-    seq_t s = {index, index, 1, 0, 0, 1, 0};
+KG_DEV int row_blocks_of(int q_len) {
+    return PHASE == PHASE_DECODE ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS);
+}
+
+// What follows from where the queries start, how many they are, and kv_len.
+KG_DEV seq_t seq_from(args_t a, int index, int q_start, int q_len, int kv_len) {
+    seq_t s = {index, q_start, q_len, kv_len, 0, 1, 0};
     if (index >= a.num_seqs) return s;
-    s.kv_len = larger(load(a.seq_lens + index), 0);
-    if constexpr (PHASE == PHASE_VERIFY) {
-        s.q_start = load(a.cu_seqlens + index);
-        s.q_len = smaller(larger(load(a.cu_seqlens + index + 1) - s.q_start, 0), Q_TOKENS);
-    }
-    if constexpr (WINDOW != 0) s.first_key = larger(s.kv_len - s.q_len + 1 - window_of(a), 0);
-    int blocks = ceil_div(s.kv_len, TOK) - s.first_key / TOK;
-    s.blocks = (u32)larger(blocks, 1);
-    s.items = (u32)(a.kv_heads * ceil_div(s.q_len * GROUP, ROWS));
+    if constexpr (WINDOW != 0) s.first_key = larger(kv_len - q_len + 1 - window_of(a), 0);
+    s.blocks = (u32)larger(ceil_div(kv_len, TOK) - s.first_key / TOK, 1);
+    s.items = q_len > 0 ? (u32)(a.kv_heads * row_blocks_of(q_len)) : 0;
     return s;
 }
 
-// Tells the compiler that every lane has the same sequence: it then lives in
-// scalar registers.
-KG_DEV seq_t uniform_seq_at(args_t a, int index) {
-    seq_t s = seq_at(a, index);
-    s.q_start = uniform(s.q_start);
-    s.q_len = uniform(s.q_len);
-    s.kv_len = uniform(s.kv_len);
-    s.first_key = uniform(s.first_key);
-    s.blocks = (u32)uniform((int)s.blocks);
-    s.items = (u32)uniform((int)s.items);
-    return s;
+KG_DEV seq_t seq_at(args_t a, int index) {
+    int q_start = index, q_len = 1, kv_len = 0;
+    if (index < a.num_seqs) {
+        kv_len = larger(load(a.seq_lens + index), 0);
+        if constexpr (PHASE == PHASE_VERIFY) {
+            q_start = load(a.cu_seqlens + index);
+            q_len = smaller(larger(load(a.cu_seqlens + index + 1) - q_start, 0), Q_TOKENS);
+        }
+    }
+    return seq_from(a, index, q_start, q_len, kv_len);
+}
+
+// The sequence that lane `lane` looked up, for the whole wave: in scalar
+// registers, where there are any.
+KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
+    int index = uniform((int)shuffle((u32)mine.index, lane)), q_start = index, q_len = 1;
+    if constexpr (PHASE == PHASE_VERIFY) {
+        q_start = uniform((int)shuffle((u32)mine.q_start, lane));
+        q_len = uniform((int)shuffle((u32)mine.q_len, lane));
+    }
+    return seq_from(a, index, q_start, q_len, uniform((int)shuffle((u32)mine.kv_len, lane)));
 }
 
 // How `total` units are cut into `parts`: the first `extra` parts get one more.
@@ -69,7 +83,7 @@ struct work_t {
     seq_t seq;
 };
 
-KG_DEV u32 units_of(const seq_t &s) { return s.items * s.blocks; }
+KG_DEV u32 units_of(const seq_t &s) { return s.items * (ITEM_COST + s.blocks); }
 
 KG_DEV u32 wave_sum(u32 x) {
     u32 lane = lane_id();
@@ -89,30 +103,30 @@ KG_DEV u32 wave_prefix(u32 x) { // inclusive
 KG_DEV work_t work_begin(args_t a) {
     work_t w;
     int lane = (int)lane_id();
-    u32 mine = 0;
-    KG_LOOP for (int s = lane; s < a.num_seqs; s += WAVE) mine += units_of(seq_at(a, s));
-    u32 total = (u32)uniform((int)wave_sum(mine));
+    seq_t mine = seq_at(a, lane);
+    u32 units = units_of(mine);
+    KG_LOOP for (int s = lane + WAVE; s < a.num_seqs; s += WAVE) units += units_of(seq_at(a, s));
+    u32 total = (u32)uniform((int)wave_sum(units));
     u32 wanted = (total + LEAST_PART - 1) / LEAST_PART, part = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
     w.unit = w.end = w.seq_start = 0;
-    w.seq = uniform_seq_at(a, a.num_seqs);
+    w.seq = mine;
     if (part >= parts) return w;
     w.cut.each = total / parts;
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
     w.end = cut_start(w.cut, part + 1);
     KG_LOOP for (int base = 0; base < a.num_seqs; base += WAVE) {
-        u32 units = units_of(seq_at(a, base + lane));
-        u32 prefix = wave_prefix(units);
+        if (base > 0) mine = seq_at(a, base + lane);
+        u32 prefix = wave_prefix(units_of(mine));
         u64 beyond = ballot(w.seq_start + prefix > w.unit);
         u32 last = beyond ? first_bit(beyond) : WAVE - 1;
         u32 upto = (u32)uniform((int)shuffle(prefix, last));
-        if (beyond) {
-            w.seq_start += upto - (u32)uniform((int)shuffle(units, last));
-            w.seq = uniform_seq_at(a, uniform(base + (int)last));
-            break;
-        }
         w.seq_start += upto;
+        if (!beyond) continue;
+        w.seq = seq_of_lane(a, mine, last);
+        w.seq_start -= units_of(w.seq);
+        break;
     }
     return w;
 }
@@ -121,43 +135,46 @@ KG_DEV work_t work_begin(args_t a) {
 struct segment_t {
     seq_t seq;
     int kv_head, row_block;
-    int block, block_end; // key blocks [block, block_end)
+    int block, block_end; // key blocks [block, block_end), may be empty
     u32 item_start;       // first unit of the item
+    u32 item_end;
     bool whole;
 };
 
 KG_DEV segment_t work_segment(const work_t &w) {
     segment_t g;
-    u32 at = w.unit - w.seq_start, item = at / w.seq.blocks;
-    u32 row_blocks = (u32)ceil_div(w.seq.q_len * GROUP, ROWS);
-    u32 from = at - item * w.seq.blocks;
-    u32 left = w.end - w.unit, length = w.seq.blocks - from;
-    length = length < left ? length : left;
+    u32 length = ITEM_COST + w.seq.blocks;
+    u32 at = w.unit - w.seq_start, item = (u32)uniform((int)(at / length));
+    u32 row_blocks = (u32)row_blocks_of(w.seq.q_len);
+    u32 from = at - item * length, left = w.end - w.unit;
+    u32 to = length - from < left ? length : from + left;
+    int first = w.seq.first_key / TOK;
     g.seq = w.seq;
-    g.kv_head = (int)(item / row_blocks);
+    g.kv_head = uniform((int)(item / row_blocks));
     g.row_block = (int)(item - (u32)g.kv_head * row_blocks);
-    g.block = w.seq.first_key / TOK + (int)from;
-    g.block_end = g.block + (int)length;
+    g.block = first + larger((int)(from - ITEM_COST), 0);
+    g.block_end = first + larger((int)(to - ITEM_COST), 0);
     g.item_start = w.unit - from;
-    g.whole = length == w.seq.blocks;
+    g.item_end = g.item_start + length;
+    g.whole = g.block_end - g.block == (int)w.seq.blocks;
     return g;
 }
 
+// To the item after the segment's, or to the end.
 KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
-    w.unit += (u32)(g.block_end - g.block);
+    w.unit = g.item_end;
     while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq)) {
         w.seq_start += units_of(w.seq);
-        w.seq = uniform_seq_at(a, w.seq.index + 1);
+        w.seq = seq_of_lane(a, seq_at(a, w.seq.index + 1), 0);
     }
 }
 
-// The workgroups that share an item.
+// The workgroups that share an item's keys.
 struct share_t {
     u32 first, last;
 };
 KG_DEV share_t share_of(cut_t cut, const segment_t &g) {
-    return share_t{cut_owner(cut, g.item_start),
-                   cut_owner(cut, g.item_start + g.seq.blocks - 1)};
+    return share_t{cut_owner(cut, g.item_start + ITEM_COST), cut_owner(cut, g.item_end - 1)};
 }
 
 // Where `part` keeps its partial result of the item: a workgroup has at most

@@ -1,0 +1,35 @@
+// attn:phase=decode,q=bf16,kv=bf16,o=bf16,d=128,dv=128,g=1,page=16,layout=nhd,descale=none,waves=4,mt=1,vs=1,occ=2
+// for gfx942, written by kgen
+#define KG_KERNEL kg_attn_decode_bf16_kvbf16_d128_g1_p16_nhd
+#define KG_CDNA2 0
+#define KG_CDNA3 1
+#define KG_CDNA4 0
+#define KG_RDNA3 0
+#define KG_RDNA4 0
+#define KG_SM90 0
+#define KG_FP8_FNUZ 1
+#define KG_WORKGROUP 256
+#define KG_LDS_BYTES 65536
+namespace kg {
+constexpr int PHASE = 0;
+constexpr int Q_DTYPE = 1;
+constexpr int KV_DTYPE = 1;
+constexpr int OUT_DTYPE = 1;
+constexpr int HEAD_DIM = 128;
+constexpr int V_DIM = 128;
+constexpr int GROUP = 1;
+constexpr int Q_TOKENS = 1;
+constexpr int PAGE = 16;
+constexpr int LAYOUT = 1;
+constexpr int TABLE_I64 = 0;
+constexpr int WINDOW = 0;
+constexpr int SOFTCAP = 0;
+constexpr int ALIBI = 0;
+constexpr int SINKS = 0;
+constexpr int LSE = 0;
+constexpr int DESCALE = 1;
+constexpr int WAVES = 4;
+constexpr int ROW_TILES = 1;
+constexpr int V_SPLIT = 1;
+constexpr int OCCUPANCY = 2;
+}

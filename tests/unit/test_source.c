@@ -1,0 +1,539 @@
+/* Generated text: the same bytes everywhere, nothing of the machine in it,
+ * every parameter in it, and every parameter of the shape in the code. */
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "check/check.h"
+#include "gen/family.h"
+#include "runtime/build_internal.h"
+
+static kgen_rng rng;
+static char folder[] = "/tmp/kgen-source-XXXXXX";
+
+static const kgen_target *target_of(const char *name) {
+    const kgen_target *target;
+    kgen_error err;
+    if (kgen_target_find(&target, name, &err) != KGEN_OK) fail_msg("%s", err.text);
+    return target;
+}
+
+static kgen_source rendered(const char *line, const char *target) {
+    kgen_spec spec;
+    kgen_source source;
+    kgen_error err;
+    if (kgen_spec_parse(&spec, line, &err) != KGEN_OK ||
+        kgen_source_render(&source, &spec, target_of(target), &err) != KGEN_OK)
+        fail_msg("%s on %s: %s", line, target, err.text);
+    assert_int_equal(strlen(source.text), source.size);
+    return source;
+}
+
+static const char *const targets[] = {"gfx942", "gfx90a", "gfx950", "gfx1100",
+                                      "gfx1201", "sm_90", "cpu:cdna3"};
+enum { TARGETS = sizeof targets / sizeof targets[0] };
+
+static kgen_spec random_spec(const kgen_target *target) {
+    kgen_case c;
+    kgen_error err;
+    if (kgen_case_random(&c, &rng, target, 0, &err) != KGEN_OK) fail_msg("%s", err.text);
+    return c.spec;
+}
+
+/* ---- the same bytes ------------------------------------------------------------ */
+
+/* What another process of this program prints, started elsewhere with another
+ * environment. */
+static char *rendered_elsewhere(const char *line, const char *target, size_t *size) {
+    char command[2048], self[1024];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = 0;
+    snprintf(command, sizeof command,
+             "cd / && exec env -i LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo HOME=/nonexistent '%s' "
+             "--render '%s' '%s'", self, line, target);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    enum { MOST = 1 << 20 };
+    char *text = malloc(MOST);
+    assert_non_null(text);
+    *size = fread(text, 1, MOST, pipe);
+    int status = pclose(pipe);
+    if (status != 0) fail_msg("%s: exit status %d", command, status);
+    return text;
+}
+
+static int print_rendered(const char *line, const char *target) {
+    const kgen_target *t;
+    kgen_spec spec;
+    kgen_source source;
+    setlocale(LC_ALL, "");
+    if (kgen_target_find(&t, target, NULL) != KGEN_OK ||
+        kgen_spec_parse(&spec, line, NULL) != KGEN_OK ||
+        kgen_source_render(&source, &spec, t, NULL) != KGEN_OK)
+        return 1;
+    size_t written = fwrite(source.text, 1, source.size, stdout);
+    int bad = written != source.size || fflush(stdout) != 0;
+    kgen_source_free(&source);
+    return bad;
+}
+
+static void assert_same(const kgen_source *a, const kgen_source *b) {
+    assert_int_equal(a->size, b->size);
+    assert_memory_equal(a->text, b->text, a->size);
+}
+
+static void test_same_bytes_everywhere(void **state) {
+    (void)state;
+    char home[1024], line[KGEN_SPEC_LINE_MAX];
+    assert_non_null(getcwd(home, sizeof home));
+    for (int n = 0; n < 5 * TARGETS; n++) {
+        const char *target = targets[n % TARGETS];
+        kgen_spec spec = random_spec(target_of(target));
+        size_t size;
+        kgen_spec_print(line, &spec);
+        kgen_source here = rendered(line, target), again = rendered(line, target);
+        assert_same(&here, &again);
+        kgen_source_free(&again);
+        assert_int_equal(chdir("/"), 0);
+        again = rendered(line, target);
+        assert_int_equal(chdir(home), 0);
+        assert_same(&here, &again);
+        char *elsewhere = rendered_elsewhere(line, target, &size);
+        assert_int_equal(size, here.size);
+        assert_memory_equal(elsewhere, here.text, size);
+        free(elsewhere);
+        kgen_source_free(&again);
+        kgen_source_free(&here);
+    }
+}
+
+static void test_same_bytes_in_other_locales(void **state) {
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.utf8", "tr_TR.utf8"};
+    kgen_source want = rendered("attn:kv=fp8,page=65536,window=16777216", "gfx942");
+    int found = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!setlocale(LC_ALL, names[i])) continue;
+        found++;
+        kgen_source got = rendered("attn:kv=fp8,page=65536,window=16777216", "gfx942");
+        assert_same(&want, &got);
+        kgen_source_free(&got);
+    }
+    setlocale(LC_ALL, "C");
+    kgen_source_free(&want);
+    if (found) return;
+    print_message("skipped: none of the locales de_DE, fr_FR, tr_TR is installed\n");
+    skip();
+}
+
+/* An equal spec, said in another way, is the same text. */
+static void test_spelling_does_not_matter(void **state) {
+    (void)state;
+    static const char *const lines[] = {"attn:d=64,g=4,kv=fp8", "attn:kv=fp8,g=4,d=64",
+                                        "attn:kv=e4m3fnuz,g=4,d=64,dv=64,descale=head,o=bf16"};
+    kgen_source want = rendered(lines[0], "gfx942");
+    for (int i = 1; i < 3; i++) {
+        kgen_source got = rendered(lines[i], "gfx942");
+        assert_same(&want, &got);
+        kgen_source_free(&got);
+    }
+    kgen_source_free(&want);
+}
+
+/* ---- what is in it, and what is not ---------------------------------------------- */
+
+static void assert_without(const kgen_source *source, const char *words) {
+    if (*words && strstr(source->text, words)) fail_msg("the text has '%s'", words);
+}
+
+static void check_no_machine(const kgen_source *source) {
+    static const char *const never[] = {"\"/", "/tmp", "/home", "/usr", "/root", "/opt", "__DATE__",
+                                        "__TIME__", "__TIMESTAMP__", "__FILE__", "#include",
+                                        "\"kg/target.h\"", "\"kg/mma.h\"", "\"kg/frag.h\"",
+                                        "prelude", "\r", "\t"};
+    static const char *const formats[] = {"%Y-%m-%d", "%b %e %Y", "%d.%m.%Y"};
+    char text[1024];
+    time_t now = time(NULL);
+    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) assert_without(source, never[i]);
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        strftime(text, sizeof text, formats[i], localtime(&now));
+        assert_without(source, text);
+    }
+    assert_without(source, getcwd(text, sizeof text));
+    for (const char *c = source->text; *c; c++)
+        if ((unsigned char)*c > 126 || ((unsigned char)*c < 32 && *c != '\n'))
+            fail_msg("byte 0x%02x at %zu", (unsigned char)*c, (size_t)(c - source->text));
+}
+
+static void assert_line(const kgen_source *source, const char *fmt, const char *name, int value) {
+    char line[256];
+    snprintf(line, sizeof line, fmt, name, value);
+    const char *first = strstr(source->text, line);
+    if (!first) fail_msg("no line '%.60s'", line + 1);
+    if (strstr(first + 1, line)) fail_msg("twice: '%.60s'", line + 1);
+}
+
+static void check_constants(const kgen_source *source) {
+    const kgen_family *family = kgen__family(source->spec.family);
+    char line[KGEN_SPEC_LINE_MAX], head[KGEN_SPEC_LINE_MAX + 8];
+    kgen_spec_print(line, &source->spec);
+    snprintf(head, sizeof head, "// %s\n", line);
+    assert_memory_equal(source->text, head, strlen(head));
+    for (size_t i = 0; i < family->param_count; i++)
+        assert_line(source, "\nconstexpr int %s = %d;\n", family->params[i].constant,
+                    kgen__param_get(&source->spec, &family->params[i]));
+    assert_line(source, "\n#define %s %d\n", "KG_WORKGROUP", source->workgroup_size);
+    assert_line(source, "\n#define %s %d\n", "KG_FP8_FNUZ", source->target->fp8_fnuz);
+    assert_line(source, "\n#define %s %d\n", "KG_LDS_BYTES", source->target->lds_bytes);
+    assert_line(source, "\n#define %s %d\n", "KG_SM90", source->target->isa == KGEN_ISA_SM90);
+    snprintf(head, sizeof head, "\n#define KG_KERNEL %s\n", source->symbol);
+    assert_line(source, "%s%.0d", head, 0);
+    assert_int_equal(source->workgroup_size % source->target->wave_size, 0);
+}
+
+static void test_text_has_the_spec_and_no_machine(void **state) {
+    (void)state;
+    for (size_t i = 0; i < kgen_target_count(); i++) {
+        for (int n = 0; n < 60; n++) {
+            kgen_spec spec = random_spec(kgen_target_at(i));
+            kgen_source source;
+            kgen_error err;
+            if (kgen_source_render(&source, &spec, kgen_target_at(i), &err) != KGEN_OK)
+                fail_msg("%s", err.text);
+            check_no_machine(&source);
+            check_constants(&source);
+            kgen_source_free(&source);
+        }
+    }
+}
+
+static void test_a_bad_spec_has_no_text(void **state) {
+    (void)state;
+    kgen_spec spec;
+    kgen_source source, before;
+    kgen_error err;
+    assert_int_equal(kgen_spec_parse(&spec, "attn:", &err), KGEN_OK);
+    spec.attn.group = 33;
+    memset(&source, 0x5a, sizeof source);
+    before = source;
+    assert_int_equal(kgen_source_render(&source, &spec, target_of("gfx942"), &err), KGEN_E_SPEC);
+    assert_non_null(strstr(err.text, "g=33"));
+    assert_memory_equal(&source, &before, sizeof source);
+    memset(&source, 0, sizeof source);
+    kgen_source_free(&source);
+}
+
+/* The spec is its parameters: nothing of a batch can get into the text. */
+static void test_no_run_time_value_is_a_parameter(void **state) {
+    (void)state;
+    static const char *const never[] = {"batch", "seq", "len", "stride", "scale", "pages",
+                                        "heads", "hkv", "hq", "eps", "ptr", "grid"};
+    const kgen_family *family = kgen__family(KGEN_ATTN);
+    assert_int_equal(sizeof(kgen_attn_spec), family->param_count * sizeof(int32_t));
+    for (size_t i = 0; i < family->param_count; i++)
+        for (size_t n = 0; n < sizeof never / sizeof never[0]; n++)
+            if (strcmp(family->params[i].key, "descale") != 0 && /* a granularity */
+                strstr(family->params[i].key, never[n]))
+                fail_msg("%s is a run-time value", family->params[i].key);
+}
+
+/* ---- no dead axes ------------------------------------------------------------------- */
+
+/* Two specs that differ in one parameter. */
+static const struct {
+    const char *key, *one, *other;
+} axes[] = {
+    {"phase", "phase=verify", "phase=decode"},
+    {"q", "q=bf16", "q=fp16,o=bf16"},
+    {"kv", "kv=bf16", "kv=fp16"},
+    {"kv", "kv=e4m3fn", "kv=e4m3fnuz"},
+    {"kv", "kv=e4m3fn", "kv=e5m2"},
+    {"o", "o=bf16", "o=fp16"},
+    {"o", "o=e4m3fnuz", "o=e5m2"},
+    {"d", "d=64", "d=80,dv=64"},
+    {"dv", "d=128", "d=128,dv=112"},
+    {"g", "g=2", "g=3"},
+    {"g", "g=1", "g=16"},
+    {"t", "phase=verify,t=2", "phase=verify,t=3"},
+    {"page", "page=16", "page=32"},
+    {"page", "page=16", "page=1"},
+    {"page", "page=16", "page=x16"},
+    {"layout", "layout=nhd", "layout=shuffle"}, /* nhd and hnd differ in strides alone */
+    {"layout", "layout=shuffle", "layout=xpacked"},
+    {"table", "table=i32", "table=i64"},
+    {"window", "window=off", "window=128"},
+    {"window", "window=128", "window=129"},
+    {"window", "window=128", "window=rt"},
+    {"softcap", "softcap=0", "softcap=1"},
+    {"alibi", "alibi=0", "alibi=1"},
+    {"sinks", "sinks=0", "sinks=1"},
+    {"lse", "lse=0", "lse=1"},
+    {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
+    {"descale", "kv=fp8,descale=head", "kv=fp8,descale=token"},
+};
+enum { AXES = sizeof axes / sizeof axes[0] };
+
+/* The text without the spec's own line and with one name for all kernels. */
+static char *neutral_text(const char *pairs, const char *target) {
+    char line[KGEN_SPEC_LINE_MAX];
+    snprintf(line, sizeof line, "attn:%s%s", strncmp(pairs, "d=", 2) == 0 ? "" : "d=64,", pairs);
+    kgen_source source = rendered(line, target);
+    static const char name[] = "#define KG_KERNEL kg_axis";
+    const char *rest = strchr(strstr(source.text, "#define KG_KERNEL"), '\n');
+    size_t size = sizeof name + strlen(rest);
+    char *text = malloc(size);
+    assert_non_null(text);
+    snprintf(text, size, "%s%s", name, rest);
+    kgen_source_free(&source);
+    return text;
+}
+
+static void test_every_shape_parameter_is_in_the_text(void **state) {
+    (void)state;
+    static const char *const some[] = {"cpu:cdna3", "gfx942", "sm_90"};
+    for (int t = 0; t < 3; t++) {
+        for (int i = 0; i < AXES; i++) {
+            char *one = neutral_text(axes[i].one, some[t]);
+            char *other = neutral_text(axes[i].other, some[t]);
+            if (strcmp(one, other) == 0)
+                fail_msg("%s: %s and %s have one text", some[t], axes[i].one, axes[i].other);
+            free(one);
+            free(other);
+        }
+    }
+}
+
+static void test_every_shape_parameter_has_a_row(void **state) {
+    (void)state;
+    const kgen_family *family = kgen__family(KGEN_ATTN);
+    for (size_t i = 0; i < family->param_count; i++) {
+        int rows = 0;
+        for (int n = 0; n < AXES; n++) rows += strcmp(axes[n].key, family->params[i].key) == 0;
+        if (family->params[i].role == KGEN_SHAPE && !rows)
+            fail_msg("%s: no row in axes[]", family->params[i].key);
+    }
+}
+
+static uint8_t *machine_code(const kgen_toolchain *tc, const char *text, size_t *size) {
+    const kgen_target *target = target_of("gfx942");
+    kgen__unit unit = {.toolchain = tc, .flags = kgen_target_flags(target, tc->compiler),
+                       .source = text, .source_size = strlen(text), .spec = "attn:axis",
+                       .arch = target->name};
+    uint8_t *object, *code;
+    size_t object_size;
+    uint32_t ms;
+    kgen_error err;
+    kgen__elf elf;
+    kgen__section section;
+    if (kgen__compile(&unit, &object, &object_size, &ms, &err) != KGEN_OK) fail_msg("%s", err.text);
+    assert_true(kgen__elf_open(&elf, object, object_size));
+    assert_true(kgen__elf_section_named(&elf, ".text", &section) && section.data);
+    *size = (size_t)section.header.sh_size;
+    assert_true(*size > 1000);
+    code = malloc(*size);
+    assert_non_null(code);
+    memcpy(code, section.data, *size);
+    free(object);
+    return code;
+}
+
+static int same_code(const kgen_toolchain *tc, const char *one, const char *other) {
+    size_t sizes[2];
+    uint8_t *a = machine_code(tc, one, &sizes[0]), *b = machine_code(tc, other, &sizes[1]);
+    int same = sizes[0] == sizes[1] && memcmp(a, b, sizes[0]) == 0;
+    free(a);
+    free(b);
+    return same;
+}
+
+static void test_no_axis_is_dead(void **state) {
+    (void)state;
+    kgen_toolchain tc;
+    kgen_error err;
+    if (kgen_toolchain_find(&tc, target_of("gfx942"), &err) != KGEN_OK) {
+        print_message("skipped: %s\n", err.text);
+        skip();
+    }
+    char *one = neutral_text("g=2", "gfx942"), *other = neutral_text("g=2,layout=hnd", "gfx942");
+    assert_string_not_equal(one, other);
+    assert_true(same_code(&tc, one, other)); /* so equal code is seen as equal */
+    free(one);
+    free(other);
+    int dead = 0;
+    for (int i = 0; i < AXES; i++) {
+        one = neutral_text(axes[i].one, "gfx942");
+        other = neutral_text(axes[i].other, "gfx942");
+        if (same_code(&tc, one, other)) {
+            print_message("%s: %s and %s are one code object\n", axes[i].key, axes[i].one,
+                          axes[i].other);
+            dead++;
+        }
+        free(one);
+        free(other);
+    }
+    assert_int_equal(dead, 0);
+}
+
+/* ---- the template by itself ------------------------------------------------------------ */
+
+static char *file_text(const char *path) {
+    FILE *file = fopen(path, "r");
+    if (!file) fail_msg("%s: cannot be opened", path);
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static void write_text(const char *name, const char *text, size_t size) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* What comes before the template. */
+static size_t prelude_size(const kgen_source *source) {
+    return (size_t)(strstr(source->text, "#line") - source->text);
+}
+
+static void test_sample_prelude_is_up_to_date(void **state) {
+    (void)state;
+    static const char path[] = "templates/kg/prelude_attn.h";
+    kgen_source source = rendered("attn:", "gfx942");
+    char *text = file_text(path);
+    size_t size = prelude_size(&source);
+    if (strlen(text) != size || memcmp(text, source.text, size) != 0)
+        fail_msg("%s is stale: kgen source attn: --arch gfx942 | sed '/^#line/,$d' > %s", path,
+                 path);
+    free(text);
+    kgen_source_free(&source);
+}
+
+/* Any clang that knows gfx942, whatever $KGEN_CLANG names for the cpu device. */
+static kgen_toolchain clang_or_skip(void) {
+    kgen_toolchain tc;
+    kgen_error err;
+    const char *named = getenv("KGEN_CLANG");
+    char *saved = named ? strdup(named) : NULL;
+    unsetenv("KGEN_CLANG");
+    kgen_status status = kgen__toolchain_clang(&tc, target_of("gfx942"), &err);
+    if (saved) setenv("KGEN_CLANG", saved, 1);
+    free(saved);
+    if (status != KGEN_OK) {
+        print_message("skipped: %s\n", err.text);
+        skip();
+    }
+    return tc;
+}
+
+static void test_template_compiles_by_itself(void **state) {
+    (void)state;
+    kgen_toolchain tc = clang_or_skip();
+    char command[4096];
+    size_t used = (size_t)snprintf(command, sizeof command, "'%s'", tc.path);
+    const char *const *flags = kgen_target_flags(target_of("gfx942"), KGEN_CLANG);
+    for (; *flags; flags++)
+        used += (size_t)snprintf(command + used, sizeof command - used, " '%s'", *flags);
+    snprintf(command + used, sizeof command - used,
+             " -Wall -Wextra -Werror=uninitialized -I templates -c templates/attn.hip -o '%s/o' "
+             "2>'%s/log'", folder, folder);
+    int status = system(command);
+    if (status != 0) fail_msg("%s: exit status %d", command, status);
+}
+
+/* The files of a text, in order, by their #line or preprocessor marks. */
+static void list_files(char *out, size_t size, const char *text, const char *mark) {
+    size_t used = 0;
+    out[0] = 0;
+    for (const char *at = text; (at = strstr(at, mark)); at++) {
+        const char *name = strchr(at, '"') + 1, *end = strchr(name, '"');
+        if (at != text && at[-1] != '\n') continue;
+        const char *kg = strstr(name, "kg/");
+        if (!kg || kg > end) continue;
+        char file[256];
+        snprintf(file, sizeof file, "%.*s", (int)(end - kg), kg);
+        if (strcmp(file, "kg/target.h") == 0 || strcmp(file, "kg/mma.h") == 0 ||
+            strcmp(file, "kg/frag.h") == 0 || strncmp(file, "kg/prelude", 10) == 0)
+            continue;
+        used += (size_t)snprintf(out + used, size - used, "%s\n", file);
+    }
+}
+
+/* The forwarding headers lead where gen/source.c leads. */
+static void test_forwarding_headers_agree(void **state) {
+    (void)state;
+    kgen_toolchain tc = clang_or_skip();
+    char path[512], command[4096], want[2048], got[2048];
+    snprintf(path, sizeof path, "%s/kg", folder);
+    mkdir(path, 0700);
+    char *hip = file_text("templates/attn.hip");
+    write_text("attn.hip", hip, strlen(hip));
+    free(hip);
+    for (int i = 0; i < TARGETS; i++) {
+        if (target_of(targets[i])->vendor == KGEN_VENDOR_CPU) continue;
+        kgen_source source = rendered("attn:", targets[i]);
+        write_text("kg/prelude_attn.h", source.text, prelude_size(&source));
+        snprintf(command, sizeof command,
+                 "'%s' -E -x c++ -Wundef -Werror=undef -I '%s' -I templates '%s/attn.hip' "
+                 "-o '%s/out' 2>'%s/log'", tc.path, folder, folder, folder, folder);
+        int status = system(command);
+        if (status != 0) fail_msg("%s: exit status %d", command, status);
+        snprintf(path, sizeof path, "%s/out", folder);
+        char *out = file_text(path);
+        list_files(want, sizeof want, source.text, "#line 1 \"");
+        list_files(got, sizeof got, out, "# 1 \"");
+        assert_string_equal(got, want);
+        assert_true(strlen(want) > 100);
+        free(out);
+        kgen_source_free(&source);
+    }
+}
+
+static int set_up(void **state) {
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    char command[512];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bytes_everywhere),
+        cmocka_unit_test(test_same_bytes_in_other_locales),
+        cmocka_unit_test(test_spelling_does_not_matter),
+        cmocka_unit_test(test_text_has_the_spec_and_no_machine),
+        cmocka_unit_test(test_a_bad_spec_has_no_text),
+        cmocka_unit_test(test_no_run_time_value_is_a_parameter),
+        cmocka_unit_test(test_every_shape_parameter_is_in_the_text),
+        cmocka_unit_test(test_every_shape_parameter_has_a_row),
+        cmocka_unit_test(test_no_axis_is_dead),
+        cmocka_unit_test(test_sample_prelude_is_up_to_date),
+        cmocka_unit_test(test_template_compiles_by_itself),
+        cmocka_unit_test(test_forwarding_headers_agree),
+    };
+    if (argc == 4 && strcmp(argv[1], "--render") == 0) return print_rendered(argv[2], argv[3]);
+    const char *given = getenv("KGEN_TEST_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    kgen_rng_seed(&rng, seed, 0);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

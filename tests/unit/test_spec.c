@@ -1,0 +1,555 @@
+/* Spec lines: round trips, every refusal with its message, resolving, and
+ * hostile text judged by a second reader of the grammar. */
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "check/check.h"
+#include "gen/family.h"
+
+enum { ROUND_TRIPS = 20000, HOSTILE = 60000 };
+
+static kgen_rng rng;
+
+static int below(int n) { return (int)kgen_rng_range(&rng, 0, n - 1); }
+
+static const kgen_family *family(void) { return kgen__family(KGEN_ATTN); }
+
+static const kgen_param *param_of(const char *key) {
+    for (size_t i = 0; i < family()->param_count; i++)
+        if (strcmp(family()->params[i].key, key) == 0) return &family()->params[i];
+    return NULL;
+}
+
+static kgen_spec parsed(const char *line) {
+    kgen_spec spec;
+    kgen_error err;
+    if (kgen_spec_parse(&spec, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    return spec;
+}
+
+static int same(const kgen_spec *a, const kgen_spec *b) {
+    return a->family == b->family && memcmp(&a->attn, &b->attn, sizeof a->attn) == 0;
+}
+
+/* ---- round trips ----------------------------------------------------------- */
+
+static int32_t any_value(const kgen_param *param) {
+    const kgen_domain *d = param->domain;
+    int symbols = 0;
+    while (param->symbols[symbols].name) symbols++;
+    int numbers = d->step ? (d->max - d->min) / d->step + 1 : 0;
+    int kinds = !!symbols + !!numbers + !!d->list_count, kind = below(kinds);
+    if (symbols && kind-- == 0) return param->symbols[below(symbols)].value;
+    if (numbers && kind-- == 0) return d->min + below(numbers) * d->step;
+    return d->list[below(d->list_count)];
+}
+
+static kgen_spec random_spec(void) {
+    for (;;) {
+        kgen_spec spec = parsed("attn:");
+        for (size_t i = 0; i < family()->param_count; i++)
+            kgen__param_set(&spec, &family()->params[i], any_value(&family()->params[i]));
+        if (spec.attn.phase == KGEN_DECODE) spec.attn.q_tokens = 1;
+        if (kgen_spec_validate(&spec, NULL, NULL) == KGEN_OK) return spec;
+    }
+}
+
+/* The canonical line with its pairs in random order. */
+static void shuffled(char out[KGEN_SPEC_LINE_MAX], const char *line) {
+    char copy[KGEN_SPEC_LINE_MAX], *pairs[64], *next;
+    int count = 0;
+    snprintf(copy, sizeof copy, "%s", line + strlen("attn:"));
+    for (char *p = strtok_r(copy, ",", &next); p; p = strtok_r(NULL, ",", &next)) pairs[count++] = p;
+    size_t used = (size_t)snprintf(out, KGEN_SPEC_LINE_MAX, "attn:");
+    for (; count > 0; count--) {
+        int pick = below(count);
+        used += (size_t)snprintf(out + used, KGEN_SPEC_LINE_MAX - used, "%s%s", pairs[pick],
+                                 count > 1 ? "," : "");
+        pairs[pick] = pairs[count - 1];
+    }
+}
+
+static void check_round_trip(const kgen_spec *spec) {
+    char line[KGEN_SPEC_LINE_MAX], again[KGEN_SPEC_LINE_MAX], mixed[KGEN_SPEC_LINE_MAX];
+    kgen_spec_print(line, spec);
+    kgen_spec back = parsed(line);
+    if (!same(&back, spec)) fail_msg("%s reads back as another spec", line);
+    kgen_spec_print(again, &back);
+    assert_string_equal(line, again);
+    shuffled(mixed, line);
+    back = parsed(mixed);
+    if (!same(&back, spec)) fail_msg("%s is not %s", mixed, line);
+}
+
+static void test_round_trips(void **state) {
+    (void)state;
+    size_t longest = 0;
+    for (int n = 0; n < ROUND_TRIPS; n++) {
+        char line[KGEN_SPEC_LINE_MAX];
+        kgen_spec spec = random_spec();
+        check_round_trip(&spec);
+        kgen_spec_print(line, &spec);
+        if (strlen(line) > longest) longest = strlen(line);
+    }
+    print_message("%d specs, longest line %zu bytes\n", ROUND_TRIPS, longest);
+    assert_true(longest < KGEN_SPEC_LINE_MAX - 1);
+}
+
+static void test_defaults_and_canonical_lines(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"attn", "attn:phase=decode,q=bf16,kv=bf16,d=128,g=1,page=16,layout=nhd"},
+        {"attn:", "attn:phase=decode,q=bf16,kv=bf16,d=128,g=1,page=16,layout=nhd"},
+        {"attn:layout=shuffle,kv=fp8,d=128,g=8",
+         "attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16,layout=shuffle"},
+        {"attn:dv=auto,window=off,table=i32,lse=0,descale=auto,o=auto,waves=auto",
+         "attn:phase=decode,q=bf16,kv=bf16,d=128,g=1,page=16,layout=nhd"},
+        {"attn:page=x16,window=rt,lse=1,phase=verify,t=4",
+         "attn:phase=verify,q=bf16,kv=bf16,d=128,g=1,t=4,page=x16,layout=nhd,window=rt,lse=1"},
+        {"attn:page=1,table=i64", "attn:phase=decode,q=bf16,kv=bf16,d=128,g=1,page=1,layout=nhd,"
+                                  "table=i64"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char line[KGEN_SPEC_LINE_MAX];
+        kgen_spec spec = parsed(rows[i][0]);
+        kgen_spec_print(line, &spec);
+        assert_string_equal(line, rows[i][1]);
+    }
+}
+
+/* ---- refusals ---------------------------------------------------------------- */
+
+static const struct {
+    const char *line, *says;
+} refusals[] = {
+    /* unknown words */
+    {"", "family=: unknown"},
+    {"attention:d=128", "family=attention: unknown"},
+    {"att", "family=att: unknown"},
+    {"attnx", "family=attnx: unknown"},
+    {"ATTN:d=128", "family=ATTN: unknown"},
+    {" attn:d=128", "family= attn: unknown"},
+    {"attn:head=128", "head=128: family attn has no such key"},
+    {"attn:D=128", "D=128: family attn has no such key"},
+    {"attn: d=128", " d=128: family attn has no such key"},
+    {"attn:=128", "=128: family attn has no such key"},
+    {"attn:kv=fp4", "kv=fp4: unknown value; allowed: bf16, fp16, fp8, e4m3fn, e4m3fnuz, e5m2"},
+    {"attn:q=fp8", "q=fp8: unknown value; allowed: bf16, fp16"},
+    {"attn:kv=1", "kv=1: unknown value"},
+    {"attn:layout=NHD", "layout=NHD: unknown value; allowed: nhd, hnd, shuffle, xpacked"},
+    {"attn:softcap=2", "softcap=2: unknown value; allowed: 0, 1"},
+    {"attn:d=", "d=: unknown value"},
+    {"attn:d=128x", "d=128x: unknown value"},
+    {"attn:d=0x80", "d=0x80: unknown value"},
+    {"attn:d=+128", "d=+128: unknown value"},
+    {"attn:d= 128", "d= 128: unknown value"},
+    {"attn:d=128.0", "d=128.0: unknown value"},
+    {"attn:d=1e2", "d=1e2: unknown value"},
+    {"attn:d=128=128", "d=128=128: unknown value"},
+    {"attn:d=1234567890123456789", "d=1234567890123456789: unknown value"},
+    {"attn:window=-1", "window=-1: out of bounds; nearest is 1"},
+    /* form */
+    {"attn:d", "'d': key=value expected"},
+    {"attn:d=128,", "'': key=value expected"},
+    {"attn:,d=128", "'': key=value expected"},
+    {"attn:d=128,,g=8", "'': key=value expected"},
+    {"attn:d=128;g=8", "d=128;g=8: unknown value"},
+    {"attn:a_key_that_is_much_too_long=1", "'a_key_that_is_much_too_long=1': key=value expected"},
+    {"attn:d=1234567890123456789012345", "'d=1234567890123456789012345': key=value expected"},
+    {"attn:d=128\n", "spec line: byte 10 is 0x0a"},
+    {"attn:d=128,\xc3\xa4=1", "spec line: byte 11 is 0xc3"},
+    /* twice */
+    {"attn:d=128,d=128", "d=128: given twice"},
+    {"attn:d=128,g=8,d=64", "d=64: given twice"},
+    /* numbers: the nearest valid one */
+    {"attn:d=100", "d=100: out of bounds; nearest is 96 (allowed: 64, 80, 96, 112, 128, 192, 256"},
+    {"attn:d=105", "d=105: out of bounds; nearest is 112"},
+    {"attn:d=0", "d=0: out of bounds; nearest is 64"},
+    {"attn:d=-64", "d=-64: out of bounds; nearest is 64"},
+    {"attn:d=4096", "d=4096: out of bounds; nearest is 512"},
+    {"attn:dv=65", "dv=65: out of bounds; nearest is 64"},
+    {"attn:page=17", "page=17: out of bounds; nearest is 16"},
+    {"attn:page=25", "page=25: out of bounds; nearest is 32"},
+    {"attn:page=65537", "page=65537: out of bounds; nearest is 65536"},
+    {"attn:page=999999999999999999", "page=999999999999999999: out of bounds; nearest is 65536"},
+    {"attn:page=-99999999999999999", "page=-99999999999999999: out of bounds; nearest is 16"},
+    {"attn:page=4294967312", "page=4294967312: out of bounds; nearest is 65536"},
+    {"attn:g=33", "g=33: out of bounds; nearest is 32 (allowed: 1..32)"},
+    {"attn:g=0", "g=0: out of bounds; nearest is 1"},
+    {"attn:phase=verify,t=17", "t=17: out of bounds; nearest is 16"},
+    {"attn:window=16777217", "window=16777217: out of bounds; nearest is 16777216"},
+    {"attn:waves=17", "waves=17: out of bounds; nearest is 16"},
+    {"attn:mt=5", "mt=5: out of bounds; nearest is 4"},
+    /* contradictions */
+    {"attn:phase=decode,t=4", "t=4: phase=decode has 1 query token a sequence"},
+    {"attn:layout=shuffle,page=1", "page=1: layout=shuffle packs 16 bytes of tokens"},
+    {"attn:layout=xpacked,page=1", "page=1: layout=xpacked packs 16 bytes of tokens"},
+    {"attn:kv=bf16,descale=head", "descale: kv=bf16 is not quantised"},
+    {"attn:kv=fp16,q=fp16,descale=token", "descale: kv=fp16 is not quantised"},
+    {"attn:d=64,dv=128", "dv=128: greater than d=64"},
+};
+
+static void check_refused(const char *line, const char *says) {
+    kgen_spec spec, before;
+    kgen_error err = {KGEN_OK, ""};
+    memset(&spec, 0x5a, sizeof spec);
+    before = spec;
+    if (kgen_spec_parse(&spec, line, &err) != KGEN_E_SPEC) fail_msg("'%s' is accepted", line);
+    assert_int_equal(err.status, KGEN_E_SPEC);
+    if (!strstr(err.text, says)) fail_msg("'%s': '%s' does not say '%s'", line, err.text, says);
+    assert_null(strchr(err.text, '\n'));
+    assert_memory_equal(&spec, &before, sizeof spec);
+    assert_int_equal(kgen_spec_parse(&spec, line, NULL), KGEN_E_SPEC);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        check_refused(refusals[i].line, refusals[i].says);
+}
+
+static void test_long_lines(void **state) {
+    (void)state;
+    char line[2 * KGEN_SPEC_LINE_MAX + 1];
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = 0;
+    check_refused(line, "spec line: 1024 bytes, at most 511");
+    line[KGEN_SPEC_LINE_MAX] = 0;
+    check_refused(line, "spec line: 512 bytes, at most 511");
+    line[KGEN_SPEC_LINE_MAX - 1] = 0; /* just fits: another reason then */
+    check_refused(line, "family=xxxx");
+}
+
+static void test_success_leaves_the_error_alone(void **state) {
+    (void)state;
+    kgen_spec spec;
+    kgen_error err = {KGEN_E_IO, "as it was"};
+    assert_int_equal(kgen_spec_parse(&spec, "attn:d=64", &err), KGEN_OK);
+    assert_int_equal(err.status, KGEN_E_IO);
+    assert_string_equal(err.text, "as it was");
+}
+
+/* Structs that no line can say are refused by every call that takes one. */
+static void test_bad_structs(void **state) {
+    (void)state;
+    const kgen_target *target = kgen_target_at(0);
+    for (size_t i = 0; i < family()->param_count; i++) {
+        static const int32_t wild[] = {-2, INT32_MIN, INT32_MAX, 1 << 25};
+        for (size_t n = 0; n < sizeof wild / sizeof wild[0]; n++) {
+            kgen_spec spec = parsed("attn:"), out, before;
+            kgen_error err;
+            char key[64];
+            kgen__param_set(&spec, &family()->params[i], wild[n]);
+            memset(&out, 0x5a, sizeof out);
+            before = out;
+            assert_int_equal(kgen_spec_validate(&spec, NULL, &err), KGEN_E_SPEC);
+            snprintf(key, sizeof key, "%s=%d: out of bounds", family()->params[i].key, wild[n]);
+            assert_non_null(strstr(err.text, key));
+            assert_int_equal(kgen_spec_resolve(&out, &spec, target, &err), KGEN_E_SPEC);
+            assert_memory_equal(&out, &before, sizeof out);
+        }
+    }
+    kgen_spec spec = parsed("attn:");
+    char line[KGEN_SPEC_LINE_MAX], symbol[KGEN_SYMBOL_MAX];
+    spec.family = (kgen_family_id)7;
+    assert_int_equal(kgen_spec_validate(&spec, NULL, NULL), KGEN_E_SPEC);
+    kgen_spec_print(line, &spec);
+    assert_string_equal(line, "?:");
+    kgen_spec_symbol(symbol, &spec);
+    assert_string_equal(symbol, "");
+}
+
+/* ---- resolve ------------------------------------------------------------------ */
+
+static const kgen_target *target_of(const char *name) {
+    const kgen_target *target;
+    kgen_error err;
+    if (kgen_target_find(&target, name, &err) != KGEN_OK) fail_msg("%s", err.text);
+    return target;
+}
+
+static kgen_spec resolved(const char *line, const char *target) {
+    kgen_spec spec = parsed(line), out;
+    kgen_error err;
+    if (kgen_spec_resolve(&out, &spec, target_of(target), &err) != KGEN_OK)
+        fail_msg("%s on %s: %s", line, target, err.text);
+    return out;
+}
+
+static void test_resolve_is_idempotent(void **state) {
+    (void)state;
+    for (int n = 0; n < ROUND_TRIPS / 10; n++) {
+        kgen_spec spec = random_spec();
+        for (size_t i = 0; i < kgen_target_count(); i++) {
+            kgen_spec once, twice;
+            assert_int_equal(kgen_spec_resolve(&once, &spec, kgen_target_at(i), NULL), KGEN_OK);
+            assert_int_equal(kgen_spec_resolve(&twice, &once, kgen_target_at(i), NULL), KGEN_OK);
+            assert_true(same(&once, &twice));
+            check_round_trip(&once);
+        }
+    }
+}
+
+/* No auto is left, and what was chosen by hand stays. */
+static void test_resolve_fills_and_keeps(void **state) {
+    (void)state;
+    for (int n = 0; n < ROUND_TRIPS / 10; n++) {
+        kgen_spec spec = random_spec(), out;
+        const kgen_target *target = kgen_target_at((size_t)below((int)kgen_target_count()));
+        assert_int_equal(kgen_spec_resolve(&out, &spec, target, NULL), KGEN_OK);
+        for (size_t i = 0; i < family()->param_count; i++) {
+            const kgen_param *param = &family()->params[i];
+            int32_t was = kgen__param_get(&spec, param), is = kgen__param_get(&out, param);
+            int is_auto = 0, fp8 = strchr("kqo", param->key[0]) && was == KGEN_FP8;
+            for (const kgen_symbol *s = param->symbols; s->name; s++)
+                is_auto |= strcmp(s->name, "auto") == 0 && s->value == was;
+            if (is_auto) assert_int_not_equal(is, 0);
+            else if (!fp8) assert_int_equal(is, was);
+        }
+        assert_int_not_equal(out.attn.kv, KGEN_FP8);
+        assert_int_not_equal(out.attn.out, KGEN_FP8);
+    }
+}
+
+static void test_fp8_is_the_targets_own(void **state) {
+    (void)state;
+    static const struct {
+        const char *target;
+        kgen_dtype kind;
+    } rows[] = {{"gfx942", KGEN_E4M3FNUZ},    {"gfx950", KGEN_E4M3FN},
+                {"sm_90", KGEN_E4M3FN},       {"gfx1201", KGEN_E4M3FN},
+                {"cpu:cdna3", KGEN_E4M3FNUZ}, {"cpu:cdna4", KGEN_E4M3FN}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        kgen_spec spec = resolved("attn:kv=fp8,o=fp8", rows[i].target);
+        assert_int_equal(spec.attn.kv, rows[i].kind);
+        assert_int_equal(spec.attn.out, rows[i].kind);
+        assert_int_equal(spec.attn.descale, KGEN_DESCALE_HEAD);
+        assert_int_equal(resolved("attn:kv=e4m3fn", rows[i].target).attn.kv, KGEN_E4M3FN);
+        assert_int_equal(resolved("attn:kv=e4m3fnuz", rows[i].target).attn.kv, KGEN_E4M3FNUZ);
+    }
+    kgen_spec plain = resolved("attn:q=fp16,kv=bf16,d=192", "gfx942");
+    assert_int_equal(plain.attn.out, KGEN_FP16);
+    assert_int_equal(plain.attn.v_dim, 192);
+    assert_int_equal(plain.attn.descale, KGEN_DESCALE_NONE);
+}
+
+/* ---- help ---------------------------------------------------------------------- */
+
+static void test_help_has_every_parameter(void **state) {
+    (void)state;
+    char *text = NULL;
+    kgen_error err;
+    assert_int_equal(kgen_spec_help(&text, KGEN_ATTN, &err), KGEN_OK);
+    const char *at = text;
+    for (size_t i = 0; i < family()->param_count; i++) {
+        const kgen_param *param = &family()->params[i];
+        size_t length = strlen(param->key);
+        assert_memory_equal(at, param->key, length);
+        assert_int_equal(at[length], ' ');
+        const char *values = strchr(at, '\n'), *end = values ? strchr(values + 1, '\n') : NULL;
+        assert_non_null(end);
+        const char *doc = strstr(at, param->doc);
+        assert_true(doc && doc < values);
+        for (const kgen_symbol *s = param->symbols; s->name; s++) {
+            const char *name = strstr(values, s->name);
+            assert_true(name && name < end);
+        }
+        at = end + 1;
+    }
+    assert_string_equal(at, "");
+    free(text);
+    assert_int_equal(kgen_spec_help(&text, KGEN_FAMILY_COUNT, &err), KGEN_E_SPEC);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    assert_string_equal(kgen_dtype_name(KGEN_E4M3FNUZ), "e4m3fnuz");
+    assert_string_equal(kgen_dtype_name((kgen_dtype)99), "unknown");
+    assert_string_equal(kgen_dtype_name((kgen_dtype)-1), "unknown");
+    assert_string_equal(kgen_layout_name(KGEN_XPACKED), "xpacked");
+    assert_string_equal(kgen_layout_name((kgen_layout)5), "unknown");
+    assert_int_equal(kgen_dtype_size(KGEN_I64), 8);
+    assert_int_equal(kgen_dtype_size(KGEN_FP8), 1);
+    assert_int_equal(kgen_dtype_size((kgen_dtype)99), 0);
+}
+
+/* ---- hostile lines --------------------------------------------------------------- */
+
+/* A number as the grammar has it: 1 to 18 characters, a sign, digits. */
+static int reads_number(const char *text, long long *out) {
+    int negative = text[0] == '-';
+    size_t digits = strlen(text + negative);
+    *out = 0;
+    if (digits == 0 || strlen(text) > 18) return 0;
+    for (const char *c = text + negative; *c; c++) {
+        if (*c < '0' || *c > '9') return 0;
+        *out = *out * 10 + (*c - '0');
+    }
+    if (negative) *out = -*out;
+    return 1;
+}
+
+static int reads_value(const kgen_param *param, const char *text, int32_t *out) {
+    const kgen_domain *d = param->domain;
+    long long number;
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
+        if (strcmp(s->name, text) == 0) return *out = s->value, 1;
+    if (!reads_number(text, &number)) return 0;
+    *out = (int32_t)number;
+    for (int32_t i = 0; i < d->list_count; i++)
+        if (d->list[i] == number) return 1;
+    return d->step && number >= d->min && number <= d->max && (number - d->min) % d->step == 0;
+}
+
+/* The second reader: "attn", then nothing, ":" or ":" and pairs between commas. */
+static int reads_line(const char *line, kgen_spec *out) {
+    char pair[KGEN_SPEC_LINE_MAX], seen[64] = {0};
+    *out = parsed("attn:");
+    if (strlen(line) >= KGEN_SPEC_LINE_MAX || strncmp(line, "attn", 4) != 0) return 0;
+    if (line[4] == 0 || strcmp(line + 4, ":") == 0) return 1;
+    if (line[4] != ':') return 0;
+    for (const char *at = line + 5;; at++) {
+        size_t length = 0;
+        while (at[length] && at[length] != ',') pair[length] = at[length], length++;
+        pair[length] = 0;
+        char *equals = strchr(pair, '=');
+        if (!equals) return 0;
+        *equals = 0;
+        const kgen_param *param = param_of(pair);
+        int32_t value;
+        if (!param || seen[param - family()->params]++) return 0;
+        if (!reads_value(param, equals + 1, &value)) return 0;
+        kgen__param_set(out, param, value);
+        at += length;
+        if (!*at) return 1;
+    }
+}
+
+static int judge(const char *line) {
+    kgen_spec got, want, before;
+    kgen_error err = {KGEN_OK, ""};
+    size_t size = strlen(line) + 1;
+    char *exact = malloc(size); /* so that a read past the end shows */
+    assert_non_null(exact);
+    memcpy(exact, line, size);
+    memset(&got, 0x5a, sizeof got);
+    before = got;
+    kgen_status status = kgen_spec_parse(&got, exact, &err);
+    free(exact);
+    int good = reads_line(line, &want) && kgen_spec_validate(&want, NULL, NULL) == KGEN_OK;
+    if (good != (status == KGEN_OK)) fail_msg("'%s': %s", line, good ? err.text : "accepted");
+    if (good) {
+        assert_true(same(&got, &want));
+        return 1;
+    }
+    assert_int_equal(status, KGEN_E_SPEC);
+    assert_true(err.text[0] && !strchr(err.text, '\n'));
+    assert_memory_equal(&got, &before, sizeof got);
+    return 0;
+}
+
+static void mutate(char line[2 * KGEN_SPEC_LINE_MAX]) {
+    static const char marks[] = ",,==::0123456789-+. x\n\t\xff" "abdekqv";
+    size_t length = strlen(line), at = (size_t)below((int)length + 1);
+    char mark = marks[below(sizeof marks - 1)];
+    switch (below(6)) {
+    case 0: /* another character */
+        if (at < length) line[at] = mark;
+        break;
+    case 1: /* one more */
+        memmove(line + at + 1, line + at, length - at + 1);
+        line[at] = mark;
+        break;
+    case 2: /* one less */
+        if (at < length) memmove(line + at, line + at + 1, length - at);
+        break;
+    case 3: /* cut */
+        line[at] = 0;
+        break;
+    case 4: /* any byte */
+        if (at < length) line[at] = (char)(1 + below(255));
+        break;
+    default: /* a piece twice */
+        memmove(line + length, line + at, length - at);
+        line[2 * length - at] = 0;
+    }
+}
+
+static void test_mutated_lines(void **state) {
+    (void)state;
+    int good = 0, bad = 0;
+    for (int n = 0; n < HOSTILE; n++) {
+        char line[2 * KGEN_SPEC_LINE_MAX];
+        kgen_spec spec = random_spec();
+        kgen_spec_print(line, &spec);
+        for (int m = below(3); m >= 0 && strlen(line) < KGEN_SPEC_LINE_MAX - 2; m--) mutate(line);
+        *(judge(line) ? &good : &bad) += 1;
+    }
+    print_message("mutations: %d accepted, %d refused\n", good, bad);
+    assert_true(good > HOSTILE / 100 && bad > HOSTILE / 2);
+}
+
+static void test_random_bytes(void **state) {
+    (void)state;
+    for (int n = 0; n < HOSTILE; n++) {
+        char line[700];
+        int length = below(n % 10 ? 40 : (int)sizeof line), start = 0;
+        if (n % 2) start = snprintf(line, sizeof line, "attn:%s", n % 4 == 1 ? "d=" : "");
+        for (int i = start; i < length; i++) line[i] = (char)(1 + below(n % 3 ? 127 : 255));
+        line[length > start ? length : start] = 0;
+        judge(line);
+    }
+}
+
+/* ---- locale ------------------------------------------------------------------------ */
+
+static void test_other_locales(void **state) {
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8",
+                                        "fr_FR.utf8", "tr_TR.UTF-8", "tr_TR.utf8", "hi_IN.utf8"};
+    int found = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!setlocale(LC_ALL, names[i])) continue;
+        found++;
+        for (int n = 0; n < 500; n++) {
+            kgen_spec spec = random_spec();
+            check_round_trip(&spec);
+        }
+        for (size_t n = 0; n < sizeof refusals / sizeof refusals[0]; n++)
+            check_refused(refusals[n].line, refusals[n].says);
+    }
+    setlocale(LC_ALL, "C");
+    if (found) return;
+    print_message("skipped: no locale with a decimal comma or other case rules is installed\n");
+    skip();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_defaults_and_canonical_lines),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_success_leaves_the_error_alone),
+        cmocka_unit_test(test_bad_structs),
+        cmocka_unit_test(test_resolve_is_idempotent),
+        cmocka_unit_test(test_resolve_fills_and_keeps),
+        cmocka_unit_test(test_fp8_is_the_targets_own),
+        cmocka_unit_test(test_help_has_every_parameter),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_mutated_lines),
+        cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_other_locales),
+    };
+    const char *given = getenv("KGEN_TEST_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    kgen_rng_seed(&rng, seed, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
