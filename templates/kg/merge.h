@@ -37,12 +37,13 @@ constexpr int WAVE_DIMS = O_TILES * 16; // value dims of a wave's slice
 
 constexpr int LDS_ML = Q_LDS_BYTES;                          // [WAVES][ROWS] maximum, sum
 constexpr int LDS_TOTAL = LDS_ML + WAVES * ROWS * 8;         // [ROWS] maximum, sum
-constexpr int LDS_FLAG = LDS_TOTAL + ROWS * 8;               // 16 bytes
+constexpr int LDS_FLAG = ceil_div(LDS_TOTAL + ROWS * 8, 16) * 16;
 constexpr int LDS_O = LDS_FLAG + 16;                         // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 constexpr int LDS_USED = LDS_O + round_bytes(ROUND_COLS, ROUND_TILES);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 struct sums_t { float maximum, sum; };
+struct alignas(16) quad_t { float x[4]; }; // LDS in 16-byte accesses
 
 // exp2(m - top), 0 for rows that saw nothing
 KG_DEV float weight(float m, float top) { return m == -INFINITE ? 0.0f : exp2(m - top); }
@@ -143,8 +144,12 @@ KG_DEV void write_chunk(const acc_t *o, float *mine, int chunk, int cols) {
         int column = lane_column(lane, line % COLS) - cols;
         float *to = mine + column * ROUND_STRIDE + o_dim(chunk * CHUNK_TILES, o_row(lane, line));
         if (column < 0 || column >= ROUND_COLS) continue;
-        KG_UNROLL for (int dim = 0; dim < V_LANE_DIMS; dim++)
-            to[dim] = o[chunk * CHUNK_TILES + dim / VROWS][line + dim % VROWS * COLS];
+        KG_UNROLL for (int dim = 0; dim < V_LANE_DIMS; dim += 4) {
+            quad_t quad;
+            KG_UNROLL for (int j = 0; j < 4; j++)
+                quad.x[j] = o[chunk * CHUNK_TILES + (dim + j) / VROWS][line + (dim + j) % VROWS * COLS];
+            *(quad_t *)(to + dim) = quad;
+        }
     }
 }
 
@@ -172,7 +177,8 @@ KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int column, int v_wave, int 
     KG_UNROLL for (int w = 0; w < WAVES; w++) {
         const float *from = (const float *)(lds + LDS_O) +
                             ((w * V_SPLIT + v_wave) * ROUND_COLS + column) * ROUND_STRIDE + dim;
-        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += from[j];
+        quad_t quad = *(const quad_t *)from;
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += quad.x[j];
     }
 }
 
@@ -258,7 +264,7 @@ KG_DEV sums_t total_of(sums_t mine) {
 
 // x = sum of weight x partial row over `count` parts; lane n has the weight of
 // part n. All loads of a batch are in flight before the first is used.
-constexpr u32 MERGE_BATCH = 8;
+constexpr u32 MERGE_BATCH = KG_SM90 ? 16 : 8;
 KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
                       int row, int dim, float weight_of_lane) {
     KG_LOOP for (u32 n = 0; n < count; n += MERGE_BATCH) {

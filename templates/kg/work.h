@@ -83,6 +83,14 @@ struct work_t {
     seq_t seq;
 };
 
+// A cut through a short item would cost more than it balances: such cuts move to
+// the nearest end of the item. `unit` lies in the sequence that begins at `start`.
+KG_DEV u32 snap(const seq_t &s, u32 start, u32 unit) {
+    u32 length = ITEM_COST + s.blocks;
+    if (s.blocks > 2 * ITEM_COST) return unit;
+    return start + (unit - start + length / 2) / length * length;
+}
+
 KG_DEV u32 units_of(const seq_t &s) { return s.items * (ITEM_COST + s.blocks); }
 
 KG_DEV u32 wave_sum(u32 x) {
@@ -97,6 +105,15 @@ KG_DEV u32 wave_prefix(u32 x) { // inclusive
         x += lane >= m ? below : 0;
     }
     return x;
+}
+
+// To the sequence that has the next unit; past the end where there is none left.
+KG_DEV void next_seq(work_t &w, args_t a) {
+    while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq)) {
+        w.seq_start += units_of(w.seq);
+        w.seq = seq_of_lane(a, seq_at(a, w.seq.index + 1), 0);
+    }
+    if (w.end - w.seq_start < units_of(w.seq)) w.end = snap(w.seq, w.seq_start, w.end);
 }
 
 // Every wave computes the same answer, so no barrier is needed.
@@ -128,6 +145,8 @@ KG_DEV work_t work_begin(args_t a) {
         w.seq_start -= units_of(w.seq);
         break;
     }
+    w.unit = snap(w.seq, w.seq_start, w.unit);
+    next_seq(w, a);
     return w;
 }
 
@@ -163,10 +182,7 @@ KG_DEV segment_t work_segment(const work_t &w) {
 // To the item after the segment's, or to the end.
 KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
     w.unit = g.item_end;
-    while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq)) {
-        w.seq_start += units_of(w.seq);
-        w.seq = seq_of_lane(a, seq_at(a, w.seq.index + 1), 0);
-    }
+    next_seq(w, a);
 }
 
 // The workgroups that share an item's keys.

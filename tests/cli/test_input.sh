@@ -12,7 +12,7 @@ refuse 2 "page=17: out of bounds; nearest is 16" "$kgen" report 'attn:page=17'
 refuse 2 "d=128: given twice" "$kgen" build 'attn:d=128,d=128'
 refuse 2 "family=gemm" "$kgen" build 'gemm:m=3'
 refuse 2 "family=" "$kgen" build ''
-refuse 2 "family=?" "$kgen" source $'\033[31m'
+refuse 2 "byte 0 is 0x1b" "$kgen" source $'\033[31m'
 refuse 2 "bytes" "$kgen" source "attn:$(printf 'd=128,%.0s' {1..200})"
 refuse 2 "t=4" "$kgen" build 'attn:phase=decode,t=4'
 refuse 2 "colour" "$kgen" build "$good" 'attn:colour=1'

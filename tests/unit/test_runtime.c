@@ -1,0 +1,1234 @@
+/* Open, prepare, launch on the cpu device, with the real compiler: what works,
+ * and every argument that a launch refuses. Tensors lie in host memory. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "check/check.h"
+
+#define DEVICE "cpu:cdna3"
+
+enum { COUNTER_BYTES = 1 << 20 };
+
+static uint64_t seed;
+static kgen_context *shared; /* compiles into the tests' cache               */
+static char folder[] = "/tmp/kgen-runtime-XXXXXX";
+
+/* ---- a case, ready to launch ------------------------------------------------- */
+
+typedef struct rig {
+    kgen_context *ctx;
+    kgen_kernel *kernel;
+    kgen_stream stream;
+    kgen_attn_data data;
+    kgen_attn_args args; /* of data, with a workspace                        */
+    void *workspace;
+} rig;
+
+/* Has everything that a spec can have. */
+#define ALL "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=x16,layout=hnd,table=i64,window=rt," \
+            "softcap=1,alibi=1,sinks=1,lse=1,descale=token"
+#define PLAIN "attn:d=64,g=2"
+#define SHUFFLE "attn:d=64,g=2,page=32,layout=shuffle,kv=fp8,descale=head"
+#define XPACKED "attn:d=64,g=2,layout=xpacked"
+#define ONE "attn:d=64,page=1"
+
+static const char *const cases[] = {
+    PLAIN " | lens=50,0,17 hkv=2 cols=3",
+    ALL " | lens=70,33,2 qlens=4,0,3 hkv=2 page=32 window=20 tail=2 cols=2 kds=token vds=htoken",
+    SHUFFLE " | lens=40,65 hkv=2 kds=seq vds=head",
+    XPACKED " | lens=40,65 hkv=2",
+    ONE " | lens=5,9 hkv=3",
+};
+
+static kgen_case case_of(const char *line) {
+    kgen_case c;
+    kgen_error err;
+    if (kgen_case_parse(&c, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    kgen_case_draw(&c, seed);
+    return c;
+}
+
+static kgen_error did; /* of the calls that must work */
+
+#define DO(call)                                                           \
+    do {                                                                   \
+        did.text[0] = 0;                                                   \
+        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text);        \
+    } while (0)
+
+static void refill(rig *r, const int32_t *lens, const int32_t *qlens, uint64_t from) {
+    DO(kgen_attn_data_fill(&r->data, lens, qlens, from, &did));
+}
+
+static void refill_first(rig *r, const kgen_case *c) {
+    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
+    for (int32_t s = 0; s < c->seqs; s++) lens[s] = c->lens[s].high, qlens[s] = c->qlens[s].high;
+    refill(r, lens, qlens, c->seed);
+}
+
+static kgen_kernel *prepared(kgen_context *ctx, const kgen_spec *spec) {
+    kgen_kernel *kernel = NULL;
+    DO(kgen_prepare(ctx, spec, 1, &kernel, &did));
+    assert_non_null(kernel);
+    return kernel;
+}
+
+static void make_workspace(rig *r) {
+    size_t bytes;
+    DO(kgen_workspace_size(r->kernel, &r->data.args, &bytes, &did));
+    DO(kgen_memory_alloc(r->ctx, &r->workspace, bytes, &did));
+    DO(kgen_workspace_init(r->ctx, r->workspace, bytes, r->stream, &did));
+    r->args.workspace = r->workspace;
+    r->args.workspace_bytes = bytes;
+}
+
+static void make_rig(rig *r, kgen_context *ctx, const char *line) {
+    kgen_case c = case_of(line);
+    memset(r, 0, sizeof *r);
+    r->ctx = ctx;
+    r->kernel = prepared(ctx, &c.spec);
+    DO(kgen_stream_create(ctx, &r->stream, &did));
+    DO(kgen_attn_data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
+    refill_first(r, &c);
+    r->args = r->data.args;
+    make_workspace(r);
+}
+
+static void free_rig(rig *r) {
+    kgen_memory_free(r->ctx, r->workspace);
+    kgen_stream_destroy(r->ctx, r->stream);
+    kgen_attn_data_free(&r->data);
+}
+
+static void launch(rig *r) {
+    kgen_attn_data_poison_outputs(&r->data);
+    DO(kgen_launch(r->kernel, &r->args, r->stream, &did));
+    DO(kgen_stream_sync(r->ctx, r->stream, &did));
+}
+
+static void compare(rig *r) {
+    kgen_attn_answer answer;
+    kgen_check_result result;
+    DO(kgen_attn_reference(&answer, &r->data.spec, &r->data.args, &did));
+    kgen_error why = {KGEN_OK, ""};
+    kgen_status status = kgen_attn_compare(&result, &r->data, &answer, &why);
+    kgen_attn_free(&answer);
+    if (status != KGEN_OK) fail_msg("%s (seed %" PRIu64 ")", why.text, seed);
+}
+
+/* Both outputs with their guards, one behind the other. */
+static unsigned char *outputs_of(const rig *r, size_t *size) {
+    unsigned char *copy = NULL;
+    *size = 0;
+    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
+        const kgen_slot *slot = &r->data.slot[i];
+        if (!slot->bytes || !slot->output) continue;
+        copy = realloc(copy, *size + slot->size);
+        assert_non_null(copy);
+        memcpy(copy + *size, slot->bytes, slot->size);
+        *size += slot->size;
+    }
+    assert_true(*size > 0);
+    return copy;
+}
+
+static void assert_outputs(const rig *r, const unsigned char *want, const char *what) {
+    size_t size;
+    unsigned char *got = outputs_of(r, &size);
+    int same = memcmp(got, want, size) == 0;
+    free(got);
+    if (!same) fail_msg("%s: other bits (seed %" PRIu64 ")", what, seed);
+}
+
+static void assert_counters_zero(const void *workspace) {
+    const unsigned char *bytes = workspace;
+    for (size_t i = 0; i < COUNTER_BYTES; i++)
+        if (bytes[i]) fail_msg("counter byte %zu of the workspace is %u", i, bytes[i]);
+}
+
+/* ---- what works ------------------------------------------------------------------ */
+
+static void test_open_prepare_launch_close(void **state) {
+    (void)state;
+    kgen_context *ctx = NULL;
+    kgen_open_options options = {.device = DEVICE};
+    DO(kgen_open(&ctx, &options, &did));
+    assert_string_equal(kgen_context_target(ctx)->name, DEVICE);
+    assert_memory_equal(kgen_context_device(ctx), DEVICE, strlen(DEVICE));
+    assert_non_null(kgen_context_cache(ctx));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rig r;
+        make_rig(&r, ctx, cases[i]);
+        launch(&r);
+        compare(&r);
+        assert_counters_zero(r.workspace);
+        assert_true(kgen_kernel_resources(r.kernel)->code_bytes > 0);
+        free_rig(&r);
+    }
+    kgen_close(ctx);
+    kgen_close(NULL);
+}
+
+/* The same kernel asked for in two ways is one kernel. */
+static void test_prepare_keeps_kernels(void **state) {
+    (void)state;
+    kgen_spec specs[3];
+    kgen_kernel *kernels[3] = {NULL, NULL, NULL};
+    DO(kgen_spec_parse(&specs[0], "attn:d=64,g=2", &did));
+    DO(kgen_spec_parse(&specs[1], "attn:d=64,page=1", &did));
+    DO(kgen_spec_parse(&specs[2], "attn:g=2,d=64,dv=64,o=bf16", &did));
+    DO(kgen_prepare(shared, specs, 3, kernels, &did));
+    assert_ptr_equal(kernels[0], kernels[2]);
+    assert_ptr_not_equal(kernels[0], kernels[1]);
+    assert_ptr_equal(prepared(shared, &specs[1]), kernels[1]);
+    assert_int_equal(kgen_kernel_spec(kernels[0])->attn.v_dim, 64);
+    DO(kgen_prepare(shared, NULL, 0, NULL, &did));
+}
+
+static void test_nothing_to_do(void **state) {
+    (void)state;
+    rig r;
+    make_rig(&r, shared, cases[0]);
+    size_t size;
+    unsigned char *before = outputs_of(&r, &size);
+    r.args.q.shape[0] = r.args.out.shape[0] = r.args.seq_lens.shape[0] = 0;
+    r.args.block_table.shape[0] = 0;
+    DO(kgen_launch(r.kernel, &r.args, r.stream, &did));
+    assert_outputs(&r, before, "a launch of nothing");
+    free(before);
+    free_rig(&r);
+}
+
+/* A window of everything, on rows that see no key too. */
+static void test_the_widest_window(void **state) {
+    (void)state;
+    rig r;
+    make_rig(&r, shared, cases[1]);
+    int32_t lens[] = {70, 1, 0}, qlens[] = {4, 1, 3};
+    r.args.window = r.data.args.window = INT32_MAX;
+    refill(&r, lens, qlens, seed + 1);
+    launch(&r);
+    compare(&r);
+    free_rig(&r);
+}
+
+/* ---- refusals of a launch ---------------------------------------------------------- */
+
+typedef enum change_kind {
+    DATA,    /* value 0: NULL, else moved by so many bytes                   */
+    DTYPE,
+    TAG,
+    RANK,
+    SHAPE,
+    STRIDE,
+    SCALE,   /* value / 2; -999 NaN, 999 infinity                            */
+    SOFTCAP,
+    WINDOW,
+    MEMORY,  /* the workspace: as DATA                                       */
+    BYTES,   /* of the workspace; negative: so many less                     */
+} change_kind;
+
+typedef struct refusal {
+    const char *name;
+    change_kind kind;
+    int index;
+    long long value;
+    const char *says;
+} refusal;
+
+/* PLAIN: S=3, T=3, Hq=4, Hkv=2, D=64, pages of 16 (dense [NB][16][2][64]). */
+static const refusal plain_refusals[] = {
+    {"q", DATA, 0, 0, "q: no data"},
+    {"q", DATA, 0, 1, "is not a multiple of 2 bytes"},
+    {"q", DATA, 0, 8, "is not a multiple of 16 bytes"},
+    {"q", DTYPE, 0, KGEN_FP16, "q: dtype fp16, kernel built for bf16"},
+    {"q", DTYPE, 0, 77, "q: dtype unknown, kernel built for bf16"},
+    {"q", RANK, 0, 2, "q: rank 2, 3 expected"},
+    {"q", SHAPE, 0, -1, "q: shape[0]=-1, at least 0"},
+    {"q", SHAPE, 0, 4, "q: shape[0]=4 tokens, phase=decode has one for each of 3 sequences"},
+    {"q", SHAPE, 0, 1LL << 31, "q: shape[0]=2147483648 tokens, at most 1073741823"},
+    {"q", SHAPE, 1, 0, "q: shape[1]=0 heads, a multiple of g=2 expected"},
+    {"q", SHAPE, 1, 3, "q: shape[1]=3 heads, a multiple of g=2 expected"},
+    {"q", SHAPE, 1, 6, "k: shape[2]=2, 3 expected"},
+    {"q", SHAPE, 2, 128, "q: shape[2]=128, 64 expected"},
+    {"q", STRIDE, 2, 2, "q: stride[2]=2, 1 expected"},
+    {"q", STRIDE, 0, 260, "q: stride[0]=260 elements is not a multiple of 16 bytes"},
+    {"q", STRIDE, 1, 68, "q: stride[1]=68 elements is not a multiple of 16 bytes"},
+    {"seq_lens", DATA, 0, 0, "seq_lens: no data"},
+    {"seq_lens", DATA, 0, 2, "is not a multiple of 4 bytes"},
+    {"seq_lens", DTYPE, 0, KGEN_I64, "seq_lens: dtype i64, kernel built for i32"},
+    {"seq_lens", RANK, 0, 2, "seq_lens: rank 2, 1 expected"},
+    {"seq_lens", SHAPE, 0, -3, "seq_lens: shape[0]=-3, at least 0"},
+    {"seq_lens", SHAPE, 0, 2, "q: shape[0]=3 tokens, phase=decode has one for each of 2 sequences"},
+    {"seq_lens", SHAPE, 0, 1LL << 30, "seq_lens: shape[0]=1073741824 sequences, at most 1073741823"},
+    {"seq_lens", STRIDE, 0, 2, "seq_lens: stride[0]=2, 1 expected"},
+    {"k", DATA, 0, 0, "k: no data"},
+    {"k", DATA, 0, 2, "is not a multiple of 16 bytes"},
+    {"k", TAG, 0, KGEN_HND, "k: layout is hnd, kernel built for nhd"},
+    {"k", TAG, 0, KGEN_LAYOUT_NONE, "k: layout is none, kernel built for nhd"},
+    {"k", TAG, 0, 99, "k: layout is unknown, kernel built for nhd"},
+    {"k", DTYPE, 0, KGEN_E4M3FN, "k: dtype e4m3fn, kernel built for bf16"},
+    {"k", RANK, 0, 5, "k: rank 5, 4 expected"},
+    {"k", SHAPE, 1, 32, "k: pages of 32 tokens, kernel built for page=16"},
+    {"k", SHAPE, 2, 4, "k: shape[2]=4, 2 expected"},
+    {"k", SHAPE, 3, 128, "k: shape[3]=128, 64 expected"},
+    {"k", STRIDE, 3, 2, "k: stride[3]=2, 1 expected"},
+    {"k", STRIDE, 0, 2052, "k: stride[0]=2052 elements is not a multiple of 16 bytes"},
+    {"k", STRIDE, 1, 132, "k: stride[1]=132 elements is not a multiple of 16 bytes"},
+    {"k", STRIDE, 2, 66, "k: stride[2]=66 elements is not a multiple of 16 bytes"},
+    {"k", STRIDE, 1, 1 << 27, "k: a page spans 4294967296 bytes of one head, at most 2^31-1"},
+    {"k", STRIDE, 1, -128, "k: a page spans -4096 bytes of one head"},
+    {"k", STRIDE, 1, 1LL << 60, "k: stride[1]=1152921504606846976 elements, at most 1073741823"},
+    {"v", DATA, 0, 0, "v: no data"},
+    {"v", DATA, 0, 8, "is not a multiple of 16 bytes"},
+    {"v", TAG, 0, KGEN_SHUFFLE, "v: layout is shuffle, kernel built for nhd"},
+    {"v", DTYPE, 0, KGEN_FP16, "v: dtype fp16, kernel built for bf16"},
+    {"v", RANK, 0, 3, "v: rank 3, 4 expected"},
+    {"v", SHAPE, 0, 1, "v: shape[0]=1, "},
+    {"v", SHAPE, 1, 8, "v: pages of 8 tokens, kernel built for page=16"},
+    {"v", SHAPE, 2, 1, "v: shape[2]=1, 2 expected"},
+    {"v", SHAPE, 3, 80, "v: shape[3]=80, 64 expected"},
+    {"v", STRIDE, 3, 0, "v: stride[3]=0, 1 expected"},
+    {"v", STRIDE, 0, 2050, "v: stride[0]=2050 elements is not a multiple of 16 bytes"},
+    {"v", STRIDE, 1, -(1LL << 40), "v: stride[1]=-1099511627776 elements, at most 1073741823"},
+    {"block_table", DATA, 0, 0, "block_table: no data"},
+    {"block_table", DATA, 0, 2, "is not a multiple of 4 bytes"},
+    {"block_table", DTYPE, 0, KGEN_I64, "block_table: dtype i64, kernel built for i32"},
+    {"block_table", RANK, 0, 1, "block_table: rank 1, 2 expected"},
+    {"block_table", SHAPE, 0, 2, "block_table: shape[0]=2, 3 expected"},
+    {"block_table", SHAPE, 1, 0, "block_table: shape[1]=0, at least 1"},
+    {"block_table", STRIDE, 1, 2, "block_table: stride[1]=2, 1 expected"},
+    {"out", DATA, 0, 0, "out: no data"},
+    {"out", DATA, 0, 2, "is not a multiple of 4 bytes"},
+    {"out", DTYPE, 0, KGEN_F32, "out: dtype f32, kernel built for bf16"},
+    {"out", RANK, 0, 2, "out: rank 2, 3 expected"},
+    {"out", SHAPE, 0, 2, "out: shape[0]=2, 3 expected"},
+    {"out", SHAPE, 1, 2, "out: shape[1]=2, 4 expected"},
+    {"out", SHAPE, 2, 32, "out: shape[2]=32, 64 expected"},
+    {"out", STRIDE, 2, 2, "out: stride[2]=2, 1 expected"},
+    {"out", STRIDE, 0, 257, "out: stride[0]=257 elements is not a multiple of 4 bytes"},
+    {"out", STRIDE, 1, 65, "out: stride[1]=65 elements is not a multiple of 4 bytes"},
+    {"softmax_scale", SCALE, 0, 0, "softmax_scale=0: finite and above 0"},
+    {"softmax_scale", SCALE, 0, -2, "softmax_scale=-1: finite and above 0"},
+    {"softmax_scale", SCALE, 0, 999, "softmax_scale=inf: finite and above 0"},
+    {"softmax_scale", SCALE, 0, -999, "nan: finite and above 0"},
+    {"workspace", MEMORY, 0, 0, "workspace: no memory"},
+    {"workspace", MEMORY, 0, 128, "is not a multiple of 256 bytes"},
+    {"workspace", BYTES, 0, -1, "workspace: "},
+    {"workspace", BYTES, 0, 0, "workspace: 0 bytes, "},
+};
+
+/* ALL: S=3, T=9, Hq=4, Hkv=2, D=64, pages of 32 (dense [NB][2][32][64]). */
+static const refusal all_refusals[] = {
+    {"k", DTYPE, 0, KGEN_FP8, "k: dtype fp8, kernel built for e4m3fnuz"},
+    {"k", SHAPE, 2, 24, "k: pages of 24 tokens, a multiple of 16 up to 65536 expected"},
+    {"k", SHAPE, 2, 0, "k: pages of 0 tokens, a multiple of 16 up to 65536 expected"},
+    {"k", SHAPE, 2, 65552, "k: pages of 65552 tokens, a multiple of 16 up to 65536 expected"},
+    {"v", SHAPE, 2, 48, "v: pages of 48 tokens, k has 32"},
+    {"k", SHAPE, 1, 1, "k: shape[1]=1, 2 expected"},
+    {"cu_seqlens_q", DATA, 0, 0, "cu_seqlens_q: no data"},
+    {"cu_seqlens_q", DATA, 0, 1, "is not a multiple of 4 bytes"},
+    {"cu_seqlens_q", DTYPE, 0, KGEN_I64, "cu_seqlens_q: dtype i64, kernel built for i32"},
+    {"cu_seqlens_q", RANK, 0, 2, "cu_seqlens_q: rank 2, 1 expected"},
+    {"cu_seqlens_q", SHAPE, 0, 3, "cu_seqlens_q: shape[0]=3, 4 expected"},
+    {"cu_seqlens_q", SHAPE, 0, 5, "cu_seqlens_q: shape[0]=5, 4 expected"},
+    {"cu_seqlens_q", STRIDE, 0, 2, "cu_seqlens_q: stride[0]=2, 1 expected"},
+    {"block_table", DTYPE, 0, KGEN_I32, "block_table: dtype i32, kernel built for i64"},
+    {"block_table", DATA, 0, 4, "is not a multiple of 8 bytes"},
+    {"out", DATA, 0, 1, "is not a multiple of 4 bytes"},
+    {"out", DTYPE, 0, KGEN_E4M3FN, "out: dtype e4m3fn, kernel built for e4m3fnuz"},
+    {"out_scale", DATA, 0, 0, "out_scale: no data"},
+    {"out_scale", DATA, 0, 2, "is not a multiple of 4 bytes"},
+    {"out_scale", DTYPE, 0, KGEN_BF16, "out_scale: dtype bf16, kernel built for f32"},
+    {"out_scale", RANK, 0, 0, "out_scale: rank 0, 1 expected"},
+    {"out_scale", SHAPE, 0, 4, "out_scale: shape[0]=4, 1 expected"},
+    {"lse", DATA, 0, 0, "lse: no data"},
+    {"lse", DATA, 0, 2, "is not a multiple of 4 bytes"},
+    {"lse", DTYPE, 0, KGEN_BF16, "lse: dtype bf16, kernel built for f32"},
+    {"lse", RANK, 0, 1, "lse: rank 1, 2 expected"},
+    {"lse", SHAPE, 0, 9, "lse: shape[0]=9, 4 expected"},
+    {"lse", SHAPE, 1, 4, "lse: shape[1]=4, 9 expected"},
+    {"lse", STRIDE, 1, 4, "lse: stride[1]=4, 1 expected"},
+    {"softcap", SOFTCAP, 0, 0, "softcap=0: finite and above 0"},
+    {"softcap", SOFTCAP, 0, -60, "softcap=-30: finite and above 0"},
+    {"softcap", SOFTCAP, 0, 999, "softcap=inf: finite and above 0"},
+    {"softcap", SOFTCAP, 0, -999, "nan: finite and above 0"},
+    {"window", WINDOW, 0, 0, "window=0: at least 1"},
+    {"window", WINDOW, 0, -1, "window=-1: at least 1"},
+    {"alibi_slopes", DATA, 0, 0, "alibi_slopes: no data"},
+    {"alibi_slopes", DTYPE, 0, KGEN_FP16, "alibi_slopes: dtype fp16, kernel built for f32"},
+    {"alibi_slopes", RANK, 0, 2, "alibi_slopes: rank 2, 1 expected"},
+    {"alibi_slopes", SHAPE, 0, 2, "alibi_slopes: shape[0]=2, 4 expected"},
+    {"alibi_slopes", STRIDE, 0, 4, "alibi_slopes: stride[0]=4, 1 expected"},
+    {"sinks", DATA, 0, 0, "sinks: no data"},
+    {"sinks", DTYPE, 0, KGEN_BF16, "sinks: dtype bf16, kernel built for f32"},
+    {"sinks", RANK, 0, 3, "sinks: rank 3, 1 expected"},
+    {"sinks", SHAPE, 0, 8, "sinks: shape[0]=8, 4 expected"},
+    {"sinks", STRIDE, 0, -1, "sinks: stride[0]=-1, 1 expected"},
+    {"k_descale", DATA, 0, 0, "k_descale: no data"},
+    {"k_descale", DATA, 0, 2, "is not a multiple of 4 bytes"},
+    {"k_descale", DTYPE, 0, KGEN_BF16, "k_descale: dtype bf16, kernel built for f32"},
+    {"k_descale", RANK, 0, 2, "k_descale: rank 2, 3 expected"},
+    {"k_descale", TAG, 0, KGEN_LAYOUT_NONE, "k_descale: layout is none; tag it nhd for"},
+    {"k_descale", TAG, 0, KGEN_SHUFFLE, "k_descale: layout is shuffle; tag it nhd for"},
+    {"k_descale", TAG, 0, KGEN_HND, "k_descale: shape[2]=2, 32 expected"},
+    {"k_descale", SHAPE, 0, 1, "k_descale: shape[0]=1, "},
+    {"k_descale", SHAPE, 1, 16, "k_descale: shape[1]=16, 32 expected"},
+    {"k_descale", SHAPE, 2, 1, "k_descale: shape[2]=1, 2 expected"},
+    {"v_descale", DATA, 0, 0, "v_descale: no data"},
+    {"v_descale", DTYPE, 0, KGEN_I32, "v_descale: dtype i32, kernel built for f32"},
+    {"v_descale", RANK, 0, 1, "v_descale: rank 1, 3 expected"},
+    {"v_descale", TAG, 0, KGEN_XPACKED, "v_descale: layout is xpacked; tag it nhd for"},
+    {"v_descale", TAG, 0, KGEN_NHD, "v_descale: shape[1]=2, 32 expected"},
+    {"v_descale", SHAPE, 2, 48, "v_descale: shape[2]=48, 32 expected"},
+};
+
+/* SHUFFLE: S=2, Hq=4, Hkv=2, D=64, x=16, pages of 32, K [NB][2][4][32][16],
+ * V [NB][2][2][64][16], k_descale [2][2], v_descale [2]. */
+static const refusal shuffle_refusals[] = {
+    {"k", RANK, 0, 4, "k: rank 4, 5 expected"},
+    {"k", SHAPE, 2, 8, "k: shape[2]=8, 4 expected"},
+    {"k", SHAPE, 3, 16, "k: pages of 16 tokens, kernel built for page=32"},
+    {"k", SHAPE, 4, 8, "k: shape[4]=8, 16 expected"},
+    {"k", STRIDE, 4, 2, "k: stride[4]=2, 1 expected"},
+    {"k", STRIDE, 3, 32, "k: stride[3]=32, 16 expected"},
+    {"k", STRIDE, 2, 520, "k: stride[2]=520 elements is not a multiple of 16 bytes"},
+    {"k", STRIDE, 2, 1LL << 32, "k: stride[2]=4294967296 elements, at most 2147483647"},
+    {"v", SHAPE, 2, 4, "v: pages of 64 tokens, kernel built for page=32"},
+    {"v", SHAPE, 3, 128, "v: shape[3]=128, 64 expected"},
+    {"v", SHAPE, 4, 8, "v: shape[4]=8, 16 expected"},
+    {"v", STRIDE, 4, 2, "v: stride[4]=2, 1 expected"},
+    {"v", STRIDE, 3, 24, "v: stride[3]=24 elements is not a multiple of 16 bytes"},
+    {"v", STRIDE, 3, 1LL << 31, "v: stride[3]=2147483648 elements, at most 2147483647"},
+    {"v", STRIDE, 2, 1032, "v: stride[2]=1032 elements is not a multiple of 16 bytes"},
+    {"k_descale", DATA, 0, 0, "k_descale: no data"},
+    {"k_descale", DTYPE, 0, KGEN_FP16, "k_descale: dtype fp16, kernel built for f32"},
+    {"k_descale", RANK, 0, 3, "k_descale: rank 3, 1 expected"},
+    {"k_descale", RANK, 0, 0, "k_descale: rank 0, 1 expected"},
+    {"k_descale", SHAPE, 0, 3, "k_descale: shape[0]=3, 2 expected"},
+    {"k_descale", SHAPE, 1, 1, "k_descale: shape[1]=1, 2 expected"},
+    {"v_descale", SHAPE, 0, 4, "v_descale: shape[0]=4, 2 expected"},
+    {"v_descale", RANK, 0, 5, "v_descale: rank 5, 1 expected"},
+};
+
+/* XPACKED: S=2, Hkv=2, D=64, x=8, pages of 16, V [NB][2][64][16]. */
+static const refusal xpacked_refusals[] = {
+    {"k", TAG, 0, KGEN_SHUFFLE, "k: layout is shuffle, kernel built for xpacked"},
+    {"k", SHAPE, 2, 4, "k: shape[2]=4, 8 expected"},
+    {"k", STRIDE, 3, 16, "k: stride[3]=16, 8 expected"},
+    {"v", RANK, 0, 5, "v: rank 5, 4 expected"},
+    {"v", SHAPE, 2, 16, "v: shape[2]=16, 64 expected"},
+    {"v", SHAPE, 3, 64, "v: pages of 64 tokens, kernel built for page=16"},
+    {"v", STRIDE, 3, 2, "v: stride[3]=2, 1 expected"},
+    {"v", STRIDE, 2, 20, "v: stride[2]=20 elements is not a multiple of 16 bytes"},
+    {"v", STRIDE, 2, 1LL << 31, "v: stride[2]=2147483648 elements, at most 1073741823"},
+};
+
+static const refusal one_refusals[] = {
+    {"k", SHAPE, 1, 16, "k: pages of 16 tokens, kernel built for page=1"},
+    {"v", SHAPE, 1, 16, "v: pages of 16 tokens, kernel built for page=1"},
+};
+
+static float odd_float(long long value) {
+    return value == 999 ? INFINITY : value == -999 ? NAN : (float)value / 2;
+}
+
+static kgen_tensor *tensor_named(kgen_attn_args *args, const char *name) {
+    for (int i = 0; i < KGEN_SLOT_COUNT; i++)
+        if (strcmp(kgen_attn_slot_name(i), name) == 0) return kgen_attn_slot_tensor(args, i);
+    fail_msg("%s: no such tensor", name);
+    return NULL;
+}
+
+static void *moved(void *memory, long long bytes) { return bytes ? (char *)memory + bytes : NULL; }
+
+static void change_tensor(kgen_tensor *t, const refusal *row) {
+    switch (row->kind) {
+    case DATA: t->data = moved(t->data, row->value); break;
+    case DTYPE: t->dtype = (kgen_dtype)row->value; break;
+    case TAG: t->layout = (kgen_layout)row->value; break;
+    case RANK: t->rank = (int32_t)row->value; break;
+    case SHAPE: t->shape[row->index] = row->value; break;
+    default: t->stride[row->index] = row->value;
+    }
+}
+
+static void change(kgen_attn_args *args, const refusal *row) {
+    switch (row->kind) {
+    case SCALE: args->softmax_scale = odd_float(row->value); break;
+    case SOFTCAP: args->softcap = odd_float(row->value); break;
+    case WINDOW: args->window = (int32_t)row->value; break;
+    case MEMORY: args->workspace = moved(args->workspace, row->value); break;
+    case BYTES:
+        args->workspace_bytes = (size_t)row->value + (row->value < 0 ? args->workspace_bytes : 0);
+        break;
+    default: change_tensor(tensor_named(args, row->name), row);
+    }
+}
+
+static void check_refusal(rig *r, const refusal *row, const unsigned char *poison) {
+    kgen_attn_args args = r->args;
+    kgen_error err = {KGEN_OK, ""};
+    change(&args, row);
+    kgen_status status = kgen_launch(r->kernel, &args, r->stream, &err);
+    if (status != KGEN_E_ARG || err.status != KGEN_E_ARG)
+        fail_msg("not refused: '%s' (%s)", row->says, kgen_status_name(status));
+    if (!strstr(err.text, row->says)) fail_msg("'%s' does not say '%s'", err.text, row->says);
+    if (row->kind == DATA && row->value)
+        assert_int_equal(strncmp(err.text, row->name, strlen(row->name)), 0);
+    assert_null(strchr(err.text, '\n'));
+    assert_outputs(r, poison, row->says);
+    assert_int_equal(kgen_launch(r->kernel, &args, r->stream, NULL), KGEN_E_ARG);
+}
+
+/* Before and after, the arguments are right and give the right answer. */
+static void check_refusals(int index, const refusal *rows, size_t count) {
+    rig r;
+    size_t size;
+    make_rig(&r, shared, cases[index]);
+    launch(&r);
+    compare(&r);
+    kgen_attn_data_poison_outputs(&r.data);
+    unsigned char *poison = outputs_of(&r, &size);
+    for (size_t i = 0; i < count; i++) check_refusal(&r, &rows[i], poison);
+    assert_counters_zero(r.workspace);
+    launch(&r);
+    compare(&r);
+    free(poison);
+    free_rig(&r);
+}
+
+#define REFUSALS(name, index)                                                       \
+    static void test_refusals_##name(void **state) {                                \
+        (void)state;                                                                \
+        check_refusals(index, name##_refusals,                                      \
+                       sizeof name##_refusals / sizeof name##_refusals[0]);         \
+    }
+REFUSALS(plain, 0)
+REFUSALS(all, 1)
+REFUSALS(shuffle, 2)
+REFUSALS(xpacked, 3)
+REFUSALS(one, 4)
+
+/* One scale for all heads, and scales of any stride, are fine. */
+static void test_descale_shapes(void **state) {
+    (void)state;
+    static const char *const shapes[] = {"one", "head", "seq"};
+    for (int i = 0; i < 9; i++) {
+        rig r;
+        char line[256];
+        snprintf(line, sizeof line, SHUFFLE " | lens=40,65 hkv=2 kds=%s vds=%s", shapes[i % 3],
+                 shapes[i / 3]);
+        make_rig(&r, shared, line);
+        launch(&r);
+        compare(&r);
+        free_rig(&r);
+    }
+}
+
+/* Tensors that the spec has no use for are not looked at. */
+static void test_unused_tensors_are_ignored(void **state) {
+    (void)state;
+    static const char *const unused[] = {"cu_seqlens_q", "k_descale", "v_descale", "out_scale",
+                                         "alibi_slopes", "sinks", "lse"};
+    rig r;
+    size_t size;
+    make_rig(&r, shared, cases[0]);
+    launch(&r);
+    unsigned char *want = outputs_of(&r, &size);
+    for (size_t i = 0; i < sizeof unused / sizeof unused[0]; i++)
+        memset(tensor_named(&r.args, unused[i]), 0x5b, sizeof(kgen_tensor));
+    r.args.softcap = NAN;
+    r.args.window = -7;
+    launch(&r);
+    assert_outputs(&r, want, "with garbage where nothing is read");
+    free(want);
+    free_rig(&r);
+}
+
+static void check_workspace_size(const rig *r, int64_t seqs, int64_t heads, const char *says) {
+    kgen_attn_args args = r->data.args;
+    size_t bytes = 77;
+    kgen_error err = {KGEN_OK, ""};
+    args.seq_lens.shape[0] = seqs;
+    args.q.shape[1] = heads;
+    kgen_status status = kgen_workspace_size(r->kernel, &args, &bytes, &err);
+    if (!says) {
+        assert_int_equal(status, KGEN_OK);
+        assert_true(bytes > COUNTER_BYTES);
+        return;
+    }
+    assert_int_equal(status, KGEN_E_ARG);
+    assert_int_equal(bytes, 77);
+    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
+}
+
+static void test_workspace_limits(void **state) {
+    (void)state;
+    rig r;
+    kgen_error err;
+    make_rig(&r, shared, cases[0]); /* g=2: one row block */
+    check_workspace_size(&r, 0, 0, NULL);
+    check_workspace_size(&r, 1 << 17, 4, NULL);
+    check_workspace_size(&r, (1 << 17) + 1, 4,
+                         "seq_lens: 131073 sequences of 2 KV heads and 1 row blocks, at most 262144");
+    check_workspace_size(&r, -1, 4, "seq_lens: -1 sequences");
+    check_workspace_size(&r, 1, -4, "1 sequences of -2 KV heads");
+    check_workspace_size(&r, INT64_MAX, 4, "at most 262144");
+    check_workspace_size(&r, 1LL << 40, 1LL << 40, "at most 262144");
+    assert_int_equal(kgen_workspace_init(shared, NULL, 1 << 21, r.stream, &err), KGEN_E_ARG);
+    assert_int_equal(kgen_workspace_init(shared, r.workspace, 4096, r.stream, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "workspace: 4096 bytes, at least 1048576");
+    free_rig(&r);
+}
+
+/* More work items than counters is refused by the launch too. */
+static void test_launch_counts_its_items(void **state) {
+    (void)state;
+    rig r;
+    size_t size;
+    kgen_error err;
+    make_rig(&r, shared, cases[0]);
+    unsigned char *before = outputs_of(&r, &size);
+    kgen_attn_args args = r.args;
+    args.q.shape[0] = args.out.shape[0] = args.seq_lens.shape[0] = args.block_table.shape[0] = 1 << 18;
+    assert_int_equal(kgen_launch(r.kernel, &args, r.stream, &err), KGEN_E_ARG);
+    assert_non_null(strstr(err.text, "seq_lens: 262144 sequences of 2 KV heads"));
+    assert_outputs(&r, before, "too many sequences");
+    free(before);
+    free_rig(&r);
+}
+
+/* ---- modes --------------------------------------------------------------------------- */
+
+/* The variables that lead to a toolchain, each to nowhere. */
+static const char *const ways[] = {"KGEN_CLANG", "KGEN_BIN_DIR", "KGEN_CC", "KGEN_ROCM_PATH",
+                                   "KGEN_ROCM_PREFIX", "KGEN_NVRTC_PATH", "PATH"};
+enum { WAYS = sizeof ways / sizeof ways[0] };
+
+static void hide_toolchains(char *saved[WAYS]) {
+    for (int i = 0; i < WAYS; i++) {
+        const char *value = getenv(ways[i]);
+        saved[i] = value ? strdup(value) : NULL;
+        setenv(ways[i], "/nonexistent", 1);
+    }
+}
+
+static void show_toolchains(char *saved[WAYS]) {
+    for (int i = 0; i < WAYS; i++) {
+        if (saved[i]) setenv(ways[i], saved[i], 1);
+        else unsetenv(ways[i]);
+        free(saved[i]);
+    }
+}
+
+static kgen_context *opened(kgen_mode mode, const char *cache_dir) {
+    kgen_context *ctx = NULL;
+    kgen_open_options options = {.device = DEVICE, .cache_dir = cache_dir, .mode = mode};
+    DO(kgen_open(&ctx, &options, &did));
+    return ctx;
+}
+
+static void private_cache(char out[256], const char *name) {
+    snprintf(out, 256, "%s/%s", folder, name);
+}
+
+static kgen_spec spec_of(const char *line) {
+    kgen_spec spec;
+    DO(kgen_spec_parse(&spec, line, &did));
+    return spec;
+}
+
+static void check_miss(kgen_context *ctx, const char *nearest) {
+    kgen_spec spec = spec_of("attn:d=64,g=3");
+    kgen_kernel *kernel = NULL;
+    kgen_error err;
+    char want[1024];
+    assert_int_equal(kgen_prepare(ctx, &spec, 1, &kernel, &err), KGEN_E_NOT_CACHED);
+    assert_null(kernel);
+    static const char full[] = "attn:phase=decode,q=bf16,kv=bf16,o=bf16,d=64,dv=64,g=3,page=16,"
+                               "layout=nhd,descale=none,waves=4,mt=1,vs=1,occ=2";
+    snprintf(want, sizeof want,
+             "no code object of %s for " DEVICE "; nearest prepared: %s; build it with: kgen build "
+             "'%s' --arch " DEVICE, full, nearest, full);
+    assert_string_equal(err.text, want);
+}
+
+static void test_strict_mode(void **state) {
+    (void)state;
+    char dir[256], near[KGEN_SPEC_LINE_MAX];
+    private_cache(dir, "strict");
+    kgen_spec specs[2] = {spec_of("attn:d=64,g=2"), spec_of("attn:d=64,page=1,lse=1")};
+    kgen_kernel *kernels[2];
+    kgen_context *ctx = opened(KGEN_AUTO, dir);
+    DO(kgen_prepare(ctx, specs, 2, kernels, &did));
+    kgen_close(ctx);
+
+    ctx = opened(KGEN_STRICT, dir);
+    check_miss(ctx, "none");
+    DO(kgen_prepare(ctx, specs, 2, kernels, &did));
+    kgen_spec_print(near, kgen_kernel_spec(kernels[0]));
+    check_miss(ctx, near);
+    assert_int_equal(kgen_cache_get_stats(kgen_context_cache(ctx)).published, 0);
+    kgen_close(ctx);
+}
+
+static void test_offline_mode(void **state) {
+    (void)state;
+    char dir[256], *saved[WAYS];
+    rig r;
+    kgen_error err;
+    private_cache(dir, "offline");
+    kgen_spec spec = spec_of(PLAIN), other = spec_of("attn:d=64,g=5");
+    kgen_context *ctx = opened(KGEN_AUTO, dir);
+    prepared(ctx, &spec);
+    kgen_close(ctx);
+
+    hide_toolchains(saved);
+    kgen_kernel *kernel = NULL;
+    ctx = opened(KGEN_AUTO, dir); /* no compiler can be reached */
+    kgen_status no_compiler = kgen_prepare(ctx, &other, 1, &kernel, &err);
+    kgen_close(ctx);
+    ctx = opened(KGEN_OFFLINE, dir);
+    kgen_status miss = kgen_prepare(ctx, &other, 1, &kernel, &err);
+    make_rig(&r, ctx, cases[0]);
+    show_toolchains(saved);
+    assert_int_equal(no_compiler, KGEN_E_TOOLCHAIN);
+    assert_int_equal(miss, KGEN_E_NOT_CACHED);
+    assert_non_null(strstr(err.text, "kgen build 'attn:"));
+    launch(&r);
+    compare(&r);
+    free_rig(&r);
+    kgen_close(ctx);
+}
+
+static void test_offline_without_a_cache(void **state) {
+    (void)state;
+    char dir[256];
+    kgen_kernel *kernel = NULL;
+    kgen_spec spec = spec_of(PLAIN);
+    private_cache(dir, "never-made");
+    const char *dirs[] = {dir, ""};
+    for (int i = 0; i < 2; i++) {
+        kgen_context *ctx = opened(KGEN_OFFLINE, dirs[i]);
+        assert_int_equal(kgen_prepare(ctx, &spec, 1, &kernel, NULL), KGEN_E_NOT_CACHED);
+        kgen_close(ctx);
+    }
+    assert_int_not_equal(access(dir, F_OK), 0);
+}
+
+/* Lines that a call writes to stderr. */
+static int lines_to_stderr(kgen_context *ctx, const kgen_spec *specs, size_t count) {
+    char path[256];
+    kgen_kernel *kernels[4];
+    int lines = 0, c, saved = dup(STDERR_FILENO);
+    private_cache(path, "stderr");
+    fflush(stderr);
+    assert_non_null(freopen(path, "w", stderr));
+    kgen_status status = kgen_prepare(ctx, specs, count, kernels, NULL);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    assert_int_equal(status, KGEN_OK);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while ((c = getc(file)) != EOF) lines += c == '\n';
+    fclose(file);
+    return lines;
+}
+
+static void test_warn_mode(void **state) {
+    (void)state;
+    char dir[256];
+    private_cache(dir, "warn");
+    kgen_spec specs[3] = {spec_of(PLAIN), spec_of(ONE), spec_of("attn:d=64,g=2,lse=1")};
+    kgen_context *ctx = opened(KGEN_WARN, dir);
+    assert_int_equal(lines_to_stderr(ctx, specs, 1), 1);
+    assert_int_equal(lines_to_stderr(ctx, specs, 1), 0);
+    assert_int_equal(lines_to_stderr(ctx, specs, 3), 2);
+    kgen_close(ctx);
+    ctx = opened(KGEN_WARN, dir);
+    assert_int_equal(lines_to_stderr(ctx, specs, 3), 0);
+    kgen_close(ctx);
+}
+
+static void test_prepare_while_capturing(void **state) {
+    (void)state;
+    rig r;
+    kgen_error err;
+    kgen_graph *graph = NULL;
+    make_rig(&r, shared, cases[0]);
+    kgen_spec spec = spec_of(PLAIN);
+    kgen_kernel *kernel = NULL;
+    DO(kgen_graph_begin(shared, r.stream, &did));
+    assert_int_equal(kgen_prepare(shared, &spec, 1, &kernel, &err), KGEN_E_CAPTURE);
+    assert_string_equal(err.text, "kgen_prepare: a stream captures; prepare every kernel before");
+    DO(kgen_graph_end(shared, r.stream, &graph, &did));
+    assert_int_equal(kgen_graph_end(shared, r.stream, &graph, &err), KGEN_E_ARG);
+    kgen_graph_free(graph);
+    kgen_graph_free(NULL);
+    assert_ptr_equal(prepared(shared, &spec), r.kernel);
+    free_rig(&r);
+}
+
+/* An unsupported spec among good ones: nothing is prepared, the text names it. */
+static void test_prepare_of_a_bad_spec(void **state) {
+    (void)state;
+    kgen_spec specs[2] = {spec_of(PLAIN), spec_of(PLAIN)};
+    kgen_kernel *kernels[2] = {NULL, NULL};
+    kgen_error err;
+    specs[1].attn.group = 40;
+    assert_int_equal(kgen_prepare(shared, specs, 2, kernels, &err), KGEN_E_SPEC);
+    assert_non_null(strstr(err.text, "g=40"));
+    assert_null(kernels[0]);
+}
+
+static void test_device_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *device;
+        kgen_status status;
+        const char *says;
+    } rows[] = {
+        {"tpu", KGEN_E_DEVICE, "device=tpu: unknown; known are hip[:N], cuda[:N], cpu[:persona]"},
+        {"hi", KGEN_E_DEVICE, "device=hi: unknown"},
+        {"CPU", KGEN_E_DEVICE, "device=CPU: unknown"},
+        {":", KGEN_E_DEVICE, "device=:: unknown"},
+        {"hip:x", KGEN_E_DEVICE, "device=hip:x: device number 0..1023 expected"},
+        {"hip:-1", KGEN_E_DEVICE, "device=hip:-1: device number"},
+        {"hip: 1", KGEN_E_DEVICE, "device=hip: 1: device number"},
+        {"hip:+1", KGEN_E_DEVICE, "device=hip:+1: device number"},
+        {"cuda:1024", KGEN_E_DEVICE, "device=cuda:1024: device number"},
+        {"cuda:99999999999999999999", KGEN_E_DEVICE, "device number 0..1023"},
+        {"cpu:z80", KGEN_E_TARGET, "arch=cpu:z80: unknown; known are"},
+        {"cpu:cdna3:1", KGEN_E_TARGET, "arch=cpu:cdna3:1: unknown"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        kgen_open_options options = {.device = rows[i].device};
+        kgen_context *ctx = NULL;
+        kgen_error err;
+        assert_int_equal(kgen_open(&ctx, &options, &err), rows[i].status);
+        if (!strstr(err.text, rows[i].says)) fail_msg("'%s' does not say '%s'", err.text, rows[i].says);
+        assert_null(ctx);
+    }
+    static const char *const good[] = {"cpu", "cpu:", "cpu:cdna3", "cpu:rdna3"};
+    for (int i = 0; i < 4; i++) {
+        kgen_open_options options = {.device = good[i]};
+        kgen_context *ctx = NULL;
+        DO(kgen_open(&ctx, &options, &did));
+        assert_string_equal(kgen_context_target(ctx)->name, i < 3 ? DEVICE : "cpu:rdna3");
+        kgen_close(ctx);
+    }
+}
+
+/* Without a name the variable decides, then what is there; success is silent. */
+static void test_default_device(void **state) {
+    (void)state;
+    kgen_context *ctx = NULL;
+    kgen_error err = {KGEN_E_IO, "as it was"};
+    setenv("KGEN_DEVICE", "cpu:cdna4", 1);
+    assert_int_equal(kgen_open(&ctx, NULL, &err), KGEN_OK);
+    assert_string_equal(kgen_context_target(ctx)->name, "cpu:cdna4");
+    kgen_close(ctx);
+    setenv("KGEN_DEVICE", "abacus", 1);
+    assert_int_equal(kgen_open(&ctx, NULL, NULL), KGEN_E_DEVICE);
+    unsetenv("KGEN_DEVICE");
+    assert_int_equal(kgen_open(&ctx, NULL, &err), KGEN_OK);
+    kgen_close(ctx);
+    assert_int_equal(err.status, KGEN_E_IO);
+    assert_string_equal(err.text, "as it was");
+}
+
+/* ---- a broken cache -------------------------------------------------------------------- */
+
+/* Turns one byte over in the middle of every entry file; returns their number. */
+static int spoil_entries(const char *dir) {
+    int spoilt = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[512];
+        struct stat st;
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%.200s", dir, e->d_name);
+        if (stat(path, &st) != 0) continue;
+        if (S_ISDIR(st.st_mode)) {
+            spoilt += spoil_entries(path);
+        } else if (st.st_size > 1000) {
+            FILE *file = fopen(path, "r+b");
+            assert_non_null(file);
+            fseek(file, st.st_size / 2, SEEK_SET);
+            int byte = getc(file);
+            fseek(file, st.st_size / 2, SEEK_SET);
+            putc(byte ^ 0x10, file);
+            assert_int_equal(fclose(file), 0);
+            spoilt++;
+        }
+    }
+    closedir(d);
+    return spoilt;
+}
+
+static void test_a_corrupt_entry_is_built_again(void **state) {
+    (void)state;
+    char dir[256];
+    rig r;
+    private_cache(dir, "corrupt");
+    kgen_spec spec = spec_of(PLAIN);
+    kgen_context *ctx = opened(KGEN_AUTO, dir);
+    prepared(ctx, &spec);
+    kgen_close(ctx);
+    assert_int_equal(spoil_entries(dir), 1);
+
+    ctx = opened(KGEN_AUTO, dir);
+    make_rig(&r, ctx, cases[0]);
+    kgen_cache_stats stats = kgen_cache_get_stats(kgen_context_cache(ctx));
+    assert_int_equal(stats.quarantined, 1);
+    assert_int_equal(stats.published, 1);
+    launch(&r);
+    compare(&r);
+    free_rig(&r);
+    kgen_close(ctx);
+
+    ctx = opened(KGEN_STRICT, dir); /* whole again */
+    prepared(ctx, &spec);
+    kgen_close(ctx);
+}
+
+/* ---- one workspace, many kernels ---------------------------------------------------------- */
+
+static void test_kernels_share_a_workspace(void **state) {
+    (void)state;
+    rig a, b;
+    make_rig(&a, shared, "attn:d=96,g=20,lse=1 | lens=150,1,70,0,33 hkv=2");
+    make_rig(&b, shared, cases[1]);
+    rig *large = a.args.workspace_bytes > b.args.workspace_bytes ? &a : &b;
+    rig *small = large == &a ? &b : &a;
+    assert_true(large->args.workspace_bytes != small->args.workspace_bytes);
+    small->args.workspace = large->args.workspace;
+    small->args.workspace_bytes = large->args.workspace_bytes;
+    small->stream = large->stream;
+    size_t size;
+    unsigned char *first[2] = {NULL, NULL};
+    for (int round = 0; round < 6; round++) {
+        rig *order[2] = {round % 2 ? &a : &b, round % 2 ? &b : &a};
+        for (int i = 0; i < 2; i++) {
+            unsigned char **kept = &first[order[i] == &b];
+            launch(order[i]);
+            compare(order[i]);
+            assert_counters_zero(large->workspace);
+            if (*kept) assert_outputs(order[i], *kept, "another turn");
+            else *kept = outputs_of(order[i], &size);
+        }
+    }
+    free(first[0]);
+    free(first[1]);
+    small->stream = NULL;
+    free_rig(&a);
+    free_rig(&b);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------ */
+
+/* Gives a tensor of pages a step of `step` bytes between them, from `base`. */
+static void spread(kgen_tensor *t, char *base, int64_t step, size_t page_bytes) {
+    int64_t old = t->stride[0] * kgen_dtype_size(t->dtype);
+    for (int64_t page = 0; page < t->shape[0]; page++)
+        memcpy(base + page * step, (char *)t->data + page * old, page_bytes);
+    t->data = base;
+    t->stride[0] = step / kgen_dtype_size(t->dtype);
+}
+
+static void check_far_pages(const char *line) {
+    const int64_t step = ((int64_t)1 << 32) + 4096;
+    rig r;
+    make_rig(&r, shared, line);
+    launch(&r);
+    compare(&r);
+    size_t size;
+    unsigned char *want = outputs_of(&r, &size);
+    size_t k_bytes = (size_t)r.args.k.stride[0] * (size_t)kgen_dtype_size(r.args.k.dtype);
+    size_t v_bytes = (size_t)r.args.v.stride[0] * (size_t)kgen_dtype_size(r.args.v.dtype);
+    size_t bytes = (size_t)((r.args.k.shape[0] - 1) * step) + (1 << 20);
+    assert_true(bytes > (size_t)8 << 30 && k_bytes < 1 << 19 && v_bytes < 1 << 19);
+    char *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (region == MAP_FAILED) {
+        print_message("skipped: %zu bytes of address space are not to be had\n", bytes);
+        free(want);
+        free_rig(&r);
+        skip();
+    }
+    spread(&r.args.k, region, step, k_bytes);
+    spread(&r.args.v, region + (1 << 19), step, v_bytes);
+    launch(&r);
+    assert_outputs(&r, want, "pages more than 4 GiB apart");
+    munmap(region, bytes);
+    free(want);
+    free_rig(&r);
+}
+
+static void test_addresses_beyond_4_gib(void **state) {
+    (void)state;
+    check_far_pages(PLAIN " | lens=32 hkv=2");
+    check_far_pages("attn:d=64,g=2,page=32,layout=shuffle,kv=fp8,descale=head | lens=60 hkv=2");
+    check_far_pages(XPACKED " | lens=30 hkv=2");
+    check_far_pages(ONE " | lens=2 hkv=3");
+}
+
+/* Every page but number 0 is 4 TiB away or more, where nothing is mapped. */
+static void test_entries_past_the_end_are_not_followed(void **state) {
+    (void)state;
+    static const char *const lines[] = {PLAIN " | lens=16,3,0,9 hkv=2 cols=6",
+                                        SHUFFLE " | lens=32,17,0,1 hkv=2 cols=6",
+                                        XPACKED " | lens=16,8,0,7 hkv=2 cols=6"};
+    for (int n = 0; n < 3; n++) {
+        rig r;
+        size_t size;
+        make_rig(&r, shared, lines[n]);
+        int32_t *table = r.args.block_table.data;
+        int64_t row = r.args.block_table.stride[0], columns = r.args.block_table.shape[1];
+        for (int64_t s = 0; s < r.args.seq_lens.shape[0]; s++) table[s * row] = table[0];
+        launch(&r);
+        unsigned char *want = outputs_of(&r, &size);
+        kgen_tensor *caches[] = {&r.args.k, &r.args.v};
+        for (int i = 0; i < 2; i++) {
+            int page_size = kgen_dtype_size(caches[i]->dtype);
+            caches[i]->data = (char *)caches[i]->data + table[0] * caches[i]->stride[0] * page_size;
+            caches[i]->stride[0] = ((int64_t)1 << 42) / page_size;
+        }
+        for (int64_t s = 0; s < r.args.seq_lens.shape[0]; s++)
+            for (int64_t c = 0; c < columns; c++) {
+                int live = c == 0 && ((int32_t *)r.args.seq_lens.data)[s] > 0;
+                table[s * row + c] = live ? 0 : c % 2 ? -1 : INT32_MAX;
+            }
+        launch(&r);
+        assert_outputs(&r, want, "with garbage past the end of the tables");
+        free(want);
+        free_rig(&r);
+    }
+}
+
+/* Pages that a window has left behind may be gone, too. */
+static void test_entries_before_the_window_are_not_followed(void **state) {
+    (void)state;
+    rig r;
+    size_t size;
+    make_rig(&r, shared, ALL " | lens=200,96 qlens=3,1 hkv=2 page=32 window=20 cols=2 kds=token "
+                         "vds=token");
+    launch(&r);
+    compare(&r);
+    unsigned char *want = outputs_of(&r, &size);
+    int64_t *table = r.args.block_table.data, row = r.args.block_table.stride[0];
+    const int32_t lens[] = {200, 96}, first[] = {200 - 3 - 20 + 1, 96 - 20};
+    for (int s = 0; s < 2; s++)
+        for (int64_t c = 0; c < r.args.block_table.shape[1]; c++)
+            if (c < first[s] / 32 || c >= (lens[s] + 31) / 32)
+                table[s * row + c] = c % 2 ? -((int64_t)1 << 40) : (int64_t)1 << 40;
+    launch(&r);
+    assert_outputs(&r, want, "with garbage outside the window");
+    free(want);
+    free_rig(&r);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+enum { THREADS = 2, THREAD_LAUNCHES = 40 };
+
+typedef struct runner {
+    rig r;
+    unsigned char *want;
+    size_t size;
+    int wrong, failed;
+} runner;
+
+static void *run_many(void *user) {
+    runner *t = user;
+    for (int i = 0; i < THREAD_LAUNCHES; i++) {
+        kgen_attn_data_poison_outputs(&t->r.data);
+        if (kgen_launch(t->r.kernel, &t->r.args, t->r.stream, NULL) != KGEN_OK ||
+            kgen_stream_sync(t->r.ctx, t->r.stream, NULL) != KGEN_OK) {
+            t->failed++;
+            continue;
+        }
+        size_t at = 0;
+        for (int s = 0; s < KGEN_SLOT_COUNT; s++) {
+            const kgen_slot *slot = &t->r.data.slot[s];
+            if (!slot->bytes || !slot->output) continue;
+            t->wrong += memcmp(slot->bytes, t->want + at, slot->size) != 0;
+            at += slot->size;
+        }
+    }
+    return NULL;
+}
+
+/* Two streams, one kernel in both, then another in each. */
+static void check_threads(const char *const lines[THREADS]) {
+    runner runners[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        runners[i] = (runner){.wrong = 0};
+        make_rig(&runners[i].r, shared, lines[i]);
+        launch(&runners[i].r);
+        compare(&runners[i].r);
+        runners[i].want = outputs_of(&runners[i].r, &runners[i].size);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_many, &runners[i]), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(runners[i].failed, 0);
+        assert_int_equal(runners[i].wrong, 0);
+        free(runners[i].want);
+        free_rig(&runners[i].r);
+    }
+}
+
+static void test_two_threads(void **state) {
+    (void)state;
+    check_threads((const char *[]){PLAIN " | lens=90,20 hkv=2", PLAIN " | lens=9,200,50 hkv=1"});
+    check_threads((const char *[]){cases[1], cases[2]});
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------ */
+
+static kgen_graph *captured(rig *r) {
+    kgen_graph *graph = NULL;
+    DO(kgen_graph_begin(r->ctx, r->stream, &did));
+    DO(kgen_launch(r->kernel, &r->args, r->stream, &did));
+    DO(kgen_graph_end(r->ctx, r->stream, &graph, &did));
+    return graph;
+}
+
+static void replay(rig *r, kgen_graph *graph) {
+    kgen_attn_data_poison_outputs(&r->data);
+    DO(kgen_graph_launch(graph, r->stream, &did));
+    DO(kgen_stream_sync(r->ctx, r->stream, &did));
+}
+
+static void test_a_graph_follows_the_lengths(void **state) {
+    (void)state;
+    static const int32_t lens[][3] = {{70, 33, 2}, {1, 0, 2}, {0, 0, 0}, {64, 33, 0}, {17, 32, 2}};
+    static const int32_t qlens[][3] = {{4, 0, 3}, {1, 0, 2}, {0, 0, 0}, {4, 4, 0}, {0, 4, 1}};
+    rig r;
+    make_rig(&r, shared, cases[1]);
+    kgen_attn_data_poison_outputs(&r.data);
+    size_t size;
+    unsigned char *poison = outputs_of(&r, &size);
+    kgen_graph *graph = captured(&r);
+    assert_outputs(&r, poison, "a capture runs nothing");
+    free(poison);
+    for (int i = 0; i < 5; i++) {
+        refill(&r, lens[i], qlens[i], seed + (uint64_t)i);
+        replay(&r, graph);
+        compare(&r);
+        unsigned char *want = outputs_of(&r, &size);
+        launch(&r);
+        assert_outputs(&r, want, "a launch and a replay");
+        free(want);
+    }
+    kgen_graph_free(graph);
+    free_rig(&r);
+}
+
+static int replays_wanted(void) {
+    const char *level = getenv("KGEN_TEST_LEVEL");
+    if (level && strcmp(level, "fast") == 0) return 100;
+    return level && strcmp(level, "full") == 0 ? 100000 : 1000;
+}
+
+static void test_replays_repeat(void **state) {
+    (void)state;
+    rig r;
+    size_t size;
+    int count = replays_wanted();
+    make_rig(&r, shared, PLAIN " | lens=150,3 hkv=1"); /* cut over several workgroups */
+    kgen_graph *graph = captured(&r);
+    replay(&r, graph);
+    compare(&r);
+    unsigned char *want = outputs_of(&r, &size);
+    for (int i = 0; i < count; i++) {
+        replay(&r, graph);
+        assert_outputs(&r, want, "a replay");
+    }
+    assert_counters_zero(r.workspace);
+    print_message("%d replays\n", count);
+    free(want);
+    kgen_graph_free(graph);
+    free_rig(&r);
+}
+
+/* ---- frame --------------------------------------------------------------------------------------- */
+
+static int set_up(void **state) {
+    (void)state;
+    kgen_error err;
+    kgen_toolchain tc;
+    const kgen_target *target;
+    kgen_open_options options = {.device = DEVICE};
+    if (kgen_target_find(&target, DEVICE, &err) != KGEN_OK ||
+        kgen_toolchain_find(&tc, target, &err) != KGEN_OK ||
+        kgen_open(&shared, &options, &err) != KGEN_OK) {
+        print_message("%s\n", err.text);
+        return -1;
+    }
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    char command[256];
+    (void)state;
+    kgen_close(shared);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open_prepare_launch_close),
+        cmocka_unit_test(test_prepare_keeps_kernels),
+        cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_the_widest_window),
+        cmocka_unit_test(test_refusals_plain),
+        cmocka_unit_test(test_refusals_all),
+        cmocka_unit_test(test_refusals_shuffle),
+        cmocka_unit_test(test_refusals_xpacked),
+        cmocka_unit_test(test_refusals_one),
+        cmocka_unit_test(test_descale_shapes),
+        cmocka_unit_test(test_unused_tensors_are_ignored),
+        cmocka_unit_test(test_workspace_limits),
+        cmocka_unit_test(test_launch_counts_its_items),
+        cmocka_unit_test(test_strict_mode),
+        cmocka_unit_test(test_offline_mode),
+        cmocka_unit_test(test_offline_without_a_cache),
+        cmocka_unit_test(test_warn_mode),
+        cmocka_unit_test(test_prepare_while_capturing),
+        cmocka_unit_test(test_prepare_of_a_bad_spec),
+        cmocka_unit_test(test_device_names),
+        cmocka_unit_test(test_default_device),
+        cmocka_unit_test(test_a_corrupt_entry_is_built_again),
+        cmocka_unit_test(test_kernels_share_a_workspace),
+        cmocka_unit_test(test_addresses_beyond_4_gib),
+        cmocka_unit_test(test_entries_past_the_end_are_not_followed),
+        cmocka_unit_test(test_entries_before_the_window_are_not_followed),
+        cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_a_graph_follows_the_lengths),
+        cmocka_unit_test(test_replays_repeat),
+    };
+    const char *given = getenv("KGEN_TEST_SEED");
+    seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    print_message("KGEN_TEST_SEED=%" PRIu64 "\n", seed);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
