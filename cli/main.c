@@ -69,6 +69,7 @@ static const char *alias(const char *name) {
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* whoever waits for a long run sees each line */
     if (argc < 2) {
         print_help(stderr);
         return KGEN__EXIT_USAGE;

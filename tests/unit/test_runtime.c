@@ -25,7 +25,7 @@ static uint64_t seed;
 static kgen_context *shared; /* compiles into the tests' cache               */
 static char folder[] = "/tmp/kgen-runtime-XXXXXX";
 
-/* ---- a case, ready to launch ------------------------------------------------- */
+/* ---- a case, ready to launch --------------------------------------------- */
 
 typedef struct rig {
     kgen_context *ctx;
@@ -158,7 +158,7 @@ static void assert_counters_zero(const void *workspace) {
         if (bytes[i]) fail_msg("counter byte %zu of the workspace is %u", i, bytes[i]);
 }
 
-/* ---- what works ------------------------------------------------------------------ */
+/* ---- what works ---------------------------------------------------------- */
 
 static void test_open_prepare_launch_close(void **state) {
     (void)state;
@@ -224,7 +224,7 @@ static void test_the_widest_window(void **state) {
     free_rig(&r);
 }
 
-/* ---- refusals of a launch ---------------------------------------------------------- */
+/* ---- refusals of a launch ------------------------------------------------ */
 
 typedef enum change_kind {
     DATA,    /* value 0: NULL, else moved by so many bytes                   */
@@ -272,7 +272,7 @@ static const refusal plain_refusals[] = {
     {"seq_lens", RANK, 0, 2, "seq_lens: rank 2, 1 expected"},
     {"seq_lens", SHAPE, 0, -3, "seq_lens: shape[0]=-3, at least 0"},
     {"seq_lens", SHAPE, 0, 2, "q: shape[0]=3 tokens, phase=decode has one for each of 2 sequences"},
-    {"seq_lens", SHAPE, 0, 1LL << 30, "seq_lens: shape[0]=1073741824 sequences, at most 1073741823"},
+    {"seq_lens", SHAPE, 0, 1 << 30, "seq_lens: shape[0]=1073741824 sequences, at most 1073741823"},
     {"seq_lens", STRIDE, 0, 2, "seq_lens: stride[0]=2, 1 expected"},
     {"k", DATA, 0, 0, "k: no data"},
     {"k", DATA, 0, 2, "is not a multiple of 16 bytes"},
@@ -583,7 +583,7 @@ static void test_workspace_limits(void **state) {
     check_workspace_size(&r, 0, 0, NULL);
     check_workspace_size(&r, 1 << 17, 4, NULL);
     check_workspace_size(&r, (1 << 17) + 1, 4,
-                         "seq_lens: 131073 sequences of 2 KV heads and 1 row blocks, at most 262144");
+                         "131073 sequences of 2 KV heads and 1 row blocks, at most 262144");
     check_workspace_size(&r, -1, 4, "seq_lens: -1 sequences");
     check_workspace_size(&r, 1, -4, "1 sequences of -2 KV heads");
     check_workspace_size(&r, INT64_MAX, 4, "at most 262144");
@@ -603,7 +603,8 @@ static void test_launch_counts_its_items(void **state) {
     make_rig(&r, shared, cases[0]);
     unsigned char *before = outputs_of(&r, &size);
     kgen_attn_args args = r.args;
-    args.q.shape[0] = args.out.shape[0] = args.seq_lens.shape[0] = args.block_table.shape[0] = 1 << 18;
+    args.q.shape[0] = args.out.shape[0] = 1 << 18;
+    args.seq_lens.shape[0] = args.block_table.shape[0] = 1 << 18;
     assert_int_equal(kgen_launch(r.kernel, &args, r.stream, &err), KGEN_E_ARG);
     assert_non_null(strstr(err.text, "seq_lens: 262144 sequences of 2 KV heads"));
     assert_outputs(&r, before, "too many sequences");
@@ -611,7 +612,7 @@ static void test_launch_counts_its_items(void **state) {
     free_rig(&r);
 }
 
-/* ---- modes --------------------------------------------------------------------------- */
+/* ---- modes --------------------------------------------------------------- */
 
 /* The variables that lead to a toolchain, each to nowhere. */
 static const char *const ways[] = {"KGEN_CLANG", "KGEN_BIN_DIR", "KGEN_CC", "KGEN_ROCM_PATH",
@@ -820,7 +821,8 @@ static void test_device_names(void **state) {
         kgen_context *ctx = NULL;
         kgen_error err;
         assert_int_equal(kgen_open(&ctx, &options, &err), rows[i].status);
-        if (!strstr(err.text, rows[i].says)) fail_msg("'%s' does not say '%s'", err.text, rows[i].says);
+        if (!strstr(err.text, rows[i].says))
+            fail_msg("'%s' does not say '%s'", err.text, rows[i].says);
         assert_null(ctx);
     }
     static const char *const good[] = {"cpu", "cpu:", "cpu:cdna3", "cpu:rdna3"};
@@ -851,7 +853,7 @@ static void test_default_device(void **state) {
     assert_string_equal(err.text, "as it was");
 }
 
-/* ---- a broken cache -------------------------------------------------------------------- */
+/* ---- a broken cache ------------------------------------------------------ */
 
 /* Turns one byte over in the middle of every entry file; returns their number. */
 static int spoil_entries(const char *dir) {
@@ -907,7 +909,7 @@ static void test_a_corrupt_entry_is_built_again(void **state) {
     kgen_close(ctx);
 }
 
-/* ---- one workspace, many kernels ---------------------------------------------------------- */
+/* ---- one workspace, many kernels ----------------------------------------- */
 
 static void test_kernels_share_a_workspace(void **state) {
     (void)state;
@@ -940,7 +942,7 @@ static void test_kernels_share_a_workspace(void **state) {
     free_rig(&b);
 }
 
-/* ---- addresses ------------------------------------------------------------------------------ */
+/* ---- addresses ----------------------------------------------------------- */
 
 /* Gives a tensor of pages a step of `step` bytes between them, from `base`. */
 static void spread(kgen_tensor *t, char *base, int64_t step, size_t page_bytes) {
@@ -1043,7 +1045,7 @@ static void test_entries_before_the_window_are_not_followed(void **state) {
     free_rig(&r);
 }
 
-/* ---- threads --------------------------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------- */
 
 enum { THREADS = 2, THREAD_LAUNCHES = 40 };
 
@@ -1102,7 +1104,7 @@ static void test_two_threads(void **state) {
     check_threads((const char *[]){cases[1], cases[2]});
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------ */
+/* ---- graphs -------------------------------------------------------------- */
 
 static kgen_graph *captured(rig *r) {
     kgen_graph *graph = NULL;
@@ -1143,10 +1145,12 @@ static void test_a_graph_follows_the_lengths(void **state) {
     free_rig(&r);
 }
 
+/* Sanitized kernels take twenty times as long. */
 static int replays_wanted(void) {
-    const char *level = getenv("KGEN_TEST_LEVEL");
+    const char *level = getenv("KGEN_TEST_LEVEL"), *sanitize = getenv("KGEN_CPU_SANITIZE");
     if (level && strcmp(level, "fast") == 0) return 100;
-    return level && strcmp(level, "full") == 0 ? 100000 : 1000;
+    if (!level || strcmp(level, "full") != 0) return 1000;
+    return sanitize && strcmp(sanitize, "1") == 0 ? 5000 : 100000;
 }
 
 static void test_replays_repeat(void **state) {
@@ -1170,7 +1174,7 @@ static void test_replays_repeat(void **state) {
     free_rig(&r);
 }
 
-/* ---- frame --------------------------------------------------------------------------------------- */
+/* ---- frame --------------------------------------------------------------- */
 
 static int set_up(void **state) {
     (void)state;

@@ -49,7 +49,7 @@ static kgen_spec random_spec(const kgen_target *target) {
     return c.spec;
 }
 
-/* ---- the same bytes ------------------------------------------------------------ */
+/* ---- the same bytes ------------------------------------------------------ */
 
 /* What another process of this program prints, started elsewhere with another
  * environment. */
@@ -150,7 +150,7 @@ static void test_spelling_does_not_matter(void **state) {
     kgen_source_free(&want);
 }
 
-/* ---- what is in it, and what is not ---------------------------------------------- */
+/* ---- what is in it, and what is not -------------------------------------- */
 
 static void assert_without(const kgen_source *source, const char *words) {
     if (*words && strstr(source->text, words)) fail_msg("the text has '%s'", words);
@@ -247,7 +247,7 @@ static void test_no_run_time_value_is_a_parameter(void **state) {
                 fail_msg("%s is a run-time value", family->params[i].key);
 }
 
-/* ---- no dead axes ------------------------------------------------------------------- */
+/* ---- no dead axes -------------------------------------------------------- */
 
 /* Two specs that differ in one parameter. */
 static const struct {
@@ -384,7 +384,7 @@ static void test_no_axis_is_dead(void **state) {
     assert_int_equal(dead, 0);
 }
 
-/* ---- the template by itself ------------------------------------------------------------ */
+/* ---- the template by itself ---------------------------------------------- */
 
 static char *file_text(const char *path) {
     FILE *file = fopen(path, "r");

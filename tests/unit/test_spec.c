@@ -37,7 +37,7 @@ static int same(const kgen_spec *a, const kgen_spec *b) {
     return a->family == b->family && memcmp(&a->attn, &b->attn, sizeof a->attn) == 0;
 }
 
-/* ---- round trips ----------------------------------------------------------- */
+/* ---- round trips --------------------------------------------------------- */
 
 static int32_t any_value(const kgen_param *param) {
     const kgen_domain *d = param->domain;
@@ -65,7 +65,8 @@ static void shuffled(char out[KGEN_SPEC_LINE_MAX], const char *line) {
     char copy[KGEN_SPEC_LINE_MAX], *pairs[64], *next;
     int count = 0;
     snprintf(copy, sizeof copy, "%s", line + strlen("attn:"));
-    for (char *p = strtok_r(copy, ",", &next); p; p = strtok_r(NULL, ",", &next)) pairs[count++] = p;
+    for (char *p = strtok_r(copy, ",", &next); p; p = strtok_r(NULL, ",", &next))
+        pairs[count++] = p;
     size_t used = (size_t)snprintf(out, KGEN_SPEC_LINE_MAX, "attn:");
     for (; count > 0; count--) {
         int pick = below(count);
@@ -123,7 +124,7 @@ static void test_defaults_and_canonical_lines(void **state) {
     }
 }
 
-/* ---- refusals ---------------------------------------------------------------- */
+/* ---- refusals ------------------------------------------------------------ */
 
 static const struct {
     const char *line, *says;
@@ -265,7 +266,7 @@ static void test_bad_structs(void **state) {
     assert_string_equal(symbol, "");
 }
 
-/* ---- resolve ------------------------------------------------------------------ */
+/* ---- resolve ------------------------------------------------------------- */
 
 static const kgen_target *target_of(const char *name) {
     const kgen_target *target;
@@ -339,7 +340,7 @@ static void test_fp8_is_the_targets_own(void **state) {
     assert_int_equal(plain.attn.descale, KGEN_DESCALE_NONE);
 }
 
-/* ---- help ---------------------------------------------------------------------- */
+/* ---- help ---------------------------------------------------------------- */
 
 static void test_help_has_every_parameter(void **state) {
     (void)state;
@@ -379,7 +380,7 @@ static void test_names(void **state) {
     assert_int_equal(kgen_dtype_size((kgen_dtype)99), 0);
 }
 
-/* ---- hostile lines --------------------------------------------------------------- */
+/* ---- hostile lines ------------------------------------------------------- */
 
 /* A number as the grammar has it: 1 to 18 characters, a sign, digits. */
 static int reads_number(const char *text, long long *out) {
@@ -507,7 +508,7 @@ static void test_random_bytes(void **state) {
     }
 }
 
-/* ---- locale ------------------------------------------------------------------------ */
+/* ---- locale -------------------------------------------------------------- */
 
 static void test_other_locales(void **state) {
     (void)state;
