@@ -972,8 +972,10 @@ static void set_env(const char *kgen_dir, const char *xdg, const char *home) {
 static void assert_dir(const char *argument, const char *expected) {
     kgen_cache *cache = open_cache(argument);
     const char *got = kgen_cache_dir(cache);
-    if (!got != !expected || (got && strcmp(got, expected) != 0))
-        fail_msg("directory is %s, not %s", got ? got : "none", expected ? expected : "none");
+    if (!expected)
+        assert_null(got);
+    else if (!got || strcmp(got, expected) != 0)
+        fail_msg("directory is %s, not %s", got ? got : "none", expected);
     kgen_cache_close(cache);
 }
 
