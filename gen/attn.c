@@ -179,7 +179,7 @@ static kgen_attn_spec candidate(const kgen_attn_spec *s, const isa_row *isa, int
 }
 
 /* Of the choices whose registers and LDS fit, the one that reads least. */
-static void tune(kgen_attn_spec *s, const kgen_target *target) {
+static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target *target) {
     enum { CANDIDATES = 3 * 4 * 2 }; /* v_split 1 2 4, row_tiles 1..4, occupancy 2 1 */
     const isa_row *isa = &isa_rows[target->isa];
     kgen_attn_spec best = candidate(s, isa, 0);
@@ -189,7 +189,29 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
         if (over < 0 || (over == 0 && traffic(&next, target) < traffic(&best, target)))
             best = next;
     }
-    *s = best;
+    return best;
+}
+
+/* Conversions of 8-bit caches and short windows are bound by latency: on sm_90
+ * three small workgroups then beat one large one (docs/performance.md). */
+static int wants_small_groups(const kgen_attn_spec *s, const kgen_target *target) {
+    return target->isa == KGEN_ISA_SM90 && !s->waves && !s->occupancy &&
+           (is_8bit(s->kv) || (s->window > 0 && s->window <= 1024));
+}
+
+static void tune(kgen_attn_spec *s, const kgen_target *target) {
+    enum { SLACK = 8 }; /* by which the count of registers is known to be high */
+    kgen_attn_spec small = *s;
+    if (wants_small_groups(s, target)) {
+        small.waves = 4;
+        small.occupancy = 3;
+        small = best_candidate(&small, target);
+        if (small.v_split == 1 && excess(&small, target) <= SLACK) {
+            *s = small;
+            return;
+        }
+    }
+    *s = best_candidate(s, target);
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {

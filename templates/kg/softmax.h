@@ -40,17 +40,17 @@ KG_DEV float head_descale(const float *p, const KG_CONSTANT long long (&stride)[
 
 KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, float scale) {
     int lane = (int)opaque(lane_id()); // no row's condition is kept for the next segment
-    int context = g.seq.kv_len - g.seq.q_len;
+    h.first_row = g.row_block * ROWS;
+    h.context = g.seq.kv_len - g.seq.q_len;
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int c = 0; c < COLS; c++) {
             int row = t * NI + lane_column(lane, c);
-            int at = g.row_block * ROWS + row;
-            bool exists = row_exists(g, row);
-            h.position[t][c] = exists ? context + at / GROUP : -1;
             h.scale[t][c] = scale;
             h.slope[t][c] = 0;
             if constexpr (ALIBI != 0)
-                if (exists) h.slope[t][c] = load(a.alibi + g.kv_head * GROUP + at % GROUP) * LOG2E;
+                if (row_exists(g, row))
+                    h.slope[t][c] =
+                        load(a.alibi + g.kv_head * GROUP + (h.first_row + row) % GROUP) * LOG2E;
         }
 }
 
@@ -102,6 +102,12 @@ KG_DEV float soft_cap(float x, float cap) {
     return cap - 2.0f * cap * rcp(1.0f + exp2(x * (2.0f * LOG2E) * rcp(cap)));
 }
 
+// Position of the lane's column in the sequence. Computed where it is needed, at
+// the edges, rather than held in registers all along.
+KG_DEV int position_of(const head_t &h, int lane, int t, int c) {
+    return h.context + (h.first_row + t * NI + lane_column(lane, c)) / GROUP;
+}
+
 KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {
     if constexpr (PHASE == PHASE_DECODE) return token <= keys.last && token >= keys.first;
     else return token <= position && (WINDOW == 0 || position - token < h.window);
@@ -116,11 +122,12 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t 
         s[r] = score(dot, r) * h.scale[t][c];
         if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
         if constexpr (SOFTCAP != 0) s[r] = soft_cap(s[r], h.softcap);
-        if constexpr (ALIBI != 0) s[r] += h.slope[t][c] * (float)(token - h.position[t][c]);
+        if constexpr (ALIBI != 0) s[r] += h.slope[t][c] * (float)(token - position_of(h, lane, t, c));
     }
     if (!edge) return;
     KG_UNROLL for (int r = 0; r < S_REGS; r++)
-        if (!visible(h, keys, h.position[t][r % COLS], start + s_token(lane, r))) s[r] = -INFINITE;
+        if (!visible(h, keys, position_of(h, lane, t, r % COLS), start + s_token(lane, r)))
+            s[r] = -INFINITE;
 }
 
 KG_DEV void scale_p(float (&p)[S_REGS], const token_scale_t &scale) {

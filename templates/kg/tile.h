@@ -60,7 +60,7 @@ struct head_t {
     int k_token, v_token, k_chunk, v_chunk, v_dim_stride;
     int index;                       // KV head
     int safe_first, safe_last;       // keys that every row sees
-    int position[ROW_TILES][COLS];   // of the lane's columns, -1: no such row
+    int context, first_row;          // keys before the queries; first row of the block
     float slope[ROW_TILES][COLS];
     float scale[ROW_TILES][COLS];    // of a score, in log2 units
     float softcap;
