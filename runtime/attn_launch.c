@@ -158,6 +158,8 @@ static kgen_status check_page(const kgen_attn_spec *s, const char *name, const k
     n->page = page;
     KGEN_TRY(check_step(name, t, row->page, err));
     KGEN_TRY(check_step(name, t, row->dim, err));
+    NEED(t->shape[0] <= INT32_MAX, "%s: shape[0]=%lld pages, at most 2^31-1", name,
+         (long long)t->shape[0]);
     int64_t span = t->stride[row->page] * t->shape[row->page] * n->kv_size;
     NEED(span >= 0 && span <= INT32_MAX, "%s: a page spans %lld bytes of one head, at most 2^31-1",
          name, (long long)span);

@@ -264,7 +264,7 @@ KG_DEV sums_t total_of(sums_t mine) {
 
 // x = sum of weight x partial row over `count` parts; lane n has the weight of
 // part n. All loads of a batch are in flight before the first is used.
-constexpr u32 MERGE_BATCH = KG_SM90 ? 16 : 8;
+constexpr u32 MERGE_BATCH = KG_SM90 && OCCUPANCY == 1 ? 16 : 8;
 KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
                       int row, int dim, float weight_of_lane) {
     KG_LOOP for (u32 n = 0; n < count; n += MERGE_BATCH) {

@@ -18,7 +18,7 @@ struct keys_t {
 };
 
 struct ids_t {
-    i64 k[K_IDS], v[V_IDS];
+    i32 k[K_IDS], v[V_IDS]; // a pool has fewer than 2^31 pages (checked at launch)
 };
 
 KG_DEV int clamp_token(const keys_t &keys, int token) {
@@ -31,10 +31,10 @@ KG_DEV int page_index(const keys_t &keys, int token) {
     else return (int)((u32)token / (u32)(PAGE < 1 ? 1 : PAGE));
 }
 
-KG_DEV i64 page_number(const keys_t &keys, int token) {
+KG_DEV i32 page_number(const keys_t &keys, int token) {
     int index = page_index(keys, clamp_token(keys, token));
-    if constexpr (TABLE_I64) return load((const i64 *)keys.table + index);
-    else return (i64)load((const i32 *)keys.table + index);
+    if constexpr (TABLE_I64) return (i32)load((const i64 *)keys.table + index);
+    else return load((const i32 *)keys.table + index);
 }
 
 // The page numbers this lane needs for the block at `start`.
