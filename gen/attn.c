@@ -75,43 +75,142 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
 
 /* --- defaults ----------------------------------------------------------- */
 
-/* What one isa gives a wave: query columns of a row tile, and the row tiles
- * and value dims whose accumulators fit its registers. */
+/* What one isa gives a wave. */
 typedef struct isa_row {
-    int32_t columns;
-    int32_t waves;
-    int32_t acc_regs;  /* accumulator registers a lane may spend              */
-    int32_t wave_size;
+    int32_t columns;   /* query rows of a row tile                            */
+    int32_t held;      /* of them, those a lane holds scores of               */
+    int32_t keys;      /* of a block                                          */
+    int32_t waves;     /* that share the keys, at most                        */
+    int32_t all_waves; /* of a workgroup whose waves also share the values    */
+    int32_t v_split;   /* waves that share the values, at most                */
+    int32_t occupancy; /* workgroups of a compute unit, at most               */
+    int32_t ahead;     /* registers of K, and of V, in flight (kg/tile.h)     */
+    int32_t q_keeps;   /* registers of Q; more lie in LDS (kg/tile.h)         */
+    int32_t fixed;     /* registers of addresses, ids, conversions; measured  */
 } isa_row;
 
 static const isa_row isa_rows[] = {
-    [KGEN_ISA_CDNA2] = {16, 4, 128, 64}, [KGEN_ISA_CDNA3] = {16, 4, 128, 64},
-    [KGEN_ISA_CDNA4] = {16, 4, 128, 64}, [KGEN_ISA_RDNA3] = {16, 4, 64, 32},
-    [KGEN_ISA_RDNA4] = {16, 4, 64, 32},  [KGEN_ISA_SM90] = {8, 8, 128, 32},
+    [KGEN_ISA_CDNA2] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
+    [KGEN_ISA_CDNA3] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
+    [KGEN_ISA_CDNA4] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
+    [KGEN_ISA_RDNA3] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 72},
+    [KGEN_ISA_RDNA4] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 64},
+    [KGEN_ISA_SM90] = {8, 2, 16, 8, 8, 4, 1, 64, 32, 66},
 };
 
 static int32_t native_fp8(int32_t dtype, const kgen_target *target) {
     return dtype != KGEN_FP8 ? dtype : target->fp8_fnuz ? KGEN_E4M3FNUZ : KGEN_E4M3FN;
 }
 
-/* Value dims are split over waves until one row tile fits, then row tiles are
- * added while they fit. */
-static void tune(kgen_attn_spec *s, const kgen_target *target) {
+static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
+static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
+static int32_t ceil_div(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
+/* Value dims a wave accumulates: its slice, in whole loads (kg/tile.h: CHUNK_DIMS). */
+static int32_t slice_dims(const kgen_attn_spec *s, const isa_row *isa) {
+    int32_t narrow = isa->columns * 4, wide = isa->columns * 8;
+    if (is_packed(s->layout)) return ceil_div(s->v_dim, 16 * s->v_split) * 16;
+    if (s->v_dim % (narrow * s->v_split) == 0) return s->v_dim / s->v_split;
+    return ceil_div(s->v_dim, wide * s->v_split) * wide;
+}
+
+static int32_t acc_registers(const kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
-    int32_t rows = s->group * s->q_tokens;
-    int32_t tiles = (rows + isa->columns - 1) / isa->columns;
-    int32_t tile_regs = (s->v_dim + 63) / 64 * 64 * isa->columns / isa->wave_size;
-    int32_t split = s->v_split;
-    if (!split)
-        for (split = 1; split < 4 && (tile_regs / split > isa->acc_regs ||
-                                      s->head_dim / split > 256 * isa->wave_size / 64);)
-            split *= 2;
-    int32_t fit = isa->acc_regs * split / tile_regs;
-    int32_t fitting = fit < 1 ? 1 : fit > 4 ? 4 : fit;
-    s->v_split = split;
-    if (!s->row_tiles) s->row_tiles = tiles < fitting ? tiles : fitting;
-    if (!s->waves) s->waves = isa->waves;
-    if (!s->occupancy) s->occupancy = target->vendor == KGEN_VENDOR_NVIDIA ? 1 : 2;
+    return s->row_tiles * slice_dims(s, isa) * isa->columns / target->wave_size;
+}
+
+/* kg/tile.h: accumulators of 64 registers and more leave half the room on CDNA. */
+static int32_t room(int32_t registers, const kgen_attn_spec *s, const kgen_target *target) {
+    return target->wave_size == 64 && acc_registers(s, target) >= 64 ? registers / 2 : registers;
+}
+
+/* Registers of Q, and what of them lies in LDS. */
+static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
+    return s->row_tiles * s->head_dim * isa_rows[target->isa].columns / 2 / target->wave_size;
+}
+static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
+    return q_registers(s, target) > room(isa_rows[target->isa].q_keeps, s, target);
+}
+
+/* 8-bit floats converted in integer arithmetic, among the products of all row
+ * tiles; RDNA goes tile by tile (kg/mma_amd.h). */
+static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
+    if (!is_8bit(s->kv) || target->isa == KGEN_ISA_RDNA3 || target->isa == KGEN_ISA_RDNA4)
+        return 0;
+    return target->isa == KGEN_ISA_CDNA2 || (s->kv == KGEN_E4M3FNUZ) != target->fp8_fnuz;
+}
+
+/* Registers of a lane in the key loop: accumulators, queries, keys and values
+ * in flight, and for each row tile its scores, probabilities and running sums. */
+static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t wave = target->wave_size, bytes = kgen_dtype_size((kgen_dtype)s->kv);
+    int32_t tile = isa->columns * isa->keys / wave, ahead = room(isa->ahead, s, target);
+    int32_t k = at_most(ahead, s->head_dim * isa->keys * bytes / 4 / wave);
+    int32_t v = at_most(ahead, slice_dims(s, isa) * isa->keys * bytes / 4 / wave);
+    int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
+    int32_t facts = 4 + s->alibi; /* of a column: maximum, sum, scale, position */
+    int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
+    int32_t ids = s->page == 1 ? 16 : 0; /* page numbers, one a token         */
+    int32_t mixed = mixes_conversions(s, target) ? 24 : 0;
+    return acc_registers(s, target) + k + v + q + scales + ids + isa->fixed +
+           s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
+}
+
+/* The second 256 registers of CDNA hold accumulators only, which pass through
+ * the first on their way: a quarter of them is counted on. */
+static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *target) {
+    int32_t waves = ceil_div(s->waves * s->v_split * s->occupancy, target->simds);
+    int32_t share = target->vgpr_file / waves / target->vgpr_granule * target->vgpr_granule;
+    int32_t plain = at_most(256, at_most(target->max_vgprs, share));
+    return plain + (at_most(target->max_vgprs, share) - plain) / 4;
+}
+
+/* Registers and KiB of LDS beyond what there is; 0: fits. */
+static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t sm90 = target->isa == KGEN_ISA_SM90;
+    int32_t merge = (sm90 ? 38 : 22) << 10;      /* kg/merge.h: ROUND_BYTES and the sums */
+    int32_t shared = sm90 ? 1 : s->occupancy;    /* there 48 KiB are each workgroup's    */
+    int32_t q = q_in_lds(s, target) ? s->row_tiles * isa->columns * s->head_dim * 2 : 0;
+    int32_t lds = shared * (q + merge) - target->lds_bytes;
+    int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
+    return at_least(0, ceil_div(lds, 1024)) + at_least(0, registers);
+}
+
+/* What a KV head's rows read: every row block reads all keys and values, and
+ * every wave that shares the values reads all keys. Fewer than two waves a SIMD
+ * leave latencies uncovered: a quarter more. */
+static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
+    int32_t rows = s->row_tiles * isa_rows[target->isa].columns;
+    int32_t reads = ceil_div(s->group * s->q_tokens, rows) *
+                    (s->head_dim * s->v_split + s->v_dim);
+    int32_t waves = s->waves * s->v_split * s->occupancy;
+    return waves < 2 * target->simds ? reads * 5 : reads * 4;
+}
+
+/* The candidate numbered `n`, keeping what the spec asks for. */
+static kgen_attn_spec candidate(const kgen_attn_spec *s, const isa_row *isa, int n) {
+    kgen_attn_spec c = *s;
+    if (!c.v_split) c.v_split = at_most(isa->v_split, 1 << n / 8);
+    if (!c.row_tiles) c.row_tiles = 1 + n / 2 % 4;
+    if (!c.occupancy) c.occupancy = at_most(isa->occupancy, 2 - n % 2);
+    if (!c.waves) c.waves = at_least(1, at_most(isa->waves, isa->all_waves / c.v_split));
+    return c;
+}
+
+/* Of the choices whose registers and LDS fit, the one that reads least. */
+static void tune(kgen_attn_spec *s, const kgen_target *target) {
+    enum { CANDIDATES = 3 * 4 * 2 }; /* v_split 1 2 4, row_tiles 1..4, occupancy 2 1 */
+    const isa_row *isa = &isa_rows[target->isa];
+    kgen_attn_spec best = candidate(s, isa, 0);
+    for (int n = 1; n < CANDIDATES; n++) {
+        kgen_attn_spec next = candidate(s, isa, n);
+        int32_t over = excess(&next, target) - excess(&best, target);
+        if (over < 0 || (over == 0 && traffic(&next, target) < traffic(&best, target)))
+            best = next;
+    }
+    *s = best;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {

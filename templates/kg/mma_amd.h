@@ -85,10 +85,12 @@ typedef f32x4_t acc_t;
 KG_DEV acc_t mma_tile(acc_t c, const words4 &a, const words4 &b) { return mfma_32(c, a, b); }
 #else
 typedef f32x8_t acc_t;
-// The scheduler would prepare the operands of many tiles at once, which this
-// register file cannot hold: tile by tile.
+// The compiler would prepare the operands of many tiles at once, and move the
+// products behind the next branch while their lane exchanges stay before it;
+// this register file cannot hold that. So tile by tile, where written.
 KG_DEV acc_t mma_tile(acc_t c, const words4 &a, const words4 &b) {
     c = wmma_16(c, a, b);
+    asm volatile("" : "+v"(c));
     __builtin_amdgcn_sched_barrier(0);
     return c;
 }

@@ -39,10 +39,11 @@ KG_DEV float head_descale(const float *p, const KG_CONSTANT long long (&stride)[
 }
 
 KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, float scale) {
+    int lane = (int)opaque(lane_id()); // no row's condition is kept for the next segment
     int context = g.seq.kv_len - g.seq.q_len;
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int c = 0; c < COLS; c++) {
-            int row = t * NI + lane_column((int)lane_id(), c);
+            int row = t * NI + lane_column(lane, c);
             int at = g.row_block * ROWS + row;
             bool exists = row_exists(g, row);
             h.position[t][c] = exists ? context + at / GROUP : -1;
@@ -61,7 +62,7 @@ KG_DEV head_t head_of(args_t a, const segment_t &g) {
     h.k_page = a.k_page, h.v_page = a.v_page;
     h.k_token = a.k_token, h.v_token = a.v_token;
     h.k_chunk = a.k_chunk, h.v_chunk = a.v_chunk, h.v_dim_stride = a.v_dim_stride;
-    h.softcap = a.softcap;
+    h.softcap = float_of(opaque(bits_of(a.softcap))); // scalars are scarcer than vectors
     h.window = window_of(a);
     // The rows of the block differ in position: the earliest sees the fewest
     // late keys, the latest the fewest early ones.
@@ -76,10 +77,11 @@ KG_DEV void scale_q(head_t &h, const q_frag_t &q) {
         KG_UNROLL for (int c = 0; c < COLS; c++) h.scale[t][c] *= q.scale[t][c];
 }
 
-KG_DEV void load_token_scales(token_scale_t &scale, args_t a, const head_t &h,
+KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h,
                               const keys_t &keys, const ids_t &ids, int start) {
     if constexpr (DESCALE == DESCALE_TOKEN) {
         constexpr bool as_keys = COLS > 1; // a lane's scores belong to its key rows
+        args_t a = reread(args);           // sixteen scalars that the loop need not keep
         int lane = (int)lane_id();
         KG_UNROLL for (int r = 0; r < S_REGS; r++) {
             int row = as_keys ? r / COLS : r, n = ONE ? row : 0;
@@ -107,7 +109,7 @@ KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token
 
 KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t &h, int t, int start,
                           const keys_t &keys, const token_scale_t &scale) {
-    int lane = (int)lane_id();
+    int lane = (int)opaque(lane_id()); // or the masks of one tile wait for the next
     bool edge = start + TOK - 1 > h.safe_last || start < h.safe_first;
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         int c = r % COLS, token = start + s_token(lane, r);

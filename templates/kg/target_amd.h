@@ -51,9 +51,15 @@ KG_DEV u32 opaque(u32 x) {
     asm volatile("" : "+v"(x));
     return x;
 }
+// The same for a scalar: what is computed from it stays where it is written.
+KG_DEV u32 opaque_uniform(u32 x) {
+    asm volatile("" : "+s"(x));
+    return x;
+}
 
 // Addresses made of uniform values are scalar here: nothing to hide.
 KG_DEV const u8 *settled(const u8 *p) { return p; }
+
 template <class T> KG_DEV const KG_CONSTANT T &reread(const KG_CONSTANT T &x) {
     const KG_CONSTANT T *p = &x;
     asm volatile("" : "+s"(p));
@@ -149,6 +155,11 @@ KG_DEV u32 pack_exact(float a, float b) {
 }
 
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
+#if KG_RDNA4
+    // These conversions read the lower 128 registers only: from a copy, so that
+    // the four loaded together may lie anywhere.
+    asm("v_mov_b32 %0, %1" : "=v"(x) : "v"(x));
+#endif
 #if KG_CDNA3 || KG_CDNA4 || KG_RDNA4
     f32x2_t lo, hi;
     if constexpr (HAS_E5M2) {

@@ -48,6 +48,7 @@ KG_DEV i32 uniform(i32 x) { return x; }
 KG_DEV u32 opaque(u32 x) { return x; }
 KG_DEV const u8 *settled(const u8 *p) { return p; }
 
+KG_DEV u32 opaque_uniform(u32 x) { return x; }
 template <class T> KG_DEV const T &reread(const T &x) { return x; }
 
 KG_DEV void barrier() { kg_ops->barrier(); }

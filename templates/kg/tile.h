@@ -32,9 +32,13 @@ constexpr int PART_ROWS = PACKED ? VROWS : TPL;
 constexpr int PART_WORDS = PACKED ? PACKED_WORDS : V_WORDS;
 constexpr int O_TILES = V_PARTS * PART_TILES;
 
-// Registers of K, and of V, in flight before use; and those Q may keep.
-constexpr int AHEAD_WORDS = WAVE == 64 || KG_SM90 ? 64 : 32;
-constexpr int Q_KEEPS = WAVE == 64 ? 64 : KG_SM90 ? 32 : 16;
+// Registers of K, and of V, in flight before use; and those Q may keep. wave64
+// has 256 registers at two workgroups a compute unit: accumulators of 64 and more
+// leave half as many.
+constexpr int ACC_REGS = ROW_TILES * O_TILES * O_REGS;
+constexpr bool ROOMY = WAVE == 64 && ACC_REGS < 64;
+constexpr int AHEAD_WORDS = ROOMY || KG_SM90 ? 64 : 32;
+constexpr int Q_KEEPS = ROOMY || KG_SM90 ? 32 : 16;
 constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
@@ -148,12 +152,14 @@ KG_DEV const u8 *k_row(const head_t &h, const keys_t &keys, const ids_t &ids, in
 KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t &ids, int start,
                    int from, int to) {
     int grp = lane_grp((int)lane_id());
+    i64 of_lane = (i64)grp * (PACKED ? h.k_chunk : 16);
     KG_UNROLL for (int row = 0; row < KROWS; row++) {
         const u8 *p = k_row(h, keys, ids, start, row);
         KG_UNROLL for (int c = from; c < to; c++) {
-            int chunk = c * NGRP + grp;
-            if (HEAD_DIM % K_DIMS != 0 && chunk * X >= HEAD_DIM) chunk = 0; // meets a zero of Q
-            load_words(k.w[c][row], p + (i64)chunk * (PACKED ? h.k_chunk : 16));
+            int step = PACKED ? (int)opaque_uniform((u32)h.k_chunk) : 16;
+            bool inside = HEAD_DIM % K_DIMS == 0 || (c * NGRP + grp) * X < HEAD_DIM;
+            // what is outside meets a zero of Q
+            load_words(k.w[c][row], p + (inside ? of_lane + (i64)(c * NGRP) * step : 0));
         }
     }
 }
@@ -217,10 +223,12 @@ KG_DEV void load_v_packed(u32 (&w)[R][W], const head_t &h, const keys_t &keys,
     const u8 *p = h.v + ids.v[0] * h.v_page +
                   (LAYOUT == LAYOUT_SHUFFLE ? (i64)(slot / X) * h.v_chunk + slot % X * KV_BYTES
                                             : (i64)slot * KV_BYTES);
+    i64 of_lane = (i64)i * h.v_dim_stride;
+    int stride = (int)opaque_uniform((u32)h.v_dim_stride);
     KG_UNROLL for (int row = 0; row < VROWS; row++) {
-        int dim = tile * 16 + i + NI * row;
-        if (V_DIM % (16 * V_SPLIT) != 0 && dim >= V_DIM) dim = 0;
-        load_words(w[row], p + (i64)dim * h.v_dim_stride);
+        int first = tile * 16 + NI * row;
+        bool inside = V_DIM % (16 * V_SPLIT) == 0 || first + i < V_DIM;
+        load_words(w[row], p + (inside ? of_lane + (i64)first * stride : 0));
     }
 }
 
@@ -234,42 +242,54 @@ KG_DEV void load_v(v_tile_t &v, const head_t &h, const keys_t &keys, const ids_t
     }
 }
 
-// Tokens of a lane's packed words that no row sees hold whatever is in the page.
-KG_DEV void mask_packed(u32 (&w)[TPL / 2], const keys_t &keys, int token) {
+// Tokens that no row sees hold whatever is in the page: the bits of a lane's
+// packed words that stay.
+struct seen_t { u32 w[TPL / 2]; };
+KG_DEV seen_t seen_tokens(const keys_t &keys, int start) {
+    seen_t seen;
+    int token = start + TPL * lane_grp((int)lane_id());
+    KG_UNROLL for (int j = 0; j < TPL / 2; j++) seen.w[j] = 0xffffffffu;
+    if (start >= keys.first && start + TOK - 1 <= keys.last) return seen;
     KG_UNROLL for (int n = 0; n < TPL; n++) {
         bool visible = token + n >= keys.first && token + n <= keys.last;
-        if (!visible) w[n / 2] &= n % 2 ? 0x0000ffffu : 0xffff0000u;
+        if (!visible) seen.w[n / 2] &= n % 2 ? 0x0000ffffu : 0xffff0000u;
     }
+    return seen;
 }
 
 template <int R, int W>
 KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
                        const u32 (&p)[ROW_TILES][P_WORDS], int part) {
-    u32 x[TPL][W * 2 / KV_BYTES];
-    KG_UNROLL for (int n = 0; n < TPL; n++) to_compute<W>(x[n], w[n]);
-    KG_UNROLL for (int tile = 0; tile < CHUNK_TILES; tile++) {
-        u32 v[4];
-        KG_UNROLL for (int row = 0; row < VROWS; row++) {
-            int dim = tile * VROWS + row;
-            KG_UNROLL for (int j = 0; j < TPL / 2; j++)
-                v[row * (TPL / 2) + j] = byte_perm(x[2 * j][dim / 2], x[2 * j + 1][dim / 2],
-                                                   dim % 2 ? 0x07060302 : 0x05040100);
+    constexpr int WORD_TILES = CHUNK_TILES / W; // one word of each token at a time
+    KG_UNROLL for (int word = 0; word < W; word++) {
+        u32 x[TPL][2 / KV_BYTES];
+        KG_UNROLL for (int n = 0; n < TPL; n++) {
+            const u32 in[1] = {w[n][word]};
+            to_compute<1>(x[n], in);
         }
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-            mma_pv(o[t][part * CHUNK_TILES + tile], v, p[t]);
+        KG_UNROLL for (int tile = 0; tile < WORD_TILES; tile++) {
+            u32 v[4];
+            KG_UNROLL for (int row = 0; row < VROWS; row++) {
+                int dim = tile * VROWS + row;
+                KG_UNROLL for (int j = 0; j < TPL / 2; j++)
+                    v[row * (TPL / 2) + j] = byte_perm(x[2 * j][dim / 2], x[2 * j + 1][dim / 2],
+                                                       dim % 2 ? 0x07060302 : 0x05040100);
+            }
+            KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+                mma_pv(o[t][part * CHUNK_TILES + word * WORD_TILES + tile], v, p[t]);
+        }
     }
 }
 
 template <int R, int W>
 KG_DEV void weigh_packed(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
-                         const u32 (&p)[ROW_TILES][P_WORDS], int part, bool edge,
-                         const keys_t &keys, int token) {
+                         const u32 (&p)[ROW_TILES][P_WORDS], int part,
+                         const seen_t &seen) {
     u32 v[4];
     KG_UNROLL for (int row = 0; row < VROWS; row++) {
         u32 x[W * 2 / KV_BYTES];
         to_compute<W>(x, w[row]);
-        if (edge) mask_packed(x, keys, token);
-        KG_UNROLL for (int j = 0; j < TPL / 2; j++) v[row * (TPL / 2) + j] = x[j];
+        KG_UNROLL for (int j = 0; j < TPL / 2; j++) v[row * (TPL / 2) + j] = x[j] & seen.w[j];
     }
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mma_pv(o[t][part], v, p[t]);
 }
@@ -278,11 +298,11 @@ KG_DEV void weigh_packed(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
 KG_DEV void weigh_values(acc_t (&o)[ROW_TILES][O_TILES], v_tile_t &v,
                          const u32 (&p)[ROW_TILES][P_WORDS], const head_t &h, const keys_t &keys,
                          const ids_t &ids, int start, int v_wave) {
-    bool edge = start < keys.first || start + TOK - 1 > keys.last;
+    seen_t seen;
+    if constexpr (PACKED) seen = seen_tokens(keys, start);
     KG_UNROLL for (int part = 0; part < V_PARTS; part++) {
         if constexpr (PACKED)
-            weigh_packed(o, v.w[part], p, part, edge, keys,
-                         start + TPL * lane_grp((int)lane_id()));
+            weigh_packed(o, v.w[part], p, part, seen);
         else
             weigh_part(o, v.w[part], p, part);
         if (part + V_AHEAD < V_PARTS)
