@@ -93,9 +93,9 @@ static const isa_row isa_rows[] = {
     [KGEN_ISA_CDNA2] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
     [KGEN_ISA_CDNA3] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
     [KGEN_ISA_CDNA4] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
-    [KGEN_ISA_RDNA3] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 84},
-    [KGEN_ISA_RDNA4] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 76},
-    [KGEN_ISA_SM90] = {8, 2, 16, 8, 8, 4, 1, 64, 32, 80},
+    [KGEN_ISA_RDNA3] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 72},
+    [KGEN_ISA_RDNA4] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 64},
+    [KGEN_ISA_SM90] = {8, 2, 16, 8, 8, 4, 1, 64, 32, 66},
 };
 
 static int32_t native_fp8(int32_t dtype, const kgen_target *target) {
@@ -114,8 +114,30 @@ static int32_t slice_dims(const kgen_attn_spec *s, const isa_row *isa) {
     return ceil_div(s->v_dim, wide * s->v_split) * wide;
 }
 
+static int32_t acc_registers(const kgen_attn_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    return s->row_tiles * slice_dims(s, isa) * isa->columns / target->wave_size;
+}
+
+/* kg/tile.h: accumulators of 64 registers and more leave half the room on CDNA. */
+static int32_t room(int32_t registers, const kgen_attn_spec *s, const kgen_target *target) {
+    return target->wave_size == 64 && acc_registers(s, target) >= 64 ? registers / 2 : registers;
+}
+
+/* Registers of Q, and what of them lies in LDS. */
 static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
     return s->row_tiles * s->head_dim * isa_rows[target->isa].columns / 2 / target->wave_size;
+}
+static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
+    return q_registers(s, target) > room(isa_rows[target->isa].q_keeps, s, target);
+}
+
+/* 8-bit floats converted in integer arithmetic, among the products of all row
+ * tiles; RDNA goes tile by tile (kg/mma_amd.h). */
+static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
+    if (!is_8bit(s->kv) || target->isa == KGEN_ISA_RDNA3 || target->isa == KGEN_ISA_RDNA4)
+        return 0;
+    return target->isa == KGEN_ISA_CDNA2 || (s->kv == KGEN_E4M3FNUZ) != target->fp8_fnuz;
 }
 
 /* Registers of a lane in the key loop: accumulators, queries, keys and values
@@ -123,17 +145,16 @@ static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
 static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t wave = target->wave_size, bytes = kgen_dtype_size((kgen_dtype)s->kv);
-    int32_t slice = slice_dims(s, isa), tile = isa->columns * isa->keys / wave;
-    int32_t acc = s->row_tiles * slice * isa->columns / wave;
-    int32_t ahead = wave == 64 && acc >= 64 ? isa->ahead / 2 : isa->ahead;
+    int32_t tile = isa->columns * isa->keys / wave, ahead = room(isa->ahead, s, target);
     int32_t k = at_most(ahead, s->head_dim * isa->keys * bytes / 4 / wave);
-    int32_t v = at_most(ahead, slice * isa->keys * bytes / 4 / wave);
-    int32_t q = q_registers(s, target);
+    int32_t v = at_most(ahead, slice_dims(s, isa) * isa->keys * bytes / 4 / wave);
+    int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
     int32_t facts = 4 + s->alibi; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
     int32_t ids = s->page == 1 ? 16 : 0; /* page numbers, one a token         */
-    return acc + k + v + (q > isa->q_keeps ? 0 : q) + scales + ids + isa->fixed +
-           s->row_tiles * (tile + tile / 2 + facts * isa->held);
+    int32_t mixed = mixes_conversions(s, target) ? 24 : 0;
+    return acc_registers(s, target) + k + v + q + scales + ids + isa->fixed +
+           s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
 }
 
 /* The second 256 registers of CDNA hold accumulators only, which pass through
@@ -147,14 +168,14 @@ static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *tar
 
 /* Registers and KiB of LDS beyond what there is; 0: fits. */
 static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
-    enum { MERGE_BYTES = 22 << 10 }; /* kg/merge.h: ROUND_BYTES and the sums */
     const isa_row *isa = &isa_rows[target->isa];
-    int32_t shared = target->isa == KGEN_ISA_SM90 ? 1 : s->occupancy; /* 48 KiB are each one's */
-    int32_t q = q_registers(s, target) > isa->q_keeps
-                    ? s->row_tiles * isa->columns * s->head_dim * 2 : 0;
-    int32_t lds = shared * (q + MERGE_BYTES) - target->lds_bytes;
+    int32_t sm90 = target->isa == KGEN_ISA_SM90;
+    int32_t merge = (sm90 ? 38 : 22) << 10;      /* kg/merge.h: ROUND_BYTES and the sums */
+    int32_t shared = sm90 ? 1 : s->occupancy;    /* there 48 KiB are each workgroup's    */
+    int32_t q = q_in_lds(s, target) ? s->row_tiles * isa->columns * s->head_dim * 2 : 0;
+    int32_t lds = shared * (q + merge) - target->lds_bytes;
     int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
-    return at_least(0, lds >> 10) + at_least(0, registers);
+    return at_least(0, ceil_div(lds, 1024)) + at_least(0, registers);
 }
 
 /* What a KV head's rows read: every row block reads all keys and values, and

@@ -321,6 +321,8 @@ KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, 
 KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
                              acc_t (&o)[ROW_TILES][O_TILES], args_t a,
                              const segment_t &g, cut_t cut, u8 *lds, int wave) {
+    wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
+    cut.each = opaque_uniform(cut.each);
     u32 slot = partial_slot(cut, group_id(), g.item_start);
     meet_sums(m, l, o, lds, wave);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)

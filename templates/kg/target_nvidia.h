@@ -31,7 +31,7 @@ KG_DEV u32 opaque(u32 x) {
     return x;
 }
 
-KG_DEV u32 opaque_uniform(u32 x) { return x; }
+KG_DEV u32 opaque_uniform(u32 x) { return opaque(x); }
 template <class T> KG_DEV const T &reread(const T &x) { return x; }
 
 // The same for an address: what it was made of is not computed again at each use.

@@ -36,9 +36,9 @@ constexpr int O_TILES = V_PARTS * PART_TILES;
 // has 256 registers at two workgroups a compute unit: accumulators of 64 and more
 // leave half as many.
 constexpr int ACC_REGS = ROW_TILES * O_TILES * O_REGS;
-constexpr bool WIDE = WAVE == 64 && ACC_REGS < 64;
-constexpr int AHEAD_WORDS = WIDE || KG_SM90 ? 64 : 32;
-constexpr int Q_KEEPS = WAVE == 64 || KG_SM90 ? 32 : 16;
+constexpr bool ROOMY = WAVE == 64 && ACC_REGS < 64;
+constexpr int AHEAD_WORDS = ROOMY || KG_SM90 ? 64 : 32;
+constexpr int Q_KEEPS = ROOMY || KG_SM90 ? 32 : 16;
 constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 

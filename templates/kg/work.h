@@ -69,7 +69,7 @@ KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
 // n / d for quotients below 2^21, where the estimate is at most one off: a third
 // of the latency of the compiler's division, several times on the critical path.
 KG_DEV u32 divide(u32 n, u32 d) {
-    u32 q = (u32)((float)n * rcp((float)d));
+    u32 q = (u32)uniform((int)((float)n * rcp((float)d)));
     i32 rest = (i32)(n - q * d);
     q -= rest < 0;
     rest += rest < 0 ? (i32)d : 0;
@@ -137,7 +137,7 @@ KG_DEV work_t work_begin(args_t a) {
     u32 wanted = (total + LEAST_PART - 1) / LEAST_PART, part = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
     w.unit = w.end = w.seq_start = 0;
-    w.seq = mine;
+    w.seq = seq_of_lane(a, mine, 0);
     if (part >= parts) return w;
     w.cut.each = total / parts;
     w.cut.extra = total - w.cut.each * parts;
