@@ -95,6 +95,12 @@ static double weight_error(const kgen_attn_args *a) {
     return a->q.dtype == KGEN_BF16 || a->k.dtype == KGEN_BF16 ? 0x1p-8 : 0x1p-11;
 }
 
+/* Kernels may compute in fp16, whose smallest step then bounds a probability's
+ * error from below, unless queries and cache are both bf16. */
+static double weight_step(const kgen_attn_args *a) {
+    return a->q.dtype == KGEN_BF16 && a->k.dtype == KGEN_BF16 ? 0 : FP16_STEP;
+}
+
 typedef struct sums {
     double out;    /* sum p v                                                */
     double size;   /* sum p |v|                                              */
@@ -132,8 +138,8 @@ static void write_element(kgen_attn_answer *answer, const row *r, int64_t d, dou
     int64_t at = (r->token * answer->heads + r->head) * answer->v_dim + d;
     double relative = weight_error(r->args);
     sums t = add_up(r, d, scale);
-    double other = SUM_ERROR * t.size + t.blur + blur * fabs(t.out);
-    if (relative < 0x1p-8) other += FP16_STEP * t.plain / r->total;
+    double other = SUM_ERROR * t.size + t.blur + blur * fabs(t.out) +
+                   weight_step(r->args) * t.plain / r->total;
     double bound = relative * t.size + other;
     double rounding = kgen_number_half_ulp(r->args->out.dtype, fabs(t.out) + bound);
     answer->out[at] = t.out;
