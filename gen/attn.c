@@ -152,7 +152,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t facts = 4 + s->alibi; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
     int32_t ids = s->page == 1 ? 16 : 0; /* page numbers, one a token         */
-    int32_t mixed = mixes_conversions(s, target) ? 24 : 0;
+    int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */
     return acc_registers(s, target) + k + v + q + scales + ids + isa->fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
 }
