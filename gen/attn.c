@@ -217,6 +217,7 @@ static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target 
  * three small workgroups then beat one large one (docs/performance.md). */
 static int wants_small_groups(const kgen_attn_spec *s, const kgen_target *target) {
     return target->isa == KGEN_ISA_SM90 && !s->waves && !s->occupancy &&
+           !mixes_conversions(s, target) &&
            (is_8bit(s->kv) || (s->window > 0 && s->window <= 1024));
 }
 
