@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../gen/family.h"
 #include "context.h"
 
 /* --- which entry -------------------------------------------------------- */
@@ -135,14 +136,10 @@ static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **e
 }
 
 static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job, kgen_error *err) {
-    kgen_source source;
     kgen_entry *entry = NULL;
+    int32_t block = kgen__family(job->spec.family)->launch_shape(&job->spec, job->target);
     KGEN_TRY(obtain(ctx, job, &entry, err));
-    kgen_status status = kgen_source_render(&source, &job->spec, job->target, err);
-    if (status == KGEN_OK) {
-        status = load_entry(ctx, &job->spec, entry, source.workgroup_size, err);
-        kgen_source_free(&source);
-    }
+    kgen_status status = load_entry(ctx, &job->spec, entry, block, err);
     kgen_entry_free(entry);
     return status;
 }
