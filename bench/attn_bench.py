@@ -119,8 +119,11 @@ def kgen_command():
 
 
 def build(rows, options):
-    """All specs at once; what fails is tried again alone, spills allowed, and named."""
-    specs = sorted({with_tuning(r.spec, v) for r in rows for v in variants_of(options)})
+    return build_specs(sorted({with_tuning(r.spec, v) for r in rows for v in variants_of(options)}))
+
+
+def build_specs(specs):
+    """All at once; what fails is tried again alone, spills allowed, and named."""
     command = [kgen_command(), "build", "--arch", "sm_90", "--cache-dir", str(CACHE)]
     library = os.path.dirname(kg.find_library())
     env = dict(os.environ, LD_LIBRARY_PATH=f"{library}:{os.environ.get('LD_LIBRARY_PATH', '')}")
@@ -245,14 +248,16 @@ class Kgen:
             args.workspace, args.workspace_bytes = memory, size
 
     def arguments(self, case, index):
-        args = kg.AttnArgs(softmax_scale=case.scale)
-        args.q, args.out = kg.tensor(case.q), kg.tensor(case.out)
-        args.k, args.v = kg.tensor(case.k, "nhd"), kg.tensor(case.v, "nhd")
-        args.block_table, args.seq_lens = kg.tensor(case.table[index]), kg.tensor(case.lens)
+        args = kg.Args(family=kg.ATTN)
+        attn = args.attn  # a view of the union
+        attn.softmax_scale = case.scale
+        attn.q, attn.out = kg.tensor(case.q), kg.tensor(case.out)
+        attn.k, attn.v = kg.tensor(case.k, "nhd"), kg.tensor(case.v, "nhd")
+        attn.block_table, attn.seq_lens = kg.tensor(case.table[index]), kg.tensor(case.lens)
         if case.row.tokens > 1:
-            args.cu_seqlens_q = kg.tensor(case.cu)
+            attn.cu_seqlens_q = kg.tensor(case.cu)
         if case.k_descale is not None:
-            args.k_descale, args.v_descale = kg.tensor(case.k_descale), kg.tensor(case.v_descale)
+            attn.k_descale, attn.v_descale = kg.tensor(case.k_descale), kg.tensor(case.v_descale)
         return args
 
     def run(self, case, index):

@@ -1,7 +1,8 @@
 """libkgen from Python, as far as a benchmark needs it: open, prepare, launch with torch tensors.
 
-The fields of a spec are read from include/kgen/attn_params.def, their one home. Everything else
-mirrors include/kgen/{status,args,runtime}.h; sizes are checked by `python3 kgen_ctypes.py`.
+The fields of a spec are read from include/kgen/{attn,gdn}_params.def, their one home. Everything else
+mirrors include/kgen/{status,spec,tensor,attn_args,gdn_args,args,runtime}.h; sizes and offsets are
+checked by `python3 kgen_ctypes.py`.
 """
 import ctypes as c
 import os
@@ -14,24 +15,44 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OFFLINE, AUTO = 3, 0
 MAX_RANK = 5
-LAYOUTS = {"none": 0, "nhd": 1, "hnd": 2, "shuffle": 3, "xpacked": 4}
+ATTN, GDN = 0, 1
+LAYOUTS = {"none": 0, "nhd": 1, "hnd": 2, "shuffle": 3, "xpacked": 4, "interleaved": 5, "flat": 6,
+           "presplit": 7, "vk": 8, "kv": 9, "sd": 10, "ds": 11}
 DTYPES = {"bfloat16": 1, "float16": 2, "float8_e4m3fn": 3, "float8_e4m3fnuz": 4, "float8_e5m2": 5,
           "float32": 7, "int32": 8, "int64": 9}
-TENSORS = ("q", "k", "v", "out", "block_table", "seq_lens", "cu_seqlens_q", "k_descale",
-           "v_descale", "out_scale", "alibi_slopes", "sinks", "lse")
+ATTN_TENSORS = ("q", "k", "v", "out", "block_table", "seq_lens", "cu_seqlens_q", "k_descale",
+                "v_descale", "out_scale", "alibi_slopes", "sinks", "lse")
+GDN_TENSORS = ("qkvz", "ba", "x", "z", "b", "a", "conv_weight", "conv_bias", "a_log", "dt_bias",
+               "norm_weight", "conv_state", "state", "slots", "write_slots", "read_col", "write_col",
+               "accepted", "cu_seqlens", "parents", "has_initial", "buffer", "conv_windows", "lines",
+               "ring_k", "ring_u", "ring_decay", "ring_start", "ring_len", "out", "out_scale", "z_out",
+               "b_out", "a_out")
 
 
-def spec_fields():
-    text = (ROOT / "include/kgen/attn_params.def").read_text()
-    return re.findall(r"^KGEN_PARAM\((\w+),", text, re.M)
+def spec_fields(family):
+    text = (ROOT / f"include/kgen/{family}_params.def").read_text()
+    return [(name, c.c_int32) for name in re.findall(r"^KGEN_PARAM\((\w+),", text, re.M)]
 
 
 class Error(c.Structure):
     _fields_ = [("status", c.c_int), ("text", c.c_char * 1024)]
 
 
+class AttnSpec(c.Structure):
+    _fields_ = spec_fields("attn")
+
+
+class GdnSpec(c.Structure):
+    _fields_ = spec_fields("gdn")
+
+
+class SpecUnion(c.Union):
+    _fields_ = [("attn", AttnSpec), ("gdn", GdnSpec)]
+
+
 class Spec(c.Structure):
-    _fields_ = [("family", c.c_int)] + [(name, c.c_int32) for name in spec_fields()]
+    _anonymous_ = ["of"]
+    _fields_ = [("family", c.c_int), ("of", SpecUnion)]
 
 
 class Tensor(c.Structure):
@@ -40,27 +61,43 @@ class Tensor(c.Structure):
 
 
 class AttnArgs(c.Structure):
-    _fields_ = [(name, Tensor) for name in TENSORS] + [
-        ("softmax_scale", c.c_float), ("softcap", c.c_float), ("window", c.c_int32),
-        ("workspace", c.c_void_p), ("workspace_bytes", c.c_size_t)]
+    _fields_ = [(name, Tensor) for name in ATTN_TENSORS] + [
+        ("softmax_scale", c.c_float), ("softcap", c.c_float), ("window", c.c_int32)]
+
+
+class GdnArgs(c.Structure):
+    _fields_ = [(name, Tensor) for name in GDN_TENSORS] + [
+        ("q_scale", c.c_float), ("l2_eps", c.c_float), ("norm_eps", c.c_float),
+        ("lower_bound", c.c_float), ("pad_slot", c.c_int64)]
+
+
+class ArgsUnion(c.Union):
+    _fields_ = [("attn", AttnArgs), ("gdn", GdnArgs)]
+
+
+class Args(c.Structure):
+    """What a launch takes; `attn` and `gdn` share their memory."""
+    _anonymous_ = ["of"]
+    _fields_ = [("family", c.c_int), ("workspace", c.c_void_p), ("workspace_bytes", c.c_size_t),
+                ("of", ArgsUnion)]
 
 
 class OpenOptions(c.Structure):
     _fields_ = [("device", c.c_char_p), ("cache_dir", c.c_char_p), ("mode", c.c_int)]
 
 
-C_NAMES = {"kgen_error": Error, "kgen_spec": Spec, "kgen_tensor": Tensor,
-           "kgen_attn_args": AttnArgs, "kgen_open_options": OpenOptions}
+C_NAMES = {"kgen_error": Error, "kgen_attn_spec": AttnSpec, "kgen_gdn_spec": GdnSpec,
+           "kgen_spec": Spec, "kgen_tensor": Tensor, "kgen_attn_args": AttnArgs,
+           "kgen_gdn_args": GdnArgs, "kgen_args": Args, "kgen_open_options": OpenOptions}
 
 PROTOTYPES = {
     "kgen_open": [c.POINTER(c.c_void_p), c.POINTER(OpenOptions), c.POINTER(Error)],
     "kgen_spec_parse": [c.POINTER(Spec), c.c_char_p, c.POINTER(Error)],
     "kgen_prepare": [c.c_void_p, c.POINTER(Spec), c.c_size_t, c.POINTER(c.c_void_p),
                      c.POINTER(Error)],
-    "kgen_workspace_size": [c.c_void_p, c.POINTER(AttnArgs), c.POINTER(c.c_size_t),
-                            c.POINTER(Error)],
+    "kgen_workspace_size": [c.c_void_p, c.POINTER(Args), c.POINTER(c.c_size_t), c.POINTER(Error)],
     "kgen_workspace_init": [c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.POINTER(Error)],
-    "kgen_launch": [c.c_void_p, c.POINTER(AttnArgs), c.c_void_p, c.POINTER(Error)],
+    "kgen_launch": [c.c_void_p, c.POINTER(Args), c.c_void_p, c.POINTER(Error)],
     "kgen_stream_sync": [c.c_void_p, c.c_void_p, c.POINTER(Error)],
 }
 
@@ -135,11 +172,13 @@ class Context:
 
 
 def c_members():
-    """(C type, C member, Structure, field) of every field."""
+    """(C type, C member, offset here) of every field; members of unions count as their own."""
     for name, structure in C_NAMES.items():
-        for field, _ in structure._fields_:
-            inner = "attn." if name == "kgen_spec" and field != "family" else ""
-            yield name, inner + field, structure, field
+        unions = getattr(structure, "_anonymous_", ())
+        for field, kind in structure._fields_:
+            inner = [part for part, _ in kind._fields_] if field in unions else [field]
+            for member in inner:
+                yield name, member, getattr(structure, member).offset
 
 
 def ask_compiler(lines):
@@ -156,8 +195,7 @@ def ask_compiler(lines):
 def check_sizes():
     """Compares every structure with what the C compiler makes of the headers."""
     here = {f"sizeof({name})": c.sizeof(structure) for name, structure in C_NAMES.items()}
-    here |= {f"offsetof({name}, {member})": getattr(structure, field).offset
-             for name, member, structure, field in c_members()}
+    here |= {f"offsetof({name}, {member})": offset for name, member, offset in c_members()}
     there = dict(zip(here, ask_compiler(here)))
     for line in here:
         if here[line] != there[line]:

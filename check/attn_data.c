@@ -1,41 +1,33 @@
 /* The tensors of a case. Every allocation ends with its last element, and all
  * that no row may look at is poison: NaN and infinities in dead slots and in
  * pages of nobody, table entries past the end that lead to such pages.      */
-#include "check.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn.h"
 #include "attn_layout.h"
 
 enum { Q, K, V, OUT, TABLE, SEQ_LENS, CU, K_DESCALE, V_DESCALE, OUT_SCALE, ALIBI, SINKS, LSE };
 
-static const struct {
-    const char *name;
-    size_t offset;
-    int32_t output;
-} slots[KGEN_SLOT_COUNT] = {
-    [Q] = {"q", offsetof(kgen_attn_args, q), 0},
-    [K] = {"k", offsetof(kgen_attn_args, k), 0},
-    [V] = {"v", offsetof(kgen_attn_args, v), 0},
-    [OUT] = {"out", offsetof(kgen_attn_args, out), 1},
-    [TABLE] = {"block_table", offsetof(kgen_attn_args, block_table), 0},
-    [SEQ_LENS] = {"seq_lens", offsetof(kgen_attn_args, seq_lens), 0},
-    [CU] = {"cu_seqlens_q", offsetof(kgen_attn_args, cu_seqlens_q), 0},
-    [K_DESCALE] = {"k_descale", offsetof(kgen_attn_args, k_descale), 0},
-    [V_DESCALE] = {"v_descale", offsetof(kgen_attn_args, v_descale), 0},
-    [OUT_SCALE] = {"out_scale", offsetof(kgen_attn_args, out_scale), 0},
-    [ALIBI] = {"alibi_slopes", offsetof(kgen_attn_args, alibi_slopes), 0},
-    [SINKS] = {"sinks", offsetof(kgen_attn_args, sinks), 0},
-    [LSE] = {"lse", offsetof(kgen_attn_args, lse), 1},
+#define ROW(name, role) {#name, offsetof(kgen_args, attn.name), KGEN_SLOT_##role}
+
+const kgen_slot_row kgen__attn_slots[] = {
+    [Q] = ROW(q, IN),
+    [K] = ROW(k, IN),
+    [V] = ROW(v, IN),
+    [OUT] = ROW(out, OUT),
+    [TABLE] = ROW(block_table, IN),
+    [SEQ_LENS] = ROW(seq_lens, IN),
+    [CU] = ROW(cu_seqlens_q, IN),
+    [K_DESCALE] = ROW(k_descale, IN),
+    [V_DESCALE] = ROW(v_descale, IN),
+    [OUT_SCALE] = ROW(out_scale, IN),
+    [ALIBI] = ROW(alibi_slopes, IN),
+    [SINKS] = ROW(sinks, IN),
+    [LSE] = ROW(lse, OUT),
 };
-
-kgen_tensor *kgen_attn_slot_tensor(kgen_attn_args *args, int slot) {
-    return (kgen_tensor *)((char *)args + slots[slot].offset);
-}
-
-const char *kgen_attn_slot_name(int slot) { return slots[slot].name; }
+_Static_assert(sizeof kgen__attn_slots / sizeof kgen__attn_slots[0] == KGEN__ATTN_SLOTS, "rows");
 
 /* ---- shapes --------------------------------------------------------------- */
 
@@ -45,15 +37,16 @@ typedef struct extents {
 
 static int64_t pages_of(int64_t length, int64_t page) { return (length + page - 1) / page; }
 
-static extents measure(const kgen_case *c, const kgen_attn_spec *spec) {
-    extents e = {.seqs = c->seqs,
+static extents measure(const kgen_case *drawn, const kgen_attn_spec *spec) {
+    const kgen_attn_case *c = &drawn->attn;
+    extents e = {.seqs = drawn->seqs,
                  .page = spec->page == KGEN_PAGE_X16 ? c->page : spec->page,
                  .pages = 1 + c->extra,
                  .hkv = c->hkv,
                  .hq = (int64_t)c->hkv * spec->group,
                  .d = spec->head_dim,
                  .dv = spec->v_dim ? spec->v_dim : spec->head_dim};
-    for (int32_t s = 0; s < c->seqs; s++) {
+    for (int32_t s = 0; s < drawn->seqs; s++) {
         int64_t pages = pages_of(c->lens[s].high, e.page);
         e.tokens += spec->phase == KGEN_VERIFY ? c->qlens[s].high : 1;
         e.pages += pages;
@@ -65,23 +58,15 @@ static extents measure(const kgen_case *c, const kgen_attn_spec *spec) {
     return e;
 }
 
-static kgen_tensor strided(kgen_dtype dtype, int32_t rank, const int64_t *shape,
-                           const int64_t *stride) {
-    kgen_tensor t = {.dtype = dtype, .rank = rank};
-    memcpy(t.shape, shape, (size_t)rank * sizeof *shape);
-    memcpy(t.stride, stride, (size_t)rank * sizeof *stride);
-    return t;
-}
-
 static kgen_tensor rows_of(kgen_dtype dtype, int64_t tokens, int64_t heads, int64_t d,
                            int32_t pad) {
     int64_t unit = 16 / kgen_dtype_size(dtype);
-    return strided(dtype, 3, (int64_t[]){tokens, heads, d},
+    return kgen__tensor_strided(dtype, 3, (int64_t[]){tokens, heads, d},
                    (int64_t[]){heads * d + pad * unit, d, 1});
 }
 
 /* NHD and HND: a row of `content` elements a token and head. */
-static kgen_tensor plain_cache(const kgen_case *c, const extents *e, kgen_layout layout,
+static kgen_tensor plain_cache(const kgen_attn_case *c, const extents *e, kgen_layout layout,
                                kgen_dtype dtype, int64_t d, int64_t content) {
     int64_t pad = (int64_t)c->pad * (16 / kgen_dtype_size(dtype));
     int64_t token = content + pad, head = token * e->page, block = head * e->hkv;
@@ -95,29 +80,29 @@ static kgen_tensor plain_cache(const kgen_case *c, const extents *e, kgen_layout
     }
     kgen_tensor t =
         layout == KGEN_NHD
-            ? strided(dtype, 4, (int64_t[]){e->pages, e->page, e->hkv, d},
+            ? kgen__tensor_strided(dtype, 4, (int64_t[]){e->pages, e->page, e->hkv, d},
                       (int64_t[]){block, token, head, 1})
-            : strided(dtype, 4, (int64_t[]){e->pages, e->hkv, e->page, d},
+            : kgen__tensor_strided(dtype, 4, (int64_t[]){e->pages, e->hkv, e->page, d},
                       (int64_t[]){block, head, token, 1});
     t.layout = layout;
     return t;
 }
 
 /* SHUFFLE and XPACKED: a dense block of page x d a page and head. */
-static kgen_tensor vector_cache(const kgen_case *c, const extents *e, kgen_layout layout,
+static kgen_tensor vector_cache(const kgen_attn_case *c, const extents *e, kgen_layout layout,
                                 kgen_dtype dtype, int64_t d, kgen_cache_side side) {
     int64_t x = 16 / kgen_dtype_size(dtype), pad = c->pad * x;
     int64_t head = e->page * d + pad, block = head * e->hkv;
     if (c->packed) block = (e->page * (e->d + e->dv) + 2 * pad) * e->hkv;
     kgen_tensor t;
     if (side == KGEN_SIDE_K)
-        t = strided(dtype, 5, (int64_t[]){e->pages, e->hkv, d / x, e->page, x},
+        t = kgen__tensor_strided(dtype, 5, (int64_t[]){e->pages, e->hkv, d / x, e->page, x},
                     (int64_t[]){block, head, e->page * x, x, 1});
     else if (layout == KGEN_SHUFFLE)
-        t = strided(dtype, 5, (int64_t[]){e->pages, e->hkv, e->page / x, d, x},
+        t = kgen__tensor_strided(dtype, 5, (int64_t[]){e->pages, e->hkv, e->page / x, d, x},
                     (int64_t[]){block, head, d * x, x, 1});
     else
-        t = strided(dtype, 4, (int64_t[]){e->pages, e->hkv, d, e->page},
+        t = kgen__tensor_strided(dtype, 4, (int64_t[]){e->pages, e->hkv, d, e->page},
                     (int64_t[]){block, head, e->page, 1});
     t.layout = layout;
     return t;
@@ -125,7 +110,7 @@ static kgen_tensor vector_cache(const kgen_case *c, const extents *e, kgen_layou
 
 static int is_plain(kgen_layout layout) { return layout == KGEN_NHD || layout == KGEN_HND; }
 
-static kgen_tensor cache_of(const kgen_case *c, const extents *e, const kgen_attn_spec *spec,
+static kgen_tensor cache_of(const kgen_attn_case *c, const extents *e, const kgen_attn_spec *spec,
                             kgen_cache_side side) {
     kgen_layout layout = (kgen_layout)spec->layout;
     kgen_dtype dtype = (kgen_dtype)spec->kv;
@@ -136,8 +121,8 @@ static kgen_tensor cache_of(const kgen_case *c, const extents *e, const kgen_att
 }
 
 /* Elements from K's first to V's first in a packed cache. */
-static int64_t packed_distance(const kgen_attn_data *data, const extents *e) {
-    const kgen_tensor *k = &data->args.k;
+static int64_t packed_distance(const kgen_data *data, const extents *e) {
+    const kgen_tensor *k = &data->args.attn.k;
     return is_plain(k->layout) ? e->d : k->stride[1] * e->hkv;
 }
 
@@ -161,16 +146,16 @@ static kgen_tensor descale_of(const kgen_attn_spec *spec, const extents *e, int3
 }
 
 /* rank 0 marks a tensor that the spec does not use. */
-static void shape_tensors(kgen_attn_data *data, const extents *e) {
-    const kgen_case *c = &data->shape;
+static void shape_tensors(kgen_data *data, const extents *e) {
+    const kgen_attn_case *c = &data->shape.attn;
     const kgen_attn_spec *spec = &data->spec.attn;
-    kgen_attn_args *a = &data->args;
+    kgen_attn_args *a = &data->args.attn;
     int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
     a->q = rows_of((kgen_dtype)spec->q, e->tokens, e->hq, e->d, c->qpad);
     a->out = rows_of((kgen_dtype)spec->out, e->tokens, e->hq, e->dv, c->qpad);
     a->k = cache_of(c, e, spec, KGEN_SIDE_K);
     a->v = cache_of(c, e, spec, KGEN_SIDE_V);
-    a->block_table = strided(spec->table ? KGEN_I64 : KGEN_I32, 2,
+    a->block_table = kgen__tensor_strided(spec->table ? KGEN_I64 : KGEN_I32, 2,
                              (int64_t[]){e->seqs, e->columns},
                              (int64_t[]){e->columns + c->rowpad, 1});
     a->seq_lens = kgen_tensor_dense(NULL, KGEN_I32, 1, &e->seqs);
@@ -188,40 +173,21 @@ static void shape_tensors(kgen_attn_data *data, const extents *e) {
     if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
 }
 
-static size_t extent_bytes(const kgen_tensor *t) {
-    int64_t last = 0;
-    for (int32_t i = 0; i < t->rank; i++) last += (t->shape[i] - 1) * t->stride[i];
-    return (size_t)(last + 1) * (size_t)kgen_dtype_size(t->dtype);
-}
-
-static kgen_status place(kgen_attn_data *data, int index, const extents *e, kgen_error *err) {
-    kgen_tensor *t = kgen_attn_slot_tensor(&data->args, index);
-    kgen_slot *slot = &data->slot[index];
-    *slot = (kgen_slot){.view_of = index, .output = slots[index].output};
-    if (t->rank == 0) return KGEN_OK;
-    slot->offset = slot->output ? KGEN_GUARD_BYTES : index <= V && data->shape.off ? 16 : 0;
-    size_t size = slot->offset + extent_bytes(t) + (slot->output ? KGEN_GUARD_BYTES : 0);
-    if (index == V && data->shape.packed) {
-        slot->view_of = K;
-        slot->offset += (size_t)packed_distance(data, e) * (size_t)kgen_dtype_size(t->dtype);
-        t->data = data->slot[K].bytes + slot->offset;
-        return KGEN_OK;
-    }
-    if (index == K && data->shape.packed)
-        size = data->shape.off * 16 + extent_bytes(&data->args.v) +
-               (size_t)packed_distance(data, e) * (size_t)kgen_dtype_size(t->dtype);
-    slot->bytes = calloc(1, size);
-    slot->size = size;
-    if (!slot->bytes)
-        return kgen_fail(err, KGEN_E_NOMEM, "%s: %zu bytes: out of memory", slots[index].name,
-                         size);
-    t->data = slot->bytes + slot->offset;
-    return KGEN_OK;
+/* Where V is a part of K's allocation, that holds both. */
+static void pack_values(kgen_data *data, const extents *e) {
+    const kgen_attn_args *a = &data->args.attn;
+    size_t distance = (size_t)packed_distance(data, e) * (size_t)kgen_dtype_size(a->k.dtype);
+    for (int i = Q; i <= V; i++) data->slot[i].offset = data->shape.attn.off ? 16 : 0;
+    if (!data->shape.attn.packed) return;
+    data->slot[V].view_of = K;
+    data->slot[V].offset += distance;
+    data->slot[K].size = kgen__tensor_bytes(&a->v) + distance;
 }
 
 /* What the shapes can not express is refused before anything is sized. */
-static kgen_status check_shape(const kgen_case *c, const kgen_attn_spec *spec, const extents *e,
-                               kgen_error *err) {
+static kgen_status check_shape(const kgen_case *drawn, const kgen_attn_spec *spec,
+                               const extents *e, kgen_error *err) {
+    const kgen_attn_case *c = &drawn->attn;
     int token = spec->descale == KGEN_DESCALE_TOKEN;
     if (spec->descale == KGEN_DESCALE_HEAD || token) {
         int32_t shapes[2] = {c->kds, c->vds};
@@ -239,32 +205,19 @@ static kgen_status check_shape(const kgen_case *c, const kgen_attn_spec *spec, c
     return KGEN_OK;
 }
 
-kgen_status kgen_attn_data_make(kgen_attn_data *data, const kgen_case *c, const kgen_spec *spec,
-                                kgen_error *err) {
-    extents e = measure(c, &spec->attn);
-    memset(data, 0, sizeof *data);
-    data->shape = *c;
-    data->spec = *spec;
-    KGEN_TRY(check_shape(c, &spec->attn, &e, err));
+kgen_status kgen__attn_shape(kgen_data *data, kgen_error *err) {
+    const kgen_attn_spec *spec = &data->spec.attn;
+    extents e = measure(&data->shape, spec);
+    KGEN_TRY(check_shape(&data->shape, spec, &e, err));
     shape_tensors(data, &e);
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
-        kgen_status status = place(data, i, &e, err);
-        if (status == KGEN_OK) continue;
-        kgen_attn_data_free(data);
-        return status;
-    }
+    pack_values(data, &e);
     return KGEN_OK;
-}
-
-void kgen_attn_data_free(kgen_attn_data *data) {
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) free(data->slot[i].bytes);
-    memset(data, 0, sizeof *data);
 }
 
 /* ---- contents ------------------------------------------------------------- */
 
 typedef struct filler {
-    kgen_attn_data *data;
+    kgen_data *data;
     const int32_t *lens, *qlens;
     uint64_t seed;
     int64_t page_tokens, pages, heads;
@@ -280,34 +233,19 @@ static kgen_rng stream(const filler *f, int slot) {
 
 /* Elements that no live row overwrites keep what is written here. */
 static void cover(filler *f, int index) {
-    enum { CODES = 61 };
-    const kgen_tensor *t = kgen_attn_slot_tensor(&f->data->args, index);
-    const kgen_slot *slot = &f->data->slot[index];
-    kgen_rng rng = stream(f, KGEN_SLOT_COUNT + index);
-    size_t size = (size_t)kgen_dtype_size(t->dtype);
-    uint32_t code[CODES];
-    for (int i = 0; i < CODES; i++)
-        code[i] = f->data->shape.poison
-                      ? kgen_number_poison(t->dtype, (uint32_t)kgen_rng_next(&rng))
-                      : kgen_number_encode(t->dtype, kgen_rng_normal(&rng));
-    for (size_t at = 0; slot->bytes && at + size <= slot->size; at += size)
-        memcpy(slot->bytes + at, &code[at / size % CODES], size);
-}
-
-static void put_int(kgen_tensor *t, int64_t index, int64_t value) {
-    if (t->dtype == KGEN_I64) ((int64_t *)t->data)[index] = value;
-    else ((int32_t *)t->data)[index] = (int32_t)value;
+    kgen_rng rng = stream(f, KGEN__ATTN_SLOTS + index);
+    kgen__slot_cover(f->data, index, &rng, f->data->shape.attn.poison);
 }
 
 static void fill_lengths(filler *f) {
-    kgen_attn_args *a = &f->data->args;
+    kgen_attn_args *a = &f->data->args.attn;
     int64_t tokens = 0;
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
-        put_int(&a->seq_lens, s, f->lens[s]);
-        if (a->cu_seqlens_q.data) put_int(&a->cu_seqlens_q, s, tokens);
+        kgen__int_store(&a->seq_lens, s, f->lens[s]);
+        if (a->cu_seqlens_q.data) kgen__int_store(&a->cu_seqlens_q, s, tokens);
         tokens += f->qlens[s];
     }
-    if (a->cu_seqlens_q.data) put_int(&a->cu_seqlens_q, f->data->shape.seqs, tokens);
+    if (a->cu_seqlens_q.data) kgen__int_store(&a->cu_seqlens_q, f->data->shape.seqs, tokens);
 }
 
 static void shuffle_pages(filler *f) {
@@ -324,7 +262,7 @@ static void shuffle_pages(filler *f) {
 /* First key that some row of the sequence sees; its length if there is none. */
 static int64_t first_live(const filler *f, int32_t seq) {
     int32_t fixed = f->data->spec.attn.window;
-    int64_t window = fixed == KGEN_WINDOW_RT ? f->data->args.window : fixed;
+    int64_t window = fixed == KGEN_WINDOW_RT ? f->data->args.attn.window : fixed;
     int64_t length = f->lens[seq], first = window > 0 ? length - f->qlens[seq] - window + 1 : 0;
     if (f->qlens[seq] == 0) return length;
     return first > 0 ? first : 0;
@@ -333,11 +271,11 @@ static int64_t first_live(const filler *f, int32_t seq) {
 /* Live pages are dealt in random order; every other entry leads to a page of
  * nobody, and what lies between two rows leads nowhere. */
 static void fill_table(filler *f) {
-    kgen_tensor *t = &f->data->args.block_table;
+    kgen_tensor *t = &f->data->args.attn.block_table;
     kgen_rng rng = stream(f, LSE);
     int64_t nowhere = t->dtype == KGEN_I64 ? (int64_t)1 << 40 : INT32_MAX;
-    size_t entries = extent_bytes(t) / (size_t)kgen_dtype_size(t->dtype);
-    for (size_t i = 0; i < entries; i++) put_int(t, (int64_t)i, nowhere);
+    size_t entries = kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype);
+    for (size_t i = 0; i < entries; i++) kgen__int_store(t, (int64_t)i, nowhere);
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t s = 0; s < f->data->shape.seqs; s++) {
             int64_t first = first_live(f, s);
@@ -346,16 +284,16 @@ static void fill_table(filler *f) {
                            column < pages_of(f->lens[s], f->page_tokens);
                 if (live != (pass == 0)) continue;
                 int64_t pick = live ? f->used++ : kgen_rng_range(&rng, f->used, f->pages - 1);
-                put_int(t, s * t->stride[0] + column, f->order[pick]);
+                kgen__int_store(t, s * t->stride[0] + column, f->order[pick]);
             }
         }
     }
 }
 
 static void fill_row(filler *f, kgen_rng *rng, kgen_cache_side side, kgen_cache_at at) {
-    const kgen_tensor *t = side == KGEN_SIDE_K ? &f->data->args.k : &f->data->args.v;
+    const kgen_tensor *t = side == KGEN_SIDE_K ? &f->data->args.attn.k : &f->data->args.attn.v;
     const kgen_attn_spec *spec = &f->data->spec.attn;
-    int64_t d = side == KGEN_SIDE_K ? spec->head_dim : f->data->args.out.shape[2];
+    int64_t d = side == KGEN_SIDE_K ? spec->head_dim : f->data->args.attn.out.shape[2];
     for (int64_t i = 0; i < d; i++)
         kgen_number_store(t->dtype, t->data, kgen__cache_index(t, side, at, i),
                           kgen_rng_normal(rng));
@@ -370,14 +308,14 @@ static void fill_token_scale(kgen_rng *rng, kgen_tensor *t, kgen_cache_at at) {
 }
 
 static void cover_scales(filler *f, int index, kgen_rng *rng) {
-    kgen_tensor *t = kgen_attn_slot_tensor(&f->data->args, index);
+    kgen_tensor *t = kgen_slot_tensor(&f->data->args, index);
     if (t->rank == 3) cover(f, index);
     for (int64_t i = 0; t->data && t->rank < 3 && i < t->shape[0] * t->stride[0]; i++)
         kgen_number_store(KGEN_F32, t->data, i, random_scale(rng));
 }
 
 static void fill_cache(filler *f) {
-    kgen_attn_args *a = &f->data->args;
+    kgen_attn_args *a = &f->data->args.attn;
     kgen_rng k = stream(f, K), v = stream(f, V), ks = stream(f, K_DESCALE);
     kgen_rng vs = stream(f, V_DESCALE);
     for (int index = K; index <= V; index++) cover(f, index);
@@ -399,7 +337,7 @@ static void fill_cache(filler *f) {
 
 /* Rows that see a key hold numbers; the others stay poison. */
 static void fill_queries(filler *f) {
-    kgen_tensor *q = &f->data->args.q;
+    kgen_tensor *q = &f->data->args.attn.q;
     kgen_rng rng = stream(f, Q);
     int64_t token = 0;
     cover(f, Q);
@@ -415,50 +353,44 @@ static void fill_queries(filler *f) {
 
 /* A sink near the log of the number of keys takes a real share of the row. */
 static void fill_scalars(filler *f) {
-    kgen_attn_args *a = &f->data->args;
+    kgen_attn_args *a = &f->data->args.attn;
     kgen_rng rng = stream(f, SINKS);
     double keys = 0;
     for (int32_t s = 0; s < f->data->shape.seqs; s++)
         keys += (double)(f->lens[s] - first_live(f, s)) / f->data->shape.seqs;
     for (int64_t h = 0; a->sinks.data && h < a->sinks.shape[0]; h++)
         kgen_number_store(KGEN_F32, a->sinks.data, h,
-                          f->data->shape.sink + log(1 + keys) + kgen_rng_uniform(&rng));
+                          f->data->shape.attn.sink + log(1 + keys) + kgen_rng_uniform(&rng));
     for (int64_t h = 0; a->alibi_slopes.data && h < a->alibi_slopes.shape[0]; h++)
         kgen_number_store(KGEN_F32, a->alibi_slopes.data, h, 0.02 + 0.3 * kgen_rng_uniform(&rng));
     double scale = 0.25 + kgen_rng_uniform(&rng);
-    if (f->data->shape.oscale > 0) scale = f->data->shape.oscale;
+    if (f->data->shape.attn.oscale > 0) scale = f->data->shape.attn.oscale;
     if (a->out_scale.data) kgen_number_store(KGEN_F32, a->out_scale.data, 0, scale);
 }
 
-void kgen_attn_data_poison_outputs(kgen_attn_data *data) {
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++)
-        if (data->slot[i].bytes && data->slot[i].output)
-            memset(data->slot[i].bytes, 0xff, data->slot[i].size);
-}
-
 static kgen_status fits(const filler *f, kgen_error *err) {
-    const kgen_case *c = &f->data->shape;
+    const kgen_attn_case *c = &f->data->shape.attn;
     int64_t tokens = 0;
-    for (int32_t s = 0; s < c->seqs; s++) {
+    for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         tokens += f->qlens[s];
         if (f->lens[s] < 0 || f->lens[s] > c->lens[s].high)
             return kgen_fail(err, KGEN_E_ARG, "lens[%d]=%d: 0..%d was made", s, f->lens[s],
                              c->lens[s].high);
     }
-    if (tokens <= f->data->args.q.shape[0]) return KGEN_OK;
+    if (tokens <= f->data->args.attn.q.shape[0]) return KGEN_OK;
     return kgen_fail(err, KGEN_E_ARG, "qlens: %lld tokens, %lld were made", (long long)tokens,
-                     (long long)f->data->args.q.shape[0]);
+                     (long long)f->data->args.attn.q.shape[0]);
 }
 
-kgen_status kgen_attn_data_fill(kgen_attn_data *data, const int32_t *lens, const int32_t *qlens,
+kgen_status kgen_attn_data_fill(kgen_data *data, const int32_t *lens, const int32_t *qlens,
                                 uint64_t seed, kgen_error *err) {
     filler f = {.data = data,
                 .lens = lens,
                 .qlens = qlens,
                 .seed = seed,
-                .page_tokens = kgen__cache_page(&data->args.k),
-                .pages = data->args.k.shape[0],
-                .heads = kgen__cache_heads(&data->args.k)};
+                .page_tokens = kgen__cache_page(&data->args.attn.k),
+                .pages = data->args.attn.k.shape[0],
+                .heads = kgen__cache_heads(&data->args.attn.k)};
     KGEN_TRY(fits(&f, err));
     f.order = malloc((size_t)f.pages * sizeof *f.order);
     if (!f.order)
@@ -469,7 +401,31 @@ kgen_status kgen_attn_data_fill(kgen_attn_data *data, const int32_t *lens, const
     fill_cache(&f);
     fill_queries(&f);
     fill_scalars(&f);
-    kgen_attn_data_poison_outputs(data);
+    kgen_data_poison_outputs(data);
     free(f.order);
     return KGEN_OK;
+}
+
+kgen_status kgen__attn_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
+    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
+    for (int32_t s = 0; s < data->shape.seqs; s++) {
+        lens[s] = data->shape.attn.lens[s].high;
+        qlens[s] = data->shape.attn.qlens[s].high;
+    }
+    return kgen_attn_data_fill(data, lens, qlens, seed, err);
+}
+
+kgen_status kgen__attn_refill(kgen_data *data, kgen_rng *rng, kgen_error *err) {
+    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
+    const kgen_attn_case *c = &data->shape.attn;
+    int64_t left = data->args.attn.q.shape[0];
+    for (int32_t s = 0; s < data->shape.seqs; s++) {
+        int64_t most = left < data->spec.attn.q_tokens ? left : data->spec.attn.q_tokens;
+        lens[s] = (int32_t)kgen_rng_range(rng, 0, c->lens[s].high);
+        if (kgen_rng_range(rng, 0, 3) == 0) lens[s] = c->lens[s].high;
+        qlens[s] = data->spec.attn.phase == KGEN_VERIFY ? (int32_t)kgen_rng_range(rng, 0, most)
+                                                        : 1;
+        left -= qlens[s];
+    }
+    return kgen_attn_data_fill(data, lens, qlens, kgen_rng_next(rng), err);
 }

@@ -2,7 +2,7 @@
 #ifndef KGEN_CHECK_ATTN_LAYOUT_H
 #define KGEN_CHECK_ATTN_LAYOUT_H
 
-#include "check.h"
+#include "judge.h"
 
 typedef enum kgen_cache_side { KGEN_SIDE_K, KGEN_SIDE_V } kgen_cache_side;
 
@@ -47,11 +47,6 @@ static inline int64_t kgen__descale_index(const kgen_tensor *t, kgen_cache_at at
     if (t->rank == 2) return seq * s[0] + at.head * s[1];
     if (t->layout == KGEN_NHD) return at.page * s[0] + at.slot * s[1] + at.head * s[2];
     return at.page * s[0] + at.head * s[1] + at.slot * s[2];
-}
-
-static inline int64_t kgen__int_load(const kgen_tensor *t, int64_t index) {
-    return t->dtype == KGEN_I64 ? ((const int64_t *)t->data)[index]
-                                : ((const int32_t *)t->data)[index];
 }
 
 #endif

@@ -1,8 +1,6 @@
 /* Paged attention in double, from the formula in <kgen/args.h>. The tolerance
  * follows from what a kernel has to round: P to 16 bits for the second product
  * and the output to its type; everything else is 32-bit.                    */
-#include "check.h"
-
 #include <math.h>
 #include <stdlib.h>
 

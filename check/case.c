@@ -1,57 +1,17 @@
-/* The text form of a case. One table holds the keys; lists and words are the
- * only ones with code of their own.                                         */
-#include "check.h"
-
-#include <stddef.h>
+/* The text form of a case. The family's table holds the keys; lists and words
+ * are the only ones with code of their own.                                 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum value_kind { INTEGER, DECIMAL, WORD, SPANS, SEED } value_kind;
-
-typedef struct case_key {
-    const char *name;
-    size_t offset;
-    value_kind kind;
-    int32_t low, high; /* of integers, and of terms                          */
-    double initial;
-} case_key;
+#include "judge.h"
 
 /* Decimals are kept in millionths, so that text and value are one to one. */
-enum { DECIMAL_PLACES = 6, LENGTH_MAX = 1 << 24 };
+enum { DECIMAL_PLACES = 6, KEYS_MAX = 64 };
 
-#define AT(field) offsetof(kgen_case, field)
-static const case_key keys[] = {
-    {"seqs", AT(seqs), INTEGER, 1, KGEN_CASE_SEQS_MAX, 0},
-    {"lens", AT(lens), SPANS, 0, LENGTH_MAX, 0},
-    {"qlens", AT(qlens), SPANS, 0, 16, 0},
-    {"hkv", AT(hkv), INTEGER, 1, 1024, 1},
-    {"page", AT(page), INTEGER, 1, 65536, 16},
-    {"window", AT(window), INTEGER, 1, LENGTH_MAX, 16},
-    {"tail", AT(tail), INTEGER, 0, 4096, 0},
-    {"extra", AT(extra), INTEGER, 0, LENGTH_MAX, 0},
-    {"cols", AT(cols), INTEGER, 0, LENGTH_MAX, 0},
-    {"rowpad", AT(rowpad), INTEGER, 0, 65536, 0},
-    {"packed", AT(packed), INTEGER, 0, 3, 0},
-    {"pad", AT(pad), INTEGER, 0, 4096, 0},
-    {"qpad", AT(qpad), INTEGER, 0, 4096, 0},
-    {"off", AT(off), INTEGER, 0, 1, 0},
-    {"poison", AT(poison), INTEGER, 0, 1, 1},
-    {"kds", AT(kds), WORD, 0, 0, 0},
-    {"vds", AT(vds), WORD, 0, 0, 0},
-    {"scale", AT(scale), DECIMAL, 0, 0, 0},
-    {"softcap", AT(softcap), DECIMAL, 0, 0, 2},
-    {"oscale", AT(oscale), DECIMAL, 0, 0, 0},
-    {"sink", AT(sink), DECIMAL, 0, 0, 0},
-    {"seed", AT(seed), SEED, 0, 0, 0},
-};
-enum { KEYS = sizeof keys / sizeof keys[0] };
+static const kgen_judge *judge_of(const kgen_case *c) { return kgen__judge_of(c->spec.family); }
 
-static const char *const scale_words[KGEN_SCALE_COUNT] = {
-    [KGEN_SCALE_AUTO] = "auto", [KGEN_SCALE_ONE] = "one",     [KGEN_SCALE_HEAD] = "head",
-    [KGEN_SCALE_SEQ] = "seq",   [KGEN_SCALE_TOKEN] = "token", [KGEN_SCALE_HTOKEN] = "htoken"};
-
-static void *field(const kgen_case *c, const case_key *key) { return (char *)c + key->offset; }
+static void *field(const kgen_case *c, const kgen_case_key *key) { return (char *)c + key->offset; }
 
 /* ---- numbers, without the locale ------------------------------------------ */
 
@@ -95,7 +55,7 @@ static void print_decimal(char out[32], double value) {
 
 /* ---- lists ---------------------------------------------------------------- */
 
-static int take_span(const char **text, const case_key *key, kgen_span *out) {
+static int take_span(const char **text, const kgen_case_key *key, kgen_span *out) {
     uint64_t low, high;
     int drawn = strncmp(*text, "rand:", 5) == 0;
     if (drawn) *text += 5;
@@ -110,7 +70,7 @@ static int take_span(const char **text, const case_key *key, kgen_span *out) {
     return low <= high && high <= (uint64_t)key->high;
 }
 
-static kgen_status take_spans(kgen_span *out, int32_t *count, const case_key *key,
+static kgen_status take_spans(kgen_span *out, int32_t *count, const kgen_case_key *key,
                               const char *text, kgen_error *err) {
     const char *at = text;
     for (*count = 0; *count < KGEN_CASE_SEQS_MAX;) {
@@ -150,11 +110,11 @@ static int print_spans(char *out, size_t size, const kgen_span *spans, int32_t c
 
 typedef struct parser {
     kgen_case c;
-    int32_t lens, qlens; /* terms given                                      */
-    uint32_t seen;       /* a bit a key                                      */
+    int32_t terms[KEYS_MAX]; /* given, of lists                              */
+    uint64_t seen;           /* a bit a key                                  */
 } parser;
 
-static kgen_status take_integer(parser *p, const case_key *key, const char *text,
+static kgen_status take_integer(parser *p, const kgen_case_key *key, const char *text,
                                 kgen_error *err) {
     uint64_t value;
     const char *at = text;
@@ -166,31 +126,31 @@ static kgen_status take_integer(parser *p, const case_key *key, const char *text
     return KGEN_OK;
 }
 
-static kgen_status take_word(parser *p, const case_key *key, const char *text, kgen_error *err) {
-    for (int32_t i = 0; i < KGEN_SCALE_COUNT; i++) {
-        if (strcmp(text, scale_words[i]) != 0) continue;
+static kgen_status take_word(parser *p, const kgen_case_key *key, const char *text,
+                             kgen_error *err) {
+    for (int32_t i = 0; key->words[i]; i++) {
+        if (strcmp(text, key->words[i]) != 0) continue;
         *(int32_t *)field(&p->c, key) = i;
         return KGEN_OK;
     }
-    return kgen_fail(err, KGEN_E_ARG,
-                     "%s=%.40s: must be auto, one, head, seq, token or htoken", key->name, text);
+    return kgen_fail(err, KGEN_E_ARG, "%s=%.40s: must be %s", key->name, text, key->list);
 }
 
-static kgen_status take_value(parser *p, const case_key *key, const char *text, kgen_error *err) {
+static kgen_status take_value(parser *p, int32_t index, const char *text, kgen_error *err) {
+    const kgen_case_key *key = &judge_of(&p->c)->keys[index];
     const char *at = text;
     switch (key->kind) {
-    case INTEGER:
+    case KGEN_KEY_INTEGER:
         return take_integer(p, key, text, err);
-    case WORD:
+    case KGEN_KEY_WORD:
         return take_word(p, key, text, err);
-    case SPANS:
-        return take_spans(field(&p->c, key), key->offset == AT(lens) ? &p->lens : &p->qlens, key,
-                          text, err);
-    case DECIMAL:
+    case KGEN_KEY_SPANS:
+        return take_spans(field(&p->c, key), &p->terms[index], key, text, err);
+    case KGEN_KEY_DECIMAL:
         if (take_decimal(text, field(&p->c, key))) return KGEN_OK;
         return kgen_fail(err, KGEN_E_ARG, "%s=%.40s: must be a decimal of at most %d places",
                          key->name, text, DECIMAL_PLACES);
-    case SEED:
+    case KGEN_KEY_SEED:
         if (take_digits(&at, field(&p->c, key)) && !*at) return KGEN_OK;
         return kgen_fail(err, KGEN_E_ARG, "%s=%.40s: must be 0..2^64-1", key->name, text);
     }
@@ -201,11 +161,12 @@ static kgen_status take_pair(parser *p, char *pair, kgen_error *err) {
     char *equals = strchr(pair, '=');
     if (!equals) return kgen_fail(err, KGEN_E_ARG, "'%.40s': key=value expected", pair);
     *equals = 0;
-    for (int i = 0; i < KEYS; i++) {
-        if (strcmp(keys[i].name, pair) != 0) continue;
+    const kgen_judge *judge = judge_of(&p->c);
+    for (int32_t i = 0; i < judge->key_count; i++) {
+        if (strcmp(judge->keys[i].name, pair) != 0) continue;
         if (p->seen >> i & 1) return kgen_fail(err, KGEN_E_ARG, "%s: given twice", pair);
-        p->seen |= 1u << i;
-        return take_value(p, &keys[i], equals + 1, err);
+        p->seen |= (uint64_t)1 << i;
+        return take_value(p, i, equals + 1, err);
     }
     return kgen_fail(err, KGEN_E_ARG, "%.40s=%.40s: no such key of a case", pair, equals + 1);
 }
@@ -219,29 +180,39 @@ static kgen_status spread(kgen_span *spans, int32_t given, int32_t seqs, const c
     return KGEN_OK;
 }
 
-static kgen_status settle(parser *p, kgen_error *err) {
-    kgen_case *c = &p->c;
-    const kgen_attn_spec *spec = &c->spec.attn;
-    if (!p->lens) return kgen_fail(err, KGEN_E_ARG, "lens: missing");
-    if (!c->seqs) c->seqs = p->lens > p->qlens ? p->lens : p->qlens;
-    if (!p->qlens) {
-        c->qlens[0] = (kgen_span){spec->q_tokens, spec->q_tokens};
-        p->qlens = 1;
+static int seqs_given(const parser *p) {
+    const kgen_judge *judge = judge_of(&p->c);
+    for (int32_t i = 0; i < judge->key_count; i++)
+        if (judge->keys[i].offset == offsetof(kgen_case, seqs)) return p->seen >> i & 1;
+    return 0;
+}
+
+/* Without seqs=, the longest list says how many sequences there are. */
+static kgen_status settle_lists(parser *p, kgen_error *err) {
+    const kgen_judge *judge = judge_of(&p->c);
+    int32_t most = 1;
+    for (int32_t i = 0; i < judge->key_count; i++) {
+        const kgen_case_key *key = &judge->keys[i];
+        if (key->kind != KGEN_KEY_SPANS) continue;
+        if (!p->terms[i]) {
+            if (!judge->implied(field(&p->c, key), &p->c, key))
+                return kgen_fail(err, KGEN_E_ARG, "%s: missing", key->name);
+            p->terms[i] = 1;
+        }
+        if (p->terms[i] > most) most = p->terms[i];
     }
-    KGEN_TRY(spread(c->lens, p->lens, c->seqs, "lens", err));
-    KGEN_TRY(spread(c->qlens, p->qlens, c->seqs, "qlens", err));
-    for (int32_t i = 0; i < c->seqs; i++)
-        if (c->qlens[i].high > spec->q_tokens || (spec->phase == KGEN_DECODE && !c->qlens[i].low))
-            return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
-                             c->qlens[i].low, c->qlens[i].high, i,
-                             spec->phase == KGEN_DECODE ? 1 : 0, spec->q_tokens);
-    if (spec->phase == KGEN_DECODE && c->tail)
-        return kgen_fail(err, KGEN_E_ARG, "tail=%d: only with phase=verify", c->tail);
-    if (c->scale < 0 || c->oscale < 0 || c->softcap <= 0)
-        return kgen_fail(err, KGEN_E_ARG, "scale, oscale, softcap: must be positive");
-    if (spec->page == KGEN_PAGE_X16 && c->page % 16)
-        return kgen_fail(err, KGEN_E_ARG, "page=%d: must be a multiple of 16", c->page);
+    if (!seqs_given(p)) p->c.seqs = most;
+    for (int32_t i = 0; i < judge->key_count; i++) {
+        const kgen_case_key *key = &judge->keys[i];
+        if (key->kind == KGEN_KEY_SPANS)
+            KGEN_TRY(spread(field(&p->c, key), p->terms[i], p->c.seqs, key->name, err));
+    }
     return KGEN_OK;
+}
+
+static kgen_status settle(parser *p, kgen_error *err) {
+    KGEN_TRY(settle_lists(p, err));
+    return judge_of(&p->c)->settle(&p->c, err);
 }
 
 static kgen_status parse_pairs(parser *p, char *text, kgen_error *err) {
@@ -250,6 +221,15 @@ static kgen_status parse_pairs(parser *p, char *text, kgen_error *err) {
          pair = strtok_r(NULL, " \t\r\n", &rest))
         KGEN_TRY(take_pair(p, pair, err));
     return settle(p, err);
+}
+
+static void set_initial(kgen_case *c) {
+    const kgen_judge *judge = judge_of(c);
+    for (int32_t i = 0; i < judge->key_count; i++) {
+        const kgen_case_key *key = &judge->keys[i];
+        if (key->kind == KGEN_KEY_DECIMAL) *(double *)field(c, key) = key->initial;
+        if (key->kind == KGEN_KEY_INTEGER) *(int32_t *)field(c, key) = (int32_t)key->initial;
+    }
 }
 
 /* line: a writable copy */
@@ -261,10 +241,7 @@ static kgen_status parse_line(parser *p, char *line, kgen_error *err) {
     for (char *end = bar; end > spec && (end[-1] == ' ' || end[-1] == '\t');) *--end = 0;
     KGEN_TRY(kgen_spec_parse(&p->c.spec, spec, err));
     KGEN_TRY(kgen_spec_validate(&p->c.spec, NULL, err));
-    for (int i = 0; i < KEYS; i++) {
-        if (keys[i].kind == DECIMAL) *(double *)field(&p->c, &keys[i]) = keys[i].initial;
-        if (keys[i].kind == INTEGER) *(int32_t *)field(&p->c, &keys[i]) = (int32_t)keys[i].initial;
-    }
+    set_initial(&p->c);
     return parse_pairs(p, bar + 1, err);
 }
 
@@ -283,53 +260,57 @@ kgen_status kgen_case_parse(kgen_case *out, const char *line, kgen_error *err) {
 
 /* ---- print ---------------------------------------------------------------- */
 
-static int is_initial(const kgen_case *c, const case_key *key) {
+static int is_initial(const kgen_case *c, const kgen_case_key *key) {
     const void *at = field(c, key);
-    int32_t tokens = c->spec.attn.q_tokens;
+    kgen_span implied;
     switch (key->kind) {
-    case INTEGER:
+    case KGEN_KEY_INTEGER:
         return *(const int32_t *)at == (int32_t)key->initial;
-    case WORD:
+    case KGEN_KEY_WORD:
         return *(const int32_t *)at == 0;
-    case DECIMAL:
+    case KGEN_KEY_DECIMAL:
         return *(const double *)at == key->initial;
-    case SEED:
+    case KGEN_KEY_SEED:
         return *(const uint64_t *)at == 0;
-    case SPANS:
-        return key->offset == AT(qlens) && all_equal(at, c->seqs) &&
-               c->qlens[0].low == tokens && c->qlens[0].high == tokens;
+    case KGEN_KEY_SPANS:
+        return c->seqs == 0 ||
+               (all_equal(at, c->seqs) && judge_of(c)->implied(&implied, c, key) &&
+                ((const kgen_span *)at)->low == implied.low &&
+                ((const kgen_span *)at)->high == implied.high);
     }
     return 0;
 }
 
-static int print_value(char *out, size_t size, const kgen_case *c, const case_key *key) {
+static int print_value(char *out, size_t size, const kgen_case *c, const kgen_case_key *key) {
     const void *at = field(c, key);
     char text[32];
     switch (key->kind) {
-    case INTEGER:
+    case KGEN_KEY_INTEGER:
         return snprintf(out, size, "%d", *(const int32_t *)at);
-    case WORD:
-        return snprintf(out, size, "%s", scale_words[*(const int32_t *)at]);
-    case DECIMAL:
+    case KGEN_KEY_WORD:
+        return snprintf(out, size, "%s", key->words[*(const int32_t *)at]);
+    case KGEN_KEY_DECIMAL:
         print_decimal(text, *(const double *)at);
         return snprintf(out, size, "%s", text);
-    case SEED:
+    case KGEN_KEY_SEED:
         return snprintf(out, size, "%llu", (unsigned long long)*(const uint64_t *)at);
-    case SPANS:
+    case KGEN_KEY_SPANS:
         return print_spans(out, size, at, c->seqs);
     }
     return 0;
 }
 
 void kgen_case_print(char out[KGEN_CASE_LINE_MAX], const kgen_case *c) {
+    const kgen_judge *judge = judge_of(c);
     kgen_spec_print(out, &c->spec);
     size_t used = strlen(out);
     used += (size_t)snprintf(out + used, KGEN_CASE_LINE_MAX - used, " |");
-    for (int i = 0; i < KEYS && used < KGEN_CASE_LINE_MAX; i++) {
-        if (is_initial(c, &keys[i])) continue;
-        used += (size_t)snprintf(out + used, KGEN_CASE_LINE_MAX - used, " %s=", keys[i].name);
+    for (int32_t i = 0; i < judge->key_count && used < KGEN_CASE_LINE_MAX; i++) {
+        const kgen_case_key *key = &judge->keys[i];
+        if (is_initial(c, key)) continue;
+        used += (size_t)snprintf(out + used, KGEN_CASE_LINE_MAX - used, " %s=", key->name);
         if (used < KGEN_CASE_LINE_MAX)
-            used += (size_t)print_value(out + used, KGEN_CASE_LINE_MAX - used, c, &keys[i]);
+            used += (size_t)print_value(out + used, KGEN_CASE_LINE_MAX - used, c, key);
     }
 }
 
@@ -339,10 +320,22 @@ void kgen_case_draw(kgen_case *c, uint64_t seed) {
     kgen_rng rng;
     kgen_rng_seed(&rng, seed, 0);
     c->seed = seed;
-    for (int32_t i = 0; i < 2 * c->seqs; i++) {
-        kgen_span *span = i % 2 ? &c->qlens[i / 2] : &c->lens[i / 2];
+    const kgen_judge *judge = judge_of(c);
+    for (int32_t i = 0; i < c->seqs * judge->key_count; i++) {
+        const kgen_case_key *key = &judge->keys[i % judge->key_count];
+        if (key->kind != KGEN_KEY_SPANS) continue;
+        kgen_span *span = (kgen_span *)field(c, key) + i / judge->key_count;
         span->low = span->high = (int32_t)kgen_rng_range(&rng, span->low, span->high);
     }
+}
+
+kgen_status kgen_case_default(kgen_case *c, const kgen_spec *spec, int heads, kgen_error *err) {
+    char line[KGEN_SPEC_LINE_MAX + 256];
+    kgen_spec_print(line, spec);
+    size_t used = strlen(line);
+    used += (size_t)snprintf(line + used, sizeof line - used, " | ");
+    kgen__judge_of(spec->family)->alone(line + used, sizeof line - used, spec, heads);
+    return kgen_case_parse(c, line, err);
 }
 
 static int is_blank(const char *line) { return line[strspn(line, " \t\r\n")] == 0; }

@@ -58,8 +58,9 @@ void kgen_attn_free(kgen_attn_answer *answer);
 
 /* ---- cases ---------------------------------------------------------------
  *
- * `<spec line> | key=value ...`, one line. Lists (lens, qlens) hold a term for
- * each sequence, or one for all; a term is a number or rand:low..high.      */
+ * `<spec line> | key=value ...`, one line. Lists (lens, qlens ...) hold a term
+ * for each sequence, or one for all; a term is a number or rand:low..high.
+ * The keys are the family's; adding a family is a row in judge.c.           */
 enum { KGEN_CASE_SEQS_MAX = 512, KGEN_CASE_LINE_MAX = 24576 };
 
 typedef struct kgen_span {
@@ -76,10 +77,7 @@ typedef enum kgen_scale_shape {
     KGEN_SCALE_COUNT
 } kgen_scale_shape;
 
-typedef struct kgen_case {
-    kgen_spec spec;
-    uint64_t seed; /* 0: none yet                                            */
-    int32_t seqs;
+typedef struct kgen_attn_case {
     kgen_span lens[KGEN_CASE_SEQS_MAX];  /* cached keys, new tokens included  */
     kgen_span qlens[KGEN_CASE_SEQS_MAX]; /* new tokens; 1 in decode           */
     int32_t hkv;     /* KV heads                                             */
@@ -99,67 +97,146 @@ typedef struct kgen_case {
     double softcap;  /* of softcap=1                                         */
     double oscale;   /* out_scale; 0: random                                 */
     double sink;     /* added to every sink                                  */
+} kgen_attn_case;
+
+typedef struct kgen_gdn_case {
+    kgen_span lens[KGEN_CASE_SEQS_MAX];     /* tokens of this launch          */
+    kgen_span accepted[KGEN_CASE_SEQS_MAX]; /* of the launch before           */
+    kgen_span ring[KGEN_CASE_SEQS_MAX];     /* entries in the ring            */
+    int32_t pads;    /* sequences whose read slot is a sentinel              */
+    int32_t wpads;   /* sequences that have a write slot that is one         */
+    int32_t tail;    /* rows after the last sequence's                       */
+    int32_t extra;   /* slots of nobody                                      */
+    int32_t slotpad; /* 16-byte units between two slots, lines, rings        */
+    int32_t rowpad;  /* elements between two rows of inputs                  */
+    int32_t outpad;  /* elements between two rows of outputs                 */
+    int32_t headpad; /* elements between two heads of the output             */
+    int32_t idxpad;  /* entries between two rows of slots                    */
+    int32_t idxstep; /* entries from one column of slots to the next         */
+    int32_t cols;    /* convolution columns past those needed                */
+    int32_t scols;   /* columns of slots past those needed                   */
+    int32_t steps;   /* tokens of buffer lines past t                        */
+    int32_t rows;    /* rows of a ring past those needed                     */
+    int32_t off;     /* 1: rows begin an element into their allocation       */
+    int32_t wide;    /* 1: b and a are views of rows of all ranks' heads     */
+    int32_t lines;   /* 1: lines are given                                   */
+    int32_t windows; /* 1: conv_windows are given                            */
+    int32_t copies;  /* 1: z, b and a are copied out (fuse=c)                */
+    int32_t init;    /* 1: has_initial is given                              */
+    int32_t same;    /* 1: a sequence's slots coincide                       */
+    int32_t scalet;  /* 1: out_scale is [groups][T] in memory                */
+    int32_t extremes; /* 0: no extreme gates, zero heads, huge values        */
+    int32_t poison;  /* 0: finite numbers where no row looks                 */
+    double xstd;     /* of activations                                       */
+    double sstd;     /* of states                                            */
+    double vmax;     /* of the huge values                                   */
+} kgen_gdn_case;
+
+typedef struct kgen_case {
+    kgen_spec spec;
+    uint64_t seed; /* 0: none yet                                            */
+    int32_t seqs;
+    union {
+        kgen_attn_case attn;
+        kgen_gdn_case gdn;
+    };
 } kgen_case;
 
 kgen_status kgen_case_parse(kgen_case *out, const char *line, kgen_error *err);
 void kgen_case_print(char out[KGEN_CASE_LINE_MAX], const kgen_case *c);
 /* Draws every span from the seed; after it low == high everywhere.          */
 void kgen_case_draw(kgen_case *c, uint64_t seed);
-/* A random valid case over the whole grid of specs that `target` (NULL: any)
- * has kernels for. budget: keys x KV heads x row tiles, for 128-wide heads;
- * 0: 600.                                                                   */
-kgen_status kgen_case_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
-                             int64_t budget, kgen_error *err);
+/* A random valid case over the whole grid of specs of a family that `target`
+ * (NULL: any) has kernels for. budget, 0 for the family's own: of attn, keys x
+ * KV heads x row tiles for 128-wide heads (600); of gdn, tokens x value heads
+ * of 128 x 128 (24).                                                        */
+kgen_status kgen_case_random(kgen_case *out, kgen_family_id family, kgen_rng *rng,
+                             const kgen_target *target, int64_t budget, kgen_error *err);
+/* A spec alone gets run-time shapes of its own, with about `heads` KV heads
+ * where the spec does not say. *c: parsed as any other case.                */
+kgen_status kgen_case_default(kgen_case *c, const kgen_spec *spec, int heads, kgen_error *err);
 
 /* A cases file: a case a line, `#` begins a comment. *cases: free(). Errors
  * name the file and the line.                                               */
 kgen_status kgen_cases_load(kgen_case **cases, size_t *count, const char *path, kgen_error *err);
 
 /* ---- the data of a case, in host memory ---------------------------------- */
-enum { KGEN_SLOT_COUNT = 13, KGEN_GUARD_BYTES = 256 };
+enum { KGEN_SLOT_MAX = 40, KGEN_GUARD_BYTES = 256 };
+
+typedef enum kgen_slot_role { KGEN_SLOT_IN, KGEN_SLOT_OUT, KGEN_SLOT_INOUT } kgen_slot_role;
 
 typedef struct kgen_slot {
-    unsigned char *bytes; /* NULL: not used, or a view of another slot        */
-    size_t size;          /* exact: the last element is the last byte         */
-    int32_t view_of;      /* slot whose bytes these are                       */
-    size_t offset;        /* of the tensor's first element                    */
-    int32_t output;       /* has guards around it                             */
+    unsigned char *bytes;  /* NULL: not used, or a view of another slot       */
+    unsigned char *before; /* INOUT: what a launch finds                      */
+    size_t size;           /* exact: the last element is the last byte        */
+    int32_t view_of;       /* slot whose bytes these are                      */
+    size_t offset;         /* of the tensor's first element                   */
+    kgen_slot_role role;   /* all but IN have guards around them              */
 } kgen_slot;
 
-typedef struct kgen_attn_data {
-    kgen_case shape;     /* drawn                                             */
-    kgen_spec spec;      /* resolved                                          */
-    kgen_attn_args args; /* pointers into the slots                           */
-    kgen_slot slot[KGEN_SLOT_COUNT];
-} kgen_attn_data;
+typedef struct kgen_data {
+    kgen_case shape; /* drawn                                                 */
+    kgen_spec spec;  /* resolved                                              */
+    kgen_args args;  /* pointers into the slots                               */
+    kgen_slot slot[KGEN_SLOT_MAX];
+} kgen_data;
 
 /* c: drawn. spec: c's spec, resolved. make sizes every tensor by the lengths
- * of the case; fill writes contents for lengths up to those, from `seed`.   */
-kgen_status kgen_attn_data_make(kgen_attn_data *data, const kgen_case *c, const kgen_spec *spec,
-                                kgen_error *err);
-kgen_status kgen_attn_data_fill(kgen_attn_data *data, const int32_t *lens, const int32_t *qlens,
+ * of the case; fill writes contents for these lengths from `seed`; refill
+ * draws other lengths up to those, and all that may change between replays. */
+kgen_status kgen_data_make(kgen_data *data, const kgen_case *c, const kgen_spec *spec,
+                           kgen_error *err);
+kgen_status kgen_data_fill(kgen_data *data, uint64_t seed, kgen_error *err);
+kgen_status kgen_data_refill(kgen_data *data, kgen_rng *rng, kgen_error *err);
+void kgen_data_free(kgen_data *data);
+/* The tensors of a family's arguments, 0 .. count - 1.                      */
+int kgen_slot_count(kgen_family_id family);
+kgen_tensor *kgen_slot_tensor(kgen_args *args, int slot);
+const char *kgen_slot_name(kgen_family_id family, int slot);
+/* Outputs and their guards get a pattern that no kernel writes; what is read
+ * and written gets its first contents back.                                 */
+void kgen_data_poison_outputs(kgen_data *data);
+
+/* Contents for lengths given one by one.                                    */
+kgen_status kgen_attn_data_fill(kgen_data *data, const int32_t *lens, const int32_t *qlens,
                                 uint64_t seed, kgen_error *err);
-void kgen_attn_data_free(kgen_attn_data *data);
-/* The tensor of a slot, and its name.                                       */
-kgen_tensor *kgen_attn_slot_tensor(kgen_attn_args *args, int slot);
-const char *kgen_attn_slot_name(int slot);
-/* Outputs and their guards get a pattern that no kernel writes.             */
-void kgen_attn_data_poison_outputs(kgen_attn_data *data);
 
 /* ---- comparison and run --------------------------------------------------- */
 typedef struct kgen_check_result {
     double max_abs;   /* largest |got - want|                                */
     double max_ratio; /* largest error over its tolerance; <= 1 passes       */
     double rms_ratio; /* root mean square over its expectation; <= 1 passes  */
-    char tensor[8];   /* of the worst element: out, lse                      */
-    int64_t token, head, dim;
+    char tensor[16];  /* of the worst element: out, lse, state ...           */
+    int64_t token, head, dim; /* attn                                        */
     double got, want, tolerance;
     char message[1536]; /* empty when it passed                              */
 } kgen_check_result;
 
-/* Compares the outputs in `data` (and their guards) with the answer.        */
-kgen_status kgen_attn_compare(kgen_check_result *result, const kgen_attn_data *data,
+/* The outputs in `data` (and their guards) against the reference.           */
+kgen_status kgen_data_compare(kgen_check_result *result, const kgen_data *data, kgen_error *err);
+kgen_status kgen_attn_compare(kgen_check_result *result, const kgen_data *data,
                               const kgen_attn_answer *answer, kgen_error *err);
+
+/* What a launch must leave of each slot that it may write.                  */
+typedef struct kgen_image {
+    unsigned char *bytes; /* the slot, guards included: exact where ...       */
+    float *tolerance;     /* ... this is below 0, by elements from the offset */
+    double *want;         /* elsewhere                                        */
+    int64_t count;        /* elements                                         */
+    size_t offset;        /* of the first one                                 */
+} kgen_image;
+
+typedef struct kgen_answer {
+    kgen_image image[KGEN_SLOT_MAX];
+} kgen_answer;
+
+/* spec: of `data`, or another one that reads the same tensors.
+ * *answer: kgen_answer_free.                                                */
+kgen_status kgen_gdn_reference(kgen_answer *answer, const kgen_spec *spec, const kgen_data *data,
+                               kgen_error *err);
+kgen_status kgen_answer_compare(kgen_check_result *result, const kgen_data *data,
+                                const kgen_answer *answer, kgen_error *err);
+void kgen_answer_free(kgen_answer *answer);
 
 typedef struct kgen_check_options {
     int replays; /* > 0: capture one launch, replay it with other lengths    */

@@ -1,111 +1,136 @@
-/* Outputs against the answer, guards included.                              */
-#include "check.h"
-
+/* Slots against what they must hold, guards and gaps included.              */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-typedef struct sight {
-    kgen_check_result *result;
-    double row_error, row_expected; /* sums of squares                       */
-} sight;
+#include "judge.h"
 
-static double saturated(kgen_dtype dtype, double value) {
-    double most = kgen_number_max(dtype);
-    return kgen_dtype_size(dtype) == 1 ? fmax(-most, fmin(most, value)) : value;
-}
-
-/* Error of an element, in tolerances; infinity where no error is allowed. */
-static double ratio_of(double got, double want, double tolerance) {
+double kgen__error_ratio(double got, double want, double tolerance) {
     if (got == want) return 0;
     double error = fabs(got - want);
     return tolerance > 0 && !isnan(error) ? error / tolerance : INFINITY;
 }
 
-static void look(sight *s, const char *tensor, const int64_t at[3], double got, double want,
-                 double tolerance) {
+typedef struct sight {
+    kgen_check_result *result;
+    int slot;
+    int64_t at; /* of the worst element                                      */
+    int64_t byte; /* first that had to stay, or to be exact, and is not; -1  */
+} sight;
+
+static void look(sight *s, kgen_dtype dtype, const kgen_slot *slot, const kgen_image *image,
+                 int64_t at) {
     kgen_check_result *r = s->result;
-    double error = got == want ? 0 : fabs(got - want), ratio = ratio_of(got, want, tolerance);
-    s->row_error += error * error;
+    double got = kgen_number_load(dtype, slot->bytes + slot->offset, at);
+    double want = image->want[at], tolerance = (double)image->tolerance[at];
+    double error = got == want ? 0 : fabs(got - want);
+    double ratio = kgen__error_ratio(got, want, tolerance);
     if (error > r->max_abs || isnan(error)) r->max_abs = error;
-    if (ratio <= r->max_ratio && r->tensor[0]) return;
+    if (ratio <= r->max_ratio && s->at >= 0) return;
     r->max_ratio = ratio;
-    snprintf(r->tensor, sizeof r->tensor, "%s", tensor);
-    r->token = at[0];
-    r->head = at[1];
-    r->dim = at[2];
     r->got = got;
     r->want = want;
     r->tolerance = tolerance;
+    s->at = at;
 }
 
-static void look_at_row(sight *s, const kgen_attn_data *data, const kgen_attn_answer *a,
-                        int64_t token, int64_t head) {
-    const kgen_tensor *out = &data->args.out;
-    s->row_error = s->row_expected = 0;
-    for (int64_t d = 0; d < a->v_dim; d++) {
-        int64_t i = (token * a->heads + head) * a->v_dim + d;
-        int64_t at = token * out->stride[0] + head * out->stride[1] + d * out->stride[2];
-        look(s, "out", (int64_t[]){token, head, d}, kgen_number_load(out->dtype, out->data, at),
-             saturated(out->dtype, a->out[i]), a->out_tol[i]);
-        s->row_expected += a->out_rms[i] * a->out_rms[i];
+static void look_at_bytes(sight *s, const kgen_slot *slot, const kgen_image *image, size_t from,
+                          size_t end) {
+    if (s->byte >= 0 || memcmp(slot->bytes + from, image->bytes + from, end - from) == 0) return;
+    while (slot->bytes[from] == image->bytes[from]) from++;
+    s->byte = (int64_t)from;
+}
+
+static void look_at_slot(sight *s, const kgen_data *data, const kgen_image *image) {
+    kgen_args args = data->args;
+    const kgen_slot *slot = &data->slot[s->slot];
+    kgen_dtype dtype = kgen_slot_tensor(&args, s->slot)->dtype;
+    size_t size = (size_t)kgen_dtype_size(dtype), first = slot->offset;
+    look_at_bytes(s, slot, image, 0, first);
+    for (int64_t at = 0; at < image->count; at++, first += size) {
+        if (image->tolerance[at] < 0) look_at_bytes(s, slot, image, first, first + size);
+        else look(s, dtype, slot, image, at);
     }
-    double rms = sqrt(s->row_error / s->row_expected);
-    if (s->row_expected > 0 && !(rms <= s->result->rms_ratio)) s->result->rms_ratio = rms;
-    if (!data->args.lse.data) return;
-    int64_t i = head * a->tokens + token;
-    look(s, "lse", (int64_t[]){token, head, 0},
-         kgen_number_load(KGEN_F32, data->args.lse.data, i), a->lse[i], a->lse_tol[i]);
+    look_at_bytes(s, slot, image, first, slot->size);
 }
 
-/* Bytes of an output slot that belong to no element: its guards, and what lies
- * between the tokens. Returns the first that changed, or -1. */
-static int64_t broken_guard(const kgen_slot *slot, const kgen_tensor *t) {
-    size_t element = (size_t)kgen_dtype_size(t->dtype);
-    size_t stride = (size_t)t->stride[0] * element, row = element;
-    for (int32_t i = 1; i < t->rank; i++) row *= (size_t)t->shape[i];
-    size_t end = slot->size - KGEN_GUARD_BYTES;
-    for (size_t at = 0; at < slot->size; at++) {
-        int inside = at >= slot->offset && at < end && (at - slot->offset) % stride < row;
-        if (!inside && slot->bytes[at] != 0xff) return (int64_t)at;
+/* "[2][0][17]" of an element; a place between rows has the nearest below. */
+static void print_place(char out[96], const kgen_tensor *t, int64_t at) {
+    size_t used = 0;
+    int done[KGEN_MAX_RANK] = {0};
+    int64_t index[KGEN_MAX_RANK] = {0};
+    for (int32_t n = 0; n < t->rank; n++) { /* the largest stride first */
+        int32_t pick = -1;
+        for (int32_t i = 0; i < t->rank; i++)
+            if (!done[i] && (pick < 0 || t->stride[i] > t->stride[pick])) pick = i;
+        done[pick] = 1;
+        if (t->stride[pick] < 1) continue;
+        index[pick] = at / t->stride[pick];
+        if (index[pick] >= t->shape[pick]) index[pick] = t->shape[pick] - 1;
+        at -= index[pick] * t->stride[pick];
     }
-    return -1;
+    for (int32_t i = 0; i < t->rank; i++)
+        used += (size_t)snprintf(out + used, 96 - used, "[%lld]", (long long)index[i]);
+    if (at) snprintf(out + used, 96 - used, "+%lld", (long long)at);
 }
 
-static int guards_broken(kgen_check_result *result, const kgen_attn_data *data) {
-    kgen_attn_args args = data->args;
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
-        const kgen_slot *slot = &data->slot[i];
-        if (!slot->output || !slot->bytes) continue;
-        int64_t at = broken_guard(slot, kgen_attn_slot_tensor(&args, i));
-        if (at < 0) continue;
-        snprintf(result->message, sizeof result->message,
-                 "%s: byte %lld was written; the tensor is %zu bytes, guards included "
-                 "(%d on each side)",
-                 kgen_attn_slot_name(i), (long long)at, slot->size, KGEN_GUARD_BYTES);
-        return 1;
-    }
-    return 0;
-}
-
-static void describe(kgen_check_result *r) {
+static void describe_value(const sight *s, const kgen_data *data) {
+    kgen_check_result *r = s->result;
+    kgen_args args = data->args;
+    char place[96];
+    print_place(place, kgen_slot_tensor(&args, s->slot), s->at);
     snprintf(r->message, sizeof r->message,
-             "%s of token %lld, head %lld, dim %lld is %.9g, must be %.9g within %.3g; "
-             "largest error %.3g tolerances, row error %.3g of what rounding explains",
-             r->tensor, (long long)r->token, (long long)r->head, (long long)r->dim, r->got,
-             r->want, r->tolerance, r->max_ratio, r->rms_ratio);
+             "%s%s is %.9g, must be %.9g within %.3g; largest error %.3g tolerances", r->tensor,
+             place, r->got, r->want, r->tolerance, r->max_ratio);
 }
 
-kgen_status kgen_attn_compare(kgen_check_result *result, const kgen_attn_data *data,
-                              const kgen_attn_answer *answer, kgen_error *err) {
-    sight s = {.result = result};
+static void describe_byte(const sight *s, const kgen_data *data, const kgen_image *image) {
+    const kgen_slot *slot = &data->slot[s->slot];
+    const char *name = kgen_slot_name(data->spec.family, s->slot);
+    kgen_args args = data->args;
+    const kgen_tensor *t = kgen_slot_tensor(&args, s->slot);
+    int64_t size = kgen_dtype_size(t->dtype), at = (s->byte - (int64_t)slot->offset) / size;
+    char place[96] = " (guard)";
+    if (s->byte >= (int64_t)slot->offset && at < image->count) print_place(place, t, at);
+    const unsigned char *first = slot->before ? slot->before : NULL;
+    int stays = first ? first[s->byte] == image->bytes[s->byte] : image->bytes[s->byte] == 0xff;
+    snprintf(s->result->message, sizeof s->result->message,
+             "%s%s: byte %lld is 0x%02x, must %s 0x%02x", name, place, (long long)s->byte,
+             slot->bytes[s->byte], stays ? "stay" : "be", image->bytes[s->byte]);
+}
+
+kgen_status kgen_answer_compare(kgen_check_result *result, const kgen_data *data,
+                                const kgen_answer *answer, kgen_error *err) {
     memset(result, 0, sizeof *result);
-    for (int64_t token = 0; token < answer->tokens; token++)
-        for (int64_t head = 0; head < answer->heads; head++)
-            look_at_row(&s, data, answer, token, head);
-    if (!guards_broken(result, data)) {
-        if (result->max_ratio <= 1 && result->rms_ratio <= 1) return KGEN_OK;
-        describe(result);
+    int shown = 0;
+    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
+        const kgen_image *image = &answer->image[i];
+        double before = result->max_ratio;
+        sight s = {.result = result, .slot = i, .at = -1, .byte = -1};
+        if (!image->bytes) continue;
+        kgen_check_result kept = *result;
+        look_at_slot(&s, data, image);
+        if (s.at >= 0 && result->max_ratio >= before)
+            snprintf(result->tensor, sizeof result->tensor, "%s",
+                     kgen_slot_name(data->spec.family, i));
+        else if (kept.tensor[0]) {
+            kept.max_abs = result->max_abs;
+            *result = kept;
+        }
+        if (shown) continue;
+        if (s.byte >= 0) describe_byte(&s, data, image);
+        else if (s.at >= 0 && !(result->max_ratio <= 1)) describe_value(&s, data);
+        shown = result->message[0] != 0;
     }
-    return kgen_fail(err, KGEN_E_MISMATCH, "%s", result->message);
+    return shown ? kgen_fail(err, KGEN_E_MISMATCH, "%s", result->message) : KGEN_OK;
+}
+
+void kgen_answer_free(kgen_answer *answer) {
+    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
+        free(answer->image[i].bytes);
+        free(answer->image[i].want);
+        free(answer->image[i].tolerance);
+    }
+    memset(answer, 0, sizeof *answer);
 }

@@ -1,35 +1,36 @@
 /* A case on a device. The same tensors, exact in size, go to the device; the
  * kernel runs, runs again, and where wanted runs out of a graph with other
  * lengths; every time the outputs are compared with the reference.          */
-#include "check.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "judge.h"
 
 typedef struct rig {
     kgen_context *ctx;
     kgen_kernel *kernel;
     kgen_stream stream;
     kgen_graph *graph;
-    kgen_attn_data data;
-    kgen_attn_args args;            /* on the device                         */
-    void *memory[KGEN_SLOT_COUNT];
-    unsigned char *first[KGEN_SLOT_COUNT]; /* outputs of an earlier launch   */
+    kgen_data data;
+    kgen_args args;                       /* on the device                   */
+    int slots;                            /* of the family                   */
+    void *memory[KGEN_SLOT_MAX];
+    unsigned char *first[KGEN_SLOT_MAX];  /* outputs of an earlier launch    */
     kgen_check_result *result;
 } rig;
 
 static int is_output(const rig *b, int slot) {
-    return b->data.slot[slot].bytes && b->data.slot[slot].output;
+    return b->data.slot[slot].bytes && b->data.slot[slot].role != KGEN_SLOT_IN;
 }
 
 /* ---- memory --------------------------------------------------------------- */
 
 static kgen_status allocate(rig *b, kgen_error *err) {
     b->args = b->data.args;
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
+    for (int i = 0; i < b->slots; i++) {
         const kgen_slot *slot = &b->data.slot[i];
-        kgen_tensor *t = kgen_attn_slot_tensor(&b->args, i);
+        kgen_tensor *t = kgen_slot_tensor(&b->args, i);
         if (!t->data) continue;
         if (slot->bytes) KGEN_TRY(kgen_memory_alloc(b->ctx, &b->memory[i], slot->size, err));
         t->data = (char *)b->memory[slot->view_of] + slot->offset;
@@ -60,20 +61,20 @@ static kgen_status make_workspace(rig *b, kgen_error *err) {
 
 static void release(rig *b) {
     kgen_graph_free(b->graph);
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
+    for (int i = 0; i < b->slots; i++) {
         if (b->memory[i]) kgen_memory_free(b->ctx, b->memory[i]);
         free(b->first[i]);
     }
     if (b->args.workspace) kgen_memory_free(b->ctx, b->args.workspace);
     if (b->stream) kgen_stream_destroy(b->ctx, b->stream);
-    kgen_attn_data_free(&b->data);
+    kgen_data_free(&b->data);
 }
 
 static kgen_status upload(rig *b, int outputs_only, kgen_error *err) {
     KGEN_TRY(kgen_stream_sync(b->ctx, b->stream, err));
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
+    for (int i = 0; i < b->slots; i++) {
         const kgen_slot *slot = &b->data.slot[i];
-        if (slot->bytes && (slot->output || !outputs_only))
+        if (slot->bytes && (is_output(b, i) || !outputs_only))
             KGEN_TRY(kgen_memory_write(b->ctx, b->memory[i], slot->bytes, slot->size, err));
     }
     return KGEN_OK;
@@ -81,7 +82,7 @@ static kgen_status upload(rig *b, int outputs_only, kgen_error *err) {
 
 static kgen_status download(rig *b, kgen_error *err) {
     KGEN_TRY(kgen_stream_sync(b->ctx, b->stream, err));
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++)
+    for (int i = 0; i < b->slots; i++)
         if (is_output(b, i))
             KGEN_TRY(kgen_memory_read(b->ctx, b->data.slot[i].bytes, b->memory[i],
                                       b->data.slot[i].size, err));
@@ -91,7 +92,7 @@ static kgen_status download(rig *b, kgen_error *err) {
 /* ---- launches -------------------------------------------------------------- */
 
 static kgen_status launch(rig *b, int replay, kgen_error *err) {
-    kgen_attn_data_poison_outputs(&b->data);
+    kgen_data_poison_outputs(&b->data);
     KGEN_TRY(upload(b, 1, err));
     KGEN_TRY(replay ? kgen_graph_launch(b->graph, b->stream, err)
                     : kgen_launch(b->kernel, &b->args, b->stream, err));
@@ -104,19 +105,19 @@ static kgen_status mismatch(rig *b, const char *what, kgen_error *err) {
 }
 
 static void keep_outputs(rig *b) {
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++)
+    for (int i = 0; i < b->slots; i++)
         if (is_output(b, i)) memcpy(b->first[i], b->data.slot[i].bytes, b->data.slot[i].size);
 }
 
 static kgen_status same_outputs(rig *b, const char *what, kgen_error *err) {
     char text[160];
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
+    for (int i = 0; i < b->slots; i++) {
         if (!is_output(b, i)) continue;
         size_t at = 0, size = b->data.slot[i].size;
         while (at < size && b->first[i][at] == b->data.slot[i].bytes[at]) at++;
         if (at == size) continue;
         snprintf(text, sizeof text, "%s: %s differs at byte %zu, guard of %d included", what,
-                 kgen_attn_slot_name(i), at, KGEN_GUARD_BYTES);
+                 kgen_slot_name(b->args.family, i), at, KGEN_GUARD_BYTES);
         return mismatch(b, text, err);
     }
     return KGEN_OK;
@@ -124,16 +125,16 @@ static kgen_status same_outputs(rig *b, const char *what, kgen_error *err) {
 
 static kgen_status inputs_unchanged(rig *b, kgen_error *err) {
     char text[160];
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
+    for (int i = 0; i < b->slots; i++) {
         const kgen_slot *slot = &b->data.slot[i];
-        if (!slot->bytes || slot->output) continue;
+        if (!slot->bytes || is_output(b, i)) continue;
         unsigned char *back = malloc(slot->size);
         if (!back) return kgen_fail(err, KGEN_E_NOMEM, "%zu bytes: out of memory", slot->size);
         kgen_status status = kgen_memory_read(b->ctx, back, b->memory[i], slot->size, err);
         int same = status == KGEN_OK && memcmp(back, slot->bytes, slot->size) == 0;
         free(back);
         KGEN_TRY(status);
-        snprintf(text, sizeof text, "the kernel wrote into %s", kgen_attn_slot_name(i));
+        snprintf(text, sizeof text, "the kernel wrote into %s", kgen_slot_name(b->args.family, i));
         if (!same) return mismatch(b, text, err);
     }
     return KGEN_OK;
@@ -149,11 +150,8 @@ static void merge_result(kgen_check_result *into, const kgen_check_result *from)
 }
 
 static kgen_status compare(rig *b, kgen_error *err) {
-    kgen_attn_answer answer;
     kgen_check_result now;
-    KGEN_TRY(kgen_attn_reference(&answer, &b->data.spec, &b->data.args, err));
-    kgen_status status = kgen_attn_compare(&now, &b->data, &answer, err);
-    kgen_attn_free(&answer);
+    kgen_status status = kgen_data_compare(&now, &b->data, err);
     if (status == KGEN_OK) merge_result(b->result, &now);
     else *b->result = now;
     return status;
@@ -176,19 +174,6 @@ static kgen_status again(rig *b, kgen_error *err) {
 
 /* ---- graphs ----------------------------------------------------------------- */
 
-static void draw_lengths(const rig *b, kgen_rng *rng, int32_t *lens, int32_t *qlens) {
-    const kgen_case *c = &b->data.shape;
-    int64_t left = b->args.q.shape[0];
-    for (int32_t s = 0; s < c->seqs; s++) {
-        int64_t most = left < b->data.spec.attn.q_tokens ? left : b->data.spec.attn.q_tokens;
-        lens[s] = (int32_t)kgen_rng_range(rng, 0, c->lens[s].high);
-        if (kgen_rng_range(rng, 0, 3) == 0) lens[s] = c->lens[s].high;
-        qlens[s] = b->data.spec.attn.phase == KGEN_VERIFY ? (int32_t)kgen_rng_range(rng, 0, most)
-                                                          : 1;
-        left -= qlens[s];
-    }
-}
-
 static kgen_status capture(rig *b, kgen_error *err) {
     KGEN_TRY(kgen_graph_begin(b->ctx, b->stream, err));
     kgen_status launched = kgen_launch(b->kernel, &b->args, b->stream, err);
@@ -199,13 +184,11 @@ static kgen_status capture(rig *b, kgen_error *err) {
 
 static kgen_status replays(rig *b, int count, kgen_error *err) {
     static const uint64_t lengths_stream = 1000;
-    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
     kgen_rng rng;
     kgen_rng_seed(&rng, b->data.shape.seed, lengths_stream);
     KGEN_TRY(capture(b, err));
     for (int i = 0; i < count; i++) {
-        draw_lengths(b, &rng, lens, qlens);
-        KGEN_TRY(kgen_attn_data_fill(&b->data, lens, qlens, kgen_rng_next(&rng), err));
+        KGEN_TRY(kgen_data_refill(&b->data, &rng, err));
         KGEN_TRY(eager(b, err));
         KGEN_TRY(launch(b, 1, err));
         KGEN_TRY(same_outputs(b, "a replayed graph gave another result than a launch", err));
@@ -215,19 +198,10 @@ static kgen_status replays(rig *b, int count, kgen_error *err) {
 
 /* ---- the run ---------------------------------------------------------------- */
 
-static kgen_status fill_first(rig *b, const kgen_case *c, kgen_error *err) {
-    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
-    for (int32_t s = 0; s < c->seqs; s++) {
-        lens[s] = c->lens[s].high;
-        qlens[s] = c->qlens[s].high;
-    }
-    return kgen_attn_data_fill(&b->data, lens, qlens, c->seed, err);
-}
-
 static kgen_status steps(rig *b, const kgen_case *c, int count, kgen_error *err) {
     KGEN_TRY(kgen_prepare(b->ctx, &c->spec, 1, &b->kernel, err));
-    KGEN_TRY(kgen_attn_data_make(&b->data, c, kgen_kernel_spec(b->kernel), err));
-    KGEN_TRY(fill_first(b, c, err));
+    KGEN_TRY(kgen_data_make(&b->data, c, kgen_kernel_spec(b->kernel), err));
+    KGEN_TRY(kgen_data_fill(&b->data, c->seed, err));
     KGEN_TRY(kgen_stream_create(b->ctx, &b->stream, err));
     KGEN_TRY(allocate(b, err));
     KGEN_TRY(make_workspace(b, err));
@@ -269,6 +243,7 @@ kgen_status kgen_check_run(kgen_check_result *result, kgen_context *ctx, const k
     kgen_case_draw(drawn, c->seed ? c->seed : kgen_seed_fresh());
     b->ctx = ctx;
     b->result = result;
+    b->slots = kgen_slot_count(c->spec.family);
     status = steps(b, drawn, count, err);
     if (status == KGEN_E_MISMATCH) status = report(b, drawn, count, err);
     release(b);

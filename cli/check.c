@@ -5,10 +5,10 @@
 #include "../check/check.h"
 #include "cli.h"
 
-enum { CAPTURE_REPLAYS = 4, MOST_HEADS = 4 };
+enum { CAPTURE_REPLAYS = 4 };
 
 typedef struct settings {
-    const char *device, *cases, *model, *cache_dir;
+    const char *device, *cases, *model, *cache_dir, *family;
     kgen_plan_options plan;
     uint64_t seed;
     int samples, capture, replays, quiet, json, workers;
@@ -56,20 +56,21 @@ static kgen_status add_case(case_list *cases, const char *line, kgen_error *err)
     return status;
 }
 
-/* A spec alone gets lengths of its own: short, middling, and past one page. */
-static kgen_status add_spec(case_list *cases, const char *spec_line, int heads, kgen_error *err) {
-    char line[KGEN_SPEC_LINE_MAX + 160];
-    kgen_spec spec;
-    KGEN_TRY(kgen_spec_parse(&spec, spec_line, err));
-    int page = spec.attn.page < 128 ? 128 : spec.attn.page;
-    snprintf(line, sizeof line,
-             "%s | lens=rand:16..40,rand:60..120,rand:%d..%d qlens=rand:1..%d hkv=%d", spec_line,
-             page + 1, page + 64, spec.attn.q_tokens, heads < MOST_HEADS ? heads : MOST_HEADS);
-    return add_case(cases, line, err);
+/* A spec alone gets run-time shapes of its own. */
+static kgen_status add_spec(case_list *cases, const kgen_spec *spec, int heads, kgen_error *err) {
+    kgen_case *one = malloc(sizeof *one);
+    if (!one) return kgen_fail(err, KGEN_E_NOMEM, "no memory for a case");
+    kgen_status status = kgen_case_default(one, spec, heads, err);
+    if (status == KGEN_OK) status = append(cases, one, 1, err);
+    free(one);
+    return status;
 }
 
 static kgen_status add_line(case_list *cases, const char *line, kgen_error *err) {
-    return strchr(line, '|') ? add_case(cases, line, err) : add_spec(cases, line, 2, err);
+    kgen_spec spec;
+    if (strchr(line, '|')) return add_case(cases, line, err);
+    KGEN_TRY(kgen_spec_parse(&spec, line, err));
+    return add_spec(cases, &spec, 2, err);
 }
 
 static kgen_status add_model(case_list *cases, const settings *set, const kgen_target *target,
@@ -78,24 +79,27 @@ static kgen_status add_model(case_list *cases, const settings *set, const kgen_t
     kgen_status status = kgen__plan_load(&plan, set->model, &set->plan, err);
     if (status != KGEN_OK) return status;
     for (size_t i = 0; i < plan.count && status == KGEN_OK; i++) {
-        char line[KGEN_SPEC_LINE_MAX];
-        kgen_spec_print(line, &plan.items[i].spec);
-        status = kgen_spec_validate(&plan.items[i].spec, target, err);
-        if (status == KGEN_OK) status = add_spec(cases, line, plan.items[i].kv_heads, err);
+        const kgen_spec *spec = &plan.items[i].spec;
+        status = kgen_spec_validate(spec, target, err);
+        if (status == KGEN_OK) status = add_spec(cases, spec, plan.items[i].kv_heads, err);
     }
     kgen_plan_free(&plan);
     return status;
 }
 
+/* Of the family that was asked for, else of all in turn. */
 static kgen_status add_samples(case_list *cases, const settings *set, const kgen_target *target,
                                kgen_error *err) {
     kgen_rng rng;
+    kgen_family_id family = KGEN_ATTN;
+    if (set->family) KGEN_TRY(kgen_family_find(&family, set->family, err));
     kgen_case *one = malloc(sizeof *one);
     kgen_status status = KGEN_OK;
     if (!one) return kgen_fail(err, KGEN_E_NOMEM, "no memory for a case");
     kgen_rng_seed(&rng, set->seed, 0);
     for (int i = 0; i < set->samples && status == KGEN_OK; i++) {
-        status = kgen_case_random(one, &rng, target, 0, err);
+        if (!set->family) family = (kgen_family_id)(i % KGEN_FAMILY_COUNT);
+        status = kgen_case_random(one, family, &rng, target, 0, err);
         if (status == KGEN_OK) status = append(cases, one, 1, err);
     }
     free(one);
@@ -237,6 +241,8 @@ int kgen__command_check(int argc, char **argv) {
                                         "of the random data (fresh, and printed)"});
     kgen__syntax_add(&s, (kgen__option){"samples", 'n', "N", kgen__read_int, &set.samples, 1,
                                         100000, "also this many random specs over the whole grid"});
+    kgen__syntax_add(&s, (kgen__option){"family", 0, "NAME", kgen__read_text, &set.family, 0, 0,
+                                        "only random specs of this family (attn, gdn)"});
     kgen__syntax_add(&s, (kgen__option){"cases", 0, "FILE", kgen__read_text, &set.cases, 0, 0,
                                         "also the cases of a file, one a line"});
     kgen__syntax_add(&s, (kgen__option){"model", 0, "FILE", kgen__read_text, &set.model, 0, 0,

@@ -125,28 +125,17 @@ int kgen__command_doctor(int argc, char **argv) {
     return code;
 }
 
-static kgen_status find_family(kgen_family_id *out, const char *name, kgen_error *err) {
-    char line[64];
-    kgen_spec spec;
-    if (strlen(name) >= sizeof line - 1 || strchr(name, ':'))
-        return kgen_fail(err, KGEN_E_SPEC, "family=%.40s: unknown; known is attn", name);
-    snprintf(line, sizeof line, "%s:", name);
-    KGEN_TRY(kgen_spec_parse(&spec, line, err));
-    *out = spec.family;
-    return KGEN_OK;
-}
-
 int kgen__command_explain(int argc, char **argv) {
     int first, code;
     kgen__syntax s = {.command = "explain",
                       .arguments = "[FAMILY]",
-                      .about = "Explains the keys of a spec line. FAMILY: attn.",
+                      .about = "Explains the keys of a spec line. FAMILY: attn, gdn.",
                       .most = 1};
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     kgen_error err;
     kgen_family_id family = KGEN_ATTN;
     char *text;
-    kgen_status status = find_family(&family, first < argc ? argv[first] : "attn", &err);
+    kgen_status status = kgen_family_find(&family, first < argc ? argv[first] : "attn", &err);
     if (status == KGEN_OK) status = kgen_spec_help(&text, family, &err);
     if (status != KGEN_OK) return kgen__cli_fail(&err);
     fputs(text, stdout);

@@ -79,6 +79,14 @@ static void arch_list(char *out, size_t size, const view *v, const kgen_spec *sp
                                      v->archs->list[a]->name);
 }
 
+static void print_note(kgen__table *table, const kgen_plan_item *item) {
+    char norm[80] = "", bound[48] = "";
+    if (item->spec.family == KGEN_GDN)
+        snprintf(norm, sizeof norm, ", norm eps %g, l2 eps %g", item->norm_eps, item->l2_eps);
+    if (item->lower_bound < 0) snprintf(bound, sizeof bound, ", lower bound %g", item->lower_bound);
+    kgen__table_cell(table, "%s, scale %.6g%s%s", item->note, item->scale, norm, bound);
+}
+
 static void print_table(const view *v) {
     kgen__table table;
     kgen__table_init(&table, "llrrrl");
@@ -94,7 +102,7 @@ static void print_table(const view *v) {
         kgen__table_cell(&table, "%d", item->layers);
         kgen__table_cell(&table, "%d", item->q_heads);
         kgen__table_cell(&table, "%d", item->kv_heads);
-        kgen__table_cell(&table, "%s, scale %.6g", item->note, item->scale);
+        print_note(&table, item);
     }
     kgen__table_print(&table, stdout);
     kgen__table_free(&table);
@@ -117,9 +125,17 @@ static json_t *item_json(const view *v, const kgen_plan_item *item) {
     for (size_t a = 0; a < v->archs->count; a++)
         if (kgen_spec_validate(&item->spec, v->archs->list[a], NULL) == KGEN_OK)
             json_array_append_new(archs, json_string(v->archs->list[a]->name));
-    return json_pack("{s:s, s:o, s:i, s:i, s:i, s:f, s:s}", "spec", line, "archs", archs,
-                     "layers", item->layers, "q_heads", item->q_heads, "kv_heads", item->kv_heads,
-                     "softmax_scale", item->scale, "note", item->note);
+    json_t *json = json_pack("{s:s, s:o, s:i, s:i, s:i, s:s}", "spec", line, "archs", archs,
+                             "layers", item->layers, "q_heads", item->q_heads, "kv_heads",
+                             item->kv_heads, "note", item->note);
+    int gdn = item->spec.family == KGEN_GDN;
+    json_object_set_new(json, gdn ? "q_scale" : "softmax_scale", json_real(item->scale));
+    if (!gdn) return json;
+    json_object_set_new(json, "norm_eps", json_real(item->norm_eps));
+    json_object_set_new(json, "l2_eps", json_real(item->l2_eps));
+    if (item->lower_bound < 0)
+        json_object_set_new(json, "lower_bound", json_real(item->lower_bound));
+    return json;
 }
 
 static int print_json(const view *v) {

@@ -258,6 +258,8 @@ static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
     return spec->attn.waves * spec->attn.v_split * target->wave_size;
 }
 
+static int32_t occupancy(const kgen_spec *spec) { return spec->attn.occupancy; }
+
 static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_attn_spec *s = &spec->attn;
     char page[16] = "x16";
@@ -277,5 +279,6 @@ const kgen_family kgen__family_attn = {
     .applicable = applicable,
     .defaults = defaults,
     .launch_shape = launch_shape,
+    .occupancy = occupancy,
     .symbol = symbol,
 };

@@ -15,10 +15,12 @@ typedef struct kgen_family {
     void (*defaults)(kgen_spec *spec, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec.                            */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);
+    /* Workgroups a compute unit is to hold.                                 */
+    int32_t (*occupancy)(const kgen_spec *spec);
     void (*symbol)(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
 } kgen_family;
 
-extern const kgen_family kgen__family_attn;
+extern const kgen_family kgen__family_attn, kgen__family_gdn;
 
 /* NULL when `id` is out of range. */
 const kgen_family *kgen__family(kgen_family_id id);

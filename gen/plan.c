@@ -1,5 +1,5 @@
-/* Model config -> manifest: the attention kernels one rank of a deployment
- * needs. plan_model.c reads the config; here it meets the engine's choices. */
+/* Model config -> manifest: the kernels one rank of a deployment needs.
+ * plan_model.c reads the config; here it meets the engine's choices. */
 #include <kgen/plan.h>
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "plan_model.h"
 
-enum { MAX_TP = 1024, MAX_SPEC_WIDTH = 15, MAX_ITEMS = 4, MAX_SENTENCES = 16, SENTENCE = 400 };
+enum { MAX_TP = 1024, MAX_SPEC_WIDTH = 15, MAX_ITEMS = 6, MAX_SENTENCES = 16, SENTENCE = 400 };
 
 typedef struct planner {
     kgen__model model;
@@ -108,40 +108,19 @@ static kgen_status shape_of(const planner *p, kgen__layer_kind kind, rank_shape 
  *     page = 16 * ceil(state / (16 * bytes of one token's K and V))
  *     state = conv_dim * (conv_kernel - 1 + draft tokens) * 2
  *           + v_heads * k_dim * v_dim * state element
- * all of one rank. The state's type is mamba_ssm_dtype, else the model's own.
+ * all of one rank.
  * Without a draft: Qwen3.5-35B-A3B 1056 (tp 1, 2), 528, 272 (tp 4, 8);
  * Qwen3-Next 544, 272, 144; Qwen3.5-27B 784, with 8-bit KV 1568.            */
 static int64_t hybrid_page(const planner *p, const rank_shape *shape) {
     const kgen__model *m = &p->model;
     int64_t conv_dim = 2 * m->gdn_k_heads * m->gdn_k_dim + m->gdn_v_heads * m->gdn_v_dim;
     int64_t conv = conv_dim * (m->gdn_conv - 1 + p->options.spec_width) * 2;
-    int64_t recurrent = m->gdn_v_heads * m->gdn_k_dim * m->gdn_v_dim * m->gdn_state_bytes;
+    int64_t recurrent = m->gdn_v_heads * m->gdn_k_dim * m->gdn_v_dim *
+                        kgen_dtype_size(kgen__gdn_state(m, KGEN_VLLM));
     int64_t state = (conv + recurrent) / p->options.tp;
     int64_t token =
         shape->kv_heads * (shape->head_dim + shape->v_dim) * kgen_dtype_size(p->kv_dtype);
     return 16 * ((state + 16 * token - 1) / (16 * token));
-}
-
-static kgen_status check_gdn(const planner *p) {
-    const kgen__model *m = &p->model;
-    const struct {
-        const char *key;
-        int64_t value;
-    } rows[] = {{"linear_num_key_heads", m->gdn_k_heads},
-                {"linear_num_value_heads", m->gdn_v_heads},
-                {"linear_key_head_dim", m->gdn_k_dim},
-                {"linear_value_head_dim", m->gdn_v_dim},
-                {"linear_conv_kernel_dim", m->gdn_conv}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (!rows[i].value)
-            return kgen_fail(p->err, KGEN_E_CONFIG,
-                             "%s: missing; the page size follows from it (or give the page size)",
-                             rows[i].key);
-    for (size_t i = 0; i < 2; i++)
-        if (rows[i].value % p->options.tp)
-            return kgen_fail(p->err, KGEN_E_CONFIG, "%s=%lld: not divisible by tp=%d", rows[i].key,
-                             (long long)rows[i].value, p->options.tp);
-    return KGEN_OK;
 }
 
 /* vLLM: 16, or what a hybrid model's state asks for. SGLang on AMD: 1. */
@@ -154,7 +133,7 @@ static kgen_status choose_page(planner *p) {
                  (count[KGEN__LAYER_FULL] || count[KGEN__LAYER_SLIDING]);
     if (p->options.engine == KGEN_SGLANG || !hybrid) return KGEN_OK;
     rank_shape shape;
-    KGEN_TRY(check_gdn(p));
+    KGEN_TRY(kgen__gdn_check(&p->model, p->options.tp, p->err));
     KGEN_TRY(shape_of(p, KGEN__LAYER_FULL, &shape));
     int64_t page = hybrid_page(p, &shape);
     if (page > INT32_MAX)
@@ -227,6 +206,30 @@ static kgen_status add_item(planner *p, kgen__layer_kind kind, kgen_phase phase)
     return KGEN_OK;
 }
 
+static kgen_status add_gdn(planner *p, kgen_phase phase) {
+    const kgen__model *m = &p->model;
+    kgen_plan_item item = {.layers = (int)m->layer_count[KGEN__LAYER_LINEAR]};
+    kgen_error why;
+    char verify[48] = "";
+    if (phase == KGEN_VERIFY)
+        snprintf(verify, sizeof verify, ", %d draft tokens", p->options.spec_width);
+    snprintf(item.note, sizeof item.note, "%s%s",
+             m->gdn_gate == KGEN_GATE_GDN ? "Gated DeltaNet" : "Kimi Delta Attention", verify);
+    kgen_status status = kgen__gdn_spec(&item.spec, m, &p->options, phase, &why);
+    if (status == KGEN_E_CONFIG) return kgen_fail(p->err, status, "%s", why.text);
+    if (status != KGEN_OK)
+        return add_sentence(p, "%d layers (%s, %s): %s", item.layers, item.note,
+                            phase == KGEN_DECODE ? "decode" : "verify", why.text);
+    item.q_heads = item.spec.gdn.k_heads;
+    item.kv_heads = item.spec.gdn.v_heads;
+    item.scale = 1.0 / sqrt((double)m->gdn_k_dim);
+    item.norm_eps = m->gdn_norm_eps;
+    item.l2_eps = 1e-6; /* of every known model, none of which names it */
+    item.lower_bound = m->gdn_bound;
+    p->plan->items[p->plan->count++] = item;
+    return KGEN_OK;
+}
+
 static kgen_status add_items(planner *p) {
     static const kgen__layer_kind kinds[] = {KGEN__LAYER_FULL, KGEN__LAYER_SLIDING};
     for (size_t i = 0; i < 2; i++) {
@@ -234,7 +237,9 @@ static kgen_status add_items(planner *p) {
         KGEN_TRY(add_item(p, kinds[i], KGEN_DECODE));
         if (p->options.spec_width) KGEN_TRY(add_item(p, kinds[i], KGEN_VERIFY));
     }
-    return KGEN_OK;
+    if (!p->model.layer_count[KGEN__LAYER_LINEAR] || !p->model.gdn_layout) return KGEN_OK;
+    KGEN_TRY(add_gdn(p, KGEN_DECODE));
+    return p->options.spec_width ? add_gdn(p, KGEN_VERIFY) : KGEN_OK;
 }
 
 /* --- what is missing ----------------------------------------------------- */
@@ -247,11 +252,11 @@ static kgen_status add_missing_layers(planner *p) {
                                  "(kv_lora_rank=%lld): this version has no MLA kernel",
                               (long long)count[KGEN__LAYER_MLA], (long long)m->layers,
                               (long long)m->kv_lora_rank));
-    if (count[KGEN__LAYER_LINEAR])
-        KGEN_TRY(add_sentence(p, "%lld of %lld layers are %s (linear_attention): this version has "
-                                 "no gdn family; the engine's own kernel stays in use for them",
-                              (long long)count[KGEN__LAYER_LINEAR], (long long)m->layers,
-                              m->gdn_v_heads ? "Gated DeltaNet" : "linear attention"));
+    if (count[KGEN__LAYER_LINEAR] && !m->gdn_layout)
+        KGEN_TRY(add_sentence(p, "%lld of %lld layers are linear attention whose in-projection "
+                                 "this version does not know; the engine's own kernel stays in "
+                                 "use for them",
+                              (long long)count[KGEN__LAYER_LINEAR], (long long)m->layers));
     if (count[KGEN__LAYER_CHUNKED])
         KGEN_TRY(add_sentence(p, "%lld of %lld layers are chunked attention "
                                  "(attention_chunk_size=%lld): this version has no kernel for them",
@@ -270,8 +275,7 @@ static kgen_status add_limits(planner *p) {
                                  "as plain causal attention of the shapes in the config",
                               p->model.type));
     return add_sentence(p, "prefill and chunked prefill need another kernel: this version has "
-                           "decode, and verify of up to %d tokens in a chain (no token trees)",
-                        MAX_SPEC_WIDTH + 1);
+                           "decode, and verify of tokens in a chain (a plan has no token trees)");
 }
 
 static kgen_status fill(planner *p) {

@@ -27,6 +27,7 @@ typedef struct family_row {
     double softcap;
     int sinks;
     int window_opt_in; /* sliding_window counts only with use_sliding_window */
+    kgen_layout gdn_layout; /* of linear layers' in-projection, 0: not GDN   */
 } family_row;
 
 #define FULL KGEN__LAYER_FULL
@@ -35,24 +36,25 @@ typedef struct family_row {
 #define LINEAR KGEN__LAYER_LINEAR
 
 static const family_row families[] = {
-    {"llama", 0, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"llama4", 128, CHUNKED, "no_rope_layer_interval", 4, 0, 0, 0, 0, 0},
-    {"mistral", 0, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"mixtral", 0, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"qwen2", 0, FULL, NULL, 0, 0, 0, 0, 0, 1},
-    {"qwen3", 128, FULL, NULL, 0, 0, 0, 0, 0, 1},
-    {"qwen3_next", 256, LINEAR, "full_attention_interval", 4, 0, 0, 0, 0, 1},
-    {"qwen3_5", 256, LINEAR, "full_attention_interval", 4, 0, 0, 0, 0, 1},
-    {"gemma", 256, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"gemma2", 256, SLIDING, "sliding_window_pattern", 2, 4096, 256, 50, 0, 0},
-    {"gemma3", 256, SLIDING, "sliding_window_pattern", 6, 4096, 256, 0, 0, 0},
-    {"gpt_oss", 64, SLIDING, "sliding_window_pattern", 2, 128, 0, 0, 1, 0},
-    {"phi3", 0, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"glm4", 128, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"granite", 0, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"minimax_m2", 128, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"deepseek_v2", 128, FULL, NULL, 0, 0, 0, 0, 0, 0},
-    {"deepseek_v3", 128, FULL, NULL, 0, 0, 0, 0, 0, 0},
+    {"llama", 0, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"llama4", 128, CHUNKED, "no_rope_layer_interval", 4, 0, 0, 0, 0, 0, 0},
+    {"mistral", 0, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"mixtral", 0, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"qwen2", 0, FULL, NULL, 0, 0, 0, 0, 0, 1, 0},
+    {"qwen3", 128, FULL, NULL, 0, 0, 0, 0, 0, 1, 0},
+    {"qwen3_next", 256, LINEAR, "full_attention_interval", 4, 0, 0, 0, 0, 1, KGEN_INTERLEAVED},
+    {"qwen3_5", 256, LINEAR, "full_attention_interval", 4, 0, 0, 0, 0, 1, KGEN_FLAT},
+    {"kimi_linear", 0, FULL, NULL, 0, 0, 0, 0, 0, 0, KGEN_PRESPLIT},
+    {"gemma", 256, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"gemma2", 256, SLIDING, "sliding_window_pattern", 2, 4096, 256, 50, 0, 0, 0},
+    {"gemma3", 256, SLIDING, "sliding_window_pattern", 6, 4096, 256, 0, 0, 0, 0},
+    {"gpt_oss", 64, SLIDING, "sliding_window_pattern", 2, 128, 0, 0, 1, 0, 0},
+    {"phi3", 0, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"glm4", 128, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"granite", 0, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"minimax_m2", 128, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"deepseek_v2", 128, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
+    {"deepseek_v3", 128, FULL, NULL, 0, 0, 0, 0, 0, 0, 0},
 };
 
 static const struct {
@@ -92,13 +94,14 @@ static kgen_status read_int(const reader *r, const char *key, int64_t low, int64
     return KGEN_OK;
 }
 
-static kgen_status read_number(const reader *r, const char *key, double *out) {
+static kgen_status read_number(const reader *r, const char *key, double low, double high,
+                               double *out) {
     json_t *value = field(r, key);
     if (!value) return KGEN_OK;
     if (!json_is_number(value)) return wrong_type(r, key, "a number");
     double number = json_number_value(value);
-    if (!isfinite(number) || number < 1e-6 || number > 1e6)
-        return kgen_fail(r->err, KGEN_E_CONFIG, "%s=%g: must be 1e-6 to 1e6", key, number);
+    if (!isfinite(number) || number < low || number > high)
+        return kgen_fail(r->err, KGEN_E_CONFIG, "%s=%g: must be %g to %g", key, number, low, high);
     *out = number;
     return KGEN_OK;
 }
@@ -172,12 +175,8 @@ static kgen_status read_dtypes(const reader *r, kgen__model *m) {
     if (name[0]) KGEN_TRY(dtype_of(r, key, name, &m->dtype));
     if (m->dtype == KGEN_F32) m->dtype = KGEN_BF16;
 
-    /* vLLM's "auto": what the config says, else the model's own type. */
-    kgen_dtype state = m->dtype;
     KGEN_TRY(read_name(r, field(r, "mamba_ssm_dtype"), "mamba_ssm_dtype", name, sizeof name));
-    if (name[0]) KGEN_TRY(dtype_of(r, "mamba_ssm_dtype", name, &state));
-    m->gdn_state_bytes = state == KGEN_F32 ? 4 : 2;
-    return KGEN_OK;
+    return name[0] ? dtype_of(r, "mamba_ssm_dtype", name, &m->gdn_state) : KGEN_OK;
 }
 
 static kgen_status read_integers(const reader *r, kgen__model *m) {
@@ -242,12 +241,76 @@ static kgen_status read_shapes(const reader *r, const family_row *family, kgen__
     KGEN_TRY(read_integers(r, m));
     KGEN_TRY(read_bool(r, "use_sliding_window", &use_window));
     KGEN_TRY(read_bool(r, "alibi", &m->alibi));
-    KGEN_TRY(read_number(r, "attn_logit_softcapping", &m->softcap_value));
-    KGEN_TRY(read_number(r, "attention_multiplier", &m->multiplier));
-    if (m->query_scalar > 0) KGEN_TRY(read_number(r, "query_pre_attn_scalar", &m->query_scalar));
+    KGEN_TRY(read_number(r, "attn_logit_softcapping", 1e-6, 1e6, &m->softcap_value));
+    KGEN_TRY(read_number(r, "attention_multiplier", 1e-6, 1e6, &m->multiplier));
+    if (m->query_scalar > 0)
+        KGEN_TRY(read_number(r, "query_pre_attn_scalar", 1e-6, 1e6, &m->query_scalar));
     if (!use_window) m->window = 0;
     return check_heads(r, m);
 }
+
+/* --- Gated DeltaNet and KDA ---------------------------------------------- */
+
+/* The engines' convolution of KDA is always followed by silu, its norm's gate
+ * is always a sigmoid. Other models name both.                              */
+static kgen_status read_gdn(const reader *r, const family_row *family, kgen__model *m) {
+    char gate[32];
+    m->gdn_layout = family ? family->gdn_layout : KGEN_LAYOUT_NONE;
+    m->gdn_norm_eps = 1e-6;
+    memcpy(m->gdn_act, "silu", sizeof "silu");
+    KGEN_TRY(read_number(r, "rms_norm_eps", 0, 1, &m->gdn_norm_eps));
+    m->gdn_sigmoid = m->gdn_layout == KGEN_PRESPLIT;
+    if (!m->gdn_layout || m->gdn_sigmoid) return KGEN_OK;
+    if (field(r, "hidden_act"))
+        KGEN_TRY(read_name(r, field(r, "hidden_act"), "hidden_act", m->gdn_act,
+                           sizeof m->gdn_act));
+    KGEN_TRY(read_name(r, field(r, "output_gate_type"), "output_gate_type", gate, sizeof gate));
+    m->gdn_sigmoid = strcmp(gate, "sigmoid") == 0;
+    if (gate[0] && !m->gdn_sigmoid && strcmp(gate, "silu") && strcmp(gate, "swish"))
+        return kgen_fail(r->err, KGEN_E_CONFIG,
+                         "output_gate_type=%s: must be silu, swish or sigmoid", gate);
+    return KGEN_OK;
+}
+
+/* Layer numbers begin with 1; layers that are not listed are full. */
+static kgen_status count_kda_layers(const reader *r, kgen__model *m) {
+    char seen[MAX_LAYERS + 1] = {0};
+    json_t *list = field(r, "kda_layers");
+    if (!json_is_array(list)) return wrong_type(r, "kda_layers", "a list");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *entry = json_array_get(list, i);
+        int64_t layer = json_is_integer(entry) ? json_integer_value(entry) : 0;
+        if (layer < 1 || layer > m->layers || seen[layer])
+            return kgen_fail(r->err, KGEN_E_CONFIG,
+                             "kda_layers[%zu]: a layer from 1 to %lld, once, expected", i,
+                             (long long)m->layers);
+        seen[layer] = 1;
+        m->layer_count[LINEAR]++;
+    }
+    m->layer_count[FULL] = m->layers - m->layer_count[LINEAR];
+    return KGEN_OK;
+}
+
+static kgen_status read_kda(const reader *outer, kgen__model *m) {
+    static const char key[] = "linear_attn_config";
+    json_t *part = field(outer, key);
+    if (!part) return missing(outer, key, "");
+    if (!json_is_object(part)) return wrong_type(outer, key, "an object");
+    const reader r = {outer->root, part, outer->err};
+    KGEN_TRY(read_int(&r, "num_heads", 1, MAX_HEADS, &m->gdn_v_heads));
+    KGEN_TRY(read_int(&r, "head_dim", 1, 4096, &m->gdn_v_dim));
+    KGEN_TRY(read_int(&r, "short_conv_kernel_size", 1, 64, &m->gdn_conv));
+    if (!m->gdn_v_heads) return missing(&r, "linear_attn_config.num_heads", "");
+    if (!m->gdn_v_dim) return missing(&r, "linear_attn_config.head_dim", "");
+    if (!m->gdn_conv) return missing(&r, "linear_attn_config.short_conv_kernel_size", "");
+    KGEN_TRY(read_number(&r, "gate_lower_bound", -1e6, -1e-6, &m->gdn_bound));
+    m->gdn_gate = m->gdn_bound < 0 ? KGEN_GATE_KDA_BOUND : KGEN_GATE_KDA;
+    m->gdn_k_heads = m->gdn_v_heads;
+    m->gdn_k_dim = m->gdn_v_dim;
+    return count_kda_layers(&r, m);
+}
+
+/* --- layers -------------------------------------------------------------- */
 
 static kgen_status count_listed_layers(const reader *r, json_t *list, kgen__model *m) {
     if (!json_is_array(list)) return wrong_type(r, "layer_types", "a list");
@@ -283,7 +346,9 @@ static kgen_status count_layers_by_rule(const reader *r, const family_row *famil
 
 static kgen_status count_layers(const reader *r, const family_row *family, kgen__model *m) {
     json_t *list = field(r, "layer_types");
-    if (list)
+    if (m->gdn_layout == KGEN_PRESPLIT)
+        KGEN_TRY(read_kda(r, m));
+    else if (list)
         KGEN_TRY(count_listed_layers(r, list, m));
     else
         KGEN_TRY(count_layers_by_rule(r, family, m));
@@ -315,6 +380,7 @@ static kgen_status read_model(reader *r, kgen__model *m) {
     m->known = family != NULL;
     KGEN_TRY(read_dtypes(r, m));
     KGEN_TRY(read_shapes(r, family, m));
+    KGEN_TRY(read_gdn(r, family, m));
     return count_layers(r, family, m);
 }
 

@@ -1,4 +1,4 @@
-/* What a model's config.json says about its attention layers. Private to gen. */
+/* What a model's config.json says about its layers. Private to gen. */
 #ifndef KGEN_GEN_PLAN_MODEL_H
 #define KGEN_GEN_PLAN_MODEL_H
 
@@ -28,12 +28,25 @@ typedef struct kgen__model {
     int alibi, sinks;
     int64_t layer_count[KGEN__LAYER_KINDS];
     char other[32]; /* name of the first layer of kind OTHER                 */
-    /* Gated DeltaNet */
+    /* Gated DeltaNet and KDA */
     int64_t gdn_k_heads, gdn_v_heads, gdn_k_dim, gdn_v_dim, gdn_conv;
-    int64_t gdn_state_bytes; /* of one element of the recurrent state        */
+    kgen_layout gdn_layout; /* of the in-projection; 0: not known            */
+    kgen_dtype gdn_state;   /* of the recurrent state; 0: the engine's choice */
+    kgen_gdn_gate gdn_gate;
+    double gdn_bound;    /* kda_bound: the lower bound of the log decay      */
+    double gdn_norm_eps; /* of the gated norm                                */
+    int gdn_sigmoid;     /* 1: the norm's gate is sigmoid(z), else z sigmoid(z) */
+    char gdn_act[32];    /* activation after the convolution                 */
 } kgen__model;
 
 /* KGEN_E_CONFIG names the field, its value and the bound. */
 kgen_status kgen__model_read(kgen__model *out, const char *json, size_t size, kgen_error *err);
+
+/* plan_gdn.c. check: what Gated DeltaNet needs is there, and tp divides it.
+ * Decode is one token, verify spec_width + 1.                               */
+kgen_status kgen__gdn_check(const kgen__model *m, int tp, kgen_error *err);
+kgen_dtype kgen__gdn_state(const kgen__model *m, kgen_engine engine);
+kgen_status kgen__gdn_spec(kgen_spec *out, const kgen__model *m, const kgen_plan_options *options,
+                           kgen_phase phase, kgen_error *err);
 
 #endif

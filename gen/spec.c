@@ -22,7 +22,8 @@ static const struct {
     [KGEN_I32] = {"i32", 4},         [KGEN_I64] = {"i64", 8},
 };
 
-static const char *const layouts[] = {"none", "nhd", "hnd", "shuffle", "xpacked"};
+static const char *const layouts[] = {"none", "nhd", "hnd", "shuffle", "xpacked", "interleaved",
+                                      "flat", "presplit", "vk", "kv", "sd", "ds"};
 
 const char *kgen_dtype_name(kgen_dtype dtype) {
     return (unsigned)dtype <= KGEN_I64 ? dtypes[dtype].name : "unknown";
@@ -33,7 +34,7 @@ int kgen_dtype_size(kgen_dtype dtype) {
 }
 
 const char *kgen_layout_name(kgen_layout layout) {
-    return (unsigned)layout <= KGEN_XPACKED ? layouts[layout] : "unknown";
+    return (unsigned)layout <= KGEN_DS ? layouts[layout] : "unknown";
 }
 
 /* --- numbers and symbols ------------------------------------------------ */
@@ -116,20 +117,47 @@ static kgen_status parse_value(const kgen_param *param, const char *text, int32_
 
 /* --- parse -------------------------------------------------------------- */
 
+/* "attn, gdn" */
+static void list_families(char *out, size_t size) {
+    size_t used = 0;
+    for (int i = 0; i < KGEN_FAMILY_COUNT && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "",
+                                 kgen__family((kgen_family_id)i)->name);
+}
+
+static int find_name(const char *name, size_t length, kgen_family_id *id) {
+    for (int i = 0; i < KGEN_FAMILY_COUNT; i++) {
+        const char *known = kgen__family((kgen_family_id)i)->name;
+        if (strlen(known) != length || strncmp(known, name, length) != 0) continue;
+        *id = (kgen_family_id)i;
+        return 1;
+    }
+    return 0;
+}
+
+static kgen_status fail_family(const char *name, size_t length, kgen_error *err) {
+    char known[128];
+    list_families(known, sizeof known);
+    return kgen_fail(err, KGEN_E_SPEC, "family=%.*s: unknown; known are %s",
+                     length > 40 ? 40 : (int)length, name, known);
+}
+
+const char *kgen_family_name(kgen_family_id id) {
+    const kgen_family *family = kgen__family(id);
+    return family ? family->name : "unknown";
+}
+
+kgen_status kgen_family_find(kgen_family_id *out, const char *name, kgen_error *err) {
+    size_t length = strlen(name);
+    return find_name(name, length, out) ? KGEN_OK : fail_family(name, length, err);
+}
+
 static kgen_status find_family(const char *line, kgen_family_id *id, const char **rest,
                                kgen_error *err) {
-    const char *colon = strchr(line, ':');
-    size_t length = colon ? (size_t)(colon - line) : strlen(line);
-    for (int i = 0; i < KGEN_FAMILY_COUNT; i++) {
-        const char *name = kgen__family((kgen_family_id)i)->name;
-        if (strlen(name) == length && strncmp(name, line, length) == 0) {
-            *id = (kgen_family_id)i;
-            *rest = colon ? colon + 1 : line + length;
-            return KGEN_OK;
-        }
-    }
-    return kgen_fail(err, KGEN_E_SPEC, "family=%.*s: unknown; known is attn (attn:key=value,...)",
-                     length > 40 ? 40 : (int)length, line);
+    size_t length = strcspn(line, ":");
+    if (!find_name(line, length, id)) return fail_family(line, length, err);
+    *rest = line + length + (line[length] == ':');
+    return KGEN_OK;
 }
 
 static int copy_field(char *out, size_t size, const char *text, size_t length) {
@@ -226,6 +254,8 @@ kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target,
         char allowed[256];
         if (symbol_of(param, value) || in_domain(param->domain, value)) continue;
         describe(allowed, sizeof allowed, param);
+        if (value == param->initial)
+            return kgen_fail(err, KGEN_E_SPEC, "%s: missing; give one of %s", param->key, allowed);
         return kgen_fail(err, KGEN_E_SPEC, "%s=%d: out of bounds (allowed: %s)", param->key, value,
                          allowed);
     }

@@ -5,11 +5,10 @@
 
 #include "../gen/attn.h"
 #include "../templates/kg/attn_args.h"
-#include "context.h"
+#include "checks.h"
+#include "launch.h"
 
-/* Counters live in a part of fixed size, so that kernels of different shapes
- * can share a workspace without finding each other's sums in them. */
-enum { COUNTER_BYTES = 1 << 20, ALIGNMENT = 256, MOST_TOKENS = INT32_MAX / 2 };
+enum { MOST_TOKENS = INT32_MAX / 2 };
 /* So that a position less the window is a number. */
 enum { MOST_WINDOW = INT32_MAX - 64 };
 
@@ -22,64 +21,10 @@ typedef struct shape {
     int x;       /* elements of 16 bytes                                     */
 } shape;
 
-#define BAD(...) return kgen_fail(err, KGEN_E_ARG, __VA_ARGS__)
-#define NEED(condition, ...) \
-    do {                     \
-        if (!(condition)) BAD(__VA_ARGS__); \
-    } while (0)
-
-/* --- checks ------------------------------------------------------------- */
-
-static kgen_status check_type(const char *name, const kgen_tensor *t, kgen_dtype dtype,
-                              int32_t rank, kgen_error *err) {
-    NEED(t->data, "%s: no data", name);
-    NEED(t->dtype == dtype, "%s: dtype %s, kernel built for %s", name, kgen_dtype_name(t->dtype),
-         kgen_dtype_name(dtype));
-    NEED(t->rank == rank, "%s: rank %d, %d expected", name, t->rank, rank);
-    NEED((uintptr_t)t->data % (unsigned)kgen_dtype_size(dtype) == 0,
-         "%s: address %p is not a multiple of %d bytes", name, t->data, kgen_dtype_size(dtype));
-    for (int32_t i = 0; i < rank; i++)
-        NEED(t->shape[i] >= 0, "%s: shape[%d]=%lld, at least 0", name, i, (long long)t->shape[i]);
-    return KGEN_OK;
-}
-
-static kgen_status check_dim(const char *name, const kgen_tensor *t, int i, int64_t want,
-                             kgen_error *err) {
-    NEED(t->shape[i] == want, "%s: shape[%d]=%lld, %lld expected", name, i,
-         (long long)t->shape[i], (long long)want);
-    return KGEN_OK;
-}
-
-static kgen_status check_unit_stride(const char *name, const kgen_tensor *t, int i, int64_t want,
-                                     kgen_error *err) {
-    NEED(t->stride[i] == want || t->shape[i] <= 1, "%s: stride[%d]=%lld, %lld expected", name, i,
-         (long long)t->stride[i], (long long)want);
-    return KGEN_OK;
-}
-
-/* Rows are read in 16-byte pieces (outputs written in 8 or 4). */
-static kgen_status check_alignment(const char *name, const kgen_tensor *t, int dims, int bytes,
-                                   kgen_error *err) {
-    NEED((uintptr_t)t->data % (unsigned)bytes == 0, "%s: address %p is not a multiple of %d bytes",
-         name, t->data, bytes);
-    for (int i = 0; i < dims; i++)
-        NEED(t->stride[i] * kgen_dtype_size(t->dtype) % bytes == 0 || t->shape[i] <= 1,
-             "%s: stride[%d]=%lld elements is not a multiple of %d bytes", name, i,
-             (long long)t->stride[i], bytes);
-    return KGEN_OK;
-}
-
-static kgen_status check_vector(const char *name, const kgen_tensor *t, kgen_dtype dtype,
-                                int64_t length, kgen_error *err) {
-    KGEN_TRY(check_type(name, t, dtype, 1, err));
-    KGEN_TRY(check_dim(name, t, 0, length, err));
-    return check_unit_stride(name, t, 0, 1, err);
-}
-
 static kgen_status check_queries(const kgen_attn_spec *s, const kgen_attn_args *a, shape *n,
                                  kgen_error *err) {
-    KGEN_TRY(check_type("q", &a->q, (kgen_dtype)s->q, 3, err));
-    KGEN_TRY(check_type("seq_lens", &a->seq_lens, KGEN_I32, 1, err));
+    KGEN_TRY(kgen__check_type("q", &a->q, (kgen_dtype)s->q, 3, err));
+    KGEN_TRY(kgen__check_type("seq_lens", &a->seq_lens, KGEN_I32, 1, err));
     n->tokens = a->q.shape[0];
     n->q_heads = a->q.shape[1];
     n->seqs = a->seq_lens.shape[0];
@@ -90,12 +35,12 @@ static kgen_status check_queries(const kgen_attn_spec *s, const kgen_attn_args *
          MOST_TOKENS);
     NEED(n->seqs <= MOST_TOKENS, "seq_lens: shape[0]=%lld sequences, at most %d",
          (long long)n->seqs, MOST_TOKENS);
-    KGEN_TRY(check_dim("q", &a->q, 2, s->head_dim, err));
-    KGEN_TRY(check_unit_stride("q", &a->q, 2, 1, err));
-    KGEN_TRY(check_alignment("q", &a->q, 2, 16, err));
-    KGEN_TRY(check_unit_stride("seq_lens", &a->seq_lens, 0, 1, err));
+    KGEN_TRY(kgen__check_dim("q", &a->q, 2, s->head_dim, err));
+    KGEN_TRY(kgen__check_unit_stride("q", &a->q, 2, 1, err));
+    KGEN_TRY(kgen__check_alignment("q", &a->q, 2, 16, err));
+    KGEN_TRY(kgen__check_unit_stride("seq_lens", &a->seq_lens, 0, 1, err));
     if (s->phase == KGEN_VERIFY)
-        return check_vector("cu_seqlens_q", &a->cu_seqlens_q, KGEN_I32, n->seqs + 1, err);
+        return kgen__check_vector("cu_seqlens_q", &a->cu_seqlens_q, KGEN_I32, n->seqs + 1, err);
     NEED(n->tokens == n->seqs, "q: shape[0]=%lld tokens, phase=decode has one for each of %lld "
          "sequences", (long long)n->tokens, (long long)n->seqs);
     return KGEN_OK;
@@ -103,19 +48,19 @@ static kgen_status check_queries(const kgen_attn_spec *s, const kgen_attn_args *
 
 static kgen_status check_output(const kgen_attn_spec *s, const kgen_attn_args *a, const shape *n,
                                 kgen_error *err) {
-    KGEN_TRY(check_type("out", &a->out, (kgen_dtype)s->out, 3, err));
-    KGEN_TRY(check_dim("out", &a->out, 0, n->tokens, err));
-    KGEN_TRY(check_dim("out", &a->out, 1, n->q_heads, err));
-    KGEN_TRY(check_dim("out", &a->out, 2, s->v_dim, err));
-    KGEN_TRY(check_unit_stride("out", &a->out, 2, 1, err));
-    KGEN_TRY(check_alignment("out", &a->out, 2, 4, err));
+    KGEN_TRY(kgen__check_type("out", &a->out, (kgen_dtype)s->out, 3, err));
+    KGEN_TRY(kgen__check_dim("out", &a->out, 0, n->tokens, err));
+    KGEN_TRY(kgen__check_dim("out", &a->out, 1, n->q_heads, err));
+    KGEN_TRY(kgen__check_dim("out", &a->out, 2, s->v_dim, err));
+    KGEN_TRY(kgen__check_unit_stride("out", &a->out, 2, 1, err));
+    KGEN_TRY(kgen__check_alignment("out", &a->out, 2, 4, err));
     if (kgen_dtype_size((kgen_dtype)s->out) == 1)
-        KGEN_TRY(check_vector("out_scale", &a->out_scale, KGEN_F32, 1, err));
+        KGEN_TRY(kgen__check_vector("out_scale", &a->out_scale, KGEN_F32, 1, err));
     if (!s->lse) return KGEN_OK;
-    KGEN_TRY(check_type("lse", &a->lse, KGEN_F32, 2, err));
-    KGEN_TRY(check_dim("lse", &a->lse, 0, n->q_heads, err));
-    KGEN_TRY(check_dim("lse", &a->lse, 1, n->tokens, err));
-    return check_unit_stride("lse", &a->lse, 1, 1, err);
+    KGEN_TRY(kgen__check_type("lse", &a->lse, KGEN_F32, 2, err));
+    KGEN_TRY(kgen__check_dim("lse", &a->lse, 0, n->q_heads, err));
+    KGEN_TRY(kgen__check_dim("lse", &a->lse, 1, n->tokens, err));
+    return kgen__check_unit_stride("lse", &a->lse, 1, 1, err);
 }
 
 /* Which dimension of a cache tensor is what; -1: not there. One row a layout,
@@ -170,25 +115,24 @@ static kgen_status check_cache(const kgen_attn_spec *s, const char *name, const 
                                int64_t dim, shape *n, kgen_error *err) {
     int is_v = name[0] == 'v';
     const layout_row *row = &layout_rows[s->layout][is_v];
-    NEED(t->layout == (kgen_layout)s->layout, "%s: layout is %s, kernel built for %s", name,
-         kgen_layout_name(t->layout), kgen_layout_name((kgen_layout)s->layout));
-    KGEN_TRY(check_type(name, t, (kgen_dtype)s->kv, row->rank, err));
-    KGEN_TRY(check_dim(name, t, row->head, n->kv_heads, err));
-    KGEN_TRY(check_dim(name, t, row->dim, is_packed(s) && !is_v ? dim / n->x : dim, err));
-    KGEN_TRY(check_unit_stride(name, t, row->unit, 1, err));
-    if (row->rank == 5) KGEN_TRY(check_dim(name, t, 4, n->x, err));
-    if (is_packed(s) && !is_v) KGEN_TRY(check_unit_stride(name, t, row->page, n->x, err));
+    KGEN_TRY(kgen__check_layout(name, t, s->layout, err));
+    KGEN_TRY(kgen__check_type(name, t, (kgen_dtype)s->kv, row->rank, err));
+    KGEN_TRY(kgen__check_dim(name, t, row->head, n->kv_heads, err));
+    KGEN_TRY(kgen__check_dim(name, t, row->dim, is_packed(s) && !is_v ? dim / n->x : dim, err));
+    KGEN_TRY(kgen__check_unit_stride(name, t, row->unit, 1, err));
+    if (row->rank == 5) KGEN_TRY(kgen__check_dim(name, t, 4, n->x, err));
+    if (is_packed(s) && !is_v) KGEN_TRY(kgen__check_unit_stride(name, t, row->page, n->x, err));
     KGEN_TRY(check_page(s, name, t, row, n, err));
-    return check_alignment(name, t, row->unit, 16, err);
+    return kgen__check_alignment(name, t, row->unit, 16, err);
 }
 
 static kgen_status check_table(const kgen_attn_spec *s, const kgen_attn_args *a, const shape *n,
                                kgen_error *err) {
     const kgen_tensor *t = &a->block_table;
-    KGEN_TRY(check_type("block_table", t, s->table ? KGEN_I64 : KGEN_I32, 2, err));
-    KGEN_TRY(check_dim("block_table", t, 0, n->seqs, err));
+    KGEN_TRY(kgen__check_type("block_table", t, s->table ? KGEN_I64 : KGEN_I32, 2, err));
+    KGEN_TRY(kgen__check_dim("block_table", t, 0, n->seqs, err));
     NEED(t->shape[1] >= 1, "block_table: shape[1]=%lld, at least 1", (long long)t->shape[1]);
-    return check_unit_stride("block_table", t, 1, 1, err);
+    return kgen__check_unit_stride("block_table", t, 1, 1, err);
 }
 
 /* Allowed shapes: HEAD [1], [Hkv], [S][Hkv]; TOKEN [NB][page][Hkv] (tagged nhd)
@@ -201,20 +145,20 @@ static kgen_status check_descale(const kgen_attn_spec *s, const char *name, cons
     if (s->descale == KGEN_DESCALE_NONE) return KGEN_OK;
     if (s->descale == KGEN_DESCALE_TOKEN) {
         int slot = t->layout == KGEN_HND ? 2 : 1, head = 3 - slot;
-        KGEN_TRY(check_type(name, t, KGEN_F32, 3, err));
+        KGEN_TRY(kgen__check_type(name, t, KGEN_F32, 3, err));
         NEED(t->layout == KGEN_NHD || t->layout == KGEN_HND,
              "%s: layout is %s; tag it nhd for [NB][page][Hkv] or hnd for [NB][Hkv][page]", name,
              kgen_layout_name(t->layout));
-        KGEN_TRY(check_dim(name, t, 0, cache->shape[0], err));
-        KGEN_TRY(check_dim(name, t, slot, n->page, err));
-        KGEN_TRY(check_dim(name, t, head, n->kv_heads, err));
+        KGEN_TRY(kgen__check_dim(name, t, 0, cache->shape[0], err));
+        KGEN_TRY(kgen__check_dim(name, t, slot, n->page, err));
+        KGEN_TRY(kgen__check_dim(name, t, head, n->kv_heads, err));
         stride[0] = t->stride[0], stride[1] = t->stride[slot], stride[2] = t->stride[head];
         return KGEN_OK;
     }
     int head = t->rank == 2;
-    KGEN_TRY(check_type(name, t, KGEN_F32, head + 1, err));
-    if (head) KGEN_TRY(check_dim(name, t, 0, n->seqs, err));
-    if (head || t->shape[0] != 1) KGEN_TRY(check_dim(name, t, head, n->kv_heads, err));
+    KGEN_TRY(kgen__check_type(name, t, KGEN_F32, head + 1, err));
+    if (head) KGEN_TRY(kgen__check_dim(name, t, 0, n->seqs, err));
+    if (head || t->shape[0] != 1) KGEN_TRY(kgen__check_dim(name, t, head, n->kv_heads, err));
     stride[0] = head ? t->stride[0] : 0;
     stride[2] = t->shape[head] == 1 ? 0 : t->stride[head];
     return KGEN_OK;
@@ -230,8 +174,8 @@ static kgen_status check_features(const kgen_attn_spec *s, const kgen_attn_args 
     if (s->window == KGEN_WINDOW_RT)
         NEED(a->window >= 1, "window=%d: at least 1", a->window);
     if (s->alibi)
-        KGEN_TRY(check_vector("alibi_slopes", &a->alibi_slopes, KGEN_F32, n->q_heads, err));
-    if (s->sinks) KGEN_TRY(check_vector("sinks", &a->sinks, KGEN_F32, n->q_heads, err));
+        KGEN_TRY(kgen__check_vector("alibi_slopes", &a->alibi_slopes, KGEN_F32, n->q_heads, err));
+    if (s->sinks) KGEN_TRY(kgen__check_vector("sinks", &a->sinks, KGEN_F32, n->q_heads, err));
     return KGEN_OK;
 }
 
@@ -245,8 +189,9 @@ static workspace layout_workspace(const kgen_kernel *kernel) {
     kgen_attn_geometry geometry = kgen__attn_geometry(&kernel->spec.attn, kernel->ctx->target);
     size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry.rows;
     workspace w;
-    w.sums = COUNTER_BYTES;
-    w.outs = w.sums + (rows * 2 * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    w.sums = KGEN__COUNTER_BYTES;
+    size_t sums = rows * 2 * sizeof(float), unit = KGEN__WORKSPACE_ALIGNMENT;
+    w.outs = w.sums + (sums + unit - 1) / unit * unit;
     w.bytes = w.outs + rows * (size_t)kernel->spec.attn.v_dim * sizeof(float);
     return w;
 }
@@ -254,7 +199,7 @@ static workspace layout_workspace(const kgen_kernel *kernel) {
 static kgen_status check_counters(const kgen_kernel *kernel, int64_t seqs, int64_t kv_heads,
                                   kgen_error *err) {
     kgen_attn_geometry geometry = kgen__attn_geometry(&kernel->spec.attn, kernel->ctx->target);
-    int64_t most = COUNTER_BYTES / (int64_t)sizeof(int32_t);
+    int64_t most = KGEN__COUNTER_BYTES / (int64_t)sizeof(int32_t);
     NEED(seqs >= 0 && seqs <= most && kv_heads >= 0 && kv_heads <= most &&
              seqs * kv_heads * geometry.row_blocks <= most,
          "seq_lens: %lld sequences of %lld KV heads and %d row blocks, at most %lld in all",
@@ -262,19 +207,13 @@ static kgen_status check_counters(const kgen_kernel *kernel, int64_t seqs, int64
     return KGEN_OK;
 }
 
-kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_attn_args *args,
-                                size_t *bytes, kgen_error *err) {
-    int64_t kv_heads = args->q.shape[1] / kernel->spec.attn.group;
-    KGEN_TRY(check_counters(kernel, args->seq_lens.shape[0], kv_heads, err));
+static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
+                                   kgen_error *err) {
+    const kgen_attn_args *a = &args->attn;
+    int64_t kv_heads = a->q.shape[1] / kernel->spec.attn.group;
+    KGEN_TRY(check_counters(kernel, a->seq_lens.shape[0], kv_heads, err));
     *bytes = layout_workspace(kernel).bytes;
     return KGEN_OK;
-}
-
-kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, kgen_stream stream,
-                                kgen_error *err) {
-    NEED(memory && bytes >= COUNTER_BYTES, "workspace: %zu bytes, at least %d", bytes,
-         COUNTER_BYTES);
-    return ctx->api->zero(ctx->device, memory, COUNTER_BYTES, stream, err);
 }
 
 /* --- pack --------------------------------------------------------------- */
@@ -325,15 +264,15 @@ static void pack_rest(device_args *d, const kgen_attn_spec *s, const kgen_attn_a
     d->softcap = s->softcap ? a->softcap * 1.4426950408889634f : 1.0f;
 }
 
-static kgen_status pack(device_args *d, const kgen_kernel *kernel, const kgen_attn_args *a,
-                        kgen_error *err) {
+static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kgen_attn_args *a,
+                             kgen_error *err) {
     const kgen_attn_spec *s = &kernel->spec.attn;
     shape n = {.kv_size = kgen_dtype_size((kgen_dtype)s->kv)};
     n.x = 16 / n.kv_size;
     KGEN_TRY(check_queries(s, a, &n, err));
     KGEN_TRY(check_cache(s, "k", &a->k, s->head_dim, &n, err));
     KGEN_TRY(check_cache(s, "v", &a->v, s->v_dim, &n, err));
-    KGEN_TRY(check_dim("v", &a->v, 0, a->k.shape[0], err));
+    KGEN_TRY(kgen__check_dim("v", &a->v, 0, a->k.shape[0], err));
     KGEN_TRY(check_table(s, a, &n, err));
     KGEN_TRY(check_output(s, a, &n, err));
     KGEN_TRY(check_features(s, a, &n, err));
@@ -345,15 +284,11 @@ static kgen_status pack(device_args *d, const kgen_kernel *kernel, const kgen_at
     return KGEN_OK;
 }
 
-static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel,
-                                  const kgen_attn_args *a, kgen_error *err) {
+static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel, const kgen_args *a,
+                                  kgen_error *err) {
     workspace w = layout_workspace(kernel);
     char *base = a->workspace;
-    NEED(base, "workspace: no memory");
-    NEED((uintptr_t)base % ALIGNMENT == 0, "workspace: address %p is not a multiple of %d bytes",
-         a->workspace, ALIGNMENT);
-    NEED(a->workspace_bytes >= w.bytes, "workspace: %zu bytes, %zu needed", a->workspace_bytes,
-         w.bytes);
+    KGEN_TRY(kgen__check_workspace(base, a->workspace_bytes, w.bytes, err));
     d->arrived = (int *)base;
     d->partial_ml = (float *)(base + w.sums);
     d->partial_out = (float *)(base + w.outs);
@@ -361,13 +296,13 @@ static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
-kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_attn_args *args, kgen_stream stream,
-                        kgen_error *err) {
-    device_args packed;
-    const kgen_context *ctx = kernel->ctx;
-    KGEN_TRY(pack(&packed, kernel, args, err));
-    KGEN_TRY(pack_workspace(&packed, kernel, args, err));
-    if (packed.num_tokens == 0) return KGEN_OK;
-    return ctx->api->launch(ctx->device, kernel->function, kernel->config, &packed, sizeof packed,
-                            stream, err);
+static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
+                        const kgen_args *args, kgen_error *err) {
+    device_args *d = packed;
+    KGEN_TRY(pack_args(d, kernel, &args->attn, err));
+    KGEN_TRY(pack_workspace(d, kernel, args, err));
+    *grid = d->num_tokens ? kernel->config.grid : 0;
+    return KGEN_OK;
 }
+
+const kgen_launcher kgen__launch_attn = {sizeof(device_args), workspace_bytes, pack};

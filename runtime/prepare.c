@@ -48,10 +48,13 @@ static kgen_status find_cached(kgen_context *ctx, const kgen_job *job, kgen_entr
 
 /* --- the message of a miss ---------------------------------------------- */
 
-static int difference(const kgen_spec *a, const kgen_spec *b) {
-    const int32_t *x = (const int32_t *)&a->attn, *y = (const int32_t *)&b->attn;
-    int count = 0;
-    for (size_t i = 0; i < sizeof a->attn / sizeof *x; i++) count += x[i] != y[i];
+/* Parameters in which two specs differ; one more than all for two families. */
+static size_t difference(const kgen_spec *a, const kgen_spec *b) {
+    const kgen_family *family = kgen__family(a->family);
+    size_t count = 0;
+    if (a->family != b->family) return family->param_count + 1;
+    for (size_t i = 0; i < family->param_count; i++)
+        count += kgen__param_get(a, &family->params[i]) != kgen__param_get(b, &family->params[i]);
     return count;
 }
 
@@ -59,7 +62,7 @@ static kgen_status fail_miss(const kgen_context *ctx, const kgen_spec *spec, kge
     char line[KGEN_SPEC_LINE_MAX], near[KGEN_SPEC_LINE_MAX] = "none";
     const kgen_kernel *best = ctx->kernels;
     for (const kgen_kernel *k = ctx->kernels; k; k = k->next)
-        if (difference(&k->spec, spec) < difference(&best->spec, spec)) best = k;
+        if (difference(spec, &k->spec) < difference(spec, &best->spec)) best = k;
     if (best) kgen_spec_print(near, &best->spec);
     kgen_spec_print(line, spec);
     return kgen_fail(err, KGEN_E_NOT_CACHED,
@@ -70,13 +73,13 @@ static kgen_status fail_miss(const kgen_context *ctx, const kgen_spec *spec, kge
 
 /* --- load --------------------------------------------------------------- */
 
-/* Workgroups that are resident at once: more would only wait, because the
- * kernels cut their work into equal parts. */
+/* Workgroups that are resident at once. Kernels that cut their work into equal
+ * parts launch no more of them. */
 static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *kernel) {
     const kgen_target *t = ctx->target;
     int32_t waves = (int32_t)kernel->config.block / t->wave_size;
     int32_t fit = kernel->resources.waves_per_simd * t->simds / waves;
-    int32_t wanted = kernel->spec.attn.occupancy;
+    int32_t wanted = kgen__family(kernel->spec.family)->occupancy(&kernel->spec);
     int32_t per_unit = fit > 0 && fit < wanted ? fit : wanted;
     return (uint32_t)(per_unit * ctx->api->compute_units(ctx->device));
 }
@@ -103,7 +106,7 @@ static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
 
 static kgen_kernel *find_kernel(const kgen_context *ctx, const kgen_spec *resolved) {
     for (kgen_kernel *k = ctx->kernels; k; k = k->next)
-        if (k->spec.family == resolved->family && difference(&k->spec, resolved) == 0) return k;
+        if (difference(resolved, &k->spec) == 0) return k;
     return NULL;
 }
 

@@ -6,9 +6,10 @@
 //   S = K Q^T          keys straight from memory into matrix operands
 //   P = exp2(S - m)    m moves only when a score exceeds it by 2^8
 //   O += V^T P^T       P is already where the second product wants it
-#include "kg/types.h"
+#include "kg/attn_types.h"
 #include "kg/attn_args.h"
 #include "kg/target.h"
+#include "kg/fp8.h"
 #include "kg/num.h"
 #include "kg/frag.h"
 #include "kg/mma.h"

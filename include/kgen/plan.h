@@ -21,11 +21,14 @@ typedef struct kgen_plan_options {
 
 typedef struct kgen_plan_item {
     kgen_spec spec;
-    int layers;     /* layers of the model that use it                       */
-    int q_heads;    /* a rank                                                */
-    int kv_heads;   /* a rank                                                */
-    double scale;   /* softmax scale                                         */
-    char note[160]; /* "full attention", "sliding window 128" ...            */
+    int layers;      /* layers of the model that use it                      */
+    int q_heads;     /* of a rank; gdn: key heads, which are the query heads */
+    int kv_heads;    /* of a rank; gdn: value heads, those of the state      */
+    double scale;    /* attn: softmax_scale; gdn: q_scale                    */
+    double norm_eps; /* gdn: as kgen_gdn_args, 0 in attn                     */
+    double l2_eps;
+    double lower_bound;
+    char note[160]; /* "full attention", "Gated DeltaNet" ...                */
 } kgen_plan_item;
 
 typedef struct kgen_plan {

@@ -49,9 +49,9 @@ KGEN_API kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, siz
 KGEN_API const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel);
 KGEN_API const kgen_resources *kgen_kernel_resources(const kgen_kernel *kernel);
 
-/* Bytes of workspace for launches of these capacities: S, T, Hkv from the
- * shapes in `args` (its pointers are not read). Depends on the device.      */
-KGEN_API kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_attn_args *args,
+/* Bytes of workspace for launches of these capacities, from the shapes in
+ * `args` (its pointers are not read). 0: none is needed. Depends on the device. */
+KGEN_API kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_args *args,
                                          size_t *bytes, kgen_error *err);
 /* Zeroes the counters at the start of a workspace, in stream order. Once for
  * each workspace: launches leave it zeroed. A workspace may serve many
@@ -64,7 +64,7 @@ KGEN_API kgen_status kgen_workspace_init(kgen_context *ctx, void *workspace, siz
  * call. No lock, no allocation, no synchronisation, no compile. Safe in a
  * captured graph: the grid depends on the shapes, lengths are read on the
  * device. Thread-safe for different streams.                                */
-KGEN_API kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_attn_args *args,
+KGEN_API kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args,
                                  kgen_stream stream, kgen_error *err);
 
 /* A small part of the driver, so that one program (kgen check, the tests, the

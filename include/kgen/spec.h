@@ -28,13 +28,27 @@ typedef enum kgen_dtype {
 /* NHD [NB][page][Hkv][D]   HND [NB][Hkv][page][D]
  * SHUFFLE  K [NB][Hkv][D/x][page][x]  V [NB][Hkv][page/x][Dv][x]
  * XPACKED  K [NB][Hkv][D/x][page][x]  V [NB][Hkv][Dv][page]
- * with x = 16 bytes / element size.                                         */
+ * with x = 16 bytes / element size.
+ *
+ * Rows of the GDN in-projection, with G = Hv/Hk:
+ * INTERLEAVED  Hk groups of [q:K | k:K | v:G*V | z:G*V]; ba: Hk of [b:G | a:G]
+ * FLAT         [q_all | k_all | v_all | z_all]; ba: [b_all | a_all]
+ * PRESPLIT     x [q_all | k_all | v_all], z, b and a are tensors of their own
+ * Recurrent state of a slot: VK [Hv][V][K]   KV [Hv][K][V]
+ * Convolution state of a slot: SD [time][channel]   DS [channel][time]      */
 typedef enum kgen_layout {
     KGEN_LAYOUT_NONE = 0,
     KGEN_NHD = 1,
     KGEN_HND = 2,
     KGEN_SHUFFLE = 3,
     KGEN_XPACKED = 4,
+    KGEN_INTERLEAVED = 5,
+    KGEN_FLAT = 6,
+    KGEN_PRESPLIT = 7,
+    KGEN_VK = 8,
+    KGEN_KV = 9,
+    KGEN_SD = 10,
+    KGEN_DS = 11,
 } kgen_layout;
 
 typedef enum kgen_phase { KGEN_DECODE = 0, KGEN_VERIFY = 1 } kgen_phase;
@@ -58,12 +72,70 @@ typedef struct kgen_attn_spec {
 #undef KGEN_PARAM
 } kgen_attn_spec;
 
-typedef enum kgen_family_id { KGEN_ATTN = 0, KGEN_FAMILY_COUNT } kgen_family_id;
+/* What a gdn kernel does. conv: unpack the in-projection, convolve, activate.
+ * A: gates and recurrence. B: A, then the gated norm. C: conv only.
+ * D: conv, then A. E: conv, then B.                                         */
+typedef enum kgen_gdn_fuse {
+    KGEN_GDN_A = 1,
+    KGEN_GDN_B = 2,
+    KGEN_GDN_C = 3,
+    KGEN_GDN_D = 4,
+    KGEN_GDN_E = 5,
+} kgen_gdn_fuse;
+
+/* Where a sequence's state is read and written.
+ * ONE     slots[n], both
+ * PAIR    read slots[n], write write_slots[n]
+ * SPEC    slots[n][accepted[n] - 1], then slots[n][t] after token t
+ * BLOCKS  read slots[n][read_col[n]], write slots[n][write_col[n]]          */
+typedef enum kgen_gdn_index {
+    KGEN_INDEX_ONE = 0,
+    KGEN_INDEX_PAIR = 1,
+    KGEN_INDEX_SPEC = 2,
+    KGEN_INDEX_BLOCKS = 3,
+} kgen_gdn_index;
+
+/* What is kept of the states. FINAL: the state after the last token. SLOTS:
+ * after each token, a slot each. BUFFER: after each token, in a buffer beside
+ * the pool. NONE: nothing. REPLAY: the tokens' inputs go to a ring; the state
+ * is written when the ring is full.                                         */
+typedef enum kgen_gdn_save {
+    KGEN_SAVE_FINAL = 0,
+    KGEN_SAVE_SLOTS = 1,
+    KGEN_SAVE_BUFFER = 2,
+    KGEN_SAVE_NONE = 3,
+    KGEN_SAVE_REPLAY = 4,
+} kgen_gdn_save;
+
+/* Slots that stand for "no sequence"; those outside the pool always do.
+ * NEG: below 0. NONPOS: below 1. VALUE: pad_slot, given at launch.           */
+typedef enum kgen_gdn_sentinel {
+    KGEN_SENTINEL_NEG = 0,
+    KGEN_SENTINEL_NONPOS = 1,
+    KGEN_SENTINEL_VALUE = 2,
+} kgen_gdn_sentinel;
+
+/* GDN: one decay a head. KDA: one a channel of K. KDA_BOUND: the same with
+ * log decay = lower_bound * sigmoid(exp(A_log) (a + dt_bias)).               */
+typedef enum kgen_gdn_gate {
+    KGEN_GATE_GDN = 0,
+    KGEN_GATE_KDA = 1,
+    KGEN_GATE_KDA_BOUND = 2,
+} kgen_gdn_gate;
+
+typedef struct kgen_gdn_spec {
+#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) int32_t field;
+#include "gdn_params.def"
+#undef KGEN_PARAM
+} kgen_gdn_spec;
+
+typedef enum kgen_family_id { KGEN_ATTN = 0, KGEN_GDN = 1, KGEN_FAMILY_COUNT } kgen_family_id;
 
 typedef struct kgen_spec {
     kgen_family_id family;
     union {
         kgen_attn_spec attn;
+        kgen_gdn_spec gdn;
     };
 } kgen_spec;
 
@@ -88,6 +160,10 @@ KGEN_API kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target
 KGEN_API kgen_status kgen_spec_resolve(kgen_spec *out, const kgen_spec *spec,
                                        const kgen_target *target, kgen_error *err);
 KGEN_API void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
+
+/* "attn"; find: unknown names give KGEN_E_SPEC with the list of known ones.  */
+KGEN_API const char *kgen_family_name(kgen_family_id id);
+KGEN_API kgen_status kgen_family_find(kgen_family_id *out, const char *name, kgen_error *err);
 
 /* The parameter table as text, one line a parameter (for `kgen explain`).
  * *out: free() it.                                                          */

@@ -77,6 +77,11 @@ KG_DEV i32 atomic_add(i32 *p, i32 x) {
     return __hip_atomic_fetch_add(p, x, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 }
 
+// One more, ordering nothing.
+KG_DEV i32 atomic_count(i32 *p) {
+    return __hip_atomic_fetch_add(p, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
 KG_DEV u32 shuffle(u32 x, u32 from) { return __builtin_amdgcn_ds_bpermute(from * 4, x); }
 KG_DEV bool any(bool x) {
 #if KG_CDNA
@@ -93,12 +98,34 @@ KG_DEV u64 ballot(bool x) {
 #endif
 }
 
+// Sums over the lanes that differ in bits LOW .. HIGH/2 of their number; every
+// lane gets the sum. Within 16 lanes by DPP, without LDS.
+template <int CTRL> KG_DEV float dpp(float x) {
+    i32 bits = __builtin_bit_cast(i32, x);
+    return __builtin_bit_cast(float, __builtin_amdgcn_update_dpp(0, bits, CTRL, 15, 15, true));
+}
+template <int MASK, int LOW> KG_DEV float across(float x) {
+    if constexpr (MASK == 1) return dpp<0xb1>(x); // quad_perm 1 0 3 2
+    if constexpr (MASK == 2) return dpp<0x4e>(x); // quad_perm 2 3 0 1
+    if constexpr (MASK == 4 && LOW == 1) return dpp<0x141>(x); // row_half_mirror: quads are equal
+    if constexpr (MASK == 8) return dpp<0x128>(x); // row_ror 8
+    return __builtin_bit_cast(float, shuffle(__builtin_bit_cast(u32, x), lane_id() ^ MASK));
+}
+template <int LOW, int HIGH, int N, int MASK = LOW> KG_DEV void sum_lanes(float (&x)[N]) {
+    if constexpr (MASK < HIGH) {
+        KG_UNROLL for (int i = 0; i < N; i++) x[i] += across<MASK, LOW>(x[i]);
+        sum_lanes<LOW, HIGH, N, MASK * 2>(x);
+    }
+}
+
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 
 KG_DEV float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 KG_DEV float log2(float x) { return __builtin_amdgcn_logf(x); }
 KG_DEV float rcp(float x) { return __builtin_amdgcn_rcpf(x); }
+KG_DEV float rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }
 KG_DEV float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
+KG_DEV float fmin(float a, float b) { return __builtin_fminf(a, b); }
 
 // Explicitly global: a flat load would also wait for LDS. load_shared reads what
 // other workgroups of this launch wrote, after acquire_device.
@@ -121,6 +148,16 @@ KG_DEV void store_words(float *p, const float (&x)[4]) {
     f32x4_t v = {x[0], x[1], x[2], x[3]};
     *(KG_GLOBAL f32x4_t *)p = v;
 }
+// State that this launch reads and writes.
+template <int N> KG_DEV void load_state_words(u32 (&out)[N], const u8 *p) { load_words(out, p); }
+KG_DEV void store_words(u8 *p, const u32 (&x)[4]) {
+    u32x4_t v = {x[0], x[1], x[2], x[3]};
+    *(KG_GLOBAL u32x4_t *)p = v;
+}
+KG_DEV void store_words(u8 *p, const u32 (&x)[2]) {
+    u32x2_t v = {x[0], x[1]};
+    *(KG_GLOBAL u32x2_t *)p = v;
+}
 template <class T> KG_DEV void store(T *p, T x) { *(KG_GLOBAL T *)p = x; }
 
 // bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b
@@ -132,6 +169,8 @@ KG_DEV u32 pack_f16(float a, float b) {
     return __builtin_bit_cast(u32, x);
 }
 
+KG_DEV float f16_to_f32(u32 x) { return (float)__builtin_bit_cast(_Float16, (u16)x); }
+
 #if KG_CDNA4
 typedef __bf16 bf16x2_t __attribute__((ext_vector_type(2)));
 KG_DEV u32 pack_bf16(float a, float b) {
@@ -141,39 +180,5 @@ KG_DEV u32 pack_bf16(float a, float b) {
 #else
 KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
 #endif
-
-// Four 8-bit floats to two words of COMPUTE pairs; 0 where the isa has no
-// conversion of that format.
-constexpr bool HAS_E4M3 = (KG_CDNA3 || KG_CDNA4 || KG_RDNA4) &&
-                          KV_DTYPE == (KG_CDNA3 ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN);
-constexpr bool HAS_E5M2 = (KG_CDNA4 || KG_RDNA4) && KV_DTYPE == DTYPE_E5M2;
-constexpr bool NATIVE_FP8 = HAS_E4M3 || HAS_E5M2;
-
-KG_DEV u32 pack_exact(float a, float b) {
-    if constexpr (COMPUTE_F16) return __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(a, b));
-    return byte_perm(__builtin_bit_cast(u32, a), __builtin_bit_cast(u32, b), 0x07060302);
-}
-
-KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
-#if KG_RDNA4
-    // These conversions read the lower 128 registers only: from a copy, so that
-    // the four loaded together may lie anywhere.
-    asm("v_mov_b32 %0, %1" : "=v"(x) : "v"(x));
-#endif
-#if KG_CDNA3 || KG_CDNA4 || KG_RDNA4
-    f32x2_t lo, hi;
-    if constexpr (HAS_E5M2) {
-        lo = __builtin_amdgcn_cvt_pk_f32_bf8(x, false);
-        hi = __builtin_amdgcn_cvt_pk_f32_bf8(x, true);
-    } else {
-        lo = __builtin_amdgcn_cvt_pk_f32_fp8(x, false);
-        hi = __builtin_amdgcn_cvt_pk_f32_fp8(x, true);
-    }
-    out[0] = pack_exact(lo.x, lo.y);
-    out[1] = pack_exact(hi.x, hi.y);
-#else
-    out[0] = out[1] = x;
-#endif
-}
 
 }

@@ -55,6 +55,7 @@ KG_DEV void barrier() { kg_ops->barrier(); }
 KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 KG_DEV i32 atomic_add(i32 *p, i32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
+KG_DEV i32 atomic_count(i32 *p) { return __atomic_fetch_add(p, 1, __ATOMIC_RELAXED); }
 
 // Publishes `count` words of this lane; lane l's lie at the returned pointer +
 // l * EXCHANGE_WORDS until the lane calls exchange_done.
@@ -82,12 +83,29 @@ KG_DEV u64 ballot(bool x) {
 }
 KG_DEV bool any(bool x) { return ballot(x) != 0; }
 
+// Sums over the lanes that differ in bits LOW .. HIGH/2 of their number; every
+// lane gets the sum.
+template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
+    static_assert(N <= EXCHANGE_WORDS, "more than a lane can publish");
+    if (LOW >= HIGH) return;
+    u32 words[N], rest = kg_ops->self()->lane & ~(u32)(HIGH - LOW);
+    for (int i = 0; i < N; i++) words[i] = bits_of(x[i]);
+    const u32 *all = exchange(words, N);
+    for (int i = 0; i < N; i++) {
+        x[i] = 0;
+        for (u32 l = 0; l < HIGH; l += LOW) x[i] += float_of(all[(rest | l) * EXCHANGE_WORDS + (u32)i]);
+    }
+    exchange_done();
+}
+
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 
 KG_DEV float exp2(float x) { return __builtin_exp2f(x); }
 KG_DEV float log2(float x) { return __builtin_log2f(x); }
 KG_DEV float rcp(float x) { return 1.0f / x; }
+KG_DEV float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 KG_DEV float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
+KG_DEV float fmin(float a, float b) { return __builtin_fminf(a, b); }
 
 template <int N> KG_DEV void load_words(u32 (&out)[N], const u8 *p) {
     for (int i = 0; i < N; i++) out[i] = ((const u32 *)p)[i];
@@ -100,6 +118,10 @@ template <class T> KG_DEV T load(const T *p) { return *p; }
 KG_DEV void store_words(float *p, const float (&x)[4]) {
     for (int i = 0; i < 4; i++) p[i] = x[i];
 }
+template <int N> KG_DEV void load_state_words(u32 (&out)[N], const u8 *p) { load_words(out, p); }
+template <int N> KG_DEV void store_words(u8 *p, const u32 (&x)[N]) {
+    for (int i = 0; i < N; i++) ((u32 *)p)[i] = x[i];
+}
 template <class T> KG_DEV void store(T *p, T x) { *p = x; }
 
 KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
@@ -109,13 +131,8 @@ KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
     return out;
 }
 
+KG_DEV float f16_to_f32(u32 x) { return f16_to_f32_soft(x); }
 KG_DEV u32 pack_f16(float a, float b) { return f16_soft(a) | f16_soft(b) << 16; }
 KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
-
-constexpr bool NATIVE_FP8 = false;
-KG_DEV u32 pack_exact(float a, float b) {
-    return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b);
-}
-KG_DEV void fp8_native(u32 (&out)[2], u32 x) { out[0] = out[1] = x; }
 
 }

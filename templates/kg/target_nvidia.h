@@ -54,9 +54,23 @@ KG_DEV i32 atomic_add(i32 *p, i32 x) {
     return before;
 }
 
+// One more, ordering nothing.
+KG_DEV i32 atomic_count(i32 *p) {
+    i32 before;
+    asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(p) : "memory");
+    return before;
+}
+
 KG_DEV u32 shuffle(u32 x, u32 from) { return __shfl_sync(0xffffffffu, x, from); }
 KG_DEV bool any(bool x) { return __any_sync(0xffffffffu, x); }
 KG_DEV u64 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+
+// Sums over the lanes that differ in bits LOW .. HIGH/2 of their number; every
+// lane gets the sum.
+template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
+    KG_UNROLL for (int mask = LOW; mask < HIGH; mask *= 2)
+        KG_UNROLL for (int i = 0; i < N; i++) x[i] += __shfl_xor_sync(0xffffffffu, x[i], mask);
+}
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__ffsll((i64)x) - 1; } // x is not 0
 
@@ -75,7 +89,13 @@ KG_DEV float rcp(float x) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+KG_DEV float rsqrt(float x) {
+    float y;
+    asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 KG_DEV float fmax(float a, float b) { return ::fmaxf(a, b); }
+KG_DEV float fmin(float a, float b) { return ::fminf(a, b); }
 
 // Keys and values are read once: keep them out of the way of what is reused.
 KG_DEV void load_words(u32 (&out)[4], const u8 *p) {
@@ -109,6 +129,28 @@ KG_DEV void store_words(float *p, const float (&x)[4]) {
                  : "l"(p), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
                  : "memory");
 }
+// State that this launch reads and writes: not through the read-only path.
+KG_DEV void load_state_words(u32 (&out)[4], const u8 *p) {
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "l"(p)
+                 : "memory");
+}
+KG_DEV void load_state_words(u32 (&out)[2], const u8 *p) {
+    asm volatile("ld.global.v2.u32 {%0,%1}, [%2];"
+                 : "=r"(out[0]), "=r"(out[1])
+                 : "l"(p)
+                 : "memory");
+}
+KG_DEV void store_words(u8 *p, const u32 (&x)[4]) {
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};"
+                 :
+                 : "l"(p), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+}
+KG_DEV void store_words(u8 *p, const u32 (&x)[2]) {
+    asm volatile("st.global.v2.u32 [%0], {%1,%2};" : : "l"(p), "r"(x[0]), "r"(x[1]) : "memory");
+}
 template <class T> KG_DEV void store(T *p, T x) { *p = x; }
 
 // bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b. In nibbles here.
@@ -123,25 +165,15 @@ KG_DEV u32 pack_f16(float a, float b) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
     return x;
 }
+KG_DEV float f16_to_f32(u32 x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((u16)x));
+    return y;
+}
 KG_DEV u32 pack_bf16(float a, float b) {
     u32 x;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
     return x;
-}
-
-constexpr bool NATIVE_FP8 = KV_DTYPE == DTYPE_E4M3FN || KV_DTYPE == DTYPE_E5M2;
-
-KG_DEV u32 pack_exact(float a, float b) { return pack_f16(a, b); }
-
-KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
-    u16 lo = (u16)x, hi = (u16)(x >> 16);
-    if constexpr (KV_DTYPE == DTYPE_E5M2) {
-        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(out[0]) : "h"(lo));
-        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(out[1]) : "h"(hi));
-    } else {
-        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out[0]) : "h"(lo));
-        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out[1]) : "h"(hi));
-    }
 }
 
 }

@@ -63,7 +63,7 @@ typedef struct expected_item {
 typedef struct expected_plan {
     const char *model;
     kgen_plan_options options;
-    expected_item items[3]; /* line NULL: no more                            */
+    expected_item items[4]; /* line NULL: no more                            */
     const char *missing;    /* a part of a sentence, or NULL                 */
 } expected_plan;
 
@@ -90,11 +90,42 @@ static const expected_plan plans[] = {
        0.0883883476}},
      NULL},
     {"Qwen3.5-35B-A3B", V(1, 0, 0),
-     {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=1056,layout=nhd", 10, 16, 2, 0.0625}},
-     "30 of 40 layers are Gated DeltaNet"},
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=1056,layout=nhd", 10, 16, 2, 0.0625},
+      {"gdn:fuse=e,layout=flat,x=bf16,hk=16,hv=32,state=f32,sl=vk,pad=nonpos", 30, 16, 32,
+       0.0883883476}},
+     "prefill"},
+    {"Qwen3.5-27B", V(8, KGEN_FP8, 3),
+     {{"attn:phase=decode,q=bf16,kv=fp8,d=256,g=3,page=800,layout=nhd", 16, 3, 1, 0.0625},
+      {"attn:phase=verify,q=bf16,kv=fp8,d=256,g=3,t=4,page=800,layout=nhd", 16, 3, 1, 0.0625},
+      {"gdn:fuse=e,layout=flat,x=bf16,hk=2,hv=6,state=f32,sl=vk,pad=nonpos", 48, 2, 6,
+       0.0883883476},
+      {"gdn:fuse=e,layout=flat,x=bf16,hk=2,hv=6,state=f32,sl=vk,t=4,varlen=1,index=spec,pad=nonpos,"
+       "accept=1,save=slots",
+       48, 2, 6, 0.0883883476}},
+     NULL},
+    {"Qwen3.5-397B-A17B", {2, 0, 0, KGEN_SGLANG, 1, KGEN_LAYOUT_NONE},
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=16,page=1,layout=nhd", 15, 16, 1, 0.0625},
+      {"attn:phase=verify,q=bf16,kv=bf16,d=256,g=16,t=2,page=1,layout=nhd", 15, 16, 1, 0.0625},
+      {"gdn:fuse=e,layout=flat,x=bf16,hk=8,hv=32,state=f32,sl=vk,cl=ds", 45, 8, 32, 0.0883883476},
+      {"gdn:fuse=e,layout=flat,x=bf16,hk=8,hv=32,state=f32,sl=vk,cl=ds,t=2,save=buffer", 45, 8, 32,
+       0.0883883476}},
+     NULL},
+    /* its config names no type of the state: vLLM takes the model's, SGLang f32 */
     {"Qwen3-Next-80B-A3B-Instruct", V(1, 0, 0),
-     {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=544,layout=nhd", 12, 16, 2, 0.0625}},
-     "36 of 48 layers are Gated DeltaNet"},
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=544,layout=nhd", 12, 16, 2, 0.0625},
+      {"gdn:fuse=e,layout=interleaved,x=bf16,hk=16,hv=32,state=bf16,sl=vk,pad=nonpos", 36, 16, 32,
+       0.0883883476}},
+     NULL},
+    {"Qwen3-Next-80B-A3B-Instruct", {1, 0, 0, KGEN_SGLANG, 0, KGEN_LAYOUT_NONE},
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=1,layout=nhd", 12, 16, 2, 0.0625},
+      {"gdn:fuse=e,layout=interleaved,x=bf16,hk=16,hv=32,state=f32,sl=vk,cl=ds", 36, 16, 32,
+       0.0883883476}},
+     NULL},
+    {"Kimi-Linear-48B-A3B-Instruct", V(4, 0, 0),
+     {{"gdn:fuse=e,layout=presplit,x=bf16,hk=8,hv=8,state=f32,sl=vk,cw=f32,gate=kda,dt=f32,"
+       "ogate=sigmoid,pad=nonpos",
+       20, 8, 8, 0.0883883476}},
+     "7 of 27 layers are multi-head latent attention"},
     {"gemma-2-27b-it", V(1, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd,softcap=1", 23, 32, 16,
        1.0 / 12},
@@ -121,6 +152,10 @@ static void check_item(const kgen_plan_item *item, const expected_item *want) {
     assert_int_equal(item->q_heads, want->q_heads);
     assert_int_equal(item->kv_heads, want->kv_heads);
     assert_true(fabs(item->scale - want->scale) < 1e-9);
+    int gdn = item->spec.family == KGEN_GDN, kda = gdn && item->spec.gdn.gate == KGEN_GATE_KDA;
+    assert_true(item->norm_eps == (kda ? 1e-5 : gdn ? 1e-6 : 0));
+    assert_true(item->l2_eps == (gdn ? 1e-6 : 0));
+    assert_true(item->lower_bound == 0);
     assert_true(item->note[0]);
 }
 
@@ -133,8 +168,9 @@ static void test_real_models(void **state) {
         if (plan_model(&plan, want->model, &want->options, &err) != KGEN_OK)
             fail_msg("%s: %s", want->model, err.text);
         size_t count = 0;
-        while (count < 3 && want->items[count].line) count++;
-        assert_int_equal(plan.count, count);
+        while (count < 4 && want->items[count].line) count++;
+        if (plan.count != count)
+            fail_msg("%s: %zu kernels, not %zu", want->model, plan.count, count);
         for (size_t n = 0; n < count; n++) check_item(&plan.items[n], &want->items[n]);
         if (want->missing) assert_true(mentions(&plan, want->missing));
         kgen_plan_free(&plan);
@@ -188,6 +224,135 @@ static void test_engine_and_overrides(void **state) {
     assert_int_equal(plan_model(&plan, "Qwen3.5-35B-A3B", &options, &err), KGEN_OK);
     assert_int_equal(plan.items[0].spec.attn.page, 64);
     assert_int_equal(plan.items[0].spec.attn.layout, KGEN_HND);
+    kgen_plan_free(&plan);
+}
+
+/* ---- Gated DeltaNet and KDA ----------------------------------------------- */
+
+/* Every width and draft that the engines offer has a kernel on every target. */
+static void check_resolves(const char *model, const kgen_plan *plan, int width) {
+    size_t gdn = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        gdn += plan->items[i].spec.family == KGEN_GDN;
+        for (size_t t = 0; t < kgen_target_count(); t++) {
+            kgen_spec spec;
+            kgen_error err;
+            const kgen_target *target = kgen_target_at(t);
+            if (kgen_spec_resolve(&spec, &plan->items[i].spec, target, &err) != KGEN_OK)
+                fail_msg("%s on %s: %s", model, target->name, err.text);
+        }
+    }
+    assert_int_equal(gdn, width ? 2 : 1);
+    assert_int_equal(plan->count, 2 * gdn);
+}
+
+static void test_gdn_grid(void **state) {
+    static const char *const models[] = {"Qwen3-Next-80B-A3B-Instruct", "Qwen3.5-27B",
+                                         "Qwen3.5-35B-A3B", "Qwen3.5-397B-A17B"};
+    (void)state;
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++)
+        for (int at = 0; at < 4 * 2 * 8; at++) {
+            const kgen_plan_options options = {.tp = 1 << (at & 3),
+                                               .engine = (kgen_engine)(at >> 2 & 1),
+                                               .spec_width = at >> 3};
+            kgen_plan plan;
+            kgen_error err;
+            if (plan_model(&plan, models[m], &options, &err) != KGEN_OK)
+                fail_msg("%s: %s", models[m], err.text);
+            check_resolves(models[m], &plan, options.spec_width);
+            kgen_plan_free(&plan);
+        }
+}
+
+/* A draft that is too long for one kernel is said; decode stays. */
+static void test_gdn_long_drafts(void **state) {
+    const kgen_plan_options options = {.tp = 1, .spec_width = 8};
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    assert_int_equal(plan_model(&plan, "Qwen3.5-35B-A3B", &options, &err), KGEN_OK);
+    assert_int_equal(plan.count, 3);
+    assert_true(mentions(&plan, "30 layers (Gated DeltaNet, 8 draft tokens, verify): t=9"));
+    kgen_plan_free(&plan);
+}
+
+#define QWEN "{\"model_type\":\"qwen3_next\",\"num_hidden_layers\":4,\"num_attention_heads\":8," \
+             "\"num_key_value_heads\":2,\"linear_num_key_heads\":4,\"linear_num_value_heads\":8," \
+             "\"linear_key_head_dim\":128,\"linear_value_head_dim\":64,\"linear_conv_kernel_dim\":3"
+#define KIMI(layers) "{\"model_type\":\"kimi_k3\",\"text_config\":{\"model_type\":\"kimi_linear\"," \
+                     "\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_size\":512," \
+                     "\"kv_lora_rank\":64,\"hidden_act\":\"situ\",\"linear_attn_config\":{" \
+                     "\"num_heads\":6,\"head_dim\":128,\"short_conv_kernel_size\":4," \
+                     "\"gate_lower_bound\":-5.0,\"kda_layers\":" layers "}}}"
+
+static void expect_line(const char *json, int tp, const char *line) {
+    const kgen_plan_options options = {.tp = tp};
+    char got[KGEN_SPEC_LINE_MAX];
+    kgen_plan plan;
+    kgen_error err;
+    if (plan_text(&plan, json, &options, &err) != KGEN_OK) fail_msg("%s", err.text);
+    kgen_spec_print(got, &plan.items[plan.count - 1].spec);
+    assert_string_equal(got, line);
+    kgen_plan_free(&plan);
+}
+
+/* What the config says is in the line. */
+static void test_gdn_fields(void **state) {
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    expect_line(QWEN "}", 2,
+                "gdn:fuse=e,layout=interleaved,x=bf16,hk=2,hv=4,dv=64,state=bf16,sl=vk,w=3,"
+                "pad=nonpos");
+    expect_line(QWEN ",\"mamba_ssm_dtype\":\"float16\",\"hidden_act\":\"swish\","
+                     "\"output_gate_type\":\"sigmoid\",\"torch_dtype\":\"float16\"}",
+                1,
+                "gdn:fuse=e,layout=interleaved,x=fp16,hk=4,hv=8,dv=64,state=fp16,sl=vk,w=3,"
+                "ogate=sigmoid,pad=nonpos");
+    expect_line(KIMI("[1,3]"), 3,
+                "gdn:fuse=e,layout=presplit,x=bf16,hk=2,hv=2,state=f32,sl=vk,cw=f32,"
+                "gate=kda_bound,dt=f32,ogate=sigmoid,pad=nonpos");
+    assert_int_equal(plan_text(&plan, KIMI("[1,3]"), NULL, &err), KGEN_OK);
+    assert_true(plan.items[0].lower_bound == -5 && plan.items[0].layers == 2);
+    assert_true(mentions(&plan, "2 of 4 layers are multi-head latent attention"));
+    kgen_plan_free(&plan);
+}
+
+static void expect_failure(const char *json, const kgen_plan_options *options, kgen_status status,
+                           const char *words);
+
+static void test_gdn_refusals(void **state) {
+    static const struct {
+        const char *json, *words;
+        kgen_plan_options options;
+    } rows[] = {
+        {QWEN "}", "linear_num_key_heads=4: not divisible by tp=8", {.tp = 8}},
+        {QWEN ",\"output_gate_type\":\"tanh\"}", "output_gate_type=tanh", {.tp = 1}},
+        {QWEN ",\"rms_norm_eps\":-1}", "rms_norm_eps=-1: must be 0 to 1", {.tp = 1}},
+        {QWEN ",\"mamba_ssm_dtype\":\"int8\"}", "mamba_ssm_dtype=int8", {.tp = 1}},
+        {KIMI("[1,2]"), "linear_attn_config.num_heads=6: not divisible by tp=4", {.tp = 4}},
+        {KIMI("[1,2,2]"), "kda_layers[2]: a layer from 1 to 4, once", {.tp = 1}},
+        {KIMI("[0]"), "kda_layers[0]", {.tp = 1}},
+        {KIMI("[5]"), "kda_layers[0]", {.tp = 1}},
+        {KIMI("[\"1\"]"), "kda_layers[0]", {.tp = 1}},
+        {KIMI("7"), "kda_layers: a list expected", {.tp = 1}},
+        {"{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+         "\"head_dim\":64,\"linear_attn_config\":{}}",
+         "linear_attn_config.num_heads: missing", {.tp = 1}},
+        {"{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+         "\"head_dim\":64}",
+         "linear_attn_config: missing", {.tp = 1}},
+        {"{\"model_type\":\"qwen3_next\",\"num_hidden_layers\":4,\"num_attention_heads\":8}",
+         "linear_num_key_heads: missing", {.tp = 1, .page = 16}},
+    };
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        expect_failure(rows[i].json, &rows[i].options, KGEN_E_CONFIG, rows[i].words);
+    assert_int_equal(plan_text(&plan, QWEN ",\"hidden_act\":\"gelu\"}", NULL, &err), KGEN_OK);
+    assert_true(mentions(&plan, "hidden_act=gelu"));
+    assert_int_equal(plan.count, 1);
     kgen_plan_free(&plan);
 }
 
@@ -388,7 +553,10 @@ static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error 
         const kgen_plan_item *item = &plan->items[i];
         assert_int_equal(kgen_spec_validate(&item->spec, NULL, NULL), KGEN_OK);
         assert_true(item->layers > 0 && item->scale > 0);
-        assert_int_equal(item->q_heads, item->kv_heads * item->spec.attn.group);
+        if (item->spec.family == KGEN_ATTN)
+            assert_int_equal(item->q_heads, item->kv_heads * item->spec.attn.group);
+        else
+            assert_true(item->norm_eps >= 0 && item->kv_heads % item->q_heads == 0);
     }
     kgen_plan_free(plan);
 }
@@ -397,7 +565,8 @@ static void test_mutations(void **state) {
     static const char *const names[] = {"DeepSeek-V3",     "Llama-3.1-70B-Instruct",
                                         "Qwen3.5-35B-A3B", "Qwen3-Next-80B-A3B-Instruct",
                                         "gemma-2-27b-it",  "gemma-3-27b-it",
-                                        "gpt-oss-120b",    "Mistral-7B-v0.1"};
+                                        "gpt-oss-120b",    "Mistral-7B-v0.1",
+                                        "Kimi-Linear-48B-A3B-Instruct"};
     static const int widths[] = {1, 2, 4, 8, 3};
     char original[TEXT_MAX], text[TEXT_MAX];
     size_t good = 0, bad = 0;
@@ -432,6 +601,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_real_models),
         cmocka_unit_test(test_hybrid_pages),
         cmocka_unit_test(test_engine_and_overrides),
+        cmocka_unit_test(test_gdn_grid),
+        cmocka_unit_test(test_gdn_long_drafts),
+        cmocka_unit_test(test_gdn_fields),
+        cmocka_unit_test(test_gdn_refusals),
         cmocka_unit_test(test_mla_is_refused),
         cmocka_unit_test(test_indivisible_heads),
         cmocka_unit_test(test_bad_configs),

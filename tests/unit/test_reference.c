@@ -177,7 +177,7 @@ enum {
 };
 
 typedef struct walk {
-    kgen_attn_data *data;
+    kgen_data *data;
     int faults;
     int64_t seq, page_tokens, hkv;
 } walk;
@@ -201,7 +201,7 @@ static int64_t dense_offset(const walk *w, int value, int64_t page, int64_t slot
 }
 
 static float cached(const walk *w, int value, int64_t key, int64_t head, int64_t d) {
-    const kgen_attn_args *a = &w->data->args;
+    const kgen_attn_args *a = &w->data->args.attn;
     int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
     int64_t page = a->block_table.dtype == KGEN_I64 ? ((int64_t *)a->block_table.data)[entry]
                                                     : ((int32_t *)a->block_table.data)[entry];
@@ -211,9 +211,9 @@ static float cached(const walk *w, int value, int64_t key, int64_t head, int64_t
 }
 
 static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
-    const kgen_attn_args *a = &w->data->args;
+    const kgen_attn_args *a = &w->data->args.attn;
     const kgen_tensor *t = value ? &a->v_descale : &a->k_descale;
-    int32_t shape = value ? w->data->shape.vds : w->data->shape.kds;
+    int32_t shape = value ? w->data->shape.attn.vds : w->data->shape.attn.kds;
     if (!t->data || (!value && w->faults & NO_K_DESCALE)) return 1;
     const float *scale = t->data;
     int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
@@ -238,7 +238,7 @@ static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
 
 static float score(const walk *w, int64_t token, int64_t h, int64_t position, int64_t context,
                    int64_t key) {
-    const kgen_attn_args *a = &w->data->args;
+    const kgen_attn_args *a = &w->data->args.attn;
     const kgen_attn_spec *s = &w->data->spec.attn;
     int64_t head = w->faults & WRONG_HEAD ? h % w->hkv : h / s->group;
     float dot = 0;
@@ -256,19 +256,19 @@ static float score(const walk *w, int64_t token, int64_t h, int64_t position, in
 }
 
 static float round_p(const walk *w, float p) {
-    kgen_dtype dtype = w->faults & LOW_P ? KGEN_E5M2 : w->data->args.q.dtype;
+    kgen_dtype dtype = w->faults & LOW_P ? KGEN_E5M2 : w->data->args.attn.q.dtype;
     return kgen_number_decode(dtype, kgen_number_encode(dtype, p));
 }
 
 static void put_out(const walk *w, int64_t at, float value) {
-    const kgen_tensor *out = &w->data->args.out;
+    const kgen_tensor *out = &w->data->args.attn.out;
     if (w->faults & TRUNCATE_OUT) value *= 1 - 2 * ldexpf(1, out->dtype == KGEN_BF16 ? -8 : -11);
     kgen_number_store(out->dtype, out->data, at, value);
 }
 
 static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t position,
                         int64_t context, int64_t length) {
-    const kgen_attn_args *a = &w->data->args;
+    const kgen_attn_args *a = &w->data->args.attn;
     const kgen_attn_spec *s = &w->data->spec.attn;
     int64_t window = s->window == KGEN_WINDOW_RT ? a->window : s->window;
     if (window > 0) window += (w->faults & WINDOW_MORE ? 1 : 0) - (w->faults & WINDOW_LESS ? 1 : 0);
@@ -300,9 +300,9 @@ static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t positio
 }
 
 /* Tokens of no sequence have no key. */
-static void imitate(kgen_attn_data *data, int faults) {
-    const kgen_attn_args *a = &data->args;
-    walk w = {data, faults, 0, 0, data->shape.hkv};
+static void imitate(kgen_data *data, int faults) {
+    const kgen_attn_args *a = &data->args.attn;
+    walk w = {data, faults, 0, 0, data->shape.attn.hkv};
     int layout = data->spec.attn.layout;
     w.page_tokens = a->k.shape[layout == KGEN_NHD ? 1 : layout == KGEN_HND ? 2 : 3];
     const int32_t *lens = a->seq_lens.data, *cu = a->cu_seqlens_q.data;
@@ -321,7 +321,7 @@ static void imitate(kgen_attn_data *data, int faults) {
 
 typedef struct trial {
     kgen_case c;
-    kgen_attn_data data;
+    kgen_data data;
     kgen_attn_answer answer;
     kgen_check_result result;
     kgen_error err;
@@ -339,14 +339,14 @@ static trial *trial_of(const kgen_case *c, uint64_t seed) {
     kgen_case_print(t->line, &t->c);
     assert_int_equal(kgen_target_find(&target, "cpu:cdna3", &t->err), KGEN_OK);
     if (kgen_spec_resolve(&spec, &c->spec, target, &t->err) != KGEN_OK ||
-        kgen_attn_data_make(&t->data, &t->c, &spec, &t->err) != KGEN_OK)
+        kgen_data_make(&t->data, &t->c, &spec, &t->err) != KGEN_OK)
         fail_msg("%s: %s", t->line, t->err.text);
     for (int32_t s = 0; s < c->seqs; s++) {
-        lens[s] = t->c.lens[s].low;
-        qlens[s] = t->c.qlens[s].low;
+        lens[s] = t->c.attn.lens[s].low;
+        qlens[s] = t->c.attn.qlens[s].low;
     }
     assert_int_equal(kgen_attn_data_fill(&t->data, lens, qlens, seed, &t->err), KGEN_OK);
-    assert_int_equal(kgen_attn_reference(&t->answer, &t->data.spec, &t->data.args, &t->err),
+    assert_int_equal(kgen_attn_reference(&t->answer, &t->data.spec, &t->data.args.attn, &t->err),
                      KGEN_OK);
     return t;
 }
@@ -363,12 +363,12 @@ static trial *trial_line(const char *line, uint64_t seed) {
 
 static void trial_free(trial *t) {
     kgen_attn_free(&t->answer);
-    kgen_attn_data_free(&t->data);
+    kgen_data_free(&t->data);
     free(t);
 }
 
 /* The float kernel knows dense caches only. */
-static void make_dense(kgen_case *c) { c->packed = c->pad = 0; }
+static void make_dense(kgen_case *c) { c->attn.packed = c->attn.pad = 0; }
 
 static void must_pass(trial *t) {
     imitate(&t->data, 0);
@@ -387,7 +387,7 @@ static void honest_kernels_pass(void **state) {
     double worst = 0, worst_rms = 0;
     for (size_t i = 0; i < count + 60; i++) {
         if (i < count) c = cases[i];
-        else assert_int_equal(kgen_case_random(&c, &rng, NULL, 100, &err), KGEN_OK);
+        else assert_int_equal(kgen_case_random(&c, KGEN_ATTN, &rng, NULL, 100, &err), KGEN_OK);
         make_dense(&c);
         trial *t = trial_of(&c, kgen_seed_fresh());
         must_pass(t);
@@ -471,7 +471,7 @@ static void writes_are_watched(void **state) {
     memcpy(&t->data.slot[OUT].bytes[KGEN_GUARD_BYTES], &nan, sizeof nan);
     assert_int_equal(kgen_attn_compare(&t->result, &t->data, &t->answer, &t->err),
                      KGEN_E_MISMATCH);
-    kgen_attn_data_poison_outputs(&t->data);
+    kgen_data_poison_outputs(&t->data);
     assert_int_equal(kgen_attn_compare(&t->result, &t->data, &t->answer, &t->err),
                      KGEN_E_MISMATCH);
     trial_free(t);
@@ -517,7 +517,7 @@ static void layouts_agree(void **state) {
 static void single_key(void **state) {
     (void)state;
     trial *t = trial_line("attn:kv=fp8,d=64,g=2,lse=1,o=e4m3fnuz | lens=1 oscale=0.5", 5);
-    const kgen_attn_args *a = &t->data.args;
+    const kgen_attn_args *a = &t->data.args.attn;
     int64_t page = ((int32_t *)a->block_table.data)[0];
     double kd = *(float *)a->k_descale.data, vd = *(float *)a->v_descale.data;
     for (int64_t h = 0; h < 2; h++) {
@@ -540,7 +540,7 @@ static void sinks_scale(void **state) {
     trial *without = trial_line("attn:d=64,g=2,lse=1 | lens=50,3", 11);
     for (int64_t row = 0; row < 4; row++) {
         int64_t at = row % 2 * 2 + row / 2; /* [T][H] -> [H][T] */
-        double sink = ((float *)with->data.args.sinks.data)[row % 2];
+        double sink = ((float *)with->data.args.attn.sinks.data)[row % 2];
         double before = without->answer.lse[at], after = with->answer.lse[at];
         assert_true(fabs(exp(after) - exp(before) - exp(sink)) < 1e-9 * exp(after));
         for (int64_t d = 0; d < 64; d++)
@@ -557,7 +557,7 @@ static void verify_is_decode(void **state) {
     trial *verify = trial_line(
         "attn:phase=verify,t=3,d=64,g=2,lse=1,window=9,softcap=1,alibi=1 | lens=40 qlens=3", 21);
     for (int32_t i = 0; i < 3; i++) {
-        kgen_attn_args args = verify->data.args;
+        kgen_attn_args args = verify->data.args.attn;
         kgen_spec spec = verify->data.spec;
         kgen_attn_answer answer;
         int32_t length = 38 + i;
@@ -589,8 +589,8 @@ static void answers_are_finite_and_tight(void **state) {
     (void)state;
     for (int n = 0; n < 80; n++) {
         kgen_case c;
-        assert_int_equal(kgen_case_random(&c, &rng, NULL, 150, NULL), KGEN_OK);
-        c.scale = 0;
+        assert_int_equal(kgen_case_random(&c, KGEN_ATTN, &rng, NULL, 150, NULL), KGEN_OK);
+        c.attn.scale = 0;
         trial *t = trial_of(&c, kgen_seed_fresh());
         const kgen_attn_spec *s = &t->data.spec.attn;
         double loose = kgen_dtype_size((kgen_dtype)s->kv) == 1 ? 0.15 : 0.015;
@@ -617,17 +617,20 @@ static void same_after_print(const kgen_case *c) {
     if (kgen_case_parse(&back, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
     kgen_case_print(copy, &back);
     assert_string_equal(line, copy);
-    assert_memory_equal(&back.lens, &c->lens, (size_t)c->seqs * sizeof c->lens[0]);
-    assert_memory_equal(&back.qlens, &c->qlens, (size_t)c->seqs * sizeof c->qlens[0]);
-    assert_memory_equal(&back.hkv, &c->hkv, sizeof *c - offsetof(kgen_case, hkv));
+    size_t lists = (size_t)c->seqs * sizeof c->attn.lens[0];
+    assert_memory_equal(&back.attn.lens, &c->attn.lens, lists);
+    assert_memory_equal(&back.attn.qlens, &c->attn.qlens, lists);
+    assert_memory_equal(&back.attn.hkv, &c->attn.hkv,
+                        sizeof c->attn - offsetof(kgen_attn_case, hkv));
+    assert_int_equal(back.seed, c->seed);
 }
 
 static void cases_round_trip(void **state) {
     (void)state;
     kgen_case c;
     for (int i = 0; i < 500; i++) {
-        assert_int_equal(kgen_case_random(&c, &rng, NULL, 0, NULL), KGEN_OK);
-        c.sink = -1.5;
+        assert_int_equal(kgen_case_random(&c, KGEN_ATTN, &rng, NULL, 0, NULL), KGEN_OK);
+        c.attn.sink = -1.5;
         c.seed = kgen_seed_fresh();
         same_after_print(&c);
     }
@@ -635,8 +638,8 @@ static void cases_round_trip(void **state) {
         "attn:phase=verify,t=4 | lens=rand:1..300,7 qlens=rand:0..4,4 oscale=0.000001";
     assert_int_equal(kgen_case_parse(&c, line, NULL), KGEN_OK);
     assert_int_equal(c.seqs, 2);
-    assert_int_equal(c.lens[0].high, 300);
-    assert_true(c.oscale == 0.000001);
+    assert_int_equal(c.attn.lens[0].high, 300);
+    assert_true(c.attn.oscale == 0.000001);
     same_after_print(&c);
     int seen_low = 0;
     for (int i = 0; i < 200; i++) {
@@ -645,9 +648,9 @@ static void cases_round_trip(void **state) {
         kgen_case_draw(&drawn, seed);
         kgen_case_draw(&twin, seed);
         assert_memory_equal(&drawn, &twin, sizeof drawn);
-        assert_true(drawn.lens[0].low >= 1 && drawn.lens[0].low <= 300);
-        assert_true(drawn.qlens[0].low <= 4 && drawn.lens[1].low == 7);
-        seen_low += drawn.lens[0].low < 100;
+        assert_true(drawn.attn.lens[0].low >= 1 && drawn.attn.lens[0].low <= 300);
+        assert_true(drawn.attn.qlens[0].low <= 4 && drawn.attn.lens[1].low == 7);
+        seen_low += drawn.attn.lens[0].low < 100;
     }
     assert_true(seen_low > 10 && seen_low < 190);
 }
@@ -694,13 +697,13 @@ static void bad_cases_are_refused(void **state) {
         "attn:layout=shuffle | lens=1 packed=2"};
     for (int i = 0; i < 3; i++) {
         kgen_case c;
-        kgen_attn_data data;
+        kgen_data data;
         kgen_spec spec;
         const kgen_target *target;
         assert_int_equal(kgen_target_find(&target, "cpu", NULL), KGEN_OK);
         assert_int_equal(kgen_case_parse(&c, misfits[i], NULL), KGEN_OK);
         assert_int_equal(kgen_spec_resolve(&spec, &c.spec, target, NULL), KGEN_OK);
-        assert_int_equal(kgen_attn_data_make(&data, &c, &spec, NULL), KGEN_E_ARG);
+        assert_int_equal(kgen_data_make(&data, &c, &spec, NULL), KGEN_E_ARG);
     }
 }
 
@@ -715,17 +718,17 @@ static void random_cases_cover_the_grid(void **state) {
     assert_non_null(page);
     for (int i = 0; i < 4000; i++) {
         kgen_case c;
-        assert_int_equal(kgen_case_random(&c, &rng, NULL, 0, NULL), KGEN_OK);
+        assert_int_equal(kgen_case_random(&c, KGEN_ATTN, &rng, NULL, 0, NULL), KGEN_OK);
         const kgen_attn_spec *s = &c.spec.attn;
         group[s->group]++;
         page[s->page] = 1;
         layout[s->layout]++;
         kv[s->kv]++;
         out[s->out]++;
-        kds[c.kds]++;
+        kds[c.attn.kds]++;
         t[s->q_tokens]++;
         asymmetric += s->head_dim == 192 && s->v_dim == 128;
-        for (int32_t n = 0; n < c.seqs; n++) empty += c.lens[n].low == 0;
+        for (int32_t n = 0; n < c.seqs; n++) empty += c.attn.lens[n].low == 0;
     }
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) assert_true(group[groups[i]]);
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) assert_true(page[pages[i]]);
@@ -749,7 +752,7 @@ static void the_file_of_cases(void **state) {
         same_after_print(&cases[i]);
         kgen_case_print(line, &cases[i]);
         for (int32_t s = 0; s < cases[i].seqs; s++)
-            if (cases[i].lens[s].high > 700) fail_msg("%s: too long for the cpu device", line);
+            if (cases[i].attn.lens[s].high > 700) fail_msg("%s: too long for the cpu device", line);
         for (size_t j = 0; j < i; j++) {
             kgen_case_print(other, &cases[j]);
             if (strcmp(line, other) == 0) fail_msg("twice: %s", line);

@@ -31,8 +31,8 @@ typedef struct rig {
     kgen_context *ctx;
     kgen_kernel *kernel;
     kgen_stream stream;
-    kgen_attn_data data;
-    kgen_attn_args args; /* of data, with a workspace                        */
+    kgen_data data;
+    kgen_args args; /* of data, with a workspace                             */
     void *workspace;
 } rig;
 
@@ -74,7 +74,10 @@ static void refill(rig *r, const int32_t *lens, const int32_t *qlens, uint64_t f
 
 static void refill_first(rig *r, const kgen_case *c) {
     int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
-    for (int32_t s = 0; s < c->seqs; s++) lens[s] = c->lens[s].high, qlens[s] = c->qlens[s].high;
+    for (int32_t s = 0; s < c->seqs; s++) {
+        lens[s] = c->attn.lens[s].high;
+        qlens[s] = c->attn.qlens[s].high;
+    }
     refill(r, lens, qlens, c->seed);
 }
 
@@ -87,7 +90,7 @@ static kgen_kernel *prepared(kgen_context *ctx, const kgen_spec *spec) {
 
 static void make_workspace(rig *r) {
     size_t bytes;
-    DO(kgen_workspace_size(r->kernel, &r->data.args, &bytes, &did));
+    DO(kgen_workspace_size(r->kernel, &r->args, &bytes, &did));
     DO(kgen_memory_alloc(r->ctx, &r->workspace, bytes, &did));
     DO(kgen_workspace_init(r->ctx, r->workspace, bytes, r->stream, &did));
     r->args.workspace = r->workspace;
@@ -100,7 +103,7 @@ static void make_rig(rig *r, kgen_context *ctx, const char *line) {
     r->ctx = ctx;
     r->kernel = prepared(ctx, &c.spec);
     DO(kgen_stream_create(ctx, &r->stream, &did));
-    DO(kgen_attn_data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
+    DO(kgen_data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
     refill_first(r, &c);
     r->args = r->data.args;
     make_workspace(r);
@@ -109,11 +112,11 @@ static void make_rig(rig *r, kgen_context *ctx, const char *line) {
 static void free_rig(rig *r) {
     kgen_memory_free(r->ctx, r->workspace);
     kgen_stream_destroy(r->ctx, r->stream);
-    kgen_attn_data_free(&r->data);
+    kgen_data_free(&r->data);
 }
 
 static void launch(rig *r) {
-    kgen_attn_data_poison_outputs(&r->data);
+    kgen_data_poison_outputs(&r->data);
     DO(kgen_launch(r->kernel, &r->args, r->stream, &did));
     DO(kgen_stream_sync(r->ctx, r->stream, &did));
 }
@@ -121,7 +124,7 @@ static void launch(rig *r) {
 static void compare(rig *r) {
     kgen_attn_answer answer;
     kgen_check_result result;
-    DO(kgen_attn_reference(&answer, &r->data.spec, &r->data.args, &did));
+    DO(kgen_attn_reference(&answer, &r->data.spec, &r->data.args.attn, &did));
     kgen_error why = {KGEN_OK, ""};
     kgen_status status = kgen_attn_compare(&result, &r->data, &answer, &why);
     kgen_attn_free(&answer);
@@ -132,9 +135,9 @@ static void compare(rig *r) {
 static unsigned char *outputs_of(const rig *r, size_t *size) {
     unsigned char *copy = NULL;
     *size = 0;
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++) {
+    for (int i = 0; i < kgen_slot_count(KGEN_ATTN); i++) {
         const kgen_slot *slot = &r->data.slot[i];
-        if (!slot->bytes || !slot->output) continue;
+        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
         copy = realloc(copy, *size + slot->size);
         assert_non_null(copy);
         memcpy(copy + *size, slot->bytes, slot->size);
@@ -203,8 +206,8 @@ static void test_nothing_to_do(void **state) {
     make_rig(&r, shared, cases[0]);
     size_t size;
     unsigned char *before = outputs_of(&r, &size);
-    r.args.q.shape[0] = r.args.out.shape[0] = r.args.seq_lens.shape[0] = 0;
-    r.args.block_table.shape[0] = 0;
+    r.args.attn.q.shape[0] = r.args.attn.out.shape[0] = r.args.attn.seq_lens.shape[0] = 0;
+    r.args.attn.block_table.shape[0] = 0;
     DO(kgen_launch(r.kernel, &r.args, r.stream, &did));
     assert_outputs(&r, before, "a launch of nothing");
     free(before);
@@ -217,7 +220,7 @@ static void test_the_widest_window(void **state) {
     rig r;
     make_rig(&r, shared, cases[1]);
     int32_t lens[] = {70, 1, 0}, qlens[] = {4, 1, 3};
-    r.args.window = r.data.args.window = INT32_MAX;
+    r.args.attn.window = r.data.args.attn.window = INT32_MAX;
     refill(&r, lens, qlens, seed + 1);
     launch(&r);
     compare(&r);
@@ -445,9 +448,9 @@ static float odd_float(long long value) {
     return value == 999 ? INFINITY : value == -999 ? NAN : (float)value / 2;
 }
 
-static kgen_tensor *tensor_named(kgen_attn_args *args, const char *name) {
-    for (int i = 0; i < KGEN_SLOT_COUNT; i++)
-        if (strcmp(kgen_attn_slot_name(i), name) == 0) return kgen_attn_slot_tensor(args, i);
+static kgen_tensor *tensor_named(kgen_args *args, const char *name) {
+    for (int i = 0; i < kgen_slot_count(KGEN_ATTN); i++)
+        if (strcmp(kgen_slot_name(KGEN_ATTN, i), name) == 0) return kgen_slot_tensor(args, i);
     fail_msg("%s: no such tensor", name);
     return NULL;
 }
@@ -465,11 +468,11 @@ static void change_tensor(kgen_tensor *t, const refusal *row) {
     }
 }
 
-static void change(kgen_attn_args *args, const refusal *row) {
+static void change(kgen_args *args, const refusal *row) {
     switch (row->kind) {
-    case SCALE: args->softmax_scale = odd_float(row->value); break;
-    case SOFTCAP: args->softcap = odd_float(row->value); break;
-    case WINDOW: args->window = (int32_t)row->value; break;
+    case SCALE: args->attn.softmax_scale = odd_float(row->value); break;
+    case SOFTCAP: args->attn.softcap = odd_float(row->value); break;
+    case WINDOW: args->attn.window = (int32_t)row->value; break;
     case MEMORY: args->workspace = moved(args->workspace, row->value); break;
     case BYTES:
         args->workspace_bytes = (size_t)row->value + (row->value < 0 ? args->workspace_bytes : 0);
@@ -479,7 +482,7 @@ static void change(kgen_attn_args *args, const refusal *row) {
 }
 
 static void check_refusal(rig *r, const refusal *row, const unsigned char *poison) {
-    kgen_attn_args args = r->args;
+    kgen_args args = r->args;
     kgen_error err = {KGEN_OK, ""};
     change(&args, row);
     kgen_status status = kgen_launch(r->kernel, &args, r->stream, &err);
@@ -500,7 +503,7 @@ static void check_refusals(int index, const refusal *rows, size_t count) {
     make_rig(&r, shared, cases[index]);
     launch(&r);
     compare(&r);
-    kgen_attn_data_poison_outputs(&r.data);
+    kgen_data_poison_outputs(&r.data);
     unsigned char *poison = outputs_of(&r, &size);
     for (size_t i = 0; i < count; i++) check_refusal(&r, &rows[i], poison);
     assert_counters_zero(r.workspace);
@@ -550,8 +553,8 @@ static void test_unused_tensors_are_ignored(void **state) {
     unsigned char *want = outputs_of(&r, &size);
     for (size_t i = 0; i < sizeof unused / sizeof unused[0]; i++)
         memset(tensor_named(&r.args, unused[i]), 0x5b, sizeof(kgen_tensor));
-    r.args.softcap = NAN;
-    r.args.window = -7;
+    r.args.attn.softcap = NAN;
+    r.args.attn.window = -7;
     launch(&r);
     assert_outputs(&r, want, "with garbage where nothing is read");
     free(want);
@@ -559,11 +562,11 @@ static void test_unused_tensors_are_ignored(void **state) {
 }
 
 static void check_workspace_size(const rig *r, int64_t seqs, int64_t heads, const char *says) {
-    kgen_attn_args args = r->data.args;
+    kgen_args args = r->args;
     size_t bytes = 77;
     kgen_error err = {KGEN_OK, ""};
-    args.seq_lens.shape[0] = seqs;
-    args.q.shape[1] = heads;
+    args.attn.seq_lens.shape[0] = seqs;
+    args.attn.q.shape[1] = heads;
     kgen_status status = kgen_workspace_size(r->kernel, &args, &bytes, &err);
     if (!says) {
         assert_int_equal(status, KGEN_OK);
@@ -602,9 +605,9 @@ static void test_launch_counts_its_items(void **state) {
     kgen_error err;
     make_rig(&r, shared, cases[0]);
     unsigned char *before = outputs_of(&r, &size);
-    kgen_attn_args args = r.args;
-    args.q.shape[0] = args.out.shape[0] = 1 << 18;
-    args.seq_lens.shape[0] = args.block_table.shape[0] = 1 << 18;
+    kgen_args args = r.args;
+    args.attn.q.shape[0] = args.attn.out.shape[0] = 1 << 18;
+    args.attn.seq_lens.shape[0] = args.attn.block_table.shape[0] = 1 << 18;
     assert_int_equal(kgen_launch(r.kernel, &args, r.stream, &err), KGEN_E_ARG);
     assert_non_null(strstr(err.text, "seq_lens: 262144 sequences of 2 KV heads"));
     assert_outputs(&r, before, "too many sequences");
@@ -961,9 +964,9 @@ static void check_far_pages(const char *line) {
     compare(&r);
     size_t size;
     unsigned char *want = outputs_of(&r, &size);
-    size_t k_bytes = (size_t)r.args.k.stride[0] * (size_t)kgen_dtype_size(r.args.k.dtype);
-    size_t v_bytes = (size_t)r.args.v.stride[0] * (size_t)kgen_dtype_size(r.args.v.dtype);
-    size_t bytes = (size_t)((r.args.k.shape[0] - 1) * step) + (1 << 20);
+    size_t k_bytes = (size_t)r.args.attn.k.stride[0] * (size_t)kgen_dtype_size(r.args.attn.k.dtype);
+    size_t v_bytes = (size_t)r.args.attn.v.stride[0] * (size_t)kgen_dtype_size(r.args.attn.v.dtype);
+    size_t bytes = (size_t)((r.args.attn.k.shape[0] - 1) * step) + (1 << 20);
     assert_true(bytes > (size_t)8 << 30 && k_bytes < 1 << 19 && v_bytes < 1 << 19);
     char *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -973,8 +976,8 @@ static void check_far_pages(const char *line) {
         free_rig(&r);
         skip();
     }
-    spread(&r.args.k, region, step, k_bytes);
-    spread(&r.args.v, region + (1 << 19), step, v_bytes);
+    spread(&r.args.attn.k, region, step, k_bytes);
+    spread(&r.args.attn.v, region + (1 << 19), step, v_bytes);
     launch(&r);
     assert_outputs(&r, want, "pages more than 4 GiB apart");
     munmap(region, bytes);
@@ -1000,20 +1003,20 @@ static void test_entries_past_the_end_are_not_followed(void **state) {
         rig r;
         size_t size;
         make_rig(&r, shared, lines[n]);
-        int32_t *table = r.args.block_table.data;
-        int64_t row = r.args.block_table.stride[0], columns = r.args.block_table.shape[1];
-        for (int64_t s = 0; s < r.args.seq_lens.shape[0]; s++) table[s * row] = table[0];
+        int32_t *table = r.args.attn.block_table.data;
+        int64_t row = r.args.attn.block_table.stride[0], columns = r.args.attn.block_table.shape[1];
+        for (int64_t s = 0; s < r.args.attn.seq_lens.shape[0]; s++) table[s * row] = table[0];
         launch(&r);
         unsigned char *want = outputs_of(&r, &size);
-        kgen_tensor *caches[] = {&r.args.k, &r.args.v};
+        kgen_tensor *caches[] = {&r.args.attn.k, &r.args.attn.v};
         for (int i = 0; i < 2; i++) {
             int page_size = kgen_dtype_size(caches[i]->dtype);
             caches[i]->data = (char *)caches[i]->data + table[0] * caches[i]->stride[0] * page_size;
             caches[i]->stride[0] = ((int64_t)1 << 42) / page_size;
         }
-        for (int64_t s = 0; s < r.args.seq_lens.shape[0]; s++)
+        for (int64_t s = 0; s < r.args.attn.seq_lens.shape[0]; s++)
             for (int64_t c = 0; c < columns; c++) {
-                int live = c == 0 && ((int32_t *)r.args.seq_lens.data)[s] > 0;
+                int live = c == 0 && ((int32_t *)r.args.attn.seq_lens.data)[s] > 0;
                 table[s * row + c] = live ? 0 : c % 2 ? -1 : INT32_MAX;
             }
         launch(&r);
@@ -1033,10 +1036,10 @@ static void test_entries_before_the_window_are_not_followed(void **state) {
     launch(&r);
     compare(&r);
     unsigned char *want = outputs_of(&r, &size);
-    int64_t *table = r.args.block_table.data, row = r.args.block_table.stride[0];
+    int64_t *table = r.args.attn.block_table.data, row = r.args.attn.block_table.stride[0];
     const int32_t lens[] = {200, 96}, first[] = {200 - 3 - 20 + 1, 96 - 20};
     for (int s = 0; s < 2; s++)
-        for (int64_t c = 0; c < r.args.block_table.shape[1]; c++)
+        for (int64_t c = 0; c < r.args.attn.block_table.shape[1]; c++)
             if (c < first[s] / 32 || c >= (lens[s] + 31) / 32)
                 table[s * row + c] = c % 2 ? -((int64_t)1 << 40) : (int64_t)1 << 40;
     launch(&r);
@@ -1059,16 +1062,16 @@ typedef struct runner {
 static void *run_many(void *user) {
     runner *t = user;
     for (int i = 0; i < THREAD_LAUNCHES; i++) {
-        kgen_attn_data_poison_outputs(&t->r.data);
+        kgen_data_poison_outputs(&t->r.data);
         if (kgen_launch(t->r.kernel, &t->r.args, t->r.stream, NULL) != KGEN_OK ||
             kgen_stream_sync(t->r.ctx, t->r.stream, NULL) != KGEN_OK) {
             t->failed++;
             continue;
         }
         size_t at = 0;
-        for (int s = 0; s < KGEN_SLOT_COUNT; s++) {
+        for (int s = 0; s < kgen_slot_count(KGEN_ATTN); s++) {
             const kgen_slot *slot = &t->r.data.slot[s];
-            if (!slot->bytes || !slot->output) continue;
+            if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
             t->wrong += memcmp(slot->bytes, t->want + at, slot->size) != 0;
             at += slot->size;
         }
@@ -1115,7 +1118,7 @@ static kgen_graph *captured(rig *r) {
 }
 
 static void replay(rig *r, kgen_graph *graph) {
-    kgen_attn_data_poison_outputs(&r->data);
+    kgen_data_poison_outputs(&r->data);
     DO(kgen_graph_launch(graph, r->stream, &did));
     DO(kgen_stream_sync(r->ctx, r->stream, &did));
 }
@@ -1126,7 +1129,7 @@ static void test_a_graph_follows_the_lengths(void **state) {
     static const int32_t qlens[][3] = {{4, 0, 3}, {1, 0, 2}, {0, 0, 0}, {4, 4, 0}, {0, 4, 1}};
     rig r;
     make_rig(&r, shared, cases[1]);
-    kgen_attn_data_poison_outputs(&r.data);
+    kgen_data_poison_outputs(&r.data);
     size_t size;
     unsigned char *poison = outputs_of(&r, &size);
     kgen_graph *graph = captured(&r);

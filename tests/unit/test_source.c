@@ -45,7 +45,8 @@ enum { TARGETS = sizeof targets / sizeof targets[0] };
 static kgen_spec random_spec(const kgen_target *target) {
     kgen_case c;
     kgen_error err;
-    if (kgen_case_random(&c, &rng, target, 0, &err) != KGEN_OK) fail_msg("%s", err.text);
+    kgen_family_id id = (kgen_family_id)kgen_rng_range(&rng, 0, KGEN_FAMILY_COUNT - 1);
+    if (kgen_case_random(&c, id, &rng, target, 0, &err) != KGEN_OK) fail_msg("%s", err.text);
     return c.spec;
 }
 
@@ -160,6 +161,7 @@ static void check_no_machine(const kgen_source *source) {
     static const char *const never[] = {"\"/", "/tmp", "/home", "/usr", "/root", "/opt", "__DATE__",
                                         "__TIME__", "__TIMESTAMP__", "__FILE__", "#include",
                                         "\"kg/target.h\"", "\"kg/mma.h\"", "\"kg/frag.h\"",
+                                        "\"kg/fp8.h\"",
                                         "prelude", "\r", "\t"};
     static const char *const formats[] = {"%Y-%m-%d", "%b %e %Y", "%d.%m.%Y"};
     char text[1024];
@@ -233,26 +235,39 @@ static void test_a_bad_spec_has_no_text(void **state) {
     kgen_source_free(&source);
 }
 
+static void check_keys(const kgen_family *family) {
+    static const char *const never[] = {"batch", "seq", "len", "stride", "scale", "pages",
+                                        "heads", "hkv", "hq", "eps", "ptr", "grid"};
+    static const char *const fine[] = {"descale", "varlen", "batch"}; /* kinds, not numbers */
+    for (size_t i = 0; i < family->param_count; i++) {
+        const char *key = family->params[i].key;
+        int found = 0, excused = 0;
+        for (size_t n = 0; n < sizeof never / sizeof never[0]; n++)
+            found |= strstr(key, never[n]) != NULL;
+        for (size_t n = 0; n < sizeof fine / sizeof fine[0]; n++)
+            excused |= strcmp(key, fine[n]) == 0 && !family->params[i].domain->step;
+        if (found && !excused) fail_msg("%s is a run-time value", key);
+    }
+}
+
 /* The spec is its parameters: nothing of a batch can get into the text. */
 static void test_no_run_time_value_is_a_parameter(void **state) {
     (void)state;
-    static const char *const never[] = {"batch", "seq", "len", "stride", "scale", "pages",
-                                        "heads", "hkv", "hq", "eps", "ptr", "grid"};
-    const kgen_family *family = kgen__family(KGEN_ATTN);
-    assert_int_equal(sizeof(kgen_attn_spec), family->param_count * sizeof(int32_t));
-    for (size_t i = 0; i < family->param_count; i++)
-        for (size_t n = 0; n < sizeof never / sizeof never[0]; n++)
-            if (strcmp(family->params[i].key, "descale") != 0 && /* a granularity */
-                strstr(family->params[i].key, never[n]))
-                fail_msg("%s is a run-time value", family->params[i].key);
+    const kgen_family *attn = kgen__family(KGEN_ATTN), *gdn = kgen__family(KGEN_GDN);
+    assert_int_equal(sizeof(kgen_attn_spec), attn->param_count * sizeof(int32_t));
+    assert_int_equal(sizeof(kgen_gdn_spec), gdn->param_count * sizeof(int32_t));
+    check_keys(attn);
+    check_keys(gdn);
 }
 
 /* ---- no dead axes -------------------------------------------------------- */
 
 /* Two specs that differ in one parameter. */
-static const struct {
+typedef struct axis {
     const char *key, *one, *other;
-} axes[] = {
+} axis;
+
+static const axis attn_axes[] = {
     {"phase", "phase=verify", "phase=decode"},
     {"q", "q=bf16", "q=fp16,o=bf16"},
     {"kv", "kv=bf16", "kv=fp16"},
@@ -281,12 +296,83 @@ static const struct {
     {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
     {"descale", "kv=fp8,descale=head", "kv=fp8,descale=token"},
 };
-enum { AXES = sizeof axes / sizeof axes[0] };
+
+#define SMALL "hk=1,hv=2,dk=64"
+#define FLAT "layout=flat," SMALL
+#define PRE "layout=presplit," SMALL
+#define TYPES ",cs=bf16,cw=bf16,ab=bf16,dt=bf16,nw=bf16,o=bf16"
+
+static const axis gdn_axes[] = {
+    {"fuse", FLAT, "fuse=d," FLAT},
+    {"fuse", FLAT, "fuse=b," FLAT},
+    {"fuse", FLAT, "fuse=c," FLAT},
+    {"fuse", "fuse=a," FLAT, "fuse=d," FLAT},
+    {"layout", "layout=flat,hk=2,hv=4", "layout=interleaved,hk=2,hv=4"},
+    {"layout", FLAT, PRE},
+    {"layout", "fuse=c,layout=flat,hk=2,hv=4", "fuse=c,layout=interleaved,hk=2,hv=4"},
+    {"x", FLAT TYPES, "x=fp16," FLAT TYPES},
+    {"hk", "layout=flat,hk=1,hv=2", "layout=flat,hk=2,hv=2"},
+    {"hv", "layout=flat,hk=1,hv=2", "layout=flat,hk=1,hv=3"},
+    {"dk", FLAT, "layout=flat,hk=1,hv=2"},
+    {"dv", FLAT, FLAT ",dv=64"},
+    {"state", FLAT, FLAT ",state=bf16"},
+    {"state", FLAT ",state=fp16", FLAT ",state=bf16"},
+    {"sl", FLAT, FLAT ",sl=kv"},
+    {"map", "layout=flat,hk=2,hv=4", "layout=flat,hk=2,hv=4,map=tiled"},
+    {"w", FLAT, FLAT ",w=3"},
+    {"cl", FLAT, FLAT ",cl=ds"},
+    {"cs", FLAT, FLAT ",cs=fp16"},
+    {"cw", FLAT, FLAT ",cw=f32"},
+    {"bias", FLAT, FLAT ",bias=1"},
+    {"act", FLAT, FLAT ",act=none"},
+    {"gate", PRE, PRE ",gate=kda"},
+    {"gate", PRE ",gate=kda", PRE ",gate=kda_bound"},
+    {"ab", FLAT, FLAT ",ab=f32"},
+    {"alog", FLAT, FLAT ",alog=bf16"},
+    {"dt", FLAT, FLAT ",dt=f32"},
+    {"l2", FLAT, FLAT ",l2=0"},
+    {"ogate", FLAT, FLAT ",ogate=sigmoid"},
+    {"nw", FLAT, FLAT ",nw=f32"},
+    {"o", FLAT, FLAT ",o=f32"},
+    {"o", FLAT ",o=e4m3fn", FLAT ",o=e4m3fnuz"},
+    {"t", FLAT, FLAT ",t=2"},
+    {"t", FLAT ",t=3", FLAT ",t=2"},
+    {"varlen", FLAT ",t=2", FLAT ",t=2,varlen=1"},
+    {"index", FLAT, FLAT ",index=pair"},
+    {"index", FLAT, FLAT ",index=blocks"},
+    {"index", FLAT ",t=2,accept=1,save=slots,index=pair",
+     FLAT ",t=2,accept=1,save=slots,index=spec"},
+    {"idx", FLAT, FLAT ",idx=i64"},
+    {"pad", FLAT, FLAT ",pad=nonpos"},
+    {"pad", FLAT, FLAT ",pad=value"},
+    {"accept", FLAT ",t=2", FLAT ",t=2,accept=1"},
+    {"save", FLAT, FLAT ",save=none"},
+    {"save", FLAT, FLAT ",save=buffer"},
+    {"save", FLAT ",t=2,index=pair", FLAT ",t=2,index=pair,save=slots"},
+    {"save", FLAT, FLAT ",save=replay,ring=4"},
+    {"tree", FLAT ",t=3,save=buffer", FLAT ",t=3,save=buffer,tree=1"},
+    {"ring", FLAT ",save=replay,ring=5", FLAT ",save=replay,ring=4"},
+    {"convr", FLAT, FLAT ",convr=0"},
+    {"betar", FLAT, FLAT ",betar=1"},
+    {"or", FLAT, FLAT ",or=0"},
+    {"sr", FLAT ",t=2,state=bf16", FLAT ",t=2,state=bf16,sr=1"},
+};
+
+/* For each family: what a pair of lines has in common, and the pairs. */
+static const struct {
+    const char *head;
+    const axis *axes;
+    int count;
+} families[KGEN_FAMILY_COUNT] = {
+    [KGEN_ATTN] = {"attn:d=64,", attn_axes, sizeof attn_axes / sizeof attn_axes[0]},
+    [KGEN_GDN] = {"gdn:", gdn_axes, sizeof gdn_axes / sizeof gdn_axes[0]},
+};
 
 /* The text without the spec's own line and with one name for all kernels. */
-static char *neutral_text(const char *pairs, const char *target) {
+static char *neutral_text(kgen_family_id id, const char *pairs, const char *target) {
     char line[KGEN_SPEC_LINE_MAX];
-    snprintf(line, sizeof line, "attn:%s%s", strncmp(pairs, "d=", 2) == 0 ? "" : "d=64,", pairs);
+    const char *head = strncmp(pairs, "d=", 2) == 0 ? "attn:" : families[id].head;
+    snprintf(line, sizeof line, "%s%s", head, pairs);
     kgen_source source = rendered(line, target);
     static const char name[] = "#define KG_KERNEL kg_axis";
     const char *rest = strchr(strstr(source.text, "#define KG_KERNEL"), '\n');
@@ -298,36 +384,43 @@ static char *neutral_text(const char *pairs, const char *target) {
     return text;
 }
 
+static void check_texts(kgen_family_id id, const axis *pair, const char *target) {
+    char *one = neutral_text(id, pair->one, target), *other = neutral_text(id, pair->other, target);
+    if (strcmp(one, other) == 0)
+        fail_msg("%s: %s and %s have one text", target, pair->one, pair->other);
+    free(one);
+    free(other);
+}
+
 static void test_every_shape_parameter_is_in_the_text(void **state) {
     (void)state;
     static const char *const some[] = {"cpu:cdna3", "gfx942", "sm_90"};
-    for (int t = 0; t < 3; t++) {
-        for (int i = 0; i < AXES; i++) {
-            char *one = neutral_text(axes[i].one, some[t]);
-            char *other = neutral_text(axes[i].other, some[t]);
-            if (strcmp(one, other) == 0)
-                fail_msg("%s: %s and %s have one text", some[t], axes[i].one, axes[i].other);
-            free(one);
-            free(other);
-        }
+    for (int t = 0; t < 3; t++)
+        for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++)
+            for (int i = 0; i < families[id].count; i++)
+                check_texts(id, &families[id].axes[i], some[t]);
+}
+
+static void check_rows(kgen_family_id id) {
+    const kgen_family *family = kgen__family(id);
+    for (size_t i = 0; i < family->param_count; i++) {
+        int rows = 0;
+        for (int n = 0; n < families[id].count; n++)
+            rows += strcmp(families[id].axes[n].key, family->params[i].key) == 0;
+        if (family->params[i].role == KGEN_SHAPE && !rows)
+            fail_msg("%s: no row for %s", family->name, family->params[i].key);
     }
 }
 
 static void test_every_shape_parameter_has_a_row(void **state) {
     (void)state;
-    const kgen_family *family = kgen__family(KGEN_ATTN);
-    for (size_t i = 0; i < family->param_count; i++) {
-        int rows = 0;
-        for (int n = 0; n < AXES; n++) rows += strcmp(axes[n].key, family->params[i].key) == 0;
-        if (family->params[i].role == KGEN_SHAPE && !rows)
-            fail_msg("%s: no row in axes[]", family->params[i].key);
-    }
+    for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) check_rows(id);
 }
 
 static uint8_t *machine_code(const kgen_toolchain *tc, const char *text, size_t *size) {
     const kgen_target *target = target_of("gfx942");
     kgen__unit unit = {.toolchain = tc, .flags = kgen_target_flags(target, tc->compiler),
-                       .source = text, .source_size = strlen(text), .spec = "attn:axis",
+                       .source = text, .source_size = strlen(text), .spec = "axis",
                        .arch = target->name};
     uint8_t *object, *code;
     size_t object_size;
@@ -356,32 +449,52 @@ static int same_code(const kgen_toolchain *tc, const char *one, const char *othe
     return same;
 }
 
-static void test_no_axis_is_dead(void **state) {
-    (void)state;
+/* 1 when an axis changes nothing in the code object. */
+static int is_dead(const kgen_toolchain *tc, kgen_family_id id, const axis *pair) {
+    char *one = neutral_text(id, pair->one, "gfx942");
+    char *other = neutral_text(id, pair->other, "gfx942");
+    int dead = same_code(tc, one, other);
+    if (dead)
+        print_message("%s: %s and %s are one code object\n", pair->key, pair->one, pair->other);
+    free(one);
+    free(other);
+    return dead;
+}
+
+static void check_axes(kgen_family_id id) {
     kgen_toolchain tc;
     kgen_error err;
     if (kgen_toolchain_find(&tc, target_of("gfx942"), &err) != KGEN_OK) {
         print_message("skipped: %s\n", err.text);
         skip();
     }
-    char *one = neutral_text("g=2", "gfx942"), *other = neutral_text("g=2,layout=hnd", "gfx942");
-    assert_string_not_equal(one, other);
-    assert_true(same_code(&tc, one, other)); /* so equal code is seen as equal */
-    free(one);
-    free(other);
     int dead = 0;
-    for (int i = 0; i < AXES; i++) {
-        one = neutral_text(axes[i].one, "gfx942");
-        other = neutral_text(axes[i].other, "gfx942");
-        if (same_code(&tc, one, other)) {
-            print_message("%s: %s and %s are one code object\n", axes[i].key, axes[i].one,
-                          axes[i].other);
-            dead++;
-        }
-        free(one);
-        free(other);
-    }
+    for (int i = 0; i < families[id].count; i++) dead += is_dead(&tc, id, &families[id].axes[i]);
     assert_int_equal(dead, 0);
+}
+
+static void test_no_axis_of_attn_is_dead(void **state) {
+    (void)state;
+    check_axes(KGEN_ATTN);
+}
+
+static void test_no_axis_of_gdn_is_dead(void **state) {
+    (void)state;
+    check_axes(KGEN_GDN);
+}
+
+/* So equal code is seen as equal. */
+static void test_a_dead_axis_is_seen(void **state) {
+    (void)state;
+    static const axis strides = {"layout", "g=2", "g=2,layout=hnd"};
+    kgen_toolchain tc;
+    kgen_error err;
+    if (kgen_toolchain_find(&tc, target_of("gfx942"), &err) != KGEN_OK) {
+        print_message("skipped: %s\n", err.text);
+        skip();
+    }
+    check_texts(KGEN_ATTN, &strides, "gfx942");
+    assert_true(is_dead(&tc, KGEN_ATTN, &strides));
 }
 
 /* ---- the template by itself ---------------------------------------------- */
@@ -410,17 +523,26 @@ static size_t prelude_size(const kgen_source *source) {
     return (size_t)(strstr(source->text, "#line") - source->text);
 }
 
-static void test_sample_prelude_is_up_to_date(void **state) {
+/* The sample of constants with which a template compiles by itself. */
+static const char *const samples[KGEN_FAMILY_COUNT] = {
+    [KGEN_ATTN] = "attn:",
+    [KGEN_GDN] = "gdn:layout=flat",
+};
+
+static void test_sample_preludes_are_up_to_date(void **state) {
     (void)state;
-    static const char path[] = "templates/kg/prelude_attn.h";
-    kgen_source source = rendered("attn:", "gfx942");
-    char *text = file_text(path);
-    size_t size = prelude_size(&source);
-    if (strlen(text) != size || memcmp(text, source.text, size) != 0)
-        fail_msg("%s is stale: kgen source attn: --arch gfx942 | sed '/^#line/,$d' > %s", path,
-                 path);
-    free(text);
-    kgen_source_free(&source);
+    for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
+        char path[64];
+        snprintf(path, sizeof path, "templates/kg/prelude_%s.h", kgen_family_name(id));
+        kgen_source source = rendered(samples[id], "gfx942");
+        char *text = file_text(path);
+        size_t size = prelude_size(&source);
+        if (strlen(text) != size || memcmp(text, source.text, size) != 0)
+            fail_msg("%s is stale: kgen source %s --arch gfx942 | sed '/^#line/,$d' > %s", path,
+                     samples[id], path);
+        free(text);
+        kgen_source_free(&source);
+    }
 }
 
 /* Any clang that knows gfx942, whatever $KGEN_CLANG names for the cpu device. */
@@ -440,19 +562,24 @@ static kgen_toolchain clang_or_skip(void) {
     return tc;
 }
 
-static void test_template_compiles_by_itself(void **state) {
-    (void)state;
-    kgen_toolchain tc = clang_or_skip();
+static void compile_template(const kgen_toolchain *tc, const char *name) {
     char command[4096];
-    size_t used = (size_t)snprintf(command, sizeof command, "'%s'", tc.path);
+    size_t used = (size_t)snprintf(command, sizeof command, "'%s'", tc->path);
     const char *const *flags = kgen_target_flags(target_of("gfx942"), KGEN_CLANG);
     for (; *flags; flags++)
         used += (size_t)snprintf(command + used, sizeof command - used, " '%s'", *flags);
     snprintf(command + used, sizeof command - used,
-             " -Wall -Wextra -Werror=uninitialized -I templates -c templates/attn.hip -o '%s/o' "
-             "2>'%s/log'", folder, folder);
+             " -Wall -Wextra -Werror=uninitialized -I templates -c templates/%s -o '%s/o' "
+             "2>'%s/log'", name, folder, folder);
     int status = system(command);
     if (status != 0) fail_msg("%s: exit status %d", command, status);
+}
+
+static void test_templates_compile_by_themselves(void **state) {
+    (void)state;
+    kgen_toolchain tc = clang_or_skip();
+    for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++)
+        compile_template(&tc, kgen__family(id)->template_name);
 }
 
 /* The files of a text, in order, by their #line or preprocessor marks. */
@@ -467,39 +594,50 @@ static void list_files(char *out, size_t size, const char *text, const char *mar
         char file[256];
         snprintf(file, sizeof file, "%.*s", (int)(end - kg), kg);
         if (strcmp(file, "kg/target.h") == 0 || strcmp(file, "kg/mma.h") == 0 ||
-            strcmp(file, "kg/frag.h") == 0 || strncmp(file, "kg/prelude", 10) == 0)
+            strcmp(file, "kg/frag.h") == 0 || strcmp(file, "kg/fp8.h") == 0 ||
+            strncmp(file, "kg/prelude", 10) == 0)
             continue;
         used += (size_t)snprintf(out + used, size - used, "%s\n", file);
     }
+}
+
+static void check_forwarding(const kgen_toolchain *tc, kgen_family_id id, const char *target) {
+    const char *name = kgen__family(id)->template_name;
+    char path[512], command[4096], want[2048], got[2048];
+    kgen_source source = rendered(samples[id], target);
+    snprintf(path, sizeof path, "kg/prelude_%s.h", kgen_family_name(id));
+    write_text(path, source.text, prelude_size(&source));
+    snprintf(command, sizeof command,
+             "'%s' -E -x c++ -Wundef -Werror=undef -I '%s' -I templates '%s/%s' "
+             "-o '%s/out' 2>'%s/log'", tc->path, folder, folder, name, folder, folder);
+    int status = system(command);
+    if (status != 0) fail_msg("%s: exit status %d", command, status);
+    snprintf(path, sizeof path, "%s/out", folder);
+    char *out = file_text(path);
+    list_files(want, sizeof want, source.text, "#line 1 \"");
+    list_files(got, sizeof got, out, "# 1 \"");
+    assert_string_equal(got, want);
+    assert_true(strlen(want) > 100);
+    free(out);
+    kgen_source_free(&source);
 }
 
 /* The forwarding headers lead where gen/source.c leads. */
 static void test_forwarding_headers_agree(void **state) {
     (void)state;
     kgen_toolchain tc = clang_or_skip();
-    char path[512], command[4096], want[2048], got[2048];
+    char path[512];
     snprintf(path, sizeof path, "%s/kg", folder);
     mkdir(path, 0700);
-    char *hip = file_text("templates/attn.hip");
-    write_text("attn.hip", hip, strlen(hip));
-    free(hip);
-    for (int i = 0; i < TARGETS; i++) {
-        if (target_of(targets[i])->vendor == KGEN_VENDOR_CPU) continue;
-        kgen_source source = rendered("attn:", targets[i]);
-        write_text("kg/prelude_attn.h", source.text, prelude_size(&source));
-        snprintf(command, sizeof command,
-                 "'%s' -E -x c++ -Wundef -Werror=undef -I '%s' -I templates '%s/attn.hip' "
-                 "-o '%s/out' 2>'%s/log'", tc.path, folder, folder, folder, folder);
-        int status = system(command);
-        if (status != 0) fail_msg("%s: exit status %d", command, status);
-        snprintf(path, sizeof path, "%s/out", folder);
-        char *out = file_text(path);
-        list_files(want, sizeof want, source.text, "#line 1 \"");
-        list_files(got, sizeof got, out, "# 1 \"");
-        assert_string_equal(got, want);
-        assert_true(strlen(want) > 100);
-        free(out);
-        kgen_source_free(&source);
+    for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
+        const char *name = kgen__family(id)->template_name;
+        snprintf(path, sizeof path, "templates/%s", name);
+        char *hip = file_text(path);
+        write_text(name, hip, strlen(hip));
+        free(hip);
+        for (int i = 0; i < TARGETS; i++)
+            if (target_of(targets[i])->vendor != KGEN_VENDOR_CPU)
+                check_forwarding(&tc, id, targets[i]);
     }
 }
 
@@ -525,9 +663,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_no_run_time_value_is_a_parameter),
         cmocka_unit_test(test_every_shape_parameter_is_in_the_text),
         cmocka_unit_test(test_every_shape_parameter_has_a_row),
-        cmocka_unit_test(test_no_axis_is_dead),
-        cmocka_unit_test(test_sample_prelude_is_up_to_date),
-        cmocka_unit_test(test_template_compiles_by_itself),
+        cmocka_unit_test(test_no_axis_of_attn_is_dead),
+        cmocka_unit_test(test_no_axis_of_gdn_is_dead),
+        cmocka_unit_test(test_a_dead_axis_is_seen),
+        cmocka_unit_test(test_sample_preludes_are_up_to_date),
+        cmocka_unit_test(test_templates_compile_by_themselves),
         cmocka_unit_test(test_forwarding_headers_agree),
     };
     if (argc == 4 && strcmp(argv[1], "--render") == 0) return print_rendered(argv[2], argv[3]);

@@ -1,0 +1,91 @@
+/* The cases of attn, and its row in the table of judges. */
+#include <stdio.h>
+#include <string.h>
+
+#include "attn.h"
+
+static const char *const scale_words[KGEN_SCALE_COUNT + 1] = {
+    [KGEN_SCALE_AUTO] = "auto", [KGEN_SCALE_ONE] = "one",     [KGEN_SCALE_HEAD] = "head",
+    [KGEN_SCALE_SEQ] = "seq",   [KGEN_SCALE_TOKEN] = "token", [KGEN_SCALE_HTOKEN] = "htoken"};
+
+enum { LENGTH_MAX = KGEN_CASE_LENGTH_MAX };
+
+#define AT(field) offsetof(kgen_case, attn.field)
+#define INTEGER(name, low, high, initial) \
+    {#name, AT(name), KGEN_KEY_INTEGER, low, high, initial, NULL, NULL}
+#define DECIMAL(name, initial) {#name, AT(name), KGEN_KEY_DECIMAL, 0, 0, initial, NULL, NULL}
+#define SPANS(name, high) {#name, AT(name), KGEN_KEY_SPANS, 0, high, 0, NULL, NULL}
+#define WORD(name, words, list) {#name, AT(name), KGEN_KEY_WORD, 0, 0, 0, words, list}
+#define SCALE_LIST "auto, one, head, seq, token or htoken"
+
+static const kgen_case_key keys[] = {
+    {"seqs", offsetof(kgen_case, seqs), KGEN_KEY_INTEGER, 1, KGEN_CASE_SEQS_MAX, 0, NULL, NULL},
+    SPANS(lens, LENGTH_MAX),
+    SPANS(qlens, 16),
+    INTEGER(hkv, 1, 1024, 1),
+    INTEGER(page, 1, 65536, 16),
+    INTEGER(window, 1, LENGTH_MAX, 16),
+    INTEGER(tail, 0, 4096, 0),
+    INTEGER(extra, 0, LENGTH_MAX, 0),
+    INTEGER(cols, 0, LENGTH_MAX, 0),
+    INTEGER(rowpad, 0, 65536, 0),
+    INTEGER(packed, 0, 3, 0),
+    INTEGER(pad, 0, 4096, 0),
+    INTEGER(qpad, 0, 4096, 0),
+    INTEGER(off, 0, 1, 0),
+    INTEGER(poison, 0, 1, 1),
+    WORD(kds, scale_words, SCALE_LIST),
+    WORD(vds, scale_words, SCALE_LIST),
+    DECIMAL(scale, 0),
+    DECIMAL(softcap, 2),
+    DECIMAL(oscale, 0),
+    DECIMAL(sink, 0),
+    {"seed", offsetof(kgen_case, seed), KGEN_KEY_SEED, 0, 0, 0, NULL, NULL},
+};
+
+static int implied(kgen_span *out, const kgen_case *c, const kgen_case_key *key) {
+    if (key->offset == AT(lens)) return 0;
+    *out = (kgen_span){c->spec.attn.q_tokens, c->spec.attn.q_tokens};
+    return 1;
+}
+
+static kgen_status settle(const kgen_case *drawn, kgen_error *err) {
+    const kgen_attn_spec *spec = &drawn->spec.attn;
+    const kgen_attn_case *c = &drawn->attn;
+    int decode = spec->phase == KGEN_DECODE;
+    for (int32_t i = 0; i < drawn->seqs; i++)
+        if (c->qlens[i].high > spec->q_tokens || (decode && !c->qlens[i].low))
+            return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
+                             c->qlens[i].low, c->qlens[i].high, i, decode ? 1 : 0,
+                             spec->q_tokens);
+    if (decode && c->tail)
+        return kgen_fail(err, KGEN_E_ARG, "tail=%d: only with phase=verify", c->tail);
+    if (c->scale < 0 || c->oscale < 0 || c->softcap <= 0)
+        return kgen_fail(err, KGEN_E_ARG, "scale, oscale, softcap: must be positive");
+    if (spec->page == KGEN_PAGE_X16 && c->page % 16)
+        return kgen_fail(err, KGEN_E_ARG, "page=%d: must be a multiple of 16", c->page);
+    return KGEN_OK;
+}
+
+/* Short, middling, and past one page. */
+static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
+    enum { MOST_HEADS = 4 };
+    int page = spec->attn.page < 128 ? 128 : spec->attn.page;
+    snprintf(out, size, "lens=rand:16..40,rand:60..120,rand:%d..%d qlens=rand:1..%d hkv=%d",
+             page + 1, page + 64, spec->attn.q_tokens, heads < MOST_HEADS ? heads : MOST_HEADS);
+}
+
+const kgen_judge kgen__judge_attn = {
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .slots = kgen__attn_slots,
+    .slot_count = KGEN__ATTN_SLOTS,
+    .implied = implied,
+    .settle = settle,
+    .random = kgen__attn_random,
+    .alone = alone,
+    .shape = kgen__attn_shape,
+    .fill = kgen__attn_fill,
+    .refill = kgen__attn_refill,
+    .compare = kgen__attn_compare,
+};

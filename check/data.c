@@ -1,0 +1,134 @@
+/* The tensors of a case in host memory. Every allocation ends with its last
+ * element; what may be written has guards on both sides.                    */
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge.h"
+
+int kgen_slot_count(kgen_family_id family) { return kgen__judge_of(family)->slot_count; }
+
+kgen_tensor *kgen_slot_tensor(kgen_args *args, int slot) {
+    return (kgen_tensor *)((char *)args + kgen__judge_of(args->family)->slots[slot].offset);
+}
+
+const char *kgen_slot_name(kgen_family_id family, int slot) {
+    return kgen__judge_of(family)->slots[slot].name;
+}
+
+/* ---- tensors --------------------------------------------------------------- */
+
+kgen_tensor kgen__tensor_strided(kgen_dtype dtype, int32_t rank, const int64_t *shape,
+                                 const int64_t *stride) {
+    kgen_tensor t = {.dtype = dtype, .rank = rank};
+    memcpy(t.shape, shape, (size_t)rank * sizeof *shape);
+    memcpy(t.stride, stride, (size_t)rank * sizeof *stride);
+    return t;
+}
+
+size_t kgen__tensor_bytes(const kgen_tensor *t) {
+    int64_t last = 0;
+    for (int32_t i = 0; i < t->rank; i++) {
+        if (t->shape[i] == 0) return 0;
+        last += (t->shape[i] - 1) * t->stride[i];
+    }
+    return (size_t)(last + 1) * (size_t)kgen_dtype_size(t->dtype);
+}
+
+int64_t kgen__int_load(const kgen_tensor *t, int64_t index) {
+    return t->dtype == KGEN_I64 ? ((const int64_t *)t->data)[index]
+                                : ((const int32_t *)t->data)[index];
+}
+
+void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value) {
+    if (t->dtype == KGEN_I64) ((int64_t *)t->data)[index] = value;
+    else ((int32_t *)t->data)[index] = (int32_t)value;
+}
+
+void kgen__slot_cover(kgen_data *data, int index, kgen_rng *rng, int poison) {
+    enum { CODES = 61 };
+    kgen_dtype dtype = kgen_slot_tensor(&data->args, index)->dtype;
+    const kgen_slot *slot = &data->slot[index];
+    size_t size = (size_t)kgen_dtype_size(dtype);
+    uint32_t code[CODES];
+    for (int i = 0; i < CODES; i++)
+        code[i] = poison ? kgen_number_poison(dtype, (uint32_t)kgen_rng_next(rng))
+                         : kgen_number_encode(dtype, kgen_rng_normal(rng));
+    for (size_t at = 0; slot->bytes && at + size <= slot->size; at += size)
+        memcpy(slot->bytes + at, &code[at / size % CODES], size);
+}
+
+/* ---- make -------------------------------------------------------------------- */
+
+static kgen_status place(kgen_data *data, int index, kgen_error *err) {
+    const kgen_slot_row *row = &kgen__judge_of(data->spec.family)->slots[index];
+    kgen_tensor *t = kgen_slot_tensor(&data->args, index);
+    kgen_slot *slot = &data->slot[index];
+    if (t->rank == 0) return KGEN_OK;
+    if (slot->view_of != index) {
+        t->data = data->slot[slot->view_of].bytes + slot->offset;
+        return KGEN_OK;
+    }
+    size_t guard = slot->role == KGEN_SLOT_IN ? 0 : KGEN_GUARD_BYTES;
+    size_t bytes = kgen__tensor_bytes(t), body = slot->size > bytes ? slot->size : bytes;
+    slot->offset += guard;
+    slot->size = slot->offset + body + guard;
+    if (slot->size == 0) slot->size = 1; /* a tensor without elements still has an address */
+    slot->bytes = calloc(1, slot->size);
+    if (slot->role == KGEN_SLOT_INOUT) slot->before = calloc(1, slot->size);
+    if (!slot->bytes || (slot->role == KGEN_SLOT_INOUT && !slot->before))
+        return kgen_fail(err, KGEN_E_NOMEM, "%s: %zu bytes: out of memory", row->name, slot->size);
+    t->data = slot->bytes + slot->offset;
+    return KGEN_OK;
+}
+
+kgen_status kgen_data_make(kgen_data *data, const kgen_case *c, const kgen_spec *spec,
+                           kgen_error *err) {
+    const kgen_judge *judge = kgen__judge_of(spec->family);
+    memset(data, 0, sizeof *data);
+    data->shape = *c;
+    data->spec = *spec;
+    data->args.family = spec->family;
+    for (int i = 0; i < judge->slot_count; i++)
+        data->slot[i] = (kgen_slot){.view_of = i, .role = judge->slots[i].role};
+    KGEN_TRY(judge->shape(data, err));
+    for (int i = 0; i < judge->slot_count; i++) {
+        kgen_status status = place(data, i, err);
+        if (status == KGEN_OK) continue;
+        kgen_data_free(data);
+        return status;
+    }
+    return KGEN_OK;
+}
+
+void kgen_data_free(kgen_data *data) {
+    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
+        free(data->slot[i].bytes);
+        free(data->slot[i].before);
+    }
+    memset(data, 0, sizeof *data);
+}
+
+/* ---- contents ---------------------------------------------------------------- */
+
+kgen_status kgen_data_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
+    return kgen__judge_of(data->spec.family)->fill(data, seed, err);
+}
+
+kgen_status kgen_data_refill(kgen_data *data, kgen_rng *rng, kgen_error *err) {
+    return kgen__judge_of(data->spec.family)->refill(data, rng, err);
+}
+
+void kgen__data_remember(kgen_data *data) {
+    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
+        kgen_slot *slot = &data->slot[i];
+        if (slot->before) memcpy(slot->before, slot->bytes, slot->size);
+    }
+}
+
+void kgen_data_poison_outputs(kgen_data *data) {
+    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
+        kgen_slot *slot = &data->slot[i];
+        if (slot->before) memcpy(slot->bytes, slot->before, slot->size);
+        else if (slot->bytes && slot->role == KGEN_SLOT_OUT) memset(slot->bytes, 0xff, slot->size);
+    }
+}

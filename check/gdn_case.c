@@ -1,0 +1,103 @@
+/* The cases of gdn, and its row in the table of judges. */
+#include <stdio.h>
+
+#include "gdn.h"
+
+#define AT(field) offsetof(kgen_case, gdn.field)
+#define INTEGER(name, low, high, initial) \
+    {#name, AT(name), KGEN_KEY_INTEGER, low, high, initial, NULL, NULL}
+#define DECIMAL(name, initial) {#name, AT(name), KGEN_KEY_DECIMAL, 0, 0, initial, NULL, NULL}
+#define SPANS(key, name, high) {#key, AT(name), KGEN_KEY_SPANS, 0, high, 0, NULL, NULL}
+
+static const kgen_case_key keys[] = {
+    {"seqs", offsetof(kgen_case, seqs), KGEN_KEY_INTEGER, 0, KGEN_CASE_SEQS_MAX, -1, NULL, NULL},
+    SPANS(lens, lens, 8),
+    SPANS(acc, accepted, KGEN_CASE_LENGTH_MAX),
+    SPANS(ring, ring, 16),
+    INTEGER(pads, 0, KGEN_CASE_SEQS_MAX, 0),
+    INTEGER(wpads, 0, KGEN_CASE_SEQS_MAX, 0),
+    INTEGER(tail, 0, 4096, 0),
+    INTEGER(extra, 0, 65536, 0),
+    INTEGER(slotpad, 0, 65536, 0),
+    INTEGER(rowpad, 0, 65536, 0),
+    INTEGER(outpad, 0, 65536, 0),
+    INTEGER(headpad, 0, 65536, 0),
+    INTEGER(idxpad, 0, 65536, 0),
+    INTEGER(idxstep, 1, 64, 1),
+    INTEGER(cols, 0, 64, 0),
+    INTEGER(scols, 0, 64, 0),
+    INTEGER(steps, 0, 64, 0),
+    INTEGER(rows, 0, 64, 0),
+    INTEGER(off, 0, 1, 0),
+    INTEGER(wide, 0, 1, 0),
+    INTEGER(lines, 0, 1, 0),
+    INTEGER(windows, 0, 1, 1),
+    INTEGER(copies, 0, 1, 1),
+    INTEGER(init, 0, 1, 0),
+    INTEGER(same, 0, 1, 0),
+    INTEGER(scalet, 0, 1, 0),
+    INTEGER(extremes, 0, 1, 1),
+    INTEGER(poison, 0, 1, 1),
+    DECIMAL(xstd, 0.7),
+    DECIMAL(sstd, 0.5),
+    DECIMAL(vmax, 300),
+    {"seed", offsetof(kgen_case, seed), KGEN_KEY_SEED, 0, 0, 0, NULL, NULL},
+};
+
+static int implied(kgen_span *out, const kgen_case *c, const kgen_case_key *key) {
+    int32_t term = key->offset == AT(lens) ? c->spec.gdn.tokens : key->offset == AT(accepted);
+    *out = (kgen_span){term, term};
+    return 1;
+}
+
+static kgen_status settle(const kgen_case *drawn, kgen_error *err) {
+    const kgen_gdn_spec *s = &drawn->spec.gdn;
+    const kgen_gdn_case *c = &drawn->gdn;
+    for (int32_t n = 0; n < drawn->seqs; n++) {
+        int32_t least = s->varlen ? 0 : s->tokens;
+        if (c->lens[n].low < least || c->lens[n].high > s->tokens)
+            return kgen_fail(err, KGEN_E_ARG, "lens: %d..%d of sequence %d is not in %d..%d",
+                             c->lens[n].low, c->lens[n].high, n, least, s->tokens);
+        if (c->ring[n].high > s->ring)
+            return kgen_fail(err, KGEN_E_ARG, "ring: %d..%d of sequence %d is not in 0..%d",
+                             c->ring[n].low, c->ring[n].high, n, s->ring);
+    }
+    if (c->xstd <= 0 || c->sstd <= 0 || c->vmax <= 0)
+        return kgen_fail(err, KGEN_E_ARG, "xstd, sstd, vmax: must be positive");
+    return KGEN_OK;
+}
+
+/* Short and whole sequences, one that is none, strides that are not dense. */
+static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
+    const kgen_gdn_spec *s = &spec->gdn;
+    (void)heads;
+    int used = snprintf(out, size, "seqs=3 pads=1 tail=1 extra=1 slotpad=1 rowpad=8");
+    if (s->varlen)
+        used += snprintf(out + used, size - (size_t)used, " lens=%d,rand:0..%d,rand:1..%d",
+                         s->tokens, s->tokens, s->tokens);
+    if (s->accept) used += snprintf(out + used, size - (size_t)used, " acc=rand:1..%d", s->tokens);
+    if (s->ring) snprintf(out + used, size - (size_t)used, " ring=rand:0..%d", s->ring);
+}
+
+static kgen_status compare(kgen_check_result *result, const kgen_data *data, kgen_error *err) {
+    kgen_answer answer;
+    KGEN_TRY(kgen_gdn_reference(&answer, &data->spec, data, err));
+    kgen_status status = kgen_answer_compare(result, data, &answer, err);
+    kgen_answer_free(&answer);
+    return status;
+}
+
+const kgen_judge kgen__judge_gdn = {
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .slots = kgen__gdn_slots,
+    .slot_count = KGEN__GDN_SLOTS,
+    .implied = implied,
+    .settle = settle,
+    .random = kgen__gdn_random,
+    .alone = alone,
+    .shape = kgen__gdn_shape,
+    .fill = kgen__gdn_fill,
+    .refill = kgen__gdn_refill,
+    .compare = compare,
+};

@@ -1,0 +1,114 @@
+/* What the judge knows of a family: the keys of its cases, its tensors, what
+ * they hold, and how outputs are compared. A family is <family>_*.c and one
+ * row in judge.c; parsing, memory, launches and replays are common.         */
+#ifndef KGEN_CHECK_JUDGE_H
+#define KGEN_CHECK_JUDGE_H
+
+#include <stddef.h>
+
+#include "check.h"
+
+typedef enum kgen_key_kind {
+    KGEN_KEY_INTEGER,
+    KGEN_KEY_DECIMAL,
+    KGEN_KEY_WORD,  /* int32_t, an index into words                          */
+    KGEN_KEY_SPANS, /* a term for each sequence                              */
+    KGEN_KEY_SEED,
+} kgen_key_kind;
+
+typedef struct kgen_case_key {
+    const char *name;
+    size_t offset; /* in kgen_case                                           */
+    kgen_key_kind kind;
+    int32_t low, high;        /* of integers, and of terms                   */
+    double initial;
+    const char *const *words; /* ends with NULL                              */
+    const char *list;         /* of the words, for messages                  */
+} kgen_case_key;
+
+enum { KGEN_CASE_LENGTH_MAX = 1 << 24 };
+
+typedef struct kgen_slot_row {
+    const char *name;
+    size_t offset; /* in kgen_args                                           */
+    kgen_slot_role role;
+} kgen_slot_row;
+
+typedef struct kgen_judge {
+    const kgen_case_key *keys;
+    int32_t key_count;
+    const kgen_slot_row *slots;
+    int32_t slot_count;
+
+    /* The term of a list that was not given; 0: it has to be.               */
+    int (*implied)(kgen_span *out, const kgen_case *c, const kgen_case_key *key);
+    /* Contradictions between values that are fine by themselves.            */
+    kgen_status (*settle)(const kgen_case *c, kgen_error *err);
+    kgen_status (*random)(kgen_case *out, kgen_rng *rng, const kgen_target *target,
+                          int64_t budget, kgen_error *err);
+    /* The run-time part of the line of a spec that came alone.              */
+    void (*alone)(char *out, size_t size, const kgen_spec *spec, int heads);
+
+    /* Shapes and strides of the tensors (rank 0: not used), and of slots what
+     * is not 0: view_of, offset before the guard, size if more than the tensor. */
+    kgen_status (*shape)(kgen_data *data, kgen_error *err);
+    kgen_status (*fill)(kgen_data *data, uint64_t seed, kgen_error *err);
+    kgen_status (*refill)(kgen_data *data, kgen_rng *rng, kgen_error *err);
+    kgen_status (*compare)(kgen_check_result *result, const kgen_data *data, kgen_error *err);
+} kgen_judge;
+
+extern const kgen_judge kgen__judge_attn, kgen__judge_gdn;
+
+const kgen_judge *kgen__judge_of(kgen_family_id family);
+
+/* ---- tensors --------------------------------------------------------------- */
+
+kgen_tensor kgen__tensor_strided(kgen_dtype dtype, int32_t rank, const int64_t *shape,
+                                 const int64_t *stride);
+/* From the first to the last element; 0 without elements.                   */
+size_t kgen__tensor_bytes(const kgen_tensor *t);
+int64_t kgen__int_load(const kgen_tensor *t, int64_t index);
+void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value);
+/* Fills a slot with codes that must not be read, or with finite ones.       */
+void kgen__slot_cover(kgen_data *data, int slot, kgen_rng *rng, int poison);
+/* What INOUT slots hold now is what a launch finds.                         */
+void kgen__data_remember(kgen_data *data);
+
+/* ---- drawing ---------------------------------------------------------------- */
+
+static inline int32_t kgen__pick(kgen_rng *rng, const int32_t *values, size_t count) {
+    return values[kgen_rng_range(rng, 0, (int64_t)count - 1)];
+}
+
+#define KGEN__PICK(rng, ...)                                               \
+    kgen__pick(rng, (const int32_t[]){__VA_ARGS__},                        \
+               sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+static inline int kgen__chance(kgen_rng *rng, int64_t in_eight) {
+    return kgen_rng_range(rng, 0, 7) < in_eight;
+}
+
+/* A parameter of a random spec: `often` of 8 draws take one of the values, the
+ * rest keep the first.                                                      */
+typedef struct kgen_choice {
+    size_t offset; /* in kgen_spec                                           */
+    int32_t often;
+    int32_t count;
+    const int32_t *values;
+} kgen_choice;
+
+#define KGEN__CHOICE(field, often, ...)                                    \
+    {offsetof(kgen_spec, field), often,                                    \
+     sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t), (const int32_t[]){__VA_ARGS__}}
+
+/* Draws until a spec is valid; `finish` (or NULL) sets what depends on others. */
+kgen_status kgen__random_spec(kgen_spec *spec, const kgen_choice *choices, size_t count,
+                              void (*finish)(kgen_spec *, kgen_rng *), kgen_rng *rng,
+                              const kgen_target *target, kgen_error *err);
+
+/* ---- comparing ---------------------------------------------------------------- */
+
+/* Error in tolerances; infinity where no error is allowed.                  */
+double kgen__error_ratio(double got, double want, double tolerance);
+
+#endif

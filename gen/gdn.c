@@ -1,0 +1,405 @@
+/* Family gdn: Gated DeltaNet and KDA decode, from the in-projection to the
+ * gated norm, at five fuse levels. */
+#include "gdn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "family.h"
+
+/* --- the parameter table ------------------------------------------------ */
+
+static const int32_t head_dims[] = {64, 128, 256};
+static const int32_t powers[] = {1, 2, 4, 8};
+static const int32_t lane_counts[] = {1, 2, 4, 8, 16, 32};
+static const int32_t element_counts[] = {8, 16, 32, 64, 128};
+
+#define LIST(values) {0, 0, 0, values, sizeof values / sizeof values[0]}
+#define RANGE(min, max, step) {min, max, step, NULL, 0}
+
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_HEADS = RANGE(1, 256, 1);
+static const kgen_domain domain_HEAD = LIST(head_dims);
+static const kgen_domain domain_WIDTH = RANGE(2, 4, 1);
+static const kgen_domain domain_TOKENS = RANGE(1, 8, 1);
+static const kgen_domain domain_RING = RANGE(0, 16, 1);
+static const kgen_domain domain_BLOCKS = LIST(powers);
+static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
+static const kgen_domain domain_LANES = LIST(lane_counts);
+static const kgen_domain domain_ELEMENTS = LIST(element_counts);
+static const kgen_domain domain_OCC = RANGE(1, 16, 1);
+
+#define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
+
+static const kgen_symbol symbols_none[] = {{NULL, 0}};
+SYMBOLS(auto0, {"auto", 0});
+SYMBOLS(boolean, {"0", 0}, {"1", 1});
+SYMBOLS(fuse, {"a", KGEN_GDN_A}, {"b", KGEN_GDN_B}, {"c", KGEN_GDN_C}, {"d", KGEN_GDN_D},
+        {"e", KGEN_GDN_E});
+SYMBOLS(layout, {"interleaved", KGEN_INTERLEAVED}, {"flat", KGEN_FLAT},
+        {"presplit", KGEN_PRESPLIT});
+SYMBOLS(x_dtype, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
+SYMBOLS(f_dtype, {"f32", KGEN_F32}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
+SYMBOLS(auto_dtype, {"auto", 0}, {"f32", KGEN_F32}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
+SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16}, {"f32", KGEN_F32},
+        {"fp8", KGEN_FP8}, {"e4m3fn", KGEN_E4M3FN}, {"e4m3fnuz", KGEN_E4M3FNUZ});
+SYMBOLS(state_layout, {"vk", KGEN_VK}, {"kv", KGEN_KV});
+SYMBOLS(conv_layout, {"sd", KGEN_SD}, {"ds", KGEN_DS});
+SYMBOLS(map, {"grouped", 0}, {"tiled", 1});
+SYMBOLS(batch, {"many", 0}, {"few", 1});
+SYMBOLS(act, {"silu", 1}, {"none", 0});
+SYMBOLS(gate, {"gdn", KGEN_GATE_GDN}, {"kda", KGEN_GATE_KDA}, {"kda_bound", KGEN_GATE_KDA_BOUND});
+SYMBOLS(out_gate, {"silu", 0}, {"sigmoid", 1});
+SYMBOLS(index, {"one", KGEN_INDEX_ONE}, {"pair", KGEN_INDEX_PAIR}, {"spec", KGEN_INDEX_SPEC},
+        {"blocks", KGEN_INDEX_BLOCKS});
+SYMBOLS(index_type, {"i32", 0}, {"i64", 1});
+SYMBOLS(sentinel, {"neg", KGEN_SENTINEL_NEG}, {"nonpos", KGEN_SENTINEL_NONPOS},
+        {"value", KGEN_SENTINEL_VALUE});
+SYMBOLS(save, {"final", KGEN_SAVE_FINAL}, {"slots", KGEN_SAVE_SLOTS},
+        {"buffer", KGEN_SAVE_BUFFER}, {"none", KGEN_SAVE_NONE}, {"replay", KGEN_SAVE_REPLAY});
+
+static const kgen_param params[] = {
+#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
+    {#key, #CONST, offsetof(kgen_spec, gdn.field), &domain_##domain, symbols_##symbols, dflt, \
+     KGEN_##role, KGEN_##print, doc},
+#include <kgen/gdn_params.def>
+#undef KGEN_PARAM
+};
+enum { PARAMS = sizeof params / sizeof params[0] };
+
+/* --- levels ------------------------------------------------------------- */
+
+enum { CONV = KGEN__GDN_CONV, STEP = KGEN__GDN_RECURRENCE, NORM = KGEN__GDN_NORM };
+
+static const int32_t level_parts[] = {
+    [KGEN_GDN_A] = STEP,
+    [KGEN_GDN_B] = STEP | NORM,
+    [KGEN_GDN_C] = CONV,
+    [KGEN_GDN_D] = CONV | STEP,
+    [KGEN_GDN_E] = CONV | STEP | NORM,
+};
+
+int32_t kgen__gdn_parts(const kgen_gdn_spec *spec) { return level_parts[spec->fuse]; }
+
+int64_t kgen__gdn_channels(const kgen_gdn_spec *s) {
+    return 2 * (int64_t)s->k_heads * s->k_dim + (int64_t)s->v_heads * s->v_dim;
+}
+
+/* Parameters that only some parts read: elsewhere they keep their default. */
+static const struct {
+    const char *key;
+    int32_t parts;
+} part_rows[] = {
+    {"w", CONV},     {"cl", CONV},    {"cs", CONV},   {"cw", CONV},   {"bias", CONV},
+    {"act", CONV},   {"convr", CONV}, {"sl", STEP},   {"gate", STEP},
+    {"ab", STEP},    {"alog", STEP},  {"dt", STEP},   {"l2", STEP},   {"map", STEP},
+    {"betar", STEP}, {"sr", STEP},    {"ring", STEP}, {"or", NORM},   {"ogate", NORM},
+    {"nw", NORM},    {"state", STEP}, {"batch", STEP}, {"vb", STEP},  {"lanes", STEP},
+    {"el", STEP},
+};
+
+/* --- applicable --------------------------------------------------------- */
+
+#define REQUIRE(condition, ...) \
+    if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
+
+static const char *name_in(const kgen_symbol *symbols, int32_t value) {
+    for (; symbols->name; symbols++)
+        if (symbols->value == value) return symbols->name;
+    return "?";
+}
+
+static const char *level_of(const kgen_gdn_spec *s) { return name_in(symbols_fuse, s->fuse); }
+static const char *save_of(const kgen_gdn_spec *s) { return name_in(symbols_save, s->save); }
+static const char *index_of(const kgen_gdn_spec *s) { return name_in(symbols_index, s->index); }
+
+static const kgen_param *param_named(const char *key) {
+    for (size_t i = 0; i < PARAMS; i++)
+        if (strcmp(params[i].key, key) == 0) return &params[i];
+    return NULL;
+}
+
+/* What a level does not read must stay as it is: the same kernel has one name. */
+static kgen_status check_parts(const kgen_spec *spec, kgen_error *err) {
+    int32_t parts = kgen__gdn_parts(&spec->gdn);
+    for (size_t i = 0; i < sizeof part_rows / sizeof part_rows[0]; i++) {
+        const kgen_param *param = param_named(part_rows[i].key);
+        REQUIRE((part_rows[i].parts & parts) || kgen__param_get(spec, param) == param->initial,
+                "%s: fuse=%s has no %s; leave it out", param->key, level_of(&spec->gdn),
+                part_rows[i].parts & CONV   ? "convolution"
+                : part_rows[i].parts & STEP ? "recurrence"
+                                            : "norm");
+    }
+    return KGEN_OK;
+}
+
+static kgen_status check_heads(const kgen_gdn_spec *s, kgen_error *err) {
+    REQUIRE(s->v_heads % s->k_heads == 0, "hv=%d: no multiple of hk=%d", s->v_heads, s->k_heads);
+    REQUIRE(!s->head_map || s->layout != KGEN_INTERLEAVED,
+            "map=tiled: layout=interleaved keeps a key head's value heads together");
+    REQUIRE(s->gate == KGEN_GATE_GDN || s->layout == KGEN_PRESPLIT,
+            "layout=%s: gate=%s has a decay a channel, which only layout=presplit carries",
+            kgen_layout_name((kgen_layout)s->layout), name_in(symbols_gate, s->gate));
+    return KGEN_OK;
+}
+
+static kgen_status check_output(const kgen_gdn_spec *s, kgen_error *err) {
+    int quantised = s->out && kgen_dtype_size((kgen_dtype)s->out) == 1;
+    REQUIRE(!quantised || (kgen__gdn_parts(s) & NORM),
+            "o=%s: fuse=%s has no norm; 8-bit outputs are quantised after it",
+            name_in(symbols_o_dtype, s->out), level_of(s));
+    REQUIRE(!quantised || s->v_dim % 128 == 0, "dv=%d: 8-bit outputs have a scale for 128 values",
+            s->v_dim);
+    REQUIRE(s->fuse != KGEN_GDN_C || !s->out || s->out == s->x,
+            "o=%s: the convolution's output has the type of x", name_in(symbols_o_dtype, s->out));
+    return KGEN_OK;
+}
+
+static kgen_status check_slots(const kgen_gdn_spec *s, kgen_error *err) {
+    int spec = s->index == KGEN_INDEX_SPEC, buffer = s->save == KGEN_SAVE_BUFFER;
+    REQUIRE(!spec || s->accept, "index=spec: reads by accepted count; give accept=1");
+    REQUIRE(!spec || s->save == KGEN_SAVE_SLOTS, "save=%s: index=spec writes a slot a token; "
+            "give save=slots", save_of(s));
+    REQUIRE(s->save != KGEN_SAVE_SLOTS || spec || s->index == KGEN_INDEX_PAIR,
+            "index=%s: save=slots needs a slot a token; use spec or pair", index_of(s));
+    REQUIRE(!buffer || s->index == KGEN_INDEX_ONE || s->index == KGEN_INDEX_PAIR,
+            "index=%s: save=buffer leaves the pool alone, or with pair writes the last state; use "
+            "one or pair", index_of(s));
+    REQUIRE(!s->tree || buffer, "save=%s: tree=1 takes its parents' states from the buffer; "
+            "give save=buffer", save_of(s));
+    REQUIRE(!s->tree || s->index == KGEN_INDEX_ONE,
+            "index=%s: tree=1 has no last state; use one", index_of(s));
+    REQUIRE(!s->tree || !s->accept, "accept=1: tree=1 begins at the stored window");
+    REQUIRE(!buffer || !s->accept, "accept=1: save=buffer leaves the stored window alone");
+    return KGEN_OK;
+}
+
+static kgen_status check_replay(const kgen_gdn_spec *s, kgen_error *err) {
+    int replay = s->save == KGEN_SAVE_REPLAY;
+    REQUIRE(replay || !s->ring, "ring=%d: save=%s keeps no ring", s->ring, save_of(s));
+    REQUIRE(!replay || (kgen__gdn_parts(s) & STEP), "save=replay: fuse=c has no recurrence");
+    REQUIRE(!replay || s->ring >= s->tokens, "ring=%d: save=replay keeps at least t=%d tokens",
+            s->ring, s->tokens);
+    REQUIRE(!replay || s->index == KGEN_INDEX_ONE,
+            "index=%s: save=replay reads and writes one slot; use one", index_of(s));
+    REQUIRE(!replay || (s->k_dim <= 128 && s->v_dim <= 128),
+            "dk=%d, dv=%d: save=replay has the ring in LDS, for heads of 64 and 128", s->k_dim,
+            s->v_dim);
+    return KGEN_OK;
+}
+
+/* A lane's share of one head's state (see tile_of). */
+static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err);
+
+static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
+    const kgen_gdn_spec *s = &spec->gdn;
+    KGEN_TRY(check_parts(spec, err));
+    KGEN_TRY(check_heads(s, err));
+    KGEN_TRY(check_output(s, err));
+    KGEN_TRY(check_slots(s, err));
+    KGEN_TRY(check_replay(s, err));
+    REQUIRE(!(kgen__gdn_parts(s) & NORM) || s->v_blocks <= 1,
+            "vb=%d: fuse=%s norms a head in one workgroup", s->v_blocks, level_of(s));
+    return target ? check_tile(s, target, err) : KGEN_OK;
+}
+
+/* --- tile --------------------------------------------------------------- */
+
+/* Of a head's state, `long_side` elements are contiguous (K in vk, V in kv) and
+ * LANES lanes share them, 16 bytes each. In vk the waves share the rows (V), in
+ * kv the columns (V): the sum over K stays inside a wave in both. */
+typedef struct tile {
+    int32_t vec;     /* elements of 16 bytes                                  */
+    int32_t v;       /* values of a workgroup                                 */
+    int32_t wave_v;  /* least values a wave takes at once                     */
+    int32_t wave_el; /* elements a lane holds of those                        */
+} tile;
+
+static tile tile_of(const kgen_gdn_spec *s, const kgen_target *target) {
+    tile t = {.vec = 16 / kgen_dtype_size((kgen_dtype)s->state), .v = s->v_dim / s->v_blocks};
+    t.wave_v = s->state_layout == KGEN_VK ? target->wave_size / s->lanes : s->lanes * t.vec;
+    t.wave_el = t.wave_v * s->k_dim / target->wave_size;
+    return t;
+}
+
+static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err) {
+    if (!(kgen__gdn_parts(s) & STEP)) return KGEN_OK;
+    if (!s->v_blocks || !s->waves || !s->lanes || !s->elements) return KGEN_OK; /* auto */
+    tile t = tile_of(s, target);
+    int32_t at_once = s->waves * target->wave_size * s->elements / s->k_dim;
+    REQUIRE(s->state_layout != KGEN_VK || s->k_dim % (s->lanes * t.vec) == 0,
+            "lanes=%d: 16 bytes each exceed a row of dk=%d", s->lanes, s->k_dim);
+    REQUIRE(t.wave_el <= s->elements && s->elements % t.wave_el == 0,
+            "el=%d: lanes=%d gives a lane %d elements at least", s->elements, s->lanes, t.wave_el);
+    REQUIRE(at_once <= t.v && t.v % at_once == 0,
+            "waves=%d: with el=%d they take %d values at once, the workgroup has %d", s->waves,
+            s->elements, at_once, t.v);
+    return KGEN_OK;
+}
+
+/* --- defaults ----------------------------------------------------------- */
+
+/* How a head of 128 x 128 is cut, and the lanes that a compute unit is to hold
+ * at once. Where a workgroup has more than its lanes hold, it goes through the
+ * head in turns and loads one turn ahead. Columns: f32, 16-bit state.        */
+typedef struct tune_row {
+    int32_t elements[2], waves[2], v_blocks[2], lanes_held[2];
+} tune_row;
+
+/* Heads that are normed stay whole. Many sequences: bytes in flight and short
+ * turns count. Few: the time of one head counts, so it is spread wide. The rows
+ * of sm_90 are measured (docs/performance.md), the others follow from registers
+ * and bytes in flight. */
+static const tune_row tune_rows[][2][2] = { /* [isa][few][norm]               */
+#define CDNA_ROWS                                                                        \
+    {{{{32, 32}, {4, 4}, {1, 1}, {1024, 1024}}, {{32, 32}, {4, 4}, {1, 1}, {768, 1024}}},  \
+     {{{8, 8}, {4, 4}, {8, 8}, {1024, 1024}}, {{32, 32}, {8, 8}, {1, 1}, {1024, 1024}}}}
+#define RDNA_ROWS                                                                        \
+    {{{{32, 32}, {4, 4}, {1, 1}, {512, 512}}, {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},   \
+     {{{16, 16}, {4, 4}, {8, 8}, {512, 512}}, {{32, 32}, {16, 16}, {1, 1}, {512, 512}}}}
+    [KGEN_ISA_CDNA2] = CDNA_ROWS,
+    [KGEN_ISA_CDNA3] = CDNA_ROWS,
+    [KGEN_ISA_CDNA4] = CDNA_ROWS,
+    [KGEN_ISA_RDNA3] = RDNA_ROWS,
+    [KGEN_ISA_RDNA4] = RDNA_ROWS,
+    [KGEN_ISA_SM90] = {{{{16, 32}, {4, 4}, {4, 1}, {768, 512}},
+                        {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},
+                       {{{16, 16}, {4, 4}, {8, 8}, {1024, 1024}},
+                        {{32, 32}, {8, 8}, {1, 1}, {256, 256}}}},
+};
+
+static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
+static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
+
+/* auto is x where the level reads the parameter. */
+static int32_t or_x(int32_t dtype, int32_t parts, const kgen_gdn_spec *s) {
+    return dtype || !(kgen__gdn_parts(s) & parts) ? dtype : s->x;
+}
+
+static int32_t native_fp8(int32_t dtype, const kgen_target *target) {
+    return dtype != KGEN_FP8 ? dtype : target->fp8_fnuz ? KGEN_E4M3FNUZ : KGEN_E4M3FN;
+}
+
+/* Lanes of a contiguous row. vk: 16 where they have 16 bytes each. kv: so many
+ * that a lane's share of a wave's values is not above what it is to hold. */
+static int32_t choose_lanes(const kgen_gdn_spec *s, const kgen_target *target) {
+    int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state), lanes = 8;
+    if (s->state_layout == KGEN_VK) return at_most(16, s->k_dim / vec);
+    while (lanes > 1 && vec * lanes * s->k_dim / target->wave_size > 64) lanes /= 2;
+    return lanes;
+}
+
+/* The fewest elements a lane can hold: one row (vk), or 16 bytes of each (kv). */
+static int32_t least_elements(const kgen_gdn_spec *s, const kgen_target *target) {
+    int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state);
+    return s->state_layout == KGEN_VK ? s->k_dim / s->lanes
+                                      : vec * s->lanes * s->k_dim / target->wave_size;
+}
+
+/* Registers of a lane: the state and its next turn, a token's k, q and decays,
+ * sums, inputs. */
+static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
+    int32_t threads = s->waves * target->wave_size, several = s->tokens > 1 || s->ring;
+    int32_t size = kgen_dtype_size((kgen_dtype)s->state), least = least_elements(s, target);
+    int32_t k = s->state_layout == KGEN_VK ? least : least * size / 16, v = s->elements / k;
+    int32_t turns = (2 * s->k_dim + s->v_dim / s->v_blocks + 4 * threads - 1) / (4 * threads);
+    int32_t inputs = turns * 2 * (s->tokens + 2 * s->conv_width);
+    int32_t held = several ? s->elements : s->elements * size / 4;
+    int32_t next = s->waves * s->elements * s->v_blocks * target->wave_size < s->v_dim * s->k_dim
+                       ? s->elements * size / 4
+                       : 0;
+    enum { FIXED = 44 }; /* addresses, gates, conversions; measured */
+    return held + next + (s->gate ? 3 : 2) * k + 3 * v + inputs + FIXED;
+}
+
+/* The count above is high for the kernels that the tables were made for. */
+static int is_plain(const kgen_gdn_spec *s) {
+    return s->tokens == 1 && !s->ring && !s->gate && s->k_dim <= 128 && s->v_dim <= 128 &&
+           s->state_layout == KGEN_VK;
+}
+
+/* As many workgroups as are wanted and have the registers. */
+static int32_t choose_occupancy(const kgen_gdn_spec *s, const kgen_target *target,
+                                int32_t lanes_held) {
+    int32_t wanted = lanes_held / (s->waves * target->wave_size);
+    int32_t waves = target->vgpr_file / registers(s, target) * target->simds;
+    if (is_plain(s)) return at_least(1, at_most(16, wanted));
+    return at_least(1, at_most(16, at_most(waves / s->waves, wanted)));
+}
+
+/* The head is cut among lanes first, then waves, then workgroups, then turns. */
+static void tune(kgen_gdn_spec *s, const kgen_target *target) {
+    int narrow = s->state != KGEN_F32, norm = (kgen__gdn_parts(s) & NORM) != 0;
+    const tune_row *row = &tune_rows[target->isa][s->batch][norm];
+    int32_t whole = s->v_dim * s->k_dim / target->wave_size; /* of a lane, one wave */
+    if (!s->lanes) s->lanes = choose_lanes(s, target);
+    if (!s->elements)
+        s->elements = at_least(least_elements(s, target), at_most(whole, row->elements[narrow]));
+    if (!s->waves) s->waves = at_least(1, at_most(row->waves[narrow], whole / s->elements));
+    if (!s->v_blocks)
+        s->v_blocks = at_least(1, at_most(row->v_blocks[narrow], whole / s->elements / s->waves));
+    if (!s->occupancy) s->occupancy = choose_occupancy(s, target, row->lanes_held[narrow]);
+}
+
+static void defaults(kgen_spec *spec, const kgen_target *target) {
+    kgen_gdn_spec *s = &spec->gdn;
+    s->out = native_fp8(or_x(s->out, CONV | STEP, s), target);
+    s->conv_state = or_x(s->conv_state, CONV, s);
+    s->conv_weight = or_x(s->conv_weight, CONV, s);
+    s->ab = or_x(s->ab, STEP, s);
+    s->dt_bias = or_x(s->dt_bias, STEP, s);
+    s->norm = or_x(s->norm, NORM, s);
+    if (kgen__gdn_parts(s) & STEP) {
+        tune(s, target);
+        return;
+    }
+    if (!s->waves) s->waves = 256 / target->wave_size;
+    if (!s->occupancy) s->occupancy = 4;
+    s->v_blocks = s->lanes = s->elements = 0;
+}
+
+/* --- launch shape and name ---------------------------------------------- */
+
+static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
+    return spec->gdn.waves * target->wave_size;
+}
+
+static int32_t occupancy(const kgen_spec *spec) { return spec->gdn.occupancy; }
+
+int64_t kgen__gdn_groups(const kgen_gdn_spec *s, const kgen_target *target) {
+    int64_t channels = 4 * (int64_t)s->waves * target->wave_size; /* kg/gdn_num.h: PIECE */
+    if (kgen__gdn_parts(s) & STEP) return (int64_t)s->v_heads * s->v_blocks;
+    return (kgen__gdn_channels(s) + channels - 1) / channels;
+}
+
+int kgen__gdn_needs_counters(const kgen_gdn_spec *s) {
+    int32_t parts = kgen__gdn_parts(s);
+    int moved = s->save == KGEN_SAVE_BUFFER ? s->index == KGEN_INDEX_PAIR
+                                            : s->save != KGEN_SAVE_NONE;
+    return (parts & CONV) && (parts & STEP) && moved &&
+           s->v_heads / s->k_heads * s->v_blocks > 1;
+}
+
+static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
+    const kgen_gdn_spec *s = &spec->gdn;
+    char tokens[16] = "";
+    if (s->tokens > 1) snprintf(tokens, sizeof tokens, "_t%d", s->tokens);
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_gdn_%s_%s_%s_hk%d_hv%d_k%d_v%d_state%s_%s%s%s%s%s%s",
+             level_of(s), kgen_layout_name((kgen_layout)s->layout),
+             kgen_dtype_name((kgen_dtype)s->x), s->k_heads, s->v_heads, s->k_dim, s->v_dim,
+             kgen_dtype_name((kgen_dtype)s->state), kgen_layout_name((kgen_layout)s->state_layout),
+             tokens, s->save ? "_" : "", s->save ? save_of(s) : "", s->gate ? "_" : "",
+             s->gate ? name_in(symbols_gate, s->gate) : "");
+}
+
+const kgen_family kgen__family_gdn = {
+    .name = "gdn",
+    .template_name = "gdn.hip",
+    .params = params,
+    .param_count = PARAMS,
+    .applicable = applicable,
+    .defaults = defaults,
+    .launch_shape = launch_shape,
+    .occupancy = occupancy,
+    .symbol = symbol,
+};

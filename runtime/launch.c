@@ -1,0 +1,52 @@
+/* Launch: arguments against spec, then one driver call. Nothing here
+ * allocates, locks or waits.                                                */
+#include "launch.h"
+
+#include "checks.h"
+
+static const kgen_launcher *const launchers[KGEN_FAMILY_COUNT] = {
+    [KGEN_ATTN] = &kgen__launch_attn,
+    [KGEN_GDN] = &kgen__launch_gdn,
+};
+
+static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args,
+                                kgen_error *err) {
+    NEED(args->family == kernel->spec.family, "args: family %s, kernel built for %s",
+         kgen_family_name(args->family), kgen_family_name(kernel->spec.family));
+    return KGEN_OK;
+}
+
+kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed,
+                                  kgen_error *err) {
+    NEED(memory, "workspace: no memory");
+    NEED((uintptr_t)memory % KGEN__WORKSPACE_ALIGNMENT == 0,
+         "workspace: address %p is not a multiple of %d bytes", memory, KGEN__WORKSPACE_ALIGNMENT);
+    NEED(bytes >= needed, "workspace: %zu bytes, %zu needed", bytes, needed);
+    return KGEN_OK;
+}
+
+kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_args *args, size_t *bytes,
+                                kgen_error *err) {
+    KGEN_TRY(check_family(kernel, args, err));
+    return launchers[args->family]->workspace_bytes(bytes, kernel, args, err);
+}
+
+kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, kgen_stream stream,
+                                kgen_error *err) {
+    NEED(memory && bytes >= KGEN__COUNTER_BYTES, "workspace: %zu bytes, at least %d", bytes,
+         KGEN__COUNTER_BYTES);
+    return ctx->api->zero(ctx->device, memory, KGEN__COUNTER_BYTES, stream, err);
+}
+
+kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,
+                        kgen_error *err) {
+    _Alignas(16) char packed[KGEN__PACKED_MAX];
+    const kgen_context *ctx = kernel->ctx;
+    kgen_launch_config config = kernel->config;
+    KGEN_TRY(check_family(kernel, args, err));
+    const kgen_launcher *launcher = launchers[args->family];
+    KGEN_TRY(launcher->pack(packed, &config.grid, kernel, args, err));
+    if (config.grid == 0) return KGEN_OK;
+    return ctx->api->launch(ctx->device, kernel->function, config, packed, launcher->packed_bytes,
+                            stream, err);
+}

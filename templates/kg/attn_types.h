@@ -1,0 +1,23 @@
+// The codes of the attention family's constants, and what follows from them.
+#include "kg/types.h"
+
+namespace kg {
+
+// kgen_layout, kgen_descale, kgen_phase of <kgen/spec.h>
+constexpr int LAYOUT_NHD = 1, LAYOUT_HND = 2, LAYOUT_SHUFFLE = 3, LAYOUT_XPACKED = 4;
+constexpr int DESCALE_NONE = 1, DESCALE_HEAD = 2, DESCALE_TOKEN = 3;
+constexpr int PHASE_DECODE = 0, PHASE_VERIFY = 1;
+constexpr int PAGE_X16 = 0;
+constexpr int WINDOW_RT = -1;
+
+constexpr bool KV_8BIT = KV_DTYPE >= DTYPE_E4M3FN;
+constexpr bool OUT_8BIT = OUT_DTYPE >= DTYPE_E4M3FN;
+constexpr int KV_BYTES = KV_8BIT ? 1 : 2;
+// The 16-bit type that enters the matrix units: fp16 where queries or keys are.
+// sm_90 turns 8-bit floats into fp16 in one instruction, so it computes 8-bit KV
+// in fp16 for either query type. bf16 queries are then scaled (q_to_f16).
+constexpr bool COMPUTE_F16 =
+    Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 || (KG_SM90 && KV_8BIT);
+constexpr bool SCALED_Q = COMPUTE_F16 && Q_DTYPE == DTYPE_BF16;
+
+}

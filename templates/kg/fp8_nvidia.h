@@ -1,0 +1,19 @@
+// Cached 8-bit floats to the COMPUTE type: fp16 here (kg/attn_types.h).
+namespace kg {
+
+constexpr bool NATIVE_FP8 = KV_DTYPE == DTYPE_E4M3FN || KV_DTYPE == DTYPE_E5M2;
+
+KG_DEV u32 pack_exact(float a, float b) { return pack_f16(a, b); }
+
+KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
+    u16 lo = (u16)x, hi = (u16)(x >> 16);
+    if constexpr (KV_DTYPE == DTYPE_E5M2) {
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(out[0]) : "h"(lo));
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(out[1]) : "h"(hi));
+    } else {
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out[0]) : "h"(lo));
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out[1]) : "h"(hi));
+    }
+}
+
+}
