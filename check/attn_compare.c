@@ -18,7 +18,8 @@ static double saturated(kgen_dtype dtype, double value) {
 static void look(sight *s, const char *tensor, const int64_t at[3], double got, double want,
                  double tolerance) {
     kgen_check_result *r = s->result;
-    double error = got == want ? 0 : fabs(got - want), ratio = kgen__error_ratio(got, want, tolerance);
+    double error = got == want ? 0 : fabs(got - want);
+    double ratio = kgen__error_ratio(got, want, tolerance);
     s->row_error += error * error;
     if (error > r->max_abs || isnan(error)) r->max_abs = error;
     if (ratio <= r->max_ratio && r->tensor[0]) return;

@@ -10,12 +10,13 @@ static const kgen_choice choices[] = {
     KGEN__CHOICE(attn.phase, 8, KGEN_DECODE, KGEN_VERIFY),
     KGEN__CHOICE(attn.q, 8, KGEN_BF16, KGEN_FP16),
     KGEN__CHOICE(attn.kv, 8, KGEN_BF16, KGEN_FP16, KGEN_FP8, KGEN_E4M3FN, KGEN_E4M3FNUZ, KGEN_E5M2),
-    KGEN__CHOICE(attn.out, 3, 0, KGEN_BF16, KGEN_FP16, KGEN_FP8, KGEN_E4M3FN, KGEN_E4M3FNUZ, KGEN_E5M2),
+    KGEN__CHOICE(attn.out, 3, 0, KGEN_BF16, KGEN_FP16, KGEN_FP8, KGEN_E4M3FN, KGEN_E4M3FNUZ,
+                 KGEN_E5M2),
     KGEN__CHOICE(attn.head_dim, 8, 64, 80, 96, 112, 128, 192, 256, 512),
     KGEN__CHOICE(attn.v_dim, 2, 0, 64, 80, 96, 112, 128, 192, 256),
     KGEN__CHOICE(attn.group, 8, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32),
-    KGEN__CHOICE(attn.page, 8, 1, 16, 32, 64, 128, 256, 1024, 144, 272, 528, 544, 672, 784, 1056, 1568, 1600,
-           KGEN_PAGE_X16),
+    KGEN__CHOICE(attn.page, 8, 1, 16, 32, 64, 128, 256, 1024, 144, 272, 528, 544, 672, 784, 1056,
+                 1568, 1600, KGEN_PAGE_X16),
     KGEN__CHOICE(attn.layout, 8, KGEN_NHD, KGEN_HND, KGEN_SHUFFLE, KGEN_XPACKED),
     KGEN__CHOICE(attn.table, 4, 0, 1),
     KGEN__CHOICE(attn.window, 6, 0, 1, 2, 15, 16, 17, 33, 64, 100, 128, KGEN_WINDOW_RT),
@@ -34,8 +35,8 @@ static void draw_tokens(kgen_spec *spec, kgen_rng *rng) {
 
 /* Lengths love edges: of tiles, of pages, none, all. */
 static int32_t random_length(kgen_rng *rng, int32_t page, int32_t most) {
-    int32_t edge = KGEN__PICK(rng, 0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, page - 1,
-                        page, page + 1, 2 * page, most);
+    int32_t edge = KGEN__PICK(rng, 0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129,
+                              page - 1, page, page + 1, 2 * page, most);
     return kgen__chance(rng, 4) && edge <= most ? edge : (int32_t)kgen_rng_range(rng, 1, most);
 }
 
@@ -103,7 +104,8 @@ static int32_t random_scale_shape(const kgen_case *c, kgen_rng *rng) {
         return KGEN__PICK(rng, KGEN_SCALE_ONE, KGEN_SCALE_HEAD, KGEN_SCALE_SEQ);
     case KGEN_DESCALE_AUTO:
         if (kgen_dtype_size((kgen_dtype)c->spec.attn.kv) == 1)
-            return KGEN__PICK(rng, KGEN_SCALE_AUTO, KGEN_SCALE_ONE, KGEN_SCALE_HEAD, KGEN_SCALE_SEQ);
+            return KGEN__PICK(rng, KGEN_SCALE_AUTO, KGEN_SCALE_ONE, KGEN_SCALE_HEAD,
+                              KGEN_SCALE_SEQ);
         return KGEN_SCALE_AUTO;
     default:
         return KGEN_SCALE_AUTO;
@@ -117,8 +119,11 @@ static void random_scalars(kgen_case *c, kgen_rng *rng) {
     c->attn.scale = KGEN__PICK(rng, 0, 0, 0, 1) * 0.25;
     c->attn.kds = random_scale_shape(c, rng);
     c->attn.vds = random_scale_shape(c, rng);
-    c->attn.page = c->spec.attn.page == KGEN_PAGE_X16 ? 16 * (int32_t)kgen_rng_range(rng, 1, 40) : 16;
-    c->attn.window = c->spec.attn.window == KGEN_WINDOW_RT ? KGEN__PICK(rng, 1, 3, 16, 31, 65, 4096) : 16;
+    c->attn.page = c->attn.window = 16;
+    if (c->spec.attn.page == KGEN_PAGE_X16)
+        c->attn.page = 16 * (int32_t)kgen_rng_range(rng, 1, 40);
+    if (c->spec.attn.window == KGEN_WINDOW_RT)
+        c->attn.window = KGEN__PICK(rng, 1, 3, 16, 31, 65, 4096);
 }
 
 kgen_status kgen__attn_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
@@ -133,7 +138,8 @@ kgen_status kgen__attn_random(kgen_case *out, kgen_rng *rng, const kgen_target *
     random_tensors(&c, rng);
     limit_pages(&c);
     int64_t keys = affordable(&c, budget > 0 ? budget : DEFAULT_BUDGET);
-    if (keys < page_of(&c) && keys > page_of(&c) / 8 && kgen__chance(rng, 1)) keys = page_of(&c) + 33;
+    int64_t page = page_of(&c);
+    if (keys < page && keys > page / 8 && kgen__chance(rng, 1)) keys = page + 33;
     random_sequences(&c, rng, keys);
     *out = c;
     return KGEN_OK;

@@ -87,6 +87,9 @@ static kgen_tensor vector(int32_t dtype, int64_t length) {
     return kgen_tensor_dense(NULL, (kgen_dtype)dtype, 1, &length);
 }
 
+/* What is read in pieces of four elements keeps to them. */
+enum { PIECE = 4 };
+
 /* fuse=c copies gates without knowing a type of their own. */
 static int32_t gate_type(const kgen_gdn_spec *s) { return s->ab ? s->ab : s->x; }
 
@@ -97,9 +100,9 @@ static void shape_inputs(shaper *p) {
     int packed = s->layout != KGEN_PRESPLIT, copies = s->fuse == KGEN_GDN_C && p->c->copies;
     int32_t pad = p->c->rowpad;
     if (packed && (conv || norms))
-        a->qkvz = rows_of(p, s->x, p->read, p->d.c + p->d.vd, pad);
+        a->qkvz = rows_of(p, s->x, p->read, p->d.c + p->d.vd, PIECE * pad);
     if (packed && (steps || copies)) a->ba = rows_of(p, gate_type(s), p->read, 2 * p->d.hv, pad);
-    if (!conv || !packed) a->x = rows_of(p, s->x, p->read, p->d.c, pad);
+    if (!conv || !packed) a->x = rows_of(p, s->x, p->read, p->d.c, PIECE * pad);
     if (!packed && norms) a->z = rows_of(p, s->x, p->read, p->d.vd, pad);
     if (!packed && steps) {
         a->b = rows_of(p, gate_type(s), p->read, p->d.hv, pad);
@@ -156,10 +159,11 @@ static void shape_pools(shaper *p) {
             (int64_t[]){(all + pad) * (s->tokens + p->c->steps) + pad, all + pad, head, near, 1});
     a->state.layout = a->buffer.layout = (kgen_layout)s->state_layout;
     if (!kgen__gdn_has_conv(s)) return;
-    int64_t outer = sd ? times : p->d.c, inner = (sd ? p->d.c : times), step = inner + p->c->slotpad;
+    int64_t outer = sd ? times : p->d.c, inner = sd ? p->d.c : times;
+    int64_t padding = p->c->slotpad * (sd ? PIECE : 1), step = inner + padding;
     a->conv_state = kgen__tensor_strided((kgen_dtype)s->conv_state, 3,
                                          (int64_t[]){p->pool, outer, inner},
-                                         (int64_t[]){outer * step + p->c->slotpad, step, 1});
+                                         (int64_t[]){outer * step + padding, step, 1});
     a->conv_state.layout = (kgen_layout)s->conv_layout;
 }
 
@@ -247,7 +251,12 @@ static void shape_outputs(shaper *p) {
     a->a_out = rows_of(p, gate_type(s), p->rows, p->d.hv, p->c->outpad);
 }
 
-/* What is aligned to its elements only, begins one of them further. */
+/* The least by which a tensor may begin further into its memory, in elements. */
+static size_t least_offset(const shaper *p, int i) {
+    if (i == CONV_STATE) return p->s->conv_layout == KGEN_SD ? PIECE : 1;
+    return i == QKVZ || i == X || i == CONV_WEIGHT || i == CONV_BIAS ? PIECE : 1;
+}
+
 static void move_off(shaper *p) {
     static const int movable[] = {QKVZ, BA, X, Z, B, A, CONV_WEIGHT, CONV_BIAS, A_LOG, DT_BIAS,
                                   NORM_WEIGHT, CONV_STATE, CONV_WINDOWS, OUT, OUT_SCALE, Z_OUT,
@@ -256,7 +265,7 @@ static void move_off(shaper *p) {
         kgen_slot *slot = &p->data->slot[movable[i]];
         kgen_tensor *t = kgen_slot_tensor(&p->data->args, movable[i]);
         if (!t->rank) continue;
-        slot->offset += (size_t)kgen_dtype_size(t->dtype);
+        slot->offset += least_offset(p, movable[i]) * (size_t)kgen_dtype_size(t->dtype);
     }
 }
 

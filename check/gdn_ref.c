@@ -531,13 +531,9 @@ static void head(world *w, int64_t hv) {
         write_slot(w, w->seq.write, hv, w->seq.count - 1);
 }
 
-/* A row of zeros, or what fuse=c passes on: convolved channels and copies. */
-static void unpacked_row(const world *w, int64_t row, int live) {
+/* Copies of z, b and a in fuse=c; zeros where nothing is live. */
+static void copied_row(const world *w, int64_t row, int live) {
     const kgen_gdn_args *a = &w->a;
-    for (int64_t f = 0; live && f < w->d.c; f++) {
-        int64_t at = (row - w->seq.first) * w->d.c + f;
-        expect(w, OUT, &a->out, row * a->out.stride[0] + f, (num){w->y.v[at], w->y.e[at]});
-    }
     for (int64_t i = 0; a->z_out.data && i < w->d.vd; i++)
         expect_exact(w, Z_OUT, &a->z_out, row * a->z_out.stride[0] + i,
                      live ? z_input(w, row, i) : 0);
@@ -551,6 +547,15 @@ static void unpacked_row(const world *w, int64_t row, int live) {
     }
 }
 
+static void unpacked_row(const world *w, int64_t row) {
+    const kgen_gdn_args *a = &w->a;
+    for (int64_t f = 0; f < w->d.c; f++) {
+        int64_t at = (row - w->seq.first) * w->d.c + f;
+        expect(w, OUT, &a->out, row * a->out.stride[0] + f, (num){w->y.v[at], w->y.e[at]});
+    }
+    copied_row(w, row, 1);
+}
+
 static void zero_row(const world *w, int64_t row) {
     const kgen_tensor *out = &w->a.out, *scale = &w->a.out_scale;
     int64_t heads = kgen__gdn_has_step(w->spec) ? w->d.hv : 1;
@@ -561,20 +566,18 @@ static void zero_row(const world *w, int64_t row) {
                      0);
     for (int64_t i = 0; scale->data && i < scale->shape[1]; i++)
         expect_exact(w, OUT_SCALE, scale, row * scale->stride[0] + i * scale->stride[1], 0);
+    if (!kgen__gdn_has_step(w->spec)) copied_row(w, row, 0);
 }
 
 static void sequence(world *w) {
     w->seq = kgen__gdn_sequence(w->spec, &w->a, w->n);
-    for (int64_t t = 0; t < w->seq.count && !w->seq.live; t++) {
-        zero_row(w, w->seq.first + t);
-        if (!kgen__gdn_has_step(w->spec)) unpacked_row(w, w->seq.first + t, 0);
-    }
+    for (int64_t t = 0; t < w->seq.count && !w->seq.live; t++) zero_row(w, w->seq.first + t);
     if (!w->seq.live || w->seq.count == 0) return;
     if (kgen__gdn_has_conv(w->spec)) convolve(w);
     else read_inputs(w);
     for (int64_t hv = 0; kgen__gdn_has_step(w->spec) && hv < w->d.hv; hv++) head(w, hv);
     for (int64_t t = 0; !kgen__gdn_has_step(w->spec) && t < w->seq.count; t++)
-        unpacked_row(w, w->seq.first + t, 1);
+        unpacked_row(w, w->seq.first + t);
 }
 
 /* ---- the whole --------------------------------------------------------------- */

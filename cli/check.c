@@ -242,7 +242,7 @@ int kgen__command_check(int argc, char **argv) {
     kgen__syntax_add(&s, (kgen__option){"samples", 'n', "N", kgen__read_int, &set.samples, 1,
                                         100000, "also this many random specs over the whole grid"});
     kgen__syntax_add(&s, (kgen__option){"family", 0, "NAME", kgen__read_text, &set.family, 0, 0,
-                                        "only random specs of this family (attn, gdn)"});
+                                        "of the random specs (all in turn)"});
     kgen__syntax_add(&s, (kgen__option){"cases", 0, "FILE", kgen__read_text, &set.cases, 0, 0,
                                         "also the cases of a file, one a line"});
     kgen__syntax_add(&s, (kgen__option){"model", 0, "FILE", kgen__read_text, &set.model, 0, 0,
@@ -263,6 +263,8 @@ int kgen__command_check(int argc, char **argv) {
     if (first == argc && !set.samples && !set.cases && !set.model)
         return kgen__cli_usage("check", "nothing to check: give a spec, --model, --cases or "
                                         "--samples");
+    if (set.family && !set.samples)
+        return kgen__cli_usage("check", "--family: only with --samples");
     if (!set.seed) set.seed = kgen_seed_fresh();
     return run_check(&set, argv + first, (size_t)(argc - first));
 }

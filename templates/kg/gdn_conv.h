@@ -122,8 +122,9 @@ KG_DEV void convolve_tree(float *y, int step, const channels_t &c, args_t a, con
 
 // y: LDS, one row a token, the piece's channels side by side. `windows`: this
 // lane keeps the channels' windows.
-KG_DEV void convolve(float *y, int step, const channels_t &c, args_t a, const seq_t &s,
-                     int channel, bool windows) {
+KG_DEV void convolve(float *y, int step, channels_t &c, args_t a, const seq_t &s, int channel,
+                     bool windows) {
+    if (s.fresh) clear_old(c);
     KG_UNROLL for (int e = 0; e < PIECE; e++)
         if constexpr (TREE)
             convolve_tree(y + e, step, c, a, s, channel + e, e, windows);

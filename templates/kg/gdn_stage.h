@@ -80,7 +80,6 @@ KG_DEV void stage_inputs(inputs_t &in, args_t a, const seq_t &s, const head_t &h
         if (c >= STAGE) continue;
         if constexpr (HAS_CONV) {
             bool windows = c >= 2 * K_DIM || first_of_group(head);
-            if (s.fresh) clear_old(in.piece[i]);
             convolve(lds + c, STAGE, in.piece[i], a, s, channel_of(head, c), windows);
             if (!SHARED_WINDOW || c >= 2 * K_DIM)
                 move_window(in.piece[i], a, s, channel_of(head, c));

@@ -664,7 +664,7 @@ static void rounds_out(kgen_data *d, kgen_spec *s) {
 static void rows_off(kgen_data *d, kgen_spec *s) {
     (void)s;
     kgen_tensor *x = &d->args.gdn.z;
-    x->data = (char *)x->data + kgen_dtype_size(x->dtype);
+    x->data = (char *)x->data - kgen_dtype_size(x->dtype);
 }
 
 #define PLAIN "hk=2,hv=4,dk=64,dv=64"
@@ -710,7 +710,7 @@ static const struct {
     {rounds_beta, "gdn:fuse=a,layout=flat,o=f32," PLAIN CALM},
     {rounds_conv, "gdn:fuse=d,layout=flat,o=f32," PLAIN CALM},
     {rounds_out, "gdn:layout=flat,o=f32," PLAIN CALM},
-    {rows_off, "gdn:layout=presplit," PLAIN CALM " poison=0"},
+    {rows_off, "gdn:layout=presplit," PLAIN CALM " poison=0 off=1"},
 };
 
 /* What the wrong launch leaves, in place of what the right one would. */
@@ -757,7 +757,8 @@ static void must_refuse(trial *t, int slot, size_t byte) {
 static void writes_are_watched(void **state) {
     (void)state;
     static const char *const lines[] = {
-        "gdn:layout=flat," PLAIN " | seqs=3 pads=1 tail=1 slotpad=1 extra=1 outpad=2 headpad=1 cols=1",
+        "gdn:layout=flat," PLAIN
+        " | seqs=3 pads=1 tail=1 slotpad=1 extra=1 outpad=2 headpad=1 cols=1",
         "gdn:fuse=c,layout=flat,t=2,varlen=1," PLAIN " | lens=2,0,1 pads=1 tail=1 outpad=1",
         "gdn:layout=flat,t=2,save=buffer,varlen=1," PLAIN " | lens=1,2 lines=1 slotpad=1 steps=1",
         "gdn:layout=flat,save=replay,ring=4," PLAIN " | seqs=2 ring=1,4 slotpad=1 rows=1",
