@@ -213,9 +213,24 @@ static kgen_status write_code(const char *path, const kgen_entry *entry, kgen_er
     return KGEN_OK;
 }
 
+/* assembly: NULL when it was not asked for. */
+static int print_inspected(const kgen_entry *entry, const char *assembly, int json) {
+    if (json) {
+        json_t *object = kgen__entry_json(entry);
+        if (assembly) json_object_set_new(object, "disassembly", json_string(assembly));
+        return kgen__json_print(object);
+    }
+    if (assembly)
+        fputs(assembly, stdout);
+    else
+        print_entry(entry);
+    return 0;
+}
+
 int kgen__command_inspect(int argc, char **argv) {
     const char *cache_dir = NULL, *output = NULL;
-    int json = 0, first, code;
+    char *assembly = NULL;
+    int json = 0, disassemble = 0, first, code;
     kgen__syntax s = {.command = "inspect",
                       .arguments = "KEYPREFIX",
                       .about = "Shows everything known about one cached kernel.",
@@ -224,6 +239,8 @@ int kgen__command_inspect(int argc, char **argv) {
     add_cache_dir(&s, &cache_dir);
     kgen__syntax_add(&s, (kgen__option){"output", 'o', "FILE", kgen__read_text, &output, 0, 0,
                                         "write the code object, as the driver takes it"});
+    kgen__syntax_add(&s, (kgen__option){"disassemble", 'S', NULL, NULL, &disassemble, 0, 0,
+                                        "print the instructions instead (AMD; takes ROCm)"});
     add_json(&s, &json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
 
@@ -233,12 +250,9 @@ int kgen__command_inspect(int argc, char **argv) {
     kgen_status status = kgen_cache_open(&cache, cache_dir, &err);
     if (status == KGEN_OK) status = kgen__entry_find(&entry, cache, argv[first], &err);
     if (status == KGEN_OK && output) status = write_code(output, entry, &err);
-    if (status != KGEN_OK)
-        code = kgen__cli_fail(&err);
-    else if (json)
-        code = kgen__json_print(kgen__entry_json(entry));
-    else
-        print_entry(entry);
+    if (status == KGEN_OK && disassemble) status = kgen_disassemble(&assembly, entry, &err);
+    code = status == KGEN_OK ? print_inspected(entry, assembly, json) : kgen__cli_fail(&err);
+    free(assembly);
     kgen_entry_free(entry);
     kgen_cache_close(cache);
     return code;

@@ -27,7 +27,7 @@ static const kgen_domain domain_BLOCKS = LIST(powers);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_LANES = LIST(lane_counts);
 static const kgen_domain domain_ELEMENTS = LIST(element_counts);
-static const kgen_domain domain_OCC = RANGE(1, 16, 1);
+static const kgen_domain domain_OCC = RANGE(1, 32, 1);
 
 #define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
 
@@ -264,8 +264,8 @@ static const tune_row tune_rows[][2][2] = { /* [isa][few][norm]               */
     [KGEN_ISA_RDNA4] = RDNA_ROWS,
     [KGEN_ISA_SM90] = {{{{16, 32}, {4, 4}, {4, 1}, {768, 512}},
                         {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},
-                       {{{16, 16}, {4, 4}, {8, 8}, {1024, 1024}},
-                        {{32, 32}, {8, 8}, {1, 1}, {256, 256}}}},
+                       {{{16, 32}, {4, 4}, {8, 4}, {1024, 768}},
+                        {{16, 32}, {16, 8}, {1, 1}, {512, 512}}}},
 };
 
 static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
@@ -285,7 +285,8 @@ static int32_t native_fp8(int32_t dtype, const kgen_target *target) {
 static int32_t choose_lanes(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state), lanes = 8;
     if (s->state_layout == KGEN_VK) return at_most(16, s->k_dim / vec);
-    while (lanes > 1 && vec * lanes * s->k_dim / target->wave_size > 64) lanes /= 2;
+    int32_t most = s->tokens > 1 && target->max_vgprs <= 256 ? 32 : 64;
+    while (lanes > 1 && vec * lanes * s->k_dim / target->wave_size > most) lanes /= 2;
     return lanes;
 }
 
@@ -296,26 +297,29 @@ static int32_t least_elements(const kgen_gdn_spec *s, const kgen_target *target)
                                       : vec * s->lanes * s->k_dim / target->wave_size;
 }
 
-/* Registers of a lane: the state and its next turn, a token's k, q and decays,
- * sums, inputs. */
+/* Registers of a lane: the state, as loaded and as floats, and its next turn; a
+ * token's k, q and decays; sums; inputs. */
 static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t threads = s->waves * target->wave_size, several = s->tokens > 1 || s->ring;
     int32_t size = kgen_dtype_size((kgen_dtype)s->state), least = least_elements(s, target);
     int32_t k = s->state_layout == KGEN_VK ? least : least * size / 16, v = s->elements / k;
     int32_t turns = (2 * s->k_dim + s->v_dim / s->v_blocks + 4 * threads - 1) / (4 * threads);
-    int32_t inputs = turns * 2 * (s->tokens + 2 * s->conv_width);
-    int32_t held = several ? s->elements : s->elements * size / 4;
-    int32_t next = s->waves * s->elements * s->v_blocks * target->wave_size < s->v_dim * s->k_dim
-                       ? s->elements * size / 4
-                       : 0;
-    enum { FIXED = 44 }; /* addresses, gates, conversions; measured */
-    return held + next + (s->gate ? 3 : 2) * k + 3 * v + inputs + FIXED;
+    int32_t taps = (kgen__gdn_parts(s) & CONV) ? 2 * s->conv_width : 0;
+    int32_t words = s->elements * size / 4, in_turns = s->v_dim * s->k_dim / s->v_blocks >
+                                                       threads * s->elements;
+    int32_t loaded = (size < 4 || several) * words + in_turns * words;
+    enum { FIXED = 48 }; /* addresses, gates, conversions; measured */
+    /* Rows of kv lie too far apart for one address. */
+    int32_t addresses = s->state_layout == KGEN_KV ? (1 + in_turns) * words / 2 : 0;
+    return s->elements + loaded + addresses + ((s->gate ? 3 : 2) + (s->ring ? 2 : 0)) * k + 3 * v +
+           turns * 2 * (s->tokens + taps) + (s->tree ? words : 0) + FIXED;
 }
 
-/* The count above is high for the kernels that the tables were made for. */
-static int is_plain(const kgen_gdn_spec *s) {
-    return s->tokens == 1 && !s->ring && !s->gate && s->k_dim <= 128 && s->v_dim <= 128 &&
-           s->state_layout == KGEN_VK;
+/* The rows of sm_90 are measured, and its registers fewer than counted. */
+static int is_measured(const kgen_gdn_spec *s, const kgen_target *target) {
+    return target->isa == KGEN_ISA_SM90 && s->tokens == 1 && !s->gate && s->k_dim == 128 &&
+           s->v_dim == 128 && s->state_layout == KGEN_VK && s->save == KGEN_SAVE_FINAL &&
+           s->conv_layout == KGEN_SD && kgen_dtype_size((kgen_dtype)s->out) == 2;
 }
 
 /* As many workgroups as are wanted and have the registers. */
@@ -323,8 +327,8 @@ static int32_t choose_occupancy(const kgen_gdn_spec *s, const kgen_target *targe
                                 int32_t lanes_held) {
     int32_t wanted = lanes_held / (s->waves * target->wave_size);
     int32_t waves = target->vgpr_file / registers(s, target) * target->simds;
-    if (is_plain(s)) return at_least(1, at_most(16, wanted));
-    return at_least(1, at_most(16, at_most(waves / s->waves, wanted)));
+    if (is_measured(s, target)) return at_least(1, at_most(32, wanted));
+    return at_least(1, at_most(32, at_most(waves / s->waves, wanted)));
 }
 
 /* The head is cut among lanes first, then waves, then workgroups, then turns. */
@@ -354,7 +358,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
         return;
     }
     if (!s->waves) s->waves = 256 / target->wave_size;
-    if (!s->occupancy) s->occupancy = 4;
+    if (!s->occupancy) s->occupancy = s->tokens > 1 ? 2 : 4;
     s->v_blocks = s->lanes = s->elements = 0;
 }
 

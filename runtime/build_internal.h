@@ -42,6 +42,9 @@ int kgen__elf_needed(const kgen__elf *elf, const char *prefix, const char **name
 kgen_status kgen__inspect(kgen_resources *out, const kgen_target *target, const char *symbol,
                           int32_t workgroup_size, const void *code, size_t code_size,
                           kgen_error *err);
+/* KGEN_E_COMPILE unless it is a code object of this AMD target. */
+kgen_status kgen__amd_object_check(const kgen__elf *elf, const kgen_target *target,
+                                   kgen_error *err);
 /* KGEN_E_BUDGET for what the target cannot launch, and for spills and scratch. */
 kgen_status kgen__gate(const kgen_resources *resources, const kgen_target *target,
                        int32_t workgroup_size, int allow_spills, kgen_error *err);
@@ -88,7 +91,8 @@ int kgen__default_workers(void);
 
 #define KGEN__PROGRAM "kgen_kernel.hip" /* fixed: it is in every code object's messages */
 
-/* One source text to compile. Pointers are the caller's. */
+/* One source text to compile, or machine code to disassemble. Pointers are the
+ * caller's. */
 typedef struct kgen__unit {
     const kgen_toolchain *toolchain;
     const char *const *flags; /* NULL-terminated                             */
@@ -97,6 +101,8 @@ typedef struct kgen__unit {
     const char *spec; /* for messages                                        */
     const char *arch; /* for messages                                        */
     int timeout_s;    /* 0: 300                                              */
+    const char *isa;  /* NULL: compile. Else the source is machine code of this isa, and
+                       * toolchain->path is libamd_comgr's                   */
 } kgen__unit;
 
 kgen_status kgen__unit_start(kgen__child *child, const kgen__unit *unit, kgen_error *err);
@@ -112,6 +118,8 @@ kgen_status kgen__program_version(const char *program, char *line, size_t line_s
 
 /* ---- toolchain.c ---- */
 
+/* out: the libamd_comgr that belongs to this hipRTC. */
+kgen_status kgen__toolchain_comgr(char out[1024], const kgen_toolchain *tc, kgen_error *err);
 kgen_status kgen__toolchain_clang(kgen_toolchain *out, const kgen_target *target,
                                   kgen_error *err);
 

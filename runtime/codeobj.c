@@ -156,14 +156,19 @@ static kgen_status read_metadata(kgen_resources *out, const kgen__elf *elf, cons
     return status;
 }
 
-static kgen_status inspect_amd(kgen_resources *out, const kgen__elf *elf, const kgen_target *t,
-                               const char *symbol, int32_t workgroup_size, kgen_error *err) {
+kgen_status kgen__amd_object_check(const kgen__elf *elf, const kgen_target *t, kgen_error *err) {
     if (elf->header.e_machine != EM_AMDGPU_ ||
         (int32_t)(elf->header.e_flags & AMDGPU_MACH_MASK) != t->elf_mach)
         return kgen_fail(err, KGEN_E_COMPILE,
                          "code object: machine %u, architecture 0x%x; %s is machine %d, 0x%x",
                          elf->header.e_machine, elf->header.e_flags & AMDGPU_MACH_MASK, t->name,
                          EM_AMDGPU_, (unsigned)t->elf_mach);
+    return KGEN_OK;
+}
+
+static kgen_status inspect_amd(kgen_resources *out, const kgen__elf *elf, const kgen_target *t,
+                               const char *symbol, int32_t workgroup_size, kgen_error *err) {
+    KGEN_TRY(kgen__amd_object_check(elf, t, err));
     KGEN_TRY(read_metadata(out, elf, symbol, err));
     /* .vgpr_count is the whole of a unified file: AGPRs are in it. */
     if (out->agprs > out->vgprs) return malformed(err, ".agpr_count");

@@ -1,4 +1,4 @@
-/* One source text -> one code object, through kgen-cc. */
+/* One source text -> one code object, and a kernel -> its listing, through kgen-cc. */
 #include "build_internal.h"
 #include "kgen_cc.h"
 
@@ -63,6 +63,11 @@ static void put_bytes(FILE *f, const char *data, size_t size) {
 
 static void put_text(FILE *f, const char *text) { put_bytes(f, text, strlen(text)); }
 
+static kgen_cc_library library_of(const kgen__unit *unit) {
+    if (unit->isa) return KGEN_CC_COMGR;
+    return unit->toolchain->compiler == KGEN_HIPRTC ? KGEN_CC_HIPRTC : KGEN_CC_NVRTC;
+}
+
 static kgen_status write_request(const kgen__child *child, const kgen__unit *unit,
                                  kgen_error *err) {
     char *data = NULL;
@@ -71,9 +76,9 @@ static kgen_status write_request(const kgen__child *child, const kgen__unit *uni
     if (!f) return kgen_fail(err, KGEN_E_NOMEM, "request of %zu bytes", unit->source_size);
     while (unit->flags[flags]) flags++;
     put_u32(f, KGEN_CC_MAGIC);
-    put_u32(f, unit->toolchain->compiler == KGEN_HIPRTC ? KGEN_CC_HIPRTC : KGEN_CC_NVRTC);
+    put_u32(f, library_of(unit));
     put_text(f, unit->toolchain->path);
-    put_text(f, KGEN__PROGRAM);
+    put_text(f, unit->isa ? unit->isa : KGEN__PROGRAM);
     put_u32(f, (uint32_t)flags);
     for (size_t i = 0; i < flags; i++) put_text(f, unit->flags[i]);
     put_bytes(f, unit->source, unit->source_size);
@@ -169,6 +174,9 @@ static void first_error(const char *log, char *out, size_t size) {
 static kgen_status compile_error(const kgen__unit *unit, const char *log, kgen_error *err) {
     char line[420];
     first_error(log, line, sizeof line);
+    if (unit->isa)
+        return kgen_fail(err, KGEN_E_COMPILE, "comgr cannot disassemble for %s: %s", unit->isa,
+                         line);
     return kgen_fail(err, KGEN_E_COMPILE, "%s; `kgen source '%s' --arch %s` shows the text",
                      *line ? line : "the compiler failed without a word", unit->spec,
                      unit->arch);
@@ -213,7 +221,8 @@ static kgen_status read_reply(const kgen__unit *unit, const kgen__child *child, 
     } else if (head.status != KGEN_CC_OK) {
         status = compile_error(unit, (char *)data + sizeof head, err);
     } else {
-        memmove(data, data + sizeof head + head.log_size, head.code_size);
+        /* The NUL behind it too: a listing is text. */
+        memmove(data, data + sizeof head + head.log_size, (size_t)head.code_size + 1);
         *code = data;
         *code_size = head.code_size;
         return KGEN_OK;
@@ -264,6 +273,72 @@ kgen_status kgen__compile(const kgen__unit *unit, uint8_t **code, size_t *size, 
     int crashed;
     kgen_status status = compile_once(unit, code, size, ms, &crashed, err);
     return crashed ? compile_once(unit, code, size, ms, &crashed, err) : status;
+}
+
+/* ---- disassembly ---- */
+
+/* The toolchain with comgr in the compiler's place: same loader, same folders. */
+static kgen_status find_disassembler(kgen_toolchain *out, const kgen_target *target,
+                                     kgen_error *err) {
+    char comgr[sizeof out->path];
+    KGEN_TRY(kgen_toolchain_find(out, target, err));
+    if (out->compiler != KGEN_HIPRTC)
+        return kgen_fail(err, KGEN_E_TOOLCHAIN,
+                         "%s: disassembling takes libamd_comgr, which comes with hipRTC; there is "
+                         "no libhiprtc in $KGEN_ROCM_PATH, /opt/rocm, the system's folders or the "
+                         "prefix that `run setup` makes, only %s", target->name, out->name);
+    KGEN_TRY(kgen__toolchain_comgr(comgr, out, err));
+    snprintf(out->path, sizeof out->path, "%s", comgr);
+    return KGEN_OK;
+}
+
+/* unit->source: the machine code of the kernel, inside its code object. */
+static kgen_status find_kernel(kgen__unit *unit, const kgen_entry *entry,
+                               const kgen_target *target, kgen_error *err) {
+    kgen__elf elf;
+    kgen__section section;
+    Elf64_Sym symbol;
+    unsigned index;
+    if (!kgen__elf_open(&elf, entry->code, entry->code_size))
+        return kgen_fail(err, KGEN_E_COMPILE, "code object of %zu bytes: the ELF header is missing "
+                         "or malformed", entry->code_size);
+    KGEN_TRY(kgen__amd_object_check(&elf, target, err));
+    if (!kgen__elf_symbol(&elf, entry->symbol, &symbol, &index) ||
+        !kgen__elf_section_named(&elf, ".text", &section) || !section.data)
+        return kgen_fail(err, KGEN_E_COMPILE, "code object: %s or .text is missing or malformed",
+                         entry->symbol);
+    uint64_t start = symbol.st_value - section.header.sh_addr;
+    if (symbol.st_value < section.header.sh_addr || start > section.header.sh_size ||
+        symbol.st_size > section.header.sh_size - start)
+        return kgen_fail(err, KGEN_E_COMPILE, "code object: %s is not inside .text",
+                         entry->symbol);
+    unit->source = (const char *)section.data + start;
+    unit->source_size = symbol.st_size;
+    return KGEN_OK;
+}
+
+kgen_status kgen_disassemble(char **text, const kgen_entry *entry, kgen_error *err) {
+    const kgen_target *target;
+    kgen_toolchain toolchain;
+    uint8_t *listing;
+    size_t size;
+    uint32_t ms;
+    char isa[64];
+    const char *const no_flags[] = {NULL};
+    kgen__unit unit = {.toolchain = &toolchain, .flags = no_flags, .spec = entry->spec,
+                       .arch = entry->target, .isa = isa};
+    *text = NULL;
+    KGEN_TRY(kgen_target_find(&target, entry->target, err));
+    if (target->vendor != KGEN_VENDOR_AMD)
+        return kgen_fail(err, KGEN_E_UNSUPPORTED,
+                         "%s: only kernels of AMD targets (gfx...) can be disassembled",
+                         target->name);
+    KGEN_TRY(find_kernel(&unit, entry, target, err));
+    KGEN_TRY(find_disassembler(&toolchain, target, err));
+    snprintf(isa, sizeof isa, "amdgcn-amd-amdhsa--%s", target->name);
+    KGEN_TRY(kgen__compile(&unit, &listing, &size, &ms, err));
+    *text = (char *)listing;
+    return KGEN_OK;
 }
 
 kgen_status kgen__program_version(const char *program, char *line, size_t line_size,

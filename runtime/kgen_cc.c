@@ -1,6 +1,6 @@
-/* kgen-cc: the helper process around a compiler. It links nothing but the C
- * library, so it also runs under the dynamic loader of another prefix, and a
- * crash of the compiler ends it and nothing else.
+/* kgen-cc: the helper process around a compiler or a disassembler. It links
+ * nothing but the C library, so it also runs under the dynamic loader of another
+ * prefix, and a crash of the compiler ends it and nothing else.
  *
  *   kgen-cc <memory MiB> <cpu seconds> <folder>                one request
  *   kgen-cc <memory MiB> <cpu seconds> <folder> program args   becomes program
@@ -11,8 +11,8 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ typedef struct api_names {
     {lib "CreateProgram",  lib "CompileProgram", lib "GetProgramLogSize",                   \
      lib "GetProgramLog",  lib "Get" CODE "Size", lib "Get" CODE, lib "GetErrorString"}
 
-static const api_names names[KGEN_CC_LIBRARIES] = {
+static const api_names names[KGEN_CC_COMPILERS] = {
     [KGEN_CC_HIPRTC] = API_NAMES("hiprtc", "Code"),
     [KGEN_CC_NVRTC] = API_NAMES("nvrtc", "CUBIN"),
 };
@@ -49,6 +49,7 @@ typedef struct api {
 typedef struct request {
     uint32_t library; /* kgen_cc_library                                     */
     uint32_t flag_count;
+    uint32_t source_size;
     char *path, *name, *source;
     char **flags;
 } request;
@@ -57,13 +58,17 @@ static int read_all(void *out, size_t size) { return fread(out, 1, size, stdin) 
 
 static int read_u32(uint32_t *out) { return read_all(out, sizeof *out); }
 
+static char *read_bytes(uint32_t *size) {
+    if (!read_u32(size) || *size > KGEN_CC_MAX_BYTES) return NULL;
+    char *bytes = malloc((size_t)*size + 1);
+    if (!bytes || !read_all(bytes, *size)) return NULL;
+    bytes[*size] = 0;
+    return bytes;
+}
+
 static char *read_string(void) {
     uint32_t size;
-    if (!read_u32(&size) || size > KGEN_CC_MAX_BYTES) return NULL;
-    char *text = malloc((size_t)size + 1);
-    if (!text || !read_all(text, size)) return NULL;
-    text[size] = 0;
-    return text;
+    return read_bytes(&size);
 }
 
 /* The process ends with its one request: nothing is freed. */
@@ -77,7 +82,7 @@ static int read_request(request *in) {
     if (!in->flags) return 0;
     for (uint32_t i = 0; i < in->flag_count; i++)
         if (!(in->flags[i] = read_string())) return 0;
-    in->source = read_string();
+    in->source = read_bytes(&in->source_size);
     return in->source != NULL;
 }
 
@@ -127,12 +132,14 @@ static char *program_log(const api *a, void *program) {
     return log;
 }
 
+static int no_library(int fd) {
+    const char *why = dlerror();
+    return reply(fd, KGEN_CC_NO_LIBRARY, why ? why : "a symbol is missing", NULL, 0);
+}
+
 static int compile(int fd, const request *in) {
     api a;
-    if (!load(&a, in)) {
-        const char *why = dlerror();
-        return reply(fd, KGEN_CC_NO_LIBRARY, why ? why : "a symbol is missing", NULL, 0);
-    }
+    if (!load(&a, in)) return no_library(fd);
     void *program = NULL;
     int result = a.create(&program, in->source, in->name, 0, NULL, NULL);
     if (result != 0) return reply(fd, KGEN_CC_ERROR, a.error_text(result), NULL, 0);
@@ -147,6 +154,93 @@ static int compile(int fd, const request *in) {
     if (result != 0 || !code) return reply(fd, KGEN_CC_ERROR, a.error_text(result), NULL, 0);
     return reply(fd, KGEN_CC_OK, log, code, size);
 }
+
+/* ---- comgr ---- */
+
+/* amd_comgr.h, as far as it is used. Not its actions: their numbers differ by
+ * release, and some builds lack the one that disassembles. */
+typedef struct comgr_info {
+    uint64_t handle;
+} comgr_info;
+
+typedef uint64_t comgr_read(uint64_t from, char *to, uint64_t size, void *user);
+typedef void comgr_print(const char *instruction, void *user);
+typedef void comgr_annotate(uint64_t address, void *user);
+
+typedef struct comgr {
+    int (*create)(const char *isa, comgr_read *read, comgr_print *print, comgr_annotate *annotate,
+                  comgr_info *info);
+    int (*disassemble)(comgr_info info, uint64_t address, void *user, uint64_t *size);
+    int (*status_string)(int status, const char **text);
+} comgr;
+
+static int load_comgr(comgr *out, const char *path) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return library && resolve(&out->create, library, "amd_comgr_create_disassembly_info") &&
+           resolve(&out->disassemble, library, "amd_comgr_disassemble_instruction") &&
+           resolve(&out->status_string, library, "amd_comgr_status_string");
+}
+
+/* An address is an offset in the code. */
+typedef struct listing {
+    const char *code;
+    uint64_t size;
+    FILE *out;
+} listing;
+
+static uint64_t read_code(uint64_t from, char *to, uint64_t size, void *user) {
+    const listing *l = user;
+    if (from >= l->size) return 0;
+    if (size > l->size - from) size = l->size - from;
+    memcpy(to, l->code + from, size);
+    return size;
+}
+
+static void print_instruction(const char *text, void *user) {
+    const listing *l = user;
+    fputs(text + strspn(text, " \t"), l->out);
+}
+
+static void print_target(uint64_t address, void *user) {
+    const listing *l = user;
+    fprintf(l->out, " // %" PRIx64, address);
+}
+
+/* "<offset>: <instruction>" a line; what is no instruction is a number. */
+static void print_listing(const comgr *c, comgr_info info, listing *l) {
+    for (uint64_t at = 0, size; at < l->size; at += size) {
+        uint32_t word = 0;
+        fprintf(l->out, "%6" PRIx64 ": ", at);
+        size = 0;
+        if (c->disassemble(info, at, l, &size) != 0 || size == 0) {
+            size = read_code(at, (char *)&word, sizeof word, l);
+            fprintf(l->out, ".long 0x%08" PRIx32, word);
+        }
+        fputc('\n', l->out);
+    }
+}
+
+static int disassemble(int fd, const request *in) {
+    comgr c;
+    comgr_info info;
+    char *text = NULL;
+    size_t size = 0;
+    const char *why = NULL;
+    if (!load_comgr(&c, in->path)) return no_library(fd);
+    int status = c.create(in->name, read_code, print_instruction, print_target, &info);
+    if (status != 0) {
+        c.status_string(status, &why);
+        return reply(fd, KGEN_CC_ERROR, why ? why : "unknown error", NULL, 0);
+    }
+    listing l = {in->source, in->source_size, open_memstream(&text, &size)};
+    if (!l.out) return 1;
+    print_listing(&c, info, &l);
+    if (fclose(l.out) != 0 || size > KGEN_CC_MAX_BYTES)
+        return reply(fd, KGEN_CC_ERROR, "the text is too long", NULL, 0);
+    return reply(fd, KGEN_CC_OK, "", text, size);
+}
+
+/* ---- the process ---- */
 
 static void limit(int resource, rlim_t value) {
     struct rlimit old;
@@ -185,5 +279,5 @@ int main(int argc, char **argv) {
     request in = {0};
     if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || !read_request(&in))
         return KGEN_CC_EXIT_USAGE;
-    return compile(fd, &in);
+    return in.library == KGEN_CC_COMGR ? disassemble(fd, &in) : compile(fd, &in);
 }

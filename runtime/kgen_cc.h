@@ -4,7 +4,8 @@
  *   request (stdin)   magic, library, path, name, flag count, flags, source
  *   reply   (stdout)  magic, status, log bytes, code bytes, log, code
  *
- * Numbers are uint32_t; a string is its length, then its bytes.             */
+ * Numbers are uint32_t; a string is its length, then its bytes. To comgr `name`
+ * is the isa and `source` machine code; the reply's code is the listing.    */
 #ifndef KGEN_RUNTIME_KGEN_CC_H
 #define KGEN_RUNTIME_KGEN_CC_H
 
@@ -12,7 +13,13 @@
 #define KGEN_CC_MAX_BYTES (64u << 20)
 #define KGEN_CC_MAX_FLAGS 256u
 
-typedef enum kgen_cc_library { KGEN_CC_HIPRTC, KGEN_CC_NVRTC, KGEN_CC_LIBRARIES } kgen_cc_library;
+typedef enum kgen_cc_library {
+    KGEN_CC_HIPRTC,
+    KGEN_CC_NVRTC,
+    KGEN_CC_COMPILERS,
+    KGEN_CC_COMGR = KGEN_CC_COMPILERS,
+    KGEN_CC_LIBRARIES,
+} kgen_cc_library;
 
 typedef enum kgen_cc_status {
     KGEN_CC_OK,

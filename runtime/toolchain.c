@@ -140,14 +140,23 @@ static kgen_status add_llvm(kgen_toolchain *tc, const char *folder, const char *
     return *path ? add_identity(tc, "llvm", path, err) : KGEN_OK;
 }
 
+/* Beside hipRTC, or beside what the name of hipRTC is a link to. */
+kgen_status kgen__toolchain_comgr(char out[PATH_SIZE], const kgen_toolchain *tc,
+                                  kgen_error *err) {
+    char folder[PATH_SIZE], real[PATH_MAX];
+    folder_of(folder, tc->path);
+    if (find_in(out, folder, comgr_names)) return KGEN_OK;
+    folder_of(folder, realpath(tc->path, real) ? real : tc->path);
+    if (find_in(out, folder, comgr_names)) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_TOOLCHAIN,
+                     "%.300s: libamd_comgr is not beside it; install it there", tc->path);
+}
+
 static kgen_status fill_hiprtc(kgen_toolchain *tc, const char *root, const char *folder,
                                kgen_error *err) {
-    char comgr[PATH_SIZE], real[PATH_MAX], version[32], real_folder[PATH_SIZE];
+    char comgr[PATH_SIZE], version[32], real_folder[PATH_SIZE];
     tc->compiler = KGEN_HIPRTC;
-    folder_of(real_folder, realpath(tc->path, real) ? real : tc->path);
-    if (!find_in(comgr, folder, comgr_names) && !find_in(comgr, real_folder, comgr_names))
-        return kgen_fail(err, KGEN_E_TOOLCHAIN,
-                         "%.300s: libamd_comgr is not beside it; install it there", tc->path);
+    KGEN_TRY(kgen__toolchain_comgr(comgr, tc, err));
     version_of(version, sizeof version, tc->path);
     snprintf(tc->name, sizeof tc->name, "hiprtc%s", version);
     folder_of(real_folder, comgr);

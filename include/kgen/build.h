@@ -65,6 +65,11 @@ KGEN_API kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t 
                                 kgen_error *err);
 /* The key that kgen_build would use. */
 KGEN_API kgen_status kgen_job_key(kgen_key *out, const kgen_job *job, kgen_error *err);
+/* The kernel's instructions, "<offset in hex>: <instruction>" a line: the
+ * libamd_comgr beside hipRTC reads them, in a helper process. *text: free().
+ * KGEN_E_UNSUPPORTED: not an AMD target. KGEN_E_TOOLCHAIN: no hipRTC. The code
+ * is not trusted: KGEN_E_COMPILE when it is no code object of entry->target. */
+KGEN_API kgen_status kgen_disassemble(char **text, const kgen_entry *entry, kgen_error *err);
 /* Ordered compiler flags for a target, NULL-terminated static array; the same
  * list is in the key.                                                       */
 KGEN_API const char *const *kgen_target_flags(const kgen_target *target, kgen_compiler compiler);

@@ -33,7 +33,8 @@ extern "C" {
  * save=buffer leaves the pool alone and writes the window that ends at token
  * i to conv_windows[line][i]; save=none writes nothing.
  * tree=1: token i comes after parents[n][i] < i (-1: after the stored state),
- * in window and recurrence alike.
+ * in window and recurrence alike; a parent other than i - 1 is read back from
+ * the buffer, so rounded to its type.
  *
  * save=replay: the slot holds a state S0, the ring the tokens since. With
  * s = ring_start[n], l = ring_len[n], P rows in a ring, entries s .. s+l-1
@@ -46,7 +47,9 @@ extern "C" {
  * is a sentinel or outside the pool, or its accepted count is out of bounds
  * (1 .. columns of slots, and of the convolution slot). A write slot that is
  * a sentinel or outside the pool is not written. Rows of `out` that belong to
- * no sequence are zeroed, copies of z, b and a included. conv_state is written
+ * no sequence are zeroed, copies of z, b and a included; their out_scale is 0,
+ * and 1 where all of a group is 0. A sequence of no tokens writes nothing.
+ * has_initial 0 stands for a state and a window of zeros. conv_state is written
  * at the slot of the state, with index=spec or save=slots at that of the first
  * column. Live slots of a batch differ from each other; the
  * slots of one sequence may coincide.

@@ -141,14 +141,16 @@ KG_DEV void keep_token(const tile_t &tile, args_t a, const seq_t &s, const head_
     }
 }
 
-// In a tree, the state that token `t` comes after.
+// In a tree, the state that token `t` comes after: what the lane holds where that
+// is the token before, which to be rounded comes from the buffer as well.
 KG_DEV void take_parent(tile_t &tile, args_t a, const seq_t &s, const head_t &head, place_t at,
                         int t) {
     int parent = parent_of(a, s.index, t);
     i64 line = line_of(a, s.index);
     words_t loaded;
-    if (parent == t - 1) return;
-    if (parent < 0 || !is_line(a, line)) {
+    bool kept = is_line(a, line);
+    if (parent == t - 1 && (t == 0 || !kept || !STATE_ROUND)) return;
+    if (parent < 0 || !kept) {
         load_state(loaded, a, s, head, at);
         take_state(tile, loaded, s);
     } else {
@@ -168,7 +170,7 @@ KG_DEV void take_tokens(tile_t &tile, token_t &x, args_t a, const seq_t &s, cons
         if constexpr (TREE) take_parent(tile, a, s, head, at, t);
         take_token(tile, x, a, s, head, r, lds, at, t);
         keep_token(tile, a, s, head, at, t);
-        if constexpr (STATE_ROUND) round_tile(tile);
+        if constexpr (STATE_ROUND && !TREE) round_tile(tile);
     }
     if constexpr (SAVE == SAVE_FINAL || (SAVE == SAVE_BUFFER && INDEX == INDEX_PAIR))
         if (s.writes) store_slot(a, s.write, head, tile, at);

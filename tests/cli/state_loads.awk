@@ -1,60 +1,64 @@
-# Reads a disassembly of a gdn kernel of one token. Prints what is wrong:
-# loads of the state that are not 16 bytes a lane, or not all on their way
-# before the first use of one of them.
-#   awk -v lanes_hold=<16-byte pieces of a lane in flight> -f state_loads.awk
-function spread(text, set,   parts, i, low, high) { # "v[2:5]" -> set[2..5]
-    while (match(text, /v\[[0-9]+:[0-9]+\]|v[0-9]+/)) {
-        parts = substr(text, RSTART + 1, RLENGTH - 1)
-        text = substr(text, RSTART + RLENGTH)
-        gsub(/[\[\]]/, "", parts)
-        low = high = parts
-        if (parts ~ /:/) { low = parts; sub(/:.*/, "", low); sub(/.*:/, "", high) }
-        for (i = low + 0; i <= high + 0; i++) set[i] = 1
+# Reads the listing of a gdn kernel of one token (kgen inspect -S), prints what
+# is wrong with its loads of the recurrent state and exits 1 then.
+#   awk -v first=<16-byte loads a lane has in flight> -v later=<those after> -f state_loads.awk
+# State is what is loaded before the first barrier and used after it; weights of
+# the convolution are used before it. `first` such loads are all of the state's
+# first parts: no narrower load can be one of theirs.
+function registers(text, set,    words, count, i, word, ends, r) { # "v[2:3]" -> v2, v3
+    split("", set)
+    count = split(text, words, /[^a-z0-9:\[\]]+/)
+    for (i = 1; i <= count; i++) {
+        word = words[i]
+        if (word !~ /^[av](\[[0-9]+:[0-9]+\]|[0-9]+)$/) continue
+        gsub(/[av\[\]]/, "", word)
+        if (split(word, ends, ":") == 1) ends[2] = ends[1]
+        for (r = ends[1] + 0; r <= ends[2] + 0; r++) set[substr(words[i], 1, 1) r] = 1
     }
 }
-function operands(line,   text) {
-    text = line
-    sub(/^[ \t]*[a-z0-9_]+[ \t]*/, "", text)
-    sub(/[ \t]*\/\/.*/, "", text)
-    return text
+
+function report(text) {
+    print text
+    wrong = 1
 }
-/^[ \t]+[a-z]/ {
-    count++
-    line = $0
-    op = $1
-    delete now
-    text = operands(line)
-    if (op ~ /^(global_store|ds_write|buffer_store)/) spread(text, now)
-    else { first = text; sub(/^[^,]*,?/, "", text); spread(text, now) }
-    for (r in now) if (r in pending) { if (!(pending[r] in used)) used[pending[r]] = count }
-    if (op == "s_barrier" && !barrier) barrier = count
-    if (op ~ /^(global|buffer|flat)_load/) {
-        if (op ~ /^flat/) print "a flat load: " line
-        loads++
-        at[loads] = count
-        wide[loads] = op ~ /dwordx4$/
-        delete now
-        sub(/,.*/, "", first)
-        spread(first, now)
-        for (r in now) pending[r] = loads
-    } else if (op !~ /^(global_store|ds_write|s_|v_cmp)/) { # a write ends the watch
-        delete now
-        sub(/,.*/, "", first)
-        spread(first, now)
-        for (r in now) delete pending[r]
+
+/^ *[0-9a-f]+: / {
+    text = $0
+    sub(/^[^:]*: *[^ ]+ */, "", text)
+    sub(/ *\/\/.*/, "", text)
+    registers(text, now)
+    for (r in now) {
+        if (!(r in owner)) continue
+        if (!(owner[r] in touched)) touched[owner[r]] = NR
+        delete owner[r]
+    }
+    if ($2 == "s_barrier" && !barrier) barrier = NR
+    if ($2 ~ /^(global|buffer|flat|scratch)_/) issued++
+    if ($2 ~ /^(global|buffer|flat)_load_dwordx4$/) {
+        at[++loads] = NR
+        number[loads] = issued
+        sub(/,.*/, "", text)
+        registers(text, now)
+        for (r in now) owner[r] = loads
+    }
+    if ($2 == "s_waitcnt" && match(text, /vmcnt\([0-9]+/)) {
+        wait_at[++waits] = NR # for the first `waited` of those that were issued
+        waited[waits] = issued - substr(text, RSTART + 6, RLENGTH - 6)
     }
 }
+
 END {
-    if (!barrier) { print "no barrier"; exit }
-    # Before the barrier the inputs are used; what waits beyond it is the state.
-    first_use = count + 1
+    if (!barrier) report("no barrier")
     for (i = 1; i <= loads; i++) {
-        if (!(i in used) || used[i] < barrier) continue
-        if (at[i] < barrier) early++
-        if (!wide[i]) print "a load of the state is not 16 bytes: number " i
-        if (at[i] < barrier && used[i] < first_use) first_use = used[i]
-        last = at[i] < barrier && at[i] > last ? at[i] : last
+        if (at[i] > barrier) after++
+        if (at[i] > barrier || (i in touched && touched[i] < barrier)) continue
+        if (!before++) oldest = number[i]
+        last = at[i]
     }
-    if (early != lanes_hold) print early + 0 " loads of the state before the barrier, not " lanes_hold
-    if (last > first_use) print "a load comes after the first use"
+    if (before != first)
+        report(before + 0 " loads of 16 bytes before the barrier for use after it, not " first)
+    if (after + 0 != later) report(after + 0 " loads of 16 bytes after the barrier, not " later)
+    for (i = 1; i <= waits; i++)
+        if (before && wait_at[i] < last && waited[i] >= oldest)
+            report("line " wait_at[i] " waits for a load before the last one, of line " last)
+    exit wrong
 }

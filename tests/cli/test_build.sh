@@ -30,6 +30,17 @@ expect 0 "\"resources\"" "$kgen" inspect --json "${key:0:6}"
 expect 0 "" "$kgen" inspect "$key" -o code.bin
 [[ $(head -c 4 code.bin | od -An -tx1 | tr -d ' ') == 7f454c46 ]] || fail "the code object is no ELF"
 
+capture "$kgen" inspect -S "$key"
+if grep -qE "^ *toolchain +hiprtc" <("$kgen" inspect "$key"); then
+    [[ $code == 0 && $out == "     0: "*": s_endpgm"* ]] || fail "no listing: $out$errors"
+    expect 0 "\"disassembly\": \"     0: " "$kgen" inspect "$key" --disassemble --json
+    KGEN_ROCM_PATH=/none expect 7 "KGEN_ROCM_PATH=/none" "$kgen" inspect "$key" -S
+elif [[ $arch == cpu:* ]]; then
+    [[ $code == 3 && $errors == *"only kernels of AMD targets"* ]] || fail "listing: $errors"
+else
+    [[ $code == 7 && $errors == *"libamd_comgr"* ]] || fail "listing: $errors"
+fi
+
 "$kgen" source "$spec" --arch "$arch" >by_spec
 "$kgen" source "$key" >by_key
 cmp by_spec by_key || fail "source by key differs from source by spec"

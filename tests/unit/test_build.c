@@ -627,6 +627,124 @@ static void test_hostile_objects(void **state) {
     }
 }
 
+/* ---- disassembly ---- */
+
+static kgen_entry *entry_of(const object *o, const char *arch, const char *symbol) {
+    static kgen_entry e;
+    e = (kgen_entry){.code = o->code, .code_size = o->size};
+    snprintf(e.target, sizeof e.target, "%s", arch);
+    snprintf(e.symbol, sizeof e.symbol, "%s", symbol);
+    return &e;
+}
+
+/* From the first instruction of kg_x to its end, one a line. */
+static void test_disassemble(void **state) {
+    (void)state;
+    hiprtc_or_skip();
+    for (int i = 0; i < AMD_ARCHS; i++) {
+        kgen_toolchain tc = toolchain_or_skip(amd_archs[i]);
+        object o = compiled(&tc, amd_archs[i], TINY_HIP);
+        kgen_resources r = inspected(&o, amd_archs[i], 0);
+        char *text, *again;
+        kgen_error err;
+        if (kgen_disassemble(&text, entry_of(&o, amd_archs[i], "kg_x"), &err) != KGEN_OK)
+            fail_msg("%s: %s", amd_archs[i], err.text);
+        assert_int_equal(strncmp(text, "     0: ", 8), 0);
+        const char *end = strstr(text, ": s_endpgm\n");
+        assert_non_null(strstr(text, ": global_load_"));
+        assert_non_null(strstr(text, ": global_store_"));
+        assert_null(strstr(text, ".long"));
+        assert_non_null(end);
+        assert_string_equal(end, ": s_endpgm\n");
+        while (end > text && end[-1] != ' ') end--;
+        assert_int_equal(strtol(end, NULL, 16), r.code_bytes - 4);
+        assert_int_equal(kgen_disassemble(&again, entry_of(&o, amd_archs[i], "kg_x"), &err),
+                         KGEN_OK);
+        assert_string_equal(text, again);
+        free(text);
+        free(again);
+        free(o.code);
+    }
+}
+
+static void expect_no_listing(const object *o, const char *arch, const char *symbol,
+                              kgen_status status, const char *words) {
+    char *text = (char *)files;
+    kgen_error err;
+    assert_int_equal(kgen_disassemble(&text, entry_of(o, arch, symbol), &err), status);
+    assert_null(text);
+    if (!strstr(err.text, words)) fail_msg("%s", err.text);
+}
+
+static void test_disassemble_refusals(void **state) {
+    (void)state;
+    const object none = {(uint8_t *)files, sizeof files, 0};
+    expect_no_listing(&none, "sm_90", "kg_x", KGEN_E_UNSUPPORTED, "sm_90: only kernels of AMD");
+    expect_no_listing(&none, "cpu:cdna3", "kg_x", KGEN_E_UNSUPPORTED, "cpu:cdna3");
+    expect_no_listing(&none, "gfx1", "kg_x", KGEN_E_TARGET, "gfx1");
+    expect_no_listing(&none, "gfx942", "kg_x", KGEN_E_COMPILE, "the ELF header");
+    kgen_toolchain tc = hiprtc_or_skip();
+    object o = compiled(&tc, "gfx942", TINY_HIP);
+    expect_no_listing(&o, "gfx950", "kg_x", KGEN_E_COMPILE, "gfx950");
+    expect_no_listing(&o, "gfx942", "kg_y", KGEN_E_COMPILE, "kg_y");
+    const char *was = getenv("KGEN_ROCM_PATH");
+    char keep[1024] = "";
+    if (was) snprintf(keep, sizeof keep, "%s", was);
+    setenv("KGEN_ROCM_PATH", "/nonexistent/place", 1);
+    expect_no_listing(&o, "gfx942", "kg_x", KGEN_E_TOOLCHAIN, "/nonexistent/place");
+    if (was) setenv("KGEN_ROCM_PATH", keep, 1);
+    else unsetenv("KGEN_ROCM_PATH");
+    free(o.code);
+}
+
+/* What the helper itself refuses: the library, the isa. */
+static void test_disassemble_helper(void **state) {
+    (void)state;
+    kgen_toolchain tc = hiprtc_or_skip();
+    const char *const no_flags[] = {NULL};
+    kgen__unit unit = {.toolchain = &tc, .flags = no_flags, .source = "\0\0\0", .source_size = 3,
+                       .spec = "attn:test", .arch = "gfx942",
+                       .isa = "amdgcn-amd-amdhsa--gfx942"};
+    uint8_t *code;
+    size_t size;
+    uint32_t ms;
+    kgen_error err;
+    /* hipRTC's own library has no such functions. */
+    assert_int_equal(kgen__compile(&unit, &code, &size, &ms, &err), KGEN_E_TOOLCHAIN);
+    assert_non_null(strstr(err.text, "amd_comgr_create_disassembly_info"));
+    char comgr[sizeof tc.path];
+    assert_int_equal(kgen__toolchain_comgr(comgr, &tc, &err), KGEN_OK);
+    snprintf(tc.path, sizeof tc.path, "%s", comgr);
+    assert_int_equal(kgen__compile(&unit, &code, &size, &ms, &err), KGEN_OK);
+    assert_string_equal((char *)code, "     0: .long 0x00000000\n"); /* half an instruction */
+    free(code);
+    unit.isa = "amdgcn-amd-amdhsa--gfx0";
+    assert_int_equal(kgen__compile(&unit, &code, &size, &ms, &err), KGEN_E_COMPILE);
+    assert_non_null(strstr(err.text, "comgr cannot disassemble for amdgcn-amd-amdhsa--gfx0"));
+}
+
+/* Any bytes: a listing or an error, in time. */
+static void test_disassemble_hostile(void **state) {
+    (void)state;
+    kgen_toolchain tc = hiprtc_or_skip();
+    object o = compiled(&tc, "gfx942", TINY_HIP);
+    srand(seed);
+    for (int round = 0; round < 40; round++) {
+        object bad = {malloc(o.size), o.size, 0};
+        char *text;
+        kgen_error err;
+        assert_non_null(bad.code);
+        memcpy(bad.code, o.code, o.size);
+        for (int flips = 1 + rand() % 64; flips > 0; flips--)
+            bad.code[64 + (size_t)rand() % (o.size - 64)] = (uint8_t)rand();
+        kgen_status status = kgen_disassemble(&text, entry_of(&bad, "gfx942", "kg_x"), &err);
+        if (status != KGEN_OK && status != KGEN_E_COMPILE) fail_msg("%s", err.text);
+        free(text);
+        free(bad.code);
+    }
+    free(o.code);
+}
+
 /* ---- kgen_build ---- */
 
 static const char *const lines[] = {
@@ -846,6 +964,10 @@ int main(void) {
         cmocka_unit_test(test_occupancy_by_lds),
         cmocka_unit_test(test_wrong_object),
         cmocka_unit_test(test_hostile_objects),
+        cmocka_unit_test(test_disassemble),
+        cmocka_unit_test(test_disassemble_refusals),
+        cmocka_unit_test(test_disassemble_helper),
+        cmocka_unit_test(test_disassemble_hostile),
         cmocka_unit_test(test_build_amd),
         cmocka_unit_test(test_build_cpu),
         cmocka_unit_test(test_build_failure),

@@ -428,11 +428,32 @@ static const struct {
     {WRONG_SCALE, "attn:d=128,g=8 | lens=300"},
 };
 
+/* A descale near what stands in its place hides that it is not read. */
+static int can_show(const trial *t, int fault) {
+    const kgen_tensor *k = &t->data.args.attn.k_descale;
+    const float *scale = k->data;
+    if (fault == NO_K_DESCALE) return fabsf(scale[0] - 1) > 0.15f;
+    if (fault != FIRST_K_DESCALE) return 1;
+    float most = 0;
+    for (int64_t i = 1; i < k->shape[0] * k->stride[0]; i++)
+        most = fmaxf(most, fabsf(scale[i] - scale[0]));
+    return most > 0.15f;
+}
+
+static trial *trial_that_shows(const char *line, int fault) {
+    trial *t = trial_line(line, kgen_seed_fresh());
+    while (!can_show(t, fault)) {
+        trial_free(t);
+        t = trial_line(line, kgen_seed_fresh());
+    }
+    return t;
+}
+
 static void faults_are_found(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         for (int n = 0; n < 3; n++) {
-            trial *t = trial_line(faults[i].line, kgen_seed_fresh());
+            trial *t = trial_that_shows(faults[i].line, faults[i].fault);
             must_pass(t);
             imitate(&t->data, faults[i].fault);
             if (kgen_attn_compare(&t->result, &t->data, &t->answer, &t->err) != KGEN_E_MISMATCH)
