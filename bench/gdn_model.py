@@ -22,7 +22,7 @@ PAGE = 16
 HIDDEN, LAYERS, VOCAB = 512, 4, 256
 HEADS, KV_HEADS, HEAD_DIM = 8, 2, 256
 K_HEADS, V_HEADS, DIM, WIDTH = 4, 12, 128, 4
-AS_NEAR = 1.5  # kgen's distance from float32, at most, in those of the 16-bit reference
+AS_NEAR = 2.0  # kgen's distance from float32, at most, in those of the 16-bit reference
 
 
 # ---- the reference -----------------------------------------------------------

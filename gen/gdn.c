@@ -264,7 +264,7 @@ static const tune_row tune_rows[][2][2] = { /* [isa][few][norm]               */
     [KGEN_ISA_RDNA4] = RDNA_ROWS,
     [KGEN_ISA_SM90] = {{{{16, 32}, {4, 4}, {4, 1}, {768, 512}},
                         {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},
-                       {{{16, 32}, {4, 4}, {8, 4}, {1024, 768}},
+                       {{{16, 32}, {4, 4}, {8, 2}, {1024, 512}},
                         {{16, 32}, {16, 8}, {1, 1}, {512, 512}}}},
 };
 
@@ -285,7 +285,7 @@ static int32_t native_fp8(int32_t dtype, const kgen_target *target) {
 static int32_t choose_lanes(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state), lanes = 8;
     if (s->state_layout == KGEN_VK) return at_most(16, s->k_dim / vec);
-    int32_t most = s->tokens > 1 && target->max_vgprs <= 256 ? 32 : 64;
+    int32_t most = target->max_vgprs <= 256 ? 32 : 64;
     while (lanes > 1 && vec * lanes * s->k_dim / target->wave_size > most) lanes /= 2;
     return lanes;
 }
@@ -311,7 +311,7 @@ static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
     enum { FIXED = 48 }; /* addresses, gates, conversions; measured */
     /* Rows of kv lie too far apart for one address. */
     int32_t addresses = s->state_layout == KGEN_KV ? (1 + in_turns) * words / 2 : 0;
-    return s->elements + loaded + addresses + ((s->gate ? 3 : 2) + (s->ring ? 2 : 0)) * k + 3 * v +
+    return s->elements + loaded + addresses + ((s->gate ? 5 : 2) + (s->ring ? 2 : 0)) * k + 3 * v +
            turns * 2 * (s->tokens + taps) + (s->tree ? words : 0) + FIXED;
 }
 
