@@ -319,6 +319,7 @@ static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
 static int is_measured(const kgen_gdn_spec *s, const kgen_target *target) {
     return target->isa == KGEN_ISA_SM90 && s->tokens == 1 && !s->gate && s->k_dim == 128 &&
            s->v_dim == 128 && s->state_layout == KGEN_VK && s->save == KGEN_SAVE_FINAL &&
+           s->index != KGEN_INDEX_BLOCKS && s->index != KGEN_INDEX_SPEC &&
            s->conv_layout == KGEN_SD && kgen_dtype_size((kgen_dtype)s->out) == 2;
 }
 
