@@ -10,9 +10,6 @@
 static const int32_t head_dims[] = {64, 80, 96, 112, 128, 192, 256, 512};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
 
-#define LIST(values) {0, 0, 0, values, sizeof values / sizeof values[0]}
-#define RANGE(min, max, step) {min, max, step, NULL, 0}
-
 static const kgen_domain domain_NONE = RANGE(0, 0, 0);
 static const kgen_domain domain_HEAD = LIST(head_dims);
 static const kgen_domain domain_GROUP = RANGE(1, 32, 1);
@@ -21,8 +18,6 @@ static const kgen_domain domain_PAGE = RANGE(16, 65536, 16);
 static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_TILES = LIST(row_tile_counts);
-
-#define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
 
 static const kgen_symbol symbols_none[] = {{NULL, 0}};
 SYMBOLS(phase, {"decode", KGEN_DECODE}, {"verify", KGEN_VERIFY});

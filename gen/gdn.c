@@ -14,9 +14,6 @@ static const int32_t powers[] = {1, 2, 4, 8};
 static const int32_t lane_counts[] = {1, 2, 4, 8, 16, 32};
 static const int32_t element_counts[] = {8, 16, 32, 64, 128};
 
-#define LIST(values) {0, 0, 0, values, sizeof values / sizeof values[0]}
-#define RANGE(min, max, step) {min, max, step, NULL, 0}
-
 static const kgen_domain domain_NONE = RANGE(0, 0, 0);
 static const kgen_domain domain_HEADS = RANGE(1, 256, 1);
 static const kgen_domain domain_HEAD = LIST(head_dims);
@@ -28,8 +25,6 @@ static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_LANES = LIST(lane_counts);
 static const kgen_domain domain_ELEMENTS = LIST(element_counts);
 static const kgen_domain domain_OCC = RANGE(1, 32, 1);
-
-#define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
 
 static const kgen_symbol symbols_none[] = {{NULL, 0}};
 SYMBOLS(auto0, {"auto", 0});

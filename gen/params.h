@@ -18,6 +18,11 @@ typedef struct kgen_domain {
     int32_t list_count;
 } kgen_domain;
 
+/* For the tables of a family. */
+#define LIST(values) {0, 0, 0, values, sizeof values / sizeof values[0]}
+#define RANGE(min, max, step) {min, max, step, NULL, 0}
+#define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
+
 typedef enum kgen_role { KGEN_SHAPE, KGEN_TUNE } kgen_role;
 typedef enum kgen_print { KGEN_ALWAYS, KGEN_DIFFERS } kgen_print;
 
