@@ -132,6 +132,24 @@ typedef struct kgen_gdn_case {
     double vmax;     /* of the huge values                                   */
 } kgen_gdn_case;
 
+typedef struct kgen_scatter_case {
+    kgen_span lens[KGEN_CASE_SEQS_MAX];  /* committed tokens                  */
+    kgen_span qlens[KGEN_CASE_SEQS_MAX]; /* new tokens, of ragged ops         */
+    int32_t pads;    /* rows that are padding                                */
+    int32_t tokens;  /* D                                                    */
+    int32_t steps;   /* S                                                    */
+    int32_t topk;    /* K                                                    */
+    int32_t cols;    /* columns of tables past those needed                  */
+    int32_t cut;     /* columns of tables, entries of flat outputs too few   */
+    int32_t rowpad;  /* elements between two rows                            */
+    int32_t extra;   /* requests of nobody                                   */
+    int32_t off;     /* 1: outputs begin an element behind 16 bytes          */
+    int32_t bad;     /* of 16 inputs, so many are out of bounds              */
+    int32_t live;    /* 1: live is given                                     */
+    int32_t again;   /* of 8 rows, so many are those of the launch before    */
+    int32_t vocab;
+} kgen_scatter_case;
+
 typedef struct kgen_case {
     kgen_spec spec;
     uint64_t seed; /* 0: none yet                                            */
@@ -139,6 +157,7 @@ typedef struct kgen_case {
     union {
         kgen_attn_case attn;
         kgen_gdn_case gdn;
+        kgen_scatter_case scatter;
     };
 } kgen_case;
 
@@ -161,7 +180,7 @@ kgen_status kgen_case_default(kgen_case *c, const kgen_spec *spec, int heads, kg
 kgen_status kgen_cases_load(kgen_case **cases, size_t *count, const char *path, kgen_error *err);
 
 /* ---- the data of a case, in host memory ---------------------------------- */
-enum { KGEN_SLOT_MAX = 40, KGEN_GUARD_BYTES = 256 };
+enum { KGEN_SLOT_MAX = 64, KGEN_GUARD_BYTES = 256 };
 
 typedef enum kgen_slot_role { KGEN_SLOT_IN, KGEN_SLOT_OUT, KGEN_SLOT_INOUT } kgen_slot_role;
 
@@ -237,6 +256,9 @@ kgen_status kgen_gdn_reference(kgen_answer *answer, const kgen_spec *spec, const
 kgen_status kgen_answer_compare(kgen_check_result *result, const kgen_data *data,
                                 const kgen_answer *answer, kgen_error *err);
 void kgen_answer_free(kgen_answer *answer);
+
+/* Writes what a launch writes: args in host memory, `rows` of them.         */
+void kgen_scatter_reference(const kgen_spec *spec, const kgen_scatter_args *args, int64_t rows);
 
 typedef struct kgen_check_options {
     int replays; /* > 0: capture one launch, replay it with other lengths    */

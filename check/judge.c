@@ -6,6 +6,7 @@
 static const kgen_judge *const judges[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = &kgen__judge_attn,
     [KGEN_GDN] = &kgen__judge_gdn,
+    [KGEN_SCATTER] = &kgen__judge_scatter,
 };
 
 const kgen_judge *kgen__judge_of(kgen_family_id family) { return judges[family]; }

@@ -58,6 +58,7 @@ typedef struct kgen_judge {
 } kgen_judge;
 
 extern const kgen_judge kgen__judge_attn, kgen__judge_gdn;
+extern const kgen_judge kgen__judge_scatter;
 
 const kgen_judge *kgen__judge_of(kgen_family_id family);
 

@@ -129,7 +129,7 @@ int kgen__command_explain(int argc, char **argv) {
     int first, code;
     kgen__syntax s = {.command = "explain",
                       .arguments = "[FAMILY]",
-                      .about = "Explains the keys of a spec line. FAMILY: attn, gdn.",
+                      .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter.",
                       .most = 1};
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     kgen_error err;

@@ -3,7 +3,13 @@
 static const kgen_family *const families[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = &kgen__family_attn,
     [KGEN_GDN] = &kgen__family_gdn,
+    [KGEN_SCATTER] = &kgen__family_scatter,
 };
+
+const char *kgen__template_of(const kgen_spec *spec) {
+    const kgen_family *family = families[spec->family];
+    return family->template_of ? family->template_of(spec) : family->template_name;
+}
 
 const kgen_family *kgen__family(kgen_family_id id) {
     return (unsigned)id < KGEN_FAMILY_COUNT ? families[id] : NULL;

@@ -7,6 +7,7 @@
 typedef struct kgen_family {
     const char *name; /* the word before ':' in a spec line                  */
     const char *template_name;
+    const char *(*template_of)(const kgen_spec *spec); /* instead, of several  */
     const kgen_param *params;
     size_t param_count;
     /* One condition a line, each with its message. target may be NULL.      */
@@ -21,6 +22,10 @@ typedef struct kgen_family {
 } kgen_family;
 
 extern const kgen_family kgen__family_attn, kgen__family_gdn;
+extern const kgen_family kgen__family_scatter;
+
+/* The file that a spec is made from. */
+const char *kgen__template_of(const kgen_spec *spec);
 
 /* NULL when `id` is out of range. */
 const kgen_family *kgen__family(kgen_family_id id);

@@ -138,7 +138,7 @@ static kgen_status render(kgen_source *source, kgen_error *err) {
     kgen_spec_print(line, &source->spec);
     kgen__buf_printf(&buf, "// %s\n// for %s, written by kgen\n", line, source->target->name);
     write_prelude(&buf, source, family);
-    kgen_status status = flatten(&f, family->template_name);
+    kgen_status status = flatten(&f, kgen__template_of(&source->spec));
     if (status == KGEN_OK) return kgen__buf_take(&buf, &source->text, &source->size, err);
     free(buf.text);
     return status;

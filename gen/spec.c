@@ -9,7 +9,7 @@
 #include "buf.h"
 #include "family.h"
 
-enum { KEY_MAX = 24, VALUE_MAX = 24 };
+enum { KEY_MAX = 24, VALUE_MAX = 24, ALLOWED_MAX = 512 };
 
 static const struct {
     const char *name;
@@ -20,17 +20,20 @@ static const struct {
     [KGEN_E4M3FNUZ] = {"e4m3fnuz", 1}, [KGEN_E5M2] = {"e5m2", 1},
     [KGEN_FP8] = {"fp8", 1},         [KGEN_F32] = {"f32", 4},
     [KGEN_I32] = {"i32", 4},         [KGEN_I64] = {"i64", 8},
+    [KGEN_U8] = {"u8", 1},           [KGEN_U16] = {"u16", 2},
 };
+
+enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
 static const char *const layouts[] = {"none", "nhd", "hnd", "shuffle", "xpacked", "interleaved",
                                       "flat", "presplit", "vk", "kv", "sd", "ds"};
 
 const char *kgen_dtype_name(kgen_dtype dtype) {
-    return (unsigned)dtype <= KGEN_I64 ? dtypes[dtype].name : "unknown";
+    return (unsigned)dtype < DTYPES ? dtypes[dtype].name : "unknown";
 }
 
 int kgen_dtype_size(kgen_dtype dtype) {
-    return (unsigned)dtype <= KGEN_I64 ? dtypes[dtype].size : 0;
+    return (unsigned)dtype < DTYPES ? dtypes[dtype].size : 0;
 }
 
 const char *kgen_layout_name(kgen_layout layout) {
@@ -96,7 +99,7 @@ static int parse_int(const char *text, int64_t *out) {
 static kgen_status parse_value(const kgen_param *param, const char *text, int32_t *out,
                                kgen_error *err) {
     int64_t number;
-    char allowed[256];
+    char allowed[ALLOWED_MAX];
     for (const kgen_symbol *s = param->symbols; s->name; s++) {
         if (strcmp(s->name, text) == 0) {
             *out = s->value;
@@ -251,7 +254,7 @@ kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target,
     for (size_t i = 0; i < family->param_count; i++) {
         const kgen_param *param = &family->params[i];
         int32_t value = kgen__param_get(spec, param);
-        char allowed[256];
+        char allowed[ALLOWED_MAX];
         if (symbol_of(param, value) || in_domain(param->domain, value)) continue;
         describe(allowed, sizeof allowed, param);
         if (value == param->initial)
@@ -286,7 +289,7 @@ kgen_status kgen_spec_help(char **out, kgen_family_id id, kgen_error *err) {
     for (size_t i = 0; i < family->param_count; i++) {
         const kgen_param *param = &family->params[i];
         const char *initial = symbol_of(param, param->initial);
-        char allowed[256], number[16];
+        char allowed[ALLOWED_MAX], number[16];
         describe(allowed, sizeof allowed, param);
         snprintf(number, sizeof number, "%d", param->initial);
         kgen__buf_printf(&buf, "%-8s %-6s default %-8s %s\n         values: %s\n", param->key,

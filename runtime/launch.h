@@ -19,6 +19,7 @@ typedef struct kgen_launcher {
 } kgen_launcher;
 
 extern const kgen_launcher kgen__launch_attn, kgen__launch_gdn;
+extern const kgen_launcher kgen__launch_scatter;
 
 kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed,
                                   kgen_error *err);

@@ -18,7 +18,7 @@ full?) samples=160 count=100000 ;;
 *) echo "KGEN_TEST_LEVEL=${KGEN_TEST_LEVEL:-}: fast, normal or full expected" && exit 1 ;;
 esac
 # A device takes the cases that fall to it today; together they see all kinds.
-for family in attn gdn; do
+for family in attn gdn scatter; do
     grep -E "^$family:" "tests/cases/$family.txt" | shuf -n "$count" >>"$cases"
 done
 

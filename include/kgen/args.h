@@ -4,6 +4,7 @@
 
 #include "attn_args.h"
 #include "gdn_args.h"
+#include "scatter_args.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,6 +18,7 @@ typedef struct kgen_args {
     union {
         kgen_attn_args attn;
         kgen_gdn_args gdn;
+        kgen_scatter_args scatter;
     };
 } kgen_args;
 

@@ -23,6 +23,8 @@ typedef enum kgen_dtype {
     KGEN_F32 = 7,
     KGEN_I32 = 8,
     KGEN_I64 = 9,
+    KGEN_U8 = 10,      /* a byte: flags of 0 and 1, words of 8 bits                  */
+    KGEN_U16 = 11,
 } kgen_dtype;
 
 /* NHD [NB][page][Hkv][D]   HND [NB][Hkv][page][D]
@@ -129,13 +131,21 @@ typedef struct kgen_gdn_spec {
 #undef KGEN_PARAM
 } kgen_gdn_spec;
 
-typedef enum kgen_family_id { KGEN_ATTN = 0, KGEN_GDN = 1, KGEN_FAMILY_COUNT } kgen_family_id;
+#include "scatter_spec.h"
+
+typedef enum kgen_family_id {
+    KGEN_ATTN = 0,
+    KGEN_GDN = 1,
+    KGEN_SCATTER = 2,
+    KGEN_FAMILY_COUNT
+} kgen_family_id;
 
 typedef struct kgen_spec {
     kgen_family_id family;
     union {
         kgen_attn_spec attn;
         kgen_gdn_spec gdn;
+        kgen_scatter_spec scatter;
     };
 } kgen_spec;
 

@@ -76,6 +76,9 @@ KG_DEV void acquire_device() { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent")
 KG_DEV i32 atomic_add(i32 *p, i32 x) {
     return __hip_atomic_fetch_add(p, x, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 }
+KG_DEV void atomic_or(i32 *p, i32 x) {
+    __hip_atomic_fetch_or(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
 
 // One more, ordering nothing.
 KG_DEV i32 atomic_count(i32 *p) {
@@ -119,6 +122,7 @@ template <int LOW, int HIGH, int N, int MASK = LOW> KG_DEV void sum_lanes(float 
 }
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
+KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }
 
 KG_DEV float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 KG_DEV float log2(float x) { return __builtin_amdgcn_logf(x); }
@@ -126,6 +130,7 @@ KG_DEV float rcp(float x) { return __builtin_amdgcn_rcpf(x); }
 KG_DEV float rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }
 KG_DEV float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 KG_DEV float fmin(float a, float b) { return __builtin_fminf(a, b); }
+KG_DEV float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 // Explicitly global: a flat load would also wait for LDS. load_shared reads what
 // other workgroups of this launch wrote, after acquire_device.

@@ -56,6 +56,7 @@ KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 KG_DEV i32 atomic_add(i32 *p, i32 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 KG_DEV i32 atomic_count(i32 *p) { return __atomic_fetch_add(p, 1, __ATOMIC_RELAXED); }
+KG_DEV void atomic_or(i32 *p, i32 x) { __atomic_fetch_or(p, x, __ATOMIC_RELAXED); }
 
 // Publishes `count` words of this lane; lane l's lie at the returned pointer +
 // l * EXCHANGE_WORDS until the lane calls exchange_done.
@@ -99,6 +100,7 @@ template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
 }
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
+KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }
 
 KG_DEV float exp2(float x) { return __builtin_exp2f(x); }
 KG_DEV float log2(float x) { return __builtin_log2f(x); }
@@ -106,6 +108,7 @@ KG_DEV float rcp(float x) { return 1.0f / x; }
 KG_DEV float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 KG_DEV float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 KG_DEV float fmin(float a, float b) { return __builtin_fminf(a, b); }
+KG_DEV float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 template <int N> KG_DEV void load_words(u32 (&out)[N], const u8 *p) {
     for (int i = 0; i < N; i++) out[i] = ((const u32 *)p)[i];

@@ -53,6 +53,9 @@ KG_DEV i32 atomic_add(i32 *p, i32 x) {
                  : "memory");
     return before;
 }
+KG_DEV void atomic_or(i32 *p, i32 x) {
+    asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" : : "l"(p), "r"(x) : "memory");
+}
 
 // One more, ordering nothing.
 KG_DEV i32 atomic_count(i32 *p) {
@@ -73,6 +76,7 @@ template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
 }
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__ffsll((i64)x) - 1; } // x is not 0
+KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__clzll((i64)x); }
 
 KG_DEV float exp2(float x) {
     float y;
@@ -96,6 +100,7 @@ KG_DEV float rsqrt(float x) {
 }
 KG_DEV float fmax(float a, float b) { return ::fmaxf(a, b); }
 KG_DEV float fmin(float a, float b) { return ::fminf(a, b); }
+KG_DEV float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 
 // Keys and values are read once: keep them out of the way of what is reused.
 KG_DEV void load_words(u32 (&out)[4], const u8 *p) {

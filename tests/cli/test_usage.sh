@@ -54,7 +54,7 @@ done <<<"$codes"
 expect 0 "values: decode, verify" "$kgen" explain
 expect 0 "values: decode, verify" "$kgen" explain attn
 expect 0 "values: interleaved, flat, presplit" "$kgen" explain gdn
-refuse 2 "family=gnd: unknown; known are attn, gdn" "$kgen" explain gnd
+refuse 2 "family=gnd: unknown; known are attn, gdn, scatter" "$kgen" explain gnd
 # shellcheck disable=SC2016
 capture bash -c '"$0" help >/dev/full' "$kgen"
 [[ $code == 13 && $errors == *"standard output"* ]] || fail "a full disk is not noticed: $code"

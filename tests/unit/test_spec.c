@@ -28,6 +28,7 @@ static const kgen_param *param_of(const kgen_family *family, const char *key) {
 static const char *const least[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = "attn:",
     [KGEN_GDN] = "gdn:layout=flat",
+    [KGEN_SCATTER] = "scatter:op=spec_prepare",
 };
 
 static kgen_spec parsed(const char *line) {
@@ -74,15 +75,9 @@ static kgen_spec random_attn(void) {
 }
 
 /* Few random combinations are valid: so from one that is, step by step. */
-static kgen_spec random_gdn(void) {
-    static const char *const starts[] = {
-        "gdn:layout=interleaved", "gdn:layout=flat,fuse=a", "gdn:layout=presplit,fuse=b,gate=kda",
-        "gdn:layout=flat,fuse=c", "gdn:layout=presplit,fuse=d,map=tiled,hk=3,hv=9",
-        "gdn:layout=flat,index=spec,accept=1,save=slots,t=4", "gdn:layout=flat,index=blocks",
-        "gdn:layout=flat,save=buffer,tree=1,t=8", "gdn:layout=flat,save=replay,ring=8,t=2",
-        "gdn:layout=flat,index=pair,save=slots", "gdn:layout=flat,o=fp8"};
-    const kgen_family *family = kgen__family(KGEN_GDN);
-    kgen_spec spec = parsed(starts[below(sizeof starts / sizeof starts[0])]);
+static kgen_spec wandered(const char *start) {
+    kgen_spec spec = parsed(start);
+    const kgen_family *family = kgen__family(spec.family);
     for (int step = 0; step < 40; step++) {
         kgen_spec next = spec;
         for (int n = below(3); n >= 0; n--)
@@ -92,8 +87,30 @@ static kgen_spec random_gdn(void) {
     return spec;
 }
 
+static kgen_spec random_gdn(void) {
+    static const char *const starts[] = {
+        "gdn:layout=interleaved", "gdn:layout=flat,fuse=a", "gdn:layout=presplit,fuse=b,gate=kda",
+        "gdn:layout=flat,fuse=c", "gdn:layout=presplit,fuse=d,map=tiled,hk=3,hv=9",
+        "gdn:layout=flat,index=spec,accept=1,save=slots,t=4", "gdn:layout=flat,index=blocks",
+        "gdn:layout=flat,save=buffer,tree=1,t=8", "gdn:layout=flat,save=replay,ring=8,t=2",
+        "gdn:layout=flat,index=pair,save=slots", "gdn:layout=flat,o=fp8"};
+    return wandered(starts[below(sizeof starts / sizeof starts[0])]);
+}
+
+static kgen_spec random_scatter(void) {
+    static const char *const starts[] = {
+        "scatter:op=page_table_ragged", "scatter:op=page_table_requests,swa=1",
+        "scatter:op=spec_prepare", "scatter:op=spec_prepare,delta=1,swa=1",
+        "scatter:op=draft_kv_indices,page=4", "scatter:op=kv_indices,swa=1",
+        "scatter:op=draft_lens", "scatter:op=cache_locs,form=draft", "scatter:op=assign_locs",
+        "scatter:op=slot_mapping", "scatter:op=next_token", "scatter:op=keep_locs",
+        "scatter:op=tree_build", "scatter:op=tree_mask,mask=full", "scatter:op=tree_verify",
+        "scatter:op=kv_compact"};
+    return wandered(starts[below(sizeof starts / sizeof starts[0])]);
+}
+
 static kgen_spec random_of(kgen_family_id id) {
-    return id == KGEN_ATTN ? random_attn() : random_gdn();
+    return id == KGEN_ATTN ? random_attn() : id == KGEN_GDN ? random_gdn() : random_scatter();
 }
 
 static kgen_spec random_spec(void) { return random_of((kgen_family_id)below(KGEN_FAMILY_COUNT)); }
@@ -198,12 +215,12 @@ static const struct {
     const char *line, *says;
 } refusals[] = {
     /* unknown words */
-    {"", "family=: unknown; known are attn, gdn"},
-    {"attention:d=128", "family=attention: unknown; known are attn, gdn"},
-    {"att", "family=att: unknown; known are attn, gdn"},
-    {"attnx", "family=attnx: unknown; known are attn, gdn"},
-    {"ATTN:d=128", "family=ATTN: unknown; known are attn, gdn"},
-    {" attn:d=128", "family= attn: unknown; known are attn, gdn"},
+    {"", "family=: unknown; known are attn, gdn, scatter"},
+    {"attention:d=128", "family=attention: unknown; known are attn, gdn, scatter"},
+    {"att", "family=att: unknown; known are attn, gdn, scatter"},
+    {"attnx", "family=attnx: unknown; known are attn, gdn, scatter"},
+    {"ATTN:d=128", "family=ATTN: unknown; known are attn, gdn, scatter"},
+    {" attn:d=128", "family= attn: unknown; known are attn, gdn, scatter"},
     {"attn:head=128", "head=128: family attn has no such key"},
     {"attn:D=128", "D=128: family attn has no such key"},
     {"attn: d=128", " d=128: family attn has no such key"},
@@ -632,7 +649,7 @@ static void test_families_have_names(void **state) {
     assert_int_equal(kgen_family_find(&id, "gdn", &err), KGEN_OK);
     assert_int_equal(id, KGEN_GDN);
     assert_int_equal(kgen_family_find(&id, "gd", &err), KGEN_E_SPEC);
-    assert_string_equal(err.text, "family=gd: unknown; known are attn, gdn");
+    assert_string_equal(err.text, "family=gd: unknown; known are attn, gdn, scatter");
     assert_int_equal(id, KGEN_GDN);
 }
 

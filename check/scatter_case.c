@@ -1,0 +1,106 @@
+/* The cases of scatter, and its row in the table of judges. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scatter.h"
+
+#define AT(field) offsetof(kgen_case, scatter.field)
+#define INTEGER(name, low, high, initial) \
+    {#name, AT(name), KGEN_KEY_INTEGER, low, high, initial, NULL, NULL}
+#define SPANS(name, high) {#name, AT(name), KGEN_KEY_SPANS, 0, high, 0, NULL, NULL}
+
+static const kgen_case_key keys[] = {
+    {"seqs", offsetof(kgen_case, seqs), KGEN_KEY_INTEGER, 0, KGEN_CASE_SEQS_MAX, -1, NULL, NULL},
+    SPANS(lens, 1 << 20),
+    SPANS(qlens, 4096),
+    INTEGER(pads, 0, KGEN_CASE_SEQS_MAX, 0),
+    INTEGER(tokens, 0, 4096, 4),
+    INTEGER(steps, 1, 64, 3),
+    INTEGER(topk, 1, 16, 2),
+    INTEGER(cols, 0, 65536, 1),
+    INTEGER(cut, 0, 65536, 0),
+    INTEGER(rowpad, 0, 65536, 0),
+    INTEGER(extra, 0, 65536, 1),
+    INTEGER(off, 0, 1, 0),
+    INTEGER(bad, 0, 16, 0),
+    INTEGER(live, 0, 1, 1),
+    INTEGER(again, 0, 8, 0),
+    INTEGER(vocab, 1, 1 << 20, 50),
+    {"seed", offsetof(kgen_case, seed), KGEN_KEY_SEED, 0, 0, 0, NULL, NULL},
+};
+
+static int implied(kgen_span *out, const kgen_case *c, const kgen_case_key *key) {
+    int32_t term = key->offset == AT(qlens) ? c->scatter.tokens : 0;
+    *out = (kgen_span){term, term};
+    return key->offset == AT(qlens);
+}
+
+static kgen_status settle(const kgen_case *drawn, kgen_error *err) {
+    const kgen_scatter_spec *s = &drawn->spec.scatter;
+    const kgen_scatter_case *c = &drawn->scatter;
+    int may_be_0 = s->op == KGEN_PAGE_TABLE_REQUESTS || s->op == KGEN_SPEC_PREPARE;
+    int tree = s->op >= KGEN_TREE_BUILD && s->op <= KGEN_TREE_VERIFY;
+    int32_t bits = 8 * kgen_dtype_size((kgen_dtype)s->word);
+    int32_t high = s->mask == KGEN_MASK_WORDS && s->op != KGEN_TREE_VERIFY ? bits : 64;
+    if (s->op == KGEN_TREE_MASK) high = bits;
+    if (c->tokens < !may_be_0)
+        return kgen_fail(err, KGEN_E_ARG, "tokens=%d: at least %d", c->tokens, !may_be_0);
+    if (tree && c->tokens > high)
+        return kgen_fail(err, KGEN_E_ARG, "tokens=%d: a tree has at most %d", c->tokens, high);
+    if (c->pads > 0 && !c->live)
+        return kgen_fail(err, KGEN_E_ARG, "pads=%d: live=0 has no padding", c->pads);
+    return KGEN_OK;
+}
+
+static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
+    (void)spec, (void)heads;
+    snprintf(out, size, "seqs=5 lens=rand:0..70 qlens=rand:0..5 pads=1 cols=3 rowpad=2 again=4");
+}
+
+/* What the reference makes of a copy of what a launch finds. */
+static kgen_status answer_of(kgen_answer *answer, const kgen_data *data, kgen_error *err) {
+    kgen_args args = data->args;
+    for (int i = 0; i < KGEN__SCATTER_SLOTS; i++) {
+        const kgen_slot *slot = &data->slot[i];
+        kgen_tensor *t = kgen_slot_tensor(&args, i);
+        kgen_image *image = &answer->image[i];
+        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
+        image->bytes = malloc(slot->size);
+        image->count = (int64_t)(kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype));
+        image->tolerance = malloc((size_t)(image->count + 1) * sizeof(float));
+        if (!image->bytes || !image->tolerance)
+            return kgen_fail(err, KGEN_E_NOMEM, "%zu bytes: out of memory", slot->size);
+        for (int64_t at = 0; at < image->count; at++) image->tolerance[at] = -1; /* exact */
+        if (slot->before) memcpy(image->bytes, slot->before, slot->size);
+        else memset(image->bytes, 0xff, slot->size);
+        image->offset = slot->offset;
+        t->data = image->bytes + slot->offset;
+    }
+    kgen_scatter_reference(&data->spec, &args.scatter, data->shape.seqs);
+    return KGEN_OK;
+}
+
+static kgen_status compare(kgen_check_result *result, const kgen_data *data, kgen_error *err) {
+    kgen_answer answer;
+    memset(&answer, 0, sizeof answer);
+    kgen_status status = answer_of(&answer, data, err);
+    if (status == KGEN_OK) status = kgen_answer_compare(result, data, &answer, err);
+    kgen_answer_free(&answer);
+    return status;
+}
+
+const kgen_judge kgen__judge_scatter = {
+    .keys = keys,
+    .key_count = sizeof keys / sizeof keys[0],
+    .slots = kgen__scatter_slots,
+    .slot_count = KGEN__SCATTER_SLOTS,
+    .implied = implied,
+    .settle = settle,
+    .random = kgen__scatter_random,
+    .alone = alone,
+    .shape = kgen__scatter_shape,
+    .fill = kgen__scatter_fill,
+    .refill = kgen__scatter_refill,
+    .compare = compare,
+};

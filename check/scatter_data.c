@@ -1,0 +1,669 @@
+/* The tensors of a case of scatter. Padded rows hold numbers that no launch may
+ * look at; outputs begin as poison, tables of delta=1 as what is there.     */
+#include <stdlib.h>
+#include <string.h>
+
+#include "scatter.h"
+
+const kgen_slot_row kgen__scatter_slots[] = {
+#define X(name) {#name, offsetof(kgen_args, scatter.name), KGEN_SLOT_IN},
+    KGEN__SCATTER_TENSORS(X)
+#undef X
+};
+_Static_assert(sizeof kgen__scatter_slots / sizeof kgen__scatter_slots[0] == KGEN__SCATTER_SLOTS,
+               "rows");
+_Static_assert((int)KGEN__SCATTER_SLOTS <= (int)KGEN_SLOT_MAX, "slots");
+
+/* ---- sizes ---------------------------------------------------------- */
+
+enum { START_MOST = 20, POOL_SLOTS_EXTRA = 7, BRANCH_TOKENS = 64 };
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+
+static int has(const kgen_case *c, uint32_t ops) { return ops >> c->spec.scatter.op & 1; }
+
+/* New tokens of row n. */
+static int64_t fresh(const kgen_case *c, int64_t n) {
+    return c->spec.scatter.ragged ? c->scatter.qlens[n].high : c->scatter.tokens;
+}
+
+static int64_t draft_span(const kgen_case *c) {
+    int64_t page = c->spec.scatter.page, each = c->scatter.steps;
+    if (page > 1 && c->scatter.topk > 1) each = (divide_up(each, page) + 1) * page;
+    return c->scatter.topk * each;
+}
+
+static void size_flats(kgen_scatter_dims *d, const kgen_case *c, int64_t lens, int64_t qlens) {
+    const kgen_scatter_spec *s = &c->spec.scatter;
+    d->flat = d->entries = lens;
+    if (s->op == KGEN_SPEC_PREPARE) d->entries = s->ragged ? qlens : d->n * d->d;
+    if (s->op == KGEN_SLOT_MAPPING) d->entries = qlens + 2;
+    if (s->op == KGEN_DRAFT_KV_INDICES) d->entries = lens * d->k + d->n * d->k * d->s;
+    if (s->op == KGEN_KV_INDICES) d->entries += 3 * d->n + 5;
+    if (s->op == KGEN_ACCEPT_LOCS) d->entries = d->n * d->accept;
+    if (has(c, KGEN__OP(CACHE_LOCS) | KGEN__OP(ASSIGN_LOCS))) {
+        const int64_t sizes[] = {d->n * d->d, lens, d->n * d->k * d->s, d->n};
+        d->entries = sizes[s->form];
+    }
+    if (has(c, KGEN__OP(TREE_BUILD) | KGEN__OP(TREE_MASK)))
+        d->entries = d->d * (lens + d->n * d->d);
+    int fixed = has(c, KGEN__OP(CACHE_LOCS) | KGEN__OP(ASSIGN_LOCS)) && s->form != KGEN_FORM_RAGGED;
+    if (s->op == KGEN_ACCEPT_LOCS || (s->op == KGEN_SPEC_PREPARE && !s->ragged)) fixed = 1;
+    if (!fixed) d->entries = most(d->entries - c->scatter.cut, 0);
+    if (s->op == KGEN_SPEC_PREPARE) d->entries += c->scatter.cols;
+    d->flat = s->op == KGEN_ACCEPT_LOCS ? d->n * d->d : d->flat + c->scatter.cols;
+}
+
+kgen_scatter_dims kgen__scatter_dims(const kgen_case *c) {
+    kgen_scatter_dims d = {.n = c->seqs, .d = c->scatter.tokens, .s = c->scatter.steps,
+                           .k = c->scatter.topk};
+    int64_t longest = 0, lens = 0, qlens = 0, page = c->spec.scatter.page;
+    for (int64_t n = 0; n < d.n; n++) {
+        lens += c->scatter.lens[n].high;
+        qlens += c->scatter.qlens[n].high;
+        longest = most(longest, c->scatter.lens[n].high + fresh(c, n));
+    }
+    if (has(c, KGEN__OP(DRAFT_PAGE_TABLE))) longest += d.s;
+    d.accept = d.s + 1;
+    d.parents = d.k * (d.s - 1) + 1;
+    d.moves = d.s + 2;
+    d.pools = 3;
+    d.requests = d.n + c->scatter.extra + 1;
+    d.columns = longest + START_MOST + draft_span(c) + c->scatter.tokens;
+    if (c->scatter.bad) d.columns = most(d.columns - START_MOST - draft_span(c), 1);
+    d.map = (divide_up(d.columns, page) + POOL_SLOTS_EXTRA) * page;
+    d.width = most(divide_up(longest + page, page) + c->scatter.cols - c->scatter.cut, 1);
+    size_flats(&d, c, lens, qlens);
+    return d;
+}
+
+/* ---- shapes --------------------------------------------------------- */
+
+typedef enum type_id {
+    LEN, REQ, SLOT, MAP, TABLE, OUT, LOC, TOKEN, LINK, WORD, I32, I64, U8, F32
+} type_id;
+
+typedef enum dim_id {
+    N, N1, R, C, M, W, W2, F, E, D, D1, S, K, NK, NK1, ND, A, PW, MOVES, POOLS, BYTES, V, ONE, TWO,
+    THREE, NG, DIMS
+} dim_id;
+
+/* When a tensor is there, beside its op. */
+typedef enum when_id {
+    ALWAYS, LIVE, SWA, PAGES, SWA_PAGES, STARTS, UNALIGNED, RAGGED, ACCEPT, SEQ, QO, KV, LOCS,
+    SWA_LOCS, POS, DELTA, SLOTS, FORM_STARTS, FORM_LENS, GREEDY, SAMPLING, WORDS, QLEN, FULL, COIN
+} when_id;
+
+static int holds(const kgen_data *data, when_id when) {
+    const kgen_scatter_spec *s = &data->spec.scatter;
+    const int values[] = {
+        [ALWAYS] = 1, [LIVE] = data->shape.scatter.live, [SWA] = s->swa, [PAGES] = s->pages,
+        [SWA_PAGES] = s->swa && s->pages, [STARTS] = s->starts, [UNALIGNED] = s->unaligned,
+        [RAGGED] = s->ragged, [ACCEPT] = s->accept, [SEQ] = s->seq, [QO] = s->qo, [KV] = s->kv,
+        [LOCS] = s->locs, [SWA_LOCS] = s->locs && s->swa, [POS] = s->pos, [DELTA] = s->delta,
+        [SLOTS] = s->op != KGEN_SPEC_PREPARE || s->pages || s->locs,
+        [FORM_STARTS] = s->form <= KGEN_FORM_RAGGED, [FORM_LENS] = s->form != KGEN_FORM_UNIFORM,
+        [GREEDY] = !s->sampling, [SAMPLING] = s->sampling, [WORDS] = s->mask == KGEN_MASK_WORDS,
+        [QLEN] = s->mask == KGEN_MASK_QLEN, [FULL] = s->mask == KGEN_MASK_FULL,
+        [COIN] = (int)(data->shape.seed & 1)};
+    return values[when];
+}
+
+#define SLOT_OF(name) KGEN__SLOT_##name
+#define OP(name) KGEN__OP(name)
+
+enum { IN = KGEN_SLOT_IN, PUT = KGEN_SLOT_OUT, BOTH = KGEN_SLOT_INOUT };
+
+enum {
+    BY_REQUEST = OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE) | OP(DRAFT_PAGE_TABLE) |
+                 OP(DRAFT_KV_INDICES) | OP(KV_INDICES),
+    BY_COLUMN = OP(CACHE_LOCS) | OP(ASSIGN_LOCS),
+    TABLES = OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE),
+    BLOCKS = OP(SLOT_MAPPING) | OP(EAGLE_STEP),
+    BUILDS = OP(TREE_BUILD) | OP(TREE_FROM_MASK),
+    ANY = 0xffffffffu,
+};
+
+static const struct {
+    int slot;
+    uint32_t ops;
+    when_id when;
+    type_id type;
+    int role, rank;
+    uint8_t dims[3];
+} shapes[] = {
+    {SLOT_OF(live), ANY, LIVE, I32, IN, 1, {ONE}},
+    {SLOT_OF(error), ANY, ALWAYS, I32, BOTH, 1, {ONE}},
+    {SLOT_OF(lens), BY_REQUEST | OP(DRAFT_LENS) | OP(EAGLE_STEP) | OP(KEEP_LOCS) | OP(EVICT_MASK) |
+     OP(KV_SPLITS) | BUILDS, ALWAYS, LEN, IN, 1, {N}},
+    {SLOT_OF(lens), BY_COLUMN, FORM_LENS, LEN, IN, 1, {N}},
+    {SLOT_OF(lens), OP(TREE_MASK), FULL, LEN, IN, 1, {N}},
+    {SLOT_OF(starts), OP(PAGE_TABLE_REQUESTS) | OP(KV_INDICES), STARTS, LEN, IN, 1, {N}},
+    {SLOT_OF(starts), BY_COLUMN, FORM_STARTS, LEN, IN, 1, {N}},
+    {SLOT_OF(valid), OP(DRAFT_LENS), ALWAYS, LEN, IN, 1, {N}},
+    {SLOT_OF(q_lens), OP(SPEC_PREPARE), RAGGED, LEN, IN, 1, {N}},
+    {SLOT_OF(accepted), OP(SPEC_PREPARE), ACCEPT, I32, IN, 1, {N}},
+    {SLOT_OF(accepted), OP(DRAFT_LENS) | OP(PADDED_INPUTS) | OP(BONUS_TOKENS) | OP(KEEP_LOCS),
+     ALWAYS, I32, IN, 1, {N}},
+    {SLOT_OF(extends), OP(DRAFT_LENS), COIN, I32, IN, 1, {ONE}},
+    {SLOT_OF(requests), BY_REQUEST | BY_COLUMN, SLOTS, REQ, IN, 1, {N}},
+    {SLOT_OF(req_to_token), BY_REQUEST | OP(CACHE_LOCS), SLOTS, SLOT, IN, 2, {R, C}},
+    {SLOT_OF(req_to_token), OP(ASSIGN_LOCS), ALWAYS, SLOT, BOTH, 2, {R, C}},
+    {SLOT_OF(mapping), TABLES | OP(KV_INDICES), SWA, MAP, IN, 1, {M}},
+    {SLOT_OF(indptr), OP(PAGE_TABLE_RAGGED) | OP(KV_INDICES) | OP(SLOT_MAPPING) |
+     OP(PADDED_INPUTS), ALWAYS, LEN, IN, 1, {N1}},
+    {SLOT_OF(slots), OP(PAGE_TABLE_RAGGED), ALWAYS, SLOT, IN, 1, {F}},
+    {SLOT_OF(block_table), BLOCKS, ALWAYS, SLOT, IN, 2, {N, W}},
+    {SLOT_OF(positions), OP(SLOT_MAPPING), ALWAYS, LOC, IN, 1, {E}},
+    {SLOT_OF(positions), OP(EAGLE_STEP), ALWAYS, LOC, IN, 1, {N}},
+    {SLOT_OF(rejected), OP(SLOT_MAPPING), COIN, U8, IN, 1, {E}},
+    {SLOT_OF(ids), OP(SPEC_PREPARE), DELTA, I64, IN, 1, {N}},
+    {SLOT_OF(state), OP(SPEC_PREPARE), DELTA, I64, BOTH, 2, {N, THREE}},
+    {SLOT_OF(table), TABLES, PAGES, TABLE, PUT, 2, {N, W}},
+    {SLOT_OF(table), OP(DRAFT_PAGE_TABLE), ALWAYS, TABLE, PUT, 3, {S, NK, W}},
+    {SLOT_OF(swa_table), TABLES, SWA_PAGES, TABLE, PUT, 2, {N, W2}},
+    {SLOT_OF(row_offsets), OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS), UNALIGNED, I32, PUT, 1,
+     {N}},
+    {SLOT_OF(indices), OP(KV_INDICES), ALWAYS, TABLE, PUT, 1, {E}},
+    {SLOT_OF(indices), OP(DRAFT_KV_INDICES), ALWAYS, TABLE, PUT, 2, {S, E}},
+    {SLOT_OF(seq_lens), OP(SPEC_PREPARE), SEQ, OUT, PUT, 1, {N}},
+    {SLOT_OF(seq_lens), OP(DRAFT_LENS) | OP(EAGLE_STEP), ALWAYS, OUT, PUT, 1, {N}},
+    {SLOT_OF(step_lens), OP(DRAFT_LENS), ALWAYS, OUT, PUT, 2, {S, N}},
+    {SLOT_OF(qo_indptr), OP(SPEC_PREPARE), QO, OUT, PUT, 1, {N1}},
+    {SLOT_OF(kv_indptr), OP(SPEC_PREPARE), KV, OUT, PUT, 1, {N1}},
+    {SLOT_OF(kv_indptr), OP(DRAFT_KV_INDICES), ALWAYS, OUT, PUT, 2, {S, NK1}},
+    {SLOT_OF(locs), OP(SPEC_PREPARE), LOCS, LOC, PUT, 1, {E}},
+    {SLOT_OF(swa_locs), OP(SPEC_PREPARE), SWA_LOCS, LOC, PUT, 1, {E}},
+    {SLOT_OF(positions_out), OP(SPEC_PREPARE), POS, LOC, PUT, 1, {E}},
+    {SLOT_OF(positions_out), OP(DRAFT_LENS), ALWAYS, LOC, PUT, 2, {S, N}},
+    {SLOT_OF(positions_out), OP(EAGLE_STEP), ALWAYS, LOC, PUT, 1, {N}},
+    {SLOT_OF(positions_out), BUILDS, ALWAYS, LOC, PUT, 1, {ND}},
+    {SLOT_OF(locs), OP(CACHE_LOCS) | OP(SLOT_MAPPING) | OP(ACCEPT_LOCS), ALWAYS, LOC, PUT, 1, {E}},
+    {SLOT_OF(locs), OP(ASSIGN_LOCS), ALWAYS, LOC, IN, 1, {E}},
+    {SLOT_OF(locs), OP(EAGLE_STEP), ALWAYS, LOC, PUT, 1, {N}},
+    {SLOT_OF(locs), OP(KEEP_LOCS), ALWAYS, LOC, PUT, 1, {ND}},
+    {SLOT_OF(source_locs), OP(ACCEPT_LOCS), ALWAYS, LOC, IN, 1, {F}},
+    {SLOT_OF(source_locs), OP(KEEP_LOCS), ALWAYS, LOC, IN, 1, {ND}},
+    {SLOT_OF(free_locs), OP(KEEP_LOCS), ALWAYS, LOC, PUT, 1, {ND}},
+    {SLOT_OF(accept_index), OP(ACCEPT_LOCS), ALWAYS, OUT, IN, 2, {N, A}},
+    {SLOT_OF(accept_index), OP(TREE_VERIFY), ALWAYS, OUT, PUT, 2, {N, A}},
+    {SLOT_OF(accept_count), OP(TREE_VERIFY), ALWAYS, OUT, PUT, 1, {N}},
+    {SLOT_OF(predicts), OP(TREE_VERIFY), ALWAYS, OUT, PUT, 2, {N, D}},
+    {SLOT_OF(counts), OP(PADDED_INPUTS) | OP(NEXT_TOKEN), ALWAYS, OUT, PUT, 1, {N}},
+    {SLOT_OF(counts), OP(ACCEPT_LOCS), ALWAYS, OUT, PUT, 1, {ONE}},
+    {SLOT_OF(counts), OP(KEEP_LOCS), ALWAYS, OUT, PUT, 1, {TWO}},
+    {SLOT_OF(counts), OP(KV_SPLITS), ALWAYS, OUT, PUT, 1, {NG}},
+    {SLOT_OF(draft_ends), OP(PADDED_INPUTS), ALWAYS, LEN, IN, 1, {N}},
+    {SLOT_OF(sample_index), OP(PADDED_INPUTS), ALWAYS, OUT, PUT, 1, {N}},
+    {SLOT_OF(tokens_in), OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(TREE_VERIFY), ALWAYS, TOKEN, IN, 2,
+     {N, D}},
+    {SLOT_OF(targets_in), OP(TREE_VERIFY), GREEDY, TOKEN, IN, 2, {N, D}},
+    {SLOT_OF(backup), OP(NEXT_TOKEN), ALWAYS, TOKEN, IN, 1, {N}},
+    {SLOT_OF(next), OP(NEXT_TOKEN) | OP(BONUS_TOKENS), ALWAYS, TOKEN, PUT, 1, {N}},
+    {SLOT_OF(discarded), OP(NEXT_TOKEN), COIN, U8, IN, 1, {N}},
+    {SLOT_OF(selected), OP(TREE_BUILD), ALWAYS, LINK, IN, 2, {N, D1}},
+    {SLOT_OF(parents), OP(TREE_BUILD), ALWAYS, LINK, IN, 2, {N, PW}},
+    {SLOT_OF(tree_index), BUILDS, ALWAYS, LINK, PUT, 2, {N, D}},
+    {SLOT_OF(next_token), BUILDS, ALWAYS, LINK, PUT, 2, {N, D}},
+    {SLOT_OF(next_sibling), BUILDS, ALWAYS, LINK, PUT, 2, {N, D}},
+    {SLOT_OF(next_token), OP(TREE_VERIFY), COIN, LINK, IN, 2, {N, D}},
+    {SLOT_OF(next_sibling), OP(TREE_VERIFY), COIN, LINK, IN, 2, {N, D}},
+    {SLOT_OF(words), OP(TREE_BUILD), WORDS, WORD, PUT, 2, {N, D}},
+    {SLOT_OF(words), OP(TREE_MASK), ALWAYS, WORD, PUT, 2, {N, D}},
+    {SLOT_OF(words), OP(TREE_FROM_MASK), WORDS, WORD, IN, 2, {N, D}},
+    {SLOT_OF(mask), OP(TREE_FROM_MASK) | OP(TREE_MASK), QLEN, U8, IN, 3, {N, D, D}},
+    {SLOT_OF(mask), OP(TREE_MASK), FULL, U8, IN, 1, {E}},
+    {SLOT_OF(mask), OP(EVICT_MASK), ALWAYS, U8, IN, 2, {N, D}},
+    {SLOT_OF(mask_out), OP(EVICT_MASK), ALWAYS, U8, PUT, 2, {N, D}},
+    {SLOT_OF(mask_out), OP(TREE_BUILD), QLEN, U8, PUT, 3, {N, D, D}},
+    {SLOT_OF(mask_out), OP(TREE_BUILD), FULL, U8, PUT, 1, {E}},
+    {SLOT_OF(probs), OP(TREE_VERIFY), SAMPLING, F32, IN, 3, {N, D, V}},
+    {SLOT_OF(coins), OP(TREE_VERIFY), SAMPLING, F32, IN, 2, {N, D}},
+    {SLOT_OF(final_coins), OP(TREE_VERIFY), SAMPLING, F32, IN, 1, {N}},
+    {SLOT_OF(pool), OP(KV_COMPACT), ALWAYS, U8, BOTH, 1, {BYTES}},
+    {SLOT_OF(pools), OP(KV_COMPACT), ALWAYS, I64, IN, 1, {POOLS}},
+    {SLOT_OF(sources), OP(KV_COMPACT), ALWAYS, LOC, IN, 2, {N, MOVES}},
+    {SLOT_OF(targets), OP(KV_COMPACT), ALWAYS, LOC, IN, 2, {N, MOVES}},
+};
+
+static kgen_dtype type_of(const kgen_scatter_spec *s, type_id type) {
+    const int32_t wide[] = {[LEN] = s->len,     [REQ] = s->req, [SLOT] = s->slot, [MAP] = s->map,
+                            [TABLE] = s->table, [OUT] = s->out, [LOC] = s->loc,
+                            [TOKEN] = s->token, [LINK] = s->link};
+    static const kgen_dtype others[] = {[I32] = KGEN_I32, [I64] = KGEN_I64, [U8] = KGEN_U8,
+                                        [F32] = KGEN_F32};
+    if (type == WORD) return (kgen_dtype)s->word;
+    if (type > WORD) return others[type];
+    return wide[type] ? KGEN_I64 : KGEN_I32;
+}
+
+static void sizes_of(int64_t out[DIMS], const kgen_scatter_dims *d, const kgen_scatter_args *a,
+                     int32_t vocab) {
+    const int64_t sizes[DIMS] = {
+        [N] = d->n, [N1] = d->n + 1, [R] = d->requests, [C] = d->columns, [M] = d->map,
+        [W] = d->width, [W2] = d->width + 3, [F] = d->flat, [E] = d->entries, [D] = d->d,
+        [D1] = d->d - 1, [S] = d->s, [K] = d->k, [NK] = d->n * d->k, [NK1] = d->n * d->k + 1,
+        [ND] = d->n * d->d, [A] = d->accept, [PW] = d->parents, [MOVES] = d->moves,
+        [POOLS] = d->pools, [BYTES] = d->pool_bytes, [V] = vocab, [ONE] = 1, [TWO] = 2,
+        [THREE] = 3, [NG] = d->n * a->groups};
+    memcpy(out, sizes, sizeof sizes);
+}
+
+/* Numbers of the launch, from the seed. */
+static void choose_numbers(kgen_data *data, kgen_scatter_dims *d) {
+    kgen_scatter_args *a = &data->args.scatter;
+    const kgen_scatter_spec *s = &data->spec.scatter;
+    kgen_rng rng;
+    kgen_rng_seed(&rng, data->shape.seed, 1);
+    *a = (kgen_scatter_args){.tokens = (int32_t)d->d, .steps = (int32_t)d->s,
+                             .topk = (int32_t)d->k, .vocab = data->shape.scatter.vocab};
+    a->fill = KGEN__PICK(&rng, -1, 0, 7, 12345);
+    a->pad_len = a->tokens + KGEN__PICK(&rng, 0, 1, 5) + 1;
+    a->padding = KGEN__PICK(&rng, 0, 1, 9, 300);
+    a->max_len = kgen_rng_range(&rng, 1, d->width * s->page + 3);
+    a->cp_size = KGEN__PICK(&rng, 1, 1, 2, 3);
+    a->cp_rank = (int32_t)kgen_rng_range(&rng, 0, a->cp_size - 1);
+    a->cp_interleave = KGEN__PICK(&rng, 1, 1, 2, 4);
+    a->groups = KGEN__PICK(&rng, 1, 2, 3);
+    a->kv_heads = KGEN__PICK(&rng, 1, 2, 8);
+    a->heads = a->kv_heads * KGEN__PICK(&rng, 1, 4, 20);
+    a->max_splits = KGEN__PICK(&rng, 1, 8, 16);
+    a->compute_units = KGEN__PICK(&rng, 4, 132, 304);
+    a->threshold_single = (float)KGEN__PICK(&rng, 1, 3, 10) / 10.0f;
+    a->threshold_acc = (float)KGEN__PICK(&rng, 3, 10) / 10.0f;
+    a->pieces = KGEN__PICK(&rng, 1, 3, 300);
+    a->piece_bytes = (int64_t)s->unit * KGEN__PICK(&rng, 1, 2, 17);
+    a->token_bytes = a->piece_bytes + s->unit;
+    a->piece_stride = a->token_bytes * s->page;
+    a->page_bytes = a->piece_stride * a->pieces;
+    a->slot_count = d->n * d->moves + 5;
+    d->pool_bytes = d->pools * divide_up(a->slot_count, s->page) * a->page_bytes;
+}
+
+/* 16-byte rows now and then, an element further with off=1. */
+static kgen_tensor tensor_of(const kgen_case *c, kgen_dtype dtype, int32_t rank,
+                             const int64_t *shape, int dense) {
+    int64_t stride[3], pad = dense ? 0 : c->scatter.rowpad;
+    stride[rank - 1] = 1;
+    for (int32_t i = rank - 2; i >= 0; i--)
+        stride[i] = (i + 1 == rank - 1 ? shape[i + 1] : stride[i + 1] * shape[i + 1]) + pad;
+    return kgen__tensor_strided(dtype, rank, shape, stride);
+}
+
+kgen_status kgen__scatter_shape(kgen_data *data, kgen_error *err) {
+    const kgen_case *c = &data->shape;
+    kgen_scatter_dims d = kgen__scatter_dims(c);
+    int64_t sizes[DIMS];
+    (void)err;
+    choose_numbers(data, &d);
+    sizes_of(sizes, &d, &data->args.scatter, c->scatter.vocab);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        if (!has(c, shapes[i].ops) || !holds(data, shapes[i].when)) continue;
+        int64_t shape[3];
+        for (int k = 0; k < shapes[i].rank; k++) shape[k] = sizes[shapes[i].dims[k]];
+        kgen_dtype dtype = type_of(&data->spec.scatter, shapes[i].type);
+        kgen_slot *slot = &data->slot[shapes[i].slot];
+        *kgen_slot_tensor(&data->args, shapes[i].slot) =
+            tensor_of(c, dtype, shapes[i].rank, shape, shapes[i].slot == SLOT_OF(state));
+        slot->role = (kgen_slot_role)shapes[i].role;
+        if (data->spec.scatter.delta && shapes[i].slot >= SLOT_OF(table) &&
+            shapes[i].slot <= SLOT_OF(swa_table))
+            slot->role = KGEN_SLOT_INOUT;
+        if (c->scatter.off && shapes[i].slot != SLOT_OF(pool))
+            slot->offset = (size_t)kgen_dtype_size(dtype);
+    }
+    return KGEN_OK;
+}
+
+/* ---- contents ------------------------------------------------------- */
+
+typedef struct filler {
+    kgen_data *data;
+    const kgen_case *c;
+    const kgen_scatter_spec *s;
+    kgen_scatter_args *a;
+    kgen_scatter_dims d;
+    kgen_rng rng;
+    int64_t live;
+    int64_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
+} filler;
+
+static int64_t draw(filler *f, int64_t low, int64_t high) {
+    return high < low ? low : kgen_rng_range(&f->rng, low, high);
+}
+
+static int is_bad(filler *f) { return draw(f, 0, 15) < f->c->scatter.bad; }
+
+static void put(const kgen_tensor *t, int64_t at, int64_t value) {
+    int size = kgen_dtype_size(t->dtype);
+    if (size == 1) ((uint8_t *)t->data)[at] = (uint8_t)value;
+    else if (size == 2) ((uint16_t *)t->data)[at] = (uint16_t)value;
+    else kgen__int_store(t, at, value);
+}
+
+static void put2(const kgen_tensor *t, int64_t row, int64_t column, int64_t value) {
+    put(t, row * t->stride[0] + column, value);
+}
+
+/* What padded rows hold. */
+static int64_t junk(const kgen_tensor *t) {
+    return t->dtype == KGEN_I64 ? INT64_MAX / 3 : t->dtype == KGEN_I32 ? INT32_MAX : 0xa5;
+}
+
+/* [N] numbers of low .. high; rows of nobody hold junk. */
+static void fill_vector(filler *f, const kgen_tensor *t, int64_t low, int64_t high) {
+    for (int64_t n = 0; t->data && n < t->shape[0]; n++)
+        put(t, n, n < f->live || t->shape[0] != f->d.n ? draw(f, low, high) : junk(t));
+}
+
+static void fill_rows(filler *f, const kgen_tensor *t, int64_t low, int64_t high) {
+    for (int64_t n = 0; t->data && n < t->shape[0]; n++)
+        for (int64_t i = 0; i < t->shape[1]; i++)
+            put2(t, n, i, n < f->live || t->shape[0] != f->d.n ? draw(f, low, high) : junk(t));
+}
+
+static void fill_lens(filler *f, const kgen_tensor *t, const int64_t *lens) {
+    for (int64_t n = 0; t->data && n < f->d.n; n++) {
+        put(t, n, n < f->live ? lens[n] : junk(t));
+        if (n < f->live && is_bad(f) && draw(f, 0, 1)) put(t, n, -draw(f, 0, 3));
+    }
+}
+
+/* Slots page by page, as allocators give them. */
+static void fill_slots(filler *f, const kgen_tensor *t, int64_t first, int64_t count) {
+    int64_t page = f->s->page, pages = f->d.map / page, base = 0;
+    int64_t phase = f->s->unaligned ? draw(f, 0, page - 1) : 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i == 0 || (i + phase) % page == 0) base = draw(f, 0, pages - 1) * page;
+        int64_t slot = base + (i + phase) % page;
+        if (f->c->scatter.bad && draw(f, 0, 63) == 0) slot = draw(f, 0, 1) ? -1 : f->d.map + 3;
+        put(t, first + i, slot);
+    }
+}
+
+static void fill_requests(filler *f) {
+    const kgen_tensor *t = &f->a->requests, *rows = &f->a->req_to_token;
+    int64_t first = draw(f, 0, f->d.requests - 1);
+    for (int64_t n = 0; t->data && n < f->d.n; n++) {
+        int64_t request = (first + n) % f->d.requests;
+        const int64_t wrong[] = {-1, f->d.requests, INT32_MAX, INT32_MIN};
+        if (is_bad(f) && draw(f, 0, 3) == 0) request = wrong[draw(f, 0, 3)];
+        put(t, n, n < f->live ? request : junk(t));
+    }
+    for (int64_t n = 0; rows->data && n < f->d.requests; n++)
+        fill_slots(f, rows, n * rows->stride[0], f->d.columns);
+}
+
+/* Prefix sums of some lengths, with gaps up to `gap`. */
+static void fill_indptr(filler *f, const int64_t *lens, int64_t more, int64_t gap) {
+    const kgen_tensor *t = &f->a->indptr;
+    int64_t at = 0;
+    for (int64_t n = 0; t->data && n <= f->d.n; n++) {
+        put(t, n, n <= f->live ? at : junk(t));
+        if (n < f->live) at += lens[n] + more + draw(f, 0, gap);
+    }
+}
+
+static void fill_mapping(filler *f) {
+    const kgen_tensor *t = &f->a->mapping;
+    int64_t page = f->s->page, base = 0;
+    for (int64_t i = 0; t->data && i < t->shape[0]; i++) {
+        if (i % page == 0) base = draw(f, 0, 3) ? draw(f, 0, t->shape[0] / page) * page : 0;
+        put(t, i, base ? base + i % page : 0);
+        if (i + 1 == t->shape[0] || is_bad(f)) put(t, i, -draw(f, 1, 2));
+    }
+}
+
+/* What a launch before may have left: the row of the same request, or another. */
+static void fill_state(filler *f) {
+    const kgen_scatter_args *a = f->a;
+    for (int64_t n = 0; a->state.data && n < f->d.n; n++) {
+        int64_t id = draw(f, 0, 1000), held = draw(f, 0, f->lens[n]);
+        int again = draw(f, 0, 7) < f->c->scatter.again, unknown = draw(f, 0, 3) == 0;
+        put(&a->ids, n, n < f->live ? id : junk(&a->ids));
+        if (!again) id = draw(f, 0, 1) ? 2000 : id;
+        put2(&a->state, n, 0, unknown ? -1 : id);
+        put2(&a->state, n, 1, unknown ? -1 : again ? held : f->lens[n] + draw(f, -1, 9));
+        put2(&a->state, n, 2, unknown ? -1 : draw(f, 0, f->d.width + 2));
+    }
+}
+
+/* ---- trees ---------------------------------------------------------- */
+
+enum { NODES = 64 };
+
+/* Flat ids of step i >= 1 are K + (i-1) K^2 + rank K + child. */
+static void fill_candidates(filler *f, int64_t n) {
+    int64_t k = f->d.k, s = f->d.s, count = 0, picked[NODES], parent[16 * 64 + 1];
+    parent[0] = -1;
+    for (int64_t g = 1; g < f->d.parents; g++) {
+        int64_t step = (g - 1) / k + 1;
+        parent[g] = step == 1 ? g - 1 : k + (step - 2) * k * k + draw(f, 0, k * k - 1);
+        put2(&f->a->parents, n, g, parent[g]);
+    }
+    put2(&f->a->parents, n, 0, -1);
+    int64_t ids = s > 1 ? k + (s - 1) * k * k : k, left = f->d.d - 1;
+    for (int64_t id = 0; id < ids && count < left; id++) {
+        int known = id < k;
+        for (int64_t i = 0; i < count && !known; i++) known = picked[i] == parent[id / k];
+        if (known && (draw(f, 0, 2) || ids - id <= left - count)) picked[count++] = id;
+    }
+    for (int64_t i = 0; i < left; i++) {
+        int64_t id = i < count ? picked[i] : ids + i;
+        put2(&f->a->selected, n, i, is_bad(f) ? draw(f, -2, ids + 5) : id);
+    }
+}
+
+/* A random tree's parents. */
+static void fill_parents(filler *f, int64_t parent[NODES]) {
+    parent[0] = -1;
+    for (int64_t j = 1; j < f->d.d; j++) parent[j] = draw(f, most(0, j - 4), j - 1);
+}
+
+static void fill_links(filler *f, int64_t n, const int64_t parent[NODES]) {
+    const kgen_scatter_args *a = f->a;
+    for (int64_t j = 0; j < f->d.d; j++) {
+        int64_t child = -1, sibling = -1;
+        for (int64_t i = f->d.d - 1; i > j; i--) {
+            if (parent[i] == j) child = i;
+            if (parent[i] == parent[j]) sibling = i;
+        }
+        if (is_bad(f)) child = draw(f, -3, f->d.d + 1);
+        if (is_bad(f)) sibling = draw(f, -3, f->d.d + 1);
+        if (a->next_token.data) put2(&a->next_token, n, j, child);
+        if (a->next_sibling.data) put2(&a->next_sibling, n, j, sibling);
+    }
+}
+
+/* Most nodes' target is one of their children's candidates. */
+static void fill_candidate_tokens(filler *f, int64_t n, const int64_t parent[NODES]) {
+    const kgen_scatter_args *a = f->a;
+    int64_t token[NODES], vocab = f->c->scatter.vocab;
+    for (int64_t j = 0; j < f->d.d; j++) {
+        token[j] = is_bad(f) ? draw(f, -2, vocab + 2) : draw(f, 0, vocab - 1);
+        put2(&a->tokens_in, n, j, token[j]);
+        if (a->targets_in.data) put2(&a->targets_in, n, j, draw(f, 0, vocab - 1));
+    }
+    for (int64_t j = 1; a->targets_in.data && j < f->d.d; j++)
+        if (draw(f, 0, 3))
+            put2(&a->targets_in, n, a->next_token.data ? parent[j] : j - 1, token[j]);
+}
+
+static void fill_probs(filler *f) {
+    const kgen_tensor *p = &f->a->probs, *coins = &f->a->coins;
+    int64_t vocab = f->c->scatter.vocab;
+    for (int64_t row = 0; p->data && row < f->d.n * f->d.d; row++) {
+        int64_t n = row / f->d.d, j = row % f->d.d;
+        float *out = (float *)p->data + n * p->stride[0] + j * p->stride[1];
+        double sum = 0;
+        for (int64_t v = 0; v < vocab; v++) {
+            double x = kgen_rng_uniform(&f->rng);
+            out[v] = (float)(x * x * x * x * x);
+            sum += out[v];
+        }
+        for (int64_t v = 0; v < vocab; v++) out[v] = (float)(out[v] / sum);
+        ((float *)coins->data)[n * coins->stride[0] + j] = (float)kgen_rng_uniform(&f->rng) * 0.99f;
+        ((float *)f->a->final_coins.data)[n] = (float)kgen_rng_uniform(&f->rng) * 0.99f;
+    }
+}
+
+static void fill_mask(filler *f, int64_t n, const int64_t parent[NODES]) {
+    const kgen_tensor *mask = &f->a->mask, *words = &f->a->words;
+    uint64_t bits[NODES];
+    for (int64_t j = 0; j < f->d.d; j++) {
+        bits[j] = (uint64_t)1 << j | (j ? bits[parent[j]] : 0);
+        uint64_t row = is_bad(f) ? kgen_rng_next(&f->rng) : bits[j];
+        if (words->data) put2(words, n, j, (int64_t)row);
+        for (int64_t c = 0; mask->data && mask->rank == 3 && c < f->d.d; c++)
+            put(mask, n * mask->stride[0] + j * mask->stride[1] + c, (int64_t)(row >> c & 1));
+    }
+}
+
+static void fill_trees(filler *f) {
+    int64_t parent[NODES];
+    int masks = has(f->c, OP(TREE_FROM_MASK) | OP(TREE_MASK));
+    for (int64_t n = 0; n < f->d.n && f->d.d <= NODES; n++) {
+        fill_parents(f, parent);
+        if (has(f->c, OP(TREE_BUILD))) fill_candidates(f, n);
+        if (has(f->c, OP(TREE_VERIFY))) {
+            fill_links(f, n, parent);
+            fill_candidate_tokens(f, n, parent);
+        }
+        if (masks && (f->s->op == KGEN_TREE_FROM_MASK || f->s->mask == KGEN_MASK_QLEN))
+            fill_mask(f, n, parent);
+    }
+    for (int64_t i = 0; f->s->op == KGEN_TREE_MASK && f->s->mask == KGEN_MASK_FULL &&
+                        i < f->d.entries; i++)
+        put(&f->a->mask, i, draw(f, 0, 1));
+    fill_probs(f);
+}
+
+/* ---- movement ------------------------------------------------------- */
+
+/* Row n moves among the slots n A .. n A + A - 1: targets in their order,
+ * sources ascending too and never before their target. */
+static void fill_moves(filler *f) {
+    const kgen_scatter_args *a = f->a;
+    int64_t moves = f->d.moves;
+    for (int64_t n = 0; a->sources.data && n < f->d.n; n++) {
+        int64_t from = 0;
+        for (int64_t i = 0; i < moves; i++) {
+            from = most(i, from + draw(f, 0, 2));
+            int none = from >= moves || draw(f, 0, 7) == 0;
+            int64_t wrong = draw(f, 0, 1) ? -1 : a->slot_count + draw(f, 0, 3);
+            put2(&a->sources, n, i, none ? -1 : is_bad(f) ? wrong : n * moves + from);
+            put2(&a->targets, n, i, n * moves + i);
+            from++;
+        }
+    }
+    for (int64_t b = 0; a->pools.data && b < f->d.pools; b++)
+        put(&a->pools, b, b * (f->d.pool_bytes / f->d.pools));
+    for (int64_t i = 0; a->pool.data && i < f->d.pool_bytes; i++)
+        ((uint8_t *)a->pool.data)[i] = (uint8_t)kgen_rng_next(&f->rng);
+}
+
+/* ---- all ------------------------------------------------------------ */
+
+static void fill_counts(filler *f) {
+    int64_t low = f->s->op == KGEN_SPEC_PREPARE || f->s->op == KGEN_KEEP_LOCS ? 0 : 1;
+    int64_t high = f->s->op == KGEN_KEEP_LOCS ? f->d.d - 1 : f->d.d, end = 0;
+    fill_vector(f, &f->a->accepted, low, high);
+    for (int64_t n = 0; f->a->accepted.data && n < f->live; n++)
+        if (is_bad(f)) put(&f->a->accepted, n, draw(f, -2, f->d.d + 3));
+    for (int64_t n = 0; f->a->draft_ends.data && n < f->d.n; n++) {
+        int64_t drafts = draw(f, 0, 4);
+        end += drafts;
+        put(&f->a->draft_ends, n, n < f->live ? end : junk(&f->a->draft_ends));
+        put(&f->a->accepted, n, draw(f, 0, drafts + 1));
+    }
+}
+
+static void fill_columns(filler *f) {
+    const kgen_scatter_args *a = f->a;
+    fill_vector(f, &a->starts, 0, START_MOST);
+    for (int64_t n = 0; a->starts.data && a->lens.data && has(f->c, BY_COLUMN) && n < f->live; n++)
+        put(&a->starts, n, draw(f, 0, f->lens[n]));
+    fill_lens(f, &a->lens, f->lens);
+    fill_lens(f, &a->q_lens, f->qlens);
+    fill_vector(f, &a->valid, 0, f->d.width);
+    fill_vector(f, &a->extends, 0, f->live);
+    fill_requests(f);
+    fill_mapping(f);
+    if (a->slots.data) fill_slots(f, &a->slots, 0, f->d.flat);
+    if (f->s->op == KGEN_PAGE_TABLE_RAGGED) fill_indptr(f, f->lens, 0, 0);
+    if (f->s->op == KGEN_KV_INDICES) fill_indptr(f, f->lens, 0, 3);
+    if (f->s->op == KGEN_SLOT_MAPPING) fill_indptr(f, f->qlens, 0, 0);
+    if (f->s->op == KGEN_PADDED_INPUTS) fill_indptr(f, f->qlens, 5, 0);
+    fill_rows(f, &a->block_table, -1, 3000);
+    int64_t positions = f->d.width * f->s->page * a->cp_size;
+    fill_vector(f, &a->positions, f->c->scatter.bad ? -1 : 0,
+                positions - 1 + (f->c->scatter.bad ? 9 : 0));
+    fill_vector(f, &a->rejected, 0, 1);
+    if (f->s->op == KGEN_ASSIGN_LOCS) fill_vector(f, &a->locs, 0, f->d.map);
+}
+
+static void fill_all(filler *f) {
+    const kgen_scatter_args *a = f->a;
+    for (int i = 0; i < KGEN__SCATTER_SLOTS; i++)
+        if (f->data->slot[i].bytes) memset(f->data->slot[i].bytes, 0x3c, f->data->slot[i].size);
+    if (a->live.data) put(&a->live, 0, f->live);
+    put(&a->error, 0, 1 << 20); /* bits that are set stay */
+    fill_columns(f);
+    fill_counts(f);
+    fill_state(f);
+    fill_vector(f, &a->backup, 0, 9);
+    fill_vector(f, &a->discarded, 0, 1);
+    if (f->s->op != KGEN_TREE_VERIFY) fill_rows(f, &a->tokens_in, -1, f->c->scatter.vocab);
+    fill_vector(f, &a->source_locs, 0, 1 << 20);
+    int64_t beyond = f->c->scatter.bad ? 2 : 0;
+    if (f->s->op == KGEN_ACCEPT_LOCS)
+        fill_rows(f, &a->accept_index, -1, f->d.flat - 1 + beyond);
+    if (f->s->op == KGEN_EVICT_MASK) fill_rows(f, &a->mask, 0, 1);
+    if (f->s->op >= KGEN_TREE_BUILD && f->s->op <= KGEN_TREE_VERIFY) fill_trees(f);
+    fill_moves(f);
+    kgen__data_remember(f->data);
+}
+
+static void start(filler *f, kgen_data *data) {
+    memset(f, 0, sizeof *f);
+    f->data = data;
+    f->c = &data->shape;
+    f->s = &data->spec.scatter;
+    f->a = &data->args.scatter;
+    f->d = kgen__scatter_dims(f->c);
+    f->d.pool_bytes = f->a->pool.shape[0];
+    f->live = f->d.n;
+    if (f->c->scatter.live) f->live = most(f->d.n - f->c->scatter.pads, 0);
+}
+
+kgen_status kgen__scatter_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
+    filler *f = malloc(sizeof *f);
+    if (!f) return kgen_fail(err, KGEN_E_NOMEM, "check: out of memory");
+    start(f, data);
+    kgen_rng_seed(&f->rng, seed, 2);
+    for (int64_t n = 0; n < f->d.n; n++) {
+        f->lens[n] = data->shape.scatter.lens[n].high;
+        f->qlens[n] = data->shape.scatter.qlens[n].high;
+    }
+    fill_all(f);
+    free(f);
+    return KGEN_OK;
+}
+
+/* Shorter rows, and a batch that grew or shrank. */
+kgen_status kgen__scatter_refill(kgen_data *data, kgen_rng *rng, kgen_error *err) {
+    filler *f = malloc(sizeof *f);
+    if (!f) return kgen_fail(err, KGEN_E_NOMEM, "check: out of memory");
+    start(f, data);
+    f->rng = *rng;
+    for (int64_t n = 0; n < f->d.n; n++) {
+        f->lens[n] = draw(f, 0, data->shape.scatter.lens[n].high);
+        f->qlens[n] = draw(f, 0, data->shape.scatter.qlens[n].high);
+    }
+    if (f->c->scatter.live) f->live = draw(f, 0, f->d.n);
+    fill_all(f);
+    *rng = f->rng;
+    free(f);
+    return KGEN_OK;
+}

@@ -1,0 +1,220 @@
+/* Family scatter: page tables, metadata of speculative decoding, trees. An op is
+ * a few lines of device code in the template of its group. */
+#include "scatter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "family.h"
+
+/* --- the parameter table ------------------------------------------------ */
+
+static const int32_t units[] = {1, 2, 4, 8, 16};
+
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_PAGE = RANGE(1, 4096, 1);
+static const kgen_domain domain_UNIT = LIST(units);
+
+static const kgen_symbol symbols_none[] = {{NULL, 0}};
+SYMBOLS(boolean, {"0", 0}, {"1", 1});
+SYMBOLS(i_type, {"i32", 0}, {"i64", 1});
+SYMBOLS(pick, {"last", 0}, {"first", 1});
+SYMBOLS(tail, {"zero", KGEN_TAIL_ZERO}, {"keep", KGEN_TAIL_KEEP}, {"value", KGEN_TAIL_VALUE});
+SYMBOLS(form, {"uniform", KGEN_FORM_UNIFORM}, {"ragged", KGEN_FORM_RAGGED},
+        {"draft", KGEN_FORM_DRAFT}, {"last", KGEN_FORM_LAST});
+SYMBOLS(mask, {"words", KGEN_MASK_WORDS}, {"qlen", KGEN_MASK_QLEN}, {"full", KGEN_MASK_FULL});
+SYMBOLS(word, {"u8", KGEN_U8}, {"u16", KGEN_U16}, {"u32", KGEN_I32}, {"u64", KGEN_I64});
+SYMBOLS(op, {"page_table_ragged", KGEN_PAGE_TABLE_RAGGED},
+        {"page_table_requests", KGEN_PAGE_TABLE_REQUESTS}, {"spec_prepare", KGEN_SPEC_PREPARE},
+        {"draft_page_table", KGEN_DRAFT_PAGE_TABLE}, {"draft_kv_indices", KGEN_DRAFT_KV_INDICES},
+        {"kv_indices", KGEN_KV_INDICES}, {"draft_lens", KGEN_DRAFT_LENS},
+        {"cache_locs", KGEN_CACHE_LOCS}, {"assign_locs", KGEN_ASSIGN_LOCS},
+        {"slot_mapping", KGEN_SLOT_MAPPING}, {"eagle_step", KGEN_EAGLE_STEP},
+        {"padded_inputs", KGEN_PADDED_INPUTS}, {"next_token", KGEN_NEXT_TOKEN},
+        {"bonus_tokens", KGEN_BONUS_TOKENS}, {"accept_locs", KGEN_ACCEPT_LOCS},
+        {"keep_locs", KGEN_KEEP_LOCS}, {"evict_mask", KGEN_EVICT_MASK},
+        {"kv_splits", KGEN_KV_SPLITS}, {"tree_build", KGEN_TREE_BUILD},
+        {"tree_from_mask", KGEN_TREE_FROM_MASK}, {"tree_mask", KGEN_TREE_MASK},
+        {"tree_verify", KGEN_TREE_VERIFY}, {"kv_compact", KGEN_KV_COMPACT});
+
+static const kgen_param params[] = {
+#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
+    {#key, #CONST, offsetof(kgen_spec, scatter.field), &domain_##domain, symbols_##symbols, dflt, \
+     KGEN_##role, KGEN_##print, doc},
+#include <kgen/scatter_params.def>
+#undef KGEN_PARAM
+};
+enum { PARAMS = sizeof params / sizeof params[0] };
+
+/* --- which op reads what ------------------------------------------------- */
+
+#define OP(name) (1u << KGEN_##name)
+
+enum {
+    TABLES = OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE),
+    BLOCKS = TABLES | OP(DRAFT_PAGE_TABLE),
+    ROWS = OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE) | OP(DRAFT_PAGE_TABLE) |
+           OP(DRAFT_KV_INDICES) | OP(KV_INDICES) | OP(CACHE_LOCS) | OP(ASSIGN_LOCS),
+    VLLM = OP(SLOT_MAPPING) | OP(EAGLE_STEP),
+    TREES = OP(TREE_BUILD) | OP(TREE_FROM_MASK) | OP(TREE_VERIFY),
+};
+
+static const struct {
+    const char *key;
+    uint32_t ops;
+} readers[] = {
+    {"page", BLOCKS | VLLM | OP(DRAFT_KV_INDICES) | OP(KV_INDICES) | OP(CACHE_LOCS) |
+                 OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_COMPACT)},
+    {"swa", TABLES | OP(KV_INDICES)},
+    {"pick", BLOCKS},
+    {"tail", BLOCKS | OP(KV_INDICES)},
+    {"starts", OP(PAGE_TABLE_REQUESTS) | OP(KV_INDICES)},
+    {"unaligned", OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS)},
+    {"ragged", OP(SPEC_PREPARE)},
+    {"accept", OP(SPEC_PREPARE)},
+    {"seq", OP(SPEC_PREPARE)},
+    {"qo", OP(SPEC_PREPARE)},
+    {"kv", OP(SPEC_PREPARE)},
+    {"pages", OP(SPEC_PREPARE)},
+    {"locs", OP(SPEC_PREPARE)},
+    {"pos", OP(SPEC_PREPARE)},
+    {"delta", OP(SPEC_PREPARE)},
+    {"sliced", OP(DRAFT_LENS)},
+    {"form", OP(CACHE_LOCS) | OP(ASSIGN_LOCS)},
+    {"sampling", OP(TREE_VERIFY)},
+    {"mask", OP(TREE_BUILD) | OP(TREE_FROM_MASK) | OP(TREE_MASK)},
+    {"word", OP(TREE_BUILD) | OP(TREE_MASK) | OP(TREE_FROM_MASK)},
+    {"unit", OP(KV_COMPACT)},
+    {"len", ROWS | VLLM | OP(PAGE_TABLE_RAGGED) | OP(DRAFT_LENS) | OP(PADDED_INPUTS) |
+                OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_SPLITS) | OP(TREE_BUILD) |
+                OP(TREE_FROM_MASK) | OP(TREE_MASK)},
+    {"req", ROWS},
+    {"slot", ROWS | VLLM | OP(PAGE_TABLE_RAGGED)},
+    {"map", TABLES | OP(KV_INDICES)},
+    {"table", BLOCKS | OP(DRAFT_KV_INDICES) | OP(KV_INDICES)},
+    {"out", OP(SPEC_PREPARE) | OP(DRAFT_KV_INDICES) | OP(DRAFT_LENS) | OP(EAGLE_STEP) |
+                OP(PADDED_INPUTS) | OP(NEXT_TOKEN) | OP(KEEP_LOCS) | OP(KV_SPLITS) |
+                OP(ACCEPT_LOCS) | OP(TREE_VERIFY)},
+    {"loc", OP(SPEC_PREPARE) | OP(DRAFT_LENS) | OP(CACHE_LOCS) | OP(ASSIGN_LOCS) | VLLM |
+                OP(ACCEPT_LOCS) | OP(KEEP_LOCS) | OP(TREE_BUILD) | OP(TREE_FROM_MASK) |
+                OP(KV_COMPACT)},
+    {"token", OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(TREE_VERIFY)},
+    {"link", TREES},
+};
+
+/* --- applicable --------------------------------------------------------- */
+
+#define REQUIRE(condition, ...) \
+    if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
+
+const char *kgen__scatter_op_name(const kgen_scatter_spec *spec) {
+    for (const kgen_symbol *s = symbols_op; s->name; s++)
+        if (s->value == spec->op) return s->name;
+    return "?";
+}
+
+static const kgen_param *param_named(const char *key) {
+    for (size_t i = 0; i < PARAMS; i++)
+        if (strcmp(params[i].key, key) == 0) return &params[i];
+    return NULL;
+}
+
+/* What an op does not read must stay as it is: the same kernel has one name. */
+static kgen_status check_readers(const kgen_spec *spec, kgen_error *err) {
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
+        const kgen_param *param = param_named(readers[i].key);
+        REQUIRE((readers[i].ops >> spec->scatter.op & 1) ||
+                    kgen__param_get(spec, param) == param->initial,
+                "%s: op=%s does not read it; leave it out", param->key,
+                kgen__scatter_op_name(&spec->scatter));
+    }
+    return KGEN_OK;
+}
+
+static kgen_status check_prepare(const kgen_scatter_spec *s, kgen_error *err) {
+    if (s->op != KGEN_SPEC_PREPARE) return KGEN_OK;
+    REQUIRE(s->seq || s->qo || s->kv || s->pages || s->locs || s->pos,
+            "op=spec_prepare: seq, qo, kv, pages, locs and pos are all 0; nothing to do");
+    REQUIRE(!s->delta || s->pages, "delta=1: pages=0 writes no table");
+    REQUIRE(!s->swa || s->pages || s->locs, "swa=1: pages=0 and locs=0 read no slot");
+    REQUIRE(s->pages || (!s->tail && !s->pick),
+            "pages=0: no table; leave tail and pick out");
+    return KGEN_OK;
+}
+
+static kgen_status check_forms(const kgen_scatter_spec *s, kgen_error *err) {
+    REQUIRE(s->op != KGEN_ASSIGN_LOCS || s->form <= KGEN_FORM_RAGGED,
+            "form: op=assign_locs writes uniform or ragged columns");
+    REQUIRE(s->op != KGEN_CACHE_LOCS || s->form == KGEN_FORM_DRAFT || s->page == 1,
+            "page=%d: only form=draft reads it; leave it out", s->page);
+    REQUIRE(s->swa || s->map, "map: swa=0 reads no mapping; leave it out");
+    REQUIRE(s->op != KGEN_TREE_MASK || s->mask, "mask=words: op=tree_mask makes words of qlen or "
+            "full");
+    REQUIRE(s->op != KGEN_TREE_FROM_MASK || s->mask != KGEN_MASK_FULL,
+            "mask=full: op=tree_from_mask reads qlen or words");
+    REQUIRE(s->op == KGEN_TREE_MASK || !s->mask || s->word == KGEN_I32,
+            "word: mask=qlen and mask=full have bytes; leave it out");
+    return KGEN_OK;
+}
+
+static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
+    const kgen_scatter_spec *s = &spec->scatter;
+    (void)target;
+    KGEN_TRY(check_readers(spec, err));
+    REQUIRE((s->page & (s->page - 1)) == 0 || s->page % 16 == 0,
+            "page=%d: neither a power of two nor a multiple of 16", s->page);
+    KGEN_TRY(check_prepare(s, err));
+    return check_forms(s, err);
+}
+
+/* --- template, shape, name ----------------------------------------------- */
+
+static void defaults(kgen_spec *spec, const kgen_target *target) {
+    (void)spec, (void)target;
+}
+
+static const char *template_of(const kgen_spec *spec) {
+    static const struct {
+        uint32_t ops;
+        const char *name;
+    } groups[] = {
+        {OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS) | OP(DRAFT_PAGE_TABLE),
+         "scatter_pages.hip"},
+        {OP(SPEC_PREPARE), "scatter_prepare.hip"},
+        {TREES | OP(TREE_MASK), "scatter_tree.hip"},
+        {OP(KV_COMPACT), "scatter_move.hip"},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (groups[i].ops >> spec->scatter.op & 1) return groups[i].name;
+    return "scatter_index.hip";
+}
+
+static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
+    (void)spec, (void)target;
+    return KGEN__SCATTER_LANES;
+}
+
+static int32_t occupancy(const kgen_spec *spec) {
+    (void)spec;
+    return KGEN__SCATTER_OCCUPANCY;
+}
+
+static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
+    const kgen_scatter_spec *s = &spec->scatter;
+    char page[16] = "";
+    if (readers[0].ops >> s->op & 1) snprintf(page, sizeof page, "_p%d", s->page);
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_%s%s%s%s", kgen__scatter_op_name(s), page,
+             s->swa ? "_swa" : "", s->delta ? "_delta" : "");
+}
+
+const kgen_family kgen__family_scatter = {
+    .name = "scatter",
+    .template_of = template_of,
+    .params = params,
+    .param_count = PARAMS,
+    .applicable = applicable,
+    .defaults = defaults,
+    .launch_shape = launch_shape,
+    .occupancy = occupancy,
+    .symbol = symbol,
+};

@@ -1,0 +1,256 @@
+/* What a launch of the scatter family takes.
+ *
+ * Letters: N rows (requests, padded ones included), R and C rows and columns of
+ * req_to_token, M entries of mapping, W columns of a table, D tokens that are
+ * verified of a request (the root, or bonus token, and the drafts), K = topk,
+ * P = page, S steps. cdiv rounds up. Types are those of the spec's keys len,
+ * req, slot, map, table, out, loc, token, link; others stand beside the tensor.
+ *
+ * A slot is the place of a token in the cache, its page is slot / P. */
+#ifndef KGEN_SCATTER_ARGS_H
+#define KGEN_SCATTER_ARGS_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bits that a launch may add to the error word; it never clears one.        */
+typedef enum kgen_scatter_error {
+    KGEN_SCATTER_WIDTH = 1,    /* a row did not fit its table and was cut     */
+    KGEN_SCATTER_REQUEST = 2,  /* a request outside req_to_token              */
+    KGEN_SCATTER_COLUMN = 4,   /* a column outside req_to_token, slots, table */
+    KGEN_SCATTER_MAPPING = 8,  /* a slot outside mapping                      */
+    KGEN_SCATTER_CAPACITY = 16, /* entries did not fit a flat output          */
+    KGEN_SCATTER_COUNT = 32,   /* an accepted count out of bounds             */
+    KGEN_SCATTER_TREE = 64,    /* a node without parent, a link out of bounds */
+} kgen_scatter_error;
+
+/* Rules of every op
+ * - Rows n >= live[0] are padding (no data in live: none is). What they read is
+ *   never looked at; what is written for them is said below.
+ * - A slot that cannot be read (request, column or index out of bounds) is -1,
+ *   and the error word says so. Nothing outside a tensor is read or written.
+ * - Slot -1 has page -1. In the window pool a slot s is mapping[s]; -1 stays,
+ *   a negative entry is -1, its page is -1. Entry 0, unmapped, is slot 0.
+ * - Negative lengths and counts are 0.
+ * - Every element of an output is written, unless tail=keep or the text says so.
+ * - Outputs overlap neither inputs nor each other; rows of two tables may lie
+ *   beside each other in one allocation. Inputs are only read.
+ * - Last dimensions are contiguous, row strides are the caller's.
+ * - Nothing is read on the host: lengths, requests, live may change between
+ *   the replays of a graph.
+ *
+ * page_table_ragged     slots, indptr -> table
+ *   Row n has the tokens slots[indptr[n] .. indptr[n+1] - 1].
+ * page_table_requests   lens, requests, req_to_token, starts=1: starts -> table
+ *   Row n has lens[n] + tokens tokens, req_to_token[requests[n]][starts[n] ..].
+ * Both: with c tokens, nb = cdiv(c, P) blocks, table[n][j] for j < min(nb, W) is
+ *   the page of token min((j+1)P, c) - 1, pick=first: of token jP. unaligned=1:
+ *   off = slot of token 0 mod P goes to row_offsets[n], and block j has the
+ *   tokens jP - off .. (j+1)P - off - 1. swa=1: swa_table from mapping, likewise.
+ *   j >= nb: 0, fill (tail=value), or untouched (tail=keep); padded rows: all
+ *   columns so, row_offsets 0.
+ *
+ * spec_prepare          lens, requests, req_to_token -> each that the spec names
+ *   c = lens[n] + (accept=1: accepted[n]) is committed, q = tokens or q_lens[n]
+ *   (ragged=1) are new.
+ *   seq_lens[n]  c + q; padded rows pad_len, which is at least tokens
+ *   qo_indptr    prefix sums of q, [N+1]; padded rows have `tokens`, ragged=1: 0
+ *   kv_indptr    prefix sums of seq_lens, [N+1]
+ *   table        of page_table_requests with c + q tokens; swa=1: swa_table
+ *   locs         [T], at qo_indptr[n] + t the slot of column c + t; swa=1:
+ *                swa_locs the same in the window pool; padded rows and the rest
+ *                up to T: fill
+ *   positions_out [T], there c + t; elsewhere 0
+ *   delta=1: state [N][3] says what the launch before left in row n: request id,
+ *   committed length, pages. The caller sets it to -1 once, and never writes the
+ *   tables. Same ids[n] and c not smaller: only the blocks from that committed
+ *   length on are written, and the tail where pages went away. Else the row is
+ *   written anew. ids are never used again for another request. In swa_table
+ *   pages that have left the window keep their old number.
+ *
+ * draft_page_table      lens, requests, req_to_token -> table [S][N K][W]
+ *   Step i = 1..S, row n K + k: lens[n] tokens, then i drafts of branch k, which
+ *   are at column B + t of the request:
+ *     K = 1 or P = 1: B = L + k S
+ *     else: last = L mod P, B = L + k P cdiv(last + S, P)
+ *   (the engine has copied the prefix tail into each branch's first page).
+ * draft_kv_indices      the same as indices [S][F] and kv_indptr [S][N K + 1]:
+ *   row z of step i begins at kv_indptr[i-1][z]; padded rows have no entries;
+ *   indices behind the last entry stay.
+ * kv_indices            lens, requests, req_to_token, indptr -> indices [F]
+ *   indices[indptr[n] + t] = slot of column starts[n] + t, t < lens[n]. P > 1:
+ *   req_to_token has pages, slot = page P + column mod P. swa=1: mapped. Entries
+ *   from indptr[live] on: `padding` of them 0 or fill, the others stay.
+ *
+ * draft_lens            lens, valid, accepted -> seq_lens, step_lens, positions_out
+ *   lens is what the verify pass used (valid + tokens), valid the length before
+ *   it, accepted the tokens that stay, bonus included, 1..tokens. Rows below
+ *   extends[0] are prefills: accepted is not read, base = lens[n].
+ *   seq_lens[n]       of the first draft pass. sliced=0: lens[n], at least
+ *                     `tokens` if that is > 1; sliced=1: lens[n] - (tokens -
+ *                     accepted[n]), at least 1; prefills: lens[n]
+ *   step_lens[i-1][n]     base + i, at most max_len   (i = 1..S,
+ *   positions_out[i-1][n] base + i - 1, below max_len  base = valid + accepted)
+ *   Padded rows: pad_len, pad_len, 0. lens is an input and stays as it is.
+ *
+ * cache_locs            requests, req_to_token -> locs
+ *   uniform: locs[n tokens + t] = slot of column starts[n] + t, t < tokens
+ *   ragged:  columns starts[n] .. lens[n] - 1, packed; behind the last: fill
+ *   draft:   locs[(n K + k) S + t] = draft t of branch k (draft_page_table)
+ *   last:    locs[n] = slot of column lens[n] - 1, -1 for lens[n] = 0
+ *   Padded rows: fill, in ragged nothing.
+ * assign_locs           requests, locs (read) -> req_to_token (written)
+ *   The inverse of uniform and ragged; requests of live rows differ. All other
+ *   elements stay.
+ *
+ * slot_mapping          indptr (query starts), positions, block_table -> locs [T]
+ *   Token i of row n: v = P cp_size, b = block_table[n][positions[i] / v], o =
+ *   positions[i] mod v; its slot is b P + o / (cp_size I) I + o mod I where
+ *   o / I mod cp_size = cp_rank, with I = cp_interleave; else -1. -1 also for
+ *   rejected[i] != 0, positions from max_len on (max_len > 0), b < 0, and tokens
+ *   of no row.
+ * eagle_step            lens, positions [N], block_table -> seq_lens,
+ *                       positions_out [N], locs [N]
+ *   p = positions[n] + 1. p >= max_len: position 0, slot -1, length 1. Else
+ *   position p, slot block_table[n][min(p / P, W-1)] P + p mod P, length
+ *   min(lens[n] + 1, max_len). Padded rows: 0, -1, 0.
+ * padded_inputs         draft_ends (inclusive sums of drafts), indptr (query
+ *                       starts), accepted -> sample_index, counts [N]
+ *   d drafts: rejected = d + 1 - accepted[n] if d > 0, else 0, to counts;
+ *   sample_index = indptr[n+1] - 1 - rejected. Padded rows: 0, 0.
+ * next_token            tokens_in [N][D], backup, discarded -> next, counts
+ *   Valid tokens are 0 .. vocab-1. counts: how many; next: the last valid one in
+ *   the row, backup[n] if none. discarded[n] != 0: backup[n], 0. Padded: 0, 0.
+ * bonus_tokens          tokens_in [N][D], accepted (bonus included) -> next
+ *   next[n] = tokens_in[n][accepted[n] - 1]; -1 out of bounds; padded rows 0.
+ * accept_locs           accept_index [N][S], source_locs [F] -> locs [N S], counts [1]
+ *   locs: source_locs[i] for each i = accept_index >= 0, in order; the rest fill.
+ *   counts: how many.
+ * keep_locs             lens, accepted (bonus not included), source_locs [N D] ->
+ *                       locs [N D], free_locs [N D], counts [2]
+ *   keep = min(roundup(L + accepted + 1, P), L + D) - L slots of a row are kept.
+ *   locs: the first accepted + 1 slots of every row, packed; free_locs: the last
+ *   D - keep, packed; the rest fill. counts: how many of each.
+ * evict_mask            lens, mask [N][D] -> mask_out [N][D]
+ *   A copy, but the page in which the kept tokens end is not freed: with f zeros
+ *   in row n, L + f > 0, at = (L + f - 1) / P P - L, elements at .. at + P - 1
+ *   become 0.
+ *   Padded rows: 0.
+ * kv_splits             lens -> counts [N G]
+ *   Splits of the keys of each request, so that the chunks of all are alike and
+ *   fill compute_units. Padded rows: 0.
+ *
+ * tree_build            lens, selected [N][D-1], parents [N][PW] -> positions_out [N D],
+ *                       tree_index, next_token, next_sibling [N][D], and words
+ *                       [N][D] or mask_out
+ *   Slot 0 is the root, slot j >= 1 the candidate selected[n][j-1], flat ids in
+ *   ascending order; with g = id / K its parent is the root for g = 0, else the
+ *   slot of the flat id parents[n][g]. positions: lens[n] + depth. tree_index: n D
+ *   + j. next_token: the first child, next_sibling: the next child of the same
+ *   parent, -1 if none. Mask: own bit, those of all ancestors, the root's.
+ *   mask=qlen: [N][D][D]. mask=full: flat, row n begins at D sum of the lens
+ *   before + n D^2, its rows are lens[n] + D wide, the prefix is ones.
+ *   A node whose parent is not found before it hangs nowhere: depth 1, root's
+ *   and own bit. Padded rows: such nodes, position 0; mask=full: nothing.
+ * tree_from_mask        lens, mask [N][D][D] or words [N][D] -> positions_out,
+ *                       tree_index, next_token, next_sibling. The parent of j is
+ *                       the largest i < j that row j sees.
+ * tree_mask             mask (qlen, or full with lens) -> words
+ * tree_verify           tokens_in [N][D] (candidates), next_token and next_sibling
+ *                       [N][D] (no data in both: a chain) -> predicts [N][D],
+ *                       accept_index [N][S], accept_count [N]
+ *   From the root, S - 1 times: the first child that is accepted, else stop.
+ *   greedy: child c is accepted when it is targets[n][last]. sampling=1: with p =
+ *   probs[n][last][c], sum over the children tried: coins[n][last] threshold_acc
+ *   <= sum or p >= threshold_single. predicts[n][last] = c and so on; of the last
+ *   node it is targets[n][last], with sampling=1 drawn by final_coins[n] from its
+ *   probs without the children tried: the first token at which the running sum
+ *   exceeds final_coins[n] times the sum of all, probs being counted in units
+ *   of 2^-36 (a row sums to less than 16), coins of 2^-24. accept_index: n D +
+ *   slot of root and accepted nodes; accept_count: how many without the root.
+ *   Everything else, padded rows too: -1, their count 0.
+ *
+ * kv_compact            pool, pools [B] i64, sources, targets [N][A]
+ *   Pool b begins pools[b] bytes into pool; without data in pool, pools are
+ *   addresses.
+ *   For each pool and row, in the order of its columns: slot sources[n][a] goes to
+ *   targets[n][a]; -1 and equal slots do nothing. Of a row, a target is no later
+ *   source; rows share no slot. A slot lies at slot / P page_bytes + slot mod P
+ *   token_bytes: `pieces` pieces of piece_bytes, piece_stride bytes apart.       */
+typedef struct kgen_scatter_args {
+    kgen_tensor live;         /* [1] i32, or no data                         */
+    kgen_tensor error;        /* [1] i32, or no data                         */
+    /* who and where */
+    kgen_tensor lens, starts; /* [N]                                         */
+    kgen_tensor valid;        /* [N] of type len; draft_lens                 */
+    kgen_tensor q_lens;       /* [N]                                         */
+    kgen_tensor accepted;     /* [N] i32                                     */
+    kgen_tensor extends;      /* [1] i32, or no data; draft_lens             */
+    kgen_tensor requests;     /* [N]                                         */
+    kgen_tensor req_to_token; /* [R][C]                                      */
+    kgen_tensor mapping;      /* [M]                                         */
+    kgen_tensor indptr;       /* [N+1]                                       */
+    kgen_tensor slots;        /* [F]                                         */
+    kgen_tensor block_table;  /* [N][W] of type slot                         */
+    kgen_tensor positions;    /* [T] or [N]                                  */
+    kgen_tensor rejected;     /* [T] u8, or no data                          */
+    kgen_tensor ids;          /* [N] i64                                     */
+    kgen_tensor state;        /* [N][3] i64, dense, read and written         */
+    /* tables and indices */
+    kgen_tensor table, swa_table; /* [N][W], [S][N K][W]                     */
+    kgen_tensor row_offsets;      /* [N] i32                                 */
+    kgen_tensor indices;          /* [F] or [S][F]                           */
+    kgen_tensor seq_lens;         /* [N] of type out                         */
+    kgen_tensor step_lens;        /* [S][N] of type out                      */
+    kgen_tensor qo_indptr;        /* [N+1] of type out                       */
+    kgen_tensor kv_indptr;        /* [N+1], [S][N K + 1] of type out         */
+    kgen_tensor locs, swa_locs;   /* [T]                                     */
+    kgen_tensor positions_out;    /* [T], [S][N]                             */
+    /* after verify */
+    kgen_tensor source_locs, free_locs; /* [F]                               */
+    kgen_tensor accept_index; /* [N][S] of type out                          */
+    kgen_tensor accept_count; /* [N] of type out                             */
+    kgen_tensor predicts;     /* [N][D] of type out                          */
+    kgen_tensor counts;       /* of type out                                 */
+    kgen_tensor draft_ends;   /* [N] of type len                             */
+    kgen_tensor sample_index; /* [N] of type out                             */
+    kgen_tensor tokens_in;    /* [N][D]                                      */
+    kgen_tensor targets_in;   /* [N][D]                                      */
+    kgen_tensor backup, next; /* [N] of type token                           */
+    kgen_tensor discarded;    /* [N] u8, or no data                          */
+    /* trees */
+    kgen_tensor selected, parents;       /* [N][D-1], [N][PW]                */
+    kgen_tensor tree_index;              /* [N][D] of type link              */
+    kgen_tensor next_token, next_sibling; /* [N][D] of type link             */
+    kgen_tensor words;                   /* [N][D] of type word              */
+    kgen_tensor mask, mask_out;          /* u8                               */
+    kgen_tensor probs;                   /* [N][D][V] f32                    */
+    kgen_tensor coins, final_coins;      /* [N][D], [N] f32, 0 <= x < 1      */
+    /* movement */
+    kgen_tensor pool;              /* [bytes] u8, or no data                 */
+    kgen_tensor pools;             /* [B] i64                                */
+    kgen_tensor sources, targets;  /* [N][A] of type loc                     */
+    /* numbers */
+    int64_t fill;     /* tail=value; slots of padding                        */
+    int64_t pad_len;  /* length of padded rows                               */
+    int64_t padding;  /* kv_indices                                          */
+    int64_t max_len;  /* draft_lens, eagle_step, slot_mapping                */
+    int32_t tokens;   /* new, or verified, tokens of a request: D            */
+    int32_t steps;    /* S of the drafts                                     */
+    int32_t topk;     /* K                                                   */
+    int32_t vocab;    /* next_token                                          */
+    int32_t cp_size, cp_rank, cp_interleave; /* slot_mapping; 1, 0, 1        */
+    int32_t groups, heads, kv_heads, max_splits, compute_units; /* kv_splits */
+    float threshold_single, threshold_acc;   /* tree_verify, > 0             */
+    int64_t slot_count; /* of a pool; kv_compact                             */
+    int64_t page_bytes, token_bytes, piece_bytes, piece_stride;
+    int32_t pieces;
+} kgen_scatter_args;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,79 @@
+#include "kg/prelude_scatter.h"
+// kv_compact: rows of cached keys and values go to other slots, in all layers at
+// once. Rules and arguments: <kgen/scatter_args.h>.
+//
+// A lane has the same UNIT bytes of every move of a request, in their order, so
+// that no one else writes what it has yet to read.
+#include "kg/scatter_types.h"
+#include "kg/scatter_args.h"
+#include "kg/target.h"
+#include "kg/scatter_num.h"
+
+namespace kg {
+
+// Moves whose bytes are in flight together.
+constexpr int AHEAD = 4;
+
+struct unit_t {
+    u32 word[4]; // of which UNIT bytes
+};
+
+KG_DEV void load_unit(unit_t &x, const u8 *p) {
+    if constexpr (UNIT == 16) load_state_words(x.word, p);
+    else if constexpr (UNIT >= 4)
+        KG_UNROLL for (int i = 0; i < UNIT / 4; i++) x.word[i] = load((const u32 *)p + i);
+    else if constexpr (UNIT == 2) x.word[0] = load((const u16 *)p);
+    else x.word[0] = load(p);
+}
+
+KG_DEV void store_unit(u8 *p, const unit_t &x) {
+    if constexpr (UNIT == 16) store_words(p, x.word);
+    else if constexpr (UNIT >= 4)
+        KG_UNROLL for (int i = 0; i < UNIT / 4; i++) store((u32 *)p + i, x.word[i]);
+    else if constexpr (UNIT == 2) store((u16 *)p, (u16)x.word[0]);
+    else store(p, (u8)x.word[0]);
+}
+
+KG_DEV u8 *place_of(args_t a, u8 *pool, i64 slot) {
+    return pool + page_of(slot) * a.page_bytes + in_page(slot) * a.token_bytes;
+}
+
+// Slot of a move, or -1.
+KG_DEV i64 checked(args_t a, const void *slots, i64 at) {
+    i64 slot = load_int<LOC_I64>(slots, at);
+    if (slot < a.slot_count) return slot;
+    flag(a, BAD_COLUMN);
+    return -1;
+}
+
+// Moves i .. i + AHEAD - 1 of row n. What the first of them write, the last do
+// not read: of a row a target is no later source.
+KG_DEV void move_some(args_t a, u8 *pool, int n, int i) {
+    unit_t x[AHEAD];
+    i64 to[AHEAD];
+    KG_UNROLL for (int k = 0; k < AHEAD; k++) {
+        to[k] = -1;
+        if (i + k >= a.move_width) continue;
+        i64 from = checked(a, a.sources, n * a.sources_row + i + k);
+        i64 target = checked(a, a.targets, n * a.targets_row + i + k);
+        if (from < 0 || target < 0 || from == target) continue;
+        load_unit(x[k], place_of(a, pool, from));
+        to[k] = target;
+    }
+    KG_UNROLL for (int k = 0; k < AHEAD; k++)
+        if (to[k] >= 0) store_unit(place_of(a, pool, to[k]), x[k]);
+}
+
+KG_DEV void run(args_t a) {
+    i64 group = group_id(), tile = group % a.tiles, row = group / a.tiles;
+    int n = (int)(row / a.pool_count), pool = (int)(row % a.pool_count);
+    i64 unit = tile * THREADS + thread_id(), each = a.piece_bytes / UNIT, piece = unit / each;
+    if (n >= live_rows(a) || piece >= a.pieces) return;
+    u8 *base = (u8 *)((u64)a.pool + (u64)load(a.pools + pool)) + piece * a.piece_stride +
+               unit % each * UNIT;
+    for (int i = 0; i < a.move_width; i += AHEAD) move_some(a, base, n, i);
+}
+
+}
+
+KG_ENTRY(kg_scatter_args, args, kg::OCCUPANCY) { kg::run(KG_ARGS(kg_scatter_args, args)); }

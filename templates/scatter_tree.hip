@@ -1,0 +1,24 @@
+#include "kg/prelude_scatter.h"
+// Trees of drafts: build, masks, verify. A workgroup has one request's tree.
+// Rules and arguments: <kgen/scatter_args.h>.
+#include "kg/scatter_types.h"
+#include "kg/scatter_args.h"
+#include "kg/target.h"
+#include "kg/scatter_num.h"
+#include "kg/scatter_tree.h"
+#include "kg/scatter_verify.h"
+
+namespace kg {
+
+KG_DEV void run(args_t a, u8 *lds) {
+    if constexpr (OP == OP_TREE_MASK) run_tree_mask(a, (i64 *)lds);
+    else if constexpr (OP == OP_TREE_VERIFY) run_verify(a, lds);
+    else run_tree(a, lds);
+}
+
+}
+
+KG_ENTRY(kg_scatter_args, args, kg::OCCUPANCY) {
+    KG_SHARED(lds);
+    kg::run(KG_ARGS(kg_scatter_args, args), lds);
+}
