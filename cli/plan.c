@@ -83,6 +83,10 @@ static void print_note(kgen__table *table, const kgen_plan_item *item) {
     char norm[80] = "", bound[48] = "";
     if (item->spec.family == KGEN_GDN)
         snprintf(norm, sizeof norm, ", norm eps %g, l2 eps %g", item->norm_eps, item->l2_eps);
+    if (item->spec.family == KGEN_SCATTER) {
+        kgen__table_cell(table, "%s", item->note);
+        return;
+    }
     if (item->lower_bound < 0) snprintf(bound, sizeof bound, ", lower bound %g", item->lower_bound);
     kgen__table_cell(table, "%s, scale %.6g%s%s", item->note, item->scale, norm, bound);
 }
@@ -129,6 +133,7 @@ static json_t *item_json(const view *v, const kgen_plan_item *item) {
                              "layers", item->layers, "q_heads", item->q_heads, "kv_heads",
                              item->kv_heads, "note", item->note);
     int gdn = item->spec.family == KGEN_GDN;
+    if (item->spec.family == KGEN_SCATTER) return json;
     json_object_set_new(json, gdn ? "q_scale" : "softmax_scale", json_real(item->scale));
     if (!gdn) return json;
     json_object_set_new(json, "norm_eps", json_real(item->norm_eps));

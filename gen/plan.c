@@ -10,7 +10,7 @@
 
 #include "plan_model.h"
 
-enum { MAX_TP = 1024, MAX_SPEC_WIDTH = 15, MAX_ITEMS = 6, MAX_SENTENCES = 16, SENTENCE = 400 };
+enum { MAX_TP = 1024, MAX_SPEC_WIDTH = 15, MAX_ITEMS = 24, MAX_SENTENCES = 16, SENTENCE = 400 };
 
 typedef struct planner {
     kgen__model model;
@@ -230,7 +230,23 @@ static kgen_status add_gdn(planner *p, kgen_phase phase) {
     return KGEN_OK;
 }
 
-static kgen_status add_items(planner *p) {
+/* A page that no metadata kernel takes leaves a sentence. */
+static kgen_status add_metadata(planner *p) {
+    int windowed = p->model.layer_count[KGEN__LAYER_SLIDING] > 0, wanted = 0;
+    for (size_t i = 0; i < kgen__metadata_rows(); i++) {
+        kgen_plan_item item = {0};
+        kgen_error why;
+        kgen_status status = kgen__metadata_item(&item, i, p->options.engine, p->page, windowed,
+                                                 &wanted, &why);
+        if (status != KGEN_OK)
+            KGEN_TRY(add_sentence(p, "%s: %s", item.note, why.text));
+        else if (wanted)
+            p->plan->items[p->plan->count++] = item;
+    }
+    return KGEN_OK;
+}
+
+static kgen_status add_layers(planner *p) {
     static const kgen__layer_kind kinds[] = {KGEN__LAYER_FULL, KGEN__LAYER_SLIDING};
     for (size_t i = 0; i < 2; i++) {
         if (!p->model.layer_count[kinds[i]]) continue;
@@ -287,7 +303,8 @@ static kgen_status fill(planner *p) {
     memcpy(plan->model_type, p->model.type, sizeof plan->model_type);
     KGEN_TRY(add_missing_layers(p));
     KGEN_TRY(choose_page(p));
-    KGEN_TRY(add_items(p));
+    KGEN_TRY(add_layers(p));
+    if (p->plan->count && p->options.spec_width) KGEN_TRY(add_metadata(p));
     if (!plan->count)
         return kgen_fail(p->err, KGEN_E_UNSUPPORTED, "model_type=%s: %s", p->model.type,
                          plan->unsupported_count ? plan->unsupported[0] : "no attention layers");

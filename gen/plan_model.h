@@ -49,4 +49,10 @@ kgen_dtype kgen__gdn_state(const kgen__model *m, kgen_engine engine);
 kgen_status kgen__gdn_spec(kgen_spec *out, const kgen__model *m, const kgen_plan_options *options,
                            kgen_phase phase, kgen_error *err);
 
+/* Row `index` of the metadata kernels, for an engine and its page size; `windowed`:
+ * the model has sliding windows. *wanted 0: another engine's.                */
+size_t kgen__metadata_rows(void);
+kgen_status kgen__metadata_item(kgen_plan_item *out, size_t index, kgen_engine engine, int page,
+                                int windowed, int *wanted, kgen_error *err);
+
 #endif

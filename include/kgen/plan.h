@@ -21,7 +21,7 @@ typedef struct kgen_plan_options {
 
 typedef struct kgen_plan_item {
     kgen_spec spec;
-    int layers;      /* layers of the model that use it                      */
+    int layers;      /* layers of the model that use it; 0: once a step      */
     int q_heads;     /* of a rank; gdn: key heads, which are the query heads */
     int kv_heads;    /* of a rank; gdn: value heads, those of the state      */
     double scale;    /* attn: softmax_scale; gdn: q_scale                    */

@@ -159,6 +159,15 @@ static void check_item(const kgen_plan_item *item, const expected_item *want) {
     assert_true(item->note[0]);
 }
 
+/* Kernels of layers; those of metadata come after them. */
+static size_t layer_kernels(const kgen_plan *plan) {
+    size_t count = 0;
+    while (count < plan->count && plan->items[count].spec.family != KGEN_SCATTER) count++;
+    for (size_t i = count; i < plan->count; i++)
+        assert_int_equal(plan->items[i].spec.family, KGEN_SCATTER);
+    return count;
+}
+
 static void test_real_models(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
@@ -169,8 +178,9 @@ static void test_real_models(void **state) {
             fail_msg("%s: %s", want->model, err.text);
         size_t count = 0;
         while (count < 4 && want->items[count].line) count++;
-        if (plan.count != count)
-            fail_msg("%s: %zu kernels, not %zu", want->model, plan.count, count);
+        if (layer_kernels(&plan) != count)
+            fail_msg("%s: %zu kernels, not %zu", want->model, layer_kernels(&plan), count);
+        assert_int_equal(plan.count > count, want->options.spec_width > 0);
         for (size_t n = 0; n < count; n++) check_item(&plan.items[n], &want->items[n]);
         if (want->missing) assert_true(mentions(&plan, want->missing));
         kgen_plan_free(&plan);
@@ -243,7 +253,7 @@ static void check_resolves(const char *model, const kgen_plan *plan, int width) 
         }
     }
     assert_int_equal(gdn, width ? 2 : 1);
-    assert_int_equal(plan->count, 2 * gdn);
+    assert_int_equal(layer_kernels(plan), 2 * gdn);
 }
 
 static void test_gdn_grid(void **state) {
@@ -264,6 +274,62 @@ static void test_gdn_grid(void **state) {
         }
 }
 
+/* The metadata kernels of an engine, with the plan's page and the model's windows. */
+static void test_metadata(void **state) {
+    static const struct {
+        const char *model;
+        kgen_plan_options options;
+        const char *lines[9];
+    } plans_of[] = {
+        {"Qwen3.5-35B-A3B",
+         {.tp = 1, .engine = KGEN_SGLANG, .spec_width = 3},
+         {"scatter:op=spec_prepare", "scatter:op=spec_prepare,delta=1",
+          "scatter:op=draft_kv_indices", "scatter:op=draft_lens",
+          "scatter:op=cache_locs,form=draft", "scatter:op=assign_locs,form=ragged",
+          "scatter:op=bonus_tokens", "scatter:op=accept_locs"}},
+        {"gemma-2-27b-it",
+         {.tp = 1, .engine = KGEN_SGLANG, .page = 64, .spec_width = 1},
+         {"scatter:op=spec_prepare,page=64,swa=1", "scatter:op=spec_prepare,page=64,swa=1,delta=1",
+          "scatter:op=draft_kv_indices,page=64", "scatter:op=draft_lens",
+          "scatter:op=cache_locs,page=64,form=draft", "scatter:op=assign_locs,form=ragged",
+          "scatter:op=bonus_tokens", "scatter:op=accept_locs"}},
+        {"Llama-3.1-8B-Instruct",
+         {.tp = 1, .spec_width = 2},
+         {"scatter:op=slot_mapping,page=16", "scatter:op=eagle_step,page=16",
+          "scatter:op=padded_inputs", "scatter:op=next_token,token=i32",
+          "scatter:op=draft_lens"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof plans_of / sizeof plans_of[0]; i++) {
+        kgen_plan plan;
+        kgen_error err;
+        assert_int_equal(plan_model(&plan, plans_of[i].model, &plans_of[i].options, &err), KGEN_OK);
+        size_t first = layer_kernels(&plan), count = 0;
+        for (; count < 9 && plans_of[i].lines[count]; count++) {
+            char line[KGEN_SPEC_LINE_MAX];
+            const kgen_plan_item *item = &plan.items[first + count];
+            kgen_spec_print(line, &item->spec);
+            assert_string_equal(line, plans_of[i].lines[count]);
+            assert_int_equal(item->layers, 0);
+            assert_true(strncmp(item->note, "metadata: ", 10) == 0);
+        }
+        assert_int_equal(plan.count, first + count);
+        kgen_plan_free(&plan);
+    }
+}
+
+/* A page that the metadata kernels do not take is said; the layers stay. */
+static void test_metadata_page(void **state) {
+    const kgen_plan_options options = {.tp = 1, .page = 8192, .spec_width = 2};
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    assert_int_equal(plan_model(&plan, "Llama-3.1-8B-Instruct", &options, &err), KGEN_OK);
+    assert_int_equal(layer_kernels(&plan), 2);
+    assert_true(mentions(&plan, "page=8192: out of bounds"));
+    kgen_plan_free(&plan);
+}
+
 /* A draft that is too long for one kernel is said; decode stays. */
 static void test_gdn_long_drafts(void **state) {
     const kgen_plan_options options = {.tp = 1, .spec_width = 8};
@@ -271,7 +337,7 @@ static void test_gdn_long_drafts(void **state) {
     kgen_error err;
     (void)state;
     assert_int_equal(plan_model(&plan, "Qwen3.5-35B-A3B", &options, &err), KGEN_OK);
-    assert_int_equal(plan.count, 3);
+    assert_int_equal(layer_kernels(&plan), 3);
     assert_true(mentions(&plan, "30 layers (Gated DeltaNet, 8 draft tokens, verify): t=9"));
     kgen_plan_free(&plan);
 }
@@ -552,6 +618,7 @@ static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error 
     for (size_t i = 0; i < plan->count; i++) {
         const kgen_plan_item *item = &plan->items[i];
         assert_int_equal(kgen_spec_validate(&item->spec, NULL, NULL), KGEN_OK);
+        if (item->spec.family == KGEN_SCATTER) continue;
         assert_true(item->layers > 0 && item->scale > 0);
         if (item->spec.family == KGEN_ATTN)
             assert_int_equal(item->q_heads, item->kv_heads * item->spec.attn.group);
@@ -601,6 +668,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_real_models),
         cmocka_unit_test(test_hybrid_pages),
         cmocka_unit_test(test_engine_and_overrides),
+        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_metadata_page),
         cmocka_unit_test(test_gdn_grid),
         cmocka_unit_test(test_gdn_long_drafts),
         cmocka_unit_test(test_gdn_fields),
