@@ -331,7 +331,8 @@ static int32_t choose_occupancy(const kgen_gdn_spec *s, const kgen_target *targe
 static void tune(kgen_gdn_spec *s, const kgen_target *target) {
     int narrow = s->state != KGEN_F32, norm = (kgen__gdn_parts(s) & NORM) != 0;
     const tune_row *row = &tune_rows[target->isa][s->batch][norm];
-    int32_t whole = s->v_dim * s->k_dim / target->wave_size; /* of a lane, one wave */
+    int32_t blocks = s->v_blocks ? s->v_blocks : 1;
+    int32_t whole = s->v_dim / blocks * s->k_dim / target->wave_size; /* of a lane, one wave */
     if (!s->lanes) s->lanes = choose_lanes(s, target);
     if (!s->elements)
         s->elements = at_least(least_elements(s, target), at_most(whole, row->elements[narrow]));

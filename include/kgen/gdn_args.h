@@ -51,8 +51,9 @@ extern "C" {
  * and 1 where all of a group is 0. A sequence of no tokens writes nothing.
  * has_initial 0 stands for a state and a window of zeros. conv_state is written
  * at the slot of the state, with index=spec or save=slots at that of the first
- * column. Live slots of a batch differ from each other; the
- * slots of one sequence may coincide.
+ * column. Slots that are written differ from each other and from those that
+ * other sequences read; several may read one, and those of one sequence may
+ * coincide.
  *
  * Last dimensions are contiguous. Addresses and strides are multiples of 16
  * bytes for state, buffer and rings, of four elements for qkvz and x, the
