@@ -103,18 +103,18 @@ struct sums_t {
 KG_DEV sums_t sum_group(i64 x, i64 *lds) {
     constexpr int COUNT = THREADS / WAVE;
     i64 sum = x;
-    u32 lane = lane_id();
+    u32 lane = lane_id(), wave = wave_id(); // asked of all lanes at once
     KG_UNROLL for (u32 step = 1; step < (u32)WAVE; step *= 2) {
         i64 other = shuffle_i64(sum, lane >= step ? lane - step : lane);
         sum += lane >= step ? other : 0;
     }
-    if (lane == (u32)WAVE - 1) lds[wave_id()] = sum;
+    if (lane == (u32)WAVE - 1) lds[wave] = sum;
     barrier();
     sums_t out = {sum - x, 0};
     KG_UNROLL for (int w = 0; w < COUNT; w++) {
         i64 part = lds[w];
         out.all += part;
-        if (w < (int)wave_id()) out.before += part;
+        if (w < (int)wave) out.before += part;
     }
     barrier();
     return out;

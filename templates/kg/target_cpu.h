@@ -41,7 +41,10 @@ constexpr int EXCHANGE_WORDS = 64; // of a lane
 
 KG_DEV u32 thread_id() { return kg_ops->self()->thread; }
 KG_DEV u32 lane_id() { return kg_ops->self()->lane; }
-KG_DEV u32 wave_id() { return kg_ops->self()->wave; }
+KG_DEV u32 wave_id() {
+    if (KG_SM90) kg_ops->wave_sync(); // there a shuffle: all lanes must ask
+    return kg_ops->self()->wave;
+}
 KG_DEV u32 group_id() { return kg_ops->self()->group; }
 
 KG_DEV i32 uniform(i32 x) { return x; }

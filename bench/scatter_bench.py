@@ -1,0 +1,446 @@
+"""Times kgen's spec_prepare and page tables on an NVIDIA GPU, beside the torch operations they replace.
+
+All of them work on the same inputs in one process: a CUDA graph holds N launches (of torch: N times
+its operations), each with a req_to_token and tables of its own; replays of all candidates alternate.
+See docs/bench.md.
+
+  --build     compile the kernels of the grid into the cache; needs no GPU and no torch
+  --check     only compare small cases
+  --dry-run   the same without a GPU, on cpu:sm90
+"""
+import argparse
+import dataclasses
+import re
+import statistics
+import sys
+import time
+
+import attn_bench as ab
+import kgen_ctypes as kg
+
+try:
+    import torch
+except ImportError:  # --build does without
+    torch = None
+
+COLD_BYTES = 512 << 20  # of requests and tables between two uses of one: 10 times the L2 cache
+MIN_LAUNCHES, MAX_LAUNCHES = 8, 1024
+CONTEXT = 32 << 10
+DRAFT = 4
+SPARE = 64  # columns of req_to_token past the context
+POISON = 0x5EADBEEF
+
+
+# ---- the grid ----------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    op: str  # of OPS
+    page: int
+    batch: int
+    context: int = CONTEXT
+
+    @property
+    def name(self):
+        return f"{self.op} p{self.page} b{self.batch}"
+
+    @property
+    def columns(self):
+        return -(-self.context // self.page)
+
+    @property
+    def width(self):
+        """Of a row of req_to_token."""
+        return -(-self.context // 64) * 64 + SPARE
+
+    def spec(self, delta=False):
+        return f"scatter:op={OPS[self.op]},page={self.page}" + (",delta=1" if delta else "")
+
+    @property
+    def set_bytes(self):
+        return 4 * self.batch * (self.width + self.columns)
+
+
+OPS = {"prepare": "spec_prepare", "table": "page_table_requests"}
+
+
+def grid():
+    return [Row(op, page, batch) for op in OPS for page in (16, 1) for batch in (1, 32, 256)]
+
+
+def specs_of(rows):
+    deltas = {r.spec(True) for r in rows if r.op == "prepare"}
+    return sorted({r.spec() for r in rows} | deltas)
+
+
+def case_sets(row):
+    """Launches of a graph: so many that no table is found in the cache."""
+    return min(MAX_LAUNCHES, max(MIN_LAUNCHES, -(-COLD_BYTES // row.set_bytes)))
+
+
+# ---- data --------------------------------------------------------------------
+
+
+class Case:
+    """Inputs of a row: requests in random order, at most an eighth shorter than the context."""
+
+    def __init__(self, row, device, sets):
+        self.row, self.device, self.sets = row, device, sets
+        n = row.batch
+        pool = (sets, n + 2, row.width // row.page, 1)
+        slots = torch.randint(1, 1 << 20, pool, dtype=torch.int32, device=device) * row.page
+        inside = torch.arange(row.page, dtype=torch.int32, device=device)
+        self.req_to_token = (slots + inside).view(sets, n + 2, row.width)
+        self.requests = torch.randperm(n + 2)[:n].to(device)
+        most = row.context - DRAFT
+        self.lens = torch.randint(most - most // 8, most + 1, (n,), dtype=torch.int32).to(device)
+        self.live = torch.empty(1, dtype=torch.int32, device=device)
+        self.steps = torch.arange(DRAFT, device=device)
+        self.firsts = torch.arange(0, row.columns * row.page, row.page, dtype=torch.int32, device=device)
+        self.set_live(n)
+
+    def set_live(self, count):
+        self.rows = count  # what an engine knows on the host
+        self.live.fill_(count)
+
+    def step(self):
+        """The next step of a server: all requests grow, and two change places."""
+        self.lens.add_(3).clamp_(max=self.row.context - DRAFT)
+        self.requests[:2] = self.requests[:2].flip(0)
+
+    def bytes(self):
+        """What one launch has to move: (all, with delta); tables as a slot and a cell a page."""
+        row = self.row
+        pages = int(-(-(self.lens + DRAFT) // row.page).sum())
+        table, small = 4 * (pages + row.batch * row.columns), row.batch * (4 + 8)
+        if row.op == "prepare":
+            small += row.batch * (3 * 4 + DRAFT * (4 + 8 + 8))
+        return table + small, small + row.batch * 2 * 24
+
+
+class Outputs:
+    """What a candidate writes; a set has a table of its own."""
+    SMALL = ("seq_lens", "qo_indptr", "kv_indptr", "locs", "positions")
+
+    def __init__(self, case):
+        n, device = case.row.batch, case.device
+        self.seq_lens, self.qo_indptr, self.kv_indptr = (
+            torch.empty(size, dtype=torch.int32, device=device) for size in (n, n + 1, n + 1))
+        self.locs, self.positions = (torch.empty(n * DRAFT, dtype=torch.int64, device=device) for _ in "lp")
+        self.table = torch.empty((case.sets, n, case.row.columns), dtype=torch.int32, device=device)
+        self.poison()
+
+    def poison(self):
+        for name in self.SMALL + ("table",):
+            getattr(self, name).fill_(POISON)
+
+
+def difference(candidate, wanted, case, index):
+    """Names of the outputs that differ; of loose tables only what it defines is compared."""
+    got, want = candidate.outputs, wanted.outputs
+    names = [n for n in Outputs.SMALL if case.row.op == "prepare" and not torch.equal(getattr(got, n), getattr(want, n))]
+    tables = got.table[index], want.table[index]
+    if candidate.loose:
+        used = case.firsts < case.lens[:, None] + DRAFT
+        used[case.rows:] = False
+        tables = [t[used] for t in tables]
+    return names + ([] if torch.equal(*tables) else ["table"])
+
+
+# ---- ours ----------------------------------------------------------------------
+
+
+class Kgen:
+    loose = False
+
+    def __init__(self, context, row, delta):
+        self.name, self.context, self.delta = "delta" if delta else "kgen", context, delta
+        self.kernel = context.prepare(row.spec(delta))
+
+    def bind(self, case):
+        self.outputs = Outputs(case)
+        self.state = torch.full((case.sets, case.row.batch, 3), -1, dtype=torch.int64, device=case.device)
+        self.args = [self.arguments(case, index) for index in range(case.sets)]
+        if self.context.workspace_bytes(self.kernel, self.args[0]):
+            raise kg.KgenError("scatter wants a workspace")
+
+    def arguments(self, case, index):
+        args, out = kg.Args(family=kg.SCATTER), self.outputs
+        scatter = args.scatter  # a view of the union
+        scatter.tokens = scatter.pad_len = DRAFT
+        scatter.live, scatter.lens, scatter.requests = map(kg.tensor, (case.live, case.lens, case.requests))
+        scatter.req_to_token, scatter.table = kg.tensor(case.req_to_token[index]), kg.tensor(out.table[index])
+        if case.row.op == "prepare":
+            scatter.seq_lens, scatter.locs = kg.tensor(out.seq_lens), kg.tensor(out.locs)
+            scatter.qo_indptr, scatter.kv_indptr = kg.tensor(out.qo_indptr), kg.tensor(out.kv_indptr)
+            scatter.positions_out = kg.tensor(out.positions)
+        if self.delta:
+            scatter.ids, scatter.state = kg.tensor(case.requests), kg.tensor(self.state[index])
+        return args
+
+    def run(self, case, index):
+        self.context.launch(self.kernel, self.args[index], ab.current_stream(case.device))
+
+    def finish(self, case):
+        self.context.sync(ab.current_stream(case.device))
+
+
+# ---- theirs ----------------------------------------------------------------------
+
+
+class Torch:
+    """The same result with as few operations as torch needs; `gather` says how pages are fetched.
+
+    The number of rows in use is known on the host, constant vectors are made before."""
+    loose = False
+
+    def __init__(self, gather):
+        self.name, self.gather = f"torch {gather}", gather
+
+    def bind(self, case):
+        self.outputs = Outputs(case)
+        self.outputs.kv_indptr[0] = 0
+
+    def run(self, case, index):
+        if case.row.op == "prepare":
+            self.prepare(case, case.req_to_token[index])
+            lens = self.outputs.seq_lens[:case.rows]
+        else:
+            lens = case.lens[:case.rows] + DRAFT
+        self.fill_table(case, index, lens)
+
+    def prepare(self, case, req_to_token):
+        out, n, live = self.outputs, case.row.batch, case.rows
+        locs, positions = out.locs.view(n, DRAFT), out.positions.view(n, DRAFT)
+        torch.add(case.lens[:live], DRAFT, out=out.seq_lens[:live])
+        torch.add(case.lens[:live, None], case.steps, out=positions[:live])
+        locs[:live] = req_to_token[case.requests[:live, None], positions[:live]]
+        if live < n:
+            out.seq_lens[live:].fill_(DRAFT)
+            positions[live:].zero_()
+            locs[live:].zero_()
+        torch.arange(0, (n + 1) * DRAFT, DRAFT, out=out.qo_indptr)
+        torch.cumsum(out.seq_lens, 0, dtype=torch.int32, out=out.kv_indptr[1:])
+
+    def fill_table(self, case, index, lens):
+        row, live = case.row, case.rows
+        table, requests = self.outputs.table[index], case.requests[:live]
+        slots = case.req_to_token[index][:, :row.columns * row.page:row.page]
+        tail = case.firsts >= lens[:, None]
+        if self.gather == "select":
+            pages = torch.index_select(slots, 0, requests, out=table[:live])
+            if row.page > 1:
+                pages.floor_divide_(row.page)
+            pages.masked_fill_(tail, 0)
+        else:
+            pages = slots[requests]
+            if row.page > 1:
+                pages.floor_divide_(row.page)
+            table[:live] = pages.masked_fill_(tail, 0)
+        if live < row.batch:
+            table[live:].zero_()
+
+    def finish(self, case):
+        pass
+
+
+class Loose(Torch):
+    """The operations that SGLang runs on AMD: temporaries copied into the buffers of the graph, every
+    token gathered and every page-th kept; tails and padded rows of the table are left stale."""
+    loose = True
+
+    def __init__(self):
+        super().__init__("loose")
+
+    def prepare(self, case, req_to_token):
+        out, n, live = self.outputs, case.row.batch, case.rows
+        out.seq_lens.fill_(DRAFT)
+        out.positions.zero_()
+        out.locs.zero_()
+        out.seq_lens[:live].copy_(case.lens[:live] + DRAFT)
+        positions = case.lens[:live, None] + case.steps
+        out.positions[:live * DRAFT] = positions.flatten()
+        out.locs[:live * DRAFT] = req_to_token[case.requests[:live, None], positions].flatten()
+        out.qo_indptr[:] = torch.arange(0, (n + 1) * DRAFT, DRAFT, dtype=torch.int32, device=case.device)
+        out.kv_indptr[1:] = torch.cumsum(out.seq_lens, 0)
+
+    def fill_table(self, case, index, lens):
+        row, live = case.row, case.rows
+        slots = case.req_to_token[index][case.requests[:live], :row.columns * row.page]
+        self.outputs.table[index, :live].copy_(slots[:, ::row.page] // row.page if row.page > 1 else slots)
+
+
+def candidates(row, context):
+    ours = [Kgen(context, row, delta) for delta in (False, True)[:2 if row.op == "prepare" else 1]]
+    return ours + [Torch("select"), Torch("index"), Loose()]
+
+
+# ---- correctness ---------------------------------------------------------------
+
+
+def disagreements(made, case, indices):
+    """Runs every candidate; 'name: outputs' of each that differs from the first of torch."""
+    wanted = next(m for m in made if isinstance(m, Torch))
+    said = []
+    for index in indices:
+        for candidate in made:
+            candidate.run(case, index)
+            candidate.finish(case)
+    for index in indices[-1:]:
+        for candidate in made:
+            names = difference(candidate, wanted, case, index)
+            said += [f"{candidate.name}: {', '.join(names)}"] if names else []
+    return said
+
+
+def check_row(row, context, device):
+    """One padded row; then a step of the server; then all rows in use, and another step."""
+    case = Case(row, device, 2)
+    made = candidates(row, context)
+    for candidate in made:
+        candidate.bind(case)
+    said = []
+    for live in (row.batch - 1, row.batch - 1, row.batch):
+        case.set_live(live)
+        said += disagreements(made, case, [1])
+        case.step()
+    return said + disagreements(made, case, [1])
+
+
+def check(rows, context, device):
+    """Returns how many kernels of ours, with what torch does, failed."""
+    failed = 0
+    for row in sorted({dataclasses.replace(r, batch=n, context=300) for r in rows for n in (3, 70)},
+                      key=dataclasses.astuple):
+        said = check_row(row, context, device)
+        failed += bool(said)
+        print(f"check {'FAIL' if said else 'ok  '} {row.name:20} {row.spec()} {'; '.join(said)}", flush=True)
+    return failed
+
+
+# ---- time ------------------------------------------------------------------------
+
+
+def capture(candidate, case):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for index in range(case.sets):
+            candidate.run(case, index)
+    return graph
+
+
+def time_row(row, options, context):
+    case = Case(row, "cuda", case_sets(row))
+    made = candidates(row, context)
+    for candidate in made:
+        candidate.bind(case)
+    said = [s for index in range(case.sets) for s in disagreements(made, case, [index])]
+    if said:
+        raise kg.KgenError(f"results differ: {'; '.join(sorted(set(said)))}")
+    torch.cuda.synchronize()
+    graphs = {m.name: capture(m, case) for m in made}
+    times = ab.interleave(graphs, case.sets, options.repeats)
+    said = [s for m in made for s in difference(m, made[-2], case, case.sets - 1)]
+    if said:
+        raise kg.KgenError(f"results of the graphs differ: {', '.join(sorted(set(said)))}")
+    return summary(case, times)
+
+
+def summary(case, times):
+    row, median = case.row, {n: statistics.median(t) for n, t in times.items()}
+    same = {n: us for n, us in median.items() if n in ("torch select", "torch index")}
+    best, (moved, moved_delta) = min(same, key=same.get), case.bytes()
+    delta = median.get("delta")
+    return {"row": row.name, "spec": row.spec(), "launches": case.sets, "kgen_us": median["kgen"],
+            "kgen_min_us": min(times["kgen"]), "delta_us": delta, "torch_us": same[best], "torch_best": best,
+            "loose_us": median["torch loose"], "ratio": same[best] / median["kgen"],
+            "delta_ratio": same[best] / delta if delta else None,
+            "loose_ratio": median["torch loose"] / median["kgen"], "bytes": moved,
+            "delta_bytes": moved_delta if delta else None, "gbs": moved / median["kgen"] / 1e3, "all": median}
+
+
+# ---- report ------------------------------------------------------------------------
+
+COLUMNS = (("row", "row", "{:<16}"), ("kgen_us", "kgen us", "{:9.2f}"), ("delta_us", "delta us", "{:9.2f}"),
+           ("torch_us", "torch us", "{:9.2f}"), ("ratio", "ratio", "{:7.2f}"),
+           ("delta_ratio", "of delta", "{:8.2f}"), ("loose_us", "loose us", "{:9.2f}"),
+           ("bytes", "bytes", "{:11,}"), ("delta_bytes", "of delta", "{:9,}"), ("gbs", "GB/s", "{:7.0f}"))
+
+
+def line_of(values):
+    made = []
+    for (key, _, form), value in zip(COLUMNS, values):
+        text = "-" if value is None else value if isinstance(value, str) else form.format(value)
+        made.append(f"{text:{'<' if key == 'row' else '>'}{ab.width(form)}}")
+    return "  ".join(made)
+
+
+def measure(rows, options, context):
+    """Returns how many rows gave no number."""
+    report = {"device": context.name, "torch": torch.__version__, "context": CONTEXT, "draft": DRAFT, "rows": []}
+    print(f"{context.name}, torch {torch.__version__}\n{line_of([title for _, title, _ in COLUMNS])}", flush=True)
+    for row in rows:
+        try:
+            result = time_row(row, options, context)
+        except Exception as error:  # what was measured so far is worth having
+            print(f"{row.name}: {type(error).__name__}: {error}", flush=True)
+            continue
+        torch.cuda.empty_cache()
+        report["rows"].append(result)
+        print(line_of([result[key] for key, _, _ in COLUMNS]), flush=True)
+        ab.write_files(report, options)
+    for key, title in (("ratio", "torch / kgen"), ("delta_ratio", "torch / kgen delta"), ("loose_ratio", "loose / kgen")):
+        values = [r[key] for r in report["rows"] if r[key]]
+        if values:
+            print(f"{title}: {statistics.geometric_mean(values):.2f} (least {min(values):.2f}, most {max(values):.2f})")
+    return len(rows) - len(report["rows"])
+
+
+# ---- the command ---------------------------------------------------------------------
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--build", action="store_true", help="compile the grid's kernels into out/cache")
+    p.add_argument("--check", action="store_true", help="small cases only, no timing")
+    p.add_argument("--no-check", action="store_true", help="no small cases")
+    p.add_argument("--dry-run", action="store_true", help="small cases without a GPU")
+    p.add_argument("--list", action="store_true", help="print the grid")
+    p.add_argument("--rows", default="", help="regular expression over names of rows: 'prepare p16 b(1|32)$'")
+    p.add_argument("--quick", action="store_true", help="5 repeats instead of 15")
+    p.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
+    p.add_argument("--tag", default="scatter_bench", help="name of the JSON and CSV files")
+    options = p.parse_args()
+    options.repeats = 5 if options.quick else 15
+    return options
+
+
+def open_device(options):
+    if options.dry_run:
+        return kg.Context("cpu:sm90", ab.CACHE, kg.AUTO)
+    torch.cuda.init()
+    torch.empty(1, device="cuda")  # the primary context, which kgen then shares
+    return kg.Context("cuda:0", ab.CACHE, kg.OFFLINE)
+
+
+def main():
+    options = parse()
+    rows = [row for row in grid() if re.search(options.rows, row.name)]
+    if options.list:
+        print("\n".join(f"{row.name:16} {row.spec()}" for row in rows))
+        return 0
+    if options.build:
+        return ab.build_specs(specs_of(rows))
+    torch.manual_seed(options.seed)
+    context = open_device(options)
+    print(f"seed {options.seed}, {context.name}, {len(rows)} rows", flush=True)
+    failed = 0 if options.no_check else check(rows, context, "cpu" if options.dry_run else "cuda")
+    if not (options.check or options.dry_run):
+        failed += measure(rows, options, context)
+    context.close()
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
