@@ -65,67 +65,6 @@ static kgen_tensor rows_of(kgen_dtype dtype, int64_t tokens, int64_t heads, int6
                    (int64_t[]){heads * d + pad * unit, d, 1});
 }
 
-/* NHD and HND: a row of `content` elements a token and head. */
-static kgen_tensor plain_cache(const kgen_attn_case *c, const extents *e, kgen_layout layout,
-                               kgen_dtype dtype, int64_t d, int64_t content) {
-    int64_t pad = (int64_t)c->pad * (16 / kgen_dtype_size(dtype));
-    int64_t token = content + pad, head = token * e->page, block = head * e->hkv;
-    if (layout == KGEN_NHD && c->packed < 2) {
-        head = content;
-        token = head * e->hkv + pad;
-        block = token * e->page;
-    } else if (c->packed == 3) {
-        block = head;
-        head = block * e->pages;
-    }
-    kgen_tensor t =
-        layout == KGEN_NHD
-            ? kgen__tensor_strided(dtype, 4, (int64_t[]){e->pages, e->page, e->hkv, d},
-                      (int64_t[]){block, token, head, 1})
-            : kgen__tensor_strided(dtype, 4, (int64_t[]){e->pages, e->hkv, e->page, d},
-                      (int64_t[]){block, head, token, 1});
-    t.layout = layout;
-    return t;
-}
-
-/* SHUFFLE and XPACKED: a dense block of page x d a page and head. */
-static kgen_tensor vector_cache(const kgen_attn_case *c, const extents *e, kgen_layout layout,
-                                kgen_dtype dtype, int64_t d, kgen_cache_side side) {
-    int64_t x = 16 / kgen_dtype_size(dtype), pad = c->pad * x;
-    int64_t head = e->page * d + pad, block = head * e->hkv;
-    if (c->packed) block = (e->page * (e->d + e->dv) + 2 * pad) * e->hkv;
-    kgen_tensor t;
-    if (side == KGEN_SIDE_K)
-        t = kgen__tensor_strided(dtype, 5, (int64_t[]){e->pages, e->hkv, d / x, e->page, x},
-                    (int64_t[]){block, head, e->page * x, x, 1});
-    else if (layout == KGEN_SHUFFLE)
-        t = kgen__tensor_strided(dtype, 5, (int64_t[]){e->pages, e->hkv, e->page / x, d, x},
-                    (int64_t[]){block, head, d * x, x, 1});
-    else
-        t = kgen__tensor_strided(dtype, 4, (int64_t[]){e->pages, e->hkv, d, e->page},
-                    (int64_t[]){block, head, e->page, 1});
-    t.layout = layout;
-    return t;
-}
-
-static int is_plain(kgen_layout layout) { return layout == KGEN_NHD || layout == KGEN_HND; }
-
-static kgen_tensor cache_of(const kgen_attn_case *c, const extents *e, const kgen_attn_spec *spec,
-                            kgen_cache_side side) {
-    kgen_layout layout = (kgen_layout)spec->layout;
-    kgen_dtype dtype = (kgen_dtype)spec->kv;
-    int64_t d = side == KGEN_SIDE_K ? e->d : e->dv;
-    if (is_plain(layout))
-        return plain_cache(c, e, layout, dtype, d, c->packed ? e->d + e->dv : d);
-    return vector_cache(c, e, layout, dtype, d, side);
-}
-
-/* Elements from K's first to V's first in a packed cache. */
-static int64_t packed_distance(const kgen_data *data, const extents *e) {
-    const kgen_tensor *k = &data->args.attn.k;
-    return is_plain(k->layout) ? e->d : k->stride[1] * e->hkv;
-}
-
 static kgen_tensor descale_of(const kgen_attn_spec *spec, const extents *e, int32_t shape) {
     static const int32_t first[] = {[KGEN_DESCALE_HEAD] = KGEN_SCALE_ONE,
                                     [KGEN_DESCALE_TOKEN] = KGEN_SCALE_TOKEN};
@@ -145,6 +84,13 @@ static kgen_tensor descale_of(const kgen_attn_spec *spec, const extents *e, int3
     return t;
 }
 
+static kgen_cache_plan plan_of(const kgen_data *data, const extents *e) {
+    const kgen_attn_spec *spec = &data->spec.attn;
+    const kgen_attn_case *c = &data->shape.attn;
+    return (kgen_cache_plan){(kgen_layout)spec->layout, (kgen_dtype)spec->kv, e->pages, e->page,
+                             e->hkv, e->d, e->dv, c->pad, c->packed};
+}
+
 /* rank 0 marks a tensor that the spec does not use. */
 static void shape_tensors(kgen_data *data, const extents *e) {
     const kgen_attn_case *c = &data->shape.attn;
@@ -153,8 +99,9 @@ static void shape_tensors(kgen_data *data, const extents *e) {
     int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
     a->q = rows_of((kgen_dtype)spec->q, e->tokens, e->hq, e->d, c->qpad);
     a->out = rows_of((kgen_dtype)spec->out, e->tokens, e->hq, e->dv, c->qpad);
-    a->k = cache_of(c, e, spec, KGEN_SIDE_K);
-    a->v = cache_of(c, e, spec, KGEN_SIDE_V);
+    kgen_cache_plan plan = plan_of(data, e);
+    a->k = kgen__cache_tensor(&plan, KGEN_SIDE_K);
+    a->v = kgen__cache_tensor(&plan, KGEN_SIDE_V);
     a->block_table = kgen__tensor_strided(spec->table ? KGEN_I64 : KGEN_I32, 2,
                              (int64_t[]){e->seqs, e->columns},
                              (int64_t[]){e->columns + c->rowpad, 1});
@@ -175,13 +122,9 @@ static void shape_tensors(kgen_data *data, const extents *e) {
 
 /* Where V is a part of K's allocation, that holds both. */
 static void pack_values(kgen_data *data, const extents *e) {
-    const kgen_attn_args *a = &data->args.attn;
-    size_t distance = (size_t)packed_distance(data, e) * (size_t)kgen_dtype_size(a->k.dtype);
+    kgen_cache_plan plan = plan_of(data, e);
     for (int i = Q; i <= V; i++) data->slot[i].offset = data->shape.attn.off ? 16 : 0;
-    if (!data->shape.attn.packed) return;
-    data->slot[V].view_of = K;
-    data->slot[V].offset += distance;
-    data->slot[K].size = kgen__tensor_bytes(&a->v) + distance;
+    kgen__cache_pack(data, &plan, K, V);
 }
 
 /* What the shapes can not express is refused before anything is sized. */
@@ -196,7 +139,7 @@ static kgen_status check_shape(const kgen_case *drawn, const kgen_attn_spec *spe
                 return kgen_fail(err, KGEN_E_ARG, "%s: shape does not fit descale=%s",
                                  i ? "vds" : "kds", token ? "token" : "head");
     }
-    if (c->packed > 1 && !is_plain((kgen_layout)spec->layout))
+    if (c->packed > 1 && !kgen__cache_is_plain((kgen_layout)spec->layout))
         return kgen_fail(err, KGEN_E_ARG, "packed=%d: only 0 and 1 with layout=%s", c->packed,
                          kgen_layout_name((kgen_layout)spec->layout));
     if (e->page < 1 || e->tokens < 1)

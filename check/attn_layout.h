@@ -10,6 +10,27 @@ typedef struct kgen_cache_at {
     int64_t page, slot, head;
 } kgen_cache_at;
 
+/* How the two tensors of a cache lie. packed, for nhd and hnd: 1 both in one
+ * allocation, a token's row of K and then of V; 2 the same with all tokens of a
+ * head together; 3 all pages of a head together. For the others only 1: the K
+ * block of a page, then its V block.                                        */
+typedef struct kgen_cache_plan {
+    kgen_layout layout;
+    kgen_dtype dtype;
+    int64_t pages, page, hkv, d, dv;
+    int32_t pad; /* 16-byte units between two tokens, or two heads            */
+    int32_t packed;
+} kgen_cache_plan;
+
+static inline int kgen__cache_is_plain(kgen_layout layout) {
+    return layout == KGEN_NHD || layout == KGEN_HND;
+}
+
+kgen_tensor kgen__cache_tensor(const kgen_cache_plan *plan, kgen_cache_side side);
+/* Makes slot v a view of slot k where the plan is packed. Both tensors are
+ * shaped, the offset of both slots is that of the first element.            */
+void kgen__cache_pack(kgen_data *data, const kgen_cache_plan *plan, int k, int v);
+
 /* Element index of dimension d of one cached row. */
 static inline int64_t kgen__cache_index(const kgen_tensor *t, kgen_cache_side side,
                                         kgen_cache_at at, int64_t d) {

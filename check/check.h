@@ -150,6 +150,47 @@ typedef struct kgen_scatter_case {
     int32_t vocab;
 } kgen_scatter_case;
 
+/* What the cases of both kv families say of the cache. */
+typedef struct kgen_kv_case {
+    int32_t hkv;     /* KV heads                                             */
+    int32_t page;    /* run-time page of page=x16                            */
+    int32_t tail;    /* rows after the last sequence's                       */
+    int32_t extra;   /* pages of nobody                                      */
+    int32_t packed;  /* 1..3: K and V are views of one tensor                */
+    int32_t pad;     /* 16-byte units between two tokens of the cache        */
+    int32_t rowpad;  /* 16-byte units between two rows outside               */
+    int32_t headpad; /* 16-byte units between two heads outside              */
+    int32_t off;     /* 1: rows and caches begin 16 bytes into an allocation */
+    int32_t poison;  /* 0: finite numbers where no row looks                 */
+    int32_t kds, vds; /* kgen_scale_shape                                    */
+} kgen_kv_case;
+
+typedef struct kgen_kv_write_case {
+    kgen_span lens[KGEN_CASE_SEQS_MAX];   /* new tokens                       */
+    kgen_span cached[KGEN_CASE_SEQS_MAX]; /* tokens before them               */
+    kgen_kv_case kv;
+    int32_t qh;       /* query heads of a KV head, rq=1                      */
+    int32_t skips;    /* of 8 rows, those that are skipped                   */
+    int32_t reserved; /* pages whose slots are reserved                      */
+    int32_t rows;     /* rows of k, v, q past those with slots               */
+    int32_t spread;   /* 1: slots in random order, not in runs               */
+    int32_t inplace;  /* 1: q_out is q                                       */
+    int32_t extremes; /* 0: no infinities, NaN, huge values in k, v          */
+    int32_t positions; /* rows of the tables                                 */
+    int32_t onescale; /* 1: scale=row with a head stride of 0                */
+    double xstd;      /* of k, v                                             */
+} kgen_kv_write_case;
+
+typedef struct kgen_kv_gather_case {
+    kgen_span lens[KGEN_CASE_SEQS_MAX];   /* rows that come out               */
+    kgen_span cached[KGEN_CASE_SEQS_MAX]; /* tokens                           */
+    kgen_span starts[KGEN_CASE_SEQS_MAX];
+    kgen_kv_case kv;
+    int32_t cols;   /* columns of the table past the longest sequence        */
+    int32_t idxpad; /* entries between two rows of the table                 */
+    int32_t nostart; /* 1: no starts                                         */
+} kgen_kv_gather_case;
+
 typedef struct kgen_case {
     kgen_spec spec;
     uint64_t seed; /* 0: none yet                                            */
@@ -158,6 +199,8 @@ typedef struct kgen_case {
         kgen_attn_case attn;
         kgen_gdn_case gdn;
         kgen_scatter_case scatter;
+        kgen_kv_write_case kv_write;
+        kgen_kv_gather_case kv_gather;
     };
 } kgen_case;
 
@@ -253,6 +296,8 @@ typedef struct kgen_answer {
  * *answer: kgen_answer_free.                                                */
 kgen_status kgen_gdn_reference(kgen_answer *answer, const kgen_spec *spec, const kgen_data *data,
                                kgen_error *err);
+kgen_status kgen_kv_write_reference(kgen_answer *answer, const kgen_data *data, kgen_error *err);
+kgen_status kgen_kv_gather_reference(kgen_answer *answer, const kgen_data *data, kgen_error *err);
 kgen_status kgen_answer_compare(kgen_check_result *result, const kgen_data *data,
                                 const kgen_answer *answer, kgen_error *err);
 void kgen_answer_free(kgen_answer *answer);

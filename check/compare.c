@@ -126,6 +126,36 @@ kgen_status kgen_answer_compare(kgen_check_result *result, const kgen_data *data
     return shown ? kgen_fail(err, KGEN_E_MISMATCH, "%s", result->message) : KGEN_OK;
 }
 
+static kgen_status make_image(kgen_image *image, const kgen_slot *slot, kgen_dtype dtype,
+                              kgen_error *err) {
+    size_t body = slot->size - slot->offset - KGEN_GUARD_BYTES;
+    image->count = (int64_t)body / kgen_dtype_size(dtype);
+    image->offset = slot->offset;
+    image->bytes = malloc(slot->size);
+    image->want = calloc((size_t)image->count + 1, sizeof *image->want);
+    image->tolerance = malloc(((size_t)image->count + 1) * sizeof *image->tolerance);
+    if (!image->bytes || !image->want || !image->tolerance)
+        return kgen_fail(err, KGEN_E_NOMEM, "reference of %zu bytes: out of memory", slot->size);
+    if (slot->before) memcpy(image->bytes, slot->before, slot->size);
+    else memset(image->bytes, 0xff, slot->size);
+    for (int64_t n = 0; n < image->count; n++) image->tolerance[n] = -1;
+    return KGEN_OK;
+}
+
+kgen_status kgen__answer_make(kgen_answer *answer, kgen_args *before, const kgen_data *data,
+                              kgen_error *err) {
+    memset(answer, 0, sizeof *answer);
+    *before = data->args;
+    for (int i = 0; i < kgen_slot_count(data->spec.family); i++) {
+        const kgen_slot *slot = &data->slot[i], *memory = &data->slot[slot->view_of];
+        kgen_tensor *t = kgen_slot_tensor(before, i);
+        if (t->data && memory->before) t->data = memory->before + slot->offset;
+        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
+        KGEN_TRY(make_image(&answer->image[i], slot, t->dtype, err));
+    }
+    return KGEN_OK;
+}
+
 void kgen_answer_free(kgen_answer *answer) {
     for (int i = 0; i < KGEN_SLOT_MAX; i++) {
         free(answer->image[i].bytes);

@@ -59,16 +59,21 @@ void kgen__slot_cover(kgen_data *data, int index, kgen_rng *rng, int poison) {
 
 /* ---- make -------------------------------------------------------------------- */
 
+static size_t guard_of(const kgen_slot *slot) {
+    return slot->role == KGEN_SLOT_IN ? 0 : KGEN_GUARD_BYTES;
+}
+
 static kgen_status place(kgen_data *data, int index, kgen_error *err) {
     const kgen_slot_row *row = &kgen__judge_of(data->spec.family)->slots[index];
     kgen_tensor *t = kgen_slot_tensor(&data->args, index);
     kgen_slot *slot = &data->slot[index];
     if (t->rank == 0) return KGEN_OK;
     if (slot->view_of != index) {
+        slot->offset += guard_of(&data->slot[slot->view_of]);
         t->data = data->slot[slot->view_of].bytes + slot->offset;
         return KGEN_OK;
     }
-    size_t guard = slot->role == KGEN_SLOT_IN ? 0 : KGEN_GUARD_BYTES;
+    size_t guard = guard_of(slot);
     size_t bytes = kgen__tensor_bytes(t), body = slot->size > bytes ? slot->size : bytes;
     slot->offset += guard;
     slot->size = slot->offset + body + guard;

@@ -582,32 +582,6 @@ static void sequence(world *w) {
 
 /* ---- the whole --------------------------------------------------------------- */
 
-/* Everything stays as it is until something is expected of it. */
-static kgen_status make_images(world *w, const kgen_data *data, kgen_error *err) {
-    kgen_args args = data->args;
-    for (int i = 0; i < KGEN__GDN_SLOTS; i++) {
-        const kgen_slot *slot = &data->slot[i];
-        kgen_image *image = &w->answer->image[i];
-        kgen_tensor *t = kgen_slot_tensor(&args, i);
-        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
-        if (slot->before) t->data = slot->before + slot->offset;
-        size_t body = slot->size - slot->offset - KGEN_GUARD_BYTES;
-        image->count = (int64_t)body / kgen_dtype_size(t->dtype);
-        image->offset = slot->offset;
-        image->bytes = malloc(slot->size);
-        image->want = calloc((size_t)image->count + 1, sizeof *image->want);
-        image->tolerance = malloc(((size_t)image->count + 1) * sizeof *image->tolerance);
-        if (!image->bytes || !image->want || !image->tolerance)
-            return kgen_fail(err, KGEN_E_NOMEM, "reference of %zu bytes: out of memory",
-                             slot->size);
-        if (slot->before) memcpy(image->bytes, slot->before, slot->size);
-        else memset(image->bytes, 0xff, slot->size);
-        for (int64_t n = 0; n < image->count; n++) image->tolerance[n] = -1;
-    }
-    w->a = args.gdn;
-    return KGEN_OK;
-}
-
 static kgen_status make_planes(world *w, kgen_error *err) {
     int64_t y = w->spec->tokens * w->d.c, head_size = w->d.v * w->d.k;
     int64_t states = (w->spec->tokens + 1) * head_size;
@@ -632,8 +606,9 @@ static void padding_rows(const world *w, int64_t seqs) {
 kgen_status kgen_gdn_reference(kgen_answer *answer, const kgen_spec *spec, const kgen_data *data,
                                kgen_error *err) {
     world w = {.spec = &spec->gdn, .d = kgen__gdn_dims(&spec->gdn), .answer = answer};
-    memset(answer, 0, sizeof *answer);
-    kgen_status status = make_images(&w, data, err);
+    kgen_args args;
+    kgen_status status = kgen__answer_make(answer, &args, data, err);
+    w.a = args.gdn;
     if (status == KGEN_OK) status = make_planes(&w, err);
     int64_t seqs = data->args.gdn.slots.shape[0];
     if (status == KGEN_OK) padding_rows(&w, seqs);

@@ -7,6 +7,8 @@ static const kgen_judge *const judges[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = &kgen__judge_attn,
     [KGEN_GDN] = &kgen__judge_gdn,
     [KGEN_SCATTER] = &kgen__judge_scatter,
+    [KGEN_KV_WRITE] = &kgen__judge_kv_write,
+    [KGEN_KV_GATHER] = &kgen__judge_kv_gather,
 };
 
 const kgen_judge *kgen__judge_of(kgen_family_id family) { return judges[family]; }

@@ -59,6 +59,7 @@ typedef struct kgen_judge {
 
 extern const kgen_judge kgen__judge_attn, kgen__judge_gdn;
 extern const kgen_judge kgen__judge_scatter;
+extern const kgen_judge kgen__judge_kv_write, kgen__judge_kv_gather;
 
 const kgen_judge *kgen__judge_of(kgen_family_id family);
 
@@ -109,6 +110,11 @@ kgen_status kgen__random_spec(kgen_spec *spec, const kgen_choice *choices, size_
 
 /* ---- comparing ---------------------------------------------------------------- */
 
+/* An answer where everything stays as it is until something is expected of it,
+ * and arguments whose INOUT tensors are what a launch finds. Also after a
+ * failure: kgen_answer_free.                                                */
+kgen_status kgen__answer_make(kgen_answer *answer, kgen_args *before, const kgen_data *data,
+                              kgen_error *err);
 /* Error in tolerances; infinity where no error is allowed.                  */
 double kgen__error_ratio(double got, double want, double tolerance);
 

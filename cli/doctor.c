@@ -129,7 +129,8 @@ int kgen__command_explain(int argc, char **argv) {
     int first, code;
     kgen__syntax s = {.command = "explain",
                       .arguments = "[FAMILY]",
-                      .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter.",
+                      .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter,\n"
+                               "kv_write, kv_gather.",
                       .most = 1};
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     kgen_error err;

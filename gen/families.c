@@ -4,6 +4,8 @@ static const kgen_family *const families[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = &kgen__family_attn,
     [KGEN_GDN] = &kgen__family_gdn,
     [KGEN_SCATTER] = &kgen__family_scatter,
+    [KGEN_KV_WRITE] = &kgen__family_kv_write,
+    [KGEN_KV_GATHER] = &kgen__family_kv_gather,
 };
 
 const char *kgen__template_of(const kgen_spec *spec) {

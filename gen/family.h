@@ -26,6 +26,7 @@ extern const kgen_family kgen__family_scatter;
 
 /* The file that a spec is made from. */
 const char *kgen__template_of(const kgen_spec *spec);
+extern const kgen_family kgen__family_kv_write, kgen__family_kv_gather;
 
 /* NULL when `id` is out of range. */
 const kgen_family *kgen__family(kgen_family_id id);

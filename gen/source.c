@@ -68,6 +68,11 @@ static const char *vendor_fp8[] = {
     [KGEN_VENDOR_NVIDIA] = "kg/fp8_nvidia.h",
     [KGEN_VENDOR_CPU] = "kg/fp8_cpu.h",
 };
+static const char *vendor_kv_fp8[] = {
+    [KGEN_VENDOR_AMD] = "kg/kv_fp8_amd.h",
+    [KGEN_VENDOR_NVIDIA] = "kg/kv_fp8_nvidia.h",
+    [KGEN_VENDOR_CPU] = "kg/kv_fp8_cpu.h",
+};
 static const char *isa_frag[] = {
     [KGEN_ISA_CDNA2] = "kg/frag_cdna.h", [KGEN_ISA_CDNA3] = "kg/frag_cdna.h",
     [KGEN_ISA_CDNA4] = "kg/frag_cdna.h", [KGEN_ISA_RDNA3] = "kg/frag_rdna.h",
@@ -78,6 +83,7 @@ static const char *resolve_name(const char *name, const kgen_target *target) {
     if (strcmp(name, "kg/target.h") == 0) return vendor_target[target->vendor];
     if (strcmp(name, "kg/mma.h") == 0) return vendor_mma[target->vendor];
     if (strcmp(name, "kg/fp8.h") == 0) return vendor_fp8[target->vendor];
+    if (strcmp(name, "kg/kv_fp8.h") == 0) return vendor_kv_fp8[target->vendor];
     if (strcmp(name, "kg/frag.h") == 0) return isa_frag[target->isa];
     return name;
 }

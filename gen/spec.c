@@ -21,6 +21,7 @@ static const struct {
     [KGEN_FP8] = {"fp8", 1},         [KGEN_F32] = {"f32", 4},
     [KGEN_I32] = {"i32", 4},         [KGEN_I64] = {"i64", 8},
     [KGEN_U8] = {"u8", 1},           [KGEN_U16] = {"u16", 2},
+    [KGEN_I8] = {"i8", 1},
 };
 
 enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };

@@ -6,6 +6,7 @@
 #include "../gen/attn.h"
 #include "../templates/kg/attn_args.h"
 #include "checks.h"
+#include "kv_layout.h"
 #include "launch.h"
 
 enum { MOST_TOKENS = INT32_MAX / 2 };
@@ -16,9 +17,7 @@ typedef struct kg_attn_args device_args;
 
 /* What the checks learn and the packing needs. */
 typedef struct shape {
-    int64_t seqs, tokens, kv_heads, q_heads, page;
-    int kv_size; /* bytes                                                    */
-    int x;       /* elements of 16 bytes                                     */
+    int64_t seqs, tokens, kv_heads, q_heads;
 } shape;
 
 static kgen_status check_queries(const kgen_attn_spec *s, const kgen_attn_args *a, shape *n,
@@ -63,69 +62,6 @@ static kgen_status check_output(const kgen_attn_spec *s, const kgen_attn_args *a
     return kgen__check_unit_stride("lse", &a->lse, 1, 1, err);
 }
 
-/* Which dimension of a cache tensor is what; -1: not there. One row a layout,
- * K first. `dim` is the dimension along head_dim, `unit` the innermost one. */
-typedef struct layout_row {
-    int rank, page, head, dim, unit;
-} layout_row;
-
-static const layout_row layout_rows[][2] = {
-    [KGEN_NHD] = {{4, 1, 2, 3, 3}, {4, 1, 2, 3, 3}},
-    [KGEN_HND] = {{4, 2, 1, 3, 3}, {4, 2, 1, 3, 3}},
-    [KGEN_SHUFFLE] = {{5, 3, 1, 2, 4}, {5, 2, 1, 3, 4}},
-    [KGEN_XPACKED] = {{5, 3, 1, 2, 4}, {4, 3, 1, 2, 3}},
-};
-
-static int is_packed(const kgen_attn_spec *s) {
-    return s->layout == KGEN_SHUFFLE || s->layout == KGEN_XPACKED;
-}
-
-/* Steps inside a page travel to the device as 32-bit bytes. */
-static kgen_status check_step(const char *name, const kgen_tensor *t, int i, kgen_error *err) {
-    int64_t most = INT32_MAX / kgen_dtype_size(t->dtype);
-    NEED(t->stride[i] >= -most && t->stride[i] <= most,
-         "%s: stride[%d]=%lld elements, at most %lld", name, i, (long long)t->stride[i],
-         (long long)most);
-    return KGEN_OK;
-}
-
-static kgen_status check_page(const kgen_attn_spec *s, const char *name, const kgen_tensor *t,
-                              const layout_row *row, shape *n, kgen_error *err) {
-    int is_v = name[0] == 'v', shuffled_v = is_v && s->layout == KGEN_SHUFFLE;
-    int64_t page = t->shape[row->page] * (shuffled_v ? n->x : 1);
-    if (s->page != KGEN_PAGE_X16)
-        NEED(page == s->page, "%s: pages of %lld tokens, kernel built for page=%d", name,
-             (long long)page, s->page);
-    NEED(s->page == 1 || (page >= 16 && page % 16 == 0 && page <= 65536),
-         "%s: pages of %lld tokens, a multiple of 16 up to 65536 expected", name, (long long)page);
-    NEED(!is_v || page == n->page, "v: pages of %lld tokens, k has %lld", (long long)page,
-         (long long)n->page);
-    n->page = page;
-    KGEN_TRY(check_step(name, t, row->page, err));
-    KGEN_TRY(check_step(name, t, row->dim, err));
-    NEED(t->shape[0] <= INT32_MAX, "%s: shape[0]=%lld pages, at most 2^31-1", name,
-         (long long)t->shape[0]);
-    int64_t span = t->stride[row->page] * t->shape[row->page] * n->kv_size;
-    NEED(span >= 0 && span <= INT32_MAX, "%s: a page spans %lld bytes of one head, at most 2^31-1",
-         name, (long long)span);
-    return KGEN_OK;
-}
-
-static kgen_status check_cache(const kgen_attn_spec *s, const char *name, const kgen_tensor *t,
-                               int64_t dim, shape *n, kgen_error *err) {
-    int is_v = name[0] == 'v';
-    const layout_row *row = &layout_rows[s->layout][is_v];
-    KGEN_TRY(kgen__check_layout(name, t, s->layout, err));
-    KGEN_TRY(kgen__check_type(name, t, (kgen_dtype)s->kv, row->rank, err));
-    KGEN_TRY(kgen__check_dim(name, t, row->head, n->kv_heads, err));
-    KGEN_TRY(kgen__check_dim(name, t, row->dim, is_packed(s) && !is_v ? dim / n->x : dim, err));
-    KGEN_TRY(kgen__check_unit_stride(name, t, row->unit, 1, err));
-    if (row->rank == 5) KGEN_TRY(kgen__check_dim(name, t, 4, n->x, err));
-    if (is_packed(s) && !is_v) KGEN_TRY(kgen__check_unit_stride(name, t, row->page, n->x, err));
-    KGEN_TRY(check_page(s, name, t, row, n, err));
-    return kgen__check_alignment(name, t, row->unit, 16, err);
-}
-
 static kgen_status check_table(const kgen_attn_spec *s, const kgen_attn_args *a, const shape *n,
                                kgen_error *err) {
     const kgen_tensor *t = &a->block_table;
@@ -133,35 +69,6 @@ static kgen_status check_table(const kgen_attn_spec *s, const kgen_attn_args *a,
     KGEN_TRY(kgen__check_dim("block_table", t, 0, n->seqs, err));
     NEED(t->shape[1] >= 1, "block_table: shape[1]=%lld, at least 1", (long long)t->shape[1]);
     return kgen__check_unit_stride("block_table", t, 1, 1, err);
-}
-
-/* Allowed shapes: HEAD [1], [Hkv], [S][Hkv]; TOKEN [NB][page][Hkv] (tagged nhd)
- * or [NB][Hkv][page] (tagged hnd). Fills strides by (page or sequence, slot,
- * head). */
-static kgen_status check_descale(const kgen_attn_spec *s, const char *name, const kgen_tensor *t,
-                                 const kgen_tensor *cache, const shape *n, long long stride[3],
-                                 kgen_error *err) {
-    memset(stride, 0, 3 * sizeof *stride);
-    if (s->descale == KGEN_DESCALE_NONE) return KGEN_OK;
-    if (s->descale == KGEN_DESCALE_TOKEN) {
-        int slot = t->layout == KGEN_HND ? 2 : 1, head = 3 - slot;
-        KGEN_TRY(kgen__check_type(name, t, KGEN_F32, 3, err));
-        NEED(t->layout == KGEN_NHD || t->layout == KGEN_HND,
-             "%s: layout is %s; tag it nhd for [NB][page][Hkv] or hnd for [NB][Hkv][page]", name,
-             kgen_layout_name(t->layout));
-        KGEN_TRY(kgen__check_dim(name, t, 0, cache->shape[0], err));
-        KGEN_TRY(kgen__check_dim(name, t, slot, n->page, err));
-        KGEN_TRY(kgen__check_dim(name, t, head, n->kv_heads, err));
-        stride[0] = t->stride[0], stride[1] = t->stride[slot], stride[2] = t->stride[head];
-        return KGEN_OK;
-    }
-    int head = t->rank == 2;
-    KGEN_TRY(kgen__check_type(name, t, KGEN_F32, head + 1, err));
-    if (head) KGEN_TRY(kgen__check_dim(name, t, 0, n->seqs, err));
-    if (head || t->shape[0] != 1) KGEN_TRY(kgen__check_dim(name, t, head, n->kv_heads, err));
-    stride[0] = head ? t->stride[0] : 0;
-    stride[2] = t->shape[head] == 1 ? 0 : t->stride[head];
-    return KGEN_OK;
 }
 
 static kgen_status check_features(const kgen_attn_spec *s, const kgen_attn_args *a, const shape *n,
@@ -218,21 +125,20 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
 
 /* --- pack --------------------------------------------------------------- */
 
-static void pack_cache(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,
-                       const shape *n) {
-    const layout_row *k = &layout_rows[s->layout][0], *v = &layout_rows[s->layout][1];
+static void pack_cache(device_args *d, const kgen_attn_args *a, const kgen__kv *kv) {
+    const kgen__kv_dims *k = kgen__kv_dims_of(kv->layout, 0), *v = kgen__kv_dims_of(kv->layout, 1);
     d->k = a->k.data;
     d->v = a->v.data;
-    d->k_page = a->k.stride[0] * n->kv_size;
-    d->v_page = a->v.stride[0] * n->kv_size;
-    d->k_head = a->k.stride[k->head] * n->kv_size;
-    d->v_head = a->v.stride[v->head] * n->kv_size;
-    d->k_token = (int)(a->k.stride[k->page] * n->kv_size);
-    d->v_token = d->v_chunk = (int)(a->v.stride[v->page] * n->kv_size);
-    d->k_chunk = (int)(a->k.stride[k->dim] * n->kv_size);
-    d->v_dim_stride = (int)(a->v.stride[v->dim] * n->kv_size);
-    d->page = (int)n->page;
-    uint64_t groups = n->page >= 16 ? (uint64_t)n->page / 16 : 1;
+    d->k_page = a->k.stride[0] * kv->size;
+    d->v_page = a->v.stride[0] * kv->size;
+    d->k_head = a->k.stride[k->head] * kv->size;
+    d->v_head = a->v.stride[v->head] * kv->size;
+    d->k_token = (int)(a->k.stride[k->page] * kv->size);
+    d->v_token = d->v_chunk = (int)(a->v.stride[v->page] * kv->size);
+    d->k_chunk = (int)(a->k.stride[k->dim] * kv->size);
+    d->v_dim_stride = (int)(a->v.stride[v->dim] * kv->size);
+    d->page = (int)kv->page;
+    uint64_t groups = kv->page >= 16 ? (uint64_t)kv->page / 16 : 1;
     d->page_magic = (((uint64_t)1 << 36) + groups - 1) / groups;
 }
 
@@ -267,19 +173,21 @@ static void pack_rest(device_args *d, const kgen_attn_spec *s, const kgen_attn_a
 static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kgen_attn_args *a,
                              kgen_error *err) {
     const kgen_attn_spec *s = &kernel->spec.attn;
-    shape n = {.kv_size = kgen_dtype_size((kgen_dtype)s->kv)};
-    n.x = 16 / n.kv_size;
+    shape n = {0};
     KGEN_TRY(check_queries(s, a, &n, err));
-    KGEN_TRY(check_cache(s, "k", &a->k, s->head_dim, &n, err));
-    KGEN_TRY(check_cache(s, "v", &a->v, s->v_dim, &n, err));
+    kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, n.kv_heads);
+    KGEN_TRY(kgen__check_cache(&kv, "k", 0, &a->k, s->head_dim, err));
+    KGEN_TRY(kgen__check_cache(&kv, "v", 1, &a->v, s->v_dim, err));
     KGEN_TRY(kgen__check_dim("v", &a->v, 0, a->k.shape[0], err));
     KGEN_TRY(check_table(s, a, &n, err));
     KGEN_TRY(check_output(s, a, &n, err));
     KGEN_TRY(check_features(s, a, &n, err));
-    KGEN_TRY(check_descale(s, "k_descale", &a->k_descale, &a->k, &n, d->k_descale_stride, err));
-    KGEN_TRY(check_descale(s, "v_descale", &a->v_descale, &a->v, &n, d->v_descale_stride, err));
+    KGEN_TRY(kgen__check_descale(&kv, s->descale, "k_descale", &a->k_descale, a->k.shape[0],
+                                 n.seqs, d->k_descale_stride, err));
+    KGEN_TRY(kgen__check_descale(&kv, s->descale, "v_descale", &a->v_descale, a->v.shape[0],
+                                 n.seqs, d->v_descale_stride, err));
     KGEN_TRY(check_counters(kernel, n.seqs, n.kv_heads, err));
-    pack_cache(d, s, a, &n);
+    pack_cache(d, a, &kv);
     pack_rest(d, s, a, &n);
     return KGEN_OK;
 }

@@ -8,6 +8,8 @@ static const kgen_launcher *const launchers[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = &kgen__launch_attn,
     [KGEN_GDN] = &kgen__launch_gdn,
     [KGEN_SCATTER] = &kgen__launch_scatter,
+    [KGEN_KV_WRITE] = &kgen__launch_kv_write,
+    [KGEN_KV_GATHER] = &kgen__launch_kv_gather,
 };
 
 static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args,

@@ -20,6 +20,7 @@ typedef struct kgen_launcher {
 
 extern const kgen_launcher kgen__launch_attn, kgen__launch_gdn;
 extern const kgen_launcher kgen__launch_scatter;
+extern const kgen_launcher kgen__launch_kv_write, kgen__launch_kv_gather;
 
 kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed,
                                   kgen_error *err);

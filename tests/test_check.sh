@@ -18,8 +18,8 @@ full?) samples=160 count=100000 ;;
 *) echo "KGEN_TEST_LEVEL=${KGEN_TEST_LEVEL:-}: fast, normal or full expected" && exit 1 ;;
 esac
 # A device takes the cases that fall to it today; together they see all kinds.
-for family in attn gdn scatter; do
-    grep -E "^$family:" "tests/cases/$family.txt" | shuf -n "$count" >>"$cases"
+for family in attn gdn scatter kv; do
+    grep -E "^$family[a-z_]*:" "tests/cases/$family.txt" | shuf -n "$count" >>"$cases"
 done
 
 "$kgen" check --device "$device" --samples "$samples" --cases "$cases" --capture --jobs 1 --quiet

@@ -5,6 +5,8 @@
 #include "attn_args.h"
 #include "gdn_args.h"
 #include "scatter_args.h"
+#include "kv_gather_args.h"
+#include "kv_write_args.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,6 +21,8 @@ typedef struct kgen_args {
         kgen_attn_args attn;
         kgen_gdn_args gdn;
         kgen_scatter_args scatter;
+        kgen_kv_write_args kv_write;
+        kgen_kv_gather_args kv_gather;
     };
 } kgen_args;
 

@@ -25,6 +25,7 @@ typedef enum kgen_dtype {
     KGEN_I64 = 9,
     KGEN_U8 = 10,      /* a byte: flags of 0 and 1, words of 8 bits                  */
     KGEN_U16 = 11,
+    KGEN_I8 = 12,      /* quantised caches                                   */
 } kgen_dtype;
 
 /* NHD [NB][page][Hkv][D]   HND [NB][Hkv][page][D]
@@ -57,12 +58,14 @@ typedef enum kgen_phase { KGEN_DECODE = 0, KGEN_VERIFY = 1 } kgen_phase;
 
 /* NONE: no descale. HEAD: one per tensor [1], per head [Hkv] or per sequence
  * and head [S][Hkv]. TOKEN: per cached token and head, [NB][page][Hkv] or
- * [NB][Hkv][page]. The shape passed at launch is the shape that is read.    */
+ * [NB][Hkv][page]. The shape passed at launch is the shape that is read. ROW:
+ * as TOKEN, one value for all heads of a token (kv_write).                  */
 typedef enum kgen_descale {
     KGEN_DESCALE_AUTO = 0,
     KGEN_DESCALE_NONE = 1,
     KGEN_DESCALE_HEAD = 2,
     KGEN_DESCALE_TOKEN = 3,
+    KGEN_DESCALE_ROW = 4,
 } kgen_descale;
 
 #define KGEN_PAGE_X16 0   /* page: any multiple of 16, given at launch       */
@@ -132,11 +135,14 @@ typedef struct kgen_gdn_spec {
 } kgen_gdn_spec;
 
 #include "scatter_spec.h"
+#include "kv_spec.h"
 
 typedef enum kgen_family_id {
     KGEN_ATTN = 0,
     KGEN_GDN = 1,
     KGEN_SCATTER = 2,
+    KGEN_KV_WRITE = 3,
+    KGEN_KV_GATHER = 4,
     KGEN_FAMILY_COUNT
 } kgen_family_id;
 
@@ -146,6 +152,8 @@ typedef struct kgen_spec {
         kgen_attn_spec attn;
         kgen_gdn_spec gdn;
         kgen_scatter_spec scatter;
+        kgen_kv_write_spec kv_write;
+        kgen_kv_gather_spec kv_gather;
     };
 } kgen_spec;
 

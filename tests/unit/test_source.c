@@ -239,7 +239,8 @@ static void test_a_bad_spec_has_no_text(void **state) {
 static void check_keys(const kgen_family *family) {
     static const char *const never[] = {"batch", "seq", "len", "stride", "scale", "pages",
                                         "heads", "hkv", "hq", "eps", "ptr", "grid"};
-    static const char *const fine[] = {"descale", "varlen", "batch", "seq", "len", "pages"}; /* kinds, not numbers */
+    static const char *const fine[] = {"descale", "scale", "varlen", "batch", "seq", "len",
+                                       "pages"}; /* kinds, not numbers */
     for (size_t i = 0; i < family->param_count; i++) {
         const char *key = family->params[i].key;
         int found = 0, excused = 0;
@@ -254,14 +255,15 @@ static void check_keys(const kgen_family *family) {
 /* The spec is its parameters: nothing of a batch can get into the text. */
 static void test_no_run_time_value_is_a_parameter(void **state) {
     (void)state;
-    const kgen_family *attn = kgen__family(KGEN_ATTN), *gdn = kgen__family(KGEN_GDN);
-    const kgen_family *scatter = kgen__family(KGEN_SCATTER);
-    assert_int_equal(sizeof(kgen_attn_spec), attn->param_count * sizeof(int32_t));
-    assert_int_equal(sizeof(kgen_gdn_spec), gdn->param_count * sizeof(int32_t));
-    assert_int_equal(sizeof(kgen_scatter_spec), scatter->param_count * sizeof(int32_t));
-    check_keys(attn);
-    check_keys(gdn);
-    check_keys(scatter);
+    static const size_t sizes[KGEN_FAMILY_COUNT] = {
+        [KGEN_ATTN] = sizeof(kgen_attn_spec), [KGEN_GDN] = sizeof(kgen_gdn_spec),
+        [KGEN_SCATTER] = sizeof(kgen_scatter_spec),
+        [KGEN_KV_WRITE] = sizeof(kgen_kv_write_spec),
+        [KGEN_KV_GATHER] = sizeof(kgen_kv_gather_spec)};
+    for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
+        assert_int_equal(sizes[id], kgen__family(id)->param_count * sizeof(int32_t));
+        check_keys(kgen__family(id));
+    }
 }
 
 /* ---- no dead axes -------------------------------------------------------- */
@@ -362,6 +364,46 @@ static const axis gdn_axes[] = {
     {"sr", FLAT ",t=2,state=bf16", FLAT ",t=2,state=bf16,sr=1"},
 };
 
+static const axis kv_write_axes[] = {
+    {"x", "kv=fp8,x=bf16", "kv=fp8,x=fp16"},
+    {"kv", "kv=bf16", "kv=fp8"},
+    {"kv", "kv=e4m3fn", "kv=e4m3fnuz"},
+    {"kv", "kv=e5m2", "kv=i8"},
+    {"d", "d=64,dv=64", "d=80,dv=64"},
+    {"dv", "dv=64", "dv=80"},
+    {"page", "page=16", "page=32"},
+    {"page", "page=16", "page=1"},
+    {"page", "page=16", "page=x16"},
+    {"layout", "layout=nhd", "layout=shuffle"}, /* within each pair strides differ alone */
+    {"slots", "slots=i64", "slots=i32"},
+    {"scale", "kv=fp8,scale=none", "kv=fp8,scale=head"},
+    {"scale", "kv=fp8,scale=head", "kv=fp8,scale=token"},
+    {"scale", "kv=fp8,scale=token", "kv=fp8,scale=row"},
+    {"remap", "remap=off", "remap=i32"},
+    {"remap", "remap=i32", "remap=i64"},
+    {"rope", "rope=off", "rope=neox"},
+    {"rope", "rope=neox", "rope=interleaved"},
+    {"rd", "rope=neox,rd=64", "rope=neox,rd=32"},
+    {"rq", "rope=neox", "rope=neox,rq=1"},
+    {"ct", "rope=neox", "rope=neox,ct=bf16"},
+    {"pos", "rope=neox", "rope=neox,pos=i32"},
+};
+
+static const axis kv_gather_axes[] = {
+    {"kv", "kv=bf16", "kv=fp8"},
+    {"kv", "kv=e5m2", "kv=i8"},
+    {"o", "kv=fp8,o=bf16", "kv=fp8,o=fp16"},
+    {"d", "d=64,dv=64", "d=80,dv=64"},
+    {"dv", "dv=64", "dv=80"},
+    {"page", "page=16", "page=32"},
+    {"page", "page=16", "page=x16"},
+    {"layout", "layout=nhd", "layout=shuffle"},
+    {"table", "table=i32", "table=i64"},
+    {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
+    {"descale", "kv=fp8,descale=head", "kv=fp8,descale=token"},
+    {"from", "from=start", "from=end"},
+};
+
 #define TABLE "op=page_table_requests,page=16"
 #define PREPARE "op=spec_prepare,page=16"
 #define INDICES "op=draft_kv_indices,page=4"
@@ -416,12 +458,16 @@ static const struct {
     [KGEN_ATTN] = {"attn:d=64,", attn_axes, sizeof attn_axes / sizeof attn_axes[0]},
     [KGEN_GDN] = {"gdn:", gdn_axes, sizeof gdn_axes / sizeof gdn_axes[0]},
     [KGEN_SCATTER] = {"scatter:", scatter_axes, sizeof scatter_axes / sizeof scatter_axes[0]},
+    [KGEN_KV_WRITE] = {"kv_write:", kv_write_axes, sizeof kv_write_axes / sizeof kv_write_axes[0]},
+    [KGEN_KV_GATHER] = {"kv_gather:", kv_gather_axes,
+                        sizeof kv_gather_axes / sizeof kv_gather_axes[0]},
 };
 
 /* The text without the spec's own line and with one name for all kernels. */
 static char *neutral_text(kgen_family_id id, const char *pairs, const char *target) {
     char line[KGEN_SPEC_LINE_MAX];
-    const char *head = strncmp(pairs, "d=", 2) == 0 ? "attn:" : families[id].head;
+    int whole = id == KGEN_ATTN && strncmp(pairs, "d=", 2) == 0;
+    const char *head = whole ? "attn:" : families[id].head;
     snprintf(line, sizeof line, "%s%s", head, pairs);
     kgen_source source = rendered(line, target);
     static const char name[] = "#define KG_KERNEL kg_axis";
@@ -533,6 +579,12 @@ static void test_no_axis_of_gdn_is_dead(void **state) {
     check_axes(KGEN_GDN);
 }
 
+static void test_no_axis_of_kv_is_dead(void **state) {
+    (void)state;
+    check_axes(KGEN_KV_WRITE);
+    check_axes(KGEN_KV_GATHER);
+}
+
 static void test_no_axis_of_scatter_is_dead(void **state) {
     (void)state;
     check_axes(KGEN_SCATTER);
@@ -583,6 +635,8 @@ static const char *const samples[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = "attn:",
     [KGEN_GDN] = "gdn:layout=flat",
     [KGEN_SCATTER] = "scatter:op=spec_prepare,page=16",
+    [KGEN_KV_WRITE] = "kv_write:",
+    [KGEN_KV_GATHER] = "kv_gather:",
 };
 
 static void test_sample_preludes_are_up_to_date(void **state) {
@@ -657,6 +711,7 @@ static void list_files(char *out, size_t size, const char *text, const char *mar
         snprintf(file, sizeof file, "%.*s", (int)(end - kg), kg);
         if (strcmp(file, "kg/target.h") == 0 || strcmp(file, "kg/mma.h") == 0 ||
             strcmp(file, "kg/frag.h") == 0 || strcmp(file, "kg/fp8.h") == 0 ||
+            strcmp(file, "kg/kv_fp8.h") == 0 ||
             strncmp(file, "kg/prelude", 10) == 0)
             continue;
         used += (size_t)snprintf(out + used, size - used, "%s\n", file);
@@ -728,6 +783,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_no_axis_of_attn_is_dead),
         cmocka_unit_test(test_no_axis_of_gdn_is_dead),
         cmocka_unit_test(test_no_axis_of_scatter_is_dead),
+        cmocka_unit_test(test_no_axis_of_kv_is_dead),
         cmocka_unit_test(test_a_dead_axis_is_seen),
         cmocka_unit_test(test_sample_preludes_are_up_to_date),
         cmocka_unit_test(test_templates_compile_by_themselves),

@@ -29,6 +29,8 @@ static const char *const least[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = "attn:",
     [KGEN_GDN] = "gdn:layout=flat",
     [KGEN_SCATTER] = "scatter:op=spec_prepare",
+    [KGEN_KV_WRITE] = "kv_write:",
+    [KGEN_KV_GATHER] = "kv_gather:",
 };
 
 static kgen_spec parsed(const char *line) {
@@ -215,12 +217,12 @@ static const struct {
     const char *line, *says;
 } refusals[] = {
     /* unknown words */
-    {"", "family=: unknown; known are attn, gdn, scatter"},
-    {"attention:d=128", "family=attention: unknown; known are attn, gdn, scatter"},
-    {"att", "family=att: unknown; known are attn, gdn, scatter"},
-    {"attnx", "family=attnx: unknown; known are attn, gdn, scatter"},
-    {"ATTN:d=128", "family=ATTN: unknown; known are attn, gdn, scatter"},
-    {" attn:d=128", "family= attn: unknown; known are attn, gdn, scatter"},
+    {"", "family=: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
+    {"attention:d=128", "family=attention: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
+    {"att", "family=att: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
+    {"attnx", "family=attnx: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
+    {"ATTN:d=128", "family=ATTN: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
+    {" attn:d=128", "family= attn: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
     {"attn:head=128", "head=128: family attn has no such key"},
     {"attn:D=128", "D=128: family attn has no such key"},
     {"attn: d=128", " d=128: family attn has no such key"},
@@ -280,6 +282,21 @@ static const struct {
     {"attn:kv=fp16,q=fp16,descale=token", "descale: kv=fp16 is not quantised"},
     {"attn:d=64,dv=128", "dv=128: greater than d=64"},
     /* gdn: no default */
+    {"kv_write:kv=fp16", "kv=fp16: x=bf16; a 16-bit cache is copied, with its own type"},
+    {"kv_write:kv=bf16,scale=token", "kv=bf16: not quantised; only 8-bit caches take scales"},
+    {"kv_write:page=1,layout=shuffle", "page=1: layout=shuffle packs 16 bytes of tokens"},
+    {"kv_write:d=100", "d=100: out of bounds; nearest is 96"},
+    {"kv_write:rd=64", "rd=64: rope=off rotates nothing; leave it out"},
+    {"kv_write:rq=1", "rq=1: rope=off rotates nothing; leave it out"},
+    {"kv_write:ct=bf16", "ct: rope=off reads no table; leave it out"},
+    {"kv_write:pos=i32", "pos: rope=off reads no positions; leave it out"},
+    {"kv_write:rope=neox,d=64,rd=128", "rd=128: greater than d=64"},
+    {"kv_write:rope=neox,kv=fp8,d=80", "rd=80: rope=neox pairs 16-byte pieces of the cache; a "
+                                       "multiple of 32 expected"},
+    {"kv_write:kv=fp8,scale=row,turns=2", "turns=2: scale=row takes rows one after another"},
+    {"kv_gather:kv=bf16,o=fp16", "kv=bf16: o=fp16; a 16-bit cache is copied"},
+    {"kv_gather:descale=head", "kv=bf16: not quantised"},
+    {"kv_gather:page=1,layout=xpacked", "page=1: layout=xpacked packs"},
     {"gdn", "layout: missing; give one of interleaved, flat, presplit"},
     {"gdn:", "layout: missing; give one of interleaved, flat, presplit"},
     {"gdn:fuse=c,hk=2", "layout: missing; give one of interleaved, flat, presplit"},
@@ -645,11 +662,13 @@ static void test_families_have_names(void **state) {
     kgen_error err;
     assert_string_equal(kgen_family_name(KGEN_ATTN), "attn");
     assert_string_equal(kgen_family_name(KGEN_GDN), "gdn");
+    assert_string_equal(kgen_family_name(KGEN_KV_WRITE), "kv_write");
+    assert_string_equal(kgen_family_name(KGEN_KV_GATHER), "kv_gather");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_COUNT), "unknown");
     assert_int_equal(kgen_family_find(&id, "gdn", &err), KGEN_OK);
     assert_int_equal(id, KGEN_GDN);
     assert_int_equal(kgen_family_find(&id, "gd", &err), KGEN_E_SPEC);
-    assert_string_equal(err.text, "family=gd: unknown; known are attn, gdn, scatter");
+    assert_string_equal(err.text, "family=gd: unknown; known are attn, gdn, scatter, kv_write, kv_gather");
     assert_int_equal(id, KGEN_GDN);
 }
 

@@ -1,0 +1,30 @@
+/* Values and words that the parameters of both kv families allow. */
+#ifndef KGEN_GEN_KV_PARAMS_H
+#define KGEN_GEN_KV_PARAMS_H
+
+#include "params.h"
+
+static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512};
+static const int32_t turn_counts[] = {1, 2, 4};
+
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_HEAD = LIST(head_dims);
+static const kgen_domain domain_PAGE = RANGE(16, 65536, 16);
+static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
+static const kgen_domain domain_TURNS = LIST(turn_counts);
+static const kgen_domain domain_OCC = RANGE(1, 16, 1);
+
+static const kgen_symbol symbols_none[] = {{NULL, 0}};
+SYMBOLS(auto0, {"auto", 0});
+SYMBOLS(x_dtype, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
+SYMBOLS(kv_dtype, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16}, {"fp8", KGEN_FP8},
+        {"e4m3fn", KGEN_E4M3FN}, {"e4m3fnuz", KGEN_E4M3FNUZ}, {"e5m2", KGEN_E5M2},
+        {"i8", KGEN_I8});
+SYMBOLS(layout, {"nhd", KGEN_NHD}, {"hnd", KGEN_HND}, {"shuffle", KGEN_SHUFFLE},
+        {"xpacked", KGEN_XPACKED});
+SYMBOLS(page, {"x16", KGEN_PAGE_X16}, {"1", 1});
+
+#define REQUIRE(condition, ...) \
+    if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
+
+#endif

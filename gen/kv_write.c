@@ -1,0 +1,128 @@
+/* Family kv_write: new keys and values into a paged cache. */
+#include <stdio.h>
+
+#include "family.h"
+#include "kv.h"
+#include "kv_params.h"
+
+/* --- the parameter table ------------------------------------------------ */
+
+static const kgen_domain domain_ROPE = RANGE(16, 512, 16);
+
+SYMBOLS(boolean, {"0", 0}, {"1", 1});
+SYMBOLS(index, {"i32", 0}, {"i64", 1});
+SYMBOLS(f_dtype, {"f32", KGEN_F32}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
+SYMBOLS(scale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
+        {"head", KGEN_DESCALE_HEAD}, {"token", KGEN_DESCALE_TOKEN}, {"row", KGEN_DESCALE_ROW});
+SYMBOLS(remap, {"off", 0}, {"i32", 1}, {"i64", 2});
+SYMBOLS(rope, {"off", KGEN_ROPE_OFF}, {"neox", KGEN_ROPE_NEOX},
+        {"interleaved", KGEN_ROPE_INTERLEAVED});
+
+static const kgen_param params[] = {
+#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
+    {#key, #CONST, offsetof(kgen_spec, kv_write.field), &domain_##domain, symbols_##symbols, \
+     dflt, KGEN_##role, KGEN_##print, doc},
+#include <kgen/kv_write_params.def>
+#undef KGEN_PARAM
+};
+
+/* --- applicable --------------------------------------------------------- */
+
+kgen_kv_shape kgen__kv_write_geometry(const kgen_kv_write_spec *s) {
+    int32_t v_dim = s->v_dim ? s->v_dim : s->head_dim;
+    enum { ALL_PARTS = 64 }; /* it needs their maximum */
+    int32_t rope_dim = s->rope_dim ? s->rope_dim : s->head_dim;
+    return (kgen_kv_shape){s->kv, s->head_dim, v_dim, s->page, s->layout, s->scale, s->waves,
+                           s->turns, s->rope == KGEN_ROPE_NEOX ? rope_dim / 2 : 0,
+                           s->scale == KGEN_DESCALE_TOKEN ? ALL_PARTS : 1};
+}
+
+static kgen_status check_rope(const kgen_kv_write_spec *s, kgen_error *err) {
+    kgen_kv_shape shape = kgen__kv_write_geometry(s);
+    int32_t dims = s->rope_dim ? s->rope_dim : s->head_dim, x = kgen__kv_x(&shape);
+    REQUIRE(s->rope || !s->rope_dim, "rd=%d: rope=off rotates nothing; leave it out", s->rope_dim);
+    REQUIRE(s->rope || !s->rope_q, "rq=1: rope=off rotates nothing; leave it out");
+    REQUIRE(s->rope || s->table == KGEN_F32, "ct: rope=off reads no table; leave it out");
+    REQUIRE(s->rope || s->positions == 1, "pos: rope=off reads no positions; leave it out");
+    REQUIRE(!s->rope || dims <= s->head_dim, "rd=%d: greater than d=%d", dims, s->head_dim);
+    REQUIRE(s->rope != KGEN_ROPE_NEOX || dims % (2 * x) == 0,
+            "rd=%d: rope=neox pairs 16-byte pieces of the cache; a multiple of %d expected", dims,
+            2 * x);
+    return KGEN_OK;
+}
+
+static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
+    const kgen_kv_write_spec *s = &spec->kv_write;
+    kgen_kv_shape shape = kgen__kv_write_geometry(s);
+    KGEN_TRY(kgen__kv_applicable(&shape, s->x, "x", err));
+    REQUIRE(s->scale != KGEN_DESCALE_ROW || s->turns <= 1,
+            "turns=%d: scale=row takes rows one after another", s->turns);
+    int32_t most = target ? 8 * target->wave_size : 512;
+    REQUIRE(s->scale != KGEN_DESCALE_TOKEN || !kgen__kv_packed(&shape) || shape.v_dim <= most,
+            "dv=%d: scale=token with layout=%s holds the tokens of a head in registers; at most "
+            "%d", shape.v_dim, kgen_layout_name((kgen_layout)s->layout), most);
+    return check_rope(s, err);
+}
+
+/* --- defaults ----------------------------------------------------------- */
+
+/* Looking for groups of tokens takes long: on sm_90 four workgroups of 64
+ * registers then beat two of 95 (docs/kv.md), and nothing spills where
+ * the conversions are instructions. */
+static int wants_many_groups(const kgen_kv_write_spec *s, const kgen_target *target) {
+    int native = s->kv == KGEN_E4M3FN || s->kv == KGEN_E5M2;
+    int given = s->scale == KGEN_DESCALE_NONE || s->scale == KGEN_DESCALE_HEAD;
+    return target->isa == KGEN_ISA_SM90 && native && given &&
+           (s->layout == KGEN_SHUFFLE || s->layout == KGEN_XPACKED);
+}
+
+static void defaults(kgen_spec *spec, const kgen_target *target) {
+    kgen_kv_write_spec *s = &spec->kv_write;
+    s->kv = kgen__kv_native(s->kv, target);
+    s->scale = kgen__kv_granularity(s->kv, s->scale);
+    if (!s->v_dim) s->v_dim = s->head_dim;
+    if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;
+    kgen_kv_shape shape = kgen__kv_write_geometry(s);
+    int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in        */
+    if (!s->turns)
+        s->turns = s->scale == KGEN_DESCALE_ROW ? 1 : kgen__kv_turns(&shape, target, words);
+    int token = s->scale == KGEN_DESCALE_TOKEN && kgen__kv_packed(&shape);
+    if (!s->waves) s->waves = (token ? 128 : 256) / target->wave_size;
+    shape = kgen__kv_write_geometry(s);
+    int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;
+    if (s->occupancy) return;
+    s->occupancy = kgen__kv_occupancy(&shape, target, words, extra);
+    if (s->occupancy > 1 && wants_many_groups(s, target)) s->occupancy = 4;
+}
+
+/* --- launch shape and name ---------------------------------------------- */
+
+static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
+    return spec->kv_write.waves * target->wave_size;
+}
+
+static int32_t occupancy(const kgen_spec *spec) { return spec->kv_write.occupancy; }
+
+static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
+    static const char *const scales[] = {"", "", "", "_token", "_row"};
+    static const char *const ropes[] = {"", "_neox", "_interleaved"};
+    const kgen_kv_write_spec *s = &spec->kv_write;
+    char page[16] = "x16";
+    if (s->page) snprintf(page, sizeof page, "%d", s->page);
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_kv_write_%s_kv%s_d%d_v%d_p%s_%s%s%s%s",
+             kgen_dtype_name((kgen_dtype)s->x), kgen_dtype_name((kgen_dtype)s->kv), s->head_dim,
+             s->v_dim ? s->v_dim : s->head_dim, page, kgen_layout_name((kgen_layout)s->layout),
+             scales[s->scale], ropes[s->rope], s->remap ? "_remap" : "");
+}
+
+const kgen_family kgen__family_kv_write = {
+    .name = "kv_write",
+    .template_name = "kv_write.hip",
+    .params = params,
+    .param_count = sizeof params / sizeof params[0],
+    .applicable = applicable,
+    .defaults = defaults,
+    .launch_shape = launch_shape,
+    .occupancy = occupancy,
+    .symbol = symbol,
+};

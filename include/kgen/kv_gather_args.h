@@ -1,0 +1,47 @@
+/* What a launch of the kv_gather family takes.
+ *
+ * Letters: S sequences, R rows that come out, Hkv KV heads, D and Dv head dims
+ * of keys and values, NB pages.                                             */
+#ifndef KGEN_KV_GATHER_ARGS_H
+#define KGEN_KV_GATHER_ARGS_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Sequence s has the rows cu_seqlens[s] .. cu_seqlens[s+1] - 1, n of them. Row
+ * cu_seqlens[s] + i, every head, is the cached token
+ *   from=start: starts[s] + i;  a chunk of a long context begins at its start
+ *   from=end:   seq_lens[s] - n + i;  n = min(seq_len, q_len + W - 1) rows are
+ *               what a window of W tokens sees
+ * as round(float(code) * descale), in the type of the output; of 16-bit caches
+ * the bits.
+ *
+ * A token below 0 or not below seq_lens[s], one past the table's columns or on
+ * a page outside the pool, and rows of no sequence (from cu_seqlens[S] on) give
+ * zeros. cu_seqlens never falls, and begins with 0. Tokens that are not asked
+ * for are not looked at.
+ *
+ * Last dimensions are contiguous; data pointers and strides that step over
+ * rows, heads, pages and chunks are multiples of 16 bytes. The outputs do not
+ * overlap themselves, each other or the caches.                             */
+typedef struct kgen_kv_gather_args {
+    kgen_tensor k_cache;     /* by layout, see kgen_layout; own strides      */
+    kgen_tensor v_cache;
+    kgen_tensor block_table; /* [S][max pages] i32 or i64, page numbers; the
+                                last dimension contiguous                    */
+    kgen_tensor cu_seqlens;  /* [S+1] i32                                    */
+    kgen_tensor seq_lens;    /* [S] i32: cached tokens                       */
+    kgen_tensor starts;      /* [S] i32 or no data: 0; from=start            */
+    kgen_tensor k_descale;   /* f32, descale=head|token: see kgen_descale    */
+    kgen_tensor v_descale;
+    kgen_tensor k;           /* [R][Hkv][D]                                  */
+    kgen_tensor v;           /* [R][Hkv][Dv]                                 */
+} kgen_kv_gather_args;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,150 @@
+#include "kv_layout.h"
+
+#include <string.h>
+
+#include "checks.h"
+
+/* One row a layout, K first. */
+static const kgen__kv_dims layout_rows[][2] = {
+    [KGEN_NHD] = {{4, 1, 2, 3, 3}, {4, 1, 2, 3, 3}},
+    [KGEN_HND] = {{4, 2, 1, 3, 3}, {4, 2, 1, 3, 3}},
+    [KGEN_SHUFFLE] = {{5, 3, 1, 2, 4}, {5, 2, 1, 3, 4}},
+    [KGEN_XPACKED] = {{5, 3, 1, 2, 4}, {4, 3, 1, 2, 3}},
+};
+
+const kgen__kv_dims *kgen__kv_dims_of(int32_t layout, int is_v) {
+    return &layout_rows[layout][is_v];
+}
+
+kgen__kv kgen__kv_of(int32_t layout, int32_t dtype, int32_t page, int64_t heads) {
+    int size = kgen_dtype_size((kgen_dtype)dtype);
+    return (kgen__kv){layout, dtype, page, heads, size, 16 / size, 0};
+}
+
+static int is_packed(const kgen__kv *kv) {
+    return kv->layout == KGEN_SHUFFLE || kv->layout == KGEN_XPACKED;
+}
+
+/* Steps inside a page travel to the device as 32-bit bytes. */
+static kgen_status check_step(const char *name, const kgen_tensor *t, int i, kgen_error *err) {
+    int64_t most = INT32_MAX / kgen_dtype_size(t->dtype);
+    NEED(t->stride[i] >= -most && t->stride[i] <= most,
+         "%s: stride[%d]=%lld elements, at most %lld", name, i, (long long)t->stride[i],
+         (long long)most);
+    return KGEN_OK;
+}
+
+static kgen_status check_page(kgen__kv *kv, const char *name, int is_v, const kgen_tensor *t,
+                              kgen_error *err) {
+    const kgen__kv_dims *dims = &layout_rows[kv->layout][is_v];
+    int shuffled_v = is_v && kv->layout == KGEN_SHUFFLE;
+    int64_t page = t->shape[dims->page] * (shuffled_v ? kv->x : 1);
+    if (kv->spec_page != KGEN_PAGE_X16)
+        NEED(page == kv->spec_page, "%s: pages of %lld tokens, kernel built for page=%d", name,
+             (long long)page, kv->spec_page);
+    NEED(kv->spec_page == 1 || (page >= 16 && page % 16 == 0 && page <= 65536),
+         "%s: pages of %lld tokens, a multiple of 16 up to 65536 expected", name, (long long)page);
+    NEED(!is_v || page == kv->page, "%s: pages of %lld tokens, k has %lld", name, (long long)page,
+         (long long)kv->page);
+    kv->page = page;
+    KGEN_TRY(check_step(name, t, dims->page, err));
+    KGEN_TRY(check_step(name, t, dims->dim, err));
+    NEED(t->shape[0] <= INT32_MAX, "%s: shape[0]=%lld pages, at most 2^31-1", name,
+         (long long)t->shape[0]);
+    int64_t span = t->stride[dims->page] * t->shape[dims->page] * kv->size;
+    NEED(span >= 0 && span <= INT32_MAX, "%s: a page spans %lld bytes of one head, at most 2^31-1",
+         name, (long long)span);
+    return KGEN_OK;
+}
+
+kgen_status kgen__check_cache(kgen__kv *kv, const char *name, int is_v, const kgen_tensor *t,
+                              int64_t dim, kgen_error *err) {
+    const kgen__kv_dims *dims = &layout_rows[kv->layout][is_v];
+    int chunked = is_packed(kv) && !is_v;
+    KGEN_TRY(kgen__check_layout(name, t, kv->layout, err));
+    KGEN_TRY(kgen__check_type(name, t, (kgen_dtype)kv->dtype, dims->rank, err));
+    KGEN_TRY(kgen__check_dim(name, t, dims->head, kv->heads, err));
+    KGEN_TRY(kgen__check_dim(name, t, dims->dim, chunked ? dim / kv->x : dim, err));
+    KGEN_TRY(kgen__check_unit_stride(name, t, dims->unit, 1, err));
+    if (dims->rank == 5) KGEN_TRY(kgen__check_dim(name, t, 4, kv->x, err));
+    if (chunked) KGEN_TRY(kgen__check_unit_stride(name, t, dims->page, kv->x, err));
+    KGEN_TRY(check_page(kv, name, is_v, t, err));
+    return kgen__check_alignment(name, t, dims->unit, 16, err);
+}
+
+static kgen_status check_token_scale(const kgen__kv *kv, const char *name, const kgen_tensor *t,
+                                     int64_t pages, long long stride[3], kgen_error *err) {
+    int slot = t->layout == KGEN_HND ? 2 : 1, head = 3 - slot;
+    KGEN_TRY(kgen__check_type(name, t, KGEN_F32, 3, err));
+    NEED(t->layout == KGEN_NHD || t->layout == KGEN_HND,
+         "%s: layout is %s; tag it nhd for [NB][page][Hkv] or hnd for [NB][Hkv][page]", name,
+         kgen_layout_name(t->layout));
+    KGEN_TRY(kgen__check_dim(name, t, 0, pages, err));
+    KGEN_TRY(kgen__check_dim(name, t, slot, kv->page, err));
+    KGEN_TRY(kgen__check_dim(name, t, head, kv->heads, err));
+    stride[0] = t->stride[0], stride[1] = t->stride[slot], stride[2] = t->stride[head];
+    return KGEN_OK;
+}
+
+kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char *name,
+                                const kgen_tensor *t, int64_t pages, int64_t seqs,
+                                long long stride[3], kgen_error *err) {
+    memset(stride, 0, 3 * sizeof *stride);
+    if (descale == KGEN_DESCALE_NONE) return KGEN_OK;
+    if (descale != KGEN_DESCALE_HEAD) return check_token_scale(kv, name, t, pages, stride, err);
+    int head = t->rank == 2 && seqs >= 0;
+    KGEN_TRY(kgen__check_type(name, t, KGEN_F32, head + 1, err));
+    if (head) KGEN_TRY(kgen__check_dim(name, t, 0, seqs, err));
+    if (head || t->shape[0] != 1) KGEN_TRY(kgen__check_dim(name, t, head, kv->heads, err));
+    stride[0] = head ? t->stride[0] : 0;
+    stride[2] = t->shape[head] == 1 ? 0 : t->stride[head];
+    return KGEN_OK;
+}
+
+/* --- what is written ----------------------------------------------------- */
+
+/* From the smallest stride up, each must step over all that lies below it. */
+kgen_status kgen__check_distinct(const char *name, const kgen_tensor *t, kgen_error *err) {
+    int64_t below = 1; /* elements from the first to the last of what is smaller */
+    unsigned done = 0;
+    for (int32_t n = 0; n < t->rank; n++) {
+        int32_t least = -1;
+        for (int32_t i = 0; i < t->rank; i++)
+            if (!(done >> i & 1) && (least < 0 || t->stride[i] < t->stride[least])) least = i;
+        done |= 1u << least;
+        if (t->shape[least] <= 1) continue;
+        NEED(t->stride[least] >= below, "%s: stride[%d]=%lld, at least %lld, or its parts overlap",
+             name, least, (long long)t->stride[least], (long long)below);
+        below += (t->shape[least] - 1) * t->stride[least];
+    }
+    return KGEN_OK;
+}
+
+/* Bytes from the data pointer: below is 0 or less. */
+static void extent(const kgen_tensor *t, uintptr_t *first, uintptr_t *end) {
+    int64_t low = 0, high = 0, size = kgen_dtype_size(t->dtype);
+    for (int32_t i = 0; i < t->rank; i++) {
+        int64_t last = t->shape[i] > 0 ? (t->shape[i] - 1) * t->stride[i] : 0;
+        if (last < 0) low += last;
+        else high += last;
+    }
+    *first = (uintptr_t)t->data + (uintptr_t)(low * size);
+    *end = (uintptr_t)t->data + (uintptr_t)((high + 1) * size);
+}
+
+static int is_empty(const kgen_tensor *t) {
+    for (int32_t i = 0; i < t->rank; i++)
+        if (t->shape[i] == 0) return 1;
+    return 0;
+}
+
+kgen_status kgen__check_apart(const char *name, const kgen_tensor *t, const char *other_name,
+                              const kgen_tensor *other, kgen_error *err) {
+    uintptr_t first, end, other_first, other_end;
+    if (is_empty(t) || is_empty(other)) return KGEN_OK;
+    extent(t, &first, &end);
+    extent(other, &other_first, &other_end);
+    NEED(end <= other_first || other_end <= first, "%s: overlaps %s, which the kernel writes",
+         name, other_name);
+    return KGEN_OK;
+}

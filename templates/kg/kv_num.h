@@ -1,0 +1,75 @@
+// Elements as words of two 16-bit values and words of four 8-bit codes.
+namespace kg {
+
+template <int DTYPE> KG_DEV void unpack(float (&out)[2], u32 word) {
+    if constexpr (DTYPE == DTYPE_BF16) {
+        out[0] = float_of(word << 16);
+        out[1] = float_of(word & 0xffff0000u);
+    } else {
+        out[0] = f16_to_f32(word & 0xffffu);
+        out[1] = f16_to_f32(word >> 16);
+    }
+}
+
+template <int DTYPE> KG_DEV u32 pack(float a, float b) {
+    return DTYPE == DTYPE_BF16 ? pack_bf16(a, b) : pack_f16(a, b);
+}
+
+constexpr float KV_MAX = KV_DTYPE == DTYPE_I8         ? 127.0f
+                         : KV_DTYPE == DTYPE_E4M3FNUZ ? 240.0f
+                         : KV_DTYPE == DTYPE_E5M2     ? 57344.0f
+                                                      : 448.0f;
+constexpr float LARGEST = 3.4028234663852886e38f;
+constexpr float LEAST_SCALE = 1e-6f;
+
+KG_DEV float absolute(float x) { return float_of(bits_of(x) & 0x7fffffffu); }
+
+// x / s as IEEE division has it, with r = 1 / s and s above 0: one correction of
+// the product is exact (Markstein), and in this order of signs keeps that of a
+// zero. Past 1e6 every format has long saturated.
+KG_DEV float quotient(float x, float s, float r) {
+    if constexpr (SCALE == SCALE_NONE) return x;
+    float q = fmin(fmax(x * r, -1e6f), 1e6f);
+    return fma(-fma(q, s, -x), r, q);
+}
+
+// 1 / s, rounded: one step from the instruction's result.
+KG_DEV float reciprocal(float s) {
+    float r = rcp(s);
+    return fma(r, fma(-s, r, 1.0f), r);
+}
+
+// Divided like a quotient, without its bounds.
+KG_DEV float scale_for(float amax) {
+    constexpr float INVERSE = 1.0f / KV_MAX;
+    float top = fmin(amax, LARGEST), q = top * INVERSE;
+    return fmax(fma(-fma(q, KV_MAX, -top), INVERSE, q), LEAST_SCALE);
+}
+
+// In the low byte: rounds to nearest even by adding 1.5 * 2^23; NaN is 0.
+KG_DEV u32 int8_code(float x) {
+    float in = fmin(fmax(x, -127.0f), 127.0f);
+    return bits_of((x == x ? in : 0.0f) + 12582912.0f);
+}
+
+KG_DEV u32 codes(const float (&x)[4]) {
+    if constexpr (KV_DTYPE == DTYPE_I8)
+        return byte_perm(byte_perm(int8_code(x[0]), int8_code(x[1]), 0x07030400),
+                         byte_perm(int8_code(x[2]), int8_code(x[3]), 0x07030400), 0x05040100);
+    else
+        return fp8_codes(x);
+}
+
+KG_DEV void values(float (&out)[4], u32 word) {
+    if constexpr (KV_DTYPE == DTYPE_I8) {
+        KG_UNROLL for (int i = 0; i < 4; i++) out[i] = (float)((i32)(word << (24 - 8 * i)) >> 24);
+    } else {
+        fp8_values(out, word);
+    }
+}
+
+KG_DEV u32 divide(u32 n, const KG_CONSTANT kg_divisor &by) {
+    return (u32)((u64)n * by.magic >> by.shift);
+}
+
+}

@@ -1,0 +1,49 @@
+// Queries rotated, out of place or in place. A lane has 16 elements of a head:
+// both halves of its pairs, so that nobody else reads what it writes.
+namespace kg {
+
+constexpr int Q_UNITS = HEAD_DIM / 16;
+
+KG_DEV void load_eight(float (&out)[8], const u8 *p) {
+    u32 w[4];
+    load_state_words(w, p);
+    KG_UNROLL for (int i = 0; i < 4; i++) {
+        float pair[2];
+        unpack<X_DTYPE>(pair, w[i]);
+        out[2 * i] = pair[0], out[2 * i + 1] = pair[1];
+    }
+}
+
+KG_DEV void store_eight(u8 *p, const float (&x)[8]) {
+    u32 w[4];
+    KG_UNROLL for (int i = 0; i < 4; i++) w[i] = pack<X_DTYPE>(x[2 * i], x[2 * i + 1]);
+    store_words(p, w);
+}
+
+KG_DEV void write_queries(args_t a, u32 group) {
+    u32 place = group * (u32)THREADS + thread_id(), task = place / Q_UNITS;
+    int unit = (int)(place % Q_UNITS), row = (int)divide(task, a.by_q_heads);
+    int head = (int)(task - (u32)row * (u32)a.q_heads);
+    if (row >= a.rows) return;
+    bool turns = unit * 16 < ROPE_DIM, halves = ROPE == ROPE_NEOX && turns;
+    int low = halves ? unit * 8 : unit * 16, high = halves ? low + ROPE_HALF : low + 8;
+    const u8 *from = (const u8 *)a.q + (row * a.q_row + head * a.q_head);
+    u8 *to = (u8 *)a.q_out + (row * a.q_out_row + head * a.q_out_head);
+    i64 position = position_of(a, row);
+    float x[8], y[8];
+    load_eight(x, from + low * 2);
+    load_eight(y, from + high * 2);
+    if (turns && position >= 0) {
+        if constexpr (ROPE == ROPE_NEOX) {
+            rotate_halves(x, y, a, position, low);
+        } else {
+            rotate_pairs(x, a, position, low / 2);
+            rotate_pairs(y, a, position, high / 2);
+        }
+    }
+    KG_UNROLL for (int i = 0; i < 8 && position < 0; i++) x[i] = y[i] = 0;
+    store_eight(to + low * 2, x);
+    store_eight(to + high * 2, y);
+}
+
+}

@@ -1,0 +1,175 @@
+// Rows in X-chunks: K in every layout, V where a row's dims are contiguous in
+// the cache (nhd, hnd).
+namespace kg {
+
+template <int SIDE> using row_chunks = chunks<SIDE, SIDE == 0 ? ROPE_HALVES : 0>;
+
+// What a lane has of one row and head.
+template <int SIDE> struct piece_t {
+    typedef row_chunks<SIDE> c;
+    u32 words[c::each][OUT_WORDS]; // as they came
+    int row, head, first; // first: of its chunks; then every c::lanes-th
+    i32 slot;             // -1: nothing to do
+    i64 position;
+};
+
+template <int SIDE> constexpr bool ROTATES = ROPE != 0 && SIDE == 0;
+
+// Chunk i of a lane. Where halves rotate, 2u and 2u + 1 of all are u and its other.
+template <int SIDE> KG_DEV int chunk_at(int first, int i) {
+    typedef row_chunks<SIDE> c;
+    if constexpr (!ROTATES<SIDE> || ROPE_HALVES == 0) return first + i * c::lanes;
+    int unit = first + i / 2 * c::lanes;
+    return unit < ROPE_HALVES ? unit + i % 2 * ROPE_HALVES : 2 * unit + i % 2;
+}
+
+KG_DEV void load_chunk(u32 (&out)[OUT_WORDS], const u8 *p) {
+    KG_UNROLL for (int i = 0; i < OUT_WORDS; i += 4) {
+        u32 w[4];
+        load_words(w, p + i * 4);
+        KG_UNROLL for (int j = 0; j < 4; j++) out[i + j] = w[j];
+    }
+}
+
+template <int SIDE> KG_DEV void find_slot(piece_t<SIDE> &p, args_t a, int end_row) {
+    p.slot = -1;
+    p.position = 0;
+    if (p.row >= end_row) return;
+    p.slot = slot_of(a, p.row);
+    if constexpr (ROTATES<SIDE>) {
+        p.position = position_of(a, p.row);
+        if (p.position < 0) p.slot = -1;
+    }
+}
+
+// `place` runs over lanes: row in a block of rows, chunk, head, block of rows.
+template <int SIDE>
+KG_DEV void locate(piece_t<SIDE> &p, args_t a, u32 place, int first_row, int end_row) {
+    typedef row_chunks<SIDE> c;
+    u32 task = place / (c::rows * c::lanes), block = divide(task, a.by_heads);
+    p.head = (int)(task - block * (u32)a.heads);
+    p.row = first_row + (int)(block * c::rows + place % c::rows);
+    p.first = (int)(place / c::rows % c::lanes);
+    find_slot(p, a, end_row);
+}
+
+template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, int end_row) {
+    typedef row_chunks<SIDE> c;
+    side_t side = a.side[SIDE];
+    if (p.row >= end_row) return;
+    const u8 *row = (const u8 *)side.rows + (p.row * side.row + p.head * side.head);
+    KG_UNROLL for (int i = 0; i < c::each; i++)
+        load_chunk(p.words[i], row + chunk_at<SIDE>(p.first, i) * (X * 2));
+}
+
+KG_DEV void unpack_chunk(float (&out)[X], const u32 (&words)[OUT_WORDS]) {
+    KG_UNROLL for (int i = 0; i < OUT_WORDS; i++) {
+        float pair[2];
+        unpack<X_DTYPE>(pair, words[i]);
+        out[2 * i] = pair[0], out[2 * i + 1] = pair[1];
+    }
+}
+
+KG_DEV void pack_chunk(u32 (&words)[OUT_WORDS], const float (&x)[X]) {
+    KG_UNROLL for (int i = 0; i < OUT_WORDS; i++) words[i] = pack<X_DTYPE>(x[2 * i], x[2 * i + 1]);
+}
+
+// After it words are the elements to be stored, rounded to x.
+template <int SIDE> KG_DEV void rotate_piece(piece_t<SIDE> &p, args_t a) {
+    typedef row_chunks<SIDE> c;
+    if (!ROTATES<SIDE> || p.slot < 0) return;
+    KG_UNROLL for (int i = 0; i < c::each; i++) {
+        int chunk = chunk_at<SIDE>(p.first, i);
+        float x[X], y[X];
+        if constexpr (ROPE == ROPE_NEOX) {
+            if (i % 2 != 0 || chunk >= ROPE_HALVES) continue;
+            unpack_chunk(x, p.words[i]);
+            unpack_chunk(y, p.words[(i + 1) % c::each]);
+            rotate_halves(x, y, a, p.position, chunk * X);
+            pack_chunk(p.words[i], x);
+            pack_chunk(p.words[(i + 1) % c::each], y);
+        } else {
+            if (chunk >= ROPE_CHUNKS) continue;
+            unpack_chunk(x, p.words[i]);
+            rotate_pairs(x, a, p.position, chunk * X / 2);
+            pack_chunk(p.words[i], x);
+        }
+    }
+}
+
+template <int SIDE> KG_DEV float piece_amax(const piece_t<SIDE> &p) {
+    float top = 0;
+    KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++) {
+        float x[X];
+        unpack_chunk(x, p.words[i]);
+        KG_UNROLL for (int n = 0; n < X; n++) top = fmax(top, absolute(x[n]));
+    }
+    return p.slot < 0 ? 0 : top;
+}
+
+// Over the lanes that differ in bits LOW .. HIGH/2 of their number.
+template <int LOW, int HIGH> KG_DEV float max_lanes(float x) {
+    KG_UNROLL for (int mask = LOW; mask < HIGH; mask *= 2)
+        x = fmax(x, float_of(shuffle(bits_of(x), lane_id() ^ (u32)mask)));
+    return x;
+}
+
+// row_scale: of the rows from first_row on, scale=row.
+template <int SIDE>
+KG_DEV float piece_scale(const piece_t<SIDE> &p, args_t a, place_t at, const float *row_scale,
+                         int first_row) {
+    typedef row_chunks<SIDE> c;
+    side_t side = a.side[SIDE];
+    if constexpr (SCALE == SCALE_HEAD) return given_scale(side, p.slot < 0 ? 0 : p.head);
+    if constexpr (SCALE == SCALE_ROW) return row_scale[p.slot < 0 ? 0 : p.row - first_row];
+    if constexpr (SCALE == SCALE_TOKEN) {
+        float scale = scale_for(max_lanes<c::rows, c::rows * c::lanes>(piece_amax(p)));
+        if (p.slot >= 0 && p.first == 0) write_scale(side, at, p.head, scale);
+        return scale;
+    }
+    return 1;
+}
+
+KG_DEV void quantise(u32 (&out)[4], const u32 (&words)[OUT_WORDS], float scale, float inverse) {
+    float x[X];
+    unpack_chunk(x, words);
+    KG_UNROLL for (int i = 0; i < 4; i++) {
+        float q[4];
+        KG_UNROLL for (int n = 0; n < 4; n++) q[n] = quotient(x[(4 * i + n) % X], scale, inverse);
+        out[i] = codes(q);
+    }
+}
+
+template <int SIDE>
+KG_DEV void store_piece(piece_t<SIDE> &p, args_t a, const float *row_scale, int first_row) {
+    typedef row_chunks<SIDE> c;
+    side_t side = a.side[SIDE];
+    place_t at = place_of(a, p.slot < 0 ? 0 : p.slot);
+    rotate_piece(p, a);
+    float scale = piece_scale(p, a, at, row_scale, first_row), inverse = reciprocal(scale);
+    if (p.slot < 0) return;
+    u8 *to = (u8 *)side.cache + (at.page * side.cache_page + p.head * side.cache_head +
+                                 at.slot * side.cache_slot);
+    KG_UNROLL for (int i = 0; i < c::each; i++) {
+        u32 out[4];
+        if constexpr (KV_8BIT) {
+            quantise(out, p.words[i], scale, inverse);
+        } else {
+            KG_UNROLL for (int n = 0; n < 4; n++) out[n] = p.words[i][n];
+        }
+        store_words(to + chunk_at<SIDE>(p.first, i) * side.cache_chunk, out);
+    }
+}
+
+// The workgroup's part of all rows.
+template <int SIDE> KG_DEV void write_rows(args_t a, u32 group) {
+    piece_t<SIDE> p[TURNS];
+    u32 place = group * (u32)(THREADS * TURNS) + thread_id();
+    KG_UNROLL for (int i = 0; i < TURNS; i++) {
+        locate(p[i], a, place + (u32)(i * THREADS), 0, a.rows);
+        load_piece(p[i], a, a.rows);
+    }
+    KG_UNROLL for (int i = 0; i < TURNS; i++) store_piece(p[i], a, nullptr, 0);
+}
+
+}

@@ -1,0 +1,26 @@
+// kv_gather:kv=bf16,o=bf16,d=128,dv=128,page=16,layout=nhd,descale=none,waves=4,turns=2,occ=4
+// for gfx942, written by kgen
+#define KG_KERNEL kg_kv_gather_kvbf16_bf16_d128_v128_p16_nhd
+#define KG_CDNA2 0
+#define KG_CDNA3 1
+#define KG_CDNA4 0
+#define KG_RDNA3 0
+#define KG_RDNA4 0
+#define KG_SM90 0
+#define KG_FP8_FNUZ 1
+#define KG_WORKGROUP 256
+#define KG_LDS_BYTES 65536
+namespace kg {
+constexpr int KV_DTYPE = 1;
+constexpr int X_DTYPE = 1;
+constexpr int HEAD_DIM = 128;
+constexpr int V_DIM = 128;
+constexpr int PAGE = 16;
+constexpr int LAYOUT = 1;
+constexpr int TABLE_I64 = 0;
+constexpr int SCALE = 1;
+constexpr int FROM = 0;
+constexpr int WAVES = 4;
+constexpr int TURNS = 2;
+constexpr int OCCUPANCY = 4;
+}

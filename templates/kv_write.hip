@@ -1,0 +1,48 @@
+#include "kg/prelude_kv_write.h"
+// New keys and values into a paged cache, quantised and rotated on the way, in
+// one launch. Formula and arguments: <kgen/kv_write_args.h>.
+//
+// The grid is three parts: keys, values, queries that rotate along. Each element
+// is read once and written once, 16 bytes at a time wherever the cache has 16
+// contiguous bytes.
+#include "kg/types.h"
+#include "kg/kv_args.h"
+#include "kg/target.h"
+#include "kg/kv_types.h"
+
+namespace kg {
+constexpr int MOST_PARTS = SCALE == SCALE_TOKEN ? 64 : 1; // all: it needs their maximum
+}
+
+#include "kg/kv_fp8.h"
+#include "kg/kv_num.h"
+#include "kg/kv_slot.h"
+#include "kg/kv_pairs.h"
+#include "kg/kv_rope.h"
+#include "kg/kv_rows.h"
+#include "kg/kv_tokens.h"
+#include "kg/kv_row_scale.h"
+#include "kg/kv_query.h"
+
+namespace kg {
+
+KG_DEV void run(args_t a, u8 *lds) {
+    u32 group = group_id();
+    if (group < (u32)a.group_end[0]) {
+        if constexpr (SCALE == SCALE_ROW) write_scaled_rows(a, group, (float *)lds);
+        else write_rows<0>(a, group);
+    } else if (group < (u32)a.group_end[1]) {
+        if constexpr (SCALE == SCALE_ROW) return;
+        else if constexpr (PACKED) write_values(a, group - (u32)a.group_end[0]);
+        else write_rows<1>(a, group - (u32)a.group_end[0]);
+    } else if constexpr (ROPE_Q != 0) {
+        write_queries(a, group - (u32)a.group_end[1]);
+    }
+}
+
+}
+
+KG_ENTRY(kg_kv_write_args, args, kg::OCCUPANCY) {
+    KG_SHARED(lds);
+    kg::run(KG_ARGS(kg_kv_write_args, args), lds);
+}
