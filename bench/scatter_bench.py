@@ -139,7 +139,8 @@ class Outputs:
 def difference(candidate, wanted, case, index):
     """Names of the outputs that differ; of loose tables only what it defines is compared."""
     got, want = candidate.outputs, wanted.outputs
-    names = [n for n in Outputs.SMALL if case.row.op == "prepare" and not torch.equal(getattr(got, n), getattr(want, n))]
+    small = Outputs.SMALL if case.row.op == "prepare" else ()
+    names = [n for n in small if not torch.equal(getattr(got, n), getattr(want, n))]
     tables = got.table[index], want.table[index]
     if candidate.loose:
         used = case.firsts < case.lens[:, None] + DRAFT
@@ -179,6 +180,10 @@ class Kgen:
             scatter.ids, scatter.state = kg.tensor(case.requests), kg.tensor(self.state[index])
         return args
 
+    def poison(self):
+        if not self.delta:  # nobody else writes its table
+            self.outputs.poison()
+
     def run(self, case, index):
         self.context.launch(self.kernel, self.args[index], ab.current_stream(case.device))
 
@@ -190,7 +195,7 @@ class Kgen:
 
 
 class Torch:
-    """The same result with as few operations as torch needs; `gather` says how pages are fetched.
+    """The same result in as few operations as we found; `gather` says how pages are fetched.
 
     The number of rows in use is known on the host, constant vectors are made before."""
     loose = False
@@ -200,15 +205,16 @@ class Torch:
 
     def bind(self, case):
         self.outputs = Outputs(case)
-        self.outputs.kv_indptr[0] = 0
+        self.poison()
+
+    def poison(self):
+        self.outputs.poison()
+        self.outputs.kv_indptr[0] = 0  # an engine sets it once
 
     def run(self, case, index):
         if case.row.op == "prepare":
             self.prepare(case, case.req_to_token[index])
-            lens = self.outputs.seq_lens[:case.rows]
-        else:
-            lens = case.lens[:case.rows] + DRAFT
-        self.fill_table(case, index, lens)
+        self.fill_table(case, index)
 
     def prepare(self, case, req_to_token):
         out, n, live = self.outputs, case.row.batch, case.rows
@@ -223,8 +229,9 @@ class Torch:
         torch.arange(0, (n + 1) * DRAFT, DRAFT, out=out.qo_indptr)
         torch.cumsum(out.seq_lens, 0, dtype=torch.int32, out=out.kv_indptr[1:])
 
-    def fill_table(self, case, index, lens):
+    def fill_table(self, case, index):
         row, live = case.row, case.rows
+        lens = self.outputs.seq_lens[:live] if row.op == "prepare" else case.lens[:live] + DRAFT
         table, requests = self.outputs.table[index], case.requests[:live]
         slots = case.req_to_token[index][:, :row.columns * row.page:row.page]
         tail = case.firsts >= lens[:, None]
@@ -246,7 +253,7 @@ class Torch:
 
 
 class Loose(Torch):
-    """The operations that SGLang runs on AMD: temporaries copied into the buffers of the graph, every
+    """After the decode path of SGLang on AMD: temporaries copied into the buffers of the graph, every
     token gathered and every page-th kept; tails and padded rows of the table are left stale."""
     loose = True
 
@@ -265,7 +272,7 @@ class Loose(Torch):
         out.qo_indptr[:] = torch.arange(0, (n + 1) * DRAFT, DRAFT, dtype=torch.int32, device=case.device)
         out.kv_indptr[1:] = torch.cumsum(out.seq_lens, 0)
 
-    def fill_table(self, case, index, lens):
+    def fill_table(self, case, index):
         row, live = case.row, case.rows
         slots = case.req_to_token[index][case.requests[:live], :row.columns * row.page]
         self.outputs.table[index, :live].copy_(slots[:, ::row.page] // row.page if row.page > 1 else slots)
@@ -279,19 +286,19 @@ def candidates(row, context):
 # ---- correctness ---------------------------------------------------------------
 
 
-def disagreements(made, case, indices):
-    """Runs every candidate; 'name: outputs' of each that differs from the first of torch."""
+def differences(made, case, index):
+    """'name: outputs' of each candidate that differs from the first of torch."""
     wanted = next(m for m in made if isinstance(m, Torch))
-    said = []
-    for index in indices:
-        for candidate in made:
-            candidate.run(case, index)
-            candidate.finish(case)
-    for index in indices[-1:]:
-        for candidate in made:
-            names = difference(candidate, wanted, case, index)
-            said += [f"{candidate.name}: {', '.join(names)}"] if names else []
-    return said
+    named = [(m.name, difference(m, wanted, case, index)) for m in made]
+    return [f"{name}: {', '.join(outputs)}" for name, outputs in named if outputs]
+
+
+def run_all(made, case, index):
+    for candidate in made:
+        candidate.poison()
+        candidate.run(case, index)
+        candidate.finish(case)
+    return differences(made, case, index)
 
 
 def check_row(row, context, device):
@@ -303,9 +310,9 @@ def check_row(row, context, device):
     said = []
     for live in (row.batch - 1, row.batch - 1, row.batch):
         case.set_live(live)
-        said += disagreements(made, case, [1])
+        said += run_all(made, case, 1)
         case.step()
-    return said + disagreements(made, case, [1])
+    return said + run_all(made, case, 1)
 
 
 def check(rows, context, device):
@@ -323,11 +330,18 @@ def check(rows, context, device):
 
 
 def capture(candidate, case):
+    """All sets in one graph, whose results are then its own."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for index in range(case.sets):
             candidate.run(case, index)
+    candidate.poison()
     return graph
+
+
+def agree(said):
+    if said:
+        raise kg.KgenError(f"results differ: {'; '.join(sorted(set(said)))}")
 
 
 def time_row(row, options, context):
@@ -335,15 +349,13 @@ def time_row(row, options, context):
     made = candidates(row, context)
     for candidate in made:
         candidate.bind(case)
-    said = [s for index in range(case.sets) for s in disagreements(made, case, [index])]
-    if said:
-        raise kg.KgenError(f"results differ: {'; '.join(sorted(set(said)))}")
-    torch.cuda.synchronize()
+    for index in range(case.sets):
+        agree(run_all(made, case, index))
     graphs = {m.name: capture(m, case) for m in made}
+    for graph in graphs.values():
+        graph.replay()
+    agree(differences(made, case, case.sets - 1))
     times = ab.interleave(graphs, case.sets, options.repeats)
-    said = [s for m in made for s in difference(m, made[-2], case, case.sets - 1)]
-    if said:
-        raise kg.KgenError(f"results of the graphs differ: {', '.join(sorted(set(said)))}")
     return summary(case, times)
 
 
@@ -390,7 +402,8 @@ def measure(rows, options, context):
         report["rows"].append(result)
         print(line_of([result[key] for key, _, _ in COLUMNS]), flush=True)
         ab.write_files(report, options)
-    for key, title in (("ratio", "torch / kgen"), ("delta_ratio", "torch / kgen delta"), ("loose_ratio", "loose / kgen")):
+    for key, title in (("ratio", "torch / kgen"), ("delta_ratio", "torch / kgen delta"),
+                       ("loose_ratio", "loose / kgen")):
         values = [r[key] for r in report["rows"] if r[key]]
         if values:
             print(f"{title}: {statistics.geometric_mean(values):.2f} (least {min(values):.2f}, most {max(values):.2f})")
