@@ -50,9 +50,6 @@ static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) ==
 static int is_packed(int32_t layout) { return layout == KGEN_SHUFFLE || layout == KGEN_XPACKED; }
 static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : s->head_dim; }
 
-#define REQUIRE(condition, ...) \
-    if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
-
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     REQUIRE(s->phase != KGEN_DECODE || s->q_tokens == 1,
@@ -92,10 +89,6 @@ static const isa_row isa_rows[] = {
     [KGEN_ISA_RDNA4] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 64},
     [KGEN_ISA_SM90] = {8, 2, 16, 8, 8, 4, 1, 64, 32, 66},
 };
-
-static int32_t native_fp8(int32_t dtype, const kgen_target *target) {
-    return dtype != KGEN_FP8 ? dtype : target->fp8_fnuz ? KGEN_E4M3FNUZ : KGEN_E4M3FN;
-}
 
 static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
 static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
@@ -233,8 +226,8 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_attn_spec *s = &spec->attn;
-    s->kv = native_fp8(s->kv, target);
-    s->out = native_fp8(s->out ? s->out : s->q, target);
+    s->kv = kgen__native_fp8(s->kv, target);
+    s->out = kgen__native_fp8(s->out ? s->out : s->q, target);
     s->v_dim = v_dim_of(s);
     if (s->descale == KGEN_DESCALE_AUTO)
         s->descale = is_8bit(s->kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;

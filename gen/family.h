@@ -28,6 +28,11 @@ extern const kgen_family kgen__family_scatter;
 const char *kgen__template_of(const kgen_spec *spec);
 extern const kgen_family kgen__family_kv_write, kgen__family_kv_gather;
 
+/* fp8 stands for the target's own kind. */
+static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target) {
+    return dtype != KGEN_FP8 ? dtype : target->fp8_fnuz ? KGEN_E4M3FNUZ : KGEN_E4M3FN;
+}
+
 /* NULL when `id` is out of range. */
 const kgen_family *kgen__family(kgen_family_id id);
 

@@ -95,9 +95,6 @@ static const struct {
 
 /* --- applicable --------------------------------------------------------- */
 
-#define REQUIRE(condition, ...) \
-    if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
-
 static const char *name_in(const kgen_symbol *symbols, int32_t value) {
     for (; symbols->name; symbols++)
         if (symbols->value == value) return symbols->name;
@@ -263,16 +260,13 @@ static const tune_row tune_rows[][2][2] = { /* [isa][few][norm]               */
                         {{16, 32}, {16, 8}, {1, 1}, {512, 512}}}},
 };
 
+
 static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
 static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
 
 /* auto is x where the level reads the parameter. */
 static int32_t or_x(int32_t dtype, int32_t parts, const kgen_gdn_spec *s) {
     return dtype || !(kgen__gdn_parts(s) & parts) ? dtype : s->x;
-}
-
-static int32_t native_fp8(int32_t dtype, const kgen_target *target) {
-    return dtype != KGEN_FP8 ? dtype : target->fp8_fnuz ? KGEN_E4M3FNUZ : KGEN_E4M3FN;
 }
 
 /* Lanes of a contiguous row. vk: 16 where they have 16 bytes each. kv: so many
@@ -344,7 +338,7 @@ static void tune(kgen_gdn_spec *s, const kgen_target *target) {
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_gdn_spec *s = &spec->gdn;
-    s->out = native_fp8(or_x(s->out, CONV | STEP, s), target);
+    s->out = kgen__native_fp8(or_x(s->out, CONV | STEP, s), target);
     s->conv_state = or_x(s->conv_state, CONV, s);
     s->conv_weight = or_x(s->conv_weight, CONV, s);
     s->ab = or_x(s->ab, STEP, s);

@@ -20,10 +20,6 @@ kgen_status kgen__kv_applicable(const kgen_kv_shape *s, int32_t x, const char *x
     return KGEN_OK;
 }
 
-int32_t kgen__kv_native(int32_t kv, const kgen_target *target) {
-    return kv != KGEN_FP8 ? kv : target->fp8_fnuz ? KGEN_E4M3FNUZ : KGEN_E4M3FN;
-}
-
 int32_t kgen__kv_granularity(int32_t kv, int32_t scale) {
     if (scale != KGEN_DESCALE_AUTO) return scale;
     return is_8bit(kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;

@@ -18,8 +18,7 @@ kgen_kv_shape kgen__kv_gather_geometry(const kgen_kv_gather_spec *spec);
 /* x: the type outside the cache, which the spec calls x_key. */
 kgen_status kgen__kv_applicable(const kgen_kv_shape *shape, int32_t x, const char *x_key,
                                 kgen_error *err);
-/* Instead of auto and fp8. */
-int32_t kgen__kv_native(int32_t kv, const kgen_target *target);
+/* Instead of auto. */
 int32_t kgen__kv_granularity(int32_t kv, int32_t scale);
 /* words: that a lane loads for 16 bytes of the cache, or from them. extra:
  * registers beside those of a chunk. */

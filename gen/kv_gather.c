@@ -38,7 +38,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_kv_gather_spec *s = &spec->kv_gather;
-    s->kv = kgen__kv_native(s->kv, target);
+    s->kv = kgen__native_fp8(s->kv, target);
     s->descale = kgen__kv_granularity(s->kv, s->descale);
     if (!s->v_dim) s->v_dim = s->head_dim;
     kgen_kv_shape shape = kgen__kv_gather_geometry(s);

@@ -24,7 +24,4 @@ SYMBOLS(layout, {"nhd", KGEN_NHD}, {"hnd", KGEN_HND}, {"shuffle", KGEN_SHUFFLE},
         {"xpacked", KGEN_XPACKED});
 SYMBOLS(page, {"x16", KGEN_PAGE_X16}, {"1", 1});
 
-#define REQUIRE(condition, ...) \
-    if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
-
 #endif

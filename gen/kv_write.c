@@ -78,7 +78,7 @@ static int wants_many_groups(const kgen_kv_write_spec *s, const kgen_target *tar
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_kv_write_spec *s = &spec->kv_write;
-    s->kv = kgen__kv_native(s->kv, target);
+    s->kv = kgen__native_fp8(s->kv, target);
     s->scale = kgen__kv_granularity(s->kv, s->scale);
     if (!s->v_dim) s->v_dim = s->head_dim;
     if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;

@@ -23,6 +23,10 @@ typedef struct kgen_domain {
 #define RANGE(min, max, step) {min, max, step, NULL, 0}
 #define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
 
+/* A line of `applicable`. */
+#define REQUIRE(condition, ...) \
+    if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
+
 typedef enum kgen_role { KGEN_SHAPE, KGEN_TUNE } kgen_role;
 typedef enum kgen_print { KGEN_ALWAYS, KGEN_DIFFERS } kgen_print;
 

@@ -104,9 +104,6 @@ static const struct {
 
 /* --- applicable --------------------------------------------------------- */
 
-#define REQUIRE(condition, ...) \
-    if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
-
 const char *kgen__scatter_op_name(const kgen_scatter_spec *spec) {
     for (const kgen_symbol *s = symbols_op; s->name; s++)
         if (s->value == spec->op) return s->name;

@@ -1,8 +1,6 @@
 // Elements of the tensors to float and back.
 namespace kg {
 
-KG_DEV float bf16_to_f32(u32 x) { return float_of(x << 16); }
-
 template <int DTYPE> KG_DEV float decode(u32 bits) {
     if constexpr (DTYPE == DTYPE_F32) return float_of(bits);
     if constexpr (DTYPE == DTYPE_BF16) return bf16_to_f32(bits);

@@ -5,8 +5,6 @@ KG_DEV u32 pack_compute(float a, float b) {
     return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b);
 }
 
-KG_DEV float bf16_to_f32(u32 x) { return float_of(x << 16); }
-
 // Two cached bf16 that meet fp16 queries.
 KG_DEV u32 bf16_to_f16(u32 x) {
     return pack_f16(bf16_to_f32(x & 0xffffu), float_of(x & 0xffff0000u));

@@ -4,6 +4,7 @@ namespace kg {
 
 KG_DEV u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }
 KG_DEV float float_of(u32 x) { return __builtin_bit_cast(float, x); }
+KG_DEV float bf16_to_f32(u32 x) { return float_of(x << 16); }
 
 // Round to nearest even; NaN stays NaN.
 KG_DEV u32 bf16_soft(float x) {
