@@ -66,15 +66,32 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
 
 /* --- defaults ----------------------------------------------------------- */
 
-/* Looking for groups of tokens takes long: on sm_90 four workgroups of 64
- * registers then beat two of 95 (docs/kv.md), and nothing spills where
- * the conversions are instructions. */
-static int wants_many_groups(const kgen_kv_write_spec *s, const kgen_target *target) {
-    int native = s->kv == KGEN_E4M3FN || s->kv == KGEN_E5M2;
-    int given = s->scale == KGEN_DESCALE_NONE || s->scale == KGEN_DESCALE_HEAD;
-    return target->isa == KGEN_ISA_SM90 && native && given &&
-           (s->layout == KGEN_SHUFFLE || s->layout == KGEN_XPACKED);
+/* What sm_90 wants where the conversions are instructions, so that nothing
+ * spills (docs/performance.md). Packed values: looking for groups of tokens
+ * takes long, so many small workgroups. scale=row: every wave waits for its row. */
+typedef struct sm90_row {
+    int32_t packed, scale; /* scale 0: given, or none                        */
+    int32_t waves, turns, occupancy; /* 0: as elsewhere                      */
+} sm90_row;
+
+static const sm90_row sm90_rows[] = {
+    {1, 0, 0, 0, 4},
+    {1, KGEN_DESCALE_TOKEN, 4, 2, 5},
+    {0, KGEN_DESCALE_ROW, 4, 0, 8},
+};
+
+static const sm90_row *sm90_row_of(const kgen_kv_write_spec *s, const kgen_target *target) {
+    int packed = s->layout == KGEN_SHUFFLE || s->layout == KGEN_XPACKED;
+    int native = s->kv == KGEN_E4M3FN || s->kv == KGEN_E5M2 || s->kv == KGEN_I8;
+    int32_t scale = s->scale >= KGEN_DESCALE_TOKEN ? s->scale : 0;
+    for (size_t i = 0; i < sizeof sm90_rows / sizeof sm90_rows[0]; i++)
+        if (target->isa == KGEN_ISA_SM90 && native && sm90_rows[i].packed == packed &&
+            sm90_rows[i].scale == scale)
+            return &sm90_rows[i];
+    return NULL;
 }
+
+static int32_t or_else(int32_t chosen, int32_t other) { return chosen ? chosen : other; }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_kv_write_spec *s = &spec->kv_write;
@@ -82,17 +99,19 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->scale = kgen__kv_granularity(s->kv, s->scale);
     if (!s->v_dim) s->v_dim = s->head_dim;
     if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;
+    const sm90_row none = {0}, *row = sm90_row_of(s, target);
+    if (!row) row = &none;
     kgen_kv_shape shape = kgen__kv_write_geometry(s);
     int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in        */
-    if (!s->turns)
-        s->turns = s->scale == KGEN_DESCALE_ROW ? 1 : kgen__kv_turns(&shape, target, words);
     int token = s->scale == KGEN_DESCALE_TOKEN && kgen__kv_packed(&shape);
-    if (!s->waves) s->waves = (token ? 128 : 256) / target->wave_size;
+    int32_t turns = s->scale == KGEN_DESCALE_ROW ? 1 : kgen__kv_turns(&shape, target, words);
+    s->turns = or_else(s->turns, or_else(row->turns, turns));
+    s->waves = or_else(s->waves, or_else(row->waves, (token ? 128 : 256) / target->wave_size));
+    if (s->occupancy) return;
     shape = kgen__kv_write_geometry(s);
     int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;
-    if (s->occupancy) return;
     s->occupancy = kgen__kv_occupancy(&shape, target, words, extra);
-    if (s->occupancy > 1 && wants_many_groups(s, target)) s->occupancy = 4;
+    if (s->occupancy > 1 && row->occupancy) s->occupancy = row->occupancy;
 }
 
 /* --- launch shape and name ---------------------------------------------- */

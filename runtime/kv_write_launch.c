@@ -131,16 +131,21 @@ static void pack_numbers(device_args *d, const kgen_kv_write_spec *s, const kgen
     d->by_q_heads = kgen__divisor(d->q_heads);
 }
 
+/* kg/kv_row_scale.h: X rows of both, or a wave for each row of K and of V. */
+static int64_t row_groups(const kgen_kv_write_spec *s, const kgen_kv_shape *shape, int64_t rows) {
+    int64_t x = kgen__kv_x(shape);
+    return kgen__kv_packed(shape) ? (rows + x - 1) / x : (2 * rows + s->waves - 1) / s->waves;
+}
+
 static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kernel *kernel,
                                 kgen_error *err) {
     const kgen_kv_write_spec *s = &kernel->spec.kv_write;
     const kgen_target *target = kernel->ctx->target;
     kgen_kv_shape shape = kgen__kv_write_geometry(s);
     int64_t k, v, q = 0, threads = (int64_t)s->waves * target->wave_size;
-    int64_t block = kgen__kv_packed(&shape) ? kgen__kv_x(&shape) : 4; /* scale=row */
     KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, d->rows, d->heads, err));
     KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, d->rows, d->heads, err));
-    if (s->scale == KGEN_DESCALE_ROW) k = (d->rows + block - 1) / block, v = 0;
+    if (s->scale == KGEN_DESCALE_ROW) k = row_groups(s, &shape, d->rows), v = 0;
     if (s->rope_q)
         q = ((int64_t)d->rows * d->q_heads * (s->head_dim / 16) + threads - 1) / threads;
     NEED(k + v + q <= INT32_MAX, "k: %d rows need %lld workgroups, at most 2^31-1", d->rows,

@@ -19,7 +19,7 @@ struct unit_t {
 };
 
 KG_DEV void load_unit(unit_t &x, const u8 *p) {
-    if constexpr (UNIT == 16) load_state_words(x.word, p);
+    if constexpr (UNIT == 16) load_plain(x.word, p);
     else if constexpr (UNIT >= 4)
         KG_UNROLL for (int i = 0; i < UNIT / 4; i++) x.word[i] = load((const u32 *)p + i);
     else if constexpr (UNIT == 2) x.word[0] = load((const u16 *)p);

@@ -23,7 +23,7 @@ KG_DEV void load_old(channels_t &c, args_t a, const seq_t &s, int channel) {
     KG_UNROLL for (int i = 0; i < OLD; i++) {
         i64 at = conv_at(s.conv_read, a.conv_slot, a.conv_step, channel, s.offset + i);
         if constexpr (CONV_LAYOUT == LAYOUT_SD) {
-            load_state_words(c.old[i], address<CONV_DTYPE>(a.conv_state, at, 0));
+            load_plain(c.old[i], address<CONV_DTYPE>(a.conv_state, at, 0));
             continue;
         }
         KG_UNROLL for (int w = 0; w < CONV_WORDS; w++) c.old[i][w] = 0;

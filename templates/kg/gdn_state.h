@@ -101,7 +101,7 @@ KG_DEV u8 *head_state(void *base, i64 elements, int hv) {
 
 KG_DEV void load_tile(words_t &tile, const u8 *head, int wave, int split, int pass) {
     KG_UNROLL for (int l = 0; l < LOADS; l++)
-        load_state_words(tile.word[l], head + load_offset(wave, split, pass, l));
+        load_plain(tile.word[l], head + load_offset(wave, split, pass, l));
 }
 
 KG_DEV void clear_tile(words_t &tile) {

@@ -9,19 +9,48 @@ struct sequence_t {
     int n, first, end, shift, cached;
 };
 
+KG_DEV int shift_of(const sequence_t &s, int start) {
+    return FROM == FROM_END ? s.cached - s.end : start - s.first;
+}
+
+KG_DEV int start_of(args_t a, int n) { return FROM != FROM_END && a.starts ? load(a.starts + n) : 0; }
+
 KG_DEV sequence_t sequence_at(args_t a, int n) {
     if (n >= a.seqs) return sequence_t{n, load(a.cu_seqlens + a.seqs), a.rows, 0, 0};
     sequence_t s = {n, load(a.cu_seqlens + n), load(a.cu_seqlens + n + 1), 0, load(a.seq_lens + n)};
-    s.shift = FROM == FROM_END ? s.cached - s.end
-                               : (a.starts ? load(a.starts + n) : 0) - s.first;
+    s.shift = shift_of(s, start_of(a, n));
+    return s;
+}
+
+// Of count sequences from `low` on, low among them, the last that begins at or
+// before `row`; each lane looks at another one. What is known of it is loaded
+// beside its begin: one latency instead of two.
+KG_DEV sequence_t pick_sequence(args_t a, int low, int count, int row) {
+    int lane = (int)lane_id(), n = low + lane;
+    sequence_t s = {n, 0x7fffffff, a.rows, 0, 0};
+    int start = 0;
+    if (lane < count && n <= a.seqs) s.first = load(a.cu_seqlens + n);
+    if (lane < count && n < a.seqs) {
+        s.end = load(a.cu_seqlens + n + 1);
+        s.cached = load(a.seq_lens + n);
+        start = start_of(a, n);
+    }
+    u64 after = ~ballot(s.first <= row);
+    u32 from = WAVE == 64 && after == 0 ? 63u : (u32)first_bit(after) - 1u;
+    s.n = low + uniform((i32)from);
+    s.first = uniform((i32)shuffle((u32)s.first, from));
+    s.end = uniform((i32)shuffle((u32)s.end, from));
+    s.cached = uniform((i32)shuffle((u32)s.cached, from));
+    start = uniform((i32)shuffle((u32)start, from));
+    s.shift = s.n < a.seqs ? shift_of(s, start) : 0;
     return s;
 }
 
 // The last sequence that begins at or before `row` (the one after all, where the
-// row is nobody's), the same for all lanes: each looks at another one.
-KG_DEV int find_sequence(args_t a, int row) {
+// row is nobody's), the same for all lanes.
+KG_DEV sequence_t find_sequence(args_t a, int row) {
     int low = 0, count = a.seqs + 1;
-    KG_LOOP while (count > 1) {
+    KG_LOOP while (count > WAVE) {
         int step = ceil_div(count, WAVE), at = low + ((int)lane_id() + 1) * step;
         bool before = at <= a.seqs && load(a.cu_seqlens + at) <= row;
         u64 after = ~ballot(before);
@@ -29,7 +58,7 @@ KG_DEV int find_sequence(args_t a, int row) {
         low += past * step;
         count = step;
     }
-    return uniform(low);
+    return pick_sequence(a, uniform(low), count, row);
 }
 
 // The same for a row that is not before the sequence.

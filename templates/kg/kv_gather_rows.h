@@ -28,7 +28,7 @@ KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, sequence_t &s, u32 place) {
                                                p.head * side.cache_head +
                                                p.at.slot * side.cache_slot);
     KG_UNROLL for (int i = 0; i < c::each; i++)
-        load_words(p.words[i], from + (p.first + i * c::lanes) * side.cache_chunk);
+        load_plain(p.words[i], from + (p.first + i * c::lanes) * side.cache_chunk);
 }
 
 KG_DEV void widen(u32 (&out)[OUT_WORDS], const u32 (&words)[4], float scale) {
@@ -65,7 +65,7 @@ template <int SIDE> KG_DEV void gather_rows(args_t a, u32 group) {
     piece_t<SIDE> p[TURNS];
     u32 base = group * (u32)(THREADS * TURNS) + wave_id() * WAVE, place = base + lane_id();
     u32 block = divide(base / (c::rows * c::lanes), a.by_heads);
-    sequence_t s = sequence_at(a, find_sequence(a, (int)block * c::rows));
+    sequence_t s = find_sequence(a, (int)block * c::rows);
     KG_UNROLL for (int i = 0; i < TURNS; i++) load_piece(p[i], a, s, place + (u32)(i * THREADS));
     KG_UNROLL for (int i = 0; i < TURNS; i++) store_piece(p[i], a);
 }

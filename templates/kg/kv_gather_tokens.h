@@ -50,8 +50,8 @@ KG_DEV void copy_group(args_t a, const group_t &g, int seq, const lane_t &l) {
         KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
             if (!has_pair(l, pass)) continue;
             const u8 *p = from + swapped_dim(l, pass) * side.cache_dim;
-            load_words(in[pass][0], p);
-            load_words(in[pass][1], p + 2 * side.cache_dim);
+            load_plain(in[pass][0], p);
+            load_plain(in[pass][1], p + 2 * side.cache_dim);
         }
     }
     KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
@@ -96,7 +96,7 @@ KG_DEV void gather_values(args_t a, u32 group) {
     int row = (int)(block * X), end = smaller(row + X, a.rows);
     if (row >= a.rows) return;
     lane_t l = lane_of(a, (int)(task - block * slices));
-    sequence_t s = sequence_at(a, find_sequence(a, row));
+    sequence_t s = find_sequence(a, row);
     KG_LOOP while (row < end) {
         group_t g;
         walk_to(s, a, row);

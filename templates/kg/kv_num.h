@@ -22,14 +22,30 @@ constexpr float KV_MAX = KV_DTYPE == DTYPE_I8         ? 127.0f
 constexpr float LARGEST = 3.4028234663852886e38f;
 constexpr float LEAST_SCALE = 1e-6f;
 
-KG_DEV float absolute(float x) { return float_of(bits_of(x) & 0x7fffffffu); }
+constexpr bool COMPUTED = SCALE == SCALE_TOKEN || SCALE == SCALE_ROW;
+
+// The largest magnitudes of both halves of words, which order like integers;
+// infinity and NaN are above all numbers.
+constexpr u32 INF_BITS = X_DTYPE == DTYPE_BF16 ? 0x7f80u : 0x7c00u;
+KG_DEV u32 top_pair(u32 top, u32 word) { return max_pair(top, word & 0x7fff7fffu); }
+// Of both halves. Infinities count as the largest float, NaN not at all: where
+// there is one, the caller looks again without it.
+KG_DEV u32 top_half(u32 top) { return max_pair(top, top >> 16) & 0xffffu; }
+KG_DEV u32 without_nan(u32 word) {
+    u32 low = word & 0x7fffu, high = word >> 16 & 0x7fffu;
+    return (low > INF_BITS ? 0 : low) | (high > INF_BITS ? 0 : high) << 16;
+}
+KG_DEV float magnitude(u32 half) {
+    return X_DTYPE == DTYPE_BF16 ? float_of(half << 16) : f16_to_f32(half);
+}
 
 // x / s as IEEE division has it, with r = 1 / s and s above 0: one correction of
 // the product is exact (Markstein), and in this order of signs keeps that of a
-// zero. Past 1e6 every format has long saturated.
-KG_DEV float quotient(float x, float s, float r) {
+// zero. Past 1e6 every format has long saturated. PLAIN: x is finite and s is the
+// scale of its own maximum, so that nothing saturates.
+template <bool PLAIN> KG_DEV float quotient(float x, float s, float r) {
     if constexpr (SCALE == SCALE_NONE) return x;
-    float q = fmin(fmax(x * r, -1e6f), 1e6f);
+    float q = PLAIN ? x * r : fmin(fmax(x * r, -1e6f), 1e6f);
     return fma(-fma(q, s, -x), r, q);
 }
 
@@ -47,17 +63,20 @@ KG_DEV float scale_for(float amax) {
 }
 
 // In the low byte: rounds to nearest even by adding 1.5 * 2^23; NaN is 0.
-KG_DEV u32 int8_code(float x) {
+template <bool PLAIN> KG_DEV u32 int8_code(float x) {
+    if constexpr (PLAIN) return bits_of(x + 12582912.0f);
     float in = fmin(fmax(x, -127.0f), 127.0f);
     return bits_of((x == x ? in : 0.0f) + 12582912.0f);
 }
 
-KG_DEV u32 codes(const float (&x)[4]) {
-    if constexpr (KV_DTYPE == DTYPE_I8)
-        return byte_perm(byte_perm(int8_code(x[0]), int8_code(x[1]), 0x07030400),
-                         byte_perm(int8_code(x[2]), int8_code(x[3]), 0x07030400), 0x05040100);
-    else
+template <bool PLAIN> KG_DEV u32 codes(const float (&x)[4]) {
+    if constexpr (KV_DTYPE == DTYPE_I8) {
+        u32 low = byte_perm(int8_code<PLAIN>(x[0]), int8_code<PLAIN>(x[1]), 0x07030400);
+        u32 high = byte_perm(int8_code<PLAIN>(x[2]), int8_code<PLAIN>(x[3]), 0x07030400);
+        return byte_perm(low, high, 0x05040100);
+    } else {
         return fp8_codes(x);
+    }
 }
 
 KG_DEV void values(float (&out)[4], u32 word) {

@@ -6,7 +6,7 @@ constexpr int Q_UNITS = HEAD_DIM / 16;
 
 KG_DEV void load_eight(float (&out)[8], const u8 *p) {
     u32 w[4];
-    load_state_words(w, p);
+    load_plain(w, p);
     KG_UNROLL for (int i = 0; i < 4; i++) {
         float pair[2];
         unpack<X_DTYPE>(pair, w[i]);

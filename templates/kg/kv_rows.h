@@ -26,15 +26,15 @@ template <int SIDE> KG_DEV int chunk_at(int first, int i) {
 KG_DEV void load_chunk(u32 (&out)[OUT_WORDS], const u8 *p) {
     KG_UNROLL for (int i = 0; i < OUT_WORDS; i += 4) {
         u32 w[4];
-        load_words(w, p + i * 4);
+        load_plain(w, p + i * 4);
         KG_UNROLL for (int j = 0; j < 4; j++) out[i + j] = w[j];
     }
 }
 
-template <int SIDE> KG_DEV void find_slot(piece_t<SIDE> &p, args_t a, int end_row) {
+template <int SIDE> KG_DEV void find_slot(piece_t<SIDE> &p, args_t a) {
     p.slot = -1;
     p.position = 0;
-    if (p.row >= end_row) return;
+    if (p.row >= a.rows) return;
     p.slot = slot_of(a, p.row);
     if constexpr (ROTATES<SIDE>) {
         p.position = position_of(a, p.row);
@@ -43,20 +43,20 @@ template <int SIDE> KG_DEV void find_slot(piece_t<SIDE> &p, args_t a, int end_ro
 }
 
 // `place` runs over lanes: row in a block of rows, chunk, head, block of rows.
-template <int SIDE>
-KG_DEV void locate(piece_t<SIDE> &p, args_t a, u32 place, int first_row, int end_row) {
+template <int SIDE> KG_DEV void locate(piece_t<SIDE> &p, args_t a, u32 place,
+                                            int first_row = 0) {
     typedef row_chunks<SIDE> c;
     u32 task = place / (c::rows * c::lanes), block = divide(task, a.by_heads);
     p.head = (int)(task - block * (u32)a.heads);
     p.row = first_row + (int)(block * c::rows + place % c::rows);
     p.first = (int)(place / c::rows % c::lanes);
-    find_slot(p, a, end_row);
+    find_slot(p, a);
 }
 
-template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, int end_row) {
+template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a) {
     typedef row_chunks<SIDE> c;
     side_t side = a.side[SIDE];
-    if (p.row >= end_row) return;
+    if (p.row >= a.rows) return;
     const u8 *row = (const u8 *)side.rows + (p.row * side.row + p.head * side.head);
     KG_UNROLL for (int i = 0; i < c::each; i++)
         load_chunk(p.words[i], row + chunk_at<SIDE>(p.first, i) * (X * 2));
@@ -97,14 +97,22 @@ template <int SIDE> KG_DEV void rotate_piece(piece_t<SIDE> &p, args_t a) {
     }
 }
 
-template <int SIDE> KG_DEV float piece_amax(const piece_t<SIDE> &p) {
-    float top = 0;
-    KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++) {
-        float x[X];
-        unpack_chunk(x, p.words[i]);
-        KG_UNROLL for (int n = 0; n < X; n++) top = fmax(top, absolute(x[n]));
+// The largest magnitude of a piece that is written; plain: it has neither
+// infinity nor NaN.
+template <int SIDE> KG_DEV float piece_amax(const piece_t<SIDE> &p, bool &plain) {
+    u32 top = 0;
+    KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++)
+        KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) top = top_pair(top, p.words[i][n]);
+    top = top_half(top);
+    plain = top < INF_BITS;
+    if (top > INF_BITS) {
+        top = 0;
+        KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++)
+            KG_UNROLL for (int n = 0; n < OUT_WORDS; n++)
+                top = top_pair(top, without_nan(p.words[i][n]));
+        top = top_half(top);
     }
-    return p.slot < 0 ? 0 : top;
+    return p.slot < 0 ? 0 : magnitude(top);
 }
 
 // Over the lanes that differ in bits LOW .. HIGH/2 of their number.
@@ -114,51 +122,63 @@ template <int LOW, int HIGH> KG_DEV float max_lanes(float x) {
     return x;
 }
 
-// row_scale: of the rows from first_row on, scale=row.
+// What a piece is divided by, given or of its own; then `plain` is of all its row
+// and head.
 template <int SIDE>
-KG_DEV float piece_scale(const piece_t<SIDE> &p, args_t a, place_t at, const float *row_scale,
-                         int first_row) {
+KG_DEV float piece_scale(const piece_t<SIDE> &p, args_t a, place_t at, bool &plain) {
     typedef row_chunks<SIDE> c;
     side_t side = a.side[SIDE];
     if constexpr (SCALE == SCALE_HEAD) return given_scale(side, p.slot < 0 ? 0 : p.head);
-    if constexpr (SCALE == SCALE_ROW) return row_scale[p.slot < 0 ? 0 : p.row - first_row];
     if constexpr (SCALE == SCALE_TOKEN) {
-        float scale = scale_for(max_lanes<c::rows, c::rows * c::lanes>(piece_amax(p)));
+        float scale = scale_for(max_lanes<c::rows, c::rows * c::lanes>(piece_amax(p, plain)));
         if (p.slot >= 0 && p.first == 0) write_scale(side, at, p.head, scale);
         return scale;
     }
     return 1;
 }
 
+template <bool PLAIN>
 KG_DEV void quantise(u32 (&out)[4], const u32 (&words)[OUT_WORDS], float scale, float inverse) {
     float x[X];
     unpack_chunk(x, words);
     KG_UNROLL for (int i = 0; i < 4; i++) {
         float q[4];
-        KG_UNROLL for (int n = 0; n < 4; n++) q[n] = quotient(x[(4 * i + n) % X], scale, inverse);
-        out[i] = codes(q);
+        KG_UNROLL for (int n = 0; n < 4; n++)
+            q[n] = quotient<PLAIN>(x[(4 * i + n) % X], scale, inverse);
+        out[i] = codes<PLAIN>(q);
+    }
+}
+
+template <int SIDE, bool PLAIN>
+KG_DEV void put_chunks(const piece_t<SIDE> &p, u8 *to, i64 step, float scale) {
+    float inverse = reciprocal(scale);
+    KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++) {
+        u32 out[4];
+        if constexpr (KV_8BIT) {
+            quantise<PLAIN>(out, p.words[i], scale, inverse);
+        } else {
+            KG_UNROLL for (int n = 0; n < 4; n++) out[n] = p.words[i][n];
+        }
+        store_words(to + chunk_at<SIDE>(p.first, i) * step, out);
     }
 }
 
 template <int SIDE>
-KG_DEV void store_piece(piece_t<SIDE> &p, args_t a, const float *row_scale, int first_row) {
-    typedef row_chunks<SIDE> c;
+KG_DEV void put_piece(const piece_t<SIDE> &p, args_t a, place_t at, float scale, bool plain) {
     side_t side = a.side[SIDE];
-    place_t at = place_of(a, p.slot < 0 ? 0 : p.slot);
-    rotate_piece(p, a);
-    float scale = piece_scale(p, a, at, row_scale, first_row), inverse = reciprocal(scale);
     if (p.slot < 0) return;
     u8 *to = (u8 *)side.cache + (at.page * side.cache_page + p.head * side.cache_head +
                                  at.slot * side.cache_slot);
-    KG_UNROLL for (int i = 0; i < c::each; i++) {
-        u32 out[4];
-        if constexpr (KV_8BIT) {
-            quantise(out, p.words[i], scale, inverse);
-        } else {
-            KG_UNROLL for (int n = 0; n < 4; n++) out[n] = p.words[i][n];
-        }
-        store_words(to + chunk_at<SIDE>(p.first, i) * side.cache_chunk, out);
-    }
+    if (COMPUTED && plain) put_chunks<SIDE, true>(p, to, side.cache_chunk, scale);
+    else put_chunks<SIDE, false>(p, to, side.cache_chunk, scale);
+}
+
+template <int SIDE> KG_DEV void store_piece(piece_t<SIDE> &p, args_t a) {
+    place_t at = place_of(a, p.slot < 0 ? 0 : p.slot);
+    bool plain = false;
+    rotate_piece(p, a);
+    float scale = piece_scale(p, a, at, plain);
+    put_piece(p, a, at, scale, plain);
 }
 
 // The workgroup's part of all rows.
@@ -166,10 +186,10 @@ template <int SIDE> KG_DEV void write_rows(args_t a, u32 group) {
     piece_t<SIDE> p[TURNS];
     u32 place = group * (u32)(THREADS * TURNS) + thread_id();
     KG_UNROLL for (int i = 0; i < TURNS; i++) {
-        locate(p[i], a, place + (u32)(i * THREADS), 0, a.rows);
-        load_piece(p[i], a, a.rows);
+        locate(p[i], a, place + (u32)(i * THREADS));
+        load_piece(p[i], a);
     }
-    KG_UNROLL for (int i = 0; i < TURNS; i++) store_piece(p[i], a, nullptr, 0);
+    KG_UNROLL for (int i = 0; i < TURNS; i++) store_piece(p[i], a);
 }
 
 }

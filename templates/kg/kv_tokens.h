@@ -60,6 +60,7 @@ KG_DEV i32 frame_slot(const frame_t &f, int i) {
 struct tokens_t {
     u32 words[PASSES][X]; // 2 dims each
     float scale[X], inverse[X];
+    bool plain; // neither infinity nor NaN, and divided by their own scale
 };
 
 // Rows first .. first + X - 1, those that there are.
@@ -75,51 +76,76 @@ KG_DEV void load_tokens(tokens_t &t, args_t a, const lane_t &l, int first) {
         }
 }
 
-// Of COUNT values of each lane, the maximum over a head's lanes of one: lanes
+// Of COUNT pairs of each lane, the maximum over a head's lanes of one: lanes
 // hand each other half of what they have, so lane l of PAIR_LANES gets that of
-// value l * COUNT / PAIR_LANES.
-template <int COUNT, int MASK> KG_DEV float scatter_max(const float (&x)[COUNT]) {
+// pair l * COUNT / PAIR_LANES.
+template <int COUNT, int MASK> KG_DEV u32 scatter_max(const u32 (&x)[COUNT]) {
     if constexpr (COUNT == 1) {
-        return max_lanes<1, MASK * 2>(x[0]);
+        u32 top = x[0];
+        KG_UNROLL for (int mask = 1; mask <= MASK; mask *= 2)
+            top = max_pair(top, shuffle(top, lane_id() ^ (u32)mask));
+        return top;
     } else {
         bool upper = (lane_id() & (u32)MASK) != 0;
-        float half[COUNT / 2];
+        u32 half[COUNT / 2];
         KG_UNROLL for (int i = 0; i < COUNT / 2; i++) {
-            float keep = upper ? x[i + COUNT / 2] : x[i], give = upper ? x[i] : x[i + COUNT / 2];
-            half[i] = fmax(keep, float_of(shuffle(bits_of(give), lane_id() ^ (u32)MASK)));
+            u32 keep = upper ? x[i + COUNT / 2] : x[i], give = upper ? x[i] : x[i + COUNT / 2];
+            half[i] = max_pair(keep, shuffle(give, lane_id() ^ (u32)MASK));
         }
         return scatter_max<COUNT / 2, MASK / 2>(half);
     }
 }
 
-// A lane divides for one token, and the others of its head hear of it.
-KG_DEV void scale_by_maximum(tokens_t &t) {
-    constexpr int SHARE = PAIR_LANES < X ? 1 : PAIR_LANES / X;
-    float top[X];
-    KG_UNROLL for (int n = 0; n < X; n++) {
-        top[n] = 0;
-        KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
-            float pair[2];
-            unpack<X_DTYPE>(pair, t.words[pass][n]);
-            top[n] = fmax(top[n], fmax(absolute(pair[0]), absolute(pair[1])));
-        }
+// The largest magnitudes of tokens 2i (low half) and 2i + 1 in a lane's dims.
+template <bool NAN> KG_DEV void token_tops(u32 (&out)[X / 2], const tokens_t &t) {
+    KG_UNROLL for (int i = 0; i < X / 2; i++) {
+        u32 top[2] = {0, 0};
+        KG_UNROLL for (int n = 0; n < 2; n++)
+            KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
+                u32 word = t.words[pass][2 * i + n];
+                top[n] = top_pair(top[n], NAN ? without_nan(word) : word);
+            }
+        out[i] = max_pair(byte_perm(top[0], top[1], 0x05040100),
+                          byte_perm(top[0], top[1], 0x07060302));
     }
-    if constexpr (PAIR_LANES < X) {
+}
+
+// True where a lane's tokens have neither infinity nor NaN.
+KG_DEV bool find_tops(u32 (&top)[X / 2], const tokens_t &t) {
+    u32 all = 0;
+    token_tops<false>(top, t);
+    KG_UNROLL for (int i = 0; i < X / 2; i++) all = max_pair(all, top[i]);
+    all = top_half(all);
+    if (all > INF_BITS) token_tops<true>(top, t);
+    return all < INF_BITS;
+}
+
+// A lane divides for one pair of tokens, and the others of its head hear of it.
+KG_DEV void scale_by_maximum(tokens_t &t) {
+    constexpr int COUNT = X / 2, SHARE = PAIR_LANES < COUNT ? 1 : PAIR_LANES / COUNT;
+    u32 top[COUNT];
+    t.plain = find_tops(top, t);
+    if constexpr (PAIR_LANES < COUNT) {
         KG_UNROLL for (int n = 0; n < X; n++) {
-            t.scale[n] = scale_for(max_lanes<1, PAIR_LANES>(top[n]));
+            float most = magnitude(top[n / 2] >> n % 2 * 16 & 0xffffu);
+            t.scale[n] = scale_for(max_lanes<1, PAIR_LANES>(most));
             t.inverse[n] = reciprocal(t.scale[n]);
         }
     } else {
-        float scale = scale_for(scatter_max<X, PAIR_LANES / 2>(top)), inverse = reciprocal(scale);
+        u32 mine = scatter_max<COUNT, PAIR_LANES / 2>(top);
         u32 first = lane_id() / PAIR_LANES * PAIR_LANES;
+        float scale[2] = {scale_for(magnitude(mine & 0xffffu)), scale_for(magnitude(mine >> 16))};
+        float inverse[2] = {reciprocal(scale[0]), reciprocal(scale[1])};
         KG_UNROLL for (int n = 0; n < X; n++) {
-            t.scale[n] = float_of(shuffle(bits_of(scale), first + (u32)(n * SHARE)));
-            t.inverse[n] = float_of(shuffle(bits_of(inverse), first + (u32)(n * SHARE)));
+            u32 from = first + (u32)(n / 2 * SHARE);
+            t.scale[n] = float_of(shuffle(bits_of(scale[n % 2]), from));
+            t.inverse[n] = float_of(shuffle(bits_of(inverse[n % 2]), from));
         }
     }
 }
 
 KG_DEV void scale_tokens(tokens_t &t, args_t a, const lane_t &l, const float *row_scale, int at) {
+    t.plain = false;
     if constexpr (SCALE == SCALE_HEAD) {
         float given = given_scale(a.side[1], l.head), inverse = reciprocal(given);
         KG_UNROLL for (int n = 0; n < X; n++) t.scale[n] = given, t.inverse[n] = inverse;
@@ -137,7 +163,7 @@ KG_DEV void scale_tokens(tokens_t &t, args_t a, const lane_t &l, const float *ro
 
 // Turns words into codes: of the first dim in bytes 0..X-1 of out[0], of the
 // second in out[1]; or 16-bit elements.
-KG_DEV void turn_tokens(u32 (&out)[2][4], const tokens_t &t, int pass) {
+template <bool PLAIN> KG_DEV void turn_pass(u32 (&out)[2][4], const tokens_t &t, int pass) {
     KG_UNROLL for (int i = 0; i < 4; i++) {
         if constexpr (KV_8BIT) {
             float q[2][4];
@@ -145,16 +171,24 @@ KG_DEV void turn_tokens(u32 (&out)[2][4], const tokens_t &t, int pass) {
                 int token = (4 * i + n) % X;
                 float pair[2];
                 unpack<X_DTYPE>(pair, t.words[pass][token]);
-                q[0][n] = quotient(pair[0], t.scale[token], t.inverse[token]);
-                q[1][n] = quotient(pair[1], t.scale[token], t.inverse[token]);
+                q[0][n] = quotient<PLAIN>(pair[0], t.scale[token], t.inverse[token]);
+                q[1][n] = quotient<PLAIN>(pair[1], t.scale[token], t.inverse[token]);
             }
-            out[0][i] = codes(q[0]);
-            out[1][i] = codes(q[1]);
+            out[0][i] = codes<PLAIN>(q[0]);
+            out[1][i] = codes<PLAIN>(q[1]);
         } else {
             u32 low = t.words[pass][2 * i], high = t.words[pass][2 * i + 1];
             out[0][i] = byte_perm(low, high, 0x05040100);
             out[1][i] = byte_perm(low, high, 0x07060302);
         }
+    }
+}
+
+KG_DEV void turn_tokens(u32 (&out)[PASSES][2][4], const tokens_t &t) {
+    if (COMPUTED && t.plain) {
+        KG_UNROLL for (int pass = 0; pass < PASSES; pass++) turn_pass<true>(out[pass], t, pass);
+    } else {
+        KG_UNROLL for (int pass = 0; pass < PASSES; pass++) turn_pass<false>(out[pass], t, pass);
     }
 }
 
@@ -173,14 +207,14 @@ KG_DEV void store_whole(const tokens_t &t, args_t a, const lane_t &l, i32 slot) 
     place_t at = place_of(a, slot);
     KG_UNROLL for (int n = 0; n < X && SCALE == SCALE_TOKEN; n++)
         write_token_scale(a, l, place_t{at.page, at.slot + (u32)n}, t.scale[n]);
+    u32 out[PASSES][2][4];
+    turn_tokens(out, t);
     KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
-        u32 out[2][4];
-        turn_tokens(out, t, pass);
-        swap_dims(out);
+        swap_dims(out[pass]);
         if (!has_pair(l, pass)) continue;
         u8 *to = value_at(a, l, at, swapped_dim(l, pass));
-        store_words(to, out[0]);
-        store_words(to + 2 * a.side[1].cache_dim, out[1]);
+        store_words(to, out[pass][0]);
+        store_words(to + 2 * a.side[1].cache_dim, out[pass][1]);
     }
 }
 
@@ -193,7 +227,7 @@ KG_DEV void store_element(u8 *to, const u32 (&words)[4], int n) {
 
 KG_DEV void store_single(const tokens_t &t, args_t a, const lane_t &l, const frame_t &f) {
     u32 out[PASSES][2][4];
-    KG_UNROLL for (int pass = 0; pass < PASSES; pass++) turn_tokens(out[pass], t, pass);
+    turn_tokens(out, t);
     KG_UNROLL for (int n = 0; n < X; n++) {
         i32 slot = frame_slot(f, FRAME_BEFORE + n);
         if (!(f.single >> n & 1)) continue;

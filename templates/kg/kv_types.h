@@ -24,6 +24,8 @@ constexpr int power_above(int n, int most) { // smallest that is not below n, up
     return most > 1 && most / 2 >= n ? power_above(n, most / 2) : most;
 }
 
+constexpr int at_least_one(int n) { return n < 1 ? 1 : n; }
+
 // Rows of X-chunks: D elements in 16-byte pieces of the cache, shared by LANES
 // lanes. Where a chunk of consecutive slots is contiguous (packed K), 8 rows
 // stand side by side in a wave, so that what it writes are whole lines. HALVES

@@ -153,8 +153,8 @@ KG_DEV void store_words(float *p, const float (&x)[4]) {
     f32x4_t v = {x[0], x[1], x[2], x[3]};
     *(KG_GLOBAL f32x4_t *)p = v;
 }
-// State that this launch reads and writes.
-template <int N> KG_DEV void load_state_words(u32 (&out)[N], const u8 *p) { load_words(out, p); }
+// What a launch reads and writes as much of.
+template <int N> KG_DEV void load_plain(u32 (&out)[N], const u8 *p) { load_words(out, p); }
 KG_DEV void store_words(u8 *p, const u32 (&x)[4]) {
     u32x4_t v = {x[0], x[1], x[2], x[3]};
     *(KG_GLOBAL u32x4_t *)p = v;
@@ -167,6 +167,12 @@ template <class T> KG_DEV void store(T *p, T x) { *(KG_GLOBAL T *)p = x; }
 
 // bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b
 KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) { return __builtin_amdgcn_perm(b, a, select); }
+
+typedef u16 u16x2_t __attribute__((ext_vector_type(2)));
+KG_DEV u32 max_pair(u32 a, u32 b) {
+    return __builtin_bit_cast(u32, __builtin_elementwise_max(__builtin_bit_cast(u16x2_t, a),
+                                                             __builtin_bit_cast(u16x2_t, b)));
+}
 
 typedef _Float16 f16x2_t __attribute__((ext_vector_type(2)));
 KG_DEV u32 pack_f16(float a, float b) {

@@ -124,7 +124,7 @@ template <class T> KG_DEV T load(const T *p) { return *p; }
 KG_DEV void store_words(float *p, const float (&x)[4]) {
     for (int i = 0; i < 4; i++) p[i] = x[i];
 }
-template <int N> KG_DEV void load_state_words(u32 (&out)[N], const u8 *p) { load_words(out, p); }
+template <int N> KG_DEV void load_plain(u32 (&out)[N], const u8 *p) { load_words(out, p); }
 template <int N> KG_DEV void store_words(u8 *p, const u32 (&x)[N]) {
     for (int i = 0; i < N; i++) ((u32 *)p)[i] = x[i];
 }
@@ -135,6 +135,11 @@ KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
     u32 out = 0;
     for (int i = 0; i < 4; i++) out |= (u32)(both >> (select >> 8 * i & 7) * 8 & 255) << 8 * i;
     return out;
+}
+
+KG_DEV u32 max_pair(u32 a, u32 b) {
+    u32 low = (a & 0xffffu) > (b & 0xffffu) ? a : b, high = a >> 16 > b >> 16 ? a : b;
+    return (low & 0xffffu) | (high & 0xffff0000u);
 }
 
 KG_DEV float f16_to_f32(u32 x) { return f16_to_f32_soft(x); }

@@ -134,15 +134,15 @@ KG_DEV void store_words(float *p, const float (&x)[4]) {
                  : "l"(p), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
                  : "memory");
 }
-// State that this launch reads and writes: not through the read-only path, and
-// without hints, which cost 2 % here.
-KG_DEV void load_state_words(u32 (&out)[4], const u8 *p) {
+// What a launch reads and writes as much of: not through the read-only path, and
+// without hints, which cost 2 % and more there.
+KG_DEV void load_plain(u32 (&out)[4], const u8 *p) {
     asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                  : "l"(p)
                  : "memory");
 }
-KG_DEV void load_state_words(u32 (&out)[2], const u8 *p) {
+KG_DEV void load_plain(u32 (&out)[2], const u8 *p) {
     asm volatile("ld.global.v2.u32 {%0,%1}, [%2];"
                  : "=r"(out[0]), "=r"(out[1])
                  : "l"(p)
@@ -164,6 +164,13 @@ KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
     u32 nibbles = (select & 7) | (select >> 4 & 0x70) | (select >> 8 & 0x700) |
                   (select >> 12 & 0x7000);
     return __byte_perm(a, b, nibbles);
+}
+
+// The larger of each 16 bits, without signs.
+KG_DEV u32 max_pair(u32 a, u32 b) {
+    u32 x;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
+    return x;
 }
 
 KG_DEV u32 pack_f16(float a, float b) {
