@@ -55,8 +55,7 @@ int64_t kgen__kv_slices(const kgen_kv_shape *s, const kgen_target *target, int64
 
 /* --- tuning -------------------------------------------------------------- */
 
-/* Words of a lane's piece of a row, of K or V. */
-static int32_t piece_words(const kgen_kv_shape *s, const kgen_target *target, int32_t words) {
+int32_t kgen__kv_piece_words(const kgen_kv_shape *s, const kgen_target *target, int32_t words) {
     int32_t x = kgen__kv_x(s);
     int32_t k = s->head_dim / x / kgen__kv_row_lanes(s, target, 0);
     int32_t v = kgen__kv_packed(s) ? 1 : s->v_dim / x / kgen__kv_row_lanes(s, target, 1);
@@ -67,7 +66,7 @@ static int32_t piece_words(const kgen_kv_shape *s, const kgen_target *target, in
  * for each other's maxima. */
 int32_t kgen__kv_turns(const kgen_kv_shape *s, const kgen_target *target, int32_t words) {
     enum { MOST_WORDS = 16 };
-    return s->scale != KGEN_DESCALE_TOKEN && 2 * piece_words(s, target, words) <= MOST_WORDS ? 2 : 1;
+    return s->scale != KGEN_DESCALE_TOKEN && 2 * kgen__kv_piece_words(s, target, words) <= MOST_WORDS ? 2 : 1;
 }
 
 /* Two workgroups a compute unit where their registers are sure to fit. */
@@ -76,7 +75,7 @@ int32_t kgen__kv_occupancy(const kgen_kv_shape *s, const kgen_target *target, in
     /* Addresses, places, conversions; of many chunks, several are converted at once. Measured. */
     enum { ROWS = 96, TOKENS = 80, MANY = 32 };
     int32_t x = kgen__kv_x(s), lanes = target->wave_size, parts = (s->v_dim / 2 + lanes - 1) / lanes;
-    int32_t piece = s->turns * piece_words(s, target, words);
+    int32_t piece = s->turns * kgen__kv_piece_words(s, target, words);
     int32_t rows = ROWS + (piece > MANY ? 3 : 1) * piece + extra;
     int32_t at_once = parts_at_once(s, parts);
     int32_t tokens = TOKENS + (at_once > 2 ? 2 * at_once + 2 : at_once + 1) * x;

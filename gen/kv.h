@@ -22,6 +22,8 @@ kgen_status kgen__kv_applicable(const kgen_kv_shape *shape, int32_t x, const cha
 int32_t kgen__kv_granularity(int32_t kv, int32_t scale);
 /* words: that a lane loads for 16 bytes of the cache, or from them. extra:
  * registers beside those of a chunk. */
+/* Words of a lane's piece of a row, of K or V. */
+int32_t kgen__kv_piece_words(const kgen_kv_shape *shape, const kgen_target *target, int32_t words);
 int32_t kgen__kv_turns(const kgen_kv_shape *shape, const kgen_target *target, int32_t words);
 int32_t kgen__kv_occupancy(const kgen_kv_shape *shape, const kgen_target *target, int32_t words,
                            int32_t extra);

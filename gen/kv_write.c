@@ -71,22 +71,24 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
  * takes long, so many small workgroups. scale=row: every wave waits for its row. */
 typedef struct sm90_row {
     int32_t packed, scale; /* scale 0: given, or none                        */
+    int32_t piece; /* words of a lane's piece of a row, at most               */
     int32_t waves, turns, occupancy; /* 0: as elsewhere                      */
 } sm90_row;
 
 static const sm90_row sm90_rows[] = {
-    {1, 0, 0, 0, 4},
-    {1, KGEN_DESCALE_TOKEN, 4, 2, 5},
-    {0, KGEN_DESCALE_ROW, 4, 0, 8},
+    {1, 0, INT32_MAX, 0, 0, 4},
+    {1, KGEN_DESCALE_TOKEN, INT32_MAX, 4, 2, 5},
+    {0, KGEN_DESCALE_ROW, 16, 4, 0, 8},
 };
 
-static const sm90_row *sm90_row_of(const kgen_kv_write_spec *s, const kgen_target *target) {
+static const sm90_row *sm90_row_of(const kgen_kv_write_spec *s, const kgen_target *target,
+                                   int32_t piece) {
     int packed = s->layout == KGEN_SHUFFLE || s->layout == KGEN_XPACKED;
     int native = s->kv == KGEN_E4M3FN || s->kv == KGEN_E5M2 || s->kv == KGEN_I8;
     int32_t scale = s->scale >= KGEN_DESCALE_TOKEN ? s->scale : 0;
     for (size_t i = 0; i < sizeof sm90_rows / sizeof sm90_rows[0]; i++)
         if (target->isa == KGEN_ISA_SM90 && native && sm90_rows[i].packed == packed &&
-            sm90_rows[i].scale == scale)
+            sm90_rows[i].scale == scale && piece <= sm90_rows[i].piece)
             return &sm90_rows[i];
     return NULL;
 }
@@ -99,10 +101,11 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->scale = kgen__kv_granularity(s->kv, s->scale);
     if (!s->v_dim) s->v_dim = s->head_dim;
     if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;
-    const sm90_row none = {0}, *row = sm90_row_of(s, target);
-    if (!row) row = &none;
     kgen_kv_shape shape = kgen__kv_write_geometry(s);
     int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in        */
+    int32_t piece = kgen__kv_piece_words(&shape, target, words);
+    const sm90_row none = {0}, *row = sm90_row_of(s, target, piece);
+    if (!row) row = &none;
     int token = s->scale == KGEN_DESCALE_TOKEN && kgen__kv_packed(&shape);
     int32_t turns = s->scale == KGEN_DESCALE_ROW ? 1 : kgen__kv_turns(&shape, target, words);
     s->turns = or_else(s->turns, or_else(row->turns, turns));
