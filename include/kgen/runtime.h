@@ -6,6 +6,7 @@
 
 #include "args.h"
 #include "build.h"
+#include "tune.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,6 +47,16 @@ KGEN_API kgen_cache *kgen_context_cache(kgen_context *ctx);
  * (KGEN_E_CAPTURE). One thread at a time.                                   */
 KGEN_API kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
                                   kgen_kernel **kernels, kgen_error *err);
+/* The same, each spec for a problem of about that size: open tuning keys are
+ * filled by the tuning database (tune.h) that kgen_open read. Ask once for
+ * each size that is to have its own kernel (a graph of batch 8, one of 64).
+ * kgen_prepare is this with an unknown problem.                             */
+typedef struct kgen_request {
+    kgen_spec spec;
+    kgen_problem problem;
+} kgen_request;
+KGEN_API kgen_status kgen_prepare_for(kgen_context *ctx, const kgen_request *requests,
+                                      size_t count, kgen_kernel **kernels, kgen_error *err);
 KGEN_API const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel);
 KGEN_API const kgen_resources *kgen_kernel_resources(const kgen_kernel *kernel);
 
