@@ -5,6 +5,7 @@
  *   source      its text                 source.h
  *   build       its code object          build.h
  *   cache       where that is kept       cache.h
+ *   tuning      what was measured        tune.h
  *   runtime     open, prepare, launch    runtime.h, args.h
  *   plan        model config -> specs    plan.h                             */
 #ifndef KGEN_KGEN_H
@@ -19,6 +20,7 @@
 #include "spec.h"
 #include "status.h"
 #include "target.h"
+#include "tune.h"
 
 #define KGEN_VERSION "0.1.0"
 

@@ -1,0 +1,66 @@
+/* A load: tensors on the device for one spec at one problem size, in several
+ * sets that are used in turn so that every launch finds its data in no cache,
+ * and the clock that times kernels over it by graph replay.
+ *
+ * A family is load_<family>.c and one row in load.c.                        */
+#ifndef KGEN_LOAD_LOAD_H
+#define KGEN_LOAD_LOAD_H
+
+#include <kgen/kgen.h>
+#include <kgen/tune.h>
+
+typedef struct kgen_load kgen_load;
+
+typedef struct kgen_load_options {
+    double cold_bytes; /* of all sets together; 0: 1e9. 1: one set, for tests and warm caches */
+    uint64_t seed;     /* of the contents; 0: fresh                          */
+} kgen_load_options;
+
+/* KGEN_E_UNSUPPORTED: no load of this family or operation. KGEN_E_NOMEM: the
+ * device's memory does not hold it. *out: kgen_load_free. options may be NULL.
+ * spec: tuning keys do not matter.                                          */
+kgen_status kgen_load_make(kgen_load **out, kgen_context *ctx, const kgen_spec *spec,
+                           const kgen_problem *problem, const kgen_load_options *options,
+                           kgen_error *err);
+void kgen_load_free(kgen_load *load);
+
+double kgen_load_bytes(const kgen_load *load); /* that a launch must read and write */
+double kgen_load_read_bytes(const kgen_load *load);
+double kgen_load_flops(const kgen_load *load); /* of matrix products; 0: none that matter */
+int kgen_load_sets(const kgen_load *load);
+/* The arguments over set `set`, workspace not included.                     */
+void kgen_load_args(kgen_args *args, const kgen_load *load, int set);
+
+/* ---- the clock ------------------------------------------------------------ */
+
+/* One kernel captured over all sets of a load. Many may stand on one load and
+ * be sampled in turn: the load owns one workspace, as large as any needs.   */
+typedef struct kgen_timer kgen_timer;
+
+/* Launches once and waits before it captures. *out: kgen_timer_free, before the
+ * load's end.                                                               */
+kgen_status kgen_timer_make(kgen_timer **out, kgen_load *load, const kgen_kernel *kernel,
+                            kgen_error *err);
+void kgen_timer_free(kgen_timer *timer);
+/* One replay: microseconds a launch.                                        */
+kgen_status kgen_timer_sample(double *us, kgen_timer *timer, kgen_error *err);
+
+typedef struct kgen_timing {
+    double us;        /* median of the samples                               */
+    double low, high; /* 95 % confidence interval of the median              */
+    double best;
+    int samples;
+} kgen_timing;
+
+/* Order statistics; sorts `samples`. count >= 1.                            */
+void kgen_timing_of(kgen_timing *out, double *samples, int count);
+
+/* Measured limits of the device, by our own copy kernels over cold memory:
+ * bytes per microsecond of reading, and of copying (read + written).        */
+typedef struct kgen_limits {
+    double read, copy;
+} kgen_limits;
+kgen_status kgen_limits_measure(kgen_limits *out, kgen_context *ctx, double bytes,
+                                kgen_error *err);
+
+#endif
