@@ -21,6 +21,7 @@ static const command_row commands[] = {
     {"report", kgen__command_report, "registers, LDS, occupancy and size of kernels"},
     {"explain", kgen__command_explain, "the keys of a spec line"},
     {"check", kgen__command_check, "run kernels against a double-precision reference"},
+    {"bench", kgen__command_bench, "time kernels beside the bandwidth of the device"},
     {"doctor", kgen__command_doctor, "compilers, devices and cache found, and what to do"},
     {"version", command_version, "print the version"},
     {"help", command_help, "this text, or the options of one command"},

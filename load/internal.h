@@ -26,7 +26,8 @@ struct kgen_load {
     int turns;
     void **memory;
     size_t memory_count, memory_capacity;
-    double memory_bytes, memory_limit;
+    double memory_bytes; /* of all tensors                                   */
+    int measuring;       /* nothing is allocated or written                  */
     uint64_t random;
 };
 
@@ -64,7 +65,7 @@ kgen_status kgen__load_ints(kgen_load *load, kgen_tensor *t, kgen__owner owner, 
                             int32_t rank, const int64_t *shape, kgen__integers *fill, void *user,
                             kgen_error *err);
 
-/* 0 .. count - 1 in random order. *out: free(). */
+/* 0 .. count - 1 in random order; nothing while measuring. *out: free(). */
 kgen_status kgen__load_shuffled(int32_t **out, kgen_load *load, int64_t count, kgen_error *err);
 
 /* low .. INT32_MAX, or KGEN_E_ARG naming the field of the problem. */

@@ -37,7 +37,7 @@ static uint64_t fresh_seed(void) {
 /* malloc promises more than the machine has, and the emulated device writes all
  * of it; drivers of GPUs say themselves when they are full. */
 static double memory_limit(const kgen_context *ctx) {
-    if (kgen_context_target(ctx)->vendor != KGEN_VENDOR_CPU) return 1e30;
+    if (kgen_context_target(ctx)->vendor != KGEN_VENDOR_CPU) return 1e15;
     return 0.5 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
@@ -53,18 +53,29 @@ static kgen_status grow_list(kgen_load *load, kgen_error *err) {
 
 /* bytes is a double because a product of sizes may be above any integer. */
 static kgen_status allocate(kgen_load *load, void **out, double bytes, kgen_error *err) {
-    KGEN_TRY(grow_list(load, err));
     load->memory_bytes += bytes;
-    if (load->memory_bytes > load->memory_limit || load->memory_bytes > 1e18)
-        return kgen_fail(err, KGEN_E_NOMEM,
-                         "load: batch=%d, context=%d, heads=%d in %d sets needs %.3g GB or more; "
-                         "the device holds %.3g",
-                         load->problem.batch, load->problem.context, load->problem.heads,
-                         load->sets, load->memory_bytes * 1e-9, load->memory_limit * 1e-9);
+    *out = NULL;
+    if (load->measuring) return KGEN_OK;
+    KGEN_TRY(grow_list(load, err));
     size_t size = bytes > 0 ? (size_t)bytes : 1; /* an empty tensor has an address */
     KGEN_TRY(kgen_memory_alloc(load->ctx, out, size, err));
     load->memory[load->memory_count++] = *out;
     return KGEN_OK;
+}
+
+/* Makes the load in numbers only: what cannot fit is refused before it has cost
+ * anything. */
+static kgen_status check_memory(kgen_load *load, const kgen__load_family *family,
+                                kgen_error *err) {
+    double limit = memory_limit(load->ctx);
+    load->measuring = 1;
+    KGEN_TRY(family->make(load, err));
+    load->measuring = load->turns = 0;
+    if (load->memory_bytes <= limit) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_NOMEM,
+                     "load: batch=%d, context=%d, heads=%d in %d sets needs %.3g GB; there are "
+                     "%.3g", load->problem.batch, load->problem.context, load->problem.heads,
+                     load->sets, load->memory_bytes * 1e-9, limit * 1e-9);
 }
 
 /* ---- contents ---------------------------------------------------------------- */
@@ -146,6 +157,7 @@ kgen_status kgen__load_tensor(kgen_load *load, kgen_tensor *t, kgen__owner owner
                               kgen__content content, kgen_error *err) {
     double bytes;
     KGEN_TRY(place(load, t, owner, dtype, rank, shape, &bytes, err));
+    if (load->measuring) return KGEN_OK;
     return fill_memory(load, t->data, (size_t)bytes, dtype, content, err);
 }
 
@@ -165,6 +177,7 @@ kgen_status kgen__load_ints(kgen_load *load, kgen_tensor *t, kgen__owner owner, 
     int64_t count = 1;
     double bytes;
     KGEN_TRY(place(load, t, owner, dtype, rank, shape, &bytes, err));
+    if (load->measuring) return KGEN_OK;
     for (int32_t i = 0; i < rank; i++) count *= shape[i];
     int64_t *values = malloc((size_t)(count ? count : 1) * sizeof *values);
     if (!values) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
@@ -180,6 +193,8 @@ kgen_status kgen__load_ints(kgen_load *load, kgen_tensor *t, kgen__owner owner, 
 }
 
 kgen_status kgen__load_shuffled(int32_t **out, kgen_load *load, int64_t count, kgen_error *err) {
+    *out = NULL;
+    if (load->measuring) return KGEN_OK;
     if (count > INT32_MAX)
         return kgen_fail(err, KGEN_E_NOMEM, "load: %lld places in %d sets, at most 2^31-1",
                          (long long)count, load->sets);
@@ -216,6 +231,7 @@ static kgen_status fill_load(kgen_load *load, const kgen_load_options *o, kgen_e
     load->args.family = load->spec.family;
     KGEN_TRY(family->plan(load, err));
     load->sets = sets_of(load, o->cold_bytes);
+    KGEN_TRY(check_memory(load, family, err));
     KGEN_TRY(kgen_stream_create(load->ctx, &load->stream, err));
     return family->make(load, err);
 }
@@ -229,7 +245,6 @@ kgen_status kgen_load_make(kgen_load **out, kgen_context *ctx, const kgen_spec *
     if (!load) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
     load->ctx = ctx;
     load->problem = *problem;
-    load->memory_limit = memory_limit(ctx);
     load->random = o.seed ? o.seed : fresh_seed();
     kgen_status status = kgen_spec_resolve(&load->spec, spec, kgen_context_target(ctx), err);
     if (status == KGEN_OK) status = fill_load(load, &o, err);

@@ -1,6 +1,8 @@
 /* Open and close, and the small part of the driver that programs share. */
 #include "context.h"
 
+#include <kgen/probe.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +78,13 @@ void kgen_close(kgen_context *ctx) {
 const kgen_target *kgen_context_target(const kgen_context *ctx) { return ctx->target; }
 const char *kgen_context_device(const kgen_context *ctx) { return ctx->api->label(ctx->device); }
 kgen_cache *kgen_context_cache(kgen_context *ctx) { return ctx->cache; }
+
+kgen_status kgen_probe_load(kgen_context *ctx, const kgen_entry *entry, kgen_error *err) {
+    void *module, *function;
+    KGEN_TRY(ctx->api->load(ctx->device, entry, &module, &function, err));
+    ctx->api->unload(ctx->device, module);
+    return KGEN_OK;
+}
 
 /* --- driver ------------------------------------------------------------- */
 
