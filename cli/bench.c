@@ -143,7 +143,7 @@ static json_t *result_json(const result *r, const char *spec) {
 
 static void print_result(const bench *b, const result *r) {
     const kgen_timing *t = &r->timing;
-    char spec[KGEN_SPEC_LINE_MAX], interval[48], share[32];
+    char spec[KGEN_SPEC_LINE_MAX], interval[48], share[32], registers[16] = "-";
     kgen_spec_print(spec, kgen_kernel_spec(r->kernel));
     if (b->list) {
         json_array_append_new(b->list, result_json(r, spec));
@@ -155,8 +155,10 @@ static void print_result(const bench *b, const result *r) {
     }
     snprintf(interval, sizeof interval, "%.2f - %.2f", t->low, t->high);
     snprintf(share, sizeof share, "%.3f %s", r->bytes / t->us / r->limit, limit_name(r));
-    printf("%-*s  %10.2f  %21s  %8.3f  %12s  %9d\n", b->width, r->row->name, t->us, interval,
-           r->bytes / t->us * 1e-6, share, kgen_kernel_resources(r->kernel)->vgprs);
+    int32_t count = kgen_kernel_resources(r->kernel)->vgprs;
+    if (count >= 0) snprintf(registers, sizeof registers, "%d", count);
+    printf("%-*s  %10.2f  %21s  %8.3f  %12s  %9s\n", b->width, r->row->name, t->us, interval,
+           r->bytes / t->us * 1e-6, share, registers);
 }
 
 static void show_progress(const bench *b, size_t index) {

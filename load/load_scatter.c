@@ -5,7 +5,7 @@
  * Counted are the slots, mapping entries and table cells that a launch must read
  * and write, and all other tensors whole. With delta=1 that is the steady state:
  * the requests of the launch before, and only blocks that may have changed.  */
-#include <stdlib.h>
+#include <string.h>
 
 #include "internal.h"
 
@@ -239,9 +239,10 @@ static kgen_status check_op(const kgen_load *load, kgen_error *err) {
     char line[KGEN_SPEC_LINE_MAX];
     if (is(&load->spec.scatter, MADE)) return KGEN_OK;
     kgen_spec_print(line, &load->spec);
+    const char *op = strstr(line, "op="); /* the first key, always printed */
     return kgen_fail(err, KGEN_E_UNSUPPORTED,
-                     "%s: no load of this op; there are loads of spec_prepare, "
-                     "page_table_requests, page_table_ragged, draft_lens and cache_locs", line);
+                     "%.*s: no load; there are loads of spec_prepare, page_table_requests, "
+                     "page_table_ragged, draft_lens and cache_locs", (int)strcspn(op, ","), op);
 }
 
 static kgen_status plan(kgen_load *load, kgen_error *err) {
