@@ -19,6 +19,7 @@ int kgen__command_report(int argc, char **argv);
 int kgen__command_explain(int argc, char **argv);
 int kgen__command_tuning(int argc, char **argv);
 int kgen__command_check(int argc, char **argv);
+int kgen__command_bench(int argc, char **argv);
 int kgen__command_doctor(int argc, char **argv);
 
 /* ---- messages ------------------------------------------------------------ */
@@ -50,7 +51,14 @@ kgen__option_reader kgen__read_dtype;  /* kgen_dtype of the KV cache         */
 kgen__option_reader kgen__read_layout; /* kgen_layout                        */
 kgen__option_reader kgen__read_engine; /* kgen_engine                        */
 kgen__option_reader kgen__read_archs;  /* kgen__archs                        */
-kgen__option_reader kgen__read_problem; /* kgen_problem                       */
+kgen__option_reader kgen__read_problem; /* kgen_problem: batch=8,context=8192 */
+kgen__option_reader kgen__read_seconds; /* double: 90, 90s, 5m, 1h            */
+kgen__option_reader kgen__read_bytes;   /* double: 1000000, 1M, 2G            */
+
+/* "batch=8,context=8192,heads=8", blanks between them will do; what is left out
+ * stays as it is. */
+kgen_status kgen__problem_parse(kgen_problem *problem, const char *text, kgen_error *err);
+void kgen__problem_print(char out[64], const kgen_problem *problem);
 
 typedef struct kgen__archs {
     const kgen_target *list[KGEN__ARCHS_MAX];
@@ -80,6 +88,9 @@ typedef enum kgen__parsed { KGEN__RUN, KGEN__STOP } kgen__parsed;
 kgen__parsed kgen__syntax_parse(const kgen__syntax *syntax, int argc, char **argv, int *first,
                                 int *code);
 
+/* Without the blanks around it. */
+char *kgen__trim(char *text);
+
 /* ---- files --------------------------------------------------------------- */
 /* A whole file of at most 4 MiB, "-" for standard input. *out: free(). */
 kgen_status kgen__input_read(char **out, size_t *size, const char *path, kgen_error *err);
@@ -102,6 +113,27 @@ kgen_status kgen__jobs_add_line(kgen__jobs *jobs, const char *line, const kgen__
 kgen_status kgen__jobs_add_manifest(kgen__jobs *jobs, const char *path, const kgen__archs *archs,
                                     kgen_error *err);
 void kgen__jobs_free(kgen__jobs *jobs);
+
+/* ---- rows of a benchmark ---------------------------------------------------- */
+typedef struct kgen__row {
+    char *name;
+    kgen_spec spec;
+    kgen_problem problem; /* 0: not given                                    */
+} kgen__row;
+
+typedef struct kgen__rows {
+    kgen__row *list;
+    size_t count, capacity;
+} kgen__rows;
+
+/* A spec line, "SPEC | batch=8 context=8192 heads=8", or a file of rows
+ * "NAME | SPEC | PROBLEM" (`#` begins a comment). tune: tuning keys for every
+ * spec, or NULL. */
+kgen_status kgen__rows_add(kgen__rows *rows, const char *argument, const char *tune,
+                           kgen_error *err);
+/* Keeps the rows whose name fits; none is KGEN_E_ARG. */
+kgen_status kgen__rows_keep(kgen__rows *rows, const char *glob, kgen_error *err);
+void kgen__rows_free(kgen__rows *rows);
 
 /* ---- plans --------------------------------------------------------------- */
 void kgen__syntax_add_plan(kgen__syntax *syntax, kgen_plan_options *options);
@@ -143,6 +175,15 @@ kgen_status kgen__entry_find(kgen_entry **out, kgen_cache *cache, const char *pr
                              kgen_error *err);
 int kgen__is_key_prefix(const char *text);
 json_t *kgen__entry_json(const kgen_entry *entry);
+
+/* ---- host costs ------------------------------------------------------------- */
+typedef struct kgen__host_settings {
+    const char *device;
+    int json, csv;
+} kgen__host_settings;
+
+/* What each row's kernel costs the host. Returns the exit code. */
+int kgen__bench_host(const kgen__rows *rows, const kgen__host_settings *set);
 
 /* ---- output -------------------------------------------------------------- */
 typedef struct kgen__table {

@@ -96,7 +96,7 @@ kgen_status kgen__jobs_add_variants(kgen__jobs *jobs, kgen_error *err) {
     return status;
 }
 
-static char *trim(char *text) {
+char *kgen__trim(char *text) {
     static const char blank[] = " \t\r";
     text += strspn(text, blank);
     size_t length = strlen(text);
@@ -115,9 +115,9 @@ kgen_status kgen__jobs_add_line(kgen__jobs *jobs, const char *line, const kgen__
     memcpy(text, line, strlen(line) + 1);
     char *at = strchr(text, '@');
     if (at) *at = 0;
-    KGEN_TRY(kgen_spec_parse(&spec, trim(text), err));
+    KGEN_TRY(kgen_spec_parse(&spec, kgen__trim(text), err));
     if (at) {
-        KGEN_TRY(kgen_target_find(&target, trim(at + 1), err));
+        KGEN_TRY(kgen_target_find(&target, kgen__trim(at + 1), err));
         return kgen__jobs_add(jobs, &spec, target, err);
     }
     for (size_t i = 0; i < archs->count; i++)
@@ -133,7 +133,7 @@ static kgen_status add_lines(kgen__jobs *jobs, char *text, const char *path,
         char *next = strchr(line, '\n');
         if (next) *next++ = 0;
         line[strcspn(line, "#")] = 0;
-        char *job = trim(line);
+        char *job = kgen__trim(line);
         kgen_status status = *job ? kgen__jobs_add_line(jobs, job, archs, &why) : KGEN_OK;
         if (status != KGEN_OK)
             return kgen_fail(err, status, "%s:%zu: %s", path, number + 1, why.text);

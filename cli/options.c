@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,6 +166,93 @@ void kgen__archs_default(kgen__archs *archs) {
     if (archs->count) return;
     add_arch(archs, "gfx942", NULL);
     add_arch(archs, "gfx950", NULL);
+}
+
+/* ---- problems, times, sizes ------------------------------------------------ */
+
+static const struct {
+    const char *key;
+    size_t offset;
+} problem_keys[] = {{"batch", offsetof(kgen_problem, batch)},
+                    {"context", offsetof(kgen_problem, context)},
+                    {"heads", offsetof(kgen_problem, heads)}};
+enum { PROBLEM_KEYS = sizeof problem_keys / sizeof problem_keys[0] };
+
+static kgen_status set_problem(kgen_problem *problem, unsigned *given, const char *term,
+                               kgen_error *err) {
+    size_t length = strcspn(term, "=");
+    char *end;
+    for (size_t i = 0; i < PROBLEM_KEYS; i++) {
+        const char *key = problem_keys[i].key;
+        if (strlen(key) != length || strncmp(key, term, length) != 0) continue;
+        if (*given >> i & 1) return kgen_fail(err, KGEN_E_ARG, "problem: %s: given twice", key);
+        *given |= 1u << i;
+        errno = 0;
+        const char *text = term[length] ? term + length + 1 : "";
+        long number = strtol(text, &end, 10);
+        if (!(*text >= '0' && *text <= '9') || *end || errno || number < 1 || number > INT32_MAX)
+            return kgen_fail(err, KGEN_E_ARG, "problem: %.60s: a number 1 to %d expected", term,
+                             INT32_MAX);
+        *(int32_t *)((char *)problem + problem_keys[i].offset) = (int32_t)number;
+        return KGEN_OK;
+    }
+    return kgen_fail(err, KGEN_E_ARG, "problem: %.60s: unknown; known are batch, context, heads",
+                     term);
+}
+
+kgen_status kgen__problem_parse(kgen_problem *problem, const char *text, kgen_error *err) {
+    static const char separators[] = ", \t";
+    kgen_problem read = *problem;
+    unsigned given = 0;
+    while (*(text += strspn(text, separators))) {
+        char term[80];
+        size_t length = strcspn(text, separators);
+        snprintf(term, sizeof term, "%.*s", length < sizeof term ? (int)length : 79, text);
+        KGEN_TRY(set_problem(&read, &given, term, err));
+        text += length;
+    }
+    if (!given)
+        return kgen_fail(err, KGEN_E_ARG, "problem: empty; batch=N,context=N,heads=N expected");
+    *problem = read;
+    return KGEN_OK;
+}
+
+void kgen__problem_print(char out[64], const kgen_problem *problem) {
+    snprintf(out, 64, "batch=%d,context=%d,heads=%d", problem->batch, problem->context,
+             problem->heads);
+}
+
+kgen_status kgen__read_problem(const kgen__option *option, const char *text, kgen_error *err) {
+    return kgen__problem_parse(option->out, text, err);
+}
+
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+static kgen_status read_measure(const kgen__option *option, const unit *units, const char *text,
+                                const char *wanted, kgen_error *err) {
+    char *end;
+    double number = strtod(text, &end);
+    int plain = (*text >= '0' && *text <= '9') || *text == '.';
+    for (const unit *u = units; plain && u->name; u++) {
+        double value = number * u->factor;
+        if (strcmp(u->name, end) != 0 || !(value > 0 && value < 1e18)) continue;
+        *(double *)option->out = value;
+        return KGEN_OK;
+    }
+    return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: %s expected", option->name, text, wanted);
+}
+
+kgen_status kgen__read_seconds(const kgen__option *option, const char *text, kgen_error *err) {
+    static const unit units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {NULL, 0}};
+    return read_measure(option, units, text, "a time above 0 such as 90s, 5m or 1h", err);
+}
+
+kgen_status kgen__read_bytes(const kgen__option *option, const char *text, kgen_error *err) {
+    static const unit units[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {NULL, 0}};
+    return read_measure(option, units, text, "a size above 0 such as 500000, 64M or 2G", err);
 }
 
 /* ---- parsing ------------------------------------------------------------- */

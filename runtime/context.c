@@ -1,6 +1,8 @@
 /* Open and close, and the small part of the driver that programs share. */
 #include "context.h"
 
+#include <kgen/probe.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +93,13 @@ const kgen_target *kgen_context_target(const kgen_context *ctx) { return ctx->ta
 const char *kgen_context_device(const kgen_context *ctx) { return ctx->api->label(ctx->device); }
 const char *kgen_context_device_name(const kgen_context *ctx) { return ctx->device_name; }
 kgen_cache *kgen_context_cache(kgen_context *ctx) { return ctx->cache; }
+
+kgen_status kgen_probe_load(kgen_context *ctx, const kgen_entry *entry, kgen_error *err) {
+    void *module, *function;
+    KGEN_TRY(ctx->api->load(ctx->device, entry, &module, &function, err));
+    ctx->api->unload(ctx->device, module);
+    return KGEN_OK;
+}
 
 /* --- driver ------------------------------------------------------------- */
 

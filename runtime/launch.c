@@ -2,6 +2,8 @@
  * allocates, locks or waits.                                                */
 #include "launch.h"
 
+#include <kgen/probe.h>
+
 #include "checks.h"
 
 static const kgen_launcher *const launchers[KGEN_FAMILY_COUNT] = {
@@ -41,15 +43,38 @@ kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, k
     return ctx->api->zero(ctx->device, memory, KGEN__COUNTER_BYTES, stream, err);
 }
 
-kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,
-                        kgen_error *err) {
-    _Alignas(16) char packed[KGEN__PACKED_MAX];
-    const kgen_context *ctx = kernel->ctx;
-    kgen_launch_config config = kernel->config;
+typedef struct packed {
+    _Alignas(16) char bytes[KGEN__PACKED_MAX];
+    size_t size;
+    kgen_launch_config config;
+} packed;
+
+static inline kgen_status pack(packed *p, const kgen_kernel *kernel, const kgen_args *args,
+                               kgen_error *err) {
     KGEN_TRY(check_family(kernel, args, err));
     const kgen_launcher *launcher = launchers[args->family];
-    KGEN_TRY(launcher->pack(packed, &config.grid, kernel, args, err));
-    if (config.grid == 0) return KGEN_OK;
-    return ctx->api->launch(ctx->device, kernel->function, config, packed, launcher->packed_bytes,
-                            stream, err);
+    p->config = kernel->config;
+    p->size = launcher->packed_bytes;
+    return launcher->pack(p->bytes, &p->config.grid, kernel, args, err);
+}
+
+kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,
+                        kgen_error *err) {
+    const kgen_context *ctx = kernel->ctx;
+    packed p;
+    KGEN_TRY(pack(&p, kernel, args, err));
+    if (p.config.grid == 0) return KGEN_OK;
+    return ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes, p.size, stream,
+                            err);
+}
+
+kgen_status kgen_probe_launch(const kgen_kernel *kernel, const kgen_args *args,
+                              kgen_stream stream, int count, kgen_error *err) {
+    const kgen_context *ctx = kernel->ctx;
+    packed p;
+    KGEN_TRY(pack(&p, kernel, args, err));
+    for (int i = 0; i < count && p.config.grid; i++)
+        KGEN_TRY(ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes, p.size,
+                                  stream, err));
+    return KGEN_OK;
 }
