@@ -17,7 +17,7 @@ finding() {
 # folder -> folders whose local headers it may include
 declare -A may_see=(
     [include]="include" [gen]="gen" [cache]="cache gen" [runtime]="runtime cache gen templates"
-    [check]="check" [cli]="cli check" [examples]="" [bench]="bench check"
+    [check]="check" [model]="model" [cli]="cli check model" [examples]="" [bench]="bench check"
 )
 
 # What gen and cache may include in angle brackets, beside <kgen/...>.
