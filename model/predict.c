@@ -65,21 +65,18 @@ static double bandwidth_of(const device_row *d, double in_flight) {
 
 typedef struct work {
     double turns;          /* of waves, in all                               */
-    double groups;         /* workgroups; kernels that cut their work evenly may have a part */
+    double groups;         /* workgroups; a part of one is one that has less to do */
     double resident;       /* workgroups at once on the device               */
     double waves;          /* of a workgroup                                 */
     double bytes;
     int merged;            /* items are cut between workgroups               */
 } work;
 
-/* Keys and values that waves load: those that share values load the keys each,
- * and so does every block of query rows.                                     */
-static double attn_loaded(const kgen_attn_spec *s, const kgen_problem *p) {
-    double keys = p->context, most = (double)s->window + s->q_tokens - 1;
-    if (s->window > 0 && most < keys) keys = most;
+/* How often a byte is loaded: waves that share values load the keys each, and
+ * every block of query rows loads both.                                      */
+static double attn_loads(const kgen_attn_spec *s) {
     double passes = ceil(s->group * s->q_tokens / (16.0 * s->row_tiles));
-    return passes * keys * p->batch * p->heads * (s->head_dim * s->v_split + s->v_dim) *
-           kgen_dtype_size((kgen_dtype)s->kv);
+    return passes * (s->head_dim * s->v_split + s->v_dim) / (s->head_dim + s->v_dim);
 }
 
 /* As the kernel cuts it: a workgroup gets two turns of each of its waves at
@@ -98,7 +95,7 @@ static double gdn_groups(const kgen_gdn_spec *s, const kgen_target *target) {
 
 /* A lane moves `turns` pieces of 16 bytes of the cache. */
 static double kv_groups(double rows, double dims, int32_t kv, int32_t turns, double lanes) {
-    return fmax(1, ceil(rows * dims * kgen_dtype_size((kgen_dtype)kv) / (16 * turns * lanes)));
+    return fmax(1, rows * dims * kgen_dtype_size((kgen_dtype)kv) / (16 * turns * lanes));
 }
 
 static void count_groups(work *w, const kgen_spec *spec, const kgen_target *target,
@@ -115,7 +112,7 @@ static void count_groups(work *w, const kgen_spec *spec, const kgen_target *targ
     case KGEN_KV_GATHER:
         w->groups = kv_groups(rows, g->head_dim + g->v_dim, g->kv, g->turns, lanes);
         return;
-    default: w->groups = fmax(p->batch, ceil(w->turns / w->waves));
+    default: w->groups = fmax(p->batch, w->turns / w->waves);
     }
 }
 
@@ -128,8 +125,10 @@ static kgen_status measure(work *w, const kgen_mix *mix, const kgen_resources *r
         return kgen_fail(err, KGEN_E_UNSUPPORTED,
                          "waves_per_simd=%d, workgroup_size=%d: both must be known",
                          r->waves_per_simd, r->workgroup_size);
-    double loaded = spec->family == KGEN_ATTN ? attn_loaded(&spec->attn, p) : read;
     w->bytes = read + written;
+    /* Queries and results count as if they went through the loop: they are few,
+       and what has more of them must not look better spread.                */
+    double loaded = spec->family == KGEN_ATTN ? w->bytes * attn_loads(&spec->attn) : read;
     w->waves = ceil((double)r->workgroup_size / target->wave_size);
     w->turns = mix->load_bytes > 0 ? loaded / mix->load_bytes : 0;
     double fit = floor(r->waves_per_simd * target->simds / w->waves);
