@@ -17,7 +17,7 @@ typedef struct request {
     kgen__archs archs;
     kgen__jobs jobs;
     problems problems;
-    const char *cache_dir, *manifest;
+    const char *cache_dir, *manifest, *object;
     int json, spills, model;
 } request;
 
@@ -189,6 +189,57 @@ static int print_outlook(const request *r, const kgen_job_result *results) {
     return code;
 }
 
+/* ---- objects of others ---------------------------------------------------- */
+
+static void turn_heading(kgen__table *table) {
+    static const char *const names[] = {"ARCH",  "INST",    "VALU",      "MATRIX",   "LDS",   "LOADS",
+                                        "BYTES", "16 BYTE", "IN FLIGHT", "INST/KIB", "KERNEL"};
+    kgen__table_init(table, "lrrrrrrrrrl");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        kgen__table_cell(table, "%s", names[i]);
+}
+
+static void turn_row(kgen__table *table, const kgen_mix *m, const kgen_entry *entry) {
+    const int32_t counts[] = {m->instructions, m->valu, m->matrix, m->lds, m->loads, m->load_bytes};
+    kgen__table_cell(table, "%s", entry->target);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        kgen__table_number(table, counts[i]);
+    kgen__table_cell(table, "%.0f %%", 100 * wide_share(m, entry));
+    kgen__table_number(table, m->in_flight_bytes);
+    kgen__table_cell(table, "%.1f", per_kib(m));
+    kgen__table_cell(table, "%s", entry->symbol);
+}
+
+/* A turn of the hot loop of kernels in a code object that kgen did not build. */
+static int report_object(const request *r, char **symbols, int count) {
+    const kgen_target *target = r->archs.list[0];
+    kgen_entry entry = {.resources = {.wave_size = target->wave_size}};
+    kgen__table table;
+    kgen_error err;
+    char *code;
+    json_t *list = json_array();
+    snprintf(entry.target, sizeof entry.target, "%s", target->name);
+    turn_heading(&table);
+    kgen_status status = kgen__input_read(&code, &entry.code_size, r->object, &err);
+    entry.code = status == KGEN_OK ? (uint8_t *)code : NULL;
+    for (int i = 0; i < count && status == KGEN_OK; i++) {
+        kgen_mix mix;
+        snprintf(entry.symbol, sizeof entry.symbol, "%s", symbols[i]);
+        status = kgen_model_mix(&mix, &entry, target, &err);
+        if (status != KGEN_OK) break;
+        turn_row(&table, &mix, &entry);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "arch", entry.target, "symbol",
+                                              entry.symbol, "turn", mix_json(&mix)));
+    }
+    int exit_code = status == KGEN_OK ? 0 : kgen__cli_fail(&err);
+    if (status == KGEN_OK && r->json) exit_code = kgen__json_print(json_incref(list));
+    if (status == KGEN_OK && !r->json) kgen__table_print(&table, stdout);
+    kgen__table_free(&table);
+    json_decref(list);
+    free(entry.code);
+    return exit_code;
+}
+
 /* ---- command ------------------------------------------------------------- */
 
 static int report(kgen_cache *cache, const request *r) {
@@ -232,6 +283,8 @@ static void add_options(kgen__syntax *s, request *r) {
         {"model", 0, NULL, NULL, &r->model, 0, 0, "predict the time from the machine code (AMD)"},
         {"problem", 0, "P", read_problems, &r->problems, 0, 0,
          "batch=8,context=8192,heads=8; may be repeated"},
+        {"object", 0, "FILE", kgen__read_text, &r->object, 0, 0,
+         "a code object of others: the arguments are its kernels; with --model and one --arch"},
         {"allow-spills", 0, NULL, NULL, &r->spills, 0, 0, "also show kernels that spill registers"},
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -258,6 +311,9 @@ int kgen__command_report(int argc, char **argv) {
                       .most = -1};
     add_options(&s, &r);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    if (r.object && (!r.model || r.archs.count != 1 || first == argc))
+        return kgen__cli_usage("report", "--object: with --model, one --arch and its kernels' names");
+    if (r.object) return report_object(&r, argv + first, argc - first);
     if (first == argc && !r.manifest)
         return kgen__cli_usage("report", "usage: kgen report [options] %s", s.arguments);
     if (r.problems.count && !r.model)

@@ -6,8 +6,8 @@ attn='attn:phase=decode,q=bf16,kv=bf16,d=64,g=4,page=16'
 
 refuse 64 "only with --model" "$kgen" report "$attn" --problem batch=1
 refuse 64 "usage: kgen report" "$kgen" report --model
-for bad in batch=0 batch=-1 batch=x batch= batch=99999999999 "batch=8;context=9" batch=1,batch=2 \
-    batch=1, batch "batch =1" tokens=4 "" ,; do
+for bad in "batch=0" "batch=-1" "batch=x" "batch=" "batch=99999999999" "batch=8;context=9" \
+    "batch=1,batch=2" "batch=1," "batch" "batch =1" "tokens=4" "" ","; do
     refuse 64 "" "$kgen" report --model --problem "$bad" "$attn"
     [[ $errors == *"batch"* || $errors == *"--problem"* ]] || fail "'$bad' is not named: $errors"
 done
@@ -17,6 +17,15 @@ refuse 64 "batch=N,context=N,heads=N" "$kgen" report --model --problem tokens=4 
 refuse 13 "nowhere" "$kgen" report --model --manifest nowhere
 printf '# nothing\n' >empty
 refuse 4 "empty: no spec in it" "$kgen" report --model --manifest empty
+
+for wrong in "--object x a" "--model --object x a" "--model --object x --arch gfx942" \
+    "--model --object x --arch gfx942,gfx950 a"; do
+    # shellcheck disable=SC2086
+    refuse 64 "--object: with --model, one --arch" "$kgen" report $wrong
+done
+refuse 13 "nowhere" "$kgen" report --model --arch gfx942 --object nowhere a
+printf 'no ELF' >text
+refuse 8 "ELF header" "$kgen" report --model --arch gfx942 --object text a
 
 capture "$kgen" doctor
 if ! grep -E '^  gfx942 +hiprtc' "$work/.out" >/dev/null; then
@@ -45,6 +54,13 @@ for row in json.load(open(sys.argv[1])):
     assert 0 < row["of_bandwidth"] < 1 and "304 CUs" in row["assumptions"]
 P
 fi
+key=$("$kgen" list --json | grep -m1 -o '"key": "[0-9a-f]*' | grep -o '[0-9a-f]*$')
+expect 0 "" "$kgen" inspect "$key" -o code.bin
+symbol=$("$kgen" inspect "$key" | sed -n 's/^symbol *//p') own=$("$kgen" inspect "$key" | sed -n 's/^arch *//p')
+expect 0 "$symbol" "$kgen" report --model --object code.bin --arch "$own" "$symbol"
+expect 0 '"load_bytes"' "$kgen" report --model --object code.bin --arch "$own" "$symbol" --json
+expect 8 "nobody is missing" "$kgen" report --model --object code.bin --arch "$own" nobody
+expect 8 "" "$kgen" report --model --object code.bin --arch gfx950 "$symbol"
 expect 4 "context=0: at least 1 for family attn" "$kgen" report --model --problem batch=4,heads=1 \
     "$attn" --arch gfx942
 expect 3 "do not follow from batch and context" "$kgen" report --model scatter:op=kv_compact \
