@@ -139,9 +139,9 @@ static void read_class(kgen__instruction *i, const char *opcode, kgen_isa isa) {
 /* gfx9, 10, 11: s_waitcnt vmcnt(N), one counter with stores on gfx9. gfx12:
  * s_wait_loadcnt N; in s_wait_loadcnt_dscnt the load counter is bits 8 to 13. */
 static void read_wait(kgen__instruction *i, const char *opcode, const char *rest) {
-    const char *count = strstr(rest, "vmcnt(");
+    const char *count = strstr(rest, "vmcnt("), *end = rest + strcspn(rest, "\n");
     if (begins(opcode, "s_waitcnt ")) {
-        if (count) i->allowed = (int32_t)strtol(count + 6, NULL, 10);
+        if (count && count < end) i->allowed = (int32_t)strtol(count + 6, NULL, 10);
     } else if (begins(opcode, "s_wait_loadcnt_dscnt")) {
         i->allowed = (int32_t)(strtol(rest, NULL, 0) >> 8 & 63);
     } else if (begins(opcode, "s_wait_loadcnt")) {

@@ -138,7 +138,7 @@ static void test_waits(void **state) {
                  {"s_wait_storecnt_dscnt 0x0", -1}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *lines[] = {cases[i].line, "s_endpgm", NULL};
+        const char *lines[] = {cases[i].line, "s_waitcnt vmcnt(9)", "s_endpgm", NULL};
         kgen__listing l;
         assert_int_equal(parse(&l, lines, KGEN_ISA_CDNA3, NULL), KGEN_OK);
         if (l.code[0].allowed != cases[i].allowed)
