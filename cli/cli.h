@@ -80,6 +80,8 @@ typedef struct kgen__syntax {
 } kgen__syntax;
 
 void kgen__syntax_add(kgen__syntax *syntax, kgen__option option);
+void kgen__syntax_add_cache_dir(kgen__syntax *syntax, const char **dir);
+void kgen__syntax_add_json(kgen__syntax *syntax, int *json);
 
 typedef enum kgen__parsed { KGEN__RUN, KGEN__STOP } kgen__parsed;
 

@@ -115,30 +115,6 @@ kgen_status kgen__read_engine(const kgen__option *option, const char *text, kgen
     return KGEN_OK;
 }
 
-/* "batch=8,context=8192,heads=8", in any order; what is left out is not known. */
-kgen_status kgen__read_problem(const kgen__option *option, const char *text, kgen_error *err) {
-    kgen_problem problem = {0};
-    const struct {
-        const char *name;
-        int32_t *value;
-    } keys[] = {
-        {"batch", &problem.batch}, {"context", &problem.context}, {"heads", &problem.heads}};
-    for (const char *at = text; *at;) {
-        size_t length = strcspn(at, "="), k = 0;
-        while (k < 3 && (strlen(keys[k].name) != length || strncmp(at, keys[k].name, length))) k++;
-        const char *digits = at + length + (at[length] == '=');
-        size_t count = strspn(digits, "0123456789");
-        if (k == 3 || !at[length] || !count || count > 9 ||
-            (digits[count] && (digits[count] != ',' || !digits[count + 1])))
-            return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: batch=N,context=N,heads=N expected",
-                             option->name, text);
-        *keys[k].value = (int32_t)strtol(digits, NULL, 10);
-        at = digits + count + (digits[count] == ',');
-    }
-    *(kgen_problem *)option->out = problem;
-    return KGEN_OK;
-}
-
 static kgen_status add_arch(kgen__archs *archs, const char *name, kgen_error *err) {
     const kgen_target *target;
     KGEN_TRY(kgen_target_find(&target, name, err));
@@ -259,6 +235,15 @@ kgen_status kgen__read_bytes(const kgen__option *option, const char *text, kgen_
 
 void kgen__syntax_add(kgen__syntax *syntax, kgen__option option) {
     if (syntax->count < KGEN__OPTIONS_MAX) syntax->options[syntax->count++] = option;
+}
+
+void kgen__syntax_add_cache_dir(kgen__syntax *syntax, const char **dir) {
+    kgen__syntax_add(syntax, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, dir, 0, 0,
+                                            "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
+}
+
+void kgen__syntax_add_json(kgen__syntax *syntax, int *json) {
+    kgen__syntax_add(syntax, (kgen__option){"json", 0, NULL, NULL, json, 0, 0, "print JSON"});
 }
 
 static void print_help(const kgen__syntax *syntax) {

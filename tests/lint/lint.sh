@@ -17,8 +17,8 @@ finding() {
 # folder -> folders whose local headers it may include
 declare -A may_see=(
     [include]="include" [gen]="gen" [cache]="cache gen" [tunedb]="tunedb cache gen"
-    [runtime]="runtime tunedb cache gen templates" [check]="check" [load]="load"
-    [cli]="cli check load tunedb" [examples]=""
+    [runtime]="runtime tunedb cache gen templates" [check]="check" [load]="load" [model]="model"
+    [cli]="cli check load model tunedb" [examples]=""
 )
 
 # What gen, cache and tunedb may include in angle brackets, beside <kgen/...>.
