@@ -102,7 +102,8 @@ class Args(c.Structure):
 
 
 class OpenOptions(c.Structure):
-    _fields_ = [("device", c.c_char_p), ("cache_dir", c.c_char_p), ("mode", c.c_int)]
+    _fields_ = [("device", c.c_char_p), ("cache_dir", c.c_char_p), ("mode", c.c_int),
+                ("tuning", c.c_char_p)]
 
 
 C_NAMES = {"kgen_error": Error, "kgen_attn_spec": AttnSpec, "kgen_gdn_spec": GdnSpec,

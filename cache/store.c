@@ -6,6 +6,7 @@
  * on a network file system would end the process. Every step starts from the
  * open directory and follows no symbolic link below it.                      */
 #define _GNU_SOURCE
+#include "files.h"
 #include "internal.h"
 
 #include <dirent.h>
@@ -75,26 +76,10 @@ static int open_subdir(int root, const char *name, int create) {
     return open_dir(root, name, O_NOFOLLOW);
 }
 
-/* mkdir -p. The first reason that is not "exists" tells most; whether it
- * mattered is seen when the directory is opened. */
-static int make_dirs(const char *dir) {
-    char path[PATH_MAX];
-    int reason = 0;
-    if ((size_t)snprintf(path, sizeof path, "%s", dir) >= sizeof path) return ENAMETOOLONG;
-    for (char *at = path + 1; *at; at++) {
-        if (*at != '/') continue;
-        *at = 0;
-        if (mkdir(path, 0700) != 0 && errno != EEXIST && !reason) reason = errno;
-        *at = '/';
-    }
-    if (mkdir(path, 0700) != 0 && errno != EEXIST && !reason) reason = errno;
-    return reason;
-}
-
 static int open_root(const kgen__store *store, int create) {
     int fd = open_dir(AT_FDCWD, store->dir, 0);
     if (fd >= 0 || errno != ENOENT || !create) return fd;
-    int reason = make_dirs(store->dir);
+    int reason = kgen__make_dirs(store->dir);
     fd = open_dir(AT_FDCWD, store->dir, 0);
     if (fd < 0 && reason) errno = reason;
     return fd;
@@ -233,17 +218,6 @@ static void sweep_temps(int shard) {
     free(files);
 }
 
-static int write_all(int fd, const uint8_t *bytes, size_t size) {
-    while (size > 0) {
-        ssize_t done = write(fd, bytes, size);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return -1;
-        bytes += done;
-        size -= (size_t)done;
-    }
-    return 0;
-}
-
 /* Some file systems keep neither owner nor mode: no reader would take the file. */
 static int keeps_trust(int fd) {
     struct stat st;
@@ -257,7 +231,7 @@ static int keeps_trust(int fd) {
 static int write_temp(int shard, const char *name, const uint8_t *bytes, size_t size) {
     int fd = openat(shard, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return -1;
-    int failed = keeps_trust(fd) || write_all(fd, bytes, size) || fsync(fd);
+    int failed = keeps_trust(fd) || kgen__write_all(fd, bytes, size) || fsync(fd);
     int reason = errno;
     if (close(fd) != 0 && !failed) {
         failed = 1;

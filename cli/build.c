@@ -128,6 +128,7 @@ typedef struct sources {
     const char *manifest, *model;
     kgen_plan_options options;
     kgen__archs archs;
+    int no_variants;
 } sources;
 
 static void say_skipped(const kgen_plan_item *item, const kgen_target *target, const char *why,
@@ -152,7 +153,7 @@ static kgen_status collect(kgen__jobs *jobs, const sources *from, char **lines, 
         KGEN_TRY(kgen__jobs_add_manifest(jobs, from->manifest, &from->archs, err));
     if (from->model) KGEN_TRY(add_model(jobs, from, err));
     if (!jobs->count) return kgen_fail(err, KGEN_E_UNSUPPORTED, "nothing to build");
-    return KGEN_OK;
+    return from->no_variants ? KGEN_OK : kgen__jobs_add_variants(jobs, err);
 }
 
 static int run_build(const sources *from, const char *cache_dir, char **lines, size_t count,
@@ -177,7 +178,8 @@ int kgen__command_build(int argc, char **argv) {
     kgen__syntax s = {.command = "build",
                       .arguments = "[SPEC[@ARCH] ...]",
                       .about = "Compiles what is not cached yet. Kernels come from spec lines, a "
-                               "manifest, a model, or all of them.",
+                               "manifest, a model,\nor all of them; of each, every variant that "
+                               "kgen_prepare_for may choose.",
                       .most = -1};
     kgen__syntax_add(&s, (kgen__option){"manifest", 'm', "FILE", kgen__read_text, &from.manifest, 0,
                                         0, "lines `SPEC @ARCH`, as `kgen plan -o` writes them"});
@@ -186,6 +188,9 @@ int kgen__command_build(int argc, char **argv) {
     kgen__syntax_add_plan(&s, &from.options);
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &from.archs, 0, 0,
                                         "architectures (gfx942,gfx950)"});
+    kgen__syntax_add(&s, (kgen__option){"no-variants", 0, NULL, NULL, &from.no_variants, 0, 0,
+                                        "only defaults, not what rows of the tuning database, or "
+                                        "the size of a problem, may give instead"});
     kgen__syntax_add(&s, (kgen__option){"jobs", 'j', "N", kgen__read_int, &settings.workers, 0, 256,
                                         "parallel compilers (0: what cores and memory allow)"});
     kgen__syntax_add(&s, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, &cache_dir, 0, 0,

@@ -17,6 +17,7 @@ int kgen__command_inspect(int argc, char **argv);
 int kgen__command_source(int argc, char **argv);
 int kgen__command_report(int argc, char **argv);
 int kgen__command_explain(int argc, char **argv);
+int kgen__command_tuning(int argc, char **argv);
 int kgen__command_check(int argc, char **argv);
 int kgen__command_doctor(int argc, char **argv);
 
@@ -49,6 +50,7 @@ kgen__option_reader kgen__read_dtype;  /* kgen_dtype of the KV cache         */
 kgen__option_reader kgen__read_layout; /* kgen_layout                        */
 kgen__option_reader kgen__read_engine; /* kgen_engine                        */
 kgen__option_reader kgen__read_archs;  /* kgen__archs                        */
+kgen__option_reader kgen__read_problem; /* kgen_problem                       */
 
 typedef struct kgen__archs {
     const kgen_target *list[KGEN__ARCHS_MAX];
@@ -106,6 +108,8 @@ void kgen__syntax_add_plan(kgen__syntax *syntax, kgen_plan_options *options);
 /* path: a config.json, or the folder that holds one. */
 kgen_status kgen__plan_load(kgen_plan *plan, const char *path, const kgen_plan_options *options,
                             kgen_error *err);
+/* Behind each job what the tuning database may give instead of it. */
+kgen_status kgen__jobs_add_variants(kgen__jobs *jobs, kgen_error *err);
 /* Every (item, arch) that has a kernel. `skipped` (may be NULL) hears of the others. */
 kgen_status kgen__jobs_add_plan(kgen__jobs *jobs, const kgen_plan *plan, const kgen__archs *archs,
                                 void (*skipped)(const kgen_plan_item *item,

@@ -1,13 +1,14 @@
-/* kgen doctor and explain: what is there, and what to do about what is not. */
+/* kgen doctor: what is there, and what to do about what is not. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "tunedb/row.h"
 
 enum { MAX_DEVICES = 16 };
 
 typedef struct health {
-    json_t *toolchains, *devices;
+    json_t *toolchains, *devices, *tuning;
     int amd; /* 1: an AMD target can be compiled                             */
 } health;
 
@@ -58,6 +59,39 @@ static void look_for_devices(health *h) {
     look_at_device(h, "cpu:cdna3", 1);
 }
 
+/* Rows of a layer that are stale. */
+static size_t count_stale(const kgen_tuning_layer *layer) {
+    size_t count = 0;
+    for (size_t i = 0; i < layer->count; i++) {
+        int stale = 0;
+        count += kgen__row_stale(&stale, &layer->rows[i], NULL) != KGEN_OK || stale;
+    }
+    return count;
+}
+
+static json_t *look_at_tuning(void) {
+    json_t *list = json_array();
+    const kgen_tuning_layer *layers;
+    kgen_tuning *db;
+    if (kgen_tuning_open(&db, NULL, NULL) != KGEN_OK) return list;
+    size_t count = kgen__tuning_layers(&layers, db);
+    for (size_t i = 0; i < count; i++) {
+        const kgen_tuning_layer *layer = &layers[i];
+        size_t stale = count_stale(layer);
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s?}", "layer", layer->name, "path",
+                            layer->path, "rows", (json_int_t)layer->count, "valid",
+                            (json_int_t)(layer->count - stale), "stale", (json_int_t)stale,
+                            "bad_lines", (json_int_t)layer->bad, "why", layer->why));
+    }
+    kgen_tuning_close(db);
+    return list;
+}
+
+static long number_of(const json_t *object, const char *key) {
+    return (long)json_integer_value(json_object_get(object, key));
+}
+
 static const char *text_of(const json_t *object, const char *key) {
     const char *text = json_string_value(json_object_get(object, key));
     return text ? text : "";
@@ -77,6 +111,18 @@ static void print_rows(const char *title, const json_t *list, const char *name, 
     }
 }
 
+static void print_tuning(const json_t *list) {
+    printf("\ntuning\n");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        printf("  %-10s %ld rows, %ld valid, %ld stale, %ld bad lines  (%s)\n",
+               text_of(row, "layer"), number_of(row, "rows"), number_of(row, "valid"),
+               number_of(row, "stale"), number_of(row, "bad_lines"), text_of(row, "path"));
+        if (*text_of(row, "why")) printf("             %s\n", text_of(row, "why"));
+    }
+    if (!json_array_size(list)) printf("  none: KGEN_TUNING is empty\n");
+}
+
 static const char *advice(const health *h, const char *cache_dir) {
     if (!h->amd)
         return "No compiler for AMD GPUs: install ROCm's hipRTC, or set KGEN_ROCM_PATH to it, or "
@@ -93,7 +139,7 @@ int kgen__command_doctor(int argc, char **argv) {
     int json = 0, first, code;
     kgen__syntax s = {.command = "doctor",
                       .arguments = "",
-                      .about = "Shows compilers, devices and cache, and what to do. Exit code 7: "
+                      .about = "Shows compilers, devices, tuning rows and cache, and what to do. Exit code 7: "
                                "no compiler for AMD GPUs."};
     kgen__syntax_add(&s, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, &cache_dir, 0, 0,
                                         "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
@@ -104,42 +150,26 @@ int kgen__command_doctor(int argc, char **argv) {
     kgen_cache *cache;
     if (kgen_cache_open(&cache, cache_dir, &err) != KGEN_OK) return kgen__cli_fail(&err);
     const char *dir = kgen_cache_dir(cache);
-    health h = {json_array(), json_array(), 0};
+    health h = {json_array(), json_array(), look_at_tuning(), 0};
     look_for_toolchains(&h);
     look_for_devices(&h);
     if (json) {
-        code = kgen__json_print(json_pack("{s:s, s:O, s:O, s:s?, s:s}", "version", KGEN_VERSION,
-                                          "toolchains", h.toolchains, "devices", h.devices,
-                                          "cache_dir", dir, "advice", advice(&h, dir)));
+        code = kgen__json_print(json_pack("{s:s, s:O, s:O, s:O, s:s?, s:s}", "version",
+                                          KGEN_VERSION, "toolchains", h.toolchains, "devices",
+                                          h.devices, "tuning", h.tuning, "cache_dir", dir,
+                                          "advice", advice(&h, dir)));
     } else {
         printf("kgen %s\n\n", KGEN_VERSION);
         print_rows("compilers", h.toolchains, "arch", "toolchain", "path");
         print_rows("\ndevices", h.devices, "device", "label", "arch");
+        print_tuning(h.tuning);
         printf("\ncache\n  %s\n\n%s\n", dir ? dir : "no writable folder: memory only",
                advice(&h, dir));
     }
     if (!h.amd && !code) code = kgen_status_exit_code(KGEN_E_TOOLCHAIN);
     json_decref(h.toolchains);
     json_decref(h.devices);
+    json_decref(h.tuning);
     kgen_cache_close(cache);
     return code;
-}
-
-int kgen__command_explain(int argc, char **argv) {
-    int first, code;
-    kgen__syntax s = {.command = "explain",
-                      .arguments = "[FAMILY]",
-                      .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter,\n"
-                               "kv_write, kv_gather.",
-                      .most = 1};
-    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
-    kgen_error err;
-    kgen_family_id family = KGEN_ATTN;
-    char *text;
-    kgen_status status = kgen_family_find(&family, first < argc ? argv[first] : "attn", &err);
-    if (status == KGEN_OK) status = kgen_spec_help(&text, family, &err);
-    if (status != KGEN_OK) return kgen__cli_fail(&err);
-    fputs(text, stdout);
-    free(text);
-    return 0;
 }

@@ -69,6 +69,33 @@ kgen_status kgen__jobs_add(kgen__jobs *jobs, const kgen_spec *spec, const kgen_t
     return KGEN_OK;
 }
 
+static kgen_status add_variants(kgen__jobs *jobs, const kgen_job *job, const kgen_tuning *db,
+                                kgen_error *err) {
+    kgen_spec *specs = NULL;
+    size_t count = 0;
+    /* What the default needs is said where it is built. */
+    if (kgen_tuning_variants(&specs, &count, db, &job->spec, job->target, NULL) != KGEN_OK)
+        return KGEN_OK;
+    kgen_status status = KGEN_OK;
+    for (size_t i = 1; i < count && status == KGEN_OK; i++) /* [0] is the default: the job itself */
+        status = kgen__jobs_add(jobs, &specs[i], job->target, err);
+    free(specs);
+    return status;
+}
+
+kgen_status kgen__jobs_add_variants(kgen__jobs *jobs, kgen_error *err) {
+    size_t count = jobs->count;
+    kgen_tuning *db;
+    KGEN_TRY(kgen_tuning_open(&db, NULL, err));
+    kgen_status status = KGEN_OK;
+    for (size_t i = 0; i < count && status == KGEN_OK; i++) {
+        const kgen_job job = jobs->list[i]; /* the list moves as it grows */
+        status = add_variants(jobs, &job, db, err);
+    }
+    kgen_tuning_close(db);
+    return status;
+}
+
 static char *trim(char *text) {
     static const char blank[] = " \t\r";
     text += strspn(text, blank);

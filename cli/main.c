@@ -19,9 +19,10 @@ static const command_row commands[] = {
     {"inspect", kgen__command_inspect, "everything known about one cached kernel"},
     {"source", kgen__command_source, "the exact text that is compiled"},
     {"report", kgen__command_report, "registers, LDS, occupancy and size of kernels"},
-    {"explain", kgen__command_explain, "the keys of a spec line"},
+    {"explain", kgen__command_explain, "the keys of a spec line; what is chosen for a problem, and why"},
+    {"tuning", kgen__command_tuning, "the rows of the tuning database: list, import, export, check"},
     {"check", kgen__command_check, "run kernels against a double-precision reference"},
-    {"doctor", kgen__command_doctor, "compilers, devices and cache found, and what to do"},
+    {"doctor", kgen__command_doctor, "compilers, devices, tuning rows and cache found, and what to do"},
     {"version", command_version, "print the version"},
     {"help", command_help, "this text, or the options of one command"},
 };

@@ -114,6 +114,30 @@ kgen_status kgen__read_engine(const kgen__option *option, const char *text, kgen
     return KGEN_OK;
 }
 
+/* "batch=8,context=8192,heads=8", in any order; what is left out is not known. */
+kgen_status kgen__read_problem(const kgen__option *option, const char *text, kgen_error *err) {
+    kgen_problem problem = {0};
+    const struct {
+        const char *name;
+        int32_t *value;
+    } keys[] = {
+        {"batch", &problem.batch}, {"context", &problem.context}, {"heads", &problem.heads}};
+    for (const char *at = text; *at;) {
+        size_t length = strcspn(at, "="), k = 0;
+        while (k < 3 && (strlen(keys[k].name) != length || strncmp(at, keys[k].name, length))) k++;
+        const char *digits = at + length + (at[length] == '=');
+        size_t count = strspn(digits, "0123456789");
+        if (k == 3 || !at[length] || !count || count > 9 ||
+            (digits[count] && (digits[count] != ',' || !digits[count + 1])))
+            return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: batch=N,context=N,heads=N expected",
+                             option->name, text);
+        *keys[k].value = (int32_t)strtol(digits, NULL, 10);
+        at = digits + count + (digits[count] == ',');
+    }
+    *(kgen_problem *)option->out = problem;
+    return KGEN_OK;
+}
+
 static kgen_status add_arch(kgen__archs *archs, const char *name, kgen_error *err) {
     const kgen_target *target;
     KGEN_TRY(kgen_target_find(&target, name, err));

@@ -1,13 +1,22 @@
-# Writes the template files as byte arrays into one C file.
-#   cmake -DROOT=<templates folder> -DOUT=<file.c> -P embed.cmake
+# Writes the files of a folder as byte arrays into one C file.
+#   cmake -DWHAT=templates|tuning -DROOT=<folder> -DOUT=<file.c> -P embed.cmake
 # Looks for the files itself: a command line has no room for a long list.
 cmake_minimum_required(VERSION 3.22)
 
-file(GLOB names RELATIVE "${ROOT}" "${ROOT}/*.hip" "${ROOT}/kg/*.h")
+# what: the files, the header that declares the table, its name, its count's
+set(templates_files "${ROOT}/*.hip" "${ROOT}/kg/*.h")
+set(templates_table gen/templates.h kgen_templates kgen_template_count)
+set(tuning_files "${ROOT}/*.jsonl")
+set(tuning_table tunedb/shipped.h kgen__shipped kgen__shipped_count)
+
+file(GLOB names RELATIVE "${ROOT}" ${${WHAT}_files})
 list(SORT names)
 if(NOT names)
-  message(FATAL_ERROR "embed: no templates under ${ROOT}")
+  message(FATAL_ERROR "embed: no ${WHAT} under ${ROOT}")
 endif()
+list(GET ${WHAT}_table 0 header)
+list(GET ${WHAT}_table 1 table)
+list(GET ${WHAT}_table 2 count)
 
 set(arrays "")
 set(rows "")
@@ -24,11 +33,11 @@ foreach(name IN LISTS names)
 endforeach()
 
 file(WRITE "${OUT}.new" "/* Written by cmake/embed.cmake. */
-#include \"gen/templates.h\"
+#include \"${header}\"
 
 ${arrays}
-const kgen_template kgen_templates[] = {
+const kgen_template ${table}[] = {
 ${rows}};
-const size_t kgen_template_count = ${index};
+const size_t ${count} = ${index};
 ")
 file(RENAME "${OUT}.new" "${OUT}")

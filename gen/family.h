@@ -2,6 +2,8 @@
 #ifndef KGEN_GEN_FAMILY_H
 #define KGEN_GEN_FAMILY_H
 
+#include <kgen/tune.h>
+
 #include "params.h"
 
 typedef struct kgen_family {
@@ -14,6 +16,10 @@ typedef struct kgen_family {
     kgen_status (*applicable)(const kgen_spec *spec, const kgen_target *target, kgen_error *err);
     /* Replaces auto values; the spec has passed `applicable`.               */
     void (*defaults)(kgen_spec *spec, const kgen_target *target);
+    /* May be NULL. Fills open tuning keys that depend on how large the problem
+     * is, before `defaults`; 0 in the problem: not known. Whatever it can choose
+     * it chooses for some problem whose numbers are all 0, 1 or INT32_MAX.    */
+    void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec.                            */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);
     /* Workgroups a compute unit is to hold.                                 */

@@ -41,7 +41,8 @@ SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16}, {"f32", 
 SYMBOLS(state_layout, {"vk", KGEN_VK}, {"kv", KGEN_KV});
 SYMBOLS(conv_layout, {"sd", KGEN_SD}, {"ds", KGEN_DS});
 SYMBOLS(map, {"grouped", 0}, {"tiled", 1});
-SYMBOLS(batch, {"many", 0}, {"few", 1});
+enum { BATCH_AUTO, FEW, MANY };
+SYMBOLS(batch, {"auto", BATCH_AUTO}, {"few", FEW}, {"many", MANY});
 SYMBOLS(act, {"silu", 1}, {"none", 0});
 SYMBOLS(gate, {"gdn", KGEN_GATE_GDN}, {"kda", KGEN_GATE_KDA}, {"kda_bound", KGEN_GATE_KDA_BOUND});
 SYMBOLS(out_gate, {"silu", 0}, {"sigmoid", 1});
@@ -324,8 +325,9 @@ static int32_t choose_occupancy(const kgen_gdn_spec *s, const kgen_target *targe
 /* The head is cut among lanes first, then waves, then workgroups, then turns. */
 static void tune(kgen_gdn_spec *s, const kgen_target *target) {
     int narrow = s->state != KGEN_F32, norm = (kgen__gdn_parts(s) & NORM) != 0;
-    const tune_row *row = &tune_rows[target->isa][s->batch][norm];
+    const tune_row *row = &tune_rows[target->isa][s->batch == FEW][norm];
     int32_t blocks = s->v_blocks ? s->v_blocks : 1;
+    if (!s->batch) s->batch = MANY;
     int32_t whole = s->v_dim / blocks * s->k_dim / target->wave_size; /* of a lane, one wave */
     if (!s->lanes) s->lanes = choose_lanes(s, target);
     if (!s->elements)
@@ -334,6 +336,22 @@ static void tune(kgen_gdn_spec *s, const kgen_target *target) {
     if (!s->v_blocks)
         s->v_blocks = at_least(1, at_most(row->v_blocks[narrow], whole / s->elements / s->waves));
     if (!s->occupancy) s->occupancy = choose_occupancy(s, target, row->lanes_held[narrow]);
+}
+
+/* Up to how many value heads (of all sequences) a compute unit batch=few is the
+ * faster: where the table of docs/performance.md has stars. */
+static const int32_t few_heads[2][2][2] = { /* [several tokens][norm][16-bit state] */
+    {{8, 2}, {1, 2}},
+    {{32, 32}, {2, 1}},
+};
+
+static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
+    kgen_gdn_spec *s = &spec->gdn;
+    int norm = (kgen__gdn_parts(s) & NORM) != 0;
+    if (s->batch || !problem->batch || !(kgen__gdn_parts(s) & STEP)) return;
+    int64_t heads = (int64_t)problem->batch * s->v_heads;
+    int64_t few = few_heads[s->tokens > 1][norm][s->state != KGEN_F32];
+    s->batch = heads <= few * target->typical_cus ? FEW : MANY;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
@@ -394,6 +412,7 @@ const kgen_family kgen__family_gdn = {
     .param_count = PARAMS,
     .applicable = applicable,
     .defaults = defaults,
+    .suit = suit,
     .launch_shape = launch_shape,
     .occupancy = occupancy,
     .symbol = symbol,

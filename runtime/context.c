@@ -1,6 +1,7 @@
 /* Open and close, and the small part of the driver that programs share. */
 #include "context.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,16 @@ static kgen_status open_device(kgen_context *ctx, const char *wanted, kgen_error
                      "device: none of hip, cuda, cpu could be opened; the last: %.800s", why.text);
 }
 
+/* The label is "cuda:0 <name> (<details>)", or of the cpu "<name> (<details>)". */
+static void name_device(kgen_context *ctx) {
+    const char *name = ctx->api->label(ctx->device), *end = NULL;
+    if (ctx->api != &kgen_device_cpu) name += strcspn(name, " ");
+    name += strspn(name, " ");
+    for (const char *at = name; (at = strstr(at, " (")); at++) end = at;
+    size_t length = end ? (size_t)(end - name) : strlen(name);
+    snprintf(ctx->device_name, sizeof ctx->device_name, "%.*s", (int)length, name);
+}
+
 kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen_error *err) {
     kgen_open_options o = {0};
     if (options) o = *options;
@@ -51,8 +62,10 @@ kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen
     kgen_status status = open_device(ctx, o.device, err);
     if (status == KGEN_OK) {
         ctx->target = ctx->api->target(ctx->device);
+        name_device(ctx);
         status = kgen_cache_open(&ctx->cache, o.cache_dir, err);
     }
+    if (status == KGEN_OK) status = kgen_tuning_open(&ctx->tuning, o.tuning, err);
     if (status == KGEN_OK)
         *out = ctx;
     else
@@ -68,6 +81,7 @@ void kgen_close(kgen_context *ctx) {
         ctx->api->unload(ctx->device, kernel->module);
         free(kernel);
     }
+    kgen_tuning_close(ctx->tuning);
     if (ctx->cache) kgen_cache_close(ctx->cache);
     if (ctx->device) ctx->api->close(ctx->device);
     free(ctx);
@@ -75,6 +89,7 @@ void kgen_close(kgen_context *ctx) {
 
 const kgen_target *kgen_context_target(const kgen_context *ctx) { return ctx->target; }
 const char *kgen_context_device(const kgen_context *ctx) { return ctx->api->label(ctx->device); }
+const char *kgen_context_device_name(const kgen_context *ctx) { return ctx->device_name; }
 kgen_cache *kgen_context_cache(kgen_context *ctx) { return ctx->cache; }
 
 /* --- driver ------------------------------------------------------------- */

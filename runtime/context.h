@@ -8,6 +8,7 @@ struct kgen_kernel {
     kgen_context *ctx;
     kgen_kernel *next;
     kgen_spec spec; /* resolved                                              */
+    kgen_tuning_match match;
     kgen_resources resources;
     void *module, *function;
     kgen_launch_config config; /* grid: the most workgroups worth launching  */
@@ -18,6 +19,8 @@ struct kgen_context {
     kgen_device *device;
     const kgen_target *target;
     kgen_cache *cache;
+    kgen_tuning *tuning;
+    char device_name[128];
     kgen_mode mode;
     kgen_kernel *kernels;
 };

@@ -85,7 +85,8 @@ static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *
 }
 
 static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
-                              const kgen_entry *entry, int32_t block, kgen_error *err) {
+                              const kgen_tuning_match *match, const kgen_entry *entry,
+                              int32_t block, kgen_error *err) {
     kgen_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel) return kgen_fail(err, KGEN_E_NOMEM, "kernel: out of memory");
     kgen_status status =
@@ -96,6 +97,7 @@ static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
     }
     kernel->ctx = ctx;
     kernel->spec = *resolved;
+    kernel->match = *match;
     kernel->resources = entry->resources;
     kernel->config.block = (uint32_t)block;
     kernel->config.grid = resident_workgroups(ctx, kernel);
@@ -138,11 +140,12 @@ static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **e
     return status;
 }
 
-static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job, kgen_error *err) {
+static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job,
+                               const kgen_tuning_match *match, kgen_error *err) {
     kgen_entry *entry = NULL;
     int32_t block = kgen__family(job->spec.family)->launch_shape(&job->spec, job->target);
     KGEN_TRY(obtain(ctx, job, &entry, err));
-    kgen_status status = load_entry(ctx, &job->spec, entry, block, err);
+    kgen_status status = load_entry(ctx, &job->spec, match, entry, block, err);
     kgen_entry_free(entry);
     return status;
 }
@@ -161,32 +164,61 @@ static kgen_status build_missing(kgen_context *ctx, const kgen_job *jobs, size_t
     return status;
 }
 
-static kgen_status prepare_jobs(kgen_context *ctx, const kgen_job *jobs, size_t count,
-                                kgen_kernel **kernels, kgen_error *err) {
-    KGEN_TRY(build_missing(ctx, jobs, count, err));
-    for (size_t i = 0; i < count; i++) {
-        kernels[i] = find_kernel(ctx, &jobs[i].spec);
+/* What is asked for, resolved. Lists of `count`. */
+typedef struct wanted {
+    kgen_job *jobs;
+    kgen_tuning_match *matches;
+    size_t count;
+} wanted;
+
+static kgen_status prepare_jobs(kgen_context *ctx, const wanted *w, kgen_kernel **kernels,
+                                kgen_error *err) {
+    KGEN_TRY(build_missing(ctx, w->jobs, w->count, err));
+    for (size_t i = 0; i < w->count; i++) {
+        kernels[i] = find_kernel(ctx, &w->jobs[i].spec);
         if (kernels[i]) continue;
-        KGEN_TRY(prepare_one(ctx, &jobs[i], err));
+        KGEN_TRY(prepare_one(ctx, &w->jobs[i], &w->matches[i], err));
         kernels[i] = ctx->kernels;
     }
     return KGEN_OK;
 }
 
-kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
-                         kgen_kernel **kernels, kgen_error *err) {
+static kgen_status resolve(const kgen_context *ctx, wanted *w, const kgen_request *requests,
+                           kgen_error *err) {
+    w->jobs = calloc(w->count, sizeof *w->jobs);
+    w->matches = calloc(w->count, sizeof *w->matches);
+    if (!w->jobs || !w->matches)
+        return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", w->count);
+    for (size_t i = 0; i < w->count; i++) {
+        w->jobs[i].target = ctx->target;
+        KGEN_TRY(kgen_tuning_resolve(&w->jobs[i].spec, &w->matches[i], ctx->tuning,
+                                     &requests[i].spec, &requests[i].problem, ctx->target,
+                                     ctx->device_name, err));
+    }
+    return KGEN_OK;
+}
+
+kgen_status kgen_prepare_for(kgen_context *ctx, const kgen_request *requests, size_t count,
+                             kgen_kernel **kernels, kgen_error *err) {
+    wanted w = {.count = count};
     if (ctx->api->capturing(ctx->device, NULL))
         return kgen_fail(err, KGEN_E_CAPTURE,
                          "kgen_prepare: a stream captures; prepare every kernel before");
-    kgen_job *jobs = calloc(count ? count : 1, sizeof *jobs);
-    if (!jobs) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
-    kgen_status status = KGEN_OK;
-    for (size_t i = 0; i < count && status == KGEN_OK; i++) {
-        jobs[i].target = ctx->target;
-        status = kgen_spec_resolve(&jobs[i].spec, &specs[i], ctx->target, err);
-    }
-    if (status == KGEN_OK) status = prepare_jobs(ctx, jobs, count, kernels, err);
-    free(jobs);
+    if (!count) return KGEN_OK;
+    kgen_status status = resolve(ctx, &w, requests, err);
+    if (status == KGEN_OK) status = prepare_jobs(ctx, &w, kernels, err);
+    free(w.jobs);
+    free(w.matches);
+    return status;
+}
+
+kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
+                         kgen_kernel **kernels, kgen_error *err) {
+    kgen_request *requests = calloc(count ? count : 1, sizeof *requests);
+    if (!requests) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
+    for (size_t i = 0; i < count; i++) requests[i].spec = specs[i];
+    kgen_status status = kgen_prepare_for(ctx, requests, count, kernels, err);
+    free(requests);
     return status;
 }
 
@@ -194,3 +226,4 @@ const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel) { return &kernel->s
 const kgen_resources *kgen_kernel_resources(const kgen_kernel *kernel) {
     return &kernel->resources;
 }
+const kgen_tuning_match *kgen_kernel_match(const kgen_kernel *kernel) { return &kernel->match; }

@@ -28,6 +28,8 @@ typedef struct kgen_open_options {
                               or the first of hip, cuda, cpu                 */
     const char *cache_dir; /* as kgen_cache_open                             */
     kgen_mode mode;
+    const char *tuning;    /* as kgen_tuning_open: the user's file; NULL: where
+                              it usually is; "": no tuning database          */
 } kgen_open_options;
 
 /* options may be NULL. *out: kgen_close. Not on the launch path.            */
@@ -37,7 +39,10 @@ KGEN_API kgen_status kgen_open(kgen_context **out, const kgen_open_options *opti
 KGEN_API void kgen_close(kgen_context *ctx);
 
 KGEN_API const kgen_target *kgen_context_target(const kgen_context *ctx);
-KGEN_API const char *kgen_context_device(const kgen_context *ctx); /* name   */
+/* "cuda:0 NVIDIA H200 (sm_90, 132 units)"                                  */
+KGEN_API const char *kgen_context_device(const kgen_context *ctx);
+/* Of it what names the device, as rows of the tuning database do: "NVIDIA H200". */
+KGEN_API const char *kgen_context_device_name(const kgen_context *ctx);
 KGEN_API kgen_cache *kgen_context_cache(kgen_context *ctx);
 
 /* Resolves, builds if the mode allows, loads, and gets the functions of all
@@ -58,6 +63,8 @@ typedef struct kgen_request {
 KGEN_API kgen_status kgen_prepare_for(kgen_context *ctx, const kgen_request *requests,
                                       size_t count, kgen_kernel **kernels, kgen_error *err);
 KGEN_API const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel);
+/* Why it has that spec: of the first request that led to this kernel.       */
+KGEN_API const kgen_tuning_match *kgen_kernel_match(const kgen_kernel *kernel);
 KGEN_API const kgen_resources *kgen_kernel_resources(const kgen_kernel *kernel);
 
 /* Bytes of workspace for launches of these capacities, from the shapes in

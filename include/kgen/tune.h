@@ -25,13 +25,14 @@ typedef struct kgen_tuning kgen_tuning;
  * $KGEN_TUNING, or tuning.jsonl in the user's cache directory), the system's
  * (/etc/kgen/tuning.jsonl), and the rows shipped in the library. A file that is
  * not there is an empty layer; a bad line is skipped, counted, and told in
- * `kgen doctor`. *out: kgen_tuning_close. The database is read-only after
- * open and may be shared by threads.                                        */
+ * `kgen doctor`. The path "" stands for no database at all. *out:
+ * kgen_tuning_close. The database is read-only after open and may be shared by
+ * threads.                                                                  */
 KGEN_API kgen_status kgen_tuning_open(kgen_tuning **out, const char *path, kgen_error *err);
 KGEN_API void kgen_tuning_close(kgen_tuning *db);
 
 typedef enum kgen_match {
-    KGEN_MATCH_DEFAULT, /* no row: the family's own rule                     */
+    KGEN_MATCH_DEFAULT, /* the family's own rule: no row, or a row in its favour */
     KGEN_MATCH_EXACT,   /* this device, this problem                         */
     KGEN_MATCH_NEAR,    /* this device, the nearest problem                  */
     KGEN_MATCH_ARCH,    /* another device of the architecture, or the model  */
@@ -39,8 +40,8 @@ typedef enum kgen_match {
 
 typedef struct kgen_tuning_match {
     kgen_match kind;
-    kgen_problem problem; /* of the row                                      */
-    double us, default_us; /* of the row, in its own environment             */
+    kgen_problem problem;  /* of the row; 0: none                            */
+    double us, default_us; /* of the row, in its own environment; 0: none    */
     char reason[256];      /* one sentence: why this row, or why none        */
 } kgen_tuning_match;
 

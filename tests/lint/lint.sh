@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Structure rules of CONVENTIONS.md that a script can check:
-#   includes   dependencies point one way; gen and cache see no GPU header
+#   includes   dependencies point one way; gen, cache and tunedb see no GPU header
 #   length     no function over 60 lines without a reason beside it
 #   readme     the C program of README.md is part of examples/decode.c
 # usage: lint.sh <repository root>; prints one line a finding, exit 1 if any
@@ -16,11 +16,11 @@ finding() {
 
 # folder -> folders whose local headers it may include
 declare -A may_see=(
-    [include]="include" [gen]="gen" [cache]="cache gen" [runtime]="runtime cache gen templates"
-    [check]="check" [cli]="cli check" [examples]="" [bench]="bench check"
+    [include]="include" [gen]="gen" [cache]="cache gen" [tunedb]="tunedb cache gen"
+    [runtime]="runtime tunedb cache gen templates" [check]="check" [cli]="cli check tunedb" [examples]="" [bench]="bench check"
 )
 
-# What gen and cache may include in angle brackets, beside <kgen/...>.
+# What gen, cache and tunedb may include in angle brackets, beside <kgen/...>.
 pure_headers="assert.h ctype.h dirent.h elf.h errno.h fcntl.h float.h inttypes.h limits.h locale.h
 math.h pthread.h pwd.h signal.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h
 stdlib.h string.h strings.h time.h unistd.h sys/file.h sys/mman.h sys/random.h sys/stat.h
@@ -39,7 +39,7 @@ check_angle() { # file line header
     local file=$1 line=$2 header=$3 top=${1%%/*}
     [[ $header == kgen/* ]] && return
     case $top in
-    gen | cache | include)
+    gen | cache | tunedb | include)
         [[ " ${pure_headers//$'\n'/ } " == *" $header "* ]] && return
         finding "$file:$line: <$header> is not allowed in $top/ (only <kgen/...>, libc and the listed libraries)"
         ;;

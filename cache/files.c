@@ -1,0 +1,33 @@
+#include "files.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int kgen__make_dirs(const char *dir) {
+    char path[PATH_MAX];
+    int reason = 0;
+    if ((size_t)snprintf(path, sizeof path, "%s", dir) >= sizeof path) return ENAMETOOLONG;
+    for (char *at = path + 1; *at; at++) {
+        if (*at != '/') continue;
+        *at = 0;
+        if (mkdir(path, 0700) != 0 && errno != EEXIST && !reason) reason = errno;
+        *at = '/';
+    }
+    if (mkdir(path, 0700) != 0 && errno != EEXIST && !reason) reason = errno;
+    return reason;
+}
+
+int kgen__write_all(int fd, const void *bytes, size_t size) {
+    const char *from = bytes;
+    while (size > 0) {
+        ssize_t done = write(fd, from, size);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return -1;
+        from += done;
+        size -= (size_t)done;
+    }
+    return 0;
+}
