@@ -11,14 +11,23 @@
 
 typedef struct kgen_load kgen_load;
 
+/* There are at most 1024 sets: what is small enough is found in the cache all
+ * the same. */
 typedef struct kgen_load_options {
     double cold_bytes; /* of all sets together; 0: 1e9. 1: one set, for tests and warm caches */
     uint64_t seed;     /* of the contents; 0: fresh                          */
 } kgen_load_options;
 
-/* KGEN_E_UNSUPPORTED: no load of this family or operation. KGEN_E_NOMEM: the
- * device's memory does not hold it. *out: kgen_load_free. options may be NULL.
- * spec: tuning keys do not matter.                                          */
+/* problem: batch at least 1. attn: context, new tokens included, and heads are
+ * given. gdn: neither is read. scatter: context is what a request has cached.
+ * kv_write: heads 0 is 8. kv_gather: the same; context is the length of a
+ * sequence, 0 is 1024. What a launch is given and no spec says: pages of x16 are
+ * 16 tokens, a window of rt 1024.
+ *
+ * KGEN_E_ARG: no such problem. KGEN_E_UNSUPPORTED: no load of this operation.
+ * KGEN_E_NOMEM: the device's memory does not hold it (of the cpu device half of
+ * the machine's). *out: kgen_load_free. options may be NULL. spec: tuning keys
+ * do not matter.                                                            */
 kgen_status kgen_load_make(kgen_load **out, kgen_context *ctx, const kgen_spec *spec,
                            const kgen_problem *problem, const kgen_load_options *options,
                            kgen_error *err);
@@ -33,12 +42,13 @@ void kgen_load_args(kgen_args *args, const kgen_load *load, int set);
 
 /* ---- the clock ------------------------------------------------------------ */
 
-/* One kernel captured over all sets of a load. Many may stand on one load and
- * be sampled in turn: the load owns one workspace, as large as any needs.   */
+/* One kernel captured over all sets of a load, as often as a replay of about
+ * 2 ms needs and 1024 launches allow. Many may stand on one load and be sampled
+ * in turn: each has a workspace of its own.                                 */
 typedef struct kgen_timer kgen_timer;
 
 /* Launches once and waits before it captures. *out: kgen_timer_free, before the
- * load's end.                                                               */
+ * load's end. One timer of a load is made or sampled at a time.             */
 kgen_status kgen_timer_make(kgen_timer **out, kgen_load *load, const kgen_kernel *kernel,
                             kgen_error *err);
 void kgen_timer_free(kgen_timer *timer);
@@ -47,7 +57,8 @@ kgen_status kgen_timer_sample(double *us, kgen_timer *timer, kgen_error *err);
 
 typedef struct kgen_timing {
     double us;        /* median of the samples                               */
-    double low, high; /* 95 % confidence interval of the median              */
+    double low, high; /* 95 % confidence interval of the median; of fewer than
+                         6 samples all of them, which is less                */
     double best;
     int samples;
 } kgen_timing;
@@ -55,8 +66,10 @@ typedef struct kgen_timing {
 /* Order statistics; sorts `samples`. count >= 1.                            */
 void kgen_timing_of(kgen_timing *out, double *samples, int count);
 
-/* Measured limits of the device, by our own copy kernels over cold memory:
- * bytes per microsecond of reading, and of copying (read + written).        */
+/* Measured limits of the device, by kernels of our own over `bytes` of cold
+ * memory: bytes per microsecond of reading, and of copying (read + written).
+ * Prepares those kernels: five of them, which a context that may not compile
+ * must have in its cache.                                                   */
 typedef struct kgen_limits {
     double read, copy;
 } kgen_limits;

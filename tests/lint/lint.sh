@@ -17,7 +17,9 @@ finding() {
 # folder -> folders whose local headers it may include
 declare -A may_see=(
     [include]="include" [gen]="gen" [cache]="cache gen" [tunedb]="tunedb cache gen"
-    [runtime]="runtime tunedb cache gen templates" [check]="check" [cli]="cli check tunedb" [examples]="" [bench]="bench check"
+    [runtime]="runtime tunedb cache gen templates" [check]="check" [load]="load" [model]="model"
+    [tune]="tune check load model tunedb gen" [cli]="cli check load model tune tunedb"
+    [examples]=""
 )
 
 # What gen, cache and tunedb may include in angle brackets, beside <kgen/...>.

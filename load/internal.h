@@ -1,0 +1,89 @@
+/* What the families of loads share: memory, contents, tensors that turn. */
+#ifndef KGEN_LOAD_INTERNAL_H
+#define KGEN_LOAD_INTERNAL_H
+
+#include "load.h"
+
+enum { KGEN__LOAD_SETS_MAX = 1024 };
+
+/* A tensor of the arguments of which every set has its own, `bytes` apart.  */
+typedef struct kgen__turn {
+    size_t offset; /* in kgen_args                                           */
+    size_t bytes;
+} kgen__turn;
+
+enum { KGEN__TURNS_MAX = 32 };
+
+struct kgen_load {
+    kgen_context *ctx;
+    kgen_stream stream;
+    kgen_spec spec; /* resolved                                              */
+    kgen_problem problem;
+    kgen_args args; /* of set 0                                              */
+    double bytes, read_bytes, flops;
+    int sets;
+    kgen__turn turn[KGEN__TURNS_MAX];
+    int turns;
+    void **memory;
+    size_t memory_count, memory_capacity;
+    double memory_bytes, memory_limit;
+    uint64_t random;
+};
+
+typedef struct kgen__load_family {
+    /* Refuses what cannot be made; says bytes, read_bytes and flops. */
+    kgen_status (*plan)(kgen_load *load, kgen_error *err);
+    kgen_status (*make)(kgen_load *load, kgen_error *err);
+} kgen__load_family;
+
+extern const kgen__load_family kgen__load_attn, kgen__load_gdn, kgen__load_scatter;
+extern const kgen__load_family kgen__load_kv_write, kgen__load_kv_gather;
+
+/* ---- contents: finite numbers of any type --------------------------------- */
+typedef enum kgen__content {
+    KGEN__NOTHING,  /* written before it is read                             */
+    KGEN__SIGNED,   /* magnitudes 2^-7 to 1                                  */
+    KGEN__SMALL,    /* 2^-11 to 2^-4: sums of squares of a head are below 1  */
+    KGEN__POSITIVE, /* 2^-7 to 1                                             */
+} kgen__content;
+
+typedef enum kgen__owner { KGEN__SHARED, KGEN__EACH_SET } kgen__owner;
+
+uint64_t kgen__load_random(kgen_load *load, uint64_t below);
+
+/* `t` is a tensor of load->args; dense, the shape is that of one set.        */
+kgen_status kgen__load_tensor(kgen_load *load, kgen_tensor *t, kgen__owner owner,
+                              kgen_dtype dtype, int32_t rank, const int64_t *shape,
+                              kgen__content content, kgen_error *err);
+
+/* Writes the integers of one set. */
+typedef void kgen__integers(int64_t *values, int64_t count, int set, void *user);
+
+/* The same of type i32 or i64. */
+kgen_status kgen__load_ints(kgen_load *load, kgen_tensor *t, kgen__owner owner, kgen_dtype dtype,
+                            int32_t rank, const int64_t *shape, kgen__integers *fill, void *user,
+                            kgen_error *err);
+
+/* 0 .. count - 1 in random order. *out: free(). */
+kgen_status kgen__load_shuffled(int32_t **out, kgen_load *load, int64_t count, kgen_error *err);
+
+/* low .. INT32_MAX, or KGEN_E_ARG naming the field of the problem. */
+kgen_status kgen__load_bound(const char *field, int32_t value, int32_t low, kgen_error *err);
+
+/* ---- caches ------------------------------------------------------------------ */
+typedef struct kgen__load_cache {
+    kgen_layout layout;
+    kgen_dtype dtype;
+    int64_t pages, page, heads, dim, v_dim; /* pages of all sets              */
+} kgen__load_cache;
+
+/* page of a spec: of x16, 16. */
+int64_t kgen__load_page(int32_t page);
+kgen_status kgen__load_caches(kgen_load *load, kgen_tensor *k, kgen_tensor *v,
+                              const kgen__load_cache *c, kgen__content content, kgen_error *err);
+/* granularity: kgen_descale. HEAD is one for the tensor, [1]. */
+kgen_status kgen__load_scales(kgen_load *load, kgen_tensor *k, kgen_tensor *v,
+                              const kgen__load_cache *c, int32_t granularity,
+                              kgen__content content, kgen_error *err);
+
+#endif
