@@ -193,8 +193,7 @@ int kgen__command_build(int argc, char **argv) {
                                         "the size of a problem, may give instead"});
     kgen__syntax_add(&s, (kgen__option){"jobs", 'j', "N", kgen__read_int, &settings.workers, 0, 256,
                                         "parallel compilers (0: what cores and memory allow)"});
-    kgen__syntax_add(&s, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, &cache_dir, 0, 0,
-                                        "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
+    kgen__syntax_add_cache_dir(&s, &cache_dir);
     kgen__syntax_add(&s, (kgen__option){"allow-spills", 0, NULL, NULL, &settings.allow_spills, 0, 0,
                                         "keep kernels that spill registers or use scratch"});
     kgen__syntax_add(&s, (kgen__option){"quiet", 'q', NULL, NULL, &settings.quiet, 0, 0,

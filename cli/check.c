@@ -254,11 +254,10 @@ int kgen__command_check(int argc, char **argv) {
                                         "the same, with this many replays (4)"});
     kgen__syntax_add(&s, (kgen__option){"jobs", 'j', "N", kgen__read_int, &set.workers, 0, 256,
                                         "parallel compilers (0: what cores and memory allow)"});
-    kgen__syntax_add(&s, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, &set.cache_dir, 0,
-                                        0, "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
+    kgen__syntax_add_cache_dir(&s, &set.cache_dir);
     kgen__syntax_add(&s, (kgen__option){"quiet", 'q', NULL, NULL, &set.quiet, 0, 0,
                                         "only failures and the summary"});
-    kgen__syntax_add(&s, (kgen__option){"json", 0, NULL, NULL, &set.json, 0, 0, "print JSON"});
+    kgen__syntax_add_json(&s, &set.json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     if (first == argc && !set.samples && !set.cases && !set.model)
         return kgen__cli_usage("check", "nothing to check: give a spec, --model, --cases or "

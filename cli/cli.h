@@ -50,7 +50,7 @@ kgen__option_reader kgen__read_dtype;  /* kgen_dtype of the KV cache         */
 kgen__option_reader kgen__read_layout; /* kgen_layout                        */
 kgen__option_reader kgen__read_engine; /* kgen_engine                        */
 kgen__option_reader kgen__read_archs;  /* kgen__archs                        */
-kgen__option_reader kgen__read_problem; /* kgen_problem                       */
+kgen__option_reader kgen__read_problem; /* kgen_problem: batch=8,context=8192,heads=8 */
 
 typedef struct kgen__archs {
     const kgen_target *list[KGEN__ARCHS_MAX];
@@ -72,6 +72,8 @@ typedef struct kgen__syntax {
 } kgen__syntax;
 
 void kgen__syntax_add(kgen__syntax *syntax, kgen__option option);
+void kgen__syntax_add_cache_dir(kgen__syntax *syntax, const char **dir);
+void kgen__syntax_add_json(kgen__syntax *syntax, int *json);
 
 typedef enum kgen__parsed { KGEN__RUN, KGEN__STOP } kgen__parsed;
 

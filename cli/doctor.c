@@ -141,9 +141,8 @@ int kgen__command_doctor(int argc, char **argv) {
                       .arguments = "",
                       .about = "Shows compilers, devices, tuning rows and cache, and what to do. Exit code 7: "
                                "no compiler for AMD GPUs."};
-    kgen__syntax_add(&s, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, &cache_dir, 0, 0,
-                                        "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
-    kgen__syntax_add(&s, (kgen__option){"json", 0, NULL, NULL, &json, 0, 0, "print JSON"});
+    kgen__syntax_add_cache_dir(&s, &cache_dir);
+    kgen__syntax_add_json(&s, &json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
 
     kgen_error err;

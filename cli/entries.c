@@ -1,4 +1,4 @@
-/* kgen list, inspect, source, report: what was compiled, and what it costs. */
+/* kgen list, inspect, source: what was compiled. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,15 +106,6 @@ kgen_status kgen__entry_find(kgen_entry **out, kgen_cache *cache, const char *pr
     return KGEN_OK;
 }
 
-static void add_cache_dir(kgen__syntax *s, const char **dir) {
-    kgen__syntax_add(s, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, dir, 0, 0,
-                                       "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
-}
-
-static void add_json(kgen__syntax *s, int *json) {
-    kgen__syntax_add(s, (kgen__option){"json", 0, NULL, NULL, json, 0, 0, "print JSON"});
-}
-
 /* ---- list ---------------------------------------------------------------- */
 
 typedef struct listing {
@@ -161,8 +152,8 @@ int kgen__command_list(int argc, char **argv) {
                       .most = 1};
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &archs, 0, 0,
                                         "only these architectures"});
-    add_cache_dir(&s, &cache_dir);
-    add_json(&s, &json);
+    kgen__syntax_add_cache_dir(&s, &cache_dir);
+    kgen__syntax_add_json(&s, &json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
 
     kgen_error err;
@@ -236,12 +227,12 @@ int kgen__command_inspect(int argc, char **argv) {
                       .about = "Shows everything known about one cached kernel.",
                       .least = 1,
                       .most = 1};
-    add_cache_dir(&s, &cache_dir);
+    kgen__syntax_add_cache_dir(&s, &cache_dir);
     kgen__syntax_add(&s, (kgen__option){"output", 'o', "FILE", kgen__read_text, &output, 0, 0,
                                         "write the code object, as the driver takes it"});
     kgen__syntax_add(&s, (kgen__option){"disassemble", 'S', NULL, NULL, &disassemble, 0, 0,
                                         "print the instructions instead (AMD; takes ROCm)"});
-    add_json(&s, &json);
+    kgen__syntax_add_json(&s, &json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
 
     kgen_error err;
@@ -293,7 +284,7 @@ int kgen__command_source(int argc, char **argv) {
                       .most = 1};
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A", kgen__read_archs, &archs, 0, 0,
                                         "architecture (gfx942)"});
-    add_cache_dir(&s, &cache_dir);
+    kgen__syntax_add_cache_dir(&s, &cache_dir);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     if (archs.count > 1) return kgen__cli_usage("source", "one --arch at a time");
     kgen__archs_default(&archs);
@@ -303,73 +294,4 @@ int kgen__command_source(int argc, char **argv) {
                              ? print_cached_source(argv[first], cache_dir, &err)
                              : print_source(argv[first], archs.list[0], &err);
     return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
-}
-
-/* ---- report -------------------------------------------------------------- */
-
-static int print_report(const kgen_job_result *results, size_t count, int json) {
-    kgen__table table;
-    json_t *list = json ? json_array() : NULL;
-    kgen__table_entry_heading(&table);
-    for (size_t i = 0; i < count; i++) {
-        if (!results[i].entry) continue;
-        if (json)
-            json_array_append_new(list, kgen__entry_json(results[i].entry));
-        else
-            kgen__table_entry(&table, results[i].entry);
-    }
-    if (!json) kgen__table_print(&table, stdout);
-    kgen__table_free(&table);
-    return json ? kgen__json_print(list) : 0;
-}
-
-static int report(kgen_cache *cache, const kgen__jobs *jobs, int spills, int json) {
-    kgen_error err;
-    kgen__build_counts counts;
-    const kgen__build_settings settings = {.quiet = 1, .allow_spills = spills};
-    kgen_job_result *results = calloc(jobs->count, sizeof *results);
-    if (!results) {
-        kgen_fail(&err, KGEN_E_NOMEM, "no memory for %zu jobs", jobs->count);
-        return kgen__cli_fail(&err);
-    }
-    kgen_status status = kgen__build_jobs(cache, jobs, &settings, results, &counts, &err);
-    int code = kgen_status_exit_code(status);
-    if (status != KGEN_OK && !counts.failed) code = kgen__cli_fail(&err);
-    if (counts.failed < jobs->count && (status == KGEN_OK || counts.failed)) {
-        int printed = print_report(results, jobs->count, json);
-        if (!code) code = printed;
-    }
-    kgen__results_free(results, jobs->count);
-    return code;
-}
-
-int kgen__command_report(int argc, char **argv) {
-    const char *cache_dir = NULL;
-    kgen__archs archs = {0};
-    kgen__jobs jobs = {0};
-    int json = 0, spills = 0, first, code;
-    kgen__syntax s = {.command = "report",
-                      .arguments = "SPEC[@ARCH] ...",
-                      .about = "Builds what is not cached, and shows what each kernel costs.",
-                      .least = 1,
-                      .most = -1};
-    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &archs, 0, 0,
-                                        "architectures (gfx942,gfx950)"});
-    add_cache_dir(&s, &cache_dir);
-    kgen__syntax_add(&s, (kgen__option){"allow-spills", 0, NULL, NULL, &spills, 0, 0,
-                                        "also show kernels that spill registers"});
-    add_json(&s, &json);
-    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
-    kgen__archs_default(&archs);
-
-    kgen_error err;
-    kgen_cache *cache = NULL;
-    kgen_status status = KGEN_OK;
-    for (int i = first; i < argc && status == KGEN_OK; i++)
-        status = kgen__jobs_add_line(&jobs, argv[i], &archs, &err);
-    if (status == KGEN_OK) status = kgen_cache_open(&cache, cache_dir, &err);
-    code = status == KGEN_OK ? report(cache, &jobs, spills, json) : kgen__cli_fail(&err);
-    kgen_cache_close(cache);
-    kgen__jobs_free(&jobs);
-    return code;
 }

@@ -114,30 +114,6 @@ kgen_status kgen__read_engine(const kgen__option *option, const char *text, kgen
     return KGEN_OK;
 }
 
-/* "batch=8,context=8192,heads=8", in any order; what is left out is not known. */
-kgen_status kgen__read_problem(const kgen__option *option, const char *text, kgen_error *err) {
-    kgen_problem problem = {0};
-    const struct {
-        const char *name;
-        int32_t *value;
-    } keys[] = {
-        {"batch", &problem.batch}, {"context", &problem.context}, {"heads", &problem.heads}};
-    for (const char *at = text; *at;) {
-        size_t length = strcspn(at, "="), k = 0;
-        while (k < 3 && (strlen(keys[k].name) != length || strncmp(at, keys[k].name, length))) k++;
-        const char *digits = at + length + (at[length] == '=');
-        size_t count = strspn(digits, "0123456789");
-        if (k == 3 || !at[length] || !count || count > 9 ||
-            (digits[count] && (digits[count] != ',' || !digits[count + 1])))
-            return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: batch=N,context=N,heads=N expected",
-                             option->name, text);
-        *keys[k].value = (int32_t)strtol(digits, NULL, 10);
-        at = digits + count + (digits[count] == ',');
-    }
-    *(kgen_problem *)option->out = problem;
-    return KGEN_OK;
-}
-
 static kgen_status add_arch(kgen__archs *archs, const char *name, kgen_error *err) {
     const kgen_target *target;
     KGEN_TRY(kgen_target_find(&target, name, err));
@@ -161,6 +137,44 @@ kgen_status kgen__read_archs(const kgen__option *option, const char *text, kgen_
     }
 }
 
+static kgen_status read_size(int32_t *size, const char *text, const char *name, size_t length,
+                             kgen_error *err) {
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (end == text || (*end && *end != ',') || errno || number < 1 || number > INT32_MAX)
+        return kgen_fail(err, KGEN_E_ARG, "%.*s=%.20s: a number 1 to %d expected", (int)length,
+                         name, text, INT32_MAX);
+    if (*size)
+        return kgen_fail(err, KGEN_E_ARG, "%.*s: given twice", (int)length, name);
+    *size = (int32_t)number;
+    return KGEN_OK;
+}
+
+kgen_status kgen__read_problem(const kgen__option *option, const char *text, kgen_error *err) {
+    kgen_problem p = {0};
+    const struct {
+        const char *name;
+        int32_t *size;
+    } keys[] = {{"batch", &p.batch}, {"context", &p.context}, {"heads", &p.heads}};
+    size_t known = sizeof keys / sizeof keys[0];
+    for (const char *item = text;; item++) {
+        size_t length = strcspn(item, "=,"), key = 0;
+        while (key < known &&
+               (strlen(keys[key].name) != length || strncmp(keys[key].name, item, length) != 0))
+            key++;
+        if (key == known || item[length] != '=')
+            return kgen_fail(err, KGEN_E_ARG,
+                             "--%s %.60s: batch=N,context=N,heads=N or some of them expected",
+                             option->name, text);
+        KGEN_TRY(read_size(keys[key].size, item + length + 1, item, length, err));
+        item += strcspn(item, ",");
+        if (!*item) break;
+    }
+    *(kgen_problem *)option->out = p;
+    return KGEN_OK;
+}
+
 void kgen__archs_default(kgen__archs *archs) {
     if (archs->count) return;
     add_arch(archs, "gfx942", NULL);
@@ -171,6 +185,15 @@ void kgen__archs_default(kgen__archs *archs) {
 
 void kgen__syntax_add(kgen__syntax *syntax, kgen__option option) {
     if (syntax->count < KGEN__OPTIONS_MAX) syntax->options[syntax->count++] = option;
+}
+
+void kgen__syntax_add_cache_dir(kgen__syntax *syntax, const char **dir) {
+    kgen__syntax_add(syntax, (kgen__option){"cache-dir", 0, "DIR", kgen__read_text, dir, 0, 0,
+                                            "cache folder (KGEN_CACHE_DIR, else ~/.cache/kgen)"});
+}
+
+void kgen__syntax_add_json(kgen__syntax *syntax, int *json) {
+    kgen__syntax_add(syntax, (kgen__option){"json", 0, NULL, NULL, json, 0, 0, "print JSON"});
 }
 
 static void print_help(const kgen__syntax *syntax) {

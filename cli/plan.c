@@ -216,7 +216,7 @@ int kgen__command_plan(int argc, char **argv) {
                                         "architectures (gfx942,gfx950)"});
     kgen__syntax_add(&s, (kgen__option){"output", 'o', "FILE", kgen__read_text, &manifest, 0, 0,
                                         "write a manifest for `kgen build --manifest`"});
-    kgen__syntax_add(&s, (kgen__option){"json", 0, NULL, NULL, &json, 0, 0, "print JSON"});
+    kgen__syntax_add_json(&s, &json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     if ((first < argc) == (model != NULL)) return kgen__cli_usage("plan", "one MODEL expected");
     kgen__archs_default(&archs);

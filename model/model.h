@@ -6,8 +6,10 @@
 #include <kgen/kgen.h>
 #include <kgen/tune.h>
 
-/* What the disassembly says of the kernel's hottest loop, per wave and turn. */
+/* What the disassembly says of the kernel's hottest loop, per wave and turn;
+ * of a kernel that loads outside of loops, all of it, as one turn.           */
 typedef struct kgen_mix {
+    int32_t looped; /* 1: a loop was found                                   */
     int32_t instructions, valu, matrix, scalar, lds, wait;
     int32_t loads, load_bytes;   /* global loads; bytes of a wave             */
     int32_t stores, store_bytes;
@@ -22,16 +24,26 @@ typedef struct kgen_prediction {
     double memory_us, valu_us, matrix_us, fixed_us;
     double bytes;                    /* that a launch must move               */
     double in_flight_per_cu;         /* bytes                                 */
+    double in_flight_target;         /* bytes a CU that reach `achievable`    */
     double bandwidth;                /* bytes per us at that many in flight   */
+    double achievable, peak;         /* bytes per us, of the device           */
     int32_t waves_per_simd, workgroups;
     const char *bound;               /* "memory", "valu", "matrix", "latency" */
     char assumptions[512];           /* clock, bandwidth, latency, fixed cost */
 } kgen_prediction;
 
-/* entry: with code. KGEN_E_UNSUPPORTED: no model of this target or family.  */
+/* entry: with code. KGEN_E_UNSUPPORTED: no model of this target or family.
+ * It is kgen_model_mix and kgen_model_estimate; the mix does not depend on the
+ * problem.                                                                  */
 kgen_status kgen_model_predict(kgen_prediction *out, const kgen_entry *entry,
                                const kgen_spec *spec, const kgen_target *target,
                                const kgen_problem *problem, kgen_error *err);
+kgen_status kgen_model_mix(kgen_mix *out, const kgen_entry *entry, const kgen_target *target,
+                           kgen_error *err);
+kgen_status kgen_model_estimate(kgen_prediction *out, const kgen_mix *mix,
+                                const kgen_resources *resources, const kgen_spec *spec,
+                                const kgen_target *target, const kgen_problem *problem,
+                                kgen_error *err);
 
 /* Bytes that one launch must read and write: from the spec and the problem. */
 kgen_status kgen_model_bytes(double *read, double *written, const kgen_spec *spec,
