@@ -19,6 +19,7 @@ int kgen__command_report(int argc, char **argv);
 int kgen__command_explain(int argc, char **argv);
 int kgen__command_tuning(int argc, char **argv);
 int kgen__command_check(int argc, char **argv);
+int kgen__command_tune(int argc, char **argv);
 int kgen__command_doctor(int argc, char **argv);
 
 /* ---- messages ------------------------------------------------------------ */
@@ -60,7 +61,7 @@ typedef struct kgen__archs {
 /* The production targets, when no --arch is given. */
 void kgen__archs_default(kgen__archs *archs);
 
-enum { KGEN__OPTIONS_MAX = 20 };
+enum { KGEN__OPTIONS_MAX = 32 };
 
 typedef struct kgen__syntax {
     const char *command;

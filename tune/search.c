@@ -344,7 +344,8 @@ static int beats_default(const kgen_timing *t, const kgen_timing *base) {
 static void conclude(kgen_search_result *out, search *s) {
     const arm *base = &s->arms[0];
     *out = (kgen_search_result){.best = -1, .fastest = -1, .finished = !s->late,
-                                .samples = s->taken};
+                                .samples = s->taken,
+                                .default_out = base->state == OUT};
     for (int i = 0; i < s->space->count; i++) {
         out->tried += s->arms[i].count > 0;
         out->dropped += s->arms[i].state == OUT;

@@ -42,7 +42,8 @@ typedef struct kgen_search_options {
 } kgen_search_options;
 
 typedef struct kgen_search_result {
-    int best;       /* 0: the family's own choice. -1: that could not be timed */
+    int best;       /* 0: the family's own choice. -1: that has no time       */
+    int default_out; /* 1: it was dropped                                    */
     int fastest;    /* by its median, sure or not                            */
     kgen_timing us, default_us; /* of `best`, of the default                 */
     int finished;   /* 0: time ran out                                       */

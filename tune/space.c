@@ -170,7 +170,7 @@ void kgen_space_arrange(kgen_space *space) {
 
 /* --- the space ----------------------------------------------------------- */
 
-/* What the caller leaves open is the family's, but for the keys of the search. */
+/* Of what the caller leaves open, the keys of the search; presets are chosen. */
 static kgen_spec open_keys(const kgen_spec *chosen, const kgen_spec *asked,
                            const kgen_param **keys, int count) {
     kgen_spec spec = *chosen;
@@ -179,12 +179,25 @@ static kgen_spec open_keys(const kgen_spec *chosen, const kgen_spec *asked,
     return spec;
 }
 
+/* The family's own choice, whatever the caller has set: what a row replaces. */
+static kgen_status own_choice(kgen_spec *out, const kgen_spec *spec, const kgen_problem *problem,
+                              const kgen_target *target, kgen_error *err) {
+    const kgen_family *family = kgen__family(spec->family);
+    kgen_spec open = *spec;
+    kgen_tuning_match match;
+    for (size_t i = 0; i < family->param_count; i++)
+        if (family->params[i].role == KGEN_TUNE)
+            kgen__param_set(&open, &family->params[i], family->params[i].initial);
+    return kgen_tuning_resolve(out, &match, NULL, &open, problem, target, NULL, err);
+}
+
 kgen_status kgen_space_make(kgen_space *out, const kgen_spec *spec, const kgen_problem *problem,
                             const kgen_target *target, kgen_error *err) {
     const kgen_param *keys[KGEN_SPACE_KEYS];
-    kgen_spec chosen;
+    kgen_spec own, chosen;
     kgen_tuning_match match;
     memset(out, 0, sizeof *out);
+    KGEN_TRY(own_choice(&own, spec, problem, target, err));
     KGEN_TRY(kgen_tuning_resolve(&chosen, &match, NULL, spec, problem, target, NULL, err));
     int count = out->keys = keys_of(keys, kgen__family(spec->family));
     kgen_spec asked = open_keys(&chosen, spec, keys, count);
@@ -193,7 +206,7 @@ kgen_status kgen_space_make(kgen_space *out, const kgen_spec *spec, const kgen_p
         m.axes[i].param = keys[i];
         fill_axis(&m.axes[i], kgen__param_get(spec, keys[i]), kgen__param_get(&chosen, keys[i]));
     }
-    kgen_status status = append(&m, &chosen);
+    kgen_status status = append(&m, &own);
     if (status == KGEN_OK) status = try_all(&m, 0);
     if (status == KGEN_OK)
         kgen_space_arrange(out);

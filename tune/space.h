@@ -32,9 +32,10 @@ typedef struct kgen_space {
     int pruned[KGEN_PRUNE_COUNT];
 } kgen_space;
 
-/* Keys that the spec sets stay. A preset of other keys (gdn's batch) is no key of
- * the search. Of a range, the powers of two and the default's neighbours stand
- * for all. problem: what the family's own choice is made for; may be NULL.
+/* Keys that the spec sets stay, but for the first candidate: that is what a row
+ * would replace, the family's choice for the problem (NULL: not known) with all
+ * keys open. A preset of other keys (gdn's batch) is no key of the search. Of a
+ * range, the powers of two and the default's neighbours stand for all.
  * *out: kgen_space_free.                                                    */
 kgen_status kgen_space_make(kgen_space *out, const kgen_spec *spec, const kgen_problem *problem,
                             const kgen_target *target, kgen_error *err);
