@@ -11,7 +11,7 @@
 #include "cli.h"
 
 enum { PROBLEMS_MAX = 64, BAR_WIDTH = 24, REPEATS = 20 };
-static const double TIMEOUT_S = 30, REDRAW_S = 0.1;
+static const double TIMEOUT_S = 30, REDRAW_S = 0.1, LINE_S = 30;
 
 typedef struct problem_list {
     kgen_problem list[PROBLEMS_MAX];
@@ -212,7 +212,9 @@ static void on_progress(const kgen_tune_progress *p, void *user) {
     double now = kgen__clock();
     if (s->quiet) return;
     if (!s->terminal) {
-        if (p->done != s->done) draw_line(p);
+        if (p->done == s->done && now - s->drawn < LINE_S) return;
+        draw_line(p);
+        s->drawn = now;
     } else if (now - s->drawn > REDRAW_S || p->done != s->done) {
         clear_bar(s);
         if (p->done < p->jobs) draw_bar(p);
@@ -241,13 +243,6 @@ static void print_problem(kgen__table *table, const json_t *result) {
     kgen__table_cell(table, "%s", text);
 }
 
-/* What the choice says beyond the spec: its tuning keys come last. */
-static const char *keys_of(const json_t *result) {
-    const char *spec = text_of(result, "spec"), *choice = text_of(result, "choice");
-    while (*spec && *spec == *choice) spec++, choice++;
-    return choice + (*choice == ',');
-}
-
 static void print_result(kgen__table *table, const json_t *result) {
     double us = number_of(result, "us"), base = number_of(result, "default_us");
     kgen__table_cell(table, "%s", text_of(result, "spec"));
@@ -262,7 +257,7 @@ static void print_result(kgen__table *table, const json_t *result) {
                      number_of(result, "candidates"));
     kgen__table_cell(table, "%s",
                      strcmp(text_of(result, "outcome"), "failed") == 0 ? text_of(result, "text")
-                                                                       : keys_of(result));
+                                                                       : text_of(result, "keys"));
 }
 
 static void add_dropped(json_t *sums, const json_t *result) {
@@ -495,7 +490,7 @@ static const char *contradiction(const options *o, int arguments) {
 }
 
 int kgen__command_tune(int argc, char **argv) {
-    screen shown = {.terminal = isatty(STDERR_FILENO)};
+    screen shown = {.terminal = isatty(STDERR_FILENO), .drawn = kgen__clock()};
     options o = {.set = {.budget = -1, .timeout = TIMEOUT_S, .progress = on_progress, .say = say,
                          .user = &shown}};
     int first, code;

@@ -3,7 +3,7 @@
 
 #include "internal.h"
 
-kgen_status kgen__compile(kgen_job_result *results, kgen_cache *cache, const kgen_space *space,
+kgen_status kgen__candidates_build(kgen_job_result *results, kgen_cache *cache, const kgen_space *space,
                           const int *candidates, int count, const kgen_target *target,
                           const kgen_build_options *options, kgen_error *err) {
     kgen_job *jobs = calloc((size_t)count, sizeof *jobs);
@@ -17,13 +17,13 @@ kgen_status kgen__compile(kgen_job_result *results, kgen_cache *cache, const kge
         if (results[i].outcome != KGEN_FAILED) continue;
         if (why->status != KGEN_E_TOOLCHAIN && why->status != KGEN_E_NOMEM) continue;
         kgen_status status = kgen_fail(err, why->status, "%s", why->text);
-        kgen__compiled_free(results, count);
+        kgen__candidates_free(results, count);
         return status;
     }
     return KGEN_OK;
 }
 
-void kgen__compiled_free(kgen_job_result *results, int count) {
+void kgen__candidates_free(kgen_job_result *results, int count) {
     for (int i = 0; i < count; i++) {
         kgen_entry_free(results[i].entry);
         results[i].entry = NULL;

@@ -37,12 +37,12 @@ typedef struct kgen__run {
 int kgen__worker(kgen__run *run, int fd);
 
 /* ---- compiling ------------------------------------------------------------- */
-/* results[count]: kgen__compiled_free. Fails when no candidate could have been
+/* results[count]: kgen__candidates_free. Fails when no candidate could have been
  * compiled (no toolchain, no memory); what is wrong with one is in its result. */
-kgen_status kgen__compile(kgen_job_result *results, kgen_cache *cache, const kgen_space *space,
+kgen_status kgen__candidates_build(kgen_job_result *results, kgen_cache *cache, const kgen_space *space,
                           const int *candidates, int count, const kgen_target *target,
                           const kgen_build_options *options, kgen_error *err);
-void kgen__compiled_free(kgen_job_result *results, int count);
+void kgen__candidates_free(kgen_job_result *results, int count);
 kgen__drop kgen__drop_of_build(const kgen_job_result *result);
 
 /* ---- results ---------------------------------------------------------------- */

@@ -39,10 +39,10 @@ static kgen_status prepare(void *user, int *usable, const int *candidates, int c
     kgen_job_result *results = calloc((size_t)count, sizeof *results);
     if (!results) return kgen_fail(err, KGEN_E_NOMEM, "no memory for %d candidates", count);
     kgen_status status =
-        kgen__compile(results, m->cache, &m->space, candidates, count, m->target, &options, err);
+        kgen__candidates_build(results, m->cache, &m->space, candidates, count, m->target, &options, err);
     for (int i = 0; i < count && status == KGEN_OK; i++)
         status = judge(m, candidates[i], &usable[i], &results[i], err);
-    kgen__compiled_free(results, count);
+    kgen__candidates_free(results, count);
     free(results);
     return status;
 }

@@ -82,11 +82,12 @@ static json_t *dropped_json(const int dropped[KGEN__DROP_COUNT]) {
 }
 
 static void add_times(json_t *result, const kgen_space *space, const kgen_search_result *found) {
-    char line[KGEN_SPEC_LINE_MAX];
+    char line[KGEN_SPEC_LINE_MAX], keys[160];
     kgen_spec_print(line, &space->list[found->best].spec);
-    json_t *times = json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:i}", "choice", line, "kernel",
-                              space->list[found->best].kernel, "us", found->us.us, "low",
-                              found->us.low, "high", found->us.high, "default_us",
+    kgen_space_keys(keys, sizeof keys, &space->list[found->best]);
+    json_t *times = json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:i}", "choice", line, "keys", keys,
+                              "kernel", space->list[found->best].kernel, "us", found->us.us,
+                              "low", found->us.low, "high", found->us.high, "default_us",
                               found->default_us.us, "samples", found->us.samples);
     json_object_update(result, times);
     json_decref(times);

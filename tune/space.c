@@ -1,5 +1,6 @@
 #include "space.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,6 +214,16 @@ kgen_status kgen_space_make(kgen_space *out, const kgen_spec *spec, const kgen_p
     else
         kgen_space_free(out);
     return status;
+}
+
+void kgen_space_keys(char *out, size_t size, const kgen_candidate *candidate) {
+    const kgen_param *keys[KGEN_SPACE_KEYS];
+    int count = keys_of(keys, kgen__family(candidate->spec.family));
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; i < count && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s=%d", i ? "," : "", keys[i]->key,
+                                 kgen__param_get(&candidate->spec, keys[i]));
 }
 
 void kgen_space_free(kgen_space *space) {

@@ -44,6 +44,9 @@ kgen_status kgen_space_make(kgen_space *out, const kgen_spec *spec, const kgen_p
 void kgen_space_arrange(kgen_space *space);
 void kgen_space_free(kgen_space *space);
 
+/* The keys of the search, "waves=8,occ=2"; cut to the room there is.         */
+void kgen_space_keys(char *out, size_t size, const kgen_candidate *candidate);
+
 /* Steps from one to the other, over all keys.                               */
 int kgen_space_distance(const kgen_space *space, int a, int b);
 

@@ -157,7 +157,7 @@ static kgen_status compile_list(work *w, kgen_job_result *results, const int *ca
     const kgen_build_options options = {
         .workers = w->run->set->workers, .progress = compiled_one, .user = w};
     KGEN_TRY(say_stage(w, "compile", err));
-    return kgen__compile(results, kgen_context_cache(w->ctx), &w->space, candidates, count,
+    return kgen__candidates_build(results, kgen_context_cache(w->ctx), &w->space, candidates, count,
                          w->run->device->target, &options, err);
 }
 
@@ -176,7 +176,7 @@ static kgen_status prepare(void *user, int *usable, const int *candidates, int c
     if (left) status = compile_list(w, results, chosen, left, err);
     for (int i = 0; i < left && status == KGEN_OK; i++)
         status = judge_build(w, chosen[i], &usable[list[i]], &results[i], err);
-    kgen__compiled_free(results, left);
+    kgen__candidates_free(results, left);
     for (int i = 0; i < left && status == KGEN_OK; i++)
         if (usable[list[i]]) status = verify(w, chosen[i], &usable[list[i]], err);
 out:
