@@ -267,6 +267,11 @@ kgen_status kgen_journal_add(kgen_journal *journal, const char *line, kgen_error
     return written == (ssize_t)length + 1 ? KGEN_OK : io_fail(journal, "cannot write", err);
 }
 
+void kgen_journal_detach(kgen_journal *journal) {
+    if (journal->fd >= 0) close(journal->fd);
+    journal->fd = -1;
+}
+
 static void free_job(kgen_journal_job *job) {
     kgen_journal_times *t, *next;
     HASH_ITER(hh, job->times, t, next) {

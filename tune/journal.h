@@ -61,6 +61,8 @@ kgen_status kgen_journal_open(kgen_journal **out, const char *path,
 /* To read only, whatever the environment.                                   */
 kgen_status kgen_journal_read(kgen_journal **out, const char *path, kgen_error *err);
 void kgen_journal_close(kgen_journal *journal);
+/* Leaves the file to the process that forked this one.                      */
+void kgen_journal_detach(kgen_journal *journal);
 /* Writes a line, and takes note of what it says.                            */
 kgen_status kgen_journal_add(kgen_journal *journal, const char *line, kgen_error *err);
 

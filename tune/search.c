@@ -94,7 +94,8 @@ static int collect(const search *s, int *list, state wanted) {
  * while they are timed hits all alike. */
 static kgen_status round_of_all(search *s) {
     int count = collect(s, s->list, RUNNING);
-    shuffle(s, s->list, count);
+    int first = s->arms[0].count == 0; /* without the default nothing can be said */
+    shuffle(s, s->list + first, count - first);
     for (int i = 0; i < count && !out_of_time(s); i++) KGEN_TRY(visit(s, s->list[i]));
     return KGEN_OK;
 }

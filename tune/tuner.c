@@ -223,7 +223,12 @@ static kgen_status blame(watcher *w, kgen_watch_end end, const char *how, kgen_e
                      err);
 }
 
-static int work(void *user, int fd) { return kgen__worker(&((watcher *)user)->run, fd); }
+/* A worker that outlives its run for a moment must not hold the journal. */
+static int work(void *user, int fd) {
+    kgen__run *run = &((watcher *)user)->run;
+    kgen_journal_detach(run->journal);
+    return kgen__worker(run, fd);
+}
 
 static kgen_status run_workers(watcher *w, kgen_error *err) {
     const kgen_watch watch = {w, work, heard, PATIENCE_S};

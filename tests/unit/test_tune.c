@@ -61,7 +61,7 @@ static const char *const lines[] = {
     "gdn:layout=flat",      "gdn:fuse=a,layout=flat,sl=kv", "gdn:fuse=c,layout=flat",
     "gdn:layout=flat,batch=few,waves=8", "scatter:op=slot_mapping", "kv_write:",
     "kv_gather:kv=fp8,turns=1"};
-static const char *const archs[] = {"gfx942", "gfx950", "gfx1201", "sm_90", "cpu:cdna3"};
+static const char *const archs[] = {"gfx942", "gfx1201", "sm_90"};
 enum { LINES = sizeof lines / sizeof *lines, ARCHS = sizeof archs / sizeof *archs };
 
 /* Set keys stay, but in the family's own choice. */
@@ -742,7 +742,7 @@ static void hung_and_crashed_candidates_are_left_out(void **state) {
     stage s;
     (void)state;
     if (!set_up(&s, "mischief")) skip();
-    s.set.timeout = 2;
+    s.set.timeout = 4;
     s.set.search.strategy = kgen_strategy_at(2);
     play[0] = (struct play){4, 16, HANGS, 0};
     play[1] = (struct play){4, 8, CRASHES, 0};
@@ -769,7 +769,7 @@ static void a_default_that_hangs_fails_its_kernel_only(void **state) {
     s.jobs[1] = (kgen_tune_job){spec_of("kv_write:d=128,waves=4,turns=1,occ=1"), {16, 0, 2}};
     s.jobs[2].problem.batch = 13;
     s.set.count = 3;
-    s.set.timeout = 2;
+    s.set.timeout = 4;
     kgen_space space = space_of("kv_write:d=64,waves=4,turns=1,occ=1", "cpu:sm90");
     play[0] = (struct play){space.list[0].spec.kv_write.turns,
                             space.list[0].spec.kv_write.occupancy, HANGS, 0};
@@ -798,7 +798,7 @@ static void a_killed_run_goes_on(void **state) {
         pid_t run = fork();
         if (run == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            play[0] = (struct play){0, 0, KILLS_THE_RUN, 1 + (int)(seed + (uint64_t)kills) % 17};
+            play[0] = (struct play){0, 0, KILLS_THE_RUN, 1 + (int)((seed + (uint64_t)kills) % 9)};
             json_t *report;
             kgen_tune_run(&report, &s.set, &s.device, NULL);
             _exit(0);
@@ -837,7 +837,6 @@ static void without_time_everything_stays(void **state) {
     json_decref(report);
 }
 
-/* Only where there is an hour's worth of work left is a device needed. */
 static void a_device_that_is_not_there_is_said(void **state) {
     kgen_tune_device device;
     kgen_error err;
