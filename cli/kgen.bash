@@ -13,6 +13,11 @@ _kgen() {
     --arch) # the error for an unknown one lists them
         mapfile -t COMPREPLY < <(compgen -W "$("$program" list --arch '?' 2>&1 | sed 's/.*known are //; s/,//g')" -- "$current")
         return ;;
+    --layer) mapfile -t COMPREPLY < <(compgen -W "user system shipped" -- "$current") && return ;;
+    --family) # as above
+        mapfile -t COMPREPLY < <(compgen -W "$("$program" explain '?' 2>&1 | sed 's/.*known are //; s/,//g')" -- "$current")
+        return ;;
+    tuning) mapfile -t COMPREPLY < <(compgen -W "list import export check" -- "$current") && return ;;
     --cache-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current") && return ;;
     help) mapfile -t COMPREPLY < <(compgen -W "$("$program" help 2>/dev/null | awk '/^  [a-z]/ {print $1}')" -- "$current") && return ;;
     esac

@@ -19,7 +19,7 @@
 
 enum {
     KEY_MAX_BYTES = KGEN_SPEC_LINE_MAX + sizeof(kgen_environment) + 96,
-    LOCK_WAIT_MS = 10000,
+    LOCK_WAIT_MS = 5000, /* merging takes milliseconds */
     LOCK_TURN_MS = 20,
 };
 

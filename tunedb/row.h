@@ -73,7 +73,7 @@ KGEN_API kgen_status kgen__rows_user_path(char *out, size_t size, const char *pa
 /* What an open database holds, nearest layer first.                         */
 typedef struct kgen_tuning_layer {
     const char *name; /* "user", "system", "shipped"                         */
-    char *path;       /* "(in the library)" for what is shipped              */
+    char *path;       /* "in the library" for what is shipped              */
     kgen_tuning_row *rows;
     size_t count, bad; /* bad: lines that are no rows                        */
     char *why;         /* of the first bad line, or why the file is not read; NULL: all well */
