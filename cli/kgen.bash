@@ -18,6 +18,7 @@ _kgen() {
         mapfile -t COMPREPLY < <(compgen -W "$("$program" explain '?' 2>&1 | sed 's/.*known are //; s/,//g')" -- "$current")
         return ;;
     tuning) mapfile -t COMPREPLY < <(compgen -W "list import export check" -- "$current") && return ;;
+    --search) mapfile -t COMPREPLY < <(compgen -W "halving random exhaustive" -- "$current") && return ;;
     --cache-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current") && return ;;
     help) mapfile -t COMPREPLY < <(compgen -W "$("$program" help 2>/dev/null | awk '/^  [a-z]/ {print $1}')" -- "$current") && return ;;
     esac
