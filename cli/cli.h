@@ -20,6 +20,7 @@ int kgen__command_explain(int argc, char **argv);
 int kgen__command_tuning(int argc, char **argv);
 int kgen__command_check(int argc, char **argv);
 int kgen__command_bench(int argc, char **argv);
+int kgen__command_tune(int argc, char **argv);
 int kgen__command_doctor(int argc, char **argv);
 
 /* ---- messages ------------------------------------------------------------ */
@@ -68,7 +69,7 @@ typedef struct kgen__archs {
 /* The production targets, when no --arch is given. */
 void kgen__archs_default(kgen__archs *archs);
 
-enum { KGEN__OPTIONS_MAX = 20 };
+enum { KGEN__OPTIONS_MAX = 32 };
 
 typedef struct kgen__syntax {
     const char *command;

@@ -19,6 +19,7 @@ _kgen() {
         return ;;
     tuning) mapfile -t COMPREPLY < <(compgen -W "list import export check" -- "$current") && return ;;
     --problem) mapfile -t COMPREPLY < <(compgen -W "batch=8,context=8192,heads=8 batch=64,context=8192,heads=8" -- "$current") && return ;;
+    --search) mapfile -t COMPREPLY < <(compgen -W "halving random exhaustive" -- "$current") && return ;;
     --cache-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current") && return ;;
     help) mapfile -t COMPREPLY < <(compgen -W "$("$program" help 2>/dev/null | awk '/^  [a-z]/ {print $1}')" -- "$current") && return ;;
     esac

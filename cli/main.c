@@ -23,6 +23,7 @@ static const command_row commands[] = {
     {"tuning", kgen__command_tuning, "the rows of the tuning database: list, import, export, check"},
     {"check", kgen__command_check, "run kernels against a double-precision reference"},
     {"bench", kgen__command_bench, "time kernels beside the bandwidth of the device"},
+    {"tune", kgen__command_tune, "search the fastest tuning keys of kernels on a device"},
     {"doctor", kgen__command_doctor, "compilers, devices, tuning rows and cache found, and what to do"},
     {"version", command_version, "print the version"},
     {"help", command_help, "this text, or the options of one command"},

@@ -39,7 +39,7 @@ static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target)
     return dtype != KGEN_FP8 ? dtype : target->fp8_fnuz ? KGEN_E4M3FNUZ : KGEN_E4M3FN;
 }
 
-/* NULL when `id` is out of range. */
-const kgen_family *kgen__family(kgen_family_id id);
+/* NULL when `id` is out of range. Exported for the programs of this repository. */
+KGEN_API const kgen_family *kgen__family(kgen_family_id id);
 
 #endif

@@ -18,7 +18,8 @@ finding() {
 declare -A may_see=(
     [include]="include" [gen]="gen" [cache]="cache gen" [tunedb]="tunedb cache gen"
     [runtime]="runtime tunedb cache gen templates" [check]="check" [load]="load" [model]="model"
-    [cli]="cli check load model tunedb" [examples]=""
+    [tune]="tune check load model tunedb gen" [cli]="cli check load model tune tunedb"
+    [examples]=""
 )
 
 # What gen, cache and tunedb may include in angle brackets, beside <kgen/...>.
