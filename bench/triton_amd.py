@@ -166,17 +166,19 @@ def row(who, kernel, arch, samples):
 
 
 def measure(kgen, arch, repeats):
-    rows = [row("kgen", "attn decode", arch, [time_kgen(kgen, arch) for _ in range(repeats)])]
+    """Candidates take turns, so that a busy machine is busy for all of them."""
+    ours, peers, turns = [], {name: [] for name in KERNELS}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in KERNELS:
-            samples = []
-            for _ in range(repeats):
+        for _ in range(repeats):
+            ours.append(time_kgen(kgen, arch))
+            for name, samples in peers.items():
                 sample, output = time_peer(name, arch, pathlib.Path(folder))
                 samples.append(sample)
-            turn = kgen_json(kgen, "report", "--model", "--arch", arch, "--object", str(output),
-                             name)[0]["turn"]
-            rows.append({**row("triton", name, arch, samples), "turn": turn})
-    return rows
+                turns[name] = kgen_json(kgen, "report", "--model", "--arch", arch, "--object",
+                                        str(output), name)[0]["turn"]
+    return [row("kgen", "attn decode", arch, ours)] + [
+        {**row("triton", name, arch, samples), "turn": turns[name]}
+        for name, samples in peers.items()]
 
 
 HEADINGS = ("arch", "who", "kernel", "compile s", "process s", "vgpr", "spills", "lds", "inst",
