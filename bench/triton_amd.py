@@ -126,19 +126,24 @@ def time_peer(name, arch, folder):
 
 # ---- kgen ----------------------------------------------------------------------------------------
 
-def kgen_json(kgen, *arguments):
-    out = subprocess.run([kgen, *arguments, "--json"], text=True, capture_output=True, check=False)
+def run_kgen(kgen, *arguments):
+    """comgr's own cache is off: a cold compile is asked for."""
+    out = subprocess.run([kgen, *arguments], env={**os.environ, "AMD_COMGR_CACHE": "0"}, text=True,
+                         capture_output=True, check=False)
     if out.returncode:
         raise SystemExit(out.stderr.strip())
-    return json.loads(out.stdout)
+    return out.stdout
+
+
+def kgen_json(kgen, *arguments):
+    return json.loads(run_kgen(kgen, *arguments, "--json"))
 
 
 def time_kgen(kgen, arch):
-    """A build into an empty cache; comgr's own cache off, as it is by default."""
+    """A build into an empty cache."""
     with tempfile.TemporaryDirectory() as cache:
         begin = time.time()
-        subprocess.run([kgen, "build", SPEC, "--arch", arch, "-q", "--cache-dir", cache],
-                       env={**os.environ, "AMD_COMGR_CACHE": "0"}, check=True, capture_output=True)
+        run_kgen(kgen, "build", SPEC, "--arch", arch, "-q", "--cache-dir", cache)
         wall = time.time() - begin
         built = kgen_json(kgen, "report", SPEC, "--arch", arch, "--cache-dir", cache)[0]
         turn = kgen_json(kgen, "report", "--model", SPEC, "--arch", arch, "--cache-dir", cache)[0]
@@ -166,17 +171,19 @@ def row(who, kernel, arch, samples):
 
 
 def measure(kgen, arch, repeats):
-    rows = [row("kgen", "attn decode", arch, [time_kgen(kgen, arch) for _ in range(repeats)])]
+    """Candidates take turns, so that a busy machine is busy for all of them."""
+    ours, peers, turns = [], {name: [] for name in KERNELS}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in KERNELS:
-            samples = []
-            for _ in range(repeats):
+        for _ in range(repeats):
+            ours.append(time_kgen(kgen, arch))
+            for name, samples in peers.items():
                 sample, output = time_peer(name, arch, pathlib.Path(folder))
                 samples.append(sample)
-            turn = kgen_json(kgen, "report", "--model", "--arch", arch, "--object", str(output),
-                             name)[0]["turn"]
-            rows.append({**row("triton", name, arch, samples), "turn": turn})
-    return rows
+                turns[name] = kgen_json(kgen, "report", "--model", "--arch", arch, "--object",
+                                        str(output), name)[0]["turn"]
+    return [row("kgen", "attn decode", arch, ours)] + [
+        {**row("triton", name, arch, samples), "turn": turns[name]}
+        for name, samples in peers.items()]
 
 
 HEADINGS = ("arch", "who", "kernel", "compile s", "process s", "vgpr", "spills", "lds", "inst",

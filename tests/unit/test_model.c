@@ -593,8 +593,8 @@ static void check_real(const real_case *c, const kgen_job *job, const kgen_entry
     kgen_error err;
     if (kgen_model_predict(&p, entry, &job->spec, job->target, &large, &err) != KGEN_OK)
         fail_msg("%s @%s: %s", c->spec, job->target->name, err.text);
-    assert_int_equal(kgen_model_predict(&one, entry, &job->spec, job->target, &small, &err),
-                     KGEN_OK);
+    assert_int_equal(kgen_model_estimate(&one, &p.mix, &entry->resources, &job->spec, job->target,
+                                         &small, &err), KGEN_OK);
     const kgen_mix *m = &p.mix;
     print_message("%s @%s: %.1f us, %s, %d instructions and %d bytes a turn\n", c->spec,
                   job->target->name, p.us, p.bound, m->instructions, m->load_bytes);
