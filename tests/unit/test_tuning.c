@@ -54,7 +54,7 @@ static void assert_same_row(const kgen_tuning_row *a, const kgen_tuning_row *b) 
 
 static void rows_come_back(void **state) {
     (void)state;
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 100; i++) {
         kgen_tuning_row written = rows_any(), row;
         char line[KGEN__ROW_LINE_MAX], twice[KGEN__ROW_LINE_MAX];
         kgen_error err;
