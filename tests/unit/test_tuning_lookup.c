@@ -102,7 +102,7 @@ static void the_nearest_row_is_used(void **state) {
          "the family's rule: the nearest row, of batch 64 x 8192, Test GPU, is more than a factor "
          "of 4 away"},
         {8, 2048, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 8"},
-        {8, 2047, KGEN_MATCH_DEFAULT, PLAIN, "the nearest row, of batch 8 x 8192, Test GPU, is more"},
+        {8, 2047, KGEN_MATCH_DEFAULT, PLAIN, "the nearest row, of batch 8 x 8192, Test GPU"},
         {1, 8192, KGEN_MATCH_DEFAULT, PLAIN, "the nearest row, of batch 8"},
     };
     kgen_tuning *db = db_of(rows, 2);
@@ -160,7 +160,8 @@ static void the_same_device_comes_first(void **state) {
     answer a = ask_gpu(db, PLAIN, 8, 8192);
     assert_answer(&a, KGEN_MATCH_NEAR, WAVES2, "nearest row, of batch 16 x 8192, Test GPU");
     a = ask(db, PLAIN, (kgen_problem){8, 8192, 8}, "sm_90", "Third GPU");
-    assert_answer(&a, KGEN_MATCH_ARCH, WAVES4, "row of another device, of batch 8 x 8192, Other GPU");
+    assert_answer(&a, KGEN_MATCH_ARCH, WAVES4,
+                  "row of another device, of batch 8 x 8192, Other GPU");
     a = ask(db, PLAIN, (kgen_problem){8, 8192, 8}, "sm_90", NULL); /* any */
     assert_answer(&a, KGEN_MATCH_EXACT, WAVES4, "row of batch 8 x 8192, Other GPU");
     kgen_tuning_close(db);
