@@ -30,7 +30,7 @@ except ImportError:  # --build does without
 
 COLD_BYTES = 1 << 30  # that all launches of a graph read and write: 20 times the L2 cache
 POOL_BYTES = 1 << 30
-MIN_LAUNCHES, MAX_LAUNCHES = 4, 16384  # of one token, 16384 launches touch 128 MB
+MIN_LAUNCHES, MAX_LAUNCHES = 4, 16384  # of one token, 16384 launches touch 100 MB or more
 POSITIONS = 4096
 SEQUENCE = 1024  # tokens of a sequence that is gathered
 DECODE = 64      # up to so many tokens are one a sequence, each in a page of its own
