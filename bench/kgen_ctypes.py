@@ -1,9 +1,9 @@
 """libkgen from Python, as far as a benchmark needs it: open, prepare, launch with torch tensors.
 
-The fields of a spec are read from include/kgen/{attn,gdn,scatter}_params.def, their one home,
-those of the scatter arguments from scatter_args.h. Everything else
-mirrors include/kgen/{status,spec,tensor,attn_args,gdn_args,args,runtime}.h; sizes and offsets are
-checked by `python3 kgen_ctypes.py`.
+The fields of a spec are read from include/kgen/<family>_params.def, their one home, those of the
+scatter, kv_write and kv_gather arguments from <family>_args.h. Everything else mirrors
+include/kgen/{status,spec,tensor,attn_args,gdn_args,args,runtime}.h; sizes and offsets are checked
+by `python3 kgen_ctypes.py`.
 """
 import ctypes as c
 import os
@@ -16,11 +16,11 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OFFLINE, AUTO = 3, 0
 MAX_RANK = 5
-ATTN, GDN, SCATTER = 0, 1, 2
+ATTN, GDN, SCATTER, KV_WRITE, KV_GATHER = 0, 1, 2, 3, 4
 LAYOUTS = {"none": 0, "nhd": 1, "hnd": 2, "shuffle": 3, "xpacked": 4, "interleaved": 5, "flat": 6,
            "presplit": 7, "vk": 8, "kv": 9, "sd": 10, "ds": 11}
 DTYPES = {"bfloat16": 1, "float16": 2, "float8_e4m3fn": 3, "float8_e4m3fnuz": 4, "float8_e5m2": 5,
-          "float32": 7, "int32": 8, "int64": 9, "uint8": 10, "bool": 10}
+          "float32": 7, "int32": 8, "int64": 9, "uint8": 10, "bool": 10, "int8": 12}
 ATTN_TENSORS = ("q", "k", "v", "out", "block_table", "seq_lens", "cu_seqlens_q", "k_descale",
                 "v_descale", "out_scale", "alibi_slopes", "sinks", "lse")
 GDN_TENSORS = ("qkvz", "ba", "x", "z", "b", "a", "conv_weight", "conv_bias", "a_log", "dt_bias",
@@ -51,8 +51,17 @@ class ScatterSpec(c.Structure):
     _fields_ = spec_fields("scatter")
 
 
+class KvWriteSpec(c.Structure):
+    _fields_ = spec_fields("kv_write")
+
+
+class KvGatherSpec(c.Structure):
+    _fields_ = spec_fields("kv_gather")
+
+
 class SpecUnion(c.Union):
-    _fields_ = [("attn", AttnSpec), ("gdn", GdnSpec), ("scatter", ScatterSpec)]
+    _fields_ = [("attn", AttnSpec), ("gdn", GdnSpec), ("scatter", ScatterSpec),
+                ("kv_write", KvWriteSpec), ("kv_gather", KvGatherSpec)]
 
 
 class Spec(c.Structure):
@@ -76,22 +85,31 @@ class GdnArgs(c.Structure):
         ("lower_bound", c.c_float), ("pad_slot", c.c_int64)]
 
 
-def scatter_fields():
-    """The struct of scatter_args.h, field by field."""
+def args_fields(family):
+    """The struct of <family>_args.h, field by field."""
     types = {"kgen_tensor": Tensor, "int64_t": c.c_int64, "int32_t": c.c_int32, "float": c.c_float}
-    text = (ROOT / "include/kgen/scatter_args.h").read_text()
-    text = text[text.index("typedef struct kgen_scatter_args {"):text.index("} kgen_scatter_args;")]
+    text = (ROOT / f"include/kgen/{family}_args.h").read_text()
+    text = text[text.index(f"typedef struct kgen_{family}_args {{"):text.index(f"}} kgen_{family}_args;")]
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     return [(name.strip(), types[kind]) for kind, names in re.findall(r"^ +(\w+) ([\w, ]+);", text, re.M)
             for name in names.split(",")]
 
 
 class ScatterArgs(c.Structure):
-    _fields_ = scatter_fields()
+    _fields_ = args_fields("scatter")
+
+
+class KvWriteArgs(c.Structure):
+    _fields_ = args_fields("kv_write")
+
+
+class KvGatherArgs(c.Structure):
+    _fields_ = args_fields("kv_gather")
 
 
 class ArgsUnion(c.Union):
-    _fields_ = [("attn", AttnArgs), ("gdn", GdnArgs), ("scatter", ScatterArgs)]
+    _fields_ = [("attn", AttnArgs), ("gdn", GdnArgs), ("scatter", ScatterArgs),
+                ("kv_write", KvWriteArgs), ("kv_gather", KvGatherArgs)]
 
 
 class Args(c.Structure):
@@ -109,7 +127,9 @@ class OpenOptions(c.Structure):
 C_NAMES = {"kgen_error": Error, "kgen_attn_spec": AttnSpec, "kgen_gdn_spec": GdnSpec,
            "kgen_spec": Spec, "kgen_tensor": Tensor, "kgen_attn_args": AttnArgs,
            "kgen_gdn_args": GdnArgs, "kgen_scatter_spec": ScatterSpec,
-           "kgen_scatter_args": ScatterArgs, "kgen_args": Args, "kgen_open_options": OpenOptions}
+           "kgen_scatter_args": ScatterArgs, "kgen_kv_write_spec": KvWriteSpec,
+           "kgen_kv_write_args": KvWriteArgs, "kgen_kv_gather_spec": KvGatherSpec,
+           "kgen_kv_gather_args": KvGatherArgs, "kgen_args": Args, "kgen_open_options": OpenOptions}
 
 PROTOTYPES = {
     "kgen_open": [c.POINTER(c.c_void_p), c.POINTER(OpenOptions), c.POINTER(Error)],

@@ -275,8 +275,11 @@ static void choose_numbers(kgen_data *data, kgen_scatter_dims *d) {
     a->pieces = KGEN__PICK(&rng, 1, 3, 300);
     a->piece_bytes = (int64_t)s->unit * KGEN__PICK(&rng, 1, 2, 17);
     a->token_bytes = a->piece_bytes + s->unit;
-    a->piece_stride = a->token_bytes * s->page;
-    a->page_bytes = a->piece_stride * a->pieces;
+    /* Without groups the pieces of a page lie one after another, else those of a group. */
+    a->piece_stride = a->token_bytes * (s->pack > 1 ? s->pack : s->page);
+    a->group_bytes = a->piece_stride * a->pieces + s->unit;
+    a->page_bytes = s->pack > 1 ? a->group_bytes * (s->page / s->pack)
+                                : a->piece_stride * a->pieces;
     a->slot_count = d->n * d->moves + 5;
     d->pool_bytes = d->pools * divide_up(a->slot_count, s->page) * a->page_bytes;
 }

@@ -28,6 +28,7 @@ static const kgen_choice choices[] = {
     CHOICE(mask, 6, 0, 1, 2),
     CHOICE(word, 4, KGEN_I32, KGEN_I64, KGEN_U8, KGEN_U16),
     CHOICE(unit, 4, 16, 1, 2, 4, 8),
+    CHOICE(pack, 2, 1, 2, 8, 16),
     CHOICE(len, 2, 0, 1),
     CHOICE(req, 2, 1, 0),
     CHOICE(slot, 2, 0, 1),

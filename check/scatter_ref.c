@@ -790,6 +790,14 @@ static void tree_verify(const ref *r) {
 
 /* ---- movement ------------------------------------------------------- */
 
+static int64_t byte_of_slot(const ref *r, int64_t slot) {
+    const kgen_scatter_args *a = r->a;
+    int64_t page = r->s->page, pack = r->s->pack, inside = slot % page;
+    int64_t at = slot / page * a->page_bytes;
+    if (pack == 1) return at + inside * a->token_bytes;
+    return at + inside / pack * a->group_bytes + inside % pack * a->token_bytes;
+}
+
 static void kv_compact(const ref *r) {
     const kgen_scatter_args *a = r->a;
     for (int64_t n = 0; n < r->live; n++)
@@ -800,10 +808,9 @@ static void kv_compact(const ref *r) {
             for (int64_t b = 0; b < a->pools.shape[0]; b++) {
                 char *pool = (char *)((uintptr_t)a->pool.data + (uintptr_t)load(&a->pools, b));
                 for (int64_t k = 0; k < a->pieces; k++) {
-                    int64_t page = r->s->page, at = k * a->piece_stride;
-                    memmove(pool + at + to / page * a->page_bytes + to % page * a->token_bytes,
-                            pool + at + from / page * a->page_bytes +
-                                from % page * a->token_bytes, (size_t)a->piece_bytes);
+                    char *piece = pool + k * a->piece_stride;
+                    memmove(piece + byte_of_slot(r, to), piece + byte_of_slot(r, from),
+                            (size_t)a->piece_bytes);
                 }
             }
         }

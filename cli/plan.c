@@ -79,11 +79,16 @@ static void arch_list(char *out, size_t size, const view *v, const kgen_spec *sp
                                      v->archs->list[a]->name);
 }
 
+/* Only these take numbers of the model at launch. */
+static int has_scale(const kgen_spec *spec) {
+    return spec->family == KGEN_ATTN || spec->family == KGEN_GDN;
+}
+
 static void print_note(kgen__table *table, const kgen_plan_item *item) {
     char norm[80] = "", bound[48] = "";
     if (item->spec.family == KGEN_GDN)
         snprintf(norm, sizeof norm, ", norm eps %g, l2 eps %g", item->norm_eps, item->l2_eps);
-    if (item->spec.family == KGEN_SCATTER) {
+    if (!has_scale(&item->spec)) {
         kgen__table_cell(table, "%s", item->note);
         return;
     }
@@ -133,7 +138,7 @@ static json_t *item_json(const view *v, const kgen_plan_item *item) {
                              "layers", item->layers, "q_heads", item->q_heads, "kv_heads",
                              item->kv_heads, "note", item->note);
     int gdn = item->spec.family == KGEN_GDN;
-    if (item->spec.family == KGEN_SCATTER) return json;
+    if (!has_scale(&item->spec)) return json;
     json_object_set_new(json, gdn ? "q_scale" : "softmax_scale", json_real(item->scale));
     if (!gdn) return json;
     json_object_set_new(json, "norm_eps", json_real(item->norm_eps));

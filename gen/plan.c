@@ -230,6 +230,49 @@ static kgen_status add_gdn(planner *p, kgen_phase phase) {
     return KGEN_OK;
 }
 
+/* Full and sliding layers may share a kernel: they are one item then. */
+static void add_or_merge(planner *p, const kgen_plan_item *item) {
+    char line[KGEN_SPEC_LINE_MAX], other[KGEN_SPEC_LINE_MAX];
+    kgen_spec_print(line, &item->spec);
+    for (size_t i = 0; i < p->plan->count; i++) {
+        kgen_plan_item *same = &p->plan->items[i];
+        kgen_spec_print(other, &same->spec);
+        if (strcmp(line, other) || same->kv_heads != item->kv_heads) continue;
+        same->layers += item->layers;
+        return;
+    }
+    p->plan->items[p->plan->count++] = *item;
+}
+
+/* What no cache kernel takes leaves a sentence. */
+static kgen_status add_cache(planner *p, kgen__layer_kind kind) {
+    int64_t layers = p->model.layer_count[kind];
+    rank_shape shape;
+    kgen_spec attn;
+    KGEN_TRY(shape_of(p, kind, &shape));
+    KGEN_TRY(spec_of(p, KGEN_DECODE, &shape, &attn));
+    for (size_t i = 0; i < kgen__cache_rows(); i++) {
+        int wanted;
+        kgen_error why;
+        kgen_plan_item item = {.layers = (int)layers, .kv_heads = (int)shape.kv_heads};
+        kgen_status status =
+            kgen__cache_item(&item, i, p->options.engine, kind, &attn.attn, &wanted, &why);
+        if (status != KGEN_OK)
+            KGEN_TRY(
+                add_sentence(p, "%lld layers (%s): %s", (long long)layers, item.note, why.text));
+        else if (wanted)
+            add_or_merge(p, &item);
+    }
+    return KGEN_OK;
+}
+
+static kgen_status add_caches(planner *p) {
+    static const kgen__layer_kind kinds[] = {KGEN__LAYER_FULL, KGEN__LAYER_SLIDING};
+    for (size_t i = 0; i < 2; i++)
+        if (p->model.layer_count[kinds[i]]) KGEN_TRY(add_cache(p, kinds[i]));
+    return KGEN_OK;
+}
+
 /* A page that no metadata kernel takes leaves a sentence. */
 static kgen_status add_metadata(planner *p) {
     int windowed = p->model.layer_count[KGEN__LAYER_SLIDING] > 0, wanted = 0;
@@ -304,6 +347,7 @@ static kgen_status fill(planner *p) {
     KGEN_TRY(add_missing_layers(p));
     KGEN_TRY(choose_page(p));
     KGEN_TRY(add_layers(p));
+    if (p->plan->count) KGEN_TRY(add_caches(p));
     if (p->plan->count && p->options.spec_width) KGEN_TRY(add_metadata(p));
     if (!plan->count)
         return kgen_fail(p->err, KGEN_E_UNSUPPORTED, "model_type=%s: %s", p->model.type,

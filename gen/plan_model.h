@@ -49,6 +49,13 @@ kgen_dtype kgen__gdn_state(const kgen__model *m, kgen_engine engine);
 kgen_status kgen__gdn_spec(kgen_spec *out, const kgen__model *m, const kgen_plan_options *options,
                            kgen_phase phase, kgen_error *err);
 
+/* Row `index` of the cache kernels, for an engine's layers of a kind whose attention
+ * is `attn`: same pages, types and dims. *wanted 0: not of this engine or kind. */
+size_t kgen__cache_rows(void);
+kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, kgen_engine engine,
+                             kgen__layer_kind kind, const kgen_attn_spec *attn, int *wanted,
+                             kgen_error *err);
+
 /* Row `index` of the metadata kernels, for an engine and its page size; `windowed`:
  * the model has sliding windows. *wanted 0: another engine's.                */
 size_t kgen__metadata_rows(void);

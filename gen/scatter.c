@@ -85,6 +85,7 @@ static const struct {
     {"mask", OP(TREE_BUILD) | OP(TREE_FROM_MASK) | OP(TREE_MASK)},
     {"word", OP(TREE_BUILD) | OP(TREE_MASK) | OP(TREE_FROM_MASK)},
     {"unit", OP(KV_COMPACT)},
+    {"pack", OP(KV_COMPACT)},
     {"len", ROWS | VLLM | OP(PAGE_TABLE_RAGGED) | OP(DRAFT_LENS) | OP(PADDED_INPUTS) |
                 OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_SPLITS) | OP(TREE_BUILD) |
                 OP(TREE_FROM_MASK) | OP(TREE_MASK)},
@@ -160,6 +161,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     KGEN_TRY(check_readers(spec, err));
     REQUIRE((s->page & (s->page - 1)) == 0 || s->page % 16 == 0,
             "page=%d: neither a power of two nor a multiple of 16", s->page);
+    REQUIRE(s->page % s->pack == 0, "pack=%d: does not divide page=%d", s->pack, s->page);
     KGEN_TRY(check_prepare(s, err));
     return check_forms(s, err);
 }
@@ -198,9 +200,10 @@ static int32_t occupancy(const kgen_spec *spec) {
 
 static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_scatter_spec *s = &spec->scatter;
-    char page[16] = "";
+    char page[16] = "", pack[16] = "";
     if (readers[0].ops >> s->op & 1) snprintf(page, sizeof page, "_p%d", s->page);
-    snprintf(out, KGEN_SYMBOL_MAX, "kg_%s%s%s%s", kgen__scatter_op_name(s), page,
+    if (s->pack > 1) snprintf(pack, sizeof pack, "_x%d", s->pack);
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_%s%s%s%s%s", kgen__scatter_op_name(s), page, pack,
              s->swa ? "_swa" : "", s->delta ? "_delta" : "");
 }
 

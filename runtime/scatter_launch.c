@@ -453,10 +453,11 @@ static kgen_status check_tree(const kgen_scatter_spec *s, const kgen_scatter_arg
 
 static kgen_status check_move(const kgen_scatter_spec *s, const kgen_scatter_args *a,
                               kgen_error *err) {
-    const int64_t bytes[] = {a->page_bytes, a->token_bytes, a->piece_bytes, a->piece_stride};
-    static const char *const names[] = {"page_bytes", "token_bytes", "piece_bytes",
-                                        "piece_stride"};
-    for (int i = 0; i < 4; i++)
+    const int64_t bytes[] = {a->page_bytes, a->token_bytes, a->piece_bytes, a->piece_stride,
+                             a->group_bytes};
+    static const char *const names[] = {"page_bytes", "token_bytes", "piece_bytes", "piece_stride",
+                                        "group_bytes"};
+    for (int i = 0; i < (s->pack > 1 ? 5 : 4); i++)
         NEED(bytes[i] >= 0 && bytes[i] % s->unit == 0, "%s=%lld: not a multiple of unit=%d",
              names[i], (long long)bytes[i], s->unit);
     NEED(a->piece_bytes > 0 && a->piece_bytes <= INT32_MAX, "piece_bytes=%lld: must be 1..2^31-1",
@@ -523,6 +524,7 @@ static void pack_numbers(device_args *d, const kgen_scatter_args *a, const wante
     d->threshold_acc = a->threshold_acc;
     d->slot_count = a->slot_count;
     d->page_bytes = a->page_bytes;
+    d->group_bytes = a->group_bytes;
     d->token_bytes = a->token_bytes;
     d->piece_bytes = a->piece_bytes;
     d->piece_stride = a->piece_stride;

@@ -35,7 +35,10 @@ KG_DEV void store_unit(u8 *p, const unit_t &x) {
 }
 
 KG_DEV u8 *place_of(args_t a, u8 *pool, i64 slot) {
-    return pool + page_of(slot) * a.page_bytes + in_page(slot) * a.token_bytes;
+    i64 inside = in_page(slot);
+    u8 *page = pool + page_of(slot) * a.page_bytes;
+    if constexpr (PACK == 1) return page + inside * a.token_bytes;
+    else return page + inside / PACK * a.group_bytes + inside % PACK * a.token_bytes;
 }
 
 // Slot of a move, or -1.

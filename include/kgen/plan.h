@@ -22,9 +22,10 @@ typedef struct kgen_plan_options {
 typedef struct kgen_plan_item {
     kgen_spec spec;
     int layers;      /* layers of the model that use it; 0: once a step      */
-    int q_heads;     /* of a rank; gdn: key heads, which are the query heads */
+    int q_heads;     /* of a rank; gdn: key heads, which are the query heads;
+                        kv_write, kv_gather: 0                               */
     int kv_heads;    /* of a rank; gdn: value heads, those of the state      */
-    double scale;    /* attn: softmax_scale; gdn: q_scale                    */
+    double scale;    /* attn: softmax_scale; gdn: q_scale; else 0            */
     double norm_eps; /* gdn: as kgen_gdn_args, 0 in attn                     */
     double l2_eps;
     double lower_bound;

@@ -179,7 +179,17 @@ typedef enum kgen_scatter_error {
  *   For each pool and row, in the order of its columns: slot sources[n][a] goes to
  *   targets[n][a]; -1 and equal slots do nothing. Of a row, a target is no later
  *   source; rows share no slot. A slot lies at slot / P page_bytes + slot mod P
- *   token_bytes: `pieces` pieces of piece_bytes, piece_stride bytes apart.       */
+ *   token_bytes: `pieces` pieces of piece_bytes, piece_stride bytes apart. With
+ *   pack=x, which divides P, it lies at slot / P page_bytes + slot mod P / x
+ *   group_bytes + slot mod x token_bytes. With e bytes an element, x = 16 / e:
+ *     layout          unit  page_bytes  token_bytes  piece_bytes  pieces  piece_stride
+ *     nhd             16    P H D e     H D e        H D e        1       -
+ *     hnd             16    P H D e     D e          D e          H       P D e
+ *     K of xpacked    16    P H D e     16           16           H D/x   16 P
+ *     V of xpacked    e     P H D e     e            e            H D     P e
+ *     V of shuffle    e     P H D e     e            e            D       16
+ *   K of shuffle is K of xpacked. Of shuffled V, whose heads lie apart, a pool is
+ *   a head, P D e bytes from the one before; pack=x, group_bytes = 16 D.          */
 typedef struct kgen_scatter_args {
     kgen_tensor live;         /* [1] i32, or no data                         */
     kgen_tensor error;        /* [1] i32, or no data                         */
@@ -247,6 +257,7 @@ typedef struct kgen_scatter_args {
     float threshold_single, threshold_acc;   /* tree_verify, > 0             */
     int64_t slot_count; /* of a pool; kv_compact                             */
     int64_t page_bytes, token_bytes, piece_bytes, piece_stride;
+    int64_t group_bytes; /* pack above 1                                     */
     int32_t pieces;
 } kgen_scatter_args;
 

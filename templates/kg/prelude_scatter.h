@@ -33,6 +33,7 @@ constexpr int SAMPLING = 0;
 constexpr int MASK = 0;
 constexpr int WORD = 8;
 constexpr int UNIT = 16;
+constexpr int PACK = 1;
 constexpr int LEN_I64 = 0;
 constexpr int REQ_I64 = 1;
 constexpr int SLOT_I64 = 0;

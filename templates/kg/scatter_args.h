@@ -36,7 +36,7 @@ struct kg_scatter_args {
     long long flat;                       /* elements of slots, source_locs, indices, mask */
     long long capacity;                   /* T of locs, positions            */
     long long fill, pad_len, padding, max_len;
-    long long slot_count, page_bytes, token_bytes, piece_bytes, piece_stride;
+    long long slot_count, page_bytes, group_bytes, token_bytes, piece_bytes, piece_stride;
     int rows;                             /* N                               */
     int tokens, steps, topk, vocab;
     int cp_size, cp_rank, cp_interleave;

@@ -159,13 +159,24 @@ static void check_item(const kgen_plan_item *item, const expected_item *want) {
     assert_true(item->note[0]);
 }
 
-/* Kernels of layers; those of metadata come after them. */
+static int is_cache_kernel(const kgen_plan_item *item) {
+    return item->spec.family == KGEN_KV_WRITE || item->spec.family == KGEN_KV_GATHER;
+}
+
+/* Kernels of layers; those of the cache come after them. */
 static size_t layer_kernels(const kgen_plan *plan) {
     size_t count = 0;
-    while (count < plan->count && plan->items[count].spec.family != KGEN_SCATTER) count++;
-    for (size_t i = count; i < plan->count; i++)
-        assert_int_equal(plan->items[i].spec.family, KGEN_SCATTER);
+    while (count < plan->count && plan->items[count].spec.family <= KGEN_GDN) count++;
     return count;
+}
+
+/* Where the kernels of metadata begin, which are the last. */
+static size_t first_metadata(const kgen_plan *plan) {
+    size_t first = layer_kernels(plan);
+    while (first < plan->count && is_cache_kernel(&plan->items[first])) first++;
+    for (size_t i = first; i < plan->count; i++)
+        assert_int_equal(plan->items[i].spec.family, KGEN_SCATTER);
+    return first;
 }
 
 static void test_real_models(void **state) {
@@ -180,7 +191,7 @@ static void test_real_models(void **state) {
         while (count < 4 && want->items[count].line) count++;
         if (layer_kernels(&plan) != count)
             fail_msg("%s: %zu kernels, not %zu", want->model, layer_kernels(&plan), count);
-        assert_int_equal(plan.count > count, want->options.spec_width > 0);
+        assert_int_equal(plan.count > first_metadata(&plan), want->options.spec_width > 0);
         for (size_t n = 0; n < count; n++) check_item(&plan.items[n], &want->items[n]);
         if (want->missing) assert_true(mentions(&plan, want->missing));
         kgen_plan_free(&plan);
@@ -274,6 +285,69 @@ static void test_gdn_grid(void **state) {
         }
 }
 
+/* What an engine launches around the cache: the pages, types and dims of attention. */
+static void test_cache_kernels(void **state) {
+    static const struct {
+        const char *model;
+        kgen_plan_options options;
+        struct {
+            const char *line;
+            int layers, kv_heads;
+        } items[4];
+    } plans_of[] = {
+        {"Llama-3.1-70B-Instruct",
+         {.tp = 8, .kv_dtype = KGEN_FP8, .spec_width = 3},
+         {{"kv_write:x=bf16,kv=fp8,d=128,page=16,layout=nhd", 80, 1},
+          {"kv_gather:kv=fp8,o=bf16,d=128,page=16,layout=nhd", 80, 1}}},
+        {"Qwen3.5-35B-A3B",
+         {.tp = 2, .layout = KGEN_SHUFFLE},
+         {{"kv_write:x=bf16,kv=bf16,d=256,page=1056,layout=shuffle", 10, 1},
+          {"kv_gather:kv=bf16,o=bf16,d=256,page=1056,layout=shuffle", 10, 1}}},
+        {"gemma-3-27b-it",
+         {.tp = 1},
+         {{"kv_write:x=bf16,kv=bf16,d=128,page=16,layout=nhd", 62, 16},
+          {"kv_gather:kv=bf16,o=bf16,d=128,page=16,layout=nhd", 10, 16},
+          {"kv_gather:kv=bf16,o=bf16,d=128,page=16,layout=nhd,from=end", 52, 16}}},
+        {"gpt-oss-120b",
+         {.tp = 4, .engine = KGEN_SGLANG, .kv_dtype = KGEN_FP8},
+         {{"kv_write:x=bf16,kv=fp8,d=64,page=1,layout=nhd", 18, 2},
+          {"kv_write:x=bf16,kv=fp8,d=64,page=1,layout=nhd,remap=i64", 18, 2}}},
+        {"Kimi-Linear-48B-A3B-Instruct", {.tp = 1}, {{NULL, 0, 0}}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof plans_of / sizeof plans_of[0]; i++) {
+        kgen_plan plan;
+        kgen_error err;
+        assert_int_equal(plan_model(&plan, plans_of[i].model, &plans_of[i].options, &err), KGEN_OK);
+        size_t first = layer_kernels(&plan), count = 0;
+        for (; plans_of[i].items[count].line; count++) {
+            char line[KGEN_SPEC_LINE_MAX];
+            const kgen_plan_item *item = &plan.items[first + count];
+            kgen_spec_print(line, &item->spec);
+            assert_string_equal(line, plans_of[i].items[count].line);
+            assert_int_equal(item->layers, plans_of[i].items[count].layers);
+            assert_int_equal(item->kv_heads, plans_of[i].items[count].kv_heads);
+            assert_int_equal(item->q_heads, 0);
+            assert_true(strstr(item->note, "cache") || strstr(item->note, "pool"));
+        }
+        assert_int_equal(first_metadata(&plan), first + count);
+        kgen_plan_free(&plan);
+    }
+}
+
+/* A cache that only attention takes is said; attention stays. */
+static void test_cache_refusals(void **state) {
+    const kgen_plan_options options = {.tp = 1, .kv_dtype = KGEN_FP16};
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    assert_int_equal(plan_model(&plan, "Llama-3.1-8B-Instruct", &options, &err), KGEN_OK);
+    assert_int_equal(plan.count, 1);
+    assert_true(mentions(&plan, "32 layers (new keys and values into the cache): kv=fp16: x=bf16"));
+    assert_true(mentions(&plan, "out of the cache): kv=fp16: o=bf16"));
+    kgen_plan_free(&plan);
+}
+
 /* The metadata kernels of an engine, with the plan's page and the model's windows. */
 static void test_metadata(void **state) {
     static const struct {
@@ -304,7 +378,7 @@ static void test_metadata(void **state) {
         kgen_plan plan;
         kgen_error err;
         assert_int_equal(plan_model(&plan, plans_of[i].model, &plans_of[i].options, &err), KGEN_OK);
-        size_t first = layer_kernels(&plan), count = 0;
+        size_t first = first_metadata(&plan), count = 0;
         for (; count < 9 && plans_of[i].lines[count]; count++) {
             char line[KGEN_SPEC_LINE_MAX];
             const kgen_plan_item *item = &plan.items[first + count];
@@ -357,7 +431,7 @@ static void expect_line(const char *json, int tp, const char *line) {
     kgen_plan plan;
     kgen_error err;
     if (plan_text(&plan, json, &options, &err) != KGEN_OK) fail_msg("%s", err.text);
-    kgen_spec_print(got, &plan.items[plan.count - 1].spec);
+    kgen_spec_print(got, &plan.items[layer_kernels(&plan) - 1].spec);
     assert_string_equal(got, line);
     kgen_plan_free(&plan);
 }
@@ -418,7 +492,7 @@ static void test_gdn_refusals(void **state) {
         expect_failure(rows[i].json, &rows[i].options, KGEN_E_CONFIG, rows[i].words);
     assert_int_equal(plan_text(&plan, QWEN ",\"hidden_act\":\"gelu\"}", NULL, &err), KGEN_OK);
     assert_true(mentions(&plan, "hidden_act=gelu"));
-    assert_int_equal(plan.count, 1);
+    assert_int_equal(layer_kernels(&plan), 1);
     kgen_plan_free(&plan);
 }
 
@@ -619,7 +693,12 @@ static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error 
         const kgen_plan_item *item = &plan->items[i];
         assert_int_equal(kgen_spec_validate(&item->spec, NULL, NULL), KGEN_OK);
         if (item->spec.family == KGEN_SCATTER) continue;
-        assert_true(item->layers > 0 && item->scale > 0);
+        assert_true(item->layers > 0);
+        if (is_cache_kernel(item)) {
+            assert_true(item->kv_heads > 0 && item->scale == 0);
+            continue;
+        }
+        assert_true(item->scale > 0);
         if (item->spec.family == KGEN_ATTN)
             assert_int_equal(item->q_heads, item->kv_heads * item->spec.attn.group);
         else
@@ -668,6 +747,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_real_models),
         cmocka_unit_test(test_hybrid_pages),
         cmocka_unit_test(test_engine_and_overrides),
+        cmocka_unit_test(test_cache_kernels),
+        cmocka_unit_test(test_cache_refusals),
         cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_metadata_page),
         cmocka_unit_test(test_gdn_grid),

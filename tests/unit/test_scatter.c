@@ -613,6 +613,122 @@ static void test_compaction_moves_all_pools(void **state) {
     }
 }
 
+/* A cache of every layout: what one slot, head and dim holds is told by its place
+ * in [NB][..]; the numbers of a launch are those of scatter_args.h.           */
+enum { PAGE = 32, PAGES = 3, HEADS = 3, DIM = 64, LAYERS = 2, MOVES = 9 };
+
+static int64_t at_nhd(int64_t p, int64_t s, int64_t h, int64_t d, int64_t x) {
+    (void)x;
+    return ((p * PAGE + s) * HEADS + h) * DIM + d;
+}
+
+static int64_t at_hnd(int64_t p, int64_t s, int64_t h, int64_t d, int64_t x) {
+    (void)x;
+    return ((p * HEADS + h) * PAGE + s) * DIM + d;
+}
+
+static int64_t at_packed_k(int64_t p, int64_t s, int64_t h, int64_t d, int64_t x) {
+    return (((p * HEADS + h) * (DIM / x) + d / x) * PAGE + s) * x + d % x;
+}
+
+static int64_t at_xpacked_v(int64_t p, int64_t s, int64_t h, int64_t d, int64_t x) {
+    (void)x;
+    return ((p * HEADS + h) * DIM + d) * PAGE + s;
+}
+
+static int64_t at_shuffled_v(int64_t p, int64_t s, int64_t h, int64_t d, int64_t x) {
+    return (((p * HEADS + h) * (PAGE / x) + s / x) * DIM + d) * x + s % x;
+}
+
+static const struct move_form {
+    const char *name;
+    int64_t (*at)(int64_t p, int64_t s, int64_t h, int64_t d, int64_t x);
+    int64_t token_bytes, piece_bytes, pieces, piece_stride; /* of elements of 2 bytes        */
+    int by_element, grouped;
+} move_forms[] = {
+    {"nhd", at_nhd, HEADS * DIM * 2, HEADS * DIM * 2, 1, 0, 0, 0},
+    {"hnd", at_hnd, DIM * 2, DIM * 2, HEADS, PAGE * DIM * 2, 0, 0},
+    {"packed K", at_packed_k, 16, 16, HEADS * DIM / 8, 16 * PAGE, 0, 0},
+    {"xpacked V", at_xpacked_v, 2, 2, HEADS * DIM, PAGE * 2, 1, 0},
+    {"shuffled V", at_shuffled_v, 2, 2, DIM, 16, 1, 1},
+};
+
+/* Bytes of one element: what stands for an element in move_forms is halved. */
+static void numbers_of(kgen_scatter_args *a, char line[KGEN_SPEC_LINE_MAX],
+                       const struct move_form *form, int64_t bytes) {
+    int by_chunk = form->at == at_packed_k;
+    a->page_bytes = PAGE * HEADS * DIM * bytes;
+    a->token_bytes = by_chunk ? 16 : form->token_bytes / 2 * bytes;
+    a->piece_bytes = by_chunk ? 16 : form->piece_bytes / 2 * bytes;
+    a->pieces = (int32_t)(by_chunk ? HEADS * DIM * bytes / 16 : form->pieces);
+    a->piece_stride = by_chunk || form->grouped ? form->piece_stride
+                                                : form->piece_stride / 2 * bytes;
+    a->group_bytes = 16 * DIM;
+    a->slot_count = PAGE * PAGES;
+    snprintf(line, KGEN_SPEC_LINE_MAX, "scatter:op=kv_compact,page=%d,unit=%d,pack=%d", PAGE,
+             form->by_element ? (int)bytes : 16, form->grouped ? (int)(16 / bytes) : 1);
+}
+
+/* Moves of two rows whose slots lie anywhere: a target is no later source. */
+static void random_moves(int64_t *sources, int64_t *targets, int64_t slots) {
+    int64_t order[PAGE * PAGES];
+    for (int64_t i = 0; i < slots; i++) order[i] = i;
+    for (int64_t i = slots - 1; i > 0; i--) {
+        int64_t k = below(i + 1), held = order[i];
+        order[i] = order[k];
+        order[k] = held;
+    }
+    for (int i = 0; i < 2 * MOVES; i++) {
+        sources[i] = below(7) ? order[2 * i] : -1;
+        targets[i] = below(7) ? order[2 * i + 1] : order[2 * i];
+        if (i % MOVES && below(2)) targets[i] = order[2 * i - 2]; /* read by the move before */
+    }
+}
+
+static void expect_moves(uint8_t *want, const struct move_form *form, const int64_t *sources,
+                         const int64_t *targets, int64_t bytes) {
+    for (int i = 0; i < 2 * MOVES; i++)
+        for (int64_t h = 0; h < HEADS && sources[i] >= 0; h++)
+            for (int64_t d = 0; d < DIM; d++) {
+                int64_t from = form->at(sources[i] / PAGE, sources[i] % PAGE, h, d, 16 / bytes);
+                int64_t to = form->at(targets[i] / PAGE, targets[i] % PAGE, h, d, 16 / bytes);
+                memmove(want + to * bytes, want + from * bytes, (size_t)bytes);
+            }
+}
+
+static void check_form(const struct move_form *form, int64_t bytes) {
+    char line[KGEN_SPEC_LINE_MAX];
+    int64_t sources[2 * MOVES], targets[2 * MOVES], pools[LAYERS * HEADS];
+    int64_t layer = (int64_t)PAGES * PAGE * HEADS * DIM * bytes;
+    int each = form->grouped ? HEADS : 1;
+    uint8_t *cache = aligned_alloc(16, (size_t)(LAYERS * layer)), *want = malloc((size_t)(LAYERS * layer));
+    assert_non_null(cache);
+    assert_non_null(want);
+    for (int64_t i = 0; i < LAYERS * layer; i++) want[i] = cache[i] = (uint8_t)below(256);
+    for (int i = 0; i < LAYERS * each; i++)
+        pools[i] = i / each * layer + i % each * PAGE * DIM * bytes;
+    random_moves(sources, targets, PAGE * PAGES);
+    for (int i = 0; i < LAYERS; i++) expect_moves(want + i * layer, form, sources, targets, bytes);
+
+    kgen_scatter_args a = {.pool = vector_of(cache, KGEN_U8, LAYERS * layer),
+                           .pools = V64(pools, LAYERS * each), .sources = M64(sources, 2, MOVES),
+                           .targets = M64(targets, 2, MOVES)};
+    numbers_of(&a, line, form, bytes);
+    run(line, &a);
+    for (int64_t i = 0; i < LAYERS * layer; i++)
+        if (cache[i] != want[i])
+            fail_msg("%s, %s: byte %lld is %d, %d expected", form->name, line, (long long)i,
+                     cache[i], want[i]);
+    free(cache);
+    free(want);
+}
+
+static void test_compaction_of_every_layout(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof move_forms / sizeof move_forms[0]; i++)
+        for (int64_t bytes = 1; bytes <= 2; bytes++) check_form(&move_forms[i], bytes);
+}
+
 int main(void) {
     uint64_t seed = kgen_seed_fresh();
     print_message("seed %llu\n", (unsigned long long)seed);
@@ -639,6 +755,7 @@ int main(void) {
         cmocka_unit_test(test_delta_is_the_full_table),
         cmocka_unit_test(test_delta_writes_only_changes),
         cmocka_unit_test(test_compaction_moves_all_pools),
+        cmocka_unit_test(test_compaction_of_every_layout),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -367,6 +367,10 @@ static const struct {
     {"op=kv_compact", NUMBER(piece_bytes, 0), "piece_bytes=0: must be 1..2^31-1"},
     {"op=kv_compact", NUMBER(pieces, 0), "pieces=0: must be 1..16777216"},
     {"op=kv_compact", NUMBER(slot_count, -1), "slot_count=-1: at least 0"},
+    {"op=kv_compact,page=16,unit=2,pack=8", NUMBER(group_bytes, 33),
+     "group_bytes=33: not a multiple of unit=2"},
+    {"op=kv_compact,page=16,unit=2,pack=8", NUMBER(group_bytes, -2),
+     "group_bytes=-2: not a multiple of unit=2"},
 };
 
 static void test_numbers_and_shapes(void **state) {
@@ -447,6 +451,9 @@ static const struct {
      "word: mask=qlen and mask=full have bytes; leave it out"},
     {"scatter:op=tree_from_mask,mask=full", "mask=full: op=tree_from_mask reads qlen or words"},
     {"scatter:op=kv_compact,unit=3", "unit=3: out of bounds; nearest is 2"},
+    {"scatter:op=kv_compact,page=4,pack=8", "pack=8: does not divide page=4"},
+    {"scatter:op=kv_compact,page=16,pack=3", "pack=3: out of bounds; nearest is 2"},
+    {"scatter:op=evict_mask,page=16,pack=8", "pack: op=evict_mask does not read it; leave it out"},
 };
 
 static void test_contradictions_of_specs(void **state) {

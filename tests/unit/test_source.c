@@ -438,6 +438,7 @@ static const axis scatter_axes[] = {
     {"word", "op=tree_build,word=u8", "op=tree_build,word=u16"},
     {"unit", "op=kv_compact", "op=kv_compact,unit=4"},
     {"unit", "op=kv_compact,unit=1", "op=kv_compact,unit=2"},
+    {"pack", "op=kv_compact,page=16", "op=kv_compact,page=16,pack=8"},
     {"len", TABLE, TABLE ",len=i64"},
     {"req", TABLE, TABLE ",req=i32"},
     {"slot", TABLE, TABLE ",slot=i64"},
