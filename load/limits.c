@@ -23,7 +23,7 @@ typedef struct limit_row {
 static const limit_row rows[] = {
     {0, "attn:phase=decode,d=128,g=8,page=16,layout=nhd", 4096.0 * CONTEXT, CONTEXT},
     {0, "attn:phase=decode,d=128,g=8,page=64,layout=hnd", 4096.0 * CONTEXT, CONTEXT},
-    {1, "gdn:fuse=a,layout=flat,hk=16,hv=32,state=f32", 4.2e6, 0},
+    {1, "gdn:fuse=a,layout=flat,hk=2,hv=4,state=f32", 5.3e5, 0},
     {1, "kv_gather:layout=nhd,page=64", 8192, 0},
     {1, "kv_write:layout=nhd,page=64", 8192, 0},
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <kgen/probe.h>
 
 #include "check/check.h"
 #include "load/load.h"
@@ -127,7 +128,7 @@ static void test_every_spec_has_a_load(void **state) {
     for (size_t p = 0; p < 2; p++) {
         kgen_context *ctx = open_cpu(personas[p]);
         for (int family = 0; family < KGEN_FAMILY_COUNT; family++) {
-            int made = 0, wanted = is_full() ? 1000 : 50;
+            int made = 0, wanted = is_full() ? 1000 : 40;
             while (made < wanted) check_any(ctx, (kgen_family_id)family, &made);
         }
         kgen_close(ctx);
@@ -194,14 +195,15 @@ static void run_random(kgen_context *ctx, kgen_family_id family) {
     kgen_load_free(load);
 }
 
+/* A family on one persona at random; at level full on both, again and again. */
 static void test_kernels_run_over_loads(void **state) {
+    kgen_context *ctx[2];
     (void)state;
-    for (size_t p = 0; p < 2; p++) {
-        kgen_context *ctx = open_cpu(personas[p]);
-        for (int family = 0; family < KGEN_FAMILY_COUNT; family++)
-            for (int i = 0; i < (is_full() ? 8 : 1); i++) run_random(ctx, (kgen_family_id)family);
-        kgen_close(ctx);
-    }
+    for (size_t p = 0; p < 2; p++) ctx[p] = open_cpu(personas[p]);
+    for (int family = 0; family < KGEN_FAMILY_COUNT; family++)
+        for (int i = 0; i < (is_full() ? 16 : 1); i++)
+            run_random(ctx[kgen_rng_range(&rng, 0, 1)], (kgen_family_id)family);
+    for (size_t p = 0; p < 2; p++) kgen_close(ctx[p]);
 }
 
 /* A state that is updated again and again stays within bounds, keys that are not
@@ -441,6 +443,32 @@ static void test_a_kernel_that_does_not_fit(void **state) {
     kgen_close(ctx);
 }
 
+/* The driver's call alone, as often as asked, behind the checks of a launch. */
+static void test_probe_of_launches(void **state) {
+    const kgen_problem problem = {.batch = 3, .heads = 2};
+    const kgen_load_options options = {.cold_bytes = 1};
+    kgen_context *cpu = open_cpu("cpu:cdna3");
+    kgen_context ctx = {.api = &note, .target = kgen_context_target(cpu)};
+    kgen_kernel kernel = {.ctx = &ctx, .config = {.grid = 8, .block = 64}};
+    kgen_load *load;
+    kgen_spec spec;
+    kgen_args args;
+    kgen_error err;
+    (void)state;
+    must(kgen_spec_parse(&spec, "kv_write:", &err), &err);
+    must(kgen_spec_resolve(&kernel.spec, &spec, ctx.target, &err), &err);
+    must(kgen_load_make(&load, cpu, &spec, &problem, &options, &err), &err);
+    kgen_load_args(&args, load, 0);
+    noted = 0;
+    must(kgen_probe_launch(&kernel, &args, NULL, 7, &err), &err);
+    assert_int_equal(noted, 7);
+    args.kv_write.k.shape[1]++;
+    assert_int_equal(kgen_probe_launch(&kernel, &args, NULL, 7, &err), KGEN_E_ARG);
+    assert_int_equal(noted, 7);
+    kgen_load_free(load);
+    kgen_close(cpu);
+}
+
 /* ---- statistics --------------------------------------------------------------------------- */
 
 /* Ranks of the 95 % interval of a median, from the tables of order statistics. */
@@ -512,6 +540,7 @@ int main(void) {
         cmocka_unit_test(test_bytes_are_those_of_a_formula),
         cmocka_unit_test(test_problems_that_are_refused),
         cmocka_unit_test(test_a_kernel_that_does_not_fit),
+        cmocka_unit_test(test_probe_of_launches),
         cmocka_unit_test(test_medians),
         cmocka_unit_test(test_the_interval_covers),
         cmocka_unit_test(test_limits),
