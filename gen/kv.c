@@ -79,6 +79,7 @@ int32_t kgen__kv_occupancy(const kgen_kv_shape *s, const kgen_target *target, in
     int32_t rows = ROWS + (piece > MANY ? 3 : 1) * piece + extra;
     int32_t at_once = parts_at_once(s, parts);
     int32_t tokens = TOKENS + (at_once > 2 ? 2 * at_once + 2 : at_once + 1) * x;
+    if (s->scale == KGEN_DESCALE_TOKEN) tokens += x; /* maxima of pairs */
     int32_t registers = kgen__kv_packed(s) && tokens > rows ? tokens : rows;
     int32_t groups = target->vgpr_file / registers * target->simds / s->waves;
     return groups < 1 ? 1 : groups > 16 ? 16 : groups;

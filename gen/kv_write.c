@@ -71,7 +71,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
  * takes long, so many small workgroups. scale=row: every wave waits for its row. */
 typedef struct sm90_row {
     int32_t packed, scale; /* scale 0: given, or none                        */
-    int32_t piece; /* words of a lane's piece of a row, at most               */
+    int32_t piece; /* words of a lane's piece of a row and its rotation, at most */
     int32_t waves, turns, occupancy; /* 0: as elsewhere                      */
 } sm90_row;
 
@@ -103,7 +103,8 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;
     kgen_kv_shape shape = kgen__kv_write_geometry(s);
     int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in        */
-    int32_t piece = kgen__kv_piece_words(&shape, target, words);
+    int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;
+    int32_t piece = kgen__kv_piece_words(&shape, target, words) + extra;
     const sm90_row none = {0}, *row = sm90_row_of(s, target, piece);
     if (!row) row = &none;
     int token = s->scale == KGEN_DESCALE_TOKEN && kgen__kv_packed(&shape);
@@ -112,7 +113,6 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->waves = or_else(s->waves, or_else(row->waves, (token ? 128 : 256) / target->wave_size));
     if (s->occupancy) return;
     shape = kgen__kv_write_geometry(s);
-    int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;
     s->occupancy = kgen__kv_occupancy(&shape, target, words, extra);
     if (s->occupancy > 1 && row->occupancy) s->occupancy = row->occupancy;
 }
