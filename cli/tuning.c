@@ -182,8 +182,9 @@ int kgen__command_tuning(int argc, char **argv) {
     if (!is_action(action))
         return kgen__cli_usage("tuning", "'%.60s': list, import, export or check expected", action);
     if (imports != (file != NULL))
-        return kgen__cli_usage("tuning", imports ? "import: a FILE of rows expected, - for standard "
-                                                   "input" : "only import takes a FILE");
+        return kgen__cli_usage("tuning", "%s",
+                               imports ? "import: a FILE of rows expected, - for standard input"
+                                       : "only import takes a FILE");
     kgen_error err;
     kgen_status status = f.family ? kgen_family_find(&f.family_id, f.family, &err) : KGEN_OK;
     if (status == KGEN_OK) status = run(action, file, &f, &err);

@@ -102,7 +102,7 @@ static void the_nearest_row_is_used(void **state) {
          "the family's rule: the nearest row, of batch 64 x 8192, Test GPU, is more than a factor "
          "of 4 away"},
         {8, 2048, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 8"},
-        {8, 2047, KGEN_MATCH_DEFAULT, PLAIN, "the nearest row, of batch 8 x 8192, Test GPU, is more"},
+        {8, 2047, KGEN_MATCH_DEFAULT, PLAIN, "the nearest row, of batch 8 x 8192, Test GPU"},
         {1, 8192, KGEN_MATCH_DEFAULT, PLAIN, "the nearest row, of batch 8"},
     };
     kgen_tuning *db = db_of(rows, 2);
@@ -110,8 +110,8 @@ static void the_nearest_row_is_used(void **state) {
         answer a = ask_gpu(db, PLAIN, asked[i].batch, asked[i].context);
         assert_answer(&a, asked[i].kind, asked[i].line, asked[i].words);
     }
-    /* heads count as the batch does: 2 sequences of 32 heads are 8 of 8 */
-    answer a = ask(db, PLAIN, (kgen_problem){2, 8192, 32}, "sm_90", GPU);
+    /* heads count as the batch does: 1 sequence of 64 heads is 8 of 8 */
+    answer a = ask(db, PLAIN, (kgen_problem){1, 8192, 64}, "sm_90", GPU);
     assert_answer(&a, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 8");
     /* other shapes and architectures have no row */
     a = ask_gpu(db, "attn:d=128,g=8,kv=fp8", 8, 8192);
@@ -160,7 +160,8 @@ static void the_same_device_comes_first(void **state) {
     answer a = ask_gpu(db, PLAIN, 8, 8192);
     assert_answer(&a, KGEN_MATCH_NEAR, WAVES2, "nearest row, of batch 16 x 8192, Test GPU");
     a = ask(db, PLAIN, (kgen_problem){8, 8192, 8}, "sm_90", "Third GPU");
-    assert_answer(&a, KGEN_MATCH_ARCH, WAVES4, "row of another device, of batch 8 x 8192, Other GPU");
+    assert_answer(&a, KGEN_MATCH_ARCH, WAVES4,
+                  "row of another device, of batch 8 x 8192, Other GPU");
     a = ask(db, PLAIN, (kgen_problem){8, 8192, 8}, "sm_90", NULL); /* any */
     assert_answer(&a, KGEN_MATCH_EXACT, WAVES4, "row of batch 8 x 8192, Other GPU");
     kgen_tuning_close(db);
@@ -397,7 +398,7 @@ static void assert_all_among(const kgen_tuning *db, const char *line, const char
         fail_msg("%s", err.text);
     for (size_t i = 0; i < count; i++)
         assert_false(is_among(&list[i], list + i + 1, count - i - 1));
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 20; i++) {
         kgen_problem p = {random_number(), random_number(), rows_random(3) ? 8 : random_number()};
         answer a = ask(db, line, p, arch, devices[rows_random(3)]);
         if (!is_among(&a.spec, list, count))
@@ -418,7 +419,7 @@ static void variants_hold_all_answers(void **state) {
                                         "gdn:layout=flat,waves=2", "kv_write:kv=fp8",
                                         "scatter:op=spec_prepare"};
     enum { ROWS = 25 };
-    for (int round = 0; round < 5; round++) {
+    for (int round = 0; round < 3; round++) {
         const char *arch = round % 2 ? "gfx942" : "sm_90";
         kgen_tuning_row rows[ROWS];
         for (int i = 0; i < ROWS; i++)
