@@ -760,6 +760,51 @@ static void hung_and_crashed_candidates_are_left_out(void **state) {
     json_decref(report);
 }
 
+/* A kernel whose code rotates half of what its source says, as a compiler's
+ * mistake would: the entry of one candidate gets the code of another spec. */
+static void plant_wrong_code(const char *dir, const kgen_spec *victim, const kgen_spec *other,
+                             const kgen_target *target) {
+    kgen_cache *cache;
+    kgen_error err;
+    kgen_job jobs[2] = {{*victim, target}, {*other, target}};
+    kgen_job_result results[2];
+    OK(kgen_cache_open(&cache, dir, &err));
+    OK(kgen_build(cache, jobs, 2, NULL, results, &err));
+    kgen_entry wrong = *results[0].entry;
+    wrong.code = results[1].entry->code;
+    wrong.code_size = results[1].entry->code_size;
+    assert_string_equal(wrong.symbol, results[1].entry->symbol);
+    OK(kgen_cache_put(cache, &wrong, &err));
+    for (int i = 0; i < 2; i++) kgen_entry_free(results[i].entry);
+    kgen_cache_close(cache);
+}
+
+static void wrong_results_are_dropped_loudly(void **state) {
+    static const char line[] = "kv_write:d=64,rope=neox,waves=4,occ=2";
+    stage s;
+    (void)state;
+    if (!set_up(&s, "wrong")) skip();
+    char dir[256];
+    snprintf(dir, sizeof dir, "%s", path_of("wrong-cache"));
+    s.jobs[0].spec = spec_of(line);
+    s.set.cache_dir = dir;
+    kgen_space space = space_of(line, "cpu:sm90");
+    for (int i = 0; i < space.count; i++) {
+        kgen_spec other = space.list[i].spec;
+        if (other.kv_write.turns != 4 || other.kv_write.waves != 4) continue;
+        other.kv_write.rope_dim = 32;
+        plant_wrong_code(dir, &space.list[i].spec, &other, s.device.target);
+    }
+    kgen_space_free(&space);
+    json_t *report = run_of(&s);
+    const json_t *result = result_at(report, 0);
+    assert_int_equal(count_of(result, "mismatch"), 1);
+    assert_null(strstr(text_of(result, "keys"), "turns=4"));
+    assert_non_null(strstr(s.said, "WRONG RESULTS"));
+    assert_non_null(strstr(s.said, "reproduce: kgen check"));
+    json_decref(report);
+}
+
 /* The default has no time: the kernel is named, others are tuned all the same. */
 static void a_default_that_hangs_fails_its_kernel_only(void **state) {
     stage s;
@@ -893,6 +938,7 @@ int main(void) {
         cmocka_unit_test(a_device_that_is_not_there_is_said),
         cmocka_unit_test(a_run_finds_the_fastest),
         cmocka_unit_test(hung_and_crashed_candidates_are_left_out),
+        cmocka_unit_test(wrong_results_are_dropped_loudly),
         cmocka_unit_test(a_default_that_hangs_fails_its_kernel_only),
         cmocka_unit_test(a_killed_run_goes_on),
         cmocka_unit_test(without_time_everything_stays),
