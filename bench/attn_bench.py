@@ -266,14 +266,13 @@ def random_tensor(shape, dtype, device):
 
 
 def case_sets(row, options):
-    """N launches with N sets of pages: a gigabyte of keys in sight, within the pool's size. What is in sight of
-    a large cell of the map is many times the L2 cache: one launch will do."""
+    """N launches with N sets of pages: a gigabyte of keys in sight, within the pool's size. What a large cell of
+    the map has in sight is many times the L2 cache: one launch will do."""
     if options.dry_run:
         return 2
-    least = 1 if options.grid else MIN_LAUNCHES
     per_set = sum(row.seq_lens) * 2 * row.kv_heads * row.dim * (1 if row.kv == "fp8" else 2)
-    sets = min(MAX_LAUNCHES, max(least, -(-COLD_BYTES // row.kv_bytes)))
-    return min(sets, max(least, POOL_BYTES // per_set))
+    sets = min(MAX_LAUNCHES, max(MIN_LAUNCHES, -(-COLD_BYTES // row.kv_bytes)))
+    return min(sets, max(1 if options.grid else MIN_LAUNCHES, POOL_BYTES // per_set))
 
 
 # ---- candidates: name, and run(case, set) in torch's current stream -----------
@@ -541,7 +540,7 @@ def warm_work(rows, options, peers):
         widest = -(-max(row.seq_lens) // row.page)
         sizes = tuple((n == 1, n % 16 == 0) for n in (batch, widest))
         for peer in peers:
-            if peer.takes(row):
+            if peer.compiles and peer.takes(row):
                 kind = (peer.name, peer.segments(row), sizes, dataclasses.replace(row, lens=()))
                 work.setdefault(kind, (row, peer))
     return list(work.values())

@@ -66,6 +66,8 @@ def load(module):
 
 
 class Peer:
+    compiles = True  # something, at its first launch
+
     def takes(self, row):
         return True
 
@@ -281,6 +283,7 @@ class FlashInfer(Peer):
 
 class Torch(Peer):
     """The heads of a group are its queries: keys and values are read once, and nothing is masked."""
+    compiles = False
 
     def __init__(self, how):
         self.name, self.gathers = f"torch-{how}", how == "gather"
