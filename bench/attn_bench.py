@@ -1,17 +1,22 @@
-"""Times kgen's paged attention on an NVIDIA GPU, beside AITER's Triton unified attention.
+"""Times kgen's paged attention on an NVIDIA GPU, beside the unified attention of AITER and vLLM,
+FlashInfer, and torch.
 
-Both run in one process over the same tensors: a CUDA graph holds N launches, each with its own
+All run in one process over the same tensors: a CUDA graph holds N launches, each with its own
 set of pages (random permutations over a pool of gigabytes), so no launch finds its keys in the
 L2 cache; replays of all candidates alternate. See docs/bench.md.
 
-  --build     compile the kernels of the grid into the cache; needs no GPU and no torch
+  --grid      batch 1 to 128 by context 1k to 64k of one kernel instead of the usual rows, few samples each
+  --build     compile the kernels of the rows into the cache; needs no GPU and no torch
   --check     only compare small cases with a float32 reference (also --device cpu:sm90)
+  --dry-run   all of it on small rows without a GPU: ours on cpu:sm90, the peers' kernels interpreted
 """
 import argparse
+import copy
 import csv
 import dataclasses
 import itertools
 import json
+import math
 import os
 import pathlib
 import re
@@ -19,6 +24,9 @@ import statistics
 import subprocess
 import sys
 import time
+
+if "--dry-run" in sys.argv:
+    os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are defined
 
 import kgen_ctypes as kg
 
@@ -32,13 +40,16 @@ except ImportError:  # --build does without
 ROOT = kg.ROOT
 OUT = ROOT / "out"
 CACHE = OUT / "cache"
-PEERS = ROOT / ".peers"
 K = 1024
 COLD_BYTES = 1 << 30
 POOL_BYTES = 24 << 30
 POOL_PAGES = 1 << 16
 MIN_LAUNCHES, MAX_LAUNCHES = 4, 64
 MIN_TIMED_US = 1000
+GRID_BYTES = 40e9  # of keys and values in the largest cell
+GRID_SECONDS = 90
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+CONTEXTS = (1 * K, 2 * K, 8 * K, 32 * K, 64 * K)
 
 
 # ---- the grid ---------------------------------------------------------------
@@ -54,20 +65,25 @@ class Row:
     page: int = 16
     kv: str = "bf16"
     window: int = 0
+    x: str = "bf16"  # of queries, and of a cache that is not fp8
 
     @property
     def name(self):
         lens = "+".join(f"{n}x{k // K}k" if k >= K else f"{n}x{k}" for n, k in self.lens)
         extra = (f" w{self.window}" if self.window else "") + (f" t{self.tokens}" if self.tokens > 1 else "")
-        return f"{self.kv} h{self.q_heads}/{self.kv_heads} d{self.dim} p{self.page}{extra} {lens}"
+        return f"{self.kv_type} h{self.q_heads}/{self.kv_heads} d{self.dim} p{self.page}{extra} {lens}"
 
     @property
     def spec(self):
-        phase, kv = ("verify" if self.tokens > 1 else "decode"), {"fp8": "e4m3fn"}.get(self.kv, self.kv)
+        phase, kv = ("verify" if self.tokens > 1 else "decode"), {"fp8": "e4m3fn"}.get(self.kv_type, self.kv_type)
         tokens = f",t={self.tokens}" if self.tokens > 1 else ""
         window = f",window={self.window}" if self.window else ""
-        return (f"attn:phase={phase},q=bf16,kv={kv},d={self.dim},g={self.group}{tokens}"
+        return (f"attn:phase={phase},q={self.x},kv={kv},d={self.dim},g={self.group}{tokens}"
                 f",page={self.page},layout=nhd{window}")
+
+    @property
+    def kv_type(self):
+        return "fp8" if self.kv == "fp8" else self.x
 
     @property
     def group(self):
@@ -76,6 +92,10 @@ class Row:
     @property
     def seq_lens(self):
         return [keys for count, keys in self.lens for _ in range(count)]
+
+    @property
+    def dtype(self):
+        return {"bf16": torch.bfloat16, "fp16": torch.float16}[self.x]
 
     @property
     def kv_bytes(self):
@@ -96,6 +116,14 @@ def grid():
             + rows([(8, 8 * K), (64, 8 * K)], q_heads=16, kv_heads=2, dim=256, page=64)
             + rows([(32, 8 * K)], dim=64, window=128)
             + rows([(64, 8 * K)], q_heads=8, kv_heads=1))
+
+
+def map_grid():
+    """Batch by context. Neighbours of a cell that is timed in the first half are timed in the second: what a
+    budget cuts off leaves no corner empty."""
+    cells = [(b + c, Row(((batch, keys),))) for b, batch in enumerate(BATCHES) for c, keys in enumerate(CONTEXTS)]
+    rows = [row for place, row in sorted(cells, key=lambda cell: cell[0] % 2)]
+    return [row for row in rows if row.kv_bytes <= GRID_BYTES]
 
 
 def with_tuning(spec, variant):
@@ -145,6 +173,19 @@ def build_specs(specs):
 # ---- data and reference -----------------------------------------------------
 
 
+class Pools:
+    """One allocation a type, of which each case takes a view: filling gigabytes takes time."""
+    kept = {}
+
+    @classmethod
+    def take(cls, name, shape, dtype, device):
+        count, key = math.prod(shape), (name, dtype, device)
+        if key not in cls.kept or cls.kept[key].numel() < count:
+            cls.kept.pop(key, None)
+            cls.kept[key] = random_tensor((count,), dtype, device)
+        return cls.kept[key][:count].view(shape)
+
+
 class Case:
     """Tensors of a row: one pool of pages, `sets` block tables without a page in common."""
 
@@ -153,18 +194,19 @@ class Case:
         lens = row.seq_lens
         pages = torch.tensor([-(-n // row.page) for n in lens])
         need = int(pages.sum()) * sets if distinct else 0
-        kv_type = torch.float8_e4m3fn if row.kv == "fp8" else torch.bfloat16
+        kv_type = torch.float8_e4m3fn if row.kv == "fp8" else row.dtype
         shape = (max(need, pool_pages), row.page, row.kv_heads, row.dim)
-        self.k, self.v = (random_tensor(shape, kv_type, device) for _ in "kv")
+        self.k, self.v = (Pools.take(name, shape, kv_type, device) for name in "kv")
         self.table = self.make_table(shape[0], pages, distinct).to(device)
         tokens = len(lens) * row.tokens
-        self.q = random_tensor((tokens, row.q_heads, row.dim), torch.bfloat16, device)
+        self.q = random_tensor((tokens, row.q_heads, row.dim), row.dtype, device)
         self.out = torch.full_like(self.q, float("nan"))
         self.lens = torch.tensor(lens, dtype=torch.int32, device=device)
         self.cu = torch.arange(0, tokens + 1, row.tokens, dtype=torch.int32, device=device)
         self.k_descale, self.v_descale = (
             torch.tensor([x], device=device) if row.kv == "fp8" else None for x in (0.8, 1.3))
         self.scale = row.dim ** -0.5
+        self.wanted = {}
 
     def make_table(self, pool_pages, pages, distinct):
         """[set][S][pages]; entries past a sequence's end name some page of the pool."""
@@ -195,14 +237,19 @@ class Case:
         scores.masked_fill_(hidden[:, None, :], float("-inf"))
         return torch.einsum("tgn,nd->tgd", scores.softmax(-1), v) * descales[1]
 
-    def error(self, index):
+    def reference_once(self, *place):
+        if place not in self.wanted:
+            self.wanted[place] = self.reference(*place)
+        return self.wanted[place]
+
+    def error(self, out, index):
         """(largest error, largest reference value) over some sequences and heads; NaN counts."""
         row, worst, largest = self.row, 0.0, 0.0
         seqs = {0, len(row.seq_lens) // 2, len(row.seq_lens) - 1}
         for seq, head in itertools.product(seqs, {0, row.kv_heads - 1}):
-            want = self.reference(index, seq, head)
-            got = self.out[seq * row.tokens:(seq + 1) * row.tokens,
-                           head * row.group:(head + 1) * row.group].float()
+            want = self.reference_once(index, seq, head)
+            got = out[seq * row.tokens:(seq + 1) * row.tokens,
+                      head * row.group:(head + 1) * row.group].float()
             difference = (got - want).abs().max().item()
             worst = max(worst, float("inf") if difference != difference else difference)
             largest = max(largest, want.abs().max().item())
@@ -213,16 +260,19 @@ def random_tensor(shape, dtype, device):
     if dtype != torch.float8_e4m3fn:
         return torch.randn(shape, dtype=dtype, device=device)
     out = torch.empty(shape, dtype=dtype, device=device)
-    for part in out.split(8192):  # the wider values take memory only by parts
+    for part in out.split(1 << 28):  # the wider values take memory only by parts
         part.copy_(torch.randn(part.shape, dtype=torch.bfloat16, device=device))
     return out
 
 
-def case_sets(row):
-    """N launches with N sets of pages: a gigabyte of keys in sight, within the pool's size."""
+def case_sets(row, options):
+    """N launches with N sets of pages: a gigabyte of keys in sight, within the pool's size. What a large cell of
+    the map has in sight is many times the L2 cache: one launch will do."""
+    if options.dry_run:
+        return 2
     per_set = sum(row.seq_lens) * 2 * row.kv_heads * row.dim * (1 if row.kv == "fp8" else 2)
     sets = min(MAX_LAUNCHES, max(MIN_LAUNCHES, -(-COLD_BYTES // row.kv_bytes)))
-    return min(sets, max(MIN_LAUNCHES, POOL_BYTES // per_set))
+    return min(sets, max(1 if options.grid else MIN_LAUNCHES, POOL_BYTES // per_set))
 
 
 # ---- candidates: name, and run(case, set) in torch's current stream -----------
@@ -262,103 +312,20 @@ class Kgen:
 
     def run(self, case, index):
         self.context.launch(self.kernel, self.args[index], current_stream(self.device))
+        return case.out
+
+    def finish(self):
+        self.context.sync(current_stream(self.device))
 
 
-class KnownOptions:
-    """A Triton kernel without the AMD-only launch options that other backends refuse."""
-
-    def __init__(self, kernel):
-        self.kernel = kernel
-
-    def __getitem__(self, grid_size):
-        launch, names = self.kernel[grid_size], self.kernel.arg_names
-
-        def run(**options):
-            if "waves_per_eu" not in names:
-                options.pop("waves_per_eu", None)
-            return launch(**options)
-        return run
-
-
-# The kernel path and what replaces the peer's own choice. The peer was tuned for another vendor:
-# the `64` rows give it the tiles, warps and stages that suit this one.
-PEER_CONFIGS = {
-    "2d": (True, {}),
-    "3d": (False, {}),
-    "2d-64": (True, {"TILE_SIZE": 64, "num_warps": 4, "num_stages": 3}),
-    "3d-64": (False, {"TILE_SIZE": 64, "num_warps": 4, "num_stages": 3}),
-}
-
-
-class Peer:
-    """AITER's unified attention from .peers/, on a path of our choice."""
-    module = own = None
-
-    def __init__(self, config):
-        self.name, self.two, self.override = config, *PEER_CONFIGS[config]
-        if Peer.module is None:
-            self.load()
-
-    @staticmethod
-    def load():
-        sys.path.insert(0, str(PEERS))
-        import aiter.ops.triton.attention.unified_attention as module
-        for name in ("kernel_unified_attention_2d", "kernel_unified_attention_3d", "reduce_segments"):
-            setattr(module, name, KnownOptions(getattr(module, name)))
-        Peer.own = {n: getattr(module, n) for n in ("use_2d_kernel", "select_2d_config", "select_3d_config")}
-        Peer.module = module
-
-    def override_for(self, dim):
-        stages = {"num_stages": 2} if self.override and dim > 128 else {}
-        return {**self.override, **stages}
-
-    def select_2d(self, *args, **named):
-        config = Peer.own["select_2d_config"](*args, **named)
-        return {**config, **self.override_for(args[1])}
-
-    def select_3d(self, dim, page, longest, *rest):
-        attention, reduction = Peer.own["select_3d_config"](dim, page, longest, *rest)
-        attention = {**attention, **self.override_for(dim)}
-        most = triton.next_power_of_2(-(-longest // attention["TILE_SIZE"]))
-        attention["NUM_SEGMENTS_PER_SEQ"] = min(most, attention["NUM_SEGMENTS_PER_SEQ"])
-        same = {n: attention[n] for n in ("TILE_SIZE", "NUM_SEGMENTS_PER_SEQ")}
-        return attention, {**reduction, **same}
-
-    def run(self, case, index):
-        row, module = case.row, Peer.module
-        module.use_2d_kernel = self.choose_path
-        module.select_2d_config, module.select_3d_config = self.select_2d, self.select_3d
-        module.unified_attention(
-            q=case.q, k=case.k, v=case.v, out=case.out, cu_seqlens_q=case.cu, max_seqlen_q=row.tokens,
-            seqused_k=case.lens, max_seqlen_k=max(row.seq_lens), softmax_scale=case.scale, causal=True,
-            window_size=(row.window - 1, 0) if row.window else (-1, -1), block_table=case.table[index],
-            softcap=0, q_descale=None, k_descale=case.k_descale, v_descale=case.v_descale)
-
-    def choose_path(self, *args):
-        self.own_path_is_2d = Peer.own["use_2d_kernel"](*args)
-        return self.two
-
-    def bind(self, case):
-        pass
-
-    def is_own_choice(self):
-        return not self.override and self.own_path_is_2d == self.two
-
-
-def peer_configs(row, options):
-    """With a window the 3D kernel reads every key: left out."""
-    names = [] if options.no_peer else options.peer_configs.split(",")
-    return [n for n in names if PEER_CONFIGS[n][0] or not row.window]
-
-
-def candidates(row, options, context, device):
+def candidates(row, options, context, device, peers):
     made = []
     for variant in variants_of(options):
         try:
             made.append(Kgen(context, row, variant, device))
         except kg.KgenError as error:
             print(f"  {row.name}: kgen {variant}: {error}", flush=True)
-    return made + [Peer(name) for name in peer_configs(row, options)]
+    return made + [copy.copy(peer) for peer in peers if peer.takes(row)]
 
 
 def try_once(candidate, case, index=0):
@@ -366,13 +333,12 @@ def try_once(candidate, case, index=0):
     case.out.fill_(float("nan"))
     try:
         candidate.bind(case)
-        candidate.run(case, index)
-        if isinstance(candidate, Kgen):
-            candidate.context.sync(current_stream(candidate.device))
+        out = candidate.run(case, index)
+        candidate.finish()
     except Exception as error:  # a peer may fail in any way; the others go on
         print(f"  {case.row.name}: {candidate.name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
         return None
-    return case.error(index)
+    return case.error(out, index)
 
 
 # ---- correctness --------------------------------------------------------------
@@ -394,12 +360,12 @@ def is_right(result):
     return result is not None and result[0] <= result[1] / 64
 
 
-def check(rows, options, context, device):
+def check(rows, options, context, device, peers):
     """Returns how many kernels of ours failed."""
     failed = 0
     for row in small_rows(rows, device):
         case = Case(row, device, 2, 100)
-        for candidate in candidates(row, options, context, device):
+        for candidate in candidates(row, options, context, device, peers):
             result = try_once(candidate, case, 1)
             good = is_right(result)
             failed += not good and isinstance(candidate, Kgen)
@@ -411,8 +377,22 @@ def check(rows, options, context, device):
 # ---- time ---------------------------------------------------------------------
 
 
-def capture(candidate, case):
+class Loop:
+    """Stands for a graph on the cpu device: one launch after another."""
+
+    def __init__(self, candidate, case):
+        self.candidate, self.sets, self.case = candidate, range(case.sets), case
+
+    def replay(self):
+        for index in self.sets:
+            self.candidate.run(self.case, index)
+        self.candidate.finish()
+
+
+def capture(candidate, case, device="cuda"):
     """All sets in one graph, after a first pass outside of it."""
+    if device == "cpu":
+        return Loop(candidate, case)
     for index in range(case.sets):
         candidate.run(case, index)
     torch.cuda.synchronize()
@@ -423,7 +403,15 @@ def capture(candidate, case):
     return graph
 
 
+def host_us(call):
+    begin = time.perf_counter()
+    call()
+    return (time.perf_counter() - begin) * 1e6
+
+
 def replay_us(graph, count):
+    if isinstance(graph, Loop):
+        return host_us(lambda: [graph.replay() for _ in range(count)]) / count
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in "be")
     torch.cuda._sleep(200_000)  # the replays are queued before the first of them starts
     begin.record()
@@ -444,21 +432,31 @@ def interleave(graphs, sets, repeats):
     return times
 
 
-def time_row(row, options, context, read_gbs):
-    sets = case_sets(row)
-    case = Case(row, "cuda", sets, POOL_PAGES)
-    graphs, errors, own = {}, {}, None
-    for candidate in candidates(row, options, context, "cuda"):
-        result = try_once(candidate, case)
+def time_row(row, options, context, device, peers, read_gbs):
+    """Every candidate is compared on the last set, which is not the one that a peer may have planned for."""
+    sets = case_sets(row, options)
+    case = Case(row, device, sets, 256 if device == "cpu" else POOL_PAGES)
+    graphs, errors, own, wrong = {}, {}, [], []
+    for candidate in candidates(row, options, context, device, peers):
+        result = try_once(candidate, case, sets - 1)
         if not is_right(result):
             print(f"  {row.name}: {candidate.name}: WRONG, left out: {result}", flush=True)
+            wrong.append(candidate.name)
             continue
         errors[candidate.name] = result
-        graphs[candidate.name] = (capture(candidate, case), candidate)
-        if isinstance(candidate, Peer) and candidate.is_own_choice():
-            own = candidate.name
+        graphs[candidate.name] = (capture(candidate, case, device), candidate)
+        if not isinstance(candidate, Kgen) and candidate.is_own_choice(row):
+            own.append(candidate.name)
     times = interleave({n: g for n, (g, _) in graphs.items()}, sets, options.repeats)
-    return summary(row, sets, times, errors, own, read_gbs)
+    return {**summary(row, sets, times, errors, own, read_gbs), "wrong": " ".join(wrong)}
+
+
+def shape_of(row):
+    """What a row is about, for those who read the files."""
+    batch = len(row.seq_lens)
+    return {"batch": batch, "context": row.lens[0][1] if len(row.lens) == 1 else None, "tokens": row.tokens,
+            "q_heads": row.q_heads, "kv_heads": row.kv_heads, "dim": row.dim, "page": row.page, "x": row.x,
+            "kv": row.kv_type, "window": row.window}
 
 
 def summary(row, sets, times, errors, own, read_gbs):
@@ -467,15 +465,17 @@ def summary(row, sets, times, errors, own, read_gbs):
     peer = {n: t for n, t in median.items() if not n.startswith("kgen")}
     best = min(peer, key=peer.get) if peer else None
     base = kgen.get("kgen")
+    families = {family: [us for n, us in peer.items() if n.split("-")[0] == family] for family in FAMILIES}
     return {
         "row": row.name, "spec": row.spec, "launches": sets, "kv_mb": row.kv_bytes / 1e6,
         "kgen_us": base, "kgen_min_us": min(times["kgen"]) if base else None,
         "kgen_share": row.kv_bytes / base / 1e3 / read_gbs if base else None,
         "kgen_error": errors["kgen"][0] if base else None,
         "kgen_variants": kgen, "peer_us": peer.get(best), "peer_min_us": min(times[best]) if best else None,
-        "peer_best": best, "peer_own": own, "peer_error": errors[best][0] if best else None,
+        "peer_best": best, "peer_own": " ".join(own), "peer_error": errors[best][0] if best else None,
         "peer_configs": peer, "ratio": peer[best] / base if best and base else None,
         "largest_value": max((e[1] for e in errors.values()), default=None),
+        **{f"{family}_us": min(us, default=None) for family, us in families.items()}, **shape_of(row),
     }
 
 
@@ -493,23 +493,30 @@ if triton:
         tl.store(dst + tl.program_id(0), tl.sum(sums, axis=0))
 
 
-def ceilings(repeats):
+# block, warps, programs
+READ_SHAPES = tuple(itertools.product((4096, 8192), (4, 8), (1 << 11, 1 << 13, 1 << 15)))
+
+
+def ceilings(repeats, device="cuda"):
     """Read and copy bandwidth in GB/s over 4 GiB, the best of several shapes."""
-    words = 1 << 30
-    src = torch.randint(-2**31, 2**31 - 1, (words,), dtype=torch.int32, device="cuda")
+    words, shapes = (1 << 30, READ_SHAPES) if device == "cuda" else (1 << 16, ((4096, 4, 4),))
+    src = torch.randint(-2**31, 2**31 - 1, (words,), dtype=torch.int32, device=device)
     dst = torch.empty_like(src)
     read = {}
-    for block, warps, programs in itertools.product((4096, 8192), (4, 8), (1 << 11, 1 << 13, 1 << 15)):
+    for block, warps, programs in shapes:
         rounds = words // block // programs
-        us = median_us(lambda: read_kernel[(programs,)](src, dst, rounds, BLOCK=block, num_warps=warps), repeats)
+        us = median_us(lambda: read_kernel[(programs,)](src, dst, rounds, BLOCK=block, num_warps=warps), repeats,
+                       device)
         read[f"block={block} warps={warps} programs={programs}"] = words * 4 / us / 1e3
-    copy = words * 8 / median_us(lambda: dst.copy_(src), repeats) / 1e3
+    copied = words * 8 / median_us(lambda: dst.copy_(src), repeats, device) / 1e3
     shape = max(read, key=read.get)
-    return {"read_gbs": read[shape], "read_shape": shape, "copy_gbs": copy}
+    return {"read_gbs": read[shape], "read_shape": shape, "copy_gbs": copied}
 
 
-def median_us(call, repeats):
+def median_us(call, repeats, device="cuda"):
     call()
+    if device == "cpu":
+        return statistics.median(host_us(call) for _ in range(repeats))
     times = []
     for _ in range(repeats):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in "be")
@@ -521,23 +528,36 @@ def median_us(call, repeats):
     return statistics.median(times)
 
 
-# ---- the peer's kernels, compiled by many processes before anything is timed ----
+# ---- the peers' kernels, compiled by many processes before anything is timed ----
 
 
-def warm_peer(rows, options):
-    """One process of many: launches its share of the grid over a pool of few pages."""
-    part, parts = map(int, options.warm_peer.split("/"))
+def warm_work(rows, options, peers):
+    """(row, peer), one of each kernel that a peer is compiled to: a size is 1, or a multiple of 16, or neither."""
     small = [] if options.no_check else list(small_rows(rows, "cuda"))
-    work = [(r, n) for r in small + ([] if options.check else rows) for n in peer_configs(r, options)]
-    for row, name in work[part::parts]:
-        try_once(Peer(name), Case(row, "cuda", 1, 256, distinct=False))
+    work = {}
+    for row in small + ([] if options.check else rows):
+        batch = len(row.seq_lens)
+        widest = -(-max(row.seq_lens) // row.page)
+        sizes = tuple((n == 1, n % 16 == 0) for n in (batch, widest))
+        for peer in peers:
+            if peer.compiles and peer.takes(row):
+                kind = (peer.name, peer.segments(row), sizes, dataclasses.replace(row, lens=()))
+                work.setdefault(kind, (row, peer))
+    return list(work.values())
+
+
+def warm_peers(rows, options, peers):
+    """One process of many: launches its share over a pool of few pages."""
+    part, parts = map(int, options.warm_peers.split("/"))
+    for row, peer in warm_work(rows, options, peers)[part::parts]:
+        try_once(copy.copy(peer), Case(row, "cuda", 1, 256, distinct=False), 0)
     return 0
 
 
 def precompile(options):
     started = time.time()
     parts = options.warm_processes
-    command = [sys.executable, __file__] + options.raw + ["--warm-peer"]
+    command = [sys.executable, __file__] + options.raw + ["--warm-peers"]
     running = [subprocess.Popen(command + [f"{i}/{parts}"], stdout=subprocess.DEVNULL) for i in range(parts)]
     codes = [process.wait() for process in running]
     print(f"peer kernels compiled by {parts} processes in {time.time() - started:.0f} s"
@@ -546,9 +566,11 @@ def precompile(options):
 
 # ---- report -------------------------------------------------------------------
 
+FAMILIES = ("aiter", "vllm", "flashinfer", "torch")
 COLUMNS = (("row", "row", "{:34}"), ("kgen_us", "kgen us", "{:9.1f}"), ("kgen_share", "of read", "{:7.1%}"),
-           ("peer_us", "peer us", "{:9.1f}"), ("ratio", "peer/kgen", "{:9.2f}"),
-           ("peer_best", "best peer", "{:9}"), ("peer_own", "its own", "{:7}"),
+           ("aiter_us", "aiter us", "{:9.1f}"), ("vllm_us", "vllm us", "{:9.1f}"),
+           ("flashinfer_us", "flashinfer", "{:10.1f}"), ("torch_us", "torch us", "{:9.1f}"),
+           ("ratio", "peer/kgen", "{:9.2f}"), ("peer_best", "best peer", "{:12}"),
            ("kgen_error", "kgen err", "{:9.1e}"), ("peer_error", "peer err", "{:9.1e}"))
 
 
@@ -571,8 +593,10 @@ def line_of(result):
 
 
 def details(result):
-    """Every variant and configuration, where there is more than one of a kind."""
-    return ["      " + "  ".join(f"{name} {us:.1f}" for name, us in sorted(result[key].items(), key=lambda i: i[1]))
+    """Every variant and configuration, where there is more than one of a kind; a star is a peer's own choice."""
+    own = result["peer_own"].split()
+    return ["      " + "  ".join(f"{name}{'*' * (name in own)} {us:.1f}"
+                                 for name, us in sorted(result[key].items(), key=lambda i: i[1]))
             for key in ("kgen_variants", "peer_configs") if len(result[key]) > 1]
 
 
@@ -600,70 +624,142 @@ def write_files(report, options):
         writer.writerows(report["rows"])
 
 
-def measure(rows, options, context):
-    report = {"device": context.name, "torch": torch.__version__, "triton": triton.__version__,
-              **ceilings(options.repeats), "rows": []}
+def geometric_means(results):
+    """Of the peers' times over kgen's."""
+    lines = []
+    for title, key in [("best peer", "peer_us")] + [(family, f"{family}_us") for family in FAMILIES]:
+        ratios = [r[key] / r["kgen_us"] for r in results if r[key] and r["kgen_us"]]
+        if ratios:
+            lines.append(f"{title} / kgen: {statistics.geometric_mean(ratios):.2f} (least {min(ratios):.2f}, most "
+                         f"{max(ratios):.2f}, {sum(x < 1 for x in ratios)} of {len(ratios)} below 1)")
+    return lines
+
+
+def is_spent(options, longest):
+    """Whether a row that takes as long as the longest so far would end after the budget."""
+    return options.budget and time.time() - options.started + longest > options.budget
+
+
+def measure(rows, options, context, device, peers):
+    """Returns how many rows gave no time of ours; in a dry run also those with a candidate that is wrong."""
+    report = {"device": context.name, "emulated": device == "cpu", "torch": torch.__version__,
+              "triton": triton.__version__, "seed": options.seed, **ceilings(options.repeats, device),
+              "left_out": [], "rows": []}
     print(f"{context.name}: read {report['read_gbs']:.0f} GB/s ({report['read_shape']}), "
           f"copy {report['copy_gbs']:.0f} GB/s\n{heading()}", flush=True)
-    done = []
-    for row in rows:
+    done, longest = [], 0
+    for number, row in enumerate(rows):
+        if is_spent(options, longest):
+            report["left_out"] = [r.name for r in rows[number:]]
+            break
+        began = time.time()
         try:
-            result = time_row(row, options, context, report["read_gbs"])
+            result = time_row(row, options, context, device, peers, report["read_gbs"])
         except Exception as error:  # what was measured so far is worth having
             print(f"{row.name}: {type(error).__name__}: {error}", flush=True)
             continue
-        torch.cuda.empty_cache()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+        longest = max(longest, time.time() - began)
         done.append(row)
         report["rows"].append(result)
         print("\n".join([line_of(result)] + details(result)), flush=True)
         write_files(report, options)
-    print("\n".join(token_ratios(done, report["rows"])))
+    write_files(report, options)
+    print("\n".join(token_ratios(done, report["rows"]) + geometric_means(report["rows"])))
+    if report["left_out"]:
+        print(f"the budget of {options.budget:g} s is spent; left out: {', '.join(report['left_out'])}")
+    bad = [r for r in report["rows"] if r["kgen_us"] is None or options.dry_run and r["wrong"]]
+    return len(rows) - len(report["left_out"]) - len(report["rows"]) + len(bad)
 
 
 def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--build", action="store_true", help="compile the grid's kernels into out/cache")
+    p.add_argument("--grid", action="store_true", help="batch by context of one kernel, 5 repeats")
+    p.add_argument("--build", action="store_true", help="compile the rows' kernels into out/cache")
     p.add_argument("--check", action="store_true", help="small cases only, no timing")
-    p.add_argument("--no-check", action="store_true", help="timing only")
-    p.add_argument("--list", action="store_true", help="print the grid")
+    p.add_argument("--no-check", action="store_true", help="timing only; with --grid always")
+    p.add_argument("--dry-run", action="store_true", help="small rows without a GPU")
+    p.add_argument("--list", action="store_true", help="print the rows")
     p.add_argument("--only", default="", help="regular expression over the names of rows")
     p.add_argument("--variants", default="", help="tuning keys to try beside the default: 'occ=1;waves=4,occ=2'")
     p.add_argument("--no-peer", action="store_true", help="kgen alone")
-    p.add_argument("--peer-configs", default=",".join(PEER_CONFIGS))
+    p.add_argument("--peers", default="", help="only these: 'aiter-3d,vllm-2d-64,flashinfer'")
+    p.add_argument("--torch", action="store_true", help="scaled_dot_product_attention too, where it has a form for a row")
     p.add_argument("--quick", action="store_true", help="5 repeats instead of 15")
+    p.add_argument("--budget", type=float, metavar="SECONDS",
+                   help=f"start no row that would end later than so long after the start (with --grid {GRID_SECONDS}; "
+                        "0: none)")
     p.add_argument("--device", default="cuda:0", help="a kgen device; cpu:sm90 with --check")
     p.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
-    p.add_argument("--tag", default="attn_bench", help="name of the JSON and CSV files")
+    p.add_argument("--tag", help="name of the JSON and CSV files (attn_bench, with --grid attn_grid)")
     p.add_argument("--warm-processes", type=int, default=min(12, os.cpu_count()))
-    p.add_argument("--warm-peer", default="", help=argparse.SUPPRESS)
-    options = p.parse_args()
-    options.raw = sys.argv[1:]
-    options.repeats = 5 if options.quick else 15
+    p.add_argument("--warm-peers", default="", help=argparse.SUPPRESS)
+    return settle(p.parse_args())
+
+
+def settle(options):
+    """What was not given follows from the rest."""
+    options.raw, options.started = sys.argv[1:], time.time()
+    options.repeats = 1 if options.dry_run else 5 if options.quick or options.grid else 15
+    options.no_check |= (options.grid or options.dry_run) and not options.check  # timed rows are compared anyway
+    if options.budget is None:
+        options.budget = GRID_SECONDS if options.grid else 0
+    options.tag = options.tag or ("attn_grid" if options.grid else "attn_bench") + "_dry" * options.dry_run
+    if options.dry_run:
+        options.device = "cpu:sm90"
     return options
 
 
-def main():
-    options = parse()
-    rows = [row for row in grid() if re.search(options.only, row.name)]
-    if options.list:
-        print("\n".join(f"{row.name:36} {row.spec}" for row in rows))
-        return 0
-    if options.build:
-        return build(rows, options)
-    torch.manual_seed(options.seed)
-    if options.warm_peer:
-        return warm_peer(rows, options)
+def dry_rows(rows, options):
+    """The interpreter has no products of bf16, and emulated keys take time."""
+    rows = [dataclasses.replace(row, x="fp16") for row in rows]
+    if not options.grid:
+        return [row if row.window else dataclasses.replace(row, lens=row.lens[:2]) for row in small_rows(rows, "cpu")]
+    few = dict(q_heads=16, kv_heads=2, x="fp16")
+    return [Row(((batch, keys),), **few) for batch, keys in itertools.product((1, 2), (40, 100))]
+
+
+def find_peers(options):
+    if options.no_peer:
+        return []
+    import attn_peers
+    found, reasons = attn_peers.available(options.torch, options.peers.split(",") if options.peers else ())
+    if not options.warm_peers:
+        print("peers: " + (", ".join(p.name for p in found) or "none"))
+        print("".join(f"  left out: {reason}\n" for reason in reasons), end="", flush=True)
+    return found
+
+
+def open_device(options):
     device = "cpu" if options.device.startswith("cpu") else "cuda"
     if device == "cuda":
         torch.cuda.init()
         torch.empty(1, device="cuda")  # the primary context, which kgen then shares
     context = kg.Context(options.device, CACHE, kg.OFFLINE if device == "cuda" else kg.AUTO)
     print(f"seed {options.seed}, {context.name}", flush=True)
-    if device == "cuda" and not options.no_peer:
+    return context, device
+
+
+def main():
+    options = parse()
+    rows = [row for row in (map_grid() if options.grid else grid()) if re.search(options.only, row.name)]
+    if options.list:
+        print("\n".join(f"{row.name:36} {row.spec}" for row in rows))
+        return 0
+    if options.build:
+        return build(rows, options)
+    torch.manual_seed(options.seed)
+    rows = dry_rows(rows, options) if options.dry_run else rows
+    peers = find_peers(options)
+    if options.warm_peers:
+        return warm_peers(rows, options, peers)
+    context, device = open_device(options)
+    if device == "cuda" and peers:
         precompile(options)
-    failed = 0 if options.no_check else check(rows, options, context, device)
-    if not options.check and device == "cuda":
-        measure(rows, options, context)
+    failed = 0 if options.no_check else check(rows, options, context, device, peers)
+    if not options.check and (device == "cuda" or options.dry_run):
+        failed += measure(rows, options, context, device, peers)
     context.close()
     return int(failed > 0)
 
