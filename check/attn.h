@@ -4,8 +4,14 @@
 
 #include "judge.h"
 
-enum { KGEN__ATTN_SLOTS = 13 };
-extern const kgen_slot_row kgen__attn_slots[KGEN__ATTN_SLOTS];
+enum {
+#define KGEN_TENSOR(ID, field, use) ID,
+#define KGEN_NUMBER(field)
+#include <kgen/attn_args.def>
+#undef KGEN_TENSOR
+#undef KGEN_NUMBER
+    KGEN__ATTN_SLOTS
+};
 
 kgen_status kgen__attn_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
                               int64_t budget, kgen_error *err);

@@ -70,13 +70,13 @@ static int guards_broken(kgen_check_result *result, const kgen_data *data) {
     kgen_args args = data->args;
     for (int i = 0; i < KGEN__ATTN_SLOTS; i++) {
         const kgen_slot *slot = &data->slot[i];
-        if (slot->role == KGEN_SLOT_IN || !slot->bytes) continue;
+        if (slot->role == KGEN_USE_IN || !slot->bytes) continue;
         int64_t at = broken_guard(slot, kgen_slot_tensor(&args, i));
         if (at < 0) continue;
         snprintf(result->message, sizeof result->message,
                  "%s: byte %lld was written; the tensor is %zu bytes, guards included "
                  "(%d on each side)",
-                 kgen__attn_slots[i].name, (long long)at, slot->size, KGEN_GUARD_BYTES);
+                 kgen_slot_name(KGEN_ATTN, i), (long long)at, slot->size, KGEN_GUARD_BYTES);
         return 1;
     }
     return 0;

@@ -223,9 +223,7 @@ kgen_status kgen_case_default(kgen_case *c, const kgen_spec *spec, int heads, kg
 kgen_status kgen_cases_load(kgen_case **cases, size_t *count, const char *path, kgen_error *err);
 
 /* ---- the data of a case, in host memory ---------------------------------- */
-enum { KGEN_SLOT_MAX = 64, KGEN_GUARD_BYTES = 256 };
-
-typedef enum kgen_slot_role { KGEN_SLOT_IN, KGEN_SLOT_OUT, KGEN_SLOT_INOUT } kgen_slot_role;
+enum { KGEN_SLOT_MAX = KGEN_ARGS_TENSORS_MAX, KGEN_GUARD_BYTES = 256 };
 
 typedef struct kgen_slot {
     unsigned char *bytes;  /* NULL: not used, or a view of another slot       */
@@ -233,7 +231,7 @@ typedef struct kgen_slot {
     size_t size;           /* exact: the last element is the last byte        */
     int32_t view_of;       /* slot whose bytes these are                      */
     size_t offset;         /* of the tensor's first element                   */
-    kgen_slot_role role;   /* all but IN have guards around them              */
+    kgen_use role;   /* all but IN have guards around them              */
 } kgen_slot;
 
 typedef struct kgen_data {

@@ -28,17 +28,9 @@ typedef struct kgen_case_key {
 
 enum { KGEN_CASE_LENGTH_MAX = 1 << 24 };
 
-typedef struct kgen_slot_row {
-    const char *name;
-    size_t offset; /* in kgen_args                                           */
-    kgen_slot_role role;
-} kgen_slot_row;
-
 typedef struct kgen_judge {
     const kgen_case_key *keys;
     int32_t key_count;
-    const kgen_slot_row *slots;
-    int32_t slot_count;
 
     /* The term of a list that was not given; 0: it has to be.               */
     int (*implied)(kgen_span *out, const kgen_case *c, const kgen_case_key *key);
@@ -54,6 +46,9 @@ typedef struct kgen_judge {
     kgen_status (*shape)(kgen_data *data, kgen_error *err);
     kgen_status (*fill)(kgen_data *data, uint64_t seed, kgen_error *err);
     kgen_status (*refill)(kgen_data *data, kgen_rng *rng, kgen_error *err);
+    /* What a launch must leave; *answer is zeroed, kgen_answer_free also after a
+     * failure. NULL: the family has a `compare` of its own.                 */
+    kgen_status (*answer)(kgen_answer *answer, const kgen_data *data, kgen_error *err);
     kgen_status (*compare)(kgen_check_result *result, const kgen_data *data, kgen_error *err);
 } kgen_judge;
 
