@@ -1,5 +1,5 @@
 /* Open and close, and the small part of the driver that programs share. */
-#include "context.h"
+#include "capture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +53,7 @@ kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen
         ctx->target = ctx->api->target(ctx->device);
         status = kgen_cache_open(&ctx->cache, o.cache_dir, err);
     }
+    if (status == KGEN_OK) status = kgen__capture_open(&ctx->capture, err);
     if (status == KGEN_OK)
         *out = ctx;
     else
@@ -68,6 +69,7 @@ void kgen_close(kgen_context *ctx) {
         ctx->api->unload(ctx->device, kernel->module);
         free(kernel);
     }
+    kgen__capture_close(ctx->capture);
     if (ctx->cache) kgen_cache_close(ctx->cache);
     if (ctx->device) ctx->api->close(ctx->device);
     free(ctx);

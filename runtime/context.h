@@ -4,11 +4,16 @@
 
 #include "device.h"
 
+/* What KGEN_CAPTURE asks for (capture.h). */
+typedef struct kgen__capture kgen__capture;
+
 struct kgen_kernel {
     kgen_context *ctx;
     kgen_kernel *next;
     kgen_spec spec; /* resolved                                              */
     kgen_resources resources;
+    kgen_key key;
+    char toolchain[64];
     void *module, *function;
     kgen_launch_config config; /* grid: the most workgroups worth launching  */
 };
@@ -20,6 +25,7 @@ struct kgen_context {
     kgen_cache *cache;
     kgen_mode mode;
     kgen_kernel *kernels;
+    kgen__capture *capture; /* NULL: no launch is saved                      */
 };
 
 struct kgen_graph {

@@ -1,8 +1,12 @@
 /* Launch: arguments against spec, then one driver call. Nothing here
- * allocates, locks or waits.                                                */
+ * allocates, locks or waits, unless the environment asked for captures.     */
 #include "launch.h"
 
+#include "capture.h"
 #include "checks.h"
+
+/* A launch that is saved takes seconds; the others are not to pay for it. */
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 static const kgen_launcher *const launchers[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = &kgen__launch_attn,
@@ -50,6 +54,10 @@ kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_s
     const kgen_launcher *launcher = launchers[args->family];
     KGEN_TRY(launcher->pack(packed, &config.grid, kernel, args, err));
     if (config.grid == 0) return KGEN_OK;
-    return ctx->api->launch(ctx->device, kernel->function, config, packed, launcher->packed_bytes,
-                            stream, err);
+    kgen__taking *taking = NULL;
+    if (UNLIKELY(ctx->capture)) taking = kgen__capture_begin(kernel, args, stream);
+    kgen_status status = ctx->api->launch(ctx->device, kernel->function, config, packed,
+                                          launcher->packed_bytes, stream, err);
+    if (UNLIKELY(taking)) kgen__capture_end(taking, status);
+    return status;
 }

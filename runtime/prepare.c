@@ -97,6 +97,8 @@ static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
     kernel->ctx = ctx;
     kernel->spec = *resolved;
     kernel->resources = entry->resources;
+    kernel->key = entry->key;
+    memcpy(kernel->toolchain, entry->record.toolchain, sizeof kernel->toolchain);
     kernel->config.block = (uint32_t)block;
     kernel->config.grid = resident_workgroups(ctx, kernel);
     kernel->next = ctx->kernels;
