@@ -19,5 +19,6 @@ kgen_status kgen__attn_shape(kgen_data *data, kgen_error *err);
 kgen_status kgen__attn_fill(kgen_data *data, uint64_t seed, kgen_error *err);
 kgen_status kgen__attn_refill(kgen_data *data, kgen_rng *rng, kgen_error *err);
 kgen_status kgen__attn_compare(kgen_check_result *result, const kgen_data *data, kgen_error *err);
+kgen_status kgen__attn_sound(const kgen_spec *spec, const kgen_args *args, kgen_error *err);
 
 #endif

@@ -86,4 +86,5 @@ const kgen_judge kgen__judge_attn = {
     .fill = kgen__attn_fill,
     .refill = kgen__attn_refill,
     .compare = kgen__attn_compare,
+    .sound = kgen__attn_sound,
 };

@@ -46,10 +46,12 @@ static void look_at_row(sight *s, const kgen_data *data, const kgen_attn_answer 
     }
     double rms = sqrt(s->row_error / s->row_expected);
     if (s->row_expected > 0 && !(rms <= s->result->rms_ratio)) s->result->rms_ratio = rms;
-    if (!data->args.attn.lse.data) return;
+    const kgen_tensor *lse = &data->args.attn.lse;
+    if (!data->spec.attn.lse) return;
     int64_t i = head * a->tokens + token;
     look(s, "lse", (int64_t[]){token, head, 0},
-         kgen_number_load(KGEN_F32, data->args.attn.lse.data, i), a->lse[i], a->lse_tol[i]);
+         kgen_number_load(KGEN_F32, lse->data, head * lse->stride[0] + token), a->lse[i],
+         a->lse_tol[i]);
 }
 
 /* Bytes of an output slot that belong to no element: its guards, and what lies

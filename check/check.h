@@ -4,7 +4,7 @@
 #ifndef KGEN_CHECK_H
 #define KGEN_CHECK_H
 
-#include <kgen/runtime.h>
+#include <kgen/capture.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -311,6 +311,27 @@ typedef struct kgen_check_options {
  * command that reproduces it. A seed of 0 is drawn. options may be NULL.    */
 kgen_status kgen_check_run(kgen_check_result *result, kgen_context *ctx, const kgen_case *c,
                            const kgen_check_options *options, kgen_error *err);
+
+/* ---- captured launches ------------------------------------------------------ */
+typedef struct kgen_replay_options {
+    int keep_tuning; /* also on another target                               */
+} kgen_replay_options;
+
+/* By the reference, computed from what the captured launch found: every byte
+ * that a launch must leave, of inputs and of memory between them too.       */
+typedef struct kgen_replay_result {
+    int same_bits;  /* the replay left, everywhere, what the capture has     */
+    int has_judge;  /* 0: no reference for these strides; judged by bits     */
+    int captured_right, replay_right;
+    kgen_check_result captured, replay; /* messages of what is not           */
+} kgen_replay_result;
+
+/* Launches a capture again on the context's device. KGEN_E_MISMATCH: the text
+ * says which of the two launches is wrong, and where. KGEN_E_ARG: the captured
+ * inputs lead out of their tensors; nothing was launched. options may be NULL. */
+kgen_status kgen_replay_run(kgen_replay_result *result, kgen_context *ctx,
+                            const kgen_capture *capture, const kgen_replay_options *options,
+                            kgen_error *err);
 
 #ifdef __cplusplus
 }

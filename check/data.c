@@ -44,6 +44,18 @@ void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value) {
     else ((int32_t *)t->data)[index] = (int32_t)value;
 }
 
+kgen_status kgen__sound_offsets(const char *name, const kgen_tensor *t, int64_t count,
+                                int64_t rows, int64_t most, kgen_error *err) {
+    int64_t before = 0;
+    for (int64_t i = 0; i <= count; i++) {
+        int64_t at = kgen__int_load(t, i), high = i && rows - before > most ? before + most : rows;
+        KGEN__SOUND(at >= before && at <= high, "%s[%lld]=%lld: must be %lld..%lld", name,
+                    (long long)i, (long long)at, (long long)before, (long long)high);
+        before = at;
+    }
+    return KGEN_OK;
+}
+
 void kgen__slot_cover(kgen_data *data, int index, kgen_rng *rng, int poison) {
     enum { CODES = 61 };
     kgen_dtype dtype = kgen_slot_tensor(&data->args, index)->dtype;

@@ -18,6 +18,7 @@ kgen_status kgen__gdn_random(kgen_case *out, kgen_rng *rng, const kgen_target *t
 kgen_status kgen__gdn_shape(kgen_data *data, kgen_error *err);
 kgen_status kgen__gdn_fill(kgen_data *data, uint64_t seed, kgen_error *err);
 kgen_status kgen__gdn_refill(kgen_data *data, kgen_rng *rng, kgen_error *err);
+kgen_status kgen__gdn_sound(const kgen_spec *spec, const kgen_args *args, kgen_error *err);
 
 /* ---- levels ------------------------------------------------------------------ */
 

@@ -94,4 +94,5 @@ const kgen_judge kgen__judge_gdn = {
     .fill = kgen__gdn_fill,
     .refill = kgen__gdn_refill,
     .answer = answer,
+    .sound = kgen__gdn_sound,
 };

@@ -50,6 +50,13 @@ typedef struct kgen_judge {
      * failure. NULL: the family has a `compare` of its own.                 */
     kgen_status (*answer)(kgen_answer *answer, const kgen_data *data, kgen_error *err);
     kgen_status (*compare)(kgen_check_result *result, const kgen_data *data, kgen_error *err);
+
+    /* Of inputs that nobody made here (args in host memory, accepted by a launch):
+     * KGEN_E_ARG for numbers that lead a kernel and its reference out of a
+     * tensor. NULL where the family bounds them all itself.                 */
+    kgen_status (*sound)(const kgen_spec *spec, const kgen_args *args, kgen_error *err);
+    /* Rows of the batch, where the reference does not see them itself.      */
+    int64_t (*rows)(const kgen_args *args, const kgen_spec *spec);
 } kgen_judge;
 
 extern const kgen_judge kgen__judge_attn, kgen__judge_gdn;
@@ -70,6 +77,18 @@ void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value);
 void kgen__slot_cover(kgen_data *data, int slot, kgen_rng *rng, int poison);
 /* What INOUT slots hold now is what a launch finds.                         */
 void kgen__data_remember(kgen_data *data);
+
+/* ---- inputs of captured launches ------------------------------------------------ */
+
+#define KGEN__SOUND(condition, ...)                                        \
+    do {                                                                   \
+        if (!(condition)) return kgen_fail(err, KGEN_E_ARG, __VA_ARGS__);  \
+    } while (0)
+
+/* Offsets of `count` sequences: within 0 .. rows, never falling, and at most
+ * `most` apart.                                                             */
+kgen_status kgen__sound_offsets(const char *name, const kgen_tensor *t, int64_t count,
+                                int64_t rows, int64_t most, kgen_error *err);
 
 /* ---- drawing ---------------------------------------------------------------- */
 

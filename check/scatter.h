@@ -31,5 +31,7 @@ typedef struct kgen_scatter_dims {
 } kgen_scatter_dims;
 
 kgen_scatter_dims kgen__scatter_dims(const kgen_case *c);
+/* Requests of a batch, from the first tensor that has a row for each.       */
+int64_t kgen__scatter_rows(const kgen_args *args, const kgen_spec *spec);
 
 #endif

@@ -92,4 +92,5 @@ const kgen_judge kgen__judge_scatter = {
     .fill = kgen__scatter_fill,
     .refill = kgen__scatter_refill,
     .answer = answer_of,
+    .rows = kgen__scatter_rows,
 };

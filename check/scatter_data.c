@@ -309,6 +309,17 @@ kgen_status kgen__scatter_shape(kgen_data *data, kgen_error *err) {
     return KGEN_OK;
 }
 
+int64_t kgen__scatter_rows(const kgen_args *args, const kgen_spec *spec) {
+    kgen_args copy = *args;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const kgen_tensor *t = kgen_slot_tensor(&copy, shapes[i].slot);
+        int more = shapes[i].dims[0] == N1;
+        if (!(shapes[i].ops >> spec->scatter.op & 1) || (shapes[i].dims[0] != N && !more)) continue;
+        if (t->data && t->rank == shapes[i].rank) return t->shape[0] - more;
+    }
+    return 0;
+}
+
 /* ---- contents ------------------------------------------------------- */
 
 typedef struct filler {

@@ -58,7 +58,7 @@ typedef struct kgen__archs {
 /* The production targets, when no --arch is given. */
 void kgen__archs_default(kgen__archs *archs);
 
-enum { KGEN__OPTIONS_MAX = 20 };
+enum { KGEN__OPTIONS_MAX = 24 };
 
 typedef struct kgen__syntax {
     const char *command;
@@ -139,6 +139,15 @@ kgen_status kgen__entry_find(kgen_entry **out, kgen_cache *cache, const char *pr
                              kgen_error *err);
 int kgen__is_key_prefix(const char *text);
 json_t *kgen__entry_json(const kgen_entry *entry);
+
+/* ---- captured launches ---------------------------------------------------- */
+typedef struct kgen__replay_settings {
+    const char *device, *cache_dir;
+    int keep_tuning, quiet, json;
+} kgen__replay_settings;
+
+/* Runs every file, and goes on after a failure; the first one's exit code.  */
+int kgen__replay_files(const kgen__replay_settings *settings, char **files, size_t count);
 
 /* ---- output -------------------------------------------------------------- */
 typedef struct kgen__table {

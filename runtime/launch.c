@@ -45,19 +45,31 @@ kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, k
     return ctx->api->zero(ctx->device, memory, KGEN__COUNTER_BYTES, stream, err);
 }
 
+/* Everything but the driver's call; a grid of 0 launches nothing. */
+static kgen_status pack(void *packed, kgen_launch_config *config, const kgen_kernel *kernel,
+                        const kgen_args *args, kgen_error *err) {
+    *config = kernel->config;
+    KGEN_TRY(check_family(kernel, args, err));
+    return launchers[args->family]->pack(packed, &config->grid, kernel, args, err);
+}
+
+kgen_status kgen_launch_check(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
+    _Alignas(16) char packed[KGEN__PACKED_MAX];
+    kgen_launch_config config;
+    return pack(packed, &config, kernel, args, err);
+}
+
 kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,
                         kgen_error *err) {
     _Alignas(16) char packed[KGEN__PACKED_MAX];
     const kgen_context *ctx = kernel->ctx;
-    kgen_launch_config config = kernel->config;
-    KGEN_TRY(check_family(kernel, args, err));
-    const kgen_launcher *launcher = launchers[args->family];
-    KGEN_TRY(launcher->pack(packed, &config.grid, kernel, args, err));
-    if (config.grid == 0) return KGEN_OK;
+    kgen_launch_config config;
     kgen__taking *taking = NULL;
+    KGEN_TRY(pack(packed, &config, kernel, args, err));
+    if (config.grid == 0) return KGEN_OK;
     if (UNLIKELY(ctx->capture)) taking = kgen__capture_begin(kernel, args, stream);
     kgen_status status = ctx->api->launch(ctx->device, kernel->function, config, packed,
-                                          launcher->packed_bytes, stream, err);
+                                          launchers[args->family]->packed_bytes, stream, err);
     if (UNLIKELY(taking)) kgen__capture_end(taking, status);
     return status;
 }
