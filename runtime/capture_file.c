@@ -42,7 +42,7 @@ static json_t *tensors_json(const kgen_args *args, const kgen__regions *regions)
     kgen_args copy = *args;
     for (int i = 0; i < kgen_args_count(args->family); i++) {
         const kgen_tensor *t = kgen_args_tensor(&copy, i);
-        if (t->rank < 1 || t->rank > KGEN_MAX_RANK || !kgen_dtype_size(t->dtype)) continue;
+        if (regions->place[i].region < 0) continue;
         json_object_set_new(
             all, kgen_args_name(args->family, i),
             json_pack("{s:s, s:s, s:o, s:o, s:o}", "dtype", kgen_dtype_name(t->dtype), "layout",

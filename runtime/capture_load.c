@@ -226,11 +226,10 @@ static int take_place(kgen_capture_place *out, const kgen_capture *c, const json
                       kgen__extent extent) {
     int64_t region, offset;
     if (!json_is_array(pair) || json_array_size(pair) != 2 ||
-        !take_integer(&region, json_array_get(pair, 0), -1, (int64_t)c->region_count - 1) ||
+        !take_integer(&region, json_array_get(pair, 0), 0, (int64_t)c->region_count - 1) ||
         !take_integer(&offset, json_array_get(pair, 1), 0, INT64_MAX))
         return 0;
     *out = (kgen_capture_place){(int32_t)region, (size_t)offset};
-    if (region < 0) return offset == 0;
     int64_t size = (int64_t)c->regions[region].size;
     return offset <= size && offset + extent.low >= 0 && extent.end <= size - offset;
 }
@@ -307,8 +306,7 @@ static kgen_status take_addresses(kgen_capture *c, const file *in, const json_t 
         kgen_capture_address *a = &c->addresses[i];
         kgen__extent word = {0, sizeof(int64_t)}, nothing = {0, 0};
         SOUND(take_place(&a->word, c, json_object_get(row, "word"), word) &&
-                  take_place(&a->at, c, json_object_get(row, "at"), nothing) &&
-                  a->word.region >= 0 && a->at.region >= 0, "addresses");
+                  take_place(&a->at, c, json_object_get(row, "at"), nothing), "addresses");
     }
     return KGEN_OK;
 }

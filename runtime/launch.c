@@ -59,6 +59,13 @@ kgen_status kgen_launch_check(const kgen_kernel *kernel, const kgen_args *args, 
     return pack(packed, &config, kernel, args, err);
 }
 
+int kgen__launch_takes(const kgen_kernel *kernel, const kgen_args *args, int tensor) {
+    kgen_args changed = *args;
+    kgen_tensor *t = kgen_args_tensor(&changed, tensor);
+    t->dtype = KGEN_DTYPE_NONE;
+    return t->data && kgen_launch_check(kernel, &changed, NULL) != KGEN_OK;
+}
+
 kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,
                         kgen_error *err) {
     _Alignas(16) char packed[KGEN__PACKED_MAX];

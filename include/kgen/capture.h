@@ -24,7 +24,7 @@ typedef struct kgen_capture_region {
 } kgen_capture_region;
 
 typedef struct kgen_capture_place {
-    int32_t region; /* -1: the tensor has no data                            */
+    int32_t region; /* -1: the kernel is not given this tensor               */
     size_t offset;  /* of its first element                                  */
 } kgen_capture_place;
 
