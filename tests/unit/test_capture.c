@@ -329,6 +329,64 @@ static void test_aliases_stay(void **state) {
     kgen_capture_free(c);
 }
 
+/* Gives region `i` an outcome of its own, to be changed. */
+static uint8_t *own_outcome(kgen_capture *c, size_t i, uint8_t **kept) {
+    *kept = malloc(c->regions[i].size + 1);
+    memcpy(*kept, c->regions[i].after, c->regions[i].size);
+    c->regions[i].after = *kept;
+    return *kept;
+}
+
+/* Slot by slot into a block of pages. */
+static void move_slots(kgen_tensor *t, char *block, size_t page) {
+    size_t size = (size_t)kgen_dtype_size(t->dtype);
+    size_t each = (size_t)(t->shape[1] * t->stride[1]) * size;
+    for (int64_t n = 0; n < t->shape[0]; n++)
+        memcpy(block + (size_t)n * page, (char *)t->data + (size_t)(n * t->stride[0]) * size, each);
+    t->data = block;
+    t->stride[0] = (int64_t)(page / size);
+}
+
+/* A page holds a slot of the convolution state and one of the recurrent state, as
+ * engines lay them out: each lies in the gaps of the other, and both are written. */
+static void test_states_that_interleave(void **state) {
+    enum { CONV_AT = 64, STATE_AT = 4096, PAGE = STATE_AT + 2 * 64 * 64 * 4 + 128 };
+    char path[PATH_BYTES];
+    kgen_capture *c = NULL;
+    kgen_replay_result result;
+    rig *r = malloc(sizeof *r);
+    (void)state;
+    make_line_rig(r, "cpu:cdna3", "*", "gdn:fuse=e,layout=flat,hk=1,hv=2,dk=64,dv=64,state=f32 | "
+                                       "seqs=3 extra=1");
+    kgen_gdn_args *a = &r->args.gdn;
+    size_t bytes = (size_t)a->state.shape[0] * PAGE;
+    char *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    memset(block, 0x3c, bytes);
+    assert_true(CONV_AT + a->conv_state.shape[1] * a->conv_state.stride[1] *
+                              kgen_dtype_size(a->conv_state.dtype) <= STATE_AT);
+    move_slots(&a->conv_state, block + CONV_AT, PAGE);
+    move_slots(&a->state, block + STATE_AT, PAGE);
+    launch(r);
+    assert_int_equal(count_files(path, 0), 1);
+    DO(kgen_capture_load(&c, path, &did));
+    count_files(NULL, 1);
+    const kgen_capture_place *conv = place_of(c, "conv_state"), *whole = place_of(c, "state");
+    assert_int_equal(conv->region, whole->region);
+    assert_int_equal(whole->offset - conv->offset, STATE_AT - CONV_AT);
+    DO(replay(&result, "cpu:cdna3", c, &did));
+    assert_true(result.same_bits && result.has_judge && result.replay_right);
+    DO(replay(&result, "cpu:sm90", c, &did));
+    uint8_t *kept, *after = own_outcome(c, (size_t)conv->region, &kept);
+    after[whole->offset + 2 * 64 * 64 * 4 + 1] ^= 1; /* between two slots */
+    assert_int_equal(replay(&result, "cpu:cdna3", c, &did), KGEN_E_MISMATCH);
+    assert_non_null(strstr(did.text, "must stay"));
+    free(kept);
+    kgen_capture_free(c);
+    free(block);
+    free_rig(r);
+    free(r);
+}
+
 /* The outputs are poisoned alike, and inputs are what they were. */
 static void test_equal_bytes_are_kept_once(void **state) {
     (void)state;
@@ -394,14 +452,6 @@ static const char *const small_cases[] = {
     "kv_gather:d=64 | cached=40,9 lens=20,9 hkv=2",
 };
 enum { CASES = sizeof small_cases / sizeof small_cases[0] };
-
-/* Gives region `i` an outcome of its own, to be changed. */
-static uint8_t *own_outcome(kgen_capture *c, size_t i, uint8_t **kept) {
-    *kept = malloc(c->regions[i].size + 1);
-    memcpy(*kept, c->regions[i].after, c->regions[i].size);
-    c->regions[i].after = *kept;
-    return *kept;
-}
 
 static void expect_wrong(const kgen_capture *c, const char *line, const char *words) {
     kgen_replay_result result;
@@ -793,6 +843,7 @@ int main(void) {
         cmocka_unit_test(test_every_family),
         cmocka_unit_test(test_what_is_told),
         cmocka_unit_test(test_aliases_stay),
+        cmocka_unit_test(test_states_that_interleave),
         cmocka_unit_test(test_equal_bytes_are_kept_once),
         cmocka_unit_test(test_pools_by_address),
         cmocka_unit_test(test_altered_outcomes_are_found),
