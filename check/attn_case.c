@@ -78,8 +78,6 @@ static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
 const kgen_judge kgen__judge_attn = {
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
-    .slots = kgen__attn_slots,
-    .slot_count = KGEN__ATTN_SLOTS,
     .implied = implied,
     .settle = settle,
     .random = kgen__attn_random,
@@ -88,4 +86,5 @@ const kgen_judge kgen__judge_attn = {
     .fill = kgen__attn_fill,
     .refill = kgen__attn_refill,
     .compare = kgen__attn_compare,
+    .sound = kgen__attn_sound,
 };

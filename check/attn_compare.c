@@ -46,10 +46,12 @@ static void look_at_row(sight *s, const kgen_data *data, const kgen_attn_answer 
     }
     double rms = sqrt(s->row_error / s->row_expected);
     if (s->row_expected > 0 && !(rms <= s->result->rms_ratio)) s->result->rms_ratio = rms;
-    if (!data->args.attn.lse.data) return;
+    const kgen_tensor *lse = &data->args.attn.lse;
+    if (!data->spec.attn.lse) return;
     int64_t i = head * a->tokens + token;
     look(s, "lse", (int64_t[]){token, head, 0},
-         kgen_number_load(KGEN_F32, data->args.attn.lse.data, i), a->lse[i], a->lse_tol[i]);
+         kgen_number_load(KGEN_F32, lse->data, head * lse->stride[0] + token), a->lse[i],
+         a->lse_tol[i]);
 }
 
 /* Bytes of an output slot that belong to no element: its guards, and what lies
@@ -70,13 +72,13 @@ static int guards_broken(kgen_check_result *result, const kgen_data *data) {
     kgen_args args = data->args;
     for (int i = 0; i < KGEN__ATTN_SLOTS; i++) {
         const kgen_slot *slot = &data->slot[i];
-        if (slot->role == KGEN_SLOT_IN || !slot->bytes) continue;
+        if (slot->role == KGEN_USE_IN || !slot->bytes) continue;
         int64_t at = broken_guard(slot, kgen_slot_tensor(&args, i));
         if (at < 0) continue;
         snprintf(result->message, sizeof result->message,
                  "%s: byte %lld was written; the tensor is %zu bytes, guards included "
                  "(%d on each side)",
-                 kgen__attn_slots[i].name, (long long)at, slot->size, KGEN_GUARD_BYTES);
+                 kgen_slot_name(KGEN_ATTN, i), (long long)at, slot->size, KGEN_GUARD_BYTES);
         return 1;
     }
     return 0;

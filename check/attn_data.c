@@ -8,27 +8,6 @@
 #include "attn.h"
 #include "attn_layout.h"
 
-enum { Q, K, V, OUT, TABLE, SEQ_LENS, CU, K_DESCALE, V_DESCALE, OUT_SCALE, ALIBI, SINKS, LSE };
-
-#define ROW(name, role) {#name, offsetof(kgen_args, attn.name), KGEN_SLOT_##role}
-
-const kgen_slot_row kgen__attn_slots[] = {
-    [Q] = ROW(q, IN),
-    [K] = ROW(k, IN),
-    [V] = ROW(v, IN),
-    [OUT] = ROW(out, OUT),
-    [TABLE] = ROW(block_table, IN),
-    [SEQ_LENS] = ROW(seq_lens, IN),
-    [CU] = ROW(cu_seqlens_q, IN),
-    [K_DESCALE] = ROW(k_descale, IN),
-    [V_DESCALE] = ROW(v_descale, IN),
-    [OUT_SCALE] = ROW(out_scale, IN),
-    [ALIBI] = ROW(alibi_slopes, IN),
-    [SINKS] = ROW(sinks, IN),
-    [LSE] = ROW(lse, OUT),
-};
-_Static_assert(sizeof kgen__attn_slots / sizeof kgen__attn_slots[0] == KGEN__ATTN_SLOTS, "rows");
-
 /* ---- shapes --------------------------------------------------------------- */
 
 typedef struct extents {

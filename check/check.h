@@ -4,7 +4,7 @@
 #ifndef KGEN_CHECK_H
 #define KGEN_CHECK_H
 
-#include <kgen/runtime.h>
+#include <kgen/capture.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -223,9 +223,7 @@ kgen_status kgen_case_default(kgen_case *c, const kgen_spec *spec, int heads, kg
 kgen_status kgen_cases_load(kgen_case **cases, size_t *count, const char *path, kgen_error *err);
 
 /* ---- the data of a case, in host memory ---------------------------------- */
-enum { KGEN_SLOT_MAX = 64, KGEN_GUARD_BYTES = 256 };
-
-typedef enum kgen_slot_role { KGEN_SLOT_IN, KGEN_SLOT_OUT, KGEN_SLOT_INOUT } kgen_slot_role;
+enum { KGEN_SLOT_MAX = KGEN_ARGS_TENSORS_MAX, KGEN_GUARD_BYTES = 256 };
 
 typedef struct kgen_slot {
     unsigned char *bytes;  /* NULL: not used, or a view of another slot       */
@@ -233,7 +231,7 @@ typedef struct kgen_slot {
     size_t size;           /* exact: the last element is the last byte        */
     int32_t view_of;       /* slot whose bytes these are                      */
     size_t offset;         /* of the tensor's first element                   */
-    kgen_slot_role role;   /* all but IN have guards around them              */
+    kgen_use role;   /* all but IN have guards around them              */
 } kgen_slot;
 
 typedef struct kgen_data {
@@ -313,6 +311,27 @@ typedef struct kgen_check_options {
  * command that reproduces it. A seed of 0 is drawn. options may be NULL.    */
 kgen_status kgen_check_run(kgen_check_result *result, kgen_context *ctx, const kgen_case *c,
                            const kgen_check_options *options, kgen_error *err);
+
+/* ---- captured launches ------------------------------------------------------ */
+typedef struct kgen_replay_options {
+    int keep_tuning; /* also on another target                               */
+} kgen_replay_options;
+
+/* By the reference, computed from what the captured launch found: every byte
+ * that a launch must leave, of inputs and of memory between them too.       */
+typedef struct kgen_replay_result {
+    int same_bits;  /* the replay left, everywhere, what the capture has     */
+    int has_judge;  /* 0: no reference for these strides; judged by bits     */
+    int captured_right, replay_right;
+    kgen_check_result captured, replay; /* messages of what is not           */
+} kgen_replay_result;
+
+/* Launches a capture again on the context's device. KGEN_E_MISMATCH: the text
+ * says which of the two launches is wrong, and where. KGEN_E_ARG: the captured
+ * inputs lead out of their tensors; nothing was launched. options may be NULL. */
+kgen_status kgen_replay_run(kgen_replay_result *result, kgen_context *ctx,
+                            const kgen_capture *capture, const kgen_replay_options *options,
+                            kgen_error *err);
 
 #ifdef __cplusplus
 }

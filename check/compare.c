@@ -150,7 +150,7 @@ kgen_status kgen__answer_make(kgen_answer *answer, kgen_args *before, const kgen
         const kgen_slot *slot = &data->slot[i], *memory = &data->slot[slot->view_of];
         kgen_tensor *t = kgen_slot_tensor(before, i);
         if (t->data && memory->before) t->data = memory->before + slot->offset;
-        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
+        if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         KGEN_TRY(make_image(&answer->image[i], slot, t->dtype, err));
     }
     return KGEN_OK;

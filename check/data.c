@@ -5,14 +5,14 @@
 
 #include "judge.h"
 
-int kgen_slot_count(kgen_family_id family) { return kgen__judge_of(family)->slot_count; }
+int kgen_slot_count(kgen_family_id family) { return kgen_args_count(family); }
 
 kgen_tensor *kgen_slot_tensor(kgen_args *args, int slot) {
-    return (kgen_tensor *)((char *)args + kgen__judge_of(args->family)->slots[slot].offset);
+    return kgen_args_tensor(args, slot);
 }
 
 const char *kgen_slot_name(kgen_family_id family, int slot) {
-    return kgen__judge_of(family)->slots[slot].name;
+    return kgen_args_name(family, slot);
 }
 
 /* ---- tensors --------------------------------------------------------------- */
@@ -44,6 +44,18 @@ void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value) {
     else ((int32_t *)t->data)[index] = (int32_t)value;
 }
 
+kgen_status kgen__sound_offsets(const char *name, const kgen_tensor *t, int64_t count,
+                                int64_t rows, int64_t most, kgen_error *err) {
+    int64_t before = 0;
+    for (int64_t i = 0; i <= count; i++) {
+        int64_t at = kgen__int_load(t, i), high = i && rows - before > most ? before + most : rows;
+        KGEN__SOUND(at >= before && at <= high, "%s[%lld]=%lld: must be %lld..%lld", name,
+                    (long long)i, (long long)at, (long long)before, (long long)high);
+        before = at;
+    }
+    return KGEN_OK;
+}
+
 void kgen__slot_cover(kgen_data *data, int index, kgen_rng *rng, int poison) {
     enum { CODES = 61 };
     kgen_dtype dtype = kgen_slot_tensor(&data->args, index)->dtype;
@@ -60,11 +72,10 @@ void kgen__slot_cover(kgen_data *data, int index, kgen_rng *rng, int poison) {
 /* ---- make -------------------------------------------------------------------- */
 
 static size_t guard_of(const kgen_slot *slot) {
-    return slot->role == KGEN_SLOT_IN ? 0 : KGEN_GUARD_BYTES;
+    return slot->role == KGEN_USE_IN ? 0 : KGEN_GUARD_BYTES;
 }
 
 static kgen_status place(kgen_data *data, int index, kgen_error *err) {
-    const kgen_slot_row *row = &kgen__judge_of(data->spec.family)->slots[index];
     kgen_tensor *t = kgen_slot_tensor(&data->args, index);
     kgen_slot *slot = &data->slot[index];
     if (t->rank == 0) return KGEN_OK;
@@ -79,9 +90,10 @@ static kgen_status place(kgen_data *data, int index, kgen_error *err) {
     slot->size = slot->offset + body + guard;
     if (slot->size == 0) slot->size = 1; /* a tensor without elements still has an address */
     slot->bytes = calloc(1, slot->size);
-    if (slot->role == KGEN_SLOT_INOUT) slot->before = calloc(1, slot->size);
-    if (!slot->bytes || (slot->role == KGEN_SLOT_INOUT && !slot->before))
-        return kgen_fail(err, KGEN_E_NOMEM, "%s: %zu bytes: out of memory", row->name, slot->size);
+    if (slot->role == KGEN_USE_INOUT) slot->before = calloc(1, slot->size);
+    if (!slot->bytes || (slot->role == KGEN_USE_INOUT && !slot->before))
+        return kgen_fail(err, KGEN_E_NOMEM, "%s: %zu bytes: out of memory",
+                        kgen_slot_name(data->spec.family, index), slot->size);
     t->data = slot->bytes + slot->offset;
     return KGEN_OK;
 }
@@ -93,10 +105,11 @@ kgen_status kgen_data_make(kgen_data *data, const kgen_case *c, const kgen_spec 
     data->shape = *c;
     data->spec = *spec;
     data->args.family = spec->family;
-    for (int i = 0; i < judge->slot_count; i++)
-        data->slot[i] = (kgen_slot){.view_of = i, .role = judge->slots[i].role};
+    int count = kgen_slot_count(spec->family);
+    for (int i = 0; i < count; i++)
+        data->slot[i] = (kgen_slot){.view_of = i, .role = kgen_args_use(spec->family, i)};
     KGEN_TRY(judge->shape(data, err));
-    for (int i = 0; i < judge->slot_count; i++) {
+    for (int i = 0; i < count; i++) {
         kgen_status status = place(data, i, err);
         if (status == KGEN_OK) continue;
         kgen_data_free(data);
@@ -134,6 +147,6 @@ void kgen_data_poison_outputs(kgen_data *data) {
     for (int i = 0; i < KGEN_SLOT_MAX; i++) {
         kgen_slot *slot = &data->slot[i];
         if (slot->before) memcpy(slot->bytes, slot->before, slot->size);
-        else if (slot->bytes && slot->role == KGEN_SLOT_OUT) memset(slot->bytes, 0xff, slot->size);
+        else if (slot->bytes && slot->role == KGEN_USE_OUT) memset(slot->bytes, 0xff, slot->size);
     }
 }

@@ -5,19 +5,20 @@
 #include "judge.h"
 
 enum {
-    QKVZ, BA, X, Z, B, A, CONV_WEIGHT, CONV_BIAS, A_LOG, DT_BIAS, NORM_WEIGHT, CONV_STATE, STATE,
-    SLOTS, WRITE_SLOTS, READ_COL, WRITE_COL, ACCEPTED, CU, PARENTS, HAS_INITIAL, BUFFER,
-    CONV_WINDOWS, LINES, RING_K, RING_U, RING_DECAY, RING_START, RING_LEN, OUT, OUT_SCALE, Z_OUT,
-    B_OUT, A_OUT,
+#define KGEN_TENSOR(ID, field, use) ID,
+#define KGEN_NUMBER(field)
+#include <kgen/gdn_args.def>
+#undef KGEN_TENSOR
+#undef KGEN_NUMBER
     KGEN__GDN_SLOTS
 };
-extern const kgen_slot_row kgen__gdn_slots[KGEN__GDN_SLOTS];
 
 kgen_status kgen__gdn_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
                              int64_t budget, kgen_error *err);
 kgen_status kgen__gdn_shape(kgen_data *data, kgen_error *err);
 kgen_status kgen__gdn_fill(kgen_data *data, uint64_t seed, kgen_error *err);
 kgen_status kgen__gdn_refill(kgen_data *data, kgen_rng *rng, kgen_error *err);
+kgen_status kgen__gdn_sound(const kgen_spec *spec, const kgen_args *args, kgen_error *err);
 
 /* ---- levels ------------------------------------------------------------------ */
 

@@ -79,19 +79,13 @@ static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
     if (s->ring) snprintf(out + used, size - (size_t)used, " ring=rand:0..%d", s->ring);
 }
 
-static kgen_status compare(kgen_check_result *result, const kgen_data *data, kgen_error *err) {
-    kgen_answer answer;
-    KGEN_TRY(kgen_gdn_reference(&answer, &data->spec, data, err));
-    kgen_status status = kgen_answer_compare(result, data, &answer, err);
-    kgen_answer_free(&answer);
-    return status;
+static kgen_status answer(kgen_answer *out, const kgen_data *data, kgen_error *err) {
+    return kgen_gdn_reference(out, &data->spec, data, err);
 }
 
 const kgen_judge kgen__judge_gdn = {
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
-    .slots = kgen__gdn_slots,
-    .slot_count = KGEN__GDN_SLOTS,
     .implied = implied,
     .settle = settle,
     .random = kgen__gdn_random,
@@ -99,5 +93,6 @@ const kgen_judge kgen__judge_gdn = {
     .shape = kgen__gdn_shape,
     .fill = kgen__gdn_fill,
     .refill = kgen__gdn_refill,
-    .compare = compare,
+    .answer = answer,
+    .sound = kgen__gdn_sound,
 };

@@ -7,45 +7,6 @@
 
 #include "gdn.h"
 
-#define ROW(name, role) {#name, offsetof(kgen_args, gdn.name), KGEN_SLOT_##role}
-
-const kgen_slot_row kgen__gdn_slots[] = {
-    [QKVZ] = ROW(qkvz, IN),
-    [BA] = ROW(ba, IN),
-    [X] = ROW(x, IN),
-    [Z] = ROW(z, IN),
-    [B] = ROW(b, IN),
-    [A] = ROW(a, IN),
-    [CONV_WEIGHT] = ROW(conv_weight, IN),
-    [CONV_BIAS] = ROW(conv_bias, IN),
-    [A_LOG] = ROW(a_log, IN),
-    [DT_BIAS] = ROW(dt_bias, IN),
-    [NORM_WEIGHT] = ROW(norm_weight, IN),
-    [CONV_STATE] = ROW(conv_state, INOUT),
-    [STATE] = ROW(state, INOUT),
-    [SLOTS] = ROW(slots, IN),
-    [WRITE_SLOTS] = ROW(write_slots, IN),
-    [READ_COL] = ROW(read_col, IN),
-    [WRITE_COL] = ROW(write_col, IN),
-    [ACCEPTED] = ROW(accepted, IN),
-    [CU] = ROW(cu_seqlens, IN),
-    [PARENTS] = ROW(parents, IN),
-    [HAS_INITIAL] = ROW(has_initial, IN),
-    [BUFFER] = ROW(buffer, INOUT),
-    [CONV_WINDOWS] = ROW(conv_windows, INOUT),
-    [LINES] = ROW(lines, IN),
-    [RING_K] = ROW(ring_k, INOUT),
-    [RING_U] = ROW(ring_u, INOUT),
-    [RING_DECAY] = ROW(ring_decay, INOUT),
-    [RING_START] = ROW(ring_start, IN),
-    [RING_LEN] = ROW(ring_len, IN),
-    [OUT] = ROW(out, OUT),
-    [OUT_SCALE] = ROW(out_scale, OUT),
-    [Z_OUT] = ROW(z_out, OUT),
-    [B_OUT] = ROW(b_out, OUT),
-    [A_OUT] = ROW(a_out, OUT),
-};
-_Static_assert(sizeof kgen__gdn_slots / sizeof kgen__gdn_slots[0] == KGEN__GDN_SLOTS, "rows");
 _Static_assert((int)KGEN__GDN_SLOTS <= (int)KGEN_SLOT_MAX, "slots");
 
 /* ---- shapes --------------------------------------------------------------- */

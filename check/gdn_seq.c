@@ -63,6 +63,7 @@ kgen_gdn_seq kgen__gdn_sequence(const kgen_gdn_spec *s, const kgen_gdn_args *a, 
         q.live &= q.offset + s->conv_width - 1 <= columns && q.conv_read >= 0;
     if (a->has_initial.data) q.fresh = kgen__int_load(&a->has_initial, n) == 0;
     if (a->lines.data) q.line = kgen__int_load(&a->lines, n);
+    if (q.line >= (kgen__gdn_has_step(s) ? a->buffer : a->conv_windows).shape[0]) q.line = -1;
     find_ring(&q, s, a, n);
     return q;
 }
@@ -76,4 +77,41 @@ int64_t kgen__gdn_conv_at(const kgen_tensor *t, int64_t slot, int64_t channel, i
     int64_t first = t->layout == KGEN_DS ? channel : time;
     int64_t second = t->layout == KGEN_DS ? time : channel;
     return slot * t->stride[0] + first * t->stride[1] + second * t->stride[2];
+}
+
+/* ---- of captured launches -------------------------------------------------------- */
+
+static kgen_status sound_parents(const kgen_gdn_args *a, int64_t n, int64_t count,
+                                 kgen_error *err) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t parent = kgen__int_load(&a->parents, n * a->parents.stride[0] + i);
+        KGEN__SOUND(parent < i, "parents[%lld][%lld]=%lld: must be below %lld", (long long)n,
+                    (long long)i, (long long)parent, (long long)i);
+    }
+    return KGEN_OK;
+}
+
+static kgen_status sound_ring(const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n,
+                              kgen_error *err) {
+    int64_t start = kgen__int_load(&a->ring_start, n), length = kgen__int_load(&a->ring_len, n);
+    KGEN__SOUND(start >= 0 && start < a->ring_k.shape[1], "ring_start[%lld]=%lld: must be 0..%lld",
+                (long long)n, (long long)start, (long long)a->ring_k.shape[1] - 1);
+    KGEN__SOUND(length >= 0 && length <= s->ring, "ring_len[%lld]=%lld: must be 0..%d",
+                (long long)n, (long long)length, s->ring);
+    return KGEN_OK;
+}
+
+kgen_status kgen__gdn_sound(const kgen_spec *spec, const kgen_args *args, kgen_error *err) {
+    const kgen_gdn_spec *s = &spec->gdn;
+    const kgen_gdn_args *a = &args->gdn;
+    int64_t seqs = a->slots.shape[0];
+    if (s->varlen)
+        KGEN_TRY(kgen__sound_offsets("cu_seqlens", &a->cu_seqlens, seqs, a->out.shape[0],
+                                     s->tokens, err));
+    for (int64_t n = 0; n < seqs; n++) {
+        kgen_gdn_seq q = kgen__gdn_sequence(s, a, n);
+        if (q.live && s->tree) KGEN_TRY(sound_parents(a, n, q.count, err));
+        if (q.live && s->save == KGEN_SAVE_REPLAY) KGEN_TRY(sound_ring(s, a, n, err));
+    }
+    return KGEN_OK;
 }

@@ -43,5 +43,12 @@ kgen_status kgen__random_spec(kgen_spec *spec, const kgen_choice *choices, size_
 }
 
 kgen_status kgen_data_compare(kgen_check_result *result, const kgen_data *data, kgen_error *err) {
-    return judges[data->spec.family]->compare(result, data, err);
+    const kgen_judge *judge = judges[data->spec.family];
+    kgen_answer answer;
+    if (judge->compare) return judge->compare(result, data, err);
+    memset(&answer, 0, sizeof answer);
+    kgen_status status = judge->answer(&answer, data, err);
+    if (status == KGEN_OK) status = kgen_answer_compare(result, data, &answer, err);
+    kgen_answer_free(&answer);
+    return status;
 }

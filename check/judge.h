@@ -28,17 +28,9 @@ typedef struct kgen_case_key {
 
 enum { KGEN_CASE_LENGTH_MAX = 1 << 24 };
 
-typedef struct kgen_slot_row {
-    const char *name;
-    size_t offset; /* in kgen_args                                           */
-    kgen_slot_role role;
-} kgen_slot_row;
-
 typedef struct kgen_judge {
     const kgen_case_key *keys;
     int32_t key_count;
-    const kgen_slot_row *slots;
-    int32_t slot_count;
 
     /* The term of a list that was not given; 0: it has to be.               */
     int (*implied)(kgen_span *out, const kgen_case *c, const kgen_case_key *key);
@@ -54,7 +46,17 @@ typedef struct kgen_judge {
     kgen_status (*shape)(kgen_data *data, kgen_error *err);
     kgen_status (*fill)(kgen_data *data, uint64_t seed, kgen_error *err);
     kgen_status (*refill)(kgen_data *data, kgen_rng *rng, kgen_error *err);
+    /* What a launch must leave; *answer is zeroed, kgen_answer_free also after a
+     * failure. NULL: the family has a `compare` of its own.                 */
+    kgen_status (*answer)(kgen_answer *answer, const kgen_data *data, kgen_error *err);
     kgen_status (*compare)(kgen_check_result *result, const kgen_data *data, kgen_error *err);
+
+    /* Of inputs that nobody made here (args in host memory, accepted by a launch):
+     * KGEN_E_ARG for numbers that lead a kernel and its reference out of a
+     * tensor. NULL where the family bounds them all itself.                 */
+    kgen_status (*sound)(const kgen_spec *spec, const kgen_args *args, kgen_error *err);
+    /* Rows of the batch, where the reference does not see them itself.      */
+    int64_t (*rows)(const kgen_args *args, const kgen_spec *spec);
 } kgen_judge;
 
 extern const kgen_judge kgen__judge_attn, kgen__judge_gdn;
@@ -75,6 +77,18 @@ void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value);
 void kgen__slot_cover(kgen_data *data, int slot, kgen_rng *rng, int poison);
 /* What INOUT slots hold now is what a launch finds.                         */
 void kgen__data_remember(kgen_data *data);
+
+/* ---- inputs of captured launches ------------------------------------------------ */
+
+#define KGEN__SOUND(condition, ...)                                        \
+    do {                                                                   \
+        if (!(condition)) return kgen_fail(err, KGEN_E_ARG, __VA_ARGS__);  \
+    } while (0)
+
+/* Offsets of `count` sequences: within 0 .. rows, never falling, and at most
+ * `most` apart.                                                             */
+kgen_status kgen__sound_offsets(const char *name, const kgen_tensor *t, int64_t count,
+                                int64_t rows, int64_t most, kgen_error *err);
 
 /* ---- drawing ---------------------------------------------------------------- */
 

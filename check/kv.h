@@ -5,16 +5,21 @@
 #include "attn_layout.h"
 
 enum {
-    W_K, W_V, W_SLOTS, W_K_CACHE, W_V_CACHE, W_K_SCALE, W_V_SCALE, W_REMAP, W_POSITIONS, W_COS,
-    W_SIN, W_Q, W_Q_OUT,
+#define KGEN_TENSOR(ID, field, use) W_##ID,
+#define KGEN_NUMBER(field)
+#include <kgen/kv_write_args.def>
+#undef KGEN_TENSOR
+#undef KGEN_NUMBER
     KGEN__KV_WRITE_SLOTS
 };
 enum {
-    G_K_CACHE, G_V_CACHE, G_TABLE, G_CU, G_SEQ_LENS, G_STARTS, G_K_DESCALE, G_V_DESCALE, G_K, G_V,
+#define KGEN_TENSOR(ID, field, use) G_##ID,
+#define KGEN_NUMBER(field)
+#include <kgen/kv_gather_args.def>
+#undef KGEN_TENSOR
+#undef KGEN_NUMBER
     KGEN__KV_GATHER_SLOTS
 };
-extern const kgen_slot_row kgen__kv_write_slots[KGEN__KV_WRITE_SLOTS];
-extern const kgen_slot_row kgen__kv_gather_slots[KGEN__KV_GATHER_SLOTS];
 
 kgen_status kgen__kv_write_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
                                   int64_t budget, kgen_error *err);

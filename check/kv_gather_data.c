@@ -5,23 +5,6 @@
 
 #include "kv.h"
 
-#define ROW(name, role) {#name, offsetof(kgen_args, kv_gather.name), KGEN_SLOT_##role}
-
-const kgen_slot_row kgen__kv_gather_slots[] = {
-    [G_K_CACHE] = ROW(k_cache, IN),
-    [G_V_CACHE] = ROW(v_cache, IN),
-    [G_TABLE] = ROW(block_table, IN),
-    [G_CU] = ROW(cu_seqlens, IN),
-    [G_SEQ_LENS] = ROW(seq_lens, IN),
-    [G_STARTS] = ROW(starts, IN),
-    [G_K_DESCALE] = ROW(k_descale, IN),
-    [G_V_DESCALE] = ROW(v_descale, IN),
-    [G_K] = ROW(k, OUT),
-    [G_V] = ROW(v, OUT),
-};
-_Static_assert(sizeof kgen__kv_gather_slots / sizeof kgen__kv_gather_slots[0] ==
-                   KGEN__KV_GATHER_SLOTS, "rows");
-
 typedef struct extents {
     kgen_cache_plan plan;
     int64_t rows, columns;

@@ -6,26 +6,6 @@
 
 #include "kv.h"
 
-#define ROW(name, role) {#name, offsetof(kgen_args, kv_write.name), KGEN_SLOT_##role}
-
-const kgen_slot_row kgen__kv_write_slots[] = {
-    [W_K] = ROW(k, IN),
-    [W_V] = ROW(v, IN),
-    [W_SLOTS] = ROW(slots, IN),
-    [W_K_CACHE] = ROW(k_cache, INOUT),
-    [W_V_CACHE] = ROW(v_cache, INOUT),
-    [W_K_SCALE] = ROW(k_scale, IN), /* INOUT where it is written              */
-    [W_V_SCALE] = ROW(v_scale, IN),
-    [W_REMAP] = ROW(remap, IN),
-    [W_POSITIONS] = ROW(positions, IN),
-    [W_COS] = ROW(cos, IN),
-    [W_SIN] = ROW(sin, IN),
-    [W_Q] = ROW(q, IN), /* INOUT in place                                     */
-    [W_Q_OUT] = ROW(q_out, OUT),
-};
-_Static_assert(sizeof kgen__kv_write_slots / sizeof kgen__kv_write_slots[0] ==
-                   KGEN__KV_WRITE_SLOTS, "rows");
-
 typedef struct extents {
     kgen_cache_plan plan;
     int64_t tokens, entries; /* rows with slots, of the remap table          */
@@ -69,7 +49,7 @@ static void shape_rope(kgen_data *data, int64_t tokens) {
     a->q = kgen__kv_rows(&c->kv, s->x, tokens + c->rows, (int64_t)c->kv.hkv * c->qh, s->head_dim);
     a->q_out = a->q;
     if (!c->inplace) return;
-    data->slot[W_Q].role = KGEN_SLOT_INOUT;
+    data->slot[W_Q].role = KGEN_USE_INOUT;
     data->slot[W_Q_OUT].view_of = W_Q;
 }
 
@@ -106,7 +86,7 @@ kgen_status kgen__kv_write_shape(kgen_data *data, kgen_error *err) {
     for (size_t i = 0; i < sizeof movable / sizeof movable[0]; i++)
         data->slot[movable[i]].offset = c->kv.off ? 16 : 0;
     kgen__cache_pack(data, &e.plan, W_K_CACHE, W_V_CACHE);
-    for (int i = W_K_SCALE; written && i <= W_V_SCALE; i++) data->slot[i].role = KGEN_SLOT_INOUT;
+    for (int i = W_K_SCALE; !written && i <= W_V_SCALE; i++) data->slot[i].role = KGEN_USE_IN;
     return KGEN_OK;
 }
 

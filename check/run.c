@@ -21,7 +21,7 @@ typedef struct rig {
 } rig;
 
 static int is_output(const rig *b, int slot) {
-    return b->data.slot[slot].bytes && b->data.slot[slot].role != KGEN_SLOT_IN;
+    return b->data.slot[slot].bytes && b->data.slot[slot].role != KGEN_USE_IN;
 }
 
 /* ---- memory --------------------------------------------------------------- */

@@ -4,24 +4,14 @@
 
 #include "judge.h"
 
-/* One row a tensor of kgen_scatter_args. */
-#define KGEN__SCATTER_TENSORS(X) \
-    X(live) X(error) X(lens) X(starts) X(valid) X(q_lens) X(accepted) X(extends) X(requests) \
-    X(req_to_token) X(mapping) X(indptr) X(slots) X(block_table) X(positions) X(rejected) X(ids) \
-    X(state) X(table) X(swa_table) X(row_offsets) X(indices) X(seq_lens) X(step_lens) \
-    X(qo_indptr) X(kv_indptr) X(locs) X(swa_locs) X(positions_out) X(source_locs) X(free_locs) \
-    X(accept_index) X(accept_count) X(predicts) X(counts) X(draft_ends) X(sample_index) \
-    X(tokens_in) X(targets_in) X(backup) X(next) X(discarded) X(selected) X(parents) \
-    X(tree_index) X(next_token) X(next_sibling) X(words) X(mask) X(mask_out) X(probs) X(coins) \
-    X(final_coins) X(pool) X(pools) X(sources) X(targets)
-
 enum {
-#define X(name) KGEN__SLOT_##name,
-    KGEN__SCATTER_TENSORS(X)
-#undef X
+#define KGEN_TENSOR(ID, field, use) KGEN__SLOT_##field,
+#define KGEN_NUMBER(field)
+#include <kgen/scatter_args.def>
+#undef KGEN_TENSOR
+#undef KGEN_NUMBER
     KGEN__SCATTER_SLOTS
 };
-extern const kgen_slot_row kgen__scatter_slots[KGEN__SCATTER_SLOTS];
 
 #define KGEN__OP(name) (1u << KGEN_##name)
 
@@ -41,5 +31,7 @@ typedef struct kgen_scatter_dims {
 } kgen_scatter_dims;
 
 kgen_scatter_dims kgen__scatter_dims(const kgen_case *c);
+/* Requests of a batch, from the first tensor that has a row for each.       */
+int64_t kgen__scatter_rows(const kgen_args *args, const kgen_spec *spec);
 
 #endif

@@ -65,7 +65,7 @@ static kgen_status answer_of(kgen_answer *answer, const kgen_data *data, kgen_er
         const kgen_slot *slot = &data->slot[i];
         kgen_tensor *t = kgen_slot_tensor(&args, i);
         kgen_image *image = &answer->image[i];
-        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
+        if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         image->bytes = malloc(slot->size);
         image->count = (int64_t)(kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype));
         image->tolerance = malloc((size_t)(image->count + 1) * sizeof(float));
@@ -81,20 +81,9 @@ static kgen_status answer_of(kgen_answer *answer, const kgen_data *data, kgen_er
     return KGEN_OK;
 }
 
-static kgen_status compare(kgen_check_result *result, const kgen_data *data, kgen_error *err) {
-    kgen_answer answer;
-    memset(&answer, 0, sizeof answer);
-    kgen_status status = answer_of(&answer, data, err);
-    if (status == KGEN_OK) status = kgen_answer_compare(result, data, &answer, err);
-    kgen_answer_free(&answer);
-    return status;
-}
-
 const kgen_judge kgen__judge_scatter = {
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
-    .slots = kgen__scatter_slots,
-    .slot_count = KGEN__SCATTER_SLOTS,
     .implied = implied,
     .settle = settle,
     .random = kgen__scatter_random,
@@ -102,5 +91,6 @@ const kgen_judge kgen__judge_scatter = {
     .shape = kgen__scatter_shape,
     .fill = kgen__scatter_fill,
     .refill = kgen__scatter_refill,
-    .compare = compare,
+    .answer = answer_of,
+    .rows = kgen__scatter_rows,
 };

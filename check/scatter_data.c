@@ -5,13 +5,6 @@
 
 #include "scatter.h"
 
-const kgen_slot_row kgen__scatter_slots[] = {
-#define X(name) {#name, offsetof(kgen_args, scatter.name), KGEN_SLOT_IN},
-    KGEN__SCATTER_TENSORS(X)
-#undef X
-};
-_Static_assert(sizeof kgen__scatter_slots / sizeof kgen__scatter_slots[0] == KGEN__SCATTER_SLOTS,
-               "rows");
 _Static_assert((int)KGEN__SCATTER_SLOTS <= (int)KGEN_SLOT_MAX, "slots");
 
 /* ---- sizes ---------------------------------------------------------- */
@@ -113,7 +106,7 @@ static int holds(const kgen_data *data, when_id when) {
 #define SLOT_OF(name) KGEN__SLOT_##name
 #define OP(name) KGEN__OP(name)
 
-enum { IN = KGEN_SLOT_IN, PUT = KGEN_SLOT_OUT, BOTH = KGEN_SLOT_INOUT };
+enum { IN = KGEN_USE_IN, PUT = KGEN_USE_OUT, BOTH = KGEN_USE_INOUT };
 
 enum {
     BY_REQUEST = OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE) | OP(DRAFT_PAGE_TABLE) |
@@ -309,14 +302,25 @@ kgen_status kgen__scatter_shape(kgen_data *data, kgen_error *err) {
         kgen_slot *slot = &data->slot[shapes[i].slot];
         *kgen_slot_tensor(&data->args, shapes[i].slot) =
             tensor_of(c, dtype, shapes[i].rank, shape, shapes[i].slot == SLOT_OF(state));
-        slot->role = (kgen_slot_role)shapes[i].role;
+        slot->role = (kgen_use)shapes[i].role;
         if (data->spec.scatter.delta && shapes[i].slot >= SLOT_OF(table) &&
             shapes[i].slot <= SLOT_OF(swa_table))
-            slot->role = KGEN_SLOT_INOUT;
+            slot->role = KGEN_USE_INOUT;
         if (c->scatter.off && shapes[i].slot != SLOT_OF(pool))
             slot->offset = (size_t)kgen_dtype_size(dtype);
     }
     return KGEN_OK;
+}
+
+int64_t kgen__scatter_rows(const kgen_args *args, const kgen_spec *spec) {
+    kgen_args copy = *args;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const kgen_tensor *t = kgen_slot_tensor(&copy, shapes[i].slot);
+        int more = shapes[i].dims[0] == N1;
+        if (!(shapes[i].ops >> spec->scatter.op & 1) || (shapes[i].dims[0] != N && !more)) continue;
+        if (t->data && t->rank == shapes[i].rank) return t->shape[0] - more;
+    }
+    return 0;
 }
 
 /* ---- contents ------------------------------------------------------- */

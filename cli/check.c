@@ -11,7 +11,7 @@ typedef struct settings {
     const char *device, *cases, *model, *cache_dir, *family;
     kgen_plan_options plan;
     uint64_t seed;
-    int samples, capture, replays, quiet, json, workers;
+    int samples, capture, replays, quiet, json, workers, replay, keep_tuning;
 } settings;
 
 typedef struct case_list {
@@ -226,11 +226,21 @@ static int run_check(const settings *set, char **lines, size_t count) {
     return code;
 }
 
+static int run_replay(const settings *set, char **files, size_t count) {
+    const kgen__replay_settings how = {.device = set->device, .cache_dir = set->cache_dir,
+                                       .keep_tuning = set->keep_tuning, .quiet = set->quiet,
+                                       .json = set->json};
+    if (set->samples || set->cases || set->model || set->seed || set->capture || set->replays)
+        return kgen__cli_usage("check", "--replay: takes files, and no option that makes cases");
+    if (!count) return kgen__cli_usage("check", "--replay: no file given");
+    return kgen__replay_files(&how, files, count);
+}
+
 int kgen__command_check(int argc, char **argv) {
     settings set = {0};
     int first, code;
     kgen__syntax s = {.command = "check",
-                      .arguments = "[SPEC | CASE ...]",
+                      .arguments = "[SPEC | CASE ...]\n       kgen check --replay FILE ...",
                       .about = "Runs kernels on random data and compares them with a "
                                "double-precision reference.\nA CASE is a spec line with run-time "
                                "shapes: 'SPEC | seqs=2 lens=300,17 hkv=2'.",
@@ -252,6 +262,10 @@ int kgen__command_check(int argc, char **argv) {
                                         "capture a graph, replay it with changing lengths"});
     kgen__syntax_add(&s, (kgen__option){"replays", 0, "N", kgen__read_int, &set.replays, 1, 1000000,
                                         "the same, with this many replays (4)"});
+    kgen__syntax_add(&s, (kgen__option){"replay", 0, NULL, NULL, &set.replay, 0, 0,
+                                        "the arguments are captured launches: run them again"});
+    kgen__syntax_add(&s, (kgen__option){"keep-tuning", 0, NULL, NULL, &set.keep_tuning, 0, 0,
+                                        "of captures, also on another architecture"});
     kgen__syntax_add(&s, (kgen__option){"jobs", 'j', "N", kgen__read_int, &set.workers, 0, 256,
                                         "parallel compilers (0: what cores and memory allow)"});
     kgen__syntax_add_cache_dir(&s, &set.cache_dir);
@@ -259,6 +273,8 @@ int kgen__command_check(int argc, char **argv) {
                                         "only failures and the summary"});
     kgen__syntax_add_json(&s, &set.json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    if (set.replay) return run_replay(&set, argv + first, (size_t)(argc - first));
+    if (set.keep_tuning) return kgen__cli_usage("check", "--keep-tuning: only with --replay");
     if (first == argc && !set.samples && !set.cases && !set.model)
         return kgen__cli_usage("check", "nothing to check: give a spec, --model, --cases or "
                                         "--samples");

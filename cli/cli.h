@@ -188,6 +188,15 @@ typedef struct kgen__host_settings {
 /* What each row's kernel costs the host. Returns the exit code. */
 int kgen__bench_host(const kgen__rows *rows, const kgen__host_settings *set);
 
+/* ---- captured launches ---------------------------------------------------- */
+typedef struct kgen__replay_settings {
+    const char *device, *cache_dir;
+    int keep_tuning, quiet, json;
+} kgen__replay_settings;
+
+/* Runs every file, and goes on after a failure; the first one's exit code.  */
+int kgen__replay_files(const kgen__replay_settings *settings, char **files, size_t count);
+
 /* ---- output -------------------------------------------------------------- */
 typedef struct kgen__table {
     size_t columns, count, capacity;

@@ -4,12 +4,17 @@
 
 #include "device.h"
 
+/* What KGEN_CAPTURE asks for (capture.h). */
+typedef struct kgen__capture kgen__capture;
+
 struct kgen_kernel {
     kgen_context *ctx;
     kgen_kernel *next;
     kgen_spec spec; /* resolved                                              */
     kgen_tuning_match match;
     kgen_resources resources;
+    kgen_key key;
+    char toolchain[64];
     void *module, *function;
     kgen_launch_config config; /* grid: the most workgroups worth launching  */
 };
@@ -23,6 +28,7 @@ struct kgen_context {
     char device_name[128];
     kgen_mode mode;
     kgen_kernel *kernels;
+    kgen__capture *capture; /* NULL: no launch is saved                      */
 };
 
 struct kgen_graph {

@@ -1,10 +1,14 @@
 /* Launch: arguments against spec, then one driver call. Nothing here
- * allocates, locks or waits.                                                */
+ * allocates, locks or waits, unless the environment asked for captures.     */
 #include "launch.h"
 
 #include <kgen/probe.h>
 
+#include "capture.h"
 #include "checks.h"
+
+/* A launch that is saved takes seconds; the others are not to pay for it. */
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 static const kgen_launcher *const launchers[KGEN_FAMILY_COUNT] = {
     [KGEN_ATTN] = &kgen__launch_attn,
@@ -43,10 +47,11 @@ kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, k
     return ctx->api->zero(ctx->device, memory, KGEN__COUNTER_BYTES, stream, err);
 }
 
+/* Everything but the driver's call. */
 typedef struct packed {
     _Alignas(16) char bytes[KGEN__PACKED_MAX];
     size_t size;
-    kgen_launch_config config;
+    kgen_launch_config config; /* a grid of 0 launches nothing               */
 } packed;
 
 static inline kgen_status pack(packed *p, const kgen_kernel *kernel, const kgen_args *args,
@@ -58,14 +63,30 @@ static inline kgen_status pack(packed *p, const kgen_kernel *kernel, const kgen_
     return launcher->pack(p->bytes, &p->config.grid, kernel, args, err);
 }
 
+kgen_status kgen_launch_check(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
+    packed p;
+    return pack(&p, kernel, args, err);
+}
+
+int kgen__launch_takes(const kgen_kernel *kernel, const kgen_args *args, int tensor) {
+    kgen_args changed = *args;
+    kgen_tensor *t = kgen_args_tensor(&changed, tensor);
+    t->dtype = KGEN_DTYPE_NONE;
+    return t->data && kgen_launch_check(kernel, &changed, NULL) != KGEN_OK;
+}
+
 kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,
                         kgen_error *err) {
     const kgen_context *ctx = kernel->ctx;
+    kgen__taking *taking = NULL;
     packed p;
     KGEN_TRY(pack(&p, kernel, args, err));
     if (p.config.grid == 0) return KGEN_OK;
-    return ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes, p.size, stream,
-                            err);
+    if (UNLIKELY(ctx->capture)) taking = kgen__capture_begin(kernel, args, stream);
+    kgen_status status = ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes,
+                                          p.size, stream, err);
+    if (UNLIKELY(taking)) kgen__capture_end(taking, status);
+    return status;
 }
 
 kgen_status kgen_probe_launch(const kgen_kernel *kernel, const kgen_args *args,

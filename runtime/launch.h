@@ -22,6 +22,11 @@ extern const kgen_launcher kgen__launch_attn, kgen__launch_gdn;
 extern const kgen_launcher kgen__launch_scatter;
 extern const kgen_launcher kgen__launch_kv_write, kgen__launch_kv_gather;
 
+/* 1: the kernel is given this tensor of arguments that a launch accepts. What a
+ * spec has no use for may be anything, and is not looked at; all others have
+ * their type checked, so a type that none has tells them apart.             */
+int kgen__launch_takes(const kgen_kernel *kernel, const kgen_args *args, int tensor);
+
 kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed,
                                   kgen_error *err);
 

@@ -99,6 +99,8 @@ static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
     kernel->spec = *resolved;
     kernel->match = *match;
     kernel->resources = entry->resources;
+    kernel->key = entry->key;
+    memcpy(kernel->toolchain, entry->record.toolchain, sizeof kernel->toolchain);
     kernel->config.block = (uint32_t)block;
     kernel->config.grid = resident_workgroups(ctx, kernel);
     kernel->next = ctx->kernels;

@@ -26,6 +26,18 @@ typedef struct kgen_args {
     };
 } kgen_args;
 
+/* What launches do with a tensor. OUT: its old contents are never looked at. */
+typedef enum kgen_use { KGEN_USE_IN, KGEN_USE_OUT, KGEN_USE_INOUT } kgen_use;
+
+enum { KGEN_ARGS_TENSORS_MAX = 64 };
+
+/* The tensors of a family's arguments, 0 .. count - 1, in the order of
+ * <family>_args.def. Pure; NULL, 0 and KGEN_USE_IN out of range.            */
+KGEN_API int kgen_args_count(kgen_family_id family);
+KGEN_API kgen_tensor *kgen_args_tensor(kgen_args *args, int index);
+KGEN_API const char *kgen_args_name(kgen_family_id family, int index);
+KGEN_API kgen_use kgen_args_use(kgen_family_id family, int index);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
  *   cache       where that is kept       cache.h
  *   tuning      what was measured        tune.h
  *   runtime     open, prepare, launch    runtime.h, args.h
+ *   capture     launches kept in files   capture.h
  *   plan        model config -> specs    plan.h                             */
 #ifndef KGEN_KGEN_H
 #define KGEN_KGEN_H
@@ -14,6 +15,7 @@
 #include "args.h"
 #include "build.h"
 #include "cache.h"
+#include "capture.h"
 #include "plan.h"
 #include "runtime.h"
 #include "source.h"

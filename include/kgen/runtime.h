@@ -85,6 +85,10 @@ KGEN_API kgen_status kgen_workspace_init(kgen_context *ctx, void *workspace, siz
 KGEN_API kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args,
                                  kgen_stream stream, kgen_error *err);
 
+/* The checks of kgen_launch alone.                                          */
+KGEN_API kgen_status kgen_launch_check(const kgen_kernel *kernel, const kgen_args *args,
+                                       kgen_error *err);
+
 /* A small part of the driver, so that one program (kgen check, the tests, the
  * examples) runs on hip, cuda and cpu alike. Engines bring their own.       */
 KGEN_API kgen_status kgen_memory_alloc(kgen_context *ctx, void **out, size_t bytes,

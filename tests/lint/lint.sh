@@ -84,7 +84,7 @@ check_length() {
     while IFS= read -r text; do
         finding "$text"
     done < <(awk -v limit=60 '
-        FNR == 1 { start = 0; reason = 0 }
+        FNR == 1 { start = 0; head = 0; reason = 0 }
         /^\/\* long: / { reason = 1; next }
         !start && /^[a-zA-Z_].*\(/ { head = FNR; name = $0 }
         !start && head && /\{$/ && !/^(static )?(const )?(struct|enum|union|typedef)[^(]*\{$/ &&

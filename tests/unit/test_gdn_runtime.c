@@ -99,7 +99,7 @@ static unsigned char *outputs_of(const rig *r) {
     size_t size = 0;
     for (int i = 0; i < kgen_slot_count(KGEN_GDN); i++) {
         const kgen_slot *slot = &r->data.slot[i];
-        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
+        if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         copy = realloc(copy, size + slot->size);
         assert_non_null(copy);
         memcpy(copy + size, slot->bytes, slot->size);
@@ -112,7 +112,7 @@ static unsigned char *outputs_of(const rig *r) {
 static void assert_outputs(const rig *r, const unsigned char *want, const char *what) {
     for (int i = 0; i < kgen_slot_count(KGEN_GDN); i++) {
         const kgen_slot *slot = &r->data.slot[i];
-        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
+        if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         size_t at = 0;
         while (at < slot->size && slot->bytes[at] == want[at]) at++;
         if (at < slot->size)

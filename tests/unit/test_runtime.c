@@ -137,7 +137,7 @@ static unsigned char *outputs_of(const rig *r, size_t *size) {
     *size = 0;
     for (int i = 0; i < kgen_slot_count(KGEN_ATTN); i++) {
         const kgen_slot *slot = &r->data.slot[i];
-        if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
+        if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         copy = realloc(copy, *size + slot->size);
         assert_non_null(copy);
         memcpy(copy + *size, slot->bytes, slot->size);
@@ -1071,7 +1071,7 @@ static void *run_many(void *user) {
         size_t at = 0;
         for (int s = 0; s < kgen_slot_count(KGEN_ATTN); s++) {
             const kgen_slot *slot = &t->r.data.slot[s];
-            if (!slot->bytes || slot->role == KGEN_SLOT_IN) continue;
+            if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
             t->wrong += memcmp(slot->bytes, t->want + at, slot->size) != 0;
             at += slot->size;
         }
