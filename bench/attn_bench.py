@@ -685,7 +685,7 @@ def parse():
     p.add_argument("--variants", default="", help="tuning keys to try beside the default: 'occ=1;waves=4,occ=2'")
     p.add_argument("--no-peer", action="store_true", help="kgen alone")
     p.add_argument("--peers", default="", help="only these: 'aiter-3d,vllm-2d-64,flashinfer'")
-    p.add_argument("--torch", action="store_true", help="scaled_dot_product_attention too, where it has a form for a row")
+    p.add_argument("--torch", action="store_true", help="scaled_dot_product_attention too, for the rows it can")
     p.add_argument("--quick", action="store_true", help="5 repeats instead of 15")
     p.add_argument("--budget", type=float, metavar="SECONDS",
                    help=f"start no row that would end later than so long after the start (with --grid {GRID_SECONDS}; "

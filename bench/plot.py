@@ -207,7 +207,7 @@ def draw_series(axis, series):
 
 
 def roofline(plt, report, folder):
-    from matplotlib.ticker import FuncFormatter, LogLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
     panels = [(title, points(report, size, times)) for title, size, times in PANELS[report["kind"]]]
     panels = [(title, series) for title, series in panels if series]
     if not panels:
@@ -218,8 +218,10 @@ def roofline(plt, report, folder):
         draw_limits(axis, report)
         draw_series(axis, series)
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(numticks=8))
+        low, high = axis.get_xlim()
+        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if high > 100 * low else (1, 2, 5), numticks=8))
         axis.xaxis.set_major_formatter(FuncFormatter(bytes_text))
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("bytes that a launch has to move")
         if len(panels) > 1:
             axis.set_title(title, loc="left")
@@ -258,10 +260,9 @@ def fill_cells(axis, cells, batches, contexts, reach):
                 continue
             strong = abs(math.log2(row["ratio"])) > 0.6 * reach
             color = "white" if strong else "#202020"
-            axis.text(x, y + 0.12, f"{row['ratio']:.2f}", ha="center", va="center", fontsize=14, fontweight="bold",
-                      color=color)
-            axis.text(x, y - 0.26, f"{row['kgen_us']:.0f} us, {row['peer_best']}", ha="center", va="center",
-                      fontsize=8.5, color=color)
+            how = dict(ha="center", va="center", color=color)
+            axis.text(x, y + 0.12, f"{row['ratio']:.2f}", fontsize=14, fontweight="bold", **how)
+            axis.text(x, y - 0.26, f"{row['kgen_us']:.0f} us, {row['peer_best']}", fontsize=8.5, **how)
 
 
 def ratio_map(plt, report, folder):
@@ -270,7 +271,8 @@ def ratio_map(plt, report, folder):
     if not cells:
         return
     batches, contexts = (sorted({place[i] for place in cells}) for i in (0, 1))
-    field = np.array([[math.log2(cells[b, c]["ratio"]) if (b, c) in cells else np.nan for c in contexts] for b in batches])
+    ratios = [[cells[b, c]["ratio"] if (b, c) in cells else np.nan for c in contexts] for b in batches]
+    field = np.log2(np.array(ratios))
     reach = max(0.3, float(np.nanmax(np.abs(field))))
     figure, (axis,) = new_figure(plt, 1, "Paged attention: time of the best peer over kgen's",
                                  subtitle(report, list(cells.values())))
