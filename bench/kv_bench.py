@@ -311,7 +311,7 @@ class Torch:
         wide = x.float()
         if row.scale == "token":
             most = 127 if row.kv == "i8" else 448
-            mine = (x.abs().amax(-1).float() / most).clamp_(min=1e-6)
+            mine = (x.abs().amax(-1).float() / torch.full((), most, dtype=torch.float32, device=x.device)).clamp_(min=1e-6)
             scale.view(-1, row.heads)[case.slots[index]] = mine
             scale = mine[..., None]
         wide = wide / scale

@@ -19,7 +19,7 @@ static const kgen_choice write_choices[] = {
     W(scale, 6, 0, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD, KGEN_DESCALE_TOKEN, KGEN_DESCALE_TOKEN,
       KGEN_DESCALE_ROW),
     W(remap, 3, 0, 1, 2), W(rope, 4, 0, KGEN_ROPE_NEOX, KGEN_ROPE_INTERLEAVED),
-    W(waves, 1, 0, 1, 2, 3), W(turns, 1, 0, 1, 2, 4),
+    W(waves, 1, 0, 1, 2, 3), W(turns, 1, 0, 1, 2, 4), W(few, 4, 0, 1),
 };
 
 static const kgen_choice gather_choices[] = {

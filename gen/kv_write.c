@@ -9,6 +9,8 @@
 
 static const kgen_domain domain_ROPE = RANGE(16, 512, 16);
 
+static const int32_t few_counts[] = {1, 64, 256, 1024};
+static const kgen_domain domain_FEW = LIST(few_counts);
 SYMBOLS(boolean, {"0", 0}, {"1", 1});
 SYMBOLS(index, {"i32", 0}, {"i64", 1});
 SYMBOLS(f_dtype, {"f32", KGEN_F32}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
@@ -57,6 +59,9 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     KGEN_TRY(kgen__kv_applicable(&shape, s->x, "x", err));
     REQUIRE(s->scale != KGEN_DESCALE_ROW || s->turns <= 1,
             "turns=%d: scale=row takes rows one after another", s->turns);
+    REQUIRE(s->few <= 1 || (kgen__kv_packed(&shape) && s->scale != KGEN_DESCALE_ROW),
+            "few=%d: only packed values (layout=shuffle, xpacked) without scale=row can be "
+            "written row by row", s->few);
     int32_t most = target ? 8 * target->wave_size : 512;
     REQUIRE(s->scale != KGEN_DESCALE_TOKEN || !kgen__kv_packed(&shape) || shape.v_dim <= most,
             "dv=%d: scale=token with layout=%s holds the tokens of a head in registers; at most "
@@ -111,6 +116,8 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     int32_t turns = s->scale == KGEN_DESCALE_ROW ? 1 : kgen__kv_turns(&shape, target, words);
     s->turns = or_else(s->turns, or_else(row->turns, turns));
     s->waves = or_else(s->waves, or_else(row->waves, (token ? 128 : 256) / target->wave_size));
+    int two_ways = kgen__kv_packed(&shape) && s->scale != KGEN_DESCALE_ROW;
+    s->few = or_else(s->few, two_ways ? 256 : 1);
     if (s->occupancy) return;
     shape = kgen__kv_write_geometry(s);
     s->occupancy = kgen__kv_occupancy(&shape, target, words, extra);

@@ -143,8 +143,9 @@ static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kerne
     const kgen_target *target = kernel->ctx->target;
     kgen_kv_shape shape = kgen__kv_write_geometry(s);
     int64_t k, v, q = 0, threads = (int64_t)s->waves * target->wave_size;
-    KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, d->rows, d->heads, err));
-    KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, d->rows, d->heads, err));
+    int as_tokens = kgen__kv_packed(&shape) && d->rows > s->few; /* kv_write.hip */
+    KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, 0, d->rows, d->heads, err));
+    KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, as_tokens, d->rows, d->heads, err));
     if (s->scale == KGEN_DESCALE_ROW) k = row_groups(s, &shape, d->rows), v = 0;
     if (s->rope_q)
         q = ((int64_t)d->rows * d->q_heads * (s->head_dim / 16) + threads - 1) / threads;

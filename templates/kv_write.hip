@@ -33,7 +33,7 @@ KG_DEV void run(args_t a, u8 *lds) {
         else write_rows<0>(a, group);
     } else if (group < (u32)a.group_end[1]) {
         if constexpr (SCALE == SCALE_ROW) return;
-        else if constexpr (PACKED) write_values(a, group - (u32)a.group_end[0]);
+        else if (PACKED && a.rows > FEW_ROWS) write_values(a, group - (u32)a.group_end[0]);
         else write_rows<1>(a, group - (u32)a.group_end[0]);
     } else if constexpr (ROPE_Q != 0) {
         write_queries(a, group - (u32)a.group_end[1]);

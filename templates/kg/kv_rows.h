@@ -11,6 +11,7 @@ template <int SIDE> struct piece_t {
     int row, head, first; // first: of its chunks; then every c::lanes-th
     i32 slot;             // -1: nothing to do
     i64 position;
+    float given; // scale=head
 };
 
 template <int SIDE> constexpr bool ROTATES = ROPE != 0 && SIDE == 0;
@@ -34,6 +35,7 @@ KG_DEV void load_chunk(u32 (&out)[OUT_WORDS], const u8 *p) {
 template <int SIDE> KG_DEV void find_slot(piece_t<SIDE> &p, args_t a) {
     p.slot = -1;
     p.position = 0;
+    p.given = 1;
     if (p.row >= a.rows) return;
     p.slot = slot_of(a, p.row);
     if constexpr (ROTATES<SIDE>) {
@@ -57,6 +59,7 @@ template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a) {
     typedef row_chunks<SIDE> c;
     side_t side = a.side[SIDE];
     if (p.row >= a.rows) return;
+    if constexpr (SCALE == SCALE_HEAD) p.given = given_scale(side, p.head);
     const u8 *row = (const u8 *)side.rows + (p.row * side.row + p.head * side.head);
     KG_UNROLL for (int i = 0; i < c::each; i++)
         load_chunk(p.words[i], row + chunk_at<SIDE>(p.first, i) * (X * 2));
@@ -128,7 +131,7 @@ template <int SIDE>
 KG_DEV float piece_scale(const piece_t<SIDE> &p, args_t a, place_t at, bool &plain) {
     typedef row_chunks<SIDE> c;
     side_t side = a.side[SIDE];
-    if constexpr (SCALE == SCALE_HEAD) return given_scale(side, p.slot < 0 ? 0 : p.head);
+    if constexpr (SCALE == SCALE_HEAD) return p.given;
     if constexpr (SCALE == SCALE_TOKEN) {
         float scale = scale_for(max_lanes<c::rows, c::rows * c::lanes>(piece_amax(p, plain)));
         if (p.slot >= 0 && p.first == 0) write_scale(side, at, p.head, scale);
@@ -149,17 +152,25 @@ KG_DEV void quantise(u32 (&out)[4], const u32 (&words)[OUT_WORDS], float scale, 
     }
 }
 
+// `to`: the row's first element.
 template <int SIDE, bool PLAIN>
-KG_DEV void put_chunks(const piece_t<SIDE> &p, u8 *to, i64 step, float scale) {
+KG_DEV void put_chunks(const piece_t<SIDE> &p, args_t a, u8 *to, float scale) {
+    side_t side = a.side[SIDE];
     float inverse = reciprocal(scale);
     KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++) {
+        int chunk = chunk_at<SIDE>(p.first, i);
         u32 out[4];
         if constexpr (KV_8BIT) {
             quantise<PLAIN>(out, p.words[i], scale, inverse);
         } else {
             KG_UNROLL for (int n = 0; n < 4; n++) out[n] = p.words[i][n];
         }
-        store_words(to + chunk_at<SIDE>(p.first, i) * step, out);
+        if constexpr (SIDE == 0 || !PACKED) {
+            store_words(to + chunk * side.cache_chunk, out);
+        } else {
+            KG_UNROLL for (int n = 0; n < X; n++)
+                store_element(to + (chunk * X + n) * side.cache_dim, out, n);
+        }
     }
 }
 
@@ -167,10 +178,11 @@ template <int SIDE>
 KG_DEV void put_piece(const piece_t<SIDE> &p, args_t a, place_t at, float scale, bool plain) {
     side_t side = a.side[SIDE];
     if (p.slot < 0) return;
-    u8 *to = (u8 *)side.cache + (at.page * side.cache_page + p.head * side.cache_head +
-                                 at.slot * side.cache_slot);
-    if (COMPUTED && plain) put_chunks<SIDE, true>(p, to, side.cache_chunk, scale);
-    else put_chunks<SIDE, false>(p, to, side.cache_chunk, scale);
+    i64 inside = SIDE == 0 || !PACKED ? at.slot * side.cache_slot
+                                      : at.slot / X * side.cache_chunk + at.slot % X * KV_BYTES;
+    u8 *to = (u8 *)side.cache + (at.page * side.cache_page + p.head * side.cache_head + inside);
+    if (COMPUTED && plain) put_chunks<SIDE, true>(p, a, to, scale);
+    else put_chunks<SIDE, false>(p, a, to, scale);
 }
 
 template <int SIDE> KG_DEV void store_piece(piece_t<SIDE> &p, args_t a) {

@@ -1,4 +1,4 @@
-// kv_write:x=bf16,kv=bf16,d=128,dv=128,page=16,layout=nhd,scale=none,waves=4,turns=2,occ=4
+// kv_write:x=bf16,kv=bf16,d=128,dv=128,page=16,layout=nhd,scale=none,waves=4,turns=2,few=1,occ=4
 // for gfx942, written by kgen
 #define KG_KERNEL kg_kv_write_bf16_kvbf16_d128_v128_p16_nhd
 #define KG_CDNA2 0
@@ -27,5 +27,6 @@ constexpr int TABLE_DTYPE = 7;
 constexpr int POS_I64 = 1;
 constexpr int WAVES = 4;
 constexpr int TURNS = 2;
+constexpr int FEW_ROWS = 1;
 constexpr int OCCUPANCY = 4;
 }

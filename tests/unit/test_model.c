@@ -542,10 +542,11 @@ static void test_workgroups(void **state) {
         if (r.family == KGEN_KV_GATHER) {
             kgen_kv_shape shape = kgen__kv_gather_geometry(&r.kv_gather);
             l.resources.workgroup_size = r.kv_gather.waves * l.target->wave_size;
-            assert_int_equal(kgen__count_groups(&want, &shape, l.target, 0, rows, l.problem.heads,
-                                                &err), KGEN_OK);
-            assert_int_equal(kgen__count_groups(&more, &shape, l.target, 1, rows, l.problem.heads,
-                                                &err), KGEN_OK);
+            int as_tokens = kgen__kv_packed(&shape);
+            assert_int_equal(kgen__count_groups(&want, &shape, l.target, 0, 0, rows,
+                                                l.problem.heads, &err), KGEN_OK);
+            assert_int_equal(kgen__count_groups(&more, &shape, l.target, 1, as_tokens, rows,
+                                                l.problem.heads, &err), KGEN_OK);
         }
         if (want < 0) continue;
         int32_t got = estimate(&l).workgroups;
