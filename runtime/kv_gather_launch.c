@@ -77,9 +77,9 @@ static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kerne
     const kgen_target *target = kernel->ctx->target;
     kgen_kv_shape shape = kgen__kv_gather_geometry(&kernel->spec.kv_gather);
     int64_t k, v;
-    int as_tokens = kgen__kv_packed(&shape);
+    int64_t tokens = kgen__kv_packed(&shape) ? kgen__kv_x(&shape) : 0;
     KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, 0, d->rows, d->heads, err));
-    KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, as_tokens, d->rows, d->heads, err));
+    KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, tokens, d->rows, d->heads, err));
     NEED(k + v <= INT32_MAX, "k: %d rows need %lld workgroups, at most 2^31-1", d->rows,
          (long long)(k + v));
     d->by_slices = kgen__divisor(kgen__kv_slices(&shape, target, d->heads));

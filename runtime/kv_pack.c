@@ -50,13 +50,12 @@ void kgen__pack_scale(struct kg_kv_side *side, const kgen_tensor *scale,
 }
 
 kgen_status kgen__count_groups(int64_t *groups, const kgen_kv_shape *shape,
-                               const kgen_target *target, int is_v, int as_tokens, int64_t rows,
+                               const kgen_target *target, int is_v, int64_t tokens, int64_t rows,
                                int64_t heads, kgen_error *err) {
     int64_t threads = (int64_t)shape->waves * target->wave_size, per, places;
-    if (as_tokens) {
-        int64_t x = kgen__kv_x(shape);
+    if (tokens) {
         per = shape->waves;
-        places = (rows + x - 1) / x * kgen__kv_slices(shape, target, heads);
+        places = (rows + tokens - 1) / tokens * kgen__kv_slices(shape, target, heads);
     } else {
         int64_t block = kgen__kv_row_block(shape);
         per = threads * shape->turns;

@@ -17,10 +17,10 @@ void kgen__pack_side(struct kg_kv_side *side, const kgen__kv *kv, int is_v,
 void kgen__pack_scale(struct kg_kv_side *side, const kgen_tensor *scale,
                       const long long stride[3]);
 
-/* Workgroups of K or V, so that a lane's number stays below 2^31. as_tokens:
- * they take X tokens at a time (packed V), not rows.                        */
+/* Workgroups of K or V, so that a lane's number stays below 2^31. tokens: that a
+ * wave takes of its slice of heads (packed V); 0: lanes take pieces of rows. */
 kgen_status kgen__count_groups(int64_t *groups, const kgen_kv_shape *shape,
-                               const kgen_target *target, int is_v, int as_tokens, int64_t rows,
+                               const kgen_target *target, int is_v, int64_t tokens, int64_t rows,
                                int64_t heads, kgen_error *err);
 
 #endif

@@ -143,9 +143,10 @@ static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kerne
     const kgen_target *target = kernel->ctx->target;
     kgen_kv_shape shape = kgen__kv_write_geometry(s);
     int64_t k, v, q = 0, threads = (int64_t)s->waves * target->wave_size;
-    int as_tokens = kgen__kv_packed(&shape) && d->rows > s->few; /* kv_write.hip */
+    int64_t x = kgen__kv_x(&shape); /* kv_write.hip: a row, or a block of rows */
+    int64_t tokens = !kgen__kv_packed(&shape) ? 0 : d->rows > s->few ? x : 1;
     KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, 0, d->rows, d->heads, err));
-    KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, as_tokens, d->rows, d->heads, err));
+    KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, tokens, d->rows, d->heads, err));
     if (s->scale == KGEN_DESCALE_ROW) k = row_groups(s, &shape, d->rows), v = 0;
     if (s->rope_q)
         q = ((int64_t)d->rows * d->q_heads * (s->head_dim / 16) + threads - 1) / threads;

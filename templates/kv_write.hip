@@ -21,6 +21,7 @@ constexpr int MOST_PARTS = SCALE == SCALE_TOKEN ? 64 : 1; // all: it needs their
 #include "kg/kv_rope.h"
 #include "kg/kv_rows.h"
 #include "kg/kv_tokens.h"
+#include "kg/kv_few.h"
 #include "kg/kv_row_scale.h"
 #include "kg/kv_query.h"
 
@@ -33,8 +34,9 @@ KG_DEV void run(args_t a, u8 *lds) {
         else write_rows<0>(a, group);
     } else if (group < (u32)a.group_end[1]) {
         if constexpr (SCALE == SCALE_ROW) return;
-        else if (PACKED && a.rows > FEW_ROWS) write_values(a, group - (u32)a.group_end[0]);
-        else write_rows<1>(a, group - (u32)a.group_end[0]);
+        else if constexpr (!PACKED) write_rows<1>(a, group - (u32)a.group_end[0]);
+        else if (a.rows > FEW_ROWS) write_values(a, group - (u32)a.group_end[0]);
+        else write_few(a, group - (u32)a.group_end[0]);
     } else if constexpr (ROPE_Q != 0) {
         write_queries(a, group - (u32)a.group_end[1]);
     }

@@ -87,13 +87,6 @@ KG_DEV void values(float (&out)[4], u32 word) {
     }
 }
 
-// Element n of X.
-KG_DEV void store_element(u8 *to, const u32 (&words)[4], int n) {
-    u32 word = words[n * KV_BYTES / 4] >> n * KV_BYTES * 8 % 32;
-    if constexpr (KV_8BIT) store(to, (u8)word);
-    else store((u16 *)to, (u16)word);
-}
-
 KG_DEV u32 divide(u32 n, const KG_CONSTANT kg_divisor &by) {
     return (u32)((u64)n * by.magic >> by.shift);
 }

@@ -152,25 +152,17 @@ KG_DEV void quantise(u32 (&out)[4], const u32 (&words)[OUT_WORDS], float scale, 
     }
 }
 
-// `to`: the row's first element.
 template <int SIDE, bool PLAIN>
-KG_DEV void put_chunks(const piece_t<SIDE> &p, args_t a, u8 *to, float scale) {
-    side_t side = a.side[SIDE];
+KG_DEV void put_chunks(const piece_t<SIDE> &p, u8 *to, i64 step, float scale) {
     float inverse = reciprocal(scale);
     KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++) {
-        int chunk = chunk_at<SIDE>(p.first, i);
         u32 out[4];
         if constexpr (KV_8BIT) {
             quantise<PLAIN>(out, p.words[i], scale, inverse);
         } else {
             KG_UNROLL for (int n = 0; n < 4; n++) out[n] = p.words[i][n];
         }
-        if constexpr (SIDE == 0 || !PACKED) {
-            store_words(to + chunk * side.cache_chunk, out);
-        } else {
-            KG_UNROLL for (int n = 0; n < X; n++)
-                store_element(to + (chunk * X + n) * side.cache_dim, out, n);
-        }
+        store_words(to + chunk_at<SIDE>(p.first, i) * step, out);
     }
 }
 
@@ -178,11 +170,10 @@ template <int SIDE>
 KG_DEV void put_piece(const piece_t<SIDE> &p, args_t a, place_t at, float scale, bool plain) {
     side_t side = a.side[SIDE];
     if (p.slot < 0) return;
-    i64 inside = SIDE == 0 || !PACKED ? at.slot * side.cache_slot
-                                      : at.slot / X * side.cache_chunk + at.slot % X * KV_BYTES;
-    u8 *to = (u8 *)side.cache + (at.page * side.cache_page + p.head * side.cache_head + inside);
-    if (COMPUTED && plain) put_chunks<SIDE, true>(p, a, to, scale);
-    else put_chunks<SIDE, false>(p, a, to, scale);
+    u8 *to = (u8 *)side.cache + (at.page * side.cache_page + p.head * side.cache_head +
+                                 at.slot * side.cache_slot);
+    if (COMPUTED && plain) put_chunks<SIDE, true>(p, to, side.cache_chunk, scale);
+    else put_chunks<SIDE, false>(p, to, side.cache_chunk, scale);
 }
 
 template <int SIDE> KG_DEV void store_piece(piece_t<SIDE> &p, args_t a) {

@@ -218,6 +218,13 @@ KG_DEV void store_whole(const tokens_t &t, args_t a, const lane_t &l, i32 slot) 
     }
 }
 
+// Element n of X.
+KG_DEV void store_element(u8 *to, const u32 (&words)[4], int n) {
+    u32 word = words[n * KV_BYTES / 4] >> n * KV_BYTES * 8 % 32;
+    if constexpr (KV_8BIT) store(to, (u8)word);
+    else store((u16 *)to, (u16)word);
+}
+
 KG_DEV void store_single(const tokens_t &t, args_t a, const lane_t &l, const frame_t &f) {
     u32 out[PASSES][2][4];
     turn_tokens(out, t);
