@@ -39,6 +39,16 @@ static kgen_status say(const work *w, json_t *line, kgen_error *err) {
     return said ? KGEN_OK : kgen_fail(err, KGEN_E_IO, "worker: nobody listens");
 }
 
+/* What holds for a kernel whatever the problem: this worker's own copy of the
+ * journal hears of it too, so that no later job asks again. */
+static kgen_status say_for_good(const work *w, json_t *line, kgen_error *err) {
+    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    kgen_status status = text ? kgen_journal_add(w->run->journal, text, err) : KGEN_OK;
+    free(text);
+    if (status != KGEN_OK) json_decref(line);
+    return status == KGEN_OK ? say(w, line, err) : status;
+}
+
 static kgen_status say_stage(const work *w, const char *stage, kgen_error *err) {
     return say(w, json_pack("{s:s, s:s}", "event", "stage", "stage", stage), err);
 }
@@ -55,11 +65,11 @@ static kgen_status drop(work *w, int candidate, kgen__drop reason, const char *t
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, &w->space.list[candidate].spec);
     w->dropped[reason]++;
-    return say(w,
-               json_pack("{s:s, s:s, s:s, s:s, s:s}", "event", "dropped", "kernel",
-                         w->space.list[candidate].kernel, "reason", kgen__drop_name(reason),
-                         "spec", line, "text", text),
-               err);
+    return say_for_good(w,
+                        json_pack("{s:s, s:s, s:s, s:s, s:s}", "event", "dropped", "kernel",
+                                  w->space.list[candidate].kernel, "reason",
+                                  kgen__drop_name(reason), "spec", line, "text", text),
+                        err);
 }
 
 /* ---- ready to be timed --------------------------------------------------------- */
@@ -87,10 +97,10 @@ static kgen_status verify(work *w, int candidate, int *usable, kgen_error *err) 
     if (status == KGEN_OK) status = kgen_check_run(&result, w->ctx, test, NULL, &why);
     free(test);
     if (status == KGEN_OK)
-        return say(w,
-                   json_pack("{s:s, s:s, s:f}", "event", "verified", "kernel", c->kernel,
-                             "seconds", kgen__tune_clock() - start),
-                   err);
+        return say_for_good(w,
+                            json_pack("{s:s, s:s, s:f}", "event", "verified", "kernel", c->kernel,
+                                      "seconds", kgen__tune_clock() - start),
+                            err);
     *usable = 0;
     if (ends_worker(status)) return kgen_fail(err, status, "%s", why.text);
     kgen__drop reason = status == KGEN_E_MISMATCH ? KGEN__DROP_MISMATCH : KGEN__DROP_ERROR;

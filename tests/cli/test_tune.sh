@@ -57,6 +57,11 @@ expect 0 "0 unfinished, 0 failed" "${tune[@]}" --search exhaustive --seed 5
 [[ $(grep -c '"event":"times"' "$KGEN_TUNING.journal") == "$measured" ]] ||
     fail "what is known was measured again"
 
+# what holds for a kernel is found once, whatever the number of problems
+expect 0 "0 unfinished, 0 failed" "${tune[@]}" --problem batch=16,heads=2 --out "$work/two.jsonl"
+[[ -z $(grep -o '"event":"verified","kernel":"[0-9a-f]*' "$work/two.jsonl.journal" | sort | uniq -d) ]] ||
+    fail "a kernel was verified twice"
+
 # the strategies on these times
 expect 0 "exhaustive" "$kgen" tune --simulate "$KGEN_TUNING.journal"
 [[ $out == *halving* && $out == *random* ]] || fail "simulate: $out"
