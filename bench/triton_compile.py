@@ -4,7 +4,10 @@ Attention is AITER's unified attention with the values that its own select_2d_co
 select_3d_config give; Gated DeltaNet is AITER's fused recurrence. Types, constants and hints are
 those that Triton's launcher finds for dense tensors. Writes code objects and launch.json, which
 triton_launch.py takes. Sources come from .peers/, see docs/bench.md.
+
+  python3 bench/triton_compile.py gfx942 out/peer/case.json [--two-d] [--small-pools]
 """
+import argparse
 import importlib.util
 import json
 import pathlib
@@ -66,7 +69,7 @@ def load(path, name):
 
 # ---- compiling ---------------------------------------------------------------------------------
 
-def source_of(function, types_of, constants, values, large_pools):
+def source_of(function, types_of, constants, values, small_pools):
     """Alignment of 16 and 32-bit ranges are hints where the launcher would find them."""
     from triton.compiler import ASTSource
     signature, constexprs, hints = {}, {}, {}
@@ -78,7 +81,7 @@ def source_of(function, types_of, constants, values, large_pools):
         kind = signature[name] = types_of.get(name, "i64")
         if kind.startswith("*"):
             hints[(i,)] = [["tt.divisibility", 16]]
-            if not (large_pools and name in POOLS):
+            if small_pools or name not in POOLS:
                 hints[(i,)].append(["tt.pointer_range", 32])
         elif kind in ("i32", "i64") and values.get(name, 1) % 16 == 0:
             hints[(i,)] = [["tt.divisibility", 16]]
@@ -106,6 +109,7 @@ def compile_kernel(function, arch, folder, grid, options, *source):
 def attention_constants(case, host):
     d, g, page = case["d"], case["g"], case["page"]
     is_fp8 = case["kv"] != "bf16"
+    piece = 16 if is_fp8 else 8  # elements in 16 bytes
     constants = dict.fromkeys(ABSENT)
     if not is_fp8:
         constants.update(k_descale_ptr=None, v_descale_ptr=None)
@@ -114,23 +118,21 @@ def attention_constants(case, host):
         num_query_heads=case["hkv"] * g, num_queries_per_kv=g, BLOCK_SIZE=page, HEAD_SIZE=d,
         HEAD_SIZE_PADDED=d, USE_ALIBI_SLOPES=False, USE_QQ_BIAS=False, USE_SOFTCAP=False,
         USE_SINKS=False, SLIDING_WINDOW=0, BLOCK_Q=16 // g, BLOCK_M=16,
-        stride_k_cache_3=case["page_stride"] if shuffled else 1, stride_v_cache_3=case["v_stride"]
-        if shuffled else 1, ALL_DECODE=case["tokens"] == 1, SHUFFLED_KV_CACHE=shuffled,
-        K_WIDTH=16 if is_fp8 else 8, IS_Q_FP8=False, IS_KV_FP8=is_fp8, qq_bias_stride_0=0)
+        **dict.fromkeys(("stride_k_cache_3", "stride_v_cache_3"), piece if shuffled else 1),
+        ALL_DECODE=case["tokens"] == 1, SHUFFLED_KV_CACHE=shuffled, K_WIDTH=piece,
+        IS_Q_FP8=False, IS_KV_FP8=is_fp8, qq_bias_stride_0=0)
     limit = host.torch.finfo(None)
     return {**constants, "FP8_MIN": limit.min, "FP8_MAX": limit.max}
 
 
-def compile_attention(case, arch, folder, large_pools, two_d):
+def compile_attention(case, folder, options):
     """Its configuration is chosen at `choose_at` keys, so that two lengths share one code."""
-    stand_ins(arch, case["units"], case["kv"])
+    stand_ins(options.arch, case["units"], case["kv"])
     kernels = load(ATTENTION, "aiter.ops.triton._triton_kernels.attention.unified_attention")
     host = load(ATTENTION_HOST, "aiter.ops.triton.attention.unified_attention")
     n, t, hkv, shuffled = case["seqs"], case["tokens"], case["hkv"], case["layout"] == "shuffle"
     blocks = n if t == 1 else n * t // (16 // case["g"]) + n
     dtypes = ("bfloat16", "bfloat16" if case["kv"] == "bf16" else "e4m3")
-    piece = 8 if case["kv"] == "bf16" else 16
-    case = {**case, "page_stride": piece, "v_stride": piece}
     constants = attention_constants(case, host)
     types_of = {**TYPES, **dict.fromkeys(("key_cache_ptr", "value_cache_ptr"),
                                          FP8.get(case["kv"], "*bf16"))}
@@ -140,7 +142,7 @@ def compile_attention(case, arch, folder, large_pools, two_d):
                      for i, s in enumerate((row * case["page"], row, case["d"]))},
                   query_stride_0=row * case["g"], query_stride_1=case["d"],
                   output_stride_0=row * case["g"], output_stride_1=case["d"])
-    if two_d:
+    if options.two_d:
         chosen = host.select_2d_config(case["page"], case["d"], 0, t == 1, t, case["choose_at"],
                                        case["g"], blocks * hkv, *dtypes, shuffled)
         todo = [("kernel_unified_attention_2d", [hkv, blocks, 1],
@@ -153,14 +155,14 @@ def compile_attention(case, arch, folder, large_pools, two_d):
                  chosen), ("reduce_segments", [n * t, hkv * case["g"], 1], reduce)]
     case["segments"] = chosen.get("NUM_SEGMENTS_PER_SEQ", 1)
     case["kernels"] = [
-        compile_kernel(getattr(kernels, name), arch, folder, grid,
+        compile_kernel(getattr(kernels, name), options.arch, folder, grid,
                        {key: config[key] for key in ("num_warps", "num_stages", "waves_per_eu")},
-                       types_of, {**constants, **config}, values, large_pools)
+                       types_of, {**constants, **config}, values, options.small_pools)
         for name, grid, config in todo]
     return case
 
 
-def compile_recurrence(case, arch, folder, large_pools):
+def compile_recurrence(case, folder, options):
     function = load(RECURRENCE, "peer_recurrence")
     function = function.fused_rearrange_sigmoid_gated_delta_rule_update_kernel.fn
     hk, hv, d, n = case["hk"], case["hv"], case["d"], case["seqs"]
@@ -174,18 +176,24 @@ def compile_recurrence(case, arch, folder, large_pools):
     types_of = dict(A_log="*fp32", a="*bf16", b="*bf16", dt_bias="*bf16", qkv="*bf16", o="*bf16",
                     h0=state, ht=state, cu_seqlens="*i32", ssm_state_indices="*i32", beta="fp32",
                     threshold="fp32", scale="fp32")
-    kernel = compile_kernel(function, arch, folder, [1, d // 32, n * hv],
-                            dict(num_warps=4, num_stages=3), types_of, constants, {}, large_pools)
+    kernel = compile_kernel(function, options.arch, folder, [1, d // 32, n * hv],
+                            dict(num_warps=4, num_stages=3), types_of, constants, {},
+                            options.small_pools)
     return {**case, "kernels": [kernel]}
 
 
-def compile_peer(case, arch, folder, large_pools=True, two_d=False):
-    """Writes folder/launch.json and returns its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if case["family"] == "attn":
-        made = compile_attention(case, arch, folder, large_pools, two_d)
-    else:
-        made = compile_recurrence(case, arch, folder, large_pools)
-    path = folder / "launch.json"
-    path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    return path
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("arch")
+    parser.add_argument("case", type=pathlib.Path, help="a JSON file; launch.json comes beside it")
+    parser.add_argument("--two-d", action="store_true", help="attention in one kernel")
+    parser.add_argument("--small-pools", action="store_true", help="caches and states below 2 GB")
+    options = parser.parse_args()
+    case, folder = json.loads(options.case.read_text(encoding="utf-8")), options.case.parent
+    compilers = {"attn": compile_attention, "gdn": compile_recurrence}
+    made = compilers[case["family"]](case, folder, options)
+    (folder / "launch.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
