@@ -2,7 +2,7 @@
 
 Per KiB of keys and values (attention) or of states read and written (Gated DeltaNet), by class.
 The counts come from an emulator that runs HIP programs and logs, for every dispatch, how often
-each instruction was executed (a line in docs/bench.md says in which form). Every counted run is a
+each instruction was executed (docs/bench.md shows the form). Every counted run is a
 checked run: `kgen check` and triton_launch.py compare its results with a reference.
 
 A kernel is launched at two sizes. `whole` is the launch at the larger one; `steady` is the
@@ -102,13 +102,18 @@ def kernels_of(dispatches):
 
 # ---- running -----------------------------------------------------------------------------------
 
+class Failed(RuntimeError):
+    """A candidate did not run, or its results are wrong: it is named and left out."""
+
+
 def run(options, arch, *command):
     """On the device that counts; what it prints must say that the results are right."""
     words = shlex.split(options.on.format(arch=arch)) + [str(word) for word in command]
     done = subprocess.run(words, text=True, capture_output=True, check=False)
     if done.returncode:
-        tail = (done.stdout + done.stderr).strip().splitlines()[-5:]
-        raise SystemExit(f"{shlex.join(words)}: exit status {done.returncode}\n" + "\n".join(tail))
+        said = [line for line in (done.stdout + done.stderr).splitlines() if "off by" in line
+                or "error" in line.lower()]
+        raise Failed(f"exit status {done.returncode}: {' '.join(said[-1:])}")
     return kernels_of(parse_log(done.stderr.splitlines()))
 
 
@@ -139,7 +144,7 @@ def compile_in_a_process(options, case, arch, folder, flags):
                            str(folder / "case.json"), *flags], text=True, capture_output=True,
                           check=False)
     if done.returncode:
-        raise SystemExit("\n".join(done.stderr.strip().splitlines()[-5:]))
+        raise Failed(" ".join(done.stderr.strip().splitlines()[-1:]))
     return folder / "launch.json"
 
 
@@ -216,23 +221,32 @@ def parse_options():
     return options
 
 
+def rows_of_case(options, name, case, arch):
+    """The ratio is that to kgen's row."""
+    rows, ours = [], None
+    for who, count in CANDIDATES[case["family"]].items():
+        if who != "kgen" and case.get("fuse") == "e":
+            continue  # the peer has no kernel from the in-projection to the norm
+        if not re.search(options.only, f"{name} {who}"):
+            continue
+        try:
+            rows.append(measure(options, name, case, arch, who, count))
+        except Failed as failure:
+            print(f"{arch:8}{name:25}{who}: left out, {failure}", file=sys.stderr, flush=True)
+            continue
+        ours = rows[-1] if who == "kgen" else ours
+        print_row(rows[-1], ours)
+    return rows
+
+
 def main():
     options = parse_options()
     if options.log:
         show_log(options.log)
         return
     print_heading()
-    rows = []
-    for arch in options.arch.split(","):
-        for name, case in CASES.items():
-            ours = None
-            for who, count in CANDIDATES[case["family"]].items():
-                if who != "kgen" and case.get("fuse") == "e":
-                    continue  # the peer has no kernel from the in-projection to the norm
-                if re.search(options.only, f"{name} {who}"):
-                    rows.append(measure(options, name, case, arch, who, count))
-                    ours = rows[-1] if who == "kgen" else ours
-                    print_row(rows[-1], ours)
+    rows = [row for arch in options.arch.split(",") for name, case in CASES.items()
+            for row in rows_of_case(options, name, case, arch)]
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

@@ -50,7 +50,8 @@ def stand_ins(arch, units, fp8):
             "_triton_kernels.flash_attn_triton_amd"))):
         module(name)
     module(base + "utils._triton", arch_info=types.SimpleNamespace(get_arch=lambda: arch))
-    module(base + "utils._triton.kernel_repr", make_kernel_repr=lambda name, keys: lambda spec: name)
+    module(base + "utils._triton.kernel_repr",
+           make_kernel_repr=lambda name, keys: lambda spec: name)
     module(base + "utils.types", e4m3_dtype="e4m3")
     module(base + "utils.device_info", get_num_sms=lambda: units)
     module(base + "_triton_kernels.flash_attn_triton_amd.utils",
@@ -85,7 +86,8 @@ def source_of(function, types_of, constants, values, small_pools):
                 hints[(i,)].append(["tt.pointer_range", 32])
         elif kind in ("i32", "i64") and values.get(name, 1) % 16 == 0:
             hints[(i,)] = [["tt.divisibility", 16]]
-    return ASTSource(fn=function, signature=signature, constexprs=constexprs, attrs=hints), signature
+    source = ASTSource(fn=function, signature=signature, constexprs=constexprs, attrs=hints)
+    return source, signature
 
 
 def compile_kernel(function, arch, folder, grid, options, *source):

@@ -50,7 +50,8 @@ class Hip:
         self.call("hipModuleLoadData", ctypes.byref(module), code)
         self.call("hipModuleGetFunction", ctypes.byref(function), module, kernel["name"].encode())
         packed = pack(kernel, values)
-        buffer, size = ctypes.create_string_buffer(packed, len(packed)), ctypes.c_size_t(len(packed))
+        buffer = ctypes.create_string_buffer(packed, len(packed))
+        size = ctypes.c_size_t(len(packed))
         extra = (ctypes.c_void_p * 5)(LAUNCH_BUFFER, ctypes.addressof(buffer), LAUNCH_SIZE,
                                       ctypes.addressof(size), LAUNCH_END)
         self.call("hipModuleLaunchKernel", function, *kernel["grid"], kernel["threads"], 1, 1,
@@ -100,7 +101,7 @@ def draw_cache(rng, shape, kv):
 # ---- attention ---------------------------------------------------------------------------------
 
 def arrange(cache, layout, is_key):
-    """[NB][page][Hkv][D] as the kernel wants it; shuffled: pieces of 16 bytes of D, or of tokens."""
+    """[NB][page][Hkv][D] as the kernel wants it; shuffled: pieces of 16 bytes of D or tokens."""
     if layout == "nhd":
         return np.ascontiguousarray(cache)
     pages, page, heads, d = cache.shape
