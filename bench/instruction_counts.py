@@ -247,6 +247,8 @@ def main():
     print_heading()
     rows = [row for arch in options.arch.split(",") for name, case in CASES.items()
             for row in rows_of_case(options, name, case, arch)]
+    if not rows:
+        raise SystemExit("nothing was counted")
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
