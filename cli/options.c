@@ -172,23 +172,26 @@ static kgen_status set_problem(kgen_problem *problem, unsigned *given, const cha
         *(int32_t *)((char *)problem + problem_keys[i].offset) = (int32_t)number;
         return KGEN_OK;
     }
-    return kgen_fail(err, KGEN_E_ARG, "problem: %.60s: unknown; known are batch, context, heads",
-                     term);
+    return kgen_fail(err, KGEN_E_ARG, "problem: '%.60s': batch=N,context=N,heads=N expected", term);
 }
 
 kgen_status kgen__problem_parse(kgen_problem *problem, const char *text, kgen_error *err) {
-    static const char separators[] = ", \t";
+    static const char blanks[] = " \t";
     kgen_problem read = *problem;
     unsigned given = 0;
-    while (*(text += strspn(text, separators))) {
+    text += strspn(text, blanks);
+    if (!text[strspn(text, ", \t")])
+        return kgen_fail(err, KGEN_E_ARG, "problem: empty; batch=N,context=N,heads=N expected");
+    for (int more = 1; more;) { /* a comma stands between two terms */
         char term[80];
-        size_t length = strcspn(text, separators);
+        size_t length = strcspn(text, ", \t");
         snprintf(term, sizeof term, "%.*s", length < sizeof term ? (int)length : 79, text);
         KGEN_TRY(set_problem(&read, &given, term, err));
         text += length;
+        text += strspn(text, blanks);
+        more = *text != 0;
+        if (*text == ',') text += 1 + strspn(text + 1, blanks);
     }
-    if (!given)
-        return kgen_fail(err, KGEN_E_ARG, "problem: empty; batch=N,context=N,heads=N expected");
     *problem = read;
     return KGEN_OK;
 }

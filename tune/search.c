@@ -15,11 +15,12 @@ enum {
     FEW = 3,        /* samples of a candidate between two halvings           */
     FINALISTS = 4,  /* that are timed beside the default to the end          */
     PART = 24,      /* of the candidates, one in so many is tried at first ... */
-    FIRST = 24,     /* ... or so many                                        */
-    NEIGHBOURS = 8, /* that join at a time, until ...                        */
-    IDLE = 5,       /* ... so many times none of them was the fastest, or    */
+    FIRST = 12,     /* ... or so many                                        */
+    HANDFUL = 24,   /* the same, of a search that tries no others            */
+    NEIGHBOURS = 4, /* that join at a time, until ...                        */
+    IDLE = 6,       /* ... so many times none of them was the fastest, or    */
     SHARE = 5,      /* one in so many has been tried ...                     */
-    LEAST = 48,     /* ... and so many                                       */
+    LEAST = 28,     /* ... and so many                                       */
 };
 static const double NARROW = 0.02; /* width of an interval that needs no more samples */
 
@@ -269,9 +270,9 @@ static kgen_status finals(search *s) {
 
 /* The default, those nearest to it, and as many at random; all when they are
  * few. */
-static int pick_part(search *s, int *picked, int with_nearest) {
+static int pick_part(search *s, int *picked, int least, int with_nearest) {
     int count = s->space->count, part = count / PART;
-    if (part < FIRST) part = count < FIRST ? count : FIRST;
+    if (part < least) part = count < least ? count : least;
     int nearest = part == count ? count : with_nearest ? part / 4 : 1;
     for (int i = 0; i < count; i++) picked[i] = i;
     shuffle(s, picked + nearest, count - nearest);
@@ -287,7 +288,7 @@ static kgen_status run_exhaustive(search *s) {
     return run_part(s, collect(s, s->list, UNSEEN));
 }
 
-static kgen_status run_random(search *s) { return run_part(s, pick_part(s, s->list, 0)); }
+static kgen_status run_random(search *s) { return run_part(s, pick_part(s, s->list, HANDFUL, 0)); }
 
 static int seen(const search *s) {
     return s->space->count - collect(s, s->list, UNSEEN);
@@ -297,7 +298,7 @@ static int seen(const search *s) {
 static kgen_status run_halving(search *s) {
     int found[NEIGHBOURS], best = 0, idle = 0;
     int most = s->space->count / SHARE > LEAST ? s->space->count / SHARE : LEAST;
-    KGEN_TRY(make_ready(s, s->list, pick_part(s, s->list, 1)));
+    KGEN_TRY(make_ready(s, s->list, pick_part(s, s->list, FIRST, 1)));
     KGEN_TRY(rounds(s, FEW));
     while (!out_of_time(s) && s->arms[0].state == RUNNING) {
         KGEN_TRY(halve(s));

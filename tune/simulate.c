@@ -114,7 +114,7 @@ static kgen_status try_once(scores *score, simulation *s, const kgen_search_opti
         ready_s += s->record[i].ready_s;
         sample_s += samples * s->record[i].sample_s;
     }
-    double gap = s->record[found.best].us / s->record[s->best].us - 1;
+    double gap = s->record[found.fastest].us / s->record[s->best].us - 1;
     score->gap += gap;
     if (gap > score->worst_gap) score->worst_gap = gap;
     score->within += gap <= 0.03;

@@ -13,7 +13,7 @@ refuse 64 "problem: batch=0: a number" "$kgen" bench "$spec" --problem batch=0
 refuse 64 "problem: batch=-1: a number" "$kgen" bench "$spec" --problem batch=-1
 refuse 64 "problem: heads=99999999999: a number" "$kgen" bench "$spec" --problem heads=99999999999
 refuse 64 "problem: batch: given twice" "$kgen" bench "$spec" --problem batch=1,batch=2
-refuse 64 "problem: seqs=1: unknown; known are batch, context, heads" "$kgen" bench "$spec" -p seqs=1
+refuse 64 "problem: 'seqs=1': batch=N,context=N,heads=N expected" "$kgen" bench "$spec" -p seqs=1
 refuse 64 "problem: batch: a number" "$kgen" bench "$spec" -p batch
 refuse 64 "problem: empty" "$kgen" bench "$spec" -p ,
 refuse 64 "--budget 5x: a time above 0" "$kgen" bench "$spec" --budget 5x
@@ -29,7 +29,7 @@ refuse 2 "family=gemm" "$kgen" bench 'gemm:m=3'
 refuse 2 "waves=77" "$kgen" bench "$spec" --tune waves=77
 refuse 2 "given twice" "$kgen" bench "$spec" --tune d=64
 refuse 4 "SPEC | PROBLEM expected" "$kgen" bench "$spec | batch=1 | more"
-refuse 4 "problem: colour=1: unknown" "$kgen" bench "$spec | colour=1"
+refuse 4 "problem: 'colour=1': batch=N" "$kgen" bench "$spec | colour=1"
 refuse 13 "none.txt: cannot open" "$kgen" bench none.txt
 refuse 4 "--rows zzz*: fits no row" "$kgen" bench "$spec" --rows 'zzz*'
 rows_error() { # <code> <words> <line of the file>

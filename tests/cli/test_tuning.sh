@@ -98,8 +98,11 @@ refuse 64 "'frobnicate': list, import, export or check expected" "$kgen" tuning 
 refuse 64 "import: a FILE of rows expected" "$kgen" tuning import
 refuse 64 "only import takes a FILE" "$kgen" tuning list one.jsonl
 refuse 2 "family=gnd: unknown" "$kgen" tuning list --family gnd
-for problem in batch batch= batch=x batch=-1 'batch=1,' ',batch=1' size=3 batch=1x batch=9999999999; do
-    refuse 64 "--problem $problem: batch=N,context=N,heads=N expected" "$kgen" explain attn: --problem "$problem"
+for problem in batch batch= batch=x batch=-1 batch=1x batch=9999999999; do
+    refuse 64 "problem: $problem: a number 1 to" "$kgen" explain attn: --problem "$problem"
+done
+for problem in 'batch=1,' ',batch=1' 'batch=1,,context=2' size=3; do
+    refuse 64 "batch=N,context=N,heads=N expected" "$kgen" explain attn: --problem "$problem"
 done
 refuse 2 "d=100: out of bounds" "$kgen" explain attn:d=100 --problem batch=1
 refuse 6 "arch=gfx1: unknown" "$kgen" explain attn: --arch gfx1
