@@ -345,23 +345,30 @@ static void without_the_default_there_is_no_choice(void **state) {
 /* 2 % faster is not faster; 5 % is, unless the noise hides it. */
 static void only_a_sure_gain_replaces_the_default(void **state) {
     (void)state;
+    enum { TRIES = 16 };
     static const struct {
         double us, noise;
-        int replaces;
-    } rows[] = {{9.8, 0.001, 0}, {9.5, 0.001, 1}, {9.5, 0.5, 0}, {11, 0.001, 0}};
+        int least, most; /* times of TRIES that it replaces the default      */
+    } rows[] = {{9.8, 0.001, 0, 0}, {9.5, 0.001, TRIES, TRIES}, {9.5, 0.5, 0, TRIES / 4},
+                {11, 0.001, 0, 0}};
     kgen_space space = space_of("kv_write:", "sm_90");
-    for (size_t r = 0; r < 4; r++) {
-        sim s = sim_of(&space, seed + r);
+    int replaced[4] = {0};
+    for (size_t i = 0; i < 4 * TRIES; i++) {
+        size_t r = i / TRIES;
+        sim s = sim_of(&space, seed + i);
         for (int i = 0; i < space.count; i++) s.us[i] = 20;
         s.us[0] = 10;
         s.us[5] = rows[r].us;
         s.noise = rows[r].noise;
         s.outliers = 0;
         kgen_search_result found = search_of(&s, "exhaustive", seed, 12);
-        assert_int_equal(found.best, rows[r].replaces ? 5 : 0);
+        assert_true(found.best == 0 || found.best == 5);
+        replaced[r] += found.best == 5;
         if (found.best == 0) assert_true(found.us.us == found.default_us.us);
         sim_free(&s);
     }
+    for (size_t r = 0; r < 4; r++)
+        assert_in_range(replaced[r], rows[r].least, rows[r].most);
     kgen_space_free(&space);
 }
 
