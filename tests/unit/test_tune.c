@@ -356,7 +356,7 @@ static void only_a_sure_gain_replaces_the_default(void **state) {
     for (size_t i = 0; i < 4 * TRIES; i++) {
         size_t r = i / TRIES;
         sim s = sim_of(&space, seed + i);
-        for (int i = 0; i < space.count; i++) s.us[i] = 20;
+        for (int c = 0; c < space.count; c++) s.us[c] = 20;
         s.us[0] = 10;
         s.us[5] = rows[r].us;
         s.noise = rows[r].noise;
