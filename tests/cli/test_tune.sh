@@ -104,6 +104,6 @@ if grep -E "^  gfx942 +hiprtc" "$work/.out" >/dev/null; then
         --problem batch=64,heads=8
     [[ $errors == *"0 failed"* ]] || fail "model: $out$errors"
     grep -q '"device":"model"' model.jsonl || fail "no row of the model: $out"
-    KGEN_TUNING=$work/model.jsonl expect 0 "1 " "$kgen" tuning check
+    KGEN_TUNING=$work/model.jsonl expect 0 "1 " "$kgen" tuning check --layer user
 fi
 finish

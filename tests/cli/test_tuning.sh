@@ -19,8 +19,9 @@ row() {
 }
 
 # nothing yet
-expect 0 "0 rows" "$kgen" tuning list
-expect 0 "0 valid, 0 stale, 0 bad lines" "$kgen" tuning check
+expect 0 "0 rows" "$kgen" tuning list --layer user
+expect 0 "0 valid, 0 stale, 0 bad lines" "$kgen" tuning check --layer user
+expect 0 ", 0 bad lines" "$kgen" tuning check --layer shipped
 expect 0 "" "$kgen" tuning export --layer user
 [[ -z $out ]] || fail "exports rows from nowhere: $out"
 expect 0 "the family's rule: no row of this kernel on sm_90" "$kgen" explain "$spec" \

@@ -14,7 +14,7 @@
 #include "gen/family.h"
 #include "tuning_rows.h"
 
-#define PLAIN "attn:d=128,g=8"
+#define PLAIN "attn:d=128,g=7"
 #define WAVES4 PLAIN ",waves=4,occ=2"
 #define WAVES2 PLAIN ",waves=2,occ=2"
 #define GPU "Test GPU"
@@ -114,7 +114,7 @@ static void the_nearest_row_is_used(void **state) {
     answer a = ask(db, PLAIN, (kgen_problem){1, 8192, 64}, "sm_90", GPU);
     assert_answer(&a, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 8");
     /* other shapes and architectures have no row */
-    a = ask_gpu(db, "attn:d=128,g=8,kv=fp8", 8, 8192);
+    a = ask_gpu(db, "attn:d=128,g=7,kv=fp8", 8, 8192);
     assert_int_equal(a.match.kind, KGEN_MATCH_DEFAULT);
     assert_non_null(strstr(a.match.reason, "no row of this kernel on sm_90"));
     a = ask(db, PLAIN, (kgen_problem){8, 8192, 8}, "gfx942", GPU);
@@ -125,9 +125,9 @@ static void the_nearest_row_is_used(void **state) {
 /* kv=fp8 is the architecture's own kind: the row has its name. */
 static void shapes_meet_resolved(void **state) {
     (void)state;
-    kgen_tuning_row row = row_of("attn:d=128,g=8,kv=e4m3fn,o=bf16,dv=128,waves=2", 8, 8192);
+    kgen_tuning_row row = row_of("attn:d=128,g=7,kv=e4m3fn,o=bf16,dv=128,waves=2", 8, 8192);
     kgen_tuning *db = db_of(&row, 1);
-    answer a = ask_gpu(db, "attn:d=128,g=8,kv=fp8", 8, 8192);
+    answer a = ask_gpu(db, "attn:d=128,g=7,kv=fp8", 8, 8192);
     assert_int_equal(a.match.kind, KGEN_MATCH_EXACT);
     assert_true(kgen__spec_same(&a.spec, &row.spec));
     kgen_tuning_close(db);
@@ -442,8 +442,8 @@ static void variants_are_what_is_needed(void **state) {
         const char *line;
         size_t count;
     } wanted[] = {{PLAIN, 2},           {PLAIN ",waves=4", 2}, {PLAIN ",waves=8", 1},
-                  {"gdn:layout=flat", 2}, {"gdn:layout=flat,batch=few", 1},
-                  {"gdn:layout=flat,fuse=c", 1}};
+                  {"gdn:layout=flat,hv=80", 2}, {"gdn:layout=flat,hv=80,batch=few", 1},
+                  {"gdn:layout=flat,hv=80,fuse=c", 1}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         kgen_spec spec = rows_spec(wanted[i].line), *list, plain;
         size_t count;
