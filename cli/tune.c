@@ -10,7 +10,7 @@
 #include "../tune/tuner.h"
 #include "cli.h"
 
-enum { PROBLEMS_MAX = 64, BAR_WIDTH = 24, REPEATS = 20 };
+enum { PROBLEMS_MAX = 64, CAPTURES_MAX = 64, BAR_WIDTH = 24, REPEATS = 20 };
 static const double TIMEOUT_S = 30, REDRAW_S = 0.1, LINE_S = 30;
 
 typedef struct problem_list {
@@ -25,9 +25,11 @@ typedef struct options {
     kgen__archs archs;
     const char *simulate;
     char out[1024], journal[1100];
-    int by_model, dry_run, json, quiet;
+    int by_model, dry_run, json, quiet, replay;
     kgen_tune_job *jobs;
     size_t capacity;
+    kgen_capture *captures[CAPTURES_MAX];
+    size_t capture_count;
 } options;
 
 /* ---- readers ------------------------------------------------------------------- */
@@ -75,7 +77,7 @@ static kgen_status add_job(options *o, const kgen_spec *spec, const kgen_problem
         o->capacity = capacity;
     }
     kgen_tune_job *job = &o->jobs[o->set.count++];
-    *job = (kgen_tune_job){*spec, *problem};
+    *job = (kgen_tune_job){*spec, *problem, NULL};
     if (!job->problem.heads) job->problem.heads = kgen_tune_heads(spec->family, heads);
     return KGEN_OK;
 }
@@ -120,6 +122,24 @@ static kgen_status add_manifest(options *o, const char *path, const kgen_target 
     return status;
 }
 
+/* A captured launch is its own problem. */
+static kgen_status add_capture(options *o, const char *path, const kgen_target *target,
+                               kgen_error *err) {
+    kgen_capture *capture;
+    kgen_spec spec;
+    kgen_problem problem;
+    if (o->capture_count == CAPTURES_MAX)
+        return kgen_fail(err, KGEN_E_ARG, "--replay: at most %d files", CAPTURES_MAX);
+    KGEN_TRY(kgen_capture_load(&capture, path, err));
+    o->captures[o->capture_count++] = capture;
+    kgen_capture_spec(&spec, capture, target, -1);
+    KGEN_TRY(kgen_spec_validate(&spec, target, err));
+    kgen_load_problem(&problem, capture);
+    KGEN_TRY(add_job(o, &spec, &problem, problem.heads, err));
+    o->jobs[o->set.count - 1].capture = capture;
+    return KGEN_OK;
+}
+
 /* A config.json is an object; what is no file is a spec line. */
 static int is_config(const char *path) {
     FILE *file = fopen(path, "r");
@@ -133,6 +153,7 @@ static kgen_status add_argument(options *o, const char *text, const kgen_target 
                                 kgen_error *err) {
     struct stat info;
     kgen_spec spec;
+    if (o->replay) return add_capture(o, text, target, err);
     if (stat(text, &info) == 0)
         return S_ISDIR(info.st_mode) || is_config(text) ? add_model(o, text, target, err)
                                                         : add_manifest(o, text, target, err);
@@ -384,11 +405,12 @@ static int finish(json_t *report, const options *o) {
     return code ? code : printed;
 }
 
-static kgen_status files(options *o, kgen_error *err) {
+/* A capture has a journal of its own: its times are not those of a made load. */
+static kgen_status files(options *o, const char *capture, kgen_error *err) {
     KGEN_TRY(kgen__rows_user_path(o->out, sizeof o->out, o->set.out, err));
     o->set.out = o->out;
     if (!o->set.journal) {
-        snprintf(o->journal, sizeof o->journal, "%s.journal", o->out);
+        snprintf(o->journal, sizeof o->journal, "%s.journal", capture ? capture : o->out);
         o->set.journal = o->journal;
     }
     return KGEN_OK;
@@ -397,7 +419,7 @@ static kgen_status files(options *o, kgen_error *err) {
 /* One architecture after the other. */
 static int run_model(options *o, char **arguments, size_t count) {
     kgen_error err;
-    if (files(o, &err) != KGEN_OK) return kgen__cli_fail(&err);
+    if (files(o, NULL, &err) != KGEN_OK) return kgen__cli_fail(&err);
     int code = 0;
     for (size_t i = 0; i < o->archs.count && !code; i++) {
         const kgen_target *target = o->archs.list[i];
@@ -433,7 +455,7 @@ static int run_device(options *o, char **arguments, size_t count) {
     json_t *report;
     kgen_status status = kgen_tune_probe(&device, o->set.device, &err);
     if (status == KGEN_OK) status = collect(o, arguments, count, device.target, &err);
-    if (status == KGEN_OK) status = files(o, &err);
+    if (status == KGEN_OK) status = files(o, o->replay ? arguments[0] : NULL, &err);
     if (status == KGEN_OK) status = kgen_tune_run(&report, &o->set, &device, &err);
     return status == KGEN_OK ? finish(report, o) : kgen__cli_fail(&err);
 }
@@ -467,6 +489,8 @@ static void add_options(kgen__syntax *s, options *o) {
          "time candidates that the model takes for slow, too"},
         {"simulate", 0, "FILE", kgen__read_text, &o->simulate, 0, 0,
          "compare the strategies on the times of a journal"},
+        {"replay", 0, NULL, NULL, &o->replay, 0, 0,
+         "the arguments are captured launches: their tensors are timed on"},
         {"dry-run", 'n', NULL, NULL, &o->dry_run, 0, 0, "print the candidates"},
         {"jobs", 'j', "N", kgen__read_int, &set->workers, 0, 256,
          "parallel compilers (0: what cores and memory allow)"},
@@ -485,6 +509,8 @@ static const char *contradiction(const options *o, int arguments) {
     if (o->by_model && o->set.device) return "--model: there is no --device";
     if (o->archs.count && !o->by_model && !o->dry_run)
         return "--arch: only with --model or --dry-run; else the device says";
+    if (o->replay && (o->by_model || o->problems.count))
+        return "--replay: a captured launch is its own --problem, and needs a device";
     if (o->set.timeout <= 0) return "--timeout: more than 0 expected";
     return NULL;
 }
@@ -495,7 +521,7 @@ int kgen__command_tune(int argc, char **argv) {
                          .user = &shown}};
     int first, code;
     kgen__syntax s = {.command = "tune",
-                      .arguments = "MODEL|SPEC|MANIFEST ...",
+                      .arguments = "MODEL|SPEC|MANIFEST|CAPTURE ...",
                       .about = "Searches the fastest tuning keys of kernels on a device and puts "
                                "them into the tuning\ndatabase. MODEL is a config.json, or the "
                                "folder that holds one.",
@@ -515,6 +541,7 @@ int kgen__command_tune(int argc, char **argv) {
         code = run_model(&o, argv + first, (size_t)(argc - first));
     else
         code = run_device(&o, argv + first, (size_t)(argc - first));
+    for (size_t i = 0; i < o.capture_count; i++) kgen_capture_free(o.captures[i]);
     free(o.jobs);
     return code;
 }

@@ -2,6 +2,8 @@
 #ifndef KGEN_LOAD_INTERNAL_H
 #define KGEN_LOAD_INTERNAL_H
 
+#include <kgen/capture.h>
+
 #include "load.h"
 
 enum { KGEN__LOAD_SETS_MAX = 1024 };
@@ -24,6 +26,7 @@ struct kgen_load {
     int sets;
     kgen__turn turn[KGEN__TURNS_MAX];
     int turns;
+    kgen_upload **uploads; /* of a captured launch, one a set; NULL: none     */
     void **memory;
     size_t memory_count, memory_capacity;
     double memory_bytes; /* of all tensors                                   */

@@ -259,7 +259,9 @@ kgen_status kgen_load_make(kgen_load **out, kgen_context *ctx, const kgen_spec *
 void kgen_load_free(kgen_load *load) {
     if (!load) return;
     for (size_t i = 0; i < load->memory_count; i++) kgen_memory_free(load->ctx, load->memory[i]);
+    for (int i = 0; load->uploads && i < load->sets; i++) kgen_upload_free(load->uploads[i]);
     if (load->stream) kgen_stream_destroy(load->ctx, load->stream);
+    free(load->uploads);
     free(load->memory);
     free(load);
 }
@@ -270,7 +272,7 @@ double kgen_load_flops(const kgen_load *load) { return load->flops; }
 int kgen_load_sets(const kgen_load *load) { return load->sets; }
 
 void kgen_load_args(kgen_args *args, const kgen_load *load, int set) {
-    *args = load->args;
+    *args = load->uploads ? kgen_upload_args(load->uploads[set]) : load->args;
     for (int i = 0; i < load->turns; i++) {
         kgen_tensor *t = (kgen_tensor *)((char *)args + load->turn[i].offset);
         t->data = (char *)t->data + (size_t)set * load->turn[i].bytes;

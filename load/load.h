@@ -6,6 +6,7 @@
 #ifndef KGEN_LOAD_LOAD_H
 #define KGEN_LOAD_LOAD_H
 
+#include <kgen/capture.h>
 #include <kgen/kgen.h>
 #include <kgen/tune.h>
 
@@ -32,6 +33,15 @@ kgen_status kgen_load_make(kgen_load **out, kgen_context *ctx, const kgen_spec *
                            const kgen_problem *problem, const kgen_load_options *options,
                            kgen_error *err);
 void kgen_load_free(kgen_load *load);
+
+/* The same of a captured launch, each set a copy of all that it found. Tensors
+ * that are updated in place go on from launch to launch. The capture outlives
+ * the load.                                                                 */
+kgen_status kgen_load_replay(kgen_load **out, kgen_context *ctx, const kgen_capture *capture,
+                             const kgen_load_options *options, kgen_error *err);
+/* How large the captured launch is: sequences (tokens of the kv families), the
+ * mean of their lengths, KV heads.                                          */
+void kgen_load_problem(kgen_problem *out, const kgen_capture *capture);
 
 double kgen_load_bytes(const kgen_load *load); /* that a launch must read and write */
 double kgen_load_read_bytes(const kgen_load *load);

@@ -352,7 +352,8 @@ void kgen_capture_spec(kgen_spec *out, const kgen_capture *capture, const kgen_t
                        int keep_tuning) {
     const kgen_family *family = kgen__family(capture->spec.family);
     *out = capture->spec;
-    if (keep_tuning || strcmp(target->name, capture->target) == 0) return;
+    if (keep_tuning > 0) return;
+    if (keep_tuning == 0 && strcmp(target->name, capture->target) == 0) return;
     for (size_t i = 0; i < family->param_count; i++)
         if (family->params[i].role == KGEN_TUNE)
             kgen__param_set(out, &family->params[i], family->params[i].initial);

@@ -6,6 +6,8 @@ static kgen_status make(void **load, kgen_context *ctx, const kgen_tune_job *job
                         kgen_error *err) {
     int emulated = kgen_context_target(ctx)->vendor == KGEN_VENDOR_CPU;
     const kgen_load_options options = {.cold_bytes = emulated ? 1 : 0};
+    if (job->capture)
+        return kgen_load_replay((kgen_load **)load, ctx, job->capture, &options, err);
     return kgen_load_make((kgen_load **)load, ctx, &job->spec, &job->problem, &options, err);
 }
 

@@ -16,6 +16,7 @@
 typedef struct kgen_tune_job {
     kgen_spec spec; /* tuning keys that are set stay                         */
     kgen_problem problem;
+    const kgen_capture *capture; /* to be timed on; NULL: a load of our own   */
 } kgen_tune_job;
 
 /* What kernels are timed on. `make` may return KGEN_E_UNSUPPORTED. A load and

@@ -62,8 +62,9 @@ typedef struct kgen_capture {
 KGEN_API kgen_status kgen_capture_load(kgen_capture **out, const char *path, kgen_error *err);
 KGEN_API void kgen_capture_free(kgen_capture *capture);
 
-/* The spec to prepare for `target`: shape keys are kept, tuning keys only with
- * keep_tuning or on the target of the capture; the others are open again.   */
+/* The spec to prepare for `target`: shape keys are kept; tuning keys with
+ * keep_tuning 1, with 0 on the target of the capture alone, with -1 never. What
+ * is not kept is open again.                                                */
 KGEN_API void kgen_capture_spec(kgen_spec *out, const kgen_capture *capture,
                                 const kgen_target *target, int keep_tuning);
 /* Arguments whose tensors lie at base[region] + offset.                     */

@@ -669,7 +669,7 @@ static int set_up(stage *s, const char *name) {
     }
     snprintf(s->out, sizeof s->out, "%s/%s.rows", scratch, name);
     snprintf(s->journal, sizeof s->journal, "%s/%s.journal", scratch, name);
-    for (int i = 0; i < 4; i++) s->jobs[i] = (kgen_tune_job){spec, {16 + 16 * i, 0, 2}};
+    for (int i = 0; i < 4; i++) s->jobs[i] = (kgen_tune_job){spec, {16 + 16 * i, 0, 2}, NULL};
     s->set = (kgen_tune_settings){.jobs = s->jobs, .count = 1, .device = "cpu:sm90",
                                   .out = s->out, .journal = s->journal, .budget = -1,
                                   .timeout = 5, .loads = &play_loads, .say = no_answers,
@@ -817,8 +817,8 @@ static void a_default_that_hangs_fails_its_kernel_only(void **state) {
     stage s;
     (void)state;
     if (!set_up(&s, "default")) skip();
-    s.jobs[0] = (kgen_tune_job){spec_of("kv_write:d=64,waves=4,turns=1,occ=1"), {16, 0, 2}};
-    s.jobs[1] = (kgen_tune_job){spec_of("kv_write:d=128,waves=4,turns=1,occ=1"), {16, 0, 2}};
+    s.jobs[0] = (kgen_tune_job){spec_of("kv_write:d=64,waves=4,turns=1,occ=1"), {16, 0, 2}, NULL};
+    s.jobs[1] = (kgen_tune_job){spec_of("kv_write:d=128,waves=4,turns=1,occ=1"), {16, 0, 2}, NULL};
     s.jobs[2].problem.batch = 13;
     s.set.count = 3;
     s.set.timeout = 4;
