@@ -201,9 +201,8 @@ static void print_table(const json_t *rows, int csv) {
     static const char *const heads[] = {"ROW",     "RENDER US", "COLD MS",  "WARM US",
                                         "MEMORY NS", "LOAD US",   "LAUNCH NS"};
     kgen__table table;
-    kgen__table_init(&table, "lrrrrrr");
+    kgen__table_init(&table, "lrrrrrr", heads);
     if (csv) puts("row,render_us,cold_ms,warm_us,memory_ns,load_us,launch_ns");
-    for (int i = 0; i < 7; i++) kgen__table_cell(&table, "%s", heads[i]);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         const char *name = json_string_value(json_object_get(row, "row"));

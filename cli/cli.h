@@ -204,8 +204,8 @@ typedef struct kgen__table {
     char **cells;
 } kgen__table;
 
-/* The first row of cells is the heading. */
-void kgen__table_init(kgen__table *table, const char *align);
+/* heading: a name for each letter; it is the first row of cells. */
+void kgen__table_init(kgen__table *table, const char *align, const char *const *heading);
 void kgen__table_cell(kgen__table *table, const char *fmt, ...) KGEN_PRINTF(2, 3);
 /* A cell for a number that may be unknown (-1). */
 void kgen__table_number(kgen__table *table, long number);

@@ -13,9 +13,7 @@ enum { SHORT_KEY = 12 };
 void kgen__table_entry_heading(kgen__table *table) {
     static const char *const names[] = {"KEY", "ARCH", "VGPR", "AGPR",  "SGPR", "LDS",
                                         "WAVES", "CODE", "MS", "KERNEL"};
-    kgen__table_init(table, "llrrrrrrrl");
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        kgen__table_cell(table, "%s", names[i]);
+    kgen__table_init(table, "llrrrrrrrl", names);
 }
 
 void kgen__table_entry(kgen__table *table, const kgen_entry *entry) {

@@ -98,9 +98,8 @@ static void print_note(kgen__table *table, const kgen_plan_item *item) {
 
 static void print_table(const view *v) {
     kgen__table table;
-    kgen__table_init(&table, "llrrrl");
     static const char *const heading[] = {"SPEC", "ARCH", "LAYERS", "Q HEADS", "KV HEADS", "NOTE"};
-    for (size_t i = 0; i < 6; i++) kgen__table_cell(&table, "%s", heading[i]);
+    kgen__table_init(&table, "llrrrl", heading);
     for (size_t i = 0; i < v->plan->count; i++) {
         const kgen_plan_item *item = &v->plan->items[i];
         char line[KGEN_SPEC_LINE_MAX], archs[256];

@@ -62,9 +62,7 @@ static double wide_share(const kgen_mix *mix, const kgen_entry *entry) {
 static void table_heading(kgen__table *table) {
     static const char *const names[] = {"ARCH",  "PROBLEM",  "US",      "BOUND", "OF BW", "KIB/CU",
                                         "NEEDS", "INST/KIB", "16 BYTE", "WAVES", "KERNEL"};
-    kgen__table_init(table, "llrlrrrrrrl");
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        kgen__table_cell(table, "%s", names[i]);
+    kgen__table_init(table, "llrlrrrrrrl", names);
 }
 
 static void table_row(kgen__table *table, const kgen_entry *entry, const kgen_problem *problem,
@@ -194,9 +192,7 @@ static int print_outlook(const request *r, const kgen_job_result *results) {
 static void turn_heading(kgen__table *table) {
     static const char *const names[] = {"ARCH",  "INST",    "VALU",      "MATRIX",   "LDS",   "LOADS",
                                         "BYTES", "16 BYTE", "IN FLIGHT", "INST/KIB", "KERNEL"};
-    kgen__table_init(table, "lrrrrrrrrrl");
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        kgen__table_cell(table, "%s", names[i]);
+    kgen__table_init(table, "lrrrrrrrrrl", names);
 }
 
 static void turn_row(kgen__table *table, const kgen_mix *m, const kgen_entry *entry) {

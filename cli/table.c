@@ -5,10 +5,11 @@
 
 #include "cli.h"
 
-void kgen__table_init(kgen__table *table, const char *align) {
+void kgen__table_init(kgen__table *table, const char *align, const char *const *heading) {
     memset(table, 0, sizeof *table);
     table->align = align;
     table->columns = strlen(align);
+    for (size_t i = 0; i < table->columns; i++) kgen__table_cell(table, "%s", heading[i]);
 }
 
 /* A cell that finds no memory stays empty. */

@@ -308,8 +308,7 @@ static void print_report(const json_t *report) {
                                           "GAIN", "TRIED",   "CHOICE"};
     json_t *sums = json_object(), *results = json_object_get(report, "results");
     kgen__table table;
-    kgen__table_init(&table, "lllrrrrl");
-    for (size_t i = 0; i < 8; i++) kgen__table_cell(&table, "%s", heading[i]);
+    kgen__table_init(&table, "lllrrrrl", heading);
     for (size_t i = 0; i < json_array_size(results); i++) {
         print_result(&table, json_array_get(results, i));
         add_dropped(sums, json_array_get(results, i));
@@ -359,8 +358,7 @@ static void print_simulation(const json_t *report) {
                                           "WORST",  "WITHIN 3%", "SAMPLES' TIME", "ALL TIME"};
     json_t *results = json_object_get(report, "results");
     kgen__table table;
-    kgen__table_init(&table, "lllrrrrr");
-    for (size_t i = 0; i < 8; i++) kgen__table_cell(&table, "%s", heading[i]);
+    kgen__table_init(&table, "lllrrrrr", heading);
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *result = json_array_get(results, i);
         json_t *strategies = json_object_get(result, "strategies");

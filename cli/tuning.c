@@ -66,12 +66,10 @@ static kgen_status list_row(const kgen_tuning_layer *layer, const kgen_tuning_ro
 static kgen_status list(const filter *f, kgen_error *err) {
     static const char *const heading[] = {"BATCH",  "CONTEXT", "HEADS", "US",    "GAIN",
                                           "DEVICE", "DATE",    "STATE", "LAYER", "SPEC"};
-    enum { COLUMNS = sizeof heading / sizeof heading[0] };
     kgen__table table;
-    kgen__table_init(&table, "rrrrrlllll");
-    for (size_t i = 0; i < COLUMNS; i++) kgen__table_cell(&table, "%s", heading[i]);
+    kgen__table_init(&table, "rrrrrlllll", heading);
     kgen_status status = each_row(f, list_row, &table, err);
-    size_t rows = table.count / COLUMNS - 1;
+    size_t rows = table.count / table.columns - 1;
     if (status == KGEN_OK && rows) kgen__table_print(&table, stdout);
     if (status == KGEN_OK) printf("%s%zu rows\n", rows ? "\n" : "", rows);
     kgen__table_free(&table);

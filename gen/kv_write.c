@@ -53,13 +53,19 @@ static kgen_status check_rope(const kgen_kv_write_spec *s, kgen_error *err) {
     return KGEN_OK;
 }
 
+/* Packed values: by groups of tokens, or row by row where there are few. */
+static int written_two_ways(const kgen_kv_write_spec *s) {
+    kgen_kv_shape shape = kgen__kv_write_geometry(s);
+    return kgen__kv_packed(&shape) && s->scale != KGEN_DESCALE_ROW;
+}
+
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_kv_write_spec *s = &spec->kv_write;
     kgen_kv_shape shape = kgen__kv_write_geometry(s);
     KGEN_TRY(kgen__kv_applicable(&shape, s->x, "x", err));
     REQUIRE(s->scale != KGEN_DESCALE_ROW || s->turns <= 1,
             "turns=%d: scale=row takes rows one after another", s->turns);
-    REQUIRE(s->few <= 1 || (kgen__kv_packed(&shape) && s->scale != KGEN_DESCALE_ROW),
+    REQUIRE(s->few <= 1 || written_two_ways(s),
             "few=%d: only packed values (layout=shuffle, xpacked) without scale=row can be "
             "written row by row", s->few);
     int32_t most = target ? 8 * target->wave_size : 512;
@@ -87,8 +93,7 @@ static const sm90_row sm90_rows[] = {
 };
 
 static const sm90_row *sm90_row_of(const kgen_kv_write_spec *s, const kgen_target *target,
-                                   int32_t piece) {
-    int packed = s->layout == KGEN_SHUFFLE || s->layout == KGEN_XPACKED;
+                                   int packed, int32_t piece) {
     int native = s->kv == KGEN_E4M3FN || s->kv == KGEN_E5M2 || s->kv == KGEN_I8;
     int32_t scale = s->scale >= KGEN_DESCALE_TOKEN ? s->scale : 0;
     for (size_t i = 0; i < sizeof sm90_rows / sizeof sm90_rows[0]; i++)
@@ -110,14 +115,13 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in        */
     int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;
     int32_t piece = kgen__kv_piece_words(&shape, target, words) + extra;
-    const sm90_row none = {0}, *row = sm90_row_of(s, target, piece);
+    int packed = kgen__kv_packed(&shape), token = packed && s->scale == KGEN_DESCALE_TOKEN;
+    const sm90_row none = {0}, *row = sm90_row_of(s, target, packed, piece);
     if (!row) row = &none;
-    int token = s->scale == KGEN_DESCALE_TOKEN && kgen__kv_packed(&shape);
     int32_t turns = s->scale == KGEN_DESCALE_ROW ? 1 : kgen__kv_turns(&shape, target, words);
     s->turns = or_else(s->turns, or_else(row->turns, turns));
     s->waves = or_else(s->waves, or_else(row->waves, (token ? 128 : 256) / target->wave_size));
-    int two_ways = kgen__kv_packed(&shape) && s->scale != KGEN_DESCALE_ROW;
-    s->few = or_else(s->few, two_ways ? 256 : 1);
+    s->few = or_else(s->few, written_two_ways(s) ? 256 : 1);
     if (s->occupancy) return;
     shape = kgen__kv_write_geometry(s);
     s->occupancy = kgen__kv_occupancy(&shape, target, words, extra);

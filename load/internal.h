@@ -53,6 +53,9 @@ typedef enum kgen__content {
 
 typedef enum kgen__owner { KGEN__SHARED, KGEN__EACH_SET } kgen__owner;
 
+/* Sets of `bytes` that together are cold_bytes (0: more than any last-level
+ * cache), `most` at most.                                                   */
+int kgen__load_sets(double bytes, double cold_bytes, int most);
 uint64_t kgen__load_random(kgen_load *load, uint64_t below);
 
 /* `t` is a tensor of load->args; dense, the shape is that of one set.        */

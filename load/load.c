@@ -218,9 +218,9 @@ kgen_status kgen__load_bound(const char *field, int32_t value, int32_t low, kgen
 
 /* ---- make ----------------------------------------------------------------------- */
 
-static int sets_of(const kgen_load *load, double cold_bytes) {
-    double cold = cold_bytes > 0 ? cold_bytes : COLD_BYTES, sets = cold / load->bytes;
-    if (sets > KGEN__LOAD_SETS_MAX) return KGEN__LOAD_SETS_MAX;
+int kgen__load_sets(double bytes, double cold_bytes, int most) {
+    double cold = cold_bytes > 0 ? cold_bytes : COLD_BYTES, sets = cold / bytes;
+    if (sets > most) return most;
     return sets > 1 ? (int)sets + (sets > (int)sets) : 1;
 }
 
@@ -231,7 +231,7 @@ static kgen_status fill_load(kgen_load *load, const kgen_load_options *o, kgen_e
     KGEN_TRY(kgen__load_bound("heads", load->problem.heads, 0, err));
     load->args.family = load->spec.family;
     KGEN_TRY(family->plan(load, err));
-    load->sets = sets_of(load, o->cold_bytes);
+    load->sets = kgen__load_sets(load->bytes, o->cold_bytes, KGEN__LOAD_SETS_MAX);
     KGEN_TRY(check_memory(load, family, err));
     KGEN_TRY(kgen_stream_create(load->ctx, &load->stream, err));
     return family->make(load, err);

@@ -4,16 +4,14 @@
 
 #include "internal.h"
 
-static const double COLD_BYTES = 1e9; /* more than any last-level cache      */
 enum { COPIES_MAX = 64 };
 
 /* ---- the load --------------------------------------------------------------- */
 
 static int copies_of(const kgen_capture *capture, const kgen_load_options *options) {
-    double cold = options && options->cold_bytes > 0 ? options->cold_bytes : COLD_BYTES, bytes = 1;
+    double bytes = 1;
     for (size_t i = 0; i < capture->region_count; i++) bytes += (double)capture->regions[i].size;
-    double copies = cold / bytes + 1;
-    return cold <= 1 ? 1 : copies > COPIES_MAX ? COPIES_MAX : (int)copies;
+    return kgen__load_sets(bytes, options ? options->cold_bytes : 0, COPIES_MAX);
 }
 
 kgen_status kgen_load_replay(kgen_load **out, kgen_context *ctx, const kgen_capture *capture,
@@ -21,9 +19,7 @@ kgen_status kgen_load_replay(kgen_load **out, kgen_context *ctx, const kgen_capt
     kgen_load *load = calloc(1, sizeof *load);
     if (!load) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
     load->ctx = ctx;
-    load->spec = capture->spec;
     load->sets = copies_of(capture, options);
-    kgen_load_problem(&load->problem, capture);
     load->uploads = calloc((size_t)load->sets, sizeof *load->uploads);
     kgen_status status = load->uploads ? kgen_stream_create(ctx, &load->stream, err)
                                        : kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");

@@ -1,4 +1,5 @@
 /* Open and close, and the small part of the driver that programs share. */
+#include "../tunedb/db.h"
 #include "capture.h"
 
 #include <kgen/probe.h>
@@ -67,7 +68,7 @@ kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen
         name_device(ctx);
         status = kgen_cache_open(&ctx->cache, o.cache_dir, err);
     }
-    if (status == KGEN_OK) status = kgen_tuning_open(&ctx->tuning, o.tuning, err);
+    if (status == KGEN_OK) ctx->tuning_file = kgen__tuning_file(o.tuning);
     if (status == KGEN_OK) status = kgen__capture_open(&ctx->capture, err);
     if (status == KGEN_OK)
         *out = ctx;
@@ -85,6 +86,7 @@ void kgen_close(kgen_context *ctx) {
         free(kernel);
     }
     kgen_tuning_close(ctx->tuning);
+    free(ctx->tuning_file);
     kgen__capture_close(ctx->capture);
     if (ctx->cache) kgen_cache_close(ctx->cache);
     if (ctx->device) ctx->api->close(ctx->device);

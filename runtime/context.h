@@ -24,7 +24,9 @@ struct kgen_context {
     kgen_device *device;
     const kgen_target *target;
     kgen_cache *cache;
-    kgen_tuning *tuning;
+    char *tuning_file;   /* settled by kgen_open, for kgen_tuning_open        */
+    kgen_tuning *tuning; /* NULL until a problem is first named: reading costs
+                            a start more than the rest of it                  */
     char device_name[128];
     kgen_mode mode;
     kgen_kernel *kernels;

@@ -185,12 +185,23 @@ static kgen_status prepare_jobs(kgen_context *ctx, const wanted *w, kgen_kernel 
     return KGEN_OK;
 }
 
-static kgen_status resolve(const kgen_context *ctx, wanted *w, const kgen_request *requests,
+static int is_known(const kgen_problem *problem) { return problem->batch || problem->context; }
+
+static kgen_status open_tuning(kgen_context *ctx, const kgen_request *requests, size_t count,
+                               kgen_error *err) {
+    for (size_t i = 0; i < count && !ctx->tuning; i++)
+        if (is_known(&requests[i].problem))
+            KGEN_TRY(kgen_tuning_open(&ctx->tuning, ctx->tuning_file, err));
+    return KGEN_OK;
+}
+
+static kgen_status resolve(kgen_context *ctx, wanted *w, const kgen_request *requests,
                            kgen_error *err) {
     w->jobs = calloc(w->count, sizeof *w->jobs);
     w->matches = calloc(w->count, sizeof *w->matches);
     if (!w->jobs || !w->matches)
         return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", w->count);
+    KGEN_TRY(open_tuning(ctx, requests, w->count, err));
     for (size_t i = 0; i < w->count; i++) {
         w->jobs[i].target = ctx->target;
         KGEN_TRY(kgen_tuning_resolve(&w->jobs[i].spec, &w->matches[i], ctx->tuning,

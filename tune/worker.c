@@ -30,23 +30,34 @@ typedef struct work {
 
 /* ---- what is said ------------------------------------------------------------ */
 
-static kgen_status say(const work *w, json_t *line, kgen_error *err) {
+static kgen_status say_text(const work *w, const char *text, kgen_error *err) {
+    if (!text) return kgen_fail(err, KGEN_E_NOMEM, "worker: no memory");
+    return kgen_watch_say(w->fd, text) ? KGEN_OK
+                                       : kgen_fail(err, KGEN_E_IO, "worker: nobody listens");
+}
+
+/* *text: free() it; NULL: no memory. Releases the line. */
+static char *text_of(json_t *line) {
     char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
     json_decref(line);
-    if (!text) return kgen_fail(err, KGEN_E_NOMEM, "worker: no memory");
-    int said = kgen_watch_say(w->fd, text);
+    return text;
+}
+
+static kgen_status say(const work *w, json_t *line, kgen_error *err) {
+    char *text = text_of(line);
+    kgen_status status = say_text(w, text, err);
     free(text);
-    return said ? KGEN_OK : kgen_fail(err, KGEN_E_IO, "worker: nobody listens");
+    return status;
 }
 
 /* What holds for a kernel whatever the problem: this worker's own copy of the
  * journal hears of it too, so that no later job asks again. */
 static kgen_status say_for_good(const work *w, json_t *line, kgen_error *err) {
-    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    char *text = text_of(line);
     kgen_status status = text ? kgen_journal_add(w->run->journal, text, err) : KGEN_OK;
+    if (status == KGEN_OK) status = say_text(w, text, err);
     free(text);
-    if (status != KGEN_OK) json_decref(line);
-    return status == KGEN_OK ? say(w, line, err) : status;
+    return status;
 }
 
 static kgen_status say_stage(const work *w, const char *stage, kgen_error *err) {

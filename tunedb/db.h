@@ -15,6 +15,11 @@ struct kgen_tuning {
 kgen_status kgen__tuning_open_files(kgen_tuning **out, const char *user, const char *system,
                                     kgen_error *err);
 
+/* What kgen_tuning_open takes `path` for today, to be opened later: "" stands
+ * for no database. NULL: no place for a file, or no memory; then the default
+ * holds. free() it.                                                         */
+char *kgen__tuning_file(const char *path);
+
 /* ---- lines.c: text, line by line ------------------------------------------ */
 typedef struct kgen__lines {
     const char *next, *end;

@@ -44,6 +44,14 @@ kgen_status kgen__rows_user_path(char *out, size_t size, const char *path, kgen_
     return KGEN_OK;
 }
 
+char *kgen__tuning_file(const char *path) {
+    char user[PATH_BYTES];
+    kgen_error why;
+    path = named_file(path);
+    if (path && !*path) return strdup("");
+    return kgen__rows_user_path(user, sizeof user, path, &why) == KGEN_OK ? strdup(user) : NULL;
+}
+
 /* --- rows ------------------------------------------------------------------ */
 
 static kgen_status no_memory(kgen_error *err) {
