@@ -1,7 +1,7 @@
 /* The cache: a short table of layers, nearest first. A hit is copied into the
  * nearer layers that keep hits; a put goes into every layer that can be written. */
 #define _GNU_SOURCE
-#include "internal.h"
+#include "layer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  *   code  zstd(source)  BLAKE2b-256 of everything before
  *
  * Magic, schema, file size and the digest at the end never move: a reader of any
- * version can tell a sound entry of another version from a damaged one.      */
-#include "internal.h"
+ * version can tell a sound entry of another version from a damaged one. */
+#include "layer.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -55,8 +55,8 @@ static uint32_t code_mach(const uint8_t *code, size_t size) {
 }
 
 static kgen_status check_strings(const kgen_entry *entry, kgen_error *err) {
-#define CHECK_STRING(name, field)                                                                  \
-    if (!memchr(field, 0, sizeof field))                                                           \
+#define CHECK_STRING(name, field)        \
+    if (!memchr(field, 0, sizeof field)) \
         return kgen_fail(err, KGEN_E_ARG, #name ": no end within %zu bytes", sizeof field);
     STRING_TABLE(CHECK_STRING)
 #undef CHECK_STRING

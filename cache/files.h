@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /* mkdir -p, 0700. The first reason (errno) that is not "exists" tells most;
- * whether it mattered is seen when the directory is opened. 0: none.         */
+ * whether it mattered is seen when the directory is opened. 0: none. */
 int kgen__make_dirs(const char *dir);
 /* 0, or -1 with errno. */
 int kgen__write_all(int fd, const void *bytes, size_t size);

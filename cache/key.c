@@ -1,5 +1,5 @@
-/* Keys: what decides the bytes of a code object, and nothing else.           */
-#include "internal.h"
+/* Keys: what decides the bytes of a code object, and nothing else. */
+#include "layer.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* The memory layer: a table of entries behind one mutex. */
-#include "internal.h"
+#include "layer.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 /* uthash ends the process when it runs out of memory, unless told otherwise. */
-#define HASH_NONFATAL_OOM         1
+#define HASH_NONFATAL_OOM 1
 #define uthash_nonfatal_oom(item) ((item)->lost = 1)
 #include <uthash.h>
 

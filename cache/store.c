@@ -4,10 +4,10 @@
  * flushed, and renamed: readers see none or a whole one, and the last of several
  * writers stays. Files are read with read(), never mapped: a file that shrinks
  * on a network file system would end the process. Every step starts from the
- * open directory and follows no symbolic link below it.                      */
+ * open directory and follows no symbolic link below it. */
 #define _GNU_SOURCE
 #include "files.h"
-#include "internal.h"
+#include "layer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,8 +22,8 @@
 
 #include <sodium.h>
 
-#define QUARANTINE  "quarantine"
-#define SUFFIX      ".kgen"
+#define QUARANTINE "quarantine"
+#define SUFFIX ".kgen"
 #define TEMP_PREFIX ".tmp-"
 
 enum {
@@ -51,9 +51,7 @@ typedef struct place {
 
 /* Others could have put into it what they like. Publishing asks the same, so
  * that nothing is written that no reader would take. */
-static int is_foreign(const struct stat *st) {
-    return st->st_uid != geteuid() && st->st_uid != 0;
-}
+static int is_foreign(const struct stat *st) { return st->st_uid != geteuid() && st->st_uid != 0; }
 
 static int is_trusted_file(const struct stat *st) {
     return S_ISREG(st->st_mode) && !is_foreign(st) && !(st->st_mode & (S_IWGRP | S_IWOTH));

@@ -2,24 +2,24 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attn.h"
+#include "check_attn.h"
 
-static const char *const scale_words[KGEN_SCALE_COUNT + 1] = {
-    [KGEN_SCALE_AUTO] = "auto", [KGEN_SCALE_ONE] = "one",     [KGEN_SCALE_HEAD] = "head",
-    [KGEN_SCALE_SEQ] = "seq",   [KGEN_SCALE_TOKEN] = "token", [KGEN_SCALE_HTOKEN] = "htoken"};
+static const char *const scale_words[KGEN__SCALE_COUNT + 1] = {
+    [KGEN__SCALE_AUTO] = "auto", [KGEN__SCALE_ONE] = "one",     [KGEN__SCALE_HEAD] = "head",
+    [KGEN__SCALE_SEQ] = "seq",   [KGEN__SCALE_TOKEN] = "token", [KGEN__SCALE_HTOKEN] = "htoken"};
 
-enum { LENGTH_MAX = KGEN_CASE_LENGTH_MAX };
+enum { LENGTH_MAX = KGEN__CASE_LENGTH_MAX };
 
-#define AT(field) offsetof(kgen_case, attn.field)
+#define AT(field) offsetof(kgen__case, attn.field)
 #define INTEGER(name, low, high, initial) \
-    {#name, AT(name), KGEN_KEY_INTEGER, low, high, initial, NULL, NULL}
-#define DECIMAL(name, initial) {#name, AT(name), KGEN_KEY_DECIMAL, 0, 0, initial, NULL, NULL}
-#define SPANS(name, high) {#name, AT(name), KGEN_KEY_SPANS, 0, high, 0, NULL, NULL}
-#define WORD(name, words, list) {#name, AT(name), KGEN_KEY_WORD, 0, 0, 0, words, list}
+    {#name, AT(name), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
+#define DECIMAL(name, initial) {#name, AT(name), KGEN__KEY_DECIMAL, 0, 0, initial, NULL, NULL}
+#define SPANS(name, high) {#name, AT(name), KGEN__KEY_SPANS, 0, high, 0, NULL, NULL}
+#define WORD(name, words, list) {#name, AT(name), KGEN__KEY_WORD, 0, 0, 0, words, list}
 #define SCALE_LIST "auto, one, head, seq, token or htoken"
 
-static const kgen_case_key keys[] = {
-    {"seqs", offsetof(kgen_case, seqs), KGEN_KEY_INTEGER, 1, KGEN_CASE_SEQS_MAX, 0, NULL, NULL},
+static const kgen__case_key keys[] = {
+    {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 1, KGEN__CASE_SEQS_MAX, 0, NULL, NULL},
     SPANS(lens, LENGTH_MAX),
     SPANS(qlens, 16),
     INTEGER(hkv, 1, 1024, 1),
@@ -40,24 +40,23 @@ static const kgen_case_key keys[] = {
     DECIMAL(softcap, 2),
     DECIMAL(oscale, 0),
     DECIMAL(sink, 0),
-    {"seed", offsetof(kgen_case, seed), KGEN_KEY_SEED, 0, 0, 0, NULL, NULL},
+    {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL},
 };
 
-static int implied(kgen_span *out, const kgen_case *c, const kgen_case_key *key) {
+static int implied(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {
     if (key->offset == AT(lens)) return 0;
-    *out = (kgen_span){c->spec.attn.q_tokens, c->spec.attn.q_tokens};
+    *out = (kgen__span){c->spec.attn.q_tokens, c->spec.attn.q_tokens};
     return 1;
 }
 
-static kgen_status settle(const kgen_case *drawn, kgen_error *err) {
+static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
     const kgen_attn_spec *spec = &drawn->spec.attn;
-    const kgen_attn_case *c = &drawn->attn;
-    int decode = spec->phase == KGEN_DECODE;
+    const kgen__attn_case *c = &drawn->attn;
+    int decode = spec->phase == KGEN_PHASE_DECODE;
     for (int32_t i = 0; i < drawn->seqs; i++)
         if (c->qlens[i].high > spec->q_tokens || (decode && !c->qlens[i].low))
             return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
-                             c->qlens[i].low, c->qlens[i].high, i, decode ? 1 : 0,
-                             spec->q_tokens);
+                             c->qlens[i].low, c->qlens[i].high, i, decode ? 1 : 0, spec->q_tokens);
     if (decode && c->tail)
         return kgen_fail(err, KGEN_E_ARG, "tail=%d: only with phase=verify", c->tail);
     if (c->scale < 0 || c->oscale < 0 || c->softcap <= 0)
@@ -75,7 +74,7 @@ static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
              page + 1, page + 64, spec->attn.q_tokens, heads < MOST_HEADS ? heads : MOST_HEADS);
 }
 
-const kgen_judge kgen__judge_attn = {
+const kgen__check_family kgen__check_family_attn = {
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
     .implied = implied,
@@ -85,6 +84,6 @@ const kgen_judge kgen__judge_attn = {
     .shape = kgen__attn_shape,
     .fill = kgen__attn_fill,
     .refill = kgen__attn_refill,
-    .compare = kgen__attn_compare,
+    .compare = kgen__attn_judge,
     .sound = kgen__attn_sound,
 };

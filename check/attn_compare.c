@@ -1,23 +1,23 @@
-/* Outputs of attn against the answer, guards included.                      */
+/* Outputs of attn against the answer, guards included. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "attn.h"
+#include "check_attn.h"
 
 typedef struct sight {
-    kgen_check_result *result;
-    double row_error, row_expected; /* sums of squares                       */
+    kgen__check_result *result;
+    double row_error, row_expected; /* sums of squares */
 } sight;
 
 static double saturated(kgen_dtype dtype, double value) {
-    double most = kgen_number_max(dtype);
+    double most = kgen__number_max(dtype);
     return kgen_dtype_size(dtype) == 1 ? fmax(-most, fmin(most, value)) : value;
 }
 
 static void look(sight *s, const char *tensor, const int64_t at[3], double got, double want,
                  double tolerance) {
-    kgen_check_result *r = s->result;
+    kgen__check_result *r = s->result;
     double error = got == want ? 0 : fabs(got - want);
     double ratio = kgen__error_ratio(got, want, tolerance);
     s->row_error += error * error;
@@ -33,14 +33,14 @@ static void look(sight *s, const char *tensor, const int64_t at[3], double got, 
     r->tolerance = tolerance;
 }
 
-static void look_at_row(sight *s, const kgen_data *data, const kgen_attn_answer *a,
-                        int64_t token, int64_t head) {
+static void look_at_row(sight *s, const kgen__data *data, const kgen__attn_answer *a, int64_t token,
+                        int64_t head) {
     const kgen_tensor *out = &data->args.attn.out;
     s->row_error = s->row_expected = 0;
     for (int64_t d = 0; d < a->v_dim; d++) {
         int64_t i = (token * a->heads + head) * a->v_dim + d;
         int64_t at = token * out->stride[0] + head * out->stride[1] + d * out->stride[2];
-        look(s, "out", (int64_t[]){token, head, d}, kgen_number_load(out->dtype, out->data, at),
+        look(s, "out", (int64_t[]){token, head, d}, kgen__number_load(out->dtype, out->data, at),
              saturated(out->dtype, a->out[i]), a->out_tol[i]);
         s->row_expected += a->out_rms[i] * a->out_rms[i];
     }
@@ -50,17 +50,17 @@ static void look_at_row(sight *s, const kgen_data *data, const kgen_attn_answer 
     if (!data->spec.attn.lse) return;
     int64_t i = head * a->tokens + token;
     look(s, "lse", (int64_t[]){token, head, 0},
-         kgen_number_load(KGEN_F32, lse->data, head * lse->stride[0] + token), a->lse[i],
+         kgen__number_load(KGEN_DTYPE_F32, lse->data, head * lse->stride[0] + token), a->lse[i],
          a->lse_tol[i]);
 }
 
 /* Bytes of an output slot that belong to no element: its guards, and what lies
  * between the tokens. Returns the first that changed, or -1. */
-static int64_t broken_guard(const kgen_slot *slot, const kgen_tensor *t) {
+static int64_t broken_guard(const kgen__slot *slot, const kgen_tensor *t) {
     size_t element = (size_t)kgen_dtype_size(t->dtype);
     size_t stride = (size_t)t->stride[0] * element, row = element;
     for (int32_t i = 1; i < t->rank; i++) row *= (size_t)t->shape[i];
-    size_t end = slot->size - KGEN_GUARD_BYTES;
+    size_t end = slot->size - KGEN__GUARD_BYTES;
     for (size_t at = 0; at < slot->size; at++) {
         int inside = at >= slot->offset && at < end && (at - slot->offset) % stride < row;
         if (!inside && slot->bytes[at] != 0xff) return (int64_t)at;
@@ -68,32 +68,33 @@ static int64_t broken_guard(const kgen_slot *slot, const kgen_tensor *t) {
     return -1;
 }
 
-static int guards_broken(kgen_check_result *result, const kgen_data *data) {
+static int guards_broken(kgen__check_result *result, const kgen__data *data) {
     kgen_args args = data->args;
     for (int i = 0; i < KGEN__ATTN_SLOTS; i++) {
-        const kgen_slot *slot = &data->slot[i];
+        const kgen__slot *slot = &data->slot[i];
         if (slot->role == KGEN_USE_IN || !slot->bytes) continue;
-        int64_t at = broken_guard(slot, kgen_slot_tensor(&args, i));
+        int64_t at = broken_guard(slot, kgen__slot_tensor(&args, i));
         if (at < 0) continue;
         snprintf(result->message, sizeof result->message,
                  "%s: byte %lld was written; the tensor is %zu bytes, guards included "
                  "(%d on each side)",
-                 kgen_slot_name(KGEN_ATTN, i), (long long)at, slot->size, KGEN_GUARD_BYTES);
+                 kgen__slot_name(KGEN_FAMILY_ATTN, i), (long long)at, slot->size,
+                 KGEN__GUARD_BYTES);
         return 1;
     }
     return 0;
 }
 
-static void describe(kgen_check_result *r) {
+static void describe(kgen__check_result *r) {
     snprintf(r->message, sizeof r->message,
              "%s of token %lld, head %lld, dim %lld is %.9g, must be %.9g within %.3g; "
              "largest error %.3g tolerances, row error %.3g of what rounding explains",
-             r->tensor, (long long)r->token, (long long)r->head, (long long)r->dim, r->got,
-             r->want, r->tolerance, r->max_ratio, r->rms_ratio);
+             r->tensor, (long long)r->token, (long long)r->head, (long long)r->dim, r->got, r->want,
+             r->tolerance, r->max_ratio, r->rms_ratio);
 }
 
-kgen_status kgen_attn_compare(kgen_check_result *result, const kgen_data *data,
-                              const kgen_attn_answer *answer, kgen_error *err) {
+kgen_status kgen__attn_compare(kgen__check_result *result, const kgen__data *data,
+                               const kgen__attn_answer *answer, kgen_error *err) {
     sight s = {.result = result};
     memset(result, 0, sizeof *result);
     for (int64_t token = 0; token < answer->tokens; token++)
@@ -106,10 +107,10 @@ kgen_status kgen_attn_compare(kgen_check_result *result, const kgen_data *data,
     return kgen_fail(err, KGEN_E_MISMATCH, "%s", result->message);
 }
 
-kgen_status kgen__attn_compare(kgen_check_result *result, const kgen_data *data, kgen_error *err) {
-    kgen_attn_answer answer;
-    KGEN_TRY(kgen_attn_reference(&answer, &data->spec, &data->args.attn, err));
-    kgen_status status = kgen_attn_compare(result, data, &answer, err);
-    kgen_attn_free(&answer);
+kgen_status kgen__attn_judge(kgen__check_result *result, const kgen__data *data, kgen_error *err) {
+    kgen__attn_answer answer;
+    KGEN_TRY(kgen__attn_reference(&answer, &data->spec, &data->args.attn, err));
+    kgen_status status = kgen__attn_compare(result, data, &answer, err);
+    kgen__attn_free(&answer);
     return status;
 }

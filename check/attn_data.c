@@ -1,11 +1,11 @@
 /* The tensors of a case. Every allocation ends with its last element, and all
  * that no row may look at is poison: NaN and infinities in dead slots and in
- * pages of nobody, table entries past the end that lead to such pages.      */
+ * pages of nobody, table entries past the end that lead to such pages. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn.h"
+#include "check_attn.h"
 #include "attn_layout.h"
 
 /* ---- shapes --------------------------------------------------------------- */
@@ -16,8 +16,8 @@ typedef struct extents {
 
 static int64_t pages_of(int64_t length, int64_t page) { return (length + page - 1) / page; }
 
-static extents measure(const kgen_case *drawn, const kgen_attn_spec *spec) {
-    const kgen_attn_case *c = &drawn->attn;
+static extents measure(const kgen__case *drawn, const kgen_attn_spec *spec) {
+    const kgen__attn_case *c = &drawn->attn;
     extents e = {.seqs = drawn->seqs,
                  .page = spec->page == KGEN_PAGE_X16 ? c->page : spec->page,
                  .pages = 1 + c->extra,
@@ -27,11 +27,11 @@ static extents measure(const kgen_case *drawn, const kgen_attn_spec *spec) {
                  .dv = spec->v_dim ? spec->v_dim : spec->head_dim};
     for (int32_t s = 0; s < drawn->seqs; s++) {
         int64_t pages = pages_of(c->lens[s].high, e.page);
-        e.tokens += spec->phase == KGEN_VERIFY ? c->qlens[s].high : 1;
+        e.tokens += spec->phase == KGEN_PHASE_VERIFY ? c->qlens[s].high : 1;
         e.pages += pages;
         if (pages > e.columns) e.columns = pages;
     }
-    if (spec->phase == KGEN_VERIFY) e.tokens += c->tail;
+    if (spec->phase == KGEN_PHASE_VERIFY) e.tokens += c->tail;
     e.columns += c->cols;
     if (e.columns == 0) e.columns = 1;
     return e;
@@ -41,80 +41,88 @@ static kgen_tensor rows_of(kgen_dtype dtype, int64_t tokens, int64_t heads, int6
                            int32_t pad) {
     int64_t unit = 16 / kgen_dtype_size(dtype);
     return kgen__tensor_strided(dtype, 3, (int64_t[]){tokens, heads, d},
-                   (int64_t[]){heads * d + pad * unit, d, 1});
+                                (int64_t[]){heads * d + pad * unit, d, 1});
 }
 
 static kgen_tensor descale_of(const kgen_attn_spec *spec, const extents *e, int32_t shape) {
-    static const int32_t first[] = {[KGEN_DESCALE_HEAD] = KGEN_SCALE_ONE,
-                                    [KGEN_DESCALE_TOKEN] = KGEN_SCALE_TOKEN};
+    static const int32_t first[] = {
+        [KGEN_DESCALE_HEAD] = KGEN__SCALE_ONE, [KGEN_DESCALE_TOKEN] = KGEN__SCALE_TOKEN};
     const struct {
         int32_t rank;
         int64_t shape[3];
-    } shapes[KGEN_SCALE_COUNT] = {
-        [KGEN_SCALE_ONE] = {1, {1}},
-        [KGEN_SCALE_HEAD] = {1, {e->hkv}},
-        [KGEN_SCALE_SEQ] = {2, {e->seqs, e->hkv}},
-        [KGEN_SCALE_TOKEN] = {3, {e->pages, e->page, e->hkv}},
-        [KGEN_SCALE_HTOKEN] = {3, {e->pages, e->hkv, e->page}},
+    } shapes[KGEN__SCALE_COUNT] = {
+        [KGEN__SCALE_ONE] = {1, {1}},
+        [KGEN__SCALE_HEAD] = {1, {e->hkv}},
+        [KGEN__SCALE_SEQ] = {2, {e->seqs, e->hkv}},
+        [KGEN__SCALE_TOKEN] = {3, {e->pages, e->page, e->hkv}},
+        [KGEN__SCALE_HTOKEN] = {3, {e->pages, e->hkv, e->page}},
     };
-    int32_t pick = shape == KGEN_SCALE_AUTO ? first[spec->descale] : shape;
-    kgen_tensor t = kgen_tensor_dense(NULL, KGEN_F32, shapes[pick].rank, shapes[pick].shape);
-    if (t.rank == 3) t.layout = pick == KGEN_SCALE_TOKEN ? KGEN_NHD : KGEN_HND;
+    int32_t pick = shape == KGEN__SCALE_AUTO ? first[spec->descale] : shape;
+    kgen_tensor t = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, shapes[pick].rank, shapes[pick].shape);
+    if (t.rank == 3) t.layout = pick == KGEN__SCALE_TOKEN ? KGEN_LAYOUT_NHD : KGEN_LAYOUT_HND;
     return t;
 }
 
-static kgen_cache_plan plan_of(const kgen_data *data, const extents *e) {
+static kgen__cache_plan plan_of(const kgen__data *data, const extents *e) {
     const kgen_attn_spec *spec = &data->spec.attn;
-    const kgen_attn_case *c = &data->shape.attn;
-    return (kgen_cache_plan){(kgen_layout)spec->layout, (kgen_dtype)spec->kv, e->pages, e->page,
-                             e->hkv, e->d, e->dv, c->pad, c->packed};
+    const kgen__attn_case *c = &data->shape.attn;
+    return (kgen__cache_plan){(kgen_layout)spec->layout,
+                              (kgen_dtype)spec->kv,
+                              e->pages,
+                              e->page,
+                              e->hkv,
+                              e->d,
+                              e->dv,
+                              c->pad,
+                              c->packed};
 }
 
 /* rank 0 marks a tensor that the spec does not use. */
-static void shape_tensors(kgen_data *data, const extents *e) {
-    const kgen_attn_case *c = &data->shape.attn;
+static void shape_tensors(kgen__data *data, const extents *e) {
+    const kgen__attn_case *c = &data->shape.attn;
     const kgen_attn_spec *spec = &data->spec.attn;
     kgen_attn_args *a = &data->args.attn;
     int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
     a->q = rows_of((kgen_dtype)spec->q, e->tokens, e->hq, e->d, c->qpad);
     a->out = rows_of((kgen_dtype)spec->out, e->tokens, e->hq, e->dv, c->qpad);
-    kgen_cache_plan plan = plan_of(data, e);
-    a->k = kgen__cache_tensor(&plan, KGEN_SIDE_K);
-    a->v = kgen__cache_tensor(&plan, KGEN_SIDE_V);
-    a->block_table = kgen__tensor_strided(spec->table ? KGEN_I64 : KGEN_I32, 2,
-                             (int64_t[]){e->seqs, e->columns},
-                             (int64_t[]){e->columns + c->rowpad, 1});
-    a->seq_lens = kgen_tensor_dense(NULL, KGEN_I32, 1, &e->seqs);
-    if (spec->phase == KGEN_VERIFY)
-        a->cu_seqlens_q = kgen_tensor_dense(NULL, KGEN_I32, 1, (int64_t[]){e->seqs + 1});
+    kgen__cache_plan plan = plan_of(data, e);
+    a->k = kgen__cache_tensor(&plan, KGEN__SIDE_K);
+    a->v = kgen__cache_tensor(&plan, KGEN__SIDE_V);
+    a->block_table = kgen__tensor_strided(spec->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2,
+                                          (int64_t[]){e->seqs, e->columns},
+                                          (int64_t[]){e->columns + c->rowpad, 1});
+    a->seq_lens = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &e->seqs);
+    if (spec->phase == KGEN_PHASE_VERIFY)
+        a->cu_seqlens_q = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, (int64_t[]){e->seqs + 1});
     if (scaled) a->k_descale = descale_of(spec, e, c->kds);
     if (scaled) a->v_descale = descale_of(spec, e, c->vds);
     if (kgen_dtype_size((kgen_dtype)spec->out) == 1)
-        a->out_scale = kgen_tensor_dense(NULL, KGEN_F32, 1, (int64_t[]){1});
-    if (spec->alibi) a->alibi_slopes = kgen_tensor_dense(NULL, KGEN_F32, 1, &e->hq);
-    if (spec->sinks) a->sinks = kgen_tensor_dense(NULL, KGEN_F32, 1, &e->hq);
-    if (spec->lse) a->lse = kgen_tensor_dense(NULL, KGEN_F32, 2, (int64_t[]){e->hq, e->tokens});
+        a->out_scale = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 1, (int64_t[]){1});
+    if (spec->alibi) a->alibi_slopes = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 1, &e->hq);
+    if (spec->sinks) a->sinks = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 1, &e->hq);
+    if (spec->lse)
+        a->lse = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 2, (int64_t[]){e->hq, e->tokens});
     a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt((double)e->d));
     if (spec->softcap) a->softcap = (float)c->softcap;
     if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
 }
 
 /* Where V is a part of K's allocation, that holds both. */
-static void pack_values(kgen_data *data, const extents *e) {
-    kgen_cache_plan plan = plan_of(data, e);
+static void pack_values(kgen__data *data, const extents *e) {
+    kgen__cache_plan plan = plan_of(data, e);
     for (int i = Q; i <= V; i++) data->slot[i].offset = data->shape.attn.off ? 16 : 0;
     kgen__cache_pack(data, &plan, K, V);
 }
 
 /* What the shapes can not express is refused before anything is sized. */
-static kgen_status check_shape(const kgen_case *drawn, const kgen_attn_spec *spec,
+static kgen_status check_shape(const kgen__case *drawn, const kgen_attn_spec *spec,
                                const extents *e, kgen_error *err) {
-    const kgen_attn_case *c = &drawn->attn;
+    const kgen__attn_case *c = &drawn->attn;
     int token = spec->descale == KGEN_DESCALE_TOKEN;
     if (spec->descale == KGEN_DESCALE_HEAD || token) {
         int32_t shapes[2] = {c->kds, c->vds};
         for (int i = 0; i < 2; i++)
-            if (shapes[i] != KGEN_SCALE_AUTO && (shapes[i] >= KGEN_SCALE_TOKEN) != token)
+            if (shapes[i] != KGEN__SCALE_AUTO && (shapes[i] >= KGEN__SCALE_TOKEN) != token)
                 return kgen_fail(err, KGEN_E_ARG, "%s: shape does not fit descale=%s",
                                  i ? "vds" : "kds", token ? "token" : "head");
     }
@@ -127,7 +135,7 @@ static kgen_status check_shape(const kgen_case *drawn, const kgen_attn_spec *spe
     return KGEN_OK;
 }
 
-kgen_status kgen__attn_shape(kgen_data *data, kgen_error *err) {
+kgen_status kgen__attn_shape(kgen__data *data, kgen_error *err) {
     const kgen_attn_spec *spec = &data->spec.attn;
     extents e = measure(&data->shape, spec);
     KGEN_TRY(check_shape(&data->shape, spec, &e, err));
@@ -139,23 +147,23 @@ kgen_status kgen__attn_shape(kgen_data *data, kgen_error *err) {
 /* ---- contents ------------------------------------------------------------- */
 
 typedef struct filler {
-    kgen_data *data;
+    kgen__data *data;
     const int32_t *lens, *qlens;
     uint64_t seed;
     int64_t page_tokens, pages, heads;
-    int64_t *order;   /* pages in random order                               */
-    int64_t used;     /* of them, so far                                     */
+    int64_t *order; /* pages in random order */
+    int64_t used;   /* of them, so far */
 } filler;
 
-static kgen_rng stream(const filler *f, int slot) {
-    kgen_rng rng;
-    kgen_rng_seed(&rng, f->seed, (uint64_t)slot + 1);
+static kgen__rng stream(const filler *f, int slot) {
+    kgen__rng rng;
+    kgen__rng_seed(&rng, f->seed, (uint64_t)slot + 1);
     return rng;
 }
 
 /* Elements that no live row overwrites keep what is written here. */
 static void cover(filler *f, int index) {
-    kgen_rng rng = stream(f, KGEN__ATTN_SLOTS + index);
+    kgen__rng rng = stream(f, KGEN__ATTN_SLOTS + index);
     kgen__slot_cover(f->data, index, &rng, f->data->shape.attn.poison);
 }
 
@@ -171,10 +179,10 @@ static void fill_lengths(filler *f) {
 }
 
 static void shuffle_pages(filler *f) {
-    kgen_rng rng = stream(f, TABLE);
+    kgen__rng rng = stream(f, TABLE);
     for (int64_t i = 0; i < f->pages; i++) f->order[i] = i;
     for (int64_t i = f->pages - 1; i > 0; i--) {
-        int64_t j = kgen_rng_range(&rng, 0, i), page = f->order[i];
+        int64_t j = kgen__rng_range(&rng, 0, i), page = f->order[i];
         f->order[i] = f->order[j];
         f->order[j] = page;
     }
@@ -194,8 +202,8 @@ static int64_t first_live(const filler *f, int32_t seq) {
  * nobody, and what lies between two rows leads nowhere. */
 static void fill_table(filler *f) {
     kgen_tensor *t = &f->data->args.attn.block_table;
-    kgen_rng rng = stream(f, LSE);
-    int64_t nowhere = t->dtype == KGEN_I64 ? (int64_t)1 << 40 : INT32_MAX;
+    kgen__rng rng = stream(f, LSE);
+    int64_t nowhere = t->dtype == KGEN_DTYPE_I64 ? (int64_t)1 << 40 : INT32_MAX;
     size_t entries = kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype);
     for (size_t i = 0; i < entries; i++) kgen__int_store(t, (int64_t)i, nowhere);
     for (int pass = 0; pass < 2; pass++) {
@@ -205,51 +213,51 @@ static void fill_table(filler *f) {
                 int live = first < f->lens[s] && column >= first / f->page_tokens &&
                            column < pages_of(f->lens[s], f->page_tokens);
                 if (live != (pass == 0)) continue;
-                int64_t pick = live ? f->used++ : kgen_rng_range(&rng, f->used, f->pages - 1);
+                int64_t pick = live ? f->used++ : kgen__rng_range(&rng, f->used, f->pages - 1);
                 kgen__int_store(t, s * t->stride[0] + column, f->order[pick]);
             }
         }
     }
 }
 
-static void fill_row(filler *f, kgen_rng *rng, kgen_cache_side side, kgen_cache_at at) {
-    const kgen_tensor *t = side == KGEN_SIDE_K ? &f->data->args.attn.k : &f->data->args.attn.v;
+static void fill_row(filler *f, kgen__rng *rng, kgen__cache_side side, kgen__cache_at at) {
+    const kgen_tensor *t = side == KGEN__SIDE_K ? &f->data->args.attn.k : &f->data->args.attn.v;
     const kgen_attn_spec *spec = &f->data->spec.attn;
-    int64_t d = side == KGEN_SIDE_K ? spec->head_dim : f->data->args.attn.out.shape[2];
+    int64_t d = side == KGEN__SIDE_K ? spec->head_dim : f->data->args.attn.out.shape[2];
     for (int64_t i = 0; i < d; i++)
-        kgen_number_store(t->dtype, t->data, kgen__cache_index(t, side, at, i),
-                          kgen_rng_normal(rng));
+        kgen__number_store(t->dtype, t->data, kgen__cache_index(t, side, at, i),
+                           kgen__rng_normal(rng));
 }
 
-static double random_scale(kgen_rng *rng) { return 0.5 + kgen_rng_uniform(rng); }
+static double random_scale(kgen__rng *rng) { return 0.5 + kgen__rng_uniform(rng); }
 
 /* Scales of tokens: those that no row sees stay poison, like the tokens. */
-static void fill_token_scale(kgen_rng *rng, kgen_tensor *t, kgen_cache_at at) {
+static void fill_token_scale(kgen__rng *rng, kgen_tensor *t, kgen__cache_at at) {
     if (t->rank != 3) return;
-    kgen_number_store(KGEN_F32, t->data, kgen__descale_index(t, at, 0), random_scale(rng));
+    kgen__number_store(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, 0), random_scale(rng));
 }
 
-static void cover_scales(filler *f, int index, kgen_rng *rng) {
-    kgen_tensor *t = kgen_slot_tensor(&f->data->args, index);
+static void cover_scales(filler *f, int index, kgen__rng *rng) {
+    kgen_tensor *t = kgen__slot_tensor(&f->data->args, index);
     if (t->rank == 3) cover(f, index);
     for (int64_t i = 0; t->data && t->rank < 3 && i < t->shape[0] * t->stride[0]; i++)
-        kgen_number_store(KGEN_F32, t->data, i, random_scale(rng));
+        kgen__number_store(KGEN_DTYPE_F32, t->data, i, random_scale(rng));
 }
 
 static void fill_cache(filler *f) {
     kgen_attn_args *a = &f->data->args.attn;
-    kgen_rng k = stream(f, K), v = stream(f, V), ks = stream(f, K_DESCALE);
-    kgen_rng vs = stream(f, V_DESCALE);
+    kgen__rng k = stream(f, K), v = stream(f, V), ks = stream(f, K_DESCALE);
+    kgen__rng vs = stream(f, V_DESCALE);
     for (int index = K; index <= V; index++) cover(f, index);
     cover_scales(f, K_DESCALE, &ks);
     cover_scales(f, V_DESCALE, &vs);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         for (int64_t key = first_live(f, s); key < f->lens[s]; key++) {
             int64_t entry = s * a->block_table.stride[0] + key / f->page_tokens;
-            kgen_cache_at at = {kgen__int_load(&a->block_table, entry), key % f->page_tokens, 0};
+            kgen__cache_at at = {kgen__int_load(&a->block_table, entry), key % f->page_tokens, 0};
             for (; at.head < f->heads; at.head++) {
-                fill_row(f, &k, KGEN_SIDE_K, at);
-                fill_row(f, &v, KGEN_SIDE_V, at);
+                fill_row(f, &k, KGEN__SIDE_K, at);
+                fill_row(f, &v, KGEN__SIDE_V, at);
                 fill_token_scale(&ks, &a->k_descale, at);
                 fill_token_scale(&vs, &a->v_descale, at);
             }
@@ -260,15 +268,15 @@ static void fill_cache(filler *f) {
 /* Rows that see a key hold numbers; the others stay poison. */
 static void fill_queries(filler *f) {
     kgen_tensor *q = &f->data->args.attn.q;
-    kgen_rng rng = stream(f, Q);
+    kgen__rng rng = stream(f, Q);
     int64_t token = 0;
     cover(f, Q);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         for (int32_t i = 0; i < f->qlens[s]; i++, token++) {
             if (f->lens[s] - f->qlens[s] + i < 0) continue;
             for (int64_t n = 0; n < q->shape[1] * q->shape[2]; n++)
-                kgen_number_store(q->dtype, q->data, token * q->stride[0] + n,
-                                  kgen_rng_normal(&rng));
+                kgen__number_store(q->dtype, q->data, token * q->stride[0] + n,
+                                   kgen__rng_normal(&rng));
         }
     }
 }
@@ -276,22 +284,23 @@ static void fill_queries(filler *f) {
 /* A sink near the log of the number of keys takes a real share of the row. */
 static void fill_scalars(filler *f) {
     kgen_attn_args *a = &f->data->args.attn;
-    kgen_rng rng = stream(f, SINKS);
+    kgen__rng rng = stream(f, SINKS);
     double keys = 0;
     for (int32_t s = 0; s < f->data->shape.seqs; s++)
         keys += (double)(f->lens[s] - first_live(f, s)) / f->data->shape.seqs;
     for (int64_t h = 0; a->sinks.data && h < a->sinks.shape[0]; h++)
-        kgen_number_store(KGEN_F32, a->sinks.data, h,
-                          f->data->shape.attn.sink + log(1 + keys) + kgen_rng_uniform(&rng));
+        kgen__number_store(KGEN_DTYPE_F32, a->sinks.data, h,
+                           f->data->shape.attn.sink + log(1 + keys) + kgen__rng_uniform(&rng));
     for (int64_t h = 0; a->alibi_slopes.data && h < a->alibi_slopes.shape[0]; h++)
-        kgen_number_store(KGEN_F32, a->alibi_slopes.data, h, 0.02 + 0.3 * kgen_rng_uniform(&rng));
-    double scale = 0.25 + kgen_rng_uniform(&rng);
+        kgen__number_store(KGEN_DTYPE_F32, a->alibi_slopes.data, h,
+                           0.02 + 0.3 * kgen__rng_uniform(&rng));
+    double scale = 0.25 + kgen__rng_uniform(&rng);
     if (f->data->shape.attn.oscale > 0) scale = f->data->shape.attn.oscale;
-    if (a->out_scale.data) kgen_number_store(KGEN_F32, a->out_scale.data, 0, scale);
+    if (a->out_scale.data) kgen__number_store(KGEN_DTYPE_F32, a->out_scale.data, 0, scale);
 }
 
 static kgen_status fits(const filler *f, kgen_error *err) {
-    const kgen_attn_case *c = &f->data->shape.attn;
+    const kgen__attn_case *c = &f->data->shape.attn;
     int64_t tokens = 0;
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         tokens += f->qlens[s];
@@ -304,8 +313,8 @@ static kgen_status fits(const filler *f, kgen_error *err) {
                      (long long)f->data->args.attn.q.shape[0]);
 }
 
-kgen_status kgen_attn_data_fill(kgen_data *data, const int32_t *lens, const int32_t *qlens,
-                                uint64_t seed, kgen_error *err) {
+kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const int32_t *qlens,
+                                 uint64_t seed, kgen_error *err) {
     filler f = {.data = data,
                 .lens = lens,
                 .qlens = qlens,
@@ -323,31 +332,31 @@ kgen_status kgen_attn_data_fill(kgen_data *data, const int32_t *lens, const int3
     fill_cache(&f);
     fill_queries(&f);
     fill_scalars(&f);
-    kgen_data_poison_outputs(data);
+    kgen__data_poison_outputs(data);
     free(f.order);
     return KGEN_OK;
 }
 
-kgen_status kgen__attn_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
-    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
+kgen_status kgen__attn_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
+    int32_t lens[KGEN__CASE_SEQS_MAX], qlens[KGEN__CASE_SEQS_MAX];
     for (int32_t s = 0; s < data->shape.seqs; s++) {
         lens[s] = data->shape.attn.lens[s].high;
         qlens[s] = data->shape.attn.qlens[s].high;
     }
-    return kgen_attn_data_fill(data, lens, qlens, seed, err);
+    return kgen__attn_data_fill(data, lens, qlens, seed, err);
 }
 
-kgen_status kgen__attn_refill(kgen_data *data, kgen_rng *rng, kgen_error *err) {
-    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
-    const kgen_attn_case *c = &data->shape.attn;
+kgen_status kgen__attn_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
+    int32_t lens[KGEN__CASE_SEQS_MAX], qlens[KGEN__CASE_SEQS_MAX];
+    const kgen__attn_case *c = &data->shape.attn;
     int64_t left = data->args.attn.q.shape[0];
     for (int32_t s = 0; s < data->shape.seqs; s++) {
         int64_t most = left < data->spec.attn.q_tokens ? left : data->spec.attn.q_tokens;
-        lens[s] = (int32_t)kgen_rng_range(rng, 0, c->lens[s].high);
-        if (kgen_rng_range(rng, 0, 3) == 0) lens[s] = c->lens[s].high;
-        qlens[s] = data->spec.attn.phase == KGEN_VERIFY ? (int32_t)kgen_rng_range(rng, 0, most)
-                                                        : 1;
+        lens[s] = (int32_t)kgen__rng_range(rng, 0, c->lens[s].high);
+        if (kgen__rng_range(rng, 0, 3) == 0) lens[s] = c->lens[s].high;
+        qlens[s] =
+            data->spec.attn.phase == KGEN_PHASE_VERIFY ? (int32_t)kgen__rng_range(rng, 0, most) : 1;
         left -= qlens[s];
     }
-    return kgen_attn_data_fill(data, lens, qlens, kgen_rng_next(rng), err);
+    return kgen__attn_data_fill(data, lens, qlens, kgen__rng_next(rng), err);
 }

@@ -1,10 +1,10 @@
 #include "attn_layout.h"
 
 /* NHD and HND: a row of `content` elements a token and head. */
-static kgen_tensor plain_cache(const kgen_cache_plan *p, int64_t d, int64_t content) {
+static kgen_tensor plain_cache(const kgen__cache_plan *p, int64_t d, int64_t content) {
     int64_t pad = (int64_t)p->pad * (16 / kgen_dtype_size(p->dtype));
     int64_t token = content + pad, head = token * p->page, block = head * p->hkv;
-    if (p->layout == KGEN_NHD && p->packed < 2) {
+    if (p->layout == KGEN_LAYOUT_NHD && p->packed < 2) {
         head = content;
         token = head * p->hkv + pad;
         block = token * p->page;
@@ -12,7 +12,7 @@ static kgen_tensor plain_cache(const kgen_cache_plan *p, int64_t d, int64_t cont
         block = head;
         head = block * p->pages;
     }
-    return p->layout == KGEN_NHD
+    return p->layout == KGEN_LAYOUT_NHD
                ? kgen__tensor_strided(p->dtype, 4, (int64_t[]){p->pages, p->page, p->hkv, d},
                                       (int64_t[]){block, token, head, 1})
                : kgen__tensor_strided(p->dtype, 4, (int64_t[]){p->pages, p->hkv, p->page, d},
@@ -20,22 +20,22 @@ static kgen_tensor plain_cache(const kgen_cache_plan *p, int64_t d, int64_t cont
 }
 
 /* SHUFFLE and XPACKED: a dense block of page x d a page and head. */
-static kgen_tensor vector_cache(const kgen_cache_plan *p, int64_t d, kgen_cache_side side) {
+static kgen_tensor vector_cache(const kgen__cache_plan *p, int64_t d, kgen__cache_side side) {
     int64_t x = 16 / kgen_dtype_size(p->dtype), pad = p->pad * x;
     int64_t head = p->page * d + pad, block = head * p->hkv;
     if (p->packed) block = (p->page * (p->d + p->dv) + 2 * pad) * p->hkv;
-    if (side == KGEN_SIDE_K)
+    if (side == KGEN__SIDE_K)
         return kgen__tensor_strided(p->dtype, 5, (int64_t[]){p->pages, p->hkv, d / x, p->page, x},
                                     (int64_t[]){block, head, p->page * x, x, 1});
-    if (p->layout == KGEN_SHUFFLE)
+    if (p->layout == KGEN_LAYOUT_SHUFFLE)
         return kgen__tensor_strided(p->dtype, 5, (int64_t[]){p->pages, p->hkv, p->page / x, d, x},
                                     (int64_t[]){block, head, d * x, x, 1});
     return kgen__tensor_strided(p->dtype, 4, (int64_t[]){p->pages, p->hkv, d, p->page},
                                 (int64_t[]){block, head, p->page, 1});
 }
 
-kgen_tensor kgen__cache_tensor(const kgen_cache_plan *p, kgen_cache_side side) {
-    int64_t d = side == KGEN_SIDE_K ? p->d : p->dv;
+kgen_tensor kgen__cache_tensor(const kgen__cache_plan *p, kgen__cache_side side) {
+    int64_t d = side == KGEN__SIDE_K ? p->d : p->dv;
     kgen_tensor t = kgen__cache_is_plain(p->layout)
                         ? plain_cache(p, d, p->packed ? p->d + p->dv : d)
                         : vector_cache(p, d, side);
@@ -43,9 +43,9 @@ kgen_tensor kgen__cache_tensor(const kgen_cache_plan *p, kgen_cache_side side) {
     return t;
 }
 
-void kgen__cache_pack(kgen_data *data, const kgen_cache_plan *p, int k, int v) {
-    const kgen_tensor *tk = kgen_slot_tensor(&data->args, k);
-    const kgen_tensor *tv = kgen_slot_tensor(&data->args, v);
+void kgen__cache_pack(kgen__data *data, const kgen__cache_plan *p, int k, int v) {
+    const kgen_tensor *tk = kgen__slot_tensor(&data->args, k);
+    const kgen_tensor *tv = kgen__slot_tensor(&data->args, v);
     int64_t elements = kgen__cache_is_plain(p->layout) ? p->d : tk->stride[1] * p->hkv;
     size_t distance = (size_t)elements * (size_t)kgen_dtype_size(p->dtype);
     if (!p->packed) return;

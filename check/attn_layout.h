@@ -1,50 +1,50 @@
-/* Where things are in the cache tensors and in their descales.              */
+/* Where things are in the cache tensors and in their descales. */
 #ifndef KGEN_CHECK_ATTN_LAYOUT_H
 #define KGEN_CHECK_ATTN_LAYOUT_H
 
-#include "judge.h"
+#include "check_family.h"
 
-typedef enum kgen_cache_side { KGEN_SIDE_K, KGEN_SIDE_V } kgen_cache_side;
+typedef enum kgen__cache_side { KGEN__SIDE_K, KGEN__SIDE_V } kgen__cache_side;
 
-typedef struct kgen_cache_at {
+typedef struct kgen__cache_at {
     int64_t page, slot, head;
-} kgen_cache_at;
+} kgen__cache_at;
 
 /* How the two tensors of a cache lie. packed, for nhd and hnd: 1 both in one
  * allocation, a token's row of K and then of V; 2 the same with all tokens of a
  * head together; 3 all pages of a head together. For the others only 1: the K
- * block of a page, then its V block.                                        */
-typedef struct kgen_cache_plan {
+ * block of a page, then its V block. */
+typedef struct kgen__cache_plan {
     kgen_layout layout;
     kgen_dtype dtype;
     int64_t pages, page, hkv, d, dv;
-    int32_t pad; /* 16-byte units between two tokens, or two heads            */
+    int32_t pad; /* 16-byte units between two tokens, or two heads */
     int32_t packed;
-} kgen_cache_plan;
+} kgen__cache_plan;
 
 static inline int kgen__cache_is_plain(kgen_layout layout) {
-    return layout == KGEN_NHD || layout == KGEN_HND;
+    return layout == KGEN_LAYOUT_NHD || layout == KGEN_LAYOUT_HND;
 }
 
-kgen_tensor kgen__cache_tensor(const kgen_cache_plan *plan, kgen_cache_side side);
+kgen_tensor kgen__cache_tensor(const kgen__cache_plan *plan, kgen__cache_side side);
 /* Makes slot v a view of slot k where the plan is packed. Both tensors are
- * shaped, the offset of both slots is that of the first element.            */
-void kgen__cache_pack(kgen_data *data, const kgen_cache_plan *plan, int k, int v);
+ * shaped, the offset of both slots is that of the first element. */
+void kgen__cache_pack(kgen__data *data, const kgen__cache_plan *plan, int k, int v);
 
 /* Element index of dimension d of one cached row. */
-static inline int64_t kgen__cache_index(const kgen_tensor *t, kgen_cache_side side,
-                                        kgen_cache_at at, int64_t d) {
+static inline int64_t kgen__cache_index(const kgen_tensor *t, kgen__cache_side side,
+                                        kgen__cache_at at, int64_t d) {
     const int64_t *s = t->stride;
     int64_t x = t->shape[4] ? t->shape[4] : 1;
     int64_t base = at.page * s[0];
     switch (t->layout) {
-    case KGEN_HND:
+    case KGEN_LAYOUT_HND:
         return base + at.head * s[1] + at.slot * s[2] + d * s[3];
-    case KGEN_SHUFFLE:
-    case KGEN_XPACKED:
+    case KGEN_LAYOUT_SHUFFLE:
+    case KGEN_LAYOUT_XPACKED:
         base += at.head * s[1];
-        if (side == KGEN_SIDE_K) return base + d / x * s[2] + at.slot * s[3] + d % x * s[4];
-        if (t->layout == KGEN_XPACKED) return base + d * s[2] + at.slot * s[3];
+        if (side == KGEN__SIDE_K) return base + d / x * s[2] + at.slot * s[3] + d % x * s[4];
+        if (t->layout == KGEN_LAYOUT_XPACKED) return base + d * s[2] + at.slot * s[3];
         return base + at.slot / x * s[2] + d * s[3] + at.slot % x * s[4];
     default:
         return base + at.slot * s[1] + at.head * s[2] + d * s[3];
@@ -53,20 +53,20 @@ static inline int64_t kgen__cache_index(const kgen_tensor *t, kgen_cache_side si
 
 /* Tokens of a page and KV heads, read off the K tensor. */
 static inline int64_t kgen__cache_page(const kgen_tensor *k) {
-    return k->shape[k->layout == KGEN_NHD ? 1 : k->layout == KGEN_HND ? 2 : 3];
+    return k->shape[k->layout == KGEN_LAYOUT_NHD ? 1 : k->layout == KGEN_LAYOUT_HND ? 2 : 3];
 }
 
 static inline int64_t kgen__cache_heads(const kgen_tensor *k) {
-    return k->shape[k->layout == KGEN_NHD ? 2 : 1];
+    return k->shape[k->layout == KGEN_LAYOUT_NHD ? 2 : 1];
 }
 
 /* Element index in a descale of any of its shapes; scales of tokens carry the
  * tag nhd or hnd. */
-static inline int64_t kgen__descale_index(const kgen_tensor *t, kgen_cache_at at, int64_t seq) {
+static inline int64_t kgen__descale_index(const kgen_tensor *t, kgen__cache_at at, int64_t seq) {
     const int64_t *s = t->stride;
     if (t->rank == 1) return t->shape[0] == 1 ? 0 : at.head * s[0];
     if (t->rank == 2) return seq * s[0] + at.head * s[1];
-    if (t->layout == KGEN_NHD) return at.page * s[0] + at.slot * s[1] + at.head * s[2];
+    if (t->layout == KGEN_LAYOUT_NHD) return at.page * s[0] + at.slot * s[1] + at.head * s[2];
     return at.page * s[0] + at.head * s[1] + at.slot * s[2];
 }
 

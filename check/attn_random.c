@@ -1,23 +1,25 @@
 /* Random cases of attn over the grid: every choice is a row of a table, and
- * what contradicts itself is left to kgen_spec_validate to throw out.       */
+ * what contradicts itself is left to kgen_spec_validate to throw out. */
 #include <string.h>
 
-#include "attn.h"
+#include "check_attn.h"
 
 enum { DEFAULT_BUDGET = 600 };
 
-static const kgen_choice choices[] = {
-    KGEN__CHOICE(attn.phase, 8, KGEN_DECODE, KGEN_VERIFY),
-    KGEN__CHOICE(attn.q, 8, KGEN_BF16, KGEN_FP16),
-    KGEN__CHOICE(attn.kv, 8, KGEN_BF16, KGEN_FP16, KGEN_FP8, KGEN_E4M3FN, KGEN_E4M3FNUZ, KGEN_E5M2),
-    KGEN__CHOICE(attn.out, 3, 0, KGEN_BF16, KGEN_FP16, KGEN_FP8, KGEN_E4M3FN, KGEN_E4M3FNUZ,
-                 KGEN_E5M2),
+static const kgen__choice choices[] = {
+    KGEN__CHOICE(attn.phase, 8, KGEN_PHASE_DECODE, KGEN_PHASE_VERIFY),
+    KGEN__CHOICE(attn.q, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16),
+    KGEN__CHOICE(attn.kv, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN,
+                 KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2),
+    KGEN__CHOICE(attn.out, 3, 0, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8,
+                 KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2),
     KGEN__CHOICE(attn.head_dim, 8, 64, 80, 96, 112, 128, 192, 256, 512),
     KGEN__CHOICE(attn.v_dim, 2, 0, 64, 80, 96, 112, 128, 192, 256),
     KGEN__CHOICE(attn.group, 8, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32),
     KGEN__CHOICE(attn.page, 8, 1, 16, 32, 64, 128, 256, 1024, 144, 272, 528, 544, 672, 784, 1056,
                  1568, 1600, KGEN_PAGE_X16),
-    KGEN__CHOICE(attn.layout, 8, KGEN_NHD, KGEN_HND, KGEN_SHUFFLE, KGEN_XPACKED),
+    KGEN__CHOICE(attn.layout, 8, KGEN_LAYOUT_NHD, KGEN_LAYOUT_HND, KGEN_LAYOUT_SHUFFLE,
+                 KGEN_LAYOUT_XPACKED),
     KGEN__CHOICE(attn.table, 4, 0, 1),
     KGEN__CHOICE(attn.window, 6, 0, 1, 2, 15, 16, 17, 33, 64, 100, 128, KGEN_WINDOW_RT),
     KGEN__CHOICE(attn.softcap, 4, 0, 1),
@@ -25,24 +27,24 @@ static const kgen_choice choices[] = {
     KGEN__CHOICE(attn.sinks, 4, 0, 1),
     KGEN__CHOICE(attn.lse, 6, 0, 1),
     KGEN__CHOICE(attn.descale, 8, KGEN_DESCALE_AUTO, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD,
-           KGEN_DESCALE_TOKEN),
+                 KGEN_DESCALE_TOKEN),
 };
 
-static void draw_tokens(kgen_spec *spec, kgen_rng *rng) {
+static void draw_tokens(kgen_spec *spec, kgen__rng *rng) {
     spec->attn.q_tokens =
-        spec->attn.phase == KGEN_VERIFY ? (int32_t)kgen_rng_range(rng, 1, 16) : 1;
+        spec->attn.phase == KGEN_PHASE_VERIFY ? (int32_t)kgen__rng_range(rng, 1, 16) : 1;
 }
 
 /* Lengths love edges: of tiles, of pages, none, all. */
-static int32_t random_length(kgen_rng *rng, int32_t page, int32_t most) {
+static int32_t random_length(kgen__rng *rng, int32_t page, int32_t most) {
     int32_t edge = KGEN__PICK(rng, 0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129,
                               page - 1, page, page + 1, 2 * page, most);
-    return kgen__chance(rng, 4) && edge <= most ? edge : (int32_t)kgen_rng_range(rng, 1, most);
+    return kgen__chance(rng, 4) && edge <= most ? edge : (int32_t)kgen__rng_range(rng, 1, most);
 }
 
 /* Keys that a case may have in all, so that the emulated GPU takes its time
  * for `budget` keys of 128-wide heads. */
-static int64_t affordable(const kgen_case *c, int64_t budget) {
+static int64_t affordable(const kgen__case *c, int64_t budget) {
     const kgen_attn_spec *s = &c->spec.attn;
     int64_t tiles = (s->group * s->q_tokens + 15) / 16;
     int64_t width = s->head_dim + (s->v_dim ? s->v_dim : s->head_dim);
@@ -50,43 +52,43 @@ static int64_t affordable(const kgen_case *c, int64_t budget) {
     return keys < 4 ? 4 : keys;
 }
 
-static int32_t page_of(const kgen_case *c) {
+static int32_t page_of(const kgen__case *c) {
     return c->spec.attn.page == KGEN_PAGE_X16 ? c->attn.page : c->spec.attn.page;
 }
 
 /* A page of everything, in elements. */
-static int64_t page_size(const kgen_case *c) {
+static int64_t page_size(const kgen__case *c) {
     return (int64_t)page_of(c) * c->attn.hkv * 2 * c->spec.attn.head_dim;
 }
 
 /* Pages are filled whole, with poison: large ones are kept few. */
-static void limit_pages(kgen_case *c) {
+static void limit_pages(kgen__case *c) {
     while (c->attn.hkv > 1 && page_size(c) > 1 << 18) c->attn.hkv /= 2;
     if (page_size(c) > 1 << 18) c->attn.extra = 0;
 }
 
-static void random_sequences(kgen_case *c, kgen_rng *rng, int64_t keys) {
+static void random_sequences(kgen__case *c, kgen__rng *rng, int64_t keys) {
     int32_t page = page_of(c);
     int64_t left = keys;
     c->seqs = page_size(c) > 1 << 18 ? KGEN__PICK(rng, 1, 2) : KGEN__PICK(rng, 1, 1, 2, 3, 4, 5, 7);
     for (int32_t i = 0; i < c->seqs; i++) {
         int32_t length = left > 0 ? random_length(rng, page, (int32_t)left) : 0;
         int32_t fresh = c->spec.attn.q_tokens;
-        if (c->spec.attn.phase == KGEN_VERIFY && kgen__chance(rng, 6))
-            fresh = (int32_t)kgen_rng_range(rng, 0, fresh);
+        if (c->spec.attn.phase == KGEN_PHASE_VERIFY && kgen__chance(rng, 6))
+            fresh = (int32_t)kgen__rng_range(rng, 0, fresh);
         left -= length;
-        c->attn.lens[i] = (kgen_span){length, length};
-        c->attn.qlens[i] = (kgen_span){fresh, fresh};
+        c->attn.lens[i] = (kgen__span){length, length};
+        c->attn.qlens[i] = (kgen__span){fresh, fresh};
     }
-    if (c->spec.attn.phase == KGEN_VERIFY) {
+    if (c->spec.attn.phase == KGEN_PHASE_VERIFY) {
         c->attn.tail = KGEN__PICK(rng, 0, 0, 1, 3);
-        if (c->attn.qlens[0].low == 0) c->attn.qlens[0] = (kgen_span){1, 1};
+        if (c->attn.qlens[0].low == 0) c->attn.qlens[0] = (kgen__span){1, 1};
     }
 }
 
-static void random_tensors(kgen_case *c, kgen_rng *rng) {
+static void random_tensors(kgen__case *c, kgen__rng *rng) {
     kgen_layout layout = (kgen_layout)c->spec.attn.layout;
-    int plain = layout == KGEN_NHD || layout == KGEN_HND;
+    int plain = layout == KGEN_LAYOUT_NHD || layout == KGEN_LAYOUT_HND;
     c->attn.packed = plain ? KGEN__PICK(rng, 0, 0, 1, 2, 3) : KGEN__PICK(rng, 0, 1);
     c->attn.extra = KGEN__PICK(rng, 0, 1, 3);
     c->attn.cols = KGEN__PICK(rng, 0, 0, 1, 5);
@@ -96,23 +98,23 @@ static void random_tensors(kgen_case *c, kgen_rng *rng) {
     c->attn.off = KGEN__PICK(rng, 0, 0, 0, 1);
 }
 
-static int32_t random_scale_shape(const kgen_case *c, kgen_rng *rng) {
+static int32_t random_scale_shape(const kgen__case *c, kgen__rng *rng) {
     switch (c->spec.attn.descale) {
     case KGEN_DESCALE_TOKEN:
-        return KGEN__PICK(rng, KGEN_SCALE_TOKEN, KGEN_SCALE_HTOKEN);
+        return KGEN__PICK(rng, KGEN__SCALE_TOKEN, KGEN__SCALE_HTOKEN);
     case KGEN_DESCALE_HEAD:
-        return KGEN__PICK(rng, KGEN_SCALE_ONE, KGEN_SCALE_HEAD, KGEN_SCALE_SEQ);
+        return KGEN__PICK(rng, KGEN__SCALE_ONE, KGEN__SCALE_HEAD, KGEN__SCALE_SEQ);
     case KGEN_DESCALE_AUTO:
         if (kgen_dtype_size((kgen_dtype)c->spec.attn.kv) == 1)
-            return KGEN__PICK(rng, KGEN_SCALE_AUTO, KGEN_SCALE_ONE, KGEN_SCALE_HEAD,
-                              KGEN_SCALE_SEQ);
-        return KGEN_SCALE_AUTO;
+            return KGEN__PICK(rng, KGEN__SCALE_AUTO, KGEN__SCALE_ONE, KGEN__SCALE_HEAD,
+                              KGEN__SCALE_SEQ);
+        return KGEN__SCALE_AUTO;
     default:
-        return KGEN_SCALE_AUTO;
+        return KGEN__SCALE_AUTO;
     }
 }
 
-static void random_scalars(kgen_case *c, kgen_rng *rng) {
+static void random_scalars(kgen__case *c, kgen__rng *rng) {
     int32_t cap = KGEN__PICK(rng, 1, 2, 5, 30);
     c->attn.softcap = c->spec.attn.softcap ? cap : 2;
     c->attn.poison = 1;
@@ -121,14 +123,14 @@ static void random_scalars(kgen_case *c, kgen_rng *rng) {
     c->attn.vds = random_scale_shape(c, rng);
     c->attn.page = c->attn.window = 16;
     if (c->spec.attn.page == KGEN_PAGE_X16)
-        c->attn.page = 16 * (int32_t)kgen_rng_range(rng, 1, 40);
+        c->attn.page = 16 * (int32_t)kgen__rng_range(rng, 1, 40);
     if (c->spec.attn.window == KGEN_WINDOW_RT)
         c->attn.window = KGEN__PICK(rng, 1, 3, 16, 31, 65, 4096);
 }
 
-kgen_status kgen__attn_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
+kgen_status kgen__attn_random(kgen__case *out, kgen__rng *rng, const kgen_target *target,
                               int64_t budget, kgen_error *err) {
-    kgen_case c;
+    kgen__case c;
     memset(&c, 0, sizeof c);
     KGEN_TRY(kgen_spec_parse(&c.spec, "attn:", err));
     KGEN_TRY(kgen__random_spec(&c.spec, choices, sizeof choices / sizeof choices[0], draw_tokens,

@@ -1,6 +1,6 @@
 /* Paged attention in double, from the formula in <kgen/args.h>. The tolerance
  * follows from what a kernel has to round: P to 16 bits for the second product
- * and the output to its type; everything else is 32-bit.                    */
+ * and the output to its type; everything else is 32-bit. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,34 +18,34 @@ typedef struct row {
     const kgen_attn_spec *spec;
     const kgen_attn_args *args;
     int64_t seq, token, head, kv_head;
-    int64_t position;    /* in the sequence                                  */
-    int64_t first, end;  /* visible keys                                     */
+    int64_t position;   /* in the sequence */
+    int64_t first, end; /* visible keys */
     int64_t page_tokens;
-    double *score;       /* [end - first], then weights                      */
-    double *blur;        /* [end - first], what 32-bit leaves open of a score */
+    double *score; /* [end - first], then weights */
+    double *blur;  /* [end - first], what 32-bit leaves open of a score */
     double max, total;
 } row;
 
-static kgen_cache_at locate(const row *r, int64_t key) {
+static kgen__cache_at locate(const row *r, int64_t key) {
     const kgen_tensor *table = &r->args->block_table;
     int64_t entry = r->seq * table->stride[0] + key / r->page_tokens * table->stride[1];
-    return (kgen_cache_at){kgen__int_load(table, entry), key % r->page_tokens, r->kv_head};
+    return (kgen__cache_at){kgen__int_load(table, entry), key % r->page_tokens, r->kv_head};
 }
 
-static double descale_at(const row *r, const kgen_tensor *t, kgen_cache_at at) {
+static double descale_at(const row *r, const kgen_tensor *t, kgen__cache_at at) {
     if (!t->data) return 1.0;
-    return kgen_number_load(KGEN_F32, t->data, kgen__descale_index(t, at, r->seq));
+    return kgen__number_load(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, r->seq));
 }
 
 static void score_key(row *r, int64_t key) {
     const kgen_attn_args *a = r->args;
-    kgen_cache_at at = locate(r, key);
+    kgen__cache_at at = locate(r, key);
     double dot = 0, size = 0;
     for (int64_t d = 0; d < r->spec->head_dim; d++) {
         int64_t qi = r->token * a->q.stride[0] + r->head * a->q.stride[1] + d * a->q.stride[2];
-        double term = kgen_number_load(a->q.dtype, a->q.data, qi) *
-                      kgen_number_load(a->k.dtype, a->k.data,
-                                       kgen__cache_index(&a->k, KGEN_SIDE_K, at, d));
+        double term =
+            kgen__number_load(a->q.dtype, a->q.data, qi) *
+            kgen__number_load(a->k.dtype, a->k.data, kgen__cache_index(&a->k, KGEN__SIDE_K, at, d));
         dot += term;
         size += fabs(term);
     }
@@ -58,8 +58,8 @@ static void score_key(row *r, int64_t key) {
         size += c;
     }
     if (r->spec->alibi) {
-        double slope = kgen_number_load(KGEN_F32, a->alibi_slopes.data,
-                                        r->head * a->alibi_slopes.stride[0]);
+        double slope = kgen__number_load(KGEN_DTYPE_F32, a->alibi_slopes.data,
+                                         r->head * a->alibi_slopes.stride[0]);
         s += slope * (double)(key - r->position);
         size += fabs(slope * (double)(key - r->position));
     }
@@ -70,7 +70,7 @@ static void score_key(row *r, int64_t key) {
 static double sink_of(const row *r) {
     if (!r->spec->sinks) return -INFINITY;
     const kgen_tensor *sinks = &r->args->sinks;
-    return kgen_number_load(KGEN_F32, sinks->data, r->head * sinks->stride[0]);
+    return kgen__number_load(KGEN_DTYPE_F32, sinks->data, r->head * sinks->stride[0]);
 }
 
 /* Scores of the visible keys become weights relative to the largest. */
@@ -90,32 +90,32 @@ static void weigh(row *r) {
 
 /* Relative error of a probability rounded to the narrower 16-bit type. */
 static double weight_error(const kgen_attn_args *a) {
-    return a->q.dtype == KGEN_BF16 || a->k.dtype == KGEN_BF16 ? 0x1p-8 : 0x1p-11;
+    return a->q.dtype == KGEN_DTYPE_BF16 || a->k.dtype == KGEN_DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
 }
 
 /* Kernels may compute in fp16, whose smallest step then bounds a probability's
  * error from below, unless queries and cache are both bf16. */
 static double weight_step(const kgen_attn_args *a) {
-    return a->q.dtype == KGEN_BF16 && a->k.dtype == KGEN_BF16 ? 0 : FP16_STEP;
+    return a->q.dtype == KGEN_DTYPE_BF16 && a->k.dtype == KGEN_DTYPE_BF16 ? 0 : FP16_STEP;
 }
 
 typedef struct sums {
-    double out;    /* sum p v                                                */
-    double size;   /* sum p |v|                                              */
-    double square; /* sum p^2 v^2                                            */
-    double blur;   /* sum p |v| blur                                         */
-    double plain;  /* sum |v|                                                */
+    double out;    /* sum p v */
+    double size;   /* sum p |v| */
+    double square; /* sum p^2 v^2 */
+    double blur;   /* sum p |v| blur */
+    double plain;  /* sum |v| */
 } sums;
 
 static sums add_up(const row *r, int64_t d, double scale) {
     const kgen_attn_args *a = r->args;
     sums t = {0};
     for (int64_t key = r->first; key < r->end; key++) {
-        kgen_cache_at at = locate(r, key);
+        kgen__cache_at at = locate(r, key);
         double p = r->score[key - r->first] / r->total;
-        double v = scale * descale_at(r, &a->v_descale, at) *
-                   kgen_number_load(a->v.dtype, a->v.data,
-                                    kgen__cache_index(&a->v, KGEN_SIDE_V, at, d));
+        double v =
+            scale * descale_at(r, &a->v_descale, at) *
+            kgen__number_load(a->v.dtype, a->v.data, kgen__cache_index(&a->v, KGEN__SIDE_V, at, d));
         t.out += p * v;
         t.size += p * fabs(v);
         t.square += p * p * v * v;
@@ -131,7 +131,7 @@ static double mean_blur(const row *r) {
     return sum + SUM_ERROR * (r->spec->sinks ? fabs(sink_of(r)) : 0);
 }
 
-static void write_element(kgen_attn_answer *answer, const row *r, int64_t d, double scale,
+static void write_element(kgen__attn_answer *answer, const row *r, int64_t d, double scale,
                           double blur) {
     int64_t at = (r->token * answer->heads + r->head) * answer->v_dim + d;
     double relative = weight_error(r->args);
@@ -139,16 +139,16 @@ static void write_element(kgen_attn_answer *answer, const row *r, int64_t d, dou
     double other = SUM_ERROR * t.size + t.blur + blur * fabs(t.out) +
                    weight_step(r->args) * t.plain / r->total;
     double bound = relative * t.size + other;
-    double rounding = kgen_number_half_ulp(r->args->out.dtype, fabs(t.out) + bound);
+    double rounding = kgen__number_half_ulp(r->args->out.dtype, fabs(t.out) + bound);
     answer->out[at] = t.out;
     answer->out_tol[at] = bound + rounding;
-    answer->out_rms[at] = RMS_MARGIN * sqrt(relative * relative * t.square + other * other +
-                                            rounding * rounding);
+    answer->out_rms[at] =
+        RMS_MARGIN * sqrt(relative * relative * t.square + other * other + rounding * rounding);
 }
 
-static void write_row(kgen_attn_answer *answer, row *r) {
+static void write_row(kgen__attn_answer *answer, row *r) {
     const kgen_tensor *out_scale = &r->args->out_scale;
-    double scale = out_scale->data ? 1 / kgen_number_load(KGEN_F32, out_scale->data, 0) : 1;
+    double scale = out_scale->data ? 1 / kgen__number_load(KGEN_DTYPE_F32, out_scale->data, 0) : 1;
     int64_t at = r->head * answer->tokens + r->token;
     weigh(r);
     double blur = mean_blur(r);
@@ -163,9 +163,9 @@ static int64_t window_of(const kgen_attn_spec *spec, const kgen_attn_args *args)
     return spec->window > 0 ? spec->window : -1;
 }
 
-static void sequence(kgen_attn_answer *answer, row *r) {
+static void sequence(kgen__attn_answer *answer, row *r) {
     const kgen_attn_args *a = r->args;
-    int verify = r->spec->phase == KGEN_VERIFY;
+    int verify = r->spec->phase == KGEN_PHASE_VERIFY;
     int64_t start = verify ? kgen__int_load(&a->cu_seqlens_q, r->seq) : r->seq;
     int64_t end = verify ? kgen__int_load(&a->cu_seqlens_q, r->seq + 1) : r->seq + 1;
     int64_t length = kgen__int_load(&a->seq_lens, r->seq);
@@ -189,7 +189,7 @@ static int64_t longest(const kgen_attn_args *args) {
     return most;
 }
 
-static int allocate(kgen_attn_answer *answer) {
+static int allocate(kgen__attn_answer *answer) {
     size_t rows = (size_t)(answer->tokens * answer->heads);
     size_t count = rows * (size_t)answer->v_dim;
     answer->out = calloc(count, sizeof(double));
@@ -201,10 +201,10 @@ static int allocate(kgen_attn_answer *answer) {
     return answer->out && answer->out_tol && answer->out_rms && answer->lse && answer->lse_tol;
 }
 
-kgen_status kgen_attn_reference(kgen_attn_answer *answer, const kgen_spec *spec,
-                                const kgen_attn_args *args, kgen_error *err) {
+kgen_status kgen__attn_reference(kgen__attn_answer *answer, const kgen_spec *spec,
+                                 const kgen_attn_args *args, kgen_error *err) {
     row r = {.spec = &spec->attn, .args = args, .page_tokens = kgen__cache_page(&args->k)};
-    *answer = (kgen_attn_answer){
+    *answer = (kgen__attn_answer){
         .tokens = args->q.shape[0], .heads = args->q.shape[1], .v_dim = args->out.shape[2]};
     size_t keys = (size_t)longest(args);
     r.score = malloc(keys * sizeof(double));
@@ -214,16 +214,16 @@ kgen_status kgen_attn_reference(kgen_attn_answer *answer, const kgen_spec *spec,
     free(r.score);
     free(r.blur);
     if (ready) return KGEN_OK;
-    kgen_attn_free(answer);
+    kgen__attn_free(answer);
     return kgen_fail(err, KGEN_E_NOMEM, "reference of %lld tokens, %lld heads: out of memory",
                      (long long)args->q.shape[0], (long long)args->q.shape[1]);
 }
 
-void kgen_attn_free(kgen_attn_answer *answer) {
+void kgen__attn_free(kgen__attn_answer *answer) {
     free(answer->out);
     free(answer->out_tol);
     free(answer->out_rms);
     free(answer->lse);
     free(answer->lse_tol);
-    *answer = (kgen_attn_answer){0};
+    *answer = (kgen__attn_answer){0};
 }

@@ -1,18 +1,19 @@
 /* Lengths and pages of a launch of attn that was captured somewhere: neither a
- * kernel nor the reference bounds them.                                     */
-#include "attn.h"
+ * kernel nor the reference bounds them. */
+#include "check_attn.h"
 #include "attn_layout.h"
 
 static kgen_status sound_pages(const kgen_attn_args *a, int64_t seq, int64_t first, int64_t end,
                                kgen_error *err) {
     const kgen_tensor *table = &a->block_table;
     int64_t page = kgen__cache_page(&a->k), pages = a->k.shape[0];
-    KGEN__SOUND(end <= table->shape[1] * page, "seq_lens[%lld]=%lld: block_table has %lld pages of %lld",
-         (long long)seq, (long long)end, (long long)table->shape[1], (long long)page);
+    KGEN__SOUND(end <= table->shape[1] * page,
+                "seq_lens[%lld]=%lld: block_table has %lld pages of %lld", (long long)seq,
+                (long long)end, (long long)table->shape[1], (long long)page);
     for (int64_t i = first / page; i * page < end; i++) {
         int64_t number = kgen__int_load(table, seq * table->stride[0] + i * table->stride[1]);
         KGEN__SOUND(number >= 0 && number < pages, "block_table[%lld][%lld]=%lld: must be 0..%lld",
-             (long long)seq, (long long)i, (long long)number, (long long)pages - 1);
+                    (long long)seq, (long long)i, (long long)number, (long long)pages - 1);
     }
     return KGEN_OK;
 }
@@ -22,12 +23,12 @@ kgen_status kgen__attn_sound(const kgen_spec *spec, const kgen_args *args, kgen_
     const kgen_attn_args *a = &args->attn;
     int64_t seqs = a->seq_lens.shape[0], window = s->window;
     if (window == KGEN_WINDOW_RT) window = a->window;
-    if (s->phase == KGEN_VERIFY)
+    if (s->phase == KGEN_PHASE_VERIFY)
         KGEN_TRY(kgen__sound_offsets("cu_seqlens_q", &a->cu_seqlens_q, seqs, a->q.shape[0],
                                      s->q_tokens, err));
     for (int64_t n = 0; n < seqs; n++) {
         int64_t length = kgen__int_load(&a->seq_lens, n), count = 1;
-        if (s->phase == KGEN_VERIFY)
+        if (s->phase == KGEN_PHASE_VERIFY)
             count = kgen__int_load(&a->cu_seqlens_q, n + 1) - kgen__int_load(&a->cu_seqlens_q, n);
         int64_t first = window > 0 && length - count + 1 > window ? length - count + 1 - window : 0;
         if (count > 0 && length > 0) KGEN_TRY(sound_pages(a, n, first, length, err));

@@ -1,17 +1,21 @@
 /* The text form of a case. The family's table holds the keys; lists and words
- * are the only ones with code of their own.                                 */
+ * are the only ones with code of their own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge.h"
+#include "check_family.h"
 
 /* Decimals are kept in millionths, so that text and value are one to one. */
 enum { DECIMAL_PLACES = 6, KEYS_MAX = 64 };
 
-static const kgen_judge *judge_of(const kgen_case *c) { return kgen__judge_of(c->spec.family); }
+static const kgen__check_family *judge_of(const kgen__case *c) {
+    return kgen__check_family_of(c->spec.family);
+}
 
-static void *field(const kgen_case *c, const kgen_case_key *key) { return (char *)c + key->offset; }
+static void *field(const kgen__case *c, const kgen__case_key *key) {
+    return (char *)c + key->offset;
+}
 
 /* ---- numbers, without the locale ------------------------------------------ */
 
@@ -55,7 +59,7 @@ static void print_decimal(char out[32], double value) {
 
 /* ---- lists ---------------------------------------------------------------- */
 
-static int take_span(const char **text, const kgen_case_key *key, kgen_span *out) {
+static int take_span(const char **text, const kgen__case_key *key, kgen__span *out) {
     uint64_t low, high;
     int drawn = strncmp(*text, "rand:", 5) == 0;
     if (drawn) *text += 5;
@@ -66,14 +70,14 @@ static int take_span(const char **text, const kgen_case_key *key, kgen_span *out
         *text += 2;
         if (!take_digits(text, &high)) return 0;
     }
-    *out = (kgen_span){(int32_t)low, (int32_t)high};
+    *out = (kgen__span){(int32_t)low, (int32_t)high};
     return low <= high && high <= (uint64_t)key->high;
 }
 
-static kgen_status take_spans(kgen_span *out, int32_t *count, const kgen_case_key *key,
+static kgen_status take_spans(kgen__span *out, int32_t *count, const kgen__case_key *key,
                               const char *text, kgen_error *err) {
     const char *at = text;
-    for (*count = 0; *count < KGEN_CASE_SEQS_MAX;) {
+    for (*count = 0; *count < KGEN__CASE_SEQS_MAX;) {
         if (!take_span(&at, key, &out[*count]))
             return kgen_fail(err, KGEN_E_ARG,
                              "%s=%.60s: term %d must be a number or rand:low..high of 0..%d",
@@ -84,16 +88,16 @@ static kgen_status take_spans(kgen_span *out, int32_t *count, const kgen_case_ke
             return kgen_fail(err, KGEN_E_ARG, "%s=%.60s: ',' expected after term %d", key->name,
                              text, *count);
     }
-    return kgen_fail(err, KGEN_E_ARG, "%s: more than %d terms", key->name, KGEN_CASE_SEQS_MAX);
+    return kgen_fail(err, KGEN_E_ARG, "%s: more than %d terms", key->name, KGEN__CASE_SEQS_MAX);
 }
 
-static int all_equal(const kgen_span *spans, int32_t count) {
+static int all_equal(const kgen__span *spans, int32_t count) {
     for (int32_t i = 1; i < count; i++)
         if (spans[i].low != spans[0].low || spans[i].high != spans[0].high) return 0;
     return 1;
 }
 
-static int print_spans(char *out, size_t size, const kgen_span *spans, int32_t count) {
+static int print_spans(char *out, size_t size, const kgen__span *spans, int32_t count) {
     size_t used = 0;
     int32_t shown = all_equal(spans, count) ? 1 : count;
     for (int32_t i = 0; i < shown && used < size; i++) {
@@ -109,12 +113,12 @@ static int print_spans(char *out, size_t size, const kgen_span *spans, int32_t c
 /* ---- parse ---------------------------------------------------------------- */
 
 typedef struct parser {
-    kgen_case c;
-    int32_t terms[KEYS_MAX]; /* given, of lists                              */
-    uint64_t seen;           /* a bit a key                                  */
+    kgen__case c;
+    int32_t terms[KEYS_MAX]; /* given, of lists */
+    uint64_t seen;           /* a bit a key */
 } parser;
 
-static kgen_status take_integer(parser *p, const kgen_case_key *key, const char *text,
+static kgen_status take_integer(parser *p, const kgen__case_key *key, const char *text,
                                 kgen_error *err) {
     uint64_t value;
     const char *at = text;
@@ -126,7 +130,7 @@ static kgen_status take_integer(parser *p, const kgen_case_key *key, const char 
     return KGEN_OK;
 }
 
-static kgen_status take_word(parser *p, const kgen_case_key *key, const char *text,
+static kgen_status take_word(parser *p, const kgen__case_key *key, const char *text,
                              kgen_error *err) {
     for (int32_t i = 0; key->words[i]; i++) {
         if (strcmp(text, key->words[i]) != 0) continue;
@@ -137,20 +141,20 @@ static kgen_status take_word(parser *p, const kgen_case_key *key, const char *te
 }
 
 static kgen_status take_value(parser *p, int32_t index, const char *text, kgen_error *err) {
-    const kgen_case_key *key = &judge_of(&p->c)->keys[index];
+    const kgen__case_key *key = &judge_of(&p->c)->keys[index];
     const char *at = text;
     switch (key->kind) {
-    case KGEN_KEY_INTEGER:
+    case KGEN__KEY_INTEGER:
         return take_integer(p, key, text, err);
-    case KGEN_KEY_WORD:
+    case KGEN__KEY_WORD:
         return take_word(p, key, text, err);
-    case KGEN_KEY_SPANS:
+    case KGEN__KEY_SPANS:
         return take_spans(field(&p->c, key), &p->terms[index], key, text, err);
-    case KGEN_KEY_DECIMAL:
+    case KGEN__KEY_DECIMAL:
         if (take_decimal(text, field(&p->c, key))) return KGEN_OK;
         return kgen_fail(err, KGEN_E_ARG, "%s=%.40s: must be a decimal of at most %d places",
                          key->name, text, DECIMAL_PLACES);
-    case KGEN_KEY_SEED:
+    case KGEN__KEY_SEED:
         if (take_digits(&at, field(&p->c, key)) && !*at) return KGEN_OK;
         return kgen_fail(err, KGEN_E_ARG, "%s=%.40s: must be 0..2^64-1", key->name, text);
     }
@@ -161,7 +165,7 @@ static kgen_status take_pair(parser *p, char *pair, kgen_error *err) {
     char *equals = strchr(pair, '=');
     if (!equals) return kgen_fail(err, KGEN_E_ARG, "'%.40s': key=value expected", pair);
     *equals = 0;
-    const kgen_judge *judge = judge_of(&p->c);
+    const kgen__check_family *judge = judge_of(&p->c);
     for (int32_t i = 0; i < judge->key_count; i++) {
         if (strcmp(judge->keys[i].name, pair) != 0) continue;
         if (p->seen >> i & 1) return kgen_fail(err, KGEN_E_ARG, "%s: given twice", pair);
@@ -172,7 +176,7 @@ static kgen_status take_pair(parser *p, char *pair, kgen_error *err) {
 }
 
 /* One term serves every sequence. */
-static kgen_status spread(kgen_span *spans, int32_t given, int32_t seqs, const char *name,
+static kgen_status spread(kgen__span *spans, int32_t given, int32_t seqs, const char *name,
                           kgen_error *err) {
     if (given != 1 && given != seqs)
         return kgen_fail(err, KGEN_E_ARG, "%s: %d terms for seqs=%d", name, given, seqs);
@@ -181,19 +185,19 @@ static kgen_status spread(kgen_span *spans, int32_t given, int32_t seqs, const c
 }
 
 static int seqs_given(const parser *p) {
-    const kgen_judge *judge = judge_of(&p->c);
+    const kgen__check_family *judge = judge_of(&p->c);
     for (int32_t i = 0; i < judge->key_count; i++)
-        if (judge->keys[i].offset == offsetof(kgen_case, seqs)) return p->seen >> i & 1;
+        if (judge->keys[i].offset == offsetof(kgen__case, seqs)) return p->seen >> i & 1;
     return 0;
 }
 
 /* Without seqs=, the longest list says how many sequences there are. */
 static kgen_status settle_lists(parser *p, kgen_error *err) {
-    const kgen_judge *judge = judge_of(&p->c);
+    const kgen__check_family *judge = judge_of(&p->c);
     int32_t most = 1;
     for (int32_t i = 0; i < judge->key_count; i++) {
-        const kgen_case_key *key = &judge->keys[i];
-        if (key->kind != KGEN_KEY_SPANS) continue;
+        const kgen__case_key *key = &judge->keys[i];
+        if (key->kind != KGEN__KEY_SPANS) continue;
         if (!p->terms[i]) {
             if (!judge->implied(field(&p->c, key), &p->c, key))
                 return kgen_fail(err, KGEN_E_ARG, "%s: missing", key->name);
@@ -203,8 +207,8 @@ static kgen_status settle_lists(parser *p, kgen_error *err) {
     }
     if (!seqs_given(p)) p->c.seqs = most;
     for (int32_t i = 0; i < judge->key_count; i++) {
-        const kgen_case_key *key = &judge->keys[i];
-        if (key->kind == KGEN_KEY_SPANS)
+        const kgen__case_key *key = &judge->keys[i];
+        if (key->kind == KGEN__KEY_SPANS)
             KGEN_TRY(spread(field(&p->c, key), p->terms[i], p->c.seqs, key->name, err));
     }
     return KGEN_OK;
@@ -223,12 +227,12 @@ static kgen_status parse_pairs(parser *p, char *text, kgen_error *err) {
     return settle(p, err);
 }
 
-static void set_initial(kgen_case *c) {
-    const kgen_judge *judge = judge_of(c);
+static void set_initial(kgen__case *c) {
+    const kgen__check_family *judge = judge_of(c);
     for (int32_t i = 0; i < judge->key_count; i++) {
-        const kgen_case_key *key = &judge->keys[i];
-        if (key->kind == KGEN_KEY_DECIMAL) *(double *)field(c, key) = key->initial;
-        if (key->kind == KGEN_KEY_INTEGER) *(int32_t *)field(c, key) = (int32_t)key->initial;
+        const kgen__case_key *key = &judge->keys[i];
+        if (key->kind == KGEN__KEY_DECIMAL) *(double *)field(c, key) = key->initial;
+        if (key->kind == KGEN__KEY_INTEGER) *(int32_t *)field(c, key) = (int32_t)key->initial;
     }
 }
 
@@ -245,13 +249,13 @@ static kgen_status parse_line(parser *p, char *line, kgen_error *err) {
     return parse_pairs(p, bar + 1, err);
 }
 
-kgen_status kgen_case_parse(kgen_case *out, const char *line, kgen_error *err) {
-    if (strlen(line) >= KGEN_CASE_LINE_MAX)
-        return kgen_fail(err, KGEN_E_ARG, "case: longer than %d bytes", KGEN_CASE_LINE_MAX - 1);
+kgen_status kgen__case_parse(kgen__case *out, const char *line, kgen_error *err) {
+    if (strlen(line) >= KGEN__CASE_LINE_MAX)
+        return kgen_fail(err, KGEN_E_ARG, "case: longer than %d bytes", KGEN__CASE_LINE_MAX - 1);
     parser *p = calloc(1, sizeof *p);
     char *copy = strdup(line);
-    kgen_status status = p && copy ? parse_line(p, copy, err)
-                                   : kgen_fail(err, KGEN_E_NOMEM, "case: out of memory");
+    kgen_status status =
+        p && copy ? parse_line(p, copy, err) : kgen_fail(err, KGEN_E_NOMEM, "case: out of memory");
     if (status == KGEN_OK) *out = p->c;
     free(p);
     free(copy);
@@ -260,98 +264,97 @@ kgen_status kgen_case_parse(kgen_case *out, const char *line, kgen_error *err) {
 
 /* ---- print ---------------------------------------------------------------- */
 
-static int is_initial(const kgen_case *c, const kgen_case_key *key) {
+static int is_initial(const kgen__case *c, const kgen__case_key *key) {
     const void *at = field(c, key);
-    kgen_span implied;
+    kgen__span implied;
     switch (key->kind) {
-    case KGEN_KEY_INTEGER:
+    case KGEN__KEY_INTEGER:
         return *(const int32_t *)at == (int32_t)key->initial;
-    case KGEN_KEY_WORD:
+    case KGEN__KEY_WORD:
         return *(const int32_t *)at == 0;
-    case KGEN_KEY_DECIMAL:
+    case KGEN__KEY_DECIMAL:
         return *(const double *)at == key->initial;
-    case KGEN_KEY_SEED:
+    case KGEN__KEY_SEED:
         return *(const uint64_t *)at == 0;
-    case KGEN_KEY_SPANS:
-        return c->seqs == 0 ||
-               (all_equal(at, c->seqs) && judge_of(c)->implied(&implied, c, key) &&
-                ((const kgen_span *)at)->low == implied.low &&
-                ((const kgen_span *)at)->high == implied.high);
+    case KGEN__KEY_SPANS:
+        return c->seqs == 0 || (all_equal(at, c->seqs) && judge_of(c)->implied(&implied, c, key) &&
+                                ((const kgen__span *)at)->low == implied.low &&
+                                ((const kgen__span *)at)->high == implied.high);
     }
     return 0;
 }
 
-static int print_value(char *out, size_t size, const kgen_case *c, const kgen_case_key *key) {
+static int print_value(char *out, size_t size, const kgen__case *c, const kgen__case_key *key) {
     const void *at = field(c, key);
     char text[32];
     switch (key->kind) {
-    case KGEN_KEY_INTEGER:
+    case KGEN__KEY_INTEGER:
         return snprintf(out, size, "%d", *(const int32_t *)at);
-    case KGEN_KEY_WORD:
+    case KGEN__KEY_WORD:
         return snprintf(out, size, "%s", key->words[*(const int32_t *)at]);
-    case KGEN_KEY_DECIMAL:
+    case KGEN__KEY_DECIMAL:
         print_decimal(text, *(const double *)at);
         return snprintf(out, size, "%s", text);
-    case KGEN_KEY_SEED:
+    case KGEN__KEY_SEED:
         return snprintf(out, size, "%llu", (unsigned long long)*(const uint64_t *)at);
-    case KGEN_KEY_SPANS:
+    case KGEN__KEY_SPANS:
         return print_spans(out, size, at, c->seqs);
     }
     return 0;
 }
 
-void kgen_case_print(char out[KGEN_CASE_LINE_MAX], const kgen_case *c) {
-    const kgen_judge *judge = judge_of(c);
+void kgen__case_print(char out[KGEN__CASE_LINE_MAX], const kgen__case *c) {
+    const kgen__check_family *judge = judge_of(c);
     kgen_spec_print(out, &c->spec);
     size_t used = strlen(out);
-    used += (size_t)snprintf(out + used, KGEN_CASE_LINE_MAX - used, " |");
-    for (int32_t i = 0; i < judge->key_count && used < KGEN_CASE_LINE_MAX; i++) {
-        const kgen_case_key *key = &judge->keys[i];
+    used += (size_t)snprintf(out + used, KGEN__CASE_LINE_MAX - used, " |");
+    for (int32_t i = 0; i < judge->key_count && used < KGEN__CASE_LINE_MAX; i++) {
+        const kgen__case_key *key = &judge->keys[i];
         if (is_initial(c, key)) continue;
-        used += (size_t)snprintf(out + used, KGEN_CASE_LINE_MAX - used, " %s=", key->name);
-        if (used < KGEN_CASE_LINE_MAX)
-            used += (size_t)print_value(out + used, KGEN_CASE_LINE_MAX - used, c, key);
+        used += (size_t)snprintf(out + used, KGEN__CASE_LINE_MAX - used, " %s=", key->name);
+        if (used < KGEN__CASE_LINE_MAX)
+            used += (size_t)print_value(out + used, KGEN__CASE_LINE_MAX - used, c, key);
     }
 }
 
 /* ---- draw, files ------------------------------------------------------------ */
 
-void kgen_case_draw(kgen_case *c, uint64_t seed) {
-    kgen_rng rng;
-    kgen_rng_seed(&rng, seed, 0);
+void kgen__case_draw(kgen__case *c, uint64_t seed) {
+    kgen__rng rng;
+    kgen__rng_seed(&rng, seed, 0);
     c->seed = seed;
-    const kgen_judge *judge = judge_of(c);
+    const kgen__check_family *judge = judge_of(c);
     for (int32_t i = 0; i < c->seqs * judge->key_count; i++) {
-        const kgen_case_key *key = &judge->keys[i % judge->key_count];
-        if (key->kind != KGEN_KEY_SPANS) continue;
-        kgen_span *span = (kgen_span *)field(c, key) + i / judge->key_count;
-        span->low = span->high = (int32_t)kgen_rng_range(&rng, span->low, span->high);
+        const kgen__case_key *key = &judge->keys[i % judge->key_count];
+        if (key->kind != KGEN__KEY_SPANS) continue;
+        kgen__span *span = (kgen__span *)field(c, key) + i / judge->key_count;
+        span->low = span->high = (int32_t)kgen__rng_range(&rng, span->low, span->high);
     }
 }
 
-kgen_status kgen_case_default(kgen_case *c, const kgen_spec *spec, int heads, kgen_error *err) {
+kgen_status kgen__case_default(kgen__case *c, const kgen_spec *spec, int heads, kgen_error *err) {
     char line[KGEN_SPEC_LINE_MAX + 256];
     kgen_spec_print(line, spec);
     size_t used = strlen(line);
     used += (size_t)snprintf(line + used, sizeof line - used, " | ");
-    kgen__judge_of(spec->family)->alone(line + used, sizeof line - used, spec, heads);
-    return kgen_case_parse(c, line, err);
+    kgen__check_family_of(spec->family)->alone(line + used, sizeof line - used, spec, heads);
+    return kgen__case_parse(c, line, err);
 }
 
 static int is_blank(const char *line) { return line[strspn(line, " \t\r\n")] == 0; }
 
-static kgen_status add_case(kgen_case **cases, size_t *count, const char *line, kgen_error *err) {
+static kgen_status add_case(kgen__case **cases, size_t *count, const char *line, kgen_error *err) {
     if ((*count & (*count + 1)) == 0) {
-        kgen_case *grown = realloc(*cases, (2 * *count + 2) * sizeof *grown);
+        kgen__case *grown = realloc(*cases, (2 * *count + 2) * sizeof *grown);
         if (!grown) return kgen_fail(err, KGEN_E_NOMEM, "%zu cases: out of memory", *count);
         *cases = grown;
     }
-    KGEN_TRY(kgen_case_parse(&(*cases)[*count], line, err));
+    KGEN_TRY(kgen__case_parse(&(*cases)[*count], line, err));
     (*count)++;
     return KGEN_OK;
 }
 
-static kgen_status read_cases(kgen_case **cases, size_t *count, FILE *file, const char *path,
+static kgen_status read_cases(kgen__case **cases, size_t *count, FILE *file, const char *path,
                               kgen_error *err) {
     char *line = NULL;
     size_t size = 0;
@@ -371,7 +374,7 @@ static kgen_status read_cases(kgen_case **cases, size_t *count, FILE *file, cons
     return status;
 }
 
-kgen_status kgen_cases_load(kgen_case **cases, size_t *count, const char *path, kgen_error *err) {
+kgen_status kgen__cases_load(kgen__case **cases, size_t *count, const char *path, kgen_error *err) {
     FILE *file = fopen(path, "r");
     *cases = NULL;
     *count = 0;

@@ -1,6 +1,6 @@
 /* The judge of kernels: number formats, random data, double-precision
  * references, cases in text form, and the run that compares. Used by the
- * command, the tests and the bench; built on public headers only.           */
+ * command, the tests and the bench; built on public headers only. */
 #ifndef KGEN_CHECK_H
 #define KGEN_CHECK_H
 
@@ -13,325 +13,326 @@ extern "C" {
 /* ---- number formats: bf16, fp16, e4m3fn, e4m3fnuz, e5m2, f32 ------------
  *
  * encode rounds to nearest, ties to even. The 8-bit types saturate (infinity
- * too); the others overflow to infinity. NaN stays NaN. Pure.               */
-float kgen_number_decode(kgen_dtype dtype, uint32_t bits);
-uint32_t kgen_number_encode(kgen_dtype dtype, double value);
+ * too); the others overflow to infinity. NaN stays NaN. Pure. */
+float kgen__number_decode(kgen_dtype dtype, uint32_t bits);
+uint32_t kgen__number_encode(kgen_dtype dtype, double value);
 /* A code that decodes to NaN, or to infinity where the type has one: `pick`
- * walks through them.                                                       */
-uint32_t kgen_number_poison(kgen_dtype dtype, uint32_t pick);
-double kgen_number_max(kgen_dtype dtype);
+ * walks through them. */
+uint32_t kgen__number_poison(kgen_dtype dtype, uint32_t pick);
+double kgen__number_max(kgen_dtype dtype);
 /* Half the spacing of the type's values around `magnitude`: the largest error
- * of one rounding there.                                                    */
-double kgen_number_half_ulp(kgen_dtype dtype, double magnitude);
-double kgen_number_load(kgen_dtype dtype, const void *base, int64_t index);
-void kgen_number_store(kgen_dtype dtype, void *base, int64_t index, double value);
+ * of one rounding there. */
+double kgen__number_half_ulp(kgen_dtype dtype, double magnitude);
+double kgen__number_load(kgen_dtype dtype, const void *base, int64_t index);
+void kgen__number_store(kgen_dtype dtype, void *base, int64_t index, double value);
 
 /* ---- random numbers: the same on every machine and locale --------------- */
-typedef struct kgen_rng {
+typedef struct kgen__rng {
     uint64_t state[4];
-} kgen_rng;
+} kgen__rng;
 
-uint64_t kgen_seed_fresh(void); /* below 2^32 and not 0: easy to type again  */
-void kgen_rng_seed(kgen_rng *rng, uint64_t seed, uint64_t stream);
-uint64_t kgen_rng_next(kgen_rng *rng);
-int64_t kgen_rng_range(kgen_rng *rng, int64_t low, int64_t high); /* inclusive */
-double kgen_rng_uniform(kgen_rng *rng);                           /* [0, 1)    */
-double kgen_rng_normal(kgen_rng *rng); /* mean 0, variance 1, within 3.5     */
+uint64_t kgen__seed_fresh(void); /* below 2^32 and not 0: easy to type again */
+void kgen__rng_seed(kgen__rng *rng, uint64_t seed, uint64_t stream);
+uint64_t kgen__rng_next(kgen__rng *rng);
+int64_t kgen__rng_range(kgen__rng *rng, int64_t low, int64_t high); /* inclusive */
+double kgen__rng_uniform(kgen__rng *rng);                           /* [0, 1) */
+double kgen__rng_normal(kgen__rng *rng); /* mean 0, variance 1, within 3.5 */
 
 /* ---- the reference of paged attention -----------------------------------
  *
  * Written from the formula in args.h, one row at a time, in double. Keys that
- * no row of a sequence sees are never read.                                 */
-typedef struct kgen_attn_answer {
+ * no row of a sequence sees are never read. */
+typedef struct kgen__attn_answer {
     int64_t tokens, heads, v_dim;
-    double *out;      /* [T][Hq][Dv], not rounded, not saturated             */
-    double *out_tol;  /* how far a right kernel may be from `out`            */
-    double *out_rms;  /* how far it is expected to be                        */
-    double *lse;      /* [Hq][T]                                             */
+    double *out;     /* [T][Hq][Dv], not rounded, not saturated */
+    double *out_tol; /* how far a right kernel may be from `out` */
+    double *out_rms; /* how far it is expected to be */
+    double *lse;     /* [Hq][T] */
     double *lse_tol;
-} kgen_attn_answer;
+} kgen__attn_answer;
 
-/* spec: resolved. args: tensors in host memory. *answer: kgen_attn_free.    */
-kgen_status kgen_attn_reference(kgen_attn_answer *answer, const kgen_spec *spec,
-                                const kgen_attn_args *args, kgen_error *err);
-void kgen_attn_free(kgen_attn_answer *answer);
+/* spec: resolved. args: tensors in host memory. *answer: kgen__attn_free. */
+kgen_status kgen__attn_reference(kgen__attn_answer *answer, const kgen_spec *spec,
+                                 const kgen_attn_args *args, kgen_error *err);
+void kgen__attn_free(kgen__attn_answer *answer);
 
 /* ---- cases ---------------------------------------------------------------
  *
  * `<spec line> | key=value ...`, one line. Lists (lens, qlens ...) hold a term
  * for each sequence, or one for all; a term is a number or rand:low..high.
- * The keys are the family's; adding a family is a row in judge.c.           */
-enum { KGEN_CASE_SEQS_MAX = 512, KGEN_CASE_LINE_MAX = 24576 };
+ * The keys are the family's; adding a family is a row in judge.c. */
+enum { KGEN__CASE_SEQS_MAX = 512, KGEN__CASE_LINE_MAX = 24576 };
 
-typedef struct kgen_span {
-    int32_t low, high; /* drawn from the seed when they differ               */
-} kgen_span;
+typedef struct kgen__span {
+    int32_t low, high; /* drawn from the seed when they differ */
+} kgen__span;
 
-typedef enum kgen_scale_shape {
-    KGEN_SCALE_AUTO = 0, /* the first shape that the spec's descale allows   */
-    KGEN_SCALE_ONE,      /* [1]                                              */
-    KGEN_SCALE_HEAD,     /* [Hkv]                                            */
-    KGEN_SCALE_SEQ,      /* [S][Hkv]                                         */
-    KGEN_SCALE_TOKEN,    /* [NB][page][Hkv]                                  */
-    KGEN_SCALE_HTOKEN,   /* [NB][Hkv][page]                                  */
-    KGEN_SCALE_COUNT
-} kgen_scale_shape;
+typedef enum kgen__scale_shape {
+    KGEN__SCALE_AUTO = 0, /* the first shape that the spec's descale allows */
+    KGEN__SCALE_ONE,      /* [1] */
+    KGEN__SCALE_HEAD,     /* [Hkv] */
+    KGEN__SCALE_SEQ,      /* [S][Hkv] */
+    KGEN__SCALE_TOKEN,    /* [NB][page][Hkv] */
+    KGEN__SCALE_HTOKEN,   /* [NB][Hkv][page] */
+    KGEN__SCALE_COUNT
+} kgen__scale_shape;
 
-typedef struct kgen_attn_case {
-    kgen_span lens[KGEN_CASE_SEQS_MAX];  /* cached keys, new tokens included  */
-    kgen_span qlens[KGEN_CASE_SEQS_MAX]; /* new tokens; 1 in decode           */
-    int32_t hkv;     /* KV heads                                             */
-    int32_t page;    /* run-time page of page=x16                            */
-    int32_t window;  /* run-time window of window=rt                         */
-    int32_t tail;    /* padding tokens after the last sequence's             */
-    int32_t extra;   /* pages in nobody's table, besides the one always there */
-    int32_t cols;    /* columns of the table past the longest sequence       */
-    int32_t rowpad;  /* entries between two rows of the table                */
-    int32_t packed;  /* 1: K and V are views of one tensor                   */
-    int32_t pad;     /* 16-byte units between two tokens of K, V             */
-    int32_t qpad;    /* 16-byte units between two tokens of q, out           */
-    int32_t off;     /* 1: q, K, V begin 16 bytes into their allocation      */
-    int32_t poison;  /* 0: finite numbers where no row looks                 */
-    int32_t kds, vds; /* kgen_scale_shape of the descales                    */
-    double scale;    /* softmax scale; 0: 1/sqrt(d)                          */
-    double softcap;  /* of softcap=1                                         */
-    double oscale;   /* out_scale; 0: random                                 */
-    double sink;     /* added to every sink                                  */
-} kgen_attn_case;
+typedef struct kgen__attn_case {
+    kgen__span lens[KGEN__CASE_SEQS_MAX];  /* cached keys, new tokens included */
+    kgen__span qlens[KGEN__CASE_SEQS_MAX]; /* new tokens; 1 in decode */
+    int32_t hkv;                           /* KV heads */
+    int32_t page;                          /* run-time page of page=x16 */
+    int32_t window;                        /* run-time window of window=rt */
+    int32_t tail;                          /* padding tokens after the last sequence's */
+    int32_t extra;    /* pages in nobody's table, besides the one always there */
+    int32_t cols;     /* columns of the table past the longest sequence */
+    int32_t rowpad;   /* entries between two rows of the table */
+    int32_t packed;   /* 1: K and V are views of one tensor */
+    int32_t pad;      /* 16-byte units between two tokens of K, V */
+    int32_t qpad;     /* 16-byte units between two tokens of q, out */
+    int32_t off;      /* 1: q, K, V begin 16 bytes into their allocation */
+    int32_t poison;   /* 0: finite numbers where no row looks */
+    int32_t kds, vds; /* kgen__scale_shape of the descales */
+    double scale;     /* softmax scale; 0: 1/sqrt(d) */
+    double softcap;   /* of softcap=1 */
+    double oscale;    /* out_scale; 0: random */
+    double sink;      /* added to every sink */
+} kgen__attn_case;
 
-typedef struct kgen_gdn_case {
-    kgen_span lens[KGEN_CASE_SEQS_MAX];     /* tokens of this launch          */
-    kgen_span accepted[KGEN_CASE_SEQS_MAX]; /* of the launch before           */
-    kgen_span ring[KGEN_CASE_SEQS_MAX];     /* entries in the ring            */
-    int32_t pads;    /* sequences whose read slot is a sentinel              */
-    int32_t wpads;   /* sequences that have a write slot that is one         */
-    int32_t tail;    /* rows after the last sequence's                       */
-    int32_t extra;   /* slots of nobody                                      */
-    int32_t slotpad; /* 16-byte units between two slots, lines, rings        */
-    int32_t rowpad;  /* elements between two rows of inputs                  */
-    int32_t outpad;  /* elements between two rows of outputs                 */
-    int32_t headpad; /* elements between two heads of the output             */
-    int32_t idxpad;  /* entries between two rows of slots                    */
-    int32_t idxstep; /* entries from one column of slots to the next         */
-    int32_t cols;    /* convolution columns past those needed                */
-    int32_t scols;   /* columns of slots past those needed                   */
-    int32_t steps;   /* tokens of buffer lines past t                        */
-    int32_t rows;    /* rows of a ring past those needed                     */
-    int32_t off;     /* 1: rows begin an element into their allocation       */
-    int32_t wide;    /* 1: b and a are views of rows of all ranks' heads     */
-    int32_t lines;   /* 1: lines are given                                   */
-    int32_t windows; /* 1: conv_windows are given                            */
-    int32_t copies;  /* 1: z, b and a are copied out (fuse=c)                */
-    int32_t init;    /* 1: has_initial is given                              */
-    int32_t same;    /* 1: a sequence's slots coincide                       */
-    int32_t scalet;  /* 1: out_scale is [groups][T] in memory                */
-    int32_t extremes; /* 0: no extreme gates, zero heads, huge values        */
-    int32_t poison;  /* 0: finite numbers where no row looks                 */
-    double xstd;     /* of activations                                       */
-    double sstd;     /* of states                                            */
-    double vmax;     /* of the huge values                                   */
-} kgen_gdn_case;
+typedef struct kgen__gdn_case {
+    kgen__span lens[KGEN__CASE_SEQS_MAX];     /* tokens of this launch */
+    kgen__span accepted[KGEN__CASE_SEQS_MAX]; /* of the launch before */
+    kgen__span ring[KGEN__CASE_SEQS_MAX];     /* entries in the ring */
+    int32_t pads;                             /* sequences whose read slot is a sentinel */
+    int32_t wpads;                            /* sequences that have a write slot that is one */
+    int32_t tail;                             /* rows after the last sequence's */
+    int32_t extra;                            /* slots of nobody */
+    int32_t slotpad;                          /* 16-byte units between two slots, lines, rings */
+    int32_t rowpad;                           /* elements between two rows of inputs */
+    int32_t outpad;                           /* elements between two rows of outputs */
+    int32_t headpad;                          /* elements between two heads of the output */
+    int32_t idxpad;                           /* entries between two rows of slots */
+    int32_t idxstep;                          /* entries from one column of slots to the next */
+    int32_t cols;                             /* convolution columns past those needed */
+    int32_t scols;                            /* columns of slots past those needed */
+    int32_t steps;                            /* tokens of buffer lines past t */
+    int32_t rows;                             /* rows of a ring past those needed */
+    int32_t off;                              /* 1: rows begin an element into their allocation */
+    int32_t wide;                             /* 1: b and a are views of rows of all ranks' heads */
+    int32_t lines;                            /* 1: lines are given */
+    int32_t windows;                          /* 1: conv_windows are given */
+    int32_t copies;                           /* 1: z, b and a are copied out (fuse=c) */
+    int32_t init;                             /* 1: has_initial is given */
+    int32_t same;                             /* 1: a sequence's slots coincide */
+    int32_t scalet;                           /* 1: out_scale is [groups][T] in memory */
+    int32_t extremes;                         /* 0: no extreme gates, zero heads, huge values */
+    int32_t poison;                           /* 0: finite numbers where no row looks */
+    double xstd;                              /* of activations */
+    double sstd;                              /* of states */
+    double vmax;                              /* of the huge values */
+} kgen__gdn_case;
 
-typedef struct kgen_scatter_case {
-    kgen_span lens[KGEN_CASE_SEQS_MAX];  /* committed tokens                  */
-    kgen_span qlens[KGEN_CASE_SEQS_MAX]; /* new tokens, of ragged ops         */
-    int32_t pads;    /* rows that are padding                                */
-    int32_t tokens;  /* D                                                    */
-    int32_t steps;   /* S                                                    */
-    int32_t topk;    /* K                                                    */
-    int32_t cols;    /* columns of tables past those needed                  */
-    int32_t cut;     /* columns of tables, entries of flat outputs too few   */
-    int32_t rowpad;  /* elements between two rows                            */
-    int32_t extra;   /* requests of nobody                                   */
-    int32_t off;     /* 1: outputs begin an element behind 16 bytes          */
-    int32_t bad;     /* of 16 inputs, so many are out of bounds              */
-    int32_t live;    /* 1: live is given                                     */
-    int32_t again;   /* of 8 rows, so many are those of the launch before    */
+typedef struct kgen__scatter_case {
+    kgen__span lens[KGEN__CASE_SEQS_MAX];  /* committed tokens */
+    kgen__span qlens[KGEN__CASE_SEQS_MAX]; /* new tokens, of ragged ops */
+    int32_t pads;                          /* rows that are padding */
+    int32_t tokens;                        /* D */
+    int32_t steps;                         /* S */
+    int32_t topk;                          /* K */
+    int32_t cols;                          /* columns of tables past those needed */
+    int32_t cut;                           /* columns of tables, entries of flat outputs too few */
+    int32_t rowpad;                        /* elements between two rows */
+    int32_t extra;                         /* requests of nobody */
+    int32_t off;                           /* 1: outputs begin an element behind 16 bytes */
+    int32_t bad;                           /* of 16 inputs, so many are out of bounds */
+    int32_t live;                          /* 1: live is given */
+    int32_t again;                         /* of 8 rows, so many are those of the launch before */
     int32_t vocab;
-} kgen_scatter_case;
+} kgen__scatter_case;
 
 /* What the cases of both kv families say of the cache. */
-typedef struct kgen_kv_case {
-    int32_t hkv;     /* KV heads                                             */
-    int32_t page;    /* run-time page of page=x16                            */
-    int32_t tail;    /* rows after the last sequence's                       */
-    int32_t extra;   /* pages of nobody                                      */
-    int32_t packed;  /* 1..3: K and V are views of one tensor                */
-    int32_t pad;     /* 16-byte units between two tokens of the cache        */
-    int32_t rowpad;  /* 16-byte units between two rows outside               */
-    int32_t headpad; /* 16-byte units between two heads outside              */
-    int32_t off;     /* 1: rows and caches begin 16 bytes into an allocation */
-    int32_t poison;  /* 0: finite numbers where no row looks                 */
-    int32_t kds, vds; /* kgen_scale_shape                                    */
-} kgen_kv_case;
+typedef struct kgen__kv_case {
+    int32_t hkv;      /* KV heads */
+    int32_t page;     /* run-time page of page=x16 */
+    int32_t tail;     /* rows after the last sequence's */
+    int32_t extra;    /* pages of nobody */
+    int32_t packed;   /* 1..3: K and V are views of one tensor */
+    int32_t pad;      /* 16-byte units between two tokens of the cache */
+    int32_t rowpad;   /* 16-byte units between two rows outside */
+    int32_t headpad;  /* 16-byte units between two heads outside */
+    int32_t off;      /* 1: rows and caches begin 16 bytes into an allocation */
+    int32_t poison;   /* 0: finite numbers where no row looks */
+    int32_t kds, vds; /* kgen__scale_shape */
+} kgen__kv_case;
 
-typedef struct kgen_kv_write_case {
-    kgen_span lens[KGEN_CASE_SEQS_MAX];   /* new tokens                       */
-    kgen_span cached[KGEN_CASE_SEQS_MAX]; /* tokens before them               */
-    kgen_kv_case kv;
-    int32_t qh;       /* query heads of a KV head, rq=1                      */
-    int32_t skips;    /* of 8 rows, those that are skipped                   */
-    int32_t reserved; /* pages whose slots are reserved                      */
-    int32_t rows;     /* rows of k, v, q past those with slots               */
-    int32_t spread;   /* 1: slots in random order, not in runs               */
-    int32_t inplace;  /* 1: q_out is q                                       */
-    int32_t extremes; /* 0: no infinities, NaN, huge values in k, v          */
-    int32_t positions; /* rows of the tables                                 */
-    int32_t onescale; /* 1: scale=row with a head stride of 0                */
-    double xstd;      /* of k, v                                             */
-} kgen_kv_write_case;
+typedef struct kgen__kv_write_case {
+    kgen__span lens[KGEN__CASE_SEQS_MAX];   /* new tokens */
+    kgen__span cached[KGEN__CASE_SEQS_MAX]; /* tokens before them */
+    kgen__kv_case kv;
+    int32_t qh;        /* query heads of a KV head, rq=1 */
+    int32_t skips;     /* of 8 rows, those that are skipped */
+    int32_t reserved;  /* pages whose slots are reserved */
+    int32_t rows;      /* rows of k, v, q past those with slots */
+    int32_t spread;    /* 1: slots in random order, not in runs */
+    int32_t inplace;   /* 1: q_out is q */
+    int32_t extremes;  /* 0: no infinities, NaN, huge values in k, v */
+    int32_t positions; /* rows of the tables */
+    int32_t onescale;  /* 1: scale=row with a head stride of 0 */
+    double xstd;       /* of k, v */
+} kgen__kv_write_case;
 
-typedef struct kgen_kv_gather_case {
-    kgen_span lens[KGEN_CASE_SEQS_MAX];   /* rows that come out               */
-    kgen_span cached[KGEN_CASE_SEQS_MAX]; /* tokens                           */
-    kgen_span starts[KGEN_CASE_SEQS_MAX];
-    kgen_kv_case kv;
-    int32_t cols;   /* columns of the table past the longest sequence        */
-    int32_t idxpad; /* entries between two rows of the table                 */
-    int32_t nostart; /* 1: no starts                                         */
-} kgen_kv_gather_case;
+typedef struct kgen__kv_gather_case {
+    kgen__span lens[KGEN__CASE_SEQS_MAX];   /* rows that come out */
+    kgen__span cached[KGEN__CASE_SEQS_MAX]; /* tokens */
+    kgen__span starts[KGEN__CASE_SEQS_MAX];
+    kgen__kv_case kv;
+    int32_t cols;    /* columns of the table past the longest sequence */
+    int32_t idxpad;  /* entries between two rows of the table */
+    int32_t nostart; /* 1: no starts */
+} kgen__kv_gather_case;
 
-typedef struct kgen_case {
+typedef struct kgen__case {
     kgen_spec spec;
-    uint64_t seed; /* 0: none yet                                            */
+    uint64_t seed; /* 0: none yet */
     int32_t seqs;
     union {
-        kgen_attn_case attn;
-        kgen_gdn_case gdn;
-        kgen_scatter_case scatter;
-        kgen_kv_write_case kv_write;
-        kgen_kv_gather_case kv_gather;
+        kgen__attn_case attn;
+        kgen__gdn_case gdn;
+        kgen__scatter_case scatter;
+        kgen__kv_write_case kv_write;
+        kgen__kv_gather_case kv_gather;
     };
-} kgen_case;
+} kgen__case;
 
-kgen_status kgen_case_parse(kgen_case *out, const char *line, kgen_error *err);
-void kgen_case_print(char out[KGEN_CASE_LINE_MAX], const kgen_case *c);
-/* Draws every span from the seed; after it low == high everywhere.          */
-void kgen_case_draw(kgen_case *c, uint64_t seed);
+kgen_status kgen__case_parse(kgen__case *out, const char *line, kgen_error *err);
+void kgen__case_print(char out[KGEN__CASE_LINE_MAX], const kgen__case *c);
+/* Draws every span from the seed; after it low == high everywhere. */
+void kgen__case_draw(kgen__case *c, uint64_t seed);
 /* A random valid case over the whole grid of specs of a family that `target`
  * (NULL: any) has kernels for. budget, 0 for the family's own: of attn, keys x
  * KV heads x row tiles for 128-wide heads (600); of gdn, tokens x value heads
- * of 128 x 128 (24).                                                        */
-kgen_status kgen_case_random(kgen_case *out, kgen_family_id family, kgen_rng *rng,
-                             const kgen_target *target, int64_t budget, kgen_error *err);
+ * of 128 x 128 (24). */
+kgen_status kgen__case_random(kgen__case *out, kgen_family_id family, kgen__rng *rng,
+                              const kgen_target *target, int64_t budget, kgen_error *err);
 /* A spec alone gets run-time shapes of its own, with about `heads` KV heads
- * where the spec does not say. *c: parsed as any other case.                */
-kgen_status kgen_case_default(kgen_case *c, const kgen_spec *spec, int heads, kgen_error *err);
+ * where the spec does not say. *c: parsed as any other case. */
+kgen_status kgen__case_default(kgen__case *c, const kgen_spec *spec, int heads, kgen_error *err);
 
 /* A cases file: a case a line, `#` begins a comment. *cases: free(). Errors
- * name the file and the line.                                               */
-kgen_status kgen_cases_load(kgen_case **cases, size_t *count, const char *path, kgen_error *err);
+ * name the file and the line. */
+kgen_status kgen__cases_load(kgen__case **cases, size_t *count, const char *path, kgen_error *err);
 
 /* ---- the data of a case, in host memory ---------------------------------- */
-enum { KGEN_SLOT_MAX = KGEN_ARGS_TENSORS_MAX, KGEN_GUARD_BYTES = 256 };
+enum { KGEN__SLOT_MAX = KGEN_ARGS_TENSORS_MAX, KGEN__GUARD_BYTES = 256 };
 
-typedef struct kgen_slot {
-    unsigned char *bytes;  /* NULL: not used, or a view of another slot       */
-    unsigned char *before; /* INOUT: what a launch finds                      */
-    size_t size;           /* exact: the last element is the last byte        */
-    int32_t view_of;       /* slot whose bytes these are                      */
-    size_t offset;         /* of the tensor's first element                   */
-    kgen_use role;   /* all but IN have guards around them              */
-} kgen_slot;
+typedef struct kgen__slot {
+    unsigned char *bytes;  /* NULL: not used, or a view of another slot */
+    unsigned char *before; /* INOUT: what a launch finds */
+    size_t size;           /* exact: the last element is the last byte */
+    int32_t view_of;       /* slot whose bytes these are */
+    size_t offset;         /* of the tensor's first element */
+    kgen_use role;         /* all but IN have guards around them */
+} kgen__slot;
 
-typedef struct kgen_data {
-    kgen_case shape; /* drawn                                                 */
-    kgen_spec spec;  /* resolved                                              */
-    kgen_args args;  /* pointers into the slots                               */
-    kgen_slot slot[KGEN_SLOT_MAX];
-} kgen_data;
+typedef struct kgen__data {
+    kgen__case shape; /* drawn */
+    kgen_spec spec;   /* resolved */
+    kgen_args args;   /* pointers into the slots */
+    kgen__slot slot[KGEN__SLOT_MAX];
+} kgen__data;
 
 /* c: drawn. spec: c's spec, resolved. make sizes every tensor by the lengths
  * of the case; fill writes contents for these lengths from `seed`; refill
  * draws other lengths up to those, and all that may change between replays. */
-kgen_status kgen_data_make(kgen_data *data, const kgen_case *c, const kgen_spec *spec,
-                           kgen_error *err);
-kgen_status kgen_data_fill(kgen_data *data, uint64_t seed, kgen_error *err);
-kgen_status kgen_data_refill(kgen_data *data, kgen_rng *rng, kgen_error *err);
-void kgen_data_free(kgen_data *data);
-/* The tensors of a family's arguments, 0 .. count - 1.                      */
-int kgen_slot_count(kgen_family_id family);
-kgen_tensor *kgen_slot_tensor(kgen_args *args, int slot);
-const char *kgen_slot_name(kgen_family_id family, int slot);
+kgen_status kgen__data_make(kgen__data *data, const kgen__case *c, const kgen_spec *spec,
+                            kgen_error *err);
+kgen_status kgen__data_fill(kgen__data *data, uint64_t seed, kgen_error *err);
+kgen_status kgen__data_refill(kgen__data *data, kgen__rng *rng, kgen_error *err);
+void kgen__data_free(kgen__data *data);
+/* The tensors of a family's arguments, 0 .. count - 1. */
+int kgen__slot_count(kgen_family_id family);
+kgen_tensor *kgen__slot_tensor(kgen_args *args, int slot);
+const char *kgen__slot_name(kgen_family_id family, int slot);
 /* Outputs and their guards get a pattern that no kernel writes; what is read
- * and written gets its first contents back.                                 */
-void kgen_data_poison_outputs(kgen_data *data);
+ * and written gets its first contents back. */
+void kgen__data_poison_outputs(kgen__data *data);
 
-/* Contents for lengths given one by one.                                    */
-kgen_status kgen_attn_data_fill(kgen_data *data, const int32_t *lens, const int32_t *qlens,
-                                uint64_t seed, kgen_error *err);
+/* Contents for lengths given one by one. */
+kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const int32_t *qlens,
+                                 uint64_t seed, kgen_error *err);
 
 /* ---- comparison and run --------------------------------------------------- */
-typedef struct kgen_check_result {
-    double max_abs;   /* largest |got - want|                                */
-    double max_ratio; /* largest error over its tolerance; <= 1 passes       */
-    double rms_ratio; /* root mean square over its expectation; <= 1 passes  */
-    char tensor[16];  /* of the worst element: out, lse, state ...           */
-    int64_t token, head, dim; /* attn                                        */
+typedef struct kgen__check_result {
+    double max_abs;           /* largest |got - want| */
+    double max_ratio;         /* largest error over its tolerance; <= 1 passes */
+    double rms_ratio;         /* root mean square over its expectation; <= 1 passes */
+    char tensor[16];          /* of the worst element: out, lse, state ... */
+    int64_t token, head, dim; /* attn */
     double got, want, tolerance;
-    char message[1536]; /* empty when it passed                              */
-} kgen_check_result;
+    char message[1536]; /* empty when it passed */
+} kgen__check_result;
 
-/* The outputs in `data` (and their guards) against the reference.           */
-kgen_status kgen_data_compare(kgen_check_result *result, const kgen_data *data, kgen_error *err);
-kgen_status kgen_attn_compare(kgen_check_result *result, const kgen_data *data,
-                              const kgen_attn_answer *answer, kgen_error *err);
+/* The outputs in `data` (and their guards) against the reference. */
+kgen_status kgen__data_compare(kgen__check_result *result, const kgen__data *data, kgen_error *err);
+kgen_status kgen__attn_compare(kgen__check_result *result, const kgen__data *data,
+                               const kgen__attn_answer *answer, kgen_error *err);
 
-/* What a launch must leave of each slot that it may write.                  */
-typedef struct kgen_image {
-    unsigned char *bytes; /* the slot, guards included: exact where ...       */
+/* What a launch must leave of each slot that it may write. */
+typedef struct kgen__image {
+    unsigned char *bytes; /* the slot, guards included: exact where ... */
     float *tolerance;     /* ... this is below 0, by elements from the offset */
-    double *want;         /* elsewhere                                        */
-    int64_t count;        /* elements                                         */
-    size_t offset;        /* of the first one                                 */
-} kgen_image;
+    double *want;         /* elsewhere */
+    int64_t count;        /* elements */
+    size_t offset;        /* of the first one */
+} kgen__image;
 
-typedef struct kgen_answer {
-    kgen_image image[KGEN_SLOT_MAX];
-} kgen_answer;
+typedef struct kgen__answer {
+    kgen__image image[KGEN__SLOT_MAX];
+} kgen__answer;
 
 /* spec: of `data`, or another one that reads the same tensors.
- * *answer: kgen_answer_free.                                                */
-kgen_status kgen_gdn_reference(kgen_answer *answer, const kgen_spec *spec, const kgen_data *data,
-                               kgen_error *err);
-kgen_status kgen_kv_write_reference(kgen_answer *answer, const kgen_data *data, kgen_error *err);
-kgen_status kgen_kv_gather_reference(kgen_answer *answer, const kgen_data *data, kgen_error *err);
-kgen_status kgen_answer_compare(kgen_check_result *result, const kgen_data *data,
-                                const kgen_answer *answer, kgen_error *err);
-void kgen_answer_free(kgen_answer *answer);
+ * *answer: kgen__answer_free. */
+kgen_status kgen__gdn_reference(kgen__answer *answer, const kgen_spec *spec, const kgen__data *data,
+                                kgen_error *err);
+kgen_status kgen__kv_write_reference(kgen__answer *answer, const kgen__data *data, kgen_error *err);
+kgen_status kgen__kv_gather_reference(kgen__answer *answer, const kgen__data *data,
+                                      kgen_error *err);
+kgen_status kgen__answer_compare(kgen__check_result *result, const kgen__data *data,
+                                 const kgen__answer *answer, kgen_error *err);
+void kgen__answer_free(kgen__answer *answer);
 
-/* Writes what a launch writes: args in host memory, `rows` of them.         */
-void kgen_scatter_reference(const kgen_spec *spec, const kgen_scatter_args *args, int64_t rows);
+/* Writes what a launch writes: args in host memory, `rows` of them. */
+void kgen__scatter_reference(const kgen_spec *spec, const kgen_scatter_args *args, int64_t rows);
 
-typedef struct kgen_check_options {
-    int replays; /* > 0: capture one launch, replay it with other lengths    */
-} kgen_check_options;
+typedef struct kgen__check_options {
+    int replays; /* > 0: capture one launch, replay it with other lengths */
+} kgen__check_options;
 
 /* Runs a case on the context's device. KGEN_E_MISMATCH: the text ends with the
- * command that reproduces it. A seed of 0 is drawn. options may be NULL.    */
-kgen_status kgen_check_run(kgen_check_result *result, kgen_context *ctx, const kgen_case *c,
-                           const kgen_check_options *options, kgen_error *err);
+ * command that reproduces it. A seed of 0 is drawn. options may be NULL. */
+kgen_status kgen__check_run(kgen__check_result *result, kgen_context *ctx, const kgen__case *c,
+                            const kgen__check_options *options, kgen_error *err);
 
 /* ---- captured launches ------------------------------------------------------ */
-typedef struct kgen_replay_options {
-    int keep_tuning; /* also on another target                               */
-} kgen_replay_options;
+typedef struct kgen__replay_options {
+    int keep_tuning; /* also on another target */
+} kgen__replay_options;
 
 /* By the reference, computed from what the captured launch found: every byte
- * that a launch must leave, of inputs and of memory between them too.       */
-typedef struct kgen_replay_result {
-    int same_bits;  /* the replay left, everywhere, what the capture has     */
-    int has_judge;  /* 0: no reference for these strides; judged by bits     */
+ * that a launch must leave, of inputs and of memory between them too. */
+typedef struct kgen__replay_result {
+    int same_bits; /* the replay left, everywhere, what the capture has */
+    int has_judge; /* 0: no reference for these strides; judged by bits */
     int captured_right, replay_right;
-    kgen_check_result captured, replay; /* messages of what is not           */
-} kgen_replay_result;
+    kgen__check_result captured, replay; /* messages of what is not */
+} kgen__replay_result;
 
 /* Launches a capture again on the context's device. KGEN_E_MISMATCH: the text
  * says which of the two launches is wrong, and where. KGEN_E_ARG: the captured
  * inputs lead out of their tensors; nothing was launched. options may be NULL. */
-kgen_status kgen_replay_run(kgen_replay_result *result, kgen_context *ctx,
-                            const kgen_capture *capture, const kgen_replay_options *options,
-                            kgen_error *err);
+kgen_status kgen__replay_run(kgen__replay_result *result, kgen_context *ctx,
+                             const kgen_capture *capture, const kgen__replay_options *options,
+                             kgen_error *err);
 
 #ifdef __cplusplus
 }

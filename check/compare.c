@@ -1,10 +1,10 @@
-/* Slots against what they must hold, guards and gaps included.              */
+/* Slots against what they must hold, guards and gaps included. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge.h"
+#include "check_family.h"
 
 double kgen__error_ratio(double got, double want, double tolerance) {
     if (got == want) return 0;
@@ -13,16 +13,16 @@ double kgen__error_ratio(double got, double want, double tolerance) {
 }
 
 typedef struct sight {
-    kgen_check_result *result;
+    kgen__check_result *result;
     int slot;
-    int64_t at; /* of the worst element                                      */
-    int64_t byte; /* first that had to stay, or to be exact, and is not; -1  */
+    int64_t at;   /* of the worst element */
+    int64_t byte; /* first that had to stay, or to be exact, and is not; -1 */
 } sight;
 
-static void look(sight *s, kgen_dtype dtype, const kgen_slot *slot, const kgen_image *image,
+static void look(sight *s, kgen_dtype dtype, const kgen__slot *slot, const kgen__image *image,
                  int64_t at) {
-    kgen_check_result *r = s->result;
-    double got = kgen_number_load(dtype, slot->bytes + slot->offset, at);
+    kgen__check_result *r = s->result;
+    double got = kgen__number_load(dtype, slot->bytes + slot->offset, at);
     double want = image->want[at], tolerance = (double)image->tolerance[at];
     double error = got == want ? 0 : fabs(got - want);
     double ratio = kgen__error_ratio(got, want, tolerance);
@@ -35,22 +35,24 @@ static void look(sight *s, kgen_dtype dtype, const kgen_slot *slot, const kgen_i
     s->at = at;
 }
 
-static void look_at_bytes(sight *s, const kgen_slot *slot, const kgen_image *image, size_t from,
+static void look_at_bytes(sight *s, const kgen__slot *slot, const kgen__image *image, size_t from,
                           size_t end) {
     if (s->byte >= 0 || memcmp(slot->bytes + from, image->bytes + from, end - from) == 0) return;
     while (slot->bytes[from] == image->bytes[from]) from++;
     s->byte = (int64_t)from;
 }
 
-static void look_at_slot(sight *s, const kgen_data *data, const kgen_image *image) {
+static void look_at_slot(sight *s, const kgen__data *data, const kgen__image *image) {
     kgen_args args = data->args;
-    const kgen_slot *slot = &data->slot[s->slot];
-    kgen_dtype dtype = kgen_slot_tensor(&args, s->slot)->dtype;
+    const kgen__slot *slot = &data->slot[s->slot];
+    kgen_dtype dtype = kgen__slot_tensor(&args, s->slot)->dtype;
     size_t size = (size_t)kgen_dtype_size(dtype), first = slot->offset;
     look_at_bytes(s, slot, image, 0, first);
     for (int64_t at = 0; at < image->count; at++, first += size) {
-        if (image->tolerance[at] < 0) look_at_bytes(s, slot, image, first, first + size);
-        else look(s, dtype, slot, image, at);
+        if (image->tolerance[at] < 0)
+            look_at_bytes(s, slot, image, first, first + size);
+        else
+            look(s, dtype, slot, image, at);
     }
     look_at_bytes(s, slot, image, first, slot->size);
 }
@@ -58,8 +60,8 @@ static void look_at_slot(sight *s, const kgen_data *data, const kgen_image *imag
 /* "[2][0][17]" of an element; a place between rows has the nearest below. */
 static void print_place(char out[96], const kgen_tensor *t, int64_t at) {
     size_t used = 0;
-    int done[KGEN_MAX_RANK] = {0};
-    int64_t index[KGEN_MAX_RANK] = {0};
+    int done[KGEN_TENSOR_RANK_MAX] = {0};
+    int64_t index[KGEN_TENSOR_RANK_MAX] = {0};
     for (int32_t n = 0; n < t->rank; n++) { /* the largest stride first */
         int32_t pick = -1;
         for (int32_t i = 0; i < t->rank; i++)
@@ -75,21 +77,21 @@ static void print_place(char out[96], const kgen_tensor *t, int64_t at) {
     if (at) snprintf(out + used, 96 - used, "+%lld", (long long)at);
 }
 
-static void describe_value(const sight *s, const kgen_data *data) {
-    kgen_check_result *r = s->result;
+static void describe_value(const sight *s, const kgen__data *data) {
+    kgen__check_result *r = s->result;
     kgen_args args = data->args;
     char place[96];
-    print_place(place, kgen_slot_tensor(&args, s->slot), s->at);
+    print_place(place, kgen__slot_tensor(&args, s->slot), s->at);
     snprintf(r->message, sizeof r->message,
              "%s%s is %.9g, must be %.9g within %.3g; largest error %.3g tolerances", r->tensor,
              place, r->got, r->want, r->tolerance, r->max_ratio);
 }
 
-static void describe_byte(const sight *s, const kgen_data *data, const kgen_image *image) {
-    const kgen_slot *slot = &data->slot[s->slot];
-    const char *name = kgen_slot_name(data->spec.family, s->slot);
+static void describe_byte(const sight *s, const kgen__data *data, const kgen__image *image) {
+    const kgen__slot *slot = &data->slot[s->slot];
+    const char *name = kgen__slot_name(data->spec.family, s->slot);
     kgen_args args = data->args;
-    const kgen_tensor *t = kgen_slot_tensor(&args, s->slot);
+    const kgen_tensor *t = kgen__slot_tensor(&args, s->slot);
     int64_t size = kgen_dtype_size(t->dtype), at = (s->byte - (int64_t)slot->offset) / size;
     char place[96] = " (guard)";
     if (s->byte >= (int64_t)slot->offset && at < image->count) print_place(place, t, at);
@@ -100,35 +102,37 @@ static void describe_byte(const sight *s, const kgen_data *data, const kgen_imag
              slot->bytes[s->byte], stays ? "stay" : "be", image->bytes[s->byte]);
 }
 
-kgen_status kgen_answer_compare(kgen_check_result *result, const kgen_data *data,
-                                const kgen_answer *answer, kgen_error *err) {
+kgen_status kgen__answer_compare(kgen__check_result *result, const kgen__data *data,
+                                 const kgen__answer *answer, kgen_error *err) {
     memset(result, 0, sizeof *result);
     int shown = 0;
-    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
-        const kgen_image *image = &answer->image[i];
+    for (int i = 0; i < KGEN__SLOT_MAX; i++) {
+        const kgen__image *image = &answer->image[i];
         double before = result->max_ratio;
         sight s = {.result = result, .slot = i, .at = -1, .byte = -1};
         if (!image->bytes) continue;
-        kgen_check_result kept = *result;
+        kgen__check_result kept = *result;
         look_at_slot(&s, data, image);
         if (s.at >= 0 && result->max_ratio >= before)
             snprintf(result->tensor, sizeof result->tensor, "%s",
-                     kgen_slot_name(data->spec.family, i));
+                     kgen__slot_name(data->spec.family, i));
         else if (kept.tensor[0]) {
             kept.max_abs = result->max_abs;
             *result = kept;
         }
         if (shown) continue;
-        if (s.byte >= 0) describe_byte(&s, data, image);
-        else if (s.at >= 0 && !(result->max_ratio <= 1)) describe_value(&s, data);
+        if (s.byte >= 0)
+            describe_byte(&s, data, image);
+        else if (s.at >= 0 && !(result->max_ratio <= 1))
+            describe_value(&s, data);
         shown = result->message[0] != 0;
     }
     return shown ? kgen_fail(err, KGEN_E_MISMATCH, "%s", result->message) : KGEN_OK;
 }
 
-static kgen_status make_image(kgen_image *image, const kgen_slot *slot, kgen_dtype dtype,
+static kgen_status make_image(kgen__image *image, const kgen__slot *slot, kgen_dtype dtype,
                               kgen_error *err) {
-    size_t body = slot->size - slot->offset - KGEN_GUARD_BYTES;
+    size_t body = slot->size - slot->offset - KGEN__GUARD_BYTES;
     image->count = (int64_t)body / kgen_dtype_size(dtype);
     image->offset = slot->offset;
     image->bytes = malloc(slot->size);
@@ -136,19 +140,21 @@ static kgen_status make_image(kgen_image *image, const kgen_slot *slot, kgen_dty
     image->tolerance = malloc(((size_t)image->count + 1) * sizeof *image->tolerance);
     if (!image->bytes || !image->want || !image->tolerance)
         return kgen_fail(err, KGEN_E_NOMEM, "reference of %zu bytes: out of memory", slot->size);
-    if (slot->before) memcpy(image->bytes, slot->before, slot->size);
-    else memset(image->bytes, 0xff, slot->size);
+    if (slot->before)
+        memcpy(image->bytes, slot->before, slot->size);
+    else
+        memset(image->bytes, 0xff, slot->size);
     for (int64_t n = 0; n < image->count; n++) image->tolerance[n] = -1;
     return KGEN_OK;
 }
 
-kgen_status kgen__answer_make(kgen_answer *answer, kgen_args *before, const kgen_data *data,
+kgen_status kgen__answer_make(kgen__answer *answer, kgen_args *before, const kgen__data *data,
                               kgen_error *err) {
     memset(answer, 0, sizeof *answer);
     *before = data->args;
-    for (int i = 0; i < kgen_slot_count(data->spec.family); i++) {
-        const kgen_slot *slot = &data->slot[i], *memory = &data->slot[slot->view_of];
-        kgen_tensor *t = kgen_slot_tensor(before, i);
+    for (int i = 0; i < kgen__slot_count(data->spec.family); i++) {
+        const kgen__slot *slot = &data->slot[i], *memory = &data->slot[slot->view_of];
+        kgen_tensor *t = kgen__slot_tensor(before, i);
         if (t->data && memory->before) t->data = memory->before + slot->offset;
         if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         KGEN_TRY(make_image(&answer->image[i], slot, t->dtype, err));
@@ -156,8 +162,8 @@ kgen_status kgen__answer_make(kgen_answer *answer, kgen_args *before, const kgen
     return KGEN_OK;
 }
 
-void kgen_answer_free(kgen_answer *answer) {
-    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
+void kgen__answer_free(kgen__answer *answer) {
+    for (int i = 0; i < KGEN__SLOT_MAX; i++) {
         free(answer->image[i].bytes);
         free(answer->image[i].want);
         free(answer->image[i].tolerance);

@@ -1,17 +1,15 @@
 /* The tensors of a case in host memory. Every allocation ends with its last
- * element; what may be written has guards on both sides.                    */
+ * element; what may be written has guards on both sides. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge.h"
+#include "check_family.h"
 
-int kgen_slot_count(kgen_family_id family) { return kgen_args_count(family); }
+int kgen__slot_count(kgen_family_id family) { return kgen_args_count(family); }
 
-kgen_tensor *kgen_slot_tensor(kgen_args *args, int slot) {
-    return kgen_args_tensor(args, slot);
-}
+kgen_tensor *kgen__slot_tensor(kgen_args *args, int slot) { return kgen_args_tensor(args, slot); }
 
-const char *kgen_slot_name(kgen_family_id family, int slot) {
+const char *kgen__slot_name(kgen_family_id family, int slot) {
     return kgen_args_name(family, slot);
 }
 
@@ -35,17 +33,19 @@ size_t kgen__tensor_bytes(const kgen_tensor *t) {
 }
 
 int64_t kgen__int_load(const kgen_tensor *t, int64_t index) {
-    return t->dtype == KGEN_I64 ? ((const int64_t *)t->data)[index]
-                                : ((const int32_t *)t->data)[index];
+    return t->dtype == KGEN_DTYPE_I64 ? ((const int64_t *)t->data)[index]
+                                      : ((const int32_t *)t->data)[index];
 }
 
 void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value) {
-    if (t->dtype == KGEN_I64) ((int64_t *)t->data)[index] = value;
-    else ((int32_t *)t->data)[index] = (int32_t)value;
+    if (t->dtype == KGEN_DTYPE_I64)
+        ((int64_t *)t->data)[index] = value;
+    else
+        ((int32_t *)t->data)[index] = (int32_t)value;
 }
 
-kgen_status kgen__sound_offsets(const char *name, const kgen_tensor *t, int64_t count,
-                                int64_t rows, int64_t most, kgen_error *err) {
+kgen_status kgen__sound_offsets(const char *name, const kgen_tensor *t, int64_t count, int64_t rows,
+                                int64_t most, kgen_error *err) {
     int64_t before = 0;
     for (int64_t i = 0; i <= count; i++) {
         int64_t at = kgen__int_load(t, i), high = i && rows - before > most ? before + most : rows;
@@ -56,28 +56,28 @@ kgen_status kgen__sound_offsets(const char *name, const kgen_tensor *t, int64_t 
     return KGEN_OK;
 }
 
-void kgen__slot_cover(kgen_data *data, int index, kgen_rng *rng, int poison) {
+void kgen__slot_cover(kgen__data *data, int index, kgen__rng *rng, int poison) {
     enum { CODES = 61 };
-    kgen_dtype dtype = kgen_slot_tensor(&data->args, index)->dtype;
-    const kgen_slot *slot = &data->slot[index];
+    kgen_dtype dtype = kgen__slot_tensor(&data->args, index)->dtype;
+    const kgen__slot *slot = &data->slot[index];
     size_t size = (size_t)kgen_dtype_size(dtype);
     uint32_t code[CODES];
     for (int i = 0; i < CODES; i++)
-        code[i] = poison ? kgen_number_poison(dtype, (uint32_t)kgen_rng_next(rng))
-                         : kgen_number_encode(dtype, kgen_rng_normal(rng));
+        code[i] = poison ? kgen__number_poison(dtype, (uint32_t)kgen__rng_next(rng))
+                         : kgen__number_encode(dtype, kgen__rng_normal(rng));
     for (size_t at = 0; slot->bytes && at + size <= slot->size; at += size)
         memcpy(slot->bytes + at, &code[at / size % CODES], size);
 }
 
 /* ---- make -------------------------------------------------------------------- */
 
-static size_t guard_of(const kgen_slot *slot) {
-    return slot->role == KGEN_USE_IN ? 0 : KGEN_GUARD_BYTES;
+static size_t guard_of(const kgen__slot *slot) {
+    return slot->role == KGEN_USE_IN ? 0 : KGEN__GUARD_BYTES;
 }
 
-static kgen_status place(kgen_data *data, int index, kgen_error *err) {
-    kgen_tensor *t = kgen_slot_tensor(&data->args, index);
-    kgen_slot *slot = &data->slot[index];
+static kgen_status place(kgen__data *data, int index, kgen_error *err) {
+    kgen_tensor *t = kgen__slot_tensor(&data->args, index);
+    kgen__slot *slot = &data->slot[index];
     if (t->rank == 0) return KGEN_OK;
     if (slot->view_of != index) {
         slot->offset += guard_of(&data->slot[slot->view_of]);
@@ -93,33 +93,33 @@ static kgen_status place(kgen_data *data, int index, kgen_error *err) {
     if (slot->role == KGEN_USE_INOUT) slot->before = calloc(1, slot->size);
     if (!slot->bytes || (slot->role == KGEN_USE_INOUT && !slot->before))
         return kgen_fail(err, KGEN_E_NOMEM, "%s: %zu bytes: out of memory",
-                        kgen_slot_name(data->spec.family, index), slot->size);
+                         kgen__slot_name(data->spec.family, index), slot->size);
     t->data = slot->bytes + slot->offset;
     return KGEN_OK;
 }
 
-kgen_status kgen_data_make(kgen_data *data, const kgen_case *c, const kgen_spec *spec,
-                           kgen_error *err) {
-    const kgen_judge *judge = kgen__judge_of(spec->family);
+kgen_status kgen__data_make(kgen__data *data, const kgen__case *c, const kgen_spec *spec,
+                            kgen_error *err) {
+    const kgen__check_family *judge = kgen__check_family_of(spec->family);
     memset(data, 0, sizeof *data);
     data->shape = *c;
     data->spec = *spec;
     data->args.family = spec->family;
-    int count = kgen_slot_count(spec->family);
+    int count = kgen__slot_count(spec->family);
     for (int i = 0; i < count; i++)
-        data->slot[i] = (kgen_slot){.view_of = i, .role = kgen_args_use(spec->family, i)};
+        data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(spec->family, i)};
     KGEN_TRY(judge->shape(data, err));
     for (int i = 0; i < count; i++) {
         kgen_status status = place(data, i, err);
         if (status == KGEN_OK) continue;
-        kgen_data_free(data);
+        kgen__data_free(data);
         return status;
     }
     return KGEN_OK;
 }
 
-void kgen_data_free(kgen_data *data) {
-    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
+void kgen__data_free(kgen__data *data) {
+    for (int i = 0; i < KGEN__SLOT_MAX; i++) {
         free(data->slot[i].bytes);
         free(data->slot[i].before);
     }
@@ -128,25 +128,27 @@ void kgen_data_free(kgen_data *data) {
 
 /* ---- contents ---------------------------------------------------------------- */
 
-kgen_status kgen_data_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
-    return kgen__judge_of(data->spec.family)->fill(data, seed, err);
+kgen_status kgen__data_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
+    return kgen__check_family_of(data->spec.family)->fill(data, seed, err);
 }
 
-kgen_status kgen_data_refill(kgen_data *data, kgen_rng *rng, kgen_error *err) {
-    return kgen__judge_of(data->spec.family)->refill(data, rng, err);
+kgen_status kgen__data_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
+    return kgen__check_family_of(data->spec.family)->refill(data, rng, err);
 }
 
-void kgen__data_remember(kgen_data *data) {
-    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
-        kgen_slot *slot = &data->slot[i];
+void kgen__data_remember(kgen__data *data) {
+    for (int i = 0; i < KGEN__SLOT_MAX; i++) {
+        kgen__slot *slot = &data->slot[i];
         if (slot->before) memcpy(slot->before, slot->bytes, slot->size);
     }
 }
 
-void kgen_data_poison_outputs(kgen_data *data) {
-    for (int i = 0; i < KGEN_SLOT_MAX; i++) {
-        kgen_slot *slot = &data->slot[i];
-        if (slot->before) memcpy(slot->bytes, slot->before, slot->size);
-        else if (slot->bytes && slot->role == KGEN_USE_OUT) memset(slot->bytes, 0xff, slot->size);
+void kgen__data_poison_outputs(kgen__data *data) {
+    for (int i = 0; i < KGEN__SLOT_MAX; i++) {
+        kgen__slot *slot = &data->slot[i];
+        if (slot->before)
+            memcpy(slot->bytes, slot->before, slot->size);
+        else if (slot->bytes && slot->role == KGEN_USE_OUT)
+            memset(slot->bytes, 0xff, slot->size);
     }
 }

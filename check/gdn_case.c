@@ -1,21 +1,21 @@
 /* The cases of gdn, and its row in the table of judges. */
 #include <stdio.h>
 
-#include "gdn.h"
+#include "check_gdn.h"
 
-#define AT(field) offsetof(kgen_case, gdn.field)
+#define AT(field) offsetof(kgen__case, gdn.field)
 #define INTEGER(name, low, high, initial) \
-    {#name, AT(name), KGEN_KEY_INTEGER, low, high, initial, NULL, NULL}
-#define DECIMAL(name, initial) {#name, AT(name), KGEN_KEY_DECIMAL, 0, 0, initial, NULL, NULL}
-#define SPANS(key, name, high) {#key, AT(name), KGEN_KEY_SPANS, 0, high, 0, NULL, NULL}
+    {#name, AT(name), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
+#define DECIMAL(name, initial) {#name, AT(name), KGEN__KEY_DECIMAL, 0, 0, initial, NULL, NULL}
+#define SPANS(key, name, high) {#key, AT(name), KGEN__KEY_SPANS, 0, high, 0, NULL, NULL}
 
-static const kgen_case_key keys[] = {
-    {"seqs", offsetof(kgen_case, seqs), KGEN_KEY_INTEGER, 0, KGEN_CASE_SEQS_MAX, -1, NULL, NULL},
+static const kgen__case_key keys[] = {
+    {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 0, KGEN__CASE_SEQS_MAX, -1, NULL, NULL},
     SPANS(lens, lens, 8),
-    SPANS(acc, accepted, KGEN_CASE_LENGTH_MAX),
+    SPANS(acc, accepted, KGEN__CASE_LENGTH_MAX),
     SPANS(ring, ring, 16),
-    INTEGER(pads, 0, KGEN_CASE_SEQS_MAX, 0),
-    INTEGER(wpads, 0, KGEN_CASE_SEQS_MAX, 0),
+    INTEGER(pads, 0, KGEN__CASE_SEQS_MAX, 0),
+    INTEGER(wpads, 0, KGEN__CASE_SEQS_MAX, 0),
     INTEGER(tail, 0, 4096, 0),
     INTEGER(extra, 0, 65536, 0),
     INTEGER(slotpad, 0, 65536, 0),
@@ -41,18 +41,18 @@ static const kgen_case_key keys[] = {
     DECIMAL(xstd, 0.7),
     DECIMAL(sstd, 0.5),
     DECIMAL(vmax, 300),
-    {"seed", offsetof(kgen_case, seed), KGEN_KEY_SEED, 0, 0, 0, NULL, NULL},
+    {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL},
 };
 
-static int implied(kgen_span *out, const kgen_case *c, const kgen_case_key *key) {
+static int implied(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {
     int32_t term = key->offset == AT(lens) ? c->spec.gdn.tokens : key->offset == AT(accepted);
-    *out = (kgen_span){term, term};
+    *out = (kgen__span){term, term};
     return 1;
 }
 
-static kgen_status settle(const kgen_case *drawn, kgen_error *err) {
+static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
     const kgen_gdn_spec *s = &drawn->spec.gdn;
-    const kgen_gdn_case *c = &drawn->gdn;
+    const kgen__gdn_case *c = &drawn->gdn;
     for (int32_t n = 0; n < drawn->seqs; n++) {
         int32_t least = s->varlen ? 0 : s->tokens;
         if (c->lens[n].low < least || c->lens[n].high > s->tokens)
@@ -79,11 +79,11 @@ static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
     if (s->ring) snprintf(out + used, size - (size_t)used, " ring=rand:0..%d", s->ring);
 }
 
-static kgen_status answer(kgen_answer *out, const kgen_data *data, kgen_error *err) {
-    return kgen_gdn_reference(out, &data->spec, data, err);
+static kgen_status answer(kgen__answer *out, const kgen__data *data, kgen_error *err) {
+    return kgen__gdn_reference(out, &data->spec, data, err);
 }
 
-const kgen_judge kgen__judge_gdn = {
+const kgen__check_family kgen__check_family_gdn = {
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
     .implied = implied,

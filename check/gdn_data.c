@@ -1,32 +1,32 @@
 /* The tensors of a case of gdn. All that no token may look at is poison: rows
  * of nobody and of sequences that are not computed, slots, columns and ring
- * entries that are not read, states of sequences that begin with zeros.     */
+ * entries that are not read, states of sequences that begin with zeros. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gdn.h"
+#include "check_gdn.h"
 
-_Static_assert((int)KGEN__GDN_SLOTS <= (int)KGEN_SLOT_MAX, "slots");
+_Static_assert((int)KGEN__GDN_SLOTS <= (int)KGEN__SLOT_MAX, "slots");
 
 /* ---- shapes --------------------------------------------------------------- */
 
 typedef struct shaper {
-    kgen_data *data;
-    const kgen_gdn_case *c;
+    kgen__data *data;
+    const kgen__gdn_case *c;
     const kgen_gdn_spec *s;
     kgen_gdn_args *a;
-    kgen_gdn_dims d;
-    int64_t seqs, rows, read; /* rows of outputs, of inputs                  */
-    int64_t each, pool, lines; /* slots of a sequence, of all                */
+    kgen__gdn_dims d;
+    int64_t seqs, rows, read;  /* rows of outputs, of inputs */
+    int64_t each, pool, lines; /* slots of a sequence, of all */
 } shaper;
 
-static int64_t columns_of(const kgen_gdn_spec *s, const kgen_gdn_case *c) {
+static int64_t columns_of(const kgen_gdn_spec *s, const kgen__gdn_case *c) {
     return (s->index == KGEN_INDEX_SPEC ? s->tokens : 2) + c->scols;
 }
 
 /* Slots that a sequence may need, all different. */
-static int64_t slots_of(const kgen_gdn_spec *s, const kgen_gdn_case *c) {
+static int64_t slots_of(const kgen_gdn_spec *s, const kgen__gdn_case *c) {
     if (c->same) return 1;
     if (s->index == KGEN_INDEX_SPEC) return columns_of(s, c);
     if (s->index == KGEN_INDEX_ONE) return 1;
@@ -58,7 +58,7 @@ static void shape_inputs(shaper *p) {
     const kgen_gdn_spec *s = p->s;
     kgen_gdn_args *a = p->a;
     int conv = kgen__gdn_has_conv(s), norms = kgen__gdn_has_norm(s), steps = kgen__gdn_has_step(s);
-    int packed = s->layout != KGEN_PRESPLIT, copies = s->fuse == KGEN_GDN_C && p->c->copies;
+    int packed = s->layout != KGEN_ROWS_PRESPLIT, copies = s->fuse == KGEN_FUSE_C && p->c->copies;
     int32_t pad = p->c->rowpad;
     if (packed && (conv || norms))
         a->qkvz = rows_of(p, s->x, p->read, p->d.c + p->d.vd, PIECE * pad);
@@ -70,13 +70,13 @@ static void shape_inputs(shaper *p) {
         a->a = rows_of(p, gate_type(s), p->read, p->d.hv * p->d.decays, pad);
     }
     a->qkvz.layout = a->ba.layout = (kgen_layout)s->layout;
-    if (conv && !packed) a->x.layout = KGEN_PRESPLIT;
+    if (conv && !packed) a->x.layout = KGEN_ROWS_PRESPLIT;
 }
 
 /* b and a as parts of rows that hold the heads of other ranks too. */
 static void widen(shaper *p) {
     kgen_gdn_args *a = p->a;
-    kgen_slot *slot = p->data->slot;
+    kgen__slot *slot = p->data->slot;
     if (!p->c->wide || !a->b.rank) return;
     size_t size = (size_t)kgen_dtype_size(a->b.dtype);
     int64_t first_b = p->d.hv + 1, first_a = first_b + 2 * p->d.hv;
@@ -105,14 +105,14 @@ static void shape_weights(shaper *p) {
 static void shape_pools(shaper *p) {
     const kgen_gdn_spec *s = p->s;
     kgen_gdn_args *a = p->a;
-    int vk = s->state_layout == KGEN_VK, sd = s->conv_layout == KGEN_SD;
+    int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
     int64_t far = vk ? p->d.v : p->d.k, near = vk ? p->d.k : p->d.v, head = far * near;
     int64_t all = p->d.hv * head, pad = units(p, s->state);
     int64_t times = p->d.w - 1 + (s->accept ? s->tokens - 1 : 0) + p->c->cols;
     if (kgen__gdn_has_step(s))
-        a->state = kgen__tensor_strided((kgen_dtype)s->state, 4,
-                                        (int64_t[]){p->pool, p->d.hv, far, near},
-                                        (int64_t[]){all + pad, head, near, 1});
+        a->state =
+            kgen__tensor_strided((kgen_dtype)s->state, 4, (int64_t[]){p->pool, p->d.hv, far, near},
+                                 (int64_t[]){all + pad, head, near, 1});
     if (kgen__gdn_has_step(s) && s->save == KGEN_SAVE_BUFFER)
         a->buffer = kgen__tensor_strided(
             (kgen_dtype)s->state, 5,
@@ -122,15 +122,15 @@ static void shape_pools(shaper *p) {
     if (!kgen__gdn_has_conv(s)) return;
     int64_t outer = sd ? times : p->d.c, inner = sd ? p->d.c : times;
     int64_t padding = p->c->slotpad * (sd ? PIECE : 1), step = inner + padding;
-    a->conv_state = kgen__tensor_strided((kgen_dtype)s->conv_state, 3,
-                                         (int64_t[]){p->pool, outer, inner},
-                                         (int64_t[]){outer * step + padding, step, 1});
+    a->conv_state =
+        kgen__tensor_strided((kgen_dtype)s->conv_state, 3, (int64_t[]){p->pool, outer, inner},
+                             (int64_t[]){outer * step + padding, step, 1});
     a->conv_state.layout = (kgen_layout)s->conv_layout;
 }
 
 static void shape_windows(shaper *p) {
     const kgen_gdn_spec *s = p->s;
-    int sd = s->conv_layout == KGEN_SD;
+    int sd = s->conv_layout == KGEN_CONV_SD;
     int64_t outer = sd ? p->d.w - 1 : p->d.c, inner = sd ? p->d.c : p->d.w - 1;
     int64_t step = inner + p->c->slotpad, token = outer * step + p->c->slotpad;
     int64_t tokens = s->tokens + p->c->steps;
@@ -152,22 +152,22 @@ static void shape_rings(shaper *p) {
     int64_t rows = s->ring + s->tokens + p->c->rows, pad = p->c->slotpad;
     int64_t unit = 16 / kgen_dtype_size((kgen_dtype)s->state), n = p->d.decays;
     if (s->save != KGEN_SAVE_REPLAY) return;
-    a->ring_k = kgen__tensor_strided(
-        (kgen_dtype)s->state, 4, (int64_t[]){p->pool, rows, p->d.hk, p->d.k},
-        (int64_t[]){ring_slot(rows * p->d.kd, unit, pad), p->d.kd, p->d.k, 1});
-    a->ring_u = kgen__tensor_strided(
-        (kgen_dtype)s->state, 4, (int64_t[]){p->pool, rows, p->d.hv, p->d.v},
-        (int64_t[]){ring_slot(rows * p->d.vd, unit, pad), p->d.vd, p->d.v, 1});
+    a->ring_k =
+        kgen__tensor_strided((kgen_dtype)s->state, 4, (int64_t[]){p->pool, rows, p->d.hk, p->d.k},
+                             (int64_t[]){ring_slot(rows * p->d.kd, unit, pad), p->d.kd, p->d.k, 1});
+    a->ring_u =
+        kgen__tensor_strided((kgen_dtype)s->state, 4, (int64_t[]){p->pool, rows, p->d.hv, p->d.v},
+                             (int64_t[]){ring_slot(rows * p->d.vd, unit, pad), p->d.vd, p->d.v, 1});
     a->ring_decay = kgen__tensor_strided(
-        KGEN_F32, kgen__gdn_per_channel(s) ? 4 : 3, (int64_t[]){p->pool, rows, p->d.hv, n},
+        KGEN_DTYPE_F32, kgen__gdn_per_channel(s) ? 4 : 3, (int64_t[]){p->pool, rows, p->d.hv, n},
         (int64_t[]){ring_slot(rows * p->d.hv * n, 4, pad), p->d.hv * n, n, 1});
-    a->ring_start = vector(KGEN_I32, p->seqs);
-    a->ring_len = vector(KGEN_I32, p->seqs);
+    a->ring_start = vector(KGEN_DTYPE_I32, p->seqs);
+    a->ring_len = vector(KGEN_DTYPE_I32, p->seqs);
 }
 
 static kgen_tensor table(const shaper *p, int64_t columns) {
     int64_t step = p->c->idxstep;
-    return kgen__tensor_strided(p->s->index_type ? KGEN_I64 : KGEN_I32, 2,
+    return kgen__tensor_strided(p->s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2,
                                 (int64_t[]){p->seqs, columns},
                                 (int64_t[]){columns * step + p->c->idxpad, step});
 }
@@ -175,37 +175,35 @@ static kgen_tensor table(const shaper *p, int64_t columns) {
 static void shape_indices(shaper *p) {
     const kgen_gdn_spec *s = p->s;
     kgen_gdn_args *a = p->a;
-    int32_t type = s->index_type ? KGEN_I64 : KGEN_I32;
+    int32_t type = s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
     int columns = s->index == KGEN_INDEX_SPEC || s->index == KGEN_INDEX_BLOCKS;
     a->slots = columns ? table(p, columns_of(s, p->c)) : vector(type, p->seqs);
     if (s->index == KGEN_INDEX_PAIR)
-        a->write_slots = s->save == KGEN_SAVE_SLOTS ? table(p, s->tokens + p->c->scols)
-                                                    : vector(type, p->seqs);
+        a->write_slots =
+            s->save == KGEN_SAVE_SLOTS ? table(p, s->tokens + p->c->scols) : vector(type, p->seqs);
     if (!columns) a->slots.stride[0] = p->c->idxstep;
     if (a->write_slots.rank == 1) a->write_slots.stride[0] = p->c->idxstep;
-    if (s->index == KGEN_INDEX_BLOCKS) a->read_col = a->write_col = vector(KGEN_I32, p->seqs);
-    if (s->accept) a->accepted = vector(KGEN_I32, p->seqs);
-    if (s->varlen) a->cu_seqlens = vector(KGEN_I32, p->seqs + 1);
-    if (s->tree) a->parents = rows_of(p, KGEN_I32, p->seqs, s->tokens, p->c->idxpad);
-    if (p->c->init) a->has_initial = vector(KGEN_I32, p->seqs);
-    if (s->save == KGEN_SAVE_BUFFER && p->c->lines) a->lines = vector(KGEN_I32, p->seqs);
+    if (s->index == KGEN_INDEX_BLOCKS) a->read_col = a->write_col = vector(KGEN_DTYPE_I32, p->seqs);
+    if (s->accept) a->accepted = vector(KGEN_DTYPE_I32, p->seqs);
+    if (s->varlen) a->cu_seqlens = vector(KGEN_DTYPE_I32, p->seqs + 1);
+    if (s->tree) a->parents = rows_of(p, KGEN_DTYPE_I32, p->seqs, s->tokens, p->c->idxpad);
+    if (p->c->init) a->has_initial = vector(KGEN_DTYPE_I32, p->seqs);
+    if (s->save == KGEN_SAVE_BUFFER && p->c->lines) a->lines = vector(KGEN_DTYPE_I32, p->seqs);
 }
 
 static void shape_outputs(shaper *p) {
     const kgen_gdn_spec *s = p->s;
     kgen_gdn_args *a = p->a;
     int64_t head = p->d.v + p->c->headpad, groups = p->d.vd / 128;
-    int copies = s->fuse == KGEN_GDN_C && s->layout != KGEN_PRESPLIT && p->c->copies;
+    int copies = s->fuse == KGEN_FUSE_C && s->layout != KGEN_ROWS_PRESPLIT && p->c->copies;
     a->out = rows_of(p, s->out, p->rows, p->d.c, p->c->outpad);
     if (kgen__gdn_has_step(s))
-        a->out = kgen__tensor_strided((kgen_dtype)s->out, 3,
-                                      (int64_t[]){p->rows, p->d.hv, p->d.v},
+        a->out = kgen__tensor_strided((kgen_dtype)s->out, 3, (int64_t[]){p->rows, p->d.hv, p->d.v},
                                       (int64_t[]){p->d.hv * head + p->c->outpad, head, 1});
     if (kgen_dtype_size((kgen_dtype)s->out) == 1)
-        a->out_scale = kgen__tensor_strided(
-            KGEN_F32, 2, (int64_t[]){p->rows, groups},
-            (int64_t[]){p->c->scalet ? 1 : groups + p->c->outpad,
-                        p->c->scalet ? p->rows + p->c->outpad : 1});
+        a->out_scale = kgen__tensor_strided(KGEN_DTYPE_F32, 2, (int64_t[]){p->rows, groups},
+                                            (int64_t[]){p->c->scalet ? 1 : groups + p->c->outpad,
+                                                        p->c->scalet ? p->rows + p->c->outpad : 1});
     if (!copies) return;
     a->z_out = rows_of(p, s->x, p->rows, p->d.vd, p->c->outpad);
     a->b_out = rows_of(p, gate_type(s), p->rows, p->d.hv, p->c->outpad);
@@ -214,41 +212,48 @@ static void shape_outputs(shaper *p) {
 
 /* The least by which a tensor may begin further into its memory, in elements. */
 static size_t least_offset(const shaper *p, int i) {
-    if (i == CONV_STATE) return p->s->conv_layout == KGEN_SD ? PIECE : 1;
+    if (i == CONV_STATE) return p->s->conv_layout == KGEN_CONV_SD ? PIECE : 1;
     return i == QKVZ || i == X || i == CONV_WEIGHT || i == CONV_BIAS ? PIECE : 1;
 }
 
 static void move_off(shaper *p) {
-    static const int movable[] = {QKVZ, BA, X, Z, B, A, CONV_WEIGHT, CONV_BIAS, A_LOG, DT_BIAS,
-                                  NORM_WEIGHT, CONV_STATE, CONV_WINDOWS, OUT, OUT_SCALE, Z_OUT,
-                                  B_OUT, A_OUT};
+    static const int movable[] = {
+        QKVZ,         BA,        X,         Z,       B,           A,
+        CONV_WEIGHT,  CONV_BIAS, A_LOG,     DT_BIAS, NORM_WEIGHT, CONV_STATE,
+        CONV_WINDOWS, OUT,       OUT_SCALE, Z_OUT,   B_OUT,       A_OUT};
     for (size_t i = 0; p->c->off && i < sizeof movable / sizeof movable[0]; i++) {
-        kgen_slot *slot = &p->data->slot[movable[i]];
-        kgen_tensor *t = kgen_slot_tensor(&p->data->args, movable[i]);
+        kgen__slot *slot = &p->data->slot[movable[i]];
+        kgen_tensor *t = kgen__slot_tensor(&p->data->args, movable[i]);
         if (!t->rank) continue;
         slot->offset += least_offset(p, movable[i]) * (size_t)kgen_dtype_size(t->dtype);
     }
 }
 
 static void choose_numbers(shaper *p) {
-    kgen_rng rng;
-    kgen_rng_seed(&rng, p->data->shape.seed, 2000);
+    kgen__rng rng;
+    kgen__rng_seed(&rng, p->data->shape.seed, 2000);
     p->a->q_scale = (float)(1 / sqrt((double)p->d.k));
     p->a->l2_eps = p->a->norm_eps = 1e-6f;
     p->a->lower_bound = -5;
     int64_t pads[] = {-1, 0, 1, p->pool - 1, 1000000};
-    if (p->s->sentinel == KGEN_SENTINEL_VALUE) p->a->pad_slot = pads[kgen_rng_range(&rng, 0, 4)];
+    if (p->s->sentinel == KGEN_SENTINEL_VALUE) p->a->pad_slot = pads[kgen__rng_range(&rng, 0, 4)];
 }
 
-kgen_status kgen__gdn_shape(kgen_data *data, kgen_error *err) {
-    shaper p = {.data = data, .c = &data->shape.gdn, .s = &data->spec.gdn, .a = &data->args.gdn,
-                .d = kgen__gdn_dims(&data->spec.gdn), .seqs = data->shape.seqs};
+kgen_status kgen__gdn_shape(kgen__data *data, kgen_error *err) {
+    shaper p = {.data = data,
+                .c = &data->shape.gdn,
+                .s = &data->spec.gdn,
+                .a = &data->args.gdn,
+                .d = kgen__gdn_dims_of(&data->spec.gdn),
+                .seqs = data->shape.seqs};
     for (int64_t n = 0; n < p.seqs; n++) p.read += p.c->lens[n].high;
     p.rows = p.read + p.c->tail;
     if (p.s->varlen) p.read = p.rows;
     if (p.s->index == KGEN_INDEX_BLOCKS && p.c->same && p.c->wpads)
-        return kgen_fail(err, KGEN_E_ARG, "wpads=%d: with same=1 and index=blocks the write slot "
-                         "is the read slot", p.c->wpads);
+        return kgen_fail(err, KGEN_E_ARG,
+                         "wpads=%d: with same=1 and index=blocks the write slot "
+                         "is the read slot",
+                         p.c->wpads);
     p.each = slots_of(p.s, p.c);
     p.pool = 2 + p.seqs * p.each + p.c->extra;
     p.lines = p.seqs + (p.c->lines ? 2 : 0);
@@ -268,50 +273,50 @@ kgen_status kgen__gdn_shape(kgen_data *data, kgen_error *err) {
 /* ---- slots and other integers ------------------------------------------------ */
 
 typedef struct filler {
-    kgen_data *data;
-    const kgen_gdn_case *c;
+    kgen__data *data;
+    const kgen__gdn_case *c;
     const kgen_gdn_spec *s;
     kgen_gdn_args *a;
-    kgen_gdn_dims d;
+    kgen__gdn_dims d;
     uint64_t seed;
     int64_t seqs, pool;
     const int32_t *lens, *accepted, *ring;
-    int64_t *order; /* slots that may live, in random order                  */
-    double *heads;  /* [2 Hk + Hv] what multiplies a sequence's inputs       */
+    int64_t *order; /* slots that may live, in random order */
+    double *heads;  /* [2 Hk + Hv] what multiplies a sequence's inputs */
 } filler;
 
-static kgen_rng stream(const filler *f, int slot) {
-    kgen_rng rng;
-    kgen_rng_seed(&rng, f->seed, (uint64_t)slot + 1);
+static kgen__rng stream(const filler *f, int slot) {
+    kgen__rng rng;
+    kgen__rng_seed(&rng, f->seed, (uint64_t)slot + 1);
     return rng;
 }
 
-static int64_t sentinel(const filler *f, kgen_rng *rng) {
+static int64_t sentinel(const filler *f, kgen__rng *rng) {
     int64_t pool = f->pool;
     const int64_t some[] = {-1, -1, pool, pool + 7, INT32_MAX, INT32_MIN, -2};
     const int64_t wide[] = {(int64_t)1 << 33, -((int64_t)1 << 40), INT64_MIN, INT64_MAX};
     if (f->s->sentinel == KGEN_SENTINEL_NONPOS && kgen__chance(rng, 4)) return 0;
     if (f->s->sentinel == KGEN_SENTINEL_VALUE && kgen__chance(rng, 4)) return f->a->pad_slot;
-    if (f->s->index_type && kgen__chance(rng, 3)) return wide[kgen_rng_range(rng, 0, 3)];
-    return some[kgen_rng_range(rng, 0, 6)];
+    if (f->s->index_type && kgen__chance(rng, 3)) return wide[kgen__rng_range(rng, 0, 3)];
+    return some[kgen__rng_range(rng, 0, 6)];
 }
 
 /* The slots that live ones are dealt from: neither the first nor a pad. */
 static void shuffle_slots(filler *f) {
-    kgen_rng rng = stream(f, STATE);
+    kgen__rng rng = stream(f, STATE);
     int64_t count = 0;
     for (int64_t i = f->s->sentinel == KGEN_SENTINEL_NONPOS; i < f->pool; i++)
         if (f->s->sentinel != KGEN_SENTINEL_VALUE || i != f->a->pad_slot) f->order[count++] = i;
     for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = kgen_rng_range(&rng, 0, i), slot = f->order[i];
+        int64_t j = kgen__rng_range(&rng, 0, i), slot = f->order[i];
         f->order[i] = f->order[j];
         f->order[j] = slot;
     }
 }
 
 /* `count` of `among` things, at random. */
-static int chosen(kgen_rng *rng, int64_t *count, int64_t *among) {
-    int yes = kgen_rng_range(rng, 1, *among) <= *count;
+static int chosen(kgen__rng *rng, int64_t *count, int64_t *among) {
+    int yes = kgen__rng_range(rng, 1, *among) <= *count;
     *count -= yes;
     (*among)--;
     return yes;
@@ -322,18 +327,18 @@ static void put(const kgen_tensor *t, int64_t n, int64_t column, int64_t value) 
     kgen__int_store(t, n * t->stride[0] + (t->rank == 2 ? column * t->stride[1] : 0), value);
 }
 
-static void clear_ints(kgen_data *data, int slot) {
-    const kgen_tensor *t = kgen_slot_tensor(&data->args, slot);
+static void clear_ints(kgen__data *data, int slot) {
+    const kgen_tensor *t = kgen__slot_tensor(&data->args, slot);
     if (!t->data) return;
     int64_t entries = (int64_t)(kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype));
     for (int64_t i = 0; i < entries; i++)
-        kgen__int_store(t, i, t->dtype == KGEN_I64 ? (int64_t)1 << 40 : INT32_MAX);
+        kgen__int_store(t, i, t->dtype == KGEN_DTYPE_I64 ? (int64_t)1 << 40 : INT32_MAX);
 }
 
-static void fill_blocks(filler *f, kgen_rng *rng, int64_t n, const int64_t *slot, int bad,
+static void fill_blocks(filler *f, kgen__rng *rng, int64_t n, const int64_t *slot, int bad,
                         int no_write) {
-    int64_t columns = f->a->slots.shape[1], read = kgen_rng_range(rng, 0, columns - 1);
-    int64_t write = (read + kgen_rng_range(rng, 1, columns - 1)) % columns;
+    int64_t columns = f->a->slots.shape[1], read = kgen__rng_range(rng, 0, columns - 1);
+    int64_t write = (read + kgen__rng_range(rng, 1, columns - 1)) % columns;
     if (f->c->same) write = read;
     put(&f->a->read_col, n, 0, read);
     put(&f->a->write_col, n, 0, write);
@@ -342,9 +347,9 @@ static void fill_blocks(filler *f, kgen_rng *rng, int64_t n, const int64_t *slot
 }
 
 /* One of the columns past the first is no slot where no_write. */
-static void fill_columns(filler *f, kgen_rng *rng, const kgen_tensor *t, int64_t n,
+static void fill_columns(filler *f, kgen__rng *rng, const kgen_tensor *t, int64_t n,
                          const int64_t *slot, int no_write) {
-    int64_t columns = t->shape[1], hole = kgen_rng_range(rng, 1, columns - 1);
+    int64_t columns = t->shape[1], hole = kgen__rng_range(rng, 1, columns - 1);
     for (int64_t i = 0; i < columns; i++) {
         int exists = i < f->s->tokens || t == &f->a->slots;
         if (!exists) continue;
@@ -353,7 +358,7 @@ static void fill_columns(filler *f, kgen_rng *rng, const kgen_tensor *t, int64_t
     }
 }
 
-static void fill_sequence_slots(filler *f, kgen_rng *rng, int64_t n, int bad, int no_write) {
+static void fill_sequence_slots(filler *f, kgen__rng *rng, int64_t n, int bad, int no_write) {
     const int64_t *slot = f->order + n * slots_of(f->s, f->c);
     int other = f->c->same ? 0 : 1;
     kgen_gdn_args *a = f->a;
@@ -374,7 +379,7 @@ static void fill_sequence_slots(filler *f, kgen_rng *rng, int64_t n, int bad, in
 }
 
 static void fill_slots(filler *f) {
-    kgen_rng rng = stream(f, SLOTS);
+    kgen__rng rng = stream(f, SLOTS);
     int64_t bad = f->c->pads < f->seqs ? f->c->pads : f->seqs, left = f->seqs;
     int64_t holes = f->c->wpads < f->seqs ? f->c->wpads : f->seqs, rest = f->seqs;
     clear_ints(f->data, SLOTS);
@@ -387,18 +392,18 @@ static void fill_slots(filler *f) {
 }
 
 static void fill_tree(filler *f, int64_t n) {
-    kgen_rng rng = stream(f, PARENTS);
-    for (int64_t i = 0; i < n; i++) kgen_rng_next(&rng);
+    kgen__rng rng = stream(f, PARENTS);
+    for (int64_t i = 0; i < n; i++) kgen__rng_next(&rng);
     for (int64_t t = 0; f->s->tree && t < f->s->tokens; t++)
-        put(&f->a->parents, n, t, t < f->lens[n] ? kgen_rng_range(&rng, -1, t - 1) : INT32_MAX);
+        put(&f->a->parents, n, t, t < f->lens[n] ? kgen__rng_range(&rng, -1, t - 1) : INT32_MAX);
 }
 
 static void fill_lines(filler *f) {
-    kgen_rng rng = stream(f, LINES);
+    kgen__rng rng = stream(f, LINES);
     int64_t *line = f->order + f->pool, count = f->a->lines.data ? f->seqs + 2 : 0;
     for (int64_t i = 0; i < count; i++) line[i] = i;
     for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = kgen_rng_range(&rng, 0, i), kept = line[i];
+        int64_t j = kgen__rng_range(&rng, 0, i), kept = line[i];
         line[i] = line[j];
         line[j] = kept;
     }
@@ -407,7 +412,7 @@ static void fill_lines(filler *f) {
 
 static void fill_integers(filler *f) {
     kgen_gdn_args *a = f->a;
-    kgen_rng rng = stream(f, HAS_INITIAL), ring = stream(f, RING_START);
+    kgen__rng rng = stream(f, HAS_INITIAL), ring = stream(f, RING_START);
     int64_t rows = 0;
     for (int64_t n = 0; n < f->seqs; n++) {
         if (a->cu_seqlens.data) put(&a->cu_seqlens, n, 0, rows);
@@ -416,7 +421,7 @@ static void fill_integers(filler *f) {
         if (a->has_initial.data) put(&a->has_initial, n, 0, kgen__chance(&rng, 4) ? 1 : 0);
         if (a->ring_len.data) put(&a->ring_len, n, 0, f->ring[n]);
         if (a->ring_start.data)
-            put(&a->ring_start, n, 0, kgen_rng_range(&ring, 0, a->ring_k.shape[1] - 1));
+            put(&a->ring_start, n, 0, kgen__rng_range(&ring, 0, a->ring_k.shape[1] - 1));
         fill_tree(f, n);
     }
     if (a->cu_seqlens.data) put(&a->cu_seqlens, f->seqs, 0, rows);
@@ -427,37 +432,37 @@ static void fill_integers(filler *f) {
 /* ---- numbers ----------------------------------------------------------------- */
 
 static void store(const kgen_tensor *t, int64_t at, double value) {
-    double most = kgen_number_max(t->dtype);
-    kgen_number_store(t->dtype, t->data, at, fmax(-most, fmin(most, value)));
+    double most = kgen__number_max(t->dtype);
+    kgen__number_store(t->dtype, t->data, at, fmax(-most, fmin(most, value)));
 }
 
 static void fill_weights(filler *f) {
     kgen_gdn_args *a = f->a;
-    kgen_rng rng = stream(f, CONV_WEIGHT);
+    kgen__rng rng = stream(f, CONV_WEIGHT);
     int extremes = f->c->extremes;
     for (int64_t i = 0; a->conv_weight.data && i < f->d.c * f->d.w; i++)
-        store(&a->conv_weight, i, 0.5 * kgen_rng_normal(&rng));
+        store(&a->conv_weight, i, 0.5 * kgen__rng_normal(&rng));
     for (int64_t i = 0; a->conv_bias.data && i < f->d.c; i++)
-        store(&a->conv_bias, i, 0.3 * kgen_rng_normal(&rng));
+        store(&a->conv_bias, i, 0.3 * kgen__rng_normal(&rng));
     for (int64_t i = 0; a->a_log.data && i < f->d.hv; i++) {
-        double log_rate = -3 + 4 * kgen_rng_uniform(&rng);
+        double log_rate = -3 + 4 * kgen__rng_uniform(&rng);
         if (extremes && kgen__chance(&rng, 1)) log_rate = kgen__chance(&rng, 4) ? -8 : 3;
         store(&a->a_log, i, log_rate);
     }
     for (int64_t i = 0; a->dt_bias.data && i < f->d.hv * f->d.decays; i++)
-        store(&a->dt_bias, i, 0.5 * kgen_rng_normal(&rng));
+        store(&a->dt_bias, i, 0.5 * kgen__rng_normal(&rng));
     for (int64_t i = 0; a->norm_weight.data && i < f->d.v; i++)
-        store(&a->norm_weight, i, 1 + 0.2 * kgen_rng_normal(&rng));
+        store(&a->norm_weight, i, 1 + 0.2 * kgen__rng_normal(&rng));
 }
 
 /* Now and then a head's queries or keys are zero, or its values huge. Keys that
  * are not normalised have a length near 1, or the state would grow. */
-static void choose_heads(filler *f, kgen_rng *rng) {
+static void choose_heads(filler *f, kgen__rng *rng) {
     int64_t keys = 2 * f->d.hk;
     double key = f->s->l2norm ? f->c->xstd : 1 / sqrt((double)f->d.k);
     for (int64_t i = 0; i < keys + f->d.hv; i++) {
         f->heads[i] = i < f->d.hk || i >= keys ? f->c->xstd : key;
-        if (!f->c->extremes || kgen_rng_range(rng, 0, 15)) continue;
+        if (!f->c->extremes || kgen__rng_range(rng, 0, 15)) continue;
         f->heads[i] = i < keys ? 0 : f->c->vmax;
     }
 }
@@ -467,20 +472,20 @@ static double head_scale(const filler *f, int64_t channel) {
     return f->heads[2 * f->d.hk + (channel - 2 * f->d.kd) / f->d.v];
 }
 
-static double b_value(const filler *f, kgen_rng *rng) {
-    double b = kgen_rng_normal(rng);
+static double b_value(const filler *f, kgen__rng *rng) {
+    double b = kgen__rng_normal(rng);
     return f->c->extremes && kgen__chance(rng, 1) ? (b < 0 ? -100 : 100) : b;
 }
 
-static double a_value(const filler *f, kgen_rng *rng, int64_t i) {
+static double a_value(const filler *f, kgen__rng *rng, int64_t i) {
     static const double sums[] = {-100, -20, 0, 19.9, 20.1, 100};
-    double a = kgen_rng_normal(rng);
+    double a = kgen__rng_normal(rng);
     const kgen_tensor *dt = &f->a->dt_bias;
     if (!f->c->extremes || !dt->data || !kgen__chance(rng, 1)) return a;
-    return sums[kgen_rng_range(rng, 0, 5)] - kgen_number_load(dt->dtype, dt->data, i);
+    return sums[kgen__rng_range(rng, 0, 5)] - kgen__number_load(dt->dtype, dt->data, i);
 }
 
-static void fill_gates(filler *f, kgen_rng *rng, int64_t row) {
+static void fill_gates(filler *f, kgen__rng *rng, int64_t row) {
     kgen_gdn_args *a = f->a;
     int32_t layout = f->s->layout;
     for (int64_t hv = 0; hv < f->d.hv; hv++) {
@@ -496,17 +501,17 @@ static void fill_gates(filler *f, kgen_rng *rng, int64_t row) {
     }
 }
 
-static void fill_row(filler *f, kgen_rng *rng, int64_t row) {
+static void fill_row(filler *f, kgen__rng *rng, int64_t row) {
     kgen_gdn_args *a = f->a;
     int packed = a->qkvz.data != NULL, conv = kgen__gdn_has_conv(f->s);
     for (int64_t i = 0; i < f->d.c; i++) {
-        double x = head_scale(f, i) * kgen_rng_normal(rng);
+        double x = head_scale(f, i) * kgen__rng_normal(rng);
         if (a->x.data) store(&a->x, row * a->x.stride[0] + i, x);
         if (packed && conv)
             store(&a->qkvz, row * a->qkvz.stride[0] + kgen__gdn_column(&f->d, f->s->layout, i), x);
     }
     for (int64_t i = 0; i < f->d.vd; i++) {
-        double z = kgen_rng_normal(rng);
+        double z = kgen__rng_normal(rng);
         if (a->z.data) store(&a->z, row * a->z.stride[0] + i, z);
         if (packed)
             store(&a->qkvz,
@@ -515,18 +520,18 @@ static void fill_row(filler *f, kgen_rng *rng, int64_t row) {
     fill_gates(f, rng, row);
 }
 
-static void fill_state(filler *f, kgen_rng *rng, const kgen_gdn_seq *q) {
+static void fill_state(filler *f, kgen__rng *rng, const kgen__gdn_seq *q) {
     const kgen_tensor *t = &f->a->state, *c = &f->a->conv_state;
     int64_t elements = f->d.hv * f->d.v * f->d.k;
     for (int64_t i = 0; t->data && i < elements; i++)
-        store(t, q->read * t->stride[0] + i, f->c->sstd * kgen_rng_normal(rng));
+        store(t, q->read * t->stride[0] + i, f->c->sstd * kgen__rng_normal(rng));
     for (int64_t channel = 0; c->data && channel < f->d.c; channel++)
         for (int64_t i = 0; i < f->d.w - 1; i++)
             store(c, kgen__gdn_conv_at(c, q->conv_read, channel, q->offset + i),
-                  head_scale(f, channel) * kgen_rng_normal(rng));
+                  head_scale(f, channel) * kgen__rng_normal(rng));
 }
 
-static void fill_ring(filler *f, kgen_rng *rng, const kgen_gdn_seq *q) {
+static void fill_ring(filler *f, kgen__rng *rng, const kgen__gdn_seq *q) {
     kgen_gdn_args *a = f->a;
     if (!a->ring_k.data) return;
     for (int64_t n = 0; n < q->ring_len; n++) {
@@ -535,18 +540,18 @@ static void fill_ring(filler *f, kgen_rng *rng, const kgen_gdn_seq *q) {
         int64_t u = q->read * a->ring_u.stride[0] + row * a->ring_u.stride[1];
         int64_t g = q->read * a->ring_decay.stride[0] + row * a->ring_decay.stride[1];
         for (int64_t i = 0; i < f->d.kd; i++)
-            store(&a->ring_k, k + i, kgen_rng_normal(rng) / sqrt((double)f->d.k));
+            store(&a->ring_k, k + i, kgen__rng_normal(rng) / sqrt((double)f->d.k));
         for (int64_t i = 0; i < f->d.vd; i++)
-            store(&a->ring_u, u + i, f->c->xstd * kgen_rng_normal(rng));
+            store(&a->ring_u, u + i, f->c->xstd * kgen__rng_normal(rng));
         for (int64_t i = 0; i < f->d.hv * f->d.decays; i++)
-            store(&a->ring_decay, g + i, 1 - 0.5 * kgen_rng_uniform(rng));
+            store(&a->ring_decay, g + i, 1 - 0.5 * kgen__rng_uniform(rng));
     }
 }
 
 static void fill_sequence(filler *f, int64_t n) {
-    kgen_gdn_seq q = kgen__gdn_sequence(f->s, f->a, n);
-    kgen_rng rng;
-    kgen_rng_seed(&rng, f->seed, 100 + (uint64_t)n);
+    kgen__gdn_seq q = kgen__gdn_sequence(f->s, f->a, n);
+    kgen__rng rng;
+    kgen__rng_seed(&rng, f->seed, 100 + (uint64_t)n);
     if (!q.live || q.count == 0) return;
     choose_heads(f, &rng);
     for (int64_t t = 0; t < q.count; t++) fill_row(f, &rng, q.first + t);
@@ -558,20 +563,27 @@ static void fill_sequence(filler *f, int64_t n) {
 
 static void cover_all(filler *f) {
     for (int i = 0; i < KGEN__GDN_SLOTS; i++) {
-        kgen_dtype dtype = kgen_slot_tensor(&f->data->args, i)->dtype;
-        kgen_rng rng = stream(f, KGEN__GDN_SLOTS + i);
-        if (dtype == KGEN_I32 || dtype == KGEN_I64 || !f->data->slot[i].bytes) continue;
+        kgen_dtype dtype = kgen__slot_tensor(&f->data->args, i)->dtype;
+        kgen__rng rng = stream(f, KGEN__GDN_SLOTS + i);
+        if (dtype == KGEN_DTYPE_I32 || dtype == KGEN_DTYPE_I64 || !f->data->slot[i].bytes) continue;
         kgen__slot_cover(f->data, i, &rng, f->c->poison);
     }
 }
 
-static kgen_status fill(kgen_data *data, const int32_t *lens, const int32_t *accepted,
+static kgen_status fill(kgen__data *data, const int32_t *lens, const int32_t *accepted,
                         const int32_t *ring, uint64_t seed, kgen_error *err) {
     const kgen_gdn_args *a = &data->args.gdn;
-    filler f = {.data = data, .c = &data->shape.gdn, .s = &data->spec.gdn, .a = &data->args.gdn,
-                .d = kgen__gdn_dims(&data->spec.gdn), .seed = seed, .seqs = data->shape.seqs,
+    filler f = {.data = data,
+                .c = &data->shape.gdn,
+                .s = &data->spec.gdn,
+                .a = &data->args.gdn,
+                .d = kgen__gdn_dims_of(&data->spec.gdn),
+                .seed = seed,
+                .seqs = data->shape.seqs,
                 .pool = a->state.rank ? a->state.shape[0] : a->conv_state.shape[0],
-                .lens = lens, .accepted = accepted, .ring = ring};
+                .lens = lens,
+                .accepted = accepted,
+                .ring = ring};
     f.order = malloc((size_t)(f.pool + f.seqs + 2) * sizeof *f.order);
     f.heads = malloc((size_t)(2 * f.d.hk + f.d.hv) * sizeof *f.heads);
     if (f.order && f.heads) {
@@ -580,7 +592,7 @@ static kgen_status fill(kgen_data *data, const int32_t *lens, const int32_t *acc
         fill_weights(&f);
         for (int64_t n = 0; n < f.seqs; n++) fill_sequence(&f, n);
         kgen__data_remember(data);
-        kgen_data_poison_outputs(data);
+        kgen__data_poison_outputs(data);
     }
     int filled = f.order && f.heads;
     free(f.order);
@@ -589,9 +601,9 @@ static kgen_status fill(kgen_data *data, const int32_t *lens, const int32_t *acc
                   : kgen_fail(err, KGEN_E_NOMEM, "%lld slots: out of memory", (long long)f.pool);
 }
 
-kgen_status kgen__gdn_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
-    int32_t lens[KGEN_CASE_SEQS_MAX], accepted[KGEN_CASE_SEQS_MAX], ring[KGEN_CASE_SEQS_MAX];
-    const kgen_gdn_case *c = &data->shape.gdn;
+kgen_status kgen__gdn_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
+    int32_t lens[KGEN__CASE_SEQS_MAX], accepted[KGEN__CASE_SEQS_MAX], ring[KGEN__CASE_SEQS_MAX];
+    const kgen__gdn_case *c = &data->shape.gdn;
     for (int32_t n = 0; n < data->shape.seqs; n++) {
         lens[n] = c->lens[n].high;
         accepted[n] = c->accepted[n].high;
@@ -601,17 +613,17 @@ kgen_status kgen__gdn_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
 }
 
 /* Other lengths, rings and accepted counts, now and then one past a bound. */
-kgen_status kgen__gdn_refill(kgen_data *data, kgen_rng *rng, kgen_error *err) {
-    int32_t lens[KGEN_CASE_SEQS_MAX], accepted[KGEN_CASE_SEQS_MAX], ring[KGEN_CASE_SEQS_MAX];
+kgen_status kgen__gdn_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
+    int32_t lens[KGEN__CASE_SEQS_MAX], accepted[KGEN__CASE_SEQS_MAX], ring[KGEN__CASE_SEQS_MAX];
     const kgen_gdn_spec *s = &data->spec.gdn;
     int64_t left = data->args.gdn.out.shape[0];
     for (int32_t n = 0; n < data->shape.seqs; n++) {
         int64_t most = left < s->tokens ? left : s->tokens;
-        lens[n] = s->varlen ? (int32_t)kgen_rng_range(rng, 0, most) : s->tokens;
+        lens[n] = s->varlen ? (int32_t)kgen__rng_range(rng, 0, most) : s->tokens;
         left -= lens[n];
-        accepted[n] = (int32_t)kgen_rng_range(rng, 1, s->tokens);
+        accepted[n] = (int32_t)kgen__rng_range(rng, 1, s->tokens);
         if (kgen__chance(rng, 1)) accepted[n] = kgen__chance(rng, 4) ? 0 : s->tokens + 40;
-        ring[n] = (int32_t)kgen_rng_range(rng, 0, s->ring);
+        ring[n] = (int32_t)kgen__rng_range(rng, 0, s->ring);
     }
-    return fill(data, lens, accepted, ring, kgen_rng_next(rng), err);
+    return fill(data, lens, accepted, ring, kgen__rng_next(rng), err);
 }

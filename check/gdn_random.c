@@ -1,26 +1,26 @@
 /* Random cases of gdn over the grid: every choice is a row of a table, and what
- * contradicts itself is left to kgen_spec_validate to throw out.            */
+ * contradicts itself is left to kgen_spec_validate to throw out. */
 #include <string.h>
 
-#include "gdn.h"
+#include "check_gdn.h"
 
 enum { DEFAULT_BUDGET = 24 };
 
 #define CHOICE(field, often, ...) KGEN__CHOICE(gdn.field, often, __VA_ARGS__)
-#define F_TYPES KGEN_F32, KGEN_BF16, KGEN_FP16
+#define F_TYPES KGEN_DTYPE_F32, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16
 
-static const kgen_choice choices[] = {
-    CHOICE(fuse, 8, KGEN_GDN_A, KGEN_GDN_B, KGEN_GDN_C, KGEN_GDN_D, KGEN_GDN_E, KGEN_GDN_E),
-    CHOICE(layout, 8, KGEN_INTERLEAVED, KGEN_FLAT, KGEN_PRESPLIT),
-    CHOICE(x, 4, KGEN_BF16, KGEN_FP16),
+static const kgen__choice choices[] = {
+    CHOICE(fuse, 8, KGEN_FUSE_A, KGEN_FUSE_B, KGEN_FUSE_C, KGEN_FUSE_D, KGEN_FUSE_E, KGEN_FUSE_E),
+    CHOICE(layout, 8, KGEN_ROWS_INTERLEAVED, KGEN_ROWS_FLAT, KGEN_ROWS_PRESPLIT),
+    CHOICE(x, 4, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16),
     CHOICE(k_heads, 8, 1, 1, 2, 2, 3, 4),
     CHOICE(k_dim, 8, 64, 64, 64, 128, 128, 256),
     CHOICE(v_dim, 8, 64, 64, 64, 128, 128, 256),
     CHOICE(state, 8, F_TYPES),
-    CHOICE(state_layout, 8, KGEN_VK, KGEN_KV),
+    CHOICE(state_layout, 8, KGEN_STATE_VK, KGEN_STATE_KV),
     CHOICE(head_map, 2, 0, 1),
     CHOICE(conv_width, 4, 4, 2, 3),
-    CHOICE(conv_layout, 8, KGEN_SD, KGEN_DS),
+    CHOICE(conv_layout, 8, KGEN_CONV_SD, KGEN_CONV_DS),
     CHOICE(conv_state, 2, 0, F_TYPES),
     CHOICE(conv_weight, 2, 0, F_TYPES),
     CHOICE(conv_bias, 2, 0, 1),
@@ -32,7 +32,8 @@ static const kgen_choice choices[] = {
     CHOICE(l2norm, 1, 1, 0),
     CHOICE(out_gate, 3, 0, 1),
     CHOICE(norm, 3, 0, F_TYPES),
-    CHOICE(out, 4, 0, KGEN_BF16, KGEN_FP16, KGEN_F32, KGEN_FP8, KGEN_E4M3FN, KGEN_E4M3FNUZ),
+    CHOICE(out, 4, 0, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_F32, KGEN_DTYPE_FP8,
+           KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ),
     CHOICE(tokens, 4, 1, 2, 3, 4, 5, 6, 7, 8),
     CHOICE(varlen, 4, 0, 1),
     CHOICE(index, 6, KGEN_INDEX_ONE, KGEN_INDEX_PAIR, KGEN_INDEX_SPEC, KGEN_INDEX_BLOCKS),
@@ -53,14 +54,14 @@ static void reset(kgen_spec *spec) {
     static const size_t conv[] = {
         offsetof(kgen_gdn_spec, conv_width), offsetof(kgen_gdn_spec, conv_layout),
         offsetof(kgen_gdn_spec, conv_state), offsetof(kgen_gdn_spec, conv_weight),
-        offsetof(kgen_gdn_spec, conv_bias), offsetof(kgen_gdn_spec, conv_act),
+        offsetof(kgen_gdn_spec, conv_bias),  offsetof(kgen_gdn_spec, conv_act),
         offsetof(kgen_gdn_spec, conv_round)};
     static const size_t steps[] = {
         offsetof(kgen_gdn_spec, state_layout), offsetof(kgen_gdn_spec, gate),
-        offsetof(kgen_gdn_spec, ab), offsetof(kgen_gdn_spec, a_log),
-        offsetof(kgen_gdn_spec, dt_bias), offsetof(kgen_gdn_spec, l2norm),
-        offsetof(kgen_gdn_spec, head_map), offsetof(kgen_gdn_spec, beta_round),
-        offsetof(kgen_gdn_spec, state_round), offsetof(kgen_gdn_spec, ring)};
+        offsetof(kgen_gdn_spec, ab),           offsetof(kgen_gdn_spec, a_log),
+        offsetof(kgen_gdn_spec, dt_bias),      offsetof(kgen_gdn_spec, l2norm),
+        offsetof(kgen_gdn_spec, head_map),     offsetof(kgen_gdn_spec, beta_round),
+        offsetof(kgen_gdn_spec, state_round),  offsetof(kgen_gdn_spec, ring)};
     static const size_t norms[] = {offsetof(kgen_gdn_spec, o_round),
                                    offsetof(kgen_gdn_spec, out_gate),
                                    offsetof(kgen_gdn_spec, norm)};
@@ -79,23 +80,23 @@ static void reset(kgen_spec *spec) {
                    (const char *)&plain.gdn + parts[p].offsets[i], sizeof(int32_t));
 }
 
-static void finish(kgen_spec *spec, kgen_rng *rng) {
+static void finish(kgen_spec *spec, kgen__rng *rng) {
     kgen_gdn_spec *s = &spec->gdn;
     s->v_heads = s->k_heads * KGEN__PICK(rng, 1, 2, 2, 3, 4, 8);
     if (s->index == KGEN_INDEX_SPEC) {
         s->accept = 1;
         s->save = KGEN_SAVE_SLOTS;
     }
-    if (s->save == KGEN_SAVE_REPLAY) s->ring = (int32_t)kgen_rng_range(rng, s->tokens, 16);
+    if (s->save == KGEN_SAVE_REPLAY) s->ring = (int32_t)kgen__rng_range(rng, s->tokens, 16);
     reset(spec);
 }
 
-static int32_t accepted_of(const kgen_gdn_spec *s, kgen_rng *rng) {
-    if (kgen__chance(rng, 7)) return (int32_t)kgen_rng_range(rng, 1, s->tokens);
-    return KGEN__PICK(rng, 0, 9, 100, KGEN_CASE_LENGTH_MAX);
+static int32_t accepted_of(const kgen_gdn_spec *s, kgen__rng *rng) {
+    if (kgen__chance(rng, 7)) return (int32_t)kgen__rng_range(rng, 1, s->tokens);
+    return KGEN__PICK(rng, 0, 9, 100, KGEN__CASE_LENGTH_MAX);
 }
 
-static void random_sequences(kgen_case *c, kgen_rng *rng, int64_t budget) {
+static void random_sequences(kgen__case *c, kgen__rng *rng, int64_t budget) {
     const kgen_gdn_spec *s = &c->spec.gdn;
     int64_t head = (int64_t)s->v_heads * s->k_dim * s->v_dim;
     int64_t left = budget * 128 * 128 / head;
@@ -103,18 +104,18 @@ static void random_sequences(kgen_case *c, kgen_rng *rng, int64_t budget) {
     for (int32_t n = 0; n < c->seqs; n++) {
         int32_t tokens = s->tokens;
         if (s->varlen && (kgen__chance(rng, 5) || left < tokens))
-            tokens = (int32_t)kgen_rng_range(rng, 0, left < tokens && left > 0 ? left : tokens);
+            tokens = (int32_t)kgen__rng_range(rng, 0, left < tokens && left > 0 ? left : tokens);
         left -= tokens;
         int32_t accepted = s->accept ? accepted_of(s, rng) : 1;
-        int32_t ring = (int32_t)kgen_rng_range(rng, 0, s->ring);
-        c->gdn.lens[n] = (kgen_span){tokens, tokens};
-        c->gdn.accepted[n] = (kgen_span){accepted, accepted};
-        c->gdn.ring[n] = (kgen_span){ring, ring};
+        int32_t ring = (int32_t)kgen__rng_range(rng, 0, s->ring);
+        c->gdn.lens[n] = (kgen__span){tokens, tokens};
+        c->gdn.accepted[n] = (kgen__span){accepted, accepted};
+        c->gdn.ring[n] = (kgen__span){ring, ring};
         if (left <= 0) c->seqs = n + 1;
     }
 }
 
-static void random_tensors(kgen_gdn_case *c, kgen_rng *rng) {
+static void random_tensors(kgen__gdn_case *c, kgen__rng *rng) {
     c->slotpad = KGEN__PICK(rng, 0, 0, 1, 3);
     c->rowpad = KGEN__PICK(rng, 0, 0, 1, 8);
     c->outpad = KGEN__PICK(rng, 0, 0, 1, 16);
@@ -129,8 +130,8 @@ static void random_tensors(kgen_gdn_case *c, kgen_rng *rng) {
     c->wide = KGEN__PICK(rng, 0, 0, 1);
 }
 
-static void random_rest(kgen_case *drawn, kgen_rng *rng) {
-    kgen_gdn_case *c = &drawn->gdn;
+static void random_rest(kgen__case *drawn, kgen__rng *rng) {
+    kgen__gdn_case *c = &drawn->gdn;
     int32_t all = drawn->seqs ? drawn->seqs : 1;
     c->pads = KGEN__PICK(rng, 0, 0, 0, 1, 1, all);
     c->same = drawn->spec.gdn.index != KGEN_INDEX_ONE && kgen__chance(rng, 1);
@@ -148,9 +149,9 @@ static void random_rest(kgen_case *drawn, kgen_rng *rng) {
     c->vmax = KGEN__PICK(rng, 30, 300, 300);
 }
 
-kgen_status kgen__gdn_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
+kgen_status kgen__gdn_random(kgen__case *out, kgen__rng *rng, const kgen_target *target,
                              int64_t budget, kgen_error *err) {
-    kgen_case c;
+    kgen__case c;
     memset(&c, 0, sizeof c);
     KGEN_TRY(kgen_spec_parse(&c.spec, "gdn:layout=flat", err));
     KGEN_TRY(kgen__random_spec(&c.spec, choices, sizeof choices / sizeof choices[0], finish, rng,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gdn.h"
+#include "check_gdn.h"
 
 /* Relative errors: of a 32-bit sum of a head's terms, of one fast function. */
 #define SUM_ERROR 0x1p-20
@@ -16,7 +16,7 @@
 #define TINY 0x1p-126
 
 typedef struct num {
-    double v, e; /* value, error                                             */
+    double v, e; /* value, error */
 } num;
 
 typedef struct plane {
@@ -25,36 +25,35 @@ typedef struct plane {
 
 typedef struct world {
     const kgen_gdn_spec *spec;
-    kgen_gdn_args a; /* INOUT tensors as they were before                    */
-    kgen_gdn_dims d;
-    kgen_answer *answer;
+    kgen_gdn_args a; /* INOUT tensors as they were before */
+    kgen__gdn_dims d;
+    kgen__answer *answer;
     int64_t n;
-    kgen_gdn_seq seq;
-    plane y;         /* [t][C], what the recurrence reads                    */
-    plane state;     /* [t + 1][V][K]: before the first token, after each    */
-    plane o;         /* [V]                                                  */
+    kgen__gdn_seq seq;
+    plane y;     /* [t][C], what the recurrence reads */
+    plane state; /* [t + 1][V][K]: before the first token, after each */
+    plane o;     /* [V] */
     double *memory;
 } world;
 
 /* ---- expectations ------------------------------------------------------------ */
 
 static void expect(const world *w, int slot, const kgen_tensor *t, int64_t at, num x) {
-    kgen_image *image = &w->answer->image[slot];
+    kgen__image *image = &w->answer->image[slot];
     double size = fabs(x.v) + x.e;
     image->want[at] = x.v;
-    image->tolerance[at] = (float)((x.e + kgen_number_half_ulp(t->dtype, size)) * 1.000001 + TINY);
+    image->tolerance[at] = (float)((x.e + kgen__number_half_ulp(t->dtype, size)) * 1.000001 + TINY);
 }
 
-static void expect_exact(const world *w, int slot, const kgen_tensor *t, int64_t at,
-                         double value) {
-    kgen_image *image = &w->answer->image[slot];
-    kgen_number_store(t->dtype, image->bytes + image->offset, at, value);
+static void expect_exact(const world *w, int slot, const kgen_tensor *t, int64_t at, double value) {
+    kgen__image *image = &w->answer->image[slot];
+    kgen__number_store(t->dtype, image->bytes + image->offset, at, value);
     image->tolerance[at] = -1;
 }
 
 static double limited(kgen_dtype dtype, double x) {
-    double most = kgen_number_max(dtype);
-    return dtype == KGEN_FP16 || kgen_dtype_size(dtype) == 1 ? fmax(-most, fmin(most, x)) : x;
+    double most = kgen__number_max(dtype);
+    return dtype == KGEN_DTYPE_FP16 || kgen_dtype_size(dtype) == 1 ? fmax(-most, fmin(most, x)) : x;
 }
 
 /* A state saturates in fp16. */
@@ -68,9 +67,9 @@ static num limited_num(kgen_dtype dtype, num x) {
  * the edge between them. */
 static num rounded(int32_t type, num x) {
     kgen_dtype dtype = (kgen_dtype)type;
-    double v = kgen_number_decode(dtype, kgen_number_encode(dtype, x.v));
-    double low = kgen_number_decode(dtype, kgen_number_encode(dtype, x.v - x.e));
-    double high = kgen_number_decode(dtype, kgen_number_encode(dtype, x.v + x.e));
+    double v = kgen__number_decode(dtype, kgen__number_encode(dtype, x.v));
+    double low = kgen__number_decode(dtype, kgen__number_encode(dtype, x.v - x.e));
+    double high = kgen__number_decode(dtype, kgen__number_encode(dtype, x.v + x.e));
     return (num){v, fmax(high - v, v - low)};
 }
 
@@ -109,14 +108,14 @@ static num rsqrt_of(num x, double eps) {
 }
 
 static double load(const kgen_tensor *t, int64_t at) {
-    return kgen_number_load(t->dtype, t->data, at);
+    return kgen__number_load(t->dtype, t->data, at);
 }
 
 /* ---- inputs ------------------------------------------------------------------ */
 
 /* Raw input of a channel, as the convolution state keeps it. */
 static double raw_input(const world *w, int64_t t, int64_t channel) {
-    int packed = w->spec->layout != KGEN_PRESPLIT;
+    int packed = w->spec->layout != KGEN_ROWS_PRESPLIT;
     const kgen_tensor *x = packed ? &w->a.qkvz : &w->a.x;
     int64_t column = packed ? kgen__gdn_column(&w->d, w->spec->layout, channel) : channel;
     double value = load(x, (w->seq.first + t) * x->stride[0] + column);
@@ -162,8 +161,8 @@ static void save_window(const world *w, const double *window, int64_t t, int64_t
     if (w->spec->save != KGEN_SAVE_BUFFER || !c->data || w->seq.line < 0) return;
     for (int64_t j = 0; j < w->d.w - 1; j++) { /* oldest first */
         int64_t time = w->d.w - 2 - j;
-        int64_t first = c->layout == KGEN_DS ? channel : time;
-        int64_t second = c->layout == KGEN_DS ? time : channel;
+        int64_t first = c->layout == KGEN_CONV_DS ? channel : time;
+        int64_t second = c->layout == KGEN_CONV_DS ? time : channel;
         expect_exact(w, CONV_WINDOWS, c,
                      w->seq.line * c->stride[0] + t * c->stride[1] + first * c->stride[2] +
                          second * c->stride[3],
@@ -175,8 +174,8 @@ static void save_window(const world *w, const double *window, int64_t t, int64_t
 static void move_window(const world *w, int64_t channel) {
     const kgen_gdn_spec *s = w->spec;
     int64_t old = w->d.w - 1, skip = s->accept ? 1 : w->seq.count;
-    int moves = s->save != KGEN_SAVE_NONE &&
-                (s->save != KGEN_SAVE_BUFFER || s->index == KGEN_INDEX_PAIR);
+    int moves =
+        s->save != KGEN_SAVE_NONE && (s->save != KGEN_SAVE_BUFFER || s->index == KGEN_INDEX_PAIR);
     if (!moves || w->seq.conv_write < 0) return;
     for (int64_t i = skip; i < old + w->seq.count; i++) {
         double value = i < old ? history(w, channel, old - i) : raw_input(w, i - old, channel);
@@ -211,16 +210,14 @@ static void read_inputs(world *w) {
 /* ---- gates ------------------------------------------------------------------- */
 
 static double b_input(const world *w, int64_t row, int64_t hv) {
-    if (w->spec->layout == KGEN_PRESPLIT) return load(&w->a.b, row * w->a.b.stride[0] + hv);
-    return load(&w->a.ba,
-                row * w->a.ba.stride[0] + kgen__gdn_b_column(&w->d, w->spec->layout, hv));
+    if (w->spec->layout == KGEN_ROWS_PRESPLIT) return load(&w->a.b, row * w->a.b.stride[0] + hv);
+    return load(&w->a.ba, row * w->a.ba.stride[0] + kgen__gdn_b_column(&w->d, w->spec->layout, hv));
 }
 
 static double a_input(const world *w, int64_t row, int64_t hv, int64_t i) {
-    if (w->spec->layout == KGEN_PRESPLIT)
+    if (w->spec->layout == KGEN_ROWS_PRESPLIT)
         return load(&w->a.a, row * w->a.a.stride[0] + hv * w->d.decays + i);
-    return load(&w->a.ba,
-                row * w->a.ba.stride[0] + kgen__gdn_a_column(&w->d, w->spec->layout, hv));
+    return load(&w->a.ba, row * w->a.ba.stride[0] + kgen__gdn_a_column(&w->d, w->spec->layout, hv));
 }
 
 static num decay_of(const world *w, int64_t t, int64_t hv, int64_t i) {
@@ -250,7 +247,7 @@ enum { K_MAX = 256 };
 
 typedef struct token {
     num q[K_MAX], k[K_MAX], decay[K_MAX];
-    double kq_size; /* sum |k q|                                             */
+    double kq_size; /* sum |k q| */
     num beta;
     const double *v, *ve;
 } token;
@@ -267,8 +264,9 @@ static void take_vector(const world *w, num *out, int64_t t, int64_t channel, do
     if (w->spec->l2norm) factor = rsqrt_of(squares, (double)w->a.l2_eps);
     for (int64_t i = 0; i < w->d.k; i++) {
         double x = v[i] * factor.v * scale;
-        out[i] = (num){x, fabs(scale) * (fabs(v[i]) * factor.e + factor.v * e[i] +
-                                         e[i] * factor.e) + CALL_ERROR * fabs(x)};
+        out[i] =
+            (num){x, fabs(scale) * (fabs(v[i]) * factor.e + factor.v * e[i] + e[i] * factor.e) +
+                         CALL_ERROR * fabs(x)};
     }
 }
 
@@ -334,8 +332,8 @@ static void append_token(const world *w, const token *x, int64_t t, int64_t hv) 
     if (w->spec->save != KGEN_SAVE_REPLAY) return;
     int64_t row = ring_row(w, w->seq.ring_len + t);
     for (int64_t i = 0; i < w->d.k; i++)
-        expect(w, RING_K, k,
-               w->seq.read * k->stride[0] + row * k->stride[1] + h * w->d.k + i, x->k[i]);
+        expect(w, RING_K, k, w->seq.read * k->stride[0] + row * k->stride[1] + h * w->d.k + i,
+               x->k[i]);
     for (int64_t i = 0; i < w->d.decays; i++)
         expect(w, RING_DECAY, decay,
                w->seq.read * decay->stride[0] + row * decay->stride[1] + hv * w->d.decays + i,
@@ -353,8 +351,7 @@ static void step(const world *w, plane into, int64_t t, int64_t hv) {
         double rest = x.v[v] - sk.v;
         num u = {x.beta.v * rest, 0};
         double rest_error = x.ve[v] + sk.e + CALL_ERROR * (fabs(x.v[v]) + fabs(sk.v));
-        u.e = x.beta.v * rest_error + x.beta.e * (fabs(rest) + rest_error) +
-              CALL_ERROR * fabs(u.v);
+        u.e = x.beta.v * rest_error + x.beta.e * (fabs(rest) + rest_error) + CALL_ERROR * fabs(u.v);
         append_update(w, t, hv, v, u);
         num o = update_row(w, &x, s, e, u);
         w->o.v[v] = o.v;
@@ -398,7 +395,7 @@ static void write_slot(const world *w, int64_t slot, int64_t hv, int64_t t) {
 /* The state as a pool of its type would give it back. */
 static void round_state(const world *w, plane s) {
     kgen_dtype dtype = (kgen_dtype)w->spec->state;
-    if (dtype == KGEN_F32) return;
+    if (dtype == KGEN_DTYPE_F32) return;
     for (int64_t i = 0; i < w->d.v * w->d.k; i++) {
         num x = rounded(dtype, limited_num(dtype, (num){s.v[i], s.e[i]}));
         s.v[i] = x.v;
@@ -411,8 +408,8 @@ static void apply_entry(const world *w, plane s, int64_t i, int64_t hv) {
     int64_t h = w->spec->head_map ? hv % w->d.hk : hv / w->d.g, row = ring_row(w, i);
     int64_t k_row = w->seq.read * a->ring_k.stride[0] + row * a->ring_k.stride[1] + h * w->d.k;
     int64_t u_row = w->seq.read * a->ring_u.stride[0] + row * a->ring_u.stride[1] + hv * w->d.v;
-    int64_t decay_row_at = w->seq.read * a->ring_decay.stride[0] +
-                           row * a->ring_decay.stride[1] + hv * w->d.decays;
+    int64_t decay_row_at =
+        w->seq.read * a->ring_decay.stride[0] + row * a->ring_decay.stride[1] + hv * w->d.decays;
     for (int64_t v = 0; v < w->d.v; v++) {
         double u = load(&a->ring_u, u_row + v);
         for (int64_t k = 0; k < w->d.k; k++) {
@@ -448,9 +445,9 @@ static void keep_state(const world *w, int64_t t, int64_t hv) {
 /* ---- outputs ----------------------------------------------------------------- */
 
 static double z_input(const world *w, int64_t row, int64_t i) {
-    if (w->spec->layout == KGEN_PRESPLIT) return load(&w->a.z, row * w->a.z.stride[0] + i);
-    return load(&w->a.qkvz, row * w->a.qkvz.stride[0] +
-                                kgen__gdn_column(&w->d, w->spec->layout, w->d.c + i));
+    if (w->spec->layout == KGEN_ROWS_PRESPLIT) return load(&w->a.z, row * w->a.z.stride[0] + i);
+    return load(&w->a.qkvz,
+                row * w->a.qkvz.stride[0] + kgen__gdn_column(&w->d, w->spec->layout, w->d.c + i));
 }
 
 /* The gated norm, in place. */
@@ -482,7 +479,7 @@ static int is_flushed(num top) { return top.v > 0 && top.v - top.e < 0x1p-100; }
 /* Groups of 128: the largest becomes the type's largest number. */
 static void quantise(const world *w, int64_t row, int64_t hv) {
     const kgen_tensor *t = &w->a.out_scale;
-    double most = kgen_number_max((kgen_dtype)w->spec->out);
+    double most = kgen__number_max((kgen_dtype)w->spec->out);
     for (int64_t first = 0; first < w->d.v; first += 128) {
         num top = {0, 0};
         for (int64_t i = first; i < first + 128; i++) {
@@ -491,8 +488,8 @@ static void quantise(const world *w, int64_t row, int64_t hv) {
         }
         num scale = {top.v > 0 ? top.v / most : 1, top.e / most + CALL_ERROR * top.v / most};
         if (is_flushed(top)) scale = (num){0.5, 0.5};
-        expect(w, OUT_SCALE, t,
-               row * t->stride[0] + (hv * w->d.v + first) / 128 * t->stride[1], scale);
+        expect(w, OUT_SCALE, t, row * t->stride[0] + (hv * w->d.v + first) / 128 * t->stride[1],
+               scale);
         for (int64_t i = first; i < first + 128; i++) {
             double y = w->o.v[i] / scale.v, e = w->o.e[i] / scale.v;
             w->o.e[i] = is_flushed(top) ? most : e + fabs(y) * (scale.e / scale.v + CALL_ERROR);
@@ -573,8 +570,10 @@ static void sequence(world *w) {
     w->seq = kgen__gdn_sequence(w->spec, &w->a, w->n);
     for (int64_t t = 0; t < w->seq.count && !w->seq.live; t++) zero_row(w, w->seq.first + t);
     if (!w->seq.live || w->seq.count == 0) return;
-    if (kgen__gdn_has_conv(w->spec)) convolve(w);
-    else read_inputs(w);
+    if (kgen__gdn_has_conv(w->spec))
+        convolve(w);
+    else
+        read_inputs(w);
     for (int64_t hv = 0; kgen__gdn_has_step(w->spec) && hv < w->d.hv; hv++) head(w, hv);
     for (int64_t t = 0; !kgen__gdn_has_step(w->spec) && t < w->seq.count; t++)
         unpacked_row(w, w->seq.first + t);
@@ -603,9 +602,9 @@ static void padding_rows(const world *w, int64_t seqs) {
         if (row < before || row >= used) zero_row(w, row);
 }
 
-kgen_status kgen_gdn_reference(kgen_answer *answer, const kgen_spec *spec, const kgen_data *data,
-                               kgen_error *err) {
-    world w = {.spec = &spec->gdn, .d = kgen__gdn_dims(&spec->gdn), .answer = answer};
+kgen_status kgen__gdn_reference(kgen__answer *answer, const kgen_spec *spec, const kgen__data *data,
+                                kgen_error *err) {
+    world w = {.spec = &spec->gdn, .d = kgen__gdn_dims_of(&spec->gdn), .answer = answer};
     kgen_args args;
     kgen_status status = kgen__answer_make(answer, &args, data, err);
     w.a = args.gdn;
@@ -614,6 +613,6 @@ kgen_status kgen_gdn_reference(kgen_answer *answer, const kgen_spec *spec, const
     if (status == KGEN_OK) padding_rows(&w, seqs);
     for (w.n = 0; status == KGEN_OK && w.n < seqs; w.n++) sequence(&w);
     free(w.memory);
-    if (status != KGEN_OK) kgen_answer_free(answer);
+    if (status != KGEN_OK) kgen__answer_free(answer);
     return status;
 }

@@ -1,5 +1,5 @@
 /* Which rows, slots and lines a sequence of gdn has, from <kgen/gdn_args.h>. */
-#include "gdn.h"
+#include "check_gdn.h"
 
 static int64_t valid(const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t slot) {
     int64_t count = kgen__gdn_has_step(s) ? a->state.shape[0] : a->conv_state.shape[0];
@@ -17,8 +17,7 @@ static int64_t entry(const kgen_gdn_spec *s, const kgen_gdn_args *a, const kgen_
     return valid(s, a, kgen__int_load(t, at));
 }
 
-int64_t kgen__gdn_token_slot(const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n,
-                             int64_t t) {
+int64_t kgen__gdn_token_slot(const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n, int64_t t) {
     return entry(s, a, s->index == KGEN_INDEX_SPEC ? &a->slots : &a->write_slots, n, t);
 }
 
@@ -28,7 +27,7 @@ int64_t kgen__gdn_parent(const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t
     return parent < 0 ? -1 : parent;
 }
 
-static void find_slots(kgen_gdn_seq *q, const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n,
+static void find_slots(kgen__gdn_seq *q, const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n,
                        int64_t accepted) {
     int64_t read_col = 0, write_col = 0;
     if (s->index == KGEN_INDEX_BLOCKS) {
@@ -41,16 +40,16 @@ static void find_slots(kgen_gdn_seq *q, const kgen_gdn_spec *s, const kgen_gdn_a
     if (s->index == KGEN_INDEX_SPEC) q->read = entry(s, a, &a->slots, n, accepted - 1);
 }
 
-static void find_ring(kgen_gdn_seq *q, const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n) {
+static void find_ring(kgen__gdn_seq *q, const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n) {
     if (s->save != KGEN_SAVE_REPLAY) return;
     q->ring_start = kgen__int_load(&a->ring_start, n);
     q->ring_len = kgen__int_load(&a->ring_len, n);
     q->folds = q->ring_len + q->count > s->ring;
 }
 
-kgen_gdn_seq kgen__gdn_sequence(const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n) {
-    kgen_gdn_seq q = {.first = n * s->tokens, .count = s->tokens, .line = n};
-    int64_t accepted = 1, columns = a->conv_state.shape[s->conv_layout == KGEN_SD ? 1 : 2];
+kgen__gdn_seq kgen__gdn_sequence(const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n) {
+    kgen__gdn_seq q = {.first = n * s->tokens, .count = s->tokens, .line = n};
+    int64_t accepted = 1, columns = a->conv_state.shape[s->conv_layout == KGEN_CONV_SD ? 1 : 2];
     if (s->varlen) {
         q.first = kgen__int_load(&a->cu_seqlens, n);
         q.count = kgen__int_load(&a->cu_seqlens, n + 1) - q.first;
@@ -70,12 +69,12 @@ kgen_gdn_seq kgen__gdn_sequence(const kgen_gdn_spec *s, const kgen_gdn_args *a, 
 
 int64_t kgen__gdn_state_at(const kgen_gdn_spec *s, int64_t hv, int64_t v, int64_t k) {
     int64_t head = hv * s->v_dim * s->k_dim;
-    return head + (s->state_layout == KGEN_VK ? v * s->k_dim + k : k * s->v_dim + v);
+    return head + (s->state_layout == KGEN_STATE_VK ? v * s->k_dim + k : k * s->v_dim + v);
 }
 
 int64_t kgen__gdn_conv_at(const kgen_tensor *t, int64_t slot, int64_t channel, int64_t time) {
-    int64_t first = t->layout == KGEN_DS ? channel : time;
-    int64_t second = t->layout == KGEN_DS ? time : channel;
+    int64_t first = t->layout == KGEN_CONV_DS ? channel : time;
+    int64_t second = t->layout == KGEN_CONV_DS ? time : channel;
     return slot * t->stride[0] + first * t->stride[1] + second * t->stride[2];
 }
 
@@ -106,10 +105,10 @@ kgen_status kgen__gdn_sound(const kgen_spec *spec, const kgen_args *args, kgen_e
     const kgen_gdn_args *a = &args->gdn;
     int64_t seqs = a->slots.shape[0];
     if (s->varlen)
-        KGEN_TRY(kgen__sound_offsets("cu_seqlens", &a->cu_seqlens, seqs, a->out.shape[0],
-                                     s->tokens, err));
+        KGEN_TRY(kgen__sound_offsets("cu_seqlens", &a->cu_seqlens, seqs, a->out.shape[0], s->tokens,
+                                     err));
     for (int64_t n = 0; n < seqs; n++) {
-        kgen_gdn_seq q = kgen__gdn_sequence(s, a, n);
+        kgen__gdn_seq q = kgen__gdn_sequence(s, a, n);
         if (q.live && s->tree) KGEN_TRY(sound_parents(a, n, q.count, err));
         if (q.live && s->save == KGEN_SAVE_REPLAY) KGEN_TRY(sound_ring(s, a, n, err));
     }

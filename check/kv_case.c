@@ -1,40 +1,40 @@
 /* The cases of the kv families, and their rows in the table of judges. */
 #include <stdio.h>
 
-#include "kv.h"
+#include "check_kv.h"
 
-static const char *const scale_words[KGEN_SCALE_COUNT + 1] = {
-    [KGEN_SCALE_AUTO] = "auto", [KGEN_SCALE_ONE] = "one",     [KGEN_SCALE_HEAD] = "head",
-    [KGEN_SCALE_SEQ] = "seq",   [KGEN_SCALE_TOKEN] = "token", [KGEN_SCALE_HTOKEN] = "htoken"};
+static const char *const scale_words[KGEN__SCALE_COUNT + 1] = {
+    [KGEN__SCALE_AUTO] = "auto", [KGEN__SCALE_ONE] = "one",     [KGEN__SCALE_HEAD] = "head",
+    [KGEN__SCALE_SEQ] = "seq",   [KGEN__SCALE_TOKEN] = "token", [KGEN__SCALE_HTOKEN] = "htoken"};
 
-#define AT(family, field) offsetof(kgen_case, family.field)
+#define AT(family, field) offsetof(kgen__case, family.field)
 #define INTEGER(family, name, field, low, high, initial) \
-    {#name, AT(family, field), KGEN_KEY_INTEGER, low, high, initial, NULL, NULL}
+    {#name, AT(family, field), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
 #define DECIMAL(family, name, initial) \
-    {#name, AT(family, name), KGEN_KEY_DECIMAL, 0, 0, initial, NULL, NULL}
+    {#name, AT(family, name), KGEN__KEY_DECIMAL, 0, 0, initial, NULL, NULL}
 #define SPANS(family, name) \
-    {#name, AT(family, name), KGEN_KEY_SPANS, 0, KGEN_CASE_LENGTH_MAX, 0, NULL, NULL}
+    {#name, AT(family, name), KGEN__KEY_SPANS, 0, KGEN__CASE_LENGTH_MAX, 0, NULL, NULL}
 #define WORD(family, name, field, words, list) \
-    {#name, AT(family, field), KGEN_KEY_WORD, 0, 0, 0, words, list}
+    {#name, AT(family, field), KGEN__KEY_WORD, 0, 0, 0, words, list}
 #define SCALE_LIST "auto, one, head, seq, token or htoken"
 
-#define COMMON(family)                                                                     \
-    {"seqs", offsetof(kgen_case, seqs), KGEN_KEY_INTEGER, 0, KGEN_CASE_SEQS_MAX, -1, NULL, \
-     NULL},                                                                                \
-        SPANS(family, lens), SPANS(family, cached),                                        \
-        INTEGER(family, hkv, kv.hkv, 1, 1024, 1),                                          \
-        INTEGER(family, page, kv.page, 1, 65536, 16),                                      \
-        INTEGER(family, tail, kv.tail, 0, 4096, 0),                                        \
-        INTEGER(family, extra, kv.extra, 0, KGEN_CASE_LENGTH_MAX, 0),                      \
-        INTEGER(family, packed, kv.packed, 0, 3, 0), INTEGER(family, pad, kv.pad, 0, 4096, 0), \
-        INTEGER(family, rowpad, kv.rowpad, 0, 4096, 0),                                    \
-        INTEGER(family, headpad, kv.headpad, 0, 4096, 0),                                  \
-        INTEGER(family, off, kv.off, 0, 1, 0), INTEGER(family, poison, kv.poison, 0, 1, 1), \
-        WORD(family, kds, kv.kds, scale_words, SCALE_LIST),                                \
-        WORD(family, vds, kv.vds, scale_words, SCALE_LIST),                                \
-        {"seed", offsetof(kgen_case, seed), KGEN_KEY_SEED, 0, 0, 0, NULL, NULL}
+#define COMMON(family)                                                                            \
+    {                                                                                             \
+        "seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 0, KGEN__CASE_SEQS_MAX, -1, NULL,  \
+        NULL},                                                                                    \
+        SPANS(family, lens), SPANS(family, cached), INTEGER(family, hkv, kv.hkv, 1, 1024, 1),     \
+        INTEGER(family, page, kv.page, 1, 65536, 16), INTEGER(family, tail, kv.tail, 0, 4096, 0), \
+        INTEGER(family, extra, kv.extra, 0, KGEN__CASE_LENGTH_MAX, 0),                            \
+        INTEGER(family, packed, kv.packed, 0, 3, 0), INTEGER(family, pad, kv.pad, 0, 4096, 0),    \
+        INTEGER(family, rowpad, kv.rowpad, 0, 4096, 0),                                           \
+        INTEGER(family, headpad, kv.headpad, 0, 4096, 0), INTEGER(family, off, kv.off, 0, 1, 0),  \
+        INTEGER(family, poison, kv.poison, 0, 1, 1),                                              \
+        WORD(family, kds, kv.kds, scale_words, SCALE_LIST),                                       \
+        WORD(family, vds, kv.vds, scale_words, SCALE_LIST), {                                     \
+        "seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL                   \
+    }
 
-static const kgen_case_key write_keys[] = {
+static const kgen__case_key write_keys[] = {
     COMMON(kv_write),
     INTEGER(kv_write, qh, qh, 1, 64, 2),
     INTEGER(kv_write, skips, skips, 0, 8, 0),
@@ -48,30 +48,30 @@ static const kgen_case_key write_keys[] = {
     DECIMAL(kv_write, xstd, 1),
 };
 
-static const kgen_case_key gather_keys[] = {
+static const kgen__case_key gather_keys[] = {
     COMMON(kv_gather),
     SPANS(kv_gather, starts),
-    INTEGER(kv_gather, cols, cols, 0, KGEN_CASE_LENGTH_MAX, 0),
+    INTEGER(kv_gather, cols, cols, 0, KGEN__CASE_LENGTH_MAX, 0),
     INTEGER(kv_gather, idxpad, idxpad, 0, 65536, 0),
     INTEGER(kv_gather, nostart, nostart, 0, 1, 0),
 };
 
 /* One token, before which nothing is cached; a gather takes it. */
-static int implied_write(kgen_span *out, const kgen_case *c, const kgen_case_key *key) {
+static int implied_write(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {
     int32_t term = key->offset == AT(kv_write, lens);
     (void)c;
-    *out = (kgen_span){term, term};
+    *out = (kgen__span){term, term};
     return 1;
 }
 
-static int implied_gather(kgen_span *out, const kgen_case *c, const kgen_case_key *key) {
+static int implied_gather(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {
     int32_t term = key->offset != AT(kv_gather, starts);
     (void)c;
-    *out = (kgen_span){term, term};
+    *out = (kgen__span){term, term};
     return 1;
 }
 
-static kgen_status settle_cache(const kgen_kv_case *c, int32_t page, int32_t layout,
+static kgen_status settle_cache(const kgen__kv_case *c, int32_t page, int32_t layout,
                                 kgen_error *err) {
     if (page == KGEN_PAGE_X16 && c->page % 16)
         return kgen_fail(err, KGEN_E_ARG, "page=%d: must be a multiple of 16", c->page);
@@ -81,13 +81,13 @@ static kgen_status settle_cache(const kgen_kv_case *c, int32_t page, int32_t lay
     return KGEN_OK;
 }
 
-static kgen_status settle_write(const kgen_case *c, kgen_error *err) {
+static kgen_status settle_write(const kgen__case *c, kgen_error *err) {
     const kgen_kv_write_spec *s = &c->spec.kv_write;
     if (c->kv_write.xstd <= 0) return kgen_fail(err, KGEN_E_ARG, "xstd: must be positive");
     return settle_cache(&c->kv_write.kv, s->page, s->layout, err);
 }
 
-static kgen_status settle_gather(const kgen_case *c, kgen_error *err) {
+static kgen_status settle_gather(const kgen__case *c, kgen_error *err) {
     const kgen_kv_gather_spec *s = &c->spec.kv_gather;
     return settle_cache(&c->kv_gather.kv, s->page, s->layout, err);
 }
@@ -103,11 +103,13 @@ static void alone_write(char *out, size_t size, const kgen_spec *spec, int heads
 
 static void alone_gather(char *out, size_t size, const kgen_spec *spec, int heads) {
     (void)spec;
-    snprintf(out, size, "cached=rand:1..20,rand:40..90,rand:17..70 lens=rand:0..30 "
-             "starts=rand:0..20 hkv=%d tail=3", at_most_four(heads));
+    snprintf(out, size,
+             "cached=rand:1..20,rand:40..90,rand:17..70 lens=rand:0..30 "
+             "starts=rand:0..20 hkv=%d tail=3",
+             at_most_four(heads));
 }
 
-const kgen_judge kgen__judge_kv_write = {
+const kgen__check_family kgen__check_family_kv_write = {
     .keys = write_keys,
     .key_count = sizeof write_keys / sizeof write_keys[0],
     .implied = implied_write,
@@ -117,10 +119,10 @@ const kgen_judge kgen__judge_kv_write = {
     .shape = kgen__kv_write_shape,
     .fill = kgen__kv_write_fill,
     .refill = kgen__kv_write_refill,
-    .answer = kgen_kv_write_reference,
+    .answer = kgen__kv_write_reference,
 };
 
-const kgen_judge kgen__judge_kv_gather = {
+const kgen__check_family kgen__check_family_kv_gather = {
     .keys = gather_keys,
     .key_count = sizeof gather_keys / sizeof gather_keys[0],
     .implied = implied_gather,
@@ -130,5 +132,5 @@ const kgen_judge kgen__judge_kv_gather = {
     .shape = kgen__kv_gather_shape,
     .fill = kgen__kv_gather_fill,
     .refill = kgen__kv_gather_refill,
-    .answer = kgen_kv_gather_reference,
+    .answer = kgen__kv_gather_reference,
 };

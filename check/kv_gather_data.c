@@ -1,23 +1,25 @@
 /* The tensors of a case of kv_gather. Tokens that no row asks for, pages of
- * nobody and table entries past a sequence are poison.                      */
+ * nobody and table entries past a sequence are poison. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv.h"
+#include "check_kv.h"
 
 typedef struct extents {
-    kgen_cache_plan plan;
+    kgen__cache_plan plan;
     int64_t rows, columns;
 } extents;
 
 static int64_t pages_of(int64_t length, int64_t page) { return (length + page - 1) / page; }
 
-static extents measure(const kgen_data *data) {
-    const kgen_kv_gather_case *c = &data->shape.kv_gather;
+static extents measure(const kgen__data *data) {
+    const kgen__kv_gather_case *c = &data->shape.kv_gather;
     const kgen_kv_gather_spec *s = &data->spec.kv_gather;
     int64_t page = s->page == KGEN_PAGE_X16 ? c->kv.page : s->page;
     extents e = {{(kgen_layout)s->layout, (kgen_dtype)s->kv, 1 + c->kv.extra, page, c->kv.hkv,
-                  s->head_dim, s->v_dim, c->kv.pad, c->kv.packed}, c->kv.tail, 1};
+                  s->head_dim, s->v_dim, c->kv.pad, c->kv.packed},
+                 c->kv.tail,
+                 1};
     for (int32_t n = 0; n < data->shape.seqs; n++) {
         int64_t pages = pages_of(c->cached[n].high, page);
         e.rows += c->lens[n].high;
@@ -28,23 +30,24 @@ static extents measure(const kgen_data *data) {
     return e;
 }
 
-static kgen_tensor vector(int64_t count) { return kgen_tensor_dense(NULL, KGEN_I32, 1, &count); }
+static kgen_tensor vector(int64_t count) {
+    return kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &count);
+}
 
-kgen_status kgen__kv_gather_shape(kgen_data *data, kgen_error *err) {
-    const kgen_kv_gather_case *c = &data->shape.kv_gather;
+kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err) {
+    const kgen__kv_gather_case *c = &data->shape.kv_gather;
     const kgen_kv_gather_spec *s = &data->spec.kv_gather;
     kgen_kv_gather_args *a = &data->args.kv_gather;
     extents e = measure(data);
     int64_t seqs = data->shape.seqs;
     if (!c->nostart && s->from == KGEN_FROM_END)
         for (int32_t n = 0; n < data->shape.seqs; n++)
-            if (c->starts[n].high)
-                return kgen_fail(err, KGEN_E_ARG, "starts: from=end has none");
-    a->k_cache = kgen__cache_tensor(&e.plan, KGEN_SIDE_K);
-    a->v_cache = kgen__cache_tensor(&e.plan, KGEN_SIDE_V);
-    a->block_table = kgen__tensor_strided(s->table ? KGEN_I64 : KGEN_I32, 2,
-                                          (int64_t[]){seqs, e.columns},
-                                          (int64_t[]){e.columns + c->idxpad, 1});
+            if (c->starts[n].high) return kgen_fail(err, KGEN_E_ARG, "starts: from=end has none");
+    a->k_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_K);
+    a->v_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_V);
+    a->block_table =
+        kgen__tensor_strided(s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2,
+                             (int64_t[]){seqs, e.columns}, (int64_t[]){e.columns + c->idxpad, 1});
     a->cu_seqlens = vector(seqs + 1);
     a->seq_lens = vector(seqs);
     if (!c->nostart && s->from == KGEN_FROM_START) a->starts = vector(seqs);
@@ -62,7 +65,7 @@ kgen_status kgen__kv_gather_shape(kgen_data *data, kgen_error *err) {
 /* ---- contents ---------------------------------------------------------------- */
 
 typedef struct filler {
-    kgen_data *data;
+    kgen__data *data;
     kgen_kv_gather_args *a;
     const int32_t *lens, *cached, *starts;
     uint64_t seed;
@@ -70,14 +73,14 @@ typedef struct filler {
     int64_t *order;
 } filler;
 
-static kgen_rng stream(const filler *f, int slot) {
-    kgen_rng rng;
-    kgen_rng_seed(&rng, f->seed, (uint64_t)slot + 1);
+static kgen__rng stream(const filler *f, int slot) {
+    kgen__rng rng;
+    kgen__rng_seed(&rng, f->seed, (uint64_t)slot + 1);
     return rng;
 }
 
 static void cover(filler *f, int index) {
-    kgen_rng rng = stream(f, KGEN__KV_GATHER_SLOTS + index);
+    kgen__rng rng = stream(f, KGEN__KV_GATHER_SLOTS + index);
     kgen__slot_cover(f->data, index, &rng, f->data->shape.kv_gather.kv.poison);
 }
 
@@ -95,56 +98,55 @@ static void fill_lengths(filler *f) {
 /* Entries past a sequence, and between rows, lead nowhere. */
 static void fill_table(filler *f) {
     kgen_tensor *t = &f->a->block_table;
-    kgen_rng rng = stream(f, G_TABLE);
+    kgen__rng rng = stream(f, G_TABLE);
     const int64_t nowhere[] = {-1, INT32_MAX, INT32_MIN, f->pages};
     size_t entries = kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype);
     int64_t dealt = 0;
     for (size_t i = 0; i < entries; i++)
-        kgen__int_store(t, (int64_t)i, nowhere[kgen_rng_range(&rng, 0, 3)]);
+        kgen__int_store(t, (int64_t)i, nowhere[kgen__rng_range(&rng, 0, 3)]);
     for (int32_t n = 0; n < f->data->shape.seqs; n++)
         for (int64_t i = 0; i < pages_of(f->cached[n], f->page); i++)
             kgen__int_store(t, n * t->stride[0] + i, f->order[dealt++]);
 }
 
 /* Any code that is a number. */
-static uint32_t random_code(const filler *f, kgen_rng *rng) {
+static uint32_t random_code(const filler *f, kgen__rng *rng) {
     int32_t kv = f->data->spec.kv_gather.kv;
     if (kgen_dtype_size((kgen_dtype)kv) == 2)
-        return kgen_number_encode((kgen_dtype)kv, kgen_rng_normal(rng));
-    uint32_t code = (uint32_t)kgen_rng_next(rng) & 0xffu;
+        return kgen__number_encode((kgen_dtype)kv, kgen__rng_normal(rng));
+    uint32_t code = (uint32_t)kgen__rng_next(rng) & 0xffu;
     float value = kgen__kv_decode(kv, code);
     return value - value == 0 ? code : 0x11;
 }
 
-static void fill_token(filler *f, kgen_rng *rng, int index, kgen_cache_at at) {
-    kgen_tensor *t = kgen_slot_tensor(&f->data->args, index);
+static void fill_token(filler *f, kgen__rng *rng, int index, kgen__cache_at at) {
+    kgen_tensor *t = kgen__slot_tensor(&f->data->args, index);
     const kgen_kv_gather_spec *s = &f->data->spec.kv_gather;
-    kgen_cache_side side = index == G_K_CACHE ? KGEN_SIDE_K : KGEN_SIDE_V;
-    kgen_tensor *scale = side == KGEN_SIDE_K ? &f->a->k_descale : &f->a->v_descale;
-    int64_t dim = side == KGEN_SIDE_K ? s->head_dim : s->v_dim;
+    kgen__cache_side side = index == G_K_CACHE ? KGEN__SIDE_K : KGEN__SIDE_V;
+    kgen_tensor *scale = side == KGEN__SIDE_K ? &f->a->k_descale : &f->a->v_descale;
+    int64_t dim = side == KGEN__SIDE_K ? s->head_dim : s->v_dim;
     int size = kgen_dtype_size(t->dtype);
     for (at.head = 0; at.head < f->data->shape.kv_gather.kv.hkv; at.head++) {
         for (int64_t d = 0; d < dim; d++) {
             uint16_t code = (uint16_t)random_code(f, rng);
-            memcpy((char *)t->data + kgen__cache_index(t, side, at, d) * size, &code,
-                   (size_t)size);
+            memcpy((char *)t->data + kgen__cache_index(t, side, at, d) * size, &code, (size_t)size);
         }
         if (scale->rank == 3)
-            kgen_number_store(KGEN_F32, scale->data, kgen__descale_index(scale, at, 0),
-                              0.01 + kgen_rng_uniform(rng));
+            kgen__number_store(KGEN_DTYPE_F32, scale->data, kgen__descale_index(scale, at, 0),
+                               0.01 + kgen__rng_uniform(rng));
     }
 }
 
 /* The tokens that rows ask for. */
 static void fill_cache(filler *f) {
-    kgen_rng k = stream(f, G_K_CACHE), v = stream(f, G_V_CACHE);
+    kgen__rng k = stream(f, G_K_CACHE), v = stream(f, G_V_CACHE);
     for (int32_t n = 0; n < f->data->shape.seqs; n++) {
         int end = f->data->spec.kv_gather.from == KGEN_FROM_END;
         int64_t first = end ? f->cached[n] - f->lens[n] : f->a->starts.data ? f->starts[n] : 0;
         for (int64_t token = first; token < first + f->lens[n] && token < f->cached[n]; token++) {
             if (token < 0) continue;
             int64_t entry = n * f->a->block_table.stride[0] + token / f->page;
-            kgen_cache_at at = {kgen__int_load(&f->a->block_table, entry), token % f->page, 0};
+            kgen__cache_at at = {kgen__int_load(&f->a->block_table, entry), token % f->page, 0};
             fill_token(f, &k, G_K_CACHE, at);
             fill_token(f, &v, G_V_CACHE, at);
         }
@@ -152,21 +154,27 @@ static void fill_cache(filler *f) {
 }
 
 static void fill_descale(filler *f, int index) {
-    kgen_tensor *t = kgen_slot_tensor(&f->data->args, index);
-    kgen_rng rng = stream(f, index);
+    kgen_tensor *t = kgen__slot_tensor(&f->data->args, index);
+    kgen__rng rng = stream(f, index);
     if (!t->data) return;
     cover(f, index);
     int64_t count = (int64_t)kgen__tensor_bytes(t) / 4;
     for (int64_t i = 0; t->rank < 3 && i < count; i++)
-        kgen_number_store(KGEN_F32, t->data, i, 0.01 + kgen_rng_uniform(&rng));
+        kgen__number_store(KGEN_DTYPE_F32, t->data, i, 0.01 + kgen__rng_uniform(&rng));
 }
 
-static kgen_status fill(kgen_data *data, const int32_t *lens, const int32_t *cached,
+static kgen_status fill(kgen__data *data, const int32_t *lens, const int32_t *cached,
                         const int32_t *starts, uint64_t seed, kgen_error *err) {
     extents e = measure(data);
-    filler f = {.data = data, .a = &data->args.kv_gather, .lens = lens, .cached = cached,
-                .starts = starts, .seed = seed, .page = e.plan.page, .pages = e.plan.pages};
-    kgen_rng rng = stream(&f, G_K);
+    filler f = {.data = data,
+                .a = &data->args.kv_gather,
+                .lens = lens,
+                .cached = cached,
+                .starts = starts,
+                .seed = seed,
+                .page = e.plan.page,
+                .pages = e.plan.pages};
+    kgen__rng rng = stream(&f, G_K);
     KGEN_TRY(kgen__kv_shuffled(&f.order, &rng, f.pages, err));
     cover(&f, G_K_CACHE);
     cover(&f, G_V_CACHE);
@@ -176,13 +184,13 @@ static kgen_status fill(kgen_data *data, const int32_t *lens, const int32_t *cac
     fill_table(&f);
     fill_cache(&f);
     free(f.order);
-    kgen_data_poison_outputs(data);
+    kgen__data_poison_outputs(data);
     return KGEN_OK;
 }
 
-kgen_status kgen__kv_gather_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
-    int32_t lens[KGEN_CASE_SEQS_MAX], cached[KGEN_CASE_SEQS_MAX], starts[KGEN_CASE_SEQS_MAX];
-    const kgen_kv_gather_case *c = &data->shape.kv_gather;
+kgen_status kgen__kv_gather_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
+    int32_t lens[KGEN__CASE_SEQS_MAX], cached[KGEN__CASE_SEQS_MAX], starts[KGEN__CASE_SEQS_MAX];
+    const kgen__kv_gather_case *c = &data->shape.kv_gather;
     for (int32_t n = 0; n < data->shape.seqs; n++) {
         lens[n] = c->lens[n].high;
         cached[n] = c->cached[n].high;
@@ -191,15 +199,15 @@ kgen_status kgen__kv_gather_fill(kgen_data *data, uint64_t seed, kgen_error *err
     return fill(data, lens, cached, starts, seed, err);
 }
 
-kgen_status kgen__kv_gather_refill(kgen_data *data, kgen_rng *rng, kgen_error *err) {
-    int32_t lens[KGEN_CASE_SEQS_MAX], cached[KGEN_CASE_SEQS_MAX], starts[KGEN_CASE_SEQS_MAX];
-    const kgen_kv_gather_case *c = &data->shape.kv_gather;
+kgen_status kgen__kv_gather_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
+    int32_t lens[KGEN__CASE_SEQS_MAX], cached[KGEN__CASE_SEQS_MAX], starts[KGEN__CASE_SEQS_MAX];
+    const kgen__kv_gather_case *c = &data->shape.kv_gather;
     int64_t left = data->args.kv_gather.k.shape[0];
     for (int32_t n = 0; n < data->shape.seqs; n++) {
-        cached[n] = (int32_t)kgen_rng_range(rng, 0, c->cached[n].high);
-        lens[n] = (int32_t)kgen_rng_range(rng, 0, left < cached[n] + 3 ? left : cached[n] + 3);
-        starts[n] = (int32_t)kgen_rng_range(rng, 0, cached[n]);
+        cached[n] = (int32_t)kgen__rng_range(rng, 0, c->cached[n].high);
+        lens[n] = (int32_t)kgen__rng_range(rng, 0, left < cached[n] + 3 ? left : cached[n] + 3);
+        starts[n] = (int32_t)kgen__rng_range(rng, 0, cached[n]);
         left -= lens[n];
     }
-    return fill(data, lens, cached, starts, kgen_rng_next(rng), err);
+    return fill(data, lens, cached, starts, kgen__rng_next(rng), err);
 }

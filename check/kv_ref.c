@@ -1,23 +1,23 @@
 /* The references of kv_write and kv_gather, an element at a time, from the
  * formulas in their argument headers. Both are exact: every byte of the caches,
- * scales and rows is expected to be what it is here.                        */
+ * scales and rows is expected to be what it is here. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "kv.h"
+#include "check_kv.h"
 
 typedef struct world {
-    const kgen_data *data;
-    kgen_answer *answer;
-    kgen_args args; /* of what a launch finds                                */
+    const kgen__data *data;
+    kgen__answer *answer;
+    kgen_args args; /* of what a launch finds */
 } world;
 
 /* Element `index` of slot `slot` must have these bits. */
 static void expect(const world *w, int slot, int64_t index, uint32_t bits) {
     kgen_args args = w->data->args;
-    const kgen_slot *s = &w->data->slot[slot];
-    int size = kgen_dtype_size(kgen_slot_tensor(&args, slot)->dtype);
+    const kgen__slot *s = &w->data->slot[slot];
+    int size = kgen_dtype_size(kgen__slot_tensor(&args, slot)->dtype);
     unsigned char *at = w->answer->image[s->view_of].bytes + s->offset + index * size;
     for (int i = 0; i < size; i++) at[i] = (unsigned char)(bits >> 8 * i);
 }
@@ -41,7 +41,7 @@ enum { MOST_DIMS = 1024 };
 
 typedef struct row_t {
     int64_t row, slot;
-    kgen_cache_at at;
+    kgen__cache_at at;
 } row_t;
 
 static int64_t slot_of(const kgen_kv_write_args *a, int64_t row, int64_t page) {
@@ -66,20 +66,20 @@ static int elements_of(uint32_t out[MOST_DIMS], const world *w, const kgen_tenso
     for (int64_t i = 0; i < half; i++) {
         int64_t low = s->rope == KGEN_ROPE_NEOX ? i : 2 * i;
         int64_t high = s->rope == KGEN_ROPE_NEOX ? i + half : 2 * i + 1;
-        float x = kgen_number_decode(t->dtype, out[low]);
-        float y = kgen_number_decode(t->dtype, out[high]);
-        float c = (float)kgen_number_load(a->cos.dtype, a->cos.data, p * a->cos.stride[0] + i);
-        float n = (float)kgen_number_load(a->sin.dtype, a->sin.data, p * a->sin.stride[0] + i);
+        float x = kgen__number_decode(t->dtype, out[low]);
+        float y = kgen__number_decode(t->dtype, out[high]);
+        float c = (float)kgen__number_load(a->cos.dtype, a->cos.data, p * a->cos.stride[0] + i);
+        float n = (float)kgen__number_load(a->sin.dtype, a->sin.data, p * a->sin.stride[0] + i);
         float yn = y * n, xn = x * n;
-        out[low] = kgen_number_encode(t->dtype, (double)fmaf(x, c, -yn));
-        out[high] = kgen_number_encode(t->dtype, (double)fmaf(y, c, xn));
+        out[low] = kgen__number_encode(t->dtype, (double)fmaf(x, c, -yn));
+        out[high] = kgen__number_encode(t->dtype, (double)fmaf(y, c, xn));
     }
     return 1;
 }
 
 static float amax_of(const uint32_t *elements, int64_t count, kgen_dtype dtype, float amax) {
     for (int64_t d = 0; d < count; d++) {
-        float value = fabsf(kgen_number_decode(dtype, elements[d]));
+        float value = fabsf(kgen__number_decode(dtype, elements[d]));
         if (value > amax) amax = value;
     }
     return amax;
@@ -90,23 +90,24 @@ static float scale_for(int32_t kv, float amax) {
     return fmaxf(scale, 1e-6f);
 }
 
-static void write_side(const world *w, const row_t *r, kgen_cache_side side) {
+static void write_side(const world *w, const row_t *r, kgen__cache_side side) {
     const kgen_kv_write_spec *s = &w->data->spec.kv_write;
     const kgen_kv_write_args *a = &w->args.kv_write;
-    int v = side == KGEN_SIDE_V, rotates = s->rope && !v;
+    int v = side == KGEN__SIDE_V, rotates = s->rope && !v;
     const kgen_tensor *t = v ? &a->v : &a->k, *cache = v ? &a->v_cache : &a->k_cache;
     const kgen_tensor *scales = v ? &a->v_scale : &a->k_scale;
     uint32_t x[MOST_DIMS];
     float all = 0;
     for (int64_t head = 0; head < t->shape[1]; head++)
-        if (elements_of(x, w, t, r->row, head, rotates)) all = amax_of(x, t->shape[2], t->dtype, all);
+        if (elements_of(x, w, t, r->row, head, rotates))
+            all = amax_of(x, t->shape[2], t->dtype, all);
     for (int64_t head = 0; head < t->shape[1]; head++) {
-        kgen_cache_at at = {r->at.page, r->at.slot, head};
+        kgen__cache_at at = {r->at.page, r->at.slot, head};
         float scale = 1;
         if (!elements_of(x, w, t, r->row, head, rotates)) return;
         if (s->scale == KGEN_DESCALE_HEAD)
-            scale = (float)kgen_number_load(KGEN_F32, scales->data,
-                                            kgen__descale_index(scales, at, 0));
+            scale = (float)kgen__number_load(KGEN_DTYPE_F32, scales->data,
+                                             kgen__descale_index(scales, at, 0));
         if (s->scale == KGEN_DESCALE_ROW) scale = scale_for(s->kv, all);
         if (s->scale == KGEN_DESCALE_TOKEN)
             scale = scale_for(s->kv, amax_of(x, t->shape[2], t->dtype, 0));
@@ -115,7 +116,7 @@ static void write_side(const world *w, const row_t *r, kgen_cache_side side) {
         for (int64_t d = 0; d < t->shape[2]; d++) {
             uint32_t code = x[d];
             if (kgen_dtype_size((kgen_dtype)s->kv) == 1)
-                code = kgen__kv_encode(s->kv, kgen_number_decode(t->dtype, x[d]) / scale);
+                code = kgen__kv_encode(s->kv, kgen__number_decode(t->dtype, x[d]) / scale);
             expect(w, W_K_CACHE + v, kgen__cache_index(cache, side, at, d), code);
         }
     }
@@ -132,7 +133,8 @@ static void rotate_query(const world *w, int64_t row) {
     }
 }
 
-kgen_status kgen_kv_write_reference(kgen_answer *answer, const kgen_data *data, kgen_error *err) {
+kgen_status kgen__kv_write_reference(kgen__answer *answer, const kgen__data *data,
+                                     kgen_error *err) {
     world w = {.data = data, .answer = answer};
     kgen_status status = kgen__answer_make(answer, &w.args, data, err);
     const kgen_kv_write_args *a = &w.args.kv_write;
@@ -140,21 +142,21 @@ kgen_status kgen_kv_write_reference(kgen_answer *answer, const kgen_data *data, 
     for (int64_t row = 0; status == KGEN_OK && row < a->slots.shape[0]; row++) {
         int64_t slot = slot_of(a, row, page);
         row_t r = {row, slot, {slot / page, slot % page, 0}};
-        if (slot >= 0) write_side(&w, &r, KGEN_SIDE_K);
-        if (slot >= 0) write_side(&w, &r, KGEN_SIDE_V);
+        if (slot >= 0) write_side(&w, &r, KGEN__SIDE_K);
+        if (slot >= 0) write_side(&w, &r, KGEN__SIDE_V);
         if (data->spec.kv_write.rope_q) rotate_query(&w, row);
     }
-    if (status != KGEN_OK) kgen_answer_free(answer);
+    if (status != KGEN_OK) kgen__answer_free(answer);
     return status;
 }
 
 /* ---- kv_gather ------------------------------------------------------------------ */
 
 /* Where the token of a row is; page -1 where the row is zeros. */
-static kgen_cache_at token_at(const world *w, int64_t row, int64_t *seq) {
+static kgen__cache_at token_at(const world *w, int64_t row, int64_t *seq) {
     const kgen_kv_gather_args *a = &w->args.kv_gather;
     int64_t page = kgen__cache_page(&a->k_cache), n = 0, seqs = a->seq_lens.shape[0];
-    kgen_cache_at none = {-1, 0, 0};
+    kgen__cache_at none = {-1, 0, 0};
     while (n < seqs && row >= kgen__int_load(&a->cu_seqlens, n + 1)) n++;
     *seq = n;
     if (n == seqs) return none;
@@ -166,42 +168,43 @@ static kgen_cache_at token_at(const world *w, int64_t row, int64_t *seq) {
     if (token < 0 || token >= cached || column >= a->block_table.shape[1]) return none;
     int64_t number = kgen__int_load(&a->block_table, n * a->block_table.stride[0] + column);
     if (number < 0 || number >= a->k_cache.shape[0]) return none;
-    return (kgen_cache_at){number, token % page, 0};
+    return (kgen__cache_at){number, token % page, 0};
 }
 
-static void gather_side(const world *w, int64_t row, kgen_cache_at at, int64_t seq,
-                        kgen_cache_side side) {
+static void gather_side(const world *w, int64_t row, kgen__cache_at at, int64_t seq,
+                        kgen__cache_side side) {
     const kgen_kv_gather_args *a = &w->args.kv_gather;
-    int v = side == KGEN_SIDE_V;
+    int v = side == KGEN__SIDE_V;
     const kgen_tensor *out = v ? &a->v : &a->k, *cache = v ? &a->v_cache : &a->k_cache;
     const kgen_tensor *scales = v ? &a->v_descale : &a->k_descale;
     for (at.head = 0; at.head < out->shape[1]; at.head++) {
         int64_t first = row * out->stride[0] + at.head * out->stride[1];
         float scale = 1;
         if (scales->data && at.page >= 0)
-            scale = (float)kgen_number_load(KGEN_F32, scales->data,
-                                            kgen__descale_index(scales, at, seq));
+            scale = (float)kgen__number_load(KGEN_DTYPE_F32, scales->data,
+                                             kgen__descale_index(scales, at, seq));
         for (int64_t d = 0; d < out->shape[2]; d++) {
             uint32_t bits = 0;
             if (at.page >= 0) bits = bits_at(cache, kgen__cache_index(cache, side, at, d));
             if (at.page >= 0 && kgen_dtype_size(cache->dtype) == 1) {
                 float value = kgen__kv_decode((int32_t)cache->dtype, bits) * scale;
-                bits = kgen_number_encode(out->dtype, (double)value);
+                bits = kgen__number_encode(out->dtype, (double)value);
             }
             expect(w, G_K + v, first + d, bits);
         }
     }
 }
 
-kgen_status kgen_kv_gather_reference(kgen_answer *answer, const kgen_data *data, kgen_error *err) {
+kgen_status kgen__kv_gather_reference(kgen__answer *answer, const kgen__data *data,
+                                      kgen_error *err) {
     world w = {.data = data, .answer = answer};
     kgen_status status = kgen__answer_make(answer, &w.args, data, err);
     for (int64_t row = 0; status == KGEN_OK && row < w.args.kv_gather.k.shape[0]; row++) {
         int64_t seq = 0;
-        kgen_cache_at at = token_at(&w, row, &seq);
-        gather_side(&w, row, at, seq, KGEN_SIDE_K);
-        gather_side(&w, row, at, seq, KGEN_SIDE_V);
+        kgen__cache_at at = token_at(&w, row, &seq);
+        gather_side(&w, row, at, seq, KGEN__SIDE_K);
+        gather_side(&w, row, at, seq, KGEN__SIDE_V);
     }
-    if (status != KGEN_OK) kgen_answer_free(answer);
+    if (status != KGEN_OK) kgen__answer_free(answer);
     return status;
 }

@@ -2,42 +2,43 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kv.h"
+#include "check_kv.h"
 
-kgen_tensor kgen__kv_rows(const kgen_kv_case *c, int32_t dtype, int64_t rows, int64_t heads,
+kgen_tensor kgen__kv_rows(const kgen__kv_case *c, int32_t dtype, int64_t rows, int64_t heads,
                           int64_t dim) {
     int64_t unit = 16 / kgen_dtype_size((kgen_dtype)dtype), head = dim + c->headpad * unit;
     return kgen__tensor_strided((kgen_dtype)dtype, 3, (int64_t[]){rows, heads, dim},
                                 (int64_t[]){heads * head + c->rowpad * unit, head, 1});
 }
 
-kgen_tensor kgen__kv_scale(const kgen_cache_plan *p, int32_t descale, int32_t shape,
+kgen_tensor kgen__kv_scale(const kgen__cache_plan *p, int32_t descale, int32_t shape,
                            int64_t seqs) {
     int token = descale == KGEN_DESCALE_TOKEN || descale == KGEN_DESCALE_ROW;
     const struct {
         int32_t rank;
         int64_t shape[3];
-    } shapes[KGEN_SCALE_COUNT] = {
-        [KGEN_SCALE_ONE] = {1, {1}},
-        [KGEN_SCALE_HEAD] = {1, {p->hkv}},
-        [KGEN_SCALE_SEQ] = {2, {seqs, p->hkv}},
-        [KGEN_SCALE_TOKEN] = {3, {p->pages, p->page, p->hkv}},
-        [KGEN_SCALE_HTOKEN] = {3, {p->pages, p->hkv, p->page}},
+    } shapes[KGEN__SCALE_COUNT] = {
+        [KGEN__SCALE_ONE] = {1, {1}},
+        [KGEN__SCALE_HEAD] = {1, {p->hkv}},
+        [KGEN__SCALE_SEQ] = {2, {seqs, p->hkv}},
+        [KGEN__SCALE_TOKEN] = {3, {p->pages, p->page, p->hkv}},
+        [KGEN__SCALE_HTOKEN] = {3, {p->pages, p->hkv, p->page}},
     };
     if (descale == KGEN_DESCALE_NONE) return (kgen_tensor){0};
-    if (shape == KGEN_SCALE_AUTO || (shape >= KGEN_SCALE_TOKEN) != token)
-        shape = token ? KGEN_SCALE_TOKEN : KGEN_SCALE_ONE;
-    kgen_tensor t = kgen_tensor_dense(NULL, KGEN_F32, shapes[shape].rank, shapes[shape].shape);
-    if (t.rank == 3) t.layout = shape == KGEN_SCALE_TOKEN ? KGEN_NHD : KGEN_HND;
+    if (shape == KGEN__SCALE_AUTO || (shape >= KGEN__SCALE_TOKEN) != token)
+        shape = token ? KGEN__SCALE_TOKEN : KGEN__SCALE_ONE;
+    kgen_tensor t =
+        kgen_tensor_dense(NULL, KGEN_DTYPE_F32, shapes[shape].rank, shapes[shape].shape);
+    if (t.rank == 3) t.layout = shape == KGEN__SCALE_TOKEN ? KGEN_LAYOUT_NHD : KGEN_LAYOUT_HND;
     return t;
 }
 
-kgen_status kgen__kv_shuffled(int64_t **order, kgen_rng *rng, int64_t count, kgen_error *err) {
+kgen_status kgen__kv_shuffled(int64_t **order, kgen__rng *rng, int64_t count, kgen_error *err) {
     int64_t *all = malloc((size_t)(count + 1) * sizeof *all);
     if (!all) return kgen_fail(err, KGEN_E_NOMEM, "%lld pages: out of memory", (long long)count);
     for (int64_t i = 0; i < count; i++) all[i] = i;
     for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = kgen_rng_range(rng, 0, i), kept = all[i];
+        int64_t j = kgen__rng_range(rng, 0, i), kept = all[i];
         all[i] = all[j];
         all[j] = kept;
     }
@@ -47,16 +48,17 @@ kgen_status kgen__kv_shuffled(int64_t **order, kgen_rng *rng, int64_t count, kge
 
 /* i8: to the nearest, ties to even, within +-127; NaN is 0. */
 uint32_t kgen__kv_encode(int32_t dtype, float value) {
-    if (dtype != KGEN_I8) return kgen_number_encode((kgen_dtype)dtype, (double)value);
+    if (dtype != KGEN_DTYPE_I8) return kgen__number_encode((kgen_dtype)dtype, (double)value);
     if (isnan(value)) return 0;
     double most = fmax(-127, fmin(127, (double)value));
     return (uint32_t)(int32_t)nearbyint(most) & 0xffu;
 }
 
 float kgen__kv_decode(int32_t dtype, uint32_t code) {
-    return dtype == KGEN_I8 ? (float)(int8_t)code : kgen_number_decode((kgen_dtype)dtype, code);
+    return dtype == KGEN_DTYPE_I8 ? (float)(int8_t)code
+                                  : kgen__number_decode((kgen_dtype)dtype, code);
 }
 
 double kgen__kv_max(int32_t dtype) {
-    return dtype == KGEN_I8 ? 127 : kgen_number_max((kgen_dtype)dtype);
+    return dtype == KGEN_DTYPE_I8 ? 127 : kgen__number_max((kgen_dtype)dtype);
 }

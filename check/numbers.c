@@ -4,30 +4,30 @@
 #include <string.h>
 
 typedef struct format {
-    int mantissa; /* stored bits                                             */
+    int mantissa; /* stored bits */
     int bias;
     int saturates;
     int no_negative_zero;
     uint32_t sign;
-    uint32_t max_code; /* largest finite                                     */
-    uint32_t infinity; /* code, 0 if none                                    */
-    uint32_t nan;      /* first NaN code                                     */
-    uint32_t nans;     /* how many, without the sign                         */
+    uint32_t max_code; /* largest finite */
+    uint32_t infinity; /* code, 0 if none */
+    uint32_t nan;      /* first NaN code */
+    uint32_t nans;     /* how many, without the sign */
 } format;
 
 static const format formats[] = {
-    [KGEN_BF16] = {7, 127, 0, 0, 0x8000, 0x7f7f, 0x7f80, 0x7f81, 0x7f},
-    [KGEN_FP16] = {10, 15, 0, 0, 0x8000, 0x7bff, 0x7c00, 0x7c01, 0x3ff},
-    [KGEN_E4M3FN] = {3, 7, 1, 0, 0x80, 0x7e, 0, 0x7f, 1},
-    [KGEN_E4M3FNUZ] = {3, 8, 1, 1, 0x80, 0x7f, 0, 0x80, 1},
-    [KGEN_E5M2] = {2, 15, 1, 0, 0x80, 0x7b, 0x7c, 0x7d, 3},
-    [KGEN_F32] = {23, 127, 0, 0, 0x80000000u, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fffff},
+    [KGEN_DTYPE_BF16] = {7, 127, 0, 0, 0x8000, 0x7f7f, 0x7f80, 0x7f81, 0x7f},
+    [KGEN_DTYPE_FP16] = {10, 15, 0, 0, 0x8000, 0x7bff, 0x7c00, 0x7c01, 0x3ff},
+    [KGEN_DTYPE_E4M3FN] = {3, 7, 1, 0, 0x80, 0x7e, 0, 0x7f, 1},
+    [KGEN_DTYPE_E4M3FNUZ] = {3, 8, 1, 1, 0x80, 0x7f, 0, 0x80, 1},
+    [KGEN_DTYPE_E5M2] = {2, 15, 1, 0, 0x80, 0x7b, 0x7c, 0x7d, 3},
+    [KGEN_DTYPE_F32] = {23, 127, 0, 0, 0x80000000u, 0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fffff},
 };
 
 static const format *format_of(kgen_dtype dtype) {
     size_t index = (size_t)dtype;
     int known = index < sizeof formats / sizeof formats[0] && formats[index].sign != 0;
-    return &formats[known ? index : KGEN_F32];
+    return &formats[known ? index : KGEN_DTYPE_F32];
 }
 
 /* Value of a code without its sign; it is neither NaN nor infinity. */
@@ -44,7 +44,7 @@ static int is_nan_code(const format *f, uint32_t bits) {
     return code >= f->nan && code - f->nan < f->nans;
 }
 
-float kgen_number_decode(kgen_dtype dtype, uint32_t bits) {
+float kgen__number_decode(kgen_dtype dtype, uint32_t bits) {
     const format *f = format_of(dtype);
     uint32_t code = bits & (f->sign - 1);
     if (is_nan_code(f, bits)) return NAN;
@@ -67,7 +67,7 @@ static uint64_t round_even(const format *f, double magnitude) {
     return ((uint64_t)(exponent + f->bias - 1) << f->mantissa) + whole;
 }
 
-uint32_t kgen_number_encode(kgen_dtype dtype, double value) {
+uint32_t kgen__number_encode(kgen_dtype dtype, double value) {
     const format *f = format_of(dtype);
     if (isnan(value)) return f->no_negative_zero ? f->nan : f->nan | (f->sign - 1);
     uint64_t code = isinf(value) ? (uint64_t)f->max_code + 1 : round_even(f, fabs(value));
@@ -76,7 +76,7 @@ uint32_t kgen_number_encode(kgen_dtype dtype, double value) {
     return (uint32_t)code | (signbit(value) ? f->sign : 0);
 }
 
-uint32_t kgen_number_poison(kgen_dtype dtype, uint32_t pick) {
+uint32_t kgen__number_poison(kgen_dtype dtype, uint32_t pick) {
     const format *f = format_of(dtype);
     if (f->no_negative_zero) return f->nan;
     uint32_t codes = f->nans + (f->infinity ? 1 : 0);
@@ -84,37 +84,40 @@ uint32_t kgen_number_poison(kgen_dtype dtype, uint32_t pick) {
     return (first + (pick >> 1) % codes) | (pick & 1 ? f->sign : 0);
 }
 
-double kgen_number_max(kgen_dtype dtype) {
+double kgen__number_max(kgen_dtype dtype) {
     const format *f = format_of(dtype);
     return magnitude_of(f, f->max_code);
 }
 
-double kgen_number_half_ulp(kgen_dtype dtype, double magnitude) {
+double kgen__number_half_ulp(kgen_dtype dtype, double magnitude) {
     const format *f = format_of(dtype);
     double bounded = fmin(fabs(magnitude), magnitude_of(f, f->max_code));
     return ldexp(0.5, exponent_at(f, bounded) - f->mantissa);
 }
 
-double kgen_number_load(kgen_dtype dtype, const void *base, int64_t index) {
+double kgen__number_load(kgen_dtype dtype, const void *base, int64_t index) {
     int size = kgen_dtype_size(dtype);
     const unsigned char *at = (const unsigned char *)base + index * size;
-    if (size == 1) return kgen_number_decode(dtype, *at);
+    if (size == 1) return kgen__number_decode(dtype, *at);
     if (size == 2) {
         uint16_t bits;
         memcpy(&bits, at, sizeof bits);
-        return kgen_number_decode(dtype, bits);
+        return kgen__number_decode(dtype, bits);
     }
     float value;
     memcpy(&value, at, sizeof value);
     return value;
 }
 
-void kgen_number_store(kgen_dtype dtype, void *base, int64_t index, double value) {
-    uint32_t bits = kgen_number_encode(dtype, value);
+void kgen__number_store(kgen_dtype dtype, void *base, int64_t index, double value) {
+    uint32_t bits = kgen__number_encode(dtype, value);
     uint16_t half = (uint16_t)bits;
     int size = kgen_dtype_size(dtype);
     unsigned char *at = (unsigned char *)base + index * size;
-    if (size == 1) *at = (unsigned char)bits;
-    else if (size == 2) memcpy(at, &half, sizeof half);
-    else memcpy(at, &bits, sizeof bits);
+    if (size == 1)
+        *at = (unsigned char)bits;
+    else if (size == 2)
+        memcpy(at, &half, sizeof half);
+    else
+        memcpy(at, &bits, sizeof bits);
 }

@@ -3,7 +3,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-uint64_t kgen_seed_fresh(void) {
+uint64_t kgen__seed_fresh(void) {
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint64_t)time(NULL);
     seed &= 0xffffffffu;
@@ -17,7 +17,7 @@ static uint64_t splitmix(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-void kgen_rng_seed(kgen_rng *rng, uint64_t seed, uint64_t stream) {
+void kgen__rng_seed(kgen__rng *rng, uint64_t seed, uint64_t stream) {
     uint64_t state = seed;
     state = splitmix(&state) ^ (stream * 0xd1342543de82ef95u);
     for (int i = 0; i < 4; i++) rng->state[i] = splitmix(&state);
@@ -26,7 +26,7 @@ void kgen_rng_seed(kgen_rng *rng, uint64_t seed, uint64_t stream) {
 static uint64_t rotate(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
 
 /* xoshiro256** */
-uint64_t kgen_rng_next(kgen_rng *rng) {
+uint64_t kgen__rng_next(kgen__rng *rng) {
     uint64_t *s = rng->state;
     uint64_t result = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
     s[2] ^= s[0];
@@ -38,16 +38,16 @@ uint64_t kgen_rng_next(kgen_rng *rng) {
     return result;
 }
 
-int64_t kgen_rng_range(kgen_rng *rng, int64_t low, int64_t high) {
+int64_t kgen__rng_range(kgen__rng *rng, int64_t low, int64_t high) {
     if (high <= low) return low;
-    return low + (int64_t)(kgen_rng_next(rng) % (uint64_t)(high - low + 1));
+    return low + (int64_t)(kgen__rng_next(rng) % (uint64_t)(high - low + 1));
 }
 
-double kgen_rng_uniform(kgen_rng *rng) { return (double)(kgen_rng_next(rng) >> 11) * 0x1p-53; }
+double kgen__rng_uniform(kgen__rng *rng) { return (double)(kgen__rng_next(rng) >> 11) * 0x1p-53; }
 
 /* Four uniforms: no library function, so the same bits everywhere. */
-double kgen_rng_normal(kgen_rng *rng) {
-    uint64_t bits = kgen_rng_next(rng);
+double kgen__rng_normal(kgen__rng *rng) {
+    uint64_t bits = kgen__rng_next(rng);
     int64_t sum = 0;
     for (int i = 0; i < 4; i++) sum += (int64_t)((bits >> (16 * i)) & 0xffff);
     return ((double)sum / 65536.0 - 2.0) * 1.7320508;

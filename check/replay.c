@@ -1,20 +1,20 @@
 /* A captured launch, launched again: its bits against those of the capture,
- * and both against the reference.                                           */
+ * and both against the reference. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay_judge.h"
+#include "replay_compare.h"
 
 typedef struct rig {
     kgen_context *ctx;
     const kgen_capture *capture;
-    kgen_replay_result *result;
+    kgen__replay_result *result;
     kgen_kernel *kernel;
     kgen_upload *upload;
     kgen_stream stream;
     kgen_args args;
-    unsigned char **captured, **outcome; /* by region                        */
+    unsigned char **captured, **outcome; /* by region */
     kgen__replay_judge judge;
 } rig;
 
@@ -80,7 +80,7 @@ static int same_bits(const rig *r) {
     return 1;
 }
 
-static kgen_status judge_one(int *right, kgen_check_result *result, rig *r,
+static kgen_status judge_one(int *right, kgen__check_result *result, rig *r,
                              unsigned char *const *outcome, kgen_error *err) {
     kgen_status status = kgen__replay_judge_look(result, &r->judge, outcome, err);
     *right = status == KGEN_OK;
@@ -88,7 +88,7 @@ static kgen_status judge_one(int *right, kgen_check_result *result, rig *r,
 }
 
 static kgen_status by_reference(rig *r, kgen_error *err) {
-    kgen_replay_result *v = r->result;
+    kgen__replay_result *v = r->result;
     KGEN_TRY(kgen__replay_judge_answer(&r->judge, err));
     KGEN_TRY(judge_one(&v->captured_right, &v->captured, r, r->captured, err));
     if (!v->same_bits) return judge_one(&v->replay_right, &v->replay, r, r->outcome, err);
@@ -97,24 +97,33 @@ static kgen_status by_reference(rig *r, kgen_error *err) {
     return KGEN_OK;
 }
 
-static kgen_status verdict(const kgen_replay_result *v, kgen_error *err) {
+static kgen_status verdict(const kgen__replay_result *v, kgen_error *err) {
     const char *captured = v->captured.message, *replay = v->replay.message;
     if (!v->has_judge)
         return v->same_bits ? KGEN_OK
-                            : kgen_fail(err, KGEN_E_MISMATCH, "the replay gives other bits; there "
+                            : kgen_fail(err, KGEN_E_MISMATCH,
+                                        "the replay gives other bits; there "
                                         "is no reference for negative strides");
     if (v->captured_right && v->replay_right) return KGEN_OK;
     if (v->same_bits)
-        return kgen_fail(err, KGEN_E_MISMATCH, "the captured launch was wrong, and the replay "
-                         "repeats it bit for bit: %.800s", captured);
+        return kgen_fail(err, KGEN_E_MISMATCH,
+                         "the captured launch was wrong, and the replay "
+                         "repeats it bit for bit: %.800s",
+                         captured);
     if (v->replay_right)
-        return kgen_fail(err, KGEN_E_MISMATCH, "the captured launch was wrong, the replay is "
-                         "right: captured %.800s", captured);
+        return kgen_fail(err, KGEN_E_MISMATCH,
+                         "the captured launch was wrong, the replay is "
+                         "right: captured %.800s",
+                         captured);
     if (v->captured_right)
-        return kgen_fail(err, KGEN_E_MISMATCH, "the replay is wrong, the captured launch was "
-                         "right: %.800s", replay);
-    return kgen_fail(err, KGEN_E_MISMATCH, "the captured launch was wrong: %.400s; so is the "
-                     "replay, otherwise: %.400s", captured, replay);
+        return kgen_fail(err, KGEN_E_MISMATCH,
+                         "the replay is wrong, the captured launch was "
+                         "right: %.800s",
+                         replay);
+    return kgen_fail(err, KGEN_E_MISMATCH,
+                     "the captured launch was wrong: %.400s; so is the "
+                     "replay, otherwise: %.400s",
+                     captured, replay);
 }
 
 static kgen_status steps(rig *r, int keep_tuning, kgen_error *err) {
@@ -130,9 +139,9 @@ static kgen_status steps(rig *r, int keep_tuning, kgen_error *err) {
     return verdict(r->result, err);
 }
 
-kgen_status kgen_replay_run(kgen_replay_result *result, kgen_context *ctx,
-                            const kgen_capture *capture, const kgen_replay_options *options,
-                            kgen_error *err) {
+kgen_status kgen__replay_run(kgen__replay_result *result, kgen_context *ctx,
+                             const kgen_capture *capture, const kgen__replay_options *options,
+                             kgen_error *err) {
     rig r = {.ctx = ctx, .capture = capture, .result = result};
     memset(result, 0, sizeof *result);
     kgen_status status = steps(&r, options && options->keep_tuning, err);

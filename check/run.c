@@ -1,23 +1,23 @@
 /* A case on a device. The same tensors, exact in size, go to the device; the
  * kernel runs, runs again, and where wanted runs out of a graph with other
- * lengths; every time the outputs are compared with the reference.          */
+ * lengths; every time the outputs are compared with the reference. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge.h"
+#include "check_family.h"
 
 typedef struct rig {
     kgen_context *ctx;
     kgen_kernel *kernel;
     kgen_stream stream;
     kgen_graph *graph;
-    kgen_data data;
-    kgen_args args;                       /* on the device                   */
-    int slots;                            /* of the family                   */
-    void *memory[KGEN_SLOT_MAX];
-    unsigned char *first[KGEN_SLOT_MAX];  /* outputs of an earlier launch    */
-    kgen_check_result *result;
+    kgen__data data;
+    kgen_args args; /* on the device */
+    int slots;      /* of the family */
+    void *memory[KGEN__SLOT_MAX];
+    unsigned char *first[KGEN__SLOT_MAX]; /* outputs of an earlier launch */
+    kgen__check_result *result;
 } rig;
 
 static int is_output(const rig *b, int slot) {
@@ -29,15 +29,15 @@ static int is_output(const rig *b, int slot) {
 static kgen_status allocate(rig *b, kgen_error *err) {
     b->args = b->data.args;
     for (int i = 0; i < b->slots; i++) {
-        const kgen_slot *slot = &b->data.slot[i];
-        kgen_tensor *t = kgen_slot_tensor(&b->args, i);
+        const kgen__slot *slot = &b->data.slot[i];
+        kgen_tensor *t = kgen__slot_tensor(&b->args, i);
         if (!t->data) continue;
         if (slot->bytes) KGEN_TRY(kgen_memory_alloc(b->ctx, &b->memory[i], slot->size, err));
         t->data = (char *)b->memory[slot->view_of] + slot->offset;
         if (!is_output(b, i)) continue;
         b->first[i] = malloc(slot->size);
-        if (!b->first[i]) return kgen_fail(err, KGEN_E_NOMEM, "%zu bytes: out of memory",
-                                           slot->size);
+        if (!b->first[i])
+            return kgen_fail(err, KGEN_E_NOMEM, "%zu bytes: out of memory", slot->size);
     }
     return KGEN_OK;
 }
@@ -52,8 +52,7 @@ static kgen_status make_workspace(rig *b, kgen_error *err) {
     if (!dirt) return kgen_fail(err, KGEN_E_NOMEM, "workspace: %zu bytes: out of memory", bytes);
     memset(dirt, 0xff, bytes);
     kgen_status status = kgen_memory_alloc(b->ctx, &b->args.workspace, bytes, err);
-    if (status == KGEN_OK)
-        status = kgen_memory_write(b->ctx, b->args.workspace, dirt, bytes, err);
+    if (status == KGEN_OK) status = kgen_memory_write(b->ctx, b->args.workspace, dirt, bytes, err);
     free(dirt);
     KGEN_TRY(status);
     return kgen_workspace_init(b->ctx, b->args.workspace, bytes, b->stream, err);
@@ -67,13 +66,13 @@ static void release(rig *b) {
     }
     if (b->args.workspace) kgen_memory_free(b->ctx, b->args.workspace);
     if (b->stream) kgen_stream_destroy(b->ctx, b->stream);
-    kgen_data_free(&b->data);
+    kgen__data_free(&b->data);
 }
 
 static kgen_status upload(rig *b, int outputs_only, kgen_error *err) {
     KGEN_TRY(kgen_stream_sync(b->ctx, b->stream, err));
     for (int i = 0; i < b->slots; i++) {
-        const kgen_slot *slot = &b->data.slot[i];
+        const kgen__slot *slot = &b->data.slot[i];
         if (slot->bytes && (is_output(b, i) || !outputs_only))
             KGEN_TRY(kgen_memory_write(b->ctx, b->memory[i], slot->bytes, slot->size, err));
     }
@@ -92,7 +91,7 @@ static kgen_status download(rig *b, kgen_error *err) {
 /* ---- launches -------------------------------------------------------------- */
 
 static kgen_status launch(rig *b, int replay, kgen_error *err) {
-    kgen_data_poison_outputs(&b->data);
+    kgen__data_poison_outputs(&b->data);
     KGEN_TRY(upload(b, 1, err));
     KGEN_TRY(replay ? kgen_graph_launch(b->graph, b->stream, err)
                     : kgen_launch(b->kernel, &b->args, b->stream, err));
@@ -117,7 +116,7 @@ static kgen_status same_outputs(rig *b, const char *what, kgen_error *err) {
         while (at < size && b->first[i][at] == b->data.slot[i].bytes[at]) at++;
         if (at == size) continue;
         snprintf(text, sizeof text, "%s: %s differs at byte %zu, guard of %d included", what,
-                 kgen_slot_name(b->args.family, i), at, KGEN_GUARD_BYTES);
+                 kgen__slot_name(b->args.family, i), at, KGEN__GUARD_BYTES);
         return mismatch(b, text, err);
     }
     return KGEN_OK;
@@ -126,7 +125,7 @@ static kgen_status same_outputs(rig *b, const char *what, kgen_error *err) {
 static kgen_status inputs_unchanged(rig *b, kgen_error *err) {
     char text[160];
     for (int i = 0; i < b->slots; i++) {
-        const kgen_slot *slot = &b->data.slot[i];
+        const kgen__slot *slot = &b->data.slot[i];
         if (!slot->bytes || is_output(b, i)) continue;
         unsigned char *back = malloc(slot->size);
         if (!back) return kgen_fail(err, KGEN_E_NOMEM, "%zu bytes: out of memory", slot->size);
@@ -134,14 +133,14 @@ static kgen_status inputs_unchanged(rig *b, kgen_error *err) {
         int same = status == KGEN_OK && memcmp(back, slot->bytes, slot->size) == 0;
         free(back);
         KGEN_TRY(status);
-        snprintf(text, sizeof text, "the kernel wrote into %s", kgen_slot_name(b->args.family, i));
+        snprintf(text, sizeof text, "the kernel wrote into %s", kgen__slot_name(b->args.family, i));
         if (!same) return mismatch(b, text, err);
     }
     return KGEN_OK;
 }
 
 /* Keeps the worst of what was seen so far. */
-static void merge_result(kgen_check_result *into, const kgen_check_result *from) {
+static void merge_result(kgen__check_result *into, const kgen__check_result *from) {
     double rms = from->rms_ratio > into->rms_ratio ? from->rms_ratio : into->rms_ratio;
     double most = from->max_abs > into->max_abs ? from->max_abs : into->max_abs;
     if (!into->tensor[0] || from->max_ratio > into->max_ratio) *into = *from;
@@ -150,10 +149,12 @@ static void merge_result(kgen_check_result *into, const kgen_check_result *from)
 }
 
 static kgen_status compare(rig *b, kgen_error *err) {
-    kgen_check_result now;
-    kgen_status status = kgen_data_compare(&now, &b->data, err);
-    if (status == KGEN_OK) merge_result(b->result, &now);
-    else *b->result = now;
+    kgen__check_result now;
+    kgen_status status = kgen__data_compare(&now, &b->data, err);
+    if (status == KGEN_OK)
+        merge_result(b->result, &now);
+    else
+        *b->result = now;
     return status;
 }
 
@@ -177,18 +178,18 @@ static kgen_status again(rig *b, kgen_error *err) {
 static kgen_status capture(rig *b, kgen_error *err) {
     KGEN_TRY(kgen_graph_begin(b->ctx, b->stream, err));
     kgen_status launched = kgen_launch(b->kernel, &b->args, b->stream, err);
-    kgen_status ended = kgen_graph_end(b->ctx, b->stream, &b->graph,
-                                       launched == KGEN_OK ? err : NULL);
+    kgen_status ended =
+        kgen_graph_end(b->ctx, b->stream, &b->graph, launched == KGEN_OK ? err : NULL);
     return launched == KGEN_OK ? ended : launched;
 }
 
 static kgen_status replays(rig *b, int count, kgen_error *err) {
     static const uint64_t lengths_stream = 1000;
-    kgen_rng rng;
-    kgen_rng_seed(&rng, b->data.shape.seed, lengths_stream);
+    kgen__rng rng;
+    kgen__rng_seed(&rng, b->data.shape.seed, lengths_stream);
     KGEN_TRY(capture(b, err));
     for (int i = 0; i < count; i++) {
-        KGEN_TRY(kgen_data_refill(&b->data, &rng, err));
+        KGEN_TRY(kgen__data_refill(&b->data, &rng, err));
         KGEN_TRY(eager(b, err));
         KGEN_TRY(launch(b, 1, err));
         KGEN_TRY(same_outputs(b, "a replayed graph gave another result than a launch", err));
@@ -198,10 +199,10 @@ static kgen_status replays(rig *b, int count, kgen_error *err) {
 
 /* ---- the run ---------------------------------------------------------------- */
 
-static kgen_status steps(rig *b, const kgen_case *c, int count, kgen_error *err) {
+static kgen_status steps(rig *b, const kgen__case *c, int count, kgen_error *err) {
     KGEN_TRY(kgen_prepare(b->ctx, &c->spec, 1, &b->kernel, err));
-    KGEN_TRY(kgen_data_make(&b->data, c, kgen_kernel_spec(b->kernel), err));
-    KGEN_TRY(kgen_data_fill(&b->data, c->seed, err));
+    KGEN_TRY(kgen__data_make(&b->data, c, kgen_kernel_spec(b->kernel), err));
+    KGEN_TRY(kgen__data_fill(&b->data, c->seed, err));
     KGEN_TRY(kgen_stream_create(b->ctx, &b->stream, err));
     KGEN_TRY(allocate(b, err));
     KGEN_TRY(make_workspace(b, err));
@@ -212,13 +213,13 @@ static kgen_status steps(rig *b, const kgen_case *c, int count, kgen_error *err)
 
 /* The line that brings the mismatch back. A device's label begins with the
  * name that opens it; what it is follows after a space. */
-static kgen_status report(const rig *b, const kgen_case *c, int count, kgen_error *err) {
+static kgen_status report(const rig *b, const kgen__case *c, int count, kgen_error *err) {
     char replay_option[32] = "";
-    char *line = malloc(KGEN_CASE_LINE_MAX);
+    char *line = malloc(KGEN__CASE_LINE_MAX);
     if (!line) return KGEN_E_MISMATCH;
-    kgen_case seedless = *c;
+    kgen__case seedless = *c;
     seedless.seed = 0;
-    kgen_case_print(line, &seedless);
+    kgen__case_print(line, &seedless);
     if (count > 0) snprintf(replay_option, sizeof replay_option, " --replays %d", count);
     const char *device = kgen_context_device(b->ctx);
     kgen_fail(err, KGEN_E_MISMATCH,
@@ -228,10 +229,10 @@ static kgen_status report(const rig *b, const kgen_case *c, int count, kgen_erro
     return KGEN_E_MISMATCH;
 }
 
-kgen_status kgen_check_run(kgen_check_result *result, kgen_context *ctx, const kgen_case *c,
-                           const kgen_check_options *options, kgen_error *err) {
+kgen_status kgen__check_run(kgen__check_result *result, kgen_context *ctx, const kgen__case *c,
+                            const kgen__check_options *options, kgen_error *err) {
     rig *b = calloc(1, sizeof *b);
-    kgen_case *drawn = malloc(sizeof *drawn);
+    kgen__case *drawn = malloc(sizeof *drawn);
     int count = options ? options->replays : 0;
     kgen_status status = KGEN_E_NOMEM;
     memset(result, 0, sizeof *result);
@@ -240,10 +241,10 @@ kgen_status kgen_check_run(kgen_check_result *result, kgen_context *ctx, const k
         goto out;
     }
     *drawn = *c;
-    kgen_case_draw(drawn, c->seed ? c->seed : kgen_seed_fresh());
+    kgen__case_draw(drawn, c->seed ? c->seed : kgen__seed_fresh());
     b->ctx = ctx;
     b->result = result;
-    b->slots = kgen_slot_count(c->spec.family);
+    b->slots = kgen__slot_count(c->spec.family);
     status = steps(b, drawn, count, err);
     if (status == KGEN_E_MISMATCH) status = report(b, drawn, count, err);
     release(b);

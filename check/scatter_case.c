@@ -3,18 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scatter.h"
+#include "check_scatter.h"
 
-#define AT(field) offsetof(kgen_case, scatter.field)
+#define AT(field) offsetof(kgen__case, scatter.field)
 #define INTEGER(name, low, high, initial) \
-    {#name, AT(name), KGEN_KEY_INTEGER, low, high, initial, NULL, NULL}
-#define SPANS(name, high) {#name, AT(name), KGEN_KEY_SPANS, 0, high, 0, NULL, NULL}
+    {#name, AT(name), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
+#define SPANS(name, high) {#name, AT(name), KGEN__KEY_SPANS, 0, high, 0, NULL, NULL}
 
-static const kgen_case_key keys[] = {
-    {"seqs", offsetof(kgen_case, seqs), KGEN_KEY_INTEGER, 0, KGEN_CASE_SEQS_MAX, -1, NULL, NULL},
+static const kgen__case_key keys[] = {
+    {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 0, KGEN__CASE_SEQS_MAX, -1, NULL, NULL},
     SPANS(lens, 1 << 20),
     SPANS(qlens, 4096),
-    INTEGER(pads, 0, KGEN_CASE_SEQS_MAX, 0),
+    INTEGER(pads, 0, KGEN__CASE_SEQS_MAX, 0),
     INTEGER(tokens, 0, 4096, 4),
     INTEGER(steps, 1, 64, 3),
     INTEGER(topk, 1, 16, 2),
@@ -27,23 +27,23 @@ static const kgen_case_key keys[] = {
     INTEGER(live, 0, 1, 1),
     INTEGER(again, 0, 8, 0),
     INTEGER(vocab, 1, 1 << 20, 50),
-    {"seed", offsetof(kgen_case, seed), KGEN_KEY_SEED, 0, 0, 0, NULL, NULL},
+    {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL},
 };
 
-static int implied(kgen_span *out, const kgen_case *c, const kgen_case_key *key) {
+static int implied(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {
     int32_t term = key->offset == AT(qlens) ? c->scatter.tokens : 0;
-    *out = (kgen_span){term, term};
+    *out = (kgen__span){term, term};
     return key->offset == AT(qlens);
 }
 
-static kgen_status settle(const kgen_case *drawn, kgen_error *err) {
+static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
     const kgen_scatter_spec *s = &drawn->spec.scatter;
-    const kgen_scatter_case *c = &drawn->scatter;
-    int may_be_0 = s->op == KGEN_PAGE_TABLE_REQUESTS || s->op == KGEN_SPEC_PREPARE;
-    int tree = s->op >= KGEN_TREE_BUILD && s->op <= KGEN_TREE_VERIFY;
+    const kgen__scatter_case *c = &drawn->scatter;
+    int may_be_0 = s->op == KGEN_OP_PAGE_TABLE_REQUESTS || s->op == KGEN_OP_SPEC_PREPARE;
+    int tree = s->op >= KGEN_OP_TREE_BUILD && s->op <= KGEN_OP_TREE_VERIFY;
     int32_t bits = 8 * kgen_dtype_size((kgen_dtype)s->word);
-    int32_t high = s->mask == KGEN_MASK_WORDS && s->op != KGEN_TREE_VERIFY ? bits : 64;
-    if (s->op == KGEN_TREE_MASK) high = bits;
+    int32_t high = s->mask == KGEN_MASK_WORDS && s->op != KGEN_OP_TREE_VERIFY ? bits : 64;
+    if (s->op == KGEN_OP_TREE_MASK) high = bits;
     if (c->tokens < !may_be_0)
         return kgen_fail(err, KGEN_E_ARG, "tokens=%d: at least %d", c->tokens, !may_be_0);
     if (tree && c->tokens > high)
@@ -59,12 +59,12 @@ static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
 }
 
 /* What the reference makes of a copy of what a launch finds. */
-static kgen_status answer_of(kgen_answer *answer, const kgen_data *data, kgen_error *err) {
+static kgen_status answer_of(kgen__answer *answer, const kgen__data *data, kgen_error *err) {
     kgen_args args = data->args;
     for (int i = 0; i < KGEN__SCATTER_SLOTS; i++) {
-        const kgen_slot *slot = &data->slot[i];
-        kgen_tensor *t = kgen_slot_tensor(&args, i);
-        kgen_image *image = &answer->image[i];
+        const kgen__slot *slot = &data->slot[i];
+        kgen_tensor *t = kgen__slot_tensor(&args, i);
+        kgen__image *image = &answer->image[i];
         if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         image->bytes = malloc(slot->size);
         image->count = (int64_t)(kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype));
@@ -72,16 +72,18 @@ static kgen_status answer_of(kgen_answer *answer, const kgen_data *data, kgen_er
         if (!image->bytes || !image->tolerance)
             return kgen_fail(err, KGEN_E_NOMEM, "%zu bytes: out of memory", slot->size);
         for (int64_t at = 0; at < image->count; at++) image->tolerance[at] = -1; /* exact */
-        if (slot->before) memcpy(image->bytes, slot->before, slot->size);
-        else memset(image->bytes, 0xff, slot->size);
+        if (slot->before)
+            memcpy(image->bytes, slot->before, slot->size);
+        else
+            memset(image->bytes, 0xff, slot->size);
         image->offset = slot->offset;
         t->data = image->bytes + slot->offset;
     }
-    kgen_scatter_reference(&data->spec, &args.scatter, data->shape.seqs);
+    kgen__scatter_reference(&data->spec, &args.scatter, data->shape.seqs);
     return KGEN_OK;
 }
 
-const kgen_judge kgen__judge_scatter = {
+const kgen__check_family kgen__check_family_scatter = {
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
     .implied = implied,

@@ -1,11 +1,11 @@
 /* The tensors of a case of scatter. Padded rows hold numbers that no launch may
- * look at; outputs begin as poison, tables of delta=1 as what is there.     */
+ * look at; outputs begin as poison, tables of delta=1 as what is there. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "scatter.h"
+#include "check_scatter.h"
 
-_Static_assert((int)KGEN__SCATTER_SLOTS <= (int)KGEN_SLOT_MAX, "slots");
+_Static_assert((int)KGEN__SCATTER_SLOTS <= (int)KGEN__SLOT_MAX, "slots");
 
 /* ---- sizes ---------------------------------------------------------- */
 
@@ -14,27 +14,27 @@ enum { START_MOST = 20, POOL_SLOTS_EXTRA = 7, BRANCH_TOKENS = 64 };
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
-static int has(const kgen_case *c, uint32_t ops) { return ops >> c->spec.scatter.op & 1; }
+static int has(const kgen__case *c, uint32_t ops) { return ops >> c->spec.scatter.op & 1; }
 
 /* New tokens of row n. */
-static int64_t fresh(const kgen_case *c, int64_t n) {
+static int64_t fresh(const kgen__case *c, int64_t n) {
     return c->spec.scatter.ragged ? c->scatter.qlens[n].high : c->scatter.tokens;
 }
 
-static int64_t draft_span(const kgen_case *c) {
+static int64_t draft_span(const kgen__case *c) {
     int64_t page = c->spec.scatter.page, each = c->scatter.steps;
     if (page > 1 && c->scatter.topk > 1) each = (divide_up(each, page) + 1) * page;
     return c->scatter.topk * each;
 }
 
-static void size_flats(kgen_scatter_dims *d, const kgen_case *c, int64_t lens, int64_t qlens) {
+static void size_flats(kgen__scatter_dims *d, const kgen__case *c, int64_t lens, int64_t qlens) {
     const kgen_scatter_spec *s = &c->spec.scatter;
     d->flat = d->entries = lens;
-    if (s->op == KGEN_SPEC_PREPARE) d->entries = s->ragged ? qlens : d->n * d->d;
-    if (s->op == KGEN_SLOT_MAPPING) d->entries = qlens + 2;
-    if (s->op == KGEN_DRAFT_KV_INDICES) d->entries = lens * d->k + d->n * d->k * d->s;
-    if (s->op == KGEN_KV_INDICES) d->entries += 3 * d->n + 5;
-    if (s->op == KGEN_ACCEPT_LOCS) d->entries = d->n * d->accept;
+    if (s->op == KGEN_OP_SPEC_PREPARE) d->entries = s->ragged ? qlens : d->n * d->d;
+    if (s->op == KGEN_OP_SLOT_MAPPING) d->entries = qlens + 2;
+    if (s->op == KGEN_OP_DRAFT_KV_INDICES) d->entries = lens * d->k + d->n * d->k * d->s;
+    if (s->op == KGEN_OP_KV_INDICES) d->entries += 3 * d->n + 5;
+    if (s->op == KGEN_OP_ACCEPT_LOCS) d->entries = d->n * d->accept;
     if (has(c, KGEN__OP(CACHE_LOCS) | KGEN__OP(ASSIGN_LOCS))) {
         const int64_t sizes[] = {d->n * d->d, lens, d->n * d->k * d->s, d->n};
         d->entries = sizes[s->form];
@@ -42,15 +42,15 @@ static void size_flats(kgen_scatter_dims *d, const kgen_case *c, int64_t lens, i
     if (has(c, KGEN__OP(TREE_BUILD) | KGEN__OP(TREE_MASK)))
         d->entries = d->d * (lens + d->n * d->d);
     int fixed = has(c, KGEN__OP(CACHE_LOCS) | KGEN__OP(ASSIGN_LOCS)) && s->form != KGEN_FORM_RAGGED;
-    if (s->op == KGEN_ACCEPT_LOCS || (s->op == KGEN_SPEC_PREPARE && !s->ragged)) fixed = 1;
+    if (s->op == KGEN_OP_ACCEPT_LOCS || (s->op == KGEN_OP_SPEC_PREPARE && !s->ragged)) fixed = 1;
     if (!fixed) d->entries = most(d->entries - c->scatter.cut, 0);
-    if (s->op == KGEN_SPEC_PREPARE) d->entries += c->scatter.cols;
-    d->flat = s->op == KGEN_ACCEPT_LOCS ? d->n * d->d : d->flat + c->scatter.cols;
+    if (s->op == KGEN_OP_SPEC_PREPARE) d->entries += c->scatter.cols;
+    d->flat = s->op == KGEN_OP_ACCEPT_LOCS ? d->n * d->d : d->flat + c->scatter.cols;
 }
 
-kgen_scatter_dims kgen__scatter_dims(const kgen_case *c) {
-    kgen_scatter_dims d = {.n = c->seqs, .d = c->scatter.tokens, .s = c->scatter.steps,
-                           .k = c->scatter.topk};
+kgen__scatter_dims kgen__scatter_dims_of(const kgen__case *c) {
+    kgen__scatter_dims d = {
+        .n = c->seqs, .d = c->scatter.tokens, .s = c->scatter.steps, .k = c->scatter.topk};
     int64_t longest = 0, lens = 0, qlens = 0, page = c->spec.scatter.page;
     for (int64_t n = 0; n < d.n; n++) {
         lens += c->scatter.lens[n].high;
@@ -74,32 +74,108 @@ kgen_scatter_dims kgen__scatter_dims(const kgen_case *c) {
 /* ---- shapes --------------------------------------------------------- */
 
 typedef enum type_id {
-    LEN, REQ, SLOT, MAP, TABLE, OUT, LOC, TOKEN, LINK, WORD, I32, I64, U8, F32
+    LEN,
+    REQ,
+    SLOT,
+    MAP,
+    TABLE,
+    OUT,
+    LOC,
+    TOKEN,
+    LINK,
+    WORD,
+    I32,
+    I64,
+    U8,
+    F32
 } type_id;
 
 typedef enum dim_id {
-    N, N1, R, C, M, W, W2, F, E, D, D1, S, K, NK, NK1, ND, A, PW, MOVES, POOLS, BYTES, V, ONE, TWO,
-    THREE, NG, DIMS
+    N,
+    N1,
+    R,
+    C,
+    M,
+    W,
+    W2,
+    F,
+    E,
+    D,
+    D1,
+    S,
+    K,
+    NK,
+    NK1,
+    ND,
+    A,
+    PW,
+    MOVES,
+    POOLS,
+    BYTES,
+    V,
+    ONE,
+    TWO,
+    THREE,
+    NG,
+    DIMS
 } dim_id;
 
 /* When a tensor is there, beside its op. */
 typedef enum when_id {
-    ALWAYS, LIVE, SWA, PAGES, SWA_PAGES, STARTS, UNALIGNED, RAGGED, ACCEPT, SEQ, QO, KV, LOCS,
-    SWA_LOCS, POS, DELTA, SLOTS, FORM_STARTS, FORM_LENS, GREEDY, SAMPLING, WORDS, QLEN, FULL, COIN
+    ALWAYS,
+    LIVE,
+    SWA,
+    PAGES,
+    SWA_PAGES,
+    STARTS,
+    UNALIGNED,
+    RAGGED,
+    ACCEPT,
+    SEQ,
+    QO,
+    KV,
+    LOCS,
+    SWA_LOCS,
+    POS,
+    DELTA,
+    SLOTS,
+    FORM_STARTS,
+    FORM_LENS,
+    GREEDY,
+    SAMPLING,
+    WORDS,
+    QLEN,
+    FULL,
+    COIN
 } when_id;
 
-static int holds(const kgen_data *data, when_id when) {
+static int holds(const kgen__data *data, when_id when) {
     const kgen_scatter_spec *s = &data->spec.scatter;
-    const int values[] = {
-        [ALWAYS] = 1, [LIVE] = data->shape.scatter.live, [SWA] = s->swa, [PAGES] = s->pages,
-        [SWA_PAGES] = s->swa && s->pages, [STARTS] = s->starts, [UNALIGNED] = s->unaligned,
-        [RAGGED] = s->ragged, [ACCEPT] = s->accept, [SEQ] = s->seq, [QO] = s->qo, [KV] = s->kv,
-        [LOCS] = s->locs, [SWA_LOCS] = s->locs && s->swa, [POS] = s->pos, [DELTA] = s->delta,
-        [SLOTS] = s->op != KGEN_SPEC_PREPARE || s->pages || s->locs,
-        [FORM_STARTS] = s->form <= KGEN_FORM_RAGGED, [FORM_LENS] = s->form != KGEN_FORM_UNIFORM,
-        [GREEDY] = !s->sampling, [SAMPLING] = s->sampling, [WORDS] = s->mask == KGEN_MASK_WORDS,
-        [QLEN] = s->mask == KGEN_MASK_QLEN, [FULL] = s->mask == KGEN_MASK_FULL,
-        [COIN] = (int)(data->shape.seed & 1)};
+    const int values[] = {[ALWAYS] = 1,
+                          [LIVE] = data->shape.scatter.live,
+                          [SWA] = s->swa,
+                          [PAGES] = s->pages,
+                          [SWA_PAGES] = s->swa && s->pages,
+                          [STARTS] = s->starts,
+                          [UNALIGNED] = s->unaligned,
+                          [RAGGED] = s->ragged,
+                          [ACCEPT] = s->accept,
+                          [SEQ] = s->seq,
+                          [QO] = s->qo,
+                          [KV] = s->kv,
+                          [LOCS] = s->locs,
+                          [SWA_LOCS] = s->locs && s->swa,
+                          [POS] = s->pos,
+                          [DELTA] = s->delta,
+                          [SLOTS] = s->op != KGEN_OP_SPEC_PREPARE || s->pages || s->locs,
+                          [FORM_STARTS] = s->form <= KGEN_FORM_RAGGED,
+                          [FORM_LENS] = s->form != KGEN_FORM_UNIFORM,
+                          [GREEDY] = !s->sampling,
+                          [SAMPLING] = s->sampling,
+                          [WORDS] = s->mask == KGEN_MASK_WORDS,
+                          [QLEN] = s->mask == KGEN_MASK_QLEN,
+                          [FULL] = s->mask == KGEN_MASK_FULL,
+                          [COIN] = (int)(data->shape.seed & 1)};
     return values[when];
 }
 
@@ -128,8 +204,14 @@ static const struct {
 } shapes[] = {
     {SLOT_OF(live), ANY, LIVE, I32, IN, 1, {ONE}},
     {SLOT_OF(error), ANY, ALWAYS, I32, BOTH, 1, {ONE}},
-    {SLOT_OF(lens), BY_REQUEST | OP(DRAFT_LENS) | OP(EAGLE_STEP) | OP(KEEP_LOCS) | OP(EVICT_MASK) |
-     OP(KV_SPLITS) | BUILDS, ALWAYS, LEN, IN, 1, {N}},
+    {SLOT_OF(lens),
+     BY_REQUEST | OP(DRAFT_LENS) | OP(EAGLE_STEP) | OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_SPLITS) |
+         BUILDS,
+     ALWAYS,
+     LEN,
+     IN,
+     1,
+     {N}},
     {SLOT_OF(lens), BY_COLUMN, FORM_LENS, LEN, IN, 1, {N}},
     {SLOT_OF(lens), OP(TREE_MASK), FULL, LEN, IN, 1, {N}},
     {SLOT_OF(starts), OP(PAGE_TABLE_REQUESTS) | OP(KV_INDICES), STARTS, LEN, IN, 1, {N}},
@@ -137,15 +219,25 @@ static const struct {
     {SLOT_OF(valid), OP(DRAFT_LENS), ALWAYS, LEN, IN, 1, {N}},
     {SLOT_OF(q_lens), OP(SPEC_PREPARE), RAGGED, LEN, IN, 1, {N}},
     {SLOT_OF(accepted), OP(SPEC_PREPARE), ACCEPT, I32, IN, 1, {N}},
-    {SLOT_OF(accepted), OP(DRAFT_LENS) | OP(PADDED_INPUTS) | OP(BONUS_TOKENS) | OP(KEEP_LOCS),
-     ALWAYS, I32, IN, 1, {N}},
+    {SLOT_OF(accepted),
+     OP(DRAFT_LENS) | OP(PADDED_INPUTS) | OP(BONUS_TOKENS) | OP(KEEP_LOCS),
+     ALWAYS,
+     I32,
+     IN,
+     1,
+     {N}},
     {SLOT_OF(extends), OP(DRAFT_LENS), COIN, I32, IN, 1, {ONE}},
     {SLOT_OF(requests), BY_REQUEST | BY_COLUMN, SLOTS, REQ, IN, 1, {N}},
     {SLOT_OF(req_to_token), BY_REQUEST | OP(CACHE_LOCS), SLOTS, SLOT, IN, 2, {R, C}},
     {SLOT_OF(req_to_token), OP(ASSIGN_LOCS), ALWAYS, SLOT, BOTH, 2, {R, C}},
     {SLOT_OF(mapping), TABLES | OP(KV_INDICES), SWA, MAP, IN, 1, {M}},
-    {SLOT_OF(indptr), OP(PAGE_TABLE_RAGGED) | OP(KV_INDICES) | OP(SLOT_MAPPING) |
-     OP(PADDED_INPUTS), ALWAYS, LEN, IN, 1, {N1}},
+    {SLOT_OF(indptr),
+     OP(PAGE_TABLE_RAGGED) | OP(KV_INDICES) | OP(SLOT_MAPPING) | OP(PADDED_INPUTS),
+     ALWAYS,
+     LEN,
+     IN,
+     1,
+     {N1}},
     {SLOT_OF(slots), OP(PAGE_TABLE_RAGGED), ALWAYS, SLOT, IN, 1, {F}},
     {SLOT_OF(block_table), BLOCKS, ALWAYS, SLOT, IN, 2, {N, W}},
     {SLOT_OF(positions), OP(SLOT_MAPPING), ALWAYS, LOC, IN, 1, {E}},
@@ -156,7 +248,12 @@ static const struct {
     {SLOT_OF(table), TABLES, PAGES, TABLE, PUT, 2, {N, W}},
     {SLOT_OF(table), OP(DRAFT_PAGE_TABLE), ALWAYS, TABLE, PUT, 3, {S, NK, W}},
     {SLOT_OF(swa_table), TABLES, SWA_PAGES, TABLE, PUT, 2, {N, W2}},
-    {SLOT_OF(row_offsets), OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS), UNALIGNED, I32, PUT, 1,
+    {SLOT_OF(row_offsets),
+     OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS),
+     UNALIGNED,
+     I32,
+     PUT,
+     1,
      {N}},
     {SLOT_OF(indices), OP(KV_INDICES), ALWAYS, TABLE, PUT, 1, {E}},
     {SLOT_OF(indices), OP(DRAFT_KV_INDICES), ALWAYS, TABLE, PUT, 2, {S, E}},
@@ -189,7 +286,12 @@ static const struct {
     {SLOT_OF(counts), OP(KV_SPLITS), ALWAYS, OUT, PUT, 1, {NG}},
     {SLOT_OF(draft_ends), OP(PADDED_INPUTS), ALWAYS, LEN, IN, 1, {N}},
     {SLOT_OF(sample_index), OP(PADDED_INPUTS), ALWAYS, OUT, PUT, 1, {N}},
-    {SLOT_OF(tokens_in), OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(TREE_VERIFY), ALWAYS, TOKEN, IN, 2,
+    {SLOT_OF(tokens_in),
+     OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(TREE_VERIFY),
+     ALWAYS,
+     TOKEN,
+     IN,
+     2,
      {N, D}},
     {SLOT_OF(targets_in), OP(TREE_VERIFY), GREEDY, TOKEN, IN, 2, {N, D}},
     {SLOT_OF(backup), OP(NEXT_TOKEN), ALWAYS, TOKEN, IN, 1, {N}},
@@ -221,42 +323,65 @@ static const struct {
 };
 
 static kgen_dtype type_of(const kgen_scatter_spec *s, type_id type) {
-    const int32_t wide[] = {[LEN] = s->len,     [REQ] = s->req, [SLOT] = s->slot, [MAP] = s->map,
-                            [TABLE] = s->table, [OUT] = s->out, [LOC] = s->loc,
-                            [TOKEN] = s->token, [LINK] = s->link};
-    static const kgen_dtype others[] = {[I32] = KGEN_I32, [I64] = KGEN_I64, [U8] = KGEN_U8,
-                                        [F32] = KGEN_F32};
+    const int32_t wide[] = {
+        [LEN] = s->len, [REQ] = s->req, [SLOT] = s->slot,   [MAP] = s->map,  [TABLE] = s->table,
+        [OUT] = s->out, [LOC] = s->loc, [TOKEN] = s->token, [LINK] = s->link};
+    static const kgen_dtype others[] = {[I32] = KGEN_DTYPE_I32,
+                                        [I64] = KGEN_DTYPE_I64,
+                                        [U8] = KGEN_DTYPE_U8,
+                                        [F32] = KGEN_DTYPE_F32};
     if (type == WORD) return (kgen_dtype)s->word;
     if (type > WORD) return others[type];
-    return wide[type] ? KGEN_I64 : KGEN_I32;
+    return wide[type] ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
 }
 
-static void sizes_of(int64_t out[DIMS], const kgen_scatter_dims *d, const kgen_scatter_args *a,
+static void sizes_of(int64_t out[DIMS], const kgen__scatter_dims *d, const kgen_scatter_args *a,
                      int32_t vocab) {
-    const int64_t sizes[DIMS] = {
-        [N] = d->n, [N1] = d->n + 1, [R] = d->requests, [C] = d->columns, [M] = d->map,
-        [W] = d->width, [W2] = d->width + 3, [F] = d->flat, [E] = d->entries, [D] = d->d,
-        [D1] = d->d - 1, [S] = d->s, [K] = d->k, [NK] = d->n * d->k, [NK1] = d->n * d->k + 1,
-        [ND] = d->n * d->d, [A] = d->accept, [PW] = d->parents, [MOVES] = d->moves,
-        [POOLS] = d->pools, [BYTES] = d->pool_bytes, [V] = vocab, [ONE] = 1, [TWO] = 2,
-        [THREE] = 3, [NG] = d->n * a->groups};
+    const int64_t sizes[DIMS] = {[N] = d->n,
+                                 [N1] = d->n + 1,
+                                 [R] = d->requests,
+                                 [C] = d->columns,
+                                 [M] = d->map,
+                                 [W] = d->width,
+                                 [W2] = d->width + 3,
+                                 [F] = d->flat,
+                                 [E] = d->entries,
+                                 [D] = d->d,
+                                 [D1] = d->d - 1,
+                                 [S] = d->s,
+                                 [K] = d->k,
+                                 [NK] = d->n * d->k,
+                                 [NK1] = d->n * d->k + 1,
+                                 [ND] = d->n * d->d,
+                                 [A] = d->accept,
+                                 [PW] = d->parents,
+                                 [MOVES] = d->moves,
+                                 [POOLS] = d->pools,
+                                 [BYTES] = d->pool_bytes,
+                                 [V] = vocab,
+                                 [ONE] = 1,
+                                 [TWO] = 2,
+                                 [THREE] = 3,
+                                 [NG] = d->n * a->groups};
     memcpy(out, sizes, sizeof sizes);
 }
 
 /* Numbers of the launch, from the seed. */
-static void choose_numbers(kgen_data *data, kgen_scatter_dims *d) {
+static void choose_numbers(kgen__data *data, kgen__scatter_dims *d) {
     kgen_scatter_args *a = &data->args.scatter;
     const kgen_scatter_spec *s = &data->spec.scatter;
-    kgen_rng rng;
-    kgen_rng_seed(&rng, data->shape.seed, 1);
-    *a = (kgen_scatter_args){.tokens = (int32_t)d->d, .steps = (int32_t)d->s,
-                             .topk = (int32_t)d->k, .vocab = data->shape.scatter.vocab};
+    kgen__rng rng;
+    kgen__rng_seed(&rng, data->shape.seed, 1);
+    *a = (kgen_scatter_args){.tokens = (int32_t)d->d,
+                             .steps = (int32_t)d->s,
+                             .topk = (int32_t)d->k,
+                             .vocab = data->shape.scatter.vocab};
     a->fill = KGEN__PICK(&rng, -1, 0, 7, 12345);
     a->pad_len = a->tokens + KGEN__PICK(&rng, 0, 1, 5) + 1;
     a->padding = KGEN__PICK(&rng, 0, 1, 9, 300);
-    a->max_len = kgen_rng_range(&rng, 1, d->width * s->page + 3);
+    a->max_len = kgen__rng_range(&rng, 1, d->width * s->page + 3);
     a->cp_size = KGEN__PICK(&rng, 1, 1, 2, 3);
-    a->cp_rank = (int32_t)kgen_rng_range(&rng, 0, a->cp_size - 1);
+    a->cp_rank = (int32_t)kgen__rng_range(&rng, 0, a->cp_size - 1);
     a->cp_interleave = KGEN__PICK(&rng, 1, 1, 2, 4);
     a->groups = KGEN__PICK(&rng, 1, 2, 3);
     a->kv_heads = KGEN__PICK(&rng, 1, 2, 8);
@@ -271,14 +396,14 @@ static void choose_numbers(kgen_data *data, kgen_scatter_dims *d) {
     /* Without groups the pieces of a page lie one after another, else those of a group. */
     a->piece_stride = a->token_bytes * (s->pack > 1 ? s->pack : s->page);
     a->group_bytes = a->piece_stride * a->pieces + s->unit;
-    a->page_bytes = s->pack > 1 ? a->group_bytes * (s->page / s->pack)
-                                : a->piece_stride * a->pieces;
+    a->page_bytes =
+        s->pack > 1 ? a->group_bytes * (s->page / s->pack) : a->piece_stride * a->pieces;
     a->slot_count = d->n * d->moves + 5;
     d->pool_bytes = d->pools * divide_up(a->slot_count, s->page) * a->page_bytes;
 }
 
 /* 16-byte rows now and then, an element further with off=1. */
-static kgen_tensor tensor_of(const kgen_case *c, kgen_dtype dtype, int32_t rank,
+static kgen_tensor tensor_of(const kgen__case *c, kgen_dtype dtype, int32_t rank,
                              const int64_t *shape, int dense) {
     int64_t stride[3], pad = dense ? 0 : c->scatter.rowpad;
     stride[rank - 1] = 1;
@@ -287,9 +412,9 @@ static kgen_tensor tensor_of(const kgen_case *c, kgen_dtype dtype, int32_t rank,
     return kgen__tensor_strided(dtype, rank, shape, stride);
 }
 
-kgen_status kgen__scatter_shape(kgen_data *data, kgen_error *err) {
-    const kgen_case *c = &data->shape;
-    kgen_scatter_dims d = kgen__scatter_dims(c);
+kgen_status kgen__scatter_shape(kgen__data *data, kgen_error *err) {
+    const kgen__case *c = &data->shape;
+    kgen__scatter_dims d = kgen__scatter_dims_of(c);
     int64_t sizes[DIMS];
     (void)err;
     choose_numbers(data, &d);
@@ -299,8 +424,8 @@ kgen_status kgen__scatter_shape(kgen_data *data, kgen_error *err) {
         int64_t shape[3];
         for (int k = 0; k < shapes[i].rank; k++) shape[k] = sizes[shapes[i].dims[k]];
         kgen_dtype dtype = type_of(&data->spec.scatter, shapes[i].type);
-        kgen_slot *slot = &data->slot[shapes[i].slot];
-        *kgen_slot_tensor(&data->args, shapes[i].slot) =
+        kgen__slot *slot = &data->slot[shapes[i].slot];
+        *kgen__slot_tensor(&data->args, shapes[i].slot) =
             tensor_of(c, dtype, shapes[i].rank, shape, shapes[i].slot == SLOT_OF(state));
         slot->role = (kgen_use)shapes[i].role;
         if (data->spec.scatter.delta && shapes[i].slot >= SLOT_OF(table) &&
@@ -315,7 +440,7 @@ kgen_status kgen__scatter_shape(kgen_data *data, kgen_error *err) {
 int64_t kgen__scatter_rows(const kgen_args *args, const kgen_spec *spec) {
     kgen_args copy = *args;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        const kgen_tensor *t = kgen_slot_tensor(&copy, shapes[i].slot);
+        const kgen_tensor *t = kgen__slot_tensor(&copy, shapes[i].slot);
         int more = shapes[i].dims[0] == N1;
         if (!(shapes[i].ops >> spec->scatter.op & 1) || (shapes[i].dims[0] != N && !more)) continue;
         if (t->data && t->rank == shapes[i].rank) return t->shape[0] - more;
@@ -326,27 +451,30 @@ int64_t kgen__scatter_rows(const kgen_args *args, const kgen_spec *spec) {
 /* ---- contents ------------------------------------------------------- */
 
 typedef struct filler {
-    kgen_data *data;
-    const kgen_case *c;
+    kgen__data *data;
+    const kgen__case *c;
     const kgen_scatter_spec *s;
     kgen_scatter_args *a;
-    kgen_scatter_dims d;
-    kgen_rng rng;
+    kgen__scatter_dims d;
+    kgen__rng rng;
     int64_t live;
-    int64_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
+    int64_t lens[KGEN__CASE_SEQS_MAX], qlens[KGEN__CASE_SEQS_MAX];
 } filler;
 
 static int64_t draw(filler *f, int64_t low, int64_t high) {
-    return high < low ? low : kgen_rng_range(&f->rng, low, high);
+    return high < low ? low : kgen__rng_range(&f->rng, low, high);
 }
 
 static int is_bad(filler *f) { return draw(f, 0, 15) < f->c->scatter.bad; }
 
 static void put(const kgen_tensor *t, int64_t at, int64_t value) {
     int size = kgen_dtype_size(t->dtype);
-    if (size == 1) ((uint8_t *)t->data)[at] = (uint8_t)value;
-    else if (size == 2) ((uint16_t *)t->data)[at] = (uint16_t)value;
-    else kgen__int_store(t, at, value);
+    if (size == 1)
+        ((uint8_t *)t->data)[at] = (uint8_t)value;
+    else if (size == 2)
+        ((uint16_t *)t->data)[at] = (uint16_t)value;
+    else
+        kgen__int_store(t, at, value);
 }
 
 static void put2(const kgen_tensor *t, int64_t row, int64_t column, int64_t value) {
@@ -355,7 +483,9 @@ static void put2(const kgen_tensor *t, int64_t row, int64_t column, int64_t valu
 
 /* What padded rows hold. */
 static int64_t junk(const kgen_tensor *t) {
-    return t->dtype == KGEN_I64 ? INT64_MAX / 3 : t->dtype == KGEN_I32 ? INT32_MAX : 0xa5;
+    return t->dtype == KGEN_DTYPE_I64   ? INT64_MAX / 3
+           : t->dtype == KGEN_DTYPE_I32 ? INT32_MAX
+                                        : 0xa5;
 }
 
 /* [N] numbers of low .. high; rows of nobody hold junk. */
@@ -505,13 +635,14 @@ static void fill_probs(filler *f) {
         float *out = (float *)p->data + n * p->stride[0] + j * p->stride[1];
         double sum = 0;
         for (int64_t v = 0; v < vocab; v++) {
-            double x = kgen_rng_uniform(&f->rng);
+            double x = kgen__rng_uniform(&f->rng);
             out[v] = (float)(x * x * x * x * x);
             sum += out[v];
         }
         for (int64_t v = 0; v < vocab; v++) out[v] = (float)(out[v] / sum);
-        ((float *)coins->data)[n * coins->stride[0] + j] = (float)kgen_rng_uniform(&f->rng) * 0.99f;
-        ((float *)f->a->final_coins.data)[n] = (float)kgen_rng_uniform(&f->rng) * 0.99f;
+        ((float *)coins->data)[n * coins->stride[0] + j] =
+            (float)kgen__rng_uniform(&f->rng) * 0.99f;
+        ((float *)f->a->final_coins.data)[n] = (float)kgen__rng_uniform(&f->rng) * 0.99f;
     }
 }
 
@@ -520,7 +651,7 @@ static void fill_mask(filler *f, int64_t n, const int64_t parent[NODES]) {
     uint64_t bits[NODES];
     for (int64_t j = 0; j < f->d.d; j++) {
         bits[j] = (uint64_t)1 << j | (j ? bits[parent[j]] : 0);
-        uint64_t row = is_bad(f) ? kgen_rng_next(&f->rng) : bits[j];
+        uint64_t row = is_bad(f) ? kgen__rng_next(&f->rng) : bits[j];
         if (words->data) put2(words, n, j, (int64_t)row);
         for (int64_t c = 0; mask->data && mask->rank == 3 && c < f->d.d; c++)
             put(mask, n * mask->stride[0] + j * mask->stride[1] + c, (int64_t)(row >> c & 1));
@@ -537,11 +668,11 @@ static void fill_trees(filler *f) {
             fill_links(f, n, parent);
             fill_candidate_tokens(f, n, parent);
         }
-        if (masks && (f->s->op == KGEN_TREE_FROM_MASK || f->s->mask == KGEN_MASK_QLEN))
+        if (masks && (f->s->op == KGEN_OP_TREE_FROM_MASK || f->s->mask == KGEN_MASK_QLEN))
             fill_mask(f, n, parent);
     }
-    for (int64_t i = 0; f->s->op == KGEN_TREE_MASK && f->s->mask == KGEN_MASK_FULL &&
-                        i < f->d.entries; i++)
+    for (int64_t i = 0;
+         f->s->op == KGEN_OP_TREE_MASK && f->s->mask == KGEN_MASK_FULL && i < f->d.entries; i++)
         put(&f->a->mask, i, draw(f, 0, 1));
     fill_probs(f);
 }
@@ -567,14 +698,14 @@ static void fill_moves(filler *f) {
     for (int64_t b = 0; a->pools.data && b < f->d.pools; b++)
         put(&a->pools, b, b * (f->d.pool_bytes / f->d.pools));
     for (int64_t i = 0; a->pool.data && i < f->d.pool_bytes; i++)
-        ((uint8_t *)a->pool.data)[i] = (uint8_t)kgen_rng_next(&f->rng);
+        ((uint8_t *)a->pool.data)[i] = (uint8_t)kgen__rng_next(&f->rng);
 }
 
 /* ---- all ------------------------------------------------------------ */
 
 static void fill_counts(filler *f) {
-    int64_t low = f->s->op == KGEN_SPEC_PREPARE || f->s->op == KGEN_KEEP_LOCS ? 0 : 1;
-    int64_t high = f->s->op == KGEN_KEEP_LOCS ? f->d.d - 1 : f->d.d, end = 0;
+    int64_t low = f->s->op == KGEN_OP_SPEC_PREPARE || f->s->op == KGEN_OP_KEEP_LOCS ? 0 : 1;
+    int64_t high = f->s->op == KGEN_OP_KEEP_LOCS ? f->d.d - 1 : f->d.d, end = 0;
     fill_vector(f, &f->a->accepted, low, high);
     for (int64_t n = 0; f->a->accepted.data && n < f->live; n++)
         if (is_bad(f)) put(&f->a->accepted, n, draw(f, -2, f->d.d + 3));
@@ -598,16 +729,16 @@ static void fill_columns(filler *f) {
     fill_requests(f);
     fill_mapping(f);
     if (a->slots.data) fill_slots(f, &a->slots, 0, f->d.flat);
-    if (f->s->op == KGEN_PAGE_TABLE_RAGGED) fill_indptr(f, f->lens, 0, 0);
-    if (f->s->op == KGEN_KV_INDICES) fill_indptr(f, f->lens, 0, 3);
-    if (f->s->op == KGEN_SLOT_MAPPING) fill_indptr(f, f->qlens, 0, 0);
-    if (f->s->op == KGEN_PADDED_INPUTS) fill_indptr(f, f->qlens, 5, 0);
+    if (f->s->op == KGEN_OP_PAGE_TABLE_RAGGED) fill_indptr(f, f->lens, 0, 0);
+    if (f->s->op == KGEN_OP_KV_INDICES) fill_indptr(f, f->lens, 0, 3);
+    if (f->s->op == KGEN_OP_SLOT_MAPPING) fill_indptr(f, f->qlens, 0, 0);
+    if (f->s->op == KGEN_OP_PADDED_INPUTS) fill_indptr(f, f->qlens, 5, 0);
     fill_rows(f, &a->block_table, -1, 3000);
     int64_t positions = f->d.width * f->s->page * a->cp_size;
     fill_vector(f, &a->positions, f->c->scatter.bad ? -1 : 0,
                 positions - 1 + (f->c->scatter.bad ? 9 : 0));
     fill_vector(f, &a->rejected, 0, 1);
-    if (f->s->op == KGEN_ASSIGN_LOCS) fill_vector(f, &a->locs, 0, f->d.map);
+    if (f->s->op == KGEN_OP_ASSIGN_LOCS) fill_vector(f, &a->locs, 0, f->d.map);
 }
 
 static void fill_all(filler *f) {
@@ -621,34 +752,33 @@ static void fill_all(filler *f) {
     fill_state(f);
     fill_vector(f, &a->backup, 0, 9);
     fill_vector(f, &a->discarded, 0, 1);
-    if (f->s->op != KGEN_TREE_VERIFY) fill_rows(f, &a->tokens_in, -1, f->c->scatter.vocab);
+    if (f->s->op != KGEN_OP_TREE_VERIFY) fill_rows(f, &a->tokens_in, -1, f->c->scatter.vocab);
     fill_vector(f, &a->source_locs, 0, 1 << 20);
     int64_t beyond = f->c->scatter.bad ? 2 : 0;
-    if (f->s->op == KGEN_ACCEPT_LOCS)
-        fill_rows(f, &a->accept_index, -1, f->d.flat - 1 + beyond);
-    if (f->s->op == KGEN_EVICT_MASK) fill_rows(f, &a->mask, 0, 1);
-    if (f->s->op >= KGEN_TREE_BUILD && f->s->op <= KGEN_TREE_VERIFY) fill_trees(f);
+    if (f->s->op == KGEN_OP_ACCEPT_LOCS) fill_rows(f, &a->accept_index, -1, f->d.flat - 1 + beyond);
+    if (f->s->op == KGEN_OP_EVICT_MASK) fill_rows(f, &a->mask, 0, 1);
+    if (f->s->op >= KGEN_OP_TREE_BUILD && f->s->op <= KGEN_OP_TREE_VERIFY) fill_trees(f);
     fill_moves(f);
     kgen__data_remember(f->data);
 }
 
-static void start(filler *f, kgen_data *data) {
+static void start(filler *f, kgen__data *data) {
     memset(f, 0, sizeof *f);
     f->data = data;
     f->c = &data->shape;
     f->s = &data->spec.scatter;
     f->a = &data->args.scatter;
-    f->d = kgen__scatter_dims(f->c);
+    f->d = kgen__scatter_dims_of(f->c);
     f->d.pool_bytes = f->a->pool.shape[0];
     f->live = f->d.n;
     if (f->c->scatter.live) f->live = most(f->d.n - f->c->scatter.pads, 0);
 }
 
-kgen_status kgen__scatter_fill(kgen_data *data, uint64_t seed, kgen_error *err) {
+kgen_status kgen__scatter_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
     filler *f = malloc(sizeof *f);
     if (!f) return kgen_fail(err, KGEN_E_NOMEM, "check: out of memory");
     start(f, data);
-    kgen_rng_seed(&f->rng, seed, 2);
+    kgen__rng_seed(&f->rng, seed, 2);
     for (int64_t n = 0; n < f->d.n; n++) {
         f->lens[n] = data->shape.scatter.lens[n].high;
         f->qlens[n] = data->shape.scatter.qlens[n].high;
@@ -659,7 +789,7 @@ kgen_status kgen__scatter_fill(kgen_data *data, uint64_t seed, kgen_error *err) 
 }
 
 /* Shorter rows, and a batch that grew or shrank. */
-kgen_status kgen__scatter_refill(kgen_data *data, kgen_rng *rng, kgen_error *err) {
+kgen_status kgen__scatter_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
     filler *f = malloc(sizeof *f);
     if (!f) return kgen_fail(err, KGEN_E_NOMEM, "check: out of memory");
     start(f, data);

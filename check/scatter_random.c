@@ -1,12 +1,12 @@
 /* Random cases of scatter: an op, what it reads of the spec's keys at random,
- * and kgen_spec_validate to throw out what contradicts itself.              */
+ * and kgen_spec_validate to throw out what contradicts itself. */
 #include <string.h>
 
-#include "scatter.h"
+#include "check_scatter.h"
 
 #define CHOICE(field, often, ...) KGEN__CHOICE(scatter.field, often, __VA_ARGS__)
 
-static const kgen_choice choices[] = {
+static const kgen__choice choices[] = {
     CHOICE(page, 5, 1, 1, 2, 4, 16, 48, 64),
     CHOICE(swa, 3, 0, 1),
     CHOICE(pick, 2, 0, 1),
@@ -26,7 +26,7 @@ static const kgen_choice choices[] = {
     CHOICE(form, 6, 0, 1, 2, 3),
     CHOICE(sampling, 4, 0, 1),
     CHOICE(mask, 6, 0, 1, 2),
-    CHOICE(word, 4, KGEN_I32, KGEN_I64, KGEN_U8, KGEN_U16),
+    CHOICE(word, 4, KGEN_DTYPE_I32, KGEN_DTYPE_I64, KGEN_DTYPE_U8, KGEN_DTYPE_U16),
     CHOICE(unit, 4, 16, 1, 2, 4, 8),
     CHOICE(pack, 2, 1, 2, 8, 16),
     CHOICE(len, 2, 0, 1),
@@ -42,7 +42,7 @@ static const kgen_choice choices[] = {
 enum { CHOICES = sizeof choices / sizeof choices[0] };
 
 /* Keys one at a time: all together are valid for no op. */
-static void random_keys(kgen_spec *spec, kgen_rng *rng, const kgen_target *target) {
+static void random_keys(kgen_spec *spec, kgen__rng *rng, const kgen_target *target) {
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < CHOICES; i++) {
             kgen_spec next = *spec;
@@ -53,30 +53,30 @@ static void random_keys(kgen_spec *spec, kgen_rng *rng, const kgen_target *targe
         }
 }
 
-static int32_t length_of(kgen_rng *rng, int64_t budget) {
+static int32_t length_of(kgen__rng *rng, int64_t budget) {
     int32_t most = (int32_t)(budget < 4000 ? budget : 4000);
-    if (kgen__chance(rng, 4)) return (int32_t)kgen_rng_range(rng, 0, 20);
-    return (int32_t)kgen_rng_range(rng, 0, kgen__chance(rng, 6) ? 100 : most);
+    if (kgen__chance(rng, 4)) return (int32_t)kgen__rng_range(rng, 0, 20);
+    return (int32_t)kgen__rng_range(rng, 0, kgen__chance(rng, 6) ? 100 : most);
 }
 
-static void random_rows(kgen_case *c, kgen_rng *rng, int64_t budget) {
-    kgen_scatter_case *k = &c->scatter;
+static void random_rows(kgen__case *c, kgen__rng *rng, int64_t budget) {
+    kgen__scatter_case *k = &c->scatter;
     c->seqs = KGEN__PICK(rng, 0, 1, 2, 3, 5, 8, 20);
     for (int32_t n = 0; n < c->seqs; n++) {
         int32_t length = length_of(rng, budget), fresh = KGEN__PICK(rng, 0, 1, 2, 4, 9);
-        k->lens[n] = (kgen_span){length, length};
-        k->qlens[n] = (kgen_span){fresh, fresh};
+        k->lens[n] = (kgen__span){length, length};
+        k->qlens[n] = (kgen__span){fresh, fresh};
     }
     k->live = kgen__chance(rng, 6);
-    k->pads = k->live && c->seqs ? (int32_t)kgen_rng_range(rng, 0, c->seqs) / 2 : 0;
+    k->pads = k->live && c->seqs ? (int32_t)kgen__rng_range(rng, 0, c->seqs) / 2 : 0;
 }
 
-static void random_numbers(kgen_case *c, kgen_rng *rng) {
-    kgen_scatter_case *k = &c->scatter;
+static void random_numbers(kgen__case *c, kgen__rng *rng) {
+    kgen__scatter_case *k = &c->scatter;
     const kgen_scatter_spec *s = &c->spec.scatter;
     int32_t bits = 8 * kgen_dtype_size((kgen_dtype)s->word);
     k->tokens = KGEN__PICK(rng, 1, 2, 4, 4, 6, 8, 16);
-    if (s->op >= KGEN_TREE_BUILD && s->op <= KGEN_TREE_VERIFY && k->tokens > bits)
+    if (s->op >= KGEN_OP_TREE_BUILD && s->op <= KGEN_OP_TREE_VERIFY && k->tokens > bits)
         k->tokens = bits;
     k->steps = KGEN__PICK(rng, 1, 2, 3, 5);
     k->topk = KGEN__PICK(rng, 1, 2, 2, 4);
@@ -90,14 +90,15 @@ static void random_numbers(kgen_case *c, kgen_rng *rng) {
     k->vocab = KGEN__PICK(rng, 5, 50, 600, 1500);
 }
 
-kgen_status kgen__scatter_random(kgen_case *out, kgen_rng *rng, const kgen_target *target,
+kgen_status kgen__scatter_random(kgen__case *out, kgen__rng *rng, const kgen_target *target,
                                  int64_t budget, kgen_error *err) {
-    kgen_case c;
+    kgen__case c;
     memset(&c, 0, sizeof c);
     KGEN_TRY(kgen_spec_parse(&c.spec, "scatter:op=tree_mask,mask=qlen", err));
-    c.spec.scatter.op = (int32_t)kgen_rng_range(rng, KGEN_PAGE_TABLE_RAGGED, KGEN_KV_COMPACT);
-    if (kgen__chance(rng, 2)) c.spec.scatter.op = KGEN_SPEC_PREPARE;
-    if (c.spec.scatter.op != KGEN_TREE_MASK) c.spec.scatter.mask = KGEN_MASK_WORDS;
+    c.spec.scatter.op =
+        (int32_t)kgen__rng_range(rng, KGEN_OP_PAGE_TABLE_RAGGED, KGEN_OP_KV_COMPACT);
+    if (kgen__chance(rng, 2)) c.spec.scatter.op = KGEN_OP_SPEC_PREPARE;
+    if (c.spec.scatter.op != KGEN_OP_TREE_MASK) c.spec.scatter.mask = KGEN_MASK_WORDS;
     random_keys(&c.spec, rng, target);
     KGEN_TRY(kgen_spec_validate(&c.spec, target, err));
     random_rows(&c, rng, budget > 0 ? budget : 1500);

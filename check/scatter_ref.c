@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scatter.h"
+#include "check_scatter.h"
 
 typedef struct ref {
     const kgen_scatter_spec *s;
@@ -127,8 +127,8 @@ static void write_row(const ref *r, const list *l, const kgen_tensor *table, int
     if (blocks > width) flag(r, KGEN_SCATTER_WIDTH);
     for (int64_t j = from; j < least(width, most(blocks, end)); j++) {
         int64_t value = fill_of(r);
-        int64_t token = r->s->pick ? most(j * page - offset, 0)
-                                   : least((j + 1) * page - offset, l->count) - 1;
+        int64_t token =
+            r->s->pick ? most(j * page - offset, 0) : least((j + 1) * page - offset, l->count) - 1;
         if (j < blocks) {
             int64_t slot = list_slot(r, l, token);
             value = page_of(r, window ? window_slot(r, slot) : slot);
@@ -281,8 +281,10 @@ static void draft_kv_indices(const ref *r) {
             store2(ends, step - 1, z, at);
             check_request(r, z / r->a->topk);
             for (int64_t t = 0; t < l.count; t++, at++)
-                if (at < out->shape[1]) store(out, base + at, list_slot(r, &l, t));
-                else flag(r, KGEN_SCATTER_CAPACITY);
+                if (at < out->shape[1])
+                    store(out, base + at, list_slot(r, &l, t));
+                else
+                    flag(r, KGEN_SCATTER_CAPACITY);
         }
         for (; z <= r->rows * r->a->topk; z++) store2(ends, step - 1, z, at);
     }
@@ -301,8 +303,10 @@ static void kv_indices(const ref *r) {
         for (int64_t t = 0; t < length(&r->a->lens, n); t++) {
             int64_t slot = indexed_slot(r, n, start + t), at = load(&r->a->indptr, n) + t;
             if (r->s->swa) slot = window_slot(r, slot);
-            if (at >= 0 && at < out->shape[0]) store(out, at, slot);
-            else flag(r, KGEN_SCATTER_CAPACITY);
+            if (at >= 0 && at < out->shape[0])
+                store(out, at, slot);
+            else
+                flag(r, KGEN_SCATTER_CAPACITY);
         }
     }
     int64_t at = load(&r->a->indptr, r->live);
@@ -389,8 +393,10 @@ static void draft_lens(const ref *r) {
             int64_t accepted = load(&a->accepted, n);
             if (accepted < 1 || accepted > a->tokens) flag(r, KGEN_SCATTER_COUNT);
             accepted = least(most(accepted, 1), a->tokens);
-            if (r->s->sliced) first = most(used - (a->tokens - accepted), 1);
-            else if (a->tokens > 1) first = most(used, a->tokens);
+            if (r->s->sliced)
+                first = most(used - (a->tokens - accepted), 1);
+            else if (a->tokens > 1)
+                first = most(used, a->tokens);
             base = length(&a->valid, n) + accepted;
         }
         store(&a->seq_lens, n, first);
@@ -492,8 +498,10 @@ static void next_token(const ref *r) {
 static void bonus_tokens(const ref *r) {
     for (int64_t n = 0; n < r->rows; n++) {
         int64_t count = n < r->live ? load(&r->a->accepted, n) : 0, next = n < r->live ? -1 : 0;
-        if (count >= 1 && count <= r->a->tokens) next = load2(&r->a->tokens_in, n, count - 1);
-        else if (n < r->live) flag(r, KGEN_SCATTER_COUNT);
+        if (count >= 1 && count <= r->a->tokens)
+            next = load2(&r->a->tokens_in, n, count - 1);
+        else if (n < r->live)
+            flag(r, KGEN_SCATTER_COUNT);
         store(&r->a->next, n, next);
     }
 }
@@ -576,7 +584,7 @@ enum { NODES = 64, ORPHAN = -1 };
 
 static int64_t parent_of(const ref *r, int64_t n, int64_t j) {
     const kgen_scatter_args *a = r->a;
-    if (r->s->op == KGEN_TREE_FROM_MASK) {
+    if (r->s->op == KGEN_OP_TREE_FROM_MASK) {
         for (int64_t i = j - 1; i >= 0; i--) {
             int64_t seen = r->s->mask == KGEN_MASK_WORDS
                                ? load2(&a->words, n, j) >> i & 1
@@ -641,8 +649,10 @@ static void write_full(const ref *r, const tree *t, int64_t n) {
     for (int64_t j = 0; j < d; j++)
         for (int64_t c = 0; c < held + d; c++, at++) {
             int seen = c < held || (t->bits[j] >> (c - held) & 1);
-            if (at < r->a->mask_out.shape[0]) store(&r->a->mask_out, at, seen);
-            else flag(r, KGEN_SCATTER_CAPACITY);
+            if (at < r->a->mask_out.shape[0])
+                store(&r->a->mask_out, at, seen);
+            else
+                flag(r, KGEN_SCATTER_CAPACITY);
         }
 }
 
@@ -661,7 +671,7 @@ static void tree_build(const ref *r) {
     for (int64_t n = 0; n < r->rows; n++) {
         tree t = tree_of(r, n, n < r->live);
         write_links(r, &t, n, n < r->live);
-        if (r->s->op == KGEN_TREE_BUILD) write_mask(r, &t, n, n < r->live);
+        if (r->s->op == KGEN_OP_TREE_BUILD) write_mask(r, &t, n, n < r->live);
     }
 }
 
@@ -782,8 +792,7 @@ static void tree_verify(const ref *r) {
         }
         store2(&a->predicts, n, w.last,
                r->s->sampling ? drawn(r, &w) : load2(&a->targets_in, n, w.last));
-        for (int64_t i = 0; i <= w.accepted; i++)
-            store2(&a->accept_index, n, i, n * d + w.path[i]);
+        for (int64_t i = 0; i <= w.accepted; i++) store2(&a->accept_index, n, i, n * d + w.path[i]);
         store(&a->accept_count, n, w.accepted);
     }
 }
@@ -819,32 +828,32 @@ static void kv_compact(const ref *r) {
 /* ---- public --------------------------------------------------------- */
 
 static void (*const ops[])(const ref *) = {
-    [KGEN_PAGE_TABLE_RAGGED] = page_table_ragged,
-    [KGEN_PAGE_TABLE_REQUESTS] = page_table_requests,
-    [KGEN_SPEC_PREPARE] = spec_prepare,
-    [KGEN_DRAFT_PAGE_TABLE] = draft_page_table,
-    [KGEN_DRAFT_KV_INDICES] = draft_kv_indices,
-    [KGEN_KV_INDICES] = kv_indices,
-    [KGEN_DRAFT_LENS] = draft_lens,
-    [KGEN_CACHE_LOCS] = cache_locs,
-    [KGEN_ASSIGN_LOCS] = assign_locs,
-    [KGEN_SLOT_MAPPING] = slot_mapping,
-    [KGEN_EAGLE_STEP] = eagle_step,
-    [KGEN_PADDED_INPUTS] = padded_inputs,
-    [KGEN_NEXT_TOKEN] = next_token,
-    [KGEN_BONUS_TOKENS] = bonus_tokens,
-    [KGEN_ACCEPT_LOCS] = accept_locs,
-    [KGEN_KEEP_LOCS] = keep_locs,
-    [KGEN_EVICT_MASK] = evict_mask,
-    [KGEN_KV_SPLITS] = kv_splits,
-    [KGEN_TREE_BUILD] = tree_build,
-    [KGEN_TREE_FROM_MASK] = tree_build,
-    [KGEN_TREE_MASK] = tree_mask,
-    [KGEN_TREE_VERIFY] = tree_verify,
-    [KGEN_KV_COMPACT] = kv_compact,
+    [KGEN_OP_PAGE_TABLE_RAGGED] = page_table_ragged,
+    [KGEN_OP_PAGE_TABLE_REQUESTS] = page_table_requests,
+    [KGEN_OP_SPEC_PREPARE] = spec_prepare,
+    [KGEN_OP_DRAFT_PAGE_TABLE] = draft_page_table,
+    [KGEN_OP_DRAFT_KV_INDICES] = draft_kv_indices,
+    [KGEN_OP_KV_INDICES] = kv_indices,
+    [KGEN_OP_DRAFT_LENS] = draft_lens,
+    [KGEN_OP_CACHE_LOCS] = cache_locs,
+    [KGEN_OP_ASSIGN_LOCS] = assign_locs,
+    [KGEN_OP_SLOT_MAPPING] = slot_mapping,
+    [KGEN_OP_EAGLE_STEP] = eagle_step,
+    [KGEN_OP_PADDED_INPUTS] = padded_inputs,
+    [KGEN_OP_NEXT_TOKEN] = next_token,
+    [KGEN_OP_BONUS_TOKENS] = bonus_tokens,
+    [KGEN_OP_ACCEPT_LOCS] = accept_locs,
+    [KGEN_OP_KEEP_LOCS] = keep_locs,
+    [KGEN_OP_EVICT_MASK] = evict_mask,
+    [KGEN_OP_KV_SPLITS] = kv_splits,
+    [KGEN_OP_TREE_BUILD] = tree_build,
+    [KGEN_OP_TREE_FROM_MASK] = tree_build,
+    [KGEN_OP_TREE_MASK] = tree_mask,
+    [KGEN_OP_TREE_VERIFY] = tree_verify,
+    [KGEN_OP_KV_COMPACT] = kv_compact,
 };
 
-void kgen_scatter_reference(const kgen_spec *spec, const kgen_scatter_args *args, int64_t rows) {
+void kgen__scatter_reference(const kgen_spec *spec, const kgen_scatter_args *args, int64_t rows) {
     ref r = {.s = &spec->scatter, .a = args, .rows = rows, .live = rows};
     if (args->live.data) r.live = least(most(load(&args->live, 0), 0), rows);
     ops[spec->scatter.op](&r);

@@ -37,24 +37,24 @@ typedef kgen_status kgen__option_reader(const kgen__option *option, const char *
 
 struct kgen__option {
     const char *name;
-    char letter;       /* 0: none                                            */
-    const char *value; /* what the help calls the value; NULL: a flag        */
-    kgen__option_reader *read; /* NULL for a flag, whose `out` is an int     */
+    char letter;               /* 0: none */
+    const char *value;         /* what the help calls the value; NULL: a flag */
+    kgen__option_reader *read; /* NULL for a flag, whose `out` is an int */
     void *out;
     long low, high;
     const char *help;
 };
 
-kgen__option_reader kgen__read_int;    /* int, low..high                     */
-kgen__option_reader kgen__read_u64;    /* uint64_t                           */
-kgen__option_reader kgen__read_text;   /* const char *, not empty            */
-kgen__option_reader kgen__read_dtype;  /* kgen_dtype of the KV cache         */
-kgen__option_reader kgen__read_layout; /* kgen_layout                        */
-kgen__option_reader kgen__read_engine; /* kgen_engine                        */
-kgen__option_reader kgen__read_archs;  /* kgen__archs                        */
+kgen__option_reader kgen__read_int;     /* int, low..high */
+kgen__option_reader kgen__read_u64;     /* uint64_t */
+kgen__option_reader kgen__read_text;    /* const char *, not empty */
+kgen__option_reader kgen__read_dtype;   /* kgen_dtype of the KV cache */
+kgen__option_reader kgen__read_layout;  /* kgen_layout */
+kgen__option_reader kgen__read_engine;  /* kgen_engine */
+kgen__option_reader kgen__read_archs;   /* kgen__archs */
 kgen__option_reader kgen__read_problem; /* kgen_problem: batch=8,context=8192 */
-kgen__option_reader kgen__read_seconds; /* double: 90, 90s, 5m, 1h            */
-kgen__option_reader kgen__read_bytes;   /* double: 1000000, 1M, 2G            */
+kgen__option_reader kgen__read_seconds; /* double: 90, 90s, 5m, 1h */
+kgen__option_reader kgen__read_bytes;   /* double: 1000000, 1M, 2G */
 
 /* "batch=8,context=8192,heads=8", blanks between them will do; what is left out
  * stays as it is. */
@@ -73,9 +73,9 @@ enum { KGEN__OPTIONS_MAX = 32 };
 
 typedef struct kgen__syntax {
     const char *command;
-    const char *arguments; /* as the help shows them                         */
+    const char *arguments; /* as the help shows them */
     const char *about;
-    int least, most;       /* positional arguments; most < 0: any number     */
+    int least, most; /* positional arguments; most < 0: any number */
     kgen__option options[KGEN__OPTIONS_MAX];
     size_t count;
 } kgen__syntax;
@@ -87,7 +87,7 @@ void kgen__syntax_add_json(kgen__syntax *syntax, int *json);
 typedef enum kgen__parsed { KGEN__RUN, KGEN__STOP } kgen__parsed;
 
 /* KGEN__STOP: help was shown or an error was printed; *code is the exit code.
- * Else the positional arguments are argv[*first] ... argv[argc - 1].         */
+ * Else the positional arguments are argv[*first] ... argv[argc - 1]. */
 kgen__parsed kgen__syntax_parse(const kgen__syntax *syntax, int argc, char **argv, int *first,
                                 int *code);
 
@@ -121,7 +121,7 @@ void kgen__jobs_free(kgen__jobs *jobs);
 typedef struct kgen__row {
     char *name;
     kgen_spec spec;
-    kgen_problem problem; /* 0: not given                                    */
+    kgen_problem problem; /* 0: not given */
 } kgen__row;
 
 typedef struct kgen__rows {
@@ -155,8 +155,8 @@ kgen_status kgen__jobs_add_plan(kgen__jobs *jobs, const kgen_plan *plan, const k
 /* ---- building with progress ---------------------------------------------- */
 typedef struct kgen__build_settings {
     int workers;
-    int quiet;         /* no progress                                         */
-    int hide_failures; /* the caller prints them                             */
+    int quiet;         /* no progress */
+    int hide_failures; /* the caller prints them */
     int allow_spills;
 } kgen__build_settings;
 
@@ -194,13 +194,13 @@ typedef struct kgen__replay_settings {
     int keep_tuning, quiet, json;
 } kgen__replay_settings;
 
-/* Runs every file, and goes on after a failure; the first one's exit code.  */
+/* Runs every file, and goes on after a failure; the first one's exit code. */
 int kgen__replay_files(const kgen__replay_settings *settings, char **files, size_t count);
 
 /* ---- output -------------------------------------------------------------- */
 typedef struct kgen__table {
     size_t columns, count, capacity;
-    const char *align; /* a letter a column: l or r                          */
+    const char *align; /* a letter a column: l or r */
     char **cells;
 } kgen__table;
 

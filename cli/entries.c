@@ -11,8 +11,8 @@ enum { SHORT_KEY = 12 };
 /* ---- one entry as a row, as JSON ----------------------------------------- */
 
 void kgen__table_entry_heading(kgen__table *table) {
-    static const char *const names[] = {"KEY", "ARCH", "VGPR", "AGPR",  "SGPR", "LDS",
-                                        "WAVES", "CODE", "MS", "KERNEL"};
+    static const char *const names[] = {"KEY", "ARCH",  "VGPR", "AGPR", "SGPR",
+                                        "LDS", "WAVES", "CODE", "MS",   "KERNEL"};
     kgen__table_init(table, "llrrrrrrrl", names);
 }
 
@@ -72,8 +72,7 @@ json_t *kgen__entry_json(const kgen_entry *entry) {
 
 int kgen__is_key_prefix(const char *text) {
     size_t length = strlen(text);
-    return length >= 4 && length < KGEN_KEY_HEX &&
-           strspn(text, "0123456789abcdef") == length;
+    return length >= 4 && length < KGEN_KEY_HEX && strspn(text, "0123456789abcdef") == length;
 }
 
 typedef struct search {
@@ -108,7 +107,7 @@ kgen_status kgen__entry_find(kgen_entry **out, kgen_cache *cache, const char *pr
 
 typedef struct listing {
     kgen__table table;
-    json_t *json; /* NULL: the table                                         */
+    json_t *json; /* NULL: the table */
     const kgen__archs *archs;
     size_t count, bytes;
 } listing;
@@ -249,8 +248,7 @@ int kgen__command_inspect(int argc, char **argv) {
 
 /* ---- source -------------------------------------------------------------- */
 
-static kgen_status print_cached_source(const char *prefix, const char *cache_dir,
-                                       kgen_error *err) {
+static kgen_status print_cached_source(const char *prefix, const char *cache_dir, kgen_error *err) {
     kgen_cache *cache;
     kgen_entry *entry = NULL;
     KGEN_TRY(kgen_cache_open(&cache, cache_dir, err));

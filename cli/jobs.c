@@ -21,9 +21,9 @@ static kgen_status read_stream(FILE *file, char **out, size_t *size, const char 
     *size = fread(text, 1, limit + 1, file);
     if (ferror(file) || *size > limit) {
         free(text);
-        return ferror(file) ? kgen_fail(err, KGEN_E_IO, "%s: cannot read: %s", path,
-                                        strerror(errno))
-                            : kgen_fail(err, KGEN_E_CONFIG, "%s: more than %zu bytes", path, limit);
+        return ferror(file)
+                   ? kgen_fail(err, KGEN_E_IO, "%s: cannot read: %s", path, strerror(errno))
+                   : kgen_fail(err, KGEN_E_CONFIG, "%s: more than %zu bytes", path, limit);
     }
     text[*size] = 0;
     *out = text;

@@ -54,8 +54,8 @@ kgen_status kgen__read_u64(const kgen__option *option, const char *text, kgen_er
     errno = 0;
     unsigned long long number = strtoull(text, &end, 10);
     if (!*text || *end || errno || *text == '-' || number > INT64_MAX) /* JSON's integers */
-        return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: a number 0 to 2^63-1 expected",
-                         option->name, text);
+        return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: a number 0 to 2^63-1 expected", option->name,
+                         text);
     *(uint64_t *)option->out = number;
     return KGEN_OK;
 }
@@ -80,17 +80,18 @@ static kgen_status read_word(const kgen__option *option, const named_value *word
             *out = w->value;
             return KGEN_OK;
         }
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
-                                 w->name);
+        used +=
+            (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", w->name);
     }
     return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: one of %s expected", option->name, text, known);
 }
 
 kgen_status kgen__read_dtype(const kgen__option *option, const char *text, kgen_error *err) {
-    static const named_value words[] = {{"auto", KGEN_DTYPE_NONE},   {"bf16", KGEN_BF16},
-                                 {"fp16", KGEN_FP16},         {"fp8", KGEN_FP8},
-                                 {"e4m3fn", KGEN_E4M3FN},     {"e4m3fnuz", KGEN_E4M3FNUZ},
-                                 {"e5m2", KGEN_E5M2},         {NULL, 0}};
+    static const named_value words[] = {
+        {"auto", KGEN_DTYPE_NONE},     {"bf16", KGEN_DTYPE_BF16},
+        {"fp16", KGEN_DTYPE_FP16},     {"fp8", KGEN_DTYPE_FP8},
+        {"e4m3fn", KGEN_DTYPE_E4M3FN}, {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
+        {"e5m2", KGEN_DTYPE_E5M2},     {NULL, 0}};
     int value = 0;
     KGEN_TRY(read_word(option, words, text, &value, err));
     *(kgen_dtype *)option->out = (kgen_dtype)value;
@@ -98,9 +99,10 @@ kgen_status kgen__read_dtype(const kgen__option *option, const char *text, kgen_
 }
 
 kgen_status kgen__read_layout(const kgen__option *option, const char *text, kgen_error *err) {
-    static const named_value words[] = {{"auto", KGEN_LAYOUT_NONE}, {"nhd", KGEN_NHD},
-                                 {"hnd", KGEN_HND},          {"shuffle", KGEN_SHUFFLE},
-                                 {"xpacked", KGEN_XPACKED},  {NULL, 0}};
+    static const named_value words[] = {
+        {"auto", KGEN_LAYOUT_NONE},       {"nhd", KGEN_LAYOUT_NHD},
+        {"hnd", KGEN_LAYOUT_HND},         {"shuffle", KGEN_LAYOUT_SHUFFLE},
+        {"xpacked", KGEN_LAYOUT_XPACKED}, {NULL, 0}};
     int value = 0;
     KGEN_TRY(read_word(option, words, text, &value, err));
     *(kgen_layout *)option->out = (kgen_layout)value;
@@ -108,7 +110,8 @@ kgen_status kgen__read_layout(const kgen__option *option, const char *text, kgen
 }
 
 kgen_status kgen__read_engine(const kgen__option *option, const char *text, kgen_error *err) {
-    static const named_value words[] = {{"vllm", KGEN_VLLM}, {"sglang", KGEN_SGLANG}, {NULL, 0}};
+    static const named_value words[] = {
+        {"vllm", KGEN_ENGINE_VLLM}, {"sglang", KGEN_ENGINE_SGLANG}, {NULL, 0}};
     int value = 0;
     KGEN_TRY(read_word(option, words, text, &value, err));
     *(kgen_engine *)option->out = (kgen_engine)value;

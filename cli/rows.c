@@ -57,8 +57,7 @@ static size_t split(char *text, char **parts, size_t most) {
 static kgen_status add_named(kgen__rows *rows, char *line, const char *tune, kgen_error *err) {
     char *parts[3];
     if (split(line, parts, 3) != 3 || !*parts[0])
-        return kgen_fail(err, KGEN_E_ARG,
-                         "row: NAME | SPEC | batch=N context=N heads=N expected");
+        return kgen_fail(err, KGEN_E_ARG, "row: NAME | SPEC | batch=N context=N heads=N expected");
     return add(rows, parts[0], parts[1], parts[2], tune, err);
 }
 
@@ -72,15 +71,13 @@ static kgen_status add_lines(kgen__rows *rows, char *text, const char *path, con
         line[strcspn(line, "#")] = 0;
         if (!*(line = kgen__trim(line))) continue;
         kgen_status status = add_named(rows, line, tune, &why);
-        if (status != KGEN_OK)
-            return kgen_fail(err, status, "%s:%zu: %s", path, number, why.text);
+        if (status != KGEN_OK) return kgen_fail(err, status, "%s:%zu: %s", path, number, why.text);
     }
     if (rows->count > before) return KGEN_OK;
     return kgen_fail(err, KGEN_E_ARG, "%s: no row in it", path);
 }
 
-static kgen_status add_file(kgen__rows *rows, const char *path, const char *tune,
-                            kgen_error *err) {
+static kgen_status add_file(kgen__rows *rows, const char *path, const char *tune, kgen_error *err) {
     char *text;
     size_t size;
     KGEN_TRY(kgen__input_read(&text, &size, path, err));
@@ -91,8 +88,7 @@ static kgen_status add_file(kgen__rows *rows, const char *path, const char *tune
     return status;
 }
 
-static kgen_status add_line(kgen__rows *rows, const char *text, const char *tune,
-                            kgen_error *err) {
+static kgen_status add_line(kgen__rows *rows, const char *text, const char *tune, kgen_error *err) {
     char *parts[2], *line = strdup(text);
     if (!line) return kgen_fail(err, KGEN_E_NOMEM, "no memory for a row");
     size_t count = split(line, parts, 2);

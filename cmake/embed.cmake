@@ -5,9 +5,9 @@ cmake_minimum_required(VERSION 3.22)
 
 # what: the files, the header that declares the table, its name, its count's
 set(templates_files "${ROOT}/*.hip" "${ROOT}/kg/*.h")
-set(templates_table gen/templates.h kgen_templates kgen_template_count)
+set(templates_table gen/templates.h kgen__templates kgen__template_count)
 set(tuning_files "${ROOT}/*.jsonl")
-set(tuning_table tunedb/shipped.h kgen__shipped kgen__shipped_count)
+set(tuning_table tuning/shipped.h kgen__shipped kgen__shipped_count)
 
 file(GLOB names RELATIVE "${ROOT}" ${${WHAT}_files})
 list(SORT names)
@@ -36,7 +36,7 @@ file(WRITE "${OUT}.new" "/* Written by cmake/embed.cmake. */
 #include \"${header}\"
 
 ${arrays}
-const kgen_template ${table}[] = {
+const kgen__template ${table}[] = {
 ${rows}};
 const size_t ${count} = ${index};
 ")

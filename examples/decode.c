@@ -3,7 +3,7 @@
  *   decode [device]      "hip:0", "cuda:0", "cpu:cdna3"; the first there is
  *
  * The value of key k is k everywhere and every query matches every key alike,
- * so each output is the mean of 0 .. len-1.                                  */
+ * so each output is the mean of 0 .. len-1. */
 #include <kgen/kgen.h>
 
 #include <math.h>
@@ -50,13 +50,13 @@ static void fill(batch *b) {
 static kgen_attn_args arguments(batch *d) {
     kgen_attn_args a;
     memset(&a, 0, sizeof a);
-    a.q = kgen_tensor_dense(d->q, KGEN_BF16, 3, (int64_t[]){S, HQ, D});
-    a.k = kgen_tensor_dense(d->k, KGEN_BF16, 4, (int64_t[]){NB, PAGE, HKV, D});
-    a.v = kgen_tensor_dense(d->v, KGEN_BF16, 4, (int64_t[]){NB, PAGE, HKV, D});
-    a.k.layout = a.v.layout = KGEN_NHD;
-    a.out = kgen_tensor_dense(d->out, KGEN_BF16, 3, (int64_t[]){S, HQ, D});
-    a.block_table = kgen_tensor_dense(d->table, KGEN_I32, 2, (int64_t[]){S, MAX_PAGES});
-    a.seq_lens = kgen_tensor_dense(d->lens, KGEN_I32, 1, (int64_t[]){S});
+    a.q = kgen_tensor_dense(d->q, KGEN_DTYPE_BF16, 3, (int64_t[]){S, HQ, D});
+    a.k = kgen_tensor_dense(d->k, KGEN_DTYPE_BF16, 4, (int64_t[]){NB, PAGE, HKV, D});
+    a.v = kgen_tensor_dense(d->v, KGEN_DTYPE_BF16, 4, (int64_t[]){NB, PAGE, HKV, D});
+    a.k.layout = a.v.layout = KGEN_LAYOUT_NHD;
+    a.out = kgen_tensor_dense(d->out, KGEN_DTYPE_BF16, 3, (int64_t[]){S, HQ, D});
+    a.block_table = kgen_tensor_dense(d->table, KGEN_DTYPE_I32, 2, (int64_t[]){S, MAX_PAGES});
+    a.seq_lens = kgen_tensor_dense(d->lens, KGEN_DTYPE_I32, 1, (int64_t[]){S});
     a.softmax_scale = 1.0f / sqrtf(D);
     return a;
 }
@@ -70,7 +70,7 @@ static kgen_status run(kgen_context *ctx, batch *host, void **device, void **wor
 
     KGEN_TRY(kgen_memory_alloc(ctx, device, sizeof *host, err));
     KGEN_TRY(kgen_memory_write(ctx, *device, host, sizeof *host, err));
-    kgen_args args = {.family = KGEN_ATTN, .attn = arguments(*device)};
+    kgen_args args = {.family = KGEN_FAMILY_ATTN, .attn = arguments(*device)};
     KGEN_TRY(kgen_workspace_size(kernel, &args, &args.workspace_bytes, err));
     KGEN_TRY(kgen_memory_alloc(ctx, workspace, args.workspace_bytes, err));
     args.workspace = *workspace;
@@ -95,7 +95,7 @@ static int report(const batch *b) {
 int main(int argc, char **argv) {
     static batch host;
     kgen_error err = {KGEN_OK, ""};
-    kgen_open_options options = {.device = argc > 1 ? argv[1] : NULL, .mode = KGEN_AUTO};
+    kgen_open_options options = {.device = argc > 1 ? argv[1] : NULL, .mode = KGEN_MODE_AUTO};
     kgen_context *ctx = NULL;
     void *device = NULL, *workspace = NULL;
 

@@ -10,24 +10,26 @@
 static const int32_t head_dims[] = {64, 80, 96, 112, 128, 192, 256, 512};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
 
-static const kgen_domain domain_NONE = RANGE(0, 0, 0);
-static const kgen_domain domain_HEAD = LIST(head_dims);
-static const kgen_domain domain_GROUP = RANGE(1, 32, 1);
-static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
-static const kgen_domain domain_PAGE = RANGE(16, 65536, 16);
-static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
-static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
-static const kgen_domain domain_TILES = LIST(row_tile_counts);
+static const kgen__domain domain_NONE = RANGE(0, 0, 0);
+static const kgen__domain domain_HEAD = LIST(head_dims);
+static const kgen__domain domain_GROUP = RANGE(1, 32, 1);
+static const kgen__domain domain_TOKENS = RANGE(1, 16, 1);
+static const kgen__domain domain_PAGE = RANGE(16, 65536, 16);
+static const kgen__domain domain_WINDOW = RANGE(1, 1 << 24, 1);
+static const kgen__domain domain_WAVES = RANGE(1, 16, 1);
+static const kgen__domain domain_TILES = LIST(row_tile_counts);
 
-static const kgen_symbol symbols_none[] = {{NULL, 0}};
-SYMBOLS(phase, {"decode", KGEN_DECODE}, {"verify", KGEN_VERIFY});
-SYMBOLS(q_dtype, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
-SYMBOLS(kv_dtype, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16}, {"fp8", KGEN_FP8},
-        {"e4m3fn", KGEN_E4M3FN}, {"e4m3fnuz", KGEN_E4M3FNUZ}, {"e5m2", KGEN_E5M2});
-SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16}, {"fp8", KGEN_FP8},
-        {"e4m3fn", KGEN_E4M3FN}, {"e4m3fnuz", KGEN_E4M3FNUZ}, {"e5m2", KGEN_E5M2});
-SYMBOLS(layout, {"nhd", KGEN_NHD}, {"hnd", KGEN_HND}, {"shuffle", KGEN_SHUFFLE},
-        {"xpacked", KGEN_XPACKED});
+static const kgen__symbol symbols_none[] = {{NULL, 0}};
+SYMBOLS(phase, {"decode", KGEN_PHASE_DECODE}, {"verify", KGEN_PHASE_VERIFY});
+SYMBOLS(q_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
+SYMBOLS(kv_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}, {"fp8", KGEN_DTYPE_FP8},
+        {"e4m3fn", KGEN_DTYPE_E4M3FN}, {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
+        {"e5m2", KGEN_DTYPE_E5M2});
+SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16},
+        {"fp8", KGEN_DTYPE_FP8}, {"e4m3fn", KGEN_DTYPE_E4M3FN}, {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
+        {"e5m2", KGEN_DTYPE_E5M2});
+SYMBOLS(layout, {"nhd", KGEN_LAYOUT_NHD}, {"hnd", KGEN_LAYOUT_HND},
+        {"shuffle", KGEN_LAYOUT_SHUFFLE}, {"xpacked", KGEN_LAYOUT_XPACKED});
 SYMBOLS(page, {"x16", KGEN_PAGE_X16}, {"1", 1});
 SYMBOLS(table, {"i32", 0}, {"i64", 1});
 SYMBOLS(window, {"off", 0}, {"rt", KGEN_WINDOW_RT});
@@ -36,23 +38,27 @@ SYMBOLS(descale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
         {"head", KGEN_DESCALE_HEAD}, {"token", KGEN_DESCALE_TOKEN});
 SYMBOLS(auto0, {"auto", 0});
 
-static const kgen_param params[] = {
+/* clang-format off */
+static const kgen__param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, attn.field), &domain_##domain, symbols_##symbols, dflt, \
-     KGEN_##role, KGEN_##print, doc},
+     KGEN__##role, KGEN__##print, doc},
 #include <kgen/attn_params.def>
 #undef KGEN_PARAM
 };
+/* clang-format on */
 
 /* --- applicable --------------------------------------------------------- */
 
 static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
-static int is_packed(int32_t layout) { return layout == KGEN_SHUFFLE || layout == KGEN_XPACKED; }
+static int is_packed(int32_t layout) {
+    return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
+}
 static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : s->head_dim; }
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
-    REQUIRE(s->phase != KGEN_DECODE || s->q_tokens == 1,
+    REQUIRE(s->phase != KGEN_PHASE_DECODE || s->q_tokens == 1,
             "t=%d: phase=decode has 1 query token a sequence; use phase=verify", s->q_tokens);
     REQUIRE(!is_packed(s->layout) || s->page != 1,
             "page=1: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
@@ -69,16 +75,16 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
 
 /* What one isa gives a wave. */
 typedef struct isa_row {
-    int32_t columns;   /* query rows of a row tile                            */
-    int32_t held;      /* of them, those a lane holds scores of               */
-    int32_t keys;      /* of a block                                          */
-    int32_t waves;     /* that share the keys, at most                        */
-    int32_t all_waves; /* of a workgroup whose waves also share the values    */
-    int32_t v_split;   /* waves that share the values, at most                */
-    int32_t occupancy; /* workgroups of a compute unit, at most               */
-    int32_t ahead;     /* registers of K, and of V, in flight (kg/tile.h)     */
-    int32_t q_keeps;   /* registers of Q; more lie in LDS (kg/tile.h)         */
-    int32_t fixed;     /* registers of addresses, ids, conversions; measured  */
+    int32_t columns;   /* query rows of a row tile */
+    int32_t held;      /* of them, those a lane holds scores of */
+    int32_t keys;      /* of a block */
+    int32_t waves;     /* that share the keys, at most */
+    int32_t all_waves; /* of a workgroup whose waves also share the values */
+    int32_t v_split;   /* waves that share the values, at most */
+    int32_t occupancy; /* workgroups of a compute unit, at most */
+    int32_t ahead;     /* registers of K, and of V, in flight (kg/tile.h) */
+    int32_t q_keeps;   /* registers of Q; more lie in LDS (kg/tile.h) */
+    int32_t fixed;     /* registers of addresses, ids, conversions; measured */
 } isa_row;
 
 static const isa_row isa_rows[] = {
@@ -123,9 +129,8 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
 /* 8-bit floats converted in integer arithmetic, among the products of all row
  * tiles; RDNA goes tile by tile (kg/mma_amd.h). */
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
-    if (!is_8bit(s->kv) || target->isa == KGEN_ISA_RDNA3 || target->isa == KGEN_ISA_RDNA4)
-        return 0;
-    return target->isa == KGEN_ISA_CDNA2 || (s->kv == KGEN_E4M3FNUZ) != target->fp8_fnuz;
+    if (!is_8bit(s->kv) || target->isa == KGEN_ISA_RDNA3 || target->isa == KGEN_ISA_RDNA4) return 0;
+    return target->isa == KGEN_ISA_CDNA2 || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
 }
 
 /* Registers of a lane in the key loop: accumulators, queries, keys and values
@@ -139,7 +144,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
     int32_t facts = 4 + s->alibi; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
-    int32_t ids = s->page == 1 ? 16 : 0; /* page numbers, one a token         */
+    int32_t ids = s->page == 1 ? 16 : 0;                   /* page numbers, one a token */
     int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */
     return acc_registers(s, target) + k + v + q + scales + ids + isa->fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
@@ -158,8 +163,8 @@ static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *tar
 static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
-    int32_t merge = (sm90 ? 38 : 22) << 10;      /* kg/merge.h: ROUND_BYTES and the sums */
-    int32_t shared = sm90 ? 1 : s->occupancy;    /* there 48 KiB are each workgroup's    */
+    int32_t merge = (sm90 ? 38 : 22) << 10;   /* kg/merge.h: ROUND_BYTES and the sums */
+    int32_t shared = sm90 ? 1 : s->occupancy; /* there 48 KiB are each workgroup's */
     int32_t q = q_in_lds(s, target) ? s->row_tiles * isa->columns * s->head_dim * 2 : 0;
     int32_t lds = shared * (q + merge) - target->lds_bytes;
     int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
@@ -171,8 +176,7 @@ static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
  * leave latencies uncovered: a quarter more. */
 static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t rows = s->row_tiles * isa_rows[target->isa].columns;
-    int32_t reads = ceil_div(s->group * s->q_tokens, rows) *
-                    (s->head_dim * s->v_split + s->v_dim);
+    int32_t reads = ceil_div(s->group * s->q_tokens, rows) * (s->head_dim * s->v_split + s->v_dim);
     int32_t waves = s->waves * s->v_split * s->occupancy;
     return waves < 2 * target->simds ? reads * 5 : reads * 4;
 }
@@ -195,8 +199,7 @@ static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target 
     for (int n = 1; n < CANDIDATES; n++) {
         kgen_attn_spec next = candidate(s, isa, n);
         int32_t over = excess(&next, target) - excess(&best, target);
-        if (over < 0 || (over == 0 && traffic(&next, target) < traffic(&best, target)))
-            best = next;
+        if (over < 0 || (over == 0 && traffic(&next, target) < traffic(&best, target))) best = next;
     }
     return best;
 }
@@ -234,9 +237,9 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     tune(s, target);
 }
 
-kgen_attn_geometry kgen__attn_geometry(const kgen_attn_spec *spec, const kgen_target *target) {
+kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target) {
     int32_t rows = spec->row_tiles * isa_rows[target->isa].columns;
-    kgen_attn_geometry geometry = {rows, (spec->group * spec->q_tokens + rows - 1) / rows};
+    kgen__attn_geometry geometry = {rows, (spec->group * spec->q_tokens + rows - 1) / rows};
     return geometry;
 }
 
@@ -253,13 +256,13 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
     snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s",
-             s->phase == KGEN_DECODE ? "decode" : "verify", kgen_dtype_name((kgen_dtype)s->q),
+             s->phase == KGEN_PHASE_DECODE ? "decode" : "verify", kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, s->group, page,
              kgen_layout_name((kgen_layout)s->layout), s->window ? "_window" : "",
              s->softcap ? "_softcap" : "", s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "");
 }
 
-const kgen_family kgen__family_attn = {
+const kgen__family kgen__family_attn = {
     .name = "attn",
     .template_name = "attn.hip",
     .params = params,

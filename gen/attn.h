@@ -4,12 +4,12 @@
 
 #include <kgen/spec.h>
 
-typedef struct kgen_attn_geometry {
-    int32_t rows;       /* query rows of a row block                         */
-    int32_t row_blocks; /* of one KV head and sequence, at most              */
-} kgen_attn_geometry;
+typedef struct kgen__attn_geometry {
+    int32_t rows;       /* query rows of a row block */
+    int32_t row_blocks; /* of one KV head and sequence, at most */
+} kgen__attn_geometry;
 
 /* `spec` must be resolved for `target`. */
-kgen_attn_geometry kgen__attn_geometry(const kgen_attn_spec *spec, const kgen_target *target);
+kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target);
 
 #endif

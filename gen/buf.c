@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int reserve(kgen_buf *buf, size_t extra) {
+static int reserve(kgen__buf *buf, size_t extra) {
     size_t need = buf->size + extra + 1;
     if (buf->failed) return 0;
     if (need <= buf->capacity) return 1;
@@ -19,14 +19,14 @@ static int reserve(kgen_buf *buf, size_t extra) {
     return 1;
 }
 
-void kgen__buf_add(kgen_buf *buf, const void *bytes, size_t size) {
+void kgen__buf_add(kgen__buf *buf, const void *bytes, size_t size) {
     if (!reserve(buf, size)) return;
     memcpy(buf->text + buf->size, bytes, size);
     buf->size += size;
     buf->text[buf->size] = 0;
 }
 
-void kgen__buf_printf(kgen_buf *buf, const char *fmt, ...) {
+void kgen__buf_printf(kgen__buf *buf, const char *fmt, ...) {
     char line[1024];
     va_list ap;
     va_start(ap, fmt);
@@ -38,8 +38,8 @@ void kgen__buf_printf(kgen_buf *buf, const char *fmt, ...) {
         kgen__buf_add(buf, line, (size_t)n);
 }
 
-kgen_status kgen__buf_take(kgen_buf *buf, char **text, size_t *size, kgen_error *err) {
-    kgen_buf taken = *buf;
+kgen_status kgen__buf_take(kgen__buf *buf, char **text, size_t *size, kgen_error *err) {
+    kgen__buf taken = *buf;
     memset(buf, 0, sizeof *buf);
     if (!taken.failed && reserve(&taken, 0)) {
         taken.text[taken.size] = 0;

@@ -6,15 +6,15 @@
 #include <kgen/status.h>
 #include <stddef.h>
 
-typedef struct kgen_buf {
+typedef struct kgen__buf {
     char *text;
     size_t size, capacity;
     int failed;
-} kgen_buf;
+} kgen__buf;
 
-void kgen__buf_add(kgen_buf *buf, const void *bytes, size_t size);
-void kgen__buf_printf(kgen_buf *buf, const char *fmt, ...) KGEN_PRINTF(2, 3);
+void kgen__buf_add(kgen__buf *buf, const void *bytes, size_t size);
+void kgen__buf_printf(kgen__buf *buf, const char *fmt, ...) KGEN_PRINTF(2, 3);
 /* Hands over the NUL-terminated text and empties the buffer. */
-kgen_status kgen__buf_take(kgen_buf *buf, char **text, size_t *size, kgen_error *err);
+kgen_status kgen__buf_take(kgen__buf *buf, char **text, size_t *size, kgen_error *err);
 
 #endif

@@ -2,44 +2,46 @@
 #ifndef KGEN_GEN_FAMILY_H
 #define KGEN_GEN_FAMILY_H
 
-#include <kgen/tune.h>
+#include <kgen/tuning.h>
 
 #include "params.h"
 
-typedef struct kgen_family {
-    const char *name; /* the word before ':' in a spec line                  */
+typedef struct kgen__family {
+    const char *name; /* the word before ':' in a spec line */
     const char *template_name;
-    const char *(*template_of)(const kgen_spec *spec); /* instead, of several  */
-    const kgen_param *params;
+    const char *(*template_of)(const kgen_spec *spec); /* instead, of several */
+    const kgen__param *params;
     size_t param_count;
-    /* One condition a line, each with its message. target may be NULL.      */
+    /* One condition a line, each with its message. target may be NULL. */
     kgen_status (*applicable)(const kgen_spec *spec, const kgen_target *target, kgen_error *err);
-    /* Replaces auto values; the spec has passed `applicable`.               */
+    /* Replaces auto values; the spec has passed `applicable`. */
     void (*defaults)(kgen_spec *spec, const kgen_target *target);
     /* May be NULL. Fills open tuning keys that depend on how large the problem
      * is, before `defaults`; 0 in the problem: not known. Whatever it can choose
-     * it chooses for some problem whose numbers are all 0, 1 or INT32_MAX.    */
+     * it chooses for some problem whose numbers are all 0, 1 or INT32_MAX. */
     void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
-    /* Lanes of a workgroup, for a resolved spec.                            */
+    /* Lanes of a workgroup, for a resolved spec. */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);
-    /* Workgroups a compute unit is to hold.                                 */
+    /* Workgroups a compute unit is to hold. */
     int32_t (*occupancy)(const kgen_spec *spec);
     void (*symbol)(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
-} kgen_family;
+} kgen__family;
 
-extern const kgen_family kgen__family_attn, kgen__family_gdn;
-extern const kgen_family kgen__family_scatter;
+extern const kgen__family kgen__family_attn, kgen__family_gdn;
+extern const kgen__family kgen__family_scatter;
 
 /* The file that a spec is made from. */
 const char *kgen__template_of(const kgen_spec *spec);
-extern const kgen_family kgen__family_kv_write, kgen__family_kv_gather;
+extern const kgen__family kgen__family_kv_write, kgen__family_kv_gather;
 
 /* fp8 stands for the target's own kind. */
 static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target) {
-    return dtype != KGEN_FP8 ? dtype : target->fp8_fnuz ? KGEN_E4M3FNUZ : KGEN_E4M3FN;
+    return dtype != KGEN_DTYPE_FP8 ? dtype
+           : target->fp8_fnuz      ? KGEN_DTYPE_E4M3FNUZ
+                                   : KGEN_DTYPE_E4M3FN;
 }
 
 /* NULL when `id` is out of range. Exported for the programs of this repository. */
-KGEN_API const kgen_family *kgen__family(kgen_family_id id);
+KGEN_API const kgen__family *kgen__family_of(kgen_family_id id);
 
 #endif

@@ -14,32 +14,34 @@ static const int32_t powers[] = {1, 2, 4, 8};
 static const int32_t lane_counts[] = {1, 2, 4, 8, 16, 32};
 static const int32_t element_counts[] = {8, 16, 32, 64, 128};
 
-static const kgen_domain domain_NONE = RANGE(0, 0, 0);
-static const kgen_domain domain_HEADS = RANGE(1, 256, 1);
-static const kgen_domain domain_HEAD = LIST(head_dims);
-static const kgen_domain domain_WIDTH = RANGE(2, 4, 1);
-static const kgen_domain domain_TOKENS = RANGE(1, 8, 1);
-static const kgen_domain domain_RING = RANGE(0, 16, 1);
-static const kgen_domain domain_BLOCKS = LIST(powers);
-static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
-static const kgen_domain domain_LANES = LIST(lane_counts);
-static const kgen_domain domain_ELEMENTS = LIST(element_counts);
-static const kgen_domain domain_OCC = RANGE(1, 32, 1);
+static const kgen__domain domain_NONE = RANGE(0, 0, 0);
+static const kgen__domain domain_HEADS = RANGE(1, 256, 1);
+static const kgen__domain domain_HEAD = LIST(head_dims);
+static const kgen__domain domain_WIDTH = RANGE(2, 4, 1);
+static const kgen__domain domain_TOKENS = RANGE(1, 8, 1);
+static const kgen__domain domain_RING = RANGE(0, 16, 1);
+static const kgen__domain domain_BLOCKS = LIST(powers);
+static const kgen__domain domain_WAVES = RANGE(1, 16, 1);
+static const kgen__domain domain_LANES = LIST(lane_counts);
+static const kgen__domain domain_ELEMENTS = LIST(element_counts);
+static const kgen__domain domain_OCC = RANGE(1, 32, 1);
 
-static const kgen_symbol symbols_none[] = {{NULL, 0}};
+static const kgen__symbol symbols_none[] = {{NULL, 0}};
 SYMBOLS(auto0, {"auto", 0});
 SYMBOLS(boolean, {"0", 0}, {"1", 1});
-SYMBOLS(fuse, {"a", KGEN_GDN_A}, {"b", KGEN_GDN_B}, {"c", KGEN_GDN_C}, {"d", KGEN_GDN_D},
-        {"e", KGEN_GDN_E});
-SYMBOLS(layout, {"interleaved", KGEN_INTERLEAVED}, {"flat", KGEN_FLAT},
-        {"presplit", KGEN_PRESPLIT});
-SYMBOLS(x_dtype, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
-SYMBOLS(f_dtype, {"f32", KGEN_F32}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
-SYMBOLS(auto_dtype, {"auto", 0}, {"f32", KGEN_F32}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
-SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16}, {"f32", KGEN_F32},
-        {"fp8", KGEN_FP8}, {"e4m3fn", KGEN_E4M3FN}, {"e4m3fnuz", KGEN_E4M3FNUZ});
-SYMBOLS(state_layout, {"vk", KGEN_VK}, {"kv", KGEN_KV});
-SYMBOLS(conv_layout, {"sd", KGEN_SD}, {"ds", KGEN_DS});
+SYMBOLS(fuse, {"a", KGEN_FUSE_A}, {"b", KGEN_FUSE_B}, {"c", KGEN_FUSE_C}, {"d", KGEN_FUSE_D},
+        {"e", KGEN_FUSE_E});
+SYMBOLS(layout, {"interleaved", KGEN_ROWS_INTERLEAVED}, {"flat", KGEN_ROWS_FLAT},
+        {"presplit", KGEN_ROWS_PRESPLIT});
+SYMBOLS(x_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
+SYMBOLS(f_dtype, {"f32", KGEN_DTYPE_F32}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
+SYMBOLS(auto_dtype, {"auto", 0}, {"f32", KGEN_DTYPE_F32}, {"bf16", KGEN_DTYPE_BF16},
+        {"fp16", KGEN_DTYPE_FP16});
+SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16},
+        {"f32", KGEN_DTYPE_F32}, {"fp8", KGEN_DTYPE_FP8}, {"e4m3fn", KGEN_DTYPE_E4M3FN},
+        {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ});
+SYMBOLS(state_layout, {"vk", KGEN_STATE_VK}, {"kv", KGEN_STATE_KV});
+SYMBOLS(conv_layout, {"sd", KGEN_CONV_SD}, {"ds", KGEN_CONV_DS});
 SYMBOLS(map, {"grouped", 0}, {"tiled", 1});
 enum { BATCH_AUTO, FEW, MANY };
 SYMBOLS(batch, {"auto", BATCH_AUTO}, {"few", FEW}, {"many", MANY});
@@ -51,16 +53,18 @@ SYMBOLS(index, {"one", KGEN_INDEX_ONE}, {"pair", KGEN_INDEX_PAIR}, {"spec", KGEN
 SYMBOLS(index_type, {"i32", 0}, {"i64", 1});
 SYMBOLS(sentinel, {"neg", KGEN_SENTINEL_NEG}, {"nonpos", KGEN_SENTINEL_NONPOS},
         {"value", KGEN_SENTINEL_VALUE});
-SYMBOLS(save, {"final", KGEN_SAVE_FINAL}, {"slots", KGEN_SAVE_SLOTS},
-        {"buffer", KGEN_SAVE_BUFFER}, {"none", KGEN_SAVE_NONE}, {"replay", KGEN_SAVE_REPLAY});
+SYMBOLS(save, {"final", KGEN_SAVE_FINAL}, {"slots", KGEN_SAVE_SLOTS}, {"buffer", KGEN_SAVE_BUFFER},
+        {"none", KGEN_SAVE_NONE}, {"replay", KGEN_SAVE_REPLAY});
 
-static const kgen_param params[] = {
+/* clang-format off */
+static const kgen__param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, gdn.field), &domain_##domain, symbols_##symbols, dflt, \
-     KGEN_##role, KGEN_##print, doc},
+     KGEN__##role, KGEN__##print, doc},
 #include <kgen/gdn_params.def>
 #undef KGEN_PARAM
 };
+/* clang-format on */
 enum { PARAMS = sizeof params / sizeof params[0] };
 
 /* --- levels ------------------------------------------------------------- */
@@ -68,11 +72,8 @@ enum { PARAMS = sizeof params / sizeof params[0] };
 enum { CONV = KGEN__GDN_CONV, STEP = KGEN__GDN_RECURRENCE, NORM = KGEN__GDN_NORM };
 
 static const int32_t level_parts[] = {
-    [KGEN_GDN_A] = STEP,
-    [KGEN_GDN_B] = STEP | NORM,
-    [KGEN_GDN_C] = CONV,
-    [KGEN_GDN_D] = CONV | STEP,
-    [KGEN_GDN_E] = CONV | STEP | NORM,
+    [KGEN_FUSE_A] = STEP,        [KGEN_FUSE_B] = STEP | NORM,        [KGEN_FUSE_C] = CONV,
+    [KGEN_FUSE_D] = CONV | STEP, [KGEN_FUSE_E] = CONV | STEP | NORM,
 };
 
 int32_t kgen__gdn_parts(const kgen_gdn_spec *spec) { return level_parts[spec->fuse]; }
@@ -86,17 +87,16 @@ static const struct {
     const char *key;
     int32_t parts;
 } part_rows[] = {
-    {"w", CONV},     {"cl", CONV},    {"cs", CONV},   {"cw", CONV},   {"bias", CONV},
-    {"act", CONV},   {"convr", CONV}, {"sl", STEP},   {"gate", STEP},
-    {"ab", STEP},    {"alog", STEP},  {"dt", STEP},   {"l2", STEP},   {"map", STEP},
-    {"betar", STEP}, {"sr", STEP},    {"ring", STEP}, {"or", NORM},   {"ogate", NORM},
-    {"nw", NORM},    {"state", STEP}, {"batch", STEP}, {"vb", STEP},  {"lanes", STEP},
-    {"el", STEP},
+    {"w", CONV},     {"cl", CONV},    {"cs", CONV}, {"cw", CONV},    {"bias", CONV},
+    {"act", CONV},   {"convr", CONV}, {"sl", STEP}, {"gate", STEP},  {"ab", STEP},
+    {"alog", STEP},  {"dt", STEP},    {"l2", STEP}, {"map", STEP},   {"betar", STEP},
+    {"sr", STEP},    {"ring", STEP},  {"or", NORM}, {"ogate", NORM}, {"nw", NORM},
+    {"state", STEP}, {"batch", STEP}, {"vb", STEP}, {"lanes", STEP}, {"el", STEP},
 };
 
 /* --- applicable --------------------------------------------------------- */
 
-static const char *name_in(const kgen_symbol *symbols, int32_t value) {
+static const char *name_in(const kgen__symbol *symbols, int32_t value) {
     for (; symbols->name; symbols++)
         if (symbols->value == value) return symbols->name;
     return "?";
@@ -106,7 +106,7 @@ static const char *level_of(const kgen_gdn_spec *s) { return name_in(symbols_fus
 static const char *save_of(const kgen_gdn_spec *s) { return name_in(symbols_save, s->save); }
 static const char *index_of(const kgen_gdn_spec *s) { return name_in(symbols_index, s->index); }
 
-static const kgen_param *param_named(const char *key) {
+static const kgen__param *param_named(const char *key) {
     for (size_t i = 0; i < PARAMS; i++)
         if (strcmp(params[i].key, key) == 0) return &params[i];
     return NULL;
@@ -116,7 +116,7 @@ static const kgen_param *param_named(const char *key) {
 static kgen_status check_parts(const kgen_spec *spec, kgen_error *err) {
     int32_t parts = kgen__gdn_parts(&spec->gdn);
     for (size_t i = 0; i < sizeof part_rows / sizeof part_rows[0]; i++) {
-        const kgen_param *param = param_named(part_rows[i].key);
+        const kgen__param *param = param_named(part_rows[i].key);
         REQUIRE((part_rows[i].parts & parts) || kgen__param_get(spec, param) == param->initial,
                 "%s: fuse=%s has no %s; leave it out", param->key, level_of(&spec->gdn),
                 part_rows[i].parts & CONV   ? "convolution"
@@ -128,9 +128,9 @@ static kgen_status check_parts(const kgen_spec *spec, kgen_error *err) {
 
 static kgen_status check_heads(const kgen_gdn_spec *s, kgen_error *err) {
     REQUIRE(s->v_heads % s->k_heads == 0, "hv=%d: no multiple of hk=%d", s->v_heads, s->k_heads);
-    REQUIRE(!s->head_map || s->layout != KGEN_INTERLEAVED,
+    REQUIRE(!s->head_map || s->layout != KGEN_ROWS_INTERLEAVED,
             "map=tiled: layout=interleaved keeps a key head's value heads together");
-    REQUIRE(s->gate == KGEN_GATE_GDN || s->layout == KGEN_PRESPLIT,
+    REQUIRE(s->gate == KGEN_GATE_GDN || s->layout == KGEN_ROWS_PRESPLIT,
             "layout=%s: gate=%s has a decay a channel, which only layout=presplit carries",
             kgen_layout_name((kgen_layout)s->layout), name_in(symbols_gate, s->gate));
     return KGEN_OK;
@@ -143,7 +143,7 @@ static kgen_status check_output(const kgen_gdn_spec *s, kgen_error *err) {
             name_in(symbols_o_dtype, s->out), level_of(s));
     REQUIRE(!quantised || s->v_dim % 128 == 0, "dv=%d: 8-bit outputs have a scale for 128 values",
             s->v_dim);
-    REQUIRE(s->fuse != KGEN_GDN_C || !s->out || s->out == s->x,
+    REQUIRE(s->fuse != KGEN_FUSE_C || !s->out || s->out == s->x,
             "o=%s: the convolution's output has the type of x", name_in(symbols_o_dtype, s->out));
     return KGEN_OK;
 }
@@ -151,17 +151,22 @@ static kgen_status check_output(const kgen_gdn_spec *s, kgen_error *err) {
 static kgen_status check_slots(const kgen_gdn_spec *s, kgen_error *err) {
     int spec = s->index == KGEN_INDEX_SPEC, buffer = s->save == KGEN_SAVE_BUFFER;
     REQUIRE(!spec || s->accept, "index=spec: reads by accepted count; give accept=1");
-    REQUIRE(!spec || s->save == KGEN_SAVE_SLOTS, "save=%s: index=spec writes a slot a token; "
-            "give save=slots", save_of(s));
+    REQUIRE(!spec || s->save == KGEN_SAVE_SLOTS,
+            "save=%s: index=spec writes a slot a token; "
+            "give save=slots",
+            save_of(s));
     REQUIRE(s->save != KGEN_SAVE_SLOTS || spec || s->index == KGEN_INDEX_PAIR,
             "index=%s: save=slots needs a slot a token; use spec or pair", index_of(s));
     REQUIRE(!buffer || s->index == KGEN_INDEX_ONE || s->index == KGEN_INDEX_PAIR,
             "index=%s: save=buffer leaves the pool alone, or with pair writes the last state; use "
-            "one or pair", index_of(s));
-    REQUIRE(!s->tree || buffer, "save=%s: tree=1 takes its parents' states from the buffer; "
-            "give save=buffer", save_of(s));
-    REQUIRE(!s->tree || s->index == KGEN_INDEX_ONE,
-            "index=%s: tree=1 has no last state; use one", index_of(s));
+            "one or pair",
+            index_of(s));
+    REQUIRE(!s->tree || buffer,
+            "save=%s: tree=1 takes its parents' states from the buffer; "
+            "give save=buffer",
+            save_of(s));
+    REQUIRE(!s->tree || s->index == KGEN_INDEX_ONE, "index=%s: tree=1 has no last state; use one",
+            index_of(s));
     REQUIRE(!s->tree || !s->accept, "accept=1: tree=1 begins at the stored window");
     REQUIRE(!buffer || !s->accept, "accept=1: save=buffer leaves the stored window alone");
     return KGEN_OK;
@@ -202,15 +207,15 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
  * LANES lanes share them, 16 bytes each. In vk the waves share the rows (V), in
  * kv the columns (V): the sum over K stays inside a wave in both. */
 typedef struct tile {
-    int32_t vec;     /* elements of 16 bytes                                  */
-    int32_t v;       /* values of a workgroup                                 */
-    int32_t wave_v;  /* least values a wave takes at once                     */
-    int32_t wave_el; /* elements a lane holds of those                        */
+    int32_t vec;     /* elements of 16 bytes */
+    int32_t v;       /* values of a workgroup */
+    int32_t wave_v;  /* least values a wave takes at once */
+    int32_t wave_el; /* elements a lane holds of those */
 } tile;
 
 static tile tile_of(const kgen_gdn_spec *s, const kgen_target *target) {
     tile t = {.vec = 16 / kgen_dtype_size((kgen_dtype)s->state), .v = s->v_dim / s->v_blocks};
-    t.wave_v = s->state_layout == KGEN_VK ? target->wave_size / s->lanes : s->lanes * t.vec;
+    t.wave_v = s->state_layout == KGEN_STATE_VK ? target->wave_size / s->lanes : s->lanes * t.vec;
     t.wave_el = t.wave_v * s->k_dim / target->wave_size;
     return t;
 }
@@ -220,7 +225,7 @@ static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target,
     if (!s->v_blocks || !s->waves || !s->lanes || !s->elements) return KGEN_OK; /* auto */
     tile t = tile_of(s, target);
     int32_t at_once = s->waves * target->wave_size * s->elements / s->k_dim;
-    REQUIRE(s->state_layout != KGEN_VK || s->k_dim % (s->lanes * t.vec) == 0,
+    REQUIRE(s->state_layout != KGEN_STATE_VK || s->k_dim % (s->lanes * t.vec) == 0,
             "lanes=%d: 16 bytes each exceed a row of dk=%d", s->lanes, s->k_dim);
     REQUIRE(t.wave_el <= s->elements && s->elements % t.wave_el == 0,
             "el=%d: lanes=%d gives a lane %d elements at least", s->elements, s->lanes, t.wave_el);
@@ -234,7 +239,7 @@ static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target,
 
 /* How a head of 128 x 128 is cut, and the lanes that a compute unit is to hold
  * at once. Where a workgroup has more than its lanes hold, it goes through the
- * head in turns and loads one turn ahead. Columns: f32, 16-bit state.        */
+ * head in turns and loads one turn ahead. Columns: f32, 16-bit state. */
 typedef struct tune_row {
     int32_t elements[2], waves[2], v_blocks[2], lanes_held[2];
 } tune_row;
@@ -243,7 +248,8 @@ typedef struct tune_row {
  * turns count. Few: the time of one head counts, so it is spread wide. The rows
  * of sm_90 are measured (docs/performance.md), the others follow from registers
  * and bytes in flight. */
-static const tune_row tune_rows[][2][2] = { /* [isa][few][norm]               */
+/* clang-format off */
+static const tune_row tune_rows[][2][2] = { /* [isa][few][norm] */
 #define CDNA_ROWS                                                                        \
     {{{{32, 32}, {4, 4}, {1, 1}, {1024, 1024}}, {{32, 32}, {4, 4}, {1, 1}, {768, 1024}}},  \
      {{{8, 8}, {4, 4}, {8, 8}, {1024, 1024}}, {{32, 32}, {8, 8}, {1, 1}, {1024, 1024}}}}
@@ -260,7 +266,7 @@ static const tune_row tune_rows[][2][2] = { /* [isa][few][norm]               */
                        {{{16, 32}, {4, 4}, {8, 2}, {1024, 512}},
                         {{16, 32}, {16, 8}, {1, 1}, {512, 512}}}},
 };
-
+/* clang-format on */
 
 static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
 static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
@@ -274,7 +280,7 @@ static int32_t or_x(int32_t dtype, int32_t parts, const kgen_gdn_spec *s) {
  * that a lane's share of a wave's values is not above what it is to hold. */
 static int32_t choose_lanes(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state), lanes = 8;
-    if (s->state_layout == KGEN_VK) return at_most(16, s->k_dim / vec);
+    if (s->state_layout == KGEN_STATE_VK) return at_most(16, s->k_dim / vec);
     int32_t most = target->max_vgprs <= 256 ? 32 : 64;
     while (lanes > 1 && vec * lanes * s->k_dim / target->wave_size > most) lanes /= 2;
     return lanes;
@@ -283,8 +289,8 @@ static int32_t choose_lanes(const kgen_gdn_spec *s, const kgen_target *target) {
 /* The fewest elements a lane can hold: one row (vk), or 16 bytes of each (kv). */
 static int32_t least_elements(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state);
-    return s->state_layout == KGEN_VK ? s->k_dim / s->lanes
-                                      : vec * s->lanes * s->k_dim / target->wave_size;
+    return s->state_layout == KGEN_STATE_VK ? s->k_dim / s->lanes
+                                            : vec * s->lanes * s->k_dim / target->wave_size;
 }
 
 /* Registers of a lane: the state, as loaded and as floats, and its next turn; a
@@ -292,15 +298,15 @@ static int32_t least_elements(const kgen_gdn_spec *s, const kgen_target *target)
 static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t threads = s->waves * target->wave_size, several = s->tokens > 1 || s->ring;
     int32_t size = kgen_dtype_size((kgen_dtype)s->state), least = least_elements(s, target);
-    int32_t k = s->state_layout == KGEN_VK ? least : least * size / 16, v = s->elements / k;
+    int32_t k = s->state_layout == KGEN_STATE_VK ? least : least * size / 16, v = s->elements / k;
     int32_t turns = (2 * s->k_dim + s->v_dim / s->v_blocks + 4 * threads - 1) / (4 * threads);
     int32_t taps = (kgen__gdn_parts(s) & CONV) ? 2 * s->conv_width : 0;
-    int32_t words = s->elements * size / 4, in_turns = s->v_dim * s->k_dim / s->v_blocks >
-                                                       threads * s->elements;
+    int32_t words = s->elements * size / 4,
+            in_turns = s->v_dim * s->k_dim / s->v_blocks > threads * s->elements;
     int32_t loaded = (size < 4 || several) * words + in_turns * words;
     enum { FIXED = 48 }; /* addresses, gates, conversions; measured */
     /* Rows of kv lie too far apart for one address. */
-    int32_t addresses = s->state_layout == KGEN_KV ? (1 + in_turns) * words / 2 : 0;
+    int32_t addresses = s->state_layout == KGEN_STATE_KV ? (1 + in_turns) * words / 2 : 0;
     return s->elements + loaded + addresses + ((s->gate ? 5 : 2) + (s->ring ? 2 : 0)) * k + 3 * v +
            turns * 2 * (s->tokens + taps) + (s->tree ? words : 0) + FIXED;
 }
@@ -308,9 +314,9 @@ static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
 /* The rows of sm_90 are measured, and its registers fewer than counted. */
 static int is_measured(const kgen_gdn_spec *s, const kgen_target *target) {
     return target->isa == KGEN_ISA_SM90 && s->tokens == 1 && !s->gate && s->k_dim == 128 &&
-           s->v_dim == 128 && s->state_layout == KGEN_VK && s->save == KGEN_SAVE_FINAL &&
+           s->v_dim == 128 && s->state_layout == KGEN_STATE_VK && s->save == KGEN_SAVE_FINAL &&
            s->index != KGEN_INDEX_BLOCKS && s->index != KGEN_INDEX_SPEC &&
-           s->conv_layout == KGEN_SD && kgen_dtype_size((kgen_dtype)s->out) == 2;
+           s->conv_layout == KGEN_CONV_SD && kgen_dtype_size((kgen_dtype)s->out) == 2;
 }
 
 /* As many workgroups as are wanted and have the registers. */
@@ -324,7 +330,7 @@ static int32_t choose_occupancy(const kgen_gdn_spec *s, const kgen_target *targe
 
 /* The head is cut among lanes first, then waves, then workgroups, then turns. */
 static void tune(kgen_gdn_spec *s, const kgen_target *target) {
-    int narrow = s->state != KGEN_F32, norm = (kgen__gdn_parts(s) & NORM) != 0;
+    int narrow = s->state != KGEN_DTYPE_F32, norm = (kgen__gdn_parts(s) & NORM) != 0;
     const tune_row *row = &tune_rows[target->isa][s->batch == FEW][norm];
     int32_t blocks = s->v_blocks ? s->v_blocks : 1;
     if (!s->batch) s->batch = MANY;
@@ -340,7 +346,8 @@ static void tune(kgen_gdn_spec *s, const kgen_target *target) {
 
 /* Up to how many value heads (of all sequences) a compute unit batch=few is the
  * faster: where the table of docs/performance.md has stars. */
-static const int32_t few_heads[2][2][2] = { /* [several tokens][norm][16-bit state] */
+static const int32_t few_heads[2][2][2] = {
+    /* [several tokens][norm][16-bit state] */
     {{8, 2}, {1, 2}},
     {{32, 32}, {2, 1}},
 };
@@ -350,7 +357,7 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     int norm = (kgen__gdn_parts(s) & NORM) != 0;
     if (s->batch || !problem->batch || !(kgen__gdn_parts(s) & STEP)) return;
     int64_t heads = (int64_t)problem->batch * s->v_heads;
-    int64_t few = few_heads[s->tokens > 1][norm][s->state != KGEN_F32];
+    int64_t few = few_heads[s->tokens > 1][norm][s->state != KGEN_DTYPE_F32];
     s->batch = heads <= few * target->typical_cus ? FEW : MANY;
 }
 
@@ -387,10 +394,9 @@ int64_t kgen__gdn_groups(const kgen_gdn_spec *s, const kgen_target *target) {
 
 int kgen__gdn_needs_counters(const kgen_gdn_spec *s) {
     int32_t parts = kgen__gdn_parts(s);
-    int moved = s->save == KGEN_SAVE_BUFFER ? s->index == KGEN_INDEX_PAIR
-                                            : s->save != KGEN_SAVE_NONE;
-    return (parts & CONV) && (parts & STEP) && moved &&
-           s->v_heads / s->k_heads * s->v_blocks > 1;
+    int moved =
+        s->save == KGEN_SAVE_BUFFER ? s->index == KGEN_INDEX_PAIR : s->save != KGEN_SAVE_NONE;
+    return (parts & CONV) && (parts & STEP) && moved && s->v_heads / s->k_heads * s->v_blocks > 1;
 }
 
 static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
@@ -405,7 +411,7 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
              s->gate ? name_in(symbols_gate, s->gate) : "");
 }
 
-const kgen_family kgen__family_gdn = {
+const kgen__family kgen__family_gdn = {
     .name = "gdn",
     .template_name = "gdn.hip",
     .params = params,

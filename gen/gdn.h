@@ -5,11 +5,11 @@
 #include <kgen/spec.h>
 
 /* Which parts a fuse level has. */
-typedef enum kgen_gdn_part {
+typedef enum kgen__gdn_part {
     KGEN__GDN_CONV = 1,
     KGEN__GDN_RECURRENCE = 2,
     KGEN__GDN_NORM = 4,
-} kgen_gdn_part;
+} kgen__gdn_part;
 
 int32_t kgen__gdn_parts(const kgen_gdn_spec *spec);
 

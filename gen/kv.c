@@ -2,19 +2,23 @@
 #include "kv.h"
 
 static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
-static int is_packed(int32_t layout) { return layout == KGEN_SHUFFLE || layout == KGEN_XPACKED; }
+static int is_packed(int32_t layout) {
+    return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
+}
 
-kgen_status kgen__kv_applicable(const kgen_kv_shape *s, int32_t x, const char *x_key,
+kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *x_key,
                                 kgen_error *err) {
     if (!is_8bit(s->kv) && s->kv != x)
-        return kgen_fail(err, KGEN_E_SPEC, "kv=%s: %s=%s; a 16-bit cache is copied, with its own "
-                         "type", kgen_dtype_name((kgen_dtype)s->kv), x_key,
-                         kgen_dtype_name((kgen_dtype)x));
+        return kgen_fail(err, KGEN_E_SPEC,
+                         "kv=%s: %s=%s; a 16-bit cache is copied, with its own "
+                         "type",
+                         kgen_dtype_name((kgen_dtype)s->kv), x_key, kgen_dtype_name((kgen_dtype)x));
     if (!is_8bit(s->kv) && s->scale != KGEN_DESCALE_AUTO && s->scale != KGEN_DESCALE_NONE)
         return kgen_fail(err, KGEN_E_SPEC, "kv=%s: not quantised; only 8-bit caches take scales",
                          kgen_dtype_name((kgen_dtype)s->kv));
     if (is_packed(s->layout) && s->page == 1)
-        return kgen_fail(err, KGEN_E_SPEC, "page=1: layout=%s packs 16 bytes of tokens; use nhd "
+        return kgen_fail(err, KGEN_E_SPEC,
+                         "page=1: layout=%s packs 16 bytes of tokens; use nhd "
                          "or hnd, or a page of 16 or more",
                          kgen_layout_name((kgen_layout)s->layout));
     return KGEN_OK;
@@ -27,11 +31,11 @@ int32_t kgen__kv_granularity(int32_t kv, int32_t scale) {
 
 /* --- geometry: kg/kv_types.h has the same formulas ----------------------- */
 
-int32_t kgen__kv_x(const kgen_kv_shape *s) { return 16 / kgen_dtype_size((kgen_dtype)s->kv); }
-int kgen__kv_packed(const kgen_kv_shape *s) { return is_packed(s->layout); }
-int32_t kgen__kv_row_block(const kgen_kv_shape *s) { return is_packed(s->layout) ? 8 : 1; }
+int32_t kgen__kv_x(const kgen__kv_shape *s) { return 16 / kgen_dtype_size((kgen_dtype)s->kv); }
+int kgen__kv_packed(const kgen__kv_shape *s) { return is_packed(s->layout); }
+int32_t kgen__kv_row_block(const kgen__kv_shape *s) { return is_packed(s->layout) ? 8 : 1; }
 
-int32_t kgen__kv_row_lanes(const kgen_kv_shape *s, const kgen_target *target, int is_v) {
+int32_t kgen__kv_row_lanes(const kgen__kv_shape *s, const kgen_target *target, int is_v) {
     int32_t lanes = target->wave_size / kgen__kv_row_block(s);
     int32_t chunks = (is_v ? s->v_dim : s->head_dim) / kgen__kv_x(s);
     int paired = !is_v && s->halves, odd = paired && chunks % 2;
@@ -41,12 +45,12 @@ int32_t kgen__kv_row_lanes(const kgen_kv_shape *s, const kgen_target *target, in
 }
 
 /* Parts that a wave takes: as many as it may, where they divide. */
-static int32_t parts_at_once(const kgen_kv_shape *s, int32_t parts) {
+static int32_t parts_at_once(const kgen__kv_shape *s, int32_t parts) {
     if (s->parts >= parts) return parts;
     return parts % s->parts == 0 ? s->parts : 1;
 }
 
-int64_t kgen__kv_slices(const kgen_kv_shape *s, const kgen_target *target, int64_t heads) {
+int64_t kgen__kv_slices(const kgen__kv_shape *s, const kgen_target *target, int64_t heads) {
     int32_t pairs = s->v_dim / 2, lanes = target->wave_size;
     while (lanes / 2 >= pairs) lanes /= 2;
     int32_t wave_heads = target->wave_size / lanes, parts = (pairs + lanes - 1) / lanes;
@@ -55,7 +59,7 @@ int64_t kgen__kv_slices(const kgen_kv_shape *s, const kgen_target *target, int64
 
 /* --- tuning -------------------------------------------------------------- */
 
-int32_t kgen__kv_piece_words(const kgen_kv_shape *s, const kgen_target *target, int32_t words) {
+int32_t kgen__kv_piece_words(const kgen__kv_shape *s, const kgen_target *target, int32_t words) {
     int32_t x = kgen__kv_x(s);
     int32_t k = s->head_dim / x / kgen__kv_row_lanes(s, target, 0);
     int32_t v = kgen__kv_packed(s) ? 1 : s->v_dim / x / kgen__kv_row_lanes(s, target, 1);
@@ -64,17 +68,21 @@ int32_t kgen__kv_piece_words(const kgen_kv_shape *s, const kgen_target *target, 
 
 /* Two pieces while a lane has at most 64 bytes in flight; one where lanes wait
  * for each other's maxima. */
-int32_t kgen__kv_turns(const kgen_kv_shape *s, const kgen_target *target, int32_t words) {
+int32_t kgen__kv_turns(const kgen__kv_shape *s, const kgen_target *target, int32_t words) {
     enum { MOST_WORDS = 16 };
-    return s->scale != KGEN_DESCALE_TOKEN && 2 * kgen__kv_piece_words(s, target, words) <= MOST_WORDS ? 2 : 1;
+    return s->scale != KGEN_DESCALE_TOKEN &&
+                   2 * kgen__kv_piece_words(s, target, words) <= MOST_WORDS
+               ? 2
+               : 1;
 }
 
 /* Two workgroups a compute unit where their registers are sure to fit. */
-int32_t kgen__kv_occupancy(const kgen_kv_shape *s, const kgen_target *target, int32_t words,
+int32_t kgen__kv_occupancy(const kgen__kv_shape *s, const kgen_target *target, int32_t words,
                            int32_t extra) {
     /* Addresses, places, conversions; of many chunks, several are converted at once. Measured. */
     enum { ROWS = 96, TOKENS = 80, MANY = 32 };
-    int32_t x = kgen__kv_x(s), lanes = target->wave_size, parts = (s->v_dim / 2 + lanes - 1) / lanes;
+    int32_t x = kgen__kv_x(s), lanes = target->wave_size,
+            parts = (s->v_dim / 2 + lanes - 1) / lanes;
     int32_t piece = s->turns * kgen__kv_piece_words(s, target, words);
     int32_t rows = ROWS + (piece > MANY ? 3 : 1) * piece + extra;
     int32_t at_once = parts_at_once(s, parts);

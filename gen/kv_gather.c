@@ -12,24 +12,26 @@ SYMBOLS(scale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
         {"head", KGEN_DESCALE_HEAD}, {"token", KGEN_DESCALE_TOKEN});
 SYMBOLS(from, {"start", KGEN_FROM_START}, {"end", KGEN_FROM_END});
 
-static const kgen_param params[] = {
+/* clang-format off */
+static const kgen__param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, kv_gather.field), &domain_##domain, symbols_##symbols, \
-     dflt, KGEN_##role, KGEN_##print, doc},
+     dflt, KGEN__##role, KGEN__##print, doc},
 #include <kgen/kv_gather_params.def>
 #undef KGEN_PARAM
 };
+/* clang-format on */
 
 /* --- applicable --------------------------------------------------------- */
 
-kgen_kv_shape kgen__kv_gather_geometry(const kgen_kv_gather_spec *s) {
+kgen__kv_shape kgen__kv_gather_geometry(const kgen_kv_gather_spec *s) {
     int32_t v_dim = s->v_dim ? s->v_dim : s->head_dim;
-    return (kgen_kv_shape){s->kv, s->head_dim, v_dim, s->page, s->layout, s->descale, s->waves,
-                           s->turns, 0, 2};
+    return (kgen__kv_shape){s->kv,      s->head_dim, v_dim,    s->page, s->layout,
+                            s->descale, s->waves,    s->turns, 0,       2};
 }
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
-    kgen_kv_shape shape = kgen__kv_gather_geometry(&spec->kv_gather);
+    kgen__kv_shape shape = kgen__kv_gather_geometry(&spec->kv_gather);
     (void)target;
     return kgen__kv_applicable(&shape, spec->kv_gather.out, "o", err);
 }
@@ -41,7 +43,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->kv = kgen__native_fp8(s->kv, target);
     s->descale = kgen__kv_granularity(s->kv, s->descale);
     if (!s->v_dim) s->v_dim = s->head_dim;
-    kgen_kv_shape shape = kgen__kv_gather_geometry(s);
+    kgen__kv_shape shape = kgen__kv_gather_geometry(s);
     enum { WORDS = 4 }; /* of a chunk as it is cached */
     if (!s->turns) s->turns = kgen__kv_turns(&shape, target, WORDS);
     if (!s->waves) s->waves = 256 / target->wave_size;
@@ -67,7 +69,7 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
              s->descale == KGEN_DESCALE_TOKEN ? "_token" : "", s->from ? "_end" : "");
 }
 
-const kgen_family kgen__family_kv_gather = {
+const kgen__family kgen__family_kv_gather = {
     .name = "kv_gather",
     .template_name = "kv_gather.hip",
     .params = params,

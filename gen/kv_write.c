@@ -7,44 +7,53 @@
 
 /* --- the parameter table ------------------------------------------------ */
 
-static const kgen_domain domain_ROPE = RANGE(16, 512, 16);
+static const kgen__domain domain_ROPE = RANGE(16, 512, 16);
 
 static const int32_t few_counts[] = {1, 64, 256, 1024};
-static const kgen_domain domain_FEW = LIST(few_counts);
+static const kgen__domain domain_FEW = LIST(few_counts);
 SYMBOLS(boolean, {"0", 0}, {"1", 1});
 SYMBOLS(index, {"i32", 0}, {"i64", 1});
-SYMBOLS(f_dtype, {"f32", KGEN_F32}, {"bf16", KGEN_BF16}, {"fp16", KGEN_FP16});
+SYMBOLS(f_dtype, {"f32", KGEN_DTYPE_F32}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
 SYMBOLS(scale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
         {"head", KGEN_DESCALE_HEAD}, {"token", KGEN_DESCALE_TOKEN}, {"row", KGEN_DESCALE_ROW});
 SYMBOLS(remap, {"off", 0}, {"i32", 1}, {"i64", 2});
 SYMBOLS(rope, {"off", KGEN_ROPE_OFF}, {"neox", KGEN_ROPE_NEOX},
         {"interleaved", KGEN_ROPE_INTERLEAVED});
 
-static const kgen_param params[] = {
+/* clang-format off */
+static const kgen__param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, kv_write.field), &domain_##domain, symbols_##symbols, \
-     dflt, KGEN_##role, KGEN_##print, doc},
+     dflt, KGEN__##role, KGEN__##print, doc},
 #include <kgen/kv_write_params.def>
 #undef KGEN_PARAM
 };
+/* clang-format on */
 
 /* --- applicable --------------------------------------------------------- */
 
-kgen_kv_shape kgen__kv_write_geometry(const kgen_kv_write_spec *s) {
+kgen__kv_shape kgen__kv_write_geometry(const kgen_kv_write_spec *s) {
     int32_t v_dim = s->v_dim ? s->v_dim : s->head_dim;
     enum { ALL_PARTS = 64 }; /* it needs their maximum */
     int32_t rope_dim = s->rope_dim ? s->rope_dim : s->head_dim;
-    return (kgen_kv_shape){s->kv, s->head_dim, v_dim, s->page, s->layout, s->scale, s->waves,
-                           s->turns, s->rope == KGEN_ROPE_NEOX ? rope_dim / 2 : 0,
-                           s->scale == KGEN_DESCALE_TOKEN ? ALL_PARTS : 1};
+    return (kgen__kv_shape){s->kv,
+                            s->head_dim,
+                            v_dim,
+                            s->page,
+                            s->layout,
+                            s->scale,
+                            s->waves,
+                            s->turns,
+                            s->rope == KGEN_ROPE_NEOX ? rope_dim / 2 : 0,
+                            s->scale == KGEN_DESCALE_TOKEN ? ALL_PARTS : 1};
 }
 
 static kgen_status check_rope(const kgen_kv_write_spec *s, kgen_error *err) {
-    kgen_kv_shape shape = kgen__kv_write_geometry(s);
+    kgen__kv_shape shape = kgen__kv_write_geometry(s);
     int32_t dims = s->rope_dim ? s->rope_dim : s->head_dim, x = kgen__kv_x(&shape);
     REQUIRE(s->rope || !s->rope_dim, "rd=%d: rope=off rotates nothing; leave it out", s->rope_dim);
     REQUIRE(s->rope || !s->rope_q, "rq=1: rope=off rotates nothing; leave it out");
-    REQUIRE(s->rope || s->table == KGEN_F32, "ct: rope=off reads no table; leave it out");
+    REQUIRE(s->rope || s->table == KGEN_DTYPE_F32, "ct: rope=off reads no table; leave it out");
     REQUIRE(s->rope || s->positions == 1, "pos: rope=off reads no positions; leave it out");
     REQUIRE(!s->rope || dims <= s->head_dim, "rd=%d: greater than d=%d", dims, s->head_dim);
     REQUIRE(s->rope != KGEN_ROPE_NEOX || dims % (2 * x) == 0,
@@ -55,23 +64,25 @@ static kgen_status check_rope(const kgen_kv_write_spec *s, kgen_error *err) {
 
 /* Packed values: by groups of tokens, or row by row where there are few. */
 static int written_two_ways(const kgen_kv_write_spec *s) {
-    kgen_kv_shape shape = kgen__kv_write_geometry(s);
+    kgen__kv_shape shape = kgen__kv_write_geometry(s);
     return kgen__kv_packed(&shape) && s->scale != KGEN_DESCALE_ROW;
 }
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_kv_write_spec *s = &spec->kv_write;
-    kgen_kv_shape shape = kgen__kv_write_geometry(s);
+    kgen__kv_shape shape = kgen__kv_write_geometry(s);
     KGEN_TRY(kgen__kv_applicable(&shape, s->x, "x", err));
     REQUIRE(s->scale != KGEN_DESCALE_ROW || s->turns <= 1,
             "turns=%d: scale=row takes rows one after another", s->turns);
     REQUIRE(s->few <= 1 || written_two_ways(s),
             "few=%d: only packed values (layout=shuffle, xpacked) without scale=row can be "
-            "written row by row", s->few);
+            "written row by row",
+            s->few);
     int32_t most = target ? 8 * target->wave_size : 512;
     REQUIRE(s->scale != KGEN_DESCALE_TOKEN || !kgen__kv_packed(&shape) || shape.v_dim <= most,
             "dv=%d: scale=token with layout=%s holds the tokens of a head in registers; at most "
-            "%d", shape.v_dim, kgen_layout_name((kgen_layout)s->layout), most);
+            "%d",
+            shape.v_dim, kgen_layout_name((kgen_layout)s->layout), most);
     return check_rope(s, err);
 }
 
@@ -81,9 +92,9 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
  * spills (docs/performance.md). Packed values: looking for groups of tokens
  * takes long, so many small workgroups. scale=row: every wave waits for its row. */
 typedef struct sm90_row {
-    int32_t packed, scale; /* scale 0: given, or none                        */
-    int32_t piece; /* words of a lane's piece of a row and its rotation, at most */
-    int32_t waves, turns, occupancy; /* 0: as elsewhere                      */
+    int32_t packed, scale; /* scale 0: given, or none */
+    int32_t piece;         /* words of a lane's piece of a row and its rotation, at most */
+    int32_t waves, turns, occupancy; /* 0: as elsewhere */
 } sm90_row;
 
 static const sm90_row sm90_rows[] = {
@@ -94,7 +105,7 @@ static const sm90_row sm90_rows[] = {
 
 static const sm90_row *sm90_row_of(const kgen_kv_write_spec *s, const kgen_target *target,
                                    int packed, int32_t piece) {
-    int native = s->kv == KGEN_E4M3FN || s->kv == KGEN_E5M2 || s->kv == KGEN_I8;
+    int native = s->kv == KGEN_DTYPE_E4M3FN || s->kv == KGEN_DTYPE_E5M2 || s->kv == KGEN_DTYPE_I8;
     int32_t scale = s->scale >= KGEN_DESCALE_TOKEN ? s->scale : 0;
     for (size_t i = 0; i < sizeof sm90_rows / sizeof sm90_rows[0]; i++)
         if (target->isa == KGEN_ISA_SM90 && native && sm90_rows[i].packed == packed &&
@@ -111,8 +122,8 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->scale = kgen__kv_granularity(s->kv, s->scale);
     if (!s->v_dim) s->v_dim = s->head_dim;
     if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;
-    kgen_kv_shape shape = kgen__kv_write_geometry(s);
-    int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in        */
+    kgen__kv_shape shape = kgen__kv_write_geometry(s);
+    int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in */
     int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;
     int32_t piece = kgen__kv_piece_words(&shape, target, words) + extra;
     int packed = kgen__kv_packed(&shape), token = packed && s->scale == KGEN_DESCALE_TOKEN;
@@ -148,7 +159,7 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
              scales[s->scale], ropes[s->rope], s->remap ? "_remap" : "");
 }
 
-const kgen_family kgen__family_kv_write = {
+const kgen__family kgen__family_kv_write = {
     .name = "kv_write",
     .template_name = "kv_write.hip",
     .params = params,

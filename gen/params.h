@@ -6,47 +6,47 @@
 
 #include <kgen/spec.h>
 
-typedef struct kgen_symbol {
+typedef struct kgen__symbol {
     const char *name; /* NULL ends the list; the first name of a value prints */
     int32_t value;
-} kgen_symbol;
+} kgen__symbol;
 
 /* Allowed numbers: a list, or min..max in steps, or none. */
-typedef struct kgen_domain {
+typedef struct kgen__domain {
     int32_t min, max, step;
     const int32_t *list;
     int32_t list_count;
-} kgen_domain;
+} kgen__domain;
 
 /* For the tables of a family. */
 #define LIST(values) {0, 0, 0, values, sizeof values / sizeof values[0]}
 #define RANGE(min, max, step) {min, max, step, NULL, 0}
-#define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
+#define SYMBOLS(name, ...) static const kgen__symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
 
 /* A line of `applicable`. */
 #define REQUIRE(condition, ...) \
     if (!(condition)) return kgen_fail(err, KGEN_E_SPEC, __VA_ARGS__)
 
-typedef enum kgen_role { KGEN_SHAPE, KGEN_TUNE } kgen_role;
-typedef enum kgen_print { KGEN_ALWAYS, KGEN_DIFFERS } kgen_print;
+typedef enum kgen__role { KGEN__SHAPE, KGEN__TUNE } kgen__role;
+typedef enum kgen__print { KGEN__ALWAYS, KGEN__DIFFERS } kgen__print;
 
-typedef struct kgen_param {
-    const char *key;      /* in the spec line                                */
-    const char *constant; /* in the kernel's source                          */
-    size_t offset;        /* of the int32_t in kgen_spec                     */
-    const kgen_domain *domain;
-    const kgen_symbol *symbols;
+typedef struct kgen__param {
+    const char *key;      /* in the spec line */
+    const char *constant; /* in the kernel's source */
+    size_t offset;        /* of the int32_t in kgen_spec */
+    const kgen__domain *domain;
+    const kgen__symbol *symbols;
     int32_t initial;
-    kgen_role role;
-    kgen_print print;
+    kgen__role role;
+    kgen__print print;
     const char *doc;
-} kgen_param;
+} kgen__param;
 
-static inline int32_t kgen__param_get(const kgen_spec *spec, const kgen_param *param) {
+static inline int32_t kgen__param_get(const kgen_spec *spec, const kgen__param *param) {
     return *(const int32_t *)((const char *)spec + param->offset);
 }
 
-static inline void kgen__param_set(kgen_spec *spec, const kgen_param *param, int32_t value) {
+static inline void kgen__param_set(kgen_spec *spec, const kgen__param *param, int32_t value) {
     *(int32_t *)((char *)spec + param->offset) = value;
 }
 

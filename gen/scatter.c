@@ -11,11 +11,11 @@
 
 static const int32_t units[] = {1, 2, 4, 8, 16};
 
-static const kgen_domain domain_NONE = RANGE(0, 0, 0);
-static const kgen_domain domain_PAGE = RANGE(1, 4096, 1);
-static const kgen_domain domain_UNIT = LIST(units);
+static const kgen__domain domain_NONE = RANGE(0, 0, 0);
+static const kgen__domain domain_PAGE = RANGE(1, 4096, 1);
+static const kgen__domain domain_UNIT = LIST(units);
 
-static const kgen_symbol symbols_none[] = {{NULL, 0}};
+static const kgen__symbol symbols_none[] = {{NULL, 0}};
 SYMBOLS(boolean, {"0", 0}, {"1", 1});
 SYMBOLS(i_type, {"i32", 0}, {"i64", 1});
 SYMBOLS(pick, {"last", 0}, {"first", 1});
@@ -23,32 +23,36 @@ SYMBOLS(tail, {"zero", KGEN_TAIL_ZERO}, {"keep", KGEN_TAIL_KEEP}, {"value", KGEN
 SYMBOLS(form, {"uniform", KGEN_FORM_UNIFORM}, {"ragged", KGEN_FORM_RAGGED},
         {"draft", KGEN_FORM_DRAFT}, {"last", KGEN_FORM_LAST});
 SYMBOLS(mask, {"words", KGEN_MASK_WORDS}, {"qlen", KGEN_MASK_QLEN}, {"full", KGEN_MASK_FULL});
-SYMBOLS(word, {"u8", KGEN_U8}, {"u16", KGEN_U16}, {"u32", KGEN_I32}, {"u64", KGEN_I64});
-SYMBOLS(op, {"page_table_ragged", KGEN_PAGE_TABLE_RAGGED},
-        {"page_table_requests", KGEN_PAGE_TABLE_REQUESTS}, {"spec_prepare", KGEN_SPEC_PREPARE},
-        {"draft_page_table", KGEN_DRAFT_PAGE_TABLE}, {"draft_kv_indices", KGEN_DRAFT_KV_INDICES},
-        {"kv_indices", KGEN_KV_INDICES}, {"draft_lens", KGEN_DRAFT_LENS},
-        {"cache_locs", KGEN_CACHE_LOCS}, {"assign_locs", KGEN_ASSIGN_LOCS},
-        {"slot_mapping", KGEN_SLOT_MAPPING}, {"eagle_step", KGEN_EAGLE_STEP},
-        {"padded_inputs", KGEN_PADDED_INPUTS}, {"next_token", KGEN_NEXT_TOKEN},
-        {"bonus_tokens", KGEN_BONUS_TOKENS}, {"accept_locs", KGEN_ACCEPT_LOCS},
-        {"keep_locs", KGEN_KEEP_LOCS}, {"evict_mask", KGEN_EVICT_MASK},
-        {"kv_splits", KGEN_KV_SPLITS}, {"tree_build", KGEN_TREE_BUILD},
-        {"tree_from_mask", KGEN_TREE_FROM_MASK}, {"tree_mask", KGEN_TREE_MASK},
-        {"tree_verify", KGEN_TREE_VERIFY}, {"kv_compact", KGEN_KV_COMPACT});
+SYMBOLS(word, {"u8", KGEN_DTYPE_U8}, {"u16", KGEN_DTYPE_U16}, {"u32", KGEN_DTYPE_I32},
+        {"u64", KGEN_DTYPE_I64});
+SYMBOLS(op, {"page_table_ragged", KGEN_OP_PAGE_TABLE_RAGGED},
+        {"page_table_requests", KGEN_OP_PAGE_TABLE_REQUESTS},
+        {"spec_prepare", KGEN_OP_SPEC_PREPARE}, {"draft_page_table", KGEN_OP_DRAFT_PAGE_TABLE},
+        {"draft_kv_indices", KGEN_OP_DRAFT_KV_INDICES}, {"kv_indices", KGEN_OP_KV_INDICES},
+        {"draft_lens", KGEN_OP_DRAFT_LENS}, {"cache_locs", KGEN_OP_CACHE_LOCS},
+        {"assign_locs", KGEN_OP_ASSIGN_LOCS}, {"slot_mapping", KGEN_OP_SLOT_MAPPING},
+        {"eagle_step", KGEN_OP_EAGLE_STEP}, {"padded_inputs", KGEN_OP_PADDED_INPUTS},
+        {"next_token", KGEN_OP_NEXT_TOKEN}, {"bonus_tokens", KGEN_OP_BONUS_TOKENS},
+        {"accept_locs", KGEN_OP_ACCEPT_LOCS}, {"keep_locs", KGEN_OP_KEEP_LOCS},
+        {"evict_mask", KGEN_OP_EVICT_MASK}, {"kv_splits", KGEN_OP_KV_SPLITS},
+        {"tree_build", KGEN_OP_TREE_BUILD}, {"tree_from_mask", KGEN_OP_TREE_FROM_MASK},
+        {"tree_mask", KGEN_OP_TREE_MASK}, {"tree_verify", KGEN_OP_TREE_VERIFY},
+        {"kv_compact", KGEN_OP_KV_COMPACT});
 
-static const kgen_param params[] = {
+/* clang-format off */
+static const kgen__param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, scatter.field), &domain_##domain, symbols_##symbols, dflt, \
-     KGEN_##role, KGEN_##print, doc},
+     KGEN__##role, KGEN__##print, doc},
 #include <kgen/scatter_params.def>
 #undef KGEN_PARAM
 };
+/* clang-format on */
 enum { PARAMS = sizeof params / sizeof params[0] };
 
 /* --- which op reads what ------------------------------------------------- */
 
-#define OP(name) (1u << KGEN_##name)
+#define OP(name) (1u << KGEN_OP_##name)
 
 enum {
     TABLES = OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE),
@@ -106,12 +110,12 @@ static const struct {
 /* --- applicable --------------------------------------------------------- */
 
 const char *kgen__scatter_op_name(const kgen_scatter_spec *spec) {
-    for (const kgen_symbol *s = symbols_op; s->name; s++)
+    for (const kgen__symbol *s = symbols_op; s->name; s++)
         if (s->value == spec->op) return s->name;
     return "?";
 }
 
-static const kgen_param *param_named(const char *key) {
+static const kgen__param *param_named(const char *key) {
     for (size_t i = 0; i < PARAMS; i++)
         if (strcmp(params[i].key, key) == 0) return &params[i];
     return NULL;
@@ -120,7 +124,7 @@ static const kgen_param *param_named(const char *key) {
 /* What an op does not read must stay as it is: the same kernel has one name. */
 static kgen_status check_readers(const kgen_spec *spec, kgen_error *err) {
     for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
-        const kgen_param *param = param_named(readers[i].key);
+        const kgen__param *param = param_named(readers[i].key);
         REQUIRE((readers[i].ops >> spec->scatter.op & 1) ||
                     kgen__param_get(spec, param) == param->initial,
                 "%s: op=%s does not read it; leave it out", param->key,
@@ -130,27 +134,27 @@ static kgen_status check_readers(const kgen_spec *spec, kgen_error *err) {
 }
 
 static kgen_status check_prepare(const kgen_scatter_spec *s, kgen_error *err) {
-    if (s->op != KGEN_SPEC_PREPARE) return KGEN_OK;
+    if (s->op != KGEN_OP_SPEC_PREPARE) return KGEN_OK;
     REQUIRE(s->seq || s->qo || s->kv || s->pages || s->locs || s->pos,
             "op=spec_prepare: seq, qo, kv, pages, locs and pos are all 0; nothing to do");
     REQUIRE(!s->delta || s->pages, "delta=1: pages=0 writes no table");
     REQUIRE(!s->swa || s->pages || s->locs, "swa=1: pages=0 and locs=0 read no slot");
-    REQUIRE(s->pages || (!s->tail && !s->pick),
-            "pages=0: no table; leave tail and pick out");
+    REQUIRE(s->pages || (!s->tail && !s->pick), "pages=0: no table; leave tail and pick out");
     return KGEN_OK;
 }
 
 static kgen_status check_forms(const kgen_scatter_spec *s, kgen_error *err) {
-    REQUIRE(s->op != KGEN_ASSIGN_LOCS || s->form <= KGEN_FORM_RAGGED,
+    REQUIRE(s->op != KGEN_OP_ASSIGN_LOCS || s->form <= KGEN_FORM_RAGGED,
             "form: op=assign_locs writes uniform or ragged columns");
-    REQUIRE(s->op != KGEN_CACHE_LOCS || s->form == KGEN_FORM_DRAFT || s->page == 1,
+    REQUIRE(s->op != KGEN_OP_CACHE_LOCS || s->form == KGEN_FORM_DRAFT || s->page == 1,
             "page=%d: only form=draft reads it; leave it out", s->page);
     REQUIRE(s->swa || s->map, "map: swa=0 reads no mapping; leave it out");
-    REQUIRE(s->op != KGEN_TREE_MASK || s->mask, "mask=words: op=tree_mask makes words of qlen or "
+    REQUIRE(s->op != KGEN_OP_TREE_MASK || s->mask,
+            "mask=words: op=tree_mask makes words of qlen or "
             "full");
-    REQUIRE(s->op != KGEN_TREE_FROM_MASK || s->mask != KGEN_MASK_FULL,
+    REQUIRE(s->op != KGEN_OP_TREE_FROM_MASK || s->mask != KGEN_MASK_FULL,
             "mask=full: op=tree_from_mask reads qlen or words");
-    REQUIRE(s->op == KGEN_TREE_MASK || !s->mask || s->word == KGEN_I32,
+    REQUIRE(s->op == KGEN_OP_TREE_MASK || !s->mask || s->word == KGEN_DTYPE_I32,
             "word: mask=qlen and mask=full have bytes; leave it out");
     return KGEN_OK;
 }
@@ -168,9 +172,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
 
 /* --- template, shape, name ----------------------------------------------- */
 
-static void defaults(kgen_spec *spec, const kgen_target *target) {
-    (void)spec, (void)target;
-}
+static void defaults(kgen_spec *spec, const kgen_target *target) { (void)spec, (void)target; }
 
 static const char *template_of(const kgen_spec *spec) {
     static const struct {
@@ -207,7 +209,7 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
              s->swa ? "_swa" : "", s->delta ? "_delta" : "");
 }
 
-const kgen_family kgen__family_scatter = {
+const kgen__family kgen__family_scatter = {
     .name = "scatter",
     .template_of = template_of,
     .params = params,

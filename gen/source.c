@@ -12,7 +12,7 @@
 enum { MAX_INCLUDED = 32 };
 
 typedef struct flattener {
-    kgen_buf *buf;
+    kgen__buf *buf;
     const kgen_target *target;
     const char *done[MAX_INCLUDED];
     size_t done_count;
@@ -29,7 +29,7 @@ static const struct {
     {"KG_RDNA3", KGEN_ISA_RDNA3}, {"KG_RDNA4", KGEN_ISA_RDNA4}, {"KG_SM90", KGEN_ISA_SM90},
 };
 
-static void write_prelude(kgen_buf *buf, const kgen_source *source, const kgen_family *family) {
+static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen__family *family) {
     const kgen_target *target = source->target;
     kgen__buf_printf(buf, "#define KG_KERNEL %s\n", source->symbol);
     for (size_t i = 0; i < sizeof isa_macros / sizeof isa_macros[0]; i++)
@@ -46,9 +46,9 @@ static void write_prelude(kgen_buf *buf, const kgen_source *source, const kgen_f
 
 /* --- flatten ------------------------------------------------------------ */
 
-static const kgen_template *find_template(const char *name) {
-    for (size_t i = 0; i < kgen_template_count; i++)
-        if (strcmp(kgen_templates[i].name, name) == 0) return &kgen_templates[i];
+static const kgen__template *find_template(const char *name) {
+    for (size_t i = 0; i < kgen__template_count; i++)
+        if (strcmp(kgen__templates[i].name, name) == 0) return &kgen__templates[i];
     return NULL;
 }
 
@@ -110,7 +110,7 @@ static int include_name(char *out, size_t size, const char *line, size_t length)
 static kgen_status flatten(flattener *f, const char *wanted) {
     const char *name = resolve_name(wanted, f->target);
     if (already_done(f, name)) return KGEN_OK;
-    const kgen_template *file = find_template(name);
+    const kgen__template *file = find_template(name);
     if (!file || f->done_count == MAX_INCLUDED)
         return kgen_fail(f->err, KGEN_E_INTERNAL, "template %s: missing", name);
     f->done[f->done_count++] = file->name;
@@ -137,8 +137,8 @@ static kgen_status flatten(flattener *f, const char *wanted) {
 /* --- public ------------------------------------------------------------- */
 
 static kgen_status render(kgen_source *source, kgen_error *err) {
-    const kgen_family *family = kgen__family(source->spec.family);
-    kgen_buf buf = {0};
+    const kgen__family *family = kgen__family_of(source->spec.family);
+    kgen__buf buf = {0};
     flattener f = {.buf = &buf, .target = source->target, .err = err};
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, &source->spec);
@@ -157,7 +157,7 @@ kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec, const kg
     source.target = target;
     KGEN_TRY(kgen_spec_resolve(&source.spec, spec, target, err));
     kgen_spec_symbol(source.symbol, &source.spec);
-    source.workgroup_size = kgen__family(spec->family)->launch_shape(&source.spec, target);
+    source.workgroup_size = kgen__family_of(spec->family)->launch_shape(&source.spec, target);
     KGEN_TRY(render(&source, err));
     *out = source;
     return KGEN_OK;

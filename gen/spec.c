@@ -11,75 +11,76 @@
 
 enum { KEY_MAX = 24, VALUE_MAX = 24, ALLOWED_MAX = 512 };
 
+/* clang-format off */
 static const struct {
     const char *name;
     int size;
 } dtypes[] = {
-    [KGEN_DTYPE_NONE] = {"none", 0}, [KGEN_BF16] = {"bf16", 2},
-    [KGEN_FP16] = {"fp16", 2},       [KGEN_E4M3FN] = {"e4m3fn", 1},
-    [KGEN_E4M3FNUZ] = {"e4m3fnuz", 1}, [KGEN_E5M2] = {"e5m2", 1},
-    [KGEN_FP8] = {"fp8", 1},         [KGEN_F32] = {"f32", 4},
-    [KGEN_I32] = {"i32", 4},         [KGEN_I64] = {"i64", 8},
-    [KGEN_U8] = {"u8", 1},           [KGEN_U16] = {"u16", 2},
-    [KGEN_I8] = {"i8", 1},
+    [KGEN_DTYPE_NONE] = {"none", 0}, [KGEN_DTYPE_BF16] = {"bf16", 2},
+    [KGEN_DTYPE_FP16] = {"fp16", 2},       [KGEN_DTYPE_E4M3FN] = {"e4m3fn", 1},
+    [KGEN_DTYPE_E4M3FNUZ] = {"e4m3fnuz", 1}, [KGEN_DTYPE_E5M2] = {"e5m2", 1},
+    [KGEN_DTYPE_FP8] = {"fp8", 1},         [KGEN_DTYPE_F32] = {"f32", 4},
+    [KGEN_DTYPE_I32] = {"i32", 4},         [KGEN_DTYPE_I64] = {"i64", 8},
+    [KGEN_DTYPE_U8] = {"u8", 1},           [KGEN_DTYPE_U16] = {"u16", 2},
+    [KGEN_DTYPE_I8] = {"i8", 1},
 };
+/* clang-format on */
 
 enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
-static const char *const layouts[] = {"none", "nhd", "hnd", "shuffle", "xpacked", "interleaved",
-                                      "flat", "presplit", "vk", "kv", "sd", "ds"};
+static const char *const layouts[] = {"none",    "nhd",         "hnd",  "shuffle",
+                                      "xpacked", "interleaved", "flat", "presplit",
+                                      "vk",      "kv",          "sd",   "ds"};
 
 const char *kgen_dtype_name(kgen_dtype dtype) {
     return (unsigned)dtype < DTYPES ? dtypes[dtype].name : "unknown";
 }
 
-int kgen_dtype_size(kgen_dtype dtype) {
-    return (unsigned)dtype < DTYPES ? dtypes[dtype].size : 0;
-}
+int kgen_dtype_size(kgen_dtype dtype) { return (unsigned)dtype < DTYPES ? dtypes[dtype].size : 0; }
 
 const char *kgen_layout_name(kgen_layout layout) {
-    return (unsigned)layout <= KGEN_DS ? layouts[layout] : "unknown";
+    return (unsigned)layout <= KGEN_CONV_DS ? layouts[layout] : "unknown";
 }
 
 /* --- numbers and symbols ------------------------------------------------ */
 
-static int in_domain(const kgen_domain *domain, int32_t value) {
+static int in_domain(const kgen__domain *domain, int32_t value) {
     for (int32_t i = 0; i < domain->list_count; i++)
         if (domain->list[i] == value) return 1;
     return domain->step && value >= domain->min && value <= domain->max &&
            (value - domain->min) % domain->step == 0;
 }
 
-static int32_t clamp_to_step(const kgen_domain *domain, int64_t value) {
+static int32_t clamp_to_step(const kgen__domain *domain, int64_t value) {
     int64_t v = value < domain->min ? domain->min : value > domain->max ? domain->max : value;
     int64_t steps = (v - domain->min + domain->step / 2) / domain->step;
     if (domain->min + steps * domain->step > domain->max) steps--;
     return (int32_t)(domain->min + steps * domain->step);
 }
 
-static int32_t nearest(const kgen_domain *domain, int64_t value) {
+static int32_t nearest(const kgen__domain *domain, int64_t value) {
     int32_t best = domain->step ? clamp_to_step(domain, value) : domain->list[0];
     for (int32_t i = 0; i < domain->list_count; i++)
         if (llabs(domain->list[i] - value) < llabs(best - value)) best = domain->list[i];
     return best;
 }
 
-static const char *symbol_of(const kgen_param *param, int32_t value) {
-    for (const kgen_symbol *s = param->symbols; s->name; s++)
+static const char *symbol_of(const kgen__param *param, int32_t value) {
+    for (const kgen__symbol *s = param->symbols; s->name; s++)
         if (s->value == value) return s->name;
     return NULL;
 }
 
 /* "nhd, hnd or 16..1024 in steps of 16" */
-static void describe(char *out, size_t size, const kgen_param *param) {
-    const kgen_domain *domain = param->domain;
+static void describe(char *out, size_t size, const kgen__param *param) {
+    const kgen__domain *domain = param->domain;
     size_t used = 0;
     out[0] = 0;
-#define APPEND(...)                                                                       \
-    do {                                                                                  \
+#define APPEND(...)                                                                      \
+    do {                                                                                 \
         if (used < size) used += (size_t)snprintf(out + used, size - used, __VA_ARGS__); \
     } while (0)
-    for (const kgen_symbol *s = param->symbols; s->name; s++)
+    for (const kgen__symbol *s = param->symbols; s->name; s++)
         APPEND("%s%s", used ? ", " : "", s->name);
     for (int32_t i = 0; i < domain->list_count; i++)
         APPEND("%s%d", used ? ", " : "", domain->list[i]);
@@ -97,11 +98,11 @@ static int parse_int(const char *text, int64_t *out) {
     return !*end && ((*text >= '0' && *text <= '9') || *text == '-');
 }
 
-static kgen_status parse_value(const kgen_param *param, const char *text, int32_t *out,
+static kgen_status parse_value(const kgen__param *param, const char *text, int32_t *out,
                                kgen_error *err) {
     int64_t number;
     char allowed[ALLOWED_MAX];
-    for (const kgen_symbol *s = param->symbols; s->name; s++) {
+    for (const kgen__symbol *s = param->symbols; s->name; s++) {
         if (strcmp(s->name, text) == 0) {
             *out = s->value;
             return KGEN_OK;
@@ -126,12 +127,12 @@ static void list_families(char *out, size_t size) {
     size_t used = 0;
     for (int i = 0; i < KGEN_FAMILY_COUNT && used < size; i++)
         used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "",
-                                 kgen__family((kgen_family_id)i)->name);
+                                 kgen__family_of((kgen_family_id)i)->name);
 }
 
 static int find_name(const char *name, size_t length, kgen_family_id *id) {
     for (int i = 0; i < KGEN_FAMILY_COUNT; i++) {
-        const char *known = kgen__family((kgen_family_id)i)->name;
+        const char *known = kgen__family_of((kgen_family_id)i)->name;
         if (strlen(known) != length || strncmp(known, name, length) != 0) continue;
         *id = (kgen_family_id)i;
         return 1;
@@ -147,7 +148,7 @@ static kgen_status fail_family(const char *name, size_t length, kgen_error *err)
 }
 
 const char *kgen_family_name(kgen_family_id id) {
-    const kgen_family *family = kgen__family(id);
+    const kgen__family *family = kgen__family_of(id);
     return family ? family->name : "unknown";
 }
 
@@ -172,7 +173,7 @@ static int copy_field(char *out, size_t size, const char *text, size_t length) {
 }
 
 /* Parses "key=value" of `length` bytes; `seen` has one bit a parameter. */
-static kgen_status parse_pair(kgen_spec *spec, const kgen_family *family, const char *pair,
+static kgen_status parse_pair(kgen_spec *spec, const kgen__family *family, const char *pair,
                               size_t length, uint64_t *seen, kgen_error *err) {
     char key[KEY_MAX], value[VALUE_MAX];
     const char *equals = memchr(pair, '=', length);
@@ -181,11 +182,10 @@ static kgen_status parse_pair(kgen_spec *spec, const kgen_family *family, const 
         !copy_field(value, sizeof value, equals + 1, length - (size_t)(equals - pair) - 1))
         return kgen_fail(err, KGEN_E_SPEC, "'%.*s': key=value expected", shown, pair);
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen_param *param = &family->params[i];
+        const kgen__param *param = &family->params[i];
         int32_t number = 0;
         if (strcmp(param->key, key) != 0) continue;
-        if (*seen >> i & 1)
-            return kgen_fail(err, KGEN_E_SPEC, "%s=%s: given twice", key, value);
+        if (*seen >> i & 1) return kgen_fail(err, KGEN_E_SPEC, "%s=%s: given twice", key, value);
         KGEN_TRY(parse_value(param, value, &number, err));
         *seen |= (uint64_t)1 << i;
         kgen__param_set(spec, param, number);
@@ -215,7 +215,7 @@ kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err) {
                          KGEN_SPEC_LINE_MAX - 1);
     KGEN_TRY(check_printable(line, err));
     KGEN_TRY(find_family(line, &spec.family, &rest, err));
-    const kgen_family *family = kgen__family(spec.family);
+    const kgen__family *family = kgen__family_of(spec.family);
     for (size_t i = 0; i < family->param_count; i++)
         kgen__param_set(&spec, &family->params[i], family->params[i].initial);
     for (int more = *rest != 0; more;) {
@@ -232,14 +232,14 @@ kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err) {
 /* --- print, validate, resolve ------------------------------------------- */
 
 void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec) {
-    const kgen_family *family = kgen__family(spec->family);
+    const kgen__family *family = kgen__family_of(spec->family);
     size_t used = (size_t)snprintf(out, KGEN_SPEC_LINE_MAX, "%s:", family ? family->name : "?");
     char separator[2] = "";
     for (size_t i = 0; family && i < family->param_count; i++) {
-        const kgen_param *param = &family->params[i];
+        const kgen__param *param = &family->params[i];
         int32_t value = kgen__param_get(spec, param);
         const char *symbol = symbol_of(param, value);
-        if (param->print == KGEN_DIFFERS && value == param->initial) continue;
+        if (param->print == KGEN__DIFFERS && value == param->initial) continue;
         if (used >= KGEN_SPEC_LINE_MAX) return;
         used += symbol ? (size_t)snprintf(out + used, KGEN_SPEC_LINE_MAX - used, "%s%s=%s",
                                           separator, param->key, symbol)
@@ -250,10 +250,10 @@ void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec) {
 }
 
 kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
-    const kgen_family *family = kgen__family(spec->family);
+    const kgen__family *family = kgen__family_of(spec->family);
     if (!family) return kgen_fail(err, KGEN_E_SPEC, "family=%d: unknown", (int)spec->family);
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen_param *param = &family->params[i];
+        const kgen__param *param = &family->params[i];
         int32_t value = kgen__param_get(spec, param);
         char allowed[ALLOWED_MAX];
         if (symbol_of(param, value) || in_domain(param->domain, value)) continue;
@@ -270,25 +270,25 @@ kgen_status kgen_spec_resolve(kgen_spec *out, const kgen_spec *spec, const kgen_
                               kgen_error *err) {
     kgen_spec resolved = *spec;
     KGEN_TRY(kgen_spec_validate(spec, target, err));
-    kgen__family(spec->family)->defaults(&resolved, target);
+    kgen__family_of(spec->family)->defaults(&resolved, target);
     KGEN_TRY(kgen_spec_validate(&resolved, target, err));
     *out = resolved;
     return KGEN_OK;
 }
 
 void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
-    const kgen_family *family = kgen__family(spec->family);
+    const kgen__family *family = kgen__family_of(spec->family);
     out[0] = 0;
     if (family) family->symbol(out, spec);
 }
 
 kgen_status kgen_spec_help(char **out, kgen_family_id id, kgen_error *err) {
-    static const char *const roles[] = {[KGEN_SHAPE] = "shape", [KGEN_TUNE] = "tuning"};
-    const kgen_family *family = kgen__family(id);
-    kgen_buf buf = {0};
+    static const char *const roles[] = {[KGEN__SHAPE] = "shape", [KGEN__TUNE] = "tuning"};
+    const kgen__family *family = kgen__family_of(id);
+    kgen__buf buf = {0};
     if (!family) return kgen_fail(err, KGEN_E_SPEC, "family=%d: unknown", (int)id);
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen_param *param = &family->params[i];
+        const kgen__param *param = &family->params[i];
         const char *initial = symbol_of(param, param->initial);
         char allowed[ALLOWED_MAX], number[16];
         describe(allowed, sizeof allowed, param);

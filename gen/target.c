@@ -26,9 +26,7 @@ enum { TARGETS = sizeof targets / sizeof targets[0] };
 
 size_t kgen_target_count(void) { return TARGETS; }
 
-const kgen_target *kgen_target_at(size_t index) {
-    return index < TARGETS ? &targets[index] : NULL;
-}
+const kgen_target *kgen_target_at(size_t index) { return index < TARGETS ? &targets[index] : NULL; }
 
 static void list_names(char *out, size_t size) {
     size_t used = 0;

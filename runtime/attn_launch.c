@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "../gen/attn.h"
-#include "../templates/kg/attn_args.h"
+#include "gen/attn.h"
+#include "templates/kg/attn_args.h"
 #include "checks.h"
 #include "kv_layout.h"
 #include "launch.h"
@@ -23,7 +23,7 @@ typedef struct shape {
 static kgen_status check_queries(const kgen_attn_spec *s, const kgen_attn_args *a, shape *n,
                                  kgen_error *err) {
     KGEN_TRY(kgen__check_type("q", &a->q, (kgen_dtype)s->q, 3, err));
-    KGEN_TRY(kgen__check_type("seq_lens", &a->seq_lens, KGEN_I32, 1, err));
+    KGEN_TRY(kgen__check_type("seq_lens", &a->seq_lens, KGEN_DTYPE_I32, 1, err));
     n->tokens = a->q.shape[0];
     n->q_heads = a->q.shape[1];
     n->seqs = a->seq_lens.shape[0];
@@ -38,10 +38,13 @@ static kgen_status check_queries(const kgen_attn_spec *s, const kgen_attn_args *
     KGEN_TRY(kgen__check_unit_stride("q", &a->q, 2, 1, err));
     KGEN_TRY(kgen__check_alignment("q", &a->q, 2, 16, err));
     KGEN_TRY(kgen__check_unit_stride("seq_lens", &a->seq_lens, 0, 1, err));
-    if (s->phase == KGEN_VERIFY)
-        return kgen__check_vector("cu_seqlens_q", &a->cu_seqlens_q, KGEN_I32, n->seqs + 1, err);
-    NEED(n->tokens == n->seqs, "q: shape[0]=%lld tokens, phase=decode has one for each of %lld "
-         "sequences", (long long)n->tokens, (long long)n->seqs);
+    if (s->phase == KGEN_PHASE_VERIFY)
+        return kgen__check_vector("cu_seqlens_q", &a->cu_seqlens_q, KGEN_DTYPE_I32, n->seqs + 1,
+                                  err);
+    NEED(n->tokens == n->seqs,
+         "q: shape[0]=%lld tokens, phase=decode has one for each of %lld "
+         "sequences",
+         (long long)n->tokens, (long long)n->seqs);
     return KGEN_OK;
 }
 
@@ -54,9 +57,9 @@ static kgen_status check_output(const kgen_attn_spec *s, const kgen_attn_args *a
     KGEN_TRY(kgen__check_unit_stride("out", &a->out, 2, 1, err));
     KGEN_TRY(kgen__check_alignment("out", &a->out, 2, 4, err));
     if (kgen_dtype_size((kgen_dtype)s->out) == 1)
-        KGEN_TRY(kgen__check_vector("out_scale", &a->out_scale, KGEN_F32, 1, err));
+        KGEN_TRY(kgen__check_vector("out_scale", &a->out_scale, KGEN_DTYPE_F32, 1, err));
     if (!s->lse) return KGEN_OK;
-    KGEN_TRY(kgen__check_type("lse", &a->lse, KGEN_F32, 2, err));
+    KGEN_TRY(kgen__check_type("lse", &a->lse, KGEN_DTYPE_F32, 2, err));
     KGEN_TRY(kgen__check_dim("lse", &a->lse, 0, n->q_heads, err));
     KGEN_TRY(kgen__check_dim("lse", &a->lse, 1, n->tokens, err));
     return kgen__check_unit_stride("lse", &a->lse, 1, 1, err);
@@ -65,7 +68,8 @@ static kgen_status check_output(const kgen_attn_spec *s, const kgen_attn_args *a
 static kgen_status check_table(const kgen_attn_spec *s, const kgen_attn_args *a, const shape *n,
                                kgen_error *err) {
     const kgen_tensor *t = &a->block_table;
-    KGEN_TRY(kgen__check_type("block_table", t, s->table ? KGEN_I64 : KGEN_I32, 2, err));
+    KGEN_TRY(
+        kgen__check_type("block_table", t, s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2, err));
     KGEN_TRY(kgen__check_dim("block_table", t, 0, n->seqs, err));
     NEED(t->shape[1] >= 1, "block_table: shape[1]=%lld, at least 1", (long long)t->shape[1]);
     return kgen__check_unit_stride("block_table", t, 1, 1, err);
@@ -78,22 +82,22 @@ static kgen_status check_features(const kgen_attn_spec *s, const kgen_attn_args 
     if (s->softcap)
         NEED(isfinite(a->softcap) && a->softcap > 0, "softcap=%g: finite and above 0",
              (double)a->softcap);
-    if (s->window == KGEN_WINDOW_RT)
-        NEED(a->window >= 1, "window=%d: at least 1", a->window);
+    if (s->window == KGEN_WINDOW_RT) NEED(a->window >= 1, "window=%d: at least 1", a->window);
     if (s->alibi)
-        KGEN_TRY(kgen__check_vector("alibi_slopes", &a->alibi_slopes, KGEN_F32, n->q_heads, err));
-    if (s->sinks) KGEN_TRY(kgen__check_vector("sinks", &a->sinks, KGEN_F32, n->q_heads, err));
+        KGEN_TRY(
+            kgen__check_vector("alibi_slopes", &a->alibi_slopes, KGEN_DTYPE_F32, n->q_heads, err));
+    if (s->sinks) KGEN_TRY(kgen__check_vector("sinks", &a->sinks, KGEN_DTYPE_F32, n->q_heads, err));
     return KGEN_OK;
 }
 
 /* --- workspace ---------------------------------------------------------- */
 
 typedef struct workspace {
-    size_t sums, outs, bytes; /* offsets, size                               */
+    size_t sums, outs, bytes; /* offsets, size */
 } workspace;
 
 static workspace layout_workspace(const kgen_kernel *kernel) {
-    kgen_attn_geometry geometry = kgen__attn_geometry(&kernel->spec.attn, kernel->ctx->target);
+    kgen__attn_geometry geometry = kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
     size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry.rows;
     workspace w;
     w.sums = KGEN__COUNTER_BYTES;
@@ -105,7 +109,7 @@ static workspace layout_workspace(const kgen_kernel *kernel) {
 
 static kgen_status check_counters(const kgen_kernel *kernel, int64_t seqs, int64_t kv_heads,
                                   kgen_error *err) {
-    kgen_attn_geometry geometry = kgen__attn_geometry(&kernel->spec.attn, kernel->ctx->target);
+    kgen__attn_geometry geometry = kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
     int64_t most = KGEN__COUNTER_BYTES / (int64_t)sizeof(int32_t);
     NEED(seqs >= 0 && seqs <= most && kv_heads >= 0 && kv_heads <= most &&
              seqs * kv_heads * geometry.row_blocks <= most,
@@ -182,10 +186,10 @@ static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kg
     KGEN_TRY(check_table(s, a, &n, err));
     KGEN_TRY(check_output(s, a, &n, err));
     KGEN_TRY(check_features(s, a, &n, err));
-    KGEN_TRY(kgen__check_descale(&kv, s->descale, "k_descale", &a->k_descale, a->k.shape[0],
-                                 n.seqs, d->k_descale_stride, err));
-    KGEN_TRY(kgen__check_descale(&kv, s->descale, "v_descale", &a->v_descale, a->v.shape[0],
-                                 n.seqs, d->v_descale_stride, err));
+    KGEN_TRY(kgen__check_descale(&kv, s->descale, "k_descale", &a->k_descale, a->k.shape[0], n.seqs,
+                                 d->k_descale_stride, err));
+    KGEN_TRY(kgen__check_descale(&kv, s->descale, "v_descale", &a->v_descale, a->v.shape[0], n.seqs,
+                                 d->v_descale_stride, err));
     KGEN_TRY(check_counters(kernel, n.seqs, n.kv_heads, err));
     pack_cache(d, a, &kv);
     pack_rest(d, s, a, &n);
@@ -213,4 +217,4 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
-const kgen_launcher kgen__launch_attn = {sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_attn = {sizeof(device_args), workspace_bytes, pack};

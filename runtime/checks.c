@@ -1,8 +1,8 @@
 /* Checks of one tensor against what a kernel was built for. */
 #include "checks.h"
 
-kgen_status kgen__check_type(const char *name, const kgen_tensor *t, kgen_dtype dtype,
-                              int32_t rank, kgen_error *err) {
+kgen_status kgen__check_type(const char *name, const kgen_tensor *t, kgen_dtype dtype, int32_t rank,
+                             kgen_error *err) {
     NEED(t->data, "%s: no data", name);
     NEED(t->dtype == dtype, "%s: dtype %s, kernel built for %s", name, kgen_dtype_name(t->dtype),
          kgen_dtype_name(dtype));
@@ -15,21 +15,21 @@ kgen_status kgen__check_type(const char *name, const kgen_tensor *t, kgen_dtype 
 }
 
 kgen_status kgen__check_dim(const char *name, const kgen_tensor *t, int i, int64_t want,
-                             kgen_error *err) {
-    NEED(t->shape[i] == want, "%s: shape[%d]=%lld, %lld expected", name, i,
-         (long long)t->shape[i], (long long)want);
+                            kgen_error *err) {
+    NEED(t->shape[i] == want, "%s: shape[%d]=%lld, %lld expected", name, i, (long long)t->shape[i],
+         (long long)want);
     return KGEN_OK;
 }
 
 kgen_status kgen__check_unit_stride(const char *name, const kgen_tensor *t, int i, int64_t want,
-                                     kgen_error *err) {
+                                    kgen_error *err) {
     NEED(t->stride[i] == want || t->shape[i] <= 1, "%s: stride[%d]=%lld, %lld expected", name, i,
          (long long)t->stride[i], (long long)want);
     return KGEN_OK;
 }
 
 kgen_status kgen__check_alignment(const char *name, const kgen_tensor *t, int dims, int bytes,
-                                   kgen_error *err) {
+                                  kgen_error *err) {
     int size = kgen_dtype_size(t->dtype), elements = bytes > size ? bytes / size : 1;
     NEED((uintptr_t)t->data % (unsigned)bytes == 0, "%s: address %p is not a multiple of %d bytes",
          name, t->data, bytes);
@@ -54,7 +54,7 @@ kgen_status kgen__check_span(const char *name, const kgen_tensor *t, kgen_error 
 }
 
 kgen_status kgen__check_vector(const char *name, const kgen_tensor *t, kgen_dtype dtype,
-                                int64_t length, kgen_error *err) {
+                               int64_t length, kgen_error *err) {
     KGEN_TRY(kgen__check_type(name, t, dtype, 1, err));
     KGEN_TRY(kgen__check_dim(name, t, 0, length, err));
     return kgen__check_unit_stride(name, t, 0, 1, err);

@@ -1,6 +1,6 @@
 /* Open and close, and the small part of the driver that programs share. */
-#include "../tunedb/db.h"
-#include "capture.h"
+#include "tuning/db.h"
+#include "runtime/capture/capture_parts.h"
 
 #include <kgen/probe.h>
 
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const kgen_device_api *const devices[] = {&kgen_device_hip, &kgen_device_cuda,
-                                                 &kgen_device_cpu};
+static const kgen__device_api *const devices[] = {&kgen__device_hip, &kgen__device_cuda,
+                                                  &kgen__device_cpu};
 enum { DEVICES = sizeof devices / sizeof devices[0] };
 
 /* "hip:1" -> api and what follows the colon. */
-static const kgen_device_api *device_named(const char *text, const char **rest) {
+static const kgen__device_api *device_named(const char *text, const char **rest) {
     size_t length = strcspn(text, ":");
     *rest = text[length] ? text + length + 1 : "";
     for (size_t i = 0; i < DEVICES; i++)
@@ -28,7 +28,7 @@ static kgen_status open_named(kgen_context *ctx, const char *text, kgen_error *e
     if (!ctx->api)
         return kgen_fail(err, KGEN_E_DEVICE,
                          "device=%.60s: unknown; known are hip[:N], cuda[:N], cpu[:persona]", text);
-    if (ctx->api == &kgen_device_cpu)
+    if (ctx->api == &kgen__device_cpu)
         return ctx->api->open(&ctx->device, 0, *rest ? rest : "cdna3", err);
     long ordinal = strtol(rest, NULL, 10);
     if (rest[strspn(rest, "0123456789")] || ordinal > 1023)
@@ -49,7 +49,7 @@ static kgen_status open_device(kgen_context *ctx, const char *wanted, kgen_error
 /* The label is "cuda:0 <name> (<details>)", or of the cpu "<name> (<details>)". */
 static void name_device(kgen_context *ctx) {
     const char *name = ctx->api->label(ctx->device), *end = NULL;
-    if (ctx->api != &kgen_device_cpu) name += strcspn(name, " ");
+    if (ctx->api != &kgen__device_cpu) name += strcspn(name, " ");
     name += strspn(name, " ");
     for (const char *at = name; (at = strstr(at, " (")); at++) end = at;
     size_t length = end ? (size_t)(end - name) : strlen(name);

@@ -2,7 +2,7 @@
 #ifndef KGEN_RUNTIME_CONTEXT_H
 #define KGEN_RUNTIME_CONTEXT_H
 
-#include "device.h"
+#include "device/device.h"
 
 /* What KGEN_CAPTURE asks for (capture.h). */
 typedef struct kgen__capture kgen__capture;
@@ -10,27 +10,27 @@ typedef struct kgen__capture kgen__capture;
 struct kgen_kernel {
     kgen_context *ctx;
     kgen_kernel *next;
-    kgen_spec spec; /* resolved                                              */
+    kgen_spec spec; /* resolved */
     kgen_tuning_match match;
     kgen_resources resources;
     kgen_key key;
     char toolchain[64];
     void *module, *function;
-    kgen_launch_config config; /* grid: the most workgroups worth launching  */
+    kgen__launch_config config; /* grid: the most workgroups worth launching */
 };
 
 struct kgen_context {
-    const kgen_device_api *api;
-    kgen_device *device;
+    const kgen__device_api *api;
+    kgen__device *device;
     const kgen_target *target;
     kgen_cache *cache;
-    char *tuning_file;   /* settled by kgen_open, for kgen_tuning_open        */
+    char *tuning_file;   /* settled by kgen_open, for kgen_tuning_open */
     kgen_tuning *tuning; /* NULL until a problem is first named: reading costs
-                            a start more than the rest of it                  */
+                            a start more than the rest of it */
     char device_name[128];
     kgen_mode mode;
     kgen_kernel *kernels;
-    kgen__capture *capture; /* NULL: no launch is saved                      */
+    kgen__capture *capture; /* NULL: no launch is saved */
 };
 
 struct kgen_graph {

@@ -1,11 +1,11 @@
 /* Gated DeltaNet launches: arguments against spec, the packed argument struct.
- * Nothing here allocates, locks or waits.                                   */
+ * Nothing here allocates, locks or waits. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "../gen/gdn.h"
-#include "../templates/kg/gdn_args.h"
+#include "gen/gdn.h"
+#include "templates/kg/gdn_args.h"
 #include "checks.h"
 #include "launch.h"
 
@@ -21,9 +21,9 @@ enum {
     STEP = KGEN__GDN_RECURRENCE,
     NORM = KGEN__GDN_NORM,
     NO_CONV = 1 << 3,
-    PACKED = 1 << 4, /* interleaved or flat rows                             */
+    PACKED = 1 << 4, /* interleaved or flat rows */
     PRESPLIT = 1 << 5,
-    READS_Z = 1 << 6, /* for the norm, or to be copied                       */
+    READS_Z = 1 << 6, /* for the norm, or to be copied */
     READS_B = 1 << 7,
     READS_A = 1 << 8,
     COPIES = 1 << 9,
@@ -46,19 +46,40 @@ enum {
     CONV_ONLY = 1 << 26,
 };
 
-typedef enum type_id {
-    X, AB, CW, ALOG, DT, NW, CS, STATE, OUT, INDEX, I32, F32, TYPES
-} type_id;
+typedef enum type_id { X, AB, CW, ALOG, DT, NW, CS, STATE, OUT, INDEX, I32, F32, TYPES } type_id;
 typedef enum tag_id { NO_TAG, IN_TAG, CONV_TAG, STATE_TAG, TAGS } tag_id;
 
 /* Sizes of dimensions. Those below DEFINED are what the first tensor that has
- * one says; the others follow from the spec.                                */
+ * one says; the others follow from the spec. */
 typedef enum size_id {
-    N, T, SLOTS, COLUMNS, L, P, LINES, DEFINED,
-    READ = DEFINED, /* rows that are read                                    */
-    ENDS, TOKENS, QKVZ, BA, C, Z, HK, HV, K, V, DECAY, MAJOR, MINOR, W, FAR, NEAR, GROUPS,
+    N,
+    T,
+    SLOTS,
+    COLUMNS,
+    L,
+    P,
+    LINES,
+    DEFINED,
+    READ = DEFINED, /* rows that are read */
+    ENDS,
+    TOKENS,
+    QKVZ,
+    BA,
+    C,
+    Z,
+    HK,
+    HV,
+    K,
+    V,
+    DECAY,
+    MAJOR,
+    MINOR,
+    W,
+    FAR,
+    NEAR,
+    GROUPS,
     SIZES,
-    LEAST = 0x40, /* at least as many                                        */
+    LEAST = 0x40, /* at least as many */
 } size_id;
 
 typedef struct wanted {
@@ -78,11 +99,11 @@ static int32_t copies_of(const kgen_gdn_args *a) {
 static int32_t conditions_of(const kgen_gdn_spec *s, const kgen_gdn_args *a) {
     int32_t parts = kgen__gdn_parts(s);
     int table = s->index == KGEN_INDEX_SPEC || s->index == KGEN_INDEX_BLOCKS;
-    int pair = s->index == KGEN_INDEX_PAIR, packed = s->layout != KGEN_PRESPLIT;
+    int pair = s->index == KGEN_INDEX_PAIR, packed = s->layout != KGEN_ROWS_PRESPLIT;
     return parts | when(parts & CONV, 0, NO_CONV) | when(packed, PACKED, PRESPLIT) |
            when(parts & NORM, READS_Z, 0) | when(parts & STEP, READS_B | READS_A, 0) |
-           when(s->fuse == KGEN_GDN_C && packed, copies_of(a), 0) | when(s->conv_bias, BIAS, 0) |
-           when(parts & CONV, when(s->conv_layout == KGEN_SD, SD, DS), 0) |
+           when(s->fuse == KGEN_FUSE_C && packed, copies_of(a), 0) | when(s->conv_bias, BIAS, 0) |
+           when(parts & CONV, when(s->conv_layout == KGEN_CONV_SD, SD, DS), 0) |
            when(table, SLOT_TABLE, SLOT_VECTOR) |
            when(pair, when(s->save == KGEN_SAVE_SLOTS, WRITE_TABLE, WRITE_VECTOR), 0) |
            when(s->index == KGEN_INDEX_BLOCKS, BLOCKS, 0) | when(s->accept, ACCEPT, 0) |
@@ -91,42 +112,65 @@ static int32_t conditions_of(const kgen_gdn_spec *s, const kgen_gdn_args *a) {
            when(s->save == KGEN_SAVE_REPLAY, REPLAY, 0) |
            when(s->gate == KGEN_GATE_GDN, HEAD_DECAY, CHANNEL_DECAY) |
            when(kgen_dtype_size((kgen_dtype)s->out) == 1, SCALED, 0) |
-           when(s->fuse == KGEN_GDN_C, CONV_ONLY, 0);
+           when(s->fuse == KGEN_FUSE_C, CONV_ONLY, 0);
 }
 
 static void want_types(wanted *w, const kgen_gdn_spec *s) {
-    const int32_t types[TYPES] = {
-        [X] = s->x, [AB] = s->ab ? s->ab : s->x, [CW] = s->conv_weight, [ALOG] = s->a_log,
-        [DT] = s->dt_bias, [NW] = s->norm, [CS] = s->conv_state, [STATE] = s->state,
-        [OUT] = s->out, [INDEX] = s->index_type ? KGEN_I64 : KGEN_I32, [I32] = KGEN_I32,
-        [F32] = KGEN_F32};
-    const int32_t tags[TAGS] = {[IN_TAG] = s->layout, [CONV_TAG] = s->conv_layout,
-                                [STATE_TAG] = s->state_layout};
+    const int32_t types[TYPES] = {[X] = s->x,
+                                  [AB] = s->ab ? s->ab : s->x,
+                                  [CW] = s->conv_weight,
+                                  [ALOG] = s->a_log,
+                                  [DT] = s->dt_bias,
+                                  [NW] = s->norm,
+                                  [CS] = s->conv_state,
+                                  [STATE] = s->state,
+                                  [OUT] = s->out,
+                                  [INDEX] = s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32,
+                                  [I32] = KGEN_DTYPE_I32,
+                                  [F32] = KGEN_DTYPE_F32};
+    const int32_t tags[TAGS] = {
+        [IN_TAG] = s->layout, [CONV_TAG] = s->conv_layout, [STATE_TAG] = s->state_layout};
     for (int i = 0; i < TYPES; i++) w->type[i] = (kgen_dtype)types[i];
     memcpy(w->tag, tags, sizeof tags);
 }
 
 static void want_sizes(wanted *w, const kgen_gdn_spec *s) {
     int64_t channels = kgen__gdn_channels(s), z = (int64_t)s->v_heads * s->v_dim;
-    int vk = s->state_layout == KGEN_VK, sd = s->conv_layout == KGEN_SD;
+    int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
     const int64_t sizes[SIZES] = {
-        [N] = -1, [T] = -1, [SLOTS] = -1, [COLUMNS] = -1, [L] = -1, [P] = -1, [LINES] = -1,
-        [TOKENS] = s->tokens, [QKVZ] = channels + z, [BA] = 2 * (int64_t)s->v_heads,
-        [C] = channels, [Z] = z, [HK] = s->k_heads, [HV] = s->v_heads, [K] = s->k_dim,
-        [V] = s->v_dim, [W] = s->conv_width, [GROUPS] = z / 128,
+        [N] = -1,
+        [T] = -1,
+        [SLOTS] = -1,
+        [COLUMNS] = -1,
+        [L] = -1,
+        [P] = -1,
+        [LINES] = -1,
+        [TOKENS] = s->tokens,
+        [QKVZ] = channels + z,
+        [BA] = 2 * (int64_t)s->v_heads,
+        [C] = channels,
+        [Z] = z,
+        [HK] = s->k_heads,
+        [HV] = s->v_heads,
+        [K] = s->k_dim,
+        [V] = s->v_dim,
+        [W] = s->conv_width,
+        [GROUPS] = z / 128,
         [DECAY] = s->gate == KGEN_GATE_GDN ? s->v_heads : (int64_t)s->v_heads * s->k_dim,
-        [MAJOR] = vk ? s->v_dim : s->k_dim, [MINOR] = vk ? s->k_dim : s->v_dim,
-        [FAR] = sd ? s->conv_width - 1 : channels, [NEAR] = sd ? channels : s->conv_width - 1};
+        [MAJOR] = vk ? s->v_dim : s->k_dim,
+        [MINOR] = vk ? s->k_dim : s->v_dim,
+        [FAR] = sd ? s->conv_width - 1 : channels,
+        [NEAR] = sd ? channels : s->conv_width - 1};
     memcpy(w->size, sizes, sizeof sizes);
 }
 
 /* --- the tensors --------------------------------------------------------- */
 
-/* ALIGNED: to 16 bytes. PIECES: to four elements, which are loaded at once.  */
+/* ALIGNED: to 16 bytes. PIECES: to four elements, which are loaded at once. */
 enum { OPTIONAL = 1, WRITTEN = 2, ALIGNED = 4, PIECES = 8 };
 
 /* A tensor and where it goes. The first `free` strides are the caller's, the
- * rest is dense; `strides` are where the first ones go (0: nowhere).        */
+ * rest is dense; `strides` are where the first ones go (0: nowhere). */
 typedef struct row {
     const char *name;
     size_t offset;
@@ -134,7 +178,7 @@ typedef struct row {
     type_id type;
     tag_id tag;
     int32_t rank, free, flags;
-    uint8_t dims[KGEN_MAX_RANK];
+    uint8_t dims[KGEN_TENSOR_RANK_MAX];
     size_t pointer, strides[3];
 } row;
 
@@ -144,6 +188,7 @@ typedef struct row {
 /* How many sequences and rows there are stands in the first ones. */
 enum { FIRST = 4 };
 
+/* clang-format off */
 static const row rows[] = {
     {TENSOR(slots), SLOT_VECTOR, INDEX, NO_TAG, 1, 1, 0, {N}, TO(slots), {TO(slots_row)}},
     {TENSOR(slots), SLOT_TABLE, INDEX, NO_TAG, 2, 2, 0, {N, COLUMNS}, TO(slots),
@@ -214,11 +259,12 @@ static const row rows[] = {
     {TENSOR(a_out), COPIES, AB, NO_TAG, 2, 1, OPTIONAL | WRITTEN, {T, HV}, TO(a_out),
      {TO(a_out_row)}},
 };
+/* clang-format on */
 enum { TABLE_ROWS = sizeof rows / sizeof rows[0] };
 
 /* --- checks -------------------------------------------------------------- */
 
-/* Counts of sequences, rows, slots and so on travel to the device as int.   */
+/* Counts of sequences, rows, slots and so on travel to the device as int. */
 static kgen_status check_size(const row *r, const kgen_tensor *t, int i, wanted *w,
                               kgen_error *err) {
     int64_t *want = &w->size[r->dims[i] & ~LEAST], got = t->shape[i];
@@ -293,13 +339,11 @@ static kgen_status check_sizes(const kgen_gdn_spec *s, const kgen_gdn_args *a, c
     NEED(w->size[L] < 0 || w->size[L] >= columns,
          "conv_state: %lld time columns, w=%d%s needs at least %lld", (long long)w->size[L],
          s->conv_width, s->accept ? " with accept=1" : "", (long long)columns);
-    NEED(w->size[P] < 0 || w->size[P] >= ring,
-         "ring_k: shape[1]=%lld, at least ring=%d and t=%d", (long long)w->size[P], s->ring,
-         s->tokens);
+    NEED(w->size[P] < 0 || w->size[P] >= ring, "ring_k: shape[1]=%lld, at least ring=%d and t=%d",
+         (long long)w->size[P], s->ring, s->tokens);
     NEED(have < 0 || a->lines.data || have >= w->size[N],
          "%s: shape[0]=%lld lines for %lld sequences, and no data in lines",
-         w->conditions & STEP ? "buffer" : "conv_windows", (long long)have,
-         (long long)w->size[N]);
+         w->conditions & STEP ? "buffer" : "conv_windows", (long long)have, (long long)w->size[N]);
     return KGEN_OK;
 }
 
@@ -368,8 +412,10 @@ static kgen_status pack_workspace(device_args *d, const kgen_gdn_spec *s, const 
 static kgen_status count_groups(uint32_t *grid, const kgen_kernel *kernel, const device_args *d,
                                 kgen_error *err) {
     int64_t groups = kgen__gdn_groups(&kernel->spec.gdn, kernel->ctx->target);
-    NEED(d->seqs <= INT32_MAX / groups, "slots: shape[0]=%d sequences of %lld workgroups, at most "
-         "2^31-1 in all", d->seqs, (long long)groups);
+    NEED(d->seqs <= INT32_MAX / groups,
+         "slots: shape[0]=%d sequences of %lld workgroups, at most "
+         "2^31-1 in all",
+         d->seqs, (long long)groups);
     *grid = d->rows ? (uint32_t)(groups * (d->seqs ? d->seqs : 1)) : 0;
     return KGEN_OK;
 }
@@ -393,4 +439,4 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return count_groups(grid, kernel, d, err);
 }
 
-const kgen_launcher kgen__launch_gdn = {sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_gdn = {sizeof(device_args), workspace_bytes, pack};

@@ -1,5 +1,5 @@
 /* kv_gather launches: arguments against spec, the packed argument struct.
- * Nothing here allocates, locks or waits.                                   */
+ * Nothing here allocates, locks or waits. */
 #include <string.h>
 
 #include "checks.h"
@@ -23,13 +23,14 @@ static kgen_status check_caches(kgen__kv *kv, const kgen_kv_gather_spec *s,
 static kgen_status check_sequences(const kgen_kv_gather_spec *s, const kgen_kv_gather_args *a,
                                    int64_t seqs, kgen_error *err) {
     const kgen_tensor *t = &a->block_table;
-    KGEN_TRY(kgen__check_vector("seq_lens", &a->seq_lens, KGEN_I32, seqs, err));
+    KGEN_TRY(kgen__check_vector("seq_lens", &a->seq_lens, KGEN_DTYPE_I32, seqs, err));
     NEED(seqs <= MOST_SEQS, "seq_lens: shape[0]=%lld sequences, at most %d", (long long)seqs,
          MOST_SEQS);
-    KGEN_TRY(kgen__check_vector("cu_seqlens", &a->cu_seqlens, KGEN_I32, seqs + 1, err));
+    KGEN_TRY(kgen__check_vector("cu_seqlens", &a->cu_seqlens, KGEN_DTYPE_I32, seqs + 1, err));
     if (s->from == KGEN_FROM_START && a->starts.data)
-        KGEN_TRY(kgen__check_vector("starts", &a->starts, KGEN_I32, seqs, err));
-    KGEN_TRY(kgen__check_type("block_table", t, s->table ? KGEN_I64 : KGEN_I32, 2, err));
+        KGEN_TRY(kgen__check_vector("starts", &a->starts, KGEN_DTYPE_I32, seqs, err));
+    KGEN_TRY(
+        kgen__check_type("block_table", t, s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2, err));
     KGEN_TRY(kgen__check_dim("block_table", t, 0, seqs, err));
     NEED(t->shape[1] >= 1 && t->shape[1] <= INT32_MAX, "block_table: shape[1]=%lld, 1 to 2^31-1",
          (long long)t->shape[1]);
@@ -55,8 +56,8 @@ static kgen_status check_outputs(const kgen_kv_gather_spec *s, const kgen_kv_gat
     return kgen__check_apart("v_cache", &a->v_cache, "v", &a->v, err);
 }
 
-static void pack_numbers(device_args *d, const kgen_kv_gather_spec *s,
-                         const kgen_kv_gather_args *a, const kgen__kv *kv) {
+static void pack_numbers(device_args *d, const kgen_kv_gather_spec *s, const kgen_kv_gather_args *a,
+                         const kgen__kv *kv) {
     d->table = a->block_table.data;
     d->table_row = a->block_table.stride[0];
     d->cu_seqlens = a->cu_seqlens.data;
@@ -75,7 +76,7 @@ static void pack_numbers(device_args *d, const kgen_kv_gather_spec *s,
 static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kernel *kernel,
                                 kgen_error *err) {
     const kgen_target *target = kernel->ctx->target;
-    kgen_kv_shape shape = kgen__kv_gather_geometry(&kernel->spec.kv_gather);
+    kgen__kv_shape shape = kgen__kv_gather_geometry(&kernel->spec.kv_gather);
     int64_t k, v;
     int64_t tokens = kgen__kv_packed(&shape) ? kgen__kv_x(&shape) : 0;
     KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, 0, d->rows, d->heads, err));
@@ -100,11 +101,11 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     KGEN_TRY(check_sequences(s, a, seqs, err));
     KGEN_TRY(check_caches(&kv, s, a, err));
     KGEN_TRY(check_outputs(s, a, kv.heads, err));
-    KGEN_TRY(kgen__check_descale(&kv, s->descale, "k_descale", &a->k_descale, pages, seqs, stride,
-                                 err));
+    KGEN_TRY(
+        kgen__check_descale(&kv, s->descale, "k_descale", &a->k_descale, pages, seqs, stride, err));
     kgen__pack_scale(&d->side[0], &a->k_descale, stride);
-    KGEN_TRY(kgen__check_descale(&kv, s->descale, "v_descale", &a->v_descale, pages, seqs, stride,
-                                 err));
+    KGEN_TRY(
+        kgen__check_descale(&kv, s->descale, "v_descale", &a->v_descale, pages, seqs, stride, err));
     kgen__pack_scale(&d->side[1], &a->v_descale, stride);
     kgen__pack_side(&d->side[0], &kv, 0, &a->k, &a->k_cache);
     kgen__pack_side(&d->side[1], &kv, 1, &a->v, &a->v_cache);
@@ -119,4 +120,4 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
     return KGEN_OK;
 }
 
-const kgen_launcher kgen__launch_kv_gather = {sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_kv_gather = {sizeof(device_args), workspace_bytes, pack};

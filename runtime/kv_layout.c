@@ -6,10 +6,10 @@
 
 /* One row a layout, K first. */
 static const kgen__kv_dims layout_rows[][2] = {
-    [KGEN_NHD] = {{4, 1, 2, 3, 3}, {4, 1, 2, 3, 3}},
-    [KGEN_HND] = {{4, 2, 1, 3, 3}, {4, 2, 1, 3, 3}},
-    [KGEN_SHUFFLE] = {{5, 3, 1, 2, 4}, {5, 2, 1, 3, 4}},
-    [KGEN_XPACKED] = {{5, 3, 1, 2, 4}, {4, 3, 1, 2, 3}},
+    [KGEN_LAYOUT_NHD] = {{4, 1, 2, 3, 3}, {4, 1, 2, 3, 3}},
+    [KGEN_LAYOUT_HND] = {{4, 2, 1, 3, 3}, {4, 2, 1, 3, 3}},
+    [KGEN_LAYOUT_SHUFFLE] = {{5, 3, 1, 2, 4}, {5, 2, 1, 3, 4}},
+    [KGEN_LAYOUT_XPACKED] = {{5, 3, 1, 2, 4}, {4, 3, 1, 2, 3}},
 };
 
 const kgen__kv_dims *kgen__kv_dims_of(int32_t layout, int is_v) {
@@ -22,7 +22,7 @@ kgen__kv kgen__kv_of(int32_t layout, int32_t dtype, int32_t page, int64_t heads)
 }
 
 static int is_packed(const kgen__kv *kv) {
-    return kv->layout == KGEN_SHUFFLE || kv->layout == KGEN_XPACKED;
+    return kv->layout == KGEN_LAYOUT_SHUFFLE || kv->layout == KGEN_LAYOUT_XPACKED;
 }
 
 /* Steps inside a page travel to the device as 32-bit bytes. */
@@ -37,7 +37,7 @@ static kgen_status check_step(const char *name, const kgen_tensor *t, int i, kge
 static kgen_status check_page(kgen__kv *kv, const char *name, int is_v, const kgen_tensor *t,
                               kgen_error *err) {
     const kgen__kv_dims *dims = &layout_rows[kv->layout][is_v];
-    int shuffled_v = is_v && kv->layout == KGEN_SHUFFLE;
+    int shuffled_v = is_v && kv->layout == KGEN_LAYOUT_SHUFFLE;
     int64_t page = t->shape[dims->page] * (shuffled_v ? kv->x : 1);
     if (kv->spec_page != KGEN_PAGE_X16)
         NEED(page == kv->spec_page, "%s: pages of %lld tokens, kernel built for page=%d", name,
@@ -74,9 +74,9 @@ kgen_status kgen__check_cache(kgen__kv *kv, const char *name, int is_v, const kg
 
 static kgen_status check_token_scale(const kgen__kv *kv, const char *name, const kgen_tensor *t,
                                      int64_t pages, long long stride[3], kgen_error *err) {
-    int slot = t->layout == KGEN_HND ? 2 : 1, head = 3 - slot;
-    KGEN_TRY(kgen__check_type(name, t, KGEN_F32, 3, err));
-    NEED(t->layout == KGEN_NHD || t->layout == KGEN_HND,
+    int slot = t->layout == KGEN_LAYOUT_HND ? 2 : 1, head = 3 - slot;
+    KGEN_TRY(kgen__check_type(name, t, KGEN_DTYPE_F32, 3, err));
+    NEED(t->layout == KGEN_LAYOUT_NHD || t->layout == KGEN_LAYOUT_HND,
          "%s: layout is %s; tag it nhd for [NB][page][Hkv] or hnd for [NB][Hkv][page]", name,
          kgen_layout_name(t->layout));
     KGEN_TRY(kgen__check_dim(name, t, 0, pages, err));
@@ -93,7 +93,7 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
     if (descale == KGEN_DESCALE_NONE) return KGEN_OK;
     if (descale != KGEN_DESCALE_HEAD) return check_token_scale(kv, name, t, pages, stride, err);
     int head = t->rank == 2 && seqs >= 0;
-    KGEN_TRY(kgen__check_type(name, t, KGEN_F32, head + 1, err));
+    KGEN_TRY(kgen__check_type(name, t, KGEN_DTYPE_F32, head + 1, err));
     if (head) KGEN_TRY(kgen__check_dim(name, t, 0, seqs, err));
     if (head || t->shape[0] != 1) KGEN_TRY(kgen__check_dim(name, t, head, kv->heads, err));
     stride[0] = head ? t->stride[0] : 0;
@@ -125,8 +125,10 @@ static void extent(const kgen_tensor *t, uintptr_t *first, uintptr_t *end) {
     int64_t low = 0, high = 0, size = kgen_dtype_size(t->dtype);
     for (int32_t i = 0; i < t->rank; i++) {
         int64_t last = t->shape[i] > 0 ? (t->shape[i] - 1) * t->stride[i] : 0;
-        if (last < 0) low += last;
-        else high += last;
+        if (last < 0)
+            low += last;
+        else
+            high += last;
     }
     *first = (uintptr_t)t->data + (uintptr_t)(low * size);
     *end = (uintptr_t)t->data + (uintptr_t)((high + 1) * size);
@@ -144,7 +146,7 @@ kgen_status kgen__check_apart(const char *name, const kgen_tensor *t, const char
     if (is_empty(t) || is_empty(other)) return KGEN_OK;
     extent(t, &first, &end);
     extent(other, &other_first, &other_end);
-    NEED(end <= other_first || other_end <= first, "%s: overlaps %s, which the kernel writes",
-         name, other_name);
+    NEED(end <= other_first || other_end <= first, "%s: overlaps %s, which the kernel writes", name,
+         other_name);
     return KGEN_OK;
 }

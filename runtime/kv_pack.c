@@ -23,11 +23,11 @@ kgen_status kgen__check_rows(const char *name, const kgen_tensor *t, int32_t dty
     return kgen__check_alignment(name, t, 2, 16, err);
 }
 
-void kgen__pack_side(struct kg_kv_side *side, const kgen__kv *kv, int is_v,
-                     const kgen_tensor *rows, const kgen_tensor *cache) {
+void kgen__pack_side(struct kg_kv_side *side, const kgen__kv *kv, int is_v, const kgen_tensor *rows,
+                     const kgen_tensor *cache) {
     const kgen__kv_dims *dims = kgen__kv_dims_of(kv->layout, is_v);
     int row_size = kgen_dtype_size(rows->dtype), natural = dims->dim == dims->unit;
-    int xpacked_v = is_v && kv->layout == KGEN_XPACKED;
+    int xpacked_v = is_v && kv->layout == KGEN_LAYOUT_XPACKED;
     side->rows = rows->data;
     side->row = rows->stride[0] * row_size;
     side->head = rows->stride[1] * row_size;
@@ -49,7 +49,7 @@ void kgen__pack_scale(struct kg_kv_side *side, const kgen_tensor *scale,
     side->scale_head = stride[2];
 }
 
-kgen_status kgen__count_groups(int64_t *groups, const kgen_kv_shape *shape,
+kgen_status kgen__count_groups(int64_t *groups, const kgen__kv_shape *shape,
                                const kgen_target *target, int is_v, int64_t tokens, int64_t rows,
                                int64_t heads, kgen_error *err) {
     int64_t threads = (int64_t)shape->waves * target->wave_size, per, places;
@@ -59,11 +59,13 @@ kgen_status kgen__count_groups(int64_t *groups, const kgen_kv_shape *shape,
     } else {
         int64_t block = kgen__kv_row_block(shape);
         per = threads * shape->turns;
-        places = (rows + block - 1) / block * block * heads *
-                 kgen__kv_row_lanes(shape, target, is_v);
+        places =
+            (rows + block - 1) / block * block * heads * kgen__kv_row_lanes(shape, target, is_v);
     }
-    NEED(places <= INT32_MAX - per, "%s: %lld rows of %lld heads, %lld pieces of work, at most "
-         "2^31-1", is_v ? "v" : "k", (long long)rows, (long long)heads, (long long)places);
+    NEED(places <= INT32_MAX - per,
+         "%s: %lld rows of %lld heads, %lld pieces of work, at most "
+         "2^31-1",
+         is_v ? "v" : "k", (long long)rows, (long long)heads, (long long)places);
     *groups = (places + per - 1) / per;
     return KGEN_OK;
 }

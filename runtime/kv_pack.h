@@ -2,24 +2,23 @@
 #ifndef KGEN_RUNTIME_KV_PACK_H
 #define KGEN_RUNTIME_KV_PACK_H
 
-#include "../gen/kv.h"
-#include "../templates/kg/kv_args.h"
+#include "gen/kv.h"
+#include "templates/kg/kv_args.h"
 #include "kv_layout.h"
 #include "launch.h"
 
 struct kg_divisor kgen__divisor(int64_t by);
 
-/* Rows [T][heads][dim] outside the cache: 16-byte steps, at least `rows`.   */
+/* Rows [T][heads][dim] outside the cache: 16-byte steps, at least `rows`. */
 kgen_status kgen__check_rows(const char *name, const kgen_tensor *t, int32_t dtype, int64_t rows,
                              int64_t heads, int64_t dim, kgen_error *err);
-void kgen__pack_side(struct kg_kv_side *side, const kgen__kv *kv, int is_v,
-                     const kgen_tensor *rows, const kgen_tensor *cache);
-void kgen__pack_scale(struct kg_kv_side *side, const kgen_tensor *scale,
-                      const long long stride[3]);
+void kgen__pack_side(struct kg_kv_side *side, const kgen__kv *kv, int is_v, const kgen_tensor *rows,
+                     const kgen_tensor *cache);
+void kgen__pack_scale(struct kg_kv_side *side, const kgen_tensor *scale, const long long stride[3]);
 
 /* Workgroups of K or V, so that a lane's number stays below 2^31. tokens: that a
  * wave takes of its slice of heads (packed V); 0: lanes take pieces of rows. */
-kgen_status kgen__count_groups(int64_t *groups, const kgen_kv_shape *shape,
+kgen_status kgen__count_groups(int64_t *groups, const kgen__kv_shape *shape,
                                const kgen_target *target, int is_v, int64_t tokens, int64_t rows,
                                int64_t heads, kgen_error *err);
 

@@ -1,5 +1,5 @@
 /* kv_write launches: arguments against spec, the packed argument struct.
- * Nothing here allocates, locks or waits.                                   */
+ * Nothing here allocates, locks or waits. */
 #include <string.h>
 
 #include "checks.h"
@@ -11,7 +11,7 @@ _Static_assert(sizeof(device_args) <= KGEN__PACKED_MAX, "packed arguments fit");
 
 enum { MOST_ROWS = INT32_MAX / 64, MOST_HEADS = 65535 };
 
-static kgen_dtype index_type(int32_t i64) { return i64 ? KGEN_I64 : KGEN_I32; }
+static kgen_dtype index_type(int32_t i64) { return i64 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
 
 static kgen_status check_inputs(const kgen_kv_write_spec *s, const kgen_kv_write_args *a,
                                 int64_t rows, kgen_error *err) {
@@ -37,8 +37,8 @@ static kgen_status check_caches(kgen__kv *kv, const kgen_kv_write_spec *s,
     KGEN_TRY(kgen__check_distinct("k_cache", &a->k_cache, err));
     KGEN_TRY(kgen__check_distinct("v_cache", &a->v_cache, err));
     NEED(a->k_cache.shape[0] <= INT32_MAX / kv->page,
-         "k_cache: %lld pages of %lld tokens, at most 2^31-1 slots",
-         (long long)a->k_cache.shape[0], (long long)kv->page);
+         "k_cache: %lld pages of %lld tokens, at most 2^31-1 slots", (long long)a->k_cache.shape[0],
+         (long long)kv->page);
     NEED(a->v_cache.data != a->k_cache.data, "v_cache: the address of k_cache");
     KGEN_TRY(kgen__check_apart("k", &a->k, "k_cache", &a->k_cache, err));
     KGEN_TRY(kgen__check_apart("k", &a->k, "v_cache", &a->v_cache, err));
@@ -46,8 +46,8 @@ static kgen_status check_caches(kgen__kv *kv, const kgen_kv_write_spec *s,
     return kgen__check_apart("v", &a->v, "v_cache", &a->v_cache, err);
 }
 
-static kgen_status check_table(const kgen_kv_write_spec *s, const char *name,
-                               const kgen_tensor *t, int64_t rows, kgen_error *err) {
+static kgen_status check_table(const kgen_kv_write_spec *s, const char *name, const kgen_tensor *t,
+                               int64_t rows, kgen_error *err) {
     KGEN_TRY(kgen__check_type(name, t, (kgen_dtype)s->table, 2, err));
     KGEN_TRY(kgen__check_dim(name, t, 0, rows, err));
     KGEN_TRY(kgen__check_dim(name, t, 1, s->rope_dim / 2, err));
@@ -64,8 +64,7 @@ static kgen_status check_queries(const kgen_kv_write_spec *s, const kgen_kv_writ
     NEED(heads >= 1 && heads <= MOST_HEADS, "q: shape[1]=%lld heads, 1 to %d expected",
          (long long)heads, MOST_HEADS);
     NEED(rows * heads <= INT32_MAX / (s->head_dim / 16) - 1024,
-         "q: %lld rows of %lld heads, too many for one launch", (long long)rows,
-         (long long)heads);
+         "q: %lld rows of %lld heads, too many for one launch", (long long)rows, (long long)heads);
     KGEN_TRY(kgen__check_rows("q", q, s->x, rows, heads, s->head_dim, err));
     KGEN_TRY(kgen__check_rows("q_out", out, s->x, rows, heads, s->head_dim, err));
     KGEN_TRY(kgen__check_distinct("q_out", out, err));
@@ -96,7 +95,7 @@ static kgen_status check_scale(const kgen__kv *kv, const kgen_kv_write_spec *s, 
     kgen__pack_scale(side, t, stride);
     if (s->scale != KGEN_DESCALE_TOKEN && s->scale != KGEN_DESCALE_ROW) return KGEN_OK;
     if (s->scale == KGEN_DESCALE_ROW && stride[2] == 0)
-        one_head.shape[t->layout == KGEN_HND ? 1 : 2] = 1;
+        one_head.shape[t->layout == KGEN_LAYOUT_HND ? 1 : 2] = 1;
     KGEN_TRY(kgen__check_span(name, t, err));
     return kgen__check_distinct(name, &one_head, err);
 }
@@ -132,7 +131,7 @@ static void pack_numbers(device_args *d, const kgen_kv_write_spec *s, const kgen
 }
 
 /* kg/kv_row_scale.h: X rows of both, or a wave for each row of K and of V. */
-static int64_t row_groups(const kgen_kv_write_spec *s, const kgen_kv_shape *shape, int64_t rows) {
+static int64_t row_groups(const kgen_kv_write_spec *s, const kgen__kv_shape *shape, int64_t rows) {
     int64_t x = kgen__kv_x(shape);
     return kgen__kv_packed(shape) ? (rows + x - 1) / x : (2 * rows + s->waves - 1) / s->waves;
 }
@@ -141,15 +140,14 @@ static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kerne
                                 kgen_error *err) {
     const kgen_kv_write_spec *s = &kernel->spec.kv_write;
     const kgen_target *target = kernel->ctx->target;
-    kgen_kv_shape shape = kgen__kv_write_geometry(s);
+    kgen__kv_shape shape = kgen__kv_write_geometry(s);
     int64_t k, v, q = 0, threads = (int64_t)s->waves * target->wave_size;
     int64_t x = kgen__kv_x(&shape); /* kv_write.hip: a row, or a block of rows */
     int64_t tokens = !kgen__kv_packed(&shape) ? 0 : d->rows > s->few ? x : 1;
     KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, 0, d->rows, d->heads, err));
     KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, tokens, d->rows, d->heads, err));
     if (s->scale == KGEN_DESCALE_ROW) k = row_groups(s, &shape, d->rows), v = 0;
-    if (s->rope_q)
-        q = ((int64_t)d->rows * d->q_heads * (s->head_dim / 16) + threads - 1) / threads;
+    if (s->rope_q) q = ((int64_t)d->rows * d->q_heads * (s->head_dim / 16) + threads - 1) / threads;
     NEED(k + v + q <= INT32_MAX, "k: %d rows need %lld workgroups, at most 2^31-1", d->rows,
          (long long)(k + v + q));
     d->by_slices = kgen__divisor(kgen__kv_slices(&shape, target, d->heads));
@@ -186,4 +184,4 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
     return KGEN_OK;
 }
 
-const kgen_launcher kgen__launch_kv_write = {sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_kv_write = {sizeof(device_args), workspace_bytes, pack};

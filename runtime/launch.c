@@ -1,25 +1,24 @@
 /* Launch: arguments against spec, then one driver call. Nothing here
- * allocates, locks or waits, unless the environment asked for captures.     */
+ * allocates, locks or waits, unless the environment asked for captures. */
 #include "launch.h"
 
 #include <kgen/probe.h>
 
-#include "capture.h"
+#include "runtime/capture/capture_parts.h"
 #include "checks.h"
 
 /* A launch that is saved takes seconds; the others are not to pay for it. */
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-static const kgen_launcher *const launchers[KGEN_FAMILY_COUNT] = {
-    [KGEN_ATTN] = &kgen__launch_attn,
-    [KGEN_GDN] = &kgen__launch_gdn,
-    [KGEN_SCATTER] = &kgen__launch_scatter,
-    [KGEN_KV_WRITE] = &kgen__launch_kv_write,
-    [KGEN_KV_GATHER] = &kgen__launch_kv_gather,
+static const kgen__launcher *const launchers[KGEN_FAMILY_COUNT] = {
+    [KGEN_FAMILY_ATTN] = &kgen__launch_attn,
+    [KGEN_FAMILY_GDN] = &kgen__launch_gdn,
+    [KGEN_FAMILY_SCATTER] = &kgen__launch_scatter,
+    [KGEN_FAMILY_KV_WRITE] = &kgen__launch_kv_write,
+    [KGEN_FAMILY_KV_GATHER] = &kgen__launch_kv_gather,
 };
 
-static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args,
-                                kgen_error *err) {
+static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
     NEED(args->family == kernel->spec.family, "args: family %s, kernel built for %s",
          kgen_family_name(args->family), kgen_family_name(kernel->spec.family));
     return KGEN_OK;
@@ -51,13 +50,13 @@ kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, k
 typedef struct packed {
     _Alignas(16) char bytes[KGEN__PACKED_MAX];
     size_t size;
-    kgen_launch_config config; /* a grid of 0 launches nothing               */
+    kgen__launch_config config; /* a grid of 0 launches nothing */
 } packed;
 
 static inline kgen_status pack(packed *p, const kgen_kernel *kernel, const kgen_args *args,
                                kgen_error *err) {
     KGEN_TRY(check_family(kernel, args, err));
-    const kgen_launcher *launcher = launchers[args->family];
+    const kgen__launcher *launcher = launchers[args->family];
     p->config = kernel->config;
     p->size = launcher->packed_bytes;
     return launcher->pack(p->bytes, &p->config.grid, kernel, args, err);
@@ -83,19 +82,19 @@ kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_s
     KGEN_TRY(pack(&p, kernel, args, err));
     if (p.config.grid == 0) return KGEN_OK;
     if (UNLIKELY(ctx->capture)) taking = kgen__capture_begin(kernel, args, stream);
-    kgen_status status = ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes,
-                                          p.size, stream, err);
+    kgen_status status =
+        ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes, p.size, stream, err);
     if (UNLIKELY(taking)) kgen__capture_end(taking, status);
     return status;
 }
 
-kgen_status kgen_probe_launch(const kgen_kernel *kernel, const kgen_args *args,
-                              kgen_stream stream, int count, kgen_error *err) {
+kgen_status kgen_probe_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,
+                              int count, kgen_error *err) {
     const kgen_context *ctx = kernel->ctx;
     packed p;
     KGEN_TRY(pack(&p, kernel, args, err));
     for (int i = 0; i < count && p.config.grid; i++)
-        KGEN_TRY(ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes, p.size,
-                                  stream, err));
+        KGEN_TRY(ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes, p.size, stream,
+                                  err));
     return KGEN_OK;
 }

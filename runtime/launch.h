@@ -1,33 +1,32 @@
 /* How a family's arguments become one packed struct. A family is one file
- * <family>_launch.c and one row in launch.c.                                */
+ * <family>_launch.c and one row in launch.c. */
 #ifndef KGEN_RUNTIME_LAUNCH_H
 #define KGEN_RUNTIME_LAUNCH_H
 
 #include "context.h"
 
 /* Counters live in a part of fixed size, so that kernels of different shapes
- * can share a workspace without finding each other's sums in them.          */
+ * can share a workspace without finding each other's sums in them. */
 enum { KGEN__COUNTER_BYTES = 1 << 20, KGEN__WORKSPACE_ALIGNMENT = 256, KGEN__PACKED_MAX = 1024 };
 
-typedef struct kgen_launcher {
-    size_t packed_bytes; /* at most KGEN__PACKED_MAX                         */
-    kgen_status (*workspace_bytes)(size_t *bytes, const kgen_kernel *kernel,
-                                   const kgen_args *args, kgen_error *err);
-    /* Checks everything and fills `packed`; a grid of 0 launches nothing.   */
+typedef struct kgen__launcher {
+    size_t packed_bytes; /* at most KGEN__PACKED_MAX */
+    kgen_status (*workspace_bytes)(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
+                                   kgen_error *err);
+    /* Checks everything and fills `packed`; a grid of 0 launches nothing. */
     kgen_status (*pack)(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err);
-} kgen_launcher;
+} kgen__launcher;
 
-extern const kgen_launcher kgen__launch_attn, kgen__launch_gdn;
-extern const kgen_launcher kgen__launch_scatter;
-extern const kgen_launcher kgen__launch_kv_write, kgen__launch_kv_gather;
+extern const kgen__launcher kgen__launch_attn, kgen__launch_gdn;
+extern const kgen__launcher kgen__launch_scatter;
+extern const kgen__launcher kgen__launch_kv_write, kgen__launch_kv_gather;
 
 /* 1: the kernel is given this tensor of arguments that a launch accepts. What a
  * spec has no use for may be anything, and is not looked at; all others have
- * their type checked, so a type that none has tells them apart.             */
+ * their type checked, so a type that none has tells them apart. */
 int kgen__launch_takes(const kgen_kernel *kernel, const kgen_args *args, int tensor);
 
-kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed,
-                                  kgen_error *err);
+kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed, kgen_error *err);
 
 #endif

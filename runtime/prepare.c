@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../gen/family.h"
+#include "gen/family.h"
 #include "context.h"
 
 /* --- which entry -------------------------------------------------------- */
@@ -38,10 +38,10 @@ static kgen_status find_offline(kgen_context *ctx, const kgen_job *job, kgen_ent
     return kgen_cache_get(ctx->cache, out, found, &find.key, err);
 }
 
-static kgen_status find_cached(kgen_context *ctx, const kgen_job *job, kgen_entry **out,
-                               int *found, kgen_error *err) {
+static kgen_status find_cached(kgen_context *ctx, const kgen_job *job, kgen_entry **out, int *found,
+                               kgen_error *err) {
     kgen_key key;
-    if (ctx->mode == KGEN_OFFLINE) return find_offline(ctx, job, out, found, err);
+    if (ctx->mode == KGEN_MODE_OFFLINE) return find_offline(ctx, job, out, found, err);
     KGEN_TRY(kgen_job_key(&key, job, err));
     return kgen_cache_get(ctx->cache, out, found, &key, err);
 }
@@ -50,7 +50,7 @@ static kgen_status find_cached(kgen_context *ctx, const kgen_job *job, kgen_entr
 
 /* Parameters in which two specs differ; one more than all for two families. */
 static size_t difference(const kgen_spec *a, const kgen_spec *b) {
-    const kgen_family *family = kgen__family(a->family);
+    const kgen__family *family = kgen__family_of(a->family);
     size_t count = 0;
     if (a->family != b->family) return family->param_count + 1;
     for (size_t i = 0; i < family->param_count; i++)
@@ -79,7 +79,7 @@ static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *
     const kgen_target *t = ctx->target;
     int32_t waves = (int32_t)kernel->config.block / t->wave_size;
     int32_t fit = kernel->resources.waves_per_simd * t->simds / waves;
-    int32_t wanted = kgen__family(kernel->spec.family)->occupancy(&kernel->spec);
+    int32_t wanted = kgen__family_of(kernel->spec.family)->occupancy(&kernel->spec);
     int32_t per_unit = fit > 0 && fit < wanted ? fit : wanted;
     return (uint32_t)(per_unit * ctx->api->compute_units(ctx->device));
 }
@@ -114,18 +114,18 @@ static kgen_kernel *find_kernel(const kgen_context *ctx, const kgen_spec *resolv
     return NULL;
 }
 
-static void say_built(const kgen_job_result *result, const kgen_job *job, size_t done,
-                      size_t total, void *user) {
+static void say_built(const kgen_job_result *result, const kgen_job *job, size_t done, size_t total,
+                      void *user) {
     char line[KGEN_SPEC_LINE_MAX];
     (void)done, (void)total, (void)user;
-    if (result->outcome != KGEN_BUILT) return;
+    if (result->outcome != KGEN_JOB_BUILT) return;
     kgen_spec_print(line, &job->spec);
     fprintf(stderr, "kgen: warning: compiled %s for %s\n", line, job->target->name);
 }
 
 static kgen_status build(kgen_context *ctx, const kgen_job *jobs, size_t count,
                          kgen_job_result *results, kgen_error *err) {
-    kgen_build_options options = {.progress = ctx->mode == KGEN_WARN ? say_built : NULL};
+    kgen_build_options options = {.progress = ctx->mode == KGEN_MODE_WARN ? say_built : NULL};
     return kgen_build(ctx->cache, jobs, count, &options, results, err);
 }
 
@@ -134,7 +134,7 @@ static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **e
     int found = 0;
     KGEN_TRY(find_cached(ctx, job, entry, &found, err));
     if (found) return KGEN_OK;
-    if (ctx->mode == KGEN_STRICT || ctx->mode == KGEN_OFFLINE)
+    if (ctx->mode == KGEN_MODE_STRICT || ctx->mode == KGEN_MODE_OFFLINE)
         return fail_miss(ctx, &job->spec, err);
     kgen_job_result result = {0};
     kgen_status status = build(ctx, job, 1, &result, err);
@@ -145,7 +145,7 @@ static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **e
 static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job,
                                const kgen_tuning_match *match, kgen_error *err) {
     kgen_entry *entry = NULL;
-    int32_t block = kgen__family(job->spec.family)->launch_shape(&job->spec, job->target);
+    int32_t block = kgen__family_of(job->spec.family)->launch_shape(&job->spec, job->target);
     KGEN_TRY(obtain(ctx, job, &entry, err));
     kgen_status status = load_entry(ctx, &job->spec, match, entry, block, err);
     kgen_entry_free(entry);
@@ -157,7 +157,7 @@ static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job,
 /* Compiles all that is missing at once, in parallel. */
 static kgen_status build_missing(kgen_context *ctx, const kgen_job *jobs, size_t count,
                                  kgen_error *err) {
-    if (count < 2 || (ctx->mode != KGEN_AUTO && ctx->mode != KGEN_WARN)) return KGEN_OK;
+    if (count < 2 || (ctx->mode != KGEN_MODE_AUTO && ctx->mode != KGEN_MODE_WARN)) return KGEN_OK;
     kgen_job_result *results = calloc(count, sizeof *results);
     if (!results) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
     kgen_status status = build(ctx, jobs, count, results, err);

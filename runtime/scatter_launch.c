@@ -1,10 +1,10 @@
 /* Launches of the scatter family: arguments against spec, the packed argument
- * struct, grids from capacities. Nothing here allocates, locks or waits.    */
+ * struct, grids from capacities. Nothing here allocates, locks or waits. */
 #include <stddef.h>
 #include <string.h>
 
-#include "../gen/scatter.h"
-#include "../templates/kg/scatter_args.h"
+#include "gen/scatter.h"
+#include "templates/kg/scatter_args.h"
 #include "checks.h"
 #include "launch.h"
 
@@ -14,7 +14,7 @@ _Static_assert(sizeof(device_args) <= KGEN__PACKED_MAX, "packed arguments fit");
 
 /* --- what a spec asks for ------------------------------------------------ */
 
-#define OP(name) (1u << KGEN_##name)
+#define OP(name) (1u << KGEN_OP_##name)
 #define ANY_OP (~0u)
 
 /* Conditions; a row of the table below holds when all of its own do. */
@@ -31,7 +31,7 @@ enum {
     LOCS = 1 << 9,
     POS = 1 << 10,
     DELTA = 1 << 11,
-    SLOTS = 1 << 12, /* slots are read                                       */
+    SLOTS = 1 << 12, /* slots are read */
     READS_STARTS = 1 << 13,
     READS_LENS = 1 << 14,
     GREEDY = 1 << 15,
@@ -45,7 +45,7 @@ static int32_t when(int condition, int32_t yes, int32_t no) { return condition ?
 
 static int32_t conditions_of(const kgen_scatter_spec *s) {
     static const int32_t masks[] = {WORDS, QLEN, FULL};
-    int prepare = s->op == KGEN_SPEC_PREPARE;
+    int prepare = s->op == KGEN_OP_SPEC_PREPARE;
     int uniform = s->form == KGEN_FORM_UNIFORM, ragged = s->form == KGEN_FORM_RAGGED;
     return when(s->swa, SWA, 0) | when(s->starts, STARTS, 0) | when(s->unaligned, UNALIGNED, 0) |
            when(s->ragged, RAGGED, 0) | when(s->accept, ACCEPT, 0) | when(s->seq, SEQ, 0) |
@@ -57,17 +57,55 @@ static int32_t conditions_of(const kgen_scatter_spec *s) {
 }
 
 typedef enum type_id {
-    LEN, REQ, SLOT, MAP, TABLE, OUT, LOC, TOKEN, LINK, WORD, I32, I64, U8, F32, TYPES
+    LEN,
+    REQ,
+    SLOT,
+    MAP,
+    TABLE,
+    OUT,
+    LOC,
+    TOKEN,
+    LINK,
+    WORD,
+    I32,
+    I64,
+    U8,
+    F32,
+    TYPES
 } type_id;
 
 /* Sizes of dimensions. Those below DEFINED are what the first tensor that has
  * one says, those below DERIVED follow from the arguments, the rest from both. */
 typedef enum size_id {
-    N, R, C, M, W, W2, F, T, BYTES, COLUMNS, PW, MOVES, POOLS, V, DEFINED,
-    ONE = DEFINED, TWO, THREE, D, D1, S, DERIVED,
-    N1 = DERIVED, ND, NK, NK1, NG,
+    N,
+    R,
+    C,
+    M,
+    W,
+    W2,
+    F,
+    T,
+    BYTES,
+    COLUMNS,
+    PW,
+    MOVES,
+    POOLS,
+    V,
+    DEFINED,
+    ONE = DEFINED,
+    TWO,
+    THREE,
+    D,
+    D1,
+    S,
+    DERIVED,
+    N1 = DERIVED,
+    ND,
+    NK,
+    NK1,
+    NG,
     SIZES,
-    LEAST = 0x40, /* at least as many                                        */
+    LEAST = 0x40, /* at least as many */
 } size_id;
 
 typedef struct wanted {
@@ -77,14 +115,15 @@ typedef struct wanted {
     int64_t size[SIZES];
 } wanted;
 
-static kgen_dtype wide(int32_t i64) { return i64 ? KGEN_I64 : KGEN_I32; }
+static kgen_dtype wide(int32_t i64) { return i64 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
 
 static void want(wanted *w, const kgen_scatter_spec *s, const kgen_scatter_args *a) {
     const kgen_dtype types[TYPES] = {
-        [LEN] = wide(s->len), [REQ] = wide(s->req), [SLOT] = wide(s->slot), [MAP] = wide(s->map),
-        [TABLE] = wide(s->table), [OUT] = wide(s->out), [LOC] = wide(s->loc),
-        [TOKEN] = wide(s->token), [LINK] = wide(s->link), [WORD] = (kgen_dtype)s->word,
-        [I32] = KGEN_I32, [I64] = KGEN_I64, [U8] = KGEN_U8, [F32] = KGEN_F32};
+        [LEN] = wide(s->len),         [REQ] = wide(s->req),     [SLOT] = wide(s->slot),
+        [MAP] = wide(s->map),         [TABLE] = wide(s->table), [OUT] = wide(s->out),
+        [LOC] = wide(s->loc),         [TOKEN] = wide(s->token), [LINK] = wide(s->link),
+        [WORD] = (kgen_dtype)s->word, [I32] = KGEN_DTYPE_I32,   [I64] = KGEN_DTYPE_I64,
+        [U8] = KGEN_DTYPE_U8,         [F32] = KGEN_DTYPE_F32};
     w->op = 1u << s->op;
     w->conditions = conditions_of(s);
     memcpy(w->type, types, sizeof types);
@@ -112,7 +151,7 @@ static void derive(wanted *w, const kgen_scatter_args *a) {
 enum { OPTIONAL = 1, WRITTEN = 2, DENSE = 4 };
 
 /* A tensor and where it goes: its first strides are the caller's, the last
- * dimension is contiguous. Those with N rows come before those of N + 1.    */
+ * dimension is contiguous. Those with N rows come before those of N + 1. */
 typedef struct row {
     const char *name;
     size_t offset, pointer;
@@ -133,11 +172,11 @@ enum {
     PAGE_TABLES = OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE),
     LENGTHS = OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE) | OP(DRAFT_PAGE_TABLE) |
               OP(DRAFT_KV_INDICES) | OP(KV_INDICES) | OP(DRAFT_LENS) | OP(EAGLE_STEP) |
-              OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_SPLITS) | OP(TREE_BUILD) |
-              OP(TREE_FROM_MASK),
+              OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_SPLITS) | OP(TREE_BUILD) | OP(TREE_FROM_MASK),
     BUILDS = OP(TREE_BUILD) | OP(TREE_FROM_MASK),
 };
 
+/* clang-format off */
 static const row rows[] = {
     {TENSOR(live), ANY_OP, 0, I32, 1, OPTIONAL, {ONE}, {0}},
     {TENSOR(error), ANY_OP, 0, I32, 1, OPTIONAL | WRITTEN, {ONE}, {0}},
@@ -249,6 +288,7 @@ static const row rows[] = {
     {TENSOR(pool), OP(KV_COMPACT), 0, U8, 1, OPTIONAL | WRITTEN, {BYTES}, {0}},
     {TENSOR(pools), OP(KV_COMPACT), 0, I64, 1, 0, {POOLS}, {0}},
 };
+/* clang-format on */
 enum { TABLE_ROWS = sizeof rows / sizeof rows[0] };
 
 /* The words of tree_build are written with mask=words only. */
@@ -262,7 +302,7 @@ static int holds(const row *r, const wanted *w) {
 typedef struct place {
     const char *name;
     uintptr_t first, end;
-    uint64_t row, width; /* bytes, of rank 2                                 */
+    uint64_t row, width; /* bytes, of rank 2 */
     int written;
 } place;
 
@@ -367,10 +407,11 @@ static const struct {
     int32_t low, high;
 } numbers[] = {
 #define NUMBER(name, ops, low, high) {#name, offsetof(kgen_scatter_args, name), ops, low, high}
-    NUMBER(tokens, OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE) | OP(CACHE_LOCS) | OP(ASSIGN_LOCS),
-           0, 1 << 20),
-    NUMBER(tokens, OP(DRAFT_LENS) | OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(KEEP_LOCS) |
-           OP(EVICT_MASK), 1, 1 << 20),
+    NUMBER(tokens, OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE) | OP(CACHE_LOCS) | OP(ASSIGN_LOCS), 0,
+           1 << 20),
+    NUMBER(tokens,
+           OP(DRAFT_LENS) | OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(KEEP_LOCS) | OP(EVICT_MASK), 1,
+           1 << 20),
     NUMBER(tokens, BUILDS | OP(TREE_MASK) | OP(TREE_VERIFY), 1, 64),
     NUMBER(steps, OP(DRAFT_LENS) | OP(DRAFT_PAGE_TABLE) | OP(DRAFT_KV_INDICES), 1, 1 << 16),
     NUMBER(topk, OP(DRAFT_PAGE_TABLE) | OP(DRAFT_KV_INDICES) | OP(TREE_BUILD), 1, 1 << 16),
@@ -402,8 +443,8 @@ static kgen_status check_prepare(const kgen_scatter_args *a, const wanted *w, kg
          (long long)a->pad_len, a->tokens);
     NEED(w->conditions & RAGGED || have < 0 || have >= needed,
          "%s: shape[0]=%lld, %lld rows of tokens=%d need %lld",
-         w->conditions & LOCS ? "locs" : "positions_out", (long long)have,
-         (long long)w->size[N], a->tokens, (long long)needed);
+         w->conditions & LOCS ? "locs" : "positions_out", (long long)have, (long long)w->size[N],
+         a->tokens, (long long)needed);
     return KGEN_OK;
 }
 
@@ -420,15 +461,19 @@ static kgen_status check_lens(const kgen_scatter_spec *s, const kgen_scatter_arg
 static kgen_status check_flat(const kgen_scatter_spec *s, const kgen_scatter_args *a,
                               const wanted *w, kgen_error *err) {
     int64_t rows_in = w->size[N], have = w->size[T], needed = 0;
-    if (w->op & OP(ACCEPT_LOCS)) needed = rows_in * w->size[COLUMNS];
-    else if (s->form == KGEN_FORM_UNIFORM) needed = rows_in * a->tokens;
-    else if (s->form == KGEN_FORM_DRAFT) needed = rows_in * a->topk * a->steps;
-    else if (s->form == KGEN_FORM_LAST) needed = rows_in;
-    else return KGEN_OK;
+    if (w->op & OP(ACCEPT_LOCS))
+        needed = rows_in * w->size[COLUMNS];
+    else if (s->form == KGEN_FORM_UNIFORM)
+        needed = rows_in * a->tokens;
+    else if (s->form == KGEN_FORM_DRAFT)
+        needed = rows_in * a->topk * a->steps;
+    else if (s->form == KGEN_FORM_LAST)
+        needed = rows_in;
+    else
+        return KGEN_OK;
     if (w->op & OP(CACHE_LOCS) && s->form == KGEN_FORM_DRAFT)
         NEED(a->topk >= 1 && a->steps >= 1, "topk=%d, steps=%d: at least 1", a->topk, a->steps);
-    NEED(have == needed, "locs: shape[0]=%lld, %lld expected", (long long)have,
-         (long long)needed);
+    NEED(have == needed, "locs: shape[0]=%lld, %lld expected", (long long)have, (long long)needed);
     return KGEN_OK;
 }
 
@@ -596,4 +641,4 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
-const kgen_launcher kgen__launch_scatter = {sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_scatter = {sizeof(device_args), workspace_bytes, pack};

@@ -49,8 +49,8 @@ KG_DEV void raise_maximum(state_t &st, int t, const float (&s)[S_REGS]) {
         float alpha = st.m[t][c] == -INFINITE ? 0.0f : exp2(st.m[t][c] - m);
         st.m[t][c] = m;
         st.l[t][c] *= alpha;
-        KG_UNROLL for (int n = 0; n < O_TILES; n++)
-            KG_UNROLL for (int r = c; r < O_REGS; r += COLS) st.o[t][n][r] *= alpha;
+        KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
+            st.o[t][n][r] *= alpha;
     }
 }
 
@@ -126,7 +126,7 @@ KG_DEV void run(args_t args, u8 *lds) {
     clear_padding(reread(args));
 }
 
-}
+} // namespace kg
 
 KG_ENTRY(kg_attn_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);

@@ -46,12 +46,12 @@ KG_DEV void run_head(args_t a, const seq_t &s, const head_t &head, float *lds) {
     token_t token;
     KG_LOOP for (int pass = 0; pass < PASSES; pass += AHEAD)
         KG_UNROLL for (int i = 0; i < AHEAD; i++) {
-            tile_t tile;
-            take_state(tile, next[i], s);
-            take_tokens(tile, token, a, s, head, ring, lds, place_t{wave, pass + i});
-            if (pass + i + AHEAD < PASSES)
-                load_state(next[i], a, s, head, place_t{wave, pass + i + AHEAD});
-        }
+        tile_t tile;
+        take_state(tile, next[i], s);
+        take_tokens(tile, token, a, s, head, ring, lds, place_t{wave, pass + i});
+        if (pass + i + AHEAD < PASSES)
+            load_state(next[i], a, s, head, place_t{wave, pass + i + AHEAD});
+    }
     if constexpr (SHARED_WINDOW) announce(a, s, head, before, lds);
     if constexpr (HAS_NORM || SHARED_WINDOW) barrier();
     if constexpr (HAS_NORM) norm_rows(a, s, head, lds, wave);
@@ -60,7 +60,7 @@ KG_DEV void run_head(args_t a, const seq_t &s, const head_t &head, float *lds) {
 }
 
 // Workgroups of a sequence.
-constexpr int PARTS = HAS_STEP ? V_HEADS * SPLITS : ceil_div(CHANNELS, THREADS * PIECE);
+constexpr int PARTS = HAS_STEP ? V_HEADS * SPLITS : ceil_div(CHANNELS, THREADS *PIECE);
 
 KG_DEV void run_sequence(args_t a, int n, int part, float *lds) {
     seq_t s = find_sequence(a, n);
@@ -79,7 +79,7 @@ KG_DEV void run(args_t a, u8 *lds) {
     clear_padding(a, group, larger(a.seqs, 1) * PARTS);
 }
 
-}
+} // namespace kg
 
 KG_ENTRY(kg_gdn_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);

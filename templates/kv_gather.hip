@@ -25,13 +25,14 @@ namespace kg {
 
 KG_DEV void run(args_t a) {
     u32 group = group_id();
-    if (group < (u32)a.k_groups) gather_rows<0>(a, group);
-    else if constexpr (PACKED) gather_values(a, group - (u32)a.k_groups);
-    else gather_rows<1>(a, group - (u32)a.k_groups);
+    if (group < (u32)a.k_groups)
+        gather_rows<0>(a, group);
+    else if constexpr (PACKED)
+        gather_values(a, group - (u32)a.k_groups);
+    else
+        gather_rows<1>(a, group - (u32)a.k_groups);
 }
 
-}
+} // namespace kg
 
-KG_ENTRY(kg_kv_gather_args, args, kg::OCCUPANCY) {
-    kg::run(KG_ARGS(kg_kv_gather_args, args));
-}
+KG_ENTRY(kg_kv_gather_args, args, kg::OCCUPANCY) { kg::run(KG_ARGS(kg_kv_gather_args, args)); }

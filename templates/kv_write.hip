@@ -30,19 +30,25 @@ namespace kg {
 KG_DEV void run(args_t a, u8 *lds) {
     u32 group = group_id();
     if (group < (u32)a.group_end[0]) {
-        if constexpr (SCALE == SCALE_ROW) write_scaled_rows(a, group, (float *)lds);
-        else write_rows<0>(a, group);
+        if constexpr (SCALE == SCALE_ROW)
+            write_scaled_rows(a, group, (float *)lds);
+        else
+            write_rows<0>(a, group);
     } else if (group < (u32)a.group_end[1]) {
-        if constexpr (SCALE == SCALE_ROW) return;
-        else if constexpr (!PACKED) write_rows<1>(a, group - (u32)a.group_end[0]);
-        else if (a.rows > FEW_ROWS) write_values(a, group - (u32)a.group_end[0]);
-        else write_few(a, group - (u32)a.group_end[0]);
+        if constexpr (SCALE == SCALE_ROW)
+            return;
+        else if constexpr (!PACKED)
+            write_rows<1>(a, group - (u32)a.group_end[0]);
+        else if (a.rows > FEW_ROWS)
+            write_values(a, group - (u32)a.group_end[0]);
+        else
+            write_few(a, group - (u32)a.group_end[0]);
     } else if constexpr (ROPE_Q != 0) {
         write_queries(a, group - (u32)a.group_end[1]);
     }
 }
 
-}
+} // namespace kg
 
 KG_ENTRY(kg_kv_write_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);

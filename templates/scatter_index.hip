@@ -22,18 +22,27 @@ KG_DEV void run_lane(args_t a) {
 }
 
 KG_DEV void run(args_t a, i64 *lds) {
-    if constexpr (OP == OP_KV_INDICES) run_kv_indices(a);
-    else if constexpr (OP == OP_DRAFT_KV_INDICES) run_draft_kv(a, lds);
-    else if constexpr (OP == OP_CACHE_LOCS) run_cache_locs(a, lds);
-    else if constexpr (OP == OP_ASSIGN_LOCS) run_assign(a, lds);
-    else if constexpr (OP == OP_SLOT_MAPPING) run_slot_mapping(a);
-    else if constexpr (OP == OP_ACCEPT_LOCS) run_accept_locs(a, lds);
-    else if constexpr (OP == OP_KEEP_LOCS) run_keep_locs(a, lds);
-    else if constexpr (OP == OP_KV_SPLITS) run_kv_splits(a, lds);
-    else run_lane(a);
+    if constexpr (OP == OP_KV_INDICES)
+        run_kv_indices(a);
+    else if constexpr (OP == OP_DRAFT_KV_INDICES)
+        run_draft_kv(a, lds);
+    else if constexpr (OP == OP_CACHE_LOCS)
+        run_cache_locs(a, lds);
+    else if constexpr (OP == OP_ASSIGN_LOCS)
+        run_assign(a, lds);
+    else if constexpr (OP == OP_SLOT_MAPPING)
+        run_slot_mapping(a);
+    else if constexpr (OP == OP_ACCEPT_LOCS)
+        run_accept_locs(a, lds);
+    else if constexpr (OP == OP_KEEP_LOCS)
+        run_keep_locs(a, lds);
+    else if constexpr (OP == OP_KV_SPLITS)
+        run_kv_splits(a, lds);
+    else
+        run_lane(a);
 }
 
-}
+} // namespace kg
 
 KG_ENTRY(kg_scatter_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);

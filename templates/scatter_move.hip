@@ -19,26 +19,34 @@ struct unit_t {
 };
 
 KG_DEV void load_unit(unit_t &x, const u8 *p) {
-    if constexpr (UNIT == 16) load_plain(x.word, p);
+    if constexpr (UNIT == 16)
+        load_plain(x.word, p);
     else if constexpr (UNIT >= 4)
         KG_UNROLL for (int i = 0; i < UNIT / 4; i++) x.word[i] = load((const u32 *)p + i);
-    else if constexpr (UNIT == 2) x.word[0] = load((const u16 *)p);
-    else x.word[0] = load(p);
+    else if constexpr (UNIT == 2)
+        x.word[0] = load((const u16 *)p);
+    else
+        x.word[0] = load(p);
 }
 
 KG_DEV void store_unit(u8 *p, const unit_t &x) {
-    if constexpr (UNIT == 16) store_words(p, x.word);
+    if constexpr (UNIT == 16)
+        store_words(p, x.word);
     else if constexpr (UNIT >= 4)
         KG_UNROLL for (int i = 0; i < UNIT / 4; i++) store((u32 *)p + i, x.word[i]);
-    else if constexpr (UNIT == 2) store((u16 *)p, (u16)x.word[0]);
-    else store(p, (u8)x.word[0]);
+    else if constexpr (UNIT == 2)
+        store((u16 *)p, (u16)x.word[0]);
+    else
+        store(p, (u8)x.word[0]);
 }
 
 KG_DEV u8 *place_of(args_t a, u8 *pool, i64 slot) {
     i64 inside = in_page(slot);
     u8 *page = pool + page_of(slot) * a.page_bytes;
-    if constexpr (PACK == 1) return page + inside * a.token_bytes;
-    else return page + inside / PACK * a.group_bytes + inside % PACK * a.token_bytes;
+    if constexpr (PACK == 1)
+        return page + inside * a.token_bytes;
+    else
+        return page + inside / PACK * a.group_bytes + inside % PACK * a.token_bytes;
 }
 
 // Slot of a move, or -1.
@@ -63,8 +71,8 @@ KG_DEV void move_some(args_t a, u8 *pool, int n, int i) {
         load_unit(x[k], place_of(a, pool, from));
         to[k] = target;
     }
-    KG_UNROLL for (int k = 0; k < AHEAD; k++)
-        if (to[k] >= 0) store_unit(place_of(a, pool, to[k]), x[k]);
+    KG_UNROLL for (int k = 0; k < AHEAD; k++) if (to[k] >= 0)
+        store_unit(place_of(a, pool, to[k]), x[k]);
 }
 
 KG_DEV void run(args_t a) {
@@ -77,6 +85,6 @@ KG_DEV void run(args_t a) {
     for (int i = 0; i < a.move_width; i += AHEAD) move_some(a, base, n, i);
 }
 
-}
+} // namespace kg
 
 KG_ENTRY(kg_scatter_args, args, kg::OCCUPANCY) { kg::run(KG_ARGS(kg_scatter_args, args)); }

@@ -57,6 +57,6 @@ KG_DEV void run(args_t a) {
     write_cells(a, b, first, 0, row_end(a, b));
 }
 
-}
+} // namespace kg
 
 KG_ENTRY(kg_scatter_args, args, kg::OCCUPANCY) { kg::run(KG_ARGS(kg_scatter_args, args)); }

@@ -63,9 +63,7 @@ KG_DEV void write_token(args_t a, i64 at, i64 slot, i64 position) {
     if constexpr (POS) store_int<LOC_I64>(a.positions_out, at, position);
 }
 
-KG_DEV void write_padding(args_t a, i64 at) {
-    write_token(a, at, LOCS ? a.fill : 0, 0);
-}
+KG_DEV void write_padding(args_t a, i64 at) { write_token(a, at, LOCS ? a.fill : 0, 0); }
 
 KG_DEV void take_token(args_t a, i64 at, int n, i64 position) {
     i64 slot = 0;
@@ -78,8 +76,10 @@ KG_DEV void write_uniform(args_t a, int group, int live) {
     i64 at = (i64)group * THREADS + thread_id();
     if (at >= a.capacity) return;
     i64 n = a.tokens > 0 ? (i64)((u64)at / (u32)a.tokens) : a.rows;
-    if (n < live) take_token(a, at, (int)n, row_at(a, (int)n).committed + at - n * a.tokens);
-    else write_padding(a, at);
+    if (n < live)
+        take_token(a, at, (int)n, row_at(a, (int)n).committed + at - n * a.tokens);
+    else
+        write_padding(a, at);
 }
 
 // Row `n`, or behind the last row all that is left.
@@ -144,15 +144,17 @@ KG_DEV void run(args_t a, i64 *lds) {
         return;
     }
     if (group < a.token_groups) {
-        if constexpr (RAGGED) write_ragged(a, group, live, lds);
-        else write_uniform(a, group, live);
+        if constexpr (RAGGED)
+            write_ragged(a, group, live, lds);
+        else
+            write_uniform(a, group, live);
         return;
     }
     if constexpr (PAGES && DELTA) write_changes(a, group - a.token_groups, live);
     if constexpr (PAGES && !DELTA) write_tile(a, group - a.token_groups, live);
 }
 
-}
+} // namespace kg
 
 KG_ENTRY(kg_scatter_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);

@@ -11,12 +11,15 @@
 namespace kg {
 
 KG_DEV void run(args_t a, u8 *lds) {
-    if constexpr (OP == OP_TREE_MASK) run_tree_mask(a, (i64 *)lds);
-    else if constexpr (OP == OP_TREE_VERIFY) run_verify(a, lds);
-    else run_tree(a, lds);
+    if constexpr (OP == OP_TREE_MASK)
+        run_tree_mask(a, (i64 *)lds);
+    else if constexpr (OP == OP_TREE_VERIFY)
+        run_verify(a, lds);
+    else
+        run_tree(a, lds);
 }
 
-}
+} // namespace kg
 
 KG_ENTRY(kg_scatter_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);

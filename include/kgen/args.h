@@ -13,8 +13,8 @@ extern "C" {
 #endif
 
 typedef struct kgen_args {
-    kgen_family_id family; /* that of the kernel                             */
-    void *workspace; /* kgen_workspace_size bytes, 256-byte aligned, prepared
+    kgen_family_id family; /* that of the kernel */
+    void *workspace;       /* kgen_workspace_size bytes, 256-byte aligned, prepared
                         once by kgen_workspace_init; NULL where the size is 0 */
     size_t workspace_bytes;
     union {
@@ -32,7 +32,7 @@ typedef enum kgen_use { KGEN_USE_IN, KGEN_USE_OUT, KGEN_USE_INOUT } kgen_use;
 enum { KGEN_ARGS_TENSORS_MAX = 64 };
 
 /* The tensors of a family's arguments, 0 .. count - 1, in the order of
- * <family>_args.def. Pure; NULL, 0 and KGEN_USE_IN out of range.            */
+ * <family>_args.def. Pure; NULL, 0 and KGEN_USE_IN out of range. */
 KGEN_API int kgen_args_count(kgen_family_id family);
 KGEN_API kgen_tensor *kgen_args_tensor(kgen_args *args, int index);
 KGEN_API const char *kgen_args_name(kgen_family_id family, int index);

@@ -1,5 +1,5 @@
 /* Source -> code object: toolchains, the kgen-cc helper pool, the resource
- * gate. No GPU is needed.                                                   */
+ * gate. No GPU is needed. */
 #ifndef KGEN_BUILD_H
 #define KGEN_BUILD_H
 
@@ -10,23 +10,23 @@ extern "C" {
 #endif
 
 typedef enum kgen_compiler {
-    KGEN_HIPRTC, /* AMD targets                                              */
-    KGEN_CLANG,  /* AMD targets where no hipRTC is found; cpu targets        */
-    KGEN_NVRTC,  /* sm_90                                                    */
+    KGEN_TOOLCHAIN_HIPRTC, /* AMD targets */
+    KGEN_TOOLCHAIN_CLANG,  /* AMD targets where no hipRTC is found; cpu targets */
+    KGEN_TOOLCHAIN_NVRTC,  /* sm_90 */
 } kgen_compiler;
 
 typedef struct kgen_toolchain {
     kgen_compiler compiler;
-    char name[64];    /* "hiprtc 7.2", "clang 19.1.7", "nvrtc 13.0"          */
-    char id[160];     /* build-ids or version text; in the key; never a path */
-    char path[1024];  /* library or program                                  */
-    char loader[1024];/* dynamic loader to start kgen-cc through, or ""      */
-    char libs[1024];  /* library path for that loader, or ""                 */
+    char name[64];     /* "hiprtc 7.2", "clang 19.1.7", "nvrtc 13.0" */
+    char id[160];      /* build-ids or version text; in the key; never a path */
+    char path[1024];   /* library or program */
+    char loader[1024]; /* dynamic loader to start kgen-cc through, or "" */
+    char libs[1024];   /* library path for that loader, or "" */
 } kgen_toolchain;
 
 /* Searched in this order: $KGEN_ROCM_PATH, /opt/rocm, the system's libhiprtc,
  * the prefix made by `run setup` ($KGEN_ROCM_PREFIX or the one compiled in).
- * KGEN_E_TOOLCHAIN says what was looked for and what to do.                 */
+ * KGEN_E_TOOLCHAIN says what was looked for and what to do. */
 KGEN_API kgen_status kgen_toolchain_find(kgen_toolchain *out, const kgen_target *target,
                                          kgen_error *err);
 
@@ -36,30 +36,30 @@ typedef struct kgen_job {
 } kgen_job;
 
 typedef enum kgen_outcome {
-    KGEN_BUILT,    /* compiled now                                           */
-    KGEN_CACHED,   /* was there                                              */
-    KGEN_FAILED,
+    KGEN_JOB_BUILT,  /* compiled now */
+    KGEN_JOB_CACHED, /* was there */
+    KGEN_JOB_FAILED,
 } kgen_outcome;
 
 typedef struct kgen_job_result {
     kgen_outcome outcome;
-    kgen_error error;       /* outcome FAILED                                */
-    kgen_entry *entry;      /* not NULL unless FAILED; kgen_entry_free       */
+    kgen_error error;  /* outcome FAILED */
+    kgen_entry *entry; /* not NULL unless FAILED; kgen_entry_free */
 } kgen_job_result;
 
 typedef struct kgen_build_options {
-    int workers;          /* 0: cores, bounded by memory                     */
-    int timeout_s;        /* a kernel; 0: 300                                */
-    int allow_spills;     /* 1: the gate reports but does not fail           */
-    void (*progress)(const kgen_job_result *result, const kgen_job *job, size_t done,
-                     size_t total, void *user); /* may be NULL               */
+    int workers;      /* 0: cores, bounded by memory */
+    int timeout_s;    /* a kernel; 0: 300 */
+    int allow_spills; /* 1: the gate reports but does not fail */
+    void (*progress)(const kgen_job_result *result, const kgen_job *job, size_t done, size_t total,
+                     void *user); /* may be NULL */
     void *user;
 } kgen_build_options;
 
 /* Builds what is not cached, in parallel helper processes, and publishes it.
  * results[count] is always filled; the return value is KGEN_OK when no job
  * failed, else the status of the first failed job. A failed cache publish
- * does not fail the job. Thread-safe.                                       */
+ * does not fail the job. Thread-safe. */
 KGEN_API kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
                                 const kgen_build_options *options, kgen_job_result *results,
                                 kgen_error *err);
@@ -71,7 +71,7 @@ KGEN_API kgen_status kgen_job_key(kgen_key *out, const kgen_job *job, kgen_error
  * is not trusted: KGEN_E_COMPILE when it is no code object of entry->target. */
 KGEN_API kgen_status kgen_disassemble(char **text, const kgen_entry *entry, kgen_error *err);
 /* Ordered compiler flags for a target, NULL-terminated static array; the same
- * list is in the key.                                                       */
+ * list is in the key. */
 KGEN_API const char *const *kgen_target_flags(const kgen_target *target, kgen_compiler compiler);
 
 #ifdef __cplusplus

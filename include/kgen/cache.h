@@ -3,7 +3,7 @@
  * remote layers are not part of this version.)
  *
  * Thread-safe. Processes share a directory without locks for correctness:
- * entries are published by rename, a loser of a race uses its own bytes.    */
+ * entries are published by rename, a loser of a race uses its own bytes. */
 #ifndef KGEN_CACHE_H
 #define KGEN_CACHE_H
 
@@ -19,26 +19,26 @@ typedef struct kgen_key {
     uint8_t bytes[KGEN_KEY_BYTES];
 } kgen_key;
 
-/* Read from the code object's metadata after every build. -1: unknown.      */
+/* Read from the code object's metadata after every build. -1: unknown. */
 typedef struct kgen_resources {
-    int32_t vgprs, agprs, sgprs;      /* registers a lane / a wave           */
-    int32_t vgpr_spills, sgpr_spills; /* registers                           */
-    int32_t scratch_bytes;            /* a lane                              */
-    int32_t lds_bytes;                /* a workgroup                         */
-    int32_t workgroup_size;           /* lanes                               */
+    int32_t vgprs, agprs, sgprs;      /* registers a lane / a wave */
+    int32_t vgpr_spills, sgpr_spills; /* registers */
+    int32_t scratch_bytes;            /* a lane */
+    int32_t lds_bytes;                /* a workgroup */
+    int32_t workgroup_size;           /* lanes */
     int32_t wave_size;
     int32_t kernarg_bytes;
-    int32_t code_bytes;               /* machine code of the entry           */
-    int32_t waves_per_simd;           /* occupancy the above allow           */
+    int32_t code_bytes;     /* machine code of the entry */
+    int32_t waves_per_simd; /* occupancy the above allow */
 } kgen_resources;
 
 typedef struct kgen_build_record {
     uint32_t compile_ms;
     uint64_t unix_time;
-    char toolchain[64]; /* "hiprtc 7.2 <build-id prefix>"                    */
+    char toolchain[64]; /* "hiprtc 7.2 <build-id prefix>" */
 } kgen_build_record;
 
-/* One compiled kernel. `code` is what the driver takes.                     */
+/* One compiled kernel. `code` is what the driver takes. */
 typedef struct kgen_entry {
     kgen_key key;
     char spec[KGEN_SPEC_LINE_MAX];
@@ -48,7 +48,7 @@ typedef struct kgen_entry {
     kgen_build_record record;
     uint8_t *code;
     size_t code_size;
-    char *source; /* NUL-terminated                                          */
+    char *source; /* NUL-terminated */
     size_t source_size;
 } kgen_entry;
 
@@ -61,14 +61,14 @@ typedef struct kgen_cache_stats {
 /* dir: NULL means $KGEN_CACHE_DIR, else $XDG_CACHE_HOME/kgen, else
  * ~/.cache/kgen. It is made (0700) at the first publish. "" means memory
  * only. No readable or writable directory is not an error: the cache then
- * works from memory, and kgen_cache_dir returns NULL.                       */
+ * works from memory, and kgen_cache_dir returns NULL. */
 KGEN_API kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err);
 KGEN_API void kgen_cache_close(kgen_cache *cache);
 KGEN_API const char *kgen_cache_dir(const kgen_cache *cache);
 KGEN_API kgen_cache_stats kgen_cache_get_stats(const kgen_cache *cache);
 
 /* key = BLAKE2b-256 over length-prefixed fields: schema number, source text,
- * flags in order, target name, toolchain identity.                          */
+ * flags in order, target name, toolchain identity. */
 KGEN_API void kgen_key_make(kgen_key *out, const kgen_source *source, const char *const *flags,
                             size_t flag_count, const char *toolchain_id);
 KGEN_API void kgen_key_hex(char out[KGEN_KEY_HEX], const kgen_key *key);
@@ -77,15 +77,15 @@ KGEN_API kgen_status kgen_key_parse(kgen_key *out, const char *hex, kgen_error *
 
 /* Found: *out is a copy that the caller frees, *found = 1. A corrupt,
  * truncated or foreign-owned file is set aside under quarantine/, counted, and
- * reported as a miss.                                                       */
+ * reported as a miss. */
 KGEN_API kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found,
                                     const kgen_key *key, kgen_error *err);
 /* Stores in memory, and in the user directory where there is one. An
- * unwritable directory is KGEN_E_IO here: the memory layer has the entry.   */
+ * unwritable directory is KGEN_E_IO here: the memory layer has the entry. */
 KGEN_API kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_error *err);
 /* Entries of the user directory whose hex key starts with `prefix` ("" = all),
  * in key order, without their code (code == NULL); visit returns non-zero to
- * stop.                                                                     */
+ * stop. */
 KGEN_API kgen_status kgen_cache_each(kgen_cache *cache, const char *prefix,
                                      int (*visit)(const kgen_entry *entry, size_t file_bytes,
                                                   void *user),

@@ -8,7 +8,7 @@
  *   tuning      what was measured        tune.h
  *   runtime     open, prepare, launch    runtime.h, args.h
  *   capture     launches kept in files   capture.h
- *   plan        model config -> specs    plan.h                             */
+ *   plan        model config -> specs    plan.h */
 #ifndef KGEN_KGEN_H
 #define KGEN_KGEN_H
 
@@ -22,7 +22,7 @@
 #include "spec.h"
 #include "status.h"
 #include "target.h"
-#include "tune.h"
+#include "tuning.h"
 
 #define KGEN_VERSION "0.1.0"
 

@@ -1,7 +1,7 @@
 /* What a launch of the kv_gather family takes.
  *
  * Letters: S sequences, R rows that come out, Hkv KV heads, D and Dv head dims
- * of keys and values, NB pages.                                             */
+ * of keys and values, NB pages. */
 #ifndef KGEN_KV_GATHER_ARGS_H
 #define KGEN_KV_GATHER_ARGS_H
 
@@ -26,19 +26,19 @@ extern "C" {
  *
  * Last dimensions are contiguous; data pointers and strides that step over
  * rows, heads, pages and chunks are multiples of 16 bytes. The outputs do not
- * overlap themselves, each other or the caches.                             */
+ * overlap themselves, each other or the caches. */
 typedef struct kgen_kv_gather_args {
-    kgen_tensor k_cache;     /* by layout, see kgen_layout; own strides      */
+    kgen_tensor k_cache; /* by layout, see kgen_layout; own strides */
     kgen_tensor v_cache;
     kgen_tensor block_table; /* [S][max pages] i32 or i64, page numbers; the
-                                last dimension contiguous                    */
-    kgen_tensor cu_seqlens;  /* [S+1] i32                                    */
-    kgen_tensor seq_lens;    /* [S] i32: cached tokens                       */
-    kgen_tensor starts;      /* [S] i32 or no data: 0; from=start            */
-    kgen_tensor k_descale;   /* f32, descale=head|token: see kgen_descale    */
+                                last dimension contiguous */
+    kgen_tensor cu_seqlens;  /* [S+1] i32 */
+    kgen_tensor seq_lens;    /* [S] i32: cached tokens */
+    kgen_tensor starts;      /* [S] i32 or no data: 0; from=start */
+    kgen_tensor k_descale;   /* f32, descale=head|token: see kgen_descale */
     kgen_tensor v_descale;
-    kgen_tensor k;           /* [R][Hkv][D]                                  */
-    kgen_tensor v;           /* [R][Hkv][Dv]                                 */
+    kgen_tensor k; /* [R][Hkv][D] */
+    kgen_tensor v; /* [R][Hkv][Dv] */
 } kgen_kv_gather_args;
 
 #ifdef __cplusplus

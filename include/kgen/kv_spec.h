@@ -12,7 +12,7 @@ typedef enum kgen_kv_rope {
 } kgen_kv_rope;
 
 /* START: row i of a sequence is token starts[s] + i. END: the rows are the last
- * tokens of the sequence, as a sliding window wants them.                    */
+ * tokens of the sequence, as a sliding window wants them. */
 typedef enum kgen_kv_from { KGEN_FROM_START = 0, KGEN_FROM_END = 1 } kgen_kv_from;
 
 typedef struct kgen_kv_write_spec {

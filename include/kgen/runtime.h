@@ -1,12 +1,12 @@
 /* Prepare once, then only launch.
  *
- *   kgen_open -> kgen_prepare(specs) -> kgen_launch ... -> kgen_close        */
+ *   kgen_open -> kgen_prepare(specs) -> kgen_launch ... -> kgen_close */
 #ifndef KGEN_RUNTIME_H
 #define KGEN_RUNTIME_H
 
 #include "args.h"
 #include "build.h"
-#include "tune.h"
+#include "tuning.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,32 +14,32 @@ extern "C" {
 
 typedef struct kgen_context kgen_context;
 typedef struct kgen_kernel kgen_kernel;
-typedef void *kgen_stream; /* hipStream_t, CUstream, or a cpu stream         */
+typedef void *kgen_stream; /* hipStream_t, CUstream, or a cpu stream */
 
 typedef enum kgen_mode {
-    KGEN_AUTO,    /* prepare compiles what is missing                        */
-    KGEN_WARN,    /* the same, and says so on stderr                         */
-    KGEN_STRICT,  /* a miss is KGEN_E_NOT_CACHED with the line that fixes it */
-    KGEN_OFFLINE, /* the same, and the compiler is never touched             */
+    KGEN_MODE_AUTO,    /* prepare compiles what is missing */
+    KGEN_MODE_WARN,    /* the same, and says so on stderr */
+    KGEN_MODE_STRICT,  /* a miss is KGEN_E_NOT_CACHED with the line that fixes it */
+    KGEN_MODE_OFFLINE, /* the same, and the compiler is never touched */
 } kgen_mode;
 
 typedef struct kgen_open_options {
     const char *device;    /* "hip:0", "cuda:0", "cpu:cdna3"; NULL: $KGEN_DEVICE
-                              or the first of hip, cuda, cpu                 */
-    const char *cache_dir; /* as kgen_cache_open                             */
+                              or the first of hip, cuda, cpu */
+    const char *cache_dir; /* as kgen_cache_open */
     kgen_mode mode;
-    const char *tuning;    /* as kgen_tuning_open: the user's file; NULL: where
-                              it usually is; "": no tuning database          */
+    const char *tuning; /* as kgen_tuning_open: the user's file; NULL: where
+                              it usually is; "": no tuning database */
 } kgen_open_options;
 
-/* options may be NULL. *out: kgen_close. Not on the launch path.            */
+/* options may be NULL. *out: kgen_close. Not on the launch path. */
 KGEN_API kgen_status kgen_open(kgen_context **out, const kgen_open_options *options,
                                kgen_error *err);
-/* Unloads every kernel. No stream may still use or capture one.             */
+/* Unloads every kernel. No stream may still use or capture one. */
 KGEN_API void kgen_close(kgen_context *ctx);
 
 KGEN_API const kgen_target *kgen_context_target(const kgen_context *ctx);
-/* "cuda:0 NVIDIA H200 (sm_90, 132 units)"                                  */
+/* "cuda:0 NVIDIA H200 (sm_90, 132 units)" */
 KGEN_API const char *kgen_context_device(const kgen_context *ctx);
 /* Of it what names the device, as rows of the tuning database do: "NVIDIA H200". */
 KGEN_API const char *kgen_context_device_name(const kgen_context *ctx);
@@ -48,23 +48,23 @@ KGEN_API kgen_cache *kgen_context_cache(kgen_context *ctx);
 /* Resolves, builds if the mode allows, loads, and gets the functions of all
  * specs; kernels[i] belongs to the context. Afterwards the context is strict:
  * a later prepare of a kernel that is not built is KGEN_E_NOT_CACHED, unless
- * the mode is KGEN_AUTO or KGEN_WARN and no stream captures
- * (KGEN_E_CAPTURE). One thread at a time.                                   */
+ * the mode is KGEN_MODE_AUTO or KGEN_MODE_WARN and no stream captures
+ * (KGEN_E_CAPTURE). One thread at a time. */
 KGEN_API kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
                                   kgen_kernel **kernels, kgen_error *err);
 /* The same, each spec for a problem of about that size: open tuning keys are
  * filled by the tuning database (tune.h), whose files are settled by kgen_open
  * and read when a problem is first named. Ask once for
  * each size that is to have its own kernel (a graph of batch 8, one of 64).
- * kgen_prepare is this with an unknown problem.                             */
+ * kgen_prepare is this with an unknown problem. */
 typedef struct kgen_request {
     kgen_spec spec;
     kgen_problem problem;
 } kgen_request;
-KGEN_API kgen_status kgen_prepare_for(kgen_context *ctx, const kgen_request *requests,
-                                      size_t count, kgen_kernel **kernels, kgen_error *err);
+KGEN_API kgen_status kgen_prepare_for(kgen_context *ctx, const kgen_request *requests, size_t count,
+                                      kgen_kernel **kernels, kgen_error *err);
 KGEN_API const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel);
-/* Why it has that spec: of the first request that led to this kernel.       */
+/* Why it has that spec: of the first request that led to this kernel. */
 KGEN_API const kgen_tuning_match *kgen_kernel_match(const kgen_kernel *kernel);
 KGEN_API const kgen_resources *kgen_kernel_resources(const kgen_kernel *kernel);
 
@@ -74,7 +74,7 @@ KGEN_API kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_a
                                          size_t *bytes, kgen_error *err);
 /* Zeroes the counters at the start of a workspace, in stream order. Once for
  * each workspace: launches leave it zeroed. A workspace may serve many
- * kernels, in one stream.                                                   */
+ * kernels, in one stream. */
 KGEN_API kgen_status kgen_workspace_init(kgen_context *ctx, void *workspace, size_t bytes,
                                          kgen_stream stream, kgen_error *err);
 
@@ -82,23 +82,23 @@ KGEN_API kgen_status kgen_workspace_init(kgen_context *ctx, void *workspace, siz
  * tensor, the value and the bound, and nothing is launched), then one driver
  * call. No lock, no allocation, no synchronisation, no compile. Safe in a
  * captured graph: the grid depends on the shapes, lengths are read on the
- * device. Thread-safe for different streams.                                */
+ * device. Thread-safe for different streams. */
 KGEN_API kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args,
                                  kgen_stream stream, kgen_error *err);
 
-/* The checks of kgen_launch alone.                                          */
+/* The checks of kgen_launch alone. */
 KGEN_API kgen_status kgen_launch_check(const kgen_kernel *kernel, const kgen_args *args,
                                        kgen_error *err);
 
 /* A small part of the driver, so that one program (kgen check, the tests, the
- * examples) runs on hip, cuda and cpu alike. Engines bring their own.       */
+ * examples) runs on hip, cuda and cpu alike. Engines bring their own. */
 KGEN_API kgen_status kgen_memory_alloc(kgen_context *ctx, void **out, size_t bytes,
                                        kgen_error *err);
 KGEN_API void kgen_memory_free(kgen_context *ctx, void *memory);
-KGEN_API kgen_status kgen_memory_write(kgen_context *ctx, void *dst, const void *src,
-                                       size_t bytes, kgen_error *err);
-KGEN_API kgen_status kgen_memory_read(kgen_context *ctx, void *dst, const void *src,
-                                      size_t bytes, kgen_error *err);
+KGEN_API kgen_status kgen_memory_write(kgen_context *ctx, void *dst, const void *src, size_t bytes,
+                                       kgen_error *err);
+KGEN_API kgen_status kgen_memory_read(kgen_context *ctx, void *dst, const void *src, size_t bytes,
+                                      kgen_error *err);
 KGEN_API kgen_status kgen_stream_create(kgen_context *ctx, kgen_stream *out, kgen_error *err);
 KGEN_API void kgen_stream_destroy(kgen_context *ctx, kgen_stream stream);
 KGEN_API kgen_status kgen_stream_sync(kgen_context *ctx, kgen_stream stream, kgen_error *err);

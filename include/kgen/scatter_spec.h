@@ -6,48 +6,48 @@
 #include <stdint.h>
 
 typedef enum kgen_scatter_op {
-    KGEN_PAGE_TABLE_RAGGED = 1,
-    KGEN_PAGE_TABLE_REQUESTS = 2,
-    KGEN_SPEC_PREPARE = 3,
-    KGEN_DRAFT_PAGE_TABLE = 4,
-    KGEN_DRAFT_KV_INDICES = 5,
-    KGEN_KV_INDICES = 6,
-    KGEN_DRAFT_LENS = 7,
-    KGEN_CACHE_LOCS = 8,
-    KGEN_ASSIGN_LOCS = 9,
-    KGEN_SLOT_MAPPING = 10,
-    KGEN_EAGLE_STEP = 11,
-    KGEN_PADDED_INPUTS = 12,
-    KGEN_NEXT_TOKEN = 13,
-    KGEN_BONUS_TOKENS = 14,
-    KGEN_ACCEPT_LOCS = 15,
-    KGEN_KEEP_LOCS = 16,
-    KGEN_EVICT_MASK = 17,
-    KGEN_KV_SPLITS = 18,
-    KGEN_TREE_BUILD = 19,
-    KGEN_TREE_FROM_MASK = 20,
-    KGEN_TREE_MASK = 21,
-    KGEN_TREE_VERIFY = 22,
-    KGEN_KV_COMPACT = 23,
+    KGEN_OP_PAGE_TABLE_RAGGED = 1,
+    KGEN_OP_PAGE_TABLE_REQUESTS = 2,
+    KGEN_OP_SPEC_PREPARE = 3,
+    KGEN_OP_DRAFT_PAGE_TABLE = 4,
+    KGEN_OP_DRAFT_KV_INDICES = 5,
+    KGEN_OP_KV_INDICES = 6,
+    KGEN_OP_DRAFT_LENS = 7,
+    KGEN_OP_CACHE_LOCS = 8,
+    KGEN_OP_ASSIGN_LOCS = 9,
+    KGEN_OP_SLOT_MAPPING = 10,
+    KGEN_OP_EAGLE_STEP = 11,
+    KGEN_OP_PADDED_INPUTS = 12,
+    KGEN_OP_NEXT_TOKEN = 13,
+    KGEN_OP_BONUS_TOKENS = 14,
+    KGEN_OP_ACCEPT_LOCS = 15,
+    KGEN_OP_KEEP_LOCS = 16,
+    KGEN_OP_EVICT_MASK = 17,
+    KGEN_OP_KV_SPLITS = 18,
+    KGEN_OP_TREE_BUILD = 19,
+    KGEN_OP_TREE_FROM_MASK = 20,
+    KGEN_OP_TREE_MASK = 21,
+    KGEN_OP_TREE_VERIFY = 22,
+    KGEN_OP_KV_COMPACT = 23,
 } kgen_scatter_op;
 
-/* What is written behind the last page or entry of a row, up to its width.  */
+/* What is written behind the last page or entry of a row, up to its width. */
 typedef enum kgen_scatter_tail {
     KGEN_TAIL_ZERO = 0,
-    KGEN_TAIL_KEEP = 1,  /* nothing: consumers bound their reads by length    */
-    KGEN_TAIL_VALUE = 2, /* fill, given at launch                             */
+    KGEN_TAIL_KEEP = 1,  /* nothing: consumers bound their reads by length */
+    KGEN_TAIL_VALUE = 2, /* fill, given at launch */
 } kgen_scatter_tail;
 
-/* Which columns of a request's row op=cache_locs reads.                     */
+/* Which columns of a request's row op=cache_locs reads. */
 typedef enum kgen_scatter_form {
-    KGEN_FORM_UNIFORM = 0, /* starts[n] .. + tokens - 1                      */
-    KGEN_FORM_RAGGED = 1,  /* starts[n] .. lens[n] - 1                       */
-    KGEN_FORM_DRAFT = 2,   /* topk x steps draft columns behind lens[n]      */
-    KGEN_FORM_LAST = 3,    /* lens[n] - 1                                    */
+    KGEN_FORM_UNIFORM = 0, /* starts[n] .. + tokens - 1 */
+    KGEN_FORM_RAGGED = 1,  /* starts[n] .. lens[n] - 1 */
+    KGEN_FORM_DRAFT = 2,   /* topk x steps draft columns behind lens[n] */
+    KGEN_FORM_LAST = 3,    /* lens[n] - 1 */
 } kgen_scatter_form;
 
 /* A tree's mask: FULL  ragged rows [lens[n] + D] of bytes, prefix included
- * QLEN  [N][D][D] bytes    WORDS  a word a row, bit c is column c           */
+ * QLEN  [N][D][D] bytes    WORDS  a word a row, bit c is column c */
 typedef enum kgen_scatter_mask {
     KGEN_MASK_WORDS = 0,
     KGEN_MASK_QLEN = 1,

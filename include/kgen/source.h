@@ -9,16 +9,16 @@ extern "C" {
 #endif
 
 typedef struct kgen_source {
-    char *text; /* NUL-terminated; no path, no date, the same everywhere     */
-    size_t size; /* bytes without the NUL                                    */
-    char symbol[KGEN_SYMBOL_MAX]; /* the one extern "C" entry                */
-    kgen_spec spec;               /* resolved                                */
+    char *text;                   /* NUL-terminated; no path, no date, the same everywhere */
+    size_t size;                  /* bytes without the NUL */
+    char symbol[KGEN_SYMBOL_MAX]; /* the one extern "C" entry */
+    kgen_spec spec;               /* resolved */
     const kgen_target *target;
     int32_t workgroup_size; /* lanes of a workgroup the code was written for */
 } kgen_source;
 
 /* Resolves `spec` for `target` and renders it. Pure and thread-safe.
- * *out: release with kgen_source_free (safe on a zeroed struct).            */
+ * *out: release with kgen_source_free (safe on a zeroed struct). */
 KGEN_API kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec,
                                         const kgen_target *target, kgen_error *err);
 KGEN_API void kgen_source_free(kgen_source *source);

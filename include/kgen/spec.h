@@ -2,7 +2,7 @@
  * size, lengths, page counts and scale values are never in it.
  *
  * One line is the spec everywhere (command, cases, cache entries, messages):
- *   attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd          */
+ *   attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd */
 #ifndef KGEN_SPEC_H
 #define KGEN_SPEC_H
 
@@ -14,18 +14,18 @@ extern "C" {
 
 typedef enum kgen_dtype {
     KGEN_DTYPE_NONE = 0,
-    KGEN_BF16 = 1,
-    KGEN_FP16 = 2,
-    KGEN_E4M3FN = 3,   /* OCP, max 448                                       */
-    KGEN_E4M3FNUZ = 4, /* max 240, 0x80 is the one NaN                       */
-    KGEN_E5M2 = 5,     /* OCP                                                */
-    KGEN_FP8 = 6,      /* in specs only: the architecture's own e4m3         */
-    KGEN_F32 = 7,
-    KGEN_I32 = 8,
-    KGEN_I64 = 9,
-    KGEN_U8 = 10,      /* a byte: flags of 0 and 1, words of 8 bits                  */
-    KGEN_U16 = 11,
-    KGEN_I8 = 12,      /* quantised caches                                   */
+    KGEN_DTYPE_BF16 = 1,
+    KGEN_DTYPE_FP16 = 2,
+    KGEN_DTYPE_E4M3FN = 3,   /* OCP, max 448 */
+    KGEN_DTYPE_E4M3FNUZ = 4, /* max 240, 0x80 is the one NaN */
+    KGEN_DTYPE_E5M2 = 5,     /* OCP */
+    KGEN_DTYPE_FP8 = 6,      /* in specs only: the architecture's own e4m3 */
+    KGEN_DTYPE_F32 = 7,
+    KGEN_DTYPE_I32 = 8,
+    KGEN_DTYPE_I64 = 9,
+    KGEN_DTYPE_U8 = 10, /* a byte: flags of 0 and 1, words of 8 bits */
+    KGEN_DTYPE_U16 = 11,
+    KGEN_DTYPE_I8 = 12, /* quantised caches */
 } kgen_dtype;
 
 /* NHD [NB][page][Hkv][D]   HND [NB][Hkv][page][D]
@@ -38,28 +38,28 @@ typedef enum kgen_dtype {
  * FLAT         [q_all | k_all | v_all | z_all]; ba: [b_all | a_all]
  * PRESPLIT     x [q_all | k_all | v_all], z, b and a are tensors of their own
  * Recurrent state of a slot: VK [Hv][V][K]   KV [Hv][K][V]
- * Convolution state of a slot: SD [time][channel]   DS [channel][time]      */
+ * Convolution state of a slot: SD [time][channel]   DS [channel][time] */
 typedef enum kgen_layout {
     KGEN_LAYOUT_NONE = 0,
-    KGEN_NHD = 1,
-    KGEN_HND = 2,
-    KGEN_SHUFFLE = 3,
-    KGEN_XPACKED = 4,
-    KGEN_INTERLEAVED = 5,
-    KGEN_FLAT = 6,
-    KGEN_PRESPLIT = 7,
-    KGEN_VK = 8,
-    KGEN_KV = 9,
-    KGEN_SD = 10,
-    KGEN_DS = 11,
+    KGEN_LAYOUT_NHD = 1,
+    KGEN_LAYOUT_HND = 2,
+    KGEN_LAYOUT_SHUFFLE = 3,
+    KGEN_LAYOUT_XPACKED = 4,
+    KGEN_ROWS_INTERLEAVED = 5,
+    KGEN_ROWS_FLAT = 6,
+    KGEN_ROWS_PRESPLIT = 7,
+    KGEN_STATE_VK = 8,
+    KGEN_STATE_KV = 9,
+    KGEN_CONV_SD = 10,
+    KGEN_CONV_DS = 11,
 } kgen_layout;
 
-typedef enum kgen_phase { KGEN_DECODE = 0, KGEN_VERIFY = 1 } kgen_phase;
+typedef enum kgen_phase { KGEN_PHASE_DECODE = 0, KGEN_PHASE_VERIFY = 1 } kgen_phase;
 
 /* NONE: no descale. HEAD: one per tensor [1], per head [Hkv] or per sequence
  * and head [S][Hkv]. TOKEN: per cached token and head, [NB][page][Hkv] or
  * [NB][Hkv][page]. The shape passed at launch is the shape that is read. ROW:
- * as TOKEN, one value for all heads of a token (kv_write).                  */
+ * as TOKEN, one value for all heads of a token (kv_write). */
 typedef enum kgen_descale {
     KGEN_DESCALE_AUTO = 0,
     KGEN_DESCALE_NONE = 1,
@@ -68,8 +68,8 @@ typedef enum kgen_descale {
     KGEN_DESCALE_ROW = 4,
 } kgen_descale;
 
-#define KGEN_PAGE_X16 0   /* page: any multiple of 16, given at launch       */
-#define KGEN_WINDOW_RT -1 /* window: given at launch                         */
+#define KGEN_PAGE_X16 0   /* page: any multiple of 16, given at launch */
+#define KGEN_WINDOW_RT -1 /* window: given at launch */
 
 typedef struct kgen_attn_spec {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) int32_t field;
@@ -79,20 +79,20 @@ typedef struct kgen_attn_spec {
 
 /* What a gdn kernel does. conv: unpack the in-projection, convolve, activate.
  * A: gates and recurrence. B: A, then the gated norm. C: conv only.
- * D: conv, then A. E: conv, then B.                                         */
+ * D: conv, then A. E: conv, then B. */
 typedef enum kgen_gdn_fuse {
-    KGEN_GDN_A = 1,
-    KGEN_GDN_B = 2,
-    KGEN_GDN_C = 3,
-    KGEN_GDN_D = 4,
-    KGEN_GDN_E = 5,
+    KGEN_FUSE_A = 1,
+    KGEN_FUSE_B = 2,
+    KGEN_FUSE_C = 3,
+    KGEN_FUSE_D = 4,
+    KGEN_FUSE_E = 5,
 } kgen_gdn_fuse;
 
 /* Where a sequence's state is read and written.
  * ONE     slots[n], both
  * PAIR    read slots[n], write write_slots[n]
  * SPEC    slots[n][accepted[n] - 1], then slots[n][t] after token t
- * BLOCKS  read slots[n][read_col[n]], write slots[n][write_col[n]]          */
+ * BLOCKS  read slots[n][read_col[n]], write slots[n][write_col[n]] */
 typedef enum kgen_gdn_index {
     KGEN_INDEX_ONE = 0,
     KGEN_INDEX_PAIR = 1,
@@ -103,7 +103,7 @@ typedef enum kgen_gdn_index {
 /* What is kept of the states. FINAL: the state after the last token. SLOTS:
  * after each token, a slot each. BUFFER: after each token, in a buffer beside
  * the pool. NONE: nothing. REPLAY: the tokens' inputs go to a ring; the state
- * is written when the ring is full.                                         */
+ * is written when the ring is full. */
 typedef enum kgen_gdn_save {
     KGEN_SAVE_FINAL = 0,
     KGEN_SAVE_SLOTS = 1,
@@ -113,7 +113,7 @@ typedef enum kgen_gdn_save {
 } kgen_gdn_save;
 
 /* Slots that stand for "no sequence"; those outside the pool always do.
- * NEG: below 0. NONPOS: below 1. VALUE: pad_slot, given at launch.           */
+ * NEG: below 0. NONPOS: below 1. VALUE: pad_slot, given at launch. */
 typedef enum kgen_gdn_sentinel {
     KGEN_SENTINEL_NEG = 0,
     KGEN_SENTINEL_NONPOS = 1,
@@ -121,7 +121,7 @@ typedef enum kgen_gdn_sentinel {
 } kgen_gdn_sentinel;
 
 /* GDN: one decay a head. KDA: one a channel of K. KDA_BOUND: the same with
- * log decay = lower_bound * sigmoid(exp(A_log) (a + dt_bias)).               */
+ * log decay = lower_bound * sigmoid(exp(A_log) (a + dt_bias)). */
 typedef enum kgen_gdn_gate {
     KGEN_GATE_GDN = 0,
     KGEN_GATE_KDA = 1,
@@ -138,11 +138,11 @@ typedef struct kgen_gdn_spec {
 #include "kv_spec.h"
 
 typedef enum kgen_family_id {
-    KGEN_ATTN = 0,
-    KGEN_GDN = 1,
-    KGEN_SCATTER = 2,
-    KGEN_KV_WRITE = 3,
-    KGEN_KV_GATHER = 4,
+    KGEN_FAMILY_ATTN = 0,
+    KGEN_FAMILY_GDN = 1,
+    KGEN_FAMILY_SCATTER = 2,
+    KGEN_FAMILY_KV_WRITE = 3,
+    KGEN_FAMILY_KV_GATHER = 4,
     KGEN_FAMILY_COUNT
 } kgen_family_id;
 
@@ -170,7 +170,7 @@ enum { KGEN_SPEC_LINE_MAX = 512, KGEN_SYMBOL_MAX = 160 };
  *           `target` may be NULL: then only the spec itself is checked.
  * resolve   validate, then replace every auto value: fp8 -> the target's own
  *           kind, tuning values -> the family's choice. Idempotent.
- * symbol    the kernel's name, as a profiler shows it.                      */
+ * symbol    the kernel's name, as a profiler shows it. */
 KGEN_API kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err);
 KGEN_API void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec);
 KGEN_API kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target,
@@ -179,16 +179,16 @@ KGEN_API kgen_status kgen_spec_resolve(kgen_spec *out, const kgen_spec *spec,
                                        const kgen_target *target, kgen_error *err);
 KGEN_API void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
 
-/* "attn"; find: unknown names give KGEN_E_SPEC with the list of known ones.  */
+/* "attn"; find: unknown names give KGEN_E_SPEC with the list of known ones. */
 KGEN_API const char *kgen_family_name(kgen_family_id id);
 KGEN_API kgen_status kgen_family_find(kgen_family_id *out, const char *name, kgen_error *err);
 
 /* The parameter table as text, one line a parameter (for `kgen explain`).
- * *out: free() it.                                                          */
+ * *out: free() it. */
 KGEN_API kgen_status kgen_spec_help(char **out, kgen_family_id family, kgen_error *err);
 
-KGEN_API const char *kgen_dtype_name(kgen_dtype dtype); /* "bf16"            */
-KGEN_API int kgen_dtype_size(kgen_dtype dtype);         /* bytes, 0 if none  */
+KGEN_API const char *kgen_dtype_name(kgen_dtype dtype); /* "bf16" */
+KGEN_API int kgen_dtype_size(kgen_dtype dtype);         /* bytes, 0 if none */
 KGEN_API const char *kgen_layout_name(kgen_layout layout);
 
 #ifdef __cplusplus

@@ -18,22 +18,22 @@ extern "C" {
 #endif
 
 /* name, text, exit code of the `kgen` command */
-#define KGEN_STATUS_TABLE(X)                                               \
-    X(OK, "ok", 0)                                                         \
-    X(E_SPEC, "bad spec", 2)                                               \
-    X(E_UNSUPPORTED, "unsupported combination", 3)                         \
-    X(E_ARG, "bad argument", 4)                                            \
-    X(E_CONFIG, "bad model config", 5)                                     \
-    X(E_TARGET, "unknown architecture", 6)                                 \
-    X(E_TOOLCHAIN, "no usable toolchain", 7)                               \
-    X(E_COMPILE, "compilation failed", 8)                                  \
-    X(E_BUDGET, "resource gate failed", 9)                                 \
-    X(E_NOT_CACHED, "kernel not prepared", 10)                             \
-    X(E_CAPTURE, "not allowed while a stream captures", 11)                \
-    X(E_DEVICE, "device error", 12)                                        \
-    X(E_IO, "input/output error", 13)                                      \
-    X(E_NOMEM, "out of memory", 14)                                        \
-    X(E_MISMATCH, "results differ from the reference", 15)                 \
+#define KGEN_STATUS_TABLE(X)                                \
+    X(OK, "ok", 0)                                          \
+    X(E_SPEC, "bad spec", 2)                                \
+    X(E_UNSUPPORTED, "unsupported combination", 3)          \
+    X(E_ARG, "bad argument", 4)                             \
+    X(E_CONFIG, "bad model config", 5)                      \
+    X(E_TARGET, "unknown architecture", 6)                  \
+    X(E_TOOLCHAIN, "no usable toolchain", 7)                \
+    X(E_COMPILE, "compilation failed", 8)                   \
+    X(E_BUDGET, "resource gate failed", 9)                  \
+    X(E_NOT_CACHED, "kernel not prepared", 10)              \
+    X(E_CAPTURE, "not allowed while a stream captures", 11) \
+    X(E_DEVICE, "device error", 12)                         \
+    X(E_IO, "input/output error", 13)                       \
+    X(E_NOMEM, "out of memory", 14)                         \
+    X(E_MISMATCH, "results differ from the reference", 15)  \
     X(E_INTERNAL, "internal error", 16)
 
 typedef enum kgen_status {
@@ -50,7 +50,7 @@ typedef struct kgen_error {
 
 /* Static strings; never NULL, also for values out of range. Thread-safe. */
 KGEN_API const char *kgen_status_name(kgen_status status); /* "KGEN_E_SPEC" */
-KGEN_API const char *kgen_status_text(kgen_status status); /* "bad spec"    */
+KGEN_API const char *kgen_status_text(kgen_status status); /* "bad spec" */
 KGEN_API int kgen_status_exit_code(kgen_status status);
 
 /* Writes the text into *err (may be NULL) and returns `status`. Long text is
@@ -59,10 +59,10 @@ KGEN_API kgen_status kgen_fail(kgen_error *err, kgen_status status, const char *
     KGEN_PRINTF(3, 4);
 
 /* Forwards a failure unchanged. */
-#define KGEN_TRY(expr)                                                     \
-    do {                                                                   \
-        kgen_status kgen_try_status_ = (expr);                             \
-        if (kgen_try_status_ != KGEN_OK) return kgen_try_status_;          \
+#define KGEN_TRY(expr)                                            \
+    do {                                                          \
+        kgen_status kgen_try_status_ = (expr);                    \
+        if (kgen_try_status_ != KGEN_OK) return kgen_try_status_; \
     } while (0)
 
 #ifdef __cplusplus

@@ -26,18 +26,18 @@ typedef enum kgen_isa {
 } kgen_isa;
 
 typedef struct kgen_target {
-    const char *name; /* "gfx942", "sm_90", "cpu:cdna3": what --arch takes   */
+    const char *name; /* "gfx942", "sm_90", "cpu:cdna3": what --arch takes */
     kgen_vendor vendor;
     kgen_isa isa;
-    int32_t wave_size;   /* lanes                                            */
-    int32_t lds_bytes;   /* LDS a workgroup may use                          */
-    int32_t max_vgprs;   /* registers a lane may use before it spills        */
-    int32_t vgpr_file;   /* registers a lane slot of one SIMD shares out     */
+    int32_t wave_size; /* lanes */
+    int32_t lds_bytes; /* LDS a workgroup may use */
+    int32_t max_vgprs; /* registers a lane may use before it spills */
+    int32_t vgpr_file; /* registers a lane slot of one SIMD shares out */
     int32_t vgpr_granule;
-    int32_t max_waves;   /* resident waves a SIMD                            */
-    int32_t simds;       /* SIMDs a compute unit (partitions an SM)          */
-    int32_t typical_cus; /* compute units of the part in production          */
-    int32_t elf_mach;    /* EF_AMDGPU_MACH of the code object, 0 elsewhere   */
+    int32_t max_waves;   /* resident waves a SIMD */
+    int32_t simds;       /* SIMDs a compute unit (partitions an SM) */
+    int32_t typical_cus; /* compute units of the part in production */
+    int32_t elf_mach;    /* EF_AMDGPU_MACH of the code object, 0 elsewhere */
     int32_t fp8_fnuz;    /* 1: native e4m3 is fnuz (max 240), 0: fn (max 448)*/
 } kgen_target;
 

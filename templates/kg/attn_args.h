@@ -1,33 +1,33 @@
 /* The one argument of the attention kernels. Plain C: runtime/attn_launch.c
- * includes it as well. Strides are bytes unless they say elements.          */
+ * includes it as well. Strides are bytes unless they say elements. */
 struct kg_attn_args {
-    const void *q;          /* [T][Hq][D]                                    */
-    const void *k, *v;      /* pages                                         */
-    void *out;              /* [T][Hq][Dv]                                   */
-    float *lse;             /* [Hq][T]                                       */
-    const void *table;      /* [S][pages]                                    */
-    const int *seq_lens;    /* [S]                                           */
-    const int *cu_seqlens;  /* [S + 1]                                       */
+    const void *q;         /* [T][Hq][D] */
+    const void *k, *v;     /* pages */
+    void *out;             /* [T][Hq][Dv] */
+    float *lse;            /* [Hq][T] */
+    const void *table;     /* [S][pages] */
+    const int *seq_lens;   /* [S] */
+    const int *cu_seqlens; /* [S + 1] */
     const float *k_descale, *v_descale, *out_scale;
-    const float *alibi, *sinks; /* [Hq]                                      */
-    float *partial_out;     /* [2 * workgroups][rows][Dv]                    */
-    float *partial_ml;      /* [2 * workgroups][rows][2]: maximum, sum       */
-    int *arrived;           /* [S][Hkv][row blocks], zero between launches   */
+    const float *alibi, *sinks; /* [Hq] */
+    float *partial_out;         /* [2 * workgroups][rows][Dv] */
+    float *partial_ml;          /* [2 * workgroups][rows][2]: maximum, sum */
+    int *arrived;               /* [S][Hkv][row blocks], zero between launches */
     long long q_token, q_head, out_token, out_head;
-    long long lse_head;     /* elements                                      */
-    long long table_row;    /* elements                                      */
+    long long lse_head;  /* elements */
+    long long table_row; /* elements */
     long long k_page, k_head, v_page, v_head;
     /* Descale strides in elements: HEAD (sequence, unused, head), TOKEN
-     * (page, slot, head).                                                   */
+     * (page, slot, head). */
     long long k_descale_stride[3], v_descale_stride[3];
-    unsigned long long page_magic; /* ceil(2^36 / (page / 16))               */
-    int k_token, v_token;   /* between slots of a page (packed V: unused)    */
-    int k_chunk;            /* packed K: between 16-byte chunks of head_dim  */
-    int v_chunk;            /* shuffle V: between groups of x tokens         */
-    int v_dim_stride;       /* packed V: between dims                        */
-    int page;               /* tokens                                        */
+    unsigned long long page_magic; /* ceil(2^36 / (page / 16)) */
+    int k_token, v_token;          /* between slots of a page (packed V: unused) */
+    int k_chunk;                   /* packed K: between 16-byte chunks of head_dim */
+    int v_chunk;                   /* shuffle V: between groups of x tokens */
+    int v_dim_stride;              /* packed V: between dims */
+    int page;                      /* tokens */
     int num_seqs, num_tokens, kv_heads, workgroups;
     int window;
-    float scale;            /* softmax scale * log2(e)                       */
-    float softcap;          /* softcap * log2(e)                             */
+    float scale;   /* softmax scale * log2(e) */
+    float softcap; /* softcap * log2(e) */
 };

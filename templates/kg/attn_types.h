@@ -20,4 +20,4 @@ constexpr bool COMPUTE_F16 =
     Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 || (KG_SM90 && KV_8BIT);
 constexpr bool SCALED_Q = COMPUTE_F16 && Q_DTYPE == DTYPE_BF16;
 
-}
+} // namespace kg

@@ -3,8 +3,8 @@ namespace kg {
 
 // Four 8-bit floats to two words of COMPUTE pairs; 0 where the isa has no
 // conversion of that format.
-constexpr bool HAS_E4M3 = (KG_CDNA3 || KG_CDNA4 || KG_RDNA4) &&
-                          KV_DTYPE == (KG_CDNA3 ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN);
+constexpr bool HAS_E4M3 =
+    (KG_CDNA3 || KG_CDNA4 || KG_RDNA4) && KV_DTYPE == (KG_CDNA3 ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN);
 constexpr bool HAS_E5M2 = (KG_CDNA4 || KG_RDNA4) && KV_DTYPE == DTYPE_E5M2;
 constexpr bool NATIVE_FP8 = HAS_E4M3 || HAS_E5M2;
 
@@ -35,4 +35,4 @@ KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
 #endif
 }
 
-}
+} // namespace kg

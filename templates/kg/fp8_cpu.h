@@ -2,9 +2,7 @@
 namespace kg {
 
 constexpr bool NATIVE_FP8 = false;
-KG_DEV u32 pack_exact(float a, float b) {
-    return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b);
-}
+KG_DEV u32 pack_exact(float a, float b) { return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b); }
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) { out[0] = out[1] = x; }
 
-}
+} // namespace kg

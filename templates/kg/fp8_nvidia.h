@@ -16,4 +16,4 @@ KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
     }
 }
 
-}
+} // namespace kg

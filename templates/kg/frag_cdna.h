@@ -26,4 +26,4 @@ KG_DEV int s_token(int lane, int reg) { return 8 * lane_grp(lane) + reg; }
 KG_DEV int o_row(int lane, int reg) { return 4 * lane_grp(lane) + reg; }
 KG_DEV int lane_column(int lane, int) { return lane_i(lane); }
 
-}
+} // namespace kg

@@ -24,4 +24,4 @@ KG_DEV int o_row(int lane, int reg) {
 }
 KG_DEV int lane_column(int lane, int) { return lane_i(lane); }
 
-}
+} // namespace kg

@@ -23,4 +23,4 @@ KG_DEV int s_token(int lane, int reg) { return k_token(lane_i(lane), reg / 2); }
 KG_DEV int o_row(int lane, int reg) { return lane_i(lane) + 8 * (reg / 2); }
 KG_DEV int lane_column(int lane, int c) { return 2 * lane_grp(lane) + c; }
 
-}
+} // namespace kg

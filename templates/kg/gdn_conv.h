@@ -49,8 +49,8 @@ KG_DEV void load_channels(channels_t &c, args_t a, const seq_t &s, int channel, 
 
 // A sequence without a state begins behind zeros.
 KG_DEV void clear_old(channels_t &c) {
-    KG_UNROLL for (int i = 0; i < OLD; i++)
-        KG_UNROLL for (int w = 0; w < CONV_WORDS; w++) c.old[i][w] = 0;
+    KG_UNROLL for (int i = 0; i < OLD; i++) KG_UNROLL for (int w = 0; w < CONV_WORDS; w++)
+        c.old[i][w] = 0;
 }
 
 // Input `e` of the piece, the m-th of the history, in the type of the state.
@@ -62,8 +62,8 @@ KG_DEV float input(const channels_t &c, int m, int e) {
 
 KG_DEV float convolved(const channels_t &c, const float (&taps)[TAPS], int e) {
     float y = CONV_BIAS ? element<CONV_W_DTYPE>(c.bias, e) : 0.0f;
-    KG_UNROLL for (int i = 0; i < TAPS; i++)
-        y += element<CONV_W_DTYPE>(c.weight, e * TAPS + i) * taps[i];
+    KG_UNROLL for (int i = 0; i < TAPS; i++) y +=
+        element<CONV_W_DTYPE>(c.weight, e * TAPS + i) * taps[i];
     if constexpr (CONV_SILU) y = silu(y);
     return CONV_ROUND || !HAS_STEP ? rounded<X_DTYPE>(y) : y;
 }
@@ -125,11 +125,9 @@ KG_DEV void convolve_tree(float *y, int step, const channels_t &c, args_t a, con
 KG_DEV void convolve(float *y, int step, channels_t &c, args_t a, const seq_t &s, int channel,
                      bool windows) {
     if (s.fresh) clear_old(c);
-    KG_UNROLL for (int e = 0; e < PIECE; e++)
-        if constexpr (TREE)
-            convolve_tree(y + e, step, c, a, s, channel + e, e, windows);
-        else
-            convolve_chain(y + e, step, c, a, s, channel + e, e, windows);
+    KG_UNROLL for (int e = 0; e < PIECE; e++) if constexpr (TREE)
+        convolve_tree(y + e, step, c, a, s, channel + e, e, windows);
+    else convolve_chain(y + e, step, c, a, s, channel + e, e, windows);
 }
 
 // --- the window moves on ------------------------------------------------------
@@ -156,8 +154,8 @@ KG_DEV void move_window(const channels_t &c, args_t a, const seq_t &s, int chann
     i64 at = conv_at(s.conv_write, a.conv_slot, a.conv_step, channel, 0);
     i64 step = CONV_LAYOUT == LAYOUT_DS ? 1 : a.conv_step;
     int from = ACCEPT ? 1 : s.count, end = OLD + s.count;
-    KG_UNROLL for (int m = 0; m < HISTORY; m++)
-        if (m >= from && m < end) store_inputs(a, at + (m - from) * step, c, m);
+    KG_UNROLL for (int m = 0; m < HISTORY; m++) if (m >= from && m < end)
+        store_inputs(a, at + (m - from) * step, c, m);
 }
 
-}
+} // namespace kg

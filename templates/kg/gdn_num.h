@@ -11,7 +11,7 @@ template <int DTYPE> KG_DEV u32 encode(float x) {
     if constexpr (DTYPE == DTYPE_F32) return bits_of(x);
     if constexpr (DTYPE == DTYPE_BF16) return pack_bf16(x, 0.0f) & 0xffffu;
     if constexpr (DTYPE == DTYPE_FP16) return pack_f16(x, 0.0f) & 0xffffu;
-    return fp8_soft<DTYPE == DTYPE_E4M3FNUZ ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN>(x);
+    return fp8_soft < DTYPE == DTYPE_E4M3FNUZ ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN > (x);
 }
 
 template <int DTYPE> KG_DEV float rounded(float x) { return decode<DTYPE>(encode<DTYPE>(x)); }
@@ -73,4 +73,4 @@ KG_DEV float softplus(float x) {
     return x > 20.0f ? x : y;
 }
 
-}
+} // namespace kg

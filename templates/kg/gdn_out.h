@@ -1,9 +1,9 @@
 // The gated norm of a head's outputs, its quantisation, and rows of zeros.
 namespace kg {
 
-constexpr int NORM_PER = V_DIM / WAVE;                  // outputs of a lane
+constexpr int NORM_PER = V_DIM / WAVE; // outputs of a lane
 constexpr int GATE_TURNS = ceil_div(TOKENS * V_DIM, THREADS);
-constexpr int GROUPS = ceil_div(V_DIM, QUANT_GROUP);    // of a head
+constexpr int GROUPS = ceil_div(V_DIM, QUANT_GROUP); // of a head
 
 struct norm_t { // bits, as loaded
     u32 z[GATE_TURNS], weight[GATE_TURNS];
@@ -35,8 +35,8 @@ KG_DEV void stage_norm(const norm_t &n, const seq_t &s, float *lds) {
 }
 
 KG_DEV float largest(float x) {
-    KG_UNROLL for (u32 mask = 1; mask < WAVE; mask *= 2)
-        x = fmax(x, float_of(shuffle(bits_of(x), lane_id() ^ mask)));
+    KG_UNROLL for (u32 mask = 1; mask < WAVE; mask *= 2) x =
+        fmax(x, float_of(shuffle(bits_of(x), lane_id() ^ mask)));
     return x;
 }
 
@@ -46,7 +46,8 @@ KG_DEV void quantise(float (&o)[NORM_PER], args_t a, i64 row, const head_t &head
     constexpr float MAX = OUT_DTYPE == DTYPE_E4M3FNUZ ? 240.0f : 448.0f;
     KG_UNROLL for (int g = 0; g < GROUPS; g++) {
         float top = 0;
-        KG_UNROLL for (int i = g * EACH; i < (g + 1) * EACH; i++) top = fmax(top, o[i] < 0 ? -o[i] : o[i]);
+        KG_UNROLL for (int i = g * EACH; i < (g + 1) * EACH; i++) top =
+            fmax(top, o[i] < 0 ? -o[i] : o[i]);
         top = largest(top);
         float scale = top > 0 ? top / MAX : 1.0f;
         KG_UNROLL for (int i = g * EACH; i < (g + 1) * EACH; i++) o[i] /= scale;
@@ -55,8 +56,7 @@ KG_DEV void quantise(float (&o)[NORM_PER], args_t a, i64 row, const head_t &head
     }
 }
 
-KG_DEV void norm_row(args_t a, const seq_t &s, const head_t &head,
-                     const float *lds, int t) {
+KG_DEV void norm_row(args_t a, const seq_t &s, const head_t &head, const float *lds, int t) {
     float o[NORM_PER], squares[1] = {0};
     KG_UNROLL for (int i = 0; i < NORM_PER; i++) {
         o[i] = lds[t * STAGE + 2 * K_DIM + (int)lane_id() + i * WAVE];
@@ -64,12 +64,11 @@ KG_DEV void norm_row(args_t a, const seq_t &s, const head_t &head,
     }
     sum_lanes<1, WAVE>(squares);
     float scale = rsqrt(squares[0] * (1.0f / V_DIM) + a.norm_eps);
-    KG_UNROLL for (int i = 0; i < NORM_PER; i++)
-        o[i] *= scale * lds[AT_GATE + t * V_DIM + (int)lane_id() + i * WAVE];
+    KG_UNROLL for (int i = 0; i < NORM_PER; i++) o[i] *=
+        scale * lds[AT_GATE + t * V_DIM + (int)lane_id() + i * WAVE];
     if constexpr (OUT_8BIT) quantise(o, a, s.first + t, head);
-    KG_UNROLL for (int i = 0; i < NORM_PER; i++)
-        store_as<OUT_DTYPE>(a.out, (s.first + t) * a.out_row + head.hv * a.out_head,
-                            (int)lane_id() + i * WAVE, o[i]);
+    KG_UNROLL for (int i = 0; i < NORM_PER; i++) store_as<OUT_DTYPE>(
+        a.out, (s.first + t) * a.out_row + head.hv * a.out_head, (int)lane_id() + i * WAVE, o[i]);
 }
 
 KG_DEV void norm_rows(args_t a, const seq_t &s, const head_t &head, const float *lds, int wave) {
@@ -116,4 +115,4 @@ KG_DEV void clear_padding(args_t a, int group, int groups) {
     clear_rows(a, used, a.rows, group, groups);
 }
 
-}
+} // namespace kg

@@ -73,9 +73,9 @@ KG_DEV void append_decays(args_t a, const seq_t &s, const head_t &head, const ri
                           const float *lds) {
     for (int n = (int)thread_id(); n < s.count * DECAYS; n += THREADS)
         store_as<DTYPE_F32>(a.ring_decay,
-                            s.read * a.ring_decay_slot + ring_row(a, r, r.length + n / DECAYS) *
-                                                             (V_HEADS * DECAYS),
+                            s.read * a.ring_decay_slot +
+                                ring_row(a, r, r.length + n / DECAYS) * (V_HEADS * DECAYS),
                             head.hv * DECAYS + n % DECAYS, lds[AT_DECAY + n]);
 }
 
-}
+} // namespace kg

@@ -10,7 +10,7 @@ struct seq_t {
     bool fresh;              // no state yet: zeros
     i64 read, write;         // slots of the recurrent state
     i64 conv_read, conv_write;
-    int offset;              // column where the convolution's window begins
+    int offset; // column where the convolution's window begins
 };
 
 KG_DEV i64 load_slot(const void *slots, i64 i) {
@@ -61,9 +61,9 @@ KG_DEV seq_t find_sequence(args_t a, int n) {
     s.offset = accepted - 1;
     find_slots(s, a, accepted);
     s.live = accepted >= 1 && s.count <= TOKENS && is_slot(a, s.read);
-    if constexpr (HAS_CONV)
-        s.live &= s.offset + OLD <= a.conv_columns && is_slot(a, s.conv_read);
-    if constexpr (REPLAY) s.live &= (u32)load(a.ring_len + n) <= RING && load(a.ring_start + n) >= 0;
+    if constexpr (HAS_CONV) s.live &= s.offset + OLD <= a.conv_columns && is_slot(a, s.conv_read);
+    if constexpr (REPLAY)
+        s.live &= (u32)load(a.ring_len + n) <= RING && load(a.ring_start + n) >= 0;
     s.writes = is_slot(a, s.write);
     if (a.has_initial) s.fresh = load(a.has_initial + n) == 0;
     return s;
@@ -85,4 +85,4 @@ KG_DEV int parent_of(args_t a, int n, int t) {
     return parent < t ? parent : -1;
 }
 
-}
+} // namespace kg

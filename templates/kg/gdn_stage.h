@@ -3,19 +3,19 @@
 // then is anything computed: memory answers in order.
 namespace kg {
 
-constexpr int STAGE = 2 * K_DIM + V_BLOCK;                   // floats of a token
-constexpr int TURNS = ceil_div(STAGE / PIECE, THREADS);      // pieces of a thread
+constexpr int STAGE = 2 * K_DIM + V_BLOCK;              // floats of a token
+constexpr int TURNS = ceil_div(STAGE / PIECE, THREADS); // pieces of a thread
 constexpr int DECAYS = PER_CHANNEL ? K_DIM : 1;
 constexpr int DECAY_TURNS = ceil_div(TOKENS * DECAYS, THREADS);
 constexpr int RING_ROWS = REPLAY ? RING : 0;
 
 // Offsets in LDS, floats.
-constexpr int AT_DECAY = TOKENS * STAGE;                     // [TOKENS][DECAYS]
-constexpr int AT_BETA = AT_DECAY + TOKENS * DECAYS;          // [TOKENS]
-constexpr int AT_RING_K = ceil_div(AT_BETA + TOKENS, 4) * 4; // [RING][K_DIM]
-constexpr int AT_RING_U = AT_RING_K + RING_ROWS * K_DIM;     // [RING][V_BLOCK]
+constexpr int AT_DECAY = TOKENS * STAGE;                       // [TOKENS][DECAYS]
+constexpr int AT_BETA = AT_DECAY + TOKENS * DECAYS;            // [TOKENS]
+constexpr int AT_RING_K = ceil_div(AT_BETA + TOKENS, 4) * 4;   // [RING][K_DIM]
+constexpr int AT_RING_U = AT_RING_K + RING_ROWS * K_DIM;       // [RING][V_BLOCK]
 constexpr int AT_RING_DECAY = AT_RING_U + RING_ROWS * V_BLOCK; // [RING][DECAYS]
-constexpr int AT_GATE = AT_RING_DECAY + RING_ROWS * DECAYS;  // [TOKENS][V_DIM]
+constexpr int AT_GATE = AT_RING_DECAY + RING_ROWS * DECAYS;    // [TOKENS][V_DIM]
 constexpr int AT_FLAG = AT_GATE + (HAS_NORM ? TOKENS * V_DIM : 0);
 constexpr int STEP_FLOATS = AT_FLAG + 1;
 constexpr int LDS_USED = (HAS_STEP ? STEP_FLOATS : TREE ? TOKENS * THREADS * PIECE : 4) * 4;
@@ -60,8 +60,7 @@ KG_DEV int piece_at(int i) { return ((int)thread_id() + i * THREADS) * PIECE; }
 KG_DEV void load_inputs(inputs_t &in, args_t a, const seq_t &s, const head_t &head) {
     KG_UNROLL for (int i = 0; i < TURNS; i++) {
         int c = piece_at(i);
-        if (c < STAGE)
-            load_channels(in.piece[i], a, s, channel_of(head, c), column_of(head, c));
+        if (c < STAGE) load_channels(in.piece[i], a, s, channel_of(head, c), column_of(head, c));
     }
 }
 
@@ -73,8 +72,7 @@ KG_DEV bool first_of_group(const head_t &head) {
     return head.split == 0 && (TILED ? head.hv / K_HEADS : head.hv % GROUP) == 0;
 }
 
-KG_DEV void stage_inputs(inputs_t &in, args_t a, const seq_t &s, const head_t &head,
-                         float *lds) {
+KG_DEV void stage_inputs(inputs_t &in, args_t a, const seq_t &s, const head_t &head, float *lds) {
     KG_UNROLL for (int i = 0; i < TURNS; i++) {
         int c = piece_at(i);
         if (c >= STAGE) continue;
@@ -84,17 +82,15 @@ KG_DEV void stage_inputs(inputs_t &in, args_t a, const seq_t &s, const head_t &h
             if (!SHARED_WINDOW || c >= 2 * K_DIM)
                 move_window(in.piece[i], a, s, channel_of(head, c));
         } else {
-            KG_UNROLL for (int t = 0; t < TOKENS; t++)
-                KG_UNROLL for (int e = 0; e < PIECE; e++)
-                    lds[t * STAGE + c + e] = element<X_DTYPE>(in.piece[i].x[t], e);
+            KG_UNROLL for (int t = 0; t < TOKENS; t++) KG_UNROLL for (int e = 0; e < PIECE; e++)
+                lds[t * STAGE + c + e] = element<X_DTYPE>(in.piece[i].x[t], e);
         }
     }
 }
 
 KG_DEV void move_shared_windows(const inputs_t &in, args_t a, const seq_t &s, const head_t &head) {
-    KG_UNROLL for (int i = 0; i < TURNS; i++)
-        if (piece_at(i) < 2 * K_DIM)
-            move_window(in.piece[i], a, s, channel_of(head, piece_at(i)));
+    KG_UNROLL for (int i = 0; i < TURNS; i++) if (piece_at(i) < 2 * K_DIM)
+        move_window(in.piece[i], a, s, channel_of(head, piece_at(i)));
 }
 
 // After a barrier behind the last use of a window: counts this workgroup. Loads
@@ -159,4 +155,4 @@ KG_DEV void stage_gates(const gates_t &g, args_t a, const seq_t &s, float *lds) 
     }
 }
 
-}
+} // namespace kg

@@ -5,10 +5,10 @@ namespace kg {
 
 constexpr bool VK = STATE_LAYOUT == LAYOUT_VK;
 constexpr int STATE_BYTES = bytes_of(STATE_DTYPE);
-constexpr int VEC = 16 / STATE_BYTES;              // elements of a load
+constexpr int VEC = 16 / STATE_BYTES; // elements of a load
 constexpr int LOADS = HAS_STEP ? ELEMENTS / VEC : 1;
 constexpr int ROW_LANES = HAS_STEP ? LANES : 1;
-constexpr int ROWS = WAVE / ROW_LANES;             // rows that a wave loads at once
+constexpr int ROWS = WAVE / ROW_LANES; // rows that a wave loads at once
 constexpr int CHUNKS = VK ? (HAS_STEP ? K_DIM / (LANES * VEC) : 1) : LOADS * ROWS / K_DIM;
 constexpr int KN = VK ? CHUNKS * VEC : K_DIM / ROWS; // k of a lane
 constexpr int VN = LOADS * VEC / KN;                 // v of a lane
@@ -47,7 +47,8 @@ KG_DEV int k_index(int i) {
 KG_DEV void unpack(float (&x)[VEC], const u32 (&w)[4]) {
     KG_UNROLL for (int i = 0; i < VEC; i++) {
         u32 word = w[i * STATE_BYTES / 4];
-        x[i] = STATE_BYTES == 4 ? float_of(word) : decode<STATE_DTYPE>(word >> i % 2 * 16 & 0xffffu);
+        x[i] =
+            STATE_BYTES == 4 ? float_of(word) : decode<STATE_DTYPE>(word >> i % 2 * 16 & 0xffffu);
     }
 }
 KG_DEV void pack(u32 (&w)[4], const float (&x)[VEC]) {
@@ -67,8 +68,12 @@ struct words_t {
 struct floats_t {
     float x[LOADS][VEC];
 };
-template <bool PACKED> struct tile_of { typedef floats_t type; };
-template <> struct tile_of<true> { typedef words_t type; };
+template <bool PACKED> struct tile_of {
+    typedef floats_t type;
+};
+template <> struct tile_of<true> {
+    typedef words_t type;
+};
 typedef tile_of<TOKENS == 1 && !REPLAY && STATE_BYTES == 2>::type tile_t;
 
 KG_DEV void get(float (&x)[VEC], const words_t &tile, int l) { unpack(x, tile.word[l]); }
@@ -105,8 +110,8 @@ KG_DEV void load_tile(words_t &tile, const u8 *head, int wave, int split, int pa
 }
 
 KG_DEV void clear_tile(words_t &tile) {
-    KG_UNROLL for (int l = 0; l < LOADS; l++)
-        KG_UNROLL for (int i = 0; i < 4; i++) tile.word[l][i] = 0;
+    KG_UNROLL for (int l = 0; l < LOADS; l++) KG_UNROLL for (int i = 0; i < 4; i++)
+        tile.word[l][i] = 0;
 }
 
 KG_DEV void take_words(tile_t &tile, const words_t &loaded) {
@@ -130,4 +135,4 @@ KG_DEV void round_tile(tile_t &tile) {
     }
 }
 
-}
+} // namespace kg

@@ -58,8 +58,8 @@ KG_DEV void update(tile_t &tile, const token_t &x, const float (&u)[VN]) {
     KG_UNROLL for (int l = 0; l < LOADS; l++) {
         float s[VEC];
         get(s, tile, l);
-        KG_UNROLL for (int e = 0; e < VEC; e++)
-            s[e] = s[e] * x.decay[PER_CHANNEL ? k_of(l, e) : 0] + u[v_of(l, e)] * x.k[k_of(l, e)];
+        KG_UNROLL for (int e = 0; e < VEC; e++) s[e] =
+            s[e] * x.decay[PER_CHANNEL ? k_of(l, e) : 0] + u[v_of(l, e)] * x.k[k_of(l, e)];
         set(tile, l, s);
     }
 }
@@ -79,8 +79,8 @@ struct place_t {
 };
 
 // `x` is loaded once where there is one token.
-KG_DEV void take_token(tile_t &tile, token_t &x, args_t a, const seq_t &s, const head_t &head, const ring_t &r,
-                       float *lds, place_t at, int t) {
+KG_DEV void take_token(tile_t &tile, token_t &x, args_t a, const seq_t &s, const head_t &head,
+                       const ring_t &r, float *lds, place_t at, int t) {
     float sk[VN], sq[VN], u[VN];
     if (TOKENS > 1 || at.pass == 0) load_token(x, a, lds, t);
     KG_UNROLL for (int j = 0; j < VN; j++) // before outputs take their place
@@ -128,8 +128,8 @@ KG_DEV u8 *buffer_state(args_t a, i64 line, int t, int hv) {
     return head_state(a.buffer, line * a.buffer_line + t * a.buffer_token, hv);
 }
 
-KG_DEV void keep_token(const tile_t &tile, args_t a, const seq_t &s, const head_t &head,
-                       place_t at, int t) {
+KG_DEV void keep_token(const tile_t &tile, args_t a, const seq_t &s, const head_t &head, place_t at,
+                       int t) {
     if constexpr (SAVE == SAVE_SLOTS) {
         i64 slot = token_slot(a, s.index, t);
         if (is_slot(a, slot)) store_slot(a, slot, head, tile, at);
@@ -176,4 +176,4 @@ KG_DEV void take_tokens(tile_t &tile, token_t &x, args_t a, const seq_t &s, cons
         if (s.writes) store_slot(a, s.write, head, tile, at);
 }
 
-}
+} // namespace kg

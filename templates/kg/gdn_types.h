@@ -20,20 +20,18 @@ constexpr bool REPLAY = SAVE == SAVE_REPLAY;
 constexpr bool OUT_8BIT = OUT_DTYPE == DTYPE_E4M3FN || OUT_DTYPE == DTYPE_E4M3FNUZ;
 
 constexpr int THREADS = KG_WORKGROUP;
-constexpr int GROUP = V_HEADS / K_HEADS;        // value heads of a key head
+constexpr int GROUP = V_HEADS / K_HEADS; // value heads of a key head
 constexpr int KEY_DIMS = K_HEADS * K_DIM;
 constexpr int VALUE_DIMS = V_HEADS * V_DIM;
 constexpr int CHANNELS = 2 * KEY_DIMS + VALUE_DIMS;
 constexpr int GROUP_DIMS = 2 * K_DIM + 2 * GROUP * V_DIM; // of an interleaved row
-constexpr int QUANT_GROUP = 128;                // outputs that share a scale
+constexpr int QUANT_GROUP = 128;                          // outputs that share a scale
 
 constexpr int SPLITS = HAS_STEP ? V_BLOCKS : 1;
-constexpr int V_BLOCK = V_DIM / SPLITS;         // values of a workgroup
+constexpr int V_BLOCK = V_DIM / SPLITS;            // values of a workgroup
 constexpr int OLD = HAS_CONV ? CONV_WIDTH - 1 : 0; // inputs before this launch's
 constexpr int HISTORY = OLD + TOKENS;
 
-constexpr int bytes_of(int dtype) {
-    return dtype == DTYPE_F32 ? 4 : dtype <= DTYPE_FP16 ? 2 : 1;
-}
+constexpr int bytes_of(int dtype) { return dtype == DTYPE_F32 ? 4 : dtype <= DTYPE_FP16 ? 2 : 1; }
 
-}
+} // namespace kg

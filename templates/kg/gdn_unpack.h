@@ -31,8 +31,8 @@ KG_DEV void copy_rest(args_t a, const seq_t &s, int first) {
         if (a.z_out)
             copy_part(a.z_out, row * a.z_out_row, a.z, row * a.z_row,
                       SPLIT ? 2 * K_DIM + GROUP * V_DIM : CHANNELS,
-                      SPLIT ? GROUP * V_DIM : VALUE_DIMS, SPLIT ? GROUP_DIMS : 0, VALUE_DIMS,
-                      first, LANES_IN_ALL);
+                      SPLIT ? GROUP * V_DIM : VALUE_DIMS, SPLIT ? GROUP_DIMS : 0, VALUE_DIMS, first,
+                      LANES_IN_ALL);
         if (a.b_out)
             copy_part(a.b_out, row * a.b_out_row, a.b, row * a.b_row, 0, EACH, APART, V_HEADS,
                       first, LANES_IN_ALL);
@@ -54,10 +54,9 @@ KG_DEV void run_unpack(args_t a, const seq_t &s, int lane, float *lds) {
     load_channels(c, a, s, f, source_column(f));
     convolve(y, STEP, c, a, s, f, true);
     KG_UNROLL for (int t = 0; t < TOKENS; t++)
-        KG_UNROLL for (int e = 0; e < PIECE; e++)
-            if (t < s.count)
-                store_as<OUT_DTYPE>(a.out, (s.first + t) * a.out_row, f + e, y[t * STEP + e]);
+        KG_UNROLL for (int e = 0; e < PIECE; e++) if (t < s.count)
+            store_as<OUT_DTYPE>(a.out, (s.first + t) * a.out_row, f + e, y[t * STEP + e]);
     move_window(c, a, s, f);
 }
 
-}
+} // namespace kg

@@ -29,8 +29,8 @@ KG_DEV void scale_few(few_t &f) {
     f.plain = top < INF_BITS;
     if (top > INF_BITS) {
         top = 0;
-        KG_UNROLL for (int pass = 0; pass < PASSES; pass++)
-            top = top_pair(top, without_nan(f.words[pass]));
+        KG_UNROLL for (int pass = 0; pass < PASSES; pass++) top =
+            top_pair(top, without_nan(f.words[pass]));
         top = top_half(top);
     }
     f.scale = scale_for(max_lanes<1, PAIR_LANES>(magnitude(top)));
@@ -41,15 +41,17 @@ template <bool PLAIN> KG_DEV u32 few_codes(u32 word, float scale, float inverse)
     if constexpr (!KV_8BIT) return word;
     float pair[2];
     unpack<X_DTYPE>(pair, word);
-    float q[4] = {quotient<PLAIN>(pair[0], scale, inverse), quotient<PLAIN>(pair[1], scale, inverse),
-                  0, 0};
+    float q[4] = {quotient<PLAIN>(pair[0], scale, inverse),
+                  quotient<PLAIN>(pair[1], scale, inverse), 0, 0};
     u32 both = codes<PLAIN>(q);
     return (both & 0xffu) | (both & 0xff00u) << 8;
 }
 
 KG_DEV void store_code(u8 *to, u32 code) {
-    if constexpr (KV_8BIT) store(to, (u8)code);
-    else store((u16 *)to, (u16)code);
+    if constexpr (KV_8BIT)
+        store(to, (u8)code);
+    else
+        store((u16 *)to, (u16)code);
 }
 
 KG_DEV void store_few(const few_t &f, args_t a, const lane_t &l, i32 slot) {
@@ -81,4 +83,4 @@ KG_DEV void write_few(args_t a, u32 group) {
     store_few(f, a, l, slot);
 }
 
-}
+} // namespace kg

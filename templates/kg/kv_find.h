@@ -13,7 +13,9 @@ KG_DEV int shift_of(const sequence_t &s, int start) {
     return FROM == FROM_END ? s.cached - s.end : start - s.first;
 }
 
-KG_DEV int start_of(args_t a, int n) { return FROM != FROM_END && a.starts ? load(a.starts + n) : 0; }
+KG_DEV int start_of(args_t a, int n) {
+    return FROM != FROM_END && a.starts ? load(a.starts + n) : 0;
+}
 
 KG_DEV sequence_t sequence_at(args_t a, int n) {
     if (n >= a.seqs) return sequence_t{n, load(a.cu_seqlens + a.seqs), a.rows, 0, 0};
@@ -83,16 +85,18 @@ KG_DEV place_t place_of(args_t a, const sequence_t &s, int row) {
     }
     if (index >= a.columns) return place_t{-1, 0};
     i64 at = s.n * a.table_row + index, page;
-    if constexpr (TABLE_I64 != 0) page = load((const i64 *)a.table + at);
-    else page = load((const i32 *)a.table + at);
+    if constexpr (TABLE_I64 != 0)
+        page = load((const i64 *)a.table + at);
+    else
+        page = load((const i32 *)a.table + at);
     return place_t{page < 0 || page >= a.pages ? -1 : (i32)page, slot};
 }
 
 KG_DEV float descale_of(side_t side, int seq, place_t at, int head) {
     if constexpr (SCALE == SCALE_NONE) return 1;
     i64 line = SCALE == SCALE_TOKEN ? at.page : seq;
-    return load(side.scale + (line * side.scale_page + at.slot * side.scale_slot +
-                              head * side.scale_head));
+    return load(side.scale +
+                (line * side.scale_page + at.slot * side.scale_slot + head * side.scale_head));
 }
 
-}
+} // namespace kg

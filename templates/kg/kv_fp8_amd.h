@@ -5,12 +5,12 @@
 
 namespace kg {
 
-constexpr bool HAS_E4M3 = (KG_CDNA3 || KG_CDNA4 || KG_RDNA4) &&
-                          FP8_DTYPE == (KG_CDNA3 ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN);
+constexpr bool HAS_E4M3 =
+    (KG_CDNA3 || KG_CDNA4 || KG_RDNA4) && FP8_DTYPE == (KG_CDNA3 ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN);
 constexpr bool HAS_E5M2 = (KG_CDNA4 || KG_RDNA4) && FP8_DTYPE == DTYPE_E5M2;
 
 KG_DEV float clamp_fp8(float x) {
-    constexpr float most = FP8_DTYPE == DTYPE_E5M2 ? 57344.0f
+    constexpr float most = FP8_DTYPE == DTYPE_E5M2     ? 57344.0f
                            : FP8_DTYPE == DTYPE_E4M3FN ? 448.0f
                                                        : 240.0f;
     return x == x ? __builtin_amdgcn_fmed3f(x, -most, most) : float_of(0x7fc00000u);
@@ -49,4 +49,4 @@ KG_DEV void fp8_values(float (&out)[4], u32 word) {
     fp8_values_soft(out, word);
 }
 
-}
+} // namespace kg

@@ -6,4 +6,4 @@ namespace kg {
 KG_DEV u32 fp8_codes(const float (&x)[4]) { return fp8_codes_soft(x); }
 KG_DEV void fp8_values(float (&out)[4], u32 word) { fp8_values_soft(out, word); }
 
-}
+} // namespace kg

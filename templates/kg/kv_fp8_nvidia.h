@@ -31,8 +31,8 @@ KG_DEV void fp8_values(float (&out)[4], u32 word) {
         asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(half[0]) : "h"(lo));
         asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(half[1]) : "h"(hi));
     }
-    KG_UNROLL for (int i = 0; i < 4; i++)
-        out[i] = f16_to_f32(half[i / 2] >> 16 * (i % 2) & 0xffffu);
+    KG_UNROLL for (int i = 0; i < 4; i++) out[i] =
+        f16_to_f32(half[i / 2] >> 16 * (i % 2) & 0xffffu);
 }
 
-}
+} // namespace kg

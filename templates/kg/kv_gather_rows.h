@@ -10,8 +10,7 @@ template <int SIDE> struct piece_t {
     float scale;
 };
 
-template <int SIDE>
-KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, sequence_t &s, u32 place) {
+template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, sequence_t &s, u32 place) {
     typedef chunks<SIDE> c;
     side_t side = a.side[SIDE];
     u32 task = place / (c::rows * c::lanes), block = divide(task, a.by_heads);
@@ -24,9 +23,9 @@ KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, sequence_t &s, u32 place) {
     p.at = place_of(a, s, p.row);
     if (p.at.page < 0) return;
     p.scale = descale_of(side, s.n, p.at, p.head);
-    const u8 *from = (const u8 *)side.cache + (p.at.page * side.cache_page +
-                                               p.head * side.cache_head +
-                                               p.at.slot * side.cache_slot);
+    const u8 *from =
+        (const u8 *)side.cache +
+        (p.at.page * side.cache_page + p.head * side.cache_head + p.at.slot * side.cache_slot);
     KG_UNROLL for (int i = 0; i < c::each; i++)
         load_plain(p.words[i], from + (p.first + i * c::lanes) * side.cache_chunk);
 }
@@ -70,4 +69,4 @@ template <int SIDE> KG_DEV void gather_rows(args_t a, u32 group) {
     KG_UNROLL for (int i = 0; i < TURNS; i++) store_piece(p[i], a);
 }
 
-}
+} // namespace kg

@@ -41,9 +41,9 @@ KG_DEV void copy_group(args_t a, const group_t &g, int seq, const lane_t &l) {
     side_t side = a.side[1];
     float scale[X] = {};
     u32 in[PASSES][2][4];
-    const u8 *from = (const u8 *)side.cache +
-                     (g.at.page * side.cache_page + l.head * side.cache_head +
-                      g.at.slot / X * side.cache_chunk);
+    const u8 *from =
+        (const u8 *)side.cache +
+        (g.at.page * side.cache_page + l.head * side.cache_head + g.at.slot / X * side.cache_chunk);
     u8 *to = (u8 *)side.rows + (g.row * side.row + l.head * side.head + l.pair * 4);
     if (g.valid > 0) {
         if constexpr (SCALE != SCALE_NONE) load_scales(scale, a, g, seq, l.head);
@@ -106,4 +106,4 @@ KG_DEV void gather_values(args_t a, u32 group) {
     }
 }
 
-}
+} // namespace kg

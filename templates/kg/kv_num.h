@@ -91,4 +91,4 @@ KG_DEV u32 divide(u32 n, const KG_CONSTANT kg_divisor &by) {
     return (u32)((u64)n * by.magic >> by.shift);
 }
 
-}
+} // namespace kg

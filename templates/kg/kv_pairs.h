@@ -41,4 +41,4 @@ KG_DEV bool has_pair(const lane_t &l, int pass) {
     return l.live && (PAIRS % PAIR_LANES == 0 || l.pair + pass * PAIR_LANES < PAIRS);
 }
 
-}
+} // namespace kg

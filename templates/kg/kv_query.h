@@ -46,4 +46,4 @@ KG_DEV void write_queries(args_t a, u32 group) {
     store_eight(to + high * 2, y);
 }
 
-}
+} // namespace kg

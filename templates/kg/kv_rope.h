@@ -2,7 +2,7 @@
 namespace kg {
 
 constexpr int ROPE_HALF = ROPE_DIM / 2;
-constexpr int ROPE_CHUNKS = ROPE_DIM / X;                       // of keys
+constexpr int ROPE_CHUNKS = ROPE_DIM / X;                          // of keys
 constexpr int ROPE_HALVES = ROPE == ROPE_NEOX ? ROPE_HALF / X : 0; // from a chunk to its other
 
 // The row of the tables, or -1.
@@ -60,4 +60,4 @@ template <int N> KG_DEV void rotate_pairs(float (&x)[N], args_t a, i64 position,
     }
 }
 
-}
+} // namespace kg

@@ -36,14 +36,15 @@ template <int SIDE> KG_DEV void add_piece(row_top_t &t, piece_t<SIDE> &p, args_t
     t.plain = t.plain && plain;
 }
 
-template <int SIDE> KG_DEV float finish_row(const piece_t<SIDE> &row, args_t a, float top,
-                                            bool writes) {
+template <int SIDE>
+KG_DEV float finish_row(const piece_t<SIDE> &row, args_t a, float top, bool writes) {
     side_t side = a.side[SIDE];
     float scale = scale_for(max_lanes<1, WAVE>(top));
     if (row.slot < 0 || !writes) return scale;
     place_t at = place_of(a, row.slot);
     int entries = side.scale_head != 0 ? a.heads : 1;
-    for (int head = (int)lane_id(); head < entries; head += WAVE) write_scale(side, at, head, scale);
+    for (int head = (int)lane_id(); head < entries; head += WAVE)
+        write_scale(side, at, head, scale);
     return scale;
 }
 
@@ -110,8 +111,10 @@ KG_DEV void write_packed_rows(args_t a, int first_row, float *lds) {
     float *v_scales = lds + K_SCALES;
     KG_LOOP for (int n = wave; n < K_SCALES + V_SCALES; n += GROUP_WAVES) {
         int v = n - K_SCALES;
-        if (v < 0) scale_row<0>(a, first_row + n, lds + n, true);
-        else scale_row<1>(a, first_row + v, v_scales + v, v < X);
+        if (v < 0)
+            scale_row<0>(a, first_row + n, lds + n, true);
+        else
+            scale_row<1>(a, first_row + v, v_scales + v, v < X);
     }
     barrier();
     write_block(reread(a), first_row, lds); // all arguments at once are too many
@@ -125,9 +128,11 @@ KG_DEV void write_scaled_rows(args_t a, u32 group, float *lds) {
     } else {
         int task = (int)group * GROUP_WAVES + (int)wave_id();
         if (task >= 2 * a.rows) return;
-        if (task % 2 == 0) write_row<0>(a, task / 2);
-        else write_row<1>(a, task / 2);
+        if (task % 2 == 0)
+            write_row<0>(a, task / 2);
+        else
+            write_row<1>(a, task / 2);
     }
 }
 
-}
+} // namespace kg

@@ -8,8 +8,8 @@ template <int SIDE> using row_chunks = chunks<SIDE, SIDE == 0 ? ROPE_HALVES : 0>
 template <int SIDE> struct piece_t {
     typedef row_chunks<SIDE> c;
     u32 words[c::each][OUT_WORDS]; // as they came
-    int row, head, first; // first: of its chunks; then every c::lanes-th
-    i32 slot;             // -1: nothing to do
+    int row, head, first;          // first: of its chunks; then every c::lanes-th
+    i32 slot;                      // -1: nothing to do
     i64 position;
     float given; // scale=head
 };
@@ -45,8 +45,7 @@ template <int SIDE> KG_DEV void find_slot(piece_t<SIDE> &p, args_t a) {
 }
 
 // `place` runs over lanes: row in a block of rows, chunk, head, block of rows.
-template <int SIDE> KG_DEV void locate(piece_t<SIDE> &p, args_t a, u32 place,
-                                            int first_row = 0) {
+template <int SIDE> KG_DEV void locate(piece_t<SIDE> &p, args_t a, u32 place, int first_row = 0) {
     typedef row_chunks<SIDE> c;
     u32 task = place / (c::rows * c::lanes), block = divide(task, a.by_heads);
     p.head = (int)(task - block * (u32)a.heads);
@@ -111,8 +110,8 @@ template <int SIDE> KG_DEV float piece_amax(const piece_t<SIDE> &p, bool &plain)
     if (top > INF_BITS) {
         top = 0;
         KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++)
-            KG_UNROLL for (int n = 0; n < OUT_WORDS; n++)
-                top = top_pair(top, without_nan(p.words[i][n]));
+            KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) top =
+                top_pair(top, without_nan(p.words[i][n]));
         top = top_half(top);
     }
     return p.slot < 0 ? 0 : magnitude(top);
@@ -120,8 +119,8 @@ template <int SIDE> KG_DEV float piece_amax(const piece_t<SIDE> &p, bool &plain)
 
 // Over the lanes that differ in bits LOW .. HIGH/2 of their number.
 template <int LOW, int HIGH> KG_DEV float max_lanes(float x) {
-    KG_UNROLL for (int mask = LOW; mask < HIGH; mask *= 2)
-        x = fmax(x, float_of(shuffle(bits_of(x), lane_id() ^ (u32)mask)));
+    KG_UNROLL for (int mask = LOW; mask < HIGH; mask *= 2) x =
+        fmax(x, float_of(shuffle(bits_of(x), lane_id() ^ (u32)mask)));
     return x;
 }
 
@@ -146,8 +145,8 @@ KG_DEV void quantise(u32 (&out)[4], const u32 (&words)[OUT_WORDS], float scale, 
     unpack_chunk(x, words);
     KG_UNROLL for (int i = 0; i < 4; i++) {
         float q[4];
-        KG_UNROLL for (int n = 0; n < 4; n++)
-            q[n] = quotient<PLAIN>(x[(4 * i + n) % X], scale, inverse);
+        KG_UNROLL for (int n = 0; n < 4; n++) q[n] =
+            quotient<PLAIN>(x[(4 * i + n) % X], scale, inverse);
         out[i] = codes<PLAIN>(q);
     }
 }
@@ -170,10 +169,12 @@ template <int SIDE>
 KG_DEV void put_piece(const piece_t<SIDE> &p, args_t a, place_t at, float scale, bool plain) {
     side_t side = a.side[SIDE];
     if (p.slot < 0) return;
-    u8 *to = (u8 *)side.cache + (at.page * side.cache_page + p.head * side.cache_head +
-                                 at.slot * side.cache_slot);
-    if (COMPUTED && plain) put_chunks<SIDE, true>(p, to, side.cache_chunk, scale);
-    else put_chunks<SIDE, false>(p, to, side.cache_chunk, scale);
+    u8 *to = (u8 *)side.cache +
+             (at.page * side.cache_page + p.head * side.cache_head + at.slot * side.cache_slot);
+    if (COMPUTED && plain)
+        put_chunks<SIDE, true>(p, to, side.cache_chunk, scale);
+    else
+        put_chunks<SIDE, false>(p, to, side.cache_chunk, scale);
 }
 
 template <int SIDE> KG_DEV void store_piece(piece_t<SIDE> &p, args_t a) {
@@ -195,4 +196,4 @@ template <int SIDE> KG_DEV void write_rows(args_t a, u32 group) {
     KG_UNROLL for (int i = 0; i < TURNS; i++) store_piece(p[i], a);
 }
 
-}
+} // namespace kg

@@ -11,8 +11,8 @@ constexpr int FRAME_BEFORE = X - 1;
 
 struct frame_t {
     i32 slot[FRAME_WORDS]; // of the row FRAME_BEFORE before the block, plus lane
-    i32 whole;  // row in the frame where the block's whole group begins, or -1
-    u32 single; // rows of the block that are written one by one, a bit each
+    i32 whole;             // row in the frame where the block's whole group begins, or -1
+    u32 single;            // rows of the block that are written one by one, a bit each
 };
 
 // Bit r of the result: rows r .. r + X - 2 of the frame are linked to the next.
@@ -67,13 +67,12 @@ struct tokens_t {
 KG_DEV void load_tokens(tokens_t &t, args_t a, const lane_t &l, int first) {
     side_t side = a.side[1];
     const u8 *p = (const u8 *)side.rows + (first * side.row + l.head * side.head + l.pair * 4);
-    KG_UNROLL for (int pass = 0; pass < PASSES; pass++)
-        KG_UNROLL for (int n = 0; n < X; n++) {
-            u32 w[1] = {0};
-            if (first + n < a.rows && has_pair(l, pass))
-                load_words(w, p + (n * side.row + pass * (PAIR_LANES * 4)));
-            t.words[pass][n] = w[0];
-        }
+    KG_UNROLL for (int pass = 0; pass < PASSES; pass++) KG_UNROLL for (int n = 0; n < X; n++) {
+        u32 w[1] = {0};
+        if (first + n < a.rows && has_pair(l, pass))
+            load_words(w, p + (n * side.row + pass * (PAIR_LANES * 4)));
+        t.words[pass][n] = w[0];
+    }
 }
 
 // Of COUNT pairs of each lane, the maximum over a head's lanes of one: lanes
@@ -82,8 +81,8 @@ KG_DEV void load_tokens(tokens_t &t, args_t a, const lane_t &l, int first) {
 template <int COUNT, int MASK> KG_DEV u32 scatter_max(const u32 (&x)[COUNT]) {
     if constexpr (COUNT == 1) {
         u32 top = x[0];
-        KG_UNROLL for (int mask = 1; mask <= MASK; mask *= 2)
-            top = max_pair(top, shuffle(top, lane_id() ^ (u32)mask));
+        KG_UNROLL for (int mask = 1; mask <= MASK; mask *= 2) top =
+            max_pair(top, shuffle(top, lane_id() ^ (u32)mask));
         return top;
     } else {
         bool upper = (lane_id() & (u32)MASK) != 0;
@@ -100,13 +99,12 @@ template <int COUNT, int MASK> KG_DEV u32 scatter_max(const u32 (&x)[COUNT]) {
 template <bool NAN> KG_DEV void token_tops(u32 (&out)[X / 2], const tokens_t &t) {
     KG_UNROLL for (int i = 0; i < X / 2; i++) {
         u32 top[2] = {0, 0};
-        KG_UNROLL for (int n = 0; n < 2; n++)
-            KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
-                u32 word = t.words[pass][2 * i + n];
-                top[n] = top_pair(top[n], NAN ? without_nan(word) : word);
-            }
-        out[i] = max_pair(byte_perm(top[0], top[1], 0x05040100),
-                          byte_perm(top[0], top[1], 0x07060302));
+        KG_UNROLL for (int n = 0; n < 2; n++) KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
+            u32 word = t.words[pass][2 * i + n];
+            top[n] = top_pair(top[n], NAN ? without_nan(word) : word);
+        }
+        out[i] =
+            max_pair(byte_perm(top[0], top[1], 0x05040100), byte_perm(top[0], top[1], 0x07060302));
     }
 }
 
@@ -221,8 +219,10 @@ KG_DEV void store_whole(const tokens_t &t, args_t a, const lane_t &l, i32 slot) 
 // Element n of X.
 KG_DEV void store_element(u8 *to, const u32 (&words)[4], int n) {
     u32 word = words[n * KV_BYTES / 4] >> n * KV_BYTES * 8 % 32;
-    if constexpr (KV_8BIT) store(to, (u8)word);
-    else store((u16 *)to, (u16)word);
+    if constexpr (KV_8BIT)
+        store(to, (u8)word);
+    else
+        store((u16 *)to, (u16)word);
 }
 
 KG_DEV void store_single(const tokens_t &t, args_t a, const lane_t &l, const frame_t &f) {
@@ -268,4 +268,4 @@ KG_DEV void write_values(args_t a, u32 group) {
     if (first_row < a.rows) write_tokens(a, first_row, (int)(task - block * slices), nullptr);
 }
 
-}
+} // namespace kg

@@ -49,4 +49,4 @@ constexpr int PARTS = ceil_div(PAIRS, PAIR_LANES);
 constexpr int WAVE_HEADS = WAVE / PAIR_LANES;
 constexpr int GROUP_WAVES = THREADS / WAVE;
 
-}
+} // namespace kg

@@ -35,15 +35,19 @@ constexpr int ROUND_STRIDE = ROUND_DIMS + ROUND_PAD; // floats between columns
 constexpr int ROUNDS = O_TILES / ROUND_TILES;
 constexpr int WAVE_DIMS = O_TILES * 16; // value dims of a wave's slice
 
-constexpr int LDS_ML = Q_LDS_BYTES;                          // [WAVES][ROWS] maximum, sum
-constexpr int LDS_TOTAL = LDS_ML + WAVES * ROWS * 8;         // [ROWS] maximum, sum
+constexpr int LDS_ML = Q_LDS_BYTES;                  // [WAVES][ROWS] maximum, sum
+constexpr int LDS_TOTAL = LDS_ML + WAVES * ROWS * 8; // [ROWS] maximum, sum
 constexpr int LDS_FLAG = ceil_div(LDS_TOTAL + ROWS * 8, 16) * 16;
-constexpr int LDS_O = LDS_FLAG + 16;                         // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
+constexpr int LDS_O = LDS_FLAG + 16; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 constexpr int LDS_USED = LDS_O + round_bytes(ROUND_COLS, ROUND_TILES);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
-struct sums_t { float maximum, sum; };
-struct alignas(16) quad_t { float x[4]; }; // LDS in 16-byte accesses
+struct sums_t {
+    float maximum, sum;
+};
+struct alignas(16) quad_t {
+    float x[4];
+}; // LDS in 16-byte accesses
 
 // exp2(m - top), 0 for rows that saw nothing
 KG_DEV float weight(float m, float top) { return m == -INFINITE ? 0.0f : exp2(m - top); }
@@ -84,7 +88,8 @@ KG_DEV float output_factor(sums_t total, float top, args_t a, const segment_t &g
 KG_DEV void store_out(args_t a, row_t row, int dim, const float (&x)[4]) {
     u8 *p = (u8 *)a.out + row.token * a.out_token + row.head * a.out_head;
     u32 lo = pack_out(x[0], x[1]), hi = pack_out(x[2], x[3]);
-    if constexpr (OUT_8BIT) store((u32 *)(p + dim), lo | hi << 16);
+    if constexpr (OUT_8BIT)
+        store((u32 *)(p + dim), lo | hi << 16);
     else {
         store((u32 *)(p + dim * 2), lo);
         store((u32 *)(p + dim * 2 + 4), hi);
@@ -114,26 +119,24 @@ KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
     int lane = (int)late_lane();
     bool speaks = lane < NI / COLS; // one lane for each column
     sums_t *ml = (sums_t *)(lds + LDS_ML), *total = (sums_t *)(lds + LDS_TOTAL);
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        KG_UNROLL for (int c = 0; c < COLS; c++) {
-            float sum = column_sum(l[t][c]);
-            if (wave % V_SPLIT == 0 && speaks)
-                ml[wave / V_SPLIT * ROWS + t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
-        }
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
+        float sum = column_sum(l[t][c]);
+        if (wave % V_SPLIT == 0 && speaks)
+            ml[wave / V_SPLIT * ROWS + t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
+    }
     barrier();
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        KG_UNROLL for (int c = 0; c < COLS; c++) {
-            int row = t * NI + lane_column(lane, c);
-            sums_t all = {-INFINITE, 0.0f};
-            KG_UNROLL for (int w = 0; w < WAVES; w++)
-                all.maximum = fmax(all.maximum, ml[w * ROWS + row].maximum);
-            KG_UNROLL for (int w = 0; w < WAVES; w++)
-                all.sum += ml[w * ROWS + row].sum * weight(ml[w * ROWS + row].maximum, all.maximum);
-            if (wave == t % ALL_WAVES && speaks) total[row] = all;
-            float factor = weight(m[t][c], all.maximum);
-            KG_UNROLL for (int n = 0; n < O_TILES; n++)
-                KG_UNROLL for (int r = c; r < O_REGS; r += COLS) o[t][n][r] *= factor;
-        }
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
+        int row = t * NI + lane_column(lane, c);
+        sums_t all = {-INFINITE, 0.0f};
+        KG_UNROLL for (int w = 0; w < WAVES; w++) all.maximum =
+            fmax(all.maximum, ml[w * ROWS + row].maximum);
+        KG_UNROLL for (int w = 0; w < WAVES; w++) all.sum +=
+            ml[w * ROWS + row].sum * weight(ml[w * ROWS + row].maximum, all.maximum);
+        if (wave == t % ALL_WAVES && speaks) total[row] = all;
+        float factor = weight(m[t][c], all.maximum);
+        KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
+            o[t][n][r] *= factor;
+    }
 }
 
 // A lane's accumulators of one column and chunk are adjacent dims: stored four
@@ -146,8 +149,8 @@ KG_DEV void write_chunk(const acc_t *o, float *mine, int chunk, int cols) {
         if (column < 0 || column >= ROUND_COLS) continue;
         KG_UNROLL for (int dim = 0; dim < V_LANE_DIMS; dim += 4) {
             quad_t quad;
-            KG_UNROLL for (int j = 0; j < 4; j++)
-                quad.x[j] = o[chunk * CHUNK_TILES + (dim + j) / VROWS][line + (dim + j) % VROWS * COLS];
+            KG_UNROLL for (int j = 0; j < 4; j++) quad.x[j] =
+                o[chunk * CHUNK_TILES + (dim + j) / VROWS][line + (dim + j) % VROWS * COLS];
             *(quad_t *)(to + dim) = quad;
         }
     }
@@ -183,8 +186,8 @@ KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int column, int v_wave, int 
 }
 
 // Reads what the waves wrote in a round; final output or partial result.
-KG_DEV void emit_round(args_t a, const segment_t &g, u32 slot, const u8 *lds,
-                       int round, int first_row) {
+KG_DEV void emit_round(args_t a, const segment_t &g, u32 slot, const u8 *lds, int round,
+                       int first_row) {
     constexpr int QUADS = ROUND_DIMS / 4;
     const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
     KG_LOOP for (int n = (int)late_thread(); n < ROUND_COLS * V_SPLIT * QUADS; n += KG_WORKGROUP) {
@@ -231,8 +234,8 @@ KG_DEV bool last_to_arrive(args_t a, const segment_t &g, share_t share, u8 *lds)
     release_device();
     barrier();
     if (late_thread() == 0) {
-        int *counter = a.arrived +
-                       ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
+        int *counter =
+            a.arrived + ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
         int last = (int)(share.last - share.first);
         int before = atomic_add(counter, 1);
         if (before == last) store(counter, 0);
@@ -319,22 +322,22 @@ KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, 
 // --- the whole way ----------------------------------------------------------
 
 KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
-                             acc_t (&o)[ROW_TILES][O_TILES], args_t a,
-                             const segment_t &g, cut_t cut, u8 *lds, int wave) {
+                             acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
+                             cut_t cut, u8 *lds, int wave) {
     wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
     cut.each = opaque_uniform(cut.each);
     u32 slot = partial_slot(cut, group_id(), g.item_start);
     meet_sums(m, l, o, lds, wave);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int cols = 0; cols < NI; cols += ROUND_COLS) {
-            if (!row_exists(g, t * NI + cols)) continue;
-            KG_UNROLL for (int round = 0; round < ROUNDS; round++) {
-                write_round(o[t], lds, wave, round, cols);
-                barrier();
-                emit_round(a, g, slot, lds, round, t * NI + cols);
-                barrier();
-            }
+        if (!row_exists(g, t * NI + cols)) continue;
+        KG_UNROLL for (int round = 0; round < ROUNDS; round++) {
+            write_round(o[t], lds, wave, round, cols);
+            barrier();
+            emit_round(a, g, slot, lds, round, t * NI + cols);
+            barrier();
         }
+    }
     emit_sums(a, g, slot, lds);
     if (!g.whole) {
         share_t share = share_of(cut, g);
@@ -350,7 +353,7 @@ KG_DEV void clear_padding(args_t a) {
         const float zero[4] = {0, 0, 0, 0};
         i64 rows = (i64)(a.num_tokens - used) * heads;
         KG_LOOP for (i64 n = (i64)group_id() * ALL_WAVES + wave_id(); n < rows;
-             n += (i64)a.workgroups * ALL_WAVES) {
+                     n += (i64)a.workgroups * ALL_WAVES) {
             row_t row = {true, used + (int)(n / heads), (int)(n % heads)};
             KG_LOOP for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
                 store_out(a, row, dim, zero);
@@ -359,4 +362,4 @@ KG_DEV void clear_padding(args_t a) {
     }
 }
 
-}
+} // namespace kg

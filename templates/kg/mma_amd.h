@@ -15,9 +15,15 @@ typedef _Float16 f16x16_t __attribute__((ext_vector_type(16)));
 typedef __bf16 bf16x8_t __attribute__((ext_vector_type(8)));
 typedef float f32x8_t __attribute__((ext_vector_type(8)));
 
-struct words4 { u32 w[4]; };
-struct words2 { u32 w[2]; };
-struct words8 { u32 w[8]; };
+struct words4 {
+    u32 w[4];
+};
+struct words2 {
+    u32 w[2];
+};
+struct words8 {
+    u32 w[8];
+};
 
 #if KG_CDNA4
 // 16x16x32: lane (i, grp) holds k = 8 grp .. 8 grp + 7
@@ -26,8 +32,8 @@ KG_DEV f32x4_t mfma_32(f32x4_t c, const words4 &a, const words4 &b) {
         return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(f16x8_t, a),
                                                       __builtin_bit_cast(f16x8_t, b), c, 0, 0, 0);
     else
-        return __builtin_amdgcn_mfma_f32_16x16x32_bf16(
-            __builtin_bit_cast(bf16x8_t, a), __builtin_bit_cast(bf16x8_t, b), c, 0, 0, 0);
+        return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(bf16x8_t, a),
+                                                       __builtin_bit_cast(bf16x8_t, b), c, 0, 0, 0);
 }
 #elif KG_CDNA
 KG_DEV f32x4_t mfma_16(f32x4_t c, words2 a, words2 b) {
@@ -46,11 +52,11 @@ KG_DEV f32x4_t mfma_32(f32x4_t c, const words4 &a, const words4 &b) {
 #elif KG_RDNA4
 KG_DEV f32x8_t wmma_16(f32x8_t c, const words4 &a, const words4 &b) {
     if constexpr (COMPUTE_F16)
-        return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(
-            __builtin_bit_cast(f16x8_t, a), __builtin_bit_cast(f16x8_t, b), c);
+        return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(f16x8_t, a),
+                                                                __builtin_bit_cast(f16x8_t, b), c);
     else
-        return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(
-            __builtin_bit_cast(s16x8_t, a), __builtin_bit_cast(s16x8_t, b), c);
+        return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(s16x8_t, a),
+                                                                 __builtin_bit_cast(s16x8_t, b), c);
 }
 #else
 // gfx11 wants all 16 k in both half waves: fetch the other half's words. The
@@ -102,8 +108,8 @@ struct scores_t {
 KG_DEV float score(const scores_t &s, int reg) { return s.tile[reg / O_REGS][reg % O_REGS]; }
 
 KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
-    KG_UNROLL for (int row = 0; row < KROWS; row++)
-        s.tile[row] = mma_tile(s.tile[row], as_words(k[row]), as_words(q));
+    KG_UNROLL for (int row = 0; row < KROWS; row++) s.tile[row] =
+        mma_tile(s.tile[row], as_words(k[row]), as_words(q));
 }
 
 KG_DEV void mma_pv(acc_t &o, const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
@@ -114,4 +120,4 @@ KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
     KG_UNROLL for (int i = 0; i < P_WORDS; i++) out[i] = pack_compute(p[2 * i], p[2 * i + 1]);
 }
 
-}
+} // namespace kg

@@ -44,9 +44,9 @@ KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K
         int i, row, column = lane_column(lane, reg % COLS);
         owner_of(s_token(lane, reg), i, row);
         for (int grp = 0; grp < NGRP; grp++)
-            s[reg] += dot_words(all + lane_at(i, grp) * EXCHANGE_WORDS + row * K_WORDS,
-                                all + lane_at(column, grp) * EXCHANGE_WORDS + KROWS * K_WORDS,
-                                K_WORDS);
+            s[reg] +=
+                dot_words(all + lane_at(i, grp) * EXCHANGE_WORDS + row * K_WORDS,
+                          all + lane_at(column, grp) * EXCHANGE_WORDS + KROWS * K_WORDS, K_WORDS);
     }
     exchange_done();
 }
@@ -84,4 +84,4 @@ KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
     for (int w = 0; w < P_WORDS; w++) out[w] = pack_compute(mine[2 * w], mine[2 * w + 1]);
 }
 
-}
+} // namespace kg

@@ -15,14 +15,14 @@ KG_DEV float score(const scores_t &s, int reg) { return s[reg]; }
 KG_DEV void mma_16816(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     if constexpr (COMPUTE_F16)
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                     "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
     else
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                     "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
@@ -43,8 +43,8 @@ KG_DEV u32 transpose_8x8(u32 x) {
 // Scores have (token, two columns) in a register; the B operand wants (column,
 // two tokens).
 KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
-    KG_UNROLL for (int i = 0; i < P_WORDS; i++)
-        out[i] = transpose_8x8(pack_compute(p[2 * i], p[2 * i + 1]));
+    KG_UNROLL for (int i = 0; i < P_WORDS; i++) out[i] =
+        transpose_8x8(pack_compute(p[2 * i], p[2 * i + 1]));
 }
 
-}
+} // namespace kg

@@ -1,9 +1,7 @@
 // Cached elements and probabilities to the COMPUTE type.
 namespace kg {
 
-KG_DEV u32 pack_compute(float a, float b) {
-    return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b);
-}
+KG_DEV u32 pack_compute(float a, float b) { return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b); }
 
 // Two cached bf16 that meet fp16 queries.
 KG_DEV u32 bf16_to_f16(u32 x) {
@@ -48,4 +46,4 @@ KG_DEV u32 pack_out(float a, float b) {
         return pack_bf16(a, b);
 }
 
-}
+} // namespace kg

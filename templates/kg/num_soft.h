@@ -83,4 +83,4 @@ template <int DTYPE> KG_DEV float fp8_to_f32_soft(u32 x) {
     return float_of(body >= 0x7cu ? special : bits);
 }
 
-}
+} // namespace kg

@@ -4,9 +4,9 @@
 namespace kg {
 
 constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
-constexpr int X = 16 / KV_BYTES;             // elements of 16 bytes
+constexpr int X = 16 / KV_BYTES; // elements of 16 bytes
 constexpr bool ONE = PAGE == 1;
-constexpr int K_IDS = ONE ? KROWS : 1;       // page numbers a lane needs
+constexpr int K_IDS = ONE ? KROWS : 1; // page numbers a lane needs
 constexpr int V_IDS = ONE ? TPL : 1;
 constexpr bool SHARED_ID = !ONE && TOK == 16; // a block lies in one page
 
@@ -27,23 +27,27 @@ KG_DEV int clamp_token(const keys_t &keys, int token) {
 }
 
 KG_DEV int page_index(const keys_t &keys, int token) {
-    if constexpr (PAGE == PAGE_X16) return (int)((u64)(token >> 4) * keys.magic >> 36);
-    else return (int)((u32)token / (u32)(PAGE < 1 ? 1 : PAGE));
+    if constexpr (PAGE == PAGE_X16)
+        return (int)((u64)(token >> 4) * keys.magic >> 36);
+    else
+        return (int)((u32)token / (u32)(PAGE < 1 ? 1 : PAGE));
 }
 
 KG_DEV i32 page_number(const keys_t &keys, int token) {
     int index = page_index(keys, clamp_token(keys, token));
-    if constexpr (TABLE_I64) return (i32)load((const i64 *)keys.table + index);
-    else return load((const i32 *)keys.table + index);
+    if constexpr (TABLE_I64)
+        return (i32)load((const i64 *)keys.table + index);
+    else
+        return load((const i32 *)keys.table + index);
 }
 
 // The page numbers this lane needs for the block at `start`.
 KG_DEV void load_ids(ids_t &ids, const keys_t &keys, int start) {
     int i = lane_i((int)lane_id()), grp = lane_grp((int)lane_id());
-    KG_UNROLL for (int n = 0; n < K_IDS; n++)
-        ids.k[n] = page_number(keys, start + (SHARED_ID ? 0 : k_token(i, n)));
-    KG_UNROLL for (int n = 0; n < V_IDS; n++)
-        ids.v[n] = SHARED_ID ? ids.k[0] : page_number(keys, start + TPL * grp + n);
+    KG_UNROLL for (int n = 0; n < K_IDS; n++) ids.k[n] =
+        page_number(keys, start + (SHARED_ID ? 0 : k_token(i, n)));
+    KG_UNROLL for (int n = 0; n < V_IDS; n++) ids.v[n] =
+        SHARED_ID ? ids.k[0] : page_number(keys, start + TPL * grp + n);
 }
 
 // Slot of `token` in the page that holds `anchor`, clamped to visible tokens.
@@ -53,4 +57,4 @@ KG_DEV int slot_of(const keys_t &keys, int token, int anchor) {
     return clamp_token(keys, token) - page_index(keys, clamp_token(keys, anchor)) * page;
 }
 
-}
+} // namespace kg

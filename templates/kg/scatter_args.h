@@ -1,13 +1,13 @@
 /* The one argument of the scatter kernels, of which each op reads a part. Plain
- * C: runtime/scatter_launch.c includes it as well. Strides are elements.    */
-enum { KG_SCATTER_CELLS = 4 }; /* table columns of a lane: 16 bytes           */
+ * C: runtime/scatter_launch.c includes it as well. Strides are elements. */
+enum { KG_SCATTER_CELLS = 4 }; /* table columns of a lane: 16 bytes */
 
 struct kg_scatter_args {
-    const int *live, *accepted, *extends; /* live, extends: or null            */
-    int *error;                        /* or null                            */
+    const int *live, *accepted, *extends; /* live, extends: or null */
+    int *error;                           /* or null */
     const void *lens, *starts, *valid, *q_lens, *requests, *req_to_token, *mapping, *indptr;
     const void *slots, *block_table, *positions;
-    const unsigned char *rejected, *discarded; /* or null                    */
+    const unsigned char *rejected, *discarded; /* or null */
     const long long *ids;
     long long *state;
     void *table, *swa_table, *indices, *seq_lens, *step_lens, *qo_indptr, *kv_indptr;
@@ -21,7 +21,7 @@ struct kg_scatter_args {
     const unsigned char *mask;
     unsigned char *mask_out;
     const float *probs, *coins, *final_coins;
-    unsigned char *pool;                  /* or null                         */
+    unsigned char *pool; /* or null */
     const long long *pools;
     const void *sources, *targets;
     long long req_to_token_row, block_table_row, table_step, table_row, swa_table_row;
@@ -30,19 +30,19 @@ struct kg_scatter_args {
     long long selected_row, parents_row, tree_index_row, next_token_row, next_sibling_row;
     long long words_row, mask_row, mask_step, mask_out_row, mask_out_step, probs_row, probs_step;
     long long coins_row, sources_row, targets_row;
-    long long request_rows, row_columns;  /* R, C                            */
-    long long map_size;                   /* M                               */
-    long long width, swa_width;           /* of tables, of block_table       */
-    long long flat;                       /* elements of slots, source_locs, indices, mask */
-    long long capacity;                   /* T of locs, positions            */
+    long long request_rows, row_columns; /* R, C */
+    long long map_size;                  /* M */
+    long long width, swa_width;          /* of tables, of block_table */
+    long long flat;                      /* elements of slots, source_locs, indices, mask */
+    long long capacity;                  /* T of locs, positions */
     long long fill, pad_len, padding, max_len;
     long long slot_count, page_bytes, group_bytes, token_bytes, piece_bytes, piece_stride;
-    int rows;                             /* N                               */
+    int rows; /* N */
     int tokens, steps, topk, vocab;
     int cp_size, cp_rank, cp_interleave;
     int groups, heads, kv_heads, max_splits, compute_units;
     int parents_width, accept_width, move_width, pool_count, pieces;
-    int tiles;                            /* workgroups of a table's row      */
-    int token_groups;                     /* workgroups that have new tokens  */
+    int tiles;        /* workgroups of a table's row */
+    int token_groups; /* workgroups that have new tokens */
     float threshold_single, threshold_acc;
 };

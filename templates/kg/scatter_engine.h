@@ -12,8 +12,9 @@ KG_DEV void run_draft_lens(args_t a, int n) {
         if (!a.extends || n >= load(a.extends)) {
             i64 count = load(a.accepted + n), kept = within(count, 1, a.tokens);
             if (count != kept) flag(a, BAD_COUNT);
-            first = SLICED ? most(used - (a.tokens - kept), 1)
-                           : a.tokens > 1 ? most(used, a.tokens) : used;
+            first = SLICED         ? most(used - (a.tokens - kept), 1)
+                    : a.tokens > 1 ? most(used, a.tokens)
+                                   : used;
             base = length_of(a.valid, n) + kept;
         }
     }
@@ -126,8 +127,8 @@ KG_DEV void run_accept_locs(args_t a, i64 *lds) {
     for (i64 first = 0; first < live; first += THREADS) {
         i64 e = first + thread_id(), index = -1;
         if (e < live)
-            index = load_int<OUT_I64>(a.accept_index, e / a.accept_width * a.accept_index_row +
-                                                          e % a.accept_width);
+            index = load_int<OUT_I64>(a.accept_index,
+                                      e / a.accept_width * a.accept_index_row + e % a.accept_width);
         sums_t s = sum_group(index >= 0, lds);
         if (index >= a.flat) flag(a, BAD_COLUMN);
         if (index >= 0)
@@ -165,9 +166,9 @@ KG_DEV void run_keep_locs(args_t a, i64 *lds) {
             store_int<LOC_I64>(a.locs, moved + m.before + t,
                                load_int<LOC_I64>(a.source_locs, (i64)n * a.tokens + t));
         for (i64 t = 0; t < k.freed; t++)
-            store_int<LOC_I64>(a.free_locs, freed + f.before + t,
-                               load_int<LOC_I64>(a.source_locs, (i64)(n + 1) * a.tokens -
-                                                                    k.freed + t));
+            store_int<LOC_I64>(
+                a.free_locs, freed + f.before + t,
+                load_int<LOC_I64>(a.source_locs, (i64)(n + 1) * a.tokens - k.freed + t));
         moved += m.all;
         freed += f.all;
     }
@@ -215,8 +216,8 @@ KG_DEV i64 extreme_length(args_t a, int live, i64 sign, i64 *lds) {
     i64 best = -NEVER;
     for (int n = (int)thread_id(); n < live; n += THREADS)
         best = most(best, sign * length_of(a.lens, n));
-    KG_UNROLL for (u32 step = 1; step < (u32)WAVE; step *= 2)
-        best = most(best, shuffle_i64(best, lane_id() ^ step));
+    KG_UNROLL for (u32 step = 1; step < (u32)WAVE; step *= 2) best =
+        most(best, shuffle_i64(best, lane_id() ^ step));
     lds[wave_id()] = best;
     barrier();
     KG_UNROLL for (int w = 0; w < THREADS / WAVE; w++) best = most(best, lds[w]);
@@ -232,15 +233,14 @@ KG_DEV void run_kv_splits(args_t a, i64 *lds) {
     if (longest * 8 < shortest * 10) shortest = longest;
     i64 chunk = divide_up(longest, least(divide_up(longest, shortest), a.max_splits));
     i64 wanted = a.compute_units * most(log2_of_64ths(longest), ONE) / ONE;
-    i64 grid = (i64)live * a.groups *
-               (group == 1 ? a.heads : divide_up(a.heads, smaller(16, group)));
+    i64 grid =
+        (i64)live * a.groups * (group == 1 ? a.heads : divide_up(a.heads, smaller(16, group)));
     i64 other = divide_up(longest, least(divide_up(wanted, most(grid, 1)), a.max_splits));
     for (int at = (int)thread_id(); at < a.rows * a.groups; at += THREADS) {
         int n = at / a.groups;
         i64 length = n < live ? length_of(a.lens, n) : 0;
-        store_int<OUT_I64>(a.counts, at,
-                           most(divide_up(length, chunk), divide_up(length, other)));
+        store_int<OUT_I64>(a.counts, at, most(divide_up(length, chunk), divide_up(length, other)));
     }
 }
 
-}
+} // namespace kg

@@ -13,8 +13,10 @@ KG_DEV i64 entry_slot(args_t a, const source_t &s, i64 column, i64 start) {
 // --- kv_indices --------------------------------------------------------------
 
 KG_DEV void write_index(args_t a, i64 at, i64 x) {
-    if (at >= 0 && at < a.flat) store_int<TABLE_I64>(a.indices, at, x);
-    else flag(a, BAD_CAPACITY);
+    if (at >= 0 && at < a.flat)
+        store_int<TABLE_I64>(a.indices, at, x);
+    else
+        flag(a, BAD_CAPACITY);
 }
 
 KG_DEV void copy_row(args_t a, int n, int tile) {
@@ -38,8 +40,10 @@ KG_DEV void pad_indices(args_t a, int live) {
 
 KG_DEV void run_kv_indices(args_t a) {
     int group = (int)group_id() - 1, live = live_rows(a);
-    if (group < 0) pad_indices(a, live);
-    else if (group / a.tiles < live) copy_row(a, group / a.tiles, group % a.tiles);
+    if (group < 0)
+        pad_indices(a, live);
+    else if (group / a.tiles < live)
+        copy_row(a, group / a.tiles, group % a.tiles);
 }
 
 // --- draft_kv_indices ----------------------------------------------------------
@@ -59,8 +63,7 @@ KG_DEV void write_draft_ends(args_t a, int live, i64 *lds) {
         sums_t s = sum_group(length, lds);
         for (int z = 0; n < a.rows && z < a.topk * a.steps; z++) {
             int k = z % a.topk, i = z / a.topk + 1;
-            i64 at = draft_start(a, before + s.before, length, mine ? n : live, mine ? k : 0,
-                                 i);
+            i64 at = draft_start(a, before + s.before, length, mine ? n : live, mine ? k : 0, i);
             store_int<OUT_I64>(a.kv_indptr, (i - 1) * a.kv_indptr_step + (i64)n * a.topk + k, at);
         }
         before += s.all;
@@ -140,8 +143,10 @@ KG_DEV void run_cache_locs(args_t a, i64 *lds) {
     if (FORM != FORM_RAGGED && n == a.rows) return;
     span_t span = span_of(a, n, live, lds);
     bool mine = n < live;
-    if (FORM == FORM_RAGGED && n == a.rows) span.count = most(a.capacity - span.at, 0);
-    else if (span.at + span.count > a.capacity && thread_id() == 0) flag(a, BAD_CAPACITY);
+    if (FORM == FORM_RAGGED && n == a.rows)
+        span.count = most(a.capacity - span.at, 0);
+    else if (span.at + span.count > a.capacity && thread_id() == 0)
+        flag(a, BAD_CAPACITY);
     source_t s = {nullptr, 0, NEVER, 0};
     if (mine) s = request_row(a, n, 0);
     for (i64 t = thread_id(); t < span.count && span.at + t < a.capacity; t += THREADS)
@@ -155,9 +160,11 @@ KG_DEV void run_assign(args_t a, i64 *lds) {
     source_t s = request_row(a, n, 0);
     for (i64 t = thread_id(); t < span.count; t += THREADS) {
         i64 column = span.start + t;
-        if (column >= s.limit || span.at + t >= a.capacity) flag(a, BAD_COLUMN);
-        else store_int<SLOT_I64>((void *)s.slots, column, load_int<LOC_I64>(a.locs, span.at + t));
+        if (column >= s.limit || span.at + t >= a.capacity)
+            flag(a, BAD_COLUMN);
+        else
+            store_int<SLOT_I64>((void *)s.slots, column, load_int<LOC_I64>(a.locs, span.at + t));
     }
 }
 
-}
+} // namespace kg

@@ -4,12 +4,16 @@ namespace kg {
 typedef const KG_CONSTANT kg_scatter_args &args_t;
 
 template <int WIDE> KG_DEV i64 load_int(const void *p, i64 i) {
-    if constexpr (WIDE) return load((const i64 *)p + i);
-    else return load((const i32 *)p + i);
+    if constexpr (WIDE)
+        return load((const i64 *)p + i);
+    else
+        return load((const i32 *)p + i);
 }
 template <int WIDE> KG_DEV void store_int(void *p, i64 i, i64 x) {
-    if constexpr (WIDE) store((i64 *)p + i, x);
-    else store((i32 *)p + i, (i32)x);
+    if constexpr (WIDE)
+        store((i64 *)p + i, x);
+    else
+        store((i32 *)p + i, (i32)x);
 }
 
 KG_DEV i64 least(i64 a, i64 b) { return a < b ? a : b; }
@@ -36,7 +40,7 @@ KG_DEV i64 in_page(i64 slot) { return (i64)((u64)slot % PAGE); }
 // Token t of a row is entry t of `slots`, from `prefix` on entry t + jump.
 struct source_t {
     const void *slots;
-    i64 limit;         // entries that can be read: 0 .. limit - 1
+    i64 limit; // entries that can be read: 0 .. limit - 1
     i64 prefix, jump;
 };
 
@@ -127,4 +131,4 @@ template <class F> KG_DEV i64 sum_rows(int end, i64 *lds, F value) {
     return sum_group(sum, lds).all;
 }
 
-}
+} // namespace kg

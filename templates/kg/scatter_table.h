@@ -7,15 +7,15 @@ constexpr int TILE = THREADS * CELLS; // columns of a workgroup
 
 struct blocks_t {
     source_t source;
-    i64 tokens, offset;   // the first token lies `offset` into its page
-    i64 blocks;           // that have tokens
+    i64 tokens, offset;      // the first token lies `offset` into its page
+    i64 blocks;              // that have tokens
     void *table, *swa_table; // this row
     i64 fill;
 };
 
 // Table cells first .. first + CELLS - 1 of those in from .. end - 1.
-template <int WIDE> KG_DEV void store_cells(void *row, i64 first, i64 from, i64 end,
-                                            const i64 (&x)[CELLS]) {
+template <int WIDE>
+KG_DEV void store_cells(void *row, i64 first, i64 from, i64 end, const i64 (&x)[CELLS]) {
     u8 *p = (u8 *)row + first * (WIDE ? 8 : 4);
     if (first >= from && first + CELLS <= end && (u64)p % 16 == 0) {
         if constexpr (WIDE) {
@@ -30,8 +30,8 @@ template <int WIDE> KG_DEV void store_cells(void *row, i64 first, i64 from, i64 
         }
         return;
     }
-    KG_UNROLL for (int i = 0; i < CELLS; i++)
-        if (first + i >= from && first + i < end) store_int<WIDE>(row, first + i, x[i]);
+    KG_UNROLL for (int i = 0; i < CELLS; i++) if (first + i >= from && first + i < end)
+        store_int<WIDE>(row, first + i, x[i]);
 }
 
 // The token whose slot names block j.
@@ -64,8 +64,9 @@ KG_DEV void load_slots(i64 (&slot)[CELLS], args_t a, const blocks_t &b, i64 j, i
 }
 
 KG_DEV void name_pages(i64 (&out)[CELLS], const blocks_t &b, const i64 (&slot)[CELLS], i64 j) {
-    KG_UNROLL for (int i = 0; i < CELLS; i++)
-        out[i] = j + i >= b.blocks ? b.fill : slot[i] < 0 ? -1 : page_of(slot[i]);
+    KG_UNROLL for (int i = 0; i < CELLS; i++) out[i] = j + i >= b.blocks ? b.fill
+                                                       : slot[i] < 0     ? -1
+                                                                         : page_of(slot[i]);
 }
 
 // Columns j .. j + CELLS - 1 of both tables, of those in from .. end - 1.
@@ -117,4 +118,4 @@ KG_DEV void check_width(args_t a, const blocks_t &b) {
     if (b.blocks > a.width || (SWA && b.blocks > a.swa_width)) flag(a, BAD_WIDTH);
 }
 
-}
+} // namespace kg

@@ -5,7 +5,7 @@ namespace kg {
 constexpr i32 NO_PARENT = -1, ROOT = -2;
 
 struct nodes_t {
-    i64 ids[TREE_MAX];     // flat ids of the candidates
+    i64 ids[TREE_MAX]; // flat ids of the candidates
     i32 parent[TREE_MAX];
 };
 
@@ -36,16 +36,24 @@ KG_DEV i32 parent_from_ids(args_t a, const nodes_t &t, int n, int j) {
 }
 
 KG_DEV u64 word_at(const void *p, i64 i) {
-    if constexpr (WORD == 10) return load((const u8 *)p + i);
-    else if constexpr (WORD == 11) return load((const u16 *)p + i);
-    else if constexpr (WORD == 9) return load((const u64 *)p + i);
-    else return load((const u32 *)p + i);
+    if constexpr (WORD == 10)
+        return load((const u8 *)p + i);
+    else if constexpr (WORD == 11)
+        return load((const u16 *)p + i);
+    else if constexpr (WORD == 9)
+        return load((const u64 *)p + i);
+    else
+        return load((const u32 *)p + i);
 }
 KG_DEV void store_word(void *p, i64 i, u64 x) {
-    if constexpr (WORD == 10) store((u8 *)p + i, (u8)x);
-    else if constexpr (WORD == 11) store((u16 *)p + i, (u16)x);
-    else if constexpr (WORD == 9) store((u64 *)p + i, x);
-    else store((u32 *)p + i, (u32)x);
+    if constexpr (WORD == 10)
+        store((u8 *)p + i, (u8)x);
+    else if constexpr (WORD == 11)
+        store((u16 *)p + i, (u16)x);
+    else if constexpr (WORD == 9)
+        store((u64 *)p + i, x);
+    else
+        store((u32 *)p + i, (u32)x);
 }
 
 // Row `at` of a mask of bytes as bits; only the first `count`.
@@ -57,8 +65,10 @@ KG_DEV u64 bits_of_row(const u8 *at, int count) {
 
 KG_DEV i32 parent_from_mask(args_t a, int n, int j) {
     u64 bits;
-    if constexpr (MASK == MASK_WORDS) bits = word_at(a.words, (i64)n * a.words_row + j);
-    else bits = bits_of_row(a.mask + n * a.mask_row + j * a.mask_step, j);
+    if constexpr (MASK == MASK_WORDS)
+        bits = word_at(a.words, (i64)n * a.words_row + j);
+    else
+        bits = bits_of_row(a.mask + n * a.mask_row + j * a.mask_step, j);
     bits &= ((u64)1 << j) - 1;
     if (bits == 0) {
         flag(a, BAD_TREE);
@@ -174,4 +184,4 @@ KG_DEV void run_tree_mask(args_t a, i64 *lds) {
     store_word(a.words, (i64)n * a.words_row + j, bits);
 }
 
-}
+} // namespace kg

@@ -24,4 +24,4 @@ constexpr int TREE_MAX = 64; // nodes: bits of the widest word
 constexpr int LDS_USED = OP == OP_TREE_VERIFY ? 8192 : 2048;
 constexpr int OCCUPANCY = 4; // workgroups of a compute unit
 
-}
+} // namespace kg

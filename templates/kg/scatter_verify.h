@@ -3,8 +3,8 @@ namespace kg {
 
 struct walk_t {
     i64 token[TREE_MAX], target[TREE_MAX], predict[TREE_MAX];
-    i64 tried[TREE_MAX];  // tokens of the last node's children that were refused
-    i64 blocks[THREADS];  // sums of parts of the last node's probs
+    i64 tried[TREE_MAX]; // tokens of the last node's children that were refused
+    i64 blocks[THREADS]; // sums of parts of the last node's probs
     i64 sums[THREADS / WAVE];
     i32 next[TREE_MAX], sibling[TREE_MAX], path[TREE_MAX];
     i32 accepted, tried_count, found;
@@ -28,8 +28,9 @@ KG_DEV void load_walk(args_t a, walk_t &w, int n) {
     if constexpr (!SAMPLING)
         w.target[j] = load_int<TOKEN_I64>(a.targets_in, n * a.targets_in_row + j);
     w.predict[j] = -1;
-    w.next[j] = a.next_token ? read_link(a, a.next_token, a.next_token_row, n, j)
-                             : j + 1 < a.tokens ? j + 1 : -1;
+    w.next[j] = a.next_token       ? read_link(a, a.next_token, a.next_token_row, n, j)
+                : j + 1 < a.tokens ? j + 1
+                                   : -1;
     w.sibling[j] = a.next_sibling ? read_link(a, a.next_sibling, a.next_sibling_row, n, j) : -1;
 }
 
@@ -87,8 +88,7 @@ KG_DEV i64 units_of(args_t a, const walk_t &w, const float *probs, i64 v) {
 }
 
 KG_DEV i64 sum_wave(i64 x) {
-    KG_UNROLL for (u32 step = 1; step < (u32)WAVE; step *= 2)
-        x += shuffle_i64(x, lane_id() ^ step);
+    KG_UNROLL for (u32 step = 1; step < (u32)WAVE; step *= 2) x += shuffle_i64(x, lane_id() ^ step);
     return x;
 }
 
@@ -154,4 +154,4 @@ KG_DEV void run_verify(args_t a, u8 *lds) {
     write_walk(a, w, n, live);
 }
 
-}
+} // namespace kg

@@ -11,14 +11,14 @@ struct token_scale_t {
 
 KG_DEV float column_max(float x) {
     int lane = (int)lane_id();
-    KG_UNROLL for (int m = NI / COLS; m < WAVE; m *= 2)
-        x = fmax(x, float_of(shuffle(bits_of(x), (u32)(lane ^ m))));
+    KG_UNROLL for (int m = NI / COLS; m < WAVE; m *= 2) x =
+        fmax(x, float_of(shuffle(bits_of(x), (u32)(lane ^ m))));
     return x;
 }
 KG_DEV float column_sum(float x) {
     int lane = (int)lane_id();
-    KG_UNROLL for (int m = NI / COLS; m < WAVE; m *= 2)
-        x += float_of(shuffle(bits_of(x), (u32)(lane ^ m)));
+    KG_UNROLL for (int m = NI / COLS; m < WAVE; m *= 2) x +=
+        float_of(shuffle(bits_of(x), (u32)(lane ^ m)));
     return x;
 }
 
@@ -34,24 +34,25 @@ KG_DEV keys_t keys_of(args_t a, const segment_t &g) {
 
 KG_DEV float head_descale(const float *p, const KG_CONSTANT long long (&stride)[3],
                           const segment_t &g) {
-    if constexpr (DESCALE != DESCALE_HEAD) return 1.0f;
-    else return load(p + g.seq.index * stride[0] + g.kv_head * stride[2]);
+    if constexpr (DESCALE != DESCALE_HEAD)
+        return 1.0f;
+    else
+        return load(p + g.seq.index * stride[0] + g.kv_head * stride[2]);
 }
 
 KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, float scale) {
     int lane = (int)opaque(lane_id()); // no row's condition is kept for the next segment
     h.first_row = g.row_block * ROWS;
     h.context = g.seq.kv_len - g.seq.q_len;
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        KG_UNROLL for (int c = 0; c < COLS; c++) {
-            int row = t * NI + lane_column(lane, c);
-            h.scale[t][c] = scale;
-            h.slope[t][c] = 0;
-            if constexpr (ALIBI != 0)
-                if (row_exists(g, row))
-                    h.slope[t][c] =
-                        load(a.alibi + g.kv_head * GROUP + (h.first_row + row) % GROUP) * LOG2E;
-        }
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
+        int row = t * NI + lane_column(lane, c);
+        h.scale[t][c] = scale;
+        h.slope[t][c] = 0;
+        if constexpr (ALIBI != 0)
+            if (row_exists(g, row))
+                h.slope[t][c] =
+                    load(a.alibi + g.kv_head * GROUP + (h.first_row + row) % GROUP) * LOG2E;
+    }
 }
 
 KG_DEV head_t head_of(args_t a, const segment_t &g) {
@@ -73,8 +74,8 @@ KG_DEV head_t head_of(args_t a, const segment_t &g) {
 }
 
 KG_DEV void scale_q(head_t &h, const q_frag_t &q) {
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        KG_UNROLL for (int c = 0; c < COLS; c++) h.scale[t][c] *= q.scale[t][c];
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++)
+        h.scale[t][c] *= q.scale[t][c];
 }
 
 KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h,
@@ -86,7 +87,8 @@ KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h
         KG_UNROLL for (int r = 0; r < S_REGS; r++) {
             int row = as_keys ? r / COLS : r, n = ONE ? row : 0;
             int token = start + s_token(lane, r);
-            int base = as_keys ? start + k_token(lane_i(lane), n) : start + TPL * lane_grp(lane) + n;
+            int base =
+                as_keys ? start + k_token(lane_i(lane), n) : start + TPL * lane_grp(lane) + n;
             int slot = slot_of(keys, token, SHARED_ID ? start : base);
             i64 page = as_keys ? ids.k[as_keys ? n : 0] : ids.v[as_keys ? 0 : n];
             scale.k[r] = load(a.k_descale + page * a.k_descale_stride[0] +
@@ -109,12 +111,14 @@ KG_DEV int position_of(const head_t &h, int lane, int t, int c) {
 }
 
 KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {
-    if constexpr (PHASE == PHASE_DECODE) return token <= keys.last && token >= keys.first;
-    else return token <= position && (WINDOW == 0 || position - token < h.window);
+    if constexpr (PHASE == PHASE_DECODE)
+        return token <= keys.last && token >= keys.first;
+    else
+        return token <= position && (WINDOW == 0 || position - token < h.window);
 }
 
-KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t &h, int t, int start,
-                          const keys_t &keys, const token_scale_t &scale) {
+KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t &h, int t,
+                          int start, const keys_t &keys, const token_scale_t &scale) {
     int lane = (int)opaque(lane_id()); // or the masks of one tile wait for the next
     bool edge = start + TOK - 1 > h.safe_last || start < h.safe_first;
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
@@ -122,12 +126,13 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t 
         s[r] = score(dot, r) * h.scale[t][c];
         if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
         if constexpr (SOFTCAP != 0) s[r] = soft_cap(s[r], h.softcap);
-        if constexpr (ALIBI != 0) s[r] += h.slope[t][c] * (float)(token - position_of(h, lane, t, c));
+        if constexpr (ALIBI != 0)
+            s[r] += h.slope[t][c] * (float)(token - position_of(h, lane, t, c));
     }
     if (!edge) return;
-    KG_UNROLL for (int r = 0; r < S_REGS; r++)
-        if (!visible(h, keys, position_of(h, lane, t, r % COLS), start + s_token(lane, r)))
-            s[r] = -INFINITE;
+    KG_UNROLL for (int r = 0; r < S_REGS;
+                   r++) if (!visible(h, keys, position_of(h, lane, t, r % COLS),
+                                     start + s_token(lane, r))) s[r] = -INFINITE;
 }
 
 KG_DEV void scale_p(float (&p)[S_REGS], const token_scale_t &scale) {
@@ -135,4 +140,4 @@ KG_DEV void scale_p(float (&p)[S_REGS], const token_scale_t &scale) {
         KG_UNROLL for (int r = 0; r < S_REGS; r++) p[r] *= scale.v[r];
 }
 
-}
+} // namespace kg

@@ -8,9 +8,9 @@
 #define KG_CDNA (KG_CDNA2 || KG_CDNA3 || KG_CDNA4)
 
 // Waves a SIMD must hold: what the register allocator works to.
-#define KG_ENTRY(type, name, workgroups)                                                   \
+#define KG_ENTRY(type, name, workgroups)                                                       \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(KG_WORKGROUP, KG_WORKGROUP), \
-                              amdgpu_waves_per_eu(kg::waves_per_simd(workgroups)))) void    \
+                              amdgpu_waves_per_eu(kg::waves_per_simd(workgroups)))) void       \
     KG_KERNEL(const type name)
 // The argument where it lies, in constant memory: scalar loads, read on demand.
 #define KG_ARGS(type, name) (*(const KG_CONSTANT type *)__builtin_amdgcn_kernarg_segment_ptr())
@@ -108,10 +108,10 @@ template <int CTRL> KG_DEV float dpp(float x) {
     return __builtin_bit_cast(float, __builtin_amdgcn_update_dpp(0, bits, CTRL, 15, 15, true));
 }
 template <int MASK, int LOW> KG_DEV float across(float x) {
-    if constexpr (MASK == 1) return dpp<0xb1>(x); // quad_perm 1 0 3 2
-    if constexpr (MASK == 2) return dpp<0x4e>(x); // quad_perm 2 3 0 1
+    if constexpr (MASK == 1) return dpp<0xb1>(x);              // quad_perm 1 0 3 2
+    if constexpr (MASK == 2) return dpp<0x4e>(x);              // quad_perm 2 3 0 1
     if constexpr (MASK == 4 && LOW == 1) return dpp<0x141>(x); // row_half_mirror: quads are equal
-    if constexpr (MASK == 8) return dpp<0x128>(x); // row_ror 8
+    if constexpr (MASK == 8) return dpp<0x128>(x);             // row_ror 8
     return __builtin_bit_cast(float, shuffle(__builtin_bit_cast(u32, x), lane_id() ^ MASK));
 }
 template <int LOW, int HIGH, int N, int MASK = LOW> KG_DEV void sum_lanes(float (&x)[N]) {
@@ -192,4 +192,4 @@ KG_DEV u32 pack_bf16(float a, float b) {
 KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
 #endif
 
-}
+} // namespace kg

@@ -22,11 +22,11 @@ extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_
     kg_ops = ops;
 }
 
-#define KG_ENTRY(type, name, workgroups)                                                  \
-    static void kg_lane_body(const type &name);                                           \
+#define KG_ENTRY(type, name, workgroups)                                                   \
+    static void kg_lane_body(const type &name);                                            \
     extern "C" __attribute__((visibility("default"))) void KG_KERNEL(const void *params) { \
-        kg_lane_body(*(const type *)params);                                              \
-    }                                                                                     \
+        kg_lane_body(*(const type *)params);                                               \
+    }                                                                                      \
     static void kg_lane_body(const type &name)
 #define KG_ARGS(type, name) (name)
 #define KG_CONSTANT
@@ -97,7 +97,8 @@ template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
     const u32 *all = exchange(words, N);
     for (int i = 0; i < N; i++) {
         x[i] = 0;
-        for (u32 l = 0; l < HIGH; l += LOW) x[i] += float_of(all[(rest | l) * EXCHANGE_WORDS + (u32)i]);
+        for (u32 l = 0; l < HIGH; l += LOW)
+            x[i] += float_of(all[(rest | l) * EXCHANGE_WORDS + (u32)i]);
     }
     exchange_done();
 }
@@ -146,4 +147,4 @@ KG_DEV float f16_to_f32(u32 x) { return f16_to_f32_soft(x); }
 KG_DEV u32 pack_f16(float a, float b) { return f16_soft(a) | f16_soft(b) << 16; }
 KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
 
-}
+} // namespace kg

@@ -6,9 +6,9 @@
 #define KG_UNROLL _Pragma("unroll")
 #define KG_LOOP _Pragma("unroll 1")
 #define KG_CDNA 0
-#define KG_ENTRY(type, name, workgroups)                                            \
-    extern "C" __global__ void __launch_bounds__(KG_WORKGROUP, workgroups)          \
-    KG_KERNEL(const __grid_constant__ type name)
+#define KG_ENTRY(type, name, workgroups)                                   \
+    extern "C" __global__ void __launch_bounds__(KG_WORKGROUP, workgroups) \
+        KG_KERNEL(const __grid_constant__ type name)
 #define KG_ARGS(type, name) (name)
 #define KG_CONSTANT
 #define KG_SHARED(name) KG_LDS __align__(16) unsigned char name[kg::LDS_USED]
@@ -71,8 +71,8 @@ KG_DEV u64 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 // Sums over the lanes that differ in bits LOW .. HIGH/2 of their number; every
 // lane gets the sum.
 template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
-    KG_UNROLL for (int mask = LOW; mask < HIGH; mask *= 2)
-        KG_UNROLL for (int i = 0; i < N; i++) x[i] += __shfl_xor_sync(0xffffffffu, x[i], mask);
+    KG_UNROLL for (int mask = LOW; mask < HIGH; mask *= 2) KG_UNROLL for (int i = 0; i < N; i++)
+        x[i] += __shfl_xor_sync(0xffffffffu, x[i], mask);
 }
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__ffsll((i64)x) - 1; } // x is not 0
@@ -161,8 +161,8 @@ template <class T> KG_DEV void store(T *p, T x) { *p = x; }
 
 // bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b. In nibbles here.
 KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
-    u32 nibbles = (select & 7) | (select >> 4 & 0x70) | (select >> 8 & 0x700) |
-                  (select >> 12 & 0x7000);
+    u32 nibbles =
+        (select & 7) | (select >> 4 & 0x70) | (select >> 8 & 0x700) | (select >> 12 & 0x7000);
     return __byte_perm(a, b, nibbles);
 }
 
@@ -189,4 +189,4 @@ KG_DEV u32 pack_bf16(float a, float b) {
     return x;
 }
 
-}
+} // namespace kg

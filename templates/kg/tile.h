@@ -7,10 +7,10 @@ namespace kg {
 
 // --- geometry ---------------------------------------------------------------
 
-constexpr int VROWS = 16 / NI;                      // dims a lane holds in a V operand
-constexpr int K_DIMS = NGRP * X;                    // head dims of a K chunk
+constexpr int VROWS = 16 / NI;   // dims a lane holds in a V operand
+constexpr int K_DIMS = NGRP * X; // head dims of a K chunk
 constexpr int K_CHUNKS = ceil_div(HEAD_DIM, K_DIMS);
-constexpr int Q_WORDS = X / 2;                      // words of Q that meet one K chunk
+constexpr int Q_WORDS = X / 2; // words of Q that meet one K chunk
 constexpr int STEPS = Q_WORDS / K_WORDS;
 
 // Value dims a lane takes from one token: the widest load that cuts V_DIM evenly.
@@ -25,8 +25,8 @@ constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
 constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
 constexpr int PACKED_WORDS = TPL * KV_BYTES / 4;
 
-constexpr int V_PARTS = PACKED ? ceil_div(V_DIM / 16, V_SPLIT)
-                               : ceil_div(ceil_div(V_DIM, CHUNK_DIMS), V_SPLIT);
+constexpr int V_PARTS =
+    PACKED ? ceil_div(V_DIM / 16, V_SPLIT) : ceil_div(ceil_div(V_DIM, CHUNK_DIMS), V_SPLIT);
 constexpr int PART_TILES = PACKED ? 1 : CHUNK_TILES;
 constexpr int PART_ROWS = PACKED ? VROWS : TPL;
 constexpr int PART_WORDS = PACKED ? PACKED_WORDS : V_WORDS;
@@ -46,8 +46,12 @@ constexpr int Q_REGS = ROW_TILES * K_CHUNKS * Q_WORDS;
 constexpr bool Q_IN_LDS = Q_REGS > Q_KEEPS;
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_REGS * WAVE * 4 : 0;
 
-struct k_tile_t { u32 w[K_CHUNKS][KROWS][4]; };
-struct v_tile_t { u32 w[V_PARTS][PART_ROWS][PART_WORDS]; };
+struct k_tile_t {
+    u32 w[K_CHUNKS][KROWS][4];
+};
+struct v_tile_t {
+    u32 w[V_PARTS][PART_ROWS][PART_WORDS];
+};
 struct q_frag_t {
     u32 w[Q_IN_LDS ? 1 : ROW_TILES][K_CHUNKS][Q_WORDS];
     float scale[ROW_TILES][COLS]; // what the queries were divided by
@@ -58,11 +62,11 @@ struct head_t {
     const u8 *k, *v;
     i64 k_page, v_page;
     int k_token, v_token, k_chunk, v_chunk, v_dim_stride;
-    int index;                       // KV head
-    int safe_first, safe_last;       // keys that every row sees
-    int context, first_row;          // keys before the queries; first row of the block
+    int index;                 // KV head
+    int safe_first, safe_last; // keys that every row sees
+    int context, first_row;    // keys before the queries; first row of the block
     float slope[ROW_TILES][COLS];
-    float scale[ROW_TILES][COLS];    // of a score, in log2 units
+    float scale[ROW_TILES][COLS]; // of a score, in log2 units
     float softcap;
     int window;
 };
@@ -74,8 +78,7 @@ KG_DEV bool row_exists(const segment_t &g, int row) {
     return (g.row_block * ROWS + row) / GROUP < g.seq.q_len;
 }
 
-KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g,
-                       int row) {
+KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
     int grp = lane_grp((int)opaque(lane_id())), at = g.row_block * ROWS + row;
     const u8 *q = (const u8 *)a.q + (g.seq.q_start + at / GROUP) * a.q_token +
                   (g.kv_head * GROUP + at % GROUP) * a.q_head;
@@ -95,24 +98,22 @@ KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g
 // far below the row's own rounding. Returns the power of two.
 KG_DEV float q_to_f16(u32 (&w)[K_CHUNKS][Q_WORDS]) {
     u32 top = 0;
-    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
-        KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
-            u32 lo = w[c][n] & 0x7fffu, hi = w[c][n] >> 16 & 0x7fffu;
-            top = lo > top ? lo : top;
-            top = hi > top ? hi : top;
-        }
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
+        u32 lo = w[c][n] & 0x7fffu, hi = w[c][n] >> 16 & 0x7fffu;
+        top = lo > top ? lo : top;
+        top = hi > top ? hi : top;
+    }
     KG_UNROLL for (u32 grp = 1; grp < (u32)NGRP; grp *= 2) {
-        u32 other = shuffle(top, (u32)lane_at(lane_i((int)lane_id()),
-                                              lane_grp((int)lane_id()) ^ (int)grp));
+        u32 other =
+            shuffle(top, (u32)lane_at(lane_i((int)lane_id()), lane_grp((int)lane_id()) ^ (int)grp));
         top = other > top ? other : top;
     }
     u32 exponent = top >> 7;
     exponent = exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
     float down = float_of((254 - exponent) << 23), up = float_of(exponent << 23);
-    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
-        KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
-            w[c][n] = pack_f16(bf16_to_f32(w[c][n] & 0xffffu) * down,
-                               float_of(w[c][n] & 0xffff0000u) * down);
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
+        w[c][n] =
+            pack_f16(bf16_to_f32(w[c][n] & 0xffffu) * down, float_of(w[c][n] & 0xffff0000u) * down);
     return up;
 }
 
@@ -127,15 +128,14 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, u8 *lds, int wave)
         float up = 1;
         load_q_row(w, a, g, t * NI + lane_i(lane));
         if constexpr (SCALED_Q) up = q_to_f16(w);
-        KG_UNROLL for (int c = 0; c < COLS; c++)
-            q.scale[t][c] =
-                SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)))
-                         : 1.0f;
-        KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
-            KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
-                if constexpr (!Q_IN_LDS) q.w[t][c][n] = w[c][n];
-                else if (wave == t % (WAVES * V_SPLIT)) q_lds(lds, t, c)[n] = w[c][n];
-            }
+        KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
+            SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;
+        KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
+            if constexpr (!Q_IN_LDS)
+                q.w[t][c][n] = w[c][n];
+            else if (wave == t % (WAVES * V_SPLIT))
+                q_lds(lds, t, c)[n] = w[c][n];
+        }
     }
     if constexpr (Q_IN_LDS) barrier();
 }
@@ -165,24 +165,22 @@ KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t
 }
 
 // s[t] = K Q^T for the block; refills k as its chunks are used up.
-KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q,
-                        const head_t &h, const keys_t &keys, const ids_t &ids, int start,
-                        const u8 *lds) {
+KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q, const head_t &h,
+                        const keys_t &keys, const ids_t &ids, int start, const u8 *lds) {
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
     const u8 *here = lds + opaque(0);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
         u32 key[KROWS][Q_WORDS];
         KG_UNROLL for (int row = 0; row < KROWS; row++) to_compute<4>(key[row], k.w[c][row]);
-        if (c + K_AHEAD < K_CHUNKS)
-            load_k(k, h, keys, ids, start, c + K_AHEAD, c + K_AHEAD + 1);
+        if (c + K_AHEAD < K_CHUNKS) load_k(k, h, keys, ids, start, c + K_AHEAD, c + K_AHEAD + 1);
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             const u32 *query = Q_IN_LDS ? q_lds((u8 *)here, t, c) : q.w[Q_IN_LDS ? 0 : t][c];
             KG_UNROLL for (int n = 0; n < STEPS; n++) {
                 u32 kw[KROWS][K_WORDS], qw[K_WORDS];
                 KG_UNROLL for (int j = 0; j < K_WORDS; j++) {
                     qw[j] = query[n * K_WORDS + j];
-                    KG_UNROLL for (int row = 0; row < KROWS; row++)
-                        kw[row][j] = key[row][n * K_WORDS + j];
+                    KG_UNROLL for (int row = 0; row < KROWS; row++) kw[row][j] =
+                        key[row][n * K_WORDS + j];
                 }
                 mma_qk(s[t], kw, qw);
             }
@@ -194,15 +192,16 @@ KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
 
 // Value dim of an accumulator, in the wave's slice.
 KG_DEV int o_dim(int tile, int row) {
-    if constexpr (PACKED) return tile * 16 + row;
+    if constexpr (PACKED)
+        return tile * 16 + row;
     else
         return tile / PART_TILES * CHUNK_DIMS + V_LANE_DIMS * (row % NI) +
                tile % PART_TILES * VROWS + row / NI;
 }
 
 template <int R, int W>
-KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys,
-                           const ids_t &ids, int start, int chunk) {
+KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys, const ids_t &ids,
+                           int start, int chunk) {
     int i = lane_i((int)lane_id()), token = start + TPL * lane_grp((int)lane_id());
     int dim = chunk * CHUNK_DIMS + i * V_LANE_DIMS;
     if (V_DIM % (CHUNK_DIMS * V_SPLIT) != 0 && dim >= V_DIM) dim = 0; // not stored
@@ -216,8 +215,8 @@ KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys,
 
 // Groups past the visible keys read a group that is in the page and are masked.
 template <int R, int W>
-KG_DEV void load_v_packed(u32 (&w)[R][W], const head_t &h, const keys_t &keys,
-                          const ids_t &ids, int start, int tile) {
+KG_DEV void load_v_packed(u32 (&w)[R][W], const head_t &h, const keys_t &keys, const ids_t &ids,
+                          int start, int tile) {
     int i = lane_i((int)lane_id()), token = start + TPL * lane_grp((int)lane_id());
     int slot = slot_of(keys, token, SHARED_ID ? start : token) / TPL * TPL;
     const u8 *p = h.v + (i64)ids.v[0] * h.v_page +
@@ -244,7 +243,9 @@ KG_DEV void load_v(v_tile_t &v, const head_t &h, const keys_t &keys, const ids_t
 
 // Tokens that no row sees hold whatever is in the page: the bits of a lane's
 // packed words that stay.
-struct seen_t { u32 w[TPL / 2]; };
+struct seen_t {
+    u32 w[TPL / 2];
+};
 KG_DEV seen_t seen_tokens(const keys_t &keys, int start) {
     seen_t seen;
     int token = start + TPL * lane_grp((int)lane_id());
@@ -271,9 +272,8 @@ KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
             u32 v[4];
             KG_UNROLL for (int row = 0; row < VROWS; row++) {
                 int dim = tile * VROWS + row;
-                KG_UNROLL for (int j = 0; j < TPL / 2; j++)
-                    v[row * (TPL / 2) + j] = byte_perm(x[2 * j][dim / 2], x[2 * j + 1][dim / 2],
-                                                       dim % 2 ? 0x07060302 : 0x05040100);
+                KG_UNROLL for (int j = 0; j < TPL / 2; j++) v[row * (TPL / 2) + j] = byte_perm(
+                    x[2 * j][dim / 2], x[2 * j + 1][dim / 2], dim % 2 ? 0x07060302 : 0x05040100);
             }
             KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
                 mma_pv(o[t][part * CHUNK_TILES + word * WORD_TILES + tile], v, p[t]);
@@ -283,8 +283,7 @@ KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
 
 template <int R, int W>
 KG_DEV void weigh_packed(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
-                         const u32 (&p)[ROW_TILES][P_WORDS], int part,
-                         const seen_t &seen) {
+                         const u32 (&p)[ROW_TILES][P_WORDS], int part, const seen_t &seen) {
     u32 v[4];
     KG_UNROLL for (int row = 0; row < VROWS; row++) {
         u32 x[W * 2 / KV_BYTES];
@@ -310,4 +309,4 @@ KG_DEV void weigh_values(acc_t (&o)[ROW_TILES][O_TILES], v_tile_t &v,
     }
 }
 
-}
+} // namespace kg

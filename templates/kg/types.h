@@ -20,4 +20,4 @@ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 
-}
+} // namespace kg

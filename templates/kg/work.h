@@ -11,12 +11,12 @@ namespace kg {
 
 typedef const KG_CONSTANT kg_attn_args &args_t;
 
-constexpr int ROWS = ROW_TILES * NI;                          // query rows of a row block
-constexpr int ROW_BLOCKS = ceil_div(GROUP * Q_TOKENS, ROWS);  // of one KV head, at most
+constexpr int ROWS = ROW_TILES * NI;                         // query rows of a row block
+constexpr int ROW_BLOCKS = ceil_div(GROUP * Q_TOKENS, ROWS); // of one KV head, at most
 // Less than this is not worth another workgroup and its share of the merge.
 constexpr u32 LEAST_PART = 2 * WAVES;
 // About 5000 cycles at a compute unit's share of the memory bandwidth.
-constexpr u32 ITEM_COST = (u32)ceil_div(96 * 1024, TOK * (HEAD_DIM + V_DIM) * KV_BYTES);
+constexpr u32 ITEM_COST = (u32)ceil_div(96 * 1024, TOK *(HEAD_DIM + V_DIM) * KV_BYTES);
 
 struct seq_t {
     int index, q_start, q_len, kv_len; // q_len clamped to Q_TOKENS
@@ -25,9 +25,7 @@ struct seq_t {
     u32 items;                         // 0: nothing to do
 };
 
-KG_DEV int window_of(args_t a) {
-    return WINDOW == WINDOW_RT ? a.window : WINDOW;
-}
+KG_DEV int window_of(args_t a) { return WINDOW == WINDOW_RT ? a.window : WINDOW; }
 
 KG_DEV int row_blocks_of(int q_len) {
     return PHASE == PHASE_DECODE ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS);
@@ -80,7 +78,9 @@ KG_DEV u32 divide(u32 n, u32 d) {
 struct cut_t {
     u32 each, extra;
 };
-KG_DEV u32 cut_start(cut_t c, u32 part) { return part * c.each + (part < c.extra ? part : c.extra); }
+KG_DEV u32 cut_start(cut_t c, u32 part) {
+    return part * c.each + (part < c.extra ? part : c.extra);
+}
 KG_DEV u32 cut_owner(cut_t c, u32 unit) {
     u32 big = c.extra * (c.each + 1);
     return unit < big ? divide(unit, c.each + 1) : c.extra + divide(unit - big, c.each);
@@ -88,8 +88,8 @@ KG_DEV u32 cut_owner(cut_t c, u32 unit) {
 
 struct work_t {
     cut_t cut;
-    u32 unit, end;   // what is left for this workgroup
-    u32 seq_start;   // first unit of `seq`
+    u32 unit, end; // what is left for this workgroup
+    u32 seq_start; // first unit of `seq`
     seq_t seq;
 };
 
@@ -209,4 +209,4 @@ KG_DEV u32 partial_slot(cut_t cut, u32 part, u32 item_start) {
     return 2 * part + (cut_start(cut, part) < item_start);
 }
 
-}
+} // namespace kg

@@ -2,7 +2,7 @@
 # Plans: table, JSON, manifest, standard input, folders.
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
-qwen=$models/Qwen3.5-35B-A3B.json
+qwen=$plan/configs/Qwen3.5-35B-A3B.json
 line='attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=1056,layout=nhd'
 gdn='gdn:fuse=e,layout=flat,x=bf16,hk=16,hv=32,state=f32,sl=vk,pad=nonpos'
 

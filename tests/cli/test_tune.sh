@@ -4,7 +4,7 @@
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 spec='kv_write:d=64,waves=4,occ=2'
-model=$models/Llama-3.1-8B-Instruct.json
+model=$plan/configs/Llama-3.1-8B-Instruct.json
 export KGEN_TUNING=$work/user/tuning.jsonl
 
 # what is refused before anything is done

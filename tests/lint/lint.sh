@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Structure rules of CONVENTIONS.md that a script can check:
-#   includes   dependencies point one way; gen, cache and tunedb see no GPU header
+#   includes   dependencies point one way; gen, plan, cache and tuning see no GPU header
 #   length     no function over 60 lines without a reason beside it
 #   readme     the C program of README.md is part of examples/decode.c
 # usage: lint.sh <repository root>; prints one line a finding, exit 1 if any
@@ -16,13 +16,14 @@ finding() {
 
 # folder -> folders whose local headers it may include
 declare -A may_see=(
-    [include]="include" [gen]="gen" [cache]="cache gen" [tunedb]="tunedb cache gen"
-    [runtime]="runtime tunedb cache gen templates" [check]="check" [load]="load" [model]="model"
-    [tune]="tune check load model tunedb gen" [cli]="cli check load model tune tunedb"
+    [include]="include" [gen]="gen" [plan]="plan" [cache]="cache" [tuning]="tuning cache gen"
+    [compile]="compile" [device]="device" [runtime]="runtime device tuning gen templates"
+    [check]="check" [workload]="workload" [predict]="predict"
+    [tuner]="tuner check workload predict gen" [cli]="cli check workload predict tuner"
     [examples]=""
 )
 
-# What gen, cache and tunedb may include in angle brackets, beside <kgen/...>.
+# What gen, plan, cache and tuning may include in angle brackets, beside <kgen/...>.
 pure_headers="assert.h ctype.h dirent.h elf.h errno.h fcntl.h float.h inttypes.h limits.h locale.h
 math.h pthread.h pwd.h signal.h stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h
 stdlib.h string.h strings.h time.h unistd.h sys/file.h sys/mman.h sys/random.h sys/stat.h
@@ -41,7 +42,7 @@ check_angle() { # file line header
     local file=$1 line=$2 header=$3 top=${1%%/*}
     [[ $header == kgen/* ]] && return
     case $top in
-    gen | cache | tunedb | include)
+    gen | plan | cache | tuning | include)
         [[ " ${pure_headers//$'\n'/ } " == *" $header "* ]] && return
         finding "$file:$line: <$header> is not allowed in $top/ (only <kgen/...>, libc and the listed libraries)"
         ;;

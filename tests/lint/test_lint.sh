@@ -8,12 +8,13 @@ failed=0
 
 clean_tree() {
     rm -rf "$scratch/tree"
-    mkdir -p "$scratch/tree"/{include/kgen,gen,cache,runtime,check,cli,examples}
+    mkdir -p "$scratch/tree"/{include/kgen,gen,cache,tuning,runtime,check,cli,examples}
     printf '#include <stddef.h>\n' >"$scratch/tree/include/kgen/spec.h"
     printf '#include <kgen/spec.h>\n#include <jansson.h>\n' >"$scratch/tree/gen/gen.h"
-    printf '#include "gen/gen.h"\n#include <sodium.h>\n' >"$scratch/tree/cache/cache.h"
+    printf '#include <sodium.h>\n' >"$scratch/tree/cache/cache.h"
+    printf '#include "gen/gen.h"\n#include "cache/cache.h"\n' >"$scratch/tree/tuning/db.h"
     printf 'int b;\n' >"$scratch/tree/examples/decode.c"
-    printf '#include "../cache/cache.h"\n#include <dlfcn.h>\n' >"$scratch/tree/runtime/run.h"
+    printf '#include "../tuning/db.h"\n#include <dlfcn.h>\n' >"$scratch/tree/runtime/run.h"
 }
 
 # expect <what> <text that lint.sh must print> <file> <content>

@@ -1,5 +1,5 @@
 /* What the tests of scatter share: kernels on a cpu device, whose memory is the
- * host's, and tensors over arrays.                                          */
+ * host's, and tensors over arrays. */
 #ifndef KGEN_SCATTER_RIG_H
 #define KGEN_SCATTER_RIG_H
 
@@ -19,12 +19,12 @@
 
 static kgen_context *ctx;
 static kgen_stream stream;
-static kgen_error did; /* of the calls that must work                        */
+static kgen_error did; /* of the calls that must work */
 
-#define DO(call)                                                           \
-    do {                                                                   \
-        did.text[0] = 0;                                                   \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text);        \
+#define DO(call)                                                    \
+    do {                                                            \
+        did.text[0] = 0;                                            \
+        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
     } while (0)
 
 static int open_device(void **state) {
@@ -53,14 +53,12 @@ static kgen_kernel *kernel_of(const char *line) {
 }
 
 static inline void launch(kgen_kernel *kernel, const kgen_scatter_args *a) {
-    kgen_args args = {.family = KGEN_SCATTER, .scatter = *a};
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER, .scatter = *a};
     DO(kgen_launch(kernel, &args, stream, &did));
     DO(kgen_stream_sync(ctx, stream, &did));
 }
 
-static inline void run(const char *line, const kgen_scatter_args *a) {
-    launch(kernel_of(line), a);
-}
+static inline void run(const char *line, const kgen_scatter_args *a) { launch(kernel_of(line), a); }
 
 /* ---- tensors over arrays -------------------------------------------- */
 
@@ -70,16 +68,16 @@ static inline kgen_tensor vector_of(const void *p, kgen_dtype dtype, int64_t cou
 
 static inline kgen_tensor rows_of(const void *p, kgen_dtype dtype, int64_t rows, int64_t columns,
                                   int64_t stride) {
-    kgen_tensor t = kgen_tensor_dense((void *)(uintptr_t)p, dtype, 2,
-                                      (const int64_t[]){rows, columns});
+    kgen_tensor t =
+        kgen_tensor_dense((void *)(uintptr_t)p, dtype, 2, (const int64_t[]){rows, columns});
     t.stride[0] = stride;
     return t;
 }
 
-#define V32(p, count) vector_of(p, KGEN_I32, count)
-#define V64(p, count) vector_of(p, KGEN_I64, count)
-#define M32(p, rows, columns) rows_of(p, KGEN_I32, rows, columns, columns)
-#define M64(p, rows, columns) rows_of(p, KGEN_I64, rows, columns, columns)
+#define V32(p, count) vector_of(p, KGEN_DTYPE_I32, count)
+#define V64(p, count) vector_of(p, KGEN_DTYPE_I64, count)
+#define M32(p, rows, columns) rows_of(p, KGEN_DTYPE_I32, rows, columns, columns)
+#define M64(p, rows, columns) rows_of(p, KGEN_DTYPE_I64, rows, columns, columns)
 
 static inline void fill32(int32_t *p, int64_t count, int32_t value) {
     for (int64_t i = 0; i < count; i++) p[i] = value;

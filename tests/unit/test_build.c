@@ -19,18 +19,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/build_internal.h"
+#include "compile/unit.h"
 
-static char scratch[256]; /* TMPDIR of this run: must be empty in the end    */
-static char files[256];   /* the tests' own files                            */
+static char scratch[256]; /* TMPDIR of this run: must be empty in the end */
+static char files[256];   /* the tests' own files */
 static unsigned seed;
 
-#define TINY_HIP                                                                            \
-    "extern \"C\" __attribute__((global)) void kg_x(float *p) {\n"                          \
+#define TINY_HIP                                                   \
+    "extern \"C\" __attribute__((global)) void kg_x(float *p) {\n" \
     "  p[__builtin_amdgcn_workitem_id_x()] += 1.0f;\n}\n"
-#define TINY_CUDA                                                                           \
-    "extern \"C\" __global__ void kg_x(float *p) { __shared__ float s[64];\n"               \
-    "  s[threadIdx.x] = p[threadIdx.x]; __syncthreads(); p[threadIdx.x] = s[63 - threadIdx.x]; }\n"
+#define TINY_CUDA                                                                                \
+    "extern \"C\" __global__ void kg_x(float *p) { __shared__ float s[64];\n"                    \
+    "  s[threadIdx.x] = p[threadIdx.x]; __syncthreads(); p[threadIdx.x] = s[63 - threadIdx.x]; " \
+    "}\n"
 #define TINY_CPU "extern \"C\" int kg_x(const int *p) { return p[0] + p[1]; }\n"
 
 typedef struct object {
@@ -59,7 +60,7 @@ static kgen_toolchain toolchain_or_skip(const char *arch) {
 /* hipRTC or nothing: clang-19 does not know gfx950. */
 static kgen_toolchain hiprtc_or_skip(void) {
     kgen_toolchain tc = toolchain_or_skip("gfx942");
-    if (tc.compiler != KGEN_HIPRTC) {
+    if (tc.compiler != KGEN_TOOLCHAIN_HIPRTC) {
         print_message("skipped, no hipRTC: gfx942 goes through %s\n", tc.name);
         skip();
     }
@@ -68,9 +69,13 @@ static kgen_toolchain hiprtc_or_skip(void) {
 
 static kgen_status compile(object *out, const kgen_toolchain *tc, const char *arch,
                            const char *source, kgen_error *err) {
-    kgen__unit unit = {.toolchain = tc, .flags = kgen_target_flags(target_of(arch), tc->compiler),
-                       .source = source, .source_size = strlen(source), .spec = "attn:test",
-                       .arch = arch, .timeout_s = 120};
+    kgen__unit unit = {.toolchain = tc,
+                       .flags = kgen_target_flags(target_of(arch), tc->compiler),
+                       .source = source,
+                       .source_size = strlen(source),
+                       .spec = "attn:test",
+                       .arch = arch,
+                       .timeout_s = 120};
     memset(out, 0, sizeof *out);
     return kgen__compile(&unit, &out->code, &out->size, &out->ms, err);
 }
@@ -110,8 +115,8 @@ static int lines_of(const char *name) {
 }
 
 /* A toolchain that asks kgen-cc for a library: what a fake kgen-cc gets. */
-static const kgen_toolchain fake = {.compiler = KGEN_NVRTC, .name = "fake 1.0",
-                                    .path = "/nonexistent/libfake.so"};
+static const kgen_toolchain fake = {
+    .compiler = KGEN_TOOLCHAIN_NVRTC, .name = "fake 1.0", .path = "/nonexistent/libfake.so"};
 
 static const char *const amd_archs[] = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
 enum { AMD_ARCHS = sizeof amd_archs / sizeof amd_archs[0] };
@@ -202,13 +207,13 @@ static void test_clang_amd(void **state) {
 static void test_nvrtc(void **state) {
     (void)state;
     kgen_toolchain tc = toolchain_or_skip("sm_90");
-    assert_int_equal(tc.compiler, KGEN_NVRTC);
+    assert_int_equal(tc.compiler, KGEN_TOOLCHAIN_NVRTC);
     object a = compiled(&tc, "sm_90", TINY_CUDA), b = compiled(&tc, "sm_90", TINY_CUDA);
     assert_int_equal(a.size, b.size);
     assert_memory_equal(a.code, b.code, a.size);
     kgen_resources r = inspected(&a, "sm_90", 64);
-    print_message("  sm_90 %s (%s) %zu bytes, %u ms, %d registers\n", tc.name, tc.id, a.size,
-                  a.ms, r.vgprs);
+    print_message("  sm_90 %s (%s) %zu bytes, %u ms, %d registers\n", tc.name, tc.id, a.size, a.ms,
+                  r.vgprs);
     assert_in_range(r.vgprs, 4, 64);
     assert_int_equal(r.lds_bytes, 256);
     assert_int_equal(r.scratch_bytes, 0);
@@ -262,7 +267,7 @@ static void call_cpu(const object *o) {
 static void test_cpu(void **state) {
     (void)state;
     kgen_toolchain tc = toolchain_or_skip("cpu:cdna3");
-    assert_int_equal(tc.compiler, KGEN_CLANG);
+    assert_int_equal(tc.compiler, KGEN_TOOLCHAIN_CLANG);
     object a = compiled(&tc, "cpu:cdna3", TINY_CPU), b = compiled(&tc, "cpu:cdna3", TINY_CPU);
     assert_int_equal(a.size, b.size);
     assert_memory_equal(a.code, b.code, a.size);
@@ -288,8 +293,10 @@ static void test_cpu_sanitize_flags(void **state) {
     object a = compiled(&tc, "cpu:cdna3", TINY_CPU);
     setenv("KGEN_CPU_SANITIZE", "1", 1);
     object b = compiled(&tc, "cpu:cdna3", TINY_CPU), c = compiled(&tc, "cpu:cdna3", TINY_CPU);
-    if (was) setenv("KGEN_CPU_SANITIZE", keep, 1);
-    else unsetenv("KGEN_CPU_SANITIZE");
+    if (was)
+        setenv("KGEN_CPU_SANITIZE", keep, 1);
+    else
+        unsetenv("KGEN_CPU_SANITIZE");
     assert_int_equal(b.size, c.size);
     assert_memory_equal(b.code, c.code, b.size);
     assert_null(memmem(a.code, a.size, "__asan_", 7));
@@ -355,8 +362,10 @@ static void expect_advice(const char *variable, const char *arch) {
     if (was) snprintf(keep, sizeof keep, "%s", was);
     setenv(variable, "/nonexistent/place", 1);
     kgen_status status = kgen_toolchain_find(&tc, target_of(arch), &err);
-    if (was) setenv(variable, keep, 1);
-    else unsetenv(variable);
+    if (was)
+        setenv(variable, keep, 1);
+    else
+        unsetenv(variable);
     assert_int_equal(status, KGEN_E_TOOLCHAIN);
     assert_non_null(strstr(err.text, variable));
     assert_non_null(strstr(err.text, "/nonexistent/place"));
@@ -382,9 +391,13 @@ static void test_no_library(void **state) {
 static kgen_status compile_with_helper(const char *script, int timeout_s, kgen_error *err) {
     char path[300];
     object o = {0};
-    const char *const *flags = kgen_target_flags(target_of("sm_90"), KGEN_NVRTC);
-    kgen__unit unit = {.toolchain = &fake, .flags = flags,
-                       .source = "x", .source_size = 1, .spec = "attn:test", .arch = "sm_90",
+    const char *const *flags = kgen_target_flags(target_of("sm_90"), KGEN_TOOLCHAIN_NVRTC);
+    kgen__unit unit = {.toolchain = &fake,
+                       .flags = flags,
+                       .source = "x",
+                       .source_size = 1,
+                       .spec = "attn:test",
+                       .arch = "sm_90",
                        .timeout_s = timeout_s};
     write_script(path, "helper.sh", script);
     setenv("KGEN_CC", path, 1);
@@ -463,7 +476,8 @@ static void test_memory_limit(void **state) {
     }
     snprintf(script, sizeof script,
              "#!/bin/sh\nexec %s/kgen-cc $1 $2 $3 /bin/dd if=/dev/zero of=/dev/null bs=5G "
-             "count=1\n", bin);
+             "count=1\n",
+             bin);
     kgen_status status = compile_with_helper(script, 60, &err);
     if (status != KGEN_E_TOOLCHAIN || !strstr(err.text, "memory exhausted"))
         fail_msg("%s", err.text);
@@ -488,13 +502,13 @@ static void test_odd_hosts(void **state) {
 /* ---- code objects ---- */
 
 /* 150 values alive in 64 registers. */
-#define SPILLING                                                                            \
-    "extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(64, 64),\n"            \
-    "    amdgpu_num_vgpr(64))) void kg_x(float *p, const float *q) {\n"                     \
-    "  float a[150]; int t = __builtin_amdgcn_workitem_id_x();\n"                           \
-    "  for (int i = 0; i < 150; i++) a[i] = q[i * 64 + t];\n"                               \
-    "  for (int j = 0; j < 100; j++)\n"                                                     \
-    "    for (int i = 0; i < 150; i++) a[i] = a[i] * a[(i + 1) % 150] + q[j];\n"            \
+#define SPILLING                                                                 \
+    "extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(64, 64),\n" \
+    "    amdgpu_num_vgpr(64))) void kg_x(float *p, const float *q) {\n"          \
+    "  float a[150]; int t = __builtin_amdgcn_workitem_id_x();\n"                \
+    "  for (int i = 0; i < 150; i++) a[i] = q[i * 64 + t];\n"                    \
+    "  for (int j = 0; j < 100; j++)\n"                                          \
+    "    for (int i = 0; i < 150; i++) a[i] = a[i] * a[(i + 1) % 150] + q[j];\n" \
     "  for (int i = 0; i < 150; i++) p[i * 64 + t] = a[i];\n}\n"
 
 static void test_gate(void **state) {
@@ -518,18 +532,18 @@ static void test_gate(void **state) {
 }
 
 /* Accumulators in AGPRs, and LDS: what occupancy is made of. */
-#define MATRIX                                                                              \
-    "typedef float f16v __attribute__((ext_vector_type(16)));\n"                            \
-    "__attribute__((shared)) float s[8192];\n"                                              \
-    "extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(256, 256),\n"          \
-    "    amdgpu_waves_per_eu(1, 1))) void kg_x(float *p, float x) {\n"                      \
-    "  int t = __builtin_amdgcn_workitem_id_x();\n"                                         \
-    "  f16v a[18] = {};\n"                                                                  \
-    "  s[t] = p[t]; __builtin_amdgcn_s_barrier();\n"                                        \
-    "  for (int j = 0; j < 64; j++)\n"                                                      \
-    "    for (int i = 0; i < 18; i++)\n"                                                    \
-    "      a[i] = __builtin_amdgcn_mfma_f32_32x32x2f32(s[t ^ j], x, a[i], 0, 0, 0);\n"      \
-    "  for (int i = 0; i < 18; i++)\n"                                                      \
+#define MATRIX                                                                         \
+    "typedef float f16v __attribute__((ext_vector_type(16)));\n"                       \
+    "__attribute__((shared)) float s[8192];\n"                                         \
+    "extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(256, 256),\n"     \
+    "    amdgpu_waves_per_eu(1, 1))) void kg_x(float *p, float x) {\n"                 \
+    "  int t = __builtin_amdgcn_workitem_id_x();\n"                                    \
+    "  f16v a[18] = {};\n"                                                             \
+    "  s[t] = p[t]; __builtin_amdgcn_s_barrier();\n"                                   \
+    "  for (int j = 0; j < 64; j++)\n"                                                 \
+    "    for (int i = 0; i < 18; i++)\n"                                               \
+    "      a[i] = __builtin_amdgcn_mfma_f32_32x32x2f32(s[t ^ j], x, a[i], 0, 0, 0);\n" \
+    "  for (int i = 0; i < 18; i++)\n"                                                 \
     "    for (int k = 0; k < 16; k++) p[(i * 16 + k) * 64 + t] = a[i][k];\n}\n"
 
 static void test_occupancy(void **state) {
@@ -540,7 +554,7 @@ static void test_occupancy(void **state) {
     print_message("  %d VGPRs, %d AGPRs, %d bytes of LDS, %d waves a SIMD\n", r.vgprs, r.agprs,
                   r.lds_bytes, r.waves_per_simd);
     assert_in_range(r.agprs, 1, 256);
-    assert_in_range(r.vgprs + r.agprs, 288, 512); /* 18 accumulators of 16     */
+    assert_in_range(r.vgprs + r.agprs, 288, 512); /* 18 accumulators of 16 */
     assert_int_equal(r.lds_bytes, 32768);
     assert_int_equal(r.waves_per_simd, 1);
     free(o.code);
@@ -611,8 +625,8 @@ static void test_hostile_objects(void **state) {
     (void)state;
     static const struct {
         const char *arch, *source;
-    } rows[] = {{"gfx942", MATRIX}, {"gfx1201", TINY_HIP}, {"sm_90", TINY_CUDA},
-                {"cpu:cdna3", TINY_CPU}};
+    } rows[] = {
+        {"gfx942", MATRIX}, {"gfx1201", TINY_HIP}, {"sm_90", TINY_CUDA}, {"cpu:cdna3", TINY_CPU}};
     srand(seed);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         kgen_toolchain tc;
@@ -692,8 +706,10 @@ static void test_disassemble_refusals(void **state) {
     if (was) snprintf(keep, sizeof keep, "%s", was);
     setenv("KGEN_ROCM_PATH", "/nonexistent/place", 1);
     expect_no_listing(&o, "gfx942", "kg_x", KGEN_E_TOOLCHAIN, "/nonexistent/place");
-    if (was) setenv("KGEN_ROCM_PATH", keep, 1);
-    else unsetenv("KGEN_ROCM_PATH");
+    if (was)
+        setenv("KGEN_ROCM_PATH", keep, 1);
+    else
+        unsetenv("KGEN_ROCM_PATH");
     free(o.code);
 }
 
@@ -702,8 +718,12 @@ static void test_disassemble_helper(void **state) {
     (void)state;
     kgen_toolchain tc = hiprtc_or_skip();
     const char *const no_flags[] = {NULL};
-    kgen__unit unit = {.toolchain = &tc, .flags = no_flags, .source = "\0\0\0", .source_size = 3,
-                       .spec = "attn:test", .arch = "gfx942",
+    kgen__unit unit = {.toolchain = &tc,
+                       .flags = no_flags,
+                       .source = "\0\0\0",
+                       .source_size = 3,
+                       .spec = "attn:test",
+                       .arch = "gfx942",
                        .isa = "amdgcn-amd-amdhsa--gfx942"};
     uint8_t *code;
     size_t size;
@@ -799,7 +819,7 @@ static void build_twice(const char *arch) {
         assert_int_equal(s.calls, LINES);
         assert_int_equal(s.total, LINES);
         for (int i = 0; i < LINES; i++) {
-            kgen_outcome want = round == 0 && i < 2 ? KGEN_BUILT : KGEN_CACHED;
+            kgen_outcome want = round == 0 && i < 2 ? KGEN_JOB_BUILT : KGEN_JOB_CACHED;
             assert_int_equal(results[i].outcome, want);
             assert_non_null(results[i].entry);
             assert_int_equal(kgen_job_key(&key, &jobs[i], &err), KGEN_OK);
@@ -848,12 +868,12 @@ static void test_build_failure(void **state) {
     assert_int_equal(kgen_cache_open(&cache, "", &err), KGEN_OK);
     kgen_status status = kgen_build(cache, jobs, LINES, NULL, results, &err);
     assert_int_equal(status, KGEN_E_SPEC);
-    assert_int_equal(results[0].outcome, KGEN_BUILT);
-    assert_int_equal(results[1].outcome, KGEN_FAILED);
+    assert_int_equal(results[0].outcome, KGEN_JOB_BUILT);
+    assert_int_equal(results[1].outcome, KGEN_JOB_FAILED);
     assert_int_equal(results[1].error.status, KGEN_E_SPEC);
     assert_string_equal(results[1].error.text, err.text);
     assert_null(results[1].entry);
-    assert_int_equal(results[2].outcome, KGEN_CACHED);
+    assert_int_equal(results[2].outcome, KGEN_JOB_CACHED);
     free_results(results);
     kgen_cache_close(cache);
 }
@@ -885,7 +905,8 @@ static void test_single_flight(void **state) {
     pid_t pids[PROCESSES];
     snprintf(script, sizeof script,
              "#!/bin/sh\ncase \"$*\" in *kgen_kernel*) echo run >> %s/flights; sleep 1;; esac\n"
-             "exec %s/kgen-cc \"$@\"\n", files, bin);
+             "exec %s/kgen-cc \"$@\"\n",
+             files, bin);
     write_script(path, "counting.sh", script);
     snprintf(dir, sizeof dir, "%s/cache-flight", files);
     setenv("KGEN_CC", path, 1);
@@ -908,11 +929,11 @@ static void test_flags(void **state) {
     for (size_t i = 0; i < kgen_target_count(); i++) {
         const kgen_target *t = kgen_target_at(i);
         int known = 0;
-        for (int c = KGEN_HIPRTC; c <= KGEN_NVRTC; c++)
+        for (int c = KGEN_TOOLCHAIN_HIPRTC; c <= KGEN_TOOLCHAIN_NVRTC; c++)
             known += kgen_target_flags(t, (kgen_compiler)c)[0] != NULL;
         assert_int_equal(known, t->vendor == KGEN_VENDOR_AMD ? 2 : 1);
     }
-    assert_null(kgen_target_flags(target_of("gfx942"), KGEN_NVRTC)[0]);
+    assert_null(kgen_target_flags(target_of("gfx942"), KGEN_TOOLCHAIN_NVRTC)[0]);
 }
 
 /* Last: nothing of all this is left in TMPDIR. */

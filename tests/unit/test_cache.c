@@ -99,9 +99,7 @@ static kgen_entry *make_entry(size_t code_size, size_t source_size) {
     return entry;
 }
 
-static kgen_entry *small_entry(void) {
-    return make_entry(sizeof(Elf64_Ehdr) + 16, 20);
-}
+static kgen_entry *small_entry(void) { return make_entry(sizeof(Elf64_Ehdr) + 16, 20); }
 
 static void assert_same_entry(const kgen_entry *a, const kgen_entry *b) {
     assert_memory_equal(&a->key, &b->key, sizeof a->key);
@@ -1084,9 +1082,9 @@ static void bad_entries_are_not_taken(void **state) {
     (void)state;
     kgen_entry *good = small_entry(), bad;
     kgen_cache *cache = open_cache(dir);
-#define NOT_TAKEN(change, status, named)                                                           \
-    bad = *good;                                                                                   \
-    change;                                                                                        \
+#define NOT_TAKEN(change, status, named) \
+    bad = *good;                         \
+    change;                              \
     assert_not_taken(cache, &bad, status, named)
     NOT_TAKEN(bad.code = NULL, KGEN_E_ARG, "code");
     NOT_TAKEN(bad.code_size = 0, KGEN_E_ARG, "code");
@@ -1321,9 +1319,7 @@ static int note_visit(const kgen_entry *entry, size_t file_bytes, void *user) {
     return seen->count == seen->stop_at;
 }
 
-static int by_key(const void *a, const void *b) {
-    return memcmp(a, b, sizeof(kgen_key));
-}
+static int by_key(const void *a, const void *b) { return memcmp(a, b, sizeof(kgen_key)); }
 
 /* Three first bytes only: folders with many entries, and with few. */
 static void publish_many(kgen_key *keys) {

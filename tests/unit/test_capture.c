@@ -17,21 +17,21 @@
 #include <sodium.h>
 
 #include "check/check.h"
-#include "runtime/args.h"
-#include "runtime/capture_format.h"
+#include "runtime/members.h"
+#include "runtime/capture/capture_format.h"
 
 static const char *const devices[] = {"cpu:cdna3", "cpu:sm90"};
 enum { DEVICES = 2, PATH_BYTES = 512, DIGEST = 32 };
 
 static uint64_t seed;
-static kgen_rng rng;
+static kgen__rng rng;
 static char folder[64];
 static kgen_error did; /* of the calls that must work */
 
-#define DO(call)                                                           \
-    do {                                                                   \
-        did.text[0] = 0;                                                   \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text);        \
+#define DO(call)                                                    \
+    do {                                                            \
+        did.text[0] = 0;                                            \
+        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
     } while (0)
 
 /* ---- environment and files ----------------------------------------------------- */
@@ -104,25 +104,25 @@ typedef struct rig {
     kgen_context *ctx;
     kgen_kernel *kernel;
     kgen_stream stream;
-    kgen_data data;
+    kgen__data data;
     kgen_args args;
-    char line[KGEN_CASE_LINE_MAX];
+    char line[KGEN__CASE_LINE_MAX];
 } rig;
 
-static void make_rig(rig *r, const char *device, const char *globs, const kgen_case *drawn) {
+static void make_rig(rig *r, const char *device, const char *globs, const kgen__case *drawn) {
     memset(r, 0, sizeof *r);
-    kgen_case_print(r->line, drawn);
+    kgen__case_print(r->line, drawn);
     r->ctx = open_device(device, globs);
     DO(kgen_prepare(r->ctx, &drawn->spec, 1, &r->kernel, &did));
-    DO(kgen_data_make(&r->data, drawn, kgen_kernel_spec(r->kernel), &did));
-    DO(kgen_data_fill(&r->data, drawn->seed, &did));
-    kgen_data_poison_outputs(&r->data);
+    DO(kgen__data_make(&r->data, drawn, kgen_kernel_spec(r->kernel), &did));
+    DO(kgen__data_fill(&r->data, drawn->seed, &did));
+    kgen__data_poison_outputs(&r->data);
     DO(kgen_stream_create(r->ctx, &r->stream, &did));
     r->args = r->data.args;
     for (int i = 0; i < kgen_args_count(r->args.family); i++) { /* what the spec does not have */
         kgen_tensor *t = kgen_args_tensor(&r->args, i);
-        int optional = r->args.family == KGEN_GDN || r->args.family == KGEN_SCATTER ||
-                       r->args.family == KGEN_KV_GATHER;
+        int optional = r->args.family == KGEN_FAMILY_GDN || r->args.family == KGEN_FAMILY_SCATTER ||
+                       r->args.family == KGEN_FAMILY_KV_GATHER;
         if (!t->data && !optional) memset(t, 0x5b, sizeof *t);
     }
     DO(kgen_workspace_size(r->kernel, &r->args, &r->args.workspace_bytes, &did));
@@ -132,16 +132,16 @@ static void make_rig(rig *r, const char *device, const char *globs, const kgen_c
 }
 
 static void make_line_rig(rig *r, const char *device, const char *globs, const char *line) {
-    kgen_case c;
-    DO(kgen_case_parse(&c, line, &did));
-    kgen_case_draw(&c, kgen_rng_next(&rng) >> 32 | 1);
+    kgen__case c;
+    DO(kgen__case_parse(&c, line, &did));
+    kgen__case_draw(&c, kgen__rng_next(&rng) >> 32 | 1);
     make_rig(r, device, globs, &c);
 }
 
 static void launch(rig *r) { DO(kgen_launch(r->kernel, &r->args, r->stream, &did)); }
 
 static void free_rig(rig *r) {
-    kgen_data_free(&r->data);
+    kgen__data_free(&r->data);
     kgen_memory_free(r->ctx, r->args.workspace);
     kgen_stream_destroy(r->ctx, r->stream);
     kgen_close(r->ctx);
@@ -166,10 +166,10 @@ static kgen_capture *load_line(const char *device, const char *line) {
     return c;
 }
 
-static kgen_status replay(kgen_replay_result *result, const char *device, const kgen_capture *c,
+static kgen_status replay(kgen__replay_result *result, const char *device, const kgen_capture *c,
                           kgen_error *err) {
     kgen_context *ctx = open_device(device, NULL);
-    kgen_status status = kgen_replay_run(result, ctx, c, NULL, err);
+    kgen_status status = kgen__replay_run(result, ctx, c, NULL, err);
     kgen_close(ctx);
     return status;
 }
@@ -180,11 +180,12 @@ static kgen_status replay(kgen_replay_result *result, const char *device, const 
 static void test_every_member_has_a_row(void **state) {
     static const struct {
         size_t offset, size;
-    } whole[] = {[KGEN_ATTN] = {offsetof(kgen_args, attn), sizeof(kgen_attn_args)},
-                 [KGEN_GDN] = {offsetof(kgen_args, gdn), sizeof(kgen_gdn_args)},
-                 [KGEN_SCATTER] = {offsetof(kgen_args, scatter), sizeof(kgen_scatter_args)},
-                 [KGEN_KV_WRITE] = {offsetof(kgen_args, kv_write), sizeof(kgen_kv_write_args)},
-                 [KGEN_KV_GATHER] = {offsetof(kgen_args, kv_gather), sizeof(kgen_kv_gather_args)}};
+    } whole[] = {
+        [KGEN_FAMILY_ATTN] = {offsetof(kgen_args, attn), sizeof(kgen_attn_args)},
+        [KGEN_FAMILY_GDN] = {offsetof(kgen_args, gdn), sizeof(kgen_gdn_args)},
+        [KGEN_FAMILY_SCATTER] = {offsetof(kgen_args, scatter), sizeof(kgen_scatter_args)},
+        [KGEN_FAMILY_KV_WRITE] = {offsetof(kgen_args, kv_write), sizeof(kgen_kv_write_args)},
+        [KGEN_FAMILY_KV_GATHER] = {offsetof(kgen_args, kv_gather), sizeof(kgen_kv_gather_args)}};
     (void)state;
     for (int f = 0; f < KGEN_FAMILY_COUNT; f++) {
         char *covered = calloc(1, whole[f].size);
@@ -193,12 +194,12 @@ static void test_every_member_has_a_row(void **state) {
         for (const kgen__member *m = kgen__members((kgen_family_id)f); m->name; m++) {
             for (size_t i = 0; i < m->size; i++) {
                 char *at = &covered[m->offset - whole[f].offset + i];
-                if ((*at)++) fail_msg("%s of %s: in two rows", m->name,
-                                      kgen_family_name((kgen_family_id)f));
+                if ((*at)++)
+                    fail_msg("%s of %s: in two rows", m->name, kgen_family_name((kgen_family_id)f));
             }
             count += m->size;
-            if (m->is_tensor) assert_string_equal(
-                m->name, kgen_args_name((kgen_family_id)f, tensors++));
+            if (m->is_tensor)
+                assert_string_equal(m->name, kgen_args_name((kgen_family_id)f, tensors++));
         }
         /* 4 bytes behind the last number are padding, more would be a member */
         assert_true(whole[f].size - count <= 4 && whole[f].size >= count);
@@ -206,7 +207,7 @@ static void test_every_member_has_a_row(void **state) {
         free(covered);
     }
     assert_int_equal(kgen_args_count(KGEN_FAMILY_COUNT), 0);
-    assert_null(kgen_args_name(KGEN_ATTN, -1));
+    assert_null(kgen_args_name(KGEN_FAMILY_ATTN, -1));
 }
 
 /* ---- capture, load, replay --------------------------------------------------------- */
@@ -224,25 +225,24 @@ static kgen_status covers(const kgen_capture *c, const char *device) {
 static int round_trip(kgen_family_id family, int device, const kgen_target *target) {
     char path[PATH_BYTES];
     kgen_capture *c = NULL;
-    kgen_replay_result result;
-    kgen_case *drawn = malloc(sizeof *drawn);
+    kgen__replay_result result;
+    kgen__case *drawn = malloc(sizeof *drawn);
     rig *r = malloc(sizeof *r);
-    DO(kgen_case_random(drawn, family, &rng, target, 0, &did));
-    kgen_case_draw(drawn, kgen_rng_next(&rng) >> 32 | 1);
+    DO(kgen__case_random(drawn, family, &rng, target, 0, &did));
+    kgen__case_draw(drawn, kgen__rng_next(&rng) >> 32 | 1);
     make_rig(r, devices[device], "*", drawn);
     launch(r);
     int count = count_files(path, 0);
     if (count) {
         DO(kgen_capture_load(&c, path, &did));
-        kgen_status status = kgen_replay_run(&result, r->ctx, c, NULL, &did);
+        kgen_status status = kgen__replay_run(&result, r->ctx, c, NULL, &did);
         if (status != KGEN_OK || !result.same_bits || !result.has_judge)
             fail_msg("%s on %s: %s, same bits %d", r->line, devices[device], did.text,
                      result.same_bits);
         kgen_status wanted = covers(c, devices[1 - device]);
         status = replay(&result, devices[1 - device], c, &did);
         if (status != wanted)
-            fail_msg("%s of %s on %s: %s", r->line, devices[device], devices[1 - device],
-                     did.text);
+            fail_msg("%s of %s on %s: %s", r->line, devices[device], devices[1 - device], did.text);
         if (status == KGEN_OK) assert_true(result.captured_right && result.replay_right);
     }
     kgen_capture_free(c);
@@ -311,7 +311,7 @@ static const kgen_capture_place *place_of(const kgen_capture *c, const char *nam
 }
 
 static void test_aliases_stay(void **state) {
-    kgen_replay_result result;
+    kgen__replay_result result;
     (void)state;
     kgen_capture *c = load_line("cpu:cdna3", "attn:d=64,g=2 | lens=40,9 hkv=2 packed=1");
     assert_int_equal(place_of(c, "k")->region, place_of(c, "v")->region);
@@ -363,17 +363,19 @@ static void test_states_that_interleave(void **state) {
     enum { CONV_AT = 64, STATE_AT = 4096, PAGE = STATE_AT + 2 * 64 * 64 * 4 + 128 };
     char path[PATH_BYTES];
     kgen_capture *c = NULL;
-    kgen_replay_result result;
+    kgen__replay_result result;
     rig *r = malloc(sizeof *r);
     (void)state;
-    make_line_rig(r, "cpu:cdna3", "*", "gdn:fuse=e,layout=flat,hk=1,hv=2,dk=64,dv=64,state=f32 | "
-                                       "seqs=3 extra=1");
+    make_line_rig(r, "cpu:cdna3", "*",
+                  "gdn:fuse=e,layout=flat,hk=1,hv=2,dk=64,dv=64,state=f32 | "
+                  "seqs=3 extra=1");
     kgen_gdn_args *a = &r->args.gdn;
     size_t bytes = (size_t)a->state.shape[0] * PAGE;
     char *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
     memset(block, 0x3c, bytes);
     assert_true(CONV_AT + a->conv_state.shape[1] * a->conv_state.stride[1] *
-                              kgen_dtype_size(a->conv_state.dtype) <= STATE_AT);
+                              kgen_dtype_size(a->conv_state.dtype) <=
+                STATE_AT);
     move_slots(&a->conv_state, block + CONV_AT, PAGE);
     move_slots(&a->state, block + STATE_AT, PAGE);
     launch(r);
@@ -420,21 +422,24 @@ static void test_pools_by_address(void **state) {
     int64_t addresses[POOLS] = {(int64_t)(intptr_t)pools, (int64_t)(intptr_t)&pools[APART]};
     const int64_t shape[] = {1, 3}, two = POOLS;
     kgen_context *ctx = open_device("cpu:cdna3", "*");
-    kgen_replay_result result;
+    kgen__replay_result result;
     kgen_capture *c = NULL;
     kgen_kernel *kernel;
     kgen_spec spec;
     char path[PATH_BYTES];
     (void)state;
-    for (size_t i = 0; i < sizeof pools; i++) pools[i] = (uint8_t)kgen_rng_next(&rng);
+    for (size_t i = 0; i < sizeof pools; i++) pools[i] = (uint8_t)kgen__rng_next(&rng);
     DO(kgen_spec_parse(&spec, "scatter:op=kv_compact,loc=i32", &did));
     DO(kgen_prepare(ctx, &spec, 1, &kernel, &did));
-    kgen_args args = {.family = KGEN_SCATTER};
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
     args.scatter = (kgen_scatter_args){
-        .pools = kgen_tensor_dense(addresses, KGEN_I64, 1, &two),
-        .sources = kgen_tensor_dense((void *)(uintptr_t)from, KGEN_I32, 2, shape),
-        .targets = kgen_tensor_dense((void *)(uintptr_t)to, KGEN_I32, 2, shape),
-        .slot_count = SLOTS, .page_bytes = TOKEN, .token_bytes = TOKEN, .piece_bytes = TOKEN,
+        .pools = kgen_tensor_dense(addresses, KGEN_DTYPE_I64, 1, &two),
+        .sources = kgen_tensor_dense((void *)(uintptr_t)from, KGEN_DTYPE_I32, 2, shape),
+        .targets = kgen_tensor_dense((void *)(uintptr_t)to, KGEN_DTYPE_I32, 2, shape),
+        .slot_count = SLOTS,
+        .page_bytes = TOKEN,
+        .token_bytes = TOKEN,
+        .piece_bytes = TOKEN,
         .pieces = 1};
     DO(kgen_launch(kernel, &args, NULL, &did));
     assert_int_equal(count_files(path, 0), 1);
@@ -443,11 +448,11 @@ static void test_pools_by_address(void **state) {
     assert_int_equal(c->address_count, POOLS);
     assert_int_equal(c->regions[c->addresses[1].at.region].size, POOL);
     memset(pools, 0, sizeof pools); /* the replay has pools of its own */
-    DO(kgen_replay_run(&result, ctx, c, NULL, &did));
+    DO(kgen__replay_run(&result, ctx, c, NULL, &did));
     assert_true(result.same_bits && result.has_judge && result.replay_right);
     for (size_t i = 0; i < sizeof pools; i++) assert_int_equal(pools[i], 0);
     c->blobs[c->blob_count - 1][0] ^= 1; /* what is in no tensor is judged too */
-    assert_int_equal(kgen_replay_run(&result, ctx, c, NULL, &did), KGEN_E_MISMATCH);
+    assert_int_equal(kgen__replay_run(&result, ctx, c, NULL, &did), KGEN_E_MISMATCH);
     kgen_capture_free(c);
     kgen_close(ctx);
 }
@@ -464,11 +469,12 @@ static const char *const small_cases[] = {
 enum { CASES = sizeof small_cases / sizeof small_cases[0] };
 
 static void expect_wrong(const kgen_capture *c, const char *line, const char *words) {
-    kgen_replay_result result;
+    kgen__replay_result result;
     kgen_error err = {KGEN_OK, ""};
     kgen_status status = replay(&result, "cpu:cdna3", c, &err);
     if (status != KGEN_E_MISMATCH || result.captured_right || !result.replay_right ||
-        result.same_bits || !strstr(err.text, "the captured launch was wrong, the replay is right") ||
+        result.same_bits ||
+        !strstr(err.text, "the captured launch was wrong, the replay is right") ||
         (words && !strstr(err.text, words)))
         fail_msg("%s: status %d, %s; %s expected", line, (int)status, err.text,
                  words ? words : "a mismatch");
@@ -488,7 +494,7 @@ static void test_altered_outcomes_are_found(void **state) {
                     if (after[at] != r->before[at]) after[at] = (uint8_t)~after[at];
                 expect_wrong(c, small_cases[n], NULL);
             } else if (!changed && r->size && !unwritten++) { /* one byte that was not */
-                after[kgen_rng_range(&rng, 0, (int64_t)r->size - 1)] ^= 0x10;
+                after[kgen__rng_range(&rng, 0, (int64_t)r->size - 1)] ^= 0x10;
                 expect_wrong(c, small_cases[n], "must stay");
             }
             *r = saved;
@@ -508,14 +514,15 @@ static void test_inputs_that_lead_astray(void **state) {
         {"attn:d=64,g=2 | lens=40,9 hkv=2", "block_table", "block_table[0][1]=1000", 1, 1000},
         {"attn:d=64,g=2 | lens=40,9 hkv=2", "block_table", "block_table[0][0]=-1", 0, -1},
         {"attn:d=64,g=2 | lens=40,9 hkv=2", "seq_lens", "seq_lens[1]=99999", 1, 99999},
-        {"attn:phase=verify,d=64,g=2,t=3 | lens=40,9 hkv=2", "cu_seqlens_q", "cu_seqlens_q[1]=5",
-         1, 5},
+        {"attn:phase=verify,d=64,g=2,t=3 | lens=40,9 hkv=2", "cu_seqlens_q", "cu_seqlens_q[1]=5", 1,
+         5},
         {"gdn:layout=flat,hk=1,hv=2,dk=64,dv=64,t=2,varlen=1,save=slots,index=spec,accept=1 | "
-         "seqs=2", "cu_seqlens", "cu_seqlens[2]=1", 2, 1},
+         "seqs=2",
+         "cu_seqlens", "cu_seqlens[2]=1", 2, 1},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        kgen_replay_result result;
+        kgen__replay_result result;
         kgen_error err = {KGEN_OK, ""};
         kgen_capture *c = load_line("cpu:cdna3", rows[i].line);
         const kgen_capture_place *place = place_of(c, rows[i].tensor);
@@ -574,14 +581,14 @@ static void test_damaged_files(void **state) {
     DO(load_bytes(bytes, size, &c, &did));
     kgen_capture_free(c);
     for (int i = 0; i < FLIPS; i++) { /* the first bytes one by one, then anywhere */
-        size_t at = i < 64 ? (size_t)i : (size_t)kgen_rng_range(&rng, 0, (int64_t)size - 1);
-        uint8_t bit = (uint8_t)(1 << kgen_rng_range(&rng, 0, 7));
+        size_t at = i < 64 ? (size_t)i : (size_t)kgen__rng_range(&rng, 0, (int64_t)size - 1);
+        uint8_t bit = (uint8_t)(1 << kgen__rng_range(&rng, 0, 7));
         bytes[at] ^= bit;
         expect_damaged(bytes, size, "a flipped bit", at);
         bytes[at] ^= bit;
     }
     for (int i = 0; i < CUTS; i++) {
-        size_t at = i < 64 ? (size_t)i : (size_t)kgen_rng_range(&rng, 0, (int64_t)size - 1);
+        size_t at = i < 64 ? (size_t)i : (size_t)kgen__rng_range(&rng, 0, (int64_t)size - 1);
         expect_damaged(bytes, at, "a cut", at);
     }
     bytes[size] = 0;
@@ -596,7 +603,7 @@ static void seal(uint8_t *bytes, size_t size) {
 }
 
 /* Headers that somebody made up, with a digest that agrees: nothing but refusals,
- * and what is taken can be launched, judged, and lies in its regions.       */
+ * and what is taken can be launched, judged, and lies in its regions. */
 static void test_made_up_headers(void **state) {
     enum { ROUNDS = 200 };
     static const char letters[] = "0123456789-\"[],";
@@ -614,14 +621,14 @@ static void test_made_up_headers(void **state) {
         char *text = (char *)bytes + KGEN__CAPTURE_FIXED, *numbers = strstr(text, "\"numbers\"");
         int64_t first = numbers - text;
         for (int i = 0; i < ROUNDS / CASES; i++) {
-            char *at = text + kgen_rng_range(&rng, first, (int64_t)header - 1), kept = *at;
+            char *at = text + kgen__rng_range(&rng, first, (int64_t)header - 1), kept = *at;
             if (kept < '0' || kept > '9') continue;
-            *at = letters[kgen_rng_range(&rng, 0, (int64_t)sizeof letters - 2)];
+            *at = letters[kgen__rng_range(&rng, 0, (int64_t)sizeof letters - 2)];
             seal(bytes, size);
             kgen_error err = {KGEN_OK, ""};
             if (load_bytes(bytes, size, &c, &err) == KGEN_OK) {
-                kgen_replay_result result;
-                kgen_replay_run(&result, ctx, c, NULL, &err);
+                kgen__replay_result result;
+                kgen__replay_run(&result, ctx, c, NULL, &err);
                 kgen_capture_free(c);
                 taken++;
             } else {
@@ -693,8 +700,8 @@ static void test_globs(void **state) {
         const char *globs;
         int files;
     } rows[] = {
-        {"kg_gdn_*", 0},         {"kg_attn_*", 1},     {"attn:*", 1},          {"*d=64?*g=2*", 1},
-        {"kg_gdn_*,attn:*", 1},  {"kg_attn_*,*", 1},   {"attn", 0},            {"*d=128*", 0},
+        {"kg_gdn_*", 0},        {"kg_attn_*", 1},   {"attn:*", 1}, {"*d=64?*g=2*", 1},
+        {"kg_gdn_*,attn:*", 1}, {"kg_attn_*,*", 1}, {"attn", 0},   {"*d=128*", 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -714,8 +721,8 @@ static void test_skip_and_count(void **state) {
     static const struct {
         const char *skip, *count;
         int launches, files;
-    } rows[] = {{"0", "1", 3, 1}, {"1", "1", 1, 0}, {"1", "1", 4, 1},
-                {"2", "3", 4, 2}, {"0", "9", 4, 4}};
+    } rows[] = {
+        {"0", "1", 3, 1}, {"1", "1", 1, 0}, {"1", "1", 4, 1}, {"2", "3", 4, 2}, {"0", "9", 4, 4}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rig *r = malloc(sizeof *r);
@@ -744,8 +751,8 @@ static void test_a_launch_too_large(void **state) {
     assert_int_equal(count_of(text, "warning"), 1);
     assert_non_null(strstr(text, "KGEN_CAPTURE_MAX"));
     assert_non_null(strstr(text, "1024"));
-    kgen_check_result result;
-    DO(kgen_data_compare(&result, &r->data, &did)); /* launched all the same */
+    kgen__check_result result;
+    DO(kgen__data_compare(&result, &r->data, &did)); /* launched all the same */
     free_rig(r);
     free(r);
     clear_environment();
@@ -796,14 +803,22 @@ static void test_graphs_are_not_captured(void **state) {
 
 static void test_bad_variables(void **state) {
     static const char *const rows[][2] = {
-        {"KGEN_CAPTURE_SKIP", "-1"},     {"KGEN_CAPTURE_SKIP", "x"},
-        {"KGEN_CAPTURE_SKIP", "1K"},     {"KGEN_CAPTURE_COUNT", "0"},
-        {"KGEN_CAPTURE_COUNT", "1.5"},   {"KGEN_CAPTURE_COUNT", "99999999999999999999999"},
-        {"KGEN_CAPTURE_MAX", "0"},       {"KGEN_CAPTURE_MAX", "2T"},
-        {"KGEN_CAPTURE_MAX", "9999999G"}, {"KGEN_CAPTURE_MAX", "1KB"},
-        {"KGEN_CAPTURE_MAX", " 1"},      {"KGEN_CAPTURE_DIR", "/no/such/folder"},
-        {"KGEN_CAPTURE_DIR", "README.md"}, {"KGEN_CAPTURE", "a,,b"},
-        {"KGEN_CAPTURE", ",a"},          {"KGEN_CAPTURE", "a,"},
+        {"KGEN_CAPTURE_SKIP", "-1"},
+        {"KGEN_CAPTURE_SKIP", "x"},
+        {"KGEN_CAPTURE_SKIP", "1K"},
+        {"KGEN_CAPTURE_COUNT", "0"},
+        {"KGEN_CAPTURE_COUNT", "1.5"},
+        {"KGEN_CAPTURE_COUNT", "99999999999999999999999"},
+        {"KGEN_CAPTURE_MAX", "0"},
+        {"KGEN_CAPTURE_MAX", "2T"},
+        {"KGEN_CAPTURE_MAX", "9999999G"},
+        {"KGEN_CAPTURE_MAX", "1KB"},
+        {"KGEN_CAPTURE_MAX", " 1"},
+        {"KGEN_CAPTURE_DIR", "/no/such/folder"},
+        {"KGEN_CAPTURE_DIR", "README.md"},
+        {"KGEN_CAPTURE", "a,,b"},
+        {"KGEN_CAPTURE", ",a"},
+        {"KGEN_CAPTURE", "a,"},
     };
     const kgen_open_options options = {.device = "cpu:cdna3"};
     (void)state;
@@ -869,8 +884,8 @@ int main(void) {
         cmocka_unit_test(test_bad_variables),
     };
     const char *given = getenv("KGEN_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%" PRIu64 "\n", seed);
-    kgen_rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

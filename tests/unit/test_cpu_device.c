@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device.h"
+#include "device/device.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WITH_ASAN 1
@@ -28,7 +28,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-static const kgen_device_api *const api = &kgen_device_cpu;
+static const kgen__device_api *const api = &kgen__device_cpu;
 
 /* What templates/kg/target_cpu.h says, in short. */
 static const char prelude[] =
@@ -52,7 +52,7 @@ typedef struct kernel {
 } kernel;
 
 typedef struct bench {
-    kgen_device *device;
+    kgen__device *device;
     kgen_error err;
 } bench;
 
@@ -122,14 +122,13 @@ static void build(bench *b, kernel *k, const char *body) {
 
 static void drop(bench *b, kernel *k) { api->unload(b->device, k->module); }
 
-static kgen_status launch(bench *b, const kernel *k, uint32_t grid, uint32_t block,
-                          const params *p, kgen_stream stream) {
-    kgen_launch_config config = {grid, block};
+static kgen_status launch(bench *b, const kernel *k, uint32_t grid, uint32_t block, const params *p,
+                          kgen_stream stream) {
+    kgen__launch_config config = {grid, block};
     return api->launch(b->device, k->function, config, p, sizeof *p, stream, &b->err);
 }
 
-static void launch_ok(bench *b, const kernel *k, uint32_t grid, uint32_t block,
-                      const params *p) {
+static void launch_ok(bench *b, const kernel *k, uint32_t grid, uint32_t block, const params *p) {
     if (launch(b, k, grid, block, p, NULL) != KGEN_OK) fail_msg("launch: %s", b->err.text);
 }
 
@@ -398,11 +397,11 @@ static void bad_code_is_refused(void **state) {
     open_device(&b, "cdna3");
     compile_flag(&k, ids_kernel, "cpu:cdna3", "-O2");
     kgen_entry good = k.entry, bad = good;
-#define REFUSED(status, words)                                                             \
-    do {                                                                                   \
-        assert_int_equal(api->load(b.device, &bad, &module, &function, &b.err), status);   \
+#define REFUSED(status, words)                                                              \
+    do {                                                                                    \
+        assert_int_equal(api->load(b.device, &bad, &module, &function, &b.err), status);    \
         if (!strstr(b.err.text, words)) fail_msg("\"%s\" lacks \"%s\"", b.err.text, words); \
-        bad = good;                                                                        \
+        bad = good;                                                                         \
     } while (0)
     snprintf(bad.symbol, sizeof bad.symbol, "another_kernel");
     REFUSED(KGEN_E_DEVICE, "another_kernel");
@@ -445,7 +444,7 @@ static void bad_requests_are_refused(void **state) {
     bench b;
     kernel k;
     params p = {0};
-    kgen_device *none = NULL;
+    kgen__device *none = NULL;
     open_device(&b, "rdna3");
     assert_int_equal(api->open(&none, 0, "z80", &b.err), KGEN_E_TARGET);
     assert_int_equal(api->open(&none, 1, "cdna3", &b.err), KGEN_E_DEVICE);
@@ -467,9 +466,8 @@ static void bad_requests_are_refused(void **state) {
 
 /* ---- graphs ------------------------------------------------------------- */
 
-static const char add_kernel[] =
-    "KERNEL { ME; unsigned i = me.group * me.block + me.thread;\n"
-    "  p->b[i] += p->a[i] * p->n; }";
+static const char add_kernel[] = "KERNEL { ME; unsigned i = me.group * me.block + me.thread;\n"
+                                 "  p->b[i] += p->a[i] * p->n; }";
 
 static void graphs_replay_on_changed_memory(void **state) {
     (void)state;

@@ -18,20 +18,20 @@
 
 enum { GIVEN_MAX = 32 };
 
-static kgen_rng rng;
+static kgen__rng rng;
 
-static int64_t below(int64_t n) { return kgen_rng_range(&rng, 0, n - 1); }
+static int64_t below(int64_t n) { return kgen__rng_range(&rng, 0, n - 1); }
 
 /* ---- a device that takes note -------------------------------------------- */
 
 static struct {
     int launches;
-    kgen_launch_config config;
+    kgen__launch_config config;
     size_t bytes;
     struct kg_gdn_args args;
 } seen;
 
-static kgen_status note_launch(kgen_device *device, void *function, kgen_launch_config config,
+static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
                                const void *params, size_t bytes, kgen_stream stream,
                                kgen_error *err) {
     (void)device, (void)function, (void)stream, (void)err;
@@ -42,7 +42,7 @@ static kgen_status note_launch(kgen_device *device, void *function, kgen_launch_
     return KGEN_OK;
 }
 
-static const kgen_device_api note = {.name = "note", .launch = note_launch};
+static const kgen__device_api note = {.name = "note", .launch = note_launch};
 
 /* ---- valid arguments ------------------------------------------------------ */
 
@@ -82,14 +82,14 @@ static kgen_tensor *give(rig *r, given what, kgen_dtype dtype, int32_t layout, i
 }
 
 #define WHAT(tensor, flags) ((given){#tensor, offsetof(kgen_gdn_args, tensor), flags})
-#define GIVE(r, tensor, flags, dtype, layout, free, ...)                                   \
-    give(r, WHAT(tensor, flags), (kgen_dtype)(dtype), layout, free,                        \
+#define GIVE(r, tensor, flags, dtype, layout, free, ...)            \
+    give(r, WHAT(tensor, flags), (kgen_dtype)(dtype), layout, free, \
          sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 
-static int has_conv(const kgen_gdn_spec *s) { return s->fuse >= KGEN_GDN_C; }
-static int has_step(const kgen_gdn_spec *s) { return s->fuse != KGEN_GDN_C; }
+static int has_conv(const kgen_gdn_spec *s) { return s->fuse >= KGEN_FUSE_C; }
+static int has_step(const kgen_gdn_spec *s) { return s->fuse != KGEN_FUSE_C; }
 static int has_norm(const kgen_gdn_spec *s) {
-    return s->fuse == KGEN_GDN_B || s->fuse == KGEN_GDN_E;
+    return s->fuse == KGEN_FUSE_B || s->fuse == KGEN_FUSE_E;
 }
 static int64_t channels_of(const kgen_gdn_spec *s) {
     return 2 * s->k_heads * s->k_dim + s->v_heads * s->v_dim;
@@ -101,7 +101,7 @@ static int64_t decays_of(const kgen_gdn_spec *s) {
 static void give_inputs(rig *r, const kgen_gdn_spec *s) {
     int64_t rows = (s->varlen ? r->rows : r->seqs * s->tokens) + below(3);
     int64_t z = s->v_heads * s->v_dim;
-    int packed = s->layout != KGEN_PRESPLIT;
+    int packed = s->layout != KGEN_ROWS_PRESPLIT;
     if (packed && (has_conv(s) || has_norm(s)))
         GIVE(r, qkvz, 0, s->x, s->layout, 1, rows, channels_of(s) + z);
     if (packed && has_step(s)) GIVE(r, ba, 0, s->ab, s->layout, 1, rows, 2 * s->v_heads);
@@ -127,25 +127,25 @@ static void give_weights(rig *r, const kgen_gdn_spec *s) {
 
 static void give_pools(rig *r, const kgen_gdn_spec *s) {
     int64_t times = s->conv_width - 1 + (s->accept ? s->tokens - 1 : 0) + below(3);
-    int64_t far = s->state_layout == KGEN_VK ? s->v_dim : s->k_dim, c = channels_of(s);
-    int64_t near = s->state_layout == KGEN_VK ? s->k_dim : s->v_dim;
-    if (has_conv(s) && s->conv_layout == KGEN_SD)
-        GIVE(r, conv_state, 0, s->conv_state, KGEN_SD, 2, r->slots, times, c);
-    if (has_conv(s) && s->conv_layout == KGEN_DS)
-        GIVE(r, conv_state, 0, s->conv_state, KGEN_DS, 2, r->slots, c, times);
+    int64_t far = s->state_layout == KGEN_STATE_VK ? s->v_dim : s->k_dim, c = channels_of(s);
+    int64_t near = s->state_layout == KGEN_STATE_VK ? s->k_dim : s->v_dim;
+    if (has_conv(s) && s->conv_layout == KGEN_CONV_SD)
+        GIVE(r, conv_state, 0, s->conv_state, KGEN_CONV_SD, 2, r->slots, times, c);
+    if (has_conv(s) && s->conv_layout == KGEN_CONV_DS)
+        GIVE(r, conv_state, 0, s->conv_state, KGEN_CONV_DS, 2, r->slots, c, times);
     if (has_step(s))
         GIVE(r, state, 0, s->state, s->state_layout, 1, r->slots, s->v_heads, far, near);
     if (s->save != KGEN_SAVE_BUFFER) return;
     int64_t steps = s->tokens + below(2);
     if (has_step(s))
         GIVE(r, buffer, 0, s->state, s->state_layout, 2, r->lines, steps, s->v_heads, far, near);
-    if (has_conv(s) && s->conv_layout == KGEN_SD)
-        GIVE(r, conv_windows, MAY_MISS, s->conv_state, KGEN_SD, 3, r->lines, steps,
+    if (has_conv(s) && s->conv_layout == KGEN_CONV_SD)
+        GIVE(r, conv_windows, MAY_MISS, s->conv_state, KGEN_CONV_SD, 3, r->lines, steps,
              s->conv_width - 1, c);
-    if (has_conv(s) && s->conv_layout == KGEN_DS)
-        GIVE(r, conv_windows, MAY_MISS, s->conv_state, KGEN_DS, 3, r->lines, steps, c,
+    if (has_conv(s) && s->conv_layout == KGEN_CONV_DS)
+        GIVE(r, conv_windows, MAY_MISS, s->conv_state, KGEN_CONV_DS, 3, r->lines, steps, c,
              s->conv_width - 1);
-    GIVE(r, lines, MAY_MISS | ANY_TAG, KGEN_I32, 0, 0, r->seqs);
+    GIVE(r, lines, MAY_MISS | ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
 }
 
 static void give_rings(rig *r, const kgen_gdn_spec *s) {
@@ -154,15 +154,15 @@ static void give_rings(rig *r, const kgen_gdn_spec *s) {
     GIVE(r, ring_k, ANY_TAG, s->state, 0, 1, r->slots, rows, s->k_heads, s->k_dim);
     GIVE(r, ring_u, ANY_TAG, s->state, 0, 1, r->slots, rows, s->v_heads, s->v_dim);
     if (s->gate == KGEN_GATE_GDN)
-        GIVE(r, ring_decay, ANY_TAG, KGEN_F32, 0, 1, r->slots, rows, s->v_heads);
+        GIVE(r, ring_decay, ANY_TAG, KGEN_DTYPE_F32, 0, 1, r->slots, rows, s->v_heads);
     else
-        GIVE(r, ring_decay, ANY_TAG, KGEN_F32, 0, 1, r->slots, rows, s->v_heads, s->k_dim);
-    GIVE(r, ring_start, ANY_TAG, KGEN_I32, 0, 0, r->seqs);
-    GIVE(r, ring_len, ANY_TAG, KGEN_I32, 0, 0, r->seqs);
+        GIVE(r, ring_decay, ANY_TAG, KGEN_DTYPE_F32, 0, 1, r->slots, rows, s->v_heads, s->k_dim);
+    GIVE(r, ring_start, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
+    GIVE(r, ring_len, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
 }
 
 static void give_numbers(rig *r, const kgen_gdn_spec *s) {
-    int type = s->index_type ? KGEN_I64 : KGEN_I32, loose = ANY_TAG | ANY_STRIDE;
+    int type = s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, loose = ANY_TAG | ANY_STRIDE;
     int blocks = s->index == KGEN_INDEX_BLOCKS;
     if (blocks || s->index == KGEN_INDEX_SPEC)
         GIVE(r, slots, loose, type, 0, 2, r->seqs, s->tokens + below(3));
@@ -173,13 +173,13 @@ static void give_numbers(rig *r, const kgen_gdn_spec *s) {
     else if (s->index == KGEN_INDEX_PAIR)
         GIVE(r, write_slots, loose, type, 0, 1, r->seqs);
     if (blocks) {
-        GIVE(r, read_col, ANY_TAG, KGEN_I32, 0, 0, r->seqs);
-        GIVE(r, write_col, ANY_TAG, KGEN_I32, 0, 0, r->seqs);
+        GIVE(r, read_col, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
+        GIVE(r, write_col, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
     }
-    if (s->accept) GIVE(r, accepted, ANY_TAG, KGEN_I32, 0, 0, r->seqs);
-    if (s->varlen) GIVE(r, cu_seqlens, ANY_TAG, KGEN_I32, 0, 0, r->seqs + 1);
-    if (s->tree) GIVE(r, parents, ANY_TAG, KGEN_I32, 0, 1, r->seqs, s->tokens);
-    GIVE(r, has_initial, MAY_MISS | ANY_TAG, KGEN_I32, 0, 0, r->seqs);
+    if (s->accept) GIVE(r, accepted, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
+    if (s->varlen) GIVE(r, cu_seqlens, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs + 1);
+    if (s->tree) GIVE(r, parents, ANY_TAG, KGEN_DTYPE_I32, 0, 1, r->seqs, s->tokens);
+    GIVE(r, has_initial, MAY_MISS | ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
 }
 
 static void give_outputs(rig *r, const kgen_gdn_spec *s) {
@@ -189,8 +189,8 @@ static void give_outputs(rig *r, const kgen_gdn_spec *s) {
     else
         GIVE(r, out, ANY_TAG, s->out, 0, 1, r->rows, channels_of(s));
     if (kgen_dtype_size((kgen_dtype)s->out) == 1)
-        GIVE(r, out_scale, ANY_TAG | ANY_STRIDE, KGEN_F32, 0, 2, r->rows, z / 128);
-    if (has_step(s) || s->layout == KGEN_PRESPLIT) return;
+        GIVE(r, out_scale, ANY_TAG | ANY_STRIDE, KGEN_DTYPE_F32, 0, 2, r->rows, z / 128);
+    if (has_step(s) || s->layout == KGEN_ROWS_PRESPLIT) return;
     GIVE(r, ba, 0, s->x, s->layout, 1, r->rows, 2 * s->v_heads);
     GIVE(r, z_out, MAY_MISS | ANY_TAG, s->x, 0, 1, r->rows, z);
     GIVE(r, b_out, MAY_MISS | ANY_TAG, s->x, 0, 1, r->rows, s->v_heads);
@@ -225,7 +225,7 @@ static void make_sized(rig *r, const char *line, int64_t seqs, int64_t rows) {
     r->slots = 5 + below(20);
     r->lines = seqs + below(3);
     memset(&r->args, 0x5b, sizeof r->args);
-    r->args.family = KGEN_GDN;
+    r->args.family = KGEN_FAMILY_GDN;
     r->args.workspace = (void *)(uintptr_t)4096;
     r->args.workspace_bytes = KGEN__COUNTER_BYTES;
     give_inputs(r, s);
@@ -240,8 +240,9 @@ static void make_sized(rig *r, const char *line, int64_t seqs, int64_t rows) {
 static void make_rig(rig *r, const char *line) { make_sized(r, line, 2 + below(8), below(4)); }
 
 #define E "gdn:fuse=e,layout=interleaved,hk=2,hv=4,dk=64"
-#define E_FLAT "gdn:fuse=e,layout=flat,hk=2,hv=6,dv=64,sl=kv,x=fp16,ab=f32,cw=f32,bias=1,t=3," \
-               "varlen=1,accept=1,index=spec,save=slots,idx=i64,pad=value"
+#define E_FLAT                                                                      \
+    "gdn:fuse=e,layout=flat,hk=2,hv=6,dv=64,sl=kv,x=fp16,ab=f32,cw=f32,bias=1,t=3," \
+    "varlen=1,accept=1,index=spec,save=slots,idx=i64,pad=value"
 #define E_PRE "gdn:fuse=e,layout=presplit,hk=2,hv=2,gate=kda_bound,cl=ds,cs=f32,o=fp8,l2=0"
 #define D_TREE "gdn:fuse=d,layout=flat,hk=2,hv=4,dk=64,t=4,save=buffer,tree=1,state=bf16,cl=ds"
 #define D_RING "gdn:fuse=d,layout=interleaved,hk=2,hv=4,dk=64,t=2,save=replay,ring=8,state=bf16"
@@ -253,8 +254,8 @@ static void make_rig(rig *r, const char *line) { make_sized(r, line, 2 + below(8
 #define C_FLAT "gdn:fuse=c,layout=flat,hk=2,hv=4,save=buffer,t=2,w=2"
 #define C_PRE "gdn:fuse=c,layout=presplit,hk=2,hv=4,index=pair,cl=ds"
 
-static const char *const lines[] = {E,     E_FLAT, E_PRE, D_TREE, D_RING, D_KRING,
-                                    A,     A_PRE,  B,     C,      C_FLAT, C_PRE};
+static const char *const lines[] = {E, E_FLAT, E_PRE, D_TREE, D_RING, D_KRING,
+                                    A, A_PRE,  B,     C,      C_FLAT, C_PRE};
 enum { LINES = sizeof lines / sizeof lines[0] };
 
 static void launch(rig *r) {
@@ -287,8 +288,7 @@ static void test_valid_arguments_are_launched(void **state) {
         launch(&r);
         assert_int_equal(seen.launches, 1);
         assert_int_equal(seen.bytes, sizeof(struct kg_gdn_args));
-        int64_t groups = has_step(s) ? s->v_heads * s->v_blocks
-                                     : kgen__gdn_groups(s, r.ctx.target);
+        int64_t groups = has_step(s) ? s->v_heads * s->v_blocks : kgen__gdn_groups(s, r.ctx.target);
         assert_int_equal(seen.config.grid, r.seqs * groups);
         assert_int_equal(seen.args.seqs, r.seqs);
         assert_int_equal(seen.args.rows, r.rows);
@@ -455,7 +455,7 @@ static void assert_refused(rig *r, const given *g, const char *what) {
 static void refuse_tags(rig *r, const given *g) {
     kgen_tensor *t = tensor_at(r, g->offset), good = *t;
     char what[64];
-    for (int tag = KGEN_LAYOUT_NONE; tag <= KGEN_DS + 1; tag++) {
+    for (int tag = KGEN_LAYOUT_NONE; tag <= KGEN_CONV_DS + 1; tag++) {
         t->layout = (kgen_layout)tag;
         snprintf(what, sizeof what, "layout is %s, kernel built for %s",
                  kgen_layout_name(t->layout), kgen_layout_name(good.layout));
@@ -506,7 +506,7 @@ static void test_each_tensor_is_checked(void **state) {
             else
                 assert_refused(&r, g, "no data");
             *t = good;
-            t->dtype = good.dtype == KGEN_I32 ? KGEN_I64 : KGEN_I32;
+            t->dtype = good.dtype == KGEN_DTYPE_I32 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
             assert_refused(&r, g, "dtype i");
             *t = good;
             t->rank += below(2) ? 1 : -1;
@@ -535,25 +535,27 @@ static const struct {
     const char *says;
 } refusals[] = {
     /* the classical bugs: sizes are equal, the order is not */
-    {E, AT(qkvz), TAG, 0, KGEN_FLAT, "qkvz: layout is flat, kernel built for interleaved"},
-    {E, AT(ba), TAG, 0, KGEN_FLAT, "ba: layout is flat, kernel built for interleaved"},
-    {E_FLAT, AT(qkvz), TAG, 0, KGEN_INTERLEAVED,
+    {E, AT(qkvz), TAG, 0, KGEN_ROWS_FLAT, "qkvz: layout is flat, kernel built for interleaved"},
+    {E, AT(ba), TAG, 0, KGEN_ROWS_FLAT, "ba: layout is flat, kernel built for interleaved"},
+    {E_FLAT, AT(qkvz), TAG, 0, KGEN_ROWS_INTERLEAVED,
      "qkvz: layout is interleaved, kernel built for flat"},
     {E_PRE, AT(x), TAG, 0, KGEN_LAYOUT_NONE, "x: layout is none, kernel built for presplit"},
-    {B, AT(state), TAG, 0, KGEN_KV, "state: layout is kv, kernel built for vk"},
-    {E, AT(conv_state), TAG, 0, KGEN_DS, "conv_state: layout is ds, kernel built for sd"},
+    {B, AT(state), TAG, 0, KGEN_STATE_KV, "state: layout is kv, kernel built for vk"},
+    {E, AT(conv_state), TAG, 0, KGEN_CONV_DS, "conv_state: layout is ds, kernel built for sd"},
     {E_FLAT, AT(cu_seqlens), SHAPE, 0, 1, "cu_seqlens: shape[0]=1, "},
     /* types */
-    {E_FLAT, AT(ba), TYPE, 0, KGEN_FP16, "ba: dtype fp16, kernel built for f32"},
-    {E_FLAT, AT(qkvz), TYPE, 0, KGEN_BF16, "qkvz: dtype bf16, kernel built for fp16"},
-    {E_FLAT, AT(conv_weight), TYPE, 0, KGEN_FP16, "conv_weight: dtype fp16, kernel built for f32"},
-    {E_FLAT, AT(slots), TYPE, 0, KGEN_I32, "slots: dtype i32, kernel built for i64"},
-    {E, AT(slots), TYPE, 0, KGEN_I64, "slots: dtype i64, kernel built for i32"},
-    {E, AT(state), TYPE, 0, KGEN_BF16, "state: dtype bf16, kernel built for f32"},
-    {E_PRE, AT(conv_state), TYPE, 0, KGEN_BF16, "conv_state: dtype bf16, kernel built for f32"},
-    {E_PRE, AT(out), TYPE, 0, KGEN_E4M3FN, "out: dtype e4m3fn, kernel built for e4m3fnuz"},
-    {D_RING, AT(ring_k), TYPE, 0, KGEN_F32, "ring_k: dtype f32, kernel built for bf16"},
-    {C, AT(b_out), TYPE, 0, KGEN_F32, "b_out: dtype f32, kernel built for bf16"},
+    {E_FLAT, AT(ba), TYPE, 0, KGEN_DTYPE_FP16, "ba: dtype fp16, kernel built for f32"},
+    {E_FLAT, AT(qkvz), TYPE, 0, KGEN_DTYPE_BF16, "qkvz: dtype bf16, kernel built for fp16"},
+    {E_FLAT, AT(conv_weight), TYPE, 0, KGEN_DTYPE_FP16,
+     "conv_weight: dtype fp16, kernel built for f32"},
+    {E_FLAT, AT(slots), TYPE, 0, KGEN_DTYPE_I32, "slots: dtype i32, kernel built for i64"},
+    {E, AT(slots), TYPE, 0, KGEN_DTYPE_I64, "slots: dtype i64, kernel built for i32"},
+    {E, AT(state), TYPE, 0, KGEN_DTYPE_BF16, "state: dtype bf16, kernel built for f32"},
+    {E_PRE, AT(conv_state), TYPE, 0, KGEN_DTYPE_BF16,
+     "conv_state: dtype bf16, kernel built for f32"},
+    {E_PRE, AT(out), TYPE, 0, KGEN_DTYPE_E4M3FN, "out: dtype e4m3fn, kernel built for e4m3fnuz"},
+    {D_RING, AT(ring_k), TYPE, 0, KGEN_DTYPE_F32, "ring_k: dtype f32, kernel built for bf16"},
+    {C, AT(b_out), TYPE, 0, KGEN_DTYPE_F32, "b_out: dtype f32, kernel built for bf16"},
     /* inputs */
     {E, AT(qkvz), SHAPE, 0, 1, "qkvz: shape[0]=1, at least "},
     {E, AT(qkvz), SHAPE, 1, 1279, "qkvz: shape[1]=1279, 1280 expected"},
@@ -676,12 +678,23 @@ enum { REFUSALS = sizeof refusals / sizeof refusals[0] };
 static void apply(rig *r, size_t offset, change kind, int index, double value) {
     kgen_tensor *t = tensor_at(r, offset);
     switch (kind) {
-    case SHAPE: t->shape[index] = (int64_t)value; break;
-    case STRIDE: t->stride[index] = (int64_t)value; break;
-    case SHIFT: t->data = (char *)t->data + (int)value; break;
-    case TAG: t->layout = (kgen_layout)value; break;
-    case TYPE: t->dtype = (kgen_dtype)value; break;
-    case NUMBER: *(float *)((char *)&r->args.gdn + offset) = (float)value;
+    case SHAPE:
+        t->shape[index] = (int64_t)value;
+        break;
+    case STRIDE:
+        t->stride[index] = (int64_t)value;
+        break;
+    case SHIFT:
+        t->data = (char *)t->data + (int)value;
+        break;
+    case TAG:
+        t->layout = (kgen_layout)value;
+        break;
+    case TYPE:
+        t->dtype = (kgen_dtype)value;
+        break;
+    case NUMBER:
+        *(float *)((char *)&r->args.gdn + offset) = (float)value;
     }
 }
 
@@ -702,14 +715,14 @@ static void test_ring_has_room_for_this_launch(void **state) {
     make_rig(&r, D_RING);
     kgen_gdn_args *a = &r.args.gdn;
     int64_t k[] = {r.slots, 9, 2, 64}, u[] = {r.slots, 9, 4, 128}, decay[] = {r.slots, 9, 4};
-    a->ring_k = kgen_tensor_dense(a->ring_k.data, KGEN_BF16, 4, k);
-    a->ring_u = kgen_tensor_dense(a->ring_u.data, KGEN_BF16, 4, u);
-    a->ring_decay = kgen_tensor_dense(a->ring_decay.data, KGEN_F32, 3, decay);
+    a->ring_k = kgen_tensor_dense(a->ring_k.data, KGEN_DTYPE_BF16, 4, k);
+    a->ring_u = kgen_tensor_dense(a->ring_u.data, KGEN_DTYPE_BF16, 4, u);
+    a->ring_decay = kgen_tensor_dense(a->ring_decay.data, KGEN_DTYPE_F32, 3, decay);
     refuse(&r, "ring_k: shape[1]=9, at least ring=8 and t=2");
     k[1] = u[1] = decay[1] = 10;
-    a->ring_k = kgen_tensor_dense(a->ring_k.data, KGEN_BF16, 4, k);
-    a->ring_u = kgen_tensor_dense(a->ring_u.data, KGEN_BF16, 4, u);
-    a->ring_decay = kgen_tensor_dense(a->ring_decay.data, KGEN_F32, 3, decay);
+    a->ring_k = kgen_tensor_dense(a->ring_k.data, KGEN_DTYPE_BF16, 4, k);
+    a->ring_u = kgen_tensor_dense(a->ring_u.data, KGEN_DTYPE_BF16, 4, u);
+    a->ring_decay = kgen_tensor_dense(a->ring_decay.data, KGEN_DTYPE_F32, 3, decay);
     launch(&r);
     assert_int_equal(seen.args.ring_rows, 10);
 }
@@ -795,11 +808,11 @@ static void test_other_families_are_refused(void **state) {
     (void)state;
     rig r;
     make_rig(&r, E);
-    r.args.family = KGEN_ATTN;
+    r.args.family = KGEN_FAMILY_ATTN;
     refuse(&r, "args: family attn, kernel built for gdn");
     make_kernel(&r, "attn:");
     memset(&r.args, 0, sizeof r.args);
-    r.args.family = KGEN_GDN;
+    r.args.family = KGEN_FAMILY_GDN;
     refuse(&r, "args: family gdn, kernel built for attn");
 }
 
@@ -821,8 +834,8 @@ int main(void) {
         cmocka_unit_test(test_other_families_are_refused),
     };
     const char *given_seed = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given_seed ? strtoull(given_seed, NULL, 10) : kgen_seed_fresh();
+    uint64_t seed = given_seed ? strtoull(given_seed, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
-    kgen_rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

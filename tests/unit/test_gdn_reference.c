@@ -12,86 +12,86 @@
 
 #include <cmocka.h>
 
-#include "check/gdn.h"
+#include "check/check_gdn.h"
 
 #define CASES "tests/cases/gdn.txt"
 
-static kgen_rng rng;
+static kgen__rng rng;
 
 /* ---- helpers ------------------------------------------------------------------ */
 
 typedef struct trial {
-    kgen_case c;
-    kgen_data data;
-    kgen_answer answer;
-    kgen_check_result result;
+    kgen__case c;
+    kgen__data data;
+    kgen__answer answer;
+    kgen__check_result result;
     kgen_error err;
-    char line[KGEN_CASE_LINE_MAX];
+    char line[KGEN__CASE_LINE_MAX];
 } trial;
 
-static trial *trial_of(const kgen_case *c, uint64_t seed) {
+static trial *trial_of(const kgen__case *c, uint64_t seed) {
     const kgen_target *target;
     kgen_spec spec;
     trial *t = calloc(1, sizeof *t);
     assert_non_null(t);
     t->c = *c;
-    kgen_case_draw(&t->c, seed);
-    kgen_case_print(t->line, &t->c);
+    kgen__case_draw(&t->c, seed);
+    kgen__case_print(t->line, &t->c);
     assert_int_equal(kgen_target_find(&target, "cpu:cdna3", &t->err), KGEN_OK);
     if (kgen_spec_resolve(&spec, &c->spec, target, &t->err) != KGEN_OK ||
-        kgen_data_make(&t->data, &t->c, &spec, &t->err) != KGEN_OK ||
-        kgen_data_fill(&t->data, seed, &t->err) != KGEN_OK)
+        kgen__data_make(&t->data, &t->c, &spec, &t->err) != KGEN_OK ||
+        kgen__data_fill(&t->data, seed, &t->err) != KGEN_OK)
         fail_msg("%s: %s", t->line, t->err.text);
     return t;
 }
 
-static kgen_case case_of(const char *line) {
-    static kgen_case c;
+static kgen__case case_of(const char *line) {
+    static kgen__case c;
     kgen_error err = {KGEN_OK, ""};
-    if (kgen_case_parse(&c, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    if (kgen__case_parse(&c, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
     return c;
 }
 
 static trial *trial_line(const char *line) {
-    kgen_case c = case_of(line);
-    return trial_of(&c, kgen_seed_fresh());
+    kgen__case c = case_of(line);
+    return trial_of(&c, kgen__seed_fresh());
 }
 
 static void trial_free(trial *t) {
-    kgen_answer_free(&t->answer);
-    kgen_data_free(&t->data);
+    kgen__answer_free(&t->answer);
+    kgen__data_free(&t->data);
     free(t);
 }
 
 static void refer(trial *t) {
-    kgen_answer_free(&t->answer);
-    if (kgen_gdn_reference(&t->answer, &t->data.spec, &t->data, &t->err) != KGEN_OK)
+    kgen__answer_free(&t->answer);
+    if (kgen__gdn_reference(&t->answer, &t->data.spec, &t->data, &t->err) != KGEN_OK)
         fail_msg("%s: %s", t->line, t->err.text);
 }
 
 static double clamped(kgen_dtype dtype, double x) {
-    double most = kgen_number_max(dtype);
-    int saturates = dtype == KGEN_FP16 || kgen_dtype_size(dtype) == 1;
+    double most = kgen__number_max(dtype);
+    int saturates = dtype == KGEN_DTYPE_FP16 || kgen_dtype_size(dtype) == 1;
     return saturates ? fmax(-most, fmin(most, x)) : x;
 }
 
 /* What a perfect kernel would leave. */
-static void apply(kgen_data *data, const kgen_answer *answer) {
-    for (int i = 0; i < kgen_slot_count(KGEN_GDN); i++) {
-        const kgen_image *image = &answer->image[i];
-        const kgen_slot *slot = &data->slot[i];
-        kgen_dtype dtype = kgen_slot_tensor(&data->args, i)->dtype;
+static void apply(kgen__data *data, const kgen__answer *answer) {
+    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
+        const kgen__image *image = &answer->image[i];
+        const kgen__slot *slot = &data->slot[i];
+        kgen_dtype dtype = kgen__slot_tensor(&data->args, i)->dtype;
         if (!image->bytes) continue;
         memcpy(slot->bytes, image->bytes, slot->size);
         for (int64_t n = 0; n < image->count; n++)
             if (image->tolerance[n] >= 0)
-                kgen_number_store(dtype, slot->bytes + slot->offset, n,
-                                  clamped(dtype, image->want[n]));
+                kgen__number_store(dtype, slot->bytes + slot->offset, n,
+                                   clamped(dtype, image->want[n]));
     }
 }
 
 static kgen_status judge(trial *t) {
-    return kgen_answer_compare(&t->result, &t->data, &t->answer, &t->err);
+    return kgen__answer_compare(&t->result, &t->data, &t->answer, &t->err);
 }
 
 static double want(const trial *t, int slot, int64_t at) { return t->answer.image[slot].want[at]; }
@@ -102,11 +102,11 @@ static void close_to(double got, double expected, double relative, const char *w
 }
 
 static void set(const kgen_tensor *t, int64_t at, double value) {
-    kgen_number_store(t->dtype, t->data, at, value);
+    kgen__number_store(t->dtype, t->data, at, value);
 }
 
 static double get(const kgen_tensor *t, int64_t at) {
-    return kgen_number_load(t->dtype, t->data, at);
+    return kgen__number_load(t->dtype, t->data, at);
 }
 
 /* ---- vectors ------------------------------------------------------------------ */
@@ -114,24 +114,26 @@ static double get(const kgen_tensor *t, int64_t at) {
 /* Inputs in 64ths, so that every type holds them, and what an implementation in
  * another language makes of them in double: two key heads, four value heads,
  * all two wide. Below, the outputs and the states of one sequence. */
-static const int v_rows[] = {3, -22, -68, -11, -59, 2, 24, 23, 75, 0, 5, -29, 86, -13, -9, 70,
-    -9, -31, 40, 96, 87, -52, 85, -53, -86, 60, -49, -15, -13, -49, -45, -57, 67, 54, -96, -71,
-    -87, -26, 25, 15, -8, 85, 81, 87, -92, 7, 36, -68, 58, 84, 54, -14, -52, -71, 65, -77, 90,
-    82, -33, -62, 80, 90, 24, -5, 11, 94, 70, 19, 78, -43, 74, 4};
-static const int v_ba[] = {86, 76, -45, 12, 102, 115, -128, -69, 38, 23, 48, -14, 50, 22, 2,
-    -112, 38, 4, 100, 18, 16, 28, -50, 25};
-static const int v_weight[] = {4, 37, -44, -44, 71, 18, 88, 81, -87, -24, -3, -49, -91, -22, 12,
-    -31, -52, 30, -68, -73, -89, 66, 42, 8, -29, 5, -26, 14, 43, 47, 50, 96, 46, -16, 58, -9,
-    -66, 84, 17, 75, 23, -9, -46, -63, -91, -42, 32, 93, -58, 94, 94, 86, 62, 18, 39, -60, -32,
-    -27, 12, -59, 54, 90, -28, -36};
-static const int v_history[] = {-72, 81, -92, 56, -75, -46, 86, 9, 14, -82, -70, 60, 55, -39,
-    67, -14, -61, -72, -84, -15, -73, -60, -91, -42, -36, -63, -47, 21, 44, -64, -46, -24, -79,
-    18, -77, 89, -10, 13, -77, 80, 65, 76, -53, 39, 17, -74, 84, 72, -27, 30, -40, 15, 94, -80,
-    -68, -17, 42, 82, -61, -51, -90, -77, 50, -56, 90, -11, -88, 12, 65, -40, -63, -64, 32, -2,
-    -35, -15, 65, 12, -75, 78, 31, 54, -34, -75, 14, 43, 41, -67, 86, -38, -52, 83, 33, -28, 8,
-    -43};
-static const int v_state[] = {44, -43, 31, 25, -24, 8, 73, 3, -63, -85, 1, 59, -26, 9, -31,
-    -64};
+static const int v_rows[] = {
+    3,   -22, -68, -11, -59, 2,   24,  23, 75,  0,   5,   -29, 86,  -13, -9, 70,  -9,  -31,
+    40,  96,  87,  -52, 85,  -53, -86, 60, -49, -15, -13, -49, -45, -57, 67, 54,  -96, -71,
+    -87, -26, 25,  15,  -8,  85,  81,  87, -92, 7,   36,  -68, 58,  84,  54, -14, -52, -71,
+    65,  -77, 90,  82,  -33, -62, 80,  90, 24,  -5,  11,  94,  70,  19,  78, -43, 74,  4};
+static const int v_ba[] = {86, 76, -45, 12,   102, 115, -128, -69, 38, 23, 48,  -14,
+                           50, 22, 2,   -112, 38,  4,   100,  18,  16, 28, -50, 25};
+static const int v_weight[] = {4,   37, -44, -44, 71,  18,  88,  81,  -87, -24, -3,  -49, -91,
+                               -22, 12, -31, -52, 30,  -68, -73, -89, 66,  42,  8,   -29, 5,
+                               -26, 14, 43,  47,  50,  96,  46,  -16, 58,  -9,  -66, 84,  17,
+                               75,  23, -9,  -46, -63, -91, -42, 32,  93,  -58, 94,  94,  86,
+                               62,  18, 39,  -60, -32, -27, 12,  -59, 54,  90,  -28, -36};
+static const int v_history[] = {
+    -72, 81,  -92, 56,  -75, -46, 86,  9,   14,  -82, -70, 60,  55,  -39, 67,  -14,
+    -61, -72, -84, -15, -73, -60, -91, -42, -36, -63, -47, 21,  44,  -64, -46, -24,
+    -79, 18,  -77, 89,  -10, 13,  -77, 80,  65,  76,  -53, 39,  17,  -74, 84,  72,
+    -27, 30,  -40, 15,  94,  -80, -68, -17, 42,  82,  -61, -51, -90, -77, 50,  -56,
+    90,  -11, -88, 12,  65,  -40, -63, -64, 32,  -2,  -35, -15, 65,  12,  -75, 78,
+    31,  54,  -34, -75, 14,  43,  41,  -67, 86,  -38, -52, 83,  33,  -28, 8,   -43};
+static const int v_state[] = {44, -43, 31, 25, -24, 8, 73, 3, -63, -85, 1, 59, -26, 9, -31, -64};
 static const int v_a_log[] = {21, 0, 58, 60};
 static const int v_dt[] = {37, -11, -14, -23};
 static const int v_norm[] = {41, 63};
@@ -146,48 +148,60 @@ typedef struct vector_row {
 #define GATES "ab=f32,alog=f32,dt=f32,"
 
 static const vector_row vectors[] = {
-    {"gdn:layout=interleaved," EXACT GATES "hk=2,hv=4", "seqs=1 cols=3",
+    {"gdn:layout=interleaved," EXACT GATES "hk=2,hv=4",
+     "seqs=1 cols=3",
      {-0.42629244258332205, 0, 0.035679015133106715, 0.058734404731150942, -0.97525029019964193,
       -0.033839719783384049, -0.5894557402120908, 0.2750887438090327},
      {0.91829262399444644, -0.24732861812996976, 0.21506859313930235, 0.1629990187707413,
       -0.069829770411926242, 0.067859180296961349, -0.048144578740834221, -0.0076421365051371065,
       -0.82094080189297081, 0.0052674018322078631, 0.058487159472987174, -0.10567681560181175,
       -0.22140127559528197, -0.17196499875486698, -0.29705470487207614, -0.29813088596972009}},
-    {"gdn:layout=flat," EXACT GATES "hk=2,hv=4", "seqs=1 cols=3",
+    {"gdn:layout=flat," EXACT GATES "hk=2,hv=4",
+     "seqs=1 cols=3",
      {-0.053116300497862826, -0.113645957685826, 0.28248368646376504, -1.0958310620294331,
       -0.97985903854137402, -0.0033225035582210424, -0.64373619124392056, 0.25804323394529721},
      {0.62569587562930251, 0.011833099746515176, 0.16309850314256003, 0.026095568813763528,
       0.081606695937446724, 0.030216810044030602, -0.14475904188488431, -0.01467840230196635,
       -0.84779802032749207, 0.025328941836974428, 0.038511415393363391, 0.38794973794897869,
       -0.23501860214986897, 0.07257167796477737, -0.29441180462267613, -0.41578671237513803}},
-    {"gdn:layout=interleaved," EXACT GATES "hk=2,hv=4,t=3,accept=1", "seqs=1 cols=1 acc=2",
-     {-0.0065763844402726918, -0, -0.017937392968413637, -0.2139518073095347,
-      -0.81707678644210857, 0.19190529628952882, -0.89308024587233836, -0.12063433058930277,
-      -0.12684114062561894, 0.80778239775240268, -0.10750731831921463, 0.34508442723436861,
-      0.19997390152180741, -0.048156342231043751, -0.32433791727189221, -0.0160442640984815,
-      0.95667730698663722, -0.49527457543328252, 0.084586472610107377, 0.32460701442448547,
-      -0.79658795360810386, -0.11238793809852878, 0.49102012088045843, -0.03533103218191163},
+    {"gdn:layout=interleaved," EXACT GATES "hk=2,hv=4,t=3,accept=1",
+     "seqs=1 cols=1 acc=2",
+     {-0.0065763844402726918, -0,
+      -0.017937392968413637,  -0.2139518073095347,
+      -0.81707678644210857,   0.19190529628952882,
+      -0.89308024587233836,   -0.12063433058930277,
+      -0.12684114062561894,   0.80778239775240268,
+      -0.10750731831921463,   0.34508442723436861,
+      0.19997390152180741,    -0.048156342231043751,
+      -0.32433791727189221,   -0.0160442640984815,
+      0.95667730698663722,    -0.49527457543328252,
+      0.084586472610107377,   0.32460701442448547,
+      -0.79658795360810386,   -0.11238793809852878,
+      0.49102012088045843,    -0.03533103218191163},
      {-0.06177725419543724, 0.258709114123373, 0.022998607816494612, -0.098151008488333497,
       0.062098653847087348, -0.10788100771505071, -0.021983221294334134, -0.1877470890696048,
       0.18126856954560347, 0.4024382277377771, -0.089295806469906661, -0.13791105178582314,
       -0.10590768874841959, -0.1507033772392441, 0.11156305373230763, 0.21024965262506815}},
-    {"gdn:layout=flat," EXACT GATES "hk=2,hv=4,t=3,accept=1", "seqs=1 cols=1 acc=3",
-     {0.05264058518696086, 0.11782738751550617, -0.1527528048846073, 1.5532230970209684,
-      -0.49916685090573165, 0.29915039889865042, -0.85804593070314084, 0.1512705186538876,
-      -0.052710086028940117, -0.17432756900723401, 0.85790639019783022, -0.4254728172137292,
-      -0.24754089569456153, -0.011145212078602085, -0.27846527258109277, 0.19525247394619299,
-      0.035230229947921014, 1.5108181018189693, 0.72137703434123956, -0.055868263129886839,
-      0.71205422570284793, 0.17374517397525005, 0.067454104250607994, 0.044701589996349184},
+    {"gdn:layout=flat," EXACT GATES "hk=2,hv=4,t=3,accept=1",
+     "seqs=1 cols=1 acc=3",
+     {0.05264058518696086,   0.11782738751550617,   -0.1527528048846073,  1.5532230970209684,
+      -0.49916685090573165,  0.29915039889865042,   -0.85804593070314084, 0.1512705186538876,
+      -0.052710086028940117, -0.17432756900723401,  0.85790639019783022,  -0.4254728172137292,
+      -0.24754089569456153,  -0.011145212078602085, -0.27846527258109277, 0.19525247394619299,
+      0.035230229947921014,  1.5108181018189693,    0.72137703434123956,  -0.055868263129886839,
+      0.71205422570284793,   0.17374517397525005,   0.067454104250607994, 0.044701589996349184},
      {-0.052485766223022846, 0.40113632436446039, -0.34011119020911845, 0.89762418152795254,
       -0.074157645761559254, 0.65935853888751006, -0.00014550942088249752, -0.1580493089606764,
       0.28746967981548321, -0.90746416450206546, -0.21122106691376291, 0.13930436594613499,
       0.1087495854050714, -0.019765895954988105, 1.2753239633072297, -0.3293015244291812}},
-    {"gdn:fuse=a,layout=presplit,gate=kda,o=f32," GATES "hk=2,hv=2,t=2", "seqs=1",
+    {"gdn:fuse=a,layout=presplit,gate=kda,o=f32," GATES "hk=2,hv=2,t=2",
+     "seqs=1",
      {-0.041794820093435367, -0.043389614583834633, 0.067329208555083564, -0.043278158706748671,
       -0.09836804709126673, -0.13570388020863697, -0.4803127613045014, -0.42811115219102375},
      {-0.30514589510823276, -0.68050393177390922, -0.15114192824284059, -0.55204479674555096,
       0.47009525323650353, 0.78493026356006634, 0.55806978200815061, 0.24534085260222349}},
-    {"gdn:fuse=a,layout=presplit,gate=kda_bound,o=f32," GATES "hk=2,hv=2,t=2", "seqs=1",
+    {"gdn:fuse=a,layout=presplit,gate=kda_bound,o=f32," GATES "hk=2,hv=2,t=2",
+     "seqs=1",
      {-0.10772252351500311, -0.0049110977561156004, -0.0055441020824638643, 0.13456225701258093,
       -0.16445366626153429, -0.14017255322415356, -0.50922047691435945, -0.37860941065976322},
      {-0.19858643297022102, -0.6911070501231904, -0.14847456410502047, -0.55926642352232514,
@@ -213,9 +227,9 @@ static void put_rows(kgen_gdn_args *a, int tokens, int kda) {
     }
 }
 
-static void put_states(kgen_data *data) {
+static void put_states(kgen__data *data) {
     kgen_gdn_args *a = &data->args.gdn;
-    kgen_gdn_seq q = kgen__gdn_sequence(&data->spec.gdn, a, 0);
+    kgen__gdn_seq q = kgen__gdn_sequence(&data->spec.gdn, a, 0);
     int elements = data->spec.gdn.v_heads * 4;
     for (int i = 0; i < elements; i++)
         set(&a->state, q.read * a->state.stride[0] + i, v_state[i] / 64.0);
@@ -233,12 +247,12 @@ static void check_vector(const vector_row *row) {
     assert_non_null(t);
     snprintf(line, sizeof line, "%s | %s", row->spec, row->shape);
     t->c = case_of(line);
-    kgen_case_draw(&t->c, 1);
+    kgen__case_draw(&t->c, 1);
     assert_int_equal(kgen_target_find(&target, "cpu:cdna3", NULL), KGEN_OK);
     assert_int_equal(kgen_spec_resolve(&spec, &t->c.spec, target, NULL), KGEN_OK);
     spec.gdn.k_dim = spec.gdn.v_dim = 2;
-    assert_int_equal(kgen_data_make(&t->data, &t->c, &spec, NULL), KGEN_OK);
-    assert_int_equal(kgen_data_fill(&t->data, 1, NULL), KGEN_OK);
+    assert_int_equal(kgen__data_make(&t->data, &t->c, &spec, NULL), KGEN_OK);
+    assert_int_equal(kgen__data_fill(&t->data, 1, NULL), KGEN_OK);
     kgen_gdn_args *a = &t->data.args.gdn;
     int heads = spec.gdn.v_heads, kda = spec.gdn.gate != KGEN_GATE_GDN;
     put_rows(a, spec.gdn.tokens, kda);
@@ -249,7 +263,7 @@ static void check_vector(const vector_row *row) {
     put_states(&t->data);
     kgen__data_remember(&t->data);
     refer(t);
-    kgen_gdn_seq q = kgen__gdn_sequence(&spec.gdn, a, 0);
+    kgen__gdn_seq q = kgen__gdn_sequence(&spec.gdn, a, 0);
     for (int i = 0; i < spec.gdn.tokens * heads * 2; i++)
         close_to(want(t, OUT, i), row->out[i], 1e-7, line);
     for (int i = 0; i < heads * 4; i++)
@@ -264,7 +278,7 @@ static void known_vectors(void **state) {
 
 /* ---- layouts ------------------------------------------------------------------ */
 
-static void check_permutation(const kgen_gdn_dims *d, int32_t layout) {
+static void check_permutation(const kgen__gdn_dims *d, int32_t layout) {
     int64_t width = d->c + d->vd;
     char *seen = calloc((size_t)(width + 2 * d->hv), 1), *gates = seen + width;
     assert_non_null(seen);
@@ -278,35 +292,34 @@ static void check_permutation(const kgen_gdn_dims *d, int32_t layout) {
 }
 
 /* A rank has a contiguous part of an interleaved row. */
-static void check_ranks(const kgen_gdn_dims *all, kgen_gdn_spec part_spec, int64_t ranks) {
+static void check_ranks(const kgen__gdn_dims *all, kgen_gdn_spec part_spec, int64_t ranks) {
     part_spec.k_heads /= (int32_t)ranks;
     part_spec.v_heads /= (int32_t)ranks;
-    kgen_gdn_dims part = kgen__gdn_dims(&part_spec);
+    kgen__gdn_dims part = kgen__gdn_dims_of(&part_spec);
     int64_t width = part.c + part.vd, value = 2 * all->kd;
     for (int64_t rank = 0; rank < ranks; rank++) {
         for (int64_t i = 0; i < part.kd; i++)
-            assert_int_equal(kgen__gdn_column(all, KGEN_INTERLEAVED, rank * part.kd + i),
-                             rank * width + kgen__gdn_column(&part, KGEN_INTERLEAVED, i));
+            assert_int_equal(kgen__gdn_column(all, KGEN_ROWS_INTERLEAVED, rank * part.kd + i),
+                             rank * width + kgen__gdn_column(&part, KGEN_ROWS_INTERLEAVED, i));
         for (int64_t i = 0; i < part.vd; i++)
             for (int z = 0; z < 2; z++)
-                assert_int_equal(
-                    kgen__gdn_column(all, KGEN_INTERLEAVED,
-                                     value + z * all->vd + rank * part.vd + i),
-                    rank * width + kgen__gdn_column(&part, KGEN_INTERLEAVED,
-                                                    2 * part.kd + z * part.vd + i));
+                assert_int_equal(kgen__gdn_column(all, KGEN_ROWS_INTERLEAVED,
+                                                  value + z * all->vd + rank * part.vd + i),
+                                 rank * width + kgen__gdn_column(&part, KGEN_ROWS_INTERLEAVED,
+                                                                 2 * part.kd + z * part.vd + i));
     }
 }
 
 static void layouts_are_permutations(void **state) {
     (void)state;
-    static const int32_t heads[][2] = {{16, 32}, {16, 64}, {16, 48}, {16, 16}, {2, 4}, {2, 6},
-                                       {8, 32}, {1, 8}, {3, 9}};
+    static const int32_t heads[][2] = {{16, 32}, {16, 64}, {16, 48}, {16, 16}, {2, 4},
+                                       {2, 6},   {8, 32},  {1, 8},   {3, 9}};
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
-        kgen_gdn_spec s = {.k_heads = heads[i][0], .v_heads = heads[i][1], .k_dim = 64,
-                           .v_dim = i % 2 ? 64 : 128};
-        kgen_gdn_dims d = kgen__gdn_dims(&s);
-        check_permutation(&d, KGEN_INTERLEAVED);
-        check_permutation(&d, KGEN_FLAT);
+        kgen_gdn_spec s = {
+            .k_heads = heads[i][0], .v_heads = heads[i][1], .k_dim = 64, .v_dim = i % 2 ? 64 : 128};
+        kgen__gdn_dims d = kgen__gdn_dims_of(&s);
+        check_permutation(&d, KGEN_ROWS_INTERLEAVED);
+        check_permutation(&d, KGEN_ROWS_FLAT);
         if (s.k_heads % 2 == 0) check_ranks(&d, s, 2);
         if (s.k_heads % 8 == 0) check_ranks(&d, s, 8);
     }
@@ -319,8 +332,8 @@ static void copy_row(trial *to, int64_t to_row, const trial *from, int64_t from_
     static const int tensors[] = {X, Z, B, A};
     kgen_args *source = (kgen_args *)&from->data.args;
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
-        kgen_tensor *a = kgen_slot_tensor(&to->data.args, tensors[i]);
-        kgen_tensor *b = kgen_slot_tensor(source, tensors[i]);
+        kgen_tensor *a = kgen__slot_tensor(&to->data.args, tensors[i]);
+        kgen_tensor *b = kgen__slot_tensor(source, tensors[i]);
         for (int64_t n = 0; a->data && n < a->shape[1]; n++)
             set(a, to_row * a->stride[0] + n, get(b, from_row * b->stride[0] + n));
     }
@@ -337,13 +350,13 @@ static void copy_state(trial *to, const trial *from) {
     const kgen_gdn_spec *s = &to->data.spec.gdn;
     kgen_gdn_args *a = &to->data.args.gdn;
     const kgen_gdn_args *b = &from->data.args.gdn;
-    kgen_gdn_seq p = kgen__gdn_sequence(s, a, 0);
-    kgen_gdn_seq q = kgen__gdn_sequence(&from->data.spec.gdn, b, 0);
+    kgen__gdn_seq p = kgen__gdn_sequence(s, a, 0);
+    kgen__gdn_seq q = kgen__gdn_sequence(&from->data.spec.gdn, b, 0);
     int64_t elements = (int64_t)s->v_heads * s->k_dim * s->v_dim;
     for (int64_t i = 0; i < elements; i++)
         set(&a->state, p.read * a->state.stride[0] + i,
             get(&b->state, q.read * b->state.stride[0] + i));
-    for (int64_t c = 0; a->conv_state.data && c < kgen__gdn_dims(s).c; c++)
+    for (int64_t c = 0; a->conv_state.data && c < kgen__gdn_dims_of(s).c; c++)
         for (int64_t i = 0; i < s->conv_width - 1; i++)
             set(&a->conv_state, kgen__gdn_conv_at(&a->conv_state, p.conv_read, c, p.offset + i),
                 get(&b->conv_state,
@@ -362,8 +375,7 @@ static void same_row(const trial *a, int64_t row, const trial *b, int64_t other,
     for (int64_t hv = 0; hv < x->shape[1]; hv++)
         for (int64_t i = 0; i < x->shape[2]; i++)
             close_to(want(a, OUT, row * x->stride[0] + hv * x->stride[1] + i),
-                     want(b, OUT, other * y->stride[0] + hv * y->stride[1] + i), relative,
-                     a->line);
+                     want(b, OUT, other * y->stride[0] + hv * y->stride[1] + i), relative, a->line);
 }
 
 #define STEPS "layout=presplit,hk=1,hv=2,dk=64,dv=64,o=f32,ab=f32"
@@ -426,8 +438,8 @@ static void rings_are_single_steps(void **state) {
         int64_t start = kgen__int_load(&a->ring_start, 0), length = 0;
         int folds = 0;
         for (int launch = 0; launch < 12; launch++) {
-            int64_t accepted = kgen_rng_range(&rng, 1, 2);
-            kgen_data_refill(&rows->data, &rng, NULL);
+            int64_t accepted = kgen__rng_range(&rng, 1, 2);
+            kgen__data_refill(&rows->data, &rng, NULL);
             copy_row(t, 0, rows, 0);
             copy_row(t, 1, rows, 1);
             kgen__int_store(&a->ring_start, 0, start);
@@ -505,13 +517,13 @@ static double drift(const char *line, int steps) {
     kgen_gdn_args *a = &t->data.args.gdn;
     double *s = malloc(64 * 64 * sizeof *s), worst = 0, size = 0;
     assert_non_null(s);
-    kgen_gdn_seq seq = kgen__gdn_sequence(&t->data.spec.gdn, a, 0);
+    kgen__gdn_seq seq = kgen__gdn_sequence(&t->data.spec.gdn, a, 0);
     for (int i = 0; i < 64 * 64; i++) s[i] = get(&a->state, seq.read * a->state.stride[0] + i);
     for (int n = 0; n < steps; n++) {
         double q[64], k[64];
-        for (int i = 0; i < 3 * 64; i++) set(&a->x, i, kgen_rng_normal(&rng));
-        set(&a->a, 0, -2 + kgen_rng_normal(&rng));
-        set(&a->b, 0, kgen_rng_normal(&rng));
+        for (int i = 0; i < 3 * 64; i++) set(&a->x, i, kgen__rng_normal(&rng));
+        set(&a->a, 0, -2 + kgen__rng_normal(&rng));
+        set(&a->b, 0, kgen__rng_normal(&rng));
         double x = get(&a->a, 0) + get(&a->dt_bias, 0);
         double decay = exp(-exp(get(&a->a_log, 0)) * log(1 + exp(x)));
         double beta = 1 / (1 + exp(-get(&a->b, 0)));
@@ -532,8 +544,8 @@ static double drift(const char *line, int steps) {
 static void states_do_not_drift(void **state) {
     (void)state;
     double f32 = drift("gdn:fuse=a,layout=presplit,hk=1,hv=1,dk=64,dv=64,o=f32" DENSE, 1000);
-    double bf16 = drift("gdn:fuse=a,layout=presplit,hk=1,hv=1,dk=64,dv=64,o=f32,state=bf16" DENSE,
-                        1000);
+    double bf16 =
+        drift("gdn:fuse=a,layout=presplit,hk=1,hv=1,dk=64,dv=64,o=f32,state=bf16" DENSE, 1000);
     print_message("drift over 1000 steps: f32 %.2g, bf16 %.2g\n", f32, bf16);
     assert_true(f32 < 1e-5);
     assert_true(bf16 > 1e-4 && bf16 < 0.05);
@@ -541,78 +553,78 @@ static void states_do_not_drift(void **state) {
 
 /* ---- mistakes ------------------------------------------------------------------ */
 
-static void swap_gates(kgen_data *d, kgen_spec *s) {
+static void swap_gates(kgen__data *d, kgen_spec *s) {
     kgen_tensor b = d->args.gdn.b;
     (void)s;
     d->args.gdn.b = d->args.gdn.a;
     d->args.gdn.a = b;
 }
-static void other_layout(kgen_data *d, kgen_spec *s) {
+static void other_layout(kgen__data *d, kgen_spec *s) {
     (void)d;
-    s->gdn.layout = s->gdn.layout == KGEN_FLAT ? KGEN_INTERLEAVED : KGEN_FLAT;
+    s->gdn.layout = s->gdn.layout == KGEN_ROWS_FLAT ? KGEN_ROWS_INTERLEAVED : KGEN_ROWS_FLAT;
 }
-static void other_order(kgen_data *d, kgen_spec *s) {
+static void other_order(kgen__data *d, kgen_spec *s) {
     (void)d;
-    s->gdn.state_layout = s->gdn.state_layout == KGEN_VK ? KGEN_KV : KGEN_VK;
+    s->gdn.state_layout = s->gdn.state_layout == KGEN_STATE_VK ? KGEN_STATE_KV : KGEN_STATE_VK;
 }
-static void other_map(kgen_data *d, kgen_spec *s) {
+static void other_map(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.head_map = !s->gdn.head_map;
 }
-static void no_l2(kgen_data *d, kgen_spec *s) {
+static void no_l2(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.l2norm = 0;
 }
-static void no_l2_eps(kgen_data *d, kgen_spec *s) {
+static void no_l2_eps(kgen__data *d, kgen_spec *s) {
     (void)s;
     d->args.gdn.l2_eps = 0;
 }
-static void no_norm_eps(kgen_data *d, kgen_spec *s) {
+static void no_norm_eps(kgen__data *d, kgen_spec *s) {
     (void)s;
     d->args.gdn.norm_eps = 0;
 }
-static void no_q_scale(kgen_data *d, kgen_spec *s) {
+static void no_q_scale(kgen__data *d, kgen_spec *s) {
     (void)s;
     d->args.gdn.q_scale = 1;
 }
-static void no_bias(kgen_data *d, kgen_spec *s) {
+static void no_bias(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.conv_bias = 0;
 }
-static void no_silu(kgen_data *d, kgen_spec *s) {
+static void no_silu(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.conv_act = 0;
 }
-static void other_gate(kgen_data *d, kgen_spec *s) {
+static void other_gate(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.gate = s->gdn.gate == KGEN_GATE_KDA ? KGEN_GATE_KDA_BOUND : KGEN_GATE_KDA;
 }
-static void other_out_gate(kgen_data *d, kgen_spec *s) {
+static void other_out_gate(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.out_gate = !s->gdn.out_gate;
 }
-static void one_plus_weight(kgen_data *d, kgen_spec *s) {
+static void one_plus_weight(kgen__data *d, kgen_spec *s) {
     (void)s;
     const kgen_tensor *w = &d->args.gdn.norm_weight;
     for (int64_t i = 0; i < w->shape[0]; i++) set(w, i, 1 + get(w, i));
 }
-static void no_decay(kgen_data *d, kgen_spec *s) {
+static void no_decay(kgen__data *d, kgen_spec *s) {
     (void)s;
     const kgen_tensor *w = &d->args.gdn.a_log;
     for (int64_t i = 0; i < w->shape[0]; i++) set(w, i, -60);
 }
-static void no_dt_bias(kgen_data *d, kgen_spec *s) {
+static void no_dt_bias(kgen__data *d, kgen_spec *s) {
     (void)s;
     const kgen_tensor *w = &d->args.gdn.dt_bias;
     for (int64_t i = 0; i < w->shape[0]; i++) set(w, i, 0);
 }
-static void accepted_off(kgen_data *d, kgen_spec *s) {
+static void accepted_off(kgen__data *d, kgen_spec *s) {
     (void)s;
     const kgen_tensor *t = &d->args.gdn.accepted;
     for (int64_t i = 0; i < t->shape[0]; i++)
         kgen__int_store(t, i, kgen__int_load(t, i) == 1 ? 2 : kgen__int_load(t, i) - 1);
 }
-static void reversed_weights(kgen_data *d, kgen_spec *s) {
+static void reversed_weights(kgen__data *d, kgen_spec *s) {
     const kgen_tensor *w = &d->args.gdn.conv_weight;
     int64_t width = s->gdn.conv_width;
     for (int64_t i = 0; i < w->shape[0]; i++) {
@@ -621,47 +633,47 @@ static void reversed_weights(kgen_data *d, kgen_spec *s) {
         set(w, i * width + width - 1, first);
     }
 }
-static void writes_where_it_reads(kgen_data *d, kgen_spec *s) {
+static void writes_where_it_reads(kgen__data *d, kgen_spec *s) {
     (void)s;
     const kgen_gdn_args *a = &d->args.gdn;
     for (int64_t i = 0; i < a->slots.shape[0]; i++)
         kgen__int_store(&a->write_slots, i * a->write_slots.stride[0],
                         kgen__int_load(&a->slots, i * a->slots.stride[0]));
 }
-static void last_state_only(kgen_data *d, kgen_spec *s) {
+static void last_state_only(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.save = KGEN_SAVE_FINAL;
 }
-static void no_tree(kgen_data *d, kgen_spec *s) {
+static void no_tree(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.tree = 0;
 }
-static void ring_off(kgen_data *d, kgen_spec *s) {
+static void ring_off(kgen__data *d, kgen_spec *s) {
     (void)s;
     const kgen_tensor *t = &d->args.gdn.ring_start;
     for (int64_t i = 0; i < t->shape[0]; i++) kgen__int_store(t, i, kgen__int_load(t, i) + 1);
 }
-static void folds_late(kgen_data *d, kgen_spec *s) {
+static void folds_late(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.ring++;
 }
-static void rounds_state(kgen_data *d, kgen_spec *s) {
+static void rounds_state(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.state_round = !s->gdn.state_round;
 }
-static void rounds_beta(kgen_data *d, kgen_spec *s) {
+static void rounds_beta(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.beta_round = !s->gdn.beta_round;
 }
-static void rounds_conv(kgen_data *d, kgen_spec *s) {
+static void rounds_conv(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.conv_round = !s->gdn.conv_round;
 }
-static void rounds_out(kgen_data *d, kgen_spec *s) {
+static void rounds_out(kgen__data *d, kgen_spec *s) {
     (void)d;
     s->gdn.o_round = !s->gdn.o_round;
 }
-static void rows_off(kgen_data *d, kgen_spec *s) {
+static void rows_off(kgen__data *d, kgen_spec *s) {
     (void)s;
     kgen_tensor *x = &d->args.gdn.z;
     x->data = (char *)x->data - kgen_dtype_size(x->dtype);
@@ -671,7 +683,7 @@ static void rows_off(kgen_data *d, kgen_spec *s) {
 #define CALM " | seqs=2 extremes=0"
 
 static const struct {
-    void (*fault)(kgen_data *, kgen_spec *);
+    void (*fault)(kgen__data *, kgen_spec *);
     const char *line;
 } faults[] = {
     {other_layout, "gdn:layout=flat," PLAIN CALM " poison=0"},
@@ -714,16 +726,16 @@ static const struct {
 };
 
 /* What the wrong launch leaves, in place of what the right one would. */
-static void leave_mistake(trial *t, void (*fault)(kgen_data *, kgen_spec *)) {
-    kgen_answer wrong;
+static void leave_mistake(trial *t, void (*fault)(kgen__data *, kgen_spec *)) {
+    kgen__answer wrong;
     kgen_spec spec = t->data.spec;
     kgen_args args = t->data.args;
     fault(&t->data, &spec);
-    if (kgen_gdn_reference(&wrong, &spec, &t->data, &t->err) != KGEN_OK)
+    if (kgen__gdn_reference(&wrong, &spec, &t->data, &t->err) != KGEN_OK)
         fail_msg("%s: %s", t->line, t->err.text);
     t->data.args = args;
     apply(&t->data, &wrong);
-    kgen_answer_free(&wrong);
+    kgen__answer_free(&wrong);
 }
 
 static void mistakes_are_found(void **state) {
@@ -749,7 +761,7 @@ static void must_refuse(trial *t, int slot, size_t byte) {
     *at ^= 0x55;
     if (judge(t) != KGEN_E_MISMATCH)
         fail_msg("%s: byte %zu of %s may change", t->line, byte,
-                 kgen_slot_name(KGEN_GDN, slot));
+                 kgen__slot_name(KGEN_FAMILY_GDN, slot));
     *at = old;
 }
 
@@ -768,20 +780,19 @@ static void writes_are_watched(void **state) {
         refer(t);
         apply(&t->data, &t->answer);
         assert_int_equal(judge(t), KGEN_OK);
-        for (int s = 0; s < kgen_slot_count(KGEN_GDN); s++) {
-            const kgen_image *image = &t->answer.image[s];
-            const kgen_slot *slot = &t->data.slot[s];
+        for (int s = 0; s < kgen__slot_count(KGEN_FAMILY_GDN); s++) {
+            const kgen__image *image = &t->answer.image[s];
+            const kgen__slot *slot = &t->data.slot[s];
             if (!image->bytes) continue;
             must_refuse(t, s, 0);
             must_refuse(t, s, slot->offset - 1);
             must_refuse(t, s, slot->size - 1);
-            must_refuse(t, s, slot->size - KGEN_GUARD_BYTES);
-            size_t each = (slot->size - slot->offset - KGEN_GUARD_BYTES) / (size_t)image->count;
+            must_refuse(t, s, slot->size - KGEN__GUARD_BYTES);
+            size_t each = (slot->size - slot->offset - KGEN__GUARD_BYTES) / (size_t)image->count;
             for (int64_t n = 0; n < image->count; n += 1 + image->count / 60)
-                if (image->tolerance[n] < 0)
-                    must_refuse(t, s, slot->offset + (size_t)n * each);
+                if (image->tolerance[n] < 0) must_refuse(t, s, slot->offset + (size_t)n * each);
         }
-        kgen_data_poison_outputs(&t->data);
+        kgen__data_poison_outputs(&t->data);
         assert_int_equal(judge(t), KGEN_E_MISMATCH);
         trial_free(t);
     }
@@ -798,14 +809,14 @@ static void padding_is_zeros(void **state) {
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         trial *t = trial_line(lines[i]);
         refer(t);
-        for (int s = 0; s < kgen_slot_count(KGEN_GDN); s++) {
-            const kgen_image *image = &t->answer.image[s];
+        for (int s = 0; s < kgen__slot_count(KGEN_FAMILY_GDN); s++) {
+            const kgen__image *image = &t->answer.image[s];
             for (int64_t n = 0; n < image->count; n++) assert_true(image->tolerance[n] < 0);
             if (!image->bytes || s == OUT) continue;
             assert_memory_equal(image->bytes, t->data.slot[s].before, t->data.slot[s].size);
         }
-        const kgen_image *out = &t->answer.image[OUT];
-        for (size_t n = out->offset; n < t->data.slot[OUT].size - KGEN_GUARD_BYTES; n++)
+        const kgen__image *out = &t->answer.image[OUT];
+        for (size_t n = out->offset; n < t->data.slot[OUT].size - KGEN__GUARD_BYTES; n++)
             assert_int_equal(out->bytes[n], 0);
         trial_free(t);
     }
@@ -817,7 +828,7 @@ static void padding_is_zeros(void **state) {
  * one step and 1e-3 of a 16-bit one. */
 static double peers_allow(const kgen_gdn_spec *s, int slot, double value) {
     if (slot == OUT) return 1e-2 * fabs(value) + 1e-3;
-    return s->state == KGEN_F32 ? 1e-4 * fabs(value) + 1e-5 : fabs(value) / 128 + 1e-3;
+    return s->state == KGEN_DTYPE_F32 ? 1e-4 * fabs(value) + 1e-5 : fabs(value) / 128 + 1e-3;
 }
 
 /* Everything that nothing reads is NaN, so a stray read shows. For ordinary
@@ -827,8 +838,8 @@ static double peers_allow(const kgen_gdn_spec *s, int slot, double value) {
 static void check_answers(const trial *t) {
     const kgen_gdn_spec *s = &t->data.spec.gdn;
     int calm = !t->c.gdn.extremes && s->l2norm, rounds = kgen__gdn_has_conv(s) && s->conv_round;
-    for (int i = 0; i < kgen_slot_count(KGEN_GDN); i++) {
-        const kgen_image *image = &t->answer.image[i];
+    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
+        const kgen__image *image = &t->answer.image[i];
         int judged = i == OUT ? kgen_dtype_size((kgen_dtype)s->out) > 1 : i == STATE;
         double sum = 0, most = 0;
         int64_t count = 0;
@@ -836,8 +847,8 @@ static void check_answers(const trial *t) {
             double value = image->want[n], tolerance = (double)image->tolerance[n];
             if (tolerance < 0) continue;
             if (!isfinite(value) || !isfinite(tolerance))
-                fail_msg("%s: %s: %g within %g", t->line, kgen_slot_name(KGEN_GDN, i), value,
-                         tolerance);
+                fail_msg("%s: %s: %g within %g", t->line, kgen__slot_name(KGEN_FAMILY_GDN, i),
+                         value, tolerance);
             most = fmax(most, tolerance / peers_allow(s, i, value));
             sum += tolerance / peers_allow(s, i, value);
             count++;
@@ -846,21 +857,23 @@ static void check_answers(const trial *t) {
         int loose = sum > (rounds ? 4 + tokens : 0.5) * (double)count || (!rounds && most > 16);
         if (calm && judged && loose)
             fail_msg("%s: %s: tolerances %g of the peers', %g at most", t->line,
-                     kgen_slot_name(KGEN_GDN, i), sum / (double)count, most);
+                     kgen__slot_name(KGEN_FAMILY_GDN, i), sum / (double)count, most);
     }
 }
 
 static void answers_are_finite_and_tight(void **state) {
     (void)state;
-    kgen_case *cases, c;
+    kgen__case *cases, c;
     size_t count;
     kgen_error err = {KGEN_OK, ""};
-    if (kgen_cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
+    if (kgen__cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < count + 100; i++) {
-        if (i < count) c = cases[i];
-        else assert_int_equal(kgen_case_random(&c, KGEN_GDN, &rng, NULL, 6, &err), KGEN_OK);
+        if (i < count)
+            c = cases[i];
+        else
+            assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_GDN, &rng, NULL, 6, &err), KGEN_OK);
         if (i % 2 && c.gdn.sstd < 2) c.gdn.extremes = 0;
-        trial *t = trial_of(&c, kgen_seed_fresh());
+        trial *t = trial_of(&c, kgen__seed_fresh());
         refer(t);
         check_answers(t);
         apply(&t->data, &t->answer);
@@ -870,17 +883,17 @@ static void answers_are_finite_and_tight(void **state) {
     free(cases);
 }
 
-static void same_after_print(const kgen_case *c) {
-    static char line[KGEN_CASE_LINE_MAX], copy[KGEN_CASE_LINE_MAX];
-    kgen_case back;
+static void same_after_print(const kgen__case *c) {
+    static char line[KGEN__CASE_LINE_MAX], copy[KGEN__CASE_LINE_MAX];
+    kgen__case back;
     kgen_error err = {KGEN_OK, ""};
-    kgen_case_print(line, c);
-    if (kgen_case_parse(&back, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
-    kgen_case_print(copy, &back);
+    kgen__case_print(line, c);
+    if (kgen__case_parse(&back, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    kgen__case_print(copy, &back);
     assert_string_equal(line, copy);
     assert_int_equal(back.seqs, c->seqs);
     assert_memory_equal(&back.gdn.pads, &c->gdn.pads,
-                        sizeof c->gdn - offsetof(kgen_gdn_case, pads));
+                        sizeof c->gdn - offsetof(kgen__gdn_case, pads));
 }
 
 static void cases_round_trip(void **state) {
@@ -888,8 +901,8 @@ static void cases_round_trip(void **state) {
     int level[6] = {0}, save[5] = {0}, index[4] = {0}, tokens[9] = {0}, heads[33] = {0};
     int empty = 0, none = 0;
     for (int i = 0; i < 3000; i++) {
-        kgen_case c;
-        assert_int_equal(kgen_case_random(&c, KGEN_GDN, &rng, NULL, 0, NULL), KGEN_OK);
+        kgen__case c;
+        assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_GDN, &rng, NULL, 0, NULL), KGEN_OK);
         if (i < 300) same_after_print(&c);
         level[c.spec.gdn.fuse]++;
         save[c.spec.gdn.save]++;
@@ -899,7 +912,7 @@ static void cases_round_trip(void **state) {
         none += c.seqs == 0;
         for (int32_t n = 0; n < c.seqs; n++) empty += c.gdn.lens[n].low == 0;
     }
-    for (int i = KGEN_GDN_A; i <= KGEN_GDN_E; i++) assert_true(level[i]);
+    for (int i = KGEN_FUSE_A; i <= KGEN_FUSE_E; i++) assert_true(level[i]);
     for (int i = 0; i < 5; i++) assert_true(save[i]);
     for (int i = 0; i < 4; i++) assert_true(index[i]);
     for (int i = 1; i <= 8; i++) assert_true(tokens[i]);
@@ -922,26 +935,26 @@ static void bad_cases_are_refused(void **state) {
         {"gdn:layout=flat | seqs=1 hkv=2", "no such key"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        static kgen_case c;
+        static kgen__case c;
         kgen_error err = {KGEN_OK, ""};
-        if (kgen_case_parse(&c, bad[i][0], &err) == KGEN_OK) fail_msg("accepted: %s", bad[i][0]);
+        if (kgen__case_parse(&c, bad[i][0], &err) == KGEN_OK) fail_msg("accepted: %s", bad[i][0]);
         if (!strstr(err.text, bad[i][1])) fail_msg("%s: %s", bad[i][0], err.text);
     }
 }
 
 static void the_file_of_cases(void **state) {
     (void)state;
-    kgen_case *cases;
+    kgen__case *cases;
     size_t count;
     kgen_error err = {KGEN_OK, ""};
-    static char line[KGEN_CASE_LINE_MAX], other[KGEN_CASE_LINE_MAX];
-    if (kgen_cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
+    static char line[KGEN__CASE_LINE_MAX], other[KGEN__CASE_LINE_MAX];
+    if (kgen__cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
     assert_true(count >= 100);
     for (size_t i = 0; i < count; i++) {
         same_after_print(&cases[i]);
-        kgen_case_print(line, &cases[i]);
+        kgen__case_print(line, &cases[i]);
         for (size_t j = 0; j < i; j++) {
-            kgen_case_print(other, &cases[j]);
+            kgen__case_print(other, &cases[j]);
             if (strcmp(line, other) == 0) fail_msg("twice: %s", line);
         }
     }
@@ -950,22 +963,16 @@ static void the_file_of_cases(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_vectors),
-        cmocka_unit_test(layouts_are_permutations),
-        cmocka_unit_test(drafts_are_single_steps),
-        cmocka_unit_test(rings_are_single_steps),
-        cmocka_unit_test(trees_are_chains),
-        cmocka_unit_test(states_do_not_drift),
-        cmocka_unit_test(mistakes_are_found),
-        cmocka_unit_test(writes_are_watched),
-        cmocka_unit_test(padding_is_zeros),
-        cmocka_unit_test(answers_are_finite_and_tight),
-        cmocka_unit_test(cases_round_trip),
-        cmocka_unit_test(bad_cases_are_refused),
+        cmocka_unit_test(known_vectors),           cmocka_unit_test(layouts_are_permutations),
+        cmocka_unit_test(drafts_are_single_steps), cmocka_unit_test(rings_are_single_steps),
+        cmocka_unit_test(trees_are_chains),        cmocka_unit_test(states_do_not_drift),
+        cmocka_unit_test(mistakes_are_found),      cmocka_unit_test(writes_are_watched),
+        cmocka_unit_test(padding_is_zeros),        cmocka_unit_test(answers_are_finite_and_tight),
+        cmocka_unit_test(cases_round_trip),        cmocka_unit_test(bad_cases_are_refused),
         cmocka_unit_test(the_file_of_cases),
     };
-    uint64_t seed = kgen_seed_fresh();
-    kgen_rng_seed(&rng, seed, 0);
+    uint64_t seed = kgen__seed_fresh();
+    kgen__rng_seed(&rng, seed, 0);
     print_message("seed %llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

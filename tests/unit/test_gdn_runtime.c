@@ -13,14 +13,14 @@
 
 #include <cmocka.h>
 
-#include "check/gdn.h"
+#include "check/check_gdn.h"
 
 enum { CDNA3, SM90, DEVICES, COUNTER_BYTES = 1 << 20 };
 
 static const char *const devices[DEVICES] = {"cpu:cdna3", "cpu:sm90"};
 static kgen_context *contexts[DEVICES];
 static uint64_t seed;
-static kgen_rng rng;
+static kgen__rng rng;
 
 /* ---- a case, ready to launch ------------------------------------------------ */
 
@@ -28,18 +28,18 @@ typedef struct rig {
     kgen_context *ctx;
     kgen_kernel *kernel;
     kgen_stream stream;
-    kgen_data data;
-    kgen_args args; /* of data, with a workspace                             */
+    kgen__data data;
+    kgen_args args; /* of data, with a workspace */
     void *workspace;
     const char *line;
 } rig;
 
 static kgen_error did; /* of the calls that must work */
 
-#define DO(call)                                                           \
-    do {                                                                   \
-        did.text[0] = 0;                                                   \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text);        \
+#define DO(call)                                                    \
+    do {                                                            \
+        did.text[0] = 0;                                            \
+        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
     } while (0)
 
 static void *new_workspace(rig *r, kgen_stream stream) {
@@ -55,16 +55,16 @@ static void *new_workspace(rig *r, kgen_stream stream) {
 }
 
 static void make_rig(rig *r, int device, const char *line) {
-    kgen_case c;
+    kgen__case c;
     memset(r, 0, sizeof *r);
     r->ctx = contexts[device];
     r->line = line;
-    DO(kgen_case_parse(&c, line, &did));
-    kgen_case_draw(&c, kgen_rng_next(&rng) >> 32);
+    DO(kgen__case_parse(&c, line, &did));
+    kgen__case_draw(&c, kgen__rng_next(&rng) >> 32);
     DO(kgen_prepare(r->ctx, &c.spec, 1, &r->kernel, &did));
     DO(kgen_stream_create(r->ctx, &r->stream, &did));
-    DO(kgen_data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
-    DO(kgen_data_fill(&r->data, c.seed, &did));
+    DO(kgen__data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
+    DO(kgen__data_fill(&r->data, c.seed, &did));
     r->args = r->data.args;
     r->args.workspace = r->workspace = new_workspace(r, r->stream);
 }
@@ -72,7 +72,7 @@ static void make_rig(rig *r, int device, const char *line) {
 static void free_rig(rig *r) {
     kgen_memory_free(r->ctx, r->workspace);
     kgen_stream_destroy(r->ctx, r->stream);
-    kgen_data_free(&r->data);
+    kgen__data_free(&r->data);
 }
 
 static void run(rig *r) {
@@ -82,14 +82,14 @@ static void run(rig *r) {
 
 /* From the first contents of everything that is read and written. */
 static void launch(rig *r) {
-    kgen_data_poison_outputs(&r->data);
+    kgen__data_poison_outputs(&r->data);
     run(r);
 }
 
 static void compare(rig *r) {
-    kgen_check_result result;
+    kgen__check_result result;
     kgen_error why = {KGEN_OK, ""};
-    if (kgen_data_compare(&result, &r->data, &why) != KGEN_OK)
+    if (kgen__data_compare(&result, &r->data, &why) != KGEN_OK)
         fail_msg("%s: %s (seed %" PRIu64 ")", r->line, why.text, seed);
 }
 
@@ -97,8 +97,8 @@ static void compare(rig *r) {
 static unsigned char *outputs_of(const rig *r) {
     unsigned char *copy = NULL;
     size_t size = 0;
-    for (int i = 0; i < kgen_slot_count(KGEN_GDN); i++) {
-        const kgen_slot *slot = &r->data.slot[i];
+    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
+        const kgen__slot *slot = &r->data.slot[i];
         if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         copy = realloc(copy, size + slot->size);
         assert_non_null(copy);
@@ -110,14 +110,14 @@ static unsigned char *outputs_of(const rig *r) {
 }
 
 static void assert_outputs(const rig *r, const unsigned char *want, const char *what) {
-    for (int i = 0; i < kgen_slot_count(KGEN_GDN); i++) {
-        const kgen_slot *slot = &r->data.slot[i];
+    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
+        const kgen__slot *slot = &r->data.slot[i];
         if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         size_t at = 0;
         while (at < slot->size && slot->bytes[at] == want[at]) at++;
         if (at < slot->size)
             fail_msg("%s: %s: other bits in %s at byte %zu (seed %" PRIu64 ")", r->line, what,
-                     kgen_slot_name(KGEN_GDN, i), at, seed);
+                     kgen__slot_name(KGEN_FAMILY_GDN, i), at, seed);
         want += slot->size;
     }
 }
@@ -128,12 +128,12 @@ static void assert_counters_zero(const rig *r) {
         if (bytes[i]) fail_msg("%s: counter byte %zu is %u", r->line, i, bytes[i]);
 }
 
-static kgen_gdn_seq sequence(const rig *r, int64_t n) {
+static kgen__gdn_seq sequence(const rig *r, int64_t n) {
     return kgen__gdn_sequence(&r->data.spec.gdn, &r->data.args.gdn, n);
 }
 
 static const kgen_tensor *tensor(rig *r, int slot) {
-    return kgen_slot_tensor(&r->data.args, slot);
+    return kgen__slot_tensor(&r->data.args, slot);
 }
 
 /* A part is a slot, a line or a row: what lies behind the first index. */
@@ -160,7 +160,7 @@ static void copy_parts(const kgen_tensor *to, const kgen_tensor *from) {
 /* Moves every pool to `region`, with `step` bytes between its parts. */
 static void spread(rig *r, char *region, int64_t step) {
     for (int i = 0; i < POOLS; i++) {
-        kgen_tensor *t = kgen_slot_tensor(&r->args, pools[i]);
+        kgen_tensor *t = kgen__slot_tensor(&r->args, pools[i]);
         if (!t->data) continue;
         assert_true(part_bytes(t) <= POOL_ROOM);
         t->data = region + (ptrdiff_t)i * POOL_ROOM;
@@ -171,7 +171,7 @@ static void spread(rig *r, char *region, int64_t step) {
 
 static void gather(rig *r) {
     for (int i = 0; i < POOLS; i++) {
-        const kgen_tensor *t = kgen_slot_tensor(&r->args, pools[i]);
+        const kgen_tensor *t = kgen__slot_tensor(&r->args, pools[i]);
         if (t->data) copy_parts(tensor(r, pools[i]), t);
     }
 }
@@ -179,7 +179,7 @@ static void gather(rig *r) {
 static int64_t furthest_slot(const rig *r) {
     int64_t most = 0;
     for (int64_t n = 0; n < r->data.shape.seqs; n++) {
-        kgen_gdn_seq q = sequence(r, n);
+        kgen__gdn_seq q = sequence(r, n);
         if (q.live && q.read > most) most = q.read;
     }
     return most;
@@ -201,7 +201,7 @@ static void check_far(const char *line, int64_t step) {
     compare(&r);
     unsigned char *want = outputs_of(&r);
     assert_true(furthest_slot(&r) * step > (int64_t)1 << 32);
-    kgen_data_poison_outputs(&r.data);
+    kgen__data_poison_outputs(&r.data);
     size_t bytes = (size_t)(most_parts(&r) * step);
     char *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -285,7 +285,7 @@ typedef struct half {
     kgen_args args;
     kgen_stream stream;
     int64_t first, count;
-    unsigned char *const *want; /* [SHARED]                                  */
+    unsigned char *const *want; /* [SHARED] */
     pthread_barrier_t *gate;
     int wrong, failed;
 } half;
@@ -297,7 +297,7 @@ static void make_half(half *h, rig *r, int64_t first, int64_t count) {
     h->args.workspace = new_workspace(r, h->stream);
     DO(kgen_stream_sync(r->ctx, h->stream, &did));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        kgen_tensor *t = kgen_slot_tensor(&h->args, rows[i]);
+        kgen_tensor *t = kgen__slot_tensor(&h->args, rows[i]);
         if (!t->data) continue;
         t->data = part_of(t, first);
         t->shape[0] = count;
@@ -309,14 +309,17 @@ static int go_over(const half *h, int is_check) {
     int wrong = 0;
     for (int64_t n = h->first; n < h->first + h->count; n++)
         for (int i = 0; i < SHARED; i++) {
-            const kgen_slot *slot = &h->r->data.slot[shared[i]];
+            const kgen__slot *slot = &h->r->data.slot[shared[i]];
             const kgen_tensor *t = tensor(h->r, shared[i]);
             if (!t->data) continue;
             char *part = part_of(t, shared[i] == OUT ? n : sequence(h->r, n).read);
             size_t at = (size_t)((unsigned char *)part - slot->bytes), bytes = part_bytes(t);
-            if (is_check) wrong += memcmp(part, h->want[i] + at, bytes) != 0;
-            else if (slot->before) memcpy(part, slot->before + at, bytes);
-            else memset(part, 0xff, bytes);
+            if (is_check)
+                wrong += memcmp(part, h->want[i] + at, bytes) != 0;
+            else if (slot->before)
+                memcpy(part, slot->before + at, bytes);
+            else
+                memset(part, 0xff, bytes);
         }
     return wrong;
 }
@@ -339,7 +342,7 @@ static void *run_half(void *user) {
 
 static void keep_shared(rig *r, unsigned char *want[SHARED]) {
     for (int i = 0; i < SHARED; i++) {
-        const kgen_slot *slot = &r->data.slot[shared[i]];
+        const kgen__slot *slot = &r->data.slot[shared[i]];
         want[i] = slot->bytes ? malloc(slot->size) : NULL;
         if (!slot->bytes) continue;
         assert_non_null(want[i]);
@@ -365,9 +368,9 @@ static void check_threads(const char *line) {
     half halves[HALVES];
     unsigned char *want[SHARED];
     make_rig(&r, CDNA3, line);
-    int64_t seqs = r.data.shape.seqs, cut = kgen_rng_range(&rng, 2, seqs - 2);
+    int64_t seqs = r.data.shape.seqs, cut = kgen__rng_range(&rng, 2, seqs - 2);
     for (int i = 0; i < HALVES; i++) make_half(&halves[i], &r, i ? cut : 0, i ? seqs - cut : cut);
-    kgen_data_poison_outputs(&r.data);
+    kgen__data_poison_outputs(&r.data);
     for (int i = 0; i < HALVES; i++) assert_int_equal(launch_half(&halves[i]), KGEN_OK);
     compare(&r);
     keep_shared(&r, want);
@@ -400,11 +403,11 @@ enum { WIDE = 64, STATE_SIZE = WIDE * WIDE, STEPS = 1000 };
 typedef struct drift {
     rig r;
     int64_t slot;
-    double exact[STATE_SIZE];   /* in double                                 */
+    double exact[STATE_SIZE];   /* in double */
     double rounded[STATE_SIZE]; /* rounded to the state's type at every step */
     double o_exact[WIDE], o_rounded[WIDE];
-    double o_worst, state_worst;     /* over the largest of the state        */
-    double got_error, rounded_error; /* sums of squares, of the state        */
+    double o_worst, state_worst;     /* over the largest of the state */
+    double got_error, rounded_error; /* sums of squares, of the state */
     double o_got_error, o_rounded_error;
 } drift;
 
@@ -413,11 +416,11 @@ typedef struct token {
 } token;
 
 static double load(const kgen_tensor *t, int64_t at) {
-    return kgen_number_load(t->dtype, t->data, at);
+    return kgen__number_load(t->dtype, t->data, at);
 }
 
 static void store(const kgen_tensor *t, int64_t at, double value) {
-    kgen_number_store(t->dtype, t->data, at, value);
+    kgen__number_store(t->dtype, t->data, at, value);
 }
 
 static void normalise(double *x, const kgen_tensor *row, int64_t first, double eps, double scale) {
@@ -428,14 +431,13 @@ static void normalise(double *x, const kgen_tensor *row, int64_t first, double e
 
 /* New inputs for the device, and what they mean. */
 static void draw_token(token *x, const kgen_gdn_args *a) {
-    for (int i = 0; i < 3 * WIDE; i++) store(&a->x, i, 0.7 * kgen_rng_normal(&rng));
-    for (int i = 0; i < 2; i++) store(&a->ba, i, kgen_rng_normal(&rng));
+    for (int i = 0; i < 3 * WIDE; i++) store(&a->x, i, 0.7 * kgen__rng_normal(&rng));
+    for (int i = 0; i < 2; i++) store(&a->ba, i, kgen__rng_normal(&rng));
     normalise(x->q, &a->x, 0, (double)a->l2_eps, (double)a->q_scale);
     normalise(x->k, &a->x, WIDE, (double)a->l2_eps, 1);
     for (int i = 0; i < WIDE; i++) x->v[i] = load(&a->x, 2 * WIDE + i);
     x->beta = 1 / (1 + exp(-load(&a->ba, 0)));
-    x->decay = exp(-exp(load(&a->a_log, 0)) *
-                   log1p(exp(load(&a->ba, 1) + load(&a->dt_bias, 0))));
+    x->decay = exp(-exp(load(&a->a_log, 0)) * log1p(exp(load(&a->ba, 1) + load(&a->dt_bias, 0))));
 }
 
 /* S = decay S; u = beta (v - S k); S = S + u k^T; o = S q. */
@@ -456,7 +458,7 @@ static void step(double *s, double *o, const token *x) {
 
 static void round_state(double *s, kgen_dtype dtype) {
     for (int i = 0; i < STATE_SIZE; i++)
-        s[i] = (double)kgen_number_decode(dtype, kgen_number_encode(dtype, s[i]));
+        s[i] = (double)kgen__number_decode(dtype, kgen__number_encode(dtype, s[i]));
 }
 
 static double square(double x) { return x * x; }
@@ -488,7 +490,7 @@ static void start_drift(drift *d, int device, const char *line) {
     const kgen_gdn_args *a = &d->r.data.args.gdn;
     d->slot = sequence(&d->r, 0).read;
     /* A decay near 1 keeps errors for long. */
-    store(&a->a_log, 0, -6 + 2 * kgen_rng_uniform(&rng));
+    store(&a->a_log, 0, -6 + 2 * kgen__rng_uniform(&rng));
     for (int i = 0; i < STATE_SIZE; i++)
         d->exact[i] = d->rounded[i] = load(&a->state, d->slot * a->state.stride[0] + i);
 }
@@ -530,8 +532,8 @@ static void check_bf16_drift(int device) {
                   devices[device], o, state);
     assert_true(d->rounded_error > 0 && d->o_rounded_error > 0);
     if (!(fabs(log2(state)) <= 1) || !(fabs(log2(o)) <= 1))
-        fail_msg("%s: o %g, state %g times the error of rounding (seed %" PRIu64 ")", d->r.line,
-                 o, state, seed);
+        fail_msg("%s: o %g, state %g times the error of rounding (seed %" PRIu64 ")", d->r.line, o,
+                 state, seed);
     free_rig(&d->r);
     free(d);
 }
@@ -549,17 +551,17 @@ static void test_a_thousand_steps(void **state) {
 static void assert_read_slots_kept(rig *r) {
     static const int kept[] = {STATE, CONV_STATE};
     for (int64_t n = 0; n < r->data.shape.seqs; n++) {
-        kgen_gdn_seq q = sequence(r, n);
+        kgen__gdn_seq q = sequence(r, n);
         assert_true(q.live && q.write >= 0 && q.read != q.write);
         for (int i = 0; i < 2; i++) {
-            const kgen_slot *slot = &r->data.slot[kept[i]];
+            const kgen__slot *slot = &r->data.slot[kept[i]];
             const kgen_tensor *t = tensor(r, kept[i]);
             if (!t->data) continue;
             size_t at = (size_t)((unsigned char *)part_of(t, q.read) - slot->bytes);
             size_t to = (size_t)((unsigned char *)part_of(t, q.write) - slot->bytes);
             if (memcmp(slot->bytes + at, slot->before + at, part_bytes(t)))
                 fail_msg("%s: the %s that sequence %lld reads has changed (seed %" PRIu64 ")",
-                         r->line, kgen_slot_name(KGEN_GDN, kept[i]), (long long)n, seed);
+                         r->line, kgen__slot_name(KGEN_FAMILY_GDN, kept[i]), (long long)n, seed);
             assert_memory_not_equal(slot->bytes + to, slot->before + to, part_bytes(t));
         }
     }
@@ -604,7 +606,7 @@ static void test_prefixes_stay(void **state) {
 
 typedef struct draft_case {
     const char *draft, *single;
-    double relative; /* to the largest of an output row, of a state          */
+    double relative; /* to the largest of an output row, of a state */
 } draft_case;
 
 /* Nothing is rounded on the way, so that errors stay small. */
@@ -623,7 +625,7 @@ static const draft_case draft_cases[] = {
 static void copy_weights(rig *to, const rig *from) {
     static const int weights[] = {CONV_WEIGHT, A_LOG, DT_BIAS, NORM_WEIGHT};
     for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++) {
-        const kgen_slot *source = &from->data.slot[weights[i]], *sink = &to->data.slot[weights[i]];
+        const kgen__slot *source = &from->data.slot[weights[i]], *sink = &to->data.slot[weights[i]];
         assert_int_equal(source->size, sink->size);
         if (source->bytes) memcpy(sink->bytes, source->bytes, source->size);
     }
@@ -632,9 +634,9 @@ static void copy_weights(rig *to, const rig *from) {
 /* What the first draft starts from is what the single steps start from. */
 static void copy_start(rig *single, rig *draft) {
     const kgen_tensor *from = tensor(draft, CONV_STATE), *to = tensor(single, CONV_STATE);
-    kgen_gdn_dims d = kgen__gdn_dims(&draft->data.spec.gdn);
+    kgen__gdn_dims d = kgen__gdn_dims_of(&draft->data.spec.gdn);
     for (int64_t n = 0; n < draft->data.shape.seqs; n++) {
-        kgen_gdn_seq p = sequence(draft, n), q = sequence(single, n);
+        kgen__gdn_seq p = sequence(draft, n), q = sequence(single, n);
         memcpy(part_of(tensor(single, STATE), q.read), part_of(tensor(draft, STATE), p.read),
                part_bytes(tensor(draft, STATE)));
         for (int64_t channel = 0; channel < d.c; channel++)
@@ -680,8 +682,8 @@ static void follow(rig *single, rig *draft, const draft_case *c, int accepted) {
         step_alone(single, draft, t);
         for (int64_t n = 0; n < draft->data.shape.seqs; n++) {
             int64_t slot = kgen__gdn_token_slot(s, &draft->data.args.gdn, n, t);
-            assert_close(tensor(draft, OUT), n * s->tokens + t, tensor(single, OUT), n, c,
-                         accepted, t);
+            assert_close(tensor(draft, OUT), n * s->tokens + t, tensor(single, OUT), n, c, accepted,
+                         t);
             assert_close(tensor(draft, STATE), slot, tensor(single, STATE),
                          sequence(single, n).read, c, accepted, t);
         }
@@ -693,7 +695,7 @@ static void draw_rows(rig *r) {
     for (int i = 0; i < 2; i++) {
         const kgen_tensor *t = tensor(r, rows[i]);
         for (int64_t k = 0; k < t->shape[0] * t->shape[1]; k++)
-            store(t, k, 0.7 * kgen_rng_normal(&rng));
+            store(t, k, 0.7 * kgen__rng_normal(&rng));
     }
 }
 
@@ -702,10 +704,10 @@ static void draw_rows(rig *r) {
 static void check_accepted(rig *single, rig *draft, const draft_case *c, int accepted) {
     unsigned char *rows[2];
     static const int inputs[] = {QKVZ, BA};
-    kgen_data_poison_outputs(&single->data);
+    kgen__data_poison_outputs(&single->data);
     for (int t = 0; t < accepted; t++) step_alone(single, draft, t);
     for (int i = 0; i < 2; i++) {
-        const kgen_slot *slot = &draft->data.slot[inputs[i]];
+        const kgen__slot *slot = &draft->data.slot[inputs[i]];
         rows[i] = malloc(slot->size);
         assert_non_null(rows[i]);
         memcpy(rows[i], slot->bytes, slot->size);
@@ -750,7 +752,7 @@ typedef enum batch { ANY, ALL_PADDING, NO_TOKENS } batch;
 
 static kgen_graph *captured(rig *r) {
     kgen_graph *graph = NULL;
-    kgen_data_poison_outputs(&r->data);
+    kgen__data_poison_outputs(&r->data);
     unsigned char *poison = outputs_of(r);
     DO(kgen_graph_begin(r->ctx, r->stream, &did));
     DO(kgen_launch(r->kernel, &r->args, r->stream, &did));
@@ -763,7 +765,7 @@ static kgen_graph *captured(rig *r) {
 static batch draw_batch(rig *r, int round) {
     const kgen_gdn_args *a = &r->data.args.gdn;
     batch kind = round % 10 == 3 ? ALL_PADDING : round % 10 == 6 ? NO_TOKENS : ANY;
-    DO(kgen_data_refill(&r->data, &rng, &did));
+    DO(kgen__data_refill(&r->data, &rng, &did));
     for (int64_t n = 0; n < a->slots.shape[0]; n++) {
         int64_t columns = a->slots.rank == 2 ? a->slots.shape[1] : 1;
         for (int64_t i = 0; kind == ALL_PADDING && i < columns; i++)
@@ -778,7 +780,7 @@ static batch draw_batch(rig *r, int round) {
 static void assert_nothing_done(rig *r) {
     static const int kept[] = {STATE, CONV_STATE};
     for (int i = 0; i < 2; i++) {
-        const kgen_slot *slot = &r->data.slot[kept[i]];
+        const kgen__slot *slot = &r->data.slot[kept[i]];
         if (slot->bytes) assert_memory_equal(slot->bytes, slot->before, slot->size);
     }
     const kgen_tensor *out = tensor(r, OUT);
@@ -796,7 +798,7 @@ static void check_graph(int device, const char *line) {
         if (i % 10 == 0) compare(&r);
         if (kind != ANY) assert_nothing_done(&r);
         unsigned char *want = outputs_of(&r);
-        kgen_data_poison_outputs(&r.data);
+        kgen__data_poison_outputs(&r.data);
         DO(kgen_graph_launch(graph, r.stream, &did));
         DO(kgen_stream_sync(r.ctx, r.stream, &did));
         assert_outputs(&r, want, "a launch and a replay");
@@ -851,8 +853,8 @@ int main(void) {
         cmocka_unit_test(test_a_graph_follows_the_batch),
     };
     const char *given = getenv("KGEN_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%" PRIu64 "\n", seed);
-    kgen_rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

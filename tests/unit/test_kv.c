@@ -1,5 +1,5 @@
 /* kv_write and kv_gather: every argument that is refused, what comes back of
- * what was written, and attention over it.                                  */
+ * what was written, and attention over it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,13 +13,13 @@
 #include "check/check.h"
 #include "runtime/launch.h"
 
-static kgen_rng rng;
+static kgen__rng rng;
 
 /* ---- refusals: a device that takes note ----------------------------------- */
 
 static int launches;
 
-static kgen_status note_launch(kgen_device *device, void *function, kgen_launch_config config,
+static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
                                const void *params, size_t bytes, kgen_stream stream,
                                kgen_error *err) {
     (void)device, (void)function, (void)config, (void)params, (void)bytes, (void)stream, (void)err;
@@ -27,7 +27,7 @@ static kgen_status note_launch(kgen_device *device, void *function, kgen_launch_
     return KGEN_OK;
 }
 
-static const kgen_device_api note = {.name = "note", .launch = note_launch};
+static const kgen__device_api note = {.name = "note", .launch = note_launch};
 
 typedef struct rig {
     kgen_context ctx;
@@ -51,30 +51,30 @@ static void make_kernel(rig *r, const char *line) {
 
 static kgen_tensor at(int place, int32_t dtype, int32_t layout, int32_t rank,
                       const int64_t *shape) {
-    kgen_tensor t = kgen_tensor_dense((void *)(uintptr_t)((uint64_t)place << 32),
-                                      (kgen_dtype)dtype, rank, shape);
+    kgen_tensor t = kgen_tensor_dense((void *)(uintptr_t)((uint64_t)place << 32), (kgen_dtype)dtype,
+                                      rank, shape);
     t.layout = (kgen_layout)layout;
     return t;
 }
 
-#define AT(place, dtype, layout, ...)                                              \
-    at(place, dtype, layout, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),   \
+#define AT(place, dtype, layout, ...)                                            \
+    at(place, dtype, layout, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
        (const int64_t[]){__VA_ARGS__})
 
 enum { ROWS = 40, PAGES = 9, PAGE = 16, HEADS = 4, QUERIES = 8, DIM = 64, POSITIONS = 100 };
 
 static kgen_tensor cache_at(int place, int32_t layout, int32_t kv, int is_v) {
     int64_t x = 16 / kgen_dtype_size((kgen_dtype)kv);
-    if (layout == KGEN_NHD) return AT(place, kv, layout, PAGES, PAGE, HEADS, DIM);
-    if (layout == KGEN_HND) return AT(place, kv, layout, PAGES, HEADS, PAGE, DIM);
+    if (layout == KGEN_LAYOUT_NHD) return AT(place, kv, layout, PAGES, PAGE, HEADS, DIM);
+    if (layout == KGEN_LAYOUT_HND) return AT(place, kv, layout, PAGES, HEADS, PAGE, DIM);
     if (!is_v) return AT(place, kv, layout, PAGES, HEADS, DIM / x, PAGE, x);
-    return layout == KGEN_SHUFFLE ? AT(place, kv, layout, PAGES, HEADS, PAGE / x, DIM, x)
-                                  : AT(place, kv, layout, PAGES, HEADS, DIM, PAGE);
+    return layout == KGEN_LAYOUT_SHUFFLE ? AT(place, kv, layout, PAGES, HEADS, PAGE / x, DIM, x)
+                                         : AT(place, kv, layout, PAGES, HEADS, DIM, PAGE);
 }
 
 static kgen_tensor scale_at(int place, int32_t scale) {
-    if (scale == KGEN_DESCALE_HEAD) return AT(place, KGEN_F32, 0, HEADS);
-    return AT(place, KGEN_F32, KGEN_NHD, PAGES, PAGE, HEADS);
+    if (scale == KGEN_DESCALE_HEAD) return AT(place, KGEN_DTYPE_F32, 0, HEADS);
+    return AT(place, KGEN_DTYPE_F32, KGEN_LAYOUT_NHD, PAGES, PAGE, HEADS);
 }
 
 static void make_write(rig *r, const char *line) {
@@ -83,17 +83,17 @@ static void make_write(rig *r, const char *line) {
     kgen_kv_write_args *a = &r->args.kv_write;
     a->k = AT(1, s->x, 0, ROWS + 2, HEADS, DIM);
     a->v = AT(2, s->x, 0, ROWS, HEADS, DIM);
-    a->slots = AT(3, s->slots ? KGEN_I64 : KGEN_I32, 0, ROWS);
+    a->slots = AT(3, s->slots ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, ROWS);
     a->k_cache = cache_at(4, s->layout, s->kv, 0);
     a->v_cache = cache_at(5, s->layout, s->kv, 1);
     if (s->scale != KGEN_DESCALE_NONE) {
         a->k_scale = scale_at(6, s->scale);
         a->v_scale = scale_at(7, s->scale);
     }
-    if (s->remap) a->remap = AT(8, s->remap == 2 ? KGEN_I64 : KGEN_I32, 0, 500);
+    if (s->remap) a->remap = AT(8, s->remap == 2 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, 500);
     a->first_slot = 0;
     if (!s->rope) return;
-    a->positions = AT(9, s->positions ? KGEN_I64 : KGEN_I32, 0, ROWS);
+    a->positions = AT(9, s->positions ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, ROWS);
     a->cos = AT(10, s->table, 0, POSITIONS, s->rope_dim / 2);
     a->sin = AT(11, s->table, 0, POSITIONS, s->rope_dim / 2);
     if (s->rope_q) a->q = a->q_out = AT(12, s->x, 0, ROWS, QUERIES, DIM);
@@ -105,10 +105,10 @@ static void make_gather(rig *r, const char *line) {
     kgen_kv_gather_args *a = &r->args.kv_gather;
     a->k_cache = cache_at(4, s->layout, s->kv, 0);
     a->v_cache = cache_at(5, s->layout, s->kv, 1);
-    a->block_table = AT(1, s->table ? KGEN_I64 : KGEN_I32, 0, 3, 5);
-    a->cu_seqlens = AT(2, KGEN_I32, 0, 4);
-    a->seq_lens = AT(3, KGEN_I32, 0, 3);
-    if (s->from == KGEN_FROM_START) a->starts = AT(6, KGEN_I32, 0, 3);
+    a->block_table = AT(1, s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, 3, 5);
+    a->cu_seqlens = AT(2, KGEN_DTYPE_I32, 0, 4);
+    a->seq_lens = AT(3, KGEN_DTYPE_I32, 0, 3);
+    if (s->from == KGEN_FROM_START) a->starts = AT(6, KGEN_DTYPE_I32, 0, 3);
     if (s->descale != KGEN_DESCALE_NONE) {
         a->k_descale = scale_at(7, s->descale);
         a->v_descale = scale_at(8, s->descale);
@@ -142,8 +142,8 @@ static void refuse(rig *r, const char *line, const char *says) {
 #define G_END "kv_gather:d=64,layout=hnd,kv=i8,from=end"
 #define G_XPACKED "kv_gather:d=64,layout=xpacked,kv=bf16"
 
-static const char *const lines[] = {NHD,   SHUFFLE,   XPACKED, HND,      ROPE,
-                                    X16,   G_NHD,     G_SHUFFLE, G_END,  G_XPACKED};
+static const char *const lines[] = {NHD, SHUFFLE, XPACKED,   HND,   ROPE,
+                                    X16, G_NHD,   G_SHUFFLE, G_END, G_XPACKED};
 enum { LINES = sizeof lines / sizeof lines[0] };
 
 static void test_valid_arguments_are_launched(void **state) {
@@ -161,14 +161,26 @@ static void test_valid_arguments_are_launched(void **state) {
 
 /* What one field must not be. */
 typedef enum change {
-    NO_DATA, DTYPE, RANK, SHAPE0, SHAPE1, SHAPE2, STRIDE0, STRIDE1, LAST, TAG, SHIFT, SAME, HUGE0
+    NO_DATA,
+    DTYPE,
+    RANK,
+    SHAPE0,
+    SHAPE1,
+    SHAPE2,
+    STRIDE0,
+    STRIDE1,
+    LAST,
+    TAG,
+    SHIFT,
+    SAME,
+    HUGE0
 } change;
 
 typedef struct bad {
     const char *line;
-    size_t offset; /* of the tensor in kgen_args                             */
+    size_t offset; /* of the tensor in kgen_args */
     change change;
-    size_t other;  /* SAME: takes the address of this tensor                 */
+    size_t other; /* SAME: takes the address of this tensor */
     const char *says;
 } bad;
 
@@ -182,19 +194,45 @@ static kgen_tensor *tensor_at(rig *r, size_t offset) {
 static void spoil(rig *r, const bad *b) {
     kgen_tensor *t = tensor_at(r, b->offset);
     switch (b->change) {
-    case NO_DATA: t->data = NULL; break;
-    case DTYPE: t->dtype = t->dtype == KGEN_F32 ? KGEN_I64 : KGEN_F32; break;
-    case RANK: t->rank--; break;
-    case SHAPE0: t->shape[0]--; break;
-    case SHAPE1: t->shape[1]++; break;
-    case SHAPE2: t->shape[2]++; break;
-    case STRIDE0: t->stride[0]++; break;
-    case STRIDE1: t->stride[1]++; break;
-    case LAST: t->stride[t->rank - 1] = 2; break;
-    case TAG: t->layout = t->layout == KGEN_HND ? KGEN_SHUFFLE : KGEN_LAYOUT_NONE; break;
-    case SHIFT: t->data = (char *)t->data + 2; break;
-    case SAME: t->data = (char *)tensor_at(r, b->other)->data + 64; break;
-    case HUGE0: t->shape[0] = (int64_t)INT32_MAX + 1; break;
+    case NO_DATA:
+        t->data = NULL;
+        break;
+    case DTYPE:
+        t->dtype = t->dtype == KGEN_DTYPE_F32 ? KGEN_DTYPE_I64 : KGEN_DTYPE_F32;
+        break;
+    case RANK:
+        t->rank--;
+        break;
+    case SHAPE0:
+        t->shape[0]--;
+        break;
+    case SHAPE1:
+        t->shape[1]++;
+        break;
+    case SHAPE2:
+        t->shape[2]++;
+        break;
+    case STRIDE0:
+        t->stride[0]++;
+        break;
+    case STRIDE1:
+        t->stride[1]++;
+        break;
+    case LAST:
+        t->stride[t->rank - 1] = 2;
+        break;
+    case TAG:
+        t->layout = t->layout == KGEN_LAYOUT_HND ? KGEN_LAYOUT_SHUFFLE : KGEN_LAYOUT_NONE;
+        break;
+    case SHIFT:
+        t->data = (char *)t->data + 2;
+        break;
+    case SAME:
+        t->data = (char *)tensor_at(r, b->other)->data + 64;
+        break;
+    case HUGE0:
+        t->shape[0] = (int64_t)INT32_MAX + 1;
+        break;
     }
 }
 
@@ -304,7 +342,7 @@ static void test_other_guards(void **state) {
     r.args.kv_gather.v.data = r.args.kv_gather.k.data;
     refuse(&r, G_NHD, "v: the address of k");
     make(&r, G_NHD);
-    r.args.family = KGEN_KV_WRITE;
+    r.args.family = KGEN_FAMILY_KV_WRITE;
     refuse(&r, G_NHD, "args: family kv_write, kernel built for kv_gather");
 }
 
@@ -323,7 +361,7 @@ static void must(kgen_status status, const kgen_error *err) {
 
 static void open_world(world *w) {
     kgen_error err;
-    kgen_open_options options = {.device = "cpu:cdna3", .mode = KGEN_AUTO};
+    kgen_open_options options = {.device = "cpu:cdna3", .mode = KGEN_MODE_AUTO};
     memset(w, 0, sizeof *w);
     must(kgen_open(&w->ctx, &options, &err), &err);
     must(kgen_stream_create(w->ctx, &w->stream, &err), &err);
@@ -352,8 +390,8 @@ static kgen_tensor put(world *w, int32_t dtype, int32_t layout, const void *from
     return t;
 }
 
-#define PUT(w, dtype, layout, from, ...)                                                \
-    put(w, dtype, layout, from, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),     \
+#define PUT(w, dtype, layout, from, ...)                                            \
+    put(w, dtype, layout, from, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
         (const int64_t[]){__VA_ARGS__})
 
 static void run(world *w, const char *line, kgen_args *args) {
@@ -365,7 +403,7 @@ static void run(world *w, const char *line, kgen_args *args) {
     args->family = spec.family;
     must(kgen_workspace_size(kernel, args, &args->workspace_bytes, &err), &err);
     if (args->workspace_bytes) {
-        args->workspace = PUT(w, KGEN_F32, 0, NULL, (int64_t)args->workspace_bytes / 4).data;
+        args->workspace = PUT(w, KGEN_DTYPE_F32, 0, NULL, (int64_t)args->workspace_bytes / 4).data;
         must(kgen_workspace_init(w->ctx, args->workspace, args->workspace_bytes, w->stream, &err),
              &err);
     }
@@ -378,21 +416,22 @@ enum { TOKENS = 37, SEQ_PAGES = 3 };
 typedef struct trip {
     const char *layout, *kv, *scale;
     int32_t layout_id, kv_id, scale_id;
-    double relative; /* error of one rounding                                */
+    double relative; /* error of one rounding */
 } trip;
 
 #define LAYOUTS(kv, scale, kv_id, scale_id, relative)                             \
-    {"nhd", kv, scale, KGEN_NHD, kv_id, scale_id, relative},                      \
-        {"hnd", kv, scale, KGEN_HND, kv_id, scale_id, relative},                  \
-        {"shuffle", kv, scale, KGEN_SHUFFLE, kv_id, scale_id, relative},          \
-        {"xpacked", kv, scale, KGEN_XPACKED, kv_id, scale_id, relative}
+    {"nhd", kv, scale, KGEN_LAYOUT_NHD, kv_id, scale_id, relative},               \
+        {"hnd", kv, scale, KGEN_LAYOUT_HND, kv_id, scale_id, relative},           \
+        {"shuffle", kv, scale, KGEN_LAYOUT_SHUFFLE, kv_id, scale_id, relative}, { \
+        "xpacked", kv, scale, KGEN_LAYOUT_XPACKED, kv_id, scale_id, relative      \
+    }
 
 static const trip trips[] = {
-    LAYOUTS("bf16", "none", KGEN_BF16, KGEN_DESCALE_NONE, 0),
-    LAYOUTS("e4m3fnuz", "head", KGEN_E4M3FNUZ, KGEN_DESCALE_HEAD, 1.0 / 16),
-    LAYOUTS("e4m3fn", "token", KGEN_E4M3FN, KGEN_DESCALE_TOKEN, 1.0 / 16),
-    LAYOUTS("e5m2", "row", KGEN_E5M2, KGEN_DESCALE_ROW, 1.0 / 8),
-    LAYOUTS("i8", "token", KGEN_I8, KGEN_DESCALE_TOKEN, 1.0 / 127),
+    LAYOUTS("bf16", "none", KGEN_DTYPE_BF16, KGEN_DESCALE_NONE, 0),
+    LAYOUTS("e4m3fnuz", "head", KGEN_DTYPE_E4M3FNUZ, KGEN_DESCALE_HEAD, 1.0 / 16),
+    LAYOUTS("e4m3fn", "token", KGEN_DTYPE_E4M3FN, KGEN_DESCALE_TOKEN, 1.0 / 16),
+    LAYOUTS("e5m2", "row", KGEN_DTYPE_E5M2, KGEN_DESCALE_ROW, 1.0 / 8),
+    LAYOUTS("i8", "token", KGEN_DTYPE_I8, KGEN_DESCALE_TOKEN, 1.0 / 127),
 };
 
 typedef struct stored {
@@ -412,25 +451,25 @@ static void fill(world *w, stored *d, const trip *t) {
     int64_t slots[TOKENS];
     float unit[HEADS] = {0.02f, 0.03f, 0.04f, 0.05f};
     for (int i = 0; i < TOKENS * HEADS * DIM; i++) {
-        d->k_in[i] = (uint16_t)kgen_number_encode(KGEN_BF16, kgen_rng_normal(&rng));
-        d->v_in[i] = (uint16_t)kgen_number_encode(KGEN_BF16, kgen_rng_normal(&rng));
+        d->k_in[i] = (uint16_t)kgen__number_encode(KGEN_DTYPE_BF16, kgen__rng_normal(&rng));
+        d->v_in[i] = (uint16_t)kgen__number_encode(KGEN_DTYPE_BF16, kgen__rng_normal(&rng));
     }
     for (int i = 0; i < TOKENS; i++) slots[i] = pages[i / PAGE] * PAGE + i % PAGE;
-    d->k = PUT(w, KGEN_BF16, 0, d->k_in, TOKENS, HEADS, DIM);
-    d->v = PUT(w, KGEN_BF16, 0, d->v_in, TOKENS, HEADS, DIM);
-    d->slots = PUT(w, KGEN_I64, 0, slots, TOKENS);
+    d->k = PUT(w, KGEN_DTYPE_BF16, 0, d->k_in, TOKENS, HEADS, DIM);
+    d->v = PUT(w, KGEN_DTYPE_BF16, 0, d->v_in, TOKENS, HEADS, DIM);
+    d->slots = PUT(w, KGEN_DTYPE_I64, 0, slots, TOKENS);
     d->k_cache = cache_in(w, t, 0);
     d->v_cache = cache_in(w, t, 1);
-    d->table = PUT(w, KGEN_I32, 0, pages, 1, SEQ_PAGES);
-    d->lens = PUT(w, KGEN_I32, 0, &len, 1);
-    d->cu = PUT(w, KGEN_I32, 0, ends, 2);
+    d->table = PUT(w, KGEN_DTYPE_I32, 0, pages, 1, SEQ_PAGES);
+    d->lens = PUT(w, KGEN_DTYPE_I32, 0, &len, 1);
+    d->cu = PUT(w, KGEN_DTYPE_I32, 0, ends, 2);
     d->k_scale = d->v_scale = (kgen_tensor){0};
     if (t->scale_id == KGEN_DESCALE_HEAD) {
-        d->k_scale = PUT(w, KGEN_F32, 0, unit, HEADS);
-        d->v_scale = PUT(w, KGEN_F32, 0, unit, HEADS);
+        d->k_scale = PUT(w, KGEN_DTYPE_F32, 0, unit, HEADS);
+        d->v_scale = PUT(w, KGEN_DTYPE_F32, 0, unit, HEADS);
     } else if (t->scale_id != KGEN_DESCALE_NONE) {
-        d->k_scale = PUT(w, KGEN_F32, KGEN_NHD, NULL, PAGES, PAGE, HEADS);
-        d->v_scale = PUT(w, KGEN_F32, KGEN_HND, NULL, PAGES, HEADS, PAGE);
+        d->k_scale = PUT(w, KGEN_DTYPE_F32, KGEN_LAYOUT_NHD, NULL, PAGES, PAGE, HEADS);
+        d->v_scale = PUT(w, KGEN_DTYPE_F32, KGEN_LAYOUT_HND, NULL, PAGES, HEADS, PAGE);
     }
 }
 
@@ -439,9 +478,13 @@ static void write_all(world *w, const stored *d, const trip *t) {
     kgen_args args = {0};
     snprintf(line, sizeof line, "kv_write:d=64,layout=%s,kv=%s,scale=%s", t->layout, t->kv,
              t->scale);
-    args.kv_write = (kgen_kv_write_args){
-        .k = d->k, .v = d->v, .slots = d->slots, .k_cache = d->k_cache, .v_cache = d->v_cache,
-        .k_scale = d->k_scale, .v_scale = d->v_scale};
+    args.kv_write = (kgen_kv_write_args){.k = d->k,
+                                         .v = d->v,
+                                         .slots = d->slots,
+                                         .k_cache = d->k_cache,
+                                         .v_cache = d->v_cache,
+                                         .k_scale = d->k_scale,
+                                         .v_scale = d->v_scale};
     run(w, line, &args);
 }
 
@@ -451,7 +494,7 @@ static const char *descale_of(const trip *t) {
 
 /* Of a value and the largest of its row: half a step of the format, twice rounded. */
 static double bound(const trip *t, double value, double amax) {
-    if (t->kv_id == KGEN_I8) return amax * t->relative + fabs(value) / 256;
+    if (t->kv_id == KGEN_DTYPE_I8) return amax * t->relative + fabs(value) / 256;
     return t->relative ? fabs(value) * (t->relative + 1.0 / 256) + amax * 1e-3 : 0;
 }
 
@@ -459,10 +502,10 @@ static void compare_rows(const trip *t, const uint16_t *want, const uint16_t *go
     for (int row = 0; row < TOKENS * HEADS; row++) {
         double amax = 0;
         for (int i = row * DIM; i < (row + 1) * DIM; i++)
-            amax = fmax(amax, fabs((double)kgen_number_decode(KGEN_BF16, want[i])));
+            amax = fmax(amax, fabs((double)kgen__number_decode(KGEN_DTYPE_BF16, want[i])));
         for (int i = row * DIM; i < (row + 1) * DIM; i++) {
-            double a = (double)kgen_number_decode(KGEN_BF16, want[i]);
-            double b = (double)kgen_number_decode(KGEN_BF16, got[i]);
+            double a = (double)kgen__number_decode(KGEN_DTYPE_BF16, want[i]);
+            double b = (double)kgen__number_decode(KGEN_DTYPE_BF16, got[i]);
             if (!(fabs(a - b) <= bound(t, a, amax)))
                 fail_msg("%s, %s, %s: element %d was %g, comes back as %g", t->layout, t->kv,
                          t->scale, i, a, b);
@@ -480,11 +523,16 @@ static void check_trip(world *w, const trip *t) {
     write_all(w, &d, t);
     snprintf(line, sizeof line, "kv_gather:d=64,layout=%s,kv=%s,descale=%s", t->layout, t->kv,
              descale_of(t));
-    args.kv_gather = (kgen_kv_gather_args){
-        .k_cache = d.k_cache, .v_cache = d.v_cache, .block_table = d.table, .cu_seqlens = d.cu,
-        .seq_lens = d.lens, .k_descale = d.k_scale, .v_descale = d.v_scale,
-        .k = PUT(w, KGEN_BF16, 0, NULL, TOKENS, HEADS, DIM),
-        .v = PUT(w, KGEN_BF16, 0, NULL, TOKENS, HEADS, DIM)};
+    args.kv_gather =
+        (kgen_kv_gather_args){.k_cache = d.k_cache,
+                              .v_cache = d.v_cache,
+                              .block_table = d.table,
+                              .cu_seqlens = d.cu,
+                              .seq_lens = d.lens,
+                              .k_descale = d.k_scale,
+                              .v_descale = d.v_scale,
+                              .k = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
+                              .v = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
     run(w, line, &args);
     must(kgen_memory_read(w->ctx, k, args.kv_gather.k.data, sizeof k, &err), &err);
     must(kgen_memory_read(w->ctx, v, args.kv_gather.v.data, sizeof v, &err), &err);
@@ -512,9 +560,9 @@ static void attend(double out[QUERIES][DIM], const uint16_t *q, const stored *d,
         for (int t = 0; t < TOKENS; t++) {
             p[t] = 0;
             for (int i = 0; i < DIM; i++)
-                p[t] += (double)kgen_number_decode(KGEN_BF16, q[h * DIM + i]) *
-                        (double)kgen_number_decode(KGEN_BF16,
-                                                   d->k_in[(t * HEADS + head) * DIM + i]);
+                p[t] += (double)kgen__number_decode(KGEN_DTYPE_BF16, q[h * DIM + i]) *
+                        (double)kgen__number_decode(KGEN_DTYPE_BF16,
+                                                    d->k_in[(t * HEADS + head) * DIM + i]);
             p[t] *= scale;
             top = fmax(top, p[t]);
         }
@@ -522,8 +570,9 @@ static void attend(double out[QUERIES][DIM], const uint16_t *q, const stored *d,
         for (int i = 0; i < DIM; i++) {
             out[h][i] = 0;
             for (int t = 0; t < TOKENS; t++)
-                out[h][i] += p[t] / sum * (double)kgen_number_decode(
-                                              KGEN_BF16, d->v_in[(t * HEADS + head) * DIM + i]);
+                out[h][i] += p[t] / sum *
+                             (double)kgen__number_decode(KGEN_DTYPE_BF16,
+                                                         d->v_in[(t * HEADS + head) * DIM + i]);
         }
     }
 }
@@ -540,33 +589,37 @@ static void check_attention(world *w, const trip *t) {
     fill(w, &d, t);
     write_all(w, &d, t);
     for (int i = 0; i < QUERIES * DIM; i++)
-        q[i] = (uint16_t)kgen_number_encode(KGEN_BF16, kgen_rng_normal(&rng));
+        q[i] = (uint16_t)kgen__number_encode(KGEN_DTYPE_BF16, kgen__rng_normal(&rng));
     snprintf(line, sizeof line, "attn:phase=decode,d=64,g=2,page=16,layout=%s,kv=%s,descale=%s",
              t->layout, t->kv, descale_of(t));
-    args.attn = (kgen_attn_args){
-        .q = PUT(w, KGEN_BF16, 0, q, 1, QUERIES, DIM), .k = d.k_cache, .v = d.v_cache,
-        .out = PUT(w, KGEN_BF16, 0, NULL, 1, QUERIES, DIM), .block_table = d.table,
-        .seq_lens = d.lens, .k_descale = d.k_scale, .v_descale = d.v_scale,
-        .softmax_scale = 0.125f};
+    args.attn = (kgen_attn_args){.q = PUT(w, KGEN_DTYPE_BF16, 0, q, 1, QUERIES, DIM),
+                                 .k = d.k_cache,
+                                 .v = d.v_cache,
+                                 .out = PUT(w, KGEN_DTYPE_BF16, 0, NULL, 1, QUERIES, DIM),
+                                 .block_table = d.table,
+                                 .seq_lens = d.lens,
+                                 .k_descale = d.k_scale,
+                                 .v_descale = d.v_scale,
+                                 .softmax_scale = 0.125f};
     run(w, line, &args);
     must(kgen_memory_read(w->ctx, got, args.attn.out.data, sizeof got, &err), &err);
     attend(want, q, &d, 0.125);
     for (int i = 0; i < QUERIES * DIM; i++) {
         double wanted = want[i / DIM][i % DIM];
-        error += pow((double)kgen_number_decode(KGEN_BF16, got[i]) - wanted, 2);
+        error += pow((double)kgen__number_decode(KGEN_DTYPE_BF16, got[i]) - wanted, 2);
         size += wanted * wanted;
     }
     double share = sqrt(error / size), most = 1.5 * t->relative + 1.0 / 128;
     if (!(share <= most))
-        fail_msg("%s, %s, %s: attention is off by %.3g of its size, at most %.3g", t->layout,
-                 t->kv, t->scale, share, most);
+        fail_msg("%s, %s, %s: attention is off by %.3g of its size, at most %.3g", t->layout, t->kv,
+                 t->scale, share, most);
 }
 
 static void test_attention_over_what_is_written(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof trips / sizeof trips[0]; i++) {
         world w;
-        if (trips[i].kv_id == KGEN_I8) continue; /* attn has no i8 */
+        if (trips[i].kv_id == KGEN_DTYPE_I8) continue; /* attn has no i8 */
         open_world(&w);
         check_attention(&w, &trips[i]);
         close_world(&w);
@@ -582,8 +635,8 @@ int main(void) {
         cmocka_unit_test(test_attention_over_what_is_written),
     };
     const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
-    kgen_rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,10 +12,10 @@
 #include <kgen/probe.h>
 
 #include "check/check.h"
-#include "load/load.h"
+#include "workload/workload.h"
 #include "runtime/launch.h"
 
-static kgen_rng rng;
+static kgen__rng rng;
 
 static const char *const personas[] = {"cpu:cdna3", "cpu:sm90"};
 
@@ -37,30 +37,32 @@ static int is_full(void) {
 }
 
 static kgen_spec random_spec(kgen_family_id family, const kgen_target *target) {
-    kgen_case *c = malloc(sizeof *c);
+    kgen__case *c = malloc(sizeof *c);
     kgen_spec spec;
     kgen_error err;
     assert_non_null(c);
-    must(kgen_case_random(c, family, &rng, target, 0, &err), &err);
+    must(kgen__case_random(c, family, &rng, target, 0, &err), &err);
     spec = c->spec;
     free(c);
     return spec;
 }
 
 static kgen_problem random_problem(const kgen_spec *spec) {
-    kgen_problem p = {.batch = (int32_t)kgen_rng_range(&rng, 1, 6),
-                      .context = (int32_t)kgen_rng_range(&rng, 1, 90),
-                      .heads = (int32_t)kgen_rng_range(&rng, 1, 3)};
-    if (spec->family == KGEN_ATTN) p.context += spec->attn.q_tokens;
-    if (spec->family == KGEN_KV_WRITE || spec->family == KGEN_KV_GATHER) p.batch *= 17;
-    if (kgen_rng_range(&rng, 0, 3) == 0 && spec->family != KGEN_ATTN) p.heads = 0;
+    kgen_problem p = {.batch = (int32_t)kgen__rng_range(&rng, 1, 6),
+                      .context = (int32_t)kgen__rng_range(&rng, 1, 90),
+                      .heads = (int32_t)kgen__rng_range(&rng, 1, 3)};
+    if (spec->family == KGEN_FAMILY_ATTN) p.context += spec->attn.q_tokens;
+    if (spec->family == KGEN_FAMILY_KV_WRITE || spec->family == KGEN_FAMILY_KV_GATHER)
+        p.batch *= 17;
+    if (kgen__rng_range(&rng, 0, 3) == 0 && spec->family != KGEN_FAMILY_ATTN) p.heads = 0;
     return p;
 }
 
 static int has_load(const kgen_spec *spec) {
-    static const int32_t ops[] = {KGEN_SPEC_PREPARE, KGEN_PAGE_TABLE_REQUESTS,
-                                  KGEN_PAGE_TABLE_RAGGED, KGEN_DRAFT_LENS, KGEN_CACHE_LOCS};
-    if (spec->family != KGEN_SCATTER) return 1;
+    static const int32_t ops[] = {KGEN_OP_SPEC_PREPARE, KGEN_OP_PAGE_TABLE_REQUESTS,
+                                  KGEN_OP_PAGE_TABLE_RAGGED, KGEN_OP_DRAFT_LENS,
+                                  KGEN_OP_CACHE_LOCS};
+    if (spec->family != KGEN_FAMILY_SCATTER) return 1;
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
         if (spec->scatter.op == ops[i]) return 1;
     return 0;
@@ -70,7 +72,7 @@ static int has_load(const kgen_spec *spec) {
 
 static int noted;
 
-static kgen_status note_launch(kgen_device *device, void *function, kgen_launch_config config,
+static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
                                const void *params, size_t bytes, kgen_stream stream,
                                kgen_error *err) {
     (void)device, (void)function, (void)config, (void)params, (void)bytes, (void)stream, (void)err;
@@ -78,18 +80,18 @@ static kgen_status note_launch(kgen_device *device, void *function, kgen_launch_
     return KGEN_OK;
 }
 
-static const kgen_device_api note = {.name = "note", .launch = note_launch};
+static const kgen__device_api note = {.name = "note", .launch = note_launch};
 
-static void expect_accepted(const kgen_load *load, const kgen_spec *spec,
+static void expect_accepted(const kgen__workload *load, const kgen_spec *spec,
                             const kgen_target *target, const char *line) {
     static _Alignas(256) char workspace[256]; /* never touched: the launch only takes note */
     kgen_context ctx = {.api = &note, .target = target};
     kgen_kernel kernel = {.ctx = &ctx, .config = {.grid = 8, .block = 64}};
     kgen_error err;
     must(kgen_spec_resolve(&kernel.spec, spec, target, &err), &err);
-    for (int set = 0; set < kgen_load_sets(load); set++) {
+    for (int set = 0; set < kgen__workload_sets(load); set++) {
         kgen_args args;
-        kgen_load_args(&args, load, set);
+        kgen__workload_args(&args, load, set);
         must(kgen_workspace_size(&kernel, &args, &args.workspace_bytes, &err), &err);
         args.workspace = args.workspace_bytes ? workspace : NULL;
         noted = 0;
@@ -102,24 +104,25 @@ static void check_any(kgen_context *ctx, kgen_family_id family, int *made) {
     const kgen_target *target = kgen_context_target(ctx);
     kgen_spec spec = random_spec(family, target);
     kgen_problem problem = random_problem(&spec);
-    const kgen_load_options options = {.cold_bytes = kgen_rng_range(&rng, 1, 200000), .seed = 7};
+    const kgen__workload_options options = {.cold_bytes = kgen__rng_range(&rng, 1, 200000),
+                                            .seed = 7};
     char line[KGEN_SPEC_LINE_MAX];
-    kgen_load *load;
+    kgen__workload *load;
     kgen_error err;
     kgen_spec_print(line, &spec);
-    kgen_status status = kgen_load_make(&load, ctx, &spec, &problem, &options, &err);
+    kgen_status status = kgen__workload_make(&load, ctx, &spec, &problem, &options, &err);
     if (!has_load(&spec)) {
         assert_int_equal(status, KGEN_E_UNSUPPORTED);
         assert_non_null(strstr(err.text, "op="));
         return;
     }
     if (status != KGEN_OK) fail_msg("%s: %s", line, err.text);
-    assert_true(kgen_load_bytes(load) > 0);
-    assert_true(kgen_load_read_bytes(load) > 0);
-    assert_true(kgen_load_read_bytes(load) < kgen_load_bytes(load));
-    assert_int_equal(kgen_load_flops(load) > 0, family == KGEN_ATTN);
+    assert_true(kgen__workload_bytes(load) > 0);
+    assert_true(kgen__workload_read_bytes(load) > 0);
+    assert_true(kgen__workload_read_bytes(load) < kgen__workload_bytes(load));
+    assert_int_equal(kgen__workload_flops(load) > 0, family == KGEN_FAMILY_ATTN);
     expect_accepted(load, &spec, target, line);
-    kgen_load_free(load);
+    kgen__workload_free(load);
     (*made)++;
 }
 
@@ -147,24 +150,25 @@ static void expect_finite(kgen_context *ctx, const kgen_tensor *t, const char *n
     assert_non_null(copy);
     must(kgen_memory_read(ctx, copy, t->data, bytes, &err), &err);
     for (int64_t i = 0; i < count; i++)
-        if (!isfinite(kgen_number_load(t->dtype, copy, i)))
+        if (!isfinite(kgen__number_load(t->dtype, copy, i)))
             fail_msg("%s: %s[%lld] is no number", line, name, (long long)i);
     free(copy);
 }
 
 static int is_float(kgen_dtype dtype) {
-    return dtype == KGEN_F32 || (dtype >= KGEN_BF16 && dtype <= KGEN_E5M2);
+    return dtype == KGEN_DTYPE_F32 || (dtype >= KGEN_DTYPE_BF16 && dtype <= KGEN_DTYPE_E5M2);
 }
 
 /* All but caches that a kv_write has filled in part, and their scales. */
-static void expect_numbers(kgen_context *ctx, const kgen_load *load, int set, const char *line) {
+static void expect_numbers(kgen_context *ctx, const kgen__workload *load, int set,
+                           const char *line) {
     kgen_args args;
-    kgen_load_args(&args, load, set);
-    for (int i = 0; i < kgen_slot_count(args.family); i++) {
-        const kgen_tensor *t = kgen_slot_tensor(&args, i);
-        const char *name = kgen_slot_name(args.family, i);
+    kgen__workload_args(&args, load, set);
+    for (int i = 0; i < kgen__slot_count(args.family); i++) {
+        const kgen_tensor *t = kgen__slot_tensor(&args, i);
+        const char *name = kgen__slot_name(args.family, i);
         if (!t->data || !is_float(t->dtype)) continue;
-        if (args.family == KGEN_KV_WRITE && (strstr(name, "cache") || strstr(name, "scale")))
+        if (args.family == KGEN_FAMILY_KV_WRITE && (strstr(name, "cache") || strstr(name, "scale")))
             continue;
         expect_finite(ctx, t, name, line);
     }
@@ -175,24 +179,24 @@ static void run_random(kgen_context *ctx, kgen_family_id family) {
     do spec = random_spec(family, kgen_context_target(ctx));
     while (!has_load(&spec));
     kgen_problem problem = random_problem(&spec);
-    const kgen_load_options options = {.cold_bytes = kgen_rng_range(&rng, 1, 50000)};
+    const kgen__workload_options options = {.cold_bytes = kgen__rng_range(&rng, 1, 50000)};
     char line[KGEN_SPEC_LINE_MAX];
     kgen_kernel *kernel;
-    kgen_load *load;
-    kgen_timer *timer;
+    kgen__workload *load;
+    kgen__timer *timer;
     kgen_error err;
     double us = 0;
     kgen_spec_print(line, &spec);
     must(kgen_prepare(ctx, &spec, 1, &kernel, &err), &err);
-    must(kgen_load_make(&load, ctx, &spec, &problem, &options, &err), &err);
-    if (kgen_timer_make(&timer, load, kernel, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    must(kgen__workload_make(&load, ctx, &spec, &problem, &options, &err), &err);
+    if (kgen__timer_make(&timer, load, kernel, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
     for (int i = 0; i < 2; i++) {
-        must(kgen_timer_sample(&us, timer, &err), &err);
+        must(kgen__timer_sample(&us, timer, &err), &err);
         assert_true(us > 0 && isfinite(us));
     }
-    for (int set = 0; set < kgen_load_sets(load); set++) expect_numbers(ctx, load, set, line);
-    kgen_timer_free(timer);
-    kgen_load_free(load);
+    for (int set = 0; set < kgen__workload_sets(load); set++) expect_numbers(ctx, load, set, line);
+    kgen__timer_free(timer);
+    kgen__workload_free(load);
 }
 
 /* A family on one persona at random; at level full on both, again and again. */
@@ -202,7 +206,7 @@ static void test_kernels_run_over_loads(void **state) {
     for (size_t p = 0; p < 2; p++) ctx[p] = open_cpu(personas[p]);
     for (int family = 0; family < KGEN_FAMILY_COUNT; family++)
         for (int i = 0; i < (is_full() ? 16 : 1); i++)
-            run_random(ctx[kgen_rng_range(&rng, 0, 1)], (kgen_family_id)family);
+            run_random(ctx[kgen__rng_range(&rng, 0, 1)], (kgen_family_id)family);
     for (size_t p = 0; p < 2; p++) kgen_close(ctx[p]);
 }
 
@@ -218,32 +222,32 @@ static void test_recurrences_do_not_grow(void **state) {
     kgen_context *ctx = open_cpu("cpu:cdna3");
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         const kgen_problem problem = {.batch = 3};
-        const kgen_load_options options = {.cold_bytes = 1};
+        const kgen__workload_options options = {.cold_bytes = 1};
         kgen_spec spec;
         kgen_kernel *kernel;
-        kgen_load *load;
-        kgen_timer *timer;
+        kgen__workload *load;
+        kgen__timer *timer;
         kgen_error err;
         double us;
         must(kgen_spec_parse(&spec, lines[i], &err), &err);
         must(kgen_prepare(ctx, &spec, 1, &kernel, &err), &err);
-        must(kgen_load_make(&load, ctx, &spec, &problem, &options, &err), &err);
-        must(kgen_timer_make(&timer, load, kernel, &err), &err);
-        for (int n = 0; n < 200; n++) must(kgen_timer_sample(&us, timer, &err), &err);
+        must(kgen__workload_make(&load, ctx, &spec, &problem, &options, &err), &err);
+        must(kgen__timer_make(&timer, load, kernel, &err), &err);
+        for (int n = 0; n < 200; n++) must(kgen__timer_sample(&us, timer, &err), &err);
         expect_numbers(ctx, load, 0, lines[i]);
-        kgen_timer_free(timer);
-        kgen_load_free(load);
+        kgen__timer_free(timer);
+        kgen__workload_free(load);
     }
     kgen_close(ctx);
 }
 
 /* ---- two timers on one load --------------------------------------------------------- */
 
-static void read_out(kgen_context *ctx, const kgen_load *load, int set, uint16_t *out,
+static void read_out(kgen_context *ctx, const kgen__workload *load, int set, uint16_t *out,
                      size_t bytes) {
     kgen_args args;
     kgen_error err;
-    kgen_load_args(&args, load, set);
+    kgen__workload_args(&args, load, set);
     must(kgen_memory_read(ctx, out, args.attn.out.data, bytes, &err), &err);
 }
 
@@ -252,30 +256,31 @@ static void test_timers_do_not_disturb_each_other(void **state) {
     static const char *const lines[] = {"attn:d=64,g=4,waves=1", "attn:d=64,g=4,waves=4,occ=2"};
     static uint16_t alone[2][ELEMENTS], mixed[ELEMENTS];
     const kgen_problem problem = {.batch = BATCH, .context = CONTEXT, .heads = 2};
-    const kgen_load_options options = {.cold_bytes = 1, .seed = 1 + kgen_rng_next(&rng) % 1000};
+    const kgen__workload_options options = {.cold_bytes = 1,
+                                            .seed = 1 + kgen__rng_next(&rng) % 1000};
     kgen_context *ctx = open_cpu("cpu:cdna3");
     kgen_kernel *kernels[2];
     kgen_spec specs[2];
-    kgen_timer *timers[2];
-    kgen_load *load;
+    kgen__timer *timers[2];
+    kgen__workload *load;
     kgen_error err;
     double us;
     (void)state;
     for (int i = 0; i < 2; i++) must(kgen_spec_parse(&specs[i], lines[i], &err), &err);
     must(kgen_prepare(ctx, specs, 2, kernels, &err), &err);
-    must(kgen_load_make(&load, ctx, &specs[0], &problem, &options, &err), &err);
+    must(kgen__workload_make(&load, ctx, &specs[0], &problem, &options, &err), &err);
     for (int i = 0; i < 2; i++) {
-        must(kgen_timer_make(&timers[i], load, kernels[i], &err), &err);
+        must(kgen__timer_make(&timers[i], load, kernels[i], &err), &err);
         read_out(ctx, load, 0, alone[i], sizeof mixed);
     }
     for (int i = 0; i < 8; i++) {
-        int which = (int)kgen_rng_range(&rng, 0, 1);
-        must(kgen_timer_sample(&us, timers[which], &err), &err);
+        int which = (int)kgen__rng_range(&rng, 0, 1);
+        must(kgen__timer_sample(&us, timers[which], &err), &err);
         read_out(ctx, load, 0, mixed, sizeof mixed);
         assert_memory_equal(mixed, alone[which], sizeof mixed);
     }
-    for (int i = 0; i < 2; i++) kgen_timer_free(timers[i]);
-    kgen_load_free(load);
+    for (int i = 0; i < 2; i++) kgen__timer_free(timers[i]);
+    kgen__workload_free(load);
     kgen_close(ctx);
 }
 
@@ -292,17 +297,17 @@ static void test_sets_and_seeds(void **state) {
     must(kgen_spec_parse(&spec, "attn:d=64,g=4", &err), &err);
     must(kgen_prepare(ctx, &spec, 1, &kernel, &err), &err);
     for (int turn = 0; turn < 2; turn++) {
-        const kgen_load_options options = {.cold_bytes = 200000, .seed = 11};
-        kgen_load *load;
-        kgen_timer *timer;
-        must(kgen_load_make(&load, ctx, &spec, &problem, &options, &err), &err);
-        assert_int_equal(kgen_load_sets(load), ceil(200000 / kgen_load_bytes(load)));
-        must(kgen_timer_make(&timer, load, kernel, &err), &err);
+        const kgen__workload_options options = {.cold_bytes = 200000, .seed = 11};
+        kgen__workload *load;
+        kgen__timer *timer;
+        must(kgen__workload_make(&load, ctx, &spec, &problem, &options, &err), &err);
+        assert_int_equal(kgen__workload_sets(load), ceil(200000 / kgen__workload_bytes(load)));
+        must(kgen__timer_make(&timer, load, kernel, &err), &err);
         read_out(ctx, load, 0, out[turn], sizeof out[0]);
         read_out(ctx, load, 1, out[2], sizeof out[0]);
         assert_memory_not_equal(out[2], out[turn], sizeof out[0]);
-        kgen_timer_free(timer);
-        kgen_load_free(load);
+        kgen__timer_free(timer);
+        kgen__workload_free(load);
     }
     assert_memory_equal(out[0], out[1], sizeof out[0]);
     kgen_close(ctx);
@@ -310,6 +315,7 @@ static void test_sets_and_seeds(void **state) {
 
 /* ---- bytes by hand -------------------------------------------------------------------- */
 
+/* clang-format off */
 static const struct {
     const char *line;
     kgen_problem problem;
@@ -351,24 +357,25 @@ static const struct {
     {"scatter:op=page_table_requests,page=16,tail=keep", {10, 64, 0},
      10 * (4 + 8) + (6 * 5 + 4 * 4) * 4, (6 * 5 + 4 * 4) * 4, 0},
 };
+/* clang-format on */
 
 static void test_bytes_are_those_of_a_formula(void **state) {
     kgen_context *ctx = open_cpu("cpu:cdna3");
     (void)state;
     for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
-        const kgen_load_options options = {.cold_bytes = 1};
-        kgen_load *load;
+        const kgen__workload_options options = {.cold_bytes = 1};
+        kgen__workload *load;
         kgen_spec spec;
         kgen_error err;
         must(kgen_spec_parse(&spec, counted[i].line, &err), &err);
-        must(kgen_load_make(&load, ctx, &spec, &counted[i].problem, &options, &err), &err);
-        double read = kgen_load_read_bytes(load), written = kgen_load_bytes(load) - read;
+        must(kgen__workload_make(&load, ctx, &spec, &counted[i].problem, &options, &err), &err);
+        double read = kgen__workload_read_bytes(load), written = kgen__workload_bytes(load) - read;
         if (read != counted[i].read || written != counted[i].written)
             fail_msg("%s: %.0f read, %.0f written, %.0f and %.0f expected", counted[i].line, read,
                      written, counted[i].read, counted[i].written);
-        assert_true(kgen_load_flops(load) == counted[i].flops);
-        assert_int_equal(kgen_load_sets(load), 1);
-        kgen_load_free(load);
+        assert_true(kgen__workload_flops(load) == counted[i].flops);
+        assert_int_equal(kgen__workload_sets(load), 1);
+        kgen__workload_free(load);
     }
     kgen_close(ctx);
 }
@@ -404,68 +411,68 @@ static void test_problems_that_are_refused(void **state) {
     kgen_context *ctx = open_cpu("cpu:cdna3");
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        kgen_load *load = NULL;
+        kgen__workload *load = NULL;
         kgen_spec spec;
         kgen_error err;
         must(kgen_spec_parse(&spec, refused[i].line, &err), &err);
-        kgen_status status = kgen_load_make(&load, ctx, &spec, &refused[i].problem, NULL, &err);
+        kgen_status status =
+            kgen__workload_make(&load, ctx, &spec, &refused[i].problem, NULL, &err);
         if (status != refused[i].status || !strstr(err.text, refused[i].words))
-            fail_msg("%s: %s, not '%s'", refused[i].line,
-                     status == KGEN_OK ? "made" : err.text, refused[i].words);
+            fail_msg("%s: %s, not '%s'", refused[i].line, status == KGEN_OK ? "made" : err.text,
+                     refused[i].words);
         assert_null(load);
     }
-    kgen_load_free(NULL);
-    kgen_timer_free(NULL);
+    kgen__workload_free(NULL);
+    kgen__timer_free(NULL);
     kgen_close(ctx);
 }
 
 /* A kernel of another shape is refused by its launch, before anything is timed. */
 static void test_a_kernel_that_does_not_fit(void **state) {
     const kgen_problem problem = {.batch = 1, .context = 20, .heads = 1};
-    const kgen_load_options options = {.cold_bytes = 1};
-    static const char *const lines[] = {"attn:d=64,g=1", "attn:d=64,g=1,page=32",
-                                        "kv_gather:d=64"};
+    const kgen__workload_options options = {.cold_bytes = 1};
+    static const char *const lines[] = {"attn:d=64,g=1", "attn:d=64,g=1,page=32", "kv_gather:d=64"};
     kgen_context *ctx = open_cpu("cpu:cdna3");
     kgen_kernel *kernels[3];
     kgen_spec specs[3];
-    kgen_load *load;
+    kgen__workload *load;
     kgen_error err;
     (void)state;
     for (int i = 0; i < 3; i++) must(kgen_spec_parse(&specs[i], lines[i], &err), &err);
     must(kgen_prepare(ctx, specs, 3, kernels, &err), &err);
-    must(kgen_load_make(&load, ctx, &specs[0], &problem, &options, &err), &err);
+    must(kgen__workload_make(&load, ctx, &specs[0], &problem, &options, &err), &err);
     for (int i = 1; i < 3; i++) {
-        kgen_timer *timer = NULL;
-        assert_int_equal(kgen_timer_make(&timer, load, kernels[i], &err), KGEN_E_ARG);
+        kgen__timer *timer = NULL;
+        assert_int_equal(kgen__timer_make(&timer, load, kernels[i], &err), KGEN_E_ARG);
         assert_null(timer);
     }
-    kgen_load_free(load);
+    kgen__workload_free(load);
     kgen_close(ctx);
 }
 
 /* The driver's call alone, as often as asked, behind the checks of a launch. */
 static void test_probe_of_launches(void **state) {
     const kgen_problem problem = {.batch = 3, .heads = 2};
-    const kgen_load_options options = {.cold_bytes = 1};
+    const kgen__workload_options options = {.cold_bytes = 1};
     kgen_context *cpu = open_cpu("cpu:cdna3");
     kgen_context ctx = {.api = &note, .target = kgen_context_target(cpu)};
     kgen_kernel kernel = {.ctx = &ctx, .config = {.grid = 8, .block = 64}};
-    kgen_load *load;
+    kgen__workload *load;
     kgen_spec spec;
     kgen_args args;
     kgen_error err;
     (void)state;
     must(kgen_spec_parse(&spec, "kv_write:", &err), &err);
     must(kgen_spec_resolve(&kernel.spec, &spec, ctx.target, &err), &err);
-    must(kgen_load_make(&load, cpu, &spec, &problem, &options, &err), &err);
-    kgen_load_args(&args, load, 0);
+    must(kgen__workload_make(&load, cpu, &spec, &problem, &options, &err), &err);
+    kgen__workload_args(&args, load, 0);
     noted = 0;
     must(kgen_probe_launch(&kernel, &args, NULL, 7, &err), &err);
     assert_int_equal(noted, 7);
     args.kv_write.k.shape[1]++;
     assert_int_equal(kgen_probe_launch(&kernel, &args, NULL, 7, &err), KGEN_E_ARG);
     assert_int_equal(noted, 7);
-    kgen_load_free(load);
+    kgen__workload_free(load);
     kgen_close(cpu);
 }
 
@@ -474,8 +481,8 @@ static void test_probe_of_launches(void **state) {
 /* Ranks of the 95 % interval of a median, from the tables of order statistics. */
 static const struct {
     int count, low, high;
-} ranks[] = {{1, 1, 1},   {2, 1, 2},   {5, 1, 5},   {6, 1, 6},     {8, 1, 8},     {9, 2, 8},
-             {10, 2, 9},  {12, 3, 10}, {15, 4, 12}, {17, 5, 13},   {20, 6, 15},   {25, 8, 18},
+} ranks[] = {{1, 1, 1},    {2, 1, 2},    {5, 1, 5},     {6, 1, 6},        {8, 1, 8},   {9, 2, 8},
+             {10, 2, 9},   {12, 3, 10},  {15, 4, 12},   {17, 5, 13},      {20, 6, 15}, {25, 8, 18},
              {30, 10, 21}, {50, 18, 33}, {100, 40, 61}, {2000, 956, 1045}};
 
 static void test_medians(void **state) {
@@ -483,15 +490,15 @@ static void test_medians(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++) {
         int count = ranks[i].count;
-        kgen_timing t;
+        kgen__timing t;
         for (int n = 0; n < count; n++) samples[n] = n + 1;
         for (int n = count - 1; n > 0; n--) {
-            int j = (int)kgen_rng_range(&rng, 0, n);
+            int j = (int)kgen__rng_range(&rng, 0, n);
             double kept = samples[n];
             samples[n] = samples[j];
             samples[j] = kept;
         }
-        kgen_timing_of(&t, samples, count);
+        kgen__timing_of(&t, samples, count);
         assert_true(t.us == (1 + count) / 2.0);
         if (t.low != ranks[i].low || t.high != ranks[i].high)
             fail_msg("%d samples: ranks %g to %g, %d to %d expected", count, t.low, t.high,
@@ -508,9 +515,9 @@ static void test_the_interval_covers(void **state) {
     (void)state;
     for (int run = 0; run < RUNS; run++) {
         double samples[COUNT];
-        kgen_timing t;
-        for (int i = 0; i < COUNT; i++) samples[i] = -log(1 - kgen_rng_uniform(&rng));
-        kgen_timing_of(&t, samples, COUNT);
+        kgen__timing t;
+        for (int i = 0; i < COUNT; i++) samples[i] = -log(1 - kgen__rng_uniform(&rng));
+        kgen__timing_of(&t, samples, COUNT);
         covered += t.low <= log(2.0) && log(2.0) <= t.high;
     }
     if (covered < 0.945 * RUNS || covered > 0.985 * RUNS)
@@ -520,11 +527,11 @@ static void test_the_interval_covers(void **state) {
 /* ---- limits --------------------------------------------------------------------------------- */
 
 static void test_limits(void **state) {
-    kgen_limits limits = {0};
+    kgen__limits limits = {0};
     kgen_error err;
     kgen_context *ctx = open_cpu("cpu:cdna3");
     (void)state;
-    must(kgen_limits_measure(&limits, ctx, 20000, &err), &err);
+    must(kgen__limits_measure(&limits, ctx, 20000, &err), &err);
     assert_true(limits.read > 0 && isfinite(limits.read));
     assert_true(limits.copy > 0 && isfinite(limits.copy));
     kgen_close(ctx);
@@ -546,8 +553,8 @@ int main(void) {
         cmocka_unit_test(test_limits),
     };
     const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
-    kgen_rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* The time model: listings by hand and of real kernels, bytes, and what every
- * prediction must obey.                                                     */
+ * prediction must obey. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,14 +14,12 @@
 #include <unistd.h>
 
 #include "gen/gdn.h"
-#include "kv_pack.h"
-#include "model/listing.h"
+#include "runtime/kv_pack.h"
+#include "predict/listing.h"
 
 enum { ROUNDS = 400 };
 
-static int between(int low, int high) {
-    return low + rand() % (high - low + 1);
-}
+static int between(int low, int high) { return low + rand() % (high - low + 1); }
 
 static const kgen_target *target_of(const char *name) {
     const kgen_target *t;
@@ -39,7 +37,7 @@ static kgen_spec spec_of(const char *line) {
 /* ---- listings by hand ---------------------------------------------------- */
 
 /* Lines are instructions of 4 bytes from offset 0; "@3" in one is the operand
- * of a branch to line 3, as the hardware counts. *out: kgen__listing_free.   */
+ * of a branch to line 3, as the hardware counts. *out: kgen__listing_free. */
 static kgen_status parse(kgen__listing *out, const char *const *lines, kgen_isa isa,
                          kgen_error *err) {
     char text[8192];
@@ -56,10 +54,10 @@ static kgen_status parse(kgen__listing *out, const char *const *lines, kgen_isa 
     return kgen__listing_parse(out, text, isa, err);
 }
 
-static kgen_mix mix_of(const char *const *lines, kgen_isa isa) {
+static kgen__mix mix_of(const char *const *lines, kgen_isa isa) {
     kgen__listing l;
     kgen_error err;
-    kgen_mix mix;
+    kgen__mix mix;
     if (parse(&l, lines, isa, &err) != KGEN_OK) fail_msg("%s", err.text);
     kgen__listing_mix(&mix, &l, kgen__listing_hottest(&l), isa < KGEN_ISA_RDNA3 ? 64 : 32);
     kgen__listing_free(&l);
@@ -74,7 +72,8 @@ typedef struct op_case {
 
 static void test_opcodes(void **state) {
     static const op_case cases[] = {
-        {"v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], 0", KGEN_ISA_CDNA3, KGEN__OP_MATRIX, 0, 16},
+        {"v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], 0", KGEN_ISA_CDNA3, KGEN__OP_MATRIX, 0,
+         16},
         {"v_mfma_f32_16x16x16_bf16_1k a[0:3]", KGEN_ISA_CDNA2, KGEN__OP_MATRIX, 0, 32},
         {"v_mfma_f32_32x32x8_f16 a[0:15]", KGEN_ISA_CDNA3, KGEN__OP_MATRIX, 0, 32},
         {"v_mfma_f32_16x16x32_bf16 v[0:3]", KGEN_ISA_CDNA4, KGEN__OP_MATRIX, 0, 16},
@@ -127,14 +126,10 @@ static void test_waits(void **state) {
     static const struct {
         const char *line;
         int allowed;
-    } cases[] = {{"s_waitcnt vmcnt(3)", 3},
-                 {"s_waitcnt vmcnt(12) lgkmcnt(0)", 12},
-                 {"s_waitcnt lgkmcnt(0)", -1},
-                 {"s_waitcnt_depctr va_vdst(0)", -1},
-                 {"s_waitcnt_vscnt null, 0x0", -1},
-                 {"s_wait_loadcnt 0x7", 7},
-                 {"s_wait_loadcnt_dscnt 0x305", 3},
-                 {"s_wait_dscnt 0x0", -1},
+    } cases[] = {{"s_waitcnt vmcnt(3)", 3},         {"s_waitcnt vmcnt(12) lgkmcnt(0)", 12},
+                 {"s_waitcnt lgkmcnt(0)", -1},      {"s_waitcnt_depctr va_vdst(0)", -1},
+                 {"s_waitcnt_vscnt null, 0x0", -1}, {"s_wait_loadcnt 0x7", 7},
+                 {"s_wait_loadcnt_dscnt 0x305", 3}, {"s_wait_dscnt 0x0", -1},
                  {"s_wait_storecnt_dscnt 0x0", -1}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -148,20 +143,20 @@ static void test_waits(void **state) {
 }
 
 /* Two loops in one; the inner has the data. A block behind the end jumps back
- * into it: that is no loop of its own.                                      */
+ * into it: that is no loop of its own. */
 static void test_nested_loops(void **state) {
     static const char *const lines[] = {
         "s_mov_b32 s0, 0",
-        "global_load_dword v0, v[0:1], off",         /* 1: outer               */
+        "global_load_dword v0, v[0:1], off", /* 1: outer */
         "v_mov_b32_e32 v1, 0",
-        "global_load_dwordx4 v[4:7], v[0:1], off",   /* 3: inner               */
+        "global_load_dwordx4 v[4:7], v[0:1], off", /* 3: inner */
         "s_cbranch_vccnz @10",
-        "v_add_f32_e32 v1, v2, v3",                  /* 5: back from the block behind */
+        "v_add_f32_e32 v1, v2, v3", /* 5: back from the block behind */
         "s_waitcnt vmcnt(0)",
         "s_cbranch_scc1 @3",
         "s_cbranch_scc0 @1",
         "s_endpgm",
-        "v_exp_f32_e32 v1, v2",                      /* 10: seldom              */
+        "v_exp_f32_e32 v1, v2", /* 10: seldom */
         "s_branch @5",
         "s_code_end",
         NULL};
@@ -175,7 +170,7 @@ static void test_nested_loops(void **state) {
     assert_non_null(hot);
     assert_int_equal(hot->depth, 2);
     assert_int_equal(l.blocks[hot->header].first, 3);
-    kgen_mix m;
+    kgen__mix m;
     kgen__listing_mix(&m, &l, hot, 64);
     assert_int_equal(m.instructions, 7); /* lines 3 to 7, 10, 11 */
     assert_int_equal(m.valu, 2);
@@ -200,7 +195,7 @@ static void test_entered_in_the_middle(void **state) {
                                         "s_endpgm",
                                         NULL};
     (void)state;
-    kgen_mix m = mix_of(lines, KGEN_ISA_CDNA3);
+    kgen__mix m = mix_of(lines, KGEN_ISA_CDNA3);
     assert_int_equal(m.looped, 1);
     assert_int_equal(m.instructions, 5);
 }
@@ -227,7 +222,7 @@ static void test_hot_loop(void **state) {
         "s_endpgm",
         NULL};
     (void)state;
-    kgen_mix m = mix_of(matrix, KGEN_ISA_CDNA3);
+    kgen__mix m = mix_of(matrix, KGEN_ISA_CDNA3);
     assert_int_equal(m.matrix, 1);
     assert_int_equal(m.loads, 1);
     assert_true(m.matrix_cycles == 16);
@@ -245,33 +240,45 @@ typedef struct flight_case {
 
 static void test_in_flight(void **state) {
     static const flight_case cases[] = {
-        {"all of a turn is waited for", KGEN_ISA_CDNA3, 2048,
+        {"all of a turn is waited for",
+         KGEN_ISA_CDNA3,
+         2048,
          {"global_load_dwordx4 v[0:3], v[8:9], off", "global_load_dwordx4 v[4:7], v[8:9], off",
           "s_waitcnt vmcnt(0)", "s_cbranch_scc1 @0", "s_endpgm"}},
-        {"one at a time", KGEN_ISA_CDNA3, 1024,
+        {"one at a time",
+         KGEN_ISA_CDNA3,
+         1024,
          {"global_load_dwordx4 v[0:3], v[8:9], off", "s_waitcnt vmcnt(0)",
           "global_load_dwordx4 v[4:7], v[8:9], off", "s_waitcnt vmcnt(0)", "s_cbranch_scc1 @0",
           "s_endpgm"}},
-        {"a wait in the next turn", KGEN_ISA_CDNA3, 4096,
+        {"a wait in the next turn",
+         KGEN_ISA_CDNA3,
+         4096,
          {"global_load_dwordx4 v[0:3], v[8:9], off", "s_waitcnt vmcnt(1)",
           "global_load_dwordx4 v[4:7], v[8:9], off", "global_load_dwordx4 v[4:7], v[8:9], off",
           "s_cbranch_scc1 @0", "s_endpgm"}},
-        {"a store counts on gfx9", KGEN_ISA_CDNA3, 1024,
+        {"a store counts on gfx9",
+         KGEN_ISA_CDNA3,
+         1024,
          {"global_load_dwordx4 v[0:3], v[8:9], off", "global_store_dword v[8:9], v0, off",
           "s_waitcnt vmcnt(1)", "global_load_dwordx4 v[4:7], v[8:9], off", "s_waitcnt vmcnt(0)",
           "s_cbranch_scc1 @0", "s_endpgm"}},
-        {"and not on gfx11", KGEN_ISA_RDNA3, 1024,
+        {"and not on gfx11",
+         KGEN_ISA_RDNA3,
+         1024,
          {"global_load_b128 v[0:3], v[8:9], off", "global_store_b32 v[8:9], v0, off",
           "s_waitcnt vmcnt(1)", "global_load_b128 v[4:7], v[8:9], off", "s_waitcnt vmcnt(0)",
           "s_cbranch_scc1 @0", "s_endpgm"}},
-        {"gfx12", KGEN_ISA_RDNA4, 1536,
+        {"gfx12",
+         KGEN_ISA_RDNA4,
+         1536,
          {"global_load_b128 v[0:3], v[8:9], off", "global_load_b128 v[4:7], v[8:9], off",
-          "s_wait_dscnt 0x0", "global_load_b128 v[4:7], v[8:9], off",
-          "s_wait_loadcnt_dscnt 0x100", "s_wait_loadcnt 0x0", "s_cbranch_scc1 @0", "s_endpgm"}},
+          "s_wait_dscnt 0x0", "global_load_b128 v[4:7], v[8:9], off", "s_wait_loadcnt_dscnt 0x100",
+          "s_wait_loadcnt 0x0", "s_cbranch_scc1 @0", "s_endpgm"}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        kgen_mix m = mix_of(cases[i].lines, cases[i].isa);
+        kgen__mix m = mix_of(cases[i].lines, cases[i].isa);
         assert_int_equal(m.looped, 1);
         if (m.in_flight_bytes != cases[i].bytes)
             fail_msg("%s: %d bytes, not %d", cases[i].what, m.in_flight_bytes, cases[i].bytes);
@@ -307,9 +314,9 @@ static void test_random_listings(void **state) {
         const char *list[49];
         int count = between(1, 48);
         for (int i = 0; i < count; i++) {
-            static const char *const kinds[] = {"s_branch @%d", "s_cbranch_scc1 @%d",
+            static const char *const kinds[] = {"s_branch @%d",        "s_cbranch_scc1 @%d",
                                                 "s_cbranch_execz @%d", "global_load_dwordx4 v%d",
-                                                "v_add_f32 v%d", "s_endpgm // %d"};
+                                                "v_add_f32 v%d",       "s_endpgm // %d"};
             int kind = between(0, 5);
             snprintf(lines[i], sizeof lines[i], kinds[kind], between(0, count - 1));
             list[i] = lines[i];
@@ -333,7 +340,7 @@ static void test_random_listings(void **state) {
             }
             assert_int_equal(sum, loop->blocks);
         }
-        kgen_mix m;
+        kgen__mix m;
         kgen__listing_mix(&m, &l, kgen__listing_hottest(&l), 64);
         assert_true(m.instructions <= (int32_t)l.count);
         assert_true(m.in_flight_bytes <= 2 * m.load_bytes);
@@ -352,29 +359,48 @@ typedef struct bytes_case {
 /* By hand, from what <kgen/..._args.h> say is read and written. */
 static void test_bytes(void **state) {
     static const bytes_case cases[] = {
-        {"attn:d=128,g=8", {2, 100, 4}, 2 * 4 * 100 * 256 * 2. + 2 * 32 * 128 * 2 + 2 * (4 + 7 * 4),
+        {"attn:d=128,g=8",
+         {2, 100, 4},
+         2 * 4 * 100 * 256 * 2. + 2 * 32 * 128 * 2 + 2 * (4 + 7 * 4),
          2 * 32 * 128 * 2.},
-        {"attn:d=128,dv=64,g=2,kv=fp8,page=64,lse=1,table=i64", {1, 65, 1},
-         65 * 192. + 2 * 128 * 2 + 4 + 2 * 8 + 8, 2 * 64 * 2 + 2 * 4.},
-        {"attn:phase=verify,t=3,window=10,d=64,g=1", {1, 1000, 1},
-         12 * 128 * 2. + 3 * 64 * 2 + 4 + 4, 3 * 64 * 2.},
-        {"attn:d=64,kv=fp8,descale=token", {1, 16, 1}, 16 * 128. + 64 * 2 + 8 + 2 * 16 * 4,
+        {"attn:d=128,dv=64,g=2,kv=fp8,page=64,lse=1,table=i64",
+         {1, 65, 1},
+         65 * 192. + 2 * 128 * 2 + 4 + 2 * 8 + 8,
+         2 * 64 * 2 + 2 * 4.},
+        {"attn:phase=verify,t=3,window=10,d=64,g=1",
+         {1, 1000, 1},
+         12 * 128 * 2. + 3 * 64 * 2 + 4 + 4,
+         3 * 64 * 2.},
+        {"attn:d=64,kv=fp8,descale=token",
+         {1, 16, 1},
+         16 * 128. + 64 * 2 + 8 + 2 * 16 * 4,
          64 * 2.},
-        {"gdn:layout=flat,fuse=a,hk=2,hv=4", {3, 0, 0},
-         3 * (8 + 4 * 65536. + 1024 * 2 + 2 * 4 * 2) + 4 * 4 + 4 * 2, 3 * (4 * 65536. + 512 * 2)},
-        {"gdn:layout=flat,hk=2,hv=4,state=bf16", {1, 0, 0},
+        {"gdn:layout=flat,fuse=a,hk=2,hv=4",
+         {3, 0, 0},
+         3 * (8 + 4 * 65536. + 1024 * 2 + 2 * 4 * 2) + 4 * 4 + 4 * 2,
+         3 * (4 * 65536. + 512 * 2)},
+        {"gdn:layout=flat,hk=2,hv=4,state=bf16",
+         {1, 0, 0},
          8 + 4 * 32768. + 3 * 2048 + 2048 + 16 + 1024 + 1024 * 4 * 2 + 4 * 4 + 8 + 256,
          4 * 32768. + 3 * 2048 + 1024},
-        {"gdn:layout=flat,fuse=a,hk=2,hv=4,t=4,save=slots,index=spec,accept=1", {1, 0, 0},
-         8 + 4 * 65536. + 4 * (2048 + 16) + 16 + 8, 4 * (4 * 65536. + 1024)},
-        {"gdn:layout=flat,fuse=c,hk=2,hv=4", {1, 0, 0}, 8 + 3 * 2048. + 2048 + 8192,
+        {"gdn:layout=flat,fuse=a,hk=2,hv=4,t=4,save=slots,index=spec,accept=1",
+         {1, 0, 0},
+         8 + 4 * 65536. + 4 * (2048 + 16) + 16 + 8,
+         4 * (4 * 65536. + 1024)},
+        {"gdn:layout=flat,fuse=c,hk=2,hv=4",
+         {1, 0, 0},
+         8 + 3 * 2048. + 2048 + 8192,
          3 * 2048. + 2048},
         {"kv_write:kv=fp8", {5, 0, 2}, 5 * (2 * 256 * 2. + 8), 5 * 2 * 256.},
-        {"kv_write:kv=i8,scale=token,remap=i32,rope=neox", {5, 0, 2},
-         5 * (2 * 256 * 2. + 8 + 4 + 8 + 128 * 4), 5 * (2 * 256. + 16)},
+        {"kv_write:kv=i8,scale=token,remap=i32,rope=neox",
+         {5, 0, 2},
+         5 * (2 * 256 * 2. + 8 + 4 + 8 + 128 * 4),
+         5 * (2 * 256. + 16)},
         {"kv_gather:kv=bf16", {20, 0, 2}, 20 * 2 * 256 * 2. + 2 * 4, 20 * 2 * 256 * 2.},
         {"scatter:op=kv_indices", {3, 50, 0}, 3 * (50 * 4 + 24.), 3 * (50 * 4 + 24.)},
-        {"scatter:op=spec_prepare,page=16,swa=1", {3, 50, 0}, 3 * (4 * 4 + 24 + 4 * 8.),
+        {"scatter:op=spec_prepare,page=16,swa=1",
+         {3, 50, 0},
+         3 * (4 * 4 + 24 + 4 * 8.),
          3 * (4 * 4 + 24 + 4 * 4.)},
     };
     (void)state;
@@ -382,7 +408,7 @@ static void test_bytes(void **state) {
         kgen_spec spec = spec_of(cases[i].spec);
         kgen_error err;
         double read, written;
-        if (kgen_model_bytes(&read, &written, &spec, &cases[i].problem, &err) != KGEN_OK)
+        if (kgen__predict_bytes(&read, &written, &spec, &cases[i].problem, &err) != KGEN_OK)
             fail_msg("%s: %s", cases[i].spec, err.text);
         if (read != cases[i].read || written != cases[i].written)
             fail_msg("%s: %.0f and %.0f, not %.0f and %.0f", cases[i].spec, read, written,
@@ -411,7 +437,7 @@ static void test_no_bytes(void **state) {
         kgen_spec spec = spec_of(cases[i].spec);
         kgen_error err;
         double read, written;
-        assert_int_equal(kgen_model_bytes(&read, &written, &spec, &cases[i].problem, &err),
+        assert_int_equal(kgen__predict_bytes(&read, &written, &spec, &cases[i].problem, &err),
                          cases[i].status);
         if (!strstr(err.text, cases[i].words)) fail_msg("%s: %s", cases[i].spec, err.text);
     }
@@ -422,15 +448,15 @@ static void test_no_bytes(void **state) {
 static const char *const archs[] = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
 
 static const char *const specs[] = {
-    "attn:d=128,g=8", "attn:d=64,g=4,kv=fp8", "attn:phase=verify,t=4,d=128,g=8",
-    "gdn:layout=flat,fuse=a", "gdn:layout=flat", "kv_write:kv=fp8", "kv_gather:kv=bf16",
-    "scatter:op=kv_indices"};
+    "attn:d=128,g=8",         "attn:d=64,g=4,kv=fp8", "attn:phase=verify,t=4,d=128,g=8",
+    "gdn:layout=flat,fuse=a", "gdn:layout=flat",      "kv_write:kv=fp8",
+    "kv_gather:kv=bf16",      "scatter:op=kv_indices"};
 
 /* A launch by chance: of kernels that could be. */
 typedef struct launch {
     const kgen_target *target;
     kgen_spec spec;
-    kgen_mix mix;
+    kgen__mix mix;
     kgen_resources resources;
     kgen_problem problem;
 } launch;
@@ -439,7 +465,7 @@ static launch random_launch(void) {
     launch l = {.target = target_of(archs[between(0, 4)])};
     l.spec = spec_of(specs[between(0, (int)(sizeof specs / sizeof specs[0]) - 1)]);
     int loads = between(1, 24), lanes = l.target->wave_size;
-    l.mix = (kgen_mix){.looped = 1, .instructions = 300, .loads = loads, .wide_loads = loads};
+    l.mix = (kgen__mix){.looped = 1, .instructions = 300, .loads = loads, .wide_loads = loads};
     l.mix.load_bytes = loads * 16 * lanes;
     l.mix.in_flight_bytes = between(1, loads) * 16 * lanes;
     l.mix.valu_cycles = between(0, 2000);
@@ -450,11 +476,11 @@ static launch random_launch(void) {
     return l;
 }
 
-static kgen_prediction estimate(const launch *l) {
-    kgen_prediction p;
+static kgen__prediction estimate(const launch *l) {
+    kgen__prediction p;
     kgen_error err;
-    if (kgen_model_estimate(&p, &l->mix, &l->resources, &l->spec, l->target, &l->problem, &err) !=
-        KGEN_OK)
+    if (kgen__predict_estimate(&p, &l->mix, &l->resources, &l->spec, l->target, &l->problem,
+                               &err) != KGEN_OK)
         fail_msg("%s", err.text);
     return p;
 }
@@ -463,7 +489,7 @@ static void test_never_faster_than_the_memory(void **state) {
     (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         launch l = random_launch();
-        kgen_prediction p = estimate(&l);
+        kgen__prediction p = estimate(&l);
         assert_true(p.us > p.bytes / p.peak);
         assert_true(p.us >= p.bytes / p.achievable + p.fixed_us - 1e-9 * p.us);
         assert_true(p.memory_us >= p.bytes / p.achievable * (1 - 1e-9));
@@ -478,9 +504,9 @@ static void test_fewer_bytes_in_flight(void **state) {
     int lower = 0;
     for (int i = 0; i < ROUNDS; i++) {
         launch l = random_launch();
-        kgen_prediction whole = estimate(&l);
+        kgen__prediction whole = estimate(&l);
         l.mix.in_flight_bytes /= 2;
-        kgen_prediction half = estimate(&l);
+        kgen__prediction half = estimate(&l);
         assert_true(half.bandwidth <= whole.bandwidth && half.memory_us >= whole.memory_us);
         if (whole.in_flight_per_cu > whole.in_flight_target) continue;
         assert_true(half.bandwidth < whole.bandwidth && half.memory_us > whole.memory_us);
@@ -490,14 +516,14 @@ static void test_fewer_bytes_in_flight(void **state) {
 }
 
 /* Of its time, the least that more work may take: weights, and pages that are
- * not full, are read once, and more workgroups share them.                  */
+ * not full, are read once, and more workgroups share them. */
 static double least_of(kgen_family_id family) {
-    if (family == KGEN_GDN) return 0.9;
-    return family == KGEN_KV_GATHER || family == KGEN_KV_WRITE ? 0.99 : 1 - 1e-9;
+    if (family == KGEN_FAMILY_GDN) return 0.9;
+    return family == KGEN_FAMILY_KV_GATHER || family == KGEN_FAMILY_KV_WRITE ? 0.99 : 1 - 1e-9;
 }
 
 static void check_more(const launch *l, const launch *more, double least) {
-    kgen_prediction before = estimate(l), after = estimate(more);
+    kgen__prediction before = estimate(l), after = estimate(more);
     if (after.us < least * before.us)
         fail_msg("%s, family %d: b%d c%d h%d %.9g us, b%d c%d h%d %.9g us", l->target->name,
                  l->spec.family, l->problem.batch, l->problem.context, l->problem.heads, before.us,
@@ -538,15 +564,17 @@ static void test_workgroups(void **state) {
         kgen_error err;
         assert_int_equal(kgen_spec_resolve(&r, &l.spec, l.target, NULL), KGEN_OK);
         int64_t want = -1, more = 0, rows = l.problem.batch;
-        if (r.family == KGEN_GDN) want = rows * kgen__gdn_groups(&r.gdn, l.target);
-        if (r.family == KGEN_KV_GATHER) {
-            kgen_kv_shape shape = kgen__kv_gather_geometry(&r.kv_gather);
+        if (r.family == KGEN_FAMILY_GDN) want = rows * kgen__gdn_groups(&r.gdn, l.target);
+        if (r.family == KGEN_FAMILY_KV_GATHER) {
+            kgen__kv_shape shape = kgen__kv_gather_geometry(&r.kv_gather);
             l.resources.workgroup_size = r.kv_gather.waves * l.target->wave_size;
             int64_t tokens = kgen__kv_packed(&shape) ? kgen__kv_x(&shape) : 0;
-            assert_int_equal(kgen__count_groups(&want, &shape, l.target, 0, 0, rows,
-                                                l.problem.heads, &err), KGEN_OK);
-            assert_int_equal(kgen__count_groups(&more, &shape, l.target, 1, tokens, rows,
-                                                l.problem.heads, &err), KGEN_OK);
+            assert_int_equal(
+                kgen__count_groups(&want, &shape, l.target, 0, 0, rows, l.problem.heads, &err),
+                KGEN_OK);
+            assert_int_equal(
+                kgen__count_groups(&more, &shape, l.target, 1, tokens, rows, l.problem.heads, &err),
+                KGEN_OK);
         }
         if (want < 0) continue;
         int32_t got = estimate(&l).workgroups;
@@ -559,14 +587,15 @@ static void test_no_model(void **state) {
     (void)state;
     for (int i = 0; i < 3; i++) {
         launch l = random_launch();
-        kgen_prediction p;
+        kgen__prediction p;
         kgen_error err;
         const char *words[] = {"arch=sm_90", "arch=cpu:cdna3", "waves_per_simd=-1"};
         if (i == 0) l.target = target_of("sm_90");
         if (i == 1) l.target = target_of("cpu:cdna3");
         if (i == 2) l.resources.waves_per_simd = -1;
-        assert_int_equal(kgen_model_estimate(&p, &l.mix, &l.resources, &l.spec, l.target,
-                                             &l.problem, &err), KGEN_E_UNSUPPORTED);
+        assert_int_equal(
+            kgen__predict_estimate(&p, &l.mix, &l.resources, &l.spec, l.target, &l.problem, &err),
+            KGEN_E_UNSUPPORTED);
         assert_non_null(strstr(err.text, words[i]));
     }
 }
@@ -575,8 +604,8 @@ static void test_no_model(void **state) {
 
 typedef struct real_case {
     const char *spec;
-    int matrix, looped;   /* -1: either                                      */
-    int least_flight;     /* bytes of a wave                                 */
+    int matrix, looped; /* -1: either */
+    int least_flight;   /* bytes of a wave */
 } real_case;
 
 static const real_case reals[] = {
@@ -590,13 +619,14 @@ enum { REALS = sizeof reals / sizeof reals[0], REAL_ARCHS = 3 };
 
 static void check_real(const real_case *c, const kgen_job *job, const kgen_entry *entry) {
     const kgen_problem large = {64, 8192, 8}, small = {1, 8192, 8};
-    kgen_prediction p, one;
+    kgen__prediction p, one;
     kgen_error err;
-    if (kgen_model_predict(&p, entry, &job->spec, job->target, &large, &err) != KGEN_OK)
+    if (kgen__predict(&p, entry, &job->spec, job->target, &large, &err) != KGEN_OK)
         fail_msg("%s @%s: %s", c->spec, job->target->name, err.text);
-    assert_int_equal(kgen_model_estimate(&one, &p.mix, &entry->resources, &job->spec, job->target,
-                                         &small, &err), KGEN_OK);
-    const kgen_mix *m = &p.mix;
+    assert_int_equal(kgen__predict_estimate(&one, &p.mix, &entry->resources, &job->spec,
+                                            job->target, &small, &err),
+                     KGEN_OK);
+    const kgen__mix *m = &p.mix;
     print_message("%s @%s: %.1f us, %s, %d instructions and %d bytes a turn\n", c->spec,
                   job->target->name, p.us, p.bound, m->instructions, m->load_bytes);
     assert_int_equal(m->matrix > 0, c->matrix);
@@ -606,7 +636,7 @@ static void check_real(const real_case *c, const kgen_job *job, const kgen_entry
     assert_true(one.us < p.us && one.workgroups <= p.workgroups);
     assert_int_equal(m->instructions,
                      m->valu + m->matrix + m->scalar + m->lds + m->wait + m->loads + m->stores);
-    if (job->spec.family == KGEN_ATTN) /* 512 MB and more: limited by memory */
+    if (job->spec.family == KGEN_FAMILY_ATTN) /* 512 MB and more: limited by memory */
         assert_true(p.bytes / p.us > 0.8 * p.achievable);
     assert_non_null(strstr(p.assumptions, job->target->name));
 }
@@ -621,7 +651,7 @@ static void test_real_kernels(void **state) {
     kgen_error err;
     (void)state;
     if (kgen_toolchain_find(&toolchain, target_of("gfx942"), &err) != KGEN_OK ||
-        toolchain.compiler != KGEN_HIPRTC) {
+        toolchain.compiler != KGEN_TOOLCHAIN_HIPRTC) {
         print_message("skipped: no hipRTC\n");
         skip();
     }
@@ -657,8 +687,8 @@ int main(void) {
         cmocka_unit_test(test_real_kernels),
     };
     const char *given = getenv("KGEN_TEST_SEED");
-    unsigned seed = given ? (unsigned)strtoul(given, NULL, 10)
-                          : (unsigned)time(NULL) ^ (unsigned)getpid();
+    unsigned seed =
+        given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL) ^ (unsigned)getpid();
     printf("KGEN_TEST_SEED=%u\n", seed);
     srand(seed);
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);

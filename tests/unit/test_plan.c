@@ -63,38 +63,45 @@ typedef struct expected_item {
 typedef struct expected_plan {
     const char *model;
     kgen_plan_options options;
-    expected_item items[4]; /* line NULL: no more                            */
-    const char *missing;    /* a part of a sentence, or NULL                 */
+    expected_item items[4]; /* line NULL: no more */
+    const char *missing;    /* a part of a sentence, or NULL */
 } expected_plan;
 
-#define V(tp, kv, width) {tp, kv, 0, KGEN_VLLM, width, KGEN_LAYOUT_NONE}
+#define V(tp, kv, width) {tp, kv, 0, KGEN_ENGINE_VLLM, width, KGEN_LAYOUT_NONE}
 
 static const expected_plan plans[] = {
-    {"Llama-3.1-70B-Instruct", V(8, 0, 0),
+    {"Llama-3.1-70B-Instruct",
+     V(8, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=8,page=16,layout=nhd", 80, 8, 1, 0.0883883476}},
      "prefill"},
-    {"Llama-3.1-70B-Instruct", V(1, KGEN_FP8, 0),
+    {"Llama-3.1-70B-Instruct",
+     V(1, KGEN_DTYPE_FP8, 0),
      {{"attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd", 80, 64, 8, 0.0883883476}},
      NULL},
     /* more ranks than KV heads: a rank has one KV head and half its group */
-    {"Llama-3.1-8B-Instruct", V(16, 0, 0),
+    {"Llama-3.1-8B-Instruct",
+     V(16, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd", 32, 2, 1, 0.0883883476}},
      NULL},
-    {"Llama-3.1-8B-Instruct", V(1, 0, 3),
+    {"Llama-3.1-8B-Instruct",
+     V(1, 0, 3),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd", 32, 32, 8, 0.0883883476},
       {"attn:phase=verify,q=bf16,kv=bf16,d=128,g=4,t=4,page=16,layout=nhd", 32, 32, 8,
        0.0883883476}},
      NULL},
-    {"Mistral-7B-v0.1", V(1, 0, 0),
+    {"Mistral-7B-v0.1",
+     V(1, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd,window=4096", 32, 32, 8,
        0.0883883476}},
      NULL},
-    {"Qwen3.5-35B-A3B", V(1, 0, 0),
+    {"Qwen3.5-35B-A3B",
+     V(1, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=1056,layout=nhd", 10, 16, 2, 0.0625},
       {"gdn:fuse=e,layout=flat,x=bf16,hk=16,hv=32,state=f32,sl=vk,pad=nonpos", 30, 16, 32,
        0.0883883476}},
      "prefill"},
-    {"Qwen3.5-27B", V(8, KGEN_FP8, 3),
+    {"Qwen3.5-27B",
+     V(8, KGEN_DTYPE_FP8, 3),
      {{"attn:phase=decode,q=bf16,kv=fp8,d=256,g=3,page=800,layout=nhd", 16, 3, 1, 0.0625},
       {"attn:phase=verify,q=bf16,kv=fp8,d=256,g=3,t=4,page=800,layout=nhd", 16, 3, 1, 0.0625},
       {"gdn:fuse=e,layout=flat,x=bf16,hk=2,hv=6,state=f32,sl=vk,pad=nonpos", 48, 2, 6,
@@ -103,7 +110,8 @@ static const expected_plan plans[] = {
        "accept=1,save=slots",
        48, 2, 6, 0.0883883476}},
      NULL},
-    {"Qwen3.5-397B-A17B", {2, 0, 0, KGEN_SGLANG, 1, KGEN_LAYOUT_NONE},
+    {"Qwen3.5-397B-A17B",
+     {2, 0, 0, KGEN_ENGINE_SGLANG, 1, KGEN_LAYOUT_NONE},
      {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=16,page=1,layout=nhd", 15, 16, 1, 0.0625},
       {"attn:phase=verify,q=bf16,kv=bf16,d=256,g=16,t=2,page=1,layout=nhd", 15, 16, 1, 0.0625},
       {"gdn:fuse=e,layout=flat,x=bf16,hk=8,hv=32,state=f32,sl=vk,cl=ds", 45, 8, 32, 0.0883883476},
@@ -111,36 +119,42 @@ static const expected_plan plans[] = {
        0.0883883476}},
      NULL},
     /* its config names no type of the state: vLLM takes the model's, SGLang f32 */
-    {"Qwen3-Next-80B-A3B-Instruct", V(1, 0, 0),
+    {"Qwen3-Next-80B-A3B-Instruct",
+     V(1, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=544,layout=nhd", 12, 16, 2, 0.0625},
       {"gdn:fuse=e,layout=interleaved,x=bf16,hk=16,hv=32,state=bf16,sl=vk,pad=nonpos", 36, 16, 32,
        0.0883883476}},
      NULL},
-    {"Qwen3-Next-80B-A3B-Instruct", {1, 0, 0, KGEN_SGLANG, 0, KGEN_LAYOUT_NONE},
+    {"Qwen3-Next-80B-A3B-Instruct",
+     {1, 0, 0, KGEN_ENGINE_SGLANG, 0, KGEN_LAYOUT_NONE},
      {{"attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=1,layout=nhd", 12, 16, 2, 0.0625},
       {"gdn:fuse=e,layout=interleaved,x=bf16,hk=16,hv=32,state=f32,sl=vk,cl=ds", 36, 16, 32,
        0.0883883476}},
      NULL},
-    {"Kimi-Linear-48B-A3B-Instruct", V(4, 0, 0),
+    {"Kimi-Linear-48B-A3B-Instruct",
+     V(4, 0, 0),
      {{"gdn:fuse=e,layout=presplit,x=bf16,hk=8,hv=8,state=f32,sl=vk,cw=f32,gate=kda,dt=f32,"
        "ogate=sigmoid,pad=nonpos",
        20, 8, 8, 0.0883883476}},
      "7 of 27 layers are multi-head latent attention"},
-    {"gemma-2-27b-it", V(1, 0, 0),
+    {"gemma-2-27b-it",
+     V(1, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd,softcap=1", 23, 32, 16,
        1.0 / 12},
       {"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd,window=4096,softcap=1", 23,
        32, 16, 1.0 / 12}},
      NULL},
-    {"gemma-3-27b-it", V(1, 0, 0),
+    {"gemma-3-27b-it",
+     V(1, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd", 10, 32, 16, 0.0771516750},
       {"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd,window=1024", 52, 32, 16,
        0.0771516750}},
      NULL},
-    {"gpt-oss-120b", V(1, 0, 0),
+    {"gpt-oss-120b",
+     V(1, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=64,g=8,page=16,layout=nhd,sinks=1", 18, 64, 8, 0.125},
-      {"attn:phase=decode,q=bf16,kv=bf16,d=64,g=8,page=16,layout=nhd,window=128,sinks=1", 18, 64,
-       8, 0.125}},
+      {"attn:phase=decode,q=bf16,kv=bf16,d=64,g=8,page=16,layout=nhd,window=128,sinks=1", 18, 64, 8,
+       0.125}},
      NULL},
 };
 
@@ -152,7 +166,8 @@ static void check_item(const kgen_plan_item *item, const expected_item *want) {
     assert_int_equal(item->q_heads, want->q_heads);
     assert_int_equal(item->kv_heads, want->kv_heads);
     assert_true(fabs(item->scale - want->scale) < 1e-9);
-    int gdn = item->spec.family == KGEN_GDN, kda = gdn && item->spec.gdn.gate == KGEN_GATE_KDA;
+    int gdn = item->spec.family == KGEN_FAMILY_GDN,
+        kda = gdn && item->spec.gdn.gate == KGEN_GATE_KDA;
     assert_true(item->norm_eps == (kda ? 1e-5 : gdn ? 1e-6 : 0));
     assert_true(item->l2_eps == (gdn ? 1e-6 : 0));
     assert_true(item->lower_bound == 0);
@@ -160,13 +175,13 @@ static void check_item(const kgen_plan_item *item, const expected_item *want) {
 }
 
 static int is_cache_kernel(const kgen_plan_item *item) {
-    return item->spec.family == KGEN_KV_WRITE || item->spec.family == KGEN_KV_GATHER;
+    return item->spec.family == KGEN_FAMILY_KV_WRITE || item->spec.family == KGEN_FAMILY_KV_GATHER;
 }
 
 /* Kernels of layers; those of the cache come after them. */
 static size_t layer_kernels(const kgen_plan *plan) {
     size_t count = 0;
-    while (count < plan->count && plan->items[count].spec.family <= KGEN_GDN) count++;
+    while (count < plan->count && plan->items[count].spec.family <= KGEN_FAMILY_GDN) count++;
     return count;
 }
 
@@ -175,7 +190,7 @@ static size_t first_metadata(const kgen_plan *plan) {
     size_t first = layer_kernels(plan);
     while (first < plan->count && is_cache_kernel(&plan->items[first])) first++;
     for (size_t i = first; i < plan->count; i++)
-        assert_int_equal(plan->items[i].spec.family, KGEN_SCATTER);
+        assert_int_equal(plan->items[i].spec.family, KGEN_FAMILY_SCATTER);
     return first;
 }
 
@@ -211,8 +226,8 @@ static void test_hybrid_pages(void **state) {
         {"Qwen3.5-35B-A3B", 4, 0, 0, 528},
         {"Qwen3.5-35B-A3B", 8, 0, 0, 272},
         {"Qwen3.5-27B", 1, 0, 0, 784},
-        {"Qwen3.5-27B", 1, 0, KGEN_FP8, 1568},
-        {"Qwen3.5-27B", 2, 3, KGEN_FP8, 1600}, /* draft tokens widen the conv state */
+        {"Qwen3.5-27B", 1, 0, KGEN_DTYPE_FP8, 1568},
+        {"Qwen3.5-27B", 2, 3, KGEN_DTYPE_FP8, 1600}, /* draft tokens widen the conv state */
         {"Qwen3-Next-80B-A3B-Instruct", 2, 0, 0, 544},
         {"Qwen3-Next-80B-A3B-Instruct", 4, 0, 0, 272},
         {"Qwen3-Next-80B-A3B-Instruct", 8, 0, 0, 144},
@@ -233,7 +248,7 @@ static void test_hybrid_pages(void **state) {
 }
 
 static void test_engine_and_overrides(void **state) {
-    kgen_plan_options options = {.tp = 1, .engine = KGEN_SGLANG};
+    kgen_plan_options options = {.tp = 1, .engine = KGEN_ENGINE_SGLANG};
     kgen_plan plan;
     kgen_error err;
     (void)state;
@@ -241,10 +256,10 @@ static void test_engine_and_overrides(void **state) {
     assert_int_equal(plan.items[0].spec.attn.page, 1);
     kgen_plan_free(&plan);
     options.page = 64;
-    options.layout = KGEN_HND;
+    options.layout = KGEN_LAYOUT_HND;
     assert_int_equal(plan_model(&plan, "Qwen3.5-35B-A3B", &options, &err), KGEN_OK);
     assert_int_equal(plan.items[0].spec.attn.page, 64);
-    assert_int_equal(plan.items[0].spec.attn.layout, KGEN_HND);
+    assert_int_equal(plan.items[0].spec.attn.layout, KGEN_LAYOUT_HND);
     kgen_plan_free(&plan);
 }
 
@@ -254,7 +269,7 @@ static void test_engine_and_overrides(void **state) {
 static void check_resolves(const char *model, const kgen_plan *plan, int width) {
     size_t gdn = 0;
     for (size_t i = 0; i < plan->count; i++) {
-        gdn += plan->items[i].spec.family == KGEN_GDN;
+        gdn += plan->items[i].spec.family == KGEN_FAMILY_GDN;
         for (size_t t = 0; t < kgen_target_count(); t++) {
             kgen_spec spec;
             kgen_error err;
@@ -273,9 +288,8 @@ static void test_gdn_grid(void **state) {
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++)
         for (int at = 0; at < 4 * 2 * 8; at++) {
-            const kgen_plan_options options = {.tp = 1 << (at & 3),
-                                               .engine = (kgen_engine)(at >> 2 & 1),
-                                               .spec_width = at >> 3};
+            const kgen_plan_options options = {
+                .tp = 1 << (at & 3), .engine = (kgen_engine)(at >> 2 & 1), .spec_width = at >> 3};
             kgen_plan plan;
             kgen_error err;
             if (plan_model(&plan, models[m], &options, &err) != KGEN_OK)
@@ -296,11 +310,11 @@ static void test_cache_kernels(void **state) {
         } items[4];
     } plans_of[] = {
         {"Llama-3.1-70B-Instruct",
-         {.tp = 8, .kv_dtype = KGEN_FP8, .spec_width = 3},
+         {.tp = 8, .kv_dtype = KGEN_DTYPE_FP8, .spec_width = 3},
          {{"kv_write:x=bf16,kv=fp8,d=128,page=16,layout=nhd", 80, 1},
           {"kv_gather:kv=fp8,o=bf16,d=128,page=16,layout=nhd", 80, 1}}},
         {"Qwen3.5-35B-A3B",
-         {.tp = 2, .layout = KGEN_SHUFFLE},
+         {.tp = 2, .layout = KGEN_LAYOUT_SHUFFLE},
          {{"kv_write:x=bf16,kv=bf16,d=256,page=1056,layout=shuffle", 10, 1},
           {"kv_gather:kv=bf16,o=bf16,d=256,page=1056,layout=shuffle", 10, 1}}},
         {"gemma-3-27b-it",
@@ -309,7 +323,7 @@ static void test_cache_kernels(void **state) {
           {"kv_gather:kv=bf16,o=bf16,d=128,page=16,layout=nhd", 10, 16},
           {"kv_gather:kv=bf16,o=bf16,d=128,page=16,layout=nhd,from=end", 52, 16}}},
         {"gpt-oss-120b",
-         {.tp = 4, .engine = KGEN_SGLANG, .kv_dtype = KGEN_FP8},
+         {.tp = 4, .engine = KGEN_ENGINE_SGLANG, .kv_dtype = KGEN_DTYPE_FP8},
          {{"kv_write:x=bf16,kv=fp8,d=64,page=1,layout=nhd", 18, 2},
           {"kv_write:x=bf16,kv=fp8,d=64,page=1,layout=nhd,remap=i64", 18, 2}}},
         {"Kimi-Linear-48B-A3B-Instruct", {.tp = 1}, {{NULL, 0, 0}}},
@@ -337,7 +351,7 @@ static void test_cache_kernels(void **state) {
 
 /* A cache that only attention takes is said; attention stays. */
 static void test_cache_refusals(void **state) {
-    const kgen_plan_options options = {.tp = 1, .kv_dtype = KGEN_FP16};
+    const kgen_plan_options options = {.tp = 1, .kv_dtype = KGEN_DTYPE_FP16};
     kgen_plan plan;
     kgen_error err;
     (void)state;
@@ -356,13 +370,13 @@ static void test_metadata(void **state) {
         const char *lines[9];
     } plans_of[] = {
         {"Qwen3.5-35B-A3B",
-         {.tp = 1, .engine = KGEN_SGLANG, .spec_width = 3},
+         {.tp = 1, .engine = KGEN_ENGINE_SGLANG, .spec_width = 3},
          {"scatter:op=spec_prepare", "scatter:op=spec_prepare,delta=1",
           "scatter:op=draft_kv_indices", "scatter:op=draft_lens",
           "scatter:op=cache_locs,form=draft", "scatter:op=assign_locs,form=ragged",
           "scatter:op=bonus_tokens", "scatter:op=accept_locs"}},
         {"gemma-2-27b-it",
-         {.tp = 1, .engine = KGEN_SGLANG, .page = 64, .spec_width = 1},
+         {.tp = 1, .engine = KGEN_ENGINE_SGLANG, .page = 64, .spec_width = 1},
          {"scatter:op=spec_prepare,page=64,swa=1", "scatter:op=spec_prepare,page=64,swa=1,delta=1",
           "scatter:op=draft_kv_indices,page=64", "scatter:op=draft_lens",
           "scatter:op=cache_locs,page=64,form=draft", "scatter:op=assign_locs,form=ragged",
@@ -370,8 +384,7 @@ static void test_metadata(void **state) {
         {"Llama-3.1-8B-Instruct",
          {.tp = 1, .spec_width = 2},
          {"scatter:op=slot_mapping,page=16", "scatter:op=eagle_step,page=16",
-          "scatter:op=padded_inputs", "scatter:op=next_token,token=i32",
-          "scatter:op=draft_lens"}},
+          "scatter:op=padded_inputs", "scatter:op=next_token,token=i32", "scatter:op=draft_lens"}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof plans_of / sizeof plans_of[0]; i++) {
@@ -416,14 +429,16 @@ static void test_gdn_long_drafts(void **state) {
     kgen_plan_free(&plan);
 }
 
-#define QWEN "{\"model_type\":\"qwen3_next\",\"num_hidden_layers\":4,\"num_attention_heads\":8," \
-             "\"num_key_value_heads\":2,\"linear_num_key_heads\":4,\"linear_num_value_heads\":8," \
-             "\"linear_key_head_dim\":128,\"linear_value_head_dim\":64,\"linear_conv_kernel_dim\":3"
-#define KIMI(layers) "{\"model_type\":\"kimi_k3\",\"text_config\":{\"model_type\":\"kimi_linear\"," \
-                     "\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_size\":512," \
-                     "\"kv_lora_rank\":64,\"hidden_act\":\"situ\",\"linear_attn_config\":{" \
-                     "\"num_heads\":6,\"head_dim\":128,\"short_conv_kernel_size\":4," \
-                     "\"gate_lower_bound\":-5.0,\"kda_layers\":" layers "}}}"
+#define QWEN                                                                             \
+    "{\"model_type\":\"qwen3_next\",\"num_hidden_layers\":4,\"num_attention_heads\":8,"  \
+    "\"num_key_value_heads\":2,\"linear_num_key_heads\":4,\"linear_num_value_heads\":8," \
+    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":64,\"linear_conv_kernel_dim\":3"
+#define KIMI(layers)                                                               \
+    "{\"model_type\":\"kimi_k3\",\"text_config\":{\"model_type\":\"kimi_linear\"," \
+    "\"num_hidden_layers\":4,\"num_attention_heads\":8,\"hidden_size\":512,"       \
+    "\"kv_lora_rank\":64,\"hidden_act\":\"situ\",\"linear_attn_config\":{"         \
+    "\"num_heads\":6,\"head_dim\":128,\"short_conv_kernel_size\":4,"               \
+    "\"gate_lower_bound\":-5.0,\"kda_layers\":" layers "}}}"
 
 static void expect_line(const char *json, int tp, const char *line) {
     const kgen_plan_options options = {.tp = tp};
@@ -478,12 +493,15 @@ static void test_gdn_refusals(void **state) {
         {KIMI("7"), "kda_layers: a list expected", {.tp = 1}},
         {"{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
          "\"head_dim\":64,\"linear_attn_config\":{}}",
-         "linear_attn_config.num_heads: missing", {.tp = 1}},
+         "linear_attn_config.num_heads: missing",
+         {.tp = 1}},
         {"{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
          "\"head_dim\":64}",
-         "linear_attn_config: missing", {.tp = 1}},
+         "linear_attn_config: missing",
+         {.tp = 1}},
         {"{\"model_type\":\"qwen3_next\",\"num_hidden_layers\":4,\"num_attention_heads\":8}",
-         "linear_num_key_heads: missing", {.tp = 1, .page = 16}},
+         "linear_num_key_heads: missing",
+         {.tp = 1, .page = 16}},
     };
     kgen_plan plan;
     kgen_error err;
@@ -597,7 +615,7 @@ static void test_bad_options(void **state) {
         {{.tp = 1, .page = 17}, "page=17: must be 1 or a multiple of 16; nearest is 16"},
         {{.tp = 1, .page = -16}, "page=-16"},
         {{.tp = 1, .spec_width = 16}, "spec_width=16: must be 0 to 15"},
-        {{.tp = 1, .kv_dtype = KGEN_I32}, "kv_dtype=i32"},
+        {{.tp = 1, .kv_dtype = KGEN_DTYPE_I32}, "kv_dtype=i32"},
         {{.tp = 1, .engine = (kgen_engine)9}, "engine=9"},
         {{.tp = 1, .layout = (kgen_layout)9}, "layout=9"},
     };
@@ -659,13 +677,32 @@ static size_t replace_range(char *text, size_t size, size_t at, size_t cut, cons
 }
 
 static size_t mutate(char *text, size_t size) {
-    static const char *const pieces[] = {"null", "-1", "0", "1e999", "NaN", "[[[[", "}", "\"", "{",
-                                         "9223372036854775807", "true", "[]", "\\u0000", "\xff",
-                                         "1024", "0.5", "\"sliding_attention\"", "4096", ","};
+    static const char *const pieces[] = {"null",
+                                         "-1",
+                                         "0",
+                                         "1e999",
+                                         "NaN",
+                                         "[[[[",
+                                         "}",
+                                         "\"",
+                                         "{",
+                                         "9223372036854775807",
+                                         "true",
+                                         "[]",
+                                         "\\u0000",
+                                         "\xff",
+                                         "1024",
+                                         "0.5",
+                                         "\"sliding_attention\"",
+                                         "4096",
+                                         ","};
     size_t at = below(size);
     switch (below(4)) {
-    case 0: text[at] = (char)next_random(); return size;
-    case 1: return replace_range(text, size, at, 1 + below(12), "");
+    case 0:
+        text[at] = (char)next_random();
+        return size;
+    case 1:
+        return replace_range(text, size, at, 1 + below(12), "");
     case 2: /* a value: from a colon to the end of its token */
         while (at < size && text[at] != ':') at++;
         if (at + 1 < size) {
@@ -692,14 +729,14 @@ static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error 
     for (size_t i = 0; i < plan->count; i++) {
         const kgen_plan_item *item = &plan->items[i];
         assert_int_equal(kgen_spec_validate(&item->spec, NULL, NULL), KGEN_OK);
-        if (item->spec.family == KGEN_SCATTER) continue;
+        if (item->spec.family == KGEN_FAMILY_SCATTER) continue;
         assert_true(item->layers > 0);
         if (is_cache_kernel(item)) {
             assert_true(item->kv_heads > 0 && item->scale == 0);
             continue;
         }
         assert_true(item->scale > 0);
-        if (item->spec.family == KGEN_ATTN)
+        if (item->spec.family == KGEN_FAMILY_ATTN)
             assert_int_equal(item->q_heads, item->kv_heads * item->spec.attn.group);
         else
             assert_true(item->norm_eps >= 0 && item->kv_heads % item->q_heads == 0);
@@ -708,10 +745,14 @@ static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error 
 }
 
 static void test_mutations(void **state) {
-    static const char *const names[] = {"DeepSeek-V3",     "Llama-3.1-70B-Instruct",
-                                        "Qwen3.5-35B-A3B", "Qwen3-Next-80B-A3B-Instruct",
-                                        "gemma-2-27b-it",  "gemma-3-27b-it",
-                                        "gpt-oss-120b",    "Mistral-7B-v0.1",
+    static const char *const names[] = {"DeepSeek-V3",
+                                        "Llama-3.1-70B-Instruct",
+                                        "Qwen3.5-35B-A3B",
+                                        "Qwen3-Next-80B-A3B-Instruct",
+                                        "gemma-2-27b-it",
+                                        "gemma-3-27b-it",
+                                        "gpt-oss-120b",
+                                        "Mistral-7B-v0.1",
                                         "Kimi-Linear-48B-A3B-Instruct"};
     static const int widths[] = {1, 2, 4, 8, 3};
     char original[TEXT_MAX], text[TEXT_MAX];
@@ -721,7 +762,7 @@ static void test_mutations(void **state) {
         size_t length = read_model(names[m], original, sizeof original);
         for (int i = 0; i < MUTATIONS; i++) {
             kgen_plan_options options = {.tp = widths[below(5)],
-                                         .kv_dtype = below(2) ? KGEN_FP8 : KGEN_DTYPE_NONE,
+                                         .kv_dtype = below(2) ? KGEN_DTYPE_FP8 : KGEN_DTYPE_NONE,
                                          .engine = (kgen_engine)below(2),
                                          .spec_width = (int)below(16)};
             kgen_plan plan;

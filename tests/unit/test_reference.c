@@ -1,6 +1,6 @@
 /* The judge, judged: number formats against a search over all codes, the
  * reference against an independent float kernel, and that kernel with faults,
- * each of which must be found.                                              */
+ * each of which must be found. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,24 +14,24 @@
 
 #define CASES "tests/cases/attn.txt"
 
-static kgen_rng rng;
+static kgen__rng rng;
 
 /* ---- number formats ------------------------------------------------------- */
 
 typedef struct format_facts {
     kgen_dtype dtype;
-    uint32_t half; /* codes without a sign                                   */
+    uint32_t half; /* codes without a sign */
     int mantissa, bias;
     double most, least;
-    uint32_t first_odd; /* first code that is no finite number               */
+    uint32_t first_odd; /* first code that is no finite number */
 } format_facts;
 
 static const format_facts facts[] = {
-    {KGEN_BF16, 0x8000, 7, 127, 0x1.fep127, 0x1p-133, 0x7f80},
-    {KGEN_FP16, 0x8000, 10, 15, 65504, 0x1p-24, 0x7c00},
-    {KGEN_E4M3FN, 0x80, 3, 7, 448, 0x1p-9, 0x7f},
-    {KGEN_E4M3FNUZ, 0x80, 3, 8, 240, 0x1p-10, 0x80},
-    {KGEN_E5M2, 0x80, 2, 15, 57344, 0x1p-16, 0x7c},
+    {KGEN_DTYPE_BF16, 0x8000, 7, 127, 0x1.fep127, 0x1p-133, 0x7f80},
+    {KGEN_DTYPE_FP16, 0x8000, 10, 15, 65504, 0x1p-24, 0x7c00},
+    {KGEN_DTYPE_E4M3FN, 0x80, 3, 7, 448, 0x1p-9, 0x7f},
+    {KGEN_DTYPE_E4M3FNUZ, 0x80, 3, 8, 240, 0x1p-10, 0x80},
+    {KGEN_DTYPE_E5M2, 0x80, 2, 15, 57344, 0x1p-16, 0x7c},
 };
 enum { FORMATS = sizeof facts / sizeof facts[0] };
 
@@ -51,8 +51,10 @@ static uint32_t nearest_code(const format_facts *f, double size) {
     uint32_t low = 0, high = f->first_odd - 1;
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
-        if (plain_value(f, middle) <= size) low = middle;
-        else high = middle;
+        if (plain_value(f, middle) <= size)
+            low = middle;
+        else
+            high = middle;
     }
     double below = size - plain_value(f, low), above = plain_value(f, high) - size;
     if (below == above) return low % 2 ? high : low;
@@ -64,16 +66,16 @@ static void numbers_round_trip(void **state) {
     for (int i = 0; i < FORMATS; i++) {
         const format_facts *f = &facts[i];
         for (uint32_t code = 0; code < f->first_odd; code++) {
-            double value = kgen_number_decode(f->dtype, code);
+            double value = kgen__number_decode(f->dtype, code);
             assert_true(value == plain_value(f, code));
-            assert_int_equal(kgen_number_encode(f->dtype, value), code);
-            if (code == 0 && f->dtype == KGEN_E4M3FNUZ) continue;
-            double negative = kgen_number_decode(f->dtype, code | f->half);
+            assert_int_equal(kgen__number_encode(f->dtype, value), code);
+            if (code == 0 && f->dtype == KGEN_DTYPE_E4M3FNUZ) continue;
+            double negative = kgen__number_decode(f->dtype, code | f->half);
             assert_true(negative == -value && signbit(negative));
-            assert_int_equal(kgen_number_encode(f->dtype, negative), code | f->half);
+            assert_int_equal(kgen__number_encode(f->dtype, negative), code | f->half);
         }
-        assert_true(kgen_number_max(f->dtype) == f->most);
-        assert_true(kgen_number_decode(f->dtype, 1) == f->least);
+        assert_true(kgen__number_max(f->dtype) == f->most);
+        assert_true(kgen__number_decode(f->dtype, 1) == f->least);
     }
 }
 
@@ -83,31 +85,31 @@ static void numbers_beyond_finite(void **state) {
         const format_facts *f = &facts[i];
         int saturates = f->half == 0x80;
         for (uint32_t code = f->first_odd; code < f->half; code++) {
-            int infinite = code == f->first_odd && f->dtype != KGEN_E4M3FN;
-            assert_true(infinite ? isinf(kgen_number_decode(f->dtype, code))
-                                 : isnan(kgen_number_decode(f->dtype, code)));
+            int infinite = code == f->first_odd && f->dtype != KGEN_DTYPE_E4M3FN;
+            assert_true(infinite ? isinf(kgen__number_decode(f->dtype, code))
+                                 : isnan(kgen__number_decode(f->dtype, code)));
         }
         double big[] = {f->most * 1.2, f->most * 1e10, INFINITY};
         for (int n = 0; n < 3; n++) {
-            double got = kgen_number_decode(f->dtype, kgen_number_encode(f->dtype, -big[n]));
+            double got = kgen__number_decode(f->dtype, kgen__number_encode(f->dtype, -big[n]));
             assert_true(got == (saturates ? -f->most : -INFINITY));
         }
-        assert_true(isnan(kgen_number_decode(f->dtype, kgen_number_encode(f->dtype, NAN))));
+        assert_true(isnan(kgen__number_decode(f->dtype, kgen__number_encode(f->dtype, NAN))));
         for (uint32_t pick = 0; pick < 3000; pick++)
-            assert_false(isfinite(
-                kgen_number_decode(f->dtype, kgen_number_poison(f->dtype, pick))));
+            assert_false(
+                isfinite(kgen__number_decode(f->dtype, kgen__number_poison(f->dtype, pick))));
     }
-    assert_true(isnan(kgen_number_decode(KGEN_E4M3FNUZ, 0x80)));
-    assert_int_equal(kgen_number_encode(KGEN_E4M3FNUZ, -0.0), 0);
-    assert_int_equal(kgen_number_encode(KGEN_E4M3FN, -0.0), 0x80);
+    assert_true(isnan(kgen__number_decode(KGEN_DTYPE_E4M3FNUZ, 0x80)));
+    assert_int_equal(kgen__number_encode(KGEN_DTYPE_E4M3FNUZ, -0.0), 0);
+    assert_int_equal(kgen__number_encode(KGEN_DTYPE_E4M3FN, -0.0), 0x80);
 }
 
 static void check_rounding(const format_facts *f, double size) {
     uint32_t want = nearest_code(f, size);
     if (size > f->most) return;
-    assert_int_equal(kgen_number_encode(f->dtype, size), want);
+    assert_int_equal(kgen__number_encode(f->dtype, size), want);
     double error = fabs(plain_value(f, want) - size);
-    assert_true(error <= kgen_number_half_ulp(f->dtype, size));
+    assert_true(error <= kgen__number_half_ulp(f->dtype, size));
 }
 
 static void numbers_round_to_even(void **state) {
@@ -115,45 +117,45 @@ static void numbers_round_to_even(void **state) {
     for (int i = 0; i < FORMATS; i++) {
         const format_facts *f = &facts[i];
         for (int n = 0; n < 20000; n++) {
-            int power = (int)kgen_rng_range(&rng, -f->bias - f->mantissa - 2, f->bias + 1);
-            check_rounding(f, ldexp(1 + kgen_rng_uniform(&rng), power));
+            int power = (int)kgen__rng_range(&rng, -f->bias - f->mantissa - 2, f->bias + 1);
+            check_rounding(f, ldexp(1 + kgen__rng_uniform(&rng), power));
         }
         for (uint32_t code = 0; code + 1 < f->first_odd; code++) /* every tie */
             check_rounding(f, (plain_value(f, code) + plain_value(f, code + 1)) / 2);
     }
     for (int n = 0; n < 20000; n++) { /* the usual integer trick */
-        float value = (float)ldexp(kgen_rng_normal(&rng), (int)kgen_rng_range(&rng, -130, 120));
+        float value = (float)ldexp(kgen__rng_normal(&rng), (int)kgen__rng_range(&rng, -130, 120));
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
         uint32_t want = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-        assert_int_equal(kgen_number_encode(KGEN_BF16, value), want);
-        assert_int_equal(kgen_number_encode(KGEN_F32, value), bits);
+        assert_int_equal(kgen__number_encode(KGEN_DTYPE_BF16, value), want);
+        assert_int_equal(kgen__number_encode(KGEN_DTYPE_F32, value), bits);
     }
 }
 
 static void random_numbers(void **state) {
     (void)state;
-    kgen_rng a, b, c;
-    uint64_t seed = kgen_seed_fresh();
-    kgen_rng_seed(&a, seed, 1);
-    kgen_rng_seed(&b, seed, 1);
-    kgen_rng_seed(&c, seed, 2);
+    kgen__rng a, b, c;
+    uint64_t seed = kgen__seed_fresh();
+    kgen__rng_seed(&a, seed, 1);
+    kgen__rng_seed(&b, seed, 1);
+    kgen__rng_seed(&c, seed, 2);
     double sum = 0, square = 0;
     int same = 0;
     for (int i = 0; i < 40000; i++) {
-        double value = kgen_rng_normal(&a);
-        assert_true(value == kgen_rng_normal(&b));
-        same += value == kgen_rng_normal(&c);
+        double value = kgen__rng_normal(&a);
+        assert_true(value == kgen__rng_normal(&b));
+        same += value == kgen__rng_normal(&c);
         assert_true(fabs(value) < 3.5);
         sum += value;
         square += value * value;
-        int64_t in = kgen_rng_range(&a, -3, 4);
-        assert_true(in == kgen_rng_range(&b, -3, 4) && in >= -3 && in <= 4);
+        int64_t in = kgen__rng_range(&a, -3, 4);
+        assert_true(in == kgen__rng_range(&b, -3, 4) && in >= -3 && in <= 4);
     }
     assert_true(same < 20);
     assert_true(fabs(sum / 40000) < 0.03 && fabs(square / 40000 - 1) < 0.05);
-    kgen_rng_seed(&a, 1, 0); /* fixed for ever: cases are reproduced by seed */
-    assert_true(kgen_rng_next(&a) == UINT64_C(0xee127fe613436e33));
+    kgen__rng_seed(&a, 1, 0); /* fixed for ever: cases are reproduced by seed */
+    assert_true(kgen__rng_next(&a) == UINT64_C(0xee127fe613436e33));
 }
 
 /* ---- an independent kernel, with faults ------------------------------------- */
@@ -177,7 +179,7 @@ enum {
 };
 
 typedef struct walk {
-    kgen_data *data;
+    kgen__data *data;
     int faults;
     int64_t seq, page_tokens, hkv;
 } walk;
@@ -189,13 +191,13 @@ static int64_t dense_offset(const walk *w, int value, int64_t page, int64_t slot
     int64_t D = value ? s->v_dim : s->head_dim, P = w->page_tokens, H = w->hkv;
     int64_t x = 16 / kgen_dtype_size((kgen_dtype)s->kv);
     switch (s->layout) {
-    case KGEN_NHD:
+    case KGEN_LAYOUT_NHD:
         return ((page * P + slot) * H + head) * D + d;
-    case KGEN_HND:
+    case KGEN_LAYOUT_HND:
         return ((page * H + head) * P + slot) * D + d;
     default:
         if (!value) return (((page * H + head) * (D / x) + d / x) * P + slot) * x + d % x;
-        if (s->layout == KGEN_XPACKED) return ((page * H + head) * D + d) * P + slot;
+        if (s->layout == KGEN_LAYOUT_XPACKED) return ((page * H + head) * D + d) * P + slot;
         return (((page * H + head) * (P / x) + slot / x) * D + d) * x + slot % x;
     }
 }
@@ -203,11 +205,11 @@ static int64_t dense_offset(const walk *w, int value, int64_t page, int64_t slot
 static float cached(const walk *w, int value, int64_t key, int64_t head, int64_t d) {
     const kgen_attn_args *a = &w->data->args.attn;
     int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
-    int64_t page = a->block_table.dtype == KGEN_I64 ? ((int64_t *)a->block_table.data)[entry]
-                                                    : ((int32_t *)a->block_table.data)[entry];
+    int64_t page = a->block_table.dtype == KGEN_DTYPE_I64 ? ((int64_t *)a->block_table.data)[entry]
+                                                          : ((int32_t *)a->block_table.data)[entry];
     const kgen_tensor *t = value ? &a->v : &a->k;
-    return (float)kgen_number_load(t->dtype, t->data,
-                                   dense_offset(w, value, page, key % w->page_tokens, head, d));
+    return (float)kgen__number_load(t->dtype, t->data,
+                                    dense_offset(w, value, page, key % w->page_tokens, head, d));
 }
 
 static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
@@ -217,19 +219,19 @@ static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
     if (!t->data || (!value && w->faults & NO_K_DESCALE)) return 1;
     const float *scale = t->data;
     int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
-    int64_t page = a->block_table.dtype == KGEN_I64 ? ((int64_t *)a->block_table.data)[entry]
-                                                    : ((int32_t *)a->block_table.data)[entry];
+    int64_t page = a->block_table.dtype == KGEN_DTYPE_I64 ? ((int64_t *)a->block_table.data)[entry]
+                                                          : ((int32_t *)a->block_table.data)[entry];
     int64_t slot = key % w->page_tokens;
     if (w->faults & (value ? ONE_V_DESCALE : FIRST_K_DESCALE) && t->rank < 3) return scale[0];
-    if (shape == KGEN_SCALE_AUTO) shape = t->rank == 3 ? KGEN_SCALE_TOKEN : KGEN_SCALE_ONE;
+    if (shape == KGEN__SCALE_AUTO) shape = t->rank == 3 ? KGEN__SCALE_TOKEN : KGEN__SCALE_ONE;
     switch (shape) {
-    case KGEN_SCALE_HEAD:
+    case KGEN__SCALE_HEAD:
         return scale[head];
-    case KGEN_SCALE_SEQ:
+    case KGEN__SCALE_SEQ:
         return scale[w->seq * w->hkv + head];
-    case KGEN_SCALE_TOKEN:
+    case KGEN__SCALE_TOKEN:
         return scale[(page * w->page_tokens + slot) * w->hkv + head];
-    case KGEN_SCALE_HTOKEN:
+    case KGEN__SCALE_HTOKEN:
         return scale[(page * w->hkv + head) * w->page_tokens + slot];
     default:
         return scale[0];
@@ -243,8 +245,8 @@ static float score(const walk *w, int64_t token, int64_t h, int64_t position, in
     int64_t head = w->faults & WRONG_HEAD ? h % w->hkv : h / s->group;
     float dot = 0;
     for (int64_t d = 0; d < s->head_dim; d++)
-        dot += (float)kgen_number_load(a->q.dtype, a->q.data,
-                                       token * a->q.stride[0] + h * s->head_dim + d) *
+        dot += (float)kgen__number_load(a->q.dtype, a->q.data,
+                                        token * a->q.stride[0] + h * s->head_dim + d) *
                cached(w, 0, key, head, d);
     dot *= a->softmax_scale * scale_of(w, 0, key, head);
     if (w->faults & WRONG_SCALE) dot *= 1.03f;
@@ -256,18 +258,19 @@ static float score(const walk *w, int64_t token, int64_t h, int64_t position, in
 }
 
 static float round_p(const walk *w, float p) {
-    kgen_dtype dtype = w->faults & LOW_P ? KGEN_E5M2 : w->data->args.attn.q.dtype;
-    return kgen_number_decode(dtype, kgen_number_encode(dtype, p));
+    kgen_dtype dtype = w->faults & LOW_P ? KGEN_DTYPE_E5M2 : w->data->args.attn.q.dtype;
+    return kgen__number_decode(dtype, kgen__number_encode(dtype, p));
 }
 
 static void put_out(const walk *w, int64_t at, float value) {
     const kgen_tensor *out = &w->data->args.attn.out;
-    if (w->faults & TRUNCATE_OUT) value *= 1 - 2 * ldexpf(1, out->dtype == KGEN_BF16 ? -8 : -11);
-    kgen_number_store(out->dtype, out->data, at, value);
+    if (w->faults & TRUNCATE_OUT)
+        value *= 1 - 2 * ldexpf(1, out->dtype == KGEN_DTYPE_BF16 ? -8 : -11);
+    kgen__number_store(out->dtype, out->data, at, value);
 }
 
-static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t position,
-                        int64_t context, int64_t length) {
+static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t position, int64_t context,
+                        int64_t length) {
     const kgen_attn_args *a = &w->data->args.attn;
     const kgen_attn_spec *s = &w->data->spec.attn;
     int64_t window = s->window == KGEN_WINDOW_RT ? a->window : s->window;
@@ -292,19 +295,17 @@ static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t positio
     int empty = last < first;
     float scale = a->out_scale.data ? 1 / *(float *)a->out_scale.data : 1;
     for (int64_t d = 0; d < s->v_dim; d++)
-        put_out(w, token * a->out.stride[0] + h * s->v_dim + d,
-                empty ? 0 : acc[d] / total * scale);
+        put_out(w, token * a->out.stride[0] + h * s->v_dim + d, empty ? 0 : acc[d] / total * scale);
     if (a->lse.data)
-        ((float *)a->lse.data)[h * a->q.shape[0] + token] =
-            empty ? -INFINITY : most + logf(total);
+        ((float *)a->lse.data)[h * a->q.shape[0] + token] = empty ? -INFINITY : most + logf(total);
 }
 
 /* Tokens of no sequence have no key. */
-static void imitate(kgen_data *data, int faults) {
+static void imitate(kgen__data *data, int faults) {
     const kgen_attn_args *a = &data->args.attn;
     walk w = {data, faults, 0, 0, data->shape.attn.hkv};
     int layout = data->spec.attn.layout;
-    w.page_tokens = a->k.shape[layout == KGEN_NHD ? 1 : layout == KGEN_HND ? 2 : 3];
+    w.page_tokens = a->k.shape[layout == KGEN_LAYOUT_NHD ? 1 : layout == KGEN_LAYOUT_HND ? 2 : 3];
     const int32_t *lens = a->seq_lens.data, *cu = a->cu_seqlens_q.data;
     int64_t token = 0;
     for (w.seq = 0; w.seq < data->shape.seqs; w.seq++) {
@@ -320,59 +321,59 @@ static void imitate(kgen_data *data, int faults) {
 /* ---- helpers ------------------------------------------------------------------ */
 
 typedef struct trial {
-    kgen_case c;
-    kgen_data data;
-    kgen_attn_answer answer;
-    kgen_check_result result;
+    kgen__case c;
+    kgen__data data;
+    kgen__attn_answer answer;
+    kgen__check_result result;
     kgen_error err;
-    char line[KGEN_CASE_LINE_MAX];
+    char line[KGEN__CASE_LINE_MAX];
 } trial;
 
-static trial *trial_of(const kgen_case *c, uint64_t seed) {
+static trial *trial_of(const kgen__case *c, uint64_t seed) {
     const kgen_target *target;
     kgen_spec spec;
-    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
+    int32_t lens[KGEN__CASE_SEQS_MAX], qlens[KGEN__CASE_SEQS_MAX];
     trial *t = calloc(1, sizeof *t);
     assert_non_null(t);
     t->c = *c;
-    kgen_case_draw(&t->c, seed);
-    kgen_case_print(t->line, &t->c);
+    kgen__case_draw(&t->c, seed);
+    kgen__case_print(t->line, &t->c);
     assert_int_equal(kgen_target_find(&target, "cpu:cdna3", &t->err), KGEN_OK);
     if (kgen_spec_resolve(&spec, &c->spec, target, &t->err) != KGEN_OK ||
-        kgen_data_make(&t->data, &t->c, &spec, &t->err) != KGEN_OK)
+        kgen__data_make(&t->data, &t->c, &spec, &t->err) != KGEN_OK)
         fail_msg("%s: %s", t->line, t->err.text);
     for (int32_t s = 0; s < c->seqs; s++) {
         lens[s] = t->c.attn.lens[s].low;
         qlens[s] = t->c.attn.qlens[s].low;
     }
-    assert_int_equal(kgen_attn_data_fill(&t->data, lens, qlens, seed, &t->err), KGEN_OK);
-    assert_int_equal(kgen_attn_reference(&t->answer, &t->data.spec, &t->data.args.attn, &t->err),
+    assert_int_equal(kgen__attn_data_fill(&t->data, lens, qlens, seed, &t->err), KGEN_OK);
+    assert_int_equal(kgen__attn_reference(&t->answer, &t->data.spec, &t->data.args.attn, &t->err),
                      KGEN_OK);
     return t;
 }
 
 static trial *trial_line(const char *line, uint64_t seed) {
-    kgen_case *c = malloc(sizeof *c);
+    kgen__case *c = malloc(sizeof *c);
     kgen_error err = {KGEN_OK, ""};
     assert_non_null(c);
-    if (kgen_case_parse(c, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    if (kgen__case_parse(c, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
     trial *t = trial_of(c, seed);
     free(c);
     return t;
 }
 
 static void trial_free(trial *t) {
-    kgen_attn_free(&t->answer);
-    kgen_data_free(&t->data);
+    kgen__attn_free(&t->answer);
+    kgen__data_free(&t->data);
     free(t);
 }
 
 /* The float kernel knows dense caches only. */
-static void make_dense(kgen_case *c) { c->attn.packed = c->attn.pad = 0; }
+static void make_dense(kgen__case *c) { c->attn.packed = c->attn.pad = 0; }
 
 static void must_pass(trial *t) {
     imitate(&t->data, 0);
-    if (kgen_attn_compare(&t->result, &t->data, &t->answer, &t->err) != KGEN_OK)
+    if (kgen__attn_compare(&t->result, &t->data, &t->answer, &t->err) != KGEN_OK)
         fail_msg("%s: %s", t->line, t->err.text);
 }
 
@@ -380,16 +381,19 @@ static void must_pass(trial *t) {
 
 static void honest_kernels_pass(void **state) {
     (void)state;
-    kgen_case *cases, c;
+    kgen__case *cases, c;
     size_t count;
     kgen_error err = {KGEN_OK, ""};
-    if (kgen_cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
+    if (kgen__cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
     double worst = 0, worst_rms = 0;
     for (size_t i = 0; i < count + 60; i++) {
-        if (i < count) c = cases[i];
-        else assert_int_equal(kgen_case_random(&c, KGEN_ATTN, &rng, NULL, 100, &err), KGEN_OK);
+        if (i < count)
+            c = cases[i];
+        else
+            assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_ATTN, &rng, NULL, 100, &err),
+                             KGEN_OK);
         make_dense(&c);
-        trial *t = trial_of(&c, kgen_seed_fresh());
+        trial *t = trial_of(&c, kgen__seed_fresh());
         must_pass(t);
         worst = fmax(worst, t->result.max_ratio);
         worst_rms = fmax(worst_rms, t->result.rms_ratio);
@@ -441,10 +445,10 @@ static int can_show(const trial *t, int fault) {
 }
 
 static trial *trial_that_shows(const char *line, int fault) {
-    trial *t = trial_line(line, kgen_seed_fresh());
+    trial *t = trial_line(line, kgen__seed_fresh());
     while (!can_show(t, fault)) {
         trial_free(t);
-        t = trial_line(line, kgen_seed_fresh());
+        t = trial_line(line, kgen__seed_fresh());
     }
     return t;
 }
@@ -456,7 +460,7 @@ static void faults_are_found(void **state) {
             trial *t = trial_that_shows(faults[i].line, faults[i].fault);
             must_pass(t);
             imitate(&t->data, faults[i].fault);
-            if (kgen_attn_compare(&t->result, &t->data, &t->answer, &t->err) != KGEN_E_MISMATCH)
+            if (kgen__attn_compare(&t->result, &t->data, &t->answer, &t->err) != KGEN_E_MISMATCH)
                 fail_msg("fault %d not found: %s: %.3f %.3f", faults[i].fault, t->line,
                          t->result.max_ratio, t->result.rms_ratio);
             trial_free(t);
@@ -467,7 +471,7 @@ static void faults_are_found(void **state) {
 static kgen_status compare_after(trial *t, int slot, size_t byte, unsigned char value) {
     unsigned char *at = &t->data.slot[slot].bytes[byte], old = *at;
     *at = value;
-    kgen_status status = kgen_attn_compare(&t->result, &t->data, &t->answer, &t->err);
+    kgen_status status = kgen__attn_compare(&t->result, &t->data, &t->answer, &t->err);
     *at = old;
     return status;
 }
@@ -480,20 +484,20 @@ static void writes_are_watched(void **state) {
         "attn:phase=verify,t=2,d=64,g=2,lse=1 | lens=20,0,9 qlens=2,1,1 tail=1 qpad=1", 7);
     must_pass(t);
     size_t size = t->data.slot[OUT].size, row = 2 * 64 * 2;
-    assert_int_equal(compare_after(t, OUT, KGEN_GUARD_BYTES - 1, 1), KGEN_E_MISMATCH);
-    assert_int_equal(compare_after(t, OUT, size - KGEN_GUARD_BYTES, 1), KGEN_E_MISMATCH);
-    assert_int_equal(compare_after(t, OUT, KGEN_GUARD_BYTES + row, 1), KGEN_E_MISMATCH);
+    assert_int_equal(compare_after(t, OUT, KGEN__GUARD_BYTES - 1, 1), KGEN_E_MISMATCH);
+    assert_int_equal(compare_after(t, OUT, size - KGEN__GUARD_BYTES, 1), KGEN_E_MISMATCH);
+    assert_int_equal(compare_after(t, OUT, KGEN__GUARD_BYTES + row, 1), KGEN_E_MISMATCH);
     assert_int_equal(compare_after(t, LSE, 0, 1), KGEN_E_MISMATCH);
     assert_int_equal(compare_after(t, LSE, t->data.slot[LSE].size - 1, 1), KGEN_E_MISMATCH);
-    size_t padding = KGEN_GUARD_BYTES + 4 * (row + 16), empty = KGEN_GUARD_BYTES + 2 * (row + 16);
+    size_t padding = KGEN__GUARD_BYTES + 4 * (row + 16), empty = KGEN__GUARD_BYTES + 2 * (row + 16);
     assert_int_equal(compare_after(t, OUT, padding, 1), KGEN_E_MISMATCH);
     assert_int_equal(compare_after(t, OUT, empty, 1), KGEN_E_MISMATCH);
     uint16_t nan = 0x7fc0;
-    memcpy(&t->data.slot[OUT].bytes[KGEN_GUARD_BYTES], &nan, sizeof nan);
-    assert_int_equal(kgen_attn_compare(&t->result, &t->data, &t->answer, &t->err),
+    memcpy(&t->data.slot[OUT].bytes[KGEN__GUARD_BYTES], &nan, sizeof nan);
+    assert_int_equal(kgen__attn_compare(&t->result, &t->data, &t->answer, &t->err),
                      KGEN_E_MISMATCH);
-    kgen_data_poison_outputs(&t->data);
-    assert_int_equal(kgen_attn_compare(&t->result, &t->data, &t->answer, &t->err),
+    kgen__data_poison_outputs(&t->data);
+    assert_int_equal(kgen__attn_compare(&t->result, &t->data, &t->answer, &t->err),
                      KGEN_E_MISMATCH);
     trial_free(t);
 }
@@ -503,7 +507,8 @@ static void writes_are_watched(void **state) {
 static void layouts_agree(void **state) {
     (void)state;
     static const char *const variants[] = {
-        "page=16,layout=nhd | lens=40,1,97 hkv=3", "page=1,layout=nhd | lens=40,1,97 hkv=3 pad=2",
+        "page=16,layout=nhd | lens=40,1,97 hkv=3",
+        "page=1,layout=nhd | lens=40,1,97 hkv=3 pad=2",
         "page=16,layout=hnd | lens=40,1,97 hkv=3 rowpad=3",
         "page=544,layout=hnd | lens=40,1,97 hkv=3 packed=1 off=1",
         "page=x16,layout=nhd | lens=40,1,97 hkv=3 packed=2 page=48",
@@ -544,10 +549,10 @@ static void single_key(void **state) {
     for (int64_t h = 0; h < 2; h++) {
         double dot = 0;
         for (int64_t d = 0; d < 64; d++) {
-            double v = kgen_number_load(a->v.dtype, a->v.data, page * a->v.stride[0] + d);
+            double v = kgen__number_load(a->v.dtype, a->v.data, page * a->v.stride[0] + d);
             assert_true(fabs(t->answer.out[h * 64 + d] - v * vd / 0.5) < 1e-12);
-            dot += kgen_number_load(a->q.dtype, a->q.data, h * 64 + d) *
-                   kgen_number_load(a->k.dtype, a->k.data, page * a->k.stride[0] + d);
+            dot += kgen__number_load(a->q.dtype, a->q.data, h * 64 + d) *
+                   kgen__number_load(a->k.dtype, a->k.data, page * a->k.stride[0] + d);
         }
         assert_true(fabs(t->answer.lse[h] - dot * kd * 0.125) < 1e-6);
     }
@@ -580,18 +585,18 @@ static void verify_is_decode(void **state) {
     for (int32_t i = 0; i < 3; i++) {
         kgen_attn_args args = verify->data.args.attn;
         kgen_spec spec = verify->data.spec;
-        kgen_attn_answer answer;
+        kgen__attn_answer answer;
         int32_t length = 38 + i;
         int64_t one = 1;
-        spec.attn.phase = KGEN_DECODE;
-        args.seq_lens = kgen_tensor_dense(&length, KGEN_I32, 1, &one);
+        spec.attn.phase = KGEN_PHASE_DECODE;
+        args.seq_lens = kgen_tensor_dense(&length, KGEN_DTYPE_I32, 1, &one);
         args.q.data = (char *)args.q.data + i * args.q.stride[0] * 2;
         args.q.shape[0] = 1;
-        assert_int_equal(kgen_attn_reference(&answer, &spec, &args, NULL), KGEN_OK);
+        assert_int_equal(kgen__attn_reference(&answer, &spec, &args, NULL), KGEN_OK);
         assert_memory_equal(answer.out, verify->answer.out + i * 128, 128 * sizeof(double));
         assert_true(answer.lse[0] == verify->answer.lse[i]);
         assert_true(answer.lse[1] == verify->answer.lse[3 + i]);
-        kgen_attn_free(&answer);
+        kgen__attn_free(&answer);
     }
     trial_free(verify);
 }
@@ -609,10 +614,10 @@ static void softcap_saturates(void **state) {
 static void answers_are_finite_and_tight(void **state) {
     (void)state;
     for (int n = 0; n < 80; n++) {
-        kgen_case c;
-        assert_int_equal(kgen_case_random(&c, KGEN_ATTN, &rng, NULL, 150, NULL), KGEN_OK);
+        kgen__case c;
+        assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_ATTN, &rng, NULL, 150, NULL), KGEN_OK);
         c.attn.scale = 0;
-        trial *t = trial_of(&c, kgen_seed_fresh());
+        trial *t = trial_of(&c, kgen__seed_fresh());
         const kgen_attn_spec *s = &t->data.spec.attn;
         double loose = kgen_dtype_size((kgen_dtype)s->kv) == 1 ? 0.15 : 0.015;
         for (int64_t i = 0; i < t->answer.tokens * t->answer.heads * t->answer.v_dim; i++) {
@@ -629,45 +634,45 @@ static void answers_are_finite_and_tight(void **state) {
 
 /* ---- cases --------------------------------------------------------------------------- */
 
-static void same_after_print(const kgen_case *c) {
-    char line[KGEN_CASE_LINE_MAX], copy[KGEN_CASE_LINE_MAX];
-    kgen_case back;
+static void same_after_print(const kgen__case *c) {
+    char line[KGEN__CASE_LINE_MAX], copy[KGEN__CASE_LINE_MAX];
+    kgen__case back;
     kgen_error err = {KGEN_OK, ""};
     memset(&back, 0, sizeof back);
-    kgen_case_print(line, c);
-    if (kgen_case_parse(&back, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
-    kgen_case_print(copy, &back);
+    kgen__case_print(line, c);
+    if (kgen__case_parse(&back, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    kgen__case_print(copy, &back);
     assert_string_equal(line, copy);
     size_t lists = (size_t)c->seqs * sizeof c->attn.lens[0];
     assert_memory_equal(&back.attn.lens, &c->attn.lens, lists);
     assert_memory_equal(&back.attn.qlens, &c->attn.qlens, lists);
     assert_memory_equal(&back.attn.hkv, &c->attn.hkv,
-                        sizeof c->attn - offsetof(kgen_attn_case, hkv));
+                        sizeof c->attn - offsetof(kgen__attn_case, hkv));
     assert_int_equal(back.seed, c->seed);
 }
 
 static void cases_round_trip(void **state) {
     (void)state;
-    kgen_case c;
+    kgen__case c;
     for (int i = 0; i < 500; i++) {
-        assert_int_equal(kgen_case_random(&c, KGEN_ATTN, &rng, NULL, 0, NULL), KGEN_OK);
+        assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_ATTN, &rng, NULL, 0, NULL), KGEN_OK);
         c.attn.sink = -1.5;
-        c.seed = kgen_seed_fresh();
+        c.seed = kgen__seed_fresh();
         same_after_print(&c);
     }
     const char *line =
         "attn:phase=verify,t=4 | lens=rand:1..300,7 qlens=rand:0..4,4 oscale=0.000001";
-    assert_int_equal(kgen_case_parse(&c, line, NULL), KGEN_OK);
+    assert_int_equal(kgen__case_parse(&c, line, NULL), KGEN_OK);
     assert_int_equal(c.seqs, 2);
     assert_int_equal(c.attn.lens[0].high, 300);
     assert_true(c.attn.oscale == 0.000001);
     same_after_print(&c);
     int seen_low = 0;
     for (int i = 0; i < 200; i++) {
-        kgen_case drawn = c, twin = c;
-        uint64_t seed = kgen_seed_fresh();
-        kgen_case_draw(&drawn, seed);
-        kgen_case_draw(&twin, seed);
+        kgen__case drawn = c, twin = c;
+        uint64_t seed = kgen__seed_fresh();
+        kgen__case_draw(&drawn, seed);
+        kgen__case_draw(&twin, seed);
         assert_memory_equal(&drawn, &twin, sizeof drawn);
         assert_true(drawn.attn.lens[0].low >= 1 && drawn.attn.lens[0].low <= 300);
         assert_true(drawn.attn.qlens[0].low <= 4 && drawn.attn.lens[1].low == 7);
@@ -705,41 +710,41 @@ static void bad_cases_are_refused(void **state) {
         {"attn:page=x16 | lens=9 page=24", "page=24"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        kgen_case c, before;
+        kgen__case c, before;
         kgen_error err = {KGEN_OK, ""};
         memset(&c, 0x5a, sizeof c);
         before = c;
-        if (kgen_case_parse(&c, bad[i][0], &err) == KGEN_OK) fail_msg("accepted: %s", bad[i][0]);
+        if (kgen__case_parse(&c, bad[i][0], &err) == KGEN_OK) fail_msg("accepted: %s", bad[i][0]);
         if (!strstr(err.text, bad[i][1])) fail_msg("%s: %s", bad[i][0], err.text);
         assert_memory_equal(&c, &before, sizeof c);
     }
-    static const char *const misfits[] = {
-        "attn:kv=fp8 | lens=1 kds=token", "attn:kv=fp8,descale=token | lens=1 vds=head",
-        "attn:layout=shuffle | lens=1 packed=2"};
+    static const char *const misfits[] = {"attn:kv=fp8 | lens=1 kds=token",
+                                          "attn:kv=fp8,descale=token | lens=1 vds=head",
+                                          "attn:layout=shuffle | lens=1 packed=2"};
     for (int i = 0; i < 3; i++) {
-        kgen_case c;
-        kgen_data data;
+        kgen__case c;
+        kgen__data data;
         kgen_spec spec;
         const kgen_target *target;
         assert_int_equal(kgen_target_find(&target, "cpu", NULL), KGEN_OK);
-        assert_int_equal(kgen_case_parse(&c, misfits[i], NULL), KGEN_OK);
+        assert_int_equal(kgen__case_parse(&c, misfits[i], NULL), KGEN_OK);
         assert_int_equal(kgen_spec_resolve(&spec, &c.spec, target, NULL), KGEN_OK);
-        assert_int_equal(kgen_data_make(&data, &c, &spec, NULL), KGEN_E_ARG);
+        assert_int_equal(kgen__data_make(&data, &c, &spec, NULL), KGEN_E_ARG);
     }
 }
 
 static void random_cases_cover_the_grid(void **state) {
     (void)state;
     static const int32_t groups[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32};
-    static const int32_t pages[] = {0, 1, 16, 32, 64, 128, 256, 1024, 144, 272, 528, 544, 672,
-                                    784, 1056, 1568, 1600};
+    static const int32_t pages[] = {0,   1,   16,  32,  64,  128,  256,  1024, 144,
+                                    272, 528, 544, 672, 784, 1056, 1568, 1600};
     int group[33] = {0}, layout[5] = {0}, kv[10] = {0}, out[10] = {0}, kds[6] = {0}, t[17] = {0};
     int asymmetric = 0, empty = 0;
     char *page = calloc(1, 65537);
     assert_non_null(page);
     for (int i = 0; i < 4000; i++) {
-        kgen_case c;
-        assert_int_equal(kgen_case_random(&c, KGEN_ATTN, &rng, NULL, 0, NULL), KGEN_OK);
+        kgen__case c;
+        assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_ATTN, &rng, NULL, 0, NULL), KGEN_OK);
         const kgen_attn_spec *s = &c.spec.attn;
         group[s->group]++;
         page[s->page] = 1;
@@ -754,8 +759,8 @@ static void random_cases_cover_the_grid(void **state) {
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) assert_true(group[groups[i]]);
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) assert_true(page[pages[i]]);
     for (int i = 1; i <= 4; i++) assert_true(layout[i]);
-    for (int i = KGEN_BF16; i <= KGEN_FP8; i++) assert_true(kv[i] && out[i]);
-    for (int i = 0; i < KGEN_SCALE_COUNT; i++) assert_true(kds[i]);
+    for (int i = KGEN_DTYPE_BF16; i <= KGEN_DTYPE_FP8; i++) assert_true(kv[i] && out[i]);
+    for (int i = 0; i < KGEN__SCALE_COUNT; i++) assert_true(kds[i]);
     for (int i = 1; i <= 16; i++) assert_true(t[i]);
     assert_true(asymmetric && empty);
     free(page);
@@ -763,24 +768,24 @@ static void random_cases_cover_the_grid(void **state) {
 
 static void the_file_of_cases(void **state) {
     (void)state;
-    kgen_case *cases;
+    kgen__case *cases;
     size_t count;
     kgen_error err = {KGEN_OK, ""};
-    static char line[KGEN_CASE_LINE_MAX], other[KGEN_CASE_LINE_MAX];
-    if (kgen_cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
+    static char line[KGEN__CASE_LINE_MAX], other[KGEN__CASE_LINE_MAX];
+    if (kgen__cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
     assert_true(count >= 75);
     for (size_t i = 0; i < count; i++) {
         same_after_print(&cases[i]);
-        kgen_case_print(line, &cases[i]);
+        kgen__case_print(line, &cases[i]);
         for (int32_t s = 0; s < cases[i].seqs; s++)
             if (cases[i].attn.lens[s].high > 700) fail_msg("%s: too long for the cpu device", line);
         for (size_t j = 0; j < i; j++) {
-            kgen_case_print(other, &cases[j]);
+            kgen__case_print(other, &cases[j]);
             if (strcmp(line, other) == 0) fail_msg("twice: %s", line);
         }
     }
     free(cases);
-    assert_int_equal(kgen_cases_load(&cases, &count, "tests/cases/none", &err), KGEN_E_IO);
+    assert_int_equal(kgen__cases_load(&cases, &count, "tests/cases/none", &err), KGEN_E_IO);
     assert_null(cases);
 }
 
@@ -804,8 +809,8 @@ int main(void) {
         cmocka_unit_test(random_cases_cover_the_grid),
         cmocka_unit_test(the_file_of_cases),
     };
-    uint64_t seed = kgen_seed_fresh();
-    kgen_rng_seed(&rng, seed, 0);
+    uint64_t seed = kgen__seed_fresh();
+    kgen__rng_seed(&rng, seed, 0);
     print_message("seed %llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@
 enum { COUNTER_BYTES = 1 << 20 };
 
 static uint64_t seed;
-static kgen_context *shared; /* compiles into the tests' cache               */
+static kgen_context *shared; /* compiles into the tests' cache */
 static char folder[] = "/tmp/kgen-runtime-XXXXXX";
 
 /* ---- a case, ready to launch --------------------------------------------- */
@@ -31,14 +31,15 @@ typedef struct rig {
     kgen_context *ctx;
     kgen_kernel *kernel;
     kgen_stream stream;
-    kgen_data data;
-    kgen_args args; /* of data, with a workspace                             */
+    kgen__data data;
+    kgen_args args; /* of data, with a workspace */
     void *workspace;
 } rig;
 
 /* Has everything that a spec can have. */
-#define ALL "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=x16,layout=hnd,table=i64,window=rt," \
-            "softcap=1,alibi=1,sinks=1,lse=1,descale=token"
+#define ALL                                                                                \
+    "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=x16,layout=hnd,table=i64,window=rt," \
+    "softcap=1,alibi=1,sinks=1,lse=1,descale=token"
 #define PLAIN "attn:d=64,g=2"
 #define SHUFFLE "attn:d=64,g=2,page=32,layout=shuffle,kv=fp8,descale=head"
 #define XPACKED "attn:d=64,g=2,layout=xpacked"
@@ -52,28 +53,28 @@ static const char *const cases[] = {
     ONE " | lens=5,9 hkv=3",
 };
 
-static kgen_case case_of(const char *line) {
-    kgen_case c;
+static kgen__case case_of(const char *line) {
+    kgen__case c;
     kgen_error err;
-    if (kgen_case_parse(&c, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
-    kgen_case_draw(&c, seed);
+    if (kgen__case_parse(&c, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    kgen__case_draw(&c, seed);
     return c;
 }
 
 static kgen_error did; /* of the calls that must work */
 
-#define DO(call)                                                           \
-    do {                                                                   \
-        did.text[0] = 0;                                                   \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text);        \
+#define DO(call)                                                    \
+    do {                                                            \
+        did.text[0] = 0;                                            \
+        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
     } while (0)
 
 static void refill(rig *r, const int32_t *lens, const int32_t *qlens, uint64_t from) {
-    DO(kgen_attn_data_fill(&r->data, lens, qlens, from, &did));
+    DO(kgen__attn_data_fill(&r->data, lens, qlens, from, &did));
 }
 
-static void refill_first(rig *r, const kgen_case *c) {
-    int32_t lens[KGEN_CASE_SEQS_MAX], qlens[KGEN_CASE_SEQS_MAX];
+static void refill_first(rig *r, const kgen__case *c) {
+    int32_t lens[KGEN__CASE_SEQS_MAX], qlens[KGEN__CASE_SEQS_MAX];
     for (int32_t s = 0; s < c->seqs; s++) {
         lens[s] = c->attn.lens[s].high;
         qlens[s] = c->attn.qlens[s].high;
@@ -98,12 +99,12 @@ static void make_workspace(rig *r) {
 }
 
 static void make_rig(rig *r, kgen_context *ctx, const char *line) {
-    kgen_case c = case_of(line);
+    kgen__case c = case_of(line);
     memset(r, 0, sizeof *r);
     r->ctx = ctx;
     r->kernel = prepared(ctx, &c.spec);
     DO(kgen_stream_create(ctx, &r->stream, &did));
-    DO(kgen_data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
+    DO(kgen__data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
     refill_first(r, &c);
     r->args = r->data.args;
     make_workspace(r);
@@ -112,22 +113,22 @@ static void make_rig(rig *r, kgen_context *ctx, const char *line) {
 static void free_rig(rig *r) {
     kgen_memory_free(r->ctx, r->workspace);
     kgen_stream_destroy(r->ctx, r->stream);
-    kgen_data_free(&r->data);
+    kgen__data_free(&r->data);
 }
 
 static void launch(rig *r) {
-    kgen_data_poison_outputs(&r->data);
+    kgen__data_poison_outputs(&r->data);
     DO(kgen_launch(r->kernel, &r->args, r->stream, &did));
     DO(kgen_stream_sync(r->ctx, r->stream, &did));
 }
 
 static void compare(rig *r) {
-    kgen_attn_answer answer;
-    kgen_check_result result;
-    DO(kgen_attn_reference(&answer, &r->data.spec, &r->data.args.attn, &did));
+    kgen__attn_answer answer;
+    kgen__check_result result;
+    DO(kgen__attn_reference(&answer, &r->data.spec, &r->data.args.attn, &did));
     kgen_error why = {KGEN_OK, ""};
-    kgen_status status = kgen_attn_compare(&result, &r->data, &answer, &why);
-    kgen_attn_free(&answer);
+    kgen_status status = kgen__attn_compare(&result, &r->data, &answer, &why);
+    kgen__attn_free(&answer);
     if (status != KGEN_OK) fail_msg("%s (seed %" PRIu64 ")", why.text, seed);
 }
 
@@ -135,8 +136,8 @@ static void compare(rig *r) {
 static unsigned char *outputs_of(const rig *r, size_t *size) {
     unsigned char *copy = NULL;
     *size = 0;
-    for (int i = 0; i < kgen_slot_count(KGEN_ATTN); i++) {
-        const kgen_slot *slot = &r->data.slot[i];
+    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_ATTN); i++) {
+        const kgen__slot *slot = &r->data.slot[i];
         if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         copy = realloc(copy, *size + slot->size);
         assert_non_null(copy);
@@ -230,17 +231,17 @@ static void test_the_widest_window(void **state) {
 /* ---- refusals of a launch ------------------------------------------------ */
 
 typedef enum change_kind {
-    DATA,    /* value 0: NULL, else moved by so many bytes                   */
+    DATA, /* value 0: NULL, else moved by so many bytes */
     DTYPE,
     TAG,
     RANK,
     SHAPE,
     STRIDE,
-    SCALE,   /* value / 2; -999 NaN, 999 infinity                            */
+    SCALE, /* value / 2; -999 NaN, 999 infinity */
     SOFTCAP,
     WINDOW,
-    MEMORY,  /* the workspace: as DATA                                       */
-    BYTES,   /* of the workspace; negative: so many less                     */
+    MEMORY, /* the workspace: as DATA */
+    BYTES,  /* of the workspace; negative: so many less */
 } change_kind;
 
 typedef struct refusal {
@@ -256,7 +257,7 @@ static const refusal plain_refusals[] = {
     {"q", DATA, 0, 0, "q: no data"},
     {"q", DATA, 0, 1, "is not a multiple of 2 bytes"},
     {"q", DATA, 0, 8, "is not a multiple of 16 bytes"},
-    {"q", DTYPE, 0, KGEN_FP16, "q: dtype fp16, kernel built for bf16"},
+    {"q", DTYPE, 0, KGEN_DTYPE_FP16, "q: dtype fp16, kernel built for bf16"},
     {"q", DTYPE, 0, 77, "q: dtype unknown, kernel built for bf16"},
     {"q", RANK, 0, 2, "q: rank 2, 3 expected"},
     {"q", SHAPE, 0, -1, "q: shape[0]=-1, at least 0"},
@@ -271,7 +272,7 @@ static const refusal plain_refusals[] = {
     {"q", STRIDE, 1, 68, "q: stride[1]=68 elements is not a multiple of 16 bytes"},
     {"seq_lens", DATA, 0, 0, "seq_lens: no data"},
     {"seq_lens", DATA, 0, 2, "is not a multiple of 4 bytes"},
-    {"seq_lens", DTYPE, 0, KGEN_I64, "seq_lens: dtype i64, kernel built for i32"},
+    {"seq_lens", DTYPE, 0, KGEN_DTYPE_I64, "seq_lens: dtype i64, kernel built for i32"},
     {"seq_lens", RANK, 0, 2, "seq_lens: rank 2, 1 expected"},
     {"seq_lens", SHAPE, 0, -3, "seq_lens: shape[0]=-3, at least 0"},
     {"seq_lens", SHAPE, 0, 2, "q: shape[0]=3 tokens, phase=decode has one for each of 2 sequences"},
@@ -279,10 +280,10 @@ static const refusal plain_refusals[] = {
     {"seq_lens", STRIDE, 0, 2, "seq_lens: stride[0]=2, 1 expected"},
     {"k", DATA, 0, 0, "k: no data"},
     {"k", DATA, 0, 2, "is not a multiple of 16 bytes"},
-    {"k", TAG, 0, KGEN_HND, "k: layout is hnd, kernel built for nhd"},
+    {"k", TAG, 0, KGEN_LAYOUT_HND, "k: layout is hnd, kernel built for nhd"},
     {"k", TAG, 0, KGEN_LAYOUT_NONE, "k: layout is none, kernel built for nhd"},
     {"k", TAG, 0, 99, "k: layout is unknown, kernel built for nhd"},
-    {"k", DTYPE, 0, KGEN_E4M3FN, "k: dtype e4m3fn, kernel built for bf16"},
+    {"k", DTYPE, 0, KGEN_DTYPE_E4M3FN, "k: dtype e4m3fn, kernel built for bf16"},
     {"k", RANK, 0, 5, "k: rank 5, 4 expected"},
     {"k", SHAPE, 1, 32, "k: pages of 32 tokens, kernel built for page=16"},
     {"k", SHAPE, 2, 4, "k: shape[2]=4, 2 expected"},
@@ -296,8 +297,8 @@ static const refusal plain_refusals[] = {
     {"k", STRIDE, 1, 1LL << 60, "k: stride[1]=1152921504606846976 elements, at most 1073741823"},
     {"v", DATA, 0, 0, "v: no data"},
     {"v", DATA, 0, 8, "is not a multiple of 16 bytes"},
-    {"v", TAG, 0, KGEN_SHUFFLE, "v: layout is shuffle, kernel built for nhd"},
-    {"v", DTYPE, 0, KGEN_FP16, "v: dtype fp16, kernel built for bf16"},
+    {"v", TAG, 0, KGEN_LAYOUT_SHUFFLE, "v: layout is shuffle, kernel built for nhd"},
+    {"v", DTYPE, 0, KGEN_DTYPE_FP16, "v: dtype fp16, kernel built for bf16"},
     {"v", RANK, 0, 3, "v: rank 3, 4 expected"},
     {"v", SHAPE, 0, 1, "v: shape[0]=1, "},
     {"v", SHAPE, 1, 8, "v: pages of 8 tokens, kernel built for page=16"},
@@ -308,14 +309,14 @@ static const refusal plain_refusals[] = {
     {"v", STRIDE, 1, -(1LL << 40), "v: stride[1]=-1099511627776 elements, at most 1073741823"},
     {"block_table", DATA, 0, 0, "block_table: no data"},
     {"block_table", DATA, 0, 2, "is not a multiple of 4 bytes"},
-    {"block_table", DTYPE, 0, KGEN_I64, "block_table: dtype i64, kernel built for i32"},
+    {"block_table", DTYPE, 0, KGEN_DTYPE_I64, "block_table: dtype i64, kernel built for i32"},
     {"block_table", RANK, 0, 1, "block_table: rank 1, 2 expected"},
     {"block_table", SHAPE, 0, 2, "block_table: shape[0]=2, 3 expected"},
     {"block_table", SHAPE, 1, 0, "block_table: shape[1]=0, at least 1"},
     {"block_table", STRIDE, 1, 2, "block_table: stride[1]=2, 1 expected"},
     {"out", DATA, 0, 0, "out: no data"},
     {"out", DATA, 0, 2, "is not a multiple of 4 bytes"},
-    {"out", DTYPE, 0, KGEN_F32, "out: dtype f32, kernel built for bf16"},
+    {"out", DTYPE, 0, KGEN_DTYPE_F32, "out: dtype f32, kernel built for bf16"},
     {"out", RANK, 0, 2, "out: rank 2, 3 expected"},
     {"out", SHAPE, 0, 2, "out: shape[0]=2, 3 expected"},
     {"out", SHAPE, 1, 2, "out: shape[1]=2, 4 expected"},
@@ -335,7 +336,7 @@ static const refusal plain_refusals[] = {
 
 /* ALL: S=3, T=9, Hq=4, Hkv=2, D=64, pages of 32 (dense [NB][2][32][64]). */
 static const refusal all_refusals[] = {
-    {"k", DTYPE, 0, KGEN_FP8, "k: dtype fp8, kernel built for e4m3fnuz"},
+    {"k", DTYPE, 0, KGEN_DTYPE_FP8, "k: dtype fp8, kernel built for e4m3fnuz"},
     {"k", SHAPE, 2, 24, "k: pages of 24 tokens, a multiple of 16 up to 65536 expected"},
     {"k", SHAPE, 2, 0, "k: pages of 0 tokens, a multiple of 16 up to 65536 expected"},
     {"k", SHAPE, 2, 65552, "k: pages of 65552 tokens, a multiple of 16 up to 65536 expected"},
@@ -343,23 +344,23 @@ static const refusal all_refusals[] = {
     {"k", SHAPE, 1, 1, "k: shape[1]=1, 2 expected"},
     {"cu_seqlens_q", DATA, 0, 0, "cu_seqlens_q: no data"},
     {"cu_seqlens_q", DATA, 0, 1, "is not a multiple of 4 bytes"},
-    {"cu_seqlens_q", DTYPE, 0, KGEN_I64, "cu_seqlens_q: dtype i64, kernel built for i32"},
+    {"cu_seqlens_q", DTYPE, 0, KGEN_DTYPE_I64, "cu_seqlens_q: dtype i64, kernel built for i32"},
     {"cu_seqlens_q", RANK, 0, 2, "cu_seqlens_q: rank 2, 1 expected"},
     {"cu_seqlens_q", SHAPE, 0, 3, "cu_seqlens_q: shape[0]=3, 4 expected"},
     {"cu_seqlens_q", SHAPE, 0, 5, "cu_seqlens_q: shape[0]=5, 4 expected"},
     {"cu_seqlens_q", STRIDE, 0, 2, "cu_seqlens_q: stride[0]=2, 1 expected"},
-    {"block_table", DTYPE, 0, KGEN_I32, "block_table: dtype i32, kernel built for i64"},
+    {"block_table", DTYPE, 0, KGEN_DTYPE_I32, "block_table: dtype i32, kernel built for i64"},
     {"block_table", DATA, 0, 4, "is not a multiple of 8 bytes"},
     {"out", DATA, 0, 1, "is not a multiple of 4 bytes"},
-    {"out", DTYPE, 0, KGEN_E4M3FN, "out: dtype e4m3fn, kernel built for e4m3fnuz"},
+    {"out", DTYPE, 0, KGEN_DTYPE_E4M3FN, "out: dtype e4m3fn, kernel built for e4m3fnuz"},
     {"out_scale", DATA, 0, 0, "out_scale: no data"},
     {"out_scale", DATA, 0, 2, "is not a multiple of 4 bytes"},
-    {"out_scale", DTYPE, 0, KGEN_BF16, "out_scale: dtype bf16, kernel built for f32"},
+    {"out_scale", DTYPE, 0, KGEN_DTYPE_BF16, "out_scale: dtype bf16, kernel built for f32"},
     {"out_scale", RANK, 0, 0, "out_scale: rank 0, 1 expected"},
     {"out_scale", SHAPE, 0, 4, "out_scale: shape[0]=4, 1 expected"},
     {"lse", DATA, 0, 0, "lse: no data"},
     {"lse", DATA, 0, 2, "is not a multiple of 4 bytes"},
-    {"lse", DTYPE, 0, KGEN_BF16, "lse: dtype bf16, kernel built for f32"},
+    {"lse", DTYPE, 0, KGEN_DTYPE_BF16, "lse: dtype bf16, kernel built for f32"},
     {"lse", RANK, 0, 1, "lse: rank 1, 2 expected"},
     {"lse", SHAPE, 0, 9, "lse: shape[0]=9, 4 expected"},
     {"lse", SHAPE, 1, 4, "lse: shape[1]=4, 9 expected"},
@@ -371,30 +372,30 @@ static const refusal all_refusals[] = {
     {"window", WINDOW, 0, 0, "window=0: at least 1"},
     {"window", WINDOW, 0, -1, "window=-1: at least 1"},
     {"alibi_slopes", DATA, 0, 0, "alibi_slopes: no data"},
-    {"alibi_slopes", DTYPE, 0, KGEN_FP16, "alibi_slopes: dtype fp16, kernel built for f32"},
+    {"alibi_slopes", DTYPE, 0, KGEN_DTYPE_FP16, "alibi_slopes: dtype fp16, kernel built for f32"},
     {"alibi_slopes", RANK, 0, 2, "alibi_slopes: rank 2, 1 expected"},
     {"alibi_slopes", SHAPE, 0, 2, "alibi_slopes: shape[0]=2, 4 expected"},
     {"alibi_slopes", STRIDE, 0, 4, "alibi_slopes: stride[0]=4, 1 expected"},
     {"sinks", DATA, 0, 0, "sinks: no data"},
-    {"sinks", DTYPE, 0, KGEN_BF16, "sinks: dtype bf16, kernel built for f32"},
+    {"sinks", DTYPE, 0, KGEN_DTYPE_BF16, "sinks: dtype bf16, kernel built for f32"},
     {"sinks", RANK, 0, 3, "sinks: rank 3, 1 expected"},
     {"sinks", SHAPE, 0, 8, "sinks: shape[0]=8, 4 expected"},
     {"sinks", STRIDE, 0, -1, "sinks: stride[0]=-1, 1 expected"},
     {"k_descale", DATA, 0, 0, "k_descale: no data"},
     {"k_descale", DATA, 0, 2, "is not a multiple of 4 bytes"},
-    {"k_descale", DTYPE, 0, KGEN_BF16, "k_descale: dtype bf16, kernel built for f32"},
+    {"k_descale", DTYPE, 0, KGEN_DTYPE_BF16, "k_descale: dtype bf16, kernel built for f32"},
     {"k_descale", RANK, 0, 2, "k_descale: rank 2, 3 expected"},
     {"k_descale", TAG, 0, KGEN_LAYOUT_NONE, "k_descale: layout is none; tag it nhd for"},
-    {"k_descale", TAG, 0, KGEN_SHUFFLE, "k_descale: layout is shuffle; tag it nhd for"},
-    {"k_descale", TAG, 0, KGEN_HND, "k_descale: shape[2]=2, 32 expected"},
+    {"k_descale", TAG, 0, KGEN_LAYOUT_SHUFFLE, "k_descale: layout is shuffle; tag it nhd for"},
+    {"k_descale", TAG, 0, KGEN_LAYOUT_HND, "k_descale: shape[2]=2, 32 expected"},
     {"k_descale", SHAPE, 0, 1, "k_descale: shape[0]=1, "},
     {"k_descale", SHAPE, 1, 16, "k_descale: shape[1]=16, 32 expected"},
     {"k_descale", SHAPE, 2, 1, "k_descale: shape[2]=1, 2 expected"},
     {"v_descale", DATA, 0, 0, "v_descale: no data"},
-    {"v_descale", DTYPE, 0, KGEN_I32, "v_descale: dtype i32, kernel built for f32"},
+    {"v_descale", DTYPE, 0, KGEN_DTYPE_I32, "v_descale: dtype i32, kernel built for f32"},
     {"v_descale", RANK, 0, 1, "v_descale: rank 1, 3 expected"},
-    {"v_descale", TAG, 0, KGEN_XPACKED, "v_descale: layout is xpacked; tag it nhd for"},
-    {"v_descale", TAG, 0, KGEN_NHD, "v_descale: shape[1]=2, 32 expected"},
+    {"v_descale", TAG, 0, KGEN_LAYOUT_XPACKED, "v_descale: layout is xpacked; tag it nhd for"},
+    {"v_descale", TAG, 0, KGEN_LAYOUT_NHD, "v_descale: shape[1]=2, 32 expected"},
     {"v_descale", SHAPE, 2, 48, "v_descale: shape[2]=48, 32 expected"},
 };
 
@@ -417,7 +418,7 @@ static const refusal shuffle_refusals[] = {
     {"v", STRIDE, 3, 1LL << 31, "v: stride[3]=2147483648 elements, at most 2147483647"},
     {"v", STRIDE, 2, 1032, "v: stride[2]=1032 elements is not a multiple of 16 bytes"},
     {"k_descale", DATA, 0, 0, "k_descale: no data"},
-    {"k_descale", DTYPE, 0, KGEN_FP16, "k_descale: dtype fp16, kernel built for f32"},
+    {"k_descale", DTYPE, 0, KGEN_DTYPE_FP16, "k_descale: dtype fp16, kernel built for f32"},
     {"k_descale", RANK, 0, 3, "k_descale: rank 3, 1 expected"},
     {"k_descale", RANK, 0, 0, "k_descale: rank 0, 1 expected"},
     {"k_descale", SHAPE, 0, 3, "k_descale: shape[0]=3, 2 expected"},
@@ -428,7 +429,7 @@ static const refusal shuffle_refusals[] = {
 
 /* XPACKED: S=2, Hkv=2, D=64, x=8, pages of 16, V [NB][2][64][16]. */
 static const refusal xpacked_refusals[] = {
-    {"k", TAG, 0, KGEN_SHUFFLE, "k: layout is shuffle, kernel built for xpacked"},
+    {"k", TAG, 0, KGEN_LAYOUT_SHUFFLE, "k: layout is shuffle, kernel built for xpacked"},
     {"k", SHAPE, 2, 4, "k: shape[2]=4, 8 expected"},
     {"k", STRIDE, 3, 16, "k: stride[3]=16, 8 expected"},
     {"v", RANK, 0, 5, "v: rank 5, 4 expected"},
@@ -449,8 +450,9 @@ static float odd_float(long long value) {
 }
 
 static kgen_tensor *tensor_named(kgen_args *args, const char *name) {
-    for (int i = 0; i < kgen_slot_count(KGEN_ATTN); i++)
-        if (strcmp(kgen_slot_name(KGEN_ATTN, i), name) == 0) return kgen_slot_tensor(args, i);
+    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_ATTN); i++)
+        if (strcmp(kgen__slot_name(KGEN_FAMILY_ATTN, i), name) == 0)
+            return kgen__slot_tensor(args, i);
     fail_msg("%s: no such tensor", name);
     return NULL;
 }
@@ -459,25 +461,45 @@ static void *moved(void *memory, long long bytes) { return bytes ? (char *)memor
 
 static void change_tensor(kgen_tensor *t, const refusal *row) {
     switch (row->kind) {
-    case DATA: t->data = moved(t->data, row->value); break;
-    case DTYPE: t->dtype = (kgen_dtype)row->value; break;
-    case TAG: t->layout = (kgen_layout)row->value; break;
-    case RANK: t->rank = (int32_t)row->value; break;
-    case SHAPE: t->shape[row->index] = row->value; break;
-    default: t->stride[row->index] = row->value;
+    case DATA:
+        t->data = moved(t->data, row->value);
+        break;
+    case DTYPE:
+        t->dtype = (kgen_dtype)row->value;
+        break;
+    case TAG:
+        t->layout = (kgen_layout)row->value;
+        break;
+    case RANK:
+        t->rank = (int32_t)row->value;
+        break;
+    case SHAPE:
+        t->shape[row->index] = row->value;
+        break;
+    default:
+        t->stride[row->index] = row->value;
     }
 }
 
 static void change(kgen_args *args, const refusal *row) {
     switch (row->kind) {
-    case SCALE: args->attn.softmax_scale = odd_float(row->value); break;
-    case SOFTCAP: args->attn.softcap = odd_float(row->value); break;
-    case WINDOW: args->attn.window = (int32_t)row->value; break;
-    case MEMORY: args->workspace = moved(args->workspace, row->value); break;
+    case SCALE:
+        args->attn.softmax_scale = odd_float(row->value);
+        break;
+    case SOFTCAP:
+        args->attn.softcap = odd_float(row->value);
+        break;
+    case WINDOW:
+        args->attn.window = (int32_t)row->value;
+        break;
+    case MEMORY:
+        args->workspace = moved(args->workspace, row->value);
+        break;
     case BYTES:
         args->workspace_bytes = (size_t)row->value + (row->value < 0 ? args->workspace_bytes : 0);
         break;
-    default: change_tensor(tensor_named(args, row->name), row);
+    default:
+        change_tensor(tensor_named(args, row->name), row);
     }
 }
 
@@ -503,7 +525,7 @@ static void check_refusals(int index, const refusal *rows, size_t count) {
     make_rig(&r, shared, cases[index]);
     launch(&r);
     compare(&r);
-    kgen_data_poison_outputs(&r.data);
+    kgen__data_poison_outputs(&r.data);
     unsigned char *poison = outputs_of(&r, &size);
     for (size_t i = 0; i < count; i++) check_refusal(&r, &rows[i], poison);
     assert_counters_zero(r.workspace);
@@ -513,11 +535,11 @@ static void check_refusals(int index, const refusal *rows, size_t count) {
     free_rig(&r);
 }
 
-#define REFUSALS(name, index)                                                       \
-    static void test_refusals_##name(void **state) {                                \
-        (void)state;                                                                \
-        check_refusals(index, name##_refusals,                                      \
-                       sizeof name##_refusals / sizeof name##_refusals[0]);         \
+#define REFUSALS(name, index)                                               \
+    static void test_refusals_##name(void **state) {                        \
+        (void)state;                                                        \
+        check_refusals(index, name##_refusals,                              \
+                       sizeof name##_refusals / sizeof name##_refusals[0]); \
     }
 REFUSALS(plain, 0)
 REFUSALS(all, 1)
@@ -545,7 +567,7 @@ static void test_descale_shapes(void **state) {
 static void test_unused_tensors_are_ignored(void **state) {
     (void)state;
     static const char *const unused[] = {"cu_seqlens_q", "k_descale", "v_descale", "out_scale",
-                                         "alibi_slopes", "sinks", "lse"};
+                                         "alibi_slopes", "sinks",     "lse"};
     rig r;
     size_t size;
     make_rig(&r, shared, cases[0]);
@@ -618,8 +640,9 @@ static void test_launch_counts_its_items(void **state) {
 /* ---- modes --------------------------------------------------------------- */
 
 /* The variables that lead to a toolchain, each to nowhere. */
-static const char *const ways[] = {"KGEN_CLANG", "KGEN_BIN_DIR", "KGEN_CC", "KGEN_ROCM_PATH",
-                                   "KGEN_ROCM_PREFIX", "KGEN_NVRTC_PATH", "PATH"};
+static const char *const ways[] = {
+    "KGEN_CLANG",       "KGEN_BIN_DIR",    "KGEN_CC", "KGEN_ROCM_PATH",
+    "KGEN_ROCM_PREFIX", "KGEN_NVRTC_PATH", "PATH"};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 static void hide_toolchains(char *saved[WAYS]) {
@@ -632,8 +655,10 @@ static void hide_toolchains(char *saved[WAYS]) {
 
 static void show_toolchains(char *saved[WAYS]) {
     for (int i = 0; i < WAYS; i++) {
-        if (saved[i]) setenv(ways[i], saved[i], 1);
-        else unsetenv(ways[i]);
+        if (saved[i])
+            setenv(ways[i], saved[i], 1);
+        else
+            unsetenv(ways[i]);
         free(saved[i]);
     }
 }
@@ -666,7 +691,8 @@ static void check_miss(kgen_context *ctx, const char *nearest) {
                                "layout=nhd,descale=none,waves=4,mt=1,vs=1,occ=2";
     snprintf(want, sizeof want,
              "no code object of %s for " DEVICE "; nearest prepared: %s; build it with: kgen build "
-             "'%s' --arch " DEVICE, full, nearest, full);
+             "'%s' --arch " DEVICE,
+             full, nearest, full);
     assert_string_equal(err.text, want);
 }
 
@@ -676,11 +702,11 @@ static void test_strict_mode(void **state) {
     private_cache(dir, "strict");
     kgen_spec specs[2] = {spec_of("attn:d=64,g=2"), spec_of("attn:d=64,page=1,lse=1")};
     kgen_kernel *kernels[2];
-    kgen_context *ctx = opened(KGEN_AUTO, dir);
+    kgen_context *ctx = opened(KGEN_MODE_AUTO, dir);
     DO(kgen_prepare(ctx, specs, 2, kernels, &did));
     kgen_close(ctx);
 
-    ctx = opened(KGEN_STRICT, dir);
+    ctx = opened(KGEN_MODE_STRICT, dir);
     check_miss(ctx, "none");
     DO(kgen_prepare(ctx, specs, 2, kernels, &did));
     kgen_spec_print(near, kgen_kernel_spec(kernels[0]));
@@ -696,16 +722,16 @@ static void test_offline_mode(void **state) {
     kgen_error err;
     private_cache(dir, "offline");
     kgen_spec spec = spec_of(PLAIN), other = spec_of("attn:d=64,g=5");
-    kgen_context *ctx = opened(KGEN_AUTO, dir);
+    kgen_context *ctx = opened(KGEN_MODE_AUTO, dir);
     prepared(ctx, &spec);
     kgen_close(ctx);
 
     hide_toolchains(saved);
     kgen_kernel *kernel = NULL;
-    ctx = opened(KGEN_AUTO, dir); /* no compiler can be reached */
+    ctx = opened(KGEN_MODE_AUTO, dir); /* no compiler can be reached */
     kgen_status no_compiler = kgen_prepare(ctx, &other, 1, &kernel, &err);
     kgen_close(ctx);
-    ctx = opened(KGEN_OFFLINE, dir);
+    ctx = opened(KGEN_MODE_OFFLINE, dir);
     kgen_status miss = kgen_prepare(ctx, &other, 1, &kernel, &err);
     make_rig(&r, ctx, cases[0]);
     show_toolchains(saved);
@@ -726,7 +752,7 @@ static void test_offline_without_a_cache(void **state) {
     private_cache(dir, "never-made");
     const char *dirs[] = {dir, ""};
     for (int i = 0; i < 2; i++) {
-        kgen_context *ctx = opened(KGEN_OFFLINE, dirs[i]);
+        kgen_context *ctx = opened(KGEN_MODE_OFFLINE, dirs[i]);
         assert_int_equal(kgen_prepare(ctx, &spec, 1, &kernel, NULL), KGEN_E_NOT_CACHED);
         kgen_close(ctx);
     }
@@ -758,12 +784,12 @@ static void test_warn_mode(void **state) {
     char dir[256];
     private_cache(dir, "warn");
     kgen_spec specs[3] = {spec_of(PLAIN), spec_of(ONE), spec_of("attn:d=64,g=2,lse=1")};
-    kgen_context *ctx = opened(KGEN_WARN, dir);
+    kgen_context *ctx = opened(KGEN_MODE_WARN, dir);
     assert_int_equal(lines_to_stderr(ctx, specs, 1), 1);
     assert_int_equal(lines_to_stderr(ctx, specs, 1), 0);
     assert_int_equal(lines_to_stderr(ctx, specs, 3), 2);
     kgen_close(ctx);
-    ctx = opened(KGEN_WARN, dir);
+    ctx = opened(KGEN_MODE_WARN, dir);
     assert_int_equal(lines_to_stderr(ctx, specs, 3), 0);
     kgen_close(ctx);
 }
@@ -892,12 +918,12 @@ static void test_a_corrupt_entry_is_built_again(void **state) {
     rig r;
     private_cache(dir, "corrupt");
     kgen_spec spec = spec_of(PLAIN);
-    kgen_context *ctx = opened(KGEN_AUTO, dir);
+    kgen_context *ctx = opened(KGEN_MODE_AUTO, dir);
     prepared(ctx, &spec);
     kgen_close(ctx);
     assert_int_equal(spoil_entries(dir), 1);
 
-    ctx = opened(KGEN_AUTO, dir);
+    ctx = opened(KGEN_MODE_AUTO, dir);
     make_rig(&r, ctx, cases[0]);
     kgen_cache_stats stats = kgen_cache_get_stats(kgen_context_cache(ctx));
     assert_int_equal(stats.quarantined, 1);
@@ -907,7 +933,7 @@ static void test_a_corrupt_entry_is_built_again(void **state) {
     free_rig(&r);
     kgen_close(ctx);
 
-    ctx = opened(KGEN_STRICT, dir); /* whole again */
+    ctx = opened(KGEN_MODE_STRICT, dir); /* whole again */
     prepared(ctx, &spec);
     kgen_close(ctx);
 }
@@ -934,8 +960,10 @@ static void test_kernels_share_a_workspace(void **state) {
             launch(order[i]);
             compare(order[i]);
             assert_counters_zero(large->workspace);
-            if (*kept) assert_outputs(order[i], *kept, "another turn");
-            else *kept = outputs_of(order[i], &size);
+            if (*kept)
+                assert_outputs(order[i], *kept, "another turn");
+            else
+                *kept = outputs_of(order[i], &size);
         }
     }
     free(first[0]);
@@ -1031,8 +1059,9 @@ static void test_entries_before_the_window_are_not_followed(void **state) {
     (void)state;
     rig r;
     size_t size;
-    make_rig(&r, shared, ALL " | lens=200,96 qlens=3,1 hkv=2 page=32 window=20 cols=2 kds=token "
-                         "vds=token");
+    make_rig(&r, shared,
+             ALL " | lens=200,96 qlens=3,1 hkv=2 page=32 window=20 cols=2 kds=token "
+                 "vds=token");
     launch(&r);
     compare(&r);
     unsigned char *want = outputs_of(&r, &size);
@@ -1062,15 +1091,15 @@ typedef struct runner {
 static void *run_many(void *user) {
     runner *t = user;
     for (int i = 0; i < THREAD_LAUNCHES; i++) {
-        kgen_data_poison_outputs(&t->r.data);
+        kgen__data_poison_outputs(&t->r.data);
         if (kgen_launch(t->r.kernel, &t->r.args, t->r.stream, NULL) != KGEN_OK ||
             kgen_stream_sync(t->r.ctx, t->r.stream, NULL) != KGEN_OK) {
             t->failed++;
             continue;
         }
         size_t at = 0;
-        for (int s = 0; s < kgen_slot_count(KGEN_ATTN); s++) {
-            const kgen_slot *slot = &t->r.data.slot[s];
+        for (int s = 0; s < kgen__slot_count(KGEN_FAMILY_ATTN); s++) {
+            const kgen__slot *slot = &t->r.data.slot[s];
             if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
             t->wrong += memcmp(slot->bytes, t->want + at, slot->size) != 0;
             at += slot->size;
@@ -1118,7 +1147,7 @@ static kgen_graph *captured(rig *r) {
 }
 
 static void replay(rig *r, kgen_graph *graph) {
-    kgen_data_poison_outputs(&r->data);
+    kgen__data_poison_outputs(&r->data);
     DO(kgen_graph_launch(graph, r->stream, &did));
     DO(kgen_stream_sync(r->ctx, r->stream, &did));
 }
@@ -1129,7 +1158,7 @@ static void test_a_graph_follows_the_lengths(void **state) {
     static const int32_t qlens[][3] = {{4, 0, 3}, {1, 0, 2}, {0, 0, 0}, {4, 4, 0}, {0, 4, 1}};
     rig r;
     make_rig(&r, shared, cases[1]);
-    kgen_data_poison_outputs(&r.data);
+    kgen__data_poison_outputs(&r.data);
     size_t size;
     unsigned char *poison = outputs_of(&r, &size);
     kgen_graph *graph = captured(&r);
@@ -1235,7 +1264,7 @@ int main(void) {
         cmocka_unit_test(test_replays_repeat),
     };
     const char *given = getenv("KGEN_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%" PRIu64 "\n", seed);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

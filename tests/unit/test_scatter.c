@@ -1,18 +1,18 @@
 /* The scatter family against vectors: those of the engines' own tests, those of
- * an independent implementation, and a server's life under delta=1.         */
+ * an independent implementation, and a server's life under delta=1. */
 #include "scatter_rig.h"
 
 #include "scatter_vectors.h"
 
-static kgen_rng rng;
+static kgen__rng rng;
 
-static int64_t below(int64_t n) { return n > 0 ? kgen_rng_range(&rng, 0, n - 1) : 0; }
+static int64_t below(int64_t n) { return n > 0 ? kgen__rng_range(&rng, 0, n - 1) : 0; }
 
 /* The reference alone, on the same arrays. */
 static void refer(const char *line, const kgen_scatter_args *a, int64_t rows) {
     kgen_spec spec;
     DO(kgen_spec_parse(&spec, line, &did));
-    kgen_scatter_reference(&spec, a, rows);
+    kgen__scatter_reference(&spec, a, rows);
 }
 
 /* ---- page tables, upstream's example -------------------------------- */
@@ -57,8 +57,11 @@ static void test_t1_requests(void **state) {
     int64_t map[64];
     (void)state;
     t1_mapping(map);
-    kgen_scatter_args a = {.lens = V32(lens, 2), .requests = V64(requests, 2), .tokens = 4,
-                           .req_to_token = M32(t1_slots, 3, 24), .mapping = V64(map, 64)};
+    kgen_scatter_args a = {.lens = V32(lens, 2),
+                           .requests = V64(requests, 2),
+                           .tokens = 4,
+                           .req_to_token = M32(t1_slots, 3, 24),
+                           .mapping = V64(map, 64)};
     check_t1("scatter:op=page_table_requests,page=4,swa=1,tail=keep,pick=first", &a);
     check_t1("scatter:op=page_table_requests,page=4,swa=1,tail=keep", &a);
 }
@@ -71,8 +74,8 @@ static void test_t1_ragged(void **state) {
     t1_mapping(map);
     memcpy(flat, t1_slots[1], 13 * sizeof *flat);
     memcpy(flat + 13, t1_slots[2], 7 * sizeof *flat);
-    kgen_scatter_args a = {.indptr = V32(indptr, 3), .slots = V32(flat, 20),
-                           .mapping = V64(map, 64)};
+    kgen_scatter_args a = {
+        .indptr = V32(indptr, 3), .slots = V32(flat, 20), .mapping = V64(map, 64)};
     check_t1("scatter:op=page_table_ragged,page=4,swa=1,tail=keep,pick=first", &a);
     check_t1("scatter:op=page_table_ragged,page=4,swa=1,tail=keep", &a);
 }
@@ -85,8 +88,11 @@ static kgen_scatter_args t2_args(void) {
     static const int32_t lens[] = {6}, starts[] = {100, 120, 140, 160, 180};
     static const int64_t requests[] = {0};
     for (int i = 0; i < 20; i++) t2_row[i] = starts[i / 4] + i % 4;
-    return (kgen_scatter_args){.lens = V32(lens, 1), .requests = V64(requests, 1), .steps = 3,
-                               .topk = 2, .req_to_token = M32(t2_row, 1, 32)};
+    return (kgen_scatter_args){.lens = V32(lens, 1),
+                               .requests = V64(requests, 1),
+                               .steps = 3,
+                               .topk = 2,
+                               .req_to_token = M32(t2_row, 1, 32)};
 }
 
 static void test_t2_draft_indices(void **state) {
@@ -106,7 +112,7 @@ static void test_t2_draft_indices(void **state) {
 static void check_t2_pages(const char *line, const int32_t want[6]) {
     int32_t table[3 * 2 * 4];
     kgen_scatter_args a = t2_args();
-    a.table = kgen_tensor_dense(table, KGEN_I32, 3, (const int64_t[]){3, 2, 4});
+    a.table = kgen_tensor_dense(table, KGEN_DTYPE_I32, 3, (const int64_t[]){3, 2, 4});
     run(line, &a);
     for (int k = 0; k < 2; k++)
         for (int j = 0; j < 4; j++)
@@ -117,8 +123,7 @@ static void test_t2_draft_pages(void **state) {
     (void)state;
     check_t2_pages("scatter:op=draft_page_table,page=4,pick=first",
                    (const int32_t[]){25, 30, 35, 25, 30, 45}); /* the second branch is wrong */
-    check_t2_pages("scatter:op=draft_page_table,page=4",
-                   (const int32_t[]){25, 30, 35, 25, 40, 45});
+    check_t2_pages("scatter:op=draft_page_table,page=4", (const int32_t[]){25, 30, 35, 25, 40, 45});
 }
 
 /* ---- splits, trees, verify, lengths --------------------------------- */
@@ -126,13 +131,19 @@ static void test_t2_draft_pages(void **state) {
 static void check_splits(const int32_t *lens, int count, int groups, int heads, int kv_heads,
                          int most, int units, const int32_t *want) {
     int32_t got[32];
-    kgen_scatter_args a = {.lens = V32(lens, count), .counts = V32(got, count * groups),
-                           .groups = groups, .heads = heads, .kv_heads = kv_heads,
-                           .max_splits = most, .compute_units = units};
+    kgen_scatter_args a = {.lens = V32(lens, count),
+                           .counts = V32(got, count * groups),
+                           .groups = groups,
+                           .heads = heads,
+                           .kv_heads = kv_heads,
+                           .max_splits = most,
+                           .compute_units = units};
     for (int pass = 0; pass < 2; pass++) {
         fill32(got, 32, S);
-        if (pass) refer("scatter:op=kv_splits", &a, count);
-        else run("scatter:op=kv_splits", &a);
+        if (pass)
+            refer("scatter:op=kv_splits", &a, count);
+        else
+            run("scatter:op=kv_splits", &a);
         for (int i = 0; i < count * groups; i++) assert_int_equal(got[i], want[i]);
         assert_int_equal(got[count * groups], S);
     }
@@ -154,11 +165,16 @@ static void test_t4_tree(void **state) {
     int64_t positions[6], index[6], next[6], sibling[6];
     int32_t words[6];
     (void)state;
-    kgen_scatter_args a = {.lens = V32(t4_lens, 1), .selected = M64(t4_selected, 1, 5),
-                           .parents = M64(t4_parents, 1, 5), .positions_out = V64(positions, 6),
-                           .tree_index = M64(index, 1, 6), .next_token = M64(next, 1, 6),
-                           .next_sibling = M64(sibling, 1, 6), .words = M32(words, 1, 6),
-                           .tokens = 6, .topk = 2};
+    kgen_scatter_args a = {.lens = V32(t4_lens, 1),
+                           .selected = M64(t4_selected, 1, 5),
+                           .parents = M64(t4_parents, 1, 5),
+                           .positions_out = V64(positions, 6),
+                           .tree_index = M64(index, 1, 6),
+                           .next_token = M64(next, 1, 6),
+                           .next_sibling = M64(sibling, 1, 6),
+                           .words = M32(words, 1, 6),
+                           .tokens = 6,
+                           .topk = 2};
     run("scatter:op=tree_build", &a);
     SAME(words, 1, 3, 5, 11, 21, 43);
     SAME(positions, 7, 8, 8, 9, 9, 10);
@@ -172,20 +188,27 @@ static void test_masks_agree(void **state) {
     int64_t positions[6], index[6], next[6], sibling[6];
     uint8_t qlen[36], full[6 * 13], small[6];
     (void)state;
-    kgen_scatter_args a = {.lens = V32(t4_lens, 1), .selected = M64(t4_selected, 1, 5),
-                           .parents = M64(t4_parents, 1, 5), .positions_out = V64(positions, 6),
-                           .tree_index = M64(index, 1, 6), .next_token = M64(next, 1, 6),
-                           .next_sibling = M64(sibling, 1, 6), .tokens = 6, .topk = 2};
-    a.mask_out = kgen_tensor_dense(qlen, KGEN_U8, 3, (const int64_t[]){1, 6, 6});
+    kgen_scatter_args a = {.lens = V32(t4_lens, 1),
+                           .selected = M64(t4_selected, 1, 5),
+                           .parents = M64(t4_parents, 1, 5),
+                           .positions_out = V64(positions, 6),
+                           .tree_index = M64(index, 1, 6),
+                           .next_token = M64(next, 1, 6),
+                           .next_sibling = M64(sibling, 1, 6),
+                           .tokens = 6,
+                           .topk = 2};
+    a.mask_out = kgen_tensor_dense(qlen, KGEN_DTYPE_U8, 3, (const int64_t[]){1, 6, 6});
     run("scatter:op=tree_build,mask=qlen", &a);
-    a.mask_out = vector_of(full, KGEN_U8, 78);
+    a.mask_out = vector_of(full, KGEN_DTYPE_U8, 78);
     run("scatter:op=tree_build,mask=full", &a);
     for (int j = 0; j < 6; j++) {
         for (int c = 0; c < 7; c++) assert_int_equal(full[13 * j + c], 1);
         assert_memory_equal(full + 13 * j + 7, qlen + 6 * j, 6);
     }
-    kgen_scatter_args m = {.lens = a.lens, .mask = vector_of(full, KGEN_U8, 78), .tokens = 6,
-                           .words = rows_of(small, KGEN_U8, 1, 6, 6)};
+    kgen_scatter_args m = {.lens = a.lens,
+                           .mask = vector_of(full, KGEN_DTYPE_U8, 78),
+                           .tokens = 6,
+                           .words = rows_of(small, KGEN_DTYPE_U8, 1, 6, 6)};
     run("scatter:op=tree_mask,mask=full,word=u8", &m);
     SAME(small, 1, 3, 5, 11, 21, 43);
     fill64(next, 6, 99);
@@ -204,15 +227,21 @@ static void test_t5_verify(void **state) {
     const int64_t targets[] = {3, 18, 18, 4, 5, 18, 11, 18, 18, 18, 12, 18};
     int32_t predicts[12], index[8], count[2];
     (void)state;
-    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, 6), .targets_in = M64(targets, 2, 6),
-                           .next_token = M64(next, 2, 6), .next_sibling = M64(sibling, 2, 6),
-                           .predicts = M32(predicts, 2, 6), .accept_index = M32(index, 2, 4),
-                           .accept_count = V32(count, 2), .tokens = 6};
+    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, 6),
+                           .targets_in = M64(targets, 2, 6),
+                           .next_token = M64(next, 2, 6),
+                           .next_sibling = M64(sibling, 2, 6),
+                           .predicts = M32(predicts, 2, 6),
+                           .accept_index = M32(index, 2, 4),
+                           .accept_count = V32(count, 2),
+                           .tokens = 6};
     for (int pass = 0; pass < 2; pass++) {
         fill32(predicts, 12, S);
         fill32(index, 8, S);
-        if (pass) refer("scatter:op=tree_verify", &a, 2);
-        else run("scatter:op=tree_verify", &a);
+        if (pass)
+            refer("scatter:op=tree_verify", &a, 2);
+        else
+            run("scatter:op=tree_verify", &a);
         SAME(predicts, 3, -1, -1, 4, 5, 18, 11, -1, -1, -1, 12, 18);
         SAME(index, 0, 3, 4, 5, 6, 10, 11, -1);
         SAME(count, 3, 2);
@@ -224,9 +253,12 @@ static void test_a_chain_is_a_tree_without_links(void **state) {
     const int64_t tokens[] = {9, 1, 2, 3, 9, 5, 6, 7}, targets[] = {1, 2, 8, 3, 4, 6, 7, 0};
     int32_t predicts[8], index[8], count[2];
     (void)state;
-    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, 4), .targets_in = M64(targets, 2, 4),
-                           .predicts = M32(predicts, 2, 4), .accept_index = M32(index, 2, 4),
-                           .accept_count = V32(count, 2), .tokens = 4};
+    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, 4),
+                           .targets_in = M64(targets, 2, 4),
+                           .predicts = M32(predicts, 2, 4),
+                           .accept_index = M32(index, 2, 4),
+                           .accept_count = V32(count, 2),
+                           .tokens = 4};
     run("scatter:op=tree_verify", &a);
     SAME(predicts, 1, 2, 8, -1, 4, -1, -1, -1);
     SAME(index, 0, 1, 2, -1, 4, -1, -1, -1);
@@ -242,12 +274,18 @@ static void test_sampling_by_uniforms(void **state) {
     int32_t predicts[2], index[2], count[1];
     (void)state;
     kgen_scatter_args a = {
-        .tokens_in = M64(tokens, 1, 2), .next_token = M64(next, 1, 2), .tokens = 2,
-        .next_sibling = M64(sibling, 1, 2), .predicts = M32(predicts, 1, 2),
-        .accept_index = M32(index, 1, 2), .accept_count = V32(count, 1),
-        .probs = kgen_tensor_dense(probs, KGEN_F32, 3, (const int64_t[]){1, 2, 4}),
-        .coins = rows_of(coins, KGEN_F32, 1, 2, 2), .final_coins = vector_of(&last, KGEN_F32, 1),
-        .threshold_single = 1.0f, .threshold_acc = 1.0f};
+        .tokens_in = M64(tokens, 1, 2),
+        .next_token = M64(next, 1, 2),
+        .tokens = 2,
+        .next_sibling = M64(sibling, 1, 2),
+        .predicts = M32(predicts, 1, 2),
+        .accept_index = M32(index, 1, 2),
+        .accept_count = V32(count, 1),
+        .probs = kgen_tensor_dense(probs, KGEN_DTYPE_F32, 3, (const int64_t[]){1, 2, 4}),
+        .coins = rows_of(coins, KGEN_DTYPE_F32, 1, 2, 2),
+        .final_coins = vector_of(&last, KGEN_DTYPE_F32, 1),
+        .threshold_single = 1.0f,
+        .threshold_acc = 1.0f};
     run("scatter:op=tree_verify,sampling=1", &a);
     SAME(predicts, 3, 1); /* 0.49 lies in the second quarter */
     SAME(index, 0, 1);
@@ -266,9 +304,15 @@ static void test_t6_draft_lengths(void **state) {
     int32_t first[4], steps[8];
     int64_t positions[8];
     (void)state;
-    kgen_scatter_args a = {.lens = V32(lens, 4), .valid = V32(valid, 4), .steps = 2, .tokens = 4,
-                           .accepted = V32(accepted, 4), .seq_lens = V32(first, 4), .pad_len = 4,
-                           .step_lens = M32(steps, 2, 4), .positions_out = M64(positions, 2, 4),
+    kgen_scatter_args a = {.lens = V32(lens, 4),
+                           .valid = V32(valid, 4),
+                           .steps = 2,
+                           .tokens = 4,
+                           .accepted = V32(accepted, 4),
+                           .seq_lens = V32(first, 4),
+                           .pad_len = 4,
+                           .step_lens = M32(steps, 2, 4),
+                           .positions_out = M64(positions, 2, 4),
                            .max_len = 105};
     for (int pass = 0; pass < 3; pass++) { /* again: nothing accumulates */
         run("scatter:op=draft_lens,sliced=1", &a);
@@ -288,11 +332,19 @@ static void test_draft_lengths_of_extends_and_padding(void **state) {
     int32_t first[4], steps[4], error = 0;
     int64_t positions[4];
     (void)state;
-    kgen_scatter_args a = {.lens = V32(lens, 4), .valid = V32(valid, 4), .steps = 1, .tokens = 4,
-                           .accepted = V32(accepted, 4), .extends = V32(&extends, 1),
-                           .live = V32(&live, 1), .error = V32(&error, 1), .pad_len = 4,
-                           .seq_lens = V32(first, 4), .step_lens = M32(steps, 1, 4),
-                           .positions_out = M64(positions, 1, 4), .max_len = 1000};
+    kgen_scatter_args a = {.lens = V32(lens, 4),
+                           .valid = V32(valid, 4),
+                           .steps = 1,
+                           .tokens = 4,
+                           .accepted = V32(accepted, 4),
+                           .extends = V32(&extends, 1),
+                           .live = V32(&live, 1),
+                           .error = V32(&error, 1),
+                           .pad_len = 4,
+                           .seq_lens = V32(first, 4),
+                           .step_lens = M32(steps, 1, 4),
+                           .positions_out = M64(positions, 1, 4),
+                           .max_len = 1000};
     run("scatter:op=draft_lens", &a);
     SAME(first, 50, 4, 7, 4); /* a warm-up row of 2 keys has 4 queries */
     SAME(steps, 51, 3, 8, 4);
@@ -311,11 +363,15 @@ static void check_page_vector(const struct page_vector *v, int reference) {
     fill32(window, 8, -99);
     snprintf(line, sizeof line, "scatter:op=page_table_ragged,page=%d,tail=keep,swa=%d%s", v->page,
              v->swa, v->first ? ",pick=first" : "");
-    kgen_scatter_args a = {.indptr = V32(indptr, 2), .slots = V32(v->slots, v->count),
-                           .table = M32(row, 1, v->width), .swa_table = M32(window, 1, v->width),
+    kgen_scatter_args a = {.indptr = V32(indptr, 2),
+                           .slots = V32(v->slots, v->count),
+                           .table = M32(row, 1, v->width),
+                           .swa_table = M32(window, 1, v->width),
                            .mapping = V64(v->mapping, 64)};
-    if (reference) refer(line, &a, 1);
-    else run(line, &a);
+    if (reference)
+        refer(line, &a, 1);
+    else
+        run(line, &a);
     for (int j = 0; j < v->width; j++) {
         assert_int_equal(row[j], v->row[j]);
         if (v->swa) assert_int_equal(window[j], v->window[j]);
@@ -334,12 +390,17 @@ static void check_draft_vector(const struct draft_vector *v, int reference) {
     char line[80];
     fill32(indices, 240, S);
     snprintf(line, sizeof line, "scatter:op=draft_kv_indices,page=%d", v->page);
-    kgen_scatter_args a = {.lens = V32(v->lens, 2), .requests = V64(v->requests, 2),
-                           .req_to_token = M32(v->slots, 3, 80), .steps = v->steps,
-                           .topk = v->topk, .indices = M32(indices, v->steps, 80),
+    kgen_scatter_args a = {.lens = V32(v->lens, 2),
+                           .requests = V64(v->requests, 2),
+                           .req_to_token = M32(v->slots, 3, 80),
+                           .steps = v->steps,
+                           .topk = v->topk,
+                           .indices = M32(indices, v->steps, 80),
                            .kv_indptr = M32(ends, v->steps, rows + 1)};
-    if (reference) refer(line, &a, 2);
-    else run(line, &a);
+    if (reference)
+        refer(line, &a, 2);
+    else
+        run(line, &a);
     const int32_t *last = indices + 80 * (v->steps - 1), *end = ends + (rows + 1) * (v->steps - 1);
     for (int i = 0; i <= rows; i++) assert_int_equal(end[i], v->indptr[i]);
     for (int i = 0; i < end[rows]; i++) assert_int_equal(last[i], v->indices[i]);
@@ -365,13 +426,20 @@ static void test_split_vectors(void **state) {
 static void check_tree_vector(const struct tree_vector *v, int reference) {
     int64_t positions[12], index[12], next[12], sibling[12], d = v->tokens;
     int32_t words[12];
-    kgen_scatter_args a = {
-        .lens = V32(&v->length, 1), .selected = M64(v->selected, 1, d - 1), .topk = v->topk,
-        .parents = M64(v->parents, 1, v->parent_count), .positions_out = V64(positions, d),
-        .tree_index = M64(index, 1, d), .next_token = M64(next, 1, d), .tokens = v->tokens,
-        .next_sibling = M64(sibling, 1, d), .words = M32(words, 1, d)};
-    if (reference) refer("scatter:op=tree_build", &a, 1);
-    else run("scatter:op=tree_build", &a);
+    kgen_scatter_args a = {.lens = V32(&v->length, 1),
+                           .selected = M64(v->selected, 1, d - 1),
+                           .topk = v->topk,
+                           .parents = M64(v->parents, 1, v->parent_count),
+                           .positions_out = V64(positions, d),
+                           .tree_index = M64(index, 1, d),
+                           .next_token = M64(next, 1, d),
+                           .tokens = v->tokens,
+                           .next_sibling = M64(sibling, 1, d),
+                           .words = M32(words, 1, d)};
+    if (reference)
+        refer("scatter:op=tree_build", &a, 1);
+    else
+        run("scatter:op=tree_build", &a);
     for (int64_t j = 0; j < d; j++) {
         assert_int_equal(words[j], v->words[j]);
         assert_int_equal(positions[j], v->positions[j]);
@@ -397,16 +465,20 @@ static void check_verify_vector(const struct verify_vector *v, int reference) {
     memcpy(targets + d, v->targets, (size_t)d * sizeof *targets);
     memcpy(next + d, v->next, (size_t)d * sizeof *next);
     memcpy(sibling + d, v->sibling, (size_t)d * sizeof *sibling);
-    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, d), .targets_in = M64(targets, 2, d),
-                           .next_token = M64(next, 2, d), .next_sibling = M64(sibling, 2, d),
-                           .predicts = M32(predicts, 2, d), .tokens = v->tokens,
+    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, d),
+                           .targets_in = M64(targets, 2, d),
+                           .next_token = M64(next, 2, d),
+                           .next_sibling = M64(sibling, 2, d),
+                           .predicts = M32(predicts, 2, d),
+                           .tokens = v->tokens,
                            .accept_index = M32(accepted, 2, v->columns),
                            .accept_count = V32(count, 2)};
-    if (reference) refer("scatter:op=tree_verify", &a, 2);
-    else run("scatter:op=tree_verify", &a);
+    if (reference)
+        refer("scatter:op=tree_verify", &a, 2);
+    else
+        run("scatter:op=tree_verify", &a);
     for (int64_t j = 0; j < d; j++) assert_int_equal(predicts[d + j], v->predicts[j]);
-    for (int i = 0; i < v->columns; i++)
-        assert_int_equal(accepted[v->columns + i], v->accepted[i]);
+    for (int i = 0; i < v->columns; i++) assert_int_equal(accepted[v->columns + i], v->accepted[i]);
     assert_int_equal(count[1], v->count);
 }
 
@@ -438,14 +510,19 @@ static void check_lengths(int page, const int32_t *lens, int rows, int swa) {
     for (int pass = 0; pass < 2; pass++) {
         int32_t *table = tables + (size_t)pass * 2 * cells + 8, *window = table + cells;
         char line[96];
-        kgen_scatter_args a = {.lens = V32(lens, rows), .requests = V64(requests, rows),
-                               .req_to_token = M32(slots, rows, columns), .tokens = 4,
+        kgen_scatter_args a = {.lens = V32(lens, rows),
+                               .requests = V64(requests, rows),
+                               .req_to_token = M32(slots, rows, columns),
+                               .tokens = 4,
                                .mapping = V64(map, map_size),
-                               .table = rows_of(table, KGEN_I32, rows, stride - 2, stride),
-                               .swa_table = rows_of(window, KGEN_I32, rows, stride - 1, stride)};
+                               .table = rows_of(table, KGEN_DTYPE_I32, rows, stride - 2, stride),
+                               .swa_table =
+                                   rows_of(window, KGEN_DTYPE_I32, rows, stride - 1, stride)};
         snprintf(line, sizeof line, "scatter:op=page_table_requests,page=%d,swa=%d", page, swa);
-        if (pass) refer(line, &a, rows);
-        else run(line, &a);
+        if (pass)
+            refer(line, &a, rows);
+        else
+            run(line, &a);
     }
     assert_memory_equal(tables, tables + 2 * cells, cells * 2 * 4);
     free(slots);
@@ -518,13 +595,21 @@ static void step_server(server *s) {
 }
 
 static kgen_scatter_args server_args(server *s, int32_t *table) {
-    return (kgen_scatter_args){
-        .live = V32(&s->live, 1), .lens = V32(s->lens, ROWS), .requests = V64(s->requests, ROWS),
-        .req_to_token = M32(s->slots, REQUESTS, COLUMNS), .table = M32(table, ROWS, WIDTH),
-        .ids = V64(s->ids, ROWS), .state = M64(s->state, ROWS, 3), .tokens = DRAFTS,
-        .pad_len = DRAFTS, .fill = -1, .seq_lens = V32(s->seq_lens, ROWS),
-        .qo_indptr = V32(s->qo, ROWS + 1), .kv_indptr = V32(s->kv, ROWS + 1),
-        .locs = V64(s->locs, ROWS * DRAFTS), .positions_out = V64(s->positions, ROWS * DRAFTS)};
+    return (kgen_scatter_args){.live = V32(&s->live, 1),
+                               .lens = V32(s->lens, ROWS),
+                               .requests = V64(s->requests, ROWS),
+                               .req_to_token = M32(s->slots, REQUESTS, COLUMNS),
+                               .table = M32(table, ROWS, WIDTH),
+                               .ids = V64(s->ids, ROWS),
+                               .state = M64(s->state, ROWS, 3),
+                               .tokens = DRAFTS,
+                               .pad_len = DRAFTS,
+                               .fill = -1,
+                               .seq_lens = V32(s->seq_lens, ROWS),
+                               .qo_indptr = V32(s->qo, ROWS + 1),
+                               .kv_indptr = V32(s->kv, ROWS + 1),
+                               .locs = V64(s->locs, ROWS * DRAFTS),
+                               .positions_out = V64(s->positions, ROWS * DRAFTS)};
 }
 
 /* A captured delta launch, replayed while the batch grows and shrinks, leaves
@@ -539,7 +624,7 @@ static void test_delta_is_the_full_table(void **state) {
     for (int n = 0; n < ROWS; n++) admit(s, n);
     s->live = ROWS;
     kgen_scatter_args whole = server_args(s, s->fresh);
-    kgen_args args = {.family = KGEN_SCATTER, .scatter = server_args(s, s->table)};
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER, .scatter = server_args(s, s->table)};
     kgen_kernel *delta = kernel_of("scatter:op=spec_prepare,page=4,delta=1");
     kgen_kernel *full = kernel_of("scatter:op=spec_prepare,page=4");
     kgen_graph *graph;
@@ -601,9 +686,14 @@ static void test_compaction_moves_all_pools(void **state) {
         for (int i = 0; i < SLOTS * BYTES; i++) pools[p][i] = (uint8_t)(i / BYTES + 100 * p);
         addresses[p] = (int64_t)(uintptr_t)pools[p];
     }
-    kgen_scatter_args a = {.pools = V64(addresses, 2), .sources = M64(sources, 1, 4),
-                           .targets = M64(targets, 1, 4), .slot_count = SLOTS, .pieces = 1,
-                           .page_bytes = 4 * BYTES, .token_bytes = BYTES, .piece_bytes = BYTES};
+    kgen_scatter_args a = {.pools = V64(addresses, 2),
+                           .sources = M64(sources, 1, 4),
+                           .targets = M64(targets, 1, 4),
+                           .slot_count = SLOTS,
+                           .pieces = 1,
+                           .page_bytes = 4 * BYTES,
+                           .token_bytes = BYTES,
+                           .piece_bytes = BYTES};
     run("scatter:op=kv_compact,page=4", &a);
     static const int want[SLOTS] = {0, 1, 2, 3, 4, 6, 7, 7, 8, 9, 10, 11};
     for (int p = 0; p < 2; p++) {
@@ -614,7 +704,7 @@ static void test_compaction_moves_all_pools(void **state) {
 }
 
 /* A cache of every layout: what one slot, head and dim holds is told by its place
- * in [NB][..]; the numbers of a launch are those of scatter_args.h.           */
+ * in [NB][..]; the numbers of a launch are those of scatter_args.h. */
 enum { PAGE = 32, PAGES = 3, HEADS = 3, DIM = 64, LAYERS = 2, MOVES = 9 };
 
 static int64_t at_nhd(int64_t p, int64_t s, int64_t h, int64_t d, int64_t x) {
@@ -643,13 +733,13 @@ static int64_t at_shuffled_v(int64_t p, int64_t s, int64_t h, int64_t d, int64_t
 static const struct move_form {
     const char *name;
     int64_t (*at)(int64_t p, int64_t s, int64_t h, int64_t d, int64_t x);
-    int64_t token_bytes, piece_bytes, pieces, piece_stride; /* of elements of 2 bytes        */
+    int64_t token_bytes, piece_bytes, pieces, piece_stride; /* of elements of 2 bytes */
     int by_element, grouped;
 } move_forms[] = {
-    {"nhd", at_nhd, HEADS * DIM * 2, HEADS * DIM * 2, 1, 0, 0, 0},
-    {"hnd", at_hnd, DIM * 2, DIM * 2, HEADS, PAGE * DIM * 2, 0, 0},
-    {"packed K", at_packed_k, 16, 16, HEADS * DIM / 8, 16 * PAGE, 0, 0},
-    {"xpacked V", at_xpacked_v, 2, 2, HEADS * DIM, PAGE * 2, 1, 0},
+    {"nhd", at_nhd, HEADS *DIM * 2, HEADS *DIM * 2, 1, 0, 0, 0},
+    {"hnd", at_hnd, DIM * 2, DIM * 2, HEADS, PAGE *DIM * 2, 0, 0},
+    {"packed K", at_packed_k, 16, 16, HEADS *DIM / 8, 16 * PAGE, 0, 0},
+    {"xpacked V", at_xpacked_v, 2, 2, HEADS *DIM, PAGE * 2, 1, 0},
     {"shuffled V", at_shuffled_v, 2, 2, DIM, 16, 1, 1},
 };
 
@@ -661,8 +751,8 @@ static void numbers_of(kgen_scatter_args *a, char line[KGEN_SPEC_LINE_MAX],
     a->token_bytes = by_chunk ? 16 : form->token_bytes / 2 * bytes;
     a->piece_bytes = by_chunk ? 16 : form->piece_bytes / 2 * bytes;
     a->pieces = (int32_t)(by_chunk ? HEADS * DIM * bytes / 16 : form->pieces);
-    a->piece_stride = by_chunk || form->grouped ? form->piece_stride
-                                                : form->piece_stride / 2 * bytes;
+    a->piece_stride =
+        by_chunk || form->grouped ? form->piece_stride : form->piece_stride / 2 * bytes;
     a->group_bytes = 16 * DIM;
     a->slot_count = PAGE * PAGES;
     snprintf(line, KGEN_SPEC_LINE_MAX, "scatter:op=kv_compact,page=%d,unit=%d,pack=%d", PAGE,
@@ -701,7 +791,8 @@ static void check_form(const struct move_form *form, int64_t bytes) {
     int64_t sources[2 * MOVES], targets[2 * MOVES], pools[LAYERS * HEADS];
     int64_t layer = (int64_t)PAGES * PAGE * HEADS * DIM * bytes;
     int each = form->grouped ? HEADS : 1;
-    uint8_t *cache = aligned_alloc(16, (size_t)(LAYERS * layer)), *want = malloc((size_t)(LAYERS * layer));
+    uint8_t *cache = aligned_alloc(16, (size_t)(LAYERS * layer)),
+            *want = malloc((size_t)(LAYERS * layer));
     assert_non_null(cache);
     assert_non_null(want);
     for (int64_t i = 0; i < LAYERS * layer; i++) want[i] = cache[i] = (uint8_t)below(256);
@@ -710,8 +801,9 @@ static void check_form(const struct move_form *form, int64_t bytes) {
     random_moves(sources, targets, PAGE * PAGES);
     for (int i = 0; i < LAYERS; i++) expect_moves(want + i * layer, form, sources, targets, bytes);
 
-    kgen_scatter_args a = {.pool = vector_of(cache, KGEN_U8, LAYERS * layer),
-                           .pools = V64(pools, LAYERS * each), .sources = M64(sources, 2, MOVES),
+    kgen_scatter_args a = {.pool = vector_of(cache, KGEN_DTYPE_U8, LAYERS * layer),
+                           .pools = V64(pools, LAYERS * each),
+                           .sources = M64(sources, 2, MOVES),
                            .targets = M64(targets, 2, MOVES)};
     numbers_of(&a, line, form, bytes);
     run(line, &a);
@@ -730,9 +822,9 @@ static void test_compaction_of_every_layout(void **state) {
 }
 
 int main(void) {
-    uint64_t seed = kgen_seed_fresh();
+    uint64_t seed = kgen__seed_fresh();
     print_message("seed %llu\n", (unsigned long long)seed);
-    kgen_rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, seed, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_t1_requests),
         cmocka_unit_test(test_t1_ragged),

@@ -1,6 +1,6 @@
 /* Ten ways in which loops like these have gone wrong in engines. Each test has
  * the naive loop, shows that its check refuses what the loop makes, and that the
- * kernel passes.                                                            */
+ * kernel passes. */
 #include "scatter_rig.h"
 
 #include <sys/mman.h>
@@ -17,8 +17,10 @@ static void naive_table(int32_t *table, int64_t stride, const int32_t *slots, in
 
 static kgen_scatter_args table_args(const int32_t *lens, const int64_t *requests, int rows,
                                     const int32_t *slots, int64_t columns, kgen_tensor table) {
-    return (kgen_scatter_args){.lens = V32(lens, rows), .requests = V64(requests, rows),
-                               .req_to_token = M32(slots, rows, columns), .table = table};
+    return (kgen_scatter_args){.lens = V32(lens, rows),
+                               .requests = V64(requests, rows),
+                               .req_to_token = M32(slots, rows, columns),
+                               .table = table};
 }
 
 static const int64_t in_order[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -70,10 +72,10 @@ static void test_h2_two_strides(void **state) {
     count_up(slots, 8, 8);
     for (int i = 0; i < 64; i++) map[i] = 72 + i; /* page 2 -> 20 */
     for (int n = 0; n < 2; n++) naive[n * 5] = (int32_t)(map[slots[4 * n]] / 4);
-    kgen_scatter_args a = table_args(lens, in_order, 2, slots, 4,
-                                     rows_of(table, KGEN_I32, 2, 4, 5));
+    kgen_scatter_args a =
+        table_args(lens, in_order, 2, slots, 4, rows_of(table, KGEN_DTYPE_I32, 2, 4, 5));
     a.mapping = V64(map, 64);
-    a.swa_table = rows_of(window, KGEN_I32, 2, 6, 9);
+    a.swa_table = rows_of(window, KGEN_DTYPE_I32, 2, 6, 9);
     run("scatter:op=page_table_requests,page=4,swa=1", &a);
     assert_false(rows_hold(naive, 9, want));
     assert_true(rows_hold(window, 9, want));
@@ -140,8 +142,8 @@ static void test_h5_the_last_token_names_the_page(void **state) {
     int32_t naive[3], table[3];
     (void)state;
     for (int j = 0; j < 3; j++) naive[j] = slots[4 * j] / 4;
-    kgen_scatter_args a = {.slots = V32(slots, 9), .indptr = V32(indptr, 2),
-                           .table = M32(table, 1, 3)};
+    kgen_scatter_args a = {
+        .slots = V32(slots, 9), .indptr = V32(indptr, 2), .table = M32(table, 1, 3)};
     run("scatter:op=page_table_ragged,page=4", &a);
     assert_false(drafts_are_found(naive));
     assert_true(drafts_are_found(table));
@@ -161,8 +163,10 @@ static void test_h6_rows_that_are_not_aligned(void **state) {
     int32_t naive[4], table[4], offset[1];
     (void)state;
     for (int j = 0; j < 2; j++) naive[j] = slots[4 * j] / 4;
-    kgen_scatter_args a = {.slots = V32(slots, 7), .indptr = V32(indptr, 2),
-                           .table = M32(table, 1, 4), .row_offsets = V32(offset, 1)};
+    kgen_scatter_args a = {.slots = V32(slots, 7),
+                           .indptr = V32(indptr, 2),
+                           .table = M32(table, 1, 4),
+                           .row_offsets = V32(offset, 1)};
     assert_false(tokens_are_found(naive, slots, 7, 0));
     static const char *const lines[] = {
         "scatter:op=page_table_ragged,page=4,unaligned=1",
@@ -189,8 +193,9 @@ static void test_h7_rows_beyond_2_to_the_31(void **state) {
     count_up(slots + 3 * stride, 8, 50);
     uint32_t wrapped = (uint32_t)request * (uint32_t)stride; /* in 32 bits: negative */
     for (int j = 0; j < 5; j++) naive[j] = (int32_t)wrapped < 0 ? 0 : slots[wrapped + (uint32_t)j];
-    kgen_scatter_args a = {.lens = V32(lens, 1), .requests = V64(&request, 1),
-                           .req_to_token = rows_of(slots, KGEN_I32, 4, 8, stride),
+    kgen_scatter_args a = {.lens = V32(lens, 1),
+                           .requests = V64(&request, 1),
+                           .req_to_token = rows_of(slots, KGEN_DTYPE_I32, 4, 8, stride),
                            .table = M32(table, 1, 5)};
     run("scatter:op=page_table_requests", &a);
     assert_int_not_equal(naive[0], 50);
@@ -220,7 +225,7 @@ static void test_h8_shapes_are_run_time_values(void **state) {
         int32_t table[8 * 20] = {0}, naive[8 * 20] = {0};
         for (int n = 0; n < rows; n++) naive[n * FIRST_STRIDE] = slots[n * columns] / 4;
         kgen_scatter_args a = table_args(lens, in_order, rows, slots, columns,
-                                         rows_of(table, KGEN_I32, rows, 6, stride));
+                                         rows_of(table, KGEN_DTYPE_I32, rows, 6, stride));
         launch(kernel, &a);
         assert_int_equal(columns_hold(naive, stride, rows, slots, columns), i == 0);
         assert_true(columns_hold(table, stride, rows, slots, columns));
@@ -242,8 +247,10 @@ static void test_h9_narrow_slots_wide_locations(void **state) {
         int32_t slot = lens[n] > 0 ? slots[4 * n + lens[n] - 1] : -1;
         memcpy(&naive[n], &slot, sizeof slot);
     }
-    kgen_scatter_args a = {.lens = V32(lens, 3), .requests = V64(in_order, 3),
-                           .req_to_token = M32(slots, 3, 4), .locs = V64(ours, 3)};
+    kgen_scatter_args a = {.lens = V32(lens, 3),
+                           .requests = V64(in_order, 3),
+                           .req_to_token = M32(slots, 3, 4),
+                           .locs = V64(ours, 3)};
     run("scatter:op=cache_locs,form=last", &a);
     assert_memory_not_equal(naive, want, sizeof want);
     assert_memory_equal(ours, want, sizeof want);

@@ -1,5 +1,5 @@
 /* Every argument that a launch of scatter refuses, and every contradiction of
- * its specs. Nothing is launched, so that tensors are addresses alone.      */
+ * its specs. Nothing is launched, so that tensors are addresses alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 static int launches;
 static uint32_t grid;
 
-static kgen_status note_launch(kgen_device *device, void *function, kgen_launch_config config,
+static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
                                const void *params, size_t bytes, kgen_stream stream,
                                kgen_error *err) {
     (void)device, (void)function, (void)stream, (void)err, (void)params;
@@ -27,7 +27,7 @@ static kgen_status note_launch(kgen_device *device, void *function, kgen_launch_
     return KGEN_OK;
 }
 
-static const kgen_device_api note = {.name = "note", .launch = note_launch};
+static const kgen__device_api note = {.name = "note", .launch = note_launch};
 
 /* ---- valid arguments of each op ------------------------------------- */
 
@@ -41,37 +41,86 @@ static kgen_tensor tensor(int number, kgen_dtype dtype, int32_t rank, const int6
     return kgen_tensor_dense((void *)((uintptr_t)(number + 1) << 24), dtype, rank, shape);
 }
 
-#define T(number, dtype, ...)                                                        \
-    tensor(number, KGEN_##dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
+#define T(number, dtype, ...)                                                              \
+    tensor(number, KGEN_DTYPE_##dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
            (const int64_t[]){__VA_ARGS__})
 
 /* Everything that some op wants, of 6 rows, D = 4, S = 3, K = 2. */
 static kgen_scatter_args everything(void) {
-    return (kgen_scatter_args){
-        .live = T(0, I32, 1), .error = T(1, I32, 1), .lens = T(2, I32, 6), .starts = T(3, I32, 6),
-        .valid = T(4, I32, 6), .q_lens = T(5, I32, 6), .accepted = T(6, I32, 6),
-        .requests = T(7, I64, 6), .req_to_token = T(8, I32, 9, 100), .mapping = T(9, I64, 50),
-        .indptr = T(10, I32, 7), .slots = T(11, I32, 80), .block_table = T(12, I32, 6, 20),
-        .positions = T(13, I64, 24), .ids = T(14, I64, 6), .state = T(15, I64, 6, 3),
-        .table = T(16, I32, 6, 20), .swa_table = T(17, I32, 6, 22), .row_offsets = T(18, I32, 6),
-        .indices = T(19, I32, 90), .seq_lens = T(20, I32, 6), .step_lens = T(21, I32, 3, 6),
-        .qo_indptr = T(22, I32, 7), .kv_indptr = T(23, I32, 7), .locs = T(24, I64, 24),
-        .swa_locs = T(25, I64, 24), .positions_out = T(26, I64, 24),
-        .source_locs = T(27, I64, 24), .free_locs = T(28, I64, 24),
-        .accept_index = T(29, I32, 6, 4), .accept_count = T(30, I32, 6),
-        .predicts = T(31, I32, 6, 4), .counts = T(32, I32, 6), .draft_ends = T(33, I32, 6),
-        .sample_index = T(34, I32, 6), .tokens_in = T(35, I64, 6, 4),
-        .targets_in = T(36, I64, 6, 4), .backup = T(37, I64, 6), .next = T(38, I64, 6),
-        .selected = T(39, I64, 6, 3), .parents = T(40, I64, 6, 5), .tree_index = T(41, I64, 6, 4),
-        .next_token = T(42, I64, 6, 4), .next_sibling = T(43, I64, 6, 4),
-        .words = T(44, I32, 6, 4), .mask = T(45, U8, 6, 4, 4), .mask_out = T(46, U8, 6, 4, 4),
-        .probs = T(47, F32, 6, 4, 30), .coins = T(48, F32, 6, 4), .final_coins = T(49, F32, 6),
-        .pools = T(50, I64, 5), .sources = T(51, I64, 6, 4), .targets = T(52, I64, 6, 4),
-        .pad_len = 4, .max_len = 99, .tokens = 4, .steps = 3, .topk = 2, .vocab = 30,
-        .cp_size = 1, .cp_interleave = 1, .groups = 1, .heads = 8, .kv_heads = 2,
-        .max_splits = 8, .compute_units = 100, .threshold_single = 1, .threshold_acc = 1,
-        .slot_count = 24, .page_bytes = 64, .token_bytes = 16, .piece_bytes = 16,
-        .piece_stride = 64, .pieces = 1};
+    return (kgen_scatter_args){.live = T(0, I32, 1),
+                               .error = T(1, I32, 1),
+                               .lens = T(2, I32, 6),
+                               .starts = T(3, I32, 6),
+                               .valid = T(4, I32, 6),
+                               .q_lens = T(5, I32, 6),
+                               .accepted = T(6, I32, 6),
+                               .requests = T(7, I64, 6),
+                               .req_to_token = T(8, I32, 9, 100),
+                               .mapping = T(9, I64, 50),
+                               .indptr = T(10, I32, 7),
+                               .slots = T(11, I32, 80),
+                               .block_table = T(12, I32, 6, 20),
+                               .positions = T(13, I64, 24),
+                               .ids = T(14, I64, 6),
+                               .state = T(15, I64, 6, 3),
+                               .table = T(16, I32, 6, 20),
+                               .swa_table = T(17, I32, 6, 22),
+                               .row_offsets = T(18, I32, 6),
+                               .indices = T(19, I32, 90),
+                               .seq_lens = T(20, I32, 6),
+                               .step_lens = T(21, I32, 3, 6),
+                               .qo_indptr = T(22, I32, 7),
+                               .kv_indptr = T(23, I32, 7),
+                               .locs = T(24, I64, 24),
+                               .swa_locs = T(25, I64, 24),
+                               .positions_out = T(26, I64, 24),
+                               .source_locs = T(27, I64, 24),
+                               .free_locs = T(28, I64, 24),
+                               .accept_index = T(29, I32, 6, 4),
+                               .accept_count = T(30, I32, 6),
+                               .predicts = T(31, I32, 6, 4),
+                               .counts = T(32, I32, 6),
+                               .draft_ends = T(33, I32, 6),
+                               .sample_index = T(34, I32, 6),
+                               .tokens_in = T(35, I64, 6, 4),
+                               .targets_in = T(36, I64, 6, 4),
+                               .backup = T(37, I64, 6),
+                               .next = T(38, I64, 6),
+                               .selected = T(39, I64, 6, 3),
+                               .parents = T(40, I64, 6, 5),
+                               .tree_index = T(41, I64, 6, 4),
+                               .next_token = T(42, I64, 6, 4),
+                               .next_sibling = T(43, I64, 6, 4),
+                               .words = T(44, I32, 6, 4),
+                               .mask = T(45, U8, 6, 4, 4),
+                               .mask_out = T(46, U8, 6, 4, 4),
+                               .probs = T(47, F32, 6, 4, 30),
+                               .coins = T(48, F32, 6, 4),
+                               .final_coins = T(49, F32, 6),
+                               .pools = T(50, I64, 5),
+                               .sources = T(51, I64, 6, 4),
+                               .targets = T(52, I64, 6, 4),
+                               .pad_len = 4,
+                               .max_len = 99,
+                               .tokens = 4,
+                               .steps = 3,
+                               .topk = 2,
+                               .vocab = 30,
+                               .cp_size = 1,
+                               .cp_interleave = 1,
+                               .groups = 1,
+                               .heads = 8,
+                               .kv_heads = 2,
+                               .max_splits = 8,
+                               .compute_units = 100,
+                               .threshold_single = 1,
+                               .threshold_acc = 1,
+                               .slot_count = 24,
+                               .page_bytes = 64,
+                               .token_bytes = 16,
+                               .piece_bytes = 16,
+                               .piece_stride = 64,
+                               .pieces = 1};
 }
 
 static void make(rig *r, const char *line) {
@@ -84,42 +133,42 @@ static void make(rig *r, const char *line) {
     r->kernel.ctx = &r->ctx;
     if (kgen_spec_resolve(&r->kernel.spec, &spec, r->ctx.target, &err) != KGEN_OK)
         fail_msg("%s: %s", line, err.text);
-    r->args = (kgen_args){.family = KGEN_SCATTER, .scatter = everything()};
+    r->args = (kgen_args){.family = KGEN_FAMILY_SCATTER, .scatter = everything()};
     kgen_scatter_args *a = &r->args.scatter;
     switch (spec.scatter.op) { /* where ops disagree on a shape */
-    case KGEN_DRAFT_PAGE_TABLE:
+    case KGEN_OP_DRAFT_PAGE_TABLE:
         a->table = T(16, I32, 3, 12, 20);
         break;
-    case KGEN_DRAFT_KV_INDICES:
+    case KGEN_OP_DRAFT_KV_INDICES:
         a->indices = T(19, I32, 3, 90);
         a->kv_indptr = T(23, I32, 3, 13);
         break;
-    case KGEN_DRAFT_LENS:
+    case KGEN_OP_DRAFT_LENS:
         a->positions_out = T(26, I64, 3, 6);
         break;
-    case KGEN_CACHE_LOCS:
+    case KGEN_OP_CACHE_LOCS:
         if (spec.scatter.form == KGEN_FORM_DRAFT) a->locs = T(24, I64, 36);
         if (spec.scatter.form == KGEN_FORM_LAST) a->locs = T(24, I64, 6);
         break;
-    case KGEN_EAGLE_STEP:
+    case KGEN_OP_EAGLE_STEP:
         a->positions = T(13, I64, 6);
         a->positions_out = T(26, I64, 6);
         a->locs = T(24, I64, 6);
         break;
-    case KGEN_ACCEPT_LOCS:
+    case KGEN_OP_ACCEPT_LOCS:
         a->counts = T(32, I32, 1);
         break;
-    case KGEN_KEEP_LOCS:
+    case KGEN_OP_KEEP_LOCS:
         a->counts = T(32, I32, 2);
         break;
-    case KGEN_EVICT_MASK:
+    case KGEN_OP_EVICT_MASK:
         a->mask = T(45, U8, 6, 4);
         a->mask_out = T(46, U8, 6, 4);
         break;
-    case KGEN_TREE_BUILD:
+    case KGEN_OP_TREE_BUILD:
         if (spec.scatter.mask == KGEN_MASK_FULL) a->mask_out = T(46, U8, 900);
         break;
-    case KGEN_TREE_MASK:
+    case KGEN_OP_TREE_MASK:
         if (spec.scatter.mask == KGEN_MASK_FULL) a->mask = T(45, U8, 900);
         break;
     default:
@@ -190,14 +239,17 @@ static const struct {
     size_t offset;
 } tensors[] = {
 #define X(name) {#name, offsetof(kgen_scatter_args, name)}
-    X(live), X(error), X(lens), X(starts), X(valid), X(q_lens), X(accepted), X(requests),
-    X(req_to_token), X(mapping), X(indptr), X(slots), X(block_table), X(positions), X(ids),
-    X(state), X(table), X(swa_table), X(row_offsets), X(indices), X(seq_lens), X(step_lens),
-    X(qo_indptr), X(kv_indptr), X(locs), X(swa_locs), X(positions_out), X(source_locs),
-    X(free_locs), X(accept_index), X(accept_count), X(predicts), X(counts), X(draft_ends),
-    X(sample_index), X(tokens_in), X(targets_in), X(backup), X(next), X(selected), X(parents),
-    X(tree_index), X(next_token), X(next_sibling), X(words), X(mask), X(mask_out), X(probs),
-    X(coins), X(final_coins), X(pools), X(sources), X(targets),
+    X(live),         X(error),         X(lens),        X(starts),       X(valid),
+    X(q_lens),       X(accepted),      X(requests),    X(req_to_token), X(mapping),
+    X(indptr),       X(slots),         X(block_table), X(positions),    X(ids),
+    X(state),        X(table),         X(swa_table),   X(row_offsets),  X(indices),
+    X(seq_lens),     X(step_lens),     X(qo_indptr),   X(kv_indptr),    X(locs),
+    X(swa_locs),     X(positions_out), X(source_locs), X(free_locs),    X(accept_index),
+    X(accept_count), X(predicts),      X(counts),      X(draft_ends),   X(sample_index),
+    X(tokens_in),    X(targets_in),    X(backup),      X(next),         X(selected),
+    X(parents),      X(tree_index),    X(next_token),  X(next_sibling), X(words),
+    X(mask),         X(mask_out),      X(probs),       X(coins),        X(final_coins),
+    X(pools),        X(sources),       X(targets),
 #undef X
 };
 enum { TENSORS = sizeof tensors / sizeof tensors[0] };
@@ -209,7 +261,7 @@ static kgen_tensor *tensor_at(rig *r, size_t i) {
 typedef enum change { OTHER_TYPE, OTHER_RANK, ONE_MORE, STRIDED, ODD_ADDRESS, NO_DATA } change;
 
 static void apply(kgen_tensor *t, change what) {
-    if (what == OTHER_TYPE) t->dtype = KGEN_BF16;
+    if (what == OTHER_TYPE) t->dtype = KGEN_DTYPE_BF16;
     if (what == OTHER_RANK) t->rank++;
     if (what == ONE_MORE) t->shape[0]++;
     if (what == STRIDED) t->stride[t->rank - 1] = 2;
@@ -309,7 +361,8 @@ static const struct {
     {"op=page_table_requests", NUMBER(tokens, -1), "tokens=-1: must be 0..1048576"},
     {"op=spec_prepare", NUMBER(pad_len, 3),
      "pad_len=3: at least tokens=4, or a padded row sees no key"},
-    {"op=spec_prepare,pos=0", NUMBER(locs.shape[0], 23), "locs: shape[0]=23, 6 rows of tokens=4 need 24"},
+    {"op=spec_prepare,pos=0", NUMBER(locs.shape[0], 23),
+     "locs: shape[0]=23, 6 rows of tokens=4 need 24"},
     {"op=spec_prepare", NUMBER(seq_lens.shape[0], 7), "seq_lens: shape[0]=7, 6 expected"},
     {"op=spec_prepare", NUMBER(qo_indptr.shape[0], 6), "qo_indptr: shape[0]=6, 7 expected"},
     {"op=spec_prepare", NUMBER(positions_out.shape[0], 30),
@@ -326,8 +379,7 @@ static const struct {
     {"op=draft_page_table", NUMBER(table.shape[1], 6), "table: shape[1]=6, 12 expected"},
     {"op=draft_page_table", NUMBER(topk, 0), "topk=0: must be 1..65536"},
     {"op=draft_kv_indices", NUMBER(steps, 0), "steps=0: must be 1..65536"},
-    {"op=draft_kv_indices", NUMBER(kv_indptr.shape[1], 12),
-     "kv_indptr: shape[1]=12, 13 expected"},
+    {"op=draft_kv_indices", NUMBER(kv_indptr.shape[1], 12), "kv_indptr: shape[1]=12, 13 expected"},
     {"op=kv_indices", NUMBER(padding, -1), "padding=-1: at least 0"},
     {"op=draft_lens", NUMBER(pad_len, 3), "pad_len=3: at least 4, or a padded row sees no key"},
     {"op=draft_lens,sliced=1", NUMBER(pad_len, 0),
@@ -463,8 +515,8 @@ static void test_contradictions_of_specs(void **state) {
         kgen_error err = {KGEN_OK, ""};
         kgen_status status = kgen_spec_parse(&spec, specs[i].line, &err);
         if (status == KGEN_OK) status = kgen_spec_validate(&spec, NULL, &err);
-        if (status != KGEN_E_SPEC || strncmp(err.text, specs[i].message,
-                                             strlen(specs[i].message)) != 0)
+        if (status != KGEN_E_SPEC ||
+            strncmp(err.text, specs[i].message, strlen(specs[i].message)) != 0)
             fail_msg("%s: %s", specs[i].line, err.text);
     }
 }

@@ -16,9 +16,9 @@
 #include "check/check.h"
 #include "gen/family.h"
 #include "gen/templates.h"
-#include "runtime/build_internal.h"
+#include "compile/unit.h"
 
-static kgen_rng rng;
+static kgen__rng rng;
 static char folder[] = "/tmp/kgen-source-XXXXXX";
 
 static const kgen_target *target_of(const char *name) {
@@ -39,15 +39,15 @@ static kgen_source rendered(const char *line, const char *target) {
     return source;
 }
 
-static const char *const targets[] = {"gfx942", "gfx90a", "gfx950", "gfx1100",
-                                      "gfx1201", "sm_90", "cpu:cdna3"};
+static const char *const targets[] = {"gfx942",  "gfx90a", "gfx950",   "gfx1100",
+                                      "gfx1201", "sm_90",  "cpu:cdna3"};
 enum { TARGETS = sizeof targets / sizeof targets[0] };
 
 static kgen_spec random_spec(const kgen_target *target) {
-    kgen_case c;
+    kgen__case c;
     kgen_error err;
-    kgen_family_id id = (kgen_family_id)kgen_rng_range(&rng, 0, KGEN_FAMILY_COUNT - 1);
-    if (kgen_case_random(&c, id, &rng, target, 0, &err) != KGEN_OK) fail_msg("%s", err.text);
+    kgen_family_id id = (kgen_family_id)kgen__rng_range(&rng, 0, KGEN_FAMILY_COUNT - 1);
+    if (kgen__case_random(&c, id, &rng, target, 0, &err) != KGEN_OK) fail_msg("%s", err.text);
     return c.spec;
 }
 
@@ -62,7 +62,8 @@ static char *rendered_elsewhere(const char *line, const char *target, size_t *si
     self[length] = 0;
     snprintf(command, sizeof command,
              "cd / && exec env -i LC_ALL=de_DE.UTF-8 TZ=Asia/Tokyo HOME=/nonexistent '%s' "
-             "--render '%s' '%s'", self, line, target);
+             "--render '%s' '%s'",
+             self, line, target);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     enum { MOST = 1 << 20 };
@@ -159,11 +160,10 @@ static void assert_without(const kgen_source *source, const char *words) {
 }
 
 static void check_no_machine(const kgen_source *source) {
-    static const char *const never[] = {"\"/", "/tmp", "/home", "/usr", "/root", "/opt", "__DATE__",
-                                        "__TIME__", "__TIMESTAMP__", "__FILE__", "#include",
-                                        "\"kg/target.h\"", "\"kg/mma.h\"", "\"kg/frag.h\"",
-                                        "\"kg/fp8.h\"",
-                                        "prelude", "\r", "\t"};
+    static const char *const never[] = {
+        "\"/",          "/tmp",          "/home",         "/usr",     "/root",    "/opt",
+        "__DATE__",     "__TIME__",      "__TIMESTAMP__", "__FILE__", "#include", "\"kg/target.h\"",
+        "\"kg/mma.h\"", "\"kg/frag.h\"", "\"kg/fp8.h\"",  "prelude",  "\r",       "\t"};
     static const char *const formats[] = {"%Y-%m-%d", "%b %e %Y", "%d.%m.%Y"};
     char text[1024];
     time_t now = time(NULL);
@@ -187,7 +187,7 @@ static void assert_line(const kgen_source *source, const char *fmt, const char *
 }
 
 static void check_constants(const kgen_source *source) {
-    const kgen_family *family = kgen__family(source->spec.family);
+    const kgen__family *family = kgen__family_of(source->spec.family);
     char line[KGEN_SPEC_LINE_MAX], head[KGEN_SPEC_LINE_MAX + 8];
     kgen_spec_print(line, &source->spec);
     snprintf(head, sizeof head, "// %s\n", line);
@@ -236,11 +236,11 @@ static void test_a_bad_spec_has_no_text(void **state) {
     kgen_source_free(&source);
 }
 
-static void check_keys(const kgen_family *family) {
+static void check_keys(const kgen__family *family) {
     static const char *const never[] = {"batch", "seq", "len", "stride", "scale", "pages",
-                                        "heads", "hkv", "hq", "eps", "ptr", "grid"};
-    static const char *const fine[] = {"descale", "scale", "varlen", "batch", "seq", "len",
-                                       "pages"}; /* kinds, not numbers */
+                                        "heads", "hkv", "hq",  "eps",    "ptr",   "grid"};
+    static const char *const fine[] = {"descale", "scale", "varlen", "batch",
+                                       "seq",     "len",   "pages"}; /* kinds, not numbers */
     for (size_t i = 0; i < family->param_count; i++) {
         const char *key = family->params[i].key;
         int found = 0, excused = 0;
@@ -256,13 +256,14 @@ static void check_keys(const kgen_family *family) {
 static void test_no_run_time_value_is_a_parameter(void **state) {
     (void)state;
     static const size_t sizes[KGEN_FAMILY_COUNT] = {
-        [KGEN_ATTN] = sizeof(kgen_attn_spec), [KGEN_GDN] = sizeof(kgen_gdn_spec),
-        [KGEN_SCATTER] = sizeof(kgen_scatter_spec),
-        [KGEN_KV_WRITE] = sizeof(kgen_kv_write_spec),
-        [KGEN_KV_GATHER] = sizeof(kgen_kv_gather_spec)};
+        [KGEN_FAMILY_ATTN] = sizeof(kgen_attn_spec),
+        [KGEN_FAMILY_GDN] = sizeof(kgen_gdn_spec),
+        [KGEN_FAMILY_SCATTER] = sizeof(kgen_scatter_spec),
+        [KGEN_FAMILY_KV_WRITE] = sizeof(kgen_kv_write_spec),
+        [KGEN_FAMILY_KV_GATHER] = sizeof(kgen_kv_gather_spec)};
     for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
-        assert_int_equal(sizes[id], kgen__family(id)->param_count * sizeof(int32_t));
-        check_keys(kgen__family(id));
+        assert_int_equal(sizes[id], kgen__family_of(id)->param_count * sizeof(int32_t));
+        check_keys(kgen__family_of(id));
     }
 }
 
@@ -456,18 +457,20 @@ static const struct {
     const axis *axes;
     int count;
 } families[KGEN_FAMILY_COUNT] = {
-    [KGEN_ATTN] = {"attn:d=64,", attn_axes, sizeof attn_axes / sizeof attn_axes[0]},
-    [KGEN_GDN] = {"gdn:", gdn_axes, sizeof gdn_axes / sizeof gdn_axes[0]},
-    [KGEN_SCATTER] = {"scatter:", scatter_axes, sizeof scatter_axes / sizeof scatter_axes[0]},
-    [KGEN_KV_WRITE] = {"kv_write:", kv_write_axes, sizeof kv_write_axes / sizeof kv_write_axes[0]},
-    [KGEN_KV_GATHER] = {"kv_gather:", kv_gather_axes,
-                        sizeof kv_gather_axes / sizeof kv_gather_axes[0]},
+    [KGEN_FAMILY_ATTN] = {"attn:d=64,", attn_axes, sizeof attn_axes / sizeof attn_axes[0]},
+    [KGEN_FAMILY_GDN] = {"gdn:", gdn_axes, sizeof gdn_axes / sizeof gdn_axes[0]},
+    [KGEN_FAMILY_SCATTER] = {"scatter:", scatter_axes,
+                             sizeof scatter_axes / sizeof scatter_axes[0]},
+    [KGEN_FAMILY_KV_WRITE] = {"kv_write:", kv_write_axes,
+                              sizeof kv_write_axes / sizeof kv_write_axes[0]},
+    [KGEN_FAMILY_KV_GATHER] = {"kv_gather:", kv_gather_axes,
+                               sizeof kv_gather_axes / sizeof kv_gather_axes[0]},
 };
 
 /* The text without the spec's own line and with one name for all kernels. */
 static char *neutral_text(kgen_family_id id, const char *pairs, const char *target) {
     char line[KGEN_SPEC_LINE_MAX];
-    int whole = id == KGEN_ATTN && strncmp(pairs, "d=", 2) == 0;
+    int whole = id == KGEN_FAMILY_ATTN && strncmp(pairs, "d=", 2) == 0;
     const char *head = whole ? "attn:" : families[id].head;
     snprintf(line, sizeof line, "%s%s", head, pairs);
     kgen_source source = rendered(line, target);
@@ -499,12 +502,12 @@ static void test_every_shape_parameter_is_in_the_text(void **state) {
 }
 
 static void check_rows(kgen_family_id id) {
-    const kgen_family *family = kgen__family(id);
+    const kgen__family *family = kgen__family_of(id);
     for (size_t i = 0; i < family->param_count; i++) {
         int rows = 0;
         for (int n = 0; n < families[id].count; n++)
             rows += strcmp(families[id].axes[n].key, family->params[i].key) == 0;
-        if (family->params[i].role == KGEN_SHAPE && !rows)
+        if (family->params[i].role == KGEN__SHAPE && !rows)
             fail_msg("%s: no row for %s", family->name, family->params[i].key);
     }
 }
@@ -516,8 +519,11 @@ static void test_every_shape_parameter_has_a_row(void **state) {
 
 static uint8_t *machine_code(const kgen_toolchain *tc, const char *text, size_t *size) {
     const kgen_target *target = target_of("gfx942");
-    kgen__unit unit = {.toolchain = tc, .flags = kgen_target_flags(target, tc->compiler),
-                       .source = text, .source_size = strlen(text), .spec = "axis",
+    kgen__unit unit = {.toolchain = tc,
+                       .flags = kgen_target_flags(target, tc->compiler),
+                       .source = text,
+                       .source_size = strlen(text),
+                       .spec = "axis",
                        .arch = target->name};
     uint8_t *object, *code;
     size_t object_size;
@@ -572,23 +578,23 @@ static void check_axes(kgen_family_id id) {
 
 static void test_no_axis_of_attn_is_dead(void **state) {
     (void)state;
-    check_axes(KGEN_ATTN);
+    check_axes(KGEN_FAMILY_ATTN);
 }
 
 static void test_no_axis_of_gdn_is_dead(void **state) {
     (void)state;
-    check_axes(KGEN_GDN);
+    check_axes(KGEN_FAMILY_GDN);
 }
 
 static void test_no_axis_of_kv_is_dead(void **state) {
     (void)state;
-    check_axes(KGEN_KV_WRITE);
-    check_axes(KGEN_KV_GATHER);
+    check_axes(KGEN_FAMILY_KV_WRITE);
+    check_axes(KGEN_FAMILY_KV_GATHER);
 }
 
 static void test_no_axis_of_scatter_is_dead(void **state) {
     (void)state;
-    check_axes(KGEN_SCATTER);
+    check_axes(KGEN_FAMILY_SCATTER);
 }
 
 /* So equal code is seen as equal. */
@@ -601,8 +607,8 @@ static void test_a_dead_axis_is_seen(void **state) {
         print_message("skipped: %s\n", err.text);
         skip();
     }
-    check_texts(KGEN_ATTN, &strides, "gfx942");
-    assert_true(is_dead(&tc, KGEN_ATTN, &strides));
+    check_texts(KGEN_FAMILY_ATTN, &strides, "gfx942");
+    assert_true(is_dead(&tc, KGEN_FAMILY_ATTN, &strides));
 }
 
 /* ---- the template by itself ---------------------------------------------- */
@@ -633,11 +639,11 @@ static size_t prelude_size(const kgen_source *source) {
 
 /* The sample of constants with which a template compiles by itself. */
 static const char *const samples[KGEN_FAMILY_COUNT] = {
-    [KGEN_ATTN] = "attn:",
-    [KGEN_GDN] = "gdn:layout=flat",
-    [KGEN_SCATTER] = "scatter:op=spec_prepare,page=16",
-    [KGEN_KV_WRITE] = "kv_write:",
-    [KGEN_KV_GATHER] = "kv_gather:",
+    [KGEN_FAMILY_ATTN] = "attn:",
+    [KGEN_FAMILY_GDN] = "gdn:layout=flat",
+    [KGEN_FAMILY_SCATTER] = "scatter:op=spec_prepare,page=16",
+    [KGEN_FAMILY_KV_WRITE] = "kv_write:",
+    [KGEN_FAMILY_KV_GATHER] = "kv_gather:",
 };
 
 static void test_sample_preludes_are_up_to_date(void **state) {
@@ -656,7 +662,7 @@ static void test_sample_preludes_are_up_to_date(void **state) {
     }
 }
 
-/* Any clang that knows gfx942, whatever $KGEN_CLANG names for the cpu device. */
+/* Any clang that knows gfx942, whatever $KGEN_TOOLCHAIN_CLANG names for the cpu device. */
 static kgen_toolchain clang_or_skip(void) {
     kgen_toolchain tc;
     kgen_error err;
@@ -676,12 +682,13 @@ static kgen_toolchain clang_or_skip(void) {
 static void compile_template(const kgen_toolchain *tc, const char *name) {
     char command[4096];
     size_t used = (size_t)snprintf(command, sizeof command, "'%s'", tc->path);
-    const char *const *flags = kgen_target_flags(target_of("gfx942"), KGEN_CLANG);
+    const char *const *flags = kgen_target_flags(target_of("gfx942"), KGEN_TOOLCHAIN_CLANG);
     for (; *flags; flags++)
         used += (size_t)snprintf(command + used, sizeof command - used, " '%s'", *flags);
     snprintf(command + used, sizeof command - used,
              " -Wall -Wextra -Werror=uninitialized -I templates -c templates/%s -o '%s/o' "
-             "2>'%s/log'", name, folder, folder);
+             "2>'%s/log'",
+             name, folder, folder);
     int status = system(command);
     if (status != 0) fail_msg("%s: exit status %d", command, status);
 }
@@ -689,8 +696,8 @@ static void compile_template(const kgen_toolchain *tc, const char *name) {
 static void test_templates_compile_by_themselves(void **state) {
     (void)state;
     kgen_toolchain tc = clang_or_skip();
-    for (size_t i = 0; i < kgen_template_count; i++)
-        if (strstr(kgen_templates[i].name, ".hip")) compile_template(&tc, kgen_templates[i].name);
+    for (size_t i = 0; i < kgen__template_count; i++)
+        if (strstr(kgen__templates[i].name, ".hip")) compile_template(&tc, kgen__templates[i].name);
 }
 
 static const char *template_of(kgen_family_id id) {
@@ -712,8 +719,7 @@ static void list_files(char *out, size_t size, const char *text, const char *mar
         snprintf(file, sizeof file, "%.*s", (int)(end - kg), kg);
         if (strcmp(file, "kg/target.h") == 0 || strcmp(file, "kg/mma.h") == 0 ||
             strcmp(file, "kg/frag.h") == 0 || strcmp(file, "kg/fp8.h") == 0 ||
-            strcmp(file, "kg/kv_fp8.h") == 0 ||
-            strncmp(file, "kg/prelude", 10) == 0)
+            strcmp(file, "kg/kv_fp8.h") == 0 || strncmp(file, "kg/prelude", 10) == 0)
             continue;
         used += (size_t)snprintf(out + used, size - used, "%s\n", file);
     }
@@ -727,7 +733,8 @@ static void check_forwarding(const kgen_toolchain *tc, kgen_family_id id, const 
     write_text(path, source.text, prelude_size(&source));
     snprintf(command, sizeof command,
              "'%s' -E -x c++ -Wundef -Werror=undef -I '%s' -I templates '%s/%s' "
-             "-o '%s/out' 2>'%s/log'", tc->path, folder, folder, name, folder, folder);
+             "-o '%s/out' 2>'%s/log'",
+             tc->path, folder, folder, name, folder, folder);
     int status = system(command);
     if (status != 0) fail_msg("%s: exit status %d", command, status);
     snprintf(path, sizeof path, "%s/out", folder);
@@ -792,8 +799,8 @@ int main(int argc, char **argv) {
     };
     if (argc == 4 && strcmp(argv[1], "--render") == 0) return print_rendered(argv[2], argv[3]);
     const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
-    kgen_rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

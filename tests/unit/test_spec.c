@@ -14,11 +14,11 @@
 
 enum { ROUND_TRIPS = 20000, HOSTILE = 60000 };
 
-static kgen_rng rng;
+static kgen__rng rng;
 
-static int below(int n) { return (int)kgen_rng_range(&rng, 0, n - 1); }
+static int below(int n) { return (int)kgen__rng_range(&rng, 0, n - 1); }
 
-static const kgen_param *param_of(const kgen_family *family, const char *key) {
+static const kgen__param *param_of(const kgen__family *family, const char *key) {
     for (size_t i = 0; i < family->param_count; i++)
         if (strcmp(family->params[i].key, key) == 0) return &family->params[i];
     return NULL;
@@ -26,11 +26,11 @@ static const kgen_param *param_of(const kgen_family *family, const char *key) {
 
 /* The shortest line of a family. */
 static const char *const least[KGEN_FAMILY_COUNT] = {
-    [KGEN_ATTN] = "attn:",
-    [KGEN_GDN] = "gdn:layout=flat",
-    [KGEN_SCATTER] = "scatter:op=spec_prepare",
-    [KGEN_KV_WRITE] = "kv_write:",
-    [KGEN_KV_GATHER] = "kv_gather:",
+    [KGEN_FAMILY_ATTN] = "attn:",
+    [KGEN_FAMILY_GDN] = "gdn:layout=flat",
+    [KGEN_FAMILY_SCATTER] = "scatter:op=spec_prepare",
+    [KGEN_FAMILY_KV_WRITE] = "kv_write:",
+    [KGEN_FAMILY_KV_GATHER] = "kv_gather:",
 };
 
 static kgen_spec parsed(const char *line) {
@@ -41,7 +41,7 @@ static kgen_spec parsed(const char *line) {
 }
 
 static int same(const kgen_spec *a, const kgen_spec *b) {
-    const kgen_family *family = kgen__family(a->family);
+    const kgen__family *family = kgen__family_of(a->family);
     if (a->family != b->family) return 0;
     for (size_t i = 0; i < family->param_count; i++)
         if (kgen__param_get(a, &family->params[i]) != kgen__param_get(b, &family->params[i]))
@@ -51,8 +51,8 @@ static int same(const kgen_spec *a, const kgen_spec *b) {
 
 /* ---- round trips --------------------------------------------------------- */
 
-static int32_t any_value(const kgen_param *param) {
-    const kgen_domain *d = param->domain;
+static int32_t any_value(const kgen__param *param) {
+    const kgen__domain *d = param->domain;
     int symbols = 0;
     while (param->symbols[symbols].name) symbols++;
     int numbers = d->step ? (d->max - d->min) / d->step + 1 : 0;
@@ -62,16 +62,16 @@ static int32_t any_value(const kgen_param *param) {
     return d->list[below(d->list_count)];
 }
 
-static void set_any(kgen_spec *spec, const kgen_param *param) {
+static void set_any(kgen_spec *spec, const kgen__param *param) {
     kgen__param_set(spec, param, any_value(param));
 }
 
 static kgen_spec random_attn(void) {
-    const kgen_family *family = kgen__family(KGEN_ATTN);
+    const kgen__family *family = kgen__family_of(KGEN_FAMILY_ATTN);
     for (;;) {
         kgen_spec spec = parsed("attn:");
         for (size_t i = 0; i < family->param_count; i++) set_any(&spec, &family->params[i]);
-        if (spec.attn.phase == KGEN_DECODE) spec.attn.q_tokens = 1;
+        if (spec.attn.phase == KGEN_PHASE_DECODE) spec.attn.q_tokens = 1;
         if (kgen_spec_validate(&spec, NULL, NULL) == KGEN_OK) return spec;
     }
 }
@@ -79,7 +79,7 @@ static kgen_spec random_attn(void) {
 /* Few random combinations are valid: so from one that is, step by step. */
 static kgen_spec wandered(const char *start) {
     kgen_spec spec = parsed(start);
-    const kgen_family *family = kgen__family(spec.family);
+    const kgen__family *family = kgen__family_of(spec.family);
     for (int step = 0; step < 40; step++) {
         kgen_spec next = spec;
         for (int n = below(3); n >= 0; n--)
@@ -90,29 +90,44 @@ static kgen_spec wandered(const char *start) {
 }
 
 static kgen_spec random_gdn(void) {
-    static const char *const starts[] = {
-        "gdn:layout=interleaved", "gdn:layout=flat,fuse=a", "gdn:layout=presplit,fuse=b,gate=kda",
-        "gdn:layout=flat,fuse=c", "gdn:layout=presplit,fuse=d,map=tiled,hk=3,hv=9",
-        "gdn:layout=flat,index=spec,accept=1,save=slots,t=4", "gdn:layout=flat,index=blocks",
-        "gdn:layout=flat,save=buffer,tree=1,t=8", "gdn:layout=flat,save=replay,ring=8,t=2",
-        "gdn:layout=flat,index=pair,save=slots", "gdn:layout=flat,o=fp8"};
+    static const char *const starts[] = {"gdn:layout=interleaved",
+                                         "gdn:layout=flat,fuse=a",
+                                         "gdn:layout=presplit,fuse=b,gate=kda",
+                                         "gdn:layout=flat,fuse=c",
+                                         "gdn:layout=presplit,fuse=d,map=tiled,hk=3,hv=9",
+                                         "gdn:layout=flat,index=spec,accept=1,save=slots,t=4",
+                                         "gdn:layout=flat,index=blocks",
+                                         "gdn:layout=flat,save=buffer,tree=1,t=8",
+                                         "gdn:layout=flat,save=replay,ring=8,t=2",
+                                         "gdn:layout=flat,index=pair,save=slots",
+                                         "gdn:layout=flat,o=fp8"};
     return wandered(starts[below(sizeof starts / sizeof starts[0])]);
 }
 
 static kgen_spec random_scatter(void) {
-    static const char *const starts[] = {
-        "scatter:op=page_table_ragged", "scatter:op=page_table_requests,swa=1",
-        "scatter:op=spec_prepare", "scatter:op=spec_prepare,delta=1,swa=1",
-        "scatter:op=draft_kv_indices,page=4", "scatter:op=kv_indices,swa=1",
-        "scatter:op=draft_lens", "scatter:op=cache_locs,form=draft", "scatter:op=assign_locs",
-        "scatter:op=slot_mapping", "scatter:op=next_token", "scatter:op=keep_locs",
-        "scatter:op=tree_build", "scatter:op=tree_mask,mask=full", "scatter:op=tree_verify",
-        "scatter:op=kv_compact"};
+    static const char *const starts[] = {"scatter:op=page_table_ragged",
+                                         "scatter:op=page_table_requests,swa=1",
+                                         "scatter:op=spec_prepare",
+                                         "scatter:op=spec_prepare,delta=1,swa=1",
+                                         "scatter:op=draft_kv_indices,page=4",
+                                         "scatter:op=kv_indices,swa=1",
+                                         "scatter:op=draft_lens",
+                                         "scatter:op=cache_locs,form=draft",
+                                         "scatter:op=assign_locs",
+                                         "scatter:op=slot_mapping",
+                                         "scatter:op=next_token",
+                                         "scatter:op=keep_locs",
+                                         "scatter:op=tree_build",
+                                         "scatter:op=tree_mask,mask=full",
+                                         "scatter:op=tree_verify",
+                                         "scatter:op=kv_compact"};
     return wandered(starts[below(sizeof starts / sizeof starts[0])]);
 }
 
 static kgen_spec random_of(kgen_family_id id) {
-    return id == KGEN_ATTN ? random_attn() : id == KGEN_GDN ? random_gdn() : random_scatter();
+    return id == KGEN_FAMILY_ATTN  ? random_attn()
+           : id == KGEN_FAMILY_GDN ? random_gdn()
+                                   : random_scatter();
 }
 
 static kgen_spec random_spec(void) { return random_of((kgen_family_id)below(KGEN_FAMILY_COUNT)); }
@@ -159,13 +174,13 @@ static void test_round_trips(void **state) {
     assert_true(longest < KGEN_SPEC_LINE_MAX - 1);
 }
 
-static size_t longest_value(const kgen_param *param) {
-    const kgen_domain *d = param->domain;
+static size_t longest_value(const kgen__param *param) {
+    const kgen__domain *d = param->domain;
     int most = d->max > -d->min ? d->max : -d->min;
     for (int32_t i = 0; i < d->list_count; i++)
         if (d->list[i] > most) most = d->list[i];
     size_t longest = (size_t)snprintf(NULL, 0, "%s%d", d->min < 0 ? "-" : "", most);
-    for (const kgen_symbol *s = param->symbols; s->name; s++)
+    for (const kgen__symbol *s = param->symbols; s->name; s++)
         if (strlen(s->name) > longest) longest = strlen(s->name);
     return longest;
 }
@@ -174,7 +189,7 @@ static size_t longest_value(const kgen_param *param) {
 static void test_the_longest_line_fits(void **state) {
     (void)state;
     for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
-        const kgen_family *family = kgen__family(id);
+        const kgen__family *family = kgen__family_of(id);
         size_t length = strlen(family->name); /* and ':', then ',' before each but one */
         for (size_t i = 0; i < family->param_count; i++)
             length += 1 + strlen(family->params[i].key) + 1 + longest_value(&family->params[i]);
@@ -218,7 +233,8 @@ static const struct {
 } refusals[] = {
     /* unknown words */
     {"", "family=: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
-    {"attention:d=128", "family=attention: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
+    {"attention:d=128",
+     "family=attention: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
     {"att", "family=att: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
     {"attnx", "family=attnx: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
     {"ATTN:d=128", "family=ATTN: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
@@ -403,7 +419,7 @@ static void test_success_leaves_the_error_alone(void **state) {
     assert_string_equal(err.text, "as it was");
 }
 
-static void check_bad_value(kgen_family_id id, const kgen_param *param, int32_t value) {
+static void check_bad_value(kgen_family_id id, const kgen__param *param, int32_t value) {
     kgen_spec spec = parsed(least[id]), out, before;
     kgen_error err;
     char says[64];
@@ -422,9 +438,9 @@ static void test_bad_structs(void **state) {
     (void)state;
     static const int32_t wild[] = {-2, INT32_MIN, INT32_MAX, 1 << 25};
     for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++)
-        for (size_t i = 0; i < kgen__family(id)->param_count; i++)
+        for (size_t i = 0; i < kgen__family_of(id)->param_count; i++)
             for (size_t n = 0; n < sizeof wild / sizeof wild[0]; n++)
-                check_bad_value(id, &kgen__family(id)->params[i], wild[n]);
+                check_bad_value(id, &kgen__family_of(id)->params[i], wild[n]);
     kgen_spec spec = parsed("attn:");
     char line[KGEN_SPEC_LINE_MAX], symbol[KGEN_SYMBOL_MAX];
     spec.family = (kgen_family_id)7;
@@ -452,30 +468,31 @@ static kgen_spec resolved(const char *line, const char *target) {
     return out;
 }
 
-static int is_auto(const kgen_param *param, int32_t value) {
-    for (const kgen_symbol *s = param->symbols; s->name; s++)
+static int is_auto(const kgen__param *param, int32_t value) {
+    for (const kgen__symbol *s = param->symbols; s->name; s++)
         if (s->value == value && strcmp(s->name, "auto") == 0) return 1;
     return 0;
 }
 
-static int is_fp8(const kgen_param *param, int32_t value) {
-    for (const kgen_symbol *s = param->symbols; s->name; s++)
+static int is_fp8(const kgen__param *param, int32_t value) {
+    for (const kgen__symbol *s = param->symbols; s->name; s++)
         if (s->value == value && strcmp(s->name, "fp8") == 0) return 1;
     return 0;
 }
 
 /* Of gdn, tuning by hand may ask for what a target cannot do. */
 static int resolves(kgen_spec *out, const kgen_spec *spec, const kgen_target *target) {
-    const kgen_family *family = kgen__family(spec->family);
+    const kgen__family *family = kgen__family_of(spec->family);
     kgen_error err;
     int by_hand = 0;
     if (kgen_spec_resolve(out, spec, target, &err) == KGEN_OK) return 1;
     for (size_t i = 0; i < family->param_count; i++)
-        by_hand |= family->params[i].role == KGEN_TUNE && is_auto(&family->params[i], 0) &&
+        by_hand |= family->params[i].role == KGEN__TUNE && is_auto(&family->params[i], 0) &&
                    kgen__param_get(spec, &family->params[i]);
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, spec);
-    if (spec->family != KGEN_GDN || !by_hand) fail_msg("%s, %s: %s", line, target->name, err.text);
+    if (spec->family != KGEN_FAMILY_GDN || !by_hand)
+        fail_msg("%s, %s: %s", line, target->name, err.text);
     return 0;
 }
 
@@ -497,7 +514,7 @@ static void test_resolve_is_idempotent(void **state) {
 }
 
 /* Whether the spec may say this at all. */
-static int is_read(const kgen_spec *spec, const kgen_param *param) {
+static int is_read(const kgen_spec *spec, const kgen__param *param) {
     kgen_spec other = *spec;
     kgen_error err = {KGEN_OK, ""};
     while (kgen__param_get(&other, param) == kgen__param_get(spec, param)) set_any(&other, param);
@@ -510,14 +527,16 @@ static void test_resolve_fills_and_keeps(void **state) {
     (void)state;
     for (int n = 0; n < ROUND_TRIPS / 5; n++) {
         kgen_spec spec = random_spec(), out;
-        const kgen_family *family = kgen__family(spec.family);
+        const kgen__family *family = kgen__family_of(spec.family);
         const kgen_target *target = kgen_target_at((size_t)below((int)kgen_target_count()));
         if (!resolves(&out, &spec, target)) continue;
         for (size_t i = 0; i < family->param_count; i++) {
-            const kgen_param *param = &family->params[i];
+            const kgen__param *param = &family->params[i];
             int32_t was = kgen__param_get(&spec, param), is = kgen__param_get(&out, param);
-            if (is_auto(param, was) && is_read(&spec, param)) assert_int_not_equal(is, 0);
-            else if (!is_auto(param, was) && !is_fp8(param, was)) assert_int_equal(is, was);
+            if (is_auto(param, was) && is_read(&spec, param))
+                assert_int_not_equal(is, 0);
+            else if (!is_auto(param, was) && !is_fp8(param, was))
+                assert_int_equal(is, was);
             assert_false(is_fp8(param, is));
         }
     }
@@ -531,7 +550,7 @@ static void check_cut(const kgen_spec *spec, const kgen_target *target) {
     int vec = 16 / kgen_dtype_size((kgen_dtype)s->state), wave = target->wave_size;
     int across = wave / s->lanes; /* rows that a wave loads at once */
     int loads = s->elements / vec, values = s->v_dim / s->v_blocks, at_once;
-    if (s->state_layout == KGEN_VK) {
+    if (s->state_layout == KGEN_STATE_VK) {
         assert_int_equal(s->k_dim % (s->lanes * vec), 0);
         assert_int_equal(loads % (s->k_dim / (s->lanes * vec)), 0);
         at_once = s->waves * (loads / (s->k_dim / (s->lanes * vec))) * across;
@@ -541,7 +560,7 @@ static void check_cut(const kgen_spec *spec, const kgen_target *target) {
     }
     assert_true(at_once > 0 && values % at_once == 0);
     assert_true(s->waves * wave <= 1024);
-    assert_true(s->v_blocks == 1 || (s->fuse != KGEN_GDN_B && s->fuse != KGEN_GDN_E));
+    assert_true(s->v_blocks == 1 || (s->fuse != KGEN_FUSE_B && s->fuse != KGEN_FUSE_E));
 }
 
 static void check_head(const char *line, const kgen_target *target) {
@@ -552,7 +571,7 @@ static void check_head(const char *line, const kgen_target *target) {
     assert_int_equal(kgen_spec_resolve(&again, &out, target, NULL), KGEN_OK);
     assert_true(same(&out, &again));
     assert_true(out.gdn.waves > 0 && out.gdn.occupancy > 0);
-    if (out.gdn.fuse != KGEN_GDN_C) check_cut(&out, target);
+    if (out.gdn.fuse != KGEN_FUSE_C) check_cut(&out, target);
 }
 
 static void test_gdn_cuts_every_head(void **state) {
@@ -563,9 +582,11 @@ static void test_gdn_cuts_every_head(void **state) {
         for (int n = 0; n < 4 * 3 * 2 * 9 * 2; n++) {
             char line[KGEN_SPEC_LINE_MAX];
             int head = n / 24 % 9;
-            snprintf(line, sizeof line, "gdn:fuse=%c,layout=flat,batch=%s,state=%s,sl=%s,dk=%d,"
-                     "dv=%d", fuses[n % 4], n / 216 ? "few" : "many", states[n / 4 % 3],
-                     orders[n / 12 % 2], 64 << head % 3, 64 << head / 3);
+            snprintf(line, sizeof line,
+                     "gdn:fuse=%c,layout=flat,batch=%s,state=%s,sl=%s,dk=%d,"
+                     "dv=%d",
+                     fuses[n % 4], n / 216 ? "few" : "many", states[n / 4 % 3], orders[n / 12 % 2],
+                     64 << head % 3, 64 << head / 3);
             check_head(line, kgen_target_at(t));
         }
 }
@@ -600,23 +621,23 @@ static void test_fp8_is_the_targets_own(void **state) {
     static const struct {
         const char *target;
         kgen_dtype kind;
-    } rows[] = {{"gfx942", KGEN_E4M3FNUZ},    {"gfx950", KGEN_E4M3FN},
-                {"sm_90", KGEN_E4M3FN},       {"gfx1201", KGEN_E4M3FN},
-                {"cpu:cdna3", KGEN_E4M3FNUZ}, {"cpu:cdna4", KGEN_E4M3FN}};
+    } rows[] = {{"gfx942", KGEN_DTYPE_E4M3FNUZ},    {"gfx950", KGEN_DTYPE_E4M3FN},
+                {"sm_90", KGEN_DTYPE_E4M3FN},       {"gfx1201", KGEN_DTYPE_E4M3FN},
+                {"cpu:cdna3", KGEN_DTYPE_E4M3FNUZ}, {"cpu:cdna4", KGEN_DTYPE_E4M3FN}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         kgen_spec spec = resolved("attn:kv=fp8,o=fp8", rows[i].target);
         assert_int_equal(spec.attn.kv, rows[i].kind);
         assert_int_equal(spec.attn.out, rows[i].kind);
         assert_int_equal(spec.attn.descale, KGEN_DESCALE_HEAD);
-        assert_int_equal(resolved("attn:kv=e4m3fn", rows[i].target).attn.kv, KGEN_E4M3FN);
-        assert_int_equal(resolved("attn:kv=e4m3fnuz", rows[i].target).attn.kv, KGEN_E4M3FNUZ);
+        assert_int_equal(resolved("attn:kv=e4m3fn", rows[i].target).attn.kv, KGEN_DTYPE_E4M3FN);
+        assert_int_equal(resolved("attn:kv=e4m3fnuz", rows[i].target).attn.kv, KGEN_DTYPE_E4M3FNUZ);
         spec = resolved("gdn:layout=flat,o=fp8", rows[i].target);
         assert_int_equal(spec.gdn.out, rows[i].kind);
         spec = resolved("gdn:layout=flat,o=e4m3fnuz", rows[i].target);
-        assert_int_equal(spec.gdn.out, KGEN_E4M3FNUZ);
+        assert_int_equal(spec.gdn.out, KGEN_DTYPE_E4M3FNUZ);
     }
     kgen_spec plain = resolved("attn:q=fp16,kv=bf16,d=192", "gfx942");
-    assert_int_equal(plain.attn.out, KGEN_FP16);
+    assert_int_equal(plain.attn.out, KGEN_DTYPE_FP16);
     assert_int_equal(plain.attn.v_dim, 192);
     assert_int_equal(plain.attn.descale, KGEN_DESCALE_NONE);
 }
@@ -624,13 +645,13 @@ static void test_fp8_is_the_targets_own(void **state) {
 /* ---- help ---------------------------------------------------------------- */
 
 static void check_help(kgen_family_id id) {
-    const kgen_family *family = kgen__family(id);
+    const kgen__family *family = kgen__family_of(id);
     char *text = NULL;
     kgen_error err;
     assert_int_equal(kgen_spec_help(&text, id, &err), KGEN_OK);
     const char *at = text;
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen_param *param = &family->params[i];
+        const kgen__param *param = &family->params[i];
         size_t length = strlen(param->key);
         assert_memory_equal(at, param->key, length);
         assert_int_equal(at[length], ' ');
@@ -638,7 +659,7 @@ static void check_help(kgen_family_id id) {
         assert_non_null(end);
         const char *doc = strstr(at, param->doc);
         assert_true(doc && doc < values);
-        for (const kgen_symbol *s = param->symbols; s->name; s++) {
+        for (const kgen__symbol *s = param->symbols; s->name; s++) {
             const char *name = strstr(values, s->name);
             assert_true(name && name < end);
         }
@@ -658,31 +679,32 @@ static void test_help_has_every_parameter(void **state) {
 
 static void test_families_have_names(void **state) {
     (void)state;
-    kgen_family_id id = KGEN_ATTN;
+    kgen_family_id id = KGEN_FAMILY_ATTN;
     kgen_error err;
-    assert_string_equal(kgen_family_name(KGEN_ATTN), "attn");
-    assert_string_equal(kgen_family_name(KGEN_GDN), "gdn");
-    assert_string_equal(kgen_family_name(KGEN_KV_WRITE), "kv_write");
-    assert_string_equal(kgen_family_name(KGEN_KV_GATHER), "kv_gather");
+    assert_string_equal(kgen_family_name(KGEN_FAMILY_ATTN), "attn");
+    assert_string_equal(kgen_family_name(KGEN_FAMILY_GDN), "gdn");
+    assert_string_equal(kgen_family_name(KGEN_FAMILY_KV_WRITE), "kv_write");
+    assert_string_equal(kgen_family_name(KGEN_FAMILY_KV_GATHER), "kv_gather");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_COUNT), "unknown");
     assert_int_equal(kgen_family_find(&id, "gdn", &err), KGEN_OK);
-    assert_int_equal(id, KGEN_GDN);
+    assert_int_equal(id, KGEN_FAMILY_GDN);
     assert_int_equal(kgen_family_find(&id, "gd", &err), KGEN_E_SPEC);
-    assert_string_equal(err.text, "family=gd: unknown; known are attn, gdn, scatter, kv_write, kv_gather");
-    assert_int_equal(id, KGEN_GDN);
+    assert_string_equal(err.text,
+                        "family=gd: unknown; known are attn, gdn, scatter, kv_write, kv_gather");
+    assert_int_equal(id, KGEN_FAMILY_GDN);
 }
 
 static void test_names(void **state) {
     (void)state;
-    assert_string_equal(kgen_dtype_name(KGEN_E4M3FNUZ), "e4m3fnuz");
+    assert_string_equal(kgen_dtype_name(KGEN_DTYPE_E4M3FNUZ), "e4m3fnuz");
     assert_string_equal(kgen_dtype_name((kgen_dtype)99), "unknown");
     assert_string_equal(kgen_dtype_name((kgen_dtype)-1), "unknown");
-    assert_string_equal(kgen_layout_name(KGEN_XPACKED), "xpacked");
-    assert_string_equal(kgen_layout_name(KGEN_PRESPLIT), "presplit");
-    assert_string_equal(kgen_layout_name(KGEN_DS), "ds");
+    assert_string_equal(kgen_layout_name(KGEN_LAYOUT_XPACKED), "xpacked");
+    assert_string_equal(kgen_layout_name(KGEN_ROWS_PRESPLIT), "presplit");
+    assert_string_equal(kgen_layout_name(KGEN_CONV_DS), "ds");
     assert_string_equal(kgen_layout_name((kgen_layout)12), "unknown");
-    assert_int_equal(kgen_dtype_size(KGEN_I64), 8);
-    assert_int_equal(kgen_dtype_size(KGEN_FP8), 1);
+    assert_int_equal(kgen_dtype_size(KGEN_DTYPE_I64), 8);
+    assert_int_equal(kgen_dtype_size(KGEN_DTYPE_FP8), 1);
     assert_int_equal(kgen_dtype_size((kgen_dtype)99), 0);
 }
 
@@ -702,10 +724,10 @@ static int reads_number(const char *text, long long *out) {
     return 1;
 }
 
-static int reads_value(const kgen_param *param, const char *text, int32_t *out) {
-    const kgen_domain *d = param->domain;
+static int reads_value(const kgen__param *param, const char *text, int32_t *out) {
+    const kgen__domain *d = param->domain;
     long long number;
-    for (const kgen_symbol *s = param->symbols; s->name; s++)
+    for (const kgen__symbol *s = param->symbols; s->name; s++)
         if (strcmp(s->name, text) == 0) return *out = s->value, 1;
     if (!reads_number(text, &number)) return 0;
     *out = (int32_t)number;
@@ -714,9 +736,9 @@ static int reads_value(const kgen_param *param, const char *text, int32_t *out) 
     return d->step && number >= d->min && number <= d->max && (number - d->min) % d->step == 0;
 }
 
-static const kgen_family *reads_family(const char *line, kgen_spec *out) {
+static const kgen__family *reads_family(const char *line, kgen_spec *out) {
     for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
-        const kgen_family *family = kgen__family(id);
+        const kgen__family *family = kgen__family_of(id);
         size_t length = strlen(family->name);
         if (strncmp(line, family->name, length) != 0 || (line[length] && line[length] != ':'))
             continue;
@@ -732,7 +754,7 @@ static const kgen_family *reads_family(const char *line, kgen_spec *out) {
 /* The second reader: a family, then nothing, ":" or ":" and pairs between commas. */
 static int reads_line(const char *line, kgen_spec *out) {
     char pair[KGEN_SPEC_LINE_MAX], seen[64] = {0};
-    const kgen_family *family = reads_family(line, out);
+    const kgen__family *family = reads_family(line, out);
     if (strlen(line) >= KGEN_SPEC_LINE_MAX || !family) return 0;
     const char *rest = line + strlen(family->name);
     if (!*rest || !rest[1]) return 1;
@@ -743,7 +765,7 @@ static int reads_line(const char *line, kgen_spec *out) {
         char *equals = strchr(pair, '=');
         if (!equals) return 0;
         *equals = 0;
-        const kgen_param *param = param_of(family, pair);
+        const kgen__param *param = param_of(family, pair);
         int32_t value;
         if (!param || seen[param - family->params]++) return 0;
         if (!reads_value(param, equals + 1, &value)) return 0;
@@ -777,7 +799,8 @@ static int judge(const char *line) {
 }
 
 static void mutate(char line[2 * KGEN_SPEC_LINE_MAX]) {
-    static const char marks[] = ",,==::0123456789-+. x\n\t\xff" "abdekqv";
+    static const char marks[] = ",,==::0123456789-+. x\n\t\xff"
+                                "abdekqv";
     size_t length = strlen(line), at = (size_t)below((int)length + 1);
     char mark = marks[below(sizeof marks - 1)];
     switch (below(6)) {
@@ -834,8 +857,8 @@ static void test_random_bytes(void **state) {
 
 static void test_other_locales(void **state) {
     (void)state;
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8",
-                                        "fr_FR.utf8", "tr_TR.UTF-8", "tr_TR.utf8", "hi_IN.utf8"};
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8",  "de_DE",      "fr_FR.UTF-8",
+                                        "fr_FR.utf8",  "tr_TR.UTF-8", "tr_TR.utf8", "hi_IN.utf8"};
     int found = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (!setlocale(LC_ALL, names[i])) continue;
@@ -875,8 +898,8 @@ int main(void) {
         cmocka_unit_test(test_other_locales),
     };
     const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen_seed_fresh();
+    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
-    kgen_rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

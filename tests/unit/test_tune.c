@@ -1,6 +1,6 @@
 /* The tuner: spaces of candidates, strategies on simulated times, journals, and
  * whole runs on the cpu device with workers that really hang, crash and are
- * killed.                                                                   */
+ * killed. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -18,8 +18,8 @@
 
 #include "check/check.h"
 #include "gen/family.h"
-#include "tune/internal.h"
-#include "tune/watch.h"
+#include "tuner/run.h"
+#include "tuner/watch.h"
 
 static uint64_t seed;
 static char scratch[] = "/tmp/kgen-test-tune-XXXXXX";
@@ -46,36 +46,38 @@ static kgen_spec spec_of(const char *line) {
 
 static const kgen_problem some = {8, 2048, 8};
 
-static kgen_space space_of(const char *line, const char *arch) {
-    kgen_space space;
+static kgen__space space_of(const char *line, const char *arch) {
+    kgen__space space;
     kgen_error err;
     kgen_spec spec = spec_of(line);
-    OK(kgen_space_make(&space, &spec, &some, target_of(arch), &err));
+    OK(kgen__space_make(&space, &spec, &some, target_of(arch), &err));
     return space;
 }
 
 /* ---- spaces --------------------------------------------------------------------- */
 
+/* clang-format off */
 static const char *const lines[] = {
     "attn:d=128,g=8",       "attn:d=64,g=4,kv=fp8,waves=4", "attn:phase=verify,t=4,d=128,g=8,occ=1",
     "gdn:layout=flat",      "gdn:fuse=a,layout=flat,sl=kv", "gdn:fuse=c,layout=flat",
     "gdn:layout=flat,batch=few,waves=8", "scatter:op=slot_mapping", "kv_write:",
     "kv_gather:kv=fp8,turns=1"};
+/* clang-format on */
 static const char *const archs[] = {"gfx942", "gfx1201", "sm_90"};
 enum { LINES = sizeof lines / sizeof *lines, ARCHS = sizeof archs / sizeof *archs };
 
 /* Set keys stay, but in the family's own choice. */
 static void check_keeps(const kgen_spec *asked, const kgen_spec *candidate) {
-    const kgen_family *family = kgen__family(asked->family);
+    const kgen__family *family = kgen__family_of(asked->family);
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen_param *p = &family->params[i];
-        if (p->role != KGEN_TUNE || kgen__param_get(asked, p) == p->initial) continue;
+        const kgen__param *p = &family->params[i];
+        if (p->role != KGEN__TUNE || kgen__param_get(asked, p) == p->initial) continue;
         assert_int_equal(kgen__param_get(candidate, p), kgen__param_get(asked, p));
     }
 }
 
-static void check_candidate(const kgen_candidate *c, const kgen_target *target) {
-    const kgen_family *family = kgen__family(c->spec.family);
+static void check_candidate(const kgen__candidate *c, const kgen_target *target) {
+    const kgen__family *family = kgen__family_of(c->spec.family);
     kgen_spec again;
     kgen_error err;
     char one[KGEN_SPEC_LINE_MAX], two[KGEN_SPEC_LINE_MAX], digest[65];
@@ -83,7 +85,7 @@ static void check_candidate(const kgen_candidate *c, const kgen_target *target) 
     kgen_spec_print(one, &c->spec);
     kgen_spec_print(two, &again);
     assert_string_equal(one, two);
-    OK(kgen__row_digest(digest, &c->spec, target, &err));
+    OK(kgen_tuning_row_digest(digest, &c->spec, target, &err));
     assert_string_equal(digest, c->kernel);
     assert_true(family->launch_shape(&c->spec, target) <= 1024);
 }
@@ -93,7 +95,7 @@ static void every_candidate_is_allowed(void **state) {
     for (int l = 0; l < LINES; l++) {
         for (int a = 0; a < ARCHS; a++) {
             const kgen_target *target = target_of(archs[a]);
-            kgen_space space = space_of(lines[l], archs[a]);
+            kgen__space space = space_of(lines[l], archs[a]);
             kgen_spec asked = spec_of(lines[l]);
             for (int i = 0; i < space.count; i++) {
                 check_candidate(&space.list[i], target);
@@ -102,7 +104,7 @@ static void every_candidate_is_allowed(void **state) {
                     assert_string_not_equal(space.list[i].kernel, space.list[j].kernel);
                 if (i > 1) assert_true(space.list[i].distance >= space.list[i - 1].distance);
             }
-            kgen_space_free(&space);
+            kgen__space_free(&space);
         }
     }
 }
@@ -111,62 +113,62 @@ static void every_candidate_is_allowed(void **state) {
 static void the_default_comes_first(void **state) {
     (void)state;
     for (int l = 0; l < LINES; l++) {
-        kgen_space space = space_of(lines[l], "sm_90");
+        kgen__space space = space_of(lines[l], "sm_90");
         kgen_spec asked = spec_of(lines[l]), own;
         kgen_tuning_match match;
         kgen_error err;
-        const kgen_family *family = kgen__family(asked.family);
+        const kgen__family *family = kgen__family_of(asked.family);
         char one[KGEN_SPEC_LINE_MAX], two[KGEN_SPEC_LINE_MAX];
         for (size_t i = 0; i < family->param_count; i++)
-            if (family->params[i].role == KGEN_TUNE)
+            if (family->params[i].role == KGEN__TUNE)
                 kgen__param_set(&asked, &family->params[i], family->params[i].initial);
         OK(kgen_tuning_resolve(&own, &match, NULL, &asked, &some, target_of("sm_90"), NULL, &err));
         kgen_spec_print(one, &own);
         kgen_spec_print(two, &space.list[0].spec);
         assert_string_equal(one, two);
-        kgen_space_free(&space);
+        kgen__space_free(&space);
     }
 }
 
 static void sizes_are_as_expected(void **state) {
     (void)state;
-    kgen_space scatter = space_of("scatter:op=slot_mapping", "sm_90");
-    kgen_space fixed = space_of("attn:d=128,g=8,waves=4,mt=1,vs=1,occ=1", "sm_90");
-    kgen_space open = space_of("attn:d=128,g=8", "sm_90");
-    kgen_space gdn = space_of("gdn:fuse=a,layout=flat", "sm_90");
+    kgen__space scatter = space_of("scatter:op=slot_mapping", "sm_90");
+    kgen__space fixed = space_of("attn:d=128,g=8,waves=4,mt=1,vs=1,occ=1", "sm_90");
+    kgen__space open = space_of("attn:d=128,g=8", "sm_90");
+    kgen__space gdn = space_of("gdn:fuse=a,layout=flat", "sm_90");
     assert_int_equal(scatter.count, 1); /* no tuning key at all */
     assert_true(fixed.count <= 2);      /* the default and that one */
     assert_true(open.count > 100 && open.count < 1000);
-    assert_true(gdn.count > 100 && gdn.pruned[KGEN_PRUNE_RULE] > 0);
-    assert_true(open.pruned[KGEN_PRUNE_LANES] > 0 && open.pruned[KGEN_PRUNE_WAVES] > 0);
+    assert_true(gdn.count > 100 && gdn.pruned[KGEN__PRUNE_RULE] > 0);
+    assert_true(open.pruned[KGEN__PRUNE_LANES] > 0 && open.pruned[KGEN__PRUNE_WAVES] > 0);
     int presets = 0;
     for (int i = 0; i < gdn.count; i++)
         presets += gdn.list[i].spec.gdn.batch != gdn.list[0].spec.gdn.batch;
     assert_int_equal(presets, 0);
-    kgen_space *all[] = {&scatter, &fixed, &open, &gdn};
-    for (int i = 0; i < 4; i++) kgen_space_free(all[i]);
+    kgen__space *all[] = {&scatter, &fixed, &open, &gdn};
+    for (int i = 0; i < 4; i++) kgen__space_free(all[i]);
 }
 
 static void a_bad_spec_is_refused(void **state) {
     (void)state;
-    kgen_space space;
+    kgen__space space;
     kgen_error err;
     kgen_spec spec = spec_of("kv_write:");
     spec.kv_write.waves = 99;
-    assert_int_equal(kgen_space_make(&space, &spec, &some, target_of("sm_90"), &err), KGEN_E_SPEC);
+    assert_int_equal(kgen__space_make(&space, &spec, &some, target_of("sm_90"), &err), KGEN_E_SPEC);
     assert_non_null(strstr(err.text, "waves=99"));
 }
 
 /* ---- simulated times --------------------------------------------------------------- */
 
 typedef struct sim {
-    const kgen_space *space;
+    const kgen__space *space;
     double *us;
-    int *refused; /* by candidate: 1 not usable, 2 fails when it is timed    */
+    int *refused; /* by candidate: 1 not usable, 2 fails when it is timed */
     double noise, outliers;
-    double spent, seconds, limit; /* seconds a sample takes; limit: 0 none   */
-    kgen_rng rng;
-    uint64_t trace; /* of what was asked for                                 */
+    double spent, seconds, limit; /* seconds a sample takes; limit: 0 none */
+    kgen__rng rng;
+    uint64_t trace; /* of what was asked for */
     int *visits;
 } sim;
 
@@ -185,8 +187,8 @@ static kgen_status sim_sample(void *user, double *us, int candidate, kgen_error 
     sim *s = user;
     (void)err;
     assert_int_not_equal(s->refused[candidate], 1);
-    *us = s->us[candidate] * (1 + s->noise * fabs(kgen_rng_normal(&s->rng)));
-    if (kgen_rng_uniform(&s->rng) < s->outliers) *us *= 1.3;
+    *us = s->us[candidate] * (1 + s->noise * fabs(kgen__rng_normal(&s->rng)));
+    if (kgen__rng_uniform(&s->rng) < s->outliers) *us *= 1.3;
     s->spent += *us;
     s->trace = s->trace * 31 + (uint64_t)candidate;
     s->visits[candidate]++;
@@ -199,12 +201,12 @@ static double sim_left(void *user) {
     return s->limit - s->seconds * s->spent;
 }
 
-static sim sim_of(const kgen_space *space, uint64_t numbers) {
+static sim sim_of(const kgen__space *space, uint64_t numbers) {
     sim s = {.space = space, .noise = 0.015, .outliers = 0.03};
     s.us = calloc((size_t)space->count, sizeof *s.us);
     s.refused = calloc((size_t)space->count, sizeof *s.refused);
     s.visits = calloc((size_t)space->count, sizeof *s.visits);
-    kgen_rng_seed(&s.rng, numbers, 1);
+    kgen__rng_seed(&s.rng, numbers, 1);
     return s;
 }
 
@@ -216,16 +218,16 @@ static void sim_free(sim *s) {
 
 /* A bowl over the keys with an optimum of its own, bent by pairs of keys, rough
  * by 4 %: what measured spaces look like. Returns the best. */
-static int draw_times(sim *s, kgen_rng *rng) {
-    double at[KGEN_SPACE_KEYS], weight[KGEN_SPACE_KEYS], bend = 0.1 * kgen_rng_uniform(rng);
+static int draw_times(sim *s, kgen__rng *rng) {
+    double at[KGEN__SPACE_KEYS], weight[KGEN__SPACE_KEYS], bend = 0.1 * kgen__rng_uniform(rng);
     int best = 0;
     for (int k = 0; k < s->space->keys; k++) {
-        at[k] = kgen_rng_uniform(rng) * 5;
-        weight[k] = 0.02 + 0.15 * kgen_rng_uniform(rng);
+        at[k] = kgen__rng_uniform(rng) * 5;
+        weight[k] = 0.02 + 0.15 * kgen__rng_uniform(rng);
     }
     for (int i = 0; i < s->space->count; i++) {
         const int16_t *place = s->space->list[i].at;
-        double slow = 0.04 * fabs(kgen_rng_normal(rng));
+        double slow = 0.04 * fabs(kgen__rng_normal(rng));
         for (int k = 0; k < s->space->keys; k++) {
             double x = place[k] - at[k];
             slow += weight[k] * x * x;
@@ -237,13 +239,13 @@ static int draw_times(sim *s, kgen_rng *rng) {
     return best;
 }
 
-static kgen_search_result search_of(sim *s, const char *name, uint64_t number, int samples) {
-    kgen_evaluator evaluator = {s, sim_prepare, sim_sample, s->limit != 0 ? sim_left : NULL};
-    kgen_search_options options = {.seed = number, .samples = samples};
-    kgen_search_result found;
+static kgen__search_result search_of(sim *s, const char *name, uint64_t number, int samples) {
+    kgen__evaluator evaluator = {s, sim_prepare, sim_sample, s->limit != 0 ? sim_left : NULL};
+    kgen__search_options options = {.seed = number, .samples = samples};
+    kgen__search_result found;
     kgen_error err;
-    OK(kgen_strategy_find(&options.strategy, name, &err));
-    OK(kgen_search_run(&found, s->space, &evaluator, &options, &err));
+    OK(kgen__strategy_find(&options.strategy, name, &err));
+    OK(kgen__search_run(&found, s->space, &evaluator, &options, &err));
     return found;
 }
 
@@ -258,19 +260,19 @@ static void halving_is_close_in_a_fifth_of_the_time(void **state) {
     enum { RUNS = 60, SAMPLES = 30 };
     static const char *const specs[] = {"attn:d=128,g=8", "gdn:layout=flat",
                                         "gdn:fuse=a,layout=flat", "kv_write:"};
-    kgen_rng rng;
-    kgen_rng_seed(&rng, seed, 2);
+    kgen__rng rng;
+    kgen__rng_seed(&rng, seed, 2);
     for (int k = 0; k < 4; k++) {
-        kgen_space space = space_of(specs[k], "sm_90");
+        kgen__space space = space_of(specs[k], "sm_90");
         int close = 0;
         double part = 0;
         for (int run = 0; run < RUNS; run++) {
-            sim s = sim_of(&space, kgen_rng_next(&rng));
+            sim s = sim_of(&space, kgen__rng_next(&rng));
             int best = draw_times(&s, &rng);
-            kgen_search_result found = search_of(&s, "halving", kgen_rng_next(&rng), SAMPLES);
+            kgen__search_result found = search_of(&s, "halving", kgen__rng_next(&rng), SAMPLES);
             /* a choice within 3 % of the default is left to the default */
-            close += s.us[found.best] <= 1.03 * s.us[best] ||
-                     s.us[found.fastest] <= 1.03 * s.us[best];
+            close +=
+                s.us[found.best] <= 1.03 * s.us[best] || s.us[found.fastest] <= 1.03 * s.us[best];
             part += s.spent / exhaustive_us(&s, SAMPLES) / RUNS;
             sim_free(&s);
         }
@@ -278,68 +280,68 @@ static void halving_is_close_in_a_fifth_of_the_time(void **state) {
                       space.count, close, RUNS, 100 * part);
         assert_true(close >= RUNS * 9 / 10);
         assert_true(part <= 0.2);
-        kgen_space_free(&space);
+        kgen__space_free(&space);
     }
 }
 
 static void exhaustive_finds_the_best(void **state) {
     (void)state;
-    kgen_rng rng;
-    kgen_rng_seed(&rng, seed, 3);
-    kgen_space space = space_of("kv_write:", "sm_90");
+    kgen__rng rng;
+    kgen__rng_seed(&rng, seed, 3);
+    kgen__space space = space_of("kv_write:", "sm_90");
     for (int run = 0; run < 10; run++) {
-        sim s = sim_of(&space, kgen_rng_next(&rng));
+        sim s = sim_of(&space, kgen__rng_next(&rng));
         int best = draw_times(&s, &rng);
-        kgen_search_result found = search_of(&s, "exhaustive", 1, 20);
+        kgen__search_result found = search_of(&s, "exhaustive", 1, 20);
         assert_true(s.us[found.fastest] <= 1.02 * s.us[best]);
         assert_int_equal(found.tried, space.count);
         assert_int_equal(found.samples, 20 * space.count);
         assert_true(found.finished);
         sim_free(&s);
     }
-    kgen_space_free(&space);
+    kgen__space_free(&space);
 }
 
 static void what_was_dropped_never_wins(void **state) {
     (void)state;
-    kgen_rng rng;
-    kgen_rng_seed(&rng, seed, 4);
-    kgen_space space = space_of("attn:d=128,g=8", "sm_90");
+    kgen__rng rng;
+    kgen__rng_seed(&rng, seed, 4);
+    kgen__space space = space_of("attn:d=128,g=8", "sm_90");
     for (size_t run = 0; run < 30; run++) {
-        const char *name = kgen_strategy_name(kgen_strategy_at(run % kgen_strategy_count()));
-        sim s = sim_of(&space, kgen_rng_next(&rng));
+        const char *name = kgen__strategy_name(kgen__strategy_at(run % kgen__strategy_count()));
+        sim s = sim_of(&space, kgen__rng_next(&rng));
         draw_times(&s, &rng);
         for (int i = 1; i < space.count; i++) {
-            s.refused[i] = (int)kgen_rng_range(&rng, 0, 2);
+            s.refused[i] = (int)kgen__rng_range(&rng, 0, 2);
             if (s.refused[i]) s.us[i] *= 0.3; /* a wrong kernel may well be fast */
         }
-        kgen_search_result found = search_of(&s, name, run, 10);
+        kgen__search_result found = search_of(&s, name, run, 10);
         assert_true(found.best >= 0 && found.fastest >= 0);
         assert_int_equal(s.refused[found.best], 0);
         assert_int_equal(s.refused[found.fastest], 0);
         assert_true(found.dropped > 0);
         sim_free(&s);
     }
-    kgen_space_free(&space);
+    kgen__space_free(&space);
 }
 
 static void without_the_default_there_is_no_choice(void **state) {
     (void)state;
-    kgen_space space = space_of("kv_write:", "sm_90");
+    kgen__space space = space_of("kv_write:", "sm_90");
     for (int how = 1; how <= 2; how++) {
-        for (size_t i = 0; i < kgen_strategy_count(); i++) {
+        for (size_t i = 0; i < kgen__strategy_count(); i++) {
             sim s = sim_of(&space, seed);
             for (int c = 0; c < space.count; c++) s.us[c] = 10;
             s.refused[0] = how;
-            kgen_search_result found =
-                search_of(&s, kgen_strategy_name(kgen_strategy_at(i)), seed, 10);
+            kgen__search_result found =
+                search_of(&s, kgen__strategy_name(kgen__strategy_at(i)), seed, 10);
             assert_int_equal(found.best, -1);
             assert_true(found.default_out);
             assert_false(kgen__result_counts(&found));
             sim_free(&s);
         }
     }
-    kgen_space_free(&space);
+    kgen__space_free(&space);
 }
 
 /* 2 % faster is not faster; 5 % is, unless the noise hides it. */
@@ -348,10 +350,12 @@ static void only_a_sure_gain_replaces_the_default(void **state) {
     enum { TRIES = 16 };
     static const struct {
         double us, noise;
-        int least, most; /* times of TRIES that it replaces the default      */
-    } rows[] = {{9.8, 0.001, 0, 0}, {9.5, 0.001, TRIES, TRIES}, {9.5, 0.5, 0, TRIES / 4},
+        int least, most; /* times of TRIES that it replaces the default */
+    } rows[] = {{9.8, 0.001, 0, 0},
+                {9.5, 0.001, TRIES, TRIES},
+                {9.5, 0.5, 0, TRIES / 4},
                 {11, 0.001, 0, 0}};
-    kgen_space space = space_of("kv_write:", "sm_90");
+    kgen__space space = space_of("kv_write:", "sm_90");
     int replaced[4] = {0};
     for (size_t i = 0; i < 4 * TRIES; i++) {
         size_t r = i / TRIES;
@@ -361,23 +365,22 @@ static void only_a_sure_gain_replaces_the_default(void **state) {
         s.us[5] = rows[r].us;
         s.noise = rows[r].noise;
         s.outliers = 0;
-        kgen_search_result found = search_of(&s, "exhaustive", seed, 12);
+        kgen__search_result found = search_of(&s, "exhaustive", seed, 12);
         assert_true(found.best == 0 || found.best == 5);
         replaced[r] += found.best == 5;
         if (found.best == 0) assert_true(found.us.us == found.default_us.us);
         sim_free(&s);
     }
-    for (size_t r = 0; r < 4; r++)
-        assert_in_range(replaced[r], rows[r].least, rows[r].most);
-    kgen_space_free(&space);
+    for (size_t r = 0; r < 4; r++) assert_in_range(replaced[r], rows[r].least, rows[r].most);
+    kgen__space_free(&space);
 }
 
 /* Without noise the least number of samples decides; with much, all are taken. */
 static void samples_end_when_the_answer_is_sure(void **state) {
     (void)state;
-    kgen_rng rng;
-    kgen_rng_seed(&rng, seed, 5);
-    kgen_space space = space_of("attn:d=128,g=8", "sm_90");
+    kgen__rng rng;
+    kgen__rng_seed(&rng, seed, 5);
+    kgen__space space = space_of("attn:d=128,g=8", "sm_90");
     sim quiet = sim_of(&space, 1), loud = sim_of(&space, 1);
     draw_times(&quiet, &rng);
     memcpy(loud.us, quiet.us, (size_t)space.count * sizeof *loud.us);
@@ -391,41 +394,41 @@ static void samples_end_when_the_answer_is_sure(void **state) {
     assert_true(loud.visits[0] > 200);
     sim_free(&quiet);
     sim_free(&loud);
-    kgen_space_free(&space);
+    kgen__space_free(&space);
 }
 
 static void the_same_seed_takes_the_same_way(void **state) {
     (void)state;
-    kgen_space space = space_of("attn:d=128,g=8", "sm_90");
-    for (size_t i = 0; i < kgen_strategy_count(); i++) {
+    kgen__space space = space_of("attn:d=128,g=8", "sm_90");
+    for (size_t i = 0; i < kgen__strategy_count(); i++) {
         uint64_t traces[3];
         for (int run = 0; run < 3; run++) {
-            kgen_rng rng;
-            kgen_rng_seed(&rng, seed, 6);
+            kgen__rng rng;
+            kgen__rng_seed(&rng, seed, 6);
             sim s = sim_of(&space, seed);
             draw_times(&s, &rng);
-            search_of(&s, kgen_strategy_name(kgen_strategy_at(i)), seed + (run == 2), 10);
+            search_of(&s, kgen__strategy_name(kgen__strategy_at(i)), seed + (run == 2), 10);
             traces[run] = s.trace;
             sim_free(&s);
         }
         assert_true(traces[0] == traces[1]);
         assert_true(traces[0] != traces[2]);
     }
-    kgen_space_free(&space);
+    kgen__space_free(&space);
 }
 
 static void time_runs_out(void **state) {
     (void)state;
-    kgen_rng rng;
-    kgen_rng_seed(&rng, seed, 7);
-    kgen_space space = space_of("attn:d=128,g=8", "sm_90");
-    for (size_t i = 0; i < kgen_strategy_count(); i++) {
-        const char *name = kgen_strategy_name(kgen_strategy_at(i));
+    kgen__rng rng;
+    kgen__rng_seed(&rng, seed, 7);
+    kgen__space space = space_of("attn:d=128,g=8", "sm_90");
+    for (size_t i = 0; i < kgen__strategy_count(); i++) {
+        const char *name = kgen__strategy_name(kgen__strategy_at(i));
         sim none = sim_of(&space, seed), little = sim_of(&space, seed);
         draw_times(&none, &rng);
         memcpy(little.us, none.us, (size_t)space.count * sizeof *none.us);
         none.limit = -1;
-        kgen_search_result found = search_of(&none, name, seed, 10);
+        kgen__search_result found = search_of(&none, name, seed, 10);
         assert_int_equal(found.best, -1);
         assert_int_equal(found.samples, 0);
         assert_false(found.finished || found.default_out);
@@ -438,17 +441,17 @@ static void time_runs_out(void **state) {
         sim_free(&none);
         sim_free(&little);
     }
-    kgen_space_free(&space);
+    kgen__space_free(&space);
 }
 
 static void strategies_have_names(void **state) {
     (void)state;
-    const kgen_strategy *found;
+    const kgen__strategy *found;
     kgen_error err;
-    assert_int_equal(kgen_strategy_find(&found, "annealing", &err), KGEN_E_ARG);
+    assert_int_equal(kgen__strategy_find(&found, "annealing", &err), KGEN_E_ARG);
     assert_non_null(strstr(err.text, "search=annealing"));
-    assert_int_equal(kgen_strategy_count(), 3);
-    assert_null(kgen_strategy_at(3));
+    assert_int_equal(kgen__strategy_count(), 3);
+    assert_null(kgen__strategy_at(3));
 }
 
 /* ---- watched workers ---------------------------------------------------------------- */
@@ -468,7 +471,7 @@ static kgen_status hear_act(void *user, double *seconds, char *line, kgen_error 
 }
 
 static int two_lines(int fd) {
-    return !(kgen_watch_say(fd, "line 1") && kgen_watch_say(fd, "line 2"));
+    return !(kgen__watch_say(fd, "line 1") && kgen__watch_say(fd, "line 2"));
 }
 static int then_fails(int fd) { return two_lines(fd) + 3; }
 static int then_hangs(int fd) {
@@ -487,20 +490,20 @@ static void a_worker_is_watched(void **state) {
     static const struct {
         int (*work)(int fd);
         int fail_at;
-        kgen_watch_end end;
+        kgen__watch_end end;
         const char *how;
-    } rows[] = {{two_lines, 0, KGEN_WATCH_DONE, "exit code 0"},
-                {then_fails, 0, KGEN_WATCH_DIED, "exit code 3"},
-                {then_hangs, 0, KGEN_WATCH_HUNG, "signal 9"},
-                {then_aborts, 0, KGEN_WATCH_DIED, "signal 9"},
-                {then_hangs, 1, KGEN_WATCH_STOP, "signal 9"}};
+    } rows[] = {{two_lines, 0, KGEN__WATCH_DONE, "exit code 0"},
+                {then_fails, 0, KGEN__WATCH_DIED, "exit code 3"},
+                {then_hangs, 0, KGEN__WATCH_HUNG, "signal 9"},
+                {then_aborts, 0, KGEN__WATCH_DIED, "signal 9"},
+                {then_hangs, 1, KGEN__WATCH_STOP, "signal 9"}};
     for (size_t i = 0; i < 5; i++) {
         act a = {rows[i].work, 0, rows[i].fail_at};
-        const kgen_watch watch = {&a, work_act, hear_act, 5};
-        kgen_watch_end end;
+        const kgen__watch watch = {&a, work_act, hear_act, 5};
+        kgen__watch_end end;
         kgen_error err;
         char how[96];
-        kgen_status status = kgen_watch_run(&end, how, sizeof how, &watch, &err);
+        kgen_status status = kgen__watch_run(&end, how, sizeof how, &watch, &err);
         assert_int_equal(status, rows[i].fail_at ? KGEN_E_IO : KGEN_OK);
         assert_int_equal(end, rows[i].end);
         assert_non_null(strstr(how, rows[i].how));
@@ -510,8 +513,8 @@ static void a_worker_is_watched(void **state) {
 
 /* ---- journals ------------------------------------------------------------------------- */
 
-static kgen_environment environment_of(const char *device) {
-    kgen_environment e = {.driver = "d", .toolchain = "t", .date = "2026-01-01T00:00:00Z"};
+static kgen__environment environment_of(const char *device) {
+    kgen__environment e = {.driver = "d", .toolchain = "t", .date = "2026-01-01T00:00:00Z"};
     snprintf(e.device, sizeof e.device, "%s", device);
     return e;
 }
@@ -523,71 +526,71 @@ static const char *path_of(const char *name) {
 }
 
 static const char *const story[] = {
-    "{\"event\":\"job\",\"job\":\"j\",\"spec\":\"kv_write:\",\"target\":\"sm_90\",\"default\":\"k1\","
+    "{\"event\":\"job\",\"job\":\"j\",\"spec\":\"kv_write:\",\"target\":\"sm_90\",\"default\":"
+    "\"k1\","
     "\"batch\":3,\"context\":0,\"heads\":2}",
-    "{\"event\":\"candidate\",\"job\":\"j\",\"kernel\":\"k1\",\"spec\":\"kv_write:waves=4\","
-    "\"compile_s\":0.5}",
+    "{\"event\":\"candidate\",\"job\":\"j\",\"kernel\":\"k1\",\"spec\":\"kv_write:waves=4\",\"compile_s\":0.5}",
     "{\"event\":\"verified\",\"kernel\":\"k1\",\"seconds\":0.25}",
     "{\"event\":\"times\",\"job\":\"j\",\"kernel\":\"k1\",\"us\":7.5,\"seconds\":0.125}",
     "{\"event\":\"times\",\"job\":\"j\",\"kernel\":\"k1\",\"us\":8.5,\"seconds\":0.125}",
     "{\"event\":\"dropped\",\"kernel\":\"k2\",\"reason\":\"hung\"}",
 };
 
-static void check_story(const kgen_journal *journal) {
-    const kgen_journal_job *job = kgen_journal_job_of(journal, "j");
-    const kgen_journal_times *t = kgen_journal_times_of(job, "k1");
+static void check_story(const kgen__journal *journal) {
+    const kgen__journal_job *job = kgen__journal_job_of(journal, "j");
+    const kgen__journal_times *t = kgen__journal_times_of(job, "k1");
     assert_non_null(t);
     assert_int_equal(job->problem.batch, 3);
     assert_string_equal(job->family_choice, "k1");
     assert_int_equal(t->count, 2);
     assert_true(t->us[0] == 7.5 && t->us[1] == 8.5 && t->compile_s == 0.5);
-    assert_true(kgen_journal_kernel_of(journal, "k1")->verified);
-    assert_string_equal(kgen_journal_kernel_of(journal, "k2")->dropped, "hung");
+    assert_true(kgen__journal_kernel_of(journal, "k1")->verified);
+    assert_string_equal(kgen__journal_kernel_of(journal, "k2")->dropped, "hung");
 }
 
 static void a_journal_remembers(void **state) {
     (void)state;
-    kgen_environment here = environment_of("here"), there = environment_of("there");
-    kgen_journal *journal, *second;
+    kgen__environment here = environment_of("here"), there = environment_of("there");
+    kgen__journal *journal, *second;
     kgen_error err;
     const char *path = path_of("a/new/folder/journal");
-    OK(kgen_journal_open(&journal, path, &here, &err));
+    OK(kgen__journal_open(&journal, path, &here, &err));
     for (size_t i = 0; i < sizeof story / sizeof *story; i++)
-        OK(kgen_journal_add(journal, story[i], &err));
+        OK(kgen__journal_add(journal, story[i], &err));
     check_story(journal);
-    assert_int_equal(kgen_journal_open(&second, path, &here, &err), KGEN_E_IO); /* locked */
+    assert_int_equal(kgen__journal_open(&second, path, &here, &err), KGEN_E_IO); /* locked */
     assert_non_null(strstr(err.text, "another run"));
-    kgen_journal_close(journal);
+    kgen__journal_close(journal);
 
     FILE *file = fopen(path, "a"); /* killed while it wrote */
     fputs("{\"event\":\"times\",\"job\":\"j\",\"kern", file);
     fclose(file);
     snprintf(here.date, sizeof here.date, "2027-02-02T02:02:02Z"); /* another day */
-    OK(kgen_journal_open(&journal, path, &here, &err));
+    OK(kgen__journal_open(&journal, path, &here, &err));
     check_story(journal);
-    kgen_journal_close(journal);
-    OK(kgen_journal_read(&journal, path, &err));
+    kgen__journal_close(journal);
+    OK(kgen__journal_read(&journal, path, &err));
     check_story(journal);
-    kgen_journal_close(journal);
+    kgen__journal_close(journal);
 
-    OK(kgen_journal_open(&journal, path, &there, &err)); /* times hold in their own place */
-    assert_null(kgen_journal_job_of(journal, "j"));
-    assert_null(kgen_journal_kernel_of(journal, "k1"));
-    kgen_journal_close(journal);
+    OK(kgen__journal_open(&journal, path, &there, &err)); /* times hold in their own place */
+    assert_null(kgen__journal_job_of(journal, "j"));
+    assert_null(kgen__journal_kernel_of(journal, "k1"));
+    kgen__journal_close(journal);
 }
 
 static void bad_journals_are_refused(void **state) {
     (void)state;
-    kgen_journal *journal;
+    kgen__journal *journal;
     kgen_error err;
     const char *path = path_of("no-journal");
-    assert_int_equal(kgen_journal_read(&journal, path, &err), KGEN_E_IO);
+    assert_int_equal(kgen__journal_read(&journal, path, &err), KGEN_E_IO);
     FILE *file = fopen(path, "w");
     fputs("this is no journal\n", file);
     fclose(file);
-    assert_int_equal(kgen_journal_read(&journal, path, &err), KGEN_E_CONFIG);
-    kgen_environment here = environment_of("here");
-    assert_int_equal(kgen_journal_open(&journal, "/dev/null/journal", &here, &err), KGEN_E_IO);
+    assert_int_equal(kgen__journal_read(&journal, path, &err), KGEN_E_CONFIG);
+    kgen__environment here = environment_of("here");
+    assert_int_equal(kgen__journal_open(&journal, "/dev/null/journal", &here, &err), KGEN_E_IO);
 }
 
 /* ---- whole runs on the cpu device ------------------------------------------------------ */
@@ -597,13 +600,13 @@ static void bad_journals_are_refused(void **state) {
 typedef enum mischief { NOTHING, HANGS, CRASHES, FAILS, KILLS_THE_RUN } mischief;
 
 static struct play {
-    int turns, occ; /* the candidate that ...                                */
+    int turns, occ; /* the candidate that ... */
     mischief what;
-    int after;      /* so many samples of the worker                         */
+    int after; /* so many samples of the worker */
 } play[4];
 static int samples_of_worker;
 
-static kgen_status play_make(void **load, kgen_context *ctx, const kgen_tune_job *job,
+static kgen_status play_make(void **load, kgen_context *ctx, const kgen__tuner_job *job,
                              kgen_error *err) {
     (void)ctx;
     if (job->problem.batch == 13) return kgen_fail(err, KGEN_E_UNSUPPORTED, "13 is not made");
@@ -644,16 +647,14 @@ static kgen_status play_sample(double *us, void *timer, kgen_error *err) {
     return KGEN_OK;
 }
 
-static const kgen_tune_loads play_loads = {play_make, free, play_timer, play_sample, free};
+static const kgen__tuner_loads play_loads = {play_make, free, play_timer, play_sample, free};
 
-static void no_answers(const char *text, void *user) {
-    snprintf(user, 4096, "%s", text);
-}
+static void no_answers(const char *text, void *user) { snprintf(user, 4096, "%s", text); }
 
 typedef struct stage {
-    kgen_tune_device device;
-    kgen_tune_job jobs[4];
-    kgen_tune_settings set;
+    kgen__tuner_device device;
+    kgen__tuner_job jobs[4];
+    kgen__tuner_settings set;
     char out[256], journal[256], said[4096];
 } stage;
 
@@ -663,24 +664,31 @@ static int set_up(stage *s, const char *name) {
     kgen_spec spec = spec_of("kv_write:d=64,waves=4");
     memset(s, 0, sizeof *s);
     memset(play, 0, sizeof play);
-    if (kgen_tune_probe(&s->device, "cpu:sm90", &err) != KGEN_OK) {
+    if (kgen__tuner_probe(&s->device, "cpu:sm90", &err) != KGEN_OK) {
         print_message("skipped: %s\n", err.text);
         return 0;
     }
     snprintf(s->out, sizeof s->out, "%s/%s.rows", scratch, name);
     snprintf(s->journal, sizeof s->journal, "%s/%s.journal", scratch, name);
-    for (int i = 0; i < 4; i++) s->jobs[i] = (kgen_tune_job){spec, {16 + 16 * i, 0, 2}, NULL};
-    s->set = (kgen_tune_settings){.jobs = s->jobs, .count = 1, .device = "cpu:sm90",
-                                  .out = s->out, .journal = s->journal, .budget = -1,
-                                  .timeout = 5, .loads = &play_loads, .say = no_answers,
-                                  .user = s->said, .search = {.seed = seed, .samples = 6}};
+    for (int i = 0; i < 4; i++) s->jobs[i] = (kgen__tuner_job){spec, {16 + 16 * i, 0, 2}, NULL};
+    s->set = (kgen__tuner_settings){.jobs = s->jobs,
+                                    .count = 1,
+                                    .device = "cpu:sm90",
+                                    .out = s->out,
+                                    .journal = s->journal,
+                                    .budget = -1,
+                                    .timeout = 5,
+                                    .loads = &play_loads,
+                                    .say = no_answers,
+                                    .user = s->said,
+                                    .search = {.seed = seed, .samples = 6}};
     return 1;
 }
 
 static json_t *run_of(stage *s) {
     kgen_error err;
     json_t *report;
-    OK(kgen_tune_run(&report, &s->set, &s->device, &err));
+    OK(kgen__tuner_run(&report, &s->set, &s->device, &err));
     return report;
 }
 
@@ -713,9 +721,9 @@ static kgen_tuning_row row_in(const char *path) {
     size_t size;
     kgen_tuning_row row;
     kgen_error err;
-    OK(kgen__rows_read(&text, &size, path, &err));
+    OK(kgen_tuning_rows_read(&text, &size, path, &err));
     text[strcspn(text, "\n")] = 0;
-    OK(kgen__row_parse(&row, text, &err));
+    OK(kgen_tuning_row_parse(&row, text, &err));
     free(text);
     return row;
 }
@@ -750,7 +758,7 @@ static void hung_and_crashed_candidates_are_left_out(void **state) {
     (void)state;
     if (!set_up(&s, "mischief")) skip();
     s.set.timeout = 4;
-    s.set.search.strategy = kgen_strategy_at(2);
+    s.set.search.strategy = kgen__strategy_at(2);
     play[0] = (struct play){4, 16, HANGS, 0};
     play[1] = (struct play){4, 8, CRASHES, 0};
     play[2] = (struct play){2, 16, FAILS, 0};
@@ -795,14 +803,14 @@ static void wrong_results_are_dropped_loudly(void **state) {
     snprintf(dir, sizeof dir, "%s", path_of("wrong-cache"));
     s.jobs[0].spec = spec_of(line);
     s.set.cache_dir = dir;
-    kgen_space space = space_of(line, "cpu:sm90");
+    kgen__space space = space_of(line, "cpu:sm90");
     for (int i = 0; i < space.count; i++) {
         kgen_spec other = space.list[i].spec;
         if (other.kv_write.turns != 4 || other.kv_write.waves != 4) continue;
         other.kv_write.rope_dim = 32;
         plant_wrong_code(dir, &space.list[i].spec, &other, s.device.target);
     }
-    kgen_space_free(&space);
+    kgen__space_free(&space);
     json_t *report = run_of(&s);
     const json_t *result = result_at(report, 0);
     assert_int_equal(count_of(result, "mismatch"), 1);
@@ -817,22 +825,24 @@ static void a_default_that_hangs_fails_its_kernel_only(void **state) {
     stage s;
     (void)state;
     if (!set_up(&s, "default")) skip();
-    s.jobs[0] = (kgen_tune_job){spec_of("kv_write:d=64,waves=4,turns=1,occ=1"), {16, 0, 2}, NULL};
-    s.jobs[1] = (kgen_tune_job){spec_of("kv_write:d=128,waves=4,turns=1,occ=1"), {16, 0, 2}, NULL};
+    s.jobs[0] = (kgen__tuner_job){spec_of("kv_write:d=64,waves=4,turns=1,occ=1"), {16, 0, 2}, NULL};
+    s.jobs[1] =
+        (kgen__tuner_job){spec_of("kv_write:d=128,waves=4,turns=1,occ=1"), {16, 0, 2}, NULL};
     s.jobs[2].problem.batch = 13;
     s.set.count = 3;
     s.set.timeout = 4;
-    kgen_space space = space_of("kv_write:d=64,waves=4,turns=1,occ=1", "cpu:sm90");
+    kgen__space space = space_of("kv_write:d=64,waves=4,turns=1,occ=1", "cpu:sm90");
     play[0] = (struct play){space.list[0].spec.kv_write.turns,
                             space.list[0].spec.kv_write.occupancy, HANGS, 0};
-    kgen_space other = space_of("kv_write:d=128,waves=4,turns=1,occ=1", "cpu:sm90");
+    kgen__space other = space_of("kv_write:d=128,waves=4,turns=1,occ=1", "cpu:sm90");
     int differs = other.list[0].spec.kv_write.turns != play[0].turns ||
                   other.list[0].spec.kv_write.occupancy != play[0].occ;
-    kgen_space_free(&space);
-    kgen_space_free(&other);
+    kgen__space_free(&space);
+    kgen__space_free(&other);
     json_t *report = run_of(&s);
     int failed = 0;
-    for (size_t i = 0; i < 3; i++) failed += !strcmp(text_of(result_at(report, i), "outcome"), "failed");
+    for (size_t i = 0; i < 3; i++)
+        failed += !strcmp(text_of(result_at(report, i), "outcome"), "failed");
     assert_int_equal(json_array_size(json_object_get(report, "results")), 3);
     assert_int_equal(failed, differs ? 2 : 3);
     json_decref(report);
@@ -852,7 +862,7 @@ static void a_killed_run_goes_on(void **state) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             play[0] = (struct play){0, 0, KILLS_THE_RUN, 1 + (int)((seed + (uint64_t)kills) % 9)};
             json_t *report;
-            kgen_tune_run(&report, &s.set, &s.device, NULL);
+            kgen__tuner_run(&report, &s.set, &s.device, NULL);
             _exit(0);
         }
         int end;
@@ -892,11 +902,11 @@ static void without_time_everything_stays(void **state) {
 }
 
 static void a_device_that_is_not_there_is_said(void **state) {
-    kgen_tune_device device;
+    kgen__tuner_device device;
     kgen_error err;
     (void)state;
-    assert_int_equal(kgen_tune_probe(&device, "cpu:none", &err), KGEN_E_TARGET);
-    assert_int_equal(kgen_tune_probe(&device, "gpu:0", &err), KGEN_E_DEVICE);
+    assert_int_equal(kgen__tuner_probe(&device, "cpu:none", &err), KGEN_E_TARGET);
+    assert_int_equal(kgen__tuner_probe(&device, "gpu:0", &err), KGEN_E_DEVICE);
     assert_non_null(strstr(err.text, "gpu:0"));
 }
 
@@ -906,10 +916,10 @@ static void recorded_times_are_searched(void **state) {
     json_t *report;
     (void)state;
     if (!set_up(&s, "record")) skip();
-    s.set.search.strategy = kgen_strategy_at(2);
+    s.set.search.strategy = kgen__strategy_at(2);
     json_decref(run_of(&s));
-    const kgen_search_options search = {.seed = seed};
-    OK(kgen_tune_simulate(&report, s.journal, &search, 5, &err));
+    const kgen__search_options search = {.seed = seed};
+    OK(kgen__tuner_simulate(&report, s.journal, &search, 5, &err));
     const json_t *result = result_at(report, 0);
     json_t *strategies = json_object_get(result, "strategies");
     assert_int_equal(json_array_size(strategies), 3);
@@ -920,12 +930,12 @@ static void recorded_times_are_searched(void **state) {
         assert_true(json_number_value(json_object_get(one, "all_time")) > 0);
     }
     json_decref(report);
-    assert_int_equal(kgen_tune_simulate(&report, path_of("none"), &search, 5, &err), KGEN_E_IO);
+    assert_int_equal(kgen__tuner_simulate(&report, path_of("none"), &search, 5, &err), KGEN_E_IO);
 }
 
 int main(void) {
     const char *text = getenv("KGEN_TEST_SEED");
-    seed = text ? strtoull(text, NULL, 10) : kgen_seed_fresh();
+    seed = text ? strtoull(text, NULL, 10) : kgen__seed_fresh();
     printf("seed %llu (KGEN_TEST_SEED)\n", (unsigned long long)seed);
     if (!mkdtemp(scratch)) return 1;
     const struct CMUnitTest tests[] = {

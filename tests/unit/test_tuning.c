@@ -19,14 +19,14 @@
 #define PLAIN "attn:d=128,g=8"
 #define EIGHT ((kgen_problem){8, 8192, 8})
 
-static kgen_status merge(kgen_merge_counts *counts, const char *path, const char *text, size_t size,
-                         kgen_error *err) {
+static kgen_status merge(kgen__merge_counts *counts, const char *path, const char *text,
+                         size_t size, kgen_error *err) {
     memset(counts, 0, sizeof *counts);
     err->text[0] = 0;
-    return kgen__rows_merge(counts, path, text, size, err);
+    return kgen_tuning_rows_merge(counts, path, text, size, err);
 }
 
-static void must_merge(kgen_merge_counts *counts, const char *path, const char *text) {
+static void must_merge(kgen__merge_counts *counts, const char *path, const char *text) {
     kgen_error err;
     if (merge(counts, path, text, strlen(text), &err) != KGEN_OK) fail_msg("%s", err.text);
 }
@@ -34,7 +34,7 @@ static void must_merge(kgen_merge_counts *counts, const char *path, const char *
 /* ---- one row --------------------------------------------------------------- */
 
 static void assert_same_row(const kgen_tuning_row *a, const kgen_tuning_row *b) {
-    const kgen_environment *e = &a->environment, *f = &b->environment;
+    const kgen__environment *e = &a->environment, *f = &b->environment;
     assert_true(kgen__spec_same(&a->spec, &b->spec));
     assert_ptr_equal(a->target, b->target);
     assert_memory_equal(&a->problem, &b->problem, sizeof a->problem);
@@ -58,19 +58,19 @@ static void rows_come_back(void **state) {
         kgen_tuning_row written = rows_any(), row;
         char line[KGEN__ROW_LINE_MAX], twice[KGEN__ROW_LINE_MAX];
         kgen_error err;
-        if (kgen__row_print(line, &written, &err) != KGEN_OK ||
-            kgen__row_parse(&row, line, &err) != KGEN_OK)
+        if (kgen_tuning_row_print(line, &written, &err) != KGEN_OK ||
+            kgen_tuning_row_parse(&row, line, &err) != KGEN_OK)
             fail_msg("%s (seed %" PRIu64 ")", err.text, rows_seed);
         assert_null(strchr(line, '\n'));
         assert_same_row(&written, &row);
-        assert_int_equal(kgen__row_print(twice, &row, NULL), KGEN_OK);
+        assert_int_equal(kgen_tuning_row_print(twice, &row, NULL), KGEN_OK);
         assert_string_equal(line, twice);
     }
 }
 
 /* Every key with every kind of wrong value. */
 static const struct {
-    const char *key, *value; /* NULL: left out                               */
+    const char *key, *value; /* NULL: left out */
     const char *words;
 } poisons[] = {
     {"kgen", NULL, "kgen: the number of the row's format is missing"},
@@ -137,7 +137,7 @@ static char *poisoned(const char *good, const char *key, const char *value) {
 static void assert_refused_row(const char *line, const char *words) {
     kgen_tuning_row row;
     kgen_error err = {KGEN_OK, ""};
-    assert_int_equal(kgen__row_parse(&row, line, &err), KGEN_E_CONFIG);
+    assert_int_equal(kgen_tuning_row_parse(&row, line, &err), KGEN_E_CONFIG);
     if (!strstr(err.text, words)) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
@@ -145,7 +145,7 @@ static void bad_rows_are_refused_by_field(void **state) {
     (void)state;
     kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT);
     char line[KGEN__ROW_LINE_MAX];
-    assert_int_equal(kgen__row_print(line, &good, NULL), KGEN_OK);
+    assert_int_equal(kgen_tuning_row_print(line, &good, NULL), KGEN_OK);
     for (size_t i = 0; i < sizeof poisons / sizeof poisons[0]; i++) {
         char *text = poisoned(line, poisons[i].key, poisons[i].value);
         assert_refused_row(text, poisons[i].words);
@@ -156,11 +156,12 @@ static void bad_rows_are_refused_by_field(void **state) {
 /* What no JSON writer would write. */
 static void bad_text_is_refused(void **state) {
     (void)state;
-    static const char *const values[] = {"NaN", "Infinity", "-Infinity", "1e999", "nan", "0x10",
-                                         "99999999999999999999999", "70,", "", "'70'", "70 70"};
+    static const char *const values[] = {
+        "NaN", "Infinity", "-Infinity", "1e999", "nan", "0x10", "99999999999999999999999",
+        "70,", "",         "'70'",      "70 70"};
     kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT), row;
     char line[KGEN__ROW_LINE_MAX], text[KGEN__ROW_LINE_MAX + 64];
-    assert_int_equal(kgen__row_print(line, &good, NULL), KGEN_OK);
+    assert_int_equal(kgen_tuning_row_print(line, &good, NULL), KGEN_OK);
     char *at = strstr(line, "\"us\":50.0");
     assert_non_null(at);
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
@@ -177,7 +178,7 @@ static void bad_text_is_refused(void **state) {
         assert_refused_row(text, "row: not valid JSON");
     }
     assert_refused_row("[1]", "row: a JSON object expected");
-    assert_int_equal(kgen__row_parse(&row, line, NULL), KGEN_OK);
+    assert_int_equal(kgen_tuning_row_parse(&row, line, NULL), KGEN_OK);
 }
 
 static void unknown_keys_are_passed_over(void **state) {
@@ -185,9 +186,9 @@ static void unknown_keys_are_passed_over(void **state) {
     kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT), row;
     char line[KGEN__ROW_LINE_MAX];
     kgen_error err;
-    assert_int_equal(kgen__row_print(line, &good, NULL), KGEN_OK);
+    assert_int_equal(kgen_tuning_row_print(line, &good, NULL), KGEN_OK);
     char *text = poisoned(line, "colour", "[{\"red\":1}]");
-    if (kgen__row_parse(&row, text, &err) != KGEN_OK) fail_msg("%s", err.text);
+    if (kgen_tuning_row_parse(&row, text, &err) != KGEN_OK) fail_msg("%s", err.text);
     assert_same_row(&good, &row);
     free(text);
 }
@@ -205,7 +206,7 @@ static void bad_rows_are_not_written(void **state) {
     rows[4].environment.driver[0] = '\xff';
     rows[5].problem.batch = 0;
     for (int i = 0; i < 6; i++) {
-        assert_int_equal(kgen__row_print(line, &rows[i], &err), KGEN_E_CONFIG);
+        assert_int_equal(kgen_tuning_row_print(line, &rows[i], &err), KGEN_E_CONFIG);
         assert_string_equal(line, "untouched");
     }
 }
@@ -214,7 +215,7 @@ static void bad_rows_are_not_written(void **state) {
 
 static const kgen_tuning_layer *layer_of(const kgen_tuning *db, const char *name) {
     const kgen_tuning_layer *layers;
-    size_t count = kgen__tuning_layers(&layers, db);
+    size_t count = kgen_tuning_layers(&layers, db);
     for (size_t i = 0; i < count; i++)
         if (strcmp(layers[i].name, name) == 0) return &layers[i];
     return NULL;
@@ -247,7 +248,7 @@ static void a_bad_line_costs_itself(void **state) {
     kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT);
     char line[KGEN__ROW_LINE_MAX];
     size_t size;
-    assert_int_equal(kgen__row_print(line, &good, NULL), KGEN_OK);
+    assert_int_equal(kgen_tuning_row_print(line, &good, NULL), KGEN_OK);
     char *bytes = poisoned_file(line, &size);
     rows_write(rows_path("user"), bytes, size);
     free(bytes);
@@ -299,15 +300,15 @@ static void the_users_file_is_found(void **state) {
     kgen_tuning *db;
     kgen_error err;
     setenv("KGEN_CACHE_DIR", rows_folder, 1);
-    assert_int_equal(kgen__rows_user_path(out, sizeof out, NULL, &err), KGEN_OK);
+    assert_int_equal(kgen_tuning_user_path(out, sizeof out, NULL, &err), KGEN_OK);
     assert_string_equal(out, rows_path("tuning.jsonl"));
     setenv("KGEN_TUNING", rows_path("mine"), 1);
-    assert_int_equal(kgen__rows_user_path(out, sizeof out, NULL, &err), KGEN_OK);
+    assert_int_equal(kgen_tuning_user_path(out, sizeof out, NULL, &err), KGEN_OK);
     assert_string_equal(out, rows_path("mine"));
-    assert_int_equal(kgen__rows_user_path(out, sizeof out, "given", &err), KGEN_OK);
+    assert_int_equal(kgen_tuning_user_path(out, sizeof out, "given", &err), KGEN_OK);
     assert_string_equal(out, "given");
-    assert_int_equal(kgen__rows_user_path(small, sizeof small, "given", &err), KGEN_E_IO);
-    assert_int_equal(kgen__rows_user_path(out, sizeof out, "", &err), KGEN_E_ARG);
+    assert_int_equal(kgen_tuning_user_path(small, sizeof small, "given", &err), KGEN_E_IO);
+    assert_int_equal(kgen_tuning_user_path(out, sizeof out, "", &err), KGEN_E_ARG);
     assert_int_equal(kgen_tuning_open(&db, NULL, &err), KGEN_OK);
     assert_string_equal(layer_of(db, "user")->path, rows_path("mine"));
     assert_non_null(layer_of(db, "shipped"));
@@ -318,7 +319,7 @@ static void the_users_file_is_found(void **state) {
     kgen_tuning_close(db);
     unsetenv("KGEN_TUNING");
     setenv("KGEN_CACHE_DIR", "/dev/null/x", 1);
-    assert_int_equal(kgen__rows_user_path(out, sizeof out, NULL, &err), KGEN_E_IO);
+    assert_int_equal(kgen_tuning_user_path(out, sizeof out, NULL, &err), KGEN_E_IO);
     assert_non_null(strstr(err.text, "set KGEN_TUNING"));
     assert_int_equal(kgen_tuning_open(&db, NULL, &err), KGEN_OK);
     assert_null(layer_of(db, "user"));
@@ -336,10 +337,9 @@ static void the_users_file_is_found(void **state) {
 static void merging_is_all_or_nothing(void **state) {
     (void)state;
     kgen_tuning_row rows[3];
-    kgen_merge_counts counts;
+    kgen__merge_counts counts;
     kgen_error err;
-    for (int i = 0; i < 3; i++)
-        rows[i] = rows_make(PLAIN, "sm_90", (kgen_problem){1 + i, 8192, 8});
+    for (int i = 0; i < 3; i++) rows[i] = rows_make(PLAIN, "sm_90", (kgen_problem){1 + i, 8192, 8});
     const char *path = rows_path("below/the/user");
     char *text = rows_text(rows, 3), *second = strchr(text, '\n') + 1;
     second[10] = '!';
@@ -371,15 +371,17 @@ static void the_newer_row_stays(void **state) {
     (void)state;
     static const struct {
         const char *date;
-        kgen_merge_counts counts;
+        kgen__merge_counts counts;
         double us;
     } steps[] = {
-        {"2026-01-02T00:00:00Z", {1, 0, 0}, 50}, {"2026-01-02T00:00:00Z", {0, 0, 1}, 50},
-        {"2026-01-01T23:59:59Z", {0, 0, 1}, 50}, {"2026-01-02T00:00:01Z", {0, 1, 0}, 50.5},
+        {"2026-01-02T00:00:00Z", {1, 0, 0}, 50},
+        {"2026-01-02T00:00:00Z", {0, 0, 1}, 50},
+        {"2026-01-01T23:59:59Z", {0, 0, 1}, 50},
+        {"2026-01-02T00:00:01Z", {0, 1, 0}, 50.5},
     };
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-        kgen_merge_counts counts;
+        kgen__merge_counts counts;
         strcpy(row.environment.date, steps[i].date);
         if (i > 1) row.us = 50.5; /* slower: dates decide, not times */
         char *text = rows_text(&row, 1);
@@ -397,11 +399,16 @@ static void the_newer_row_stays(void **state) {
 static void keys_are_what_was_measured_where(void **state) {
     (void)state;
     const kgen_tuning_row first = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen_tuning_row rows[9] = {first, rows_make(PLAIN ",waves=4", "sm_90", EIGHT),
+    kgen_tuning_row rows[9] = {first,
+                               rows_make(PLAIN ",waves=4", "sm_90", EIGHT),
                                rows_make(PLAIN ",kv=fp8", "sm_90", EIGHT),
                                rows_make(PLAIN, "gfx942", EIGHT),
-                               first, first, first, first, first};
-    kgen_merge_counts counts;
+                               first,
+                               first,
+                               first,
+                               first,
+                               first};
+    kgen__merge_counts counts;
     rows[1].us = 49.5; /* other tuning keys: the same measurement again */
     rows[4].problem.context = 8193;
     rows[5].problem.heads = 7;
@@ -446,7 +453,7 @@ static void assert_sorted(const char *text) {
 static void merging_commutes(void **state) {
     (void)state;
     for (int round = 0; round < 10; round++) {
-        kgen_merge_counts counts;
+        kgen__merge_counts counts;
         char *a = some_rows(30), *b = some_rows(30);
         size_t size, other_size;
         unlink(rows_path("ab"));
@@ -471,7 +478,7 @@ static void bad_lines_of_the_file_stay(void **state) {
     (void)state;
     static const char bad[] = "{\"kgen\":99,\"of\":\"a later version\"}\nnonsense\n";
     kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen_merge_counts counts;
+    kgen__merge_counts counts;
     size_t size;
     rows_write(rows_path("user"), bad, strlen(bad));
     assert_int_equal(chmod(rows_path("user"), 0640), 0);
@@ -495,7 +502,7 @@ static void bad_lines_of_the_file_stay(void **state) {
 static void rows_are_kept_as_written(void **state) {
     (void)state;
     kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen_merge_counts counts;
+    kgen__merge_counts counts;
     size_t size;
     char *text = rows_text(&row, 1), *colour = poisoned(text, "colour", "\"red\"");
     must_merge(&counts, rows_path("user"), colour);
@@ -513,7 +520,7 @@ enum { PROCESSES = 4, ROWS_EACH = 25 };
 static void merge_one_by_one(int process) {
     for (int i = 0; i < ROWS_EACH; i++) {
         kgen_tuning_row row = rows_make(PLAIN, "sm_90", (kgen_problem){1 + i, 1 + process, 8});
-        kgen_merge_counts counts;
+        kgen__merge_counts counts;
         kgen_error err;
         char *text = rows_text(&row, 1);
         if (merge(&counts, rows_path("user"), text, strlen(text), &err) != KGEN_OK) _exit(1);
@@ -546,7 +553,7 @@ static void processes_that_merge_lose_nothing(void **state) {
 static void a_lock_is_waited_for_so_long(void **state) {
     (void)state;
     kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen_merge_counts counts;
+    kgen__merge_counts counts;
     kgen_error err;
     int fd = open(rows_path("user.lock"), O_RDWR | O_CREAT, 0600);
     assert_int_equal(flock(fd, LOCK_EX), 0);
@@ -563,7 +570,7 @@ static void places_that_cannot_be_written_are_named(void **state) {
     (void)state;
     enum { NOBODY = 65534 };
     kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen_merge_counts counts;
+    kgen__merge_counts counts;
     kgen_error err, why;
     char *text = rows_text(&row, 1);
     assert_int_equal(merge(&counts, "/dev/null/x", text, strlen(text), &err), KGEN_E_IO);

@@ -286,8 +286,8 @@ static void without_a_problem_the_rule_decides(void **state) {
     kgen_error err;
     answer a = ask_gpu(db, PLAIN, 0, 0);
     assert_answer(&a, KGEN_MATCH_DEFAULT, PLAIN, "the size of the problem is not known");
-    assert_int_equal(kgen_tuning_resolve(&out, NULL, db, &spec, NULL, rows_target("sm_90"), GPU,
-                                         &err), KGEN_OK);
+    assert_int_equal(
+        kgen_tuning_resolve(&out, NULL, db, &spec, NULL, rows_target("sm_90"), GPU, &err), KGEN_OK);
     assert_true(kgen__spec_same(&out, &a.spec));
     a = ask_gpu(NULL, PLAIN, 8, 8192);
     assert_answer(&a, KGEN_MATCH_DEFAULT, PLAIN, "no tuning database");
@@ -295,17 +295,20 @@ static void without_a_problem_the_rule_decides(void **state) {
     for (int i = 0; i < 3; i++) {
         kgen_problem bad = {i == 0 ? -1 : 1, i == 1 ? -1 : 1, i == 2 ? -1 : 1};
         static const char *const words[] = {"batch=-1", "context=-1", "heads=-1"};
-        assert_int_equal(kgen_tuning_resolve(&out, NULL, db, &spec, &bad, rows_target("sm_90"),
-                                             GPU, &err), KGEN_E_ARG);
+        assert_int_equal(
+            kgen_tuning_resolve(&out, NULL, db, &spec, &bad, rows_target("sm_90"), GPU, &err),
+            KGEN_E_ARG);
         assert_non_null(strstr(err.text, words[i]));
         assert_true(kgen__spec_same(&out, &spec));
     }
     spec.attn.head_dim = 100;
-    assert_int_equal(kgen_tuning_resolve(&out, NULL, db, &spec, &row.problem,
-                                         rows_target("sm_90"), GPU, &err), KGEN_E_SPEC);
+    assert_int_equal(
+        kgen_tuning_resolve(&out, NULL, db, &spec, &row.problem, rows_target("sm_90"), GPU, &err),
+        KGEN_E_SPEC);
     spec.family = KGEN_FAMILY_COUNT;
-    assert_int_equal(kgen_tuning_resolve(&out, NULL, db, &spec, &row.problem,
-                                         rows_target("sm_90"), GPU, &err), KGEN_E_SPEC);
+    assert_int_equal(
+        kgen_tuning_resolve(&out, NULL, db, &spec, &row.problem, rows_target("sm_90"), GPU, &err),
+        KGEN_E_SPEC);
     kgen_tuning_close(db);
 }
 
@@ -410,13 +413,21 @@ static void assert_all_among(const kgen_tuning *db, const char *line, const char
 
 static void variants_hold_all_answers(void **state) {
     (void)state;
-    static const char *const rows_of[] = {PLAIN, WAVES4, WAVES2, PLAIN ",waves=1,mt=1",
-                                          "gdn:layout=flat,batch=few", "gdn:layout=flat,waves=2",
+    static const char *const rows_of[] = {PLAIN,
+                                          WAVES4,
+                                          WAVES2,
+                                          PLAIN ",waves=1,mt=1",
+                                          "gdn:layout=flat,batch=few",
+                                          "gdn:layout=flat,waves=2",
                                           "gdn:layout=flat,batch=many,waves=2",
                                           "kv_write:kv=fp8,waves=2"};
-    static const char *const asked[] = {PLAIN, PLAIN ",waves=2", PLAIN ",occ=2",
-                                        "gdn:layout=flat", "gdn:layout=flat,batch=few",
-                                        "gdn:layout=flat,waves=2", "kv_write:kv=fp8",
+    static const char *const asked[] = {PLAIN,
+                                        PLAIN ",waves=2",
+                                        PLAIN ",occ=2",
+                                        "gdn:layout=flat",
+                                        "gdn:layout=flat,batch=few",
+                                        "gdn:layout=flat,waves=2",
+                                        "kv_write:kv=fp8",
                                         "scatter:op=spec_prepare"};
     enum { ROWS = 25 };
     for (int round = 0; round < 3; round++) {
@@ -441,8 +452,11 @@ static void variants_are_what_is_needed(void **state) {
     static const struct {
         const char *line;
         size_t count;
-    } wanted[] = {{PLAIN, 2},           {PLAIN ",waves=4", 2}, {PLAIN ",waves=8", 1},
-                  {"gdn:layout=flat,hv=80", 2}, {"gdn:layout=flat,hv=80,batch=few", 1},
+    } wanted[] = {{PLAIN, 2},
+                  {PLAIN ",waves=4", 2},
+                  {PLAIN ",waves=8", 1},
+                  {"gdn:layout=flat,hv=80", 2},
+                  {"gdn:layout=flat,hv=80,batch=few", 1},
                   {"gdn:layout=flat,hv=80,fuse=c", 1}};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         kgen_spec spec = rows_spec(wanted[i].line), *list, plain;
@@ -468,8 +482,8 @@ static void variants_are_what_is_needed(void **state) {
 
 static kgen_context *open_context(const char *device, const char *cache, const char *tuning,
                                   kgen_mode mode) {
-    const kgen_open_options options = {.device = device, .cache_dir = cache, .mode = mode,
-                                       .tuning = tuning};
+    const kgen_open_options options = {
+        .device = device, .cache_dir = cache, .mode = mode, .tuning = tuning};
     kgen_context *ctx = NULL;
     kgen_error err;
     if (kgen_open(&ctx, &options, &err) != KGEN_OK) fail_msg("%s", err.text);
@@ -499,7 +513,7 @@ static void save_small(const char *device) {
 
 static void a_tuned_kernel_is_loaded(const char *device) {
     save_small(device);
-    kgen_context *ctx = open_context(device, NULL, rows_path("user"), KGEN_AUTO);
+    kgen_context *ctx = open_context(device, NULL, rows_path("user"), KGEN_MODE_AUTO);
     assert_string_equal(kgen_context_device_name(ctx), device);
     kgen_kernel *tuned = prepare_for(ctx, FOUR);
     assert_int_equal(kgen_kernel_spec(tuned)->attn.waves, 2);
@@ -516,7 +530,7 @@ static void a_tuned_kernel_is_loaded(const char *device) {
     assert_ptr_equal(prepare_for(ctx, (kgen_problem){5, 90, 2}), tuned);
     kgen_close(ctx);
 
-    ctx = open_context(device, NULL, "", KGEN_AUTO); /* none */
+    ctx = open_context(device, NULL, "", KGEN_MODE_AUTO); /* none */
     plain = prepare_for(ctx, FOUR);
     assert_int_not_equal(kgen_kernel_spec(plain)->attn.waves, 2);
     assert_non_null(strstr(kgen_kernel_match(plain)->reason, "no tuning database"));
@@ -534,7 +548,7 @@ static void a_strict_miss_names_the_tuned_kernel(void **state) {
     (void)state;
     save_small("cpu:cdna3");
     const char *empty = rows_path("cache");
-    kgen_context *ctx = open_context("cpu:cdna3", empty, rows_path("user"), KGEN_STRICT);
+    kgen_context *ctx = open_context("cpu:cdna3", empty, rows_path("user"), KGEN_MODE_STRICT);
     kgen_request request = {.spec = rows_spec(SMALL), .problem = FOUR};
     kgen_kernel *kernel = NULL;
     kgen_error err;
@@ -549,10 +563,10 @@ static void a_strict_miss_names_the_tuned_kernel(void **state) {
     kgen_spec missing = rows_spec(line);
     assert_int_equal(missing.attn.waves, 2);
 
-    ctx = open_context("cpu:cdna3", empty, "", KGEN_AUTO);
+    ctx = open_context("cpu:cdna3", empty, "", KGEN_MODE_AUTO);
     assert_int_equal(kgen_prepare(ctx, &missing, 1, &kernel, &err), KGEN_OK);
     kgen_close(ctx);
-    ctx = open_context("cpu:cdna3", empty, rows_path("user"), KGEN_STRICT);
+    ctx = open_context("cpu:cdna3", empty, rows_path("user"), KGEN_MODE_STRICT);
     assert_int_equal(kgen_prepare_for(ctx, &request, 1, &kernel, &err), KGEN_OK);
     assert_int_equal(kgen_kernel_spec(kernel)->attn.waves, 2);
     request.problem.batch = -1;

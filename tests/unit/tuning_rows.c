@@ -63,7 +63,7 @@ void rows_write(const char *path, const void *bytes, size_t size) {
 char *rows_read_file(const char *path, size_t *size) {
     kgen_error err;
     char *text;
-    if (kgen__rows_read(&text, size, path, &err) != KGEN_OK) fail_msg("%s", err.text);
+    if (kgen_tuning_rows_read(&text, size, path, &err) != KGEN_OK) fail_msg("%s", err.text);
     return text;
 }
 
@@ -82,12 +82,18 @@ const kgen_target *rows_target(const char *name) {
 
 static void digest(char out[65], const kgen_spec *spec, const kgen_target *target) {
     kgen_error err;
-    if (kgen__row_digest(out, spec, target, &err) != KGEN_OK) fail_msg("%s", err.text);
+    if (kgen_tuning_row_digest(out, spec, target, &err) != KGEN_OK) fail_msg("%s", err.text);
 }
 
 kgen_tuning_row rows_make(const char *line, const char *arch, kgen_problem problem) {
-    kgen_tuning_row row = {.target = rows_target(arch), .problem = problem, .us = 50, .low = 49,
-                           .high = 51, .default_us = 60, .samples = 15, .seed = 7};
+    kgen_tuning_row row = {.target = rows_target(arch),
+                           .problem = problem,
+                           .us = 50,
+                           .low = 49,
+                           .high = 51,
+                           .default_us = 60,
+                           .samples = 15,
+                           .seed = 7};
     kgen_spec spec = rows_spec(line), rule;
     kgen_error err;
     strcpy(row.environment.device, "Test GPU");
@@ -111,16 +117,16 @@ static void random_text(char *out, size_t size) {
 
 kgen_tuning_row rows_any(void) {
     static const char *const lines[] = {
-        "attn:d=128,g=8",           "attn:d=80,g=3,waves=2,occ=1", "attn:d=64,kv=fp8,page=1,mt=2",
-        "gdn:layout=flat",          "gdn:layout=flat,batch=few",   "gdn:layout=presplit,fuse=c",
-        "kv_write:kv=fp8,waves=2",  "kv_gather:kv=fp8,turns=1",    "scatter:op=spec_prepare",
+        "attn:d=128,g=8",          "attn:d=80,g=3,waves=2,occ=1", "attn:d=64,kv=fp8,page=1,mt=2",
+        "gdn:layout=flat",         "gdn:layout=flat,batch=few",   "gdn:layout=presplit,fuse=c",
+        "kv_write:kv=fp8,waves=2", "kv_gather:kv=fp8,turns=1",    "scatter:op=spec_prepare",
     };
     static const char *const archs[] = {"sm_90", "gfx942", "cpu:rdna3"};
     kgen_problem problem = {1 + (int32_t)rows_random(1 << 24), (int32_t)rows_random(1 << 28),
                             (int32_t)rows_random(1 << 16)};
     kgen_tuning_row row = rows_make(lines[rows_random(sizeof lines / sizeof lines[0])],
                                     archs[rows_random(3)], problem);
-    kgen_environment *e = &row.environment;
+    kgen__environment *e = &row.environment;
     uint32_t us = 1 + rows_random(999999999); /* nine digits, as they are written */
     row.us = us / 1000.0;
     row.low = (1 + rows_random(us)) / 1000.0;
@@ -145,7 +151,7 @@ char *rows_text(const kgen_tuning_row *rows, size_t count) {
     kgen_error err;
     assert_non_null(text);
     for (size_t i = 0; i < count; i++) {
-        if (kgen__row_print(at, &rows[i], &err) != KGEN_OK) fail_msg("%s", err.text);
+        if (kgen_tuning_row_print(at, &rows[i], &err) != KGEN_OK) fail_msg("%s", err.text);
         at += strlen(at);
         *at++ = '\n';
     }

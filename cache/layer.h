@@ -1,0 +1,68 @@
+/* What the files of cache/ share. Nothing outside cache/ and its tests includes
+ * this. A layer is a row of functions: bundles, a system directory and a remote
+ * store become further rows of the table in cache.c. */
+#ifndef KGEN_CACHE_INTERNAL_H
+#define KGEN_CACHE_INTERNAL_H
+
+#include <kgen/cache.h>
+
+enum {
+    /* Hashed into every key and written into every entry: raise it when the
+     * key's fields or the entry format change, so that two formats never meet
+     * under one key. */
+    KGEN__SCHEMA = 1,
+    KGEN__CODE_MAX = 64 << 20,
+    KGEN__SOURCE_MAX = 16 << 20,
+    KGEN__FILE_MAX = KGEN__CODE_MAX + 2 * KGEN__SOURCE_MAX,
+};
+
+/* What a file that claims to be an entry turned out to be. */
+typedef enum kgen__verdict {
+    KGEN__GOOD,
+    KGEN__BAD,       /* damaged, of another key, or for another architecture */
+    KGEN__OTHER,     /* sound, but written by a version that knows more */
+    KGEN__NO_MEMORY, /* says nothing about the file */
+} kgen__verdict;
+
+/* entry.c -----------------------------------------------------------------
+ * check: may this entry be stored? E_ARG or E_TARGET names the field.
+ * encode: *out is `*size` bytes to free(). decode: never reads past `size`
+ * bytes and believes none of them before length and digest agree. */
+kgen_status kgen__entry_check(const kgen_entry *entry, kgen_error *err);
+kgen_status kgen__entry_encode(uint8_t **out, size_t *size, const kgen_entry *entry,
+                               kgen_error *err);
+kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t size,
+                                 const kgen_key *key);
+kgen_entry *kgen__entry_copy(const kgen_entry *entry); /* NULL: out of memory */
+
+/* One layer. get: *out == NULL with KGEN_OK is a miss. Thread-safe. */
+typedef struct kgen__layer_ops {
+    size_t hits;    /* offset of its hit counter in kgen_cache_stats */
+    int keeps_hits; /* takes a copy of what a farther layer found */
+    kgen_status (*get)(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err);
+    kgen_status (*put)(void *self, const kgen_entry *entry, kgen_error *err); /* NULL: read-only */
+    void (*close)(void *self);
+} kgen__layer_ops;
+
+/* memory.c */
+typedef struct kgen__memory kgen__memory;
+extern const kgen__layer_ops kgen__memory_ops;
+kgen_status kgen__memory_open(kgen__memory **out, kgen_error *err);
+
+/* store.c: the directory layer. `dir` is absolute and need not exist yet;
+ * `stats` outlives the store and takes its counts. */
+typedef struct kgen__store kgen__store;
+extern const kgen__layer_ops kgen__store_ops;
+kgen_status kgen__store_open(kgen__store **out, const char *dir, kgen_cache_stats *stats,
+                             kgen_error *err);
+/* The directory, or NULL while it can be neither read nor made. */
+const char *kgen__store_dir(const kgen__store *store);
+kgen_status kgen__store_each(kgen__store *store, const char *prefix,
+                             int (*visit)(const kgen_entry *entry, size_t file_bytes, void *user),
+                             void *user, kgen_error *err);
+
+static inline void kgen__count(uint64_t *counter) {
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+#endif

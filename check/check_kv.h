@@ -1,0 +1,50 @@
+/* The parts of the kv families' rows in the table of judges. */
+#ifndef KGEN_CHECK_KV_H
+#define KGEN_CHECK_KV_H
+
+#include "attn_layout.h"
+
+enum {
+#define KGEN_TENSOR(ID, field, use) W_##ID,
+#define KGEN_NUMBER(field)
+#include <kgen/kv_write_args.def>
+#undef KGEN_TENSOR
+#undef KGEN_NUMBER
+    KGEN__KV_WRITE_SLOTS
+};
+enum {
+#define KGEN_TENSOR(ID, field, use) G_##ID,
+#define KGEN_NUMBER(field)
+#include <kgen/kv_gather_args.def>
+#undef KGEN_TENSOR
+#undef KGEN_NUMBER
+    KGEN__KV_GATHER_SLOTS
+};
+
+kgen_status kgen__kv_write_random(kgen__case *out, kgen__rng *rng, const kgen_target *target,
+                                  int64_t budget, kgen_error *err);
+kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err);
+kgen_status kgen__kv_write_fill(kgen__data *data, uint64_t seed, kgen_error *err);
+kgen_status kgen__kv_write_refill(kgen__data *data, kgen__rng *rng, kgen_error *err);
+
+kgen_status kgen__kv_gather_random(kgen__case *out, kgen__rng *rng, const kgen_target *target,
+                                   int64_t budget, kgen_error *err);
+kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err);
+kgen_status kgen__kv_gather_fill(kgen__data *data, uint64_t seed, kgen_error *err);
+kgen_status kgen__kv_gather_refill(kgen__data *data, kgen__rng *rng, kgen_error *err);
+
+/* What both shape alike. */
+kgen_tensor kgen__kv_rows(const kgen__kv_case *c, int32_t dtype, int64_t rows, int64_t heads,
+                          int64_t dim);
+/* shape: kgen__scale_shape, AUTO for the first one that fits; rank 0 if none does. */
+kgen_tensor kgen__kv_scale(const kgen__cache_plan *plan, int32_t descale, int32_t shape,
+                           int64_t seqs);
+/* The pages 0 .. count - 1 in random order. *order: free(). */
+kgen_status kgen__kv_shuffled(int64_t **order, kgen__rng *rng, int64_t count, kgen_error *err);
+
+/* The codes of an 8-bit cache, i8 included. */
+uint32_t kgen__kv_encode(int32_t dtype, float value);
+float kgen__kv_decode(int32_t dtype, uint32_t code);
+double kgen__kv_max(int32_t dtype);
+
+#endif

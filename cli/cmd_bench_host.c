@@ -1,0 +1,280 @@
+/* kgen bench --host: what a kernel costs the host, in a cache of its own that is
+ * gone afterwards. */
+#include <ftw.h>
+#include <kgen/probe.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "workload/workload.h"
+#include "cli.h"
+
+enum { SAMPLES = 31, LAUNCHES = 64, LOOKUPS = 16 };
+
+typedef struct costs {
+    double render_us, cold_ms, warm_us, memory_ns, load_us, launch_ns;
+} costs;
+
+/* One row's measurement. */
+typedef struct host {
+    const kgen__row *row;
+    const char *dir;
+    kgen_context *ctx;
+    kgen_job job;
+    kgen_key key;
+    kgen_entry *entry;
+    costs cost;
+} host;
+
+static double median(double *samples) {
+    kgen__timing timing;
+    kgen__timing_of(&timing, samples, SAMPLES);
+    return timing.us;
+}
+
+/* ---- before the cache, and the cache ------------------------------------------- */
+
+static kgen_status time_render(host *h, kgen_error *err) {
+    double seconds[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) {
+        kgen_source source;
+        double start = kgen__clock();
+        KGEN_TRY(kgen_source_render(&source, &h->job.spec, h->job.target, err));
+        seconds[i] = kgen__clock() - start;
+        kgen_source_free(&source);
+    }
+    h->cost.render_us = median(seconds) * 1e6;
+    return KGEN_OK;
+}
+
+/* From an empty cache, with the start of the helper process and the writing. */
+static kgen_status time_cold(host *h, kgen_error *err) {
+    const kgen_build_options options = {.workers = 1};
+    kgen_job_result result = {0};
+    kgen_cache *cache;
+    KGEN_TRY(kgen_cache_open(&cache, h->dir, err));
+    double start = kgen__clock();
+    kgen_status status = kgen_build(cache, &h->job, 1, &options, &result, err);
+    h->cost.cold_ms = result.outcome == KGEN_JOB_BUILT ? (kgen__clock() - start) * 1e3 : -1;
+    h->entry = result.entry;
+    if (h->entry) h->key = h->entry->key;
+    kgen_cache_close(cache);
+    return status;
+}
+
+static kgen_status get(const host *h, kgen_cache *cache, double *seconds, kgen_error *err) {
+    kgen_entry *entry = NULL;
+    int found = 0;
+    double start = kgen__clock();
+    KGEN_TRY(kgen_cache_get(cache, &entry, &found, &h->key, err));
+    *seconds = kgen__clock() - start;
+    kgen_entry_free(entry);
+    if (found) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_INTERNAL, "%s: an entry just built is not in the cache", h->dir);
+}
+
+/* A cache that has just been opened reads and checks the file; after that the
+ * entry is in memory, and a look-up copies it. */
+static kgen_status time_cache(host *h, kgen_error *err) {
+    double warm[SAMPLES], memory[SAMPLES], seconds = 0;
+    kgen_status status = KGEN_OK;
+    for (int i = 0; i < SAMPLES && status == KGEN_OK; i++) {
+        kgen_cache *cache;
+        KGEN_TRY(kgen_cache_open(&cache, h->dir, err));
+        status = get(h, cache, &warm[i], err);
+        memory[i] = 1e9;
+        for (int n = 0; n < LOOKUPS && status == KGEN_OK; n++) {
+            status = get(h, cache, &seconds, err);
+            if (seconds < memory[i]) memory[i] = seconds;
+        }
+        kgen_cache_close(cache);
+    }
+    KGEN_TRY(status);
+    h->cost.warm_us = median(warm) * 1e6;
+    h->cost.memory_ns = median(memory) * 1e9;
+    return KGEN_OK;
+}
+
+/* ---- load and launch --------------------------------------------------------------- */
+
+static kgen_status time_load(host *h, kgen_error *err) {
+    double seconds[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) {
+        double start = kgen__clock();
+        KGEN_TRY(kgen_probe_load(h->ctx, h->entry, err));
+        seconds[i] = kgen__clock() - start;
+    }
+    h->cost.load_us = median(seconds) * 1e6;
+    return KGEN_OK;
+}
+
+typedef struct launcher {
+    const host *h;
+    const kgen_kernel *kernel;
+    kgen_args args;
+    kgen_stream stream;
+    int captures; /* the cpu device runs what it launches, but records a graph */
+} launcher;
+
+static kgen_status launch_all(const launcher *l, int raw, kgen_error *err) {
+    if (raw) return kgen_probe_launch(l->kernel, &l->args, l->stream, LAUNCHES, err);
+    for (int i = 0; i < LAUNCHES; i++) KGEN_TRY(kgen_launch(l->kernel, &l->args, l->stream, err));
+    return KGEN_OK;
+}
+
+static kgen_status time_launches(const launcher *l, int raw, double *seconds, kgen_error *err) {
+    kgen_graph *graph = NULL;
+    if (l->captures) KGEN_TRY(kgen_graph_begin(l->h->ctx, l->stream, err));
+    double start = kgen__clock();
+    kgen_status status = launch_all(l, raw, err);
+    *seconds = (kgen__clock() - start) / LAUNCHES;
+    if (!l->captures) {
+        kgen_status ended = kgen_stream_sync(l->h->ctx, l->stream, err);
+        return status != KGEN_OK ? status : ended;
+    }
+    kgen_status ended = kgen_graph_end(l->h->ctx, l->stream, &graph, err);
+    kgen_graph_free(graph);
+    return status != KGEN_OK ? status : ended;
+}
+
+/* The two in turn, so that what slows one slows the other. */
+static kgen_status compare_launches(host *h, const launcher *l, kgen_error *err) {
+    double seconds[2][SAMPLES];
+    for (int i = 0; i < SAMPLES; i++)
+        for (int raw = 0; raw < 2; raw++) KGEN_TRY(time_launches(l, raw, &seconds[raw][i], err));
+    h->cost.launch_ns = (median(seconds[0]) - median(seconds[1])) * 1e9;
+    return KGEN_OK;
+}
+
+static kgen_status with_workspace(host *h, launcher *l, kgen_error *err) {
+    kgen_args *args = &l->args;
+    KGEN_TRY(kgen_workspace_size(l->kernel, args, &args->workspace_bytes, err));
+    if (args->workspace_bytes) {
+        KGEN_TRY(kgen_memory_alloc(h->ctx, &args->workspace, args->workspace_bytes, err));
+        KGEN_TRY(
+            kgen_workspace_init(h->ctx, args->workspace, args->workspace_bytes, l->stream, err));
+    }
+    return compare_launches(h, l, err);
+}
+
+static kgen_status time_launch(host *h, kgen_error *err) {
+    const kgen_problem problem = {.batch = 1, .context = 16, .heads = 1};
+    const kgen__workload_options options = {.cold_bytes = 1};
+    launcher l = {.h = h, .captures = h->job.target->vendor == KGEN_VENDOR_CPU};
+    kgen_kernel *kernel;
+    kgen__workload *load = NULL;
+    KGEN_TRY(kgen_prepare(h->ctx, &h->row->spec, 1, &kernel, err));
+    l.kernel = kernel;
+    KGEN_TRY(kgen__workload_make(&load, h->ctx, &h->row->spec, &problem, &options, err));
+    kgen__workload_args(&l.args, load, 0);
+    kgen_status status = kgen_stream_create(h->ctx, &l.stream, err);
+    if (status == KGEN_OK) status = with_workspace(h, &l, err);
+    kgen_memory_free(h->ctx, l.args.workspace);
+    if (l.stream) kgen_stream_destroy(h->ctx, l.stream);
+    kgen__workload_free(load);
+    return status;
+}
+
+static kgen_status measure(host *h, kgen_error *err) {
+    h->job.target = kgen_context_target(h->ctx);
+    KGEN_TRY(kgen_spec_resolve(&h->job.spec, &h->row->spec, h->job.target, err));
+    KGEN_TRY(time_render(h, err));
+    KGEN_TRY(time_cold(h, err));
+    KGEN_TRY(time_cache(h, err));
+    KGEN_TRY(time_load(h, err));
+    return time_launch(h, err);
+}
+
+/* ---- output ---------------------------------------------------------------------------- */
+
+static json_t *row_json(const char *name, const costs *c) {
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "row", name, "render_us", c->render_us,
+                     "cold_ms", c->cold_ms, "warm_us", c->warm_us, "memory_ns", c->memory_ns,
+                     "load_us", c->load_us, "launch_ns", c->launch_ns);
+}
+
+static void print_table(const json_t *rows, int csv) {
+    static const char *const keys[] = {"render_us", "cold_ms", "warm_us",
+                                       "memory_ns", "load_us", "launch_ns"};
+    static const char *const heads[] = {"ROW",       "RENDER US", "COLD MS",  "WARM US",
+                                        "MEMORY NS", "LOAD US",   "LAUNCH NS"};
+    kgen__table table;
+    kgen__table_init(&table, "lrrrrrr", heads);
+    if (csv) puts("row,render_us,cold_ms,warm_us,memory_ns,load_us,launch_ns");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const char *name = json_string_value(json_object_get(row, "row"));
+        kgen__table_cell(&table, "%s", name);
+        if (csv) printf("\"%s\"", name);
+        for (int k = 0; k < 6; k++) {
+            double value = json_real_value(json_object_get(row, keys[k]));
+            if (csv) printf(",%.1f", value);
+            if (value == -1)
+                kgen__table_cell(&table, "-");
+            else
+                kgen__table_cell(&table, "%.1f", value);
+        }
+        if (csv) putchar('\n');
+    }
+    if (!csv) {
+        kgen__table_print(&table, stdout);
+        puts("\nAims: warm at most 50 us, memory 50 ns, launch 150 ns over the driver's own call, "
+             "cold 1 s.");
+    }
+    kgen__table_free(&table);
+}
+
+/* ---- a folder that is gone afterwards ----------------------------------------------------- */
+
+static int drop(const char *path, const struct stat *info, int kind, struct FTW *at) {
+    (void)info, (void)kind, (void)at;
+    return remove(path);
+}
+
+static kgen_status make_folder(char path[512], kgen_error *err) {
+    const char *base = getenv("TMPDIR");
+    snprintf(path, 512, "%s/kgen-bench-XXXXXX", base && *base ? base : "/tmp");
+    if (mkdtemp(path)) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_IO, "%s: cannot make a folder", path);
+}
+
+static int measure_rows(const kgen__rows *rows, kgen_context *ctx, const char *dir, json_t *list) {
+    int code = 0;
+    for (size_t i = 0; i < rows->count; i++) {
+        host h = {.row = &rows->list[i], .dir = dir, .ctx = ctx};
+        kgen_error err, named;
+        kgen_status status = measure(&h, &err);
+        if (status == KGEN_OK) {
+            json_array_append_new(list, row_json(h.row->name, &h.cost));
+        } else {
+            kgen_fail(&named, status, "%s: %s", h.row->name, err.text);
+            kgen__cli_fail(&named);
+            if (!code) code = kgen_status_exit_code(status);
+        }
+        kgen_entry_free(h.entry);
+    }
+    return code;
+}
+
+int kgen__bench_host(const kgen__rows *rows, const kgen__host_settings *set) {
+    char dir[512];
+    kgen_error err;
+    kgen_context *ctx = NULL;
+    kgen_status status = make_folder(dir, &err);
+    if (status != KGEN_OK) return kgen__cli_fail(&err);
+    const kgen_open_options options = {.device = set->device, .cache_dir = dir};
+    status = kgen_open(&ctx, &options, &err);
+    json_t *list = json_array();
+    int code = status == KGEN_OK ? measure_rows(rows, ctx, dir, list) : kgen__cli_fail(&err);
+    if (status == KGEN_OK && set->json) {
+        int printed = kgen__json_print(
+            json_pack("{s:s, s:O}", "device", kgen_context_device(ctx), "rows", list));
+        if (!code) code = printed;
+    } else if (status == KGEN_OK) {
+        print_table(list, set->csv);
+    }
+    json_decref(list);
+    kgen_close(ctx);
+    nftw(dir, drop, 16, FTW_DEPTH | FTW_PHYS);
+    return code;
+}

@@ -1,0 +1,173 @@
+/* kgen doctor: what is there, and what to do about what is not. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include <kgen/tuning_rows.h>
+
+enum { MAX_DEVICES = 16 };
+
+typedef struct health {
+    json_t *toolchains, *devices, *tuning;
+    int amd; /* 1: an AMD target can be compiled */
+} health;
+
+static void look_for_toolchains(health *h) {
+    for (size_t i = 0; i < kgen_target_count(); i++) {
+        const kgen_target *target = kgen_target_at(i);
+        kgen_toolchain found;
+        kgen_error why;
+        memset(&found, 0, sizeof found);
+        kgen_status status = kgen_toolchain_find(&found, target, &why);
+        if (status == KGEN_OK && target->vendor == KGEN_VENDOR_AMD) h->amd = 1;
+        json_array_append_new(
+            h->toolchains,
+            status == KGEN_OK ? json_pack("{s:s, s:s, s:s, s:s}", "arch", target->name, "toolchain",
+                                          found.name, "path", found.path, "id", found.id)
+                              : json_pack("{s:s, s:s}", "arch", target->name, "missing", why.text));
+    }
+}
+
+/* Returns 0 when there is no such device. */
+static int look_at_device(health *h, const char *name, int say_missing) {
+    kgen_context *ctx;
+    kgen_error why;
+    const kgen_open_options options = {.device = name, .cache_dir = "", .mode = KGEN_MODE_OFFLINE};
+    if (kgen_open(&ctx, &options, &why) != KGEN_OK) {
+        if (say_missing)
+            json_array_append_new(h->devices,
+                                  json_pack("{s:s, s:s}", "device", name, "missing", why.text));
+        return 0;
+    }
+    json_array_append_new(h->devices, json_pack("{s:s, s:s, s:s}", "device", name, "label",
+                                                kgen_context_device(ctx), "arch",
+                                                kgen_context_target(ctx)->name));
+    kgen_close(ctx);
+    return 1;
+}
+
+static void look_for_devices(health *h) {
+    static const char *const drivers[] = {"hip", "cuda"};
+    for (size_t d = 0; d < 2; d++) {
+        for (int i = 0, more = 1; more && i < MAX_DEVICES; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "%s:%d", drivers[d], i);
+            more = look_at_device(h, name, i == 0);
+        }
+    }
+    look_at_device(h, "cpu:cdna3", 1);
+}
+
+/* Rows of a layer that are stale. */
+static size_t count_stale(const kgen_tuning_layer *layer) {
+    size_t count = 0;
+    for (size_t i = 0; i < layer->count; i++) {
+        int stale = 0;
+        count += kgen_tuning_row_stale(&stale, &layer->rows[i], NULL) != KGEN_OK || stale;
+    }
+    return count;
+}
+
+static json_t *look_at_tuning(void) {
+    json_t *list = json_array();
+    const kgen_tuning_layer *layers;
+    kgen_tuning *db;
+    if (kgen_tuning_open(&db, NULL, NULL) != KGEN_OK) return list;
+    size_t count = kgen_tuning_layers(&layers, db);
+    for (size_t i = 0; i < count; i++) {
+        const kgen_tuning_layer *layer = &layers[i];
+        size_t stale = count_stale(layer);
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s?}", "layer", layer->name, "path",
+                            layer->path, "rows", (json_int_t)layer->count, "valid",
+                            (json_int_t)(layer->count - stale), "stale", (json_int_t)stale,
+                            "bad_lines", (json_int_t)layer->bad, "why", layer->why));
+    }
+    kgen_tuning_close(db);
+    return list;
+}
+
+static long number_of(const json_t *object, const char *key) {
+    return (long)json_integer_value(json_object_get(object, key));
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+/* Rows of `list` as "name  what", and "name  missing: why". */
+static void print_rows(const char *title, const json_t *list, const char *name, const char *what,
+                       const char *where) {
+    printf("%s\n", title);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        if (json_object_get(row, "missing"))
+            printf("  %-10s missing: %s\n", text_of(row, name), text_of(row, "missing"));
+        else
+            printf("  %-10s %s  (%s)\n", text_of(row, name), text_of(row, what),
+                   text_of(row, where));
+    }
+}
+
+static void print_tuning(const json_t *list) {
+    printf("\ntuning\n");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        printf("  %-10s %ld rows, %ld valid, %ld stale, %ld bad lines  (%s)\n",
+               text_of(row, "layer"), number_of(row, "rows"), number_of(row, "valid"),
+               number_of(row, "stale"), number_of(row, "bad_lines"), text_of(row, "path"));
+        if (*text_of(row, "why")) printf("             %s\n", text_of(row, "why"));
+    }
+    if (!json_array_size(list)) printf("  none: KGEN_TUNING is empty\n");
+}
+
+static const char *advice(const health *h, const char *cache_dir) {
+    if (!h->amd)
+        return "No compiler for AMD GPUs: install ROCm's hipRTC, or set KGEN_ROCM_PATH to it, or "
+               "run `./run setup` in the source folder.";
+    if (!cache_dir)
+        return "No writable cache folder: set KGEN_CACHE_DIR; until then kernels are compiled "
+               "again in every process.";
+    return "Ready: `kgen plan MODEL` shows what a model needs, `kgen build --model MODEL` "
+           "compiles it.";
+}
+
+int kgen__command_doctor(int argc, char **argv) {
+    const char *cache_dir = NULL;
+    int json = 0, first, code;
+    kgen__syntax s = {
+        .command = "doctor",
+        .arguments = "",
+        .about = "Shows compilers, devices, tuning rows and cache, and what to do. Exit code 7: "
+                 "no compiler for AMD GPUs."};
+    kgen__syntax_add_cache_dir(&s, &cache_dir);
+    kgen__syntax_add_json(&s, &json);
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+
+    kgen_error err;
+    kgen_cache *cache;
+    if (kgen_cache_open(&cache, cache_dir, &err) != KGEN_OK) return kgen__cli_fail(&err);
+    const char *dir = kgen_cache_dir(cache);
+    health h = {json_array(), json_array(), look_at_tuning(), 0};
+    look_for_toolchains(&h);
+    look_for_devices(&h);
+    if (json) {
+        code = kgen__json_print(json_pack(
+            "{s:s, s:O, s:O, s:O, s:s?, s:s}", "version", KGEN_VERSION, "toolchains", h.toolchains,
+            "devices", h.devices, "tuning", h.tuning, "cache_dir", dir, "advice", advice(&h, dir)));
+    } else {
+        printf("kgen %s\n\n", KGEN_VERSION);
+        print_rows("compilers", h.toolchains, "arch", "toolchain", "path");
+        print_rows("\ndevices", h.devices, "device", "label", "arch");
+        print_tuning(h.tuning);
+        printf("\ncache\n  %s\n\n%s\n", dir ? dir : "no writable folder: memory only",
+               advice(&h, dir));
+    }
+    if (!h.amd && !code) code = kgen_status_exit_code(KGEN_E_TOOLCHAIN);
+    json_decref(h.toolchains);
+    json_decref(h.devices);
+    json_decref(h.tuning);
+    kgen_cache_close(cache);
+    return code;
+}

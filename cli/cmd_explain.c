@@ -1,0 +1,68 @@
+/* kgen explain: the keys of a family; of a spec, what is chosen and why. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+typedef struct question {
+    kgen_problem problem;
+    const char *device; /* NULL: any */
+    kgen__archs archs;
+} question;
+
+static kgen_status explain_family(const char *name, kgen_error *err) {
+    kgen_family_id family = KGEN_FAMILY_ATTN;
+    char *text;
+    KGEN_TRY(kgen_family_find(&family, name, err));
+    KGEN_TRY(kgen_spec_help(&text, family, err));
+    fputs(text, stdout);
+    free(text);
+    return KGEN_OK;
+}
+
+static kgen_status explain_on(const kgen_spec *spec, const kgen_tuning *db, const question *q,
+                              const kgen_target *target, kgen_error *err) {
+    char line[KGEN_SPEC_LINE_MAX];
+    kgen_spec chosen;
+    kgen_tuning_match match;
+    KGEN_TRY(kgen_tuning_resolve(&chosen, &match, db, spec, &q->problem, target, q->device, err));
+    kgen_spec_print(line, &chosen);
+    printf("%s @%s\n  %s\n", line, target->name, match.reason);
+    return KGEN_OK;
+}
+
+static kgen_status explain_spec(const char *line, const question *q, kgen_error *err) {
+    kgen_spec spec;
+    kgen_tuning *db;
+    KGEN_TRY(kgen_spec_parse(&spec, line, err));
+    KGEN_TRY(kgen_tuning_open(&db, NULL, err));
+    kgen_status status = KGEN_OK;
+    for (size_t i = 0; i < q->archs.count && status == KGEN_OK; i++)
+        status = explain_on(&spec, db, q, q->archs.list[i], err);
+    kgen_tuning_close(db);
+    return status;
+}
+
+int kgen__command_explain(int argc, char **argv) {
+    question q = {0};
+    int first, code;
+    kgen__syntax s = {.command = "explain",
+                      .arguments = "[FAMILY|SPEC]",
+                      .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter,\n"
+                               "kv_write, kv_gather. Of a SPEC: which tuning values it gets for a\n"
+                               "problem, and why.",
+                      .most = 1};
+    kgen__syntax_add(&s, (kgen__option){"problem", 0, "batch=N,...", kgen__read_problem, &q.problem,
+                                        0, 0, "also context=N, heads=N (KV heads); not known"});
+    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &q.archs, 0, 0,
+                                        "architectures (gfx942,gfx950)"});
+    kgen__syntax_add(&s, (kgen__option){"device", 0, "NAME", kgen__read_text, &q.device, 0, 0,
+                                        "as rows name it, \"NVIDIA H200\" (any)"});
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    kgen__archs_default(&q.archs);
+    const char *what = first < argc ? argv[first] : "attn";
+    kgen_error err;
+    kgen_status status =
+        strchr(what, ':') ? explain_spec(what, &q, &err) : explain_family(what, &err);
+    return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
+}

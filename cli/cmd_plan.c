@@ -1,0 +1,235 @@
+/* kgen plan: model config -> which kernels, and what is missing. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli.h"
+
+void kgen__syntax_add_plan(kgen__syntax *s, kgen_plan_options *o) {
+    *o = (kgen_plan_options){.tp = 1};
+    kgen__syntax_add(s, (kgen__option){"tp", 0, "N", kgen__read_int, &o->tp, 1, 1024,
+                                       "tensor-parallel width (1)"});
+    kgen__syntax_add(s, (kgen__option){"kv-dtype", 0, "TYPE", kgen__read_dtype, &o->kv_dtype, 0, 0,
+                                       "type of the KV cache: bf16, fp16, fp8, ... (the model's)"});
+    kgen__syntax_add(s, (kgen__option){"page-size", 0, "N", kgen__read_int, &o->page, 1, 1 << 20,
+                                       "tokens of a page (the engine's choice)"});
+    kgen__syntax_add(s, (kgen__option){"engine", 0, "NAME", kgen__read_engine, &o->engine, 0, 0,
+                                       "vllm or sglang (vllm)"});
+    kgen__syntax_add(s, (kgen__option){"spec-width", 0, "N", kgen__read_int, &o->spec_width, 0, 15,
+                                       "draft tokens of speculative decoding (0)"});
+    kgen__syntax_add(s, (kgen__option){"layout", 0, "NAME", kgen__read_layout, &o->layout, 0, 0,
+                                       "nhd, hnd, shuffle or xpacked (the engine's)"});
+}
+
+kgen_status kgen__plan_load(kgen_plan *plan, const char *path, const kgen_plan_options *options,
+                            kgen_error *err) {
+    char file[4096], *text;
+    size_t size;
+    struct stat info;
+    kgen_error why;
+    int folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    if ((size_t)snprintf(file, sizeof file, "%s%s", path, folder ? "/config.json" : "") >=
+        sizeof file)
+        return kgen_fail(err, KGEN_E_IO, "%.80s...: path too long", path);
+    KGEN_TRY(kgen__input_read(&text, &size, file, err));
+    kgen_status status = kgen_plan_make(plan, text, size, options, &why);
+    free(text);
+    return status == KGEN_OK ? KGEN_OK : kgen_fail(err, status, "%s: %s", file, why.text);
+}
+
+kgen_status kgen__jobs_add_plan(kgen__jobs *jobs, const kgen_plan *plan, const kgen__archs *archs,
+                                void (*skipped)(const kgen_plan_item *, const kgen_target *,
+                                                const char *, void *),
+                                void *user, kgen_error *err) {
+    for (size_t i = 0; i < plan->count; i++) {
+        for (size_t a = 0; a < archs->count; a++) {
+            const kgen_plan_item *item = &plan->items[i];
+            kgen_error why;
+            if (kgen_spec_validate(&item->spec, archs->list[a], &why) == KGEN_OK)
+                KGEN_TRY(kgen__jobs_add(jobs, &item->spec, archs->list[a], err));
+            else if (skipped)
+                skipped(item, archs->list[a], why.text, user);
+        }
+    }
+    return KGEN_OK;
+}
+
+/* What the command shows: the plan, and what no arch has a kernel for. */
+typedef struct view {
+    const kgen_plan *plan;
+    const kgen__archs *archs;
+    json_t *skipped; /* strings */
+} view;
+
+static void note_skipped(const kgen_plan_item *item, const kgen_target *target, const char *why,
+                         void *user) {
+    view *v = user;
+    char line[KGEN_SPEC_LINE_MAX];
+    kgen_spec_print(line, &item->spec);
+    json_array_append_new(v->skipped, json_sprintf("%s: %s: %s", target->name, line, why));
+}
+
+static void arch_list(char *out, size_t size, const view *v, const kgen_spec *spec) {
+    size_t used = 0;
+    snprintf(out, size, "-");
+    for (size_t a = 0; a < v->archs->count && used < size; a++)
+        if (kgen_spec_validate(spec, v->archs->list[a], NULL) == KGEN_OK)
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "," : "",
+                                     v->archs->list[a]->name);
+}
+
+/* Only these take numbers of the model at launch. */
+static int has_scale(const kgen_spec *spec) {
+    return spec->family == KGEN_FAMILY_ATTN || spec->family == KGEN_FAMILY_GDN;
+}
+
+static void print_note(kgen__table *table, const kgen_plan_item *item) {
+    char norm[80] = "", bound[48] = "";
+    if (item->spec.family == KGEN_FAMILY_GDN)
+        snprintf(norm, sizeof norm, ", norm eps %g, l2 eps %g", item->norm_eps, item->l2_eps);
+    if (!has_scale(&item->spec)) {
+        kgen__table_cell(table, "%s", item->note);
+        return;
+    }
+    if (item->lower_bound < 0) snprintf(bound, sizeof bound, ", lower bound %g", item->lower_bound);
+    kgen__table_cell(table, "%s, scale %.6g%s%s", item->note, item->scale, norm, bound);
+}
+
+static void print_table(const view *v) {
+    kgen__table table;
+    static const char *const heading[] = {"SPEC", "ARCH", "LAYERS", "Q HEADS", "KV HEADS", "NOTE"};
+    kgen__table_init(&table, "llrrrl", heading);
+    for (size_t i = 0; i < v->plan->count; i++) {
+        const kgen_plan_item *item = &v->plan->items[i];
+        char line[KGEN_SPEC_LINE_MAX], archs[256];
+        kgen_spec_print(line, &item->spec);
+        arch_list(archs, sizeof archs, v, &item->spec);
+        kgen__table_cell(&table, "%s", line);
+        kgen__table_cell(&table, "%s", archs);
+        kgen__table_cell(&table, "%d", item->layers);
+        kgen__table_cell(&table, "%d", item->q_heads);
+        kgen__table_cell(&table, "%d", item->kv_heads);
+        print_note(&table, item);
+    }
+    kgen__table_print(&table, stdout);
+    kgen__table_free(&table);
+}
+
+static void print_text(const view *v) {
+    printf("%s, one rank:\n\n", v->plan->model_type);
+    print_table(v);
+    printf("\nnot covered by this version:\n");
+    for (size_t i = 0; i < v->plan->unsupported_count; i++)
+        printf("  - %s\n", v->plan->unsupported[i]);
+    for (size_t i = 0; i < json_array_size(v->skipped); i++)
+        printf("  - %s\n", json_string_value(json_array_get(v->skipped, i)));
+}
+
+static json_t *item_json(const view *v, const kgen_plan_item *item) {
+    char line[KGEN_SPEC_LINE_MAX];
+    kgen_spec_print(line, &item->spec);
+    json_t *archs = json_array();
+    for (size_t a = 0; a < v->archs->count; a++)
+        if (kgen_spec_validate(&item->spec, v->archs->list[a], NULL) == KGEN_OK)
+            json_array_append_new(archs, json_string(v->archs->list[a]->name));
+    json_t *json = json_pack("{s:s, s:o, s:i, s:i, s:i, s:s}", "spec", line, "archs", archs,
+                             "layers", item->layers, "q_heads", item->q_heads, "kv_heads",
+                             item->kv_heads, "note", item->note);
+    int gdn = item->spec.family == KGEN_FAMILY_GDN;
+    if (!has_scale(&item->spec)) return json;
+    json_object_set_new(json, gdn ? "q_scale" : "softmax_scale", json_real(item->scale));
+    if (!gdn) return json;
+    json_object_set_new(json, "norm_eps", json_real(item->norm_eps));
+    json_object_set_new(json, "l2_eps", json_real(item->l2_eps));
+    if (item->lower_bound < 0)
+        json_object_set_new(json, "lower_bound", json_real(item->lower_bound));
+    return json;
+}
+
+static int print_json(const view *v) {
+    json_t *items = json_array(), *unsupported = json_array();
+    for (size_t i = 0; i < v->plan->count; i++)
+        json_array_append_new(items, item_json(v, &v->plan->items[i]));
+    for (size_t i = 0; i < v->plan->unsupported_count; i++)
+        json_array_append_new(unsupported, json_string(v->plan->unsupported[i]));
+    json_array_extend(unsupported, v->skipped);
+    return kgen__json_print(json_pack("{s:s, s:o, s:o}", "model_type", v->plan->model_type,
+                                      "kernels", items, "unsupported", unsupported));
+}
+
+static void write_lines(FILE *file, const view *v, const kgen__jobs *jobs) {
+    fprintf(file, "# kgen manifest: %s, one rank. Build it: kgen build --manifest FILE\n",
+            v->plan->model_type);
+    for (size_t i = 0; i < v->plan->unsupported_count; i++)
+        fprintf(file, "# not covered: %s\n", v->plan->unsupported[i]);
+    for (size_t i = 0; i < jobs->count; i++) {
+        char line[KGEN_SPEC_LINE_MAX];
+        kgen_spec_print(line, &jobs->list[i].spec);
+        fprintf(file, "%s @%s\n", line, jobs->list[i].target->name);
+    }
+}
+
+static kgen_status write_manifest(const char *path, const view *v, const kgen__jobs *jobs,
+                                  kgen_error *err) {
+    FILE *file = fopen(path, "w");
+    if (!file) return kgen_fail(err, KGEN_E_IO, "%s: cannot write: %s", path, strerror(errno));
+    write_lines(file, v, jobs);
+    int failed = ferror(file);
+    if (fclose(file) || failed)
+        return kgen_fail(err, KGEN_E_IO, "%s: cannot write: %s", path, strerror(errno));
+    return KGEN_OK;
+}
+
+static int show(const kgen_plan *plan, const kgen__archs *archs, const char *manifest, int json) {
+    kgen_error err;
+    kgen__jobs jobs = {0};
+    view v = {plan, archs, json_array()};
+    kgen_status status = kgen__jobs_add_plan(&jobs, plan, archs, note_skipped, &v, &err);
+    if (status == KGEN_OK && !jobs.count)
+        status = kgen_fail(&err, KGEN_E_UNSUPPORTED, "no kernel for this --arch: %s",
+                           json_string_value(json_array_get(v.skipped, 0)));
+    if (status == KGEN_OK && manifest) status = write_manifest(manifest, &v, &jobs, &err);
+    int code = 0;
+    if (status != KGEN_OK)
+        code = kgen__cli_fail(&err);
+    else if (json)
+        code = print_json(&v);
+    else
+        print_text(&v);
+    json_decref(v.skipped);
+    kgen__jobs_free(&jobs);
+    return code;
+}
+
+int kgen__command_plan(int argc, char **argv) {
+    kgen_plan_options options;
+    kgen__archs archs = {0};
+    const char *manifest = NULL, *model = NULL;
+    int json = 0, first, code;
+    kgen__syntax s = {.command = "plan",
+                      .arguments = "[MODEL]",
+                      .about = "Lists the kernels that one rank of a model needs. MODEL is a "
+                               "Hugging Face config.json,\nthe folder that holds it, or - for "
+                               "standard input.",
+                      .most = 1};
+    kgen__syntax_add(
+        &s, (kgen__option){"model", 0, "FILE", kgen__read_text, &model, 0, 0, "the same as MODEL"});
+    kgen__syntax_add_plan(&s, &options);
+    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &archs, 0, 0,
+                                        "architectures (gfx942,gfx950)"});
+    kgen__syntax_add(&s, (kgen__option){"output", 'o', "FILE", kgen__read_text, &manifest, 0, 0,
+                                        "write a manifest for `kgen build --manifest`"});
+    kgen__syntax_add_json(&s, &json);
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    if ((first < argc) == (model != NULL)) return kgen__cli_usage("plan", "one MODEL expected");
+    kgen__archs_default(&archs);
+
+    kgen_error err;
+    kgen_plan plan;
+    if (kgen__plan_load(&plan, model ? model : argv[first], &options, &err) != KGEN_OK)
+        return kgen__cli_fail(&err);
+    code = show(&plan, &archs, manifest, json);
+    kgen_plan_free(&plan);
+    return code;
+}

@@ -1,0 +1,190 @@
+/* kgen tuning: list, import, export and check rows of the tuning database. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include <kgen/tuning_rows.h>
+
+enum { PATH_BYTES = 4096 };
+
+typedef struct filter {
+    kgen__archs archs;
+    const char *family, *device, *layer; /* NULL: all */
+    kgen_family_id family_id;
+} filter;
+
+static int passes(const filter *f, const kgen_tuning_layer *layer, const kgen_tuning_row *row) {
+    int arch = f->archs.count == 0;
+    for (size_t i = 0; i < f->archs.count; i++) arch |= f->archs.list[i] == row->target;
+    return arch && (!f->family || f->family_id == row->spec.family) &&
+           (!f->device || strcmp(f->device, row->environment.device) == 0) &&
+           (!f->layer || strcmp(f->layer, layer->name) == 0);
+}
+
+/* Calls `visit` for every row that passes, nearest layer first. */
+static kgen_status each_row(const filter *f,
+                            kgen_status (*visit)(const kgen_tuning_layer *layer,
+                                                 const kgen_tuning_row *row, void *user,
+                                                 kgen_error *err),
+                            void *user, kgen_error *err) {
+    const kgen_tuning_layer *layers;
+    kgen_tuning *db;
+    kgen_status status = KGEN_OK;
+    KGEN_TRY(kgen_tuning_open(&db, NULL, err));
+    size_t count = kgen_tuning_layers(&layers, db);
+    for (size_t l = 0; l < count; l++)
+        for (size_t i = 0; i < layers[l].count && status == KGEN_OK; i++)
+            if (passes(f, &layers[l], &layers[l].rows[i]))
+                status = visit(&layers[l], &layers[l].rows[i], user, err);
+    kgen_tuning_close(db);
+    return status;
+}
+
+/* ---- list ----------------------------------------------------------------- */
+
+static kgen_status list_row(const kgen_tuning_layer *layer, const kgen_tuning_row *row, void *user,
+                            kgen_error *err) {
+    kgen__table *table = user;
+    const kgen_problem *p = &row->problem;
+    char line[KGEN_SPEC_LINE_MAX];
+    int stale;
+    KGEN_TRY(kgen_tuning_row_stale(&stale, row, err));
+    kgen_spec_print(line, &row->spec);
+    kgen__table_cell(table, "%d", p->batch);
+    kgen__table_number(table, p->context ? p->context : -1);
+    kgen__table_number(table, p->heads ? p->heads : -1);
+    kgen__table_cell(table, "%.1f", row->us);
+    kgen__table_cell(table, "%.2f", row->default_us / row->us);
+    kgen__table_cell(table, "%s", row->environment.device);
+    kgen__table_cell(table, "%.10s", row->environment.date);
+    kgen__table_cell(table, "%s", stale ? "stale" : "valid");
+    kgen__table_cell(table, "%s", layer->name);
+    kgen__table_cell(table, "%s @%s", line, row->target->name);
+    return KGEN_OK;
+}
+
+static kgen_status list(const filter *f, kgen_error *err) {
+    static const char *const heading[] = {"BATCH",  "CONTEXT", "HEADS", "US",    "GAIN",
+                                          "DEVICE", "DATE",    "STATE", "LAYER", "SPEC"};
+    kgen__table table;
+    kgen__table_init(&table, "rrrrrlllll", heading);
+    kgen_status status = each_row(f, list_row, &table, err);
+    size_t rows = table.count / table.columns - 1;
+    if (status == KGEN_OK && rows) kgen__table_print(&table, stdout);
+    if (status == KGEN_OK) printf("%s%zu rows\n", rows ? "\n" : "", rows);
+    kgen__table_free(&table);
+    return status;
+}
+
+/* ---- export, import ------------------------------------------------------- */
+
+static kgen_status export_row(const kgen_tuning_layer *layer, const kgen_tuning_row *row,
+                              void *user, kgen_error *err) {
+    char line[KGEN__ROW_LINE_MAX];
+    (void)layer, (void)user;
+    KGEN_TRY(kgen_tuning_row_print(line, row, err));
+    puts(line);
+    return KGEN_OK;
+}
+
+static kgen_status import_file(const char *from, kgen_error *err) {
+    char path[PATH_BYTES], *text;
+    size_t size;
+    kgen__merge_counts counts;
+    kgen_error why;
+    KGEN_TRY(kgen_tuning_user_path(path, sizeof path, NULL, err));
+    KGEN_TRY(kgen_tuning_rows_read(&text, &size, from, err));
+    kgen_status status = kgen_tuning_rows_merge(&counts, path, text, size, &why);
+    free(text);
+    if (status == KGEN_E_CONFIG) return kgen_fail(err, status, "%s: %s", from, why.text);
+    if (status != KGEN_OK) return kgen_fail(err, status, "%s", why.text);
+    printf("%zu added, %zu replaced, %zu kept, in %s\n", counts.added, counts.replaced, counts.kept,
+           path);
+    return KGEN_OK;
+}
+
+/* ---- check ---------------------------------------------------------------- */
+
+static kgen_status count_row(const kgen_tuning_layer *layer, const kgen_tuning_row *row, void *user,
+                             kgen_error *err) {
+    size_t *counts = user;
+    int stale;
+    (void)layer;
+    KGEN_TRY(kgen_tuning_row_stale(&stale, row, err));
+    counts[stale]++;
+    return KGEN_OK;
+}
+
+/* Bad lines of all layers, and why their files are not read. */
+static kgen_status check_lines(size_t *bad, kgen_error *err) {
+    const kgen_tuning_layer *layers;
+    kgen_tuning *db;
+    KGEN_TRY(kgen_tuning_open(&db, NULL, err));
+    size_t count = kgen_tuning_layers(&layers, db);
+    *bad = 0;
+    err->text[0] = 0;
+    for (size_t i = 0; i < count; i++) {
+        *bad += layers[i].bad + (layers[i].why && !layers[i].bad);
+        if (layers[i].why && !err->text[0]) kgen_fail(err, KGEN_E_CONFIG, "%s", layers[i].why);
+    }
+    kgen_tuning_close(db);
+    return KGEN_OK;
+}
+
+static kgen_status check(const filter *f, kgen_error *err) {
+    size_t counts[2] = {0, 0}, bad;
+    kgen_error first;
+    KGEN_TRY(each_row(f, count_row, counts, err));
+    KGEN_TRY(check_lines(&bad, &first));
+    printf("%zu valid, %zu stale, %zu bad lines\n", counts[0], counts[1], bad);
+    return bad ? kgen_fail(err, KGEN_E_CONFIG, "%s", first.text) : KGEN_OK;
+}
+
+/* ---- the command ---------------------------------------------------------- */
+
+static kgen_status run(const char *action, const char *file, const filter *f, kgen_error *err) {
+    if (strcmp(action, "list") == 0) return list(f, err);
+    if (strcmp(action, "export") == 0) return each_row(f, export_row, NULL, err);
+    if (strcmp(action, "check") == 0) return check(f, err);
+    return import_file(file, err);
+}
+
+static int is_action(const char *word) {
+    static const char *const words[] = {"list", "import", "export", "check"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(words[i], word) == 0) return 1;
+    return 0;
+}
+
+int kgen__command_tuning(int argc, char **argv) {
+    filter f = {0};
+    int first, code;
+    kgen__syntax s = {.command = "tuning",
+                      .arguments = "list|import FILE|export|check",
+                      .about = "Lists rows, merges a file of rows into the user's (KGEN_TUNING, "
+                               "else tuning.jsonl in\nthe cache folder) or not at all, prints rows "
+                               "as they are imported, counts what is\nvalid, stale or no row.",
+                      .least = 1,
+                      .most = 2};
+    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &f.archs, 0, 0,
+                                        "only these architectures"});
+    kgen__syntax_add(&s, (kgen__option){"family", 0, "NAME", kgen__read_text, &f.family, 0, 0,
+                                        "only this family"});
+    kgen__syntax_add(&s, (kgen__option){"device", 0, "NAME", kgen__read_text, &f.device, 0, 0,
+                                        "only rows of this device, \"NVIDIA H200\" or \"model\""});
+    kgen__syntax_add(&s, (kgen__option){"layer", 0, "NAME", kgen__read_text, &f.layer, 0, 0,
+                                        "only this layer: user, system or shipped"});
+    if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    const char *action = argv[first], *file = first + 1 < argc ? argv[first + 1] : NULL;
+    int imports = strcmp(action, "import") == 0;
+    if (!is_action(action))
+        return kgen__cli_usage("tuning", "'%.60s': list, import, export or check expected", action);
+    if (imports != (file != NULL))
+        return kgen__cli_usage("tuning", "%s",
+                               imports ? "import: a FILE of rows expected, - for standard input"
+                                       : "only import takes a FILE");
+    kgen_error err;
+    kgen_status status = f.family ? kgen_family_find(&f.family_id, f.family, &err) : KGEN_OK;
+    if (status == KGEN_OK) status = run(action, file, &f, &err);
+    return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
+}

@@ -1,0 +1,367 @@
+/* Jobs -> entries: look in the cache, compile what is missing in parallel,
+ * read its resources, gate, publish. */
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A failed allocation in uthash is a failed job, not an exit. */
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(element) ((element)->key_known = 0)
+#include <uthash.h>
+
+enum { LOCK_WAIT_MS = 60 * 1000, LOCK_POLL_MS = 50, TARGETS_MAX = 64 };
+
+typedef enum step { STEP_WAITING, STEP_RUNNING, STEP_TWIN, STEP_DONE } step;
+
+typedef struct work {
+    const kgen_job *job;
+    kgen_job_result *result;
+    kgen_source source;
+    const kgen_toolchain *toolchain;
+    const char *const *flags;
+    char spec[KGEN_SPEC_LINE_MAX];
+    kgen_key key;
+    int key_known;
+    UT_hash_handle hh;
+    struct work *twin; /* an earlier job with the same key */
+    step step;
+    int retried, lock;     /* lock: file, -1 none */
+    int64_t lock_deadline; /* 0: not waited for yet */
+    kgen__child *child;    /* STEP_RUNNING */
+} work;
+
+typedef struct build {
+    kgen_cache *cache;
+    kgen_build_options options;
+    work *list, *by_key;
+    size_t count, done;
+    int workers, running;
+    int waited; /* time has passed since the cache was looked at */
+    kgen__child slots[KGEN__CHILDREN_MAX];
+    work *slot_work[KGEN__CHILDREN_MAX];
+    kgen_toolchain toolchains[TARGETS_MAX];
+    kgen_error toolchain_errors[TARGETS_MAX];
+    signed char toolchain_state[TARGETS_MAX]; /* 0 not looked for, 1 found, -1 not found */
+} build;
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- key ---- */
+
+static void make_key(kgen_key *out, const kgen_source *source, const kgen_toolchain *toolchain,
+                     const char *const *flags) {
+    size_t count = 0;
+    while (flags[count]) count++;
+    kgen_key_make(out, source, flags, count, toolchain->id);
+}
+
+kgen_status kgen_job_key(kgen_key *out, const kgen_job *job, kgen_error *err) {
+    kgen_toolchain toolchain;
+    kgen_source source = {0};
+    KGEN_TRY(kgen_toolchain_find(&toolchain, job->target, err));
+    KGEN_TRY(kgen_source_render(&source, &job->spec, job->target, err));
+    make_key(out, &source, &toolchain, kgen_target_flags(job->target, toolchain.compiler));
+    kgen_source_free(&source);
+    return KGEN_OK;
+}
+
+/* Once a build for each target: looking may start a program. */
+static kgen_status toolchain_for(build *b, const kgen_target *target, const kgen_toolchain **out,
+                                 kgen_error *err) {
+    size_t i = 0;
+    while (i < kgen_target_count() && kgen_target_at(i) != target) i++;
+    if (i == kgen_target_count() || i >= TARGETS_MAX)
+        return kgen_fail(err, KGEN_E_TARGET, "target: not one of kgen_target_at()");
+    if (b->toolchain_state[i] == 0) {
+        kgen_status status =
+            kgen_toolchain_find(&b->toolchains[i], target, &b->toolchain_errors[i]);
+        b->toolchain_state[i] = status == KGEN_OK ? 1 : -1;
+    }
+    if (b->toolchain_state[i] < 0)
+        return kgen_fail(err, b->toolchain_errors[i].status, "%s", b->toolchain_errors[i].text);
+    *out = &b->toolchains[i];
+    return KGEN_OK;
+}
+
+/* ---- results ---- */
+
+static void finish(build *b, work *w, kgen_outcome outcome) {
+    if (w->lock >= 0) close(w->lock);
+    w->lock = -1;
+    w->step = STEP_DONE;
+    w->result->outcome = outcome;
+    kgen_source_free(&w->source);
+    b->done++;
+    if (b->options.progress)
+        b->options.progress(w->result, w->job, b->done, b->count, b->options.user);
+}
+
+static void fail(build *b, work *w) { finish(b, w, KGEN_JOB_FAILED); }
+
+static int find_cached(build *b, work *w) {
+    int found = 0;
+    kgen_error ignored; /* what cannot be read is compiled */
+    if (kgen_cache_get(b->cache, &w->result->entry, &found, &w->key, &ignored) != KGEN_OK)
+        found = 0;
+    if (!found) w->result->entry = NULL;
+    return found;
+}
+
+/* Renders, keys, and settles what needs no compiler. */
+static void prepare(build *b, work *w) {
+    kgen_error *err = &w->result->error;
+    if (toolchain_for(b, w->job->target, &w->toolchain, err) != KGEN_OK ||
+        kgen_source_render(&w->source, &w->job->spec, w->job->target, err) != KGEN_OK) {
+        fail(b, w);
+        return;
+    }
+    kgen_spec_print(w->spec, &w->source.spec);
+    w->flags = kgen_target_flags(w->job->target, w->toolchain->compiler);
+    make_key(&w->key, &w->source, w->toolchain, w->flags);
+    HASH_FIND(hh, b->by_key, &w->key, sizeof w->key, w->twin);
+    if (w->twin) {
+        w->step = STEP_TWIN;
+        return;
+    }
+    w->key_known = 1;
+    HASH_ADD(hh, b->by_key, key, sizeof w->key, w);
+    if (!w->key_known) {
+        kgen_fail(err, KGEN_E_NOMEM, "table of %zu jobs", b->count);
+        fail(b, w);
+    } else if (find_cached(b, w)) {
+        finish(b, w, KGEN_JOB_CACHED);
+    }
+}
+
+/* ---- single flight: saves work, is never needed ---- */
+
+static int open_lock(const build *b, const work *w) {
+    char path[4096], hex[KGEN_KEY_HEX];
+    const char *dir = kgen_cache_dir(b->cache);
+    if (!dir || strlen(dir) > sizeof path - 32) return -1;
+    kgen_key_hex(hex, &w->key);
+    mkdir(dir, 0700);
+    snprintf(path, sizeof path, "%s/locks", dir);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/locks/%.2s", dir, hex);
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* 1: go on and compile. 0: another process is at it; ask again later. */
+static int take_lock(const build *b, work *w) {
+    if (w->lock < 0) w->lock = open_lock(b, w);
+    if (w->lock < 0 || flock(w->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return 1;
+    if (w->lock_deadline == 0) w->lock_deadline = now_ms() + LOCK_WAIT_MS;
+    return now_ms() >= w->lock_deadline;
+}
+
+/* ---- compiling ---- */
+
+static kgen__unit unit_of(const build *b, const work *w) {
+    return (kgen__unit){.toolchain = w->toolchain,
+                        .flags = w->flags,
+                        .source = w->source.text,
+                        .source_size = w->source.size,
+                        .spec = w->spec,
+                        .arch = w->job->target->name,
+                        .timeout_s = b->options.timeout_s};
+}
+
+static void start(build *b, work *w) {
+    kgen_error *err = &w->result->error;
+    int slot = 0;
+    while (b->slot_work[slot]) slot++;
+    memset(err, 0, sizeof *err); /* of a first attempt */
+    kgen__unit unit = unit_of(b, w);
+    kgen__child *child = &b->slots[slot];
+    kgen_status status = kgen__child_prepare(child, unit.timeout_s, err);
+    if (status == KGEN_OK) status = kgen__unit_start(child, &unit, err);
+    if (status != KGEN_OK) {
+        kgen__child_free(child);
+        fail(b, w);
+        return;
+    }
+    w->step = STEP_RUNNING;
+    w->child = child;
+    b->slot_work[slot] = w;
+    b->running++;
+}
+
+static kgen_entry *new_entry(work *w, const kgen_resources *resources, uint32_t ms, uint8_t *code,
+                             size_t code_size) {
+    kgen_entry *e = calloc(1, sizeof *e);
+    if (!e) return NULL;
+    e->key = w->key;
+    snprintf(e->spec, sizeof e->spec, "%s", w->spec);
+    snprintf(e->target, sizeof e->target, "%s", w->job->target->name);
+    snprintf(e->symbol, sizeof e->symbol, "%s", w->source.symbol);
+    e->resources = *resources;
+    e->record.compile_ms = ms;
+    e->record.unix_time = (uint64_t)time(NULL);
+    const char *id = strchr(w->toolchain->id, '=');
+    snprintf(e->record.toolchain, sizeof e->record.toolchain, "%s%s%.12s", w->toolchain->name,
+             id ? " " : "", id ? id + 1 : "");
+    e->code = code;
+    e->code_size = code_size;
+    e->source = w->source.text; /* moves from the job into the entry */
+    e->source_size = w->source.size;
+    w->source.text = NULL;
+    return e;
+}
+
+/* Takes `code` over. */
+static kgen_status accept(build *b, work *w, uint32_t ms, uint8_t *code, size_t size) {
+    kgen_error *err = &w->result->error, gate, ignored;
+    kgen_resources resources;
+    const kgen_target *target = w->job->target;
+    int32_t lanes = w->source.workgroup_size;
+    kgen_status status =
+        kgen__inspect(&resources, target, w->source.symbol, lanes, code, size, err);
+    if (status == KGEN_OK &&
+        kgen__gate(&resources, target, lanes, b->options.allow_spills, &gate) != KGEN_OK)
+        status = kgen_fail(err, gate.status, "%.400s: %s, %s", gate.text, w->spec, target->name);
+    kgen_entry *entry = NULL;
+    if (status == KGEN_OK && !(entry = new_entry(w, &resources, ms, code, size)))
+        status = kgen_fail(err, KGEN_E_NOMEM, "entry of %zu bytes", size);
+    if (!entry) {
+        free(code);
+        return status;
+    }
+    w->result->entry = entry;
+    kgen_cache_put(b->cache, entry, &ignored);
+    return KGEN_OK;
+}
+
+static void collect(build *b, int slot) {
+    work *w = b->slot_work[slot];
+    kgen__child *child = w->child;
+    kgen__unit unit = unit_of(b, w);
+    uint8_t *code;
+    size_t size;
+    int crashed;
+    kgen_status status = kgen__unit_finish(&unit, child, &code, &size, &crashed, &w->result->error);
+    if (status == KGEN_OK) status = accept(b, w, child->ms, code, size);
+    kgen__child_free(child);
+    b->slot_work[slot] = NULL;
+    b->running--;
+    w->child = NULL;
+    if (crashed && !w->retried) {
+        w->retried = 1;
+        w->step = STEP_WAITING;
+        return;
+    }
+    finish(b, w, status == KGEN_OK ? KGEN_JOB_BUILT : KGEN_JOB_FAILED);
+}
+
+/* Fills the free slots. 1: a job waits for another process. */
+static int start_some(build *b) {
+    int waiting = 0;
+    for (size_t i = 0; i < b->count && b->running < b->workers; i++) {
+        work *w = &b->list[i];
+        if (w->step != STEP_WAITING) continue;
+        if (!take_lock(b, w))
+            waiting = 1;
+        else if (b->waited && find_cached(b, w))
+            finish(b, w, KGEN_JOB_CACHED);
+        else
+            start(b, w);
+    }
+    return waiting;
+}
+
+static int unfinished(const build *b) {
+    for (size_t i = 0; i < b->count; i++)
+        if (b->list[i].step == STEP_WAITING || b->list[i].step == STEP_RUNNING) return 1;
+    return 0;
+}
+
+static void compile_all(build *b) {
+    kgen__child *children[KGEN__CHILDREN_MAX];
+    while (unfinished(b)) {
+        int waiting = start_some(b);
+        for (int i = 0; i < b->workers; i++) children[i] = b->slot_work[i] ? &b->slots[i] : NULL;
+        if (!b->running && !waiting) continue;
+        b->waited = 1;
+        int slot = kgen__children_wait(children, b->workers, waiting ? LOCK_POLL_MS : -1);
+        if (slot >= 0) collect(b, slot);
+    }
+}
+
+/* The same kernel asked for twice: the second one is in the cache by now. */
+static void settle_twin(build *b, work *w) {
+    if (w->twin->result->outcome == KGEN_JOB_FAILED) {
+        w->result->error = w->twin->result->error;
+        fail(b, w);
+    } else if (find_cached(b, w)) {
+        finish(b, w, KGEN_JOB_CACHED);
+    } else {
+        kgen_fail(&w->result->error, KGEN_E_NOMEM, "%.400s: no memory for a second copy", w->spec);
+        fail(b, w);
+    }
+}
+
+static kgen_status first_failure(const build *b, kgen_error *err) {
+    for (size_t i = 0; i < b->count; i++) {
+        const kgen_error *e = &b->list[i].result->error;
+        if (b->list[i].result->outcome == KGEN_JOB_FAILED)
+            return kgen_fail(err, e->status, "%s", e->text);
+    }
+    return KGEN_OK;
+}
+
+static void set_workers(build *b) {
+    b->workers = b->options.workers > 0 ? b->options.workers : kgen__default_workers();
+    if (b->workers > KGEN__CHILDREN_MAX) b->workers = KGEN__CHILDREN_MAX;
+}
+
+/* Nothing could be started: every result says so. */
+static kgen_status no_memory(kgen_job_result *results, size_t count, kgen_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        results[i] = (kgen_job_result){.outcome = KGEN_JOB_FAILED};
+        kgen_fail(&results[i].error, KGEN_E_NOMEM, "table of %zu jobs", count);
+    }
+    return kgen_fail(err, KGEN_E_NOMEM, "table of %zu jobs", count);
+}
+
+kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
+                       const kgen_build_options *options, kgen_job_result *results,
+                       kgen_error *err) {
+    if (count == 0) return KGEN_OK;
+    build *b = calloc(1, sizeof *b);
+    if (b) b->list = calloc(count, sizeof *b->list);
+    if (!b || !b->list) {
+        free(b);
+        return no_memory(results, count, err);
+    }
+    b->cache = cache;
+    b->count = count;
+    if (options) b->options = *options;
+    set_workers(b);
+    for (size_t i = 0; i < count; i++) {
+        memset(&results[i], 0, sizeof results[i]);
+        b->list[i].job = &jobs[i];
+        b->list[i].result = &results[i];
+        b->list[i].lock = -1;
+    }
+    for (size_t i = 0; i < count; i++) prepare(b, &b->list[i]);
+    compile_all(b);
+    for (size_t i = 0; i < count; i++)
+        if (b->list[i].step == STEP_TWIN) settle_twin(b, &b->list[i]);
+    HASH_CLEAR(hh, b->by_key);
+    kgen_status status = first_failure(b, err);
+    free(b->list);
+    free(b);
+    return status;
+}

@@ -1,0 +1,125 @@
+/* Shared by the files behind <kgen/build.h>; not for anybody else.
+ *
+ *   flags.c      which flags                 elf.c      reads ELF files, trusting nothing
+ *   toolchain.c  which compiler              codeobj.c  resources of a code object, the gate
+ *   compile.c    one source -> code object   pool.c     child processes
+ *   build.c      jobs -> entries */
+#ifndef KGEN_RUNTIME_BUILD_INTERNAL_H
+#define KGEN_RUNTIME_BUILD_INTERNAL_H
+
+#include <kgen/build.h>
+
+#include <elf.h>
+#include <sys/types.h>
+
+/* ---- elf.c: a view of the caller's bytes; every read is bounds-checked ---- */
+
+typedef struct kgen__elf {
+    const uint8_t *data;
+    size_t size;
+    Elf64_Ehdr header;
+} kgen__elf;
+
+typedef struct kgen__section {
+    Elf64_Shdr header;
+    const char *name;    /* "" when it has none */
+    const uint8_t *data; /* NULL: no bytes in the file */
+} kgen__section;
+
+/* These return 1 for found, 0 for not there or malformed. */
+int kgen__elf_open(kgen__elf *out, const void *data, size_t size);
+int kgen__elf_section_named(const kgen__elf *elf, const char *name, kgen__section *out);
+int kgen__elf_symbol(const kgen__elf *elf, const char *name, Elf64_Sym *out, unsigned *index);
+int kgen__elf_note(const kgen__elf *elf, const char *owner, uint32_t type, const uint8_t **desc,
+                   size_t *size);
+/* The first DT_NEEDED that starts with `prefix`; the name lies in the file. */
+int kgen__elf_needed(const kgen__elf *elf, const char *prefix, const char **name);
+
+/* ---- codeobj.c ---- */
+
+/* Reads what the compiler says about `symbol`. workgroup_size: what the code
+ * was written for, 0 when unknown. Hostile bytes give KGEN_E_COMPILE. */
+kgen_status kgen__inspect(kgen_resources *out, const kgen_target *target, const char *symbol,
+                          int32_t workgroup_size, const void *code, size_t code_size,
+                          kgen_error *err);
+/* KGEN_E_COMPILE unless it is a code object of this AMD target. */
+kgen_status kgen__amd_object_check(const kgen__elf *elf, const kgen_target *target,
+                                   kgen_error *err);
+/* KGEN_E_BUDGET for what the target cannot launch, and for spills and scratch. */
+kgen_status kgen__gate(const kgen_resources *resources, const kgen_target *target,
+                       int32_t workgroup_size, int allow_spills, kgen_error *err);
+
+/* ---- pool.c ---- */
+
+typedef enum kgen__end { KGEN__EXITED, KGEN__SIGNALLED, KGEN__TIMED_OUT } kgen__end;
+
+/* One child process in a folder of its own, which is removed with it. */
+typedef struct kgen__child {
+    char folder[512]; /* after kgen__child_prepare */
+    kgen__end end;
+    int code;  /* exit status or signal */
+    char *log; /* what it wrote to stderr, NUL-terminated */
+    size_t log_size;
+    uint32_t ms;
+    int index; /* the caller's */
+    pid_t pid; /* 0: not running */
+    int fd;    /* its stderr; -1 after its end */
+    int timeout_s;
+    int64_t start_ms;
+} kgen__child;
+
+enum { KGEN__CHILDREN_MAX = 256, KGEN__ARGS_MAX = 96 };
+
+kgen_status kgen__child_prepare(kgen__child *child, int timeout_s, kgen_error *err);
+/* Runs argv in the folder with a scrubbed environment; stdin is the file
+ * "request" there, stdout "reply". libraries: LD_LIBRARY_PATH, may be "". */
+kgen_status kgen__child_start(kgen__child *child, char *const *argv, const char *libraries,
+                              kgen_error *err);
+/* Waits until one of `children` has ended, at most wait_ms (-1: no bound).
+ * NULL entries and those without a process are passed over. -1: none ended. */
+int kgen__children_wait(kgen__child *const *children, int count, int wait_ms);
+/* Kills it if it runs; removes the folder. Safe on a zeroed struct. */
+void kgen__child_free(kgen__child *child);
+kgen_status kgen__file_write(const char *folder, const char *name, const void *data, size_t size,
+                             kgen_error *err);
+/* *out: free() it; one NUL follows the bytes. */
+kgen_status kgen__file_read(const char *folder, const char *name, uint8_t **out, size_t *size,
+                            kgen_error *err);
+int kgen__default_workers(void);
+
+/* ---- compile.c ---- */
+
+#define KGEN__PROGRAM "kgen_kernel.hip" /* fixed: it is in every code object's messages */
+
+/* One source text to compile, or machine code to disassemble. Pointers are the
+ * caller's. */
+typedef struct kgen__unit {
+    const kgen_toolchain *toolchain;
+    const char *const *flags; /* NULL-terminated */
+    const char *source;
+    size_t source_size;
+    const char *spec; /* for messages */
+    const char *arch; /* for messages */
+    int timeout_s;    /* 0: 300 */
+    const char *isa;  /* NULL: compile. Else the source is machine code of this isa, and
+                       * toolchain->path is libamd_comgr's */
+} kgen__unit;
+
+kgen_status kgen__unit_start(kgen__child *child, const kgen__unit *unit, kgen_error *err);
+/* After the child has ended. *crashed: it died by a signal of its own. *code: free() it. */
+kgen_status kgen__unit_finish(const kgen__unit *unit, kgen__child *child, uint8_t **code,
+                              size_t *size, int *crashed, kgen_error *err);
+/* Both, waiting in between, with the one retry after a crash. */
+kgen_status kgen__compile(const kgen__unit *unit, uint8_t **code, size_t *size, uint32_t *ms,
+                          kgen_error *err);
+/* First line that `program --version` prints. */
+kgen_status kgen__program_version(const char *program, char *line, size_t line_size,
+                                  kgen_error *err);
+
+/* ---- toolchain.c ---- */
+
+/* out: the libamd_comgr that belongs to this hipRTC. */
+kgen_status kgen__toolchain_comgr(char out[1024], const kgen_toolchain *tc, kgen_error *err);
+kgen_status kgen__toolchain_clang(kgen_toolchain *out, const kgen_target *target, kgen_error *err);
+
+#endif

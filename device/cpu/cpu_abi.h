@@ -1,0 +1,32 @@
+/* What a kernel compiled for the cpu device and the cpu device share. Plain C,
+ * included by runtime/cpu and (through templates/kg/target_cpu.h, which
+ * repeats it by hand because generated text includes nothing) mirrored by the
+ * kernels.
+ *
+ * The kernel's shared object exports
+ *   extern "C" void kg_cpu_bind(const kg_cpu_ops *ops);      called once
+ *   extern "C" void <symbol>(const void *params);            a lane's body
+ * The engine runs a workgroup's lanes as fibers. Before it enters or resumes a
+ * lane it stores that lane's record in *ops->lane (thread-local of the engine,
+ * reached through ops->self()). */
+#ifndef KGEN_CPU_ABI_H
+#define KGEN_CPU_ABI_H
+
+typedef struct kg_cpu_lane {
+    unsigned thread;         /* 0 .. block-1 */
+    unsigned lane;           /* in its wave */
+    unsigned wave;           /* in its workgroup */
+    unsigned group;          /* workgroup number */
+    unsigned groups;         /* workgroups of the launch */
+    unsigned block;          /* lanes of the workgroup */
+    unsigned char *lds;      /* the workgroup's LDS, lds_bytes of the persona */
+    unsigned char *exchange; /* the wave's scratch: wave_size * 256 bytes */
+} kg_cpu_lane;
+
+typedef struct kg_cpu_ops {
+    kg_cpu_lane *(*self)(void); /* the running lane */
+    void (*wave_sync)(void);    /* all live lanes of the wave have arrived */
+    void (*barrier)(void);      /* all live lanes of the workgroup */
+} kg_cpu_ops;
+
+#endif

@@ -1,0 +1,60 @@
+/* A device is one table of functions: hip, cuda (both by dlopen) and cpu.
+ * Everything above this line of the runtime is vendor-free. */
+#ifndef KGEN_RUNTIME_DEVICE_H
+#define KGEN_RUNTIME_DEVICE_H
+
+#include <kgen/runtime.h>
+
+typedef struct kgen__device kgen__device;
+
+typedef struct kgen__launch_config {
+    uint32_t grid;  /* workgroups, one dimension */
+    uint32_t block; /* lanes of a workgroup */
+} kgen__launch_config;
+
+typedef struct kgen__device_api {
+    const char *name; /* "hip" */
+    /* Opens device `ordinal`; cpu: `persona` ("cdna3"). KGEN_E_DEVICE when the
+     * driver or the device is not there, saying which. */
+    kgen_status (*open)(kgen__device **out, int ordinal, const char *persona, kgen_error *err);
+    void (*close)(kgen__device *device);
+    /* Code object -> loaded function. The module copies or keeps `code` by
+     * itself. Checks that the object's arch fits the device. */
+    kgen_status (*load)(kgen__device *device, const kgen_entry *entry, void **module,
+                        void **function, kgen_error *err);
+    void (*unload)(kgen__device *device, void *module);
+    /* One driver call; `params` is the packed POD argument struct. */
+    kgen_status (*launch)(kgen__device *device, void *function, kgen__launch_config config,
+                          const void *params, size_t params_bytes, kgen_stream stream,
+                          kgen_error *err);
+    kgen_status (*alloc)(kgen__device *device, void **out, size_t bytes, kgen_error *err);
+    void (*release)(kgen__device *device, void *memory);
+    kgen_status (*write)(kgen__device *device, void *dst, const void *src, size_t bytes,
+                         kgen_error *err);
+    kgen_status (*read)(kgen__device *device, void *dst, const void *src, size_t bytes,
+                        kgen_error *err);
+    /* memset 0 in stream order; may be captured. */
+    kgen_status (*zero)(kgen__device *device, void *dst, size_t bytes, kgen_stream stream,
+                        kgen_error *err);
+    kgen_status (*stream_create)(kgen__device *device, kgen_stream *out, kgen_error *err);
+    void (*stream_destroy)(kgen__device *device, kgen_stream stream);
+    kgen_status (*stream_sync)(kgen__device *device, kgen_stream stream, kgen_error *err);
+    /* 1 while `stream` captures (NULL: any stream this device made). */
+    int (*capturing)(kgen__device *device, kgen_stream stream);
+    kgen_status (*graph_begin)(kgen__device *device, kgen_stream stream, kgen_error *err);
+    kgen_status (*graph_end)(kgen__device *device, kgen_stream stream, void **graph,
+                             kgen_error *err);
+    kgen_status (*graph_launch)(kgen__device *device, void *graph, kgen_stream stream,
+                                kgen_error *err);
+    void (*graph_free)(kgen__device *device, void *graph);
+    /* What the device is: target by arch name, compute units, a label. */
+    const kgen_target *(*target)(const kgen__device *device);
+    int (*compute_units)(const kgen__device *device);
+    const char *(*label)(const kgen__device *device);
+} kgen__device_api;
+
+extern const kgen__device_api kgen__device_hip;
+extern const kgen__device_api kgen__device_cuda;
+extern const kgen__device_api kgen__device_cpu;
+
+#endif

@@ -1,0 +1,428 @@
+#include "dl.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Values that HIP and CUDA share. */
+enum {
+    CODE_NO_MEMORY = 2,
+    CODE_NO_CONTEXT = 201,
+    CODE_BAD_HANDLE = 400, /* also: of a device that is not current */
+    CODE_CAPTURE_FIRST = 900,
+    CODE_CAPTURE_LAST = 908,
+    STREAM_NON_BLOCKING = 1,
+    CAPTURE_THREAD_LOCAL = 1,
+    EXTRA_POINTER = 1,
+    EXTRA_SIZE = 2,
+};
+
+struct kgen__dl_stream {
+    struct kgen__dl_stream *next;
+    kgen_stream stream;
+};
+
+typedef struct dl_module {
+    void *loaded;
+    uint8_t code[]; /* HIP reads it until the module is unloaded */
+} dl_module;
+
+/* ---- the library -------------------------------------------------------- */
+
+/* Never closed: drivers have threads and exit handlers of their own. */
+static void *open_library(const kgen__dl_driver *driver, char *why, size_t size) {
+    const char *named = getenv(driver->library_env);
+    const char *const only[] = {named, NULL};
+    const char *const *names = named && *named ? only : driver->libraries;
+    void *library = NULL;
+    why[0] = 0;
+    for (; *names && !library; names++) {
+        library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+        size_t used = strlen(why);
+        if (!library) snprintf(why + used, size - used, "%s%s", used ? "; " : "", dlerror());
+    }
+    return library;
+}
+
+static kgen_status load_calls(kgen__device *device, kgen_error *err) {
+    const kgen__dl_driver *driver = device->driver;
+    char why[512];
+    void *library = open_library(driver, why, sizeof why);
+    if (!library)
+        return kgen_fail(err, KGEN_E_DEVICE, "%s: no driver library (%s names one): %s",
+                         driver->name, driver->library_env, why);
+    for (size_t i = 0; i < driver->symbol_count; i++) {
+        const kgen__dl_symbol *symbol = &driver->symbols[i];
+        void *address = dlsym(library, symbol->name);
+        if (!address)
+            return kgen_fail(err, KGEN_E_DEVICE, "%s: the driver library is too old: no %s",
+                             driver->name, symbol->name);
+        memcpy((char *)&device->calls + symbol->offset, &address, sizeof address);
+    }
+    return KGEN_OK;
+}
+
+static const char *call_name(const kgen__dl_driver *driver, size_t offset) {
+    for (size_t i = 0; i < driver->symbol_count; i++)
+        if (driver->symbols[i].offset == offset) return driver->symbols[i].name;
+    return "a call";
+}
+
+static kgen_status status_of(int code) {
+    if (code == CODE_NO_MEMORY) return KGEN_E_NOMEM;
+    return code >= CODE_CAPTURE_FIRST && code <= CODE_CAPTURE_LAST ? KGEN_E_CAPTURE : KGEN_E_DEVICE;
+}
+
+static kgen_status driver_error(const kgen__device *device, int code, const char *call,
+                                kgen_error *err) {
+    const char *name = NULL, *text = NULL;
+    device->calls.error_name(code, &name);
+    device->calls.error_string(code, &text);
+    return kgen_fail(err, status_of(code), "%s:%d: %s: %s (%d): %s", device->driver->name,
+                     device->ordinal, call, name ? name : "unknown error", code,
+                     text ? text : "no text");
+}
+
+static kgen_status check(const kgen__device *device, int code, size_t call, kgen_error *err) {
+    return code ? driver_error(device, code, call_name(device->driver, call), err) : KGEN_OK;
+}
+
+/* A driver call whose device is current already, or does not matter. */
+#define CALL(device, err, member, ...) \
+    check(device, (device)->calls.member(__VA_ARGS__), offsetof(kgen__dl_calls, member), err)
+
+static kgen_status enter(const kgen__device *device, void **saved, kgen_error *err) {
+    int code = device->driver->enter(device, saved);
+    return code ? driver_error(device, code, "making the device current", err) : KGEN_OK;
+}
+
+/* A driver call with the device current; `status` is its result. */
+#define CALL_INSIDE(status, device, err, member, ...)        \
+    do {                                                     \
+        void *saved_ = NULL;                                 \
+        status = enter(device, &saved_, err);                \
+        if (status == KGEN_OK) {                             \
+            status = CALL(device, err, member, __VA_ARGS__); \
+            (device)->driver->leave(device, saved_);         \
+        }                                                    \
+    } while (0)
+
+/* ---- open and close ----------------------------------------------------- */
+
+static kgen_status find_device(kgen__device *device, kgen_error *err) {
+    int count = 0;
+    KGEN_TRY(CALL(device, err, init, 0));
+    KGEN_TRY(CALL(device, err, device_count, &count));
+    if (device->ordinal < 0 || device->ordinal >= count)
+        return kgen_fail(err, KGEN_E_DEVICE, "%s:%d: there are %d devices", device->driver->name,
+                         device->ordinal, count);
+    return CALL(device, err, device_get, &device->handle, device->ordinal);
+}
+
+static kgen_status identify(kgen__device *device, kgen_error *err) {
+    const kgen__dl_driver *driver = device->driver;
+    char arch[64] = "", name[64] = "";
+    int code = driver->arch(device, arch, sizeof arch);
+    if (code) return driver_error(device, code, "asking for the architecture", err);
+    if (kgen_target_find(&device->target, arch, NULL) != KGEN_OK)
+        return kgen_fail(err, KGEN_E_DEVICE, "%s:%d is %s, which kgen has no kernels for",
+                         driver->name, device->ordinal, arch[0] ? arch : "of no known kind");
+    KGEN_TRY(CALL(device, err, device_name, name, sizeof name - 1, device->handle));
+    KGEN_TRY(CALL(device, err, device_attribute, &device->compute_units, driver->units_attribute,
+                  device->handle));
+    if (device->compute_units < 1)
+        return kgen_fail(err, KGEN_E_DEVICE, "%s:%d says it has %d compute units", driver->name,
+                         device->ordinal, device->compute_units);
+    snprintf(device->label, sizeof device->label, "%s:%d %s (%s, %d units)", driver->name,
+             device->ordinal, name, device->target->name, device->compute_units);
+    return KGEN_OK;
+}
+
+static kgen_status start(kgen__device *device, kgen_error *err) {
+    KGEN_TRY(load_calls(device, err));
+    KGEN_TRY(find_device(device, err));
+    KGEN_TRY(identify(device, err));
+    int code = device->driver->start ? device->driver->start(device) : 0;
+    return code ? driver_error(device, code, "starting the device", err) : KGEN_OK;
+}
+
+static void dl_close(kgen__device *device);
+
+static kgen_status dl_open(kgen__device **out, const kgen__dl_driver *driver, int ordinal,
+                           kgen_error *err) {
+    kgen__device *device = calloc(1, sizeof *device);
+    if (!device) return kgen_fail(err, KGEN_E_NOMEM, "%s:%d: no memory", driver->name, ordinal);
+    device->driver = driver;
+    device->ordinal = ordinal;
+    pthread_mutex_init(&device->lock, NULL);
+    kgen_status status = start(device, err);
+    if (status != KGEN_OK) {
+        dl_close(device);
+        return status;
+    }
+    *out = device;
+    return KGEN_OK;
+}
+
+static kgen_status hip_open(kgen__device **out, int ordinal, const char *persona, kgen_error *err) {
+    (void)persona;
+    return dl_open(out, &kgen__hip_driver, ordinal, err);
+}
+
+static kgen_status cuda_open(kgen__device **out, int ordinal, const char *persona,
+                             kgen_error *err) {
+    (void)persona;
+    return dl_open(out, &kgen__cuda_driver, ordinal, err);
+}
+
+/* ---- modules and launches ----------------------------------------------- */
+
+static kgen_status load_module(kgen__device *device, const kgen_entry *entry, dl_module *module,
+                               void **function, kgen_error *err) {
+    KGEN_TRY(CALL(device, err, module_load, &module->loaded, module->code));
+    kgen_status status =
+        CALL(device, err, module_function, function, module->loaded, entry->symbol);
+    if (status != KGEN_OK) device->calls.module_unload(module->loaded);
+    return status;
+}
+
+static kgen_status dl_load(kgen__device *device, const kgen_entry *entry, void **out,
+                           void **function, kgen_error *err) {
+    void *saved = NULL;
+    if (strcmp(entry->target, device->target->name) != 0)
+        return kgen_fail(err, KGEN_E_DEVICE, "%s was built for %s, the device %s:%d is %s",
+                         entry->symbol, entry->target, device->driver->name, device->ordinal,
+                         device->target->name);
+    if (!entry->code || entry->code_size == 0)
+        return kgen_fail(err, KGEN_E_DEVICE, "%s: the code object is empty", entry->symbol);
+    dl_module *module = malloc(sizeof *module + entry->code_size + 1);
+    if (!module) return kgen_fail(err, KGEN_E_NOMEM, "%s: no memory to load", entry->symbol);
+    memcpy(module->code, entry->code, entry->code_size);
+    module->code[entry->code_size] = 0; /* PTX is text */
+    kgen_status status = enter(device, &saved, err);
+    if (status == KGEN_OK) {
+        status = load_module(device, entry, module, function, err);
+        device->driver->leave(device, saved);
+    }
+    if (status == KGEN_OK)
+        *out = module;
+    else
+        free(module);
+    return status;
+}
+
+static void dl_unload(kgen__device *device, void *handle) {
+    dl_module *module = handle;
+    kgen_status status;
+    CALL_INSIDE(status, device, NULL, module_unload, module->loaded);
+    (void)status;
+    free(module);
+}
+
+static int launch_once(const kgen__device *device, void *function, kgen__launch_config config,
+                       const void *params, size_t params_bytes, kgen_stream stream) {
+    void *extra[] = {(void *)(uintptr_t)EXTRA_POINTER, (void *)(uintptr_t)params,
+                     (void *)(uintptr_t)EXTRA_SIZE, &params_bytes,
+                     (void *)device->driver->launch_end};
+    return device->calls.launch(function, config.grid, 1, 1, config.block, 1, 1, 0, stream, NULL,
+                                extra);
+}
+
+/* The stream says which device, so that one driver call is all; only the
+ * default stream, or a thread that never used a device, needs it current. */
+static kgen_status dl_launch(kgen__device *device, void *function, kgen__launch_config config,
+                             const void *params, size_t params_bytes, kgen_stream stream,
+                             kgen_error *err) {
+    int code = CODE_NO_CONTEXT;
+    if (stream) code = launch_once(device, function, config, params, params_bytes, stream);
+    if (code == CODE_NO_CONTEXT || code == CODE_BAD_HANDLE) {
+        void *saved = NULL;
+        KGEN_TRY(enter(device, &saved, err));
+        code = launch_once(device, function, config, params, params_bytes, stream);
+        device->driver->leave(device, saved);
+    }
+    return check(device, code, offsetof(kgen__dl_calls, launch), err);
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+static kgen_status dl_alloc(kgen__device *device, void **out, size_t bytes, kgen_error *err) {
+    kgen_status status = KGEN_OK;
+    void *memory = NULL;
+    if (bytes) CALL_INSIDE(status, device, err, alloc, &memory, bytes);
+    if (status == KGEN_OK) *out = memory;
+    return status;
+}
+
+static void dl_release(kgen__device *device, void *memory) {
+    kgen_status status;
+    if (!memory) return;
+    CALL_INSIDE(status, device, NULL, release, memory);
+    (void)status;
+}
+
+/* The copy may still be on its way from a staging buffer when the driver
+ * returns, and streams that do not block would not wait for it. */
+static kgen_status write_inside(kgen__device *device, void *dst, const void *src, size_t bytes,
+                                kgen_error *err) {
+    KGEN_TRY(CALL(device, err, write, dst, src, bytes));
+    return CALL(device, err, stream_sync, NULL);
+}
+
+static kgen_status dl_write(kgen__device *device, void *dst, const void *src, size_t bytes,
+                            kgen_error *err) {
+    void *saved = NULL;
+    if (!bytes) return KGEN_OK;
+    KGEN_TRY(enter(device, &saved, err));
+    kgen_status status = write_inside(device, dst, src, bytes, err);
+    device->driver->leave(device, saved);
+    return status;
+}
+
+static kgen_status dl_read(kgen__device *device, void *dst, const void *src, size_t bytes,
+                           kgen_error *err) {
+    kgen_status status = KGEN_OK;
+    if (bytes) CALL_INSIDE(status, device, err, read, dst, src, bytes);
+    return status;
+}
+
+static kgen_status dl_zero(kgen__device *device, void *dst, size_t bytes, kgen_stream stream,
+                           kgen_error *err) {
+    kgen_status status = KGEN_OK;
+    if (bytes) CALL_INSIDE(status, device, err, fill, dst, 0, bytes, stream);
+    return status;
+}
+
+/* ---- streams and graphs ------------------------------------------------- */
+
+static kgen_status dl_stream_create(kgen__device *device, kgen_stream *out, kgen_error *err) {
+    kgen_status status;
+    kgen__dl_stream *node = calloc(1, sizeof *node);
+    if (!node)
+        return kgen_fail(err, KGEN_E_NOMEM, "%s:%d: no memory for a stream", device->driver->name,
+                         device->ordinal);
+    CALL_INSIDE(status, device, err, stream_create, &node->stream, STREAM_NON_BLOCKING);
+    if (status != KGEN_OK) {
+        free(node);
+        return status;
+    }
+    pthread_mutex_lock(&device->lock);
+    node->next = device->streams;
+    device->streams = node;
+    pthread_mutex_unlock(&device->lock);
+    *out = node->stream;
+    return KGEN_OK;
+}
+
+static void dl_stream_destroy(kgen__device *device, kgen_stream stream) {
+    kgen_status status;
+    pthread_mutex_lock(&device->lock);
+    kgen__dl_stream **link = &device->streams, *node;
+    while (*link && (*link)->stream != stream) link = &(*link)->next;
+    node = *link;
+    if (node) *link = node->next;
+    pthread_mutex_unlock(&device->lock);
+    free(node);
+    if (!stream) return;
+    CALL_INSIDE(status, device, NULL, stream_destroy, stream);
+    (void)status;
+}
+
+static kgen_status dl_stream_sync(kgen__device *device, kgen_stream stream, kgen_error *err) {
+    kgen_status status;
+    CALL_INSIDE(status, device, err, stream_sync, stream);
+    return status;
+}
+
+static void dl_close(kgen__device *device) {
+    while (device->streams) dl_stream_destroy(device, device->streams->stream);
+    if (device->driver->stop) device->driver->stop(device);
+    pthread_mutex_destroy(&device->lock);
+    free(device);
+}
+
+static int stream_captures(const kgen__device *device, kgen_stream stream) {
+    int state = 0;
+    return device->calls.stream_capturing(stream, &state) == 0 && state != 0;
+}
+
+static int any_captures(kgen__device *device) {
+    int found = 0;
+    pthread_mutex_lock(&device->lock);
+    for (const kgen__dl_stream *s = device->streams; s && !found; s = s->next)
+        found = stream_captures(device, s->stream);
+    pthread_mutex_unlock(&device->lock);
+    return found;
+}
+
+static int dl_capturing(kgen__device *device, kgen_stream stream) {
+    void *saved = NULL;
+    if (device->driver->enter(device, &saved) != 0) return 0;
+    int found = stream ? stream_captures(device, stream) : any_captures(device);
+    device->driver->leave(device, saved);
+    return found;
+}
+
+static kgen_status dl_graph_begin(kgen__device *device, kgen_stream stream, kgen_error *err) {
+    kgen_status status;
+    if (!stream)
+        return kgen_fail(err, KGEN_E_ARG, "graph_begin: the default stream cannot capture");
+    CALL_INSIDE(status, device, err, capture_begin, stream, CAPTURE_THREAD_LOCAL);
+    return status;
+}
+
+static kgen_status finish_graph(kgen__device *device, kgen_stream stream, void **exec,
+                                kgen_error *err) {
+    void *graph = NULL;
+    if (!stream || !stream_captures(device, stream))
+        return kgen_fail(err, KGEN_E_ARG, "graph_end: the stream does not capture");
+    KGEN_TRY(CALL(device, err, capture_end, stream, &graph));
+    kgen_status status = CALL(device, err, graph_instantiate, exec, graph, 0);
+    device->calls.graph_destroy(graph);
+    return status;
+}
+
+static kgen_status dl_graph_end(kgen__device *device, kgen_stream stream, void **graph,
+                                kgen_error *err) {
+    void *saved = NULL;
+    KGEN_TRY(enter(device, &saved, err));
+    kgen_status status = finish_graph(device, stream, graph, err);
+    device->driver->leave(device, saved);
+    return status;
+}
+
+static kgen_status dl_graph_launch(kgen__device *device, void *graph, kgen_stream stream,
+                                   kgen_error *err) {
+    kgen_status status;
+    CALL_INSIDE(status, device, err, graph_launch, graph, stream);
+    return status;
+}
+
+static void dl_graph_free(kgen__device *device, void *graph) {
+    kgen_status status;
+    if (!graph) return;
+    CALL_INSIDE(status, device, NULL, exec_destroy, graph);
+    (void)status;
+}
+
+static const kgen_target *dl_target(const kgen__device *device) { return device->target; }
+static int dl_compute_units(const kgen__device *device) { return device->compute_units; }
+static const char *dl_label(const kgen__device *device) { return device->label; }
+
+/* clang-format off */
+#define DL_API(driver_name, open_function)                                                  \
+    {                                                                                       \
+        .name = driver_name, .open = open_function, .close = dl_close, .load = dl_load,     \
+        .unload = dl_unload, .launch = dl_launch, .alloc = dl_alloc, .release = dl_release, \
+        .write = dl_write, .read = dl_read, .zero = dl_zero,                                \
+        .stream_create = dl_stream_create, .stream_destroy = dl_stream_destroy,             \
+        .stream_sync = dl_stream_sync, .capturing = dl_capturing,                           \
+        .graph_begin = dl_graph_begin, .graph_end = dl_graph_end,                           \
+        .graph_launch = dl_graph_launch, .graph_free = dl_graph_free, .target = dl_target,  \
+        .compute_units = dl_compute_units, .label = dl_label,                               \
+    }
+/* clang-format on */
+
+const kgen__device_api kgen__device_hip = DL_API("hip", hip_open);
+const kgen__device_api kgen__device_cuda = DL_API("cuda", cuda_open);

@@ -1,0 +1,101 @@
+/* A driver library that is opened while the program runs. HIP and CUDA name
+ * the same calls with the same shapes (handles are pointers, results are
+ * ints, 0 is success), so one implementation serves both; what differs is the
+ * names, how an architecture is told, and what makes a device current. */
+#ifndef KGEN_RUNTIME_DEV_DL_H
+#define KGEN_RUNTIME_DEV_DL_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device.h"
+
+typedef struct kgen__dl_calls {
+    int (*init)(unsigned flags);
+    int (*device_count)(int *count);
+    int (*device_get)(int *handle, int ordinal);
+    int (*device_name)(char *name, int size, int handle);
+    int (*device_attribute)(int *value, int attribute, int handle);
+    int (*error_name)(int code, const char **text);
+    int (*error_string)(int code, const char **text);
+    int (*module_load)(void **module, const void *image);
+    int (*module_unload)(void *module);
+    int (*module_function)(void **function, void *module, const char *name);
+    int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                  void *stream, void **params, void **extra);
+    int (*alloc)(void **out, size_t bytes);
+    int (*release)(void *memory);
+    int (*write)(void *dst, const void *src, size_t bytes);
+    int (*read)(void *dst, const void *src, size_t bytes);
+    /* CUDA's value is an unsigned char: the same register, and ours is 0. */
+    int (*fill)(void *dst, int value, size_t bytes, void *stream);
+    int (*stream_create)(void **stream, unsigned flags);
+    int (*stream_destroy)(void *stream);
+    int (*stream_sync)(void *stream);
+    int (*stream_capturing)(void *stream, int *status);
+    int (*capture_begin)(void *stream, int mode);
+    int (*capture_end)(void *stream, void **graph);
+    int (*graph_destroy)(void *graph);
+    int (*graph_instantiate)(void **exec, void *graph, unsigned long long flags);
+    int (*graph_launch)(void *exec, void *stream);
+    int (*exec_destroy)(void *exec);
+    union {
+        struct {
+            int (*properties)(void *properties, int ordinal);
+            int (*device_current)(int *ordinal);
+            int (*device_set)(int ordinal);
+        } hip;
+        struct {
+            int (*context_retain)(void **context, int handle);
+            int (*context_release)(int handle);
+            int (*context_push)(void *context);
+            int (*context_pop)(void **context);
+        } cuda;
+    };
+} kgen__dl_calls;
+
+typedef struct kgen__dl_symbol {
+    const char *name;
+    size_t offset; /* in kgen__dl_calls */
+} kgen__dl_symbol;
+
+#define KGEN__DL_SYMBOL(name, member) {name, offsetof(kgen__dl_calls, member)}
+
+typedef struct kgen__dl_driver {
+    const char *name;               /* "hip" */
+    const char *library_env;        /* names one library, instead of: */
+    const char *const *libraries;   /* NULL-terminated, in this order */
+    const kgen__dl_symbol *symbols; /* one for every call */
+    size_t symbol_count;
+    int units_attribute;  /* how many compute units */
+    uintptr_t launch_end; /* ends the `extra` list of a launch */
+    /* Driver codes below are 0 or an error of the driver. May be NULL. */
+    int (*start)(kgen__device *device);
+    void (*stop)(kgen__device *device);
+    int (*arch)(const kgen__device *device, char *out, size_t size);
+    /* Makes the device current in this thread; leave restores what was. */
+    int (*enter)(const kgen__device *device, void **saved);
+    void (*leave)(const kgen__device *device, void *saved);
+} kgen__dl_driver;
+
+typedef struct kgen__dl_stream kgen__dl_stream;
+
+struct kgen__device {
+    const kgen__dl_driver *driver;
+    kgen__dl_calls calls;
+    int ordinal;
+    int handle;    /* of the driver, for the device */
+    void *context; /* cuda */
+    const kgen_target *target;
+    int compute_units;
+    kgen__dl_stream *streams; /* made by stream_create; under the lock */
+    pthread_mutex_t lock;
+    char label[160];
+};
+
+extern const kgen__dl_driver kgen__hip_driver;
+extern const kgen__dl_driver kgen__cuda_driver;
+
+#endif

@@ -1,0 +1,59 @@
+/* Cache kernels of a plan: what an engine launches to write new keys and values
+ * into the pages that attention reads, and to take cached ones out again. */
+#include <stdio.h>
+
+#include "plan_model.h"
+
+enum { FULL = 1 << KGEN__LAYER_FULL, SLIDING = 1 << KGEN__LAYER_SLIDING };
+
+/* Neither engine rotates in its write. vLLM gathers the context of chunked
+ * prefills; SGLang reads its pages in place, and keeps sliding layers in a pool
+ * of their own, whose slots a table knows. */
+static const struct {
+    kgen_engine engine;
+    int kinds;
+    const char *line, *note;
+} rows[] = {
+    {KGEN_ENGINE_VLLM, FULL | SLIDING, "kv_write:", "new keys and values into the cache"},
+    {KGEN_ENGINE_VLLM, FULL, "kv_gather:", "context of a chunked prefill out of the cache"},
+    {KGEN_ENGINE_VLLM, SLIDING, "kv_gather:from=end",
+     "the window of a chunked prefill out of the cache"},
+    {KGEN_ENGINE_SGLANG, FULL, "kv_write:", "new keys and values into the cache"},
+    {KGEN_ENGINE_SGLANG, SLIDING, "kv_write:remap=i64",
+     "new keys and values into the sliding-window pool"},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+size_t kgen__cache_rows(void) { return ROWS; }
+
+static void set_write(kgen_kv_write_spec *s, const kgen_attn_spec *attn) {
+    s->x = attn->q;
+    s->kv = attn->kv;
+    s->head_dim = attn->head_dim;
+    s->v_dim = attn->v_dim;
+    s->page = attn->page;
+    s->layout = attn->layout;
+}
+
+static void set_gather(kgen_kv_gather_spec *s, const kgen_attn_spec *attn) {
+    s->out = attn->q;
+    s->kv = attn->kv;
+    s->head_dim = attn->head_dim;
+    s->v_dim = attn->v_dim;
+    s->page = attn->page;
+    s->layout = attn->layout;
+}
+
+kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, kgen_engine engine,
+                             kgen__layer_kind kind, const kgen_attn_spec *attn, int *wanted,
+                             kgen_error *err) {
+    *wanted = rows[index].engine == engine && (rows[index].kinds >> kind & 1);
+    if (!*wanted) return KGEN_OK;
+    snprintf(out->note, sizeof out->note, "%s", rows[index].note);
+    KGEN_TRY(kgen_spec_parse(&out->spec, rows[index].line, err));
+    if (out->spec.family == KGEN_FAMILY_KV_WRITE)
+        set_write(&out->spec.kv_write, attn);
+    else
+        set_gather(&out->spec.kv_gather, attn);
+    return kgen_spec_validate(&out->spec, NULL, err);
+}

@@ -1,0 +1,51 @@
+/* A prediction of a kernel's time from its code object, without the device.
+ * The assumptions are in the result, so that they can be printed. */
+#ifndef KGEN_MODEL_MODEL_H
+#define KGEN_MODEL_MODEL_H
+
+#include <kgen/kgen.h>
+#include <kgen/tuning.h>
+
+/* What the disassembly says of the kernel's hottest loop, per wave and turn;
+ * of a kernel that loads outside of loops, all of it, as one turn. */
+typedef struct kgen__mix {
+    int32_t looped; /* 1: a loop was found */
+    int32_t instructions, valu, matrix, scalar, lds, wait;
+    int32_t loads, load_bytes; /* global loads; bytes of a wave */
+    int32_t stores, store_bytes;
+    int32_t wide_loads;      /* of them, those of 16 bytes a lane */
+    int32_t in_flight_bytes; /* of a wave: loads between two waits that need them, the most */
+    double valu_cycles, matrix_cycles; /* of a SIMD */
+} kgen__mix;
+
+typedef struct kgen__prediction {
+    kgen__mix mix;
+    double us; /* the largest of the parts, and fixed_us */
+    double memory_us, valu_us, matrix_us, fixed_us;
+    double bytes;            /* that a launch must move */
+    double in_flight_per_cu; /* bytes */
+    double in_flight_target; /* bytes a CU that reach `achievable` */
+    double bandwidth;        /* bytes per us at that many in flight */
+    double achievable, peak; /* bytes per us, of the device */
+    int32_t waves_per_simd, workgroups;
+    const char *bound;     /* "memory", "valu", "matrix", "latency" */
+    char assumptions[512]; /* clock, bandwidth, latency, fixed cost */
+} kgen__prediction;
+
+/* entry: with code. KGEN_E_UNSUPPORTED: no model of this target or family.
+ * It is kgen__predict_mix and kgen__predict_estimate; the mix does not depend on the
+ * problem. */
+kgen_status kgen__predict(kgen__prediction *out, const kgen_entry *entry, const kgen_spec *spec,
+                          const kgen_target *target, const kgen_problem *problem, kgen_error *err);
+kgen_status kgen__predict_mix(kgen__mix *out, const kgen_entry *entry, const kgen_target *target,
+                              kgen_error *err);
+kgen_status kgen__predict_estimate(kgen__prediction *out, const kgen__mix *mix,
+                                   const kgen_resources *resources, const kgen_spec *spec,
+                                   const kgen_target *target, const kgen_problem *problem,
+                                   kgen_error *err);
+
+/* Bytes that one launch must read and write: from the spec and the problem. */
+kgen_status kgen__predict_bytes(double *read, double *written, const kgen_spec *spec,
+                                const kgen_problem *problem, kgen_error *err);
+
+#endif

@@ -1,0 +1,96 @@
+/* Specs with open tuning keys, the family's own choice, and what a row says. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <kgen/source.h>
+#include <sodium.h>
+
+#include "gen/family.h"
+#include "db.h"
+
+/* --- keys ------------------------------------------------------------------ */
+
+void kgen__spec_open(kgen_spec *spec) {
+    const kgen__family *family = kgen__family_of(spec->family);
+    for (size_t i = 0; i < family->param_count; i++)
+        if (family->params[i].role == KGEN__TUNE)
+            kgen__param_set(spec, &family->params[i], family->params[i].initial);
+}
+
+/* 1: equal in every parameter, or in those of shape. */
+static int same(const kgen_spec *a, const kgen_spec *b, int shape_only) {
+    const kgen__family *family = kgen__family_of(a->family);
+    if (a->family != b->family) return 0;
+    for (size_t i = 0; i < family->param_count; i++) {
+        const kgen__param *param = &family->params[i];
+        if (shape_only && param->role == KGEN__TUNE) continue;
+        if (kgen__param_get(a, param) != kgen__param_get(b, param)) return 0;
+    }
+    return 1;
+}
+
+int kgen__spec_same(const kgen_spec *a, const kgen_spec *b) { return same(a, b, 0); }
+int kgen__spec_same_shape(const kgen_spec *a, const kgen_spec *b) { return same(a, b, 1); }
+
+int kgen__spec_keeps(const kgen_spec *spec, const kgen_spec *given) {
+    const kgen__family *family = kgen__family_of(spec->family);
+    for (size_t i = 0; i < family->param_count; i++) {
+        const kgen__param *param = &family->params[i];
+        int32_t value = kgen__param_get(given, param);
+        if (param->role == KGEN__TUNE && value != param->initial &&
+            value != kgen__param_get(spec, param))
+            return 0;
+    }
+    return 1;
+}
+
+kgen_status kgen__family_rule(kgen_spec *out, const kgen_spec *spec, const kgen_problem *problem,
+                              const kgen_target *target, kgen_error *err) {
+    kgen_spec suited = *spec;
+    KGEN_TRY(kgen_spec_validate(spec, target, err));
+    const kgen__family *family = kgen__family_of(spec->family);
+    if (problem && family->suit) {
+        family->suit(&suited, problem, target);
+        /* The caller's own keys may leave no room for the choice. */
+        if (kgen_spec_resolve(out, &suited, target, NULL) == KGEN_OK) return KGEN_OK;
+    }
+    return kgen_spec_resolve(out, spec, target, err);
+}
+
+/* --- rows ------------------------------------------------------------------ */
+
+kgen_status kgen_tuning_row_digest(char out[65], const kgen_spec *resolved,
+                                   const kgen_target *target, kgen_error *err) {
+    enum { BYTES = 32 };
+    unsigned char digest[BYTES];
+    kgen_source source;
+    KGEN_TRY(kgen_source_render(&source, resolved, target, err));
+    crypto_generichash(digest, BYTES, (const unsigned char *)source.text, source.size, NULL, 0);
+    sodium_bin2hex(out, 2 * BYTES + 1, digest, BYTES);
+    kgen_source_free(&source);
+    return KGEN_OK;
+}
+
+kgen_status kgen_tuning_row_stale(int *stale, const kgen_tuning_row *row, kgen_error *err) {
+    char digest[65];
+    KGEN_TRY(kgen_tuning_row_digest(digest, &row->spec, row->target, err));
+    *stale = strcmp(digest, row->kernel) != 0;
+    return KGEN_OK;
+}
+
+/* A row in praise of the default speaks of the default of its day: where the
+ * rule has changed since, what was measured best is still the row's spec. */
+kgen_status kgen__row_verdict(kgen__verdict_of_row *out, const kgen_tuning_row *row,
+                              kgen_error *err) {
+    kgen_spec rule = row->spec;
+    char digest[65];
+    *out = KGEN__ROW_SPEC;
+    if (row->default_us / row->us >= KGEN__TUNING_GAIN &&
+        strcmp(row->kernel, row->default_kernel) != 0)
+        return KGEN_OK;
+    kgen__spec_open(&rule);
+    KGEN_TRY(kgen__family_rule(&rule, &rule, &row->problem, row->target, err));
+    KGEN_TRY(kgen_tuning_row_digest(digest, &rule, row->target, err));
+    if (strcmp(digest, row->default_kernel) == 0) *out = KGEN__ROW_DEFAULT;
+    return KGEN_OK;
+}

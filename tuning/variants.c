@@ -1,0 +1,70 @@
+/* Every spec that the look-up can give. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "db.h"
+
+typedef struct variants {
+    kgen_spec *list;
+    size_t count, room;
+} variants;
+
+static kgen_status add(variants *v, const kgen_spec *spec, kgen_error *err) {
+    for (size_t i = 0; i < v->count; i++)
+        if (kgen__spec_same(&v->list[i], spec)) return KGEN_OK;
+    if (v->count == v->room) {
+        size_t room = v->room ? 2 * v->room : 8;
+        kgen_spec *list = realloc(v->list, room * sizeof *list);
+        if (!list) return kgen_fail(err, KGEN_E_NOMEM, "tuning: no memory for %zu specs", room);
+        v->list = list;
+        v->room = room;
+    }
+    v->list[v->count++] = *spec;
+    return KGEN_OK;
+}
+
+/* The plain default first; then what the size of the problem makes of it, at
+ * the corners (gen/family.h: suit). */
+static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
+                             kgen_error *err) {
+    static const int32_t corners[] = {0, 1, INT32_MAX};
+    kgen_spec resolved;
+    KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));
+    KGEN_TRY(add(v, &resolved, err));
+    for (int i = 0; i < 27; i++) {
+        const kgen_problem problem = {corners[i / 9], corners[i / 3 % 3], corners[i % 3]};
+        KGEN_TRY(kgen__family_rule(&resolved, spec, &problem, target, err));
+        KGEN_TRY(add(v, &resolved, err));
+    }
+    return KGEN_OK;
+}
+
+static kgen_status add_row(variants *v, const kgen_tuning_row *row, const kgen_spec *spec,
+                           const kgen_target *target, kgen_error *err) {
+    kgen__verdict_of_row says;
+    int stale;
+    if (row->target != target || !kgen__spec_same_shape(&row->spec, &v->list[0]) ||
+        !kgen__spec_keeps(&row->spec, spec))
+        return KGEN_OK;
+    KGEN_TRY(kgen_tuning_row_stale(&stale, row, err));
+    if (stale) return KGEN_OK;
+    KGEN_TRY(kgen__row_verdict(&says, row, err));
+    return says == KGEN__ROW_SPEC ? add(v, &row->spec, err) : KGEN_OK;
+}
+
+kgen_status kgen_tuning_variants(kgen_spec **specs, size_t *count, const kgen_tuning *db,
+                                 const kgen_spec *spec, const kgen_target *target,
+                                 kgen_error *err) {
+    variants v = {0};
+    kgen_status status = add_rules(&v, spec, target, err);
+    for (size_t l = 0; db && l < db->count; l++)
+        for (size_t i = 0; i < db->layers[l].count && status == KGEN_OK; i++)
+            status = add_row(&v, &db->layers[l].rows[i], spec, target, err);
+    if (status == KGEN_OK) {
+        *specs = v.list;
+        *count = v.count;
+    } else {
+        free(v.list);
+    }
+    return status;
+}

@@ -1,0 +1,98 @@
+/* What the families of loads share: memory, contents, tensors that turn. */
+#ifndef KGEN_LOAD_INTERNAL_H
+#define KGEN_LOAD_INTERNAL_H
+
+#include <kgen/capture.h>
+
+#include "workload.h"
+
+enum { KGEN__WORKLOAD_SETS_MAX = 1024 };
+
+/* A tensor of the arguments of which every set has its own, `bytes` apart. */
+typedef struct kgen__turn {
+    size_t offset; /* in kgen_args */
+    size_t bytes;
+} kgen__turn;
+
+enum { KGEN__TURNS_MAX = 32 };
+
+struct kgen__workload {
+    kgen_context *ctx;
+    kgen_stream stream;
+    kgen_spec spec; /* resolved */
+    kgen_problem problem;
+    kgen_args args; /* of set 0 */
+    double bytes, read_bytes, flops;
+    int sets;
+    kgen__turn turn[KGEN__TURNS_MAX];
+    int turns;
+    kgen_upload **uploads; /* of a captured launch, one a set; NULL: none */
+    void **memory;
+    size_t memory_count, memory_capacity;
+    double memory_bytes; /* of all tensors */
+    int measuring;       /* nothing is allocated or written */
+    uint64_t random;
+};
+
+typedef struct kgen__workload_family {
+    /* Refuses what cannot be made; says bytes, read_bytes and flops. */
+    kgen_status (*plan)(kgen__workload *load, kgen_error *err);
+    kgen_status (*make)(kgen__workload *load, kgen_error *err);
+} kgen__workload_family;
+
+extern const kgen__workload_family kgen__workload_attn, kgen__workload_gdn, kgen__workload_scatter;
+extern const kgen__workload_family kgen__workload_kv_write, kgen__workload_kv_gather;
+
+/* ---- contents: finite numbers of any type --------------------------------- */
+typedef enum kgen__content {
+    KGEN__NOTHING,  /* written before it is read */
+    KGEN__SIGNED,   /* magnitudes 2^-7 to 1 */
+    KGEN__SMALL,    /* 2^-11 to 2^-4: sums of squares of a head are below 1 */
+    KGEN__POSITIVE, /* 2^-7 to 1 */
+} kgen__content;
+
+typedef enum kgen__owner { KGEN__SHARED, KGEN__EACH_SET } kgen__owner;
+
+/* Sets of `bytes` that together are cold_bytes (0: more than any last-level
+ * cache), `most` at most. */
+int kgen__workload_sets_for(double bytes, double cold_bytes, int most);
+uint64_t kgen__workload_random(kgen__workload *load, uint64_t below);
+
+/* `t` is a tensor of load->args; dense, the shape is that of one set. */
+kgen_status kgen__workload_tensor(kgen__workload *load, kgen_tensor *t, kgen__owner owner,
+                                  kgen_dtype dtype, int32_t rank, const int64_t *shape,
+                                  kgen__content content, kgen_error *err);
+
+/* Writes the integers of one set. */
+typedef void kgen__integers(int64_t *values, int64_t count, int set, void *user);
+
+/* The same of type i32 or i64. */
+kgen_status kgen__workload_ints(kgen__workload *load, kgen_tensor *t, kgen__owner owner,
+                                kgen_dtype dtype, int32_t rank, const int64_t *shape,
+                                kgen__integers *fill, void *user, kgen_error *err);
+
+/* 0 .. count - 1 in random order; nothing while measuring. *out: free(). */
+kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *load, int64_t count,
+                                    kgen_error *err);
+
+/* low .. INT32_MAX, or KGEN_E_ARG naming the field of the problem. */
+kgen_status kgen__workload_bound(const char *field, int32_t value, int32_t low, kgen_error *err);
+
+/* ---- caches ------------------------------------------------------------------ */
+typedef struct kgen__workload_cache {
+    kgen_layout layout;
+    kgen_dtype dtype;
+    int64_t pages, page, heads, dim, v_dim; /* pages of all sets */
+} kgen__workload_cache;
+
+/* page of a spec: of x16, 16. */
+int64_t kgen__workload_page(int32_t page);
+kgen_status kgen__workload_caches(kgen__workload *load, kgen_tensor *k, kgen_tensor *v,
+                                  const kgen__workload_cache *c, kgen__content content,
+                                  kgen_error *err);
+/* granularity: kgen_descale. HEAD is one for the tensor, [1]. */
+kgen_status kgen__workload_scales(kgen__workload *load, kgen_tensor *k, kgen_tensor *v,
+                                  const kgen__workload_cache *c, int32_t granularity,
+                                  kgen__content content, kgen_error *err);
+
+#endif

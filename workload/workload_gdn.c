@@ -1,0 +1,379 @@
+/* Loads of Gated DeltaNet: every set has slots, rows, windows and lines of its
+ * own, slots at random places of one pool.
+ *
+ * A launch runs thousands of times over the same states, so the recurrence must
+ * contract: keys are normalised, or small (l2=0). Counted are states, windows,
+ * ring entries and rows, in and out; not weights, which all sequences share,
+ * slot numbers, or what a tree reads back of states it has just written.
+ *
+ * What a step leaves open is set as in the middle of a service: accepted counts
+ * run through all there are; rings are filled evenly from empty to full, so a
+ * few of them fold; with index=blocks a sequence stays in its block. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "workload_family.h"
+
+enum { RING_UNIT = 4 }; /* rows of a ring, so that its decays fill 16 bytes */
+
+typedef struct gdn_shape {
+    const kgen_gdn_spec *s;
+    int conv, norm, step, packed, replay, buffer, pair;
+    int64_t seqs, rows;             /* of a set */
+    int64_t keys, values, channels; /* of a row */
+    int64_t decays;                 /* of a head */
+    int64_t times;                  /* columns of a convolution slot */
+    int64_t each, pool;             /* slots of a sequence, of all sets */
+    int32_t *slots;                 /* of all sets, in random order */
+} gdn_shape;
+
+static double size_of(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype); }
+
+/* Slots of a sequence. */
+static int64_t slots_of(const kgen_gdn_spec *s) {
+    if (s->index == KGEN_INDEX_SPEC) return s->tokens;
+    if (s->index != KGEN_INDEX_PAIR) return 1;
+    return s->save == KGEN_SAVE_SLOTS ? 1 + s->tokens : 2;
+}
+
+static gdn_shape shape_of(const kgen__workload *load) {
+    const kgen_gdn_spec *s = &load->spec.gdn;
+    gdn_shape n = {.s = s,
+                   .conv = s->fuse >= KGEN_FUSE_C,
+                   .step = s->fuse != KGEN_FUSE_C,
+                   .norm = s->fuse == KGEN_FUSE_B || s->fuse == KGEN_FUSE_E,
+                   .packed = s->layout != KGEN_ROWS_PRESPLIT,
+                   .replay = s->save == KGEN_SAVE_REPLAY,
+                   .buffer = s->save == KGEN_SAVE_BUFFER,
+                   .pair = s->index == KGEN_INDEX_PAIR,
+                   .seqs = load->problem.batch};
+    n.rows = n.seqs * s->tokens;
+    n.keys = (int64_t)s->k_heads * s->k_dim;
+    n.values = (int64_t)s->v_heads * s->v_dim;
+    n.channels = 2 * n.keys + n.values;
+    n.decays = s->gate == KGEN_GATE_GDN ? 1 : s->k_dim;
+    n.times = s->conv_width - 1 + (s->accept ? s->tokens - 1 : 0);
+    n.each = slots_of(s);
+    n.pool = 1 + n.seqs * n.each * load->sets; /* the first: engines keep it for padding */
+    return n;
+}
+
+/* ---- what is counted -------------------------------------------------------------- */
+
+typedef struct traffic {
+    double read, written; /* of all sequences */
+} traffic;
+
+static int64_t ring_of(const gdn_shape *n, int64_t seq) { return seq % (n->s->ring + 1); }
+
+/* Rings, and the states of those that fold. */
+static traffic ring_traffic(const gdn_shape *n, double state) {
+    double entry = (double)(n->keys + n->values) * size_of(n->s->state) +
+                   (double)(n->s->v_heads * n->decays) * sizeof(float);
+    traffic t = {0, (double)n->rows * entry};
+    for (int64_t seq = 0; seq < n->seqs; seq++) {
+        t.read += (double)ring_of(n, seq) * entry;
+        if (ring_of(n, seq) + n->s->tokens > n->s->ring) t.written += state;
+    }
+    return t;
+}
+
+static traffic state_traffic(const gdn_shape *n) {
+    double state = (double)n->values * n->s->k_dim * size_of(n->s->state), seqs = (double)n->seqs;
+    const double kept[] = {
+        /* states written of a sequence */
+        [KGEN_SAVE_FINAL] = 1,
+        [KGEN_SAVE_SLOTS] = n->s->tokens,
+        [KGEN_SAVE_BUFFER] = n->s->tokens + n->pair,
+        [KGEN_SAVE_NONE] = 0,
+        [KGEN_SAVE_REPLAY] = 0,
+    };
+    traffic t = {0, 0};
+    if (!n->step) return t;
+    if (n->replay) t = ring_traffic(n, state);
+    t.read += seqs * state;
+    t.written += seqs * kept[n->s->save] * state;
+    return t;
+}
+
+static traffic window_traffic(const gdn_shape *n) {
+    double column = (double)n->channels * size_of(n->s->conv_state), seqs = (double)n->seqs;
+    double window = column * (n->s->conv_width - 1);
+    traffic t = {0, 0};
+    if (!n->conv) return t;
+    t.read = seqs * window;
+    if (n->buffer)
+        t.written = (double)n->rows * window + (n->pair ? seqs * window : 0);
+    else if (n->s->save != KGEN_SAVE_NONE)
+        t.written =
+            n->s->accept ? seqs * column * (n->s->conv_width - 2 + n->s->tokens) : seqs * window;
+    return t;
+}
+
+static traffic row_traffic(const gdn_shape *n) {
+    const kgen_gdn_spec *s = n->s;
+    double gates = n->step ? (double)s->v_heads * (1 + (double)n->decays) * size_of(s->ab) : 0;
+    double in = (double)(n->channels + (n->norm ? n->values : 0)) * size_of(s->x) + gates;
+    double out = (double)(n->step ? n->values : n->channels) * size_of(s->out);
+    if (size_of(s->out) == 1) out += (double)n->values / 128 * sizeof(float);
+    return (traffic){(double)n->rows * in, (double)n->rows * out};
+}
+
+static kgen_status plan(kgen__workload *load, kgen_error *err) {
+    (void)err;
+    gdn_shape n = shape_of(load);
+    const traffic parts[] = {state_traffic(&n), window_traffic(&n), row_traffic(&n)};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        load->read_bytes += parts[i].read;
+        load->bytes += parts[i].read + parts[i].written;
+    }
+    return KGEN_OK;
+}
+
+/* ---- rows and weights ---------------------------------------------------------------- */
+
+/* Keys that the kernel does not normalise. */
+static kgen__content inputs_of(const kgen_gdn_spec *s) {
+    return s->l2norm ? KGEN__SIGNED : KGEN__SMALL;
+}
+
+static kgen_status make_inputs(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+    const kgen_gdn_spec *s = n->s;
+    kgen_gdn_args *a = &load->args.gdn;
+    const struct {
+        kgen_tensor *t;
+        int wanted;
+        int32_t dtype, tag;
+        int64_t width;
+    } rows[] = {
+        {&a->qkvz, n->packed && (n->conv || n->norm), s->x, s->layout, n->channels + n->values},
+        {&a->ba, n->packed && n->step, s->ab, s->layout, 2 * (int64_t)s->v_heads},
+        {&a->x, !n->packed || !n->conv, s->x, n->conv ? KGEN_ROWS_PRESPLIT : 0, n->channels},
+        {&a->z, !n->packed && n->norm, s->x, 0, n->values},
+        {&a->b, !n->packed && n->step, s->ab, 0, s->v_heads},
+        {&a->a, !n->packed && n->step, s->ab, 0, s->v_heads * n->decays},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const int64_t shape[] = {n->rows, rows[i].width};
+        if (!rows[i].wanted) continue;
+        KGEN_TRY(kgen__workload_tensor(load, rows[i].t, KGEN__EACH_SET, (kgen_dtype)rows[i].dtype,
+                                       2, shape, inputs_of(s), err));
+        rows[i].t->layout = (kgen_layout)rows[i].tag;
+    }
+    return KGEN_OK;
+}
+
+static kgen_status make_weights(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+    const kgen_gdn_spec *s = n->s;
+    kgen_gdn_args *a = &load->args.gdn;
+    const int64_t conv[] = {n->channels, s->conv_width};
+    const struct {
+        kgen_tensor *t;
+        int wanted;
+        int32_t dtype;
+        int64_t length;
+    } vectors[] = {
+        {&a->conv_bias, s->conv_bias, s->conv_weight, n->channels},
+        {&a->a_log, n->step, s->a_log, s->v_heads},
+        {&a->dt_bias, n->step, s->dt_bias, s->v_heads * n->decays},
+        {&a->norm_weight, n->norm, s->norm, s->v_dim},
+    };
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
+        if (vectors[i].wanted)
+            KGEN_TRY(kgen__workload_tensor(load, vectors[i].t, KGEN__SHARED,
+                                           (kgen_dtype)vectors[i].dtype, 1, &vectors[i].length,
+                                           inputs_of(s), err));
+    if (!n->conv) return KGEN_OK;
+    return kgen__workload_tensor(load, &a->conv_weight, KGEN__SHARED, (kgen_dtype)s->conv_weight, 2,
+                                 conv, KGEN__SIGNED, err);
+}
+
+static kgen_status make_outputs(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+    const kgen_gdn_spec *s = n->s;
+    kgen_gdn_args *a = &load->args.gdn;
+    const int64_t conv[] = {n->rows, n->channels}, out[] = {n->rows, s->v_heads, s->v_dim};
+    const int64_t scale[] = {n->rows, n->values / 128};
+    KGEN_TRY(kgen__workload_tensor(load, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out,
+                                   n->step ? 3 : 2, n->step ? out : conv, KGEN__NOTHING, err));
+    if (kgen_dtype_size((kgen_dtype)s->out) > 1) return KGEN_OK;
+    return kgen__workload_tensor(load, &a->out_scale, KGEN__EACH_SET, KGEN_DTYPE_F32, 2, scale,
+                                 KGEN__NOTHING, err);
+}
+
+/* ---- states ---------------------------------------------------------------------------- */
+
+static kgen_status make_pools(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+    const kgen_gdn_spec *s = n->s;
+    kgen_gdn_args *a = &load->args.gdn;
+    int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
+    const int64_t state[] = {n->pool, s->v_heads, vk ? s->v_dim : s->k_dim,
+                             vk ? s->k_dim : s->v_dim};
+    const int64_t conv[] = {n->pool, sd ? n->times : n->channels, sd ? n->channels : n->times};
+    if (n->step)
+        KGEN_TRY(kgen__workload_tensor(load, &a->state, KGEN__SHARED, (kgen_dtype)s->state, 4,
+                                       state, KGEN__SIGNED, err));
+    a->state.layout = (kgen_layout)s->state_layout;
+    if (!n->conv) return KGEN_OK;
+    KGEN_TRY(kgen__workload_tensor(load, &a->conv_state, KGEN__SHARED, (kgen_dtype)s->conv_state, 3,
+                                   conv, inputs_of(s), err));
+    a->conv_state.layout = (kgen_layout)s->conv_layout;
+    return KGEN_OK;
+}
+
+static kgen_status make_buffers(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+    const kgen_gdn_spec *s = n->s;
+    kgen_gdn_args *a = &load->args.gdn;
+    int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
+    int64_t window = s->conv_width - 1;
+    const int64_t states[] = {n->seqs, s->tokens, s->v_heads, vk ? s->v_dim : s->k_dim,
+                              vk ? s->k_dim : s->v_dim};
+    const int64_t windows[] = {n->seqs, s->tokens, sd ? window : n->channels,
+                               sd ? n->channels : window};
+    if (!n->buffer) return KGEN_OK;
+    if (n->step)
+        KGEN_TRY(kgen__workload_tensor(load, &a->buffer, KGEN__EACH_SET, (kgen_dtype)s->state, 5,
+                                       states, KGEN__NOTHING, err));
+    a->buffer.layout = (kgen_layout)s->state_layout;
+    if (!n->conv) return KGEN_OK;
+    KGEN_TRY(kgen__workload_tensor(load, &a->conv_windows, KGEN__EACH_SET,
+                                   (kgen_dtype)s->conv_state, 4, windows, KGEN__NOTHING, err));
+    a->conv_windows.layout = (kgen_layout)s->conv_layout;
+    return KGEN_OK;
+}
+
+static void fill_ring_lens(int64_t *values, int64_t count, int set, void *user) {
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = ring_of(user, i);
+}
+
+static void fill_ring_starts(int64_t *values, int64_t count, int set, void *user) {
+    const gdn_shape *n = user;
+    for (int64_t i = 0; i < count; i++) values[i] = (i + set) % (n->s->ring + n->s->tokens);
+}
+
+static kgen_status make_rings(kgen__workload *load, gdn_shape *n, kgen_error *err) {
+    const kgen_gdn_spec *s = n->s;
+    kgen_gdn_args *a = &load->args.gdn;
+    int64_t rows = (s->ring + s->tokens + RING_UNIT - 1) / RING_UNIT * RING_UNIT;
+    const int64_t k[] = {n->pool, rows, s->k_heads, s->k_dim};
+    const int64_t u[] = {n->pool, rows, s->v_heads, s->v_dim};
+    const int64_t decay[] = {n->pool, rows, s->v_heads, s->k_dim};
+    kgen_dtype state = (kgen_dtype)s->state;
+    if (!n->replay) return KGEN_OK;
+    KGEN_TRY(kgen__workload_tensor(load, &a->ring_k, KGEN__SHARED, state, 4, k, KGEN__SMALL, err));
+    KGEN_TRY(kgen__workload_tensor(load, &a->ring_u, KGEN__SHARED, state, 4, u, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_tensor(load, &a->ring_decay, KGEN__SHARED, KGEN_DTYPE_F32,
+                                   n->decays > 1 ? 4 : 3, decay, KGEN__POSITIVE, err));
+    KGEN_TRY(kgen__workload_ints(load, &a->ring_start, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
+                                 fill_ring_starts, n, err));
+    return kgen__workload_ints(load, &a->ring_len, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
+                               fill_ring_lens, n, err);
+}
+
+/* ---- indices ------------------------------------------------------------------------------ */
+
+/* Slot `i` of sequence `seq`. */
+static int64_t slot_at(const gdn_shape *n, int set, int64_t seq, int64_t i) {
+    return 1 + n->slots[((int64_t)set * n->seqs + seq) * n->each + i];
+}
+
+static void fill_slots(int64_t *values, int64_t count, int set, void *user) {
+    const gdn_shape *n = user;
+    int64_t columns = count / n->seqs;
+    int spec = n->s->index == KGEN_INDEX_SPEC;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = slot_at(n, set, i / columns, spec ? i % columns : 0);
+}
+
+static void fill_write_slots(int64_t *values, int64_t count, int set, void *user) {
+    const gdn_shape *n = user;
+    int64_t columns = count / n->seqs;
+    for (int64_t i = 0; i < count; i++) values[i] = slot_at(n, set, i / columns, 1 + i % columns);
+}
+
+static void fill_zeros(int64_t *values, int64_t count, int set, void *user) {
+    (void)set, (void)user;
+    for (int64_t i = 0; i < count; i++) values[i] = 0;
+}
+
+static void fill_accepted(int64_t *values, int64_t count, int set, void *user) {
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = 1 + i % ((const gdn_shape *)user)->s->tokens;
+}
+
+static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = i * ((const gdn_shape *)user)->s->tokens;
+}
+
+/* Two tokens after each. */
+static void fill_parents(int64_t *values, int64_t count, int set, void *user) {
+    int64_t tokens = ((const gdn_shape *)user)->s->tokens;
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = i % tokens ? (i % tokens - 1) / 2 : -1;
+}
+
+static kgen_status make_indices(kgen__workload *load, gdn_shape *n, kgen_error *err) {
+    const kgen_gdn_spec *s = n->s;
+    kgen_gdn_args *a = &load->args.gdn;
+    int spec = s->index == KGEN_INDEX_SPEC, blocks = s->index == KGEN_INDEX_BLOCKS;
+    int slots = s->save == KGEN_SAVE_SLOTS;
+    kgen_dtype type = s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
+    const struct {
+        kgen_tensor *t;
+        int wanted, rank;
+        int64_t shape[2];
+        kgen__owner owner;
+        kgen_dtype dtype;
+        kgen__integers *fill;
+    } rows[] = {
+        {&a->slots,
+         1,
+         spec || blocks ? 2 : 1,
+         {n->seqs, spec ? s->tokens : 2},
+         KGEN__EACH_SET,
+         type,
+         fill_slots},
+        {&a->write_slots,
+         n->pair,
+         slots ? 2 : 1,
+         {n->seqs, s->tokens},
+         KGEN__EACH_SET,
+         type,
+         fill_write_slots},
+        {&a->read_col, blocks, 1, {n->seqs}, KGEN__SHARED, KGEN_DTYPE_I32, fill_zeros},
+        {&a->write_col, blocks, 1, {n->seqs}, KGEN__SHARED, KGEN_DTYPE_I32, fill_zeros},
+        {&a->accepted, s->accept, 1, {n->seqs}, KGEN__SHARED, KGEN_DTYPE_I32, fill_accepted},
+        {&a->cu_seqlens, s->varlen, 1, {n->seqs + 1}, KGEN__SHARED, KGEN_DTYPE_I32, fill_ends},
+        {&a->parents, s->tree, 2, {n->seqs, s->tokens}, KGEN__SHARED, KGEN_DTYPE_I32, fill_parents},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].wanted)
+            KGEN_TRY(kgen__workload_ints(load, rows[i].t, rows[i].owner, rows[i].dtype,
+                                         rows[i].rank, rows[i].shape, rows[i].fill, n, err));
+    return KGEN_OK;
+}
+
+static void set_numbers(kgen_gdn_args *a, const kgen_gdn_spec *s) {
+    a->q_scale = (float)(1 / sqrt((double)s->k_dim));
+    a->l2_eps = a->norm_eps = 1e-6f;
+    a->lower_bound = -5;
+    a->pad_slot = -1;
+}
+
+static kgen_status make(kgen__workload *load, kgen_error *err) {
+    gdn_shape n = shape_of(load);
+    KGEN_TRY(make_pools(load, &n, err)); /* the largest first: they may not fit */
+    KGEN_TRY(make_buffers(load, &n, err));
+    KGEN_TRY(make_rings(load, &n, err));
+    KGEN_TRY(make_inputs(load, &n, err));
+    KGEN_TRY(make_weights(load, &n, err));
+    KGEN_TRY(make_outputs(load, &n, err));
+    KGEN_TRY(kgen__workload_shuffled(&n.slots, load, n.pool - 1, err));
+    kgen_status status = make_indices(load, &n, err);
+    set_numbers(&load->args.gdn, n.s);
+    free(n.slots);
+    return status;
+}
+
+const kgen__workload_family kgen__workload_gdn = {plan, make};

@@ -1,0 +1,97 @@
+/* A load of a captured launch: the tensors as the launch found them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "workload_family.h"
+
+enum { COPIES_MAX = 64 };
+
+/* ---- the load --------------------------------------------------------------- */
+
+static int copies_of(const kgen_capture *capture, const kgen__workload_options *options) {
+    double bytes = 1;
+    for (size_t i = 0; i < capture->region_count; i++) bytes += (double)capture->regions[i].size;
+    return kgen__workload_sets_for(bytes, options ? options->cold_bytes : 0, COPIES_MAX);
+}
+
+kgen_status kgen__workload_replay(kgen__workload **out, kgen_context *ctx,
+                                  const kgen_capture *capture,
+                                  const kgen__workload_options *options, kgen_error *err) {
+    kgen__workload *load = calloc(1, sizeof *load);
+    if (!load) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
+    load->ctx = ctx;
+    load->sets = copies_of(capture, options);
+    load->uploads = calloc((size_t)load->sets, sizeof *load->uploads);
+    kgen_status status = load->uploads ? kgen_stream_create(ctx, &load->stream, err)
+                                       : kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
+    for (int i = 0; i < load->sets && status == KGEN_OK; i++)
+        status = kgen_upload_make(&load->uploads[i], ctx, capture, err);
+    if (status == KGEN_OK) {
+        load->args = kgen_upload_args(load->uploads[0]);
+        *out = load;
+    } else {
+        kgen__workload_free(load);
+    }
+    return status;
+}
+
+/* ---- its size --------------------------------------------------------------- */
+
+/* Which tensors say how large a launch is. */
+static const struct {
+    const char *batch;   /* its first dimension */
+    const char *lengths; /* their mean is the context; NULL: none */
+    const char *heads;   /* its second dimension; NULL: the spec says */
+} rows[KGEN_FAMILY_COUNT] = {
+    [KGEN_FAMILY_ATTN] = {"seq_lens", "seq_lens", "q"},
+    [KGEN_FAMILY_GDN] = {"slots", NULL, NULL},
+    [KGEN_FAMILY_SCATTER] = {"lens", "lens", NULL},
+    [KGEN_FAMILY_KV_WRITE] = {"slots", NULL, "k"},
+    [KGEN_FAMILY_KV_GATHER] = {"k", NULL, "k"},
+};
+
+/* -1: the launch had none. */
+static int tensor_of(const kgen_capture *capture, const char *name) {
+    kgen_family_id family = capture->args.family;
+    for (int i = 0; name && i < kgen_args_count(family); i++)
+        if (strcmp(kgen_args_name(family, i), name) == 0 && capture->place[i].region >= 0) return i;
+    return -1;
+}
+
+static int32_t dimension(const kgen_capture *capture, const char *name, int dim) {
+    kgen_args args = capture->args;
+    int tensor = tensor_of(capture, name);
+    if (tensor < 0) return 0;
+    const kgen_tensor *t = kgen_args_tensor(&args, tensor);
+    return dim < t->rank ? (int32_t)t->shape[dim] : 0;
+}
+
+static int32_t mean(const kgen_capture *capture, const char *name) {
+    kgen_args args = capture->args;
+    int tensor = tensor_of(capture, name);
+    if (tensor < 0) return 0;
+    const kgen_tensor *t = kgen_args_tensor(&args, tensor);
+    const kgen_capture_place *place = &capture->place[tensor];
+    const uint8_t *bytes = capture->regions[place->region].before + place->offset;
+    double sum = 0;
+    for (int64_t i = 0; i < t->shape[0]; i++) {
+        const uint8_t *at = bytes + i * t->stride[0] * kgen_dtype_size(t->dtype);
+        int32_t narrow;
+        int64_t wide;
+        memcpy(&narrow, at, sizeof narrow);
+        if (t->dtype == KGEN_DTYPE_I64)
+            memcpy(&wide, at, sizeof wide);
+        else
+            wide = narrow;
+        sum += (double)wide;
+    }
+    return t->shape[0] > 0 ? (int32_t)(sum / (double)t->shape[0] + 0.5) : 0;
+}
+
+void kgen__workload_problem(kgen_problem *out, const kgen_capture *capture) {
+    kgen_family_id family = capture->args.family;
+    out->batch = dimension(capture, rows[family].batch, 0);
+    out->context = mean(capture, rows[family].lengths);
+    out->heads = dimension(capture, rows[family].heads, 1);
+    if (family == KGEN_FAMILY_ATTN) out->heads /= capture->spec.attn.group;
+}

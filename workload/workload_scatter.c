@@ -1,0 +1,320 @@
+/* Loads of scatter: requests of 57/64 to all of `context` committed tokens and
+ * four new ones, in random order. Every set has slots and outputs of its own, so
+ * slots come from memory, as after the layers of a model.
+ *
+ * Counted are the slots, mapping entries and table cells that a launch must read
+ * and write, and all other tensors whole. With delta=1 that is the steady state:
+ * the requests of the launch before, and only blocks that may have changed. */
+#include <string.h>
+
+#include "workload_family.h"
+
+enum { NEW = 4, STEPS = 3, STARTS = 4, FORM_TOPK = 1 };
+
+#define OP(name) (1u << KGEN_OP_##name)
+
+enum {
+    TABLES = OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE),
+    MADE = TABLES | OP(DRAFT_LENS) | OP(CACHE_LOCS),
+};
+
+typedef struct scatter_shape {
+    const kgen_scatter_spec *s;
+    kgen__workload *load;
+    int64_t rows, context, columns, width, pages, flat, locs;
+} scatter_shape;
+
+static int64_t divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+static int is(const kgen_scatter_spec *s, uint32_t ops) { return ops >> s->op & 1; }
+
+/* ---- lengths ---------------------------------------------------------------------- */
+
+static int64_t committed(const scatter_shape *n, int64_t row) {
+    return n->context - row % 8 * (n->context / 64);
+}
+
+static int64_t accepted(int64_t row) { return 1 + row % NEW; }
+static int64_t fresh(const scatter_shape *n, int64_t row) {
+    return n->s->ragged ? 1 + row % NEW : NEW;
+}
+
+/* Tokens of a row's table, and those before that a delta has already written. */
+static int64_t tokens_of(const scatter_shape *n, int64_t row) {
+    if (is(n->s, OP(PAGE_TABLE_RAGGED))) return committed(n, row);
+    return committed(n, row) + (n->s->accept ? accepted(row) : 0) + fresh(n, row);
+}
+
+static int64_t known_of(const scatter_shape *n, int64_t row) {
+    return n->s->delta ? tokens_of(n, row) - fresh(n, row) : 0;
+}
+
+static scatter_shape shape_of(kgen__workload *load) {
+    const kgen_scatter_spec *s = &load->spec.scatter;
+    scatter_shape n = {
+        .s = s, .load = load, .rows = load->problem.batch, .context = load->problem.context};
+    n.columns = n.context + STARTS * (int64_t)s->page + 2 * NEW + STEPS;
+    n.width = divide_up(n.context + 2 * NEW, s->page) + s->unaligned;
+    n.pages = n.rows * divide_up(n.columns, s->page);
+    n.locs = n.rows * NEW;
+    if (s->form == KGEN_FORM_DRAFT) n.locs = n.rows * FORM_TOPK * STEPS;
+    if (s->form == KGEN_FORM_LAST) n.locs = n.rows;
+    for (int64_t row = 0; row < n.rows && is(s, OP(PAGE_TABLE_RAGGED)); row++)
+        n.flat += committed(&n, row);
+    return n;
+}
+
+/* ---- contents ---------------------------------------------------------------------- */
+
+#define FILL(name, value)                                                          \
+    static void fill_##name(int64_t *values, int64_t count, int set, void *user) { \
+        const scatter_shape *n = user;                                             \
+        (void)set, (void)n;                                                        \
+        for (int64_t i = 0; i < count; i++) values[i] = (value);                   \
+    }
+
+FILL(lens, committed(n, i) + (n->s->op == KGEN_OP_DRAFT_LENS ? NEW : 0))
+FILL(valid, committed(n, i))
+FILL(accepted, accepted(i))
+FILL(q_lens, fresh(n, i))
+FILL(requests, (i * 37 + 11) % count)
+FILL(nobody, -1)
+
+/* Of tables a few pages in; of new tokens the column where they begin. */
+static void fill_starts(int64_t *values, int64_t count, int set, void *user) {
+    const scatter_shape *n = user;
+    int ragged = n->s->form == KGEN_FORM_RAGGED;
+    (void)set;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t length = committed(n, i), begin = length > NEW ? length - NEW : 0;
+        values[i] = is(n->s, OP(CACHE_LOCS)) ? (ragged ? begin : length) : i % STARTS * n->s->page;
+    }
+}
+
+static void fill_indptr(int64_t *values, int64_t count, int set, void *user) {
+    (void)set;
+    values[0] = 0;
+    for (int64_t i = 1; i < count; i++) values[i] = values[i - 1] + committed(user, i - 1);
+}
+
+/* Slots of one request after the other: pages at random places. */
+static void deal_slots(int64_t *values, int64_t count, const scatter_shape *n) {
+    int64_t page = n->s->page;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = i % page ? values[i - 1] + 1
+                             : (int64_t)kgen__workload_random(n->load, (uint64_t)n->pages) * page;
+}
+
+static void fill_req_to_token(int64_t *values, int64_t count, int set, void *user) {
+    const scatter_shape *n = user;
+    (void)set;
+    for (int64_t at = 0; at < count; at += n->columns) deal_slots(values + at, n->columns, n);
+}
+
+static void fill_slots(int64_t *values, int64_t count, int set, void *user) {
+    const scatter_shape *n = user;
+    int64_t at = 0;
+    (void)set, (void)count;
+    for (int64_t row = 0; row < n->rows; at += committed(n, row++))
+        deal_slots(values + at, committed(n, row), n);
+}
+
+/* Another page of as many, whole pages to whole pages. */
+static void fill_mapping(int64_t *values, int64_t count, int set, void *user) {
+    const scatter_shape *n = user;
+    int64_t page = n->s->page;
+    (void)set;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (i / page * 7919 + 3) % n->pages * page + i % page;
+}
+
+/* ---- tensors ------------------------------------------------------------------------ */
+
+typedef enum role { READ = 1, WRITTEN = 2, BOTH = 3, PARTLY = 0 } role;
+
+typedef struct tensor_row {
+    kgen_tensor *t;
+    int wanted;
+    int32_t wide; /* 0: i32 */
+    int32_t rank;
+    int64_t shape[2];
+    kgen__owner owner;
+    role counted;
+    kgen__integers *fill; /* NULL: nothing reads it */
+} tensor_row;
+
+enum { ROWS_MAX = 24 };
+
+static int list_inputs(tensor_row *list, const scatter_shape *n) {
+    const kgen_scatter_spec *s = n->s;
+    kgen_scatter_args *a = &n->load->args.scatter;
+    int prepare = is(s, OP(SPEC_PREPARE)), requests = is(s, OP(PAGE_TABLE_REQUESTS));
+    int drafts = is(s, OP(DRAFT_LENS)), locs = is(s, OP(CACHE_LOCS)), delta = prepare && s->delta;
+    int ragged = is(s, OP(PAGE_TABLE_RAGGED));
+    int lookup = requests || locs || (prepare && (s->pages || s->locs));
+    int lens = prepare || requests || drafts || (locs && s->form != KGEN_FORM_UNIFORM);
+    int starts = (requests && s->starts) || (locs && s->form <= KGEN_FORM_RAGGED);
+    int accepts = drafts || (prepare && s->accept);
+    const tensor_row rows[] = {
+        {&a->lens, lens, s->len, 1, {n->rows}, KGEN__SHARED, READ, fill_lens},
+        {&a->starts, starts, s->len, 1, {n->rows}, KGEN__SHARED, READ, fill_starts},
+        {&a->valid, drafts, s->len, 1, {n->rows}, KGEN__SHARED, READ, fill_valid},
+        {&a->q_lens, prepare && s->ragged, s->len, 1, {n->rows}, KGEN__SHARED, READ, fill_q_lens},
+        {&a->accepted, accepts, 0, 1, {n->rows}, KGEN__SHARED, READ, fill_accepted},
+        {&a->requests, lookup, s->req, 1, {n->rows}, KGEN__SHARED, READ, fill_requests},
+        {&a->ids, delta, 1, 1, {n->rows}, KGEN__SHARED, READ, fill_requests},
+        {&a->state, delta, 1, 2, {n->rows, 3}, KGEN__EACH_SET, BOTH, fill_nobody},
+        {&a->indptr, ragged, s->len, 1, {n->rows + 1}, KGEN__SHARED, READ, fill_indptr},
+        {&a->slots, ragged, s->slot, 1, {n->flat}, KGEN__EACH_SET, PARTLY, fill_slots},
+        {&a->req_to_token,
+         lookup,
+         s->slot,
+         2,
+         {n->rows, n->columns},
+         KGEN__EACH_SET,
+         PARTLY,
+         fill_req_to_token},
+        {&a->mapping, s->swa, s->map, 1, {n->pages * s->page}, KGEN__SHARED, PARTLY, fill_mapping},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) list[i] = rows[i];
+    return sizeof rows / sizeof rows[0];
+}
+
+static int list_outputs(tensor_row *list, const scatter_shape *n) {
+    const kgen_scatter_spec *s = n->s;
+    kgen_scatter_args *a = &n->load->args.scatter;
+    int prepare = is(s, OP(SPEC_PREPARE)), drafts = is(s, OP(DRAFT_LENS));
+    int tables = is(s, TABLES) && s->pages, locs = prepare && s->locs;
+    const tensor_row rows[] = {
+        {&a->table, tables, s->table, 2, {n->rows, n->width}, KGEN__EACH_SET, PARTLY, NULL},
+        {&a->swa_table,
+         tables && s->swa,
+         s->table,
+         2,
+         {n->rows, n->width},
+         KGEN__EACH_SET,
+         PARTLY,
+         NULL},
+        {&a->row_offsets, s->unaligned, 0, 1, {n->rows}, KGEN__EACH_SET, WRITTEN, NULL},
+        {&a->seq_lens,
+         (prepare && s->seq) || drafts,
+         s->out,
+         1,
+         {n->rows},
+         KGEN__EACH_SET,
+         WRITTEN,
+         NULL},
+        {&a->step_lens, drafts, s->out, 2, {STEPS, n->rows}, KGEN__EACH_SET, WRITTEN, NULL},
+        {&a->qo_indptr, prepare && s->qo, s->out, 1, {n->rows + 1}, KGEN__EACH_SET, WRITTEN, NULL},
+        {&a->kv_indptr, prepare && s->kv, s->out, 1, {n->rows + 1}, KGEN__EACH_SET, WRITTEN, NULL},
+        {&a->locs,
+         locs || is(s, OP(CACHE_LOCS)),
+         s->loc,
+         1,
+         {n->locs},
+         KGEN__EACH_SET,
+         WRITTEN,
+         NULL},
+        {&a->swa_locs, locs && s->swa, s->loc, 1, {n->locs}, KGEN__EACH_SET, WRITTEN, NULL},
+        {&a->positions_out, prepare && s->pos, s->loc, 1, {n->locs}, KGEN__EACH_SET, WRITTEN, NULL},
+        {&a->positions_out, drafts, s->loc, 2, {STEPS, n->rows}, KGEN__EACH_SET, WRITTEN, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) list[i] = rows[i];
+    return sizeof rows / sizeof rows[0];
+}
+
+static int list_tensors(tensor_row list[ROWS_MAX], const scatter_shape *n) {
+    int inputs = list_inputs(list, n);
+    return inputs + list_outputs(list + inputs, n);
+}
+
+static double wide(int32_t i64) { return i64 ? 8 : 4; }
+
+/* ---- what is counted ------------------------------------------------------------------ */
+
+/* Slots that become pages, and the cells that they are written to. */
+static void count_tables(kgen__workload *load, const scatter_shape *n) {
+    const kgen_scatter_spec *s = n->s;
+    double blocks = 0, cells, pools = 1 + s->swa;
+    if (!is(s, TABLES) || !s->pages) return;
+    for (int64_t row = 0; row < n->rows; row++)
+        blocks += (double)(divide_up(tokens_of(n, row), s->page) - known_of(n, row) / s->page);
+    cells = s->delta || s->tail == KGEN_TAIL_KEEP ? blocks : (double)n->rows * (double)n->width;
+    double read = blocks * (wide(s->slot) + (s->swa ? wide(s->map) : 0));
+    load->read_bytes += read;
+    load->bytes += read + cells * pools * wide(s->table);
+}
+
+/* Slots of new tokens. */
+static void count_locs(kgen__workload *load, const scatter_shape *n) {
+    const kgen_scatter_spec *s = n->s;
+    int prepare = is(s, OP(SPEC_PREPARE));
+    double tokens = prepare ? 0 : (double)n->locs;
+    if (!is(s, OP(CACHE_LOCS)) && !(prepare && s->locs)) return;
+    for (int64_t row = 0; row < n->rows && prepare; row++) tokens += (double)fresh(n, row);
+    double read = tokens * (wide(s->slot) + (s->swa ? wide(s->map) : 0));
+    load->read_bytes += read;
+    load->bytes += read;
+}
+
+static kgen_status check_op(const kgen__workload *load, kgen_error *err) {
+    char line[KGEN_SPEC_LINE_MAX];
+    if (is(&load->spec.scatter, MADE)) return KGEN_OK;
+    kgen_spec_print(line, &load->spec);
+    const char *op = strstr(line, "op="); /* the first key, always printed */
+    return kgen_fail(err, KGEN_E_UNSUPPORTED,
+                     "%.*s: no load; there are loads of spec_prepare, page_table_requests, "
+                     "page_table_ragged, draft_lens and cache_locs",
+                     (int)strcspn(op, ","), op);
+}
+
+static kgen_status plan(kgen__workload *load, kgen_error *err) {
+    tensor_row list[ROWS_MAX];
+    KGEN_TRY(check_op(load, err));
+    KGEN_TRY(kgen__workload_bound("context", load->problem.context, 1, err));
+    scatter_shape n = shape_of(load);
+    if (n.pages > INT32_MAX / load->spec.scatter.page)
+        return kgen_fail(err, KGEN_E_ARG,
+                         "problem: batch=%d, context=%d: %lld pages of %d, at most 2^31-1 slots",
+                         load->problem.batch, load->problem.context, (long long)n.pages,
+                         load->spec.scatter.page);
+    int count = list_tensors(list, &n);
+    for (int i = 0; i < count; i++) {
+        double bytes = wide(list[i].wide) * (double)list[i].shape[0];
+        if (list[i].rank == 2) bytes *= (double)list[i].shape[1];
+        if (!list[i].wanted) continue;
+        load->read_bytes += list[i].counted & READ ? bytes : 0;
+        load->bytes +=
+            (list[i].counted & READ ? bytes : 0) + (list[i].counted & WRITTEN ? bytes : 0);
+    }
+    count_tables(load, &n);
+    count_locs(load, &n);
+    return KGEN_OK;
+}
+
+/* ---- make ---------------------------------------------------------------------------------- */
+
+static kgen_status make_tensor(kgen__workload *load, const tensor_row *row, scatter_shape *n,
+                               kgen_error *err) {
+    kgen_dtype dtype = row->wide ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
+    if (!row->fill)
+        return kgen__workload_tensor(load, row->t, row->owner, dtype, row->rank, row->shape,
+                                     KGEN__NOTHING, err);
+    return kgen__workload_ints(load, row->t, row->owner, dtype, row->rank, row->shape, row->fill, n,
+                               err);
+}
+
+static kgen_status make(kgen__workload *load, kgen_error *err) {
+    kgen_scatter_args *a = &load->args.scatter;
+    tensor_row list[ROWS_MAX];
+    scatter_shape n = shape_of(load);
+    int count = list_tensors(list, &n);
+    for (int i = 0; i < count; i++)
+        if (list[i].wanted) KGEN_TRY(make_tensor(load, &list[i], &n, err));
+    a->tokens = a->pad_len = NEW;
+    a->steps = STEPS;
+    a->topk = FORM_TOPK;
+    a->max_len = n.columns;
+    return KGEN_OK;
+}
+
+const kgen__workload_family kgen__workload_scatter = {plan, make};
