@@ -4,7 +4,7 @@
 cmake_minimum_required(VERSION 3.22)
 
 # what: the files, the header that declares the table, its name, its count's
-set(templates_files "${ROOT}/*.hip" "${ROOT}/kg/*.h")
+set(templates_files "${ROOT}/*.hip" "${ROOT}/kg/*/*.h")
 set(templates_table gen/templates.h kgen__templates kgen__template_count)
 set(tuning_files "${ROOT}/*.jsonl")
 set(tuning_table tuning/shipped.h kgen__shipped kgen__shipped_count)

@@ -82,8 +82,8 @@ typedef struct isa_row {
     int32_t all_waves; /* of a workgroup whose waves also share the values */
     int32_t v_split;   /* waves that share the values, at most */
     int32_t occupancy; /* workgroups of a compute unit, at most */
-    int32_t ahead;     /* registers of K, and of V, in flight (kg/tile.h) */
-    int32_t q_keeps;   /* registers of Q; more lie in LDS (kg/tile.h) */
+    int32_t ahead;     /* registers of K, and of V, in flight (kg/attn/tile.h) */
+    int32_t q_keeps;   /* registers of Q; more lie in LDS (kg/attn/tile.h) */
     int32_t fixed;     /* registers of addresses, ids, conversions; measured */
 } isa_row;
 
@@ -100,7 +100,7 @@ static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
 static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
 static int32_t ceil_div(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
-/* Value dims a wave accumulates: its slice, in whole loads (kg/tile.h: CHUNK_DIMS). */
+/* Value dims a wave accumulates: its slice, in whole loads (kg/attn/tile.h: CHUNK_DIMS). */
 static int32_t slice_dims(const kgen_attn_spec *s, const isa_row *isa) {
     int32_t narrow = isa->columns * 4, wide = isa->columns * 8;
     if (is_packed(s->layout)) return ceil_div(s->v_dim, 16 * s->v_split) * 16;
@@ -113,7 +113,7 @@ static int32_t acc_registers(const kgen_attn_spec *s, const kgen_target *target)
     return s->row_tiles * slice_dims(s, isa) * isa->columns / target->wave_size;
 }
 
-/* kg/tile.h: accumulators of 64 registers and more leave half the room on CDNA. */
+/* kg/attn/tile.h: accumulators of 64 registers and more leave half the room on CDNA. */
 static int32_t room(int32_t registers, const kgen_attn_spec *s, const kgen_target *target) {
     return target->wave_size == 64 && acc_registers(s, target) >= 64 ? registers / 2 : registers;
 }
@@ -127,7 +127,7 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
 }
 
 /* 8-bit floats converted in integer arithmetic, among the products of all row
- * tiles; RDNA goes tile by tile (kg/mma_amd.h). */
+ * tiles; RDNA goes tile by tile (kg/core/mma_amd.h). */
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
     if (!is_8bit(s->kv) || target->isa == KGEN_ISA_RDNA3 || target->isa == KGEN_ISA_RDNA4) return 0;
     return target->isa == KGEN_ISA_CDNA2 || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
@@ -163,7 +163,7 @@ static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *tar
 static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
-    int32_t merge = (sm90 ? 38 : 22) << 10;   /* kg/merge.h: ROUND_BYTES and the sums */
+    int32_t merge = (sm90 ? 38 : 22) << 10;   /* kg/attn/merge.h: ROUND_BYTES and the sums */
     int32_t shared = sm90 ? 1 : s->occupancy; /* there 48 KiB are each workgroup's */
     int32_t q = q_in_lds(s, target) ? s->row_tiles * isa->columns * s->head_dim * 2 : 0;
     int32_t lds = shared * (q + merge) - target->lds_bytes;

@@ -387,7 +387,7 @@ static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
 static int32_t occupancy(const kgen_spec *spec) { return spec->gdn.occupancy; }
 
 int64_t kgen__gdn_groups(const kgen_gdn_spec *s, const kgen_target *target) {
-    int64_t channels = 4 * (int64_t)s->waves * target->wave_size; /* kg/gdn_num.h: PIECE */
+    int64_t channels = 4 * (int64_t)s->waves * target->wave_size; /* kg/gdn/gdn_num.h: PIECE */
     if (kgen__gdn_parts(s) & STEP) return (int64_t)s->v_heads * s->v_blocks;
     return (kgen__gdn_channels(s) + channels - 1) / channels;
 }

@@ -29,7 +29,7 @@ int32_t kgen__kv_granularity(int32_t kv, int32_t scale) {
     return is_8bit(kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
 }
 
-/* --- geometry: kg/kv_types.h has the same formulas ----------------------- */
+/* --- geometry: kg/kv/kv_types.h has the same formulas ----------------------- */
 
 int32_t kgen__kv_x(const kgen__kv_shape *s) { return 16 / kgen_dtype_size((kgen_dtype)s->kv); }
 int kgen__kv_packed(const kgen__kv_shape *s) { return is_packed(s->layout); }

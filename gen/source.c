@@ -54,37 +54,37 @@ static const kgen__template *find_template(const char *name) {
 
 /* Names that stand for a file of the target. */
 static const char *vendor_target[] = {
-    [KGEN_VENDOR_AMD] = "kg/target_amd.h",
-    [KGEN_VENDOR_NVIDIA] = "kg/target_nvidia.h",
-    [KGEN_VENDOR_CPU] = "kg/target_cpu.h",
+    [KGEN_VENDOR_AMD] = "kg/core/target_amd.h",
+    [KGEN_VENDOR_NVIDIA] = "kg/core/target_nvidia.h",
+    [KGEN_VENDOR_CPU] = "kg/core/target_cpu.h",
 };
 static const char *vendor_mma[] = {
-    [KGEN_VENDOR_AMD] = "kg/mma_amd.h",
-    [KGEN_VENDOR_NVIDIA] = "kg/mma_nvidia.h",
-    [KGEN_VENDOR_CPU] = "kg/mma_cpu.h",
+    [KGEN_VENDOR_AMD] = "kg/core/mma_amd.h",
+    [KGEN_VENDOR_NVIDIA] = "kg/core/mma_nvidia.h",
+    [KGEN_VENDOR_CPU] = "kg/core/mma_cpu.h",
 };
 static const char *vendor_fp8[] = {
-    [KGEN_VENDOR_AMD] = "kg/fp8_amd.h",
-    [KGEN_VENDOR_NVIDIA] = "kg/fp8_nvidia.h",
-    [KGEN_VENDOR_CPU] = "kg/fp8_cpu.h",
+    [KGEN_VENDOR_AMD] = "kg/core/fp8_amd.h",
+    [KGEN_VENDOR_NVIDIA] = "kg/core/fp8_nvidia.h",
+    [KGEN_VENDOR_CPU] = "kg/core/fp8_cpu.h",
 };
 static const char *vendor_kv_fp8[] = {
-    [KGEN_VENDOR_AMD] = "kg/kv_fp8_amd.h",
-    [KGEN_VENDOR_NVIDIA] = "kg/kv_fp8_nvidia.h",
-    [KGEN_VENDOR_CPU] = "kg/kv_fp8_cpu.h",
+    [KGEN_VENDOR_AMD] = "kg/kv/kv_fp8_amd.h",
+    [KGEN_VENDOR_NVIDIA] = "kg/kv/kv_fp8_nvidia.h",
+    [KGEN_VENDOR_CPU] = "kg/kv/kv_fp8_cpu.h",
 };
 static const char *isa_frag[] = {
-    [KGEN_ISA_CDNA2] = "kg/frag_cdna.h", [KGEN_ISA_CDNA3] = "kg/frag_cdna.h",
-    [KGEN_ISA_CDNA4] = "kg/frag_cdna.h", [KGEN_ISA_RDNA3] = "kg/frag_rdna.h",
-    [KGEN_ISA_RDNA4] = "kg/frag_rdna.h", [KGEN_ISA_SM90] = "kg/frag_sm90.h",
+    [KGEN_ISA_CDNA2] = "kg/core/frag_cdna.h", [KGEN_ISA_CDNA3] = "kg/core/frag_cdna.h",
+    [KGEN_ISA_CDNA4] = "kg/core/frag_cdna.h", [KGEN_ISA_RDNA3] = "kg/core/frag_rdna.h",
+    [KGEN_ISA_RDNA4] = "kg/core/frag_rdna.h", [KGEN_ISA_SM90] = "kg/core/frag_sm90.h",
 };
 
 static const char *resolve_name(const char *name, const kgen_target *target) {
-    if (strcmp(name, "kg/target.h") == 0) return vendor_target[target->vendor];
-    if (strcmp(name, "kg/mma.h") == 0) return vendor_mma[target->vendor];
-    if (strcmp(name, "kg/fp8.h") == 0) return vendor_fp8[target->vendor];
-    if (strcmp(name, "kg/kv_fp8.h") == 0) return vendor_kv_fp8[target->vendor];
-    if (strcmp(name, "kg/frag.h") == 0) return isa_frag[target->isa];
+    if (strcmp(name, "kg/core/target.h") == 0) return vendor_target[target->vendor];
+    if (strcmp(name, "kg/core/mma.h") == 0) return vendor_mma[target->vendor];
+    if (strcmp(name, "kg/core/fp8.h") == 0) return vendor_fp8[target->vendor];
+    if (strcmp(name, "kg/kv/kv_fp8.h") == 0) return vendor_kv_fp8[target->vendor];
+    if (strcmp(name, "kg/core/frag.h") == 0) return isa_frag[target->isa];
     return name;
 }
 
@@ -123,7 +123,7 @@ static kgen_status flatten(flattener *f, const char *wanted) {
         if (!include_name(included, sizeof included, line, length)) {
             kgen__buf_add(f->buf, line, length);
             kgen__buf_add(f->buf, "\n", 1);
-        } else if (strncmp(included, "kg/prelude_", 11) != 0) {
+        } else if (strncmp(included, "kg/prelude/", 11) != 0) {
             KGEN_TRY(flatten(f, included));
             kgen__buf_printf(f->buf, "#line %d \"%s\"\n", number + 1, name);
         } else {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "gen/attn.h"
-#include "templates/kg/attn_args.h"
+#include "templates/kg/attn/attn_packed.h"
 #include "checks.h"
 #include "kv_layout.h"
 #include "launch.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "gen/gdn.h"
-#include "templates/kg/gdn_args.h"
+#include "templates/kg/gdn/gdn_packed.h"
 #include "checks.h"
 #include "launch.h"
 

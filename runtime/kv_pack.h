@@ -3,7 +3,7 @@
 #define KGEN_RUNTIME_KV_PACK_H
 
 #include "gen/kv.h"
-#include "templates/kg/kv_args.h"
+#include "templates/kg/kv/kv_packed.h"
 #include "kv_layout.h"
 #include "launch.h"
 

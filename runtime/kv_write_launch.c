@@ -130,7 +130,7 @@ static void pack_numbers(device_args *d, const kgen_kv_write_spec *s, const kgen
     d->by_q_heads = kgen__divisor(d->q_heads);
 }
 
-/* kg/kv_row_scale.h: X rows of both, or a wave for each row of K and of V. */
+/* kg/kv/kv_row_scale.h: X rows of both, or a wave for each row of K and of V. */
 static int64_t row_groups(const kgen_kv_write_spec *s, const kgen__kv_shape *shape, int64_t rows) {
     int64_t x = kgen__kv_x(shape);
     return kgen__kv_packed(shape) ? (rows + x - 1) / x : (2 * rows + s->waves - 1) / s->waves;

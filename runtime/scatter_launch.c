@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "gen/scatter.h"
-#include "templates/kg/scatter_args.h"
+#include "templates/kg/scatter/scatter_packed.h"
 #include "checks.h"
 #include "launch.h"
 

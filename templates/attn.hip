@@ -1,4 +1,4 @@
-#include "kg/prelude_attn.h"
+#include "kg/prelude/prelude_attn.h"
 // Paged attention, decode and verify: one launch, split over the keys, merged
 // by the last workgroup to arrive. Formula and arguments: <kgen/args.h>.
 //
@@ -6,18 +6,18 @@
 //   S = K Q^T          keys straight from memory into matrix operands
 //   P = exp2(S - m)    m moves only when a score exceeds it by 2^8
 //   O += V^T P^T       P is already where the second product wants it
-#include "kg/attn_types.h"
-#include "kg/attn_args.h"
-#include "kg/target.h"
-#include "kg/fp8.h"
-#include "kg/num.h"
-#include "kg/frag.h"
-#include "kg/mma.h"
-#include "kg/work.h"
-#include "kg/page.h"
-#include "kg/tile.h"
-#include "kg/softmax.h"
-#include "kg/merge.h"
+#include "kg/attn/attn_types.h"
+#include "kg/attn/attn_packed.h"
+#include "kg/core/target.h"
+#include "kg/core/fp8.h"
+#include "kg/core/num.h"
+#include "kg/core/frag.h"
+#include "kg/core/mma.h"
+#include "kg/attn/work.h"
+#include "kg/attn/page.h"
+#include "kg/attn/tile.h"
+#include "kg/attn/softmax.h"
+#include "kg/attn/merge.h"
 
 namespace kg {
 

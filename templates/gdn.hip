@@ -1,4 +1,4 @@
-#include "kg/prelude_gdn.h"
+#include "kg/prelude/prelude_gdn.h"
 // Gated DeltaNet and KDA decode, from the in-projection to the gated norm, in
 // one launch. Formula and arguments: <kgen/gdn_args.h>.
 //
@@ -8,18 +8,18 @@
 //   step    for each token  u = beta (v - S k),  S += u k^T,  o = S q; while one
 //           part of the state is computed on, the next is in flight
 //   norm    over the head's outputs, gate, quantise
-#include "kg/gdn_types.h"
-#include "kg/gdn_args.h"
-#include "kg/target.h"
-#include "kg/gdn_num.h"
-#include "kg/gdn_sequence.h"
-#include "kg/gdn_conv.h"
-#include "kg/gdn_state.h"
-#include "kg/gdn_stage.h"
-#include "kg/gdn_ring.h"
-#include "kg/gdn_step.h"
-#include "kg/gdn_out.h"
-#include "kg/gdn_unpack.h"
+#include "kg/gdn/gdn_types.h"
+#include "kg/gdn/gdn_packed.h"
+#include "kg/core/target.h"
+#include "kg/gdn/gdn_num.h"
+#include "kg/gdn/gdn_sequence.h"
+#include "kg/gdn/gdn_conv.h"
+#include "kg/gdn/gdn_state.h"
+#include "kg/gdn/gdn_stage.h"
+#include "kg/gdn/gdn_ring.h"
+#include "kg/gdn/gdn_step.h"
+#include "kg/gdn/gdn_out.h"
+#include "kg/gdn/gdn_unpack.h"
 
 namespace kg {
 

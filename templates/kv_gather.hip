@@ -1,25 +1,25 @@
-#include "kg/prelude_kv_gather.h"
+#include "kg/prelude/prelude_kv_gather.h"
 // Cached keys and values of some tokens of each sequence into dense rows,
 // dequantised on the way, in one launch. Formula and arguments:
 // <kgen/kv_gather_args.h>.
 //
 // The grid is two parts: keys, values. Each cached element is read once, 16
 // bytes at a time.
-#include "kg/types.h"
-#include "kg/kv_args.h"
-#include "kg/target.h"
-#include "kg/kv_types.h"
+#include "kg/core/types.h"
+#include "kg/kv/kv_packed.h"
+#include "kg/core/target.h"
+#include "kg/kv/kv_types.h"
 
 namespace kg {
 constexpr int MOST_PARTS = 2;
 }
 
-#include "kg/kv_fp8.h"
-#include "kg/kv_num.h"
-#include "kg/kv_find.h"
-#include "kg/kv_pairs.h"
-#include "kg/kv_gather_rows.h"
-#include "kg/kv_gather_tokens.h"
+#include "kg/kv/kv_fp8.h"
+#include "kg/kv/kv_num.h"
+#include "kg/kv/kv_find.h"
+#include "kg/kv/kv_pairs.h"
+#include "kg/kv/kv_gather_rows.h"
+#include "kg/kv/kv_gather_tokens.h"
 
 namespace kg {
 

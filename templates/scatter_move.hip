@@ -1,13 +1,13 @@
-#include "kg/prelude_scatter.h"
+#include "kg/prelude/prelude_scatter.h"
 // kv_compact: rows of cached keys and values go to other slots, in all layers at
 // once. Rules and arguments: <kgen/scatter_args.h>.
 //
 // A lane has the same UNIT bytes of every move of a request, in their order, so
 // that no one else writes what it has yet to read.
-#include "kg/scatter_types.h"
-#include "kg/scatter_args.h"
-#include "kg/target.h"
-#include "kg/scatter_num.h"
+#include "kg/scatter/scatter_types.h"
+#include "kg/scatter/scatter_packed.h"
+#include "kg/core/target.h"
+#include "kg/scatter/scatter_num.h"
 
 namespace kg {
 

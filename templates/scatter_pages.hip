@@ -1,14 +1,14 @@
-#include "kg/prelude_scatter.h"
+#include "kg/prelude/prelude_scatter.h"
 // Page tables from ragged slots, from rows of req_to_token, and for every step
 // and branch of a draft. Rules and arguments: <kgen/scatter_args.h>.
 //
 // A workgroup has TILE columns of one row, and finds out by itself how long the
 // row is: the grid depends on the table's shape alone.
-#include "kg/scatter_types.h"
-#include "kg/scatter_args.h"
-#include "kg/target.h"
-#include "kg/scatter_num.h"
-#include "kg/scatter_table.h"
+#include "kg/scatter/scatter_types.h"
+#include "kg/scatter/scatter_packed.h"
+#include "kg/core/target.h"
+#include "kg/scatter/scatter_num.h"
+#include "kg/scatter/scatter_table.h"
 
 namespace kg {
 

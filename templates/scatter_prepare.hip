@@ -1,4 +1,4 @@
-#include "kg/prelude_scatter.h"
+#include "kg/prelude/prelude_scatter.h"
 // All that a step of speculative decoding reads beside the activations, in one
 // launch: lengths, prefix sums, page tables, cache locations, positions. Rules
 // and arguments: <kgen/scatter_args.h>.
@@ -6,11 +6,11 @@
 // Workgroup 0 has the prefix sums; the next ones have the new tokens; then
 // TILE columns of a table's row each, delta=1: a whole row each. Nobody waits
 // for another: who needs a sum takes it itself.
-#include "kg/scatter_types.h"
-#include "kg/scatter_args.h"
-#include "kg/target.h"
-#include "kg/scatter_num.h"
-#include "kg/scatter_table.h"
+#include "kg/scatter/scatter_types.h"
+#include "kg/scatter/scatter_packed.h"
+#include "kg/core/target.h"
+#include "kg/scatter/scatter_num.h"
+#include "kg/scatter/scatter_table.h"
 
 namespace kg {
 

@@ -1,12 +1,12 @@
-#include "kg/prelude_scatter.h"
+#include "kg/prelude/prelude_scatter.h"
 // Trees of drafts: build, masks, verify. A workgroup has one request's tree.
 // Rules and arguments: <kgen/scatter_args.h>.
-#include "kg/scatter_types.h"
-#include "kg/scatter_args.h"
-#include "kg/target.h"
-#include "kg/scatter_num.h"
-#include "kg/scatter_tree.h"
-#include "kg/scatter_verify.h"
+#include "kg/scatter/scatter_types.h"
+#include "kg/scatter/scatter_packed.h"
+#include "kg/core/target.h"
+#include "kg/scatter/scatter_num.h"
+#include "kg/scatter/scatter_tree.h"
+#include "kg/scatter/scatter_verify.h"
 
 namespace kg {
 

@@ -14,7 +14,7 @@
 #include "check/check.h"
 #include "gen/gdn.h"
 #include "runtime/launch.h"
-#include "templates/kg/gdn_args.h"
+#include "templates/kg/gdn/gdn_packed.h"
 
 enum { GIVEN_MAX = 32 };
 

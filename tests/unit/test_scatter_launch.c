@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "runtime/launch.h"
-#include "templates/kg/scatter_args.h"
+#include "templates/kg/scatter/scatter_packed.h"
 
 /* ---- a device that takes note --------------------------------------- */
 

@@ -160,10 +160,24 @@ static void assert_without(const kgen_source *source, const char *words) {
 }
 
 static void check_no_machine(const kgen_source *source) {
-    static const char *const never[] = {
-        "\"/",          "/tmp",          "/home",         "/usr",     "/root",    "/opt",
-        "__DATE__",     "__TIME__",      "__TIMESTAMP__", "__FILE__", "#include", "\"kg/target.h\"",
-        "\"kg/mma.h\"", "\"kg/frag.h\"", "\"kg/fp8.h\"",  "prelude",  "\r",       "\t"};
+    static const char *const never[] = {"\"/",
+                                        "/tmp",
+                                        "/home",
+                                        "/usr",
+                                        "/root",
+                                        "/opt",
+                                        "__DATE__",
+                                        "__TIME__",
+                                        "__TIMESTAMP__",
+                                        "__FILE__",
+                                        "#include",
+                                        "\"kg/core/target.h\"",
+                                        "\"kg/core/mma.h\"",
+                                        "\"kg/core/frag.h\"",
+                                        "\"kg/core/fp8.h\"",
+                                        "prelude",
+                                        "\r",
+                                        "\t"};
     static const char *const formats[] = {"%Y-%m-%d", "%b %e %Y", "%d.%m.%Y"};
     char text[1024];
     time_t now = time(NULL);
@@ -650,7 +664,7 @@ static void test_sample_preludes_are_up_to_date(void **state) {
     (void)state;
     for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
         char path[64];
-        snprintf(path, sizeof path, "templates/kg/prelude_%s.h", kgen_family_name(id));
+        snprintf(path, sizeof path, "templates/kg/prelude/prelude_%s.h", kgen_family_name(id));
         kgen_source source = rendered(samples[id], "gfx942");
         char *text = file_text(path);
         size_t size = prelude_size(&source);
@@ -662,7 +676,7 @@ static void test_sample_preludes_are_up_to_date(void **state) {
     }
 }
 
-/* Any clang that knows gfx942, whatever $KGEN_TOOLCHAIN_CLANG names for the cpu device. */
+/* Any clang that knows gfx942, whatever $KGEN_CLANG names for the cpu device. */
 static kgen_toolchain clang_or_skip(void) {
     kgen_toolchain tc;
     kgen_error err;
@@ -717,9 +731,9 @@ static void list_files(char *out, size_t size, const char *text, const char *mar
         if (!kg || kg > end) continue;
         char file[256];
         snprintf(file, sizeof file, "%.*s", (int)(end - kg), kg);
-        if (strcmp(file, "kg/target.h") == 0 || strcmp(file, "kg/mma.h") == 0 ||
-            strcmp(file, "kg/frag.h") == 0 || strcmp(file, "kg/fp8.h") == 0 ||
-            strcmp(file, "kg/kv_fp8.h") == 0 || strncmp(file, "kg/prelude", 10) == 0)
+        if (strcmp(file, "kg/core/target.h") == 0 || strcmp(file, "kg/core/mma.h") == 0 ||
+            strcmp(file, "kg/core/frag.h") == 0 || strcmp(file, "kg/core/fp8.h") == 0 ||
+            strcmp(file, "kg/kv/kv_fp8.h") == 0 || strncmp(file, "kg/prelude", 10) == 0)
             continue;
         used += (size_t)snprintf(out + used, size - used, "%s\n", file);
     }
@@ -729,7 +743,7 @@ static void check_forwarding(const kgen_toolchain *tc, kgen_family_id id, const 
     const char *name = template_of(id);
     char path[512], command[4096], want[2048], got[2048];
     kgen_source source = rendered(samples[id], target);
-    snprintf(path, sizeof path, "kg/prelude_%s.h", kgen_family_name(id));
+    snprintf(path, sizeof path, "kg/prelude/prelude_%s.h", kgen_family_name(id));
     write_text(path, source.text, prelude_size(&source));
     snprintf(command, sizeof command,
              "'%s' -E -x c++ -Wundef -Werror=undef -I '%s' -I templates '%s/%s' "
@@ -753,6 +767,8 @@ static void test_forwarding_headers_agree(void **state) {
     kgen_toolchain tc = clang_or_skip();
     char path[512];
     snprintf(path, sizeof path, "%s/kg", folder);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/kg/prelude", folder);
     mkdir(path, 0700);
     for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
         const char *name = template_of(id);

@@ -1,5 +1,5 @@
 // The codes of the gdn family's constants, and what follows from them.
-#include "kg/types.h"
+#include "kg/core/types.h"
 
 namespace kg {
 

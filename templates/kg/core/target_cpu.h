@@ -32,7 +32,7 @@ extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_
 #define KG_CONSTANT
 #define KG_SHARED(name) unsigned char *name = kg_ops->self()->lds
 
-#include "kg/num_soft.h"
+#include "kg/core/num_soft.h"
 
 namespace kg {
 

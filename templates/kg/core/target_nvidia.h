@@ -13,7 +13,7 @@
 #define KG_CONSTANT
 #define KG_SHARED(name) KG_LDS __align__(16) unsigned char name[kg::LDS_USED]
 
-#include "kg/num_soft.h"
+#include "kg/core/num_soft.h"
 
 namespace kg {
 

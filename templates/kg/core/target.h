@@ -1,7 +1,7 @@
 // For an editor and a compiler that read attn.hip by itself. In generated text
 // this name stands for the file of the target (gen/source.c).
 #if KG_SM90
-#include "kg/target_nvidia.h"
+#include "kg/core/target_nvidia.h"
 #else
-#include "kg/target_amd.h"
+#include "kg/core/target_amd.h"
 #endif

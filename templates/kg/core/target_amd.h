@@ -17,7 +17,7 @@
 #define KG_CONSTANT __attribute__((address_space(4)))
 #define KG_SHARED(name) static KG_LDS __attribute__((aligned(16))) unsigned char name[kg::LDS_USED]
 
-#include "kg/num_soft.h"
+#include "kg/core/num_soft.h"
 
 namespace kg {
 

@@ -1,0 +1,6 @@
+// Stands for the file of the target, like kg/core/target.h.
+#if KG_SM90
+#include "kg/core/fp8_nvidia.h"
+#else
+#include "kg/core/fp8_amd.h"
+#endif
