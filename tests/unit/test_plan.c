@@ -14,7 +14,7 @@
 #include <kgen/plan.h>
 
 #ifndef KGEN_MODELS_DIR
-#define KGEN_MODELS_DIR "models"
+#define KGEN_MODELS_DIR "plan/configs"
 #endif
 
 enum { MUTATIONS = 1500, TEXT_MAX = 16384 };

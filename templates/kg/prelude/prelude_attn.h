@@ -32,4 +32,4 @@ constexpr int WAVES = 4;
 constexpr int ROW_TILES = 1;
 constexpr int V_SPLIT = 1;
 constexpr int OCCUPANCY = 2;
-} // namespace kg
+}

@@ -54,4 +54,4 @@ constexpr int WAVES = 4;
 constexpr int LANES = 16;
 constexpr int ELEMENTS = 32;
 constexpr int OCCUPANCY = 3;
-} // namespace kg
+}

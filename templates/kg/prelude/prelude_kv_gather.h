@@ -23,4 +23,4 @@ constexpr int FROM = 0;
 constexpr int WAVES = 4;
 constexpr int TURNS = 2;
 constexpr int OCCUPANCY = 4;
-} // namespace kg
+}

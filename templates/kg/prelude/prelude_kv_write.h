@@ -29,4 +29,4 @@ constexpr int WAVES = 4;
 constexpr int TURNS = 2;
 constexpr int FEW_ROWS = 1;
 constexpr int OCCUPANCY = 4;
-} // namespace kg
+}

@@ -43,4 +43,4 @@ constexpr int OUT_I64 = 0;
 constexpr int LOC_I64 = 1;
 constexpr int TOKEN_I64 = 1;
 constexpr int LINK_I64 = 1;
-} // namespace kg
+}
