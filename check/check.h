@@ -60,7 +60,7 @@ void kgen__attn_free(kgen__attn_answer *answer);
  *
  * `<spec line> | key=value ...`, one line. Lists (lens, qlens ...) hold a term
  * for each sequence, or one for all; a term is a number or rand:low..high.
- * The keys are the family's; adding a family is a row in judge.c. */
+ * The keys are the family's. */
 enum { KGEN__CASE_SEQS_MAX = 512, KGEN__CASE_LINE_MAX = 24576 };
 
 typedef struct kgen__span {
@@ -196,11 +196,9 @@ typedef struct kgen__case {
     uint64_t seed; /* 0: none yet */
     int32_t seqs;
     union {
-        kgen__attn_case attn;
-        kgen__gdn_case gdn;
-        kgen__scatter_case scatter;
-        kgen__kv_write_case kv_write;
-        kgen__kv_gather_case kv_gather;
+#define KGEN_FAMILY(name, NAME) kgen__##name##_case name;
+#include <kgen/families.def>
+#undef KGEN_FAMILY
     };
 } kgen__case;
 

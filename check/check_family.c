@@ -3,19 +3,21 @@
 
 #include <string.h>
 
-static const kgen__check_family *const judges[KGEN_FAMILY_COUNT] = {
-    [KGEN_FAMILY_ATTN] = &kgen__check_family_attn,
-    [KGEN_FAMILY_GDN] = &kgen__check_family_gdn,
-    [KGEN_FAMILY_SCATTER] = &kgen__check_family_scatter,
-    [KGEN_FAMILY_KV_WRITE] = &kgen__check_family_kv_write,
-    [KGEN_FAMILY_KV_GATHER] = &kgen__check_family_kv_gather,
+static const kgen__check_family *const families[KGEN_FAMILY_COUNT] = {
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__check_family_##name,
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 };
 
-const kgen__check_family *kgen__check_family_of(kgen_family_id family) { return judges[family]; }
+const kgen__check_family *kgen__check_family_of(kgen_family_id family) {
+    return (unsigned)family < KGEN_FAMILY_COUNT ? families[family] : NULL;
+}
 
 kgen_status kgen__case_random(kgen__case *out, kgen_family_id family, kgen__rng *rng,
                               const kgen_target *target, int64_t budget, kgen_error *err) {
-    return judges[family]->random(out, rng, target, budget, err);
+    const kgen__check_family *row = kgen__check_family_of(family);
+    if (!row) return kgen_fail(err, KGEN_E_ARG, "family=%d: unknown", (int)family);
+    return row->random(out, rng, target, budget, err);
 }
 
 kgen_status kgen__random_spec(kgen_spec *spec, const kgen__choice *choices, size_t count,
@@ -44,7 +46,7 @@ kgen_status kgen__random_spec(kgen_spec *spec, const kgen__choice *choices, size
 
 kgen_status kgen__data_compare(kgen__check_result *result, const kgen__data *data,
                                kgen_error *err) {
-    const kgen__check_family *judge = judges[data->spec.family];
+    const kgen__check_family *judge = kgen__check_family_of(data->spec.family);
     kgen__answer answer;
     if (judge->compare) return judge->compare(result, data, err);
     memset(&answer, 0, sizeof answer);

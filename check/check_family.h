@@ -1,6 +1,6 @@
 /* What the judge knows of a family: the keys of its cases, its tensors, what
  * they hold, and how outputs are compared. A family is <family>_*.c and one
- * row in judge.c; parsing, memory, launches and replays are common. */
+ * row of <kgen/families.def>; parsing, memory, launches and replays are common. */
 #ifndef KGEN_CHECK_JUDGE_H
 #define KGEN_CHECK_JUDGE_H
 
@@ -59,10 +59,11 @@ typedef struct kgen__check_family {
     int64_t (*rows)(const kgen_args *args, const kgen_spec *spec);
 } kgen__check_family;
 
-extern const kgen__check_family kgen__check_family_attn, kgen__check_family_gdn;
-extern const kgen__check_family kgen__check_family_scatter;
-extern const kgen__check_family kgen__check_family_kv_write, kgen__check_family_kv_gather;
+#define KGEN_FAMILY(name, NAME) extern const kgen__check_family kgen__check_family_##name;
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 
+/* NULL when `family` is out of range. */
 const kgen__check_family *kgen__check_family_of(kgen_family_id family);
 
 /* ---- tensors --------------------------------------------------------------- */

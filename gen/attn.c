@@ -263,7 +263,6 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
 }
 
 const kgen__family kgen__family_attn = {
-    .name = "attn",
     .template_name = "attn.hip",
     .params = params,
     .param_count = sizeof params / sizeof params[0],

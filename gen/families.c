@@ -1,12 +1,21 @@
+/* The families by id: names and rules. */
 #include "family.h"
 
 static const kgen__family *const families[KGEN_FAMILY_COUNT] = {
-    [KGEN_FAMILY_ATTN] = &kgen__family_attn,
-    [KGEN_FAMILY_GDN] = &kgen__family_gdn,
-    [KGEN_FAMILY_SCATTER] = &kgen__family_scatter,
-    [KGEN_FAMILY_KV_WRITE] = &kgen__family_kv_write,
-    [KGEN_FAMILY_KV_GATHER] = &kgen__family_kv_gather,
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__family_##name,
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 };
+
+static const char *const names[KGEN_FAMILY_COUNT] = {
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = #name,
+#include <kgen/families.def>
+#undef KGEN_FAMILY
+};
+
+const char *kgen_family_name(kgen_family_id id) {
+    return (unsigned)id < KGEN_FAMILY_COUNT ? names[id] : "unknown";
+}
 
 const char *kgen__template_of(const kgen_spec *spec) {
     const kgen__family *family = families[spec->family];

@@ -1,4 +1,4 @@
-/* A kernel family is one file with this skeleton and one row in families.c. */
+/* A kernel family is one file with this skeleton and one row of <kgen/families.def>. */
 #ifndef KGEN_GEN_FAMILY_H
 #define KGEN_GEN_FAMILY_H
 
@@ -7,7 +7,6 @@
 #include "params.h"
 
 typedef struct kgen__family {
-    const char *name; /* the word before ':' in a spec line */
     const char *template_name;
     const char *(*template_of)(const kgen_spec *spec); /* instead, of several */
     const kgen__param *params;
@@ -27,12 +26,12 @@ typedef struct kgen__family {
     void (*symbol)(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
 } kgen__family;
 
-extern const kgen__family kgen__family_attn, kgen__family_gdn;
-extern const kgen__family kgen__family_scatter;
+#define KGEN_FAMILY(name, NAME) extern const kgen__family kgen__family_##name;
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 
 /* The file that a spec is made from. */
 const char *kgen__template_of(const kgen_spec *spec);
-extern const kgen__family kgen__family_kv_write, kgen__family_kv_gather;
 
 /* fp8 stands for the target's own kind. */
 static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target) {

@@ -412,7 +412,6 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
 }
 
 const kgen__family kgen__family_gdn = {
-    .name = "gdn",
     .template_name = "gdn.hip",
     .params = params,
     .param_count = PARAMS,

@@ -70,7 +70,6 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
 }
 
 const kgen__family kgen__family_kv_gather = {
-    .name = "kv_gather",
     .template_name = "kv_gather.hip",
     .params = params,
     .param_count = sizeof params / sizeof params[0],

@@ -160,7 +160,6 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
 }
 
 const kgen__family kgen__family_kv_write = {
-    .name = "kv_write",
     .template_name = "kv_write.hip",
     .params = params,
     .param_count = sizeof params / sizeof params[0],

@@ -210,7 +210,6 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
 }
 
 const kgen__family kgen__family_scatter = {
-    .name = "scatter",
     .template_of = template_of,
     .params = params,
     .param_count = PARAMS,

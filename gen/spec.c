@@ -127,12 +127,12 @@ static void list_families(char *out, size_t size) {
     size_t used = 0;
     for (int i = 0; i < KGEN_FAMILY_COUNT && used < size; i++)
         used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "",
-                                 kgen__family_of((kgen_family_id)i)->name);
+                                 kgen_family_name((kgen_family_id)i));
 }
 
 static int find_name(const char *name, size_t length, kgen_family_id *id) {
     for (int i = 0; i < KGEN_FAMILY_COUNT; i++) {
-        const char *known = kgen__family_of((kgen_family_id)i)->name;
+        const char *known = kgen_family_name((kgen_family_id)i);
         if (strlen(known) != length || strncmp(known, name, length) != 0) continue;
         *id = (kgen_family_id)i;
         return 1;
@@ -145,11 +145,6 @@ static kgen_status fail_family(const char *name, size_t length, kgen_error *err)
     list_families(known, sizeof known);
     return kgen_fail(err, KGEN_E_SPEC, "family=%.*s: unknown; known are %s",
                      length > 40 ? 40 : (int)length, name, known);
-}
-
-const char *kgen_family_name(kgen_family_id id) {
-    const kgen__family *family = kgen__family_of(id);
-    return family ? family->name : "unknown";
 }
 
 kgen_status kgen_family_find(kgen_family_id *out, const char *name, kgen_error *err) {
@@ -173,8 +168,10 @@ static int copy_field(char *out, size_t size, const char *text, size_t length) {
 }
 
 /* Parses "key=value" of `length` bytes; `seen` has one bit a parameter. */
-static kgen_status parse_pair(kgen_spec *spec, const kgen__family *family, const char *pair,
-                              size_t length, uint64_t *seen, kgen_error *err) {
+static kgen_status parse_pair(kgen_spec *spec, const char *pair, size_t length, uint64_t *seen,
+                              kgen_error *err) {
+    const kgen__family *family = kgen__family_of(spec->family);
+    const char *name = kgen_family_name(spec->family);
     char key[KEY_MAX], value[VALUE_MAX];
     const char *equals = memchr(pair, '=', length);
     int shown = length > 40 ? 40 : (int)length;
@@ -192,7 +189,7 @@ static kgen_status parse_pair(kgen_spec *spec, const kgen__family *family, const
         return KGEN_OK;
     }
     return kgen_fail(err, KGEN_E_SPEC, "%s=%s: family %s has no such key; see `kgen explain %s`",
-                     key, value, family->name, family->name);
+                     key, value, name, name);
 }
 
 /* Messages repeat parts of the line: they must stay one line. */
@@ -220,7 +217,7 @@ kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err) {
         kgen__param_set(&spec, &family->params[i], family->params[i].initial);
     for (int more = *rest != 0; more;) {
         size_t length = strcspn(rest, ",");
-        KGEN_TRY(parse_pair(&spec, family, rest, length, &seen, err));
+        KGEN_TRY(parse_pair(&spec, rest, length, &seen, err));
         more = rest[length] == ',';
         rest += length + (size_t)more;
     }
@@ -233,7 +230,7 @@ kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err) {
 
 void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec) {
     const kgen__family *family = kgen__family_of(spec->family);
-    size_t used = (size_t)snprintf(out, KGEN_SPEC_LINE_MAX, "%s:", family ? family->name : "?");
+    size_t used = (size_t)snprintf(out, KGEN_SPEC_LINE_MAX, "%s:", kgen_family_name(spec->family));
     char separator[2] = "";
     for (size_t i = 0; family && i < family->param_count; i++) {
         const kgen__param *param = &family->params[i];

@@ -11,11 +11,9 @@
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 static const kgen__launcher *const launchers[KGEN_FAMILY_COUNT] = {
-    [KGEN_FAMILY_ATTN] = &kgen__launch_attn,
-    [KGEN_FAMILY_GDN] = &kgen__launch_gdn,
-    [KGEN_FAMILY_SCATTER] = &kgen__launch_scatter,
-    [KGEN_FAMILY_KV_WRITE] = &kgen__launch_kv_write,
-    [KGEN_FAMILY_KV_GATHER] = &kgen__launch_kv_gather,
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__launch_##name,
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 };
 
 static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {

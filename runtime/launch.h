@@ -1,5 +1,5 @@
 /* How a family's arguments become one packed struct. A family is one file
- * <family>_launch.c and one row in launch.c. */
+ * <family>_launch.c and one row of <kgen/families.def>. */
 #ifndef KGEN_RUNTIME_LAUNCH_H
 #define KGEN_RUNTIME_LAUNCH_H
 
@@ -18,9 +18,9 @@ typedef struct kgen__launcher {
                         const kgen_args *args, kgen_error *err);
 } kgen__launcher;
 
-extern const kgen__launcher kgen__launch_attn, kgen__launch_gdn;
-extern const kgen__launcher kgen__launch_scatter;
-extern const kgen__launcher kgen__launch_kv_write, kgen__launch_kv_gather;
+#define KGEN_FAMILY(name, NAME) extern const kgen__launcher kgen__launch_##name;
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 
 /* 1: the kernel is given this tensor of arguments that a launch accepts. What a
  * spec has no use for may be anything, and is not looked at; all others have

@@ -41,9 +41,9 @@ static const kgen__member kv_gather_members[] = {
 #undef FAMILY
 
 static const kgen__member *const families[KGEN_FAMILY_COUNT] = {
-    [KGEN_FAMILY_ATTN] = attn_members,           [KGEN_FAMILY_GDN] = gdn_members,
-    [KGEN_FAMILY_SCATTER] = scatter_members,     [KGEN_FAMILY_KV_WRITE] = kv_write_members,
-    [KGEN_FAMILY_KV_GATHER] = kv_gather_members,
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = name##_members,
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 };
 
 const kgen__member *kgen__members(kgen_family_id family) {

@@ -8,11 +8,9 @@
 #include "workload_family.h"
 
 static const kgen__workload_family *const families[KGEN_FAMILY_COUNT] = {
-    [KGEN_FAMILY_ATTN] = &kgen__workload_attn,
-    [KGEN_FAMILY_GDN] = &kgen__workload_gdn,
-    [KGEN_FAMILY_SCATTER] = &kgen__workload_scatter,
-    [KGEN_FAMILY_KV_WRITE] = &kgen__workload_kv_write,
-    [KGEN_FAMILY_KV_GATHER] = &kgen__workload_kv_gather,
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__workload_##name,
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 };
 
 static const double COLD_BYTES = 1e9; /* more than any last-level cache */

@@ -2,7 +2,7 @@
  * sets that are used in turn so that every launch finds its data in no cache,
  * and the clock that times kernels over it by graph replay.
  *
- * A family is load_<family>.c and one row in load.c. */
+ * A family is workload_<family>.c and one row of <kgen/families.def>. */
 #ifndef KGEN_LOAD_LOAD_H
 #define KGEN_LOAD_LOAD_H
 

@@ -40,8 +40,9 @@ typedef struct kgen__workload_family {
     kgen_status (*make)(kgen__workload *load, kgen_error *err);
 } kgen__workload_family;
 
-extern const kgen__workload_family kgen__workload_attn, kgen__workload_gdn, kgen__workload_scatter;
-extern const kgen__workload_family kgen__workload_kv_write, kgen__workload_kv_gather;
+#define KGEN_FAMILY(name, NAME) extern const kgen__workload_family kgen__workload_##name;
+#include <kgen/families.def>
+#undef KGEN_FAMILY
 
 /* ---- contents: finite numbers of any type --------------------------------- */
 typedef enum kgen__content {

@@ -18,11 +18,9 @@ typedef struct kgen_args {
                         once by kgen_workspace_init; NULL where the size is 0 */
     size_t workspace_bytes;
     union {
-        kgen_attn_args attn;
-        kgen_gdn_args gdn;
-        kgen_scatter_args scatter;
-        kgen_kv_write_args kv_write;
-        kgen_kv_gather_args kv_gather;
+#define KGEN_FAMILY(name, NAME) kgen_##name##_args name;
+#include "families.def"
+#undef KGEN_FAMILY
     };
 } kgen_args;
 

@@ -138,22 +138,18 @@ typedef struct kgen_gdn_spec {
 #include "kv_spec.h"
 
 typedef enum kgen_family_id {
-    KGEN_FAMILY_ATTN = 0,
-    KGEN_FAMILY_GDN = 1,
-    KGEN_FAMILY_SCATTER = 2,
-    KGEN_FAMILY_KV_WRITE = 3,
-    KGEN_FAMILY_KV_GATHER = 4,
+#define KGEN_FAMILY(name, NAME) KGEN_FAMILY_##NAME,
+#include "families.def"
+#undef KGEN_FAMILY
     KGEN_FAMILY_COUNT
 } kgen_family_id;
 
 typedef struct kgen_spec {
     kgen_family_id family;
     union {
-        kgen_attn_spec attn;
-        kgen_gdn_spec gdn;
-        kgen_scatter_spec scatter;
-        kgen_kv_write_spec kv_write;
-        kgen_kv_gather_spec kv_gather;
+#define KGEN_FAMILY(name, NAME) kgen_##name##_spec name;
+#include "families.def"
+#undef KGEN_FAMILY
     };
 } kgen_spec;
 

@@ -522,7 +522,7 @@ static void check_rows(kgen_family_id id) {
         for (int n = 0; n < families[id].count; n++)
             rows += strcmp(families[id].axes[n].key, family->params[i].key) == 0;
         if (family->params[i].role == KGEN__SHAPE && !rows)
-            fail_msg("%s: no row for %s", family->name, family->params[i].key);
+            fail_msg("%s: no row for %s", kgen_family_name(id), family->params[i].key);
     }
 }
 
