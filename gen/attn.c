@@ -127,7 +127,7 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
 }
 
 /* 8-bit floats converted in integer arithmetic, among the products of all row
- * tiles; RDNA goes tile by tile (kg/core/mma_amd.h). */
+ * tiles; RDNA goes tile by tile (kg/attn/mma_amd.h). */
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
     if (!is_8bit(s->kv) || target->isa == KGEN_ISA_RDNA3 || target->isa == KGEN_ISA_RDNA4) return 0;
     return target->isa == KGEN_ISA_CDNA2 || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;

@@ -9,7 +9,7 @@
 #include "family.h"
 #include "templates.h"
 
-enum { MAX_INCLUDED = 32 };
+enum { MAX_INCLUDED = 48 };
 
 typedef struct flattener {
     kgen__buf *buf;
@@ -52,39 +52,38 @@ static const kgen__template *find_template(const char *name) {
     return NULL;
 }
 
-/* Names that stand for a file of the target. */
-static const char *vendor_target[] = {
-    [KGEN_VENDOR_AMD] = "kg/core/target_amd.h",
-    [KGEN_VENDOR_NVIDIA] = "kg/core/target_nvidia.h",
-    [KGEN_VENDOR_CPU] = "kg/core/target_cpu.h",
-};
-static const char *vendor_mma[] = {
-    [KGEN_VENDOR_AMD] = "kg/core/mma_amd.h",
-    [KGEN_VENDOR_NVIDIA] = "kg/core/mma_nvidia.h",
-    [KGEN_VENDOR_CPU] = "kg/core/mma_cpu.h",
-};
-static const char *vendor_fp8[] = {
-    [KGEN_VENDOR_AMD] = "kg/core/fp8_amd.h",
-    [KGEN_VENDOR_NVIDIA] = "kg/core/fp8_nvidia.h",
-    [KGEN_VENDOR_CPU] = "kg/core/fp8_cpu.h",
-};
-static const char *vendor_kv_fp8[] = {
-    [KGEN_VENDOR_AMD] = "kg/kv/kv_fp8_amd.h",
-    [KGEN_VENDOR_NVIDIA] = "kg/kv/kv_fp8_nvidia.h",
-    [KGEN_VENDOR_CPU] = "kg/kv/kv_fp8_cpu.h",
-};
-static const char *isa_frag[] = {
-    [KGEN_ISA_CDNA2] = "kg/core/frag_cdna.h", [KGEN_ISA_CDNA3] = "kg/core/frag_cdna.h",
-    [KGEN_ISA_CDNA4] = "kg/core/frag_cdna.h", [KGEN_ISA_RDNA3] = "kg/core/frag_rdna.h",
-    [KGEN_ISA_RDNA4] = "kg/core/frag_rdna.h", [KGEN_ISA_SM90] = "kg/core/frag_sm90.h",
+/* Names that stand for a file of the target: that of its vendor, or of its isa. */
+static const struct {
+    const char *name;
+    int by_isa;
+    const char *file[KGEN_ISA_SM90 + 1];
+} aliases[] = {
+#define BY_VENDOR(name)                        \
+    {name ".h",                                \
+     0,                                        \
+     {[KGEN_VENDOR_AMD] = name "_amd.h",       \
+      [KGEN_VENDOR_NVIDIA] = name "_nvidia.h", \
+      [KGEN_VENDOR_CPU] = name "_cpu.h"}}
+    BY_VENDOR("kg/core/macros"),
+    BY_VENDOR("kg/core/target"),
+    BY_VENDOR("kg/attn/mma"),
+    BY_VENDOR("kg/attn/fp8"),
+    BY_VENDOR("kg/kv/kv_fp8"),
+#undef BY_VENDOR
+    {"kg/core/frag.h",
+     1,
+     {[KGEN_ISA_CDNA2] = "kg/core/frag_cdna.h",
+      [KGEN_ISA_CDNA3] = "kg/core/frag_cdna.h",
+      [KGEN_ISA_CDNA4] = "kg/core/frag_cdna.h",
+      [KGEN_ISA_RDNA3] = "kg/core/frag_rdna.h",
+      [KGEN_ISA_RDNA4] = "kg/core/frag_rdna.h",
+      [KGEN_ISA_SM90] = "kg/core/frag_sm90.h"}},
 };
 
 static const char *resolve_name(const char *name, const kgen_target *target) {
-    if (strcmp(name, "kg/core/target.h") == 0) return vendor_target[target->vendor];
-    if (strcmp(name, "kg/core/mma.h") == 0) return vendor_mma[target->vendor];
-    if (strcmp(name, "kg/core/fp8.h") == 0) return vendor_fp8[target->vendor];
-    if (strcmp(name, "kg/kv/kv_fp8.h") == 0) return vendor_kv_fp8[target->vendor];
-    if (strcmp(name, "kg/core/frag.h") == 0) return isa_frag[target->isa];
+    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
+        if (strcmp(name, aliases[i].name) == 0)
+            return aliases[i].file[aliases[i].by_isa ? (int)target->isa : (int)target->vendor];
     return name;
 }
 
@@ -106,13 +105,21 @@ static int include_name(char *out, size_t size, const char *line, size_t length)
     return 1;
 }
 
+/* The line says to a compiler what already_done says here. */
+static int is_once(const char *line, size_t length) {
+    static const char once[] = "#pragma once";
+    return length == sizeof once - 1 && memcmp(line, once, length) == 0;
+}
+
 /* Recursion depth is bounded: every file enters once. */
 static kgen_status flatten(flattener *f, const char *wanted) {
     const char *name = resolve_name(wanted, f->target);
     if (already_done(f, name)) return KGEN_OK;
     const kgen__template *file = find_template(name);
-    if (!file || f->done_count == MAX_INCLUDED)
-        return kgen_fail(f->err, KGEN_E_INTERNAL, "template %s: missing", name);
+    if (!file) return kgen_fail(f->err, KGEN_E_INTERNAL, "template %s: missing", name);
+    if (f->done_count == MAX_INCLUDED)
+        return kgen_fail(f->err, KGEN_E_INTERNAL, "template %s: file %d, at most %d", name,
+                         MAX_INCLUDED + 1, MAX_INCLUDED);
     f->done[f->done_count++] = file->name;
     kgen__buf_printf(f->buf, "#line 1 \"%s\"\n", name);
     const char *line = (const char *)file->text, *end = line + file->size;
@@ -120,7 +127,9 @@ static kgen_status flatten(flattener *f, const char *wanted) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         size_t length = (size_t)((newline ? newline : end) - line);
         char included[64];
-        if (!include_name(included, sizeof included, line, length)) {
+        if (is_once(line, length)) {
+            kgen__buf_printf(f->buf, "\n");
+        } else if (!include_name(included, sizeof included, line, length)) {
             kgen__buf_add(f->buf, line, length);
             kgen__buf_add(f->buf, "\n", 1);
         } else if (strncmp(included, "kg/prelude/", 11) != 0) {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 typedef struct kgen__template {
-    const char *name;          /* relative to templates/: "attn.hip", "kg/core/mma.h" */
+    const char *name;          /* relative to templates/: "attn.hip", "kg/attn/mma.h" */
     const unsigned char *text; /* followed by a NUL that `size` does not count */
     size_t size;
 } kgen__template;

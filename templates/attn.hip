@@ -6,18 +6,10 @@
 //   S = K Q^T          keys straight from memory into matrix operands
 //   P = exp2(S - m)    m moves only when a score exceeds it by 2^8
 //   O += V^T P^T       P is already where the second product wants it
-#include "kg/attn/attn_types.h"
-#include "kg/attn/attn_packed.h"
-#include "kg/core/target.h"
-#include "kg/core/fp8.h"
-#include "kg/core/num.h"
-#include "kg/core/frag.h"
-#include "kg/core/mma.h"
-#include "kg/attn/work.h"
-#include "kg/attn/page.h"
-#include "kg/attn/tile.h"
-#include "kg/attn/softmax.h"
 #include "kg/attn/merge.h"
+#include "kg/attn/softmax.h"
+#include "kg/attn/tile.h"
+#include "kg/attn/work.h"
 
 namespace kg {
 

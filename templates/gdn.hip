@@ -8,17 +8,8 @@
 //   step    for each token  u = beta (v - S k),  S += u k^T,  o = S q; while one
 //           part of the state is computed on, the next is in flight
 //   norm    over the head's outputs, gate, quantise
-#include "kg/gdn/gdn_types.h"
-#include "kg/gdn/gdn_packed.h"
-#include "kg/core/target.h"
-#include "kg/gdn/gdn_num.h"
-#include "kg/gdn/gdn_sequence.h"
-#include "kg/gdn/gdn_conv.h"
-#include "kg/gdn/gdn_state.h"
-#include "kg/gdn/gdn_stage.h"
-#include "kg/gdn/gdn_ring.h"
-#include "kg/gdn/gdn_step.h"
 #include "kg/gdn/gdn_out.h"
+#include "kg/gdn/gdn_step.h"
 #include "kg/gdn/gdn_unpack.h"
 
 namespace kg {

@@ -5,19 +5,6 @@
 //
 // The grid is two parts: keys, values. Each cached element is read once, 16
 // bytes at a time.
-#include "kg/core/types.h"
-#include "kg/kv/kv_packed.h"
-#include "kg/core/target.h"
-#include "kg/kv/kv_types.h"
-
-namespace kg {
-constexpr int MOST_PARTS = 2;
-}
-
-#include "kg/kv/kv_fp8.h"
-#include "kg/kv/kv_num.h"
-#include "kg/kv/kv_find.h"
-#include "kg/kv/kv_pairs.h"
 #include "kg/kv/kv_gather_rows.h"
 #include "kg/kv/kv_gather_tokens.h"
 

@@ -5,25 +5,9 @@
 // The grid is three parts: keys, values, queries that rotate along. Each element
 // is read once and written once, 16 bytes at a time wherever the cache has 16
 // contiguous bytes.
-#include "kg/core/types.h"
-#include "kg/kv/kv_packed.h"
-#include "kg/core/target.h"
-#include "kg/kv/kv_types.h"
-
-namespace kg {
-constexpr int MOST_PARTS = SCALE == SCALE_TOKEN ? 64 : 1; // all: it needs their maximum
-}
-
-#include "kg/kv/kv_fp8.h"
-#include "kg/kv/kv_num.h"
-#include "kg/kv/kv_slot.h"
-#include "kg/kv/kv_pairs.h"
-#include "kg/kv/kv_rope.h"
-#include "kg/kv/kv_rows.h"
-#include "kg/kv/kv_tokens.h"
 #include "kg/kv/kv_few.h"
-#include "kg/kv/kv_row_scale.h"
 #include "kg/kv/kv_query.h"
+#include "kg/kv/kv_row_scale.h"
 
 namespace kg {
 

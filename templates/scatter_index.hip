@@ -1,12 +1,8 @@
 #include "kg/prelude/prelude_scatter.h"
 // The small index kernels of the engines: one row a lane, or one a workgroup.
 // Rules and arguments: <kgen/scatter_args.h>.
-#include "kg/scatter/scatter_types.h"
-#include "kg/scatter/scatter_packed.h"
-#include "kg/core/target.h"
-#include "kg/scatter/scatter_num.h"
-#include "kg/scatter/scatter_gather.h"
 #include "kg/scatter/scatter_engine.h"
+#include "kg/scatter/scatter_gather.h"
 
 namespace kg {
 

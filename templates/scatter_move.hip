@@ -4,9 +4,6 @@
 //
 // A lane has the same UNIT bytes of every move of a request, in their order, so
 // that no one else writes what it has yet to read.
-#include "kg/scatter/scatter_types.h"
-#include "kg/scatter/scatter_packed.h"
-#include "kg/core/target.h"
 #include "kg/scatter/scatter_num.h"
 
 namespace kg {

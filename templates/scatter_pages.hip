@@ -4,10 +4,6 @@
 //
 // A workgroup has TILE columns of one row, and finds out by itself how long the
 // row is: the grid depends on the table's shape alone.
-#include "kg/scatter/scatter_types.h"
-#include "kg/scatter/scatter_packed.h"
-#include "kg/core/target.h"
-#include "kg/scatter/scatter_num.h"
 #include "kg/scatter/scatter_table.h"
 
 namespace kg {

@@ -6,10 +6,6 @@
 // Workgroup 0 has the prefix sums; the next ones have the new tokens; then
 // TILE columns of a table's row each, delta=1: a whole row each. Nobody waits
 // for another: who needs a sum takes it itself.
-#include "kg/scatter/scatter_types.h"
-#include "kg/scatter/scatter_packed.h"
-#include "kg/core/target.h"
-#include "kg/scatter/scatter_num.h"
 #include "kg/scatter/scatter_table.h"
 
 namespace kg {

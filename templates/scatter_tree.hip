@@ -1,11 +1,6 @@
 #include "kg/prelude/prelude_scatter.h"
 // Trees of drafts: build, masks, verify. A workgroup has one request's tree.
 // Rules and arguments: <kgen/scatter_args.h>.
-#include "kg/scatter/scatter_types.h"
-#include "kg/scatter/scatter_packed.h"
-#include "kg/core/target.h"
-#include "kg/scatter/scatter_num.h"
-#include "kg/scatter/scatter_tree.h"
 #include "kg/scatter/scatter_verify.h"
 
 namespace kg {

@@ -159,29 +159,30 @@ static void assert_without(const kgen_source *source, const char *words) {
     if (*words && strstr(source->text, words)) fail_msg("the text has '%s'", words);
 }
 
+/* Names that stand for a file of the target. */
+static const char *const forwarding[] = {"kg/core/macros.h", "kg/core/target.h", "kg/core/frag.h",
+                                         "kg/attn/mma.h",    "kg/attn/fp8.h",    "kg/kv/kv_fp8.h"};
+enum { FORWARDING = sizeof forwarding / sizeof forwarding[0] };
+
+static int is_forwarding(const char *name) {
+    for (int i = 0; i < FORWARDING; i++)
+        if (strcmp(name, forwarding[i]) == 0) return 1;
+    return 0;
+}
+
 static void check_no_machine(const kgen_source *source) {
-    static const char *const never[] = {"\"/",
-                                        "/tmp",
-                                        "/home",
-                                        "/usr",
-                                        "/root",
-                                        "/opt",
-                                        "__DATE__",
-                                        "__TIME__",
-                                        "__TIMESTAMP__",
-                                        "__FILE__",
-                                        "#include",
-                                        "\"kg/core/target.h\"",
-                                        "\"kg/core/mma.h\"",
-                                        "\"kg/core/frag.h\"",
-                                        "\"kg/core/fp8.h\"",
-                                        "prelude",
-                                        "\r",
-                                        "\t"};
+    static const char *const never[] = {"\"/",           "/tmp",     "/home",    "/usr",
+                                        "/root",         "/opt",     "__DATE__", "__TIME__",
+                                        "__TIMESTAMP__", "__FILE__", "#include", "#pragma once",
+                                        "prelude",       "\r",       "\t"};
     static const char *const formats[] = {"%Y-%m-%d", "%b %e %Y", "%d.%m.%Y"};
     char text[1024];
     time_t now = time(NULL);
     for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) assert_without(source, never[i]);
+    for (int i = 0; i < FORWARDING; i++) {
+        snprintf(text, sizeof text, "\"%s\"", forwarding[i]);
+        assert_without(source, text);
+    }
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         strftime(text, sizeof text, formats[i], localtime(&now));
         assert_without(source, text);
@@ -693,18 +694,28 @@ static kgen_toolchain clang_or_skip(void) {
     return tc;
 }
 
-static void compile_template(const kgen_toolchain *tc, const char *name) {
-    char command[4096];
+/* Runs clang for `target` on `rest` of the command; what it says is in the log. */
+static void run_clang(const kgen_toolchain *tc, const char *target, const char *rest) {
+    char command[8192];
     size_t used = (size_t)snprintf(command, sizeof command, "'%s'", tc->path);
-    const char *const *flags = kgen_target_flags(target_of("gfx942"), KGEN_TOOLCHAIN_CLANG);
+    const char *const *flags = kgen_target_flags(target_of(target), KGEN_TOOLCHAIN_CLANG);
     for (; *flags; flags++)
         used += (size_t)snprintf(command + used, sizeof command - used, " '%s'", *flags);
-    snprintf(command + used, sizeof command - used,
-             " -Wall -Wextra -Werror=uninitialized -I templates -c templates/%s -o '%s/o' "
-             "2>'%s/log'",
-             name, folder, folder);
+    used += (size_t)snprintf(command + used, sizeof command - used,
+                             " -Wall -Wextra -I templates %s 2>'%s/log'", rest, folder);
+    assert_true(used < sizeof command);
     int status = system(command);
-    if (status != 0) fail_msg("%s: exit status %d", command, status);
+    if (status == 0) return;
+    char path[512];
+    snprintf(path, sizeof path, "%s/log", folder);
+    char *log = file_text(path);
+    fail_msg("%s: exit status %d\n%.4000s", command, status, log);
+}
+
+static void compile_template(const kgen_toolchain *tc, const char *name) {
+    char rest[1024];
+    snprintf(rest, sizeof rest, "-Werror=uninitialized -c templates/%s -o '%s/o'", name, folder);
+    run_clang(tc, "gfx942", rest);
 }
 
 static void test_templates_compile_by_themselves(void **state) {
@@ -713,6 +724,79 @@ static void test_templates_compile_by_themselves(void **state) {
     for (size_t i = 0; i < kgen__template_count; i++)
         if (strstr(kgen__templates[i].name, ".hip")) compile_template(&tc, kgen__templates[i].name);
 }
+
+/* ---- each header by itself ------------------------------------------------ */
+
+/* Whose constants a header is read with: the first row that its name begins with. */
+static const struct {
+    const char *begin;
+    kgen_family_id family;
+} header_rows[] = {
+    {"kg/core/", KGEN_FAMILY_ATTN},
+    {"kg/attn/", KGEN_FAMILY_ATTN},
+    {"kg/gdn/", KGEN_FAMILY_GDN},
+    {"kg/scatter/", KGEN_FAMILY_SCATTER},
+    {"kg/kv/kv_gather", KGEN_FAMILY_KV_GATHER},
+    {"kg/kv/kv_find", KGEN_FAMILY_KV_GATHER},
+    {"kg/kv/", KGEN_FAMILY_KV_WRITE},
+};
+
+static kgen_family_id family_of_header(const char *name) {
+    for (size_t i = 0; i < sizeof header_rows / sizeof header_rows[0]; i++)
+        if (strncmp(name, header_rows[i].begin, strlen(header_rows[i].begin)) == 0)
+            return header_rows[i].family;
+    fail_msg("%s: no row says whose header it is", name);
+    return KGEN_FAMILY_COUNT;
+}
+
+static int ends_with(const char *name, const char *end) {
+    size_t length = strlen(name), tail = strlen(end);
+    return length >= tail && strcmp(name + length - tail, end) == 0;
+}
+
+/* Other vendors' files need other compilers, which see them in whole kernels. */
+static int is_header_for_clang(const char *name) {
+    return strncmp(name, "kg/", 3) == 0 && strncmp(name, "kg/prelude/", 11) != 0 &&
+           !ends_with(name, "_nvidia.h") && !ends_with(name, "_cpu.h");
+}
+
+/* One process for all headers of a family. Returns how many there are. */
+static int check_headers(const kgen_toolchain *tc, kgen_family_id id, const char *target) {
+    char rest[4096], path[64];
+    kgen_source source = rendered(samples[id], target);
+    write_text("prelude.h", source.text, prelude_size(&source));
+    kgen_source_free(&source);
+    snprintf(path, sizeof path, "%s/prelude.h", folder);
+    size_t used = (size_t)snprintf(rest, sizeof rest,
+                                   "-fsyntax-only -Werror -Wno-unused "
+                                   "-Wno-pragma-once-outside-header -include '%s'",
+                                   path);
+    int count = 0;
+    for (size_t i = 0; i < kgen__template_count; i++) {
+        const char *name = kgen__templates[i].name;
+        if (!is_header_for_clang(name) || family_of_header(name) != id) continue;
+        used += (size_t)snprintf(rest + used, sizeof rest - used, " templates/%s", name);
+        assert_true(used < sizeof rest);
+        count++;
+    }
+    if (count > 0) run_clang(tc, target, rest);
+    return count;
+}
+
+/* So it can be opened, checked and included alone, in any order. */
+static void test_headers_compile_by_themselves(void **state) {
+    (void)state;
+    static const char *const some[] = {"gfx942", "gfx1201"};
+    kgen_toolchain tc = clang_or_skip();
+    for (int i = 0; i < 2; i++) {
+        int count = 0;
+        for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++)
+            count += check_headers(&tc, id, some[i]);
+        assert_true(count > 40);
+    }
+}
+
+/* ---- forwarding headers --------------------------------------------------- */
 
 static const char *template_of(kgen_family_id id) {
     kgen_spec spec;
@@ -731,10 +815,7 @@ static void list_files(char *out, size_t size, const char *text, const char *mar
         if (!kg || kg > end) continue;
         char file[256];
         snprintf(file, sizeof file, "%.*s", (int)(end - kg), kg);
-        if (strcmp(file, "kg/core/target.h") == 0 || strcmp(file, "kg/core/mma.h") == 0 ||
-            strcmp(file, "kg/core/frag.h") == 0 || strcmp(file, "kg/core/fp8.h") == 0 ||
-            strcmp(file, "kg/kv/kv_fp8.h") == 0 || strncmp(file, "kg/prelude", 10) == 0)
-            continue;
+        if (is_forwarding(file) || strncmp(file, "kg/prelude", 10) == 0) continue;
         used += (size_t)snprintf(out + used, size - used, "%s\n", file);
     }
 }
@@ -811,6 +892,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_a_dead_axis_is_seen),
         cmocka_unit_test(test_sample_preludes_are_up_to_date),
         cmocka_unit_test(test_templates_compile_by_themselves),
+        cmocka_unit_test(test_headers_compile_by_themselves),
         cmocka_unit_test(test_forwarding_headers_agree),
     };
     if (argc == 4 && strcmp(argv[1], "--render") == 0) return print_rendered(argv[2], argv[3]);

@@ -1,5 +1,7 @@
 /* The one argument of the attention kernels. Plain C: runtime/attn_launch.c
  * includes it as well. Strides are bytes unless they say elements. */
+#pragma once
+
 struct kg_attn_args {
     const void *q;         /* [T][Hq][D] */
     const void *k, *v;     /* pages */

@@ -1,5 +1,8 @@
 // From the waves' accumulators to the output: waves meet in LDS, workgroups in
 // the workspace, where the last to arrive merges and leaves the counter at zero.
+#pragma once
+#include "kg/attn/softmax.h"
+
 namespace kg {
 
 // Ids that the optimiser cannot compute from before the key loop: what it would

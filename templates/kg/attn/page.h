@@ -1,6 +1,11 @@
 // Token -> address. Tokens outside the visible keys are never touched: their
 // rows are clamped to the nearest visible one and masked in the scores, so
 // stale pages, freed pages and table entries past the end do not matter.
+#pragma once
+#include "kg/attn/attn_types.h"
+#include "kg/core/frag.h"
+#include "kg/core/target.h"
+
 namespace kg {
 
 constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;

@@ -1,4 +1,7 @@
 // Scores: scale, softcap, ALiBi, mask; all in log2 units.
+#pragma once
+#include "kg/attn/tile.h"
+
 namespace kg {
 
 // The running maximum moves when a score exceeds it by this much: P stays below

@@ -3,6 +3,11 @@
 // Parts: K is loaded in chunks of 16 bytes a lane along head_dim, V in chunks of
 // value dims (natural layouts) or tiles of 16 dims (packed layouts). Some parts
 // are in flight before they are needed, the rest follow as registers come free.
+#pragma once
+#include "kg/attn/mma.h"
+#include "kg/attn/page.h"
+#include "kg/attn/work.h"
+
 namespace kg {
 
 // --- geometry ---------------------------------------------------------------

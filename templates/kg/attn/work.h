@@ -7,6 +7,12 @@
 //
 // Each item begins with ITEM_COST units that stand for no keys: what starting
 // and finishing one more item costs a workgroup.
+#pragma once
+#include "kg/attn/attn_packed.h"
+#include "kg/attn/attn_types.h"
+#include "kg/core/frag.h"
+#include "kg/core/target.h"
+
 namespace kg {
 
 typedef const KG_CONSTANT kg_attn_args &args_t;

@@ -1,4 +1,5 @@
 // Stands for the file of the target, like kg/core/target.h.
+#pragma once
 #if KG_SM90
 #include "kg/core/frag_sm90.h"
 #elif KG_RDNA3 || KG_RDNA4

@@ -6,6 +6,9 @@
 // S hold, for lane (i, grp), tokens 8 grp .. 8 grp + 7 of column i: exactly the
 // B operand of O^T = V^T P^T. Source: AMD matrix instruction calculator, and
 // checked on the emulated devices.
+#pragma once
+#include "kg/core/macros.h"
+
 namespace kg {
 
 constexpr int NI = 16;     // rows of A, columns of B

@@ -2,6 +2,9 @@
 // frag_cdna.h for the words. gfx11 interleaves the rows of its accumulators
 // over the two half waves; the order of the key rows undoes that, so lane
 // (i, grp) holds tokens 8 grp .. 8 grp + 7 of column i on both.
+#pragma once
+#include "kg/core/macros.h"
+
 namespace kg {
 
 constexpr int NI = 16;

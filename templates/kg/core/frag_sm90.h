@@ -3,6 +3,9 @@
 // rows of A (i and i + 8). Key rows are gathered so that after one transposing
 // movmatrix the scores are the B operand with tokens 4 grp .. 4 grp + 3.
 // Source: PTX ISA, mma.m16n8k16 and movmatrix.
+#pragma once
+#include "kg/core/macros.h"
+
 namespace kg {
 
 constexpr int NI = 8;

@@ -1,5 +1,9 @@
 // Conversions in integer arithmetic: for isas without the instruction, and for
 // outputs, where every target must round alike.
+#pragma once
+#include "kg/core/types.h"
+#include "kg/core/macros.h"
+
 namespace kg {
 
 KG_DEV u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }

@@ -1,10 +1,7 @@
 // The cpu device: every lane is a fiber of the engine. Wave-wide operations go
 // through the wave's exchange scratch.
-#define KG_DEV static inline __attribute__((always_inline))
-#define KG_LDS
-#define KG_UNROLL
-#define KG_LOOP
-#define KG_CDNA (KG_CDNA2 || KG_CDNA3 || KG_CDNA4)
+#pragma once
+#include "kg/core/num_soft.h"
 
 // The engine's ABI, repeated by hand: generated text includes nothing.
 struct kg_cpu_lane {
@@ -21,18 +18,6 @@ static const kg_cpu_ops *kg_ops;
 extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_ops *ops) {
     kg_ops = ops;
 }
-
-#define KG_ENTRY(type, name, workgroups)                                                   \
-    static void kg_lane_body(const type &name);                                            \
-    extern "C" __attribute__((visibility("default"))) void KG_KERNEL(const void *params) { \
-        kg_lane_body(*(const type *)params);                                               \
-    }                                                                                      \
-    static void kg_lane_body(const type &name)
-#define KG_ARGS(type, name) (name)
-#define KG_CONSTANT
-#define KG_SHARED(name) unsigned char *name = kg_ops->self()->lds
-
-#include "kg/core/num_soft.h"
 
 namespace kg {
 

@@ -1,18 +1,6 @@
 // NVIDIA sm_90 through NVRTC: ids, barriers, cross-lane, loads, fences,
 // conversions.
-#define KG_DEV static __device__ __forceinline__
-#define KG_DEV_MEMBER __device__ __forceinline__
-#define KG_LDS __shared__
-#define KG_UNROLL _Pragma("unroll")
-#define KG_LOOP _Pragma("unroll 1")
-#define KG_CDNA 0
-#define KG_ENTRY(type, name, workgroups)                                   \
-    extern "C" __global__ void __launch_bounds__(KG_WORKGROUP, workgroups) \
-        KG_KERNEL(const __grid_constant__ type name)
-#define KG_ARGS(type, name) (name)
-#define KG_CONSTANT
-#define KG_SHARED(name) KG_LDS __align__(16) unsigned char name[kg::LDS_USED]
-
+#pragma once
 #include "kg/core/num_soft.h"
 
 namespace kg {

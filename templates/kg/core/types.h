@@ -1,4 +1,6 @@
 // Fixed-width names and what every family computes with.
+#pragma once
+
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;

@@ -1,5 +1,9 @@
 // The causal convolution of PIECE neighbouring channels over the tokens of a
 // sequence. History: OLD inputs from before this launch, then one a token.
+#pragma once
+#include "kg/gdn/gdn_num.h"
+#include "kg/gdn/gdn_sequence.h"
+
 namespace kg {
 
 constexpr int TAPS = HAS_CONV ? CONV_WIDTH : 1;

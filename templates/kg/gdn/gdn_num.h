@@ -1,4 +1,8 @@
 // Elements of the tensors to float and back.
+#pragma once
+#include "kg/core/target.h"
+#include "kg/gdn/gdn_types.h"
+
 namespace kg {
 
 template <int DTYPE> KG_DEV float decode(u32 bits) {

@@ -1,4 +1,7 @@
 // The gated norm of a head's outputs, its quantisation, and rows of zeros.
+#pragma once
+#include "kg/gdn/gdn_stage.h"
+
 namespace kg {
 
 constexpr int NORM_PER = V_DIM / WAVE; // outputs of a lane

@@ -1,5 +1,7 @@
 /* The one argument of the gdn kernels. Plain C: runtime/gdn_launch.c includes
  * it as well. Strides are elements. */
+#pragma once
+
 struct kg_gdn_args {
     const void *x;                       /* in-projection rows (c, d, e), or [T][C] */
     const void *z;                       /* rows that hold z: the in-projection, or its own */

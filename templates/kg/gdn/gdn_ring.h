@@ -1,5 +1,9 @@
 // save=replay: the slot holds an older state, a ring the normalised keys, the
 // updates u and the decays of the tokens since.
+#pragma once
+#include "kg/gdn/gdn_stage.h"
+#include "kg/gdn/gdn_state.h"
+
 namespace kg {
 
 struct ring_t {

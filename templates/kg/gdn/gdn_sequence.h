@@ -1,4 +1,9 @@
 // Which rows a sequence has, and where its states are.
+#pragma once
+#include "kg/core/target.h"
+#include "kg/gdn/gdn_packed.h"
+#include "kg/gdn/gdn_types.h"
+
 namespace kg {
 
 typedef const KG_CONSTANT kg_gdn_args &args_t;

@@ -1,6 +1,9 @@
 // What the recurrence reads, in LDS as floats: for every token its query, key,
 // values and gates. Loads are issued first, the state's after them, and only
 // then is anything computed: memory answers in order.
+#pragma once
+#include "kg/gdn/gdn_conv.h"
+
 namespace kg {
 
 constexpr int STAGE = 2 * K_DIM + V_BLOCK;              // floats of a token

@@ -1,6 +1,9 @@
 // A head's state among lanes. In memory `long` elements are contiguous: K of
 // them (vk) or V (kv). LANES lanes share such a row, 16 bytes each; the sum over
 // K stays inside a wave.
+#pragma once
+#include "kg/gdn/gdn_num.h"
+
 namespace kg {
 
 constexpr bool VK = STATE_LAYOUT == LAYOUT_VK;

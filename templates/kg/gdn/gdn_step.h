@@ -1,6 +1,9 @@
 // The recurrence over the tokens of a sequence, for the workgroup's part of one
 // value head. With sk = S k and sq = S q of the decayed state, both summed in
 // one pass, u = beta (v - sk), o = sq + u (k q) and S += u k^T.
+#pragma once
+#include "kg/gdn/gdn_ring.h"
+
 namespace kg {
 
 struct token_t {

@@ -1,4 +1,7 @@
 // fuse=c: unpack and convolution alone, PIECE channels a lane; copies of z, b, a.
+#pragma once
+#include "kg/gdn/gdn_conv.h"
+
 namespace kg {
 
 // Column of canonical channel f in a row of the in-projection.

@@ -1,6 +1,9 @@
 // Packed values of a launch of few rows, which rarely fill 16 bytes of tokens: a
 // wave has a row of its heads and stores it an element at a time. Two lanes swap
 // a dim, so that both together touch 32 contiguous bytes at a time.
+#pragma once
+#include "kg/kv/kv_tokens.h"
+
 namespace kg {
 
 struct few_t {
@@ -74,7 +77,7 @@ KG_DEV void store_few(const few_t &f, args_t a, const lane_t &l, i32 slot) {
 KG_DEV void write_few(args_t a, u32 group) {
     u32 task = group * (u32)GROUP_WAVES + wave_id(), row = divide(task, a.by_slices);
     if (row >= (u32)a.rows) return;
-    lane_t l = lane_of(a, (int)(task - row * (u32)slices_of(a)));
+    lane_t l = lane_of<PASSES>(a.heads, (int)(task - row * (u32)slices_of<PASSES>(a.heads)));
     i32 slot = slot_of(a, (int)row);
     few_t f;
     load_few(f, a, l, (int)row);

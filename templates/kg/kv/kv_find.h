@@ -1,4 +1,7 @@
 // Which token a row of the output is, and where it is cached.
+#pragma once
+#include "kg/kv/kv_num.h"
+
 namespace kg {
 
 typedef const KG_CONSTANT kg_kv_gather_args &args_t;

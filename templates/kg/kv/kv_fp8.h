@@ -1,4 +1,5 @@
 // Stands for the file of the target, like kg/core/target.h.
+#pragma once
 #if KG_SM90
 #include "kg/kv/kv_fp8_nvidia.h"
 #else

@@ -1,6 +1,7 @@
 // Four 8-bit floats of a word to floats and back, where the isa has
 // instructions for the format. They do not saturate: what is too large is
 // clamped first, and NaN has no sign.
+#pragma once
 #include "kg/kv/kv_fp8_soft.h"
 
 namespace kg {

@@ -1,4 +1,5 @@
 // Four 8-bit floats of a word to floats and back. The conversions saturate.
+#pragma once
 #include "kg/kv/kv_fp8_soft.h"
 
 namespace kg {

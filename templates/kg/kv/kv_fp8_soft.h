@@ -1,4 +1,8 @@
 // Four 8-bit floats of a word to floats and back, in integer arithmetic.
+#pragma once
+#include "kg/core/target.h"
+#include "kg/kv/kv_types.h"
+
 namespace kg {
 
 constexpr int FP8_DTYPE =

@@ -1,5 +1,8 @@
 // Rows out of X-chunks: K in every layout, V where a row's dims are contiguous
 // in the cache (nhd, hnd).
+#pragma once
+#include "kg/kv/kv_find.h"
+
 namespace kg {
 
 template <int SIDE> struct piece_t {

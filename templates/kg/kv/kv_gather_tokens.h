@@ -1,7 +1,13 @@
 // Values whose cache has tokens innermost (shuffle, xpacked). A lane reads 2
 // dims of X tokens, 16 bytes each, and turns them into X rows of 2 elements. A
 // group of X tokens belongs to the block of rows where its first row is.
+#pragma once
+#include "kg/kv/kv_find.h"
+#include "kg/kv/kv_pairs.h"
+
 namespace kg {
+
+constexpr int PASSES = passes_of(2);
 
 struct group_t {
     int row, count, skip; // rows row .. row + count - 1 are tokens skip, skip + 1 ...
@@ -92,10 +98,10 @@ KG_DEV int group_of(group_t &g, args_t a, const sequence_t &s, int row) {
 // The wave's block of X rows and its heads.
 KG_DEV void gather_values(args_t a, u32 group) {
     u32 task = group * (u32)GROUP_WAVES + wave_id(), block = divide(task, a.by_slices);
-    u32 slices = (u32)slices_of(a);
+    u32 slices = (u32)slices_of<PASSES>(a.heads);
     int row = (int)(block * X), end = smaller(row + X, a.rows);
     if (row >= a.rows) return;
-    lane_t l = lane_of(a, (int)(task - block * slices));
+    lane_t l = lane_of<PASSES>(a.heads, (int)(task - block * slices));
     sequence_t s = find_sequence(a, row);
     KG_LOOP while (row < end) {
         group_t g;

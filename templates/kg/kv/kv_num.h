@@ -1,4 +1,8 @@
 // Elements as words of two 16-bit values and words of four 8-bit codes.
+#pragma once
+#include "kg/kv/kv_fp8.h"
+#include "kg/kv/kv_packed.h"
+
 namespace kg {
 
 template <int DTYPE> KG_DEV void unpack(float (&out)[2], u32 word) {

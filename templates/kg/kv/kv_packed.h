@@ -1,6 +1,7 @@
 /* The one argument of the kv_write and kv_gather kernels. Plain C: the
  * launchers in runtime/ include it as well. Steps are bytes, those of scales
  * elements. */
+#pragma once
 
 /* n / d = n * magic >> shift, for n below 2^31. */
 struct kg_divisor {

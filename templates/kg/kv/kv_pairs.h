@@ -1,22 +1,28 @@
 // Packed V: which head and which pairs of dims a lane has.
+#pragma once
+#include "kg/kv/kv_types.h"
+
 namespace kg {
 
-// Parts of a head that a wave takes, of the most that it may.
-constexpr int PASSES = MOST_PARTS >= PARTS ? PARTS : PARTS % MOST_PARTS == 0 ? MOST_PARTS : 1;
-constexpr int SLICES = PARTS / PASSES; // of WAVE_HEADS heads
+// Parts of a head that a wave takes, of the most that it may. What a wave does
+// not take of WAVE_HEADS heads is another slice.
+constexpr int passes_of(int most) { return most >= PARTS ? PARTS : PARTS % most == 0 ? most : 1; }
 
 struct lane_t {
     int head, pair; // pair: in the head, in the first pass
     bool live;
 };
 
-KG_DEV int slices_of(args_t a) { return ceil_div(a.heads, WAVE_HEADS) * SLICES; }
+template <int PASSES> KG_DEV int slices_of(int heads) {
+    return ceil_div(heads, WAVE_HEADS) * (PARTS / PASSES);
+}
 
-KG_DEV lane_t lane_of(args_t a, int slice) {
+template <int PASSES> KG_DEV lane_t lane_of(int heads, int slice) {
+    constexpr int SLICES = PARTS / PASSES;
     int lane = (int)lane_id();
     lane_t l = {slice / SLICES * WAVE_HEADS + lane / PAIR_LANES,
                 slice % SLICES * (PASSES * PAIR_LANES) + lane % PAIR_LANES, true};
-    if (l.head >= a.heads) l.head = 0, l.live = false;
+    if (l.head >= heads) l.head = 0, l.live = false;
     return l;
 }
 

@@ -1,5 +1,8 @@
 // Queries rotated, out of place or in place. A lane has 16 elements of a head:
 // both halves of its pairs, so that nobody else reads what it writes.
+#pragma once
+#include "kg/kv/kv_rope.h"
+
 namespace kg {
 
 constexpr int Q_UNITS = HEAD_DIM / 16;

@@ -1,4 +1,7 @@
 // Rotation by position.
+#pragma once
+#include "kg/kv/kv_slot.h"
+
 namespace kg {
 
 constexpr int ROPE_HALF = ROPE_DIM / 2;

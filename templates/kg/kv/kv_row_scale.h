@@ -2,6 +2,9 @@
 // in registers as far as they hold it; what is more is read a second time, out of
 // the caches. Packed ones, where rows must be written side by side: a workgroup
 // has X rows, first their scales, into LDS, then the rows, out of the caches.
+#pragma once
+#include "kg/kv/kv_tokens.h"
+
 namespace kg {
 
 constexpr int K_SCALES = X;
@@ -107,7 +110,7 @@ KG_DEV void write_block(args_t a, int first_row, const float *scales) {
 }
 
 KG_DEV void write_packed_rows(args_t a, int first_row, float *lds) {
-    int wave = (int)wave_id(), slices = slices_of(a);
+    int wave = (int)wave_id(), slices = slices_of<PASSES>(a.heads);
     float *v_scales = lds + K_SCALES;
     KG_LOOP for (int n = wave; n < K_SCALES + V_SCALES; n += GROUP_WAVES) {
         int v = n - K_SCALES;

@@ -1,5 +1,8 @@
 // Rows in X-chunks: K in every layout, V where a row's dims are contiguous in
 // the cache (nhd, hnd).
+#pragma once
+#include "kg/kv/kv_rope.h"
+
 namespace kg {
 
 template <int SIDE> using row_chunks = chunks<SIDE, SIDE == 0 ? ROPE_HALVES : 0>;

@@ -1,4 +1,7 @@
 // Rows, slots and their places in the cache.
+#pragma once
+#include "kg/kv/kv_num.h"
+
 namespace kg {
 
 typedef const KG_CONSTANT kg_kv_write_args &args_t;

@@ -3,7 +3,13 @@
 // bytes at a time (a whole group); other rows an element at a time. Groups need
 // not begin at a multiple of X rows: the block of rows where a group begins
 // writes all of it, the next block leaves its rows out.
+#pragma once
+#include "kg/kv/kv_pairs.h"
+#include "kg/kv/kv_rows.h"
+
 namespace kg {
+
+constexpr int PASSES = passes_of(SCALE == SCALE_TOKEN ? PARTS : 1); // all: it needs their maximum
 
 constexpr int FRAME = 3 * X - 2; // rows that a block must know: X - 1 on each side
 constexpr int FRAME_WORDS = ceil_div(FRAME, WAVE);
@@ -246,7 +252,7 @@ KG_DEV void store_single(const tokens_t &t, args_t a, const lane_t &l, const fra
 KG_DEV void write_tokens(args_t a, int first_row, int slice, const float *row_scale) {
     frame_t f;
     tokens_t t;
-    lane_t l = lane_of(a, slice);
+    lane_t l = lane_of<PASSES>(a.heads, slice);
     load_tokens(t, a, l, first_row); // mostly a whole group, or single rows
     find_groups(f, a, first_row);
     int begin = uniform(f.whole) < 0 ? 0 : uniform(f.whole) - FRAME_BEFORE;
@@ -263,7 +269,7 @@ KG_DEV void write_tokens(args_t a, int first_row, int slice, const float *row_sc
 // The wave's block and heads of all.
 KG_DEV void write_values(args_t a, u32 group) {
     u32 task = group * (u32)GROUP_WAVES + wave_id(), block = divide(task, a.by_slices);
-    u32 slices = (u32)slices_of(a);
+    u32 slices = (u32)slices_of<PASSES>(a.heads);
     int first_row = (int)(block * X);
     if (first_row < a.rows) write_tokens(a, first_row, (int)(task - block * slices), nullptr);
 }

@@ -1,4 +1,7 @@
 // The codes of the kv families' constants, and what follows from them.
+#pragma once
+#include "kg/core/target.h"
+
 namespace kg {
 
 // kgen_layout, kgen_descale, kgen_kv_rope, kgen_kv_from of <kgen/spec.h>

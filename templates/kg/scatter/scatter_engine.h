@@ -1,4 +1,7 @@
 // Lengths, slots and counts by the rules of the engines, a row each.
+#pragma once
+#include "kg/scatter/scatter_num.h"
+
 namespace kg {
 
 // --- draft_lens ------------------------------------------------------------------

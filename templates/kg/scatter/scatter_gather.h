@@ -1,7 +1,8 @@
 // Slots of requests as flat indices and cache locations, and back.
-namespace kg {
+#pragma once
+#include "kg/scatter/scatter_num.h"
 
-constexpr int COPY_TILE = THREADS * 4; // tokens of a workgroup's turn
+namespace kg {
 
 // Slot of token t, where req_to_token may have pages instead of slots.
 KG_DEV i64 entry_slot(args_t a, const source_t &s, i64 column, i64 start) {

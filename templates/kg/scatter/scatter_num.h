@@ -1,4 +1,9 @@
 // Integers of either width, the slots of a row, sums over the workgroup.
+#pragma once
+#include "kg/core/target.h"
+#include "kg/scatter/scatter_packed.h"
+#include "kg/scatter/scatter_types.h"
+
 namespace kg {
 
 typedef const KG_CONSTANT kg_scatter_args &args_t;

@@ -1,5 +1,7 @@
 /* The one argument of the scatter kernels, of which each op reads a part. Plain
  * C: runtime/scatter_launch.c includes it as well. Strides are elements. */
+#pragma once
+
 enum { KG_SCATTER_CELLS = 4 }; /* table columns of a lane: 16 bytes */
 
 struct kg_scatter_args {

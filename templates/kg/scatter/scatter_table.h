@@ -1,5 +1,8 @@
 // Columns of page tables: CELLS neighbours a lane, whose loads are all in flight
 // at once and which leave as 16-byte stores where rows are aligned.
+#pragma once
+#include "kg/scatter/scatter_num.h"
+
 namespace kg {
 
 constexpr int CELLS = KG_SCATTER_CELLS;

@@ -1,5 +1,8 @@
 // Trees of drafts: from parents to positions, links and masks. A node's parent
 // has a smaller slot, so every walk ends at the root, slot 0.
+#pragma once
+#include "kg/scatter/scatter_num.h"
+
 namespace kg {
 
 constexpr i32 NO_PARENT = -1, ROOT = -2;

@@ -1,4 +1,5 @@
 // The codes of the scatter family's constants, and what follows from them.
+#pragma once
 #include "kg/core/types.h"
 
 namespace kg {

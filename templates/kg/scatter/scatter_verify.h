@@ -1,4 +1,7 @@
 // tree_verify: one workgroup walks one tree, from LDS.
+#pragma once
+#include "kg/scatter/scatter_tree.h"
+
 namespace kg {
 
 struct walk_t {
@@ -80,7 +83,7 @@ KG_DEV void walk(args_t a, walk_t &w, int n) {
 // --- the last token, drawn -----------------------------------------------------------
 
 // Units of 2^-36, so that sums do not depend on their order.
-KG_DEV i64 units_of(args_t a, const walk_t &w, const float *probs, i64 v) {
+KG_DEV i64 units_of(const walk_t &w, const float *probs, i64 v) {
     for (int i = 0; i < w.tried_count; i++)
         if (w.tried[i] == v) return 0;
     float p = load(probs + v);
@@ -105,7 +108,7 @@ KG_DEV void draw(args_t a, walk_t &w, int n) {
     i64 each = divide_up(a.vocab, THREADS);
     for (i64 b = wave_id(); b < THREADS; b += THREADS / WAVE) {
         i64 sum = 0, end = least((b + 1) * each, a.vocab);
-        for (i64 v = b * each + lane_id(); v < end; v += WAVE) sum += units_of(a, w, probs, v);
+        for (i64 v = b * each + lane_id(); v < end; v += WAVE) sum += units_of(w, probs, v);
         sum = sum_wave(sum);
         if (lane_id() == 0) w.blocks[b] = sum;
     }
@@ -121,7 +124,7 @@ KG_DEV void draw(args_t a, walk_t &w, int n) {
     if (block < 0) return; // no token has a probability
     for (i64 v = block * each; v < (block + 1) * each; v += THREADS) {
         i64 at = v + thread_id();
-        i64 x = at < least((block + 1) * each, a.vocab) ? units_of(a, w, probs, at) : 0;
+        i64 x = at < least((block + 1) * each, a.vocab) ? units_of(w, probs, at) : 0;
         sums_t part = sum_group(x, w.sums);
         if (rest >= 0) claim(w, part, x, rest, at);
         rest = rest < part.all ? -1 : rest - part.all;

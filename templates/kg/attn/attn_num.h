@@ -1,4 +1,7 @@
 // Cached elements and probabilities to the COMPUTE type.
+#pragma once
+#include "kg/attn/fp8.h"
+
 namespace kg {
 
 KG_DEV u32 pack_compute(float a, float b) { return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b); }

@@ -1,6 +1,7 @@
 // Stands for the file of the target, like kg/core/target.h.
+#pragma once
 #if KG_SM90
-#include "kg/core/mma_nvidia.h"
+#include "kg/attn/mma_nvidia.h"
 #else
-#include "kg/core/mma_amd.h"
+#include "kg/attn/mma_amd.h"
 #endif

@@ -1,6 +1,7 @@
 // Stands for the file of the target, like kg/core/target.h.
+#pragma once
 #if KG_SM90
-#include "kg/core/fp8_nvidia.h"
+#include "kg/core/macros_nvidia.h"
 #else
-#include "kg/core/fp8_amd.h"
+#include "kg/core/macros_amd.h"
 #endif

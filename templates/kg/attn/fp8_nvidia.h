@@ -1,4 +1,8 @@
 // Cached 8-bit floats to the COMPUTE type: fp16 here (kg/attn/attn_types.h).
+#pragma once
+#include "kg/attn/attn_types.h"
+#include "kg/core/target.h"
+
 namespace kg {
 
 constexpr bool NATIVE_FP8 = KV_DTYPE == DTYPE_E4M3FN || KV_DTYPE == DTYPE_E5M2;

@@ -1,4 +1,8 @@
 // Cached 8-bit floats to the COMPUTE type, where an isa has instructions for it.
+#pragma once
+#include "kg/attn/attn_types.h"
+#include "kg/core/target.h"
+
 namespace kg {
 
 // Four 8-bit floats to two words of COMPUTE pairs; 0 where the isa has no

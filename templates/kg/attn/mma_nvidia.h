@@ -1,4 +1,8 @@
 // Matrix products on sm_90: mma.sync m16n8k16. See mma_amd.h for the contract.
+#pragma once
+#include "kg/core/frag.h"
+#include "kg/attn/attn_num.h"
+
 namespace kg {
 
 constexpr int P_WORDS = S_REGS / 2;

@@ -1,4 +1,8 @@
 // Cached 8-bit floats to the COMPUTE type: always in integer arithmetic here.
+#pragma once
+#include "kg/attn/attn_types.h"
+#include "kg/core/target.h"
+
 namespace kg {
 
 constexpr bool NATIVE_FP8 = false;

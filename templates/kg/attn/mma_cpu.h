@@ -1,6 +1,10 @@
 // Matrix products of the cpu device, by the persona's fragment geometry: lanes
 // publish their operands, and each sums its own accumulators in float. See
 // mma_amd.h for the contract.
+#pragma once
+#include "kg/core/frag.h"
+#include "kg/attn/attn_num.h"
+
 namespace kg {
 
 constexpr int P_WORDS = S_REGS / 2;

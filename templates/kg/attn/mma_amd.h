@@ -2,6 +2,10 @@
 //
 // mma_qk: S[token][column] += K rows x Q columns over one step of head_dim.
 // mma_pv: O[16 rows][column] += V^T x P over one block of tokens.
+#pragma once
+#include "kg/core/frag.h"
+#include "kg/attn/attn_num.h"
+
 namespace kg {
 
 constexpr int P_WORDS = S_REGS / 2;

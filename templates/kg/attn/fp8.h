@@ -1,0 +1,7 @@
+// Stands for the file of the target, like kg/core/target.h.
+#pragma once
+#if KG_SM90
+#include "kg/attn/fp8_nvidia.h"
+#else
+#include "kg/attn/fp8_amd.h"
+#endif
