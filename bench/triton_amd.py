@@ -1,7 +1,7 @@
 """Compiles AITER's Triton unified attention for AMD GPUs beside kgen's kernel, without a GPU.
 
 Shows the time of a cold compile on this machine, registers, and a turn of each kernel's hot loop
-as `kgen report --model` reads it from the code object. Needs triton (pip install triton numpy),
+as `kgen report --predict` reads it from the code object. Needs triton (pip install triton numpy),
 not torch, and the peer's source in .peers/; see docs/bench.md. Says what is missing.
 
   python3 bench/triton_amd.py [--arch gfx942,gfx950] [--repeats 3] [--json out/triton_amd.json]
@@ -146,7 +146,7 @@ def time_kgen(kgen, arch):
         run_kgen(kgen, "build", SPEC, "--arch", arch, "-q", "--cache-dir", cache)
         wall = time.time() - begin
         built = kgen_json(kgen, "report", SPEC, "--arch", arch, "--cache-dir", cache)[0]
-        turn = kgen_json(kgen, "report", "--model", SPEC, "--arch", arch, "--cache-dir", cache)[0]
+        turn = kgen_json(kgen, "report", "--predict", SPEC, "--arch", arch, "--cache-dir", cache)[0]
     r = built["resources"]
     registers = {"vgpr_count": r["vgprs"] + r["agprs"], "agpr_count": r["agprs"],
                  "sgpr_count": r["sgprs"], "vgpr_spill_count": r["vgpr_spills"],
@@ -179,7 +179,7 @@ def measure(kgen, arch, repeats):
             for name, samples in peers.items():
                 sample, output = time_peer(name, arch, pathlib.Path(folder))
                 samples.append(sample)
-                turns[name] = kgen_json(kgen, "report", "--model", "--arch", arch, "--object",
+                turns[name] = kgen_json(kgen, "report", "--predict", "--arch", arch, "--object",
                                         str(output), name)[0]["turn"]
     return [row("kgen", "attn decode", arch, ours)] + [
         {**row("triton", name, arch, samples), "turn": turns[name]}

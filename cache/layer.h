@@ -1,8 +1,8 @@
 /* What the files of cache/ share. Nothing outside cache/ and its tests includes
  * this. A layer is a row of functions: bundles, a system directory and a remote
  * store become further rows of the table in cache.c. */
-#ifndef KGEN_CACHE_INTERNAL_H
-#define KGEN_CACHE_INTERNAL_H
+#ifndef KGEN_CACHE_LAYER_H
+#define KGEN_CACHE_LAYER_H
 
 #include <kgen/cache.h>
 

@@ -1,4 +1,4 @@
-/* The cases of attn, and its row in the table of judges. */
+/* The cases of attn, and its row in the table of families. */
 #include <stdio.h>
 #include <string.h>
 
@@ -84,6 +84,6 @@ const kgen__check_family kgen__check_family_attn = {
     .shape = kgen__attn_shape,
     .fill = kgen__attn_fill,
     .refill = kgen__attn_refill,
-    .compare = kgen__attn_judge,
+    .compare = kgen__attn_check,
     .sound = kgen__attn_sound,
 };

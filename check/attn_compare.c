@@ -107,7 +107,7 @@ kgen_status kgen__attn_compare(kgen__check_result *result, const kgen__data *dat
     return kgen_fail(err, KGEN_E_MISMATCH, "%s", result->message);
 }
 
-kgen_status kgen__attn_judge(kgen__check_result *result, const kgen__data *data, kgen_error *err) {
+kgen_status kgen__attn_check(kgen__check_result *result, const kgen__data *data, kgen_error *err) {
     kgen__attn_answer answer;
     KGEN_TRY(kgen__attn_reference(&answer, &data->spec, &data->args.attn, err));
     kgen_status status = kgen__attn_compare(result, data, &answer, err);

@@ -9,7 +9,7 @@
 /* Decimals are kept in millionths, so that text and value are one to one. */
 enum { DECIMAL_PLACES = 6, KEYS_MAX = 64 };
 
-static const kgen__check_family *judge_of(const kgen__case *c) {
+static const kgen__check_family *family_of(const kgen__case *c) {
     return kgen__check_family_of(c->spec.family);
 }
 
@@ -141,7 +141,7 @@ static kgen_status take_word(parser *p, const kgen__case_key *key, const char *t
 }
 
 static kgen_status take_value(parser *p, int32_t index, const char *text, kgen_error *err) {
-    const kgen__case_key *key = &judge_of(&p->c)->keys[index];
+    const kgen__case_key *key = &family_of(&p->c)->keys[index];
     const char *at = text;
     switch (key->kind) {
     case KGEN__KEY_INTEGER:
@@ -165,9 +165,9 @@ static kgen_status take_pair(parser *p, char *pair, kgen_error *err) {
     char *equals = strchr(pair, '=');
     if (!equals) return kgen_fail(err, KGEN_E_ARG, "'%.40s': key=value expected", pair);
     *equals = 0;
-    const kgen__check_family *judge = judge_of(&p->c);
-    for (int32_t i = 0; i < judge->key_count; i++) {
-        if (strcmp(judge->keys[i].name, pair) != 0) continue;
+    const kgen__check_family *family = family_of(&p->c);
+    for (int32_t i = 0; i < family->key_count; i++) {
+        if (strcmp(family->keys[i].name, pair) != 0) continue;
         if (p->seen >> i & 1) return kgen_fail(err, KGEN_E_ARG, "%s: given twice", pair);
         p->seen |= (uint64_t)1 << i;
         return take_value(p, i, equals + 1, err);
@@ -185,29 +185,29 @@ static kgen_status spread(kgen__span *spans, int32_t given, int32_t seqs, const 
 }
 
 static int seqs_given(const parser *p) {
-    const kgen__check_family *judge = judge_of(&p->c);
-    for (int32_t i = 0; i < judge->key_count; i++)
-        if (judge->keys[i].offset == offsetof(kgen__case, seqs)) return p->seen >> i & 1;
+    const kgen__check_family *family = family_of(&p->c);
+    for (int32_t i = 0; i < family->key_count; i++)
+        if (family->keys[i].offset == offsetof(kgen__case, seqs)) return p->seen >> i & 1;
     return 0;
 }
 
 /* Without seqs=, the longest list says how many sequences there are. */
 static kgen_status settle_lists(parser *p, kgen_error *err) {
-    const kgen__check_family *judge = judge_of(&p->c);
+    const kgen__check_family *family = family_of(&p->c);
     int32_t most = 1;
-    for (int32_t i = 0; i < judge->key_count; i++) {
-        const kgen__case_key *key = &judge->keys[i];
+    for (int32_t i = 0; i < family->key_count; i++) {
+        const kgen__case_key *key = &family->keys[i];
         if (key->kind != KGEN__KEY_SPANS) continue;
         if (!p->terms[i]) {
-            if (!judge->implied(field(&p->c, key), &p->c, key))
+            if (!family->implied(field(&p->c, key), &p->c, key))
                 return kgen_fail(err, KGEN_E_ARG, "%s: missing", key->name);
             p->terms[i] = 1;
         }
         if (p->terms[i] > most) most = p->terms[i];
     }
     if (!seqs_given(p)) p->c.seqs = most;
-    for (int32_t i = 0; i < judge->key_count; i++) {
-        const kgen__case_key *key = &judge->keys[i];
+    for (int32_t i = 0; i < family->key_count; i++) {
+        const kgen__case_key *key = &family->keys[i];
         if (key->kind == KGEN__KEY_SPANS)
             KGEN_TRY(spread(field(&p->c, key), p->terms[i], p->c.seqs, key->name, err));
     }
@@ -216,7 +216,7 @@ static kgen_status settle_lists(parser *p, kgen_error *err) {
 
 static kgen_status settle(parser *p, kgen_error *err) {
     KGEN_TRY(settle_lists(p, err));
-    return judge_of(&p->c)->settle(&p->c, err);
+    return family_of(&p->c)->settle(&p->c, err);
 }
 
 static kgen_status parse_pairs(parser *p, char *text, kgen_error *err) {
@@ -228,9 +228,9 @@ static kgen_status parse_pairs(parser *p, char *text, kgen_error *err) {
 }
 
 static void set_initial(kgen__case *c) {
-    const kgen__check_family *judge = judge_of(c);
-    for (int32_t i = 0; i < judge->key_count; i++) {
-        const kgen__case_key *key = &judge->keys[i];
+    const kgen__check_family *family = family_of(c);
+    for (int32_t i = 0; i < family->key_count; i++) {
+        const kgen__case_key *key = &family->keys[i];
         if (key->kind == KGEN__KEY_DECIMAL) *(double *)field(c, key) = key->initial;
         if (key->kind == KGEN__KEY_INTEGER) *(int32_t *)field(c, key) = (int32_t)key->initial;
     }
@@ -277,7 +277,7 @@ static int is_initial(const kgen__case *c, const kgen__case_key *key) {
     case KGEN__KEY_SEED:
         return *(const uint64_t *)at == 0;
     case KGEN__KEY_SPANS:
-        return c->seqs == 0 || (all_equal(at, c->seqs) && judge_of(c)->implied(&implied, c, key) &&
+        return c->seqs == 0 || (all_equal(at, c->seqs) && family_of(c)->implied(&implied, c, key) &&
                                 ((const kgen__span *)at)->low == implied.low &&
                                 ((const kgen__span *)at)->high == implied.high);
     }
@@ -304,12 +304,12 @@ static int print_value(char *out, size_t size, const kgen__case *c, const kgen__
 }
 
 void kgen__case_print(char out[KGEN__CASE_LINE_MAX], const kgen__case *c) {
-    const kgen__check_family *judge = judge_of(c);
+    const kgen__check_family *family = family_of(c);
     kgen_spec_print(out, &c->spec);
     size_t used = strlen(out);
     used += (size_t)snprintf(out + used, KGEN__CASE_LINE_MAX - used, " |");
-    for (int32_t i = 0; i < judge->key_count && used < KGEN__CASE_LINE_MAX; i++) {
-        const kgen__case_key *key = &judge->keys[i];
+    for (int32_t i = 0; i < family->key_count && used < KGEN__CASE_LINE_MAX; i++) {
+        const kgen__case_key *key = &family->keys[i];
         if (is_initial(c, key)) continue;
         used += (size_t)snprintf(out + used, KGEN__CASE_LINE_MAX - used, " %s=", key->name);
         if (used < KGEN__CASE_LINE_MAX)
@@ -323,11 +323,11 @@ void kgen__case_draw(kgen__case *c, uint64_t seed) {
     kgen__rng rng;
     kgen__rng_seed(&rng, seed, 0);
     c->seed = seed;
-    const kgen__check_family *judge = judge_of(c);
-    for (int32_t i = 0; i < c->seqs * judge->key_count; i++) {
-        const kgen__case_key *key = &judge->keys[i % judge->key_count];
+    const kgen__check_family *family = family_of(c);
+    for (int32_t i = 0; i < c->seqs * family->key_count; i++) {
+        const kgen__case_key *key = &family->keys[i % family->key_count];
         if (key->kind != KGEN__KEY_SPANS) continue;
-        kgen__span *span = (kgen__span *)field(c, key) + i / judge->key_count;
+        kgen__span *span = (kgen__span *)field(c, key) + i / family->key_count;
         span->low = span->high = (int32_t)kgen__rng_range(&rng, span->low, span->high);
     }
 }

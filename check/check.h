@@ -1,8 +1,8 @@
-/* The judge of kernels: number formats, random data, double-precision
+/* The check of kernels: number formats, random data, double-precision
  * references, cases in text form, and the run that compares. Used by the
  * command, the tests and the bench; built on public headers only. */
-#ifndef KGEN_CHECK_H
-#define KGEN_CHECK_H
+#ifndef KGEN_CHECK_CHECK_H
+#define KGEN_CHECK_CHECK_H
 
 #include <kgen/capture.h>
 
@@ -319,8 +319,8 @@ typedef struct kgen__replay_options {
 /* By the reference, computed from what the captured launch found: every byte
  * that a launch must leave, of inputs and of memory between them too. */
 typedef struct kgen__replay_result {
-    int same_bits; /* the replay left, everywhere, what the capture has */
-    int has_judge; /* 0: no reference for these strides; judged by bits */
+    int same_bits;     /* the replay left, everywhere, what the capture has */
+    int has_reference; /* 0: no reference for these strides; compared bit by bit */
     int captured_right, replay_right;
     kgen__check_result captured, replay; /* messages of what is not */
 } kgen__replay_result;

@@ -46,11 +46,11 @@ kgen_status kgen__random_spec(kgen_spec *spec, const kgen__choice *choices, size
 
 kgen_status kgen__data_compare(kgen__check_result *result, const kgen__data *data,
                                kgen_error *err) {
-    const kgen__check_family *judge = kgen__check_family_of(data->spec.family);
+    const kgen__check_family *family = kgen__check_family_of(data->spec.family);
     kgen__answer answer;
-    if (judge->compare) return judge->compare(result, data, err);
+    if (family->compare) return family->compare(result, data, err);
     memset(&answer, 0, sizeof answer);
-    kgen_status status = judge->answer(&answer, data, err);
+    kgen_status status = family->answer(&answer, data, err);
     if (status == KGEN_OK) status = kgen__answer_compare(result, data, &answer, err);
     kgen__answer_free(&answer);
     return status;

@@ -1,8 +1,8 @@
-/* What the judge knows of a family: the keys of its cases, its tensors, what
+/* What the check knows of a family: the keys of its cases, its tensors, what
  * they hold, and how outputs are compared. A family is <family>_*.c and one
  * row of <kgen/families.def>; parsing, memory, launches and replays are common. */
-#ifndef KGEN_CHECK_JUDGE_H
-#define KGEN_CHECK_JUDGE_H
+#ifndef KGEN_CHECK_CHECK_FAMILY_H
+#define KGEN_CHECK_CHECK_FAMILY_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
-/* The parts of gdn's row in the table of judges, and where things are. */
-#ifndef KGEN_CHECK_GDN_H
-#define KGEN_CHECK_GDN_H
+/* The parts of gdn's row in the table of families, and where things are. */
+#ifndef KGEN_CHECK_CHECK_GDN_H
+#define KGEN_CHECK_CHECK_GDN_H
 
 #include "check_family.h"
 

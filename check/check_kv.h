@@ -1,6 +1,6 @@
-/* The parts of the kv families' rows in the table of judges. */
-#ifndef KGEN_CHECK_KV_H
-#define KGEN_CHECK_KV_H
+/* The parts of the kv families' rows in the table of families. */
+#ifndef KGEN_CHECK_CHECK_KV_H
+#define KGEN_CHECK_CHECK_KV_H
 
 #include "attn_layout.h"
 

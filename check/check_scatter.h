@@ -1,6 +1,6 @@
-/* The parts of scatter's row in the table of judges, and where things are. */
-#ifndef KGEN_CHECK_SCATTER_H
-#define KGEN_CHECK_SCATTER_H
+/* The parts of scatter's row in the table of families, and where things are. */
+#ifndef KGEN_CHECK_CHECK_SCATTER_H
+#define KGEN_CHECK_CHECK_SCATTER_H
 
 #include "check_family.h"
 

@@ -100,7 +100,7 @@ static kgen_status place(kgen__data *data, int index, kgen_error *err) {
 
 kgen_status kgen__data_make(kgen__data *data, const kgen__case *c, const kgen_spec *spec,
                             kgen_error *err) {
-    const kgen__check_family *judge = kgen__check_family_of(spec->family);
+    const kgen__check_family *family = kgen__check_family_of(spec->family);
     memset(data, 0, sizeof *data);
     data->shape = *c;
     data->spec = *spec;
@@ -108,7 +108,7 @@ kgen_status kgen__data_make(kgen__data *data, const kgen__case *c, const kgen_sp
     int count = kgen__slot_count(spec->family);
     for (int i = 0; i < count; i++)
         data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(spec->family, i)};
-    KGEN_TRY(judge->shape(data, err));
+    KGEN_TRY(family->shape(data, err));
     for (int i = 0; i < count; i++) {
         kgen_status status = place(data, i, err);
         if (status == KGEN_OK) continue;

@@ -1,4 +1,4 @@
-/* The cases of gdn, and its row in the table of judges. */
+/* The cases of gdn, and its row in the table of families. */
 #include <stdio.h>
 
 #include "check_gdn.h"

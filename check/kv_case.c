@@ -1,4 +1,4 @@
-/* The cases of the kv families, and their rows in the table of judges. */
+/* The cases of the kv families, and their rows in the table of families. */
 #include <stdio.h>
 
 #include "check_kv.h"

@@ -15,7 +15,7 @@ typedef struct rig {
     kgen_stream stream;
     kgen_args args;
     unsigned char **captured, **outcome; /* by region */
-    kgen__replay_judge judge;
+    kgen__replay_check check;
 } rig;
 
 static kgen_status no_memory(kgen_error *err) {
@@ -69,7 +69,7 @@ static void release(rig *r) {
     if (r->args.workspace) kgen_memory_free(r->ctx, r->args.workspace);
     if (r->stream) kgen_stream_destroy(r->ctx, r->stream);
     kgen_upload_free(r->upload);
-    kgen__replay_judge_free(&r->judge);
+    kgen__replay_check_free(&r->check);
 }
 
 /* ---- the verdict ------------------------------------------------------------------- */
@@ -80,18 +80,18 @@ static int same_bits(const rig *r) {
     return 1;
 }
 
-static kgen_status judge_one(int *right, kgen__check_result *result, rig *r,
-                             unsigned char *const *outcome, kgen_error *err) {
-    kgen_status status = kgen__replay_judge_look(result, &r->judge, outcome, err);
+static kgen_status compare_one(int *right, kgen__check_result *result, rig *r,
+                               unsigned char *const *outcome, kgen_error *err) {
+    kgen_status status = kgen__replay_check_look(result, &r->check, outcome, err);
     *right = status == KGEN_OK;
     return status == KGEN_E_MISMATCH ? KGEN_OK : status;
 }
 
 static kgen_status by_reference(rig *r, kgen_error *err) {
     kgen__replay_result *v = r->result;
-    KGEN_TRY(kgen__replay_judge_answer(&r->judge, err));
-    KGEN_TRY(judge_one(&v->captured_right, &v->captured, r, r->captured, err));
-    if (!v->same_bits) return judge_one(&v->replay_right, &v->replay, r, r->outcome, err);
+    KGEN_TRY(kgen__replay_check_answer(&r->check, err));
+    KGEN_TRY(compare_one(&v->captured_right, &v->captured, r, r->captured, err));
+    if (!v->same_bits) return compare_one(&v->replay_right, &v->replay, r, r->outcome, err);
     v->replay = v->captured;
     v->replay_right = v->captured_right;
     return KGEN_OK;
@@ -99,7 +99,7 @@ static kgen_status by_reference(rig *r, kgen_error *err) {
 
 static kgen_status verdict(const kgen__replay_result *v, kgen_error *err) {
     const char *captured = v->captured.message, *replay = v->replay.message;
-    if (!v->has_judge)
+    if (!v->has_reference)
         return v->same_bits ? KGEN_OK
                             : kgen_fail(err, KGEN_E_MISMATCH,
                                         "the replay gives other bits; there "
@@ -128,14 +128,14 @@ static kgen_status verdict(const kgen__replay_result *v, kgen_error *err) {
 
 static kgen_status steps(rig *r, int keep_tuning, kgen_error *err) {
     KGEN_TRY(make_outcomes(r, err));
-    KGEN_TRY(kgen__replay_judge_make(&r->judge, r->capture, err));
+    KGEN_TRY(kgen__replay_check_make(&r->check, r->capture, err));
     KGEN_TRY(prepare(r, keep_tuning, err));
     KGEN_TRY(kgen_launch_check(r->kernel, &r->args, err));
-    KGEN_TRY(kgen__replay_judge_sound(&r->judge, err));
+    KGEN_TRY(kgen__replay_check_sound(&r->check, err));
     KGEN_TRY(launch(r, err));
     r->result->same_bits = same_bits(r);
-    r->result->has_judge = kgen__replay_judge_can(&r->judge);
-    if (r->result->has_judge) KGEN_TRY(by_reference(r, err));
+    r->result->has_reference = kgen__replay_check_can(&r->check);
+    if (r->result->has_reference) KGEN_TRY(by_reference(r, err));
     return verdict(r->result, err);
 }
 

@@ -12,7 +12,7 @@ enum { ALIGNMENT = 256 };
 
 /* ---- memory -------------------------------------------------------------------- */
 
-static const kgen_capture_region *region_at(const kgen__replay_judge *j, size_t index) {
+static const kgen_capture_region *region_at(const kgen__replay_check *j, size_t index) {
     return &j->capture->regions[index];
 }
 
@@ -21,7 +21,7 @@ static kgen_status no_memory(kgen_error *err) {
 }
 
 /* Addresses are what they were on the device, modulo ALIGNMENT. */
-static kgen_status copy_regions(kgen__replay_judge *j, kgen_error *err) {
+static kgen_status copy_regions(kgen__replay_check *j, kgen_error *err) {
     const kgen_capture *c = j->capture;
     j->memory = calloc(c->region_count + 1, sizeof *j->memory);
     j->expected = calloc(c->region_count + 1, sizeof *j->expected);
@@ -40,7 +40,7 @@ static kgen_status copy_regions(kgen__replay_judge *j, kgen_error *err) {
 }
 
 /* here: addresses of this memory; else the captured ones. */
-static void set_addresses(const kgen__replay_judge *j, int here) {
+static void set_addresses(const kgen__replay_check *j, int here) {
     const kgen_capture *c = j->capture;
     for (size_t i = 0; i < c->address_count; i++) {
         const kgen_capture_place *word = &c->addresses[i].word, *at = &c->addresses[i].at;
@@ -60,7 +60,7 @@ static size_t extent_of(const kgen_tensor *t) {
 }
 
 /* Memory of its own for a tensor that may be written, guards on both sides. */
-static kgen_status make_slot(kgen__replay_judge *j, int index, kgen_error *err) {
+static kgen_status make_slot(kgen__replay_check *j, int index, kgen_error *err) {
     kgen__slot *slot = &j->data->slot[index];
     kgen_tensor *t = kgen__slot_tensor(&j->data->args, index);
     size_t bytes = extent_of(t);
@@ -79,9 +79,9 @@ static kgen_status make_slot(kgen__replay_judge *j, int index, kgen_error *err) 
     return KGEN_OK;
 }
 
-kgen_status kgen__replay_judge_make(kgen__replay_judge *j, const kgen_capture *capture,
+kgen_status kgen__replay_check_make(kgen__replay_check *j, const kgen_capture *capture,
                                     kgen_error *err) {
-    *j = (kgen__replay_judge){.capture = capture,
+    *j = (kgen__replay_check){.capture = capture,
                               .family = kgen__check_family_of(capture->spec.family)};
     j->data = calloc(1, sizeof *j->data);
     if (!j->data) return no_memory(err);
@@ -94,7 +94,7 @@ kgen_status kgen__replay_judge_make(kgen__replay_judge *j, const kgen_capture *c
     return KGEN_OK;
 }
 
-void kgen__replay_judge_free(kgen__replay_judge *j) {
+void kgen__replay_check_free(kgen__replay_check *j) {
     for (size_t i = 0; j->memory && i < j->capture->region_count; i++) free(j->memory[i]);
     for (size_t i = 0; j->loose && i < j->capture->region_count; i++) free(j->loose[i]);
     free(j->memory);
@@ -108,11 +108,11 @@ void kgen__replay_judge_free(kgen__replay_judge *j) {
 
 /* ---- before ---------------------------------------------------------------------- */
 
-kgen_status kgen__replay_judge_sound(const kgen__replay_judge *j, kgen_error *err) {
+kgen_status kgen__replay_check_sound(const kgen__replay_check *j, kgen_error *err) {
     return j->family->sound ? j->family->sound(&j->data->spec, &j->data->args, err) : KGEN_OK;
 }
 
-int kgen__replay_judge_can(const kgen__replay_judge *j) {
+int kgen__replay_check_can(const kgen__replay_check *j) {
     kgen_args args = j->data->args;
     for (int i = 0; i < kgen__slot_count(args.family); i++) {
         const kgen_tensor *t = kgen__slot_tensor(&args, i);
@@ -125,11 +125,11 @@ int kgen__replay_judge_can(const kgen__replay_judge *j) {
 /* ---- what is expected --------------------------------------------------------------- */
 
 /* Where byte `at` of a slot lies in its region. */
-static size_t region_byte(const kgen__replay_judge *j, int slot, size_t at) {
+static size_t region_byte(const kgen__replay_check *j, int slot, size_t at) {
     return j->capture->place[slot].offset + at - j->data->slot[slot].offset;
 }
 
-static void lay_image(kgen__replay_judge *j, int index) {
+static void lay_image(kgen__replay_check *j, int index) {
     const kgen__slot *slot = &j->data->slot[index];
     const kgen__image *image = &j->answer.image[index];
     kgen_args args = j->data->args;
@@ -145,7 +145,7 @@ static void lay_image(kgen__replay_judge *j, int index) {
 }
 
 /* Elements of an output of attn, all of which a tolerance decides. */
-static void loosen(kgen__replay_judge *j, const kgen_tensor *t) {
+static void loosen(kgen__replay_check *j, const kgen_tensor *t) {
     kgen_args args = j->data->args;
     int index = 0;
     int64_t at[KGEN_TENSOR_RANK_MAX] = {0}, size = kgen_dtype_size(t->dtype), count = 1;
@@ -160,7 +160,7 @@ static void loosen(kgen__replay_judge *j, const kgen_tensor *t) {
     }
 }
 
-static kgen_status answer_attn(kgen__replay_judge *j, kgen_error *err) {
+static kgen_status answer_attn(kgen__replay_check *j, kgen_error *err) {
     const kgen_attn_args *a = &j->data->args.attn;
     KGEN_TRY(kgen__attn_reference(&j->attn, &j->data->spec, a, err));
     loosen(j, &a->out);
@@ -168,7 +168,7 @@ static kgen_status answer_attn(kgen__replay_judge *j, kgen_error *err) {
     return KGEN_OK;
 }
 
-kgen_status kgen__replay_judge_answer(kgen__replay_judge *j, kgen_error *err) {
+kgen_status kgen__replay_check_answer(kgen__replay_check *j, kgen_error *err) {
     kgen__data *data = j->data;
     if (!j->family->answer) return answer_attn(j, err);
     int count = kgen__slot_count(data->spec.family);
@@ -185,7 +185,7 @@ kgen_status kgen__replay_judge_answer(kgen__replay_judge *j, kgen_error *err) {
 /* ---- looking ------------------------------------------------------------------------- */
 
 /* An outcome as the outputs of `data`; what overlaps is expected, or loose, alike. */
-static void take_outcome(kgen__replay_judge *j, int index, unsigned char *const *outcome) {
+static void take_outcome(kgen__replay_check *j, int index, unsigned char *const *outcome) {
     kgen__slot *slot = &j->data->slot[index];
     kgen__image *image = &j->answer.image[index];
     kgen_args args = j->data->args;
@@ -200,7 +200,7 @@ static void take_outcome(kgen__replay_judge *j, int index, unsigned char *const 
     }
 }
 
-static kgen_status look_at_attn(kgen__check_result *result, const kgen__replay_judge *j,
+static kgen_status look_at_attn(kgen__check_result *result, const kgen__replay_check *j,
                                 unsigned char *const *outcome, kgen_error *err) {
     kgen__data *data = j->data;
     kgen_attn_args kept = data->args.attn, *a = &data->args.attn;
@@ -213,7 +213,7 @@ static kgen_status look_at_attn(kgen__check_result *result, const kgen__replay_j
     return status;
 }
 
-static kgen_status look_at_outputs(kgen__check_result *result, kgen__replay_judge *j,
+static kgen_status look_at_outputs(kgen__check_result *result, kgen__replay_check *j,
                                    unsigned char *const *outcome, kgen_error *err) {
     if (!j->family->answer) return look_at_attn(result, j, outcome, err);
     for (int i = 0; i < KGEN__SLOT_MAX; i++)
@@ -222,7 +222,7 @@ static kgen_status look_at_outputs(kgen__check_result *result, kgen__replay_judg
 }
 
 /* A tensor that has this byte in its extent; outputs are not asked for. */
-static const char *owner_of(const kgen__replay_judge *j, size_t region, size_t at) {
+static const char *owner_of(const kgen__replay_check *j, size_t region, size_t at) {
     kgen_args args = j->data->args;
     for (int i = 0; i < kgen__slot_count(args.family); i++) {
         const kgen_capture_place *place = &j->capture->place[i];
@@ -233,7 +233,7 @@ static const char *owner_of(const kgen__replay_judge *j, size_t region, size_t a
     return j->capture->address_count ? "pools" : "memory beside a tensor";
 }
 
-static kgen_status look_at_rest(kgen__check_result *result, const kgen__replay_judge *j,
+static kgen_status look_at_rest(kgen__check_result *result, const kgen__replay_check *j,
                                 unsigned char *const *outcome, kgen_error *err) {
     for (size_t i = 0; i < j->capture->region_count; i++)
         for (size_t at = 0; at < region_at(j, i)->size; at++) {
@@ -247,7 +247,7 @@ static kgen_status look_at_rest(kgen__check_result *result, const kgen__replay_j
     return KGEN_OK;
 }
 
-kgen_status kgen__replay_judge_look(kgen__check_result *result, kgen__replay_judge *j,
+kgen_status kgen__replay_check_look(kgen__check_result *result, kgen__replay_check *j,
                                     unsigned char *const *outcome, kgen_error *err) {
     KGEN_TRY(look_at_outputs(result, j, outcome, err));
     return look_at_rest(result, j, outcome, err);

@@ -1,4 +1,4 @@
-/* The cases of scatter, and its row in the table of judges. */
+/* The cases of scatter, and its row in the table of families. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

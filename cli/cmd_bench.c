@@ -85,21 +85,21 @@ static kgen_status time_row(bench *b, result *r, size_t index, kgen_error *err) 
                                                           : b->is_cpu  ? 1
                                                                        : 0};
     kgen_kernel *kernel;
-    kgen__workload *load = NULL;
+    kgen__workload *work = NULL;
     kgen__timer *timer = NULL;
     r->row = &b->rows->list[index];
     r->problem = problem_of(b, r->row);
     KGEN_TRY(kgen_prepare(b->ctx, &r->row->spec, 1, &kernel, err));
-    KGEN_TRY(kgen__workload_make(&load, b->ctx, &r->row->spec, &r->problem, &options, err));
+    KGEN_TRY(kgen__workload_make(&work, b->ctx, &r->row->spec, &r->problem, &options, err));
     r->kernel = kernel;
-    r->bytes = kgen__workload_bytes(load);
-    r->flops = kgen__workload_flops(load);
-    r->sets = kgen__workload_sets(load);
+    r->bytes = kgen__workload_bytes(work);
+    r->flops = kgen__workload_flops(work);
+    r->sets = kgen__workload_sets(work);
     r->limit = r->row->spec.family == KGEN_FAMILY_ATTN ? b->limits.read : b->limits.copy;
-    kgen_status status = kgen__timer_make(&timer, load, kernel, err);
+    kgen_status status = kgen__timer_make(&timer, work, kernel, err);
     if (status == KGEN_OK) status = sample(r, timer, b->set->samples, row_deadline(b, index), err);
     kgen__timer_free(timer);
-    kgen__workload_free(load);
+    kgen__workload_free(work);
     return status;
 }
 

@@ -162,16 +162,16 @@ static kgen_status time_launch(host *h, kgen_error *err) {
     const kgen__workload_options options = {.cold_bytes = 1};
     launcher l = {.h = h, .captures = h->job.target->vendor == KGEN_VENDOR_CPU};
     kgen_kernel *kernel;
-    kgen__workload *load = NULL;
+    kgen__workload *work = NULL;
     KGEN_TRY(kgen_prepare(h->ctx, &h->row->spec, 1, &kernel, err));
     l.kernel = kernel;
-    KGEN_TRY(kgen__workload_make(&load, h->ctx, &h->row->spec, &problem, &options, err));
-    kgen__workload_args(&l.args, load, 0);
+    KGEN_TRY(kgen__workload_make(&work, h->ctx, &h->row->spec, &problem, &options, err));
+    kgen__workload_args(&l.args, work, 0);
     kgen_status status = kgen_stream_create(h->ctx, &l.stream, err);
     if (status == KGEN_OK) status = with_workspace(h, &l, err);
     kgen_memory_free(h->ctx, l.args.workspace);
     if (l.stream) kgen_stream_destroy(h->ctx, l.stream);
-    kgen__workload_free(load);
+    kgen__workload_free(work);
     return status;
 }
 

@@ -32,7 +32,7 @@ static void print_about(const kgen_capture *c, const char *file) {
 
 static void print_passed(const kgen__replay_result *r) {
     const char *bits = r->same_bits ? "the captured bits" : "other bits than captured, both right";
-    if (r->has_judge)
+    if (r->has_reference)
         printf("ok    %s; error %.3g, %.2f of the tolerance\n", bits, r->replay.max_abs,
                r->replay.max_ratio);
     else

@@ -1,4 +1,4 @@
-/* kgen report: what each kernel costs, in registers or, with --model, in time. */
+/* kgen report: what each kernel costs, in registers or, with --predict, in time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ typedef struct request {
     kgen__jobs jobs;
     problems problems;
     const char *cache_dir, *manifest, *object;
-    int json, spills, model;
+    int json, spills, predict;
 } request;
 
 /* ---- resources ----------------------------------------------------------- */
@@ -256,7 +256,7 @@ static int report(kgen_cache *cache, const request *r) {
     if (status != KGEN_OK && !counts.failed) code = kgen__cli_fail(&err);
     if (counts.failed < jobs->count && (status == KGEN_OK || counts.failed)) {
         int printed =
-            r->model ? print_outlook(r, results) : print_report(results, jobs->count, r->json);
+            r->predict ? print_outlook(r, results) : print_report(results, jobs->count, r->json);
         if (!code) code = printed;
     }
     kgen__results_free(results, jobs->count);
@@ -279,11 +279,12 @@ static void add_options(kgen__syntax *s, request *r) {
         {"arch", 0, "A,B", kgen__read_archs, &r->archs, 0, 0, "architectures (gfx942,gfx950)"},
         {"manifest", 0, "FILE", kgen__read_text, &r->manifest, 0, 0,
          "specs from a file, one a line (- is standard input)"},
-        {"model", 0, NULL, NULL, &r->model, 0, 0, "predict the time from the machine code (AMD)"},
+        {"predict", 0, NULL, NULL, &r->predict, 0, 0,
+         "predict the time from the machine code (AMD)"},
         {"problem", 0, "P", read_problems, &r->problems, 0, 0,
          "batch=8,context=8192,heads=8; may be repeated"},
         {"object", 0, "FILE", kgen__read_text, &r->object, 0, 0,
-         "a code object of others: the arguments are its kernels; with --model and one --arch"},
+         "a code object of others: the arguments are its kernels; with --predict and one --arch"},
         {"allow-spills", 0, NULL, NULL, &r->spills, 0, 0, "also show kernels that spill registers"},
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) kgen__syntax_add(s, options[i]);
@@ -308,14 +309,14 @@ int kgen__command_report(int argc, char **argv) {
                       .most = -1};
     add_options(&s, &r);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
-    if (r.object && (!r.model || r.archs.count != 1 || first == argc))
+    if (r.object && (!r.predict || r.archs.count != 1 || first == argc))
         return kgen__cli_usage("report",
-                               "--object: with --model, one --arch and its kernels' names");
+                               "--object: with --predict, one --arch and its kernels' names");
     if (r.object) return report_object(&r, argv + first, argc - first);
     if (first == argc && !r.manifest)
         return kgen__cli_usage("report", "usage: kgen report [options] %s", s.arguments);
-    if (r.problems.count && !r.model)
-        return kgen__cli_usage("report", "--problem: only with --model");
+    if (r.problems.count && !r.predict)
+        return kgen__cli_usage("report", "--problem: only with --predict");
     if (!r.problems.count) {
         memcpy(r.problems.list, usual, sizeof usual);
         r.problems.count = sizeof usual / sizeof usual[0];

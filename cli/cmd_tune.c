@@ -25,7 +25,7 @@ typedef struct options {
     kgen__archs archs;
     const char *simulate;
     char out[1024], journal[1100];
-    int by_model, dry_run, json, quiet, replay;
+    int predict, dry_run, json, quiet, replay;
     kgen__tuner_job *jobs;
     size_t capacity;
     kgen_capture *captures[CAPTURES_MAX];
@@ -414,7 +414,7 @@ static kgen_status files(options *o, const char *capture, kgen_error *err) {
 }
 
 /* One architecture after the other. */
-static int run_model(options *o, char **arguments, size_t count) {
+static int run_predicted(options *o, char **arguments, size_t count) {
     kgen_error err;
     if (files(o, NULL, &err) != KGEN_OK) return kgen__cli_fail(&err);
     int code = 0;
@@ -478,12 +478,12 @@ static void add_options(kgen__syntax *s, options *o) {
          "what was measured; goes on from there (beside the rows)"},
         {"timeout", 0, "TIME", read_seconds, &set->timeout, 0, 0,
          "a candidate that is silent for so long is left out (30s)"},
-        {"model", 0, NULL, NULL, &o->by_model, 0, 0,
-         "no device: compile, and rank by the time model"},
+        {"predict", 0, NULL, NULL, &o->predict, 0, 0,
+         "no device: compile, and rank by predicted times"},
         {"arch", 0, "A,B", kgen__read_archs, &o->archs, 0, 0,
-         "of --model and --dry-run (gfx942,gfx950; the device's)"},
-        {"no-model", 0, NULL, NULL, &set->keep_slow, 0, 0,
-         "time candidates that the model takes for slow, too"},
+         "of --predict and --dry-run (gfx942,gfx950; the device's)"},
+        {"keep-slow", 0, NULL, NULL, &set->keep_slow, 0, 0,
+         "time candidates that are predicted to be slow, too"},
         {"simulate", 0, "FILE", kgen__read_text, &o->simulate, 0, 0,
          "compare the strategies on the times of a journal"},
         {"replay", 0, NULL, NULL, &o->replay, 0, 0,
@@ -503,10 +503,10 @@ static void add_options(kgen__syntax *s, options *o) {
 static const char *contradiction(const options *o, int arguments) {
     if (o->simulate) return arguments ? "--simulate: takes no kernels" : NULL;
     if (!arguments) return "nothing to tune: give a model, a spec or a manifest";
-    if (o->by_model && o->set.device) return "--model: there is no --device";
-    if (o->archs.count && !o->by_model && !o->dry_run)
-        return "--arch: only with --model or --dry-run; else the device says";
-    if (o->replay && (o->by_model || o->problems.count))
+    if (o->predict && o->set.device) return "--predict: there is no --device";
+    if (o->archs.count && !o->predict && !o->dry_run)
+        return "--arch: only with --predict or --dry-run; else the device says";
+    if (o->replay && (o->predict || o->problems.count))
         return "--replay: a captured launch is its own --problem, and needs a device";
     if (o->set.timeout <= 0) return "--timeout: more than 0 expected";
     return NULL;
@@ -532,13 +532,13 @@ int kgen__command_tune(int argc, char **argv) {
     if (wrong) return kgen__cli_usage("tune", "%s", wrong);
     if (!o.set.search.seed) o.set.search.seed = kgen__seed_fresh();
     shown.quiet = o.quiet || o.json;
-    if (o.by_model) kgen__archs_default(&o.archs);
+    if (o.predict) kgen__archs_default(&o.archs);
     if (o.simulate)
         code = run_simulation(&o);
     else if (o.dry_run)
         code = run_list(&o, argv + first, (size_t)(argc - first));
-    else if (o.by_model)
-        code = run_model(&o, argv + first, (size_t)(argc - first));
+    else if (o.predict)
+        code = run_predicted(&o, argv + first, (size_t)(argc - first));
     else
         code = run_device(&o, argv + first, (size_t)(argc - first));
     for (size_t i = 0; i < o.capture_count; i++) kgen_capture_free(o.captures[i]);

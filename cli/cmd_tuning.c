@@ -170,8 +170,9 @@ int kgen__command_tuning(int argc, char **argv) {
                                         "only these architectures"});
     kgen__syntax_add(&s, (kgen__option){"family", 0, "NAME", kgen__read_text, &f.family, 0, 0,
                                         "only this family"});
-    kgen__syntax_add(&s, (kgen__option){"device", 0, "NAME", kgen__read_text, &f.device, 0, 0,
-                                        "only rows of this device, \"NVIDIA H200\" or \"model\""});
+    kgen__syntax_add(&s,
+                     (kgen__option){"device", 0, "NAME", kgen__read_text, &f.device, 0, 0,
+                                    "only rows of this device, \"NVIDIA H200\" or \"prediction\""});
     kgen__syntax_add(&s, (kgen__option){"layer", 0, "NAME", kgen__read_text, &f.layer, 0, 0,
                                         "only this layer: user, system or shipped"});
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;

@@ -6,8 +6,8 @@
  *
  * Numbers are uint32_t; a string is its length, then its bytes. To comgr `name`
  * is the isa and `source` machine code; the reply's code is the listing. */
-#ifndef KGEN_RUNTIME_KGEN_CC_H
-#define KGEN_RUNTIME_KGEN_CC_H
+#ifndef KGEN_COMPILE_KGEN_CC_H
+#define KGEN_COMPILE_KGEN_CC_H
 
 #define KGEN__CC_MAGIC 0x3143474bu /* "KGC1" */
 #define KGEN__CC_MAX_BYTES (64u << 20)

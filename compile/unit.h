@@ -4,8 +4,8 @@
  *   toolchain.c  which compiler              codeobj.c  resources of a code object, the gate
  *   compile.c    one source -> code object   pool.c     child processes
  *   build.c      jobs -> entries */
-#ifndef KGEN_RUNTIME_BUILD_INTERNAL_H
-#define KGEN_RUNTIME_BUILD_INTERNAL_H
+#ifndef KGEN_COMPILE_UNIT_H
+#define KGEN_COMPILE_UNIT_H
 
 #include <kgen/build.h>
 

@@ -1,7 +1,7 @@
 /* A device is one table of functions: hip, cuda (both by dlopen) and cpu.
  * Everything above this line of the runtime is vendor-free. */
-#ifndef KGEN_RUNTIME_DEVICE_H
-#define KGEN_RUNTIME_DEVICE_H
+#ifndef KGEN_DEVICE_DEVICE_H
+#define KGEN_DEVICE_DEVICE_H
 
 #include <kgen/runtime.h>
 

@@ -2,8 +2,8 @@
  * the same calls with the same shapes (handles are pointers, results are
  * ints, 0 is success), so one implementation serves both; what differs is the
  * names, how an architecture is told, and what makes a device current. */
-#ifndef KGEN_RUNTIME_DEV_DL_H
-#define KGEN_RUNTIME_DEV_DL_H
+#ifndef KGEN_DEVICE_DL_H
+#define KGEN_DEVICE_DL_H
 
 #include <pthread.h>
 #include <stddef.h>

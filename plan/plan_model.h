@@ -1,6 +1,6 @@
 /* What a model's config.json says about its layers. Private to gen. */
-#ifndef KGEN_GEN_PLAN_MODEL_H
-#define KGEN_GEN_PLAN_MODEL_H
+#ifndef KGEN_PLAN_PLAN_MODEL_H
+#define KGEN_PLAN_PLAN_MODEL_H
 
 #include <kgen/plan.h>
 

@@ -1,5 +1,5 @@
 /* Disassembly -> instructions. What an opcode is and costs stands in one table;
- * the facts behind it are in docs/model.md. */
+ * the facts behind it are in docs/predict.md. */
 #include "listing.h"
 
 #include <stdlib.h>

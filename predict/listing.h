@@ -1,7 +1,7 @@
 /* Machine code as text -> instructions, basic blocks and loops. Only for
- * model/ and its tests. */
-#ifndef KGEN_MODEL_LISTING_H
-#define KGEN_MODEL_LISTING_H
+ * predict/ and its tests. */
+#ifndef KGEN_PREDICT_LISTING_H
+#define KGEN_PREDICT_LISTING_H
 
 #include "predict.h"
 

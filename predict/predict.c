@@ -1,5 +1,5 @@
 /* Time of a launch: the largest of what memory, VALU and matrix units take, and
- * what every launch costs. Where each number comes from: docs/model.md. */
+ * what every launch costs. Where each number comes from: docs/predict.md. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -202,7 +202,7 @@ static kgen_status find_device(const device_row **out, const kgen_target *target
         return KGEN_OK;
     }
     return kgen_fail(err, KGEN_E_UNSUPPORTED,
-                     "arch=%s: no time model; there is one of gfx90a, "
+                     "arch=%s: no prediction; there is one of gfx90a, "
                      "gfx942, gfx950, gfx1100, gfx1201",
                      target->name);
 }

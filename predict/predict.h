@@ -1,7 +1,7 @@
 /* A prediction of a kernel's time from its code object, without the device.
  * The assumptions are in the result, so that they can be printed. */
-#ifndef KGEN_MODEL_MODEL_H
-#define KGEN_MODEL_MODEL_H
+#ifndef KGEN_PREDICT_PREDICT_H
+#define KGEN_PREDICT_PREDICT_H
 
 #include <kgen/kgen.h>
 #include <kgen/tuning.h>
@@ -32,7 +32,7 @@ typedef struct kgen__prediction {
     char assumptions[512]; /* clock, bandwidth, latency, fixed cost */
 } kgen__prediction;
 
-/* entry: with code. KGEN_E_UNSUPPORTED: no model of this target or family.
+/* entry: with code. KGEN_E_UNSUPPORTED: no prediction for this target or family.
  * It is kgen__predict_mix and kgen__predict_estimate; the mix does not depend on the
  * problem. */
 kgen_status kgen__predict(kgen__prediction *out, const kgen_entry *entry, const kgen_spec *spec,

@@ -1,6 +1,6 @@
 /* The rows of <kgen/<family>_args.def>: what a family's arguments consist of. */
-#ifndef KGEN_RUNTIME_ARGS_H
-#define KGEN_RUNTIME_ARGS_H
+#ifndef KGEN_RUNTIME_MEMBERS_H
+#define KGEN_RUNTIME_MEMBERS_H
 
 #include <kgen/args.h>
 

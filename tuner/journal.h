@@ -8,8 +8,8 @@
  *   begin, verified, dropped   of a kernel, whatever the job
  *   times        one sample of a candidate of a job
  *   result       of a job */
-#ifndef KGEN_TUNE_JOURNAL_H
-#define KGEN_TUNE_JOURNAL_H
+#ifndef KGEN_TUNER_JOURNAL_H
+#define KGEN_TUNER_JOURNAL_H
 
 #include <jansson.h>
 #include <uthash.h>

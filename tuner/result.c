@@ -6,7 +6,7 @@
 
 static const char *const drop_names[] = {
     [KGEN__DROP_GATE] = "gate",   [KGEN__DROP_COMPILE] = "compile",
-    [KGEN__DROP_MODEL] = "model", [KGEN__DROP_MISMATCH] = "mismatch",
+    [KGEN__DROP_SLOW] = "slow",   [KGEN__DROP_MISMATCH] = "mismatch",
     [KGEN__DROP_HUNG] = "hung",   [KGEN__DROP_CRASHED] = "crashed",
     [KGEN__DROP_ERROR] = "error",
 };

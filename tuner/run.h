@@ -1,6 +1,6 @@
 /* What the files of the tuner share. */
-#ifndef KGEN_TUNE_INTERNAL_H
-#define KGEN_TUNE_INTERNAL_H
+#ifndef KGEN_TUNER_RUN_H
+#define KGEN_TUNER_RUN_H
 
 #include "journal.h"
 #include "tuner.h"
@@ -9,7 +9,7 @@
 typedef enum kgen__drop {
     KGEN__DROP_GATE,     /* spills, scratch */
     KGEN__DROP_COMPILE,  /* the compiler refuses it */
-    KGEN__DROP_MODEL,    /* predicted to be far slower than the best */
+    KGEN__DROP_SLOW,     /* predicted to be far slower than the best */
     KGEN__DROP_MISMATCH, /* differs from the reference */
     KGEN__DROP_HUNG,     /* no answer in time */
     KGEN__DROP_CRASHED,  /* its worker ended, or the driver failed */

@@ -2,8 +2,8 @@
  * devices: times come from an evaluator. With the same times and the same seed
  * a search takes the same way, so an interrupted one is repeated from its
  * journal. */
-#ifndef KGEN_TUNE_SEARCH_H
-#define KGEN_TUNE_SEARCH_H
+#ifndef KGEN_TUNER_SEARCH_H
+#define KGEN_TUNER_SEARCH_H
 
 #include "workload/workload.h"
 #include "space.h"

@@ -1,7 +1,7 @@
 /* Which kernels a search may choose from: every value of a family's tuning keys
  * that its parameter tables name and its conditions allow. */
-#ifndef KGEN_TUNE_SPACE_H
-#define KGEN_TUNE_SPACE_H
+#ifndef KGEN_TUNER_SPACE_H
+#define KGEN_TUNER_SPACE_H
 
 #include <kgen/kgen.h>
 

@@ -10,7 +10,7 @@
 #include "run.h"
 #include "watch.h"
 
-static const double PATIENCE_S = 120; /* for what is no candidate: opening, loads */
+static const double PATIENCE_S = 120; /* for what is no candidate: opening, workloads */
 static const double NO_LIMIT = -1;    /* compilers have a limit of their own */
 
 typedef struct watcher {
@@ -71,7 +71,7 @@ static kgen_status on_job(watcher *w, const json_t *line, kgen_error *err) {
 static kgen_status on_stage(watcher *w, const json_t *line, kgen_error *err) {
     (void)err;
     w->kernel[0] = 0;
-    w->progress.stage = strcmp(text_of(line, "stage"), "load") == 0 ? "load" : "compile";
+    w->progress.stage = strcmp(text_of(line, "stage"), "workload") == 0 ? "workload" : "compile";
     return KGEN_OK;
 }
 
@@ -149,7 +149,8 @@ static double seconds_after(const watcher *w, size_t row) {
     double timeout = w->run.set->timeout;
     double patience = timeout > PATIENCE_S ? timeout : PATIENCE_S;
     if (events[row].waits == A_CANDIDATE) return timeout;
-    if (events[row].waits == COMPILER && strcmp(w->progress.stage, "load") != 0) return NO_LIMIT;
+    if (events[row].waits == COMPILER && strcmp(w->progress.stage, "workload") != 0)
+        return NO_LIMIT;
     return patience;
 }
 

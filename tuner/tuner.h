@@ -5,8 +5,8 @@
  *   worker   compiles, verifies and times them, in a process of its own
  *   watch    ends a worker that hangs, and starts the next
  *   journal  what has been found out, so that a run can go on */
-#ifndef KGEN_TUNE_TUNER_H
-#define KGEN_TUNE_TUNER_H
+#ifndef KGEN_TUNER_TUNER_H
+#define KGEN_TUNER_TUNER_H
 
 #include <jansson.h>
 
@@ -16,21 +16,22 @@
 typedef struct kgen__tuner_job {
     kgen_spec spec; /* tuning keys that are set stay */
     kgen_problem problem;
-    const kgen_capture *capture; /* to be timed on; NULL: a load of our own */
+    const kgen_capture *capture; /* to be timed on; NULL: a workload of our own */
 } kgen__tuner_job;
 
-/* What kernels are timed on. `make` may return KGEN_E_UNSUPPORTED. A load and
+/* What kernels are timed on. `make` may return KGEN_E_UNSUPPORTED. A workload and
  * its timers are those of workload/workload.h unless another table is given. */
-typedef struct kgen__tuner_loads {
-    kgen_status (*make)(void **load, kgen_context *ctx, const kgen__tuner_job *job,
+typedef struct kgen__tuner_workloads {
+    kgen_status (*make)(void **workload, kgen_context *ctx, const kgen__tuner_job *job,
                         kgen_error *err);
-    void (*free)(void *load);
-    kgen_status (*timer_make)(void **timer, void *load, const kgen_kernel *kernel, kgen_error *err);
+    void (*free)(void *workload);
+    kgen_status (*timer_make)(void **timer, void *workload, const kgen_kernel *kernel,
+                              kgen_error *err);
     kgen_status (*timer_sample)(double *us, void *timer, kgen_error *err);
     void (*timer_free)(void *timer);
-} kgen__tuner_loads;
+} kgen__tuner_workloads;
 
-extern const kgen__tuner_loads kgen__tuner_own_loads;
+extern const kgen__tuner_workloads kgen__tuner_own_workloads;
 
 typedef struct kgen__tuner_progress {
     size_t jobs, done;
@@ -51,11 +52,11 @@ typedef struct kgen__tuner_settings {
     const char *out;                /* rows go here */
     const char *journal;            /* NULL: in memory only */
     kgen__search_options search;
-    const kgen__tuner_loads *loads; /* NULL: our own */
-    double budget;                  /* seconds for all; below 0: no limit */
-    double timeout;                 /* seconds a candidate may be silent */
-    int workers;                    /* compilers at a time; 0: as kgen_build */
-    int keep_slow;                  /* 1: the model drops nothing */
+    const kgen__tuner_workloads *workloads; /* NULL: our own */
+    double budget;                          /* seconds for all; below 0: no limit */
+    double timeout;                         /* seconds a candidate may be silent */
+    int workers;                            /* compilers at a time; 0: as kgen_build */
+    int keep_slow;                          /* 1: predicted times drop nothing */
     void (*progress)(const kgen__tuner_progress *progress, void *user); /* may be NULL */
     void (*say)(const char *text, void *user); /* what must not be missed; may be NULL */
     void *user;
@@ -77,7 +78,7 @@ kgen_status kgen__tuner_probe(kgen__tuner_device *out, const char *device, kgen_
 kgen_status kgen__tuner_run(json_t **report, const kgen__tuner_settings *settings,
                             const kgen__tuner_device *device, kgen_error *err);
 
-/* The same by the model of predict/predict.h, without a device: device "model". */
+/* The same by the times of predict/predict.h, without a device: device "prediction". */
 kgen_status kgen__tuner_predict(json_t **report, const kgen__tuner_settings *settings,
                                 const kgen_target *target, kgen_error *err);
 

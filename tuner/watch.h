@@ -1,7 +1,7 @@
 /* A worker process and who watches it: lines come through a pipe, and when none
  * comes in time the worker is ended. */
-#ifndef KGEN_TUNE_WATCH_H
-#define KGEN_TUNE_WATCH_H
+#ifndef KGEN_TUNER_WATCH_H
+#define KGEN_TUNER_WATCH_H
 
 #include <kgen/status.h>
 #include <stddef.h>

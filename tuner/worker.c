@@ -20,8 +20,8 @@ typedef struct work {
     char id[17];
     const kgen__journal_job *known;
     kgen__space space;
-    const kgen__tuner_loads *loads;
-    void *load;
+    const kgen__tuner_workloads *workloads;
+    void *workload;
     void **timers; /* by candidate */
     int *replayed; /* samples taken from the journal */
     double least_predicted;
@@ -116,7 +116,7 @@ static kgen_status verify(work *w, int candidate, int *usable, kgen_error *err) 
     return drop(w, candidate, reason, why.text, err);
 }
 
-/* The model knows AMD's kernels; of others it says so. */
+/* predict/ knows AMD's kernels; of others it says so. */
 static int is_far_slower(work *w, int candidate, const kgen_entry *entry) {
     kgen__prediction p;
     const kgen_target *target = w->run->device->target;
@@ -129,13 +129,13 @@ static int is_far_slower(work *w, int candidate, const kgen_entry *entry) {
 }
 
 /* What the build says of one candidate. */
-static kgen_status judge_build(work *w, int candidate, int *usable, const kgen_job_result *result,
-                               kgen_error *err) {
+static kgen_status accept_build(work *w, int candidate, int *usable, const kgen_job_result *result,
+                                kgen_error *err) {
     *usable = 0;
     if (result->outcome == KGEN_JOB_FAILED)
         return drop(w, candidate, kgen__drop_of_build(result), result->error.text, err);
     if (is_far_slower(w, candidate, result->entry)) {
-        w->dropped[KGEN__DROP_MODEL]++;
+        w->dropped[KGEN__DROP_SLOW]++;
         return KGEN_OK;
     }
     *usable = 1;
@@ -194,7 +194,7 @@ static kgen_status prepare(void *user, int *usable, const int *candidates, int c
     for (int i = 0; i < left; i++) chosen[i] = candidates[list[i]];
     if (left) status = compile_list(w, results, chosen, left, err);
     for (int i = 0; i < left && status == KGEN_OK; i++)
-        status = judge_build(w, chosen[i], &usable[list[i]], &results[i], err);
+        status = accept_build(w, chosen[i], &usable[list[i]], &results[i], err);
     kgen__candidates_free(results, left);
     for (int i = 0; i < left && status == KGEN_OK; i++)
         if (usable[list[i]]) status = verify(w, chosen[i], &usable[list[i]], err);
@@ -211,9 +211,9 @@ static kgen_status timed(work *w, double *us, int candidate, kgen_error *err) {
     if (!w->timers[candidate]) {
         kgen_kernel *kernel;
         KGEN_TRY(kgen_prepare(w->ctx, spec, 1, &kernel, err));
-        KGEN_TRY(w->loads->timer_make(&w->timers[candidate], w->load, kernel, err));
+        KGEN_TRY(w->workloads->timer_make(&w->timers[candidate], w->workload, kernel, err));
     }
-    return w->loads->timer_sample(us, w->timers[candidate], err);
+    return w->workloads->timer_sample(us, w->timers[candidate], err);
 }
 
 static kgen_status sample(void *user, double *us, int candidate, kgen_error *err) {
@@ -290,8 +290,8 @@ static kgen_status search(work *w, kgen_error *err) {
     kgen__evaluator evaluator = {w, prepare, sample, w->deadline < 0 ? NULL : left};
     kgen__search_result found;
     if (w->deadline < 0 || left(w) > 0) {
-        KGEN_TRY(say_stage(w, "load", err));
-        KGEN_TRY(w->loads->make(&w->load, w->ctx, w->job, err));
+        KGEN_TRY(say_stage(w, "workload", err));
+        KGEN_TRY(w->workloads->make(&w->workload, w->ctx, w->job, err));
     }
     KGEN_TRY(kgen__search_run(&found, &w->space, &evaluator, &run->set->search, err));
     return say_result(w, &found, err);
@@ -307,10 +307,10 @@ static kgen_status make_room(work *w, kgen_error *err) {
 
 static void finish_job(work *w) {
     for (int i = 0; w->timers && i < w->space.count; i++)
-        if (w->timers[i]) w->loads->timer_free(w->timers[i]);
+        if (w->timers[i]) w->workloads->timer_free(w->timers[i]);
     free(w->timers);
     free(w->replayed);
-    if (w->load) w->loads->free(w->load);
+    if (w->workload) w->workloads->free(w->workload);
     kgen__space_free(&w->space);
 }
 
@@ -347,7 +347,7 @@ static kgen_status run_jobs(kgen__run *run, kgen_context *ctx, int fd, kgen_erro
                   .ctx = ctx,
                   .fd = fd,
                   .job = &set->jobs[index],
-                  .loads = set->loads ? set->loads : &kgen__tuner_own_loads};
+                  .workloads = set->workloads ? set->workloads : &kgen__tuner_own_workloads};
         if (run->done[index]) continue;
         w.deadline = deadline_of(run, jobs_left--);
         kgen__journal_id(w.id, &w.job->spec, &w.job->problem, run->device->target);

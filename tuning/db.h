@@ -1,6 +1,6 @@
 /* What the files of tunedb/ share. */
-#ifndef KGEN_TUNEDB_DB_H
-#define KGEN_TUNEDB_DB_H
+#ifndef KGEN_TUNING_DB_H
+#define KGEN_TUNING_DB_H
 
 #include <kgen/tuning_rows.h>
 

@@ -11,7 +11,7 @@
 enum { FAR_LOG2 = 2 };
 
 /* Whose measurement a row is, nearest first. */
-typedef enum nearness { THIS_DEVICE, OTHER_DEVICE, MODEL } nearness;
+typedef enum nearness { THIS_DEVICE, OTHER_DEVICE, PREDICTION } nearness;
 
 typedef struct candidate {
     const kgen_tuning_row *row;
@@ -55,7 +55,7 @@ static int same_problem(const kgen_problem *asked, const kgen_problem *row) {
 }
 
 static nearness nearness_of(const query *q, const kgen_tuning_row *row) {
-    if (strcmp(row->environment.device, "model") == 0) return MODEL;
+    if (strcmp(row->environment.device, "prediction") == 0) return PREDICTION;
     return !q->device || strcmp(q->device, row->environment.device) == 0 ? THIS_DEVICE
                                                                          : OTHER_DEVICE;
 }
@@ -166,7 +166,7 @@ static void explain_row(kgen_tuning_match *match, const candidate *c, kgen__verd
                                         [KGEN_MATCH_NEAR] = "nearest row, of ",
                                         [KGEN_MATCH_ARCH] = "row of another device, of "};
     const kgen_tuning_row *row = c->row;
-    const char *head = c->device == MODEL ? "prediction, of " : heads[match->kind];
+    const char *head = c->device == PREDICTION ? "prediction, of " : heads[match->kind];
     char text[64];
     problem_text(text, sizeof text, &row->problem);
     if (says == KGEN__ROW_DEFAULT) {

@@ -1,6 +1,6 @@
 /* The files of tuning/, embedded as bytes by cmake/embed.cmake. */
-#ifndef KGEN_TUNEDB_SHIPPED_H
-#define KGEN_TUNEDB_SHIPPED_H
+#ifndef KGEN_TUNING_SHIPPED_H
+#define KGEN_TUNING_SHIPPED_H
 
 #include "gen/templates.h"
 

@@ -39,13 +39,13 @@ static kgen_problem problem_of(const limit_row *row, double bytes) {
     return p;
 }
 
-static kgen_status sample(double *rate, kgen__timer *timer, const kgen__workload *load,
+static kgen_status sample(double *rate, kgen__timer *timer, const kgen__workload *work,
                           kgen_error *err) {
     double us[SAMPLES];
     kgen__timing timing;
     for (int i = 0; i < SAMPLES; i++) KGEN_TRY(kgen__timer_sample(&us[i], timer, err));
     kgen__timing_of(&timing, us, SAMPLES);
-    *rate = kgen__workload_bytes(load) / timing.us;
+    *rate = kgen__workload_bytes(work) / timing.us;
     return KGEN_OK;
 }
 
@@ -55,15 +55,15 @@ static kgen_status measure(double *rate, kgen_context *ctx, const limit_row *row
     kgen_problem problem = problem_of(row, bytes);
     kgen_spec spec;
     kgen_kernel *kernel;
-    kgen__workload *load = NULL;
+    kgen__workload *work = NULL;
     kgen__timer *timer = NULL;
     KGEN_TRY(kgen_spec_parse(&spec, row->spec, err));
     KGEN_TRY(kgen_prepare(ctx, &spec, 1, &kernel, err));
-    KGEN_TRY(kgen__workload_make(&load, ctx, &spec, &problem, &options, err));
-    kgen_status status = kgen__timer_make(&timer, load, kernel, err);
-    if (status == KGEN_OK) status = sample(rate, timer, load, err);
+    KGEN_TRY(kgen__workload_make(&work, ctx, &spec, &problem, &options, err));
+    kgen_status status = kgen__timer_make(&timer, work, kernel, err);
+    if (status == KGEN_OK) status = sample(rate, timer, work, err);
     kgen__timer_free(timer);
-    kgen__workload_free(load);
+    kgen__workload_free(work);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* Loads: memory, contents, the table of families. */
+/* Workloads: memory, contents, the table of families. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,15 +17,15 @@ static const double COLD_BYTES = 1e9; /* more than any last-level cache */
 
 /* ---- random numbers --------------------------------------------------------- */
 
-static uint64_t next_random(kgen__workload *load) { /* splitmix64 */
-    uint64_t z = load->random += 0x9e3779b97f4a7c15u;
+static uint64_t next_random(kgen__workload *work) { /* splitmix64 */
+    uint64_t z = work->random += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
-uint64_t kgen__workload_random(kgen__workload *load, uint64_t below) {
-    return next_random(load) % below;
+uint64_t kgen__workload_random(kgen__workload *work, uint64_t below) {
+    return next_random(work) % below;
 }
 
 static uint64_t fresh_seed(void) {
@@ -43,42 +43,42 @@ static double memory_limit(const kgen_context *ctx) {
     return 0.5 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 }
 
-static kgen_status grow_list(kgen__workload *load, kgen_error *err) {
-    if (load->memory_count < load->memory_capacity) return KGEN_OK;
-    size_t capacity = load->memory_capacity ? 2 * load->memory_capacity : 32;
-    void **memory = realloc(load->memory, capacity * sizeof *memory);
-    if (!memory) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
-    load->memory = memory;
-    load->memory_capacity = capacity;
+static kgen_status grow_list(kgen__workload *work, kgen_error *err) {
+    if (work->memory_count < work->memory_capacity) return KGEN_OK;
+    size_t capacity = work->memory_capacity ? 2 * work->memory_capacity : 32;
+    void **memory = realloc(work->memory, capacity * sizeof *memory);
+    if (!memory) return kgen_fail(err, KGEN_E_NOMEM, "workload: out of memory");
+    work->memory = memory;
+    work->memory_capacity = capacity;
     return KGEN_OK;
 }
 
 /* bytes is a double because a product of sizes may be above any integer. */
-static kgen_status allocate(kgen__workload *load, void **out, double bytes, kgen_error *err) {
-    load->memory_bytes += bytes;
+static kgen_status allocate(kgen__workload *work, void **out, double bytes, kgen_error *err) {
+    work->memory_bytes += bytes;
     *out = NULL;
-    if (load->measuring) return KGEN_OK;
-    KGEN_TRY(grow_list(load, err));
+    if (work->measuring) return KGEN_OK;
+    KGEN_TRY(grow_list(work, err));
     size_t size = bytes > 0 ? (size_t)bytes : 1; /* an empty tensor has an address */
-    KGEN_TRY(kgen_memory_alloc(load->ctx, out, size, err));
-    load->memory[load->memory_count++] = *out;
+    KGEN_TRY(kgen_memory_alloc(work->ctx, out, size, err));
+    work->memory[work->memory_count++] = *out;
     return KGEN_OK;
 }
 
-/* Makes the load in numbers only: what cannot fit is refused before it has cost
+/* Makes the workload in numbers only: what cannot fit is refused before it has cost
  * anything. */
-static kgen_status check_memory(kgen__workload *load, const kgen__workload_family *family,
+static kgen_status check_memory(kgen__workload *work, const kgen__workload_family *family,
                                 kgen_error *err) {
-    double limit = memory_limit(load->ctx);
-    load->measuring = 1;
-    KGEN_TRY(family->make(load, err));
-    load->measuring = load->turns = 0;
-    if (load->memory_bytes <= limit) return KGEN_OK;
+    double limit = memory_limit(work->ctx);
+    work->measuring = 1;
+    KGEN_TRY(family->make(work, err));
+    work->measuring = work->turns = 0;
+    if (work->memory_bytes <= limit) return KGEN_OK;
     return kgen_fail(err, KGEN_E_NOMEM,
-                     "load: batch=%d, context=%d, heads=%d in %d sets needs %.3g GB; there are "
+                     "workload: batch=%d, context=%d, heads=%d in %d sets needs %.3g GB; there are "
                      "%.3g",
-                     load->problem.batch, load->problem.context, load->problem.heads, load->sets,
-                     load->memory_bytes * 1e-9, limit * 1e-9);
+                     work->problem.batch, work->problem.context, work->problem.heads, work->sets,
+                     work->memory_bytes * 1e-9, limit * 1e-9);
 }
 
 /* ---- contents ---------------------------------------------------------------- */
@@ -99,34 +99,34 @@ static const format formats[] = {
     [KGEN_DTYPE_I8] = {0x01, 0x80, 0, 0x80},
 };
 
-static uint32_t random_code(kgen__workload *load, const format *f, kgen__content content) {
-    uint64_t bits = next_random(load);
+static uint32_t random_code(kgen__workload *work, const format *f, kgen__content content) {
+    uint64_t bits = next_random(work);
     uint32_t code = f->low + (uint32_t)((bits & 0xffffffffu) % (f->one - f->low));
     if (content == KGEN__SMALL) code -= 4 * f->step;
     return content != KGEN__POSITIVE && bits >> 63 ? code | f->sign : code;
 }
 
-static void fill_block(kgen__workload *load, uint8_t *block, size_t bytes, kgen_dtype dtype,
+static void fill_block(kgen__workload *work, uint8_t *block, size_t bytes, kgen_dtype dtype,
                        kgen__content content) {
     size_t size = (size_t)kgen_dtype_size(dtype);
     for (size_t at = 0; at + size <= bytes; at += size) {
-        uint32_t code = random_code(load, &formats[dtype], content);
+        uint32_t code = random_code(work, &formats[dtype], content);
         memcpy(block + at, &code, size); /* little-endian, as every device is */
     }
 }
 
 /* Large tensors repeat a block: random numbers cost more than copies. */
-static kgen_status fill_memory(kgen__workload *load, void *memory, size_t bytes, kgen_dtype dtype,
+static kgen_status fill_memory(kgen__workload *work, void *memory, size_t bytes, kgen_dtype dtype,
                                kgen__content content, kgen_error *err) {
     enum { BLOCK = 1 << 22 };
     if (content == KGEN__NOTHING) return KGEN_OK;
     size_t unit = bytes < BLOCK ? bytes : BLOCK;
     uint8_t *block = malloc(unit ? unit : 1);
-    if (!block) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
-    fill_block(load, block, unit, dtype, content);
+    if (!block) return kgen_fail(err, KGEN_E_NOMEM, "workload: out of memory");
+    fill_block(work, block, unit, dtype, content);
     kgen_status status = KGEN_OK;
     for (size_t at = 0; status == KGEN_OK && at < bytes; at += unit)
-        status = kgen_memory_write(load->ctx, (uint8_t *)memory + at, block,
+        status = kgen_memory_write(work->ctx, (uint8_t *)memory + at, block,
                                    bytes - at < unit ? bytes - at : unit, err);
     free(block);
     return status;
@@ -137,77 +137,77 @@ static kgen_status fill_memory(kgen__workload *load, void *memory, size_t bytes,
 enum { SET_ALIGNMENT = 256 };
 
 /* Memory of all sets, and the step from one to the next. */
-static kgen_status place(kgen__workload *load, kgen_tensor *t, kgen__owner owner, kgen_dtype dtype,
+static kgen_status place(kgen__workload *work, kgen_tensor *t, kgen__owner owner, kgen_dtype dtype,
                          int32_t rank, const int64_t *shape, double *total, kgen_error *err) {
     double each = kgen_dtype_size(dtype), all;
     void *memory;
     for (int32_t i = 0; i < rank; i++) each *= (double)shape[i];
     double step = (double)((uint64_t)(each < 1e18 ? each : 0) / SET_ALIGNMENT + 1) * SET_ALIGNMENT;
-    all = owner == KGEN__EACH_SET ? (load->sets - 1) * step + each : each;
-    KGEN_TRY(allocate(load, &memory, all, err));
-    if (load->measuring) return KGEN_OK; /* its strides may be above any integer */
+    all = owner == KGEN__EACH_SET ? (work->sets - 1) * step + each : each;
+    KGEN_TRY(allocate(work, &memory, all, err));
+    if (work->measuring) return KGEN_OK; /* its strides may be above any integer */
     *t = kgen_tensor_dense(memory, dtype, rank, shape);
     *total = all;
     if (owner == KGEN__SHARED) return KGEN_OK;
-    if (load->turns == KGEN__TURNS_MAX)
-        return kgen_fail(err, KGEN_E_INTERNAL, "load: more than %d tensors", KGEN__TURNS_MAX);
-    load->turn[load->turns++] =
-        (kgen__turn){(size_t)((char *)t - (char *)&load->args), (size_t)step};
+    if (work->turns == KGEN__TURNS_MAX)
+        return kgen_fail(err, KGEN_E_INTERNAL, "workload: more than %d tensors", KGEN__TURNS_MAX);
+    work->turn[work->turns++] =
+        (kgen__turn){(size_t)((char *)t - (char *)&work->args), (size_t)step};
     return KGEN_OK;
 }
 
-kgen_status kgen__workload_tensor(kgen__workload *load, kgen_tensor *t, kgen__owner owner,
+kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
                                   kgen_dtype dtype, int32_t rank, const int64_t *shape,
                                   kgen__content content, kgen_error *err) {
     double bytes;
-    KGEN_TRY(place(load, t, owner, dtype, rank, shape, &bytes, err));
-    if (load->measuring) return KGEN_OK;
-    return fill_memory(load, t->data, (size_t)bytes, dtype, content, err);
+    KGEN_TRY(place(work, t, owner, dtype, rank, shape, &bytes, err));
+    if (work->measuring) return KGEN_OK;
+    return fill_memory(work, t->data, (size_t)bytes, dtype, content, err);
 }
 
-static kgen_status write_ints(kgen__workload *load, const kgen_tensor *t, size_t at,
+static kgen_status write_ints(kgen__workload *work, const kgen_tensor *t, size_t at,
                               int64_t *values, int64_t count, kgen_error *err) {
     for (int64_t i = 0; i < count && t->dtype == KGEN_DTYPE_I32; i++) {
         int32_t value = (int32_t)values[i];
         memcpy((char *)values + i * (int64_t)sizeof value, &value, sizeof value); /* in place */
     }
-    return kgen_memory_write(load->ctx, (char *)t->data + at, values,
+    return kgen_memory_write(work->ctx, (char *)t->data + at, values,
                              (size_t)count * (size_t)kgen_dtype_size(t->dtype), err);
 }
 
-kgen_status kgen__workload_ints(kgen__workload *load, kgen_tensor *t, kgen__owner owner,
+kgen_status kgen__workload_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
                                 kgen_dtype dtype, int32_t rank, const int64_t *shape,
                                 kgen__integers *fill, void *user, kgen_error *err) {
     int64_t count = 1;
     double bytes;
-    KGEN_TRY(place(load, t, owner, dtype, rank, shape, &bytes, err));
-    if (load->measuring) return KGEN_OK;
+    KGEN_TRY(place(work, t, owner, dtype, rank, shape, &bytes, err));
+    if (work->measuring) return KGEN_OK;
     for (int32_t i = 0; i < rank; i++) count *= shape[i];
     int64_t *values = malloc((size_t)(count ? count : 1) * sizeof *values);
-    if (!values) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
-    int sets = owner == KGEN__EACH_SET ? load->sets : 1;
-    size_t step = owner == KGEN__EACH_SET ? load->turn[load->turns - 1].bytes : 0;
+    if (!values) return kgen_fail(err, KGEN_E_NOMEM, "workload: out of memory");
+    int sets = owner == KGEN__EACH_SET ? work->sets : 1;
+    size_t step = owner == KGEN__EACH_SET ? work->turn[work->turns - 1].bytes : 0;
     kgen_status status = KGEN_OK;
     for (int set = 0; set < sets && status == KGEN_OK; set++) {
         fill(values, count, set, user);
-        status = write_ints(load, t, (size_t)set * step, values, count, err);
+        status = write_ints(work, t, (size_t)set * step, values, count, err);
     }
     free(values);
     return status;
 }
 
-kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *load, int64_t count,
+kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *work, int64_t count,
                                     kgen_error *err) {
     *out = NULL;
-    if (load->measuring) return KGEN_OK;
+    if (work->measuring) return KGEN_OK;
     if (count > INT32_MAX)
-        return kgen_fail(err, KGEN_E_NOMEM, "load: %lld places in %d sets, at most 2^31-1",
-                         (long long)count, load->sets);
+        return kgen_fail(err, KGEN_E_NOMEM, "workload: %lld places in %d sets, at most 2^31-1",
+                         (long long)count, work->sets);
     int32_t *values = malloc(((size_t)count + 1) * sizeof *values);
-    if (!values) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
+    if (!values) return kgen_fail(err, KGEN_E_NOMEM, "workload: out of memory");
     for (int32_t i = 0; i < (int32_t)count; i++) values[i] = i;
     for (int32_t i = (int32_t)count - 1; i > 0; i--) {
-        int32_t j = (int32_t)kgen__workload_random(load, (uint64_t)i + 1), kept = values[i];
+        int32_t j = (int32_t)kgen__workload_random(work, (uint64_t)i + 1), kept = values[i];
         values[i] = values[j];
         values[j] = kept;
     }
@@ -228,18 +228,18 @@ int kgen__workload_sets_for(double bytes, double cold_bytes, int most) {
     return sets > 1 ? (int)sets + (sets > (int)sets) : 1;
 }
 
-static kgen_status fill_load(kgen__workload *load, const kgen__workload_options *o,
-                             kgen_error *err) {
-    const kgen__workload_family *family = families[load->spec.family];
-    KGEN_TRY(kgen__workload_bound("batch", load->problem.batch, 1, err));
-    KGEN_TRY(kgen__workload_bound("context", load->problem.context, 0, err));
-    KGEN_TRY(kgen__workload_bound("heads", load->problem.heads, 0, err));
-    load->args.family = load->spec.family;
-    KGEN_TRY(family->plan(load, err));
-    load->sets = kgen__workload_sets_for(load->bytes, o->cold_bytes, KGEN__WORKLOAD_SETS_MAX);
-    KGEN_TRY(check_memory(load, family, err));
-    KGEN_TRY(kgen_stream_create(load->ctx, &load->stream, err));
-    return family->make(load, err);
+static kgen_status fill_workload(kgen__workload *work, const kgen__workload_options *o,
+                                 kgen_error *err) {
+    const kgen__workload_family *family = families[work->spec.family];
+    KGEN_TRY(kgen__workload_bound("batch", work->problem.batch, 1, err));
+    KGEN_TRY(kgen__workload_bound("context", work->problem.context, 0, err));
+    KGEN_TRY(kgen__workload_bound("heads", work->problem.heads, 0, err));
+    work->args.family = work->spec.family;
+    KGEN_TRY(family->plan(work, err));
+    work->sets = kgen__workload_sets_for(work->bytes, o->cold_bytes, KGEN__WORKLOAD_SETS_MAX);
+    KGEN_TRY(check_memory(work, family, err));
+    KGEN_TRY(kgen_stream_create(work->ctx, &work->stream, err));
+    return family->make(work, err);
 }
 
 kgen_status kgen__workload_make(kgen__workload **out, kgen_context *ctx, const kgen_spec *spec,
@@ -247,39 +247,39 @@ kgen_status kgen__workload_make(kgen__workload **out, kgen_context *ctx, const k
                                 kgen_error *err) {
     kgen__workload_options o = {0};
     if (options) o = *options;
-    kgen__workload *load = calloc(1, sizeof *load);
-    if (!load) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
-    load->ctx = ctx;
-    load->problem = *problem;
-    load->random = o.seed ? o.seed : fresh_seed();
-    kgen_status status = kgen_spec_resolve(&load->spec, spec, kgen_context_target(ctx), err);
-    if (status == KGEN_OK) status = fill_load(load, &o, err);
+    kgen__workload *work = calloc(1, sizeof *work);
+    if (!work) return kgen_fail(err, KGEN_E_NOMEM, "workload: out of memory");
+    work->ctx = ctx;
+    work->problem = *problem;
+    work->random = o.seed ? o.seed : fresh_seed();
+    kgen_status status = kgen_spec_resolve(&work->spec, spec, kgen_context_target(ctx), err);
+    if (status == KGEN_OK) status = fill_workload(work, &o, err);
     if (status == KGEN_OK)
-        *out = load;
+        *out = work;
     else
-        kgen__workload_free(load);
+        kgen__workload_free(work);
     return status;
 }
 
-void kgen__workload_free(kgen__workload *load) {
-    if (!load) return;
-    for (size_t i = 0; i < load->memory_count; i++) kgen_memory_free(load->ctx, load->memory[i]);
-    for (int i = 0; load->uploads && i < load->sets; i++) kgen_upload_free(load->uploads[i]);
-    if (load->stream) kgen_stream_destroy(load->ctx, load->stream);
-    free(load->uploads);
-    free(load->memory);
-    free(load);
+void kgen__workload_free(kgen__workload *work) {
+    if (!work) return;
+    for (size_t i = 0; i < work->memory_count; i++) kgen_memory_free(work->ctx, work->memory[i]);
+    for (int i = 0; work->uploads && i < work->sets; i++) kgen_upload_free(work->uploads[i]);
+    if (work->stream) kgen_stream_destroy(work->ctx, work->stream);
+    free(work->uploads);
+    free(work->memory);
+    free(work);
 }
 
-double kgen__workload_bytes(const kgen__workload *load) { return load->bytes; }
-double kgen__workload_read_bytes(const kgen__workload *load) { return load->read_bytes; }
-double kgen__workload_flops(const kgen__workload *load) { return load->flops; }
-int kgen__workload_sets(const kgen__workload *load) { return load->sets; }
+double kgen__workload_bytes(const kgen__workload *work) { return work->bytes; }
+double kgen__workload_read_bytes(const kgen__workload *work) { return work->read_bytes; }
+double kgen__workload_flops(const kgen__workload *work) { return work->flops; }
+int kgen__workload_sets(const kgen__workload *work) { return work->sets; }
 
-void kgen__workload_args(kgen_args *args, const kgen__workload *load, int set) {
-    *args = load->uploads ? kgen_upload_args(load->uploads[set]) : load->args;
-    for (int i = 0; i < load->turns; i++) {
-        kgen_tensor *t = (kgen_tensor *)((char *)args + load->turn[i].offset);
-        t->data = (char *)t->data + (size_t)set * load->turn[i].bytes;
+void kgen__workload_args(kgen_args *args, const kgen__workload *work, int set) {
+    *args = work->uploads ? kgen_upload_args(work->uploads[set]) : work->args;
+    for (int i = 0; i < work->turns; i++) {
+        kgen_tensor *t = (kgen_tensor *)((char *)args + work->turn[i].offset);
+        t->data = (char *)t->data + (size_t)set * work->turn[i].bytes;
     }
 }

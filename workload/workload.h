@@ -1,10 +1,10 @@
-/* A load: tensors on the device for one spec at one problem size, in several
+/* A workload: tensors on the device for one spec at one problem size, in several
  * sets that are used in turn so that every launch finds its data in no cache,
  * and the clock that times kernels over it by graph replay.
  *
  * A family is workload_<family>.c and one row of <kgen/families.def>. */
-#ifndef KGEN_LOAD_LOAD_H
-#define KGEN_LOAD_LOAD_H
+#ifndef KGEN_WORKLOAD_WORKLOAD_H
+#define KGEN_WORKLOAD_WORKLOAD_H
 
 #include <kgen/capture.h>
 #include <kgen/kgen.h>
@@ -25,18 +25,18 @@ typedef struct kgen__workload_options {
  * sequence, 0 is 1024. What a launch is given and no spec says: pages of x16 are
  * 16 tokens, a window of rt 1024.
  *
- * KGEN_E_ARG: no such problem. KGEN_E_UNSUPPORTED: no load of this operation.
+ * KGEN_E_ARG: no such problem. KGEN_E_UNSUPPORTED: no workload of this operation.
  * KGEN_E_NOMEM: the device's memory does not hold it (of the cpu device half of
  * the machine's). *out: kgen__workload_free. options may be NULL. spec: tuning keys
  * do not matter. */
 kgen_status kgen__workload_make(kgen__workload **out, kgen_context *ctx, const kgen_spec *spec,
                                 const kgen_problem *problem, const kgen__workload_options *options,
                                 kgen_error *err);
-void kgen__workload_free(kgen__workload *load);
+void kgen__workload_free(kgen__workload *work);
 
 /* The same of a captured launch, each set a copy of all that it found. Tensors
  * that are updated in place go on from launch to launch. The capture outlives
- * the load. */
+ * the workload. */
 kgen_status kgen__workload_replay(kgen__workload **out, kgen_context *ctx,
                                   const kgen_capture *capture,
                                   const kgen__workload_options *options, kgen_error *err);
@@ -44,24 +44,24 @@ kgen_status kgen__workload_replay(kgen__workload **out, kgen_context *ctx,
  * mean of their lengths, KV heads. */
 void kgen__workload_problem(kgen_problem *out, const kgen_capture *capture);
 
-double kgen__workload_bytes(const kgen__workload *load); /* that a launch must read and write */
-double kgen__workload_read_bytes(const kgen__workload *load);
+double kgen__workload_bytes(const kgen__workload *work); /* that a launch must read and write */
+double kgen__workload_read_bytes(const kgen__workload *work);
 double
-kgen__workload_flops(const kgen__workload *load); /* of matrix products; 0: none that matter */
-int kgen__workload_sets(const kgen__workload *load);
+kgen__workload_flops(const kgen__workload *work); /* of matrix products; 0: none that matter */
+int kgen__workload_sets(const kgen__workload *work);
 /* The arguments over set `set`, workspace not included. */
-void kgen__workload_args(kgen_args *args, const kgen__workload *load, int set);
+void kgen__workload_args(kgen_args *args, const kgen__workload *work, int set);
 
 /* ---- the clock ------------------------------------------------------------ */
 
-/* One kernel captured over all sets of a load, as often as a replay of about
- * 2 ms needs and 1024 launches allow. Many may stand on one load and be sampled
+/* One kernel captured over all sets of a workload, as often as a replay of about
+ * 2 ms needs and 1024 launches allow. Many may stand on one workload and be sampled
  * in turn: each has a workspace of its own. */
 typedef struct kgen__timer kgen__timer;
 
 /* Launches once and waits before it captures. *out: kgen__timer_free, before the
- * load's end. One timer of a load is made or sampled at a time. */
-kgen_status kgen__timer_make(kgen__timer **out, kgen__workload *load, const kgen_kernel *kernel,
+ * workload's end. One timer of a workload is made or sampled at a time. */
+kgen_status kgen__timer_make(kgen__timer **out, kgen__workload *work, const kgen_kernel *kernel,
                              kgen_error *err);
 void kgen__timer_free(kgen__timer *timer);
 /* One replay: microseconds a launch. */

@@ -1,4 +1,4 @@
-/* Loads of attention: sequences of one length over pages in random order, every
+/* Workloads of attention: sequences of one length over pages in random order, every
  * set with pages of its own.
  *
  * Only pages that a window has in sight are made; what a table names before
@@ -17,16 +17,16 @@ typedef struct attn_shape {
     int64_t context, keys;                /* cached; in sight of a sequence */
     int64_t page, columns, live;          /* live: columns in sight */
     int32_t *pages;                       /* of all sets, in random order */
-    kgen__workload *load;
+    kgen__workload *work;
 } attn_shape;
 
 static int64_t window_of(const kgen_attn_spec *s) {
     return s->window == KGEN_WINDOW_RT ? RUN_TIME_WINDOW : s->window;
 }
 
-static attn_shape shape_of(kgen__workload *load) {
-    const kgen_attn_spec *s = &load->spec.attn;
-    const kgen_problem *p = &load->problem;
+static attn_shape shape_of(kgen__workload *work) {
+    const kgen_attn_spec *s = &work->spec.attn;
+    const kgen_problem *p = &work->problem;
     attn_shape n = {.seqs = p->batch,
                     .heads = p->heads,
                     .q_heads = (int64_t)p->heads * s->group,
@@ -34,7 +34,7 @@ static attn_shape shape_of(kgen__workload *load) {
                     .context = p->context,
                     .keys = p->context,
                     .page = kgen__workload_page(s->page),
-                    .load = load};
+                    .work = work};
     int64_t sight = window_of(s) + s->q_tokens - 1; /* of the first token, to the last */
     if (s->window && sight < n.keys) n.keys = sight;
     n.columns = (n.context + n.page - 1) / n.page;
@@ -47,20 +47,20 @@ static kgen_dtype table_type(const kgen_attn_spec *s) {
     return s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
 }
 
-static kgen_status plan(kgen__workload *load, kgen_error *err) {
-    const kgen_attn_spec *s = &load->spec.attn;
-    KGEN_TRY(kgen__workload_bound("context", load->problem.context, s->q_tokens, err));
-    KGEN_TRY(kgen__workload_bound("heads", load->problem.heads, 1, err));
-    attn_shape n = shape_of(load);
+static kgen_status plan(kgen__workload *work, kgen_error *err) {
+    const kgen_attn_spec *s = &work->spec.attn;
+    KGEN_TRY(kgen__workload_bound("context", work->problem.context, s->q_tokens, err));
+    KGEN_TRY(kgen__workload_bound("heads", work->problem.heads, 1, err));
+    attn_shape n = shape_of(work);
     double places = (double)n.keys * (double)n.seqs * (double)n.heads;
     double rows = (double)n.tokens * (double)n.q_heads, dims = s->head_dim + s->v_dim;
     double scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * sizeof(float) : 0;
-    load->read_bytes = places * (dims * size_of(s->kv) + scales) +
+    work->read_bytes = places * (dims * size_of(s->kv) + scales) +
                        rows * s->head_dim * size_of(s->q) +
                        (double)n.live * (double)n.seqs * size_of(table_type(s));
-    load->bytes =
-        load->read_bytes + rows * s->v_dim * size_of(s->out) + (s->lse ? rows * sizeof(float) : 0);
-    load->flops = 2 * places * s->group * s->q_tokens * dims;
+    work->bytes =
+        work->read_bytes + rows * s->v_dim * size_of(s->out) + (s->lse ? rows * sizeof(float) : 0);
+    work->flops = 2 * places * s->group * s->q_tokens * dims;
     return KGEN_OK;
 }
 
@@ -68,11 +68,11 @@ static kgen_status plan(kgen__workload *load, kgen_error *err) {
 
 static void fill_table(int64_t *values, int64_t count, int set, void *user) {
     const attn_shape *n = user;
-    int64_t dealt = (int64_t)set * n->seqs * n->live, pages = n->seqs * n->live * n->load->sets;
+    int64_t dealt = (int64_t)set * n->seqs * n->live, pages = n->seqs * n->live * n->work->sets;
     for (int64_t i = 0; i < count; i++) {
         int64_t column = i % n->columns;
         values[i] = column < n->columns - n->live
-                        ? n->pages[kgen__workload_random(n->load, (uint64_t)pages)]
+                        ? n->pages[kgen__workload_random(n->work, (uint64_t)pages)]
                         : n->pages[dealt++];
     }
 }
@@ -85,54 +85,54 @@ static void fill_lengths(int64_t *values, int64_t count, int set, void *user) {
 static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
     (void)set;
     for (int64_t i = 0; i < count; i++)
-        values[i] = i * ((const attn_shape *)user)->load->spec.attn.q_tokens;
+        values[i] = i * ((const attn_shape *)user)->work->spec.attn.q_tokens;
 }
 
-static kgen_status make_sequences(kgen__workload *load, attn_shape *n, kgen_error *err) {
-    const kgen_attn_spec *s = &load->spec.attn;
-    kgen_attn_args *a = &load->args.attn;
+static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_error *err) {
+    const kgen_attn_spec *s = &work->spec.attn;
+    kgen_attn_args *a = &work->args.attn;
     const int64_t table[] = {n->seqs, n->columns}, ends = n->seqs + 1;
-    KGEN_TRY(kgen__workload_ints(load, &a->block_table, KGEN__EACH_SET, table_type(s), 2, table,
+    KGEN_TRY(kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, table_type(s), 2, table,
                                  fill_table, n, err));
-    KGEN_TRY(kgen__workload_ints(load, &a->seq_lens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
+    KGEN_TRY(kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
                                  fill_lengths, n, err));
     if (s->phase != KGEN_PHASE_VERIFY) return KGEN_OK;
-    return kgen__workload_ints(load, &a->cu_seqlens_q, KGEN__SHARED, KGEN_DTYPE_I32, 1, &ends,
+    return kgen__workload_ints(work, &a->cu_seqlens_q, KGEN__SHARED, KGEN_DTYPE_I32, 1, &ends,
                                fill_ends, n, err);
 }
 
-static kgen_status make_cache(kgen__workload *load, const attn_shape *n, kgen_error *err) {
-    const kgen_attn_spec *s = &load->spec.attn;
-    kgen_attn_args *a = &load->args.attn;
+static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_error *err) {
+    const kgen_attn_spec *s = &work->spec.attn;
+    kgen_attn_args *a = &work->args.attn;
     const kgen__workload_cache c = {(kgen_layout)s->layout,
                                     (kgen_dtype)s->kv,
-                                    n->seqs * n->live * load->sets,
+                                    n->seqs * n->live * work->sets,
                                     n->page,
                                     n->heads,
                                     s->head_dim,
                                     s->v_dim};
-    KGEN_TRY(kgen__workload_caches(load, &a->k, &a->v, &c, KGEN__SIGNED, err));
-    return kgen__workload_scales(load, &a->k_descale, &a->v_descale, &c, s->descale, KGEN__POSITIVE,
+    KGEN_TRY(kgen__workload_caches(work, &a->k, &a->v, &c, KGEN__SIGNED, err));
+    return kgen__workload_scales(work, &a->k_descale, &a->v_descale, &c, s->descale, KGEN__POSITIVE,
                                  err);
 }
 
-static kgen_status make_rows(kgen__workload *load, const attn_shape *n, kgen_error *err) {
-    const kgen_attn_spec *s = &load->spec.attn;
-    kgen_attn_args *a = &load->args.attn;
+static kgen_status make_rows(kgen__workload *work, const attn_shape *n, kgen_error *err) {
+    const kgen_attn_spec *s = &work->spec.attn;
+    kgen_attn_args *a = &work->args.attn;
     const int64_t q[] = {n->tokens, n->q_heads, s->head_dim};
     const int64_t out[] = {n->tokens, n->q_heads, s->v_dim}, lse[] = {n->q_heads, n->tokens};
-    KGEN_TRY(kgen__workload_tensor(load, &a->q, KGEN__EACH_SET, (kgen_dtype)s->q, 3, q,
+    KGEN_TRY(kgen__workload_tensor(work, &a->q, KGEN__EACH_SET, (kgen_dtype)s->q, 3, q,
                                    KGEN__SIGNED, err));
-    KGEN_TRY(kgen__workload_tensor(load, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out, 3, out,
+    KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out, 3, out,
                                    KGEN__NOTHING, err));
     if (!s->lse) return KGEN_OK;
-    return kgen__workload_tensor(load, &a->lse, KGEN__EACH_SET, KGEN_DTYPE_F32, 2, lse,
+    return kgen__workload_tensor(work, &a->lse, KGEN__EACH_SET, KGEN_DTYPE_F32, 2, lse,
                                  KGEN__NOTHING, err);
 }
 
-static kgen_status make_vectors(kgen__workload *load, const attn_shape *n, kgen_error *err) {
-    const kgen_attn_spec *s = &load->spec.attn;
-    kgen_attn_args *a = &load->args.attn;
+static kgen_status make_vectors(kgen__workload *work, const attn_shape *n, kgen_error *err) {
+    const kgen_attn_spec *s = &work->spec.attn;
+    kgen_attn_args *a = &work->args.attn;
     const struct {
         kgen_tensor *t;
         int wanted;
@@ -145,7 +145,7 @@ static kgen_status make_vectors(kgen__workload *load, const attn_shape *n, kgen_
     };
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         if (vectors[i].wanted)
-            KGEN_TRY(kgen__workload_tensor(load, vectors[i].t, KGEN__SHARED, KGEN_DTYPE_F32, 1,
+            KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED, KGEN_DTYPE_F32, 1,
                                            &vectors[i].length, vectors[i].content, err));
     a->softmax_scale = (float)(1 / sqrt((double)s->head_dim));
     a->softcap = 30;
@@ -153,13 +153,13 @@ static kgen_status make_vectors(kgen__workload *load, const attn_shape *n, kgen_
     return KGEN_OK;
 }
 
-static kgen_status make(kgen__workload *load, kgen_error *err) {
-    attn_shape n = shape_of(load);
-    KGEN_TRY(make_cache(load, &n, err)); /* the largest first: it may not fit */
-    KGEN_TRY(kgen__workload_shuffled(&n.pages, load, load->args.attn.k.shape[0], err));
-    kgen_status status = make_sequences(load, &n, err);
-    if (status == KGEN_OK) status = make_rows(load, &n, err);
-    if (status == KGEN_OK) status = make_vectors(load, &n, err);
+static kgen_status make(kgen__workload *work, kgen_error *err) {
+    attn_shape n = shape_of(work);
+    KGEN_TRY(make_cache(work, &n, err)); /* the largest first: it may not fit */
+    KGEN_TRY(kgen__workload_shuffled(&n.pages, work, work->args.attn.k.shape[0], err));
+    kgen_status status = make_sequences(work, &n, err);
+    if (status == KGEN_OK) status = make_rows(work, &n, err);
+    if (status == KGEN_OK) status = make_vectors(work, &n, err);
     free(n.pages);
     return status;
 }

@@ -1,6 +1,6 @@
-/* What the families of loads share: memory, contents, tensors that turn. */
-#ifndef KGEN_LOAD_INTERNAL_H
-#define KGEN_LOAD_INTERNAL_H
+/* What the families of workloads share: memory, contents, tensors that turn. */
+#ifndef KGEN_WORKLOAD_WORKLOAD_FAMILY_H
+#define KGEN_WORKLOAD_WORKLOAD_FAMILY_H
 
 #include <kgen/capture.h>
 
@@ -36,8 +36,8 @@ struct kgen__workload {
 
 typedef struct kgen__workload_family {
     /* Refuses what cannot be made; says bytes, read_bytes and flops. */
-    kgen_status (*plan)(kgen__workload *load, kgen_error *err);
-    kgen_status (*make)(kgen__workload *load, kgen_error *err);
+    kgen_status (*plan)(kgen__workload *work, kgen_error *err);
+    kgen_status (*make)(kgen__workload *work, kgen_error *err);
 } kgen__workload_family;
 
 #define KGEN_FAMILY(name, NAME) extern const kgen__workload_family kgen__workload_##name;
@@ -57,10 +57,10 @@ typedef enum kgen__owner { KGEN__SHARED, KGEN__EACH_SET } kgen__owner;
 /* Sets of `bytes` that together are cold_bytes (0: more than any last-level
  * cache), `most` at most. */
 int kgen__workload_sets_for(double bytes, double cold_bytes, int most);
-uint64_t kgen__workload_random(kgen__workload *load, uint64_t below);
+uint64_t kgen__workload_random(kgen__workload *work, uint64_t below);
 
-/* `t` is a tensor of load->args; dense, the shape is that of one set. */
-kgen_status kgen__workload_tensor(kgen__workload *load, kgen_tensor *t, kgen__owner owner,
+/* `t` is a tensor of work->args; dense, the shape is that of one set. */
+kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
                                   kgen_dtype dtype, int32_t rank, const int64_t *shape,
                                   kgen__content content, kgen_error *err);
 
@@ -68,12 +68,12 @@ kgen_status kgen__workload_tensor(kgen__workload *load, kgen_tensor *t, kgen__ow
 typedef void kgen__integers(int64_t *values, int64_t count, int set, void *user);
 
 /* The same of type i32 or i64. */
-kgen_status kgen__workload_ints(kgen__workload *load, kgen_tensor *t, kgen__owner owner,
+kgen_status kgen__workload_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
                                 kgen_dtype dtype, int32_t rank, const int64_t *shape,
                                 kgen__integers *fill, void *user, kgen_error *err);
 
 /* 0 .. count - 1 in random order; nothing while measuring. *out: free(). */
-kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *load, int64_t count,
+kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *work, int64_t count,
                                     kgen_error *err);
 
 /* low .. INT32_MAX, or KGEN_E_ARG naming the field of the problem. */
@@ -88,11 +88,11 @@ typedef struct kgen__workload_cache {
 
 /* page of a spec: of x16, 16. */
 int64_t kgen__workload_page(int32_t page);
-kgen_status kgen__workload_caches(kgen__workload *load, kgen_tensor *k, kgen_tensor *v,
+kgen_status kgen__workload_caches(kgen__workload *work, kgen_tensor *k, kgen_tensor *v,
                                   const kgen__workload_cache *c, kgen__content content,
                                   kgen_error *err);
 /* granularity: kgen_descale. HEAD is one for the tensor, [1]. */
-kgen_status kgen__workload_scales(kgen__workload *load, kgen_tensor *k, kgen_tensor *v,
+kgen_status kgen__workload_scales(kgen__workload *work, kgen_tensor *k, kgen_tensor *v,
                                   const kgen__workload_cache *c, int32_t granularity,
                                   kgen__content content, kgen_error *err);
 

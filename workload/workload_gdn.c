@@ -1,4 +1,4 @@
-/* Loads of Gated DeltaNet: every set has slots, rows, windows and lines of its
+/* Workloads of Gated DeltaNet: every set has slots, rows, windows and lines of its
  * own, slots at random places of one pool.
  *
  * A launch runs thousands of times over the same states, so the recurrence must
@@ -36,8 +36,8 @@ static int64_t slots_of(const kgen_gdn_spec *s) {
     return s->save == KGEN_SAVE_SLOTS ? 1 + s->tokens : 2;
 }
 
-static gdn_shape shape_of(const kgen__workload *load) {
-    const kgen_gdn_spec *s = &load->spec.gdn;
+static gdn_shape shape_of(const kgen__workload *work) {
+    const kgen_gdn_spec *s = &work->spec.gdn;
     gdn_shape n = {.s = s,
                    .conv = s->fuse >= KGEN_FUSE_C,
                    .step = s->fuse != KGEN_FUSE_C,
@@ -46,7 +46,7 @@ static gdn_shape shape_of(const kgen__workload *load) {
                    .replay = s->save == KGEN_SAVE_REPLAY,
                    .buffer = s->save == KGEN_SAVE_BUFFER,
                    .pair = s->index == KGEN_INDEX_PAIR,
-                   .seqs = load->problem.batch};
+                   .seqs = work->problem.batch};
     n.rows = n.seqs * s->tokens;
     n.keys = (int64_t)s->k_heads * s->k_dim;
     n.values = (int64_t)s->v_heads * s->v_dim;
@@ -54,7 +54,7 @@ static gdn_shape shape_of(const kgen__workload *load) {
     n.decays = s->gate == KGEN_GATE_GDN ? 1 : s->k_dim;
     n.times = s->conv_width - 1 + (s->accept ? s->tokens - 1 : 0);
     n.each = slots_of(s);
-    n.pool = 1 + n.seqs * n.each * load->sets; /* the first: engines keep it for padding */
+    n.pool = 1 + n.seqs * n.each * work->sets; /* the first: engines keep it for padding */
     return n;
 }
 
@@ -119,13 +119,13 @@ static traffic row_traffic(const gdn_shape *n) {
     return (traffic){(double)n->rows * in, (double)n->rows * out};
 }
 
-static kgen_status plan(kgen__workload *load, kgen_error *err) {
+static kgen_status plan(kgen__workload *work, kgen_error *err) {
     (void)err;
-    gdn_shape n = shape_of(load);
+    gdn_shape n = shape_of(work);
     const traffic parts[] = {state_traffic(&n), window_traffic(&n), row_traffic(&n)};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        load->read_bytes += parts[i].read;
-        load->bytes += parts[i].read + parts[i].written;
+        work->read_bytes += parts[i].read;
+        work->bytes += parts[i].read + parts[i].written;
     }
     return KGEN_OK;
 }
@@ -137,9 +137,9 @@ static kgen__content inputs_of(const kgen_gdn_spec *s) {
     return s->l2norm ? KGEN__SIGNED : KGEN__SMALL;
 }
 
-static kgen_status make_inputs(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+static kgen_status make_inputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &load->args.gdn;
+    kgen_gdn_args *a = &work->args.gdn;
     const struct {
         kgen_tensor *t;
         int wanted;
@@ -156,16 +156,16 @@ static kgen_status make_inputs(kgen__workload *load, const gdn_shape *n, kgen_er
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const int64_t shape[] = {n->rows, rows[i].width};
         if (!rows[i].wanted) continue;
-        KGEN_TRY(kgen__workload_tensor(load, rows[i].t, KGEN__EACH_SET, (kgen_dtype)rows[i].dtype,
+        KGEN_TRY(kgen__workload_tensor(work, rows[i].t, KGEN__EACH_SET, (kgen_dtype)rows[i].dtype,
                                        2, shape, inputs_of(s), err));
         rows[i].t->layout = (kgen_layout)rows[i].tag;
     }
     return KGEN_OK;
 }
 
-static kgen_status make_weights(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+static kgen_status make_weights(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &load->args.gdn;
+    kgen_gdn_args *a = &work->args.gdn;
     const int64_t conv[] = {n->channels, s->conv_width};
     const struct {
         kgen_tensor *t;
@@ -180,49 +180,49 @@ static kgen_status make_weights(kgen__workload *load, const gdn_shape *n, kgen_e
     };
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         if (vectors[i].wanted)
-            KGEN_TRY(kgen__workload_tensor(load, vectors[i].t, KGEN__SHARED,
+            KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED,
                                            (kgen_dtype)vectors[i].dtype, 1, &vectors[i].length,
                                            inputs_of(s), err));
     if (!n->conv) return KGEN_OK;
-    return kgen__workload_tensor(load, &a->conv_weight, KGEN__SHARED, (kgen_dtype)s->conv_weight, 2,
+    return kgen__workload_tensor(work, &a->conv_weight, KGEN__SHARED, (kgen_dtype)s->conv_weight, 2,
                                  conv, KGEN__SIGNED, err);
 }
 
-static kgen_status make_outputs(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+static kgen_status make_outputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &load->args.gdn;
+    kgen_gdn_args *a = &work->args.gdn;
     const int64_t conv[] = {n->rows, n->channels}, out[] = {n->rows, s->v_heads, s->v_dim};
     const int64_t scale[] = {n->rows, n->values / 128};
-    KGEN_TRY(kgen__workload_tensor(load, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out,
+    KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out,
                                    n->step ? 3 : 2, n->step ? out : conv, KGEN__NOTHING, err));
     if (kgen_dtype_size((kgen_dtype)s->out) > 1) return KGEN_OK;
-    return kgen__workload_tensor(load, &a->out_scale, KGEN__EACH_SET, KGEN_DTYPE_F32, 2, scale,
+    return kgen__workload_tensor(work, &a->out_scale, KGEN__EACH_SET, KGEN_DTYPE_F32, 2, scale,
                                  KGEN__NOTHING, err);
 }
 
 /* ---- states ---------------------------------------------------------------------------- */
 
-static kgen_status make_pools(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+static kgen_status make_pools(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &load->args.gdn;
+    kgen_gdn_args *a = &work->args.gdn;
     int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
     const int64_t state[] = {n->pool, s->v_heads, vk ? s->v_dim : s->k_dim,
                              vk ? s->k_dim : s->v_dim};
     const int64_t conv[] = {n->pool, sd ? n->times : n->channels, sd ? n->channels : n->times};
     if (n->step)
-        KGEN_TRY(kgen__workload_tensor(load, &a->state, KGEN__SHARED, (kgen_dtype)s->state, 4,
+        KGEN_TRY(kgen__workload_tensor(work, &a->state, KGEN__SHARED, (kgen_dtype)s->state, 4,
                                        state, KGEN__SIGNED, err));
     a->state.layout = (kgen_layout)s->state_layout;
     if (!n->conv) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(load, &a->conv_state, KGEN__SHARED, (kgen_dtype)s->conv_state, 3,
+    KGEN_TRY(kgen__workload_tensor(work, &a->conv_state, KGEN__SHARED, (kgen_dtype)s->conv_state, 3,
                                    conv, inputs_of(s), err));
     a->conv_state.layout = (kgen_layout)s->conv_layout;
     return KGEN_OK;
 }
 
-static kgen_status make_buffers(kgen__workload *load, const gdn_shape *n, kgen_error *err) {
+static kgen_status make_buffers(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &load->args.gdn;
+    kgen_gdn_args *a = &work->args.gdn;
     int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
     int64_t window = s->conv_width - 1;
     const int64_t states[] = {n->seqs, s->tokens, s->v_heads, vk ? s->v_dim : s->k_dim,
@@ -231,11 +231,11 @@ static kgen_status make_buffers(kgen__workload *load, const gdn_shape *n, kgen_e
                                sd ? n->channels : window};
     if (!n->buffer) return KGEN_OK;
     if (n->step)
-        KGEN_TRY(kgen__workload_tensor(load, &a->buffer, KGEN__EACH_SET, (kgen_dtype)s->state, 5,
+        KGEN_TRY(kgen__workload_tensor(work, &a->buffer, KGEN__EACH_SET, (kgen_dtype)s->state, 5,
                                        states, KGEN__NOTHING, err));
     a->buffer.layout = (kgen_layout)s->state_layout;
     if (!n->conv) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(load, &a->conv_windows, KGEN__EACH_SET,
+    KGEN_TRY(kgen__workload_tensor(work, &a->conv_windows, KGEN__EACH_SET,
                                    (kgen_dtype)s->conv_state, 4, windows, KGEN__NOTHING, err));
     a->conv_windows.layout = (kgen_layout)s->conv_layout;
     return KGEN_OK;
@@ -251,22 +251,22 @@ static void fill_ring_starts(int64_t *values, int64_t count, int set, void *user
     for (int64_t i = 0; i < count; i++) values[i] = (i + set) % (n->s->ring + n->s->tokens);
 }
 
-static kgen_status make_rings(kgen__workload *load, gdn_shape *n, kgen_error *err) {
+static kgen_status make_rings(kgen__workload *work, gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &load->args.gdn;
+    kgen_gdn_args *a = &work->args.gdn;
     int64_t rows = (s->ring + s->tokens + RING_UNIT - 1) / RING_UNIT * RING_UNIT;
     const int64_t k[] = {n->pool, rows, s->k_heads, s->k_dim};
     const int64_t u[] = {n->pool, rows, s->v_heads, s->v_dim};
     const int64_t decay[] = {n->pool, rows, s->v_heads, s->k_dim};
     kgen_dtype state = (kgen_dtype)s->state;
     if (!n->replay) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(load, &a->ring_k, KGEN__SHARED, state, 4, k, KGEN__SMALL, err));
-    KGEN_TRY(kgen__workload_tensor(load, &a->ring_u, KGEN__SHARED, state, 4, u, KGEN__SIGNED, err));
-    KGEN_TRY(kgen__workload_tensor(load, &a->ring_decay, KGEN__SHARED, KGEN_DTYPE_F32,
+    KGEN_TRY(kgen__workload_tensor(work, &a->ring_k, KGEN__SHARED, state, 4, k, KGEN__SMALL, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->ring_u, KGEN__SHARED, state, 4, u, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->ring_decay, KGEN__SHARED, KGEN_DTYPE_F32,
                                    n->decays > 1 ? 4 : 3, decay, KGEN__POSITIVE, err));
-    KGEN_TRY(kgen__workload_ints(load, &a->ring_start, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
+    KGEN_TRY(kgen__workload_ints(work, &a->ring_start, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
                                  fill_ring_starts, n, err));
-    return kgen__workload_ints(load, &a->ring_len, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
+    return kgen__workload_ints(work, &a->ring_len, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
                                fill_ring_lens, n, err);
 }
 
@@ -313,9 +313,9 @@ static void fill_parents(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = i % tokens ? (i % tokens - 1) / 2 : -1;
 }
 
-static kgen_status make_indices(kgen__workload *load, gdn_shape *n, kgen_error *err) {
+static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &load->args.gdn;
+    kgen_gdn_args *a = &work->args.gdn;
     int spec = s->index == KGEN_INDEX_SPEC, blocks = s->index == KGEN_INDEX_BLOCKS;
     int slots = s->save == KGEN_SAVE_SLOTS;
     kgen_dtype type = s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
@@ -349,7 +349,7 @@ static kgen_status make_indices(kgen__workload *load, gdn_shape *n, kgen_error *
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].wanted)
-            KGEN_TRY(kgen__workload_ints(load, rows[i].t, rows[i].owner, rows[i].dtype,
+            KGEN_TRY(kgen__workload_ints(work, rows[i].t, rows[i].owner, rows[i].dtype,
                                          rows[i].rank, rows[i].shape, rows[i].fill, n, err));
     return KGEN_OK;
 }
@@ -361,17 +361,17 @@ static void set_numbers(kgen_gdn_args *a, const kgen_gdn_spec *s) {
     a->pad_slot = -1;
 }
 
-static kgen_status make(kgen__workload *load, kgen_error *err) {
-    gdn_shape n = shape_of(load);
-    KGEN_TRY(make_pools(load, &n, err)); /* the largest first: they may not fit */
-    KGEN_TRY(make_buffers(load, &n, err));
-    KGEN_TRY(make_rings(load, &n, err));
-    KGEN_TRY(make_inputs(load, &n, err));
-    KGEN_TRY(make_weights(load, &n, err));
-    KGEN_TRY(make_outputs(load, &n, err));
-    KGEN_TRY(kgen__workload_shuffled(&n.slots, load, n.pool - 1, err));
-    kgen_status status = make_indices(load, &n, err);
-    set_numbers(&load->args.gdn, n.s);
+static kgen_status make(kgen__workload *work, kgen_error *err) {
+    gdn_shape n = shape_of(work);
+    KGEN_TRY(make_pools(work, &n, err)); /* the largest first: they may not fit */
+    KGEN_TRY(make_buffers(work, &n, err));
+    KGEN_TRY(make_rings(work, &n, err));
+    KGEN_TRY(make_inputs(work, &n, err));
+    KGEN_TRY(make_weights(work, &n, err));
+    KGEN_TRY(make_outputs(work, &n, err));
+    KGEN_TRY(kgen__workload_shuffled(&n.slots, work, n.pool - 1, err));
+    kgen_status status = make_indices(work, &n, err);
+    set_numbers(&work->args.gdn, n.s);
     free(n.slots);
     return status;
 }

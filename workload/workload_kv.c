@@ -1,4 +1,4 @@
-/* Loads of kv_write and kv_gather, and the caches that attn reads too.
+/* Workloads of kv_write and kv_gather, and the caches that attn reads too.
  *
  * Every set has rows and pages of its own, pages in random order, tokens of a
  * page one after another. Counted are rows, cached elements, scales of tokens,
@@ -37,13 +37,13 @@ static cache_shape shape_of(const kgen__workload_cache *c, int is_v) {
     return shapes[c->layout][is_v];
 }
 
-kgen_status kgen__workload_caches(kgen__workload *load, kgen_tensor *k, kgen_tensor *v,
+kgen_status kgen__workload_caches(kgen__workload *work, kgen_tensor *k, kgen_tensor *v,
                                   const kgen__workload_cache *c, kgen__content content,
                                   kgen_error *err) {
     kgen_tensor *const sides[] = {k, v};
     for (int is_v = 0; is_v < 2; is_v++) {
         cache_shape s = shape_of(c, is_v);
-        KGEN_TRY(kgen__workload_tensor(load, sides[is_v], KGEN__SHARED, c->dtype, s.rank, s.shape,
+        KGEN_TRY(kgen__workload_tensor(work, sides[is_v], KGEN__SHARED, c->dtype, s.rank, s.shape,
                                        content, err));
         sides[is_v]->layout = c->layout;
     }
@@ -54,14 +54,14 @@ static int of_tokens(int32_t granularity) {
     return granularity == KGEN_DESCALE_TOKEN || granularity == KGEN_DESCALE_ROW;
 }
 
-kgen_status kgen__workload_scales(kgen__workload *load, kgen_tensor *k, kgen_tensor *v,
+kgen_status kgen__workload_scales(kgen__workload *work, kgen_tensor *k, kgen_tensor *v,
                                   const kgen__workload_cache *c, int32_t granularity,
                                   kgen__content content, kgen_error *err) {
     kgen_tensor *const sides[] = {k, v};
     int token = of_tokens(granularity);
     const int64_t one = 1, all[] = {c->pages, c->page, c->heads};
     for (int is_v = 0; is_v < 2 && granularity != KGEN_DESCALE_NONE; is_v++) {
-        KGEN_TRY(kgen__workload_tensor(load, sides[is_v], KGEN__SHARED, KGEN_DTYPE_F32,
+        KGEN_TRY(kgen__workload_tensor(work, sides[is_v], KGEN__SHARED, KGEN_DTYPE_F32,
                                        token ? 3 : 1, token ? all : &one, content, err));
         if (token) sides[is_v]->layout = KGEN_LAYOUT_NHD;
     }
@@ -82,39 +82,39 @@ typedef struct kv_bytes {
     double outside, cached, scales;
 } kv_bytes;
 
-static kv_bytes bytes_of(const kgen__workload *load, int32_t x, int32_t kv, int32_t dims,
+static kv_bytes bytes_of(const kgen__workload *work, int32_t x, int32_t kv, int32_t dims,
                          int32_t granularity) {
-    double places = (double)load->problem.batch * load->problem.heads;
+    double places = (double)work->problem.batch * work->problem.heads;
     return (kv_bytes){places * dims * size_of(x), places * dims * size_of(kv),
                       of_tokens(granularity) ? places * 2 * sizeof(float) : 0};
 }
 
-static void default_heads(kgen__workload *load) {
-    if (!load->problem.heads) load->problem.heads = DEFAULT_HEADS;
+static void default_heads(kgen__workload *work) {
+    if (!work->problem.heads) work->problem.heads = DEFAULT_HEADS;
 }
 
-static kgen_status make_rows(kgen__workload *load, kgen_tensor *t, int32_t dtype, int64_t heads,
+static kgen_status make_rows(kgen__workload *work, kgen_tensor *t, int32_t dtype, int64_t heads,
                              int64_t dim, kgen__content content, kgen_error *err) {
-    const int64_t shape[] = {load->problem.batch, heads, dim};
-    return kgen__workload_tensor(load, t, KGEN__EACH_SET, (kgen_dtype)dtype, 3, shape, content,
+    const int64_t shape[] = {work->problem.batch, heads, dim};
+    return kgen__workload_tensor(work, t, KGEN__EACH_SET, (kgen_dtype)dtype, 3, shape, content,
                                  err);
 }
 
 /* ---- kv_write --------------------------------------------------------------------- */
 
-static kgen_status plan_write(kgen__workload *load, kgen_error *err) {
-    const kgen_kv_write_spec *s = &load->spec.kv_write;
+static kgen_status plan_write(kgen__workload *work, kgen_error *err) {
+    const kgen_kv_write_spec *s = &work->spec.kv_write;
     (void)err;
-    default_heads(load);
-    double rows = load->problem.batch;
-    kv_bytes b = bytes_of(load, s->x, s->kv, s->head_dim + s->v_dim, s->scale);
+    default_heads(work);
+    double rows = work->problem.batch;
+    kv_bytes b = bytes_of(work, s->x, s->kv, s->head_dim + s->v_dim, s->scale);
     double queries =
-        s->rope_q ? rows * load->problem.heads * GROUP * s->head_dim * size_of(s->x) : 0;
+        s->rope_q ? rows * work->problem.heads * GROUP * s->head_dim * size_of(s->x) : 0;
     double indices = size_of(index_type(s->slots)) +
                      (s->remap ? size_of(index_type(s->remap == 2)) : 0) +
                      (s->rope ? size_of(index_type(s->positions)) : 0);
-    load->read_bytes = b.outside + queries + rows * indices;
-    load->bytes = load->read_bytes + b.cached + b.scales + queries;
+    work->read_bytes = b.outside + queries + rows * indices;
+    work->bytes = work->read_bytes + b.cached + b.scales + queries;
     return KGEN_OK;
 }
 
@@ -144,59 +144,59 @@ static void fill_positions(int64_t *values, int64_t count, int set, void *user) 
     for (int64_t i = 0; i < count; i++) values[i] = (set * count + i) % POSITIONS;
 }
 
-static kgen_status make_slots(kgen__workload *load, kv_shape *n, kgen_error *err) {
-    const kgen_kv_write_spec *s = &load->spec.kv_write;
-    kgen_kv_write_args *a = &load->args.kv_write;
-    int64_t entries = n->rows * load->sets;
-    KGEN_TRY(kgen__workload_ints(load, &a->slots, KGEN__EACH_SET, index_type(s->slots), 1, &n->rows,
+static kgen_status make_slots(kgen__workload *work, kv_shape *n, kgen_error *err) {
+    const kgen_kv_write_spec *s = &work->spec.kv_write;
+    kgen_kv_write_args *a = &work->args.kv_write;
+    int64_t entries = n->rows * work->sets;
+    KGEN_TRY(kgen__workload_ints(work, &a->slots, KGEN__EACH_SET, index_type(s->slots), 1, &n->rows,
                                  s->remap ? fill_tokens : fill_slots, n, err));
     if (!s->remap) return KGEN_OK;
-    return kgen__workload_ints(load, &a->remap, KGEN__SHARED, index_type(s->remap == 2), 1,
+    return kgen__workload_ints(work, &a->remap, KGEN__SHARED, index_type(s->remap == 2), 1,
                                &entries, fill_remap, n, err);
 }
 
 /* Queries go to rows of their own: turned in place again and again they would
  * grow, for the tables are no real rotation. */
-static kgen_status make_rope(kgen__workload *load, kv_shape *n, kgen_error *err) {
-    const kgen_kv_write_spec *s = &load->spec.kv_write;
-    kgen_kv_write_args *a = &load->args.kv_write;
-    const int64_t shape[] = {POSITIONS, s->rope_dim / 2}, q_heads = load->problem.heads * GROUP;
+static kgen_status make_rope(kgen__workload *work, kv_shape *n, kgen_error *err) {
+    const kgen_kv_write_spec *s = &work->spec.kv_write;
+    kgen_kv_write_args *a = &work->args.kv_write;
+    const int64_t shape[] = {POSITIONS, s->rope_dim / 2}, q_heads = work->problem.heads * GROUP;
     kgen_dtype table = (kgen_dtype)s->table;
     if (!s->rope) return KGEN_OK;
-    KGEN_TRY(kgen__workload_ints(load, &a->positions, KGEN__EACH_SET, index_type(s->positions), 1,
+    KGEN_TRY(kgen__workload_ints(work, &a->positions, KGEN__EACH_SET, index_type(s->positions), 1,
                                  &n->rows, fill_positions, n, err));
     KGEN_TRY(
-        kgen__workload_tensor(load, &a->cos, KGEN__SHARED, table, 2, shape, KGEN__SIGNED, err));
+        kgen__workload_tensor(work, &a->cos, KGEN__SHARED, table, 2, shape, KGEN__SIGNED, err));
     KGEN_TRY(
-        kgen__workload_tensor(load, &a->sin, KGEN__SHARED, table, 2, shape, KGEN__SIGNED, err));
+        kgen__workload_tensor(work, &a->sin, KGEN__SHARED, table, 2, shape, KGEN__SIGNED, err));
     if (!s->rope_q) return KGEN_OK;
-    KGEN_TRY(make_rows(load, &a->q, s->x, q_heads, s->head_dim, KGEN__SIGNED, err));
-    return make_rows(load, &a->q_out, s->x, q_heads, s->head_dim, KGEN__NOTHING, err);
+    KGEN_TRY(make_rows(work, &a->q, s->x, q_heads, s->head_dim, KGEN__SIGNED, err));
+    return make_rows(work, &a->q_out, s->x, q_heads, s->head_dim, KGEN__NOTHING, err);
 }
 
-static kgen_status make_write_tensors(kgen__workload *load, kv_shape *n, kgen_error *err) {
-    const kgen_kv_write_spec *s = &load->spec.kv_write;
-    kgen_kv_write_args *a = &load->args.kv_write;
-    int64_t heads = load->problem.heads;
+static kgen_status make_write_tensors(kgen__workload *work, kv_shape *n, kgen_error *err) {
+    const kgen_kv_write_spec *s = &work->spec.kv_write;
+    kgen_kv_write_args *a = &work->args.kv_write;
+    int64_t heads = work->problem.heads;
     kgen__content scale = s->scale == KGEN_DESCALE_HEAD ? KGEN__POSITIVE : KGEN__NOTHING;
-    KGEN_TRY(kgen__workload_caches(load, &a->k_cache, &a->v_cache, &n->cache, KGEN__NOTHING, err));
+    KGEN_TRY(kgen__workload_caches(work, &a->k_cache, &a->v_cache, &n->cache, KGEN__NOTHING, err));
     KGEN_TRY(
-        kgen__workload_scales(load, &a->k_scale, &a->v_scale, &n->cache, s->scale, scale, err));
-    KGEN_TRY(make_rows(load, &a->k, s->x, heads, s->head_dim, KGEN__SIGNED, err));
-    return make_rows(load, &a->v, s->x, heads, s->v_dim, KGEN__SIGNED, err);
+        kgen__workload_scales(work, &a->k_scale, &a->v_scale, &n->cache, s->scale, scale, err));
+    KGEN_TRY(make_rows(work, &a->k, s->x, heads, s->head_dim, KGEN__SIGNED, err));
+    return make_rows(work, &a->v, s->x, heads, s->v_dim, KGEN__SIGNED, err);
 }
 
-static kgen_status make_write(kgen__workload *load, kgen_error *err) {
-    const kgen_kv_write_spec *s = &load->spec.kv_write;
-    int64_t page = kgen__workload_page(s->page), rows = load->problem.batch;
+static kgen_status make_write(kgen__workload *work, kgen_error *err) {
+    const kgen_kv_write_spec *s = &work->spec.kv_write;
+    int64_t page = kgen__workload_page(s->page), rows = work->problem.batch;
     kv_shape n = {.cache = {(kgen_layout)s->layout, (kgen_dtype)s->kv,
-                            divide_up(rows, page) * load->sets, page, load->problem.heads,
+                            divide_up(rows, page) * work->sets, page, work->problem.heads,
                             s->head_dim, s->v_dim},
                   .rows = rows};
-    KGEN_TRY(make_write_tensors(load, &n, err)); /* the largest first: they may not fit */
-    KGEN_TRY(kgen__workload_shuffled(&n.pages, load, n.cache.pages, err));
-    kgen_status status = make_slots(load, &n, err);
-    if (status == KGEN_OK) status = make_rope(load, &n, err);
+    KGEN_TRY(make_write_tensors(work, &n, err)); /* the largest first: they may not fit */
+    KGEN_TRY(kgen__workload_shuffled(&n.pages, work, n.cache.pages, err));
+    kgen_status status = make_slots(work, &n, err);
+    if (status == KGEN_OK) status = make_rope(work, &n, err);
     free(n.pages);
     return status;
 }
@@ -205,32 +205,32 @@ const kgen__workload_family kgen__workload_kv_write = {plan_write, make_write};
 
 /* ---- kv_gather: sequences of `context` tokens; the last one has the rest --------- */
 
-static kv_shape gather_shape(const kgen__workload *load) {
-    const kgen_kv_gather_spec *s = &load->spec.kv_gather;
-    int64_t page = kgen__workload_page(s->page), rows = load->problem.batch;
-    int64_t length = load->problem.context < rows ? load->problem.context : rows;
+static kv_shape gather_shape(const kgen__workload *work) {
+    const kgen_kv_gather_spec *s = &work->spec.kv_gather;
+    int64_t page = kgen__workload_page(s->page), rows = work->problem.batch;
+    int64_t length = work->problem.context < rows ? work->problem.context : rows;
     kv_shape n = {.rows = rows, .seqs = divide_up(rows, length)};
     n.columns = divide_up(length, page);
     n.cache = (kgen__workload_cache){(kgen_layout)s->layout,
                                      (kgen_dtype)s->kv,
-                                     n.seqs * n.columns * load->sets,
+                                     n.seqs * n.columns * work->sets,
                                      page,
-                                     load->problem.heads,
+                                     work->problem.heads,
                                      s->head_dim,
                                      s->v_dim};
     return n;
 }
 
-static kgen_status plan_gather(kgen__workload *load, kgen_error *err) {
-    const kgen_kv_gather_spec *s = &load->spec.kv_gather;
+static kgen_status plan_gather(kgen__workload *work, kgen_error *err) {
+    const kgen_kv_gather_spec *s = &work->spec.kv_gather;
     (void)err;
-    default_heads(load);
-    if (!load->problem.context) load->problem.context = DEFAULT_CONTEXT;
-    kv_bytes b = bytes_of(load, s->out, s->kv, s->head_dim + s->v_dim, s->descale);
-    kv_shape n = gather_shape(load);
+    default_heads(work);
+    if (!work->problem.context) work->problem.context = DEFAULT_CONTEXT;
+    kv_bytes b = bytes_of(work, s->out, s->kv, s->head_dim + s->v_dim, s->descale);
+    kv_shape n = gather_shape(work);
     double entries = (double)n.seqs * (double)n.columns;
-    load->read_bytes = b.cached + b.scales + entries * size_of(index_type(s->table));
-    load->bytes = load->read_bytes + b.outside;
+    work->read_bytes = b.cached + b.scales + entries * size_of(index_type(s->table));
+    work->bytes = work->read_bytes + b.outside;
     return KGEN_OK;
 }
 
@@ -239,9 +239,9 @@ static void fill_table(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = n->pages[set * count + i];
 }
 
-static int64_t length_of(const kgen__workload *load, int64_t seq) {
-    int64_t left = load->problem.batch - seq * load->problem.context;
-    return left < load->problem.context ? left : load->problem.context;
+static int64_t length_of(const kgen__workload *work, int64_t seq) {
+    int64_t left = work->problem.batch - seq * work->problem.context;
+    return left < work->problem.context ? left : work->problem.context;
 }
 
 static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
@@ -255,34 +255,34 @@ static void fill_lengths(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = length_of(user, i);
 }
 
-static kgen_status make_gather_tensors(kgen__workload *load, kv_shape *n, kgen_error *err) {
-    const kgen_kv_gather_spec *s = &load->spec.kv_gather;
-    kgen_kv_gather_args *a = &load->args.kv_gather;
-    const int64_t heads = load->problem.heads;
-    KGEN_TRY(kgen__workload_caches(load, &a->k_cache, &a->v_cache, &n->cache, KGEN__SIGNED, err));
-    KGEN_TRY(kgen__workload_scales(load, &a->k_descale, &a->v_descale, &n->cache, s->descale,
+static kgen_status make_gather_tensors(kgen__workload *work, kv_shape *n, kgen_error *err) {
+    const kgen_kv_gather_spec *s = &work->spec.kv_gather;
+    kgen_kv_gather_args *a = &work->args.kv_gather;
+    const int64_t heads = work->problem.heads;
+    KGEN_TRY(kgen__workload_caches(work, &a->k_cache, &a->v_cache, &n->cache, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_scales(work, &a->k_descale, &a->v_descale, &n->cache, s->descale,
                                    KGEN__POSITIVE, err));
-    KGEN_TRY(make_rows(load, &a->k, s->out, heads, s->head_dim, KGEN__NOTHING, err));
-    return make_rows(load, &a->v, s->out, heads, s->v_dim, KGEN__NOTHING, err);
+    KGEN_TRY(make_rows(work, &a->k, s->out, heads, s->head_dim, KGEN__NOTHING, err));
+    return make_rows(work, &a->v, s->out, heads, s->v_dim, KGEN__NOTHING, err);
 }
 
-static kgen_status make_sequences(kgen__workload *load, kv_shape *n, kgen_error *err) {
-    const kgen_kv_gather_spec *s = &load->spec.kv_gather;
-    kgen_kv_gather_args *a = &load->args.kv_gather;
+static kgen_status make_sequences(kgen__workload *work, kv_shape *n, kgen_error *err) {
+    const kgen_kv_gather_spec *s = &work->spec.kv_gather;
+    kgen_kv_gather_args *a = &work->args.kv_gather;
     const int64_t ends = n->seqs + 1, table[] = {n->seqs, n->columns};
-    KGEN_TRY(kgen__workload_ints(load, &a->block_table, KGEN__EACH_SET, index_type(s->table), 2,
+    KGEN_TRY(kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, index_type(s->table), 2,
                                  table, fill_table, n, err));
-    KGEN_TRY(kgen__workload_ints(load, &a->cu_seqlens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &ends,
-                                 fill_ends, load, err));
-    return kgen__workload_ints(load, &a->seq_lens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
-                               fill_lengths, load, err);
+    KGEN_TRY(kgen__workload_ints(work, &a->cu_seqlens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &ends,
+                                 fill_ends, work, err));
+    return kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
+                               fill_lengths, work, err);
 }
 
-static kgen_status make_gather(kgen__workload *load, kgen_error *err) {
-    kv_shape n = gather_shape(load);
-    KGEN_TRY(make_gather_tensors(load, &n, err));
-    KGEN_TRY(kgen__workload_shuffled(&n.pages, load, n.cache.pages, err));
-    kgen_status status = make_sequences(load, &n, err);
+static kgen_status make_gather(kgen__workload *work, kgen_error *err) {
+    kv_shape n = gather_shape(work);
+    KGEN_TRY(make_gather_tensors(work, &n, err));
+    KGEN_TRY(kgen__workload_shuffled(&n.pages, work, n.cache.pages, err));
+    kgen_status status = make_sequences(work, &n, err);
     free(n.pages);
     return status;
 }

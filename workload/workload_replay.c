@@ -1,4 +1,4 @@
-/* A load of a captured launch: the tensors as the launch found them. */
+/* A workload of a captured launch: the tensors as the launch found them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 enum { COPIES_MAX = 64 };
 
-/* ---- the load --------------------------------------------------------------- */
+/* ---- the workload --------------------------------------------------------------- */
 
 static int copies_of(const kgen_capture *capture, const kgen__workload_options *options) {
     double bytes = 1;
@@ -17,20 +17,20 @@ static int copies_of(const kgen_capture *capture, const kgen__workload_options *
 kgen_status kgen__workload_replay(kgen__workload **out, kgen_context *ctx,
                                   const kgen_capture *capture,
                                   const kgen__workload_options *options, kgen_error *err) {
-    kgen__workload *load = calloc(1, sizeof *load);
-    if (!load) return kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
-    load->ctx = ctx;
-    load->sets = copies_of(capture, options);
-    load->uploads = calloc((size_t)load->sets, sizeof *load->uploads);
-    kgen_status status = load->uploads ? kgen_stream_create(ctx, &load->stream, err)
-                                       : kgen_fail(err, KGEN_E_NOMEM, "load: out of memory");
-    for (int i = 0; i < load->sets && status == KGEN_OK; i++)
-        status = kgen_upload_make(&load->uploads[i], ctx, capture, err);
+    kgen__workload *work = calloc(1, sizeof *work);
+    if (!work) return kgen_fail(err, KGEN_E_NOMEM, "workload: out of memory");
+    work->ctx = ctx;
+    work->sets = copies_of(capture, options);
+    work->uploads = calloc((size_t)work->sets, sizeof *work->uploads);
+    kgen_status status = work->uploads ? kgen_stream_create(ctx, &work->stream, err)
+                                       : kgen_fail(err, KGEN_E_NOMEM, "workload: out of memory");
+    for (int i = 0; i < work->sets && status == KGEN_OK; i++)
+        status = kgen_upload_make(&work->uploads[i], ctx, capture, err);
     if (status == KGEN_OK) {
-        load->args = kgen_upload_args(load->uploads[0]);
-        *out = load;
+        work->args = kgen_upload_args(work->uploads[0]);
+        *out = work;
     } else {
-        kgen__workload_free(load);
+        kgen__workload_free(work);
     }
     return status;
 }

@@ -1,4 +1,4 @@
-/* Loads of scatter: requests of 57/64 to all of `context` committed tokens and
+/* Workloads of scatter: requests of 57/64 to all of `context` committed tokens and
  * four new ones, in random order. Every set has slots and outputs of its own, so
  * slots come from memory, as after the layers of a model.
  *
@@ -20,7 +20,7 @@ enum {
 
 typedef struct scatter_shape {
     const kgen_scatter_spec *s;
-    kgen__workload *load;
+    kgen__workload *work;
     int64_t rows, context, columns, width, pages, flat, locs;
 } scatter_shape;
 
@@ -48,10 +48,10 @@ static int64_t known_of(const scatter_shape *n, int64_t row) {
     return n->s->delta ? tokens_of(n, row) - fresh(n, row) : 0;
 }
 
-static scatter_shape shape_of(kgen__workload *load) {
-    const kgen_scatter_spec *s = &load->spec.scatter;
+static scatter_shape shape_of(kgen__workload *work) {
+    const kgen_scatter_spec *s = &work->spec.scatter;
     scatter_shape n = {
-        .s = s, .load = load, .rows = load->problem.batch, .context = load->problem.context};
+        .s = s, .work = work, .rows = work->problem.batch, .context = work->problem.context};
     n.columns = n.context + STARTS * (int64_t)s->page + 2 * NEW + STEPS;
     n.width = divide_up(n.context + 2 * NEW, s->page) + s->unaligned;
     n.pages = n.rows * divide_up(n.columns, s->page);
@@ -101,7 +101,7 @@ static void deal_slots(int64_t *values, int64_t count, const scatter_shape *n) {
     int64_t page = n->s->page;
     for (int64_t i = 0; i < count; i++)
         values[i] = i % page ? values[i - 1] + 1
-                             : (int64_t)kgen__workload_random(n->load, (uint64_t)n->pages) * page;
+                             : (int64_t)kgen__workload_random(n->work, (uint64_t)n->pages) * page;
 }
 
 static void fill_req_to_token(int64_t *values, int64_t count, int set, void *user) {
@@ -146,7 +146,7 @@ enum { ROWS_MAX = 24 };
 
 static int list_inputs(tensor_row *list, const scatter_shape *n) {
     const kgen_scatter_spec *s = n->s;
-    kgen_scatter_args *a = &n->load->args.scatter;
+    kgen_scatter_args *a = &n->work->args.scatter;
     int prepare = is(s, OP(SPEC_PREPARE)), requests = is(s, OP(PAGE_TABLE_REQUESTS));
     int drafts = is(s, OP(DRAFT_LENS)), locs = is(s, OP(CACHE_LOCS)), delta = prepare && s->delta;
     int ragged = is(s, OP(PAGE_TABLE_RAGGED));
@@ -181,7 +181,7 @@ static int list_inputs(tensor_row *list, const scatter_shape *n) {
 
 static int list_outputs(tensor_row *list, const scatter_shape *n) {
     const kgen_scatter_spec *s = n->s;
-    kgen_scatter_args *a = &n->load->args.scatter;
+    kgen_scatter_args *a = &n->work->args.scatter;
     int prepare = is(s, OP(SPEC_PREPARE)), drafts = is(s, OP(DRAFT_LENS));
     int tables = is(s, TABLES) && s->pages, locs = prepare && s->locs;
     const tensor_row rows[] = {
@@ -232,7 +232,7 @@ static double wide(int32_t i64) { return i64 ? 8 : 4; }
 /* ---- what is counted ------------------------------------------------------------------ */
 
 /* Slots that become pages, and the cells that they are written to. */
-static void count_tables(kgen__workload *load, const scatter_shape *n) {
+static void count_tables(kgen__workload *work, const scatter_shape *n) {
     const kgen_scatter_spec *s = n->s;
     double blocks = 0, cells, pools = 1 + s->swa;
     if (!is(s, TABLES) || !s->pages) return;
@@ -240,26 +240,26 @@ static void count_tables(kgen__workload *load, const scatter_shape *n) {
         blocks += (double)(divide_up(tokens_of(n, row), s->page) - known_of(n, row) / s->page);
     cells = s->delta || s->tail == KGEN_TAIL_KEEP ? blocks : (double)n->rows * (double)n->width;
     double read = blocks * (wide(s->slot) + (s->swa ? wide(s->map) : 0));
-    load->read_bytes += read;
-    load->bytes += read + cells * pools * wide(s->table);
+    work->read_bytes += read;
+    work->bytes += read + cells * pools * wide(s->table);
 }
 
 /* Slots of new tokens. */
-static void count_locs(kgen__workload *load, const scatter_shape *n) {
+static void count_locs(kgen__workload *work, const scatter_shape *n) {
     const kgen_scatter_spec *s = n->s;
     int prepare = is(s, OP(SPEC_PREPARE));
     double tokens = prepare ? 0 : (double)n->locs;
     if (!is(s, OP(CACHE_LOCS)) && !(prepare && s->locs)) return;
     for (int64_t row = 0; row < n->rows && prepare; row++) tokens += (double)fresh(n, row);
     double read = tokens * (wide(s->slot) + (s->swa ? wide(s->map) : 0));
-    load->read_bytes += read;
-    load->bytes += read;
+    work->read_bytes += read;
+    work->bytes += read;
 }
 
-static kgen_status check_op(const kgen__workload *load, kgen_error *err) {
+static kgen_status check_op(const kgen__workload *work, kgen_error *err) {
     char line[KGEN_SPEC_LINE_MAX];
-    if (is(&load->spec.scatter, MADE)) return KGEN_OK;
-    kgen_spec_print(line, &load->spec);
+    if (is(&work->spec.scatter, MADE)) return KGEN_OK;
+    kgen_spec_print(line, &work->spec);
     const char *op = strstr(line, "op="); /* the first key, always printed */
     return kgen_fail(err, KGEN_E_UNSUPPORTED,
                      "%.*s: no load; there are loads of spec_prepare, page_table_requests, "
@@ -267,49 +267,49 @@ static kgen_status check_op(const kgen__workload *load, kgen_error *err) {
                      (int)strcspn(op, ","), op);
 }
 
-static kgen_status plan(kgen__workload *load, kgen_error *err) {
+static kgen_status plan(kgen__workload *work, kgen_error *err) {
     tensor_row list[ROWS_MAX];
-    KGEN_TRY(check_op(load, err));
-    KGEN_TRY(kgen__workload_bound("context", load->problem.context, 1, err));
-    scatter_shape n = shape_of(load);
-    if (n.pages > INT32_MAX / load->spec.scatter.page)
+    KGEN_TRY(check_op(work, err));
+    KGEN_TRY(kgen__workload_bound("context", work->problem.context, 1, err));
+    scatter_shape n = shape_of(work);
+    if (n.pages > INT32_MAX / work->spec.scatter.page)
         return kgen_fail(err, KGEN_E_ARG,
                          "problem: batch=%d, context=%d: %lld pages of %d, at most 2^31-1 slots",
-                         load->problem.batch, load->problem.context, (long long)n.pages,
-                         load->spec.scatter.page);
+                         work->problem.batch, work->problem.context, (long long)n.pages,
+                         work->spec.scatter.page);
     int count = list_tensors(list, &n);
     for (int i = 0; i < count; i++) {
         double bytes = wide(list[i].wide) * (double)list[i].shape[0];
         if (list[i].rank == 2) bytes *= (double)list[i].shape[1];
         if (!list[i].wanted) continue;
-        load->read_bytes += list[i].counted & READ ? bytes : 0;
-        load->bytes +=
+        work->read_bytes += list[i].counted & READ ? bytes : 0;
+        work->bytes +=
             (list[i].counted & READ ? bytes : 0) + (list[i].counted & WRITTEN ? bytes : 0);
     }
-    count_tables(load, &n);
-    count_locs(load, &n);
+    count_tables(work, &n);
+    count_locs(work, &n);
     return KGEN_OK;
 }
 
 /* ---- make ---------------------------------------------------------------------------------- */
 
-static kgen_status make_tensor(kgen__workload *load, const tensor_row *row, scatter_shape *n,
+static kgen_status make_tensor(kgen__workload *work, const tensor_row *row, scatter_shape *n,
                                kgen_error *err) {
     kgen_dtype dtype = row->wide ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
     if (!row->fill)
-        return kgen__workload_tensor(load, row->t, row->owner, dtype, row->rank, row->shape,
+        return kgen__workload_tensor(work, row->t, row->owner, dtype, row->rank, row->shape,
                                      KGEN__NOTHING, err);
-    return kgen__workload_ints(load, row->t, row->owner, dtype, row->rank, row->shape, row->fill, n,
+    return kgen__workload_ints(work, row->t, row->owner, dtype, row->rank, row->shape, row->fill, n,
                                err);
 }
 
-static kgen_status make(kgen__workload *load, kgen_error *err) {
-    kgen_scatter_args *a = &load->args.scatter;
+static kgen_status make(kgen__workload *work, kgen_error *err) {
+    kgen_scatter_args *a = &work->args.scatter;
     tensor_row list[ROWS_MAX];
-    scatter_shape n = shape_of(load);
+    scatter_shape n = shape_of(work);
     int count = list_tensors(list, &n);
     for (int i = 0; i < count; i++)
-        if (list[i].wanted) KGEN_TRY(make_tensor(load, &list[i], &n, err));
+        if (list[i].wanted) KGEN_TRY(make_tensor(work, &list[i], &n, err));
     a->tokens = a->pad_len = NEW;
     a->steps = STEPS;
     a->topk = FORM_TOPK;

@@ -9,8 +9,8 @@
  * The engine runs a workgroup's lanes as fibers. Before it enters or resumes a
  * lane it stores that lane's record in *ops->lane (thread-local of the engine,
  * reached through ops->self()). */
-#ifndef KGEN_CPU_ABI_H
-#define KGEN_CPU_ABI_H
+#ifndef KGEN_DEVICE_CPU_CPU_ABI_H
+#define KGEN_DEVICE_CPU_CPU_ABI_H
 
 typedef struct kg_cpu_lane {
     unsigned thread;         /* 0 .. block-1 */

@@ -1,7 +1,7 @@
 /* A crew runs the workgroups of a launch on several threads, in random order.
  * Any number of threads may launch at once. */
-#ifndef KGEN_CPU_CREW_H
-#define KGEN_CPU_CREW_H
+#ifndef KGEN_DEVICE_CPU_CREW_H
+#define KGEN_DEVICE_CPU_CREW_H
 
 #include "team.h"
 

@@ -1,8 +1,8 @@
 /* Fibers: a stack and a saved stack pointer. One switch is a handful of
  * instructions (fiber_switch.S); AddressSanitizer is told about every one.
  * Floating-point control words are not switched: kernels do not change them. */
-#ifndef KGEN_CPU_FIBER_H
-#define KGEN_CPU_FIBER_H
+#ifndef KGEN_DEVICE_CPU_FIBER_H
+#define KGEN_DEVICE_CPU_FIBER_H
 
 #include <stddef.h>
 

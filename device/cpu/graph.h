@@ -1,6 +1,6 @@
 /* What a capturing stream recorded: launches and fills with zero. */
-#ifndef KGEN_CPU_GRAPH_H
-#define KGEN_CPU_GRAPH_H
+#ifndef KGEN_DEVICE_CPU_GRAPH_H
+#define KGEN_DEVICE_CPU_GRAPH_H
 
 #include "crew.h"
 

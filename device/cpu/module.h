@@ -1,6 +1,6 @@
 /* A kernel's shared object, loaded from memory. */
-#ifndef KGEN_CPU_MODULE_H
-#define KGEN_CPU_MODULE_H
+#ifndef KGEN_DEVICE_CPU_MODULE_H
+#define KGEN_DEVICE_CPU_MODULE_H
 
 #include <kgen/cache.h>
 

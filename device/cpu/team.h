@@ -1,7 +1,7 @@
 /* A team runs one workgroup at a time: its lanes are fibers that the team
  * keeps and reuses. One thread uses a team at a time. */
-#ifndef KGEN_CPU_TEAM_H
-#define KGEN_CPU_TEAM_H
+#ifndef KGEN_DEVICE_CPU_TEAM_H
+#define KGEN_DEVICE_CPU_TEAM_H
 
 #include <kgen/status.h>
 #include <kgen/target.h>

@@ -3,8 +3,8 @@
  * A spec leaves its tuning keys open ("auto"). The family's own rule fills
  * them in; a row of the database replaces that rule for a problem of about the
  * same size. Resolved when a kernel is prepared, never on the launch path. */
-#ifndef KGEN_TUNE_H
-#define KGEN_TUNE_H
+#ifndef KGEN_TUNING_H
+#define KGEN_TUNING_H
 
 #include "spec.h"
 
@@ -35,7 +35,7 @@ typedef enum kgen_match {
     KGEN_MATCH_DEFAULT, /* the family's own rule: no row, or a row in its favour */
     KGEN_MATCH_EXACT,   /* this device, this problem */
     KGEN_MATCH_NEAR,    /* this device, the nearest problem */
-    KGEN_MATCH_ARCH,    /* another device of the architecture, or the model */
+    KGEN_MATCH_ARCH,    /* another device of the architecture, or a prediction */
 } kgen_match;
 
 typedef struct kgen_tuning_match {

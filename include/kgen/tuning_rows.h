@@ -1,8 +1,8 @@
 /* A row of the tuning database: one line of JSON, one result. What it says of
  * time holds in its own environment only; times of two environments are never
  * compared. Not installed, but the programs of this repository use it. */
-#ifndef KGEN_TUNEDB_ROW_H
-#define KGEN_TUNEDB_ROW_H
+#ifndef KGEN_TUNING_ROWS_H
+#define KGEN_TUNING_ROWS_H
 
 #include <kgen/tuning.h>
 
@@ -15,7 +15,7 @@ enum { KGEN__ROW_LINE_MAX = 4096 };
 /* Where a time was taken. Two rows are of one environment when all of it but
  * the date is the same. */
 typedef struct kgen__environment {
-    char device[128]; /* "NVIDIA H200"; "model" for a prediction */
+    char device[128]; /* "NVIDIA H200"; "prediction": not measured */
     char driver[64];
     char toolchain[160]; /* kgen_toolchain.id */
     int32_t compute_units;

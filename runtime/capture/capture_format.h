@@ -1,6 +1,6 @@
 /* What the writer and the reader of captures agree on. */
-#ifndef KGEN_RUNTIME_CAPTURE_FORMAT_H
-#define KGEN_RUNTIME_CAPTURE_FORMAT_H
+#ifndef KGEN_RUNTIME_CAPTURE_CAPTURE_FORMAT_H
+#define KGEN_RUNTIME_CAPTURE_CAPTURE_FORMAT_H
 
 #define KGEN__CAPTURE_MAGIC {'k', 'g', 'c', 'a', 'p', '\r', '\n', 0x1a}
 

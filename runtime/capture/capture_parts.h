@@ -1,8 +1,8 @@
 /* Saving launches, below <kgen/capture.h>. capture.c decides and takes,
  * capture_regions.c finds the memory, capture_file.c is the format,
  * capture_load.c reads it back. */
-#ifndef KGEN_RUNTIME_CAPTURE_H
-#define KGEN_RUNTIME_CAPTURE_H
+#ifndef KGEN_RUNTIME_CAPTURE_CAPTURE_PARTS_H
+#define KGEN_RUNTIME_CAPTURE_CAPTURE_PARTS_H
 
 #include <kgen/capture.h>
 

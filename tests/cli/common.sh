@@ -4,7 +4,7 @@
 set -euo pipefail
 kgen=$(realpath "${1:?usage: $0 <kgen program>}")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-models=$here/../../models
+configs=$here/../../plan/configs
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export KGEN_CACHE_DIR=$work/cache

@@ -35,14 +35,14 @@ refuse 5 "more than 4194304 bytes" "$kgen" plan huge.json
 refuse 5 "more than 4194304 bytes" "$kgen" build --model huge.json
 head -c 100000 /dev/zero | tr '\0' '[' >deep.json
 refuse 5 "not valid JSON" "$kgen" plan deep.json
-sed 's/"num_attention_heads": 64/"num_attention_heads": -3/' "$plan/configs/Llama-3.1-70B-Instruct.json" >neg.json
+sed 's/"num_attention_heads": 64/"num_attention_heads": -3/' "$configs/Llama-3.1-70B-Instruct.json" >neg.json
 refuse 5 "num_attention_heads=-3: must be 1 to 1024" "$kgen" plan neg.json
 refuse 5 "num_attention_heads=64: not divisible by tp=3" "$kgen" plan --tp 3 \
-    "$plan/configs/Llama-3.1-70B-Instruct.json"
+    "$configs/Llama-3.1-70B-Instruct.json"
 refuse 4 "page=17: must be 1 or a multiple of 16; nearest is 16" "$kgen" plan --page-size 17 \
-    "$plan/configs/Llama-3.1-70B-Instruct.json"
-refuse 3 "multi-head latent attention" "$kgen" plan "$plan/configs/DeepSeek-V3.json"
-refuse 3 "multi-head latent attention" "$kgen" build --model "$plan/configs/DeepSeek-V3.json"
+    "$configs/Llama-3.1-70B-Instruct.json"
+refuse 3 "multi-head latent attention" "$kgen" plan "$configs/DeepSeek-V3.json"
+refuse 3 "multi-head latent attention" "$kgen" build --model "$configs/DeepSeek-V3.json"
 
 # manifests
 printf '# fine\n\n%s @gfx942\nattn:d=5 @gfx942\n' "$good" >bad.manifest
@@ -54,7 +54,7 @@ refuse 2 "binary.manifest: not a text file" "$kgen" build --manifest binary.mani
 printf '# nothing\n' >empty.manifest
 refuse 3 "nothing to build" "$kgen" build --manifest empty.manifest
 refuse 13 "none.manifest: cannot open" "$kgen" build --manifest none.manifest
-refuse 13 "cannot write" "$kgen" plan "$plan/configs/Llama-3.1-70B-Instruct.json" -o /none/manifest
+refuse 13 "cannot write" "$kgen" plan "$configs/Llama-3.1-70B-Instruct.json" -o /none/manifest
 
 # keys
 refuse 4 "zz: 4 to 64 hex digits" "$kgen" inspect zz

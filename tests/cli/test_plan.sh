@@ -2,7 +2,7 @@
 # Plans: table, JSON, manifest, standard input, folders.
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
-qwen=$plan/configs/Qwen3.5-35B-A3B.json
+qwen=$configs/Qwen3.5-35B-A3B.json
 line='attn:phase=decode,q=bf16,kv=bf16,d=256,g=8,page=1056,layout=nhd'
 gdn='gdn:fuse=e,layout=flat,x=bf16,hk=16,hv=32,state=f32,sl=vk,pad=nonpos'
 
@@ -44,7 +44,7 @@ cmp -s qwen.manifest first.manifest || fail "the manifest differs in another loc
 refuse 2 "layout=neither" "$kgen" build --manifest bad.manifest
 (($(wc -l <bad.manifest) > 5)) || fail "the manifest was too short to show that"
 
-for model in "$models"/*.json; do
+for model in "$configs"/*.json; do
     [[ $model == *DeepSeek* ]] && continue
     words=attn:phase=decode
     [[ $model == *Kimi* ]] && words=gdn:fuse=e,layout=presplit

@@ -4,7 +4,7 @@
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 spec='kv_write:d=64,waves=4,occ=2'
-model=$plan/configs/Llama-3.1-8B-Instruct.json
+model=$configs/Llama-3.1-8B-Instruct.json
 export KGEN_TUNING=$work/user/tuning.jsonl
 
 # what is refused before anything is done
@@ -16,8 +16,8 @@ refuse 64 "--timeout: more than 0" "$kgen" tune "$spec" --timeout 0
 refuse 64 "search=annealing: one of halving" "$kgen" tune "$spec" --search annealing
 refuse 64 "batch=0: a number" "$kgen" tune "$spec" --problem batch=0
 refuse 64 "--samples 5: a number 6 to" "$kgen" tune "$spec" --samples 5
-refuse 64 "--arch: only with --model" "$kgen" tune "$spec" --arch gfx942
-refuse 64 "--model: there is no --device" "$kgen" tune "$spec" --model --device cpu:sm90
+refuse 64 "--arch: only with --predict" "$kgen" tune "$spec" --arch gfx942
+refuse 64 "--predict: there is no --device" "$kgen" tune "$spec" --predict --device cpu:sm90
 refuse 64 "--simulate: takes no kernels" "$kgen" tune "$spec" --simulate x
 refuse 13 "no such file, and no spec line" "$kgen" tune nothing --dry-run --arch sm_90
 refuse 2 "waves=77: out of bounds" "$kgen" tune kv_write:waves=77 --dry-run --arch sm_90
@@ -97,13 +97,13 @@ expect 12 "no answer in 1e-06 s" "$kgen" tune "$spec" --device cpu:sm90 --timeou
 [[ ! -e $work/hung.jsonl ]] || fail "a row without a time"
 grep -q '"reason":"hung"' "$work/hung.jsonl.journal" || fail "the journal knows of nothing hung"
 
-# no device: the model, where AMD's compiler is
+# no device: predicted times, where AMD's compiler is
 capture "$kgen" doctor
 if grep -E "^  gfx942 +hiprtc" "$work/.out" >/dev/null; then
-    expect 0 "model: " "$kgen" tune "$spec" --model --arch gfx942 --out model.jsonl \
+    expect 0 "prediction: " "$kgen" tune "$spec" --predict --arch gfx942 --out predicted.jsonl \
         --problem batch=64,heads=8
-    [[ $errors == *"0 failed"* ]] || fail "model: $out$errors"
-    grep -q '"device":"model"' model.jsonl || fail "no row of the model: $out"
-    KGEN_TUNING=$work/model.jsonl expect 0 "1 " "$kgen" tuning check --layer user
+    [[ $errors == *"0 failed"* ]] || fail "prediction: $out$errors"
+    grep -q '"device":"prediction"' predicted.jsonl || fail "no predicted row: $out"
+    KGEN_TUNING=$work/predicted.jsonl expect 0 "1 " "$kgen" tuning check --layer user
 fi
 finish

@@ -1,7 +1,7 @@
 /* What the tests of scatter share: kernels on a cpu device, whose memory is the
  * host's, and tensors over arrays. */
-#ifndef KGEN_SCATTER_RIG_H
-#define KGEN_SCATTER_RIG_H
+#ifndef KGEN_TESTS_UNIT_SCATTER_RIG_H
+#define KGEN_TESTS_UNIT_SCATTER_RIG_H
 
 #include <setjmp.h>
 #include <stdarg.h>

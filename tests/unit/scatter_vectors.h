@@ -1,7 +1,7 @@
 /* What an independent implementation in another language gave for random
  * inputs: ours, reference and kernels, must agree. */
-#ifndef KGEN_SCATTER_VECTORS_H
-#define KGEN_SCATTER_VECTORS_H
+#ifndef KGEN_TESTS_UNIT_SCATTER_VECTORS_H
+#define KGEN_TESTS_UNIT_SCATTER_VECTORS_H
 
 #include <stdint.h>
 

@@ -236,7 +236,7 @@ static int round_trip(kgen_family_id family, int device, const kgen_target *targ
     if (count) {
         DO(kgen_capture_load(&c, path, &did));
         kgen_status status = kgen__replay_run(&result, r->ctx, c, NULL, &did);
-        if (status != KGEN_OK || !result.same_bits || !result.has_judge)
+        if (status != KGEN_OK || !result.same_bits || !result.has_reference)
             fail_msg("%s on %s: %s, same bits %d", r->line, devices[device], did.text,
                      result.same_bits);
         kgen_status wanted = covers(c, devices[1 - device]);
@@ -386,7 +386,7 @@ static void test_states_that_interleave(void **state) {
     assert_int_equal(conv->region, whole->region);
     assert_int_equal(whole->offset - conv->offset, STATE_AT - CONV_AT);
     DO(replay(&result, "cpu:cdna3", c, &did));
-    assert_true(result.same_bits && result.has_judge && result.replay_right);
+    assert_true(result.same_bits && result.has_reference && result.replay_right);
     DO(replay(&result, "cpu:sm90", c, &did));
     uint8_t *kept, *after = own_outcome(c, (size_t)conv->region, &kept);
     after[whole->offset + 2 * 64 * 64 * 4 + 1] ^= 1; /* between two slots */
@@ -449,7 +449,7 @@ static void test_pools_by_address(void **state) {
     assert_int_equal(c->regions[c->addresses[1].at.region].size, POOL);
     memset(pools, 0, sizeof pools); /* the replay has pools of its own */
     DO(kgen__replay_run(&result, ctx, c, NULL, &did));
-    assert_true(result.same_bits && result.has_judge && result.replay_right);
+    assert_true(result.same_bits && result.has_reference && result.replay_right);
     for (size_t i = 0; i < sizeof pools; i++) assert_int_equal(pools[i], 0);
     c->blobs[c->blob_count - 1][0] ^= 1; /* what is in no tensor is judged too */
     assert_int_equal(kgen__replay_run(&result, ctx, c, NULL, &did), KGEN_E_MISMATCH);

@@ -90,7 +90,7 @@ static void apply(kgen__data *data, const kgen__answer *answer) {
     }
 }
 
-static kgen_status judge(trial *t) {
+static kgen_status compare(trial *t) {
     return kgen__answer_compare(&t->result, &t->data, &t->answer, &t->err);
 }
 
@@ -744,9 +744,9 @@ static void mistakes_are_found(void **state) {
         trial *t = trial_line(faults[i].line);
         refer(t);
         apply(&t->data, &t->answer);
-        if (judge(t) != KGEN_OK) fail_msg("%s: %s", t->line, t->err.text);
+        if (compare(t) != KGEN_OK) fail_msg("%s: %s", t->line, t->err.text);
         leave_mistake(t, faults[i].fault);
-        if (judge(t) != KGEN_E_MISMATCH) fail_msg("mistake %zu is not found: %s", i, t->line);
+        if (compare(t) != KGEN_E_MISMATCH) fail_msg("mistake %zu is not found: %s", i, t->line);
         int bytes = strstr(t->err.text, "byte") != NULL;
         if (!bytes && !(t->result.max_ratio > 5))
             fail_msg("mistake %zu: only %g tolerances: %s", i, t->result.max_ratio, t->line);
@@ -759,7 +759,7 @@ static void mistakes_are_found(void **state) {
 static void must_refuse(trial *t, int slot, size_t byte) {
     unsigned char *at = &t->data.slot[slot].bytes[byte], old = *at;
     *at ^= 0x55;
-    if (judge(t) != KGEN_E_MISMATCH)
+    if (compare(t) != KGEN_E_MISMATCH)
         fail_msg("%s: byte %zu of %s may change", t->line, byte,
                  kgen__slot_name(KGEN_FAMILY_GDN, slot));
     *at = old;
@@ -779,7 +779,7 @@ static void writes_are_watched(void **state) {
         trial *t = trial_line(lines[i]);
         refer(t);
         apply(&t->data, &t->answer);
-        assert_int_equal(judge(t), KGEN_OK);
+        assert_int_equal(compare(t), KGEN_OK);
         for (int s = 0; s < kgen__slot_count(KGEN_FAMILY_GDN); s++) {
             const kgen__image *image = &t->answer.image[s];
             const kgen__slot *slot = &t->data.slot[s];
@@ -793,7 +793,7 @@ static void writes_are_watched(void **state) {
                 if (image->tolerance[n] < 0) must_refuse(t, s, slot->offset + (size_t)n * each);
         }
         kgen__data_poison_outputs(&t->data);
-        assert_int_equal(judge(t), KGEN_E_MISMATCH);
+        assert_int_equal(compare(t), KGEN_E_MISMATCH);
         trial_free(t);
     }
 }
@@ -840,7 +840,7 @@ static void check_answers(const trial *t) {
     int calm = !t->c.gdn.extremes && s->l2norm, rounds = kgen__gdn_has_conv(s) && s->conv_round;
     for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
         const kgen__image *image = &t->answer.image[i];
-        int judged = i == OUT ? kgen_dtype_size((kgen_dtype)s->out) > 1 : i == STATE;
+        int compared = i == OUT ? kgen_dtype_size((kgen_dtype)s->out) > 1 : i == STATE;
         double sum = 0, most = 0;
         int64_t count = 0;
         for (int64_t n = 0; n < image->count; n++) {
@@ -855,7 +855,7 @@ static void check_answers(const trial *t) {
         }
         double tokens = s->tokens; /* each step adds to the bound */
         int loose = sum > (rounds ? 4 + tokens : 0.5) * (double)count || (!rounds && most > 16);
-        if (calm && judged && loose)
+        if (calm && compared && loose)
             fail_msg("%s: %s: tolerances %g of the peers', %g at most", t->line,
                      kgen__slot_name(KGEN_FAMILY_GDN, i), sum / (double)count, most);
     }
@@ -877,7 +877,7 @@ static void answers_are_finite_and_tight(void **state) {
         refer(t);
         check_answers(t);
         apply(&t->data, &t->answer);
-        if (judge(t) != KGEN_OK) fail_msg("%s: %s", t->line, t->err.text);
+        if (compare(t) != KGEN_OK) fail_msg("%s: %s", t->line, t->err.text);
         trial_free(t);
     }
     free(cases);

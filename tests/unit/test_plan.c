@@ -13,17 +13,17 @@
 #include <cmocka.h>
 #include <kgen/plan.h>
 
-#ifndef KGEN_MODELS_DIR
-#define KGEN_MODELS_DIR "plan/configs"
+#ifndef KGEN_CONFIGS_DIR
+#define KGEN_CONFIGS_DIR "plan/configs"
 #endif
 
 enum { MUTATIONS = 1500, TEXT_MAX = 16384 };
 
-static const char *models_dir = KGEN_MODELS_DIR;
+static const char *configs_dir = KGEN_CONFIGS_DIR;
 
 static size_t read_model(const char *name, char *out, size_t size) {
     char path[1024];
-    snprintf(path, sizeof path, "%s/%s.json", models_dir, name);
+    snprintf(path, sizeof path, "%s/%s.json", configs_dir, name);
     FILE *file = fopen(path, "rb");
     if (!file) fail_msg("cannot open %s", path);
     size_t length = fread(out, 1, size, file);
@@ -805,7 +805,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_mutations),
     };
     const char *seed = getenv("KGEN_TEST_SEED");
-    if (argc > 1) models_dir = argv[1];
+    if (argc > 1) configs_dir = argv[1];
     random_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u;
     if (!random_state) random_state = 1;
     print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)random_state);

@@ -1,5 +1,5 @@
 /* Spec lines: round trips, every refusal with its message, resolving, and
- * hostile text judged by a second reader of the grammar. */
+ * hostile text read by a second reader of the grammar. */
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -776,7 +776,7 @@ static int reads_line(const char *line, kgen_spec *out) {
     }
 }
 
-static int judge(const char *line) {
+static int reads(const char *line) {
     kgen_spec got, want, before;
     kgen_error err = {KGEN_OK, ""};
     size_t size = strlen(line) + 1;
@@ -835,7 +835,7 @@ static void test_mutated_lines(void **state) {
         kgen_spec spec = random_spec();
         kgen_spec_print(line, &spec);
         for (int m = below(3); m >= 0 && strlen(line) < KGEN_SPEC_LINE_MAX - 2; m--) mutate(line);
-        *(judge(line) ? &good : &bad) += 1;
+        *(reads(line) ? &good : &bad) += 1;
     }
     print_message("mutations: %d accepted, %d refused\n", good, bad);
     assert_true(good > HOSTILE / 100 && bad > HOSTILE / 2);
@@ -850,7 +850,7 @@ static void test_random_bytes(void **state) {
         if (n % 2) start = snprintf(line, sizeof line, "%s", heads[n / 2 % 4]);
         for (int i = start; i < length; i++) line[i] = (char)(1 + below(n % 3 ? 127 : 255));
         line[length > start ? length : start] = 0;
-        judge(line);
+        reads(line);
     }
 }
 

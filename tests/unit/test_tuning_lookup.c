@@ -153,7 +153,7 @@ static void the_same_device_comes_first(void **state) {
     (void)state;
     kgen_tuning_row rows[3] = {row_of(PLAIN ",waves=1", 8, 8192), row_of(WAVES4, 8, 8192),
                                row_of(WAVES2, 16, 8192)};
-    strcpy(rows[0].environment.device, "model");
+    strcpy(rows[0].environment.device, "prediction");
     strcpy(rows[0].environment.date, "2026-12-01T00:00:00Z");
     strcpy(rows[1].environment.device, "Other GPU");
     kgen_tuning *db = db_of(rows, 3);
@@ -167,7 +167,8 @@ static void the_same_device_comes_first(void **state) {
     kgen_tuning_close(db);
     db = db_of(rows, 1);
     a = ask_gpu(db, PLAIN, 8, 8192);
-    assert_answer(&a, KGEN_MATCH_ARCH, PLAIN ",waves=1", "prediction, of batch 8 x 8192, model");
+    assert_answer(&a, KGEN_MATCH_ARCH, PLAIN ",waves=1",
+                  "prediction, of batch 8 x 8192, prediction");
     kgen_tuning_close(db);
 }
 
@@ -386,7 +387,7 @@ static kgen_tuning_row random_row(const char *const *lines, size_t count, const 
     row.default_us = 50 + rows_random(4);
     if (rows_random(5) == 0) make_stale(&row, 0);
     if (rows_random(4) == 0) strcpy(row.default_kernel, row.kernel);
-    if (rows_random(3) == 0) strcpy(row.environment.device, "model");
+    if (rows_random(3) == 0) strcpy(row.environment.device, "prediction");
     snprintf(row.environment.date, sizeof row.environment.date, "2026-01-%02uT00:00:00Z",
              1 + rows_random(28));
     return row;

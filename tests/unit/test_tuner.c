@@ -595,7 +595,7 @@ static void bad_journals_are_refused(void **state) {
 
 /* ---- whole runs on the cpu device ------------------------------------------------------ */
 
-/* Loads whose times are those of a table over the tuning keys: no clock, so that
+/* Workloads whose times are those of a table over the tuning keys: no clock, so that
  * runs can be compared. What happens besides is really done by the worker. */
 typedef enum mischief { NOTHING, HANGS, CRASHES, FAILS, KILLS_THE_RUN } mischief;
 
@@ -606,18 +606,18 @@ static struct play {
 } play[4];
 static int samples_of_worker;
 
-static kgen_status play_make(void **load, kgen_context *ctx, const kgen__tuner_job *job,
+static kgen_status play_make(void **workload, kgen_context *ctx, const kgen__tuner_job *job,
                              kgen_error *err) {
     (void)ctx;
     if (job->problem.batch == 13) return kgen_fail(err, KGEN_E_UNSUPPORTED, "13 is not made");
-    *load = malloc(1);
+    *workload = malloc(1);
     return KGEN_OK;
 }
 
-static kgen_status play_timer(void **timer, void *load, const kgen_kernel *kernel,
+static kgen_status play_timer(void **timer, void *workload, const kgen_kernel *kernel,
                               kgen_error *err) {
     kgen_spec *spec = malloc(sizeof *spec);
-    (void)load, (void)err;
+    (void)workload, (void)err;
     *spec = *kgen_kernel_spec(kernel);
     *timer = spec;
     return KGEN_OK;
@@ -647,7 +647,8 @@ static kgen_status play_sample(double *us, void *timer, kgen_error *err) {
     return KGEN_OK;
 }
 
-static const kgen__tuner_loads play_loads = {play_make, free, play_timer, play_sample, free};
+static const kgen__tuner_workloads play_workloads = {play_make, free, play_timer, play_sample,
+                                                     free};
 
 static void no_answers(const char *text, void *user) { snprintf(user, 4096, "%s", text); }
 
@@ -678,7 +679,7 @@ static int set_up(stage *s, const char *name) {
                                     .journal = s->journal,
                                     .budget = -1,
                                     .timeout = 5,
-                                    .loads = &play_loads,
+                                    .workloads = &play_workloads,
                                     .say = no_answers,
                                     .user = s->said,
                                     .search = {.seed = seed, .samples = 6}};

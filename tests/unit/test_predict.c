@@ -691,5 +691,5 @@ int main(void) {
         given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL) ^ (unsigned)getpid();
     printf("KGEN_TEST_SEED=%u\n", seed);
     srand(seed);
-    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("predict", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Loads and the clock: any spec at any size is accepted by its launch, numbers
+/* Workloads and the clock: any spec at any size is accepted by its launch, numbers
  * stay numbers, bytes are those of a formula by hand; what is refused; medians. */
 #include <math.h>
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static kgen_problem random_problem(const kgen_spec *spec) {
     return p;
 }
 
-static int has_load(const kgen_spec *spec) {
+static int has_workload(const kgen_spec *spec) {
     static const int32_t ops[] = {KGEN_OP_SPEC_PREPARE, KGEN_OP_PAGE_TABLE_REQUESTS,
                                   KGEN_OP_PAGE_TABLE_RAGGED, KGEN_OP_DRAFT_LENS,
                                   KGEN_OP_CACHE_LOCS};
@@ -82,16 +82,16 @@ static kgen_status note_launch(kgen__device *device, void *function, kgen__launc
 
 static const kgen__device_api note = {.name = "note", .launch = note_launch};
 
-static void expect_accepted(const kgen__workload *load, const kgen_spec *spec,
+static void expect_accepted(const kgen__workload *work, const kgen_spec *spec,
                             const kgen_target *target, const char *line) {
     static _Alignas(256) char workspace[256]; /* never touched: the launch only takes note */
     kgen_context ctx = {.api = &note, .target = target};
     kgen_kernel kernel = {.ctx = &ctx, .config = {.grid = 8, .block = 64}};
     kgen_error err;
     must(kgen_spec_resolve(&kernel.spec, spec, target, &err), &err);
-    for (int set = 0; set < kgen__workload_sets(load); set++) {
+    for (int set = 0; set < kgen__workload_sets(work); set++) {
         kgen_args args;
-        kgen__workload_args(&args, load, set);
+        kgen__workload_args(&args, work, set);
         must(kgen_workspace_size(&kernel, &args, &args.workspace_bytes, &err), &err);
         args.workspace = args.workspace_bytes ? workspace : NULL;
         noted = 0;
@@ -107,26 +107,26 @@ static void check_any(kgen_context *ctx, kgen_family_id family, int *made) {
     const kgen__workload_options options = {.cold_bytes = kgen__rng_range(&rng, 1, 200000),
                                             .seed = 7};
     char line[KGEN_SPEC_LINE_MAX];
-    kgen__workload *load;
+    kgen__workload *work;
     kgen_error err;
     kgen_spec_print(line, &spec);
-    kgen_status status = kgen__workload_make(&load, ctx, &spec, &problem, &options, &err);
-    if (!has_load(&spec)) {
+    kgen_status status = kgen__workload_make(&work, ctx, &spec, &problem, &options, &err);
+    if (!has_workload(&spec)) {
         assert_int_equal(status, KGEN_E_UNSUPPORTED);
         assert_non_null(strstr(err.text, "op="));
         return;
     }
     if (status != KGEN_OK) fail_msg("%s: %s", line, err.text);
-    assert_true(kgen__workload_bytes(load) > 0);
-    assert_true(kgen__workload_read_bytes(load) > 0);
-    assert_true(kgen__workload_read_bytes(load) < kgen__workload_bytes(load));
-    assert_int_equal(kgen__workload_flops(load) > 0, family == KGEN_FAMILY_ATTN);
-    expect_accepted(load, &spec, target, line);
-    kgen__workload_free(load);
+    assert_true(kgen__workload_bytes(work) > 0);
+    assert_true(kgen__workload_read_bytes(work) > 0);
+    assert_true(kgen__workload_read_bytes(work) < kgen__workload_bytes(work));
+    assert_int_equal(kgen__workload_flops(work) > 0, family == KGEN_FAMILY_ATTN);
+    expect_accepted(work, &spec, target, line);
+    kgen__workload_free(work);
     (*made)++;
 }
 
-static void test_every_spec_has_a_load(void **state) {
+static void test_every_spec_has_a_workload(void **state) {
     (void)state;
     for (size_t p = 0; p < 2; p++) {
         kgen_context *ctx = open_cpu(personas[p]);
@@ -160,10 +160,10 @@ static int is_float(kgen_dtype dtype) {
 }
 
 /* All but caches that a kv_write has filled in part, and their scales. */
-static void expect_numbers(kgen_context *ctx, const kgen__workload *load, int set,
+static void expect_numbers(kgen_context *ctx, const kgen__workload *work, int set,
                            const char *line) {
     kgen_args args;
-    kgen__workload_args(&args, load, set);
+    kgen__workload_args(&args, work, set);
     for (int i = 0; i < kgen__slot_count(args.family); i++) {
         const kgen_tensor *t = kgen__slot_tensor(&args, i);
         const char *name = kgen__slot_name(args.family, i);
@@ -177,30 +177,30 @@ static void expect_numbers(kgen_context *ctx, const kgen__workload *load, int se
 static void run_random(kgen_context *ctx, kgen_family_id family) {
     kgen_spec spec;
     do spec = random_spec(family, kgen_context_target(ctx));
-    while (!has_load(&spec));
+    while (!has_workload(&spec));
     kgen_problem problem = random_problem(&spec);
     const kgen__workload_options options = {.cold_bytes = kgen__rng_range(&rng, 1, 50000)};
     char line[KGEN_SPEC_LINE_MAX];
     kgen_kernel *kernel;
-    kgen__workload *load;
+    kgen__workload *work;
     kgen__timer *timer;
     kgen_error err;
     double us = 0;
     kgen_spec_print(line, &spec);
     must(kgen_prepare(ctx, &spec, 1, &kernel, &err), &err);
-    must(kgen__workload_make(&load, ctx, &spec, &problem, &options, &err), &err);
-    if (kgen__timer_make(&timer, load, kernel, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    must(kgen__workload_make(&work, ctx, &spec, &problem, &options, &err), &err);
+    if (kgen__timer_make(&timer, work, kernel, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
     for (int i = 0; i < 2; i++) {
         must(kgen__timer_sample(&us, timer, &err), &err);
         assert_true(us > 0 && isfinite(us));
     }
-    for (int set = 0; set < kgen__workload_sets(load); set++) expect_numbers(ctx, load, set, line);
+    for (int set = 0; set < kgen__workload_sets(work); set++) expect_numbers(ctx, work, set, line);
     kgen__timer_free(timer);
-    kgen__workload_free(load);
+    kgen__workload_free(work);
 }
 
 /* A family on one persona at random; at level full on both, again and again. */
-static void test_kernels_run_over_loads(void **state) {
+static void test_kernels_run_over_workloads(void **state) {
     kgen_context *ctx[2];
     (void)state;
     for (size_t p = 0; p < 2; p++) ctx[p] = open_cpu(personas[p]);
@@ -225,29 +225,29 @@ static void test_recurrences_do_not_grow(void **state) {
         const kgen__workload_options options = {.cold_bytes = 1};
         kgen_spec spec;
         kgen_kernel *kernel;
-        kgen__workload *load;
+        kgen__workload *work;
         kgen__timer *timer;
         kgen_error err;
         double us;
         must(kgen_spec_parse(&spec, lines[i], &err), &err);
         must(kgen_prepare(ctx, &spec, 1, &kernel, &err), &err);
-        must(kgen__workload_make(&load, ctx, &spec, &problem, &options, &err), &err);
-        must(kgen__timer_make(&timer, load, kernel, &err), &err);
+        must(kgen__workload_make(&work, ctx, &spec, &problem, &options, &err), &err);
+        must(kgen__timer_make(&timer, work, kernel, &err), &err);
         for (int n = 0; n < 200; n++) must(kgen__timer_sample(&us, timer, &err), &err);
-        expect_numbers(ctx, load, 0, lines[i]);
+        expect_numbers(ctx, work, 0, lines[i]);
         kgen__timer_free(timer);
-        kgen__workload_free(load);
+        kgen__workload_free(work);
     }
     kgen_close(ctx);
 }
 
-/* ---- two timers on one load --------------------------------------------------------- */
+/* ---- two timers on one workload --------------------------------------------------------- */
 
-static void read_out(kgen_context *ctx, const kgen__workload *load, int set, uint16_t *out,
+static void read_out(kgen_context *ctx, const kgen__workload *work, int set, uint16_t *out,
                      size_t bytes) {
     kgen_args args;
     kgen_error err;
-    kgen__workload_args(&args, load, set);
+    kgen__workload_args(&args, work, set);
     must(kgen_memory_read(ctx, out, args.attn.out.data, bytes, &err), &err);
 }
 
@@ -262,25 +262,25 @@ static void test_timers_do_not_disturb_each_other(void **state) {
     kgen_kernel *kernels[2];
     kgen_spec specs[2];
     kgen__timer *timers[2];
-    kgen__workload *load;
+    kgen__workload *work;
     kgen_error err;
     double us;
     (void)state;
     for (int i = 0; i < 2; i++) must(kgen_spec_parse(&specs[i], lines[i], &err), &err);
     must(kgen_prepare(ctx, specs, 2, kernels, &err), &err);
-    must(kgen__workload_make(&load, ctx, &specs[0], &problem, &options, &err), &err);
+    must(kgen__workload_make(&work, ctx, &specs[0], &problem, &options, &err), &err);
     for (int i = 0; i < 2; i++) {
-        must(kgen__timer_make(&timers[i], load, kernels[i], &err), &err);
-        read_out(ctx, load, 0, alone[i], sizeof mixed);
+        must(kgen__timer_make(&timers[i], work, kernels[i], &err), &err);
+        read_out(ctx, work, 0, alone[i], sizeof mixed);
     }
     for (int i = 0; i < 8; i++) {
         int which = (int)kgen__rng_range(&rng, 0, 1);
         must(kgen__timer_sample(&us, timers[which], &err), &err);
-        read_out(ctx, load, 0, mixed, sizeof mixed);
+        read_out(ctx, work, 0, mixed, sizeof mixed);
         assert_memory_equal(mixed, alone[which], sizeof mixed);
     }
     for (int i = 0; i < 2; i++) kgen__timer_free(timers[i]);
-    kgen__workload_free(load);
+    kgen__workload_free(work);
     kgen_close(ctx);
 }
 
@@ -298,16 +298,16 @@ static void test_sets_and_seeds(void **state) {
     must(kgen_prepare(ctx, &spec, 1, &kernel, &err), &err);
     for (int turn = 0; turn < 2; turn++) {
         const kgen__workload_options options = {.cold_bytes = 200000, .seed = 11};
-        kgen__workload *load;
+        kgen__workload *work;
         kgen__timer *timer;
-        must(kgen__workload_make(&load, ctx, &spec, &problem, &options, &err), &err);
-        assert_int_equal(kgen__workload_sets(load), ceil(200000 / kgen__workload_bytes(load)));
-        must(kgen__timer_make(&timer, load, kernel, &err), &err);
-        read_out(ctx, load, 0, out[turn], sizeof out[0]);
-        read_out(ctx, load, 1, out[2], sizeof out[0]);
+        must(kgen__workload_make(&work, ctx, &spec, &problem, &options, &err), &err);
+        assert_int_equal(kgen__workload_sets(work), ceil(200000 / kgen__workload_bytes(work)));
+        must(kgen__timer_make(&timer, work, kernel, &err), &err);
+        read_out(ctx, work, 0, out[turn], sizeof out[0]);
+        read_out(ctx, work, 1, out[2], sizeof out[0]);
         assert_memory_not_equal(out[2], out[turn], sizeof out[0]);
         kgen__timer_free(timer);
-        kgen__workload_free(load);
+        kgen__workload_free(work);
     }
     assert_memory_equal(out[0], out[1], sizeof out[0]);
     kgen_close(ctx);
@@ -364,18 +364,18 @@ static void test_bytes_are_those_of_a_formula(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
         const kgen__workload_options options = {.cold_bytes = 1};
-        kgen__workload *load;
+        kgen__workload *work;
         kgen_spec spec;
         kgen_error err;
         must(kgen_spec_parse(&spec, counted[i].line, &err), &err);
-        must(kgen__workload_make(&load, ctx, &spec, &counted[i].problem, &options, &err), &err);
-        double read = kgen__workload_read_bytes(load), written = kgen__workload_bytes(load) - read;
+        must(kgen__workload_make(&work, ctx, &spec, &counted[i].problem, &options, &err), &err);
+        double read = kgen__workload_read_bytes(work), written = kgen__workload_bytes(work) - read;
         if (read != counted[i].read || written != counted[i].written)
             fail_msg("%s: %.0f read, %.0f written, %.0f and %.0f expected", counted[i].line, read,
                      written, counted[i].read, counted[i].written);
-        assert_true(kgen__workload_flops(load) == counted[i].flops);
-        assert_int_equal(kgen__workload_sets(load), 1);
-        kgen__workload_free(load);
+        assert_true(kgen__workload_flops(work) == counted[i].flops);
+        assert_int_equal(kgen__workload_sets(work), 1);
+        kgen__workload_free(work);
     }
     kgen_close(ctx);
 }
@@ -411,16 +411,16 @@ static void test_problems_that_are_refused(void **state) {
     kgen_context *ctx = open_cpu("cpu:cdna3");
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        kgen__workload *load = NULL;
+        kgen__workload *work = NULL;
         kgen_spec spec;
         kgen_error err;
         must(kgen_spec_parse(&spec, refused[i].line, &err), &err);
         kgen_status status =
-            kgen__workload_make(&load, ctx, &spec, &refused[i].problem, NULL, &err);
+            kgen__workload_make(&work, ctx, &spec, &refused[i].problem, NULL, &err);
         if (status != refused[i].status || !strstr(err.text, refused[i].words))
             fail_msg("%s: %s, not '%s'", refused[i].line, status == KGEN_OK ? "made" : err.text,
                      refused[i].words);
-        assert_null(load);
+        assert_null(work);
     }
     kgen__workload_free(NULL);
     kgen__timer_free(NULL);
@@ -435,18 +435,18 @@ static void test_a_kernel_that_does_not_fit(void **state) {
     kgen_context *ctx = open_cpu("cpu:cdna3");
     kgen_kernel *kernels[3];
     kgen_spec specs[3];
-    kgen__workload *load;
+    kgen__workload *work;
     kgen_error err;
     (void)state;
     for (int i = 0; i < 3; i++) must(kgen_spec_parse(&specs[i], lines[i], &err), &err);
     must(kgen_prepare(ctx, specs, 3, kernels, &err), &err);
-    must(kgen__workload_make(&load, ctx, &specs[0], &problem, &options, &err), &err);
+    must(kgen__workload_make(&work, ctx, &specs[0], &problem, &options, &err), &err);
     for (int i = 1; i < 3; i++) {
         kgen__timer *timer = NULL;
-        assert_int_equal(kgen__timer_make(&timer, load, kernels[i], &err), KGEN_E_ARG);
+        assert_int_equal(kgen__timer_make(&timer, work, kernels[i], &err), KGEN_E_ARG);
         assert_null(timer);
     }
-    kgen__workload_free(load);
+    kgen__workload_free(work);
     kgen_close(ctx);
 }
 
@@ -457,22 +457,22 @@ static void test_probe_of_launches(void **state) {
     kgen_context *cpu = open_cpu("cpu:cdna3");
     kgen_context ctx = {.api = &note, .target = kgen_context_target(cpu)};
     kgen_kernel kernel = {.ctx = &ctx, .config = {.grid = 8, .block = 64}};
-    kgen__workload *load;
+    kgen__workload *work;
     kgen_spec spec;
     kgen_args args;
     kgen_error err;
     (void)state;
     must(kgen_spec_parse(&spec, "kv_write:", &err), &err);
     must(kgen_spec_resolve(&kernel.spec, &spec, ctx.target, &err), &err);
-    must(kgen__workload_make(&load, cpu, &spec, &problem, &options, &err), &err);
-    kgen__workload_args(&args, load, 0);
+    must(kgen__workload_make(&work, cpu, &spec, &problem, &options, &err), &err);
+    kgen__workload_args(&args, work, 0);
     noted = 0;
     must(kgen_probe_launch(&kernel, &args, NULL, 7, &err), &err);
     assert_int_equal(noted, 7);
     args.kv_write.k.shape[1]++;
     assert_int_equal(kgen_probe_launch(&kernel, &args, NULL, 7, &err), KGEN_E_ARG);
     assert_int_equal(noted, 7);
-    kgen__workload_free(load);
+    kgen__workload_free(work);
     kgen_close(cpu);
 }
 
@@ -539,8 +539,8 @@ static void test_limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_spec_has_a_load),
-        cmocka_unit_test(test_kernels_run_over_loads),
+        cmocka_unit_test(test_every_spec_has_a_workload),
+        cmocka_unit_test(test_kernels_run_over_workloads),
         cmocka_unit_test(test_recurrences_do_not_grow),
         cmocka_unit_test(test_timers_do_not_disturb_each_other),
         cmocka_unit_test(test_sets_and_seeds),

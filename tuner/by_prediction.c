@@ -1,4 +1,4 @@
-/* Tuning without a device: candidates are compiled and ranked by the model. And
+/* Tuning without a device: candidates are compiled and ranked by predict/. And
  * the list of candidates, which needs neither. */
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "predict/predict.h"
 #include "run.h"
 
-typedef struct model {
+typedef struct ranking {
     const kgen__tuner_settings *set;
     const kgen_target *target;
     kgen_cache *cache;
@@ -15,10 +15,10 @@ typedef struct model {
     double *us; /* by candidate */
     double deadline;
     int dropped[KGEN__DROP_COUNT];
-} model;
+} ranking;
 
-static kgen_status judge(model *m, int candidate, int *usable, const kgen_job_result *result,
-                         kgen_error *err) {
+static kgen_status accept(ranking *m, int candidate, int *usable, const kgen_job_result *result,
+                          kgen_error *err) {
     kgen__prediction p;
     *usable = 0;
     if (result->outcome == KGEN_JOB_FAILED) {
@@ -34,41 +34,41 @@ static kgen_status judge(model *m, int candidate, int *usable, const kgen_job_re
 
 static kgen_status prepare(void *user, int *usable, const int *candidates, int count,
                            kgen_error *err) {
-    model *m = user;
+    ranking *m = user;
     const kgen_build_options options = {.workers = m->set->workers};
     kgen_job_result *results = calloc((size_t)count, sizeof *results);
     if (!results) return kgen_fail(err, KGEN_E_NOMEM, "no memory for %d candidates", count);
     kgen_status status = kgen__candidates_build(results, m->cache, &m->space, candidates, count,
                                                 m->target, &options, err);
     for (int i = 0; i < count && status == KGEN_OK; i++)
-        status = judge(m, candidates[i], &usable[i], &results[i], err);
+        status = accept(m, candidates[i], &usable[i], &results[i], err);
     kgen__candidates_free(results, count);
     free(results);
     return status;
 }
 
 static kgen_status sample(void *user, double *us, int candidate, kgen_error *err) {
-    const model *m = user;
+    const ranking *m = user;
     (void)err;
     *us = m->us[candidate];
     return KGEN_OK;
 }
 
-static double left(void *user) { return ((model *)user)->deadline - kgen__tuner_clock(); }
+static double left(void *user) { return ((ranking *)user)->deadline - kgen__tuner_clock(); }
 
 static kgen_status environment_of(kgen__environment *out, const kgen_target *target,
                                   kgen_error *err) {
     kgen_toolchain toolchain;
     KGEN_TRY(kgen_toolchain_find(&toolchain, target, err));
     memset(out, 0, sizeof *out);
-    snprintf(out->device, sizeof out->device, "model");
+    snprintf(out->device, sizeof out->device, "prediction");
     snprintf(out->driver, sizeof out->driver, "none");
     snprintf(out->toolchain, sizeof out->toolchain, "%s", toolchain.id);
     out->compute_units = target->typical_cus;
     return KGEN_OK;
 }
 
-static kgen_status conclude(json_t **result, model *m, kgen__search_result *found,
+static kgen_status conclude(json_t **result, ranking *m, kgen__search_result *found,
                             kgen_error *err) {
     char row[KGEN__ROW_LINE_MAX], id[17];
     kgen__environment environment;
@@ -89,7 +89,7 @@ static kgen_status conclude(json_t **result, model *m, kgen__search_result *foun
     return KGEN_OK;
 }
 
-static kgen_status predict_job(json_t **result, model *m, kgen_error *err) {
+static kgen_status predict_job(json_t **result, ranking *m, kgen_error *err) {
     kgen__search_result found;
     kgen__evaluator evaluator = {m, prepare, sample, m->deadline < 0 ? NULL : left};
     KGEN_TRY(kgen__space_make(&m->space, &m->job->spec, &m->job->problem, m->target, err));
@@ -122,13 +122,13 @@ static void show(const kgen__tuner_settings *set, size_t done, double start) {
     set->progress(&p, set->user);
 }
 
-/* A job that the model does not know is named; no compiler ends the run. */
+/* A job that no prediction covers is named; no compiler ends the run. */
 static kgen_status predict_all(json_t *results, const kgen__tuner_settings *set,
                                const kgen_target *target, kgen_cache *cache, kgen_error *err) {
     double start = kgen__tuner_clock();
     for (size_t i = 0; i < set->count; i++) {
         double now = kgen__tuner_clock();
-        model m = {.set = set, .target = target, .cache = cache, .job = &set->jobs[i]};
+        ranking m = {.set = set, .target = target, .cache = cache, .job = &set->jobs[i]};
         json_t *result = NULL;
         kgen_error why;
         m.deadline =
@@ -156,9 +156,9 @@ kgen_status kgen__tuner_predict(json_t **report, const kgen__tuner_settings *set
     kgen_cache_close(cache);
     if (status == KGEN_OK)
         *report =
-            json_pack("{s:s, s:s, s:I, s:s?, s:f, s:O}", "device", "model", "arch", target->name,
-                      "seed", (json_int_t)settings->search.seed, "out", settings->out, "seconds",
-                      kgen__tuner_clock() - start, "results", results);
+            json_pack("{s:s, s:s, s:I, s:s?, s:f, s:O}", "device", "prediction", "arch",
+                      target->name, "seed", (json_int_t)settings->search.seed, "out", settings->out,
+                      "seconds", kgen__tuner_clock() - start, "results", results);
     json_decref(results);
     return status;
 }
