@@ -95,7 +95,7 @@ static kgen_status time_row(bench *b, result *r, size_t index, kgen_error *err) 
     r->bytes = kgen__workload_bytes(work);
     r->flops = kgen__workload_flops(work);
     r->sets = kgen__workload_sets(work);
-    r->limit = r->row->spec.family == KGEN_FAMILY_ATTN ? b->limits.read : b->limits.copy;
+    r->limit = kgen__workload_reads(r->row->spec.family) ? b->limits.read : b->limits.copy;
     kgen_status status = kgen__timer_make(&timer, work, kernel, err);
     if (status == KGEN_OK) status = sample(r, timer, b->set->samples, row_deadline(b, index), err);
     kgen__timer_free(timer);
@@ -106,7 +106,7 @@ static kgen_status time_row(bench *b, result *r, size_t index, kgen_error *err) 
 /* ---- output -------------------------------------------------------------------- */
 
 static const char *limit_name(const result *r) {
-    return r->row->spec.family == KGEN_FAMILY_ATTN ? "read" : "copy";
+    return kgen__workload_reads(r->row->spec.family) ? "read" : "copy";
 }
 
 static void print_heading(const bench *b) {

@@ -91,7 +91,7 @@ static kgen_status add_model(case_list *cases, const settings *set, const kgen_t
 static kgen_status add_samples(case_list *cases, const settings *set, const kgen_target *target,
                                kgen_error *err) {
     kgen__rng rng;
-    kgen_family_id family = KGEN_FAMILY_ATTN;
+    kgen_family_id family = (kgen_family_id)0;
     if (set->family) KGEN_TRY(kgen_family_find(&family, set->family, err));
     kgen__case *one = malloc(sizeof *one);
     kgen_status status = KGEN_OK;

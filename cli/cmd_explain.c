@@ -11,7 +11,7 @@ typedef struct question {
 } question;
 
 static kgen_status explain_family(const char *name, kgen_error *err) {
-    kgen_family_id family = KGEN_FAMILY_ATTN;
+    kgen_family_id family = (kgen_family_id)0;
     char *text;
     KGEN_TRY(kgen_family_find(&family, name, err));
     KGEN_TRY(kgen_spec_help(&text, family, err));

@@ -79,16 +79,16 @@ static void arch_list(char *out, size_t size, const view *v, const kgen_spec *sp
                                      v->archs->list[a]->name);
 }
 
-/* Only these take numbers of the model at launch. */
-static int has_scale(const kgen_spec *spec) {
-    return spec->family == KGEN_FAMILY_ATTN || spec->family == KGEN_FAMILY_GDN;
-}
+/* Only kernels with a scale take numbers of the model at launch, and of them only
+ * those that normalise queries and keys the epsilons. */
+static int has_scale(const kgen_plan_item *item) { return item->scale > 0; }
+static int has_norms(const kgen_plan_item *item) { return item->l2_eps > 0; }
 
 static void print_note(kgen__table *table, const kgen_plan_item *item) {
     char norm[80] = "", bound[48] = "";
-    if (item->spec.family == KGEN_FAMILY_GDN)
+    if (has_norms(item))
         snprintf(norm, sizeof norm, ", norm eps %g, l2 eps %g", item->norm_eps, item->l2_eps);
-    if (!has_scale(&item->spec)) {
+    if (!has_scale(item)) {
         kgen__table_cell(table, "%s", item->note);
         return;
     }
@@ -136,10 +136,10 @@ static json_t *item_json(const view *v, const kgen_plan_item *item) {
     json_t *json = json_pack("{s:s, s:o, s:i, s:i, s:i, s:s}", "spec", line, "archs", archs,
                              "layers", item->layers, "q_heads", item->q_heads, "kv_heads",
                              item->kv_heads, "note", item->note);
-    int gdn = item->spec.family == KGEN_FAMILY_GDN;
-    if (!has_scale(&item->spec)) return json;
-    json_object_set_new(json, gdn ? "q_scale" : "softmax_scale", json_real(item->scale));
-    if (!gdn) return json;
+    if (!has_scale(item)) return json;
+    json_object_set_new(json, has_norms(item) ? "q_scale" : "softmax_scale",
+                        json_real(item->scale));
+    if (!has_norms(item)) return json;
     json_object_set_new(json, "norm_eps", json_real(item->norm_eps));
     json_object_set_new(json, "l2_eps", json_real(item->l2_eps));
     if (item->lower_bound < 0)

@@ -78,7 +78,7 @@ static kgen_status add_job(options *o, const kgen_spec *spec, const kgen_problem
     }
     kgen__tuner_job *job = &o->jobs[o->set.count++];
     *job = (kgen__tuner_job){*spec, *problem, NULL};
-    if (!job->problem.heads) job->problem.heads = kgen__tuner_heads(spec->family, heads);
+    if (!job->problem.heads) job->problem.heads = kgen__workload_heads(spec->family, heads);
     return KGEN_OK;
 }
 
@@ -87,7 +87,7 @@ static kgen_status add_spec(options *o, const kgen_spec *spec, const kgen_target
     const kgen_problem *problems = o->problems.list;
     size_t count = o->problems.count;
     KGEN_TRY(kgen_spec_validate(spec, target, err));
-    if (!count) count = kgen__tuner_problems(&problems, spec->family);
+    if (!count) count = kgen__workload_problems(&problems, spec->family);
     for (size_t i = 0; i < count; i++) KGEN_TRY(add_job(o, spec, &problems[i], heads, err));
     return KGEN_OK;
 }

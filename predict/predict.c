@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "predict.h"
+#include "predict_family.h"
 
 enum { KIB = 1024 };
 
@@ -31,19 +31,6 @@ static const device_row devices[] = {
      "bandwidth and launch measured, rest assumed"},
 };
 
-/* What happens before the first data is there and after the last. */
-typedef struct family_row {
-    int reads;     /* that wait for each other: length, table, data ... */
-    double cycles; /* of arithmetic and LDS, at the top clock */
-    double merge;  /* cycles, where several workgroups share an item */
-} family_row;
-
-static const family_row families[KGEN_FAMILY_COUNT] = {
-    [KGEN_FAMILY_ATTN] = {3, 5200, 4700},  [KGEN_FAMILY_GDN] = {2, 3000, 0},
-    [KGEN_FAMILY_SCATTER] = {3, 1000, 0},  [KGEN_FAMILY_KV_WRITE] = {2, 500, 0},
-    [KGEN_FAMILY_KV_GATHER] = {3, 500, 0},
-};
-
 /* Share of the achievable bandwidth by share of the bytes in flight: measured
  * on gfx942 with one 8-byte load a thread; other devices take its shape. */
 static const double curve[][2] = {{0, 0},       {0.03125, 0.067}, {0.125, 0.250}, {0.25, 0.467},
@@ -64,96 +51,35 @@ static double bandwidth_of(const device_row *d, double in_flight) {
 
 /* --- how much work, in how many workgroups --------------------------------- */
 
-typedef struct work {
-    double turns;    /* of waves, in all */
-    double groups;   /* workgroups; a part of one is one that has less to do */
-    double resident; /* workgroups at once on the device */
-    double waves;    /* of a workgroup */
-    double bytes;
-    int merged; /* items are cut between workgroups */
-} work;
-
-/* How often a byte is loaded: waves that share values load the keys each, and
- * every block of query rows loads both. */
-static double attn_loads(const kgen_attn_spec *s) {
-    double passes = ceil(s->group * s->q_tokens / (16.0 * s->row_tiles));
-    return passes * (s->head_dim * s->v_split + s->v_dim) / (s->head_dim + s->v_dim);
-}
-
-/* As the kernel cuts it: a workgroup gets two turns of each of its waves at
- * least, and there are no more than are resident. */
-static void cut_attn(work *w, const kgen_attn_spec *s, const kgen_problem *p) {
-    double least = 2 * w->waves * s->v_split, items = (double)p->batch * p->heads;
-    w->groups = fmax(1, fmin(w->turns / least, w->resident));
-    w->merged = w->turns / items > least;
-}
-
-static double gdn_groups(const kgen_gdn_spec *s, const kgen_target *target) {
-    if (s->fuse != KGEN_FUSE_C) return (double)s->v_heads * s->v_blocks;
-    double channels = 2.0 * s->k_heads * s->k_dim + (double)s->v_heads * s->v_dim;
-    return ceil(channels / (4.0 * s->waves * target->wave_size));
-}
-
-/* A lane moves `turns` pieces of 16 bytes of the cache. */
-static double kv_groups(double rows, double dims, int32_t kv, int32_t turns, double lanes) {
-    return fmax(1, rows * dims * kgen_dtype_size((kgen_dtype)kv) / (16 * turns * lanes));
-}
-
-static void count_groups(work *w, const kgen_spec *spec, const kgen_target *target,
-                         const kgen_problem *p) {
-    const kgen_kv_write_spec *k = &spec->kv_write;
-    const kgen_kv_gather_spec *g = &spec->kv_gather;
-    double lanes = w->waves * target->wave_size, rows = (double)p->batch * p->heads;
-    switch (spec->family) {
-    case KGEN_FAMILY_ATTN:
-        cut_attn(w, &spec->attn, p);
-        return;
-    case KGEN_FAMILY_GDN:
-        w->groups = p->batch * gdn_groups(&spec->gdn, target);
-        return;
-    case KGEN_FAMILY_KV_WRITE:
-        w->groups = kv_groups(rows, k->head_dim + k->v_dim, k->kv, k->turns, lanes);
-        return;
-    case KGEN_FAMILY_KV_GATHER:
-        w->groups = kv_groups(rows, g->head_dim + g->v_dim, g->kv, g->turns, lanes);
-        return;
-    default:
-        w->groups = fmax(p->batch, w->turns / w->waves);
-    }
-}
-
-static kgen_status measure(work *w, const kgen__mix *mix, const kgen_resources *r,
-                           const kgen_spec *spec, const kgen_target *target, const kgen_problem *p,
-                           kgen_error *err) {
-    double read, written;
-    KGEN_TRY(kgen__predict_bytes(&read, &written, spec, p, err));
+static kgen_status measure(kgen__work *w, const kgen__mix *mix, const kgen_resources *r,
+                           const kgen__predict_family *f, const kgen_spec *spec,
+                           const kgen_target *target, const kgen_problem *p, kgen_error *err) {
+    kgen__traffic t;
+    KGEN_TRY(kgen__predict_bytes(&t.read, &t.written, spec, p, err));
     if (r->waves_per_simd < 1 || r->workgroup_size < 1)
         return kgen_fail(err, KGEN_E_UNSUPPORTED,
                          "waves_per_simd=%d, workgroup_size=%d: both must be known",
                          r->waves_per_simd, r->workgroup_size);
-    w->bytes = read + written;
-    /* Queries and results count as if they went through the loop: they are few,
-       and what has more of them must not look better spread. */
-    double loaded = spec->family == KGEN_FAMILY_ATTN ? w->bytes * attn_loads(&spec->attn) : read;
+    w->bytes = t.read + t.written;
+    double looped = f->looped ? f->looped(spec, &t) : t.read;
     w->waves = ceil((double)r->workgroup_size / target->wave_size);
-    w->turns = mix->load_bytes > 0 ? loaded / mix->load_bytes : 0;
+    w->turns = mix->load_bytes > 0 ? looped / mix->load_bytes : 0;
     double fit = floor(r->waves_per_simd * target->simds / w->waves);
-    if (spec->family == KGEN_FAMILY_ATTN && (fit < 1 || fit > spec->attn.occupancy))
-        fit = spec->attn.occupancy;
+    if (f->resident && (fit < 1 || fit > f->resident(spec))) fit = f->resident(spec);
     w->resident = fmax(fit, 1) * target->typical_cus;
-    count_groups(w, spec, target, p);
+    f->cut(w, spec, target, p);
     return KGEN_OK;
 }
 
 /* --- time ------------------------------------------------------------------ */
 
-static double in_flight_of(const work *w, const kgen__mix *mix, const kgen_target *target,
+static double in_flight_of(const kgen__work *w, const kgen__mix *mix, const kgen_target *target,
                            double groups) {
     return groups * w->waves * mix->in_flight_bytes / target->typical_cus;
 }
 
 /* Adds the time of `groups` workgroups that run at once. */
-static void add_round(kgen__prediction *out, const work *w, const device_row *d,
+static void add_round(kgen__prediction *out, const kgen__work *w, const device_row *d,
                       const kgen_target *target, double groups) {
     double part = groups / w->groups, simds = target->typical_cus * target->simds;
     double busy = fmin(groups * w->waves, simds), cycles = part * w->turns / busy / d->loaded_mhz;
@@ -163,7 +89,7 @@ static void add_round(kgen__prediction *out, const work *w, const device_row *d,
     out->matrix_us += cycles * out->mix.matrix_cycles;
 }
 
-static void add_rounds(kgen__prediction *out, const work *w, const device_row *d,
+static void add_rounds(kgen__prediction *out, const kgen__work *w, const device_row *d,
                        const kgen_target *target) {
     double full = floor(w->groups / w->resident), rest = w->groups - full * w->resident;
     if (full > 0) add_round(out, w, d, target, w->resident);
@@ -181,8 +107,8 @@ static const char *bound_of(const kgen__prediction *p, const device_row *d) {
     return p->bandwidth < 0.9 * d->achievable ? "latency" : "memory";
 }
 
-static void say(kgen__prediction *p, const device_row *d, const family_row *f, const char *family,
-                const kgen_target *target, int merged) {
+static void say(kgen__prediction *p, const device_row *d, const kgen__predict_family *f,
+                const char *family, const kgen_target *target, int merged) {
     char merge[64] = "";
     if (merged) snprintf(merge, sizeof merge, ", merge %.1f us", f->merge / d->top_mhz);
     snprintf(
@@ -212,12 +138,13 @@ kgen_status kgen__predict_estimate(kgen__prediction *out, const kgen__mix *mix,
                                    const kgen_target *target, const kgen_problem *problem,
                                    kgen_error *err) {
     const device_row *d = NULL;
-    const family_row *f = &families[spec->family];
+    const kgen__predict_family *f = NULL;
     kgen_spec resolved;
-    work w = {0};
+    kgen__work w = {0};
     KGEN_TRY(find_device(&d, target, err));
+    KGEN_TRY(kgen__predict_family_of(&f, spec->family, err));
     KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));
-    KGEN_TRY(measure(&w, mix, resources, &resolved, target, problem, err));
+    KGEN_TRY(measure(&w, mix, resources, f, &resolved, target, problem, err));
     memset(out, 0, sizeof *out);
     out->mix = *mix;
     out->bytes = w.bytes;

@@ -91,9 +91,4 @@ kgen_status kgen__tuner_list(json_t **report, const kgen__tuner_settings *settin
 kgen_status kgen__tuner_simulate(json_t **report, const char *journal,
                                  const kgen__search_options *search, int repeats, kgen_error *err);
 
-/* The problems of a family that are tuned when none are asked for. */
-size_t kgen__tuner_problems(const kgen_problem **problems, kgen_family_id family);
-/* heads: of the model; 0: a typical number. Where the spec says, 0 stays. */
-int32_t kgen__tuner_heads(kgen_family_id family, int32_t heads);
-
 #endif

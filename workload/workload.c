@@ -13,6 +13,27 @@ static const kgen__workload_family *const families[KGEN_FAMILY_COUNT] = {
 #undef KGEN_FAMILY
 };
 
+const kgen__workload_family *kgen__workload_family_of(kgen_family_id family) {
+    return (unsigned)family < KGEN_FAMILY_COUNT ? families[family] : NULL;
+}
+
+int kgen__workload_reads(kgen_family_id family) {
+    const kgen__workload_family *row = kgen__workload_family_of(family);
+    return row && row->reads;
+}
+
+size_t kgen__workload_problems(const kgen_problem **problems, kgen_family_id family) {
+    const kgen__workload_family *row = kgen__workload_family_of(family);
+    *problems = row ? row->problems : NULL;
+    return row ? row->problem_count : 0;
+}
+
+int32_t kgen__workload_heads(kgen_family_id family, int32_t heads) {
+    const kgen__workload_family *row = kgen__workload_family_of(family);
+    int32_t usual = row ? row->usual_heads : 0;
+    return usual && heads ? heads : usual;
+}
+
 static const double COLD_BYTES = 1e9; /* more than any last-level cache */
 
 /* ---- random numbers --------------------------------------------------------- */
@@ -230,7 +251,7 @@ int kgen__workload_sets_for(double bytes, double cold_bytes, int most) {
 
 static kgen_status fill_workload(kgen__workload *work, const kgen__workload_options *o,
                                  kgen_error *err) {
-    const kgen__workload_family *family = families[work->spec.family];
+    const kgen__workload_family *family = kgen__workload_family_of(work->spec.family);
     KGEN_TRY(kgen__workload_bound("batch", work->problem.batch, 1, err));
     KGEN_TRY(kgen__workload_bound("context", work->problem.context, 0, err));
     KGEN_TRY(kgen__workload_bound("heads", work->problem.heads, 0, err));

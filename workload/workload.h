@@ -52,6 +52,13 @@ int kgen__workload_sets(const kgen__workload *work);
 /* The arguments over set `set`, workspace not included. */
 void kgen__workload_args(kgen_args *args, const kgen__workload *work, int set);
 
+/* 1: launches of the family mostly read; 0: they write about as much. */
+int kgen__workload_reads(kgen_family_id family);
+/* The problems of a family where none are asked for. */
+size_t kgen__workload_problems(const kgen_problem **problems, kgen_family_id family);
+/* heads: of the model; 0: a typical number. Where the spec says, 0 stays. */
+int32_t kgen__workload_heads(kgen_family_id family, int32_t heads);
+
 /* ---- the clock ------------------------------------------------------------ */
 
 /* One kernel captured over all sets of a workload, as often as a replay of about

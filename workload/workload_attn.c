@@ -164,4 +164,20 @@ static kgen_status make(kgen__workload *work, kgen_error *err) {
     return status;
 }
 
-const kgen__workload_family kgen__workload_attn = {plan, make};
+static int32_t group(const kgen_spec *spec) { return spec->attn.group; }
+
+static const kgen_problem problems[] = {{1, 2048, 0}, {1, 8192, 0},  {8, 2048, 0},
+                                        {8, 8192, 0}, {64, 2048, 0}, {64, 8192, 0}};
+
+const kgen__workload_family kgen__workload_attn = {
+    .plan = plan,
+    .make = make,
+    .reads = 1,
+    .batch = "seq_lens",
+    .lengths = "seq_lens",
+    .heads = "q",
+    .group = group,
+    .problems = problems,
+    .problem_count = sizeof problems / sizeof problems[0],
+    .usual_heads = 8,
+};

@@ -38,11 +38,26 @@ typedef struct kgen__workload_family {
     /* Refuses what cannot be made; says bytes, read_bytes and flops. */
     kgen_status (*plan)(kgen__workload *work, kgen_error *err);
     kgen_status (*make)(kgen__workload *work, kgen_error *err);
+    int reads; /* 1: little is written; the limit is that of reading, not of copying */
+
+    /* Of a captured launch, the tensors that say how large it is. */
+    const char *batch;                       /* its first dimension */
+    const char *lengths;                     /* their mean is the context; NULL: none */
+    const char *heads;                       /* its second dimension; NULL: the spec says */
+    int32_t (*group)(const kgen_spec *spec); /* heads of it for a KV head; NULL: 1 */
+
+    /* How large launches are, where nobody says. */
+    const kgen_problem *problems;
+    size_t problem_count;
+    int32_t usual_heads; /* KV heads; 0: the spec says, or there are none */
 } kgen__workload_family;
 
 #define KGEN_FAMILY(name, NAME) extern const kgen__workload_family kgen__workload_##name;
 #include <kgen/families.def>
 #undef KGEN_FAMILY
+
+/* NULL when `family` is out of range. */
+const kgen__workload_family *kgen__workload_family_of(kgen_family_id family);
 
 /* ---- contents: finite numbers of any type --------------------------------- */
 typedef enum kgen__content {

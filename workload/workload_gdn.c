@@ -376,4 +376,12 @@ static kgen_status make(kgen__workload *work, kgen_error *err) {
     return status;
 }
 
-const kgen__workload_family kgen__workload_gdn = {plan, make};
+static const kgen_problem problems[] = {{1, 0, 0}, {8, 0, 0}, {64, 0, 0}, {256, 0, 0}};
+
+const kgen__workload_family kgen__workload_gdn = {
+    .plan = plan,
+    .make = make,
+    .batch = "slots",
+    .problems = problems,
+    .problem_count = sizeof problems / sizeof problems[0],
+};

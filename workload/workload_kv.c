@@ -201,7 +201,17 @@ static kgen_status make_write(kgen__workload *work, kgen_error *err) {
     return status;
 }
 
-const kgen__workload_family kgen__workload_kv_write = {plan_write, make_write};
+static const kgen_problem problems[] = {{64, 0, 0}, {2048, 0, 0}};
+
+const kgen__workload_family kgen__workload_kv_write = {
+    .plan = plan_write,
+    .make = make_write,
+    .batch = "slots",
+    .heads = "k",
+    .problems = problems,
+    .problem_count = sizeof problems / sizeof problems[0],
+    .usual_heads = 8,
+};
 
 /* ---- kv_gather: sequences of `context` tokens; the last one has the rest --------- */
 
@@ -287,4 +297,12 @@ static kgen_status make_gather(kgen__workload *work, kgen_error *err) {
     return status;
 }
 
-const kgen__workload_family kgen__workload_kv_gather = {plan_gather, make_gather};
+const kgen__workload_family kgen__workload_kv_gather = {
+    .plan = plan_gather,
+    .make = make_gather,
+    .batch = "k",
+    .heads = "k",
+    .problems = problems,
+    .problem_count = sizeof problems / sizeof problems[0],
+    .usual_heads = 8,
+};

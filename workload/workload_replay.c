@@ -37,19 +37,6 @@ kgen_status kgen__workload_replay(kgen__workload **out, kgen_context *ctx,
 
 /* ---- its size --------------------------------------------------------------- */
 
-/* Which tensors say how large a launch is. */
-static const struct {
-    const char *batch;   /* its first dimension */
-    const char *lengths; /* their mean is the context; NULL: none */
-    const char *heads;   /* its second dimension; NULL: the spec says */
-} rows[KGEN_FAMILY_COUNT] = {
-    [KGEN_FAMILY_ATTN] = {"seq_lens", "seq_lens", "q"},
-    [KGEN_FAMILY_GDN] = {"slots", NULL, NULL},
-    [KGEN_FAMILY_SCATTER] = {"lens", "lens", NULL},
-    [KGEN_FAMILY_KV_WRITE] = {"slots", NULL, "k"},
-    [KGEN_FAMILY_KV_GATHER] = {"k", NULL, "k"},
-};
-
 /* -1: the launch had none. */
 static int tensor_of(const kgen_capture *capture, const char *name) {
     kgen_family_id family = capture->args.family;
@@ -89,9 +76,9 @@ static int32_t mean(const kgen_capture *capture, const char *name) {
 }
 
 void kgen__workload_problem(kgen_problem *out, const kgen_capture *capture) {
-    kgen_family_id family = capture->args.family;
-    out->batch = dimension(capture, rows[family].batch, 0);
-    out->context = mean(capture, rows[family].lengths);
-    out->heads = dimension(capture, rows[family].heads, 1);
-    if (family == KGEN_FAMILY_ATTN) out->heads /= capture->spec.attn.group;
+    const kgen__workload_family *row = kgen__workload_family_of(capture->args.family);
+    out->batch = dimension(capture, row->batch, 0);
+    out->context = mean(capture, row->lengths);
+    out->heads = dimension(capture, row->heads, 1);
+    if (row->group) out->heads /= row->group(&capture->spec);
 }

@@ -317,4 +317,13 @@ static kgen_status make(kgen__workload *work, kgen_error *err) {
     return KGEN_OK;
 }
 
-const kgen__workload_family kgen__workload_scatter = {plan, make};
+static const kgen_problem problems[] = {{32, 32768, 0}, {256, 32768, 0}};
+
+const kgen__workload_family kgen__workload_scatter = {
+    .plan = plan,
+    .make = make,
+    .batch = "lens",
+    .lengths = "lens",
+    .problems = problems,
+    .problem_count = sizeof problems / sizeof problems[0],
+};
