@@ -1,3 +1,4 @@
+/* Folders with their parents, and writes that go on after a short count. */
 #include "files.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* What the files of cache/ share. Nothing outside cache/ and its tests includes
- * this. A layer is a row of functions: bundles, a system directory and a remote
- * store become further rows of the table in cache.c. */
+ * this. A layer is a row of functions. kgen_cache_open makes two of
+ * them: the memory of the process, and a folder. */
 #ifndef KGEN_CACHE_LAYER_H
 #define KGEN_CACHE_LAYER_H
 

@@ -1,3 +1,5 @@
+/* Shapes and strides of the paged caches, a function a kind of layout, and K and
+ * V packed into one allocation. */
 #include "attn_layout.h"
 
 /* NHD and HND: a row of `content` elements a token and head. */

@@ -1,3 +1,5 @@
+/* Number formats, written from their definitions and with no table of codes: a
+ * format is its widths, its bias and its largest code. */
 #include "check.h"
 
 #include <math.h>

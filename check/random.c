@@ -1,3 +1,5 @@
+/* Random numbers that are the same on every machine: integers only, and normal
+ * numbers as a sum of uniforms, so that a seed repeats a run to the bit. */
 #include "check.h"
 
 #include <sys/random.h>

@@ -80,7 +80,7 @@ static kgen_status list(const filter *f, kgen_error *err) {
 
 static kgen_status export_row(const kgen_tuning_layer *layer, const kgen_tuning_row *row,
                               void *user, kgen_error *err) {
-    char line[KGEN__ROW_LINE_MAX];
+    char line[KGEN_TUNING_LINE_MAX];
     (void)layer, (void)user;
     KGEN_TRY(kgen_tuning_row_print(line, row, err));
     puts(line);
@@ -90,7 +90,7 @@ static kgen_status export_row(const kgen_tuning_layer *layer, const kgen_tuning_
 static kgen_status import_file(const char *from, kgen_error *err) {
     char path[PATH_BYTES], *text;
     size_t size;
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
     kgen_error why;
     KGEN_TRY(kgen_tuning_user_path(path, sizeof path, NULL, err));
     KGEN_TRY(kgen_tuning_rows_read(&text, &size, from, err));

@@ -1,3 +1,5 @@
+/* Reads an ELF file that may be damaged: every offset is compared with the size
+ * of the file before anything is read there. */
 #include "unit.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  *   flags.c      which flags                 elf.c      reads ELF files, trusting nothing
  *   toolchain.c  which compiler              codeobj.c  resources of a code object, the gate
- *   compile.c    one source -> code object   pool.c     child processes
+ *   unit.c       one source -> code object   pool.c     child processes
  *   build.c      jobs -> entries */
 #ifndef KGEN_COMPILE_UNIT_H
 #define KGEN_COMPILE_UNIT_H
@@ -87,7 +87,7 @@ kgen_status kgen__file_read(const char *folder, const char *name, uint8_t **out,
                             kgen_error *err);
 int kgen__default_workers(void);
 
-/* ---- compile.c ---- */
+/* ---- unit.c ---- */
 
 #define KGEN__PROGRAM "kgen_kernel.hip" /* fixed: it is in every code object's messages */
 

@@ -1,3 +1,4 @@
+/* The names of the CUDA driver's calls, and what differs from HIP. */
 #include "dl.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* One implementation of a device over the driver calls that HIP and CUDA have in
+ * common. Every call that belongs to a device makes it current and then restores
+ * what was current before, because the engine has its own device set. */
 #include "dl.h"
 
 #include <dlfcn.h>

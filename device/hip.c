@@ -1,3 +1,4 @@
+/* The names of the HIP runtime's calls, and what differs from CUDA. */
 #include "dl.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Growable text: an addition that fails is remembered, and later ones do nothing. */
 #include "buf.h"
 
 #include <stdarg.h>

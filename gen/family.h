@@ -15,13 +15,14 @@ typedef struct kgen__family {
     kgen_status (*applicable)(const kgen_spec *spec, const kgen_target *target, kgen_error *err);
     /* Replaces auto values; the spec has passed `applicable`. */
     void (*defaults)(kgen_spec *spec, const kgen_target *target);
-    /* May be NULL. Fills open tuning keys that depend on how large the problem
-     * is, before `defaults`; 0 in the problem: not known. Whatever it can choose
-     * it chooses for some problem whose numbers are all 0, 1 or INT32_MAX. */
+    /* May be NULL. Fills open tuning keys from the size of the problem, before
+     * `defaults`. A number that is 0 is not known. Every choice that it can make
+     * must be reachable with numbers from {0, 1, INT32_MAX}: kgen_tuning_variants
+     * enumerates exactly those 27 problems. */
     void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec. */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);
-    /* Workgroups a compute unit is to hold. */
+    /* Workgroups that a compute unit shall hold at once. */
     int32_t (*occupancy)(const kgen_spec *spec);
     void (*symbol)(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
 } kgen__family;

@@ -20,11 +20,11 @@ kgen_status kgen__kv_applicable(const kgen__kv_shape *shape, int32_t x, const ch
                                 kgen_error *err);
 /* Instead of auto. */
 int32_t kgen__kv_granularity(int32_t kv, int32_t scale);
-/* words: that a lane loads for 16 bytes of the cache, or from them. extra:
- * registers beside those of a chunk. */
-/* Words of a lane's piece of a row, of K or V. */
+/* Words of a lane's piece of a row, of K or V. words: those that a lane loads
+ * from outside for 16 bytes of the cache, or stores for them. */
 int32_t kgen__kv_piece_words(const kgen__kv_shape *shape, const kgen_target *target, int32_t words);
 int32_t kgen__kv_turns(const kgen__kv_shape *shape, const kgen_target *target, int32_t words);
+/* extra: registers beside those of a chunk. */
 int32_t kgen__kv_occupancy(const kgen__kv_shape *shape, const kgen_target *target, int32_t words,
                            int32_t extra);
 

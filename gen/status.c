@@ -1,3 +1,4 @@
+/* Names of the status codes, and the line of text that goes with a failure. */
 #include <kgen/status.h>
 
 #include <stdarg.h>

@@ -1,3 +1,5 @@
+/* The checks of paged caches: dimensions by layout, strides that the packed
+ * arguments can hold, tensors that a kernel writes without overlap. */
 #include "kv_layout.h"
 
 #include <string.h>

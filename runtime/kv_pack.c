@@ -1,3 +1,4 @@
+/* Divisions by page sizes as a product and a shift. */
 #include "kv_pack.h"
 
 #include "checks.h"

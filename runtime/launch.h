@@ -22,9 +22,10 @@ typedef struct kgen__launcher {
 #include <kgen/families.def>
 #undef KGEN_FAMILY
 
-/* 1: the kernel is given this tensor of arguments that a launch accepts. What a
- * spec has no use for may be anything, and is not looked at; all others have
- * their type checked, so a type that none has tells them apart. */
+/* 1: the kernel reads or writes this tensor. `args` are arguments that a launch
+ * accepts. A launch checks the type of every tensor that the kernel uses and does
+ * not look at the others, so this offers the launch a type that no tensor has and
+ * looks whether it objects. */
 int kgen__launch_takes(const kgen_kernel *kernel, const kgen_args *args, int tensor);
 
 kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed, kgen_error *err);

@@ -56,7 +56,7 @@ static kgen_status sample(void *user, double *us, int candidate, kgen_error *err
 
 static double left(void *user) { return ((ranking *)user)->deadline - kgen__tuner_clock(); }
 
-static kgen_status environment_of(kgen__environment *out, const kgen_target *target,
+static kgen_status environment_of(kgen_environment *out, const kgen_target *target,
                                   kgen_error *err) {
     kgen_toolchain toolchain;
     KGEN_TRY(kgen_toolchain_find(&toolchain, target, err));
@@ -70,9 +70,9 @@ static kgen_status environment_of(kgen__environment *out, const kgen_target *tar
 
 static kgen_status conclude(json_t **result, ranking *m, kgen__search_result *found,
                             kgen_error *err) {
-    char row[KGEN__ROW_LINE_MAX], id[17];
-    kgen__environment environment;
-    kgen__merge_counts counts;
+    char row[KGEN_TUNING_LINE_MAX], id[17];
+    kgen_environment environment;
+    kgen_merge_counts counts;
     int known = kgen__result_counts(found);
     kgen__journal_id(id, &m->job->spec, &m->job->problem, m->target);
     found->us.samples = 0; /* nothing was timed */

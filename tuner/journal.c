@@ -1,3 +1,5 @@
+/* The journal in memory, event by event, and the file that it is read from and
+ * appended to. A last line without its newline was cut off and is dropped. */
 #include "journal.h"
 
 #include <errno.h>
@@ -190,13 +192,13 @@ static kgen_status open_file(kgen__journal *journal, int flags, kgen_error *err)
     return KGEN_OK;
 }
 
-static json_t *environment_json(const kgen__environment *e) {
+static json_t *environment_json(const kgen_environment *e) {
     return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:s}", "device", e->device, "driver",
                      e->driver, "toolchain", e->toolchain, "compute_units", e->compute_units,
                      "clock_mhz", e->clock_mhz, "memory_mhz", e->memory_mhz, "date", e->date);
 }
 
-static kgen_status begin(kgen__journal *journal, const kgen__environment *environment,
+static kgen_status begin(kgen__journal *journal, const kgen_environment *environment,
                          kgen_error *err) {
     json_t *where = environment_json(environment);
     json_t *line = json_pack("{s:s, s:O}", "event", "environment", "environment", where);
@@ -223,7 +225,7 @@ static kgen_status make(kgen__journal **out, const char *path, kgen_error *err) 
 }
 
 kgen_status kgen__journal_open(kgen__journal **out, const char *path,
-                               const kgen__environment *environment, kgen_error *err) {
+                               const kgen_environment *environment, kgen_error *err) {
     kgen__journal *journal = NULL;
     KGEN_TRY(make(&journal, path, err));
     journal->environment = environment_json(environment);

@@ -57,7 +57,7 @@ typedef struct kgen__journal {
 /* Opens to append, alone: another run with it is KGEN_E_IO. A line that was cut
  * off at the end is dropped. path NULL: memory only. *out: kgen__journal_close. */
 kgen_status kgen__journal_open(kgen__journal **out, const char *path,
-                               const kgen__environment *environment, kgen_error *err);
+                               const kgen_environment *environment, kgen_error *err);
 /* To read only, whatever the environment. */
 kgen_status kgen__journal_read(kgen__journal **out, const char *path, kgen_error *err);
 void kgen__journal_close(kgen__journal *journal);

@@ -36,10 +36,10 @@ int kgen__result_counts(const kgen__search_result *found) {
     return found->best >= 0 && found->default_us.samples >= KGEN__SAMPLES_LEAST;
 }
 
-kgen_status kgen__result_row(char out[KGEN__ROW_LINE_MAX], const kgen__tuner_job *job,
+kgen_status kgen__result_row(char out[KGEN_TUNING_LINE_MAX], const kgen__tuner_job *job,
                              const kgen__space *space, const kgen__search_result *found,
                              uint64_t seed, const kgen_target *target,
-                             const kgen__environment *environment, kgen_error *err) {
+                             const kgen_environment *environment, kgen_error *err) {
     const kgen__candidate *best = &space->list[found->best];
     kgen_tuning_row row = {.spec = best->spec,
                            .target = target,

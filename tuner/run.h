@@ -53,10 +53,10 @@ json_t *kgen__result_json(const char *id, const kgen__tuner_job *job, const kgen
                           const char *row);
 json_t *kgen__result_failed(const char *id, const kgen__tuner_job *job, const char *text);
 /* The row of what was found. */
-kgen_status kgen__result_row(char out[KGEN__ROW_LINE_MAX], const kgen__tuner_job *job,
+kgen_status kgen__result_row(char out[KGEN_TUNING_LINE_MAX], const kgen__tuner_job *job,
                              const kgen__space *space, const kgen__search_result *found,
                              uint64_t seed, const kgen_target *target,
-                             const kgen__environment *environment, kgen_error *err);
+                             const kgen_environment *environment, kgen_error *err);
 /* Enough samples to decide by. */
 int kgen__result_counts(const kgen__search_result *found);
 

@@ -1,3 +1,5 @@
+/* The three strategies. A candidate is unseen, running, or out; all strategies
+ * sample the running ones in turn and differ in who joins and who leaves. */
 #include "search.h"
 
 #include <math.h>
@@ -8,19 +10,27 @@
 #include <kgen/tuning_rows.h>
 
 enum {
-    SAMPLES = 30,
-    CHUNK = 16,
+    SAMPLES = 30, /* of a candidate, where the settings name no number */
+    CHUNK = 16,   /* candidates that are prepared together, likewise */
     CHUNK_MAX = 256,
-    ROOM = 8,       /* times as many samples an arm keeps at most */
-    FEW = 3,        /* samples of a candidate between two halvings */
-    FINALISTS = 4,  /* that are timed beside the default to the end */
-    PART = 24,      /* of the candidates, one in so many is tried at first ... */
-    FIRST = 12,     /* ... or so many */
-    HANDFUL = 24,   /* the same, of a search that tries no others */
-    NEIGHBOURS = 4, /* that join at a time, until ... */
-    IDLE = 6,       /* ... so many times none of them was the fastest, or */
-    SHARE = 5,      /* one in so many has been tried ... */
-    LEAST = 28,     /* ... and so many */
+    ROOM = 8,      /* an arm keeps at most ROOM times the samples of a candidate */
+    FEW = 3,       /* samples of each candidate between two halvings */
+    FINALISTS = 4, /* candidates that are timed beside the default to the end */
+};
+
+/* How many candidates are tried. `halving` starts with FIRST, or with one in
+ * FIRST_PART of a large space; then JOIN at a time join. It stops when JOIN_IDLE
+ * groups in a row have brought no faster one, or when it has tried both
+ * TRIED_LEAST candidates and one in TRIED_PART. `random` tries RANDOM_FIRST, or
+ * one in FIRST_PART. */
+enum {
+    FIRST = 12,
+    FIRST_PART = 24,
+    RANDOM_FIRST = 24,
+    JOIN = 4,
+    JOIN_IDLE = 6,
+    TRIED_LEAST = 28,
+    TRIED_PART = 5,
 };
 static const double NARROW = 0.02; /* width of an interval that needs no more samples */
 
@@ -164,8 +174,10 @@ static kgen_status halve(search *s) {
     return KGEN_OK;
 }
 
-/* Unseen candidates that join: by two rules in turn, the nearest to the fastest
- * one, and what the effects of single keys promise. */
+/* --- who joins ------------------------------------------------------------
+ * Unseen candidates join by two rules in turn: those nearest to the fastest one,
+ * and those to which the effects of single keys give the least time. */
+
 enum { PLACES = 32, SWEEPS = 4 };
 
 /* log(time) as a sum over keys, fitted to what has been timed. */
@@ -207,14 +219,14 @@ static void fit(effects *e, const search *s) {
         for (int k = 0; k < s->space->keys; k++) fit_key(e, s, k);
 }
 
-/* Of the unseen, the one with the least `score` that is not taken yet. */
-static int neighbours(search *s, int *found) {
+/* Writes at most JOIN unseen candidates to `found` and returns how many. */
+static int joiners(search *s, int *found) {
     effects e;
     int near = 0, best = ranking(s, s->list) ? s->list[0] : 0;
     int unseen = collect(s, s->list, UNSEEN);
     shuffle(s, s->list, unseen);
     fit(&e, s);
-    for (; near < NEIGHBOURS && near < unseen; near++) {
+    for (; near < JOIN && near < unseen; near++) {
         int least = -1;
         double least_score = 0;
         for (int i = 0; i < unseen; i++) {
@@ -269,7 +281,7 @@ static kgen_status finals(search *s) {
 /* The default, those nearest to it, and as many at random; all when they are
  * few. */
 static int pick_part(search *s, int *picked, int least, int with_nearest) {
-    int count = s->space->count, part = count / PART;
+    int count = s->space->count, part = count / FIRST_PART;
     if (part < least) part = count < least ? count : least;
     int nearest = part == count ? count : with_nearest ? part / 4 : 1;
     for (int i = 0; i < count; i++) picked[i] = i;
@@ -284,14 +296,17 @@ static kgen_status run_part(search *s, int count) {
 
 static kgen_status run_exhaustive(search *s) { return run_part(s, collect(s, s->list, UNSEEN)); }
 
-static kgen_status run_random(search *s) { return run_part(s, pick_part(s, s->list, HANDFUL, 0)); }
+static kgen_status run_random(search *s) {
+    return run_part(s, pick_part(s, s->list, RANDOM_FIRST, 0));
+}
 
 static int seen(const search *s) { return s->space->count - collect(s, s->list, UNSEEN); }
 
 /* Others join as long as that helps, and while most have not been looked at. */
 static kgen_status run_halving(search *s) {
-    int found[NEIGHBOURS], best = 0, idle = 0;
-    int most = s->space->count / SHARE > LEAST ? s->space->count / SHARE : LEAST;
+    int found[JOIN], best = 0, idle = 0;
+    int most =
+        s->space->count / TRIED_PART > TRIED_LEAST ? s->space->count / TRIED_PART : TRIED_LEAST;
     KGEN_TRY(make_ready(s, s->list, pick_part(s, s->list, FIRST, 1)));
     KGEN_TRY(rounds(s, FEW));
     while (!out_of_time(s) && s->arms[0].state == RUNNING) {
@@ -299,7 +314,7 @@ static kgen_status run_halving(search *s) {
         if (!ranking(s, s->list)) return KGEN_OK;
         idle = s->list[0] == best ? idle + 1 : 0;
         best = s->list[0];
-        int count = idle < IDLE && seen(s) < most ? neighbours(s, found) : 0;
+        int count = idle < JOIN_IDLE && seen(s) < most ? joiners(s, found) : 0;
         if (!count) break;
         KGEN_TRY(make_ready(s, found, count));
         KGEN_TRY(rounds(s, FEW));
@@ -334,7 +349,7 @@ kgen_status kgen__strategy_find(const kgen__strategy **out, const char *name, kg
 
 static int beats_default(const kgen__timing *t, const kgen__timing *base) {
     return t->samples >= KGEN__SAMPLES_LEAST && base->samples >= KGEN__SAMPLES_LEAST &&
-           t->us * KGEN__TUNING_GAIN <= base->us && t->high < base->low;
+           t->us * KGEN_TUNING_GAIN <= base->us && t->high < base->low;
 }
 
 static void conclude(kgen__search_result *out, search *s) {

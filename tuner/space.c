@@ -1,3 +1,6 @@
+/* Tries every combination of the values of the open keys, keeps those that
+ * resolve and fit the device, and orders them by their distance from the
+ * default. */
 #include "space.h"
 
 #include <stdio.h>

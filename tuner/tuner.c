@@ -108,7 +108,7 @@ static kgen_status on_dropped(watcher *w, const json_t *line, kgen_error *err) {
 
 static kgen_status on_result(watcher *w, const json_t *line, kgen_error *err) {
     const char *row = text_of(line, "row");
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
     w->run.done[w->index] = 1;
     w->progress.done++;
     w->job[0] = w->kernel[0] = 0;

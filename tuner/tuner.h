@@ -67,7 +67,7 @@ typedef struct kgen__tuner_settings {
  * none is found. */
 typedef struct kgen__tuner_device {
     const kgen_target *target;
-    kgen__environment environment;
+    kgen_environment environment;
 } kgen__tuner_device;
 kgen_status kgen__tuner_probe(kgen__tuner_device *out, const char *device, kgen_error *err);
 

@@ -1,3 +1,4 @@
+/* Forks the worker, reads its lines with a time limit, and says how it ended. */
 #include "watch.h"
 
 #include <errno.h>

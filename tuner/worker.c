@@ -272,7 +272,7 @@ static const json_t *known_result(const work *w) {
 }
 
 static kgen_status say_result(work *w, const kgen__search_result *found, kgen_error *err) {
-    char row[KGEN__ROW_LINE_MAX];
+    char row[KGEN_TUNING_LINE_MAX];
     int counts = kgen__result_counts(found);
     if (found->default_out)
         return say(w, kgen__result_failed(w->id, w->job, "the family's own choice was dropped"),

@@ -78,14 +78,15 @@ kgen_status kgen_tuning_row_stale(int *stale, const kgen_tuning_row *row, kgen_e
     return KGEN_OK;
 }
 
-/* A row in praise of the default speaks of the default of its day: where the
- * rule has changed since, what was measured best is still the row's spec. */
+/* A row may say that the default was best. It means the default of the day when
+ * it was measured. When the family's rule chooses another kernel today, the
+ * answer is the row's own spec, because that is the kernel that was measured. */
 kgen_status kgen__row_verdict(kgen__verdict_of_row *out, const kgen_tuning_row *row,
                               kgen_error *err) {
     kgen_spec rule = row->spec;
     char digest[65];
     *out = KGEN__ROW_SPEC;
-    if (row->default_us / row->us >= KGEN__TUNING_GAIN &&
+    if (row->default_us / row->us >= KGEN_TUNING_GAIN &&
         strcmp(row->kernel, row->default_kernel) != 0)
         return KGEN_OK;
     kgen__spec_open(&rule);

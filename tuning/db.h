@@ -1,4 +1,4 @@
-/* What the files of tunedb/ share. */
+/* What the files of tuning/ share. */
 #ifndef KGEN_TUNING_DB_H
 #define KGEN_TUNING_DB_H
 

@@ -79,7 +79,7 @@ int kgen__lines_next(kgen__lines *lines, const char **line, size_t *length) {
 
 kgen_status kgen__line_parse(kgen_tuning_row *out, const char *line, size_t length,
                              kgen_error *err) {
-    char text[KGEN__ROW_LINE_MAX];
+    char text[KGEN_TUNING_LINE_MAX];
     if (length >= sizeof text)
         return kgen_fail(err, KGEN_E_CONFIG, "row: %zu bytes, at most %zu", length,
                          sizeof text - 1);

@@ -18,7 +18,7 @@
 #include "db.h"
 
 enum {
-    KEY_MAX_BYTES = KGEN_SPEC_LINE_MAX + sizeof(kgen__environment) + 96,
+    KEY_MAX_BYTES = KGEN_SPEC_LINE_MAX + sizeof(kgen_environment) + 96,
     LOCK_WAIT_MS = 5000, /* merging takes milliseconds */
     LOCK_TURN_MS = 20,
 };
@@ -28,7 +28,7 @@ enum {
 typedef struct line_entry {
     UT_hash_handle hh;
     char *text;
-    char date[sizeof((kgen__environment *)0)->date];
+    char date[sizeof((kgen_environment *)0)->date];
     int is_new; /* of the text to merge, not of the file */
     char key[];
 } line_entry;
@@ -36,12 +36,12 @@ typedef struct line_entry {
 typedef struct merger {
     line_entry *rows;
     kgen__buf bad;
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
 } merger;
 
 /* All that says which measurement a row is; the rest is its result. */
 static void row_key(char out[KEY_MAX_BYTES], const kgen_tuning_row *row) {
-    const kgen__environment *e = &row->environment;
+    const kgen_environment *e = &row->environment;
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec shape = row->spec;
     kgen__spec_open(&shape);
@@ -223,7 +223,7 @@ static kgen_status real_path(char out[PATH_MAX], const char *path, kgen_error *e
     return KGEN_OK;
 }
 
-kgen_status kgen_tuning_rows_merge(kgen__merge_counts *counts, const char *path,
+kgen_status kgen_tuning_rows_merge(kgen_merge_counts *counts, const char *path,
                                    const char *rows_text, size_t size, kgen_error *err) {
     merger dry = {0}, m = {0};
     char file[PATH_MAX];

@@ -231,7 +231,7 @@ static char *dump(const kgen_tuning_row *row) {
     return text;
 }
 
-kgen_status kgen_tuning_row_print(char out[KGEN__ROW_LINE_MAX], const kgen_tuning_row *row,
+kgen_status kgen_tuning_row_print(char out[KGEN_TUNING_LINE_MAX], const kgen_tuning_row *row,
                                   kgen_error *err) {
     kgen_tuning_row again;
     char *text = dump(row);

@@ -27,12 +27,14 @@ static kgen_status add(variants *v, const kgen_spec *spec, kgen_error *err) {
  * the corners (gen/family.h: suit). */
 static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
                              kgen_error *err) {
-    static const int32_t corners[] = {0, 1, INT32_MAX};
+    enum { CORNERS = 3 };
+    static const int32_t corners[CORNERS] = {0, 1, INT32_MAX};
     kgen_spec resolved;
     KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));
     KGEN_TRY(add(v, &resolved, err));
-    for (int i = 0; i < 27; i++) {
-        const kgen_problem problem = {corners[i / 9], corners[i / 3 % 3], corners[i % 3]};
+    for (int i = 0; i < CORNERS * CORNERS * CORNERS; i++) {
+        const kgen_problem problem = {corners[i / CORNERS / CORNERS],
+                                      corners[i / CORNERS % CORNERS], corners[i % CORNERS]};
         KGEN_TRY(kgen__family_rule(&resolved, spec, &problem, target, err));
         KGEN_TRY(add(v, &resolved, err));
     }

@@ -1,3 +1,7 @@
+/* Threads take workgroups from the launches that are under way, one at a time.
+ * A launch goes through its groups in an order drawn from the seed; the first
+ * failure stops it. The launching thread works as well, so a crew of one has no
+ * thread of its own. */
 #include "crew.h"
 
 #include <pthread.h>

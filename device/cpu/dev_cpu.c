@@ -1,3 +1,6 @@
+/* The cpu device: kernels are shared objects that a crew of threads runs with the
+ * wave size and LDS of the GPU that the persona names. Memory is the program's,
+ * and a launch is done when it returns. */
 #include "device/device.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Two ways to switch: fiber_switch.S on x86-64, ucontext elsewhere. */
 #include "fiber.h"
 
 #include <stdint.h>
@@ -5,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#ifdef KGEN_FIBER_ASAN
+#ifdef KGEN__FIBER_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 enum { STACK_BYTES = 256 * 1024 };
@@ -16,13 +17,13 @@ enum { STACK_BYTES = 64 * 1024 };
 /* The saved `from->fake_stack` is this fiber's own again after the switch. */
 static void before_switch(kgen__fiber *from, kgen__fiber *to) {
     to->from = from;
-#ifdef KGEN_FIBER_ASAN
+#ifdef KGEN__FIBER_ASAN
     __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_size);
 #endif
 }
 
 static void after_switch(kgen__fiber *self) {
-#ifdef KGEN_FIBER_ASAN
+#ifdef KGEN__FIBER_ASAN
     __sanitizer_finish_switch_fiber(self->fake_stack, &self->from->stack, &self->from->stack_size);
 #else
     (void)self;
@@ -34,7 +35,7 @@ static void fiber_main(kgen__fiber *self) {
     self->entry(self->arg);
 }
 
-#ifdef KGEN_FIBER_UCONTEXT
+#ifdef KGEN__FIBER_UCONTEXT
 
 static void context_main(unsigned high, unsigned low) {
     fiber_main((kgen__fiber *)(uintptr_t)((uint64_t)high << 32 | low));
@@ -120,7 +121,7 @@ unsigned char *kgen__stacks_map(unsigned count, size_t *stride) {
 
 void kgen__stacks_unmap(unsigned char *stacks, unsigned count) {
     size_t page = page_bytes(), bytes = (STACK_BYTES + page) * count;
-#ifdef KGEN_FIBER_ASAN
+#ifdef KGEN__FIBER_ASAN
     /* A fiber that was abandoned leaves its frames poisoned. */
     for (unsigned i = 0; i < count; i++)
         __asan_unpoison_memory_region(stacks + (STACK_BYTES + page) * i, STACK_BYTES);

@@ -7,23 +7,23 @@
 #include <stddef.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-#define KGEN_FIBER_ASAN 1
+#define KGEN__FIBER_ASAN 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define KGEN_FIBER_ASAN 1
+#define KGEN__FIBER_ASAN 1
 #endif
 #endif
 
-#if !defined(KGEN_FIBER_UCONTEXT) && !defined(__x86_64__) && !defined(__aarch64__)
-#define KGEN_FIBER_UCONTEXT 1
+#if !defined(KGEN__FIBER_UCONTEXT) && !defined(__x86_64__) && !defined(__aarch64__)
+#define KGEN__FIBER_UCONTEXT 1
 #endif
 
-#ifdef KGEN_FIBER_UCONTEXT
+#ifdef KGEN__FIBER_UCONTEXT
 #include <ucontext.h>
 #endif
 
 typedef struct kgen__fiber {
-#ifdef KGEN_FIBER_UCONTEXT
+#ifdef KGEN__FIBER_UCONTEXT
     ucontext_t context;
 #else
     void *sp;

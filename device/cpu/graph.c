@@ -1,3 +1,4 @@
+/* A graph is a list of what was recorded. Running it is walking the list. */
 #include "graph.h"
 
 #include <stdlib.h>

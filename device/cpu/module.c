@@ -1,3 +1,5 @@
+/* A kernel's shared object is written to a memory file and opened with dlopen.
+ * It is checked first: dlopen believes the headers of what it maps. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memfd_create */
 #endif
@@ -16,7 +18,7 @@
 #include "fiber.h"
 #include "team.h"
 
-#ifdef KGEN_FIBER_ASAN
+#ifdef KGEN__FIBER_ASAN
 enum { KEEP_FILE = 1 }; /* so that reports name the kernel's functions and lines */
 #else
 enum { KEEP_FILE = 0 };

@@ -1,3 +1,6 @@
+/* Lanes of a workgroup as fibers. A lane runs until it has to wait for its wave
+ * or for the group; where lanes wait at different places, the launch fails and
+ * the message names both. */
 #include "team.h"
 
 #include <stdlib.h>

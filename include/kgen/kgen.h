@@ -5,7 +5,7 @@
  *   source      its text                 source.h
  *   build       its code object          build.h
  *   cache       where that is kept       cache.h
- *   tuning      what was measured        tune.h
+ *   tuning      what was measured        tuning.h
  *   runtime     open, prepare, launch    runtime.h, args.h
  *   capture     launches kept in files   capture.h
  *   plan        model config -> specs    plan.h */

@@ -6,22 +6,22 @@
 
 #include <kgen/tuning.h>
 
-enum { KGEN__ROW_LINE_MAX = 4096 };
+enum { KGEN_TUNING_LINE_MAX = 4096 };
 
 /* Of the best kernel over the default, below which they count as equal: what a
  * median of one run cannot be sure of in the next. */
-#define KGEN__TUNING_GAIN 1.03
+#define KGEN_TUNING_GAIN 1.03
 
 /* Where a time was taken. Two rows are of one environment when all of it but
  * the date is the same. */
-typedef struct kgen__environment {
+typedef struct kgen_environment {
     char device[128]; /* "NVIDIA H200"; "prediction": not measured */
     char driver[64];
     char toolchain[160]; /* kgen_toolchain.id */
     int32_t compute_units;
     int32_t clock_mhz, memory_mhz; /* 0: not known */
     char date[24];                 /* 2026-11-22T03:04:05Z */
-} kgen__environment;
+} kgen_environment;
 
 typedef struct kgen_tuning_row {
     kgen_spec spec; /* resolved, tuning keys included */
@@ -33,7 +33,7 @@ typedef struct kgen_tuning_row {
     double default_us;       /* measured in turn with it */
     int32_t samples;
     uint64_t seed; /* at most 2^63-1, what JSON holds */
-    kgen__environment environment;
+    kgen_environment environment;
 } kgen_tuning_row;
 
 /* Digest of the source text that `resolved` is written as, 64 hex digits. */
@@ -44,15 +44,15 @@ KGEN_API kgen_status kgen_tuning_row_stale(int *stale, const kgen_tuning_row *ro
 
 /* One line without its newline; times with nine digits. A row that parse would
  * not take is KGEN_E_CONFIG. */
-KGEN_API kgen_status kgen_tuning_row_print(char out[KGEN__ROW_LINE_MAX], const kgen_tuning_row *row,
-                                           kgen_error *err);
+KGEN_API kgen_status kgen_tuning_row_print(char out[KGEN_TUNING_LINE_MAX],
+                                           const kgen_tuning_row *row, kgen_error *err);
 /* KGEN_E_CONFIG names the field and the value. The spec is resolved for the
  * row's target; keys that are not known are passed over. */
 KGEN_API kgen_status kgen_tuning_row_parse(kgen_tuning_row *out, const char *line, kgen_error *err);
 
-typedef struct kgen__merge_counts {
+typedef struct kgen_merge_counts {
     size_t added, replaced, kept; /* kept: an incoming row that was not newer */
-} kgen__merge_counts;
+} kgen_merge_counts;
 
 /* Adds rows to a file: one row for each (spec without tuning keys, problem,
  * target, device, driver, toolchain), the newer date wins. All or nothing: one
@@ -60,7 +60,7 @@ typedef struct kgen__merge_counts {
  * is replaced by renaming, under a lock that is waited for a bounded time.
  * Rows are kept as they were written, sorted by bytes. Bad lines already in the
  * file are kept at its end, as they are. */
-KGEN_API kgen_status kgen_tuning_rows_merge(kgen__merge_counts *counts, const char *path,
+KGEN_API kgen_status kgen_tuning_rows_merge(kgen_merge_counts *counts, const char *path,
                                             const char *rows_text, size_t size, kgen_error *err);
 /* A whole file of at most 64 MiB, "-" for standard input. *text: free(). */
 KGEN_API kgen_status kgen_tuning_rows_read(char **text, size_t *size, const char *path,

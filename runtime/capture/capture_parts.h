@@ -1,6 +1,10 @@
-/* Saving launches, below <kgen/capture.h>. capture.c decides and takes,
- * capture_regions.c finds the memory, capture_file.c is the format,
- * capture_load.c reads it back. */
+/* Saving launches, below <kgen/capture.h>.
+ *   capture.c          decides whether a launch is saved, and saves it
+ *   capture_regions.c  finds the memory that the launch reads and writes
+ *   capture_blobs.c    stores each stretch of memory once
+ *   capture_file.c     writes and reads the file's parts
+ *   capture_load.c     reads a file back into host memory
+ *   capture_upload.c   puts it on a device */
 #ifndef KGEN_RUNTIME_CAPTURE_CAPTURE_PARTS_H
 #define KGEN_RUNTIME_CAPTURE_CAPTURE_PARTS_H
 

@@ -513,8 +513,8 @@ static void a_worker_is_watched(void **state) {
 
 /* ---- journals ------------------------------------------------------------------------- */
 
-static kgen__environment environment_of(const char *device) {
-    kgen__environment e = {.driver = "d", .toolchain = "t", .date = "2026-01-01T00:00:00Z"};
+static kgen_environment environment_of(const char *device) {
+    kgen_environment e = {.driver = "d", .toolchain = "t", .date = "2026-01-01T00:00:00Z"};
     snprintf(e.device, sizeof e.device, "%s", device);
     return e;
 }
@@ -550,7 +550,7 @@ static void check_story(const kgen__journal *journal) {
 
 static void a_journal_remembers(void **state) {
     (void)state;
-    kgen__environment here = environment_of("here"), there = environment_of("there");
+    kgen_environment here = environment_of("here"), there = environment_of("there");
     kgen__journal *journal, *second;
     kgen_error err;
     const char *path = path_of("a/new/folder/journal");
@@ -589,7 +589,7 @@ static void bad_journals_are_refused(void **state) {
     fputs("this is no journal\n", file);
     fclose(file);
     assert_int_equal(kgen__journal_read(&journal, path, &err), KGEN_E_CONFIG);
-    kgen__environment here = environment_of("here");
+    kgen_environment here = environment_of("here");
     assert_int_equal(kgen__journal_open(&journal, "/dev/null/journal", &here, &err), KGEN_E_IO);
 }
 

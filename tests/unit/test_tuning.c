@@ -14,19 +14,19 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "tuning_rows.h"
+#include "random_rows.h"
 
 #define PLAIN "attn:d=128,g=8"
 #define EIGHT ((kgen_problem){8, 8192, 8})
 
-static kgen_status merge(kgen__merge_counts *counts, const char *path, const char *text,
-                         size_t size, kgen_error *err) {
+static kgen_status merge(kgen_merge_counts *counts, const char *path, const char *text, size_t size,
+                         kgen_error *err) {
     memset(counts, 0, sizeof *counts);
     err->text[0] = 0;
     return kgen_tuning_rows_merge(counts, path, text, size, err);
 }
 
-static void must_merge(kgen__merge_counts *counts, const char *path, const char *text) {
+static void must_merge(kgen_merge_counts *counts, const char *path, const char *text) {
     kgen_error err;
     if (merge(counts, path, text, strlen(text), &err) != KGEN_OK) fail_msg("%s", err.text);
 }
@@ -34,7 +34,7 @@ static void must_merge(kgen__merge_counts *counts, const char *path, const char 
 /* ---- one row --------------------------------------------------------------- */
 
 static void assert_same_row(const kgen_tuning_row *a, const kgen_tuning_row *b) {
-    const kgen__environment *e = &a->environment, *f = &b->environment;
+    const kgen_environment *e = &a->environment, *f = &b->environment;
     assert_true(kgen__spec_same(&a->spec, &b->spec));
     assert_ptr_equal(a->target, b->target);
     assert_memory_equal(&a->problem, &b->problem, sizeof a->problem);
@@ -56,7 +56,7 @@ static void rows_come_back(void **state) {
     (void)state;
     for (int i = 0; i < 100; i++) {
         kgen_tuning_row written = rows_any(), row;
-        char line[KGEN__ROW_LINE_MAX], twice[KGEN__ROW_LINE_MAX];
+        char line[KGEN_TUNING_LINE_MAX], twice[KGEN_TUNING_LINE_MAX];
         kgen_error err;
         if (kgen_tuning_row_print(line, &written, &err) != KGEN_OK ||
             kgen_tuning_row_parse(&row, line, &err) != KGEN_OK)
@@ -144,7 +144,7 @@ static void assert_refused_row(const char *line, const char *words) {
 static void bad_rows_are_refused_by_field(void **state) {
     (void)state;
     kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT);
-    char line[KGEN__ROW_LINE_MAX];
+    char line[KGEN_TUNING_LINE_MAX];
     assert_int_equal(kgen_tuning_row_print(line, &good, NULL), KGEN_OK);
     for (size_t i = 0; i < sizeof poisons / sizeof poisons[0]; i++) {
         char *text = poisoned(line, poisons[i].key, poisons[i].value);
@@ -160,7 +160,7 @@ static void bad_text_is_refused(void **state) {
         "NaN", "Infinity", "-Infinity", "1e999", "nan", "0x10", "99999999999999999999999",
         "70,", "",         "'70'",      "70 70"};
     kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT), row;
-    char line[KGEN__ROW_LINE_MAX], text[KGEN__ROW_LINE_MAX + 64];
+    char line[KGEN_TUNING_LINE_MAX], text[KGEN_TUNING_LINE_MAX + 64];
     assert_int_equal(kgen_tuning_row_print(line, &good, NULL), KGEN_OK);
     char *at = strstr(line, "\"us\":50.0");
     assert_non_null(at);
@@ -184,7 +184,7 @@ static void bad_text_is_refused(void **state) {
 static void unknown_keys_are_passed_over(void **state) {
     (void)state;
     kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT), row;
-    char line[KGEN__ROW_LINE_MAX];
+    char line[KGEN_TUNING_LINE_MAX];
     kgen_error err;
     assert_int_equal(kgen_tuning_row_print(line, &good, NULL), KGEN_OK);
     char *text = poisoned(line, "colour", "[{\"red\":1}]");
@@ -197,7 +197,7 @@ static void bad_rows_are_not_written(void **state) {
     (void)state;
     const kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT);
     kgen_tuning_row rows[6] = {good, good, good, good, good, good};
-    char line[KGEN__ROW_LINE_MAX] = "untouched";
+    char line[KGEN_TUNING_LINE_MAX] = "untouched";
     kgen_error err;
     rows[0].us = 0;
     rows[1].us = strtod("nan", NULL);
@@ -246,7 +246,7 @@ static char *poisoned_file(const char *line, size_t *size) {
 static void a_bad_line_costs_itself(void **state) {
     (void)state;
     kgen_tuning_row good = rows_make(PLAIN, "sm_90", EIGHT);
-    char line[KGEN__ROW_LINE_MAX];
+    char line[KGEN_TUNING_LINE_MAX];
     size_t size;
     assert_int_equal(kgen_tuning_row_print(line, &good, NULL), KGEN_OK);
     char *bytes = poisoned_file(line, &size);
@@ -337,7 +337,7 @@ static void the_users_file_is_found(void **state) {
 static void merging_is_all_or_nothing(void **state) {
     (void)state;
     kgen_tuning_row rows[3];
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
     kgen_error err;
     for (int i = 0; i < 3; i++) rows[i] = rows_make(PLAIN, "sm_90", (kgen_problem){1 + i, 8192, 8});
     const char *path = rows_path("below/the/user");
@@ -371,7 +371,7 @@ static void the_newer_row_stays(void **state) {
     (void)state;
     static const struct {
         const char *date;
-        kgen__merge_counts counts;
+        kgen_merge_counts counts;
         double us;
     } steps[] = {
         {"2026-01-02T00:00:00Z", {1, 0, 0}, 50},
@@ -381,7 +381,7 @@ static void the_newer_row_stays(void **state) {
     };
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-        kgen__merge_counts counts;
+        kgen_merge_counts counts;
         strcpy(row.environment.date, steps[i].date);
         if (i > 1) row.us = 50.5; /* slower: dates decide, not times */
         char *text = rows_text(&row, 1);
@@ -408,7 +408,7 @@ static void keys_are_what_was_measured_where(void **state) {
                                first,
                                first,
                                first};
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
     rows[1].us = 49.5; /* other tuning keys: the same measurement again */
     rows[4].problem.context = 8193;
     rows[5].problem.heads = 7;
@@ -453,7 +453,7 @@ static void assert_sorted(const char *text) {
 static void merging_commutes(void **state) {
     (void)state;
     for (int round = 0; round < 10; round++) {
-        kgen__merge_counts counts;
+        kgen_merge_counts counts;
         char *a = some_rows(30), *b = some_rows(30);
         size_t size, other_size;
         unlink(rows_path("ab"));
@@ -478,7 +478,7 @@ static void bad_lines_of_the_file_stay(void **state) {
     (void)state;
     static const char bad[] = "{\"kgen\":99,\"of\":\"a later version\"}\nnonsense\n";
     kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
     size_t size;
     rows_write(rows_path("user"), bad, strlen(bad));
     assert_int_equal(chmod(rows_path("user"), 0640), 0);
@@ -502,7 +502,7 @@ static void bad_lines_of_the_file_stay(void **state) {
 static void rows_are_kept_as_written(void **state) {
     (void)state;
     kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
     size_t size;
     char *text = rows_text(&row, 1), *colour = poisoned(text, "colour", "\"red\"");
     must_merge(&counts, rows_path("user"), colour);
@@ -520,7 +520,7 @@ enum { PROCESSES = 4, ROWS_EACH = 25 };
 static void merge_one_by_one(int process) {
     for (int i = 0; i < ROWS_EACH; i++) {
         kgen_tuning_row row = rows_make(PLAIN, "sm_90", (kgen_problem){1 + i, 1 + process, 8});
-        kgen__merge_counts counts;
+        kgen_merge_counts counts;
         kgen_error err;
         char *text = rows_text(&row, 1);
         if (merge(&counts, rows_path("user"), text, strlen(text), &err) != KGEN_OK) _exit(1);
@@ -553,7 +553,7 @@ static void processes_that_merge_lose_nothing(void **state) {
 static void a_lock_is_waited_for_so_long(void **state) {
     (void)state;
     kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
     kgen_error err;
     int fd = open(rows_path("user.lock"), O_RDWR | O_CREAT, 0600);
     assert_int_equal(flock(fd, LOCK_EX), 0);
@@ -570,7 +570,7 @@ static void places_that_cannot_be_written_are_named(void **state) {
     (void)state;
     enum { NOBODY = 65534 };
     kgen_tuning_row row = rows_make(PLAIN, "sm_90", EIGHT);
-    kgen__merge_counts counts;
+    kgen_merge_counts counts;
     kgen_error err, why;
     char *text = rows_text(&row, 1);
     assert_int_equal(merge(&counts, "/dev/null/x", text, strlen(text), &err), KGEN_E_IO);

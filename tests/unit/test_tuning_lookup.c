@@ -12,7 +12,7 @@
 #include <kgen/kgen.h>
 
 #include "gen/family.h"
-#include "tuning_rows.h"
+#include "random_rows.h"
 
 #define PLAIN "attn:d=128,g=7"
 #define WAVES4 PLAIN ",waves=4,occ=2"

@@ -1,6 +1,6 @@
 /* Rows for the tests of the tuning database. */
-#ifndef KGEN_TESTS_UNIT_TUNING_ROWS_H
-#define KGEN_TESTS_UNIT_TUNING_ROWS_H
+#ifndef KGEN_TESTS_UNIT_RANDOM_ROWS_H
+#define KGEN_TESTS_UNIT_RANDOM_ROWS_H
 
 #include "tuning/db.h"
 

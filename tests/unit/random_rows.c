@@ -1,4 +1,5 @@
-#include "tuning_rows.h"
+/* A folder of row files for each test, and rows with random contents. */
+#include "random_rows.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -126,7 +127,7 @@ kgen_tuning_row rows_any(void) {
                             (int32_t)rows_random(1 << 16)};
     kgen_tuning_row row = rows_make(lines[rows_random(sizeof lines / sizeof lines[0])],
                                     archs[rows_random(3)], problem);
-    kgen__environment *e = &row.environment;
+    kgen_environment *e = &row.environment;
     uint32_t us = 1 + rows_random(999999999); /* nine digits, as they are written */
     row.us = us / 1000.0;
     row.low = (1 + rows_random(us)) / 1000.0;
@@ -147,7 +148,7 @@ kgen_tuning_row rows_any(void) {
 }
 
 char *rows_text(const kgen_tuning_row *rows, size_t count) {
-    char *text = calloc(count, KGEN__ROW_LINE_MAX), *at = text;
+    char *text = calloc(count, KGEN_TUNING_LINE_MAX), *at = text;
     kgen_error err;
     assert_non_null(text);
     for (size_t i = 0; i < count; i++) {
