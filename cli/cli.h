@@ -66,7 +66,10 @@ typedef struct kgen__archs {
     size_t count;
 } kgen__archs;
 
-/* The production targets, when no --arch is given. */
+/* `low` of an option: its help ends with what kgen__archs_default fills in. */
+enum { KGEN__ARCHS_DEFAULT = 1 };
+
+/* Those of targets.def by default, when no --arch is given. */
 void kgen__archs_default(kgen__archs *archs);
 
 enum { KGEN__OPTIONS_MAX = 32 };

@@ -184,8 +184,8 @@ int kgen__command_build(int argc, char **argv) {
     kgen__syntax_add(&s, (kgen__option){"model", 0, "FILE", kgen__read_text, &from.model, 0, 0,
                                         "a config.json, planned with the options below"});
     kgen__syntax_add_plan(&s, &from.options);
-    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &from.archs, 0, 0,
-                                        "architectures (gfx942,gfx950)"});
+    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &from.archs,
+                                        KGEN__ARCHS_DEFAULT, 0, "architectures"});
     kgen__syntax_add(&s, (kgen__option){"no-variants", 0, NULL, NULL, &from.no_variants, 0, 0,
                                         "only defaults, not what rows of the tuning database, or "
                                         "the size of a problem, may give instead"});

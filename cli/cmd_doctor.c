@@ -55,7 +55,7 @@ static void look_for_devices(health *h) {
             more = look_at_device(h, name, i == 0);
         }
     }
-    look_at_device(h, "cpu:cdna3", 1);
+    look_at_device(h, "cpu", 1);
 }
 
 /* Rows of a layer that are stale. */

@@ -54,8 +54,8 @@ int kgen__command_explain(int argc, char **argv) {
                       .most = 1};
     kgen__syntax_add(&s, (kgen__option){"problem", 0, "batch=N,...", kgen__read_problem, &q.problem,
                                         0, 0, "also context=N, heads=N (KV heads); not known"});
-    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &q.archs, 0, 0,
-                                        "architectures (gfx942,gfx950)"});
+    kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &q.archs,
+                                        KGEN__ARCHS_DEFAULT, 0, "architectures"});
     kgen__syntax_add(&s, (kgen__option){"device", 0, "NAME", kgen__read_text, &q.device, 0, 0,
                                         "as rows name it, \"NVIDIA H200\" (any)"});
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;

@@ -276,7 +276,7 @@ static kgen_status read_problems(const kgen__option *option, const char *text, k
 
 static void add_options(kgen__syntax *s, request *r) {
     const kgen__option options[] = {
-        {"arch", 0, "A,B", kgen__read_archs, &r->archs, 0, 0, "architectures (gfx942,gfx950)"},
+        {"arch", 0, "A,B", kgen__read_archs, &r->archs, KGEN__ARCHS_DEFAULT, 0, "architectures"},
         {"manifest", 0, "FILE", kgen__read_text, &r->manifest, 0, 0,
          "specs from a file, one a line (- is standard input)"},
         {"predict", 0, NULL, NULL, &r->predict, 0, 0,

@@ -143,8 +143,8 @@ kgen_status kgen__read_archs(const kgen__option *option, const char *text, kgen_
 
 void kgen__archs_default(kgen__archs *archs) {
     if (archs->count) return;
-    add_arch(archs, "gfx942", NULL);
-    add_arch(archs, "gfx950", NULL);
+    for (size_t i = 0; i < kgen_target_count(); i++)
+        if (kgen_target_at(i)->by_default) add_arch(archs, kgen_target_at(i)->name, NULL);
 }
 
 /* ---- problems, times, sizes ------------------------------------------------ */
@@ -252,7 +252,23 @@ void kgen__syntax_add_json(kgen__syntax *syntax, int *json) {
     kgen__syntax_add(syntax, (kgen__option){"json", 0, NULL, NULL, json, 0, 0, "print JSON"});
 }
 
+static int lists_archs(const kgen__option *option) {
+    return option->read == kgen__read_archs && option->low == KGEN__ARCHS_DEFAULT;
+}
+
+/* " (gfx942,gfx950)" */
+static void list_archs(char *out, size_t size) {
+    kgen__archs archs = {0};
+    size_t used = 0;
+    kgen__archs_default(&archs);
+    for (size_t i = 0; i < archs.count && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s%s", i ? "," : " (",
+                                 archs.list[i]->name, i + 1 < archs.count ? "" : ")");
+}
+
 static void print_help(const kgen__syntax *syntax) {
+    char by_default[80];
+    list_archs(by_default, sizeof by_default);
     printf("usage: kgen %s [options] %s\n%s\n\n", syntax->command, syntax->arguments,
            syntax->about);
     for (size_t i = 0; i < syntax->count; i++) {
@@ -260,7 +276,7 @@ static void print_help(const kgen__syntax *syntax) {
         char left[64], letter[8] = "    ";
         if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
         snprintf(left, sizeof left, "%s--%s %s", letter, o->name, o->value ? o->value : "");
-        printf("  %-24s %s\n", left, o->help);
+        printf("  %-24s %s%s\n", left, o->help, lists_archs(o) ? by_default : "");
     }
     printf("  %-24s %s\n", "-h, --help", "this text");
 }

@@ -10,9 +10,7 @@ enum {
     NT_AMDGPU_METADATA_ = 32,
     AMDGPU_MACH_MASK = 0xff,
     METADATA_MAX = 1 << 20,
-    SM90_SHARED_BYTES = 228 * 1024, /* of an SM */
-    SM90_RESERVED_BYTES = 1024,     /* of it, for each resident workgroup */
-    LARGEST = 1 << 30,              /* no number of a real kernel is larger; sums stay in int32_t */
+    LARGEST = 1 << 30, /* no number of a real kernel is larger; sums stay in int32_t */
 };
 
 static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
@@ -33,11 +31,7 @@ static int32_t register_waves(const kgen_resources *r, const kgen_target *t) {
 
 /* Workgroups that the LDS of a compute unit holds, spread over its SIMDs. */
 static int32_t lds_waves(const kgen_resources *r, const kgen_target *t, int32_t lanes) {
-    int32_t total = t->lds_bytes, used = at_least(0, r->lds_bytes);
-    if (t->isa == KGEN_ISA_SM90) {
-        total = SM90_SHARED_BYTES;
-        used += SM90_RESERVED_BYTES;
-    }
+    int32_t total = t->unit_lds_bytes, used = at_least(0, r->lds_bytes) + t->group_lds_bytes;
     if (used == 0 || lanes <= 0) return t->max_waves;
     int32_t waves = round_up(lanes, t->wave_size) / t->wave_size;
     int64_t resident = (int64_t)(total / used) * waves;
@@ -229,8 +223,9 @@ static kgen_status inspect_cuda(kgen_resources *out, const kgen__elf *elf, const
     if (section_of_kernel(elf, ".nv.info", symbol, &s)) read_nv_info(out, &s, index);
     if (out->vgprs < 0) return malformed(err, "the register count");
     /* The section begins with the bytes that the driver reserves. */
-    if (section_of_kernel(elf, ".nv.shared", symbol, &s) && s.header.sh_size > SM90_RESERVED_BYTES)
-        out->lds_bytes = small_int(s.header.sh_size - SM90_RESERVED_BYTES);
+    uint64_t reserved = (uint64_t)t->group_lds_bytes;
+    if (section_of_kernel(elf, ".nv.shared", symbol, &s) && s.header.sh_size > reserved)
+        out->lds_bytes = small_int(s.header.sh_size - reserved);
     set_occupancy(out, t, workgroup_size);
     return KGEN_OK;
 }

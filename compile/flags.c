@@ -15,23 +15,6 @@
 #define CLANG_HIP_FLAGS \
     "-x", "hip", "--offload-device-only", "--no-gpu-bundle-output", "-fuse-cuid=none", HIP_FLAGS
 
-#define CDNA(row, arch)                                                                     \
-    static const char *const row##_hiprtc[] = {"--offload-arch=" arch, HIPRTC_FLAGS, NULL}; \
-    static const char *const row##_clang[] = {"--offload-arch=" arch, CLANG_HIP_FLAGS, NULL};
-#define RDNA(row, arch)                                                                            \
-    static const char *const row##_hiprtc[] = {"--offload-arch=" arch, HIPRTC_FLAGS, "-mcumode",   \
-                                               NULL};                                              \
-    static const char *const row##_clang[] = {"--offload-arch=" arch, CLANG_HIP_FLAGS, "-mcumode", \
-                                              NULL};
-CDNA(gfx90a, "gfx90a")
-CDNA(gfx942, "gfx942")
-CDNA(gfx950, "gfx950")
-RDNA(gfx1100, "gfx1100")
-RDNA(gfx1201, "gfx1201")
-
-static const char *const sm_90_nvrtc[] = {"--gpu-architecture=sm_90", "--std=c++17", "--fmad=true",
-                                          "--device-as-default-execution-space", NULL};
-
 /* No contraction and no library: the cpu target is there to be exact and
  * checked, not fast. */
 #define CPU_FLAGS                                                                                  \
@@ -54,13 +37,24 @@ typedef struct flags_row {
     const char *const *lists[KGEN_TOOLCHAIN_NVRTC + 1]; /* by kgen_compiler */
 } flags_row;
 
+/* Rows of `flags` in targets.def. */
+#define LIST(...) \
+    (const char *const[]) { __VA_ARGS__, NULL }
+#define FLAGS_HIP(arch) \
+    LIST("--offload-arch=" arch, HIPRTC_FLAGS), LIST("--offload-arch=" arch, CLANG_HIP_FLAGS), NULL
+#define FLAGS_HIP_CUMODE(arch)                              \
+    LIST("--offload-arch=" arch, HIPRTC_FLAGS, "-mcumode"), \
+        LIST("--offload-arch=" arch, CLANG_HIP_FLAGS, "-mcumode"), NULL
+#define FLAGS_NVRTC(arch)                                              \
+    NULL, NULL,                                                        \
+        LIST("--gpu-architecture=" arch, "--std=c++17", "--fmad=true", \
+             "--device-as-default-execution-space")
+#define FLAGS_HOST(arch) NULL, cpu_clang, NULL
+
 static const flags_row rows[] = {
-    {"gfx90a", {gfx90a_hiprtc, gfx90a_clang, NULL}},
-    {"gfx942", {gfx942_hiprtc, gfx942_clang, NULL}},
-    {"gfx950", {gfx950_hiprtc, gfx950_clang, NULL}},
-    {"gfx1100", {gfx1100_hiprtc, gfx1100_clang, NULL}},
-    {"gfx1201", {gfx1201_hiprtc, gfx1201_clang, NULL}},
-    {"sm_90", {NULL, NULL, sm_90_nvrtc}},
+#define KGEN_TARGET(name, vendor, isa, fp8, by_default, flags, numbers, times) \
+    {name, {FLAGS_##flags(name)}},
+#include <kgen/targets.def>
 };
 
 static const char *const no_flags[] = {NULL};
@@ -72,12 +66,10 @@ static int sanitize(void) {
 
 const char *const *kgen_target_flags(const kgen_target *target, kgen_compiler compiler) {
     if ((unsigned)compiler > KGEN_TOOLCHAIN_NVRTC) return no_flags;
-    if (target->vendor == KGEN_VENDOR_CPU) {
-        if (compiler != KGEN_TOOLCHAIN_CLANG) return no_flags;
-        return sanitize() ? cpu_clang_sanitize : cpu_clang;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strcmp(rows[i].target, target->name) != 0) continue;
+        const char *const *list = rows[i].lists[compiler];
+        return !list ? no_flags : list == cpu_clang && sanitize() ? cpu_clang_sanitize : list;
     }
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].target, target->name) == 0)
-            return rows[i].lists[compiler] ? rows[i].lists[compiler] : no_flags;
     return no_flags;
 }

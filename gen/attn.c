@@ -73,6 +73,14 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
 
 /* --- defaults ----------------------------------------------------------- */
 
+/* Which 8-bit floats are converted in integer arithmetic, among the products of
+ * all row tiles. */
+typedef enum conversions {
+    MIXED,        /* those that are not the isa's own kind */
+    WHOLLY_MIXED, /* all: it has no conversions */
+    TILE_BY_TILE, /* none: the products are kept apart (kg/attn/mma_amd.h) */
+} conversions;
+
 /* What one isa gives a wave. */
 typedef struct isa_row {
     int32_t columns;   /* query rows of a row tile */
@@ -85,15 +93,21 @@ typedef struct isa_row {
     int32_t ahead;     /* registers of K, and of V, in flight (kg/attn/tile.h) */
     int32_t q_keeps;   /* registers of Q; more lie in LDS (kg/attn/tile.h) */
     int32_t fixed;     /* registers of addresses, ids, conversions; measured */
+    conversions fp8;
 } isa_row;
 
-static const isa_row isa_rows[] = {
-    [KGEN_ISA_CDNA2] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
-    [KGEN_ISA_CDNA3] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
-    [KGEN_ISA_CDNA4] = {16, 1, 32, 4, 4, 1, 2, 64, 32, 64},
-    [KGEN_ISA_RDNA3] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 72},
-    [KGEN_ISA_RDNA4] = {16, 1, 16, 4, 8, 4, 2, 32, 16, 64},
-    [KGEN_ISA_SM90] = {8, 2, 16, 8, 8, 4, 1, 64, 32, 66},
+/* clang-format off */
+#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, 32, 64, WHOLLY_MIXED}
+#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, 32, 64, MIXED}
+#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, 32, 64, MIXED}
+#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 32, 16, 72, TILE_BY_TILE}
+#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 32, 16, 64, TILE_BY_TILE}
+#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 64, 32, 66, MIXED}
+/* clang-format on */
+
+static const isa_row isa_rows[KGEN_ISA_COUNT] = {
+#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = ATTN_##NAME,
+#include <kgen/targets.def>
 };
 
 static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
@@ -126,11 +140,10 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     return q_registers(s, target) > room(isa_rows[target->isa].q_keeps, s, target);
 }
 
-/* 8-bit floats converted in integer arithmetic, among the products of all row
- * tiles; RDNA goes tile by tile (kg/attn/mma_amd.h). */
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
-    if (!is_8bit(s->kv) || target->isa == KGEN_ISA_RDNA3 || target->isa == KGEN_ISA_RDNA4) return 0;
-    return target->isa == KGEN_ISA_CDNA2 || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
+    conversions fp8 = isa_rows[target->isa].fp8;
+    if (!is_8bit(s->kv) || fp8 == TILE_BY_TILE) return 0;
+    return fp8 == WHOLLY_MIXED || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
 }
 
 /* Registers of a lane in the key loop: accumulators, queries, keys and values

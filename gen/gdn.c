@@ -249,22 +249,25 @@ typedef struct tune_row {
  * of sm_90 are measured (docs/performance.md), the others follow from registers
  * and bytes in flight. */
 /* clang-format off */
-static const tune_row tune_rows[][2][2] = { /* [isa][few][norm] */
-#define CDNA_ROWS                                                                        \
+/* [few][norm] */
+#define GDN_CDNA                                                                           \
     {{{{32, 32}, {4, 4}, {1, 1}, {1024, 1024}}, {{32, 32}, {4, 4}, {1, 1}, {768, 1024}}},  \
      {{{8, 8}, {4, 4}, {8, 8}, {1024, 1024}}, {{32, 32}, {8, 8}, {1, 1}, {1024, 1024}}}}
-#define RDNA_ROWS                                                                        \
-    {{{{32, 32}, {4, 4}, {1, 1}, {512, 512}}, {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},   \
+#define GDN_RDNA                                                                           \
+    {{{{32, 32}, {4, 4}, {1, 1}, {512, 512}}, {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},     \
      {{{16, 16}, {4, 4}, {8, 8}, {512, 512}}, {{32, 32}, {16, 16}, {1, 1}, {512, 512}}}}
-    [KGEN_ISA_CDNA2] = CDNA_ROWS,
-    [KGEN_ISA_CDNA3] = CDNA_ROWS,
-    [KGEN_ISA_CDNA4] = CDNA_ROWS,
-    [KGEN_ISA_RDNA3] = RDNA_ROWS,
-    [KGEN_ISA_RDNA4] = RDNA_ROWS,
-    [KGEN_ISA_SM90] = {{{{16, 32}, {4, 4}, {4, 1}, {768, 512}},
-                        {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},
-                       {{{16, 32}, {4, 4}, {8, 2}, {1024, 512}},
-                        {{16, 32}, {16, 8}, {1, 1}, {512, 512}}}},
+#define GDN_CDNA2 GDN_CDNA
+#define GDN_CDNA3 GDN_CDNA
+#define GDN_CDNA4 GDN_CDNA
+#define GDN_RDNA3 GDN_RDNA
+#define GDN_RDNA4 GDN_RDNA
+#define GDN_SM90                                                                           \
+    {{{{16, 32}, {4, 4}, {4, 1}, {768, 512}}, {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},     \
+     {{{16, 32}, {4, 4}, {8, 2}, {1024, 512}}, {{16, 32}, {16, 8}, {1, 1}, {512, 512}}}}
+
+static const tune_row tune_rows[KGEN_ISA_COUNT][2][2] = {
+#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = GDN_##NAME,
+#include <kgen/targets.def>
 };
 /* clang-format on */
 

@@ -21,20 +21,16 @@ typedef struct flattener {
 
 /* --- prelude ------------------------------------------------------------ */
 
-static const struct {
-    const char *macro;
-    kgen_isa isa;
-} isa_macros[] = {
-    {"KG_CDNA2", KGEN_ISA_CDNA2}, {"KG_CDNA3", KGEN_ISA_CDNA3}, {"KG_CDNA4", KGEN_ISA_CDNA4},
-    {"KG_RDNA3", KGEN_ISA_RDNA3}, {"KG_RDNA4", KGEN_ISA_RDNA4}, {"KG_SM90", KGEN_ISA_SM90},
+static const char *const isa_macros[KGEN_ISA_COUNT] = {
+#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = "KG_" #NAME,
+#include <kgen/targets.def>
 };
 
 static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen__family *family) {
     const kgen_target *target = source->target;
     kgen__buf_printf(buf, "#define KG_KERNEL %s\n", source->symbol);
-    for (size_t i = 0; i < sizeof isa_macros / sizeof isa_macros[0]; i++)
-        kgen__buf_printf(buf, "#define %s %d\n", isa_macros[i].macro,
-                         isa_macros[i].isa == target->isa);
+    for (kgen_isa isa = 0; isa < KGEN_ISA_COUNT; isa++)
+        kgen__buf_printf(buf, "#define %s %d\n", isa_macros[isa], isa == target->isa);
     kgen__buf_printf(buf, "#define KG_FP8_FNUZ %d\n", target->fp8_fnuz);
     kgen__buf_printf(buf, "#define KG_WORKGROUP %d\n", source->workgroup_size);
     kgen__buf_printf(buf, "#define KG_LDS_BYTES %d\nnamespace kg {\n", target->lds_bytes);
@@ -55,36 +51,26 @@ static const kgen__template *find_template(const char *name) {
 /* Names that stand for a file of the target: that of its vendor, or of its isa. */
 static const struct {
     const char *name;
-    int by_isa;
-    const char *file[KGEN_ISA_SM90 + 1];
+    const char *file[KGEN_VENDOR_CPU + 1];
 } aliases[] = {
 #define BY_VENDOR(name)                        \
     {name ".h",                                \
-     0,                                        \
      {[KGEN_VENDOR_AMD] = name "_amd.h",       \
       [KGEN_VENDOR_NVIDIA] = name "_nvidia.h", \
       [KGEN_VENDOR_CPU] = name "_cpu.h"}}
-    BY_VENDOR("kg/core/macros"),
-    BY_VENDOR("kg/core/target"),
-    BY_VENDOR("kg/attn/mma"),
-    BY_VENDOR("kg/attn/fp8"),
-    BY_VENDOR("kg/kv/kv_fp8"),
+    BY_VENDOR("kg/core/macros"), BY_VENDOR("kg/core/target"), BY_VENDOR("kg/attn/mma"),
+    BY_VENDOR("kg/attn/fp8"),    BY_VENDOR("kg/kv/kv_fp8"),
 #undef BY_VENDOR
-    {"kg/core/frag.h",
-     1,
-     {[KGEN_ISA_CDNA2] = "kg/core/frag_cdna.h",
-      [KGEN_ISA_CDNA3] = "kg/core/frag_cdna.h",
-      [KGEN_ISA_CDNA4] = "kg/core/frag_cdna.h",
-      [KGEN_ISA_RDNA3] = "kg/core/frag_rdna.h",
-      [KGEN_ISA_RDNA4] = "kg/core/frag_rdna.h",
-      [KGEN_ISA_SM90] = "kg/core/frag_sm90.h"}},
+};
+static const char *const isa_frag[KGEN_ISA_COUNT] = {
+#define KGEN_ISA(NAME, name, fragments) [KGEN_ISA_##NAME] = fragments,
+#include <kgen/targets.def>
 };
 
 static const char *resolve_name(const char *name, const kgen_target *target) {
     for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
-        if (strcmp(name, aliases[i].name) == 0)
-            return aliases[i].file[aliases[i].by_isa ? (int)target->isa : (int)target->vendor];
-    return name;
+        if (strcmp(name, aliases[i].name) == 0) return aliases[i].file[target->vendor];
+    return strcmp(name, "kg/core/frag.h") == 0 ? isa_frag[target->isa] : name;
 }
 
 static int already_done(const flattener *f, const char *name) {

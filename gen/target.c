@@ -3,23 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AMD KGEN_VENDOR_AMD
-#define CPU KGEN_VENDOR_CPU
+enum { FN, FNUZ };
 
-/* name, vendor, isa, wave, LDS, vgprs, file, granule, waves, simds, CUs, mach, fnuz */
 static const kgen_target targets[] = {
-    {"gfx90a", AMD, KGEN_ISA_CDNA2, 64, 65536, 512, 512, 8, 8, 4, 104, 0x3f, 0},
-    {"gfx942", AMD, KGEN_ISA_CDNA3, 64, 65536, 512, 512, 8, 8, 4, 304, 0x4c, 1},
-    {"gfx950", AMD, KGEN_ISA_CDNA4, 64, 163840, 512, 512, 8, 8, 4, 256, 0x4f, 0},
-    {"gfx1100", AMD, KGEN_ISA_RDNA3, 32, 65536, 256, 1536, 24, 16, 2, 96, 0x41, 0},
-    {"gfx1201", AMD, KGEN_ISA_RDNA4, 32, 65536, 256, 1536, 24, 16, 2, 64, 0x4e, 0},
-    {"sm_90", KGEN_VENDOR_NVIDIA, KGEN_ISA_SM90, 32, 49152, 255, 512, 8, 16, 4, 132, 0, 0},
-    {"cpu:cdna2", CPU, KGEN_ISA_CDNA2, 64, 65536, 512, 512, 8, 8, 4, 4, 0, 0},
-    {"cpu:cdna3", CPU, KGEN_ISA_CDNA3, 64, 65536, 512, 512, 8, 8, 4, 4, 0, 1},
-    {"cpu:cdna4", CPU, KGEN_ISA_CDNA4, 64, 163840, 512, 512, 8, 8, 4, 4, 0, 0},
-    {"cpu:rdna3", CPU, KGEN_ISA_RDNA3, 32, 65536, 256, 1536, 24, 16, 2, 4, 0, 0},
-    {"cpu:rdna4", CPU, KGEN_ISA_RDNA4, 32, 65536, 256, 1536, 24, 16, 2, 4, 0, 0},
-    {"cpu:sm90", CPU, KGEN_ISA_SM90, 32, 49152, 255, 512, 8, 16, 4, 4, 0, 0},
+#define NUMBERS(...) __VA_ARGS__
+#define KGEN_TARGET(name, vendor, isa, fp8, by_default, flags, numbers, times) \
+    {name, KGEN_VENDOR_##vendor, KGEN_ISA_##isa, fp8, by_default, numbers},
+#include <kgen/targets.def>
 };
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };

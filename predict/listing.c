@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARCHS = 5 }; /* CDNA2, CDNA3, CDNA4, RDNA3, RDNA4: order of kgen_isa */
+/* CDNA2, CDNA3, CDNA4, RDNA3, RDNA4: those before SM90, whose text is not read. */
+enum { ARCHS = KGEN_ISA_SM90 };
+_Static_assert(ARCHS == 5 && (int)KGEN_ISA_COUNT == ARCHS + 1,
+               "a new isa has its column of cycles in the rows below");
 
 /* The first row whose prefix fits is the opcode's. cycles: of a SIMD, one
  * number for all architectures, or 0 and one each. */

@@ -68,8 +68,22 @@ static void count_one(kgen__mix *m, const kgen__instruction *i, int32_t lanes) {
     if (i->op == KGEN__OP_STORE) m->store_bytes += i->bytes * lanes;
 }
 
-/* Loads that are under way, oldest first. The counter of gfx9 counts stores as
- * well: they are entries of 0 bytes. */
+/* 1: the counter of loads under way counts stores as well. */
+enum {
+    STORES_CDNA2 = 1,
+    STORES_CDNA3 = 1,
+    STORES_CDNA4 = 1,
+    STORES_RDNA3 = 0,
+    STORES_RDNA4 = 0,
+    STORES_SM90 = 0,
+};
+static const char counts_stores[KGEN_ISA_COUNT] = {
+#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = STORES_##NAME,
+#include <kgen/targets.def>
+};
+
+/* Loads that are under way, oldest first. Stores that are counted are entries
+ * of 0 bytes. */
 typedef struct queue {
     int32_t *bytes;
     size_t first, end;
@@ -78,7 +92,7 @@ typedef struct queue {
 
 static void issue(queue *q, const kgen__listing *l, const kgen__instruction *i, int32_t lanes) {
     int load = i->op == KGEN__OP_LOAD;
-    if (!load && (i->op != KGEN__OP_STORE || l->isa > KGEN_ISA_CDNA4)) return;
+    if (!load && (i->op != KGEN__OP_STORE || !counts_stores[l->isa])) return;
     q->bytes[q->end++] = load ? i->bytes * lanes : 0;
     if (load) q->sum += (int64_t)i->bytes * lanes;
     if (q->sum > q->most) q->most = q->sum;

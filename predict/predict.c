@@ -8,7 +8,7 @@
 
 enum { KIB = 1024 };
 
-/* One device of each architecture, that of target->typical_cus. */
+/* One device of an architecture, that of target->typical_cus; peak 0: no model. */
 typedef struct device_row {
     const char *target;
     double peak, achievable; /* bytes per us: of the memory, of a read-mostly stream */
@@ -20,16 +20,14 @@ typedef struct device_row {
     const char *basis; /* which of these were measured */
 } device_row;
 
+#define TIMES(...) __VA_ARGS__
+#define NO_TIMES 0, 0, 0, 0, 0, 0, 0, ""
 static const device_row devices[] = {
-    {"gfx90a", 1.64e6, 1.31e6, 15 * KIB, 0.42, 2.1, 1400, 1700, "launch measured, rest scaled"},
-    {"gfx942", 5.3e6, 4.20e6, 16 * KIB, 0.42, 2.2, 1250, 2100, "measured, launch assumed"},
-    {"gfx950", 8.0e6, 6.20e6, 28 * KIB, 0.42, 2.2, 1600, 2400,
-     "bandwidth measured, in flight scaled, clock and launch assumed"},
-    {"gfx1100", 0.96e6, 0.732e6, 7 * KIB, 0.35, 2.8, 2300, 2500,
-     "launch measured, bandwidth AMD's, rest assumed"},
-    {"gfx1201", 0.64e6, 0.612e6, 8 * KIB, 0.35, 2.15, 2400, 2970,
-     "bandwidth and launch measured, rest assumed"},
+#define KGEN_TARGET(name, vendor, isa, fp8, by_default, flags, numbers, times) {name, times},
+#include <kgen/targets.def>
 };
+
+enum { DEVICES = sizeof devices / sizeof devices[0] };
 
 /* Share of the achievable bandwidth by share of the bytes in flight: measured
  * on gfx942 with one 8-byte load a thread; other devices take its shape. */
@@ -122,15 +120,18 @@ static void say(kgen__prediction *p, const device_row *d, const kgen__predict_fa
 }
 
 static kgen_status find_device(const device_row **out, const kgen_target *target, kgen_error *err) {
-    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        if (strcmp(devices[i].target, target->name) != 0) continue;
+    char known[128] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < DEVICES; i++) {
+        if (devices[i].peak == 0) continue;
         *out = &devices[i];
-        return KGEN_OK;
+        if (strcmp(devices[i].target, target->name) == 0) return KGEN_OK;
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
+                                     devices[i].target);
     }
-    return kgen_fail(err, KGEN_E_UNSUPPORTED,
-                     "arch=%s: no prediction; there is one of gfx90a, "
-                     "gfx942, gfx950, gfx1100, gfx1201",
-                     target->name);
+    return kgen_fail(err, KGEN_E_UNSUPPORTED, "arch=%s: no prediction; there is one of %s",
+                     target->name, known);
 }
 
 kgen_status kgen__predict_estimate(kgen__prediction *out, const kgen__mix *mix,

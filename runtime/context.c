@@ -28,8 +28,7 @@ static kgen_status open_named(kgen_context *ctx, const char *text, kgen_error *e
     if (!ctx->api)
         return kgen_fail(err, KGEN_E_DEVICE,
                          "device=%.60s: unknown; known are hip[:N], cuda[:N], cpu[:persona]", text);
-    if (ctx->api == &kgen__device_cpu)
-        return ctx->api->open(&ctx->device, 0, *rest ? rest : "cdna3", err);
+    if (ctx->api == &kgen__device_cpu) return ctx->api->open(&ctx->device, 0, rest, err);
     long ordinal = strtol(rest, NULL, 10);
     if (rest[strspn(rest, "0123456789")] || ordinal > 1023)
         return kgen_fail(err, KGEN_E_DEVICE, "device=%.60s: device number 0..1023 expected", text);

@@ -73,7 +73,8 @@ static void cpu_close(kgen__device *device) {
 static kgen_status start(kgen__device *device, const char *persona, kgen_error *err) {
     char name[32];
     uint64_t threads, seed;
-    snprintf(name, sizeof name, "cpu:%s", persona && *persona ? persona : "cdna3");
+    if (!persona) persona = "";
+    snprintf(name, sizeof name, "cpu%s%s", *persona ? ":" : "", persona);
     KGEN_TRY(kgen_target_find(&device->target, name, err));
     KGEN_TRY(env_number("KGEN_CPU_THREADS", 1, THREADS_MAX, default_threads(), &threads, err));
     KGEN_TRY(env_number("KGEN_CPU_SEED", 0, UINT64_MAX, fresh_seed(), &seed, err));

@@ -1,5 +1,4 @@
-/* The architectures kgen writes kernels for. One row of KGEN_TARGET_TABLE is
- * one architecture; nothing else lists them. */
+/* The architectures kgen writes kernels for: a row of targets.def each. */
 #ifndef KGEN_TARGET_H
 #define KGEN_TARGET_H
 
@@ -17,28 +16,28 @@ typedef enum kgen_vendor { KGEN_VENDOR_AMD, KGEN_VENDOR_NVIDIA, KGEN_VENDOR_CPU 
 /* The instruction family that decides matrix fragments, fp8 kind and caches.
  * A cpu target has the isa of its persona. */
 typedef enum kgen_isa {
-    KGEN_ISA_CDNA2,
-    KGEN_ISA_CDNA3,
-    KGEN_ISA_CDNA4,
-    KGEN_ISA_RDNA3,
-    KGEN_ISA_RDNA4,
-    KGEN_ISA_SM90,
+#define KGEN_ISA(NAME, ...) KGEN_ISA_##NAME,
+#include "targets.def"
+    KGEN_ISA_COUNT
 } kgen_isa;
 
 typedef struct kgen_target {
     const char *name; /* "gfx942", "sm_90", "cpu:cdna3": what --arch takes */
     kgen_vendor vendor;
     kgen_isa isa;
-    int32_t wave_size; /* lanes */
-    int32_t lds_bytes; /* LDS a workgroup may use */
-    int32_t max_vgprs; /* registers a lane may use before it spills */
-    int32_t vgpr_file; /* registers a lane slot of one SIMD shares out */
+    int32_t fp8_fnuz;        /* 1: native e4m3 is fnuz (max 240), 0: fn (max 448) */
+    int32_t by_default;      /* 1: commands take it where none is named */
+    int32_t wave_size;       /* lanes */
+    int32_t lds_bytes;       /* LDS a workgroup may use */
+    int32_t unit_lds_bytes;  /* LDS of a compute unit */
+    int32_t group_lds_bytes; /* of it, taken by each resident workgroup beside its own */
+    int32_t max_vgprs;       /* registers a lane may use before it spills */
+    int32_t vgpr_file;       /* registers a lane slot of one SIMD shares out */
     int32_t vgpr_granule;
     int32_t max_waves;   /* resident waves a SIMD */
     int32_t simds;       /* SIMDs a compute unit (partitions an SM) */
     int32_t typical_cus; /* compute units of the part in production */
     int32_t elf_mach;    /* EF_AMDGPU_MACH of the code object, 0 elsewhere */
-    int32_t fp8_fnuz;    /* 1: native e4m3 is fnuz (max 240), 0: fn (max 448)*/
 } kgen_target;
 
 /* Pointers are to static storage; thread-safe. find: unknown names give

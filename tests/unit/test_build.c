@@ -118,7 +118,13 @@ static int lines_of(const char *name) {
 static const kgen_toolchain fake = {
     .compiler = KGEN_TOOLCHAIN_NVRTC, .name = "fake 1.0", .path = "/nonexistent/libfake.so"};
 
-static const char *const amd_archs[] = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
+static const char *const amd_archs[] = {
+#define IF_AMD(name) name,
+#define IF_NVIDIA(name)
+#define IF_CPU(name)
+#define KGEN_TARGET(name, vendor, ...) IF_##vendor(name)
+#include <kgen/targets.def>
+};
 enum { AMD_ARCHS = sizeof amd_archs / sizeof amd_archs[0] };
 
 /* ---- compilers ---- */

@@ -642,6 +642,26 @@ static void test_fp8_is_the_targets_own(void **state) {
     assert_int_equal(plain.attn.descale, KGEN_DESCALE_NONE);
 }
 
+/* Of an isa, the cpu device is a target with the same numbers. */
+static void test_every_isa_has_its_persona(void **state) {
+    (void)state;
+    int personas[KGEN_ISA_COUNT] = {0};
+    for (size_t i = 0; i < kgen_target_count(); i++) {
+        const kgen_target *t = kgen_target_at(i);
+        personas[t->isa] += t->vendor == KGEN_VENDOR_CPU;
+        for (size_t n = 0; n < kgen_target_count(); n++) {
+            const kgen_target *other = kgen_target_at(n);
+            if (other->isa != t->isa) continue;
+            assert_int_equal(other->wave_size, t->wave_size);
+            assert_int_equal(other->fp8_fnuz, t->fp8_fnuz);
+            if (other->vendor != KGEN_VENDOR_CPU) continue;
+            assert_true(other->lds_bytes <= t->lds_bytes);
+            assert_true(other->max_vgprs <= t->max_vgprs);
+        }
+    }
+    for (int isa = 0; isa < KGEN_ISA_COUNT; isa++) assert_int_equal(personas[isa], 1);
+}
+
 /* ---- help ---------------------------------------------------------------- */
 
 static void check_help(kgen_family_id id) {
@@ -891,6 +911,7 @@ int main(void) {
         cmocka_unit_test(test_gdn_cuts_every_head),
         cmocka_unit_test(test_gdn_tuning_by_hand),
         cmocka_unit_test(test_fp8_is_the_targets_own),
+        cmocka_unit_test(test_every_isa_has_its_persona),
         cmocka_unit_test(test_help_has_every_parameter),
         cmocka_unit_test(test_families_have_names),
         cmocka_unit_test(test_names),
