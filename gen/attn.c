@@ -4,6 +4,7 @@
 
 #include "attn.h"
 #include "family.h"
+#include "templates/kg/attn/attn_shape.h"
 
 /* --- the parameter table ------------------------------------------------ */
 
@@ -90,19 +91,17 @@ typedef struct isa_row {
     int32_t all_waves; /* of a workgroup whose waves also share the values */
     int32_t v_split;   /* waves that share the values, at most */
     int32_t occupancy; /* workgroups of a compute unit, at most */
-    int32_t ahead;     /* registers of K, and of V, in flight (kg/attn/tile.h) */
-    int32_t q_keeps;   /* registers of Q; more lie in LDS (kg/attn/tile.h) */
     int32_t fixed;     /* registers of addresses, ids, conversions; measured */
     conversions fp8;
 } isa_row;
 
 /* clang-format off */
-#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, 32, 64, WHOLLY_MIXED}
-#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, 32, 64, MIXED}
-#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, 32, 64, MIXED}
-#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 32, 16, 72, TILE_BY_TILE}
-#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 32, 16, 64, TILE_BY_TILE}
-#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 64, 32, 66, MIXED}
+#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED}
+#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED}
+#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED}
+#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE}
+#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE}
+#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -110,34 +109,29 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 #include <kgen/targets.def>
 };
 
-static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
-static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
-static int32_t ceil_div(int32_t a, int32_t b) { return (a + b - 1) / b; }
+static int32_t x_of(const kgen_attn_spec *s) { return 16 / kgen_dtype_size((kgen_dtype)s->kv); }
 
-/* Value dims a wave accumulates: its slice, in whole loads (kg/attn/tile.h: CHUNK_DIMS). */
+static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
+    return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s), is_packed(s->layout));
+}
+
 static int32_t slice_dims(const kgen_attn_spec *s, const isa_row *isa) {
-    int32_t narrow = isa->columns * 4, wide = isa->columns * 8;
-    if (is_packed(s->layout)) return ceil_div(s->v_dim, 16 * s->v_split) * 16;
-    if (s->v_dim % (narrow * s->v_split) == 0) return s->v_dim / s->v_split;
-    return ceil_div(s->v_dim, wide * s->v_split) * wide;
+    return kg_attn_slice_dims(s->v_dim, s->v_split, part_dims(s, isa));
 }
 
 static int32_t acc_registers(const kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
-    return s->row_tiles * slice_dims(s, isa) * isa->columns / target->wave_size;
-}
-
-/* kg/attn/tile.h: accumulators of 64 registers and more leave half the room on CDNA. */
-static int32_t room(int32_t registers, const kgen_attn_spec *s, const kgen_target *target) {
-    return target->wave_size == 64 && acc_registers(s, target) >= 64 ? registers / 2 : registers;
+    return kg_attn_acc_registers(s->row_tiles, slice_dims(s, isa), isa->columns, target->wave_size);
 }
 
 /* Registers of Q, and what of them lies in LDS. */
 static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
-    return s->row_tiles * s->head_dim * isa_rows[target->isa].columns / 2 / target->wave_size;
+    int32_t groups = target->wave_size / isa_rows[target->isa].columns;
+    return kg_attn_q_registers(s->row_tiles, s->head_dim, groups, x_of(s));
 }
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
-    return q_registers(s, target) > room(isa_rows[target->isa].q_keeps, s, target);
+    return q_registers(s, target) > kg_attn_q_keeps(acc_registers(s, target), target->wave_size,
+                                                    target->isa == KGEN_ISA_SM90);
 }
 
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
@@ -151,15 +145,16 @@ static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *tar
 static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t wave = target->wave_size, bytes = kgen_dtype_size((kgen_dtype)s->kv);
-    int32_t tile = isa->columns * isa->keys / wave, ahead = room(isa->ahead, s, target);
-    int32_t k = at_most(ahead, s->head_dim * isa->keys * bytes / 4 / wave);
-    int32_t v = at_most(ahead, slice_dims(s, isa) * isa->keys * bytes / 4 / wave);
+    int32_t tile = isa->columns * isa->keys / wave, acc = acc_registers(s, target);
+    int32_t ahead = kg_attn_ahead(acc, wave, target->isa == KGEN_ISA_SM90);
+    int32_t k = smaller(ahead, s->head_dim * isa->keys * bytes / 4 / wave);
+    int32_t v = smaller(ahead, slice_dims(s, isa) * isa->keys * bytes / 4 / wave);
     int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
     int32_t facts = 4 + s->alibi; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
     int32_t ids = s->page == 1 ? 16 : 0;                   /* page numbers, one a token */
     int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */
-    return acc_registers(s, target) + k + v + q + scales + ids + isa->fixed +
+    return acc + k + v + q + scales + ids + isa->fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
 }
 
@@ -168,28 +163,28 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
 static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t waves = ceil_div(s->waves * s->v_split * s->occupancy, target->simds);
     int32_t share = target->vgpr_file / waves / target->vgpr_granule * target->vgpr_granule;
-    int32_t plain = at_most(256, at_most(target->max_vgprs, share));
-    return plain + (at_most(target->max_vgprs, share) - plain) / 4;
+    int32_t plain = smaller(256, smaller(target->max_vgprs, share));
+    return plain + (smaller(target->max_vgprs, share) - plain) / 4;
 }
 
 /* Registers and KiB of LDS beyond what there is; 0: fits. */
 static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
-    const isa_row *isa = &isa_rows[target->isa];
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
-    int32_t merge = (sm90 ? 38 : 22) << 10;   /* kg/attn/merge.h: ROUND_BYTES and the sums */
     int32_t shared = sm90 ? 1 : s->occupancy; /* there 48 KiB are each workgroup's */
-    int32_t q = q_in_lds(s, target) ? s->row_tiles * isa->columns * s->head_dim * 2 : 0;
+    int32_t q = q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 : 0;
+    int32_t merge = kg_attn_merge_most(sm90);
     int32_t lds = shared * (q + merge) - target->lds_bytes;
     int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
-    return at_least(0, ceil_div(lds, 1024)) + at_least(0, registers);
+    return larger(0, ceil_div(lds, 1024)) + larger(0, registers);
 }
 
 /* What a KV head's rows read: every row block reads all keys and values, and
  * every wave that shares the values reads all keys. Fewer than two waves a SIMD
  * leave latencies uncovered: a quarter more. */
 static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
-    int32_t rows = s->row_tiles * isa_rows[target->isa].columns;
-    int32_t reads = ceil_div(s->group * s->q_tokens, rows) * (s->head_dim * s->v_split + s->v_dim);
+    int32_t rows = kg_attn_rows(s->row_tiles, isa_rows[target->isa].columns);
+    int32_t reads =
+        kg_attn_row_blocks(s->group, s->q_tokens, rows) * (s->head_dim * s->v_split + s->v_dim);
     int32_t waves = s->waves * s->v_split * s->occupancy;
     return waves < 2 * target->simds ? reads * 5 : reads * 4;
 }
@@ -197,10 +192,10 @@ static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
 /* The candidate numbered `n`, keeping what the spec asks for. */
 static kgen_attn_spec candidate(const kgen_attn_spec *s, const isa_row *isa, int n) {
     kgen_attn_spec c = *s;
-    if (!c.v_split) c.v_split = at_most(isa->v_split, 1 << n / 8);
+    if (!c.v_split) c.v_split = smaller(isa->v_split, 1 << n / 8);
     if (!c.row_tiles) c.row_tiles = 1 + n / 2 % 4;
-    if (!c.occupancy) c.occupancy = at_most(isa->occupancy, 2 - n % 2);
-    if (!c.waves) c.waves = at_least(1, at_most(isa->waves, isa->all_waves / c.v_split));
+    if (!c.occupancy) c.occupancy = smaller(isa->occupancy, 2 - n % 2);
+    if (!c.waves) c.waves = larger(1, smaller(isa->waves, isa->all_waves / c.v_split));
     return c;
 }
 
@@ -251,8 +246,8 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
 }
 
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target) {
-    int32_t rows = spec->row_tiles * isa_rows[target->isa].columns;
-    kgen__attn_geometry geometry = {rows, (spec->group * spec->q_tokens + rows - 1) / rows};
+    int32_t rows = kg_attn_rows(spec->row_tiles, isa_rows[target->isa].columns);
+    kgen__attn_geometry geometry = {rows, kg_attn_row_blocks(spec->group, spec->q_tokens, rows)};
     return geometry;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "family.h"
+#include "templates/kg/gdn/gdn_shape.h"
 
 /* --- the parameter table ------------------------------------------------ */
 
@@ -79,7 +80,7 @@ static const int32_t level_parts[] = {
 int32_t kgen__gdn_parts(const kgen_gdn_spec *spec) { return level_parts[spec->fuse]; }
 
 int64_t kgen__gdn_channels(const kgen_gdn_spec *s) {
-    return 2 * (int64_t)s->k_heads * s->k_dim + (int64_t)s->v_heads * s->v_dim;
+    return kg_gdn_channels(s->k_heads, s->k_dim, s->v_heads, s->v_dim);
 }
 
 /* Parameters that only some parts read: elsewhere they keep their default. */
@@ -271,9 +272,6 @@ static const tune_row tune_rows[KGEN_ISA_COUNT][2][2] = {
 };
 /* clang-format on */
 
-static int32_t at_most(int32_t high, int32_t n) { return n > high ? high : n; }
-static int32_t at_least(int32_t low, int32_t n) { return n < low ? low : n; }
-
 /* auto is x where the level reads the parameter. */
 static int32_t or_x(int32_t dtype, int32_t parts, const kgen_gdn_spec *s) {
     return dtype || !(kgen__gdn_parts(s) & parts) ? dtype : s->x;
@@ -283,7 +281,7 @@ static int32_t or_x(int32_t dtype, int32_t parts, const kgen_gdn_spec *s) {
  * that a lane's share of a wave's values is not above what it is to hold. */
 static int32_t choose_lanes(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state), lanes = 8;
-    if (s->state_layout == KGEN_STATE_VK) return at_most(16, s->k_dim / vec);
+    if (s->state_layout == KGEN_STATE_VK) return smaller(16, s->k_dim / vec);
     int32_t most = target->max_vgprs <= 256 ? 32 : 64;
     while (lanes > 1 && vec * lanes * s->k_dim / target->wave_size > most) lanes /= 2;
     return lanes;
@@ -302,7 +300,7 @@ static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t threads = s->waves * target->wave_size, several = s->tokens > 1 || s->ring;
     int32_t size = kgen_dtype_size((kgen_dtype)s->state), least = least_elements(s, target);
     int32_t k = s->state_layout == KGEN_STATE_VK ? least : least * size / 16, v = s->elements / k;
-    int32_t turns = (2 * s->k_dim + s->v_dim / s->v_blocks + 4 * threads - 1) / (4 * threads);
+    int32_t turns = ceil_div(2 * s->k_dim + s->v_dim / s->v_blocks, KG_GDN_PIECE * threads);
     int32_t taps = (kgen__gdn_parts(s) & CONV) ? 2 * s->conv_width : 0;
     int32_t words = s->elements * size / 4,
             in_turns = s->v_dim * s->k_dim / s->v_blocks > threads * s->elements;
@@ -327,8 +325,8 @@ static int32_t choose_occupancy(const kgen_gdn_spec *s, const kgen_target *targe
                                 int32_t lanes_held) {
     int32_t wanted = lanes_held / (s->waves * target->wave_size);
     int32_t waves = target->vgpr_file / registers(s, target) * target->simds;
-    if (is_measured(s, target)) return at_least(1, at_most(32, wanted));
-    return at_least(1, at_most(32, at_most(waves / s->waves, wanted)));
+    if (is_measured(s, target)) return larger(1, smaller(32, wanted));
+    return larger(1, smaller(32, smaller(waves / s->waves, wanted)));
 }
 
 /* The head is cut among lanes first, then waves, then workgroups, then turns. */
@@ -340,10 +338,10 @@ static void tune(kgen_gdn_spec *s, const kgen_target *target) {
     int32_t whole = s->v_dim / blocks * s->k_dim / target->wave_size; /* of a lane, one wave */
     if (!s->lanes) s->lanes = choose_lanes(s, target);
     if (!s->elements)
-        s->elements = at_least(least_elements(s, target), at_most(whole, row->elements[narrow]));
-    if (!s->waves) s->waves = at_least(1, at_most(row->waves[narrow], whole / s->elements));
+        s->elements = larger(least_elements(s, target), smaller(whole, row->elements[narrow]));
+    if (!s->waves) s->waves = larger(1, smaller(row->waves[narrow], whole / s->elements));
     if (!s->v_blocks)
-        s->v_blocks = at_least(1, at_most(row->v_blocks[narrow], whole / s->elements / s->waves));
+        s->v_blocks = larger(1, smaller(row->v_blocks[narrow], whole / s->elements / s->waves));
     if (!s->occupancy) s->occupancy = choose_occupancy(s, target, row->lanes_held[narrow]);
 }
 
@@ -390,9 +388,9 @@ static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
 static int32_t occupancy(const kgen_spec *spec) { return spec->gdn.occupancy; }
 
 int64_t kgen__gdn_groups(const kgen_gdn_spec *s, const kgen_target *target) {
-    int64_t channels = 4 * (int64_t)s->waves * target->wave_size; /* kg/gdn/gdn_num.h: PIECE */
-    if (kgen__gdn_parts(s) & STEP) return (int64_t)s->v_heads * s->v_blocks;
-    return (kgen__gdn_channels(s) + channels - 1) / channels;
+    int32_t blocks = kgen__gdn_parts(s) & STEP ? s->v_blocks : 0;
+    return kg_gdn_groups(s->v_heads, blocks, (int)kgen__gdn_channels(s),
+                         s->waves * target->wave_size);
 }
 
 int kgen__gdn_needs_counters(const kgen_gdn_spec *s) {

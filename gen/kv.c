@@ -1,6 +1,8 @@
 /* What kv_write and kv_gather share: checks, defaults and geometry. */
 #include "kv.h"
 
+#include "templates/kg/kv/kv_shape.h"
+
 static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
 static int is_packed(int32_t layout) {
     return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
@@ -29,32 +31,23 @@ int32_t kgen__kv_granularity(int32_t kv, int32_t scale) {
     return is_8bit(kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
 }
 
-/* --- geometry: kg/kv/kv_types.h has the same formulas ----------------------- */
+/* --- geometry ------------------------------------------------------------ */
 
-int32_t kgen__kv_x(const kgen__kv_shape *s) { return 16 / kgen_dtype_size((kgen_dtype)s->kv); }
+int32_t kgen__kv_x(const kgen__kv_shape *s) { return kg_kv_x(kgen_dtype_size((kgen_dtype)s->kv)); }
 int kgen__kv_packed(const kgen__kv_shape *s) { return is_packed(s->layout); }
-int32_t kgen__kv_row_block(const kgen__kv_shape *s) { return is_packed(s->layout) ? 8 : 1; }
-
-int32_t kgen__kv_row_lanes(const kgen__kv_shape *s, const kgen_target *target, int is_v) {
-    int32_t lanes = target->wave_size / kgen__kv_row_block(s);
-    int32_t chunks = (is_v ? s->v_dim : s->head_dim) / kgen__kv_x(s);
-    int paired = !is_v && s->halves, odd = paired && chunks % 2;
-    if (lanes > 32) lanes = 32;
-    while ((chunks / (paired ? 2 : 1)) % lanes != 0 || (odd && lanes > 1)) lanes /= 2;
-    return lanes;
+int32_t kgen__kv_row_block(const kgen__kv_shape *s) {
+    return kg_kv_row_block(is_packed(s->layout));
 }
 
-/* Parts that a wave takes: as many as it may, where they divide. */
-static int32_t parts_at_once(const kgen__kv_shape *s, int32_t parts) {
-    if (s->parts >= parts) return parts;
-    return parts % s->parts == 0 ? s->parts : 1;
+int32_t kgen__kv_row_lanes(const kgen__kv_shape *s, const kgen_target *target, int is_v) {
+    int32_t chunks = (is_v ? s->v_dim : s->head_dim) / kgen__kv_x(s);
+    return kg_kv_row_lanes(chunks, !is_v && s->halves, kgen__kv_row_block(s), target->wave_size);
 }
 
 int64_t kgen__kv_slices(const kgen__kv_shape *s, const kgen_target *target, int64_t heads) {
-    int32_t pairs = s->v_dim / 2, lanes = target->wave_size;
-    while (lanes / 2 >= pairs) lanes /= 2;
-    int32_t wave_heads = target->wave_size / lanes, parts = (pairs + lanes - 1) / lanes;
-    return (heads + wave_heads - 1) / wave_heads * (parts / parts_at_once(s, parts));
+    int32_t wave = target->wave_size;
+    return kg_kv_slices((int)heads, s->v_dim, wave,
+                        kg_kv_passes(kg_kv_parts(s->v_dim, wave), s->parts));
 }
 
 /* --- tuning -------------------------------------------------------------- */
@@ -81,11 +74,10 @@ int32_t kgen__kv_occupancy(const kgen__kv_shape *s, const kgen_target *target, i
                            int32_t extra) {
     /* Addresses, places, conversions; of many chunks, several are converted at once. Measured. */
     enum { ROWS = 96, TOKENS = 80, MANY = 32 };
-    int32_t x = kgen__kv_x(s), lanes = target->wave_size,
-            parts = (s->v_dim / 2 + lanes - 1) / lanes;
+    int32_t x = kgen__kv_x(s), parts = kg_kv_parts(s->v_dim, target->wave_size);
     int32_t piece = s->turns * kgen__kv_piece_words(s, target, words);
     int32_t rows = ROWS + (piece > MANY ? 3 : 1) * piece + extra;
-    int32_t at_once = parts_at_once(s, parts);
+    int32_t at_once = kg_kv_passes(parts, s->parts);
     int32_t tokens = TOKENS + (at_once > 2 ? 2 * at_once + 2 : at_once + 1) * x;
     if (s->scale == KGEN_DESCALE_TOKEN) tokens += x; /* maxima of pairs */
     int32_t registers = kgen__kv_packed(s) && tokens > rows ? tokens : rows;

@@ -4,6 +4,7 @@
 #include "family.h"
 #include "kv.h"
 #include "kv_params.h"
+#include "templates/kg/kv/kv_shape.h"
 
 /* --- the parameter table ------------------------------------------------ */
 
@@ -27,7 +28,7 @@ static const kgen__param params[] = {
 kgen__kv_shape kgen__kv_gather_geometry(const kgen_kv_gather_spec *s) {
     int32_t v_dim = s->v_dim ? s->v_dim : s->head_dim;
     return (kgen__kv_shape){s->kv,      s->head_dim, v_dim,    s->page, s->layout,
-                            s->descale, s->waves,    s->turns, 0,       2};
+                            s->descale, s->waves,    s->turns, 0,       KG_KV_GATHER_PARTS};
 }
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {

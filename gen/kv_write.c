@@ -4,6 +4,7 @@
 #include "family.h"
 #include "kv.h"
 #include "kv_params.h"
+#include "templates/kg/kv/kv_shape.h"
 
 /* --- the parameter table ------------------------------------------------ */
 
@@ -34,7 +35,6 @@ static const kgen__param params[] = {
 
 kgen__kv_shape kgen__kv_write_geometry(const kgen_kv_write_spec *s) {
     int32_t v_dim = s->v_dim ? s->v_dim : s->head_dim;
-    enum { ALL_PARTS = 64 }; /* it needs their maximum */
     int32_t rope_dim = s->rope_dim ? s->rope_dim : s->head_dim;
     return (kgen__kv_shape){s->kv,
                             s->head_dim,
@@ -45,7 +45,7 @@ kgen__kv_shape kgen__kv_write_geometry(const kgen_kv_write_spec *s) {
                             s->waves,
                             s->turns,
                             s->rope == KGEN_ROPE_NEOX ? rope_dim / 2 : 0,
-                            s->scale == KGEN_DESCALE_TOKEN ? ALL_PARTS : 1};
+                            kg_kv_write_parts(s->scale == KGEN_DESCALE_TOKEN)};
 }
 
 static kgen_status check_rope(const kgen_kv_write_spec *s, kgen_error *err) {

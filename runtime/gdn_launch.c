@@ -6,6 +6,7 @@
 
 #include "gen/gdn.h"
 #include "templates/kg/gdn/gdn_packed.h"
+#include "templates/kg/gdn/gdn_shape.h"
 #include "checks.h"
 #include "launch.h"
 
@@ -166,7 +167,7 @@ static void want_sizes(wanted *w, const kgen_gdn_spec *s) {
 
 /* --- the tensors --------------------------------------------------------- */
 
-/* ALIGNED: to 16 bytes. PIECES: to four elements, which are loaded at once. */
+/* ALIGNED: to 16 bytes. PIECES: to KG_GDN_PIECE elements. */
 enum { OPTIONAL = 1, WRITTEN = 2, ALIGNED = 4, PIECES = 8 };
 
 /* A tensor and where it goes. The first `free` strides are the caller's, the
@@ -289,7 +290,9 @@ static kgen_status check_strides(const row *r, const kgen_tensor *t, kgen_error 
         NEED(t->stride[i] >= dense || t->shape[i] <= 1,
              "%s: stride[%d]=%lld, at least %lld, or its parts overlap", r->name, i,
              (long long)t->stride[i], (long long)dense);
-    int bytes = r->flags & ALIGNED ? 16 : r->flags & PIECES ? 4 * kgen_dtype_size(t->dtype) : 0;
+    int bytes = r->flags & ALIGNED  ? 16
+                : r->flags & PIECES ? KG_GDN_PIECE * kgen_dtype_size(t->dtype)
+                                    : 0;
     return bytes ? kgen__check_alignment(r->name, t, r->free, bytes, err) : KGEN_OK;
 }
 

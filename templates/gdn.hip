@@ -51,7 +51,7 @@ KG_DEV void run_head(args_t a, const seq_t &s, const head_t &head, float *lds) {
 }
 
 // Workgroups of a sequence.
-constexpr int PARTS = HAS_STEP ? V_HEADS * SPLITS : ceil_div(CHANNELS, THREADS *PIECE);
+constexpr int PARTS = kg_gdn_groups(V_HEADS, HAS_STEP ? SPLITS : 0, CHANNELS, THREADS);
 
 KG_DEV void run_sequence(args_t a, int n, int part, float *lds) {
     seq_t s = find_sequence(a, n);

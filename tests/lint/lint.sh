@@ -16,7 +16,7 @@ finding() {
 
 # folder -> folders whose local headers it may include
 declare -A may_see=(
-    [include]="include" [gen]="gen" [plan]="plan" [cache]="cache" [tuning]="tuning cache gen"
+    [include]="include" [gen]="gen templates" [plan]="plan" [cache]="cache" [tuning]="tuning cache gen"
     [compile]="compile" [device]="device" [runtime]="runtime device tuning gen templates"
     [check]="check" [workload]="workload" [predict]="predict"
     [tuner]="tuner check workload predict gen" [cli]="cli check workload predict tuner"

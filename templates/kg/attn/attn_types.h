@@ -1,5 +1,6 @@
 // The codes of the attention family's constants, and what follows from them.
 #pragma once
+#include "kg/attn/attn_shape.h"
 #include "kg/core/types.h"
 
 namespace kg {
@@ -14,6 +15,8 @@ constexpr int WINDOW_RT = -1;
 constexpr bool KV_8BIT = KV_DTYPE >= DTYPE_E4M3FN;
 constexpr bool OUT_8BIT = OUT_DTYPE >= DTYPE_E4M3FN;
 constexpr int KV_BYTES = KV_8BIT ? 1 : 2;
+constexpr int X = 16 / KV_BYTES; // elements of 16 bytes
+constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
 // The 16-bit type that enters the matrix units: fp16 where queries or keys are.
 // sm_90 turns 8-bit floats into fp16 in one instruction, so it computes 8-bit KV
 // in fp16 for either query type. bf16 queries are then scaled (q_to_f16).

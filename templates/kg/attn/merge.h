@@ -12,37 +12,20 @@ KG_DEV u32 late_thread() { return opaque(thread_id()); }
 
 constexpr int ALL_WAVES = WAVES * V_SPLIT;
 
-// Waves meet in rounds of a few query columns and some value dims. Of those:
-// as many columns as fit, then as many tiles as fit.
-constexpr int ROUND_BYTES = KG_SM90 ? 36864 : 20480; // KG_SM90: one workgroup a unit
 constexpr int LEAST_TILES = PACKED ? 1 : CHUNK_TILES;
-constexpr int ROUND_PAD = 4; // floats: spreads the columns over the banks
-constexpr int round_bytes(int cols, int tiles) {
-    return ALL_WAVES * cols * (tiles * 16 + ROUND_PAD) * 4;
-}
-constexpr int pick_round_cols() {
-    int cols = 8;
-    while (cols > 1 && round_bytes(cols, LEAST_TILES) > ROUND_BYTES) cols /= 2;
-    return cols;
-}
-constexpr int ROUND_COLS = pick_round_cols();
-constexpr int pick_round_tiles() {
-    int best = LEAST_TILES;
-    for (int n = LEAST_TILES; n <= O_TILES; n += LEAST_TILES)
-        if (O_TILES % n == 0 && round_bytes(ROUND_COLS, n) <= ROUND_BYTES) best = n;
-    return best;
-}
-constexpr int ROUND_TILES = pick_round_tiles();
+constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, ROWS, O_TILES, LEAST_TILES,
+                                           kg_attn_round_most(KG_SM90));
+constexpr int ROUND_COLS = LDS.round_columns;
+constexpr int ROUND_TILES = LDS.round_tiles;
 constexpr int ROUND_DIMS = ROUND_TILES * 16;
-constexpr int ROUND_STRIDE = ROUND_DIMS + ROUND_PAD; // floats between columns
+constexpr int ROUND_STRIDE = ROUND_DIMS + KG_ATTN_ROUND_PAD; // floats between columns
 constexpr int ROUNDS = O_TILES / ROUND_TILES;
-constexpr int WAVE_DIMS = O_TILES * 16; // value dims of a wave's slice
 
-constexpr int LDS_ML = Q_LDS_BYTES;                  // [WAVES][ROWS] maximum, sum
-constexpr int LDS_TOTAL = LDS_ML + WAVES * ROWS * 8; // [ROWS] maximum, sum
-constexpr int LDS_FLAG = ceil_div(LDS_TOTAL + ROWS * 8, 16) * 16;
-constexpr int LDS_O = LDS_FLAG + 16; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
-constexpr int LDS_USED = LDS_O + round_bytes(ROUND_COLS, ROUND_TILES);
+constexpr int LDS_ML = LDS.sums;      // [WAVES][ROWS] maximum, sum
+constexpr int LDS_TOTAL = LDS.totals; // [ROWS] maximum, sum
+constexpr int LDS_FLAG = LDS.flag;
+constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
+constexpr int LDS_USED = LDS.bytes;
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 struct sums_t {
@@ -196,7 +179,7 @@ KG_DEV void emit_round(args_t a, const segment_t &g, u32 slot, const u8 *lds, in
     KG_LOOP for (int n = (int)late_thread(); n < ROUND_COLS * V_SPLIT * QUADS; n += KG_WORKGROUP) {
         int column = n / (V_SPLIT * QUADS), rest = n % (V_SPLIT * QUADS);
         int v_wave = rest / QUADS, dim = rest % QUADS * 4;
-        int out_dim = v_wave * WAVE_DIMS + round * ROUND_DIMS + dim;
+        int out_dim = v_wave * SLICE_DIMS + round * ROUND_DIMS + dim;
         row_t row = row_at(g, first_row + column);
         if (!row.exists || out_dim >= V_DIM) continue;
         float x[4];

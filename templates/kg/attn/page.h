@@ -8,8 +8,6 @@
 
 namespace kg {
 
-constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
-constexpr int X = 16 / KV_BYTES; // elements of 16 bytes
 constexpr bool ONE = PAGE == 1;
 constexpr int K_IDS = ONE ? KROWS : 1; // page numbers a lane needs
 constexpr int V_IDS = ONE ? TPL : 1;

@@ -18,37 +18,28 @@ constexpr int K_CHUNKS = ceil_div(HEAD_DIM, K_DIMS);
 constexpr int Q_WORDS = X / 2; // words of Q that meet one K chunk
 constexpr int STEPS = Q_WORDS / K_WORDS;
 
-// Value dims a lane takes from one token: the widest load that cuts V_DIM evenly.
-constexpr int pick_v_lane_dims() {
-    for (int n = X; n >= 4; n /= 2)
-        if (V_DIM % (NI * n * V_SPLIT) == 0) return n;
-    return 8;
-}
-constexpr int V_LANE_DIMS = pick_v_lane_dims();
+constexpr int V_LANE_DIMS = kg_attn_lane_dims(V_DIM, V_SPLIT, NI, X);
 constexpr int V_WORDS = V_LANE_DIMS * KV_BYTES / 4;
 constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
 constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
 constexpr int PACKED_WORDS = TPL * KV_BYTES / 4;
 
-constexpr int V_PARTS =
-    PACKED ? ceil_div(V_DIM / 16, V_SPLIT) : ceil_div(ceil_div(V_DIM, CHUNK_DIMS), V_SPLIT);
-constexpr int PART_TILES = PACKED ? 1 : CHUNK_TILES;
+constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, PACKED);
+constexpr int SLICE_DIMS = kg_attn_slice_dims(V_DIM, V_SPLIT, PART_DIMS); // of a wave
+constexpr int V_PARTS = SLICE_DIMS / PART_DIMS;
+constexpr int PART_TILES = PART_DIMS / 16;
 constexpr int PART_ROWS = PACKED ? VROWS : TPL;
 constexpr int PART_WORDS = PACKED ? PACKED_WORDS : V_WORDS;
 constexpr int O_TILES = V_PARTS * PART_TILES;
 
-// Registers of K, and of V, in flight before use; and those Q may keep. wave64
-// has 256 registers at two workgroups a compute unit: accumulators of 64 and more
-// leave half as many.
-constexpr int ACC_REGS = ROW_TILES * O_TILES * O_REGS;
-constexpr bool ROOMY = WAVE == 64 && ACC_REGS < 64;
-constexpr int AHEAD_WORDS = ROOMY || KG_SM90 ? 64 : 32;
-constexpr int Q_KEEPS = ROOMY || KG_SM90 ? 32 : 16;
+// Registers of K, and of V, in flight before use.
+constexpr int ACC_REGS = kg_attn_acc_registers(ROW_TILES, SLICE_DIMS, NI, WAVE);
+constexpr int AHEAD_WORDS = kg_attn_ahead(ACC_REGS, WAVE, KG_SM90);
 constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
-constexpr int Q_REGS = ROW_TILES * K_CHUNKS * Q_WORDS;
-constexpr bool Q_IN_LDS = Q_REGS > Q_KEEPS;
+constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, X);
+constexpr bool Q_IN_LDS = Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, KG_SM90);
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_REGS * WAVE * 4 : 0;
 
 struct k_tile_t {

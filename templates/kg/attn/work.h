@@ -17,10 +17,9 @@ namespace kg {
 
 typedef const KG_CONSTANT kg_attn_args &args_t;
 
-constexpr int ROWS = ROW_TILES * NI;                         // query rows of a row block
-constexpr int ROW_BLOCKS = ceil_div(GROUP * Q_TOKENS, ROWS); // of one KV head, at most
-// Less than this is not worth another workgroup and its share of the merge.
-constexpr u32 LEAST_PART = 2 * WAVES;
+constexpr int ROWS = kg_attn_rows(ROW_TILES, NI); // of a row block
+constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
+constexpr u32 LEAST_PART = kg_attn_least_blocks(WAVES);
 // About 5000 cycles at a compute unit's share of the memory bandwidth.
 constexpr u32 ITEM_COST = (u32)ceil_div(96 * 1024, TOK *(HEAD_DIM + V_DIM) * KV_BYTES);
 

@@ -1,5 +1,6 @@
 // Fixed-width names and what every family computes with.
 #pragma once
+#include "kg/core/shape.h"
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -17,9 +18,5 @@ constexpr int DTYPE_F32 = 7;
 constexpr float INFINITE = __builtin_bit_cast(float, 0x7f800000u);
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr float LN2 = 0.6931471805599453f;
-
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-constexpr int smaller(int a, int b) { return a < b ? a : b; }
-constexpr int larger(int a, int b) { return a > b ? a : b; }
 
 } // namespace kg

@@ -34,8 +34,7 @@ template <int DTYPE> KG_DEV void store_as(void *base, i64 row, int i, float x) {
     if constexpr (bytes_of(DTYPE) == 1) store((u8 *)base + row + i, (u8)encode<DTYPE>(x));
 }
 
-// Pieces: four neighbouring elements, 8 or 16 bytes at one address.
-constexpr int PIECE = 4;
+constexpr int PIECE = KG_GDN_PIECE;
 constexpr int words_of(int dtype) { return PIECE * bytes_of(dtype) / 4; }
 
 // Element i of words as loaded.

@@ -1,6 +1,7 @@
 // The codes of the gdn family's constants, and what follows from them.
 #pragma once
 #include "kg/core/types.h"
+#include "kg/gdn/gdn_shape.h"
 
 namespace kg {
 
@@ -24,7 +25,7 @@ constexpr int THREADS = KG_WORKGROUP;
 constexpr int GROUP = V_HEADS / K_HEADS; // value heads of a key head
 constexpr int KEY_DIMS = K_HEADS * K_DIM;
 constexpr int VALUE_DIMS = V_HEADS * V_DIM;
-constexpr int CHANNELS = 2 * KEY_DIMS + VALUE_DIMS;
+constexpr int CHANNELS = kg_gdn_channels(K_HEADS, K_DIM, V_HEADS, V_DIM);
 constexpr int GROUP_DIMS = 2 * K_DIM + 2 * GROUP * V_DIM; // of an interleaved row
 constexpr int QUANT_GROUP = 128;                          // outputs that share a scale
 

@@ -7,7 +7,7 @@
 
 namespace kg {
 
-constexpr int PASSES = passes_of(2);
+constexpr int PASSES = kg_kv_passes(PARTS, KG_KV_GATHER_PARTS);
 
 struct group_t {
     int row, count, skip; // rows row .. row + count - 1 are tokens skip, skip + 1 ...

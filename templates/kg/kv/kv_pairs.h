@@ -4,17 +4,14 @@
 
 namespace kg {
 
-// Parts of a head that a wave takes, of the most that it may. What a wave does
-// not take of WAVE_HEADS heads is another slice.
-constexpr int passes_of(int most) { return most >= PARTS ? PARTS : PARTS % most == 0 ? most : 1; }
-
 struct lane_t {
     int head, pair; // pair: in the head, in the first pass
     bool live;
 };
 
+// What a wave does not take of WAVE_HEADS heads is another slice.
 template <int PASSES> KG_DEV int slices_of(int heads) {
-    return ceil_div(heads, WAVE_HEADS) * (PARTS / PASSES);
+    return kg_kv_slices(heads, V_DIM, WAVE, PASSES);
 }
 
 template <int PASSES> KG_DEV lane_t lane_of(int heads, int slice) {

@@ -12,7 +12,7 @@ constexpr int V_SCALES = 2 * X - 1; // X - 1 rows more: a whole group may begin 
 constexpr int LDS_USED = SCALE == SCALE_ROW && PACKED ? (K_SCALES + V_SCALES) * 4 : 16;
 
 // Pieces of a row that a lane holds.
-template <int SIDE> constexpr int HELD = at_least_one(16 / (row_chunks<SIDE>::each * OUT_WORDS));
+template <int SIDE> constexpr int HELD = larger(1, 16 / (row_chunks<SIDE>::each * OUT_WORDS));
 
 // Piece n of a row; beyond its end it has no slot.
 template <int SIDE> KG_DEV void take_piece(piece_t<SIDE> &p, args_t a, int n) {

@@ -9,7 +9,7 @@
 
 namespace kg {
 
-constexpr int PASSES = passes_of(SCALE == SCALE_TOKEN ? PARTS : 1); // all: it needs their maximum
+constexpr int PASSES = kg_kv_passes(PARTS, kg_kv_write_parts(SCALE == SCALE_TOKEN));
 
 constexpr int FRAME = 3 * X - 2; // rows that a block must know: X - 1 on each side
 constexpr int FRAME_WORDS = ceil_div(FRAME, WAVE);

@@ -1,6 +1,7 @@
 // The codes of the kv families' constants, and what follows from them.
 #pragma once
 #include "kg/core/target.h"
+#include "kg/kv/kv_shape.h"
 
 namespace kg {
 
@@ -16,39 +17,25 @@ constexpr int DTYPE_I8 = 12;
 constexpr int THREADS = KG_WORKGROUP;
 constexpr bool KV_8BIT = KV_DTYPE != DTYPE_BF16 && KV_DTYPE != DTYPE_FP16;
 constexpr int KV_BYTES = KV_8BIT ? 1 : 2;
-constexpr int X = 16 / KV_BYTES; // cached elements of 16 bytes
-constexpr int OUT_WORDS = X / 2; // the same elements outside, in words
+constexpr int X = kg_kv_x(KV_BYTES); // cached elements of 16 bytes
+constexpr int OUT_WORDS = X / 2;     // the same elements outside, in words
 constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
 
-constexpr int largest_power(int n, int most) { // of 2 that divides n, up to `most`
-    return most > 1 && n % most != 0 ? largest_power(n, most / 2) : most;
-}
-constexpr int power_above(int n, int most) { // smallest that is not below n, up to `most`
-    return most > 1 && most / 2 >= n ? power_above(n, most / 2) : most;
-}
-
-constexpr int at_least_one(int n) { return n < 1 ? 1 : n; }
-
-// Rows of X-chunks: D elements in 16-byte pieces of the cache, shared by LANES
-// lanes. Where a chunk of consecutive slots is contiguous (packed K), 8 rows
-// stand side by side in a wave, so that what it writes are whole lines. HALVES
-// is not 0 where a chunk rotates with the one HALVES further (neox): a lane then
-// has both, one after the other.
+// Rows of X-chunks: D elements in 16-byte pieces of the cache, shared by `lanes`
+// lanes. HALVES is not 0 where a chunk rotates with the one HALVES further (neox):
+// a lane then has both, one after the other.
 template <int SIDE, int HALVES = 0> struct chunks {
-    static constexpr int dims = SIDE ? V_DIM : HEAD_DIM;
-    static constexpr int rows = PACKED ? 8 : 1;
-    static constexpr int count = dims / X;
-    static constexpr int step = HALVES && count % 2 == 0 ? 2 : 1; // chunks that stay together
-    static constexpr int lanes =
-        HALVES && count % 2 ? 1 : largest_power(count / step, smaller(32, WAVE / rows));
+    static constexpr int rows = kg_kv_row_block(PACKED);
+    static constexpr int count = (SIDE ? V_DIM : HEAD_DIM) / X;
+    static constexpr int lanes = kg_kv_row_lanes(count, HALVES != 0, rows, WAVE);
     static constexpr int each = count / lanes;
 };
 
 // Packed V: X tokens of 2 dims of a head are a lane's; a head has PARTS such
 // parts of a wave.
 constexpr int PAIRS = V_DIM / 2;
-constexpr int PAIR_LANES = power_above(PAIRS, WAVE);
-constexpr int PARTS = ceil_div(PAIRS, PAIR_LANES);
+constexpr int PAIR_LANES = kg_kv_pair_lanes(V_DIM, WAVE);
+constexpr int PARTS = kg_kv_parts(V_DIM, WAVE);
 constexpr int WAVE_HEADS = WAVE / PAIR_LANES;
 constexpr int GROUP_WAVES = THREADS / WAVE;
 

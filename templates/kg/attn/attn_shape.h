@@ -1,0 +1,98 @@
+/* Shape of the attention kernels: what gen/attn.c chooses by, what the launcher
+ * sizes the workspace by and what kg/attn/ is built from. Plain C.
+ *
+ * columns: query rows of a row tile. x: cached elements of 16 bytes. A part of V
+ * is what is loaded together: 16 dims (packed), or `columns` lanes' dims. */
+#pragma once
+#include "kg/core/shape.h"
+
+KG_SHAPE int kg_attn_rows(int row_tiles, int columns) { return row_tiles * columns; }
+/* Of one KV head and sequence, at most. */
+KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
+    return ceil_div(group * q_tokens, rows);
+}
+
+/* Key blocks that are worth another workgroup and its share of the merge. */
+KG_SHAPE int kg_attn_least_blocks(int waves) { return 2 * waves; }
+
+/* --- registers of a lane --------------------------------------------------- */
+
+/* Value dims a lane takes from one token: the widest load that cuts v_dim evenly. */
+KG_SHAPE int kg_attn_lane_dims(int v_dim, int v_split, int columns, int x) {
+    for (int n = x; n >= 4; n /= 2)
+        if (v_dim % (columns * n * v_split) == 0) return n;
+    return 8;
+}
+KG_SHAPE int kg_attn_part_dims(int v_dim, int v_split, int columns, int x, int packed) {
+    return packed ? 16 : columns * kg_attn_lane_dims(v_dim, v_split, columns, x);
+}
+/* Value dims that a wave accumulates: its slice, in whole parts. */
+KG_SHAPE int kg_attn_slice_dims(int v_dim, int v_split, int part_dims) {
+    return ceil_div(ceil_div(v_dim, part_dims), v_split) * part_dims;
+}
+
+KG_SHAPE int kg_attn_acc_registers(int row_tiles, int slice_dims, int columns, int wave) {
+    return row_tiles * slice_dims * columns / wave;
+}
+/* x / 2 words for each part of head_dim, of which `groups` lanes have x elements. */
+KG_SHAPE int kg_attn_q_registers(int row_tiles, int head_dim, int groups, int x) {
+    return row_tiles * ceil_div(head_dim, groups * x) * (x / 2);
+}
+
+/* wave64 has 256 registers at two workgroups a compute unit: accumulators of 64
+ * and more leave half the room. */
+KG_SHAPE int kg_attn_room(int registers, int acc_registers, int wave) {
+    return wave == 64 && acc_registers >= 64 ? registers / 2 : registers;
+}
+/* Of K, and of V, in flight before use. */
+KG_SHAPE int kg_attn_ahead(int acc_registers, int wave, int sm90) {
+    return kg_attn_room(wave == 64 || sm90 ? 64 : 32, acc_registers, wave);
+}
+/* Of Q; more lie in LDS. */
+KG_SHAPE int kg_attn_q_keeps(int acc_registers, int wave, int sm90) {
+    return kg_attn_room(wave == 64 || sm90 ? 32 : 16, acc_registers, wave);
+}
+
+/* --- LDS ------------------------------------------------------------------- */
+
+/* Waves meet in rounds of a few query columns and some value dims, of which LDS
+ * has this many bytes; sm_90 has one workgroup a unit. */
+KG_SHAPE int kg_attn_round_most(int sm90) { return sm90 ? 36864 : 20480; }
+
+/* With the sums of the rows: what choices of registers and LDS count on. A
+ * workgroup of many waves and rows has more sums. */
+KG_SHAPE int kg_attn_merge_most(int sm90) { return kg_attn_round_most(sm90) + 2048; }
+
+enum { KG_ATTN_ROUND_PAD = 4 }; /* floats: spreads the columns over the banks */
+
+/* waves: of the workgroup. tiles: of 16 value dims. */
+KG_SHAPE int kg_attn_round_bytes(int waves, int columns, int tiles) {
+    return waves * columns * (tiles * 16 + KG_ATTN_ROUND_PAD) * 4;
+}
+
+typedef struct kg_attn_lds {
+    int round_columns, round_tiles;
+    int sums, totals, flag, round; /* offsets */
+    int bytes;
+} kg_attn_lds;
+
+/* q_bytes: of Q in LDS. waves share the keys, v_split of them each the values.
+ * tiles: of a wave's slice, least_tiles of them at least in a round. Of a round:
+ * as many columns as fit, then as many tiles as fit. */
+KG_SHAPE kg_attn_lds kg_attn_lds_of(int q_bytes, int waves, int v_split, int rows, int tiles,
+                                    int least_tiles, int round_most) {
+    int all = waves * v_split, columns = 8, most = least_tiles;
+    while (columns > 1 && kg_attn_round_bytes(all, columns, least_tiles) > round_most) columns /= 2;
+    for (int n = least_tiles; n <= tiles; n += least_tiles)
+        if (tiles % n == 0 && kg_attn_round_bytes(all, columns, n) <= round_most) most = n;
+    int totals = q_bytes + waves * rows * 8; /* maximum and sum of a row, 8 bytes */
+    int flag = ceil_div(totals + rows * 8, 16) * 16, round = flag + 16;
+    kg_attn_lds lds = {columns,
+                       most,
+                       q_bytes,
+                       totals,
+                       flag,
+                       round,
+                       round + kg_attn_round_bytes(all, columns, most)};
+    return lds;
+}
