@@ -120,8 +120,9 @@ class Args(c.Structure):
 
 
 class OpenOptions(c.Structure):
-    _fields_ = [("device", c.c_char_p), ("cache_dir", c.c_char_p), ("mode", c.c_int),
-                ("tuning", c.c_char_p)]
+    _fields_ = [("size", c.c_size_t), ("device", c.c_char_p), ("cache_dir", c.c_char_p),
+                ("mode", c.c_int), ("tuning", c.c_char_p), ("driver", c.c_char_p),
+                ("log", c.c_void_p), ("log_user", c.c_void_p)]
 
 
 C_NAMES = {"kgen_error": Error, "kgen_attn_spec": AttnSpec, "kgen_gdn_spec": GdnSpec,
@@ -158,7 +159,7 @@ def tensor(t, layout="none"):
 def find_library():
     named = os.environ.get("KGEN_LIB")
     places = [named] if named else [ROOT / p / name for p in ("out/lib", "build/release/lib")
-                                    for name in ("libkgen.so", "libkgen.so.0")]
+                                    for name in ("libkgen.so", "libkgen.so.0.1")]
     for place in places:
         if os.path.exists(place):
             return str(place)
@@ -176,7 +177,7 @@ class Context:
         self.lib.kgen_context_device.restype = c.c_char_p
         self.error = Error()
         self.handle = c.c_void_p()
-        options = OpenOptions(device.encode(), str(cache_dir).encode(), mode)
+        options = OpenOptions(c.sizeof(OpenOptions), device.encode(), str(cache_dir).encode(), mode)
         self.call("kgen_open", c.byref(self.handle), c.byref(options))
         self.name = self.lib.kgen_context_device(self.handle).decode()
 

@@ -26,6 +26,8 @@ int kgen__command_doctor(int argc, char **argv);
 /* ---- messages ------------------------------------------------------------ */
 /* `kgen: error: ...` in one line, safe for a terminal; returns the exit code. */
 int kgen__cli_fail(const kgen_error *err);
+/* kgen_open_options.log: a line on stderr. */
+void kgen__cli_log(kgen_log_level level, const char *text, void *user);
 int kgen__cli_usage(const char *command, const char *fmt, ...) KGEN_PRINTF(2, 3);
 
 /* ---- options ------------------------------------------------------------- */

@@ -259,7 +259,10 @@ static kgen_status start(bench *b, kgen_error *err) {
 
 static int run(const settings *set, const kgen__rows *rows) {
     bench b = {.set = set, .rows = rows, .width = 3};
-    const kgen_open_options options = {.device = set->device, .cache_dir = set->cache_dir};
+    const kgen_open_options options = {.size = sizeof options,
+                                       .device = set->device,
+                                       .cache_dir = set->cache_dir,
+                                       .log = kgen__cli_log};
     kgen_error err;
     int code;
     kgen_status status = kgen_open(&b.ctx, &options, &err);

@@ -49,7 +49,7 @@ static kgen_status time_render(host *h, kgen_error *err) {
 
 /* From an empty cache, with the start of the helper process and the writing. */
 static kgen_status time_cold(host *h, kgen_error *err) {
-    const kgen_build_options options = {.workers = 1};
+    const kgen_build_options options = {.size = sizeof options, .workers = 1};
     kgen_job_result result = {0};
     kgen_cache *cache;
     KGEN_TRY(kgen_cache_open(&cache, h->dir, err));
@@ -262,7 +262,8 @@ int kgen__bench_host(const kgen__rows *rows, const kgen__host_settings *set) {
     kgen_context *ctx = NULL;
     kgen_status status = make_folder(dir, &err);
     if (status != KGEN_OK) return kgen__cli_fail(&err);
-    const kgen_open_options options = {.device = set->device, .cache_dir = dir};
+    const kgen_open_options options = {
+        .size = sizeof options, .device = set->device, .cache_dir = dir, .log = kgen__cli_log};
     status = kgen_open(&ctx, &options, &err);
     json_t *list = json_array();
     int code = status == KGEN_OK ? measure_rows(rows, ctx, dir, list) : kgen__cli_fail(&err);

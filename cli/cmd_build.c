@@ -80,7 +80,8 @@ kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
     progress p = {
         .start = kgen__clock(), .quiet = settings->quiet, .hide_failures = settings->hide_failures};
     p.terminal = !p.quiet && isatty(STDERR_FILENO);
-    kgen_build_options options = {.workers = settings->workers,
+    kgen_build_options options = {.size = sizeof options,
+                                  .workers = settings->workers,
                                   .allow_spills = settings->allow_spills,
                                   .progress = on_progress,
                                   .user = &p};

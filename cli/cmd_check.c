@@ -208,7 +208,10 @@ static int run_check(const settings *set, char **lines, size_t count) {
     kgen_error err;
     kgen_context *ctx = NULL;
     case_list cases = {0};
-    const kgen_open_options options = {.device = set->device, .cache_dir = set->cache_dir};
+    const kgen_open_options options = {.size = sizeof options,
+                                       .device = set->device,
+                                       .cache_dir = set->cache_dir,
+                                       .log = kgen__cli_log};
     kgen_status status = kgen_open(&ctx, &options, &err);
     if (status == KGEN_OK)
         status = collect(&cases, set, kgen_context_target(ctx), lines, count, &err);

@@ -32,7 +32,8 @@ static void look_for_toolchains(health *h) {
 static int look_at_device(health *h, const char *name, int say_missing) {
     kgen_context *ctx;
     kgen_error why;
-    const kgen_open_options options = {.device = name, .cache_dir = "", .mode = KGEN_MODE_OFFLINE};
+    const kgen_open_options options = {
+        .size = sizeof options, .device = name, .cache_dir = "", .mode = KGEN_MODE_OFFLINE};
     if (kgen_open(&ctx, &options, &why) != KGEN_OK) {
         if (say_missing)
             json_array_append_new(h->devices,

@@ -91,7 +91,10 @@ static int finish(const totals *t, const char *device) {
 int kgen__replay_files(const kgen__replay_settings *set, char **files, size_t count) {
     kgen_error err;
     kgen_context *ctx = NULL;
-    const kgen_open_options options = {.device = set->device, .cache_dir = set->cache_dir};
+    const kgen_open_options options = {.size = sizeof options,
+                                       .device = set->device,
+                                       .cache_dir = set->cache_dir,
+                                       .log = kgen__cli_log};
     if (kgen_open(&ctx, &options, &err) != KGEN_OK) return kgen__cli_fail(&err);
     totals t = {.rows = set->json ? json_array() : NULL};
     for (size_t i = 0; i < count; i++) replay_file(ctx, files[i], set, &t);

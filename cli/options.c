@@ -20,6 +20,11 @@ static void print_error(const char *text) {
     fputc('\n', stderr);
 }
 
+void kgen__cli_log(kgen_log_level level, const char *text, void *user) {
+    (void)user;
+    fprintf(stderr, "kgen: %s%s\n", level == KGEN_LOG_WARNING ? "warning: " : "", text);
+}
+
 int kgen__cli_fail(const kgen_error *err) {
     print_error(err->text);
     return kgen_status_exit_code(err->status);

@@ -11,7 +11,7 @@ install(EXPORT kgenTargets NAMESPACE kgen:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/kgenConfig.cmake.in "${CMAKE_BINARY_DIR}/kgenConfig.cmake"
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/kgenConfigVersion.cmake"
-                                 COMPATIBILITY SameMinorVersion)
+                                 COMPATIBILITY ${kgen_compatibility})
 install(FILES "${CMAKE_BINARY_DIR}/kgenConfig.cmake" "${CMAKE_BINARY_DIR}/kgenConfigVersion.cmake"
         DESTINATION ${package_dir})
 

@@ -339,6 +339,8 @@ kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
                        const kgen_build_options *options, kgen_job_result *results,
                        kgen_error *err) {
     if (count == 0) return KGEN_OK;
+    kgen_build_options taken;
+    KGEN_TRY(kgen_struct_take(&taken, sizeof taken, options, "kgen_build_options", err));
     build *b = calloc(1, sizeof *b);
     if (b) b->list = calloc(count, sizeof *b->list);
     if (!b || !b->list) {
@@ -347,7 +349,7 @@ kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
     }
     b->cache = cache;
     b->count = count;
-    if (options) b->options = *options;
+    b->options = taken;
     set_workers(b);
     for (size_t i = 0; i < count; i++) {
         memset(&results[i], 0, sizeof results[i]);

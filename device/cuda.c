@@ -78,6 +78,7 @@ static void cuda_leave(const kgen__device *device, void *saved) {
 const kgen__dl_driver kgen__cuda_driver = {
     .name = "cuda",
     .library_env = "KGEN_CUDA_LIB",
+    .stem = "libcuda",
     .libraries = libraries,
     .symbols = symbols,
     .symbol_count = sizeof symbols / sizeof symbols[0],

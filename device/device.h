@@ -14,9 +14,10 @@ typedef struct kgen__launch_config {
 
 typedef struct kgen__device_api {
     const char *name; /* "hip" */
-    /* Opens device `ordinal`; cpu: `persona` ("cdna3"). KGEN_E_DEVICE when the
-     * driver or the device is not there, saying which. */
-    kgen_status (*open)(kgen__device **out, int ordinal, const char *persona, kgen_error *err);
+    /* Opens device `ordinal`. what: of hip and cuda the driver library, NULL for
+     * the usual one; of cpu the persona ("cdna3"). KGEN_E_DEVICE when the driver
+     * or the device is not there, saying which. */
+    kgen_status (*open)(kgen__device **out, int ordinal, const char *what, kgen_error *err);
     void (*close)(kgen__device *device);
     /* Code object -> loaded function. The module copies or keeps `code` by
      * itself. Checks that the object's arch fits the device. */
@@ -51,6 +52,7 @@ typedef struct kgen__device_api {
     const kgen_target *(*target)(const kgen__device *device);
     int (*compute_units)(const kgen__device *device);
     const char *(*label)(const kgen__device *device);
+    const char *(*library)(const kgen__device *device); /* path of the driver, or "" */
 } kgen__device_api;
 
 extern const kgen__device_api kgen__device_hip;

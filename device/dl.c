@@ -33,34 +33,16 @@ typedef struct dl_module {
 
 /* ---- the library -------------------------------------------------------- */
 
-/* Never closed: drivers have threads and exit handlers of their own. */
-static void *open_library(const kgen__dl_driver *driver, char *why, size_t size) {
-    const char *named = getenv(driver->library_env);
-    const char *const only[] = {named, NULL};
-    const char *const *names = named && *named ? only : driver->libraries;
-    void *library = NULL;
-    why[0] = 0;
-    for (; *names && !library; names++) {
-        library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-        size_t used = strlen(why);
-        if (!library) snprintf(why + used, size - used, "%s%s", used ? "; " : "", dlerror());
-    }
-    return library;
-}
-
-static kgen_status load_calls(kgen__device *device, kgen_error *err) {
+static kgen_status load_calls(kgen__device *device, const char *named, kgen_error *err) {
     const kgen__dl_driver *driver = device->driver;
-    char why[512];
-    void *library = open_library(driver, why, sizeof why);
-    if (!library)
-        return kgen_fail(err, KGEN_E_DEVICE, "%s: no driver library (%s names one): %s",
-                         driver->name, driver->library_env, why);
+    void *library = NULL;
+    KGEN_TRY(kgen__dl_library(&library, device->library, driver, named, err));
     for (size_t i = 0; i < driver->symbol_count; i++) {
         const kgen__dl_symbol *symbol = &driver->symbols[i];
         void *address = dlsym(library, symbol->name);
         if (!address)
-            return kgen_fail(err, KGEN_E_DEVICE, "%s: the driver library is too old: no %s",
-                             driver->name, symbol->name);
+            return kgen_fail(err, KGEN_E_DEVICE, "%s: %.300s is too old: no %s", driver->name,
+                             device->library, symbol->name);
         memcpy((char *)&device->calls + symbol->offset, &address, sizeof address);
     }
     return KGEN_OK;
@@ -142,8 +124,8 @@ static kgen_status identify(kgen__device *device, kgen_error *err) {
     return KGEN_OK;
 }
 
-static kgen_status start(kgen__device *device, kgen_error *err) {
-    KGEN_TRY(load_calls(device, err));
+static kgen_status start(kgen__device *device, const char *library, kgen_error *err) {
+    KGEN_TRY(load_calls(device, library, err));
     KGEN_TRY(find_device(device, err));
     KGEN_TRY(identify(device, err));
     int code = device->driver->start ? device->driver->start(device) : 0;
@@ -153,13 +135,13 @@ static kgen_status start(kgen__device *device, kgen_error *err) {
 static void dl_close(kgen__device *device);
 
 static kgen_status dl_open(kgen__device **out, const kgen__dl_driver *driver, int ordinal,
-                           kgen_error *err) {
+                           const char *library, kgen_error *err) {
     kgen__device *device = calloc(1, sizeof *device);
     if (!device) return kgen_fail(err, KGEN_E_NOMEM, "%s:%d: no memory", driver->name, ordinal);
     device->driver = driver;
     device->ordinal = ordinal;
     pthread_mutex_init(&device->lock, NULL);
-    kgen_status status = start(device, err);
+    kgen_status status = start(device, library, err);
     if (status != KGEN_OK) {
         dl_close(device);
         return status;
@@ -168,15 +150,13 @@ static kgen_status dl_open(kgen__device **out, const kgen__dl_driver *driver, in
     return KGEN_OK;
 }
 
-static kgen_status hip_open(kgen__device **out, int ordinal, const char *persona, kgen_error *err) {
-    (void)persona;
-    return dl_open(out, &kgen__hip_driver, ordinal, err);
+static kgen_status hip_open(kgen__device **out, int ordinal, const char *library, kgen_error *err) {
+    return dl_open(out, &kgen__hip_driver, ordinal, library, err);
 }
 
-static kgen_status cuda_open(kgen__device **out, int ordinal, const char *persona,
+static kgen_status cuda_open(kgen__device **out, int ordinal, const char *library,
                              kgen_error *err) {
-    (void)persona;
-    return dl_open(out, &kgen__cuda_driver, ordinal, err);
+    return dl_open(out, &kgen__cuda_driver, ordinal, library, err);
 }
 
 /* ---- modules and launches ----------------------------------------------- */
@@ -412,6 +392,7 @@ static void dl_graph_free(kgen__device *device, void *graph) {
 static const kgen_target *dl_target(const kgen__device *device) { return device->target; }
 static int dl_compute_units(const kgen__device *device) { return device->compute_units; }
 static const char *dl_label(const kgen__device *device) { return device->label; }
+static const char *dl_library(const kgen__device *device) { return device->library; }
 
 /* clang-format off */
 #define DL_API(driver_name, open_function)                                                  \
@@ -423,7 +404,7 @@ static const char *dl_label(const kgen__device *device) { return device->label; 
         .stream_sync = dl_stream_sync, .capturing = dl_capturing,                           \
         .graph_begin = dl_graph_begin, .graph_end = dl_graph_end,                           \
         .graph_launch = dl_graph_launch, .graph_free = dl_graph_free, .target = dl_target,  \
-        .compute_units = dl_compute_units, .label = dl_label,                               \
+        .compute_units = dl_compute_units, .label = dl_label, .library = dl_library,        \
     }
 /* clang-format on */
 

@@ -66,6 +66,7 @@ typedef struct kgen__dl_symbol {
 typedef struct kgen__dl_driver {
     const char *name;               /* "hip" */
     const char *library_env;        /* names one library, instead of: */
+    const char *stem;               /* how its file name begins: "libamdhip64" */
     const char *const *libraries;   /* NULL-terminated, in this order */
     const kgen__dl_symbol *symbols; /* one for every call */
     size_t symbol_count;
@@ -82,6 +83,8 @@ typedef struct kgen__dl_driver {
 
 typedef struct kgen__dl_stream kgen__dl_stream;
 
+enum { KGEN__DL_PATH_MAX = 1024 };
+
 struct kgen__device {
     const kgen__dl_driver *driver;
     kgen__dl_calls calls;
@@ -93,7 +96,13 @@ struct kgen__device {
     kgen__dl_stream *streams; /* made by stream_create; under the lock */
     pthread_mutex_t lock;
     char label[160];
+    char library[KGEN__DL_PATH_MAX]; /* the path of the driver */
 };
+
+/* dl_library.c: the driver library, opened and never closed. *path: of it. named:
+ * NULL for the usual one, "" too. KGEN_E_DEVICE says where was looked. */
+kgen_status kgen__dl_library(void **out, char path[KGEN__DL_PATH_MAX],
+                             const kgen__dl_driver *driver, const char *named, kgen_error *err);
 
 extern const kgen__dl_driver kgen__hip_driver;
 extern const kgen__dl_driver kgen__cuda_driver;

@@ -88,6 +88,7 @@ static void hip_leave(const kgen__device *device, void *saved) {
 const kgen__dl_driver kgen__hip_driver = {
     .name = "hip",
     .library_env = "KGEN_HIP_LIB",
+    .stem = "libamdhip64",
     .libraries = libraries,
     .symbols = symbols,
     .symbol_count = sizeof symbols / sizeof symbols[0],

@@ -95,7 +95,8 @@ static int report(const batch *b) {
 int main(int argc, char **argv) {
     static batch host;
     kgen_error err = {KGEN_OK, ""};
-    kgen_open_options options = {.device = argc > 1 ? argv[1] : NULL, .mode = KGEN_MODE_AUTO};
+    kgen_open_options options = {
+        .size = sizeof options, .device = argc > 1 ? argv[1] : NULL, .mode = KGEN_MODE_AUTO};
     kgen_context *ctx = NULL;
     void *device = NULL, *workspace = NULL;
 

@@ -4,6 +4,7 @@
 
 #include <kgen/probe.h>
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,27 +23,38 @@ static const kgen__device_api *device_named(const char *text, const char **rest)
     return NULL;
 }
 
-static kgen_status open_named(kgen_context *ctx, const char *text, kgen_error *err) {
+static kgen_status open_named(kgen_context *ctx, const char *text, const char *driver,
+                              kgen_error *err) {
     const char *rest;
     ctx->api = device_named(text, &rest);
     if (!ctx->api)
         return kgen_fail(err, KGEN_E_DEVICE,
                          "device=%.60s: unknown; known are hip[:N], cuda[:N], cpu[:persona]", text);
+    if (ctx->api == &kgen__device_cpu && driver && *driver)
+        return kgen_fail(err, KGEN_E_ARG, "driver=%.300s: device %.60s has none", driver, text);
     if (ctx->api == &kgen__device_cpu) return ctx->api->open(&ctx->device, 0, rest, err);
     long ordinal = strtol(rest, NULL, 10);
     if (rest[strspn(rest, "0123456789")] || ordinal > 1023)
         return kgen_fail(err, KGEN_E_DEVICE, "device=%.60s: device number 0..1023 expected", text);
-    return ctx->api->open(&ctx->device, (int)ordinal, NULL, err);
+    return ctx->api->open(&ctx->device, (int)ordinal, driver, err);
 }
 
-static kgen_status open_device(kgen_context *ctx, const char *wanted, kgen_error *err) {
-    kgen_error why = {KGEN_OK, ""};
-    if (!wanted) wanted = getenv("KGEN_DEVICE");
-    if (wanted && *wanted) return open_named(ctx, wanted, err);
-    for (size_t i = 0; i < DEVICES; i++)
-        if (open_named(ctx, devices[i]->name, &why) == KGEN_OK) return KGEN_OK;
-    return kgen_fail(err, KGEN_E_DEVICE,
-                     "device: none of hip, cuda, cpu could be opened; the last: %.800s", why.text);
+/* Nobody named a device: a GPU, or what stands in the way of each. */
+static kgen_status open_gpu(kgen_context *ctx, const char *driver, kgen_error *err) {
+    kgen_error hip, cuda;
+    if (open_named(ctx, "hip", driver, &hip) == KGEN_OK) return KGEN_OK;
+    if (open_named(ctx, "cuda", driver, &cuda) == KGEN_OK) return KGEN_OK;
+    return kgen_fail(
+        err, KGEN_E_DEVICE,
+        "no GPU that kgen can use: %.300s; %.300s. Without a GPU: device cpu:cdna3, or "
+        "KGEN_DEVICE=cpu:cdna3",
+        hip.text, cuda.text);
+}
+
+static kgen_status open_device(kgen_context *ctx, const kgen_open_options *o, kgen_error *err) {
+    const char *wanted = o->device ? o->device : getenv("KGEN_DEVICE");
+    return wanted && *wanted ? open_named(ctx, wanted, o->driver, err)
+                             : open_gpu(ctx, o->driver, err);
 }
 
 /* The label is "cuda:0 <name> (<details>)", or of the cpu "<name> (<details>)". */
@@ -56,12 +68,14 @@ static void name_device(kgen_context *ctx) {
 }
 
 kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen_error *err) {
-    kgen_open_options o = {0};
-    if (options) o = *options;
+    kgen_open_options o;
+    KGEN_TRY(kgen_struct_take(&o, sizeof o, options, "kgen_open_options", err));
     kgen_context *ctx = calloc(1, sizeof *ctx);
     if (!ctx) return kgen_fail(err, KGEN_E_NOMEM, "context: out of memory");
     ctx->mode = o.mode;
-    kgen_status status = open_device(ctx, o.device, err);
+    ctx->log = o.log;
+    ctx->log_user = o.log_user;
+    kgen_status status = open_device(ctx, &o, err);
     if (status == KGEN_OK) {
         ctx->target = ctx->api->target(ctx->device);
         name_device(ctx);
@@ -95,7 +109,18 @@ void kgen_close(kgen_context *ctx) {
 const kgen_target *kgen_context_target(const kgen_context *ctx) { return ctx->target; }
 const char *kgen_context_device(const kgen_context *ctx) { return ctx->api->label(ctx->device); }
 const char *kgen_context_device_name(const kgen_context *ctx) { return ctx->device_name; }
+const char *kgen_context_driver(const kgen_context *ctx) { return ctx->api->library(ctx->device); }
 kgen_cache *kgen_context_cache(kgen_context *ctx) { return ctx->cache; }
+
+void kgen__log(const kgen_context *ctx, kgen_log_level level, const char *fmt, ...) {
+    char text[1024];
+    va_list ap;
+    if (!ctx->log) return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    ctx->log(level, text, ctx->log_user);
+}
 
 kgen_status kgen_probe_load(kgen_context *ctx, const kgen_entry *entry, kgen_error *err) {
     void *module, *function;

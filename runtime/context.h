@@ -31,7 +31,13 @@ struct kgen_context {
     kgen_mode mode;
     kgen_kernel *kernels;
     kgen__capture *capture; /* NULL: no launch is saved */
+    kgen_log log;           /* NULL: nobody listens */
+    void *log_user;
 };
+
+/* One line to the context's log. */
+void kgen__log(const kgen_context *ctx, kgen_log_level level, const char *fmt, ...)
+    KGEN_PRINTF(3, 4);
 
 struct kgen_graph {
     kgen_context *ctx;

@@ -117,15 +117,17 @@ static kgen_kernel *find_kernel(const kgen_context *ctx, const kgen_spec *resolv
 static void say_built(const kgen_job_result *result, const kgen_job *job, size_t done, size_t total,
                       void *user) {
     char line[KGEN_SPEC_LINE_MAX];
-    (void)done, (void)total, (void)user;
+    (void)done, (void)total;
     if (result->outcome != KGEN_JOB_BUILT) return;
     kgen_spec_print(line, &job->spec);
-    fprintf(stderr, "kgen: warning: compiled %s for %s\n", line, job->target->name);
+    kgen__log(user, KGEN_LOG_WARNING, "compiled %s for %s", line, job->target->name);
 }
 
 static kgen_status build(kgen_context *ctx, const kgen_job *jobs, size_t count,
                          kgen_job_result *results, kgen_error *err) {
-    kgen_build_options options = {.progress = ctx->mode == KGEN_MODE_WARN ? say_built : NULL};
+    kgen_build_options options = {.size = sizeof options,
+                                  .progress = ctx->mode == KGEN_MODE_WARN ? say_built : NULL,
+                                  .user = ctx};
     return kgen_build(ctx->cache, jobs, count, &options, results, err);
 }
 
@@ -218,6 +220,9 @@ kgen_status kgen_prepare_for(kgen_context *ctx, const kgen_request *requests, si
         return kgen_fail(err, KGEN_E_CAPTURE,
                          "kgen_prepare: a stream captures; prepare every kernel before");
     if (!count) return KGEN_OK;
+    if (requests->size != sizeof *requests)
+        return kgen_fail(err, KGEN_E_ARG, "kgen_request.size=%zu: sizeof(kgen_request) expected",
+                         requests->size);
     kgen_status status = resolve(ctx, &w, requests, err);
     if (status == KGEN_OK) status = prepare_jobs(ctx, &w, kernels, err);
     free(w.jobs);
@@ -229,7 +234,8 @@ kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count
                          kgen_kernel **kernels, kgen_error *err) {
     kgen_request *requests = calloc(count ? count : 1, sizeof *requests);
     if (!requests) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
-    for (size_t i = 0; i < count; i++) requests[i].spec = specs[i];
+    for (size_t i = 0; i < count; i++)
+        requests[i] = (kgen_request){.size = sizeof requests[i], .spec = specs[i]};
     kgen_status status = kgen_prepare_for(ctx, requests, count, kernels, err);
     free(requests);
     return status;

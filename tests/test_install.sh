@@ -19,6 +19,13 @@ logged cmake --install "$build" --prefix "$prefix"
 "$prefix/bin/kgen" --version
 [[ -x $prefix/libexec/kgen/kgen-cc ]] || { echo "kgen-cc is not installed" && exit 1; }
 
+# One rule (kgen.h): before 1.0 the minor number is in the SONAME.
+version=$("$prefix/bin/kgen" --version | sed 's/^kgen //')
+minor=${version%.*}
+soname=$(readelf -d "$(find "$prefix" -name libkgen.so)" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+[[ $minor == 0.* && $soname == "libkgen.so.$minor" ]] ||
+    { echo "version $version has the SONAME $soname" && exit 1; }
+
 # The .pc file names the configured prefix; --define-prefix moves it here.
 libdir=$(dirname "$(find "$prefix" -name libkgen.so)")
 flags=$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --define-variable=prefix="$prefix" \
@@ -32,10 +39,14 @@ mkdir "$scratch/project"
 cat >"$scratch/project/CMakeLists.txt" <<EOF
 cmake_minimum_required(VERSION 3.22)
 project(user C)
-find_package(kgen 0.1 REQUIRED)
+find_package(kgen \${want} REQUIRED)
 add_executable(by-cmake $example)
 target_link_libraries(by-cmake PRIVATE kgen::kgen)
 EOF
-logged cmake -S "$scratch/project" -B "$scratch/out" -DCMAKE_PREFIX_PATH="$prefix"
+configure() { cmake -S "$scratch/project" -B "$scratch/out" -DCMAKE_PREFIX_PATH="$prefix" -Dwant="$1"; }
+for other in "0.$((${minor#0.} + 1))" 1.0; do # another ABI
+    ! configure "$other" >"$scratch/log" 2>&1 || { echo "find_package takes $other" && exit 1; }
+done
+logged configure "$minor"
 logged cmake --build "$scratch/out"
 "$scratch/out/by-cmake" cpu:cdna3

@@ -35,7 +35,7 @@ static kgen_status accept(ranking *m, int candidate, int *usable, const kgen_job
 static kgen_status prepare(void *user, int *usable, const int *candidates, int count,
                            kgen_error *err) {
     ranking *m = user;
-    const kgen_build_options options = {.workers = m->set->workers};
+    const kgen_build_options options = {.size = sizeof options, .workers = m->set->workers};
     kgen_job_result *results = calloc((size_t)count, sizeof *results);
     if (!results) return kgen_fail(err, KGEN_E_NOMEM, "no memory for %d candidates", count);
     kgen_status status = kgen__candidates_build(results, m->cache, &m->space, candidates, count,

@@ -31,7 +31,7 @@ static int units_of(const char *label) {
 
 static json_t *look(const char *device, kgen_error *err) {
     const kgen_open_options options = {
-        .device = device, .cache_dir = "", .mode = KGEN_MODE_OFFLINE};
+        .size = sizeof options, .device = device, .cache_dir = "", .mode = KGEN_MODE_OFFLINE};
     kgen_context *ctx;
     if (kgen_open(&ctx, &options, err) != KGEN_OK)
         return json_pack("{s:i, s:s}", "status", (int)err->status, "text", err->text);

@@ -173,8 +173,10 @@ static void compiled_one(const kgen_job_result *result, const kgen_job *job, siz
 
 static kgen_status compile_list(work *w, kgen_job_result *results, const int *candidates, int count,
                                 kgen_error *err) {
-    const kgen_build_options options = {
-        .workers = w->run->set->workers, .progress = compiled_one, .user = w};
+    const kgen_build_options options = {.size = sizeof options,
+                                        .workers = w->run->set->workers,
+                                        .progress = compiled_one,
+                                        .user = w};
     KGEN_TRY(say_stage(w, "compile", err));
     return kgen__candidates_build(results, kgen_context_cache(w->ctx), &w->space, candidates, count,
                                   w->run->device->target, &options, err);
@@ -362,8 +364,8 @@ static kgen_status run_jobs(kgen__run *run, kgen_context *ctx, int fd, kgen_erro
 }
 
 int kgen__worker(kgen__run *run, int fd) {
-    const kgen_open_options options = {.device = run->set->device,
-                                       .cache_dir = run->set->cache_dir};
+    const kgen_open_options options = {
+        .size = sizeof options, .device = run->set->device, .cache_dir = run->set->cache_dir};
     kgen_context *ctx = NULL;
     kgen_error err;
     kgen_status status = kgen_open(&ctx, &options, &err);

@@ -274,6 +274,11 @@ static const kgen_target *cpu_target(const kgen__device *device) { return device
 static int cpu_compute_units(const kgen__device *device) { return device->target->typical_cus; }
 static const char *cpu_label(const kgen__device *device) { return device->label; }
 
+static const char *cpu_library(const kgen__device *device) {
+    (void)device;
+    return "";
+}
+
 const kgen__device_api kgen__device_cpu = {
     .name = "cpu",
     .open = cpu_open,
@@ -297,4 +302,5 @@ const kgen__device_api kgen__device_cpu = {
     .target = cpu_target,
     .compute_units = cpu_compute_units,
     .label = cpu_label,
+    .library = cpu_library,
 };

@@ -48,6 +48,7 @@ typedef struct kgen_job_result {
 } kgen_job_result;
 
 typedef struct kgen_build_options {
+    size_t size;      /* sizeof(kgen_build_options) */
     int workers;      /* 0: cores, bounded by memory */
     int timeout_s;    /* a kernel; 0: 300 */
     int allow_spills; /* 1: the gate reports but does not fail */

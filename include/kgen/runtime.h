@@ -18,21 +18,38 @@ typedef void *kgen_stream; /* hipStream_t, CUstream, or a cpu stream */
 
 typedef enum kgen_mode {
     KGEN_MODE_AUTO,    /* prepare compiles what is missing */
-    KGEN_MODE_WARN,    /* the same, and says so on stderr */
+    KGEN_MODE_WARN,    /* the same, and tells the log each time */
     KGEN_MODE_STRICT,  /* a miss is KGEN_E_NOT_CACHED with the line that fixes it */
     KGEN_MODE_OFFLINE, /* the same, and the compiler is never touched */
 } kgen_mode;
 
+typedef enum kgen_log_level { KGEN_LOG_INFO, KGEN_LOG_WARNING } kgen_log_level;
+/* One line without a newline. Called by the thread that called kgen; must not
+ * call kgen with the same context. */
+typedef void (*kgen_log)(kgen_log_level level, const char *text, void *user);
+
 typedef struct kgen_open_options {
+    size_t size;           /* sizeof(kgen_open_options) */
     const char *device;    /* "hip:0", "cuda:0", "cpu:cdna3"; NULL: $KGEN_DEVICE
-                              or the first of hip, cuda, cpu */
+                              or the GPU: the first of hip and cuda. The cpu
+                              device emulates a GPU, and is never a default */
     const char *cache_dir; /* as kgen_cache_open */
     kgen_mode mode;
     const char *tuning; /* as kgen_tuning_open: the user's file; NULL: where
                               it usually is; "": no tuning database */
+    const char *driver; /* the libamdhip64 or libcuda to use; NULL: $KGEN_HIP_LIB
+                           or $KGEN_CUDA_LIB, or the one that the process has
+                           loaded, or the system's */
+    kgen_log log;       /* NULL: nothing is told. The library itself never
+                           writes to stdout or stderr */
+    void *log_user;
 } kgen_open_options;
 
-/* options may be NULL. *out: kgen_close. Not on the launch path. */
+/* options may be NULL. *out: kgen_close. Not on the launch path. KGEN_E_DEVICE
+ * says what was looked for and found. A driver library that the process has
+ * loaded is used, whoever brought it: streams and memory of one copy mean
+ * nothing to another. Of two loaded copies one must be named. A process may open
+ * several devices, and one device several times. */
 KGEN_API kgen_status kgen_open(kgen_context **out, const kgen_open_options *options,
                                kgen_error *err);
 /* Unloads every kernel. No stream may still use or capture one. */
@@ -43,6 +60,8 @@ KGEN_API const kgen_target *kgen_context_target(const kgen_context *ctx);
 KGEN_API const char *kgen_context_device(const kgen_context *ctx);
 /* Of it what names the device, as rows of the tuning database do: "NVIDIA H200". */
 KGEN_API const char *kgen_context_device_name(const kgen_context *ctx);
+/* The driver library in use, as a path; "" of the cpu device. */
+KGEN_API const char *kgen_context_driver(const kgen_context *ctx);
 KGEN_API kgen_cache *kgen_context_cache(kgen_context *ctx);
 
 /* Resolves, builds if the mode allows, loads, and gets the functions of all
@@ -58,6 +77,7 @@ KGEN_API kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, siz
  * each size that is to have its own kernel (a graph of batch 8, one of 64).
  * kgen_prepare is this with an unknown problem. */
 typedef struct kgen_request {
+    size_t size; /* sizeof(kgen_request) */
     kgen_spec spec;
     kgen_problem problem;
 } kgen_request;

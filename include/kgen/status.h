@@ -5,6 +5,8 @@
 #ifndef KGEN_STATUS_H
 #define KGEN_STATUS_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -57,6 +59,12 @@ KGEN_API int kgen_status_exit_code(kgen_status status);
  * cut, never overrun. */
 KGEN_API kgen_status kgen_fail(kgen_error *err, kgen_status status, const char *fmt, ...)
     KGEN_PRINTF(3, 4);
+
+/* Takes a struct of the caller's that begins with its size (kgen.h) into *out, of
+ * out_size bytes. NULL is a struct of zeros. KGEN_E_ARG: the size is not set, or
+ * bytes that this version does not know are. `name` is for the text. */
+KGEN_API kgen_status kgen_struct_take(void *out, size_t out_size, const void *theirs,
+                                      const char *name, kgen_error *err);
 
 /* Forwards a failure unchanged. */
 #define KGEN_TRY(expr)                                            \

@@ -1,6 +1,6 @@
 /* KGEN_CAPTURE: which launches are saved, and saving one. A capture waits for
- * the device and reads all of a launch's memory twice; that it fails is told on
- * stderr and changes nothing about the launch. */
+ * the device and reads all of a launch's memory twice; that it fails is told to
+ * the log and changes nothing about the launch. */
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
@@ -48,7 +48,7 @@ struct kgen__taking {
 static void warn(const kgen_kernel *kernel, const char *why) {
     char symbol[KGEN_SYMBOL_MAX];
     kgen_spec_symbol(symbol, &kernel->spec);
-    fprintf(stderr, "kgen: warning: capture of %s: %s\n", symbol, why);
+    kgen__log(kernel->ctx, KGEN_LOG_WARNING, "capture of %s: %s", symbol, why);
 }
 
 /* ---- variables ----------------------------------------------------------------- */
@@ -280,7 +280,7 @@ void kgen__capture_end(kgen__taking *t, kgen_status launched) {
         name_file(path, t);
         if (read_regions(t, 1, &why) == KGEN_OK &&
             kgen__capture_write(path, t->kernel, &t->args, &t->regions, &t->blobs, &why) == KGEN_OK)
-            fprintf(stderr, "kgen: captured %s\n", path);
+            kgen__log(t->kernel->ctx, KGEN_LOG_INFO, "captured %s", path);
         else
             warn(t->kernel, why.text);
     }

@@ -28,7 +28,7 @@ static kgen_error did; /* of the calls that must work */
     } while (0)
 
 static int open_device(void **state) {
-    kgen_open_options options = {.device = "cpu:cdna3"};
+    kgen_open_options options = {.size = sizeof options, .device = "cpu:cdna3"};
     (void)state;
     if (kgen_open(&ctx, &options, &did) != KGEN_OK) {
         print_message("skipped: %s\n", did.text);

@@ -818,7 +818,8 @@ static void build_twice(const char *arch) {
     make_jobs(jobs, arch);
     for (int round = 0; round < 2; round++) {
         seen s = {0};
-        kgen_build_options options = {.workers = 2, .progress = count_progress, .user = &s};
+        kgen_build_options options = {
+            .size = sizeof options, .workers = 2, .progress = count_progress, .user = &s};
         assert_int_equal(kgen_cache_open(&cache, dir, &err), KGEN_OK);
         if (kgen_build(cache, jobs, LINES, &options, results, &err) != KGEN_OK)
             fail_msg("%s", err.text);

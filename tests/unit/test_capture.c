@@ -44,8 +44,20 @@ static void clear_environment(void) {
     setenv("KGEN_CAPTURE_DIR", folder, 1);
 }
 
+/* What the contexts told since it was last emptied. */
+static char heard[4096];
+
+static void hear(kgen_log_level level, const char *text, void *user) {
+    size_t used = strlen(heard);
+    assert_ptr_equal(user, heard);
+    assert_null(strchr(text, '\n'));
+    snprintf(heard + used, sizeof heard - used, "%s%s\n",
+             level == KGEN_LOG_WARNING ? "warning: " : "", text);
+}
+
 static kgen_context *open_device(const char *device, const char *globs) {
-    const kgen_open_options options = {.device = device};
+    const kgen_open_options options = {
+        .size = sizeof options, .device = device, .log = hear, .log_user = heard};
     kgen_context *ctx = NULL;
     if (globs) setenv("KGEN_CAPTURE", globs, 1);
     DO(kgen_open(&ctx, &options, &did));
@@ -68,28 +80,6 @@ static int count_files(char path[PATH_BYTES], int remove_them) {
     }
     free(files);
     return count;
-}
-
-/* Standard error goes to a file until it is read back. */
-static int kept_stderr = -1;
-
-static void catch_stderr(void) {
-    char name[PATH_BYTES];
-    snprintf(name, sizeof name, "%s/.stderr", folder);
-    fflush(stderr);
-    kept_stderr = dup(2);
-    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    dup2(fd, 2);
-    close(fd);
-}
-
-static void read_stderr(char *out, size_t size) {
-    fflush(stderr);
-    lseek(2, 0, SEEK_SET);
-    ssize_t got = read(2, out, size - 1);
-    out[got < 0 ? 0 : got] = 0;
-    dup2(kept_stderr, 2);
-    close(kept_stderr);
 }
 
 static int count_of(const char *text, const char *part) {
@@ -738,19 +728,17 @@ static void test_skip_and_count(void **state) {
 }
 
 static void test_a_launch_too_large(void **state) {
-    char text[4096];
     rig *r = malloc(sizeof *r);
     (void)state;
     setenv("KGEN_CAPTURE_MAX", "1K", 1);
     make_line_rig(r, "cpu:cdna3", "*", plain_case);
-    catch_stderr();
+    heard[0] = 0;
     launch(r);
     launch(r);
-    read_stderr(text, sizeof text);
     assert_int_equal(count_files(NULL, 1), 0);
-    assert_int_equal(count_of(text, "warning"), 1);
-    assert_non_null(strstr(text, "KGEN_CAPTURE_MAX"));
-    assert_non_null(strstr(text, "1024"));
+    assert_int_equal(count_of(heard, "warning"), 1);
+    assert_non_null(strstr(heard, "KGEN_CAPTURE_MAX"));
+    assert_non_null(strstr(heard, "1024"));
     kgen__check_result result;
     DO(kgen__data_compare(&result, &r->data, &did)); /* launched all the same */
     free_rig(r);
@@ -759,7 +747,7 @@ static void test_a_launch_too_large(void **state) {
 }
 
 static void test_a_folder_that_went_away(void **state) {
-    char gone[PATH_BYTES], text[4096];
+    char gone[PATH_BYTES];
     rig *r = malloc(sizeof *r);
     (void)state;
     snprintf(gone, sizeof gone, "%s/gone", folder);
@@ -767,33 +755,30 @@ static void test_a_folder_that_went_away(void **state) {
     setenv("KGEN_CAPTURE_DIR", gone, 1);
     make_line_rig(r, "cpu:cdna3", "*", plain_case);
     rmdir(gone);
-    catch_stderr();
+    heard[0] = 0;
     launch(r);
-    read_stderr(text, sizeof text);
-    assert_int_equal(count_of(text, "warning"), 1);
-    assert_non_null(strstr(text, gone));
+    assert_int_equal(count_of(heard, "warning"), 1);
+    assert_non_null(strstr(heard, gone));
     free_rig(r);
     free(r);
     clear_environment();
 }
 
 static void test_graphs_are_not_captured(void **state) {
-    char text[4096];
     kgen_graph *graph = NULL;
     rig *r = malloc(sizeof *r);
     (void)state;
     make_line_rig(r, "cpu:cdna3", "*", plain_case);
-    catch_stderr();
+    heard[0] = 0;
     DO(kgen_graph_begin(r->ctx, r->stream, &did));
     launch(r);
     launch(r);
     DO(kgen_graph_end(r->ctx, r->stream, &graph, &did));
     DO(kgen_graph_launch(graph, r->stream, &did));
-    read_stderr(text, sizeof text);
     assert_int_equal(count_files(NULL, 1), 0);
-    assert_int_equal(count_of(text, "warning"), 1);
-    assert_non_null(strstr(text, "kg_attn_decode"));
-    assert_non_null(strstr(text, "eager"));
+    assert_int_equal(count_of(heard, "warning"), 1);
+    assert_non_null(strstr(heard, "kg_attn_decode"));
+    assert_non_null(strstr(heard, "eager"));
     launch(r); /* that one is still to be had */
     assert_int_equal(count_files(NULL, 1), 1);
     kgen_graph_free(graph);
@@ -820,7 +805,7 @@ static void test_bad_variables(void **state) {
         {"KGEN_CAPTURE", ",a"},
         {"KGEN_CAPTURE", "a,"},
     };
-    const kgen_open_options options = {.device = "cpu:cdna3"};
+    const kgen_open_options options = {.size = sizeof options, .device = "cpu:cdna3"};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         kgen_context *ctx = NULL;

@@ -825,7 +825,7 @@ static int set_up(void **state) {
         kgen_error err = {KGEN_OK, ""};
         kgen_toolchain tc;
         const kgen_target *target;
-        kgen_open_options options = {.device = devices[i]};
+        kgen_open_options options = {.size = sizeof options, .device = devices[i]};
         if (kgen_target_find(&target, devices[i], &err) == KGEN_OK &&
             kgen_toolchain_find(&tc, target, &err) == KGEN_OK &&
             kgen_open(&contexts[i], &options, &err) == KGEN_OK)

@@ -361,7 +361,8 @@ static void must(kgen_status status, const kgen_error *err) {
 
 static void open_world(world *w) {
     kgen_error err;
-    kgen_open_options options = {.device = "cpu:cdna3", .mode = KGEN_MODE_AUTO};
+    kgen_open_options options = {
+        .size = sizeof options, .device = "cpu:cdna3", .mode = KGEN_MODE_AUTO};
     memset(w, 0, sizeof *w);
     must(kgen_open(&w->ctx, &options, &err), &err);
     must(kgen_stream_create(w->ctx, &w->stream, &err), &err);

@@ -661,7 +661,7 @@ static void test_real_kernels(void **state) {
     static const char *const names[REAL_ARCHS] = {"gfx942", "gfx950", "gfx1201"};
     kgen_job jobs[REALS * REAL_ARCHS];
     kgen_job_result results[REALS * REAL_ARCHS];
-    kgen_build_options options = {.workers = 2};
+    kgen_build_options options = {.size = sizeof options, .workers = 2};
     kgen_toolchain toolchain;
     kgen_cache *cache;
     kgen_error err;

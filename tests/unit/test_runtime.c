@@ -1,6 +1,7 @@
 /* Open, prepare, launch on the cpu device, with the real compiler: what works,
  * and every argument that a launch refuses. Tensors lie in host memory. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include <kgen/kgen.h>
 
 #include "check/check.h"
 
@@ -167,7 +170,7 @@ static void assert_counters_zero(const void *workspace) {
 static void test_open_prepare_launch_close(void **state) {
     (void)state;
     kgen_context *ctx = NULL;
-    kgen_open_options options = {.device = DEVICE};
+    kgen_open_options options = {.size = sizeof options, .device = DEVICE};
     DO(kgen_open(&ctx, &options, &did));
     assert_string_equal(kgen_context_target(ctx)->name, DEVICE);
     assert_memory_equal(kgen_context_device(ctx), DEVICE, strlen(DEVICE));
@@ -665,7 +668,8 @@ static void show_toolchains(char *saved[WAYS]) {
 
 static kgen_context *opened(kgen_mode mode, const char *cache_dir) {
     kgen_context *ctx = NULL;
-    kgen_open_options options = {.device = DEVICE, .cache_dir = cache_dir, .mode = mode};
+    kgen_open_options options = {
+        .size = sizeof options, .device = DEVICE, .cache_dir = cache_dir, .mode = mode};
     DO(kgen_open(&ctx, &options, &did));
     return ctx;
 }
@@ -759,38 +763,61 @@ static void test_offline_without_a_cache(void **state) {
     assert_int_not_equal(access(dir, F_OK), 0);
 }
 
-/* Lines that a call writes to stderr. */
-static int lines_to_stderr(kgen_context *ctx, const kgen_spec *specs, size_t count) {
-    char path[256];
-    kgen_kernel *kernels[4];
-    int lines = 0, c, saved = dup(STDERR_FILENO);
-    private_cache(path, "stderr");
-    fflush(stderr);
-    assert_non_null(freopen(path, "w", stderr));
-    kgen_status status = kgen_prepare(ctx, specs, count, kernels, NULL);
-    fflush(stderr);
-    dup2(saved, STDERR_FILENO);
-    close(saved);
-    assert_int_equal(status, KGEN_OK);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    while ((c = getc(file)) != EOF) lines += c == '\n';
-    fclose(file);
-    return lines;
+static int warnings; /* told by `opened_loud` */
+
+static void count_warnings(kgen_log_level level, const char *text, void *user) {
+    assert_int_equal(level, KGEN_LOG_WARNING);
+    assert_memory_equal(text, "compiled attn:", 14);
+    assert_ptr_equal(user, &warnings);
+    warnings++;
 }
 
+/* Bytes that reach a file descriptor while the specs are prepared in mode WARN. */
+static long bytes_written(int fd, kgen_context *ctx, const kgen_spec *specs, size_t count) {
+    char path[256];
+    kgen_kernel *kernels[4];
+    private_cache(path, "written");
+    fflush(NULL);
+    int saved = dup(fd), file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    dup2(file, fd);
+    kgen_status status = kgen_prepare(ctx, specs, count, kernels, NULL);
+    fflush(NULL);
+    long bytes = (long)lseek(file, 0, SEEK_END);
+    dup2(saved, fd);
+    close(saved);
+    close(file);
+    assert_int_equal(status, KGEN_OK);
+    return bytes;
+}
+
+/* Each compile is told to the log, and to nothing else. */
 static void test_warn_mode(void **state) {
     (void)state;
     char dir[256];
     private_cache(dir, "warn");
     kgen_spec specs[3] = {spec_of(PLAIN), spec_of(ONE), spec_of("attn:d=64,g=2,lse=1")};
-    kgen_context *ctx = opened(KGEN_MODE_WARN, dir);
-    assert_int_equal(lines_to_stderr(ctx, specs, 1), 1);
-    assert_int_equal(lines_to_stderr(ctx, specs, 1), 0);
-    assert_int_equal(lines_to_stderr(ctx, specs, 3), 2);
+    kgen_open_options options = {.size = sizeof options,
+                                 .device = DEVICE,
+                                 .cache_dir = dir,
+                                 .mode = KGEN_MODE_WARN,
+                                 .log = count_warnings,
+                                 .log_user = &warnings};
+    static const int told[] = {1, 1, 3, 3};
+    kgen_context *ctx = NULL;
+    warnings = 0;
+    DO(kgen_open(&ctx, &options, &did));
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(bytes_written(i % 2 + 1, ctx, specs, i < 2 ? 1 : 3), 0);
+        assert_int_equal(warnings, told[i]);
+    }
     kgen_close(ctx);
-    ctx = opened(KGEN_MODE_WARN, dir);
-    assert_int_equal(lines_to_stderr(ctx, specs, 3), 0);
+    DO(kgen_open(&ctx, &options, &did));
+    DO(kgen_prepare(ctx, specs, 3, (kgen_kernel *[3]){0}, &did)); /* from the cache */
+    assert_int_equal(warnings, 3);
+    kgen_close(ctx);
+    ctx = opened(KGEN_MODE_WARN, ""); /* nobody listens */
+    DO(kgen_prepare(ctx, specs, 1, (kgen_kernel *[1]){0}, &did));
+    assert_int_equal(warnings, 3);
     kgen_close(ctx);
 }
 
@@ -846,7 +873,7 @@ static void test_device_names(void **state) {
         {"cpu:cdna3:1", KGEN_E_TARGET, "arch=cpu:cdna3:1: unknown"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        kgen_open_options options = {.device = rows[i].device};
+        kgen_open_options options = {.size = sizeof options, .device = rows[i].device};
         kgen_context *ctx = NULL;
         kgen_error err;
         assert_int_equal(kgen_open(&ctx, &options, &err), rows[i].status);
@@ -856,7 +883,7 @@ static void test_device_names(void **state) {
     }
     static const char *const good[] = {"cpu", "cpu:", "cpu:cdna3", "cpu:rdna3"};
     for (int i = 0; i < 4; i++) {
-        kgen_open_options options = {.device = good[i]};
+        kgen_open_options options = {.size = sizeof options, .device = good[i]};
         kgen_context *ctx = NULL;
         DO(kgen_open(&ctx, &options, &did));
         assert_string_equal(kgen_context_target(ctx)->name, i < 3 ? DEVICE : "cpu:rdna3");
@@ -864,7 +891,7 @@ static void test_device_names(void **state) {
     }
 }
 
-/* Without a name the variable decides, then what is there; success is silent. */
+/* Without a name the variable decides, then the GPU; success is silent. */
 static void test_default_device(void **state) {
     (void)state;
     kgen_context *ctx = NULL;
@@ -872,14 +899,53 @@ static void test_default_device(void **state) {
     setenv("KGEN_DEVICE", "cpu:cdna4", 1);
     assert_int_equal(kgen_open(&ctx, NULL, &err), KGEN_OK);
     assert_string_equal(kgen_context_target(ctx)->name, "cpu:cdna4");
-    kgen_close(ctx);
-    setenv("KGEN_DEVICE", "abacus", 1);
-    assert_int_equal(kgen_open(&ctx, NULL, NULL), KGEN_E_DEVICE);
-    unsetenv("KGEN_DEVICE");
-    assert_int_equal(kgen_open(&ctx, NULL, &err), KGEN_OK);
+    assert_string_equal(kgen_context_driver(ctx), "");
     kgen_close(ctx);
     assert_int_equal(err.status, KGEN_E_IO);
     assert_string_equal(err.text, "as it was");
+    setenv("KGEN_DEVICE", "abacus", 1);
+    assert_int_equal(kgen_open(&ctx, NULL, NULL), KGEN_E_DEVICE);
+    unsetenv("KGEN_DEVICE");
+    ctx = NULL;
+    setenv("KGEN_HIP_LIB", "/nonexistent/libamdhip64.so", 1);
+    setenv("KGEN_CUDA_LIB", "/nonexistent/libcuda.so", 1);
+    kgen_status status = kgen_open(&ctx, NULL, &err); /* never the cpu device */
+    unsetenv("KGEN_HIP_LIB");
+    unsetenv("KGEN_CUDA_LIB");
+    assert_int_equal(status, KGEN_E_DEVICE);
+    assert_null(ctx);
+    static const char *const says[] = {
+        "no GPU that kgen can use: hip: ", "/nonexistent/libamdhip64",
+        "; cuda: ", "/nonexistent/libcuda", "Without a GPU: device cpu:cdna3"};
+    for (int i = 0; i < 5; i++) assert_non_null(strstr(err.text, says[i]));
+}
+
+/* The size decides what is read of a struct that a caller fills. */
+static void test_sizes_of_options(void **state) {
+    (void)state;
+    struct {
+        kgen_open_options known;
+        char later[8];
+    } options = {.known = {.device = DEVICE}};
+    kgen_context *ctx = NULL;
+    kgen_error err;
+    assert_int_equal(kgen_open(&ctx, &options.known, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "kgen_open_options.size=0: sizeof(kgen_open_options) expected");
+    options.known.size = sizeof options; /* of a later header; what it adds is not used */
+    DO(kgen_open(&ctx, &options.known, &did));
+    kgen_close(ctx);
+    ctx = NULL;
+    options.later[3] = 1;
+    assert_int_equal(kgen_open(&ctx, &options.known, &err), KGEN_E_ARG);
+    assert_non_null(strstr(err.text, "is set, this version knows"));
+    options.known.size = offsetof(kgen_open_options, driver); /* of an earlier one */
+    options.known.driver = "/never/looked/at";
+    DO(kgen_open(&ctx, &options.known, &did));
+    kgen_close(ctx);
+    options.known.size = sizeof options.known;
+    assert_int_equal(kgen_open(&ctx, &options.known, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "driver=/never/looked/at: device cpu:cdna3 has none");
+    assert_string_equal(kgen_version(), KGEN_VERSION);
 }
 
 /* ---- a broken cache ------------------------------------------------------ */
@@ -1213,7 +1279,7 @@ static int set_up(void **state) {
     kgen_error err;
     kgen_toolchain tc;
     const kgen_target *target;
-    kgen_open_options options = {.device = DEVICE};
+    kgen_open_options options = {.size = sizeof options, .device = DEVICE};
     if (kgen_target_find(&target, DEVICE, &err) != KGEN_OK ||
         kgen_toolchain_find(&tc, target, &err) != KGEN_OK ||
         kgen_open(&shared, &options, &err) != KGEN_OK) {
@@ -1254,6 +1320,7 @@ int main(void) {
         cmocka_unit_test(test_prepare_of_a_bad_spec),
         cmocka_unit_test(test_device_names),
         cmocka_unit_test(test_default_device),
+        cmocka_unit_test(test_sizes_of_options),
         cmocka_unit_test(test_a_corrupt_entry_is_built_again),
         cmocka_unit_test(test_kernels_share_a_workspace),
         cmocka_unit_test(test_addresses_beyond_4_gib),

@@ -483,8 +483,11 @@ static void variants_are_what_is_needed(void **state) {
 
 static kgen_context *open_context(const char *device, const char *cache, const char *tuning,
                                   kgen_mode mode) {
-    const kgen_open_options options = {
-        .device = device, .cache_dir = cache, .mode = mode, .tuning = tuning};
+    const kgen_open_options options = {.size = sizeof options,
+                                       .device = device,
+                                       .cache_dir = cache,
+                                       .mode = mode,
+                                       .tuning = tuning};
     kgen_context *ctx = NULL;
     kgen_error err;
     if (kgen_open(&ctx, &options, &err) != KGEN_OK) fail_msg("%s", err.text);
@@ -492,7 +495,7 @@ static kgen_context *open_context(const char *device, const char *cache, const c
 }
 
 static kgen_kernel *prepare_for(kgen_context *ctx, kgen_problem problem) {
-    kgen_request request = {.spec = rows_spec(SMALL), .problem = problem};
+    kgen_request request = {.size = sizeof request, .spec = rows_spec(SMALL), .problem = problem};
     kgen_kernel *kernel = NULL;
     kgen_error err;
     kgen_status status = kgen_prepare_for(ctx, &request, 1, &kernel, &err);
@@ -550,7 +553,7 @@ static void a_strict_miss_names_the_tuned_kernel(void **state) {
     save_small("cpu:cdna3");
     const char *empty = rows_path("cache");
     kgen_context *ctx = open_context("cpu:cdna3", empty, rows_path("user"), KGEN_MODE_STRICT);
-    kgen_request request = {.spec = rows_spec(SMALL), .problem = FOUR};
+    kgen_request request = {.size = sizeof request, .spec = rows_spec(SMALL), .problem = FOUR};
     kgen_kernel *kernel = NULL;
     kgen_error err;
     kgen_status status = kgen_prepare_for(ctx, &request, 1, &kernel, &err);

@@ -24,7 +24,7 @@ static void must(kgen_status status, const kgen_error *err) {
 }
 
 static kgen_context *open_cpu(const char *device) {
-    const kgen_open_options options = {.device = device};
+    const kgen_open_options options = {.size = sizeof options, .device = device};
     kgen_context *ctx;
     kgen_error err;
     must(kgen_open(&ctx, &options, &err), &err);

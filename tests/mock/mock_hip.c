@@ -1,0 +1,178 @@
+/* A HIP driver without a GPU: it remembers what it was asked, and computes
+ * nothing. Two devices; the architecture is $MOCK_ARCH, else gfx942. */
+#include "mock_hip.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define API __attribute__((visibility("default")))
+
+enum { ARCH_AT = 1160 }; /* of gcnArchName in hipDeviceProp_t */
+
+API mock_hip mock_hip_state;
+static __thread int current;
+
+#define STATE (&mock_hip_state)
+
+API int hipInit(unsigned flags) {
+    STATE->inits++;
+    return (int)flags;
+}
+
+API int hipGetDeviceCount(int *count) {
+    *count = MOCK_DEVICES;
+    return 0;
+}
+
+API int hipDeviceGet(int *handle, int ordinal) {
+    *handle = ordinal;
+    return 0;
+}
+
+API int hipDeviceGetName(char *name, int size, int handle) {
+    snprintf(name, (size_t)size, "Mock %d", handle);
+    return 0;
+}
+
+API int hipDeviceGetAttribute(int *value, int attribute, int handle) {
+    (void)attribute, (void)handle;
+    *value = 304;
+    return 0;
+}
+
+API int hipDrvGetErrorName(int code, const char **text) {
+    *text = "mockError";
+    return code * 0;
+}
+
+API int hipDrvGetErrorString(int code, const char **text) {
+    *text = "the mock driver says so";
+    return code * 0;
+}
+
+API int hipGetDevicePropertiesR0600(void *properties, int ordinal) {
+    const char *arch = getenv("MOCK_ARCH");
+    char *at = properties;
+    memset(at, 0, 1472);
+    snprintf(at, 256, "Mock %d", ordinal);
+    snprintf(at + ARCH_AT, 256, "%s", arch ? arch : "gfx942:sramecc+:xnack-");
+    return 0;
+}
+
+API int hipGetDevice(int *ordinal) {
+    *ordinal = current;
+    return 0;
+}
+
+API int hipSetDevice(int ordinal) {
+    current = ordinal;
+    return 0;
+}
+
+API int hipModuleLoadData(void **module, const void *image) {
+    (void)image;
+    STATE->loads[current]++;
+    *module = malloc(8);
+    return 0;
+}
+
+API int hipModuleUnload(void *module) {
+    STATE->unloads[current]++;
+    free(module);
+    return 0;
+}
+
+API int hipModuleGetFunction(void **function, void *module, const char *name) {
+    (void)name;
+    *function = module;
+    return 0;
+}
+
+API int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                              unsigned by, unsigned bz, unsigned shared, void *stream,
+                              void **params, void **extra) {
+    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz;
+    (void)shared, (void)params, (void)extra;
+    STATE->launches[current]++;
+    STATE->launched_on = stream;
+    return 0;
+}
+
+API int hipMalloc(void **out, size_t bytes) { return posix_memalign(out, 256, bytes); }
+
+API int hipFree(void *memory) {
+    free(memory);
+    return 0;
+}
+
+API int hipMemcpyHtoD(void *dst, const void *src, size_t bytes) {
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+API int hipMemcpyDtoH(void *dst, const void *src, size_t bytes) {
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+API int hipMemsetAsync(void *dst, int value, size_t bytes, void *stream) {
+    (void)stream;
+    memset(dst, value, bytes);
+    return 0;
+}
+
+API int hipStreamCreateWithFlags(void **stream, unsigned flags) {
+    (void)flags;
+    *stream = malloc(8);
+    return 0;
+}
+
+API int hipStreamDestroy(void *stream) {
+    free(stream);
+    return 0;
+}
+
+API int hipStreamSynchronize(void *stream) {
+    (void)stream;
+    return 0;
+}
+
+API int hipStreamIsCapturing(void *stream, int *status) {
+    *status = stream && stream == STATE->capturing;
+    return 0;
+}
+
+API int hipStreamBeginCapture(void *stream, int mode) {
+    (void)mode;
+    STATE->capturing = stream;
+    return 0;
+}
+
+API int hipStreamEndCapture(void *stream, void **graph) {
+    (void)stream;
+    STATE->capturing = NULL;
+    *graph = malloc(8);
+    return 0;
+}
+
+API int hipGraphDestroy(void *graph) {
+    free(graph);
+    return 0;
+}
+
+API int hipGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
+    (void)graph, (void)flags;
+    *exec = malloc(8);
+    return 0;
+}
+
+API int hipGraphLaunch(void *exec, void *stream) {
+    (void)exec, (void)stream;
+    return 0;
+}
+
+API int hipGraphExecDestroy(void *exec) {
+    free(exec);
+    return 0;
+}

@@ -1,0 +1,14 @@
+/* What the mock driver remembers; a test finds it with dlsym. */
+#ifndef KGEN_TESTS_MOCK_HIP_H
+#define KGEN_TESTS_MOCK_HIP_H
+
+enum { MOCK_DEVICES = 2 };
+
+typedef struct mock_hip {
+    int inits;
+    int loads[MOCK_DEVICES], unloads[MOCK_DEVICES], launches[MOCK_DEVICES];
+    void *launched_on; /* the stream of the last launch */
+    void *capturing;   /* the one stream that captures; an engine's, if a test sets it */
+} mock_hip;
+
+#endif

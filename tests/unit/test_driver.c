@@ -1,0 +1,199 @@
+/* Which driver library is used, and what is asked of it, on a HIP driver that
+ * computes nothing. Libraries stay loaded, so each scenario is a process of its
+ * own: this program again, with the scenario's name. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <kgen/kgen.h>
+
+#include "tests/mock/mock_hip.h"
+
+static char folder[] = "/tmp/kgen-driver-XXXXXX";
+static const char *program;
+
+/* ---- in the scenario's process ------------------------------------------------ */
+
+#define CHECK(condition)                                                             \
+    do {                                                                             \
+        if (!(condition)) {                                                          \
+            printf("line %d: %s; last error: %s\n", __LINE__, #condition, err.text); \
+            exit(1);                                                                 \
+        }                                                                            \
+    } while (0)
+
+static kgen_error err;
+static kgen_context *ctx;
+
+static kgen_status open_with(const char *device, const char *driver) {
+    const kgen_open_options options = {
+        .size = sizeof options, .device = device, .driver = driver, .tuning = ""};
+    ctx = NULL;
+    return kgen_open(&ctx, &options, &err);
+}
+
+static int says(const char *text) { return strstr(err.text, text) != NULL; }
+
+/* As an engine does it. */
+static mock_hip *engine_loads(const char *path) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    mock_hip *state = library ? dlsym(library, "mock_hip_state") : NULL;
+    CHECK(state);
+    return state;
+}
+
+static int is_loaded(const char *name) {
+    void *library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+    if (library) dlclose(library);
+    return library != NULL;
+}
+
+static int uses(const char *path) {
+    char real[2][4096];
+    return realpath(path, real[0]) && realpath(kgen_context_driver(ctx), real[1]) &&
+           strcmp(real[0], real[1]) == 0;
+}
+
+/* The system has version 7, the engine brought version 6 under any name. */
+static void a_loaded_soname(void) {
+    mock_hip *engine = engine_loads(MOCK_HIP_6);
+    CHECK(open_with("hip:1", NULL) == KGEN_OK);
+    CHECK(uses(MOCK_HIP_6) && engine->inits == 1);
+    CHECK(!is_loaded("libamdhip64.so.7"));
+    kgen_close(ctx);
+    CHECK(open_with("hip", "") == KGEN_OK); /* again: still one */
+    CHECK(uses(MOCK_HIP_6) && engine->inits == 2);
+    kgen_close(ctx);
+}
+
+static void a_loaded_wheel(void) {
+    mock_hip *engine = engine_loads("libamdhip64-1f2e3d4c.so");
+    CHECK(open_with(NULL, NULL) == KGEN_OK);
+    CHECK(engine->inits == 1 && strstr(kgen_context_driver(ctx), "/libamdhip64-1f2e3d4c.so"));
+    CHECK(!is_loaded("libamdhip64.so.7"));
+    kgen_close(ctx);
+}
+
+static void nothing_loaded(void) {
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    CHECK(strstr(kgen_context_driver(ctx), "/libamdhip64.so.7"));
+    kgen_close(ctx);
+}
+
+static void two_copies(void) {
+    char named[4096];
+    mock_hip *wheel = engine_loads("libamdhip64-1f2e3d4c.so"), *six = engine_loads(MOCK_HIP_6);
+    CHECK(open_with("hip:0", NULL) == KGEN_E_DEVICE && !ctx);
+    CHECK(says("has loaded") && says(MOCK_HIP_6) && says("libamdhip64-1f2e3d4c.so"));
+    CHECK(says("kgen_open_options.driver or KGEN_HIP_LIB") && wheel->inits + six->inits == 0);
+    CHECK(open_with("hip:0", MOCK_HIP_6) == KGEN_OK && uses(MOCK_HIP_6) && six->inits == 1);
+    kgen_close(ctx);
+    snprintf(named, sizeof named, "%s/libamdhip64-1f2e3d4c.so", getenv("LD_LIBRARY_PATH"));
+    setenv("KGEN_HIP_LIB", named, 1);
+    CHECK(open_with("hip:0", NULL) == KGEN_OK && uses(named) && wheel->inits == 1);
+    kgen_close(ctx);
+    CHECK(open_with("hip:0", MOCK_HIP_6) == KGEN_OK && uses(MOCK_HIP_6)); /* before the variable */
+    kgen_close(ctx);
+}
+
+static void bad_names(void) {
+    CHECK(open_with("hip:0", "/none/such.so") == KGEN_E_DEVICE && says("hip: /none/such.so"));
+    CHECK(open_with("hip:0", "libm.so.6") == KGEN_E_DEVICE && says("is too old: no hipInit"));
+    CHECK(open_with("cpu", MOCK_HIP_6) == KGEN_E_ARG && says("device cpu has none"));
+    CHECK(open_with("hip:2", MOCK_HIP_6) == KGEN_E_DEVICE && says("hip:2: there are 2 devices"));
+}
+
+/* A GPU that kgen has nothing for is named; the cpu device does not step in. */
+static void an_unknown_gpu(void) {
+    setenv("MOCK_ARCH", "gfx801", 1);
+    CHECK(open_with(NULL, NULL) == KGEN_E_DEVICE && !ctx);
+    CHECK(says("no GPU that kgen can use: hip:0 is gfx801") && says("cuda: "));
+    CHECK(says("Without a GPU: device cpu:cdna3, or KGEN_DEVICE=cpu:cdna3"));
+}
+
+static const struct scenario {
+    const char *name;
+    void (*run)(void);
+} scenarios[] = {
+    {"a_loaded_soname", a_loaded_soname},
+    {"a_loaded_wheel", a_loaded_wheel},
+    {"nothing_loaded", nothing_loaded},
+    {"two_copies", two_copies},
+    {"bad_names", bad_names},
+    {"an_unknown_gpu", an_unknown_gpu},
+};
+enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
+
+static int run_scenario(const char *name) {
+    for (int i = 0; i < SCENARIOS; i++) {
+        if (strcmp(scenarios[i].name, name) != 0) continue;
+        scenarios[i].run();
+        return 0;
+    }
+    printf("%s: no such scenario\n", name);
+    return 1;
+}
+
+/* ---- in this one --------------------------------------------------------------- */
+
+static void test_scenario(void **state) {
+    const struct scenario *scenario = *state;
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("LD_LIBRARY_PATH", folder, 1);
+        unsetenv("KGEN_DEVICE");
+        setenv("KGEN_CUDA_LIB", "/none/libcuda.so", 1);
+        execl(program, program, scenario->name, (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0) fail_msg("%s: status %d", scenario->name, status);
+}
+
+static void copy_as(const char *name) {
+    char command[8192];
+    snprintf(command, sizeof command, "cp '%s' '%s/%s'", MOCK_HIP, folder, name);
+    assert_int_equal(system(command), 0);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    if (!mkdtemp(folder)) return -1;
+    copy_as("libamdhip64.so.7");
+    copy_as("libamdhip64-1f2e3d4c.so");
+    return 0;
+}
+
+static int tear_down(void **state) {
+    char path[256];
+    (void)state;
+    snprintf(path, sizeof path, "%s/libamdhip64.so.7", folder);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/libamdhip64-1f2e3d4c.so", folder);
+    unlink(path);
+    return rmdir(folder);
+}
+
+int main(int argc, char **argv) {
+    struct CMUnitTest tests[SCENARIOS];
+    if (argc > 1) return run_scenario(argv[1]);
+    program = argv[0];
+    for (int i = 0; i < SCENARIOS; i++)
+        tests[i] = (struct CMUnitTest){.name = scenarios[i].name,
+                                       .test_func = test_scenario,
+                                       .initial_state = (void *)(uintptr_t)&scenarios[i]};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
