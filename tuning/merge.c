@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* uthash ends the process when it runs out of memory, unless told otherwise. */
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(item) ((item)->lost = 1)
 #include <uthash.h>
 
 #include "cache/files.h"
@@ -30,6 +33,7 @@ typedef struct line_entry {
     char *text;
     char date[sizeof((kgen_environment *)0)->date];
     int is_new; /* of the text to merge, not of the file */
+    int lost;   /* the table had no memory for it */
     char key[];
 } line_entry;
 
@@ -82,6 +86,11 @@ static kgen_status add_row(merger *m, const kgen_tuning_row *row, const char *li
     } else if ((entry = calloc(1, sizeof *entry + strlen(key) + 1))) {
         memcpy(entry->key, key, strlen(key) + 1);
         HASH_ADD_STR(m->rows, key, entry);
+        if (entry->lost) {
+            free(entry);
+            free(text);
+            return no_memory(err);
+        }
         m->counts.added += (size_t)is_new;
     } else {
         free(text);
