@@ -33,6 +33,8 @@ static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen_
         kgen__buf_printf(buf, "#define %s %d\n", isa_macros[isa], isa == target->isa);
     kgen__buf_printf(buf, "#define KG_FP8_FNUZ %d\n", target->fp8_fnuz);
     kgen__buf_printf(buf, "#define KG_WORKGROUP %d\n", source->workgroup_size);
+    kgen__buf_printf(buf, "#define KG_WAVE %d\n", target->wave_size);
+    kgen__buf_printf(buf, "#define KG_SIMDS %d\n", target->simds);
     kgen__buf_printf(buf, "#define KG_LDS_BYTES %d\nnamespace kg {\n", target->lds_bytes);
     for (size_t i = 0; i < family->param_count; i++)
         kgen__buf_printf(buf, "constexpr int %s = %d;\n", family->params[i].constant,

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "predict_family.h"
+#include "templates/kg/attn/attn_shape.h"
 
 /* --- bytes ---------------------------------------------------------------- */
 
@@ -47,11 +48,11 @@ static double looped(const kgen_spec *spec, const kgen__traffic *t) {
 
 static int32_t resident(const kgen_spec *spec) { return spec->attn.occupancy; }
 
-/* A workgroup gets two turns of each of its waves at least, and there are no
- * more than are resident. */
+/* A turn is a block of one wave; there are no more workgroups than are resident. */
 static void cut(kgen__work *w, const kgen_spec *spec, const kgen_target *target,
                 const kgen_problem *p) {
-    double least = 2 * w->waves * spec->attn.v_split, items = (double)p->batch * p->heads;
+    double least = kg_attn_least_blocks(spec->attn.waves) * spec->attn.v_split,
+           items = (double)p->batch * p->heads;
     (void)target;
     w->groups = fmax(1, fmin(w->turns / least, w->resident));
     w->merged = w->turns / items > least;

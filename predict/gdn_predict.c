@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "predict_family.h"
+#include "templates/kg/gdn/gdn_shape.h"
 
 /* --- bytes ---------------------------------------------------------------- */
 
@@ -99,9 +100,9 @@ static kgen_status bytes(kgen__traffic *out, const kgen_spec *spec, const kgen_p
 /* --- workgroups ----------------------------------------------------------- */
 
 static double groups_of(const kgen_gdn_spec *s, const kgen_target *target) {
-    if (s->fuse != KGEN_FUSE_C) return (double)s->v_heads * s->v_blocks;
-    double channels = 2.0 * s->k_heads * s->k_dim + (double)s->v_heads * s->v_dim;
-    return ceil(channels / (4.0 * s->waves * target->wave_size));
+    int channels = kg_gdn_channels(s->k_heads, s->k_dim, s->v_heads, s->v_dim);
+    int blocks = s->fuse == KGEN_FUSE_C ? 0 : s->v_blocks;
+    return kg_gdn_groups(s->v_heads, blocks, channels, s->waves * target->wave_size);
 }
 
 static void cut(kgen__work *w, const kgen_spec *spec, const kgen_target *target,

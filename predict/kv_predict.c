@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "predict_family.h"
+#include "templates/kg/kv/kv_shape.h"
 
 /* --- bytes ---------------------------------------------------------------- */
 
@@ -41,9 +42,9 @@ static kgen_status gather_bytes(kgen__traffic *out, const kgen_spec *spec, const
 
 /* --- workgroups ----------------------------------------------------------- */
 
-/* A lane moves `turns` pieces of 16 bytes of the cache. */
+/* A lane moves `turns` chunks of the cache. */
 static double groups_of(double rows, double dims, int32_t kv, int32_t turns, double lanes) {
-    return fmax(1, rows * dims * kgen__size_of(kv, 0) / (16 * turns * lanes));
+    return fmax(1, rows * dims * kgen__size_of(kv, 0) / (KG_KV_CHUNK * turns * lanes));
 }
 
 static void cut_write(kgen__work *w, const kgen_spec *spec, const kgen_target *target,

@@ -5,14 +5,6 @@
 
 namespace kg {
 
-#if KG_CDNA
-constexpr int WAVE = 64;
-constexpr int SIMDS = 4;
-#else
-constexpr int WAVE = 32;
-constexpr int SIMDS = 2;
-#endif
-
 typedef u32 u32x2_t __attribute__((ext_vector_type(2)));
 typedef u32 u32x4_t __attribute__((ext_vector_type(4)));
 typedef float f32x2_t __attribute__((ext_vector_type(2)));
@@ -20,7 +12,7 @@ typedef float f32x4_t __attribute__((ext_vector_type(4)));
 #define KG_GLOBAL __attribute__((address_space(1)))
 
 constexpr int waves_per_simd(int workgroups) {
-    int waves = workgroups * (KG_WORKGROUP / WAVE) / SIMDS;
+    int waves = workgroups * (KG_WORKGROUP / WAVE) / KG_SIMDS; // of a compute unit
     return waves < 1 ? 1 : waves;
 }
 

@@ -21,7 +21,6 @@ extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_
 
 namespace kg {
 
-constexpr int WAVE = KG_CDNA ? 64 : 32;
 constexpr int EXCHANGE_WORDS = 64; // of a lane
 
 KG_DEV u32 thread_id() { return kg_ops->self()->thread; }

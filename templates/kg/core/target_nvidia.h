@@ -5,8 +5,6 @@
 
 namespace kg {
 
-constexpr int WAVE = 32;
-
 KG_DEV u32 thread_id() { return threadIdx.x; }
 KG_DEV u32 lane_id() { return threadIdx.x % WAVE; }
 KG_DEV u32 wave_id() { return __shfl_sync(0xffffffffu, threadIdx.x / WAVE, 0); }

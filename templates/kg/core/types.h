@@ -15,6 +15,8 @@ namespace kg {
 constexpr int DTYPE_BF16 = 1, DTYPE_FP16 = 2, DTYPE_E4M3FN = 3, DTYPE_E4M3FNUZ = 4, DTYPE_E5M2 = 5;
 constexpr int DTYPE_F32 = 7;
 
+constexpr int WAVE = KG_WAVE; // lanes
+
 constexpr float INFINITE = __builtin_bit_cast(float, 0x7f800000u);
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr float LN2 = 0.6931471805599453f;

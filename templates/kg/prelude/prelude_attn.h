@@ -9,6 +9,8 @@
 #define KG_SM90 0
 #define KG_FP8_FNUZ 1
 #define KG_WORKGROUP 256
+#define KG_WAVE 64
+#define KG_SIMDS 4
 #define KG_LDS_BYTES 65536
 namespace kg {
 constexpr int PHASE = 0;

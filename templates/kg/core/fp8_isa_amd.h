@@ -1,0 +1,38 @@
+// 8-bit floats that an AMD isa has instructions for, four of a word at a time.
+#pragma once
+#include "kg/core/target.h"
+
+namespace kg {
+
+template <int DTYPE>
+constexpr bool HAS_E4M3 =
+    (KG_CDNA3 || KG_CDNA4 || KG_RDNA4) && DTYPE == (KG_CDNA3 ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN);
+template <int DTYPE> constexpr bool HAS_E5M2 = (KG_CDNA4 || KG_RDNA4) && DTYPE == DTYPE_E5M2;
+template <int DTYPE> constexpr bool HAS_FP8 = HAS_E4M3<DTYPE> || HAS_E5M2<DTYPE>;
+
+#if KG_CDNA3 || KG_CDNA4 || KG_RDNA4
+template <int DTYPE> KG_DEV void fp8_to_f32(float (&out)[4], u32 word) {
+    f32x2_t lo, hi;
+    if constexpr (HAS_E5M2<DTYPE>) {
+        lo = __builtin_amdgcn_cvt_pk_f32_bf8((i32)word, false);
+        hi = __builtin_amdgcn_cvt_pk_f32_bf8((i32)word, true);
+    } else {
+        lo = __builtin_amdgcn_cvt_pk_f32_fp8((i32)word, false);
+        hi = __builtin_amdgcn_cvt_pk_f32_fp8((i32)word, true);
+    }
+    out[0] = lo.x, out[1] = lo.y, out[2] = hi.x, out[3] = hi.y;
+}
+
+// They do not saturate, and NaN must have no sign: x is such.
+template <int DTYPE> KG_DEV u32 f32_to_fp8(const float (&x)[4]) {
+    if constexpr (HAS_E5M2<DTYPE>) {
+        u32 lo = (u32)__builtin_amdgcn_cvt_pk_bf8_f32(x[0], x[1], 0, false);
+        return (u32)__builtin_amdgcn_cvt_pk_bf8_f32(x[2], x[3], (i32)lo, true);
+    } else {
+        u32 lo = (u32)__builtin_amdgcn_cvt_pk_fp8_f32(x[0], x[1], 0, false);
+        return (u32)__builtin_amdgcn_cvt_pk_fp8_f32(x[2], x[3], (i32)lo, true);
+    }
+}
+#endif
+
+} // namespace kg
