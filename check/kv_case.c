@@ -101,11 +101,10 @@ static void alone_write(char *out, size_t size, const kgen_spec *spec, int heads
              at_most_four(heads));
 }
 
+/* The last rows of a sequence have no start. */
 static void alone_gather(char *out, size_t size, const kgen_spec *spec, int heads) {
-    (void)spec;
-    snprintf(out, size,
-             "cached=rand:1..20,rand:40..90,rand:17..70 lens=rand:0..30 "
-             "starts=rand:0..20 hkv=%d tail=3",
+    snprintf(out, size, "cached=rand:1..20,rand:40..90,rand:17..70 lens=rand:0..30 %shkv=%d tail=3",
+             spec->kv_gather.from == KGEN_FROM_END ? "" : "starts=rand:0..20 ",
              at_most_four(heads));
 }
 

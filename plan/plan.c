@@ -1,5 +1,6 @@
 /* Model config -> manifest: the kernels one rank of a deployment needs.
- * plan_model.c reads the config; here it meets the engine's choices. */
+ * model.c makes a list of layers of the config; here equal layers become one
+ * item, and each layer learns which items are its own. */
 #include <kgen/plan.h>
 
 #include <math.h>
@@ -8,23 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_model.h"
+#include "profile.h"
 
-enum { MAX_TP = 1024, MAX_SPEC_WIDTH = 15, MAX_ITEMS = 24, MAX_SENTENCES = 16, SENTENCE = 400 };
+enum { MAX_TP = 1024, MAX_SPEC_WIDTH = 15, MAX_SENTENCES = 32, SENTENCE = 800 };
 
 typedef struct planner {
     kgen__model model;
-    kgen_plan_options options;
-    kgen_dtype kv_dtype;
-    int page;
+    kgen__profile profile;
     kgen_plan *plan;
+    size_t room; /* for items */
     kgen_error *err;
 } planner;
-
-/* Heads of one rank for layers of one kind. */
-typedef struct rank_shape {
-    int64_t q_heads, kv_heads, head_dim, v_dim, window;
-} rank_shape;
 
 static kgen_status add_sentence(planner *p, const char *fmt, ...) KGEN_PRINTF(2, 3);
 
@@ -63,314 +58,340 @@ static kgen_status check_options(const kgen_plan_options *o, kgen_error *err) {
         return kgen_fail(err, KGEN_E_ARG, "engine=%d: must be vllm or sglang", (int)o->engine);
     if (o->layout < KGEN_LAYOUT_NONE || o->layout > KGEN_LAYOUT_XPACKED)
         return kgen_fail(err, KGEN_E_ARG, "layout=%d: unknown", (int)o->layout);
-    return KGEN_OK;
-}
-
-/* --- one rank ------------------------------------------------------------ */
-
-/* More ranks than KV heads: each KV head is replicated and its group shared
- * out, so the group of a rank shrinks. */
-static kgen_status split_heads(const planner *p, int64_t kv_heads, rank_shape *out) {
-    int64_t q_heads = p->model.q_heads, tp = p->options.tp;
-    if (q_heads % tp)
-        return kgen_fail(p->err, KGEN_E_CONFIG,
-                         "num_attention_heads=%lld: not divisible by tp=%lld", (long long)q_heads,
-                         (long long)tp);
-    if (q_heads % kv_heads)
-        return kgen_fail(p->err, KGEN_E_CONFIG,
-                         "num_attention_heads=%lld: not divisible by num_key_value_heads=%lld",
-                         (long long)q_heads, (long long)kv_heads);
-    if (kv_heads % tp && tp % kv_heads)
-        return kgen_fail(p->err, KGEN_E_CONFIG,
-                         "num_key_value_heads=%lld: neither a multiple nor a divisor of tp=%lld",
-                         (long long)kv_heads, (long long)tp);
-    out->q_heads = q_heads / tp;
-    out->kv_heads = kv_heads > tp ? kv_heads / tp : 1;
-    return KGEN_OK;
-}
-
-static kgen_status shape_of(const planner *p, kgen__layer_kind kind, rank_shape *out) {
-    const kgen__model *m = &p->model;
-    int full = kind == KGEN__LAYER_FULL;
-    int64_t kv_heads = full && m->global_kv_heads ? m->global_kv_heads : m->kv_heads;
-    KGEN_TRY(split_heads(p, kv_heads, out));
-    out->head_dim = full && m->global_head_dim ? m->global_head_dim : m->head_dim;
-    out->v_dim = m->v_dim && !(full && m->global_head_dim) ? m->v_dim : out->head_dim;
-    out->window = full ? 0 : m->window;
-    return KGEN_OK;
-}
-
-/* --- page ---------------------------------------------------------------- */
-
-/* vLLM keeps the recurrent state of a linear-attention layer in a page of the
- * same pool, so it raises the attention page until it holds one state
- * (Platform._align_hybrid_block_size):
- *     page = 16 * ceil(state / (16 * bytes of one token's K and V))
- *     state = conv_dim * (conv_kernel - 1 + draft tokens) * 2
- *           + v_heads * k_dim * v_dim * state element
- * all of one rank.
- * Without a draft: Qwen3.5-35B-A3B 1056 (tp 1, 2), 528, 272 (tp 4, 8);
- * Qwen3-Next 544, 272, 144; Qwen3.5-27B 784, with 8-bit KV 1568. */
-static int64_t hybrid_page(const planner *p, const rank_shape *shape) {
-    const kgen__model *m = &p->model;
-    int64_t conv_dim = 2 * m->gdn_k_heads * m->gdn_k_dim + m->gdn_v_heads * m->gdn_v_dim;
-    int64_t conv = conv_dim * (m->gdn_conv - 1 + p->options.spec_width) * 2;
-    int64_t recurrent = m->gdn_v_heads * m->gdn_k_dim * m->gdn_v_dim *
-                        kgen_dtype_size(kgen__gdn_state(m, KGEN_ENGINE_VLLM));
-    int64_t state = (conv + recurrent) / p->options.tp;
-    int64_t token =
-        shape->kv_heads * (shape->head_dim + shape->v_dim) * kgen_dtype_size(p->kv_dtype);
-    return 16 * ((state + 16 * token - 1) / (16 * token));
-}
-
-/* vLLM: 16, or what a hybrid model's state asks for. SGLang on AMD: 1. */
-static kgen_status choose_page(planner *p) {
-    p->page = p->options.page;
-    if (p->page) return KGEN_OK;
-    p->page = p->options.engine == KGEN_ENGINE_SGLANG ? 1 : 16;
-    const int64_t *count = p->model.layer_count;
-    int hybrid =
-        count[KGEN__LAYER_LINEAR] && (count[KGEN__LAYER_FULL] || count[KGEN__LAYER_SLIDING]);
-    if (p->options.engine == KGEN_ENGINE_SGLANG || !hybrid) return KGEN_OK;
-    rank_shape shape;
-    KGEN_TRY(kgen__gdn_check(&p->model, p->options.tp, p->err));
-    KGEN_TRY(shape_of(p, KGEN__LAYER_FULL, &shape));
-    int64_t page = hybrid_page(p, &shape);
-    if (page > INT32_MAX)
-        return kgen_fail(p->err, KGEN_E_CONFIG,
-                         "linear_num_value_heads=%lld: needs pages of %lld tokens",
-                         (long long)p->model.gdn_v_heads, (long long)page);
-    p->page = (int)page;
+    if (o->table && o->table != KGEN_DTYPE_I32 && o->table != KGEN_DTYPE_I64)
+        return kgen_fail(err, KGEN_E_ARG, "table=%s: must be i32 or i64",
+                         kgen_dtype_name(o->table));
+    if (o->x > KGEN_DTYPE_FP16)
+        return kgen_fail(err, KGEN_E_ARG, "x=%s: must be bf16 or fp16", kgen_dtype_name(o->x));
+    if (o->state > KGEN_DTYPE_FP16 && o->state != KGEN_DTYPE_F32)
+        return kgen_fail(err, KGEN_E_ARG, "state=%s: must be bf16, fp16 or f32",
+                         kgen_dtype_name(o->state));
+    if (o->descale && o->descale != KGEN_DESCALE_HEAD && o->descale != KGEN_DESCALE_TOKEN)
+        return kgen_fail(err, KGEN_E_ARG, "descale=%d: must be head or token", (int)o->descale);
     return KGEN_OK;
 }
 
 /* --- items --------------------------------------------------------------- */
 
-static double scale_of(const kgen__model *m, int64_t head_dim) {
-    if (m->multiplier > 0) return m->multiplier;
-    return 1.0 / sqrt(m->query_scalar > 0 ? m->query_scalar : (double)head_dim);
-}
-
-static kgen_status spec_of(const planner *p, kgen_phase phase, const rank_shape *shape,
-                           kgen_spec *out) {
-    const kgen__model *m = &p->model;
-    KGEN_TRY(kgen_spec_parse(out, "attn:", p->err));
-    kgen_attn_spec *spec = &out->attn;
-    spec->phase = phase;
-    spec->q_tokens = phase == KGEN_PHASE_VERIFY ? p->options.spec_width + 1 : 1;
-    spec->q = (int32_t)m->dtype;
-    spec->kv = (int32_t)p->kv_dtype;
-    spec->head_dim = (int32_t)shape->head_dim;
-    spec->v_dim = shape->v_dim == shape->head_dim ? 0 : (int32_t)shape->v_dim;
-    spec->group = (int32_t)(shape->q_heads / shape->kv_heads);
-    spec->page = p->page;
-    spec->layout = (int32_t)(p->options.layout ? p->options.layout : KGEN_LAYOUT_NHD);
-    spec->window = (int32_t)shape->window;
-    spec->softcap = m->softcap_value > 0;
-    spec->alibi = m->alibi;
-    spec->sinks = m->sinks;
+static kgen_status push_item(planner *p, const kgen_plan_item *item) {
+    kgen_plan *plan = p->plan;
+    if (plan->count == p->room) {
+        size_t room = p->room ? 2 * p->room : 16;
+        kgen_plan_item *grown = realloc(plan->items, room * sizeof *grown);
+        if (!grown) return kgen_fail(p->err, KGEN_E_NOMEM, "plan: no memory for the list");
+        plan->items = grown;
+        p->room = room;
+    }
+    plan->items[plan->count++] = *item;
     return KGEN_OK;
 }
 
-static void describe(char *out, size_t size, const kgen__model *m, kgen_phase phase,
-                     const rank_shape *shape, int spec_width) {
-    char window[48], softcap[32] = "", verify[48] = "";
-    if (shape->window)
-        snprintf(window, sizeof window, "sliding window %lld", (long long)shape->window);
+static int same_item(const kgen_plan_item *a, const kgen_plan_item *b) {
+    char line[KGEN_SPEC_LINE_MAX], other[KGEN_SPEC_LINE_MAX];
+    kgen_spec_print(line, &a->spec);
+    kgen_spec_print(other, &b->spec);
+    return strcmp(line, other) == 0 && a->kv_heads == b->kv_heads && a->scale == b->scale &&
+           strcmp(a->note, b->note) == 0;
+}
+
+/* Layers of several kinds may share a kernel: they are one item then. */
+static kgen_status place_item(planner *p, const kgen_plan_item *item, size_t *index) {
+    for (*index = 0; *index < p->plan->count; ++*index) {
+        if (!same_item(&p->plan->items[*index], item)) continue;
+        p->plan->items[*index].layers += item->layers;
+        return KGEN_OK;
+    }
+    return push_item(p, item);
+}
+
+/* --- groups of equal layers ---------------------------------------------- */
+
+static int same_layer(const kgen__layer *a, const kgen__layer *b) {
+    return a->mix == b->mix && a->mamba == b->mamba && a->shared == b->shared &&
+           a->alibi == b->alibi && a->sinks == b->sinks && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->v_dim == b->v_dim &&
+           a->window == b->window && a->scale == b->scale && a->softcap == b->softcap;
+}
+
+/* Of equal layers, the first speaks for all. */
+static int is_first(const kgen__model *m, int64_t i) {
+    for (int64_t n = 0; n < i; n++)
+        if (same_layer(&m->layer[n], &m->layer[i])) return 0;
+    return 1;
+}
+
+static int count_equal(const kgen__model *m, int64_t first) {
+    int count = 0;
+    for (int64_t i = first; i < m->count; i++) count += same_layer(&m->layer[i], &m->layer[first]);
+    return count;
+}
+
+/* A kernel of the layers that equal layer `first`. */
+static kgen_status add_layers_item(planner *p, int64_t first, const kgen_plan_item *item) {
+    const kgen__model *m = &p->model;
+    size_t index;
+    KGEN_TRY(place_item(p, item, &index));
+    for (int64_t i = first; i < m->count; i++) {
+        kgen_plan_layer *layer = &p->plan->layers[i];
+        if (same_layer(&m->layer[i], &m->layer[first]) && layer->count < KGEN_PLAN_LAYER_MAX)
+            layer->items[layer->count++] = (uint32_t)index;
+    }
+    return KGEN_OK;
+}
+
+static const char *phase_name(kgen_phase phase) {
+    return phase == KGEN_PHASE_DECODE ? "decode" : "verify";
+}
+
+/* --- attention ----------------------------------------------------------- */
+
+static void describe_draft(char *out, size_t size, const planner *p, kgen_phase phase) {
+    out[0] = 0;
+    if (phase == KGEN_PHASE_VERIFY)
+        snprintf(out, size, ", %d draft tokens", p->profile.options.spec_width);
+}
+
+static void describe(char *out, size_t size, const planner *p, kgen_phase phase,
+                     const kgen__layer *layer) {
+    char window[48], softcap[32] = "", verify[48];
+    int alibi = layer->alibi || p->profile.options.alibi;
+    if (layer->window)
+        snprintf(window, sizeof window, "sliding window %lld", (long long)layer->window);
     else
         snprintf(window, sizeof window, "full attention");
-    if (m->softcap_value > 0) snprintf(softcap, sizeof softcap, ", softcap %g", m->softcap_value);
-    if (phase == KGEN_PHASE_VERIFY)
-        snprintf(verify, sizeof verify, ", %d draft tokens", spec_width);
-    snprintf(out, size, "%s%s%s%s%s", window, softcap, m->sinks ? ", sinks" : "",
-             m->alibi ? ", ALiBi" : "", verify);
+    if (layer->softcap > 0) snprintf(softcap, sizeof softcap, ", softcap %g", layer->softcap);
+    describe_draft(verify, sizeof verify, p, phase);
+    snprintf(out, size, "%s%s%s%s%s", window, softcap, layer->sinks ? ", sinks" : "",
+             alibi ? ", ALiBi" : "", verify);
 }
 
-static kgen_status add_item(planner *p, kgen__layer_kind kind, kgen_phase phase) {
-    int64_t layers = p->model.layer_count[kind];
-    rank_shape shape;
-    kgen_spec spec;
+static kgen_status add_attention(planner *p, int64_t first, kgen_phase phase) {
+    const kgen__layer *layer = &p->model.layer[first];
+    kgen_plan_item item = {.layers = count_equal(&p->model, first), .scale = layer->scale};
+    kgen__rank rank;
     kgen_error why;
-    kgen_plan_item item = {0};
-    KGEN_TRY(shape_of(p, kind, &shape));
-    KGEN_TRY(spec_of(p, phase, &shape, &spec));
-    describe(item.note, sizeof item.note, &p->model, phase, &shape, p->options.spec_width);
-    if (kgen_spec_validate(&spec, NULL, &why) != KGEN_OK)
-        return add_sentence(p, "%lld layers (%s, %s): %s", (long long)layers, item.note,
-                            phase == KGEN_PHASE_DECODE ? "decode" : "verify", why.text);
-    item.spec = spec;
-    item.layers = (int)layers;
-    item.q_heads = (int)shape.q_heads;
-    item.kv_heads = (int)shape.kv_heads;
-    item.scale = scale_of(&p->model, shape.head_dim);
-    p->plan->items[p->plan->count++] = item;
-    return KGEN_OK;
-}
-
-static kgen_status add_gdn(planner *p, kgen_phase phase) {
-    const kgen__model *m = &p->model;
-    kgen_plan_item item = {.layers = (int)m->layer_count[KGEN__LAYER_LINEAR]};
-    kgen_error why;
-    char verify[48] = "";
-    if (phase == KGEN_PHASE_VERIFY)
-        snprintf(verify, sizeof verify, ", %d draft tokens", p->options.spec_width);
-    snprintf(item.note, sizeof item.note, "%s%s",
-             m->gdn_gate == KGEN_GATE_GDN ? "Gated DeltaNet" : "Kimi Delta Attention", verify);
-    kgen_status status = kgen__gdn_spec(&item.spec, m, &p->options, phase, &why);
-    if (status == KGEN_E_CONFIG) return kgen_fail(p->err, status, "%s", why.text);
-    if (status != KGEN_OK)
-        return add_sentence(p, "%d layers (%s, %s): %s", item.layers, item.note,
-                            phase == KGEN_PHASE_DECODE ? "decode" : "verify", why.text);
-    item.q_heads = item.spec.gdn.k_heads;
-    item.kv_heads = item.spec.gdn.v_heads;
-    item.scale = 1.0 / sqrt((double)m->gdn_k_dim);
-    item.norm_eps = m->gdn_norm_eps;
-    item.l2_eps = 1e-6; /* of every known model, none of which names it */
-    item.lower_bound = m->gdn_bound;
-    p->plan->items[p->plan->count++] = item;
-    return KGEN_OK;
-}
-
-/* Full and sliding layers may share a kernel: they are one item then. */
-static void add_or_merge(planner *p, const kgen_plan_item *item) {
-    char line[KGEN_SPEC_LINE_MAX], other[KGEN_SPEC_LINE_MAX];
-    kgen_spec_print(line, &item->spec);
-    for (size_t i = 0; i < p->plan->count; i++) {
-        kgen_plan_item *same = &p->plan->items[i];
-        kgen_spec_print(other, &same->spec);
-        if (strcmp(line, other) || same->kv_heads != item->kv_heads) continue;
-        same->layers += item->layers;
-        return;
-    }
-    p->plan->items[p->plan->count++] = *item;
+    KGEN_TRY(kgen__rank_of(&p->profile, layer, &rank, p->err));
+    KGEN_TRY(kgen__attn_spec(&item.spec, &p->profile, layer, &rank, phase, p->err));
+    describe(item.note, sizeof item.note, p, phase, layer);
+    if (kgen_spec_validate(&item.spec, NULL, &why) != KGEN_OK)
+        return add_sentence(p, "%d layers (%s, %s): %s", item.layers, item.note, phase_name(phase),
+                            why.text);
+    item.q_heads = (int)rank.heads;
+    item.kv_heads = (int)rank.kv_heads;
+    return add_layers_item(p, first, &item);
 }
 
 /* What no cache kernel takes leaves a sentence. */
-static kgen_status add_cache(planner *p, kgen__layer_kind kind) {
-    int64_t layers = p->model.layer_count[kind];
-    rank_shape shape;
+static kgen_status add_cache(planner *p, int64_t first) {
+    const kgen__layer *layer = &p->model.layer[first];
+    kgen__rank rank;
     kgen_spec attn;
-    KGEN_TRY(shape_of(p, kind, &shape));
-    KGEN_TRY(spec_of(p, KGEN_PHASE_DECODE, &shape, &attn));
+    KGEN_TRY(kgen__rank_of(&p->profile, layer, &rank, p->err));
+    KGEN_TRY(kgen__attn_spec(&attn, &p->profile, layer, &rank, KGEN_PHASE_DECODE, p->err));
     for (size_t i = 0; i < kgen__cache_rows(); i++) {
         int wanted;
         kgen_error why;
-        kgen_plan_item item = {.layers = (int)layers, .kv_heads = (int)shape.kv_heads};
+        kgen_plan_item item = {.layers = count_equal(&p->model, first),
+                               .kv_heads = (int)rank.kv_heads};
         kgen_status status =
-            kgen__cache_item(&item, i, p->options.engine, kind, &attn.attn, &wanted, &why);
+            kgen__cache_item(&item, i, &p->profile, &attn.attn, &wanted, &why);
         if (status != KGEN_OK)
-            KGEN_TRY(
-                add_sentence(p, "%lld layers (%s): %s", (long long)layers, item.note, why.text));
+            KGEN_TRY(add_sentence(p, "%d layers (%s): %s", item.layers, item.note, why.text));
         else if (wanted)
-            add_or_merge(p, &item);
+            KGEN_TRY(add_layers_item(p, first, &item));
     }
     return KGEN_OK;
 }
 
-static kgen_status add_caches(planner *p) {
-    static const kgen__layer_kind kinds[] = {KGEN__LAYER_FULL, KGEN__LAYER_SLIDING};
-    for (size_t i = 0; i < 2; i++)
-        if (p->model.layer_count[kinds[i]]) KGEN_TRY(add_cache(p, kinds[i]));
+static int is_kind(const kgen__layer *layer, int sliding) {
+    return layer->mix == KGEN__MIX_ATTENTION && (layer->window > 0) == sliding;
+}
+
+/* Full layers stand before sliding ones. */
+static kgen_status add_all_attention(planner *p) {
+    const kgen__model *m = &p->model;
+    for (int sliding = 0; sliding < 2; sliding++)
+        for (int64_t i = 0; i < m->count; i++) {
+            if (!is_kind(&m->layer[i], sliding) || !is_first(m, i)) continue;
+            KGEN_TRY(add_attention(p, i, KGEN_PHASE_DECODE));
+            if (p->profile.options.spec_width) KGEN_TRY(add_attention(p, i, KGEN_PHASE_VERIFY));
+        }
     return KGEN_OK;
 }
+
+static kgen_status add_all_caches(planner *p) {
+    const kgen__model *m = &p->model;
+    for (int sliding = 0; sliding < 2; sliding++)
+        for (int64_t i = 0; i < m->count; i++)
+            if (is_kind(&m->layer[i], sliding) && !m->layer[i].shared && is_first(m, i))
+                KGEN_TRY(add_cache(p, i));
+    return KGEN_OK;
+}
+
+/* --- Gated DeltaNet and KDA ---------------------------------------------- */
+
+static kgen_status add_delta(planner *p, int64_t first, kgen_phase phase) {
+    const kgen__delta *d = &p->model.delta;
+    kgen_plan_item item = {.layers = count_equal(&p->model, first)};
+    kgen_error why;
+    char verify[48];
+    describe_draft(verify, sizeof verify, p, phase);
+    snprintf(item.note, sizeof item.note, "%s%s",
+             d->gate == KGEN_GATE_GDN ? "Gated DeltaNet" : "Kimi Delta Attention", verify);
+    kgen_status status = kgen__gdn_spec(&item.spec, &p->profile, phase, &why);
+    if (status == KGEN_E_CONFIG) return kgen_fail(p->err, status, "%s", why.text);
+    if (status != KGEN_OK)
+        return add_sentence(p, "%d layers (%s, %s): %s", item.layers, item.note, phase_name(phase),
+                            why.text);
+    item.q_heads = item.spec.gdn.k_heads;
+    item.kv_heads = item.spec.gdn.v_heads;
+    item.scale = 1.0 / sqrt((double)d->k_dim);
+    item.norm_eps = d->norm_eps;
+    item.l2_eps = 1e-6; /* of every known model, none of which names it */
+    item.lower_bound = d->bound;
+    return add_layers_item(p, first, &item);
+}
+
+static kgen_status add_all_delta(planner *p) {
+    const kgen__model *m = &p->model;
+    for (int64_t i = 0; i < m->count; i++) {
+        if (m->layer[i].mix != KGEN__MIX_DELTA || !is_first(m, i)) continue;
+        KGEN_TRY(add_delta(p, i, KGEN_PHASE_DECODE));
+        if (p->profile.options.spec_width) KGEN_TRY(add_delta(p, i, KGEN_PHASE_VERIFY));
+    }
+    return KGEN_OK;
+}
+
+/* --- metadata ------------------------------------------------------------ */
 
 /* A page that no metadata kernel takes leaves a sentence. */
 static kgen_status add_metadata(planner *p) {
-    int windowed = p->model.layer_count[KGEN__LAYER_SLIDING] > 0, wanted = 0;
+    int windowed = 0, wanted = 0;
+    for (int64_t i = 0; i < p->model.count; i++) windowed |= p->model.layer[i].window > 0;
     for (size_t i = 0; i < kgen__metadata_rows(); i++) {
         kgen_plan_item item = {0};
         kgen_error why;
-        kgen_status status =
-            kgen__metadata_item(&item, i, p->options.engine, p->page, windowed, &wanted, &why);
+        kgen_status status = kgen__metadata_item(&item, i, &p->profile, windowed, &wanted, &why);
         if (status != KGEN_OK)
             KGEN_TRY(add_sentence(p, "%s: %s", item.note, why.text));
         else if (wanted)
-            p->plan->items[p->plan->count++] = item;
+            KGEN_TRY(push_item(p, &item));
     }
     return KGEN_OK;
-}
-
-static kgen_status add_layers(planner *p) {
-    static const kgen__layer_kind kinds[] = {KGEN__LAYER_FULL, KGEN__LAYER_SLIDING};
-    for (size_t i = 0; i < 2; i++) {
-        if (!p->model.layer_count[kinds[i]]) continue;
-        KGEN_TRY(add_item(p, kinds[i], KGEN_PHASE_DECODE));
-        if (p->options.spec_width) KGEN_TRY(add_item(p, kinds[i], KGEN_PHASE_VERIFY));
-    }
-    if (!p->model.layer_count[KGEN__LAYER_LINEAR] || !p->model.gdn_layout) return KGEN_OK;
-    KGEN_TRY(add_gdn(p, KGEN_PHASE_DECODE));
-    return p->options.spec_width ? add_gdn(p, KGEN_PHASE_VERIFY) : KGEN_OK;
 }
 
 /* --- what is missing ----------------------------------------------------- */
 
+/* kind: in the map of layers. missing: what there is no kernel for. */
+static const struct {
+    const char *kind, *missing;
+} mechanisms[KGEN__MIX_COUNT] = {
+    [KGEN__MIX_ATTENTION] = {"attention", NULL},
+    [KGEN__MIX_DELTA] = {"linear attention", NULL},
+    [KGEN__MIX_MLA] = {"MLA", "multi-head latent attention"},
+    [KGEN__MIX_CHUNKED] = {"chunked attention", "chunked attention"},
+    [KGEN__MIX_SPARSE] = {"sparse attention", "sparse attention, whose keys an indexer picks"},
+    [KGEN__MIX_CROSS] = {"cross attention", "cross attention"},
+    [KGEN__MIX_MAMBA] = {"Mamba", "Mamba"},
+    [KGEN__MIX_LIGHTNING] = {"lightning attention", "lightning attention"},
+    [KGEN__MIX_SHORT_CONV] = {"short convolution", "short convolutions"},
+    [KGEN__MIX_RECURRENT] = {"recurrent", "recurrent"},
+    [KGEN__MIX_NONE] = {"none", NULL},
+};
+
+static void describe_field(char *out, size_t size, const kgen__model *m, kgen__mechanism mix) {
+    out[0] = 0;
+    if (mix == KGEN__MIX_MLA)
+        snprintf(out, size, " (kv_lora_rank=%lld)", (long long)m->kv_lora_rank);
+    if (mix == KGEN__MIX_CHUNKED && m->chunk)
+        snprintf(out, size, " (attention_chunk_size=%lld)", (long long)m->chunk);
+}
+
 static kgen_status add_missing_layers(planner *p) {
     const kgen__model *m = &p->model;
-    const int64_t *count = m->layer_count;
-    if (count[KGEN__LAYER_MLA])
-        KGEN_TRY(add_sentence(p,
-                              "%lld of %lld layers are multi-head latent attention "
-                              "(kv_lora_rank=%lld): this version has no MLA kernel",
-                              (long long)count[KGEN__LAYER_MLA], (long long)m->layers,
-                              (long long)m->kv_lora_rank));
-    if (count[KGEN__LAYER_LINEAR] && !m->gdn_layout)
-        KGEN_TRY(add_sentence(p,
-                              "%lld of %lld layers are linear attention whose in-projection "
-                              "this version does not know; the engine's own kernel stays in "
-                              "use for them",
-                              (long long)count[KGEN__LAYER_LINEAR], (long long)m->layers));
-    if (count[KGEN__LAYER_CHUNKED])
-        KGEN_TRY(add_sentence(p,
-                              "%lld of %lld layers are chunked attention "
-                              "(attention_chunk_size=%lld): this version has no kernel for them",
-                              (long long)count[KGEN__LAYER_CHUNKED], (long long)m->layers,
-                              (long long)m->chunk));
-    if (count[KGEN__LAYER_OTHER])
-        KGEN_TRY(add_sentence(p,
-                              "%lld of %lld layers are of a kind that this version does not "
-                              "know (the first: %s)",
-                              (long long)count[KGEN__LAYER_OTHER], (long long)m->layers, m->other));
-    return KGEN_OK;
+    int beside = 0;
+    for (int mix = 0; mix < KGEN__MIX_COUNT; mix++) {
+        char field[48];
+        long long layers = kgen__model_layers(m, (kgen__mechanism)mix);
+        if (!layers || !mechanisms[mix].missing) continue;
+        describe_field(field, sizeof field, m, (kgen__mechanism)mix);
+        KGEN_TRY(add_sentence(p, "%lld of %lld layers are %s%s: this version has no kernel for it",
+                              layers, (long long)m->count, mechanisms[mix].missing, field));
+    }
+    for (int64_t i = 0; i < m->count; i++) beside += m->layer[i].mamba;
+    return beside ? add_sentence(p,
+                                 "%d of %lld layers have a Mamba block beside their attention: "
+                                 "this version has no kernel for it",
+                                 beside, (long long)m->count)
+                  : KGEN_OK;
 }
 
 static kgen_status add_limits(planner *p) {
-    if (!p->model.known)
+    if (p->profile.options.dense)
         KGEN_TRY(add_sentence(p,
-                              "model_type=%s is not known to this version: its layers are taken "
-                              "as plain causal attention of the shapes in the config",
-                              p->model.type));
+                              "model_type=%s: as asked, every layer is taken as plain causal "
+                              "attention%s%s",
+                              p->model.type, p->model.assumed[0] ? "; passed over: " : "",
+                              p->model.assumed));
     return add_sentence(p, "prefill and chunked prefill need another kernel: this version has "
                            "decode, and verify of tokens in a chain (a plan has no token trees)");
 }
 
+/* --- all ----------------------------------------------------------------- */
+
+static kgen_status start(planner *p) {
+    kgen_plan *plan = p->plan;
+    const kgen__model *m = &p->model;
+    plan->unsupported = calloc(MAX_SENTENCES, sizeof *plan->unsupported);
+    plan->layers = calloc((size_t)m->count, sizeof *plan->layers);
+    if (!plan->unsupported || !plan->layers)
+        return kgen_fail(p->err, KGEN_E_NOMEM, "plan: no memory for the list");
+    plan->layer_count = (size_t)m->count;
+    for (int64_t i = 0; i < m->count; i++) plan->layers[i].kind = mechanisms[m->layer[i].mix].kind;
+    memcpy(plan->model_type, m->type, sizeof plan->model_type);
+    return KGEN_OK;
+}
+
+static kgen_status choose(planner *p) {
+    kgen__profile *f = &p->profile;
+    f->model = &p->model;
+    f->x = f->options.x ? f->options.x : p->model.dtype;
+    f->kv = f->options.kv_dtype ? f->options.kv_dtype : f->x;
+    f->page = f->options.page;
+    return f->page ? KGEN_OK : kgen__page_choose(&f->page, f, p->err);
+}
+
 static kgen_status fill(planner *p) {
     kgen_plan *plan = p->plan;
-    plan->items = calloc(MAX_ITEMS, sizeof *plan->items);
-    plan->unsupported = calloc(MAX_SENTENCES, sizeof *plan->unsupported);
-    if (!plan->items || !plan->unsupported)
-        return kgen_fail(p->err, KGEN_E_NOMEM, "plan: no memory for the list");
-    memcpy(plan->model_type, p->model.type, sizeof plan->model_type);
+    KGEN_TRY(start(p));
     KGEN_TRY(add_missing_layers(p));
-    KGEN_TRY(choose_page(p));
-    KGEN_TRY(add_layers(p));
-    if (p->plan->count) KGEN_TRY(add_caches(p));
-    if (p->plan->count && p->options.spec_width) KGEN_TRY(add_metadata(p));
+    KGEN_TRY(choose(p));
+    KGEN_TRY(add_all_attention(p));
+    size_t attention = plan->count;
+    KGEN_TRY(add_all_delta(p));
     if (!plan->count)
         return kgen_fail(p->err, KGEN_E_UNSUPPORTED, "model_type=%s: %s", p->model.type,
                          plan->unsupported_count ? plan->unsupported[0] : "no attention layers");
+    if (attention) KGEN_TRY(add_all_caches(p));
+    if (attention || p->profile.options.spec_width) KGEN_TRY(add_metadata(p));
     return add_limits(p);
 }
 
 kgen_status kgen_plan_make(kgen_plan *out, const char *json, size_t size,
                            const kgen_plan_options *options, kgen_error *err) {
     static const kgen_plan_options plain = {.tp = 1};
-    planner p = {.options = options ? *options : plain, .plan = out, .err = err};
+    const kgen_plan_options *chosen = options ? options : &plain;
     memset(out, 0, sizeof *out);
-    KGEN_TRY(check_options(&p.options, err));
-    KGEN_TRY(kgen__model_read(&p.model, json, size, err));
-    p.kv_dtype = p.options.kv_dtype ? p.options.kv_dtype : p.model.dtype;
-    kgen_status status = fill(&p);
+    KGEN_TRY(check_options(chosen, err));
+    planner *p = calloc(1, sizeof *p);
+    if (!p) return kgen_fail(err, KGEN_E_NOMEM, "plan: no memory for a model");
+    p->plan = out;
+    p->err = err;
+    p->profile.options = *chosen;
+    kgen_status status = kgen__model_read(&p->model, json, size, chosen->dense, err);
+    if (status == KGEN_OK) status = fill(p);
     if (status != KGEN_OK) kgen_plan_free(out);
+    free(p);
     return status;
 }
 
@@ -378,6 +399,7 @@ void kgen_plan_free(kgen_plan *plan) {
     if (!plan) return;
     for (size_t i = 0; i < plan->unsupported_count; i++) free(plan->unsupported[i]);
     free(plan->unsupported);
+    free(plan->layers);
     free(plan->items);
     memset(plan, 0, sizeof *plan);
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan_model.h"
+#include "profile.h"
 
 /* vLLM writes a draft's states to slots of their own and finds the kept one by
  * the accepted count; slot 0 is its null block. SGLang keeps a draft's states
@@ -23,75 +23,81 @@ static const engine_row engines[] = {
                             KGEN_SAVE_BUFFER, 0, 0},
 };
 
-static int is_kda(const kgen__model *m) { return m->gdn_gate != KGEN_GATE_GDN; }
+static int is_kda(const kgen__model *m) { return m->delta.gate != KGEN_GATE_GDN; }
 
 kgen_status kgen__gdn_check(const kgen__model *m, int tp, kgen_error *err) {
+    const kgen__delta *d = &m->delta;
+    int kda = is_kda(m) || d->layout == KGEN_ROWS_PRESPLIT;
     const struct {
-        const char *key;
+        const char *key, *kda_key;
         int64_t value;
         int split;
-    } rows[] = {
-        {is_kda(m) ? "linear_attn_config.num_heads" : "linear_num_key_heads", m->gdn_k_heads, 1},
-        {"linear_num_value_heads", m->gdn_v_heads, 1},
-        {"linear_key_head_dim", m->gdn_k_dim, 0},
-        {"linear_value_head_dim", m->gdn_v_dim, 0},
-        {"linear_conv_kernel_dim", m->gdn_conv, 0}};
+    } rows[] = {{"linear_num_key_heads", "linear_attn_config.num_heads", d->k_heads, 1},
+                {"linear_num_value_heads", "linear_attn_config.num_heads", d->v_heads, 1},
+                {"linear_key_head_dim", "linear_attn_config.head_dim", d->k_dim, 0},
+                {"linear_value_head_dim", "linear_attn_config.head_dim", d->v_dim, 0},
+                {"linear_conv_kernel_dim", "linear_attn_config.short_conv_kernel_size", d->conv,
+                 0}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *key = kda ? rows[i].kda_key : rows[i].key;
         if (!rows[i].value)
             return kgen_fail(err, KGEN_E_CONFIG,
-                             "%s: missing, and the model has linear_attention layers", rows[i].key);
+                             "%s: missing, and the model has linear_attention layers", key);
         if (rows[i].split && rows[i].value % tp)
-            return kgen_fail(err, KGEN_E_CONFIG, "%s=%lld: not divisible by tp=%d", rows[i].key,
+            return kgen_fail(err, KGEN_E_CONFIG, "%s=%lld: not divisible by tp=%d", key,
                              (long long)rows[i].value, tp);
     }
     return KGEN_OK;
 }
 
 /* The config's, else: KDA and SGLang f32, vLLM the model's own type. */
-kgen_dtype kgen__gdn_state(const kgen__model *m, kgen_engine engine) {
-    if (is_kda(m)) return KGEN_DTYPE_F32;
-    if (m->gdn_state) return m->gdn_state;
-    return engine == KGEN_ENGINE_SGLANG ? KGEN_DTYPE_F32 : m->dtype;
+kgen_dtype kgen__gdn_state(const kgen__profile *p) {
+    if (p->options.state) return p->options.state;
+    if (is_kda(p->model)) return KGEN_DTYPE_F32;
+    if (p->model->delta.state) return p->model->delta.state;
+    return p->options.engine == KGEN_ENGINE_SGLANG ? KGEN_DTYPE_F32 : p->x;
 }
 
-static void set_model(kgen_gdn_spec *s, const kgen__model *m, const kgen_plan_options *options) {
+static void set_model(kgen_gdn_spec *s, const kgen__profile *p) {
+    const kgen__delta *d = &p->model->delta;
     s->fuse = KGEN_FUSE_E;
-    s->x = (int32_t)m->dtype;
-    s->k_heads = (int32_t)(m->gdn_k_heads / options->tp);
-    s->v_heads = (int32_t)(m->gdn_v_heads / options->tp);
-    s->k_dim = (int32_t)m->gdn_k_dim;
-    s->v_dim = (int32_t)m->gdn_v_dim;
-    s->conv_width = (int32_t)m->gdn_conv;
-    s->state = (int32_t)kgen__gdn_state(m, options->engine);
-    s->gate = (int32_t)m->gdn_gate;
-    s->out_gate = m->gdn_sigmoid;
-    if (is_kda(m)) s->dt_bias = s->conv_weight = KGEN_DTYPE_F32; /* as both engines load them */
+    s->x = (int32_t)p->x;
+    s->k_heads = (int32_t)(d->k_heads / p->options.tp);
+    s->v_heads = (int32_t)(d->v_heads / p->options.tp);
+    s->k_dim = (int32_t)d->k_dim;
+    s->v_dim = (int32_t)d->v_dim;
+    s->conv_width = (int32_t)d->conv;
+    s->state = (int32_t)kgen__gdn_state(p);
+    s->gate = (int32_t)d->gate;
+    s->out_gate = d->sigmoid;
+    if (is_kda(p->model))
+        s->dt_bias = s->conv_weight = KGEN_DTYPE_F32; /* as both engines load them */
 }
 
-static void set_engine(kgen_gdn_spec *s, const kgen__model *m, const kgen_plan_options *options,
-                       kgen_phase phase) {
-    const engine_row *row = &engines[options->engine];
-    s->conv_layout = (int32_t)(is_kda(m) ? row->kda_conv : row->conv);
+static void set_engine(kgen_gdn_spec *s, const kgen__profile *p, kgen_phase phase) {
+    const engine_row *row = &engines[p->options.engine];
+    s->conv_layout = (int32_t)(is_kda(p->model) ? row->kda_conv : row->conv);
     s->sentinel = (int32_t)row->sentinel;
     if (phase == KGEN_PHASE_DECODE) return;
-    s->tokens = options->spec_width + 1;
+    s->tokens = p->options.spec_width + 1;
     s->index = (int32_t)row->index;
     s->save = (int32_t)row->save;
     s->accept = row->accept;
     s->varlen = row->varlen;
 }
 
-kgen_status kgen__gdn_spec(kgen_spec *out, const kgen__model *m, const kgen_plan_options *options,
-                           kgen_phase phase, kgen_error *err) {
+kgen_status kgen__gdn_spec(kgen_spec *out, const kgen__profile *p, kgen_phase phase,
+                           kgen_error *err) {
+    const kgen__delta *d = &p->model->delta;
     char line[64];
-    KGEN_TRY(kgen__gdn_check(m, options->tp, err));
-    snprintf(line, sizeof line, "gdn:layout=%s", kgen_layout_name(m->gdn_layout));
+    KGEN_TRY(kgen__gdn_check(p->model, p->options.tp, err));
+    snprintf(line, sizeof line, "gdn:layout=%s", kgen_layout_name(d->layout));
     KGEN_TRY(kgen_spec_parse(out, line, err));
-    if (strcmp(m->gdn_act, "silu") && strcmp(m->gdn_act, "swish"))
+    if (strcmp(d->act, "silu") && strcmp(d->act, "swish"))
         return kgen_fail(err, KGEN_E_UNSUPPORTED,
                          "hidden_act=%s: the convolution's activation must be silu or swish",
-                         m->gdn_act);
-    set_model(&out->gdn, m, options);
-    set_engine(&out->gdn, m, options, phase);
+                         d->act);
+    set_model(&out->gdn, p);
+    set_engine(&out->gdn, p, phase);
     return kgen_spec_validate(out, NULL, err);
 }

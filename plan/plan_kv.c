@@ -2,9 +2,9 @@
  * into the pages that attention reads, and to take cached ones out again. */
 #include <stdio.h>
 
-#include "plan_model.h"
+#include "profile.h"
 
-enum { FULL = 1 << KGEN__LAYER_FULL, SLIDING = 1 << KGEN__LAYER_SLIDING };
+enum { FULL = 1, SLIDING = 2 };
 
 /* Neither engine rotates in its write. vLLM gathers the context of chunked
  * prefills; SGLang reads its pages in place, and keeps sliding layers in a pool
@@ -33,6 +33,7 @@ static void set_write(kgen_kv_write_spec *s, const kgen_attn_spec *attn) {
     s->v_dim = attn->v_dim;
     s->page = attn->page;
     s->layout = attn->layout;
+    s->scale = attn->descale;
 }
 
 static void set_gather(kgen_kv_gather_spec *s, const kgen_attn_spec *attn) {
@@ -42,12 +43,14 @@ static void set_gather(kgen_kv_gather_spec *s, const kgen_attn_spec *attn) {
     s->v_dim = attn->v_dim;
     s->page = attn->page;
     s->layout = attn->layout;
+    s->table = attn->table;
+    s->descale = attn->descale;
 }
 
-kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, kgen_engine engine,
-                             kgen__layer_kind kind, const kgen_attn_spec *attn, int *wanted,
-                             kgen_error *err) {
-    *wanted = rows[index].engine == engine && (rows[index].kinds >> kind & 1);
+kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
+                             const kgen_attn_spec *attn, int *wanted, kgen_error *err) {
+    *wanted = rows[index].engine == p->options.engine &&
+              (rows[index].kinds & (attn->window ? SLIDING : FULL)) != 0;
     if (!*wanted) return KGEN_OK;
     snprintf(out->note, sizeof out->note, "%s", rows[index].note);
     KGEN_TRY(kgen_spec_parse(&out->spec, rows[index].line, err));

@@ -17,6 +17,13 @@ typedef struct kgen_plan_options {
     kgen_engine engine;
     int spec_width;     /* draft tokens of speculative decoding, 0..15 */
     kgen_layout layout; /* 0: the engine's */
+    kgen_dtype x;       /* of activations; 0: the model's */
+    kgen_dtype state;   /* of recurrent states; 0: the model's, else the engine's */
+    kgen_dtype table;   /* of block tables: KGEN_DTYPE_I32 (0) or KGEN_DTYPE_I64 */
+    kgen_descale descale; /* of 8-bit caches; 0: as the engine passes them */
+    int alibi; /* 1: attention takes ALiBi slopes, whatever the config says */
+    int dense; /* 1: a model_type or a field that is not known is passed over, and
+                  every layer is plain causal attention of the config's shapes */
 } kgen_plan_options;
 
 typedef struct kgen_plan_item {
@@ -32,19 +39,31 @@ typedef struct kgen_plan_item {
     char note[160]; /* "full attention", "Gated DeltaNet" ... */
 } kgen_plan_item;
 
+enum { KGEN_PLAN_LAYER_MAX = 8 };
+
+/* One layer of the model, from the first to the last. */
+typedef struct kgen_plan_layer {
+    const char *kind;                  /* "attention", "MLA" ...; static text */
+    uint32_t items[KGEN_PLAN_LAYER_MAX]; /* indices of kgen_plan.items */
+    uint32_t count;                    /* 0: kgen has none of its kernels */
+} kgen_plan_layer;
+
 typedef struct kgen_plan {
     char model_type[64];
     kgen_plan_item *items;
     size_t count;
+    kgen_plan_layer *layers;
+    size_t layer_count;
     char **unsupported; /* one sentence each: what the model needs that kgen
                            does not have */
     size_t unsupported_count;
 } kgen_plan;
 
 /* json: a Hugging Face config.json, at most 4 MiB, not NUL-terminated.
- * Missing or malformed fields are KGEN_E_CONFIG naming the field. What the
- * model needs and kgen lacks is listed in `unsupported`; a model with nothing
- * left is KGEN_E_UNSUPPORTED. Pure, thread-safe. Release: kgen_plan_free. */
+ * Missing or malformed fields are KGEN_E_CONFIG naming the field; a model_type
+ * that is not known, or a field that speaks of attention and is not known, is
+ * KGEN_E_UNSUPPORTED naming it. What the model needs and kgen lacks is listed in
+ * `unsupported`; a model with nothing left is KGEN_E_UNSUPPORTED. Pure, thread-safe. Release: kgen_plan_free. */
 KGEN_API kgen_status kgen_plan_make(kgen_plan *out, const char *json, size_t size,
                                     const kgen_plan_options *options, kgen_error *err);
 KGEN_API void kgen_plan_free(kgen_plan *plan);

@@ -1,0 +1,133 @@
+/* Fields that nobody asked for. One whose name speaks of how tokens are mixed
+ * is refused by name: passed over, the plan would be wrong in silence. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model_types.h"
+
+/* clang-format off */
+static const char *const words[] = {
+    "alibi", "attention", "attn", "bidirectional", "block_config", "block_type", "causal", "chunk",
+    "cla_", "use_cla", "compress", "conv", "cross", "decoder_layers", "encoder", "global", "head",
+    "hybrid", "index_", "indexer", "kv_", "layer_ids", "layer_type", "layers_block", "latent",
+    "linear_", "local", "lora_rank", "lru", "mamba", "mixer", "no_rope", "pattern", "prefix_lm",
+    "query_group", "query_pre", "recurrent", "retention", "sink", "sliding", "softcap", "soft_cap",
+    "sparse", "ssm", "state_size", "swa", "window",
+};
+
+/* Names with such a word that change no kernel of attention or of its cache:
+ * weights and norms, what is done to queries and keys before they come, the
+ * feed-forward part, other inputs, training, and classes' copies of a field. */
+static const char *const harmless[] = {
+    "attention_bias", "attention_dropout", "attention_out_bias", "attention_probs_dropout_prob",
+    "attention_qkv_bias", "attention_softmax_in_fp32", "scale_attention_softmax_in_fp32",
+    "attn_pdrop", "attn_dropout_prob", "attn_dropout_checkpoint", "attn_output_gate",
+    "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
+    "attn_temperature_tuning", "attn_scale", "attention_value_scale", "apply_query_key_layer_scaling",
+    "use_logn_attn", "use_flash_attn", "use_flash_attention", "use_cache_quantization",
+    "use_cache_kernel", "reorder_and_upcast_attn", "parallel_attn", "attention_key_multiplier",
+    "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "use_qk_norm",
+    "qk_layernorm", "use_head_wise_attn_gate", "head_wise_attn_gate", "gated_attention",
+    "add_cross_attention", "cross_attention_hidden_size", "decoder_sparse_step",
+    "head_dtype", "lm_head_bias", "lm_head_multiplier", "lm_head_dtype", "norm_head", "z_loss_head",
+    "final_logit_softcapping", "activation_sparsity_pattern", "moe_layer_pattern",
+    "router_logit_softcapping", "moe_router_logit_softcapping", "block_use_xmoe",
+    "mlp_layer_types", "moe_layer_freq", "moe_layers_pattern", "mlp_only_layers",
+    "use_bidirectional_attention_vision", "qk_head_dim", "qk_nope_head_dim", "qk_rope_head_dim",
+    "max_window_layers", "num_nextn_predict_layers", "mtp_hybrid_override_pattern",
+    "mtp_layers_block_type", "mtp_num_hidden_layers", "attention_chunk_size_unused",
+    "mamba_expand", "mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "mamba_dt_rank",
+    "mamba_hidden_act", "mamba_norm_before_gate", "mamba_rms_norm", "mamba_inner_layernorms",
+    "mamba_use_mlp", "mamba_d_ssm", "mamba_dt_min", "mamba_dt_max", "mamba_dt_limit",
+    "mamba_dt_init_floor", "use_mamba_kernels", "use_conv_bias", "conv_bias", "conv_dim",
+    "conv_dim_out", "conv_use_xavier_init", "conv_L_cache", "chunk_size", "ssm_multipliers",
+    "ssm_in_multiplier", "ssm_out_multiplier", "chunk_size_feed_forward", "rope_local_base_freq",
+    "local_rope_theta", "swa_rope_theta", "swa_rope_parameters", "swa_rope_scaling",
+    "linear_rope", "rope_head_dim", "layernorm_full_attention_alpha",
+    "layernorm_full_attention_beta", "layernorm_linear_attention_alpha",
+    "layernorm_linear_attention_beta", "full_attn_alpha_factor", "full_attn_beta_factor",
+    "linear_attn_alpha_factor", "linear_attn_beta_factor", "num_local_experts", "num_dense_layers",
+    "qk_norm_type", "q_lora_rank", "attn_logit_softcapping", "kv_lora_scaling_factor",
+    "use_head_norm", "is_causal", "add_vision_kv_", "kv_cache_scheme", "kv_cache_quant_algo",
+};
+
+/* Values that say "as usual" of fields with such a word. */
+static const struct {
+    const char *key, *value;
+} usual[] = {
+    {"use_bidirectional_attention", "vision"}, /* of images, which are prefilled */
+    {"attention_type", "full"},
+    {"kv_cache_dtype", "auto"},
+};
+/* clang-format on */
+
+static int is_neutral(json_t *value) {
+    if (!value || json_is_null(value) || json_is_false(value)) return 1;
+    if (json_is_number(value)) return json_number_value(value) == 0;
+    if (json_is_string(value)) return json_string_length(value) == 0;
+    return json_is_array(value) ? !json_array_size(value) : !json_object_size(value) && !json_is_true(value);
+}
+
+static int was_read(const kgen__fields_read *read, const char *key) {
+    for (size_t i = 0; i < read->count; i++)
+        if (strcmp(read->names[i], key) == 0) return 1;
+    return 0;
+}
+
+static int is_harmless(const char *key, json_t *value) {
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        if (strcmp(harmless[i], key) == 0) return 1;
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        if (strcmp(usual[i].key, key) == 0 && json_is_string(value) &&
+            strcmp(usual[i].value, json_string_value(value)) == 0)
+            return 1;
+    return 0;
+}
+
+/* Token ids, and the parts of a model that reads more than text. */
+static int is_of_input(const char *key) {
+    size_t length = strlen(key);
+    static const char *const ends[] = {"_token_id", "_token_index", "vision_config",
+                                       "audio_config", "quantization_config"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        size_t end = strlen(ends[i]);
+        if (length >= end && strcmp(key + length - end, ends[i]) == 0) return 1;
+    }
+    return 0;
+}
+
+static int is_telling(const char *key, json_t *value) {
+    if (is_neutral(value) || is_of_input(key) || is_harmless(key, value)) return 0;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(key, words[i])) return 1;
+    return 0;
+}
+
+/* A key is shown on a terminal. */
+static void show(char *out, size_t size, const char *key) {
+    size_t used = 0;
+    for (; *key && used + 1 < size; key++) out[used++] = *key > ' ' && *key < 127 ? *key : '?';
+    out[used] = 0;
+}
+
+static void assume(kgen__model *m, const char *name) {
+    size_t used = strlen(m->assumed);
+    snprintf(m->assumed + used, sizeof m->assumed - used, "%s%s", used ? ", " : "", name);
+}
+
+kgen_status kgen__unread_check(kgen__reading *r) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->config->text, key, value) {
+        char name[KGEN__FIELD_NAME_MAX];
+        if (was_read(r->config->read, key) || !is_telling(key, value)) continue;
+        show(name, sizeof name, key);
+        if (!r->dense)
+            return kgen_fail(r->config->err, KGEN_E_UNSUPPORTED,
+                             "%s: this version does not know what it does in model_type=%s; "
+                             "--assume dense passes it over",
+                             name, r->model->type);
+        assume(r->model, name);
+    }
+    return KGEN_OK;
+}
