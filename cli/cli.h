@@ -50,9 +50,7 @@ struct kgen__option {
 kgen__option_reader kgen__read_int;     /* int, low..high */
 kgen__option_reader kgen__read_u64;     /* uint64_t */
 kgen__option_reader kgen__read_text;    /* const char *, not empty */
-kgen__option_reader kgen__read_dtype;   /* kgen_dtype of the KV cache */
-kgen__option_reader kgen__read_layout;  /* kgen_layout */
-kgen__option_reader kgen__read_engine;  /* kgen_engine */
+kgen__option_reader kgen__read_choice;  /* an enum: a word of the option's own */
 kgen__option_reader kgen__read_archs;   /* kgen__archs */
 kgen__option_reader kgen__read_problem; /* kgen_problem: batch=8,context=8192 */
 kgen__option_reader kgen__read_seconds; /* double: 90, 90s, 5m, 1h */
@@ -156,6 +154,8 @@ kgen_status kgen__jobs_add_plan(kgen__jobs *jobs, const kgen_plan *plan, const k
                                                 const kgen_target *target, const char *why,
                                                 void *user),
                                 void *user, kgen_error *err);
+/* What the model needs and no kernel covers, a line each, to standard error. */
+void kgen__plan_note_missing(const kgen_plan *plan);
 
 /* ---- building with progress ---------------------------------------------- */
 typedef struct kgen__build_settings {

@@ -78,6 +78,7 @@ static kgen_status add_model(case_list *cases, const settings *set, const kgen_t
     kgen_plan plan;
     kgen_status status = kgen__plan_load(&plan, set->model, &set->plan, err);
     if (status != KGEN_OK) return status;
+    kgen__plan_note_missing(&plan);
     for (size_t i = 0; i < plan.count && status == KGEN_OK; i++) {
         const kgen_spec *spec = &plan.items[i].spec;
         status = kgen_spec_validate(spec, target, err);

@@ -8,18 +8,35 @@
 
 void kgen__syntax_add_plan(kgen__syntax *s, kgen_plan_options *o) {
     *o = (kgen_plan_options){.tp = 1};
-    kgen__syntax_add(s, (kgen__option){"tp", 0, "N", kgen__read_int, &o->tp, 1, 1024,
-                                       "tensor-parallel width (1)"});
-    kgen__syntax_add(s, (kgen__option){"kv-dtype", 0, "TYPE", kgen__read_dtype, &o->kv_dtype, 0, 0,
-                                       "type of the KV cache: bf16, fp16, fp8, ... (the model's)"});
-    kgen__syntax_add(s, (kgen__option){"page-size", 0, "N", kgen__read_int, &o->page, 1, 1 << 20,
-                                       "tokens of a page (the engine's choice)"});
-    kgen__syntax_add(s, (kgen__option){"engine", 0, "NAME", kgen__read_engine, &o->engine, 0, 0,
-                                       "vllm or sglang (vllm)"});
-    kgen__syntax_add(s, (kgen__option){"spec-width", 0, "N", kgen__read_int, &o->spec_width, 0, 15,
-                                       "draft tokens of speculative decoding (0)"});
-    kgen__syntax_add(s, (kgen__option){"layout", 0, "NAME", kgen__read_layout, &o->layout, 0, 0,
-                                       "nhd, hnd, shuffle or xpacked (the engine's)"});
+    const kgen__option options[] = {
+        {"tp", 0, "N", kgen__read_int, &o->tp, 1, 1024, "tensor-parallel width (1)"},
+        {"kv-dtype", 0, "TYPE", kgen__read_choice, &o->kv_dtype, 0, 0,
+         "type of the KV cache: bf16, fp16, fp8, ... (the model's)"},
+        {"dtype", 0, "TYPE", kgen__read_choice, &o->x, 0, 0,
+         "type of activations: bf16, fp16 (the model's)"},
+        {"state-dtype", 0, "TYPE", kgen__read_choice, &o->state, 0, 0,
+         "type of recurrent states: bf16, fp16, f32 (the model's or engine's)"},
+        {"page-size", 0, "N", kgen__read_int, &o->page, 1, 1 << 20,
+         "tokens of a page (the engine's choice)"},
+        {"engine", 0, "NAME", kgen__read_choice, &o->engine, 0, 0, "vllm or sglang (vllm)"},
+        {"spec-width", 0, "N", kgen__read_int, &o->spec_width, 0, 15,
+         "draft tokens of speculative decoding (0)"},
+        {"layout", 0, "NAME", kgen__read_choice, &o->layout, 0, 0,
+         "nhd, hnd, shuffle or xpacked (the engine's)"},
+        {"table", 0, "TYPE", kgen__read_choice, &o->table, 0, 0,
+         "type of block tables: i32 or i64 (i32)"},
+        {"descale", 0, "NAME", kgen__read_choice, &o->descale, 0, 0,
+         "scales of 8-bit caches: head or token (the engine's)"},
+        {"alibi", 0, NULL, NULL, &o->alibi, 0, 0, "attention takes ALiBi slopes"},
+        {"assume", 0, "NAME", kgen__read_choice, &o->dense, 0, 0,
+         "dense: what is not known of a model is plain causal attention"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) kgen__syntax_add(s, options[i]);
+}
+
+void kgen__plan_note_missing(const kgen_plan *plan) {
+    for (size_t i = 0; i < plan->unsupported_count; i++)
+        fprintf(stderr, "kgen: note: not covered: %s\n", plan->unsupported[i]);
 }
 
 kgen_status kgen__plan_load(kgen_plan *plan, const char *path, const kgen_plan_options *options,
@@ -147,6 +164,20 @@ static json_t *item_json(const view *v, const kgen_plan_item *item) {
     return json;
 }
 
+/* Which kernels serve which layer: indices of "kernels". */
+static json_t *layers_json(const kgen_plan *plan) {
+    json_t *layers = json_array();
+    for (size_t i = 0; i < plan->layer_count; i++) {
+        const kgen_plan_layer *layer = &plan->layers[i];
+        json_t *kernels = json_array();
+        for (uint32_t n = 0; n < layer->count; n++)
+            json_array_append_new(kernels, json_integer(layer->items[n]));
+        json_array_append_new(layers,
+                              json_pack("{s:s, s:o}", "kind", layer->kind, "kernels", kernels));
+    }
+    return layers;
+}
+
 static int print_json(const view *v) {
     json_t *items = json_array(), *unsupported = json_array();
     for (size_t i = 0; i < v->plan->count; i++)
@@ -154,8 +185,9 @@ static int print_json(const view *v) {
     for (size_t i = 0; i < v->plan->unsupported_count; i++)
         json_array_append_new(unsupported, json_string(v->plan->unsupported[i]));
     json_array_extend(unsupported, v->skipped);
-    return kgen__json_print(json_pack("{s:s, s:o, s:o}", "model_type", v->plan->model_type,
-                                      "kernels", items, "unsupported", unsupported));
+    return kgen__json_print(json_pack("{s:s, s:o, s:o, s:o}", "model_type", v->plan->model_type,
+                                      "kernels", items, "layers", layers_json(v->plan),
+                                      "unsupported", unsupported));
 }
 
 static void write_lines(FILE *file, const view *v, const kgen__jobs *jobs) {

@@ -91,36 +91,42 @@ static kgen_status read_word(const kgen__option *option, const named_value *word
     return kgen_fail(err, KGEN_E_ARG, "--%s %.60s: one of %s expected", option->name, text, known);
 }
 
-kgen_status kgen__read_dtype(const kgen__option *option, const char *text, kgen_error *err) {
-    static const named_value words[] = {
-        {"auto", KGEN_DTYPE_NONE},     {"bf16", KGEN_DTYPE_BF16},
-        {"fp16", KGEN_DTYPE_FP16},     {"fp8", KGEN_DTYPE_FP8},
-        {"e4m3fn", KGEN_DTYPE_E4M3FN}, {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
-        {"e5m2", KGEN_DTYPE_E5M2},     {NULL, 0}};
-    int value = 0;
-    KGEN_TRY(read_word(option, words, text, &value, err));
-    *(kgen_dtype *)option->out = (kgen_dtype)value;
-    return KGEN_OK;
-}
+/* The words of every option that takes one, by the option's name. */
+static const struct {
+    const char *option;
+    named_value words[8];
+} choices[] = {
+    {"kv-dtype",
+     {{"auto", KGEN_DTYPE_NONE},
+      {"bf16", KGEN_DTYPE_BF16},
+      {"fp16", KGEN_DTYPE_FP16},
+      {"fp8", KGEN_DTYPE_FP8},
+      {"e4m3fn", KGEN_DTYPE_E4M3FN},
+      {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
+      {"e5m2", KGEN_DTYPE_E5M2}}},
+    {"dtype", {{"auto", KGEN_DTYPE_NONE}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}}},
+    {"state-dtype",
+     {{"auto", KGEN_DTYPE_NONE},
+      {"bf16", KGEN_DTYPE_BF16},
+      {"fp16", KGEN_DTYPE_FP16},
+      {"f32", KGEN_DTYPE_F32}}},
+    {"table", {{"i32", KGEN_DTYPE_I32}, {"i64", KGEN_DTYPE_I64}}},
+    {"descale",
+     {{"auto", KGEN_DESCALE_AUTO}, {"head", KGEN_DESCALE_HEAD}, {"token", KGEN_DESCALE_TOKEN}}},
+    {"layout",
+     {{"auto", KGEN_LAYOUT_NONE},
+      {"nhd", KGEN_LAYOUT_NHD},
+      {"hnd", KGEN_LAYOUT_HND},
+      {"shuffle", KGEN_LAYOUT_SHUFFLE},
+      {"xpacked", KGEN_LAYOUT_XPACKED}}},
+    {"engine", {{"vllm", KGEN_ENGINE_VLLM}, {"sglang", KGEN_ENGINE_SGLANG}}},
+    {"assume", {{"nothing", 0}, {"dense", 1}}},
+};
 
-kgen_status kgen__read_layout(const kgen__option *option, const char *text, kgen_error *err) {
-    static const named_value words[] = {
-        {"auto", KGEN_LAYOUT_NONE},       {"nhd", KGEN_LAYOUT_NHD},
-        {"hnd", KGEN_LAYOUT_HND},         {"shuffle", KGEN_LAYOUT_SHUFFLE},
-        {"xpacked", KGEN_LAYOUT_XPACKED}, {NULL, 0}};
-    int value = 0;
-    KGEN_TRY(read_word(option, words, text, &value, err));
-    *(kgen_layout *)option->out = (kgen_layout)value;
-    return KGEN_OK;
-}
-
-kgen_status kgen__read_engine(const kgen__option *option, const char *text, kgen_error *err) {
-    static const named_value words[] = {
-        {"vllm", KGEN_ENGINE_VLLM}, {"sglang", KGEN_ENGINE_SGLANG}, {NULL, 0}};
-    int value = 0;
-    KGEN_TRY(read_word(option, words, text, &value, err));
-    *(kgen_engine *)option->out = (kgen_engine)value;
-    return KGEN_OK;
+kgen_status kgen__read_choice(const kgen__option *option, const char *text, kgen_error *err) {
+    size_t i = 0;
+    while (strcmp(choices[i].option, option->name)) i++;
+    return read_word(option, choices[i].words, text, option->out, err);
 }
 
 static kgen_status add_arch(kgen__archs *archs, const char *name, kgen_error *err) {

@@ -7,8 +7,7 @@
 enum { CONFIG_MAX_BYTES = 4 << 20 };
 
 static void note(const kgen__config *c, const char *key) {
-    if (c->read && c->read->count < KGEN__FIELDS_READ_MAX)
-        c->read->names[c->read->count++] = key;
+    if (c->read && c->read->count < KGEN__FIELDS_READ_MAX) c->read->names[c->read->count++] = key;
 }
 
 json_t *kgen__config_field(const kgen__config *c, const char *key) {

@@ -21,6 +21,7 @@ static const struct {
     {"recurrent", KGEN__MIX_RECURRENT, 0, 0, 0},
     {"chunked_attention", KGEN__MIX_CHUNKED, 0, 0, 0},
     {"indexed_attention", KGEN__MIX_SPARSE, 0, 0, 0},
+    {"deepseek_sparse_attention", KGEN__MIX_SPARSE, 0, 0, 0},
     {"compressed_sparse_attention", KGEN__MIX_SPARSE, 0, 0, 0},
     {"heavily_compressed_attention", KGEN__MIX_SPARSE, 0, 0, 0},
     {"moe", KGEN__MIX_NONE, 0, 0, 0},
@@ -164,11 +165,18 @@ static kgen_status by_period(kgen__reading *r, int64_t phase) {
 
 /* Classes of full layers do nothing with a window: the config means another. */
 kgen_status kgen__rule_full(kgen__reading *r) {
+    kgen__config_given(r->config, "max_window_layers"); /* of no window */
     return r->window ? kgen_fail(r->config->err, KGEN_E_UNSUPPORTED,
                                  "sliding_window=%lld: model_type=%s has none that this version "
                                  "knows",
                                  (long long)r->window, r->model->type)
                      : KGEN_OK;
+}
+
+kgen_status kgen__rule_windows(kgen__reading *r) {
+    if (!r->window) kgen__config_given(r->config, "max_window_layers"); /* of no window */
+    for (int64_t i = 0; i < r->model->count && r->window; i++) KGEN_TRY(set_sliding(r, i));
+    return KGEN_OK;
 }
 
 kgen_status kgen__rule_listed(kgen__reading *r) {
@@ -216,8 +224,7 @@ kgen_status kgen__rule_no_rope(kgen__reading *r) {
 /* The last layers read the cache of earlier ones. */
 static kgen_status share_last(kgen__reading *r) {
     int64_t shared = 0;
-    KGEN_TRY(
-        kgen__config_int(r->config, "num_kv_shared_layers", 0, r->model->count, &shared));
+    KGEN_TRY(kgen__config_int(r->config, "num_kv_shared_layers", 0, r->model->count, &shared));
     for (int64_t i = r->model->count - shared; i < r->model->count; i++)
         r->model->layer[i].shared = 1;
     return KGEN_OK;
@@ -254,12 +261,12 @@ static kgen_status mark_listed(const kgen__config *c, const char *key, int64_t c
 
 /* The listed layers are attention, the others of the row's linear kind. */
 kgen_status kgen__rule_indices(kgen__reading *r) {
-    static const char *const keys[] = {"full_attn_idxs", "attn_layer_indices"};
     char marked[KGEN__LAYERS_MAX];
-    int found = 0;
-    for (size_t k = 0; k < 2 && !found; k++)
-        KGEN_TRY(mark_listed(r->config, keys[k], r->model->count, 0, marked, &found));
-    for (int64_t i = 0; i < r->model->count && found; i++)
+    int found;
+    const char *key = r->type->period_key;
+    KGEN_TRY(mark_listed(r->config, key, r->model->count, 0, marked, &found));
+    if (!found) return kgen__config_missing(r->config, key, ", and there are no layer_types");
+    for (int64_t i = 0; i < r->model->count; i++)
         if (!marked[i]) r->model->layer[i].mix = r->type->linear;
     return KGEN_OK;
 }
@@ -282,6 +289,7 @@ kgen_status kgen__rule_kda(kgen__reading *r) {
 kgen_status kgen__rule_mimo(kgen__reading *r) {
     json_t *list;
     kgen__layer local = r->common;
+    local.kv_heads *= 2;
     int full_sinks = 0, local_sinks = 1;
     int64_t before = 0, chunk = 0;
     KGEN_TRY(kgen__config_int(r->config, "sliding_window_size", 1, 1 << 30, &before));
@@ -291,8 +299,8 @@ kgen_status kgen__rule_mimo(kgen__reading *r) {
         return kgen_fail(r->config->err, KGEN_E_UNSUPPORTED,
                          "attention_chunk_size=%lld: this version knows it as sliding_window_size",
                          (long long)chunk);
-    KGEN_TRY(kgen__config_int(r->config, "swa_num_attention_heads", 1, KGEN__HEADS_MAX,
-                              &local.heads));
+    KGEN_TRY(
+        kgen__config_int(r->config, "swa_num_attention_heads", 1, KGEN__HEADS_MAX, &local.heads));
     KGEN_TRY(kgen__config_int(r->config, "swa_num_key_value_heads", 1, KGEN__HEADS_MAX,
                               &local.kv_heads));
     KGEN_TRY(kgen__config_int(r->config, "swa_head_dim", 1, KGEN__DIM_MAX, &local.head_dim));
@@ -318,8 +326,11 @@ kgen_status kgen__rule_mimo(kgen__reading *r) {
 
 /* What a block's attention may be beside plain: all must be off. */
 static kgen_status check_block(const kgen__config *attn, size_t index) {
-    static const char *const off[] = {"window_length", "num_sink_tokens", "sparsify",
-                                      "unshifted_sink", "use_prefill_window_in_sink_attention",
+    static const char *const off[] = {"window_length",
+                                      "num_sink_tokens",
+                                      "sparsify",
+                                      "unshifted_sink",
+                                      "use_prefill_window_in_sink_attention",
                                       "llama4"};
     for (size_t i = 0; i < sizeof off / sizeof off[0]; i++) {
         json_t *value = kgen__config_field(attn, off[i]);
@@ -377,6 +388,7 @@ kgen_status kgen__rule_beside(kgen__reading *r) {
 kgen_status kgen__rule_neo(kgen__reading *r) {
     json_t *list;
     r->window = 256;
+    kgen__config_given(r->config, "attention_types"); /* the same, folded up */
     KGEN_TRY(kgen__config_int(r->config, "window_size", 1, 1 << 30, &r->window));
     KGEN_TRY(kgen__config_list(r->config, "attention_layers", r->model->count, &list));
     if (!list) return kgen__config_missing(r->config, "attention_layers", "");
@@ -390,23 +402,17 @@ kgen_status kgen__rule_neo(kgen__reading *r) {
     return KGEN_OK;
 }
 
-/* Sliding layers have heads of their own. */
+/* Sliding layers have query heads of their own. */
 kgen_status kgen__rule_step(kgen__reading *r) {
     kgen__config part;
     int found;
-    int64_t heads = r->common.heads, kv_heads = r->common.kv_heads, dim = r->common.head_dim;
+    int64_t heads = r->common.heads;
     KGEN_TRY(kgen__config_part(r->config, "attention_other_setting", &part, &found));
-    if (!found) return KGEN_OK;
-    KGEN_TRY(kgen__config_int(&part, "num_attention_heads", 1, KGEN__HEADS_MAX, &heads));
-    KGEN_TRY(kgen__config_int(&part, "num_attention_groups", 1, KGEN__HEADS_MAX, &kv_heads));
-    KGEN_TRY(kgen__config_int(&part, "head_dim", 1, KGEN__DIM_MAX, &dim));
-    for (int64_t i = 0; i < r->model->count; i++) {
-        kgen__layer *layer = &r->model->layer[i];
-        if (!layer->window) continue;
-        layer->heads = heads;
-        layer->kv_heads = kv_heads;
-        layer->head_dim = layer->v_dim = dim;
-    }
+    if (found) KGEN_TRY(kgen__config_int(&part, "num_attention_heads", 1, KGEN__HEADS_MAX, &heads));
+    KGEN_TRY(
+        kgen__config_int(r->config, "num_sliding_attention_heads", 1, KGEN__HEADS_MAX, &heads));
+    for (int64_t i = 0; i < r->model->count; i++)
+        if (r->model->layer[i].window) r->model->layer[i].heads = heads;
     return KGEN_OK;
 }
 
@@ -418,8 +424,8 @@ static kgen_status set_global(kgen__reading *r) {
     int64_t dim = r->type->global_head_dim, kv_heads = 0;
     int equal = 0;
     KGEN_TRY(kgen__config_int(r->config, "global_head_dim", 1, KGEN__DIM_MAX, &dim));
-    KGEN_TRY(kgen__config_int(r->config, "num_global_key_value_heads", 1, KGEN__HEADS_MAX,
-                              &kv_heads));
+    KGEN_TRY(
+        kgen__config_int(r->config, "num_global_key_value_heads", 1, KGEN__HEADS_MAX, &kv_heads));
     KGEN_TRY(kgen__config_bool(r->config, "attention_k_eq_v", &equal));
     for (int64_t i = 0; i < r->model->count; i++) {
         kgen__layer *layer = &r->model->layer[i];
@@ -430,16 +436,20 @@ static kgen_status set_global(kgen__reading *r) {
     return KGEN_OK;
 }
 
-/* With a window that no rule speaks of, all layers slide. */
-static kgen_status by_class(kgen__reading *r) {
-    if (r->type->rule) return r->type->rule(r);
-    for (int64_t i = 0; i < r->model->count && r->window; i++) KGEN_TRY(set_sliding(r, i));
-    return KGEN_OK;
-}
-
 /* These say more than the names of the layers do. */
 static int adds_to_lists(kgen__layer_rule rule) {
     return rule == kgen__rule_step || rule == kgen__rule_beside || rule == kgen__rule_mimo;
+}
+
+/* Where the layers are listed, what else tells them apart repeats it. */
+static void pass_over(const kgen__reading *r) {
+    static const char *const keys[] = {
+        "no_rope_layers",          "no_rope_layer_interval",    "full_attn_idxs",
+        "attn_layer_indices",      "attn_layer_period",         "attn_layer_offset",
+        "max_window_layers",       "sliding_window_pattern",    "_sliding_window_pattern",
+        "full_attention_interval", "global_attn_every_n_layers"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        kgen__config_given(r->config, keys[i]);
 }
 
 kgen_status kgen__layers_read(kgen__reading *r) {
@@ -447,7 +457,8 @@ kgen_status kgen__layers_read(kgen__reading *r) {
     for (int64_t i = 0; i < r->model->count; i++) r->model->layer[i] = r->common;
     if (r->dense) return KGEN_OK;
     KGEN_TRY(by_lists(r, &found));
-    if (!found || adds_to_lists(r->type->rule)) KGEN_TRY(by_class(r));
+    if (found) pass_over(r);
+    if (!found || adds_to_lists(r->type->rule)) KGEN_TRY(r->type->rule(r));
     KGEN_TRY(share_last(r));
     return set_global(r);
 }

@@ -73,8 +73,8 @@ static kgen_status read_alias(const kgen__config *c, const char *const *keys, in
 
 static const char *const layer_keys[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers",
                                          NULL};
-static const char *const head_keys[] = {"num_attention_heads", "n_head", "n_heads", "num_heads",
-                                        "attention_heads", NULL};
+static const char *const head_keys[] = {"num_attention_heads", "n_head",          "n_heads",
+                                        "num_heads",           "attention_heads", NULL};
 static const char *const hidden_keys[] = {"hidden_size", "n_embd", "n_embed", "d_model", NULL};
 static const char *const kv_keys[] = {"num_key_value_heads", "num_kv_heads", "n_head_kv",
                                       "num_attention_groups", NULL};
@@ -87,14 +87,14 @@ static kgen_status read_counts(kgen__reading *r, int64_t *hidden) {
     int nested = c->text != c->root;
     kgen__model *m = r->model;
     int64_t heads = nested ? t->heads : 0;
+    json_t *blocks = json_object_get(c->text, "layers_block_type");
     m->count = nested ? t->layers : 0;
+    if (json_is_array(blocks) && json_array_size(blocks) <= KGEN__LAYERS_MAX)
+        m->count = (int64_t)json_array_size(blocks); /* which then is the number */
     *hidden = nested ? t->hidden : 0;
     KGEN_TRY(read_alias(c, layer_keys, KGEN__LAYERS_MAX, &m->count));
     KGEN_TRY(read_alias(c, head_keys, KGEN__HEADS_MAX, &heads));
     KGEN_TRY(read_alias(c, hidden_keys, KGEN__DIM_MAX, hidden));
-    json_t *blocks = json_object_get(c->text, "layers_block_type");
-    if (!m->count && json_is_array(blocks) && json_array_size(blocks) <= KGEN__LAYERS_MAX)
-        m->count = (int64_t)json_array_size(blocks);
     if (!m->count) return kgen__config_missing(c, "num_hidden_layers", "");
     if (!heads) return kgen__config_missing(c, "num_attention_heads", "");
     r->common.heads = heads;
@@ -115,8 +115,8 @@ static kgen_status read_parts(kgen__reading *r) {
     KGEN_TRY(kgen__config_bool(&part, "alibi", &r->common.alibi));
     KGEN_TRY(kgen__config_bool(&part, "prefix_lm", &prefix));
     KGEN_TRY(kgen__config_number(&part, "softmax_scale", 1e-6, 1e6, &scale));
-    KGEN_TRY(kgen__config_name(&part, kgen__config_field(&part, "attn_type"), "attn_config.attn_type",
-                               kind, sizeof kind));
+    KGEN_TRY(kgen__config_name(&part, kgen__config_field(&part, "attn_type"),
+                               "attn_config.attn_type", kind, sizeof kind));
     if (strcmp(kind, "multiquery_attention") == 0) r->common.kv_heads = 1;
     if (scale > 0) r->common.scale = scale;
     if (window > 0) r->window = window;
@@ -150,7 +150,8 @@ static kgen_status read_kv_heads(kgen__reading *r) {
         l->kv_heads = multi && group ? group : l->heads;
         break;
     case KGEN__KV_KEY:
-    case KGEN__KV_PARTS: break;
+    case KGEN__KV_PARTS:
+        break;
     }
     return KGEN_OK;
 }
@@ -217,14 +218,16 @@ static kgen_status read_scale_terms(const kgen__reading *r, scale_terms *t) {
         return kgen__config_number(c, "query_pre_attn_scalar", 1e-6, 1e6, &t->query_scalar);
     case KGEN__SCALE_MULTIPLIER:
         return kgen__config_number(c, "attention_multiplier", 1e-6, 1e6, &t->multiplier);
-    case KGEN__SCALE_JAIS: KGEN_TRY(kgen__config_bool(c, "mup_scale_qk_dot_by_d", &t->mup));
+    case KGEN__SCALE_JAIS:
+        KGEN_TRY(kgen__config_bool(c, "mup_scale_qk_dot_by_d", &t->mup));
         /* fall through */
     case KGEN__SCALE_GPT2:
         KGEN_TRY(kgen__config_bool(c, "scale_attn_weights", &t->weights));
         return kgen__config_bool(c, "scale_attn_by_inverse_layer_idx", &t->by_layer);
     case KGEN__SCALE_DIM:
     case KGEN__SCALE_ONE:
-    case KGEN__SCALE_PARTS: break;
+    case KGEN__SCALE_PARTS:
+        break;
     }
     return KGEN_OK;
 }
@@ -232,14 +235,19 @@ static kgen_status read_scale_terms(const kgen__reading *r, scale_terms *t) {
 static double scale_of(const kgen__reading *r, const scale_terms *t, int64_t i) {
     double dim = (double)r->model->layer[i].head_dim, plain = 1 / sqrt(dim);
     switch (r->type->scale) {
-    case KGEN__SCALE_QUERY: return 1 / sqrt(t->query_scalar);
-    case KGEN__SCALE_MULTIPLIER: return t->multiplier > 0 ? t->multiplier : plain;
-    case KGEN__SCALE_ONE: return 1;
+    case KGEN__SCALE_QUERY:
+        return 1 / sqrt(t->query_scalar);
+    case KGEN__SCALE_MULTIPLIER:
+        return t->multiplier > 0 ? t->multiplier : plain;
+    case KGEN__SCALE_ONE:
+        return 1;
     case KGEN__SCALE_GPT2:
     case KGEN__SCALE_JAIS:
         return (t->weights ? t->mup ? 1 / dim : plain : 1) / (t->by_layer ? (double)i + 1 : 1);
-    case KGEN__SCALE_PARTS: return r->common.scale > 0 ? r->common.scale : plain;
-    case KGEN__SCALE_DIM: break;
+    case KGEN__SCALE_PARTS:
+        return r->common.scale > 0 ? r->common.scale : plain;
+    case KGEN__SCALE_DIM:
+        break;
     }
     return plain;
 }
@@ -247,8 +255,7 @@ static double scale_of(const kgen__reading *r, const scale_terms *t, int64_t i) 
 static kgen_status set_scales(kgen__reading *r) {
     scale_terms terms;
     KGEN_TRY(read_scale_terms(r, &terms));
-    for (int64_t i = 0; i < r->model->count; i++)
-        r->model->layer[i].scale = scale_of(r, &terms, i);
+    for (int64_t i = 0; i < r->model->count; i++) r->model->layer[i].scale = scale_of(r, &terms, i);
     return KGEN_OK;
 }
 
@@ -310,14 +317,21 @@ static kgen_status read_delta(const kgen__reading *r) {
 
 /* --- all ----------------------------------------------------------------- */
 
+/* What latent attention has beside the rank that tells it. */
+static void pass_over_latent(const kgen__config *c) {
+    static const char *const keys[] = {"q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
+                                       "qk_head_dim"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) kgen__config_given(c, keys[i]);
+}
+
 static kgen_status read_common(kgen__reading *r) {
     const kgen__config *c = r->config;
     kgen__model *m = r->model;
     int64_t hidden;
     KGEN_TRY(kgen__config_int(c, "kv_lora_rank", 0, KGEN__DIM_MAX, &m->kv_lora_rank));
-    r->common.mix = r->type->common ? r->type->common
-                    : m->kv_lora_rank ? KGEN__MIX_MLA
-                                      : KGEN__MIX_ATTENTION;
+    r->common.mix = m->kv_lora_rank && !r->dense ? KGEN__MIX_MLA : KGEN__MIX_ATTENTION;
+    if (r->common.mix == KGEN__MIX_MLA) pass_over_latent(c);
+    if (r->type->common && !r->dense) r->common.mix = r->type->common;
     r->common.sinks = r->type->sinks;
     KGEN_TRY(read_counts(r, &hidden));
     KGEN_TRY(read_kv_heads(r));
@@ -337,7 +351,9 @@ static kgen_status read_layers(kgen__reading *r) {
     if (kgen__model_layers(r->model, KGEN__MIX_CHUNKED))
         KGEN_TRY(kgen__config_int(r->config, "attention_chunk_size", 1, 1 << 30, &r->model->chunk));
     KGEN_TRY(set_scales(r));
-    return kgen__unread_check(r);
+    int planned = kgen__model_layers(r->model, KGEN__MIX_ATTENTION) ||
+                  kgen__model_layers(r->model, KGEN__MIX_DELTA);
+    return planned ? kgen__unread_check(r) : KGEN_OK;
 }
 
 /* The language model of a config with several. */
@@ -362,8 +378,7 @@ static kgen_status find_text(kgen__config *c) {
 static kgen_status read_type(const kgen__config *c, kgen__model *m, char *type, size_t size) {
     json_t *outer = json_object_get(c->root, "model_type");
     KGEN_TRY(kgen__config_name(c, outer, "model_type", m->type, sizeof m->type));
-    KGEN_TRY(
-        kgen__config_name(c, kgen__config_field(c, "model_type"), "model_type", type, size));
+    KGEN_TRY(kgen__config_name(c, kgen__config_field(c, "model_type"), "model_type", type, size));
     if (!type[0] && c->text != c->root && m->type[0]) {
         const char *inner = kgen__model_type_inner(m->type);
         snprintf(type, size, "%s", inner ? inner : m->type);
@@ -376,8 +391,7 @@ static kgen_status read_type(const kgen__config *c, kgen__model *m, char *type, 
 static kgen_status check_type(const kgen__reading *r, const char *type) {
     const char *what = kgen__model_type_refused(type);
     int both = 0;
-    if (what)
-        return kgen_fail(r->config->err, KGEN_E_UNSUPPORTED, "model_type=%s: %s", type, what);
+    if (what) return kgen_fail(r->config->err, KGEN_E_UNSUPPORTED, "model_type=%s: %s", type, what);
     if (!r->type)
         return kgen_fail(r->config->err, KGEN_E_UNSUPPORTED,
                          "model_type=%s is not known to this version; --assume dense takes its "
@@ -390,7 +404,7 @@ static kgen_status check_type(const kgen__reading *r, const char *type) {
 }
 
 static kgen_status read_model(kgen__config *c, kgen__model *m, int dense) {
-    static const kgen__model_type plain = {.type = "dense"};
+    static const kgen__model_type plain = {.type = "dense", .rule = kgen__rule_full};
     kgen__reading r = {.config = c, .model = m, .dense = dense};
     char type[sizeof m->type];
     KGEN_TRY(find_text(c));

@@ -59,9 +59,9 @@ typedef struct kgen__recurrent {
 typedef struct kgen__model {
     char type[64];
     kgen_dtype dtype;
-    int64_t count;                     /* of layers */
+    int64_t count; /* of layers */
     kgen__layer layer[KGEN__LAYERS_MAX];
-    int64_t kv_lora_rank, chunk;       /* for messages */
+    int64_t kv_lora_rank, chunk; /* for messages */
     kgen__delta delta;
     kgen__recurrent recurrent;
     char assumed[KGEN__LAYERS_MAX / 2]; /* --assume dense: what it passed over, else "" */

@@ -4,9 +4,9 @@
 
 #define PERIOD(n) .rule = kgen__rule_period, .period_key = "sliding_window_pattern", .period = (n)
 #define QWEN .rule = kgen__rule_qwen, .period = 28, .opt_in = 1
-#define DELTA(layout)                                                                   \
-    .rule = kgen__rule_period, .period_key = "full_attention_interval", .period = 4,    \
-    .opt_in = 1, .linear = KGEN__MIX_DELTA, .rows = (layout)
+#define DELTA(layout)                                                                             \
+    .rule = kgen__rule_period, .period_key = "full_attention_interval", .period = 4, .opt_in = 1, \
+    .linear = KGEN__MIX_DELTA, .rows = (layout)
 #define MULTIPLIER(dflt) .scale = KGEN__SCALE_MULTIPLIER, .multiplier = (dflt)
 #define QUERY(dflt) .scale = KGEN__SCALE_QUERY, .query_scalar = (dflt)
 #define SPARSE .common = KGEN__MIX_SPARSE
@@ -22,7 +22,7 @@ static const kgen__model_type types[] = {
     {"internlm", 32, 32, 0, 4096, 0, 0, .rule = kgen__rule_full},
     {"internlm2", 32, 32, 0, 4096, 0, 0, .rule = kgen__rule_full},
     {"internlm3", 48, 32, 2, 4096, 128, 0, .rule = kgen__rule_full},
-    {"ministral3", 34, 32, 8, 4096, 128, 0},
+    {"ministral3", 34, 32, 8, 4096, 128, 0, .rule = kgen__rule_windows},
     {"mimo", 36, 32, 8, 4096, 128, 0, .rule = kgen__rule_full, .opt_in = 1},
     {"deepseek", 30, 32, 0, 4096, 0, 0, .rule = kgen__rule_full},
     {"minicpm", 32, 32, 0, 4096, 0, 0, .rule = kgen__rule_full},
@@ -69,7 +69,7 @@ static const kgen__model_type types[] = {
     {"granitemoeshared", 32, 32, 0, 4096, 0, 0, .rule = kgen__rule_full, MULTIPLIER(1)},
     {"hyperclovax", 32, 32, 0, 4096, 0, 0, .rule = kgen__rule_full, MULTIPLIER(0)},
     {"nemotron-nas", 80, 64, 0, 8192, 0, 0, .rule = kgen__rule_blocks},
-    {"mllama", 40, 32, 8, 4096, 0, 0, .rule = kgen__rule_cross},
+    {"mllama_text_model", 40, 32, 8, 4096, 0, 0, .rule = kgen__rule_cross},
 
     /* older names, position biases, one KV head */
     {"gpt2", 12, 12, 0, 768, 0, 0, .rule = kgen__rule_full, .scale = KGEN__SCALE_GPT2},
@@ -94,13 +94,13 @@ static const kgen__model_type types[] = {
     {"dbrx", 24, 16, 1, 2048, 0, 0, .rule = kgen__rule_full, .kv = KGEN__KV_PARTS},
 
     /* a window in every layer, where the config has one */
-    {"mistral", 32, 32, 8, 4096, 0, 4096},
-    {"mixtral", 32, 32, 8, 4096, 0, 0},
-    {"ministral", 32, 32, 8, 4096, 0, 4096},
-    {"phi3", 32, 32, 0, 3072, 0, 0},
-    {"phimoe", 32, 32, 8, 4096, 0, 0},
-    {"starcoder2", 30, 24, 2, 3072, 0, 0},
-    {"qwen3_moe", 24, 32, 4, 2048, 0, 0, .opt_in = 1},
+    {"mistral", 32, 32, 8, 4096, 0, 4096, .rule = kgen__rule_windows},
+    {"mixtral", 32, 32, 8, 4096, 0, 0, .rule = kgen__rule_windows},
+    {"ministral", 32, 32, 8, 4096, 0, 4096, .rule = kgen__rule_windows},
+    {"phi3", 32, 32, 0, 3072, 0, 0, .rule = kgen__rule_windows},
+    {"phimoe", 32, 32, 8, 4096, 0, 0, .rule = kgen__rule_windows},
+    {"starcoder2", 30, 24, 2, 3072, 0, 0, .rule = kgen__rule_windows},
+    {"qwen3_moe", 24, 32, 4, 2048, 0, 0, .rule = kgen__rule_windows, .opt_in = 1},
 
     /* a window in some layers */
     {"qwen2", 32, 32, 0, 4096, 0, 0, QWEN},
@@ -111,7 +111,7 @@ static const kgen__model_type types[] = {
     {"qwen2_5_omni", 28, 28, 4, 3584, 0, 0, QWEN},
     {"qwen3_vl", 32, 32, 0, 4096, 128, 0, .rule = kgen__rule_full},
     {"qwen3_vl_moe", 24, 16, 0, 2048, 128, 0, .rule = kgen__rule_full},
-    {"qwen3_omni_moe", 28, 28, 4, 2048, 0, 0, .opt_in = 1},
+    {"qwen3_omni_moe", 28, 28, 4, 2048, 0, 0, .rule = kgen__rule_windows, .opt_in = 1},
     {"dots1", 62, 32, 0, 4608, 0, 4096, .rule = kgen__rule_qwen, .period = 62},
     {"gemma2", 26, 8, 4, 2304, 256, 4096, PERIOD(2), QUERY(256), .softcap = 50},
     {"vaultgemma", 26, 8, 4, 2304, 256, 4096, PERIOD(2), QUERY(256), .softcap = 50},
@@ -131,7 +131,7 @@ static const kgen__model_type types[] = {
     {"smollm3", 36, 16, 4, 2048, 0, 0, .rule = kgen__rule_no_rope,
      .period_key = "no_rope_layer_interval", .period = 4, .opt_in = 1},
     {"mimo_v2_flash", 48, 64, 4, 4096, 192, 129, .rule = kgen__rule_mimo},
-    {"step3p5", 45, 64, 8, 4096, 128, 512, .rule = kgen__rule_step},
+    {"step3p5", 45, 64, 8, 4096, 128, 0, .rule = kgen__rule_step, QUERY(0)},
 
     /* beside attention: Gated DeltaNet, KDA */
     {"qwen3_next", 48, 16, 2, 2048, 256, 0, DELTA(KGEN_ROWS_INTERLEAVED)},
@@ -145,14 +145,16 @@ static const kgen__model_type types[] = {
      .period_key = "no_rope_layer_interval", .period = 4},
     {"jamba", 32, 32, 8, 4096, 0, 0, .rule = kgen__rule_offset, .period = 8,
      .linear = KGEN__MIX_MAMBA},
-    {"bamba", 32, 32, 8, 4096, 0, 0, .rule = kgen__rule_indices, .linear = KGEN__MIX_MAMBA},
+    {"bamba", 32, 32, 8, 4096, 0, 0, .rule = kgen__rule_indices,
+     .period_key = "attn_layer_indices", .linear = KGEN__MIX_MAMBA},
     {"granitemoehybrid", 32, 32, 0, 4096, 0, 0, LISTED, .linear = KGEN__MIX_MAMBA, MULTIPLIER(1)},
     {"nemotron_h", 52, 32, 8, 4096, 128, 0, LISTED, .linear = KGEN__MIX_MAMBA},
     {"falcon_h1", 32, 32, 8, 4096, 0, 0, .rule = kgen__rule_beside},
     {"minimax", 32, 32, 8, 4096, 0, 0, LISTED, .linear = KGEN__MIX_LIGHTNING},
     {"minimax_text_01", 80, 64, 8, 6144, 128, 0, LISTED, .linear = KGEN__MIX_LIGHTNING},
     {"minimax_m1", 80, 64, 8, 6144, 128, 0, LISTED, .linear = KGEN__MIX_LIGHTNING},
-    {"lfm2", 32, 32, 8, 2560, 0, 0, .rule = kgen__rule_indices, .linear = KGEN__MIX_SHORT_CONV},
+    {"lfm2", 32, 32, 8, 2560, 0, 0, .rule = kgen__rule_indices,
+     .period_key = "full_attn_idxs", .linear = KGEN__MIX_SHORT_CONV},
     {"lfm2_moe", 32, 32, 8, 2048, 0, 0, LISTED, .linear = KGEN__MIX_SHORT_CONV},
 
     /* latent attention: kv_lora_rank says so */
@@ -162,9 +164,9 @@ static const kgen__model_type types[] = {
     {"glm4_moe_lite", 47, 20, 0, 2048, 0, 0, .rule = kgen__rule_full},
     {"longcat_flash", 28, 64, 0, 6144, 0, 0, .rule = kgen__rule_full},
     {"minicpm3", 62, 40, 0, 2560, 0, 0, .rule = kgen__rule_full},
-    {"deepseek_v32", 61, 128, 0, 7168, 0, 0, .rule = kgen__rule_full, SPARSE},
-    {"glm_moe_dsa", 78, 64, 0, 6144, 0, 0, .rule = kgen__rule_full, SPARSE},
-    {"deepseek_v4", 43, 64, 1, 4096, 512, 0, .rule = kgen__rule_full, SPARSE},
+    {"deepseek_v32", 61, 128, 0, 7168, 0, 0, .rule = kgen__rule_windows, SPARSE},
+    {"glm_moe_dsa", 78, 64, 0, 6144, 0, 0, .rule = kgen__rule_windows, SPARSE},
+    {"deepseek_v4", 43, 64, 1, 4096, 512, 0, .rule = kgen__rule_windows, SPARSE},
 };
 
 /* A language part that names no model_type, after the model_type around it. */

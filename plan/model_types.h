@@ -23,8 +23,8 @@ typedef struct kgen__reading {
 typedef kgen_status (*kgen__layer_rule)(kgen__reading *r);
 
 typedef enum kgen__scale_rule {
-    KGEN__SCALE_DIM = 0,   /* head_dim ^ -0.5 */
-    KGEN__SCALE_QUERY,     /* query_pre_attn_scalar ^ -0.5 */
+    KGEN__SCALE_DIM = 0,    /* head_dim ^ -0.5 */
+    KGEN__SCALE_QUERY,      /* query_pre_attn_scalar ^ -0.5 */
     KGEN__SCALE_MULTIPLIER, /* attention_multiplier */
     KGEN__SCALE_ONE,
     KGEN__SCALE_GPT2,  /* scale_attn_weights, scale_attn_by_inverse_layer_idx */
@@ -51,10 +51,10 @@ struct kgen__model_type {
     const char *type; /* without "_text" */
     /* the class's defaults: nested configs leave them out. 0: none */
     int layers, heads, kv_heads, hidden, head_dim, window;
-    kgen__layer_rule rule;  /* NULL: the common layer, or all sliding with a window */
+    kgen__layer_rule rule;
     const char *period_key; /* of a rule by period */
     int period;
-    int opt_in; /* sliding_window counts only with use_sliding_window */
+    int opt_in;             /* sliding_window counts only with use_sliding_window */
     kgen__mechanism linear; /* what its linear_attention is; 0: it has none */
     kgen__mechanism common; /* of its attention layers; 0: attention */
     kgen__scale_rule scale;
@@ -77,22 +77,23 @@ const char *kgen__model_type_refused(const char *model_type);
 
 /* layer_rules.c */
 kgen_status kgen__layers_read(kgen__reading *r);
-kgen_status kgen__rule_full(kgen__reading *r);        /* a window is refused */
-kgen_status kgen__rule_listed(kgen__reading *r);      /* the config must list them */
-kgen_status kgen__rule_period(kgen__reading *r);      /* full: (i + 1) % period == 0 */
-kgen_status kgen__rule_first(kgen__reading *r);       /* full: i % period == 0 */
-kgen_status kgen__rule_qwen(kgen__reading *r);        /* sliding from max_window_layers on */
+kgen_status kgen__rule_full(kgen__reading *r);    /* a window is refused */
+kgen_status kgen__rule_windows(kgen__reading *r); /* all slide, where there is a window */
+kgen_status kgen__rule_listed(kgen__reading *r);  /* the config must list them */
+kgen_status kgen__rule_period(kgen__reading *r);  /* full: (i + 1) % period == 0 */
+kgen_status kgen__rule_first(kgen__reading *r);   /* full: i % period == 0 */
+kgen_status kgen__rule_qwen(kgen__reading *r);    /* sliding from max_window_layers on */
 kgen_status kgen__rule_qwen2_moe(kgen__reading *r);
 kgen_status kgen__rule_no_rope(kgen__reading *r);
 kgen_status kgen__rule_kda(kgen__reading *r);
-kgen_status kgen__rule_offset(kgen__reading *r);      /* attn_layer_period, attn_layer_offset */
-kgen_status kgen__rule_indices(kgen__reading *r);     /* attn_layer_indices, full_attn_idxs */
-kgen_status kgen__rule_mimo(kgen__reading *r);        /* hybrid_layer_pattern, swa_* */
-kgen_status kgen__rule_blocks(kgen__reading *r);      /* block_configs */
-kgen_status kgen__rule_cross(kgen__reading *r);       /* cross_attention_layers */
-kgen_status kgen__rule_beside(kgen__reading *r);      /* Mamba beside every layer */
-kgen_status kgen__rule_neo(kgen__reading *r);         /* attention_layers, window_size */
-kgen_status kgen__rule_step(kgen__reading *r);        /* attention_other_setting */
+kgen_status kgen__rule_offset(kgen__reading *r);  /* attn_layer_period, attn_layer_offset */
+kgen_status kgen__rule_indices(kgen__reading *r); /* attn_layer_indices, full_attn_idxs */
+kgen_status kgen__rule_mimo(kgen__reading *r);    /* hybrid_layer_pattern, swa_* */
+kgen_status kgen__rule_blocks(kgen__reading *r);  /* block_configs */
+kgen_status kgen__rule_cross(kgen__reading *r);   /* cross_attention_layers */
+kgen_status kgen__rule_beside(kgen__reading *r);  /* Mamba beside every layer */
+kgen_status kgen__rule_neo(kgen__reading *r);     /* attention_layers, window_size */
+kgen_status kgen__rule_step(kgen__reading *r);    /* attention_other_setting */
 
 /* recurrent.c: what a slot of the recurrent layers holds. */
 kgen_status kgen__recurrent_read(kgen__reading *r);

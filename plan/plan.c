@@ -193,8 +193,7 @@ static kgen_status add_cache(planner *p, int64_t first) {
         kgen_error why;
         kgen_plan_item item = {.layers = count_equal(&p->model, first),
                                .kv_heads = (int)rank.kv_heads};
-        kgen_status status =
-            kgen__cache_item(&item, i, &p->profile, &attn.attn, &wanted, &why);
+        kgen_status status = kgen__cache_item(&item, i, &p->profile, &attn.attn, &wanted, &why);
         if (status != KGEN_OK)
             KGEN_TRY(add_sentence(p, "%d layers (%s): %s", item.layers, item.note, why.text));
         else if (wanted)

@@ -7,9 +7,8 @@ kgen_status kgen__rank_of(const kgen__profile *p, const kgen__layer *layer, kgen
                           kgen_error *err) {
     int64_t heads = layer->heads, kv_heads = layer->kv_heads, tp = p->options.tp;
     if (heads % tp)
-        return kgen_fail(err, KGEN_E_CONFIG,
-                         "num_attention_heads=%lld: not divisible by tp=%lld", (long long)heads,
-                         (long long)tp);
+        return kgen_fail(err, KGEN_E_CONFIG, "num_attention_heads=%lld: not divisible by tp=%lld",
+                         (long long)heads, (long long)tp);
     if (heads % kv_heads)
         return kgen_fail(err, KGEN_E_CONFIG,
                          "num_attention_heads=%lld: not divisible by num_key_value_heads=%lld",
@@ -26,7 +25,8 @@ kgen_status kgen__rank_of(const kgen__profile *p, const kgen__layer *layer, kgen
 /* vLLM keeps a scale for each token and head beside shuffled 8-bit pages. */
 static int32_t descale_of(const kgen__profile *p) {
     if (p->options.descale) return (int32_t)p->options.descale;
-    int shuffled = p->options.engine == KGEN_ENGINE_VLLM && p->options.layout == KGEN_LAYOUT_SHUFFLE;
+    int shuffled =
+        p->options.engine == KGEN_ENGINE_VLLM && p->options.layout == KGEN_LAYOUT_SHUFFLE;
     return shuffled && kgen_dtype_size(p->kv) == 1 ? KGEN_DESCALE_TOKEN : KGEN_DESCALE_AUTO;
 }
 

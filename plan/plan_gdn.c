@@ -32,12 +32,12 @@ kgen_status kgen__gdn_check(const kgen__model *m, int tp, kgen_error *err) {
         const char *key, *kda_key;
         int64_t value;
         int split;
-    } rows[] = {{"linear_num_key_heads", "linear_attn_config.num_heads", d->k_heads, 1},
-                {"linear_num_value_heads", "linear_attn_config.num_heads", d->v_heads, 1},
-                {"linear_key_head_dim", "linear_attn_config.head_dim", d->k_dim, 0},
-                {"linear_value_head_dim", "linear_attn_config.head_dim", d->v_dim, 0},
-                {"linear_conv_kernel_dim", "linear_attn_config.short_conv_kernel_size", d->conv,
-                 0}};
+    } rows[] = {
+        {"linear_num_key_heads", "linear_attn_config.num_heads", d->k_heads, 1},
+        {"linear_num_value_heads", "linear_attn_config.num_heads", d->v_heads, 1},
+        {"linear_key_head_dim", "linear_attn_config.head_dim", d->k_dim, 0},
+        {"linear_value_head_dim", "linear_attn_config.head_dim", d->v_dim, 0},
+        {"linear_conv_kernel_dim", "linear_attn_config.short_conv_kernel_size", d->conv, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *key = kda ? rows[i].kda_key : rows[i].key;
         if (!rows[i].value)

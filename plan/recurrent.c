@@ -33,7 +33,7 @@ static kgen_status read_mamba(kgen__reading *r) {
 
 kgen_status kgen__recurrent_read(kgen__reading *r) {
     kgen__recurrent *s = &r->model->recurrent;
-    int mamba = kgen__model_layers(r->model, KGEN__MIX_MAMBA) > 0;
+    int mamba = r->type->linear == KGEN__MIX_MAMBA;
     for (int64_t i = 0; i < r->model->count; i++) mamba |= r->model->layer[i].mamba;
     if (mamba) KGEN_TRY(read_mamba(r));
     s->lightning_heads = r->common.heads;

@@ -9,46 +9,41 @@
 static const char *const words[] = {
     "alibi", "attention", "attn", "bidirectional", "block_config", "block_type", "causal", "chunk",
     "cla_", "use_cla", "compress", "conv", "cross", "decoder_layers", "encoder", "global", "head",
-    "hybrid", "index_", "indexer", "kv_", "layer_ids", "layer_type", "layers_block", "latent",
-    "linear_", "local", "lora_rank", "lru", "mamba", "mixer", "no_rope", "pattern", "prefix_lm",
-    "query_group", "query_pre", "recurrent", "retention", "sink", "sliding", "softcap", "soft_cap",
-    "sparse", "ssm", "state_size", "swa", "window",
+    "hybrid", "index_", "indexer", "kv_channels", "kv_lora", "kv_shar", "layer_ids", "layer_type",
+    "layers_block", "latent", "local", "lora_rank", "lru", "mamba", "mixer", "no_rope", "num_kv",
+    "pattern", "prefix_lm", "query_group", "query_pre", "recurrent", "retention", "sink",
+    "sliding", "softcap", "soft_cap", "sparse", "ssm", "state_size", "swa", "window",
 };
 
-/* Names with such a word that change no kernel of attention or of its cache:
- * weights and norms, what is done to queries and keys before they come, the
- * feed-forward part, other inputs, training, and classes' copies of a field. */
+/* Names with such a word that change no kernel of attention or of its cache. */
 static const char *const harmless[] = {
-    "attention_bias", "attention_dropout", "attention_out_bias", "attention_probs_dropout_prob",
-    "attention_qkv_bias", "attention_softmax_in_fp32", "scale_attention_softmax_in_fp32",
-    "attn_pdrop", "attn_dropout_prob", "attn_dropout_checkpoint", "attn_output_gate",
-    "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
-    "attn_temperature_tuning", "attn_scale", "attention_value_scale", "apply_query_key_layer_scaling",
-    "use_logn_attn", "use_flash_attn", "use_flash_attention", "use_cache_quantization",
-    "use_cache_kernel", "reorder_and_upcast_attn", "parallel_attn", "attention_key_multiplier",
-    "attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "use_qk_norm",
-    "qk_layernorm", "use_head_wise_attn_gate", "head_wise_attn_gate", "gated_attention",
-    "add_cross_attention", "cross_attention_hidden_size", "decoder_sparse_step",
-    "head_dtype", "lm_head_bias", "lm_head_multiplier", "lm_head_dtype", "norm_head", "z_loss_head",
-    "final_logit_softcapping", "activation_sparsity_pattern", "moe_layer_pattern",
-    "router_logit_softcapping", "moe_router_logit_softcapping", "block_use_xmoe",
-    "mlp_layer_types", "moe_layer_freq", "moe_layers_pattern", "mlp_only_layers",
-    "use_bidirectional_attention_vision", "qk_head_dim", "qk_nope_head_dim", "qk_rope_head_dim",
-    "max_window_layers", "num_nextn_predict_layers", "mtp_hybrid_override_pattern",
-    "mtp_layers_block_type", "mtp_num_hidden_layers", "attention_chunk_size_unused",
-    "mamba_expand", "mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "mamba_dt_rank",
-    "mamba_hidden_act", "mamba_norm_before_gate", "mamba_rms_norm", "mamba_inner_layernorms",
-    "mamba_use_mlp", "mamba_d_ssm", "mamba_dt_min", "mamba_dt_max", "mamba_dt_limit",
-    "mamba_dt_init_floor", "use_mamba_kernels", "use_conv_bias", "conv_bias", "conv_dim",
-    "conv_dim_out", "conv_use_xavier_init", "conv_L_cache", "chunk_size", "ssm_multipliers",
-    "ssm_in_multiplier", "ssm_out_multiplier", "chunk_size_feed_forward", "rope_local_base_freq",
-    "local_rope_theta", "swa_rope_theta", "swa_rope_parameters", "swa_rope_scaling",
-    "linear_rope", "rope_head_dim", "layernorm_full_attention_alpha",
+    /* weights and norms, and what is done to queries and keys before they come */
+    "attention_bias", "attention_out_bias", "attention_qkv_bias", "attention_in_multiplier",
+    "attention_out_multiplier", "attention_value_scale", "attn_temperature_tuning", "attn_scale",
+    "apply_query_key_layer_scaling", "conv_bias", "use_conv_bias", "use_logn_attn",
+    "parallel_attn", "local_rope_theta", "rope_local_base_freq", "swa_rope_theta",
+    /* after attention: gates, residuals, other layers of the model */
+    "attn_output_gate", "attn_res_block_size", "use_head_wise_attn_gate", "activation_sparsity_pattern",
+    "final_logit_softcapping", "latent_moe_use_norm", "moe_latent_size", "moe_layer_pattern",
+    "mlp_layer_types", "decoder_sparse_step", "num_local_experts", "lm_head_bias",
+    "lm_head_multiplier", "full_attn_alpha_factor", "full_attn_beta_factor",
+    "linear_attn_alpha_factor", "linear_attn_beta_factor", "layernorm_full_attention_alpha",
     "layernorm_full_attention_beta", "layernorm_linear_attention_alpha",
-    "layernorm_linear_attention_beta", "full_attn_alpha_factor", "full_attn_beta_factor",
-    "linear_attn_alpha_factor", "linear_attn_beta_factor", "num_local_experts", "num_dense_layers",
-    "qk_norm_type", "q_lora_rank", "attn_logit_softcapping", "kv_lora_scaling_factor",
-    "use_head_norm", "is_causal", "add_vision_kv_", "kv_cache_scheme", "kv_cache_quant_algo",
+    "layernorm_linear_attention_beta", "ssm_multipliers", "ssm_in_multiplier",
+    "ssm_out_multiplier",
+    /* recurrent blocks, beside the state that recurrent.c reads */
+    "chunk_size", "mamba_chunk_size", "mamba_conv_bias", "mamba_dt_init_floor", "mamba_dt_limit",
+    "mamba_dt_max", "mamba_dt_min", "mamba_dt_rank", "mamba_hidden_act", "mamba_inner_layernorms",
+    "mamba_norm_before_gate", "mamba_proj_bias", "mamba_rms_norm", "use_mamba_kernels",
+    "conv_dim", "conv_dim_out", "conv_use_xavier_init",
+    /* draft layers, which are planned from a config of their own */
+    "mtp_hybrid_override_pattern", "mtp_layers_block_type",
+    /* training, and how a program computes the same */
+    "attention_dropout", "attention_probs_dropout_prob", "attn_dropout_checkpoint",
+    "attn_dropout_prob", "attn_pdrop", "attention_softmax_in_fp32",
+    "scale_attention_softmax_in_fp32", "reorder_and_upcast_attn", "chunk_size_feed_forward",
+    "use_flash_attn", "_attn_implementation_autoset", "attn_implementation",
+    "encoder_no_repeat_ngram_size", "_attn_implementation",
 };
 
 /* Values that say "as usual" of fields with such a word. */
@@ -65,7 +60,8 @@ static int is_neutral(json_t *value) {
     if (!value || json_is_null(value) || json_is_false(value)) return 1;
     if (json_is_number(value)) return json_number_value(value) == 0;
     if (json_is_string(value)) return json_string_length(value) == 0;
-    return json_is_array(value) ? !json_array_size(value) : !json_object_size(value) && !json_is_true(value);
+    return json_is_array(value) ? !json_array_size(value)
+                                : !json_object_size(value) && !json_is_true(value);
 }
 
 static int was_read(const kgen__fields_read *read, const char *key) {
@@ -87,8 +83,8 @@ static int is_harmless(const char *key, json_t *value) {
 /* Token ids, and the parts of a model that reads more than text. */
 static int is_of_input(const char *key) {
     size_t length = strlen(key);
-    static const char *const ends[] = {"_token_id", "_token_index", "vision_config",
-                                       "audio_config", "quantization_config"};
+    static const char *const ends[] = {"_token_id", "_token_index", "vision_config", "audio_config",
+                                       "quantization_config"};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         size_t end = strlen(ends[i]);
         if (length >= end && strcmp(key + length - end, ends[i]) == 0) return 1;

@@ -15,14 +15,14 @@ typedef struct kgen_plan_options {
     kgen_dtype kv_dtype; /* 0: the model's; KGEN_DTYPE_FP8, KGEN_DTYPE_BF16 ... */
     int page;            /* 0: the engine's choice for this model */
     kgen_engine engine;
-    int spec_width;     /* draft tokens of speculative decoding, 0..15 */
-    kgen_layout layout; /* 0: the engine's */
-    kgen_dtype x;       /* of activations; 0: the model's */
-    kgen_dtype state;   /* of recurrent states; 0: the model's, else the engine's */
-    kgen_dtype table;   /* of block tables: KGEN_DTYPE_I32 (0) or KGEN_DTYPE_I64 */
+    int spec_width;       /* draft tokens of speculative decoding, 0..15 */
+    kgen_layout layout;   /* 0: the engine's */
+    kgen_dtype x;         /* of activations; 0: the model's */
+    kgen_dtype state;     /* of recurrent states; 0: the model's, else the engine's */
+    kgen_dtype table;     /* of block tables: KGEN_DTYPE_I32 (0) or KGEN_DTYPE_I64 */
     kgen_descale descale; /* of 8-bit caches; 0: as the engine passes them */
-    int alibi; /* 1: attention takes ALiBi slopes, whatever the config says */
-    int dense; /* 1: a model_type or a field that is not known is passed over, and
+    int alibi;            /* 1: attention takes ALiBi slopes, whatever the config says */
+    int dense;            /* 1: a model_type or a field that is not known is passed over, and
                   every layer is plain causal attention of the config's shapes */
 } kgen_plan_options;
 
@@ -43,9 +43,9 @@ enum { KGEN_PLAN_LAYER_MAX = 8 };
 
 /* One layer of the model, from the first to the last. */
 typedef struct kgen_plan_layer {
-    const char *kind;                  /* "attention", "MLA" ...; static text */
+    const char *kind;                    /* "attention", "MLA" ...; static text */
     uint32_t items[KGEN_PLAN_LAYER_MAX]; /* indices of kgen_plan.items */
-    uint32_t count;                    /* 0: kgen has none of its kernels */
+    uint32_t count;                      /* 0: kgen has none of its kernels */
 } kgen_plan_layer;
 
 typedef struct kgen_plan {

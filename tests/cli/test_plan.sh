@@ -31,7 +31,7 @@ python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/.out" 2>/dev/
     ! command -v python3 >/dev/null || fail "plan --json is not JSON"
 
 expect 0 "" "$kgen" plan "$qwen" --arch gfx942,sm_90 -o qwen.manifest
-[[ $(grep -vc '^#' qwen.manifest) == 8 ]] || fail "the manifest does not have eight jobs"
+[[ $(grep -vc '^#' qwen.manifest) == 10 ]] || fail "the manifest does not have ten jobs"
 grep -qxF "kv_write:x=bf16,kv=bf16,d=256,page=1056,layout=nhd @sm_90" qwen.manifest || fail "the manifest has no kv_write"
 grep -qxF "$gdn @sm_90" qwen.manifest || fail "the manifest has no $gdn @sm_90"
 grep -qxF "$line @gfx942" qwen.manifest || fail "the manifest has no $line @gfx942"
