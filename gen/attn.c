@@ -8,14 +8,15 @@
 
 /* --- the parameter table ------------------------------------------------ */
 
-static const int32_t head_dims[] = {64, 80, 96, 112, 128, 192, 256, 512};
+static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512};
+static const int32_t small_pages[] = {1, 2, 4, 8};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
 
 static const kgen__domain domain_NONE = RANGE(0, 0, 0);
 static const kgen__domain domain_HEAD = LIST(head_dims);
-static const kgen__domain domain_GROUP = RANGE(1, 32, 1);
+static const kgen__domain domain_GROUP = RANGE(1, 128, 1);
 static const kgen__domain domain_TOKENS = RANGE(1, 16, 1);
-static const kgen__domain domain_PAGE = RANGE(16, 65536, 16);
+static const kgen__domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
 static const kgen__domain domain_WINDOW = RANGE(1, 1 << 24, 1);
 static const kgen__domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen__domain domain_TILES = LIST(row_tile_counts);
@@ -31,7 +32,7 @@ SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP1
         {"e5m2", KGEN_DTYPE_E5M2});
 SYMBOLS(layout, {"nhd", KGEN_LAYOUT_NHD}, {"hnd", KGEN_LAYOUT_HND},
         {"shuffle", KGEN_LAYOUT_SHUFFLE}, {"xpacked", KGEN_LAYOUT_XPACKED});
-SYMBOLS(page, {"x16", KGEN_PAGE_X16}, {"1", 1});
+SYMBOLS(page, {"x16", KGEN_PAGE_X16});
 SYMBOLS(table, {"i32", 0}, {"i64", 1});
 SYMBOLS(window, {"off", 0}, {"rt", KGEN_WINDOW_RT});
 SYMBOLS(boolean, {"0", 0}, {"1", 1});
@@ -55,19 +56,20 @@ static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) ==
 static int is_packed(int32_t layout) {
     return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
 }
+/* A page smaller than a block: one look-up a token (kg/attn/page.h). */
+static int is_small_page(int32_t page) { return page != KGEN_PAGE_X16 && page < 16; }
 static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : s->head_dim; }
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     REQUIRE(s->phase != KGEN_PHASE_DECODE || s->q_tokens == 1,
             "t=%d: phase=decode has 1 query token a sequence; use phase=verify", s->q_tokens);
-    REQUIRE(!is_packed(s->layout) || s->page != 1,
-            "page=1: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
-            kgen_layout_name((kgen_layout)s->layout));
+    REQUIRE(!is_packed(s->layout) || !is_small_page(s->page),
+            "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
+            s->page, kgen_layout_name((kgen_layout)s->layout));
     REQUIRE(is_8bit(s->kv) || s->descale == KGEN_DESCALE_AUTO || s->descale == KGEN_DESCALE_NONE,
             "descale: kv=%s is not quantised; only 8-bit KV takes descales",
             kgen_dtype_name((kgen_dtype)s->kv));
-    REQUIRE(s->v_dim <= s->head_dim, "dv=%d: greater than d=%d", s->v_dim, s->head_dim);
     (void)target;
     return KGEN_OK;
 }
@@ -152,7 +154,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
     int32_t facts = 4 + s->alibi; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
-    int32_t ids = s->page == 1 ? 16 : 0;                   /* page numbers, one a token */
+    int32_t ids = is_small_page(s->page) ? 16 : 0;         /* page numbers, one a token */
     int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */
     return acc + k + v + q + scales + ids + isa->fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);

@@ -18,11 +18,11 @@ kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *
     if (!is_8bit(s->kv) && s->scale != KGEN_DESCALE_AUTO && s->scale != KGEN_DESCALE_NONE)
         return kgen_fail(err, KGEN_E_SPEC, "kv=%s: not quantised; only 8-bit caches take scales",
                          kgen_dtype_name((kgen_dtype)s->kv));
-    if (is_packed(s->layout) && s->page == 1)
+    if (is_packed(s->layout) && s->page != KGEN_PAGE_X16 && s->page < 16)
         return kgen_fail(err, KGEN_E_SPEC,
-                         "page=1: layout=%s packs 16 bytes of tokens; use nhd "
-                         "or hnd, or a page of 16 or more",
-                         kgen_layout_name((kgen_layout)s->layout));
+                         "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page "
+                         "of 16 or more",
+                         s->page, kgen_layout_name((kgen_layout)s->layout));
     return KGEN_OK;
 }
 

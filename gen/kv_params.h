@@ -9,7 +9,8 @@ static const int32_t turn_counts[] = {1, 2, 4};
 
 static const kgen__domain domain_NONE = RANGE(0, 0, 0);
 static const kgen__domain domain_HEAD = LIST(head_dims);
-static const kgen__domain domain_PAGE = RANGE(16, 65536, 16);
+static const int32_t small_pages[] = {1, 2, 4, 8};
+static const kgen__domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
 static const kgen__domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen__domain domain_TURNS = LIST(turn_counts);
 static const kgen__domain domain_OCC = RANGE(1, 16, 1);
@@ -22,6 +23,6 @@ SYMBOLS(kv_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}, {"fp8", 
         {"i8", KGEN_DTYPE_I8});
 SYMBOLS(layout, {"nhd", KGEN_LAYOUT_NHD}, {"hnd", KGEN_LAYOUT_HND},
         {"shuffle", KGEN_LAYOUT_SHUFFLE}, {"xpacked", KGEN_LAYOUT_XPACKED});
-SYMBOLS(page, {"x16", KGEN_PAGE_X16}, {"1", 1});
+SYMBOLS(page, {"x16", KGEN_PAGE_X16});
 
 #endif

@@ -11,7 +11,7 @@ typedef struct kgen__symbol {
     int32_t value;
 } kgen__symbol;
 
-/* Allowed numbers: a list, or min..max in steps, or none. */
+/* Allowed numbers: a list, min..max in steps, both, or none. */
 typedef struct kgen__domain {
     int32_t min, max, step;
     const int32_t *list;
@@ -21,6 +21,8 @@ typedef struct kgen__domain {
 /* For the tables of a family. */
 #define LIST(values) {0, 0, 0, values, sizeof values / sizeof values[0]}
 #define RANGE(min, max, step) {min, max, step, NULL, 0}
+#define LIST_AND_RANGE(values, min, max, step) \
+    {min, max, step, values, sizeof values / sizeof values[0]}
 #define SYMBOLS(name, ...) static const kgen__symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
 
 /* A line of `applicable`. */

@@ -44,7 +44,8 @@ static kgen_status check_page(kgen__kv *kv, const char *name, int is_v, const kg
     if (kv->spec_page != KGEN_PAGE_X16)
         NEED(page == kv->spec_page, "%s: pages of %lld tokens, kernel built for page=%d", name,
              (long long)page, kv->spec_page);
-    NEED(kv->spec_page == 1 || (page >= 16 && page % 16 == 0 && page <= 65536),
+    NEED((kv->spec_page > 0 && kv->spec_page < 16) ||
+             (page >= 16 && page % 16 == 0 && page <= 65536),
          "%s: pages of %lld tokens, a multiple of 16 up to 65536 expected", name, (long long)page);
     NEED(!is_v || page == kv->page, "%s: pages of %lld tokens, k has %lld", name, (long long)page,
          (long long)kv->page);

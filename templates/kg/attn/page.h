@@ -8,10 +8,11 @@
 
 namespace kg {
 
-constexpr bool ONE = PAGE == 1;
-constexpr int K_IDS = ONE ? KROWS : 1; // page numbers a lane needs
-constexpr int V_IDS = ONE ? TPL : 1;
-constexpr bool SHARED_ID = !ONE && TOK == 16; // a block lies in one page
+// Pages smaller than a group of tokens: a lane looks up each token's page.
+constexpr bool SMALL_PAGE = PAGE > 0 && PAGE < 16;
+constexpr int K_IDS = SMALL_PAGE ? KROWS : 1; // page numbers a lane needs
+constexpr int V_IDS = SMALL_PAGE ? TPL : 1;
+constexpr bool SHARED_ID = !SMALL_PAGE && TOK == 16; // a block lies in one page
 
 struct keys_t {
     int first, last; // visible to some row: [first, last]
@@ -55,7 +56,7 @@ KG_DEV void load_ids(ids_t &ids, const keys_t &keys, int start) {
 
 // Slot of `token` in the page that holds `anchor`, clamped to visible tokens.
 KG_DEV int slot_of(const keys_t &keys, int token, int anchor) {
-    if constexpr (ONE) return 0;
+    if constexpr (SMALL_PAGE) return clamp_token(keys, token) % (SMALL_PAGE ? PAGE : 1);
     int page = PAGE == PAGE_X16 ? keys.page : PAGE;
     return clamp_token(keys, token) - page_index(keys, clamp_token(keys, anchor)) * page;
 }

@@ -88,7 +88,7 @@ KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h
         args_t a = reread(args);           // sixteen scalars that the loop need not keep
         int lane = (int)lane_id();
         KG_UNROLL for (int r = 0; r < S_REGS; r++) {
-            int row = as_keys ? r / COLS : r, n = ONE ? row : 0;
+            int row = as_keys ? r / COLS : r, n = SMALL_PAGE ? row : 0;
             int token = start + s_token(lane, r);
             int base =
                 as_keys ? start + k_token(lane_i(lane), n) : start + TPL * lane_grp(lane) + n;

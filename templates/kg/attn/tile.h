@@ -139,7 +139,7 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, u8 *lds, int wave)
 // --- keys -------------------------------------------------------------------
 
 KG_DEV const u8 *k_row(const head_t &h, const keys_t &keys, const ids_t &ids, int start, int row) {
-    int i = lane_i((int)lane_id()), n = ONE ? row : 0;
+    int i = lane_i((int)lane_id()), n = SMALL_PAGE ? row : 0;
     int anchor = start + (SHARED_ID ? 0 : k_token(i, n));
     int slot = slot_of(keys, start + k_token(i, row), anchor);
     return h.k + (i64)ids.k[n] * h.k_page + (i64)((u32)slot * (u32)(PACKED ? 16 : h.k_token));
@@ -202,9 +202,9 @@ KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys, 
     int dim = chunk * CHUNK_DIMS + i * V_LANE_DIMS;
     if (V_DIM % (CHUNK_DIMS * V_SPLIT) != 0 && dim >= V_DIM) dim = 0; // not stored
     KG_UNROLL for (int n = 0; n < TPL; n++) {
-        int anchor = SHARED_ID ? start : token + (ONE ? n : 0);
+        int anchor = SHARED_ID ? start : token + (SMALL_PAGE ? n : 0);
         int slot = slot_of(keys, token + n, anchor);
-        load_words(w[n], h.v + (i64)ids.v[ONE ? n : 0] * h.v_page +
+        load_words(w[n], h.v + (i64)ids.v[SMALL_PAGE ? n : 0] * h.v_page +
                              (i64)((u32)slot * (u32)h.v_token) + dim * KV_BYTES);
     }
 }
