@@ -13,50 +13,51 @@
 
 namespace kg {
 
-struct state_t {
-    q_frag_t q;
-    float m[ROW_TILES][COLS], l[ROW_TILES][COLS];
-    acc_t o[ROW_TILES][O_TILES];
-};
+// A wave's share of its rows: maximum and sum of what it has seen, and the
+// weighted values. Locals, not members of one struct: the compiler then keeps
+// each in registers.
+typedef float column_t[ROW_TILES][COLS];
+typedef acc_t values_t[ROW_TILES][O_TILES];
 
-KG_DEV void clear(state_t &st) {
+KG_DEV void clear(column_t &m, column_t &l, values_t &o) {
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        KG_UNROLL for (int c = 0; c < COLS; c++) st.m[t][c] = -INFINITE, st.l[t][c] = 0;
-        KG_UNROLL for (int n = 0; n < O_TILES; n++) st.o[t][n] = acc_t{};
+        KG_UNROLL for (int c = 0; c < COLS; c++) m[t][c] = -INFINITE, l[t][c] = 0;
+        KG_UNROLL for (int n = 0; n < O_TILES; n++) o[t][n] = acc_t{};
     }
 }
 
 // Moves the running maximum of tile `t` when some score needs it.
-KG_DEV void raise_maximum(state_t &st, int t, const float (&s)[S_REGS]) {
+KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const float (&s)[S_REGS]) {
     float top[COLS];
     bool exceeds = false;
     KG_UNROLL for (int c = 0; c < COLS; c++) {
         top[c] = s[c];
         KG_UNROLL for (int r = c + COLS; r < S_REGS; r += COLS) top[c] = fmax(top[c], s[r]);
-        exceeds |= top[c] > st.m[t][c] + RESCALE_AT;
+        exceeds |= top[c] > m[t][c] + RESCALE_AT;
     }
     if (!any(exceeds)) return;
     KG_UNROLL for (int c = 0; c < COLS; c++) {
-        float m = fmax(st.m[t][c], column_max(top[c]));
-        float alpha = st.m[t][c] == -INFINITE ? 0.0f : exp2(st.m[t][c] - m);
-        st.m[t][c] = m;
-        st.l[t][c] *= alpha;
+        float raised = fmax(m[t][c], column_max(top[c]));
+        float alpha = m[t][c] == -INFINITE ? 0.0f : exp2(m[t][c] - raised);
+        m[t][c] = raised;
+        l[t][c] *= alpha;
         KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
-            st.o[t][n][r] *= alpha;
+            o[t][n][r] *= alpha;
     }
 }
 
-KG_DEV void scores_to_p(state_t &st, int t, float (&s)[S_REGS]) {
+KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
-        float m = st.m[t][r % COLS];
-        s[r] = exp2(s[r] - (m == -INFINITE ? 0.0f : m));
-        st.l[t][r % COLS] += s[r];
+        float top = m[t][r % COLS];
+        s[r] = exp2(s[r] - (top == -INFINITE ? 0.0f : top));
+        l[t][r % COLS] += s[r];
     }
 }
 
 // The wave's blocks of one segment.
-KG_DEV void attend(state_t &st, args_t a, const segment_t &g, const head_t &head,
-                   const keys_t &keys, int key_wave, int v_wave, const u8 *lds) {
+KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
+                   const segment_t &g, const head_t &head, const keys_t &keys, int key_wave,
+                   int v_wave, const u8 *lds) {
     ids_t ids, next_ids;
     k_tile_t k;
     int block = g.block + key_wave;
@@ -71,7 +72,7 @@ KG_DEV void attend(state_t &st, args_t a, const segment_t &g, const head_t &head
         token_scale_t scale;
         load_v(v, head, keys, ids, start, v_wave, 0, V_AHEAD);
         load_token_scales(scale, a, head, keys, ids, start);
-        score_block(dots, k, st.q, head, keys, ids, start, lds);
+        score_block(dots, k, q, head, keys, ids, start, lds);
         ids_t far_ids;
         load_ids(far_ids, keys, start + 2 * WAVES * TOK);
         if (block + WAVES < g.block_end)
@@ -80,12 +81,12 @@ KG_DEV void attend(state_t &st, args_t a, const segment_t &g, const head_t &head
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             float s[S_REGS];
             finish_scores(s, dots[t], head, t, start, keys, scale);
-            raise_maximum(st, t, s);
-            scores_to_p(st, t, s);
+            raise_maximum(m, l, o, t, s);
+            scores_to_p(m, l, t, s);
             scale_p(s, scale);
             pack_p(p[t], s);
         }
-        weigh_values(st.o, v, p, head, keys, ids, start, v_wave);
+        weigh_values(o, v, p, head, keys, ids, start, v_wave);
         ids = next_ids;
         next_ids = far_ids;
     }
@@ -94,16 +95,18 @@ KG_DEV void attend(state_t &st, args_t a, const segment_t &g, const head_t &head
 // Arguments are read again in each phase: held across all of them they would
 // not fit the scalar registers.
 KG_DEV void run_segment(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
-    state_t st;
+    q_frag_t q;
+    column_t m, l;
+    values_t o;
     head_t head = head_of(a, g);
     keys_t keys = keys_of(a, g);
     head.k = settled(head.k);
     head.v = settled(head.v);
-    clear(st);
-    load_q(st.q, a, g, lds, wave);
-    scale_q(head, st.q);
-    attend(st, a, g, head, keys, wave / V_SPLIT, wave % V_SPLIT, lds);
-    reduce_and_store(st.m, st.l, st.o, reread(a), g, cut, lds, wave);
+    clear(m, l, o);
+    load_q(q, a, g, lds, wave);
+    scale_q(head, q);
+    attend(m, l, o, q, a, g, head, keys, wave / V_SPLIT, wave % V_SPLIT, lds);
+    reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);
 }
 
 KG_DEV void run(args_t args, u8 *lds) {
