@@ -162,6 +162,7 @@ static kgen__cache_at token_at(const world *w, int64_t row, int64_t *seq) {
     if (n == seqs) return none;
     int64_t first = kgen__int_load(&a->cu_seqlens, n), cached = kgen__int_load(&a->seq_lens, n);
     int64_t count = kgen__int_load(&a->cu_seqlens, n + 1) - first;
+    if (row < first) return none; /* before the first sequence */
     int64_t start = a->starts.data ? kgen__int_load(&a->starts, n) : 0;
     if (w->data->spec.kv_gather.from == KGEN_FROM_END) start = cached - count;
     int64_t token = start + row - first, column = token / page;

@@ -280,11 +280,10 @@ static void draft_kv_indices(const ref *r) {
             list l = draft_list(r, z / r->a->topk, z % r->a->topk, step);
             store2(ends, step - 1, z, at);
             check_request(r, z / r->a->topk);
-            for (int64_t t = 0; t < l.count; t++, at++)
-                if (at < out->shape[1])
-                    store(out, base + at, list_slot(r, &l, t));
-                else
-                    flag(r, KGEN_SCATTER_CAPACITY);
+            int64_t fit = most(least(l.count, out->shape[1] - at), 0);
+            for (int64_t t = 0; t < fit; t++) store(out, base + at + t, list_slot(r, &l, t));
+            if (fit < l.count) flag(r, KGEN_SCATTER_CAPACITY);
+            at += l.count;
         }
         for (; z <= r->rows * r->a->topk; z++) store2(ends, step - 1, z, at);
     }
@@ -300,13 +299,12 @@ static void kv_indices(const ref *r) {
     for (int64_t n = 0; n < r->live; n++) {
         int64_t start = r->s->starts ? length(&r->a->starts, n) : 0;
         check_request(r, n);
-        for (int64_t t = 0; t < length(&r->a->lens, n); t++) {
-            int64_t slot = indexed_slot(r, n, start + t), at = load(&r->a->indptr, n) + t;
-            if (r->s->swa) slot = window_slot(r, slot);
-            if (at >= 0 && at < out->shape[0])
-                store(out, at, slot);
-            else
-                flag(r, KGEN_SCATTER_CAPACITY);
+        int64_t at = load(&r->a->indptr, n), count = length(&r->a->lens, n);
+        int64_t room = at < 0 ? 0 : most(out->shape[0] - at, 0);
+        if (count > room) flag(r, KGEN_SCATTER_CAPACITY);
+        for (int64_t t = 0; t < least(count, room); t++) {
+            int64_t slot = indexed_slot(r, n, start + t);
+            store(out, at + t, r->s->swa ? window_slot(r, slot) : slot);
         }
     }
     int64_t at = load(&r->a->indptr, r->live);
@@ -807,14 +805,26 @@ static int64_t byte_of_slot(const ref *r, int64_t slot) {
     return at + inside / pack * a->group_bytes + inside % pack * a->token_bytes;
 }
 
+/* Does all of pool b lie in `pool`? */
+static int holds_pool(const ref *r, int64_t b) {
+    const kgen_scatter_args *a = r->a;
+    int64_t first = most(a->slot_count - 2 * r->s->page, 0), begin = load(&a->pools, b), end = 0;
+    for (int64_t slot = first; slot < a->slot_count; slot++)
+        end = most(end, byte_of_slot(r, slot) + (a->pieces - 1) * a->piece_stride + a->piece_bytes);
+    return !a->pool.data || (begin >= 0 && begin <= a->pool.shape[0] - end);
+}
+
 static void kv_compact(const ref *r) {
     const kgen_scatter_args *a = r->a;
+    for (int64_t b = 0; r->live > 0 && b < a->pools.shape[0]; b++)
+        if (!holds_pool(r, b)) flag(r, KGEN_SCATTER_CAPACITY);
     for (int64_t n = 0; n < r->live; n++)
         for (int64_t i = 0; i < a->sources.shape[1]; i++) {
             int64_t from = load2(&a->sources, n, i), to = load2(&a->targets, n, i);
             if (from >= a->slot_count || to >= a->slot_count) flag(r, KGEN_SCATTER_COLUMN);
             if (from < 0 || to < 0 || from >= a->slot_count || to >= a->slot_count) continue;
             for (int64_t b = 0; b < a->pools.shape[0]; b++) {
+                if (!holds_pool(r, b)) continue;
                 char *pool = (char *)((uintptr_t)a->pool.data + (uintptr_t)load(&a->pools, b));
                 for (int64_t k = 0; k < a->pieces; k++) {
                     char *piece = pool + k * a->piece_stride;

@@ -548,6 +548,34 @@ static void pack_sizes(device_args *d, const wanted *w) {
     d->pool_count = (int)size_or_0(w, POOLS);
 }
 
+/* Bytes; INT64_MAX where they do not fit. */
+static int64_t further(int64_t at, int64_t n, int64_t step) {
+    int64_t bytes;
+    if (__builtin_mul_overflow(n, step, &bytes) || __builtin_add_overflow(at, bytes, &at))
+        return INT64_MAX;
+    return at;
+}
+
+/* From a page's first byte to the farthest of its slots 0 .. last. */
+static int64_t inside_page(const kgen_scatter_spec *s, const kgen_scatter_args *a, int64_t last) {
+    if (s->pack == 1) return further(0, last, a->token_bytes);
+    int64_t group = last / s->pack, at = further(0, group, a->group_bytes);
+    int64_t here = further(at, last % s->pack, a->token_bytes);
+    int64_t before = further(at - a->group_bytes, s->pack - 1, a->token_bytes);
+    return group > 0 && before > here ? before : here;
+}
+
+/* Where a pool may begin at most, so that its last slot is inside. */
+static int64_t pool_room(const kgen_scatter_spec *s, const kgen_scatter_args *a) {
+    int64_t last = a->slot_count - 1, page = last / s->page;
+    if (!a->pool.data || last < 0) return INT64_MAX;
+    int64_t end = further(inside_page(s, a, last % s->page), page, a->page_bytes);
+    int64_t whole = page ? further(inside_page(s, a, s->page - 1), page - 1, a->page_bytes) : 0;
+    if (whole > end) end = whole;
+    end = further(further(end, a->pieces - 1, a->piece_stride), 1, a->piece_bytes);
+    return a->pool.shape[0] >= end ? a->pool.shape[0] - end : -1;
+}
+
 static void pack_numbers(device_args *d, const kgen_scatter_args *a, const wanted *w) {
     d->fill = a->fill;
     d->pad_len = a->pad_len;
@@ -634,6 +662,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     KGEN_TRY(check_rest(s, a, &w, err));
     pack_sizes(d, &w);
     pack_numbers(d, a, &w);
+    if (w.op & OP(KV_COMPACT)) d->pool_room = pool_room(s, a);
     int64_t groups = count_groups(d, s, &w);
     NEED(groups <= INT32_MAX, "op=%s: %d rows need %lld workgroups, at most 2^31-1",
          kgen__scatter_op_name(s), d->rows, (long long)groups);

@@ -77,8 +77,12 @@ KG_DEV void run(args_t a) {
     int n = (int)(row / a.pool_count), pool = (int)(row % a.pool_count);
     i64 unit = tile * THREADS + thread_id(), each = a.piece_bytes / UNIT, piece = unit / each;
     if (n >= live_rows(a) || piece >= a.pieces) return;
-    u8 *base = (u8 *)((u64)a.pool + (u64)load(a.pools + pool)) + piece * a.piece_stride +
-               unit % each * UNIT;
+    i64 begin = load(a.pools + pool);
+    if (a.pool && (begin < 0 || begin > a.pool_room)) {
+        flag(a, BAD_CAPACITY);
+        return;
+    }
+    u8 *base = (u8 *)((u64)a.pool + (u64)begin) + piece * a.piece_stride + unit % each * UNIT;
     for (int i = 0; i < a.move_width; i += AHEAD) move_some(a, base, n, i);
 }
 

@@ -15,7 +15,7 @@ KG_DEV void find_ragged(args_t a, blocks_t &b, int n) {
         s.slots = element<SLOT_I64>(a.slots, start);
         s.limit = a.flat - start;
     }
-    set_tokens(a, b, s, n < live_rows(a) ? most(end - start, 0) : 0);
+    set_tokens(a, b, s, n < live_rows(a) ? most(difference(end, start), 0) : 0);
 }
 
 KG_DEV void find_request(args_t a, blocks_t &b, int n) {

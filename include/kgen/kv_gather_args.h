@@ -20,8 +20,8 @@ extern "C" {
  * the bits.
  *
  * A token below 0 or not below seq_lens[s], one past the table's columns or on
- * a page outside the pool, and rows of no sequence (from cu_seqlens[S] on) give
- * zeros. cu_seqlens never falls, and begins with 0. Tokens that are not asked
+ * a page outside the pool, and rows of no sequence (before cu_seqlens[0], from
+ * cu_seqlens[S] on) give zeros. cu_seqlens never falls. Tokens that are not asked
  * for are not looked at.
  *
  * Last dimensions are contiguous; data pointers and strides that step over

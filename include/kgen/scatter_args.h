@@ -174,7 +174,8 @@ typedef enum kgen_scatter_error {
  *   Everything else, padded rows too: -1, their count 0.
  *
  * kv_compact            pool, pools [B] i64, sources, targets [N][A]
- *   Pool b begins pools[b] bytes into pool; without data in pool, pools are
+ *   Pool b begins pools[b] bytes into pool; one that does not lie in it with all
+ *   of its slots is left alone (CAPACITY). Without data in pool, pools are
  *   addresses.
  *   For each pool and row, in the order of its columns: slot sources[n][a] goes to
  *   targets[n][a]; -1 and equal slots do nothing. Of a row, a target is no later

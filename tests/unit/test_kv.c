@@ -541,6 +541,45 @@ static void check_trip(world *w, const trip *t) {
     compare_rows(t, d.v_in, v);
 }
 
+/* Rows before cu_seqlens[0] are nobody's: zeros, the others as they were. */
+static void check_first_rows(world *w) {
+    enum { BEFORE = 3 };
+    const trip t = {"shuffle",         "bf16", "none", KGEN_LAYOUT_SHUFFLE, KGEN_DTYPE_BF16,
+                    KGEN_DESCALE_NONE, 0};
+    static const int32_t ends[2] = {BEFORE, TOKENS};
+    static stored d;
+    static uint16_t k[TOKENS][HEADS * DIM], v[TOKENS][HEADS * DIM];
+    kgen_args args = {0};
+    kgen_error err;
+    fill(w, &d, &t);
+    write_all(w, &d, &t);
+    args.kv_gather =
+        (kgen_kv_gather_args){.k_cache = d.k_cache,
+                              .v_cache = d.v_cache,
+                              .block_table = d.table,
+                              .cu_seqlens = PUT(w, KGEN_DTYPE_I32, 0, ends, 2),
+                              .seq_lens = d.lens,
+                              .k = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
+                              .v = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
+    run(w, "kv_gather:d=64,layout=shuffle", &args);
+    must(kgen_memory_read(w->ctx, k, args.kv_gather.k.data, sizeof k, &err), &err);
+    must(kgen_memory_read(w->ctx, v, args.kv_gather.v.data, sizeof v, &err), &err);
+    for (int row = 0; row < TOKENS; row++)
+        for (int i = 0; i < HEADS * DIM; i++) {
+            int from = (row - BEFORE) * HEADS * DIM + i, none = row < BEFORE;
+            assert_int_equal(k[row][i], none ? 0 : d.k_in[none ? 0 : from]);
+            assert_int_equal(v[row][i], none ? 0 : d.v_in[none ? 0 : from]);
+        }
+}
+
+static void test_rows_before_the_first_sequence(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    check_first_rows(&w);
+    close_world(&w);
+}
+
 static void test_what_is_written_comes_back(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof trips / sizeof trips[0]; i++) {
@@ -633,6 +672,7 @@ int main(void) {
         cmocka_unit_test(test_bad_tensors_are_refused),
         cmocka_unit_test(test_other_guards),
         cmocka_unit_test(test_what_is_written_comes_back),
+        cmocka_unit_test(test_rows_before_the_first_sequence),
         cmocka_unit_test(test_attention_over_what_is_written),
     };
     const char *given = getenv("KGEN_TEST_SEED");

@@ -1,4 +1,4 @@
-/* Ten ways in which loops like these have gone wrong in engines. Each test has
+/* Twelve ways in which loops like these have gone wrong in engines. Each test has
  * the naive loop, shows that its check refuses what the loop makes, and that the
  * kernel passes. */
 #include "scatter_rig.h"
@@ -293,6 +293,74 @@ static void test_h10_one_width_for_lengths_and_pages(void **state) {
     SAME(locs, 69, 70, 71, 72, 105, 106, 107, 108);
 }
 
+/* ---- H11: a loop as long as a length that is garbage ---------------- */
+
+/* The naive loop has that many turns; the row ends where the output does. */
+static void test_h11_lengths_of_garbage(void **state) {
+    enum { FLAT = 8 };
+    static const int64_t garbage[] = {1ll << 40, INT64_MAX, INT64_MAX};
+    int32_t slots[2 * FLAT], out[3 * FLAT], ends[3 * 4], error;
+    (void)state;
+    count_up(slots, 2 * FLAT, 100);
+    for (int i = 0; i < 3; i++) {
+        const int64_t lens[] = {3, garbage[i]}, starts[] = {0, i == 2 ? INT64_MAX : 3, 0};
+        kgen_scatter_args a = {.lens = V64(lens, 2),
+                               .requests = V64(in_order, 2),
+                               .req_to_token = M32(slots, 2, FLAT),
+                               .indptr = V64(starts, 3),
+                               .indices = V32(out, FLAT)};
+        a.error = V32(&error, 1);
+        error = 0;
+        fill32(out, 3 * FLAT, SENTINEL);
+        run("scatter:op=kv_indices,len=i64", &a);
+        assert_true(error & KGEN_SCATTER_CAPACITY);
+        SAME(out, 100, 101, 102);
+        assert_int_equal(out[3], i == 2 ? SENTINEL : 108);
+        assert_int_equal(out[FLAT], SENTINEL);
+        a.indptr = (kgen_tensor){0};
+        a.topk = 1;
+        a.steps = 3;
+        a.indices = M32(out, 3, FLAT);
+        a.kv_indptr = M32(ends, 3, 3);
+        error = 0;
+        run("scatter:op=draft_kv_indices,len=i64", &a);
+        assert_true(error & KGEN_SCATTER_CAPACITY);
+        SAME(out, 100, 101, 102);
+    }
+}
+
+/* ---- H12: a pool that begins outside of the memory it is said to be in ---- */
+
+static void test_h12_pools_outside(void **state) {
+    enum { SLOTS = 4, UNIT = 16, BYTES = 2 * SLOTS * UNIT };
+    static const int64_t begins[] = {-UNIT, SLOTS * UNIT + UNIT, 1ll << 62, SLOTS * UNIT};
+    const int64_t sources[] = {3}, targets[] = {1};
+    uint8_t memory[UNIT + BYTES + UNIT], *pool = memory + UNIT;
+    int32_t error;
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        for (size_t b = 0; b < sizeof memory; b++) memory[b] = (uint8_t)(b / UNIT);
+        kgen_scatter_args a = {.pool = vector_of(pool, KGEN_DTYPE_U8, BYTES),
+                               .pools = V64(&begins[i], 1),
+                               .sources = M64(sources, 1, 1),
+                               .targets = M64(targets, 1, 1),
+                               .page_bytes = UNIT,
+                               .token_bytes = UNIT,
+                               .piece_bytes = UNIT,
+                               .piece_stride = UNIT,
+                               .pieces = 1,
+                               .slot_count = SLOTS};
+        a.error = V32(&error, 1);
+        error = 0;
+        run("scatter:op=kv_compact", &a);
+        assert_int_equal(error, i == 3 ? 0 : KGEN_SCATTER_CAPACITY);
+        for (size_t b = 0; b < sizeof memory; b++) {
+            size_t unit = b / UNIT, moved = 1 + SLOTS + 1;
+            assert_int_equal(memory[b], i == 3 && unit == moved ? moved + 2 : unit);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_h1_stale_tails),
@@ -305,6 +373,8 @@ int main(void) {
         cmocka_unit_test(test_h8_shapes_are_run_time_values),
         cmocka_unit_test(test_h9_narrow_slots_wide_locations),
         cmocka_unit_test(test_h10_one_width_for_lengths_and_pages),
+        cmocka_unit_test(test_h11_lengths_of_garbage),
+        cmocka_unit_test(test_h12_pools_outside),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

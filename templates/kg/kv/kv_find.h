@@ -7,18 +7,26 @@ namespace kg {
 typedef const KG_CONSTANT kg_kv_gather_args &args_t;
 typedef const KG_CONSTANT kg_kv_side &side_t;
 
-// The rows of a sequence: first .. end - 1; row r is token r + shift.
+// Numbers that the device holds may be anything: what overflows wraps, and is
+// compared with a tensor's size before it is used.
+KG_DEV int sum_of(int a, int b) { return (int)((u32)a + (u32)b); }
+KG_DEV int difference(int a, int b) { return (int)((u32)a - (u32)b); }
+
+// The rows of a sequence: first .. end - 1; row r is token r + shift. Rows before
+// the first sequence are those of sequence -1.
 struct sequence_t {
     int n, first, end, shift, cached;
 };
 
 KG_DEV int shift_of(const sequence_t &s, int start) {
-    return FROM == FROM_END ? s.cached - s.end : start - s.first;
+    return FROM == FROM_END ? difference(s.cached, s.end) : difference(start, s.first);
 }
 
 KG_DEV int start_of(args_t a, int n) {
     return FROM != FROM_END && a.starts ? load(a.starts + n) : 0;
 }
+
+KG_DEV bool exists(args_t a, const sequence_t &s) { return (u32)s.n < (u32)a.seqs; }
 
 KG_DEV sequence_t sequence_at(args_t a, int n) {
     if (n >= a.seqs) return sequence_t{n, load(a.cu_seqlens + a.seqs), a.rows, 0, 0};
@@ -42,12 +50,13 @@ KG_DEV sequence_t pick_sequence(args_t a, int low, int count, int row) {
     }
     u64 after = ~ballot(s.first <= row);
     u32 from = WAVE == 64 && after == 0 ? 63u : (u32)first_bit(after) - 1u;
+    if (after & 1) return sequence_t{-1, 0, load(a.cu_seqlens), 0, 0};
     s.n = low + uniform((i32)from);
     s.first = uniform((i32)shuffle((u32)s.first, from));
     s.end = uniform((i32)shuffle((u32)s.end, from));
     s.cached = uniform((i32)shuffle((u32)s.cached, from));
     start = uniform((i32)shuffle((u32)start, from));
-    s.shift = s.n < a.seqs ? shift_of(s, start) : 0;
+    s.shift = exists(a, s) ? shift_of(s, start) : 0;
     return s;
 }
 
@@ -77,8 +86,8 @@ struct place_t {
 };
 
 KG_DEV place_t place_of(args_t a, const sequence_t &s, int row) {
-    int token = row + s.shift, index = token, slot = 0;
-    if (s.n >= a.seqs || token < 0 || token >= s.cached) return place_t{-1, 0};
+    int token = sum_of(row, s.shift), index = token, slot = 0;
+    if (!exists(a, s) || token < 0 || token >= s.cached) return place_t{-1, 0};
     if constexpr (PAGE == PAGE_X16) {
         index = (int)divide((u32)token, a.by_page);
         slot = token - index * a.page;

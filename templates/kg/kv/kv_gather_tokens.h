@@ -81,8 +81,8 @@ KG_DEV void copy_group(args_t a, const group_t &g, int seq, const lane_t &l) {
 // The group of rows that `row` begins or is in; 0 rows where an earlier block
 // has it. Returns the rows to step over.
 KG_DEV int group_of(group_t &g, args_t a, const sequence_t &s, int row) {
-    int token = row + s.shift, left = s.end < a.rows ? s.end - row : a.rows - row;
-    bool nobody = s.n >= a.seqs;
+    int token = sum_of(row, s.shift), left = smaller(s.end, a.rows) - row;
+    bool nobody = !exists(a, s);
     g.skip = nobody ? 0 : token & (X - 1);
     g.row = row;
     g.count = smaller(X - g.skip, left);

@@ -13,21 +13,17 @@ KG_DEV i64 entry_slot(args_t a, const source_t &s, i64 column, i64 start) {
 
 // --- kv_indices --------------------------------------------------------------
 
-KG_DEV void write_index(args_t a, i64 at, i64 x) {
-    if (at >= 0 && at < a.flat)
-        store_int<TABLE_I64>(a.indices, at, x);
-    else
-        flag(a, BAD_CAPACITY);
-}
-
+// Whatever lengths and indptr say, a row ends where the output does.
 KG_DEV void copy_row(args_t a, int n, int tile) {
     i64 start = STARTS ? length_of(a.starts, n) : 0, count = length_of(a.lens, n);
     i64 to = load_int<LEN_I64>(a.indptr, n);
+    i64 room = to >= 0 ? most(a.flat - to, 0) : 0, end = least(count, room);
     source_t s = request_row(a, n, PAGE == 1 ? start : 0);
-    for (i64 t = (i64)tile * THREADS + thread_id(); t < count; t += (i64)a.tiles * THREADS) {
+    if (count > room) flag(a, BAD_CAPACITY);
+    for (i64 t = (i64)tile * THREADS + thread_id(); t < end; t += (i64)a.tiles * THREADS) {
         i64 slot = entry_slot(a, s, start + t, start);
         if constexpr (SWA) slot = mapped(a, slot);
-        write_index(a, to + t, slot);
+        store_int<TABLE_I64>(a.indices, to + t, slot);
     }
 }
 
@@ -52,7 +48,8 @@ KG_DEV void run_kv_indices(args_t a) {
 // Where row z = n K + k of step i begins: `before` tokens are in the rows of
 // earlier requests.
 KG_DEV i64 draft_start(args_t a, i64 before, i64 length, int n, int k, i64 i) {
-    return before * a.topk + (i64)n * a.topk * i + k * (length + i);
+    return sum_of(sum_of(product_of(before, a.topk), (i64)n * a.topk * i),
+                  product_of(k, sum_of(length, i)));
 }
 
 KG_DEV void write_draft_ends(args_t a, int live, i64 *lds) {
@@ -72,7 +69,7 @@ KG_DEV void write_draft_ends(args_t a, int live, i64 *lds) {
     for (int i = 1 + (int)thread_id(); i <= a.steps; i += THREADS) {
         i64 all = draft_start(a, before, 0, live, 0, i);
         store_int<OUT_I64>(a.kv_indptr, (i - 1) * a.kv_indptr_step + (i64)a.rows * a.topk, all);
-        if (all > a.flat) flag(a, BAD_CAPACITY);
+        if ((u64)all > (u64)a.flat) flag(a, BAD_CAPACITY);
     }
 }
 
@@ -82,12 +79,15 @@ KG_DEV void copy_draft_row(args_t a, int n, int k, int tile, i64 before) {
     source_t s = request_row(a, n, 0);
     s.prefix = length;
     s.jump = draft_jump(a, length, k);
-    for (i64 t = (i64)tile * THREADS + thread_id(); t < length + a.steps;
-         t += (i64)a.tiles * THREADS) {
+    i64 start = draft_start(a, before, length, n, k, 1);
+    i64 room = start >= 0 ? a.flat - start : 0; // the first step's row is the first to end
+    i64 end = least(sum_of(length, a.steps), room);
+    for (i64 t = (i64)tile * THREADS + thread_id(); t < end; t += (i64)a.tiles * THREADS) {
         i64 slot = slot_at<SLOT_I64>(a, s, t);
         for (i64 i = most(t - length + 1, 1); i <= a.steps; i++) {
-            i64 at = draft_start(a, before, length, n, k, i) + t;
-            if (at < a.flat) store_int<TABLE_I64>(a.indices, (i - 1) * a.indices_step + at, slot);
+            i64 at = sum_of(draft_start(a, before, length, n, k, i), t);
+            if ((u64)at < (u64)a.flat)
+                store_int<TABLE_I64>(a.indices, (i - 1) * a.indices_step + at, slot);
         }
     }
 }

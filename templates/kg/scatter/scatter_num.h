@@ -24,6 +24,11 @@ template <int WIDE> KG_DEV void store_int(void *p, i64 i, i64 x) {
 KG_DEV i64 least(i64 a, i64 b) { return a < b ? a : b; }
 KG_DEV i64 most(i64 a, i64 b) { return a > b ? a : b; }
 KG_DEV i64 within(i64 x, i64 low, i64 high) { return most(low, least(x, high)); }
+// Lengths that the device holds may be anything: what overflows wraps, and is
+// compared with a tensor's size before it is used.
+KG_DEV i64 sum_of(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
+KG_DEV i64 difference(i64 a, i64 b) { return (i64)((u64)a - (u64)b); }
+KG_DEV i64 product_of(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
 KG_DEV i64 divide_up(i64 n, i64 d) { return (n + d - 1) / d; } // n >= 0
 
 KG_DEV void flag(args_t a, int bits) {
@@ -115,15 +120,15 @@ KG_DEV sums_t sum_group(i64 x, i64 *lds) {
     u32 lane = lane_id(), wave = wave_id(); // asked of all lanes at once
     KG_UNROLL for (u32 step = 1; step < (u32)WAVE; step *= 2) {
         i64 other = shuffle_i64(sum, lane >= step ? lane - step : lane);
-        sum += lane >= step ? other : 0;
+        sum = sum_of(sum, lane >= step ? other : 0);
     }
     if (lane == (u32)WAVE - 1) lds[wave] = sum;
     barrier();
-    sums_t out = {sum - x, 0};
+    sums_t out = {difference(sum, x), 0};
     KG_UNROLL for (int w = 0; w < COUNT; w++) {
         i64 part = lds[w];
-        out.all += part;
-        if (w < (int)wave) out.before += part;
+        out.all = sum_of(out.all, part);
+        if (w < (int)wave) out.before = sum_of(out.before, part);
     }
     barrier();
     return out;
@@ -132,7 +137,7 @@ KG_DEV sums_t sum_group(i64 x, i64 *lds) {
 // Sum of value(n) over the rows n < end.
 template <class F> KG_DEV i64 sum_rows(int end, i64 *lds, F value) {
     i64 sum = 0;
-    for (int n = (int)thread_id(); n < end; n += THREADS) sum += value(n);
+    for (int n = (int)thread_id(); n < end; n += THREADS) sum = sum_of(sum, value(n));
     return sum_group(sum, lds).all;
 }
 

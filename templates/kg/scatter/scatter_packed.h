@@ -39,7 +39,8 @@ struct kg_scatter_args {
     long long capacity;                  /* T of locs, positions */
     long long fill, pad_len, padding, max_len;
     long long slot_count, page_bytes, group_bytes, token_bytes, piece_bytes, piece_stride;
-    int rows; /* N */
+    long long pool_room; /* bytes into `pool` where the last pool may begin */
+    int rows;            /* N */
     int tokens, steps, topk, vocab;
     int cp_size, cp_rank, cp_interleave;
     int groups, heads, kv_heads, max_splits, compute_units;
