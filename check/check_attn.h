@@ -5,11 +5,8 @@
 #include "check_family.h"
 
 enum {
-#define KGEN_TENSOR(ID, field, use) ID,
-#define KGEN_NUMBER(field)
+#define KGEN_TENSOR(ID, ...) ID,
 #include <kgen/attn_args.def>
-#undef KGEN_TENSOR
-#undef KGEN_NUMBER
     KGEN__ATTN_SLOTS
 };
 

@@ -5,19 +5,13 @@
 #include "attn_layout.h"
 
 enum {
-#define KGEN_TENSOR(ID, field, use) W_##ID,
-#define KGEN_NUMBER(field)
+#define KGEN_TENSOR(ID, ...) W_##ID,
 #include <kgen/kv_write_args.def>
-#undef KGEN_TENSOR
-#undef KGEN_NUMBER
     KGEN__KV_WRITE_SLOTS
 };
 enum {
-#define KGEN_TENSOR(ID, field, use) G_##ID,
-#define KGEN_NUMBER(field)
+#define KGEN_TENSOR(ID, ...) G_##ID,
 #include <kgen/kv_gather_args.def>
-#undef KGEN_TENSOR
-#undef KGEN_NUMBER
     KGEN__KV_GATHER_SLOTS
 };
 

@@ -232,9 +232,11 @@ static void move_off(shaper *p) {
 static void choose_numbers(shaper *p) {
     kgen__rng rng;
     kgen__rng_seed(&rng, p->data->shape.seed, 2000);
-    p->a->q_scale = (float)(1 / sqrt((double)p->d.k));
-    p->a->l2_eps = p->a->norm_eps = 1e-6f;
-    p->a->lower_bound = -5;
+    int step = kgen__gdn_has_step(p->s);
+    if (step) p->a->q_scale = (float)(1 / sqrt((double)p->d.k));
+    if (step && p->s->l2norm) p->a->l2_eps = 1e-6f;
+    if (kgen__gdn_has_norm(p->s)) p->a->norm_eps = 1e-6f;
+    if (p->s->gate == KGEN_GATE_KDA_BOUND) p->a->lower_bound = -5;
     int64_t pads[] = {-1, 0, 1, p->pool - 1, 1000000};
     if (p->s->sentinel == KGEN_SENTINEL_VALUE) p->a->pad_slot = pads[kgen__rng_range(&rng, 0, 4)];
 }

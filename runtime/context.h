@@ -3,6 +3,7 @@
 #define KGEN_RUNTIME_CONTEXT_H
 
 #include "device/device.h"
+#include "args_rows.h"
 
 /* What KGEN_CAPTURE asks for (capture.h). */
 typedef struct kgen__capture kgen__capture;
@@ -16,6 +17,7 @@ struct kgen_kernel {
     kgen_key key;
     char toolchain[64];
     void *module, *function;
+    kgen__binding binding;
     kgen__launch_config config; /* grid: the most workgroups worth launching */
 };
 

@@ -11,66 +11,78 @@ _Static_assert(sizeof(device_args) <= KGEN__PACKED_MAX, "packed arguments fit");
 
 enum { MOST_ROWS = INT32_MAX / 64, MOST_SEQS = INT32_MAX / 2, MOST_HEADS = 65535 };
 
+#define FAMILY kv_gather
+#define SPEC kgen_kv_gather_spec
+#define ARGS kgen_kv_gather_args
+#define ARGS_DEF <kgen/kv_gather_args.def>
+#include "args_table.h"
+
+#define TO(name) (offsetof(device_args, name) + 1)
+
+/* The sides of K and V are packed by kgen__pack_side. */
+static const kgen__place places[TENSORS] = {
+    [TENSOR_TABLE] = {TO(table), {TO(table_row)}, 0},
+    [TENSOR_CU] = {TO(cu_seqlens), {0}, 0},
+    [TENSOR_SEQ_LENS] = {TO(seq_lens), {0}, 0},
+    [TENSOR_STARTS] = {TO(starts), {0}, 0},
+};
+
+static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
+    (void)spec, (void)args;
+    NEED(size[SIZE_S] <= MOST_SEQS, "seq_lens: shape[0]=%lld sequences, at most %d",
+         (long long)size[SIZE_S], MOST_SEQS);
+    size[SIZE_ENDS] = size[SIZE_S] + 1;
+    return KGEN_OK;
+}
+
+static const kgen__args_rows args_rows = {ARGS_ROWS, .places = places, .derive = derive};
+
 static kgen_status check_caches(kgen__kv *kv, const kgen_kv_gather_spec *s,
                                 const kgen_kv_gather_args *a, kgen_error *err) {
     KGEN_TRY(kgen__check_cache(kv, "k_cache", 0, &a->k_cache, s->head_dim, err));
     KGEN_TRY(kgen__check_cache(kv, "v_cache", 1, &a->v_cache, s->v_dim, err));
     KGEN_TRY(kgen__check_dim("v_cache", &a->v_cache, 0, a->k_cache.shape[0], err));
     KGEN_TRY(kgen__check_span("k_cache", &a->k_cache, err));
-    return kgen__check_span("v_cache", &a->v_cache, err);
-}
-
-static kgen_status check_sequences(const kgen_kv_gather_spec *s, const kgen_kv_gather_args *a,
-                                   int64_t seqs, kgen_error *err) {
-    const kgen_tensor *t = &a->block_table;
-    KGEN_TRY(kgen__check_vector("seq_lens", &a->seq_lens, KGEN_DTYPE_I32, seqs, err));
-    NEED(seqs <= MOST_SEQS, "seq_lens: shape[0]=%lld sequences, at most %d", (long long)seqs,
-         MOST_SEQS);
-    KGEN_TRY(kgen__check_vector("cu_seqlens", &a->cu_seqlens, KGEN_DTYPE_I32, seqs + 1, err));
-    if (s->from == KGEN_FROM_START && a->starts.data)
-        KGEN_TRY(kgen__check_vector("starts", &a->starts, KGEN_DTYPE_I32, seqs, err));
-    KGEN_TRY(
-        kgen__check_type("block_table", t, s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2, err));
-    KGEN_TRY(kgen__check_dim("block_table", t, 0, seqs, err));
-    NEED(t->shape[1] >= 1 && t->shape[1] <= INT32_MAX, "block_table: shape[1]=%lld, 1 to 2^31-1",
-         (long long)t->shape[1]);
-    KGEN_TRY(kgen__check_span("block_table", t, err));
-    return kgen__check_unit_stride("block_table", t, 1, 1, err);
-}
-
-static kgen_status check_outputs(const kgen_kv_gather_spec *s, const kgen_kv_gather_args *a,
-                                 int64_t heads, kgen_error *err) {
-    int64_t rows = a->k.shape[0];
-    NEED(heads >= 1 && heads <= MOST_HEADS, "k: shape[1]=%lld heads, 1 to %d expected",
-         (long long)heads, MOST_HEADS);
-    KGEN_TRY(kgen__check_rows("k", &a->k, s->out, 0, heads, s->head_dim, err));
-    KGEN_TRY(kgen__check_rows("v", &a->v, s->out, 0, heads, s->v_dim, err));
-    KGEN_TRY(kgen__check_dim("v", &a->v, 0, rows, err));
-    NEED(rows <= MOST_ROWS, "k: shape[0]=%lld rows, at most %d", (long long)rows, MOST_ROWS);
-    KGEN_TRY(kgen__check_distinct("k", &a->k, err));
-    KGEN_TRY(kgen__check_distinct("v", &a->v, err));
-    NEED(a->k.data != a->v.data, "v: the address of k");
+    KGEN_TRY(kgen__check_span("v_cache", &a->v_cache, err));
     KGEN_TRY(kgen__check_apart("k_cache", &a->k_cache, "k", &a->k, err));
     KGEN_TRY(kgen__check_apart("k_cache", &a->k_cache, "v", &a->v, err));
     KGEN_TRY(kgen__check_apart("v_cache", &a->v_cache, "k", &a->k, err));
     return kgen__check_apart("v_cache", &a->v_cache, "v", &a->v, err);
 }
 
-static void pack_numbers(device_args *d, const kgen_kv_gather_spec *s, const kgen_kv_gather_args *a,
-                         const kgen__kv *kv) {
-    d->table = a->block_table.data;
-    d->table_row = a->block_table.stride[0];
-    d->cu_seqlens = a->cu_seqlens.data;
-    d->seq_lens = a->seq_lens.data;
-    d->starts = s->from == KGEN_FROM_START ? a->starts.data : NULL;
-    d->rows = (int)a->k.shape[0];
-    d->seqs = (int)a->seq_lens.shape[0];
+static kgen_status check_counts(const int64_t *size, kgen_error *err) {
+    NEED(size[SIZE_PAGES] >= 1, "block_table: shape[1]=%lld, 1 to 2^31-1",
+         (long long)size[SIZE_PAGES]);
+    NEED(size[SIZE_HKV] >= 1 && size[SIZE_HKV] <= MOST_HEADS,
+         "k: shape[1]=%lld heads, 1 to %d expected", (long long)size[SIZE_HKV], MOST_HEADS);
+    NEED(size[SIZE_R] <= MOST_ROWS, "k: shape[0]=%lld rows, at most %d", (long long)size[SIZE_R],
+         MOST_ROWS);
+    return KGEN_OK;
+}
+
+static void pack_numbers(device_args *d, const kgen_kv_gather_args *a, const kgen__kv *kv,
+                         const int64_t *size) {
+    d->rows = (int)size[SIZE_R];
+    d->seqs = (int)size[SIZE_S];
     d->heads = (int)kv->heads;
     d->page = (int)kv->page;
     d->pages = (int)a->k_cache.shape[0];
-    d->columns = (int)a->block_table.shape[1];
+    d->columns = (int)size[SIZE_PAGES];
     d->by_page = kgen__divisor(kv->page);
     d->by_heads = kgen__divisor(kv->heads);
+}
+
+static kgen_status pack_scales(device_args *d, const kgen_kv_gather_spec *s,
+                               const kgen_kv_gather_args *a, const kgen__kv *kv, int64_t seqs,
+                               kgen_error *err) {
+    const kgen_tensor *const scales[] = {&a->k_descale, &a->v_descale};
+    for (int i = 0; i < 2; i++) {
+        long long stride[3];
+        KGEN_TRY(kgen__check_descale(kv, s->descale, i ? "v_descale" : "k_descale", scales[i],
+                                     a->k_cache.shape[0], seqs, stride, err));
+        kgen__pack_scale(&d->side[i], scales[i], stride);
+    }
+    return KGEN_OK;
 }
 
 static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kernel *kernel,
@@ -94,22 +106,16 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     const kgen_kv_gather_spec *s = &kernel->spec.kv_gather;
     const kgen_kv_gather_args *a = &args->kv_gather;
     device_args *d = packed;
-    long long stride[3];
-    int64_t seqs = a->seq_lens.shape[0], pages = a->k_cache.shape[0];
-    kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, a->k.shape[1]);
+    int64_t size[KGEN__SIZES_MAX];
     memset(d, 0, sizeof *d);
-    KGEN_TRY(check_sequences(s, a, seqs, err));
+    KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
+    KGEN_TRY(check_counts(size, err));
+    kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, size[SIZE_HKV]);
     KGEN_TRY(check_caches(&kv, s, a, err));
-    KGEN_TRY(check_outputs(s, a, kv.heads, err));
-    KGEN_TRY(
-        kgen__check_descale(&kv, s->descale, "k_descale", &a->k_descale, pages, seqs, stride, err));
-    kgen__pack_scale(&d->side[0], &a->k_descale, stride);
-    KGEN_TRY(
-        kgen__check_descale(&kv, s->descale, "v_descale", &a->v_descale, pages, seqs, stride, err));
-    kgen__pack_scale(&d->side[1], &a->v_descale, stride);
+    KGEN_TRY(pack_scales(d, s, a, &kv, size[SIZE_S], err));
     kgen__pack_side(&d->side[0], &kv, 0, &a->k, &a->k_cache);
     kgen__pack_side(&d->side[1], &kv, 1, &a->v, &a->v_cache);
-    pack_numbers(d, s, a, &kv);
+    pack_numbers(d, a, &kv, size);
     return count_groups(d, grid, kernel, err);
 }
 
@@ -120,4 +126,5 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_kv_gather = {sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_kv_gather = {&args_rows, sizeof(device_args), workspace_bytes,
+                                               pack};

@@ -123,33 +123,10 @@ kgen_status kgen__check_distinct(const char *name, const kgen_tensor *t, kgen_er
     return KGEN_OK;
 }
 
-/* Bytes from the data pointer: below is 0 or less. */
-static void extent(const kgen_tensor *t, uintptr_t *first, uintptr_t *end) {
-    int64_t low = 0, high = 0, size = kgen_dtype_size(t->dtype);
-    for (int32_t i = 0; i < t->rank; i++) {
-        int64_t last = t->shape[i] > 0 ? (t->shape[i] - 1) * t->stride[i] : 0;
-        if (last < 0)
-            low += last;
-        else
-            high += last;
-    }
-    *first = (uintptr_t)t->data + (uintptr_t)(low * size);
-    *end = (uintptr_t)t->data + (uintptr_t)((high + 1) * size);
-}
-
-static int is_empty(const kgen_tensor *t) {
-    for (int32_t i = 0; i < t->rank; i++)
-        if (t->shape[i] == 0) return 1;
-    return 0;
-}
-
 kgen_status kgen__check_apart(const char *name, const kgen_tensor *t, const char *other_name,
                               const kgen_tensor *other, kgen_error *err) {
-    uintptr_t first, end, other_first, other_end;
-    if (is_empty(t) || is_empty(other)) return KGEN_OK;
-    extent(t, &first, &end);
-    extent(other, &other_first, &other_end);
-    NEED(end <= other_first || other_end <= first, "%s: overlaps %s, which the kernel writes", name,
+    kgen__stretch a = kgen__tensor_memory(t), b = kgen__tensor_memory(other);
+    NEED(a.end <= b.first || b.end <= a.first, "%s: overlaps %s, which the kernel writes", name,
          other_name);
     return KGEN_OK;
 }

@@ -11,20 +11,38 @@ _Static_assert(sizeof(device_args) <= KGEN__PACKED_MAX, "packed arguments fit");
 
 enum { MOST_ROWS = INT32_MAX / 64, MOST_HEADS = 65535 };
 
-static kgen_dtype index_type(int32_t i64) { return i64 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
+#define FAMILY kv_write
+#define SPEC kgen_kv_write_spec
+#define ARGS kgen_kv_write_args
+#define ARGS_DEF <kgen/kv_write_args.def>
+#include "args_table.h"
 
-static kgen_status check_inputs(const kgen_kv_write_spec *s, const kgen_kv_write_args *a,
-                                int64_t rows, kgen_error *err) {
-    int64_t heads = a->k.shape[1];
-    NEED(rows <= MOST_ROWS, "slots: shape[0]=%lld rows, at most %d", (long long)rows, MOST_ROWS);
-    NEED(heads >= 1 && heads <= MOST_HEADS, "k: shape[1]=%lld heads, 1 to %d expected",
+#define TO(name) (offsetof(device_args, name) + 1)
+
+/* The sides of K and V are packed by kgen__pack_side. */
+static const kgen__place places[TENSORS] = {
+    [TENSOR_SLOTS] = {TO(slots), {0}, 0},
+    [TENSOR_REMAP] = {TO(remap), {0}, 0},
+    [TENSOR_POSITIONS] = {TO(positions), {0}, 0},
+    [TENSOR_COS] = {TO(cos), {TO(cos_row)}, 1},
+    [TENSOR_SIN] = {TO(sin), {TO(sin_row)}, 1},
+    [TENSOR_Q] = {TO(q), {TO(q_row), TO(q_head)}, 1},
+    [TENSOR_Q_OUT] = {TO(q_out), {TO(q_out_row), TO(q_out_head)}, 1},
+};
+
+static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
+    (void)spec, (void)args;
+    NEED(size[SIZE_T] <= MOST_ROWS, "slots: shape[0]=%lld rows, at most %d",
+         (long long)size[SIZE_T], MOST_ROWS);
+    return KGEN_OK;
+}
+
+static const kgen__args_rows args_rows = {ARGS_ROWS, .places = places, .derive = derive};
+
+static kgen_status check_heads(const char *name, int64_t heads, kgen_error *err) {
+    NEED(heads >= 1 && heads <= MOST_HEADS, "%s: shape[1]=%lld heads, 1 to %d expected", name,
          (long long)heads, MOST_HEADS);
-    KGEN_TRY(kgen__check_rows("k", &a->k, s->x, rows, heads, s->head_dim, err));
-    KGEN_TRY(kgen__check_rows("v", &a->v, s->x, rows, heads, s->v_dim, err));
-    NEED(a->first_slot >= 0, "first_slot=%lld: at least 0", (long long)a->first_slot);
-    if (!s->remap) return KGEN_OK;
-    KGEN_TRY(kgen__check_type("remap", &a->remap, index_type(s->remap == 2), 1, err));
-    return kgen__check_unit_stride("remap", &a->remap, 0, 1, err);
+    return KGEN_OK;
 }
 
 static kgen_status check_caches(kgen__kv *kv, const kgen_kv_write_spec *s,
@@ -46,28 +64,15 @@ static kgen_status check_caches(kgen__kv *kv, const kgen_kv_write_spec *s,
     return kgen__check_apart("v", &a->v, "v_cache", &a->v_cache, err);
 }
 
-static kgen_status check_table(const kgen_kv_write_spec *s, const char *name, const kgen_tensor *t,
-                               int64_t rows, kgen_error *err) {
-    KGEN_TRY(kgen__check_type(name, t, (kgen_dtype)s->table, 2, err));
-    KGEN_TRY(kgen__check_dim(name, t, 0, rows, err));
-    KGEN_TRY(kgen__check_dim(name, t, 1, s->rope_dim / 2, err));
-    KGEN_TRY(kgen__check_span(name, t, err));
-    KGEN_TRY(kgen__check_unit_stride(name, t, 1, 1, err));
-    return kgen__check_alignment(name, t, 1, 16, err);
-}
-
 /* Queries that share elements with what is written must be those of q_out. */
 static kgen_status check_queries(const kgen_kv_write_spec *s, const kgen_kv_write_args *a,
-                                 int64_t rows, kgen_error *err) {
+                                 const int64_t *size, kgen_error *err) {
     const kgen_tensor *q = &a->q, *out = &a->q_out;
-    int64_t heads = q->shape[1];
-    NEED(heads >= 1 && heads <= MOST_HEADS, "q: shape[1]=%lld heads, 1 to %d expected",
-         (long long)heads, MOST_HEADS);
+    int64_t heads = size[SIZE_HQ], rows = size[SIZE_T];
+    if (!s->rope || !s->rope_q) return KGEN_OK;
+    KGEN_TRY(check_heads("q", heads, err));
     NEED(rows * heads <= INT32_MAX / (s->head_dim / 16) - 1024,
          "q: %lld rows of %lld heads, too many for one launch", (long long)rows, (long long)heads);
-    KGEN_TRY(kgen__check_rows("q", q, s->x, rows, heads, s->head_dim, err));
-    KGEN_TRY(kgen__check_rows("q_out", out, s->x, rows, heads, s->head_dim, err));
-    KGEN_TRY(kgen__check_distinct("q_out", out, err));
     if (q->data == out->data) {
         NEED(q->stride[0] == out->stride[0] && q->stride[1] == out->stride[1],
              "q_out: stride %lld, %lld, in place q has %lld, %lld", (long long)out->stride[0],
@@ -75,15 +80,6 @@ static kgen_status check_queries(const kgen_kv_write_spec *s, const kgen_kv_writ
         return KGEN_OK;
     }
     return kgen__check_apart("q", q, "q_out", out, err);
-}
-
-static kgen_status check_rope(const kgen_kv_write_spec *s, const kgen_kv_write_args *a,
-                              int64_t rows, kgen_error *err) {
-    if (!s->rope) return KGEN_OK;
-    KGEN_TRY(kgen__check_vector("positions", &a->positions, index_type(s->positions), rows, err));
-    KGEN_TRY(check_table(s, "cos", &a->cos, a->cos.shape[0], err));
-    KGEN_TRY(check_table(s, "sin", &a->sin, a->cos.shape[0], err));
-    return s->rope_q ? check_queries(s, a, rows, err) : KGEN_OK;
 }
 
 static kgen_status check_scale(const kgen__kv *kv, const kgen_kv_write_spec *s, const char *name,
@@ -101,32 +97,18 @@ static kgen_status check_scale(const kgen__kv *kv, const kgen_kv_write_spec *s, 
 }
 
 static void pack_numbers(device_args *d, const kgen_kv_write_spec *s, const kgen_kv_write_args *a,
-                         const kgen__kv *kv, int64_t rows) {
-    int size = kgen_dtype_size((kgen_dtype)s->x), table = kgen_dtype_size((kgen_dtype)s->table);
-    d->slots = a->slots.data;
-    if (s->remap) d->remap = a->remap.data, d->remap_size = a->remap.shape[0];
+                         const kgen__kv *kv, const int64_t *size) {
+    if (s->remap) d->remap_size = size[SIZE_ENTRIES];
     d->first_slot = a->first_slot;
     d->slot_end = (int)(a->k_cache.shape[0] * kv->page);
-    d->rows = (int)rows;
+    d->rows = (int)size[SIZE_T];
     d->heads = (int)kv->heads;
     d->page = (int)kv->page;
     d->by_page = kgen__divisor(kv->page);
     d->by_heads = kgen__divisor(kv->heads);
-    if (!s->rope) return;
-    d->positions = a->positions.data;
-    d->positions_end = a->cos.shape[0];
-    d->cos = a->cos.data;
-    d->sin = a->sin.data;
-    d->cos_row = a->cos.stride[0] * table;
-    d->sin_row = a->sin.stride[0] * table;
-    if (!s->rope_q) return;
-    d->q = a->q.data;
-    d->q_out = a->q_out.data;
-    d->q_row = a->q.stride[0] * size;
-    d->q_head = a->q.stride[1] * size;
-    d->q_out_row = a->q_out.stride[0] * size;
-    d->q_out_head = a->q_out.stride[1] * size;
-    d->q_heads = (int)a->q.shape[1];
+    if (s->rope) d->positions_end = size[SIZE_POSITIONS];
+    if (!s->rope || !s->rope_q) return;
+    d->q_heads = (int)size[SIZE_HQ];
     d->by_q_heads = kgen__divisor(d->q_heads);
 }
 
@@ -162,18 +144,18 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     const kgen_kv_write_spec *s = &kernel->spec.kv_write;
     const kgen_kv_write_args *a = &args->kv_write;
     device_args *d = packed;
-    int64_t rows = a->slots.shape[0], pages = a->k_cache.shape[0];
-    kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, a->k.shape[1]);
+    int64_t size[KGEN__SIZES_MAX], pages = a->k_cache.shape[0];
     memset(d, 0, sizeof *d);
-    KGEN_TRY(kgen__check_vector("slots", &a->slots, index_type(s->slots), rows, err));
-    KGEN_TRY(check_inputs(s, a, rows, err));
+    KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
+    KGEN_TRY(check_heads("k", size[SIZE_HKV], err));
+    kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, size[SIZE_HKV]);
     KGEN_TRY(check_caches(&kv, s, a, err));
     KGEN_TRY(check_scale(&kv, s, "k_scale", &a->k_scale, pages, &d->side[0], err));
     KGEN_TRY(check_scale(&kv, s, "v_scale", &a->v_scale, pages, &d->side[1], err));
-    KGEN_TRY(check_rope(s, a, rows, err));
+    KGEN_TRY(check_queries(s, a, size, err));
     kgen__pack_side(&d->side[0], &kv, 0, &a->k, &a->k_cache);
     kgen__pack_side(&d->side[1], &kv, 1, &a->v, &a->v_cache);
-    pack_numbers(d, s, a, &kv, rows);
+    pack_numbers(d, s, a, &kv, size);
     return count_groups(d, grid, kernel, err);
 }
 
@@ -184,4 +166,5 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_kv_write = {sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_kv_write = {&args_rows, sizeof(device_args), workspace_bytes,
+                                              pack};

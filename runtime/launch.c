@@ -16,6 +16,11 @@ static const kgen__launcher *const launchers[KGEN_FAMILY_COUNT] = {
 #undef KGEN_FAMILY
 };
 
+void kgen__launch_bind(kgen_kernel *kernel) {
+    const kgen__args_rows *rows = launchers[kernel->spec.family]->rows;
+    if (rows) kgen__args_bind(&kernel->binding, rows, &kernel->spec);
+}
+
 static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
     NEED(args->family == kernel->spec.family, "args: family %s, kernel built for %s",
          kgen_family_name(args->family), kgen_family_name(kernel->spec.family));
@@ -63,13 +68,6 @@ static inline kgen_status pack(packed *p, const kgen_kernel *kernel, const kgen_
 kgen_status kgen_launch_check(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
     packed p;
     return pack(&p, kernel, args, err);
-}
-
-int kgen__launch_takes(const kgen_kernel *kernel, const kgen_args *args, int tensor) {
-    kgen_args changed = *args;
-    kgen_tensor *t = kgen_args_tensor(&changed, tensor);
-    t->dtype = KGEN_DTYPE_NONE;
-    return t->data && kgen_launch_check(kernel, &changed, NULL) != KGEN_OK;
 }
 
 kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,

@@ -10,6 +10,7 @@
 enum { KGEN__COUNTER_BYTES = 1 << 20, KGEN__WORKSPACE_ALIGNMENT = 256, KGEN__PACKED_MAX = 1024 };
 
 typedef struct kgen__launcher {
+    const kgen__args_rows *rows;
     size_t packed_bytes; /* at most KGEN__PACKED_MAX */
     kgen_status (*workspace_bytes)(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err);
@@ -22,11 +23,8 @@ typedef struct kgen__launcher {
 #include <kgen/families.def>
 #undef KGEN_FAMILY
 
-/* 1: the kernel reads or writes this tensor. `args` are arguments that a launch
- * accepts. A launch checks the type of every tensor that the kernel uses and does
- * not look at the others, so this offers the launch a type that no tensor has and
- * looks whether it objects. */
-int kgen__launch_takes(const kgen_kernel *kernel, const kgen_args *args, int tensor);
+/* What launches of the kernel are checked against; once, when it is loaded. */
+void kgen__launch_bind(kgen_kernel *kernel);
 
 kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed, kgen_error *err);
 

@@ -3,38 +3,50 @@
 
 #include <stddef.h>
 
-#define KGEN_TENSOR(ID, field, use) \
+#define TENSOR(field, use) \
     {#field, offsetof(kgen_args, FAMILY.field), sizeof(kgen_tensor), 1, KGEN_USE_##use},
-#define KGEN_NUMBER(field)                                                               \
+#define NUMBER(field)                                                                    \
     {#field, offsetof(kgen_args, FAMILY.field), sizeof((kgen_args *)0)->FAMILY.field, 0, \
      KGEN_USE_IN},
 #define END {NULL, 0, 0, 0, KGEN_USE_IN}
 
 #define FAMILY attn
+#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, ...) TENSOR(field, use)
+#define KGEN_NUMBER(field, ...) NUMBER(field)
 static const kgen__member attn_members[] = {
 #include <kgen/attn_args.def>
     END};
 #undef FAMILY
 
 #define FAMILY gdn
+#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, ...) TENSOR(field, use)
+#define KGEN_NUMBER(field, ...) NUMBER(field)
 static const kgen__member gdn_members[] = {
 #include <kgen/gdn_args.def>
     END};
 #undef FAMILY
 
 #define FAMILY scatter
+#define KGEN_TENSOR(ID, field, use) TENSOR(field, use)
+#define KGEN_NUMBER(field) NUMBER(field)
 static const kgen__member scatter_members[] = {
 #include <kgen/scatter_args.def>
     END};
+#undef KGEN_TENSOR
+#undef KGEN_NUMBER
 #undef FAMILY
 
 #define FAMILY kv_write
+#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, ...) TENSOR(field, use)
+#define KGEN_NUMBER(field, ...) NUMBER(field)
 static const kgen__member kv_write_members[] = {
 #include <kgen/kv_write_args.def>
     END};
 #undef FAMILY
 
 #define FAMILY kv_gather
+#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, ...) TENSOR(field, use)
+#define KGEN_NUMBER(field, ...) NUMBER(field)
 static const kgen__member kv_gather_members[] = {
 #include <kgen/kv_gather_args.def>
     END};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "gen/family.h"
-#include "context.h"
+#include "launch.h"
 
 /* --- which entry -------------------------------------------------------- */
 
@@ -97,6 +97,7 @@ static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
     }
     kernel->ctx = ctx;
     kernel->spec = *resolved;
+    kgen__launch_bind(kernel);
     kernel->match = *match;
     kernel->resources = entry->resources;
     kernel->key = entry->key;

@@ -670,4 +670,4 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_scatter = {sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_scatter = {NULL, sizeof(device_args), workspace_bytes, pack};

@@ -148,8 +148,8 @@ static kgen_status make_vectors(kgen__workload *work, const attn_shape *n, kgen_
             KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED, KGEN_DTYPE_F32, 1,
                                            &vectors[i].length, vectors[i].content, err));
     a->softmax_scale = (float)(1 / sqrt((double)s->head_dim));
-    a->softcap = 30;
-    a->window = RUN_TIME_WINDOW;
+    if (s->softcap) a->softcap = 30;
+    if (s->window == KGEN_WINDOW_RT) a->window = RUN_TIME_WINDOW;
     return KGEN_OK;
 }
 

@@ -354,11 +354,12 @@ static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *
     return KGEN_OK;
 }
 
-static void set_numbers(kgen_gdn_args *a, const kgen_gdn_spec *s) {
-    a->q_scale = (float)(1 / sqrt((double)s->k_dim));
-    a->l2_eps = a->norm_eps = 1e-6f;
-    a->lower_bound = -5;
-    a->pad_slot = -1;
+static void set_numbers(kgen_gdn_args *a, const gdn_shape *n) {
+    if (n->step) a->q_scale = (float)(1 / sqrt((double)n->s->k_dim));
+    if (n->step && n->s->l2norm) a->l2_eps = 1e-6f;
+    if (n->norm) a->norm_eps = 1e-6f;
+    if (n->s->gate == KGEN_GATE_KDA_BOUND) a->lower_bound = -5;
+    if (n->s->sentinel == KGEN_SENTINEL_VALUE) a->pad_slot = -1;
 }
 
 static kgen_status make(kgen__workload *work, kgen_error *err) {
@@ -371,7 +372,7 @@ static kgen_status make(kgen__workload *work, kgen_error *err) {
     KGEN_TRY(make_outputs(work, &n, err));
     KGEN_TRY(kgen__workload_shuffled(&n.slots, work, n.pool - 1, err));
     kgen_status status = make_indices(work, &n, err);
-    set_numbers(&work->args.gdn, n.s);
+    set_numbers(&work->args.gdn, &n);
     free(n.slots);
     return status;
 }

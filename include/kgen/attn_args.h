@@ -27,23 +27,9 @@ extern "C" {
  * over rows of K, V (and Q) must be multiples of 16 bytes; the last dimension
  * is contiguous. */
 typedef struct kgen_attn_args {
-    kgen_tensor q;            /* [T][Hq][D] */
-    kgen_tensor k;            /* by layout, see kgen_layout; own strides */
-    kgen_tensor v;            /* by layout; own strides; packed K|V views are strides */
-    kgen_tensor out;          /* [T][Hq][Dv] */
-    kgen_tensor block_table;  /* [S][max pages] i32 or i64, page numbers; the
-                                 last dimension contiguous */
-    kgen_tensor seq_lens;     /* [S] i32: cached keys, new tokens included */
-    kgen_tensor cu_seqlens_q; /* [S+1] i32, verify only */
-    kgen_tensor k_descale;    /* f32, descale=head|token: see kgen_descale */
-    kgen_tensor v_descale;
-    kgen_tensor out_scale;    /* f32 [1], 8-bit output only */
-    kgen_tensor alibi_slopes; /* f32 [Hq], alibi=1 */
-    kgen_tensor sinks;        /* f32 [Hq], sinks=1, natural-log units */
-    kgen_tensor lse;          /* f32 [Hq][T], lse=1 */
-    float softmax_scale;      /* > 0 */
-    float softcap;            /* > 0, softcap=1 */
-    int32_t window;           /* >= 1, window=rt */
+#define KGEN_TENSOR(ID, field, ...) kgen_tensor field;
+#define KGEN_NUMBER(field, type, ...) type field;
+#include "attn_args.def"
 } kgen_attn_args;
 
 #ifdef __cplusplus

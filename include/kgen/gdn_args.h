@@ -59,50 +59,9 @@ extern "C" {
  * bytes for state, buffer and rings, of four elements for qkvz and x, the
  * convolution's weight and bias, and conv_state in sd; of the element elsewhere. */
 typedef struct kgen_gdn_args {
-    /* in */
-    kgen_tensor qkvz; /* [T][2 Hk K + 2 Hv V] interleaved or flat; b, c, d, e */
-    kgen_tensor ba;   /* [T][2 Hv] interleaved or flat; c (copies), a, b, d, e */
-    kgen_tensor x;    /* [T][C]; a, b: the convolution's output, no tag;
-                         presplit c, d, e: its input, tagged */
-    kgen_tensor z;    /* [T][Hv V], presplit; b, e */
-    kgen_tensor b;    /* [T][Hv], presplit; a, b, d, e */
-    kgen_tensor a;    /* [T][Hv], kda [T][Hv K]; presplit; a, b, d, e */
-    /* weights */
-    kgen_tensor conv_weight; /* [C][w], dense */
-    kgen_tensor conv_bias;   /* [C], bias=1 */
-    kgen_tensor a_log;       /* [Hv] */
-    kgen_tensor dt_bias;     /* [Hv], kda [Hv K] */
-    kgen_tensor norm_weight; /* [V] */
-    /* state */
-    kgen_tensor conv_state;          /* [slots][L][C] sd, [slots][C][L] ds */
-    kgen_tensor state;               /* [slots][Hv][V][K] vk, [slots][Hv][K][V] kv;
-                               dense inside a slot */
-    kgen_tensor slots;               /* [N], spec and blocks [N][columns] */
-    kgen_tensor write_slots;         /* [N], index=pair; with save=slots [N][>= t] */
-    kgen_tensor read_col, write_col; /* [N] i32, index=blocks */
-    kgen_tensor accepted;            /* [N] i32, accept=1 */
-    kgen_tensor cu_seqlens;          /* [N+1] i32, varlen=1 */
-    kgen_tensor parents;             /* [N][t] i32, tree=1 */
-    kgen_tensor has_initial;         /* [N] i32 or no data: 0 takes a state of zeros */
-    /* per-token states */
-    kgen_tensor buffer;               /* [lines][>= t][Hv][V][K] or [Hv][K][V]; save=buffer */
-    kgen_tensor conv_windows;         /* [lines][>= t][C][w-1] ds, [w-1][C] sd, or no data;
-                                 save=buffer */
-    kgen_tensor lines;                /* [N] i32 or no data: line n; save=buffer */
-    kgen_tensor ring_k;               /* [slots][P][Hk][K], type of the state */
-    kgen_tensor ring_u;               /* [slots][P][Hv][V], type of the state */
-    kgen_tensor ring_decay;           /* [slots][P][Hv], kda [slots][P][Hv][K]; f32 */
-    kgen_tensor ring_start, ring_len; /* [N] i32 */
-    /* out */
-    kgen_tensor out;          /* [T][Hv][V]; c: [T][C] */
-    kgen_tensor out_scale;    /* [T][Hv V/128] f32, any strides; 8-bit output */
-    kgen_tensor z_out;        /* [T][Hv V], c: copies of z, b, a out of */
-    kgen_tensor b_out, a_out; /* [T][Hv]  interleaved or flat rows; or no data */
-    float q_scale;            /* finite; K^-0.5 in every known model */
-    float l2_eps;             /* >= 0, inside the square root */
-    float norm_eps;           /* >= 0 */
-    float lower_bound;        /* < 0, gate=kda_bound */
-    int64_t pad_slot;         /* pad=value */
+#define KGEN_TENSOR(ID, field, ...) kgen_tensor field;
+#define KGEN_NUMBER(field, type, ...) type field;
+#include "gdn_args.def"
 } kgen_gdn_args;
 
 #ifdef __cplusplus

@@ -28,17 +28,9 @@ extern "C" {
  * rows, heads, pages and chunks are multiples of 16 bytes. The outputs do not
  * overlap themselves, each other or the caches. */
 typedef struct kgen_kv_gather_args {
-    kgen_tensor k_cache; /* by layout, see kgen_layout; own strides */
-    kgen_tensor v_cache;
-    kgen_tensor block_table; /* [S][max pages] i32 or i64, page numbers; the
-                                last dimension contiguous */
-    kgen_tensor cu_seqlens;  /* [S+1] i32 */
-    kgen_tensor seq_lens;    /* [S] i32: cached tokens */
-    kgen_tensor starts;      /* [S] i32 or no data: 0; from=start */
-    kgen_tensor k_descale;   /* f32, descale=head|token: see kgen_descale */
-    kgen_tensor v_descale;
-    kgen_tensor k; /* [R][Hkv][D] */
-    kgen_tensor v; /* [R][Hkv][Dv] */
+#define KGEN_TENSOR(ID, field, ...) kgen_tensor field;
+#define KGEN_NUMBER(field, type, ...) type field;
+#include "kv_gather_args.def"
 } kgen_kv_gather_args;
 
 #ifdef __cplusplus

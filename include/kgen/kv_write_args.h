@@ -52,23 +52,9 @@ extern "C" {
  * do not overlap what is written, but q_out may be q itself. Packed K|V views
  * are two tensors with strides of their own. Nothing is kept after the launch. */
 typedef struct kgen_kv_write_args {
-    kgen_tensor k;       /* [>= T][Hkv][D] */
-    kgen_tensor v;       /* [>= T][Hkv][Dv] */
-    kgen_tensor slots;   /* [T] i32 or i64 */
-    kgen_tensor k_cache; /* by layout, see kgen_layout; own strides */
-    kgen_tensor v_cache;
-    kgen_tensor k_scale; /* f32; scale=head: [1] or [Hkv], read; token, row:
-                              [NB][page][Hkv] tagged nhd or [NB][Hkv][page]
-                              tagged hnd, written, as attn's descale=token
-                              reads it */
-    kgen_tensor v_scale;
-    kgen_tensor remap;     /* [entries] i32 or i64, remap=i32, i64 */
-    kgen_tensor positions; /* [T] i32 or i64, rope */
-    kgen_tensor cos;       /* [positions][rd/2], rope */
-    kgen_tensor sin;
-    kgen_tensor q;      /* [>= T][Hq][D], type of x, rq=1 */
-    kgen_tensor q_out;  /* [>= T][Hq][D]; may be q */
-    int64_t first_slot; /* >= 0; slots below it are reserved */
+#define KGEN_TENSOR(ID, field, ...) kgen_tensor field;
+#define KGEN_NUMBER(field, type, ...) type field;
+#include "kv_write_args.def"
 } kgen_kv_write_args;
 
 #ifdef __cplusplus

@@ -51,13 +51,14 @@ typedef struct finder {
     size_t count;
 } finder;
 
-static kgen_status add_tensors(finder *f, const kgen_kernel *kernel, kgen_error *err) {
+/* A launch refuses what its kernel has no use for: what is given is taken. */
+static kgen_status add_tensors(finder *f, kgen_error *err) {
     kgen_args args = *f->args;
     for (int i = 0; i < kgen_args_count(args.family); i++) {
         const kgen_tensor *t = kgen_args_tensor(&args, i);
         kgen__extent extent;
         f->out->place[i] = (kgen_capture_place){-1, 0};
-        if (!kgen__launch_takes(kernel, &args, i)) continue;
+        if (!t->data) continue;
         KGEN_TRY(kgen__tensor_extent(&extent, kgen_args_name(args.family, i), t, err));
         uintptr_t data = (uintptr_t)t->data;
         f->pieces[f->count++] = (piece){data + (uintptr_t)extent.low,
@@ -181,7 +182,7 @@ kgen_status kgen__regions_find(kgen__regions *out, const kgen_kernel *kernel, co
     memset(out, 0, sizeof *out);
     f.pieces = malloc(KGEN_ARGS_TENSORS_MAX * sizeof *f.pieces);
     if (!f.pieces) return kgen_fail(err, KGEN_E_NOMEM, "capture: out of memory");
-    kgen_status status = add_tensors(&f, kernel, err);
+    kgen_status status = add_tensors(&f, err);
     if (status == KGEN_OK) status = add_addresses(&f, kernel, err);
     if (status == KGEN_OK) status = unite(&f, err);
     if (status == KGEN_OK && out->address_count) place_words(out, args);

@@ -109,12 +109,6 @@ static void make_rig(rig *r, const char *device, const char *globs, const kgen__
     kgen__data_poison_outputs(&r->data);
     DO(kgen_stream_create(r->ctx, &r->stream, &did));
     r->args = r->data.args;
-    for (int i = 0; i < kgen_args_count(r->args.family); i++) { /* what the spec does not have */
-        kgen_tensor *t = kgen_args_tensor(&r->args, i);
-        int optional = r->args.family == KGEN_FAMILY_GDN || r->args.family == KGEN_FAMILY_SCATTER ||
-                       r->args.family == KGEN_FAMILY_KV_GATHER;
-        if (!t->data && !optional) memset(t, 0x5b, sizeof *t);
-    }
     DO(kgen_workspace_size(r->kernel, &r->args, &r->args.workspace_bytes, &did));
     if (!r->args.workspace_bytes) return;
     DO(kgen_memory_alloc(r->ctx, &r->args.workspace, r->args.workspace_bytes, &did));

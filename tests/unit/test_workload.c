@@ -89,6 +89,7 @@ static void expect_accepted(const kgen__workload *work, const kgen_spec *spec,
     kgen_kernel kernel = {.ctx = &ctx, .config = {.grid = 8, .block = 64}};
     kgen_error err;
     must(kgen_spec_resolve(&kernel.spec, spec, target, &err), &err);
+    kgen__launch_bind(&kernel);
     for (int set = 0; set < kgen__workload_sets(work); set++) {
         kgen_args args;
         kgen__workload_args(&args, work, set);
@@ -464,6 +465,7 @@ static void test_probe_of_launches(void **state) {
     (void)state;
     must(kgen_spec_parse(&spec, "kv_write:", &err), &err);
     must(kgen_spec_resolve(&kernel.spec, &spec, ctx.target, &err), &err);
+    kgen__launch_bind(&kernel);
     must(kgen__workload_make(&work, cpu, &spec, &problem, &options, &err), &err);
     kgen__workload_args(&args, work, 0);
     noted = 0;

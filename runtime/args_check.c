@@ -1,0 +1,363 @@
+/* The arguments of a launch against the rows of its family. */
+#include "args_rows.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "checks.h"
+
+/* --- what a kernel wants -------------------------------------------------- */
+
+static int32_t key_at(const kgen_spec *spec, size_t at) {
+    return *(const int32_t *)((const char *)&spec->attn + at);
+}
+
+static kgen_dtype type_of(const kgen__type *type, const kgen_spec *spec) {
+    if (type->rule == KGEN__TYPE_FIXED) return (kgen_dtype)type->at;
+    int32_t key = key_at(spec, type->at);
+    if (type->rule == KGEN__TYPE_WIDE)
+        return key == (int32_t)type->other ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
+    if (type->rule == KGEN__TYPE_EITHER && !key) key = key_at(spec, type->other);
+    return (kgen_dtype)key;
+}
+
+static uint32_t alignment_of(int32_t flags, kgen_dtype dtype) {
+    uint32_t size = (uint32_t)kgen_dtype_size(dtype), want = size;
+    if (flags & KGEN__ROW_WORDS) want = 4;
+    if (flags & KGEN__ROW_PIECES) want = 4 * size;
+    if (flags & KGEN__ROW_LINES) want = 16;
+    return (want > size ? want : size) - 1;
+}
+
+static kgen__bound bound_of(const kgen__row *row, const kgen__place *place, const kgen_spec *spec) {
+    kgen_dtype dtype = type_of(&row->type, spec);
+    int32_t loose = row->flags & KGEN__ROW_LOOSE;
+    kgen__bound b = {.row = row,
+                     .offset = (uint32_t)row->offset,
+                     .align = alignment_of(row->flags, dtype),
+                     .tag = row->tag < 0 ? row->tag : key_at(spec, (size_t)row->tag),
+                     .flags = row->flags,
+                     .dtype = dtype,
+                     .rank = (uint8_t)row->rank,
+                     .free = (uint8_t)row->free,
+                     .bytes = (uint8_t)kgen_dtype_size(dtype),
+                     .written = row->use != KGEN_USE_IN && !loose};
+    for (int i = 0; i < row->rank; i++) {
+        b.dims[i] = row->dims[i] & ~KGEN__MORE;
+        b.more |= (uint8_t)(!!(row->dims[i] & KGEN__MORE) << i);
+    }
+    if (!place) return b;
+    b.to = (uint16_t)place->pointer;
+    b.unit = place->bytes ? b.bytes : 1;
+    while (b.strides < 3 && b.strides < row->rank && place->strides[b.strides]) {
+        b.stride_to[b.strides] = (uint16_t)place->strides[b.strides];
+        b.strides++;
+    }
+    return b;
+}
+
+static void bind_rows(kgen__binding *b, const kgen_spec *spec, int first) {
+    for (int i = 0; i < b->rows->row_count; i++) {
+        const kgen__row *row = &b->rows->rows[i];
+        int held = (row->when & b->conditions) == row->when;
+        if (!held || !!(row->flags & KGEN__ROW_FIRST) != first) continue;
+        const kgen__place *place = b->rows->places ? &b->rows->places[row->id] : NULL;
+        b->bound[b->count++] = bound_of(row, place, spec);
+        b->apart += !!(row->flags & KGEN__ROW_APART);
+    }
+}
+
+int kgen__args_wants(const kgen__args_rows *rows, const kgen_spec *spec, int id) {
+    uint32_t conditions = rows->conditions(spec);
+    for (int i = 0; i < rows->row_count; i++)
+        if (rows->rows[i].id == id && (rows->rows[i].when & conditions) == rows->rows[i].when)
+            return 1;
+    return 0;
+}
+
+void kgen__args_bind(kgen__binding *b, const kgen__args_rows *rows, const kgen_spec *spec) {
+    memset(b, 0, sizeof *b);
+    b->rows = rows;
+    b->conditions = rows->conditions(spec);
+    rows->given(b->size, spec);
+    for (int i = 0; i < rows->size_count; i++)
+        b->learned |= (uint64_t)(rows->sizes[i].from <= KGEN__SIZE_LONG) << i;
+    bind_rows(b, spec, 1);
+    b->first = b->count;
+    bind_rows(b, spec, 0);
+    for (int i = 0; i < rows->row_count; i++)
+        if (!(rows->rows[i].flags & KGEN__ROW_FORM) &&
+            !kgen__args_wants(rows, spec, rows->rows[i].id))
+            b->without[b->absent++] = &rows->rows[i];
+}
+
+/* --- forms that engines have ---------------------------------------------- */
+
+/* A tensor of another rank that is the same one: a scalar for one element,
+ * [T][H D] for [T][H][D], [C][1][w] for [C][w]. Anything else stays as it is. */
+static const kgen_tensor *unfold(kgen_tensor *room, const kgen_tensor *t, const kgen__row *row,
+                                 const int64_t *size) {
+    int32_t last = row->rank - 1;
+    int64_t inner = size[row->dims[last] & ~KGEN__MORE];
+    *room = *t;
+    room->rank = row->rank;
+    if (row->flags & KGEN__ROW_JOINED && t->rank == last && t->stride[last - 1] == 1 &&
+        t->shape[last - 1] == inner * size[row->dims[last - 1] & ~KGEN__MORE]) {
+        room->shape[last - 1] = size[row->dims[last - 1] & ~KGEN__MORE];
+        room->shape[last] = inner;
+        room->stride[last - 1] = inner;
+        room->stride[last] = 1;
+        return room;
+    }
+    if (row->flags & KGEN__ROW_SQUEEZED && t->rank == 3 && t->shape[1] == 1) {
+        room->shape[1] = t->shape[2];
+        room->stride[1] = t->stride[2];
+        return room;
+    }
+    if (row->rank != 1 || inner != 1 || kgen__tensor_elements(t) != 1) return t;
+    room->shape[0] = room->stride[0] = 1;
+    return room;
+}
+
+/* --- one tensor ------------------------------------------------------------ */
+
+static kgen_status check_size(const kgen__bound *b, const kgen_tensor *t, int i,
+                              const kgen__size_row *sizes, int64_t *size, kgen_error *err) {
+    int id = b->dims[i];
+    int64_t got = t->shape[i], *want = &size[id];
+    if (*want < 0 && sizes[id].from != KGEN__SIZE_DERIVED) {
+        NEED(got <= INT32_MAX || sizes[id].from == KGEN__SIZE_LONG,
+             "%s: shape[%d]=%lld, at most 2^31-1", b->row->name, i, (long long)got);
+        *want = got;
+        return KGEN_OK;
+    }
+    if (!(b->more >> i & 1)) return kgen__check_dim(b->row->name, t, i, *want, err);
+    NEED(got >= *want, "%s: shape[%d]=%lld, at least %lld expected", b->row->name, i,
+         (long long)got, (long long)*want);
+    return KGEN_OK;
+}
+
+/* From the smallest stride up, each must step over all that lies below it. */
+static kgen_status check_distinct(const kgen__row *row, const kgen_tensor *t, int64_t below,
+                                  kgen_error *err) {
+    unsigned done = 0;
+    for (int n = 0; n < row->free; n++) {
+        int least = -1;
+        for (int i = 0; i < row->free; i++)
+            if (!(done >> i & 1) && (least < 0 || t->stride[i] < t->stride[least])) least = i;
+        done |= 1u << least;
+        if (t->shape[least] <= 1) continue;
+        NEED(t->stride[least] >= below, "%s: stride[%d]=%lld, at least %lld, or its parts overlap",
+             row->name, least, (long long)t->stride[least], (long long)below);
+        below += (t->shape[least] - 1) * t->stride[least];
+    }
+    return KGEN_OK;
+}
+
+/* Dense behind the free strides, which keep to the alignment; what is written
+ * must not lie in itself. */
+static kgen_status check_strides(const kgen__bound *b, const kgen_tensor *t, kgen_error *err) {
+    const kgen__row *row = b->row;
+    int64_t dense = 1;
+    for (int i = row->rank - 1; i >= row->free; i--) {
+        KGEN_TRY(kgen__check_unit_stride(row->name, t, i, dense, err));
+        dense *= t->shape[i];
+    }
+    if (b->written) KGEN_TRY(check_distinct(row, t, dense, err));
+    if (b->align < b->bytes) return KGEN_OK;
+    return kgen__check_alignment(row->name, t, row->free, (int)b->align + 1, err);
+}
+
+static kgen_status check_tensor(const kgen__bound *b, const kgen_tensor *t,
+                                const kgen__size_row *sizes, int64_t *size, kgen_error *err) {
+    const kgen__row *row = b->row;
+    KGEN_TRY(kgen__check_type(row->name, t, b->dtype, row->rank, err));
+    if (b->tag >= 0) KGEN_TRY(kgen__check_layout(row->name, t, b->tag, err));
+    for (int i = 0; i < row->rank; i++) KGEN_TRY(check_size(b, t, i, sizes, size, err));
+    KGEN_TRY(kgen__check_span(row->name, t, err));
+    return check_strides(b, t, err);
+}
+
+/* All of check_tensor without its words, for the tensors that launches have: in
+ * the usual order of strides, with data. What does not pass is looked at again. */
+static inline int is_usual(const kgen__bound *b, const kgen_tensor *t, uint64_t learned,
+                           int64_t *size, int64_t *below, int64_t *above) {
+    int64_t dense = 1, low = 0, high = 0;
+    if (!t->data || t->dtype != b->dtype || t->rank != b->rank) return 0;
+    if (((uintptr_t)t->data & b->align) || (b->tag >= 0 && (int32_t)t->layout != b->tag)) return 0;
+    for (int i = b->rank - 1; i >= 0; i--) {
+        int64_t n = t->shape[i], step = t->stride[i], *want = &size[b->dims[i]], part;
+        if (n <= 0) return 0;
+        if (*want < 0 && n <= INT32_MAX && learned >> b->dims[i] & 1) *want = n;
+        if (n != *want && !(b->more >> i & 1 && n > *want)) return 0;
+        if (i >= b->free) {
+            if (step != dense && n > 1) return 0;
+            dense *= n;
+        } else if (n > 1) {
+            if ((uint64_t)step * b->bytes & b->align) return 0;
+            if (b->written && step < (high >= dense ? high + 1 : dense)) return 0;
+        }
+        if (n == 1) continue;
+        if (__builtin_mul_overflow(n - 1, step, &part)) return 0;
+        if (__builtin_add_overflow(part < 0 ? low : high, part, part < 0 ? &low : &high)) return 0;
+    }
+    *below = low;
+    *above = high + 1;
+    return high < INT64_MAX / 16 && low > INT64_MIN / 16;
+}
+
+static inline void pack(void *packed, const kgen__bound *b, const kgen_tensor *t) {
+    if (!b->to) return;
+    memcpy((char *)packed + b->to - 1, &t->data, sizeof t->data);
+    for (int i = 0; i < b->strides; i++) {
+        long long stride = t->stride[i] * b->unit;
+        memcpy((char *)packed + b->stride_to[i] - 1, &stride, sizeof stride);
+    }
+}
+
+/* --- all -------------------------------------------------------------------- */
+
+static inline const kgen_tensor *tensor_at(const void *args, size_t offset) {
+    return (const kgen_tensor *)((const char *)args + offset);
+}
+
+/* What is not usual: empty, of another rank, of strides in another order, wrong. */
+static kgen_status take_unusual(void *packed, int64_t *size, const kgen__binding *b,
+                                const kgen__bound *bound, const kgen_tensor *t, kgen_error *err) {
+    kgen_tensor room;
+    if (t->rank != bound->rank && (unsigned)t->rank <= KGEN_TENSOR_RANK_MAX)
+        t = unfold(&room, t, bound->row, size);
+    KGEN_TRY(check_tensor(bound, t, b->rows->sizes, size, err));
+    pack(packed, bound, t);
+    return KGEN_OK;
+}
+
+/* at: where the memory of each tensor is noted, where some are to lie apart. */
+static inline kgen_status take(void *packed, int64_t *size, const kgen__binding *b, int from,
+                               int to, const void *args, kgen__stretch *at, kgen_error *err) {
+    for (int i = from; i < to; i++) {
+        const kgen__bound *bound = &b->bound[i];
+        const kgen_tensor *t = tensor_at(args, bound->offset);
+        int64_t below = 0, above = 0, bytes = bound->bytes;
+        at[i] = (kgen__stretch){0, 0};
+        if (bound->flags & (KGEN__ROW_BY_LAYOUT | KGEN__ROW_OPTIONAL) &&
+            (bound->flags & KGEN__ROW_BY_LAYOUT || !t->data))
+            continue;
+        if (!is_usual(bound, t, b->learned, size, &below, &above)) {
+            KGEN_TRY(take_unusual(packed, size, b, bound, t, err));
+            at[i] = kgen__tensor_memory(t);
+            continue;
+        }
+        pack(packed, bound, t);
+        at[i] = (kgen__stretch){(uintptr_t)t->data + (uintptr_t)(below * bytes),
+                                (uintptr_t)t->data + (uintptr_t)(above * bytes)};
+    }
+    return KGEN_OK;
+}
+
+static kgen_status check_absent(const kgen__binding *b, const void *args, kgen_error *err) {
+    for (int i = 0; i < b->absent; i++)
+        NEED(!tensor_at(args, b->without[i]->offset)->data, "%s: given, kernel built without it",
+             b->without[i]->name);
+    return KGEN_OK;
+}
+
+/* --- numbers ---------------------------------------------------------------- */
+
+static double number_at(const kgen__number_row *row, const void *args, int64_t *whole) {
+    const char *at = (const char *)args + row->offset;
+    float x;
+    int32_t n;
+    if (row->type[0] != 'f') {
+        memcpy(&n, at, sizeof n);
+        *whole = n;
+        if (row->size == sizeof *whole) memcpy(whole, at, sizeof *whole);
+        return (double)*whole;
+    }
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static kgen_status check_float(const kgen__number_row *row, double x, kgen_error *err) {
+    static const char *const says[] = {[KGEN__NUMBER_ABOVE_0] = "finite and above 0",
+                                       [KGEN__NUMBER_NOT_BELOW_0] = "finite, at least 0",
+                                       [KGEN__NUMBER_BELOW_0] = "finite and below 0",
+                                       [KGEN__NUMBER_NOT_0] = "finite and not 0"};
+    int rule = row->bound.rule;
+    int right = rule == KGEN__NUMBER_ABOVE_0       ? x > 0
+                : rule == KGEN__NUMBER_NOT_BELOW_0 ? x >= 0
+                : rule == KGEN__NUMBER_BELOW_0     ? x < 0
+                                                   : x != 0;
+    NEED(isfinite(x) && right, "%s=%g: %s", row->name, x, says[rule]);
+    return KGEN_OK;
+}
+
+static kgen_status check_whole(const kgen__number_row *row, int64_t x, kgen_error *err) {
+    int64_t low = row->bound.low, high = row->bound.high;
+    if (high == INT64_MAX)
+        NEED(x >= low, "%s=%lld: at least %lld", row->name, (long long)x, (long long)low);
+    NEED(x >= low && x <= high, "%s=%lld: must be %lld..%lld", row->name, (long long)x,
+         (long long)low, (long long)high);
+    return KGEN_OK;
+}
+
+/* Without words; what does not pass is looked at again. */
+static inline int number_is_usual(const kgen__number_row *row, int held, const void *args) {
+    const char *at = (const char *)args + row->offset;
+    float x;
+    uint32_t bits;
+    if (row->type[0] != 'f') return 0;
+    memcpy(&bits, at, sizeof bits);
+    if (!held) return bits == 0;
+    memcpy(&x, at, sizeof x);
+    int sign = (x > 0) - (x < 0), rule = row->bound.rule;
+    if (!(fabsf(x) <= FLT_MAX)) return 0;
+    return (rule == KGEN__NUMBER_ABOVE_0 && sign > 0) || (rule == KGEN__NUMBER_NOT_0 && sign) ||
+           (rule == KGEN__NUMBER_NOT_BELOW_0 && sign >= 0) ||
+           (rule == KGEN__NUMBER_BELOW_0 && sign < 0);
+}
+
+static kgen_status check_number(const kgen__number_row *row, int held, const void *args,
+                                kgen_error *err) {
+    int64_t whole = 0;
+    double x = number_at(row, args, &whole);
+    NEED(held || x == 0, "%s=%g: kernel built without it, 0 expected", row->name, x);
+    if (!held || row->bound.rule == KGEN__NUMBER_ANY) return KGEN_OK;
+    if (row->bound.rule == KGEN__NUMBER_RANGE) return check_whole(row, whole, err);
+    return check_float(row, x, err);
+}
+
+static inline kgen_status check_numbers(const kgen__binding *b, const void *args, kgen_error *err) {
+    for (int i = 0; i < b->rows->number_count; i++) {
+        const kgen__number_row *row = &b->rows->numbers[i];
+        int held = (row->when & b->conditions) == row->when;
+        if (!number_is_usual(row, held, args)) KGEN_TRY(check_number(row, held, args, err));
+    }
+    return KGEN_OK;
+}
+
+/* --- overlap ----------------------------------------------------------------- */
+
+static kgen_status check_apart(const kgen__binding *b, const kgen__stretch *at, kgen_error *err) {
+    for (int i = 0; i < b->count; i++) {
+        if (!(b->bound[i].flags & KGEN__ROW_APART)) continue;
+        for (int j = 0; j < b->count; j++)
+            NEED(j == i || at[j].end <= at[i].first || at[i].end <= at[j].first,
+                 "%s: overlaps %s, which the kernel writes", b->bound[j].row->name,
+                 b->bound[i].row->name);
+    }
+    return KGEN_OK;
+}
+
+kgen_status kgen__args_take(void *packed, int64_t *size, const kgen__binding *b,
+                            const kgen_spec *spec, const void *args, kgen_error *err) {
+    kgen__stretch at[KGEN__BOUND_MAX];
+    memcpy(size, b->size, (size_t)b->rows->size_count * sizeof *size);
+    KGEN_TRY(check_absent(b, args, err));
+    KGEN_TRY(take(packed, size, b, 0, b->first, args, at, err));
+    KGEN_TRY(b->rows->derive(size, spec, args, err));
+    KGEN_TRY(take(packed, size, b, b->first, b->count, args, at, err));
+    KGEN_TRY(check_numbers(b, args, err));
+    return b->apart ? check_apart(b, at, err) : KGEN_OK;
+}
