@@ -10,7 +10,7 @@ enum {
     /* Hashed into every key and written into every entry: raise it when the
      * key's fields or the entry format change, so that two formats never meet
      * under one key. */
-    KGEN__SCHEMA = 1,
+    KGEN__SCHEMA = 2,
     KGEN__CODE_MAX = 64 << 20,
     KGEN__SOURCE_MAX = 16 << 20,
     KGEN__FILE_MAX = KGEN__CODE_MAX + 2 * KGEN__SOURCE_MAX,

@@ -69,6 +69,10 @@ typedef struct kgen__archs {
 /* `low` of an option: its help ends with what kgen__archs_default fills in. */
 enum { KGEN__ARCHS_DEFAULT = 1 };
 
+/* Puts today's digests into the rows of files whose code is that of the kernels
+ * that were timed; the folder `before` is a cache that has those. */
+kgen_status kgen__restamp(const char *before, char **files, int count, kgen_error *err);
+
 /* Those of targets.def by default, when no --arch is given. */
 void kgen__archs_default(kgen__archs *archs);
 

@@ -10,6 +10,7 @@ enum { PATH_BYTES = 4096 };
 typedef struct filter {
     kgen__archs archs;
     const char *family, *device, *layer; /* NULL: all */
+    const char *before;                  /* cache folder of restamp */
     kgen_family_id family_id;
 } filter;
 
@@ -142,30 +143,47 @@ static kgen_status check(const filter *f, kgen_error *err) {
 
 /* ---- the command ---------------------------------------------------------- */
 
-static kgen_status run(const char *action, const char *file, const filter *f, kgen_error *err) {
+static kgen_status run(const char *action, char **files, int count, const filter *f,
+                       kgen_error *err) {
+    if (strcmp(action, "restamp") == 0) return kgen__restamp(f->before, files, count, err);
     if (strcmp(action, "list") == 0) return list(f, err);
     if (strcmp(action, "export") == 0) return each_row(f, export_row, NULL, err);
     if (strcmp(action, "check") == 0) return check(f, err);
-    return import_file(file, err);
+    return import_file(files[0], err);
 }
 
 static int is_action(const char *word) {
-    static const char *const words[] = {"list", "import", "export", "check"};
+    static const char *const words[] = {"list", "import", "export", "check", "restamp"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(words[i], word) == 0) return 1;
     return 0;
 }
 
+/* What stands behind the action is not what it takes: 1, and *why says so. */
+static int is_misused(const char **why, const char *action, int files, const filter *f) {
+    int imports = strcmp(action, "import") == 0, stamps = strcmp(action, "restamp") == 0;
+    *why = imports && files != 1          ? "import: a FILE of rows expected, - for standard input"
+           : stamps && !files             ? "restamp: FILEs of rows expected"
+           : !imports && !stamps && files ? "only import and restamp take a FILE"
+           : stamps != (f->before != NULL)
+               ? "--before DIR belongs to restamp: the cache that has the kernels as timed"
+               : NULL;
+    return *why != NULL;
+}
+
 int kgen__command_tuning(int argc, char **argv) {
     filter f = {0};
     int first, code;
-    kgen__syntax s = {.command = "tuning",
-                      .arguments = "list|import FILE|export|check",
-                      .about = "Lists rows, merges a file of rows into the user's (KGEN_TUNING, "
-                               "else tuning.jsonl in\nthe cache folder) or not at all, prints rows "
-                               "as they are imported, counts what is\nvalid, stale or no row.",
-                      .least = 1,
-                      .most = 2};
+    kgen__syntax s = {
+        .command = "tuning",
+        .arguments = "list|import FILE|export|check|restamp FILE...",
+        .about =
+            "Lists rows, merges a file of rows into the user's (KGEN_TUNING, "
+            "else tuning.jsonl in\nthe cache folder) or not at all, prints rows "
+            "as they are imported, counts what is\nvalid, stale or no row. restamp: a row of FILE whose source has "
+            "changed is valid\nagain where its code has not.",
+        .least = 1,
+        .most = -1};
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &f.archs, 0, 0,
                                         "only these architectures"});
     kgen__syntax_add(&s, (kgen__option){"family", 0, "NAME", kgen__read_text, &f.family, 0, 0,
@@ -175,17 +193,18 @@ int kgen__command_tuning(int argc, char **argv) {
                                     "only rows of this device, \"NVIDIA H200\" or \"prediction\""});
     kgen__syntax_add(&s, (kgen__option){"layer", 0, "NAME", kgen__read_text, &f.layer, 0, 0,
                                         "only this layer: user, system or shipped"});
+    kgen__syntax_add(&s, (kgen__option){"before", 0, "DIR", kgen__read_text, &f.before, 0, 0,
+                                        "restamp: a cache that has the kernels as timed"});
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
-    const char *action = argv[first], *file = first + 1 < argc ? argv[first + 1] : NULL;
-    int imports = strcmp(action, "import") == 0;
+    const char *action = argv[first], *why;
+    char **files = argv + first + 1;
+    int count = argc - first - 1;
     if (!is_action(action))
-        return kgen__cli_usage("tuning", "'%.60s': list, import, export or check expected", action);
-    if (imports != (file != NULL))
-        return kgen__cli_usage("tuning", "%s",
-                               imports ? "import: a FILE of rows expected, - for standard input"
-                                       : "only import takes a FILE");
+        return kgen__cli_usage("tuning", "'%.60s': list, import, export, check or restamp expected",
+                               action);
+    if (is_misused(&why, action, count, &f)) return kgen__cli_usage("tuning", "%s", why);
     kgen_error err;
     kgen_status status = f.family ? kgen_family_find(&f.family_id, f.family, &err) : KGEN_OK;
-    if (status == KGEN_OK) status = run(action, file, &f, &err);
+    if (status == KGEN_OK) status = run(action, files, count, &f, &err);
     return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
 }

@@ -248,23 +248,37 @@ int kgen__command_inspect(int argc, char **argv) {
 
 /* ---- source -------------------------------------------------------------- */
 
-static kgen_status print_cached_source(const char *prefix, const char *cache_dir, kgen_error *err) {
+static void print_text(const char *text, size_t size, int as_digest) {
+    kgen_key digest; /* as long as a key */
+    char hex[KGEN_KEY_HEX];
+    if (!as_digest) {
+        fwrite(text, 1, size, stdout);
+        return;
+    }
+    kgen_source_digest(digest.bytes, text, size);
+    kgen_key_hex(hex, &digest);
+    puts(hex);
+}
+
+static kgen_status print_cached_source(const char *prefix, const char *cache_dir, int as_digest,
+                                       kgen_error *err) {
     kgen_cache *cache;
     kgen_entry *entry = NULL;
     KGEN_TRY(kgen_cache_open(&cache, cache_dir, err));
     kgen_status status = kgen__entry_find(&entry, cache, prefix, err);
-    if (status == KGEN_OK) fwrite(entry->source, 1, entry->source_size, stdout);
+    if (status == KGEN_OK) print_text(entry->source, entry->source_size, as_digest);
     kgen_entry_free(entry);
     kgen_cache_close(cache);
     return status;
 }
 
-static kgen_status print_source(const char *line, const kgen_target *target, kgen_error *err) {
+static kgen_status print_source(const char *line, const kgen_target *target, int as_digest,
+                                kgen_error *err) {
     kgen_spec spec;
     kgen_source source;
     KGEN_TRY(kgen_spec_parse(&spec, line, err));
     KGEN_TRY(kgen_source_render(&source, &spec, target, err));
-    fwrite(source.text, 1, source.size, stdout);
+    print_text(source.text, source.size, as_digest);
     kgen_source_free(&source);
     return KGEN_OK;
 }
@@ -272,14 +286,16 @@ static kgen_status print_source(const char *line, const kgen_target *target, kge
 int kgen__command_source(int argc, char **argv) {
     const char *cache_dir = NULL;
     kgen__archs archs = {0};
-    int first, code;
+    int first, code, as_digest = 0;
     kgen__syntax s = {.command = "source",
                       .arguments = "SPEC|KEYPREFIX",
-                      .about = "Prints exactly the bytes that are hashed and compiled.",
+                      .about = "Prints exactly the bytes that are compiled.",
                       .least = 1,
                       .most = 1};
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A", kgen__read_archs, &archs, 0, 0,
                                         "architecture (gfx942)"});
+    kgen__syntax_add(&s, (kgen__option){"digest", 0, NULL, NULL, &as_digest, 0, 0,
+                                        "print what rows of the tuning database say of them"});
     kgen__syntax_add_cache_dir(&s, &cache_dir);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     if (archs.count > 1) return kgen__cli_usage("source", "one --arch at a time");
@@ -287,7 +303,7 @@ int kgen__command_source(int argc, char **argv) {
 
     kgen_error err;
     kgen_status status = kgen__is_key_prefix(argv[first])
-                             ? print_cached_source(argv[first], cache_dir, &err)
-                             : print_source(argv[first], archs.list[0], &err);
+                             ? print_cached_source(argv[first], cache_dir, as_digest, &err)
+                             : print_source(argv[first], archs.list[0], as_digest, &err);
     return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
 }

@@ -267,3 +267,24 @@ kgen_status kgen__gate(const kgen_resources *r, const kgen_target *target, int32
                      at_least(0, r->scratch_bytes), r->vgprs + at_least(0, r->agprs), target->name,
                      target->max_vgprs);
 }
+
+/* ---- same code ---- */
+
+static int same_section(const kgen__elf *a, const kgen__elf *b, const char *name, int *found) {
+    kgen__section x = {0}, y = {0};
+    int in_a = kgen__elf_section_named(a, name, &x), in_b = kgen__elf_section_named(b, name, &y);
+    if (in_a != in_b || x.header.sh_size != y.header.sh_size) return 0;
+    *found += in_a && x.data;
+    return !x.data || !y.data ? x.data == y.data : !memcmp(x.data, y.data, x.header.sh_size);
+}
+
+int kgen_code_same(const kgen_entry *a, const kgen_entry *b) {
+    kgen__elf x, y;
+    char text[KGEN_SYMBOL_MAX + 8];
+    int code = 0, constants = 0;
+    snprintf(text, sizeof text, ".text.%s", a->symbol); /* of sm_90 */
+    return strcmp(a->symbol, b->symbol) == 0 && kgen__elf_open(&x, a->code, a->code_size) &&
+           kgen__elf_open(&y, b->code, b->code_size) && same_section(&x, &y, ".text", &code) &&
+           same_section(&x, &y, text, &code) && code > 0 &&
+           same_section(&x, &y, ".rodata", &constants);
+}

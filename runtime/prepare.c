@@ -10,16 +10,20 @@
 
 typedef struct find_state {
     const kgen_source *source;
+    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES]; /* of its text */
     kgen_key key;
     int found;
 } find_state;
 
 static int same_source(const kgen_entry *entry, size_t file_bytes, void *user) {
     find_state *find = user;
+    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
     (void)file_bytes;
     if (strcmp(entry->target, find->source->target->name) != 0 || !entry->source ||
-        strcmp(entry->source, find->source->text) != 0)
+        strcmp(entry->symbol, find->source->symbol) != 0)
         return 0;
+    kgen_source_digest(digest, entry->source, entry->source_size);
+    if (memcmp(digest, find->digest, sizeof digest) != 0) return 0;
     find->key = entry->key;
     find->found = 1;
     return 1;
@@ -32,6 +36,7 @@ static kgen_status find_offline(kgen_context *ctx, const kgen_job *job, kgen_ent
     find_state find = {.source = &source};
     *found = 0;
     KGEN_TRY(kgen_source_render(&source, &job->spec, job->target, err));
+    kgen_source_digest(find.digest, source.text, source.size);
     kgen_status status = kgen_cache_each(ctx->cache, "", same_source, &find, err);
     kgen_source_free(&source);
     if (status != KGEN_OK || !find.found) return status;

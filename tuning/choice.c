@@ -61,12 +61,11 @@ kgen_status kgen__family_rule(kgen_spec *out, const kgen_spec *spec, const kgen_
 
 kgen_status kgen_tuning_row_digest(char out[65], const kgen_spec *resolved,
                                    const kgen_target *target, kgen_error *err) {
-    enum { BYTES = 32 };
-    unsigned char digest[BYTES];
+    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
     kgen_source source;
     KGEN_TRY(kgen_source_render(&source, resolved, target, err));
-    crypto_generichash(digest, BYTES, (const unsigned char *)source.text, source.size, NULL, 0);
-    sodium_bin2hex(out, 2 * BYTES + 1, digest, BYTES);
+    kgen_source_digest(digest, source.text, source.size);
+    sodium_bin2hex(out, 2 * sizeof digest + 1, digest, sizeof digest);
     kgen_source_free(&source);
     return KGEN_OK;
 }

@@ -67,8 +67,8 @@ KGEN_API void kgen_cache_close(kgen_cache *cache);
 KGEN_API const char *kgen_cache_dir(const kgen_cache *cache);
 KGEN_API kgen_cache_stats kgen_cache_get_stats(const kgen_cache *cache);
 
-/* key = BLAKE2b-256 over length-prefixed fields: schema number, source text,
- * flags in order, target name, toolchain identity. */
+/* key = BLAKE2b-256 over the schema number, kgen_source_digest of the text and,
+ * each behind its length, flags in order, target name, toolchain identity. */
 KGEN_API void kgen_key_make(kgen_key *out, const kgen_source *source, const char *const *flags,
                             size_t flag_count, const char *toolchain_id);
 KGEN_API void kgen_key_hex(char out[KGEN_KEY_HEX], const kgen_key *key);

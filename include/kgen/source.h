@@ -23,6 +23,13 @@ KGEN_API kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec,
                                         const kgen_target *target, kgen_error *err);
 KGEN_API void kgen_source_free(kgen_source *source);
 
+enum { KGEN_SOURCE_DIGEST_BYTES = 32 };
+
+/* Of what a compiler sees in `text`: comments, blank space, #line marks and
+ * constants that nothing reads do not change it. */
+KGEN_API void kgen_source_digest(uint8_t out[KGEN_SOURCE_DIGEST_BYTES], const char *text,
+                                 size_t size);
+
 #ifdef __cplusplus
 }
 #endif

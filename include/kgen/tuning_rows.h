@@ -36,7 +36,7 @@ typedef struct kgen_tuning_row {
     kgen_environment environment;
 } kgen_tuning_row;
 
-/* Digest of the source text that `resolved` is written as, 64 hex digits. */
+/* kgen_source_digest of what `resolved` is written as, 64 hex digits. */
 KGEN_API kgen_status kgen_tuning_row_digest(char out[65], const kgen_spec *resolved,
                                             const kgen_target *target, kgen_error *err);
 /* *stale: row->kernel is not the digest of what row->spec is written as. */

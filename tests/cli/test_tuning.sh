@@ -5,7 +5,7 @@ source "$(dirname "$0")/common.sh"
 spec='attn:phase=decode,q=bf16,kv=bf16,d=64,g=4,page=16,layout=nhd'
 export KGEN_TUNING=$work/rows/user.jsonl
 
-digest() { "$kgen" source "$1" --arch "$2" | b2sum -l 256 | cut -d' ' -f1; }
+digest() { "$kgen" source "$1" --arch "$2" --digest; }
 
 # row <spec> <arch> <batch> <us> <date> [device]: a good row over a default of 60 us
 row() {
@@ -95,9 +95,9 @@ capture "$kgen" doctor --json
 
 # wrong use
 refuse 64 "usage: kgen tuning" "$kgen" tuning
-refuse 64 "'frobnicate': list, import, export or check expected" "$kgen" tuning frobnicate
+refuse 64 "'frobnicate': list, import, export, check or restamp expected" "$kgen" tuning frobnicate
 refuse 64 "import: a FILE of rows expected" "$kgen" tuning import
-refuse 64 "only import takes a FILE" "$kgen" tuning list one.jsonl
+refuse 64 "only import and restamp take a FILE" "$kgen" tuning list one.jsonl
 refuse 2 "family=gnd: unknown" "$kgen" tuning list --family gnd
 for problem in batch batch= batch=x batch=-1 batch=1x batch=9999999999; do
     refuse 64 "problem: $problem: a number 1 to" "$kgen" explain attn: --problem "$problem"

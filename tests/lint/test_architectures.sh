@@ -60,7 +60,7 @@ int main(void) {
     return 0;
 }
 END
-if out=$(compile -O0 main.c gen/*.c compile/flags.c "$build/templates.c" -o render 2>&1 && ./render) &&
+if out=$(compile -O0 main.c gen/*.c compile/flags.c "$build/templates.c" -lsodium -o render 2>&1 && ./render) &&
     [[ $out == *"kg_attn_"*"kg_kv_gather_"*"--offload-arch=gfx1200"* ]]; then
     printf 'one row is an architecture: gfx1200\n'
 else
