@@ -179,7 +179,14 @@ static kgen_status read_window(kgen__reading *r) {
     const kgen__config *c = r->config;
     int use = !r->type->opt_in;
     r->window = kgen__config_given(c, "sliding_window") ? 0 : r->type->window;
+    int64_t again = 0;
     KGEN_TRY(kgen__config_int(c, "sliding_window", 0, 1 << 30, &r->window));
+    KGEN_TRY(kgen__config_int(c, "sliding_window_size", 0, 1 << 30, &again));
+    if (again && r->window && again != r->window)
+        return kgen_fail(c->err, KGEN_E_CONFIG,
+                         "sliding_window=%lld, sliding_window_size=%lld: must be equal",
+                         (long long)r->window, (long long)again);
+    if (again) r->window = again;
     KGEN_TRY(kgen__config_bool(c, "use_sliding_window", &use));
     if (!use) r->window = 0;
     return KGEN_OK;
@@ -224,8 +231,10 @@ static kgen_status read_scale_terms(const kgen__reading *r, scale_terms *t) {
     case KGEN__SCALE_GPT2:
         KGEN_TRY(kgen__config_bool(c, "scale_attn_weights", &t->weights));
         return kgen__config_bool(c, "scale_attn_by_inverse_layer_idx", &t->by_layer);
-    case KGEN__SCALE_DIM:
     case KGEN__SCALE_ONE:
+        kgen__config_given(c, "query_pre_attn_scalar"); /* of no use there */
+        break;
+    case KGEN__SCALE_DIM:
     case KGEN__SCALE_PARTS:
         break;
     }
@@ -236,7 +245,7 @@ static double scale_of(const kgen__reading *r, const scale_terms *t, int64_t i) 
     double dim = (double)r->model->layer[i].head_dim, plain = 1 / sqrt(dim);
     switch (r->type->scale) {
     case KGEN__SCALE_QUERY:
-        return 1 / sqrt(t->query_scalar);
+        return t->query_scalar > 0 ? 1 / sqrt(t->query_scalar) : plain;
     case KGEN__SCALE_MULTIPLIER:
         return t->multiplier > 0 ? t->multiplier : plain;
     case KGEN__SCALE_ONE:
