@@ -374,6 +374,7 @@ kgen_status kgen__rule_cross(kgen__reading *r) {
     char marked[KGEN__LAYERS_MAX];
     int found;
     KGEN_TRY(mark_listed(r->config, "cross_attention_layers", r->model->count, 0, marked, &found));
+    if (!found) return kgen__config_missing(r->config, "cross_attention_layers", "");
     for (int64_t i = 0; i < r->model->count; i++)
         if (marked[i]) r->model->layer[i].mix = KGEN__MIX_CROSS;
     return KGEN_OK;

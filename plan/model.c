@@ -163,7 +163,7 @@ static kgen_status read_head_dim(kgen__reading *r, int64_t hidden) {
     KGEN_TRY(read_alias(c, dim_keys, KGEN__DIM_MAX, &l->head_dim));
     if (!l->head_dim) {
         if (!hidden) return kgen__config_missing(c, "hidden_size", ", and there is no head_dim");
-        if (hidden % l->heads && l->mix != KGEN__MIX_MLA)
+        if (hidden % l->heads && l->mix == KGEN__MIX_ATTENTION)
             return kgen_fail(c->err, KGEN_E_CONFIG,
                              "hidden_size=%lld: no multiple of num_attention_heads=%lld, and there "
                              "is no head_dim",
@@ -204,6 +204,7 @@ static kgen_status read_alibi(kgen__reading *r, int64_t hidden) {
     char name[32];
     KGEN_TRY(kgen__config_name(c, kgen__config_field(c, key), key, name, sizeof name));
     KGEN_TRY(kgen__config_bool(c, "alibi", &r->common.alibi));
+    r->common.alibi |= r->type->alibi == KGEN__ALIBI_PARTS;
     r->common.alibi |= strcmp(name, "alibi") == 0 || r->type->alibi == KGEN__ALIBI_ALWAYS ||
                        (r->type->alibi == KGEN__ALIBI_BAICHUAN && hidden != 4096);
     return KGEN_OK;
@@ -286,6 +287,12 @@ static kgen_status read_gate(const kgen__config *c, kgen__delta *d) {
 }
 
 static kgen_status read_delta_dims(const kgen__config *c, kgen__delta *d) {
+    if (c->text != c->root) { /* all classes leave these to a part */
+        d->k_heads = 16;
+        d->v_heads = 32;
+        d->k_dim = d->v_dim = 128;
+        d->conv = 4;
+    }
     KGEN_TRY(kgen__config_int(c, "linear_num_key_heads", 1, KGEN__HEADS_MAX, &d->k_heads));
     KGEN_TRY(kgen__config_int(c, "linear_num_value_heads", 1, KGEN__HEADS_MAX, &d->v_heads));
     KGEN_TRY(kgen__config_int(c, "linear_key_head_dim", 1, 4096, &d->k_dim));

@@ -10,6 +10,7 @@
 #define MULTIPLIER(dflt) .scale = KGEN__SCALE_MULTIPLIER, .multiplier = (dflt)
 #define QUERY(dflt) .scale = KGEN__SCALE_QUERY, .query_scalar = (dflt)
 #define SPARSE .common = KGEN__MIX_SPARSE
+#define LATENT .common = KGEN__MIX_MLA
 #define LISTED .rule = kgen__rule_listed
 
 /* model_type, then what its class takes for layers, heads, KV heads (0: one a
@@ -90,7 +91,7 @@ static const kgen__model_type types[] = {
     {"RefinedWebModel", 32, 71, 0, 4544, 0, 0, .rule = kgen__rule_full,
      .kv = KGEN__KV_MULTI_QUERY},
     {"mpt", 24, 16, 0, 2048, 0, 0, .rule = kgen__rule_full, .kv = KGEN__KV_PARTS,
-     .scale = KGEN__SCALE_PARTS},
+     .scale = KGEN__SCALE_PARTS, .alibi = KGEN__ALIBI_PARTS},
     {"dbrx", 24, 16, 1, 2048, 0, 0, .rule = kgen__rule_full, .kv = KGEN__KV_PARTS},
 
     /* a window in every layer, where the config has one */
@@ -138,7 +139,7 @@ static const kgen__model_type types[] = {
     {"qwen3_5", 32, 16, 4, 4096, 256, 0, DELTA(KGEN_ROWS_FLAT)},
     {"qwen3_5_moe", 40, 16, 2, 2048, 256, 0, DELTA(KGEN_ROWS_FLAT)},
     {"kimi_linear", 27, 32, 0, 2304, 0, 0, .rule = kgen__rule_kda, .linear = KGEN__MIX_DELTA,
-     .rows = KGEN_ROWS_PRESPLIT},
+     .rows = KGEN_ROWS_PRESPLIT, LATENT},
 
     /* beside attention: what this version has no kernel for */
     {"llama4", 48, 40, 8, 5120, 128, 0, .rule = kgen__rule_no_rope,
@@ -157,13 +158,13 @@ static const kgen__model_type types[] = {
      .period_key = "full_attn_idxs", .linear = KGEN__MIX_SHORT_CONV},
     {"lfm2_moe", 32, 32, 8, 2048, 0, 0, LISTED, .linear = KGEN__MIX_SHORT_CONV},
 
-    /* latent attention: kv_lora_rank says so */
-    {"deepseek_v2", 32, 32, 0, 4096, 0, 0, .rule = kgen__rule_full},
-    {"deepseek_v3", 61, 128, 0, 7168, 0, 0, .rule = kgen__rule_full},
-    {"kimi_k2", 61, 64, 0, 7168, 0, 0, .rule = kgen__rule_full},
-    {"glm4_moe_lite", 47, 20, 0, 2048, 0, 0, .rule = kgen__rule_full},
-    {"longcat_flash", 28, 64, 0, 6144, 0, 0, .rule = kgen__rule_full},
-    {"minicpm3", 62, 40, 0, 2560, 0, 0, .rule = kgen__rule_full},
+    /* latent and sparse attention */
+    {"deepseek_v2", 32, 32, 0, 4096, 0, 0, .rule = kgen__rule_full, LATENT},
+    {"deepseek_v3", 61, 128, 0, 7168, 0, 0, .rule = kgen__rule_full, LATENT},
+    {"kimi_k2", 61, 64, 0, 7168, 0, 0, .rule = kgen__rule_full, LATENT},
+    {"glm4_moe_lite", 47, 20, 0, 2048, 0, 0, .rule = kgen__rule_full, LATENT},
+    {"longcat_flash", 28, 64, 0, 6144, 0, 0, .rule = kgen__rule_full, LATENT},
+    {"minicpm3", 62, 40, 0, 2560, 0, 0, .rule = kgen__rule_full, LATENT},
     {"deepseek_v32", 61, 128, 0, 7168, 0, 0, .rule = kgen__rule_windows, SPARSE},
     {"glm_moe_dsa", 78, 64, 0, 6144, 0, 0, .rule = kgen__rule_windows, SPARSE},
     {"deepseek_v4", 43, 64, 1, 4096, 512, 0, .rule = kgen__rule_windows, SPARSE},

@@ -44,7 +44,7 @@ typedef enum kgen__alibi_rule {
     KGEN__ALIBI_KEY = 0, /* `alibi`, or position_embedding_type=alibi */
     KGEN__ALIBI_ALWAYS,
     KGEN__ALIBI_BAICHUAN, /* all but the 4096 wide model */
-    KGEN__ALIBI_PARTS,    /* attn_config.alibi */
+    KGEN__ALIBI_PARTS,    /* attn_config.alibi, which is true where it is not given */
 } kgen__alibi_rule;
 
 struct kgen__model_type {

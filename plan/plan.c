@@ -300,7 +300,7 @@ static const struct {
 
 static void describe_field(char *out, size_t size, const kgen__model *m, kgen__mechanism mix) {
     out[0] = 0;
-    if (mix == KGEN__MIX_MLA)
+    if (mix == KGEN__MIX_MLA && m->kv_lora_rank)
         snprintf(out, size, " (kv_lora_rank=%lld)", (long long)m->kv_lora_rank);
     if (mix == KGEN__MIX_CHUNKED && m->chunk)
         snprintf(out, size, " (attention_chunk_size=%lld)", (long long)m->chunk);
