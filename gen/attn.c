@@ -12,16 +12,16 @@ static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 
 static const int32_t small_pages[] = {1, 2, 4, 8};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
 
-static const kgen__domain domain_NONE = RANGE(0, 0, 0);
-static const kgen__domain domain_HEAD = LIST(head_dims);
-static const kgen__domain domain_GROUP = RANGE(1, 128, 1);
-static const kgen__domain domain_TOKENS = RANGE(1, 16, 1);
-static const kgen__domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
-static const kgen__domain domain_WINDOW = RANGE(1, 1 << 24, 1);
-static const kgen__domain domain_WAVES = RANGE(1, 16, 1);
-static const kgen__domain domain_TILES = LIST(row_tile_counts);
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_HEAD = LIST(head_dims);
+static const kgen_domain domain_GROUP = RANGE(1, 128, 1);
+static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
+static const kgen_domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
+static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
+static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
+static const kgen_domain domain_TILES = LIST(row_tile_counts);
 
-static const kgen__symbol symbols_none[] = {{NULL, 0}};
+static const kgen_symbol symbols_none[] = {{NULL, 0}};
 SYMBOLS(phase, {"decode", KGEN_PHASE_DECODE}, {"verify", KGEN_PHASE_VERIFY});
 SYMBOLS(q_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
 SYMBOLS(kv_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}, {"fp8", KGEN_DTYPE_FP8},
@@ -41,10 +41,10 @@ SYMBOLS(descale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
 SYMBOLS(auto0, {"auto", 0});
 
 /* clang-format off */
-static const kgen__param params[] = {
+static const kgen_param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, attn.field), &domain_##domain, symbols_##symbols, dflt, \
-     KGEN__##role, KGEN__##print, doc},
+     KGEN_ROLE_##role, KGEN_PRINT_##print, doc},
 #include <kgen/attn_params.def>
 #undef KGEN_PARAM
 };

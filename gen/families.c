@@ -18,7 +18,7 @@ const char *kgen_family_name(kgen_family_id id) {
 }
 
 const char *kgen__template_of(const kgen_spec *spec) {
-    const kgen__family *family = families[spec->family];
+    const kgen__family *family = kgen__family_of(spec->family);
     return family->template_of ? family->template_of(spec) : family->template_name;
 }
 

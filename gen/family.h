@@ -4,12 +4,12 @@
 
 #include <kgen/tuning.h>
 
-#include "params.h"
+#include "param_rows.h"
 
 typedef struct kgen__family {
     const char *template_name;
     const char *(*template_of)(const kgen_spec *spec); /* instead, of several */
-    const kgen__param *params;
+    const kgen_param *params;
     size_t param_count;
     /* One condition a line, each with its message. target may be NULL. */
     kgen_status (*applicable)(const kgen_spec *spec, const kgen_target *target, kgen_error *err);
@@ -41,7 +41,7 @@ static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target)
                                    : KGEN_DTYPE_E4M3FN;
 }
 
-/* NULL when `id` is out of range. Exported for the programs of this repository. */
-KGEN_API const kgen__family *kgen__family_of(kgen_family_id id);
+/* NULL when `id` is out of range. */
+const kgen__family *kgen__family_of(kgen_family_id id);
 
 #endif

@@ -15,19 +15,19 @@ static const int32_t powers[] = {1, 2, 4, 8};
 static const int32_t lane_counts[] = {1, 2, 4, 8, 16, 32};
 static const int32_t element_counts[] = {8, 16, 32, 64, 128};
 
-static const kgen__domain domain_NONE = RANGE(0, 0, 0);
-static const kgen__domain domain_HEADS = RANGE(1, 256, 1);
-static const kgen__domain domain_HEAD = LIST(head_dims);
-static const kgen__domain domain_WIDTH = RANGE(2, 4, 1);
-static const kgen__domain domain_TOKENS = RANGE(1, 8, 1);
-static const kgen__domain domain_RING = RANGE(0, 16, 1);
-static const kgen__domain domain_BLOCKS = LIST(powers);
-static const kgen__domain domain_WAVES = RANGE(1, 16, 1);
-static const kgen__domain domain_LANES = LIST(lane_counts);
-static const kgen__domain domain_ELEMENTS = LIST(element_counts);
-static const kgen__domain domain_OCC = RANGE(1, 32, 1);
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_HEADS = RANGE(1, 256, 1);
+static const kgen_domain domain_HEAD = LIST(head_dims);
+static const kgen_domain domain_WIDTH = RANGE(2, 4, 1);
+static const kgen_domain domain_TOKENS = RANGE(1, 8, 1);
+static const kgen_domain domain_RING = RANGE(0, 16, 1);
+static const kgen_domain domain_BLOCKS = LIST(powers);
+static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
+static const kgen_domain domain_LANES = LIST(lane_counts);
+static const kgen_domain domain_ELEMENTS = LIST(element_counts);
+static const kgen_domain domain_OCC = RANGE(1, 32, 1);
 
-static const kgen__symbol symbols_none[] = {{NULL, 0}};
+static const kgen_symbol symbols_none[] = {{NULL, 0}};
 SYMBOLS(auto0, {"auto", 0});
 SYMBOLS(boolean, {"0", 0}, {"1", 1});
 SYMBOLS(fuse, {"a", KGEN_FUSE_A}, {"b", KGEN_FUSE_B}, {"c", KGEN_FUSE_C}, {"d", KGEN_FUSE_D},
@@ -58,10 +58,10 @@ SYMBOLS(save, {"final", KGEN_SAVE_FINAL}, {"slots", KGEN_SAVE_SLOTS}, {"buffer",
         {"none", KGEN_SAVE_NONE}, {"replay", KGEN_SAVE_REPLAY});
 
 /* clang-format off */
-static const kgen__param params[] = {
+static const kgen_param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, gdn.field), &domain_##domain, symbols_##symbols, dflt, \
-     KGEN__##role, KGEN__##print, doc},
+     KGEN_ROLE_##role, KGEN_PRINT_##print, doc},
 #include <kgen/gdn_params.def>
 #undef KGEN_PARAM
 };
@@ -97,7 +97,7 @@ static const struct {
 
 /* --- applicable --------------------------------------------------------- */
 
-static const char *name_in(const kgen__symbol *symbols, int32_t value) {
+static const char *name_in(const kgen_symbol *symbols, int32_t value) {
     for (; symbols->name; symbols++)
         if (symbols->value == value) return symbols->name;
     return "?";
@@ -107,7 +107,7 @@ static const char *level_of(const kgen_gdn_spec *s) { return name_in(symbols_fus
 static const char *save_of(const kgen_gdn_spec *s) { return name_in(symbols_save, s->save); }
 static const char *index_of(const kgen_gdn_spec *s) { return name_in(symbols_index, s->index); }
 
-static const kgen__param *param_named(const char *key) {
+static const kgen_param *param_named(const char *key) {
     for (size_t i = 0; i < PARAMS; i++)
         if (strcmp(params[i].key, key) == 0) return &params[i];
     return NULL;
@@ -117,8 +117,8 @@ static const kgen__param *param_named(const char *key) {
 static kgen_status check_parts(const kgen_spec *spec, kgen_error *err) {
     int32_t parts = kgen__gdn_parts(&spec->gdn);
     for (size_t i = 0; i < sizeof part_rows / sizeof part_rows[0]; i++) {
-        const kgen__param *param = param_named(part_rows[i].key);
-        REQUIRE((part_rows[i].parts & parts) || kgen__param_get(spec, param) == param->initial,
+        const kgen_param *param = param_named(part_rows[i].key);
+        REQUIRE((part_rows[i].parts & parts) || kgen_param_get(spec, param) == param->initial,
                 "%s: fuse=%s has no %s; leave it out", param->key, level_of(&spec->gdn),
                 part_rows[i].parts & CONV   ? "convolution"
                 : part_rows[i].parts & STEP ? "recurrence"

@@ -14,10 +14,10 @@ SYMBOLS(scale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
 SYMBOLS(from, {"start", KGEN_FROM_START}, {"end", KGEN_FROM_END});
 
 /* clang-format off */
-static const kgen__param params[] = {
+static const kgen_param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, kv_gather.field), &domain_##domain, symbols_##symbols, \
-     dflt, KGEN__##role, KGEN__##print, doc},
+     dflt, KGEN_ROLE_##role, KGEN_PRINT_##print, doc},
 #include <kgen/kv_gather_params.def>
 #undef KGEN_PARAM
 };

@@ -2,20 +2,20 @@
 #ifndef KGEN_GEN_KV_PARAMS_H
 #define KGEN_GEN_KV_PARAMS_H
 
-#include "params.h"
+#include "param_rows.h"
 
 static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512};
 static const int32_t turn_counts[] = {1, 2, 4};
 
-static const kgen__domain domain_NONE = RANGE(0, 0, 0);
-static const kgen__domain domain_HEAD = LIST(head_dims);
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_HEAD = LIST(head_dims);
 static const int32_t small_pages[] = {1, 2, 4, 8};
-static const kgen__domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
-static const kgen__domain domain_WAVES = RANGE(1, 16, 1);
-static const kgen__domain domain_TURNS = LIST(turn_counts);
-static const kgen__domain domain_OCC = RANGE(1, 16, 1);
+static const kgen_domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
+static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
+static const kgen_domain domain_TURNS = LIST(turn_counts);
+static const kgen_domain domain_OCC = RANGE(1, 16, 1);
 
-static const kgen__symbol symbols_none[] = {{NULL, 0}};
+static const kgen_symbol symbols_none[] = {{NULL, 0}};
 SYMBOLS(auto0, {"auto", 0});
 SYMBOLS(x_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
 SYMBOLS(kv_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}, {"fp8", KGEN_DTYPE_FP8},

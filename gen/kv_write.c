@@ -8,10 +8,10 @@
 
 /* --- the parameter table ------------------------------------------------ */
 
-static const kgen__domain domain_ROPE = RANGE(16, 512, 16);
+static const kgen_domain domain_ROPE = RANGE(16, 512, 16);
 
 static const int32_t few_counts[] = {1, 64, 256, 1024};
-static const kgen__domain domain_FEW = LIST(few_counts);
+static const kgen_domain domain_FEW = LIST(few_counts);
 SYMBOLS(boolean, {"0", 0}, {"1", 1});
 SYMBOLS(index, {"i32", 0}, {"i64", 1});
 SYMBOLS(f_dtype, {"f32", KGEN_DTYPE_F32}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
@@ -22,10 +22,10 @@ SYMBOLS(rope, {"off", KGEN_ROPE_OFF}, {"neox", KGEN_ROPE_NEOX},
         {"interleaved", KGEN_ROPE_INTERLEAVED});
 
 /* clang-format off */
-static const kgen__param params[] = {
+static const kgen_param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, kv_write.field), &domain_##domain, symbols_##symbols, \
-     dflt, KGEN__##role, KGEN__##print, doc},
+     dflt, KGEN_ROLE_##role, KGEN_PRINT_##print, doc},
 #include <kgen/kv_write_params.def>
 #undef KGEN_PARAM
 };

@@ -11,11 +11,11 @@
 
 static const int32_t units[] = {1, 2, 4, 8, 16};
 
-static const kgen__domain domain_NONE = RANGE(0, 0, 0);
-static const kgen__domain domain_PAGE = RANGE(1, 4096, 1);
-static const kgen__domain domain_UNIT = LIST(units);
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_PAGE = RANGE(1, 4096, 1);
+static const kgen_domain domain_UNIT = LIST(units);
 
-static const kgen__symbol symbols_none[] = {{NULL, 0}};
+static const kgen_symbol symbols_none[] = {{NULL, 0}};
 SYMBOLS(boolean, {"0", 0}, {"1", 1});
 SYMBOLS(i_type, {"i32", 0}, {"i64", 1});
 SYMBOLS(pick, {"last", 0}, {"first", 1});
@@ -40,10 +40,10 @@ SYMBOLS(op, {"page_table_ragged", KGEN_OP_PAGE_TABLE_RAGGED},
         {"kv_compact", KGEN_OP_KV_COMPACT});
 
 /* clang-format off */
-static const kgen__param params[] = {
+static const kgen_param params[] = {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
     {#key, #CONST, offsetof(kgen_spec, scatter.field), &domain_##domain, symbols_##symbols, dflt, \
-     KGEN__##role, KGEN__##print, doc},
+     KGEN_ROLE_##role, KGEN_PRINT_##print, doc},
 #include <kgen/scatter_params.def>
 #undef KGEN_PARAM
 };
@@ -110,12 +110,12 @@ static const struct {
 /* --- applicable --------------------------------------------------------- */
 
 const char *kgen__scatter_op_name(const kgen_scatter_spec *spec) {
-    for (const kgen__symbol *s = symbols_op; s->name; s++)
+    for (const kgen_symbol *s = symbols_op; s->name; s++)
         if (s->value == spec->op) return s->name;
     return "?";
 }
 
-static const kgen__param *param_named(const char *key) {
+static const kgen_param *param_named(const char *key) {
     for (size_t i = 0; i < PARAMS; i++)
         if (strcmp(params[i].key, key) == 0) return &params[i];
     return NULL;
@@ -124,9 +124,9 @@ static const kgen__param *param_named(const char *key) {
 /* What an op does not read must stay as it is: the same kernel has one name. */
 static kgen_status check_readers(const kgen_spec *spec, kgen_error *err) {
     for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
-        const kgen__param *param = param_named(readers[i].key);
+        const kgen_param *param = param_named(readers[i].key);
         REQUIRE((readers[i].ops >> spec->scatter.op & 1) ||
-                    kgen__param_get(spec, param) == param->initial,
+                    kgen_param_get(spec, param) == param->initial,
                 "%s: op=%s does not read it; leave it out", param->key,
                 kgen__scatter_op_name(&spec->scatter));
     }

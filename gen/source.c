@@ -38,7 +38,7 @@ static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen_
     kgen__buf_printf(buf, "#define KG_LDS_BYTES %d\nnamespace kg {\n", target->lds_bytes);
     for (size_t i = 0; i < family->param_count; i++)
         kgen__buf_printf(buf, "constexpr int %s = %d;\n", family->params[i].constant,
-                         kgen__param_get(&source->spec, &family->params[i]));
+                         kgen_param_get(&source->spec, &family->params[i]));
     kgen__buf_printf(buf, "}\n");
 }
 

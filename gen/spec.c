@@ -44,43 +44,43 @@ const char *kgen_layout_name(kgen_layout layout) {
 
 /* --- numbers and symbols ------------------------------------------------ */
 
-static int in_domain(const kgen__domain *domain, int32_t value) {
+static int in_domain(const kgen_domain *domain, int32_t value) {
     for (int32_t i = 0; i < domain->list_count; i++)
         if (domain->list[i] == value) return 1;
     return domain->step && value >= domain->min && value <= domain->max &&
            (value - domain->min) % domain->step == 0;
 }
 
-static int32_t clamp_to_step(const kgen__domain *domain, int64_t value) {
+static int32_t clamp_to_step(const kgen_domain *domain, int64_t value) {
     int64_t v = value < domain->min ? domain->min : value > domain->max ? domain->max : value;
     int64_t steps = (v - domain->min + domain->step / 2) / domain->step;
     if (domain->min + steps * domain->step > domain->max) steps--;
     return (int32_t)(domain->min + steps * domain->step);
 }
 
-static int32_t nearest(const kgen__domain *domain, int64_t value) {
+static int32_t nearest(const kgen_domain *domain, int64_t value) {
     int32_t best = domain->step ? clamp_to_step(domain, value) : domain->list[0];
     for (int32_t i = 0; i < domain->list_count; i++)
         if (llabs(domain->list[i] - value) < llabs(best - value)) best = domain->list[i];
     return best;
 }
 
-static const char *symbol_of(const kgen__param *param, int32_t value) {
-    for (const kgen__symbol *s = param->symbols; s->name; s++)
+static const char *symbol_of(const kgen_param *param, int32_t value) {
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
         if (s->value == value) return s->name;
     return NULL;
 }
 
 /* "nhd, hnd or 16..1024 in steps of 16" */
-static void describe(char *out, size_t size, const kgen__param *param) {
-    const kgen__domain *domain = param->domain;
+static void describe(char *out, size_t size, const kgen_param *param) {
+    const kgen_domain *domain = param->domain;
     size_t used = 0;
     out[0] = 0;
 #define APPEND(...)                                                                      \
     do {                                                                                 \
         if (used < size) used += (size_t)snprintf(out + used, size - used, __VA_ARGS__); \
     } while (0)
-    for (const kgen__symbol *s = param->symbols; s->name; s++)
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
         APPEND("%s%s", used ? ", " : "", s->name);
     for (int32_t i = 0; i < domain->list_count; i++)
         APPEND("%s%d", used ? ", " : "", domain->list[i]);
@@ -98,11 +98,11 @@ static int parse_int(const char *text, int64_t *out) {
     return !*end && ((*text >= '0' && *text <= '9') || *text == '-');
 }
 
-static kgen_status parse_value(const kgen__param *param, const char *text, int32_t *out,
+static kgen_status parse_value(const kgen_param *param, const char *text, int32_t *out,
                                kgen_error *err) {
     int64_t number;
     char allowed[ALLOWED_MAX];
-    for (const kgen__symbol *s = param->symbols; s->name; s++) {
+    for (const kgen_symbol *s = param->symbols; s->name; s++) {
         if (strcmp(s->name, text) == 0) {
             *out = s->value;
             return KGEN_OK;
@@ -179,13 +179,13 @@ static kgen_status parse_pair(kgen_spec *spec, const char *pair, size_t length, 
         !copy_field(value, sizeof value, equals + 1, length - (size_t)(equals - pair) - 1))
         return kgen_fail(err, KGEN_E_SPEC, "'%.*s': key=value expected", shown, pair);
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen__param *param = &family->params[i];
+        const kgen_param *param = &family->params[i];
         int32_t number = 0;
         if (strcmp(param->key, key) != 0) continue;
         if (*seen >> i & 1) return kgen_fail(err, KGEN_E_SPEC, "%s=%s: given twice", key, value);
         KGEN_TRY(parse_value(param, value, &number, err));
         *seen |= (uint64_t)1 << i;
-        kgen__param_set(spec, param, number);
+        kgen_param_set(spec, param, number);
         return KGEN_OK;
     }
     return kgen_fail(err, KGEN_E_SPEC, "%s=%s: family %s has no such key; see `kgen explain %s`",
@@ -214,7 +214,7 @@ kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err) {
     KGEN_TRY(find_family(line, &spec.family, &rest, err));
     const kgen__family *family = kgen__family_of(spec.family);
     for (size_t i = 0; i < family->param_count; i++)
-        kgen__param_set(&spec, &family->params[i], family->params[i].initial);
+        kgen_param_set(&spec, &family->params[i], family->params[i].initial);
     for (int more = *rest != 0; more;) {
         size_t length = strcspn(rest, ",");
         KGEN_TRY(parse_pair(&spec, rest, length, &seen, err));
@@ -233,10 +233,10 @@ void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec) {
     size_t used = (size_t)snprintf(out, KGEN_SPEC_LINE_MAX, "%s:", kgen_family_name(spec->family));
     char separator[2] = "";
     for (size_t i = 0; family && i < family->param_count; i++) {
-        const kgen__param *param = &family->params[i];
-        int32_t value = kgen__param_get(spec, param);
+        const kgen_param *param = &family->params[i];
+        int32_t value = kgen_param_get(spec, param);
         const char *symbol = symbol_of(param, value);
-        if (param->print == KGEN__DIFFERS && value == param->initial) continue;
+        if (param->print == KGEN_PRINT_DIFFERS && value == param->initial) continue;
         if (used >= KGEN_SPEC_LINE_MAX) return;
         used += symbol ? (size_t)snprintf(out + used, KGEN_SPEC_LINE_MAX - used, "%s%s=%s",
                                           separator, param->key, symbol)
@@ -250,8 +250,8 @@ kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target,
     const kgen__family *family = kgen__family_of(spec->family);
     if (!family) return kgen_fail(err, KGEN_E_SPEC, "family=%d: unknown", (int)spec->family);
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen__param *param = &family->params[i];
-        int32_t value = kgen__param_get(spec, param);
+        const kgen_param *param = &family->params[i];
+        int32_t value = kgen_param_get(spec, param);
         char allowed[ALLOWED_MAX];
         if (symbol_of(param, value) || in_domain(param->domain, value)) continue;
         describe(allowed, sizeof allowed, param);
@@ -279,13 +279,49 @@ void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     if (family) family->symbol(out, spec);
 }
 
+int32_t kgen_spec_lanes(const kgen_spec *resolved, const kgen_target *target) {
+    const kgen__family *family = kgen__family_of(resolved->family);
+    return family ? family->launch_shape(resolved, target) : 0;
+}
+
+int32_t kgen_spec_occupancy(const kgen_spec *resolved) {
+    const kgen__family *family = kgen__family_of(resolved->family);
+    return family ? family->occupancy(resolved) : 0;
+}
+
+/* --- two specs, and no tuning ------------------------------------------- */
+
+static int differ(const kgen_spec *a, const kgen_spec *b, int tuning) {
+    int params = kgen_param_count(a->family), count = 0;
+    if (a->family != b->family) return params + 1;
+    for (int i = 0; i < params; i++) {
+        const kgen_param *param = kgen_param_at(a->family, i);
+        if (param->role == KGEN_ROLE_TUNE && !tuning) continue;
+        count += kgen_param_get(a, param) != kgen_param_get(b, param);
+    }
+    return count;
+}
+
+int kgen_spec_difference(const kgen_spec *a, const kgen_spec *b) { return differ(a, b, 1); }
+int kgen_spec_equal(const kgen_spec *a, const kgen_spec *b) { return differ(a, b, 1) == 0; }
+int kgen_spec_same_shape(const kgen_spec *a, const kgen_spec *b) { return differ(a, b, 0) == 0; }
+
+void kgen_spec_open_tuning(kgen_spec *spec) {
+    for (int i = 0; i < kgen_param_count(spec->family); i++) {
+        const kgen_param *param = kgen_param_at(spec->family, i);
+        if (param->role == KGEN_ROLE_TUNE) kgen_param_set(spec, param, param->initial);
+    }
+}
+
+/* --- help --------------------------------------------------------------- */
+
 kgen_status kgen_spec_help(char **out, kgen_family_id id, kgen_error *err) {
-    static const char *const roles[] = {[KGEN__SHAPE] = "shape", [KGEN__TUNE] = "tuning"};
+    static const char *const roles[] = {[KGEN_ROLE_SHAPE] = "shape", [KGEN_ROLE_TUNE] = "tuning"};
     const kgen__family *family = kgen__family_of(id);
     kgen__buf buf = {0};
     if (!family) return kgen_fail(err, KGEN_E_SPEC, "family=%d: unknown", (int)id);
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen__param *param = &family->params[i];
+        const kgen_param *param = &family->params[i];
         const char *initial = symbol_of(param, param->initial);
         char allowed[ALLOWED_MAX], number[16];
         describe(allowed, sizeof allowed, param);

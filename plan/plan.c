@@ -87,11 +87,8 @@ static kgen_status push_item(planner *p, const kgen_plan_item *item) {
 }
 
 static int same_item(const kgen_plan_item *a, const kgen_plan_item *b) {
-    char line[KGEN_SPEC_LINE_MAX], other[KGEN_SPEC_LINE_MAX];
-    kgen_spec_print(line, &a->spec);
-    kgen_spec_print(other, &b->spec);
-    return strcmp(line, other) == 0 && a->kv_heads == b->kv_heads && a->scale == b->scale &&
-           strcmp(a->note, b->note) == 0;
+    return kgen_spec_equal(&a->spec, &b->spec) && a->kv_heads == b->kv_heads &&
+           a->scale == b->scale && strcmp(a->note, b->note) == 0;
 }
 
 /* Layers of several kinds may share a kernel: they are one item then. */

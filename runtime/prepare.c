@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gen/family.h"
 #include "launch.h"
 
 /* --- which entry -------------------------------------------------------- */
@@ -53,21 +52,12 @@ static kgen_status find_cached(kgen_context *ctx, const kgen_job *job, kgen_entr
 
 /* --- the message of a miss ---------------------------------------------- */
 
-/* Parameters in which two specs differ; one more than all for two families. */
-static size_t difference(const kgen_spec *a, const kgen_spec *b) {
-    const kgen__family *family = kgen__family_of(a->family);
-    size_t count = 0;
-    if (a->family != b->family) return family->param_count + 1;
-    for (size_t i = 0; i < family->param_count; i++)
-        count += kgen__param_get(a, &family->params[i]) != kgen__param_get(b, &family->params[i]);
-    return count;
-}
-
 static kgen_status fail_miss(const kgen_context *ctx, const kgen_spec *spec, kgen_error *err) {
     char line[KGEN_SPEC_LINE_MAX], near[KGEN_SPEC_LINE_MAX] = "none";
     const kgen_kernel *best = ctx->kernels;
     for (const kgen_kernel *k = ctx->kernels; k; k = k->next)
-        if (difference(spec, &k->spec) < difference(spec, &best->spec)) best = k;
+        if (kgen_spec_difference(spec, &k->spec) < kgen_spec_difference(spec, &best->spec))
+            best = k;
     if (best) kgen_spec_print(near, &best->spec);
     kgen_spec_print(line, spec);
     return kgen_fail(err, KGEN_E_NOT_CACHED,
@@ -84,7 +74,7 @@ static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *
     const kgen_target *t = ctx->target;
     int32_t waves = (int32_t)kernel->config.block / t->wave_size;
     int32_t fit = kernel->resources.waves_per_simd * t->simds / waves;
-    int32_t wanted = kgen__family_of(kernel->spec.family)->occupancy(&kernel->spec);
+    int32_t wanted = kgen_spec_occupancy(&kernel->spec);
     int32_t per_unit = fit > 0 && fit < wanted ? fit : wanted;
     return (uint32_t)(per_unit * ctx->api->compute_units(ctx->device));
 }
@@ -116,7 +106,7 @@ static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
 
 static kgen_kernel *find_kernel(const kgen_context *ctx, const kgen_spec *resolved) {
     for (kgen_kernel *k = ctx->kernels; k; k = k->next)
-        if (difference(resolved, &k->spec) == 0) return k;
+        if (kgen_spec_equal(resolved, &k->spec)) return k;
     return NULL;
 }
 
@@ -153,7 +143,7 @@ static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **e
 static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job,
                                const kgen_tuning_match *match, kgen_error *err) {
     kgen_entry *entry = NULL;
-    int32_t block = kgen__family_of(job->spec.family)->launch_shape(&job->spec, job->target);
+    int32_t block = kgen_spec_lanes(&job->spec, job->target);
     KGEN_TRY(obtain(ctx, job, &entry, err));
     kgen_status status = load_entry(ctx, &job->spec, match, entry, block, err);
     kgen_entry_free(entry);

@@ -19,15 +19,20 @@ logged cmake --install "$build" --prefix "$prefix"
 "$prefix/bin/kgen" --version
 [[ -x $prefix/libexec/kgen/kgen-cc ]] || { echo "kgen-cc is not installed" && exit 1; }
 
+# What the library exports is the public API and nothing else.
+library=$(find "$prefix" -name libkgen.so)
+private=$(nm -D --defined-only "$library" | awk '$3 !~ /^kgen_[a-z]/ { print $3 }')
+[[ -z $private ]] || { printf 'exported, but not public:\n%s\n' "$private" && exit 1; }
+
 # One rule (kgen.h): before 1.0 the minor number is in the SONAME.
 version=$("$prefix/bin/kgen" --version | sed 's/^kgen //')
 minor=${version%.*}
-soname=$(readelf -d "$(find "$prefix" -name libkgen.so)" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+soname=$(readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
 [[ $minor == 0.* && $soname == "libkgen.so.$minor" ]] ||
     { echo "version $version has the SONAME $soname" && exit 1; }
 
 # The .pc file names the configured prefix; --define-prefix moves it here.
-libdir=$(dirname "$(find "$prefix" -name libkgen.so)")
+libdir=$(dirname "$library")
 flags=$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --define-variable=prefix="$prefix" \
     --define-variable=libdir="$libdir" --define-variable=includedir="$prefix/include" \
     --cflags --libs kgen)

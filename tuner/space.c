@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gen/family.h"
+#include <kgen/params.h>
 #include <kgen/tuning_rows.h>
 
 enum { VALUES_MAX = 32, LANES_MAX = 1024 };
@@ -24,20 +24,22 @@ const char *kgen__prune_name(kgen__prune reason) { return prune_names[reason]; }
 /* --- keys and their values ----------------------------------------------- */
 
 typedef struct axis {
-    const kgen__param *param;
+    const kgen_param *param;
     int32_t values[VALUES_MAX];
     int count;
 } axis;
 
 /* A key of words alone is a preset of the others (gdn's batch): the family's. */
-static int is_searched(const kgen__param *param) {
-    return param->role == KGEN__TUNE && (param->domain->step || param->domain->list_count);
+static int is_searched(const kgen_param *param) {
+    return param->role == KGEN_ROLE_TUNE && (param->domain->step || param->domain->list_count);
 }
 
-static int keys_of(const kgen__param **keys, const kgen__family *family) {
+static int keys_of(const kgen_param **keys, kgen_family_id family) {
     int count = 0;
-    for (size_t i = 0; i < family->param_count && count < KGEN__SPACE_KEYS; i++)
-        if (is_searched(&family->params[i])) keys[count++] = &family->params[i];
+    for (int i = 0; i < kgen_param_count(family) && count < KGEN__SPACE_KEYS; i++) {
+        const kgen_param *param = kgen_param_at(family, i);
+        if (is_searched(param)) keys[count++] = param;
+    }
     return count;
 }
 
@@ -47,12 +49,12 @@ static void add_value(axis *a, int32_t value) {
 
 /* Of a range, what stands for it: half as much, twice as much, and the steps
  * beside the default. */
-static int stands_for_range(const kgen__domain *domain, int32_t value, int32_t chosen) {
+static int stands_for_range(const kgen_domain *domain, int32_t value, int32_t chosen) {
     return (value & (value - 1)) == 0 || abs(value - chosen) <= domain->step;
 }
 
 static void fill_axis(axis *a, int32_t asked, int32_t chosen) {
-    const kgen__domain *domain = a->param->domain;
+    const kgen_domain *domain = a->param->domain;
     if (asked || !chosen) { /* the caller's, or nothing that this kernel reads */
         a->values[a->count++] = asked;
         return;
@@ -96,7 +98,6 @@ static kgen_status append(maker *m, const kgen_spec *resolved) {
 }
 
 static kgen_status try_spec(maker *m, const kgen_spec *spec) {
-    const kgen__family *family = kgen__family_of(spec->family);
     const kgen_target *target = m->target;
     kgen_spec resolved;
     m->space->considered++;
@@ -104,8 +105,8 @@ static kgen_status try_spec(maker *m, const kgen_spec *spec) {
         m->space->pruned[KGEN__PRUNE_RULE]++;
         return KGEN_OK;
     }
-    int32_t lanes = family->launch_shape(&resolved, target);
-    int32_t waves = lanes / target->wave_size * family->occupancy(&resolved);
+    int32_t lanes = kgen_spec_lanes(&resolved, target);
+    int32_t waves = lanes / target->wave_size * kgen_spec_occupancy(&resolved);
     if (lanes > LANES_MAX) {
         m->space->pruned[KGEN__PRUNE_LANES]++;
         return KGEN_OK;
@@ -124,7 +125,7 @@ static kgen_status try_all(maker *m, int key) {
     kgen_status status = KGEN_OK;
     m->asked = &spec;
     for (int i = 0; i < m->axes[key].count && status == KGEN_OK; i++) {
-        kgen__param_set(&spec, m->axes[key].param, m->axes[key].values[i]);
+        kgen_param_set(&spec, m->axes[key].param, m->axes[key].values[i]);
         status = try_all(m, key + 1);
     }
     m->asked = outer;
@@ -134,11 +135,11 @@ static kgen_status try_all(maker *m, int key) {
 /* --- places and order ---------------------------------------------------- */
 
 /* Of the values that the candidates have, how many are below `value`. */
-static int16_t place_of(const kgen__space *space, const kgen__param *key, int32_t value) {
+static int16_t place_of(const kgen__space *space, const kgen_param *key, int32_t value) {
     int32_t below[VALUES_MAX];
     int16_t count = 0;
     for (int i = 0; i < space->count; i++) {
-        int32_t v = kgen__param_get(&space->list[i].spec, key);
+        int32_t v = kgen_param_get(&space->list[i].spec, key);
         int known = v >= value;
         for (int j = 0; j < count && !known; j++) known = below[j] == v;
         if (!known && count < VALUES_MAX) below[count++] = v;
@@ -160,13 +161,13 @@ int kgen__space_distance(const kgen__space *space, int a, int b) {
 }
 
 void kgen__space_arrange(kgen__space *space) {
-    const kgen__param *keys[KGEN__SPACE_KEYS];
+    const kgen_param *keys[KGEN__SPACE_KEYS];
     if (!space->count) return;
-    space->keys = keys_of(keys, kgen__family_of(space->list[0].spec.family));
+    space->keys = keys_of(keys, space->list[0].spec.family);
     for (int k = 0; k < space->keys; k++)
         for (int i = 0; i < space->count; i++)
             space->list[i].at[k] =
-                place_of(space, keys[k], kgen__param_get(&space->list[i].spec, keys[k]));
+                place_of(space, keys[k], kgen_param_get(&space->list[i].spec, keys[k]));
     for (int i = 0; i < space->count; i++)
         space->list[i].distance = kgen__space_distance(space, i, 0);
     qsort(space->list + 1, (size_t)space->count - 1, sizeof *space->list, by_distance);
@@ -175,40 +176,36 @@ void kgen__space_arrange(kgen__space *space) {
 /* --- the space ----------------------------------------------------------- */
 
 /* Of what the caller leaves open, the keys of the search; presets are chosen. */
-static kgen_spec open_keys(const kgen_spec *chosen, const kgen_spec *asked,
-                           const kgen__param **keys, int count) {
+static kgen_spec open_keys(const kgen_spec *chosen, const kgen_spec *asked, const kgen_param **keys,
+                           int count) {
     kgen_spec spec = *chosen;
-    for (int i = 0; i < count; i++)
-        kgen__param_set(&spec, keys[i], kgen__param_get(asked, keys[i]));
+    for (int i = 0; i < count; i++) kgen_param_set(&spec, keys[i], kgen_param_get(asked, keys[i]));
     return spec;
 }
 
 /* The family's own choice, whatever the caller has set: what a row replaces. */
 static kgen_status own_choice(kgen_spec *out, const kgen_spec *spec, const kgen_problem *problem,
                               const kgen_target *target, kgen_error *err) {
-    const kgen__family *family = kgen__family_of(spec->family);
     kgen_spec open = *spec;
     kgen_tuning_match match;
-    for (size_t i = 0; i < family->param_count; i++)
-        if (family->params[i].role == KGEN__TUNE)
-            kgen__param_set(&open, &family->params[i], family->params[i].initial);
+    kgen_spec_open_tuning(&open);
     return kgen_tuning_resolve(out, &match, NULL, &open, problem, target, NULL, err);
 }
 
 kgen_status kgen__space_make(kgen__space *out, const kgen_spec *spec, const kgen_problem *problem,
                              const kgen_target *target, kgen_error *err) {
-    const kgen__param *keys[KGEN__SPACE_KEYS];
+    const kgen_param *keys[KGEN__SPACE_KEYS];
     kgen_spec own, chosen;
     kgen_tuning_match match;
     memset(out, 0, sizeof *out);
     KGEN_TRY(own_choice(&own, spec, problem, target, err));
     KGEN_TRY(kgen_tuning_resolve(&chosen, &match, NULL, spec, problem, target, NULL, err));
-    int count = out->keys = keys_of(keys, kgen__family_of(spec->family));
+    int count = out->keys = keys_of(keys, spec->family);
     kgen_spec asked = open_keys(&chosen, spec, keys, count);
     maker m = {.space = out, .asked = &asked, .target = target, .err = err};
     for (int i = 0; i < count; i++) {
         m.axes[i].param = keys[i];
-        fill_axis(&m.axes[i], kgen__param_get(spec, keys[i]), kgen__param_get(&chosen, keys[i]));
+        fill_axis(&m.axes[i], kgen_param_get(spec, keys[i]), kgen_param_get(&chosen, keys[i]));
     }
     kgen_status status = append(&m, &own);
     if (status == KGEN_OK) status = try_all(&m, 0);
@@ -220,13 +217,13 @@ kgen_status kgen__space_make(kgen__space *out, const kgen_spec *spec, const kgen
 }
 
 void kgen__space_keys(char *out, size_t size, const kgen__candidate *candidate) {
-    const kgen__param *keys[KGEN__SPACE_KEYS];
-    int count = keys_of(keys, kgen__family_of(candidate->spec.family));
+    const kgen_param *keys[KGEN__SPACE_KEYS];
+    int count = keys_of(keys, candidate->spec.family);
     size_t used = 0;
     out[0] = 0;
     for (int i = 0; i < count && used < size; i++)
         used += (size_t)snprintf(out + used, size - used, "%s%s=%d", i ? "," : "", keys[i]->key,
-                                 kgen__param_get(&candidate->spec, keys[i]));
+                                 kgen_param_get(&candidate->spec, keys[i]));
 }
 
 void kgen__space_free(kgen__space *space) {

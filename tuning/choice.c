@@ -10,35 +10,12 @@
 
 /* --- keys ------------------------------------------------------------------ */
 
-void kgen__spec_open(kgen_spec *spec) {
-    const kgen__family *family = kgen__family_of(spec->family);
-    for (size_t i = 0; i < family->param_count; i++)
-        if (family->params[i].role == KGEN__TUNE)
-            kgen__param_set(spec, &family->params[i], family->params[i].initial);
-}
-
-/* 1: equal in every parameter, or in those of shape. */
-static int same(const kgen_spec *a, const kgen_spec *b, int shape_only) {
-    const kgen__family *family = kgen__family_of(a->family);
-    if (a->family != b->family) return 0;
-    for (size_t i = 0; i < family->param_count; i++) {
-        const kgen__param *param = &family->params[i];
-        if (shape_only && param->role == KGEN__TUNE) continue;
-        if (kgen__param_get(a, param) != kgen__param_get(b, param)) return 0;
-    }
-    return 1;
-}
-
-int kgen__spec_same(const kgen_spec *a, const kgen_spec *b) { return same(a, b, 0); }
-int kgen__spec_same_shape(const kgen_spec *a, const kgen_spec *b) { return same(a, b, 1); }
-
 int kgen__spec_keeps(const kgen_spec *spec, const kgen_spec *given) {
-    const kgen__family *family = kgen__family_of(spec->family);
-    for (size_t i = 0; i < family->param_count; i++) {
-        const kgen__param *param = &family->params[i];
-        int32_t value = kgen__param_get(given, param);
-        if (param->role == KGEN__TUNE && value != param->initial &&
-            value != kgen__param_get(spec, param))
+    for (int i = 0; i < kgen_param_count(spec->family); i++) {
+        const kgen_param *param = kgen_param_at(spec->family, i);
+        int32_t value = kgen_param_get(given, param);
+        if (param->role == KGEN_ROLE_TUNE && value != param->initial &&
+            value != kgen_param_get(spec, param))
             return 0;
     }
     return 1;
@@ -88,7 +65,7 @@ kgen_status kgen__row_verdict(kgen__verdict_of_row *out, const kgen_tuning_row *
     if (row->default_us / row->us >= KGEN_TUNING_GAIN &&
         strcmp(row->kernel, row->default_kernel) != 0)
         return KGEN_OK;
-    kgen__spec_open(&rule);
+    kgen_spec_open_tuning(&rule);
     KGEN_TRY(kgen__family_rule(&rule, &rule, &row->problem, row->target, err));
     KGEN_TRY(kgen_tuning_row_digest(digest, &rule, row->target, err));
     if (strcmp(digest, row->default_kernel) == 0) *out = KGEN__ROW_DEFAULT;

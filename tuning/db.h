@@ -34,10 +34,6 @@ kgen_status kgen__line_parse(kgen_tuning_row *out, const char *line, size_t leng
                              kgen_error *err);
 
 /* ---- choice.c: specs with open tuning keys -------------------------------- */
-/* Sets the tuning keys back to auto. */
-void kgen__spec_open(kgen_spec *spec);
-int kgen__spec_same(const kgen_spec *a, const kgen_spec *b);
-int kgen__spec_same_shape(const kgen_spec *a, const kgen_spec *b);
 /* 1: `spec` has the values of all tuning keys that are set in `given`. */
 int kgen__spec_keeps(const kgen_spec *spec, const kgen_spec *given);
 /* The family's own choice. problem may be NULL. */

@@ -63,7 +63,7 @@ static nearness nearness_of(const query *q, const kgen_tuning_row *row) {
 /* --- candidates ------------------------------------------------------------ */
 
 static void consider(query *q, const kgen_tuning_row *row, size_t layer) {
-    if (row->target != q->target || !kgen__spec_same_shape(&row->spec, &q->shape)) return;
+    if (row->target != q->target || !kgen_spec_same_shape(&row->spec, &q->shape)) return;
     if (!kgen__spec_keeps(&row->spec, q->given)) {
         q->contradicting++;
         return;

@@ -48,7 +48,7 @@ static void row_key(char out[KEY_MAX_BYTES], const kgen_tuning_row *row) {
     const kgen_environment *e = &row->environment;
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec shape = row->spec;
-    kgen__spec_open(&shape);
+    kgen_spec_open_tuning(&shape);
     kgen_spec_print(line, &shape);
     snprintf(out, KEY_MAX_BYTES, "%s\n%s\n%d %d %d\n%s\n%s\n%s", line, row->target->name,
              row->problem.batch, row->problem.context, row->problem.heads, e->device, e->driver,

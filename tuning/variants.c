@@ -11,7 +11,7 @@ typedef struct variants {
 
 static kgen_status add(variants *v, const kgen_spec *spec, kgen_error *err) {
     for (size_t i = 0; i < v->count; i++)
-        if (kgen__spec_same(&v->list[i], spec)) return KGEN_OK;
+        if (kgen_spec_equal(&v->list[i], spec)) return KGEN_OK;
     if (v->count == v->room) {
         size_t room = v->room ? 2 * v->room : 8;
         kgen_spec *list = realloc(v->list, room * sizeof *list);
@@ -45,7 +45,7 @@ static kgen_status add_row(variants *v, const kgen_tuning_row *row, const kgen_s
                            const kgen_target *target, kgen_error *err) {
     kgen__verdict_of_row says;
     int stale;
-    if (row->target != target || !kgen__spec_same_shape(&row->spec, &v->list[0]) ||
+    if (row->target != target || !kgen_spec_same_shape(&row->spec, &v->list[0]) ||
         !kgen__spec_keeps(&row->spec, spec))
         return KGEN_OK;
     KGEN_TRY(kgen_tuning_row_stale(&stale, row, err));

@@ -166,7 +166,10 @@ enum { KGEN_SPEC_LINE_MAX = 512, KGEN_SYMBOL_MAX = 160 };
  *           `target` may be NULL: then only the spec itself is checked.
  * resolve   validate, then replace every auto value: fp8 -> the target's own
  *           kind, tuning values -> the family's choice. Idempotent.
- * symbol    the kernel's name, as a profiler shows it. */
+ * symbol    the kernel's name, as a profiler shows it.
+ * lanes     of a workgroup; 0 for a family that does not exist.
+ * occupancy workgroups that a compute unit is to hold; the same.
+ *           Both take a resolved spec. */
 KGEN_API kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err);
 KGEN_API void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec);
 KGEN_API kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target,
@@ -174,6 +177,20 @@ KGEN_API kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target
 KGEN_API kgen_status kgen_spec_resolve(kgen_spec *out, const kgen_spec *spec,
                                        const kgen_target *target, kgen_error *err);
 KGEN_API void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
+KGEN_API int32_t kgen_spec_lanes(const kgen_spec *resolved, const kgen_target *target);
+KGEN_API int32_t kgen_spec_occupancy(const kgen_spec *resolved);
+
+/* Two specs as they stand: an auto value equals no value that it may become.
+ * equal       1: one family, and one value of every parameter.
+ * same_shape  1: equal but for tuning keys.
+ * difference  parameters in which they differ; of two families, one more than
+ *             the first has. */
+KGEN_API int kgen_spec_equal(const kgen_spec *a, const kgen_spec *b);
+KGEN_API int kgen_spec_same_shape(const kgen_spec *a, const kgen_spec *b);
+KGEN_API int kgen_spec_difference(const kgen_spec *a, const kgen_spec *b);
+
+/* Forgets the tuning keys: each is auto again. */
+KGEN_API void kgen_spec_open_tuning(kgen_spec *spec);
 
 /* "attn"; find: unknown names give KGEN_E_SPEC with the list of known ones. */
 KGEN_API const char *kgen_family_name(kgen_family_id id);

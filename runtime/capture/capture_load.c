@@ -11,7 +11,6 @@
 #include <sodium.h>
 #include <zstd.h>
 
-#include "gen/family.h"
 #include "runtime/members.h"
 #include "capture_parts.h"
 #include "capture_format.h"
@@ -353,13 +352,10 @@ void kgen_capture_free(kgen_capture *c) {
 
 void kgen_capture_spec(kgen_spec *out, const kgen_capture *capture, const kgen_target *target,
                        int keep_tuning) {
-    const kgen__family *family = kgen__family_of(capture->spec.family);
     *out = capture->spec;
     if (keep_tuning > 0) return;
     if (keep_tuning == 0 && strcmp(target->name, capture->target) == 0) return;
-    for (size_t i = 0; i < family->param_count; i++)
-        if (family->params[i].role == KGEN__TUNE)
-            kgen__param_set(out, &family->params[i], family->params[i].initial);
+    kgen_spec_open_tuning(out);
 }
 
 void kgen_capture_args(kgen_args *out, const kgen_capture *capture, void *const *base) {

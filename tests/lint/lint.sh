@@ -19,7 +19,7 @@ declare -A may_see=(
     [include]="include" [gen]="gen templates" [plan]="plan" [cache]="cache" [tuning]="tuning cache gen"
     [compile]="compile" [device]="device" [runtime]="runtime device tuning gen templates"
     [check]="check" [workload]="workload" [predict]="predict templates"
-    [tuner]="tuner check workload predict gen" [cli]="cli check workload predict tuner"
+    [tuner]="tuner check workload predict" [cli]="cli check workload predict tuner"
     [examples]=""
 )
 

@@ -102,7 +102,7 @@ kgen_tuning_row rows_make(const char *line, const char *arch, kgen_problem probl
     strcpy(row.environment.toolchain, "compiler 3");
     strcpy(row.environment.date, "2026-11-22T03:04:05Z");
     if (kgen_spec_resolve(&row.spec, &spec, row.target, &err) != KGEN_OK) fail_msg("%s", err.text);
-    kgen__spec_open(&spec);
+    kgen_spec_open_tuning(&spec);
     if (kgen__family_rule(&rule, &spec, &problem, row.target, &err) != KGEN_OK)
         fail_msg("%s", err.text);
     digest(row.kernel, &row.spec, row.target);

@@ -211,7 +211,7 @@ static void check_constants(const kgen_source *source) {
     assert_memory_equal(source->text, head, strlen(head));
     for (size_t i = 0; i < family->param_count; i++)
         assert_line(source, "\nconstexpr int %s = %d;\n", family->params[i].constant,
-                    kgen__param_get(&source->spec, &family->params[i]));
+                    kgen_param_get(&source->spec, &family->params[i]));
     assert_line(source, "\n#define %s %d\n", "KG_WORKGROUP", source->workgroup_size);
     assert_line(source, "\n#define %s %d\n", "KG_FP8_FNUZ", source->target->fp8_fnuz);
     assert_line(source, "\n#define %s %d\n", "KG_LDS_BYTES", source->target->lds_bytes);
@@ -524,7 +524,7 @@ static void check_rows(kgen_family_id id) {
         int rows = 0;
         for (int n = 0; n < families[id].count; n++)
             rows += strcmp(families[id].axes[n].key, family->params[i].key) == 0;
-        if (family->params[i].role == KGEN__SHAPE && !rows)
+        if (family->params[i].role == KGEN_ROLE_SHAPE && !rows)
             fail_msg("%s: no row for %s", kgen_family_name(id), family->params[i].key);
     }
 }

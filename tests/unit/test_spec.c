@@ -18,7 +18,7 @@ static kgen__rng rng;
 
 static int below(int n) { return (int)kgen__rng_range(&rng, 0, n - 1); }
 
-static const kgen__param *param_of(const kgen__family *family, const char *key) {
+static const kgen_param *param_of(const kgen__family *family, const char *key) {
     for (size_t i = 0; i < family->param_count; i++)
         if (strcmp(family->params[i].key, key) == 0) return &family->params[i];
     return NULL;
@@ -40,19 +40,10 @@ static kgen_spec parsed(const char *line) {
     return spec;
 }
 
-static int same(const kgen_spec *a, const kgen_spec *b) {
-    const kgen__family *family = kgen__family_of(a->family);
-    if (a->family != b->family) return 0;
-    for (size_t i = 0; i < family->param_count; i++)
-        if (kgen__param_get(a, &family->params[i]) != kgen__param_get(b, &family->params[i]))
-            return 0;
-    return 1;
-}
-
 /* ---- round trips --------------------------------------------------------- */
 
-static int32_t any_value(const kgen__param *param) {
-    const kgen__domain *d = param->domain;
+static int32_t any_value(const kgen_param *param) {
+    const kgen_domain *d = param->domain;
     int symbols = 0;
     while (param->symbols[symbols].name) symbols++;
     int numbers = d->step ? (d->max - d->min) / d->step + 1 : 0;
@@ -62,8 +53,8 @@ static int32_t any_value(const kgen__param *param) {
     return d->list[below(d->list_count)];
 }
 
-static void set_any(kgen_spec *spec, const kgen__param *param) {
-    kgen__param_set(spec, param, any_value(param));
+static void set_any(kgen_spec *spec, const kgen_param *param) {
+    kgen_param_set(spec, param, any_value(param));
 }
 
 static kgen_spec random_attn(void) {
@@ -125,9 +116,10 @@ static kgen_spec random_scatter(void) {
 }
 
 static kgen_spec random_of(kgen_family_id id) {
-    return id == KGEN_FAMILY_ATTN  ? random_attn()
-           : id == KGEN_FAMILY_GDN ? random_gdn()
-                                   : random_scatter();
+    return id == KGEN_FAMILY_ATTN      ? random_attn()
+           : id == KGEN_FAMILY_GDN     ? random_gdn()
+           : id == KGEN_FAMILY_SCATTER ? random_scatter()
+                                       : wandered(least[id]);
 }
 
 static kgen_spec random_spec(void) { return random_of((kgen_family_id)below(KGEN_FAMILY_COUNT)); }
@@ -152,12 +144,12 @@ static void check_round_trip(const kgen_spec *spec) {
     char line[KGEN_SPEC_LINE_MAX], again[KGEN_SPEC_LINE_MAX], mixed[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, spec);
     kgen_spec back = parsed(line);
-    if (!same(&back, spec)) fail_msg("%s reads back as another spec", line);
+    if (!kgen_spec_equal(&back, spec)) fail_msg("%s reads back as another spec", line);
     kgen_spec_print(again, &back);
     assert_string_equal(line, again);
     shuffled(mixed, line);
     back = parsed(mixed);
-    if (!same(&back, spec)) fail_msg("%s is not %s", mixed, line);
+    if (!kgen_spec_equal(&back, spec)) fail_msg("%s is not %s", mixed, line);
 }
 
 static void test_round_trips(void **state) {
@@ -174,13 +166,13 @@ static void test_round_trips(void **state) {
     assert_true(longest < KGEN_SPEC_LINE_MAX - 1);
 }
 
-static size_t longest_value(const kgen__param *param) {
-    const kgen__domain *d = param->domain;
+static size_t longest_value(const kgen_param *param) {
+    const kgen_domain *d = param->domain;
     int most = d->max > -d->min ? d->max : -d->min;
     for (int32_t i = 0; i < d->list_count; i++)
         if (d->list[i] > most) most = d->list[i];
     size_t longest = (size_t)snprintf(NULL, 0, "%s%d", d->min < 0 ? "-" : "", most);
-    for (const kgen__symbol *s = param->symbols; s->name; s++)
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
         if (strlen(s->name) > longest) longest = strlen(s->name);
     return longest;
 }
@@ -419,11 +411,11 @@ static void test_success_leaves_the_error_alone(void **state) {
     assert_string_equal(err.text, "as it was");
 }
 
-static void check_bad_value(kgen_family_id id, const kgen__param *param, int32_t value) {
+static void check_bad_value(kgen_family_id id, const kgen_param *param, int32_t value) {
     kgen_spec spec = parsed(least[id]), out, before;
     kgen_error err;
     char says[64];
-    kgen__param_set(&spec, param, value);
+    kgen_param_set(&spec, param, value);
     memset(&out, 0x5a, sizeof out);
     before = out;
     assert_int_equal(kgen_spec_validate(&spec, NULL, &err), KGEN_E_SPEC);
@@ -468,31 +460,35 @@ static kgen_spec resolved(const char *line, const char *target) {
     return out;
 }
 
-static int is_auto(const kgen__param *param, int32_t value) {
-    for (const kgen__symbol *s = param->symbols; s->name; s++)
+static int is_auto(const kgen_param *param, int32_t value) {
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
         if (s->value == value && strcmp(s->name, "auto") == 0) return 1;
     return 0;
 }
 
-static int is_fp8(const kgen__param *param, int32_t value) {
-    for (const kgen__symbol *s = param->symbols; s->name; s++)
+static int is_fp8(const kgen_param *param, int32_t value) {
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
         if (s->value == value && strcmp(s->name, "fp8") == 0) return 1;
     return 0;
 }
 
-/* Of gdn, tuning by hand may ask for what a target cannot do. */
+/* Of gdn, tuning by hand may ask for what a target cannot do; of kv_write, the
+ * scales that a target finds in registers. */
 static int resolves(kgen_spec *out, const kgen_spec *spec, const kgen_target *target) {
     const kgen__family *family = kgen__family_of(spec->family);
     kgen_error err;
     int by_hand = 0;
     if (kgen_spec_resolve(out, spec, target, &err) == KGEN_OK) return 1;
     for (size_t i = 0; i < family->param_count; i++)
-        by_hand |= family->params[i].role == KGEN__TUNE && is_auto(&family->params[i], 0) &&
-                   kgen__param_get(spec, &family->params[i]);
+        by_hand |= family->params[i].role == KGEN_ROLE_TUNE && is_auto(&family->params[i], 0) &&
+                   kgen_param_get(spec, &family->params[i]);
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, spec);
-    if (spec->family != KGEN_FAMILY_GDN || !by_hand)
-        fail_msg("%s, %s: %s", line, target->name, err.text);
+    if (spec->family == KGEN_FAMILY_KV_WRITE)
+        by_hand = spec->kv_write.scale == KGEN_DESCALE_TOKEN;
+    else if (spec->family != KGEN_FAMILY_GDN)
+        by_hand = 0;
+    if (!by_hand) fail_msg("%s, %s: %s", line, target->name, err.text);
     return 0;
 }
 
@@ -505,7 +501,7 @@ static void test_resolve_is_idempotent(void **state) {
             kgen_spec once, twice;
             if (!resolves(&once, &spec, kgen_target_at(i))) continue;
             assert_int_equal(kgen_spec_resolve(&twice, &once, kgen_target_at(i), NULL), KGEN_OK);
-            assert_true(same(&once, &twice));
+            assert_true(kgen_spec_equal(&once, &twice));
             check_round_trip(&once);
             done++;
         }
@@ -514,10 +510,10 @@ static void test_resolve_is_idempotent(void **state) {
 }
 
 /* Whether the spec may say this at all. */
-static int is_read(const kgen_spec *spec, const kgen__param *param) {
+static int is_read(const kgen_spec *spec, const kgen_param *param) {
     kgen_spec other = *spec;
     kgen_error err = {KGEN_OK, ""};
-    while (kgen__param_get(&other, param) == kgen__param_get(spec, param)) set_any(&other, param);
+    while (kgen_param_get(&other, param) == kgen_param_get(spec, param)) set_any(&other, param);
     kgen_spec_validate(&other, NULL, &err);
     return !strstr(err.text, "leave it out");
 }
@@ -531,8 +527,8 @@ static void test_resolve_fills_and_keeps(void **state) {
         const kgen_target *target = kgen_target_at((size_t)below((int)kgen_target_count()));
         if (!resolves(&out, &spec, target)) continue;
         for (size_t i = 0; i < family->param_count; i++) {
-            const kgen__param *param = &family->params[i];
-            int32_t was = kgen__param_get(&spec, param), is = kgen__param_get(&out, param);
+            const kgen_param *param = &family->params[i];
+            int32_t was = kgen_param_get(&spec, param), is = kgen_param_get(&out, param);
             if (is_auto(param, was) && is_read(&spec, param))
                 assert_int_not_equal(is, 0);
             else if (!is_auto(param, was) && !is_fp8(param, was))
@@ -569,7 +565,7 @@ static void check_head(const char *line, const kgen_target *target) {
     if (kgen_spec_resolve(&out, &spec, target, &err) != KGEN_OK)
         fail_msg("%s on %s: %s", line, target->name, err.text);
     assert_int_equal(kgen_spec_resolve(&again, &out, target, NULL), KGEN_OK);
-    assert_true(same(&out, &again));
+    assert_true(kgen_spec_equal(&out, &again));
     assert_true(out.gdn.waves > 0 && out.gdn.occupancy > 0);
     if (out.gdn.fuse != KGEN_FUSE_C) check_cut(&out, target);
 }
@@ -671,7 +667,7 @@ static void check_help(kgen_family_id id) {
     assert_int_equal(kgen_spec_help(&text, id, &err), KGEN_OK);
     const char *at = text;
     for (size_t i = 0; i < family->param_count; i++) {
-        const kgen__param *param = &family->params[i];
+        const kgen_param *param = &family->params[i];
         size_t length = strlen(param->key);
         assert_memory_equal(at, param->key, length);
         assert_int_equal(at[length], ' ');
@@ -679,7 +675,7 @@ static void check_help(kgen_family_id id) {
         assert_non_null(end);
         const char *doc = strstr(at, param->doc);
         assert_true(doc && doc < values);
-        for (const kgen__symbol *s = param->symbols; s->name; s++) {
+        for (const kgen_symbol *s = param->symbols; s->name; s++) {
             const char *name = strstr(values, s->name);
             assert_true(name && name < end);
         }
@@ -744,10 +740,10 @@ static int reads_number(const char *text, long long *out) {
     return 1;
 }
 
-static int reads_value(const kgen__param *param, const char *text, int32_t *out) {
-    const kgen__domain *d = param->domain;
+static int reads_value(const kgen_param *param, const char *text, int32_t *out) {
+    const kgen_domain *d = param->domain;
     long long number;
-    for (const kgen__symbol *s = param->symbols; s->name; s++)
+    for (const kgen_symbol *s = param->symbols; s->name; s++)
         if (strcmp(s->name, text) == 0) return *out = s->value, 1;
     if (!reads_number(text, &number)) return 0;
     *out = (int32_t)number;
@@ -766,7 +762,7 @@ static const kgen__family *reads_family(const char *line, kgen_spec *out) {
         memset(out, 0, sizeof *out);
         out->family = id;
         for (size_t i = 0; i < family->param_count; i++)
-            kgen__param_set(out, &family->params[i], family->params[i].initial);
+            kgen_param_set(out, &family->params[i], family->params[i].initial);
         return family;
     }
     return NULL;
@@ -786,11 +782,11 @@ static int reads_line(const char *line, kgen_spec *out) {
         char *equals = strchr(pair, '=');
         if (!equals) return 0;
         *equals = 0;
-        const kgen__param *param = param_of(family, pair);
+        const kgen_param *param = param_of(family, pair);
         int32_t value;
         if (!param || seen[param - family->params]++) return 0;
         if (!reads_value(param, equals + 1, &value)) return 0;
-        kgen__param_set(out, param, value);
+        kgen_param_set(out, param, value);
         at += length;
         if (!*at) return 1;
     }
@@ -810,7 +806,7 @@ static int reads(const char *line) {
     int good = reads_line(line, &want) && kgen_spec_validate(&want, NULL, NULL) == KGEN_OK;
     if (good != (status == KGEN_OK)) fail_msg("'%s': %s", line, good ? err.text : "accepted");
     if (good) {
-        assert_true(same(&got, &want));
+        assert_true(kgen_spec_equal(&got, &want));
         return 1;
     }
     assert_int_equal(status, KGEN_E_SPEC);

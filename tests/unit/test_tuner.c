@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "check/check.h"
-#include "gen/family.h"
+#include <kgen/params.h>
 #include "tuner/run.h"
 #include "tuner/watch.h"
 
@@ -68,16 +68,14 @@ enum { LINES = sizeof lines / sizeof *lines, ARCHS = sizeof archs / sizeof *arch
 
 /* Set keys stay, but in the family's own choice. */
 static void check_keeps(const kgen_spec *asked, const kgen_spec *candidate) {
-    const kgen__family *family = kgen__family_of(asked->family);
-    for (size_t i = 0; i < family->param_count; i++) {
-        const kgen__param *p = &family->params[i];
-        if (p->role != KGEN__TUNE || kgen__param_get(asked, p) == p->initial) continue;
-        assert_int_equal(kgen__param_get(candidate, p), kgen__param_get(asked, p));
+    for (int i = 0; i < kgen_param_count(asked->family); i++) {
+        const kgen_param *p = kgen_param_at(asked->family, i);
+        if (p->role != KGEN_ROLE_TUNE || kgen_param_get(asked, p) == p->initial) continue;
+        assert_int_equal(kgen_param_get(candidate, p), kgen_param_get(asked, p));
     }
 }
 
 static void check_candidate(const kgen__candidate *c, const kgen_target *target) {
-    const kgen__family *family = kgen__family_of(c->spec.family);
     kgen_spec again;
     kgen_error err;
     char one[KGEN_SPEC_LINE_MAX], two[KGEN_SPEC_LINE_MAX], digest[65];
@@ -87,7 +85,7 @@ static void check_candidate(const kgen__candidate *c, const kgen_target *target)
     assert_string_equal(one, two);
     OK(kgen_tuning_row_digest(digest, &c->spec, target, &err));
     assert_string_equal(digest, c->kernel);
-    assert_true(family->launch_shape(&c->spec, target) <= 1024);
+    assert_true(kgen_spec_lanes(&c->spec, target) <= 1024);
 }
 
 static void every_candidate_is_allowed(void **state) {
@@ -117,11 +115,8 @@ static void the_default_comes_first(void **state) {
         kgen_spec asked = spec_of(lines[l]), own;
         kgen_tuning_match match;
         kgen_error err;
-        const kgen__family *family = kgen__family_of(asked.family);
         char one[KGEN_SPEC_LINE_MAX], two[KGEN_SPEC_LINE_MAX];
-        for (size_t i = 0; i < family->param_count; i++)
-            if (family->params[i].role == KGEN__TUNE)
-                kgen__param_set(&asked, &family->params[i], family->params[i].initial);
+        kgen_spec_open_tuning(&asked);
         OK(kgen_tuning_resolve(&own, &match, NULL, &asked, &some, target_of("sm_90"), NULL, &err));
         kgen_spec_print(one, &own);
         kgen_spec_print(two, &space.list[0].spec);

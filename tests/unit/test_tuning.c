@@ -35,7 +35,7 @@ static void must_merge(kgen_merge_counts *counts, const char *path, const char *
 
 static void assert_same_row(const kgen_tuning_row *a, const kgen_tuning_row *b) {
     const kgen_environment *e = &a->environment, *f = &b->environment;
-    assert_true(kgen__spec_same(&a->spec, &b->spec));
+    assert_true(kgen_spec_equal(&a->spec, &b->spec));
     assert_ptr_equal(a->target, b->target);
     assert_memory_equal(&a->problem, &b->problem, sizeof a->problem);
     assert_string_equal(a->kernel, b->kernel);

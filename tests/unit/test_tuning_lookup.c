@@ -54,7 +54,7 @@ static void assert_answer(const answer *a, kgen_match kind, const char *line, co
     if (!strstr(a->match.reason, words))
         fail_msg("\"%s\" does not say \"%s\"", a->match.reason, words);
     assert_int_equal(a->match.kind, kind);
-    if (!kgen__spec_same(&a->spec, &resolved)) {
+    if (!kgen_spec_equal(&a->spec, &resolved)) {
         char got[KGEN_SPEC_LINE_MAX];
         kgen_spec_print(got, &a->spec);
         fail_msg("%s, not %s (%s)", got, line, a->match.reason);
@@ -129,7 +129,7 @@ static void shapes_meet_resolved(void **state) {
     kgen_tuning *db = db_of(&row, 1);
     answer a = ask_gpu(db, "attn:d=128,g=7,kv=fp8", 8, 8192);
     assert_int_equal(a.match.kind, KGEN_MATCH_EXACT);
-    assert_true(kgen__spec_same(&a.spec, &row.spec));
+    assert_true(kgen_spec_equal(&a.spec, &row.spec));
     kgen_tuning_close(db);
 }
 
@@ -289,7 +289,7 @@ static void without_a_problem_the_rule_decides(void **state) {
     assert_answer(&a, KGEN_MATCH_DEFAULT, PLAIN, "the size of the problem is not known");
     assert_int_equal(
         kgen_tuning_resolve(&out, NULL, db, &spec, NULL, rows_target("sm_90"), GPU, &err), KGEN_OK);
-    assert_true(kgen__spec_same(&out, &a.spec));
+    assert_true(kgen_spec_equal(&out, &a.spec));
     a = ask_gpu(NULL, PLAIN, 8, 8192);
     assert_answer(&a, KGEN_MATCH_DEFAULT, PLAIN, "no tuning database");
     out = spec;
@@ -300,7 +300,7 @@ static void without_a_problem_the_rule_decides(void **state) {
             kgen_tuning_resolve(&out, NULL, db, &spec, &bad, rows_target("sm_90"), GPU, &err),
             KGEN_E_ARG);
         assert_non_null(strstr(err.text, words[i]));
-        assert_true(kgen__spec_same(&out, &spec));
+        assert_true(kgen_spec_equal(&out, &spec));
     }
     spec.attn.head_dim = 100;
     assert_int_equal(
@@ -370,7 +370,7 @@ static void few_or_many_is_asked_of_the_problem(void **state) {
 
 static int is_among(const kgen_spec *spec, const kgen_spec *list, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (kgen__spec_same(spec, &list[i])) return 1;
+        if (kgen_spec_equal(spec, &list[i])) return 1;
     return 0;
 }
 
@@ -466,7 +466,7 @@ static void variants_are_what_is_needed(void **state) {
                          KGEN_OK);
         assert_int_equal(count, wanted[i].count);
         assert_int_equal(kgen_spec_resolve(&plain, &spec, rows_target("sm_90"), NULL), KGEN_OK);
-        assert_true(kgen__spec_same(&list[0], &plain)); /* the default comes first */
+        assert_true(kgen_spec_equal(&list[0], &plain)); /* the default comes first */
         free(list);
     }
     kgen_spec bad = rows_spec(PLAIN), *list;
