@@ -1,3 +1,4 @@
+/* The targets: rows of targets.def, found by name. */
 #include <kgen/target.h>
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* What a family says of its launches: the bytes that one moves, and how the
  * kernel cuts its work. A family is <family>_predict.c and one row of
  * <kgen/families.def>. */
-#ifndef KGEN_PREDICT_FAMILY_H
-#define KGEN_PREDICT_FAMILY_H
+#ifndef KGEN_PREDICT_PREDICT_FAMILY_H
+#define KGEN_PREDICT_PREDICT_FAMILY_H
 
 #include "predict.h"
 

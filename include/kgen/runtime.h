@@ -72,7 +72,7 @@ KGEN_API kgen_cache *kgen_context_cache(kgen_context *ctx);
 KGEN_API kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
                                   kgen_kernel **kernels, kgen_error *err);
 /* The same, each spec for a problem of about that size: open tuning keys are
- * filled by the tuning database (tune.h), whose files are settled by kgen_open
+ * filled by the tuning database (tuning.h), whose files are settled by kgen_open
  * and read when a problem is first named. Ask once for
  * each size that is to have its own kernel (a graph of batch 8, one of 64).
  * kgen_prepare is this with an unknown problem. */

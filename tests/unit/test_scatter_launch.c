@@ -46,6 +46,7 @@ static kgen_tensor tensor(int number, kgen_dtype dtype, int32_t rank, const int6
            (const int64_t[]){__VA_ARGS__})
 
 /* Everything that some op wants, of 6 rows, D = 4, S = 3, K = 2. */
+/* long: a member a line */
 static kgen_scatter_args everything(void) {
     return (kgen_scatter_args){.live = T(0, I32, 1),
                                .error = T(1, I32, 1),

@@ -162,7 +162,7 @@ static void assert_without(const kgen_source *source, const char *words) {
 }
 
 /* Names that stand for a file of the target. */
-static const char *const forwarding[] = {"kg/core/macros.h", "kg/core/target.h", "kg/core/frag.h",
+static const char *const forwarding[] = {"kg/core/macros.h", "kg/core/target_any.h", "kg/core/frag.h",
                                          "kg/attn/mma.h",    "kg/attn/fp8.h",    "kg/kv/kv_fp8.h"};
 enum { FORWARDING = sizeof forwarding / sizeof forwarding[0] };
 

@@ -521,10 +521,10 @@ static const char *path_of(const char *name) {
 }
 
 static const char *const story[] = {
-    "{\"event\":\"job\",\"job\":\"j\",\"spec\":\"kv_write:\",\"target\":\"sm_90\",\"default\":"
-    "\"k1\","
-    "\"batch\":3,\"context\":0,\"heads\":2}",
-    "{\"event\":\"candidate\",\"job\":\"j\",\"kernel\":\"k1\",\"spec\":\"kv_write:waves=4\",\"compile_s\":0.5}",
+    "{\"event\":\"job\",\"job\":\"j\",\"spec\":\"kv_write:\",\"target\":\"sm_90\","
+    "\"default\":\"k1\",\"batch\":3,\"context\":0,\"heads\":2}",
+    "{\"event\":\"candidate\",\"job\":\"j\",\"kernel\":\"k1\",\"spec\":\"kv_write:waves=4\","
+    "\"compile_s\":0.5}",
     "{\"event\":\"verified\",\"kernel\":\"k1\",\"seconds\":0.25}",
     "{\"event\":\"times\",\"job\":\"j\",\"kernel\":\"k1\",\"us\":7.5,\"seconds\":0.125}",
     "{\"event\":\"times\",\"job\":\"j\",\"kernel\":\"k1\",\"us\":8.5,\"seconds\":0.125}",
