@@ -60,7 +60,7 @@ static const struct {
      {[KGEN_VENDOR_AMD] = name "_amd.h",       \
       [KGEN_VENDOR_NVIDIA] = name "_nvidia.h", \
       [KGEN_VENDOR_CPU] = name "_cpu.h"}}
-    BY_VENDOR("kg/core/macros"), BY_VENDOR("kg/core/target"), BY_VENDOR("kg/attn/mma"),
+    BY_VENDOR("kg/core/macros"), BY_VENDOR("kg/core/machine"), BY_VENDOR("kg/attn/mma"),
     BY_VENDOR("kg/attn/fp8"),    BY_VENDOR("kg/kv/kv_fp8"),
 #undef BY_VENDOR
 };

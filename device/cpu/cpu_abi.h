@@ -1,5 +1,5 @@
 /* What a kernel compiled for the cpu device and the cpu device share. Plain C,
- * included by runtime/cpu and (through templates/kg/core/target_cpu.h, which
+ * included by device/cpu and (through templates/kg/core/machine_cpu.h, which
  * repeats it by hand because generated text includes nothing) mirrored by the
  * kernels.
  *

@@ -13,12 +13,12 @@ failed=0
 clean_tree() {
     rm -rf "$scratch/tree"
     mkdir "$scratch/tree"
-    cp -r "$root"/{include,gen,compile,predict} "$scratch/tree/"
+    cp -r "$root"/{include,gen,templates,compile,predict} "$scratch/tree/"
     cd "$scratch/tree"
 }
 
 # compile <file> [options]
-compile() { "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE= -Iinclude -I. "$@"; }
+compile() { "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE= -Iinclude -I. -Itemplates "$@"; }
 
 fail() {
     printf 'NOT caught: %s\n%s\n' "$1" "$2"

@@ -30,7 +30,7 @@
 
 static const kgen__device_api *const api = &kgen__device_cpu;
 
-/* What templates/kg/core/target_cpu.h says, in short. */
+/* What templates/kg/core/machine_cpu.h says, in short. */
 static const char prelude[] =
     "struct lane_t { unsigned thread, lane, wave, group, groups, block;\n"
     "                unsigned char *lds, *exchange; };\n"

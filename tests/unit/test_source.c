@@ -162,8 +162,8 @@ static void assert_without(const kgen_source *source, const char *words) {
 }
 
 /* Names that stand for a file of the target. */
-static const char *const forwarding[] = {"kg/core/macros.h", "kg/core/target_any.h", "kg/core/frag.h",
-                                         "kg/attn/mma.h",    "kg/attn/fp8.h",    "kg/kv/kv_fp8.h"};
+static const char *const forwarding[] = {"kg/core/macros.h", "kg/core/machine.h", "kg/core/frag.h",
+                                         "kg/attn/mma.h",    "kg/attn/fp8.h",     "kg/kv/kv_fp8.h"};
 enum { FORWARDING = sizeof forwarding / sizeof forwarding[0] };
 
 static int is_forwarding(const char *name) {

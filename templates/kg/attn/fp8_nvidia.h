@@ -1,7 +1,7 @@
 // Cached 8-bit floats to the COMPUTE type: fp16 here (kg/attn/attn_types.h).
 #pragma once
 #include "kg/attn/attn_types.h"
-#include "kg/core/target_any.h"
+#include "kg/core/machine.h"
 
 namespace kg {
 

@@ -1,4 +1,4 @@
-// Stands for the file of the target, like kg/core/target_any.h.
+// Stands for the file of the target, like kg/core/machine.h.
 #pragma once
 #if KG_SM90
 #include "kg/attn/mma_nvidia.h"

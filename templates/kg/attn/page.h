@@ -4,7 +4,7 @@
 #pragma once
 #include "kg/attn/attn_types.h"
 #include "kg/core/frag.h"
-#include "kg/core/target_any.h"
+#include "kg/core/machine.h"
 
 namespace kg {
 

@@ -11,7 +11,7 @@
 #include "kg/attn/attn_packed.h"
 #include "kg/attn/attn_types.h"
 #include "kg/core/frag.h"
-#include "kg/core/target_any.h"
+#include "kg/core/machine.h"
 
 namespace kg {
 

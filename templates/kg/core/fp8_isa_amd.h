@@ -1,6 +1,6 @@
 // 8-bit floats that an AMD isa has instructions for, four of a word at a time.
 #pragma once
-#include "kg/core/target.h"
+#include "kg/core/machine.h"
 
 namespace kg {
 

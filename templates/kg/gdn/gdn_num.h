@@ -1,6 +1,6 @@
 // Elements of the tensors to float and back.
 #pragma once
-#include "kg/core/target_any.h"
+#include "kg/core/machine.h"
 #include "kg/gdn/gdn_types.h"
 
 namespace kg {

@@ -1,6 +1,6 @@
 // Which rows a sequence has, and where its states are.
 #pragma once
-#include "kg/core/target_any.h"
+#include "kg/core/machine.h"
 #include "kg/gdn/gdn_packed.h"
 #include "kg/gdn/gdn_types.h"
 

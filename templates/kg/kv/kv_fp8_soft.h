@@ -1,6 +1,6 @@
 // Four 8-bit floats of a word to floats and back, in integer arithmetic.
 #pragma once
-#include "kg/core/target_any.h"
+#include "kg/core/machine.h"
 #include "kg/kv/kv_types.h"
 
 namespace kg {

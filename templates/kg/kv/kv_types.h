@@ -1,6 +1,6 @@
 // The codes of the kv families' constants, and what follows from them.
 #pragma once
-#include "kg/core/target_any.h"
+#include "kg/core/machine.h"
 #include "kg/kv/kv_shape.h"
 
 namespace kg {

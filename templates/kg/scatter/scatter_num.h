@@ -1,6 +1,6 @@
 // Integers of either width, the slots of a row, sums over the workgroup.
 #pragma once
-#include "kg/core/target_any.h"
+#include "kg/core/machine.h"
 #include "kg/scatter/scatter_packed.h"
 #include "kg/scatter/scatter_types.h"
 

@@ -2,7 +2,7 @@
 // this name stands for the file of the target (gen/source.c).
 #pragma once
 #if KG_SM90
-#include "kg/core/target_nvidia.h"
+#include "kg/core/machine_nvidia.h"
 #else
-#include "kg/core/target_amd.h"
+#include "kg/core/machine_amd.h"
 #endif
