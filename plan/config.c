@@ -1,3 +1,5 @@
+/* Reads of config.json fields: a name that is missing, null or of another type has
+ * an answer or an error that names it. */
 #include "config.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* The model types that are known, a row each, and what their configs leave unsaid. */
 #include "model_types.h"
 
 #include <string.h>

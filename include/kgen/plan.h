@@ -63,7 +63,8 @@ typedef struct kgen_plan {
  * Missing or malformed fields are KGEN_E_CONFIG naming the field; a model_type
  * that is not known, or a field that speaks of attention and is not known, is
  * KGEN_E_UNSUPPORTED naming it. What the model needs and kgen lacks is listed in
- * `unsupported`; a model with nothing left is KGEN_E_UNSUPPORTED. Pure, thread-safe. Release: kgen_plan_free. */
+ * `unsupported`; a model with nothing left is KGEN_E_UNSUPPORTED. Pure, thread-safe.
+ * Release: kgen_plan_free. */
 KGEN_API kgen_status kgen_plan_make(kgen_plan *out, const char *json, size_t size,
                                     const kgen_plan_options *options, kgen_error *err);
 KGEN_API void kgen_plan_free(kgen_plan *plan);

@@ -1,6 +1,6 @@
 /* What the mock driver remembers; a test finds it with dlsym. */
-#ifndef KGEN_TESTS_MOCK_HIP_H
-#define KGEN_TESTS_MOCK_HIP_H
+#ifndef KGEN_TESTS_MOCK_MOCK_HIP_H
+#define KGEN_TESTS_MOCK_MOCK_HIP_H
 
 enum { MOCK_DEVICES = 2 };
 
