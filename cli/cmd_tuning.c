@@ -178,10 +178,10 @@ int kgen__command_tuning(int argc, char **argv) {
         .command = "tuning",
         .arguments = "list|import FILE|export|check|restamp FILE...",
         .about =
-            "Lists rows, merges a file of rows into the user's (KGEN_TUNING, "
-            "else tuning.jsonl in\nthe cache folder) or not at all, prints rows "
-            "as they are imported, counts what is\nvalid, stale or no row. restamp: a row of FILE whose source has "
-            "changed is valid\nagain where its code has not.",
+            "Lists rows, merges a file of rows into the user's (KGEN_TUNING, else tuning.jsonl in\n"
+            "the cache folder) or not at all, prints rows as they are imported, counts what is\n"
+            "valid, stale or no row. restamp: a row of FILE whose source has changed is valid\n"
+            "again where its code has not.",
         .least = 1,
         .most = -1};
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &f.archs, 0, 0,
