@@ -23,7 +23,7 @@ LIBRARIES = {"jansson": ("jansson.h",), "libsodium": ("sodium.h",), "zstd": ("zs
              "msgpack-c": ("msgpack.h",), "uthash": ("uthash.h", "utarray.h", "utlist.h"), "cmocka": ("cmocka.h",)}
 
 TOKENS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
-NAME = re.compile(r"\b(?:kgen|KGEN)_\w+")
+NAME = re.compile(r"\b(?:kgen|KGEN)_+[A-Za-z]\w*")
 FILE_NAME = re.compile(r"(?<![\w./<>*$-])(?:[\w.-]+/)*[\w.-]+\.(?:c|h|hip|def|py|sh|md|cmake)(?![\w*<(/-])")
 FOREIGN = {"amd_comgr.h"}  # files that are spoken of and are others'
 
