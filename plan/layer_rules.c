@@ -5,27 +5,27 @@
 
 #include "model_types.h"
 
-/* What layers are called. linear: what the row of the model_type says. */
+/* What layers are called. OWN: only where the row of the model_type says
+ * that it has such layers; ANY_LINEAR: of whatever kind those are. */
 static const struct {
     const char *name;
     kgen__mechanism mix;
-    int sliding, linear, mamba;
+    enum { ANYWHERE, OWN, ANY_LINEAR } of;
+    int sliding;
 } kinds[] = {
-    {"full_attention", KGEN__MIX_ATTENTION, 0, 0, 0},
-    {"attention", KGEN__MIX_ATTENTION, 0, 0, 0},
-    {"sliding_attention", KGEN__MIX_ATTENTION, 1, 0, 0},
-    {"linear_attention", KGEN__MIX_NONE, 0, 1, 0},
-    {"mamba", KGEN__MIX_MAMBA, 0, 0, 0},
-    {"hybrid", KGEN__MIX_ATTENTION, 0, 0, 1},
-    {"conv", KGEN__MIX_SHORT_CONV, 0, 0, 0},
-    {"recurrent", KGEN__MIX_RECURRENT, 0, 0, 0},
-    {"chunked_attention", KGEN__MIX_CHUNKED, 0, 0, 0},
-    {"indexed_attention", KGEN__MIX_SPARSE, 0, 0, 0},
-    {"deepseek_sparse_attention", KGEN__MIX_SPARSE, 0, 0, 0},
-    {"compressed_sparse_attention", KGEN__MIX_SPARSE, 0, 0, 0},
-    {"heavily_compressed_attention", KGEN__MIX_SPARSE, 0, 0, 0},
-    {"moe", KGEN__MIX_NONE, 0, 0, 0},
-    {"mlp", KGEN__MIX_NONE, 0, 0, 0},
+    {"full_attention", KGEN__MIX_ATTENTION, ANYWHERE, 0},
+    {"attention", KGEN__MIX_ATTENTION, ANYWHERE, 0},
+    {"sliding_attention", KGEN__MIX_ATTENTION, ANYWHERE, 1},
+    {"linear_attention", KGEN__MIX_NONE, ANY_LINEAR, 0},
+    {"mamba", KGEN__MIX_MAMBA, OWN, 0},
+    {"conv", KGEN__MIX_SHORT_CONV, OWN, 0},
+    {"chunked_attention", KGEN__MIX_CHUNKED, ANYWHERE, 0},
+    {"indexed_attention", KGEN__MIX_SPARSE, ANYWHERE, 0},
+    {"deepseek_sparse_attention", KGEN__MIX_SPARSE, ANYWHERE, 0},
+    {"compressed_sparse_attention", KGEN__MIX_SPARSE, ANYWHERE, 0},
+    {"heavily_compressed_attention", KGEN__MIX_SPARSE, ANYWHERE, 0},
+    {"moe", KGEN__MIX_NONE, ANYWHERE, 0},
+    {"mlp", KGEN__MIX_NONE, ANYWHERE, 0},
 };
 
 static kgen_status set_sliding(kgen__reading *r, int64_t i) {
@@ -41,12 +41,10 @@ static kgen_status set_kind(kgen__reading *r, int64_t i, const char *key, const 
     kgen__layer *layer = &r->model->layer[i];
     for (size_t n = 0; n < sizeof kinds / sizeof kinds[0]; n++) {
         if (strcmp(kinds[n].name, name)) continue;
-        if (kinds[n].linear && !r->type->linear) break;
-        if (kinds[n].linear)
-            layer->mix = r->type->linear;
-        else if (kinds[n].mix != KGEN__MIX_ATTENTION)
-            layer->mix = kinds[n].mix;
-        layer->mamba = kinds[n].mamba;
+        int linear = kinds[n].of == ANY_LINEAR;
+        kgen__mechanism mix = linear ? r->type->linear : kinds[n].mix;
+        if ((linear && !mix) || (kinds[n].of == OWN && mix != r->type->linear)) break;
+        if (mix != KGEN__MIX_ATTENTION) layer->mix = mix;
         return kinds[n].sliding ? set_sliding(r, i) : KGEN_OK;
     }
     return kgen_fail(r->config->err, KGEN_E_UNSUPPORTED,

@@ -18,7 +18,6 @@ typedef enum kgen__mechanism {
     KGEN__MIX_MAMBA,
     KGEN__MIX_LIGHTNING,
     KGEN__MIX_SHORT_CONV,
-    KGEN__MIX_RECURRENT,
     KGEN__MIX_NONE, /* only a feed-forward part */
     KGEN__MIX_COUNT
 } kgen__mechanism;

@@ -291,7 +291,6 @@ static const struct {
     [KGEN__MIX_MAMBA] = {"Mamba", "Mamba"},
     [KGEN__MIX_LIGHTNING] = {"lightning attention", "lightning attention"},
     [KGEN__MIX_SHORT_CONV] = {"short convolution", "short convolutions"},
-    [KGEN__MIX_RECURRENT] = {"recurrent", "recurrent"},
     [KGEN__MIX_NONE] = {"none", NULL},
 };
 
@@ -353,6 +352,9 @@ static kgen_status choose(planner *p) {
     f->model = &p->model;
     f->x = f->options.x ? f->options.x : p->model.dtype;
     f->kv = f->options.kv_dtype ? f->options.kv_dtype : f->x;
+    if (f->options.descale && kgen_dtype_size(f->kv) != 1)
+        return kgen_fail(p->err, KGEN_E_ARG, "descale: a cache of %s has no scales",
+                         kgen_dtype_name(f->kv));
     f->page = f->options.page;
     return f->page ? KGEN_OK : kgen__page_choose(&f->page, f, p->err);
 }

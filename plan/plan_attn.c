@@ -24,7 +24,8 @@ kgen_status kgen__rank_of(const kgen__profile *p, const kgen__layer *layer, kgen
 
 /* vLLM keeps a scale for each token and head beside shuffled 8-bit pages. */
 static int32_t descale_of(const kgen__profile *p) {
-    if (p->options.descale) return (int32_t)p->options.descale;
+    if (p->options.descale == KGEN_DESCALE_TOKEN) return KGEN_DESCALE_TOKEN;
+    if (p->options.descale) return KGEN_DESCALE_AUTO; /* a head's: of 8-bit caches */
     int shuffled =
         p->options.engine == KGEN_ENGINE_VLLM && p->options.layout == KGEN_LAYOUT_SHUFFLE;
     return shuffled && kgen_dtype_size(p->kv) == 1 ? KGEN_DESCALE_TOKEN : KGEN_DESCALE_AUTO;

@@ -19,6 +19,18 @@ expect 0 "kv=fp8" "$kgen" plan "$qwen" --kv-dtype fp8
 expect 0 "phase=verify,q=bf16,kv=bf16,d=256,g=8,t=4" "$kgen" plan "$qwen" --spec-width 3
 expect 0 "t=4,varlen=1,index=spec,pad=nonpos,accept=1,save=slots" "$kgen" plan "$qwen" --spec-width 3
 expect 0 "cl=ds,t=4,save=buffer" "$kgen" plan "$qwen" --spec-width 3 --engine sglang
+# what the engine passes, and what is asked for
+expect 0 "layout=shuffle,descale=token" "$kgen" plan "$qwen" --layout shuffle --kv-dtype fp8
+[[ $out == *"kv_write:"*"layout=shuffle,scale=token"* ]] || fail "kv_write with other scales than attention"
+expect 0 "page=1056,layout=shuffle " "$kgen" plan "$qwen" --layout shuffle
+expect 0 "layout=shuffle " "$kgen" plan "$qwen" --layout shuffle --kv-dtype fp8 --descale head
+refuse 4 "descale: a cache of bf16 has no scales" "$kgen" plan "$qwen" --descale token
+expect 0 "layout=nhd,table=i64" "$kgen" plan "$qwen" --table i64
+expect 0 "layout=nhd,alibi=1" "$kgen" plan "$qwen" --alibi
+expect 0 "x=fp16,hk=16,hv=32,state=bf16" "$kgen" plan "$qwen" --dtype fp16 --state-dtype bf16
+expect 0 "op=page_table_requests" "$kgen" plan "$qwen" --engine sglang
+expect 0 "op=draft_page_table" "$kgen" plan "$qwen" --engine sglang --spec-width 2
+[[ $out != *draft_kv_indices* ]] || fail "plans lists that no kernel reads"
 expect 5 "not divisible by tp=32" "$kgen" plan "$qwen" --tp 32
 # shellcheck disable=SC2016
 capture bash -c '"$0" plan - <"$1"' "$kgen" "$qwen"
@@ -30,6 +42,22 @@ expect 0 '"softmax_scale": 0.0625' "$kgen" plan --json "$qwen"
 python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/.out" 2>/dev/null ||
     ! command -v python3 >/dev/null || fail "plan --json is not JSON"
 
+expect 0 '"layers": [' "$kgen" plan --json "$qwen"
+python3 - "$work/.out" <<'PYTHON' || ! command -v python3 >/dev/null || fail "the map of layers"
+import json, sys
+plan = json.load(open(sys.argv[1]))
+families = [[plan["kernels"][k]["spec"].split(":")[0] for k in layer["kernels"]] for layer in plan["layers"]]
+assert [layer["kind"] for layer in plan["layers"]] == (["linear attention"] * 3 + ["attention"]) * 10
+assert families == ([["gdn"]] * 3 + [["attn", "kv_write", "kv_gather"]]) * 10
+PYTHON
+
+# what is not known is refused by name, unless it is to be passed over
+sed 's/"qwen3_5_moe_text"/"qwen9_text"/' "$qwen" >unknown.json
+refuse 3 "model_type=qwen9_text is not known" "$kgen" plan unknown.json
+sed 's/"attn_output_gate": true/"swa_kv_pattern": [1, 2]/' "$qwen" >field.json
+refuse 3 "swa_kv_pattern: this version does not know" "$kgen" plan field.json
+expect 0 "passed over: swa_kv_pattern" "$kgen" plan --assume dense field.json
+refuse 64 "--assume sparse: one of nothing, dense" "$kgen" plan --assume sparse field.json
 expect 0 "" "$kgen" plan "$qwen" --arch gfx942,sm_90 -o qwen.manifest
 [[ $(grep -vc '^#' qwen.manifest) == 10 ]] || fail "the manifest does not have ten jobs"
 grep -qxF "kv_write:x=bf16,kv=bf16,d=256,page=1056,layout=nhd @sm_90" qwen.manifest || fail "the manifest has no kv_write"
@@ -53,4 +81,8 @@ for model in "$configs"/*.json; do
         expect 0 "$words" "$kgen" plan "$model" $options
     done
 done
+# build and check say what a plan has no kernel for
+kimi=$configs/Kimi-Linear-48B-A3B-Instruct.json
+expect 0 "note: not covered: 7 of 27 layers are multi-head latent attention" "$kgen" check --model "$kimi" --device cpu:cdna3
+expect 0 "note: not covered: 7 of 27 layers" "$kgen" build --model "$kimi" --arch cpu:cdna3 --no-variants --quiet
 finish

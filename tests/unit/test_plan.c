@@ -610,6 +610,22 @@ static void test_bad_configs(void **state) {
         {HEAD "\"num_attention_heads\":8,\"head_dim\":64,"
               "\"layer_types\":[\"linear_attention\",\"full_attention\"]}",
          KGEN_E_UNSUPPORTED, "layer_types[0]=linear_attention"},
+        {HEAD "\"num_attention_heads\":8,\"n_head\":4,\"head_dim\":64}", KGEN_E_CONFIG,
+         "num_attention_heads=8, n_head=4: must be equal"},
+        {HEAD "\"num_attention_heads\":8,\"head_dim\":-Infinity}", KGEN_E_CONFIG,
+         "an integer expected"},
+        {"{\"model_type\":\"jamba\",\"num_hidden_layers\":8,\"num_attention_heads\":8,"
+         "\"head_dim\":64}",
+         KGEN_E_CONFIG, "missing, and the model has Mamba layers"},
+        {"{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":3,\"num_attention_heads\":8,"
+         "\"hybrid_override_pattern\":\"M*\"}",
+         KGEN_E_CONFIG, "hybrid_override_pattern: 2 layers, num_hidden_layers=3"},
+        {"{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+         "\"hybrid_override_pattern\":\"MX\"}",
+         KGEN_E_UNSUPPORTED, "hybrid_override_pattern: layer 1 is of a kind"},
+        {"{\"model_type\":\"minimax_m1\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+         "\"attn_type_list\":[1,2]}",
+         KGEN_E_CONFIG, "attn_type_list[1]: 0 or 1 expected"},
         {"{\"model_type\":\"gemma2\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
          "\"query_pre_attn_scalar\":-1}",
          KGEN_E_CONFIG, "query_pre_attn_scalar=-1"},
@@ -632,11 +648,66 @@ static void test_bad_options(void **state) {
         {{.tp = 1, .kv_dtype = KGEN_DTYPE_I32}, "kv_dtype=i32"},
         {{.tp = 1, .engine = (kgen_engine)9}, "engine=9"},
         {{.tp = 1, .layout = (kgen_layout)9}, "layout=9"},
+        {{.tp = 1, .x = KGEN_DTYPE_FP8}, "x=fp8: must be bf16 or fp16"},
+        {{.tp = 1, .state = KGEN_DTYPE_FP8}, "state=fp8: must be bf16, fp16 or f32"},
+        {{.tp = 1, .table = KGEN_DTYPE_BF16}, "table=bf16: must be i32 or i64"},
+        {{.tp = 1, .descale = KGEN_DESCALE_ROW}, "descale=4: must be head or token"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         expect_failure(HEAD "\"num_attention_heads\":8,\"head_dim\":64}", &rows[i].options,
                        KGEN_E_ARG, rows[i].words);
+}
+
+/* Fields that spell out a mechanism, beside fields that are off or of no matter. */
+static void test_unread_fields(void **state) {
+    static const char *const telling[] = {
+        "\"hybrid_override_pattern\":\"M*\"",
+        "\"attn_type_list\":[0,1]",
+        "\"attn_layer_period\":8",
+        "\"layers_block_type\":[\"mamba\",\"attention\"]",
+        "\"cross_attention_layers\":[1]",
+        "\"block_configs\":[{},{}]",
+        "\"hybrid_layer_pattern\":[0,1]",
+        "\"swa_num_key_value_heads\":2",
+        "\"sliding_window_pattern\":4",
+        "\"no_rope_layers\":[1,0]",
+        "\"use_cla\":true",
+        "\"index_topk\":2048",
+        "\"attention_multiplier\":0.5",
+        "\"query_pre_attn_scalar\":256",
+        "\"num_kv_groups\":2",
+        "\"layer_types\":[\"full_attention\",\"novel_attention\"]",
+        "\"sliding_window\":512"};
+    static const char *const passed[] = {"\"sliding_window\":null",
+                                         "\"attention_bias\":true",
+                                         "\"attention_dropout\":0.1",
+                                         "\"swa_num_key_value_heads\":null",
+                                         "\"use_cla\":false",
+                                         "\"index_topk\":0",
+                                         "\"layers_block_type\":null",
+                                         "\"time_step_limit\":[0.0,Infinity]",
+                                         "\"attn_logit_softcapping\":null",
+                                         "\"layer_types\":[\"full_attention\",\"attention\"]",
+                                         "\"note\":\"\\\"Infinity\\\" and \\\\\""};
+    char json[512];
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++) {
+        char field[64];
+        snprintf(json, sizeof json, HEAD "\"num_attention_heads\":8,\"head_dim\":64,%s}",
+                 telling[i]);
+        snprintf(field, sizeof field, "%.*s", (int)strcspn(telling[i] + 1, "\""), telling[i] + 1);
+        expect_failure(json, NULL, KGEN_E_UNSUPPORTED, field);
+    }
+    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
+        snprintf(json, sizeof json, HEAD "\"num_attention_heads\":8,\"head_dim\":64,%s}",
+                 passed[i]);
+        if (plan_text(&plan, json, NULL, &err) != KGEN_OK) fail_msg("%s: %s", json, err.text);
+        assert_int_equal(plan.items[0].layers, 2);
+        kgen_plan_free(&plan);
+    }
 }
 
 /* Refused by name, unless it is asked for. */
@@ -803,15 +874,25 @@ static void test_mutations(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_real_models),          cmocka_unit_test(test_hybrid_pages),
-        cmocka_unit_test(test_engine_and_overrides), cmocka_unit_test(test_cache_kernels),
-        cmocka_unit_test(test_cache_refusals),       cmocka_unit_test(test_metadata),
-        cmocka_unit_test(test_metadata_page),        cmocka_unit_test(test_gdn_grid),
-        cmocka_unit_test(test_gdn_long_drafts),      cmocka_unit_test(test_gdn_fields),
-        cmocka_unit_test(test_gdn_refusals),         cmocka_unit_test(test_mla_is_refused),
-        cmocka_unit_test(test_indivisible_heads),    cmocka_unit_test(test_bad_configs),
-        cmocka_unit_test(test_bad_options),          cmocka_unit_test(test_unknown_model_type),
-        cmocka_unit_test(test_huge_and_deep),        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_real_models),
+        cmocka_unit_test(test_hybrid_pages),
+        cmocka_unit_test(test_engine_and_overrides),
+        cmocka_unit_test(test_cache_kernels),
+        cmocka_unit_test(test_cache_refusals),
+        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_metadata_page),
+        cmocka_unit_test(test_gdn_grid),
+        cmocka_unit_test(test_gdn_long_drafts),
+        cmocka_unit_test(test_gdn_fields),
+        cmocka_unit_test(test_gdn_refusals),
+        cmocka_unit_test(test_mla_is_refused),
+        cmocka_unit_test(test_indivisible_heads),
+        cmocka_unit_test(test_bad_configs),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_unread_fields),
+        cmocka_unit_test(test_unknown_model_type),
+        cmocka_unit_test(test_huge_and_deep),
+        cmocka_unit_test(test_mutations),
     };
     const char *seed = getenv("KGEN_TEST_SEED");
     if (argc > 1) configs_dir = argv[1];
