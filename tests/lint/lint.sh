@@ -8,7 +8,7 @@ set -euo pipefail
 root=$(realpath "${1:?usage: lint.sh <repository root>}")
 here=$(cd "$(dirname "$0")" && pwd)
 version=$(<"$here/clang-format.version")
-formatter=${KGEN_CLANG_FORMAT:-${KGEN_BUILD_DIR:-$root/build}/tools/bin/clang-format}
+formatter=${KGEN_CLANG_FORMAT:-$root/build/tools/bin/clang-format}
 failed=0
 
 python3 "$here/lint.py" "$root" || failed=1

@@ -124,8 +124,7 @@ def expect(what, words, code, answer):
 def main():
     text = [sys.executable, os.path.join(HERE, "lint.py")]
     whole = ["bash", os.path.join(HERE, "lint.sh")]
-    formatter = os.environ.get("KGEN_CLANG_FORMAT") or os.path.join(
-        os.environ.get("KGEN_BUILD_DIR") or os.path.join(ROOT, "build"), "tools/bin/clang-format")
+    formatter = os.environ.get("KGEN_CLANG_FORMAT") or os.path.join(ROOT, "build/tools/bin/clang-format")
     expect("nothing in a clean tree", "nothing to say", 0, lint("gen/a.c", "/* */\n", text))
     for what, words, path, content in BROKEN:
         expect(what, words, 1, lint(path, content, text))
