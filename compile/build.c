@@ -17,7 +17,7 @@
 #define uthash_nonfatal_oom(element) ((element)->key_known = 0)
 #include <uthash.h>
 
-enum { LOCK_WAIT_MS = 60 * 1000, LOCK_POLL_MS = 50, TARGETS_MAX = 64 };
+enum { LOCK_WAIT_MS = 60 * 1000, LOCK_POLL_MS = 50, CANCEL_POLL_MS = 50, TARGETS_MAX = 64 };
 
 typedef enum step { STEP_WAITING, STEP_RUNNING, STEP_TWIN, STEP_DONE } step;
 
@@ -45,6 +45,7 @@ typedef struct build {
     size_t count, done;
     int workers, running;
     int waited; /* time has passed since the cache was looked at */
+    int cancelled;
     kgen__child slots[KGEN__CHILDREN_MAX];
     work *slot_work[KGEN__CHILDREN_MAX];
     kgen_toolchain toolchains[TARGETS_MAX];
@@ -110,6 +111,18 @@ static void finish(build *b, work *w, kgen_outcome outcome) {
 
 static void fail(build *b, work *w) { finish(b, w, KGEN_JOB_FAILED); }
 
+/* Once it was cancelled it stays so. */
+static int is_cancelled(build *b) {
+    if (!b->cancelled && b->options.cancel) b->cancelled = b->options.cancel(b->options.user) != 0;
+    return b->cancelled;
+}
+
+static void fail_cancelled(build *b, work *w) {
+    kgen_fail(&w->result->error, KGEN_E_CANCELLED, "cancelled; %zu of %zu were done", b->done,
+              b->count);
+    fail(b, w);
+}
+
 static int find_cached(build *b, work *w) {
     int found = 0;
     kgen_error ignored; /* what cannot be read is compiled */
@@ -122,6 +135,10 @@ static int find_cached(build *b, work *w) {
 /* Renders, keys, and settles what needs no compiler. */
 static void prepare(build *b, work *w) {
     kgen_error *err = &w->result->error;
+    if (is_cancelled(b)) {
+        fail_cancelled(b, w);
+        return;
+    }
     if (toolchain_for(b, w->job->target, &w->toolchain, err) != KGEN_OK ||
         kgen_source_render(&w->source, &w->job->spec, w->job->target, err) != KGEN_OK) {
         fail(b, w);
@@ -142,6 +159,10 @@ static void prepare(build *b, work *w) {
         fail(b, w);
     } else if (find_cached(b, w)) {
         finish(b, w, KGEN_JOB_CACHED);
+    } else if (b->options.only_cached) {
+        kgen_fail(err, KGEN_E_NOT_CACHED, "%.400s: not in the cache for %s", w->spec,
+                  w->job->target->name);
+        fail(b, w);
     }
 }
 
@@ -287,14 +308,33 @@ static int unfinished(const build *b) {
     return 0;
 }
 
+/* Ends what runs, and fails all that is not done. */
+static void cancel_all(build *b) {
+    for (int i = 0; i < b->workers; i++) {
+        if (!b->slot_work[i]) continue;
+        kgen__child_free(&b->slots[i]);
+        b->slot_work[i] = NULL;
+    }
+    b->running = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        work *w = &b->list[i];
+        if (w->step == STEP_WAITING || w->step == STEP_RUNNING) fail_cancelled(b, w);
+    }
+}
+
 static void compile_all(build *b) {
     kgen__child *children[KGEN__CHILDREN_MAX];
+    int poll_ms = b->options.cancel ? CANCEL_POLL_MS : -1;
     while (unfinished(b)) {
+        if (is_cancelled(b)) {
+            cancel_all(b);
+            return;
+        }
         int waiting = start_some(b);
         for (int i = 0; i < b->workers; i++) children[i] = b->slot_work[i] ? &b->slots[i] : NULL;
         if (!b->running && !waiting) continue;
         b->waited = 1;
-        int slot = kgen__children_wait(children, b->workers, waiting ? LOCK_POLL_MS : -1);
+        int slot = kgen__children_wait(children, b->workers, waiting ? LOCK_POLL_MS : poll_ms);
         if (slot >= 0) collect(b, slot);
     }
 }

@@ -1,6 +1,7 @@
 /* Open and close, and the small part of the driver that programs share. */
 #include "tuning/db.h"
 #include "runtime/capture/capture_parts.h"
+#include "find.h"
 
 #include <kgen/probe.h>
 
@@ -72,6 +73,7 @@ kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen
     KGEN_TRY(kgen_struct_take(&o, sizeof o, options, "kgen_open_options", err));
     kgen_context *ctx = calloc(1, sizeof *ctx);
     if (!ctx) return kgen_fail(err, KGEN_E_NOMEM, "context: out of memory");
+    pthread_mutex_init(&ctx->lock, NULL);
     ctx->mode = o.mode;
     ctx->log = o.log;
     ctx->log_user = o.log_user;
@@ -82,6 +84,7 @@ kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen
         status = kgen_cache_open(&ctx->cache, o.cache_dir, err);
     }
     if (status == KGEN_OK) ctx->tuning_file = kgen__tuning_file(o.tuning);
+    if (status == KGEN_OK) status = kgen__finder_make(&ctx->finder, err);
     if (status == KGEN_OK) status = kgen__capture_open(&ctx->capture, err);
     if (status == KGEN_OK)
         *out = ctx;
@@ -98,11 +101,13 @@ void kgen_close(kgen_context *ctx) {
         ctx->api->unload(ctx->device, kernel->module);
         free(kernel);
     }
+    kgen__finder_free(ctx->finder);
     kgen_tuning_close(ctx->tuning);
     free(ctx->tuning_file);
     kgen__capture_close(ctx->capture);
     if (ctx->cache) kgen_cache_close(ctx->cache);
     if (ctx->device) ctx->api->close(ctx->device);
+    pthread_mutex_destroy(&ctx->lock);
     free(ctx);
 }
 

@@ -5,6 +5,8 @@
 #include "device/device.h"
 #include "args_rows.h"
 
+#include <pthread.h>
+
 /* What KGEN_CAPTURE asks for (capture.h). */
 typedef struct kgen__capture kgen__capture;
 
@@ -31,7 +33,9 @@ struct kgen_context {
                             a start more than the rest of it */
     char device_name[128];
     kgen_mode mode;
+    pthread_mutex_t lock; /* of the next two and of tuning; finders read without it */
     kgen_kernel *kernels;
+    struct kgen__finder *finder;
     kgen__capture *capture; /* NULL: no launch is saved */
     kgen_log log;           /* NULL: nobody listens */
     void *log_user;

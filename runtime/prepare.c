@@ -1,64 +1,41 @@
 /* Prepare: specs -> loaded kernels. Everything slow happens here. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/capture/capture_parts.h"
+#include "find.h"
 #include "launch.h"
 
-/* --- which entry -------------------------------------------------------- */
+static const kgen_problem unknown;
 
-typedef struct find_state {
-    const kgen_source *source;
-    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES]; /* of its text */
-    kgen_key key;
-    int found;
-} find_state;
+/* One call. Of the requests that no kernel is prepared for, the lists below have
+ * one element each, in the same order. */
+typedef struct preparation {
+    kgen_context *ctx;
+    kgen_prepare_options options;
+    char *requests; /* the caller's, `step` bytes each */
+    size_t step, count, done;
+    size_t missing, *index; /* of the request */
+    kgen_job *jobs;
+    kgen_tuning_match *matches;
+    kgen_job_result *results;
+} preparation;
 
-static int same_source(const kgen_entry *entry, size_t file_bytes, void *user) {
-    find_state *find = user;
-    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
-    (void)file_bytes;
-    if (strcmp(entry->target, find->source->target->name) != 0 || !entry->source ||
-        strcmp(entry->symbol, find->source->symbol) != 0)
-        return 0;
-    kgen_source_digest(digest, entry->source, entry->source_size);
-    if (memcmp(digest, find->digest, sizeof digest) != 0) return 0;
-    find->key = entry->key;
-    find->found = 1;
-    return 1;
-}
-
-/* Offline: no toolchain may be looked for, so the entry is found by its source. */
-static kgen_status find_offline(kgen_context *ctx, const kgen_job *job, kgen_entry **out,
-                                int *found, kgen_error *err) {
-    kgen_source source;
-    find_state find = {.source = &source};
-    *found = 0;
-    KGEN_TRY(kgen_source_render(&source, &job->spec, job->target, err));
-    kgen_source_digest(find.digest, source.text, source.size);
-    kgen_status status = kgen_cache_each(ctx->cache, "", same_source, &find, err);
-    kgen_source_free(&source);
-    if (status != KGEN_OK || !find.found) return status;
-    return kgen_cache_get(ctx->cache, out, found, &find.key, err);
-}
-
-static kgen_status find_cached(kgen_context *ctx, const kgen_job *job, kgen_entry **out, int *found,
-                               kgen_error *err) {
-    kgen_key key;
-    if (ctx->mode == KGEN_MODE_OFFLINE) return find_offline(ctx, job, out, found, err);
-    KGEN_TRY(kgen_job_key(&key, job, err));
-    return kgen_cache_get(ctx->cache, out, found, &key, err);
+static kgen_request *request_at(const preparation *p, size_t index) {
+    return (kgen_request *)(void *)(p->requests + index * p->step);
 }
 
 /* --- the message of a miss ---------------------------------------------- */
 
-static kgen_status fail_miss(const kgen_context *ctx, const kgen_spec *spec, kgen_error *err) {
+static kgen_status fail_miss(kgen_context *ctx, const kgen_spec *spec, kgen_error *err) {
     char line[KGEN_SPEC_LINE_MAX], near[KGEN_SPEC_LINE_MAX] = "none";
+    pthread_mutex_lock(&ctx->lock);
     const kgen_kernel *best = ctx->kernels;
     for (const kgen_kernel *k = ctx->kernels; k; k = k->next)
         if (kgen_spec_difference(spec, &k->spec) < kgen_spec_difference(spec, &best->spec))
             best = k;
     if (best) kgen_spec_print(near, &best->spec);
+    pthread_mutex_unlock(&ctx->lock);
     kgen_spec_print(line, spec);
     return kgen_fail(err, KGEN_E_NOT_CACHED,
                      "no code object of %s for %s; nearest prepared: %s; build it with: "
@@ -79,9 +56,9 @@ static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *
     return (uint32_t)(per_unit * ctx->api->compute_units(ctx->device));
 }
 
-static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
+static kgen_status load_entry(kgen_kernel **out, kgen_context *ctx, const kgen_spec *resolved,
                               const kgen_tuning_match *match, const kgen_entry *entry,
-                              int32_t block, kgen_error *err) {
+                              kgen_error *err) {
     kgen_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel) return kgen_fail(err, KGEN_E_NOMEM, "kernel: out of memory");
     kgen_status status =
@@ -97,144 +74,348 @@ static kgen_status load_entry(kgen_context *ctx, const kgen_spec *resolved,
     kernel->resources = entry->resources;
     kernel->key = entry->key;
     memcpy(kernel->toolchain, entry->record.toolchain, sizeof kernel->toolchain);
-    kernel->config.block = (uint32_t)block;
+    kernel->config.block = (uint32_t)kgen_spec_lanes(resolved, ctx->target);
     kernel->config.grid = resident_workgroups(ctx, kernel);
     kernel->next = ctx->kernels;
     ctx->kernels = kernel;
+    *out = kernel;
     return KGEN_OK;
 }
 
-static kgen_kernel *find_kernel(const kgen_context *ctx, const kgen_spec *resolved) {
-    for (kgen_kernel *k = ctx->kernels; k; k = k->next)
-        if (kgen_spec_equal(resolved, &k->spec)) return k;
-    return NULL;
+/* By its whole spec and by what was asked for, which may say fp8 for one of several
+ * types; by either's shapes where no other kernel is found by them. */
+static kgen_status index_request(kgen_context *ctx, const kgen_request *request,
+                                 kgen_kernel *kernel, kgen_error *err) {
+    kgen_spec open = request->spec, resolved = kernel->spec;
+    kgen_spec_open_tuning(&open);
+    kgen_spec_open_tuning(&resolved);
+    int is_open = memcmp(&open, &request->spec, sizeof open) == 0;
+    KGEN_TRY(kgen__finder_put(ctx->finder, &kernel->spec, &unknown, kernel, 1, err));
+    KGEN_TRY(kgen__finder_put(ctx->finder, &resolved, &unknown, kernel, 0, err));
+    KGEN_TRY(kgen__finder_put(ctx->finder, &resolved, &request->problem, kernel, is_open, err));
+    KGEN_TRY(kgen__finder_put(ctx->finder, &request->spec, &request->problem, kernel, 1, err));
+    KGEN_TRY(kgen__finder_put(ctx->finder, &request->spec, &unknown, kernel, 0, err));
+    return kgen__finder_put(ctx->finder, &open, &unknown, kernel, 0, err);
 }
 
-static void say_built(const kgen_job_result *result, const kgen_job *job, size_t done, size_t total,
-                      void *user) {
+static void drop(kgen_kernel *kernel) {
+    kgen_context *ctx = kernel->ctx;
+    kgen_kernel **link = &ctx->kernels;
+    while (*link != kernel) link = &(*link)->next;
+    *link = kernel->next;
+    kgen_kernel *heir = ctx->kernels;
+    while (heir && !kgen_spec_same_shape(&heir->spec, &kernel->spec)) heir = heir->next;
+    kgen__finder_forget(ctx->finder, kernel, heir);
+    kgen__capture_forget(ctx->capture, kernel);
+    ctx->api->unload(ctx->device, kernel->module);
+    free(kernel);
+}
+
+/* --- one request -------------------------------------------------------- */
+
+/* The last of a request: its error is what it is by now. */
+static void settle(preparation *p, size_t index, kgen_kernel *kernel) {
+    kgen_request *request = request_at(p, index);
+    request->kernel = kernel;
+    p->done++;
+    if (p->options.progress) p->options.progress(request, p->done, p->count, p->options.user);
+}
+
+static void settle_failure(preparation *p, size_t index, const kgen_error *why) {
+    request_at(p, index)->error = *why;
+    settle(p, index, NULL);
+}
+
+/* A kernel of another thread, or of the same spec twice, is found by now. */
+static kgen_kernel *take_entry(preparation *p, size_t job, const kgen_entry *entry) {
+    kgen_context *ctx = p->ctx;
+    kgen_request *request = request_at(p, p->index[job]);
+    const kgen_spec *resolved = &p->jobs[job].spec;
+    kgen_status status = KGEN_OK;
+    pthread_mutex_lock(&ctx->lock);
+    kgen_kernel *kernel = kgen__finder_get(ctx->finder, resolved, &unknown);
+    int known = kernel != NULL;
+    if (!known)
+        status = load_entry(&kernel, ctx, resolved, &p->matches[job], entry, &request->error);
+    if (status == KGEN_OK) status = index_request(ctx, request, kernel, &request->error);
+    if (status != KGEN_OK && kernel && !known) drop(kernel);
+    pthread_mutex_unlock(&ctx->lock);
+    return status == KGEN_OK ? kernel : NULL;
+}
+
+/* Of a job that kgen_build, or the cache, is done with. The entry is not needed
+ * any longer. */
+static void settle_job(preparation *p, size_t job) {
+    kgen_job_result *result = &p->results[job];
+    kgen_request *request = request_at(p, p->index[job]);
+    kgen_kernel *kernel = NULL;
     char line[KGEN_SPEC_LINE_MAX];
-    (void)done, (void)total;
-    if (result->outcome != KGEN_JOB_BUILT) return;
-    kgen_spec_print(line, &job->spec);
-    kgen__log(user, KGEN_LOG_WARNING, "compiled %s for %s", line, job->target->name);
-}
-
-static kgen_status build(kgen_context *ctx, const kgen_job *jobs, size_t count,
-                         kgen_job_result *results, kgen_error *err) {
-    kgen_build_options options = {.size = sizeof options,
-                                  .progress = ctx->mode == KGEN_MODE_WARN ? say_built : NULL,
-                                  .user = ctx};
-    return kgen_build(ctx->cache, jobs, count, &options, results, err);
-}
-
-static kgen_status obtain(kgen_context *ctx, const kgen_job *job, kgen_entry **entry,
-                          kgen_error *err) {
-    int found = 0;
-    KGEN_TRY(find_cached(ctx, job, entry, &found, err));
-    if (found) return KGEN_OK;
-    if (ctx->mode == KGEN_MODE_STRICT || ctx->mode == KGEN_MODE_OFFLINE)
-        return fail_miss(ctx, &job->spec, err);
-    kgen_job_result result = {0};
-    kgen_status status = build(ctx, job, 1, &result, err);
-    *entry = result.entry;
-    return status;
-}
-
-static kgen_status prepare_one(kgen_context *ctx, const kgen_job *job,
-                               const kgen_tuning_match *match, kgen_error *err) {
-    kgen_entry *entry = NULL;
-    int32_t block = kgen_spec_lanes(&job->spec, job->target);
-    KGEN_TRY(obtain(ctx, job, &entry, err));
-    kgen_status status = load_entry(ctx, &job->spec, match, entry, block, err);
-    kgen_entry_free(entry);
-    return status;
-}
-
-/* --- public ------------------------------------------------------------- */
-
-/* Compiles all that is missing at once, in parallel. */
-static kgen_status build_missing(kgen_context *ctx, const kgen_job *jobs, size_t count,
-                                 kgen_error *err) {
-    if (count < 2 || (ctx->mode != KGEN_MODE_AUTO && ctx->mode != KGEN_MODE_WARN)) return KGEN_OK;
-    kgen_job_result *results = calloc(count, sizeof *results);
-    if (!results) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
-    kgen_status status = build(ctx, jobs, count, results, err);
-    for (size_t i = 0; i < count; i++) kgen_entry_free(results[i].entry);
-    free(results);
-    return status;
-}
-
-/* What is asked for, resolved. Lists of `count`. */
-typedef struct wanted {
-    kgen_job *jobs;
-    kgen_tuning_match *matches;
-    size_t count;
-} wanted;
-
-static kgen_status prepare_jobs(kgen_context *ctx, const wanted *w, kgen_kernel **kernels,
-                                kgen_error *err) {
-    KGEN_TRY(build_missing(ctx, w->jobs, w->count, err));
-    for (size_t i = 0; i < w->count; i++) {
-        kernels[i] = find_kernel(ctx, &w->jobs[i].spec);
-        if (kernels[i]) continue;
-        KGEN_TRY(prepare_one(ctx, &w->jobs[i], &w->matches[i], err));
-        kernels[i] = ctx->kernels;
+    if (result->outcome == KGEN_JOB_FAILED && result->error.status == KGEN_E_NOT_CACHED)
+        fail_miss(p->ctx, &p->jobs[job].spec, &request->error);
+    else if (result->outcome == KGEN_JOB_FAILED)
+        request->error = result->error;
+    else
+        kernel = take_entry(p, job, result->entry);
+    request->compiled = result->outcome == KGEN_JOB_BUILT;
+    if (request->compiled && p->ctx->mode == KGEN_MODE_WARN) {
+        kgen_spec_print(line, &p->jobs[job].spec);
+        kgen__log(p->ctx, KGEN_LOG_WARNING, "compiled %s for %s", line, p->ctx->target->name);
     }
-    return KGEN_OK;
+    kgen_entry_free(result->entry);
+    result->entry = NULL;
+    settle(p, p->index[job], kernel);
+}
+
+/* --- all that are missing ----------------------------------------------- */
+
+static void job_done(const kgen_job_result *result, const kgen_job *job, size_t done, size_t total,
+                     void *user) {
+    preparation *p = user;
+    (void)result, (void)done, (void)total;
+    settle_job(p, (size_t)(job - p->jobs));
+}
+
+static int is_cancelled(void *user) {
+    const preparation *p = user;
+    return p->options.cancel && p->options.cancel(p->options.user);
+}
+
+/* Compiles what is not cached where the mode allows, and loads each as it comes. */
+static void build(preparation *p) {
+    const kgen_build_options options = {.size = sizeof options,
+                                        .workers = p->options.workers,
+                                        .only_cached = p->ctx->mode == KGEN_MODE_STRICT,
+                                        .progress = job_done,
+                                        .cancel = p->options.cancel ? is_cancelled : NULL,
+                                        .user = p};
+    size_t before = p->done;
+    kgen_error why;
+    kgen_status status = kgen_build(p->ctx->cache, p->jobs, p->missing, &options, p->results, &why);
+    if (status == KGEN_OK || p->done > before) return;
+    for (size_t i = 0; i < p->missing; i++) settle_failure(p, p->index[i], &why);
+}
+
+/* Offline: no toolchain may be looked for, so entries are found by their source,
+ * all of them in one walk over the cache. */
+typedef struct sought {
+    kgen_source source;
+    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES]; /* of its text */
+    kgen_key key;
+    int found;
+} sought;
+
+typedef struct walk {
+    sought *list;
+    size_t count;
+} walk;
+
+static int is_same_source(const sought *s, const kgen_entry *entry) {
+    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
+    if (!s->source.text || strcmp(entry->target, s->source.target->name) != 0 ||
+        strcmp(entry->symbol, s->source.symbol) != 0)
+        return 0;
+    kgen_source_digest(digest, entry->source, entry->source_size);
+    return memcmp(digest, s->digest, sizeof digest) == 0;
+}
+
+static int look_at_entry(const kgen_entry *entry, size_t file_bytes, void *user) {
+    walk *w = user;
+    (void)file_bytes;
+    for (size_t i = 0; entry->source && i < w->count; i++) {
+        sought *s = &w->list[i];
+        if (s->found || !is_same_source(s, entry)) continue;
+        s->key = entry->key;
+        s->found = 1;
+    }
+    return 0;
+}
+
+static kgen_status get_offline(preparation *p, const walk *w, size_t job, kgen_error *err) {
+    int found = 0;
+    kgen_entry **entry = &p->results[job].entry;
+    const sought *s = &w->list[job];
+    if (s->found) KGEN_TRY(kgen_cache_get(p->ctx->cache, entry, &found, &s->key, err));
+    if (found) return KGEN_OK;
+    *entry = NULL;
+    return kgen_fail(err, KGEN_E_NOT_CACHED, "not in the cache");
+}
+
+static kgen_status walk_cache(preparation *p, walk *w, kgen_error *err) {
+    w->list = calloc(w->count, sizeof *w->list);
+    if (!w->list) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", w->count);
+    for (size_t i = 0; i < w->count; i++) {
+        sought *s = &w->list[i];
+        if (kgen_source_render(&s->source, &p->jobs[i].spec, p->jobs[i].target,
+                               &p->results[i].error) == KGEN_OK)
+            kgen_source_digest(s->digest, s->source.text, s->source.size);
+    }
+    return kgen_cache_each(p->ctx->cache, "", look_at_entry, w, err);
+}
+
+static void load_offline(preparation *p) {
+    walk w = {.count = p->missing};
+    kgen_error why;
+    kgen_status walked = walk_cache(p, &w, &why);
+    for (size_t i = 0; i < p->missing; i++) {
+        kgen_job_result *result = &p->results[i];
+        result->outcome = KGEN_JOB_CACHED;
+        if (walked != KGEN_OK)
+            result->error = why;
+        else if (is_cancelled(p))
+            kgen_fail(&result->error, KGEN_E_CANCELLED, "cancelled");
+        if (result->error.status != KGEN_OK || get_offline(p, &w, i, &result->error) != KGEN_OK)
+            result->outcome = KGEN_JOB_FAILED;
+        settle_job(p, i);
+        if (w.list) kgen_source_free(&w.list[i].source);
+    }
+    free(w.list);
+}
+
+/* --- which are missing -------------------------------------------------- */
+
+static kgen_kernel *find_and_index(kgen_context *ctx, const kgen_spec *resolved,
+                                   kgen_request *request) {
+    pthread_mutex_lock(&ctx->lock);
+    kgen_kernel *kernel = kgen__finder_get(ctx->finder, resolved, &unknown);
+    if (kernel && index_request(ctx, request, kernel, &request->error) != KGEN_OK) kernel = NULL;
+    pthread_mutex_unlock(&ctx->lock);
+    return kernel;
+}
+
+static void resolve(preparation *p, size_t index) {
+    kgen_context *ctx = p->ctx;
+    kgen_request *request = request_at(p, index);
+    kgen_job *job = &p->jobs[p->missing];
+    request->kernel = NULL;
+    request->compiled = 0;
+    memset(&request->error, 0, sizeof request->error);
+    job->target = ctx->target;
+    kgen_status status =
+        kgen_tuning_resolve(&job->spec, &p->matches[p->missing], ctx->tuning, &request->spec,
+                            &request->problem, ctx->target, ctx->device_name, &request->error);
+    kgen_kernel *kernel = status == KGEN_OK ? find_and_index(ctx, &job->spec, request) : NULL;
+    if (kernel || request->error.status != KGEN_OK)
+        settle(p, index, kernel);
+    else
+        p->index[p->missing++] = index;
 }
 
 static int is_known(const kgen_problem *problem) { return problem->batch || problem->context; }
 
-static kgen_status open_tuning(kgen_context *ctx, const kgen_request *requests, size_t count,
-                               kgen_error *err) {
-    for (size_t i = 0; i < count && !ctx->tuning; i++)
-        if (is_known(&requests[i].problem))
-            KGEN_TRY(kgen_tuning_open(&ctx->tuning, ctx->tuning_file, err));
-    return KGEN_OK;
+/* Read when a problem is first named. */
+static kgen_status open_tuning(const preparation *p, kgen_error *err) {
+    kgen_context *ctx = p->ctx;
+    int wanted = 0;
+    for (size_t i = 0; i < p->count && !wanted; i++) wanted = is_known(&request_at(p, i)->problem);
+    if (!wanted) return KGEN_OK;
+    pthread_mutex_lock(&ctx->lock);
+    kgen_status status =
+        ctx->tuning ? KGEN_OK : kgen_tuning_open(&ctx->tuning, ctx->tuning_file, err);
+    pthread_mutex_unlock(&ctx->lock);
+    return status;
 }
 
-static kgen_status resolve(kgen_context *ctx, wanted *w, const kgen_request *requests,
-                           kgen_error *err) {
-    w->jobs = calloc(w->count, sizeof *w->jobs);
-    w->matches = calloc(w->count, sizeof *w->matches);
-    if (!w->jobs || !w->matches)
-        return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", w->count);
-    KGEN_TRY(open_tuning(ctx, requests, w->count, err));
-    for (size_t i = 0; i < w->count; i++) {
-        w->jobs[i].target = ctx->target;
-        KGEN_TRY(kgen_tuning_resolve(&w->jobs[i].spec, &w->matches[i], ctx->tuning,
-                                     &requests[i].spec, &requests[i].problem, ctx->target,
-                                     ctx->device_name, err));
+static kgen_status make_lists(preparation *p, kgen_error *err) {
+    p->index = calloc(p->count, sizeof *p->index);
+    p->jobs = calloc(p->count, sizeof *p->jobs);
+    p->matches = calloc(p->count, sizeof *p->matches);
+    p->results = calloc(p->count, sizeof *p->results);
+    return p->index && p->jobs && p->matches && p->results
+               ? KGEN_OK
+               : kgen_fail(err, KGEN_E_NOMEM, "%zu requests: out of memory", p->count);
+}
+
+static void prepare_missing(preparation *p) {
+    kgen_context *ctx = p->ctx;
+    kgen_error why;
+    if (p->options.stream && ctx->api->capturing(ctx->device, p->options.stream)) {
+        kgen_fail(&why, KGEN_E_CAPTURE,
+                  "kgen_prepare: the stream captures; prepare every kernel before");
+        for (size_t i = 0; i < p->missing; i++) settle_failure(p, p->index[i], &why);
+    } else if (ctx->mode == KGEN_MODE_OFFLINE) {
+        load_offline(p);
+    } else {
+        build(p);
+    }
+}
+
+static kgen_status first_failure(const preparation *p, kgen_error *err) {
+    for (size_t i = 0; i < p->count; i++) {
+        const kgen_error *why = &request_at(p, i)->error;
+        if (why->status == KGEN_OK) continue;
+        if (p->count == 1) return kgen_fail(err, why->status, "%s", why->text);
+        return kgen_fail(err, why->status, "request %zu of %zu: %s", i + 1, p->count, why->text);
     }
     return KGEN_OK;
 }
 
-kgen_status kgen_prepare_for(kgen_context *ctx, const kgen_request *requests, size_t count,
-                             kgen_kernel **kernels, kgen_error *err) {
-    wanted w = {.count = count};
-    if (ctx->api->capturing(ctx->device, NULL))
-        return kgen_fail(err, KGEN_E_CAPTURE,
-                         "kgen_prepare: a stream captures; prepare every kernel before");
+static kgen_status run(preparation *p, kgen_error *err) {
+    KGEN_TRY(make_lists(p, err));
+    KGEN_TRY(open_tuning(p, err));
+    for (size_t i = 0; i < p->count; i++) resolve(p, i);
+    if (p->missing) prepare_missing(p);
+    return first_failure(p, err);
+}
+
+/* --- public ------------------------------------------------------------- */
+
+static kgen_status check_sizes(const preparation *p, kgen_error *err) {
+    for (size_t i = 0; i < p->count; i++) {
+        size_t size = request_at(p, i)->size;
+        if (size < sizeof(kgen_request))
+            return kgen_fail(err, KGEN_E_ARG,
+                             "request %zu: kgen_request.size=%zu: sizeof(kgen_request) expected",
+                             i + 1, size);
+        if (size != p->step)
+            return kgen_fail(err, KGEN_E_ARG,
+                             "request %zu: kgen_request.size=%zu, the first has %zu", i + 1, size,
+                             p->step);
+    }
+    return KGEN_OK;
+}
+
+kgen_status kgen_prepare_for(kgen_context *ctx, kgen_request *requests, size_t count,
+                             const kgen_prepare_options *options, kgen_error *err) {
+    preparation p = {.ctx = ctx, .count = count};
+    KGEN_TRY(kgen_struct_take(&p.options, sizeof p.options, options, "kgen_prepare_options", err));
     if (!count) return KGEN_OK;
-    if (requests->size != sizeof *requests)
-        return kgen_fail(err, KGEN_E_ARG, "kgen_request.size=%zu: sizeof(kgen_request) expected",
-                         requests->size);
-    kgen_status status = resolve(ctx, &w, requests, err);
-    if (status == KGEN_OK) status = prepare_jobs(ctx, &w, kernels, err);
-    free(w.jobs);
-    free(w.matches);
+    p.requests = (char *)requests;
+    p.step = requests->size;
+    KGEN_TRY(check_sizes(&p, err));
+    kgen_status status = run(&p, err);
+    free(p.index);
+    free(p.jobs);
+    free(p.matches);
+    free(p.results);
     return status;
 }
 
 kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
                          kgen_kernel **kernels, kgen_error *err) {
     kgen_request *requests = calloc(count ? count : 1, sizeof *requests);
-    if (!requests) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", count);
-    for (size_t i = 0; i < count; i++)
-        requests[i] = (kgen_request){.size = sizeof requests[i], .spec = specs[i]};
-    kgen_status status = kgen_prepare_for(ctx, requests, count, kernels, err);
+    if (!requests) return kgen_fail(err, KGEN_E_NOMEM, "%zu requests: out of memory", count);
+    for (size_t i = 0; i < count; i++) {
+        requests[i].size = sizeof requests[i];
+        requests[i].spec = specs[i];
+    }
+    kgen_status status = kgen_prepare_for(ctx, requests, count, NULL, err);
+    for (size_t i = 0; i < count; i++) kernels[i] = requests[i].kernel;
     free(requests);
     return status;
+}
+
+kgen_kernel *kgen_find(const kgen_context *ctx, const kgen_spec *spec,
+                       const kgen_problem *problem) {
+    kgen_kernel *kernel = problem ? kgen__finder_get(ctx->finder, spec, problem) : NULL;
+    return kernel ? kernel : kgen__finder_get(ctx->finder, spec, &unknown);
+}
+
+void kgen_kernel_release(kgen_kernel *kernel) {
+    if (!kernel) return;
+    kgen_context *ctx = kernel->ctx;
+    pthread_mutex_lock(&ctx->lock);
+    drop(kernel);
+    pthread_mutex_unlock(&ctx->lock);
 }
 
 const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel) { return &kernel->spec; }

@@ -52,8 +52,12 @@ typedef struct kgen_build_options {
     int workers;      /* 0: cores, bounded by memory */
     int timeout_s;    /* a kernel; 0: 300 */
     int allow_spills; /* 1: the gate reports but does not fail */
+    int only_cached;  /* 1: what is not cached is KGEN_E_NOT_CACHED, not compiled */
     void (*progress)(const kgen_job_result *result, const kgen_job *job, size_t done, size_t total,
                      void *user); /* may be NULL */
+    /* May be NULL; asked about 20 times a second. Not 0: compilers are ended, and
+     * jobs that are not done are KGEN_E_CANCELLED. */
+    int (*cancel)(void *user);
     void *user;
 } kgen_build_options;
 

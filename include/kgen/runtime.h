@@ -1,6 +1,6 @@
-/* Prepare once, then only launch.
+/* Prepare once, then only find and launch.
  *
- *   kgen_open -> kgen_prepare(specs) -> kgen_launch ... -> kgen_close */
+ *   kgen_open -> kgen_prepare(specs) -> kgen_find, kgen_launch ... -> kgen_close */
 #ifndef KGEN_RUNTIME_H
 #define KGEN_RUNTIME_H
 
@@ -65,24 +65,61 @@ KGEN_API const char *kgen_context_driver(const kgen_context *ctx);
 KGEN_API kgen_cache *kgen_context_cache(kgen_context *ctx);
 
 /* Resolves, builds if the mode allows, loads, and gets the functions of all
- * specs; kernels[i] belongs to the context. Afterwards the context is strict:
- * a later prepare of a kernel that is not built is KGEN_E_NOT_CACHED, unless
- * the mode is KGEN_MODE_AUTO or KGEN_MODE_WARN and no stream captures
- * (KGEN_E_CAPTURE). One thread at a time. */
+ * specs; kernels[i] belongs to the context. A spec that fails does not keep the
+ * others from being prepared: kernels[i] is NULL where it failed, and the status
+ * and text are those of the first. This is kgen_prepare_for with problems that
+ * are not known and no options. Thread-safe. */
 KGEN_API kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, size_t count,
                                   kgen_kernel **kernels, kgen_error *err);
-/* The same, each spec for a problem of about that size: open tuning keys are
- * filled by the tuning database (tuning.h), whose files are settled by kgen_open
- * and read when a problem is first named. Ask once for
- * each size that is to have its own kernel (a graph of batch 8, one of 64).
- * kgen_prepare is this with an unknown problem. */
+
+/* A spec for a problem of about that size: open tuning keys are filled by the
+ * tuning database (tuning.h), whose files are settled by kgen_open and read when a
+ * problem is first named. Ask once for each size that is to have its own kernel
+ * (a graph of batch 8, one of 64). */
 typedef struct kgen_request {
-    size_t size; /* sizeof(kgen_request) */
+    size_t size; /* sizeof(kgen_request), in all of an array */
     kgen_spec spec;
-    kgen_problem problem;
+    kgen_problem problem; /* 0: not known */
+    /* What became of it: */
+    kgen_kernel *kernel; /* the context's; NULL where it failed */
+    int32_t compiled;    /* 1: now; 0: it was in the cache, or prepared before */
+    kgen_error error;    /* its own; status KGEN_OK where it did not fail */
 } kgen_request;
-KGEN_API kgen_status kgen_prepare_for(kgen_context *ctx, const kgen_request *requests, size_t count,
-                                      kgen_kernel **kernels, kgen_error *err);
+
+typedef struct kgen_prepare_options {
+    size_t size;
+    kgen_stream stream; /* the caller's: while it captures nothing is compiled or
+                           loaded (KGEN_E_CAPTURE); NULL: none is asked */
+    int workers;        /* as kgen_build_options */
+    /* May be NULL. Called by this thread, for each request when it is settled. */
+    void (*progress)(const kgen_request *request, size_t done, size_t total, void *user);
+    /* May be NULL; asked about 20 times a second. Not 0: compilers are ended, and
+     * what is not prepared by then is KGEN_E_CANCELLED. */
+    int (*cancel)(void *user);
+    void *user;
+} kgen_prepare_options;
+
+/* Compiles in parallel what is not in the cache, loads each as it comes, and fills
+ * every request's results. Requests whose kernels are prepared need neither
+ * driver nor compiler, also while a stream captures. KGEN_OK: all are prepared;
+ * else the first failure. Thread-safe. */
+KGEN_API kgen_status kgen_prepare_for(kgen_context *ctx, kgen_request *requests, size_t count,
+                                      const kgen_prepare_options *options, kgen_error *err);
+
+/* A prepared kernel, or NULL: never builds, loads or waits, takes no lock, and may
+ * be called by any thread at any time, also during capture. Found by a spec as it
+ * was asked for, by a kernel's resolved spec, and by either with its tuning keys
+ * open. problem: as it was asked for; NULL, or one that was not asked for: the
+ * kernel of the problem that is not known, else the first of that spec. */
+KGEN_API kgen_kernel *kgen_find(const kgen_context *ctx, const kgen_spec *spec,
+                                const kgen_problem *problem);
+
+/* Unloads a kernel; kgen_find forgets it, and a later prepare makes a new one.
+ * The caller knows that no launch of it is under way, that no graph which holds
+ * it will be launched again, and that no thread still has the handle. NULL may
+ * be released; kgen_close releases all. */
+KGEN_API void kgen_kernel_release(kgen_kernel *kernel);
+
 KGEN_API const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel);
 /* Why it has that spec: of the first request that led to this kernel. */
 KGEN_API const kgen_tuning_match *kgen_kernel_match(const kgen_kernel *kernel);

@@ -36,7 +36,8 @@ extern "C" {
     X(E_IO, "input/output error", 13)                       \
     X(E_NOMEM, "out of memory", 14)                         \
     X(E_MISMATCH, "results differ from the reference", 15)  \
-    X(E_INTERNAL, "internal error", 16)
+    X(E_INTERNAL, "internal error", 16)                     \
+    X(E_CANCELLED, "cancelled", 17)
 
 typedef enum kgen_status {
 #define KGEN_STATUS_ENUM(name, text, code) KGEN_##name,

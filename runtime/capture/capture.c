@@ -150,6 +150,16 @@ void kgen__capture_close(kgen__capture *c) {
     free(c);
 }
 
+void kgen__capture_forget(kgen__capture *c, const kgen_kernel *kernel) {
+    seen *found = NULL;
+    if (!c) return;
+    pthread_mutex_lock(&c->lock);
+    HASH_FIND_PTR(c->kernels, &kernel, found);
+    if (found) HASH_DEL(c->kernels, found);
+    free(found);
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* ---- which launch ----------------------------------------------------------------- */
 
 static int matches(const kgen__capture *c, const kgen_kernel *kernel) {

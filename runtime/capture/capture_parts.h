@@ -81,6 +81,8 @@ kgen_status kgen__capture_write(const char *path, const kgen_kernel *kernel, con
 /* NULL with KGEN_OK where the environment asks for nothing. */
 kgen_status kgen__capture_open(kgen__capture **out, kgen_error *err);
 void kgen__capture_close(kgen__capture *capture);
+/* A kernel that goes away; capture may be NULL. */
+void kgen__capture_forget(kgen__capture *capture, const kgen_kernel *kernel);
 
 /* Around a launch that is about to succeed. begin gives NULL where it is not to
  * be saved, or cannot be; it never fails, it warns. What is not NULL holds a

@@ -10,8 +10,11 @@
 
 enum { ARCH_AT = 1160 }; /* of gcnArchName in hipDeviceProp_t */
 
-API mock_hip mock_hip_state;
 static __thread int current;
+
+static int current_device(void) { return current; }
+
+API mock_hip mock_hip_state = {.current = current_device};
 
 #define STATE (&mock_hip_state)
 

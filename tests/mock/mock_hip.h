@@ -7,8 +7,9 @@ enum { MOCK_DEVICES = 2 };
 typedef struct mock_hip {
     int inits;
     int loads[MOCK_DEVICES], unloads[MOCK_DEVICES], launches[MOCK_DEVICES];
-    void *launched_on; /* the stream of the last launch */
-    void *capturing;   /* the one stream that captures; an engine's, if a test sets it */
+    void *launched_on;    /* the stream of the last launch */
+    int (*current)(void); /* device of this thread */
+    void *capturing;      /* the one stream that captures; an engine's, if a test sets it */
 } mock_hip;
 
 #endif

@@ -121,6 +121,77 @@ static void an_unknown_gpu(void) {
     CHECK(says("Without a GPU: device cpu:cdna3, or KGEN_DEVICE=cpu:cdna3"));
 }
 
+/* ---- what is asked of it ---- */
+
+#define LINE "scatter:op=draft_lens"
+
+/* 0: there is no compiler for it, which is not this test's business. */
+static int prepare(kgen_request *request, kgen_stream stream) {
+    const kgen_prepare_options options = {.size = sizeof options, .stream = stream};
+    request->size = sizeof *request;
+    CHECK(kgen_spec_parse(&request->spec, LINE, &err) == KGEN_OK);
+    return kgen_prepare_for(ctx, request, 1, &options, &err) != KGEN_E_TOOLCHAIN;
+}
+
+/* The guard asks about the engine's own stream, which kgen did not make. */
+static void an_engine_captures(void) {
+    mock_hip *engine = engine_loads(MOCK_HIP_6);
+    int streams[2];
+    kgen_request request = {0};
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    engine->capturing = &streams[0];
+    if (!prepare(&request, &streams[0])) return;
+    CHECK(err.status == KGEN_E_CAPTURE && says("the stream captures") && !request.kernel);
+    CHECK(engine->loads[0] == 0);
+    CHECK(prepare(&request, &streams[1]) && request.kernel && engine->loads[0] == 1);
+    kgen_kernel *kernel = request.kernel;
+    CHECK(prepare(&request, &streams[0]) && request.kernel == kernel); /* prepared by now */
+    CHECK(kgen_find(ctx, &request.spec, NULL) == kernel && engine->loads[0] == 1);
+    kgen_kernel_release(kernel);
+    CHECK(engine->unloads[0] == 1 && !kgen_find(ctx, &request.spec, NULL));
+    CHECK(prepare(&request, &streams[0]) && request.error.status == KGEN_E_CAPTURE);
+    kgen_close(ctx);
+    CHECK(engine->loads[0] == 1 && engine->unloads[0] == 1);
+}
+
+/* Each context loads and launches on its own device, whatever is current. */
+static void two_devices(void) {
+    mock_hip *engine = engine_loads(MOCK_HIP_6);
+    kgen_context *both[MOCK_DEVICES];
+    kgen_request request[MOCK_DEVICES] = {{0}, {0}};
+    for (int i = 0; i < MOCK_DEVICES; i++) {
+        CHECK(open_with(i ? "hip:1" : "hip:0", NULL) == KGEN_OK);
+        both[i] = ctx;
+    }
+    for (int i = 0; i < MOCK_DEVICES; i++) {
+        ctx = both[i];
+        if (!prepare(&request[i], NULL)) return;
+        CHECK(request[i].kernel && engine->loads[i] == 1 && engine->current() == 0);
+        CHECK(kgen_find(both[i], &request[i].spec, NULL) == request[i].kernel);
+    }
+    CHECK(request[0].kernel != request[1].kernel);
+    int64_t memory[6][4] = {{0}};
+    const int64_t shape[2] = {1, 4};
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
+    kgen_tensor *const tensors[] = {&args.scatter.lens,      &args.scatter.valid,
+                                    &args.scatter.accepted,  &args.scatter.seq_lens,
+                                    &args.scatter.step_lens, &args.scatter.positions_out};
+    for (int i = 0; i < 6; i++)
+        *tensors[i] = kgen_tensor_dense(memory[i], KGEN_DTYPE_I32, 1 + i / 4, shape + 1 - i / 4);
+    args.scatter.positions_out.dtype = KGEN_DTYPE_I64;
+    args.scatter.tokens = args.scatter.steps = args.scatter.pad_len = 1;
+    args.scatter.max_len = 64;
+    for (int i = MOCK_DEVICES - 1; i >= 0; i--) { /* the default stream is the current device's */
+        CHECK(kgen_launch(request[i].kernel, &args, NULL, &err) == KGEN_OK);
+        CHECK(engine->launches[i] == 1 && engine->current() == 0);
+    }
+    kgen_close(both[0]);
+    CHECK(engine->unloads[0] == 1 && engine->unloads[1] == 0);
+    CHECK(kgen_launch(request[1].kernel, &args, &memory, &err) == KGEN_OK);
+    CHECK(engine->launched_on == &memory);
+    kgen_close(both[1]);
+}
+
 static const struct scenario {
     const char *name;
     void (*run)(void);
@@ -131,6 +202,8 @@ static const struct scenario {
     {"two_copies", two_copies},
     {"bad_names", bad_names},
     {"an_unknown_gpu", an_unknown_gpu},
+    {"an_engine_captures", an_engine_captures},
+    {"two_devices", two_devices},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 

@@ -802,37 +802,6 @@ static void test_warn_mode(void **state) {
     kgen_close(ctx);
 }
 
-static void test_prepare_while_capturing(void **state) {
-    (void)state;
-    rig r;
-    kgen_error err;
-    kgen_graph *graph = NULL;
-    make_rig(&r, shared, cases[0]);
-    kgen_spec spec = spec_of(PLAIN);
-    kgen_kernel *kernel = NULL;
-    DO(kgen_graph_begin(shared, r.stream, &did));
-    assert_int_equal(kgen_prepare(shared, &spec, 1, &kernel, &err), KGEN_E_CAPTURE);
-    assert_string_equal(err.text, "kgen_prepare: a stream captures; prepare every kernel before");
-    DO(kgen_graph_end(shared, r.stream, &graph, &did));
-    assert_int_equal(kgen_graph_end(shared, r.stream, &graph, &err), KGEN_E_ARG);
-    kgen_graph_free(graph);
-    kgen_graph_free(NULL);
-    assert_ptr_equal(prepared(shared, &spec), r.kernel);
-    free_rig(&r);
-}
-
-/* An unsupported spec among good ones: nothing is prepared, the text names it. */
-static void test_prepare_of_a_bad_spec(void **state) {
-    (void)state;
-    kgen_spec specs[2] = {spec_of(PLAIN), spec_of(PLAIN)};
-    kgen_kernel *kernels[2] = {NULL, NULL};
-    kgen_error err;
-    specs[1].attn.group = 40;
-    assert_int_equal(kgen_prepare(shared, specs, 2, kernels, &err), KGEN_E_SPEC);
-    assert_non_null(strstr(err.text, "g=40"));
-    assert_null(kernels[0]);
-}
-
 static void test_device_names(void **state) {
     (void)state;
     static const struct {
@@ -1296,8 +1265,6 @@ int main(void) {
         cmocka_unit_test(test_offline_mode),
         cmocka_unit_test(test_offline_without_a_cache),
         cmocka_unit_test(test_warn_mode),
-        cmocka_unit_test(test_prepare_while_capturing),
-        cmocka_unit_test(test_prepare_of_a_bad_spec),
         cmocka_unit_test(test_device_names),
         cmocka_unit_test(test_default_device),
         cmocka_unit_test(test_sizes_of_options),
