@@ -9,6 +9,11 @@ _kgen() {
     case $previous in
     --engine) mapfile -t COMPREPLY < <(compgen -W "vllm sglang" -- "$current") && return ;;
     --kv-dtype) mapfile -t COMPREPLY < <(compgen -W "auto bf16 fp16 fp8 e4m3fn e4m3fnuz e5m2" -- "$current") && return ;;
+    --dtype) mapfile -t COMPREPLY < <(compgen -W "auto bf16 fp16" -- "$current") && return ;;
+    --state-dtype) mapfile -t COMPREPLY < <(compgen -W "auto bf16 fp16 f32" -- "$current") && return ;;
+    --table) mapfile -t COMPREPLY < <(compgen -W "i32 i64" -- "$current") && return ;;
+    --descale) mapfile -t COMPREPLY < <(compgen -W "auto head token" -- "$current") && return ;;
+    --assume) mapfile -t COMPREPLY < <(compgen -W "nothing dense" -- "$current") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "auto nhd hnd shuffle xpacked" -- "$current") && return ;;
     --arch) # the error for an unknown one lists them
         mapfile -t COMPREPLY < <(compgen -W "$("$program" list --arch '?' 2>&1 | sed 's/.*known are //; s/,//g')" -- "$current")

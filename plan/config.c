@@ -9,7 +9,10 @@
 enum { CONFIG_MAX_BYTES = 4 << 20 };
 
 static void note(const kgen__config *c, const char *key) {
-    if (c->read && c->read->count < KGEN__FIELDS_READ_MAX) c->read->names[c->read->count++] = key;
+    kgen__fields_read *read = c->read;
+    for (size_t i = 0; read && i < read->count; i++)
+        if (strcmp(read->names[i], key) == 0) return;
+    if (read && read->count < KGEN__FIELDS_READ_MAX) read->names[read->count++] = key;
 }
 
 json_t *kgen__config_field(const kgen__config *c, const char *key) {

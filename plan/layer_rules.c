@@ -152,8 +152,10 @@ static const char *local_kind(const kgen__reading *r) {
 
 static kgen_status by_period(kgen__reading *r, int64_t phase) {
     int64_t period;
-    json_t *text = r->type->period_key ? kgen__config_field(r->config, r->type->period_key) : NULL;
+    const char *key = r->type->period_key;
+    json_t *text = key ? kgen__config_field(r->config, key) : NULL;
     if (json_is_string(text)) return by_pattern_text(r, json_string_value(text));
+    if (key && !text && kgen__config_given(r->config, key)) return KGEN_OK; /* null: none slides */
     KGEN_TRY(read_period(r, &period));
     if (!r->window && !r->type->linear) return KGEN_OK; /* no window: all are full */
     for (int64_t i = 0; i < r->model->count; i++)

@@ -8,9 +8,9 @@
 /* clang-format off */
 static const char *const words[] = {
     "alibi", "attention", "attn", "bidirectional", "block_config", "block_type", "causal", "chunk",
-    "cla_", "use_cla", "compress", "conv", "cross", "decoder_layers", "encoder", "global", "head",
+    "cla_", "use_cla", "use_mla", "compress", "conv", "cross", "decoder_layers", "encoder", "global", "head",
     "hybrid", "index_", "indexer", "kv_channels", "kv_lora", "kv_shar", "layer_ids", "layer_type",
-    "layers_block", "latent", "local", "lora_rank", "lru", "mamba", "mixer", "no_rope", "num_kv",
+    "layers_block", "latent", "local", "lora_rank", "lru", "mamba", "mixer", "multi_query", "no_rope", "num_kv",
     "pattern", "prefix_lm", "query_group", "query_pre", "recurrent", "retention", "sink",
     "sliding", "softcap", "soft_cap", "sparse", "ssm", "state_size", "swa", "window",
 };
@@ -60,8 +60,8 @@ static int is_neutral(json_t *value) {
     if (!value || json_is_null(value) || json_is_false(value)) return 1;
     if (json_is_number(value)) return json_number_value(value) == 0;
     if (json_is_string(value)) return json_string_length(value) == 0;
-    return json_is_array(value) ? !json_array_size(value)
-                                : !json_object_size(value) && !json_is_true(value);
+    if (json_is_array(value)) return !json_array_size(value);
+    return json_is_object(value) && !json_object_size(value);
 }
 
 static int was_read(const kgen__fields_read *read, const char *key) {
@@ -77,7 +77,6 @@ static int is_harmless(const char *key, json_t *value) {
         if (strcmp(usual[i].key, key) == 0 && json_is_string(value) &&
             strcmp(usual[i].value, json_string_value(value)) == 0)
             return 1;
-    if (strcmp(key, "scale_attn_weights") == 0 && json_is_true(value)) return 1;
     return 0;
 }
 
@@ -93,7 +92,16 @@ static int is_of_input(const char *key) {
     return 0;
 }
 
+/* Of these, false is what is unusual. */
+static int is_true_by_custom(const char *key) {
+    static const char *const names[] = {"is_causal", "causal", "scale_attn_weights"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], key) == 0) return 1;
+    return 0;
+}
+
 static int is_telling(const char *key, json_t *value) {
+    if (json_is_boolean(value) && is_true_by_custom(key)) return json_is_false(value);
     if (is_neutral(value) || is_of_input(key) || is_harmless(key, value)) return 0;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strstr(key, words[i])) return 1;

@@ -678,10 +678,14 @@ static void test_unread_fields(void **state) {
         "\"query_pre_attn_scalar\":256",
         "\"num_kv_groups\":2",
         "\"layer_types\":[\"full_attention\",\"novel_attention\"]",
-        "\"sliding_window\":512"};
+        "\"sliding_window\":512",
+        "\"is_causal\":false",
+        "\"multi_query\":true",
+        "\"use_mla\":true"};
     static const char *const passed[] = {"\"sliding_window\":null",
                                          "\"attention_bias\":true",
                                          "\"attention_dropout\":0.1",
+                                         "\"is_causal\":true",
                                          "\"swa_num_key_value_heads\":null",
                                          "\"use_cla\":false",
                                          "\"index_topk\":0",
