@@ -285,36 +285,48 @@ kgen_status kgen__rule_kda(kgen__reading *r) {
     return KGEN_OK;
 }
 
+/* MiMo: what its sliding layers have of their own. The window counts the tokens
+ * before the query, and has a second name. */
+static kgen_status read_swa(kgen__reading *r, kgen__layer *local) {
+    int64_t before = 0, chunk = 0;
+    local->kv_heads *= 2;
+    local->sinks = 1;
+    const struct {
+        const char *key;
+        int64_t high, *out;
+    } rows[] = {{"swa_num_attention_heads", KGEN__HEADS_MAX, &local->heads},
+                {"swa_num_key_value_heads", KGEN__HEADS_MAX, &local->kv_heads},
+                {"swa_head_dim", KGEN__DIM_MAX, &local->head_dim},
+                {"swa_v_head_dim", KGEN__DIM_MAX, &local->v_dim},
+                {"sliding_window_size", 1 << 30, &before},
+                {"attention_chunk_size", 1 << 30, &chunk}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        KGEN_TRY(kgen__config_int(r->config, rows[i].key, 1, rows[i].high, rows[i].out));
+    KGEN_TRY(kgen__config_bool(r->config, "add_swa_attention_sink_bias", &local->sinks));
+    if (before) r->window = before + 1;
+    return chunk && chunk + 1 != r->window
+               ? kgen_fail(r->config->err, KGEN_E_UNSUPPORTED,
+                           "attention_chunk_size=%lld: this version knows it as "
+                           "sliding_window_size",
+                           (long long)chunk)
+               : KGEN_OK;
+}
+
 /* 1: sliding, with heads, dims and sinks of its own. */
 kgen_status kgen__rule_mimo(kgen__reading *r) {
+    static const char key[] = "hybrid_layer_pattern";
     json_t *list;
     kgen__layer local = r->common;
-    local.kv_heads *= 2;
-    int full_sinks = 0, local_sinks = 1;
-    int64_t before = 0, chunk = 0;
-    KGEN_TRY(kgen__config_int(r->config, "sliding_window_size", 1, 1 << 30, &before));
-    if (before) r->window = before + 1; /* that many, and the query */
-    KGEN_TRY(kgen__config_int(r->config, "attention_chunk_size", 1, 1 << 30, &chunk));
-    if (chunk && chunk + 1 != r->window) /* the window by another name */
-        return kgen_fail(r->config->err, KGEN_E_UNSUPPORTED,
-                         "attention_chunk_size=%lld: this version knows it as sliding_window_size",
-                         (long long)chunk);
-    KGEN_TRY(
-        kgen__config_int(r->config, "swa_num_attention_heads", 1, KGEN__HEADS_MAX, &local.heads));
-    KGEN_TRY(kgen__config_int(r->config, "swa_num_key_value_heads", 1, KGEN__HEADS_MAX,
-                              &local.kv_heads));
-    KGEN_TRY(kgen__config_int(r->config, "swa_head_dim", 1, KGEN__DIM_MAX, &local.head_dim));
-    KGEN_TRY(kgen__config_int(r->config, "swa_v_head_dim", 1, KGEN__DIM_MAX, &local.v_dim));
+    int full_sinks = 0;
+    KGEN_TRY(read_swa(r, &local));
     KGEN_TRY(kgen__config_bool(r->config, "add_full_attention_sink_bias", &full_sinks));
-    KGEN_TRY(kgen__config_bool(r->config, "add_swa_attention_sink_bias", &local_sinks));
-    KGEN_TRY(kgen__config_list(r->config, "hybrid_layer_pattern", r->model->count, &list));
+    KGEN_TRY(kgen__config_list(r->config, key, r->model->count, &list));
     if (!list && !kgen__config_given(r->config, "layer_types"))
-        return kgen__config_missing(r->config, "hybrid_layer_pattern", "");
-    local.sinks = local_sinks;
+        return kgen__config_missing(r->config, key, "");
     for (int64_t i = 0; i < r->model->count; i++) {
         json_t *entry = list ? json_array_get(list, (size_t)i) : NULL;
         if (list && !json_is_integer(entry))
-            return kgen__config_wrong(r->config, "hybrid_layer_pattern", "a list of 0 and 1");
+            return kgen__config_wrong(r->config, key, "a list of 0 and 1");
         int slides = list ? json_integer_value(entry) != 0 : r->model->layer[i].window > 0;
         r->model->layer[i].sinks = full_sinks;
         if (!slides) continue;

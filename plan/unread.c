@@ -8,11 +8,12 @@
 /* clang-format off */
 static const char *const words[] = {
     "alibi", "attention", "attn", "bidirectional", "block_config", "block_type", "causal", "chunk",
-    "cla_", "use_cla", "use_mla", "compress", "conv", "cross", "decoder_layers", "encoder", "global", "head",
-    "hybrid", "index_", "indexer", "kv_channels", "kv_lora", "kv_shar", "layer_ids", "layer_type",
-    "layers_block", "latent", "local", "lora_rank", "lru", "mamba", "mixer", "multi_query", "no_rope", "num_kv",
-    "pattern", "prefix_lm", "query_group", "query_pre", "recurrent", "retention", "sink",
-    "sliding", "softcap", "soft_cap", "sparse", "ssm", "state_size", "swa", "window",
+    "cla_", "use_cla", "use_mla", "compress", "conv", "cross", "decoder_layers", "encoder",
+    "global", "head", "hybrid", "index_", "indexer", "kv_channels", "kv_lora", "kv_shar",
+    "layer_ids", "layer_type", "layers_block", "latent", "local", "lora_rank", "lru", "mamba",
+    "mixer", "multi_query", "no_rope", "num_kv", "pattern", "prefix_lm", "query_group",
+    "query_pre", "recurrent", "retention", "sink", "sliding", "softcap", "soft_cap", "sparse",
+    "ssm", "state_size", "swa", "window",
 };
 
 /* Names with such a word that change no kernel of attention or of its cache. */
@@ -20,22 +21,23 @@ static const char *const harmless[] = {
     /* weights and norms, and what is done to queries and keys before they come */
     "attention_bias", "attention_out_bias", "attention_qkv_bias", "attention_in_multiplier",
     "attention_out_multiplier", "attention_value_scale", "attn_temperature_tuning", "attn_scale",
-    "apply_query_key_layer_scaling", "conv_bias", "use_conv_bias", "use_logn_attn", "attn_rotary_emb", "offset_alibi",
-    "parallel_attn", "local_rope_theta", "rope_local_base_freq", "swa_rope_theta",
+    "apply_query_key_layer_scaling", "conv_bias", "use_conv_bias", "use_logn_attn",
+    "attn_rotary_emb", "offset_alibi", "parallel_attn", "local_rope_theta", "rope_local_base_freq",
+    "swa_rope_theta",
     /* after attention: gates, residuals, other layers of the model */
-    "attn_output_gate", "attn_res_block_size", "use_head_wise_attn_gate", "activation_sparsity_pattern",
-    "final_logit_softcapping", "cla_share_factor", "latent_moe_use_norm", "moe_latent_size", "moe_layer_pattern",
-    "mlp_layer_types", "decoder_sparse_step", "num_local_experts", "lm_head_bias",
-    "lm_head_multiplier", "full_attn_alpha_factor", "full_attn_beta_factor",
-    "linear_attn_alpha_factor", "linear_attn_beta_factor", "layernorm_full_attention_alpha",
-    "layernorm_full_attention_beta", "layernorm_linear_attention_alpha",
-    "layernorm_linear_attention_beta", "ssm_multipliers", "ssm_in_multiplier",
-    "ssm_out_multiplier",
+    "attn_output_gate", "attn_res_block_size", "use_head_wise_attn_gate",
+    "activation_sparsity_pattern", "final_logit_softcapping", "cla_share_factor",
+    "latent_moe_use_norm", "moe_latent_size", "moe_layer_pattern", "mlp_layer_types",
+    "decoder_sparse_step", "num_local_experts", "lm_head_bias", "lm_head_multiplier",
+    "full_attn_alpha_factor", "full_attn_beta_factor", "linear_attn_alpha_factor",
+    "linear_attn_beta_factor", "layernorm_full_attention_alpha", "layernorm_full_attention_beta",
+    "layernorm_linear_attention_alpha", "layernorm_linear_attention_beta", "ssm_multipliers",
+    "ssm_in_multiplier", "ssm_out_multiplier",
     /* recurrent blocks, beside the state that recurrent.c reads */
     "chunk_size", "mamba_chunk_size", "mamba_conv_bias", "mamba_dt_init_floor", "mamba_dt_limit",
     "mamba_dt_max", "mamba_dt_min", "mamba_dt_rank", "mamba_hidden_act", "mamba_inner_layernorms",
-    "mamba_norm_before_gate", "mamba_use_mlp", "mamba_proj_bias", "mamba_rms_norm", "use_mamba_kernels",
-    "conv_dim", "conv_dim_out", "conv_use_xavier_init",
+    "mamba_norm_before_gate", "mamba_use_mlp", "mamba_proj_bias", "mamba_rms_norm",
+    "use_mamba_kernels", "conv_dim", "conv_dim_out", "conv_use_xavier_init",
     /* draft layers, which are planned from a config of their own */
     "mtp_hybrid_override_pattern", "mtp_layers_block_type",
     /* training, and how a program computes the same */

@@ -566,73 +566,74 @@ static void test_indivisible_heads(void **state) {
 
 #define HEAD "{\"model_type\":\"llama\",\"num_hidden_layers\":2,"
 
+static const struct {
+    const char *json;
+    kgen_status status;
+    const char *words;
+} bad_configs[] = {
+    {"", KGEN_E_CONFIG, "not valid JSON"},
+    {"[]", KGEN_E_CONFIG, "an object expected"},
+    {"3", KGEN_E_CONFIG, "not valid JSON"},
+    {"{", KGEN_E_CONFIG, "not valid JSON: line 1"},
+    {"{}", KGEN_E_CONFIG, "model_type: missing"},
+    {"{\"model_type\":7}", KGEN_E_CONFIG, "model_type: a name"},
+    {"{\"model_type\":\"\\u001b[31m\"}", KGEN_E_CONFIG, "model_type: a name"},
+    {"{\"text_config\":[]}", KGEN_E_CONFIG, "text_config: an object"},
+    {"{\"model_type\":\"llama\"}", KGEN_E_CONFIG, "num_hidden_layers: missing"},
+    {HEAD "\"head_dim\":128}", KGEN_E_CONFIG, "num_attention_heads: missing"},
+    {HEAD "\"num_attention_heads\":8}", KGEN_E_CONFIG, "hidden_size: missing"},
+    {HEAD "\"num_attention_heads\":7,\"hidden_size\":128}", KGEN_E_CONFIG, "hidden_size=128"},
+    {HEAD "\"num_attention_heads\":-8}", KGEN_E_CONFIG, "num_attention_heads=-8: must be 1"},
+    {HEAD "\"num_attention_heads\":1000000}", KGEN_E_CONFIG, "must be 1 to 1024"},
+    {HEAD "\"num_attention_heads\":99999999999999999999}", KGEN_E_CONFIG, "not valid JSON"},
+    {HEAD "\"num_attention_heads\":8.5}", KGEN_E_CONFIG, "an integer expected"},
+    {HEAD "\"num_attention_heads\":\"8\"}", KGEN_E_CONFIG, "an integer expected"},
+    {HEAD "\"num_attention_heads\":NaN}", KGEN_E_CONFIG, "not valid JSON"},
+    {HEAD "\"num_attention_heads\":8,\"num_attention_heads\":8}", KGEN_E_CONFIG, "duplicate"},
+    {HEAD "\"num_attention_heads\":12,\"num_key_value_heads\":5,\"head_dim\":64}", KGEN_E_CONFIG,
+     "num_key_value_heads=5"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"torch_dtype\":\"int8\"}", KGEN_E_CONFIG,
+     "torch_dtype=int8"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":100}", KGEN_E_UNSUPPORTED, "d=100"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[\"full_attention\"]}",
+     KGEN_E_CONFIG, "layer_types: 1 entries, num_hidden_layers=2"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":{}}", KGEN_E_CONFIG,
+     "layer_types: a list"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[1,2]}", KGEN_E_CONFIG,
+     "layer_types[0]"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[\"conv\",\"conv\"]}",
+     KGEN_E_UNSUPPORTED, "conv"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":64,"
+          "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
+     KGEN_E_CONFIG, "sliding_window: missing"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":64,"
+          "\"layer_types\":[\"linear_attention\",\"full_attention\"]}",
+     KGEN_E_UNSUPPORTED, "layer_types[0]=linear_attention"},
+    {HEAD "\"num_attention_heads\":8,\"n_head\":4,\"head_dim\":64}", KGEN_E_CONFIG,
+     "num_attention_heads=8, n_head=4: must be equal"},
+    {HEAD "\"num_attention_heads\":8,\"head_dim\":-Infinity}", KGEN_E_CONFIG,
+     "an integer expected"},
+    {"{\"model_type\":\"jamba\",\"num_hidden_layers\":8,\"num_attention_heads\":8,"
+     "\"head_dim\":64}",
+     KGEN_E_CONFIG, "missing, and the model has Mamba layers"},
+    {"{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":3,\"num_attention_heads\":8,"
+     "\"hybrid_override_pattern\":\"M*\"}",
+     KGEN_E_CONFIG, "hybrid_override_pattern: 2 layers, num_hidden_layers=3"},
+    {"{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+     "\"hybrid_override_pattern\":\"MX\"}",
+     KGEN_E_UNSUPPORTED, "hybrid_override_pattern: layer 1 is of a kind"},
+    {"{\"model_type\":\"minimax_m1\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+     "\"attn_type_list\":[1,2]}",
+     KGEN_E_CONFIG, "attn_type_list[1]: 0 or 1 expected"},
+    {"{\"model_type\":\"gemma2\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+     "\"query_pre_attn_scalar\":-1}",
+     KGEN_E_CONFIG, "query_pre_attn_scalar=-1"},
+};
+
 static void test_bad_configs(void **state) {
-    static const struct {
-        const char *json;
-        kgen_status status;
-        const char *words;
-    } rows[] = {
-        {"", KGEN_E_CONFIG, "not valid JSON"},
-        {"[]", KGEN_E_CONFIG, "an object expected"},
-        {"3", KGEN_E_CONFIG, "not valid JSON"},
-        {"{", KGEN_E_CONFIG, "not valid JSON: line 1"},
-        {"{}", KGEN_E_CONFIG, "model_type: missing"},
-        {"{\"model_type\":7}", KGEN_E_CONFIG, "model_type: a name"},
-        {"{\"model_type\":\"\\u001b[31m\"}", KGEN_E_CONFIG, "model_type: a name"},
-        {"{\"text_config\":[]}", KGEN_E_CONFIG, "text_config: an object"},
-        {"{\"model_type\":\"llama\"}", KGEN_E_CONFIG, "num_hidden_layers: missing"},
-        {HEAD "\"head_dim\":128}", KGEN_E_CONFIG, "num_attention_heads: missing"},
-        {HEAD "\"num_attention_heads\":8}", KGEN_E_CONFIG, "hidden_size: missing"},
-        {HEAD "\"num_attention_heads\":7,\"hidden_size\":128}", KGEN_E_CONFIG, "hidden_size=128"},
-        {HEAD "\"num_attention_heads\":-8}", KGEN_E_CONFIG, "num_attention_heads=-8: must be 1"},
-        {HEAD "\"num_attention_heads\":1000000}", KGEN_E_CONFIG, "must be 1 to 1024"},
-        {HEAD "\"num_attention_heads\":99999999999999999999}", KGEN_E_CONFIG, "not valid JSON"},
-        {HEAD "\"num_attention_heads\":8.5}", KGEN_E_CONFIG, "an integer expected"},
-        {HEAD "\"num_attention_heads\":\"8\"}", KGEN_E_CONFIG, "an integer expected"},
-        {HEAD "\"num_attention_heads\":NaN}", KGEN_E_CONFIG, "not valid JSON"},
-        {HEAD "\"num_attention_heads\":8,\"num_attention_heads\":8}", KGEN_E_CONFIG, "duplicate"},
-        {HEAD "\"num_attention_heads\":12,\"num_key_value_heads\":5,\"head_dim\":64}",
-         KGEN_E_CONFIG, "num_key_value_heads=5"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"torch_dtype\":\"int8\"}", KGEN_E_CONFIG,
-         "torch_dtype=int8"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":100}", KGEN_E_UNSUPPORTED, "d=100"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[\"full_attention\"]}",
-         KGEN_E_CONFIG, "layer_types: 1 entries, num_hidden_layers=2"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":{}}", KGEN_E_CONFIG,
-         "layer_types: a list"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[1,2]}", KGEN_E_CONFIG,
-         "layer_types[0]"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,\"layer_types\":[\"conv\",\"conv\"]}",
-         KGEN_E_UNSUPPORTED, "conv"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,"
-              "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
-         KGEN_E_CONFIG, "sliding_window: missing"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":64,"
-              "\"layer_types\":[\"linear_attention\",\"full_attention\"]}",
-         KGEN_E_UNSUPPORTED, "layer_types[0]=linear_attention"},
-        {HEAD "\"num_attention_heads\":8,\"n_head\":4,\"head_dim\":64}", KGEN_E_CONFIG,
-         "num_attention_heads=8, n_head=4: must be equal"},
-        {HEAD "\"num_attention_heads\":8,\"head_dim\":-Infinity}", KGEN_E_CONFIG,
-         "an integer expected"},
-        {"{\"model_type\":\"jamba\",\"num_hidden_layers\":8,\"num_attention_heads\":8,"
-         "\"head_dim\":64}",
-         KGEN_E_CONFIG, "missing, and the model has Mamba layers"},
-        {"{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":3,\"num_attention_heads\":8,"
-         "\"hybrid_override_pattern\":\"M*\"}",
-         KGEN_E_CONFIG, "hybrid_override_pattern: 2 layers, num_hidden_layers=3"},
-        {"{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
-         "\"hybrid_override_pattern\":\"MX\"}",
-         KGEN_E_UNSUPPORTED, "hybrid_override_pattern: layer 1 is of a kind"},
-        {"{\"model_type\":\"minimax_m1\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
-         "\"attn_type_list\":[1,2]}",
-         KGEN_E_CONFIG, "attn_type_list[1]: 0 or 1 expected"},
-        {"{\"model_type\":\"gemma2\",\"num_hidden_layers\":2,\"num_attention_heads\":8,"
-         "\"query_pre_attn_scalar\":-1}",
-         KGEN_E_CONFIG, "query_pre_attn_scalar=-1"},
-    };
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        expect_failure(rows[i].json, NULL, rows[i].status, rows[i].words);
+    for (size_t i = 0; i < sizeof bad_configs / sizeof bad_configs[0]; i++)
+        expect_failure(bad_configs[i].json, NULL, bad_configs[i].status, bad_configs[i].words);
 }
 
 static void test_bad_options(void **state) {
