@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "seed.h"
 
 char rows_folder[64];
 uint64_t rows_seed;
@@ -18,13 +19,7 @@ uint64_t rows_seed;
 static uint64_t state_of_random;
 
 int rows_start(void) {
-    const char *given = getenv("KGEN_TEST_SEED");
-    if (given)
-        rows_seed = strtoull(given, NULL, 10);
-    else if (getrandom(&rows_seed, sizeof rows_seed, 0) != sizeof rows_seed)
-        return -1;
-    state_of_random = rows_seed;
-    print_message("seed %" PRIu64 "\n", rows_seed);
+    state_of_random = rows_seed = test_seed();
     return unsetenv("KGEN_TUNING");
 }
 

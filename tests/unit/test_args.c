@@ -11,6 +11,7 @@
 
 #include "check/check.h"
 #include "runtime/launch.h"
+#include "seed.h"
 
 enum { SPECS = 60, MORE_SPECS = 3000 };
 
@@ -142,9 +143,7 @@ static void test_nothing_is_ignored(void **state) {
 }
 
 int main(void) {
-    const char *given = getenv("KGEN_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    seed = test_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_ignored),
     };

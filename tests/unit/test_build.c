@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "compile/unit.h"
+#include "seed.h"
 
 static char scratch[256]; /* TMPDIR of this run: must be empty in the end */
 static char files[256];   /* the tests' own files */
@@ -961,8 +962,7 @@ static int remove_files(void **state) {
 }
 
 int main(void) {
-    seed = (unsigned)time(NULL) ^ (unsigned)getpid();
-    printf("seed %u\n", seed);
+    seed = (unsigned)test_seed();
     snprintf(scratch, sizeof scratch, "/tmp/kgen-test-tmp-XXXXXX");
     snprintf(files, sizeof files, "/tmp/kgen-test-build-XXXXXX");
     if (!mkdtemp(scratch) || !mkdtemp(files) || setenv("TMPDIR", scratch, 1) != 0) return 1;

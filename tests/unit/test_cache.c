@@ -24,6 +24,8 @@
 
 #include <kgen/cache.h>
 
+#include "seed.h"
+
 enum { PATH_BYTES = 512, NOBODY = 65534, MACH_GFX942 = 0x4c, MACH_GFX950 = 0x4f };
 
 /* Places in a file of schema 1; the strings are target, symbol, toolchain, spec. */
@@ -1467,8 +1469,7 @@ int main(void) {
         TEST(listing_skips_what_is_no_entry),
         TEST(bad_prefixes_and_directories),
     };
-    seed = (unsigned)time(NULL) ^ (unsigned)getpid();
-    printf("seed %u\n", seed);
+    seed = (unsigned)test_seed();
     srand(seed);
     if (!mkdtemp(scratch)) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

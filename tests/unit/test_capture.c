@@ -19,6 +19,7 @@
 #include "check/check.h"
 #include "runtime/members.h"
 #include "runtime/capture/capture_format.h"
+#include "seed.h"
 
 static const char *const devices[] = {"cpu:cdna3", "cpu:sm90"};
 enum { DEVICES = 2, PATH_BYTES = 512, DIGEST = 32 };
@@ -862,9 +863,7 @@ int main(void) {
         cmocka_unit_test(test_graphs_are_not_captured),
         cmocka_unit_test(test_bad_variables),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%" PRIu64 "\n", seed);
+    seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

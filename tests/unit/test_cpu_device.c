@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "seed.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WITH_ASAN 1
@@ -763,8 +764,7 @@ static void switches_are_counted(void **state) {
 
 static int set_up(void **state) {
     (void)state;
-    seed = (unsigned)time(NULL) ^ (unsigned)getpid();
-    print_message("seed %u\n", seed);
+    seed = (unsigned)test_seed();
     srand(seed);
     if (!mkdtemp(folder)) return -1;
     char source[64], object[64];

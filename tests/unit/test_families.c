@@ -17,6 +17,7 @@
 #include "predict/predict_family.h"
 #include "runtime/launch.h"
 #include "workload/workload_family.h"
+#include "seed.h"
 
 static kgen__rng rng;
 
@@ -212,9 +213,7 @@ int main(void) {
         cmocka_unit_test(test_specs_of_zeros),
         cmocka_unit_test(test_two_specs),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

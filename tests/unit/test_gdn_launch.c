@@ -15,6 +15,7 @@
 #include "gen/gdn.h"
 #include "runtime/launch.h"
 #include "templates/kg/gdn/gdn_packed.h"
+#include "seed.h"
 
 enum { GIVEN_MAX = 32 };
 
@@ -833,9 +834,7 @@ int main(void) {
         cmocka_unit_test(test_counts_have_bounds),
         cmocka_unit_test(test_other_families_are_refused),
     };
-    const char *given_seed = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given_seed ? strtoull(given_seed, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "check/check_gdn.h"
+#include "seed.h"
 
 enum { CDNA3, SM90, DEVICES, COUNTER_BYTES = 1 << 20 };
 
@@ -852,9 +853,7 @@ int main(void) {
         cmocka_unit_test(test_drafts_are_single_steps),
         cmocka_unit_test(test_a_graph_follows_the_batch),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%" PRIu64 "\n", seed);
+    seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

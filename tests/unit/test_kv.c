@@ -12,6 +12,7 @@
 
 #include "check/check.h"
 #include "runtime/launch.h"
+#include "seed.h"
 
 static kgen__rng rng;
 
@@ -675,9 +676,7 @@ int main(void) {
         cmocka_unit_test(test_rows_before_the_first_sequence),
         cmocka_unit_test(test_attention_over_what_is_written),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,8 @@
 #include <cmocka.h>
 #include <kgen/plan.h>
 
+#include "seed.h"
+
 #ifndef KGEN_CONFIGS_DIR
 #define KGEN_CONFIGS_DIR "plan/configs"
 #endif
@@ -899,10 +901,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_huge_and_deep),
         cmocka_unit_test(test_mutations),
     };
-    const char *seed = getenv("KGEN_TEST_SEED");
     if (argc > 1) configs_dir = argv[1];
-    random_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u;
+    random_state = test_seed();
     if (!random_state) random_state = 1;
-    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)random_state);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

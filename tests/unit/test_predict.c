@@ -16,6 +16,7 @@
 #include "gen/gdn.h"
 #include "runtime/kv_pack.h"
 #include "predict/listing.h"
+#include "seed.h"
 
 enum { ROUNDS = 400 };
 
@@ -702,10 +703,7 @@ int main(void) {
         cmocka_unit_test(test_no_model),
         cmocka_unit_test(test_real_kernels),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    unsigned seed =
-        given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL) ^ (unsigned)getpid();
-    printf("KGEN_TEST_SEED=%u\n", seed);
+    unsigned seed = (unsigned)test_seed();
     srand(seed);
     return cmocka_run_group_tests_name("predict", tests, NULL, NULL);
 }

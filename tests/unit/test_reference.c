@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <kgen/params.h>
 
 #include "check/check.h"
+#include "seed.h"
 
 #define CASES "tests/cases/attn.txt"
 
@@ -136,7 +138,7 @@ static void numbers_round_to_even(void **state) {
 static void random_numbers(void **state) {
     (void)state;
     kgen__rng a, b, c;
-    uint64_t seed = kgen__seed_fresh();
+    uint64_t seed = kgen__rng_next(&rng);
     kgen__rng_seed(&a, seed, 1);
     kgen__rng_seed(&b, seed, 1);
     kgen__rng_seed(&c, seed, 2);
@@ -393,7 +395,7 @@ static void honest_kernels_pass(void **state) {
             assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_ATTN, &rng, NULL, 100, &err),
                              KGEN_OK);
         make_dense(&c);
-        trial *t = trial_of(&c, kgen__seed_fresh());
+        trial *t = trial_of(&c, kgen__rng_next(&rng));
         must_pass(t);
         worst = fmax(worst, t->result.max_ratio);
         worst_rms = fmax(worst_rms, t->result.rms_ratio);
@@ -445,10 +447,10 @@ static int can_show(const trial *t, int fault) {
 }
 
 static trial *trial_that_shows(const char *line, int fault) {
-    trial *t = trial_line(line, kgen__seed_fresh());
+    trial *t = trial_line(line, kgen__rng_next(&rng));
     while (!can_show(t, fault)) {
         trial_free(t);
-        t = trial_line(line, kgen__seed_fresh());
+        t = trial_line(line, kgen__rng_next(&rng));
     }
     return t;
 }
@@ -617,7 +619,7 @@ static void answers_are_finite_and_tight(void **state) {
         kgen__case c;
         assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_ATTN, &rng, NULL, 150, NULL), KGEN_OK);
         c.attn.scale = 0;
-        trial *t = trial_of(&c, kgen__seed_fresh());
+        trial *t = trial_of(&c, kgen__rng_next(&rng));
         const kgen_attn_spec *s = &t->data.spec.attn;
         double loose = kgen_dtype_size((kgen_dtype)s->kv) == 1 ? 0.15 : 0.015;
         for (int64_t i = 0; i < t->answer.tokens * t->answer.heads * t->answer.v_dim; i++) {
@@ -657,7 +659,7 @@ static void cases_round_trip(void **state) {
     for (int i = 0; i < 500; i++) {
         assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_ATTN, &rng, NULL, 0, NULL), KGEN_OK);
         c.attn.sink = -1.5;
-        c.seed = kgen__seed_fresh();
+        c.seed = kgen__rng_next(&rng);
         same_after_print(&c);
     }
     const char *line =
@@ -670,7 +672,7 @@ static void cases_round_trip(void **state) {
     int seen_low = 0;
     for (int i = 0; i < 200; i++) {
         kgen__case drawn = c, twin = c;
-        uint64_t seed = kgen__seed_fresh();
+        uint64_t seed = kgen__rng_next(&rng);
         kgen__case_draw(&drawn, seed);
         kgen__case_draw(&twin, seed);
         assert_memory_equal(&drawn, &twin, sizeof drawn);
@@ -766,6 +768,39 @@ static void random_cases_cover_the_grid(void **state) {
     free(page);
 }
 
+/* A parameter that no random case sets would never be checked: every word of a
+ * parameter is drawn, and of numbers at least two. */
+static void random_cases_draw_every_parameter(void **state) {
+    enum { DRAWS = 4000, PARAMS = 64, WORDS = 64 };
+    (void)state;
+    for (int family = 0; family < KGEN_FAMILY_COUNT; family++) {
+        int32_t first[PARAMS];
+        int varied[PARAMS] = {0}, words[PARAMS][WORDS] = {{0}}, count = kgen_param_count(family);
+        assert_in_range(count, 1, PARAMS);
+        for (int i = 0; i < DRAWS; i++) {
+            kgen__case c;
+            assert_int_equal(kgen__case_random(&c, family, &rng, NULL, 0, NULL), KGEN_OK);
+            for (int p = 0; p < count; p++) {
+                const kgen_param *param = kgen_param_at(family, p);
+                int32_t value = kgen_param_get(&c.spec, param);
+                if (i == 0) first[p] = value;
+                varied[p] |= value != first[p];
+                for (int w = 0; param->symbols[w].name; w++)
+                    words[p][w] |= param->symbols[w].value == value;
+            }
+        }
+        for (int p = 0; p < count; p++) {
+            const kgen_param *param = kgen_param_at(family, p);
+            if (param->role != KGEN_ROLE_SHAPE) continue;
+            if (!varied[p]) fail_msg("%s: %s is never drawn", kgen_family_name(family), param->key);
+            for (int w = 0; param->symbols[w].name; w++)
+                if (!words[p][w])
+                    fail_msg("%s: %s=%s is never drawn", kgen_family_name(family), param->key,
+                             param->symbols[w].name);
+        }
+    }
+}
+
 static void the_file_of_cases(void **state) {
     (void)state;
     kgen__case *cases;
@@ -807,10 +842,10 @@ int main(void) {
         cmocka_unit_test(cases_round_trip),
         cmocka_unit_test(bad_cases_are_refused),
         cmocka_unit_test(random_cases_cover_the_grid),
+        cmocka_unit_test(random_cases_draw_every_parameter),
         cmocka_unit_test(the_file_of_cases),
     };
-    uint64_t seed = kgen__seed_fresh();
+    uint64_t seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
-    print_message("seed %llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 #include <kgen/kgen.h>
 
 #include "check/check.h"
+#include "seed.h"
 
 #define DEVICE "cpu:cdna3"
 
@@ -1277,8 +1278,6 @@ int main(void) {
         cmocka_unit_test(test_a_graph_follows_the_lengths),
         cmocka_unit_test(test_replays_repeat),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%" PRIu64 "\n", seed);
+    seed = test_seed();
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

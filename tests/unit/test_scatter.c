@@ -3,6 +3,7 @@
 #include "scatter_rig.h"
 
 #include "scatter_vectors.h"
+#include "seed.h"
 
 static kgen__rng rng;
 
@@ -822,8 +823,7 @@ static void test_compaction_of_every_layout(void **state) {
 }
 
 int main(void) {
-    uint64_t seed = kgen__seed_fresh();
-    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_t1_requests),

@@ -17,6 +17,7 @@
 #include "gen/family.h"
 #include "gen/templates.h"
 #include "compile/unit.h"
+#include "seed.h"
 
 static kgen__rng rng;
 static char folder[] = "/tmp/kgen-source-XXXXXX";
@@ -898,9 +899,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_forwarding_headers_agree),
     };
     if (argc == 4 && strcmp(argv[1], "--render") == 0) return print_rendered(argv[2], argv[3]);
-    const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -11,6 +11,7 @@
 
 #include "check/check.h"
 #include "gen/family.h"
+#include "seed.h"
 
 enum { ROUND_TRIPS = 20000, HOSTILE = 60000 };
 
@@ -915,9 +916,7 @@ int main(void) {
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_other_locales),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

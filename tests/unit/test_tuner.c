@@ -20,6 +20,7 @@
 #include <kgen/params.h>
 #include "tuner/run.h"
 #include "tuner/watch.h"
+#include "seed.h"
 
 static uint64_t seed;
 static char scratch[] = "/tmp/kgen-test-tune-XXXXXX";
@@ -930,9 +931,7 @@ static void recorded_times_are_searched(void **state) {
 }
 
 int main(void) {
-    const char *text = getenv("KGEN_TEST_SEED");
-    seed = text ? strtoull(text, NULL, 10) : kgen__seed_fresh();
-    printf("seed %llu (KGEN_TEST_SEED)\n", (unsigned long long)seed);
+    seed = test_seed();
     if (!mkdtemp(scratch)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_candidate_is_allowed),

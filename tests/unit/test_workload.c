@@ -14,6 +14,7 @@
 #include "check/check.h"
 #include "workload/workload.h"
 #include "runtime/launch.h"
+#include "seed.h"
 
 static kgen__rng rng;
 
@@ -554,9 +555,7 @@ int main(void) {
         cmocka_unit_test(test_the_interval_covers),
         cmocka_unit_test(test_limits),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
