@@ -21,7 +21,7 @@ enum { LENGTH_MAX = KGEN__CASE_LENGTH_MAX };
 static const kgen__case_key keys[] = {
     {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 1, KGEN__CASE_SEQS_MAX, 0, NULL, NULL},
     SPANS(lens, LENGTH_MAX),
-    SPANS(qlens, 16),
+    SPANS(qlens, LENGTH_MAX),
     INTEGER(hkv, 1, 1024, 1),
     INTEGER(page, 1, 65536, 16),
     INTEGER(window, 1, LENGTH_MAX, 16),
@@ -52,13 +52,15 @@ static int implied(kgen__span *out, const kgen__case *c, const kgen__case_key *k
 static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
     const kgen_attn_spec *spec = &drawn->spec.attn;
     const kgen__attn_case *c = &drawn->attn;
-    int decode = spec->phase == KGEN_PHASE_DECODE;
+    const kgen_attn_phase *phase = kgen_attn_phase_of(spec->phase);
+    int32_t least = phase->ragged ? 0 : 1;
     for (int32_t i = 0; i < drawn->seqs; i++)
-        if (c->qlens[i].high > spec->q_tokens || (decode && !c->qlens[i].low))
+        if (c->qlens[i].high > spec->q_tokens || c->qlens[i].low < least)
             return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
-                             c->qlens[i].low, c->qlens[i].high, i, decode ? 1 : 0, spec->q_tokens);
-    if (decode && c->tail)
-        return kgen_fail(err, KGEN_E_ARG, "tail=%d: only with phase=verify", c->tail);
+                             c->qlens[i].low, c->qlens[i].high, i, least, spec->q_tokens);
+    if (!phase->ragged && c->tail)
+        return kgen_fail(err, KGEN_E_ARG, "tail=%d: phase=%s has a token for each sequence",
+                         c->tail, phase->name);
     if (c->scale < 0 || c->oscale < 0 || c->softcap <= 0)
         return kgen_fail(err, KGEN_E_ARG, "scale, oscale, softcap: must be positive");
     if (spec->page == KGEN_PAGE_X16 && c->page % 16)

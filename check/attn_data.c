@@ -25,13 +25,14 @@ static extents measure(const kgen__case *drawn, const kgen_attn_spec *spec) {
                  .hq = (int64_t)c->hkv * spec->group,
                  .d = spec->head_dim,
                  .dv = spec->v_dim ? spec->v_dim : spec->head_dim};
+    int ragged = kgen_attn_phase_of(spec->phase)->ragged;
     for (int32_t s = 0; s < drawn->seqs; s++) {
         int64_t pages = pages_of(c->lens[s].high, e.page);
-        e.tokens += spec->phase == KGEN_PHASE_VERIFY ? c->qlens[s].high : 1;
+        e.tokens += ragged ? c->qlens[s].high : 1;
         e.pages += pages;
         if (pages > e.columns) e.columns = pages;
     }
-    if (spec->phase == KGEN_PHASE_VERIFY) e.tokens += c->tail;
+    if (ragged) e.tokens += c->tail;
     e.columns += c->cols;
     if (e.columns == 0) e.columns = 1;
     return e;
@@ -92,7 +93,7 @@ static void shape_tensors(kgen__data *data, const extents *e) {
                                           (int64_t[]){e->seqs, e->columns},
                                           (int64_t[]){e->columns + c->rowpad, 1});
     a->seq_lens = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &e->seqs);
-    if (spec->phase == KGEN_PHASE_VERIFY)
+    if (kgen_attn_phase_of(spec->phase)->ragged)
         a->cu_seqlens_q = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, (int64_t[]){e->seqs + 1});
     if (scaled) a->k_descale = descale_of(spec, e, c->kds);
     if (scaled) a->v_descale = descale_of(spec, e, c->vds);
@@ -350,12 +351,12 @@ kgen_status kgen__attn_refill(kgen__data *data, kgen__rng *rng, kgen_error *err)
     int32_t lens[KGEN__CASE_SEQS_MAX], qlens[KGEN__CASE_SEQS_MAX];
     const kgen__attn_case *c = &data->shape.attn;
     int64_t left = data->args.attn.q.shape[0];
+    int ragged = kgen_attn_phase_of(data->spec.attn.phase)->ragged;
     for (int32_t s = 0; s < data->shape.seqs; s++) {
         int64_t most = left < data->spec.attn.q_tokens ? left : data->spec.attn.q_tokens;
         lens[s] = (int32_t)kgen__rng_range(rng, 0, c->lens[s].high);
         if (kgen__rng_range(rng, 0, 3) == 0) lens[s] = c->lens[s].high;
-        qlens[s] =
-            data->spec.attn.phase == KGEN_PHASE_VERIFY ? (int32_t)kgen__rng_range(rng, 0, most) : 1;
+        qlens[s] = ragged ? (int32_t)kgen__rng_range(rng, 0, most) : 1;
         left -= qlens[s];
     }
     return kgen__attn_data_fill(data, lens, qlens, kgen__rng_next(rng), err);

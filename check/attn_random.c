@@ -7,7 +7,6 @@
 enum { DEFAULT_BUDGET = 600 };
 
 static const kgen__choice choices[] = {
-    KGEN__CHOICE(attn.phase, 8, KGEN_PHASE_DECODE, KGEN_PHASE_VERIFY),
     KGEN__CHOICE(attn.q, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16),
     KGEN__CHOICE(attn.kv, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN,
                  KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2),
@@ -30,9 +29,10 @@ static const kgen__choice choices[] = {
                  KGEN_DESCALE_TOKEN),
 };
 
-static void draw_tokens(kgen_spec *spec, kgen__rng *rng) {
+static void draw_phase(kgen_spec *spec, kgen__rng *rng) {
+    spec->attn.phase = (int32_t)kgen__rng_range(rng, 0, KGEN_PHASE_COUNT - 1);
     spec->attn.q_tokens =
-        spec->attn.phase == KGEN_PHASE_VERIFY ? (int32_t)kgen__rng_range(rng, 1, 16) : 1;
+        (int32_t)kgen__rng_range(rng, 1, kgen_attn_phase_of(spec->attn.phase)->most_tokens);
 }
 
 /* Lengths love edges: of tiles, of pages, none, all. */
@@ -70,17 +70,17 @@ static void limit_pages(kgen__case *c) {
 static void random_sequences(kgen__case *c, kgen__rng *rng, int64_t keys) {
     int32_t page = page_of(c);
     int64_t left = keys;
+    int ragged = kgen_attn_phase_of(c->spec.attn.phase)->ragged;
     c->seqs = page_size(c) > 1 << 18 ? KGEN__PICK(rng, 1, 2) : KGEN__PICK(rng, 1, 1, 2, 3, 4, 5, 7);
     for (int32_t i = 0; i < c->seqs; i++) {
         int32_t length = left > 0 ? random_length(rng, page, (int32_t)left) : 0;
         int32_t fresh = c->spec.attn.q_tokens;
-        if (c->spec.attn.phase == KGEN_PHASE_VERIFY && kgen__chance(rng, 6))
-            fresh = (int32_t)kgen__rng_range(rng, 0, fresh);
+        if (ragged && kgen__chance(rng, 6)) fresh = (int32_t)kgen__rng_range(rng, 0, fresh);
         left -= length;
         c->attn.lens[i] = (kgen__span){length, length};
         c->attn.qlens[i] = (kgen__span){fresh, fresh};
     }
-    if (c->spec.attn.phase == KGEN_PHASE_VERIFY) {
+    if (ragged) {
         c->attn.tail = KGEN__PICK(rng, 0, 0, 1, 3);
         if (c->attn.qlens[0].low == 0) c->attn.qlens[0] = (kgen__span){1, 1};
     }
@@ -133,7 +133,7 @@ kgen_status kgen__attn_random(kgen__case *out, kgen__rng *rng, const kgen_target
     kgen__case c;
     memset(&c, 0, sizeof c);
     KGEN_TRY(kgen_spec_parse(&c.spec, "attn:", err));
-    KGEN_TRY(kgen__random_spec(&c.spec, choices, sizeof choices / sizeof choices[0], draw_tokens,
+    KGEN_TRY(kgen__random_spec(&c.spec, choices, sizeof choices / sizeof choices[0], draw_phase,
                                rng, target, err));
     c.attn.hkv = KGEN__PICK(rng, 1, 1, 2, 2, 3, 4, 5, 8);
     random_scalars(&c, rng);

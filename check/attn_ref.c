@@ -165,14 +165,14 @@ static int64_t window_of(const kgen_attn_spec *spec, const kgen_attn_args *args)
 
 static void sequence(kgen__attn_answer *answer, row *r) {
     const kgen_attn_args *a = r->args;
-    int verify = r->spec->phase == KGEN_PHASE_VERIFY;
-    int64_t start = verify ? kgen__int_load(&a->cu_seqlens_q, r->seq) : r->seq;
-    int64_t end = verify ? kgen__int_load(&a->cu_seqlens_q, r->seq + 1) : r->seq + 1;
+    const kgen_attn_phase *phase = kgen_attn_phase_of(r->spec->phase);
+    int64_t start = phase->ragged ? kgen__int_load(&a->cu_seqlens_q, r->seq) : r->seq;
+    int64_t end = phase->ragged ? kgen__int_load(&a->cu_seqlens_q, r->seq + 1) : r->seq + 1;
     int64_t length = kgen__int_load(&a->seq_lens, r->seq);
     int64_t window = window_of(r->spec, a);
     for (r->token = start; r->token < end; r->token++) {
         r->position = length - (end - r->token);
-        r->end = r->position + 1;
+        r->end = phase->causal ? r->position + 1 : length;
         r->first = window > 0 && r->end > window ? r->end - window : 0;
         if (r->end <= 0) continue;
         for (r->head = 0; r->head < answer->heads; r->head++) {

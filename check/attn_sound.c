@@ -22,13 +22,14 @@ kgen_status kgen__attn_sound(const kgen_spec *spec, const kgen_args *args, kgen_
     const kgen_attn_spec *s = &spec->attn;
     const kgen_attn_args *a = &args->attn;
     int64_t seqs = a->seq_lens.shape[0], window = s->window;
+    int ragged = kgen_attn_phase_of(s->phase)->ragged;
     if (window == KGEN_WINDOW_RT) window = a->window;
-    if (s->phase == KGEN_PHASE_VERIFY)
+    if (ragged)
         KGEN_TRY(kgen__sound_offsets("cu_seqlens_q", &a->cu_seqlens_q, seqs, a->q.shape[0],
                                      s->q_tokens, err));
     for (int64_t n = 0; n < seqs; n++) {
         int64_t length = kgen__int_load(&a->seq_lens, n), count = 1;
-        if (s->phase == KGEN_PHASE_VERIFY)
+        if (ragged)
             count = kgen__int_load(&a->cu_seqlens_q, n + 1) - kgen__int_load(&a->cu_seqlens_q, n);
         int64_t first = window > 0 && length - count + 1 > window ? length - count + 1 - window : 0;
         if (count > 0 && length > 0) KGEN_TRY(sound_pages(a, n, first, length, err));

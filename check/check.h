@@ -198,7 +198,6 @@ typedef struct kgen__case {
     union {
 #define KGEN_FAMILY(name, NAME) kgen__##name##_case name;
 #include <kgen/families.def>
-#undef KGEN_FAMILY
     };
 } kgen__case;
 

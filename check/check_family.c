@@ -6,7 +6,6 @@
 static const kgen__check_family *const families[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__check_family_##name,
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 const kgen__check_family *kgen__check_family_of(kgen_family_id family) {

@@ -61,7 +61,6 @@ typedef struct kgen__check_family {
 
 #define KGEN_FAMILY(name, NAME) extern const kgen__check_family kgen__check_family_##name;
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 
 /* NULL when `family` is out of range. */
 const kgen__check_family *kgen__check_family_of(kgen_family_id family);

@@ -1,4 +1,4 @@
-/* Family attn: paged attention, phases decode and verify. */
+/* Family attn: paged attention. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,17 +12,26 @@ static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 
 static const int32_t small_pages[] = {1, 2, 4, 8};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
 
+/* As large as the phase with the most tokens has them. */
+union most_tokens {
+#define KGEN_ATTN_PHASE(name, NAME, file, most, ...) char name[most];
+#include <kgen/attn_phases.def>
+};
+
 static const kgen_domain domain_NONE = RANGE(0, 0, 0);
 static const kgen_domain domain_HEAD = LIST(head_dims);
 static const kgen_domain domain_GROUP = RANGE(1, 128, 1);
-static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
+static const kgen_domain domain_TOKENS = RANGE(1, sizeof(union most_tokens), 1);
 static const kgen_domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
 static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_TILES = LIST(row_tile_counts);
 
 static const kgen_symbol symbols_none[] = {{NULL, 0}};
-SYMBOLS(phase, {"decode", KGEN_PHASE_DECODE}, {"verify", KGEN_PHASE_VERIFY});
+static const kgen_symbol symbols_phase[] = {
+#define KGEN_ATTN_PHASE(name, NAME, ...) {#name, KGEN_PHASE_##NAME},
+#include <kgen/attn_phases.def>
+    {NULL, 0}};
 SYMBOLS(q_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
 SYMBOLS(kv_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}, {"fp8", KGEN_DTYPE_FP8},
         {"e4m3fn", KGEN_DTYPE_E4M3FN}, {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
@@ -50,6 +59,21 @@ static const kgen_param params[] = {
 };
 /* clang-format on */
 
+/* --- phases ------------------------------------------------------------- */
+
+static const kgen_attn_phase phases[KGEN_PHASE_COUNT] = {
+#define KGEN_ATTN_PHASE(name, NAME, ...) [KGEN_PHASE_##NAME] = {#name, __VA_ARGS__},
+#include <kgen/attn_phases.def>
+};
+
+const kgen_attn_phase *kgen_attn_phase_of(int32_t phase) {
+    return (uint32_t)phase < KGEN_PHASE_COUNT ? &phases[phase] : NULL;
+}
+
+static const char *template_of(const kgen_spec *spec) {
+    return phases[spec->attn.phase].template_name;
+}
+
 /* --- applicable --------------------------------------------------------- */
 
 static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
@@ -62,8 +86,10 @@ static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : 
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
-    REQUIRE(s->phase != KGEN_PHASE_DECODE || s->q_tokens == 1,
-            "t=%d: phase=decode has 1 query token a sequence; use phase=verify", s->q_tokens);
+    const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
+    REQUIRE(s->q_tokens <= phase->most_tokens,
+            "t=%d: out of bounds; phase=%s has at most %d query tokens a sequence", s->q_tokens,
+            phase->name, phase->most_tokens);
     REQUIRE(!is_packed(s->layout) || !is_small_page(s->page),
             "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
             s->page, kgen_layout_name((kgen_layout)s->layout));
@@ -266,14 +292,14 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
     snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s",
-             s->phase == KGEN_PHASE_DECODE ? "decode" : "verify", kgen_dtype_name((kgen_dtype)s->q),
+             kgen_attn_phase_of(s->phase)->name, kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, s->group, page,
              kgen_layout_name((kgen_layout)s->layout), s->window ? "_window" : "",
              s->softcap ? "_softcap" : "", s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "");
 }
 
 const kgen__family kgen__family_attn = {
-    .template_name = "attn.hip",
+    .template_of = template_of,
     .params = params,
     .param_count = sizeof params / sizeof params[0],
     .applicable = applicable,

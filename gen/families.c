@@ -4,13 +4,11 @@
 static const kgen__family *const families[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__family_##name,
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 static const char *const names[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = #name,
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 const char *kgen_family_name(kgen_family_id id) {

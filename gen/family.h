@@ -29,7 +29,6 @@ typedef struct kgen__family {
 
 #define KGEN_FAMILY(name, NAME) extern const kgen__family kgen__family_##name;
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 
 /* The file that a spec is made from. */
 const char *kgen__template_of(const kgen_spec *spec);

@@ -136,9 +136,7 @@ static kgen_status add_layers_item(planner *p, int64_t first, const kgen_plan_it
     return KGEN_OK;
 }
 
-static const char *phase_name(kgen_phase phase) {
-    return phase == KGEN_PHASE_DECODE ? "decode" : "verify";
-}
+static const char *phase_name(kgen_phase phase) { return kgen_attn_phase_of(phase)->name; }
 
 /* --- attention ----------------------------------------------------------- */
 

@@ -5,7 +5,6 @@
 static const kgen__predict_family *const families[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__predict_##name,
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 kgen_status kgen__predict_family_of(const kgen__predict_family **out, kgen_family_id family,

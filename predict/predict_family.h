@@ -41,7 +41,6 @@ typedef struct kgen__predict_family {
 
 #define KGEN_FAMILY(name, NAME) extern const kgen__predict_family kgen__predict_##name;
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 
 /* KGEN_E_ARG when `family` is out of range. */
 kgen_status kgen__predict_family_of(const kgen__predict_family **out, kgen_family_id family,

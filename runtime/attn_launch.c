@@ -46,9 +46,10 @@ static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args
          (long long)size[SIZE_T], MOST_TOKENS);
     NEED(size[SIZE_S] <= MOST_TOKENS, "seq_lens: shape[0]=%lld sequences, at most %d",
          (long long)size[SIZE_S], MOST_TOKENS);
-    NEED(s->phase == KGEN_PHASE_VERIFY || size[SIZE_T] == size[SIZE_S],
-         "q: shape[0]=%lld tokens, phase=decode has one for each of %lld sequences",
-         (long long)size[SIZE_T], (long long)size[SIZE_S]);
+    const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
+    NEED(phase->ragged || size[SIZE_T] == size[SIZE_S],
+         "q: shape[0]=%lld tokens, phase=%s has one for each of %lld sequences",
+         (long long)size[SIZE_T], phase->name, (long long)size[SIZE_S]);
     size[SIZE_ENDS] = size[SIZE_S] + 1;
     return KGEN_OK;
 }

@@ -13,7 +13,6 @@
 static const kgen__launcher *const launchers[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__launch_##name,
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 void kgen__launch_bind(kgen_kernel *kernel) {

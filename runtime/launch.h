@@ -21,7 +21,6 @@ typedef struct kgen__launcher {
 
 #define KGEN_FAMILY(name, NAME) extern const kgen__launcher kgen__launch_##name;
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 
 /* What launches of the kernel are checked against; once, when it is loaded. */
 void kgen__launch_bind(kgen_kernel *kernel);

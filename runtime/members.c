@@ -55,7 +55,6 @@ static const kgen__member kv_gather_members[] = {
 static const kgen__member *const families[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = name##_members,
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 const kgen__member *kgen__members(kgen_family_id family) {

@@ -10,7 +10,6 @@
 static const kgen__workload_family *const families[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__workload_##name,
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 const kgen__workload_family *kgen__workload_family_of(kgen_family_id family) {

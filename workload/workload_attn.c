@@ -96,7 +96,7 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
                                  fill_table, n, err));
     KGEN_TRY(kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
                                  fill_lengths, n, err));
-    if (s->phase != KGEN_PHASE_VERIFY) return KGEN_OK;
+    if (!kgen_attn_phase_of(s->phase)->ragged) return KGEN_OK;
     return kgen__workload_ints(work, &a->cu_seqlens_q, KGEN__SHARED, KGEN_DTYPE_I32, 1, &ends,
                                fill_ends, n, err);
 }

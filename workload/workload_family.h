@@ -54,7 +54,6 @@ typedef struct kgen__workload_family {
 
 #define KGEN_FAMILY(name, NAME) extern const kgen__workload_family kgen__workload_##name;
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 
 /* NULL when `family` is out of range. */
 const kgen__workload_family *kgen__workload_family_of(kgen_family_id family);

@@ -20,7 +20,6 @@ typedef struct kgen_args {
     union {
 #define KGEN_FAMILY(name, NAME) kgen_##name##_args name;
 #include "families.def"
-#undef KGEN_FAMILY
     };
 } kgen_args;
 

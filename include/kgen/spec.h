@@ -54,7 +54,22 @@ typedef enum kgen_layout {
     KGEN_CONV_DS = 11,
 } kgen_layout;
 
-typedef enum kgen_phase { KGEN_PHASE_DECODE = 0, KGEN_PHASE_VERIFY = 1 } kgen_phase;
+typedef enum kgen_phase {
+#define KGEN_ATTN_PHASE(name, NAME, ...) KGEN_PHASE_##NAME,
+#include "attn_phases.def"
+    KGEN_PHASE_COUNT
+} kgen_phase;
+
+/* A row of attn_phases.def. */
+typedef struct kgen_attn_phase {
+    const char *name;
+    const char *template_name;
+    int32_t most_tokens;
+    int32_t ragged, causal;
+} kgen_attn_phase;
+
+/* NULL out of range. */
+KGEN_API const kgen_attn_phase *kgen_attn_phase_of(int32_t phase);
 
 /* NONE: no descale. HEAD: one per tensor [1], per head [Hkv] or per sequence
  * and head [S][Hkv]. TOKEN: per cached token and head, [NB][page][Hkv] or
@@ -140,7 +155,6 @@ typedef struct kgen_gdn_spec {
 typedef enum kgen_family_id {
 #define KGEN_FAMILY(name, NAME) KGEN_FAMILY_##NAME,
 #include "families.def"
-#undef KGEN_FAMILY
     KGEN_FAMILY_COUNT
 } kgen_family_id;
 
@@ -149,7 +163,6 @@ typedef struct kgen_spec {
     union {
 #define KGEN_FAMILY(name, NAME) kgen_##name##_spec name;
 #include "families.def"
-#undef KGEN_FAMILY
     };
 } kgen_spec;
 

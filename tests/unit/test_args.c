@@ -117,7 +117,6 @@ static const char *missing(const kgen__args_rows *rows, const int *tensors, cons
 static const kgen__launcher *const launchers[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = &kgen__launch_##name,
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 /* Every optional argument of a family meets a kernel that was built without it. */

@@ -57,7 +57,6 @@ static void test_every_family_is_whole(void **state) {
     (void)state;
 #define KGEN_FAMILY(name, NAME) check_whole(KGEN_FAMILY_##NAME, &kgen__launch_##name);
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 }
 
 /* ---- ids that are none ------------------------------------------------------- */

@@ -63,7 +63,7 @@ static kgen_spec random_attn(void) {
     for (;;) {
         kgen_spec spec = parsed("attn:");
         for (size_t i = 0; i < family->param_count; i++) set_any(&spec, &family->params[i]);
-        if (spec.attn.phase == KGEN_PHASE_DECODE) spec.attn.q_tokens = 1;
+        spec.attn.q_tokens = 1 + below(kgen_attn_phase_of(spec.attn.phase)->most_tokens);
         if (kgen_spec_validate(&spec, NULL, NULL) == KGEN_OK) return spec;
     }
 }
@@ -284,7 +284,8 @@ static const struct {
     {"attn:waves=17", "waves=17: out of bounds; nearest is 16"},
     {"attn:mt=5", "mt=5: out of bounds; nearest is 4"},
     /* contradictions */
-    {"attn:phase=decode,t=4", "t=4: phase=decode has 1 query token a sequence"},
+    {"attn:phase=decode,t=4",
+     "t=4: out of bounds; phase=decode has at most 1 query tokens a sequence"},
     {"attn:layout=shuffle,page=1", "page=1: layout=shuffle packs 16 bytes of tokens"},
     {"attn:layout=xpacked,page=1", "page=1: layout=xpacked packs 16 bytes of tokens"},
     {"attn:kv=bf16,descale=head", "descale: kv=bf16 is not quantised"},
