@@ -265,7 +265,7 @@ static const struct {
     {"attn:d=128,d=128", "d=128: given twice"},
     {"attn:d=128,g=8,d=64", "d=64: given twice"},
     /* numbers: the nearest valid one */
-    {"attn:d=100", "d=100: out of bounds; nearest is 96 (allowed: 64, 80, 96, 112, 128, 192, 256"},
+    {"attn:d=100", "d=100: out of bounds; nearest is 96 (allowed: 16, 32, 48, 64, 80"},
     {"attn:d=105", "d=105: out of bounds; nearest is 112"},
     {"attn:d=0", "d=0: out of bounds; nearest is 64"},
     {"attn:d=-64", "d=-64: out of bounds; nearest is 64"},
