@@ -3,10 +3,11 @@
 #include "model_types.h"
 
 /* One value under the names that classes give it; "auto" is worked out. */
-static kgen_status read_named(const kgen__config *c, const char *const *keys, int64_t *out) {
+static kgen_status read_named(const kgen__config *c, const char *const *keys, int64_t high,
+                              int64_t *out) {
     for (; *keys; keys++)
         if (!json_is_string(kgen__config_field(c, *keys)))
-            KGEN_TRY(kgen__config_int(c, *keys, 0, KGEN__DIM_MAX, out));
+            KGEN_TRY(kgen__config_int(c, *keys, 0, high, out));
     return KGEN_OK;
 }
 
@@ -15,19 +16,20 @@ static kgen_status read_mamba(kgen__reading *r) {
     int64_t expand = 2, hidden = 0;
     const struct {
         const char *keys[4];
-        int64_t *out;
-    } rows[] = {{{"mamba_num_heads", "mamba_n_heads", "n_mamba_heads"}, &s->heads},
-                {{"mamba_head_dim", "mamba_d_head", "mamba_headdim"}, &s->head_dim},
-                {{"n_groups", "mamba_n_groups", "mamba_ngroups"}, &s->groups},
-                {{"ssm_state_size", "mamba_d_state"}, &s->state},
-                {{"conv_kernel", "mamba_d_conv"}, &s->conv},
-                {{"expand", "mamba_expand"}, &expand},
-                {{"hidden_size"}, &hidden},
-                {{"mamba_d_ssm"}, &s->inner}};
+        int64_t high, *out;
+    } rows[] = {
+        {{"mamba_num_heads", "mamba_n_heads", "n_mamba_heads"}, 4096, &s->heads},
+        {{"mamba_head_dim", "mamba_d_head", "mamba_headdim"}, 4096, &s->head_dim},
+        {{"n_groups", "mamba_n_groups", "mamba_ngroups"}, KGEN__HEADS_MAX, &s->groups},
+        {{"ssm_state_size", "mamba_d_state"}, 65536, &s->state},
+        {{"conv_kernel", "mamba_d_conv"}, 64, &s->conv},
+        {{"expand", "mamba_expand"}, 64, &expand},
+        {{"hidden_size"}, KGEN__DIM_MAX, &hidden},
+        {{"mamba_d_ssm"}, KGEN__DIM_MAX, &s->inner},
+    };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KGEN_TRY(read_named(r->config, rows[i].keys, rows[i].out));
+        KGEN_TRY(read_named(r->config, rows[i].keys, rows[i].high, rows[i].out));
     if (!s->inner) s->inner = s->heads && s->head_dim ? s->heads * s->head_dim : expand * hidden;
-    if (s->heads && !s->head_dim) s->head_dim = s->inner / s->heads;
     return KGEN_OK;
 }
 

@@ -840,6 +840,8 @@ static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error 
     kgen_plan_free(plan);
 }
 
+#define MORE "../../tests/configs/"
+
 static void test_mutations(void **state) {
     static const char *const names[] = {"DeepSeek-V3",
                                         "Llama-3.1-70B-Instruct",
@@ -849,7 +851,20 @@ static void test_mutations(void **state) {
                                         "gemma-3-27b-it",
                                         "gpt-oss-120b",
                                         "Mistral-7B-v0.1",
-                                        "Kimi-Linear-48B-A3B-Instruct"};
+                                        "Kimi-Linear-48B-A3B-Instruct",
+                                        MORE "MiMo-V2-Flash",
+                                        MORE "Nemotron-3-Nano-30B-A3B",
+                                        MORE "MiniMax-M1-40k",
+                                        MORE "Jamba-v0.1",
+                                        MORE "LFM2-1.2B",
+                                        MORE "Bamba-9B",
+                                        MORE "mpt-7b",
+                                        MORE "gpt-neo-2.7B",
+                                        MORE "gemma-3n-E4B",
+                                        MORE "falcon-40b",
+                                        MORE "Llama-4-Scout",
+                                        MORE "Step-3.5-Flash",
+                                        MORE "Llama-3.2-11B-Vision"};
     static const int widths[] = {1, 2, 4, 8, 3};
     char original[TEXT_MAX], text[TEXT_MAX];
     size_t good = 0, bad = 0;
