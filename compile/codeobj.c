@@ -270,21 +270,59 @@ kgen_status kgen__gate(const kgen_resources *r, const kgen_target *target, int32
 
 /* ---- same code ---- */
 
-static int same_section(const kgen__elf *a, const kgen__elf *b, const char *name, int *found) {
+typedef struct side {
+    kgen__elf elf;
+    char text[KGEN_SYMBOL_MAX + 8], descriptor[KGEN_SYMBOL_MAX + 8]; /* sm_90's, AMD's */
+} side;
+
+static int open_side(side *s, const kgen_entry *entry) {
+    snprintf(s->text, sizeof s->text, ".text.%s", entry->symbol);
+    snprintf(s->descriptor, sizeof s->descriptor, "%s.kd", entry->symbol);
+    return kgen__elf_open(&s->elf, entry->code, entry->code_size);
+}
+
+static int same_section(const side *a, const char *name_a, const side *b, const char *name_b,
+                        int *found) {
     kgen__section x = {0}, y = {0};
-    int in_a = kgen__elf_section_named(a, name, &x), in_b = kgen__elf_section_named(b, name, &y);
-    if (in_a != in_b || x.header.sh_size != y.header.sh_size) return 0;
-    *found += in_a && x.data;
+    int in_a = kgen__elf_section_named(&a->elf, name_a, &x);
+    int in_b = kgen__elf_section_named(&b->elf, name_b, &y);
+    if (!in_a || !in_b) return in_a == in_b;
+    if (x.header.sh_size != y.header.sh_size) return 0;
+    *found += x.data != NULL;
     return !x.data || !y.data ? x.data == y.data : !memcmp(x.data, y.data, x.header.sh_size);
 }
 
+/* Where the descriptor says how far its code lies away: names in the file move
+ * that. -1: there is none. */
+static int64_t distance_at(const side *s, const kgen__section *rodata) {
+    enum { DISTANCE_AT = 16, DISTANCE_BYTES = 8 };
+    Elf64_Sym symbol;
+    unsigned index;
+    if (!kgen__elf_symbol(&s->elf, s->descriptor, &symbol, &index)) return -1;
+    uint64_t at = symbol.st_value - rodata->header.sh_addr + DISTANCE_AT;
+    uint64_t size = rodata->header.sh_size;
+    return at < size && size - at >= DISTANCE_BYTES ? (int64_t)at : -1;
+}
+
+static int same_constants(const side *a, const side *b) {
+    kgen__section x = {0}, y = {0};
+    int in_a = kgen__elf_section_named(&a->elf, ".rodata", &x);
+    int in_b = kgen__elf_section_named(&b->elf, ".rodata", &y);
+    uint64_t size = x.header.sh_size;
+    if (!in_a || !in_b) return in_a == in_b;
+    if (size != y.header.sh_size) return 0;
+    if (!x.data || !y.data) return x.data == y.data;
+    int64_t at = distance_at(a, &x);
+    if (at != distance_at(b, &y)) return 0;
+    if (at < 0) return memcmp(x.data, y.data, size) == 0;
+    uint64_t behind = (uint64_t)at + 8;
+    return memcmp(x.data, y.data, (size_t)at) == 0 &&
+           memcmp(x.data + behind, y.data + behind, size - behind) == 0;
+}
+
 int kgen_code_same(const kgen_entry *a, const kgen_entry *b) {
-    kgen__elf x, y;
-    char text[KGEN_SYMBOL_MAX + 8];
-    int code = 0, constants = 0;
-    snprintf(text, sizeof text, ".text.%s", a->symbol); /* of sm_90 */
-    return strcmp(a->symbol, b->symbol) == 0 && kgen__elf_open(&x, a->code, a->code_size) &&
-           kgen__elf_open(&y, b->code, b->code_size) && same_section(&x, &y, ".text", &code) &&
-           same_section(&x, &y, text, &code) && code > 0 &&
-           same_section(&x, &y, ".rodata", &constants);
+    side x, y;
+    int code = 0;
+    return open_side(&x, a) && open_side(&y, b) && same_section(&x, ".text", &y, ".text", &code) &&
+           same_section(&x, x.text, &y, y.text, &code) && code > 0 && same_constants(&x, &y);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sodium.h>
+
 #include "buf.h"
 #include "family.h"
 
@@ -273,10 +275,25 @@ kgen_status kgen_spec_resolve(kgen_spec *out, const kgen_spec *spec, const kgen_
     return KGEN_OK;
 }
 
+/* Ten hex digits of the line: a family's readable part leaves keys out. */
+static void append_digest(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
+    enum { BYTES = 5, TAIL = 2 * BYTES + 2 };
+    char line[KGEN_SPEC_LINE_MAX];
+    unsigned char digest[crypto_generichash_BYTES_MIN];
+    kgen_spec_print(line, spec);
+    crypto_generichash(digest, sizeof digest, (const unsigned char *)line, strlen(line), NULL, 0);
+    out[KGEN_SYMBOL_MAX - TAIL] = 0;
+    size_t used = strlen(out);
+    out[used++] = '_';
+    sodium_bin2hex(out + used, TAIL - 1, digest, BYTES);
+}
+
 void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen__family *family = kgen__family_of(spec->family);
     out[0] = 0;
-    if (family) family->symbol(out, spec);
+    if (!family) return;
+    family->symbol(out, spec);
+    append_digest(out, spec);
 }
 
 int32_t kgen_spec_lanes(const kgen_spec *resolved, const kgen_target *target) {

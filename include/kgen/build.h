@@ -76,7 +76,7 @@ KGEN_API kgen_status kgen_job_key(kgen_key *out, const kgen_job *job, kgen_error
  * is not trusted: KGEN_E_COMPILE when it is no code object of entry->target. */
 KGEN_API kgen_status kgen_disassemble(char **text, const kgen_entry *entry, kgen_error *err);
 /* 1: the machine code and the constants beside it are the same bytes. Comments
- * and names of a source may differ between two such objects. */
+ * and names of a source may differ between two such objects, the kernel's too. */
 KGEN_API int kgen_code_same(const kgen_entry *a, const kgen_entry *b);
 /* Ordered compiler flags for a target, NULL-terminated static array; the same
  * list is in the key. */

@@ -179,7 +179,8 @@ enum { KGEN_SPEC_LINE_MAX = 512, KGEN_SYMBOL_MAX = 160 };
  *           `target` may be NULL: then only the spec itself is checked.
  * resolve   validate, then replace every auto value: fp8 -> the target's own
  *           kind, tuning values -> the family's choice. Idempotent.
- * symbol    the kernel's name, as a profiler shows it.
+ * symbol    of a resolved spec: the kernel's name, as a profiler shows it. What it
+ *           is in words, then ten digits of its line: two specs have two names.
  * lanes     of a workgroup; 0 for a family that does not exist.
  * occupancy workgroups that a compute unit is to hold; the same.
  *           Both take a resolved spec. */

@@ -1,5 +1,6 @@
 /* Spec lines: round trips, every refusal with its message, resolving, and
  * hostile text read by a second reader of the grammar. */
+#include <inttypes.h>
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -443,6 +444,77 @@ static void test_bad_structs(void **state) {
     assert_string_equal(line, "unknown:");
     kgen_spec_symbol(symbol, &spec);
     assert_string_equal(symbol, "");
+}
+
+/* ---- names --------------------------------------------------------------- */
+
+enum { NAMED = 4000, NAMED_SLOTS = 1 << 14, TAIL = 11 }; /* TAIL: "_" and ten digits */
+
+/* Lines by their names, or by the readable part of them. */
+typedef struct named {
+    char (*lines)[KGEN_SPEC_LINE_MAX], (*names)[KGEN_SYMBOL_MAX];
+    int clashes; /* two lines of one name */
+} named;
+
+static void add_name(named *n, const char *line, const char *name, size_t length) {
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    size_t slot = hash % NAMED_SLOTS;
+    while (n->names[slot][0] &&
+           (strlen(n->names[slot]) != length || memcmp(n->names[slot], name, length) != 0))
+        slot = (slot + 1) % NAMED_SLOTS;
+    if (!n->names[slot][0]) {
+        memcpy(n->names[slot], name, length);
+        strcpy(n->lines[slot], line);
+    } else if (strcmp(n->lines[slot], line) != 0) {
+        n->clashes++;
+    }
+}
+
+static named new_names(void) {
+    named n = {.lines = calloc(NAMED_SLOTS, sizeof *n.lines),
+               .names = calloc(NAMED_SLOTS, sizeof *n.names)};
+    assert_true(n.lines && n.names);
+    return n;
+}
+
+/* Its letters are those of an identifier, and it fits. */
+static void check_name(const char *name, const char *line) {
+    size_t length = strlen(name);
+    if (strncmp(name, "kg_", 3) != 0 || length > KGEN_SYMBOL_MAX - 16 ||
+        name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] ||
+        strspn(name + length - 10, "0123456789abcdef") != 10 || name[length - TAIL] != '_')
+        fail_msg("%s: symbol %s", line, name);
+}
+
+/* Two specs have two names; what is readable of them alone would not do. */
+static void test_symbols_differ(void **state) {
+    (void)state;
+    named whole = new_names(), readable = new_names();
+    kgen__case *c = malloc(sizeof *c);
+    assert_non_null(c);
+    for (int i = 0; i < NAMED; i++) {
+        const kgen_target *target = kgen_target_at((size_t)i % kgen_target_count());
+        kgen_spec spec;
+        kgen_error err;
+        char line[KGEN_SPEC_LINE_MAX], name[KGEN_SYMBOL_MAX];
+        if (kgen__case_random(c, (kgen_family_id)(i % KGEN_FAMILY_COUNT), &rng, target, 0, &err) !=
+                KGEN_OK ||
+            kgen_spec_resolve(&spec, &c->spec, target, &err) != KGEN_OK)
+            fail_msg("%s", err.text);
+        kgen_spec_print(line, &spec);
+        kgen_spec_symbol(name, &spec);
+        check_name(name, line);
+        add_name(&whole, line, name, strlen(name));
+        add_name(&readable, line, name, strlen(name) - TAIL);
+    }
+    assert_int_equal(whole.clashes, 0);
+    assert_true(readable.clashes > 0);
+    free(c);
+    free(whole.lines);
+    free(whole.names);
+    free(readable.lines);
+    free(readable.names);
 }
 
 /* ---- resolve ------------------------------------------------------------- */
@@ -904,6 +976,7 @@ int main(void) {
         cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_success_leaves_the_error_alone),
         cmocka_unit_test(test_bad_structs),
+        cmocka_unit_test(test_symbols_differ),
         cmocka_unit_test(test_resolve_is_idempotent),
         cmocka_unit_test(test_resolve_fills_and_keeps),
         cmocka_unit_test(test_gdn_cuts_every_head),
