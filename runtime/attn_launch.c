@@ -9,6 +9,8 @@
 #include "launch.h"
 
 enum { MOST_TOKENS = INT32_MAX / 2 };
+/* So that the blocks behind the last key have numbers. */
+enum { MOST_KEYS = INT32_MAX - 65536 };
 /* So that a position less the window is a number. */
 enum { MOST_WINDOW = INT32_MAX - 64 };
 
@@ -34,6 +36,7 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_ALIBI] = {TO(alibi), {0}, 0},
     [TENSOR_SINKS] = {TO(sinks), {0}, 0},
     [TENSOR_LSE] = {TO(lse), {TO(lse_head)}, 0},
+    [TENSOR_ERROR] = {TO(error), {0}, 0},
 };
 
 /* Queries say how many heads and tokens there are, lengths how many sequences. */
@@ -55,6 +58,16 @@ static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args
 }
 
 static const kgen__args_rows args_rows = {ARGS_ROWS, .places = places, .derive = derive};
+
+/* What the caller knows of lengths that the device holds. */
+static kgen_status check_lengths(const kgen_attn_spec *s, const kgen_attn_args *a, int table_keys,
+                                 kgen_error *err) {
+    NEED(a->max_q_len <= s->q_tokens, "max_q_len=%d: kernel built for t=%d", a->max_q_len,
+         s->q_tokens);
+    NEED(a->max_kv_len <= table_keys, "max_kv_len=%d: block_table has pages for %d keys",
+         a->max_kv_len, table_keys);
+    return KGEN_OK;
+}
 
 /* --- workspace ---------------------------------------------------------- */
 
@@ -108,6 +121,10 @@ static void pack_cache(device_args *d, const kgen_attn_args *a, const kgen__kv *
     d->k_chunk = (int)(a->k.stride[k->dim] * kv->size);
     d->v_dim_stride = (int)(a->v.stride[v->dim] * kv->size);
     d->page = (int)kv->page;
+    d->last_page = (int)(a->k.shape[0] > 0 ? a->k.shape[0] - 1 : 0);
+    d->table_keys =
+        (int)(a->block_table.shape[1] < MOST_KEYS / kv->page ? a->block_table.shape[1] * kv->page
+                                                             : MOST_KEYS);
     uint64_t groups = kv->page >= 16 ? (uint64_t)kv->page / 16 : 1;
     d->page_magic = (((uint64_t)1 << 36) + groups - 1) / groups;
 }
@@ -149,6 +166,7 @@ static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kg
          (long long)size[SIZE_PAGES]);
     KGEN_TRY(pack_caches(d, s, a, size, err));
     pack_numbers(d, s, a, size);
+    KGEN_TRY(check_lengths(s, a, d->table_keys, err));
     return check_counters(kernel, d->num_seqs, d->kv_heads, err);
 }
 

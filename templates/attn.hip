@@ -118,7 +118,7 @@ KG_DEV void run(args_t args, u8 *lds) {
         if (g.block < g.block_end) run_segment(a, g, work.cut, lds, wave);
         work_advance(work, g, a);
     }
-    clear_padding(reread(args));
+    finish(reread(args));
 }
 
 } // namespace kg

@@ -11,6 +11,14 @@
 extern "C" {
 #endif
 
+/* Bits that a launch may add to a sequence's error word; it never clears one. */
+typedef enum kgen_attn_error {
+    KGEN_ATTN_TOKENS = 1, /* more query tokens than the kernel's t */
+    KGEN_ATTN_ROWS = 2,   /* cu_seqlens_q falls, or leads out of q */
+    KGEN_ATTN_LENGTH = 4, /* more keys than the block table has pages for */
+    KGEN_ATTN_PAGE = 8,   /* a page number outside the pool */
+} kgen_attn_error;
+
 /* Paged attention, phases decode and verify.
  *
  * For query row (token i of sequence s, head h), with kvh = h / G,
@@ -22,6 +30,14 @@ extern "C" {
  *   out = sum softmax(s)_k vdescale V[k] / out_scale;  a sink adds exp(sink[h])
  *   to the denominator;  lse = log(denominator), sink included.
  * Rows without a visible key give zeros and lse = -inf.
+ *
+ * Whatever lengths, cu_seqlens_q and table say, nothing outside a tensor is read or
+ * written. Of a sequence with more than t query tokens the first t are computed,
+ * the others are zeros, lse -inf. One whose keys lead out of the table has none;
+ * one whose rows lead out of q is left out; a page outside the pool is another of
+ * its pages. Tokens from cu_seqlens_q[S] on are zeros. Where `error` is given, the
+ * launch says of each sequence what was wrong, for which it reads the table once
+ * more.
  *
  * Rows of a 16-byte multiple: the data pointer and every stride that steps
  * over rows of K, V (and Q) must be multiples of 16 bytes; the last dimension

@@ -10,6 +10,7 @@ struct kg_attn_args {
     const void *table;     /* [S][pages] */
     const int *seq_lens;   /* [S] */
     const int *cu_seqlens; /* [S + 1] */
+    int *error;            /* [S] or null: bits of kgen_attn_error */
     const float *k_descale, *v_descale, *out_scale;
     const float *alibi, *sinks; /* [Hq] */
     float *partial_out;         /* [2 * workgroups][rows][Dv] */
@@ -29,6 +30,8 @@ struct kg_attn_args {
     int v_dim_stride;              /* packed V: between dims */
     int page;                      /* tokens */
     int num_seqs, num_tokens, kv_heads, workgroups;
+    int last_page;  /* of the pool */
+    int table_keys; /* that a row of the table has pages for */
     int window;
     float scale;   /* softmax scale * log2(e) */
     float softcap; /* softcap * log2(e) */

@@ -12,6 +12,9 @@ constexpr int PHASE_DECODE = 0, PHASE_VERIFY = 1;
 constexpr int PAGE_X16 = 0;
 constexpr int WINDOW_RT = -1;
 
+// kgen_attn_error of <kgen/attn_args.h>
+constexpr int BAD_TOKENS = 1, BAD_ROWS = 2, BAD_LENGTH = 4, BAD_PAGE = 8;
+
 constexpr bool KV_8BIT = KV_DTYPE >= DTYPE_E4M3FN;
 constexpr bool OUT_8BIT = OUT_DTYPE >= DTYPE_E4M3FN;
 constexpr int KV_BYTES = KV_8BIT ? 1 : 2;

@@ -332,19 +332,62 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     barrier();
 }
 
-// Tokens past the last sequence: zeros, lse -inf.
-KG_DEV void clear_padding(args_t a) {
+// --- rows that nobody computes, and what is wrong with the inputs ------------
+
+// Tokens first .. end - 1: zeros, lse -inf. `wave` of `waves`.
+KG_DEV void clear_tokens(args_t a, int first, int end, i64 wave, i64 waves) {
+    int heads = a.kv_heads * GROUP;
+    const float zero[4] = {0, 0, 0, 0};
+    i64 rows = (i64)(end - first) * heads;
+    KG_LOOP for (i64 n = wave; n < rows; n += waves) {
+        row_t row = {true, first + (int)(n / heads), (int)(n % heads)};
+        KG_LOOP for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
+            store_out(a, row, dim, zero);
+        if (late_lane() == 0) store_lse(a, row, sums_t{-INFINITE, 0.0f});
+    }
+}
+
+KG_DEV bool is_page(args_t a, const u8 *row, int index) {
+    i64 page = TABLE_I64 ? load((const i64 *)row + index) : load((const i32 *)row + index);
+    return page >= 0 && page <= a.last_page;
+}
+
+// A wave looks at the pages that a sequence uses.
+KG_DEV int page_errors(args_t a, const seq_t &s) {
+    keys_t keys = {s.first_key, s.kv_len - 1, nullptr, a.page, a.last_page, a.page_magic};
+    const u8 *row = (const u8 *)a.table + s.index * a.table_row * (TABLE_I64 ? 8 : 4);
+    bool bad = false;
+    int end = s.kv_len > 0 ? page_index(keys, keys.last) + 1 : 0;
+    KG_LOOP for (int n = page_index(keys, s.first_key) + (int)late_lane(); n < end; n += WAVE)
+        bad |= !is_page(a, row, n);
+    return any(bad) ? BAD_PAGE : 0;
+}
+
+KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
+    int bits = e.count > Q_TOKENS ? BAD_TOKENS : 0;
+    if (load(a.seq_lens + s.index) > a.table_keys) bits |= BAD_LENGTH;
     if constexpr (PHASE == PHASE_VERIFY) {
-        int heads = a.kv_heads * GROUP, used = load(a.cu_seqlens + a.num_seqs);
-        const float zero[4] = {0, 0, 0, 0};
-        i64 rows = (i64)(a.num_tokens - used) * heads;
-        KG_LOOP for (i64 n = (i64)group_id() * ALL_WAVES + wave_id(); n < rows;
-                     n += (i64)a.workgroups * ALL_WAVES) {
-            row_t row = {true, used + (int)(n / heads), (int)(n % heads)};
-            KG_LOOP for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
-                store_out(a, row, dim, zero);
-            if (late_lane() == 0) store_lse(a, row, sums_t{-INFINITE, 0.0f});
-        }
+        int first = load(a.cu_seqlens + s.index), end = load(a.cu_seqlens + s.index + 1);
+        if (first < 0 || end < first || end > a.num_tokens) bits |= BAD_ROWS;
+    }
+    bits |= page_errors(a, s);
+    if (bits && late_lane() == 0) atomic_or(a.error + s.index, bits);
+}
+
+// Each wave of all has some of the sequences: tokens past those that are computed.
+// Then tokens past the last sequence.
+KG_DEV void finish(args_t a) {
+    i64 wave = (i64)group_id() * ALL_WAVES + wave_id(), waves = (i64)a.workgroups * ALL_WAVES;
+    if (PHASE == PHASE_DECODE && !a.error) return;
+    KG_LOOP for (i64 n = wave; n < a.num_seqs; n += waves) {
+        extent_t e = extent_of(a, (int)n);
+        if constexpr (PHASE == PHASE_VERIFY)
+            clear_tokens(a, e.start + Q_TOKENS, e.start + e.count, 0, 1);
+        if (a.error) report(a, seq_from(a, (int)n, e), e);
+    }
+    if constexpr (PHASE == PHASE_VERIFY) {
+        int used = load(a.cu_seqlens + a.num_seqs);
+        clear_tokens(a, larger(used, 0), a.num_tokens, wave, waves);
     }
 }
 

@@ -17,7 +17,7 @@ constexpr bool SHARED_ID = !SMALL_PAGE && TOK == 16; // a block lies in one page
 struct keys_t {
     int first, last; // visible to some row: [first, last]
     const u8 *table; // the sequence's row
-    int page;
+    int page, last_page;
     u64 magic;
 };
 
@@ -43,6 +43,12 @@ KG_DEV i32 page_number(const keys_t &keys, int token) {
         return (i32)load((const i64 *)keys.table + index);
     else
         return load((const i32 *)keys.table + index);
+}
+
+// A page of the pool, whatever the table says. Where it is used, not where it is
+// loaded: nobody waits for a number before its time.
+KG_DEV i64 inside_pool(const keys_t &keys, i32 id) {
+    return (u32)id < (u32)keys.last_page ? id : keys.last_page;
 }
 
 // The page numbers this lane needs for the block at `start`.

@@ -31,6 +31,7 @@ KG_DEV keys_t keys_of(args_t a, const segment_t &g) {
     keys.last = larger(g.seq.kv_len - 1, 0);
     keys.table = (const u8 *)a.table + g.seq.index * a.table_row * (TABLE_I64 ? 8 : 4);
     keys.page = a.page;
+    keys.last_page = a.last_page;
     keys.magic = a.page_magic;
     return keys;
 }
@@ -46,7 +47,7 @@ KG_DEV float head_descale(const float *p, const KG_CONSTANT long long (&stride)[
 KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, float scale) {
     int lane = (int)opaque(lane_id()); // no row's condition is kept for the next segment
     h.first_row = g.row_block * ROWS;
-    h.context = g.seq.kv_len - g.seq.q_len;
+    h.context = g.seq.context;
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
         int row = t * NI + lane_column(lane, c);
         h.scale[t][c] = scale;
@@ -70,7 +71,7 @@ KG_DEV head_t head_of(args_t a, const segment_t &g) {
     h.window = window_of(a);
     // The rows of the block differ in position: the earliest sees the fewest
     // late keys, the latest the fewest early ones.
-    h.safe_last = g.seq.kv_len - g.seq.q_len + g.row_block * ROWS / GROUP;
+    h.safe_last = g.seq.context + g.row_block * ROWS / GROUP;
     h.safe_first = WINDOW != 0 ? g.seq.kv_len - h.window : 0;
     column_facts(h, a, g, a.scale * head_descale(a.k_descale, a.k_descale_stride, g));
     return h;
@@ -93,7 +94,7 @@ KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h
             int base =
                 as_keys ? start + k_token(lane_i(lane), n) : start + TPL * lane_grp(lane) + n;
             int slot = slot_of(keys, token, SHARED_ID ? start : base);
-            i64 page = as_keys ? ids.k[as_keys ? n : 0] : ids.v[as_keys ? 0 : n];
+            i64 page = inside_pool(keys, as_keys ? ids.k[as_keys ? n : 0] : ids.v[as_keys ? 0 : n]);
             scale.k[r] = load(a.k_descale + page * a.k_descale_stride[0] +
                               slot * a.k_descale_stride[1] + h.index * a.k_descale_stride[2]);
             scale.v[r] = load(a.v_descale + page * a.v_descale_stride[0] +

@@ -142,7 +142,8 @@ KG_DEV const u8 *k_row(const head_t &h, const keys_t &keys, const ids_t &ids, in
     int i = lane_i((int)lane_id()), n = SMALL_PAGE ? row : 0;
     int anchor = start + (SHARED_ID ? 0 : k_token(i, n));
     int slot = slot_of(keys, start + k_token(i, row), anchor);
-    return h.k + (i64)ids.k[n] * h.k_page + (i64)((u32)slot * (u32)(PACKED ? 16 : h.k_token));
+    return h.k + inside_pool(keys, ids.k[n]) * h.k_page +
+           (i64)((u32)slot * (u32)(PACKED ? 16 : h.k_token));
 }
 
 KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t &ids, int start,
@@ -204,7 +205,7 @@ KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys, 
     KG_UNROLL for (int n = 0; n < TPL; n++) {
         int anchor = SHARED_ID ? start : token + (SMALL_PAGE ? n : 0);
         int slot = slot_of(keys, token + n, anchor);
-        load_words(w[n], h.v + (i64)ids.v[SMALL_PAGE ? n : 0] * h.v_page +
+        load_words(w[n], h.v + inside_pool(keys, ids.v[SMALL_PAGE ? n : 0]) * h.v_page +
                              (i64)((u32)slot * (u32)h.v_token) + dim * KV_BYTES);
     }
 }
@@ -215,7 +216,7 @@ KG_DEV void load_v_packed(u32 (&w)[R][W], const head_t &h, const keys_t &keys, c
                           int start, int tile) {
     int i = lane_i((int)lane_id()), token = start + TPL * lane_grp((int)lane_id());
     int slot = slot_of(keys, token, SHARED_ID ? start : token) / TPL * TPL;
-    const u8 *p = h.v + (i64)ids.v[0] * h.v_page +
+    const u8 *p = h.v + inside_pool(keys, ids.v[0]) * h.v_page +
                   (LAYOUT == LAYOUT_SHUFFLE ? (i64)(slot / X) * h.v_chunk + slot % X * KV_BYTES
                                             : (i64)slot * KV_BYTES);
     i64 of_lane = (i64)i * h.v_dim_stride;

@@ -24,7 +24,8 @@ constexpr u32 LEAST_PART = kg_attn_least_blocks(WAVES);
 constexpr u32 ITEM_COST = (u32)ceil_div(96 * 1024, TOK *(HEAD_DIM + V_DIM) * KV_BYTES);
 
 struct seq_t {
-    int index, q_start, q_len, kv_len; // q_len clamped to Q_TOKENS
+    int index, q_start, q_len, kv_len; // q_len at most Q_TOKENS
+    int context;                       // keys before the first query
     int first_key;                     // of the widest window
     u32 blocks;                        // key blocks of an item, at least 1
     u32 items;                         // 0: nothing to do
@@ -36,37 +37,51 @@ KG_DEV int row_blocks_of(int q_len) {
     return PHASE == PHASE_DECODE ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS);
 }
 
-// What follows from where the queries start, how many they are, and kv_len.
-KG_DEV seq_t seq_from(args_t a, int index, int q_start, int q_len, int kv_len) {
-    seq_t s = {index, q_start, q_len, kv_len, 0, 1, 0};
+// What the device says of a sequence's queries and keys. What leads out of q or
+// out of the block table counts as none.
+struct extent_t {
+    int start, count; // queries, more than Q_TOKENS perhaps
+    int keys;
+};
+
+KG_DEV extent_t extent_of(args_t a, int index) {
+    extent_t e = {index, 1, load(a.seq_lens + index)};
+    if constexpr (PHASE == PHASE_VERIFY) {
+        e.start = load(a.cu_seqlens + index);
+        int end = load(a.cu_seqlens + index + 1);
+        bool inside = e.start >= 0 && end >= e.start && end <= a.num_tokens;
+        e.count = inside ? end - e.start : 0;
+    }
+    e.keys = (u32)e.keys <= (u32)a.table_keys ? e.keys : 0;
+    return e;
+}
+
+// What follows from it.
+KG_DEV seq_t seq_from(args_t a, int index, const extent_t &e) {
+    seq_t s = {index, e.start, smaller(e.count, Q_TOKENS), e.keys, e.keys - e.count, 0, 1, 0};
     if (index >= a.num_seqs) return s;
-    if constexpr (WINDOW != 0) s.first_key = larger(kv_len - q_len + 1 - window_of(a), 0);
-    s.blocks = (u32)larger(ceil_div(kv_len, TOK) - s.first_key / TOK, 1);
-    s.items = q_len > 0 ? (u32)(a.kv_heads * row_blocks_of(q_len)) : 0;
+    if constexpr (WINDOW != 0) s.first_key = larger(s.context + 1 - window_of(a), 0);
+    s.blocks = (u32)larger(ceil_div(s.kv_len, TOK) - s.first_key / TOK, 1);
+    s.items = s.q_len > 0 ? (u32)(a.kv_heads * row_blocks_of(s.q_len)) : 0;
     return s;
 }
 
 KG_DEV seq_t seq_at(args_t a, int index) {
-    int q_start = index, q_len = 1, kv_len = 0;
-    if (index < a.num_seqs) {
-        kv_len = larger(load(a.seq_lens + index), 0);
-        if constexpr (PHASE == PHASE_VERIFY) {
-            q_start = load(a.cu_seqlens + index);
-            q_len = smaller(larger(load(a.cu_seqlens + index + 1) - q_start, 0), Q_TOKENS);
-        }
-    }
-    return seq_from(a, index, q_start, q_len, kv_len);
+    extent_t e = {index, 1, 0};
+    if (index < a.num_seqs) e = extent_of(a, index);
+    return seq_from(a, index, e);
 }
 
 // The sequence that lane `lane` looked up, for the whole wave: in scalar
 // registers, where there are any.
 KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
-    int index = uniform((int)shuffle((u32)mine.index, lane)), q_start = index, q_len = 1;
+    int index = uniform((int)shuffle((u32)mine.index, lane));
+    extent_t e = {index, 1, uniform((int)shuffle((u32)mine.kv_len, lane))};
     if constexpr (PHASE == PHASE_VERIFY) {
-        q_start = uniform((int)shuffle((u32)mine.q_start, lane));
-        q_len = uniform((int)shuffle((u32)mine.q_len, lane));
+        e.start = uniform((int)shuffle((u32)mine.q_start, lane));
+        e.count = e.keys - uniform((int)shuffle((u32)mine.context, lane));
     }
-    return seq_from(a, index, q_start, q_len, uniform((int)shuffle((u32)mine.kv_len, lane)));
+    return seq_from(a, index, e);
 }
 
 // n / d for quotients below 2^21, where the estimate is at most one off: a third

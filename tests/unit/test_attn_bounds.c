@@ -1,0 +1,261 @@
+/* Attention over lengths, offsets and page numbers that are wrong: nothing outside
+ * a tensor is read or written, what can be computed is right, and the error words
+ * say which sequence has what. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "check/check.h"
+
+enum { D = 64, HQ = 4, HKV = 2, PAGE = 16, POOL = 6, COLUMNS = 3, SEQS = 3, TOKENS = 12, T = 4 };
+enum { ROW = HQ * D, KEYS = HKV * D, GUARD = 2 };
+
+static kgen_context *ctx;
+static kgen_error did;
+
+#define DO(call)                                                    \
+    do {                                                            \
+        did.text[0] = 0;                                            \
+        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
+    } while (0)
+
+static int open_device(void **state) {
+    kgen_open_options options = {.size = sizeof options, .device = "cpu:cdna3"};
+    (void)state;
+    if (kgen_open(&ctx, &options, &did) == KGEN_OK) return 0;
+    print_message("skipped: %s\n", did.text);
+    return -1;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    kgen_close(ctx);
+    return 0;
+}
+
+/* ---- a launch ------------------------------------------------------------ */
+
+/* The pools end where memory that may be touched ends, and begin where it does. */
+typedef struct rig {
+    uint16_t *k, *v;
+    uint16_t q[TOKENS * ROW], out[(TOKENS + GUARD) * ROW];
+    float lse[HQ * TOKENS];
+    int32_t table[SEQS * COLUMNS], lens[SEQS], cu[SEQS + 1], error[SEQS];
+    kgen_args args;
+} rig;
+
+static uint16_t *fenced(size_t bytes) {
+    size_t unit = 4096, whole = (bytes + unit - 1) / unit * unit;
+    char *p = mmap(NULL, whole + 2 * unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    assert_int_equal(mprotect(p + unit, whole, PROT_READ | PROT_WRITE), 0);
+    return (uint16_t *)(void *)(p + unit + whole - bytes);
+}
+
+static kgen_tensor tensor(void *p, kgen_dtype dtype, int rank, int64_t a, int64_t b, int64_t c,
+                          int64_t d) {
+    return kgen_tensor_dense(p, dtype, rank, (const int64_t[]){a, b, c, d});
+}
+
+static void fill(uint16_t *p, size_t count, kgen__rng *rng) {
+    for (size_t i = 0; i < count; i++)
+        p[i] = (uint16_t)kgen__number_encode(KGEN_DTYPE_BF16, kgen__rng_normal(rng));
+}
+
+static void make(rig *r) {
+    static const int32_t table[] = {5, 0, 1, 2, 3, 4, 4, 5, 0}, lens[] = {40, 33, 20};
+    static const int32_t cu[] = {0, 4, 8, 12};
+    size_t pool = (size_t)POOL * PAGE * KEYS;
+    kgen__rng rng;
+    memset(r, 0, sizeof *r);
+    kgen__rng_seed(&rng, 7, 0);
+    r->k = fenced(pool * 2);
+    r->v = fenced(pool * 2);
+    fill(r->k, pool, &rng);
+    fill(r->v, pool, &rng);
+    fill(r->q, TOKENS * ROW, &rng);
+    memcpy(r->table, table, sizeof table);
+    memcpy(r->lens, lens, sizeof lens);
+    memcpy(r->cu, cu, sizeof cu);
+    kgen_attn_args *a = &r->args.attn;
+    a->q = tensor(r->q, KGEN_DTYPE_BF16, 3, TOKENS, HQ, D, 0);
+    a->out = tensor(r->out, KGEN_DTYPE_BF16, 3, TOKENS, HQ, D, 0);
+    a->k = tensor(r->k, KGEN_DTYPE_BF16, 4, POOL, PAGE, HKV, D);
+    a->v = tensor(r->v, KGEN_DTYPE_BF16, 4, POOL, PAGE, HKV, D);
+    a->k.layout = a->v.layout = KGEN_LAYOUT_NHD;
+    a->block_table = tensor(r->table, KGEN_DTYPE_I32, 2, SEQS, COLUMNS, 0, 0);
+    a->seq_lens = tensor(r->lens, KGEN_DTYPE_I32, 1, SEQS, 0, 0, 0);
+    a->cu_seqlens_q = tensor(r->cu, KGEN_DTYPE_I32, 1, SEQS + 1, 0, 0, 0);
+    a->lse = tensor(r->lse, KGEN_DTYPE_F32, 2, HQ, TOKENS, 0, 0);
+    a->error = tensor(r->error, KGEN_DTYPE_I32, 1, SEQS, 0, 0, 0);
+    a->softmax_scale = 0.125f;
+}
+
+static void run(rig *r, const char *line) {
+    kgen_spec spec;
+    kgen_kernel *kernel = NULL;
+    size_t bytes;
+    DO(kgen_spec_parse(&spec, line, &did));
+    DO(kgen_prepare(ctx, &spec, 1, &kernel, &did));
+    r->args.family = KGEN_FAMILY_ATTN;
+    DO(kgen_workspace_size(kernel, &r->args, &bytes, &did));
+    DO(kgen_memory_alloc(ctx, &r->args.workspace, bytes, &did));
+    r->args.workspace_bytes = bytes;
+    DO(kgen_workspace_init(ctx, r->args.workspace, bytes, NULL, &did));
+    memset(r->out, 0x7f, sizeof r->out);
+    memset(r->error, 0, sizeof r->error);
+    DO(kgen_launch(kernel, &r->args, NULL, &did));
+    DO(kgen_stream_sync(ctx, NULL, &did));
+    for (size_t i = TOKENS * ROW; i < sizeof r->out / 2; i++) assert_int_equal(r->out[i], 0x7f7f);
+}
+
+#define VERIFY "attn:phase=verify,d=64,g=2,t=4,page=16,layout=nhd,lse=1"
+
+/* Rows first .. end - 1 as another launch has them. */
+static void assert_rows(const rig *r, const rig *want, int first, int end) {
+    assert_memory_equal(r->out + first * ROW, want->out + first * ROW,
+                        (size_t)(end - first) * ROW * 2);
+}
+
+static void assert_zeros(const rig *r, int first, int end) {
+    for (int i = first * ROW; i < end * ROW; i++) assert_int_equal(r->out[i], 0);
+    for (int h = 0; h < HQ; h++)
+        for (int t = first; t < end; t++) assert_true(isinf(r->lse[h * TOKENS + t]));
+}
+
+static void assert_errors(const rig *r, int a, int b, int c) {
+    assert_int_equal(r->error[0], a);
+    assert_int_equal(r->error[1], b);
+    assert_int_equal(r->error[2], c);
+}
+
+/* ---- the tests ------------------------------------------------------------ */
+
+/* Ten tokens of one sequence: the first four stand where they are, the context is
+ * that of all ten. */
+static void test_more_tokens_than_t(void **state) {
+    rig r, want;
+    (void)state;
+    make(&r);
+    make(&want);
+    memcpy(r.cu, (const int32_t[]){0, 10, 11, 12}, sizeof r.cu);
+    run(&r, VERIFY);
+    memcpy(want.cu, (const int32_t[]){0, 10, 11, 12}, sizeof want.cu);
+    run(&want, "attn:phase=verify,d=64,g=2,t=10,page=16,layout=nhd,lse=1,waves=4,mt=1");
+    for (int i = 0; i < T * ROW; i++) {
+        double got = (double)kgen__number_decode(KGEN_DTYPE_BF16, r.out[i]);
+        double exact = (double)kgen__number_decode(KGEN_DTYPE_BF16, want.out[i]);
+        assert_true(fabs(got - exact) <= 0.02 * fabs(exact) + 0.01);
+    }
+    assert_zeros(&r, T, 10);
+    assert_errors(&r, KGEN_ATTN_TOKENS, 0, 0);
+    assert_errors(&want, 0, 0, 0);
+}
+
+static void test_rows_outside(void **state) {
+    static const int32_t wrong[][SEQS + 1] = {{0, 4, 8, 14}, {0, 4, 8, 1 << 30}, {0, 4, 8, 3}};
+    rig good;
+    (void)state;
+    make(&good);
+    run(&good, VERIFY);
+    assert_errors(&good, 0, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        make(&r);
+        memcpy(r.cu, wrong[i], sizeof r.cu);
+        run(&r, VERIFY);
+        assert_errors(&r, 0, 0, KGEN_ATTN_ROWS);
+        assert_rows(&r, &good, 0, i == 2 ? 3 : 8);
+    }
+}
+
+static void test_lengths_beyond_the_table(void **state) {
+    static const int32_t lengths[] = {COLUMNS * PAGE + 1, 1 << 30, INT32_MAX};
+    rig good;
+    (void)state;
+    make(&good);
+    run(&good, VERIFY);
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        make(&r);
+        r.lens[1] = lengths[i];
+        run(&r, VERIFY);
+        assert_errors(&r, 0, KGEN_ATTN_LENGTH, 0);
+        assert_rows(&r, &good, 0, 4);
+        assert_zeros(&r, 4, 8);
+        assert_rows(&r, &good, 8, 12);
+    }
+}
+
+static void test_pages_outside_the_pool(void **state) {
+    static const int32_t pages[] = {POOL, -1, INT32_MAX, INT32_MIN};
+    rig good;
+    (void)state;
+    make(&good);
+    run(&good, VERIFY);
+    for (int i = 0; i < 4; i++) {
+        rig r;
+        make(&r);
+        r.table[2 * COLUMNS + 1] = pages[i];
+        r.table[0 * COLUMNS + 2] = i == 0 ? POOL : r.table[2];
+        r.table[2 * COLUMNS + 2] = pages[i]; /* not used: 20 keys are two pages */
+        run(&r, VERIFY);
+        assert_errors(&r, i == 0 ? KGEN_ATTN_PAGE : 0, 0, KGEN_ATTN_PAGE);
+        assert_rows(&r, &good, 4, 8);
+    }
+}
+
+static void test_decode(void **state) {
+    rig r;
+    (void)state;
+    make(&r);
+    r.args.attn.q.shape[0] = r.args.attn.out.shape[0] = r.args.attn.lse.shape[1] = SEQS;
+    r.args.attn.cu_seqlens_q = (kgen_tensor){0};
+    r.lens[0] = 1000;
+    r.table[COLUMNS] = 99;
+    run(&r, "attn:d=64,g=2,page=16,layout=nhd,lse=1");
+    assert_errors(&r, KGEN_ATTN_LENGTH, KGEN_ATTN_PAGE, 0);
+    for (int i = 0; i < ROW; i++) assert_int_equal(r.out[i], 0);
+}
+
+/* What the caller says is checked before anything is launched. */
+static void test_lengths_that_the_caller_knows(void **state) {
+    rig r;
+    kgen_spec spec;
+    kgen_kernel *kernel = NULL;
+    (void)state;
+    make(&r);
+    run(&r, VERIFY);
+    DO(kgen_spec_parse(&spec, VERIFY, &did));
+    DO(kgen_prepare(ctx, &spec, 1, &kernel, &did));
+    r.args.attn.max_q_len = T;
+    r.args.attn.max_kv_len = COLUMNS * PAGE;
+    DO(kgen_launch(kernel, &r.args, NULL, &did));
+    r.args.attn.max_q_len = T + 1;
+    assert_int_equal(kgen_launch(kernel, &r.args, NULL, &did), KGEN_E_ARG);
+    assert_string_equal(did.text, "max_q_len=5: kernel built for t=4");
+    r.args.attn.max_q_len = 0;
+    r.args.attn.max_kv_len = COLUMNS * PAGE + 1;
+    assert_int_equal(kgen_launch(kernel, &r.args, NULL, &did), KGEN_E_ARG);
+    assert_string_equal(did.text, "max_kv_len=49: block_table has pages for 48 keys");
+    DO(kgen_stream_sync(ctx, NULL, &did));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_more_tokens_than_t),
+        cmocka_unit_test(test_rows_outside),
+        cmocka_unit_test(test_lengths_beyond_the_table),
+        cmocka_unit_test(test_pages_outside_the_pool),
+        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_lengths_that_the_caller_knows),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
