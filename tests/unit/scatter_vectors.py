@@ -128,7 +128,7 @@ def page_vector(rng):
 
 def draft_vector(rng):
     while True:
-        page, topk, steps = rng.choice((1, 4, 16)), rng.randint(1, 3), rng.randint(1, 4)
+        page, topk, steps = rng.choice((1, 4, 16)), rng.randint(1, 3), rng.randint(1, 3)
         requests, lens = [rng.randrange(3) for _ in range(2)], [rng.randint(1, 12) for _ in range(2)]
         slots = [[rng.randrange(500) for _ in range(COLUMNS)] for _ in range(3)]
         indptr, indices = draft_indices([slots[r] for r in requests], lens, topk, steps, page)
