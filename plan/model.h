@@ -63,7 +63,7 @@ typedef struct kgen__model {
     int64_t kv_lora_rank, chunk; /* for messages */
     kgen__delta delta;
     kgen__recurrent recurrent;
-    char assumed[KGEN__LAYERS_MAX / 2]; /* --assume dense: what it passed over, else "" */
+    char assumed[512]; /* --assume dense: what it passed over, else "" */
 } kgen__model;
 
 /* KGEN_E_CONFIG names the field, its value and the bound; KGEN_E_UNSUPPORTED a

@@ -19,7 +19,7 @@
 #define KGEN_CONFIGS_DIR "plan/configs"
 #endif
 
-enum { MUTATIONS = 1500, TEXT_MAX = 16384 };
+enum { MUTATIONS = 700, TEXT_MAX = 16384 };
 
 static const char *configs_dir = KGEN_CONFIGS_DIR;
 
