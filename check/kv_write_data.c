@@ -81,7 +81,7 @@ kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
     a->v_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_V);
     a->k_scale = scale_of(data, &e, c->kv.kds);
     a->v_scale = scale_of(data, &e, c->kv.vds);
-    if (s->remap) a->remap = indices(s->remap == 2, e.entries);
+    if (s->remap) a->remap = indices(s->remap == KGEN_REMAP_I64, e.entries);
     a->first_slot = c->reserved * e.plan.page;
     shape_rope(data, e.tokens);
     static const int movable[] = {W_K, W_V, W_K_CACHE, W_V_CACHE, W_COS, W_SIN, W_Q, W_Q_OUT};

@@ -27,27 +27,27 @@ static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_TILES = LIST(row_tile_counts);
 
-static const kgen_symbol symbols_none[] = {{NULL, 0}};
+static const kgen_symbol symbols_none[] = {NO_SYMBOL};
 static const kgen_symbol symbols_phase[] = {
-#define KGEN_ATTN_PHASE(name, NAME, ...) {#name, KGEN_PHASE_##NAME},
+#define KGEN_ATTN_PHASE(name, NAME, ...) NAMED(#name, PHASE_##NAME),
 #include <kgen/attn_phases.def>
-    {NULL, 0}};
-SYMBOLS(q_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
-SYMBOLS(kv_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}, {"fp8", KGEN_DTYPE_FP8},
-        {"e4m3fn", KGEN_DTYPE_E4M3FN}, {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
-        {"e5m2", KGEN_DTYPE_E5M2});
-SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16},
-        {"fp8", KGEN_DTYPE_FP8}, {"e4m3fn", KGEN_DTYPE_E4M3FN}, {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
-        {"e5m2", KGEN_DTYPE_E5M2});
-SYMBOLS(layout, {"nhd", KGEN_LAYOUT_NHD}, {"hnd", KGEN_LAYOUT_HND},
-        {"shuffle", KGEN_LAYOUT_SHUFFLE}, {"xpacked", KGEN_LAYOUT_XPACKED});
-SYMBOLS(page, {"x16", KGEN_PAGE_X16});
-SYMBOLS(table, {"i32", 0}, {"i64", 1});
-SYMBOLS(window, {"off", 0}, {"rt", KGEN_WINDOW_RT});
-SYMBOLS(boolean, {"0", 0}, {"1", 1});
-SYMBOLS(descale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
-        {"head", KGEN_DESCALE_HEAD}, {"token", KGEN_DESCALE_TOKEN});
-SYMBOLS(auto0, {"auto", 0});
+    NO_SYMBOL};
+SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
+SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
+        VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
+SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
+        VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
+SYMBOLS(layout, NAMED("nhd", LAYOUT_NHD), NAMED("hnd", LAYOUT_HND),
+        NAMED("shuffle", LAYOUT_SHUFFLE), NAMED("xpacked", LAYOUT_XPACKED));
+SYMBOLS(page, NAMED("x16", PAGE_X16));
+SYMBOLS(table, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
+SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
+SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
+        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN));
+SYMBOLS(auto0, VALUE("auto", 0));
 
 /* clang-format off */
 static const kgen_param params[] = {

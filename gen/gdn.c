@@ -27,35 +27,35 @@ static const kgen_domain domain_LANES = LIST(lane_counts);
 static const kgen_domain domain_ELEMENTS = LIST(element_counts);
 static const kgen_domain domain_OCC = RANGE(1, 32, 1);
 
-static const kgen_symbol symbols_none[] = {{NULL, 0}};
-SYMBOLS(auto0, {"auto", 0});
-SYMBOLS(boolean, {"0", 0}, {"1", 1});
-SYMBOLS(fuse, {"a", KGEN_FUSE_A}, {"b", KGEN_FUSE_B}, {"c", KGEN_FUSE_C}, {"d", KGEN_FUSE_D},
-        {"e", KGEN_FUSE_E});
-SYMBOLS(layout, {"interleaved", KGEN_ROWS_INTERLEAVED}, {"flat", KGEN_ROWS_FLAT},
-        {"presplit", KGEN_ROWS_PRESPLIT});
-SYMBOLS(x_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
-SYMBOLS(f_dtype, {"f32", KGEN_DTYPE_F32}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
-SYMBOLS(auto_dtype, {"auto", 0}, {"f32", KGEN_DTYPE_F32}, {"bf16", KGEN_DTYPE_BF16},
-        {"fp16", KGEN_DTYPE_FP16});
-SYMBOLS(o_dtype, {"auto", 0}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16},
-        {"f32", KGEN_DTYPE_F32}, {"fp8", KGEN_DTYPE_FP8}, {"e4m3fn", KGEN_DTYPE_E4M3FN},
-        {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ});
-SYMBOLS(state_layout, {"vk", KGEN_STATE_VK}, {"kv", KGEN_STATE_KV});
-SYMBOLS(conv_layout, {"sd", KGEN_CONV_SD}, {"ds", KGEN_CONV_DS});
-SYMBOLS(map, {"grouped", 0}, {"tiled", 1});
+static const kgen_symbol symbols_none[] = {NO_SYMBOL};
+SYMBOLS(auto0, VALUE("auto", 0));
+SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
+SYMBOLS(fuse, NAMED("a", FUSE_A), NAMED("b", FUSE_B), NAMED("c", FUSE_C), NAMED("d", FUSE_D),
+        NAMED("e", FUSE_E));
+SYMBOLS(layout, NAMED("interleaved", ROWS_INTERLEAVED), NAMED("flat", ROWS_FLAT),
+        NAMED("presplit", ROWS_PRESPLIT));
+SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
+SYMBOLS(f_dtype, NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
+SYMBOLS(auto_dtype, VALUE("auto", 0), NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16),
+        NAMED("fp16", DTYPE_FP16));
+SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
+        NAMED("f32", DTYPE_F32), VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ));
+SYMBOLS(state_layout, NAMED("vk", STATE_VK), NAMED("kv", STATE_KV));
+SYMBOLS(conv_layout, NAMED("sd", CONV_SD), NAMED("ds", CONV_DS));
+SYMBOLS(map, VALUE("grouped", 0), VALUE("tiled", 1));
 enum { BATCH_AUTO, FEW, MANY };
-SYMBOLS(batch, {"auto", BATCH_AUTO}, {"few", FEW}, {"many", MANY});
-SYMBOLS(act, {"silu", 1}, {"none", 0});
-SYMBOLS(gate, {"gdn", KGEN_GATE_GDN}, {"kda", KGEN_GATE_KDA}, {"kda_bound", KGEN_GATE_KDA_BOUND});
-SYMBOLS(out_gate, {"silu", 0}, {"sigmoid", 1});
-SYMBOLS(index, {"one", KGEN_INDEX_ONE}, {"pair", KGEN_INDEX_PAIR}, {"spec", KGEN_INDEX_SPEC},
-        {"blocks", KGEN_INDEX_BLOCKS});
-SYMBOLS(index_type, {"i32", 0}, {"i64", 1});
-SYMBOLS(sentinel, {"neg", KGEN_SENTINEL_NEG}, {"nonpos", KGEN_SENTINEL_NONPOS},
-        {"value", KGEN_SENTINEL_VALUE});
-SYMBOLS(save, {"final", KGEN_SAVE_FINAL}, {"slots", KGEN_SAVE_SLOTS}, {"buffer", KGEN_SAVE_BUFFER},
-        {"none", KGEN_SAVE_NONE}, {"replay", KGEN_SAVE_REPLAY});
+SYMBOLS(batch, VALUE("auto", BATCH_AUTO), VALUE("few", FEW), VALUE("many", MANY));
+SYMBOLS(act, VALUE("silu", 1), VALUE("none", 0));
+SYMBOLS(gate, NAMED("gdn", GATE_GDN), NAMED("kda", GATE_KDA), NAMED("kda_bound", GATE_KDA_BOUND));
+SYMBOLS(out_gate, VALUE("silu", 0), VALUE("sigmoid", 1));
+SYMBOLS(index, NAMED("one", INDEX_ONE), NAMED("pair", INDEX_PAIR), NAMED("spec", INDEX_SPEC),
+        NAMED("blocks", INDEX_BLOCKS));
+SYMBOLS(index_type, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(sentinel, NAMED("neg", SENTINEL_NEG), NAMED("nonpos", SENTINEL_NONPOS),
+        NAMED("value", SENTINEL_VALUE));
+SYMBOLS(save, NAMED("final", SAVE_FINAL), NAMED("slots", SAVE_SLOTS), NAMED("buffer", SAVE_BUFFER),
+        NAMED("none", SAVE_NONE), NAMED("replay", SAVE_REPLAY));
 
 /* clang-format off */
 static const kgen_param params[] = {

@@ -8,10 +8,10 @@
 
 /* --- the parameter table ------------------------------------------------ */
 
-SYMBOLS(table, {"i32", 0}, {"i64", 1});
-SYMBOLS(scale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
-        {"head", KGEN_DESCALE_HEAD}, {"token", KGEN_DESCALE_TOKEN});
-SYMBOLS(from, {"start", KGEN_FROM_START}, {"end", KGEN_FROM_END});
+SYMBOLS(table, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(scale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
+        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN));
+SYMBOLS(from, NAMED("start", FROM_START), NAMED("end", FROM_END));
 
 /* clang-format off */
 static const kgen_param params[] = {

@@ -15,14 +15,14 @@ static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_TURNS = LIST(turn_counts);
 static const kgen_domain domain_OCC = RANGE(1, 16, 1);
 
-static const kgen_symbol symbols_none[] = {{NULL, 0}};
-SYMBOLS(auto0, {"auto", 0});
-SYMBOLS(x_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
-SYMBOLS(kv_dtype, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}, {"fp8", KGEN_DTYPE_FP8},
-        {"e4m3fn", KGEN_DTYPE_E4M3FN}, {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ}, {"e5m2", KGEN_DTYPE_E5M2},
-        {"i8", KGEN_DTYPE_I8});
-SYMBOLS(layout, {"nhd", KGEN_LAYOUT_NHD}, {"hnd", KGEN_LAYOUT_HND},
-        {"shuffle", KGEN_LAYOUT_SHUFFLE}, {"xpacked", KGEN_LAYOUT_XPACKED});
-SYMBOLS(page, {"x16", KGEN_PAGE_X16});
+static const kgen_symbol symbols_none[] = {NO_SYMBOL};
+SYMBOLS(auto0, VALUE("auto", 0));
+SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
+SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
+        VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("i8", DTYPE_I8));
+SYMBOLS(layout, NAMED("nhd", LAYOUT_NHD), NAMED("hnd", LAYOUT_HND),
+        NAMED("shuffle", LAYOUT_SHUFFLE), NAMED("xpacked", LAYOUT_XPACKED));
+SYMBOLS(page, NAMED("x16", PAGE_X16));
 
 #endif

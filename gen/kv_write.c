@@ -12,14 +12,14 @@ static const kgen_domain domain_ROPE = RANGE(16, 512, 16);
 
 static const int32_t few_counts[] = {1, 64, 256, 1024};
 static const kgen_domain domain_FEW = LIST(few_counts);
-SYMBOLS(boolean, {"0", 0}, {"1", 1});
-SYMBOLS(index, {"i32", 0}, {"i64", 1});
-SYMBOLS(f_dtype, {"f32", KGEN_DTYPE_F32}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16});
-SYMBOLS(scale, {"auto", KGEN_DESCALE_AUTO}, {"none", KGEN_DESCALE_NONE},
-        {"head", KGEN_DESCALE_HEAD}, {"token", KGEN_DESCALE_TOKEN}, {"row", KGEN_DESCALE_ROW});
-SYMBOLS(remap, {"off", 0}, {"i32", 1}, {"i64", 2});
-SYMBOLS(rope, {"off", KGEN_ROPE_OFF}, {"neox", KGEN_ROPE_NEOX},
-        {"interleaved", KGEN_ROPE_INTERLEAVED});
+SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
+SYMBOLS(index, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(f_dtype, NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
+SYMBOLS(scale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
+        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN), NAMED("row", DESCALE_ROW));
+SYMBOLS(remap, VALUE("off", KGEN_REMAP_OFF), NAMED("i32", REMAP_I32), NAMED("i64", REMAP_I64));
+SYMBOLS(rope, NAMED("off", ROPE_OFF), NAMED("neox", ROPE_NEOX),
+        NAMED("interleaved", ROPE_INTERLEAVED));
 
 /* clang-format off */
 static const kgen_param params[] = {

@@ -10,7 +10,10 @@
 #define RANGE(min, max, step) {min, max, step, NULL, 0}
 #define LIST_AND_RANGE(values, min, max, step) \
     {min, max, step, values, sizeof values / sizeof values[0]}
-#define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, {NULL, 0}}
+#define VALUE(name, value) {name, value, NULL}
+#define NAMED(name, enumerator) {name, KGEN_##enumerator, #enumerator} /* in kernels, too */
+#define NO_SYMBOL {NULL, 0, NULL}
+#define SYMBOLS(name, ...) static const kgen_symbol symbols_##name[] = {__VA_ARGS__, NO_SYMBOL}
 
 /* A line of `applicable`. */
 #define REQUIRE(condition, ...) \

@@ -15,29 +15,29 @@ static const kgen_domain domain_NONE = RANGE(0, 0, 0);
 static const kgen_domain domain_PAGE = RANGE(1, 4096, 1);
 static const kgen_domain domain_UNIT = LIST(units);
 
-static const kgen_symbol symbols_none[] = {{NULL, 0}};
-SYMBOLS(boolean, {"0", 0}, {"1", 1});
-SYMBOLS(i_type, {"i32", 0}, {"i64", 1});
-SYMBOLS(pick, {"last", 0}, {"first", 1});
-SYMBOLS(tail, {"zero", KGEN_TAIL_ZERO}, {"keep", KGEN_TAIL_KEEP}, {"value", KGEN_TAIL_VALUE});
-SYMBOLS(form, {"uniform", KGEN_FORM_UNIFORM}, {"ragged", KGEN_FORM_RAGGED},
-        {"draft", KGEN_FORM_DRAFT}, {"last", KGEN_FORM_LAST});
-SYMBOLS(mask, {"words", KGEN_MASK_WORDS}, {"qlen", KGEN_MASK_QLEN}, {"full", KGEN_MASK_FULL});
-SYMBOLS(word, {"u8", KGEN_DTYPE_U8}, {"u16", KGEN_DTYPE_U16}, {"u32", KGEN_DTYPE_I32},
-        {"u64", KGEN_DTYPE_I64});
-SYMBOLS(op, {"page_table_ragged", KGEN_OP_PAGE_TABLE_RAGGED},
-        {"page_table_requests", KGEN_OP_PAGE_TABLE_REQUESTS},
-        {"spec_prepare", KGEN_OP_SPEC_PREPARE}, {"draft_page_table", KGEN_OP_DRAFT_PAGE_TABLE},
-        {"draft_kv_indices", KGEN_OP_DRAFT_KV_INDICES}, {"kv_indices", KGEN_OP_KV_INDICES},
-        {"draft_lens", KGEN_OP_DRAFT_LENS}, {"cache_locs", KGEN_OP_CACHE_LOCS},
-        {"assign_locs", KGEN_OP_ASSIGN_LOCS}, {"slot_mapping", KGEN_OP_SLOT_MAPPING},
-        {"eagle_step", KGEN_OP_EAGLE_STEP}, {"padded_inputs", KGEN_OP_PADDED_INPUTS},
-        {"next_token", KGEN_OP_NEXT_TOKEN}, {"bonus_tokens", KGEN_OP_BONUS_TOKENS},
-        {"accept_locs", KGEN_OP_ACCEPT_LOCS}, {"keep_locs", KGEN_OP_KEEP_LOCS},
-        {"evict_mask", KGEN_OP_EVICT_MASK}, {"kv_splits", KGEN_OP_KV_SPLITS},
-        {"tree_build", KGEN_OP_TREE_BUILD}, {"tree_from_mask", KGEN_OP_TREE_FROM_MASK},
-        {"tree_mask", KGEN_OP_TREE_MASK}, {"tree_verify", KGEN_OP_TREE_VERIFY},
-        {"kv_compact", KGEN_OP_KV_COMPACT});
+static const kgen_symbol symbols_none[] = {NO_SYMBOL};
+SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
+SYMBOLS(i_type, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(pick, VALUE("last", 0), VALUE("first", 1));
+SYMBOLS(tail, NAMED("zero", TAIL_ZERO), NAMED("keep", TAIL_KEEP), NAMED("value", TAIL_VALUE));
+SYMBOLS(form, NAMED("uniform", FORM_UNIFORM), NAMED("ragged", FORM_RAGGED),
+        NAMED("draft", FORM_DRAFT), NAMED("last", FORM_LAST));
+SYMBOLS(mask, NAMED("words", MASK_WORDS), NAMED("qlen", MASK_QLEN), NAMED("full", MASK_FULL));
+SYMBOLS(word, NAMED("u8", DTYPE_U8), NAMED("u16", DTYPE_U16), NAMED("u32", DTYPE_I32),
+        NAMED("u64", DTYPE_I64));
+SYMBOLS(op, NAMED("page_table_ragged", OP_PAGE_TABLE_RAGGED),
+        NAMED("page_table_requests", OP_PAGE_TABLE_REQUESTS),
+        NAMED("spec_prepare", OP_SPEC_PREPARE), NAMED("draft_page_table", OP_DRAFT_PAGE_TABLE),
+        NAMED("draft_kv_indices", OP_DRAFT_KV_INDICES), NAMED("kv_indices", OP_KV_INDICES),
+        NAMED("draft_lens", OP_DRAFT_LENS), NAMED("cache_locs", OP_CACHE_LOCS),
+        NAMED("assign_locs", OP_ASSIGN_LOCS), NAMED("slot_mapping", OP_SLOT_MAPPING),
+        NAMED("eagle_step", OP_EAGLE_STEP), NAMED("padded_inputs", OP_PADDED_INPUTS),
+        NAMED("next_token", OP_NEXT_TOKEN), NAMED("bonus_tokens", OP_BONUS_TOKENS),
+        NAMED("accept_locs", OP_ACCEPT_LOCS), NAMED("keep_locs", OP_KEEP_LOCS),
+        NAMED("evict_mask", OP_EVICT_MASK), NAMED("kv_splits", OP_KV_SPLITS),
+        NAMED("tree_build", OP_TREE_BUILD), NAMED("tree_from_mask", OP_TREE_FROM_MASK),
+        NAMED("tree_mask", OP_TREE_MASK), NAMED("tree_verify", OP_TREE_VERIFY),
+        NAMED("kv_compact", OP_KV_COMPACT));
 
 /* clang-format off */
 static const kgen_param params[] = {

@@ -21,24 +21,54 @@ typedef struct flattener {
 
 /* --- prelude ------------------------------------------------------------ */
 
+/* Only kg/core/isa.h and its like look at it: headers that stand for another. */
 static const char *const isa_macros[KGEN_ISA_COUNT] = {
-#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = "KG_" #NAME,
+#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = "KG_ISA_" #NAME,
 #include <kgen/targets.def>
 };
+
+/* What headers of all families name (kg/core/num_soft.h), whatever the parameters are. */
+static const kgen_symbol core_types[] = {
+    NAMED("bf16", DTYPE_BF16),         NAMED("fp16", DTYPE_FP16), NAMED("e4m3fn", DTYPE_E4M3FN),
+    NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NO_SYMBOL};
+
+static int has_constant(const kgen_symbol *symbols, const char *constant) {
+    for (; symbols->name; symbols++)
+        if (symbols->constant && strcmp(symbols->constant, constant) == 0) return 1;
+    return 0;
+}
+
+/* Parameters share words: each is written once. */
+static int is_written(const kgen_param *params, size_t count, const char *constant) {
+    for (size_t i = 0; i < count; i++)
+        if (has_constant(params[i].symbols, constant)) return 1;
+    return has_constant(core_types, constant);
+}
+
+static void write_constant(kgen__buf *buf, const char *name, int32_t value) {
+    kgen__buf_printf(buf, "constexpr int %s = %d;\n", name, value);
+}
+
+/* "constexpr int LAYOUT_NHD = 1;" and the others, then "constexpr int LAYOUT = 1;" */
+static void write_param(kgen__buf *buf, const kgen_param *params, size_t index, int32_t value) {
+    for (const kgen_symbol *s = params[index].symbols; s->name; s++)
+        if (s->constant && !is_written(params, index, s->constant))
+            write_constant(buf, s->constant, s->value);
+    write_constant(buf, params[index].constant, value);
+}
 
 static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen__family *family) {
     const kgen_target *target = source->target;
     kgen__buf_printf(buf, "#define KG_KERNEL %s\n", source->symbol);
-    for (kgen_isa isa = 0; isa < KGEN_ISA_COUNT; isa++)
-        kgen__buf_printf(buf, "#define %s %d\n", isa_macros[isa], isa == target->isa);
-    kgen__buf_printf(buf, "#define KG_FP8_FNUZ %d\n", target->fp8_fnuz);
+    kgen__buf_printf(buf, "#define %s 1\n", isa_macros[target->isa]);
     kgen__buf_printf(buf, "#define KG_WORKGROUP %d\n", source->workgroup_size);
     kgen__buf_printf(buf, "#define KG_WAVE %d\n", target->wave_size);
     kgen__buf_printf(buf, "#define KG_SIMDS %d\n", target->simds);
     kgen__buf_printf(buf, "#define KG_LDS_BYTES %d\nnamespace kg {\n", target->lds_bytes);
+    for (const kgen_symbol *s = core_types; s->name; s++)
+        write_constant(buf, s->constant, s->value);
     for (size_t i = 0; i < family->param_count; i++)
-        kgen__buf_printf(buf, "constexpr int %s = %d;\n", family->params[i].constant,
-                         kgen_param_get(&source->spec, &family->params[i]));
+        write_param(buf, family->params, i, kgen_param_get(&source->spec, &family->params[i]));
     kgen__buf_printf(buf, "}\n");
 }
 
@@ -64,15 +94,21 @@ static const struct {
     BY_VENDOR("kg/attn/fp8"),    BY_VENDOR("kg/kv/kv_fp8"),
 #undef BY_VENDOR
 };
-static const char *const isa_frag[KGEN_ISA_COUNT] = {
-#define KGEN_ISA(NAME, name, fragments) [KGEN_ISA_##NAME] = fragments,
+enum { ISA_FILES = 3 };
+static const char *const isa_names[ISA_FILES] = {"kg/core/isa.h", "kg/core/frag.h",
+                                                 "kg/attn/mma_step.h"};
+static const char *const isa_files[KGEN_ISA_COUNT][ISA_FILES] = {
+#define KGEN_ISA(NAME, name, fragments, products) \
+    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products},
 #include <kgen/targets.def>
 };
 
 static const char *resolve_name(const char *name, const kgen_target *target) {
     for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
         if (strcmp(name, aliases[i].name) == 0) return aliases[i].file[target->vendor];
-    return strcmp(name, "kg/core/frag.h") == 0 ? isa_frag[target->isa] : name;
+    for (size_t i = 0; i < ISA_FILES; i++)
+        if (strcmp(name, isa_names[i]) == 0) return isa_files[target->isa][i];
+    return name;
 }
 
 static int already_done(const flattener *f, const char *name) {

@@ -14,12 +14,12 @@ namespace kg {
 KG_DEV void run(args_t a, u8 *lds) {
     u32 group = group_id();
     if (group < (u32)a.group_end[0]) {
-        if constexpr (SCALE == SCALE_ROW)
+        if constexpr (SCALE == DESCALE_ROW)
             write_scaled_rows(a, group, (float *)lds);
         else
             write_rows<0>(a, group);
     } else if (group < (u32)a.group_end[1]) {
-        if constexpr (SCALE == SCALE_ROW)
+        if constexpr (SCALE == DESCALE_ROW)
             return;
         else if constexpr (!PACKED)
             write_rows<1>(a, group - (u32)a.group_end[0]);

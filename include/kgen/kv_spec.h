@@ -11,6 +11,13 @@ typedef enum kgen_kv_rope {
     KGEN_ROPE_INTERLEAVED = 2,
 } kgen_kv_rope;
 
+/* Type of the table that slots go through first. */
+typedef enum kgen_kv_remap {
+    KGEN_REMAP_OFF = 0,
+    KGEN_REMAP_I32 = 1,
+    KGEN_REMAP_I64 = 2,
+} kgen_kv_remap;
+
 /* START: row i of a sequence is token starts[s] + i. END: the rows are the last
  * tokens of the sequence, as a sliding window wants them. */
 typedef enum kgen_kv_from { KGEN_FROM_START = 0, KGEN_FROM_END = 1 } kgen_kv_from;

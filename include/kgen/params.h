@@ -12,6 +12,7 @@ extern "C" {
 typedef struct kgen_symbol {
     const char *name; /* NULL ends the list; the first name of a value prints */
     int32_t value;
+    const char *constant; /* its name in the source of kernels; NULL: it has none */
 } kgen_symbol;
 
 /* Allowed numbers: those of `list`, and min..max in steps of `step`. A step of

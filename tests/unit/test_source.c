@@ -163,8 +163,9 @@ static void assert_without(const kgen_source *source, const char *words) {
 }
 
 /* Names that stand for a file of the target. */
-static const char *const forwarding[] = {"kg/core/macros.h", "kg/core/machine.h", "kg/core/frag.h",
-                                         "kg/attn/mma.h",    "kg/attn/fp8.h",     "kg/kv/kv_fp8.h"};
+static const char *const forwarding[] = {
+    "kg/core/isa.h",  "kg/attn/mma_step.h", "kg/core/macros.h", "kg/core/machine.h",
+    "kg/core/frag.h", "kg/attn/mma.h",      "kg/attn/fp8.h",    "kg/kv/kv_fp8.h"};
 enum { FORWARDING = sizeof forwarding / sizeof forwarding[0] };
 
 static int is_forwarding(const char *name) {
@@ -204,6 +205,11 @@ static void assert_line(const kgen_source *source, const char *fmt, const char *
     if (strstr(first + 1, line)) fail_msg("twice: '%.60s'", line + 1);
 }
 
+static const char *const isa_macros[KGEN_ISA_COUNT] = {
+#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = "KG_ISA_" #NAME,
+#include <kgen/targets.def>
+};
+
 static void check_constants(const kgen_source *source) {
     const kgen__family *family = kgen__family_of(source->spec.family);
     char line[KGEN_SPEC_LINE_MAX], head[KGEN_SPEC_LINE_MAX + 8];
@@ -214,9 +220,10 @@ static void check_constants(const kgen_source *source) {
         assert_line(source, "\nconstexpr int %s = %d;\n", family->params[i].constant,
                     kgen_param_get(&source->spec, &family->params[i]));
     assert_line(source, "\n#define %s %d\n", "KG_WORKGROUP", source->workgroup_size);
-    assert_line(source, "\n#define %s %d\n", "KG_FP8_FNUZ", source->target->fp8_fnuz);
     assert_line(source, "\n#define %s %d\n", "KG_LDS_BYTES", source->target->lds_bytes);
-    assert_line(source, "\n#define %s %d\n", "KG_SM90", source->target->isa == KGEN_ISA_SM90);
+    assert_line(source, "\n#define %s %d\n", isa_macros[source->target->isa], 1);
+    for (kgen_isa isa = 0; isa < KGEN_ISA_COUNT; isa++)
+        if (isa != source->target->isa) assert_without(source, isa_macros[isa]);
     snprintf(head, sizeof head, "\n#define KG_KERNEL %s\n", source->symbol);
     assert_line(source, "%s%.0d", head, 0);
     assert_int_equal(source->workgroup_size % source->target->wave_size, 0);
@@ -763,6 +770,18 @@ static int is_header_for_clang(const char *name) {
            !ends_with(name, "_nvidia.h") && !ends_with(name, "_cpu.h");
 }
 
+static const char *const products[KGEN_ISA_COUNT] = {
+#define KGEN_ISA(NAME, name, fragments, header) [KGEN_ISA_##NAME] = header,
+#include <kgen/targets.def>
+};
+
+/* Matrix instructions of another isa. */
+static int is_foreign(const char *name, kgen_isa isa) {
+    int foreign = 0;
+    for (int i = 0; i < KGEN_ISA_COUNT; i++) foreign |= strcmp(name, products[i]) == 0;
+    return foreign && strcmp(name, products[isa]) != 0;
+}
+
 /* One process for all headers of a family. Returns how many there are. */
 static int check_headers(const kgen_toolchain *tc, kgen_family_id id, const char *target) {
     char rest[4096], path[64];
@@ -778,6 +797,7 @@ static int check_headers(const kgen_toolchain *tc, kgen_family_id id, const char
     for (size_t i = 0; i < kgen__template_count; i++) {
         const char *name = kgen__templates[i].name;
         if (!is_header_for_clang(name) || family_of_header(name) != id) continue;
+        if (is_foreign(name, target_of(target)->isa)) continue;
         used += (size_t)snprintf(rest + used, sizeof rest - used, " templates/%s", name);
         assert_true(used < sizeof rest);
         count++;

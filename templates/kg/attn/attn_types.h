@@ -1,16 +1,9 @@
-// The codes of the attention family's constants, and what follows from them.
+// What follows from the attention family's constants.
 #pragma once
 #include "kg/attn/attn_shape.h"
 #include "kg/core/types.h"
 
 namespace kg {
-
-// kgen_layout, kgen_descale, kgen_phase of <kgen/spec.h>
-constexpr int LAYOUT_NHD = 1, LAYOUT_HND = 2, LAYOUT_SHUFFLE = 3, LAYOUT_XPACKED = 4;
-constexpr int DESCALE_NONE = 1, DESCALE_HEAD = 2, DESCALE_TOKEN = 3;
-constexpr int PHASE_DECODE = 0, PHASE_VERIFY = 1;
-constexpr int PAGE_X16 = 0;
-constexpr int WINDOW_RT = -1;
 
 // kgen_attn_error of <kgen/attn_args.h>
 constexpr int BAD_TOKENS = 1, BAD_ROWS = 2, BAD_LENGTH = 4, BAD_PAGE = 8;
@@ -24,7 +17,7 @@ constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
 // sm_90 turns 8-bit floats into fp16 in one instruction, so it computes 8-bit KV
 // in fp16 for either query type. bf16 queries are then scaled (q_to_f16).
 constexpr bool COMPUTE_F16 =
-    Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 || (KG_SM90 && KV_8BIT);
+    Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 || (IS_SM90 && KV_8BIT);
 constexpr bool SCALED_Q = COMPUTE_F16 && Q_DTYPE == DTYPE_BF16;
 
 } // namespace kg

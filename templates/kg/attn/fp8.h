@@ -1,7 +1,10 @@
 // Stands for the file of the target, like kg/core/machine.h.
 #pragma once
-#if KG_SM90
+#if defined(KG_ISA_SM90)
 #include "kg/attn/fp8_nvidia.h"
-#else
+#elif defined(KG_ISA_CDNA2) || defined(KG_ISA_CDNA3) || defined(KG_ISA_CDNA4) || \
+    defined(KG_ISA_RDNA3) || defined(KG_ISA_RDNA4)
 #include "kg/attn/fp8_amd.h"
+#else
+#error "no file for this isa"
 #endif

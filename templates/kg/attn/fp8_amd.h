@@ -14,12 +14,9 @@ KG_DEV u32 pack_exact(float a, float b) {
 
 // Four 8-bit floats to two words of COMPUTE pairs.
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
-#if KG_RDNA4
-    // These conversions read the lower 128 registers only: from a copy, so that
-    // the four loaded together may lie anywhere.
-    asm("v_mov_b32 %0, %1" : "=v"(x) : "v"(x));
-#endif
-#if KG_CDNA3 || KG_CDNA4 || KG_RDNA4
+    // From a copy, so that the four loaded together may lie anywhere.
+    if constexpr (CONVERTS_LOW) asm("v_mov_b32 %0, %1" : "=v"(x) : "v"(x));
+#if KG_FP8_CONVERSIONS
     float f[4];
     fp8_to_f32<KV_DTYPE>(f, x);
     out[0] = pack_exact(f[0], f[1]);

@@ -14,7 +14,7 @@ constexpr int ALL_WAVES = WAVES * V_SPLIT;
 
 constexpr int LEAST_TILES = PACKED ? 1 : CHUNK_TILES;
 constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, ROWS, O_TILES, LEAST_TILES,
-                                           kg_attn_round_most(KG_SM90));
+                                           kg_attn_round_most(IS_SM90));
 constexpr int ROUND_COLS = LDS.round_columns;
 constexpr int ROUND_TILES = LDS.round_tiles;
 constexpr int ROUND_DIMS = ROUND_TILES * 16;
@@ -253,7 +253,7 @@ KG_DEV sums_t total_of(sums_t mine) {
 
 // x = sum of weight x partial row over `count` parts; lane n has the weight of
 // part n. All loads of a batch are in flight before the first is used.
-constexpr u32 MERGE_BATCH = KG_SM90 && OCCUPANCY == 1 ? 16 : 8;
+constexpr u32 MERGE_BATCH = IS_SM90 && OCCUPANCY == 1 ? 16 : 8;
 KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
                       int row, int dim, float weight_of_lane) {
     KG_LOOP for (u32 n = 0; n < count; n += MERGE_BATCH) {

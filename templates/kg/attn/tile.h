@@ -34,12 +34,12 @@ constexpr int O_TILES = V_PARTS * PART_TILES;
 
 // Registers of K, and of V, in flight before use.
 constexpr int ACC_REGS = kg_attn_acc_registers(ROW_TILES, SLICE_DIMS, NI, WAVE);
-constexpr int AHEAD_WORDS = kg_attn_ahead(ACC_REGS, WAVE, KG_SM90);
+constexpr int AHEAD_WORDS = kg_attn_ahead(ACC_REGS, WAVE, IS_SM90);
 constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, X);
-constexpr bool Q_IN_LDS = Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, KG_SM90);
+constexpr bool Q_IN_LDS = Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, IS_SM90);
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_REGS * WAVE * 4 : 0;
 
 struct k_tile_t {

@@ -6,11 +6,11 @@ namespace kg {
 
 template <int DTYPE>
 constexpr bool HAS_E4M3 =
-    (KG_CDNA3 || KG_CDNA4 || KG_RDNA4) && DTYPE == (KG_CDNA3 ? DTYPE_E4M3FNUZ : DTYPE_E4M3FN);
-template <int DTYPE> constexpr bool HAS_E5M2 = (KG_CDNA4 || KG_RDNA4) && DTYPE == DTYPE_E5M2;
+    (CONVERTS_E4M3FN && DTYPE == DTYPE_E4M3FN) || (CONVERTS_E4M3FNUZ && DTYPE == DTYPE_E4M3FNUZ);
+template <int DTYPE> constexpr bool HAS_E5M2 = CONVERTS_E5M2 && DTYPE == DTYPE_E5M2;
 template <int DTYPE> constexpr bool HAS_FP8 = HAS_E4M3<DTYPE> || HAS_E5M2<DTYPE>;
 
-#if KG_CDNA3 || KG_CDNA4 || KG_RDNA4
+#if KG_FP8_CONVERSIONS
 template <int DTYPE> KG_DEV void fp8_to_f32(float (&out)[4], u32 word) {
     f32x2_t lo, hi;
     if constexpr (HAS_E5M2<DTYPE>) {

@@ -3,6 +3,7 @@
 // over the two half waves; the order of the key rows undoes that, so lane
 // (i, grp) holds tokens 8 grp .. 8 grp + 7 of column i on both.
 #pragma once
+#include "kg/core/isa.h"
 #include "kg/core/macros.h"
 
 namespace kg {
@@ -20,10 +21,10 @@ constexpr int K_WORDS = 4;
 KG_DEV int lane_i(int lane) { return lane % 16; }
 KG_DEV int lane_grp(int lane) { return lane / 16; }
 KG_DEV int lane_at(int i, int grp) { return 16 * grp + i; }
-KG_DEV int k_token(int i, int) { return KG_RDNA3 ? 8 * (i % 2) + i / 2 : i; }
+KG_DEV int k_token(int i, int) { return ROWS_INTERLEAVED_BY_HALF ? 8 * (i % 2) + i / 2 : i; }
 KG_DEV int s_token(int lane, int reg) { return 8 * lane_grp(lane) + reg; }
 KG_DEV int o_row(int lane, int reg) {
-    return KG_RDNA3 ? 2 * reg + lane_grp(lane) : 8 * lane_grp(lane) + reg;
+    return ROWS_INTERLEAVED_BY_HALF ? 2 * reg + lane_grp(lane) : 8 * lane_grp(lane) + reg;
 }
 KG_DEV int lane_column(int lane, int) { return lane_i(lane); }
 

@@ -1,8 +1,11 @@
 // For an editor and a compiler that read attn.hip by itself. In generated text
 // this name stands for the file of the target (gen/source.c).
 #pragma once
-#if KG_SM90
+#if defined(KG_ISA_SM90)
 #include "kg/core/machine_nvidia.h"
-#else
+#elif defined(KG_ISA_CDNA2) || defined(KG_ISA_CDNA3) || defined(KG_ISA_CDNA4) || \
+    defined(KG_ISA_RDNA3) || defined(KG_ISA_RDNA4)
 #include "kg/core/machine_amd.h"
+#else
+#error "no file for this isa"
 #endif

@@ -63,14 +63,14 @@ KG_DEV i32 atomic_count(i32 *p) {
 
 KG_DEV u32 shuffle(u32 x, u32 from) { return __builtin_amdgcn_ds_bpermute(from * 4, x); }
 KG_DEV bool any(bool x) {
-#if KG_CDNA
+#if KG_WAVE == 64
     return __builtin_amdgcn_ballot_w64(x) != 0;
 #else
     return __builtin_amdgcn_ballot_w32(x) != 0;
 #endif
 }
 KG_DEV u64 ballot(bool x) {
-#if KG_CDNA
+#if KG_WAVE == 64
     return __builtin_amdgcn_ballot_w64(x);
 #else
     return __builtin_amdgcn_ballot_w32(x);
@@ -158,14 +158,11 @@ KG_DEV u32 pack_f16(float a, float b) {
 
 KG_DEV float f16_to_f32(u32 x) { return (float)__builtin_bit_cast(_Float16, (u16)x); }
 
-#if KG_CDNA4
 typedef __bf16 bf16x2_t __attribute__((ext_vector_type(2)));
 KG_DEV u32 pack_bf16(float a, float b) {
+    if constexpr (!CONVERTS_BF16) return pack_bf16_soft(a, b);
     f32x2_t x = {a, b};
     return __builtin_bit_cast(u32, __builtin_convertvector(x, bf16x2_t));
 }
-#else
-KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
-#endif
 
 } // namespace kg

@@ -26,7 +26,7 @@ constexpr int EXCHANGE_WORDS = 64; // of a lane
 KG_DEV u32 thread_id() { return kg_ops->self()->thread; }
 KG_DEV u32 lane_id() { return kg_ops->self()->lane; }
 KG_DEV u32 wave_id() {
-    if (KG_SM90) kg_ops->wave_sync(); // there a shuffle: all lanes must ask
+    if (IS_SM90) kg_ops->wave_sync(); // there a shuffle: all lanes must ask
     return kg_ops->self()->wave;
 }
 KG_DEV u32 group_id() { return kg_ops->self()->group; }

@@ -7,8 +7,6 @@
 #define KG_UNROLL _Pragma("unroll")
 #define KG_LOOP _Pragma("nounroll")
 
-#define KG_CDNA (KG_CDNA2 || KG_CDNA3 || KG_CDNA4)
-
 // Waves a SIMD must hold: what the register allocator works to.
 #define KG_ENTRY(type, name, workgroups)                                                       \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(KG_WORKGROUP, KG_WORKGROUP), \

@@ -5,7 +5,6 @@
 #define KG_LDS
 #define KG_UNROLL
 #define KG_LOOP
-#define KG_CDNA (KG_CDNA2 || KG_CDNA3 || KG_CDNA4)
 
 #define KG_ENTRY(type, name, workgroups)                                                   \
     static void kg_lane_body(const type &name);                                            \

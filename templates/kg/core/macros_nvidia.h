@@ -6,7 +6,6 @@
 #define KG_LDS __shared__
 #define KG_UNROLL _Pragma("unroll")
 #define KG_LOOP _Pragma("unroll 1")
-#define KG_CDNA 0
 #define KG_ENTRY(type, name, workgroups)                                   \
     extern "C" __global__ void __launch_bounds__(KG_WORKGROUP, workgroups) \
         KG_KERNEL(const __grid_constant__ type name)

@@ -1,5 +1,6 @@
 // Fixed-width names and what every family computes with.
 #pragma once
+#include "kg/core/isa.h"
 #include "kg/core/shape.h"
 
 typedef unsigned char u8;
@@ -10,10 +11,6 @@ typedef int i32;
 typedef long long i64;
 
 namespace kg {
-
-// kgen_dtype of <kgen/spec.h>
-constexpr int DTYPE_BF16 = 1, DTYPE_FP16 = 2, DTYPE_E4M3FN = 3, DTYPE_E4M3FNUZ = 4, DTYPE_E5M2 = 5;
-constexpr int DTYPE_F32 = 7;
 
 constexpr int WAVE = KG_WAVE; // lanes
 

@@ -19,14 +19,14 @@ struct channels_t {
 };
 
 KG_DEV i64 conv_at(i64 slot, i64 slot_stride, i64 step, int channel, int time) {
-    bool ds = CONV_LAYOUT == LAYOUT_DS;
+    bool ds = CONV_LAYOUT == CONV_DS;
     return slot * slot_stride + (ds ? channel * step + time : time * step + channel);
 }
 
 KG_DEV void load_old(channels_t &c, args_t a, const seq_t &s, int channel) {
     KG_UNROLL for (int i = 0; i < OLD; i++) {
         i64 at = conv_at(s.conv_read, a.conv_slot, a.conv_step, channel, s.offset + i);
-        if constexpr (CONV_LAYOUT == LAYOUT_SD) {
+        if constexpr (CONV_LAYOUT == CONV_SD) {
             load_plain(c.old[i], address<CONV_DTYPE>(a.conv_state, at, 0));
             continue;
         }
@@ -142,7 +142,7 @@ constexpr bool MOVES_WINDOW =
 KG_DEV void store_inputs(args_t a, i64 at, const channels_t &c, int m) {
     float x[PIECE];
     KG_UNROLL for (int e = 0; e < PIECE; e++) x[e] = input(c, m, e);
-    if constexpr (CONV_LAYOUT == LAYOUT_DS) {
+    if constexpr (CONV_LAYOUT == CONV_DS) {
         KG_UNROLL for (int e = 0; e < PIECE; e++)
             store_as<CONV_DTYPE>(a.conv_state, at + e * a.conv_step, 0, x[e]);
     } else {
@@ -156,7 +156,7 @@ KG_DEV void store_inputs(args_t a, i64 at, const channels_t &c, int m) {
 KG_DEV void move_window(const channels_t &c, args_t a, const seq_t &s, int channel) {
     if (!MOVES_WINDOW || !is_slot(a, s.conv_write)) return;
     i64 at = conv_at(s.conv_write, a.conv_slot, a.conv_step, channel, 0);
-    i64 step = CONV_LAYOUT == LAYOUT_DS ? 1 : a.conv_step;
+    i64 step = CONV_LAYOUT == CONV_DS ? 1 : a.conv_step;
     int from = ACCEPT ? 1 : s.count, end = OLD + s.count;
     KG_UNROLL for (int m = 0; m < HISTORY; m++) if (m >= from && m < end)
         store_inputs(a, at + (m - from) * step, c, m);

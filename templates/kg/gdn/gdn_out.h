@@ -13,8 +13,8 @@ struct norm_t { // bits, as loaded
 };
 
 KG_DEV int z_column(const head_t &head) {
-    if (IN_LAYOUT == LAYOUT_PRESPLIT) return head.hv * V_DIM;
-    if (IN_LAYOUT == LAYOUT_FLAT) return CHANNELS + head.hv * V_DIM;
+    if (IN_LAYOUT == ROWS_PRESPLIT) return head.hv * V_DIM;
+    if (IN_LAYOUT == ROWS_FLAT) return CHANNELS + head.hv * V_DIM;
     return head.hv / GROUP * GROUP_DIMS + 2 * K_DIM + (GROUP + head.hv % GROUP) * V_DIM;
 }
 
@@ -95,7 +95,7 @@ KG_DEV void clear_row(args_t a, i64 row, int first, int step) {
         if (OUT_8BIT && i % QUANT_GROUP == 0)
             store(a.out_scale + row * a.scale_row + i / QUANT_GROUP * a.scale_group, 0.0f);
     }
-    if constexpr (HAS_STEP || IN_LAYOUT == LAYOUT_PRESPLIT) return;
+    if constexpr (HAS_STEP || IN_LAYOUT == ROWS_PRESPLIT) return;
     clear_copy(a.z_out, row * a.z_out_row, VALUE_DIMS, first, step);
     clear_copy(a.b_out, row * a.b_out_row, V_HEADS, first, step);
     clear_copy(a.a_out, row * a.a_out_row, V_HEADS, first, step);

@@ -22,8 +22,7 @@ constexpr int AT_GATE = AT_RING_DECAY + RING_ROWS * DECAYS;    // [TOKENS][V_DIM
 constexpr int AT_FLAG = AT_GATE + (HAS_NORM ? TOKENS * V_DIM : 0);
 constexpr int STEP_FLOATS = AT_FLAG + 1;
 constexpr int LDS_USED = (HAS_STEP ? STEP_FLOATS : TREE ? TOKENS * THREADS * PIECE : 4) * 4;
-static_assert(LDS_USED <= KG_LDS_BYTES && (!KG_SM90 || LDS_USED <= 49152),
-              "workgroup needs more LDS than the target has");
+static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 // Which part of which head a workgroup has.
 struct head_t {
@@ -48,7 +47,7 @@ KG_DEV int channel_of(const head_t &head, int c) {
     return 2 * KEY_DIMS + head.hv * V_DIM + head.split * V_BLOCK + c - 2 * K_DIM;
 }
 KG_DEV int column_of(const head_t &head, int c) {
-    if (!HAS_CONV || IN_LAYOUT != LAYOUT_INTERLEAVED) return channel_of(head, c);
+    if (!HAS_CONV || IN_LAYOUT != ROWS_INTERLEAVED) return channel_of(head, c);
     int value = head.hv % GROUP * V_DIM + head.split * V_BLOCK;
     return head.hv / GROUP * GROUP_DIMS + c + (c < 2 * K_DIM ? 0 : value);
 }
@@ -118,14 +117,14 @@ struct gates_t { // bits, as loaded
 };
 
 KG_DEV int b_column(const head_t &head) {
-    if (IN_LAYOUT != LAYOUT_INTERLEAVED) return head.hv;
+    if (IN_LAYOUT != ROWS_INTERLEAVED) return head.hv;
     return head.hv / GROUP * 2 * GROUP + head.hv % GROUP;
 }
 KG_DEV int a_column(const head_t &head) {
     if (PER_CHANNEL) return head.hv * K_DIM;
-    return b_column(head) + (IN_LAYOUT == LAYOUT_INTERLEAVED ? GROUP
-                             : IN_LAYOUT == LAYOUT_FLAT      ? V_HEADS
-                                                             : 0);
+    return b_column(head) + (IN_LAYOUT == ROWS_INTERLEAVED ? GROUP
+                             : IN_LAYOUT == ROWS_FLAT      ? V_HEADS
+                                                           : 0);
 }
 
 KG_DEV void load_gates(gates_t &g, args_t a, const seq_t &s, const head_t &head) {

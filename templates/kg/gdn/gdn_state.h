@@ -6,7 +6,7 @@
 
 namespace kg {
 
-constexpr bool VK = STATE_LAYOUT == LAYOUT_VK;
+constexpr bool VK = STATE_LAYOUT == STATE_VK;
 constexpr int STATE_BYTES = bytes_of(STATE_DTYPE);
 constexpr int VEC = 16 / STATE_BYTES; // elements of a load
 constexpr int LOADS = HAS_STEP ? ELEMENTS / VEC : 1;

@@ -1,18 +1,9 @@
-// The codes of the gdn family's constants, and what follows from them.
+// What follows from the gdn family's constants.
 #pragma once
 #include "kg/core/types.h"
 #include "kg/gdn/gdn_shape.h"
 
 namespace kg {
-
-// kgen_layout, kgen_gdn_* of <kgen/spec.h>
-constexpr int LAYOUT_INTERLEAVED = 5, LAYOUT_FLAT = 6, LAYOUT_PRESPLIT = 7;
-constexpr int LAYOUT_VK = 8, LAYOUT_KV = 9, LAYOUT_SD = 10, LAYOUT_DS = 11;
-constexpr int FUSE_A = 1, FUSE_B = 2, FUSE_C = 3, FUSE_D = 4, FUSE_E = 5;
-constexpr int INDEX_ONE = 0, INDEX_PAIR = 1, INDEX_SPEC = 2, INDEX_BLOCKS = 3;
-constexpr int SAVE_FINAL = 0, SAVE_SLOTS = 1, SAVE_BUFFER = 2, SAVE_NONE = 3, SAVE_REPLAY = 4;
-constexpr int SENTINEL_NEG = 0, SENTINEL_NONPOS = 1, SENTINEL_VALUE = 2;
-constexpr int GATE_GDN = 0, GATE_KDA = 1, GATE_KDA_BOUND = 2;
 
 constexpr bool HAS_CONV = FUSE >= FUSE_C;
 constexpr bool HAS_STEP = FUSE != FUSE_C;

@@ -6,7 +6,7 @@ namespace kg {
 
 // Column of canonical channel f in a row of the in-projection.
 KG_DEV int source_column(int f) {
-    if (IN_LAYOUT != LAYOUT_INTERLEAVED) return f;
+    if (IN_LAYOUT != ROWS_INTERLEAVED) return f;
     if (f < 2 * KEY_DIMS) {
         int side = f / KEY_DIMS, r = f % KEY_DIMS;
         return r / K_DIM * GROUP_DIMS + side * K_DIM + r % K_DIM;
@@ -26,7 +26,7 @@ KG_DEV void copy_part(void *out, i64 out_row, const void *in, i64 in_row, int of
 }
 
 KG_DEV void copy_rest(args_t a, const seq_t &s, int first) {
-    constexpr bool SPLIT = IN_LAYOUT == LAYOUT_INTERLEAVED;
+    constexpr bool SPLIT = IN_LAYOUT == ROWS_INTERLEAVED;
     constexpr int EACH = SPLIT ? GROUP : V_HEADS, APART = SPLIT ? 2 * GROUP : 0;
     constexpr int LANES_IN_ALL = ceil_div(CHANNELS, THREADS * PIECE) * THREADS;
     for (int t = 0; t < s.count; t++) {
@@ -48,7 +48,7 @@ KG_DEV void copy_rest(args_t a, const seq_t &s, int first) {
 // `lane`: of all lanes that share the sequence.
 KG_DEV void run_unpack(args_t a, const seq_t &s, int lane, float *lds) {
     int f = lane * PIECE;
-    if constexpr (IN_LAYOUT != LAYOUT_PRESPLIT) copy_rest(a, s, lane);
+    if constexpr (IN_LAYOUT != ROWS_PRESPLIT) copy_rest(a, s, lane);
     if (f >= CHANNELS) return;
     channels_t c;
     float own[TREE ? 1 : TOKENS * PIECE];

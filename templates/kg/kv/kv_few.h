@@ -17,7 +17,7 @@ KG_DEV void load_few(few_t &f, args_t a, const lane_t &l, int row) {
     const u8 *p = (const u8 *)side.rows + (row * side.row + l.head * side.head + l.pair * 4);
     f.plain = false;
     f.scale = 1;
-    if constexpr (SCALE == SCALE_HEAD) f.scale = given_scale(side, l.head);
+    if constexpr (SCALE == DESCALE_HEAD) f.scale = given_scale(side, l.head);
     KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
         u32 w[1] = {0};
         if (has_pair(l, pass)) load_words(w, p + pass * (PAIR_LANES * 4));
@@ -61,7 +61,7 @@ KG_DEV void store_few(const few_t &f, args_t a, const lane_t &l, i32 slot) {
     place_t at = place_of(a, slot);
     bool odd = lane_id() % 2 != 0;
     float inverse = reciprocal(f.scale);
-    if constexpr (SCALE == SCALE_TOKEN) write_token_scale(a, l, at, f.scale);
+    if constexpr (SCALE == DESCALE_TOKEN) write_token_scale(a, l, at, f.scale);
     KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
         u32 both = COMPUTED && f.plain ? few_codes<true>(f.words[pass], f.scale, inverse)
                                        : few_codes<false>(f.words[pass], f.scale, inverse);
@@ -82,7 +82,7 @@ KG_DEV void write_few(args_t a, u32 group) {
     few_t f;
     load_few(f, a, l, (int)row);
     if (uniform(slot) < 0) return;
-    if constexpr (SCALE == SCALE_TOKEN) scale_few(f);
+    if constexpr (SCALE == DESCALE_TOKEN) scale_few(f);
     store_few(f, a, l, slot);
 }
 

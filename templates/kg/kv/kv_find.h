@@ -105,8 +105,8 @@ KG_DEV place_t place_of(args_t a, const sequence_t &s, int row) {
 }
 
 KG_DEV float descale_of(side_t side, int seq, place_t at, int head) {
-    if constexpr (SCALE == SCALE_NONE) return 1;
-    i64 line = SCALE == SCALE_TOKEN ? at.page : seq;
+    if constexpr (SCALE == DESCALE_NONE) return 1;
+    i64 line = SCALE == DESCALE_TOKEN ? at.page : seq;
     return load(side.scale +
                 (line * side.scale_page + at.slot * side.scale_slot + head * side.scale_head));
 }

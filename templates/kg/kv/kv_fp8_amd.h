@@ -15,7 +15,7 @@ KG_DEV float clamp_fp8(float x) {
 }
 
 KG_DEV u32 fp8_codes(const float (&x)[4]) {
-#if KG_CDNA3 || KG_CDNA4 || KG_RDNA4
+#if KG_FP8_CONVERSIONS
     if constexpr (HAS_FP8<FP8_DTYPE>) {
         float c[4];
         KG_UNROLL for (int i = 0; i < 4; i++) c[i] = clamp_fp8(x[i]);
@@ -26,7 +26,7 @@ KG_DEV u32 fp8_codes(const float (&x)[4]) {
 }
 
 KG_DEV void fp8_values(float (&out)[4], u32 word) {
-#if KG_CDNA3 || KG_CDNA4 || KG_RDNA4
+#if KG_FP8_CONVERSIONS
     if constexpr (HAS_FP8<FP8_DTYPE>) {
         fp8_to_f32<FP8_DTYPE>(out, word);
         return;

@@ -23,7 +23,7 @@ KG_DEV void turn_tokens(u32 (&words)[X], const u32 (&in)[2][4], const float (&sc
             values(x, in[0][i]);
             values(y, in[1][i]);
             KG_UNROLL for (int n = 0; n < 4; n++) {
-                float by = SCALE == SCALE_NONE ? 1.0f : scale[(4 * i + n) % X];
+                float by = SCALE == DESCALE_NONE ? 1.0f : scale[(4 * i + n) % X];
                 words[(4 * i + n) % X] = pack<X_DTYPE>(x[n] * by, y[n] * by);
             }
         } else {
@@ -37,7 +37,7 @@ KG_DEV void load_scales(float (&scale)[X], args_t a, const group_t &g, int seq, 
     side_t side = a.side[1];
     KG_UNROLL for (int n = 0; n < X; n++) {
         place_t at = {g.at.page, g.at.slot + n};
-        bool read = SCALE == SCALE_TOKEN ? n >= g.skip && n < g.skip + g.valid : n == 0;
+        bool read = SCALE == DESCALE_TOKEN ? n >= g.skip && n < g.skip + g.valid : n == 0;
         scale[n] = read ? descale_of(side, seq, at, head) : scale[0];
     }
 }
@@ -52,7 +52,7 @@ KG_DEV void copy_group(args_t a, const group_t &g, int seq, const lane_t &l) {
         (g.at.page * side.cache_page + l.head * side.cache_head + g.at.slot / X * side.cache_chunk);
     u8 *to = (u8 *)side.rows + (g.row * side.row + l.head * side.head + l.pair * 4);
     if (g.valid > 0) {
-        if constexpr (SCALE != SCALE_NONE) load_scales(scale, a, g, seq, l.head);
+        if constexpr (SCALE != DESCALE_NONE) load_scales(scale, a, g, seq, l.head);
         KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
             if (!has_pair(l, pass)) continue;
             const u8 *p = from + swapped_dim(l, pass) * side.cache_dim;

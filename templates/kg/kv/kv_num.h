@@ -26,7 +26,7 @@ constexpr float KV_MAX = KV_DTYPE == DTYPE_I8         ? 127.0f
 constexpr float LARGEST = 3.4028234663852886e38f;
 constexpr float LEAST_SCALE = 1e-6f;
 
-constexpr bool COMPUTED = SCALE == SCALE_TOKEN || SCALE == SCALE_ROW;
+constexpr bool COMPUTED = SCALE >= DESCALE_TOKEN; // by token, by row
 
 // The largest magnitudes of both halves of words, which order like integers;
 // infinity and NaN are above all numbers.
@@ -48,7 +48,7 @@ KG_DEV float magnitude(u32 half) {
 // zero. Past 1e6 every format has long saturated. PLAIN: x is finite and s is the
 // scale of its own maximum, so that nothing saturates.
 template <bool PLAIN> KG_DEV float quotient(float x, float s, float r) {
-    if constexpr (SCALE == SCALE_NONE) return x;
+    if constexpr (SCALE == DESCALE_NONE) return x;
     float q = PLAIN ? x * r : fmin(fmax(x * r, -1e6f), 1e6f);
     return fma(-fma(q, s, -x), r, q);
 }

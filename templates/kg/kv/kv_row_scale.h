@@ -9,7 +9,7 @@ namespace kg {
 
 constexpr int K_SCALES = X;
 constexpr int V_SCALES = 2 * X - 1; // X - 1 rows more: a whole group may begin in the last row
-constexpr int LDS_USED = SCALE == SCALE_ROW && PACKED ? (K_SCALES + V_SCALES) * 4 : 16;
+constexpr int LDS_USED = SCALE == DESCALE_ROW && PACKED ? (K_SCALES + V_SCALES) * 4 : 16;
 
 // Pieces of a row that a lane holds.
 template <int SIDE> constexpr int HELD = larger(1, 16 / (row_chunks<SIDE>::each * OUT_WORDS));

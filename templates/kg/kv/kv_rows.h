@@ -61,7 +61,7 @@ template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a) {
     typedef row_chunks<SIDE> c;
     side_t side = a.side[SIDE];
     if (p.row >= a.rows) return;
-    if constexpr (SCALE == SCALE_HEAD) p.given = given_scale(side, p.head);
+    if constexpr (SCALE == DESCALE_HEAD) p.given = given_scale(side, p.head);
     const u8 *row = (const u8 *)side.rows + (p.row * side.row + p.head * side.head);
     KG_UNROLL for (int i = 0; i < c::each; i++)
         load_chunk(p.words[i], row + chunk_at<SIDE>(p.first, i) * (X * 2));
@@ -133,8 +133,8 @@ template <int SIDE>
 KG_DEV float piece_scale(const piece_t<SIDE> &p, args_t a, place_t at, bool &plain) {
     typedef row_chunks<SIDE> c;
     side_t side = a.side[SIDE];
-    if constexpr (SCALE == SCALE_HEAD) return p.given;
-    if constexpr (SCALE == SCALE_TOKEN) {
+    if constexpr (SCALE == DESCALE_HEAD) return p.given;
+    if constexpr (SCALE == DESCALE_TOKEN) {
         float scale = scale_for(max_lanes<c::rows, c::rows * c::lanes>(piece_amax(p, plain)));
         if (p.slot >= 0 && p.first == 0) write_scale(side, at, p.head, scale);
         return scale;

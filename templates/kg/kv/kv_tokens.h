@@ -9,7 +9,7 @@
 
 namespace kg {
 
-constexpr int PASSES = kg_kv_passes(PARTS, kg_kv_write_parts(SCALE == SCALE_TOKEN));
+constexpr int PASSES = kg_kv_passes(PARTS, kg_kv_write_parts(SCALE == DESCALE_TOKEN));
 
 constexpr int FRAME = 3 * X - 2; // rows that a block must know: X - 1 on each side
 constexpr int FRAME_WORDS = ceil_div(FRAME, WAVE);
@@ -150,15 +150,15 @@ KG_DEV void scale_by_maximum(tokens_t &t) {
 
 KG_DEV void scale_tokens(tokens_t &t, args_t a, const lane_t &l, const float *row_scale, int at) {
     t.plain = false;
-    if constexpr (SCALE == SCALE_HEAD) {
+    if constexpr (SCALE == DESCALE_HEAD) {
         float given = given_scale(a.side[1], l.head), inverse = reciprocal(given);
         KG_UNROLL for (int n = 0; n < X; n++) t.scale[n] = given, t.inverse[n] = inverse;
-    } else if constexpr (SCALE == SCALE_ROW) {
+    } else if constexpr (SCALE == DESCALE_ROW) {
         KG_UNROLL for (int n = 0; n < X; n++) {
             t.scale[n] = row_scale[at + n];
             t.inverse[n] = reciprocal(t.scale[n]);
         }
-    } else if constexpr (SCALE == SCALE_TOKEN) {
+    } else if constexpr (SCALE == DESCALE_TOKEN) {
         scale_by_maximum(t);
     } else {
         KG_UNROLL for (int n = 0; n < X; n++) t.scale[n] = t.inverse[n] = 1;
@@ -197,7 +197,7 @@ KG_DEV void turn_tokens(u32 (&out)[PASSES][2][4], const tokens_t &t) {
 }
 
 KG_DEV void write_token_scale(args_t a, const lane_t &l, place_t at, float scale) {
-    if constexpr (SCALE == SCALE_TOKEN)
+    if constexpr (SCALE == DESCALE_TOKEN)
         if (l.live && l.pair == 0) write_scale(a.side[1], at, l.head, scale);
 }
 
@@ -209,7 +209,7 @@ KG_DEV u8 *value_at(args_t a, const lane_t &l, place_t at, int dim) {
 
 KG_DEV void store_whole(const tokens_t &t, args_t a, const lane_t &l, i32 slot) {
     place_t at = place_of(a, slot);
-    KG_UNROLL for (int n = 0; n < X && SCALE == SCALE_TOKEN; n++)
+    KG_UNROLL for (int n = 0; n < X && SCALE == DESCALE_TOKEN; n++)
         write_token_scale(a, l, place_t{at.page, at.slot + (u32)n}, t.scale[n]);
     u32 out[PASSES][2][4];
     turn_tokens(out, t);
@@ -238,7 +238,7 @@ KG_DEV void store_single(const tokens_t &t, args_t a, const lane_t &l, const fra
         i32 slot = frame_slot(f, FRAME_BEFORE + n);
         if (!(f.single >> n & 1)) continue;
         place_t at = place_of(a, slot);
-        if constexpr (SCALE == SCALE_TOKEN) write_token_scale(a, l, at, t.scale[n]);
+        if constexpr (SCALE == DESCALE_TOKEN) write_token_scale(a, l, at, t.scale[n]);
         KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
             if (!has_pair(l, pass)) continue;
             u8 *to = value_at(a, l, at, (l.pair + pass * PAIR_LANES) * 2) + at.slot % X * KV_BYTES;

@@ -1,18 +1,9 @@
-// The codes of the kv families' constants, and what follows from them.
+// What follows from the kv families' constants.
 #pragma once
 #include "kg/core/machine.h"
 #include "kg/kv/kv_shape.h"
 
 namespace kg {
-
-// kgen_layout, kgen_descale, kgen_kv_rope, kgen_kv_from of <kgen/spec.h>
-constexpr int LAYOUT_NHD = 1, LAYOUT_HND = 2, LAYOUT_SHUFFLE = 3, LAYOUT_XPACKED = 4;
-constexpr int SCALE_NONE = 1, SCALE_HEAD = 2, SCALE_TOKEN = 3, SCALE_ROW = 4;
-constexpr int ROPE_NEOX = 1, ROPE_INTERLEAVED = 2;
-constexpr int FROM_START = 0, FROM_END = 1;
-constexpr int REMAP_I32 = 1, REMAP_I64 = 2;
-constexpr int PAGE_X16 = 0;
-constexpr int DTYPE_I8 = 12;
 
 constexpr int THREADS = KG_WORKGROUP;
 constexpr bool KV_8BIT = KV_DTYPE != DTYPE_BF16 && KV_DTYPE != DTYPE_FP16;

@@ -1,18 +1,19 @@
 // attn:phase=decode,q=bf16,kv=bf16,o=bf16,d=128,dv=128,g=1,page=16,layout=nhd,descale=none,waves=4,mt=1,vs=1,occ=2
 // for gfx942, written by kgen
 #define KG_KERNEL kg_attn_decode_bf16_kvbf16_d128_g1_p16_nhd
-#define KG_CDNA2 0
-#define KG_CDNA3 1
-#define KG_CDNA4 0
-#define KG_RDNA3 0
-#define KG_RDNA4 0
-#define KG_SM90 0
-#define KG_FP8_FNUZ 1
+#define KG_ISA_CDNA3 1
 #define KG_WORKGROUP 256
 #define KG_WAVE 64
 #define KG_SIMDS 4
 #define KG_LDS_BYTES 65536
 namespace kg {
+constexpr int DTYPE_BF16 = 1;
+constexpr int DTYPE_FP16 = 2;
+constexpr int DTYPE_E4M3FN = 3;
+constexpr int DTYPE_E4M3FNUZ = 4;
+constexpr int DTYPE_E5M2 = 5;
+constexpr int PHASE_DECODE = 0;
+constexpr int PHASE_VERIFY = 1;
 constexpr int PHASE = 0;
 constexpr int Q_DTYPE = 1;
 constexpr int KV_DTYPE = 1;
@@ -21,14 +22,24 @@ constexpr int HEAD_DIM = 128;
 constexpr int V_DIM = 128;
 constexpr int GROUP = 1;
 constexpr int Q_TOKENS = 1;
+constexpr int PAGE_X16 = 0;
 constexpr int PAGE = 16;
+constexpr int LAYOUT_NHD = 1;
+constexpr int LAYOUT_HND = 2;
+constexpr int LAYOUT_SHUFFLE = 3;
+constexpr int LAYOUT_XPACKED = 4;
 constexpr int LAYOUT = 1;
 constexpr int TABLE_I64 = 0;
+constexpr int WINDOW_RT = -1;
 constexpr int WINDOW = 0;
 constexpr int SOFTCAP = 0;
 constexpr int ALIBI = 0;
 constexpr int SINKS = 0;
 constexpr int LSE = 0;
+constexpr int DESCALE_AUTO = 0;
+constexpr int DESCALE_NONE = 1;
+constexpr int DESCALE_HEAD = 2;
+constexpr int DESCALE_TOKEN = 3;
 constexpr int DESCALE = 1;
 constexpr int WAVES = 4;
 constexpr int ROW_TILES = 1;
