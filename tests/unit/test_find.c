@@ -1,6 +1,5 @@
 /* The table behind kgen_find, with handles that are only numbers: what is found,
  * and threads that look while it grows. */
-#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +12,7 @@
 
 #include "check/check.h"
 #include "runtime/find.h"
+#include "seed.h"
 
 enum { SPECS = 3000, READERS = 3 };
 
@@ -171,9 +171,6 @@ int main(void) {
         cmocka_unit_test(test_neighbours_differ),
         cmocka_unit_test(test_readers_while_it_grows),
     };
-    const char *given = getenv("KGEN_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
-    print_message("KGEN_TEST_SEED=%" PRIu64 "\n", seed);
-    kgen__rng_seed(&rng, seed, 0);
+    kgen__rng_seed(&rng, test_seed(), 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
