@@ -1,4 +1,5 @@
-// What templates ask of an isa: CDNA3 (gfx942): e4m3 is fnuz. Each kg/core/isa_*.h answers all of it.
+// What templates ask of an isa: CDNA3 (gfx942), whose e4m3 is fnuz. Each kg/core/isa_*.h answers
+// all of it.
 #pragma once
 
 #define KG_FP8_CONVERSIONS 1 // AMD's instructions between 8-bit floats and f32
