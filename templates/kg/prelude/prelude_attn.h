@@ -1,6 +1,6 @@
 // attn:phase=decode,q=bf16,kv=bf16,o=bf16,d=128,dv=128,g=1,page=16,layout=nhd,descale=none,waves=4,mt=1,vs=1,occ=2
 // for gfx942, written by kgen
-#define KG_KERNEL kg_attn_decode_bf16_kvbf16_d128_g1_p16_nhd
+#define KG_KERNEL kg_attn_decode_bf16_kvbf16_d128_g1_p16_nhd_b3adb9ecec
 #define KG_ISA_CDNA3 1
 #define KG_WORKGROUP 256
 #define KG_WAVE 64

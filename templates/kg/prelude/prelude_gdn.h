@@ -1,6 +1,6 @@
 // gdn:fuse=e,layout=flat,x=bf16,hk=16,hv=32,state=f32,sl=vk,cs=bf16,cw=bf16,ab=bf16,dt=bf16,nw=bf16,o=bf16,batch=many,vb=1,waves=4,lanes=16,el=32,occ=3
 // for gfx942, written by kgen
-#define KG_KERNEL kg_gdn_e_flat_bf16_hk16_hv32_k128_v128_statef32_vk
+#define KG_KERNEL kg_gdn_e_flat_bf16_hk16_hv32_k128_v128_statef32_vk_04cc5cdb82
 #define KG_ISA_CDNA3 1
 #define KG_WORKGROUP 256
 #define KG_WAVE 64

@@ -1,6 +1,6 @@
 // kv_gather:kv=bf16,o=bf16,d=128,dv=128,page=16,layout=nhd,descale=none,waves=4,turns=2,occ=4
 // for gfx942, written by kgen
-#define KG_KERNEL kg_kv_gather_kvbf16_bf16_d128_v128_p16_nhd
+#define KG_KERNEL kg_kv_gather_kvbf16_bf16_d128_v128_p16_nhd_9403536a82
 #define KG_ISA_CDNA3 1
 #define KG_WORKGROUP 256
 #define KG_WAVE 64

@@ -1,6 +1,6 @@
 // kv_write:x=bf16,kv=bf16,d=128,dv=128,page=16,layout=nhd,scale=none,waves=4,turns=2,few=1,occ=4
 // for gfx942, written by kgen
-#define KG_KERNEL kg_kv_write_bf16_kvbf16_d128_v128_p16_nhd
+#define KG_KERNEL kg_kv_write_bf16_kvbf16_d128_v128_p16_nhd_bfd4580f94
 #define KG_ISA_CDNA3 1
 #define KG_WORKGROUP 256
 #define KG_WAVE 64

@@ -1,6 +1,6 @@
 // scatter:op=spec_prepare,page=16
 // for gfx942, written by kgen
-#define KG_KERNEL kg_spec_prepare_p16
+#define KG_KERNEL kg_spec_prepare_p16_8d325d8db3
 #define KG_ISA_CDNA3 1
 #define KG_WORKGROUP 256
 #define KG_WAVE 64
