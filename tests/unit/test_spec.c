@@ -268,7 +268,7 @@ static const struct {
     /* numbers: the nearest valid one */
     {"attn:d=100", "d=100: out of bounds; nearest is 96 (allowed: 16, 32, 48, 64, 80"},
     {"attn:d=105", "d=105: out of bounds; nearest is 112"},
-    {"attn:d=0", "d=0: out of bounds; nearest is 64"},
+    {"attn:d=0", "d=0: out of bounds; nearest is 16"},
     {"attn:d=-64", "d=-64: out of bounds; nearest is 64"},
     {"attn:d=4096", "d=4096: out of bounds; nearest is 512"},
     {"attn:dv=65", "dv=65: out of bounds; nearest is 64"},
