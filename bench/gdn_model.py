@@ -14,7 +14,7 @@ import copy
 import sys
 import time
 
-import attn_bench as ab
+import harness
 import kgen_ctypes as kg
 import torch
 
@@ -63,7 +63,7 @@ class Kernel:
         for name, value in {**fields, **numbers}.items():
             setattr(part, name, value)
         size = self.context.workspace_bytes(self.kernel, args)
-        stream = ab.current_stream(self.device)
+        stream = harness.current_stream(self.device)
         if size and (self.held is None or self.held.numel() < size + 256):
             self.held = torch.empty(size + 256, dtype=torch.uint8, device=self.device)
             self.context.workspace_init(self.start(), size, stream)
@@ -288,7 +288,7 @@ def main():
     if device == "cuda":
         torch.empty(1, device="cuda")  # the primary context, which kgen then shares
     torch.manual_seed(options.seed)
-    context = kg.Context(options.device, ab.CACHE, kg.AUTO if options.auto or device == "cpu" else kg.OFFLINE)
+    context = kg.Context(options.device, harness.CACHE, kg.AUTO if options.auto or device == "cpu" else kg.OFFLINE)
     print(f"seed {options.seed}, {context.name}", flush=True)
     failed = 0
     for kind in options.models.split(","):
@@ -319,7 +319,7 @@ def build():
     for decoder.layout in ("interleaved", "flat"):
         for level in ("e", "ac"):
             decoder.make_kernels(lines, level)
-    return ab.build_specs(sorted(set(lines.specs)))
+    return harness.build_specs(sorted(set(lines.specs)))
 
 
 if __name__ == "__main__":
