@@ -87,7 +87,7 @@ expect 5 "user.jsonl:3: row: not valid JSON" "$kgen" tuning check --layer user
 [[ $out == "1 valid, 1 stale, 1 bad lines" ]] || fail "check: $out"
 expect 0 "  stale  user" "$kgen" tuning list --layer user
 expect 0 "kgen tune 'attn:" "$kgen" tuning renew --layer user
-[[ $out == *"d=64,g=4,page=16,layout=nhd,descale=none' --problem batch=8,context=8192,heads=8" ]] || fail "renew: $out"
+[[ $out == *"dv=64,g=4,page=16,layout=nhd,descale=none' --problem batch=8,context=8192,heads=8" ]] || fail "renew: $out"
 capture "$kgen" doctor
 [[ $out == *"user       2 rows, 1 valid, 1 stale, 1 bad lines  ($KGEN_TUNING)"* ]] || fail "doctor: $out"
 [[ $out == *"user.jsonl:3: row: not valid JSON"* ]] || fail "doctor does not say which line: $out"
