@@ -191,4 +191,9 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_attn = {&args_rows, sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_attn = {
+    .rows = &args_rows,
+    .packed_bytes = sizeof(device_args),
+    .workspace_bytes = workspace_bytes,
+    .pack = pack,
+};

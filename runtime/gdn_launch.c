@@ -190,4 +190,9 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return count_groups(grid, kernel, d, err);
 }
 
-const kgen__launcher kgen__launch_gdn = {&args_rows, sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_gdn = {
+    .rows = &args_rows,
+    .packed_bytes = sizeof(device_args),
+    .workspace_bytes = workspace_bytes,
+    .pack = pack,
+};

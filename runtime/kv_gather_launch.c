@@ -126,5 +126,9 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_kv_gather = {&args_rows, sizeof(device_args), workspace_bytes,
-                                               pack};
+const kgen__launcher kgen__launch_kv_gather = {
+    .rows = &args_rows,
+    .packed_bytes = sizeof(device_args),
+    .workspace_bytes = workspace_bytes,
+    .pack = pack,
+};

@@ -35,6 +35,13 @@ kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t neede
     return KGEN_OK;
 }
 
+kgen_status kgen__launch_addresses(int *tensor, size_t *bytes, const kgen_kernel *kernel,
+                                   const kgen_args *args, kgen_error *err) {
+    const kgen__launcher *launcher = launchers[kernel->spec.family];
+    *tensor = -1;
+    return launcher->addresses ? launcher->addresses(tensor, bytes, kernel, args, err) : KGEN_OK;
+}
+
 kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_args *args, size_t *bytes,
                                 kgen_error *err) {
     KGEN_TRY(check_family(kernel, args, err));

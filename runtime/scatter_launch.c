@@ -7,6 +7,7 @@
 #include "templates/kg/scatter/scatter_packed.h"
 #include "checks.h"
 #include "launch.h"
+#include "scatter_pools.h"
 
 typedef struct kg_scatter_args device_args;
 
@@ -670,4 +671,9 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_scatter = {NULL, sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_scatter = {
+    .packed_bytes = sizeof(device_args),
+    .workspace_bytes = workspace_bytes,
+    .pack = pack,
+    .addresses = kgen__scatter_addresses,
+};
