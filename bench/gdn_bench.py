@@ -273,7 +273,7 @@ class Kgen:
     def arguments(self, case):
         args, row = kg.Args(family=kg.GDN), case.row
         gdn = args.gdn  # a view of the union
-        gdn.q_scale, gdn.l2_eps, gdn.norm_eps = row.k ** -0.5, 1e-6, case.norm_eps
+        gdn.q_scale, gdn.l2_eps = row.k ** -0.5, 1e-6
         gdn.slots, gdn.state, gdn.out = kg.tensor(case.slots[0]), kg.tensor(case.state, "vk"), kg.tensor(case.out)
         gdn.a_log, gdn.dt_bias = kg.tensor(case.a_log), kg.tensor(case.dt_bias)
         if row.tokens > 1:
@@ -281,6 +281,7 @@ class Kgen:
         if self.level == "a":
             gdn.x, gdn.b, gdn.a = kg.tensor(case.x), kg.tensor(case.b), kg.tensor(case.a)
             return args
+        gdn.norm_eps = case.norm_eps
         gdn.qkvz, gdn.ba = kg.tensor(case.qkvz, row.layout), kg.tensor(case.ba, row.layout)
         gdn.conv_weight, gdn.norm_weight = kg.tensor(case.conv_weight), kg.tensor(case.norm_weight)
         gdn.conv_state = kg.tensor(case.conv, "sd")
