@@ -15,9 +15,12 @@ static const kgen__launcher *const launchers[KGEN_FAMILY_COUNT] = {
 #include <kgen/families.def>
 };
 
+const kgen__args_rows *kgen__args_rows_of(const kgen_spec *spec) {
+    return launchers[spec->family]->rows_of(spec);
+}
+
 void kgen__launch_bind(kgen_kernel *kernel) {
-    const kgen__args_rows *rows = launchers[kernel->spec.family]->rows;
-    if (rows) kgen__args_bind(&kernel->binding, rows, &kernel->spec);
+    kgen__args_bind(&kernel->binding, kgen__args_rows_of(&kernel->spec), &kernel->spec);
 }
 
 static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {

@@ -10,7 +10,8 @@
 enum { KGEN__COUNTER_BYTES = 1 << 20, KGEN__WORKSPACE_ALIGNMENT = 256, KGEN__PACKED_MAX = 1024 };
 
 typedef struct kgen__launcher {
-    const kgen__args_rows *rows;
+    /* What a kernel of that spec wants of its arguments. */
+    const kgen__args_rows *(*rows_of)(const kgen_spec *spec);
     size_t packed_bytes; /* at most KGEN__PACKED_MAX */
     kgen_status (*workspace_bytes)(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err);

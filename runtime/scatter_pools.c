@@ -7,7 +7,7 @@
 /* Bytes from the start of a pool to the end of its slots. No stride is negative
  * (a launch refuses it), so a last slot or the end of the last whole page is the
  * furthest; the sum in double says whether the one in integers can be made. */
-static kgen_status pool_bytes(size_t *out, const kgen_scatter_args *a, int64_t page,
+static kgen_status pool_bytes(size_t *out, const kgen_kv_compact_args *a, int64_t page,
                               kgen_error *err) {
     static const double most = 0x1p48;
     int64_t last = a->slot_count - 1, full = a->slot_count / page;
@@ -30,10 +30,10 @@ kgen_status kgen__scatter_addresses(int *tensor, size_t *bytes, const kgen_kerne
     const kgen_scatter_spec *s = &kernel->spec.scatter;
     kgen_args copy = *args;
     *tensor = -1;
-    if (s->op != KGEN_OP_KV_COMPACT || args->scatter.pool.data) return KGEN_OK;
-    if (args->scatter.pools.shape[0] == 0) return KGEN_OK;
-    KGEN_TRY(pool_bytes(bytes, &args->scatter, s->page, err));
+    if (s->op != KGEN_OP_KV_COMPACT || args->scatter.kv_compact.pool.data) return KGEN_OK;
+    if (args->scatter.kv_compact.pools.shape[0] == 0) return KGEN_OK;
+    KGEN_TRY(pool_bytes(bytes, &args->scatter.kv_compact, s->page, err));
     do ++*tensor;
-    while (kgen_args_tensor(&copy, *tensor) != &copy.scatter.pools);
+    while (kgen_args_tensor(&copy, *tensor) != &copy.scatter.kv_compact.pools);
     return KGEN_OK;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/members.h"
+#include "runtime/args_rows.h"
 #include "capture_parts.h"
 #include "runtime/checks.h"
 #include "runtime/launch.h"
@@ -55,12 +55,12 @@ typedef struct finder {
 /* A launch refuses what its kernel has no use for: what is given is taken. */
 static kgen_status add_tensors(finder *f, kgen_error *err) {
     kgen_args args = *f->args;
-    for (int i = 0; i < kgen_args_count(args.family); i++) {
+    for (int i = 0; i < kgen_args_count(&args); i++) {
         const kgen_tensor *t = kgen_args_tensor(&args, i);
         kgen__extent extent;
         f->out->place[i] = (kgen_capture_place){-1, 0};
         if (!t->data) continue;
-        KGEN_TRY(kgen__tensor_extent(&extent, kgen_args_name(args.family, i), t, err));
+        KGEN_TRY(kgen__tensor_extent(&extent, kgen_args_name(&args, i), t, err));
         uintptr_t data = (uintptr_t)t->data;
         f->pieces[f->count++] = (piece){data + (uintptr_t)extent.low,
                                         (size_t)(extent.end - extent.low), data, &f->out->place[i]};
