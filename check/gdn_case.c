@@ -11,7 +11,7 @@
 
 static const kgen__case_key keys[] = {
     {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 0, KGEN__CASE_SEQS_MAX, -1, NULL, NULL},
-    SPANS(lens, lens, 8),
+    SPANS(lens, lens, 16),
     SPANS(acc, accepted, KGEN__CASE_LENGTH_MAX),
     SPANS(ring, ring, 16),
     INTEGER(pads, 0, KGEN__CASE_SEQS_MAX, 0),

@@ -10,16 +10,20 @@
 
 /* --- the parameter table ------------------------------------------------ */
 
-static const int32_t head_dims[] = {64, 128, 256};
+static const int32_t head_dims[] = {64, 96, 128, 192, 256};
 static const int32_t powers[] = {1, 2, 4, 8};
 static const int32_t lane_counts[] = {1, 2, 4, 8, 16, 32};
-static const int32_t element_counts[] = {8, 16, 32, 64, 128};
+static const int32_t element_counts[] = {8, 12, 16, 24, 32, 48, 64, 96, 128};
+enum {
+    POWERS = sizeof powers / sizeof powers[0],
+    ELEMENT_COUNTS = sizeof element_counts / sizeof element_counts[0],
+};
 
 static const kgen_domain domain_NONE = RANGE(0, 0, 0);
 static const kgen_domain domain_HEADS = RANGE(1, 256, 1);
 static const kgen_domain domain_HEAD = LIST(head_dims);
-static const kgen_domain domain_WIDTH = RANGE(2, 4, 1);
-static const kgen_domain domain_TOKENS = RANGE(1, 8, 1);
+static const kgen_domain domain_WIDTH = RANGE(2, 5, 1);
+static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
 static const kgen_domain domain_RING = RANGE(0, 16, 1);
 static const kgen_domain domain_BLOCKS = LIST(powers);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
@@ -182,13 +186,14 @@ static kgen_status check_replay(const kgen_gdn_spec *s, kgen_error *err) {
     REQUIRE(!replay || s->index == KGEN_INDEX_ONE,
             "index=%s: save=replay reads and writes one slot; use one", index_of(s));
     REQUIRE(!replay || (s->k_dim <= 128 && s->v_dim <= 128),
-            "dk=%d, dv=%d: save=replay has the ring in LDS, for heads of 64 and 128", s->k_dim,
+            "dk=%d, dv=%d: save=replay has the ring in LDS, for heads of at most 128", s->k_dim,
             s->v_dim);
     return KGEN_OK;
 }
 
 /* A lane's share of one head's state (see tile_of). */
 static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err);
+static kgen_status check_lds(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err);
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_gdn_spec *s = &spec->gdn;
@@ -199,7 +204,9 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     KGEN_TRY(check_replay(s, err));
     REQUIRE(!(kgen__gdn_parts(s) & NORM) || s->v_blocks <= 1,
             "vb=%d: fuse=%s norms a head in one workgroup", s->v_blocks, level_of(s));
-    return target ? check_tile(s, target, err) : KGEN_OK;
+    if (!target) return KGEN_OK;
+    KGEN_TRY(check_tile(s, target, err));
+    return check_lds(s, target, err);
 }
 
 /* --- tile --------------------------------------------------------------- */
@@ -227,12 +234,48 @@ static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target,
     tile t = tile_of(s, target);
     int32_t at_once = s->waves * target->wave_size * s->elements / s->k_dim;
     REQUIRE(s->state_layout != KGEN_STATE_VK || s->k_dim % (s->lanes * t.vec) == 0,
-            "lanes=%d: 16 bytes each exceed a row of dk=%d", s->lanes, s->k_dim);
+            "lanes=%d: 16 bytes each %s a row of dk=%d", s->lanes,
+            s->lanes * t.vec > s->k_dim ? "exceed" : "do not divide", s->k_dim);
+    REQUIRE(s->state_layout == KGEN_STATE_VK || s->k_dim * s->lanes % target->wave_size == 0,
+            "lanes=%d: %d rows at once do not divide dk=%d", s->lanes, target->wave_size / s->lanes,
+            s->k_dim);
     REQUIRE(t.wave_el <= s->elements && s->elements % t.wave_el == 0,
             "el=%d: lanes=%d gives a lane %d elements at least", s->elements, s->lanes, t.wave_el);
     REQUIRE(at_once <= t.v && t.v % at_once == 0,
             "waves=%d: with el=%d they take %d values at once, the workgroup has %d", s->waves,
             s->elements, at_once, t.v);
+    int32_t turns = t.v / at_once;
+    REQUIRE(turns == 1 || turns % 2 == 0,
+            "waves=%d: with el=%d they take %d turns, which come in pairs", s->waves, s->elements,
+            turns);
+    return KGEN_OK;
+}
+
+/* --- LDS ---------------------------------------------------------------- */
+
+static int32_t lds_bytes(const kgen_gdn_spec *s, const kgen_target *target, int32_t v_blocks) {
+    int32_t parts = kgen__gdn_parts(s), tree = s->tree ? s->tokens : 0;
+    int32_t decays = s->gate == KGEN_GATE_GDN ? 1 : s->k_dim;
+    int32_t floats = parts & STEP
+                         ? kg_gdn_step_floats(s->tokens, s->k_dim, s->v_dim, v_blocks,
+                                              (parts & NORM) != 0, decays, s->ring)
+                         : kg_gdn_unpack_floats(tree, larger(1, s->waves) * target->wave_size);
+    return floats * (int32_t)sizeof(float);
+}
+
+/* The fewest workgroups of a head whose tokens fit into LDS; normed heads stay
+ * whole. */
+static int32_t least_blocks(const kgen_gdn_spec *s, const kgen_target *target) {
+    int32_t blocks = 1, most = kgen__gdn_parts(s) & NORM ? 1 : powers[POWERS - 1];
+    while (blocks < most && lds_bytes(s, target, blocks) > target->lds_bytes) blocks *= 2;
+    return blocks;
+}
+
+static kgen_status check_lds(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err) {
+    int32_t blocks = s->v_blocks ? s->v_blocks : least_blocks(s, target);
+    int32_t bytes = lds_bytes(s, target, blocks);
+    REQUIRE(bytes <= target->lds_bytes, "t=%d: a workgroup stages %d bytes in LDS, %s has %d",
+            s->tokens, bytes, target->name, target->lds_bytes);
     return KGEN_OK;
 }
 
@@ -277,13 +320,21 @@ static int32_t or_x(int32_t dtype, int32_t parts, const kgen_gdn_spec *s) {
     return dtype || !(kgen__gdn_parts(s) & parts) ? dtype : s->x;
 }
 
+/* Above as many, their inputs are most of what a lane holds. */
+enum { FEW_TOKENS = 8 };
+
 /* Lanes of a contiguous row. vk: 16 where they have 16 bytes each. kv: so many
  * that a lane's share of a wave's values is not above what it is to hold. */
 static int32_t choose_lanes(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state), lanes = 8;
-    if (s->state_layout == KGEN_STATE_VK) return smaller(16, s->k_dim / vec);
-    int32_t most = target->max_vgprs <= 256 ? 32 : 64;
-    while (lanes > 1 && vec * lanes * s->k_dim / target->wave_size > most) lanes /= 2;
+    if (s->state_layout == KGEN_STATE_VK) {
+        for (lanes = 16; s->k_dim / vec % lanes;) lanes /= 2;
+        return lanes;
+    }
+    int32_t most = target->max_vgprs <= 256 || s->tokens > FEW_TOKENS ? 32 : 64;
+    while (lanes > 1 &&
+           (vec * lanes * s->k_dim / target->wave_size > most || s->v_dim % (vec * lanes)))
+        lanes /= 2;
     return lanes;
 }
 
@@ -305,11 +356,12 @@ static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t words = s->elements * size / 4,
             in_turns = s->v_dim * s->k_dim / s->v_blocks > threads * s->elements;
     int32_t loaded = (size < 4 || several) * words + in_turns * words;
-    enum { FIXED = 48 }; /* addresses, gates, conversions; measured */
+    enum { FIXED = 48, ROWS = 24 }; /* addresses, gates, conversions; measured */
     /* Rows of kv lie too far apart for one address. */
     int32_t addresses = s->state_layout == KGEN_STATE_KV ? (1 + in_turns) * words / 2 : 0;
     return s->elements + loaded + addresses + ((s->gate ? 5 : 2) + (s->ring ? 2 : 0)) * k + 3 * v +
-           turns * 2 * (s->tokens + taps) + (s->tree ? words : 0) + FIXED;
+           turns * 2 * (s->tokens + taps) + (s->tree ? words : 0) + FIXED +
+           (s->tokens > FEW_TOKENS ? ROWS : 0);
 }
 
 /* The rows of sm_90 are measured, and its registers fewer than counted. */
@@ -329,19 +381,61 @@ static int32_t choose_occupancy(const kgen_gdn_spec *s, const kgen_target *targe
     return larger(1, smaller(32, smaller(waves / s->waves, wanted)));
 }
 
-/* The head is cut among lanes first, then waves, then workgroups, then turns. */
-static void tune(kgen_gdn_spec *s, const kgen_target *target) {
-    int narrow = s->state != KGEN_DTYPE_F32, norm = (kgen__gdn_parts(s) & NORM) != 0;
-    const tune_row *row = &tune_rows[target->isa][s->batch == FEW][norm];
+/* What is wanted of a head that powers of two cut. */
+static void want_cut(kgen_gdn_spec *s, const kgen_target *target, const tune_row *row) {
+    int narrow = s->state != KGEN_DTYPE_F32;
     int32_t blocks = s->v_blocks ? s->v_blocks : 1;
-    if (!s->batch) s->batch = MANY;
     int32_t whole = s->v_dim / blocks * s->k_dim / target->wave_size; /* of a lane, one wave */
-    if (!s->lanes) s->lanes = choose_lanes(s, target);
     if (!s->elements)
         s->elements = larger(least_elements(s, target), smaller(whole, row->elements[narrow]));
     if (!s->waves) s->waves = larger(1, smaller(row->waves[narrow], whole / s->elements));
-    if (!s->v_blocks)
-        s->v_blocks = larger(1, smaller(row->v_blocks[narrow], whole / s->elements / s->waves));
+    if (!s->v_blocks) {
+        int32_t most = larger(row->v_blocks[narrow], least_blocks(s, target));
+        for (s->v_blocks = most; s->v_blocks > larger(1, whole / s->elements / s->waves);)
+            s->v_blocks /= 2;
+    }
+}
+
+/* The first of fewer workgroups, waves and elements than `want` that cuts the
+ * head, in at most `most` registers (0: any); what `s` has stays. */
+static int find_cut(kgen_gdn_spec *s, const kgen_gdn_spec *want, const kgen_target *target,
+                    int32_t most) {
+    int32_t least_waves = larger(1, s->waves), least_vb = larger(1, s->v_blocks);
+    kgen_gdn_spec cut = *want;
+    for (; cut.v_blocks >= least_vb; cut.v_blocks /= 2)
+        for (cut.waves = want->waves; cut.waves >= least_waves; cut.waves--)
+            for (size_t i = ELEMENT_COUNTS; i-- > 0;) {
+                cut.elements = element_counts[i];
+                if (cut.elements > want->elements || cut.elements < s->elements) continue;
+                if (check_tile(&cut, target, NULL) != KGEN_OK) continue;
+                int32_t each = ceil_div(cut.waves, target->simds); /* waves of a SIMD */
+                int32_t lack = 256 - smaller(256, target->vgpr_file / each);
+                if (most && registers(&cut, target) + lack > most) continue;
+                *s = cut;
+                return 1;
+            }
+    return 0;
+}
+
+/* The head is cut among lanes first, then waves, then workgroups, then turns.
+ * Heads of 96 and 192 may need fewer of each than is wanted; many tokens more
+ * waves, which share what they load. */
+static void cut_head(kgen_gdn_spec *s, const kgen_target *target, const tune_row *row) {
+    kgen_gdn_spec want = *s, wide;
+    want_cut(&want, target, row);
+    int32_t most_waves = s->waves ? s->waves : 16;
+    for (int32_t most = 256; s->tokens > FEW_TOKENS && most <= 384; most += 32)
+        for (wide = want; wide.waves <= most_waves; wide.waves *= 2)
+            if (find_cut(s, &wide, target, most)) return;
+    if (!find_cut(s, &want, target, 0)) *s = want;
+}
+
+static void tune(kgen_gdn_spec *s, const kgen_target *target) {
+    int narrow = s->state != KGEN_DTYPE_F32, norm = (kgen__gdn_parts(s) & NORM) != 0;
+    const tune_row *row = &tune_rows[target->isa][s->batch == FEW][norm];
+    if (!s->batch) s->batch = MANY;
+    if (!s->lanes) s->lanes = choose_lanes(s, target);
+    cut_head(s, target, row);
     if (!s->occupancy) s->occupancy = choose_occupancy(s, target, row->lanes_held[narrow]);
 }
 
@@ -374,7 +468,10 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
         tune(s, target);
         return;
     }
-    if (!s->waves) s->waves = 256 / target->wave_size;
+    if (!s->waves) { /* a tree's tokens are staged */
+        s->waves = 256 / target->wave_size;
+        while (s->waves > 1 && check_lds(s, target, NULL) != KGEN_OK) s->waves /= 2;
+    }
     if (!s->occupancy) s->occupancy = s->tokens > 1 ? 2 : 4;
     s->v_blocks = s->lanes = s->elements = 0;
 }

@@ -4,7 +4,7 @@
 
 namespace kg {
 
-constexpr int NORM_PER = V_DIM / WAVE; // outputs of a lane
+constexpr int NORM_PER = ceil_div(V_DIM, WAVE); // outputs of a lane, at most
 constexpr int GATE_TURNS = ceil_div(TOKENS * V_DIM, THREADS);
 constexpr int GROUPS = ceil_div(V_DIM, QUANT_GROUP); // of a head
 
@@ -59,18 +59,21 @@ KG_DEV void quantise(float (&o)[NORM_PER], args_t a, i64 row, const head_t &head
     }
 }
 
+// Output `i` of the lane exists.
+KG_DEV bool is_output(int i) { return V_DIM % WAVE == 0 || (int)lane_id() + i * WAVE < V_DIM; }
+
 KG_DEV void norm_row(args_t a, const seq_t &s, const head_t &head, const float *lds, int t) {
     float o[NORM_PER], squares[1] = {0};
     KG_UNROLL for (int i = 0; i < NORM_PER; i++) {
-        o[i] = lds[t * STAGE + 2 * K_DIM + (int)lane_id() + i * WAVE];
+        o[i] = is_output(i) ? lds[t * STAGE + 2 * K_DIM + (int)lane_id() + i * WAVE] : 0.0f;
         squares[0] += o[i] * o[i];
     }
     sum_lanes<1, WAVE>(squares);
     float scale = rsqrt(squares[0] * (1.0f / V_DIM) + a.norm_eps);
-    KG_UNROLL for (int i = 0; i < NORM_PER; i++) o[i] *=
+    KG_UNROLL for (int i = 0; i < NORM_PER; i++) if (is_output(i)) o[i] *=
         scale * lds[AT_GATE + t * V_DIM + (int)lane_id() + i * WAVE];
     if constexpr (OUT_8BIT) quantise(o, a, s.first + t, head);
-    KG_UNROLL for (int i = 0; i < NORM_PER; i++) store_as<OUT_DTYPE>(
+    KG_UNROLL for (int i = 0; i < NORM_PER; i++) if (is_output(i)) store_as<OUT_DTYPE>(
         a.out, (s.first + t) * a.out_row + head.hv * a.out_head, (int)lane_id() + i * WAVE, o[i]);
 }
 

@@ -21,7 +21,11 @@ constexpr int AT_RING_DECAY = AT_RING_U + RING_ROWS * V_BLOCK; // [RING][DECAYS]
 constexpr int AT_GATE = AT_RING_DECAY + RING_ROWS * DECAYS;    // [TOKENS][V_DIM]
 constexpr int AT_FLAG = AT_GATE + (HAS_NORM ? TOKENS * V_DIM : 0);
 constexpr int STEP_FLOATS = AT_FLAG + 1;
-constexpr int LDS_USED = (HAS_STEP ? STEP_FLOATS : TREE ? TOKENS * THREADS * PIECE : 4) * 4;
+constexpr int UNPACK_FLOATS = kg_gdn_unpack_floats(TREE ? TOKENS : 0, THREADS);
+constexpr int LDS_USED = (HAS_STEP ? STEP_FLOATS : UNPACK_FLOATS) * 4;
+static_assert(!HAS_STEP || STEP_FLOATS == kg_gdn_step_floats(TOKENS, K_DIM, V_DIM, SPLITS, HAS_NORM,
+                                                             DECAYS, RING_ROWS),
+              "the host counts them too");
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 // Which part of which head a workgroup has.
