@@ -12,22 +12,15 @@ L2 cache; replays of all candidates alternate. See docs/bench.md.
 """
 import argparse
 import copy
-import csv
 import dataclasses
 import itertools
-import json
-import math
 import os
-import pathlib
 import re
 import statistics
-import subprocess
 import sys
 import time
 
-if "--dry-run" in sys.argv:
-    os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are defined
-
+import harness
 import kgen_ctypes as kg
 
 try:
@@ -37,15 +30,11 @@ try:
 except ImportError:  # --build does without
     torch = triton = None
 
-ROOT = kg.ROOT
-OUT = ROOT / "out"
-CACHE = OUT / "cache"
 K = 1024
 COLD_BYTES = 1 << 30
 POOL_BYTES = 24 << 30
 POOL_PAGES = 1 << 16
 MIN_LAUNCHES, MAX_LAUNCHES = 4, 64
-MIN_TIMED_US = 1000
 GRID_BYTES = 40e9  # of keys and values in the largest cell
 GRID_SECONDS = 90
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -105,7 +94,7 @@ class Row:
         return 2 * keys * self.kv_heads * self.dim * (1 if self.kv == "fp8" else 2)
 
 
-def grid():
+def usual_rows():
     def rows(pairs, **rest):
         return [Row(((s, n),), **rest) for s, n in pairs]
     return (rows([(1, 2 * K), (1, 8 * K), (1, 64 * K), (4, 8 * K), (8, 8 * K), (8, 32 * K), (32, 4 * K),
@@ -118,7 +107,7 @@ def grid():
             + rows([(64, 8 * K)], q_heads=8, kv_heads=1))
 
 
-def map_grid():
+def map_rows():
     """Batch by context. Neighbours of a cell that is timed in the first half are timed in the second: what a
     budget cuts off leaves no corner empty."""
     cells = [(b + c, Row(((batch, keys),))) for b, batch in enumerate(BATCHES) for c, keys in enumerate(CONTEXTS)]
@@ -126,64 +115,7 @@ def map_grid():
     return [row for row in rows if row.kv_bytes <= GRID_BYTES]
 
 
-def with_tuning(spec, variant):
-    return f"{spec},{variant}" if variant else spec
-
-
-def variants_of(options):
-    return [""] + [v.strip() for v in options.variants.split(";") if v.strip()]
-
-
-# ---- building ---------------------------------------------------------------
-
-
-def kgen_command():
-    named = os.environ.get("KGEN")
-    places = [named] if named else [OUT / "bin/kgen", ROOT / "build/release/bin/kgen"]
-    for place in places:
-        if os.path.exists(place):
-            return str(place)
-    raise kg.KgenError("kgen: not in out/bin or build/release/bin; name it with KGEN")
-
-
-def build(rows, options):
-    return build_specs(sorted({with_tuning(r.spec, v) for r in rows for v in variants_of(options)}))
-
-
-def build_specs(specs):
-    """All at once; what fails is tried again alone, spills allowed, and named."""
-    command = [kgen_command(), "build", "--arch", "sm_90", "--cache-dir", str(CACHE)]
-    library = os.path.dirname(kg.find_library())
-    env = dict(os.environ, LD_LIBRARY_PATH=f"{library}:{os.environ.get('LD_LIBRARY_PATH', '')}")
-    together = subprocess.run(command + ["--quiet"] + specs, env=env, capture_output=True, text=True)
-    if together.returncode == 0:
-        print(together.stdout, end="")
-        return 0
-    failed = 0
-    for spec in specs:
-        tries = [subprocess.run(command + how + [spec], env=env, capture_output=True, text=True)
-                 for how in (["--quiet"], ["--quiet", "--allow-spills"])]
-        failed += tries[1].returncode != 0
-        if tries[0].returncode:
-            kept = "FAILED" if tries[1].returncode else "built with spills"
-            print(f"{kept}: {(tries[0].stderr or spec).strip()}")
-    return int(failed > 0)
-
-
 # ---- data and reference -----------------------------------------------------
-
-
-class Pools:
-    """One allocation a type, of which each case takes a view: filling gigabytes takes time."""
-    kept = {}
-
-    @classmethod
-    def take(cls, name, shape, dtype, device):
-        count, key = math.prod(shape), (name, dtype, device)
-        if key not in cls.kept or cls.kept[key].numel() < count:
-            cls.kept.pop(key, None)
-            cls.kept[key] = random_tensor((count,), dtype, device)
-        return cls.kept[key][:count].view(shape)
 
 
 class Case:
@@ -196,7 +128,7 @@ class Case:
         need = int(pages.sum()) * sets if distinct else 0
         kv_type = torch.float8_e4m3fn if row.kv == "fp8" else row.dtype
         shape = (max(need, pool_pages), row.page, row.kv_heads, row.dim)
-        self.k, self.v = (Pools.take(name, shape, kv_type, device) for name in "kv")
+        self.k, self.v = (harness.Pools.take(name, shape, kv_type, device, random_tensor) for name in "kv")
         self.table = self.make_table(shape[0], pages, distinct).to(device)
         tokens = len(lens) * row.tokens
         self.q = random_tensor((tokens, row.q_heads, row.dim), row.dtype, device)
@@ -278,22 +210,18 @@ def case_sets(row, options):
 # ---- candidates: name, and run(case, set) in torch's current stream -----------
 
 
-def current_stream(device):
-    return torch.cuda.current_stream().cuda_stream if device == "cuda" else 0
-
-
 class Kgen:
     def __init__(self, context, row, variant, device):
         self.name = f"kgen {variant}" if variant else "kgen"
         self.context, self.device, self.args, self.held = context, device, [], None
-        self.kernel = context.prepare(with_tuning(row.spec, variant))
+        self.kernel = context.prepare(harness.with_tuning(row.spec, variant))
 
     def bind(self, case):
         self.args = [self.arguments(case, index) for index in range(case.sets)]
         size = self.context.workspace_bytes(self.kernel, self.args[0])
         self.held = torch.empty(size + 256, dtype=torch.uint8, device=self.device)
         memory = -(-self.held.data_ptr() // 256) * 256
-        self.context.workspace_init(memory, size, current_stream(self.device))
+        self.context.workspace_init(memory, size, harness.current_stream(self.device))
         for args in self.args:
             args.workspace, args.workspace_bytes = memory, size
 
@@ -311,16 +239,16 @@ class Kgen:
         return args
 
     def run(self, case, index):
-        self.context.launch(self.kernel, self.args[index], current_stream(self.device))
+        self.context.launch(self.kernel, self.args[index], harness.current_stream(self.device))
         return case.out
 
     def finish(self):
-        self.context.sync(current_stream(self.device))
+        self.context.sync(harness.current_stream(self.device))
 
 
 def candidates(row, options, context, device, peers):
     made = []
-    for variant in variants_of(options):
+    for variant in harness.variants_of(options):
         try:
             made.append(Kgen(context, row, variant, device))
         except kg.KgenError as error:
@@ -377,61 +305,6 @@ def check(rows, options, context, device, peers):
 # ---- time ---------------------------------------------------------------------
 
 
-class Loop:
-    """Stands for a graph on the cpu device: one launch after another."""
-
-    def __init__(self, candidate, case):
-        self.candidate, self.sets, self.case = candidate, range(case.sets), case
-
-    def replay(self):
-        for index in self.sets:
-            self.candidate.run(self.case, index)
-        self.candidate.finish()
-
-
-def capture(candidate, case, device="cuda"):
-    """All sets in one graph, after a first pass outside of it."""
-    if device == "cpu":
-        return Loop(candidate, case)
-    for index in range(case.sets):
-        candidate.run(case, index)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for index in range(case.sets):
-            candidate.run(case, index)
-    return graph
-
-
-def host_us(call):
-    begin = time.perf_counter()
-    call()
-    return (time.perf_counter() - begin) * 1e6
-
-
-def replay_us(graph, count):
-    if isinstance(graph, Loop):
-        return host_us(lambda: [graph.replay() for _ in range(count)]) / count
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in "be")
-    torch.cuda._sleep(200_000)  # the replays are queued before the first of them starts
-    begin.record()
-    for _ in range(count):
-        graph.replay()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) * 1000 / count
-
-
-def interleave(graphs, sets, repeats):
-    """name -> microseconds of a launch, one number a repeat; A B C, A B C, ..."""
-    counts = {n: max(1, round(MIN_TIMED_US / replay_us(g, 1))) for n, g in graphs.items()}
-    times = {n: [] for n in graphs}
-    for _ in range(repeats):
-        for name, graph in graphs.items():
-            times[name].append(replay_us(graph, counts[name]) / sets)
-    return times
-
-
 def time_row(row, options, context, device, peers, read_gbs):
     """Every candidate is compared on the last set, which is not the one that a peer may have planned for."""
     sets = case_sets(row, options)
@@ -444,10 +317,12 @@ def time_row(row, options, context, device, peers, read_gbs):
             wrong.append(candidate.name)
             continue
         errors[candidate.name] = result
-        graphs[candidate.name] = (capture(candidate, case, device), candidate)
+        for index in range(sets):
+            candidate.run(case, index)
+        graphs[candidate.name] = harness.capture(candidate, case, device)
         if not isinstance(candidate, Kgen) and candidate.is_own_choice(row):
             own.append(candidate.name)
-    times = interleave({n: g for n, (g, _) in graphs.items()}, sets, options.repeats)
+    times = harness.interleave(graphs, sets, options.repeats)
     return {**summary(row, sets, times, errors, own, read_gbs), "wrong": " ".join(wrong)}
 
 
@@ -505,27 +380,12 @@ def ceilings(repeats, device="cuda"):
     read = {}
     for block, warps, programs in shapes:
         rounds = words // block // programs
-        us = median_us(lambda: read_kernel[(programs,)](src, dst, rounds, BLOCK=block, num_warps=warps), repeats,
+        us = harness.median_us(lambda: read_kernel[(programs,)](src, dst, rounds, BLOCK=block, num_warps=warps), repeats,
                        device)
         read[f"block={block} warps={warps} programs={programs}"] = words * 4 / us / 1e3
-    copied = words * 8 / median_us(lambda: dst.copy_(src), repeats, device) / 1e3
+    copied = words * 8 / harness.median_us(lambda: dst.copy_(src), repeats, device) / 1e3
     shape = max(read, key=read.get)
     return {"read_gbs": read[shape], "read_shape": shape, "copy_gbs": copied}
-
-
-def median_us(call, repeats, device="cuda"):
-    call()
-    if device == "cpu":
-        return statistics.median(host_us(call) for _ in range(repeats))
-    times = []
-    for _ in range(repeats):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in "be")
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000)
-    return statistics.median(times)
 
 
 # ---- the peers' kernels, compiled by many processes before anything is timed ----
@@ -554,16 +414,6 @@ def warm_peers(rows, options, peers):
     return 0
 
 
-def precompile(options):
-    started = time.time()
-    parts = options.warm_processes
-    command = [sys.executable, __file__] + options.raw + ["--warm-peers"]
-    running = [subprocess.Popen(command + [f"{i}/{parts}"], stdout=subprocess.DEVNULL) for i in range(parts)]
-    codes = [process.wait() for process in running]
-    print(f"peer kernels compiled by {parts} processes in {time.time() - started:.0f} s"
-          + (f"; {sum(map(bool, codes))} of them failed" if any(codes) else ""), flush=True)
-
-
 # ---- report -------------------------------------------------------------------
 
 FAMILIES = ("aiter", "vllm", "flashinfer", "torch")
@@ -572,24 +422,6 @@ COLUMNS = (("row", "row", "{:34}"), ("kgen_us", "kgen us", "{:9.1f}"), ("kgen_sh
            ("flashinfer_us", "flashinfer", "{:10.1f}"), ("torch_us", "torch us", "{:9.1f}"),
            ("ratio", "peer/kgen", "{:9.2f}"), ("peer_best", "best peer", "{:12}"),
            ("kgen_error", "kgen err", "{:9.1e}"), ("peer_error", "peer err", "{:9.1e}"))
-
-
-def width(form):
-    return int(re.search(r"\d+", form).group())
-
-
-def heading():
-    return "  ".join(f"{title:{'<' if key == 'row' else '>'}{width(form)}}" for key, title, form in COLUMNS)
-
-
-def line_of(result):
-    cells = []
-    for key, _, form in COLUMNS:
-        value = result[key]
-        cells.append(f"{'-':>{width(form)}}" if value is None
-                     else form.format(value) if not isinstance(value, str) or key == "row"
-                     else f"{value:>{width(form)}}")
-    return "  ".join(cells)
 
 
 def details(result):
@@ -602,26 +434,16 @@ def details(result):
 
 def token_ratios(rows, results):
     """Several query tokens against one, the same row otherwise."""
-    of = {row: result for row, result in zip(rows, results)}
+    by_name = {result["row"]: result for result in results}
+    of = {row: by_name[row.name] for row in rows if row.name in by_name}
     lines = []
     for row in rows:
         one = of.get(dataclasses.replace(row, tokens=1))
-        if row.tokens > 1 and one:
+        if row.tokens > 1 and row in of and one:
             said = [f"{who} {of[row][key] / one[key]:.3f}" for who, key in (("kgen", "kgen_us"), ("peer", "peer_us"))
                     if of[row][key] and one[key]]
             lines.append(f"{row.name} against 1 token: " + ", ".join(said))
     return lines
-
-
-def write_files(report, options):
-    folder = pathlib.Path(os.environ.get("OUT", OUT))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{options.tag}.json").write_text(json.dumps(report, indent=1))
-    keys = [k for k, v in report["rows"][0].items() if not isinstance(v, dict)] if report["rows"] else []
-    with open(folder / f"{options.tag}.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, keys, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(report["rows"])
 
 
 def geometric_means(results):
@@ -646,53 +468,31 @@ def measure(rows, options, context, device, peers):
               "triton": triton.__version__, "seed": options.seed, **ceilings(options.repeats, device),
               "left_out": [], "rows": []}
     print(f"{context.name}: read {report['read_gbs']:.0f} GB/s ({report['read_shape']}), "
-          f"copy {report['copy_gbs']:.0f} GB/s\n{heading()}", flush=True)
-    done, longest = [], 0
-    for number, row in enumerate(rows):
-        if is_spent(options, longest):
-            report["left_out"] = [r.name for r in rows[number:]]
-            break
-        began = time.time()
-        try:
-            result = time_row(row, options, context, device, peers, report["read_gbs"])
-        except Exception as error:  # what was measured so far is worth having
-            print(f"{row.name}: {type(error).__name__}: {error}", flush=True)
-            continue
-        if device == "cuda":
-            torch.cuda.empty_cache()
-        longest = max(longest, time.time() - began)
-        done.append(row)
-        report["rows"].append(result)
-        print("\n".join([line_of(result)] + details(result)), flush=True)
-        write_files(report, options)
-    write_files(report, options)
-    print("\n".join(token_ratios(done, report["rows"]) + geometric_means(report["rows"])))
-    if report["left_out"]:
+          f"copy {report['copy_gbs']:.0f} GB/s\n{harness.heading(COLUMNS)}", flush=True)
+    left = harness.time_rows(
+        rows, options, report, lambda row: time_row(row, options, context, device, peers, report["read_gbs"]),
+        lambda result: [harness.line_of(COLUMNS, result)] + details(result), lambda longest: is_spent(options, longest))
+    report["left_out"] = [row.name for row in left]
+    harness.write_files(report, options)
+    print("\n".join(token_ratios(rows, report["rows"]) + geometric_means(report["rows"])))
+    if left:
         print(f"the budget of {options.budget:g} s is spent; left out: {', '.join(report['left_out'])}")
     bad = [r for r in report["rows"] if r["kgen_us"] is None or options.dry_run and r["wrong"]]
-    return len(rows) - len(report["left_out"]) - len(report["rows"]) + len(bad)
+    return len(rows) - len(left) - len(report["rows"]) + len(bad)
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = harness.parser(__doc__, None, (5, 15))
     p.add_argument("--grid", action="store_true", help="batch by context of one kernel, 5 repeats")
-    p.add_argument("--build", action="store_true", help="compile the rows' kernels into out/cache")
-    p.add_argument("--check", action="store_true", help="small cases only, no timing")
-    p.add_argument("--no-check", action="store_true", help="timing only; with --grid always")
-    p.add_argument("--dry-run", action="store_true", help="small rows without a GPU")
-    p.add_argument("--list", action="store_true", help="print the rows")
     p.add_argument("--only", default="", help="regular expression over the names of rows")
     p.add_argument("--variants", default="", help="tuning keys to try beside the default: 'occ=1;waves=4,occ=2'")
     p.add_argument("--no-peer", action="store_true", help="kgen alone")
     p.add_argument("--peers", default="", help="only these: 'aiter-3d,vllm-2d-64,flashinfer'")
     p.add_argument("--torch", action="store_true", help="scaled_dot_product_attention too, for the rows it can")
-    p.add_argument("--quick", action="store_true", help="5 repeats instead of 15")
     p.add_argument("--budget", type=float, metavar="SECONDS",
                    help=f"start no row that would end later than so long after the start (with --grid {GRID_SECONDS}; "
                         "0: none)")
     p.add_argument("--device", default="cuda:0", help="a kgen device; cpu:sm90 with --check")
-    p.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
-    p.add_argument("--tag", help="name of the JSON and CSV files (attn_bench, with --grid attn_grid)")
     p.add_argument("--warm-processes", type=int, default=min(12, os.cpu_count()))
     p.add_argument("--warm-peers", default="", help=argparse.SUPPRESS)
     return settle(p.parse_args())
@@ -700,8 +500,8 @@ def parse():
 
 def settle(options):
     """What was not given follows from the rest."""
-    options.raw, options.started = sys.argv[1:], time.time()
-    options.repeats = 1 if options.dry_run else 5 if options.quick or options.grid else 15
+    harness.settle(options, (5, 15))
+    options.repeats = 1 if options.dry_run else 5 if options.grid else options.repeats
     options.no_check |= (options.grid or options.dry_run) and not options.check  # timed rows are compared anyway
     if options.budget is None:
         options.budget = GRID_SECONDS if options.grid else 0
@@ -720,7 +520,11 @@ def dry_rows(rows, options):
     return [Row(((batch, keys),), **few) for batch, keys in itertools.product((1, 2), (40, 100))]
 
 
-def find_peers(options):
+def rows(options):
+    return [row for row in (map_rows() if options.grid else usual_rows()) if re.search(options.only, row.name)]
+
+
+def peers(options):
     if options.no_peer:
         return []
     import attn_peers
@@ -731,35 +535,27 @@ def find_peers(options):
     return found
 
 
-def open_device(options):
-    device = "cpu" if options.device.startswith("cpu") else "cuda"
-    if device == "cuda":
-        torch.cuda.init()
-        torch.empty(1, device="cuda")  # the primary context, which kgen then shares
-    context = kg.Context(options.device, CACHE, kg.OFFLINE if device == "cuda" else kg.AUTO)
-    print(f"seed {options.seed}, {context.name}", flush=True)
-    return context, device
-
-
 def main():
     options = parse()
-    rows = [row for row in (map_grid() if options.grid else grid()) if re.search(options.only, row.name)]
+    chosen = rows(options)
     if options.list:
-        print("\n".join(f"{row.name:36} {row.spec}" for row in rows))
+        print("\n".join(f"{row.name:36} {row.spec}" for row in chosen))
         return 0
     if options.build:
-        return build(rows, options)
+        return harness.build_specs(sorted({harness.with_tuning(r.spec, v) for r in chosen
+                                           for v in harness.variants_of(options)}))
     torch.manual_seed(options.seed)
-    rows = dry_rows(rows, options) if options.dry_run else rows
-    peers = find_peers(options)
+    chosen = dry_rows(chosen, options) if options.dry_run else chosen
+    others = peers(options)
     if options.warm_peers:
-        return warm_peers(rows, options, peers)
-    context, device = open_device(options)
-    if device == "cuda" and peers:
-        precompile(options)
-    failed = 0 if options.no_check else check(rows, options, context, device, peers)
+        return warm_peers(chosen, options, others)
+    context, device = harness.open_device(options.device)
+    print(f"seed {options.seed}, {context.name}", flush=True)
+    if device == "cuda" and others:
+        harness.precompile(__file__, options, "--warm-peers")
+    failed = 0 if options.no_check else check(chosen, options, context, device, others)
     if not options.check and (device == "cuda" or options.dry_run):
-        failed += measure(rows, options, context, device, peers)
+        failed += measure(chosen, options, context, device, others)
     context.close()
     return int(failed > 0)
 

@@ -5,7 +5,6 @@ vLLM    Triton unified attention: the same two forms, of one kernel
 FlashInfer, where its package is installed: BatchDecodeWithPagedKVCacheWrapper, planned before
 torch   scaled_dot_product_attention over keys and values gathered before, or in the launch
 """
-import functools
 import sys
 import types
 
@@ -13,8 +12,8 @@ import torch
 import torch.nn.functional as F
 import triton
 
-import gdn_peers
-from gdn_peers import Missing
+import peers
+from peers import Missing
 
 FP8 = torch.float8_e4m3fn
 AITER = "aiter.ops.triton."
@@ -23,7 +22,7 @@ AITER = "aiter.ops.triton."
 # ---- stand-ins for what the peers' files import ------------------------------
 
 
-class Platform(gdn_peers.Platform):
+class Platform(peers.Platform):
     def fp8_dtype(self):
         return FP8
 
@@ -38,24 +37,16 @@ def stand_ins():
         "vllm.logger": {"init_logger": lambda name: logger},
         "vllm.platforms": {"current_platform": Platform()},
         "vllm.v1.kv_cache_interface": {"KVQuantMode": modes},
-        AITER + "utils.device_info": {"get_num_sms": gdn_peers.compute_units},
+        AITER + "utils.device_info": {"get_num_sms": peers.compute_units},
         AITER + "utils.types": {"e4m3_dtype": FP8},
         AITER + "utils._triton.arch_info": {"get_arch": lambda: "sm_90"},
         AITER + "_triton_kernels.flash_attn_triton_amd.utils": {"get_arch": lambda: arch},
     }
 
 
-@functools.cache
-def install_stand_ins():
-    for name, members in stand_ins().items():
-        module = types.ModuleType(name)
-        vars(module).update(members)
-        sys.modules.setdefault(name, module)
-
-
 def load(module):
-    install_stand_ins()
-    gdn_peers.load(module, "unified_attention")
+    peers.install(stand_ins())
+    peers.load(module, "unified_attention")
     return sys.modules[module]
 
 
@@ -157,7 +148,7 @@ class Aiter(Unified):
         per_block = max(16, triton.next_power_of_2(row.group)) // row.group
         count = len(row.seq_lens)
         blocks = count if row.tokens == 1 else count * row.tokens // per_block + count
-        return 4 * gdn_peers.compute_units(), blocks * row.kv_heads
+        return 4 * peers.compute_units(), blocks * row.kv_heads
 
     def own_path_is_2d(self, row):
         return self.own["use_2d_kernel"](row.dim, row.window, row.tokens == 1, row.tokens, max(row.seq_lens),
@@ -210,7 +201,7 @@ class Vllm(Unified):
         """The `64` rows take 64 parts where 16 do not fill the device, as its backend does on sm_120."""
         if self.two:
             return 0
-        few = len(row.seq_lens) * SEGMENTS * row.kv_heads < gdn_peers.compute_units()
+        few = len(row.seq_lens) * SEGMENTS * row.kv_heads < peers.compute_units()
         return 64 if self.override and few else SEGMENTS
 
     def bind(self, case):

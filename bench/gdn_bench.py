@@ -10,27 +10,22 @@ a gigabyte or more; replays of all candidates alternate. See docs/bench.md.
   --dry-run   the same without a GPU: ours on cpu:sm90, the peers' Triton kernels interpreted
 """
 import argparse
-import csv
 import dataclasses
-import json
 import os
-import pathlib
 import re
 import statistics
-import subprocess
 import sys
 import time
 
-if "--dry-run" in sys.argv:
-    os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are defined
-
-import attn_bench as ab
+import harness
 import kgen_ctypes as kg
 
 try:
     import torch
     import torch.nn.functional as F
+    import triton
     import gdn_peers
+    from peers import compute_units
 except ImportError:  # --build does without
     torch = None
 
@@ -100,7 +95,7 @@ class Row:
         return self.batch * (state + window * c * 2 + t * 2 * (c + vd + 2 * self.hv + vd))
 
 
-def grid(layout):
+def all_rows(layout):
     one = [Row(heads, tp, state, batch, 1, layout) for heads in SHAPES for tp in (1, 2, 4, 8)
            for state in ("f32", "bf16") for batch in BATCHES]
     drafts = [Row(heads, tp, state, batch, DRAFT, layout) for heads, tp in (((16, 32), 1), ((16, 32), 4), ((16, 48), 8))
@@ -109,30 +104,18 @@ def grid(layout):
 
 
 def specs_of(rows, options):
-    return sorted({ab.with_tuning(r.spec(level), v) for r in rows for level in options.levels
-                   for v in ab.variants_of(options)})
+    return sorted({harness.with_tuning(r.spec(level), v) for r in rows for level in options.levels
+                   for v in harness.variants_of(options)})
 
 
 # ---- data --------------------------------------------------------------------
 
 
-class Pools:
-    """One allocation a type, of which each case takes a view: filling gigabytes takes time."""
-    kept = {}
-
-    @classmethod
-    def take(cls, shape, dtype, device):
-        count = 1
-        for n in shape:
-            count *= n
-        have = cls.kept.get((dtype, device))
-        if have is None or have.numel() < count:
-            cls.kept.pop((dtype, device), None)
-            have = torch.empty(count, dtype=dtype, device=device)
-            for part in have.split(1 << 28):
-                part.normal_(0, 0.1)
-            cls.kept[dtype, device] = have
-        return have[:count].view(shape)
+def normal_numbers(count, dtype, device):
+    numbers = torch.empty(count, dtype=dtype, device=device)
+    for part in numbers.split(1 << 28):
+        part.normal_(0, 0.1)
+    return numbers
 
 
 class Case:
@@ -143,7 +126,7 @@ class Case:
         n, t, columns = row.batch, row.batch * row.tokens, row.tokens
         slots = 1 + max(sets * n * columns, pool_bytes // row.slot_bytes)
         kind = torch.float32 if row.state == "f32" else torch.bfloat16
-        self.state = Pools.take((slots, row.hv, row.v, row.k), kind, device)
+        self.state = harness.Pools.take("state", (slots, row.hv, row.v, row.k), kind, device, normal_numbers)
         self.conv = torch.randn((slots, row.w - 1 + row.tokens - 1, row.channels), dtype=row.dtype, device=device)
         self.conv_view = self.conv.transpose(1, 2)
         order = (torch.randperm(slots - 1, dtype=torch.int32)[:sets * n * columns] + 1).to(device)
@@ -269,7 +252,7 @@ class Kgen:
     def __init__(self, context, row, level, variant, device):
         self.name, self.level = f"kgen {variant}" if variant else "kgen", level
         self.context, self.device, self.args, self.held = context, device, [], None
-        self.kernel = context.prepare(ab.with_tuning(row.spec(level), variant))
+        self.kernel = context.prepare(harness.with_tuning(row.spec(level), variant))
 
     def takes(self, row):
         return True
@@ -280,7 +263,7 @@ class Kgen:
         self.held = torch.empty(size + 256, dtype=torch.uint8, device=self.device)
         if size:
             first.workspace, first.workspace_bytes = -(-self.held.data_ptr() // 256) * 256, size
-            self.context.workspace_init(first.workspace, size, ab.current_stream(self.device))
+            self.context.workspace_init(first.workspace, size, harness.current_stream(self.device))
         self.args = []
         for index in range(case.sets):
             args = kg.Args.from_buffer_copy(first)
@@ -290,7 +273,7 @@ class Kgen:
     def arguments(self, case):
         args, row = kg.Args(family=kg.GDN), case.row
         gdn = args.gdn  # a view of the union
-        gdn.q_scale, gdn.l2_eps, gdn.norm_eps = row.k ** -0.5, 1e-6, case.norm_eps
+        gdn.q_scale, gdn.l2_eps = row.k ** -0.5, 1e-6
         gdn.slots, gdn.state, gdn.out = kg.tensor(case.slots[0]), kg.tensor(case.state, "vk"), kg.tensor(case.out)
         gdn.a_log, gdn.dt_bias = kg.tensor(case.a_log), kg.tensor(case.dt_bias)
         if row.tokens > 1:
@@ -298,23 +281,24 @@ class Kgen:
         if self.level == "a":
             gdn.x, gdn.b, gdn.a = kg.tensor(case.x), kg.tensor(case.b), kg.tensor(case.a)
             return args
+        gdn.norm_eps = case.norm_eps
         gdn.qkvz, gdn.ba = kg.tensor(case.qkvz, row.layout), kg.tensor(case.ba, row.layout)
         gdn.conv_weight, gdn.norm_weight = kg.tensor(case.conv_weight), kg.tensor(case.norm_weight)
         gdn.conv_state = kg.tensor(case.conv, "sd")
         return args
 
     def run(self, case, index):
-        self.context.launch(self.kernel, self.args[index], ab.current_stream(self.device))
+        self.context.launch(self.kernel, self.args[index], harness.current_stream(self.device))
         return case.out
 
     def finish(self):
-        self.context.sync(ab.current_stream(self.device))
+        self.context.sync(harness.current_stream(self.device))
 
 
 def candidates(row, options, context, device, peers):
     made = []
     for level in options.levels:
-        for variant in ab.variants_of(options):
+        for variant in harness.variants_of(options):
             try:
                 made.append(Kgen(context, row, level, variant, device))
             except kg.KgenError as error:
@@ -373,17 +357,6 @@ def check(rows, options, context, device, peers):
 # ---- time ------------------------------------------------------------------------
 
 
-def capture(candidate, case):
-    candidate.bind(case)
-    candidate.run(case, 0)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for index in range(case.sets):
-            candidate.run(case, index)
-    return graph
-
-
 def time_row(row, options, context, peers, bad, copy_gbs):
     case = Case(row, "cuda", case_sets(row), POOL_BYTES)
     graphs = {}
@@ -391,10 +364,12 @@ def time_row(row, options, context, peers, bad, copy_gbs):
         if (candidate.name, candidate.level, dataclasses.replace(row, batch=3)) in bad:
             continue
         try:
-            graphs[candidate.level, candidate.name] = capture(candidate, case), candidate
+            candidate.bind(case)
+            candidate.run(case, 0)
+            graphs[candidate.level, candidate.name] = harness.capture(candidate, case)
         except Exception as error:
             print(f"  {row.name}: {candidate.name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
-    times = ab.interleave({n: g for n, (g, _) in graphs.items()}, case.sets, options.repeats)
+    times = harness.interleave(graphs, case.sets, options.repeats)
     return summary(row, case.sets, times, copy_gbs)
 
 
@@ -424,7 +399,7 @@ def copy_bandwidth(repeats):
         src = torch.ones(size, dtype=torch.int32, device="cuda")
         dst = torch.empty_like(src)
         for name, call in (("copy", lambda: dst.copy_(src)), ("in place", lambda: dst.add_(1))):
-            gbs = size * 8 / ab.median_us(call, repeats) / 1e3
+            gbs = size * 8 / harness.median_us(call, repeats) / 1e3
             if gbs > best:
                 best, how = gbs, f"{name} of {size * 4 >> 20} MiB"
         del src, dst
@@ -441,8 +416,8 @@ def warm(rows, options, peers):
     work = {}
     for row in list(small_rows(rows)) + ([] if options.check else rows):
         # variants of a kernel: a size is 1 or a multiple of 16; the norm takes 1, 2 or 4 rows a program
-        programs = 2 * gdn_peers.compute_units()
-        many = min(4, gdn_peers.triton.next_power_of_2(-(-row.batch * row.tokens * row.hv // programs)))
+        programs = 2 * compute_units()
+        many = min(4, triton.next_power_of_2(-(-row.batch * row.tokens * row.hv // programs)))
         work.setdefault(dataclasses.replace(row, batch=(row.batch == 1, row.batch % 16 == 0, many)), row)
     for row in list(work.values())[part::parts]:
         case = Case(row, "cuda", 1, 0)
@@ -457,15 +432,6 @@ def warm(rows, options, peers):
     return 0
 
 
-def precompile(options):
-    started, parts = time.time(), options.warm_processes
-    command = [sys.executable, __file__] + options.raw + ["--warm"]
-    running = [subprocess.Popen(command + [f"{i}/{parts}"], stdout=subprocess.DEVNULL) for i in range(parts)]
-    failed = sum(process.wait() != 0 for process in running)
-    print(f"peer kernels compiled by {parts} processes in {time.time() - started:.0f} s"
-          + (f"; {failed} of them failed" if failed else ""), flush=True)
-
-
 # ---- report ------------------------------------------------------------------------
 
 COLUMNS = (("row", "row", "{:24}"), ("a_us", "a us", "{:8.1f}"), ("a_share", "of copy", "{:7.1%}"),
@@ -474,31 +440,11 @@ COLUMNS = (("row", "row", "{:24}"), ("a_us", "a us", "{:8.1f}"), ("a_share", "of
            ("e_ratio", "peer/e", "{:6.2f}"), ("e_best", "best", "{:10}"), ("e_to_a", "e/a", "{:5.2f}"))
 
 
-def cells(values):
-    made = []
-    for (key, _, form), value in zip(COLUMNS, values):
-        width = int(re.search(r"\d+", form).group())
-        made.append(f"{value or '-':{'<' if key == 'row' else '>'}{width}}" if value is None or isinstance(value, str)
-                    else form.format(value))
-    return "  ".join(made)
-
-
 def details(result):
     """Every variant and peer of a level."""
     return [f"      {level}: " + "  ".join(f"{n} {us:.1f}" for n, us in sorted(result[f"{level}_all"].items(),
                                                                              key=lambda i: i[1]))
             for level in "ae" if len(result[f"{level}_all"]) > 2]
-
-
-def write_files(report, options):
-    folder = pathlib.Path(os.environ.get("OUT", ab.OUT))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{options.tag}.json").write_text(json.dumps(report, indent=1))
-    keys = list(dict.fromkeys(k for r in report["rows"] for k, v in r.items() if not isinstance(v, dict)))
-    with open(folder / f"{options.tag}.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, keys, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(report["rows"])
 
 
 def geometric_mean(values):
@@ -520,22 +466,16 @@ def totals(results):
 
 def measure(rows, options, context, peers, bad):
     gbs, how = copy_bandwidth(options.repeats)
-    report = {"device": context.name, "torch": torch.__version__, "triton": gdn_peers.triton.__version__,
+    report = {"device": context.name, "torch": torch.__version__, "triton": triton.__version__,
               "copy_gbs": gbs, "copy_how": how, "rows": []}
-    print(f"{context.name}: copy {gbs:.0f} GB/s ({how})\n{cells([title for _, title, _ in COLUMNS])}", flush=True)
+    print(f"{context.name}: copy {gbs:.0f} GB/s ({how})\n{harness.heading(COLUMNS)}", flush=True)
     started = time.time()
-    for row in rows:
-        if options.seconds and time.time() - started > options.seconds:
-            print(f"{row.name}: and the rest left out after {options.seconds} s")
-            break
-        try:
-            result = time_row(row, options, context, peers, bad, gbs)
-        except Exception as error:  # what was measured so far is worth having
-            print(f"{row.name}: {type(error).__name__}: {error}", flush=True)
-            continue
-        report["rows"].append(result)
-        print("\n".join([cells([result[key] for key, _, _ in COLUMNS])] + details(result)), flush=True)
-    write_files(report, options)
+    left = harness.time_rows(
+        rows, options, report, lambda row: time_row(row, options, context, peers, bad, gbs),
+        lambda result: [harness.line_of(COLUMNS, result)] + details(result),
+        lambda longest: options.seconds and time.time() - started > options.seconds)
+    if left:
+        print(f"{left[0].name}: and the rest left out after {options.seconds} s")
     totals(report["rows"])
 
 
@@ -543,30 +483,25 @@ def measure(rows, options, context, peers, bad):
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--build", action="store_true", help="compile the grid's kernels into out/cache")
-    p.add_argument("--check", action="store_true", help="small cases only, no timing")
-    p.add_argument("--no-check", action="store_true", help="timing only")
-    p.add_argument("--dry-run", action="store_true", help="without a GPU")
-    p.add_argument("--list", action="store_true", help="print the grid")
+    p = harness.parser(__doc__, "gdn_bench", (3, 7))
     p.add_argument("--rows", default="", help="regular expression over names of rows: 'tp[18] f32.* b(1|64)$'")
     p.add_argument("--levels", default="ae")
     p.add_argument("--layout", default="flat", choices=("flat", "interleaved"), help="of level e's rows")
     p.add_argument("--variants", default="", help="tuning keys to try beside the default: 'occ=1;waves=4,occ=2'")
     p.add_argument("--no-peer", action="store_true", help="kgen alone")
-    p.add_argument("--quick", action="store_true", help="3 repeats instead of 7")
     p.add_argument("--seconds", type=int, default=0, help="start no row after so long")
-    p.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
-    p.add_argument("--tag", default="gdn_bench", help="name of the JSON and CSV files")
     p.add_argument("--warm-processes", type=int, default=min(12, os.cpu_count()))
     p.add_argument("--warm", default="", help=argparse.SUPPRESS)
-    options = p.parse_args()
-    options.raw = sys.argv[1:]
-    options.repeats = 3 if options.quick else 7
-    return options
+    return harness.settle(p.parse_args(), (3, 7))
 
 
-def find_peers(options):
+def rows(options):
+    return [row for row in all_rows(options.layout) if re.search(options.rows, row.name)]
+
+
+def peers(options):
+    if options.no_peer:
+        return []
     found, reasons = gdn_peers.available()
     if not options.warm:
         print("peers: " + (", ".join(f"{p.name} ({p.level})" for p in found) or "none"))
@@ -576,43 +511,41 @@ def find_peers(options):
 
 def dry_run(rows, options):
     """Small cases of a few kernels; `--rows` names others."""
-    peers = [p for p in find_peers(options) if p.name not in ("vllm-cuda", "flashinfer")]
-    context = kg.Context("cpu:sm90", ab.CACHE, kg.AUTO)
+    others = [p for p in peers(options) if p.name not in ("vllm-cuda", "flashinfer")]
+    context, device = harness.open_device("cpu:sm90")
     for spec in specs_of(rows, options):
         context.parse(spec)
     few = rows if options.rows else [
         Row((16, 48), 8, "f32", 3), Row((16, 32), 8, "bf16", 3), Row((16, 32), 8, "f32", 3, DRAFT),
         Row((16, 32), 8, "f32", 3, 1, "interleaved")]
     few = [dataclasses.replace(r, x="fp16") for r in few]  # the interpreter has no products of bf16
-    failed, bad = check(few, options, context, "cpu", peers)
+    failed, bad = check(few, options, context, device, others)
     context.close()
-    print(f"{len(peers)} peers, {len(bad)} failures")
+    print(f"{len(others)} peers, {len(bad)} failures")
     return int(failed > 0 or bool(bad))
 
 
 def main():
     options = parse()
-    rows = [row for row in grid(options.layout) if re.search(options.rows, row.name)]
+    chosen = rows(options)
     if options.list:
-        print("\n".join(f"{row.name:26} {row.spec('e')}" for row in rows))
+        print("\n".join(f"{row.name:26} {row.spec('e')}" for row in chosen))
         return 0
     if options.build:
-        return ab.build_specs(specs_of(rows, options))
+        return harness.build_specs(specs_of(chosen, options))
     torch.manual_seed(options.seed)
     if options.dry_run:
-        return dry_run(rows, options)
-    torch.cuda.init()
-    torch.empty(1, device="cuda")  # the primary context, which kgen then shares
-    peers = [] if options.no_peer else find_peers(options)
+        return dry_run(chosen, options)
+    context, device = harness.open_device()
+    others = peers(options)
     if options.warm:
-        return warm(rows, options, peers)
-    context = kg.Context("cuda:0", ab.CACHE, kg.OFFLINE)
-    print(f"seed {options.seed}, {context.name}, {len(rows)} rows", flush=True)
-    if peers:
-        precompile(options)
-    failed, bad = (0, set()) if options.no_check else check(rows, options, context, "cuda", peers)
+        return warm(chosen, options, others)
+    print(f"seed {options.seed}, {context.name}, {len(chosen)} rows", flush=True)
+    if others:
+        harness.precompile(__file__, options, "--warm")
+    failed, bad = (0, set()) if options.no_check else check(chosen, options, context, device, others)
     if not options.check:
-        measure(rows, options, context, peers, bad)
+        measure(chosen, options, context, others, bad)
     context.close()
     return int(failed > 0)
 

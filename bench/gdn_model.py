@@ -14,7 +14,7 @@ import copy
 import sys
 import time
 
-import attn_bench as ab
+import harness
 import kgen_ctypes as kg
 import torch
 
@@ -63,7 +63,7 @@ class Kernel:
         for name, value in {**fields, **numbers}.items():
             setattr(part, name, value)
         size = self.context.workspace_bytes(self.kernel, args)
-        stream = ab.current_stream(self.device)
+        stream = harness.current_stream(self.device)
         if size and (self.held is None or self.held.numel() < size + 256):
             self.held = torch.empty(size + 256, dtype=torch.uint8, device=self.device)
             self.context.workspace_init(self.start(), size, stream)
@@ -143,8 +143,7 @@ class DeltaNet:
                 "state": kg.tensor(self.state, "vk"), "slots": kg.tensor(d.slots)}
         conv = {"conv_weight": kg.tensor(self.weight), "conv_state": kg.tensor(self.conv, "sd"),
                 "slots": kg.tensor(d.slots)}
-        numbers = {"q_scale": DIM ** -0.5, "l2_eps": 1e-6, "norm_eps": self.module.layer_norm_epsilon}
-        return step, conv, numbers
+        return step, conv, {"q_scale": DIM ** -0.5, "l2_eps": 1e-6}
 
     def forward(self, hidden_states, **_):
         d, n = self.decoder, hidden_states.shape[0]
@@ -154,13 +153,14 @@ class DeltaNet:
         out = torch.full((n, V_HEADS, DIM), float("nan"), dtype=torch.bfloat16, device=d.device)
         if d.fused:
             d.fused.launch(kg.GDN, {**step, **conv, **rows, "norm_weight": kg.tensor(self.module.norm.weight.data),
-                                    "out": kg.tensor(out)}, numbers)
+                                    "out": kg.tensor(out)},
+                           {**numbers, "norm_eps": self.module.layer_norm_epsilon})
         else:
             x = torch.full((n, self.channels), float("nan"), dtype=torch.bfloat16, device=d.device)
             b, a = (torch.full((n, V_HEADS), float("nan"), dtype=torch.bfloat16, device=d.device) for _ in "ba")
             z = torch.full_like(out, float("nan"))
             d.unpack.launch(kg.GDN, {**conv, **rows, "out": kg.tensor(x), "z_out": kg.tensor(z.view(n, -1)),
-                                     "b_out": kg.tensor(b), "a_out": kg.tensor(a)}, numbers)
+                                     "b_out": kg.tensor(b), "a_out": kg.tensor(a)}, {"l2_eps": numbers["l2_eps"]})
             d.step.launch(kg.GDN, {**step, "x": kg.tensor(x), "b": kg.tensor(b), "a": kg.tensor(a),
                                    "out": kg.tensor(out)}, numbers)
             out = self.module.norm(out.view(-1, DIM), z.view(-1, DIM))
@@ -288,7 +288,7 @@ def main():
     if device == "cuda":
         torch.empty(1, device="cuda")  # the primary context, which kgen then shares
     torch.manual_seed(options.seed)
-    context = kg.Context(options.device, ab.CACHE, kg.AUTO if options.auto or device == "cpu" else kg.OFFLINE)
+    context = kg.Context(options.device, harness.CACHE, kg.AUTO if options.auto or device == "cpu" else kg.OFFLINE)
     print(f"seed {options.seed}, {context.name}", flush=True)
     failed = 0
     for kind in options.models.split(","):
@@ -319,7 +319,7 @@ def build():
     for decoder.layout in ("interleaved", "flat"):
         for level in ("e", "ac"):
             decoder.make_kernels(lines, level)
-    return ab.build_specs(sorted(set(lines.specs)))
+    return harness.build_specs(sorted(set(lines.specs)))
 
 
 if __name__ == "__main__":

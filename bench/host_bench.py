@@ -7,7 +7,6 @@ docs/bench.md.
   --dry-run   without a GPU: ours on cpu:sm90, Triton's kernels compiled for sm_90 and not launched
 """
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -20,7 +19,8 @@ import time
 
 STARTED = time.perf_counter()
 
-import attn_bench as ab  # torch and Triton come with it
+import attn_bench  # torch and Triton come with it
+import harness
 import kgen_ctypes as kg
 
 IMPORTED = time.perf_counter()
@@ -32,7 +32,7 @@ KERNELS = ("kernel_unified_attention_2d", "kernel_unified_attention_3d", "reduce
 
 def the_row(options):
     """Short: the device keeps up with the host, so that no launch waits for room in the queue."""
-    return ab.Row(((1, 600),), q_heads=16, kv_heads=2) if options.dry_run else ab.Row(((1, 1 << 10),))
+    return attn_bench.Row(((1, 600),), q_heads=16, kv_heads=2) if options.dry_run else attn_bench.Row(((1, 1 << 10),))
 
 
 def milliseconds(begin):
@@ -44,7 +44,7 @@ def milliseconds(begin):
 
 def wait(options):
     if not options.dry_run:
-        ab.torch.cuda.synchronize()
+        harness.torch.cuda.synchronize()
 
 
 def launch_us(call, options, count=QUEUE):
@@ -64,8 +64,8 @@ def graph_us(call, options):
     """The same of replaying a graph of one launch."""
     if options.dry_run:
         return None
-    graph = ab.torch.cuda.CUDAGraph()
-    with ab.torch.cuda.graph(graph):
+    graph = harness.torch.cuda.CUDAGraph()
+    with harness.torch.cuda.graph(graph):
         call()
     return launch_us(graph.replay, options)
 
@@ -74,7 +74,7 @@ def make_case(options):
     """With it the process has a device context, as an engine has before it loads a kernel."""
     began = time.perf_counter()
     device = "cpu" if options.dry_run else "cuda"
-    case = ab.Case(the_row(options), device, 1, 256)
+    case = attn_bench.Case(the_row(options), device, 1, 256)
     wait(options)
     return case, milliseconds(began)
 
@@ -82,7 +82,7 @@ def make_case(options):
 def check(case, options):
     """Returns the error; times of wrong results are worth nothing."""
     result = case.error(case.out, 0)
-    if not ab.is_right(result):
+    if not attn_bench.is_right(result):
         raise kg.KgenError(f"wrong result: error {result[0]:.2g} of {result[1]:.2g}")
     return result[0]
 
@@ -92,7 +92,7 @@ def child_kgen(options):
     began = time.perf_counter()
     context = kg.Context(options.device, options.cache, kg.AUTO if options.cold else kg.OFFLINE)
     open_ms, began = milliseconds(began), time.perf_counter()
-    kernel = ab.Kgen(context, case.row, "", "cpu" if options.dry_run else "cuda")
+    kernel = attn_bench.Kgen(context, case.row, "", "cpu" if options.dry_run else "cuda")
     prepare_ms, began = milliseconds(began), time.perf_counter()
     kernel.bind(case)
     kernel.run(case, 0)
@@ -182,7 +182,7 @@ def child_triton(options):
     done = {"import_ms": (IMPORTED - STARTED) * 1e3, "device_ms": device_ms, "load_ms": load_ms,
             "first_ms": first_ms, "ready_ms": load_ms + first_ms, "compile_ms": float(sum(compiled)),
             "kernels": len(compiled), "error": None if options.dry_run else check(case, options), "peer": peer.name,
-            "triton": ab.triton.__version__}
+            "triton": attn_bench.triton.__version__}
     if options.launches:
         done["call_us"] = launch_us(lambda: peer.run(case, 0), options)
         done["graph_us"] = graph_us(lambda: peer.run(case, 0), options)
@@ -220,10 +220,8 @@ def run_child(kind, options, cache, *more):
 
 def run_kgen(*arguments):
     """(its output, seconds)"""
-    library = os.path.dirname(kg.find_library())
-    env = dict(os.environ, LD_LIBRARY_PATH=f"{library}:{os.environ.get('LD_LIBRARY_PATH', '')}")
     began = time.perf_counter()
-    done = subprocess.run([ab.kgen_command(), *arguments], env=env, capture_output=True, text=True)
+    done = subprocess.run([harness.kgen_command(), *arguments], env=harness.kgen_environment(), capture_output=True, text=True)
     seconds = time.perf_counter() - began
     if done.returncode:
         raise kg.KgenError(f"kgen {arguments[0]}: {(done.stderr.strip() or 'no message').splitlines()[-1][:300]}")
@@ -305,16 +303,6 @@ def line_of(values):
     return "  ".join(form.format(text) for (_, form), text in zip(COLUMNS, texts))
 
 
-def write_files(report, options):
-    folder = pathlib.Path(os.environ.get("OUT", ab.OUT))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{options.tag}.json").write_text(json.dumps(report, indent=1))
-    with open(folder / f"{options.tag}.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, [name for name, _ in COLUMNS])
-        writer.writeheader()
-        writer.writerows(report["rows"])
-
-
 def measure(options):
     """Returns how many of the parts failed."""
     report = {"spec": the_row(options).spec, "emulated": options.dry_run, "runs": options.runs}
@@ -330,7 +318,7 @@ def measure(options):
     report["rows"] = rows_of(report)
     for line in [line_of([name for name, _ in COLUMNS])] + [line_of(row.values()) for row in report["rows"]]:
         print(line)
-    write_files(report, options)
+    harness.write_files(report, options)
     return failed
 
 

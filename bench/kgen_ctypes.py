@@ -21,13 +21,6 @@ LAYOUTS = {"none": 0, "nhd": 1, "hnd": 2, "shuffle": 3, "xpacked": 4, "interleav
            "presplit": 7, "vk": 8, "kv": 9, "sd": 10, "ds": 11}
 DTYPES = {"bfloat16": 1, "float16": 2, "float8_e4m3fn": 3, "float8_e4m3fnuz": 4, "float8_e5m2": 5,
           "float32": 7, "int32": 8, "int64": 9, "uint8": 10, "bool": 10, "int8": 12}
-ATTN_TENSORS = ("q", "k", "v", "out", "block_table", "seq_lens", "cu_seqlens_q", "k_descale",
-                "v_descale", "out_scale", "alibi_slopes", "sinks", "lse")
-GDN_TENSORS = ("qkvz", "ba", "x", "z", "b", "a", "conv_weight", "conv_bias", "a_log", "dt_bias",
-               "norm_weight", "conv_state", "state", "slots", "write_slots", "read_col", "write_col",
-               "accepted", "cu_seqlens", "parents", "has_initial", "buffer", "conv_windows", "lines",
-               "ring_k", "ring_u", "ring_decay", "ring_start", "ring_len", "out", "out_scale", "z_out",
-               "b_out", "a_out")
 
 
 def spec_fields(family):
@@ -74,20 +67,19 @@ class Tensor(c.Structure):
                 ("shape", c.c_int64 * MAX_RANK), ("stride", c.c_int64 * MAX_RANK)]
 
 
-class AttnArgs(c.Structure):
-    _fields_ = [(name, Tensor) for name in ATTN_TENSORS] + [
-        ("softmax_scale", c.c_float), ("softcap", c.c_float), ("window", c.c_int32)]
-
-
-class GdnArgs(c.Structure):
-    _fields_ = [(name, Tensor) for name in GDN_TENSORS] + [
-        ("q_scale", c.c_float), ("l2_eps", c.c_float), ("norm_eps", c.c_float),
-        ("lower_bound", c.c_float), ("pad_slot", c.c_int64)]
+NUMBERS = {"int64_t": c.c_int64, "int32_t": c.c_int32, "float": c.c_float}
 
 
 def args_fields(family):
-    """The struct of <family>_args.h, field by field."""
-    types = {"kgen_tensor": Tensor, "int64_t": c.c_int64, "int32_t": c.c_int32, "float": c.c_float}
+    """The members of kgen_<family>_args: the rows of <family>_args.def that are tensors and numbers."""
+    text = (ROOT / f"include/kgen/{family}_args.def").read_text()
+    rows = re.findall(r"^KGEN_(?:TENSOR\(\w+,\s*(\w+)|NUMBER\((\w+),\s*(\w+))", text, re.M)
+    return [(tensor, Tensor) if tensor else (number, NUMBERS[kind]) for tensor, number, kind in rows]
+
+
+def header_fields(family):
+    """The same of <family>_args.h, where the header writes them out."""
+    types = {"kgen_tensor": Tensor, **NUMBERS}
     text = (ROOT / f"include/kgen/{family}_args.h").read_text()
     text = text[text.index(f"typedef struct kgen_{family}_args {{"):text.index(f"}} kgen_{family}_args;")]
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
@@ -95,8 +87,16 @@ def args_fields(family):
             for name in names.split(",")]
 
 
+class AttnArgs(c.Structure):
+    _fields_ = args_fields("attn")
+
+
+class GdnArgs(c.Structure):
+    _fields_ = args_fields("gdn")
+
+
 class ScatterArgs(c.Structure):
-    _fields_ = args_fields("scatter")
+    _fields_ = header_fields("scatter")
 
 
 class KvWriteArgs(c.Structure):

@@ -8,18 +8,12 @@ pages of its own, at random places of a pool; replays of all candidates alternat
   --check     only compare small cases
   --dry-run   the same without a GPU: ours on cpu:sm90, the peers' Triton kernels interpreted
 """
-import argparse
 import dataclasses
-import os
 import re
 import statistics
 import sys
-import time
 
-if "--dry-run" in sys.argv:
-    os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are defined
-
-import attn_bench as ab
+import harness
 import kgen_ctypes as kg
 
 try:
@@ -100,7 +94,7 @@ KINDS = ([("write", layout, kv) for layout in ("nhd", "shuffle") for kv in ("cop
             for kv in ("copy", "fp8")])
 
 
-def grid():
+def all_rows():
     return [Row(op, layout, kv, tokens, *scale) for op, layout, kv, *scale in KINDS for tokens in TOKENS]
 
 
@@ -256,10 +250,10 @@ class Kgen:
         return args
 
     def run(self, case, index):
-        self.context.launch(self.kernel, self.args[index], ab.current_stream(case.device))
+        self.context.launch(self.kernel, self.args[index], harness.current_stream(case.device))
 
     def finish(self, case):
-        self.context.sync(ab.current_stream(case.device))
+        self.context.sync(harness.current_stream(case.device))
 
 
 # ---- torch -----------------------------------------------------------------------
@@ -426,7 +420,7 @@ def candidates(row, context, peers):
     return [Kgen(context, row)] + [p for p in peers if p.takes(row)] + [Torch()]
 
 
-def judged(row, case, context, peers, wanted):
+def sorted_out(row, case, context, peers, wanted):
     """(candidates that are right, 'name: reason' of the others)"""
     good, said = [], []
     for candidate in candidates(row, context, peers):
@@ -454,7 +448,7 @@ def check(rows, context, device, peers):
     ours = failed = 0
     for row in small_rows(rows, "fp16" if device == "cpu" else "bf16"):  # interpreted bf16 has no products
         case = Case(row, device, 2, 40 * row.page_bytes)
-        good, said = judged(row, case, context, peers, reference(case))
+        good, said = sorted_out(row, case, context, peers, reference(case))
         ours += "kgen" not in [m.name for m in good]
         failed += len(said)
         print(f"check {'FAIL' if said else 'ok  '} {row.name:26} {', '.join(m.name for m in good):32} "
@@ -465,32 +459,24 @@ def check(rows, context, device, peers):
 # ---- time ------------------------------------------------------------------------
 
 
-def capture(candidate, case):
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for index in range(case.sets):
-            candidate.run(case, index)
-    return graph
-
-
 def time_row(row, options, context, peers):
     case = Case(row, "cuda", case_sets(row), POOL_BYTES)
     wanted = reference(case)
-    good, said = judged(row, case, context, peers, wanted)
+    good, said = sorted_out(row, case, context, peers, wanted)
     for line in said:
         print(f"  {row.name}: left out: {line}", flush=True)
     yardstick = Copy()
     yardstick.bind(case)
     graphs = {}
     for candidate in good + [yardstick]:
-        graphs[candidate.name] = capture(candidate, case)
+        graphs[candidate.name] = harness.capture(candidate, case)
     for candidate in good:  # a graph's results are its own
         case.poison()
         graphs[candidate.name].replay()
         if differences(candidate, case, wanted):
             raise kg.KgenError(f"{candidate.name}: its graph's results differ")
     del wanted
-    return summary(case, ab.interleave(graphs, case.sets, options.repeats))
+    return summary(case, harness.interleave(graphs, case.sets, options.repeats))
 
 
 def summary(case, times):
@@ -515,32 +501,14 @@ COLUMNS = (("row", "row", "{:<26}"), ("kgen_us", "kgen us", "{:9.2f}"), ("peer_u
            ("copy_us", "copy us", "{:9.2f}"), ("of_copy", "of copy", "{:7.2f}"), ("gbs", "GB/s", "{:6.0f}"))
 
 
-def line_of(values):
-    made = []
-    for (key, _, form), value in zip(COLUMNS, values):
-        text = "-" if value is None else value if isinstance(value, str) else form.format(value)
-        made.append(f"{text:{'<' if key == 'row' else '>'}{ab.width(form)}}")
-    return "  ".join(made)
-
-
 def measure(rows, options, context, peers):
     """Returns how many rows gave no number."""
     report = {"device": context.name, "torch": torch.__version__, "seed": options.seed, "rows": []}
-    print(f"{context.name}, torch {torch.__version__}\n{line_of([title for _, title, _ in COLUMNS])}", flush=True)
-    for row in rows:
-        try:
-            result = time_row(row, options, context, peers)
-        except Exception as error:  # what was measured so far is worth having
-            print(f"{row.name}: {type(error).__name__}: {error}", flush=True)
-            continue
-        torch.cuda.empty_cache()
-        report["rows"].append(result)
-        print(line_of([result[key] for key, _, _ in COLUMNS]), flush=True)
-        ab.write_files(report, options)
+    print(f"{context.name}, torch {torch.__version__}\n{harness.heading(COLUMNS)}", flush=True)
+    harness.time_rows(rows, options, report, lambda row: time_row(row, options, context, peers),
+                      lambda result: [harness.line_of(COLUMNS, result)])
     for key, title in (("ratio", "the best of the others / kgen"), ("of_copy", "copy / kgen")):
-        values = [r[key] for r in report["rows"] if r[key]]
-        if values:
-            print(f"{title}: {statistics.geometric_mean(values):.2f} (least {min(values):.2f}, most {max(values):.2f})")
+        print(harness.mean_line(title, [r[key] for r in report["rows"]]) or f"{title}: no row")
     return len(rows) - len(report["rows"])
 
 
@@ -548,52 +516,39 @@ def measure(rows, options, context, peers):
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--build", action="store_true", help="compile the grid's kernels into out/cache")
-    p.add_argument("--check", action="store_true", help="small cases only, no timing")
-    p.add_argument("--no-check", action="store_true", help="no small cases")
+    p = harness.parser(__doc__, "kv_bench", (5, 15))
     p.add_argument("--no-peer", action="store_true", help="torch and the copy only")
-    p.add_argument("--dry-run", action="store_true", help="small cases without a GPU")
-    p.add_argument("--list", action="store_true", help="print the grid")
     p.add_argument("--rows", default="", help="regular expression over names of rows: 'write nhd.* t(64|2048)$'")
-    p.add_argument("--quick", action="store_true", help="5 repeats instead of 15")
-    p.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
-    p.add_argument("--tag", default="kv_bench", help="name of the JSON and CSV files")
-    options = p.parse_args()
-    options.repeats = 5 if options.quick else 15
-    return options
+    return harness.settle(p.parse_args(), (5, 15))
 
 
-def find_peers(options):
+def rows(options):
+    return [row for row in all_rows() if re.search(options.rows, row.name)]
+
+
+def peers(options):
     found, reasons = ([], []) if options.no_peer else kv_peers.available()
     for reason in reasons:
         print(f"left out: {reason}", flush=True)
     return found
 
 
-def open_device(options):
-    if options.dry_run:
-        return kg.Context("cpu:sm90", ab.CACHE, kg.AUTO)
-    torch.cuda.init()
-    torch.empty(1, device="cuda")  # the primary context, which kgen then shares
-    return kg.Context("cuda:0", ab.CACHE, kg.OFFLINE)
-
-
 def main():
     options = parse()
-    rows = [row for row in grid() if re.search(options.rows, row.name)]
+    chosen = rows(options)
     if options.list:
-        print("\n".join(f"{row.name:26} {row.spec}" for row in rows))
+        print("\n".join(f"{row.name:26} {row.spec}" for row in chosen))
         return 0
     if options.build:
-        return ab.build_specs(specs_of(rows))
+        return harness.build_specs(specs_of(chosen))
     torch.manual_seed(options.seed)
-    context, peers = open_device(options), find_peers(options)
-    print(f"seed {options.seed}, {context.name}, {len(rows)} rows", flush=True)
-    ours, failed = (0, 0) if options.no_check else check(rows, context, "cpu" if options.dry_run else "cuda", peers)
+    context, device = harness.open_device("cpu:sm90" if options.dry_run else "cuda:0")
+    others = peers(options)
+    print(f"seed {options.seed}, {context.name}, {len(chosen)} rows", flush=True)
+    ours, failed = (0, 0) if options.no_check else check(chosen, context, device, others)
     bad = failed if options.dry_run else ours
     if not (options.check or options.dry_run):
-        bad += measure(rows, options, context, peers)
+        bad += measure(chosen, options, context, others)
     context.close()
     return int(bad > 0)
 

@@ -16,8 +16,8 @@ import types
 import torch
 import triton.language as tl
 
-import gdn_peers
-from gdn_peers import PEERS, Missing
+import peers
+from peers import PEERS, Missing
 
 UTILS = "aiter.ops.triton.utils."
 FP8 = torch.float8_e4m3fn
@@ -26,7 +26,7 @@ FP8 = torch.float8_e4m3fn
 # ---- stand-ins for what the peers' files import ------------------------------
 
 
-class Platform(gdn_peers.Platform):
+class Platform(peers.Platform):
     def has_device_capability(self, least):
         return True
 
@@ -55,10 +55,7 @@ def stand_ins():
 
 @functools.cache
 def install_stand_ins():
-    for name, members in stand_ins().items():
-        module = types.ModuleType(name)
-        vars(module).update(members)
-        sys.modules.setdefault(name, module)
+    peers.install(stand_ins())
     if os.environ.get("TRITON_INTERPRET") == "1":
         mend_interpreter()
 
@@ -80,7 +77,7 @@ def mend_interpreter():
 
 def load(module, name):
     install_stand_ins()
-    return gdn_peers.load(module, name)
+    return peers.load(module, name)
 
 
 # ---- vLLM's kernels for AMD ------------------------------------------------------

@@ -8,14 +8,12 @@ See docs/bench.md.
   --check     only compare small cases
   --dry-run   the same without a GPU, on cpu:sm90
 """
-import argparse
 import dataclasses
 import re
 import statistics
 import sys
-import time
 
-import attn_bench as ab
+import harness
 import kgen_ctypes as kg
 
 try:
@@ -65,7 +63,7 @@ class Row:
 OPS = {"prepare": "spec_prepare", "table": "page_table_requests"}
 
 
-def grid():
+def all_rows():
     return [Row(op, page, batch) for op in OPS for page in (16, 1) for batch in (1, 32, 256)]
 
 
@@ -185,10 +183,10 @@ class Kgen:
             self.outputs.poison()
 
     def run(self, case, index):
-        self.context.launch(self.kernel, self.args[index], ab.current_stream(case.device))
+        self.context.launch(self.kernel, self.args[index], harness.current_stream(case.device))
 
     def finish(self, case):
-        self.context.sync(ab.current_stream(case.device))
+        self.context.sync(harness.current_stream(case.device))
 
 
 # ---- theirs ----------------------------------------------------------------------
@@ -330,11 +328,8 @@ def check(rows, context, device):
 
 
 def capture(candidate, case):
-    """All sets in one graph, whose results are then its own."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for index in range(case.sets):
-            candidate.run(case, index)
+    """A graph, whose results are then its own."""
+    graph = harness.capture(candidate, case)
     candidate.poison()
     return graph
 
@@ -355,7 +350,7 @@ def time_row(row, options, context):
     for graph in graphs.values():
         graph.replay()
     agree(differences(made, case, case.sets - 1))
-    times = ab.interleave(graphs, case.sets, options.repeats)
+    times = harness.interleave(graphs, case.sets, options.repeats)
     return summary(case, times)
 
 
@@ -380,33 +375,15 @@ COLUMNS = (("row", "row", "{:<16}"), ("kgen_us", "kgen us", "{:9.2f}"), ("delta_
            ("bytes", "bytes", "{:11,}"), ("delta_bytes", "of delta", "{:9,}"), ("gbs", "GB/s", "{:7.0f}"))
 
 
-def line_of(values):
-    made = []
-    for (key, _, form), value in zip(COLUMNS, values):
-        text = "-" if value is None else value if isinstance(value, str) else form.format(value)
-        made.append(f"{text:{'<' if key == 'row' else '>'}{ab.width(form)}}")
-    return "  ".join(made)
-
-
 def measure(rows, options, context):
     """Returns how many rows gave no number."""
     report = {"device": context.name, "torch": torch.__version__, "context": CONTEXT, "draft": DRAFT, "rows": []}
-    print(f"{context.name}, torch {torch.__version__}\n{line_of([title for _, title, _ in COLUMNS])}", flush=True)
-    for row in rows:
-        try:
-            result = time_row(row, options, context)
-        except Exception as error:  # what was measured so far is worth having
-            print(f"{row.name}: {type(error).__name__}: {error}", flush=True)
-            continue
-        torch.cuda.empty_cache()
-        report["rows"].append(result)
-        print(line_of([result[key] for key, _, _ in COLUMNS]), flush=True)
-        ab.write_files(report, options)
+    print(f"{context.name}, torch {torch.__version__}\n{harness.heading(COLUMNS)}", flush=True)
+    harness.time_rows(rows, options, report, lambda row: time_row(row, options, context),
+                      lambda result: [harness.line_of(COLUMNS, result)])
     for key, title in (("ratio", "torch / kgen"), ("delta_ratio", "torch / kgen delta"),
                        ("loose_ratio", "loose / kgen")):
-        values = [r[key] for r in report["rows"] if r[key]]
-        if values:
-            print(f"{title}: {statistics.geometric_mean(values):.2f} (least {min(values):.2f}, most {max(values):.2f})")
+        print(harness.mean_line(title, [r[key] for r in report["rows"]]) or f"{title}: no row")
     return len(rows) - len(report["rows"])
 
 
@@ -414,43 +391,29 @@ def measure(rows, options, context):
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--build", action="store_true", help="compile the grid's kernels into out/cache")
-    p.add_argument("--check", action="store_true", help="small cases only, no timing")
-    p.add_argument("--no-check", action="store_true", help="no small cases")
-    p.add_argument("--dry-run", action="store_true", help="small cases without a GPU")
-    p.add_argument("--list", action="store_true", help="print the grid")
+    p = harness.parser(__doc__, "scatter_bench", (5, 15))
     p.add_argument("--rows", default="", help="regular expression over names of rows: 'prepare p16 b(1|32)$'")
-    p.add_argument("--quick", action="store_true", help="5 repeats instead of 15")
-    p.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
-    p.add_argument("--tag", default="scatter_bench", help="name of the JSON and CSV files")
-    options = p.parse_args()
-    options.repeats = 5 if options.quick else 15
-    return options
+    return harness.settle(p.parse_args(), (5, 15))
 
 
-def open_device(options):
-    if options.dry_run:
-        return kg.Context("cpu:sm90", ab.CACHE, kg.AUTO)
-    torch.cuda.init()
-    torch.empty(1, device="cuda")  # the primary context, which kgen then shares
-    return kg.Context("cuda:0", ab.CACHE, kg.OFFLINE)
+def rows(options):
+    return [row for row in all_rows() if re.search(options.rows, row.name)]
 
 
 def main():
     options = parse()
-    rows = [row for row in grid() if re.search(options.rows, row.name)]
+    chosen = rows(options)
     if options.list:
-        print("\n".join(f"{row.name:16} {row.spec()}" for row in rows))
+        print("\n".join(f"{row.name:16} {row.spec()}" for row in chosen))
         return 0
     if options.build:
-        return ab.build_specs(specs_of(rows))
+        return harness.build_specs(specs_of(chosen))
     torch.manual_seed(options.seed)
-    context = open_device(options)
-    print(f"seed {options.seed}, {context.name}, {len(rows)} rows", flush=True)
-    failed = 0 if options.no_check else check(rows, context, "cpu" if options.dry_run else "cuda")
+    context, device = harness.open_device("cpu:sm90" if options.dry_run else "cuda:0")
+    print(f"seed {options.seed}, {context.name}, {len(chosen)} rows", flush=True)
+    failed = 0 if options.no_check else check(chosen, context, device)
     if not (options.check or options.dry_run):
-        failed += measure(rows, options, context)
+        failed += measure(chosen, options, context)
     context.close()
     return int(failed > 0)
 

@@ -78,8 +78,8 @@ static int guards_broken(kgen__check_result *result, const kgen__data *data) {
         snprintf(result->message, sizeof result->message,
                  "%s: byte %lld was written; the tensor is %zu bytes, guards included "
                  "(%d on each side)",
-                 kgen__slot_name(KGEN_FAMILY_ATTN, i), (long long)at, slot->size,
-                 KGEN__GUARD_BYTES);
+                 kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_ATTN}, i), (long long)at,
+                 slot->size, KGEN__GUARD_BYTES);
         return 1;
     }
     return 0;

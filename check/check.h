@@ -247,9 +247,9 @@ kgen_status kgen__data_fill(kgen__data *data, uint64_t seed, kgen_error *err);
 kgen_status kgen__data_refill(kgen__data *data, kgen__rng *rng, kgen_error *err);
 void kgen__data_free(kgen__data *data);
 /* The tensors of a family's arguments, 0 .. count - 1. */
-int kgen__slot_count(kgen_family_id family);
+int kgen__slot_count(const kgen_args *args);
 kgen_tensor *kgen__slot_tensor(kgen_args *args, int slot);
-const char *kgen__slot_name(kgen_family_id family, int slot);
+const char *kgen__slot_name(const kgen_args *args, int slot);
 /* Outputs and their guards get a pattern that no kernel writes; what is read
  * and written gets its first contents back. */
 void kgen__data_poison_outputs(kgen__data *data);

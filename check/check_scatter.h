@@ -3,15 +3,7 @@
 #define KGEN_CHECK_CHECK_SCATTER_H
 
 #include "check_family.h"
-
-enum {
-#define KGEN_TENSOR(ID, field, use) KGEN__SLOT_##field,
-#define KGEN_NUMBER(field)
-#include <kgen/scatter_args.def>
-#undef KGEN_TENSOR
-#undef KGEN_NUMBER
-    KGEN__SCATTER_SLOTS
-};
+#include "scatter_all.h"
 
 #define KGEN__OP(name) (1u << KGEN_OP_##name)
 

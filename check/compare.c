@@ -89,7 +89,7 @@ static void describe_value(const sight *s, const kgen__data *data) {
 
 static void describe_byte(const sight *s, const kgen__data *data, const kgen__image *image) {
     const kgen__slot *slot = &data->slot[s->slot];
-    const char *name = kgen__slot_name(data->spec.family, s->slot);
+    const char *name = kgen__slot_name(&data->args, s->slot);
     kgen_args args = data->args;
     const kgen_tensor *t = kgen__slot_tensor(&args, s->slot);
     int64_t size = kgen_dtype_size(t->dtype), at = (s->byte - (int64_t)slot->offset) / size;
@@ -114,8 +114,7 @@ kgen_status kgen__answer_compare(kgen__check_result *result, const kgen__data *d
         kgen__check_result kept = *result;
         look_at_slot(&s, data, image);
         if (s.at >= 0 && result->max_ratio >= before)
-            snprintf(result->tensor, sizeof result->tensor, "%s",
-                     kgen__slot_name(data->spec.family, i));
+            snprintf(result->tensor, sizeof result->tensor, "%s", kgen__slot_name(&data->args, i));
         else if (kept.tensor[0]) {
             kept.max_abs = result->max_abs;
             *result = kept;
@@ -152,7 +151,7 @@ kgen_status kgen__answer_make(kgen__answer *answer, kgen_args *before, const kge
                               kgen_error *err) {
     memset(answer, 0, sizeof *answer);
     *before = data->args;
-    for (int i = 0; i < kgen__slot_count(data->spec.family); i++) {
+    for (int i = 0; i < kgen__slot_count(&data->args); i++) {
         const kgen__slot *slot = &data->slot[i], *memory = &data->slot[slot->view_of];
         kgen_tensor *t = kgen__slot_tensor(before, i);
         if (t->data && memory->before) t->data = memory->before + slot->offset;

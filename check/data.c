@@ -5,13 +5,11 @@
 
 #include "check_family.h"
 
-int kgen__slot_count(kgen_family_id family) { return kgen_args_count(family); }
+int kgen__slot_count(const kgen_args *args) { return kgen_args_count(args); }
 
 kgen_tensor *kgen__slot_tensor(kgen_args *args, int slot) { return kgen_args_tensor(args, slot); }
 
-const char *kgen__slot_name(kgen_family_id family, int slot) {
-    return kgen_args_name(family, slot);
-}
+const char *kgen__slot_name(const kgen_args *args, int slot) { return kgen_args_name(args, slot); }
 
 /* ---- tensors --------------------------------------------------------------- */
 
@@ -93,7 +91,7 @@ static kgen_status place(kgen__data *data, int index, kgen_error *err) {
     if (slot->role == KGEN_USE_INOUT) slot->before = calloc(1, slot->size);
     if (!slot->bytes || (slot->role == KGEN_USE_INOUT && !slot->before))
         return kgen_fail(err, KGEN_E_NOMEM, "%s: %zu bytes: out of memory",
-                         kgen__slot_name(data->spec.family, index), slot->size);
+                         kgen__slot_name(&data->args, index), slot->size);
     t->data = slot->bytes + slot->offset;
     return KGEN_OK;
 }
@@ -104,10 +102,10 @@ kgen_status kgen__data_make(kgen__data *data, const kgen__case *c, const kgen_sp
     memset(data, 0, sizeof *data);
     data->shape = *c;
     data->spec = *spec;
-    data->args.family = spec->family;
-    int count = kgen__slot_count(spec->family);
+    kgen_args_init(&data->args, spec);
+    int count = kgen__slot_count(&data->args);
     for (int i = 0; i < count; i++)
-        data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(spec->family, i)};
+        data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(&data->args, i)};
     KGEN_TRY(family->shape(data, err));
     for (int i = 0; i < count; i++) {
         kgen_status status = place(data, i, err);

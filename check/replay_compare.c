@@ -90,7 +90,7 @@ kgen_status kgen__replay_check_make(kgen__replay_check *j, const kgen_capture *c
     data->spec = capture->spec;
     kgen_capture_args(&data->args, capture, (void *const *)j->expected);
     for (int i = 0; i < KGEN__SLOT_MAX; i++)
-        data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(data->spec.family, i)};
+        data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(&data->args, i)};
     return KGEN_OK;
 }
 
@@ -114,7 +114,7 @@ kgen_status kgen__replay_check_sound(const kgen__replay_check *j, kgen_error *er
 
 int kgen__replay_check_can(const kgen__replay_check *j) {
     kgen_args args = j->data->args;
-    for (int i = 0; i < kgen__slot_count(args.family); i++) {
+    for (int i = 0; i < kgen__slot_count(&args); i++) {
         const kgen_tensor *t = kgen__slot_tensor(&args, i);
         for (int32_t n = 0; t->data && n < t->rank; n++)
             if (t->stride[n] < 0 && t->shape[n] > 1) return 0;
@@ -171,7 +171,7 @@ static kgen_status answer_attn(kgen__replay_check *j, kgen_error *err) {
 kgen_status kgen__replay_check_answer(kgen__replay_check *j, kgen_error *err) {
     kgen__data *data = j->data;
     if (!j->family->answer) return answer_attn(j, err);
-    int count = kgen__slot_count(data->spec.family);
+    int count = kgen__slot_count(&data->args);
     for (int i = 0; i < count; i++) KGEN_TRY(make_slot(j, i, err));
     if (j->family->rows) data->shape.seqs = (int32_t)j->family->rows(&data->args, &data->spec);
     set_addresses(j, 1);
@@ -224,11 +224,11 @@ static kgen_status look_at_outputs(kgen__check_result *result, kgen__replay_chec
 /* A tensor that has this byte in its extent; outputs are not asked for. */
 static const char *owner_of(const kgen__replay_check *j, size_t region, size_t at) {
     kgen_args args = j->data->args;
-    for (int i = 0; i < kgen__slot_count(args.family); i++) {
+    for (int i = 0; i < kgen__slot_count(&args); i++) {
         const kgen_capture_place *place = &j->capture->place[i];
         if (place->region != (int32_t)region || at < place->offset) continue;
         if (at - place->offset < extent_of(kgen__slot_tensor(&args, i)))
-            return kgen__slot_name(args.family, i);
+            return kgen__slot_name(&args, i);
     }
     return j->capture->address_count ? "pools" : "memory beside a tensor";
 }

@@ -116,7 +116,7 @@ static kgen_status same_outputs(rig *b, const char *what, kgen_error *err) {
         while (at < size && b->first[i][at] == b->data.slot[i].bytes[at]) at++;
         if (at == size) continue;
         snprintf(text, sizeof text, "%s: %s differs at byte %zu, guard of %d included", what,
-                 kgen__slot_name(b->args.family, i), at, KGEN__GUARD_BYTES);
+                 kgen__slot_name(&b->args, i), at, KGEN__GUARD_BYTES);
         return mismatch(b, text, err);
     }
     return KGEN_OK;
@@ -133,7 +133,7 @@ static kgen_status inputs_unchanged(rig *b, kgen_error *err) {
         int same = status == KGEN_OK && memcmp(back, slot->bytes, slot->size) == 0;
         free(back);
         KGEN_TRY(status);
-        snprintf(text, sizeof text, "the kernel wrote into %s", kgen__slot_name(b->args.family, i));
+        snprintf(text, sizeof text, "the kernel wrote into %s", kgen__slot_name(&b->args, i));
         if (!same) return mismatch(b, text, err);
     }
     return KGEN_OK;
@@ -244,7 +244,8 @@ kgen_status kgen__check_run(kgen__check_result *result, kgen_context *ctx, const
     kgen__case_draw(drawn, c->seed ? c->seed : kgen__seed_fresh());
     b->ctx = ctx;
     b->result = result;
-    b->slots = kgen__slot_count(c->spec.family);
+    kgen_args_init(&b->args, &c->spec);
+    b->slots = kgen__slot_count(&b->args);
     status = steps(b, drawn, count, err);
     if (status == KGEN_E_MISMATCH) status = report(b, drawn, count, err);
     release(b);

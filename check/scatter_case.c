@@ -61,7 +61,7 @@ static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
 /* What the reference makes of a copy of what a launch finds. */
 static kgen_status answer_of(kgen__answer *answer, const kgen__data *data, kgen_error *err) {
     kgen_args args = data->args;
-    for (int i = 0; i < KGEN__SCATTER_SLOTS; i++) {
+    for (int i = 0; i < kgen__slot_count(&args); i++) {
         const kgen__slot *slot = &data->slot[i];
         kgen_tensor *t = kgen__slot_tensor(&args, i);
         kgen__image *image = &answer->image[i];

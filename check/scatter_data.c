@@ -5,8 +5,6 @@
 
 #include "check_scatter.h"
 
-_Static_assert((int)KGEN__SCATTER_SLOTS <= (int)KGEN__SLOT_MAX, "slots");
-
 /* ---- sizes ---------------------------------------------------------- */
 
 enum { START_MOST = 20, POOL_SLOTS_EXTRA = 7, BRANCH_TOKENS = 64 };
@@ -73,309 +71,66 @@ kgen__scatter_dims kgen__scatter_dims_of(const kgen__case *c) {
 
 /* ---- shapes --------------------------------------------------------- */
 
-typedef enum type_id {
-    LEN,
-    REQ,
-    SLOT,
-    MAP,
-    TABLE,
-    OUT,
-    LOC,
-    TOKEN,
-    LINK,
-    WORD,
-    I32,
-    I64,
-    U8,
-    F32
-} type_id;
-
-typedef enum dim_id {
-    N,
-    N1,
-    R,
-    C,
-    M,
-    W,
-    W2,
-    F,
-    E,
-    D,
-    D1,
-    S,
-    K,
-    NK,
-    NK1,
-    ND,
-    A,
-    PW,
-    MOVES,
-    POOLS,
-    BYTES,
-    V,
-    ONE,
-    TWO,
-    THREE,
-    NG,
-    DIMS
-} dim_id;
-
-/* When a tensor is there, beside its op. */
-typedef enum when_id {
-    ALWAYS,
-    LIVE,
-    SWA,
-    PAGES,
-    SWA_PAGES,
-    STARTS,
-    UNALIGNED,
-    RAGGED,
-    ACCEPT,
-    SEQ,
-    QO,
-    KV,
-    LOCS,
-    SWA_LOCS,
-    POS,
-    DELTA,
-    SLOTS,
-    FORM_STARTS,
-    FORM_LENS,
-    GREEDY,
-    SAMPLING,
-    WORDS,
-    QLEN,
-    FULL,
-    COIN
-} when_id;
-
-static int holds(const kgen__data *data, when_id when) {
-    const kgen_scatter_spec *s = &data->spec.scatter;
-    const int values[] = {[ALWAYS] = 1,
-                          [LIVE] = data->shape.scatter.live,
-                          [SWA] = s->swa,
-                          [PAGES] = s->pages,
-                          [SWA_PAGES] = s->swa && s->pages,
-                          [STARTS] = s->starts,
-                          [UNALIGNED] = s->unaligned,
-                          [RAGGED] = s->ragged,
-                          [ACCEPT] = s->accept,
-                          [SEQ] = s->seq,
-                          [QO] = s->qo,
-                          [KV] = s->kv,
-                          [LOCS] = s->locs,
-                          [SWA_LOCS] = s->locs && s->swa,
-                          [POS] = s->pos,
-                          [DELTA] = s->delta,
-                          [SLOTS] = s->op != KGEN_OP_SPEC_PREPARE || s->pages || s->locs,
-                          [FORM_STARTS] = s->form <= KGEN_FORM_RAGGED,
-                          [FORM_LENS] = s->form != KGEN_FORM_UNIFORM,
-                          [GREEDY] = !s->sampling,
-                          [SAMPLING] = s->sampling,
-                          [WORDS] = s->mask == KGEN_MASK_WORDS,
-                          [QLEN] = s->mask == KGEN_MASK_QLEN,
-                          [FULL] = s->mask == KGEN_MASK_FULL,
-                          [COIN] = (int)(data->shape.seed & 1)};
-    return values[when];
-}
-
-#define SLOT_OF(name) KGEN__SLOT_##name
 #define OP(name) KGEN__OP(name)
 
-enum { IN = KGEN_USE_IN, PUT = KGEN_USE_OUT, BOTH = KGEN_USE_INOUT };
-
 enum {
-    BY_REQUEST = OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE) | OP(DRAFT_PAGE_TABLE) |
-                 OP(DRAFT_KV_INDICES) | OP(KV_INDICES),
     BY_COLUMN = OP(CACHE_LOCS) | OP(ASSIGN_LOCS),
-    TABLES = OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE),
-    BLOCKS = OP(SLOT_MAPPING) | OP(EAGLE_STEP),
-    BUILDS = OP(TREE_BUILD) | OP(TREE_FROM_MASK),
-    ANY = 0xffffffffu,
+    PACKED = OP(DRAFT_KV_INDICES) | OP(KV_INDICES) | OP(TREE_BUILD) | OP(TREE_MASK),
 };
 
-static const struct {
-    int slot;
-    uint32_t ops;
-    when_id when;
-    type_id type;
-    int role, rank;
-    uint8_t dims[3];
-} shapes[] = {
-    {SLOT_OF(live), ANY, LIVE, I32, IN, 1, {ONE}},
-    {SLOT_OF(error), ANY, ALWAYS, I32, BOTH, 1, {ONE}},
-    {SLOT_OF(lens),
-     BY_REQUEST | OP(DRAFT_LENS) | OP(EAGLE_STEP) | OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_SPLITS) |
-         BUILDS,
-     ALWAYS,
-     LEN,
-     IN,
-     1,
-     {N}},
-    {SLOT_OF(lens), BY_COLUMN, FORM_LENS, LEN, IN, 1, {N}},
-    {SLOT_OF(lens), OP(TREE_MASK), FULL, LEN, IN, 1, {N}},
-    {SLOT_OF(starts), OP(PAGE_TABLE_REQUESTS) | OP(KV_INDICES), STARTS, LEN, IN, 1, {N}},
-    {SLOT_OF(starts), BY_COLUMN, FORM_STARTS, LEN, IN, 1, {N}},
-    {SLOT_OF(valid), OP(DRAFT_LENS), ALWAYS, LEN, IN, 1, {N}},
-    {SLOT_OF(q_lens), OP(SPEC_PREPARE), RAGGED, LEN, IN, 1, {N}},
-    {SLOT_OF(accepted), OP(SPEC_PREPARE), ACCEPT, I32, IN, 1, {N}},
-    {SLOT_OF(accepted),
-     OP(DRAFT_LENS) | OP(PADDED_INPUTS) | OP(BONUS_TOKENS) | OP(KEEP_LOCS),
-     ALWAYS,
-     I32,
-     IN,
-     1,
-     {N}},
-    {SLOT_OF(extends), OP(DRAFT_LENS), COIN, I32, IN, 1, {ONE}},
-    {SLOT_OF(requests), BY_REQUEST | BY_COLUMN, SLOTS, REQ, IN, 1, {N}},
-    {SLOT_OF(req_to_token), BY_REQUEST | OP(CACHE_LOCS), SLOTS, SLOT, IN, 2, {R, C}},
-    {SLOT_OF(req_to_token), OP(ASSIGN_LOCS), ALWAYS, SLOT, BOTH, 2, {R, C}},
-    {SLOT_OF(mapping), TABLES | OP(KV_INDICES), SWA, MAP, IN, 1, {M}},
-    {SLOT_OF(indptr),
-     OP(PAGE_TABLE_RAGGED) | OP(KV_INDICES) | OP(SLOT_MAPPING) | OP(PADDED_INPUTS),
-     ALWAYS,
-     LEN,
-     IN,
-     1,
-     {N1}},
-    {SLOT_OF(slots), OP(PAGE_TABLE_RAGGED), ALWAYS, SLOT, IN, 1, {F}},
-    {SLOT_OF(block_table), BLOCKS, ALWAYS, SLOT, IN, 2, {N, W}},
-    {SLOT_OF(positions), OP(SLOT_MAPPING), ALWAYS, LOC, IN, 1, {E}},
-    {SLOT_OF(positions), OP(EAGLE_STEP), ALWAYS, LOC, IN, 1, {N}},
-    {SLOT_OF(rejected), OP(SLOT_MAPPING), COIN, U8, IN, 1, {E}},
-    {SLOT_OF(ids), OP(SPEC_PREPARE), DELTA, I64, IN, 1, {N}},
-    {SLOT_OF(state), OP(SPEC_PREPARE), DELTA, I64, BOTH, 2, {N, THREE}},
-    {SLOT_OF(table), TABLES, PAGES, TABLE, PUT, 2, {N, W}},
-    {SLOT_OF(table), OP(DRAFT_PAGE_TABLE), ALWAYS, TABLE, PUT, 3, {S, NK, W}},
-    {SLOT_OF(swa_table), TABLES, SWA_PAGES, TABLE, PUT, 2, {N, W2}},
-    {SLOT_OF(row_offsets),
-     OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS),
-     UNALIGNED,
-     I32,
-     PUT,
-     1,
-     {N}},
-    {SLOT_OF(indices), OP(KV_INDICES), ALWAYS, TABLE, PUT, 1, {E}},
-    {SLOT_OF(indices), OP(DRAFT_KV_INDICES), ALWAYS, TABLE, PUT, 2, {S, E}},
-    {SLOT_OF(seq_lens), OP(SPEC_PREPARE), SEQ, OUT, PUT, 1, {N}},
-    {SLOT_OF(seq_lens), OP(DRAFT_LENS) | OP(EAGLE_STEP), ALWAYS, OUT, PUT, 1, {N}},
-    {SLOT_OF(step_lens), OP(DRAFT_LENS), ALWAYS, OUT, PUT, 2, {S, N}},
-    {SLOT_OF(qo_indptr), OP(SPEC_PREPARE), QO, OUT, PUT, 1, {N1}},
-    {SLOT_OF(kv_indptr), OP(SPEC_PREPARE), KV, OUT, PUT, 1, {N1}},
-    {SLOT_OF(kv_indptr), OP(DRAFT_KV_INDICES), ALWAYS, OUT, PUT, 2, {S, NK1}},
-    {SLOT_OF(locs), OP(SPEC_PREPARE), LOCS, LOC, PUT, 1, {E}},
-    {SLOT_OF(swa_locs), OP(SPEC_PREPARE), SWA_LOCS, LOC, PUT, 1, {E}},
-    {SLOT_OF(positions_out), OP(SPEC_PREPARE), POS, LOC, PUT, 1, {E}},
-    {SLOT_OF(positions_out), OP(DRAFT_LENS), ALWAYS, LOC, PUT, 2, {S, N}},
-    {SLOT_OF(positions_out), OP(EAGLE_STEP), ALWAYS, LOC, PUT, 1, {N}},
-    {SLOT_OF(positions_out), BUILDS, ALWAYS, LOC, PUT, 1, {ND}},
-    {SLOT_OF(locs), OP(CACHE_LOCS) | OP(SLOT_MAPPING) | OP(ACCEPT_LOCS), ALWAYS, LOC, PUT, 1, {E}},
-    {SLOT_OF(locs), OP(ASSIGN_LOCS), ALWAYS, LOC, IN, 1, {E}},
-    {SLOT_OF(locs), OP(EAGLE_STEP), ALWAYS, LOC, PUT, 1, {N}},
-    {SLOT_OF(locs), OP(KEEP_LOCS), ALWAYS, LOC, PUT, 1, {ND}},
-    {SLOT_OF(source_locs), OP(ACCEPT_LOCS), ALWAYS, LOC, IN, 1, {F}},
-    {SLOT_OF(source_locs), OP(KEEP_LOCS), ALWAYS, LOC, IN, 1, {ND}},
-    {SLOT_OF(free_locs), OP(KEEP_LOCS), ALWAYS, LOC, PUT, 1, {ND}},
-    {SLOT_OF(accept_index), OP(ACCEPT_LOCS), ALWAYS, OUT, IN, 2, {N, A}},
-    {SLOT_OF(accept_index), OP(TREE_VERIFY), ALWAYS, OUT, PUT, 2, {N, A}},
-    {SLOT_OF(accept_count), OP(TREE_VERIFY), ALWAYS, OUT, PUT, 1, {N}},
-    {SLOT_OF(predicts), OP(TREE_VERIFY), ALWAYS, OUT, PUT, 2, {N, D}},
-    {SLOT_OF(counts), OP(PADDED_INPUTS) | OP(NEXT_TOKEN), ALWAYS, OUT, PUT, 1, {N}},
-    {SLOT_OF(counts), OP(ACCEPT_LOCS), ALWAYS, OUT, PUT, 1, {ONE}},
-    {SLOT_OF(counts), OP(KEEP_LOCS), ALWAYS, OUT, PUT, 1, {TWO}},
-    {SLOT_OF(counts), OP(KV_SPLITS), ALWAYS, OUT, PUT, 1, {NG}},
-    {SLOT_OF(draft_ends), OP(PADDED_INPUTS), ALWAYS, LEN, IN, 1, {N}},
-    {SLOT_OF(sample_index), OP(PADDED_INPUTS), ALWAYS, OUT, PUT, 1, {N}},
-    {SLOT_OF(tokens_in),
-     OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(TREE_VERIFY),
-     ALWAYS,
-     TOKEN,
-     IN,
-     2,
-     {N, D}},
-    {SLOT_OF(targets_in), OP(TREE_VERIFY), GREEDY, TOKEN, IN, 2, {N, D}},
-    {SLOT_OF(backup), OP(NEXT_TOKEN), ALWAYS, TOKEN, IN, 1, {N}},
-    {SLOT_OF(next), OP(NEXT_TOKEN) | OP(BONUS_TOKENS), ALWAYS, TOKEN, PUT, 1, {N}},
-    {SLOT_OF(discarded), OP(NEXT_TOKEN), COIN, U8, IN, 1, {N}},
-    {SLOT_OF(selected), OP(TREE_BUILD), ALWAYS, LINK, IN, 2, {N, D1}},
-    {SLOT_OF(parents), OP(TREE_BUILD), ALWAYS, LINK, IN, 2, {N, PW}},
-    {SLOT_OF(tree_index), BUILDS, ALWAYS, LINK, PUT, 2, {N, D}},
-    {SLOT_OF(next_token), BUILDS, ALWAYS, LINK, PUT, 2, {N, D}},
-    {SLOT_OF(next_sibling), BUILDS, ALWAYS, LINK, PUT, 2, {N, D}},
-    {SLOT_OF(next_token), OP(TREE_VERIFY), COIN, LINK, IN, 2, {N, D}},
-    {SLOT_OF(next_sibling), OP(TREE_VERIFY), COIN, LINK, IN, 2, {N, D}},
-    {SLOT_OF(words), OP(TREE_BUILD), WORDS, WORD, PUT, 2, {N, D}},
-    {SLOT_OF(words), OP(TREE_MASK), ALWAYS, WORD, PUT, 2, {N, D}},
-    {SLOT_OF(words), OP(TREE_FROM_MASK), WORDS, WORD, IN, 2, {N, D}},
-    {SLOT_OF(mask), OP(TREE_FROM_MASK) | OP(TREE_MASK), QLEN, U8, IN, 3, {N, D, D}},
-    {SLOT_OF(mask), OP(TREE_MASK), FULL, U8, IN, 1, {E}},
-    {SLOT_OF(mask), OP(EVICT_MASK), ALWAYS, U8, IN, 2, {N, D}},
-    {SLOT_OF(mask_out), OP(EVICT_MASK), ALWAYS, U8, PUT, 2, {N, D}},
-    {SLOT_OF(mask_out), OP(TREE_BUILD), QLEN, U8, PUT, 3, {N, D, D}},
-    {SLOT_OF(mask_out), OP(TREE_BUILD), FULL, U8, PUT, 1, {E}},
-    {SLOT_OF(probs), OP(TREE_VERIFY), SAMPLING, F32, IN, 3, {N, D, V}},
-    {SLOT_OF(coins), OP(TREE_VERIFY), SAMPLING, F32, IN, 2, {N, D}},
-    {SLOT_OF(final_coins), OP(TREE_VERIFY), SAMPLING, F32, IN, 1, {N}},
-    {SLOT_OF(pool), OP(KV_COMPACT), ALWAYS, U8, BOTH, 1, {BYTES}},
-    {SLOT_OF(pools), OP(KV_COMPACT), ALWAYS, I64, IN, 1, {POOLS}},
-    {SLOT_OF(sources), OP(KV_COMPACT), ALWAYS, LOC, IN, 2, {N, MOVES}},
-    {SLOT_OF(targets), OP(KV_COMPACT), ALWAYS, LOC, IN, 2, {N, MOVES}},
-};
-
-static kgen_dtype type_of(const kgen_scatter_spec *s, type_id type) {
-    const int32_t wide[] = {
-        [LEN] = s->len, [REQ] = s->req, [SLOT] = s->slot,   [MAP] = s->map,  [TABLE] = s->table,
-        [OUT] = s->out, [LOC] = s->loc, [TOKEN] = s->token, [LINK] = s->link};
-    static const kgen_dtype others[] = {[I32] = KGEN_DTYPE_I32,
-                                        [I64] = KGEN_DTYPE_I64,
-                                        [U8] = KGEN_DTYPE_U8,
-                                        [F32] = KGEN_DTYPE_F32};
-    if (type == WORD) return (kgen_dtype)s->word;
-    if (type > WORD) return others[type];
-    return wide[type] ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
+/* What a letter of scatter_args.def is in a case. */
+static int64_t size_of(const char *letters, const kgen__case *c, const kgen__scatter_dims *d,
+                       int32_t groups) {
+    const struct {
+        const char *letters;
+        int64_t size;
+    } sizes[] = {{"N", d->n},
+                 {"N+1", d->n + 1},
+                 {"R", d->requests},
+                 {"C", d->columns},
+                 {"M", d->map},
+                 {"W", d->width},
+                 {"W2", d->width + 3},
+                 {"F", has(c, PACKED) ? d->entries : d->flat},
+                 {"T", d->entries},
+                 {"D", d->d},
+                 {"D-1", d->d - 1},
+                 {"S", d->s},
+                 {"N K", d->n * d->k},
+                 {"N K + 1", d->n * d->k + 1},
+                 {"N D", d->n * d->d},
+                 {"depth", d->accept},
+                 {"PW", d->parents},
+                 {"A", d->moves},
+                 {"B", d->pools},
+                 {"bytes", d->pool_bytes},
+                 {"V", c->scatter.vocab},
+                 {"1", 1},
+                 {"2", 2},
+                 {"3", 3},
+                 {"N G", d->n * groups}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (strcmp(sizes[i].letters, letters) == 0) return sizes[i].size;
+    return -1;
 }
 
-static void sizes_of(int64_t out[DIMS], const kgen__scatter_dims *d, const kgen_scatter_args *a,
-                     int32_t vocab) {
-    const int64_t sizes[DIMS] = {[N] = d->n,
-                                 [N1] = d->n + 1,
-                                 [R] = d->requests,
-                                 [C] = d->columns,
-                                 [M] = d->map,
-                                 [W] = d->width,
-                                 [W2] = d->width + 3,
-                                 [F] = d->flat,
-                                 [E] = d->entries,
-                                 [D] = d->d,
-                                 [D1] = d->d - 1,
-                                 [S] = d->s,
-                                 [K] = d->k,
-                                 [NK] = d->n * d->k,
-                                 [NK1] = d->n * d->k + 1,
-                                 [ND] = d->n * d->d,
-                                 [A] = d->accept,
-                                 [PW] = d->parents,
-                                 [MOVES] = d->moves,
-                                 [POOLS] = d->pools,
-                                 [BYTES] = d->pool_bytes,
-                                 [V] = vocab,
-                                 [ONE] = 1,
-                                 [TWO] = 2,
-                                 [THREE] = 3,
-                                 [NG] = d->n * a->groups};
-    memcpy(out, sizes, sizeof sizes);
+/* Which of the tensors that may be missing are there. */
+static int is_there(const kgen__case *c, const kgen_arg *arg) {
+    if (!arg->optional || strcmp(arg->name, "error") == 0 || strcmp(arg->name, "pool") == 0)
+        return 1;
+    return strcmp(arg->name, "live") == 0 ? c->scatter.live : (int)(c->seed & 1);
 }
 
-/* Numbers of the launch, from the seed. */
-static void choose_numbers(kgen__data *data, kgen__scatter_dims *d) {
-    kgen_scatter_args *a = &data->args.scatter;
+/* Numbers of the launch, from the seed; groups is returned. */
+static int32_t choose_numbers(kgen__data *data, kgen__scatter_dims *d) {
+    kgen__scatter_all all, *a = &all;
     const kgen_scatter_spec *s = &data->spec.scatter;
     kgen__rng rng;
     kgen__rng_seed(&rng, data->shape.seed, 1);
-    *a = (kgen_scatter_args){.tokens = (int32_t)d->d,
-                             .steps = (int32_t)d->s,
-                             .topk = (int32_t)d->k,
-                             .vocab = data->shape.scatter.vocab};
+    all = (kgen__scatter_all){.tokens = (int32_t)d->d,
+                              .steps = (int32_t)d->s,
+                              .topk = (int32_t)d->k,
+                              .vocab = data->shape.scatter.vocab};
     a->fill = KGEN__PICK(&rng, -1, 0, 7, 12345);
     a->pad_len = a->tokens + KGEN__PICK(&rng, 0, 1, 5) + 1;
     a->padding = KGEN__PICK(&rng, 0, 1, 9, 300);
@@ -400,6 +155,8 @@ static void choose_numbers(kgen__data *data, kgen__scatter_dims *d) {
         s->pack > 1 ? a->group_bytes * (s->page / s->pack) : a->piece_stride * a->pieces;
     a->slot_count = d->n * d->moves + 5;
     d->pool_bytes = d->pools * divide_up(a->slot_count, s->page) * a->page_bytes;
+    kgen__scatter_pack(&data->args.scatter, s, a);
+    return a->groups;
 }
 
 /* 16-byte rows now and then, an element further with off=1. */
@@ -415,35 +172,30 @@ static kgen_tensor tensor_of(const kgen__case *c, kgen_dtype dtype, int32_t rank
 kgen_status kgen__scatter_shape(kgen__data *data, kgen_error *err) {
     const kgen__case *c = &data->shape;
     kgen__scatter_dims d = kgen__scatter_dims_of(c);
-    int64_t sizes[DIMS];
+    int32_t groups = choose_numbers(data, &d);
     (void)err;
-    choose_numbers(data, &d);
-    sizes_of(sizes, &d, &data->args.scatter, c->scatter.vocab);
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        if (!has(c, shapes[i].ops) || !holds(data, shapes[i].when)) continue;
-        int64_t shape[3];
-        for (int k = 0; k < shapes[i].rank; k++) shape[k] = sizes[shapes[i].dims[k]];
-        kgen_dtype dtype = type_of(&data->spec.scatter, shapes[i].type);
-        kgen__slot *slot = &data->slot[shapes[i].slot];
-        *kgen__slot_tensor(&data->args, shapes[i].slot) =
-            tensor_of(c, dtype, shapes[i].rank, shape, shapes[i].slot == SLOT_OF(state));
-        slot->role = (kgen_use)shapes[i].role;
-        if (data->spec.scatter.delta && shapes[i].slot >= SLOT_OF(table) &&
-            shapes[i].slot <= SLOT_OF(swa_table))
-            slot->role = KGEN_USE_INOUT;
-        if (c->scatter.off && shapes[i].slot != SLOT_OF(pool))
-            slot->offset = (size_t)kgen_dtype_size(dtype);
+    for (int i = 0; i < kgen_args_count(&data->args); i++) {
+        kgen_arg arg;
+        int64_t shape[KGEN_TENSOR_RANK_MAX];
+        if (!kgen_args_want(&arg, &data->spec, i) || !is_there(c, &arg)) continue;
+        for (int k = 0; k < arg.rank; k++) shape[k] = size_of(arg.size[k], c, &d, groups);
+        *kgen__slot_tensor(&data->args, i) =
+            tensor_of(c, arg.dtype, arg.rank, shape, strcmp(arg.name, "state") == 0);
+        data->slot[i].role = arg.use;
+        if (c->scatter.off && strcmp(arg.name, "pool") != 0)
+            data->slot[i].offset = (size_t)kgen_dtype_size(arg.dtype);
     }
     return KGEN_OK;
 }
 
 int64_t kgen__scatter_rows(const kgen_args *args, const kgen_spec *spec) {
     kgen_args copy = *args;
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        const kgen_tensor *t = kgen__slot_tensor(&copy, shapes[i].slot);
-        int more = shapes[i].dims[0] == N1;
-        if (!(shapes[i].ops >> spec->scatter.op & 1) || (shapes[i].dims[0] != N && !more)) continue;
-        if (t->data && t->rank == shapes[i].rank) return t->shape[0] - more;
+    for (int i = 0; i < kgen_args_count(args); i++) {
+        const kgen_tensor *t = kgen__slot_tensor(&copy, i);
+        kgen_arg arg;
+        if (!kgen_args_want(&arg, spec, i) || !t->data) continue;
+        if (strcmp(arg.size[0], "N") == 0) return t->shape[0];
+        if (strcmp(arg.size[0], "N+1") == 0) return t->shape[0] - 1;
     }
     return 0;
 }
@@ -454,7 +206,7 @@ typedef struct filler {
     kgen__data *data;
     const kgen__case *c;
     const kgen_scatter_spec *s;
-    kgen_scatter_args *a;
+    kgen__scatter_all *a, all; /* a: all */
     kgen__scatter_dims d;
     kgen__rng rng;
     int64_t live;
@@ -554,7 +306,7 @@ static void fill_mapping(filler *f) {
 
 /* What a launch before may have left: the row of the same request, or another. */
 static void fill_state(filler *f) {
-    const kgen_scatter_args *a = f->a;
+    const kgen__scatter_all *a = f->a;
     for (int64_t n = 0; a->state.data && n < f->d.n; n++) {
         int64_t id = draw(f, 0, 1000), held = draw(f, 0, f->lens[n]);
         int again = draw(f, 0, 7) < f->c->scatter.again, unknown = draw(f, 0, 3) == 0;
@@ -599,7 +351,7 @@ static void fill_parents(filler *f, int64_t parent[NODES]) {
 }
 
 static void fill_links(filler *f, int64_t n, const int64_t parent[NODES]) {
-    const kgen_scatter_args *a = f->a;
+    const kgen__scatter_all *a = f->a;
     for (int64_t j = 0; j < f->d.d; j++) {
         int64_t child = -1, sibling = -1;
         for (int64_t i = f->d.d - 1; i > j; i--) {
@@ -615,7 +367,7 @@ static void fill_links(filler *f, int64_t n, const int64_t parent[NODES]) {
 
 /* Most nodes' target is one of their children's candidates. */
 static void fill_candidate_tokens(filler *f, int64_t n, const int64_t parent[NODES]) {
-    const kgen_scatter_args *a = f->a;
+    const kgen__scatter_all *a = f->a;
     int64_t token[NODES], vocab = f->c->scatter.vocab;
     for (int64_t j = 0; j < f->d.d; j++) {
         token[j] = is_bad(f) ? draw(f, -2, vocab + 2) : draw(f, 0, vocab - 1);
@@ -682,7 +434,7 @@ static void fill_trees(filler *f) {
 /* Row n moves among the slots n A .. n A + A - 1: targets in their order,
  * sources ascending too and never before their target. */
 static void fill_moves(filler *f) {
-    const kgen_scatter_args *a = f->a;
+    const kgen__scatter_all *a = f->a;
     int64_t moves = f->d.moves;
     for (int64_t n = 0; a->sources.data && n < f->d.n; n++) {
         int64_t from = 0;
@@ -720,7 +472,7 @@ static void fill_counts(filler *f) {
 }
 
 static void fill_columns(filler *f) {
-    const kgen_scatter_args *a = f->a;
+    const kgen__scatter_all *a = f->a;
     fill_vector(f, &a->starts, 0, START_MOST);
     for (int64_t n = 0; a->starts.data && a->lens.data && has(f->c, BY_COLUMN) && n < f->live; n++)
         put(&a->starts, n, draw(f, 0, f->lens[n]));
@@ -744,8 +496,8 @@ static void fill_columns(filler *f) {
 }
 
 static void fill_all(filler *f) {
-    const kgen_scatter_args *a = f->a;
-    for (int i = 0; i < KGEN__SCATTER_SLOTS; i++)
+    const kgen__scatter_all *a = f->a;
+    for (int i = 0; i < KGEN__SLOT_MAX; i++)
         if (f->data->slot[i].bytes) memset(f->data->slot[i].bytes, 0x3c, f->data->slot[i].size);
     if (a->live.data) put(&a->live, 0, f->live);
     put(&a->error, 0, 1 << 20); /* bits that are set stay */
@@ -769,7 +521,8 @@ static void start(filler *f, kgen__data *data) {
     f->data = data;
     f->c = &data->shape;
     f->s = &data->spec.scatter;
-    f->a = &data->args.scatter;
+    kgen__scatter_unpack(&f->all, &data->args.scatter);
+    f->a = &f->all;
     f->d = kgen__scatter_dims_of(f->c);
     f->d.pool_bytes = f->a->pool.shape[0];
     f->live = f->d.n;

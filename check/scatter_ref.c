@@ -7,7 +7,7 @@
 
 typedef struct ref {
     const kgen_scatter_spec *s;
-    const kgen_scatter_args *a;
+    const kgen__scatter_all *a;
     int64_t rows, live;
 } ref;
 
@@ -140,7 +140,7 @@ static void write_row(const ref *r, const list *l, const kgen_tensor *table, int
 }
 
 static void write_tables(const ref *r, const list *l, int64_t n) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     write_row(r, l, &a->table, n * a->table.stride[0], 0, 0, a->table.shape[1]);
     if (r->s->swa)
         write_row(r, l, &a->swa_table, n * a->swa_table.stride[0], 1, 0, a->swa_table.shape[1]);
@@ -253,7 +253,7 @@ static int64_t first_change(const ref *r, int64_t n, int64_t *end) {
 }
 
 static void prepare_table(const ref *r, int64_t n) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     list l = {.n = n, .held = INT64_MAX};
     if (n < r->live) {
         check_request(r, n);
@@ -314,7 +314,7 @@ static void kv_indices(const ref *r) {
 
 /* Columns of row n, in order; their number. */
 static int64_t loc_columns(const ref *r, int64_t n, int64_t *column, int64_t room) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t count = 0, k = 0, t = 0;
     switch ((kgen_scatter_form)r->s->form) {
     case KGEN_FORM_UNIFORM:
@@ -381,7 +381,7 @@ static void assign_locs(const ref *r) {
 /* ---- engines' rules ------------------------------------------------- */
 
 static void draft_lens(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t extends = a->extends.data ? load(&a->extends, 0) : 0;
     for (int64_t n = 0; n < r->rows; n++) {
         int64_t used = n < r->live ? length(&a->lens, n) : 0, first = a->pad_len, base = used;
@@ -414,7 +414,7 @@ static int64_t block_entry(const ref *r, int64_t n, int64_t column) {
 }
 
 static int64_t mapped_token(const ref *r, int64_t n, int64_t i) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t position = load(&a->positions, i), virtual_page = (int64_t)r->s->page * a->cp_size;
     if (a->rejected.data && load(&a->rejected, i)) return -1;
     if (a->max_len > 0 && position >= a->max_len) return -1;
@@ -443,7 +443,7 @@ static void slot_mapping(const ref *r) {
 }
 
 static void eagle_step(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     for (int64_t n = 0; n < r->rows; n++) {
         int64_t position = 0, slot = -1, held = 0;
         if (n < r->live && load(&a->positions, n) + 1 >= a->max_len) {
@@ -462,7 +462,7 @@ static void eagle_step(const ref *r) {
 }
 
 static void padded_inputs(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     for (int64_t n = 0; n < r->rows; n++) {
         int64_t rejected = 0, sample = 0;
         if (n < r->live) {
@@ -478,7 +478,7 @@ static void padded_inputs(const ref *r) {
 }
 
 static void next_token(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     for (int64_t n = 0; n < r->rows; n++) {
         int64_t count = 0, next = n < r->live ? load(&a->backup, n) : 0;
         int skipped = n >= r->live || (a->discarded.data && load(&a->discarded, n));
@@ -505,7 +505,7 @@ static void bonus_tokens(const ref *r) {
 }
 
 static void accept_locs(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t count = 0, columns = a->accept_index.shape[1];
     for (int64_t n = 0; n < r->live; n++)
         for (int64_t i = 0; i < columns; i++) {
@@ -520,7 +520,7 @@ static void accept_locs(const ref *r) {
 }
 
 static void keep_locs(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t moved = 0, freed = 0, d = a->tokens;
     for (int64_t n = 0; n < r->live; n++) {
         int64_t accepted = load(&a->accepted, n), held = length(&a->lens, n);
@@ -556,7 +556,7 @@ static void evict_mask(const ref *r) {
 
 /* The engine's own formula, which takes a logarithm in floating point. */
 static void kv_splits(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t longest = 1, shortest = INT64_MAX, group = most(a->heads / a->kv_heads, 1);
     for (int64_t n = 0; n < r->live; n++) {
         longest = most(longest, length(&a->lens, n));
@@ -581,7 +581,7 @@ static void kv_splits(const ref *r) {
 enum { NODES = 64, ORPHAN = -1 };
 
 static int64_t parent_of(const ref *r, int64_t n, int64_t j) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     if (r->s->op == KGEN_OP_TREE_FROM_MASK) {
         for (int64_t i = j - 1; i >= 0; i--) {
             int64_t seen = r->s->mask == KGEN_MASK_WORDS
@@ -621,7 +621,7 @@ static tree tree_of(const ref *r, int64_t n, int live) {
 }
 
 static void write_links(const ref *r, const tree *t, int64_t n, int live) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t d = a->tokens;
     for (int64_t j = 0; j < d; j++) {
         int64_t child = -1, sibling = -1;
@@ -655,7 +655,7 @@ static void write_full(const ref *r, const tree *t, int64_t n) {
 }
 
 static void write_mask(const ref *r, const tree *t, int64_t n, int live) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     if (r->s->mask == KGEN_MASK_FULL && live) write_full(r, t, n);
     for (int64_t j = 0; j < a->tokens; j++) {
         if (r->s->mask == KGEN_MASK_WORDS) store2(&a->words, n, j, (int64_t)t->bits[j]);
@@ -674,7 +674,7 @@ static void tree_build(const ref *r) {
 }
 
 static void tree_mask(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t d = a->tokens;
     for (int64_t n = 0; n < r->rows; n++)
         for (int64_t j = 0; j < d; j++) {
@@ -772,7 +772,7 @@ static int64_t drawn(const ref *r, const walk *w) {
 }
 
 static void tree_verify(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t d = a->tokens, columns = a->accept_index.shape[1];
     for (int64_t n = 0; n < r->rows; n++) {
         walk w = {.row = n};
@@ -798,7 +798,7 @@ static void tree_verify(const ref *r) {
 /* ---- movement ------------------------------------------------------- */
 
 static int64_t byte_of_slot(const ref *r, int64_t slot) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t page = r->s->page, pack = r->s->pack, inside = slot % page;
     int64_t at = slot / page * a->page_bytes;
     if (pack == 1) return at + inside * a->token_bytes;
@@ -807,7 +807,7 @@ static int64_t byte_of_slot(const ref *r, int64_t slot) {
 
 /* Does all of pool b lie in `pool`? */
 static int holds_pool(const ref *r, int64_t b) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     int64_t first = most(a->slot_count - 2 * r->s->page, 0), begin = load(&a->pools, b), end = 0;
     for (int64_t slot = first; slot < a->slot_count; slot++)
         end = most(end, byte_of_slot(r, slot) + (a->pieces - 1) * a->piece_stride + a->piece_bytes);
@@ -815,7 +815,7 @@ static int holds_pool(const ref *r, int64_t b) {
 }
 
 static void kv_compact(const ref *r) {
-    const kgen_scatter_args *a = r->a;
+    const kgen__scatter_all *a = r->a;
     for (int64_t b = 0; r->live > 0 && b < a->pools.shape[0]; b++)
         if (!holds_pool(r, b)) flag(r, KGEN_SCATTER_CAPACITY);
     for (int64_t n = 0; n < r->live; n++)
@@ -864,7 +864,9 @@ static void (*const ops[])(const ref *) = {
 };
 
 void kgen__scatter_reference(const kgen_spec *spec, const kgen_scatter_args *args, int64_t rows) {
-    ref r = {.s = &spec->scatter, .a = args, .rows = rows, .live = rows};
-    if (args->live.data) r.live = least(most(load(&args->live, 0), 0), rows);
+    kgen__scatter_all all;
+    kgen__scatter_unpack(&all, args);
+    ref r = {.s = &spec->scatter, .a = &all, .rows = rows, .live = rows};
+    if (all.live.data) r.live = least(most(load(&all.live, 0), 0), rows);
     ops[spec->scatter.op](&r);
 }

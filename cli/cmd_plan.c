@@ -7,7 +7,7 @@
 #include "cli.h"
 
 void kgen__syntax_add_plan(kgen__syntax *s, kgen_plan_options *o) {
-    *o = (kgen_plan_options){.tp = 1};
+    *o = (kgen_plan_options){.size = sizeof *o, .tp = 1};
     const kgen__option options[] = {
         {"tp", 0, "N", kgen__read_int, &o->tp, 1, 1024, "tensor-parallel width (1)"},
         {"kv-dtype", 0, "TYPE", kgen__read_choice, &o->kv_dtype, 0, 0,

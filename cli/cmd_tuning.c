@@ -141,6 +141,30 @@ static kgen_status check(const filter *f, kgen_error *err) {
     return bad ? kgen_fail(err, KGEN_E_CONFIG, "%s", first.text) : KGEN_OK;
 }
 
+/* ---- renew ---------------------------------------------------------------- */
+
+/* Prints the search that a stale row came from. */
+static kgen_status renew_row(const kgen_tuning_layer *layer, const kgen_tuning_row *row, void *user,
+                             kgen_error *err) {
+    char line[KGEN_SPEC_LINE_MAX];
+    kgen_spec spec = row->spec;
+    int stale;
+    (void)user;
+    KGEN_TRY(kgen_tuning_row_stale(&stale, row, err));
+    if (!stale) return KGEN_OK;
+    kgen_spec_open_tuning(&spec);
+    kgen_spec_print(line, &spec);
+    printf("kgen tune '%s' --problem batch=%d", line, row->problem.batch);
+    if (row->problem.context) printf(",context=%d", row->problem.context);
+    if (row->problem.heads) printf(",heads=%d", row->problem.heads);
+    if (strcmp(row->environment.device, "prediction") == 0)
+        printf(" --predict --arch %s", row->target->name);
+    if (strcmp(layer->name, "shipped") == 0)
+        printf(" --out tuning/rows/%s.jsonl", row->target->name);
+    putchar('\n');
+    return KGEN_OK;
+}
+
 /* ---- the command ---------------------------------------------------------- */
 
 static kgen_status run(const char *action, char **files, int count, const filter *f,
@@ -149,11 +173,12 @@ static kgen_status run(const char *action, char **files, int count, const filter
     if (strcmp(action, "list") == 0) return list(f, err);
     if (strcmp(action, "export") == 0) return each_row(f, export_row, NULL, err);
     if (strcmp(action, "check") == 0) return check(f, err);
+    if (strcmp(action, "renew") == 0) return each_row(f, renew_row, NULL, err);
     return import_file(files[0], err);
 }
 
 static int is_action(const char *word) {
-    static const char *const words[] = {"list", "import", "export", "check", "restamp"};
+    static const char *const words[] = {"list", "import", "export", "check", "renew", "restamp"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(words[i], word) == 0) return 1;
     return 0;
@@ -176,11 +201,12 @@ int kgen__command_tuning(int argc, char **argv) {
     int first, code;
     kgen__syntax s = {
         .command = "tuning",
-        .arguments = "list|import FILE|export|check|restamp FILE...",
+        .arguments = "list|import FILE|export|check|renew|restamp FILE...",
         .about =
             "Lists rows, merges a file of rows into the user's (KGEN_TUNING, else tuning.jsonl in\n"
             "the cache folder) or not at all, prints rows as they are imported, counts what is\n"
-            "valid, stale or no row. restamp: a row of FILE whose source has changed is valid\n"
+            "valid, stale or no row, or prints the `kgen tune` of each stale row.\n"
+            "restamp: a row of FILE whose source has changed is valid\n"
             "again where its code has not.",
         .least = 1,
         .most = -1};
@@ -200,8 +226,8 @@ int kgen__command_tuning(int argc, char **argv) {
     char **files = argv + first + 1;
     int count = argc - first - 1;
     if (!is_action(action))
-        return kgen__cli_usage("tuning", "'%.60s': list, import, export, check or restamp expected",
-                               action);
+        return kgen__cli_usage(
+            "tuning", "'%.60s': list, import, export, check, renew or restamp expected", action);
     if (is_misused(&why, action, count, &f)) return kgen__cli_usage("tuning", "%s", why);
     kgen_error err;
     kgen_status status = f.family ? kgen_family_find(&f.family_id, f.family, &err) : KGEN_OK;

@@ -22,7 +22,7 @@ static const command_row commands[] = {
     {"explain", kgen__command_explain,
      "the keys of a spec line; what is chosen for a problem, and why"},
     {"tuning", kgen__command_tuning,
-     "the rows of the tuning database: list, import, export, check, restamp"},
+     "the rows of the tuning database: list, import, export, check, renew, restamp"},
     {"check", kgen__command_check, "run kernels against a double-precision reference"},
     {"bench", kgen__command_bench, "time kernels beside the bandwidth of the device"},
     {"tune", kgen__command_tune, "search the fastest tuning keys of kernels on a device"},

@@ -54,7 +54,7 @@ static int add_kernel(const kgen_entry *entry, size_t file_bytes, void *user) {
 /* *same: the code of `kernel` is what its spec is built to now. */
 static kgen_status compare(int *same, restamp *r, const timed_kernel *kernel, const kgen_job *job,
                            kgen_error *err) {
-    const kgen_build_options options = {.workers = 1};
+    const kgen_build_options options = {.size = sizeof options, .workers = 1};
     kgen_job_result built = {0};
     kgen_entry *old = NULL;
     int found = 0;
@@ -179,15 +179,19 @@ static kgen_status run(restamp *r, const char *before, char **files, int count, 
     return KGEN_OK;
 }
 
-kgen_status kgen__restamp(const char *before, char **files, int count, kgen_error *err) {
-    restamp r = {0};
+static void free_kernels(restamp *r) {
     timed_kernel *kernel, *next;
-    kgen_status status = run(&r, before, files, count, err);
-    HASH_ITER(hh, r.kernels, kernel, next) {
-        HASH_DEL(r.kernels, kernel);
+    HASH_ITER(hh, r->kernels, kernel, next) {
+        HASH_DEL(r->kernels, kernel);
         free(kernel);
     }
-    kgen_cache_close(r.before);
-    kgen_cache_close(r.now);
+    kgen_cache_close(r->before);
+    kgen_cache_close(r->now);
+}
+
+kgen_status kgen__restamp(const char *before, char **files, int count, kgen_error *err) {
+    restamp r = {0};
+    kgen_status status = run(&r, before, files, count, err);
+    free_kernels(&r);
     return status;
 }

@@ -25,19 +25,10 @@ SYMBOLS(form, NAMED("uniform", FORM_UNIFORM), NAMED("ragged", FORM_RAGGED),
 SYMBOLS(mask, NAMED("words", MASK_WORDS), NAMED("qlen", MASK_QLEN), NAMED("full", MASK_FULL));
 SYMBOLS(word, NAMED("u8", DTYPE_U8), NAMED("u16", DTYPE_U16), NAMED("u32", DTYPE_I32),
         NAMED("u64", DTYPE_I64));
-SYMBOLS(op, NAMED("page_table_ragged", OP_PAGE_TABLE_RAGGED),
-        NAMED("page_table_requests", OP_PAGE_TABLE_REQUESTS),
-        NAMED("spec_prepare", OP_SPEC_PREPARE), NAMED("draft_page_table", OP_DRAFT_PAGE_TABLE),
-        NAMED("draft_kv_indices", OP_DRAFT_KV_INDICES), NAMED("kv_indices", OP_KV_INDICES),
-        NAMED("draft_lens", OP_DRAFT_LENS), NAMED("cache_locs", OP_CACHE_LOCS),
-        NAMED("assign_locs", OP_ASSIGN_LOCS), NAMED("slot_mapping", OP_SLOT_MAPPING),
-        NAMED("eagle_step", OP_EAGLE_STEP), NAMED("padded_inputs", OP_PADDED_INPUTS),
-        NAMED("next_token", OP_NEXT_TOKEN), NAMED("bonus_tokens", OP_BONUS_TOKENS),
-        NAMED("accept_locs", OP_ACCEPT_LOCS), NAMED("keep_locs", OP_KEEP_LOCS),
-        NAMED("evict_mask", OP_EVICT_MASK), NAMED("kv_splits", OP_KV_SPLITS),
-        NAMED("tree_build", OP_TREE_BUILD), NAMED("tree_from_mask", OP_TREE_FROM_MASK),
-        NAMED("tree_mask", OP_TREE_MASK), NAMED("tree_verify", OP_TREE_VERIFY),
-        NAMED("kv_compact", OP_KV_COMPACT));
+static const kgen_symbol symbols_op[] = {
+#define KGEN_OP(ID, number, name) NAMED(#name, OP_##ID),
+#include <kgen/scatter_ops.def>
+    NO_SYMBOL};
 
 /* clang-format off */
 static const kgen_param params[] = {

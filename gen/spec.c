@@ -28,20 +28,25 @@ static const struct {
 };
 /* clang-format on */
 
-enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
+_Static_assert(sizeof dtypes / sizeof dtypes[0] == KGEN_DTYPE_COUNT, "a kgen_dtype has no row");
 
 static const char *const layouts[] = {"none",    "nhd",         "hnd",  "shuffle",
                                       "xpacked", "interleaved", "flat", "presplit",
                                       "vk",      "kv",          "sd",   "ds"};
 
+_Static_assert(sizeof layouts / sizeof layouts[0] == KGEN_LAYOUT_COUNT,
+               "a kgen_layout has no name");
+
 const char *kgen_dtype_name(kgen_dtype dtype) {
-    return (unsigned)dtype < DTYPES ? dtypes[dtype].name : "unknown";
+    return (unsigned)dtype < KGEN_DTYPE_COUNT ? dtypes[dtype].name : "unknown";
 }
 
-int kgen_dtype_size(kgen_dtype dtype) { return (unsigned)dtype < DTYPES ? dtypes[dtype].size : 0; }
+int kgen_dtype_size(kgen_dtype dtype) {
+    return (unsigned)dtype < KGEN_DTYPE_COUNT ? dtypes[dtype].size : 0;
+}
 
 const char *kgen_layout_name(kgen_layout layout) {
-    return (unsigned)layout <= KGEN_CONV_DS ? layouts[layout] : "unknown";
+    return (unsigned)layout < KGEN_LAYOUT_COUNT ? layouts[layout] : "unknown";
 }
 
 /* --- numbers and symbols ------------------------------------------------ */

@@ -375,16 +375,17 @@ static kgen_status fill(planner *p) {
 
 kgen_status kgen_plan_make(kgen_plan *out, const char *json, size_t size,
                            const kgen_plan_options *options, kgen_error *err) {
-    static const kgen_plan_options plain = {.tp = 1};
-    const kgen_plan_options *chosen = options ? options : &plain;
+    kgen_plan_options chosen;
     memset(out, 0, sizeof *out);
-    KGEN_TRY(check_options(chosen, err));
+    KGEN_TRY(kgen_struct_take(&chosen, sizeof chosen, options, "kgen_plan_options", err));
+    if (!options) chosen.tp = 1;
+    KGEN_TRY(check_options(&chosen, err));
     planner *p = calloc(1, sizeof *p);
     if (!p) return kgen_fail(err, KGEN_E_NOMEM, "plan: no memory for a model");
     p->plan = out;
     p->err = err;
-    p->profile.options = *chosen;
-    kgen_status status = kgen__model_read(&p->model, json, size, chosen->dense, err);
+    p->profile.options = chosen;
+    kgen_status status = kgen__model_read(&p->model, json, size, chosen.dense, err);
     if (status == KGEN_OK) status = fill(p);
     if (status != KGEN_OK) kgen_plan_free(out);
     free(p);

@@ -13,7 +13,7 @@ static int32_t key_at(const kgen_spec *spec, size_t at) {
     return *(const int32_t *)((const char *)&spec->attn + at);
 }
 
-static kgen_dtype type_of(const kgen__type *type, const kgen_spec *spec) {
+kgen_dtype kgen__args_type(const kgen__type *type, const kgen_spec *spec) {
     if (type->rule == KGEN__TYPE_FIXED) return (kgen_dtype)type->at;
     int32_t key = key_at(spec, type->at);
     if (type->rule == KGEN__TYPE_WIDE)
@@ -30,8 +30,8 @@ static uint32_t alignment_of(int32_t flags, kgen_dtype dtype) {
     return (want > size ? want : size) - 1;
 }
 
-static kgen__bound bound_of(const kgen__row *row, const kgen__place *place, const kgen_spec *spec) {
-    kgen_dtype dtype = type_of(&row->type, spec);
+static kgen__bound bound_of(const kgen__row *row, kgen__place place, const kgen_spec *spec) {
+    kgen_dtype dtype = kgen__args_type(&row->type, spec);
     int32_t loose = row->flags & KGEN__ROW_LOOSE;
     kgen__bound b = {.row = row,
                      .offset = (uint32_t)row->offset,
@@ -47,11 +47,10 @@ static kgen__bound bound_of(const kgen__row *row, const kgen__place *place, cons
         b.dims[i] = row->dims[i] & ~KGEN__MORE;
         b.more |= (uint8_t)(!!(row->dims[i] & KGEN__MORE) << i);
     }
-    if (!place) return b;
-    b.to = (uint16_t)place->pointer;
-    b.unit = place->bytes ? b.bytes : 1;
-    while (b.strides < 3 && b.strides < row->rank && place->strides[b.strides]) {
-        b.stride_to[b.strides] = (uint16_t)place->strides[b.strides];
+    b.to = (uint16_t)place.pointer;
+    b.unit = place.bytes ? b.bytes : 1;
+    while (b.strides < 3 && b.strides < row->rank && place.strides[b.strides]) {
+        b.stride_to[b.strides] = (uint16_t)place.strides[b.strides];
         b.strides++;
     }
     return b;
@@ -62,18 +61,20 @@ static void bind_rows(kgen__binding *b, const kgen_spec *spec, int first) {
         const kgen__row *row = &b->rows->rows[i];
         int held = (row->when & b->conditions) == row->when;
         if (!held || !!(row->flags & KGEN__ROW_FIRST) != first) continue;
-        const kgen__place *place = b->rows->places ? &b->rows->places[row->id] : NULL;
-        b->bound[b->count++] = bound_of(row, place, spec);
+        b->bound[b->count] = bound_of(
+            row, b->rows->place_of ? b->rows->place_of(row) : b->rows->places[row->id], spec);
+        b->bound[b->count++].forward = (uint8_t)b->rows->forward;
         b->apart += !!(row->flags & KGEN__ROW_APART);
     }
 }
 
-int kgen__args_wants(const kgen__args_rows *rows, const kgen_spec *spec, int id) {
+const kgen__row *kgen__args_row(const kgen__args_rows *rows, const kgen_spec *spec, size_t offset) {
     uint32_t conditions = rows->conditions(spec);
-    for (int i = 0; i < rows->row_count; i++)
-        if (rows->rows[i].id == id && (rows->rows[i].when & conditions) == rows->rows[i].when)
-            return 1;
-    return 0;
+    for (int i = 0; i < rows->row_count; i++) {
+        const kgen__row *row = &rows->rows[i];
+        if (row->offset == offset && (row->when & conditions) == row->when) return row;
+    }
+    return NULL;
 }
 
 void kgen__args_bind(kgen__binding *b, const kgen__args_rows *rows, const kgen_spec *spec) {
@@ -88,7 +89,7 @@ void kgen__args_bind(kgen__binding *b, const kgen__args_rows *rows, const kgen_s
     bind_rows(b, spec, 0);
     for (int i = 0; i < rows->row_count; i++)
         if (!(rows->rows[i].flags & KGEN__ROW_FORM) &&
-            !kgen__args_wants(rows, spec, rows->rows[i].id))
+            !kgen__args_row(rows, spec, rows->rows[i].offset))
             b->without[b->absent++] = &rows->rows[i];
 }
 
@@ -164,7 +165,10 @@ static kgen_status check_strides(const kgen__bound *b, const kgen_tensor *t, kge
         KGEN_TRY(kgen__check_unit_stride(row->name, t, i, dense, err));
         dense *= t->shape[i];
     }
-    if (b->written) KGEN_TRY(check_distinct(row, t, dense, err));
+    for (int i = 0; i < row->free && b->forward; i++)
+        NEED(t->stride[i] >= 0 || t->shape[i] <= 1, "%s: stride[%d]=%lld, at least 0", row->name, i,
+             (long long)t->stride[i]);
+    if (b->written && kgen__tensor_elements(t)) KGEN_TRY(check_distinct(row, t, dense, err));
     if (b->align < b->bytes) return KGEN_OK;
     return kgen__check_alignment(row->name, t, row->free, (int)b->align + 1, err);
 }
@@ -195,7 +199,7 @@ static inline int is_usual(const kgen__bound *b, const kgen_tensor *t, uint64_t 
             if (step != dense && n > 1) return 0;
             dense *= n;
         } else if (n > 1) {
-            if ((uint64_t)step * b->bytes & b->align) return 0;
+            if (((uint64_t)step * b->bytes & b->align) || (b->forward && step < 0)) return 0;
             if (b->written && step < (high >= dense ? high + 1 : dense)) return 0;
         }
         if (n == 1) continue;
@@ -328,22 +332,41 @@ static kgen_status check_number(const kgen__number_row *row, int held, const voi
     return check_float(row, x, err);
 }
 
-static inline kgen_status check_numbers(const kgen__binding *b, const void *args, kgen_error *err) {
+static inline kgen_status take_numbers(void *packed, const kgen__binding *b, const void *args,
+                                       kgen_error *err) {
     for (int i = 0; i < b->rows->number_count; i++) {
         const kgen__number_row *row = &b->rows->numbers[i];
         int held = (row->when & b->conditions) == row->when;
         if (!number_is_usual(row, held, args)) KGEN_TRY(check_number(row, held, args, err));
+        if (row->pointer)
+            memcpy((char *)packed + row->pointer - 1, (const char *)args + row->offset, row->size);
     }
     return KGEN_OK;
 }
 
 /* --- overlap ----------------------------------------------------------------- */
 
-static kgen_status check_apart(const kgen__binding *b, const kgen__stretch *at, kgen_error *err) {
+/* Two tables may lie beside each other in rows of one allocation. */
+static int are_columns(const kgen__bound *a, const kgen__bound *b, const void *args) {
+    const kgen_tensor *s = tensor_at(args, a->offset), *t = tensor_at(args, b->offset);
+    if (s->rank != 2 || t->rank != 2) return 0;
+    uint64_t row = (uint64_t)s->stride[0] * a->bytes;
+    if (!row || row != (uint64_t)t->stride[0] * b->bytes) return 0;
+    uintptr_t low = (uintptr_t)s->data, high = (uintptr_t)t->data;
+    uint64_t low_width = (uint64_t)s->shape[1] * a->bytes;
+    uint64_t high_width = (uint64_t)t->shape[1] * b->bytes;
+    if (low > high) return are_columns(b, a, args);
+    uint64_t apart = (high - low) % row;
+    return apart >= low_width && apart + high_width <= row;
+}
+
+static kgen_status check_apart(const kgen__binding *b, const kgen__stretch *at, const void *args,
+                               kgen_error *err) {
     for (int i = 0; i < b->count; i++) {
         if (!(b->bound[i].flags & KGEN__ROW_APART)) continue;
         for (int j = 0; j < b->count; j++)
-            NEED(j == i || at[j].end <= at[i].first || at[i].end <= at[j].first,
+            NEED(j == i || at[j].end <= at[i].first || at[i].end <= at[j].first ||
+                     are_columns(&b->bound[i], &b->bound[j], args),
                  "%s: overlaps %s, which the kernel writes", b->bound[j].row->name,
                  b->bound[i].row->name);
     }
@@ -355,9 +378,10 @@ kgen_status kgen__args_take(void *packed, int64_t *size, const kgen__binding *b,
     kgen__stretch at[KGEN__BOUND_MAX];
     memcpy(size, b->size, (size_t)b->rows->size_count * sizeof *size);
     KGEN_TRY(check_absent(b, args, err));
+    KGEN_TRY(take_numbers(packed, b, args, err));
+    if (b->rows->counted) b->rows->counted(size, packed);
     KGEN_TRY(take(packed, size, b, 0, b->first, args, at, err));
     KGEN_TRY(b->rows->derive(size, spec, args, err));
     KGEN_TRY(take(packed, size, b, b->first, b->count, args, at, err));
-    KGEN_TRY(check_numbers(b, args, err));
-    return b->apart ? check_apart(b, at, err) : KGEN_OK;
+    return b->apart ? check_apart(b, at, args, err) : KGEN_OK;
 }

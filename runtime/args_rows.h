@@ -58,6 +58,7 @@ typedef struct kgen__row {
     kgen_use use;
     int32_t rank, free, flags;
     uint8_t dims[KGEN_TENSOR_RANK_MAX];
+    size_t pointer; /* as in kgen__place, where a family has no table of places */
 } kgen__row;
 
 typedef enum kgen__number_rule {
@@ -77,6 +78,7 @@ typedef struct kgen__number_row {
         kgen__number_rule rule;
         int64_t low, high;
     } bound;
+    size_t pointer; /* where it goes in the packed arguments, plus 1; 0: nowhere */
 } kgen__number_row;
 
 /* Where a tensor goes in the kernel's packed arguments; 0: nowhere. Strides of
@@ -97,6 +99,11 @@ typedef struct kgen__args_rows {
     uint32_t (*conditions)(const kgen_spec *spec);
     void (*given)(int64_t *size, const kgen_spec *spec);
     /* After the rows of FIRST: fills the sizes that are derived. */
+    /* Sizes that numbers say, once they are packed; or NULL. */
+    void (*counted)(int64_t *size, const void *packed);
+    /* Where a row goes, instead of `places`; or NULL. */
+    kgen__place (*place_of)(const kgen__row *row);
+    int forward; /* no stride may be negative */
     kgen_status (*derive)(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err);
 } kgen__args_rows;
 
@@ -109,7 +116,7 @@ typedef struct kgen__bound {
     int32_t tag, flags;
     kgen_dtype dtype;
     uint8_t rank, free, bytes, more; /* more: a bit for each size that is a least one */
-    uint8_t dims[KGEN_TENSOR_RANK_MAX], written, strides;
+    uint8_t dims[KGEN_TENSOR_RANK_MAX], written, forward, strides;
     uint16_t to, stride_to[3]; /* in the packed arguments, plus 1; 0: nowhere */
     uint8_t unit;              /* that packed strides are counted in */
 } kgen__bound;
@@ -124,6 +131,7 @@ typedef struct kgen__binding {
     int64_t size[KGEN__SIZES_MAX];
 } kgen__binding;
 
+kgen_dtype kgen__args_type(const kgen__type *type, const kgen_spec *spec);
 void kgen__args_bind(kgen__binding *binding, const kgen__args_rows *rows, const kgen_spec *spec);
 
 /* Checks `args`, the family's, and packs what has a place; `size` has room for
@@ -131,7 +139,12 @@ void kgen__args_bind(kgen__binding *binding, const kgen__args_rows *rows, const 
 kgen_status kgen__args_take(void *packed, int64_t *size, const kgen__binding *binding,
                             const kgen_spec *spec, const void *args, kgen_error *err);
 
-/* 1: a kernel of that spec reads or writes the tensor. */
-int kgen__args_wants(const kgen__args_rows *rows, const kgen_spec *spec, int id);
+/* Of kernels of a spec; of arguments, by their tags: NULL if there is none. */
+const kgen__args_rows *kgen__args_rows_of(const kgen_spec *spec);
+const kgen__args_rows *kgen__args_rows_in(const kgen_args *args);
+
+/* The row of the tensor at that place of the arguments for kernels of that spec;
+ * NULL: they have none. */
+const kgen__row *kgen__args_row(const kgen__args_rows *rows, const kgen_spec *spec, size_t offset);
 
 #endif

@@ -59,6 +59,11 @@ static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args
 
 static const kgen__args_rows args_rows = {ARGS_ROWS, .places = places, .derive = derive};
 
+static const kgen__args_rows *rows_of(const kgen_spec *spec) {
+    (void)spec;
+    return &args_rows;
+}
+
 /* What the caller knows of lengths that the device holds. */
 static kgen_status check_lengths(const kgen_attn_spec *s, const kgen_attn_args *a, int table_keys,
                                  kgen_error *err) {
@@ -191,4 +196,9 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_attn = {&args_rows, sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_attn = {
+    .rows_of = rows_of,
+    .packed_bytes = sizeof(device_args),
+    .workspace_bytes = workspace_bytes,
+    .pack = pack,
+};

@@ -31,7 +31,6 @@ struct kgen__finder {
 static const size_t spec_bytes[KGEN_FAMILY_COUNT] = {
 #define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = sizeof(kgen_##name##_spec),
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 };
 
 #define KGEN_FAMILY(name, NAME)                                                \
@@ -39,7 +38,6 @@ static const size_t spec_bytes[KGEN_FAMILY_COUNT] = {
                        offsetof(kgen_spec, name) == offsetof(kgen_spec, attn), \
                    "specs are words that begin at one place");
 #include <kgen/families.def>
-#undef KGEN_FAMILY
 
 static const unsigned char *bytes_of(const kgen_spec *spec) {
     return (const unsigned char *)&spec->attn;

@@ -79,6 +79,11 @@ static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args
 
 static const kgen__args_rows args_rows = {ARGS_ROWS, .places = places, .derive = derive};
 
+static const kgen__args_rows *rows_of(const kgen_spec *spec) {
+    (void)spec;
+    return &args_rows;
+}
+
 /* What the tensors that say their own size must have. */
 static kgen_status check_sizes(const kgen_gdn_spec *s, const kgen_gdn_args *a, const int64_t *size,
                                kgen_error *err) {
@@ -190,4 +195,9 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return count_groups(grid, kernel, d, err);
 }
 
-const kgen__launcher kgen__launch_gdn = {&args_rows, sizeof(device_args), workspace_bytes, pack};
+const kgen__launcher kgen__launch_gdn = {
+    .rows_of = rows_of,
+    .packed_bytes = sizeof(device_args),
+    .workspace_bytes = workspace_bytes,
+    .pack = pack,
+};

@@ -37,6 +37,11 @@ static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args
 
 static const kgen__args_rows args_rows = {ARGS_ROWS, .places = places, .derive = derive};
 
+static const kgen__args_rows *rows_of(const kgen_spec *spec) {
+    (void)spec;
+    return &args_rows;
+}
+
 static kgen_status check_caches(kgen__kv *kv, const kgen_kv_gather_spec *s,
                                 const kgen_kv_gather_args *a, kgen_error *err) {
     KGEN_TRY(kgen__check_cache(kv, "k_cache", 0, &a->k_cache, s->head_dim, err));
@@ -126,5 +131,9 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_kv_gather = {&args_rows, sizeof(device_args), workspace_bytes,
-                                               pack};
+const kgen__launcher kgen__launch_kv_gather = {
+    .rows_of = rows_of,
+    .packed_bytes = sizeof(device_args),
+    .workspace_bytes = workspace_bytes,
+    .pack = pack,
+};

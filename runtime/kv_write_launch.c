@@ -39,6 +39,11 @@ static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args
 
 static const kgen__args_rows args_rows = {ARGS_ROWS, .places = places, .derive = derive};
 
+static const kgen__args_rows *rows_of(const kgen_spec *spec) {
+    (void)spec;
+    return &args_rows;
+}
+
 static kgen_status check_heads(const char *name, int64_t heads, kgen_error *err) {
     NEED(heads >= 1 && heads <= MOST_HEADS, "%s: shape[1]=%lld heads, 1 to %d expected", name,
          (long long)heads, MOST_HEADS);
@@ -166,5 +171,9 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
     return KGEN_OK;
 }
 
-const kgen__launcher kgen__launch_kv_write = {&args_rows, sizeof(device_args), workspace_bytes,
-                                              pack};
+const kgen__launcher kgen__launch_kv_write = {
+    .rows_of = rows_of,
+    .packed_bytes = sizeof(device_args),
+    .workspace_bytes = workspace_bytes,
+    .pack = pack,
+};

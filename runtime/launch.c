@@ -15,9 +15,12 @@ static const kgen__launcher *const launchers[KGEN_FAMILY_COUNT] = {
 #include <kgen/families.def>
 };
 
+const kgen__args_rows *kgen__args_rows_of(const kgen_spec *spec) {
+    return launchers[spec->family]->rows_of(spec);
+}
+
 void kgen__launch_bind(kgen_kernel *kernel) {
-    const kgen__args_rows *rows = launchers[kernel->spec.family]->rows;
-    if (rows) kgen__args_bind(&kernel->binding, rows, &kernel->spec);
+    kgen__args_bind(&kernel->binding, kgen__args_rows_of(&kernel->spec), &kernel->spec);
 }
 
 static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
@@ -33,6 +36,13 @@ kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t neede
          "workspace: address %p is not a multiple of %d bytes", memory, KGEN__WORKSPACE_ALIGNMENT);
     NEED(bytes >= needed, "workspace: %zu bytes, %zu needed", bytes, needed);
     return KGEN_OK;
+}
+
+kgen_status kgen__launch_addresses(int *tensor, size_t *bytes, const kgen_kernel *kernel,
+                                   const kgen_args *args, kgen_error *err) {
+    const kgen__launcher *launcher = launchers[kernel->spec.family];
+    *tensor = -1;
+    return launcher->addresses ? launcher->addresses(tensor, bytes, kernel, args, err) : KGEN_OK;
 }
 
 kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_args *args, size_t *bytes,

@@ -10,17 +10,26 @@
 enum { KGEN__COUNTER_BYTES = 1 << 20, KGEN__WORKSPACE_ALIGNMENT = 256, KGEN__PACKED_MAX = 1024 };
 
 typedef struct kgen__launcher {
-    const kgen__args_rows *rows;
+    /* What a kernel of that spec wants of its arguments. */
+    const kgen__args_rows *(*rows_of)(const kgen_spec *spec);
     size_t packed_bytes; /* at most KGEN__PACKED_MAX */
     kgen_status (*workspace_bytes)(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err);
     /* Checks everything and fills `packed`; a grid of 0 launches nothing. */
     kgen_status (*pack)(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err);
+    /* May be NULL. Of arguments that a launch accepts, the tensor that holds
+     * addresses of memory, and the bytes behind each; -1: none does. */
+    kgen_status (*addresses)(int *tensor, size_t *bytes, const kgen_kernel *kernel,
+                             const kgen_args *args, kgen_error *err);
 } kgen__launcher;
 
 #define KGEN_FAMILY(name, NAME) extern const kgen__launcher kgen__launch_##name;
 #include <kgen/families.def>
+
+/* The member `addresses` of the kernel's family. */
+kgen_status kgen__launch_addresses(int *tensor, size_t *bytes, const kgen_kernel *kernel,
+                                   const kgen_args *args, kgen_error *err);
 
 /* What launches of the kernel are checked against; once, when it is loaded. */
 void kgen__launch_bind(kgen_kernel *kernel);

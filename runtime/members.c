@@ -1,88 +1,91 @@
-/* The members of every family's arguments, from the rows of its .def file. */
-#include "members.h"
+/* What the arguments of a launch consist of, by the rows of their family and op. */
+#include <stdio.h>
+#include <string.h>
 
-#include <stddef.h>
+#include "launch.h"
 
-#define TENSOR(field, use) \
-    {#field, offsetof(kgen_args, FAMILY.field), sizeof(kgen_tensor), 1, KGEN_USE_##use},
-#define NUMBER(field)                                                                    \
-    {#field, offsetof(kgen_args, FAMILY.field), sizeof((kgen_args *)0)->FAMILY.field, 0, \
-     KGEN_USE_IN},
-#define END {NULL, 0, 0, 0, KGEN_USE_IN}
-
-#define FAMILY attn
-#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, ...) TENSOR(field, use)
-#define KGEN_NUMBER(field, ...) NUMBER(field)
-static const kgen__member attn_members[] = {
-#include <kgen/attn_args.def>
-    END};
-#undef FAMILY
-
-#define FAMILY gdn
-#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, ...) TENSOR(field, use)
-#define KGEN_NUMBER(field, ...) NUMBER(field)
-static const kgen__member gdn_members[] = {
-#include <kgen/gdn_args.def>
-    END};
-#undef FAMILY
-
-#define FAMILY scatter
-#define KGEN_TENSOR(ID, field, use) TENSOR(field, use)
-#define KGEN_NUMBER(field) NUMBER(field)
-static const kgen__member scatter_members[] = {
-#include <kgen/scatter_args.def>
-    END};
-#undef KGEN_TENSOR
-#undef KGEN_NUMBER
-#undef FAMILY
-
-#define FAMILY kv_write
-#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, ...) TENSOR(field, use)
-#define KGEN_NUMBER(field, ...) NUMBER(field)
-static const kgen__member kv_write_members[] = {
-#include <kgen/kv_write_args.def>
-    END};
-#undef FAMILY
-
-#define FAMILY kv_gather
-#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, ...) TENSOR(field, use)
-#define KGEN_NUMBER(field, ...) NUMBER(field)
-static const kgen__member kv_gather_members[] = {
-#include <kgen/kv_gather_args.def>
-    END};
-#undef FAMILY
-
-static const kgen__member *const families[KGEN_FAMILY_COUNT] = {
-#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = name##_members,
-#include <kgen/families.def>
-};
-
-const kgen__member *kgen__members(kgen_family_id family) {
-    return (unsigned)family < KGEN_FAMILY_COUNT ? families[family] : NULL;
+void kgen_args_init(kgen_args *args, const kgen_spec *spec) {
+    memset(args, 0, sizeof *args);
+    args->family = spec->family;
+    if (spec->family == KGEN_FAMILY_SCATTER) args->scatter.op = (kgen_scatter_op)spec->scatter.op;
 }
 
-int kgen_args_count(kgen_family_id family) {
-    const kgen__member *members = kgen__members(family);
+const kgen__args_rows *kgen__args_rows_in(const kgen_args *args) {
+    kgen_spec spec = {.family = args->family};
+    if ((unsigned)args->family >= KGEN_FAMILY_COUNT) return NULL;
+    if (args->family == KGEN_FAMILY_SCATTER) spec.scatter.op = (int32_t)args->scatter.op;
+    return kgen__args_rows_of(&spec);
+}
+
+static const kgen__row *row_at(const kgen_args *args, int index) {
+    const kgen__args_rows *rows = kgen__args_rows_in(args);
+    for (int i = 0; rows && i < rows->row_count && index >= 0; i++)
+        if (!(rows->rows[i].flags & KGEN__ROW_FORM) && index-- == 0) return &rows->rows[i];
+    return NULL;
+}
+
+int kgen_args_count(const kgen_args *args) {
     int count = 0;
-    while (members && members[count].name && members[count].is_tensor) count++;
+    while (row_at(args, count)) count++;
     return count;
 }
 
-static const kgen__member *member_at(kgen_family_id family, int index) {
-    return index >= 0 && index < kgen_args_count(family) ? &families[family][index] : NULL;
-}
-
 kgen_tensor *kgen_args_tensor(kgen_args *args, int index) {
-    const kgen__member *member = member_at(args->family, index);
-    return member ? (kgen_tensor *)((char *)args + member->offset) : NULL;
+    const kgen__row *row = row_at(args, index);
+    return row ? (kgen_tensor *)((char *)&args->attn + row->offset) : NULL;
 }
 
-const char *kgen_args_name(kgen_family_id family, int index) {
-    const kgen__member *member = member_at(family, index);
-    return member ? member->name : NULL;
+const char *kgen_args_name(const kgen_args *args, int index) {
+    const kgen__row *row = row_at(args, index);
+    return row ? row->name : NULL;
 }
 
-kgen_use kgen_args_use(kgen_family_id family, int index) {
-    const kgen__member *member = member_at(family, index);
-    return member ? member->use : KGEN_USE_IN;
+/* Of all forms: what one of them writes may be written. */
+kgen_use kgen_args_use(const kgen_args *args, int index) {
+    const kgen__row *row = row_at(args, index);
+    const kgen__args_rows *rows = kgen__args_rows_in(args);
+    kgen_use use = row ? row->use : KGEN_USE_IN;
+    for (int i = 0; row && i < rows->row_count; i++)
+        if (rows->rows[i].offset == row->offset && rows->rows[i].use != use) use = KGEN_USE_INOUT;
+    return use;
+}
+
+/* --- what a spec wants ------------------------------------------------------ */
+
+static void name_sizes(kgen_arg *out, const kgen__args_rows *rows, const kgen__row *row) {
+    out->rank = out->by_layout ? 0 : row->rank;
+    for (int i = 0; i < out->rank; i++) {
+        out->size[i] = rows->sizes[row->dims[i] & ~KGEN__MORE].letters;
+        out->more[i] = !!(row->dims[i] & KGEN__MORE);
+    }
+}
+
+static void name_conditions(kgen_arg *out, const kgen__args_rows *rows, const kgen__row *row) {
+    size_t used = 0;
+    for (int i = 0; i < rows->when_count; i++)
+        if (row->when >> i & 1 && used < sizeof out->when)
+            used += (size_t)snprintf(out->when + used, sizeof out->when - used, "%s%s",
+                                     used ? ", " : "", rows->whens[i]);
+}
+
+int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index) {
+    kgen_args args;
+    kgen_args_init(&args, spec);
+    const kgen__args_rows *rows = kgen__args_rows_of(spec);
+    const kgen__row *named = row_at(&args, index);
+    const kgen__row *row = named ? kgen__args_row(rows, spec, named->offset) : NULL;
+    memset(out, 0, sizeof *out);
+    if (!named) return 0;
+    const kgen__row *shown = row ? row : named;
+    out->name = shown->name;
+    out->doc = shown->doc;
+    out->use = shown->use;
+    out->dtype = kgen__args_type(&shown->type, spec);
+    out->optional = !!(shown->flags & KGEN__ROW_OPTIONAL);
+    out->by_layout = !!(shown->flags & KGEN__ROW_BY_LAYOUT);
+    if (shown->tag >= 0)
+        out->layout = *(const kgen_layout *)((const char *)&spec->attn + shown->tag);
+    name_sizes(out, rows, shown);
+    name_conditions(out, rows, shown);
+    return row != NULL;
 }

@@ -32,8 +32,8 @@ import json
 import sys
 
 sys.path.insert(0, sys.argv[1])
-import attn_bench as ab
-import gdn_bench as gb
+import attn_bench
+import gdn_bench
 
 
 def write(name, device, rows, **more):
@@ -44,12 +44,12 @@ def write(name, device, rows, **more):
 def attn(batch, context, ratio):
     times = {"kgen": [100.0], "aiter-3d": [100 * ratio], "vllm-2d": [100 * ratio + 1]}
     errors = {name: (0.001, 1.0) for name in times}
-    return ab.summary(ab.Row(((batch, context),)), 4, times, errors, ["aiter-3d"], 4600)
+    return attn_bench.summary(attn_bench.Row(((batch, context),)), 4, times, errors, ["aiter-3d"], 4600)
 
 
 def gdn(state, tp, batch):
     times = {(level, name): [us] for level in "ae" for name, us in (("kgen", 50.0), ("vllm", 60.0))}
-    return gb.summary(gb.Row((16, 32), tp, state, batch), 8, times, 4200)
+    return gdn_bench.summary(gdn_bench.Row((16, 32), tp, state, batch), 8, times, 4200)
 
 
 cells = [attn(1, 1024, 1.25), attn(1, 8192, 0.75), attn(8, 1024, 1.5)]  # one is missing

@@ -254,7 +254,7 @@ static kgen_status fill_workload(kgen__workload *work, const kgen__workload_opti
     KGEN_TRY(kgen__workload_bound("batch", work->problem.batch, 1, err));
     KGEN_TRY(kgen__workload_bound("context", work->problem.context, 0, err));
     KGEN_TRY(kgen__workload_bound("heads", work->problem.heads, 0, err));
-    work->args.family = work->spec.family;
+    kgen_args_init(&work->args, &work->spec);
     KGEN_TRY(family->plan(work, err));
     work->sets = kgen__workload_sets_for(work->bytes, o->cold_bytes, KGEN__WORKLOAD_SETS_MAX);
     KGEN_TRY(check_memory(work, family, err));

@@ -39,9 +39,9 @@ kgen_status kgen__workload_replay(kgen__workload **out, kgen_context *ctx,
 
 /* -1: the launch had none. */
 static int tensor_of(const kgen_capture *capture, const char *name) {
-    kgen_family_id family = capture->args.family;
-    for (int i = 0; name && i < kgen_args_count(family); i++)
-        if (strcmp(kgen_args_name(family, i), name) == 0 && capture->place[i].region >= 0) return i;
+    const kgen_args *args = &capture->args;
+    for (int i = 0; name && i < kgen_args_count(args); i++)
+        if (strcmp(kgen_args_name(args, i), name) == 0 && capture->place[i].region >= 0) return i;
     return -1;
 }
 

@@ -5,6 +5,7 @@
  * Counted are the slots, mapping entries and table cells that a launch must read
  * and write, and all other tensors whole. With delta=1 that is the steady state:
  * the requests of the launch before, and only blocks that may have changed. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "workload_family.h"
@@ -131,100 +132,87 @@ static void fill_mapping(int64_t *values, int64_t count, int set, void *user) {
 
 typedef enum role { READ = 1, WRITTEN = 2, BOTH = 3, PARTLY = 0 } role;
 
-typedef struct tensor_row {
-    kgen_tensor *t;
-    int wanted;
-    int32_t wide; /* 0: i32 */
-    int32_t rank;
-    int64_t shape[2];
+/* What the tensors of an op hold; a tensor that may be missing is. */
+static const struct {
+    const char *name;
     kgen__owner owner;
     role counted;
     kgen__integers *fill; /* NULL: nothing reads it */
+} contents[] = {
+    {"lens", KGEN__SHARED, READ, fill_lens},
+    {"starts", KGEN__SHARED, READ, fill_starts},
+    {"valid", KGEN__SHARED, READ, fill_valid},
+    {"q_lens", KGEN__SHARED, READ, fill_q_lens},
+    {"accepted", KGEN__SHARED, READ, fill_accepted},
+    {"requests", KGEN__SHARED, READ, fill_requests},
+    {"ids", KGEN__SHARED, READ, fill_requests},
+    {"state", KGEN__EACH_SET, BOTH, fill_nobody},
+    {"indptr", KGEN__SHARED, READ, fill_indptr},
+    {"slots", KGEN__EACH_SET, PARTLY, fill_slots},
+    {"req_to_token", KGEN__EACH_SET, PARTLY, fill_req_to_token},
+    {"mapping", KGEN__SHARED, PARTLY, fill_mapping},
+    {"table", KGEN__EACH_SET, PARTLY, NULL},
+    {"swa_table", KGEN__EACH_SET, PARTLY, NULL},
+};
+enum { CONTENTS = sizeof contents / sizeof contents[0] };
+
+/* A tensor of the launch; others than those above are outputs. */
+typedef struct tensor_row {
+    int index;
+    kgen_dtype dtype;
+    int32_t rank;
+    int64_t shape[KGEN_TENSOR_RANK_MAX];
+    kgen__owner owner;
+    role counted;
+    kgen__integers *fill;
 } tensor_row;
 
 enum { ROWS_MAX = 24 };
 
-static int list_inputs(tensor_row *list, const scatter_shape *n) {
-    const kgen_scatter_spec *s = n->s;
-    kgen_scatter_args *a = &n->work->args.scatter;
-    int prepare = is(s, OP(SPEC_PREPARE)), requests = is(s, OP(PAGE_TABLE_REQUESTS));
-    int drafts = is(s, OP(DRAFT_LENS)), locs = is(s, OP(CACHE_LOCS)), delta = prepare && s->delta;
-    int ragged = is(s, OP(PAGE_TABLE_RAGGED));
-    int lookup = requests || locs || (prepare && (s->pages || s->locs));
-    int lens = prepare || requests || drafts || (locs && s->form != KGEN_FORM_UNIFORM);
-    int starts = (requests && s->starts) || (locs && s->form <= KGEN_FORM_RAGGED);
-    int accepts = drafts || (prepare && s->accept);
-    const tensor_row rows[] = {
-        {&a->lens, lens, s->len, 1, {n->rows}, KGEN__SHARED, READ, fill_lens},
-        {&a->starts, starts, s->len, 1, {n->rows}, KGEN__SHARED, READ, fill_starts},
-        {&a->valid, drafts, s->len, 1, {n->rows}, KGEN__SHARED, READ, fill_valid},
-        {&a->q_lens, prepare && s->ragged, s->len, 1, {n->rows}, KGEN__SHARED, READ, fill_q_lens},
-        {&a->accepted, accepts, 0, 1, {n->rows}, KGEN__SHARED, READ, fill_accepted},
-        {&a->requests, lookup, s->req, 1, {n->rows}, KGEN__SHARED, READ, fill_requests},
-        {&a->ids, delta, 1, 1, {n->rows}, KGEN__SHARED, READ, fill_requests},
-        {&a->state, delta, 1, 2, {n->rows, 3}, KGEN__EACH_SET, BOTH, fill_nobody},
-        {&a->indptr, ragged, s->len, 1, {n->rows + 1}, KGEN__SHARED, READ, fill_indptr},
-        {&a->slots, ragged, s->slot, 1, {n->flat}, KGEN__EACH_SET, PARTLY, fill_slots},
-        {&a->req_to_token,
-         lookup,
-         s->slot,
-         2,
-         {n->rows, n->columns},
-         KGEN__EACH_SET,
-         PARTLY,
-         fill_req_to_token},
-        {&a->mapping, s->swa, s->map, 1, {n->pages * s->page}, KGEN__SHARED, PARTLY, fill_mapping},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) list[i] = rows[i];
-    return sizeof rows / sizeof rows[0];
+static int64_t size_of(const scatter_shape *n, const char *letters) {
+    const struct {
+        const char *letters;
+        int64_t size;
+    } sizes[] = {{"N", n->rows},
+                 {"N+1", n->rows + 1},
+                 {"R", n->rows},
+                 {"C", n->columns},
+                 {"M", n->pages * n->s->page},
+                 {"W", n->width},
+                 {"W2", n->width},
+                 {"F", n->flat},
+                 {"T", n->locs},
+                 {"S", STEPS}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (strcmp(sizes[i].letters, letters) == 0) return sizes[i].size;
+    return strtoll(letters, NULL, 10);
 }
 
-static int list_outputs(tensor_row *list, const scatter_shape *n) {
-    const kgen_scatter_spec *s = n->s;
-    kgen_scatter_args *a = &n->work->args.scatter;
-    int prepare = is(s, OP(SPEC_PREPARE)), drafts = is(s, OP(DRAFT_LENS));
-    int tables = is(s, TABLES) && s->pages, locs = prepare && s->locs;
-    const tensor_row rows[] = {
-        {&a->table, tables, s->table, 2, {n->rows, n->width}, KGEN__EACH_SET, PARTLY, NULL},
-        {&a->swa_table,
-         tables && s->swa,
-         s->table,
-         2,
-         {n->rows, n->width},
-         KGEN__EACH_SET,
-         PARTLY,
-         NULL},
-        {&a->row_offsets, s->unaligned, 0, 1, {n->rows}, KGEN__EACH_SET, WRITTEN, NULL},
-        {&a->seq_lens,
-         (prepare && s->seq) || drafts,
-         s->out,
-         1,
-         {n->rows},
-         KGEN__EACH_SET,
-         WRITTEN,
-         NULL},
-        {&a->step_lens, drafts, s->out, 2, {STEPS, n->rows}, KGEN__EACH_SET, WRITTEN, NULL},
-        {&a->qo_indptr, prepare && s->qo, s->out, 1, {n->rows + 1}, KGEN__EACH_SET, WRITTEN, NULL},
-        {&a->kv_indptr, prepare && s->kv, s->out, 1, {n->rows + 1}, KGEN__EACH_SET, WRITTEN, NULL},
-        {&a->locs,
-         locs || is(s, OP(CACHE_LOCS)),
-         s->loc,
-         1,
-         {n->locs},
-         KGEN__EACH_SET,
-         WRITTEN,
-         NULL},
-        {&a->swa_locs, locs && s->swa, s->loc, 1, {n->locs}, KGEN__EACH_SET, WRITTEN, NULL},
-        {&a->positions_out, prepare && s->pos, s->loc, 1, {n->locs}, KGEN__EACH_SET, WRITTEN, NULL},
-        {&a->positions_out, drafts, s->loc, 2, {STEPS, n->rows}, KGEN__EACH_SET, WRITTEN, NULL},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) list[i] = rows[i];
-    return sizeof rows / sizeof rows[0];
+static tensor_row row_of(const scatter_shape *n, const kgen_arg *arg, int index) {
+    tensor_row row = {.index = index,
+                      .dtype = arg->dtype,
+                      .rank = arg->rank,
+                      .owner = KGEN__EACH_SET,
+                      .counted = WRITTEN};
+    for (int i = 0; i < arg->rank; i++) row.shape[i] = size_of(n, arg->size[i]);
+    for (int i = 0; i < CONTENTS; i++) {
+        if (strcmp(contents[i].name, arg->name) != 0) continue;
+        row.owner = contents[i].owner;
+        row.counted = contents[i].counted;
+        row.fill = contents[i].fill;
+    }
+    return row;
 }
 
 static int list_tensors(tensor_row list[ROWS_MAX], const scatter_shape *n) {
-    int inputs = list_inputs(list, n);
-    return inputs + list_outputs(list + inputs, n);
+    kgen_args args;
+    kgen_arg arg;
+    int count = 0;
+    kgen_args_init(&args, &n->work->spec);
+    for (int i = 0; kgen_args_name(&args, i); i++)
+        if (kgen_args_want(&arg, &n->work->spec, i) && !arg.optional)
+            list[count++] = row_of(n, &arg, i);
+    return count;
 }
 
 static double wide(int32_t i64) { return i64 ? 8 : 4; }
@@ -279,9 +267,8 @@ static kgen_status plan(kgen__workload *work, kgen_error *err) {
                          work->spec.scatter.page);
     int count = list_tensors(list, &n);
     for (int i = 0; i < count; i++) {
-        double bytes = wide(list[i].wide) * (double)list[i].shape[0];
+        double bytes = kgen_dtype_size(list[i].dtype) * (double)list[i].shape[0];
         if (list[i].rank == 2) bytes *= (double)list[i].shape[1];
-        if (!list[i].wanted) continue;
         work->read_bytes += list[i].counted & READ ? bytes : 0;
         work->bytes +=
             (list[i].counted & READ ? bytes : 0) + (list[i].counted & WRITTEN ? bytes : 0);
@@ -295,25 +282,45 @@ static kgen_status plan(kgen__workload *work, kgen_error *err) {
 
 static kgen_status make_tensor(kgen__workload *work, const tensor_row *row, scatter_shape *n,
                                kgen_error *err) {
-    kgen_dtype dtype = row->wide ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
+    kgen_tensor *t = kgen_args_tensor(&work->args, row->index);
     if (!row->fill)
-        return kgen__workload_tensor(work, row->t, row->owner, dtype, row->rank, row->shape,
+        return kgen__workload_tensor(work, t, row->owner, row->dtype, row->rank, row->shape,
                                      KGEN__NOTHING, err);
-    return kgen__workload_ints(work, row->t, row->owner, dtype, row->rank, row->shape, row->fill, n,
+    return kgen__workload_ints(work, t, row->owner, row->dtype, row->rank, row->shape, row->fill, n,
                                err);
 }
 
+static void set_numbers(kgen_scatter_args *a, const scatter_shape *n) {
+    switch (a->op) {
+    case KGEN_OP_PAGE_TABLE_REQUESTS:
+        a->page_table_requests.tokens = NEW;
+        break;
+    case KGEN_OP_SPEC_PREPARE:
+        a->spec_prepare.tokens = NEW;
+        a->spec_prepare.pad_len = NEW;
+        break;
+    case KGEN_OP_DRAFT_LENS:
+        a->draft_lens.tokens = NEW;
+        a->draft_lens.pad_len = NEW;
+        a->draft_lens.steps = STEPS;
+        a->draft_lens.max_len = n->columns;
+        break;
+    case KGEN_OP_CACHE_LOCS:
+        a->cache_locs.tokens = NEW;
+        a->cache_locs.steps = n->s->form == KGEN_FORM_DRAFT ? STEPS : 0;
+        a->cache_locs.topk = n->s->form == KGEN_FORM_DRAFT ? FORM_TOPK : 0;
+        break;
+    default:
+        break;
+    }
+}
+
 static kgen_status make(kgen__workload *work, kgen_error *err) {
-    kgen_scatter_args *a = &work->args.scatter;
     tensor_row list[ROWS_MAX];
     scatter_shape n = shape_of(work);
     int count = list_tensors(list, &n);
-    for (int i = 0; i < count; i++)
-        if (list[i].wanted) KGEN_TRY(make_tensor(work, &list[i], &n, err));
-    a->tokens = a->pad_len = NEW;
-    a->steps = STEPS;
-    a->topk = FORM_TOPK;
-    a->max_len = n.columns;
+    for (int i = 0; i < count; i++) KGEN_TRY(make_tensor(work, &list[i], &n, err));
+    set_numbers(&work->args.scatter, &n);
     return KGEN_OK;
 }
 

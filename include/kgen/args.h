@@ -28,12 +28,32 @@ typedef enum kgen_use { KGEN_USE_IN, KGEN_USE_OUT, KGEN_USE_INOUT } kgen_use;
 
 enum { KGEN_ARGS_TENSORS_MAX = 64 };
 
-/* The tensors of a family's arguments, 0 .. count - 1, in the order of
+/* Zeroes; tagged with the family, and the op, of the spec. */
+KGEN_API void kgen_args_init(kgen_args *args, const kgen_spec *spec);
+
+/* The tensors that arguments of these tags have, 0 .. count - 1, in the order of
  * <family>_args.def. Pure; NULL, 0 and KGEN_USE_IN out of range. */
-KGEN_API int kgen_args_count(kgen_family_id family);
+KGEN_API int kgen_args_count(const kgen_args *args);
 KGEN_API kgen_tensor *kgen_args_tensor(kgen_args *args, int index);
-KGEN_API const char *kgen_args_name(kgen_family_id family, int index);
-KGEN_API kgen_use kgen_args_use(kgen_family_id family, int index);
+KGEN_API const char *kgen_args_name(const kgen_args *args, int index);
+KGEN_API kgen_use kgen_args_use(const kgen_args *args, int index);
+
+/* What kernels of a spec want of a tensor. */
+typedef struct kgen_arg {
+    const char *name, *doc;
+    kgen_use use;
+    kgen_dtype dtype;
+    kgen_layout layout; /* 0: any */
+    int optional;       /* it may have no data */
+    int by_layout;      /* its shape is that of kgen_layout or kgen_descale; rank 0 here */
+    int32_t rank;
+    const char *size[KGEN_TENSOR_RANK_MAX]; /* "T", "Hq"; letters of the header */
+    int more[KGEN_TENSOR_RANK_MAX];         /* 1: at least as many */
+    char when[80];                          /* "sinks=1, lse=1"; "" for every spec */
+} kgen_arg;
+
+/* 1: kernels of that spec, which is resolved, take tensor `index`. */
+KGEN_API int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index);
 
 #ifdef __cplusplus
 }

@@ -15,10 +15,11 @@
  *
  *   kgen_open_options options = {.size = sizeof options, .device = "hip:0"};
  *
- * What is not set is 0, and 0 is always the default. A library takes a shorter
- * struct, of a program built with an earlier header, and a longer one when the
- * bytes that it does not know are 0. Everything else (specs, tensors, arguments,
- * what the library fills) is laid out by the version alone.
+ * What is not set is 0: the default, but where a field says what it must be. A
+ * library takes a shorter struct, of a program built with an earlier header, and
+ * a longer one when the bytes that it does not know are 0. Everything else
+ * (specs, tensors, arguments, what the library fills) is laid out by the version
+ * alone.
  *
  * One rule for versions: while the major number is 0, programs and library need
  * the same major and minor number; from 1.0 on the same major number, and a

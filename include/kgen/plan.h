@@ -11,6 +11,7 @@ extern "C" {
 typedef enum kgen_engine { KGEN_ENGINE_VLLM, KGEN_ENGINE_SGLANG } kgen_engine;
 
 typedef struct kgen_plan_options {
+    size_t size;         /* sizeof(kgen_plan_options) */
     int tp;              /* tensor-parallel width, >= 1 */
     kgen_dtype kv_dtype; /* 0: the model's; KGEN_DTYPE_FP8, KGEN_DTYPE_BF16 ... */
     int page;            /* 0: the engine's choice for this model */

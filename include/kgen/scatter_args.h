@@ -191,75 +191,23 @@ typedef enum kgen_scatter_error {
  *     V of shuffle    e     P H D e     e            e            D       16
  *   K of shuffle is K of xpacked. Of shuffled V, whose heads lie apart, a pool is
  *   a head, P D e bytes from the one before; pack=x, group_bytes = 16 D. */
+#define KGEN_OP_ARGS(ID, op) typedef struct kgen_##op##_args {
+#define KGEN_TENSOR(op, field, ...) kgen_tensor field;
+#define KGEN_NUMBER(op, field, type, ...) type field;
+#define KGEN_OP_END(ID, op) \
+    }                       \
+    kgen_##op##_args;
+#include "scatter_args.def"
+
+/* The arguments of one op, tagged with it. */
 typedef struct kgen_scatter_args {
-    kgen_tensor live;  /* [1] i32, or no data */
-    kgen_tensor error; /* [1] i32, or no data */
-    /* who and where */
-    kgen_tensor lens, starts; /* [N] */
-    kgen_tensor valid;        /* [N] of type len; draft_lens */
-    kgen_tensor q_lens;       /* [N] */
-    kgen_tensor accepted;     /* [N] i32 */
-    kgen_tensor extends;      /* [1] i32, or no data; draft_lens */
-    kgen_tensor requests;     /* [N] */
-    kgen_tensor req_to_token; /* [R][C] */
-    kgen_tensor mapping;      /* [M] */
-    kgen_tensor indptr;       /* [N+1] */
-    kgen_tensor slots;        /* [F] */
-    kgen_tensor block_table;  /* [N][W] of type slot */
-    kgen_tensor positions;    /* [T] or [N] */
-    kgen_tensor rejected;     /* [T] u8, or no data */
-    kgen_tensor ids;          /* [N] i64 */
-    kgen_tensor state;        /* [N][3] i64, dense, read and written */
-    /* tables and indices */
-    kgen_tensor table, swa_table; /* [N][W], [S][N K][W] */
-    kgen_tensor row_offsets;      /* [N] i32 */
-    kgen_tensor indices;          /* [F] or [S][F] */
-    kgen_tensor seq_lens;         /* [N] of type out */
-    kgen_tensor step_lens;        /* [S][N] of type out */
-    kgen_tensor qo_indptr;        /* [N+1] of type out */
-    kgen_tensor kv_indptr;        /* [N+1], [S][N K + 1] of type out */
-    kgen_tensor locs, swa_locs;   /* [T] */
-    kgen_tensor positions_out;    /* [T], [S][N] */
-    /* after verify */
-    kgen_tensor source_locs, free_locs; /* [F] */
-    kgen_tensor accept_index;           /* [N][S] of type out */
-    kgen_tensor accept_count;           /* [N] of type out */
-    kgen_tensor predicts;               /* [N][D] of type out */
-    kgen_tensor counts;                 /* of type out */
-    kgen_tensor draft_ends;             /* [N] of type len */
-    kgen_tensor sample_index;           /* [N] of type out */
-    kgen_tensor tokens_in;              /* [N][D] */
-    kgen_tensor targets_in;             /* [N][D] */
-    kgen_tensor backup, next;           /* [N] of type token */
-    kgen_tensor discarded;              /* [N] u8, or no data */
-    /* trees */
-    kgen_tensor selected, parents;        /* [N][D-1], [N][PW] */
-    kgen_tensor tree_index;               /* [N][D] of type link */
-    kgen_tensor next_token, next_sibling; /* [N][D] of type link */
-    kgen_tensor words;                    /* [N][D] of type word */
-    kgen_tensor mask, mask_out;           /* u8 */
-    kgen_tensor probs;                    /* [N][D][V] f32 */
-    kgen_tensor coins, final_coins;       /* [N][D], [N] f32, 0 <= x < 1 */
-    /* movement */
-    kgen_tensor pool;             /* [bytes] u8, or no data */
-    kgen_tensor pools;            /* [B] i64 */
-    kgen_tensor sources, targets; /* [N][A] of type loc */
-    /* numbers */
-    int64_t fill;                            /* tail=value; slots of padding */
-    int64_t pad_len;                         /* length of padded rows */
-    int64_t padding;                         /* kv_indices */
-    int64_t max_len;                         /* draft_lens, eagle_step, slot_mapping */
-    int32_t tokens;                          /* new, or verified, tokens of a request: D */
-    int32_t steps;                           /* S of the drafts */
-    int32_t topk;                            /* K */
-    int32_t vocab;                           /* next_token */
-    int32_t cp_size, cp_rank, cp_interleave; /* slot_mapping; 1, 0, 1 */
-    int32_t groups, heads, kv_heads, max_splits, compute_units; /* kv_splits */
-    float threshold_single, threshold_acc;                      /* tree_verify, > 0 */
-    int64_t slot_count;                                         /* of a pool; kv_compact */
-    int64_t page_bytes, token_bytes, piece_bytes, piece_stride;
-    int64_t group_bytes; /* pack above 1 */
-    int32_t pieces;
+    kgen_scatter_op op; /* that of the kernel */
+    kgen_tensor live;   /* [1] i32, or no data: rows that are no padding */
+    kgen_tensor error;  /* [1] i32, or no data: bits of kgen_scatter_error */
+    union {
+#define KGEN_OP(ID, number, name) kgen_##name##_args name;
+#include "scatter_ops.def"
+    };
 } kgen_scatter_args;
 
 #ifdef __cplusplus

@@ -6,29 +6,8 @@
 #include <stdint.h>
 
 typedef enum kgen_scatter_op {
-    KGEN_OP_PAGE_TABLE_RAGGED = 1,
-    KGEN_OP_PAGE_TABLE_REQUESTS = 2,
-    KGEN_OP_SPEC_PREPARE = 3,
-    KGEN_OP_DRAFT_PAGE_TABLE = 4,
-    KGEN_OP_DRAFT_KV_INDICES = 5,
-    KGEN_OP_KV_INDICES = 6,
-    KGEN_OP_DRAFT_LENS = 7,
-    KGEN_OP_CACHE_LOCS = 8,
-    KGEN_OP_ASSIGN_LOCS = 9,
-    KGEN_OP_SLOT_MAPPING = 10,
-    KGEN_OP_EAGLE_STEP = 11,
-    KGEN_OP_PADDED_INPUTS = 12,
-    KGEN_OP_NEXT_TOKEN = 13,
-    KGEN_OP_BONUS_TOKENS = 14,
-    KGEN_OP_ACCEPT_LOCS = 15,
-    KGEN_OP_KEEP_LOCS = 16,
-    KGEN_OP_EVICT_MASK = 17,
-    KGEN_OP_KV_SPLITS = 18,
-    KGEN_OP_TREE_BUILD = 19,
-    KGEN_OP_TREE_FROM_MASK = 20,
-    KGEN_OP_TREE_MASK = 21,
-    KGEN_OP_TREE_VERIFY = 22,
-    KGEN_OP_KV_COMPACT = 23,
+#define KGEN_OP(ID, number, name) KGEN_OP_##ID = number,
+#include "scatter_ops.def"
 } kgen_scatter_op;
 
 /* What is written behind the last page or entry of a row, up to its width. */

@@ -26,6 +26,7 @@ typedef enum kgen_dtype {
     KGEN_DTYPE_U8 = 10, /* a byte: flags of 0 and 1, words of 8 bits */
     KGEN_DTYPE_U16 = 11,
     KGEN_DTYPE_I8 = 12, /* quantised caches */
+    KGEN_DTYPE_COUNT
 } kgen_dtype;
 
 /* NHD [NB][page][Hkv][D]   HND [NB][Hkv][page][D]
@@ -52,6 +53,7 @@ typedef enum kgen_layout {
     KGEN_STATE_KV = 9,
     KGEN_CONV_SD = 10,
     KGEN_CONV_DS = 11,
+    KGEN_LAYOUT_COUNT
 } kgen_layout;
 
 typedef enum kgen_phase {

@@ -18,7 +18,7 @@
 #include <kgen/kgen.h>
 #include <sodium.h>
 
-#include "runtime/members.h"
+#include "runtime/args_rows.h"
 #include "capture_parts.h"
 #include "capture_format.h"
 
@@ -40,11 +40,11 @@ static json_t *sizes_json(const int64_t *sizes, int32_t count) {
 static json_t *tensors_json(const kgen_args *args, const kgen__regions *regions) {
     json_t *all = json_object();
     kgen_args copy = *args;
-    for (int i = 0; i < kgen_args_count(args->family); i++) {
+    for (int i = 0; i < kgen_args_count(args); i++) {
         const kgen_tensor *t = kgen_args_tensor(&copy, i);
         if (regions->place[i].region < 0) continue;
         json_object_set_new(
-            all, kgen_args_name(args->family, i),
+            all, kgen_args_name(args, i),
             json_pack("{s:s, s:s, s:o, s:o, s:o}", "dtype", kgen_dtype_name(t->dtype), "layout",
                       kgen_layout_name(t->layout), "shape", sizes_json(t->shape, t->rank), "stride",
                       sizes_json(t->stride, t->rank), "place", place_json(&regions->place[i])));
@@ -55,11 +55,10 @@ static json_t *tensors_json(const kgen_args *args, const kgen__regions *regions)
 /* Bits, so that a float is what it was. */
 static json_t *numbers_json(const kgen_args *args) {
     json_t *all = json_object();
-    for (const kgen__member *m = kgen__members(args->family); m->name; m++) {
+    for (const kgen__number_row *n = kgen__args_rows_in(args)->numbers; n->name; n++) {
         uint64_t bits = 0;
-        if (m->is_tensor) continue;
-        memcpy(&bits, (const char *)args + m->offset, m->size); /* little-endian hosts */
-        json_object_set_new(all, m->name, json_integer((json_int_t)bits));
+        memcpy(&bits, (const char *)&args->attn + n->offset, n->size); /* little-endian hosts */
+        json_object_set_new(all, n->name, json_integer((json_int_t)bits));
     }
     return all;
 }

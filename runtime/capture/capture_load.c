@@ -11,7 +11,7 @@
 #include <sodium.h>
 #include <zstd.h>
 
-#include "runtime/members.h"
+#include "runtime/args_rows.h"
 #include "capture_parts.h"
 #include "capture_format.h"
 #include "runtime/checks.h"
@@ -144,7 +144,7 @@ static kgen_status take_about(kgen_capture *c, const file *in, json_t *root, kge
     c->unix_time = (uint64_t)when;
     if (kgen_spec_parse(&c->spec, line, &why) != KGEN_OK)
         return kgen_fail(err, why.status, "%.300s: %.600s", in->path, why.text);
-    c->args.family = c->spec.family;
+    kgen_args_init(&c->args, &c->spec);
     return take_environment(c, in, root, err);
 }
 
@@ -256,7 +256,7 @@ static int take_sizes(int64_t *out, int32_t *rank, const json_t *list) {
 static kgen_status take_tensor(kgen_capture *c, int index, const file *in, const json_t *row,
                                kgen_error *err) {
     enum { DTYPES = KGEN_DTYPE_I8 + 1, LAYOUTS = KGEN_CONV_DS + 1 };
-    const char *name = kgen_args_name(c->spec.family, index);
+    const char *name = kgen_args_name(&c->args, index);
     kgen_tensor *t = kgen_args_tensor(&c->args, index);
     kgen__extent extent;
     int32_t strides;
@@ -278,18 +278,16 @@ static kgen_status take_tensor(kgen_capture *c, int index, const file *in, const
 static kgen_status take_args(kgen_capture *c, const file *in, const json_t *root, kgen_error *err) {
     const json_t *numbers = json_object_get(root, "numbers");
     const json_t *tensors = json_object_get(root, "tensors");
-    int count = kgen_args_count(c->spec.family);
-    for (const kgen__member *m = kgen__members(c->spec.family); m->name; m++) {
+    int count = kgen_args_count(&c->args);
+    for (const kgen__number_row *n = kgen__args_rows_of(&c->spec)->numbers; n->name; n++) {
         int64_t bits;
-        if (m->is_tensor) continue;
-        SOUND(take_integer(&bits, json_object_get(numbers, m->name), INT64_MIN, INT64_MAX),
-              m->name);
-        memcpy((char *)&c->args + m->offset, &bits, m->size); /* little-endian hosts */
+        SOUND(take_integer(&bits, json_object_get(numbers, n->name), INT64_MIN, INT64_MAX),
+              n->name);
+        memcpy((char *)&c->args.attn + n->offset, &bits, n->size); /* little-endian hosts */
     }
     SOUND(json_is_object(tensors), "tensors");
     for (int i = 0; i < count; i++)
-        KGEN_TRY(take_tensor(c, i, in, json_object_get(tensors, kgen_args_name(c->spec.family, i)),
-                             err));
+        KGEN_TRY(take_tensor(c, i, in, json_object_get(tensors, kgen_args_name(&c->args, i)), err));
     return KGEN_OK;
 }
 
@@ -360,7 +358,7 @@ void kgen_capture_spec(kgen_spec *out, const kgen_capture *capture, const kgen_t
 
 void kgen_capture_args(kgen_args *out, const kgen_capture *capture, void *const *base) {
     *out = capture->args;
-    for (int i = 0; i < kgen_args_count(out->family); i++) {
+    for (int i = 0; i < kgen_args_count(out); i++) {
         const kgen_capture_place *place = &capture->place[i];
         if (place->region < 0) continue;
         kgen_args_tensor(out, i)->data = (char *)base[place->region] + place->offset;

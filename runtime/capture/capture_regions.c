@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/members.h"
+#include "runtime/args_rows.h"
 #include "capture_parts.h"
 #include "runtime/checks.h"
 #include "runtime/launch.h"
@@ -49,17 +49,18 @@ typedef struct finder {
     const kgen_args *args;
     piece *pieces;
     size_t count;
+    int holder; /* the tensor of addresses */
 } finder;
 
 /* A launch refuses what its kernel has no use for: what is given is taken. */
 static kgen_status add_tensors(finder *f, kgen_error *err) {
     kgen_args args = *f->args;
-    for (int i = 0; i < kgen_args_count(args.family); i++) {
+    for (int i = 0; i < kgen_args_count(&args); i++) {
         const kgen_tensor *t = kgen_args_tensor(&args, i);
         kgen__extent extent;
         f->out->place[i] = (kgen_capture_place){-1, 0};
         if (!t->data) continue;
-        KGEN_TRY(kgen__tensor_extent(&extent, kgen_args_name(args.family, i), t, err));
+        KGEN_TRY(kgen__tensor_extent(&extent, kgen_args_name(&args, i), t, err));
         uintptr_t data = (uintptr_t)t->data;
         f->pieces[f->count++] = (piece){data + (uintptr_t)extent.low,
                                         (size_t)(extent.end - extent.low), data, &f->out->place[i]};
@@ -68,31 +69,6 @@ static kgen_status add_tensors(finder *f, kgen_error *err) {
 }
 
 /* ---- addresses in memory --------------------------------------------------------- */
-
-/* Bytes from the start of a pool to the end of its slots. No stride is negative
- * (a launch refuses it), so a last slot or the end of the last whole page is the
- * furthest; the sum in double says whether the one in integers can be made. */
-static kgen_status pool_bytes(size_t *out, const kgen_scatter_args *a, int64_t page,
-                              kgen_error *err) {
-    static const double most = 0x1p48;
-    int64_t last = a->slot_count - 1, full = a->slot_count / page;
-    *out = 0;
-    if (a->slot_count == 0) return KGEN_OK;
-    double sum = (double)(last / page) * (double)a->page_bytes +
-                 (double)page * (double)a->token_bytes +
-                 (double)a->pieces * (double)a->piece_stride + (double)a->piece_bytes;
-    NEED(sum < most, "pools: a pool of %g bytes, at most %g in a capture", sum, most);
-    int64_t far = last / page * a->page_bytes + last % page * a->token_bytes;
-    int64_t whole = full ? (full - 1) * a->page_bytes + (page - 1) * a->token_bytes : 0;
-    *out =
-        (size_t)((far > whole ? far : whole) + (a->pieces - 1) * a->piece_stride + a->piece_bytes);
-    return KGEN_OK;
-}
-
-static int holds_addresses(const kgen_kernel *kernel, const kgen_args *args) {
-    return kernel->spec.family == KGEN_FAMILY_SCATTER &&
-           kernel->spec.scatter.op == KGEN_OP_KV_COMPACT && !args->scatter.pool.data;
-}
 
 static kgen_status read_addresses(int64_t **out, const kgen_kernel *kernel, const kgen_tensor *t,
                                   kgen_error *err) {
@@ -113,13 +89,14 @@ static kgen_status grow_pieces(finder *f, size_t more, kgen_error *err) {
     return f->out->addresses ? KGEN_OK : kgen_fail(err, KGEN_E_NOMEM, "capture: out of memory");
 }
 
-/* pools of kv_compact are addresses where no pool is given. */
+/* Of a tensor that holds addresses, the memory behind each. */
 static kgen_status add_addresses(finder *f, const kgen_kernel *kernel, kgen_error *err) {
-    const kgen_tensor *t = &f->args->scatter.pools;
-    if (!holds_addresses(kernel, f->args) || t->shape[0] == 0) return KGEN_OK;
+    kgen_args args = *f->args;
     int64_t *list = NULL;
-    size_t bytes;
-    KGEN_TRY(pool_bytes(&bytes, &f->args->scatter, kernel->spec.scatter.page, err));
+    size_t bytes = 0;
+    KGEN_TRY(kgen__launch_addresses(&f->holder, &bytes, kernel, f->args, err));
+    if (f->holder < 0) return KGEN_OK;
+    const kgen_tensor *t = kgen_args_tensor(&args, f->holder);
     kgen_status status = read_addresses(&list, kernel, t, err);
     if (status == KGEN_OK) status = grow_pieces(f, (size_t)t->shape[0], err);
     for (int64_t i = 0; status == KGEN_OK && i < t->shape[0]; i++) {
@@ -166,13 +143,11 @@ static kgen_status unite(finder *f, kgen_error *err) {
     return KGEN_OK;
 }
 
-static void place_words(kgen__regions *out, const kgen_args *args) {
-    kgen_args copy = *args;
-    int pools = 0;
-    while (kgen_args_tensor(&copy, pools) != &copy.scatter.pools) pools++;
+static void place_words(finder *f) {
+    kgen__regions *out = f->out;
     for (size_t i = 0; i < out->address_count; i++) {
-        out->addresses[i].word.region = out->place[pools].region;
-        out->addresses[i].word.offset += out->place[pools].offset;
+        out->addresses[i].word.region = out->place[f->holder].region;
+        out->addresses[i].word.offset += out->place[f->holder].offset;
     }
 }
 
@@ -185,7 +160,7 @@ kgen_status kgen__regions_find(kgen__regions *out, const kgen_kernel *kernel, co
     kgen_status status = add_tensors(&f, err);
     if (status == KGEN_OK) status = add_addresses(&f, kernel, err);
     if (status == KGEN_OK) status = unite(&f, err);
-    if (status == KGEN_OK && out->address_count) place_words(out, args);
+    if (status == KGEN_OK) place_words(&f);
     free(f.pieces);
     return status;
 }

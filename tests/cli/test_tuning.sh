@@ -86,6 +86,8 @@ expect 0 "1 row near this problem is stale" "$kgen" explain "$spec" --problem ba
 expect 5 "user.jsonl:3: row: not valid JSON" "$kgen" tuning check --layer user
 [[ $out == "1 valid, 1 stale, 1 bad lines" ]] || fail "check: $out"
 expect 0 "  stale  user" "$kgen" tuning list --layer user
+expect 0 "kgen tune 'attn:" "$kgen" tuning renew --layer user
+[[ $out == *"dv=64,g=4,page=16,layout=nhd,descale=none' --problem batch=8,context=8192,heads=8" ]] || fail "renew: $out"
 capture "$kgen" doctor
 [[ $out == *"user       2 rows, 1 valid, 1 stale, 1 bad lines  ($KGEN_TUNING)"* ]] || fail "doctor: $out"
 [[ $out == *"user.jsonl:3: row: not valid JSON"* ]] || fail "doctor does not say which line: $out"
@@ -95,7 +97,7 @@ capture "$kgen" doctor --json
 
 # wrong use
 refuse 64 "usage: kgen tuning" "$kgen" tuning
-refuse 64 "'frobnicate': list, import, export, check or restamp expected" "$kgen" tuning frobnicate
+refuse 64 "'frobnicate': list, import, export, check, renew or restamp expected" "$kgen" tuning frobnicate
 refuse 64 "import: a FILE of rows expected" "$kgen" tuning import
 refuse 64 "only import and restamp take a FILE" "$kgen" tuning list one.jsonl
 refuse 2 "family=gnd: unknown" "$kgen" tuning list --family gnd

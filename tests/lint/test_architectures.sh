@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Adds architectures in a scratch copy. A second one of a known isa is one row
-# of targets.def: its kernels are written and have their flags. A new isa does
+# of targets.def: its kernels are written and have their flags, and those of others
+# keep their digests. A new isa does
 # not compile until each table keyed by isa has its row: the compiler names it.
 # usage: test_architectures.sh <repository root> <build folder>
 set -euo pipefail
@@ -41,6 +42,22 @@ cat >main.c <<'END'
 
 #include <stdio.h>
 
+/* The digest of a kernel of an architecture that was there before. */
+static int print_old(void) {
+    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
+    const kgen_target *target;
+    kgen_spec spec;
+    kgen_source source;
+    if (kgen_target_find(&target, "gfx1201", NULL) != KGEN_OK ||
+        kgen_spec_parse(&spec, "attn:kv=fp8", NULL) != KGEN_OK ||
+        kgen_source_render(&source, &spec, target, NULL) != KGEN_OK)
+        return 1;
+    kgen_source_digest(digest, source.text, source.size);
+    for (size_t i = 0; i < sizeof digest; i++) printf("%02x", digest[i]);
+    kgen_source_free(&source);
+    return 0;
+}
+
 int main(void) {
     static const char *const lines[] = {"attn:kv=fp8", "gdn:layout=flat", "scatter:op=spec_prepare",
                                         "kv_write:kv=fp8", "kv_gather:kv=fp8"};
@@ -57,12 +74,14 @@ int main(void) {
         kgen_source_free(&source);
     }
     puts(kgen_target_flags(target, KGEN_TOOLCHAIN_HIPRTC)[0]);
-    return 0;
+    return print_old();
 }
 END
 if out=$(compile -O0 main.c gen/*.c compile/flags.c "$build/templates.c" -lsodium -o render 2>&1 && ./render) &&
     [[ $out == *"kg_attn_"*"kg_kv_gather_"*"--offload-arch=gfx1200"* ]]; then
     printf 'one row is an architecture: gfx1200\n'
+    [[ $out == *"$("$build/bin/kgen" source attn:kv=fp8 --arch gfx1201 --digest)" ]] ||
+        fail "a new architecture changes the kernels of an old one" "$out"
 else
     fail "one row is no architecture" "$out"
 fi

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "check/check.h"
+#include "check/scatter_all.h"
 
 #define SENTINEL 0x7eadbeef
 
@@ -52,13 +53,14 @@ static kgen_kernel *kernel_of(const char *line) {
     return kernel;
 }
 
-static inline void launch(kgen_kernel *kernel, const kgen_scatter_args *a) {
-    kgen_args args = {.family = KGEN_FAMILY_SCATTER, .scatter = *a};
+static inline void launch(kgen_kernel *kernel, const kgen__scatter_all *a) {
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
+    kgen__scatter_pack(&args.scatter, &kgen_kernel_spec(kernel)->scatter, a);
     DO(kgen_launch(kernel, &args, stream, &did));
     DO(kgen_stream_sync(ctx, stream, &did));
 }
 
-static inline void run(const char *line, const kgen_scatter_args *a) { launch(kernel_of(line), a); }
+static inline void run(const char *line, const kgen__scatter_all *a) { launch(kernel_of(line), a); }
 
 /* ---- tensors over arrays -------------------------------------------- */
 

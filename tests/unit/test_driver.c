@@ -172,15 +172,17 @@ static void two_devices(void) {
     CHECK(request[0].kernel != request[1].kernel);
     int64_t memory[6][4] = {{0}};
     const int64_t shape[2] = {1, 4};
-    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
-    kgen_tensor *const tensors[] = {&args.scatter.lens,      &args.scatter.valid,
-                                    &args.scatter.accepted,  &args.scatter.seq_lens,
-                                    &args.scatter.step_lens, &args.scatter.positions_out};
+    kgen_args args;
+    kgen_args_init(&args, &request[0].spec);
+    kgen_draft_lens_args *a = &args.scatter.draft_lens;
+    kgen_tensor *const tensors[] = {&a->lens,     &a->valid,     &a->accepted,
+                                    &a->seq_lens, &a->step_lens, &a->positions_out};
     for (int i = 0; i < 6; i++)
         *tensors[i] = kgen_tensor_dense(memory[i], KGEN_DTYPE_I32, 1 + i / 4, shape + 1 - i / 4);
-    args.scatter.positions_out.dtype = KGEN_DTYPE_I64;
-    args.scatter.tokens = args.scatter.steps = args.scatter.pad_len = 1;
-    args.scatter.max_len = 64;
+    a->positions_out.dtype = KGEN_DTYPE_I64;
+    a->tokens = a->steps = 1;
+    a->pad_len = 1;
+    a->max_len = 64;
     for (int i = MOCK_DEVICES - 1; i >= 0; i--) { /* the default stream is the current device's */
         CHECK(kgen_launch(request[i].kernel, &args, NULL, &err) == KGEN_OK);
         CHECK(engine->launches[i] == 1 && engine->current() == 0);

@@ -78,7 +78,7 @@ static double clamped(kgen_dtype dtype, double x) {
 
 /* What a perfect kernel would leave. */
 static void apply(kgen__data *data, const kgen__answer *answer) {
-    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
+    for (int i = 0; i < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_GDN}); i++) {
         const kgen__image *image = &answer->image[i];
         const kgen__slot *slot = &data->slot[i];
         kgen_dtype dtype = kgen__slot_tensor(&data->args, i)->dtype;
@@ -762,7 +762,7 @@ static void must_refuse(trial *t, int slot, size_t byte) {
     *at ^= 0x55;
     if (compare(t) != KGEN_E_MISMATCH)
         fail_msg("%s: byte %zu of %s may change", t->line, byte,
-                 kgen__slot_name(KGEN_FAMILY_GDN, slot));
+                 kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_GDN}, slot));
     *at = old;
 }
 
@@ -781,7 +781,7 @@ static void writes_are_watched(void **state) {
         refer(t);
         apply(&t->data, &t->answer);
         assert_int_equal(compare(t), KGEN_OK);
-        for (int s = 0; s < kgen__slot_count(KGEN_FAMILY_GDN); s++) {
+        for (int s = 0; s < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_GDN}); s++) {
             const kgen__image *image = &t->answer.image[s];
             const kgen__slot *slot = &t->data.slot[s];
             if (!image->bytes) continue;
@@ -810,7 +810,7 @@ static void padding_is_zeros(void **state) {
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         trial *t = trial_line(lines[i]);
         refer(t);
-        for (int s = 0; s < kgen__slot_count(KGEN_FAMILY_GDN); s++) {
+        for (int s = 0; s < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_GDN}); s++) {
             const kgen__image *image = &t->answer.image[s];
             for (int64_t n = 0; n < image->count; n++) assert_true(image->tolerance[n] < 0);
             if (!image->bytes || s == OUT) continue;
@@ -839,7 +839,7 @@ static double peers_allow(const kgen_gdn_spec *s, int slot, double value) {
 static void check_answers(const trial *t) {
     const kgen_gdn_spec *s = &t->data.spec.gdn;
     int calm = !t->c.gdn.extremes && s->l2norm, rounds = kgen__gdn_has_conv(s) && s->conv_round;
-    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
+    for (int i = 0; i < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_GDN}); i++) {
         const kgen__image *image = &t->answer.image[i];
         int compared = i == OUT ? kgen_dtype_size((kgen_dtype)s->out) > 1 : i == STATE;
         double sum = 0, most = 0;
@@ -848,8 +848,9 @@ static void check_answers(const trial *t) {
             double value = image->want[n], tolerance = (double)image->tolerance[n];
             if (tolerance < 0) continue;
             if (!isfinite(value) || !isfinite(tolerance))
-                fail_msg("%s: %s: %g within %g", t->line, kgen__slot_name(KGEN_FAMILY_GDN, i),
-                         value, tolerance);
+                fail_msg("%s: %s: %g within %g", t->line,
+                         kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_GDN}, i), value,
+                         tolerance);
             most = fmax(most, tolerance / peers_allow(s, i, value));
             sum += tolerance / peers_allow(s, i, value);
             count++;
@@ -858,7 +859,8 @@ static void check_answers(const trial *t) {
         int loose = sum > (rounds ? 4 + tokens : 0.5) * (double)count || (!rounds && most > 16);
         if (calm && compared && loose)
             fail_msg("%s: %s: tolerances %g of the peers', %g at most", t->line,
-                     kgen__slot_name(KGEN_FAMILY_GDN, i), sum / (double)count, most);
+                     kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_GDN}, i),
+                     sum / (double)count, most);
     }
 }
 

@@ -98,7 +98,7 @@ static void compare(rig *r) {
 static unsigned char *outputs_of(const rig *r) {
     unsigned char *copy = NULL;
     size_t size = 0;
-    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
+    for (int i = 0; i < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_GDN}); i++) {
         const kgen__slot *slot = &r->data.slot[i];
         if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         copy = realloc(copy, size + slot->size);
@@ -111,14 +111,14 @@ static unsigned char *outputs_of(const rig *r) {
 }
 
 static void assert_outputs(const rig *r, const unsigned char *want, const char *what) {
-    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_GDN); i++) {
+    for (int i = 0; i < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_GDN}); i++) {
         const kgen__slot *slot = &r->data.slot[i];
         if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         size_t at = 0;
         while (at < slot->size && slot->bytes[at] == want[at]) at++;
         if (at < slot->size)
             fail_msg("%s: %s: other bits in %s at byte %zu (seed %" PRIu64 ")", r->line, what,
-                     kgen__slot_name(KGEN_FAMILY_GDN, i), at, seed);
+                     kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_GDN}, i), at, seed);
         want += slot->size;
     }
 }
@@ -562,7 +562,8 @@ static void assert_read_slots_kept(rig *r) {
             size_t to = (size_t)((unsigned char *)part_of(t, q.write) - slot->bytes);
             if (memcmp(slot->bytes + at, slot->before + at, part_bytes(t)))
                 fail_msg("%s: the %s that sequence %lld reads has changed (seed %" PRIu64 ")",
-                         r->line, kgen__slot_name(KGEN_FAMILY_GDN, kept[i]), (long long)n, seed);
+                         r->line, kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_GDN}, kept[i]),
+                         (long long)n, seed);
             assert_memory_not_equal(slot->bytes + to, slot->before + to, part_bytes(t));
         }
     }

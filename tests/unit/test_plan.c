@@ -34,18 +34,26 @@ static size_t read_model(const char *name, char *out, size_t size) {
     return length;
 }
 
+/* Rows of tests leave the size out. */
+static kgen_status plan_bytes(kgen_plan *plan, const char *json, size_t size,
+                              const kgen_plan_options *options, kgen_error *err) {
+    kgen_plan_options sized = {0};
+    if (options) sized = *options;
+    sized.size = sizeof sized;
+    err->text[0] = 0;
+    return kgen_plan_make(plan, json, size, options ? &sized : NULL, err);
+}
+
 static kgen_status plan_text(kgen_plan *plan, const char *json, const kgen_plan_options *options,
                              kgen_error *err) {
-    err->text[0] = 0;
-    return kgen_plan_make(plan, json, strlen(json), options, err);
+    return plan_bytes(plan, json, strlen(json), options, err);
 }
 
 static kgen_status plan_model(kgen_plan *plan, const char *name, const kgen_plan_options *options,
                               kgen_error *err) {
     char json[TEXT_MAX];
     size_t size = read_model(name, json, sizeof json);
-    err->text[0] = 0;
-    return kgen_plan_make(plan, json, size, options, err);
+    return plan_bytes(plan, json, size, options, err);
 }
 
 static int mentions(const kgen_plan *plan, const char *words) {
@@ -746,6 +754,9 @@ static void test_huge_and_deep(void **state) {
     (void)state;
     assert_non_null(text);
     memset(text, ' ', size);
+    const kgen_plan_options no_size = {.tp = 1};
+    assert_int_equal(kgen_plan_make(&plan, text, size, &no_size, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "kgen_plan_options.size=0: sizeof(kgen_plan_options) expected");
     assert_int_equal(kgen_plan_make(&plan, text, size, NULL, &err), KGEN_E_CONFIG);
     assert_non_null(strstr(err.text, "4194304"));
     memset(text, '[', size);
@@ -876,7 +887,8 @@ static void test_mutations(void **state) {
     for (size_t m = 0; m < sizeof names / sizeof names[0]; m++) {
         size_t length = read_model(names[m], original, sizeof original);
         for (int i = 0; i < MUTATIONS; i++) {
-            kgen_plan_options options = {.tp = widths[below(5)],
+            kgen_plan_options options = {.size = sizeof options,
+                                         .tp = widths[below(5)],
                                          .kv_dtype = below(2) ? KGEN_DTYPE_FP8 : KGEN_DTYPE_NONE,
                                          .engine = (kgen_engine)below(2),
                                          .spec_width = (int)below(16)};

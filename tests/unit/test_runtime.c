@@ -140,7 +140,7 @@ static void compare(rig *r) {
 static unsigned char *outputs_of(const rig *r, size_t *size) {
     unsigned char *copy = NULL;
     *size = 0;
-    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_ATTN); i++) {
+    for (int i = 0; i < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_ATTN}); i++) {
         const kgen__slot *slot = &r->data.slot[i];
         if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
         copy = realloc(copy, *size + slot->size);
@@ -454,8 +454,8 @@ static float odd_float(long long value) {
 }
 
 static kgen_tensor *tensor_named(kgen_args *args, const char *name) {
-    for (int i = 0; i < kgen__slot_count(KGEN_FAMILY_ATTN); i++)
-        if (strcmp(kgen__slot_name(KGEN_FAMILY_ATTN, i), name) == 0)
+    for (int i = 0; i < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_ATTN}); i++)
+        if (strcmp(kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_ATTN}, i), name) == 0)
             return kgen__slot_tensor(args, i);
     fail_msg("%s: no such tensor", name);
     return NULL;
@@ -1115,7 +1115,7 @@ static void *run_many(void *user) {
             continue;
         }
         size_t at = 0;
-        for (int s = 0; s < kgen__slot_count(KGEN_FAMILY_ATTN); s++) {
+        for (int s = 0; s < kgen__slot_count(&(kgen_args){.family = KGEN_FAMILY_ATTN}); s++) {
             const kgen__slot *slot = &t->r.data.slot[s];
             if (!slot->bytes || slot->role == KGEN_USE_IN) continue;
             t->wrong += memcmp(slot->bytes, t->want + at, slot->size) != 0;

@@ -10,10 +10,12 @@ static kgen__rng rng;
 static int64_t below(int64_t n) { return n > 0 ? kgen__rng_range(&rng, 0, n - 1) : 0; }
 
 /* The reference alone, on the same arrays. */
-static void refer(const char *line, const kgen_scatter_args *a, int64_t rows) {
+static void refer(const char *line, const kgen__scatter_all *a, int64_t rows) {
     kgen_spec spec;
     DO(kgen_spec_parse(&spec, line, &did));
-    kgen__scatter_reference(&spec, a, rows);
+    kgen_scatter_args args;
+    kgen__scatter_pack(&args, &spec.scatter, a);
+    kgen__scatter_reference(&spec, &args, rows);
 }
 
 /* ---- page tables, upstream's example -------------------------------- */
@@ -36,7 +38,7 @@ static void t1_mapping(int64_t map[64]) {
 #define T1_KEEP 2, 5, 1, 3, S, S, 4, 6, S, S, S, S
 #define T1_WINDOW_KEEP 0, 0, 10, 2, S, S, 1, 3, S, S, S, S
 
-static void check_t1(const char *line, kgen_scatter_args *a) {
+static void check_t1(const char *line, kgen__scatter_all *a) {
     int32_t table[12], window[12];
     fill32(table, 12, S);
     fill32(window, 12, S);
@@ -58,7 +60,7 @@ static void test_t1_requests(void **state) {
     int64_t map[64];
     (void)state;
     t1_mapping(map);
-    kgen_scatter_args a = {.lens = V32(lens, 2),
+    kgen__scatter_all a = {.lens = V32(lens, 2),
                            .requests = V64(requests, 2),
                            .tokens = 4,
                            .req_to_token = M32(t1_slots, 3, 24),
@@ -75,7 +77,7 @@ static void test_t1_ragged(void **state) {
     t1_mapping(map);
     memcpy(flat, t1_slots[1], 13 * sizeof *flat);
     memcpy(flat + 13, t1_slots[2], 7 * sizeof *flat);
-    kgen_scatter_args a = {
+    kgen__scatter_all a = {
         .indptr = V32(indptr, 3), .slots = V32(flat, 20), .mapping = V64(map, 64)};
     check_t1("scatter:op=page_table_ragged,page=4,swa=1,tail=keep,pick=first", &a);
     check_t1("scatter:op=page_table_ragged,page=4,swa=1,tail=keep", &a);
@@ -85,11 +87,11 @@ static void test_t1_ragged(void **state) {
 
 static int32_t t2_row[32];
 
-static kgen_scatter_args t2_args(void) {
+static kgen__scatter_all t2_args(void) {
     static const int32_t lens[] = {6}, starts[] = {100, 120, 140, 160, 180};
     static const int64_t requests[] = {0};
     for (int i = 0; i < 20; i++) t2_row[i] = starts[i / 4] + i % 4;
-    return (kgen_scatter_args){.lens = V32(lens, 1),
+    return (kgen__scatter_all){.lens = V32(lens, 1),
                                .requests = V64(requests, 1),
                                .steps = 3,
                                .topk = 2,
@@ -98,7 +100,7 @@ static kgen_scatter_args t2_args(void) {
 
 static void test_t2_draft_indices(void **state) {
     int32_t indices[3 * 20], ends[3 * 3];
-    kgen_scatter_args a = t2_args();
+    kgen__scatter_all a = t2_args();
     (void)state;
     fill32(indices, 60, S);
     a.indices = M32(indices, 3, 20);
@@ -112,7 +114,7 @@ static void test_t2_draft_indices(void **state) {
 
 static void check_t2_pages(const char *line, const int32_t want[6]) {
     int32_t table[3 * 2 * 4];
-    kgen_scatter_args a = t2_args();
+    kgen__scatter_all a = t2_args();
     a.table = kgen_tensor_dense(table, KGEN_DTYPE_I32, 3, (const int64_t[]){3, 2, 4});
     run(line, &a);
     for (int k = 0; k < 2; k++)
@@ -132,7 +134,7 @@ static void test_t2_draft_pages(void **state) {
 static void check_splits(const int32_t *lens, int count, int groups, int heads, int kv_heads,
                          int most, int units, const int32_t *want) {
     int32_t got[32];
-    kgen_scatter_args a = {.lens = V32(lens, count),
+    kgen__scatter_all a = {.lens = V32(lens, count),
                            .counts = V32(got, count * groups),
                            .groups = groups,
                            .heads = heads,
@@ -166,7 +168,7 @@ static void test_t4_tree(void **state) {
     int64_t positions[6], index[6], next[6], sibling[6];
     int32_t words[6];
     (void)state;
-    kgen_scatter_args a = {.lens = V32(t4_lens, 1),
+    kgen__scatter_all a = {.lens = V32(t4_lens, 1),
                            .selected = M64(t4_selected, 1, 5),
                            .parents = M64(t4_parents, 1, 5),
                            .positions_out = V64(positions, 6),
@@ -189,7 +191,7 @@ static void test_masks_agree(void **state) {
     int64_t positions[6], index[6], next[6], sibling[6];
     uint8_t qlen[36], full[6 * 13], small[6];
     (void)state;
-    kgen_scatter_args a = {.lens = V32(t4_lens, 1),
+    kgen__scatter_all a = {.lens = V32(t4_lens, 1),
                            .selected = M64(t4_selected, 1, 5),
                            .parents = M64(t4_parents, 1, 5),
                            .positions_out = V64(positions, 6),
@@ -206,7 +208,7 @@ static void test_masks_agree(void **state) {
         for (int c = 0; c < 7; c++) assert_int_equal(full[13 * j + c], 1);
         assert_memory_equal(full + 13 * j + 7, qlen + 6 * j, 6);
     }
-    kgen_scatter_args m = {.lens = a.lens,
+    kgen__scatter_all m = {.lens = a.lens,
                            .mask = vector_of(full, KGEN_DTYPE_U8, 78),
                            .tokens = 6,
                            .words = rows_of(small, KGEN_DTYPE_U8, 1, 6, 6)};
@@ -228,7 +230,7 @@ static void test_t5_verify(void **state) {
     const int64_t targets[] = {3, 18, 18, 4, 5, 18, 11, 18, 18, 18, 12, 18};
     int32_t predicts[12], index[8], count[2];
     (void)state;
-    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, 6),
+    kgen__scatter_all a = {.tokens_in = M64(tokens, 2, 6),
                            .targets_in = M64(targets, 2, 6),
                            .next_token = M64(next, 2, 6),
                            .next_sibling = M64(sibling, 2, 6),
@@ -254,7 +256,7 @@ static void test_a_chain_is_a_tree_without_links(void **state) {
     const int64_t tokens[] = {9, 1, 2, 3, 9, 5, 6, 7}, targets[] = {1, 2, 8, 3, 4, 6, 7, 0};
     int32_t predicts[8], index[8], count[2];
     (void)state;
-    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, 4),
+    kgen__scatter_all a = {.tokens_in = M64(tokens, 2, 4),
                            .targets_in = M64(targets, 2, 4),
                            .predicts = M32(predicts, 2, 4),
                            .accept_index = M32(index, 2, 4),
@@ -274,7 +276,7 @@ static void test_sampling_by_uniforms(void **state) {
     float last = 0.49f;
     int32_t predicts[2], index[2], count[1];
     (void)state;
-    kgen_scatter_args a = {
+    kgen__scatter_all a = {
         .tokens_in = M64(tokens, 1, 2),
         .next_token = M64(next, 1, 2),
         .tokens = 2,
@@ -305,7 +307,7 @@ static void test_t6_draft_lengths(void **state) {
     int32_t first[4], steps[8];
     int64_t positions[8];
     (void)state;
-    kgen_scatter_args a = {.lens = V32(lens, 4),
+    kgen__scatter_all a = {.lens = V32(lens, 4),
                            .valid = V32(valid, 4),
                            .steps = 2,
                            .tokens = 4,
@@ -333,7 +335,7 @@ static void test_draft_lengths_of_extends_and_padding(void **state) {
     int32_t first[4], steps[4], error = 0;
     int64_t positions[4];
     (void)state;
-    kgen_scatter_args a = {.lens = V32(lens, 4),
+    kgen__scatter_all a = {.lens = V32(lens, 4),
                            .valid = V32(valid, 4),
                            .steps = 1,
                            .tokens = 4,
@@ -364,7 +366,7 @@ static void check_page_vector(const struct page_vector *v, int reference) {
     fill32(window, 8, -99);
     snprintf(line, sizeof line, "scatter:op=page_table_ragged,page=%d,tail=keep,swa=%d%s", v->page,
              v->swa, v->first ? ",pick=first" : "");
-    kgen_scatter_args a = {.indptr = V32(indptr, 2),
+    kgen__scatter_all a = {.indptr = V32(indptr, 2),
                            .slots = V32(v->slots, v->count),
                            .table = M32(row, 1, v->width),
                            .swa_table = M32(window, 1, v->width),
@@ -391,7 +393,7 @@ static void check_draft_vector(const struct draft_vector *v, int reference) {
     char line[80];
     fill32(indices, 240, S);
     snprintf(line, sizeof line, "scatter:op=draft_kv_indices,page=%d", v->page);
-    kgen_scatter_args a = {.lens = V32(v->lens, 2),
+    kgen__scatter_all a = {.lens = V32(v->lens, 2),
                            .requests = V64(v->requests, 2),
                            .req_to_token = M32(v->slots, 3, 80),
                            .steps = v->steps,
@@ -427,7 +429,7 @@ static void test_split_vectors(void **state) {
 static void check_tree_vector(const struct tree_vector *v, int reference) {
     int64_t positions[12], index[12], next[12], sibling[12], d = v->tokens;
     int32_t words[12];
-    kgen_scatter_args a = {.lens = V32(&v->length, 1),
+    kgen__scatter_all a = {.lens = V32(&v->length, 1),
                            .selected = M64(v->selected, 1, d - 1),
                            .topk = v->topk,
                            .parents = M64(v->parents, 1, v->parent_count),
@@ -466,7 +468,7 @@ static void check_verify_vector(const struct verify_vector *v, int reference) {
     memcpy(targets + d, v->targets, (size_t)d * sizeof *targets);
     memcpy(next + d, v->next, (size_t)d * sizeof *next);
     memcpy(sibling + d, v->sibling, (size_t)d * sizeof *sibling);
-    kgen_scatter_args a = {.tokens_in = M64(tokens, 2, d),
+    kgen__scatter_all a = {.tokens_in = M64(tokens, 2, d),
                            .targets_in = M64(targets, 2, d),
                            .next_token = M64(next, 2, d),
                            .next_sibling = M64(sibling, 2, d),
@@ -511,7 +513,7 @@ static void check_lengths(int page, const int32_t *lens, int rows, int swa) {
     for (int pass = 0; pass < 2; pass++) {
         int32_t *table = tables + (size_t)pass * 2 * cells + 8, *window = table + cells;
         char line[96];
-        kgen_scatter_args a = {.lens = V32(lens, rows),
+        kgen__scatter_all a = {.lens = V32(lens, rows),
                                .requests = V64(requests, rows),
                                .req_to_token = M32(slots, rows, columns),
                                .tokens = 4,
@@ -595,8 +597,8 @@ static void step_server(server *s) {
     }
 }
 
-static kgen_scatter_args server_args(server *s, int32_t *table) {
-    return (kgen_scatter_args){.live = V32(&s->live, 1),
+static kgen__scatter_all server_args(server *s, int32_t *table) {
+    return (kgen__scatter_all){.live = V32(&s->live, 1),
                                .lens = V32(s->lens, ROWS),
                                .requests = V64(s->requests, ROWS),
                                .req_to_token = M32(s->slots, REQUESTS, COLUMNS),
@@ -624,9 +626,11 @@ static void test_delta_is_the_full_table(void **state) {
     for (int n = 0; n < ROWS; n++) s->requests[n] = n;
     for (int n = 0; n < ROWS; n++) admit(s, n);
     s->live = ROWS;
-    kgen_scatter_args whole = server_args(s, s->fresh);
-    kgen_args args = {.family = KGEN_FAMILY_SCATTER, .scatter = server_args(s, s->table)};
+    kgen__scatter_all whole = server_args(s, s->fresh);
+    kgen__scatter_all ours = server_args(s, s->table);
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
     kgen_kernel *delta = kernel_of("scatter:op=spec_prepare,page=4,delta=1");
+    kgen__scatter_pack(&args.scatter, &kgen_kernel_spec(delta)->scatter, &ours);
     kgen_kernel *full = kernel_of("scatter:op=spec_prepare,page=4");
     kgen_graph *graph;
     DO(kgen_graph_begin(ctx, stream, &did));
@@ -659,7 +663,7 @@ static void test_delta_writes_only_changes(void **state) {
     for (int n = 0; n < ROWS; n++) admit(s, n);
     for (int n = 0; n < ROWS; n++) s->lens[n] = 40 + n;
     s->live = ROWS;
-    kgen_scatter_args a = server_args(s, s->table);
+    kgen__scatter_all a = server_args(s, s->table);
     run("scatter:op=spec_prepare,page=4,delta=1", &a);
     fill32(s->table, ROWS * WIDTH, SENTINEL);
     for (int n = 0; n < ROWS; n++) s->lens[n] += 3;
@@ -687,7 +691,7 @@ static void test_compaction_moves_all_pools(void **state) {
         for (int i = 0; i < SLOTS * BYTES; i++) pools[p][i] = (uint8_t)(i / BYTES + 100 * p);
         addresses[p] = (int64_t)(uintptr_t)pools[p];
     }
-    kgen_scatter_args a = {.pools = V64(addresses, 2),
+    kgen__scatter_all a = {.pools = V64(addresses, 2),
                            .sources = M64(sources, 1, 4),
                            .targets = M64(targets, 1, 4),
                            .slot_count = SLOTS,
@@ -745,7 +749,7 @@ static const struct move_form {
 };
 
 /* Bytes of one element: what stands for an element in move_forms is halved. */
-static void numbers_of(kgen_scatter_args *a, char line[KGEN_SPEC_LINE_MAX],
+static void numbers_of(kgen__scatter_all *a, char line[KGEN_SPEC_LINE_MAX],
                        const struct move_form *form, int64_t bytes) {
     int by_chunk = form->at == at_packed_k;
     a->page_bytes = PAGE * HEADS * DIM * bytes;
@@ -802,7 +806,7 @@ static void check_form(const struct move_form *form, int64_t bytes) {
     random_moves(sources, targets, PAGE * PAGES);
     for (int i = 0; i < LAYERS; i++) expect_moves(want + i * layer, form, sources, targets, bytes);
 
-    kgen_scatter_args a = {.pool = vector_of(cache, KGEN_DTYPE_U8, LAYERS * layer),
+    kgen__scatter_all a = {.pool = vector_of(cache, KGEN_DTYPE_U8, LAYERS * layer),
                            .pools = V64(pools, LAYERS * each),
                            .sources = M64(sources, 2, MOVES),
                            .targets = M64(targets, 2, MOVES)};

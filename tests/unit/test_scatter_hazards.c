@@ -15,9 +15,9 @@ static void naive_table(int32_t *table, int64_t stride, const int32_t *slots, in
             table[n * stride + j] = slots[n * columns + j * page] / page;
 }
 
-static kgen_scatter_args table_args(const int32_t *lens, const int64_t *requests, int rows,
+static kgen__scatter_all table_args(const int32_t *lens, const int64_t *requests, int rows,
                                     const int32_t *slots, int64_t columns, kgen_tensor table) {
-    return (kgen_scatter_args){.lens = V32(lens, rows),
+    return (kgen__scatter_all){.lens = V32(lens, rows),
                                .requests = V64(requests, rows),
                                .req_to_token = M32(slots, rows, columns),
                                .table = table};
@@ -42,7 +42,7 @@ static void test_h1_stale_tails(void **state) {
     int32_t slots[2 * 32], naive[2 * WIDTH] = {0}, ours[2 * WIDTH] = {0}, lens[2], live;
     (void)state;
     count_up(slots, 64, 64);
-    kgen_scatter_args a = table_args(lens, in_order, 2, slots, 32, M32(ours, 2, WIDTH));
+    kgen__scatter_all a = table_args(lens, in_order, 2, slots, 32, M32(ours, 2, WIDTH));
     a.live = V32(&live, 1);
     for (int step = 0; step < 2; step++) { /* a batch of two long rows, then one short */
         lens[0] = step ? 5 : 30;
@@ -72,7 +72,7 @@ static void test_h2_two_strides(void **state) {
     count_up(slots, 8, 8);
     for (int i = 0; i < 64; i++) map[i] = 72 + i; /* page 2 -> 20 */
     for (int n = 0; n < 2; n++) naive[n * 5] = (int32_t)(map[slots[4 * n]] / 4);
-    kgen_scatter_args a =
+    kgen__scatter_all a =
         table_args(lens, in_order, 2, slots, 4, rows_of(table, KGEN_DTYPE_I32, 2, 4, 5));
     a.mapping = V64(map, 64);
     a.swa_table = rows_of(window, KGEN_DTYPE_I32, 2, 6, 9);
@@ -96,7 +96,7 @@ static void test_h3_rows_are_cut_at_the_width(void **state) {
     fill32(naive, 3 * WIDTH + 8, SENTINEL);
     fill32(ours, 3 * WIDTH + 8, SENTINEL);
     naive_table(naive, WIDTH, slots, 24, lens, 2, 4);
-    kgen_scatter_args a = table_args(lens, in_order, 2, slots, 24, M32(ours, 2, WIDTH));
+    kgen__scatter_all a = table_args(lens, in_order, 2, slots, 24, M32(ours, 2, WIDTH));
     a.error = V32(&error, 1);
     run("scatter:op=page_table_requests,page=4", &a);
     assert_false(second_row_is_its_own(naive, WIDTH, 31));
@@ -117,7 +117,7 @@ static void test_h4_negative_slots(void **state) {
     for (int i = 0; i < BEFORE + 8; i++) memory[i] = i < BEFORE ? 777 : i;
     const int64_t *map = memory + BEFORE;
     for (int j = 0; j < 2; j++) naive[j] = (int32_t)map[slots[j]];
-    kgen_scatter_args a = table_args(lens, in_order, 1, slots, 2, M32(table, 1, 2));
+    kgen__scatter_all a = table_args(lens, in_order, 1, slots, 2, M32(table, 1, 2));
     a.mapping = V64(map, 8);
     a.swa_table = M32(window, 1, 2);
     a.error = V32(&error, 1);
@@ -142,7 +142,7 @@ static void test_h5_the_last_token_names_the_page(void **state) {
     int32_t naive[3], table[3];
     (void)state;
     for (int j = 0; j < 3; j++) naive[j] = slots[4 * j] / 4;
-    kgen_scatter_args a = {
+    kgen__scatter_all a = {
         .slots = V32(slots, 9), .indptr = V32(indptr, 2), .table = M32(table, 1, 3)};
     run("scatter:op=page_table_ragged,page=4", &a);
     assert_false(drafts_are_found(naive));
@@ -163,7 +163,7 @@ static void test_h6_rows_that_are_not_aligned(void **state) {
     int32_t naive[4], table[4], offset[1];
     (void)state;
     for (int j = 0; j < 2; j++) naive[j] = slots[4 * j] / 4;
-    kgen_scatter_args a = {.slots = V32(slots, 7),
+    kgen__scatter_all a = {.slots = V32(slots, 7),
                            .indptr = V32(indptr, 2),
                            .table = M32(table, 1, 4),
                            .row_offsets = V32(offset, 1)};
@@ -193,7 +193,7 @@ static void test_h7_rows_beyond_2_to_the_31(void **state) {
     count_up(slots + 3 * stride, 8, 50);
     uint32_t wrapped = (uint32_t)request * (uint32_t)stride; /* in 32 bits: negative */
     for (int j = 0; j < 5; j++) naive[j] = (int32_t)wrapped < 0 ? 0 : slots[wrapped + (uint32_t)j];
-    kgen_scatter_args a = {.lens = V32(lens, 1),
+    kgen__scatter_all a = {.lens = V32(lens, 1),
                            .requests = V64(&request, 1),
                            .req_to_token = rows_of(slots, KGEN_DTYPE_I32, 4, 8, stride),
                            .table = M32(table, 1, 5)};
@@ -224,7 +224,7 @@ static void test_h8_shapes_are_run_time_values(void **state) {
         const int64_t stride = 8 + 5 * i, columns = 32 - 8 * i;
         int32_t table[8 * 20] = {0}, naive[8 * 20] = {0};
         for (int n = 0; n < rows; n++) naive[n * FIRST_STRIDE] = slots[n * columns] / 4;
-        kgen_scatter_args a = table_args(lens, in_order, rows, slots, columns,
+        kgen__scatter_all a = table_args(lens, in_order, rows, slots, columns,
                                          rows_of(table, KGEN_DTYPE_I32, rows, 6, stride));
         launch(kernel, &a);
         assert_int_equal(columns_hold(naive, stride, rows, slots, columns), i == 0);
@@ -247,7 +247,7 @@ static void test_h9_narrow_slots_wide_locations(void **state) {
         int32_t slot = lens[n] > 0 ? slots[4 * n + lens[n] - 1] : -1;
         memcpy(&naive[n], &slot, sizeof slot);
     }
-    kgen_scatter_args a = {.lens = V32(lens, 3),
+    kgen__scatter_all a = {.lens = V32(lens, 3),
                            .requests = V64(in_order, 3),
                            .req_to_token = M32(slots, 3, 4),
                            .locs = V64(ours, 3)};
@@ -275,7 +275,7 @@ static void test_h10_one_width_for_lengths_and_pages(void **state) {
     count_up(slots, 64, 64);
     const int32_t verified[] = {5 + 3, 9 + 3}, attended[] = {5 + 4, 9 + 4};
     naive_table(naive, WIDTH, slots, 32, verified, 2, 4);
-    kgen_scatter_args a = table_args(lens, in_order, 2, slots, 32, M32(table, 2, WIDTH));
+    kgen__scatter_all a = table_args(lens, in_order, 2, slots, 32, M32(table, 2, WIDTH));
     a.tokens = 4;
     a.pad_len = 4;
     a.seq_lens = V32(seq_lens, 2);
@@ -304,7 +304,7 @@ static void test_h11_lengths_of_garbage(void **state) {
     count_up(slots, 2 * FLAT, 100);
     for (int i = 0; i < 3; i++) {
         const int64_t lens[] = {3, garbage[i]}, starts[] = {0, i == 2 ? INT64_MAX : 3, 0};
-        kgen_scatter_args a = {.lens = V64(lens, 2),
+        kgen__scatter_all a = {.lens = V64(lens, 2),
                                .requests = V64(in_order, 2),
                                .req_to_token = M32(slots, 2, FLAT),
                                .indptr = V64(starts, 3),
@@ -340,7 +340,7 @@ static void test_h12_pools_outside(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
         for (size_t b = 0; b < sizeof memory; b++) memory[b] = (uint8_t)(b / UNIT);
-        kgen_scatter_args a = {.pool = vector_of(pool, KGEN_DTYPE_U8, BYTES),
+        kgen__scatter_all a = {.pool = vector_of(pool, KGEN_DTYPE_U8, BYTES),
                                .pools = V64(&begins[i], 1),
                                .sources = M64(sources, 1, 1),
                                .targets = M64(targets, 1, 1),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "check/scatter_all.h"
 #include "runtime/launch.h"
 #include "templates/kg/scatter/scatter_packed.h"
 
@@ -34,7 +35,7 @@ static const kgen__device_api note = {.name = "note", .launch = note_launch};
 typedef struct rig {
     kgen_context ctx;
     kgen_kernel kernel;
-    kgen_args args;
+    kgen__scatter_all all; /* packed by try_launch */
 } rig;
 
 static kgen_tensor tensor(int number, kgen_dtype dtype, int32_t rank, const int64_t *shape) {
@@ -47,8 +48,8 @@ static kgen_tensor tensor(int number, kgen_dtype dtype, int32_t rank, const int6
 
 /* Everything that some op wants, of 6 rows, D = 4, S = 3, K = 2. */
 /* long: a member a line */
-static kgen_scatter_args everything(void) {
-    return (kgen_scatter_args){.live = T(0, I32, 1),
+static kgen__scatter_all everything(void) {
+    return (kgen__scatter_all){.live = T(0, I32, 1),
                                .error = T(1, I32, 1),
                                .lens = T(2, I32, 6),
                                .starts = T(3, I32, 6),
@@ -134,8 +135,9 @@ static void make(rig *r, const char *line) {
     r->kernel.ctx = &r->ctx;
     if (kgen_spec_resolve(&r->kernel.spec, &spec, r->ctx.target, &err) != KGEN_OK)
         fail_msg("%s: %s", line, err.text);
-    r->args = (kgen_args){.family = KGEN_FAMILY_SCATTER, .scatter = everything()};
-    kgen_scatter_args *a = &r->args.scatter;
+    kgen__launch_bind(&r->kernel);
+    r->all = everything();
+    kgen__scatter_all *a = &r->all;
     switch (spec.scatter.op) { /* where ops disagree on a shape */
     case KGEN_OP_DRAFT_PAGE_TABLE:
         a->table = T(16, I32, 3, 12, 20);
@@ -215,10 +217,12 @@ static const char *const lines[] = {
 enum { LINES = sizeof lines / sizeof lines[0] };
 
 static kgen_status try_launch(rig *r, kgen_error *err) {
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
     launches = 0;
     err->text[0] = 0;
-    kgen_status status = kgen_launch(&r->kernel, &r->args, NULL, err);
-    assert_int_equal(launches, status == KGEN_OK);
+    kgen__scatter_pack(&args.scatter, &r->kernel.spec.scatter, &r->all);
+    kgen_status status = kgen_launch(&r->kernel, &args, NULL, err);
+    assert_int_equal(launches, status == KGEN_OK && r->all.lens.shape[0] > 0);
     return status;
 }
 
@@ -239,7 +243,7 @@ static const struct {
     const char *name;
     size_t offset;
 } tensors[] = {
-#define X(name) {#name, offsetof(kgen_scatter_args, name)}
+#define X(name) {#name, offsetof(kgen__scatter_all, name)}
     X(live),         X(error),         X(lens),        X(starts),       X(valid),
     X(q_lens),       X(accepted),      X(requests),    X(req_to_token), X(mapping),
     X(indptr),       X(slots),         X(block_table), X(positions),    X(ids),
@@ -256,7 +260,7 @@ static const struct {
 enum { TENSORS = sizeof tensors / sizeof tensors[0] };
 
 static kgen_tensor *tensor_at(rig *r, size_t i) {
-    return (kgen_tensor *)((char *)&r->args.scatter + tensors[i].offset);
+    return (kgen_tensor *)((char *)&r->all + tensors[i].offset);
 }
 
 typedef enum change { OTHER_TYPE, OTHER_RANK, ONE_MORE, STRIDED, ODD_ADDRESS, NO_DATA } change;
@@ -328,9 +332,9 @@ static void test_lengths_are_not_corrected_in_place(void **state) {
     kgen_error err;
     (void)state;
     make(&r, "scatter:op=draft_lens,sliced=1");
-    r.args.scatter.seq_lens.data = r.args.scatter.lens.data;
+    r.all.seq_lens.data = r.all.lens.data;
     assert_int_equal(try_launch(&r, &err), KGEN_E_ARG);
-    assert_string_equal(err.text, "seq_lens: overlaps lens; an output has memory of its own");
+    assert_string_equal(err.text, "lens: overlaps seq_lens, which the kernel writes");
 }
 
 /* Two tables may be the halves of the rows of one allocation. */
@@ -339,7 +343,7 @@ static void test_tables_may_lie_beside_each_other(void **state) {
     kgen_error err;
     (void)state;
     make(&r, "scatter:op=page_table_requests,page=16,swa=1");
-    kgen_scatter_args *a = &r.args.scatter;
+    kgen__scatter_all *a = &r.all;
     a->table.stride[0] = a->swa_table.stride[0] = 64;
     a->swa_table.data = (int32_t *)a->table.data + 20;
     assert_int_equal(try_launch(&r, &err), KGEN_OK);
@@ -351,7 +355,7 @@ static void test_tables_may_lie_beside_each_other(void **state) {
 
 /* ---- one by one ----------------------------------------------------- */
 
-#define NUMBER(field, value) offsetof(kgen_scatter_args, field), sizeof everything().field, value
+#define NUMBER(field, value) offsetof(kgen__scatter_all, field), sizeof everything().field, value
 
 static const struct {
     const char *line;
@@ -372,7 +376,8 @@ static const struct {
     {"op=page_table_ragged", NUMBER(indptr.shape[0], 6), "indptr: shape[0]=6, 7 expected"},
     {"op=page_table_requests", NUMBER(requests.shape[0], 5), "requests: shape[0]=5, 6 expected"},
     {"op=page_table_requests", NUMBER(table.shape[0], 5), "table: shape[0]=5, 6 expected"},
-    {"op=page_table_requests", NUMBER(table.stride[0], 19), "table: stride[0]=19, at least 20"},
+    {"op=page_table_requests", NUMBER(table.stride[0], 19),
+     "table: stride[0]=19, at least 20, or its parts overlap"},
     {"op=page_table_requests", NUMBER(req_to_token.stride[0], -1),
      "req_to_token: stride[0]=-1, at least 0"},
     {"op=page_table_requests", NUMBER(live.shape[0], 2), "live: shape[0]=2, 1 expected"},
@@ -388,7 +393,7 @@ static const struct {
     {"op=draft_lens", NUMBER(max_len, 0), "max_len=0: at least 1"},
     {"op=draft_lens", NUMBER(tokens, 0), "tokens=0: must be 1..1048576"},
     {"op=cache_locs", NUMBER(locs.shape[0], 25), "locs: shape[0]=25, 24 expected"},
-    {"op=cache_locs,form=draft", NUMBER(topk, 0), "topk=0, steps=3: at least 1"},
+    {"op=cache_locs,form=draft", NUMBER(topk, 0), "topk=0: must be 1..65536"},
     {"op=cache_locs,form=last", NUMBER(locs.shape[0], 5), "locs: shape[0]=5, 6 expected"},
     {"op=assign_locs", NUMBER(locs.shape[0], 23), "locs: shape[0]=23, 24 expected"},
     {"op=slot_mapping", NUMBER(cp_rank, 1), "cp_rank=1: below cp_size=1"},
@@ -414,16 +419,14 @@ static const struct {
     {"op=tree_verify", NUMBER(next_sibling.data, 0),
      "next_sibling: no data, but next_token has; a tree has both, a chain none"},
     {"op=tree_verify", NUMBER(accept_index.shape[1], 0), "accept_index: shape[1]=0, at least 1"},
-    {"op=tree_verify,sampling=1", NUMBER(threshold_acc, 0),
-     "threshold_single=1, threshold_acc=0: must be positive"},
+    {"op=tree_verify,sampling=1", NUMBER(threshold_acc, 0), "threshold_acc=0: finite and above 0"},
     {"op=kv_compact", NUMBER(page_bytes, 24), "page_bytes=24: not a multiple of unit=16"},
-    {"op=kv_compact", NUMBER(piece_bytes, 0), "piece_bytes=0: must be 1..2^31-1"},
+    {"op=kv_compact", NUMBER(piece_bytes, 0), "piece_bytes=0: must be 1..2147483647"},
     {"op=kv_compact", NUMBER(pieces, 0), "pieces=0: must be 1..16777216"},
     {"op=kv_compact", NUMBER(slot_count, -1), "slot_count=-1: at least 0"},
     {"op=kv_compact,page=16,unit=2,pack=8", NUMBER(group_bytes, 33),
      "group_bytes=33: not a multiple of unit=2"},
-    {"op=kv_compact,page=16,unit=2,pack=8", NUMBER(group_bytes, -2),
-     "group_bytes=-2: not a multiple of unit=2"},
+    {"op=kv_compact,page=16,unit=2,pack=8", NUMBER(group_bytes, -2), "group_bytes=-2: at least 0"},
 };
 
 static void test_numbers_and_shapes(void **state) {
@@ -434,7 +437,7 @@ static void test_numbers_and_shapes(void **state) {
         char line[96];
         snprintf(line, sizeof line, "scatter:%s", numbers[i].line);
         make(&r, line);
-        memcpy((char *)&r.args.scatter + numbers[i].offset, &numbers[i].value, numbers[i].size);
+        memcpy((char *)&r.all + numbers[i].offset, &numbers[i].value, numbers[i].size);
         assert_int_equal(try_launch(&r, &err), KGEN_E_ARG);
         assert_string_equal(err.text, numbers[i].message);
     }
@@ -445,9 +448,9 @@ static void test_words_hold_the_tree(void **state) {
     kgen_error err;
     (void)state;
     make(&r, "scatter:op=tree_mask,mask=qlen,word=u8");
-    r.args.scatter.tokens = 9;
-    r.args.scatter.words = T(44, U8, 6, 9);
-    r.args.scatter.mask = T(45, U8, 6, 9, 9);
+    r.all.tokens = 9;
+    r.all.words = T(44, U8, 6, 9);
+    r.all.mask = T(45, U8, 6, 9, 9);
     assert_int_equal(try_launch(&r, &err), KGEN_E_ARG);
     assert_string_equal(err.text, "tokens=9: words of 8 bits hold at most 8");
 }
@@ -460,20 +463,20 @@ static void test_grids(void **state) {
     make(&r, "scatter:op=page_table_requests,page=16");
     assert_int_equal(try_launch(&r, &err), KGEN_OK);
     assert_int_equal(grid, 6);
-    r.args.scatter.table = T(60, I32, 6, 1025);
+    r.all.table = T(60, I32, 6, 1025);
     assert_int_equal(try_launch(&r, &err), KGEN_OK);
     assert_int_equal(grid, 12);
     int64_t rows = 1 << 20, width = (int64_t)1 << 33;
-    r.args.scatter.lens = T(2, I32, rows);
-    r.args.scatter.requests = T(1 << 10, I64, rows);
-    r.args.scatter.table = T(1 << 11, I32, rows, width);
+    r.all.lens = T(2, I32, rows);
+    r.all.requests = T(1 << 10, I64, rows);
+    r.all.table = T(1 << 11, I32, rows, width);
     assert_int_equal(try_launch(&r, &err), KGEN_E_ARG);
     assert_non_null(strstr(err.text, "workgroups, at most 2^31-1"));
     make(&r, "scatter:op=page_table_requests,page=16");
-    r.args.scatter.lens = T(2, I32, 0);
-    r.args.scatter.requests = T(7, I64, 0);
-    r.args.scatter.table = T(16, I32, 0, 20);
-    assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, &err), KGEN_OK);
+    r.all.lens = T(2, I32, 0);
+    r.all.requests = T(7, I64, 0);
+    r.all.table = T(16, I32, 0, 20);
+    assert_int_equal(try_launch(&r, &err), KGEN_OK);
     assert_int_equal(launches, 0); /* no rows, nothing to do */
 }
 

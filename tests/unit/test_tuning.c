@@ -291,6 +291,26 @@ static void shipped_rows_are_good(void **state) {
     kgen_tuning_close(db);
 }
 
+static void shipped_rows_are_valid(void **state) {
+    (void)state;
+    kgen_tuning *db = rows_open();
+    const kgen_tuning_layer *shipped = layer_of(db, "shipped");
+    size_t stale = 0;
+    for (size_t i = 0; i < shipped->count; i++) {
+        kgen_error err;
+        int is_stale;
+        if (kgen_tuning_row_stale(&is_stale, &shipped->rows[i], &err) != KGEN_OK)
+            fail_msg("%s", err.text);
+        stale += is_stale;
+    }
+    if (stale)
+        fail_msg("%zu of %zu shipped rows are stale. Where the machine code is as before: "
+                 "kgen tuning restamp tuning/rows/*.jsonl --before DIR (docs/tuning.md). Where it "
+                 "is not: what `kgen tuning renew --layer shipped` prints.",
+                 stale, shipped->count);
+    kgen_tuning_close(db);
+}
+
 /* ---- which file --------------------------------------------------------------- */
 
 static void the_users_file_is_found(void **state) {
@@ -606,6 +626,7 @@ int main(void) {
         FRESH(a_bad_line_costs_itself),
         FRESH(files_that_cannot_be_read_are_empty),
         FRESH(shipped_rows_are_good),
+        FRESH(shipped_rows_are_valid),
         FRESH(the_users_file_is_found),
         FRESH(merging_is_all_or_nothing),
         FRESH(the_newer_row_stays),

@@ -166,9 +166,9 @@ static void expect_numbers(kgen_context *ctx, const kgen__workload *work, int se
                            const char *line) {
     kgen_args args;
     kgen__workload_args(&args, work, set);
-    for (int i = 0; i < kgen__slot_count(args.family); i++) {
+    for (int i = 0; i < kgen__slot_count(&args); i++) {
         const kgen_tensor *t = kgen__slot_tensor(&args, i);
-        const char *name = kgen__slot_name(args.family, i);
+        const char *name = kgen__slot_name(&args, i);
         if (!t->data || !is_float(t->dtype)) continue;
         if (args.family == KGEN_FAMILY_KV_WRITE && (strstr(name, "cache") || strstr(name, "scale")))
             continue;
