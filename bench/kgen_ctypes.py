@@ -1,9 +1,8 @@
 """libkgen from Python, as far as a benchmark needs it: open, prepare, launch with torch tensors.
 
-The fields of a spec are read from include/kgen/<family>_params.def, their one home, those of the
-scatter, kv_write and kv_gather arguments from <family>_args.h. Everything else mirrors
-include/kgen/{status,spec,tensor,attn_args,gdn_args,args,runtime}.h; sizes and offsets are checked
-by `python3 kgen_ctypes.py`.
+The fields of specs and arguments are read from include/kgen/<family>_params.def and <family>_args.def, their
+one home. Everything else mirrors include/kgen/{status,spec,tensor,args,runtime}.h; sizes and offsets are
+checked by `python3 kgen_ctypes.py`.
 """
 import ctypes as c
 import os
@@ -70,21 +69,22 @@ class Tensor(c.Structure):
 NUMBERS = {"int64_t": c.c_int64, "int32_t": c.c_int32, "float": c.c_float}
 
 
-def args_fields(family):
-    """The members of kgen_<family>_args: the rows of <family>_args.def that are tensors and numbers."""
-    text = (ROOT / f"include/kgen/{family}_args.def").read_text()
-    rows = re.findall(r"^KGEN_(?:TENSOR\(\w+,\s*(\w+)|NUMBER\((\w+),\s*(\w+))", text, re.M)
+def members_of(text):
+    """The rows of a .def that are tensors and numbers, which are the members of its struct."""
+    rows = re.findall(r"^KGEN_(?:TENSOR\(\w+,\s*(\w+)|NUMBER\((?:[a-z_]+,\s*)?(\w+),\s*(\w+_t|float))", text, re.M)
     return [(tensor, Tensor) if tensor else (number, NUMBERS[kind]) for tensor, number, kind in rows]
 
 
-def header_fields(family):
-    """The same of <family>_args.h, where the header writes them out."""
-    types = {"kgen_tensor": Tensor, **NUMBERS}
-    text = (ROOT / f"include/kgen/{family}_args.h").read_text()
-    text = text[text.index(f"typedef struct kgen_{family}_args {{"):text.index(f"}} kgen_{family}_args;")]
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    return [(name.strip(), types[kind]) for kind, names in re.findall(r"^ +(\w+) ([\w, ]+);", text, re.M)
-            for name in names.split(",")]
+def args_fields(family):
+    return members_of((ROOT / f"include/kgen/{family}_args.def").read_text())
+
+
+def op_args():
+    """op -> its struct, in the order of scatter_ops.def; and its number."""
+    text = (ROOT / "include/kgen/scatter_args.def").read_text()
+    sections = dict(re.findall(r"^KGEN_OP_ARGS\(\w+, (\w+)\)\n(.*?)^KGEN_OP_END", text, re.M | re.S))
+    ops = re.findall(r"^KGEN_OP\(\w+, (\d+), (\w+)\)", (ROOT / "include/kgen/scatter_ops.def").read_text(), re.M)
+    return {op: (type(op, (c.Structure,), {"_fields_": members_of(sections[op])}), int(number)) for number, op in ops}
 
 
 class AttnArgs(c.Structure):
@@ -95,8 +95,17 @@ class GdnArgs(c.Structure):
     _fields_ = args_fields("gdn")
 
 
+OP_ARGS = op_args()
+
+
+class OpUnion(c.Union):
+    _fields_ = [(op, structure) for op, (structure, _) in OP_ARGS.items()]
+
+
 class ScatterArgs(c.Structure):
-    _fields_ = header_fields("scatter")
+    """The arguments of one op, tagged with its number: OP_ARGS[op][1]."""
+    _anonymous_ = ["of"]
+    _fields_ = [("op", c.c_int), ("live", Tensor), ("error", Tensor), ("of", OpUnion)]
 
 
 class KvWriteArgs(c.Structure):
@@ -125,7 +134,7 @@ class OpenOptions(c.Structure):
                 ("log", c.c_void_p), ("log_user", c.c_void_p)]
 
 
-C_NAMES = {"kgen_error": Error, "kgen_attn_spec": AttnSpec, "kgen_gdn_spec": GdnSpec,
+C_NAMES = {**{f"kgen_{op}_args": structure for op, (structure, _) in OP_ARGS.items()}, "kgen_error": Error, "kgen_attn_spec": AttnSpec, "kgen_gdn_spec": GdnSpec,
            "kgen_spec": Spec, "kgen_tensor": Tensor, "kgen_attn_args": AttnArgs,
            "kgen_gdn_args": GdnArgs, "kgen_scatter_spec": ScatterSpec,
            "kgen_scatter_args": ScatterArgs, "kgen_kv_write_spec": KvWriteSpec,

@@ -253,8 +253,7 @@ kgen_status kgen__gdn_shape(kgen__data *data, kgen_error *err) {
     if (p.s->varlen) p.read = p.rows;
     if (p.s->index == KGEN_INDEX_BLOCKS && p.c->same && p.c->wpads)
         return kgen_fail(err, KGEN_E_ARG,
-                         "wpads=%d: with same=1 and index=blocks the write slot "
-                         "is the read slot",
+                         "wpads=%d: with same=1 and index=blocks the write slot is the read slot",
                          p.c->wpads);
     p.each = slots_of(p.s, p.c);
     p.pool = 2 + p.seqs * p.each + p.c->extra;

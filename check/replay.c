@@ -112,17 +112,13 @@ static kgen_status verdict(const kgen__replay_result *v, kgen_error *err) {
                          captured);
     if (v->replay_right)
         return kgen_fail(err, KGEN_E_MISMATCH,
-                         "the captured launch was wrong, the replay is "
-                         "right: captured %.800s",
+                         "the captured launch was wrong, the replay is right: captured %.800s",
                          captured);
     if (v->captured_right)
         return kgen_fail(err, KGEN_E_MISMATCH,
-                         "the replay is wrong, the captured launch was "
-                         "right: %.800s",
-                         replay);
+                         "the replay is wrong, the captured launch was right: %.800s", replay);
     return kgen_fail(err, KGEN_E_MISMATCH,
-                     "the captured launch was wrong: %.400s; so is the "
-                     "replay, otherwise: %.400s",
+                     "the captured launch was wrong: %.400s; so is the replay, otherwise: %.400s",
                      captured, replay);
 }
 

@@ -375,8 +375,7 @@ static void print_simulation(const json_t *report) {
     kgen__table_print(&table, stdout);
     kgen__table_free(&table);
     printf("\n%.0f runs each; GAP is from the fastest one found to the best of all candidates, "
-           "times are parts of an "
-           "exhaustive search's\n",
+           "times are parts of an exhaustive search's\n",
            number_of(report, "repeats"));
 }
 

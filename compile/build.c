@@ -53,12 +53,6 @@ typedef struct build {
     signed char toolchain_state[TARGETS_MAX]; /* 0 not looked for, 1 found, -1 not found */
 } build;
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* ---- key ---- */
 
 static void make_key(kgen_key *out, const kgen_source *source, const kgen_toolchain *toolchain,
@@ -184,8 +178,8 @@ static int open_lock(const build *b, const work *w) {
 static int take_lock(const build *b, work *w) {
     if (w->lock < 0) w->lock = open_lock(b, w);
     if (w->lock < 0 || flock(w->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return 1;
-    if (w->lock_deadline == 0) w->lock_deadline = now_ms() + LOCK_WAIT_MS;
-    return now_ms() >= w->lock_deadline;
+    if (w->lock_deadline == 0) w->lock_deadline = kgen__now_ms() + LOCK_WAIT_MS;
+    return kgen__now_ms() >= w->lock_deadline;
 }
 
 /* ---- compiling ---- */

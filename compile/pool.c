@@ -19,7 +19,7 @@
 
 enum { LOG_MAX = 1 << 20, DEFAULT_TIMEOUT_S = 300, MAX_TIMEOUT_S = 24 * 3600, EXIT_POLL_MS = 1 };
 
-static int64_t now_ms(void) {
+int64_t kgen__now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
@@ -171,7 +171,7 @@ kgen_status kgen__child_start(kgen__child *child, char *const *argv, const char 
     }
     fcntl(fds[0], F_SETFL, O_NONBLOCK);
     child->fd = fds[0];
-    child->start_ms = now_ms();
+    child->start_ms = kgen__now_ms();
     return KGEN_OK;
 }
 
@@ -208,13 +208,13 @@ static void reap(kgen__child *child, int timed_out) {
     if (child->fd >= 0) close(child->fd);
     child->fd = -1;
     child->pid = 0;
-    child->ms = (uint32_t)(now_ms() - child->start_ms);
+    child->ms = (uint32_t)(kgen__now_ms() - child->start_ms);
     child->end = timed_out ? KGEN__TIMED_OUT : WIFSIGNALED(status) ? KGEN__SIGNALLED : KGEN__EXITED;
     child->code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 static int time_left(const kgen__child *child) {
-    int64_t left = child->start_ms + (int64_t)child->timeout_s * 1000 - now_ms();
+    int64_t left = child->start_ms + (int64_t)child->timeout_s * 1000 - kgen__now_ms();
     return left > 0 ? (int)left : 0;
 }
 
@@ -253,16 +253,16 @@ static int fill_fds(struct pollfd *fds, kgen__child *const *children, int count,
 
 int kgen__children_wait(kgen__child *const *children, int count, int wait_ms) {
     struct pollfd fds[KGEN__CHILDREN_MAX];
-    int64_t end = now_ms() + wait_ms;
+    int64_t end = kgen__now_ms() + wait_ms;
     for (;;) {
-        int64_t left = wait_ms < 0 ? 1000 : end - now_ms();
+        int64_t left = wait_ms < 0 ? 1000 : end - kgen__now_ms();
         int wait = left > 0 ? (int)left : 0;
         int n = fill_fds(fds, children, count, &wait);
         if (n == 0 && wait_ms < 0) return -1;
         if (poll(fds, (nfds_t)n, wait) < 0) n = 0; /* a signal: look again */
         int ended = n ? collect(children, count, fds) : -1;
         if (ended >= 0) return ended;
-        if (wait_ms >= 0 && now_ms() >= end) return -1;
+        if (wait_ms >= 0 && kgen__now_ms() >= end) return -1;
     }
 }
 

@@ -299,8 +299,7 @@ static kgen_status find_kernel(kgen__unit *unit, const kgen_entry *entry, const 
     unsigned index;
     if (!kgen__elf_open(&elf, entry->code, entry->code_size))
         return kgen_fail(err, KGEN_E_COMPILE,
-                         "code object of %zu bytes: the ELF header is missing "
-                         "or malformed",
+                         "code object of %zu bytes: the ELF header is missing or malformed",
                          entry->code_size);
     KGEN_TRY(kgen__amd_object_check(&elf, target, err));
     if (!kgen__elf_symbol(&elf, entry->symbol, &symbol, &index) ||

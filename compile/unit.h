@@ -50,6 +50,8 @@ kgen_status kgen__gate(const kgen_resources *resources, const kgen_target *targe
                        int32_t workgroup_size, int allow_spills, kgen_error *err);
 
 /* ---- pool.c ---- */
+/* Of a clock that nobody sets. */
+int64_t kgen__now_ms(void);
 
 typedef enum kgen__end { KGEN__EXITED, KGEN__SIGNALLED, KGEN__TIMED_OUT } kgen__end;
 

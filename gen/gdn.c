@@ -157,9 +157,7 @@ static kgen_status check_slots(const kgen_gdn_spec *s, kgen_error *err) {
     int spec = s->index == KGEN_INDEX_SPEC, buffer = s->save == KGEN_SAVE_BUFFER;
     REQUIRE(!spec || s->accept, "index=spec: reads by accepted count; give accept=1");
     REQUIRE(!spec || s->save == KGEN_SAVE_SLOTS,
-            "save=%s: index=spec writes a slot a token; "
-            "give save=slots",
-            save_of(s));
+            "save=%s: index=spec writes a slot a token; give save=slots", save_of(s));
     REQUIRE(s->save != KGEN_SAVE_SLOTS || spec || s->index == KGEN_INDEX_PAIR,
             "index=%s: save=slots needs a slot a token; use spec or pair", index_of(s));
     REQUIRE(!buffer || s->index == KGEN_INDEX_ONE || s->index == KGEN_INDEX_PAIR,
@@ -167,8 +165,7 @@ static kgen_status check_slots(const kgen_gdn_spec *s, kgen_error *err) {
             "one or pair",
             index_of(s));
     REQUIRE(!s->tree || buffer,
-            "save=%s: tree=1 takes its parents' states from the buffer; "
-            "give save=buffer",
+            "save=%s: tree=1 takes its parents' states from the buffer; give save=buffer",
             save_of(s));
     REQUIRE(!s->tree || s->index == KGEN_INDEX_ONE, "index=%s: tree=1 has no last state; use one",
             index_of(s));

@@ -12,8 +12,7 @@ kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *
                                 kgen_error *err) {
     if (!is_8bit(s->kv) && s->kv != x)
         return kgen_fail(err, KGEN_E_SPEC,
-                         "kv=%s: %s=%s; a 16-bit cache is copied, with its own "
-                         "type",
+                         "kv=%s: %s=%s; a 16-bit cache is copied, with its own type",
                          kgen_dtype_name((kgen_dtype)s->kv), x_key, kgen_dtype_name((kgen_dtype)x));
     if (!is_8bit(s->kv) && s->scale != KGEN_DESCALE_AUTO && s->scale != KGEN_DESCALE_NONE)
         return kgen_fail(err, KGEN_E_SPEC, "kv=%s: not quantised; only 8-bit caches take scales",

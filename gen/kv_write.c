@@ -80,8 +80,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             s->few);
     int32_t most = target ? 8 * target->wave_size : 512;
     REQUIRE(s->scale != KGEN_DESCALE_TOKEN || !kgen__kv_packed(&shape) || shape.v_dim <= most,
-            "dv=%d: scale=token with layout=%s holds the tokens of a head in registers; at most "
-            "%d",
+            "dv=%d: scale=token with layout=%s holds the tokens of a head in registers; at most %d",
             shape.v_dim, kgen_layout_name((kgen_layout)s->layout), most);
     return check_rope(s, err);
 }

@@ -141,8 +141,7 @@ static kgen_status check_forms(const kgen_scatter_spec *s, kgen_error *err) {
             "page=%d: only form=draft reads it; leave it out", s->page);
     REQUIRE(s->swa || s->map, "map: swa=0 reads no mapping; leave it out");
     REQUIRE(s->op != KGEN_OP_TREE_MASK || s->mask,
-            "mask=words: op=tree_mask makes words of qlen or "
-            "full");
+            "mask=words: op=tree_mask makes words of qlen or full");
     REQUIRE(s->op != KGEN_OP_TREE_FROM_MASK || s->mask != KGEN_MASK_FULL,
             "mask=full: op=tree_from_mask reads qlen or words");
     REQUIRE(s->op == KGEN_OP_TREE_MASK || !s->mask || s->word == KGEN_DTYPE_I32,

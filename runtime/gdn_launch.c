@@ -172,9 +172,8 @@ static kgen_status count_groups(uint32_t *grid, const kgen_kernel *kernel, const
                                 kgen_error *err) {
     int64_t groups = kgen__gdn_groups(&kernel->spec.gdn, kernel->ctx->target);
     NEED(d->seqs <= INT32_MAX / groups,
-         "slots: shape[0]=%d sequences of %lld workgroups, at most "
-         "2^31-1 in all",
-         d->seqs, (long long)groups);
+         "slots: shape[0]=%d sequences of %lld workgroups, at most 2^31-1 in all", d->seqs,
+         (long long)groups);
     *grid = d->rows ? (uint32_t)(groups * (d->seqs ? d->seqs : 1)) : 0;
     return KGEN_OK;
 }

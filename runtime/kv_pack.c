@@ -64,9 +64,8 @@ kgen_status kgen__count_groups(int64_t *groups, const kgen__kv_shape *shape,
             (rows + block - 1) / block * block * heads * kgen__kv_row_lanes(shape, target, is_v);
     }
     NEED(places <= INT32_MAX - per,
-         "%s: %lld rows of %lld heads, %lld pieces of work, at most "
-         "2^31-1",
-         is_v ? "v" : "k", (long long)rows, (long long)heads, (long long)places);
+         "%s: %lld rows of %lld heads, %lld pieces of work, at most 2^31-1", is_v ? "v" : "k",
+         (long long)rows, (long long)heads, (long long)places);
     *groups = (places + per - 1) / per;
     return KGEN_OK;
 }

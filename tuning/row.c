@@ -91,9 +91,7 @@ static kgen_status check_date(const field *f, const char *text, kgen_error *err)
     }
     return good ? KGEN_OK
                 : kgen_fail(err, KGEN_E_CONFIG,
-                            "%s=%.40s: a date like 2026-11-22T03:04:05Z "
-                            "expected",
-                            f->name, text);
+                            "%s=%.40s: a date like 2026-11-22T03:04:05Z expected", f->name, text);
 }
 
 static kgen_status get_text(void *at, const field *f, const json_t *value, kgen_error *err) {
@@ -169,9 +167,8 @@ static kgen_status get_spec(kgen_tuning_row *row, const json_t *object, kgen_err
 static kgen_status check_times(const kgen_tuning_row *row, kgen_error *err) {
     if (row->low > row->us || row->us > row->high)
         return kgen_fail(err, KGEN_E_CONFIG,
-                         "us=%.9g: not inside its interval, low=%.9g to "
-                         "high=%.9g",
-                         row->us, row->low, row->high);
+                         "us=%.9g: not inside its interval, low=%.9g to high=%.9g", row->us,
+                         row->low, row->high);
     return KGEN_OK;
 }
 
@@ -237,8 +234,7 @@ kgen_status kgen_tuning_row_print(char out[KGEN_TUNING_LINE_MAX], const kgen_tun
     char *text = dump(row);
     if (!text)
         return kgen_fail(err, KGEN_E_CONFIG,
-                         "row: cannot be written: a text that is not UTF-8, or "
-                         "no memory");
+                         "row: cannot be written: a text that is not UTF-8, or no memory");
     /* What is longer than a line, or would not be read, is not written. */
     kgen_status status = kgen__line_parse(&again, text, strlen(text), err);
     if (status == KGEN_OK) memcpy(out, text, strlen(text) + 1);
