@@ -341,7 +341,21 @@ kgen_status kgen__case_default(kgen__case *c, const kgen_spec *spec, int heads, 
     return kgen__case_parse(c, line, err);
 }
 
-static int is_blank(const char *line) { return line[strspn(line, " \t\r\n")] == 0; }
+enum { HEADS_ALONE = 2 }; /* KV heads of a spec without shapes */
+
+kgen_status kgen__case_read(kgen__case *c, const char *line, kgen_error *err) {
+    kgen_spec spec;
+    if (strchr(line, '|')) return kgen__case_parse(c, line, err);
+    KGEN_TRY(kgen_spec_parse(&spec, line, err));
+    return kgen__case_default(c, &spec, HEADS_ALONE, err);
+}
+
+/* Without what is blank on either side. */
+static char *trim(char *line) {
+    line += strspn(line, " \t\r\n");
+    for (char *end = line + strlen(line); end > line && strchr(" \t\r\n", end[-1]);) *--end = 0;
+    return line;
+}
 
 static kgen_status add_case(kgen__case **cases, size_t *count, const char *line, kgen_error *err) {
     if ((*count & (*count + 1)) == 0) {
@@ -349,7 +363,7 @@ static kgen_status add_case(kgen__case **cases, size_t *count, const char *line,
         if (!grown) return kgen_fail(err, KGEN_E_NOMEM, "%zu cases: out of memory", *count);
         *cases = grown;
     }
-    KGEN_TRY(kgen__case_parse(&(*cases)[*count], line, err));
+    KGEN_TRY(kgen__case_read(&(*cases)[*count], line, err));
     (*count)++;
     return KGEN_OK;
 }
@@ -363,8 +377,9 @@ static kgen_status read_cases(kgen__case **cases, size_t *count, FILE *file, con
     for (int number = 1; status == KGEN_OK && getline(&line, &size, file) >= 0; number++) {
         char *comment = strchr(line, '#');
         if (comment) *comment = 0;
-        if (is_blank(line)) continue;
-        status = add_case(cases, count, line, &inner);
+        char *trimmed = trim(line);
+        if (!*trimmed) continue;
+        status = add_case(cases, count, trimmed, &inner);
         if (status != KGEN_OK)
             kgen_fail(err, status, "%.200s:%d: %.700s", path, number, inner.text);
     }

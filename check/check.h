@@ -214,8 +214,10 @@ kgen_status kgen__case_random(kgen__case *out, kgen_family_id family, kgen__rng 
 /* A spec alone gets run-time shapes of its own, with about `heads` KV heads
  * where the spec does not say. *c: parsed as any other case. */
 kgen_status kgen__case_default(kgen__case *c, const kgen_spec *spec, int heads, kgen_error *err);
+/* A case, or a spec alone, which gets such shapes. */
+kgen_status kgen__case_read(kgen__case *c, const char *line, kgen_error *err);
 
-/* A cases file: a case a line, `#` begins a comment. *cases: free(). Errors
+/* A cases file: a case or a spec a line, `#` begins a comment. *cases: free(). Errors
  * name the file and the line. */
 kgen_status kgen__cases_load(kgen__case **cases, size_t *count, const char *path, kgen_error *err);
 

@@ -50,7 +50,7 @@ static kgen_status add_file(case_list *cases, const char *path, kgen_error *err)
 static kgen_status add_case(case_list *cases, const char *line, kgen_error *err) {
     kgen__case *one = malloc(sizeof *one);
     if (!one) return kgen_fail(err, KGEN_E_NOMEM, "no memory for a case");
-    kgen_status status = kgen__case_parse(one, line, err);
+    kgen_status status = kgen__case_read(one, line, err);
     if (status == KGEN_OK) status = append(cases, one, 1, err);
     free(one);
     return status;
@@ -64,13 +64,6 @@ static kgen_status add_spec(case_list *cases, const kgen_spec *spec, int heads, 
     if (status == KGEN_OK) status = append(cases, one, 1, err);
     free(one);
     return status;
-}
-
-static kgen_status add_line(case_list *cases, const char *line, kgen_error *err) {
-    kgen_spec spec;
-    if (strchr(line, '|')) return add_case(cases, line, err);
-    KGEN_TRY(kgen_spec_parse(&spec, line, err));
-    return add_spec(cases, &spec, 2, err);
 }
 
 static kgen_status add_model(case_list *cases, const settings *set, const kgen_target *target,
@@ -109,7 +102,7 @@ static kgen_status add_samples(case_list *cases, const settings *set, const kgen
 
 static kgen_status collect(case_list *cases, const settings *set, const kgen_target *target,
                            char **lines, size_t count, kgen_error *err) {
-    for (size_t i = 0; i < count; i++) KGEN_TRY(add_line(cases, lines[i], err));
+    for (size_t i = 0; i < count; i++) KGEN_TRY(add_case(cases, lines[i], err));
     if (set->model) KGEN_TRY(add_model(cases, set, target, err));
     if (set->cases) KGEN_TRY(add_file(cases, set->cases, err));
     if (set->samples) KGEN_TRY(add_samples(cases, set, target, err));

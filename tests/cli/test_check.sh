@@ -25,7 +25,9 @@ expect 0 "1 passed, 0 failed" "$kgen" check "$recurrence,t=2,varlen=1 | lens=2,0
     "${device[@]}" --capture
 expect 4 "lens: 3..3" "$kgen" check "$recurrence,t=2,varlen=1 | lens=3" "${device[@]}"
 expect 2 "layout" "$kgen" check 'gdn:hk=1,hv=2' "${device[@]}"
-printf '# cases\n%s | lens=5\n' "$spec" >one.txt
-expect 0 "1 passed, 0 failed" "$kgen" check --cases one.txt "${device[@]}"
+printf '# cases\n%s | lens=5\n  %s # alone\n' "$spec" "$spec" >two.txt
+expect 0 "2 passed, 0 failed" "$kgen" check --cases two.txt "${device[@]}"
+printf '\n%s lens=5\n' "$spec" >bad.txt
+expect 2 "bad.txt:2: " "$kgen" check --cases bad.txt "${device[@]}"
 expect 0 '"passed": 1' "$kgen" check --json "$spec" "${device[@]}"
 finish

@@ -8,13 +8,24 @@ page=$here/../../docs/engine.md
 include=$here/../../include/kgen
 family='(attn|gdn|scatter|kv_write|kv_gather)'
 
+# argument <spec line> <word>: scatter has arguments of its own for each op.
+argument() {
+    local op=ID
+    [[ $1 =~ ^scatter:op=([a-z_]+) ]] && op=${BASH_REMATCH[1]}
+    case $op:$2 in
+    ID:*) grep -qE "^KGEN_(TENSOR\([A-Z_]+, +|NUMBER\()$2," "$include/${1%%:*}_args.def" ;;
+    *:live | *:error) true ;;
+    *) grep -qE "^KGEN_(TENSOR|NUMBER)\($op, $2," "$include/scatter_args.def" ;;
+    esac
+}
+
 # "| call | `spec line` | `tensor`, `tensor` = what the engine calls it; ... |"
 lines=0
 while IFS='|' read -r _ _ line cell _; do
     line=$(tr -d '` ' <<<"$line")
     expect 0 "@gfx950" "$kgen" explain "$line"
     while read -r word; do
-        grep -qw "$word" "$include/${line%%:*}_args.def" || fail "$line: $word is no argument of ${line%%:*}"
+        argument "$line" "$word" || fail "$line: it has no argument $word"
     done < <(sed -E 's/= [^,;]*//g' <<<"$cell" | grep -oE '`[a-z_0-9]+`' | tr -d '`')
     lines=$((lines + 1))
 done < <(sed '/^## Not offered/,$d' "$page" | grep -E "^\|[^|]*\| \`$family:")
