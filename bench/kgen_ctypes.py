@@ -1,13 +1,13 @@
 """libkgen from Python, as far as a benchmark needs it: open, prepare, launch with torch tensors.
 
-The fields of specs and arguments are read from include/kgen/<family>_params.def and <family>_args.def, their
-one home. Everything else mirrors include/kgen/{status,spec,tensor,args,runtime}.h; sizes and offsets are
-checked by `python3 kgen_ctypes.py`.
+Specs and arguments are what `kgen explain FAMILY --json` says; the rest mirrors
+include/kgen/{status,tensor,args,runtime}.h. `python3 kgen_ctypes.py` compares all offsets with
+those that the library and the C compiler have.
 """
 import ctypes as c
+import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -22,38 +22,41 @@ DTYPES = {"bfloat16": 1, "float16": 2, "float8_e4m3fn": 3, "float8_e4m3fnuz": 4,
           "float32": 7, "int32": 8, "int64": 9, "uint8": 10, "bool": 10, "int8": 12}
 
 
-def spec_fields(family):
-    text = (ROOT / f"include/kgen/{family}_params.def").read_text()
-    return [(name, c.c_int32) for name in re.findall(r"^KGEN_PARAM\((\w+),", text, re.M)]
+def find(what, places):
+    """The first of the places that is there."""
+    for place in places:
+        if os.path.exists(place):
+            return str(place)
+    raise KgenError(f"{what}: not in out or build/release; name it with KGEN_LIB and KGEN_BIN")
+
+
+class KgenError(RuntimeError):
+    pass
+
+
+def explain(family):
+    named = os.environ.get("KGEN_BIN")
+    places = [named] if named else [ROOT / p for p in ("out/bin/kgen", "build/release/bin/kgen")]
+    done = subprocess.run([find("kgen", places), "explain", family, "--json"], check=True,
+                          capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+FAMILIES = ["attn", "gdn", "scatter", "kv_write", "kv_gather"]
+EXPLAINED = {family: explain(family) for family in FAMILIES}
 
 
 class Error(c.Structure):
     _fields_ = [("status", c.c_int), ("text", c.c_char * 1024)]
 
 
-class AttnSpec(c.Structure):
-    _fields_ = spec_fields("attn")
-
-
-class GdnSpec(c.Structure):
-    _fields_ = spec_fields("gdn")
-
-
-class ScatterSpec(c.Structure):
-    _fields_ = spec_fields("scatter")
-
-
-class KvWriteSpec(c.Structure):
-    _fields_ = spec_fields("kv_write")
-
-
-class KvGatherSpec(c.Structure):
-    _fields_ = spec_fields("kv_gather")
+def spec_of(family):
+    fields = [(row["key"], c.c_int32) for row in EXPLAINED[family]["parameters"]]
+    return type(f"{family}_spec", (c.Structure,), {"_fields_": fields})
 
 
 class SpecUnion(c.Union):
-    _fields_ = [("attn", AttnSpec), ("gdn", GdnSpec), ("scatter", ScatterSpec),
-                ("kv_write", KvWriteSpec), ("kv_gather", KvGatherSpec)]
+    _fields_ = [(family, spec_of(family)) for family in FAMILIES]
 
 
 class Spec(c.Structure):
@@ -69,56 +72,33 @@ class Tensor(c.Structure):
 NUMBERS = {"int64_t": c.c_int64, "int32_t": c.c_int32, "float": c.c_float}
 
 
-def members_of(text):
-    """The rows of a .def that are tensors and numbers, which are the members of its struct."""
-    rows = re.findall(r"^KGEN_(?:TENSOR\(\w+,\s*(\w+)|NUMBER\((?:[a-z_]+,\s*)?(\w+),\s*(\w+_t|float))", text, re.M)
-    return [(tensor, Tensor) if tensor else (number, NUMBERS[kind]) for tensor, number, kind in rows]
+def launch_of(family, name):
+    """The struct of a family's launch, or of an op of scatter, whose live and error stand before it."""
+    rows = EXPLAINED[family]["launches"][name]
+    fields, skip = [], ("live", "error") if family == "scatter" else ()
+    for row in rows["tensors"]:
+        if not row["form"] and row["name"] not in skip:
+            fields.append((row["name"], Tensor))
+    fields += [(row["name"], NUMBERS[row["type"]]) for row in rows["numbers"]]
+    return type(f"{name}_args", (c.Structure,), {"_fields_": fields})
 
 
-def args_fields(family):
-    return members_of((ROOT / f"include/kgen/{family}_args.def").read_text())
-
-
-def op_args():
-    """op -> its struct, in the order of scatter_ops.def; and its number."""
-    text = (ROOT / "include/kgen/scatter_args.def").read_text()
-    sections = dict(re.findall(r"^KGEN_OP_ARGS\(\w+, (\w+)\)\n(.*?)^KGEN_OP_END", text, re.M | re.S))
-    ops = re.findall(r"^KGEN_OP\(\w+, (\d+), (\w+)\)", (ROOT / "include/kgen/scatter_ops.def").read_text(), re.M)
-    return {op: (type(op, (c.Structure,), {"_fields_": members_of(sections[op])}), int(number)) for number, op in ops}
-
-
-class AttnArgs(c.Structure):
-    _fields_ = args_fields("attn")
-
-
-class GdnArgs(c.Structure):
-    _fields_ = args_fields("gdn")
-
-
-OP_ARGS = op_args()
-
-
-class OpUnion(c.Union):
-    _fields_ = [(op, structure) for op, (structure, _) in OP_ARGS.items()]
+class ScatterUnion(c.Union):
+    _fields_ = [(op, launch_of("scatter", op)) for op in EXPLAINED["scatter"]["launches"]]
 
 
 class ScatterArgs(c.Structure):
-    """The arguments of one op, tagged with its number: OP_ARGS[op][1]."""
+    """op: a number of SCATTER_OPS, that of the kernel."""
     _anonymous_ = ["of"]
-    _fields_ = [("op", c.c_int), ("live", Tensor), ("error", Tensor), ("of", OpUnion)]
+    _fields_ = [("op", c.c_int), ("live", Tensor), ("error", Tensor), ("of", ScatterUnion)]
 
 
-class KvWriteArgs(c.Structure):
-    _fields_ = args_fields("kv_write")
-
-
-class KvGatherArgs(c.Structure):
-    _fields_ = args_fields("kv_gather")
+SCATTER_OPS = next(row["words"] for row in EXPLAINED["scatter"]["parameters"] if row["key"] == "op")
 
 
 class ArgsUnion(c.Union):
-    _fields_ = [("attn", AttnArgs), ("gdn", GdnArgs), ("scatter", ScatterArgs),
-                ("kv_write", KvWriteArgs), ("kv_gather", KvGatherArgs)]
+    _fields_ = [(family, ScatterArgs if family == "scatter" else launch_of(family, family))
+                for family in FAMILIES]
 
 
 class Args(c.Structure):
@@ -134,12 +114,8 @@ class OpenOptions(c.Structure):
                 ("log", c.c_void_p), ("log_user", c.c_void_p)]
 
 
-C_NAMES = {**{f"kgen_{op}_args": structure for op, (structure, _) in OP_ARGS.items()}, "kgen_error": Error, "kgen_attn_spec": AttnSpec, "kgen_gdn_spec": GdnSpec,
-           "kgen_spec": Spec, "kgen_tensor": Tensor, "kgen_attn_args": AttnArgs,
-           "kgen_gdn_args": GdnArgs, "kgen_scatter_spec": ScatterSpec,
-           "kgen_scatter_args": ScatterArgs, "kgen_kv_write_spec": KvWriteSpec,
-           "kgen_kv_write_args": KvWriteArgs, "kgen_kv_gather_spec": KvGatherSpec,
-           "kgen_kv_gather_args": KvGatherArgs, "kgen_args": Args, "kgen_open_options": OpenOptions}
+C_NAMES = {"kgen_error": Error, "kgen_spec": Spec, "kgen_tensor": Tensor,
+           "kgen_scatter_args": ScatterArgs, "kgen_args": Args, "kgen_open_options": OpenOptions}
 
 PROTOTYPES = {
     "kgen_open": [c.POINTER(c.c_void_p), c.POINTER(OpenOptions), c.POINTER(Error)],
@@ -153,10 +129,6 @@ PROTOTYPES = {
 }
 
 
-class KgenError(RuntimeError):
-    pass
-
-
 def tensor(t, layout="none"):
     """A torch tensor as a kgen_tensor; the caller keeps it alive."""
     shape = list(t.shape) + [0] * (MAX_RANK - t.dim())
@@ -167,12 +139,9 @@ def tensor(t, layout="none"):
 
 def find_library():
     named = os.environ.get("KGEN_LIB")
-    places = [named] if named else [ROOT / p / name for p in ("out/lib", "build/release/lib")
-                                    for name in ("libkgen.so", "libkgen.so.0.1")]
-    for place in places:
-        if os.path.exists(place):
-            return str(place)
-    raise KgenError("libkgen.so: not in out/lib or build/release/lib; name it with KGEN_LIB")
+    return find("libkgen.so", [named] if named else
+                [ROOT / p / name for p in ("out/lib", "build/release/lib")
+                 for name in ("libkgen.so", "libkgen.so.0.1")])
 
 
 class Context:
@@ -243,16 +212,32 @@ def ask_compiler(lines):
     return [int(word) for word in done.stdout.split()]
 
 
+def library_offsets():
+    """(what, offset here, offset that the library says) of every parameter, tensor and number."""
+    union = Args.of.offset
+    for family, said in EXPLAINED.items():
+        spec = dict(SpecUnion._fields_)[family]
+        for row in said["parameters"]:
+            yield f"{family} {row['key']}", Spec.of.offset + getattr(spec, row["key"]).offset, row["offset"]
+        for name, launch in said["launches"].items():
+            for row in launch["tensors"] + launch["numbers"]:
+                kind, base = dict(ArgsUnion._fields_)[family], union
+                if family == "scatter" and row["name"] not in ("live", "error"):
+                    kind, base = dict(ScatterUnion._fields_)[name], union + ScatterArgs.of.offset
+                yield f"{name} {row['name']}", base + getattr(kind, row["name"]).offset, row["offset"]
+
+
 def check_sizes():
-    """Compares every structure with what the C compiler makes of the headers."""
+    """Compares every structure with what the library says and the C compiler makes of the headers."""
     here = {f"sizeof({name})": c.sizeof(structure) for name, structure in C_NAMES.items()}
     here |= {f"offsetof({name}, {member})": offset for name, member, offset in c_members()}
     there = dict(zip(here, ask_compiler(here)))
-    for line in here:
-        if here[line] != there[line]:
-            print(f"{line}: {here[line]} here, {there[line]} in C")
-    print(f"{len(here)} sizes and offsets compared with C")
-    return int(here != there)
+    rows = [(line, here[line], there[line]) for line in here] + list(library_offsets())
+    wrong = [row for row in rows if row[1] != row[2]]
+    for line, mine, theirs in wrong:
+        print(f"{line}: {mine} here, {theirs} in C")
+    print(f"{len(rows)} sizes and offsets compared with C")
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -166,18 +166,19 @@ class Kgen:
 
     def arguments(self, case, index):
         args, out = kg.Args(family=kg.SCATTER), self.outputs
-        scatter = args.scatter  # a view of the union
-        scatter.live, scatter.op = kg.tensor(case.live), kg.OP_ARGS[OPS[case.row.op]][1]
-        op = getattr(scatter, OPS[case.row.op])
-        op.tokens, op.lens, op.requests = DRAFT, kg.tensor(case.lens), kg.tensor(case.requests)
-        op.req_to_token, op.table = kg.tensor(case.req_to_token[index]), kg.tensor(out.table[index])
+        op = OPS[case.row.op]
+        args.scatter.op, args.scatter.live = kg.SCATTER_OPS[op], kg.tensor(case.live)
+        scatter = getattr(args.scatter, op)  # a view of the union
+        scatter.tokens = DRAFT
+        scatter.lens, scatter.requests = kg.tensor(case.lens), kg.tensor(case.requests)
+        scatter.req_to_token, scatter.table = kg.tensor(case.req_to_token[index]), kg.tensor(out.table[index])
         if case.row.op == "prepare":
-            op.pad_len = DRAFT
-            op.seq_lens, op.locs = kg.tensor(out.seq_lens), kg.tensor(out.locs)
-            op.qo_indptr, op.kv_indptr = kg.tensor(out.qo_indptr), kg.tensor(out.kv_indptr)
-            op.positions_out = kg.tensor(out.positions)
+            scatter.pad_len = DRAFT
+            scatter.seq_lens, scatter.locs = kg.tensor(out.seq_lens), kg.tensor(out.locs)
+            scatter.qo_indptr, scatter.kv_indptr = kg.tensor(out.qo_indptr), kg.tensor(out.kv_indptr)
+            scatter.positions_out = kg.tensor(out.positions)
         if self.delta:
-            op.ids, op.state = kg.tensor(case.requests), kg.tensor(self.state[index])
+            scatter.ids, scatter.state = kg.tensor(case.requests), kg.tensor(self.state[index])
         return args
 
     def poison(self):

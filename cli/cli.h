@@ -226,4 +226,7 @@ void kgen__table_entry(kgen__table *table, const kgen_entry *entry);
 /* Prints and releases; returns the exit code. */
 int kgen__json_print(json_t *value);
 
+/* The parameters and arguments of a family as JSON; an exit code. */
+int kgen__explain_json(kgen_family_id family);
+
 #endif

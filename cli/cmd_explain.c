@@ -8,12 +8,14 @@ typedef struct question {
     kgen_problem problem;
     const char *device; /* NULL: any */
     kgen__archs archs;
+    int json;
 } question;
 
-static kgen_status explain_family(const char *name, kgen_error *err) {
+static kgen_status explain_family(const char *name, const question *q, kgen_error *err) {
     kgen_family_id family = (kgen_family_id)0;
     char *text;
     KGEN_TRY(kgen_family_find(&family, name, err));
+    if (q->json) return kgen__explain_json(family) ? KGEN_E_IO : KGEN_OK;
     KGEN_TRY(kgen_spec_help(&text, family, err));
     fputs(text, stdout);
     free(text);
@@ -58,11 +60,13 @@ int kgen__command_explain(int argc, char **argv) {
                                         KGEN__ARCHS_DEFAULT, 0, "architectures"});
     kgen__syntax_add(&s, (kgen__option){"device", 0, "NAME", kgen__read_text, &q.device, 0, 0,
                                         "as rows name it, \"NVIDIA H200\" (any)"});
+    kgen__syntax_add(&s, (kgen__option){"json", 0, NULL, NULL, &q.json, 0, 0,
+                                        "of a FAMILY: parameters and arguments as JSON"});
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     kgen__archs_default(&q.archs);
     const char *what = first < argc ? argv[first] : "attn";
     kgen_error err;
     kgen_status status =
-        strchr(what, ':') ? explain_spec(what, &q, &err) : explain_family(what, &err);
+        strchr(what, ':') ? explain_spec(what, &q, &err) : explain_family(what, &q, &err);
     return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
 }

@@ -168,9 +168,10 @@ static kgen_status check_strides(const kgen__bound *b, const kgen_tensor *t, kge
     for (int i = 0; i < row->free && b->forward; i++)
         NEED(t->stride[i] >= 0 || t->shape[i] <= 1, "%s: stride[%d]=%lld, at least 0", row->name, i,
              (long long)t->stride[i]);
-    if (b->written && kgen__tensor_elements(t)) KGEN_TRY(check_distinct(row, t, dense, err));
-    if (b->align < b->bytes) return KGEN_OK;
-    return kgen__check_alignment(row->name, t, row->free, (int)b->align + 1, err);
+    if (b->align >= b->bytes)
+        KGEN_TRY(kgen__check_alignment(row->name, t, row->free, (int)b->align + 1, err));
+    int spreads = b->written && kgen__tensor_elements(t);
+    return spreads ? check_distinct(row, t, dense, err) : KGEN_OK;
 }
 
 static kgen_status check_tensor(const kgen__bound *b, const kgen_tensor *t,

@@ -65,7 +65,9 @@ kgen_status kgen__check_cache(kgen__kv *kv, const char *name, int is_v, const kg
     const kgen__kv_dims *dims = &layout_rows[kv->layout][is_v];
     int chunked = is_packed(kv) && !is_v;
     KGEN_TRY(kgen__check_layout(name, t, kv->layout, err));
-    KGEN_TRY(kgen__check_type(name, t, (kgen_dtype)kv->dtype, dims->rank, err));
+    /* Engines keep 8-bit floats as bytes. */
+    int bytes = t->dtype == KGEN_DTYPE_U8 && kv->size == 1 && kv->dtype != KGEN_DTYPE_I8;
+    KGEN_TRY(kgen__check_type(name, t, bytes ? t->dtype : (kgen_dtype)kv->dtype, dims->rank, err));
     KGEN_TRY(kgen__check_dim(name, t, dims->head, kv->heads, err));
     KGEN_TRY(kgen__check_dim(name, t, dims->dim, chunked ? dim / kv->x : dim, err));
     KGEN_TRY(kgen__check_unit_stride(name, t, dims->unit, 1, err));
@@ -95,6 +97,11 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
     memset(stride, 0, 3 * sizeof *stride);
     if (descale == KGEN_DESCALE_NONE) return KGEN_OK;
     if (descale != KGEN_DESCALE_HEAD) return check_token_scale(kv, name, t, pages, stride, err);
+    if ((unsigned)t->rank <= 2 && kgen__tensor_elements(t) == 1) {
+        kgen_tensor one = *t; /* a scalar of any rank */
+        one.rank = 1, one.shape[0] = 1;
+        return kgen__check_type(name, &one, KGEN_DTYPE_F32, 1, err);
+    }
     int head = t->rank == 2 && seqs >= 0;
     KGEN_TRY(kgen__check_type(name, t, KGEN_DTYPE_F32, head + 1, err));
     if (head) KGEN_TRY(kgen__check_dim(name, t, 0, seqs, err));

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kgen/params.h>
+
 #include "launch.h"
 
 void kgen_args_init(kgen_args *args, const kgen_spec *spec) {
@@ -60,12 +62,13 @@ static void name_sizes(kgen_arg *out, const kgen__args_rows *rows, const kgen__r
     }
 }
 
-static void name_conditions(kgen_arg *out, const kgen__args_rows *rows, const kgen__row *row) {
+static void name_conditions(char out[80], const kgen__args_rows *rows, uint32_t when) {
     size_t used = 0;
+    out[0] = 0;
     for (int i = 0; i < rows->when_count; i++)
-        if (row->when >> i & 1 && used < sizeof out->when)
-            used += (size_t)snprintf(out->when + used, sizeof out->when - used, "%s%s",
-                                     used ? ", " : "", rows->whens[i]);
+        if (when >> i & 1 && used < 80)
+            used +=
+                (size_t)snprintf(out + used, 80 - used, "%s%s", used ? ", " : "", rows->whens[i]);
 }
 
 int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index) {
@@ -86,6 +89,62 @@ int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index) {
     if (shown->tag >= 0)
         out->layout = *(const kgen_layout *)((const char *)&spec->attn + shown->tag);
     name_sizes(out, rows, shown);
-    name_conditions(out, rows, shown);
+    name_conditions(out->when, rows, shown->when);
     return row != NULL;
+}
+
+/* --- in words ---------------------------------------------------------------- */
+
+static const char *key_of(kgen_family_id family, size_t at) {
+    for (int i = 0; i < kgen_param_count(family); i++)
+        if (kgen_param_at(family, i)->offset == offsetof(kgen_spec, attn) + at)
+            return kgen_param_at(family, i)->key;
+    return "?";
+}
+
+static void say_type(char out[32], kgen_family_id family, const kgen__type *type) {
+    if (type->rule == KGEN__TYPE_FIXED)
+        snprintf(out, 32, "%s", kgen_dtype_name((kgen_dtype)type->at));
+    else if (type->rule == KGEN__TYPE_EITHER)
+        snprintf(out, 32, "key %s or %s", key_of(family, type->at), key_of(family, type->other));
+    else
+        snprintf(out, 32, "key %s", key_of(family, type->at));
+}
+
+static void say_shape(char out[64], const kgen__args_rows *rows, const kgen__row *row) {
+    size_t used = 0;
+    if (row->flags & KGEN__ROW_BY_LAYOUT) {
+        snprintf(out, 64, "by layout");
+        return;
+    }
+    for (int i = 0; i < row->rank && used < 64; i++)
+        used += (size_t)snprintf(out + used, 64 - used, "[%s%s]",
+                                 row->dims[i] & KGEN__MORE ? ">= " : "",
+                                 rows->sizes[row->dims[i] & ~KGEN__MORE].letters);
+}
+
+int kgen_args_row(kgen_arg_row *out, const kgen_args *args, int index) {
+    const kgen__args_rows *rows = kgen__args_rows_in(args);
+    memset(out, 0, sizeof *out);
+    if (!rows || index < 0 || index >= rows->row_count + rows->number_count) return 0;
+    if (index < rows->row_count) {
+        const kgen__row *row = &rows->rows[index];
+        *out = (kgen_arg_row){.name = row->name,
+                              .doc = row->doc,
+                              .offset = offsetof(kgen_args, attn) + row->offset,
+                              .use = row->use,
+                              .form = !!(row->flags & KGEN__ROW_FORM),
+                              .optional = !!(row->flags & KGEN__ROW_OPTIONAL)};
+        say_type(out->type, args->family, &row->type);
+        say_shape(out->shape, rows, row);
+        name_conditions(out->when, rows, row->when);
+        return 1;
+    }
+    const kgen__number_row *number = &rows->numbers[index - rows->row_count];
+    *out = (kgen_arg_row){.name = number->name,
+                          .doc = number->doc,
+                          .offset = offsetof(kgen_args, attn) + number->offset,
+                          .ctype = number->type};
+    name_conditions(out->when, rows, number->when);
+    return 1;
 }

@@ -55,6 +55,22 @@ typedef struct kgen_arg {
 /* 1: kernels of that spec, which is resolved, take tensor `index`. */
 KGEN_API int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index);
 
+/* A row of <family>_args.def in words, for programs that show or mirror it. */
+typedef struct kgen_arg_row {
+    const char *name, *doc;
+    size_t offset;     /* in kgen_args */
+    kgen_use use;      /* of a tensor */
+    int form;          /* 1: another form of the tensor of that name before it */
+    int optional;      /* a tensor may have no data */
+    const char *ctype; /* of a number: "float"; NULL: a tensor */
+    char type[32];     /* "bf16"; "key q": what that key of the spec says */
+    char shape[64];    /* "[T][Hq][D]"; "by layout" */
+    char when[80];
+} kgen_arg_row;
+
+/* 1, and the row: tensors first, then numbers, of arguments of these tags. */
+KGEN_API int kgen_args_row(kgen_arg_row *out, const kgen_args *args, int index);
+
 #ifdef __cplusplus
 }
 #endif

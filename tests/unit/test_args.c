@@ -159,10 +159,132 @@ static void test_nothing_is_ignored(void **state) {
     }
 }
 
+/* ---- tensors as engines have them ----------------------------------------------- */
+
+static void make_line(rig *r, const char *line) {
+    kgen__case c;
+    DO(kgen__case_parse(&c, line, &did));
+    make_case(r, &c, 7);
+}
+
+static void take(const rig *r, const char *what) {
+    if (kgen_launch_check(&r->kernel, &r->args, &did) != KGEN_OK)
+        fail_msg("%s: %s", what, did.text);
+}
+
+/* [T][H][D] dense as [T][H D]. */
+static void join(kgen_tensor *t) {
+    t->shape[1] *= t->shape[2];
+    t->stride[1] = 1;
+    t->rank = 2;
+}
+
+#define ATTN "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=16,layout=nhd"
+
+static void test_scalars_and_joined_outputs(void **state) {
+    (void)state;
+    rig r;
+    make_line(&r, ATTN " | lens=20,30 qlens=3,4 hkv=2");
+    kgen_attn_args *a = &r.args.attn;
+    a->k_descale = a->v_descale = a->out_scale; /* [1] */
+    take(&r, "one element");
+    a->out_scale.rank = a->k_descale.rank = 0;
+    a->v_descale = (kgen_tensor){.data = a->v_descale.data,
+                                 .dtype = KGEN_DTYPE_F32,
+                                 .rank = 2,
+                                 .shape = {1, 1},
+                                 .stride = {1, 1}};
+    take(&r, "0-d and [1][1]");
+    join(&a->out);
+    take(&r, "[T][H D]");
+    a->out.shape[1]--;
+    refuse(&r, "out", "rank 2, 3 expected");
+    a->out.shape[1]++;
+    a->out.stride[1] = 2; /* would need a copy */
+    refuse(&r, "out", "rank 2, 3 expected");
+    free_rig(&r);
+    make_line(&r, "gdn:fuse=e,layout=flat,hk=1,hv=2,dk=64,dv=64 | seqs=2");
+    join(&r.args.gdn.out);
+    take(&r, "gdn [T][Hv V]");
+    kgen_tensor *w = &r.args.gdn.conv_weight;
+    w->shape[2] = w->shape[1], w->stride[2] = 1;
+    w->shape[1] = 1, w->rank = 3;
+    take(&r, "[C][1][w]");
+    w->shape[1] = 2;
+    refuse(&r, "conv_weight", "rank 3, 2 expected");
+    free_rig(&r);
+}
+
+static void test_caches_of_bytes_and_longer_tables(void **state) {
+    (void)state;
+    rig r;
+    make_line(&r, ATTN " | lens=20,30 qlens=3,4 hkv=2");
+    kgen_attn_args *a = &r.args.attn;
+    a->k.dtype = a->v.dtype = KGEN_DTYPE_U8;
+    take(&r, "fp8 caches as bytes");
+    a->k.stride[0] += 256; /* pages with room between them */
+    a->v.stride[0] += 512;
+    take(&r, "padded pages");
+    a->block_table.shape[0] += 5;
+    take(&r, "a table with more rows");
+    a->block_table.shape[0] = 1;
+    refuse(&r, "block_table", "shape[0]=1, at least 2 expected");
+    free_rig(&r);
+    make_line(&r, "attn:d=64,g=2 | lens=20,30 hkv=2");
+    r.args.attn.k.dtype = KGEN_DTYPE_U8;
+    refuse(&r, "k", "dtype u8, kernel built for bf16");
+    free_rig(&r);
+}
+
+/* q, k and v of one projection; rows that are not contiguous need a copy. */
+static void test_views_of_one_projection(void **state) {
+    (void)state;
+    rig r;
+    make_line(&r, "kv_write:d=64 | lens=5,3 cached=9 hkv=2");
+    kgen_kv_write_args *a = &r.args.kv_write;
+    a->k.stride[0] = a->v.stride[0] = 8 * 64;
+    a->v.data = (char *)a->k.data + (size_t)2 * 64 * 2;
+    take(&r, "parts of rows");
+    a->k.stride[2] = 2;
+    refuse(&r, "k", "stride[2]=2, 1 expected");
+    free_rig(&r);
+}
+
+static void empty(kgen_tensor *t, int dim) {
+    t->shape[dim] = 0;
+    t->data = NULL;
+}
+
+static void test_empty_tensors_have_no_address(void **state) {
+    (void)state;
+    rig r;
+    make_line(&r, "attn:d=64,g=2 | lens=20 hkv=2");
+    kgen_attn_args *a = &r.args.attn;
+    empty(&a->q, 0);
+    empty(&a->out, 0);
+    empty(&a->seq_lens, 0);
+    empty(&a->block_table, 0);
+    take(&r, "no sequences");
+    a->seq_lens.shape[0] = 1;
+    refuse(&r, "seq_lens", "no data");
+    free_rig(&r);
+    make_line(&r, "scatter:op=page_table_requests,page=4 | seqs=3 lens=20,33,5");
+    kgen_page_table_requests_args *p = &r.args.scatter.page_table_requests;
+    empty(&p->lens, 0);
+    empty(&p->requests, 0);
+    empty(&p->table, 0);
+    take(&r, "no requests");
+    free_rig(&r);
+}
+
 int main(void) {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_ignored),
+        cmocka_unit_test(test_scalars_and_joined_outputs),
+        cmocka_unit_test(test_caches_of_bytes_and_longer_tables),
+        cmocka_unit_test(test_views_of_one_projection),
+        cmocka_unit_test(test_empty_tensors_have_no_address),
     };
     return cmocka_run_group_tests_name("args", tests, NULL, NULL);
 }

@@ -424,7 +424,6 @@ static const refusal shuffle_refusals[] = {
     {"k_descale", DATA, 0, 0, "k_descale: no data"},
     {"k_descale", DTYPE, 0, KGEN_DTYPE_FP16, "k_descale: dtype fp16, kernel built for f32"},
     {"k_descale", RANK, 0, 3, "k_descale: rank 3, 1 expected"},
-    {"k_descale", RANK, 0, 0, "k_descale: rank 0, 1 expected"},
     {"k_descale", SHAPE, 0, 3, "k_descale: shape[0]=3, 2 expected"},
     {"k_descale", SHAPE, 1, 1, "k_descale: shape[1]=1, 2 expected"},
     {"v_descale", SHAPE, 0, 4, "v_descale: shape[0]=4, 2 expected"},
