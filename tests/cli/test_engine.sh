@@ -5,18 +5,22 @@
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 page=$here/../../docs/engine.md
-include=$here/../../include/kgen
 family='(attn|gdn|scatter|kv_write|kv_gather)'
 
-# argument <spec line> <word>: scatter has arguments of its own for each op.
+# "<launch> <argument>" a line; scatter has a launch for each op
+for name in attn gdn scatter kv_write kv_gather; do
+    "$kgen" explain "$name" --json | python3 -c '
+import json, sys
+for launch, holds in json.load(sys.stdin)["launches"].items():
+    for argument in holds["tensors"] + holds["numbers"]:
+        print(launch, argument["name"])'
+done >arguments.txt
+
+# argument <spec line> <word>
 argument() {
-    local op=ID
-    [[ $1 =~ ^scatter:op=([a-z_]+) ]] && op=${BASH_REMATCH[1]}
-    case $op:$2 in
-    ID:*) grep -qE "^KGEN_(TENSOR\([A-Z_]+, +|NUMBER\()$2," "$include/${1%%:*}_args.def" ;;
-    *:live | *:error) true ;;
-    *) grep -qE "^KGEN_(TENSOR|NUMBER)\($op, $2," "$include/scatter_args.def" ;;
-    esac
+    local launch=${1%%:*}
+    [[ $1 =~ ^scatter:op=([a-z_]+) ]] && launch=${BASH_REMATCH[1]}
+    grep -qx "$launch $2" arguments.txt
 }
 
 # "| call | `spec line` | `tensor`, `tensor` = what the engine calls it; ... |"
