@@ -85,7 +85,7 @@ static void test_what_is_seen(void **state) {
 
 static kgen_source random_source(void) {
     kgen__case c;
-    kgen_source source;
+    kgen_source source = {0};
     kgen_error err;
     kgen_family_id id = (kgen_family_id)kgen__rng_range(&rng, 0, KGEN_FAMILY_COUNT - 1);
     const kgen_target *target =
