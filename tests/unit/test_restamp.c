@@ -16,7 +16,7 @@ static const kgen_target *target;
 static kgen_spec spec, other; /* resolved */
 
 static kgen_spec resolved(const char *line) {
-    kgen_spec parsed, out;
+    kgen_spec parsed, out = {0};
     kgen_error err;
     if (kgen_spec_parse(&parsed, line, &err) != KGEN_OK ||
         kgen_spec_resolve(&out, &parsed, target, &err) != KGEN_OK)
