@@ -34,9 +34,9 @@ typedef struct kgen__device_api {
                          kgen_error *err);
     kgen_status (*read)(kgen__device *device, void *dst, const void *src, size_t bytes,
                         kgen_error *err);
-    /* memset 0 in stream order; may be captured. */
-    kgen_status (*zero)(kgen__device *device, void *dst, size_t bytes, kgen_stream stream,
-                        kgen_error *err);
+    /* memset in stream order; may be captured. */
+    kgen_status (*fill)(kgen__device *device, void *dst, int value, size_t bytes,
+                        kgen_stream stream, kgen_error *err);
     kgen_status (*stream_create)(kgen__device *device, kgen_stream *out, kgen_error *err);
     void (*stream_destroy)(kgen__device *device, kgen_stream stream);
     kgen_status (*stream_sync)(kgen__device *device, kgen_stream stream, kgen_error *err);

@@ -270,10 +270,10 @@ static kgen_status dl_read(kgen__device *device, void *dst, const void *src, siz
     return status;
 }
 
-static kgen_status dl_zero(kgen__device *device, void *dst, size_t bytes, kgen_stream stream,
-                           kgen_error *err) {
+static kgen_status dl_fill(kgen__device *device, void *dst, int value, size_t bytes,
+                           kgen_stream stream, kgen_error *err) {
     kgen_status status = KGEN_OK;
-    if (bytes) CALL_INSIDE(status, device, err, fill, dst, 0, bytes, stream);
+    if (bytes) CALL_INSIDE(status, device, err, fill, dst, value, bytes, stream);
     return status;
 }
 
@@ -399,7 +399,7 @@ static const char *dl_library(const kgen__device *device) { return device->libra
     {                                                                                       \
         .name = driver_name, .open = open_function, .close = dl_close, .load = dl_load,     \
         .unload = dl_unload, .launch = dl_launch, .alloc = dl_alloc, .release = dl_release, \
-        .write = dl_write, .read = dl_read, .zero = dl_zero,                                \
+        .write = dl_write, .read = dl_read, .fill = dl_fill,                                \
         .stream_create = dl_stream_create, .stream_destroy = dl_stream_destroy,             \
         .stream_sync = dl_stream_sync, .capturing = dl_capturing,                           \
         .graph_begin = dl_graph_begin, .graph_end = dl_graph_end,                           \

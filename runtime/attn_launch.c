@@ -84,7 +84,7 @@ static workspace layout_workspace(const kgen_kernel *kernel) {
     kgen__attn_geometry geometry = kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
     size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry.rows;
     workspace w;
-    w.sums = KGEN__COUNTER_BYTES;
+    w.sums = KGEN__HEAD_BYTES;
     size_t sums = rows * 2 * sizeof(float), unit = KGEN__WORKSPACE_ALIGNMENT;
     w.outs = w.sums + (sums + unit - 1) / unit * unit;
     w.bytes = w.outs + rows * (size_t)kernel->spec.attn.v_dim * sizeof(float);
@@ -94,7 +94,7 @@ static workspace layout_workspace(const kgen_kernel *kernel) {
 static kgen_status check_counters(const kgen_kernel *kernel, int64_t seqs, int64_t kv_heads,
                                   kgen_error *err) {
     kgen__attn_geometry geometry = kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
-    int64_t most = KGEN__COUNTER_BYTES / (int64_t)sizeof(int32_t);
+    int64_t most = KGEN__COUNTERS;
     NEED(seqs >= 0 && seqs <= most && kv_heads >= 0 && kv_heads <= most &&
              seqs * kv_heads * geometry.row_blocks <= most,
          "seq_lens: %lld sequences of %lld KV heads and %d row blocks, at most %lld in all",
@@ -180,7 +180,8 @@ static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel, con
     workspace w = layout_workspace(kernel);
     char *base = a->workspace;
     KGEN_TRY(kgen__check_workspace(base, a->workspace_bytes, w.bytes, err));
-    d->arrived = (int *)base;
+    d->workspace = a->workspace;
+    d->ticket = kgen__launch_ticket();
     d->partial_ml = (float *)(base + w.sums);
     d->partial_out = (float *)(base + w.outs);
     d->workgroups = (int)kernel->config.grid;

@@ -114,7 +114,7 @@ static kgen_status check_copies(const kgen_gdn_spec *s, const kgen_gdn_args *a, 
 /* --- workspace ----------------------------------------------------------- */
 
 static kgen_status check_counters(const kgen_gdn_spec *s, int64_t seqs, kgen_error *err) {
-    int64_t most = KGEN__COUNTER_BYTES / (int64_t)sizeof(int32_t) / s->k_heads;
+    int64_t most = KGEN__COUNTERS / s->k_heads;
     NEED(!kgen__gdn_needs_counters(s) || seqs <= most,
          "slots: shape[0]=%lld sequences of hk=%d, at most %lld", (long long)seqs, s->k_heads,
          (long long)most);
@@ -125,7 +125,7 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
                                    kgen_error *err) {
     const kgen_gdn_spec *s = &kernel->spec.gdn;
     KGEN_TRY(check_counters(s, args->gdn.slots.shape[0], err));
-    *bytes = kgen__gdn_needs_counters(s) ? KGEN__COUNTER_BYTES : 0;
+    *bytes = kgen__gdn_needs_counters(s) ? KGEN__HEAD_BYTES : 0;
     return KGEN_OK;
 }
 
@@ -163,8 +163,9 @@ static kgen_status pack_workspace(device_args *d, const kgen_gdn_spec *s, const 
                                   kgen_error *err) {
     if (!kgen__gdn_needs_counters(s)) return KGEN_OK;
     KGEN_TRY(check_counters(s, d->seqs, err));
-    d->arrived = args->workspace;
-    return kgen__check_workspace(args->workspace, args->workspace_bytes, KGEN__COUNTER_BYTES, err);
+    d->workspace = args->workspace;
+    d->ticket = kgen__launch_ticket();
+    return kgen__check_workspace(args->workspace, args->workspace_bytes, KGEN__HEAD_BYTES, err);
 }
 
 /* Without sequences the rows are zeroed all the same. */

@@ -2,6 +2,8 @@
  * allocates, locks or waits, unless the environment asked for captures. */
 #include "launch.h"
 
+#include <stdatomic.h>
+
 #include <kgen/probe.h>
 
 #include "runtime/capture/capture_parts.h"
@@ -29,13 +31,12 @@ static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args
     return KGEN_OK;
 }
 
-kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed,
-                                  kgen_error *err) {
-    NEED(memory, "workspace: no memory");
-    NEED((uintptr_t)memory % KGEN__WORKSPACE_ALIGNMENT == 0,
-         "workspace: address %p is not a multiple of %d bytes", memory, KGEN__WORKSPACE_ALIGNMENT);
-    NEED(bytes >= needed, "workspace: %zu bytes, %zu needed", bytes, needed);
-    return KGEN_OK;
+uint32_t kgen__launch_ticket(void) {
+    static _Atomic uint32_t taken;
+    uint32_t ticket;
+    do ticket = atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed) + 1;
+    while (UNLIKELY(!ticket));
+    return ticket;
 }
 
 kgen_status kgen__launch_addresses(int *tensor, size_t *bytes, const kgen_kernel *kernel,
@@ -49,13 +50,6 @@ kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_args *args
                                 kgen_error *err) {
     KGEN_TRY(check_family(kernel, args, err));
     return launchers[args->family]->workspace_bytes(bytes, kernel, args, err);
-}
-
-kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, kgen_stream stream,
-                                kgen_error *err) {
-    NEED(memory && bytes >= KGEN__COUNTER_BYTES, "workspace: %zu bytes, at least %d", bytes,
-         KGEN__COUNTER_BYTES);
-    return ctx->api->zero(ctx->device, memory, KGEN__COUNTER_BYTES, stream, err);
 }
 
 /* Everything but the driver's call. */

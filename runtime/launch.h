@@ -3,11 +3,18 @@
 #ifndef KGEN_RUNTIME_LAUNCH_H
 #define KGEN_RUNTIME_LAUNCH_H
 
+#include "templates/kg/core/workspace_head.h"
 #include "context.h"
 
-/* Counters live in a part of fixed size, so that kernels of different shapes
+/* Counters live in a head of fixed size, so that kernels of different shapes
  * can share a workspace without finding each other's sums in them. */
-enum { KGEN__COUNTER_BYTES = 1 << 20, KGEN__WORKSPACE_ALIGNMENT = 256, KGEN__PACKED_MAX = 1024 };
+enum {
+    KGEN__HEAD_BYTES = sizeof(struct kg_workspace),
+    KGEN__COUNTERS =
+        sizeof((struct kg_workspace *)0)->arrived / sizeof((struct kg_workspace *)0)->arrived[0],
+    KGEN__WORKSPACE_ALIGNMENT = 256,
+    KGEN__PACKED_MAX = 1024
+};
 
 typedef struct kgen__launcher {
     /* What a kernel of that spec wants of its arguments. */
@@ -33,6 +40,10 @@ kgen_status kgen__launch_addresses(int *tensor, size_t *bytes, const kgen_kernel
 
 /* What launches of the kernel are checked against; once, when it is loaded. */
 void kgen__launch_bind(kgen_kernel *kernel);
+
+/* A number that no launch of this process had before, but 2^32 - 1 launches ago;
+ * never 0. */
+uint32_t kgen__launch_ticket(void);
 
 kgen_status kgen__check_workspace(const void *memory, size_t bytes, size_t needed, kgen_error *err);
 

@@ -112,6 +112,7 @@ KG_DEV void run_segment(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
 KG_DEV void run(args_t args, u8 *lds) {
     work_t work = work_begin(args);
     int wave = (int)wave_id();
+    take_workspace(args);
     while (work.unit < work.end) {
         args_t a = reread(args);
         segment_t g = work_segment(work);

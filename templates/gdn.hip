@@ -30,7 +30,7 @@ KG_DEV void run_head(args_t a, const seq_t &s, const head_t &head, float *lds) {
     if constexpr (HAS_NORM) stage_norm(norm, s, lds);
     if constexpr (REPLAY) stage_ring(a, s, head, ring, lds);
     barrier();
-    int before = 0;
+    u64 before = 0;
     if constexpr (SHARED_WINDOW) before = arrive(a, s, head);
     if constexpr (REPLAY)
         if (head.split == 0) append_decays(a, s, head, ring, lds);

@@ -177,13 +177,13 @@ static kgen_status cpu_read(kgen__device *device, void *dst, const void *src, si
     return KGEN_OK;
 }
 
-static kgen_status cpu_zero(kgen__device *device, void *dst, size_t bytes, kgen_stream stream,
-                            kgen_error *err) {
+static kgen_status cpu_fill(kgen__device *device, void *dst, int value, size_t bytes,
+                            kgen_stream stream, kgen_error *err) {
     const cpu_stream *s = stream;
     (void)device;
     if (bytes == 0) return KGEN_OK;
-    if (s && s->recording) return kgen__cpu_graph_add_zero(s->recording, dst, bytes, err);
-    memset(dst, 0, bytes);
+    if (s && s->recording) return kgen__cpu_graph_add_fill(s->recording, dst, value, bytes, err);
+    memset(dst, value, bytes);
     return KGEN_OK;
 }
 
@@ -290,7 +290,7 @@ const kgen__device_api kgen__device_cpu = {
     .release = cpu_release,
     .write = cpu_write,
     .read = cpu_read,
-    .zero = cpu_zero,
+    .fill = cpu_fill,
     .stream_create = cpu_stream_create,
     .stream_destroy = cpu_stream_destroy,
     .stream_sync = cpu_stream_sync,

@@ -5,9 +5,10 @@
 #include <string.h>
 
 typedef struct node {
-    kgen__cpu_work work; /* work.body NULL: a fill with zero */
+    kgen__cpu_work work; /* work.body NULL: a fill */
     void *params;
     void *dst;
+    int value;
     size_t bytes;
 } node;
 
@@ -58,11 +59,12 @@ kgen_status kgen__cpu_graph_add_launch(kgen__cpu_graph *graph, const kgen__cpu_w
     return KGEN_OK;
 }
 
-kgen_status kgen__cpu_graph_add_zero(kgen__cpu_graph *graph, void *dst, size_t bytes,
+kgen_status kgen__cpu_graph_add_fill(kgen__cpu_graph *graph, void *dst, int value, size_t bytes,
                                      kgen_error *err) {
     node *n = add(graph);
     if (!n) return no_memory(graph, err);
     n->dst = dst;
+    n->value = value;
     n->bytes = bytes;
     return KGEN_OK;
 }
@@ -73,7 +75,7 @@ kgen_status kgen__cpu_graph_run(const kgen__cpu_graph *graph, kgen__crew *crew, 
         if (n->work.body)
             KGEN_TRY(kgen__crew_launch(crew, &n->work, err));
         else
-            memset(n->dst, 0, n->bytes);
+            memset(n->dst, n->value, n->bytes);
     }
     return KGEN_OK;
 }

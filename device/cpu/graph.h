@@ -11,7 +11,7 @@ void kgen__cpu_graph_free(kgen__cpu_graph *graph);
 /* Copies the parameters. */
 kgen_status kgen__cpu_graph_add_launch(kgen__cpu_graph *graph, const kgen__cpu_work *work,
                                        size_t params_bytes, kgen_error *err);
-kgen_status kgen__cpu_graph_add_zero(kgen__cpu_graph *graph, void *dst, size_t bytes,
+kgen_status kgen__cpu_graph_add_fill(kgen__cpu_graph *graph, void *dst, int value, size_t bytes,
                                      kgen_error *err);
 kgen_status kgen__cpu_graph_run(const kgen__cpu_graph *graph, kgen__crew *crew, kgen_error *err);
 

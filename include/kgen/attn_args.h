@@ -13,10 +13,11 @@ extern "C" {
 
 /* Bits that a launch may add to a sequence's error word; it never clears one. */
 typedef enum kgen_attn_error {
-    KGEN_ATTN_TOKENS = 1, /* more query tokens than the kernel's t */
-    KGEN_ATTN_ROWS = 2,   /* cu_seqlens_q falls, or leads out of q */
-    KGEN_ATTN_LENGTH = 4, /* more keys than the block table has pages for */
-    KGEN_ATTN_PAGE = 8,   /* a page number outside the pool */
+    KGEN_ATTN_TOKENS = 1,     /* more query tokens than the kernel's t */
+    KGEN_ATTN_ROWS = 2,       /* cu_seqlens_q falls, or leads out of q */
+    KGEN_ATTN_LENGTH = 4,     /* more keys than the block table has pages for */
+    KGEN_ATTN_PAGE = 8,       /* a page number outside the pool */
+    KGEN_ATTN_WORKSPACE = 16, /* its workspace is unfit: see kgen_workspace_init */
 } kgen_attn_error;
 
 /* Paged attention, phases decode and verify.
@@ -37,7 +38,8 @@ typedef enum kgen_attn_error {
  * one whose rows lead out of q is left out; a page outside the pool is another of
  * its pages. Tokens from cu_seqlens_q[S] on are zeros. Where `error` is given, the
  * launch says of each sequence what was wrong, for which it reads the table once
- * more.
+ * more. In an unfit workspace the rows of a sequence that several workgroups
+ * share are NaN, lse too.
  *
  * Rows of a 16-byte multiple: the data pointer and every stride that steps
  * over rows of K, V (and Q) must be multiples of 16 bytes; the last dimension

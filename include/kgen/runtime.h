@@ -129,11 +129,26 @@ KGEN_API const kgen_resources *kgen_kernel_resources(const kgen_kernel *kernel);
  * `args` (its pointers are not read). 0: none is needed. Depends on the device. */
 KGEN_API kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_args *args,
                                          size_t *bytes, kgen_error *err);
-/* Zeroes the counters at the start of a workspace, in stream order. Once for
- * each workspace: launches leave it zeroed. A workspace may serve many
- * kernels, in one stream. */
+/* Prepares the counters at the start of a workspace, in stream order. Once for
+ * each workspace: launches leave them so. A workspace may serve many kernels, in
+ * one stream: launches in it may not overlap.
+ *
+ * What launches notice, each for the work that several of its workgroups share:
+ * surely    a workspace that was never prepared, was zeroed, or was prepared by a
+ *           version with another layout; one that an aborted launch left; another
+ *           launch that counts in the same counter at the same time
+ * nearly    another launch in the workspace that counts elsewhere: not if it began
+ *           within the last moments of this one
+ * A launch of attention then sets KGEN_ATTN_WORKSPACE in `error` and leaves NaN. A
+ * launch of gdn does not move the convolution window. Both make
+ * kgen_workspace_check fail until the workspace is prepared again. */
 KGEN_API kgen_status kgen_workspace_init(kgen_context *ctx, void *workspace, size_t bytes,
                                          kgen_stream stream, kgen_error *err);
+/* Waits for the stream and reads the counters. KGEN_E_ARG: a launch found the
+ * workspace unfit since it was prepared, or the counters are not as that or a
+ * launch leaves them. Off the launch path, and not while the stream captures. */
+KGEN_API kgen_status kgen_workspace_check(kgen_context *ctx, const void *workspace, size_t bytes,
+                                          kgen_stream stream, kgen_error *err);
 
 /* Checks the arguments against the spec (a mismatch is KGEN_E_ARG naming the
  * tensor, the value and the bound, and nothing is launched), then one driver

@@ -281,7 +281,7 @@ static void the_last_workgroup_merges(void **state) {
     open_device(&b, "cdna3");
     build(&b, &k, last_kernel);
     params p = {words(&b, GRID), words(&b, 3), 0, 0};
-    assert_int_equal(api->zero(b.device, p.b, 12, NULL, &b.err), KGEN_OK);
+    assert_int_equal(api->fill(b.device, p.b, 0, 12, NULL, &b.err), KGEN_OK);
     for (int i = 0; i < ROUNDS; i++) {
         memset(p.a, 0xff, GRID * 4);
         launch_ok(&b, &k, GRID, 64, &p);
@@ -482,7 +482,7 @@ static void graphs_replay_on_changed_memory(void **state) {
     assert_int_equal(api->stream_create(b.device, &stream, &b.err), KGEN_OK);
     params p = {words(&b, N), words(&b, N), 3, 0};
     assert_int_equal(api->graph_begin(b.device, stream, &b.err), KGEN_OK);
-    assert_int_equal(api->zero(b.device, p.b, N * 4, stream, &b.err), KGEN_OK);
+    assert_int_equal(api->fill(b.device, p.b, 0, N * 4, stream, &b.err), KGEN_OK);
     assert_int_equal(launch(&b, &k, N / 128, 128, &p, stream), KGEN_OK);
     p.n = 5;
     assert_int_equal(launch(&b, &k, N / 128, 128, &p, stream), KGEN_OK);

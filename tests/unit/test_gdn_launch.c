@@ -228,7 +228,7 @@ static void make_sized(rig *r, const char *line, int64_t seqs, int64_t rows) {
     r->lines = seqs + below(3);
     r->args.family = KGEN_FAMILY_GDN;
     r->args.workspace = (void *)(uintptr_t)4096;
-    r->args.workspace_bytes = KGEN__COUNTER_BYTES;
+    r->args.workspace_bytes = KGEN__HEAD_BYTES;
     give_inputs(r, s);
     give_weights(r, s);
     give_pools(r, s);
@@ -385,14 +385,14 @@ static void test_pools_and_numbers(void **state) {
     assert_ptr_equal(d->a_log, a->a_log.data);
     assert_ptr_equal(d->dt_bias, a->dt_bias.data);
     assert_ptr_equal(d->norm_weight, a->norm_weight.data);
-    assert_ptr_equal(d->arrived, r.args.workspace);
+    assert_ptr_equal(d->workspace, r.args.workspace);
     assert_true(!d->buffer && !d->parents && !d->ring_k && !d->write_slots && !d->out_scale);
     make_rig(&r, A);
     launch(&r);
     assert_at(d->write_slots, d->write_row, &a->write_slots);
     assert_int_equal(d->write_step, a->write_slots.stride[1]);
     assert_int_equal(d->slot_columns, 1);
-    assert_null(d->arrived);
+    assert_null(d->workspace);
     make_rig(&r, B);
     launch(&r);
     assert_ptr_equal(d->read_col, a->read_col.data);
@@ -771,9 +771,9 @@ static void test_workspace(void **state) {
     rig r;
     make_rig(&r, E);
     assert_int_equal(kgen_workspace_size(&r.kernel, &r.args, &bytes, &err), KGEN_OK);
-    assert_int_equal(bytes, KGEN__COUNTER_BYTES);
+    assert_int_equal(bytes, KGEN__HEAD_BYTES);
     r.args.workspace_bytes--;
-    refuse(&r, "workspace: 1048575 bytes, 1048576 needed");
+    refuse(&r, "workspace: 2097407 bytes, 2097408 needed");
     r.args.workspace_bytes++;
     r.args.workspace = (char *)r.args.workspace + 128;
     refuse(&r, "workspace: address 0x1080 is not a multiple of 256 bytes");
@@ -785,7 +785,7 @@ static void test_workspace(void **state) {
     r.args.workspace = NULL;
     r.args.workspace_bytes = 0;
     launch(&r);
-    assert_null(seen.args.arrived);
+    assert_null(seen.args.workspace);
 }
 
 static void test_counts_have_bounds(void **state) {

@@ -1,6 +1,7 @@
 /* The one argument of the attention kernels. Plain C: runtime/attn_launch.c
  * includes it as well. Strides are bytes unless they say elements. */
 #pragma once
+#include "kg/core/workspace_head.h"
 
 struct kg_attn_args {
     const void *q;         /* [T][Hq][D] */
@@ -12,10 +13,10 @@ struct kg_attn_args {
     const int *cu_seqlens; /* [S + 1] */
     int *error;            /* [S] or null: bits of kgen_attn_error */
     const float *k_descale, *v_descale, *out_scale;
-    const float *alibi, *sinks; /* [Hq] */
-    float *partial_out;         /* [2 * workgroups][rows][Dv] */
-    float *partial_ml;          /* [2 * workgroups][rows][2]: maximum, sum */
-    int *arrived;               /* [S][Hkv][row blocks], zero between launches */
+    const float *alibi, *sinks;     /* [Hq] */
+    float *partial_out;             /* [2 * workgroups][rows][Dv] */
+    float *partial_ml;              /* [2 * workgroups][rows][2]: maximum, sum */
+    struct kg_workspace *workspace; /* counters [S][Hkv][row blocks] */
     long long q_token, q_head, out_token, out_head;
     long long lse_head;  /* elements */
     long long table_row; /* elements */
@@ -30,8 +31,9 @@ struct kg_attn_args {
     int v_dim_stride;              /* packed V: between dims */
     int page;                      /* tokens */
     int num_seqs, num_tokens, kv_heads, workgroups;
-    int last_page;  /* of the pool */
-    int table_keys; /* that a row of the table has pages for */
+    unsigned ticket; /* of the launch, never 0 */
+    int last_page;   /* of the pool */
+    int table_keys;  /* that a row of the table has pages for */
     int window;
     float scale;   /* softmax scale * log2(e) */
     float softcap; /* softcap * log2(e) */

@@ -1,7 +1,8 @@
 // From the waves' accumulators to the output: waves meet in LDS, workgroups in
-// the workspace, where the last to arrive merges and leaves the counter at zero.
+// the workspace, where the last to arrive merges and puts the counter back.
 #pragma once
 #include "kg/attn/softmax.h"
+#include "kg/core/arrival.h"
 
 namespace kg {
 
@@ -215,22 +216,51 @@ KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
 
 // --- workgroups -------------------------------------------------------------
 
-KG_DEV bool last_to_arrive(args_t a, const segment_t &g, share_t share, u8 *lds) {
+KG_DEV u64 *counter_of(args_t a, const segment_t &g) {
+    return a.workspace->arrived + ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS +
+           g.row_block;
+}
+
+// Each workgroup says whose launch it is. Where launches overlap, those that did
+// not say so last find it out.
+KG_DEV void take_workspace(args_t a) {
+    if (thread_id() == 0) atomic_store(&a.workspace->owner, a.ticket);
+}
+
+KG_DEV arrival_t arrive(args_t a, const segment_t &g, share_t share, u8 *lds) {
     int *flag = (int *)(lds + LDS_FLAG);
     release_device();
     barrier();
     if (late_thread() == 0) {
-        int *counter =
-            a.arrived + ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
-        int last = (int)(share.last - share.first);
-        int before = atomic_add(counter, 1);
-        if (before == last) store(counter, 0);
-        *flag = before == last;
+        u32 owner = atomic_load(&a.workspace->owner);
+        u64 before = atomic_add(counter_of(a, g), counted(a.ticket));
+        arrival_t how = arrival_of(before, a.ticket, share.last - share.first + 1);
+        *flag = owner == a.ticket ? how : ARRIVED_AMISS;
     }
     barrier();
-    bool last = *flag != 0;
+    arrival_t how = (arrival_t)*flag;
     acquire_device();
-    return last;
+    return how;
+}
+
+// All dims of a row, and the maximum that its lse is made of.
+KG_DEV void fill_row(args_t a, row_t row, float x, float maximum) {
+    const float all[4] = {x, x, x, x};
+    KG_LOOP for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
+        store_out(a, row, dim, all);
+    if (late_lane() == 0) store_lse(a, row, sums_t{maximum, 0.0f});
+}
+
+// Whoever merges this item, if anybody does, may have other numbers than these.
+KG_DEV void give_up(args_t a, const segment_t &g, int wave) {
+    const float nan = float_of(0x7fc00000);
+    KG_LOOP for (int row = wave; row < ROWS; row += ALL_WAVES) {
+        row_t at = row_at(g, row);
+        if (at.exists) fill_row(a, at, nan, nan);
+    }
+    if (late_thread() != 0) return;
+    call_broken(a.workspace);
+    if (a.error) atomic_or(a.error + g.seq.index, BAD_WORKSPACE);
 }
 
 // The sums of one row in `count` parts, one part a lane.
@@ -325,11 +355,16 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
         }
     }
     emit_sums(a, g, slot, lds);
+    arrival_t how = ARRIVED;
     if (!g.whole) {
         share_t share = share_of(cut, g);
-        if (last_to_arrive(a, g, share, lds)) merge_parts(a, g, cut, share, wave);
+        how = arrive(a, g, share, lds);
+        if (how == ARRIVED_LAST) merge_parts(a, g, cut, share, wave);
+        if (how == ARRIVED_AMISS) give_up(a, g, wave);
     }
     barrier();
+    // After all has been read: who else counts here until then is noticed.
+    if (how == ARRIVED_LAST && late_thread() == 0) store(counter_of(a, g), COUNTER_AT_REST);
 }
 
 // --- rows that nobody computes, and what is wrong with the inputs ------------
@@ -337,13 +372,10 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
 // Tokens first .. end - 1: zeros, lse -inf. `wave` of `waves`.
 KG_DEV void clear_tokens(args_t a, int first, int end, i64 wave, i64 waves) {
     int heads = a.kv_heads * GROUP;
-    const float zero[4] = {0, 0, 0, 0};
     i64 rows = (i64)(end - first) * heads;
     KG_LOOP for (i64 n = wave; n < rows; n += waves) {
         row_t row = {true, first + (int)(n / heads), (int)(n % heads)};
-        KG_LOOP for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
-            store_out(a, row, dim, zero);
-        if (late_lane() == 0) store_lse(a, row, sums_t{-INFINITE, 0.0f});
+        fill_row(a, row, 0.0f, -INFINITE);
     }
 }
 

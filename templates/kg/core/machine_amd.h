@@ -49,16 +49,22 @@ KG_DEV void barrier() {
 }
 KG_DEV void release_device() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
 KG_DEV void acquire_device() { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
-KG_DEV i32 atomic_add(i32 *p, i32 x) {
+KG_DEV u64 atomic_add(u64 *p, u64 x) {
     return __hip_atomic_fetch_add(p, x, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 }
 KG_DEV void atomic_or(i32 *p, i32 x) {
     __hip_atomic_fetch_or(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
-// One more, ordering nothing.
-KG_DEV i32 atomic_count(i32 *p) {
-    return __hip_atomic_fetch_add(p, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+// What order nothing, but reach the device.
+KG_DEV u64 atomic_count(u64 *p, u64 x) {
+    return __hip_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+KG_DEV u32 atomic_load(const u32 *p) {
+    return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+KG_DEV void atomic_store(u32 *p, u32 x) {
+    __hip_atomic_store(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
 KG_DEV u32 shuffle(u32 x, u32 from) { return __builtin_amdgcn_ds_bpermute(from * 4, x); }

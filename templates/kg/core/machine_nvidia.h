@@ -31,11 +31,11 @@ KG_DEV void barrier() { __syncthreads(); }
 // covers what the whole workgroup wrote.
 KG_DEV void release_device() {}
 KG_DEV void acquire_device() {}
-KG_DEV i32 atomic_add(i32 *p, i32 x) {
-    i32 before;
-    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(p), "r"(x)
+KG_DEV u64 atomic_add(u64 *p, u64 x) {
+    u64 before;
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(p), "l"(x)
                  : "memory");
     return before;
 }
@@ -43,11 +43,22 @@ KG_DEV void atomic_or(i32 *p, i32 x) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" : : "l"(p), "r"(x) : "memory");
 }
 
-// One more, ordering nothing.
-KG_DEV i32 atomic_count(i32 *p) {
-    i32 before;
-    asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(p) : "memory");
+// What order nothing, but reach the device.
+KG_DEV u64 atomic_count(u64 *p, u64 x) {
+    u64 before;
+    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(p), "l"(x)
+                 : "memory");
     return before;
+}
+KG_DEV u32 atomic_load(const u32 *p) {
+    u32 x;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+    return x;
+}
+KG_DEV void atomic_store(u32 *p, u32 x) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" : : "l"(p), "r"(x) : "memory");
 }
 
 KG_DEV u32 shuffle(u32 x, u32 from) { return __shfl_sync(0xffffffffu, x, from); }

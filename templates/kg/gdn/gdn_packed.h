@@ -1,6 +1,7 @@
 /* The one argument of the gdn kernels. Plain C: runtime/gdn_launch.c includes
  * it as well. Strides are elements. */
 #pragma once
+#include "kg/core/workspace_head.h"
 
 struct kg_gdn_args {
     const void *x;                       /* in-projection rows (c, d, e), or [T][C] */
@@ -20,8 +21,8 @@ struct kg_gdn_args {
     const int *ring_start, *ring_len;
     void *out;
     float *out_scale;
-    void *z_out, *b_out, *a_out; /* or null */
-    int *arrived;                /* [N][Hk], zero between launches */
+    void *z_out, *b_out, *a_out;    /* or null */
+    struct kg_workspace *workspace; /* counters [N][Hk], or null */
     long long x_row, z_row, b_row, a_row;
     long long conv_slot, conv_step; /* conv_step: between channels (ds) or times (sd) */
     long long state_slot;
@@ -38,6 +39,7 @@ struct kg_gdn_args {
     int slot_columns; /* columns of slots */
     int conv_columns; /* L */
     int line_count;
-    int ring_rows; /* P */
+    int ring_rows;   /* P */
+    unsigned ticket; /* of the launch, never 0 */
     float q_scale, l2_eps, norm_eps, lower_bound;
 };

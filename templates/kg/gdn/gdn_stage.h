@@ -2,6 +2,7 @@
 // values and gates. Loads are issued first, the state's after them, and only
 // then is anything computed: memory answers in order.
 #pragma once
+#include "kg/core/arrival.h"
 #include "kg/gdn/gdn_conv.h"
 
 namespace kg {
@@ -101,16 +102,20 @@ KG_DEV void move_shared_windows(const inputs_t &in, args_t a, const seq_t &s, co
 
 // After a barrier behind the last use of a window: counts this workgroup. Loads
 // that have returned cannot see what the last one then writes. Thread 0 gets
-// how many came before.
-KG_DEV int arrive(args_t a, const seq_t &s, const head_t &head) {
-    if (thread_id() != 0) return 0;
-    return atomic_count(a.arrived + ((i64)s.index * K_HEADS + head.h));
+// who came before.
+KG_DEV u64 *counter_of(args_t a, const seq_t &s, const head_t &head) {
+    return a.workspace->arrived + ((i64)s.index * K_HEADS + head.h);
 }
-KG_DEV void announce(args_t a, const seq_t &s, const head_t &head, int before, float *lds) {
-    bool last = before == GROUP * SPLITS - 1;
+KG_DEV u64 arrive(args_t a, const seq_t &s, const head_t &head) {
+    if (thread_id() != 0) return 0;
+    return atomic_count(counter_of(a, s, head), counted(a.ticket));
+}
+KG_DEV void announce(args_t a, const seq_t &s, const head_t &head, u64 before, float *lds) {
     if (thread_id() != 0) return;
-    if (last) store(a.arrived + ((i64)s.index * K_HEADS + head.h), 0);
-    lds[AT_FLAG] = last;
+    arrival_t how = arrival_of(before, a.ticket, GROUP * SPLITS);
+    if (how == ARRIVED_LAST) store(counter_of(a, s, head), COUNTER_AT_REST);
+    if (how == ARRIVED_AMISS) call_broken(a.workspace);
+    lds[AT_FLAG] = how == ARRIVED_LAST;
 }
 
 // --- gates --------------------------------------------------------------------
