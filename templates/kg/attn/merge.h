@@ -243,21 +243,7 @@ KG_DEV arrival_t arrive(args_t a, const segment_t &g, share_t share, u8 *lds) {
     return how;
 }
 
-// All dims of a row, and the maximum that its lse is made of.
-KG_DEV void fill_row(args_t a, row_t row, float x, float maximum) {
-    const float all[4] = {x, x, x, x};
-    KG_LOOP for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
-        store_out(a, row, dim, all);
-    if (late_lane() == 0) store_lse(a, row, sums_t{maximum, 0.0f});
-}
-
-// Whoever merges this item, if anybody does, may have other numbers than these.
-KG_DEV void give_up(args_t a, const segment_t &g, int wave) {
-    const float nan = float_of(0x7fc00000);
-    KG_LOOP for (int row = wave; row < ROWS; row += ALL_WAVES) {
-        row_t at = row_at(g, row);
-        if (at.exists) fill_row(a, at, nan, nan);
-    }
+KG_DEV void report_workspace(args_t a, const segment_t &g) {
     if (late_thread() != 0) return;
     call_broken(a.workspace);
     if (a.error) atomic_or(a.error + g.seq.index, BAD_WORKSPACE);
@@ -300,8 +286,10 @@ KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u
     }
 }
 
-// A wave merges one row: parts in batches of a wave, dims four a lane.
-KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at) {
+// A wave merges one row: parts in batches of a wave, dims four a lane. amiss: 0, or
+// NaN, which everything then is.
+KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at,
+                      float amiss) {
     sums_t total = {-INFINITE, 0.0f}, mine = total;
     u32 parts = share.last - share.first + 1;
     KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
@@ -309,6 +297,7 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
         add_sums(total, mine);
     }
     total = total_of(total);
+    total.maximum += amiss;
     float top = total.maximum;
     add_sink(total, a, at.head);
     float factor = output_factor(total, top, a, g);
@@ -328,10 +317,11 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
     if (late_lane() == 0) store_lse(a, at, total);
 }
 
-KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave) {
+KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
+                        float amiss) {
     KG_LOOP for (int row = wave; row < ROWS; row += ALL_WAVES) {
         row_t at = row_at(g, row);
-        if (at.exists) merge_row(a, g, cut, share, row, at);
+        if (at.exists) merge_row(a, g, cut, share, row, at, amiss);
     }
 }
 
@@ -359,8 +349,9 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     if (!g.whole) {
         share_t share = share_of(cut, g);
         how = arrive(a, g, share, lds);
-        if (how == ARRIVED_LAST) merge_parts(a, g, cut, share, wave);
-        if (how == ARRIVED_AMISS) give_up(a, g, wave);
+        if (how != ARRIVED)
+            merge_parts(a, g, cut, share, wave, how == ARRIVED_LAST ? 0.0f : float_of(0x7fc00000));
+        if (how == ARRIVED_AMISS) report_workspace(a, g);
     }
     barrier();
     // After all has been read: who else counts here until then is noticed.
@@ -372,10 +363,13 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
 // Tokens first .. end - 1: zeros, lse -inf. `wave` of `waves`.
 KG_DEV void clear_tokens(args_t a, int first, int end, i64 wave, i64 waves) {
     int heads = a.kv_heads * GROUP;
+    const float zero[4] = {0, 0, 0, 0};
     i64 rows = (i64)(end - first) * heads;
     KG_LOOP for (i64 n = wave; n < rows; n += waves) {
         row_t row = {true, first + (int)(n / heads), (int)(n % heads)};
-        fill_row(a, row, 0.0f, -INFINITE);
+        KG_LOOP for (int dim = (int)late_lane() * 4; dim < V_DIM; dim += WAVE * 4)
+            store_out(a, row, dim, zero);
+        if (late_lane() == 0) store_lse(a, row, sums_t{-INFINITE, 0.0f});
     }
 }
 
@@ -419,7 +413,8 @@ KG_DEV void finish(args_t a) {
     }
     if constexpr (PHASE == PHASE_VERIFY) {
         int used = load(a.cu_seqlens + a.num_seqs);
-        clear_tokens(a, larger(used, 0), a.num_tokens, wave, waves);
+        int before = a.num_seqs ? load(a.cu_seqlens + a.num_seqs - 1) : 0;
+        if (used >= before) clear_tokens(a, larger(used, 0), a.num_tokens, wave, waves);
     }
 }
 
