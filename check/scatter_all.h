@@ -63,8 +63,14 @@ typedef struct kgen__scatter_all {
     kgen_tensor pools;
     kgen_tensor sources;
     kgen_tensor targets;
+    kgen_tensor row_index;
+    kgen_tensor pairs;
+    kgen_tensor rows_in;
+    kgen_tensor rows_out;
+    kgen_tensor step_starts;
+    kgen_tensor starts_out;
     int64_t fill, pad_len, padding, max_len, slot_count, page_bytes, token_bytes, piece_bytes,
-        piece_stride, group_bytes;
+        piece_stride, group_bytes, chunk, window;
     int32_t tokens, steps, topk, cp_size, cp_rank, cp_interleave, vocab, groups, heads, kv_heads,
         max_splits, compute_units, pieces;
     float threshold_single, threshold_acc;

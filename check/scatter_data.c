@@ -104,6 +104,9 @@ static int64_t size_of(const char *letters, const kgen__case *c, const kgen__sca
                  {"A", d->moves},
                  {"B", d->pools},
                  {"bytes", d->pool_bytes},
+                 {"RI", d->requests + 3},
+                 {"RO", d->n + 3},
+                 {"RB", (int64_t)c->spec.scatter.unit * (c->scatter.cols + 1)},
                  {"V", c->scatter.vocab},
                  {"1", 1},
                  {"2", 2},
@@ -155,18 +158,26 @@ static int32_t choose_numbers(kgen__data *data, kgen__scatter_dims *d) {
         s->pack > 1 ? a->group_bytes * (s->page / s->pack) : a->piece_stride * a->pieces;
     a->slot_count = d->n * d->moves + 5;
     d->pool_bytes = d->pools * divide_up(a->slot_count, s->page) * a->page_bytes;
+    a->chunk = KGEN__PICK(&rng, 1, 16, 100, 5000);
+    a->window = KGEN__PICK(&rng, 0, 1, 16, 128);
     kgen__scatter_pack(&data->args.scatter, s, a);
     return a->groups;
 }
 
+/* What addresses and strides are multiples of, in elements. */
+static int64_t grain_of(const kgen__case *c, const kgen_arg *arg) {
+    return arg->rank == 2 && strcmp(arg->size[1], "RB") == 0 ? c->spec.scatter.unit : 1;
+}
+
 /* 16-byte rows now and then, an element further with off=1. */
-static kgen_tensor tensor_of(const kgen__case *c, kgen_dtype dtype, int32_t rank,
-                             const int64_t *shape, int dense) {
-    int64_t stride[3], pad = dense ? 0 : c->scatter.rowpad;
+static kgen_tensor tensor_of(const kgen__case *c, const kgen_arg *arg, const int64_t *shape) {
+    int32_t rank = arg->rank;
+    int64_t stride[3], pad = c->scatter.rowpad * grain_of(c, arg);
+    if (strcmp(arg->name, "state") == 0) pad = 0;
     stride[rank - 1] = 1;
     for (int32_t i = rank - 2; i >= 0; i--)
         stride[i] = (i + 1 == rank - 1 ? shape[i + 1] : stride[i + 1] * shape[i + 1]) + pad;
-    return kgen__tensor_strided(dtype, rank, shape, stride);
+    return kgen__tensor_strided(arg->dtype, rank, shape, stride);
 }
 
 kgen_status kgen__scatter_shape(kgen__data *data, kgen_error *err) {
@@ -179,11 +190,10 @@ kgen_status kgen__scatter_shape(kgen__data *data, kgen_error *err) {
         int64_t shape[KGEN_TENSOR_RANK_MAX];
         if (!kgen_args_want(&arg, &data->spec, i) || !is_there(c, &arg)) continue;
         for (int k = 0; k < arg.rank; k++) shape[k] = size_of(arg.size[k], c, &d, groups);
-        *kgen__slot_tensor(&data->args, i) =
-            tensor_of(c, arg.dtype, arg.rank, shape, strcmp(arg.name, "state") == 0);
+        *kgen__slot_tensor(&data->args, i) = tensor_of(c, &arg, shape);
         data->slot[i].role = arg.use;
         if (c->scatter.off && strcmp(arg.name, "pool") != 0)
-            data->slot[i].offset = (size_t)kgen_dtype_size(arg.dtype);
+            data->slot[i].offset = (size_t)(kgen_dtype_size(arg.dtype) * grain_of(c, &arg));
     }
     return KGEN_OK;
 }
@@ -455,6 +465,30 @@ static void fill_moves(filler *f) {
         ((uint8_t *)a->pool.data)[i] = (uint8_t)kgen__rng_next(&f->rng);
 }
 
+/* A row of low .. high, or one that none of `count` is. */
+static int64_t draw_row(filler *f, int64_t low, int64_t high, int64_t count) {
+    if (is_bad(f)) return draw(f, 0, 1) ? count + draw(f, 0, 3) : -draw(f, 2, 9);
+    return draw(f, low, high);
+}
+
+static void fill_copies(filler *f) {
+    const kgen__scatter_all *a = f->a;
+    const kgen_tensor *in = &a->rows_in, *index = &a->row_index, *pairs = &a->pairs;
+    for (int64_t n = 0; in->data && n < in->shape[0]; n++)
+        for (int64_t i = 0; i < in->shape[1]; i++)
+            put2(in, n, i, (int64_t)(kgen__rng_next(&f->rng) & 0xff));
+    for (int64_t n = 0; n < f->d.n; n++) {
+        int mine = n < f->live;
+        if (index->data)
+            put(index, n, mine ? draw_row(f, -1, in->shape[0] - 1, in->shape[0]) : junk(index));
+        if (!pairs->data) continue;
+        int64_t from = draw_row(f, -1, in->shape[0] - 1, in->shape[0]);
+        int64_t to = draw_row(f, n + 2, n + 2, a->rows_out.shape[0]);
+        put2(pairs, n, 0, mine ? from : junk(pairs));
+        put2(pairs, n, 1, mine ? to : junk(pairs));
+    }
+}
+
 /* ---- all ------------------------------------------------------------ */
 
 static void fill_counts(filler *f) {
@@ -513,6 +547,7 @@ static void fill_all(filler *f) {
     if (f->s->op == KGEN_OP_EVICT_MASK) fill_rows(f, &a->mask, 0, 1);
     if (f->s->op >= KGEN_OP_TREE_BUILD && f->s->op <= KGEN_OP_TREE_VERIFY) fill_trees(f);
     fill_moves(f);
+    fill_copies(f);
     kgen__data_remember(f->data);
 }
 

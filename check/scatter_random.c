@@ -96,7 +96,7 @@ kgen_status kgen__scatter_random(kgen__case *out, kgen__rng *rng, const kgen_tar
     memset(&c, 0, sizeof c);
     KGEN_TRY(kgen_spec_parse(&c.spec, "scatter:op=tree_mask,mask=qlen", err));
     c.spec.scatter.op =
-        (int32_t)kgen__rng_range(rng, KGEN_OP_PAGE_TABLE_RAGGED, KGEN_OP_KV_COMPACT);
+        (int32_t)kgen__rng_range(rng, KGEN_OP_PAGE_TABLE_RAGGED, KGEN_OP_COPY_PAGES);
     if (kgen__chance(rng, 2)) c.spec.scatter.op = KGEN_OP_SPEC_PREPARE;
     if (c.spec.scatter.op != KGEN_OP_TREE_MASK) c.spec.scatter.mask = KGEN_MASK_WORDS;
     random_keys(&c.spec, rng, target);

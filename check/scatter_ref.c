@@ -835,6 +835,70 @@ static void kv_compact(const ref *r) {
         }
 }
 
+/* Row n of `out` is row n of `in`, both as bytes. */
+static void copy_row(const kgen_tensor *out, int64_t to, const kgen_tensor *in, int64_t from) {
+    char *target = (char *)out->data + to * out->stride[0];
+    if (from < 0)
+        memset(target, 0, (size_t)out->shape[1]);
+    else
+        memcpy(target, (char *)in->data + from * in->stride[0], (size_t)out->shape[1]);
+}
+
+/* A row of that many, or -1. */
+static int64_t checked(const ref *r, int64_t row, int64_t count) {
+    if (row < -1 || row >= count) flag(r, KGEN_SCATTER_COLUMN);
+    return row < count ? most(row, -1) : -1;
+}
+
+static void gather_rows(const ref *r) {
+    const kgen__scatter_all *a = r->a;
+    for (int64_t n = 0; n < r->rows; n++)
+        copy_row(&a->rows_out, n, &a->rows_in,
+                 n < r->live ? checked(r, load(&a->row_index, n), a->rows_in.shape[0]) : -1);
+}
+
+static void copy_pages(const ref *r) {
+    const kgen__scatter_all *a = r->a;
+    for (int64_t n = 0; n < r->live; n++) {
+        int64_t from = checked(r, load2(&a->pairs, n, 0), a->rows_in.shape[0]);
+        int64_t to = checked(r, load2(&a->pairs, n, 1), a->rows_out.shape[0]);
+        if (from >= 0 && to >= 0) copy_row(&a->rows_out, to, &a->rows_in, from);
+    }
+}
+
+/* ---- parts of contexts ---------------------------------------------- */
+
+static void chunk_context(const ref *r) {
+    const kgen__scatter_all *a = r->a;
+    for (int64_t i = 0; i < a->steps; i++) {
+        int64_t sum = 0;
+        for (int64_t n = 0; n < r->rows; n++) {
+            int64_t held = n < r->live ? length(&a->lens, n) : 0;
+            int64_t count = most(least(held, (i + 1) * a->chunk) - i * a->chunk, 0);
+            if (held > a->steps * a->chunk) flag(r, KGEN_SCATTER_CAPACITY);
+            store2(&a->step_starts, i, n, n < r->live ? i * a->chunk : 0);
+            store2(&a->step_lens, i, n, count);
+            store2(&a->kv_indptr, i, n, sum);
+            sum += count;
+        }
+        store2(&a->kv_indptr, i, r->rows, sum);
+    }
+}
+
+static void window_lens(const ref *r) {
+    const kgen__scatter_all *a = r->a;
+    int64_t sum = 0;
+    for (int64_t n = 0; n < r->rows; n++) {
+        int64_t held = n < r->live ? length(&a->lens, n) : 0;
+        int64_t seen = n < r->live ? least(held, length(&a->q_lens, n) + a->window) : 0;
+        store(&a->starts_out, n, held - seen);
+        store(&a->seq_lens, n, seen);
+        store(&a->kv_indptr, n, sum);
+        sum += seen;
+    }
+    store(&a->kv_indptr, r->rows, sum);
+}
+
 /* ---- public --------------------------------------------------------- */
 
 static void (*const ops[])(const ref *) = {
@@ -861,6 +925,10 @@ static void (*const ops[])(const ref *) = {
     [KGEN_OP_TREE_MASK] = tree_mask,
     [KGEN_OP_TREE_VERIFY] = tree_verify,
     [KGEN_OP_KV_COMPACT] = kv_compact,
+    [KGEN_OP_CHUNK_CONTEXT] = chunk_context,
+    [KGEN_OP_WINDOW_LENS] = window_lens,
+    [KGEN_OP_GATHER_ROWS] = gather_rows,
+    [KGEN_OP_COPY_PAGES] = copy_pages,
 };
 
 void kgen__scatter_reference(const kgen_spec *spec, const kgen_scatter_args *args, int64_t rows) {

@@ -51,6 +51,8 @@ enum {
     ROWS = OP(PAGE_TABLE_REQUESTS) | OP(SPEC_PREPARE) | OP(DRAFT_PAGE_TABLE) |
            OP(DRAFT_KV_INDICES) | OP(KV_INDICES) | OP(CACHE_LOCS) | OP(ASSIGN_LOCS),
     VLLM = OP(SLOT_MAPPING) | OP(EAGLE_STEP),
+    MOVES = OP(KV_COMPACT) | OP(GATHER_ROWS) | OP(COPY_PAGES),
+    CHUNKS = OP(CHUNK_CONTEXT) | OP(WINDOW_LENS),
     TREES = OP(TREE_BUILD) | OP(TREE_FROM_MASK) | OP(TREE_VERIFY),
 };
 
@@ -79,9 +81,9 @@ static const struct {
     {"sampling", OP(TREE_VERIFY)},
     {"mask", OP(TREE_BUILD) | OP(TREE_FROM_MASK) | OP(TREE_MASK)},
     {"word", OP(TREE_BUILD) | OP(TREE_MASK) | OP(TREE_FROM_MASK)},
-    {"unit", OP(KV_COMPACT)},
+    {"unit", MOVES},
     {"pack", OP(KV_COMPACT)},
-    {"len", ROWS | VLLM | OP(PAGE_TABLE_RAGGED) | OP(DRAFT_LENS) | OP(PADDED_INPUTS) |
+    {"len", ROWS | VLLM | CHUNKS | OP(PAGE_TABLE_RAGGED) | OP(DRAFT_LENS) | OP(PADDED_INPUTS) |
                 OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_SPLITS) | OP(TREE_BUILD) |
                 OP(TREE_FROM_MASK) | OP(TREE_MASK)},
     {"req", ROWS},
@@ -90,10 +92,9 @@ static const struct {
     {"table", BLOCKS | OP(DRAFT_KV_INDICES) | OP(KV_INDICES)},
     {"out", OP(SPEC_PREPARE) | OP(DRAFT_KV_INDICES) | OP(DRAFT_LENS) | OP(EAGLE_STEP) |
                 OP(PADDED_INPUTS) | OP(NEXT_TOKEN) | OP(KEEP_LOCS) | OP(KV_SPLITS) |
-                OP(ACCEPT_LOCS) | OP(TREE_VERIFY)},
+                OP(ACCEPT_LOCS) | OP(TREE_VERIFY) | CHUNKS},
     {"loc", OP(SPEC_PREPARE) | OP(DRAFT_LENS) | OP(CACHE_LOCS) | OP(ASSIGN_LOCS) | VLLM |
-                OP(ACCEPT_LOCS) | OP(KEEP_LOCS) | OP(TREE_BUILD) | OP(TREE_FROM_MASK) |
-                OP(KV_COMPACT)},
+                OP(ACCEPT_LOCS) | OP(KEEP_LOCS) | OP(TREE_BUILD) | OP(TREE_FROM_MASK) | MOVES},
     {"token", OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(TREE_VERIFY)},
     {"link", TREES},
 };
@@ -173,7 +174,7 @@ static const char *template_of(const kgen_spec *spec) {
          "scatter_pages.hip"},
         {OP(SPEC_PREPARE), "scatter_prepare.hip"},
         {TREES | OP(TREE_MASK), "scatter_tree.hip"},
-        {OP(KV_COMPACT), "scatter_move.hip"},
+        {MOVES, "scatter_move.hip"},
     };
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i].ops >> spec->scatter.op & 1) return groups[i].name;

@@ -13,7 +13,7 @@ enum {
     KGEN__COUNTERS =
         sizeof((struct kg_workspace *)0)->arrived / sizeof((struct kg_workspace *)0)->arrived[0],
     KGEN__WORKSPACE_ALIGNMENT = 256,
-    KGEN__PACKED_MAX = 1024
+    KGEN__PACKED_MAX = 2048
 };
 
 typedef struct kgen__launcher {

@@ -126,6 +126,10 @@ static const struct {
     {TO(coins), 2, {TO(coins_row)}},
     {TO(predicts), 2, {TO(predicts_row)}},
     {TO(targets), 2, {TO(targets_row)}},
+    {TO(step_starts), 2, {TO(step_starts_step)}},
+    {TO(pairs), 2, {TO(pairs_row)}},
+    {TO(rows_in), 2, {TO(rows_in_row)}},
+    {TO(rows_out), 2, {TO(rows_out_row)}},
 };
 
 static kgen__place place_of(const kgen__row *row) {
@@ -251,6 +255,24 @@ static kgen_status check_move(const device_args *d, const kgen_scatter_spec *s, 
     return KGEN_OK;
 }
 
+/* Units are loaded whole. */
+static kgen_status check_units(const kgen_tensor *in, const kgen_tensor *out, int32_t unit,
+                               kgen_error *err) {
+    NEED(in->shape[1] % unit == 0, "rows_in: shape[1]=%lld: not a multiple of unit=%d",
+         (long long)in->shape[1], unit);
+    KGEN_TRY(kgen__check_alignment("rows_in", in, 1, unit, err));
+    return kgen__check_alignment("rows_out", out, 1, unit, err);
+}
+
+static kgen_status check_bytes(const kgen_scatter_args *a, const kgen_scatter_spec *s,
+                               kgen_error *err) {
+    if (s->op == KGEN_OP_GATHER_ROWS)
+        return check_units(&a->gather_rows.rows_in, &a->gather_rows.rows_out, s->unit, err);
+    if (s->op == KGEN_OP_COPY_PAGES)
+        return check_units(&a->copy_pages.rows_in, &a->copy_pages.rows_out, s->unit, err);
+    return KGEN_OK;
+}
+
 static kgen_status check_rest(const device_args *d, const kgen_scatter_spec *s, const int64_t *size,
                               kgen_error *err) {
     switch ((kgen_scatter_op)s->op) {
@@ -295,6 +317,9 @@ static void pack_sizes(device_args *d, const int64_t *found) {
     d->parents_width = (int)size[SIZE_PW];
     d->move_width = (int)size[SIZE_MOVES];
     d->pool_count = (int)size[SIZE_POOLS];
+    d->rows_in_count = size[SIZE_RI];
+    d->rows_out_count = found[SIZE_RO] < 0 ? d->rows : size[SIZE_RO];
+    d->row_bytes = size[SIZE_RB];
     if (size[SIZE_V]) d->vocab = (int)size[SIZE_V];
 }
 
@@ -351,6 +376,8 @@ static int64_t count_tiles(const device_args *d, const kgen_scatter_spec *s) {
     int64_t wide = d->width > d->swa_width ? d->width : d->swa_width;
     int64_t most = tiles_of(d->row_columns, TILE);
     if (s->op == KGEN_OP_KV_COMPACT) return tiles_of(d->piece_bytes / s->unit * d->pieces, LANES);
+    if (s->op == KGEN_OP_GATHER_ROWS || s->op == KGEN_OP_COPY_PAGES)
+        return tiles_of(d->row_bytes / s->unit, LANES);
     if (s->op != KGEN_OP_KV_INDICES && s->op != KGEN_OP_DRAFT_KV_INDICES)
         return tiles_of(wide, TILE);
     return most > ROW_TILES ? ROW_TILES : most;
@@ -382,6 +409,12 @@ static int64_t count_groups(device_args *d, const kgen_scatter_spec *s) {
         return n;
     case KGEN_OP_KV_COMPACT:
         return n * d->pool_count * tiles;
+    case KGEN_OP_GATHER_ROWS:
+    case KGEN_OP_COPY_PAGES:
+        return n * tiles;
+    case KGEN_OP_CHUNK_CONTEXT:
+        return d->steps;
+    case KGEN_OP_WINDOW_LENS:
     case KGEN_OP_ACCEPT_LOCS:
     case KGEN_OP_KEEP_LOCS:
     case KGEN_OP_KV_SPLITS:
@@ -411,6 +444,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     pack_sizes(d, size);
     if (s->op == KGEN_OP_KV_COMPACT) d->pool_room = pool_room(s, &a->kv_compact);
     KGEN_TRY(check_rest(d, s, size, err));
+    KGEN_TRY(check_bytes(a, s, err));
     int64_t groups = count_groups(d, s);
     NEED(groups <= INT32_MAX, "op=%s: %d rows need %lld workgroups, at most 2^31-1",
          kgen__scatter_op_name(s), d->rows, (long long)groups);

@@ -2,6 +2,7 @@
 // The small index kernels of the engines: one row a lane, or one a workgroup.
 // Rules and arguments: <kgen/scatter_args.h>.
 #include "kg/scatter/scatter_engine.h"
+#include "kg/scatter/scatter_chunk.h"
 #include "kg/scatter/scatter_gather.h"
 
 namespace kg {
@@ -34,6 +35,10 @@ KG_DEV void run(args_t a, i64 *lds) {
         run_keep_locs(a, lds);
     else if constexpr (OP == OP_KV_SPLITS)
         run_kv_splits(a, lds);
+    else if constexpr (OP == OP_CHUNK_CONTEXT)
+        run_chunk(a, lds);
+    else if constexpr (OP == OP_WINDOW_LENS)
+        run_window(a, lds);
     else
         run_lane(a);
 }

@@ -1,9 +1,10 @@
 #include "kg/prelude/prelude_scatter.h"
-// kv_compact: rows of cached keys and values go to other slots, in all layers at
-// once. Rules and arguments: <kgen/scatter_args.h>.
+// Bytes go elsewhere: cached keys and values to other slots, in all layers at
+// once (kv_compact), rows by an index, pages from cache to cache. Rules and
+// arguments: <kgen/scatter_args.h>.
 //
-// A lane has the same UNIT bytes of every move of a request, in their order, so
-// that no one else writes what it has yet to read.
+// In kv_compact a lane has the same UNIT bytes of every move of a request, in
+// their order, so that no one else writes what it has yet to read.
 #include "kg/scatter/scatter_num.h"
 
 namespace kg {
@@ -72,7 +73,7 @@ KG_DEV void move_some(args_t a, u8 *pool, int n, int i) {
         store_unit(place_of(a, pool, to[k]), x[k]);
 }
 
-KG_DEV void run(args_t a) {
+KG_DEV void run_compact(args_t a) {
     i64 group = group_id(), tile = group % a.tiles, row = group / a.tiles;
     int n = (int)(row / a.pool_count), pool = (int)(row % a.pool_count);
     i64 unit = tile * THREADS + thread_id(), each = a.piece_bytes / UNIT, piece = unit / each;
@@ -84,6 +85,45 @@ KG_DEV void run(args_t a) {
     }
     u8 *base = (u8 *)((u64)a.pool + (u64)begin) + piece * a.piece_stride + unit % each * UNIT;
     for (int i = 0; i < a.move_width; i += AHEAD) move_some(a, base, n, i);
+}
+
+// --- rows and pages ------------------------------------------------------------
+
+// Row `from` of what is read goes to row `to`; -1: there is none.
+struct copy_t {
+    i64 from, to;
+};
+
+KG_DEV copy_t copy_of(args_t a, i64 n) {
+    if constexpr (OP == OP_COPY_PAGES) {
+        i64 at = n * a.pairs_row;
+        return copy_t{load_int<LOC_I64>(a.pairs, at), load_int<LOC_I64>(a.pairs, at + 1)};
+    }
+    return copy_t{load_int<LOC_I64>(a.row_index, n), n};
+}
+
+KG_DEV void run_rows(args_t a) {
+    i64 group = group_id(), n = group / a.tiles;
+    i64 at = (group % a.tiles * THREADS + thread_id()) * UNIT;
+    copy_t c = {-1, n};
+    unit_t x = {};
+    if (n < live_rows(a))
+        c = copy_of(a, n);
+    else if (OP == OP_COPY_PAGES)
+        return;
+    bool reads = c.from >= 0 && c.from < a.rows_in_count;
+    bool writes = c.to >= 0 && c.to < a.rows_out_count;
+    if (at == 0 && ((!reads && c.from != -1) || (!writes && c.to != -1))) flag(a, BAD_COLUMN);
+    if (at >= a.row_bytes || !writes || (OP == OP_COPY_PAGES && !reads)) return;
+    if (reads) load_unit(x, a.rows_in + c.from * a.rows_in_row + at);
+    store_unit(a.rows_out + c.to * a.rows_out_row + at, x);
+}
+
+KG_DEV void run(args_t a) {
+    if constexpr (OP == OP_KV_COMPACT)
+        run_compact(a);
+    else
+        run_rows(a);
 }
 
 } // namespace kg

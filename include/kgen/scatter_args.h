@@ -190,7 +190,24 @@ typedef enum kgen_scatter_error {
  *     V of xpacked    e     P H D e     e            e            H D     P e
  *     V of shuffle    e     P H D e     e            e            D       16
  *   K of shuffle is K of xpacked. Of shuffled V, whose heads lie apart, a pool is
- *   a head, P D e bytes from the one before; pack=x, group_bytes = 16 D. */
+ *   a head, P D e bytes from the one before; pack=x, group_bytes = 16 D.
+ *
+ * chunk_context         lens -> step_starts [S][N], step_lens [S][N], kv_indptr
+ *                       [S][N+1]
+ *   Contexts in chunks of `chunk` tokens, the host's arithmetic of chunked prefill:
+ *   step_starts[i][n] = i chunk, step_lens[i][n] = lens[n] - i chunk, at least 0 and
+ *   at most chunk, kv_indptr[i]: prefix sums of them. A context of more than S
+ *   chunks is cut (CAPACITY). Padded rows: 0, 0.
+ * window_lens           lens, q_lens -> starts_out, seq_lens, kv_indptr [N+1]
+ *   What a sliding window leaves of a context: seq_lens[n] = min(lens[n], q_lens[n] +
+ *   window), starts_out[n] = lens[n] - seq_lens[n]. Padded rows: 0, 0.
+ * gather_rows           rows_in [RI][RB], row_index -> rows_out [N][RB]
+ *   Row n is row row_index[n], bytes of any type: addresses, strides and RB are
+ *   multiples of unit. Index -1, padded rows: zeros; out of bounds (COLUMN) too.
+ * copy_pages            rows_in [RI][RB], pairs [N][2] -> rows_out [RO][RB]
+ *   Page pairs[n][0] of one cache goes to page pairs[n][1] of another; -1 in
+ *   either does nothing, and out of bounds (COLUMN). No two rows have one target. Of
+ *   rows_out all else stays. */
 #define KGEN_OP_ARGS(ID, op) typedef struct kgen_##op##_args {
 #define KGEN_TENSOR(op, field, ...) kgen_tensor field;
 #define KGEN_NUMBER(op, field, type, ...) type field;

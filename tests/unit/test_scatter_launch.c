@@ -102,6 +102,14 @@ static kgen__scatter_all everything(void) {
                                .pools = T(50, I64, 5),
                                .sources = T(51, I64, 6, 4),
                                .targets = T(52, I64, 6, 4),
+                               .row_index = T(53, I64, 6),
+                               .pairs = T(54, I64, 6, 2),
+                               .rows_in = T(55, U8, 9, 32),
+                               .rows_out = T(56, U8, 6, 32),
+                               .step_starts = T(57, I32, 3, 6),
+                               .starts_out = T(58, I32, 6),
+                               .chunk = 16,
+                               .window = 16,
                                .pad_len = 4,
                                .max_len = 99,
                                .tokens = 4,
@@ -145,6 +153,9 @@ static void make(rig *r, const char *line) {
     case KGEN_OP_DRAFT_KV_INDICES:
         a->indices = T(19, I32, 3, 90);
         a->kv_indptr = T(23, I32, 3, 13);
+        break;
+    case KGEN_OP_CHUNK_CONTEXT:
+        a->kv_indptr = T(23, I32, 3, 7);
         break;
     case KGEN_OP_DRAFT_LENS:
         a->positions_out = T(26, I64, 3, 6);
@@ -213,6 +224,10 @@ static const char *const lines[] = {
     "scatter:op=tree_verify",
     "scatter:op=tree_verify,sampling=1",
     "scatter:op=kv_compact,page=4",
+    "scatter:op=chunk_context",
+    "scatter:op=window_lens",
+    "scatter:op=gather_rows",
+    "scatter:op=copy_pages",
 };
 enum { LINES = sizeof lines / sizeof lines[0] };
 
@@ -254,7 +269,8 @@ static const struct {
     X(tokens_in),    X(targets_in),    X(backup),      X(next),         X(selected),
     X(parents),      X(tree_index),    X(next_token),  X(next_sibling), X(words),
     X(mask),         X(mask_out),      X(probs),       X(coins),        X(final_coins),
-    X(pools),        X(sources),       X(targets),
+    X(pools),        X(sources),       X(targets),     X(row_index),    X(pairs),
+    X(rows_in),      X(rows_out),      X(step_starts), X(starts_out),
 #undef X
 };
 enum { TENSORS = sizeof tensors / sizeof tensors[0] };
@@ -427,6 +443,18 @@ static const struct {
     {"op=kv_compact,page=16,unit=2,pack=8", NUMBER(group_bytes, 33),
      "group_bytes=33: not a multiple of unit=2"},
     {"op=kv_compact,page=16,unit=2,pack=8", NUMBER(group_bytes, -2), "group_bytes=-2: at least 0"},
+    {"op=chunk_context", NUMBER(chunk, 0), "chunk=0: must be 1..1099511627776"},
+    {"op=chunk_context", NUMBER(steps, 2), "step_starts: shape[0]=3, 2 expected"},
+    {"op=chunk_context", NUMBER(kv_indptr.shape[1], 6), "kv_indptr: shape[1]=6, 7 expected"},
+    {"op=window_lens", NUMBER(window, -1), "window=-1: must be 0..1099511627776"},
+    {"op=gather_rows", NUMBER(rows_out.shape[1], 33), "rows_out: shape[1]=33, 32 expected"},
+    {"op=gather_rows", NUMBER(rows_in.stride[0], 40),
+     "rows_in: stride[0]=40 elements is not a multiple of 16 bytes"},
+    {"op=gather_rows", NUMBER(rows_out.data, 8),
+     "rows_out: address 0x8 is not a multiple of 16 bytes"},
+    {"op=copy_pages", NUMBER(pairs.shape[1], 3), "pairs: shape[1]=3, 2 expected"},
+    {"op=copy_pages", NUMBER(rows_out.stride[0], 40),
+     "rows_out: stride[0]=40 elements is not a multiple of 16 bytes"},
 };
 
 static void test_numbers_and_shapes(void **state) {
@@ -441,6 +469,21 @@ static void test_numbers_and_shapes(void **state) {
         assert_int_equal(try_launch(&r, &err), KGEN_E_ARG);
         assert_string_equal(err.text, numbers[i].message);
     }
+}
+
+static void test_rows_are_whole_units(void **state) {
+    rig r;
+    kgen_error err;
+    (void)state;
+    make(&r, "scatter:op=gather_rows");
+    r.all.rows_in = T(55, U8, 9, 24);
+    r.all.rows_out = T(56, U8, 6, 24);
+    assert_int_equal(try_launch(&r, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "rows_in: shape[1]=24: not a multiple of unit=16");
+    make(&r, "scatter:op=gather_rows,unit=8");
+    r.all.rows_in = T(55, U8, 9, 24);
+    r.all.rows_out = T(56, U8, 6, 24);
+    assert_int_equal(try_launch(&r, &err), KGEN_OK);
 }
 
 static void test_words_hold_the_tree(void **state) {
@@ -533,6 +576,7 @@ int main(void) {
         cmocka_unit_test(test_lengths_are_not_corrected_in_place),
         cmocka_unit_test(test_tables_may_lie_beside_each_other),
         cmocka_unit_test(test_numbers_and_shapes),
+        cmocka_unit_test(test_rows_are_whole_units),
         cmocka_unit_test(test_words_hold_the_tree),
         cmocka_unit_test(test_grids),
         cmocka_unit_test(test_contradictions_of_specs),

@@ -48,4 +48,11 @@ struct kg_scatter_args {
     int tiles;        /* workgroups of a table's row */
     int token_groups; /* workgroups that have new tokens */
     float threshold_single, threshold_acc;
+    const void *row_index, *pairs;
+    const unsigned char *rows_in;
+    unsigned char *rows_out;
+    void *step_starts, *starts_out;
+    long long step_starts_step, pairs_row, rows_in_row, rows_out_row;
+    long long rows_in_count, rows_out_count, row_bytes; /* RI, RO, RB */
+    long long chunk, window;
 };
