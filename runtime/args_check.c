@@ -64,7 +64,7 @@ static void bind_rows(kgen__binding *b, const kgen_spec *spec, int first) {
         b->bound[b->count] = bound_of(
             row, b->rows->place_of ? b->rows->place_of(row) : b->rows->places[row->id], spec);
         b->bound[b->count++].forward = (uint8_t)b->rows->forward;
-        b->apart += !!(row->flags & KGEN__ROW_APART);
+        if (row->flags & KGEN__ROW_APART) b->apart_at[b->apart++] = (uint8_t)(b->count - 1);
     }
 }
 
@@ -84,6 +84,19 @@ void kgen__args_bind(kgen__binding *b, const kgen__args_rows *rows, const kgen_s
     rows->given(b->size, spec);
     for (int i = 0; i < rows->size_count; i++)
         b->learned |= (uint64_t)(rows->sizes[i].from <= KGEN__SIZE_LONG) << i;
+    for (int i = 0; i < rows->number_count; i++) {
+        const kgen__number_row *row = &rows->numbers[i];
+        b->numbers[b->number_count++] =
+            (kgen__bound_number){.row = row,
+                                 .offset = (uint32_t)row->offset,
+                                 .pointer = (uint32_t)row->pointer,
+                                 .size = (uint8_t)row->size,
+                                 .is_float = row->type[0] == 'f',
+                                 .rule = (uint8_t)row->bound.rule,
+                                 .held = (row->when & b->conditions) == row->when,
+                                 .low = row->bound.low,
+                                 .high = row->bound.high};
+    }
     bind_rows(b, spec, 1);
     b->first = b->count;
     bind_rows(b, spec, 0);
@@ -308,15 +321,23 @@ static kgen_status check_whole(const kgen__number_row *row, int64_t x, kgen_erro
 }
 
 /* Without words; what does not pass is looked at again. */
-static inline int number_is_usual(const kgen__number_row *row, int held, const void *args) {
-    const char *at = (const char *)args + row->offset;
+static inline int number_is_usual(const kgen__bound_number *n, const char *at) {
+    int64_t whole = 0;
     float x;
-    uint32_t bits;
-    if (row->type[0] != 'f') return 0;
-    memcpy(&bits, at, sizeof bits);
-    if (!held) return bits == 0;
+    int32_t half;
+    if (n->size == sizeof whole) {
+        memcpy(&whole, at, sizeof whole);
+    } else {
+        memcpy(&half, at, sizeof half);
+        whole = half;
+    }
+    if (!n->held) return whole == 0;
+    if (n->rule == KGEN__NUMBER_ANY) return 1;
+    if (!n->is_float) {
+        return whole >= n->low && whole <= n->high;
+    }
     memcpy(&x, at, sizeof x);
-    int sign = (x > 0) - (x < 0), rule = row->bound.rule;
+    int sign = (x > 0) - (x < 0), rule = n->rule;
     if (!(fabsf(x) <= FLT_MAX)) return 0;
     return (rule == KGEN__NUMBER_ABOVE_0 && sign > 0) || (rule == KGEN__NUMBER_NOT_0 && sign) ||
            (rule == KGEN__NUMBER_NOT_BELOW_0 && sign >= 0) ||
@@ -335,12 +356,15 @@ static kgen_status check_number(const kgen__number_row *row, int held, const voi
 
 static inline kgen_status take_numbers(void *packed, const kgen__binding *b, const void *args,
                                        kgen_error *err) {
-    for (int i = 0; i < b->rows->number_count; i++) {
-        const kgen__number_row *row = &b->rows->numbers[i];
-        int held = (row->when & b->conditions) == row->when;
-        if (!number_is_usual(row, held, args)) KGEN_TRY(check_number(row, held, args, err));
-        if (row->pointer)
-            memcpy((char *)packed + row->pointer - 1, (const char *)args + row->offset, row->size);
+    for (int i = 0; i < b->number_count; i++) {
+        const kgen__bound_number *n = &b->numbers[i];
+        const char *at = (const char *)args + n->offset;
+        if (!number_is_usual(n, at)) KGEN_TRY(check_number(n->row, n->held, args, err));
+        if (!n->pointer) continue;
+        if (n->size == 8)
+            memcpy((char *)packed + n->pointer - 1, at, 8);
+        else
+            memcpy((char *)packed + n->pointer - 1, at, 4);
     }
     return KGEN_OK;
 }
@@ -361,13 +385,19 @@ static int are_columns(const kgen__bound *a, const kgen__bound *b, const void *a
     return apart >= low_width && apart + high_width <= row;
 }
 
+/* The next tensor from `from` on that shares memory with tensor i; count: none. */
+static inline int meets(const kgen__stretch *at, int count, int i, int from) {
+    const uintptr_t first = at[i].first, end = at[i].end;
+    while (from < count && (from == i || at[from].end <= first || end <= at[from].first)) from++;
+    return from;
+}
+
 static kgen_status check_apart(const kgen__binding *b, const kgen__stretch *at, const void *args,
                                kgen_error *err) {
-    for (int i = 0; i < b->count; i++) {
-        if (!(b->bound[i].flags & KGEN__ROW_APART)) continue;
-        for (int j = 0; j < b->count; j++)
-            NEED(j == i || at[j].end <= at[i].first || at[i].end <= at[j].first ||
-                     are_columns(&b->bound[i], &b->bound[j], args),
+    for (int n = 0; n < b->apart; n++) {
+        int i = b->apart_at[n];
+        for (int j = meets(at, b->count, i, 0); j < b->count; j = meets(at, b->count, i, j + 1))
+            NEED(are_columns(&b->bound[i], &b->bound[j], args),
                  "%s: overlaps %s, which the kernel writes", b->bound[j].row->name,
                  b->bound[i].row->name);
     }

@@ -10,6 +10,7 @@
 enum {
     KGEN__SIZES_MAX = 40,
     KGEN__BOUND_MAX = 40,
+    KGEN__NUMBERS_MAX = 12,
     KGEN__MORE = 0x40, /* on a size: at least as many */
     KGEN__NO_TAG = -1,
 };
@@ -121,12 +122,22 @@ typedef struct kgen__bound {
     uint8_t unit;              /* that packed strides are counted in */
 } kgen__bound;
 
+typedef struct kgen__bound_number {
+    const kgen__number_row *row;
+    uint32_t offset, pointer;
+    uint8_t size, is_float, rule, held; /* held: the kernel uses it */
+    int64_t low, high;
+} kgen__bound_number;
+
 typedef struct kgen__binding {
     const kgen__args_rows *rows;
     int first, count, absent, apart;
     uint32_t conditions;
+    uint8_t apart_at[KGEN__BOUND_MAX]; /* the rows of APART */
     kgen__bound bound[KGEN__BOUND_MAX];
     const kgen__row *without[KGEN__BOUND_MAX];
+    kgen__bound_number numbers[KGEN__NUMBERS_MAX];
+    int number_count;
     uint64_t learned; /* a bit for each size that a tensor may say, up to 2^31-1 */
     int64_t size[KGEN__SIZES_MAX];
 } kgen__binding;

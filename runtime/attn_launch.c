@@ -80,9 +80,12 @@ typedef struct workspace {
     size_t sums, outs, bytes; /* offsets, size */
 } workspace;
 
-static workspace layout_workspace(const kgen_kernel *kernel) {
-    kgen__attn_geometry geometry = kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
-    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry.rows;
+static kgen__attn_geometry geometry_of(const kgen_kernel *kernel) {
+    return kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
+}
+
+static workspace layout_workspace(const kgen_kernel *kernel, const kgen__attn_geometry *geometry) {
+    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry->rows;
     workspace w;
     w.sums = KGEN__HEAD_BYTES;
     size_t sums = rows * 2 * sizeof(float), unit = KGEN__WORKSPACE_ALIGNMENT;
@@ -91,14 +94,13 @@ static workspace layout_workspace(const kgen_kernel *kernel) {
     return w;
 }
 
-static kgen_status check_counters(const kgen_kernel *kernel, int64_t seqs, int64_t kv_heads,
-                                  kgen_error *err) {
-    kgen__attn_geometry geometry = kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
+static kgen_status check_counters(const kgen__attn_geometry *geometry, int64_t seqs,
+                                  int64_t kv_heads, kgen_error *err) {
     int64_t most = KGEN__COUNTERS;
     NEED(seqs >= 0 && seqs <= most && kv_heads >= 0 && kv_heads <= most &&
-             seqs * kv_heads * geometry.row_blocks <= most,
+             seqs * kv_heads * geometry->row_blocks <= most,
          "seq_lens: %lld sequences of %lld KV heads and %d row blocks, at most %lld in all",
-         (long long)seqs, (long long)kv_heads, geometry.row_blocks, (long long)most);
+         (long long)seqs, (long long)kv_heads, geometry->row_blocks, (long long)most);
     return KGEN_OK;
 }
 
@@ -106,8 +108,9 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
                                    kgen_error *err) {
     const kgen_attn_args *a = &args->attn;
     int64_t kv_heads = a->q.shape[1] / kernel->spec.attn.group;
-    KGEN_TRY(check_counters(kernel, a->seq_lens.shape[0], kv_heads, err));
-    *bytes = layout_workspace(kernel).bytes;
+    kgen__attn_geometry geometry = geometry_of(kernel);
+    KGEN_TRY(check_counters(&geometry, a->seq_lens.shape[0], kv_heads, err));
+    *bytes = layout_workspace(kernel, &geometry).bytes;
     return KGEN_OK;
 }
 
@@ -165,19 +168,19 @@ static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kg
                              kgen_error *err) {
     const kgen_attn_spec *s = &kernel->spec.attn;
     int64_t size[KGEN__SIZES_MAX];
-    memset(d, 0, sizeof *d);
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     NEED(size[SIZE_PAGES] >= 1, "block_table: shape[1]=%lld, at least 1",
          (long long)size[SIZE_PAGES]);
     KGEN_TRY(pack_caches(d, s, a, size, err));
     pack_numbers(d, s, a, size);
-    KGEN_TRY(check_lengths(s, a, d->table_keys, err));
-    return check_counters(kernel, d->num_seqs, d->kv_heads, err);
+    return check_lengths(s, a, d->table_keys, err);
 }
 
 static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel, const kgen_args *a,
                                   kgen_error *err) {
-    workspace w = layout_workspace(kernel);
+    kgen__attn_geometry geometry = geometry_of(kernel);
+    KGEN_TRY(check_counters(&geometry, d->num_seqs, d->kv_heads, err));
+    workspace w = layout_workspace(kernel, &geometry);
     char *base = a->workspace;
     KGEN_TRY(kgen__check_workspace(base, a->workspace_bytes, w.bytes, err));
     d->workspace = a->workspace;

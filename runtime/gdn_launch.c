@@ -185,7 +185,6 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     const kgen_gdn_args *a = &args->gdn;
     device_args *d = packed;
     int64_t size[KGEN__SIZES_MAX];
-    memset(d, 0, sizeof *d);
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     KGEN_TRY(check_sizes(s, a, size, err));
     KGEN_TRY(check_copies(s, a, err));

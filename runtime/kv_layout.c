@@ -97,7 +97,8 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
     memset(stride, 0, 3 * sizeof *stride);
     if (descale == KGEN_DESCALE_NONE) return KGEN_OK;
     if (descale != KGEN_DESCALE_HEAD) return check_token_scale(kv, name, t, pages, stride, err);
-    if ((unsigned)t->rank <= 2 && kgen__tensor_elements(t) == 1) {
+    if ((unsigned)t->rank <= 2 && (t->rank < 1 || t->shape[0] == 1) &&
+        (t->rank < 2 || t->shape[1] == 1)) {
         kgen_tensor one = *t; /* a scalar of any rank */
         one.rank = 1, one.shape[0] = 1;
         return kgen__check_type(name, &one, KGEN_DTYPE_F32, 1, err);

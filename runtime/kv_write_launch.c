@@ -150,7 +150,6 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     const kgen_kv_write_args *a = &args->kv_write;
     device_args *d = packed;
     int64_t size[KGEN__SIZES_MAX], pages = a->k_cache.shape[0];
-    memset(d, 0, sizeof *d);
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     KGEN_TRY(check_heads("k", size[SIZE_HKV], err));
     kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, size[SIZE_HKV]);

@@ -6,6 +6,8 @@
 
 #include <kgen/probe.h>
 
+#include <string.h>
+
 #include "runtime/capture/capture_parts.h"
 #include "checks.h"
 
@@ -65,6 +67,7 @@ static inline kgen_status pack(packed *p, const kgen_kernel *kernel, const kgen_
     const kgen__launcher *launcher = launchers[args->family];
     p->config = kernel->config;
     p->size = launcher->packed_bytes;
+    memset(p->bytes, 0, p->size);
     return launcher->pack(p->bytes, &p->config.grid, kernel, args, err);
 }
 

@@ -22,7 +22,7 @@ typedef struct kgen__launcher {
     size_t packed_bytes; /* at most KGEN__PACKED_MAX */
     kgen_status (*workspace_bytes)(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err);
-    /* Checks everything and fills `packed`; a grid of 0 launches nothing. */
+    /* Checks everything and fills `packed`, which is zero; a grid of 0 launches nothing. */
     kgen_status (*pack)(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err);
     /* May be NULL. Of arguments that a launch accepts, the tensor that holds

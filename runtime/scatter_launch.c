@@ -437,7 +437,6 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     const kgen_scatter_args *a = &args->scatter;
     device_args *d = packed;
     int64_t size[KGEN__SIZES_MAX];
-    memset(d, 0, sizeof *d);
     NEED((int32_t)a->op == s->op, "args: op %d, kernel built for op=%s", (int)a->op,
          kgen__scatter_op_name(s));
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));

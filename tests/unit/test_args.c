@@ -243,6 +243,7 @@ static void test_views_of_one_projection(void **state) {
     make_line(&r, "kv_write:d=64 | lens=5,3 cached=9 hkv=2");
     kgen_kv_write_args *a = &r.args.kv_write;
     a->k.stride[0] = a->v.stride[0] = 8 * 64;
+    a->k.data = (void *)((uintptr_t)1 << 46); /* apart from all that is there */
     a->v.data = (char *)a->k.data + (size_t)2 * 64 * 2;
     take(&r, "parts of rows");
     a->k.stride[2] = 2;

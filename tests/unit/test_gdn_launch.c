@@ -600,7 +600,7 @@ static const struct {
     {E_PRE, AT(conv_state), SHAPE, 2, 2, "conv_state: 2 time columns, w=4 needs at least 3"},
     {E_PRE, AT(conv_state), SHAPE, 1, 4, "conv_state: shape[1]=4, 768 expected"},
     {E_PRE, AT(conv_state), STRIDE, 1, 2, "conv_state: stride[1]=2, at least "},
-    {E, AT(conv_state), STRIDE, 1, 767, "conv_state: stride[1]=767, at least 768"},
+    {E, AT(conv_state), STRIDE, 1, 764, "conv_state: stride[1]=764, at least 768"},
     {E, AT(conv_state), STRIDE, 0, 0, "conv_state: stride[0]=0, at least 768"},
     /* numbers of slots */
     {E, AT(slots), SHAPE, 0, 0x1p31, "slots: shape[0]=2147483648, at most 2^31-1"},
