@@ -23,6 +23,7 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(attn.window, 6, 0, 1, 2, 15, 16, 17, 33, 64, 100, 128, KGEN_WINDOW_RT),
     KGEN__CHOICE(attn.softcap, 4, 0, 1),
     KGEN__CHOICE(attn.alibi, 4, 0, 1),
+    KGEN__CHOICE(attn.cap_last, 4, 0, 1),
     KGEN__CHOICE(attn.sinks, 4, 0, 1),
     KGEN__CHOICE(attn.lse, 6, 0, 1),
     KGEN__CHOICE(attn.descale, 8, KGEN_DESCALE_AUTO, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD,

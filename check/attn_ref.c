@@ -37,6 +37,24 @@ static double descale_at(const row *r, const kgen_tensor *t, kgen__cache_at at) 
     return kgen__number_load(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, r->seq));
 }
 
+/* size: of what was added up */
+typedef struct score {
+    double value, size;
+} score;
+
+static void cap(score *s, double c) {
+    s->value = c * tanh(s->value / c);
+    s->size += c;
+}
+
+static void lean(score *s, const row *r, int64_t key) {
+    const kgen_tensor *slopes = &r->args->alibi_slopes;
+    double slope = kgen__number_load(KGEN_DTYPE_F32, slopes->data, r->head * slopes->stride[0]);
+    double bias = slope * (double)(key - r->position);
+    s->value += bias;
+    s->size += fabs(bias);
+}
+
 static void score_key(row *r, int64_t key) {
     const kgen_attn_args *a = r->args;
     kgen__cache_at at = locate(r, key);
@@ -50,21 +68,12 @@ static void score_key(row *r, int64_t key) {
         size += fabs(term);
     }
     double factor = (double)a->softmax_scale * descale_at(r, &a->k_descale, at);
-    double s = factor * dot;
-    size = fabs(factor) * size;
-    if (r->spec->softcap) {
-        double c = a->softcap;
-        s = c * tanh(s / c);
-        size += c;
-    }
-    if (r->spec->alibi) {
-        double slope = kgen__number_load(KGEN_DTYPE_F32, a->alibi_slopes.data,
-                                         r->head * a->alibi_slopes.stride[0]);
-        s += slope * (double)(key - r->position);
-        size += fabs(slope * (double)(key - r->position));
-    }
-    r->score[key - r->first] = s;
-    r->blur[key - r->first] = SUM_ERROR * size;
+    score s = {factor * dot, fabs(factor) * size};
+    if (r->spec->softcap && !r->spec->cap_last) cap(&s, a->softcap);
+    if (r->spec->alibi) lean(&s, r, key);
+    if (r->spec->cap_last) cap(&s, a->softcap);
+    r->score[key - r->first] = s.value;
+    r->blur[key - r->first] = SUM_ERROR * s.size;
 }
 
 static double sink_of(const row *r) {

@@ -45,6 +45,7 @@ SYMBOLS(page, NAMED("x16", PAGE_X16));
 SYMBOLS(table, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
+SYMBOLS(order, VALUE("cap", 0), VALUE("alibi", 1));
 SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
         NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN));
 SYMBOLS(auto0, VALUE("auto", 0));
@@ -96,6 +97,8 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(is_8bit(s->kv) || s->descale == KGEN_DESCALE_AUTO || s->descale == KGEN_DESCALE_NONE,
             "descale: kv=%s is not quantised; only 8-bit KV takes descales",
             kgen_dtype_name((kgen_dtype)s->kv));
+    REQUIRE(!s->cap_last || (s->softcap && s->alibi),
+            "order=alibi: softcap=%d, alibi=%d; an order needs both", s->softcap, s->alibi);
     (void)target;
     return KGEN_OK;
 }

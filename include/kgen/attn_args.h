@@ -26,7 +26,7 @@ typedef enum kgen_attn_error {
  * ctx = seq_lens[s] - q_len[s], position p = ctx + i, keys k < seq_lens[s]:
  *   s_k = softmax_scale * kdescale * dot(q, K[k])
  *   softcap:  s_k = c tanh(s_k / c)
- *   alibi:    s_k += slope[h] * (k - p)
+ *   alibi:    s_k += slope[h] * (k - p), before the cap with order=alibi
  *   visible:  k <= p, and p - k < window
  *   out = sum softmax(s)_k vdescale V[k] / out_scale;  a sink adds exp(sink[h])
  *   to the denominator;  lse = log(denominator), sink included.

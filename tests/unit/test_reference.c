@@ -178,6 +178,7 @@ enum {
     LOW_P = 4096,
     WRONG_SCALE = 8192,
     ONE_V_DESCALE = 16384,
+    CAP_FIRST = 32768,
 };
 
 typedef struct walk {
@@ -252,10 +253,13 @@ static float score(const walk *w, int64_t token, int64_t h, int64_t position, in
                cached(w, 0, key, head, d);
     dot *= a->softmax_scale * scale_of(w, 0, key, head);
     if (w->faults & WRONG_SCALE) dot *= 1.03f;
-    if (s->softcap && !(w->faults & NO_SOFTCAP)) dot = a->softcap * tanhf(dot / a->softcap);
+    int cap_last = s->cap_last && !(w->faults & CAP_FIRST);
+    int cap = s->softcap && !(w->faults & NO_SOFTCAP);
+    if (cap && !cap_last) dot = a->softcap * tanhf(dot / a->softcap);
     if (s->alibi && !(w->faults & NO_ALIBI))
         dot += ((float *)a->alibi_slopes.data)[h] *
                (float)(key - (w->faults & ALIBI_ORIGIN ? context : position));
+    if (cap && cap_last) dot = a->softcap * tanhf(dot / a->softcap);
     return dot;
 }
 
@@ -420,6 +424,7 @@ static const struct {
     {NO_SOFTCAP, "attn:d=128,g=2,softcap=1 | lens=100 softcap=5"},
     {NO_SOFTCAP, "attn:d=256,g=2,softcap=1 | lens=300 softcap=2"},
     {NO_ALIBI, "attn:d=64,g=4,alibi=1 | lens=50"},
+    {CAP_FIRST, "attn:d=64,g=4,softcap=1,alibi=1,order=alibi | lens=100 softcap=3"},
     {ALIBI_ORIGIN, "attn:phase=verify,t=4,d=64,g=4,alibi=1,lse=1 | lens=50"},
     {NO_K_DESCALE, "attn:kv=fp8,d=64,g=4 | lens=100"},
     {FIRST_K_DESCALE, "attn:kv=fp8,d=64,g=4 | lens=100 hkv=4 kds=head"},

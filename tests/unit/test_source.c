@@ -323,6 +323,7 @@ static const axis attn_axes[] = {
     {"window", "window=128", "window=rt"},
     {"softcap", "softcap=0", "softcap=1"},
     {"alibi", "alibi=0", "alibi=1"},
+    {"order", "softcap=1,alibi=1,order=cap", "softcap=1,alibi=1,order=alibi"},
     {"sinks", "sinks=0", "sinks=1"},
     {"lse", "lse=0", "lse=1"},
     {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},

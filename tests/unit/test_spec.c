@@ -289,6 +289,8 @@ static const struct {
      "t=4: out of bounds; phase=decode has at most 1 query tokens a sequence"},
     {"attn:layout=shuffle,page=1", "page=1: layout=shuffle packs 16 bytes of tokens"},
     {"attn:layout=xpacked,page=1", "page=1: layout=xpacked packs 16 bytes of tokens"},
+    {"attn:alibi=1,order=alibi", "order=alibi: softcap=0, alibi=1; an order needs both"},
+    {"attn:softcap=1,order=alibi", "order=alibi: softcap=1, alibi=0; an order needs both"},
     {"attn:kv=bf16,descale=head", "descale: kv=bf16 is not quantised"},
     {"attn:kv=fp16,q=fp16,descale=token", "descale: kv=fp16 is not quantised"},
     /* gdn: no default */

@@ -129,9 +129,10 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t 
         int c = r % COLS, token = start + s_token(lane, r);
         s[r] = score(dot, r) * h.scale[t][c];
         if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
-        if constexpr (SOFTCAP != 0) s[r] = soft_cap(s[r], h.softcap);
+        if constexpr (SOFTCAP != 0 && !CAP_LAST) s[r] = soft_cap(s[r], h.softcap);
         if constexpr (ALIBI != 0)
             s[r] += h.slope[t][c] * (float)(token - position_of(h, lane, t, c));
+        if constexpr (CAP_LAST != 0) s[r] = soft_cap(s[r], h.softcap);
     }
     if (!edge) return;
     KG_UNROLL for (int r = 0; r < S_REGS;
