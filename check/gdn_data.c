@@ -94,7 +94,7 @@ static void shape_weights(shaper *p) {
         a->conv_weight = rows_of(p, s->conv_weight, p->d.c, p->d.w, 0);
         if (s->conv_bias) a->conv_bias = vector(s->conv_weight, p->d.c);
     }
-    if (kgen__gdn_has_step(s)) {
+    if (kgen__gdn_has_step(s) && !s->raw_gates) {
         a->a_log = vector(s->a_log, p->d.hv);
         a->dt_bias = vector(s->dt_bias, p->d.hv * p->d.decays);
     }
@@ -473,13 +473,30 @@ static double head_scale(const filler *f, int64_t channel) {
     return f->heads[2 * f->d.hk + (channel - 2 * f->d.kd) / f->d.v];
 }
 
+/* Betas up to 2 keep the length of a state whose keys are normalised. */
+static double beta_value(const filler *f, kgen__rng *rng) {
+    static const double betas[] = {0, 1, 2};
+    double beta = kgen__rng_uniform(rng);
+    if (!f->c->extremes || !kgen__chance(rng, 1)) return beta;
+    return betas[kgen__rng_range(rng, 0, f->s->l2norm ? 2 : 1)];
+}
+
+static double log_decay(const filler *f, kgen__rng *rng) {
+    static const double logs[] = {-100, -20, -1e-3, 0};
+    double log = -2 * kgen__rng_uniform(rng);
+    if (!f->c->extremes || !kgen__chance(rng, 1)) return log;
+    return logs[kgen__rng_range(rng, 0, 3)];
+}
+
 static double b_value(const filler *f, kgen__rng *rng) {
+    if (f->s->raw_gates) return beta_value(f, rng);
     double b = kgen__rng_normal(rng);
     return f->c->extremes && kgen__chance(rng, 1) ? (b < 0 ? -100 : 100) : b;
 }
 
 static double a_value(const filler *f, kgen__rng *rng, int64_t i) {
     static const double sums[] = {-100, -20, 0, 19.9, 20.1, 100};
+    if (f->s->raw_gates) return log_decay(f, rng);
     double a = kgen__rng_normal(rng);
     const kgen_tensor *dt = &f->a->dt_bias;
     if (!f->c->extremes || !dt->data || !kgen__chance(rng, 1)) return a;

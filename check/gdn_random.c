@@ -26,6 +26,7 @@ static const kgen__choice choices[] = {
     CHOICE(conv_bias, 2, 0, 1),
     CHOICE(conv_act, 1, 1, 0),
     CHOICE(gate, 3, KGEN_GATE_GDN, KGEN_GATE_KDA, KGEN_GATE_KDA_BOUND),
+    CHOICE(raw_gates, 2, 0, 1),
     CHOICE(ab, 2, 0, F_TYPES),
     CHOICE(a_log, 3, F_TYPES),
     CHOICE(dt_bias, 2, 0, F_TYPES),
@@ -58,10 +59,11 @@ static void reset(kgen_spec *spec) {
         offsetof(kgen_gdn_spec, conv_round)};
     static const size_t steps[] = {
         offsetof(kgen_gdn_spec, state_layout), offsetof(kgen_gdn_spec, gate),
-        offsetof(kgen_gdn_spec, ab),           offsetof(kgen_gdn_spec, a_log),
-        offsetof(kgen_gdn_spec, dt_bias),      offsetof(kgen_gdn_spec, l2norm),
-        offsetof(kgen_gdn_spec, head_map),     offsetof(kgen_gdn_spec, beta_round),
-        offsetof(kgen_gdn_spec, state_round),  offsetof(kgen_gdn_spec, ring)};
+        offsetof(kgen_gdn_spec, raw_gates),    offsetof(kgen_gdn_spec, ab),
+        offsetof(kgen_gdn_spec, a_log),        offsetof(kgen_gdn_spec, dt_bias),
+        offsetof(kgen_gdn_spec, l2norm),       offsetof(kgen_gdn_spec, head_map),
+        offsetof(kgen_gdn_spec, beta_round),   offsetof(kgen_gdn_spec, state_round),
+        offsetof(kgen_gdn_spec, ring)};
     static const size_t norms[] = {offsetof(kgen_gdn_spec, o_round),
                                    offsetof(kgen_gdn_spec, out_gate),
                                    offsetof(kgen_gdn_spec, norm)};
@@ -88,6 +90,7 @@ static void finish(kgen_spec *spec, kgen__rng *rng) {
         s->save = KGEN_SAVE_SLOTS;
     }
     if (s->save == KGEN_SAVE_REPLAY) s->ring = (int32_t)kgen__rng_range(rng, s->tokens, 16);
+    if (s->raw_gates) s->a_log = KGEN_DTYPE_F32, s->dt_bias = 0;
     reset(spec);
 }
 

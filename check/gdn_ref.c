@@ -221,6 +221,7 @@ static double a_input(const world *w, int64_t row, int64_t hv, int64_t i) {
 }
 
 static num decay_of(const world *w, int64_t t, int64_t hv, int64_t i) {
+    if (w->spec->raw_gates) return num_exp((num){a_input(w, w->seq.first + t, hv, i), 0});
     double a_log = load(&w->a.a_log, hv);
     double x = a_input(w, w->seq.first + t, hv, i) + load(&w->a.dt_bias, hv * w->d.decays + i);
     double rate = exp(a_log), rate_error = CALL_ERROR * (1 + fabs(a_log));
@@ -237,7 +238,8 @@ static num decay_of(const world *w, int64_t t, int64_t hv, int64_t i) {
 }
 
 static num beta_of(const world *w, int64_t t, int64_t hv) {
-    num beta = num_sigmoid((num){b_input(w, w->seq.first + t, hv), 0});
+    num b = {b_input(w, w->seq.first + t, hv), 0};
+    num beta = w->spec->raw_gates ? b : num_sigmoid(b);
     return w->spec->beta_round ? rounded(w->spec->x, beta) : beta;
 }
 

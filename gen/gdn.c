@@ -92,11 +92,12 @@ static const struct {
     const char *key;
     int32_t parts;
 } part_rows[] = {
-    {"w", CONV},     {"cl", CONV},    {"cs", CONV}, {"cw", CONV},    {"bias", CONV},
-    {"act", CONV},   {"convr", CONV}, {"sl", STEP}, {"gate", STEP},  {"ab", STEP},
-    {"alog", STEP},  {"dt", STEP},    {"l2", STEP}, {"map", STEP},   {"betar", STEP},
-    {"sr", STEP},    {"ring", STEP},  {"or", NORM}, {"ogate", NORM}, {"nw", NORM},
-    {"state", STEP}, {"batch", STEP}, {"vb", STEP}, {"lanes", STEP}, {"el", STEP},
+    {"w", CONV},     {"cl", CONV},    {"cs", CONV},    {"cw", CONV},   {"bias", CONV},
+    {"act", CONV},   {"convr", CONV}, {"sl", STEP},    {"gate", STEP}, {"raw", STEP},
+    {"ab", STEP},    {"alog", STEP},  {"dt", STEP},    {"l2", STEP},   {"map", STEP},
+    {"betar", STEP}, {"sr", STEP},    {"ring", STEP},  {"or", NORM},   {"ogate", NORM},
+    {"nw", NORM},    {"state", STEP}, {"batch", STEP}, {"vb", STEP},   {"lanes", STEP},
+    {"el", STEP},
 };
 
 /* --- applicable --------------------------------------------------------- */
@@ -138,6 +139,18 @@ static kgen_status check_heads(const kgen_gdn_spec *s, kgen_error *err) {
     REQUIRE(s->gate == KGEN_GATE_GDN || s->layout == KGEN_ROWS_PRESPLIT,
             "layout=%s: gate=%s has a decay a channel, which only layout=presplit carries",
             kgen_layout_name((kgen_layout)s->layout), name_in(symbols_gate, s->gate));
+    return KGEN_OK;
+}
+
+/* Gates that come as they are. */
+static kgen_status check_raw(const kgen_gdn_spec *s, kgen_error *err) {
+    if (!s->raw_gates) return KGEN_OK;
+    REQUIRE(s->layout == KGEN_ROWS_PRESPLIT,
+            "raw=1: layout=%s has rows of b and a; log decays and betas are presplit",
+            kgen_layout_name((kgen_layout)s->layout));
+    REQUIRE(s->gate != KGEN_GATE_KDA_BOUND, "gate=kda_bound: raw=1 has decays as they are");
+    REQUIRE(s->a_log == KGEN_DTYPE_F32, "alog: raw=1 has no A_log; leave it out");
+    REQUIRE(!s->dt_bias, "dt: raw=1 has no dt_bias; leave it out");
     return KGEN_OK;
 }
 
@@ -196,6 +209,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     const kgen_gdn_spec *s = &spec->gdn;
     KGEN_TRY(check_parts(spec, err));
     KGEN_TRY(check_heads(s, err));
+    KGEN_TRY(check_raw(s, err));
     KGEN_TRY(check_output(s, err));
     KGEN_TRY(check_slots(s, err));
     KGEN_TRY(check_replay(s, err));
@@ -459,7 +473,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->conv_state = or_x(s->conv_state, CONV, s);
     s->conv_weight = or_x(s->conv_weight, CONV, s);
     s->ab = or_x(s->ab, STEP, s);
-    s->dt_bias = or_x(s->dt_bias, STEP, s);
+    if (!s->raw_gates) s->dt_bias = or_x(s->dt_bias, STEP, s);
     s->norm = or_x(s->norm, NORM, s);
     if (kgen__gdn_parts(s) & STEP) {
         tune(s, target);

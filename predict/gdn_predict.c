@@ -74,7 +74,7 @@ static double gdn_weights(const kgen_gdn_spec *s, const gdn_sizes *z) {
     double bytes = 0;
     if (z->conv)
         bytes += z->channels * (s->conv_width + s->conv_bias) * kgen__size_of(s->conv_weight, s->x);
-    if (z->step)
+    if (z->step && !s->raw_gates)
         bytes += s->v_heads * kgen__size_of(s->a_log, 0) +
                  z->key_gates * kgen__size_of(s->dt_bias, s->x);
     if (z->norm) bytes += s->v_dim * kgen__size_of(s->norm, s->x);

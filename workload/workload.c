@@ -123,7 +123,8 @@ static uint32_t random_code(kgen__workload *work, const format *f, kgen__content
     uint64_t bits = next_random(work);
     uint32_t code = f->low + (uint32_t)((bits & 0xffffffffu) % (f->one - f->low));
     if (content == KGEN__SMALL) code -= 4 * f->step;
-    return content != KGEN__POSITIVE && bits >> 63 ? code | f->sign : code;
+    int negative = content == KGEN__NEGATIVE || (content != KGEN__POSITIVE && bits >> 63);
+    return negative ? code | f->sign : code;
 }
 
 static void fill_block(kgen__workload *work, uint8_t *block, size_t bytes, kgen_dtype dtype,

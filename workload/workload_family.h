@@ -64,6 +64,7 @@ typedef enum kgen__content {
     KGEN__SIGNED,   /* magnitudes 2^-7 to 1 */
     KGEN__SMALL,    /* 2^-11 to 2^-4: sums of squares of a head are below 1 */
     KGEN__POSITIVE, /* 2^-7 to 1 */
+    KGEN__NEGATIVE, /* -1 to -2^-7 */
 } kgen__content;
 
 typedef enum kgen__owner { KGEN__SHARED, KGEN__EACH_SET } kgen__owner;

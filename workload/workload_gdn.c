@@ -140,24 +140,27 @@ static kgen__content inputs_of(const kgen_gdn_spec *s) {
 static kgen_status make_inputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
     kgen_gdn_args *a = &work->args.gdn;
+    kgen__content x = inputs_of(s);
     const struct {
         kgen_tensor *t;
         int wanted;
         int32_t dtype, tag;
         int64_t width;
+        kgen__content content;
     } rows[] = {
-        {&a->qkvz, n->packed && (n->conv || n->norm), s->x, s->layout, n->channels + n->values},
-        {&a->ba, n->packed && n->step, s->ab, s->layout, 2 * (int64_t)s->v_heads},
-        {&a->x, !n->packed || !n->conv, s->x, n->conv ? KGEN_ROWS_PRESPLIT : 0, n->channels},
-        {&a->z, !n->packed && n->norm, s->x, 0, n->values},
-        {&a->b, !n->packed && n->step, s->ab, 0, s->v_heads},
-        {&a->a, !n->packed && n->step, s->ab, 0, s->v_heads * n->decays},
+        {&a->qkvz, n->packed && (n->conv || n->norm), s->x, s->layout, n->channels + n->values, x},
+        {&a->ba, n->packed && n->step, s->ab, s->layout, 2 * (int64_t)s->v_heads, x},
+        {&a->x, !n->packed || !n->conv, s->x, n->conv ? KGEN_ROWS_PRESPLIT : 0, n->channels, x},
+        {&a->z, !n->packed && n->norm, s->x, 0, n->values, x},
+        {&a->b, !n->packed && n->step, s->ab, 0, s->v_heads, s->raw_gates ? KGEN__POSITIVE : x},
+        {&a->a, !n->packed && n->step, s->ab, 0, s->v_heads * n->decays,
+         s->raw_gates ? KGEN__NEGATIVE : x},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const int64_t shape[] = {n->rows, rows[i].width};
         if (!rows[i].wanted) continue;
         KGEN_TRY(kgen__workload_tensor(work, rows[i].t, KGEN__EACH_SET, (kgen_dtype)rows[i].dtype,
-                                       2, shape, inputs_of(s), err));
+                                       2, shape, rows[i].content, err));
         rows[i].t->layout = (kgen_layout)rows[i].tag;
     }
     return KGEN_OK;
@@ -174,8 +177,8 @@ static kgen_status make_weights(kgen__workload *work, const gdn_shape *n, kgen_e
         int64_t length;
     } vectors[] = {
         {&a->conv_bias, s->conv_bias, s->conv_weight, n->channels},
-        {&a->a_log, n->step, s->a_log, s->v_heads},
-        {&a->dt_bias, n->step, s->dt_bias, s->v_heads * n->decays},
+        {&a->a_log, n->step && !s->raw_gates, s->a_log, s->v_heads},
+        {&a->dt_bias, n->step && !s->raw_gates, s->dt_bias, s->v_heads * n->decays},
         {&a->norm_weight, n->norm, s->norm, s->v_dim},
     };
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)

@@ -22,6 +22,7 @@ extern "C" {
  *     before, oldest first; y is rounded to x (convr=1)
  *   norm (l2=1): q, k divided by sqrt(sum of squares + l2_eps); q *= q_scale
  *   decay = exp(-exp(A_log) softplus(a + dt_bias)), beta = sigmoid(b)
+ *     raw=1: decay = exp(a), beta = b
  *   S = decay S;  u = beta (v - S k);  S = S + u k^T;  o = S q     S is [V][K]
  *   gated norm (b, e): o rounded to x (or=1), o *= rsqrt(mean(o^2) + norm_eps)
  *     * weight, then o *= z sigmoid(z), or sigmoid(z)

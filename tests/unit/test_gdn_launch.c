@@ -119,7 +119,7 @@ static void give_weights(rig *r, const kgen_gdn_spec *s) {
     if (has_conv(s))
         GIVE(r, conv_weight, ANY_TAG, s->conv_weight, 0, 0, channels_of(s), s->conv_width);
     if (s->conv_bias) GIVE(r, conv_bias, ANY_TAG, s->conv_weight, 0, 0, channels_of(s));
-    if (has_step(s)) {
+    if (has_step(s) && !s->raw_gates) {
         GIVE(r, a_log, ANY_TAG, s->a_log, 0, 0, s->v_heads);
         GIVE(r, dt_bias, ANY_TAG, s->dt_bias, 0, 0, decays_of(s));
     }
@@ -250,13 +250,14 @@ static void make_rig(rig *r, const char *line) { make_sized(r, line, 2 + below(8
 #define D_KRING "gdn:fuse=d,layout=presplit,hk=2,hv=4,dk=64,save=replay,ring=4,gate=kda"
 #define A "gdn:fuse=a,layout=flat,hk=2,hv=4,dk=64,t=2,index=pair,save=slots"
 #define A_PRE "gdn:fuse=a,layout=presplit,hk=1,hv=3,index=pair,save=buffer,t=2"
+#define A_RAW "gdn:fuse=a,layout=presplit,hk=2,hv=4,dk=64,raw=1,ab=f32"
 #define B "gdn:fuse=b,layout=interleaved,hk=2,hv=4,index=blocks"
 #define C "gdn:fuse=c,layout=interleaved,hk=2,hv=4,dk=64,t=2,accept=1"
 #define C_FLAT "gdn:fuse=c,layout=flat,hk=2,hv=4,save=buffer,t=2,w=2"
 #define C_PRE "gdn:fuse=c,layout=presplit,hk=2,hv=4,index=pair,cl=ds"
 
-static const char *const lines[] = {E, E_FLAT, E_PRE, D_TREE, D_RING, D_KRING,
-                                    A, A_PRE,  B,     C,      C_FLAT, C_PRE};
+static const char *const lines[] = {E,     E_FLAT, E_PRE, D_TREE, D_RING, D_KRING, A,
+                                    A_PRE, A_RAW,  B,     C,      C_FLAT, C_PRE};
 enum { LINES = sizeof lines / sizeof lines[0] };
 
 static void launch(rig *r) {

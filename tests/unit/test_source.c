@@ -360,6 +360,7 @@ static const axis gdn_axes[] = {
     {"act", FLAT, FLAT ",act=none"},
     {"gate", PRE, PRE ",gate=kda"},
     {"gate", PRE ",gate=kda", PRE ",gate=kda_bound"},
+    {"raw", PRE, PRE ",raw=1"},
     {"ab", FLAT, FLAT ",ab=f32"},
     {"alog", FLAT, FLAT ",alog=bf16"},
     {"dt", FLAT, FLAT ",dt=f32"},

@@ -137,12 +137,12 @@ KG_DEV int a_column(const head_t &head) {
 }
 
 KG_DEV void load_gates(gates_t &g, args_t a, const seq_t &s, const head_t &head) {
-    g.a_log = load_bits<ALOG_DTYPE>(a.a_log, head.hv);
+    if constexpr (!RAW_GATES) g.a_log = load_bits<ALOG_DTYPE>(a.a_log, head.hv);
     KG_UNROLL for (int i = 0; i < DECAY_TURNS; i++) {
         int n = (int)thread_id() + i * THREADS, d = n % DECAYS;
         i64 row = row_of(s, smaller(n / DECAYS, TOKENS - 1));
         g.a[i] = load_bits<AB_DTYPE>(a.a, row * a.a_row + a_column(head) + d);
-        g.dt[i] = load_bits<DT_DTYPE>(a.dt_bias, head.hv * DECAYS + d);
+        if constexpr (!RAW_GATES) g.dt[i] = load_bits<DT_DTYPE>(a.dt_bias, head.hv * DECAYS + d);
     }
     i64 row = row_of(s, smaller((int)thread_id(), TOKENS - 1));
     g.b = load_bits<AB_DTYPE>(a.b, row * a.b_row + b_column(head));
@@ -153,7 +153,20 @@ KG_DEV float decay_of(args_t a, float a_log, float x) {
     return exp(-exp(a_log) * softplus(x));
 }
 
+// Decays and betas as they are.
+KG_DEV void stage_raw_gates(const gates_t &g, const seq_t &s, float *lds) {
+    KG_UNROLL for (int i = 0; i < DECAY_TURNS; i++) {
+        int n = (int)thread_id() + i * THREADS;
+        if (n / DECAYS < s.count) lds[AT_DECAY + n] = exp(decode<AB_DTYPE>(g.a[i]));
+    }
+    if ((int)thread_id() < s.count) {
+        float beta = decode<AB_DTYPE>(g.b);
+        lds[AT_BETA + (int)thread_id()] = BETA_ROUND ? rounded<X_DTYPE>(beta) : beta;
+    }
+}
+
 KG_DEV void stage_gates(const gates_t &g, args_t a, const seq_t &s, float *lds) {
+    if constexpr (RAW_GATES) return stage_raw_gates(g, s, lds);
     float a_log = decode<ALOG_DTYPE>(g.a_log);
     KG_UNROLL for (int i = 0; i < DECAY_TURNS; i++) {
         int n = (int)thread_id() + i * THREADS;

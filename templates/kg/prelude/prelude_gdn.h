@@ -45,6 +45,7 @@ constexpr int GATE_GDN = 0;
 constexpr int GATE_KDA = 1;
 constexpr int GATE_KDA_BOUND = 2;
 constexpr int GATE = 0;
+constexpr int RAW_GATES = 0;
 constexpr int AB_DTYPE = 1;
 constexpr int ALOG_DTYPE = 7;
 constexpr int DT_DTYPE = 1;
