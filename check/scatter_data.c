@@ -146,8 +146,8 @@ static int32_t choose_numbers(kgen__data *data, kgen__scatter_dims *d) {
     a->heads = a->kv_heads * KGEN__PICK(&rng, 1, 4, 20);
     a->max_splits = KGEN__PICK(&rng, 1, 8, 16);
     a->compute_units = KGEN__PICK(&rng, 4, 132, 304);
-    a->threshold_single = (float)KGEN__PICK(&rng, 1, 3, 10) / 10.0f;
-    a->threshold_acc = (float)KGEN__PICK(&rng, 3, 10) / 10.0f;
+    a->threshold_single = (float)KGEN__PICK(&rng, 0, 1, 3, 10) / 10.0f;
+    a->threshold_acc = (float)KGEN__PICK(&rng, 0, 3, 10) / 10.0f;
     a->pieces = KGEN__PICK(&rng, 1, 3, 300);
     a->piece_bytes = (int64_t)s->unit * KGEN__PICK(&rng, 1, 2, 17);
     a->token_bytes = a->piece_bytes + s->unit;

@@ -714,8 +714,9 @@ static int accepts(const ref *r, walk *w, int64_t node, float *sum) {
     float p = probability(r, w, token);
     const kgen_tensor *coins = &r->a->coins;
     float coin = ((const float *)coins->data)[w->row * coins->stride[0] + w->last];
+    float factor = r->a->threshold_acc < 1e-9f ? 1e-9f : r->a->threshold_acc;
     *sum += p;
-    if (coin * r->a->threshold_acc <= *sum || p >= r->a->threshold_single) return 1;
+    if (coin * factor <= *sum || p >= r->a->threshold_single) return 1;
     w->tried[w->tried_count++] = token;
     return 0;
 }

@@ -441,6 +441,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
          kgen__scatter_op_name(s));
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     pack_sizes(d, size);
+    if (s->op == KGEN_OP_TREE_VERIFY && d->threshold_acc < 1e-9f) d->threshold_acc = 1e-9f;
     if (s->op == KGEN_OP_KV_COMPACT) d->pool_room = pool_room(s, &a->kv_compact);
     KGEN_TRY(check_rest(d, s, size, err));
     KGEN_TRY(check_bytes(a, s, err));

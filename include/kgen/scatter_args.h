@@ -165,7 +165,8 @@ typedef enum kgen_scatter_error {
  *   From the root, S - 1 times: the first child that is accepted, else stop.
  *   greedy: child c is accepted when it is targets[n][last]. sampling=1: with p =
  *   probs[n][last][c], sum over the children tried: coins[n][last] threshold_acc
- *   <= sum or p >= threshold_single. predicts[n][last] = c and so on; of the last
+ *   <= sum or p >= threshold_single; a threshold_acc
+ *   below 1e-9 is 1e-9. predicts[n][last] = c and so on; of the last
  *   node it is targets[n][last], with sampling=1 drawn by final_coins[n] from its
  *   probs without the children tried: the first token at which the running sum
  *   exceeds final_coins[n] times the sum of all, probs being counted in units

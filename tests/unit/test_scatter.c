@@ -299,6 +299,17 @@ static void test_sampling_by_uniforms(void **state) {
     SAME(predicts, 1, -1);
     SAME(index, 0, -1);
     SAME(count, 0);
+    a.threshold_acc = 0; /* any probability is enough */
+    run("scatter:op=tree_verify,sampling=1", &a);
+    SAME(predicts, 3);
+    SAME(index, 0, 1);
+    probs[0][3] = 0; /* none is not, */
+    run("scatter:op=tree_verify,sampling=1", &a);
+    SAME(predicts, 1, -1);
+    a.threshold_single = 0; /* but where all are accepted */
+    run("scatter:op=tree_verify,sampling=1", &a);
+    SAME(predicts, 3);
+    SAME(index, 0, 1);
 }
 
 static void test_t6_draft_lengths(void **state) {
