@@ -806,12 +806,13 @@ static int64_t byte_of_slot(const ref *r, int64_t slot) {
     return at + inside / pack * a->group_bytes + inside % pack * a->token_bytes;
 }
 
-/* Does all of pool b lie in `pool`? */
+/* Does all of pool b lie in `pool`, where its units are aligned? */
 static int holds_pool(const ref *r, int64_t b) {
     const kgen__scatter_all *a = r->a;
     int64_t first = most(a->slot_count - 2 * r->s->page, 0), begin = load(&a->pools, b), end = 0;
     for (int64_t slot = first; slot < a->slot_count; slot++)
         end = most(end, byte_of_slot(r, slot) + (a->pieces - 1) * a->piece_stride + a->piece_bytes);
+    if (begin % r->s->unit) return 0;
     return !a->pool.data || (begin >= 0 && begin <= a->pool.shape[0] - end);
 }
 

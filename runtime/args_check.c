@@ -214,15 +214,16 @@ static inline int is_usual(const kgen__bound *b, const kgen_tensor *t, uint64_t 
             dense *= n;
         } else if (n > 1) {
             if (((uint64_t)step * b->bytes & b->align) || (b->forward && step < 0)) return 0;
-            if (b->written && step < (high >= dense ? high + 1 : dense)) return 0;
+            if (b->written && (high >= dense ? step <= high : step < dense)) return 0;
         }
         if (n == 1) continue;
         if (__builtin_mul_overflow(n - 1, step, &part)) return 0;
         if (__builtin_add_overflow(part < 0 ? low : high, part, part < 0 ? &low : &high)) return 0;
     }
+    if (high >= INT64_MAX / 16 || low <= INT64_MIN / 16) return 0;
     *below = low;
     *above = high + 1;
-    return high < INT64_MAX / 16 && low > INT64_MIN / 16;
+    return 1;
 }
 
 static inline void pack(void *packed, const kgen__bound *b, const kgen_tensor *t) {

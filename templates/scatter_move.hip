@@ -79,7 +79,8 @@ KG_DEV void run_compact(args_t a) {
     i64 unit = tile * THREADS + thread_id(), each = a.piece_bytes / UNIT, piece = unit / each;
     if (n >= live_rows(a) || piece >= a.pieces) return;
     i64 begin = load(a.pools + pool);
-    if (a.pool && (begin < 0 || begin > a.pool_room)) {
+    // A kernel for UNIT bytes reads no other addresses.
+    if (begin % UNIT || (a.pool && (begin < 0 || begin > a.pool_room))) {
         flag(a, BAD_CAPACITY);
         return;
     }

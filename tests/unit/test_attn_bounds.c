@@ -113,6 +113,7 @@ static void run(rig *r, const char *line) {
     memset(r->error, 0, sizeof r->error);
     DO(kgen_launch(kernel, &r->args, NULL, &did));
     DO(kgen_stream_sync(ctx, NULL, &did));
+    kgen_memory_free(ctx, r->args.workspace);
     for (size_t i = TOKENS * ROW; i < sizeof r->out / 2; i++) assert_int_equal(r->out[i], 0x7f7f);
 }
 

@@ -901,7 +901,7 @@ static void same_after_print(const kgen__case *c) {
 
 static void cases_round_trip(void **state) {
     (void)state;
-    int level[6] = {0}, save[5] = {0}, index[4] = {0}, tokens[9] = {0}, heads[33] = {0};
+    int level[6] = {0}, save[5] = {0}, index[4] = {0}, tokens[17] = {0}, heads[257] = {0};
     int empty = 0, none = 0;
     for (int i = 0; i < 3000; i++) {
         kgen__case c;
@@ -918,7 +918,8 @@ static void cases_round_trip(void **state) {
     for (int i = KGEN_FUSE_A; i <= KGEN_FUSE_E; i++) assert_true(level[i]);
     for (int i = 0; i < 5; i++) assert_true(save[i]);
     for (int i = 0; i < 4; i++) assert_true(index[i]);
-    for (int i = 1; i <= 8; i++) assert_true(tokens[i]);
+    for (int i = 1; i <= 9; i++) assert_true(tokens[i]);
+    assert_true(tokens[16]);
     assert_true(heads[1] && heads[2] && heads[3] && heads[4] && heads[8] && empty && none);
 }
 

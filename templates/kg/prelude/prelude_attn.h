@@ -34,6 +34,7 @@ constexpr int WINDOW_RT = -1;
 constexpr int WINDOW = 0;
 constexpr int SOFTCAP = 0;
 constexpr int ALIBI = 0;
+constexpr int CAP_LAST = 0;
 constexpr int SINKS = 0;
 constexpr int LSE = 0;
 constexpr int DESCALE_AUTO = 0;
