@@ -370,10 +370,8 @@ static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
     enum { FIXED = 48, ROWS = 24 }; /* addresses, gates, conversions; measured */
     /* Rows of kv lie too far apart for one address. */
     int32_t addresses = s->state_layout == KGEN_STATE_KV ? (1 + in_turns) * words / 2 : 0;
-    /* The count of arrivals is under way until the state is written; measured. */
-    int32_t count = kgen__gdn_needs_counters(s) && target->isa == KGEN_ISA_SM90 ? 16 : 0;
-    return s->elements + loaded + addresses + count + ((s->gate ? 5 : 2) + (s->ring ? 2 : 0)) * k +
-           3 * v + turns * 2 * (s->tokens + taps) + (s->tree ? words : 0) + FIXED +
+    return s->elements + loaded + addresses + ((s->gate ? 5 : 2) + (s->ring ? 2 : 0)) * k + 3 * v +
+           turns * 2 * (s->tokens + taps) + (s->tree ? words : 0) + FIXED +
            (s->tokens > FEW_TOKENS ? ROWS : 0);
 }
 

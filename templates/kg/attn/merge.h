@@ -233,7 +233,7 @@ KG_DEV arrival_t arrive(args_t a, const segment_t &g, share_t share, u8 *lds) {
     barrier();
     if (late_thread() == 0) {
         u32 owner = atomic_load(&a.workspace->owner);
-        u64 before = atomic_add(counter_of(a, g), counted(a.ticket));
+        u64 before = atomic_add(counter_of(a, g), counted<u64>(a.ticket));
         arrival_t how = arrival_of(before, a.ticket, share.last - share.first + 1);
         *flag = owner == a.ticket ? how : ARRIVED_AMISS;
     }
@@ -355,7 +355,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     }
     barrier();
     // After all has been read: who else counts here until then is noticed.
-    if (how == ARRIVED_LAST && late_thread() == 0) store(counter_of(a, g), COUNTER_AT_REST);
+    if (how == ARRIVED_LAST && late_thread() == 0) store(counter_of(a, g), COUNTER_AT_REST<u64>);
 }
 
 // --- rows that nobody computes, and what is wrong with the inputs ------------

@@ -57,7 +57,7 @@ KG_DEV void atomic_or(i32 *p, i32 x) {
 }
 
 // What order nothing, but reach the device.
-KG_DEV u64 atomic_count(u64 *p, u64 x) {
+KG_DEV u32 atomic_count(u32 *p, u32 x) {
     return __hip_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 KG_DEV u32 atomic_load(const u32 *p) {

@@ -42,7 +42,7 @@ KG_DEV void barrier() { kg_ops->barrier(); }
 KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 KG_DEV u64 atomic_add(u64 *p, u64 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
-KG_DEV u64 atomic_count(u64 *p, u64 x) { return __atomic_fetch_add(p, x, __ATOMIC_RELAXED); }
+KG_DEV u32 atomic_count(u32 *p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_RELAXED); }
 KG_DEV u32 atomic_load(const u32 *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 KG_DEV void atomic_store(u32 *p, u32 x) { __atomic_store_n(p, x, __ATOMIC_RELAXED); }
 KG_DEV void atomic_or(i32 *p, i32 x) { __atomic_fetch_or(p, x, __ATOMIC_RELAXED); }

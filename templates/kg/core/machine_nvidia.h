@@ -44,11 +44,11 @@ KG_DEV void atomic_or(i32 *p, i32 x) {
 }
 
 // What order nothing, but reach the device.
-KG_DEV u64 atomic_count(u64 *p, u64 x) {
-    u64 before;
-    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
-                 : "=l"(before)
-                 : "l"(p), "l"(x)
+KG_DEV u32 atomic_count(u32 *p, u32 x) {
+    u32 before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(p), "r"(x)
                  : "memory");
     return before;
 }

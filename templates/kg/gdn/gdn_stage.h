@@ -103,17 +103,18 @@ KG_DEV void move_shared_windows(const inputs_t &in, args_t a, const seq_t &s, co
 // After a barrier behind the last use of a window: counts this workgroup. Loads
 // that have returned cannot see what the last one then writes. Thread 0 gets
 // who came before.
-KG_DEV u64 *counter_of(args_t a, const seq_t &s, const head_t &head) {
-    return a.workspace->arrived + ((i64)s.index * K_HEADS + head.h);
+KG_DEV u32 *counter_of(args_t a, const seq_t &s, const head_t &head) {
+    static_assert(GROUP * SPLITS < 1 << COUNT_BITS<u32>, "more workgroups than a count holds");
+    return (u32 *)(a.workspace->arrived + ((i64)s.index * K_HEADS + head.h));
 }
-KG_DEV u64 arrive(args_t a, const seq_t &s, const head_t &head) {
+KG_DEV u32 arrive(args_t a, const seq_t &s, const head_t &head) {
     if (thread_id() != 0) return 0;
-    return atomic_count(counter_of(a, s, head), counted(a.ticket));
+    return atomic_count(counter_of(a, s, head), counted<u32>(a.ticket));
 }
-KG_DEV void announce(args_t a, const seq_t &s, const head_t &head, u64 before, float *lds) {
+KG_DEV void announce(args_t a, const seq_t &s, const head_t &head, u32 before, float *lds) {
     if (thread_id() != 0) return;
     arrival_t how = arrival_of(before, a.ticket, GROUP * SPLITS);
-    if (how == ARRIVED_LAST) store(counter_of(a, s, head), COUNTER_AT_REST);
+    if (how == ARRIVED_LAST) store(counter_of(a, s, head), COUNTER_AT_REST<u32>);
     if (how == ARRIVED_AMISS) call_broken(a.workspace);
     lds[AT_FLAG] = how == ARRIVED_LAST;
 }
