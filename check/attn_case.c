@@ -34,6 +34,7 @@ static const kgen__case_key keys[] = {
     INTEGER(qpad, 0, 4096, 0),
     INTEGER(off, 0, 1, 0),
     INTEGER(poison, 0, 1, 1),
+    INTEGER(bad, 0, 16, 0),
     WORD(kds, scale_words, SCALE_LIST),
     WORD(vds, scale_words, SCALE_LIST),
     DECIMAL(scale, 0),

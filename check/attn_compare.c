@@ -54,6 +54,11 @@ static void look_at_row(sight *s, const kgen__data *data, const kgen__attn_answe
          a->lse_tol[i]);
 }
 
+/* What the launch found there. */
+static unsigned char found_at(const kgen__slot *slot, size_t at) {
+    return slot->before ? slot->before[at] : 0xff;
+}
+
 /* Bytes of an output slot that belong to no element: its guards, and what lies
  * between the tokens. Returns the first that changed, or -1. */
 static int64_t broken_guard(const kgen__slot *slot, const kgen_tensor *t) {
@@ -63,7 +68,7 @@ static int64_t broken_guard(const kgen__slot *slot, const kgen_tensor *t) {
     size_t end = slot->size - KGEN__GUARD_BYTES;
     for (size_t at = 0; at < slot->size; at++) {
         int inside = at >= slot->offset && at < end && (at - slot->offset) % stride < row;
-        if (!inside && slot->bytes[at] != 0xff) return (int64_t)at;
+        if (!inside && slot->bytes[at] != found_at(slot, at)) return (int64_t)at;
     }
     return -1;
 }
@@ -85,6 +90,51 @@ static int guards_broken(kgen__check_result *result, const kgen__data *data) {
     return 0;
 }
 
+static int is_touched(const kgen__data *data, int index, const kgen_tensor *t, int64_t at,
+                      int64_t count) {
+    const kgen__slot *slot = &data->slot[index];
+    size_t size = (size_t)kgen_dtype_size(t->dtype), from = slot->offset + (size_t)at * size;
+    for (size_t i = 0; slot->bytes && i < (size_t)count * size; i++)
+        if (slot->bytes[from + i] != found_at(slot, from + i)) return 1;
+    return 0;
+}
+
+/* A sequence that is left out leaves its tokens as they were. */
+static int strangers_written(kgen__check_result *result, const kgen__data *data,
+                             const kgen__attn_answer *answer) {
+    const kgen_tensor *out = &data->args.attn.out, *lse = &data->args.attn.lse;
+    for (int64_t token = 0; token < answer->tokens; token++)
+        for (int64_t head = 0; head < answer->heads && !answer->claims[token]; head++) {
+            int64_t at = token * out->stride[0] + head * out->stride[1];
+            int wrong = is_touched(data, OUT, out, at, answer->v_dim);
+            if (data->spec.attn.lse)
+                wrong |= is_touched(data, LSE, lse, head * lse->stride[0] + token, 1);
+            if (!wrong) continue;
+            snprintf(result->message, sizeof result->message,
+                     "token %lld, head %lld was written; no sequence has it", (long long)token,
+                     (long long)head);
+            return 1;
+        }
+    return 0;
+}
+
+static int errors_wrong(kgen__check_result *result, const kgen__data *data,
+                        const kgen__attn_answer *answer) {
+    const kgen__slot *slot = &data->slot[ERROR];
+    for (int64_t s = 0; slot->before && s < answer->seqs; s++) {
+        int32_t before, got;
+        memcpy(&before, slot->before + slot->offset + (size_t)s * sizeof before, sizeof before);
+        memcpy(&got, slot->bytes + slot->offset + (size_t)s * sizeof got, sizeof got);
+        if (got == (before | answer->wrong[s])) continue;
+        snprintf(result->message, sizeof result->message,
+                 "error[%lld] is %#x, must be %#x: it was %#x, and %#x is to be added",
+                 (long long)s, (unsigned)got, (unsigned)(before | answer->wrong[s]),
+                 (unsigned)before, (unsigned)answer->wrong[s]);
+        return 1;
+    }
+    return 0;
+}
+
 static void describe(kgen__check_result *r) {
     snprintf(r->message, sizeof r->message,
              "%s of token %lld, head %lld, dim %lld is %.9g, must be %.9g within %.3g; "
@@ -98,9 +148,10 @@ kgen_status kgen__attn_compare(kgen__check_result *result, const kgen__data *dat
     sight s = {.result = result};
     memset(result, 0, sizeof *result);
     for (int64_t token = 0; token < answer->tokens; token++)
-        for (int64_t head = 0; head < answer->heads; head++)
+        for (int64_t head = 0; head < answer->heads && answer->claims[token] == 1; head++)
             look_at_row(&s, data, answer, token, head);
-    if (!guards_broken(result, data)) {
+    if (!guards_broken(result, data) && !strangers_written(result, data, answer) &&
+        !errors_wrong(result, data, answer)) {
         if (result->max_ratio <= 1 && result->rms_ratio <= 1) return KGEN_OK;
         describe(result);
     }

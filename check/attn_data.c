@@ -106,6 +106,7 @@ static void shape_tensors(kgen__data *data, const extents *e) {
     a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt((double)e->d));
     if (spec->softcap) a->softcap = (float)c->softcap;
     if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
+    if (c->bad) a->error = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &e->seqs);
 }
 
 /* Where V is a part of K's allocation, that holds both. */
@@ -162,10 +163,12 @@ static kgen__rng stream(const filler *f, int slot) {
     return rng;
 }
 
-/* Elements that no live row overwrites keep what is written here. */
+/* Elements that no live row overwrites keep what is written here: numbers where
+ * something out of bounds may make rows see them. */
 static void cover(filler *f, int index) {
+    const kgen__attn_case *c = &f->data->shape.attn;
     kgen__rng rng = stream(f, KGEN__ATTN_SLOTS + index);
-    kgen__slot_cover(f->data, index, &rng, f->data->shape.attn.poison);
+    kgen__slot_cover(f->data, index, &rng, c->poison && !c->bad);
 }
 
 static void fill_lengths(filler *f) {
@@ -300,6 +303,56 @@ static void fill_scalars(filler *f) {
     if (a->out_scale.data) kgen__number_store(KGEN_DTYPE_F32, a->out_scale.data, 0, scale);
 }
 
+/* ---- out of bounds --------------------------------------------------------- */
+
+static void spoil_length(filler *f, kgen__rng *rng, int32_t seq) {
+    kgen_attn_args *a = &f->data->args.attn;
+    int64_t over = a->block_table.shape[1] * f->page_tokens + 1;
+    kgen__int_store(&a->seq_lens, seq,
+                    KGEN__PICK(rng, (int32_t)over, 1 << 30, INT32_MAX, -1, INT32_MIN));
+}
+
+/* One of the pages that the sequence has, seen or not. */
+static void spoil_page(filler *f, kgen__rng *rng, int32_t seq) {
+    kgen_tensor *t = &f->data->args.attn.block_table;
+    int64_t wrong[] = {f->pages, -1, INT32_MAX, INT32_MIN, (int64_t)1 << 32};
+    int kinds = t->dtype == KGEN_DTYPE_I64 ? 5 : 4;
+    int64_t last = pages_of(f->lens[seq], f->page_tokens) - 1;
+    int64_t column = kgen__rng_range(rng, 0, last < 0 ? 0 : last);
+    kgen__int_store(t, seq * t->stride[0] + column, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
+}
+
+/* The end of the sequence, where the next one begins. One that lies in q would
+ * give tokens to two sequences, except behind the last. */
+static void spoil_rows(filler *f, kgen__rng *rng, int32_t seq) {
+    kgen_tensor *cu = &f->data->args.attn.cu_seqlens_q;
+    int64_t tokens = f->data->args.attn.q.shape[0], begin = kgen__int_load(cu, seq);
+    int64_t wrong[] = {-1, tokens + 1, INT32_MAX, INT32_MIN, begin - 1};
+    int kinds = seq + 1 == f->data->shape.seqs && begin > INT32_MIN ? 5 : 4;
+    kgen__int_store(cu, seq + 1, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
+}
+
+/* All tokens that are left. */
+static void spoil_tokens(filler *f, kgen__rng *rng, int32_t seq) {
+    kgen_attn_args *a = &f->data->args.attn;
+    (void)rng;
+    for (int32_t i = seq + 1; i <= f->data->shape.seqs; i++)
+        kgen__int_store(&a->cu_seqlens_q, i, a->q.shape[0]);
+}
+
+static void spoil(filler *f) {
+    static void (*const spoilers[])(filler *, kgen__rng *, int32_t) = {spoil_length, spoil_page,
+                                                                       spoil_rows, spoil_tokens};
+    kgen_tensor *error = &f->data->args.attn.error;
+    int kinds = f->data->args.attn.cu_seqlens_q.data ? 4 : 2;
+    kgen__rng rng = stream(f, ERROR);
+    for (int32_t s = 0; s < f->data->shape.seqs; s++) {
+        if (error->data) kgen__int_store(error, s, KGEN__PICK(&rng, 0, 0, 1, 1 << 30));
+        if (kgen__rng_range(&rng, 0, 15) >= f->data->shape.attn.bad) continue;
+        spoilers[kgen__rng_range(&rng, 0, kinds - 1)](f, &rng, s);
+    }
+}
+
 static kgen_status fits(const filler *f, kgen_error *err) {
     const kgen__attn_case *c = &f->data->shape.attn;
     int64_t tokens = 0;
@@ -333,6 +386,8 @@ kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const in
     fill_cache(&f);
     fill_queries(&f);
     fill_scalars(&f);
+    spoil(&f);
+    kgen__data_remember(data);
     kgen__data_poison_outputs(data);
     free(f.order);
     return KGEN_OK;

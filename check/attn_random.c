@@ -119,6 +119,7 @@ static void random_scalars(kgen__case *c, kgen__rng *rng) {
     int32_t cap = KGEN__PICK(rng, 1, 2, 5, 30);
     c->attn.softcap = c->spec.attn.softcap ? cap : 2;
     c->attn.poison = 1;
+    c->attn.bad = KGEN__PICK(rng, 0, 0, 0, 2, 8);
     c->attn.scale = KGEN__PICK(rng, 0, 0, 0, 1) * 0.25;
     c->attn.kds = random_scale_shape(c, rng);
     c->attn.vds = random_scale_shape(c, rng);

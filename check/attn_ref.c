@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "attn_extent.h"
 #include "attn_layout.h"
 
 /* One 32-bit sum of up to a few hundred terms, and one fast exp or tanh. */
@@ -26,10 +27,12 @@ typedef struct row {
     double max, total;
 } row;
 
+/* A page outside the pool is its last one; of a number, 32 bits count. */
 static kgen__cache_at locate(const row *r, int64_t key) {
     const kgen_tensor *table = &r->args->block_table;
     int64_t entry = r->seq * table->stride[0] + key / r->page_tokens * table->stride[1];
-    return (kgen__cache_at){kgen__int_load(table, entry), key % r->page_tokens, r->kv_head};
+    int64_t page = (uint32_t)kgen__int_load(table, entry), last = r->args->k.shape[0] - 1;
+    return (kgen__cache_at){page < last ? page : last, key % r->page_tokens, r->kv_head};
 }
 
 static double descale_at(const row *r, const kgen_tensor *t, kgen__cache_at at) {
@@ -166,22 +169,21 @@ static void write_row(kgen__attn_answer *answer, row *r) {
     answer->lse_tol[at] = 2 * blur + 4 * SUM_ERROR * (1 + fabs(answer->lse[at]));
 }
 
-/* -1: off */
-static int64_t window_of(const kgen_attn_spec *spec, const kgen_attn_args *args) {
-    if (spec->window == KGEN_WINDOW_RT) return args->window;
-    return spec->window > 0 ? spec->window : -1;
+static void claim(kgen__attn_answer *answer, int64_t from, int64_t end) {
+    for (int64_t i = from; i < end; i++) answer->claims[i]++;
 }
 
 static void sequence(kgen__attn_answer *answer, row *r) {
     const kgen_attn_args *a = r->args;
     const kgen_attn_phase *phase = kgen_attn_phase_of(r->spec->phase);
-    int64_t start = phase->ragged ? kgen__int_load(&a->cu_seqlens_q, r->seq) : r->seq;
-    int64_t end = phase->ragged ? kgen__int_load(&a->cu_seqlens_q, r->seq + 1) : r->seq + 1;
-    int64_t length = kgen__int_load(&a->seq_lens, r->seq);
-    int64_t window = window_of(r->spec, a);
-    for (r->token = start; r->token < end; r->token++) {
-        r->position = length - (end - r->token);
-        r->end = phase->causal ? r->position + 1 : length;
+    kgen__attn_extent e = kgen__attn_extent_of(r->spec, a, r->seq);
+    int64_t window = kgen__attn_window(r->spec, a), most = r->spec->q_tokens;
+    answer->wrong[r->seq] = e.wrong;
+    claim(answer, e.start, e.start + e.count);
+    for (int64_t i = 0; i < e.count && i < most; i++) {
+        r->token = e.start + i;
+        r->position = e.keys - e.count + i;
+        r->end = phase->causal ? r->position + 1 : e.keys;
         r->first = window > 0 && r->end > window ? r->end - window : 0;
         if (r->end <= 0) continue;
         for (r->head = 0; r->head < answer->heads; r->head++) {
@@ -191,10 +193,20 @@ static void sequence(kgen__attn_answer *answer, row *r) {
     }
 }
 
-static int64_t longest(const kgen_attn_args *args) {
+/* Tokens behind the last sequence, unless the offsets fall there. */
+static void padding(kgen__attn_answer *answer, const kgen_attn_spec *spec, const kgen_tensor *cu) {
+    if (!kgen_attn_phase_of(spec->phase)->ragged) return;
+    int64_t used = kgen__int_load(cu, answer->seqs);
+    int64_t before = answer->seqs ? kgen__int_load(cu, answer->seqs - 1) : 0;
+    if (used >= before) claim(answer, used > 0 ? used : 0, answer->tokens);
+}
+
+static int64_t longest(const kgen_attn_spec *spec, const kgen_attn_args *args) {
     int64_t most = 1;
-    for (int64_t s = 0; s < args->seq_lens.shape[0]; s++)
-        if (kgen__int_load(&args->seq_lens, s) > most) most = kgen__int_load(&args->seq_lens, s);
+    for (int64_t s = 0; s < args->seq_lens.shape[0]; s++) {
+        int64_t keys = kgen__attn_extent_of(spec, args, s).keys;
+        if (keys > most) most = keys;
+    }
     return most;
 }
 
@@ -206,20 +218,26 @@ static int allocate(kgen__attn_answer *answer) {
     answer->out_rms = calloc(count, sizeof(double));
     answer->lse = calloc(rows, sizeof(double));
     answer->lse_tol = calloc(rows, sizeof(double));
+    answer->claims = calloc((size_t)answer->tokens + 1, sizeof *answer->claims);
+    answer->wrong = calloc((size_t)answer->seqs + 1, sizeof *answer->wrong);
     for (size_t i = 0; answer->lse && i < rows; i++) answer->lse[i] = -INFINITY;
-    return answer->out && answer->out_tol && answer->out_rms && answer->lse && answer->lse_tol;
+    return answer->out && answer->out_tol && answer->out_rms && answer->lse && answer->lse_tol &&
+           answer->claims && answer->wrong;
 }
 
 kgen_status kgen__attn_reference(kgen__attn_answer *answer, const kgen_spec *spec,
                                  const kgen_attn_args *args, kgen_error *err) {
     row r = {.spec = &spec->attn, .args = args, .page_tokens = kgen__cache_page(&args->k)};
-    *answer = (kgen__attn_answer){
-        .tokens = args->q.shape[0], .heads = args->q.shape[1], .v_dim = args->out.shape[2]};
-    size_t keys = (size_t)longest(args);
+    *answer = (kgen__attn_answer){.tokens = args->q.shape[0],
+                                  .heads = args->q.shape[1],
+                                  .v_dim = args->out.shape[2],
+                                  .seqs = args->seq_lens.shape[0]};
+    size_t keys = (size_t)longest(&spec->attn, args);
     r.score = malloc(keys * sizeof(double));
     r.blur = malloc(keys * sizeof(double));
     int ready = allocate(answer) && r.score && r.blur;
-    for (r.seq = 0; ready && r.seq < args->seq_lens.shape[0]; r.seq++) sequence(answer, &r);
+    for (r.seq = 0; ready && r.seq < answer->seqs; r.seq++) sequence(answer, &r);
+    if (ready) padding(answer, &spec->attn, &args->cu_seqlens_q);
     free(r.score);
     free(r.blur);
     if (ready) return KGEN_OK;
@@ -234,5 +252,7 @@ void kgen__attn_free(kgen__attn_answer *answer) {
     free(answer->out_rms);
     free(answer->lse);
     free(answer->lse_tol);
+    free(answer->claims);
+    free(answer->wrong);
     *answer = (kgen__attn_answer){0};
 }

@@ -1,5 +1,5 @@
-/* Lengths and pages of a launch of attn that was captured somewhere: neither a
- * kernel nor the reference bounds them. */
+/* Lengths and pages of a launch of attn that was captured somewhere. Kernel and
+ * reference bound them; who replays a launch wants to know what it was given. */
 #include "check_attn.h"
 #include "attn_layout.h"
 

@@ -43,12 +43,15 @@ double kgen__rng_normal(kgen__rng *rng); /* mean 0, variance 1, within 3.5 */
  * Written from the formula in args.h, one row at a time, in double. Keys that
  * no row of a sequence sees are never read. */
 typedef struct kgen__attn_answer {
-    int64_t tokens, heads, v_dim;
+    int64_t tokens, heads, v_dim, seqs;
     double *out;     /* [T][Hq][Dv], not rounded, not saturated */
     double *out_tol; /* how far a right kernel may be from `out` */
     double *out_rms; /* how far it is expected to be */
     double *lse;     /* [Hq][T] */
     double *lse_tol;
+    int32_t *claims; /* [T] sequences that write a token, padding included: 0 leaves it as it
+                        is; of more, nobody knows which is last */
+    int32_t *wrong;  /* [S] bits of kgen_attn_error */
 } kgen__attn_answer;
 
 /* spec: resolved. args: tensors in host memory. *answer: kgen__attn_free. */
@@ -92,6 +95,7 @@ typedef struct kgen__attn_case {
     int32_t qpad;     /* 16-byte units between two tokens of q, out */
     int32_t off;      /* 1: q, K, V begin 16 bytes into their allocation */
     int32_t poison;   /* 0: finite numbers where no row looks */
+    int32_t bad;      /* of 16 sequences, so many have something out of bounds */
     int32_t kds, vds; /* kgen__scale_shape of the descales */
     double scale;     /* softmax scale; 0: 1/sqrt(d) */
     double softcap;   /* of softcap=1 */

@@ -34,9 +34,10 @@ typedef enum kgen_attn_error {
  *
  * Whatever lengths, cu_seqlens_q and table say, nothing outside a tensor is read or
  * written. Of a sequence with more than t query tokens the first t are computed,
- * the others are zeros, lse -inf. One whose keys lead out of the table has none;
- * one whose rows lead out of q is left out; a page outside the pool is another of
- * its pages. Tokens from cu_seqlens_q[S] on are zeros. Where `error` is given, the
+ * the others are zeros, lse -inf. One of fewer than 0 keys, or of more than the
+ * table has pages for, has none;
+ * one whose rows lead out of q is left out; a page outside the pool is the pool's
+ * last. Tokens from cu_seqlens_q[S] on are zeros. Where `error` is given, the
  * launch says of each sequence what was wrong, for which it reads the table once
  * more. In an unfit workspace the rows of a sequence that several workgroups
  * share are NaN, lse too.

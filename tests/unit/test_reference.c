@@ -374,8 +374,8 @@ static void trial_free(trial *t) {
     free(t);
 }
 
-/* The float kernel knows dense caches only. */
-static void make_dense(kgen__case *c) { c->attn.packed = c->attn.pad = 0; }
+/* The float kernel knows dense caches and sound lengths only. */
+static void make_dense(kgen__case *c) { c->attn.packed = c->attn.pad = c->attn.bad = 0; }
 
 static void must_pass(trial *t) {
     imitate(&t->data, 0);
@@ -509,6 +509,58 @@ static void writes_are_watched(void **state) {
     trial_free(t);
 }
 
+/* Does what the reference asks for. */
+static void obey(trial *t) {
+    const kgen_attn_args *a = &t->data.args.attn;
+    kgen__data_poison_outputs(&t->data);
+    for (int64_t token = 0; token < t->answer.tokens; token++)
+        for (int64_t h = 0; h < t->answer.heads && t->answer.claims[token] == 1; h++) {
+            int64_t row = token * t->answer.heads + h, at = token * a->out.stride[0] + h * 64;
+            for (int64_t d = 0; d < 64; d++)
+                kgen__number_store(a->out.dtype, a->out.data, at + d, t->answer.out[row * 64 + d]);
+            kgen__number_store(KGEN_DTYPE_F32, a->lse.data, h * a->lse.stride[0] + token,
+                               t->answer.lse[h * t->answer.tokens + token]);
+        }
+    for (int64_t s = 0; s < t->answer.seqs; s++)
+        ((int32_t *)a->error.data)[s] |= t->answer.wrong[s];
+}
+
+static void must_see(trial *t, unsigned char *bytes, size_t at) {
+    obey(t);
+    bytes[at] ^= 1;
+    if (kgen__attn_compare(&t->result, &t->data, &t->answer, &t->err) != KGEN_E_MISMATCH)
+        fail_msg("%s: byte %zu passed", t->line, at);
+}
+
+/* Tokens of nobody stay, error words gain what is wrong and nothing else. */
+static void out_of_bounds_is_judged(void **state) {
+    (void)state;
+    int32_t seen = 0;
+    int strangers = 0;
+    for (int n = 0; n < 40; n++) {
+        trial *t = trial_line("attn:phase=verify,t=2,d=64,g=2,lse=1 | lens=20,0,9,33 qlens=2,1,2,2 "
+                              "tail=1 qpad=1 bad=8",
+                              kgen__rng_next(&rng));
+        const kgen_attn_args *a = &t->data.args.attn;
+        obey(t);
+        if (kgen__attn_compare(&t->result, &t->data, &t->answer, &t->err) != KGEN_OK)
+            fail_msg("%s: %s", t->line, t->err.text);
+        for (int s = 0; s < 4; s++) {
+            seen |= t->answer.wrong[s];
+            must_see(t, a->error.data, (size_t)s * 4);
+        }
+        for (int64_t token = 0; token < t->answer.tokens; token++) {
+            if (t->answer.claims[token]) continue;
+            strangers++;
+            must_see(t, a->out.data, (size_t)(token * a->out.stride[0] + 64) * 2);
+            must_see(t, a->lse.data, (size_t)(token + a->lse.stride[0]) * 4);
+        }
+        trial_free(t);
+    }
+    assert_int_equal(seen, KGEN_ATTN_TOKENS | KGEN_ATTN_ROWS | KGEN_ATTN_LENGTH | KGEN_ATTN_PAGE);
+    assert_true(strangers > 10);
+}
+
 /* Contents depend on the seed and the lengths only: whatever the layout, the
  * page, the padding, the answer is the same bits. */
 static void layouts_agree(void **state) {
@@ -623,7 +675,7 @@ static void answers_are_finite_and_tight(void **state) {
     for (int n = 0; n < 80; n++) {
         kgen__case c;
         assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_ATTN, &rng, NULL, 150, NULL), KGEN_OK);
-        c.attn.scale = 0;
+        c.attn.scale = c.attn.bad = 0;
         trial *t = trial_of(&c, kgen__rng_next(&rng));
         const kgen_attn_spec *s = &t->data.spec.attn;
         double loose = kgen_dtype_size((kgen_dtype)s->kv) == 1 ? 0.15 : 0.015;
@@ -839,6 +891,7 @@ int main(void) {
         cmocka_unit_test(honest_kernels_pass),
         cmocka_unit_test(faults_are_found),
         cmocka_unit_test(writes_are_watched),
+        cmocka_unit_test(out_of_bounds_is_judged),
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(single_key),
         cmocka_unit_test(sinks_scale),

@@ -1,0 +1,43 @@
+/* The extents of sequences, from the rules in <kgen/attn_args.h>. */
+#include "attn_extent.h"
+
+#include "attn_layout.h"
+
+int64_t kgen__attn_window(const kgen_attn_spec *spec, const kgen_attn_args *args) {
+    if (spec->window == KGEN_WINDOW_RT) return args->window;
+    return spec->window > 0 ? spec->window : -1;
+}
+
+static void queries(kgen__attn_extent *e, const kgen_attn_args *a, int64_t seq) {
+    int64_t start = kgen__int_load(&a->cu_seqlens_q, seq);
+    int64_t end = kgen__int_load(&a->cu_seqlens_q, seq + 1);
+    int inside = start >= 0 && end >= start && end <= a->q.shape[0];
+    e->start = start;
+    e->count = inside ? end - start : 0;
+    if (!inside) e->wrong |= KGEN_ATTN_ROWS;
+}
+
+/* The pages of all keys that some query of the sequence sees. */
+static int leads_out(const kgen__attn_extent *e, const kgen_attn_args *a, int64_t seq,
+                     int64_t window) {
+    int64_t page = kgen__cache_page(&a->k), first = e->keys - e->count + 1 - window;
+    if (window < 0 || first < 0) first = 0;
+    for (int64_t i = first / page; e->keys > 0 && i <= (e->keys - 1) / page; i++) {
+        int64_t number = kgen__int_load(&a->block_table, seq * a->block_table.stride[0] +
+                                                             i * a->block_table.stride[1]);
+        if (number < 0 || number >= a->k.shape[0]) return 1;
+    }
+    return 0;
+}
+
+kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *a,
+                                       int64_t seq) {
+    kgen__attn_extent e = {seq, 1, kgen__int_load(&a->seq_lens, seq), 0};
+    int64_t most = a->block_table.shape[1] * kgen__cache_page(&a->k);
+    if (kgen_attn_phase_of(spec->phase)->ragged) queries(&e, a, seq);
+    if (e.count > spec->q_tokens) e.wrong |= KGEN_ATTN_TOKENS;
+    if (e.keys > most) e.wrong |= KGEN_ATTN_LENGTH;
+    if (e.keys < 0 || e.keys > most) e.keys = 0;
+    if (leads_out(&e, a, seq, kgen__attn_window(spec, a))) e.wrong |= KGEN_ATTN_PAGE;
+    return e;
+}

@@ -1,0 +1,19 @@
+/* What lengths, offsets and the block table say of one sequence, bounded as a
+ * launch bounds them: <kgen/attn_args.h>. */
+#ifndef KGEN_CHECK_ATTN_EXTENT_H
+#define KGEN_CHECK_ATTN_EXTENT_H
+
+#include "check_family.h"
+
+typedef struct kgen__attn_extent {
+    int64_t start, count; /* queries, perhaps more than t; none where they lead out of q */
+    int64_t keys;         /* none where they lead out of the table */
+    int32_t wrong;        /* bits of kgen_attn_error */
+} kgen__attn_extent;
+
+kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
+                                       int64_t seq);
+/* -1: none */
+int64_t kgen__attn_window(const kgen_attn_spec *spec, const kgen_attn_args *args);
+
+#endif
