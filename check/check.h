@@ -109,6 +109,7 @@ typedef struct kgen__gdn_case {
     kgen__span ring[KGEN__CASE_SEQS_MAX];     /* entries in the ring */
     int32_t pads;                             /* sequences whose read slot is a sentinel */
     int32_t wpads;                            /* sequences that have a write slot that is one */
+    int32_t astray;                           /* 1: the last sequence ends outside the rows */
     int32_t tail;                             /* rows after the last sequence's */
     int32_t extra;                            /* slots of nobody */
     int32_t slotpad;                          /* 16-byte units between two slots, lines, rings */

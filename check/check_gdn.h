@@ -40,7 +40,7 @@ static inline kgen__gdn_dims kgen__gdn_dims_of(const kgen_gdn_spec *s) {
     d.g = d.hv / d.hk;
     d.kd = d.hk * d.k;
     d.vd = d.hv * d.v;
-    d.c = 2 * d.kd + d.vd;
+    d.c = s->channels ? s->channels : 2 * d.kd + d.vd;
     d.decays = kgen__gdn_per_channel(s) ? d.k : 1;
     return d;
 }
@@ -55,6 +55,22 @@ static inline int64_t kgen__gdn_column(const kgen__gdn_dims *d, int32_t layout, 
     f -= d->kd;
     int64_t z = f >= d->vd, head = f % d->vd / d->v;
     return head / d->g * group + 2 * d->k + z * d->g * d->v + head % d->g * d->v + f % d->v;
+}
+
+/* What a recurrence reads in row `row` as channel f of [q_all | k_all | v_all], and where. */
+static inline const kgen_tensor *kgen__gdn_input(int64_t *at, const kgen_gdn_spec *s,
+                                                 const kgen_gdn_args *a, const kgen__gdn_dims *d,
+                                                 int64_t row, int64_t f) {
+    const kgen_tensor *parts[] = {&a->q, &a->k, &a->v}, *t = parts[f < d->kd       ? 0
+                                                                   : f < 2 * d->kd ? 1
+                                                                                   : 2];
+    if (!s->qkv) {
+        *at = row * a->x.stride[0] + f;
+        return &a->x;
+    }
+    int64_t inside = t == &a->v ? f - 2 * d->kd : f % d->kd, dim = t == &a->v ? d->v : d->k;
+    *at = row * t->stride[0] + inside / dim * t->stride[1] + inside % dim;
+    return t;
 }
 
 /* Columns of b and a in a row of ba. */
@@ -81,6 +97,8 @@ typedef struct kgen__gdn_seq {
 } kgen__gdn_seq;
 
 kgen__gdn_seq kgen__gdn_sequence(const kgen_gdn_spec *spec, const kgen_gdn_args *a, int64_t n);
+/* Row where sequence n begins, inside of out's (varlen=1). */
+int64_t kgen__gdn_begin(const kgen_gdn_args *a, int64_t n);
 /* The slot of the state after token t, save=slots; -1: none. */
 int64_t kgen__gdn_token_slot(const kgen_gdn_spec *spec, const kgen_gdn_args *a, int64_t n,
                              int64_t t);

@@ -16,6 +16,7 @@ static const kgen__case_key keys[] = {
     SPANS(ring, ring, 16),
     INTEGER(pads, 0, KGEN__CASE_SEQS_MAX, 0),
     INTEGER(wpads, 0, KGEN__CASE_SEQS_MAX, 0),
+    INTEGER(astray, 0, 1, 0),
     INTEGER(tail, 0, 4096, 0),
     INTEGER(extra, 0, 65536, 0),
     INTEGER(slotpad, 0, 65536, 0),
@@ -62,6 +63,9 @@ static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
             return kgen_fail(err, KGEN_E_ARG, "ring: %d..%d of sequence %d is not in 0..%d",
                              c->ring[n].low, c->ring[n].high, n, s->ring);
     }
+    if (c->astray && (!s->varlen || !drawn->seqs))
+        return kgen_fail(err, KGEN_E_ARG,
+                         "astray=1: no cu_seqlens that could lead out of the rows");
     if (c->xstd <= 0 || c->sstd <= 0 || c->vmax <= 0)
         return kgen_fail(err, KGEN_E_ARG, "xstd, sstd, vmax: must be positive");
     return KGEN_OK;

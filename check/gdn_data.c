@@ -54,6 +54,22 @@ enum { PIECE = 4 };
 /* fuse=c copies gates without knowing a type of their own. */
 static int32_t gate_type(const kgen_gdn_spec *s) { return s->ab ? s->ab : s->x; }
 
+/* Queries, keys and values apart, their heads with room between them. */
+static void shape_split(shaper *p) {
+    const kgen_gdn_spec *s = p->s;
+    const struct {
+        kgen_tensor *t;
+        int64_t heads, dim;
+    } parts[] = {
+        {&p->a->q, p->d.hk, p->d.k}, {&p->a->k, p->d.hk, p->d.k}, {&p->a->v, p->d.hv, p->d.v}};
+    for (int i = 0; i < 3; i++) {
+        int64_t head = parts[i].dim + PIECE * (int64_t)p->c->headpad;
+        *parts[i].t = kgen__tensor_strided(
+            (kgen_dtype)s->x, 3, (int64_t[]){p->read, parts[i].heads, parts[i].dim},
+            (int64_t[]){parts[i].heads * head + PIECE * (int64_t)p->c->rowpad * (i + 1), head, 1});
+    }
+}
+
 static void shape_inputs(shaper *p) {
     const kgen_gdn_spec *s = p->s;
     kgen_gdn_args *a = p->a;
@@ -63,7 +79,11 @@ static void shape_inputs(shaper *p) {
     if (packed && (conv || norms))
         a->qkvz = rows_of(p, s->x, p->read, p->d.c + p->d.vd, PIECE * pad);
     if (packed && (steps || copies)) a->ba = rows_of(p, gate_type(s), p->read, 2 * p->d.hv, pad);
-    if (!conv || !packed) a->x = rows_of(p, s->x, p->read, p->d.c, PIECE * pad);
+    int pieces = p->d.c % PIECE == 0; /* else every element stands for itself */
+    if (s->qkv)
+        shape_split(p);
+    else if (!conv || !packed)
+        a->x = rows_of(p, s->x, p->read, p->d.c, (pieces ? PIECE : 1) * pad);
     if (!packed && norms) a->z = rows_of(p, s->x, p->read, p->d.vd, pad);
     if (!packed && steps) {
         a->b = rows_of(p, gate_type(s), p->read, p->d.hv, pad);
@@ -121,7 +141,8 @@ static void shape_pools(shaper *p) {
     a->state.layout = a->buffer.layout = (kgen_layout)s->state_layout;
     if (!kgen__gdn_has_conv(s)) return;
     int64_t outer = sd ? times : p->d.c, inner = sd ? p->d.c : times;
-    int64_t padding = p->c->slotpad * (sd ? PIECE : 1), step = inner + padding;
+    int64_t padding = p->c->slotpad * (sd && p->d.c % PIECE == 0 ? PIECE : 1);
+    int64_t step = inner + padding;
     a->conv_state =
         kgen__tensor_strided((kgen_dtype)s->conv_state, 3, (int64_t[]){p->pool, outer, inner},
                              (int64_t[]){outer * step + padding, step, 1});
@@ -184,8 +205,9 @@ static void shape_indices(shaper *p) {
     if (!columns) a->slots.stride[0] = p->c->idxstep;
     if (a->write_slots.rank == 1) a->write_slots.stride[0] = p->c->idxstep;
     if (s->index == KGEN_INDEX_BLOCKS) a->read_col = a->write_col = vector(KGEN_DTYPE_I32, p->seqs);
-    if (s->accept) a->accepted = vector(KGEN_DTYPE_I32, p->seqs);
-    if (s->varlen) a->cu_seqlens = vector(KGEN_DTYPE_I32, p->seqs + 1);
+    if (s->accept) a->accepted = vector(s->accept_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, p->seqs);
+    if (s->varlen)
+        a->cu_seqlens = vector(s->cu_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, p->seqs + 1);
     if (s->tree) a->parents = rows_of(p, KGEN_DTYPE_I32, p->seqs, s->tokens, p->c->idxpad);
     if (p->c->init) a->has_initial = vector(KGEN_DTYPE_I32, p->seqs);
     if (s->save == KGEN_SAVE_BUFFER && p->c->lines) a->lines = vector(KGEN_DTYPE_I32, p->seqs);
@@ -212,15 +234,18 @@ static void shape_outputs(shaper *p) {
 
 /* The least by which a tensor may begin further into its memory, in elements. */
 static size_t least_offset(const shaper *p, int i) {
+    if (p->d.c % PIECE) return 1;
     if (i == CONV_STATE) return p->s->conv_layout == KGEN_CONV_SD ? PIECE : 1;
-    return i == QKVZ || i == X || i == CONV_WEIGHT || i == CONV_BIAS ? PIECE : 1;
+    return i == QKVZ || i == X || i == Q || i == K || i == V || i == CONV_WEIGHT || i == CONV_BIAS
+               ? PIECE
+               : 1;
 }
 
 static void move_off(shaper *p) {
     static const int movable[] = {
-        QKVZ,         BA,        X,         Z,       B,           A,
-        CONV_WEIGHT,  CONV_BIAS, A_LOG,     DT_BIAS, NORM_WEIGHT, CONV_STATE,
-        CONV_WINDOWS, OUT,       OUT_SCALE, Z_OUT,   B_OUT,       A_OUT};
+        QKVZ, BA,          X,         Q,     K,       V,           Z,          B,
+        A,    CONV_WEIGHT, CONV_BIAS, A_LOG, DT_BIAS, NORM_WEIGHT, CONV_STATE, CONV_WINDOWS,
+        OUT,  OUT_SCALE,   Z_OUT,     B_OUT, A_OUT};
     for (size_t i = 0; p->c->off && i < sizeof movable / sizeof movable[0]; i++) {
         kgen__slot *slot = &p->data->slot[movable[i]];
         kgen_tensor *t = kgen__slot_tensor(&p->data->args, movable[i]);
@@ -411,6 +436,16 @@ static void fill_lines(filler *f) {
     for (int64_t n = 0; f->a->lines.data && n < f->seqs; n++) put(&f->a->lines, n, 0, line[n]);
 }
 
+/* Numbers that 32 bits do not hold would be good ones if they were cut. */
+static int64_t accepted_value(const filler *f, int64_t n) {
+    int wide = f->s->accept_type && f->accepted[n] == KGEN__CASE_LENGTH_MAX;
+    return wide ? ((int64_t)1 << 32) + 1 : f->accepted[n];
+}
+
+static int64_t stray_rows(const filler *f) {
+    return f->s->cu_type ? (int64_t)1 << 32 : f->a->out.shape[0] + 1;
+}
+
 static void fill_integers(filler *f) {
     kgen_gdn_args *a = f->a;
     kgen__rng rng = stream(f, HAS_INITIAL), ring = stream(f, RING_START);
@@ -418,13 +453,14 @@ static void fill_integers(filler *f) {
     for (int64_t n = 0; n < f->seqs; n++) {
         if (a->cu_seqlens.data) put(&a->cu_seqlens, n, 0, rows);
         rows += f->lens[n];
-        if (a->accepted.data) put(&a->accepted, n, 0, f->accepted[n]);
+        if (a->accepted.data) put(&a->accepted, n, 0, accepted_value(f, n));
         if (a->has_initial.data) put(&a->has_initial, n, 0, kgen__chance(&rng, 4) ? 1 : 0);
         if (a->ring_len.data) put(&a->ring_len, n, 0, f->ring[n]);
         if (a->ring_start.data)
             put(&a->ring_start, n, 0, kgen__rng_range(&ring, 0, a->ring_k.shape[1] - 1));
         fill_tree(f, n);
     }
+    if (f->c->astray) rows += stray_rows(f);
     if (a->cu_seqlens.data) put(&a->cu_seqlens, f->seqs, 0, rows);
     fill_lines(f);
     fill_slots(f);
@@ -524,7 +560,11 @@ static void fill_row(filler *f, kgen__rng *rng, int64_t row) {
     int packed = a->qkvz.data != NULL, conv = kgen__gdn_has_conv(f->s);
     for (int64_t i = 0; i < f->d.c; i++) {
         double x = head_scale(f, i) * kgen__rng_normal(rng);
-        if (a->x.data) store(&a->x, row * a->x.stride[0] + i, x);
+        int64_t at;
+        if (a->x.data || a->q.data) {
+            const kgen_tensor *t = kgen__gdn_input(&at, f->s, a, &f->d, row, i);
+            store(t, at, x);
+        }
         if (packed && conv)
             store(&a->qkvz, row * a->qkvz.stride[0] + kgen__gdn_column(&f->d, f->s->layout, i), x);
     }

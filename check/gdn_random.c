@@ -13,12 +13,14 @@ static const kgen__choice choices[] = {
     CHOICE(fuse, 8, KGEN_FUSE_A, KGEN_FUSE_B, KGEN_FUSE_C, KGEN_FUSE_D, KGEN_FUSE_E, KGEN_FUSE_E),
     CHOICE(layout, 8, KGEN_ROWS_INTERLEAVED, KGEN_ROWS_FLAT, KGEN_ROWS_PRESPLIT),
     CHOICE(x, 4, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16),
+    CHOICE(qkv, 2, 0, 1),
     CHOICE(k_heads, 8, 1, 1, 2, 2, 3, 4),
     CHOICE(k_dim, 8, 64, 64, 64, 96, 128, 128, 192, 256),
     CHOICE(v_dim, 8, 64, 64, 64, 96, 128, 128, 192, 256),
     CHOICE(state, 8, F_TYPES),
     CHOICE(state_layout, 8, KGEN_STATE_VK, KGEN_STATE_KV),
     CHOICE(head_map, 2, 0, 1),
+    CHOICE(channels, 2, 0, 1, 6, 64, 250, 1028),
     CHOICE(conv_width, 4, 4, 2, 3, 5),
     CHOICE(conv_layout, 8, KGEN_CONV_SD, KGEN_CONV_DS),
     CHOICE(conv_state, 2, 0, F_TYPES),
@@ -37,6 +39,8 @@ static const kgen__choice choices[] = {
            KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ),
     CHOICE(tokens, 4, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16),
     CHOICE(varlen, 4, 0, 1),
+    CHOICE(cu_type, 3, 0, 1),
+    CHOICE(accept_type, 3, 0, 1),
     CHOICE(index, 6, KGEN_INDEX_ONE, KGEN_INDEX_PAIR, KGEN_INDEX_SPEC, KGEN_INDEX_BLOCKS),
     CHOICE(index_type, 2, 0, 1),
     CHOICE(sentinel, 5, KGEN_SENTINEL_NEG, KGEN_SENTINEL_NONPOS, KGEN_SENTINEL_VALUE),
@@ -90,8 +94,13 @@ static void finish(kgen_spec *spec, kgen__rng *rng) {
         s->save = KGEN_SAVE_SLOTS;
     }
     if (s->save == KGEN_SAVE_REPLAY) s->ring = (int32_t)kgen__rng_range(rng, s->tokens, 16);
+    if (!s->accept) s->accept_type = 0;
+    if (!s->varlen) s->cu_type = 0;
+    if (kgen__gdn_has_conv(s)) s->qkv = 0;
+    if (s->fuse != KGEN_FUSE_C || s->layout != KGEN_ROWS_PRESPLIT) s->channels = 0;
     if (s->raw_gates) s->a_log = KGEN_DTYPE_F32, s->dt_bias = 0;
     reset(spec);
+    if (s->channels) s->k_heads = 16, s->v_heads = 32, s->k_dim = s->v_dim = 128;
 }
 
 static int32_t accepted_of(const kgen_gdn_spec *s, kgen__rng *rng) {
@@ -141,6 +150,7 @@ static void random_rest(kgen__case *drawn, kgen__rng *rng) {
     c->wpads = c->same ? 0 : KGEN__PICK(rng, 0, 0, 1);
     c->tail = KGEN__PICK(rng, 0, 0, 1, 3);
     c->extra = KGEN__PICK(rng, 0, 1, 3);
+    c->astray = drawn->spec.gdn.varlen && drawn->seqs && kgen__chance(rng, 1);
     c->lines = KGEN__PICK(rng, 0, 1);
     c->windows = KGEN__PICK(rng, 1, 1, 0);
     c->copies = KGEN__PICK(rng, 1, 1, 0);

@@ -202,7 +202,9 @@ static void convolve(world *w) {
 static void read_inputs(world *w) {
     for (int64_t t = 0; t < w->seq.count; t++)
         for (int64_t f = 0; f < w->d.c; f++) {
-            w->y.v[t * w->d.c + f] = load(&w->a.x, (w->seq.first + t) * w->a.x.stride[0] + f);
+            int64_t at;
+            const kgen_tensor *x = kgen__gdn_input(&at, w->spec, &w->a, &w->d, w->seq.first + t, f);
+            w->y.v[t * w->d.c + f] = load(x, at);
             w->y.e[t * w->d.c + f] = 0;
         }
 }
@@ -597,8 +599,8 @@ static kgen_status make_planes(world *w, kgen_error *err) {
 static void padding_rows(const world *w, int64_t seqs) {
     int64_t used = seqs * w->spec->tokens, before = 0;
     if (w->spec->varlen) {
-        before = kgen__int_load(&w->a.cu_seqlens, 0);
-        used = kgen__int_load(&w->a.cu_seqlens, seqs);
+        before = kgen__gdn_begin(&w->a, 0);
+        used = kgen__gdn_begin(&w->a, seqs);
     }
     for (int64_t row = 0; row < w->a.out.shape[0]; row++)
         if (row < before || row >= used) zero_row(w, row);

@@ -47,17 +47,27 @@ static void find_ring(kgen__gdn_seq *q, const kgen_gdn_spec *s, const kgen_gdn_a
     q->folds = q->ring_len + q->count > s->ring;
 }
 
+int64_t kgen__gdn_begin(const kgen_gdn_args *a, int64_t n) {
+    int64_t at = kgen__int_load(&a->cu_seqlens, n), rows = a->out.shape[0];
+    return at < 0 ? 0 : at > rows ? rows : at;
+}
+
+static int begins_inside(const kgen_gdn_args *a, int64_t n) {
+    return kgen__gdn_begin(a, n) == kgen__int_load(&a->cu_seqlens, n);
+}
+
 kgen__gdn_seq kgen__gdn_sequence(const kgen_gdn_spec *s, const kgen_gdn_args *a, int64_t n) {
     kgen__gdn_seq q = {.first = n * s->tokens, .count = s->tokens, .line = n};
     int64_t accepted = 1, columns = a->conv_state.shape[s->conv_layout == KGEN_CONV_SD ? 1 : 2];
     if (s->varlen) {
-        q.first = kgen__int_load(&a->cu_seqlens, n);
-        q.count = kgen__int_load(&a->cu_seqlens, n + 1) - q.first;
+        q.first = kgen__gdn_begin(a, n);
+        q.count = kgen__gdn_begin(a, n + 1) - q.first;
     }
     if (s->accept) accepted = kgen__int_load(&a->accepted, n);
     q.offset = accepted - 1;
     find_slots(&q, s, a, n, accepted);
     q.live = accepted >= 1 && q.read >= 0;
+    if (s->varlen) q.live &= begins_inside(a, n) && begins_inside(a, n + 1);
     if (kgen__gdn_has_conv(s))
         q.live &= q.offset + s->conv_width - 1 <= columns && q.conv_read >= 0;
     if (a->has_initial.data) q.fresh = kgen__int_load(&a->has_initial, n) == 0;

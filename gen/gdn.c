@@ -21,6 +21,7 @@ enum {
 
 static const kgen_domain domain_NONE = RANGE(0, 0, 0);
 static const kgen_domain domain_HEADS = RANGE(1, 256, 1);
+static const kgen_domain domain_CHANNELS = RANGE(1, 1 << 16, 1);
 static const kgen_domain domain_HEAD = LIST(head_dims);
 static const kgen_domain domain_WIDTH = RANGE(2, 5, 1);
 static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
@@ -38,6 +39,8 @@ SYMBOLS(fuse, NAMED("a", FUSE_A), NAMED("b", FUSE_B), NAMED("c", FUSE_C), NAMED(
         NAMED("e", FUSE_E));
 SYMBOLS(layout, NAMED("interleaved", ROWS_INTERLEAVED), NAMED("flat", ROWS_FLAT),
         NAMED("presplit", ROWS_PRESPLIT));
+SYMBOLS(channels, VALUE("heads", 0));
+SYMBOLS(qkv, VALUE("row", 0), VALUE("split", 1));
 SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(f_dtype, NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(auto_dtype, VALUE("auto", 0), NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16),
@@ -84,6 +87,7 @@ static const int32_t level_parts[] = {
 int32_t kgen__gdn_parts(const kgen_gdn_spec *spec) { return level_parts[spec->fuse]; }
 
 int64_t kgen__gdn_channels(const kgen_gdn_spec *s) {
+    if (s->channels) return s->channels;
     return kg_gdn_channels(s->k_heads, s->k_dim, s->v_heads, s->v_dim);
 }
 
@@ -139,6 +143,31 @@ static kgen_status check_heads(const kgen_gdn_spec *s, kgen_error *err) {
     REQUIRE(s->gate == KGEN_GATE_GDN || s->layout == KGEN_ROWS_PRESPLIT,
             "layout=%s: gate=%s has a decay a channel, which only layout=presplit carries",
             kgen_layout_name((kgen_layout)s->layout), name_in(symbols_gate, s->gate));
+    return KGEN_OK;
+}
+
+/* Rows of their own, and convolutions without heads. */
+static kgen_status check_rows(const kgen_gdn_spec *s, kgen_error *err) {
+    REQUIRE(!s->qkv || !(kgen__gdn_parts(s) & CONV),
+            "qkv=split: fuse=%s convolves one row; use a or b", level_of(s));
+    if (!s->channels) return KGEN_OK;
+    REQUIRE(s->fuse == KGEN_FUSE_C, "ch=%d: fuse=%s has the channels of its heads; use c",
+            s->channels, level_of(s));
+    REQUIRE(s->layout == KGEN_ROWS_PRESPLIT, "ch=%d: layout=%s has heads; use presplit",
+            s->channels, kgen_layout_name((kgen_layout)s->layout));
+    static const char *const keys[] = {"hk", "hv", "dk", "dv"};
+    const kgen_spec spec = {.family = KGEN_FAMILY_GDN, .gdn = *s};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const kgen_param *param = param_named(keys[i]);
+        REQUIRE(kgen_param_get(&spec, param) == param->initial,
+                "%s: ch=%d has no heads; leave it out", keys[i], s->channels);
+    }
+    return KGEN_OK;
+}
+
+static kgen_status check_types(const kgen_gdn_spec *s, kgen_error *err) {
+    REQUIRE(s->accept || !s->accept_type, "acc: accept=0 reads no counts; leave it out");
+    REQUIRE(s->varlen || !s->cu_type, "cu: varlen=0 reads no cu_seqlens; leave it out");
     return KGEN_OK;
 }
 
@@ -209,6 +238,8 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     const kgen_gdn_spec *s = &spec->gdn;
     KGEN_TRY(check_parts(spec, err));
     KGEN_TRY(check_heads(s, err));
+    KGEN_TRY(check_rows(s, err));
+    KGEN_TRY(check_types(s, err));
     KGEN_TRY(check_raw(s, err));
     KGEN_TRY(check_output(s, err));
     KGEN_TRY(check_slots(s, err));

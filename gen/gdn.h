@@ -13,7 +13,7 @@ typedef enum kgen__gdn_part {
 
 int32_t kgen__gdn_parts(const kgen_gdn_spec *spec);
 
-/* Channels of the convolution: 2 Hk K + Hv V. */
+/* Channels of the convolution: 2 Hk K + Hv V, or those that the spec says. */
 int64_t kgen__gdn_channels(const kgen_gdn_spec *spec);
 
 /* Workgroups of one sequence, for a resolved spec. */

@@ -17,7 +17,7 @@ typedef struct gdn_sizes {
 static gdn_sizes gdn_sizes_of(const kgen_gdn_spec *s) {
     double keys = (double)s->k_heads * s->k_dim, values = (double)s->v_heads * s->v_dim;
     double state = kgen__size_of(s->state, 0);
-    gdn_sizes z = {.values = values, .channels = 2 * keys + values};
+    gdn_sizes z = {.values = values, .channels = s->channels ? s->channels : 2 * keys + values};
     z.conv = s->fuse == KGEN_FUSE_C || s->fuse == KGEN_FUSE_D || s->fuse == KGEN_FUSE_E;
     z.step = s->fuse != KGEN_FUSE_C;
     z.norm = s->fuse == KGEN_FUSE_B || s->fuse == KGEN_FUSE_E;
@@ -100,7 +100,8 @@ static kgen_status bytes(kgen__traffic *out, const kgen_spec *spec, const kgen_p
 /* --- workgroups ----------------------------------------------------------- */
 
 static double groups_of(const kgen_gdn_spec *s, const kgen_target *target) {
-    int channels = kg_gdn_channels(s->k_heads, s->k_dim, s->v_heads, s->v_dim);
+    int channels =
+        s->channels ? s->channels : kg_gdn_channels(s->k_heads, s->k_dim, s->v_heads, s->v_dim);
     int blocks = s->fuse == KGEN_FUSE_C ? 0 : s->v_blocks;
     return kg_gdn_groups(s->v_heads, blocks, channels, s->waves * target->wave_size);
 }

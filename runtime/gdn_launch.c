@@ -24,6 +24,9 @@ _Static_assert(KG_GDN_PIECE == 4, "PIECES of gdn_args.def");
 /* qkvz and ba go where their parts go: pack_packed. */
 static const kgen__place places[TENSORS] = {
     [TENSOR_X] = {TO(x), {TO(x_row)}, 0},
+    [TENSOR_Q] = {TO(q), {TO(q_row), TO(q_head)}, 0},
+    [TENSOR_K] = {TO(k), {TO(k_row), TO(k_head)}, 0},
+    [TENSOR_V] = {TO(v), {TO(v_row), TO(v_head)}, 0},
     [TENSOR_Z] = {TO(z), {TO(z_row)}, 0},
     [TENSOR_B] = {TO(b), {TO(b_row)}, 0},
     [TENSOR_A] = {TO(a), {TO(a_row)}, 0},

@@ -50,7 +50,7 @@ static gdn_shape shape_of(const kgen__workload *work) {
     n.rows = n.seqs * s->tokens;
     n.keys = (int64_t)s->k_heads * s->k_dim;
     n.values = (int64_t)s->v_heads * s->v_dim;
-    n.channels = 2 * n.keys + n.values;
+    n.channels = s->channels ? s->channels : 2 * n.keys + n.values;
     n.decays = s->gate == KGEN_GATE_GDN ? 1 : s->k_dim;
     n.times = s->conv_width - 1 + (s->accept ? s->tokens - 1 : 0);
     n.each = slots_of(s);
@@ -137,6 +137,22 @@ static kgen__content inputs_of(const kgen_gdn_spec *s) {
     return s->l2norm ? KGEN__SIGNED : KGEN__SMALL;
 }
 
+/* Queries, keys and values in tensors of their own. */
+static kgen_status make_split(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
+    const kgen_gdn_spec *s = n->s;
+    kgen_gdn_args *a = &work->args.gdn;
+    const int64_t keys[] = {n->rows, s->k_heads, s->k_dim};
+    const int64_t values[] = {n->rows, s->v_heads, s->v_dim};
+    const struct {
+        kgen_tensor *t;
+        const int64_t *shape;
+    } parts[] = {{&a->q, keys}, {&a->k, keys}, {&a->v, values}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && s->qkv; i++)
+        KGEN_TRY(kgen__workload_tensor(work, parts[i].t, KGEN__EACH_SET, (kgen_dtype)s->x, 3,
+                                       parts[i].shape, inputs_of(s), err));
+    return KGEN_OK;
+}
+
 static kgen_status make_inputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
     kgen_gdn_args *a = &work->args.gdn;
@@ -150,7 +166,8 @@ static kgen_status make_inputs(kgen__workload *work, const gdn_shape *n, kgen_er
     } rows[] = {
         {&a->qkvz, n->packed && (n->conv || n->norm), s->x, s->layout, n->channels + n->values, x},
         {&a->ba, n->packed && n->step, s->ab, s->layout, 2 * (int64_t)s->v_heads, x},
-        {&a->x, !n->packed || !n->conv, s->x, n->conv ? KGEN_ROWS_PRESPLIT : 0, n->channels, x},
+        {&a->x, (!n->packed || !n->conv) && !s->qkv, s->x, n->conv ? KGEN_ROWS_PRESPLIT : 0,
+         n->channels, x},
         {&a->z, !n->packed && n->norm, s->x, 0, n->values, x},
         {&a->b, !n->packed && n->step, s->ab, 0, s->v_heads, s->raw_gates ? KGEN__POSITIVE : x},
         {&a->a, !n->packed && n->step, s->ab, 0, s->v_heads * n->decays,
@@ -346,8 +363,20 @@ static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *
          fill_write_slots},
         {&a->read_col, blocks, 1, {n->seqs}, KGEN__SHARED, KGEN_DTYPE_I32, fill_zeros},
         {&a->write_col, blocks, 1, {n->seqs}, KGEN__SHARED, KGEN_DTYPE_I32, fill_zeros},
-        {&a->accepted, s->accept, 1, {n->seqs}, KGEN__SHARED, KGEN_DTYPE_I32, fill_accepted},
-        {&a->cu_seqlens, s->varlen, 1, {n->seqs + 1}, KGEN__SHARED, KGEN_DTYPE_I32, fill_ends},
+        {&a->accepted,
+         s->accept,
+         1,
+         {n->seqs},
+         KGEN__SHARED,
+         s->accept_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32,
+         fill_accepted},
+        {&a->cu_seqlens,
+         s->varlen,
+         1,
+         {n->seqs + 1},
+         KGEN__SHARED,
+         s->cu_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32,
+         fill_ends},
         {&a->parents, s->tree, 2, {n->seqs, s->tokens}, KGEN__SHARED, KGEN_DTYPE_I32, fill_parents},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -370,6 +399,7 @@ static kgen_status make(kgen__workload *work, kgen_error *err) {
     KGEN_TRY(make_pools(work, &n, err)); /* the largest first: they may not fit */
     KGEN_TRY(make_buffers(work, &n, err));
     KGEN_TRY(make_rings(work, &n, err));
+    KGEN_TRY(make_split(work, &n, err));
     KGEN_TRY(make_inputs(work, &n, err));
     KGEN_TRY(make_weights(work, &n, err));
     KGEN_TRY(make_outputs(work, &n, err));

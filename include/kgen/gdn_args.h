@@ -16,6 +16,10 @@ extern "C" {
 /* Sequence n has the rows n t .. n t + t - 1, or with varlen=1 the rows
  * cu_seqlens[n] .. cu_seqlens[n+1] - 1: T_n of them, 0 to t.
  *
+ * Queries, keys and values are one row [q_all | k_all | v_all] of x or of the
+ * in-projection, or with qkv=split three tensors, whose rows and heads have any
+ * stride. ch: what fuse=c convolves has so many channels and no heads.
+ *
  * For each of its tokens, in order (h = hv / G, or hv mod Hk when map=tiled):
  *   conv (c, d, e), per channel, on [q_all | k_all | v_all]:
  *     y = act(bias + sum_{j<w-1} W[j] hist[j] + W[w-1] x), hist the w-1 inputs
@@ -46,7 +50,9 @@ extern "C" {
  *
  * A row of N is not computed, and its outputs are zeros, when its read slot
  * is a sentinel or outside the pool, or its accepted count is out of bounds
- * (1 .. columns of slots, and of the convolution slot). A write slot that is
+ * (1 .. columns of slots, and of the convolution slot), or its cu_seqlens lead
+ * out of out's rows (of which those that there are become zeros). 64-bit counts
+ * are compared whole. A write slot that is
  * a sentinel or outside the pool is not written. Rows of `out` that belong to
  * no sequence are zeroed, copies of z, b and a included; their out_scale is 0,
  * and 1 where all of a group is 0. A sequence of no tokens writes nothing.
@@ -57,8 +63,9 @@ extern "C" {
  * coincide.
  *
  * Last dimensions are contiguous. Addresses and strides are multiples of 16
- * bytes for state, buffer and rings, of four elements for qkvz and x, the
- * convolution's weight and bias, and conv_state in sd; of the element elsewhere. */
+ * bytes for state, buffer and rings, of four elements for qkvz, x, q, k and v, the
+ * convolution's weight and bias, and conv_state in sd; of the element elsewhere,
+ * and where ch is no multiple of 4. */
 typedef struct kgen_gdn_args {
 #define KGEN_TENSOR(ID, field, ...) kgen_tensor field;
 #define KGEN_NUMBER(field, type, ...) type field;

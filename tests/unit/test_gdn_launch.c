@@ -92,9 +92,7 @@ static int has_step(const kgen_gdn_spec *s) { return s->fuse != KGEN_FUSE_C; }
 static int has_norm(const kgen_gdn_spec *s) {
     return s->fuse == KGEN_FUSE_B || s->fuse == KGEN_FUSE_E;
 }
-static int64_t channels_of(const kgen_gdn_spec *s) {
-    return 2 * s->k_heads * s->k_dim + s->v_heads * s->v_dim;
-}
+static int64_t channels_of(const kgen_gdn_spec *s) { return kgen__gdn_channels(s); }
 static int64_t decays_of(const kgen_gdn_spec *s) {
     return s->v_heads * (s->gate == KGEN_GATE_GDN ? 1 : s->k_dim);
 }
@@ -106,7 +104,12 @@ static void give_inputs(rig *r, const kgen_gdn_spec *s) {
     if (packed && (has_conv(s) || has_norm(s)))
         GIVE(r, qkvz, 0, s->x, s->layout, 1, rows, channels_of(s) + z);
     if (packed && has_step(s)) GIVE(r, ba, 0, s->ab, s->layout, 1, rows, 2 * s->v_heads);
-    if (!has_conv(s)) GIVE(r, x, ANY_TAG, s->x, 0, 1, rows, channels_of(s));
+    if (!has_conv(s) && !s->qkv) GIVE(r, x, ANY_TAG, s->x, 0, 1, rows, channels_of(s));
+    if (s->qkv) {
+        GIVE(r, q, ANY_TAG, s->x, 0, 2, rows, s->k_heads, s->k_dim);
+        GIVE(r, k, ANY_TAG, s->x, 0, 2, rows, s->k_heads, s->k_dim);
+        GIVE(r, v, ANY_TAG, s->x, 0, 2, rows, s->v_heads, s->v_dim);
+    }
     if (!packed && has_conv(s)) GIVE(r, x, 0, s->x, s->layout, 1, rows, channels_of(s));
     if (!packed && has_norm(s)) GIVE(r, z, ANY_TAG, s->x, 0, 1, rows, z);
     if (!packed && has_step(s)) {
@@ -177,8 +180,10 @@ static void give_numbers(rig *r, const kgen_gdn_spec *s) {
         GIVE(r, read_col, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
         GIVE(r, write_col, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
     }
-    if (s->accept) GIVE(r, accepted, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
-    if (s->varlen) GIVE(r, cu_seqlens, ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs + 1);
+    int accepted = s->accept_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
+    int cu = s->cu_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
+    if (s->accept) GIVE(r, accepted, ANY_TAG, accepted, 0, 0, r->seqs);
+    if (s->varlen) GIVE(r, cu_seqlens, ANY_TAG, cu, 0, 0, r->seqs + 1);
     if (s->tree) GIVE(r, parents, ANY_TAG, KGEN_DTYPE_I32, 0, 1, r->seqs, s->tokens);
     GIVE(r, has_initial, MAY_MISS | ANY_TAG, KGEN_DTYPE_I32, 0, 0, r->seqs);
 }
@@ -251,13 +256,15 @@ static void make_rig(rig *r, const char *line) { make_sized(r, line, 2 + below(8
 #define A "gdn:fuse=a,layout=flat,hk=2,hv=4,dk=64,t=2,index=pair,save=slots"
 #define A_PRE "gdn:fuse=a,layout=presplit,hk=1,hv=3,index=pair,save=buffer,t=2"
 #define A_RAW "gdn:fuse=a,layout=presplit,hk=2,hv=4,dk=64,raw=1,ab=f32"
+#define A_SPLIT "gdn:fuse=a,layout=presplit,hk=2,hv=4,dk=64,qkv=split,t=2,varlen=1,cu=i64"
 #define B "gdn:fuse=b,layout=interleaved,hk=2,hv=4,index=blocks"
 #define C "gdn:fuse=c,layout=interleaved,hk=2,hv=4,dk=64,t=2,accept=1"
 #define C_FLAT "gdn:fuse=c,layout=flat,hk=2,hv=4,save=buffer,t=2,w=2"
 #define C_PRE "gdn:fuse=c,layout=presplit,hk=2,hv=4,index=pair,cl=ds"
+#define C_ODD "gdn:fuse=c,layout=presplit,ch=13,t=2,accept=1,acc=i64,bias=1"
 
-static const char *const lines[] = {E,     E_FLAT, E_PRE, D_TREE, D_RING, D_KRING, A,
-                                    A_PRE, A_RAW,  B,     C,      C_FLAT, C_PRE};
+static const char *const lines[] = {E,     E_FLAT,  E_PRE, D_TREE, D_RING, D_KRING, A,    A_PRE,
+                                    A_RAW, A_SPLIT, B,     C,      C_FLAT, C_PRE,   C_ODD};
 enum { LINES = sizeof lines / sizeof lines[0] };
 
 static void launch(rig *r) {
@@ -335,6 +342,14 @@ static void test_inputs_are_where_the_layout_has_them(void **state) {
     launch(&r);
     assert_at(seen.args.x, seen.args.x_row, &r.args.gdn.x);
     assert_null(seen.args.z);
+    make_rig(&r, A_SPLIT);
+    a = &r.args.gdn;
+    launch(&r);
+    assert_at(seen.args.q, seen.args.q_row, &a->q);
+    assert_at(seen.args.k, seen.args.k_row, &a->k);
+    assert_at(seen.args.v, seen.args.v_row, &a->v);
+    assert_int_equal(seen.args.v_head, a->v.stride[1]);
+    assert_null(seen.args.x);
 }
 
 static void test_copies_are_made_where_there_is_room(void **state) {
@@ -569,6 +584,14 @@ static const struct {
     {E_PRE, AT(a), SHAPE, 1, 2, "a: shape[1]=2, 256 expected"},
     {A, AT(x), SHAPE, 0, 3, "x: shape[0]=3, at least "},
     {A, AT(x), SHAPE, 1, 1280, "x: shape[1]=1280, 768 expected"},
+    {A_SPLIT, AT(q), SHAPE, 0, 3, "q: shape[0]=3, at least "},
+    {A_SPLIT, AT(k), SHAPE, 1, 4, "k: shape[1]=4, 2 expected"},
+    {A_SPLIT, AT(v), SHAPE, 2, 64, "v: shape[2]=64, 128 expected"},
+    {A_SPLIT, AT(k), STRIDE, 1, 66, "k: stride[1]=66 elements is not a multiple of 8 bytes"},
+    {A_SPLIT, AT(cu_seqlens), TYPE, 0, KGEN_DTYPE_I32,
+     "cu_seqlens: dtype i32, kernel built for i64"},
+    {C_ODD, AT(accepted), TYPE, 0, KGEN_DTYPE_I32, "accepted: dtype i32, kernel built for i64"},
+    {C_ODD, AT(x), SHAPE, 1, 16, "x: shape[1]=16, 13 expected"},
     {A_PRE, AT(a), SHAPE, 1, 384, "a: shape[1]=384, 3 expected"},
     /* weights */
     {E, AT(conv_weight), SHAPE, 0, 1280, "conv_weight: shape[0]=1280, 768 expected"},

@@ -10,6 +10,15 @@ constexpr int TAPS = HAS_CONV ? CONV_WIDTH : 1;
 constexpr int CONV_WORDS = words_of(CONV_DTYPE);
 constexpr int WEIGHT_WORDS = words_of(CONV_W_DTYPE);
 
+// Where a piece of a token's row is; the same for all tokens but for their row.
+struct row_t {
+    const void *base;
+    i64 stride;
+    int column;
+};
+
+KG_DEV bool has_channel(int channel) { return WHOLE_PIECES || channel < CHANNELS; }
+
 // As loaded: nothing is computed before the state's loads are on their way.
 struct channels_t {
     u32 x[TOKENS][2];
@@ -23,24 +32,45 @@ KG_DEV i64 conv_at(i64 slot, i64 slot_stride, i64 step, int channel, int time) {
     return slot * slot_stride + (ds ? channel * step + time : time * step + channel);
 }
 
-KG_DEV void load_old(channels_t &c, args_t a, const seq_t &s, int channel) {
-    KG_UNROLL for (int i = 0; i < OLD; i++) {
-        i64 at = conv_at(s.conv_read, a.conv_slot, a.conv_step, channel, s.offset + i);
-        if constexpr (CONV_LAYOUT == CONV_SD) {
-            load_plain(c.old[i], address<CONV_DTYPE>(a.conv_state, at, 0));
-            continue;
-        }
-        KG_UNROLL for (int w = 0; w < CONV_WORDS; w++) c.old[i][w] = 0;
-        KG_UNROLL for (int e = 0; e < PIECE; e++) {
-            u32 bits = load_bits<CONV_DTYPE>(a.conv_state, at + e * a.conv_step);
-            c.old[i][e * CONV_WORDS / PIECE] |= bits << (CONV_WORDS == 2 ? e % 2 * 16 : 0);
-        }
+// Elements at, at + step, ... of which there are `count` (no more than PIECE), as if
+// they had been loaded together.
+template <int DTYPE>
+KG_DEV void load_apart(u32 *words, const void *base, i64 at, i64 step, int count) {
+    constexpr int WORDS = words_of(DTYPE);
+    KG_UNROLL for (int w = 0; w < WORDS; w++) words[w] = 0;
+    KG_UNROLL for (int e = 0; e < PIECE; e++) {
+        u32 bits = WHOLE_PIECES || e < count ? load_bits<DTYPE>(base, at + e * step) : 0;
+        words[e * WORDS / PIECE] |= bits << (WORDS == 2 ? e % 2 * 16 : 0);
     }
 }
 
-KG_DEV void load_channels(channels_t &c, args_t a, const seq_t &s, int channel, int column) {
+KG_DEV void load_old(channels_t &c, args_t a, const seq_t &s, int channel) {
+    KG_UNROLL for (int i = 0; i < OLD; i++) {
+        i64 at = conv_at(s.conv_read, a.conv_slot, a.conv_step, channel, s.offset + i);
+        if constexpr (CONV_LAYOUT == CONV_SD && WHOLE_PIECES)
+            load_plain(c.old[i], address<CONV_DTYPE>(a.conv_state, at, 0));
+        else
+            load_apart<CONV_DTYPE>(c.old[i], a.conv_state, at,
+                                   CONV_LAYOUT == CONV_DS ? a.conv_step : 1, CHANNELS - channel);
+    }
+}
+
+// Of the last piece, elements that there are.
+KG_DEV void load_last(channels_t &c, args_t a, const seq_t &s, int channel) {
+    int left = CHANNELS - channel;
     KG_UNROLL for (int t = 0; t < TOKENS; t++)
-        load_words(c.x[t], address<X_DTYPE>(a.x, row_of(s, t) * a.x_row, column));
+        load_apart<X_DTYPE>(c.x[t], a.x, row_of(s, t) * a.x_row + channel, 1, left);
+    load_old(c, a, s, channel);
+    KG_UNROLL for (int i = 0; i < TAPS; i++)
+        load_apart<CONV_W_DTYPE>(c.weight + i * WEIGHT_WORDS, a.conv_weight,
+                                 (i64)channel * TAPS + i * PIECE, 1, left * TAPS - i * PIECE);
+    if constexpr (CONV_BIAS) load_apart<CONV_W_DTYPE>(c.bias, a.conv_bias, channel, 1, left);
+}
+
+KG_DEV void load_channels(channels_t &c, args_t a, const seq_t &s, int channel, row_t from) {
+    if constexpr (!WHOLE_PIECES) return load_last(c, a, s, channel);
+    KG_UNROLL for (int t = 0; t < TOKENS; t++)
+        load_words(c.x[t], address<X_DTYPE>(from.base, row_of(s, t) * from.stride, from.column));
     if constexpr (!HAS_CONV) return;
     load_old(c, a, s, channel);
     KG_UNROLL for (int i = 0; i < TAPS; i++) {
@@ -74,6 +104,7 @@ KG_DEV float convolved(const channels_t &c, const float (&taps)[TAPS], int e) {
 
 KG_DEV void store_window(args_t a, i64 line, int t, int channel, const float (&taps)[TAPS]) {
     if (!a.conv_windows || !is_line(a, line)) return;
+    if (!has_channel(channel)) return;
     KG_UNROLL for (int i = 0; i < OLD; i++) {
         i64 at = conv_at(line, a.window_line, a.window_step, channel, i) + t * a.window_token;
         store_as<CONV_DTYPE>(a.conv_windows, at, 0, taps[i + 1]);
@@ -139,12 +170,13 @@ KG_DEV void convolve(float *y, int step, channels_t &c, args_t a, const seq_t &s
 constexpr bool MOVES_WINDOW =
     HAS_CONV && SAVE != SAVE_NONE && (SAVE != SAVE_BUFFER || INDEX == INDEX_PAIR);
 
-KG_DEV void store_inputs(args_t a, i64 at, const channels_t &c, int m) {
+KG_DEV void store_inputs(args_t a, i64 at, const channels_t &c, int m, int count) {
     float x[PIECE];
     KG_UNROLL for (int e = 0; e < PIECE; e++) x[e] = input(c, m, e);
-    if constexpr (CONV_LAYOUT == CONV_DS) {
-        KG_UNROLL for (int e = 0; e < PIECE; e++)
-            store_as<CONV_DTYPE>(a.conv_state, at + e * a.conv_step, 0, x[e]);
+    if constexpr (CONV_LAYOUT == CONV_DS || !WHOLE_PIECES) {
+        i64 step = CONV_LAYOUT == CONV_DS ? a.conv_step : 1;
+        KG_UNROLL for (int e = 0; e < PIECE; e++) if (WHOLE_PIECES || e < count)
+            store_as<CONV_DTYPE>(a.conv_state, at + e * step, 0, x[e]);
     } else {
         u32 w[CONV_WORDS];
         encode_piece<CONV_DTYPE>(w, x);
@@ -159,7 +191,7 @@ KG_DEV void move_window(const channels_t &c, args_t a, const seq_t &s, int chann
     i64 step = CONV_LAYOUT == CONV_DS ? 1 : a.conv_step;
     int from = ACCEPT ? 1 : s.count, end = OLD + s.count;
     KG_UNROLL for (int m = 0; m < HISTORY; m++) if (m >= from && m < end)
-        store_inputs(a, at + (m - from) * step, c, m);
+        store_inputs(a, at + (m - from) * step, c, m, CHANNELS - channel);
 }
 
 } // namespace kg

@@ -114,8 +114,8 @@ KG_DEV void clear_rows(args_t a, int first, int end, int group, int groups) {
 KG_DEV void clear_padding(args_t a, int group, int groups) {
     int used = a.seqs * TOKENS, before = 0;
     if constexpr (VARLEN) {
-        used = a.seqs ? load(a.cu_seqlens + a.seqs) : 0;
-        before = a.seqs ? load(a.cu_seqlens) : 0;
+        used = a.seqs ? begin_of(a, a.seqs).row : 0;
+        before = a.seqs ? begin_of(a, 0).row : 0;
     }
     clear_rows(a, 0, before, group, groups);
     clear_rows(a, used, a.rows, group, groups);

@@ -11,7 +11,9 @@ struct kg_gdn_args {
     const void *a_log, *dt_bias, *norm_weight;
     void *conv_state, *state;
     const void *slots, *write_slots;
-    const int *read_col, *write_col, *accepted, *cu_seqlens, *parents;
+    const int *read_col, *write_col;
+    const void *accepted, *cu_seqlens;
+    const int *parents;
     const int *has_initial; /* or null */
     void *buffer;
     void *conv_windows; /* or null */
@@ -42,4 +44,6 @@ struct kg_gdn_args {
     int ring_rows;   /* P */
     unsigned ticket; /* of the launch, never 0 */
     float q_scale, l2_eps, norm_eps, lower_bound;
+    const void *q, *k, *v; /* [T][Hk][K], [T][Hk][K], [T][Hv][V] in place of x */
+    long long q_row, k_row, v_row, q_head, k_head, v_head;
 };

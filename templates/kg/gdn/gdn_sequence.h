@@ -18,9 +18,10 @@ struct seq_t {
     int offset; // column where the convolution's window begins
 };
 
-KG_DEV i64 load_slot(const void *slots, i64 i) {
-    return INDEX_I64 ? load((const i64 *)slots + i) : load((const int *)slots + i);
+template <int I64> KG_DEV i64 load_index(const void *base, i64 i) {
+    return I64 ? load((const i64 *)base + i) : load((const int *)base + i);
 }
+KG_DEV i64 load_slot(const void *slots, i64 i) { return load_index<INDEX_I64>(slots, i); }
 
 KG_DEV bool is_slot(args_t a, i64 slot) {
     bool pad = SENTINEL == SENTINEL_VALUE && slot == a.pad_slot;
@@ -52,20 +53,41 @@ KG_DEV void find_slots(seq_t &s, args_t a, int accepted) {
     if constexpr (INDEX == INDEX_SPEC) s.read = slot_at(a, n, accepted - 1);
 }
 
+// Where the rows of sequence n begin, inside of out's; n may be the number of
+// sequences.
+struct begin_t {
+    int row;
+    bool inside; // cu_seqlens says no other row
+};
+
+KG_DEV begin_t begin_of(args_t a, int n) {
+    i64 at = load_index<CU_I64>(a.cu_seqlens, n), row = at < 0 ? 0 : at > a.rows ? a.rows : at;
+    return begin_t{(int)row, at == row};
+}
+
+// 0, which is out of bounds, for all that 32 bits do not hold.
+KG_DEV int accepted_of(args_t a, int n) {
+    i64 count = load_index<ACCEPT_I64>(a.accepted, n);
+    return count == (int)count ? (int)count : 0;
+}
+
 KG_DEV seq_t find_sequence(args_t a, int n) {
     seq_t s = {};
     int accepted = 1;
+    bool inside = true;
     s.index = n;
     s.first = n * TOKENS;
     s.count = TOKENS;
     if constexpr (VARLEN) {
-        s.first = load(a.cu_seqlens + n);
-        s.count = load(a.cu_seqlens + n + 1) - s.first;
+        begin_t begin = begin_of(a, n), end = begin_of(a, n + 1);
+        s.first = begin.row;
+        s.count = end.row - begin.row;
+        inside = begin.inside && end.inside;
     }
-    if constexpr (ACCEPT) accepted = load(a.accepted + n);
+    if constexpr (ACCEPT) accepted = accepted_of(a, n);
     s.offset = accepted - 1;
     find_slots(s, a, accepted);
-    s.live = accepted >= 1 && s.count <= TOKENS && is_slot(a, s.read);
+    s.live = inside && accepted >= 1 && s.count <= TOKENS && is_slot(a, s.read);
     if constexpr (HAS_CONV) s.live &= s.offset + OLD <= a.conv_columns && is_slot(a, s.conv_read);
     if constexpr (REPLAY)
         s.live &= (u32)load(a.ring_len + n) <= RING && load(a.ring_start + n) >= 0;

@@ -57,6 +57,15 @@ KG_DEV int column_of(const head_t &head, int c) {
     return head.hv / GROUP * GROUP_DIMS + c + (c < 2 * K_DIM ? 0 : value);
 }
 
+// Channel c of the workgroup, out of three tensors.
+KG_DEV row_t split_row(args_t a, const head_t &head, int c) {
+    if (c < K_DIM) return row_t{address<X_DTYPE>(a.q, head.h * a.q_head, 0), a.q_row, c};
+    if (c < 2 * K_DIM)
+        return row_t{address<X_DTYPE>(a.k, head.h * a.k_head, 0), a.k_row, c - K_DIM};
+    int v = head.split * V_BLOCK + c - 2 * K_DIM;
+    return row_t{address<X_DTYPE>(a.v, head.hv * a.v_head, 0), a.v_row, v};
+}
+
 struct inputs_t {
     channels_t piece[TURNS];
 };
@@ -67,7 +76,10 @@ KG_DEV int piece_at(int i) { return ((int)thread_id() + i * THREADS) * PIECE; }
 KG_DEV void load_inputs(inputs_t &in, args_t a, const seq_t &s, const head_t &head) {
     KG_UNROLL for (int i = 0; i < TURNS; i++) {
         int c = piece_at(i);
-        if (c < STAGE) load_channels(in.piece[i], a, s, channel_of(head, c), column_of(head, c));
+        if (c >= STAGE) continue;
+        row_t from = {a.x, a.x_row, column_of(head, c)};
+        if constexpr (QKV_SPLIT) from = split_row(a, head, c);
+        load_channels(in.piece[i], a, s, channel_of(head, c), from);
     }
 }
 

@@ -16,7 +16,11 @@ constexpr int THREADS = KG_WORKGROUP;
 constexpr int GROUP = V_HEADS / K_HEADS; // value heads of a key head
 constexpr int KEY_DIMS = K_HEADS * K_DIM;
 constexpr int VALUE_DIMS = V_HEADS * V_DIM;
-constexpr int CHANNELS = kg_gdn_channels(K_HEADS, K_DIM, V_HEADS, V_DIM);
+constexpr int CHANNELS =
+    CONV_CHANNELS ? CONV_CHANNELS : kg_gdn_channels(K_HEADS, K_DIM, V_HEADS, V_DIM);
+// Channels of a convolution that is alone may not be whole pieces: their elements
+// are loaded and stored one by one.
+constexpr bool WHOLE_PIECES = CHANNELS % KG_GDN_PIECE == 0;
 constexpr int GROUP_DIMS = 2 * K_DIM + 2 * GROUP * V_DIM; // of an interleaved row
 constexpr int QUANT_GROUP = 128;                          // outputs that share a scale
 

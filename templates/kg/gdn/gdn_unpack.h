@@ -54,10 +54,10 @@ KG_DEV void run_unpack(args_t a, const seq_t &s, int lane, float *lds) {
     float own[TREE ? 1 : TOKENS * PIECE];
     float *y = TREE ? lds + (int)thread_id() * PIECE : own;
     constexpr int STEP = TREE ? THREADS * PIECE : PIECE;
-    load_channels(c, a, s, f, source_column(f));
+    load_channels(c, a, s, f, row_t{a.x, a.x_row, source_column(f)});
     convolve(y, STEP, c, a, s, f, true);
     KG_UNROLL for (int t = 0; t < TOKENS; t++)
-        KG_UNROLL for (int e = 0; e < PIECE; e++) if (t < s.count)
+        KG_UNROLL for (int e = 0; e < PIECE; e++) if (t < s.count && has_channel(f + e))
             store_as<OUT_DTYPE>(a.out, (s.first + t) * a.out_row, f + e, y[t * STEP + e]);
     move_window(c, a, s, f);
 }
