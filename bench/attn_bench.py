@@ -226,8 +226,8 @@ class Kgen:
             args.workspace, args.workspace_bytes = memory, size
 
     def arguments(self, case, index):
-        args = kg.Args(family=kg.ATTN)
-        attn = args.attn  # a view of the union
+        args = kg.Args(kg.ATTN)
+        attn = args.part
         attn.softmax_scale = case.scale
         attn.q, attn.out = kg.tensor(case.q), kg.tensor(case.out)
         attn.k, attn.v = kg.tensor(case.k, "nhd"), kg.tensor(case.v, "nhd")

@@ -258,7 +258,7 @@ class Kgen:
         return True
 
     def bind(self, case):
-        first = self.arguments(case)
+        first = self.arguments(case, 0)
         size = self.context.workspace_bytes(self.kernel, first)
         self.held = torch.empty(size + 256, dtype=torch.uint8, device=self.device)
         if size:
@@ -266,15 +266,15 @@ class Kgen:
             self.context.workspace_init(first.workspace, size, harness.current_stream(self.device))
         self.args = []
         for index in range(case.sets):
-            args = kg.Args.from_buffer_copy(first)
-            args.gdn.slots = kg.tensor(case.slots[index])
+            args = self.arguments(case, index)
+            args.workspace, args.workspace_bytes = first.workspace, first.workspace_bytes
             self.args.append(args)
 
-    def arguments(self, case):
-        args, row = kg.Args(family=kg.GDN), case.row
-        gdn = args.gdn  # a view of the union
+    def arguments(self, case, index):
+        args, row = kg.Args(kg.GDN), case.row
+        gdn = args.part
         gdn.q_scale, gdn.l2_eps = row.k ** -0.5, 1e-6
-        gdn.slots, gdn.state, gdn.out = kg.tensor(case.slots[0]), kg.tensor(case.state, "vk"), kg.tensor(case.out)
+        gdn.slots, gdn.state, gdn.out = kg.tensor(case.slots[index]), kg.tensor(case.state, "vk"), kg.tensor(case.out)
         gdn.a_log, gdn.dt_bias = kg.tensor(case.a_log), kg.tensor(case.dt_bias)
         if row.tokens > 1:
             gdn.accepted, gdn.cu_seqlens = kg.tensor(case.accepted), kg.tensor(case.cu)

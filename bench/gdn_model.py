@@ -58,10 +58,9 @@ class Kernel:
         self.kernel, self.held = context.prepare(line), None
 
     def launch(self, family, fields, numbers):
-        args = kg.Args(family=family)
-        part = args.attn if family == kg.ATTN else args.gdn  # a view of the union
+        args = kg.Args(family)
         for name, value in {**fields, **numbers}.items():
-            setattr(part, name, value)
+            setattr(args.part, name, value)
         size = self.context.workspace_bytes(self.kernel, args)
         stream = harness.current_stream(self.device)
         if size and (self.held is None or self.held.numel() < size + 256):

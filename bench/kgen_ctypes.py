@@ -96,16 +96,17 @@ class ScatterArgs(c.Structure):
 SCATTER_OPS = next(row["words"] for row in EXPLAINED["scatter"]["parameters"] if row["key"] == "op")
 
 
-class ArgsUnion(c.Union):
-    _fields_ = [(family, ScatterArgs if family == "scatter" else launch_of(family, family))
-                for family in FAMILIES]
+STRUCTS = {family: ScatterArgs if family == "scatter" else launch_of(family, family) for family in FAMILIES}
 
 
 class Args(c.Structure):
-    """What a launch takes; the families share their memory."""
-    _anonymous_ = ["of"]
+    """What a launch takes; `part` is the family's struct, and lives as long."""
     _fields_ = [("family", c.c_int), ("workspace", c.c_void_p), ("workspace_bytes", c.c_size_t),
-                ("of", ArgsUnion)]
+                ("any", c.c_void_p)]
+
+    def __init__(self, family):
+        self.part = STRUCTS[FAMILIES[family]]()
+        super().__init__(family, None, 0, c.addressof(self.part))
 
 
 class OpenOptions(c.Structure):
@@ -115,7 +116,8 @@ class OpenOptions(c.Structure):
 
 
 C_NAMES = {"kgen_error": Error, "kgen_spec": Spec, "kgen_tensor": Tensor,
-           "kgen_scatter_args": ScatterArgs, "kgen_args": Args, "kgen_open_options": OpenOptions}
+           "kgen_args": Args, "kgen_open_options": OpenOptions} | {
+               f"kgen_{family}_args": structure for family, structure in STRUCTS.items()}
 
 PROTOTYPES = {
     "kgen_open": [c.POINTER(c.c_void_p), c.POINTER(OpenOptions), c.POINTER(Error)],
@@ -214,16 +216,15 @@ def ask_compiler(lines):
 
 def library_offsets():
     """(what, offset here, offset that the library says) of every parameter, tensor and number."""
-    union = Args.of.offset
     for family, said in EXPLAINED.items():
         spec = dict(SpecUnion._fields_)[family]
         for row in said["parameters"]:
             yield f"{family} {row['key']}", Spec.of.offset + getattr(spec, row["key"]).offset, row["offset"]
         for name, launch in said["launches"].items():
             for row in launch["tensors"] + launch["numbers"]:
-                kind, base = dict(ArgsUnion._fields_)[family], union
+                kind, base = STRUCTS[family], 0
                 if family == "scatter" and row["name"] not in ("live", "error"):
-                    kind, base = dict(ScatterUnion._fields_)[name], union + ScatterArgs.of.offset
+                    kind, base = dict(ScatterUnion._fields_)[name], ScatterArgs.of.offset
                 yield f"{name} {row['name']}", base + getattr(kind, row["name"]).offset, row["offset"]
 
 

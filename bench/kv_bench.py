@@ -230,23 +230,23 @@ class Kgen:
             n: kg.tensor(getattr(case, n), case.row.layout) for n in ("k_cache", "v_cache")}
 
     def write(self, case, index):
-        args, row = kg.Args(family=kg.KV_WRITE), case.row
+        args, row = kg.Args(kg.KV_WRITE), case.row
         given = {"k": case.k[index], "v": case.v[index], "slots": case.slots[index]}
         if row.op == "rope":
             given |= {"positions": case.positions[index], "cos": case.cos, "sin": case.sin,
                       "q": case.q[index], "q_out": case.q_out[index]}
         for name, t in self.tensors(case, given).items():
-            setattr(args.kv_write, name, t)
+            setattr(args.part, name, t)
         for name in ("k_scale", "v_scale") if row.kv != "copy" else ():
-            setattr(args.kv_write, name, kg.tensor(getattr(case, name), "nhd" if row.scale == "token" else "none"))
+            setattr(args.part, name, kg.tensor(getattr(case, name), "nhd" if row.scale == "token" else "none"))
         return args
 
     def gather(self, case, index):
-        args = kg.Args(family=kg.KV_GATHER)
+        args = kg.Args(kg.KV_GATHER)
         given = {"k": case.k[index], "v": case.v[index], "block_table": case.table[index], "cu_seqlens": case.ends,
                  "seq_lens": case.lens, "k_descale": case.k_scale, "v_descale": case.v_scale}
         for name, t in self.tensors(case, given).items():
-            setattr(args.kv_gather, name, t)
+            setattr(args.part, name, t)
         return args
 
     def run(self, case, index):

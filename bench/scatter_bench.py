@@ -165,10 +165,10 @@ class Kgen:
             raise kg.KgenError("scatter wants a workspace")
 
     def arguments(self, case, index):
-        args, out = kg.Args(family=kg.SCATTER), self.outputs
+        args, out = kg.Args(kg.SCATTER), self.outputs
         op = OPS[case.row.op]
-        args.scatter.op, args.scatter.live = kg.SCATTER_OPS[op], kg.tensor(case.live)
-        scatter = getattr(args.scatter, op)  # a view of the union
+        args.part.op, args.part.live = kg.SCATTER_OPS[op], kg.tensor(case.live)
+        scatter = getattr(args.part, op)
         scatter.tokens = DRAFT
         scatter.lens, scatter.requests = kg.tensor(case.lens), kg.tensor(case.requests)
         scatter.req_to_token, scatter.table = kg.tensor(case.req_to_token[index]), kg.tensor(out.table[index])

@@ -35,7 +35,7 @@ static void look(sight *s, const char *tensor, const int64_t at[3], double got, 
 
 static void look_at_row(sight *s, const kgen__data *data, const kgen__attn_answer *a, int64_t token,
                         int64_t head) {
-    const kgen_tensor *out = &data->args.attn.out;
+    const kgen_tensor *out = &data->args.attn->out;
     s->row_error = s->row_expected = 0;
     for (int64_t d = 0; d < a->v_dim; d++) {
         int64_t i = (token * a->heads + head) * a->v_dim + d;
@@ -46,7 +46,7 @@ static void look_at_row(sight *s, const kgen__data *data, const kgen__attn_answe
     }
     double rms = sqrt(s->row_error / s->row_expected);
     if (s->row_expected > 0 && !(rms <= s->result->rms_ratio)) s->result->rms_ratio = rms;
-    const kgen_tensor *lse = &data->args.attn.lse;
+    const kgen_tensor *lse = &data->args.attn->lse;
     if (!data->spec.attn.lse) return;
     int64_t i = head * a->tokens + token;
     look(s, "lse", (int64_t[]){token, head, 0},
@@ -74,17 +74,15 @@ static int64_t broken_guard(const kgen__slot *slot, const kgen_tensor *t) {
 }
 
 static int guards_broken(kgen__check_result *result, const kgen__data *data) {
-    kgen_args args = data->args;
     for (int i = 0; i < KGEN__ATTN_SLOTS; i++) {
         const kgen__slot *slot = &data->slot[i];
         if (slot->role == KGEN_USE_IN || !slot->bytes) continue;
-        int64_t at = broken_guard(slot, kgen__slot_tensor(&args, i));
+        int64_t at = broken_guard(slot, kgen__slot_tensor(&data->args, i));
         if (at < 0) continue;
         snprintf(result->message, sizeof result->message,
                  "%s: byte %lld was written; the tensor is %zu bytes, guards included "
                  "(%d on each side)",
-                 kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_ATTN}, i), (long long)at,
-                 slot->size, KGEN__GUARD_BYTES);
+                 kgen__slot_name(&data->args, i), (long long)at, slot->size, KGEN__GUARD_BYTES);
         return 1;
     }
     return 0;
@@ -160,7 +158,7 @@ kgen_status kgen__attn_compare(kgen__check_result *result, const kgen__data *dat
 
 kgen_status kgen__attn_check(kgen__check_result *result, const kgen__data *data, kgen_error *err) {
     kgen__attn_answer answer;
-    KGEN_TRY(kgen__attn_reference(&answer, &data->spec, &data->args.attn, err));
+    KGEN_TRY(kgen__attn_reference(&answer, &data->spec, data->args.attn, err));
     kgen_status status = kgen__attn_compare(result, data, &answer, err);
     kgen__attn_free(&answer);
     return status;

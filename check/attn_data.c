@@ -82,7 +82,7 @@ static kgen__cache_plan plan_of(const kgen__data *data, const extents *e) {
 static void shape_tensors(kgen__data *data, const extents *e) {
     const kgen__attn_case *c = &data->shape.attn;
     const kgen_attn_spec *spec = &data->spec.attn;
-    kgen_attn_args *a = &data->args.attn;
+    kgen_attn_args *a = data->args.attn;
     int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
     a->q = rows_of((kgen_dtype)spec->q, e->tokens, e->hq, e->d, c->qpad);
     a->out = rows_of((kgen_dtype)spec->out, e->tokens, e->hq, e->dv, c->qpad);
@@ -172,7 +172,7 @@ static void cover(filler *f, int index) {
 }
 
 static void fill_lengths(filler *f) {
-    kgen_attn_args *a = &f->data->args.attn;
+    kgen_attn_args *a = f->data->args.attn;
     int64_t tokens = 0;
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         kgen__int_store(&a->seq_lens, s, f->lens[s]);
@@ -196,7 +196,7 @@ static void shuffle_pages(filler *f) {
 /* First key that some row of the sequence sees; its length if there is none. */
 static int64_t first_live(const filler *f, int32_t seq) {
     int32_t fixed = f->data->spec.attn.window;
-    int64_t window = fixed == KGEN_WINDOW_RT ? f->data->args.attn.window : fixed;
+    int64_t window = fixed == KGEN_WINDOW_RT ? f->data->args.attn->window : fixed;
     int64_t length = f->lens[seq], first = window > 0 ? length - f->qlens[seq] - window + 1 : 0;
     if (f->qlens[seq] == 0) return length;
     return first > 0 ? first : 0;
@@ -205,7 +205,7 @@ static int64_t first_live(const filler *f, int32_t seq) {
 /* Live pages are dealt in random order; every other entry leads to a page of
  * nobody, and what lies between two rows leads nowhere. */
 static void fill_table(filler *f) {
-    kgen_tensor *t = &f->data->args.attn.block_table;
+    kgen_tensor *t = &f->data->args.attn->block_table;
     kgen__rng rng = stream(f, LSE);
     int64_t nowhere = t->dtype == KGEN_DTYPE_I64 ? (int64_t)1 << 40 : INT32_MAX;
     size_t entries = kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype);
@@ -225,9 +225,9 @@ static void fill_table(filler *f) {
 }
 
 static void fill_row(filler *f, kgen__rng *rng, kgen__cache_side side, kgen__cache_at at) {
-    const kgen_tensor *t = side == KGEN__SIDE_K ? &f->data->args.attn.k : &f->data->args.attn.v;
+    const kgen_tensor *t = side == KGEN__SIDE_K ? &f->data->args.attn->k : &f->data->args.attn->v;
     const kgen_attn_spec *spec = &f->data->spec.attn;
-    int64_t d = side == KGEN__SIDE_K ? spec->head_dim : f->data->args.attn.out.shape[2];
+    int64_t d = side == KGEN__SIDE_K ? spec->head_dim : f->data->args.attn->out.shape[2];
     for (int64_t i = 0; i < d; i++)
         kgen__number_store(t->dtype, t->data, kgen__cache_index(t, side, at, i),
                            kgen__rng_normal(rng));
@@ -249,7 +249,7 @@ static void cover_scales(filler *f, int index, kgen__rng *rng) {
 }
 
 static void fill_cache(filler *f) {
-    kgen_attn_args *a = &f->data->args.attn;
+    kgen_attn_args *a = f->data->args.attn;
     kgen__rng k = stream(f, K), v = stream(f, V), ks = stream(f, K_DESCALE);
     kgen__rng vs = stream(f, V_DESCALE);
     for (int index = K; index <= V; index++) cover(f, index);
@@ -271,7 +271,7 @@ static void fill_cache(filler *f) {
 
 /* Rows that see a key hold numbers; the others stay poison. */
 static void fill_queries(filler *f) {
-    kgen_tensor *q = &f->data->args.attn.q;
+    kgen_tensor *q = &f->data->args.attn->q;
     kgen__rng rng = stream(f, Q);
     int64_t token = 0;
     cover(f, Q);
@@ -287,7 +287,7 @@ static void fill_queries(filler *f) {
 
 /* A sink near the log of the number of keys takes a real share of the row. */
 static void fill_scalars(filler *f) {
-    kgen_attn_args *a = &f->data->args.attn;
+    kgen_attn_args *a = f->data->args.attn;
     kgen__rng rng = stream(f, SINKS);
     double keys = 0;
     for (int32_t s = 0; s < f->data->shape.seqs; s++)
@@ -362,9 +362,9 @@ static kgen_status fits(const filler *f, kgen_error *err) {
             return kgen_fail(err, KGEN_E_ARG, "lens[%d]=%d: 0..%d was made", s, f->lens[s],
                              c->lens[s].high);
     }
-    if (tokens <= f->data->args.attn.q.shape[0]) return KGEN_OK;
+    if (tokens <= f->data->args.attn->q.shape[0]) return KGEN_OK;
     return kgen_fail(err, KGEN_E_ARG, "qlens: %lld tokens, %lld were made", (long long)tokens,
-                     (long long)f->data->args.attn.q.shape[0]);
+                     (long long)f->data->args.attn->q.shape[0]);
 }
 
 kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const int32_t *qlens,
@@ -373,9 +373,9 @@ kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const in
                 .lens = lens,
                 .qlens = qlens,
                 .seed = seed,
-                .page_tokens = kgen__cache_page(&data->args.attn.k),
-                .pages = data->args.attn.k.shape[0],
-                .heads = kgen__cache_heads(&data->args.attn.k)};
+                .page_tokens = kgen__cache_page(&data->args.attn->k),
+                .pages = data->args.attn->k.shape[0],
+                .heads = kgen__cache_heads(&data->args.attn->k)};
     KGEN_TRY(fits(&f, err));
     f.order = malloc((size_t)f.pages * sizeof *f.order);
     if (!f.order)
@@ -405,7 +405,7 @@ kgen_status kgen__attn_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
 kgen_status kgen__attn_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
     int32_t lens[KGEN__CASE_SEQS_MAX], qlens[KGEN__CASE_SEQS_MAX];
     const kgen__attn_case *c = &data->shape.attn;
-    int64_t left = data->args.attn.q.shape[0];
+    int64_t left = data->args.attn->q.shape[0];
     int ragged = kgen_attn_phase_of(data->spec.attn.phase)->ragged;
     for (int32_t s = 0; s < data->shape.seqs; s++) {
         int64_t most = left < data->spec.attn.q_tokens ? left : data->spec.attn.q_tokens;

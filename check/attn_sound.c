@@ -20,7 +20,7 @@ static kgen_status sound_pages(const kgen_attn_args *a, int64_t seq, int64_t fir
 
 kgen_status kgen__attn_sound(const kgen_spec *spec, const kgen_args *args, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
-    const kgen_attn_args *a = &args->attn;
+    const kgen_attn_args *a = args->attn;
     int64_t seqs = a->seq_lens.shape[0], window = s->window;
     int ragged = kgen_attn_phase_of(s->phase)->ragged;
     if (window == KGEN_WINDOW_RT) window = a->window;

@@ -241,7 +241,8 @@ typedef struct kgen__slot {
 typedef struct kgen__data {
     kgen__case shape; /* drawn */
     kgen_spec spec;   /* resolved */
-    kgen_args args;   /* pointers into the slots */
+    kgen_args args;   /* in `room`; pointers into the slots */
+    kgen_args_room room;
     kgen__slot slot[KGEN__SLOT_MAX];
 } kgen__data;
 
@@ -255,7 +256,7 @@ kgen_status kgen__data_refill(kgen__data *data, kgen__rng *rng, kgen_error *err)
 void kgen__data_free(kgen__data *data);
 /* The tensors of a family's arguments, 0 .. count - 1. */
 int kgen__slot_count(const kgen_args *args);
-kgen_tensor *kgen__slot_tensor(kgen_args *args, int slot);
+kgen_tensor *kgen__slot_tensor(const kgen_args *args, int slot);
 const char *kgen__slot_name(const kgen_args *args, int slot);
 /* Outputs and their guards get a pattern that no kernel writes; what is read
  * and written gets its first contents back. */

@@ -127,10 +127,10 @@ kgen_status kgen__random_spec(kgen_spec *spec, const kgen__choice *choices, size
 /* ---- comparing ---------------------------------------------------------------- */
 
 /* An answer where everything stays as it is until something is expected of it,
- * and arguments whose INOUT tensors are what a launch finds. Also after a
+ * and arguments in `room` whose INOUT tensors are what a launch finds. Also after a
  * failure: kgen__answer_free. */
-kgen_status kgen__answer_make(kgen__answer *answer, kgen_args *before, const kgen__data *data,
-                              kgen_error *err);
+kgen_status kgen__answer_make(kgen__answer *answer, kgen_args *before, kgen_args_room *room,
+                              const kgen__data *data, kgen_error *err);
 /* Error in tolerances; infinity where no error is allowed. */
 double kgen__error_ratio(double got, double want, double tolerance);
 

@@ -43,9 +43,8 @@ static void look_at_bytes(sight *s, const kgen__slot *slot, const kgen__image *i
 }
 
 static void look_at_slot(sight *s, const kgen__data *data, const kgen__image *image) {
-    kgen_args args = data->args;
     const kgen__slot *slot = &data->slot[s->slot];
-    kgen_dtype dtype = kgen__slot_tensor(&args, s->slot)->dtype;
+    kgen_dtype dtype = kgen__slot_tensor(&data->args, s->slot)->dtype;
     size_t size = (size_t)kgen_dtype_size(dtype), first = slot->offset;
     look_at_bytes(s, slot, image, 0, first);
     for (int64_t at = 0; at < image->count; at++, first += size) {
@@ -79,9 +78,8 @@ static void print_place(char out[96], const kgen_tensor *t, int64_t at) {
 
 static void describe_value(const sight *s, const kgen__data *data) {
     kgen__check_result *r = s->result;
-    kgen_args args = data->args;
     char place[96];
-    print_place(place, kgen__slot_tensor(&args, s->slot), s->at);
+    print_place(place, kgen__slot_tensor(&data->args, s->slot), s->at);
     snprintf(r->message, sizeof r->message,
              "%s%s is %.9g, must be %.9g within %.3g; largest error %.3g tolerances", r->tensor,
              place, r->got, r->want, r->tolerance, r->max_ratio);
@@ -90,8 +88,7 @@ static void describe_value(const sight *s, const kgen__data *data) {
 static void describe_byte(const sight *s, const kgen__data *data, const kgen__image *image) {
     const kgen__slot *slot = &data->slot[s->slot];
     const char *name = kgen__slot_name(&data->args, s->slot);
-    kgen_args args = data->args;
-    const kgen_tensor *t = kgen__slot_tensor(&args, s->slot);
+    const kgen_tensor *t = kgen__slot_tensor(&data->args, s->slot);
     int64_t size = kgen_dtype_size(t->dtype), at = (s->byte - (int64_t)slot->offset) / size;
     char place[96] = " (guard)";
     if (s->byte >= (int64_t)slot->offset && at < image->count) print_place(place, t, at);
@@ -147,10 +144,10 @@ static kgen_status make_image(kgen__image *image, const kgen__slot *slot, kgen_d
     return KGEN_OK;
 }
 
-kgen_status kgen__answer_make(kgen__answer *answer, kgen_args *before, const kgen__data *data,
-                              kgen_error *err) {
+kgen_status kgen__answer_make(kgen__answer *answer, kgen_args *before, kgen_args_room *room,
+                              const kgen__data *data, kgen_error *err) {
     memset(answer, 0, sizeof *answer);
-    *before = data->args;
+    kgen_args_copy(before, room, &data->args);
     for (int i = 0; i < kgen__slot_count(&data->args); i++) {
         const kgen__slot *slot = &data->slot[i], *memory = &data->slot[slot->view_of];
         kgen_tensor *t = kgen__slot_tensor(before, i);

@@ -7,7 +7,9 @@
 
 int kgen__slot_count(const kgen_args *args) { return kgen_args_count(args); }
 
-kgen_tensor *kgen__slot_tensor(kgen_args *args, int slot) { return kgen_args_tensor(args, slot); }
+kgen_tensor *kgen__slot_tensor(const kgen_args *args, int slot) {
+    return kgen_args_tensor(args, slot);
+}
 
 const char *kgen__slot_name(const kgen_args *args, int slot) { return kgen_args_name(args, slot); }
 
@@ -102,7 +104,7 @@ kgen_status kgen__data_make(kgen__data *data, const kgen__case *c, const kgen_sp
     memset(data, 0, sizeof *data);
     data->shape = *c;
     data->spec = *spec;
-    kgen_args_init(&data->args, spec);
+    kgen_args_init(&data->args, &data->room, spec);
     int count = kgen__slot_count(&data->args);
     for (int i = 0; i < count; i++)
         data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(&data->args, i)};

@@ -270,7 +270,7 @@ kgen_status kgen__gdn_shape(kgen__data *data, kgen_error *err) {
     shaper p = {.data = data,
                 .c = &data->shape.gdn,
                 .s = &data->spec.gdn,
-                .a = &data->args.gdn,
+                .a = data->args.gdn,
                 .d = kgen__gdn_dims_of(&data->spec.gdn),
                 .seqs = data->shape.seqs};
     for (int64_t n = 0; n < p.seqs; n++) p.read += p.c->lens[n].high;
@@ -630,11 +630,11 @@ static void cover_all(filler *f) {
 
 static kgen_status fill(kgen__data *data, const int32_t *lens, const int32_t *accepted,
                         const int32_t *ring, uint64_t seed, kgen_error *err) {
-    const kgen_gdn_args *a = &data->args.gdn;
+    const kgen_gdn_args *a = data->args.gdn;
     filler f = {.data = data,
                 .c = &data->shape.gdn,
                 .s = &data->spec.gdn,
-                .a = &data->args.gdn,
+                .a = data->args.gdn,
                 .d = kgen__gdn_dims_of(&data->spec.gdn),
                 .seed = seed,
                 .seqs = data->shape.seqs,
@@ -674,7 +674,7 @@ kgen_status kgen__gdn_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
 kgen_status kgen__gdn_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
     int32_t lens[KGEN__CASE_SEQS_MAX], accepted[KGEN__CASE_SEQS_MAX], ring[KGEN__CASE_SEQS_MAX];
     const kgen_gdn_spec *s = &data->spec.gdn;
-    int64_t left = data->args.gdn.out.shape[0];
+    int64_t left = data->args.gdn->out.shape[0];
     for (int32_t n = 0; n < data->shape.seqs; n++) {
         int64_t most = left < s->tokens ? left : s->tokens;
         lens[n] = s->varlen ? (int32_t)kgen__rng_range(rng, 0, most) : s->tokens;

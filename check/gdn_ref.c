@@ -610,10 +610,11 @@ kgen_status kgen__gdn_reference(kgen__answer *answer, const kgen_spec *spec, con
                                 kgen_error *err) {
     world w = {.spec = &spec->gdn, .d = kgen__gdn_dims_of(&spec->gdn), .answer = answer};
     kgen_args args;
-    kgen_status status = kgen__answer_make(answer, &args, data, err);
-    w.a = args.gdn;
+    kgen_args_room room;
+    kgen_status status = kgen__answer_make(answer, &args, &room, data, err);
+    w.a = *args.gdn;
     if (status == KGEN_OK) status = make_planes(&w, err);
-    int64_t seqs = data->args.gdn.slots.shape[0];
+    int64_t seqs = data->args.gdn->slots.shape[0];
     if (status == KGEN_OK) padding_rows(&w, seqs);
     for (w.n = 0; status == KGEN_OK && w.n < seqs; w.n++) sequence(&w);
     free(w.memory);

@@ -112,7 +112,7 @@ static kgen_status sound_ring(const kgen_gdn_spec *s, const kgen_gdn_args *a, in
 
 kgen_status kgen__gdn_sound(const kgen_spec *spec, const kgen_args *args, kgen_error *err) {
     const kgen_gdn_spec *s = &spec->gdn;
-    const kgen_gdn_args *a = &args->gdn;
+    const kgen_gdn_args *a = args->gdn;
     int64_t seqs = a->slots.shape[0];
     if (s->varlen)
         KGEN_TRY(kgen__sound_offsets("cu_seqlens", &a->cu_seqlens, seqs, a->out.shape[0], s->tokens,

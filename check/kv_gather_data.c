@@ -37,7 +37,7 @@ static kgen_tensor vector(int64_t count) {
 kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err) {
     const kgen__kv_gather_case *c = &data->shape.kv_gather;
     const kgen_kv_gather_spec *s = &data->spec.kv_gather;
-    kgen_kv_gather_args *a = &data->args.kv_gather;
+    kgen_kv_gather_args *a = data->args.kv_gather;
     extents e = measure(data);
     int64_t seqs = data->shape.seqs;
     if (!c->nostart && s->from == KGEN_FROM_END)
@@ -167,7 +167,7 @@ static kgen_status fill(kgen__data *data, const int32_t *lens, const int32_t *ca
                         const int32_t *starts, uint64_t seed, kgen_error *err) {
     extents e = measure(data);
     filler f = {.data = data,
-                .a = &data->args.kv_gather,
+                .a = data->args.kv_gather,
                 .lens = lens,
                 .cached = cached,
                 .starts = starts,
@@ -202,7 +202,7 @@ kgen_status kgen__kv_gather_fill(kgen__data *data, uint64_t seed, kgen_error *er
 kgen_status kgen__kv_gather_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
     int32_t lens[KGEN__CASE_SEQS_MAX], cached[KGEN__CASE_SEQS_MAX], starts[KGEN__CASE_SEQS_MAX];
     const kgen__kv_gather_case *c = &data->shape.kv_gather;
-    int64_t left = data->args.kv_gather.k.shape[0];
+    int64_t left = data->args.kv_gather->k.shape[0];
     for (int32_t n = 0; n < data->shape.seqs; n++) {
         cached[n] = (int32_t)kgen__rng_range(rng, 0, c->cached[n].high);
         lens[n] = (int32_t)kgen__rng_range(rng, 0, left < cached[n] + 3 ? left : cached[n] + 3);

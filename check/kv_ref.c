@@ -11,13 +11,13 @@ typedef struct world {
     const kgen__data *data;
     kgen__answer *answer;
     kgen_args args; /* of what a launch finds */
+    kgen_args_room room;
 } world;
 
 /* Element `index` of slot `slot` must have these bits. */
 static void expect(const world *w, int slot, int64_t index, uint32_t bits) {
-    kgen_args args = w->data->args;
     const kgen__slot *s = &w->data->slot[slot];
-    int size = kgen_dtype_size(kgen__slot_tensor(&args, slot)->dtype);
+    int size = kgen_dtype_size(kgen__slot_tensor(&w->data->args, slot)->dtype);
     unsigned char *at = w->answer->image[s->view_of].bytes + s->offset + index * size;
     for (int i = 0; i < size; i++) at[i] = (unsigned char)(bits >> 8 * i);
 }
@@ -57,7 +57,7 @@ static int64_t slot_of(const kgen_kv_write_args *a, int64_t row, int64_t page) {
 static int elements_of(uint32_t out[MOST_DIMS], const world *w, const kgen_tensor *t, int64_t row,
                        int64_t head, int rotates) {
     const kgen_kv_write_spec *s = &w->data->spec.kv_write;
-    const kgen_kv_write_args *a = &w->args.kv_write;
+    const kgen_kv_write_args *a = w->args.kv_write;
     int64_t first = row * t->stride[0] + head * t->stride[1], half = s->rope_dim / 2;
     for (int64_t d = 0; d < t->shape[2]; d++) out[d] = bits_at(t, first + d);
     if (!rotates) return 1;
@@ -92,7 +92,7 @@ static float scale_for(int32_t kv, float amax) {
 
 static void write_side(const world *w, const row_t *r, kgen__cache_side side) {
     const kgen_kv_write_spec *s = &w->data->spec.kv_write;
-    const kgen_kv_write_args *a = &w->args.kv_write;
+    const kgen_kv_write_args *a = w->args.kv_write;
     int v = side == KGEN__SIDE_V, rotates = s->rope && !v;
     const kgen_tensor *t = v ? &a->v : &a->k, *cache = v ? &a->v_cache : &a->k_cache;
     const kgen_tensor *scales = v ? &a->v_scale : &a->k_scale;
@@ -123,7 +123,7 @@ static void write_side(const world *w, const row_t *r, kgen__cache_side side) {
 }
 
 static void rotate_query(const world *w, int64_t row) {
-    const kgen_kv_write_args *a = &w->args.kv_write;
+    const kgen_kv_write_args *a = w->args.kv_write;
     uint32_t x[MOST_DIMS];
     for (int64_t head = 0; head < a->q.shape[1]; head++) {
         int inside = elements_of(x, w, &a->q, row, head, 1);
@@ -136,8 +136,8 @@ static void rotate_query(const world *w, int64_t row) {
 kgen_status kgen__kv_write_reference(kgen__answer *answer, const kgen__data *data,
                                      kgen_error *err) {
     world w = {.data = data, .answer = answer};
-    kgen_status status = kgen__answer_make(answer, &w.args, data, err);
-    const kgen_kv_write_args *a = &w.args.kv_write;
+    kgen_status status = kgen__answer_make(answer, &w.args, &w.room, data, err);
+    const kgen_kv_write_args *a = w.args.kv_write;
     int64_t page = kgen__cache_page(&a->k_cache);
     for (int64_t row = 0; status == KGEN_OK && row < a->slots.shape[0]; row++) {
         int64_t slot = slot_of(a, row, page);
@@ -154,7 +154,7 @@ kgen_status kgen__kv_write_reference(kgen__answer *answer, const kgen__data *dat
 
 /* Where the token of a row is; page -1 where the row is zeros. */
 static kgen__cache_at token_at(const world *w, int64_t row, int64_t *seq) {
-    const kgen_kv_gather_args *a = &w->args.kv_gather;
+    const kgen_kv_gather_args *a = w->args.kv_gather;
     int64_t page = kgen__cache_page(&a->k_cache), n = 0, seqs = a->seq_lens.shape[0];
     kgen__cache_at none = {-1, 0, 0};
     while (n < seqs && row >= kgen__int_load(&a->cu_seqlens, n + 1)) n++;
@@ -174,7 +174,7 @@ static kgen__cache_at token_at(const world *w, int64_t row, int64_t *seq) {
 
 static void gather_side(const world *w, int64_t row, kgen__cache_at at, int64_t seq,
                         kgen__cache_side side) {
-    const kgen_kv_gather_args *a = &w->args.kv_gather;
+    const kgen_kv_gather_args *a = w->args.kv_gather;
     int v = side == KGEN__SIDE_V;
     const kgen_tensor *out = v ? &a->v : &a->k, *cache = v ? &a->v_cache : &a->k_cache;
     const kgen_tensor *scales = v ? &a->v_descale : &a->k_descale;
@@ -199,8 +199,8 @@ static void gather_side(const world *w, int64_t row, kgen__cache_at at, int64_t 
 kgen_status kgen__kv_gather_reference(kgen__answer *answer, const kgen__data *data,
                                       kgen_error *err) {
     world w = {.data = data, .answer = answer};
-    kgen_status status = kgen__answer_make(answer, &w.args, data, err);
-    for (int64_t row = 0; status == KGEN_OK && row < w.args.kv_gather.k.shape[0]; row++) {
+    kgen_status status = kgen__answer_make(answer, &w.args, &w.room, data, err);
+    for (int64_t row = 0; status == KGEN_OK && row < w.args.kv_gather->k.shape[0]; row++) {
         int64_t seq = 0;
         kgen__cache_at at = token_at(&w, row, &seq);
         gather_side(&w, row, at, seq, KGEN__SIDE_K);

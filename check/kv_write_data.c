@@ -42,7 +42,7 @@ static kgen_tensor table(const kgen_kv_write_spec *s, int64_t rows, int64_t pad)
 static void shape_rope(kgen__data *data, int64_t tokens) {
     const kgen__kv_write_case *c = &data->shape.kv_write;
     const kgen_kv_write_spec *s = &data->spec.kv_write;
-    kgen_kv_write_args *a = &data->args.kv_write;
+    kgen_kv_write_args *a = data->args.kv_write;
     if (!s->rope) return;
     a->positions = indices(s->positions, tokens);
     a->cos = table(s, c->positions, c->kv.pad);
@@ -70,7 +70,7 @@ static kgen_tensor scale_of(const kgen__data *data, const extents *e, int32_t sh
 kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
     const kgen__kv_write_case *c = &data->shape.kv_write;
     const kgen_kv_write_spec *s = &data->spec.kv_write;
-    kgen_kv_write_args *a = &data->args.kv_write;
+    kgen_kv_write_args *a = data->args.kv_write;
     extents e = measure(data);
     int written = s->scale == KGEN_DESCALE_TOKEN || s->scale == KGEN_DESCALE_ROW;
     (void)err;
@@ -254,7 +254,7 @@ static kgen_status fill(kgen__data *data, const int32_t *lens, uint64_t seed, kg
     const kgen__kv_write_case *c = &data->shape.kv_write;
     extents e = measure(data);
     filler f = {.data = data,
-                .a = &data->args.kv_write,
+                .a = data->args.kv_write,
                 .lens = lens,
                 .seed = seed,
                 .page = e.plan.page,

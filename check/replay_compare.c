@@ -88,7 +88,7 @@ kgen_status kgen__replay_check_make(kgen__replay_check *j, const kgen_capture *c
     KGEN_TRY(copy_regions(j, err));
     kgen__data *data = j->data;
     data->spec = capture->spec;
-    kgen_capture_args(&data->args, capture, (void *const *)j->expected);
+    kgen_capture_args(&data->args, &data->room, capture, (void *const *)j->expected);
     for (int i = 0; i < KGEN__SLOT_MAX; i++)
         data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(&data->args, i)};
     return KGEN_OK;
@@ -113,9 +113,8 @@ kgen_status kgen__replay_check_sound(const kgen__replay_check *j, kgen_error *er
 }
 
 int kgen__replay_check_can(const kgen__replay_check *j) {
-    kgen_args args = j->data->args;
-    for (int i = 0; i < kgen__slot_count(&args); i++) {
-        const kgen_tensor *t = kgen__slot_tensor(&args, i);
+    for (int i = 0; i < kgen__slot_count(&j->data->args); i++) {
+        const kgen_tensor *t = kgen__slot_tensor(&j->data->args, i);
         for (int32_t n = 0; t->data && n < t->rank; n++)
             if (t->stride[n] < 0 && t->shape[n] > 1) return 0;
     }
@@ -132,8 +131,7 @@ static size_t region_byte(const kgen__replay_check *j, int slot, size_t at) {
 static void lay_image(kgen__replay_check *j, int index) {
     const kgen__slot *slot = &j->data->slot[index];
     const kgen__image *image = &j->answer.image[index];
-    kgen_args args = j->data->args;
-    size_t size = (size_t)kgen_dtype_size(kgen__slot_tensor(&args, index)->dtype);
+    size_t size = (size_t)kgen_dtype_size(kgen__slot_tensor(&j->data->args, index)->dtype);
     int32_t region = j->capture->place[index].region;
     for (size_t at = slot->offset; at < slot->size - KGEN__GUARD_BYTES; at++) {
         size_t place = region_byte(j, index, at);
@@ -146,10 +144,9 @@ static void lay_image(kgen__replay_check *j, int index) {
 
 /* Elements of an output of attn, all of which a tolerance decides. */
 static void loosen(kgen__replay_check *j, const kgen_tensor *t) {
-    kgen_args args = j->data->args;
     int index = 0;
     int64_t at[KGEN_TENSOR_RANK_MAX] = {0}, size = kgen_dtype_size(t->dtype), count = 1;
-    while (memcmp(kgen__slot_tensor(&args, index), t, sizeof *t) != 0) index++;
+    while (memcmp(kgen__slot_tensor(&j->data->args, index), t, sizeof *t) != 0) index++;
     const kgen_capture_place *place = &j->capture->place[index];
     for (int32_t i = 0; i < t->rank; i++) count *= t->shape[i];
     for (int64_t n = 0; n < count; n++) {
@@ -161,7 +158,7 @@ static void loosen(kgen__replay_check *j, const kgen_tensor *t) {
 }
 
 static kgen_status answer_attn(kgen__replay_check *j, kgen_error *err) {
-    const kgen_attn_args *a = &j->data->args.attn;
+    const kgen_attn_args *a = j->data->args.attn;
     KGEN_TRY(kgen__attn_reference(&j->attn, &j->data->spec, a, err));
     loosen(j, &a->out);
     if (j->data->spec.attn.lse) loosen(j, &a->lse);
@@ -188,8 +185,7 @@ kgen_status kgen__replay_check_answer(kgen__replay_check *j, kgen_error *err) {
 static void take_outcome(kgen__replay_check *j, int index, unsigned char *const *outcome) {
     kgen__slot *slot = &j->data->slot[index];
     kgen__image *image = &j->answer.image[index];
-    kgen_args args = j->data->args;
-    size_t size = (size_t)kgen_dtype_size(kgen__slot_tensor(&args, index)->dtype);
+    size_t size = (size_t)kgen_dtype_size(kgen__slot_tensor(&j->data->args, index)->dtype);
     int32_t region = j->capture->place[index].region;
     for (size_t at = slot->offset; at < slot->size - KGEN__GUARD_BYTES; at++) {
         size_t place = region_byte(j, index, at);
@@ -203,11 +199,12 @@ static void take_outcome(kgen__replay_check *j, int index, unsigned char *const 
 static kgen_status look_at_attn(kgen__check_result *result, const kgen__replay_check *j,
                                 unsigned char *const *outcome, kgen_error *err) {
     kgen__data *data = j->data;
-    kgen_attn_args kept = data->args.attn, *a = &data->args.attn;
+    kgen_attn_args kept = *data->args.attn, *a = data->args.attn;
     kgen_args seen;
-    kgen_capture_args(&seen, j->capture, (void *const *)outcome);
-    a->out.data = seen.attn.out.data;
-    a->lse.data = seen.attn.lse.data;
+    kgen_args_room room;
+    kgen_capture_args(&seen, &room, j->capture, (void *const *)outcome);
+    a->out.data = seen.attn->out.data;
+    a->lse.data = seen.attn->lse.data;
     kgen_status status = kgen__attn_compare(result, data, &j->attn, err);
     *a = kept;
     return status;
@@ -223,12 +220,11 @@ static kgen_status look_at_outputs(kgen__check_result *result, kgen__replay_chec
 
 /* A tensor that has this byte in its extent; outputs are not asked for. */
 static const char *owner_of(const kgen__replay_check *j, size_t region, size_t at) {
-    kgen_args args = j->data->args;
-    for (int i = 0; i < kgen__slot_count(&args); i++) {
+    for (int i = 0; i < kgen__slot_count(&j->data->args); i++) {
         const kgen_capture_place *place = &j->capture->place[i];
         if (place->region != (int32_t)region || at < place->offset) continue;
-        if (at - place->offset < extent_of(kgen__slot_tensor(&args, i)))
-            return kgen__slot_name(&args, i);
+        if (at - place->offset < extent_of(kgen__slot_tensor(&j->data->args, i)))
+            return kgen__slot_name(&j->data->args, i);
     }
     return j->capture->address_count ? "pools" : "memory beside a tensor";
 }

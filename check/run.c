@@ -14,7 +14,8 @@ typedef struct rig {
     kgen_graph *graph;
     kgen__data data;
     kgen_args args; /* on the device */
-    int slots;      /* of the family */
+    kgen_args_room room;
+    int slots; /* of the family */
     void *memory[KGEN__SLOT_MAX];
     unsigned char *first[KGEN__SLOT_MAX]; /* outputs of an earlier launch */
     kgen__check_result *result;
@@ -27,7 +28,7 @@ static int is_output(const rig *b, int slot) {
 /* ---- memory --------------------------------------------------------------- */
 
 static kgen_status allocate(rig *b, kgen_error *err) {
-    b->args = b->data.args;
+    kgen_args_copy(&b->args, &b->room, &b->data.args);
     for (int i = 0; i < b->slots; i++) {
         const kgen__slot *slot = &b->data.slot[i];
         kgen_tensor *t = kgen__slot_tensor(&b->args, i);
@@ -244,7 +245,7 @@ kgen_status kgen__check_run(kgen__check_result *result, kgen_context *ctx, const
     kgen__case_draw(drawn, c->seed ? c->seed : kgen__seed_fresh());
     b->ctx = ctx;
     b->result = result;
-    kgen_args_init(&b->args, &c->spec);
+    kgen_args_init(&b->args, &b->room, &c->spec);
     b->slots = kgen__slot_count(&b->args);
     status = steps(b, drawn, count, err);
     if (status == KGEN_E_MISMATCH) status = report(b, drawn, count, err);

@@ -60,7 +60,9 @@ static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
 
 /* What the reference makes of a copy of what a launch finds. */
 static kgen_status answer_of(kgen__answer *answer, const kgen__data *data, kgen_error *err) {
-    kgen_args args = data->args;
+    kgen_args args;
+    kgen_args_room room;
+    kgen_args_copy(&args, &room, &data->args);
     for (int i = 0; i < kgen__slot_count(&args); i++) {
         const kgen__slot *slot = &data->slot[i];
         kgen_tensor *t = kgen__slot_tensor(&args, i);
@@ -79,7 +81,7 @@ static kgen_status answer_of(kgen__answer *answer, const kgen__data *data, kgen_
         image->offset = slot->offset;
         t->data = image->bytes + slot->offset;
     }
-    kgen__scatter_reference(&data->spec, &args.scatter, data->shape.seqs);
+    kgen__scatter_reference(&data->spec, args.scatter, data->shape.seqs);
     return KGEN_OK;
 }
 

@@ -160,7 +160,7 @@ static int32_t choose_numbers(kgen__data *data, kgen__scatter_dims *d) {
     d->pool_bytes = d->pools * divide_up(a->slot_count, s->page) * a->page_bytes;
     a->chunk = KGEN__PICK(&rng, 1, 16, 100, 5000);
     a->window = KGEN__PICK(&rng, 0, 1, 16, 128);
-    kgen__scatter_pack(&data->args.scatter, s, a);
+    kgen__scatter_pack(data->args.scatter, s, a);
     return a->groups;
 }
 
@@ -199,9 +199,8 @@ kgen_status kgen__scatter_shape(kgen__data *data, kgen_error *err) {
 }
 
 int64_t kgen__scatter_rows(const kgen_args *args, const kgen_spec *spec) {
-    kgen_args copy = *args;
     for (int i = 0; i < kgen_args_count(args); i++) {
-        const kgen_tensor *t = kgen__slot_tensor(&copy, i);
+        const kgen_tensor *t = kgen__slot_tensor(args, i);
         kgen_arg arg;
         if (!kgen_args_want(&arg, spec, i) || !t->data) continue;
         if (strcmp(arg.size[0], "N") == 0) return t->shape[0];
@@ -556,7 +555,7 @@ static void start(filler *f, kgen__data *data) {
     f->data = data;
     f->c = &data->shape;
     f->s = &data->spec.scatter;
-    kgen__scatter_unpack(&f->all, &data->args.scatter);
+    kgen__scatter_unpack(&f->all, data->args.scatter);
     f->a = &f->all;
     f->d = kgen__scatter_dims_of(f->c);
     f->d.pool_bytes = f->a->pool.shape[0];

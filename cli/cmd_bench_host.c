@@ -112,6 +112,7 @@ typedef struct launcher {
     const host *h;
     const kgen_kernel *kernel;
     kgen_args args;
+    kgen_args_room room;
     kgen_stream stream;
     int captures; /* the cpu device runs what it launches, but records a graph */
 } launcher;
@@ -182,7 +183,7 @@ static kgen_status time_launch(host *h, kgen_error *err) {
     KGEN_TRY(time_find(h, kernel, err));
     l.kernel = kernel;
     KGEN_TRY(kgen__workload_make(&work, h->ctx, &h->row->spec, &problem, &options, err));
-    kgen__workload_args(&l.args, work, 0);
+    kgen__workload_args(&l.args, &l.room, work, 0);
     kgen_status status = kgen_stream_create(h->ctx, &l.stream, err);
     if (status == KGEN_OK) status = with_workspace(h, &l, err);
     kgen_memory_free(h->ctx, l.args.workspace);

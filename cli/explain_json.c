@@ -47,21 +47,28 @@ static json_t *args_json(const kgen_args *args) {
 
 static json_t *launches_json(kgen_family_id family) {
     json_t *all = json_object();
-    kgen_args args = {.family = family};
+    kgen_scatter_args scatter = {0};
+    kgen_args args = {.family = family, .scatter = &scatter};
     if (family != KGEN_FAMILY_SCATTER) {
         json_object_set_new(all, kgen_family_name(family), args_json(&args));
         return all;
     }
-#define KGEN_OP(ID, number, name)   \
-    args.scatter.op = KGEN_OP_##ID; \
+#define KGEN_OP(ID, number, name) \
+    scatter.op = KGEN_OP_##ID;    \
     json_object_set_new(all, #name, args_json(&args));
 #include <kgen/scatter_ops.def>
     return all;
 }
 
+static const size_t args_bytes[] = {
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = sizeof(kgen_##name##_args),
+#include <kgen/families.def>
+};
+
 int kgen__explain_json(kgen_family_id family) {
-    json_t *root = json_pack("{s:s, s:i, s:I, s:o, s:o}", "family", kgen_family_name(family), "id",
-                             (int)family, "args_bytes", (json_int_t)sizeof(kgen_args), "parameters",
-                             parameters_json(family), "launches", launches_json(family));
+    json_t *root =
+        json_pack("{s:s, s:i, s:I, s:o, s:o}", "family", kgen_family_name(family), "id",
+                  (int)family, "args_bytes", (json_int_t)args_bytes[family], "parameters",
+                  parameters_json(family), "launches", launches_json(family));
     return kgen__json_print(root);
 }

@@ -70,7 +70,8 @@ static kgen_status run(kgen_context *ctx, batch *host, void **device, void **wor
 
     KGEN_TRY(kgen_memory_alloc(ctx, device, sizeof *host, err));
     KGEN_TRY(kgen_memory_write(ctx, *device, host, sizeof *host, err));
-    kgen_args args = {.family = KGEN_FAMILY_ATTN, .attn = arguments(*device)};
+    kgen_attn_args attn = arguments(*device);
+    kgen_args args = {.family = KGEN_FAMILY_ATTN, .attn = &attn};
     KGEN_TRY(kgen_workspace_size(kernel, &args, &args.workspace_bytes, err));
     KGEN_TRY(kgen_memory_alloc(ctx, workspace, args.workspace_bytes, err));
     args.workspace = *workspace;

@@ -106,7 +106,7 @@ static kgen_status check_counters(const kgen__attn_geometry *geometry, int64_t s
 
 static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err) {
-    const kgen_attn_args *a = &args->attn;
+    const kgen_attn_args *a = args->attn;
     int64_t kv_heads = a->q.shape[1] / kernel->spec.attn.group;
     kgen__attn_geometry geometry = geometry_of(kernel);
     KGEN_TRY(check_counters(&geometry, a->seq_lens.shape[0], kv_heads, err));
@@ -194,7 +194,7 @@ static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel, con
 static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err) {
     device_args *d = packed;
-    KGEN_TRY(pack_args(d, kernel, &args->attn, err));
+    KGEN_TRY(pack_args(d, kernel, args->attn, err));
     KGEN_TRY(pack_workspace(d, kernel, args, err));
     *grid = d->num_tokens ? kernel->config.grid : 0;
     return KGEN_OK;

@@ -127,7 +127,7 @@ static kgen_status check_counters(const kgen_gdn_spec *s, int64_t seqs, kgen_err
 static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err) {
     const kgen_gdn_spec *s = &kernel->spec.gdn;
-    KGEN_TRY(check_counters(s, args->gdn.slots.shape[0], err));
+    KGEN_TRY(check_counters(s, args->gdn->slots.shape[0], err));
     *bytes = kgen__gdn_needs_counters(s) ? KGEN__HEAD_BYTES : 0;
     return KGEN_OK;
 }
@@ -185,7 +185,7 @@ static kgen_status count_groups(uint32_t *grid, const kgen_kernel *kernel, const
 static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err) {
     const kgen_gdn_spec *s = &kernel->spec.gdn;
-    const kgen_gdn_args *a = &args->gdn;
+    const kgen_gdn_args *a = args->gdn;
     device_args *d = packed;
     int64_t size[KGEN__SIZES_MAX];
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));

@@ -109,7 +109,7 @@ static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kerne
 static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err) {
     const kgen_kv_gather_spec *s = &kernel->spec.kv_gather;
-    const kgen_kv_gather_args *a = &args->kv_gather;
+    const kgen_kv_gather_args *a = args->kv_gather;
     device_args *d = packed;
     int64_t size[KGEN__SIZES_MAX];
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));

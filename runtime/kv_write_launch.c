@@ -147,7 +147,7 @@ static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kerne
 static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err) {
     const kgen_kv_write_spec *s = &kernel->spec.kv_write;
-    const kgen_kv_write_args *a = &args->kv_write;
+    const kgen_kv_write_args *a = args->kv_write;
     device_args *d = packed;
     int64_t size[KGEN__SIZES_MAX], pages = a->k_cache.shape[0];
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));

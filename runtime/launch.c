@@ -30,6 +30,8 @@ void kgen__launch_bind(kgen_kernel *kernel) {
 static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
     NEED(args->family == kernel->spec.family, "args: family %s, kernel built for %s",
          kgen_family_name(args->family), kgen_family_name(kernel->spec.family));
+    NEED(args->any, "args: %s is NULL, where the arguments of the family are expected",
+         kgen_family_name(args->family));
     return KGEN_OK;
 }
 

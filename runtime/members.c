@@ -6,46 +6,57 @@
 
 #include "launch.h"
 
-void kgen_args_init(kgen_args *args, const kgen_spec *spec) {
-    memset(args, 0, sizeof *args);
-    args->family = spec->family;
-    if (spec->family == KGEN_FAMILY_SCATTER) args->scatter.op = (kgen_scatter_op)spec->scatter.op;
+_Static_assert(sizeof(kgen_args) <= 64, "arguments are handed over by address");
+
+void kgen_args_init(kgen_args *args, kgen_args_room *room, const kgen_spec *spec) {
+    memset(room, 0, sizeof *room);
+    *args = (kgen_args){.family = spec->family, .any = room};
+    if (spec->family == KGEN_FAMILY_SCATTER) room->scatter.op = (kgen_scatter_op)spec->scatter.op;
+}
+
+void kgen_args_copy(kgen_args *out, kgen_args_room *room, const kgen_args *args) {
+    const kgen__args_rows *rows = kgen__args_rows_in(args);
+    *out = *args;
+    if (rows && args->any) out->any = memcpy(room, args->any, rows->args_bytes);
 }
 
 const kgen__args_rows *kgen__args_rows_in(const kgen_args *args) {
     kgen_spec spec = {.family = args->family};
     if ((unsigned)args->family >= KGEN_FAMILY_COUNT) return NULL;
-    if (args->family == KGEN_FAMILY_SCATTER) spec.scatter.op = (int32_t)args->scatter.op;
+    if (args->family == KGEN_FAMILY_SCATTER) {
+        if (!args->scatter) return NULL;
+        spec.scatter.op = (int32_t)args->scatter->op;
+    }
     return kgen__args_rows_of(&spec);
 }
 
-static const kgen__row *row_at(const kgen_args *args, int index) {
-    const kgen__args_rows *rows = kgen__args_rows_in(args);
+static const kgen__row *row_at(const kgen__args_rows *rows, int index) {
     for (int i = 0; rows && i < rows->row_count && index >= 0; i++)
         if (!(rows->rows[i].flags & KGEN__ROW_FORM) && index-- == 0) return &rows->rows[i];
     return NULL;
 }
 
 int kgen_args_count(const kgen_args *args) {
+    const kgen__args_rows *rows = kgen__args_rows_in(args);
     int count = 0;
-    while (row_at(args, count)) count++;
+    while (row_at(rows, count)) count++;
     return count;
 }
 
-kgen_tensor *kgen_args_tensor(kgen_args *args, int index) {
-    const kgen__row *row = row_at(args, index);
-    return row ? (kgen_tensor *)((char *)&args->attn + row->offset) : NULL;
+kgen_tensor *kgen_args_tensor(const kgen_args *args, int index) {
+    const kgen__row *row = row_at(kgen__args_rows_in(args), index);
+    return row && args->any ? (kgen_tensor *)((char *)args->any + row->offset) : NULL;
 }
 
 const char *kgen_args_name(const kgen_args *args, int index) {
-    const kgen__row *row = row_at(args, index);
+    const kgen__row *row = row_at(kgen__args_rows_in(args), index);
     return row ? row->name : NULL;
 }
 
 /* Of all forms: what one of them writes may be written. */
 kgen_use kgen_args_use(const kgen_args *args, int index) {
-    const kgen__row *row = row_at(args, index);
     const kgen__args_rows *rows = kgen__args_rows_in(args);
+    const kgen__row *row = row_at(rows, index);
     kgen_use use = row ? row->use : KGEN_USE_IN;
     for (int i = 0; row && i < rows->row_count; i++)
         if (rows->rows[i].offset == row->offset && rows->rows[i].use != use) use = KGEN_USE_INOUT;
@@ -72,10 +83,8 @@ static void name_conditions(char out[80], const kgen__args_rows *rows, uint32_t 
 }
 
 int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index) {
-    kgen_args args;
-    kgen_args_init(&args, spec);
     const kgen__args_rows *rows = kgen__args_rows_of(spec);
-    const kgen__row *named = row_at(&args, index);
+    const kgen__row *named = row_at(rows, index);
     const kgen__row *row = named ? kgen__args_row(rows, spec, named->offset) : NULL;
     memset(out, 0, sizeof *out);
     if (!named) return 0;
@@ -131,7 +140,7 @@ int kgen_args_row(kgen_arg_row *out, const kgen_args *args, int index) {
         const kgen__row *row = &rows->rows[index];
         *out = (kgen_arg_row){.name = row->name,
                               .doc = row->doc,
-                              .offset = offsetof(kgen_args, attn) + row->offset,
+                              .offset = row->offset,
                               .use = row->use,
                               .form = !!(row->flags & KGEN__ROW_FORM),
                               .optional = !!(row->flags & KGEN__ROW_OPTIONAL)};
@@ -141,10 +150,8 @@ int kgen_args_row(kgen_arg_row *out, const kgen_args *args, int index) {
         return 1;
     }
     const kgen__number_row *number = &rows->numbers[index - rows->row_count];
-    *out = (kgen_arg_row){.name = number->name,
-                          .doc = number->doc,
-                          .offset = offsetof(kgen_args, attn) + number->offset,
-                          .ctype = number->type};
+    *out = (kgen_arg_row){
+        .name = number->name, .doc = number->doc, .offset = number->offset, .ctype = number->type};
     name_conditions(out->when, rows, number->when);
     return 1;
 }

@@ -434,7 +434,7 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
 static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err) {
     const kgen_scatter_spec *s = &kernel->spec.scatter;
-    const kgen_scatter_args *a = &args->scatter;
+    const kgen_scatter_args *a = args->scatter;
     device_args *d = packed;
     int64_t size[KGEN__SIZES_MAX];
     NEED((int32_t)a->op == s->op, "args: op %d, kernel built for op=%s", (int)a->op,

@@ -28,12 +28,11 @@ static kgen_status pool_bytes(size_t *out, const kgen_kv_compact_args *a, int64_
 kgen_status kgen__scatter_addresses(int *tensor, size_t *bytes, const kgen_kernel *kernel,
                                     const kgen_args *args, kgen_error *err) {
     const kgen_scatter_spec *s = &kernel->spec.scatter;
-    kgen_args copy = *args;
     *tensor = -1;
-    if (s->op != KGEN_OP_KV_COMPACT || args->scatter.kv_compact.pool.data) return KGEN_OK;
-    if (args->scatter.kv_compact.pools.shape[0] == 0) return KGEN_OK;
-    KGEN_TRY(pool_bytes(bytes, &args->scatter.kv_compact, s->page, err));
+    if (s->op != KGEN_OP_KV_COMPACT || args->scatter->kv_compact.pool.data) return KGEN_OK;
+    if (args->scatter->kv_compact.pools.shape[0] == 0) return KGEN_OK;
+    KGEN_TRY(pool_bytes(bytes, &args->scatter->kv_compact, s->page, err));
     do ++*tensor;
-    while (kgen_args_tensor(&copy, *tensor) != &copy.scatter.kv_compact.pools);
+    while (kgen_args_tensor(args, *tensor) != &args->scatter->kv_compact.pools);
     return KGEN_OK;
 }

@@ -27,7 +27,8 @@ static double now_us(void) {
 
 static kgen_status launch(const kgen__timer *t, int set, kgen_error *err) {
     kgen_args args;
-    kgen__workload_args(&args, t->work, set);
+    kgen_args_room room;
+    kgen__workload_args(&args, &room, t->work, set);
     args.workspace = t->workspace;
     args.workspace_bytes = t->workspace_bytes;
     return kgen_launch(t->kernel, &args, t->work->stream, err);

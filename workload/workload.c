@@ -173,7 +173,7 @@ static kgen_status place(kgen__workload *work, kgen_tensor *t, kgen__owner owner
     if (work->turns == KGEN__TURNS_MAX)
         return kgen_fail(err, KGEN_E_INTERNAL, "workload: more than %d tensors", KGEN__TURNS_MAX);
     work->turn[work->turns++] =
-        (kgen__turn){(size_t)((char *)t - (char *)&work->args), (size_t)step};
+        (kgen__turn){(size_t)((char *)t - (char *)work->args.any), (size_t)step};
     return KGEN_OK;
 }
 
@@ -255,7 +255,7 @@ static kgen_status fill_workload(kgen__workload *work, const kgen__workload_opti
     KGEN_TRY(kgen__workload_bound("batch", work->problem.batch, 1, err));
     KGEN_TRY(kgen__workload_bound("context", work->problem.context, 0, err));
     KGEN_TRY(kgen__workload_bound("heads", work->problem.heads, 0, err));
-    kgen_args_init(&work->args, &work->spec);
+    kgen_args_init(&work->args, &work->room, &work->spec);
     KGEN_TRY(family->plan(work, err));
     work->sets = kgen__workload_sets_for(work->bytes, o->cold_bytes, KGEN__WORKLOAD_SETS_MAX);
     KGEN_TRY(check_memory(work, family, err));
@@ -297,10 +297,12 @@ double kgen__workload_read_bytes(const kgen__workload *work) { return work->read
 double kgen__workload_flops(const kgen__workload *work) { return work->flops; }
 int kgen__workload_sets(const kgen__workload *work) { return work->sets; }
 
-void kgen__workload_args(kgen_args *args, const kgen__workload *work, int set) {
-    *args = work->uploads ? kgen_upload_args(work->uploads[set]) : work->args;
+void kgen__workload_args(kgen_args *args, kgen_args_room *room, const kgen__workload *work,
+                         int set) {
+    kgen_args own = work->uploads ? kgen_upload_args(work->uploads[set]) : work->args;
+    kgen_args_copy(args, room, &own);
     for (int i = 0; i < work->turns; i++) {
-        kgen_tensor *t = (kgen_tensor *)((char *)args + work->turn[i].offset);
+        kgen_tensor *t = (kgen_tensor *)((char *)args->any + work->turn[i].offset);
         t->data = (char *)t->data + (size_t)set * work->turn[i].bytes;
     }
 }

@@ -49,8 +49,9 @@ double kgen__workload_read_bytes(const kgen__workload *work);
 double
 kgen__workload_flops(const kgen__workload *work); /* of matrix products; 0: none that matter */
 int kgen__workload_sets(const kgen__workload *work);
-/* The arguments over set `set`, workspace not included. */
-void kgen__workload_args(kgen_args *args, const kgen__workload *work, int set);
+/* The arguments over set `set` in `room`, workspace not included. */
+void kgen__workload_args(kgen_args *args, kgen_args_room *room, const kgen__workload *work,
+                         int set);
 
 /* 1: launches of the family mostly read; 0: they write about as much. */
 int kgen__workload_reads(kgen_family_id family);

@@ -90,7 +90,7 @@ static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
 
 static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_error *err) {
     const kgen_attn_spec *s = &work->spec.attn;
-    kgen_attn_args *a = &work->args.attn;
+    kgen_attn_args *a = work->args.attn;
     const int64_t table[] = {n->seqs, n->columns}, ends = n->seqs + 1;
     KGEN_TRY(kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, table_type(s), 2, table,
                                  fill_table, n, err));
@@ -103,7 +103,7 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
 
 static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_error *err) {
     const kgen_attn_spec *s = &work->spec.attn;
-    kgen_attn_args *a = &work->args.attn;
+    kgen_attn_args *a = work->args.attn;
     const kgen__workload_cache c = {(kgen_layout)s->layout,
                                     (kgen_dtype)s->kv,
                                     n->seqs * n->live * work->sets,
@@ -118,7 +118,7 @@ static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_er
 
 static kgen_status make_rows(kgen__workload *work, const attn_shape *n, kgen_error *err) {
     const kgen_attn_spec *s = &work->spec.attn;
-    kgen_attn_args *a = &work->args.attn;
+    kgen_attn_args *a = work->args.attn;
     const int64_t q[] = {n->tokens, n->q_heads, s->head_dim};
     const int64_t out[] = {n->tokens, n->q_heads, s->v_dim}, lse[] = {n->q_heads, n->tokens};
     KGEN_TRY(kgen__workload_tensor(work, &a->q, KGEN__EACH_SET, (kgen_dtype)s->q, 3, q,
@@ -132,7 +132,7 @@ static kgen_status make_rows(kgen__workload *work, const attn_shape *n, kgen_err
 
 static kgen_status make_vectors(kgen__workload *work, const attn_shape *n, kgen_error *err) {
     const kgen_attn_spec *s = &work->spec.attn;
-    kgen_attn_args *a = &work->args.attn;
+    kgen_attn_args *a = work->args.attn;
     const struct {
         kgen_tensor *t;
         int wanted;
@@ -156,7 +156,7 @@ static kgen_status make_vectors(kgen__workload *work, const attn_shape *n, kgen_
 static kgen_status make(kgen__workload *work, kgen_error *err) {
     attn_shape n = shape_of(work);
     KGEN_TRY(make_cache(work, &n, err)); /* the largest first: it may not fit */
-    KGEN_TRY(kgen__workload_shuffled(&n.pages, work, work->args.attn.k.shape[0], err));
+    KGEN_TRY(kgen__workload_shuffled(&n.pages, work, work->args.attn->k.shape[0], err));
     kgen_status status = make_sequences(work, &n, err);
     if (status == KGEN_OK) status = make_rows(work, &n, err);
     if (status == KGEN_OK) status = make_vectors(work, &n, err);

@@ -10,7 +10,7 @@ enum { KGEN__WORKLOAD_SETS_MAX = 1024 };
 
 /* A tensor of the arguments of which every set has its own, `bytes` apart. */
 typedef struct kgen__turn {
-    size_t offset; /* in kgen_args */
+    size_t offset; /* in the struct of the family */
     size_t bytes;
 } kgen__turn;
 
@@ -22,6 +22,7 @@ struct kgen__workload {
     kgen_spec spec; /* resolved */
     kgen_problem problem;
     kgen_args args; /* of set 0 */
+    kgen_args_room room;
     double bytes, read_bytes, flops;
     int sets;
     kgen__turn turn[KGEN__TURNS_MAX];

@@ -155,7 +155,7 @@ static kgen_status make_split(kgen__workload *work, const gdn_shape *n, kgen_err
 
 static kgen_status make_inputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &work->args.gdn;
+    kgen_gdn_args *a = work->args.gdn;
     kgen__content x = inputs_of(s);
     const struct {
         kgen_tensor *t;
@@ -185,7 +185,7 @@ static kgen_status make_inputs(kgen__workload *work, const gdn_shape *n, kgen_er
 
 static kgen_status make_weights(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &work->args.gdn;
+    kgen_gdn_args *a = work->args.gdn;
     const int64_t conv[] = {n->channels, s->conv_width};
     const struct {
         kgen_tensor *t;
@@ -210,7 +210,7 @@ static kgen_status make_weights(kgen__workload *work, const gdn_shape *n, kgen_e
 
 static kgen_status make_outputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &work->args.gdn;
+    kgen_gdn_args *a = work->args.gdn;
     const int64_t conv[] = {n->rows, n->channels}, out[] = {n->rows, s->v_heads, s->v_dim};
     const int64_t scale[] = {n->rows, n->values / 128};
     KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out,
@@ -224,7 +224,7 @@ static kgen_status make_outputs(kgen__workload *work, const gdn_shape *n, kgen_e
 
 static kgen_status make_pools(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &work->args.gdn;
+    kgen_gdn_args *a = work->args.gdn;
     int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
     const int64_t state[] = {n->pool, s->v_heads, vk ? s->v_dim : s->k_dim,
                              vk ? s->k_dim : s->v_dim};
@@ -242,7 +242,7 @@ static kgen_status make_pools(kgen__workload *work, const gdn_shape *n, kgen_err
 
 static kgen_status make_buffers(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &work->args.gdn;
+    kgen_gdn_args *a = work->args.gdn;
     int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
     int64_t window = s->conv_width - 1;
     const int64_t states[] = {n->seqs, s->tokens, s->v_heads, vk ? s->v_dim : s->k_dim,
@@ -273,7 +273,7 @@ static void fill_ring_starts(int64_t *values, int64_t count, int set, void *user
 
 static kgen_status make_rings(kgen__workload *work, gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &work->args.gdn;
+    kgen_gdn_args *a = work->args.gdn;
     int64_t rows = (s->ring + s->tokens + RING_UNIT - 1) / RING_UNIT * RING_UNIT;
     const int64_t k[] = {n->pool, rows, s->k_heads, s->k_dim};
     const int64_t u[] = {n->pool, rows, s->v_heads, s->v_dim};
@@ -335,7 +335,7 @@ static void fill_parents(int64_t *values, int64_t count, int set, void *user) {
 
 static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &work->args.gdn;
+    kgen_gdn_args *a = work->args.gdn;
     int spec = s->index == KGEN_INDEX_SPEC, blocks = s->index == KGEN_INDEX_BLOCKS;
     int slots = s->save == KGEN_SAVE_SLOTS;
     kgen_dtype type = s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
@@ -405,7 +405,7 @@ static kgen_status make(kgen__workload *work, kgen_error *err) {
     KGEN_TRY(make_outputs(work, &n, err));
     KGEN_TRY(kgen__workload_shuffled(&n.slots, work, n.pool - 1, err));
     kgen_status status = make_indices(work, &n, err);
-    set_numbers(&work->args.gdn, &n);
+    set_numbers(work->args.gdn, &n);
     free(n.slots);
     return status;
 }

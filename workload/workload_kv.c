@@ -146,7 +146,7 @@ static void fill_positions(int64_t *values, int64_t count, int set, void *user) 
 
 static kgen_status make_slots(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_write_spec *s = &work->spec.kv_write;
-    kgen_kv_write_args *a = &work->args.kv_write;
+    kgen_kv_write_args *a = work->args.kv_write;
     int64_t entries = n->rows * work->sets;
     KGEN_TRY(kgen__workload_ints(work, &a->slots, KGEN__EACH_SET, index_type(s->slots), 1, &n->rows,
                                  s->remap ? fill_tokens : fill_slots, n, err));
@@ -159,7 +159,7 @@ static kgen_status make_slots(kgen__workload *work, kv_shape *n, kgen_error *err
  * grow, for the tables are no real rotation. */
 static kgen_status make_rope(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_write_spec *s = &work->spec.kv_write;
-    kgen_kv_write_args *a = &work->args.kv_write;
+    kgen_kv_write_args *a = work->args.kv_write;
     const int64_t shape[] = {POSITIONS, s->rope_dim / 2}, q_heads = work->problem.heads * GROUP;
     kgen_dtype table = (kgen_dtype)s->table;
     if (!s->rope) return KGEN_OK;
@@ -176,7 +176,7 @@ static kgen_status make_rope(kgen__workload *work, kv_shape *n, kgen_error *err)
 
 static kgen_status make_write_tensors(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_write_spec *s = &work->spec.kv_write;
-    kgen_kv_write_args *a = &work->args.kv_write;
+    kgen_kv_write_args *a = work->args.kv_write;
     int64_t heads = work->problem.heads;
     kgen__content scale = s->scale == KGEN_DESCALE_HEAD ? KGEN__POSITIVE : KGEN__NOTHING;
     KGEN_TRY(kgen__workload_caches(work, &a->k_cache, &a->v_cache, &n->cache, KGEN__NOTHING, err));
@@ -267,7 +267,7 @@ static void fill_lengths(int64_t *values, int64_t count, int set, void *user) {
 
 static kgen_status make_gather_tensors(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_gather_spec *s = &work->spec.kv_gather;
-    kgen_kv_gather_args *a = &work->args.kv_gather;
+    kgen_kv_gather_args *a = work->args.kv_gather;
     const int64_t heads = work->problem.heads;
     KGEN_TRY(kgen__workload_caches(work, &a->k_cache, &a->v_cache, &n->cache, KGEN__SIGNED, err));
     KGEN_TRY(kgen__workload_scales(work, &a->k_descale, &a->v_descale, &n->cache, s->descale,
@@ -278,7 +278,7 @@ static kgen_status make_gather_tensors(kgen__workload *work, kv_shape *n, kgen_e
 
 static kgen_status make_sequences(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_gather_spec *s = &work->spec.kv_gather;
-    kgen_kv_gather_args *a = &work->args.kv_gather;
+    kgen_kv_gather_args *a = work->args.kv_gather;
     const int64_t ends = n->seqs + 1, table[] = {n->seqs, n->columns};
     KGEN_TRY(kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, index_type(s->table), 2,
                                  table, fill_table, n, err));

@@ -46,18 +46,16 @@ static int tensor_of(const kgen_capture *capture, const char *name) {
 }
 
 static int32_t dimension(const kgen_capture *capture, const char *name, int dim) {
-    kgen_args args = capture->args;
     int tensor = tensor_of(capture, name);
     if (tensor < 0) return 0;
-    const kgen_tensor *t = kgen_args_tensor(&args, tensor);
+    const kgen_tensor *t = kgen_args_tensor(&capture->args, tensor);
     return dim < t->rank ? (int32_t)t->shape[dim] : 0;
 }
 
 static int32_t mean(const kgen_capture *capture, const char *name) {
-    kgen_args args = capture->args;
     int tensor = tensor_of(capture, name);
     if (tensor < 0) return 0;
-    const kgen_tensor *t = kgen_args_tensor(&args, tensor);
+    const kgen_tensor *t = kgen_args_tensor(&capture->args, tensor);
     const kgen_capture_place *place = &capture->place[tensor];
     const uint8_t *bytes = capture->regions[place->region].before + place->offset;
     double sum = 0;

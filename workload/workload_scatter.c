@@ -205,11 +205,10 @@ static tensor_row row_of(const scatter_shape *n, const kgen_arg *arg, int index)
 }
 
 static int list_tensors(tensor_row list[ROWS_MAX], const scatter_shape *n) {
-    kgen_args args;
+    const kgen_args *args = &n->work->args;
     kgen_arg arg;
     int count = 0;
-    kgen_args_init(&args, &n->work->spec);
-    for (int i = 0; kgen_args_name(&args, i); i++)
+    for (int i = 0; kgen_args_name(args, i); i++)
         if (kgen_args_want(&arg, &n->work->spec, i) && !arg.optional)
             list[count++] = row_of(n, &arg, i);
     return count;
@@ -320,7 +319,7 @@ static kgen_status make(kgen__workload *work, kgen_error *err) {
     scatter_shape n = shape_of(work);
     int count = list_tensors(list, &n);
     for (int i = 0; i < count; i++) KGEN_TRY(make_tensor(work, &list[i], &n, err));
-    set_numbers(&work->args.scatter, &n);
+    set_numbers(work->args.scatter, &n);
     return KGEN_OK;
 }
 

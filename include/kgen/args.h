@@ -1,4 +1,4 @@
-/* What a launch takes: the arguments of one family, tagged with it. */
+/* What a launch takes: the family, and where its arguments are. */
 #ifndef KGEN_ARGS_H
 #define KGEN_ARGS_H
 
@@ -17,24 +17,34 @@ typedef struct kgen_args {
     void *workspace;       /* kgen_workspace_size bytes, 256-byte aligned, prepared
                         once by kgen_workspace_init; NULL where the size is 0 */
     size_t workspace_bytes;
-    union {
-#define KGEN_FAMILY(name, NAME) kgen_##name##_args name;
+    union {        /* the arguments, which the caller owns; a launch keeps no address of them */
+        void *any; /* of whichever family */
+#define KGEN_FAMILY(name, NAME) kgen_##name##_args *name;
 #include "families.def"
     };
 } kgen_args;
+
+/* Memory for the arguments of any one family, for programs that handle them all. */
+typedef union kgen_args_room {
+#define KGEN_FAMILY(name, NAME) kgen_##name##_args name;
+#include "families.def"
+} kgen_args_room;
 
 /* What launches do with a tensor. OUT: its old contents are never looked at. */
 typedef enum kgen_use { KGEN_USE_IN, KGEN_USE_OUT, KGEN_USE_INOUT } kgen_use;
 
 enum { KGEN_ARGS_TENSORS_MAX = 64 };
 
-/* Zeroes; tagged with the family, and the op, of the spec. */
-KGEN_API void kgen_args_init(kgen_args *args, const kgen_spec *spec);
+/* Zeroes in `room`, tagged with the family, and the op, of the spec. */
+KGEN_API void kgen_args_init(kgen_args *args, kgen_args_room *room, const kgen_spec *spec);
+/* A copy whose arguments are in `room`. Assignment copies the address alone. */
+KGEN_API void kgen_args_copy(kgen_args *out, kgen_args_room *room, const kgen_args *args);
 
 /* The tensors that arguments of these tags have, 0 .. count - 1, in the order of
- * <family>_args.def. Pure; NULL, 0 and KGEN_USE_IN out of range. */
+ * <family>_args.def. Pure; NULL, 0 and KGEN_USE_IN out of range, and for scatter
+ * without its struct, which says the op. */
 KGEN_API int kgen_args_count(const kgen_args *args);
-KGEN_API kgen_tensor *kgen_args_tensor(kgen_args *args, int index);
+KGEN_API kgen_tensor *kgen_args_tensor(const kgen_args *args, int index);
 KGEN_API const char *kgen_args_name(const kgen_args *args, int index);
 KGEN_API kgen_use kgen_args_use(const kgen_args *args, int index);
 
@@ -58,7 +68,7 @@ KGEN_API int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index);
 /* A row of <family>_args.def in words, for programs that show or mirror it. */
 typedef struct kgen_arg_row {
     const char *name, *doc;
-    size_t offset;     /* in kgen_args */
+    size_t offset;     /* in the struct of the family */
     kgen_use use;      /* of a tensor */
     int form;          /* 1: another form of the tensor of that name before it */
     int optional;      /* a tensor may have no data */

@@ -45,7 +45,8 @@ typedef struct kgen_capture {
     kgen_key key;       /* of the code object */
     uint64_t unix_time;
     char *environment; /* KGEN_* variables, "NAME=value\n" each */
-    kgen_args args;    /* shapes, strides and numbers; no data, no workspace */
+    kgen_args args;    /* shapes, strides and numbers, in `room`; no data, no workspace */
+    kgen_args_room room;
     kgen_capture_place place[KGEN_ARGS_TENSORS_MAX]; /* by args.h */
     kgen_capture_region *regions;
     size_t region_count;
@@ -67,8 +68,9 @@ KGEN_API void kgen_capture_free(kgen_capture *capture);
  * is not kept is open again. */
 KGEN_API void kgen_capture_spec(kgen_spec *out, const kgen_capture *capture,
                                 const kgen_target *target, int keep_tuning);
-/* Arguments whose tensors lie at base[region] + offset. */
-KGEN_API void kgen_capture_args(kgen_args *out, const kgen_capture *capture, void *const *base);
+/* Arguments in `room` whose tensors lie at base[region] + offset. */
+KGEN_API void kgen_capture_args(kgen_args *out, kgen_args_room *room, const kgen_capture *capture,
+                                void *const *base);
 
 /* The regions of a capture on a device. The capture and the context outlive it. */
 typedef struct kgen_upload kgen_upload;
@@ -77,7 +79,8 @@ typedef struct kgen_upload kgen_upload;
 KGEN_API kgen_status kgen_upload_make(kgen_upload **out, kgen_context *ctx,
                                       const kgen_capture *capture, kgen_error *err);
 KGEN_API void kgen_upload_free(kgen_upload *upload);
-/* For kgen_workspace_size and kgen_launch; the workspace is the caller's. */
+/* For kgen_workspace_size and kgen_launch, in memory of the upload; the workspace is
+ * the caller's. */
 KGEN_API kgen_args kgen_upload_args(const kgen_upload *upload);
 /* Writes what the launch found again; no launch may be under way. */
 KGEN_API kgen_status kgen_upload_reset(kgen_upload *upload, kgen_error *err);

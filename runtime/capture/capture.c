@@ -39,6 +39,7 @@ struct kgen__taking {
     kgen__capture *capture;
     const kgen_kernel *kernel;
     kgen_args args;
+    kgen_args_room room;
     kgen_stream stream;
     kgen__regions regions;
     kgen__blobs blobs;
@@ -258,7 +259,7 @@ kgen__taking *kgen__capture_begin(const kgen_kernel *kernel, const kgen_args *ar
     if (t) {
         t->capture = c;
         t->kernel = kernel;
-        t->args = *args;
+        kgen_args_copy(&t->args, &t->room, args);
         t->stream = stream;
         if (find_regions(t, &why) == KGEN_OK && read_regions(t, 0, &why) == KGEN_OK) return t;
     }

@@ -39,9 +39,8 @@ static json_t *sizes_json(const int64_t *sizes, int32_t count) {
 
 static json_t *tensors_json(const kgen_args *args, const kgen__regions *regions) {
     json_t *all = json_object();
-    kgen_args copy = *args;
     for (int i = 0; i < kgen_args_count(args); i++) {
-        const kgen_tensor *t = kgen_args_tensor(&copy, i);
+        const kgen_tensor *t = kgen_args_tensor(args, i);
         if (regions->place[i].region < 0) continue;
         json_object_set_new(
             all, kgen_args_name(args, i),
@@ -57,7 +56,7 @@ static json_t *numbers_json(const kgen_args *args) {
     json_t *all = json_object();
     for (const kgen__number_row *n = kgen__args_rows_in(args)->numbers; n->name; n++) {
         uint64_t bits = 0;
-        memcpy(&bits, (const char *)&args->attn + n->offset, n->size); /* little-endian hosts */
+        memcpy(&bits, (const char *)args->any + n->offset, n->size); /* little-endian hosts */
         json_object_set_new(all, n->name, json_integer((json_int_t)bits));
     }
     return all;

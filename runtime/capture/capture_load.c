@@ -144,7 +144,7 @@ static kgen_status take_about(kgen_capture *c, const file *in, json_t *root, kge
     c->unix_time = (uint64_t)when;
     if (kgen_spec_parse(&c->spec, line, &why) != KGEN_OK)
         return kgen_fail(err, why.status, "%.300s: %.600s", in->path, why.text);
-    kgen_args_init(&c->args, &c->spec);
+    kgen_args_init(&c->args, &c->room, &c->spec);
     return take_environment(c, in, root, err);
 }
 
@@ -283,7 +283,7 @@ static kgen_status take_args(kgen_capture *c, const file *in, const json_t *root
         int64_t bits;
         SOUND(take_integer(&bits, json_object_get(numbers, n->name), INT64_MIN, INT64_MAX),
               n->name);
-        memcpy((char *)&c->args.attn + n->offset, &bits, n->size); /* little-endian hosts */
+        memcpy((char *)c->args.any + n->offset, &bits, n->size); /* little-endian hosts */
     }
     SOUND(json_is_object(tensors), "tensors");
     for (int i = 0; i < count; i++)
@@ -356,8 +356,9 @@ void kgen_capture_spec(kgen_spec *out, const kgen_capture *capture, const kgen_t
     kgen_spec_open_tuning(out);
 }
 
-void kgen_capture_args(kgen_args *out, const kgen_capture *capture, void *const *base) {
-    *out = capture->args;
+void kgen_capture_args(kgen_args *out, kgen_args_room *room, const kgen_capture *capture,
+                       void *const *base) {
+    kgen_args_copy(out, room, &capture->args);
     for (int i = 0; i < kgen_args_count(out); i++) {
         const kgen_capture_place *place = &capture->place[i];
         if (place->region < 0) continue;

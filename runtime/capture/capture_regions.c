@@ -54,13 +54,13 @@ typedef struct finder {
 
 /* A launch refuses what its kernel has no use for: what is given is taken. */
 static kgen_status add_tensors(finder *f, kgen_error *err) {
-    kgen_args args = *f->args;
-    for (int i = 0; i < kgen_args_count(&args); i++) {
-        const kgen_tensor *t = kgen_args_tensor(&args, i);
+    const kgen_args *args = f->args;
+    for (int i = 0; i < kgen_args_count(args); i++) {
+        const kgen_tensor *t = kgen_args_tensor(args, i);
         kgen__extent extent;
         f->out->place[i] = (kgen_capture_place){-1, 0};
         if (!t->data) continue;
-        KGEN_TRY(kgen__tensor_extent(&extent, kgen_args_name(&args, i), t, err));
+        KGEN_TRY(kgen__tensor_extent(&extent, kgen_args_name(args, i), t, err));
         uintptr_t data = (uintptr_t)t->data;
         f->pieces[f->count++] = (piece){data + (uintptr_t)extent.low,
                                         (size_t)(extent.end - extent.low), data, &f->out->place[i]};
@@ -91,12 +91,11 @@ static kgen_status grow_pieces(finder *f, size_t more, kgen_error *err) {
 
 /* Of a tensor that holds addresses, the memory behind each. */
 static kgen_status add_addresses(finder *f, const kgen_kernel *kernel, kgen_error *err) {
-    kgen_args args = *f->args;
     int64_t *list = NULL;
     size_t bytes = 0;
     KGEN_TRY(kgen__launch_addresses(&f->holder, &bytes, kernel, f->args, err));
     if (f->holder < 0) return KGEN_OK;
-    const kgen_tensor *t = kgen_args_tensor(&args, f->holder);
+    const kgen_tensor *t = kgen_args_tensor(f->args, f->holder);
     kgen_status status = read_addresses(&list, kernel, t, err);
     if (status == KGEN_OK) status = grow_pieces(f, (size_t)t->shape[0], err);
     for (int64_t i = 0; status == KGEN_OK && i < t->shape[0]; i++) {

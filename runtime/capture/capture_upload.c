@@ -9,6 +9,8 @@ struct kgen_upload {
     kgen_context *ctx;
     const kgen_capture *capture;
     void **memory, **base; /* allocations, and the regions in them */
+    kgen_args args;        /* in `room` */
+    kgen_args_room room;
 };
 
 static kgen_status allocate(kgen_upload *u, kgen_error *err) {
@@ -42,16 +44,20 @@ kgen_status kgen_upload_make(kgen_upload **out, kgen_context *ctx, const kgen_ca
                              kgen_error *err) {
     kgen_upload *u = calloc(1, sizeof *u);
     if (!u) return kgen_fail(err, KGEN_E_NOMEM, "upload: out of memory");
-    *u = (kgen_upload){ctx, capture, calloc(capture->region_count + 1, sizeof *u->memory),
-                       calloc(capture->region_count + 1, sizeof *u->base)};
+    *u = (kgen_upload){.ctx = ctx,
+                       .capture = capture,
+                       .memory = calloc(capture->region_count + 1, sizeof *u->memory),
+                       .base = calloc(capture->region_count + 1, sizeof *u->base)};
     kgen_status status = u->memory && u->base
                              ? allocate(u, err)
                              : kgen_fail(err, KGEN_E_NOMEM, "upload: out of memory");
     if (status == KGEN_OK) status = kgen_upload_reset(u, err);
-    if (status == KGEN_OK)
+    if (status == KGEN_OK) {
+        kgen_capture_args(&u->args, &u->room, capture, u->base);
         *out = u;
-    else
+    } else {
         kgen_upload_free(u);
+    }
     return status;
 }
 
@@ -64,11 +70,7 @@ void kgen_upload_free(kgen_upload *u) {
     free(u);
 }
 
-kgen_args kgen_upload_args(const kgen_upload *u) {
-    kgen_args args;
-    kgen_capture_args(&args, u->capture, u->base);
-    return args;
-}
+kgen_args kgen_upload_args(const kgen_upload *u) { return u->args; }
 
 kgen_status kgen_upload_read(const kgen_upload *u, size_t region, void *out, kgen_error *err) {
     const kgen_capture *c = u->capture;

@@ -54,8 +54,9 @@ static kgen_kernel *kernel_of(const char *line) {
 }
 
 static inline void launch(kgen_kernel *kernel, const kgen__scatter_all *a) {
-    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
-    kgen__scatter_pack(&args.scatter, &kgen_kernel_spec(kernel)->scatter, a);
+    kgen_scatter_args scatter;
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER, .scatter = &scatter};
+    kgen__scatter_pack(&scatter, &kgen_kernel_spec(kernel)->scatter, a);
     DO(kgen_launch(kernel, &args, stream, &did));
     DO(kgen_stream_sync(ctx, stream, &did));
 }

@@ -28,6 +28,7 @@ typedef struct rig {
     kgen_kernel kernel;
     kgen__data data;
     kgen_args args;
+    kgen_args_room room;
     char line[KGEN__CASE_LINE_MAX];
     void *memory;
 } rig;
@@ -42,7 +43,7 @@ static void make_case(rig *r, kgen__case *c, uint64_t drawn) {
     DO(kgen_spec_resolve(&r->kernel.spec, &c->spec, r->ctx.target, &did));
     kgen__launch_bind(&r->kernel);
     DO(kgen__data_make(&r->data, c, &r->kernel.spec, &did));
-    r->args = r->data.args;
+    kgen_args_copy(&r->args, &r->room, &r->data.args);
     DO(kgen_workspace_size(&r->kernel, &r->args, &r->args.workspace_bytes, &did));
     r->memory = aligned_alloc(256, r->args.workspace_bytes + 256);
     r->args.workspace = r->memory;
@@ -93,7 +94,7 @@ static void refuse_tensors(rig *r, meeting *m) {
     for (int i = 0; i < m->rows->row_count; i++) {
         const kgen__row *row = &m->rows->rows[i];
         if (kgen__args_row(m->rows, &r->kernel.spec, row->offset)) continue;
-        kgen_tensor *t = (kgen_tensor *)((char *)&r->args.attn + row->offset), none = *t;
+        kgen_tensor *t = (kgen_tensor *)((char *)r->args.attn + row->offset), none = *t;
         assert_null(t->data);
         *t = kgen_tensor_dense(r, KGEN_DTYPE_F32, 1, (const int64_t[]){1});
         refuse(r, row->name, ": given, kernel built without it");
@@ -106,7 +107,7 @@ static void refuse_numbers(rig *r, meeting *m) {
     uint32_t holds = m->rows->conditions(&r->kernel.spec);
     for (int i = 0; i < m->rows->number_count; i++) {
         const kgen__number_row *row = &m->rows->numbers[i];
-        char *at = (char *)&r->args.attn + row->offset;
+        char *at = (char *)r->args.attn + row->offset;
         if ((row->when & holds) == row->when) continue;
         *at = 1;
         refuse(r, row->name, ": kernel built without it, 0 expected");
@@ -185,7 +186,7 @@ static void test_scalars_and_joined_outputs(void **state) {
     (void)state;
     rig r;
     make_line(&r, ATTN " | lens=20,30 qlens=3,4 hkv=2");
-    kgen_attn_args *a = &r.args.attn;
+    kgen_attn_args *a = r.args.attn;
     a->k_descale = a->v_descale = a->out_scale; /* [1] */
     take(&r, "one element");
     a->out_scale.rank = a->k_descale.rank = 0;
@@ -204,9 +205,9 @@ static void test_scalars_and_joined_outputs(void **state) {
     refuse(&r, "out", "rank 2, 3 expected");
     free_rig(&r);
     make_line(&r, "gdn:fuse=e,layout=flat,hk=1,hv=2,dk=64,dv=64 | seqs=2");
-    join(&r.args.gdn.out);
+    join(&r.args.gdn->out);
     take(&r, "gdn [T][Hv V]");
-    kgen_tensor *w = &r.args.gdn.conv_weight;
+    kgen_tensor *w = &r.args.gdn->conv_weight;
     w->shape[2] = w->shape[1], w->stride[2] = 1;
     w->shape[1] = 1, w->rank = 3;
     take(&r, "[C][1][w]");
@@ -219,7 +220,7 @@ static void test_caches_of_bytes_and_longer_tables(void **state) {
     (void)state;
     rig r;
     make_line(&r, ATTN " | lens=20,30 qlens=3,4 hkv=2");
-    kgen_attn_args *a = &r.args.attn;
+    kgen_attn_args *a = r.args.attn;
     a->k.dtype = a->v.dtype = KGEN_DTYPE_U8;
     take(&r, "fp8 caches as bytes");
     a->k.stride[0] += 256; /* pages with room between them */
@@ -231,7 +232,7 @@ static void test_caches_of_bytes_and_longer_tables(void **state) {
     refuse(&r, "block_table", "shape[0]=1, at least 2 expected");
     free_rig(&r);
     make_line(&r, "attn:d=64,g=2 | lens=20,30 hkv=2");
-    r.args.attn.k.dtype = KGEN_DTYPE_U8;
+    r.args.attn->k.dtype = KGEN_DTYPE_U8;
     refuse(&r, "k", "dtype u8, kernel built for bf16");
     free_rig(&r);
 }
@@ -241,7 +242,7 @@ static void test_views_of_one_projection(void **state) {
     (void)state;
     rig r;
     make_line(&r, "kv_write:d=64 | lens=5,3 cached=9 hkv=2");
-    kgen_kv_write_args *a = &r.args.kv_write;
+    kgen_kv_write_args *a = r.args.kv_write;
     a->k.stride[0] = a->v.stride[0] = 8 * 64;
     a->k.data = (void *)((uintptr_t)1 << 46); /* apart from all that is there */
     a->v.data = (char *)a->k.data + (size_t)2 * 64 * 2;
@@ -260,7 +261,7 @@ static void test_empty_tensors_have_no_address(void **state) {
     (void)state;
     rig r;
     make_line(&r, "attn:d=64,g=2 | lens=20 hkv=2");
-    kgen_attn_args *a = &r.args.attn;
+    kgen_attn_args *a = r.args.attn;
     empty(&a->q, 0);
     empty(&a->out, 0);
     empty(&a->seq_lens, 0);
@@ -270,7 +271,7 @@ static void test_empty_tensors_have_no_address(void **state) {
     refuse(&r, "seq_lens", "no data");
     free_rig(&r);
     make_line(&r, "scatter:op=page_table_requests,page=4 | seqs=3 lens=20,33,5");
-    kgen_page_table_requests_args *p = &r.args.scatter.page_table_requests;
+    kgen_page_table_requests_args *p = &r.args.scatter->page_table_requests;
     empty(&p->lens, 0);
     empty(&p->requests, 0);
     empty(&p->table, 0);

@@ -49,6 +49,7 @@ typedef struct rig {
     float lse[HQ * TOKENS];
     int32_t table[SEQS * COLUMNS], lens[SEQS], cu[SEQS + 1], error[SEQS];
     kgen_args args;
+    kgen_args_room room;
 } rig;
 
 static uint16_t *fenced(size_t bytes) {
@@ -84,7 +85,8 @@ static void make(rig *r) {
     memcpy(r->table, table, sizeof table);
     memcpy(r->lens, lens, sizeof lens);
     memcpy(r->cu, cu, sizeof cu);
-    kgen_attn_args *a = &r->args.attn;
+    r->args = (kgen_args){.family = KGEN_FAMILY_ATTN, .attn = &r->room.attn};
+    kgen_attn_args *a = r->args.attn;
     a->q = tensor(r->q, KGEN_DTYPE_BF16, 3, TOKENS, HQ, D, 0);
     a->out = tensor(r->out, KGEN_DTYPE_BF16, 3, TOKENS, HQ, D, 0);
     a->k = tensor(r->k, KGEN_DTYPE_BF16, 4, POOL, PAGE, HKV, D);
@@ -104,7 +106,6 @@ static void run(rig *r, const char *line) {
     size_t bytes;
     DO(kgen_spec_parse(&spec, line, &did));
     DO(kgen_prepare(ctx, &spec, 1, &kernel, &did));
-    r->args.family = KGEN_FAMILY_ATTN;
     DO(kgen_workspace_size(kernel, &r->args, &bytes, &did));
     DO(kgen_memory_alloc(ctx, &r->args.workspace, bytes, &did));
     r->args.workspace_bytes = bytes;
@@ -217,8 +218,8 @@ static void test_decode(void **state) {
     rig r;
     (void)state;
     make(&r);
-    r.args.attn.q.shape[0] = r.args.attn.out.shape[0] = r.args.attn.lse.shape[1] = SEQS;
-    r.args.attn.cu_seqlens_q = (kgen_tensor){0};
+    r.args.attn->q.shape[0] = r.args.attn->out.shape[0] = r.args.attn->lse.shape[1] = SEQS;
+    r.args.attn->cu_seqlens_q = (kgen_tensor){0};
     r.lens[0] = 1000;
     r.table[COLUMNS] = 99;
     run(&r, "attn:d=64,g=2,page=16,layout=nhd,lse=1");
@@ -236,15 +237,15 @@ static void test_lengths_that_the_caller_knows(void **state) {
     run(&r, VERIFY);
     DO(kgen_spec_parse(&spec, VERIFY, &did));
     DO(kgen_prepare(ctx, &spec, 1, &kernel, &did));
-    r.args.attn.max_q_len = T;
-    r.args.attn.max_kv_len = COLUMNS * PAGE;
+    r.args.attn->max_q_len = T;
+    r.args.attn->max_kv_len = COLUMNS * PAGE;
     DO(kgen_launch(kernel, &r.args, NULL, &did));
     DO(kgen_stream_sync(ctx, NULL, &did));
-    r.args.attn.max_q_len = T + 1;
+    r.args.attn->max_q_len = T + 1;
     assert_int_equal(kgen_launch(kernel, &r.args, NULL, &did), KGEN_E_ARG);
     assert_string_equal(did.text, "max_q_len=5: kernel built for t=4");
-    r.args.attn.max_q_len = 0;
-    r.args.attn.max_kv_len = COLUMNS * PAGE + 1;
+    r.args.attn->max_q_len = 0;
+    r.args.attn->max_kv_len = COLUMNS * PAGE + 1;
     assert_int_equal(kgen_launch(kernel, &r.args, NULL, &did), KGEN_E_ARG);
     assert_string_equal(did.text, "max_kv_len=49: block_table has pages for 48 keys");
 }

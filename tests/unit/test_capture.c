@@ -97,6 +97,7 @@ typedef struct rig {
     kgen_stream stream;
     kgen__data data;
     kgen_args args;
+    kgen_args_room room;
     char line[KGEN__CASE_LINE_MAX];
 } rig;
 
@@ -109,7 +110,7 @@ static void make_rig(rig *r, const char *device, const char *globs, const kgen__
     DO(kgen__data_fill(&r->data, drawn->seed, &did));
     kgen__data_poison_outputs(&r->data);
     DO(kgen_stream_create(r->ctx, &r->stream, &did));
-    r->args = r->data.args;
+    kgen_args_copy(&r->args, &r->room, &r->data.args);
     DO(kgen_workspace_size(r->kernel, &r->args, &r->args.workspace_bytes, &did));
     if (!r->args.workspace_bytes) return;
     DO(kgen_memory_alloc(r->ctx, &r->args.workspace, r->args.workspace_bytes, &did));
@@ -171,7 +172,8 @@ static size_t cover(char *covered, const char *name, size_t offset, size_t size)
 /* A member without a row would be lost in every capture. */
 static void check_rows(const kgen_spec *spec, size_t whole) {
     kgen_args args;
-    kgen_args_init(&args, spec);
+    kgen_args_room room;
+    kgen_args_init(&args, &room, spec);
     const kgen__args_rows *rows = kgen__args_rows_in(&args);
     char *covered = calloc(1, rows->args_bytes);
     size_t count = 0;
@@ -284,9 +286,9 @@ static void test_what_is_told(void **state) {
     assert_non_null(strstr(c->device, "cpu:cdna3"));
     assert_non_null(strstr(c->toolchain, "clang"));
     assert_non_null(strstr(c->environment, "KGEN_CAPTURE_COUNT=1\n"));
-    assert_float_equal(c->args.attn.softmax_scale, 0.3f, 0);
-    assert_int_equal(c->args.attn.q.shape[0], 2);
-    assert_null(c->args.attn.q.data);
+    assert_float_equal(c->args.attn->softmax_scale, 0.3f, 0);
+    assert_int_equal(c->args.attn->q.shape[0], 2);
+    assert_null(c->args.attn->q.data);
     kgen_capture_spec(&spec, c, target, 0);
     assert_int_equal(spec.attn.waves, resolved.attn.waves);
     DO(kgen_target_find(&target, "cpu:sm90", &did));
@@ -328,8 +330,8 @@ static void test_aliases_stay(void **state) {
     kgen_upload *upload = NULL;
     DO(kgen_upload_make(&upload, ctx, c, &did));
     kgen_args args = kgen_upload_args(upload);
-    assert_ptr_equal(args.kv_write.q.data, args.kv_write.q_out.data);
-    assert_int_equal((char *)args.kv_write.v_cache.data - (char *)args.kv_write.k_cache.data,
+    assert_ptr_equal(args.kv_write->q.data, args.kv_write->q_out.data);
+    assert_int_equal((char *)args.kv_write->v_cache.data - (char *)args.kv_write->k_cache.data,
                      64 * 2);
     kgen_upload_free(upload);
     kgen_close(ctx);
@@ -366,7 +368,7 @@ static void test_states_that_interleave(void **state) {
     make_line_rig(r, "cpu:cdna3", "*",
                   "gdn:fuse=e,layout=flat,hk=1,hv=2,dk=64,dv=64,state=f32 | "
                   "seqs=3 extra=1");
-    kgen_gdn_args *a = &r->args.gdn;
+    kgen_gdn_args *a = r->args.gdn;
     size_t bytes = (size_t)a->state.shape[0] * PAGE;
     char *block = aligned_alloc(64, (bytes + 63) / 64 * 64);
     memset(block, 0x3c, bytes);
@@ -429,8 +431,9 @@ static void test_pools_by_address(void **state) {
     DO(kgen_spec_parse(&spec, "scatter:op=kv_compact,loc=i32", &did));
     DO(kgen_prepare(ctx, &spec, 1, &kernel, &did));
     kgen_args args;
-    kgen_args_init(&args, &spec);
-    args.scatter.kv_compact = (kgen_kv_compact_args){
+    kgen_args_room room;
+    kgen_args_init(&args, &room, &spec);
+    args.scatter->kv_compact = (kgen_kv_compact_args){
         .pools = kgen_tensor_dense(addresses, KGEN_DTYPE_I64, 1, &two),
         .sources = kgen_tensor_dense((void *)(uintptr_t)from, KGEN_DTYPE_I32, 2, shape),
         .targets = kgen_tensor_dense((void *)(uintptr_t)to, KGEN_DTYPE_I32, 2, shape),

@@ -173,8 +173,9 @@ static void two_devices(void) {
     int64_t memory[6][4] = {{0}};
     const int64_t shape[2] = {1, 4};
     kgen_args args;
-    kgen_args_init(&args, &request[0].spec);
-    kgen_draft_lens_args *a = &args.scatter.draft_lens;
+    kgen_args_room room;
+    kgen_args_init(&args, &room, &request[0].spec);
+    kgen_draft_lens_args *a = &args.scatter->draft_lens;
     kgen_tensor *const tensors[] = {&a->lens,     &a->valid,     &a->accepted,
                                     &a->seq_lens, &a->step_lens, &a->positions_out};
     for (int i = 0; i < 6; i++)

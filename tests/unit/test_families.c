@@ -50,8 +50,8 @@ static void check_whole(kgen_family_id id, const kgen__launcher *launcher) {
     const kgen__predict_family *p = NULL;
     assert_int_equal(kgen__predict_family_of(&p, id, NULL), KGEN_OK);
     assert_true(p->bytes && p->cut && p->reads && p->cycles > 0);
-    kgen_args args = {.family = id};
-    if (id == KGEN_FAMILY_SCATTER) args.scatter.op = KGEN_OP_SPEC_PREPARE;
+    kgen_scatter_args scatter = {.op = KGEN_OP_SPEC_PREPARE};
+    kgen_args args = {.family = id, .any = id == KGEN_FAMILY_SCATTER ? &scatter : NULL};
     assert_in_range(kgen_args_count(&args), 1, KGEN_ARGS_TENSORS_MAX);
 }
 

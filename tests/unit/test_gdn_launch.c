@@ -59,13 +59,14 @@ typedef struct rig {
     kgen_context ctx;
     kgen_kernel kernel;
     kgen_args args;
+    kgen_args_room room;
     given given[GIVEN_MAX];
     int count;
     int64_t seqs, rows, slots, lines;
 } rig;
 
 static kgen_tensor *tensor_at(rig *r, size_t offset) {
-    return (kgen_tensor *)((char *)&r->args.gdn + offset);
+    return (kgen_tensor *)((char *)r->args.gdn + offset);
 }
 
 /* The first `free` strides get room between their parts. */
@@ -232,6 +233,7 @@ static void make_sized(rig *r, const char *line, int64_t seqs, int64_t rows) {
     r->slots = 5 + below(20);
     r->lines = seqs + below(3);
     r->args.family = KGEN_FAMILY_GDN;
+    r->args.gdn = &r->room.gdn;
     r->args.workspace = (void *)(uintptr_t)4096;
     r->args.workspace_bytes = KGEN__HEAD_BYTES;
     give_inputs(r, s);
@@ -240,7 +242,7 @@ static void make_sized(rig *r, const char *line, int64_t seqs, int64_t rows) {
     give_rings(r, s);
     give_numbers(r, s);
     give_outputs(r, s);
-    give_floats(&r->args.gdn, s);
+    give_floats(r->args.gdn, s);
 }
 
 static void make_rig(rig *r, const char *line) { make_sized(r, line, 2 + below(8), below(4)); }
@@ -276,6 +278,7 @@ static void launch(rig *r) {
 static void refuse(const rig *r, const char *says) {
     kgen_error err = {KGEN_OK, ""};
     kgen_args before = r->args;
+    kgen_args_room all = r->room;
     memset(&seen, 0, sizeof seen);
     if (kgen_launch(&r->kernel, &r->args, NULL, &err) == KGEN_OK) fail_msg("no '%s'", says);
     assert_int_equal(err.status, KGEN_E_ARG);
@@ -283,6 +286,7 @@ static void refuse(const rig *r, const char *says) {
         fail_msg("'%s' does not begin with '%s'", err.text, says);
     assert_int_equal(seen.launches, 0);
     assert_memory_equal(&before, &r->args, sizeof before);
+    assert_memory_equal(&all, &r->room, sizeof all);
 }
 
 /* ---- what goes to the kernel ---------------------------------------------- */
@@ -316,7 +320,7 @@ static void test_inputs_are_where_the_layout_has_them(void **state) {
     rig r;
     for (int i = 0; i < 2; i++) {
         make_rig(&r, packed[i]);
-        a = &r.args.gdn;
+        a = r.args.gdn;
         launch(&r);
         assert_at(seen.args.x, seen.args.x_row, &a->qkvz);
         assert_at(seen.args.z, seen.args.z_row, &a->qkvz);
@@ -324,7 +328,7 @@ static void test_inputs_are_where_the_layout_has_them(void **state) {
         assert_at(seen.args.a, seen.args.a_row, &a->ba);
     }
     make_rig(&r, E_PRE);
-    a = &r.args.gdn;
+    a = r.args.gdn;
     launch(&r);
     assert_at(seen.args.x, seen.args.x_row, &a->x);
     assert_at(seen.args.z, seen.args.z_row, &a->z);
@@ -333,14 +337,14 @@ static void test_inputs_are_where_the_layout_has_them(void **state) {
     assert_at(seen.args.out_scale, seen.args.scale_row, &a->out_scale);
     assert_int_equal(seen.args.scale_group, a->out_scale.stride[1]);
     make_rig(&r, B);
-    a = &r.args.gdn;
+    a = r.args.gdn;
     launch(&r);
     assert_at(seen.args.x, seen.args.x_row, &a->x);
     assert_at(seen.args.z, seen.args.z_row, &a->qkvz);
     assert_at(seen.args.b, seen.args.b_row, &a->ba);
     make_rig(&r, A);
     launch(&r);
-    assert_at(seen.args.x, seen.args.x_row, &r.args.gdn.x);
+    assert_at(seen.args.x, seen.args.x_row, &r.args.gdn->x);
     assert_null(seen.args.z);
     make_rig(&r, A_SPLIT);
     a = &r.args.gdn;
@@ -356,7 +360,7 @@ static void test_copies_are_made_where_there_is_room(void **state) {
     (void)state;
     rig r;
     make_rig(&r, C);
-    kgen_gdn_args *a = &r.args.gdn;
+    kgen_gdn_args *a = r.args.gdn;
     launch(&r);
     assert_at(seen.args.z_out, seen.args.z_out_row, &a->z_out);
     assert_at(seen.args.b_out, seen.args.b_out_row, &a->b_out);
@@ -379,7 +383,7 @@ static void test_pools_and_numbers(void **state) {
     (void)state;
     rig r;
     make_rig(&r, E_FLAT);
-    const kgen_gdn_args *a = &r.args.gdn;
+    const kgen_gdn_args *a = r.args.gdn;
     const struct kg_gdn_args *d = &seen.args;
     launch(&r);
     assert_at(d->conv_state, d->conv_slot, &a->conv_state);
@@ -419,7 +423,7 @@ static void test_buffers_and_rings(void **state) {
     (void)state;
     rig r;
     make_rig(&r, D_TREE);
-    const kgen_gdn_args *a = &r.args.gdn;
+    const kgen_gdn_args *a = r.args.gdn;
     const struct kg_gdn_args *d = &seen.args;
     launch(&r);
     assert_at(d->buffer, d->buffer_line, &a->buffer);
@@ -719,7 +723,7 @@ static void apply(rig *r, size_t offset, change kind, int index, double value) {
         t->dtype = (kgen_dtype)value;
         break;
     case NUMBER:
-        *(float *)((char *)&r->args.gdn + offset) = (float)value;
+        *(float *)((char *)r->args.gdn + offset) = (float)value;
     }
 }
 
@@ -738,7 +742,7 @@ static void test_ring_has_room_for_this_launch(void **state) {
     (void)state;
     rig r;
     make_rig(&r, D_RING);
-    kgen_gdn_args *a = &r.args.gdn;
+    kgen_gdn_args *a = r.args.gdn;
     int64_t k[] = {r.slots, 9, 2, 64}, u[] = {r.slots, 9, 4, 128}, decay[] = {r.slots, 9, 4};
     a->ring_k = kgen_tensor_dense(a->ring_k.data, KGEN_DTYPE_BF16, 4, k);
     a->ring_u = kgen_tensor_dense(a->ring_u.data, KGEN_DTYPE_BF16, 4, u);
@@ -756,7 +760,7 @@ static void test_lines_are_needed_where_there_are_few(void **state) {
     (void)state;
     rig r;
     make_sized(&r, D_TREE, 4, 0);
-    kgen_gdn_args *a = &r.args.gdn;
+    kgen_gdn_args *a = r.args.gdn;
     a->buffer.shape[0] = a->conv_windows.shape[0] = 3;
     launch(&r);
     assert_int_equal(seen.args.line_count, 3);
@@ -775,14 +779,14 @@ static void test_rows_must_hold_every_sequence(void **state) {
     (void)state;
     rig r;
     make_sized(&r, A, 5, 0);
-    r.args.gdn.slots.shape[0] = 6;
+    r.args.gdn->slots.shape[0] = 6;
     refuse(&r, "out: shape[0]=10 rows, 6 sequences of t=2 have 12");
     make_sized(&r, E_FLAT, 3, 0);
-    r.args.gdn.cu_seqlens.shape[0] = 3;
+    r.args.gdn->cu_seqlens.shape[0] = 3;
     refuse(&r, "cu_seqlens: shape[0]=3, 4 expected");
-    r.args.gdn.cu_seqlens.shape[0] = 5;
+    r.args.gdn->cu_seqlens.shape[0] = 5;
     refuse(&r, "cu_seqlens: shape[0]=5, 4 expected");
-    r.args.gdn.cu_seqlens.shape[0] = 4;
+    r.args.gdn->cu_seqlens.shape[0] = 4;
     launch(&r);
 }
 

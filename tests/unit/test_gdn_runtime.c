@@ -31,6 +31,7 @@ typedef struct rig {
     kgen_stream stream;
     kgen__data data;
     kgen_args args; /* of data, with a workspace */
+    kgen_args_room room;
     void *workspace;
     const char *line;
 } rig;
@@ -66,7 +67,7 @@ static void make_rig(rig *r, int device, const char *line) {
     DO(kgen_stream_create(r->ctx, &r->stream, &did));
     DO(kgen__data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
     DO(kgen__data_fill(&r->data, c.seed, &did));
-    r->args = r->data.args;
+    kgen_args_copy(&r->args, &r->room, &r->data.args);
     r->args.workspace = r->workspace = new_workspace(r, r->stream);
 }
 
@@ -128,7 +129,7 @@ static void assert_counters_at_rest(const rig *r) {
 }
 
 static kgen__gdn_seq sequence(const rig *r, int64_t n) {
-    return kgen__gdn_sequence(&r->data.spec.gdn, &r->data.args.gdn, n);
+    return kgen__gdn_sequence(&r->data.spec.gdn, r->data.args.gdn, n);
 }
 
 static const kgen_tensor *tensor(rig *r, int slot) {
@@ -282,6 +283,7 @@ enum { SHARED = sizeof shared / sizeof shared[0] };
 typedef struct half {
     rig *r;
     kgen_args args;
+    kgen_args_room room;
     kgen_stream stream;
     int64_t first, count;
     unsigned char *const *want; /* [SHARED] */
@@ -291,7 +293,8 @@ typedef struct half {
 
 static void make_half(half *h, rig *r, int64_t first, int64_t count) {
     static const int rows[] = {QKVZ, BA, X, SLOTS, OUT};
-    *h = (half){.r = r, .args = r->args, .first = first, .count = count};
+    *h = (half){.r = r, .first = first, .count = count};
+    kgen_args_copy(&h->args, &h->room, &r->args);
     DO(kgen_stream_create(r->ctx, &h->stream, &did));
     h->args.workspace = new_workspace(r, h->stream);
     DO(kgen_stream_sync(r->ctx, h->stream, &did));
@@ -463,7 +466,7 @@ static void round_state(double *s, kgen_dtype dtype) {
 static double square(double x) { return x * x; }
 
 static void measure(drift *d) {
-    const kgen_gdn_args *a = &d->r.data.args.gdn;
+    const kgen_gdn_args *a = d->r.data.args.gdn;
     double largest = 0, state_error = 0, o_error = 0;
     int64_t base = d->slot * a->state.stride[0];
     for (int i = 0; i < STATE_SIZE; i++) {
@@ -486,7 +489,7 @@ static void measure(drift *d) {
 
 static void start_drift(drift *d, int device, const char *line) {
     make_rig(&d->r, device, line);
-    const kgen_gdn_args *a = &d->r.data.args.gdn;
+    const kgen_gdn_args *a = d->r.data.args.gdn;
     d->slot = sequence(&d->r, 0).read;
     /* A decay near 1 keeps errors for long. */
     store(&a->a_log, 0, -6 + 2 * kgen__rng_uniform(&rng));
@@ -500,7 +503,7 @@ static drift *drifted(int device, const char *line) {
     start_drift(d, device, line);
     for (int i = 0; i < STEPS; i++) {
         token x;
-        draw_token(&x, &d->r.data.args.gdn);
+        draw_token(&x, d->r.data.args.gdn);
         run(&d->r);
         step(d->exact, d->o_exact, &x);
         step(d->rounded, d->o_rounded, &x);
@@ -569,7 +572,7 @@ static void assert_read_slots_kept(rig *r) {
 
 /* All sequences go on from the slot that the first one reads. */
 static void share_prefix(rig *r) {
-    const kgen_gdn_args *a = &r->data.args.gdn;
+    const kgen_gdn_args *a = r->data.args.gdn;
     int64_t first = sequence(r, 0).read;
     for (int64_t n = 0; n < r->data.shape.seqs; n++) {
         int64_t at = n * a->slots.stride[0];
@@ -681,7 +684,7 @@ static void follow(rig *single, rig *draft, const draft_case *c, int accepted) {
     for (int64_t t = 0; t < s->tokens; t++) {
         step_alone(single, draft, t);
         for (int64_t n = 0; n < draft->data.shape.seqs; n++) {
-            int64_t slot = kgen__gdn_token_slot(s, &draft->data.args.gdn, n, t);
+            int64_t slot = kgen__gdn_token_slot(s, draft->data.args.gdn, n, t);
             assert_close(tensor(draft, OUT), n * s->tokens + t, tensor(single, OUT), n, c, accepted,
                          t);
             assert_close(tensor(draft, STATE), slot, tensor(single, STATE),
@@ -763,7 +766,7 @@ static kgen_graph *captured(rig *r) {
 }
 
 static batch draw_batch(rig *r, int round) {
-    const kgen_gdn_args *a = &r->data.args.gdn;
+    const kgen_gdn_args *a = r->data.args.gdn;
     batch kind = round % 10 == 3 ? ALL_PADDING : round % 10 == 6 ? NO_TOKENS : ANY;
     DO(kgen__data_refill(&r->data, &rng, &did));
     for (int64_t n = 0; n < a->slots.shape[0]; n++) {

@@ -34,6 +34,7 @@ typedef struct rig {
     kgen_context ctx;
     kgen_kernel kernel;
     kgen_args args;
+    kgen_args_room room;
 } rig;
 
 static void make_kernel(rig *r, const char *line) {
@@ -48,6 +49,7 @@ static void make_kernel(rig *r, const char *line) {
         fail_msg("%s: %s", line, err.text);
     kgen__launch_bind(&r->kernel);
     r->args.family = spec.family;
+    r->args.any = &r->room;
 }
 
 static kgen_tensor at(int place, int32_t dtype, int32_t layout, int32_t rank,
@@ -81,7 +83,7 @@ static kgen_tensor scale_at(int place, int32_t scale) {
 static void make_write(rig *r, const char *line) {
     make_kernel(r, line);
     const kgen_kv_write_spec *s = &r->kernel.spec.kv_write;
-    kgen_kv_write_args *a = &r->args.kv_write;
+    kgen_kv_write_args *a = r->args.kv_write;
     a->k = AT(1, s->x, 0, ROWS + 2, HEADS, DIM);
     a->v = AT(2, s->x, 0, ROWS, HEADS, DIM);
     a->slots = AT(3, s->slots ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, ROWS);
@@ -103,7 +105,7 @@ static void make_write(rig *r, const char *line) {
 static void make_gather(rig *r, const char *line) {
     make_kernel(r, line);
     const kgen_kv_gather_spec *s = &r->kernel.spec.kv_gather;
-    kgen_kv_gather_args *a = &r->args.kv_gather;
+    kgen_kv_gather_args *a = r->args.kv_gather;
     a->k_cache = cache_at(4, s->layout, s->kv, 0);
     a->v_cache = cache_at(5, s->layout, s->kv, 1);
     a->block_table = AT(1, s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, 3, 5);
@@ -179,17 +181,17 @@ typedef enum change {
 
 typedef struct bad {
     const char *line;
-    size_t offset; /* of the tensor in kgen_args */
+    size_t offset; /* of the tensor in the struct of its family */
     change change;
     size_t other; /* SAME: takes the address of this tensor */
     const char *says;
 } bad;
 
-#define W(field) offsetof(kgen_args, kv_write.field)
-#define G(field) offsetof(kgen_args, kv_gather.field)
+#define W(field) offsetof(kgen_kv_write_args, field)
+#define G(field) offsetof(kgen_kv_gather_args, field)
 
 static kgen_tensor *tensor_at(rig *r, size_t offset) {
-    return (kgen_tensor *)((char *)&r->args + offset);
+    return (kgen_tensor *)((char *)r->args.any + offset);
 }
 
 static void spoil(rig *r, const bad *b) {
@@ -317,34 +319,39 @@ static void test_other_guards(void **state) {
     (void)state;
     rig r;
     make(&r, NHD);
-    r.args.kv_write.first_slot = -1;
+    r.args.kv_write->first_slot = -1;
     refuse(&r, NHD, "first_slot=-1: at least 0");
     make(&r, NHD);
-    r.args.kv_write.v_cache.data = r.args.kv_write.k_cache.data;
+    r.args.kv_write->v_cache.data = r.args.kv_write->k_cache.data;
     refuse(&r, NHD, "v_cache: the address of k_cache");
     make(&r, NHD);
-    r.args.kv_write.k_cache.stride[0] = 512;
+    r.args.kv_write->k_cache.stride[0] = 512;
     refuse(&r, NHD, "k_cache: stride[0]=512, at least 4096, or its parts overlap");
     make(&r, SHUFFLE);
-    r.args.kv_write.k_scale.stride[2] = 0;
+    r.args.kv_write->k_scale.stride[2] = 0;
     refuse(&r, SHUFFLE, "k_scale: stride[2]=0");
     make(&r, XPACKED);
-    r.args.kv_write.k_scale.stride[2] = 0; /* one entry for all heads */
+    r.args.kv_write->k_scale.stride[2] = 0; /* one entry for all heads */
     launches = 0;
     assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, NULL), KGEN_OK);
     assert_int_equal(launches, 1);
     make(&r, ROPE);
-    r.args.kv_write.q_out.stride[0] *= 2;
+    r.args.kv_write->q_out.stride[0] *= 2;
     refuse(&r, ROPE, "q_out: stride 1024, 64, in place q has 512, 64");
     make(&r, NHD);
-    r.args.kv_write.k_cache.shape[0] = r.args.kv_write.v_cache.shape[0] = (int64_t)1 << 28;
+    r.args.kv_write->k_cache.shape[0] = r.args.kv_write->v_cache.shape[0] = (int64_t)1 << 28;
     refuse(&r, NHD, "at most 2^31-1 slots");
     make(&r, G_NHD);
-    r.args.kv_gather.v.data = r.args.kv_gather.k.data;
+    r.args.kv_gather->v.data = r.args.kv_gather->k.data;
     refuse(&r, G_NHD, "v: overlaps k, which the kernel writes");
     make(&r, G_NHD);
     r.args.family = KGEN_FAMILY_KV_WRITE;
     refuse(&r, G_NHD, "args: family kv_write, kernel built for kv_gather");
+    make(&r, G_NHD);
+    r.args.kv_gather = NULL;
+    refuse(&r, G_NHD, "args: kv_gather is NULL, where the arguments of the family are expected");
+    size_t bytes;
+    assert_int_equal(kgen_workspace_size(&r.kernel, &r.args, &bytes, NULL), KGEN_E_ARG);
 }
 
 /* ---- there and back ---------------------------------------------------------- */
@@ -396,20 +403,22 @@ static kgen_tensor put(world *w, int32_t dtype, int32_t layout, const void *from
     put(w, dtype, layout, from, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
         (const int64_t[]){__VA_ARGS__})
 
-static void run(world *w, const char *line, kgen_args *args) {
+/* any: the arguments of the family. */
+static void run(world *w, const char *line, void *any) {
+    kgen_args args = {.any = any};
     kgen_spec spec;
     kgen_kernel *kernel;
     kgen_error err;
     must(kgen_spec_parse(&spec, line, &err), &err);
     must(kgen_prepare(w->ctx, &spec, 1, &kernel, &err), &err);
-    args->family = spec.family;
-    must(kgen_workspace_size(kernel, args, &args->workspace_bytes, &err), &err);
-    if (args->workspace_bytes) {
-        args->workspace = PUT(w, KGEN_DTYPE_F32, 0, NULL, (int64_t)args->workspace_bytes / 4).data;
-        must(kgen_workspace_init(w->ctx, args->workspace, args->workspace_bytes, w->stream, &err),
+    args.family = spec.family;
+    must(kgen_workspace_size(kernel, &args, &args.workspace_bytes, &err), &err);
+    if (args.workspace_bytes) {
+        args.workspace = PUT(w, KGEN_DTYPE_F32, 0, NULL, (int64_t)args.workspace_bytes / 4).data;
+        must(kgen_workspace_init(w->ctx, args.workspace, args.workspace_bytes, w->stream, &err),
              &err);
     }
-    must(kgen_launch(kernel, args, w->stream, &err), &err);
+    must(kgen_launch(kernel, &args, w->stream, &err), &err);
     must(kgen_stream_sync(w->ctx, w->stream, &err), &err);
 }
 
@@ -477,16 +486,15 @@ static void fill(world *w, stored *d, const trip *t) {
 
 static void write_all(world *w, const stored *d, const trip *t) {
     char line[KGEN_SPEC_LINE_MAX];
-    kgen_args args = {0};
     snprintf(line, sizeof line, "kv_write:d=64,layout=%s,kv=%s,scale=%s", t->layout, t->kv,
              t->scale);
-    args.kv_write = (kgen_kv_write_args){.k = d->k,
-                                         .v = d->v,
-                                         .slots = d->slots,
-                                         .k_cache = d->k_cache,
-                                         .v_cache = d->v_cache,
-                                         .k_scale = d->k_scale,
-                                         .v_scale = d->v_scale};
+    kgen_kv_write_args args = {.k = d->k,
+                               .v = d->v,
+                               .slots = d->slots,
+                               .k_cache = d->k_cache,
+                               .v_cache = d->v_cache,
+                               .k_scale = d->k_scale,
+                               .v_scale = d->v_scale};
     run(w, line, &args);
 }
 
@@ -519,25 +527,23 @@ static void check_trip(world *w, const trip *t) {
     static stored d;
     static uint16_t k[TOKENS * HEADS * DIM], v[TOKENS * HEADS * DIM];
     char line[KGEN_SPEC_LINE_MAX];
-    kgen_args args = {0};
     kgen_error err;
     fill(w, &d, t);
     write_all(w, &d, t);
     snprintf(line, sizeof line, "kv_gather:d=64,layout=%s,kv=%s,descale=%s", t->layout, t->kv,
              descale_of(t));
-    args.kv_gather =
-        (kgen_kv_gather_args){.k_cache = d.k_cache,
-                              .v_cache = d.v_cache,
-                              .block_table = d.table,
-                              .cu_seqlens = d.cu,
-                              .seq_lens = d.lens,
-                              .k_descale = d.k_scale,
-                              .v_descale = d.v_scale,
-                              .k = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
-                              .v = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
+    kgen_kv_gather_args args = {.k_cache = d.k_cache,
+                                .v_cache = d.v_cache,
+                                .block_table = d.table,
+                                .cu_seqlens = d.cu,
+                                .seq_lens = d.lens,
+                                .k_descale = d.k_scale,
+                                .v_descale = d.v_scale,
+                                .k = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
+                                .v = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
     run(w, line, &args);
-    must(kgen_memory_read(w->ctx, k, args.kv_gather.k.data, sizeof k, &err), &err);
-    must(kgen_memory_read(w->ctx, v, args.kv_gather.v.data, sizeof v, &err), &err);
+    must(kgen_memory_read(w->ctx, k, args.k.data, sizeof k, &err), &err);
+    must(kgen_memory_read(w->ctx, v, args.v.data, sizeof v, &err), &err);
     compare_rows(t, d.k_in, k);
     compare_rows(t, d.v_in, v);
 }
@@ -550,21 +556,19 @@ static void check_first_rows(world *w) {
     static const int32_t ends[2] = {BEFORE, TOKENS};
     static stored d;
     static uint16_t k[TOKENS][HEADS * DIM], v[TOKENS][HEADS * DIM];
-    kgen_args args = {0};
     kgen_error err;
     fill(w, &d, &t);
     write_all(w, &d, &t);
-    args.kv_gather =
-        (kgen_kv_gather_args){.k_cache = d.k_cache,
-                              .v_cache = d.v_cache,
-                              .block_table = d.table,
-                              .cu_seqlens = PUT(w, KGEN_DTYPE_I32, 0, ends, 2),
-                              .seq_lens = d.lens,
-                              .k = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
-                              .v = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
+    kgen_kv_gather_args args = {.k_cache = d.k_cache,
+                                .v_cache = d.v_cache,
+                                .block_table = d.table,
+                                .cu_seqlens = PUT(w, KGEN_DTYPE_I32, 0, ends, 2),
+                                .seq_lens = d.lens,
+                                .k = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
+                                .v = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
     run(w, "kv_gather:d=64,layout=shuffle", &args);
-    must(kgen_memory_read(w->ctx, k, args.kv_gather.k.data, sizeof k, &err), &err);
-    must(kgen_memory_read(w->ctx, v, args.kv_gather.v.data, sizeof v, &err), &err);
+    must(kgen_memory_read(w->ctx, k, args.k.data, sizeof k, &err), &err);
+    must(kgen_memory_read(w->ctx, v, args.v.data, sizeof v, &err), &err);
     for (int row = 0; row < TOKENS; row++)
         for (int i = 0; i < HEADS * DIM; i++) {
             int from = (row - BEFORE) * HEADS * DIM + i, none = row < BEFORE;
@@ -625,7 +629,6 @@ static void check_attention(world *w, const trip *t) {
     uint16_t q[QUERIES * DIM], got[QUERIES * DIM];
     double want[QUERIES][DIM], error = 0, size = 0;
     char line[KGEN_SPEC_LINE_MAX];
-    kgen_args args = {0};
     kgen_error err;
     fill(w, &d, t);
     write_all(w, &d, t);
@@ -633,17 +636,17 @@ static void check_attention(world *w, const trip *t) {
         q[i] = (uint16_t)kgen__number_encode(KGEN_DTYPE_BF16, kgen__rng_normal(&rng));
     snprintf(line, sizeof line, "attn:phase=decode,d=64,g=2,page=16,layout=%s,kv=%s,descale=%s",
              t->layout, t->kv, descale_of(t));
-    args.attn = (kgen_attn_args){.q = PUT(w, KGEN_DTYPE_BF16, 0, q, 1, QUERIES, DIM),
-                                 .k = d.k_cache,
-                                 .v = d.v_cache,
-                                 .out = PUT(w, KGEN_DTYPE_BF16, 0, NULL, 1, QUERIES, DIM),
-                                 .block_table = d.table,
-                                 .seq_lens = d.lens,
-                                 .k_descale = d.k_scale,
-                                 .v_descale = d.v_scale,
-                                 .softmax_scale = 0.125f};
+    kgen_attn_args args = {.q = PUT(w, KGEN_DTYPE_BF16, 0, q, 1, QUERIES, DIM),
+                           .k = d.k_cache,
+                           .v = d.v_cache,
+                           .out = PUT(w, KGEN_DTYPE_BF16, 0, NULL, 1, QUERIES, DIM),
+                           .block_table = d.table,
+                           .seq_lens = d.lens,
+                           .k_descale = d.k_scale,
+                           .v_descale = d.v_scale,
+                           .softmax_scale = 0.125f};
     run(w, line, &args);
-    must(kgen_memory_read(w->ctx, got, args.attn.out.data, sizeof got, &err), &err);
+    must(kgen_memory_read(w->ctx, got, args.out.data, sizeof got, &err), &err);
     attend(want, q, &d, 0.125);
     for (int i = 0; i < QUERIES * DIM; i++) {
         double wanted = want[i / DIM][i % DIM];

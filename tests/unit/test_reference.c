@@ -206,7 +206,7 @@ static int64_t dense_offset(const walk *w, int value, int64_t page, int64_t slot
 }
 
 static float cached(const walk *w, int value, int64_t key, int64_t head, int64_t d) {
-    const kgen_attn_args *a = &w->data->args.attn;
+    const kgen_attn_args *a = w->data->args.attn;
     int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
     int64_t page = a->block_table.dtype == KGEN_DTYPE_I64 ? ((int64_t *)a->block_table.data)[entry]
                                                           : ((int32_t *)a->block_table.data)[entry];
@@ -216,7 +216,7 @@ static float cached(const walk *w, int value, int64_t key, int64_t head, int64_t
 }
 
 static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
-    const kgen_attn_args *a = &w->data->args.attn;
+    const kgen_attn_args *a = w->data->args.attn;
     const kgen_tensor *t = value ? &a->v_descale : &a->k_descale;
     int32_t shape = value ? w->data->shape.attn.vds : w->data->shape.attn.kds;
     if (!t->data || (!value && w->faults & NO_K_DESCALE)) return 1;
@@ -243,7 +243,7 @@ static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
 
 static float score(const walk *w, int64_t token, int64_t h, int64_t position, int64_t context,
                    int64_t key) {
-    const kgen_attn_args *a = &w->data->args.attn;
+    const kgen_attn_args *a = w->data->args.attn;
     const kgen_attn_spec *s = &w->data->spec.attn;
     int64_t head = w->faults & WRONG_HEAD ? h % w->hkv : h / s->group;
     float dot = 0;
@@ -264,12 +264,12 @@ static float score(const walk *w, int64_t token, int64_t h, int64_t position, in
 }
 
 static float round_p(const walk *w, float p) {
-    kgen_dtype dtype = w->faults & LOW_P ? KGEN_DTYPE_E5M2 : w->data->args.attn.q.dtype;
+    kgen_dtype dtype = w->faults & LOW_P ? KGEN_DTYPE_E5M2 : w->data->args.attn->q.dtype;
     return kgen__number_decode(dtype, kgen__number_encode(dtype, p));
 }
 
 static void put_out(const walk *w, int64_t at, float value) {
-    const kgen_tensor *out = &w->data->args.attn.out;
+    const kgen_tensor *out = &w->data->args.attn->out;
     if (w->faults & TRUNCATE_OUT)
         value *= 1 - 2 * ldexpf(1, out->dtype == KGEN_DTYPE_BF16 ? -8 : -11);
     kgen__number_store(out->dtype, out->data, at, value);
@@ -277,7 +277,7 @@ static void put_out(const walk *w, int64_t at, float value) {
 
 static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t position, int64_t context,
                         int64_t length) {
-    const kgen_attn_args *a = &w->data->args.attn;
+    const kgen_attn_args *a = w->data->args.attn;
     const kgen_attn_spec *s = &w->data->spec.attn;
     int64_t window = s->window == KGEN_WINDOW_RT ? a->window : s->window;
     if (window > 0) window += (w->faults & WINDOW_MORE ? 1 : 0) - (w->faults & WINDOW_LESS ? 1 : 0);
@@ -308,7 +308,7 @@ static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t positio
 
 /* Tokens of no sequence have no key. */
 static void imitate(kgen__data *data, int faults) {
-    const kgen_attn_args *a = &data->args.attn;
+    const kgen_attn_args *a = data->args.attn;
     walk w = {data, faults, 0, 0, data->shape.attn.hkv};
     int layout = data->spec.attn.layout;
     w.page_tokens = a->k.shape[layout == KGEN_LAYOUT_NHD ? 1 : layout == KGEN_LAYOUT_HND ? 2 : 3];
@@ -353,7 +353,7 @@ static trial *trial_of(const kgen__case *c, uint64_t seed) {
         qlens[s] = t->c.attn.qlens[s].low;
     }
     assert_int_equal(kgen__attn_data_fill(&t->data, lens, qlens, seed, &t->err), KGEN_OK);
-    assert_int_equal(kgen__attn_reference(&t->answer, &t->data.spec, &t->data.args.attn, &t->err),
+    assert_int_equal(kgen__attn_reference(&t->answer, &t->data.spec, t->data.args.attn, &t->err),
                      KGEN_OK);
     return t;
 }
@@ -441,7 +441,7 @@ static const struct {
 
 /* A descale near what stands in its place hides that it is not read. */
 static int can_show(const trial *t, int fault) {
-    const kgen_tensor *k = &t->data.args.attn.k_descale;
+    const kgen_tensor *k = &t->data.args.attn->k_descale;
     const float *scale = k->data;
     if (fault == NO_K_DESCALE) return fabsf(scale[0] - 1) > 0.15f;
     if (fault != FIRST_K_DESCALE) return 1;
@@ -602,7 +602,7 @@ static void layouts_agree(void **state) {
 static void single_key(void **state) {
     (void)state;
     trial *t = trial_line("attn:kv=fp8,d=64,g=2,lse=1,o=e4m3fnuz | lens=1 oscale=0.5", 5);
-    const kgen_attn_args *a = &t->data.args.attn;
+    const kgen_attn_args *a = t->data.args.attn;
     int64_t page = ((int32_t *)a->block_table.data)[0];
     double kd = *(float *)a->k_descale.data, vd = *(float *)a->v_descale.data;
     for (int64_t h = 0; h < 2; h++) {
@@ -625,7 +625,7 @@ static void sinks_scale(void **state) {
     trial *without = trial_line("attn:d=64,g=2,lse=1 | lens=50,3", 11);
     for (int64_t row = 0; row < 4; row++) {
         int64_t at = row % 2 * 2 + row / 2; /* [T][H] -> [H][T] */
-        double sink = ((float *)with->data.args.attn.sinks.data)[row % 2];
+        double sink = ((float *)with->data.args.attn->sinks.data)[row % 2];
         double before = without->answer.lse[at], after = with->answer.lse[at];
         assert_true(fabs(exp(after) - exp(before) - exp(sink)) < 1e-9 * exp(after));
         for (int64_t d = 0; d < 64; d++)
@@ -642,7 +642,7 @@ static void verify_is_decode(void **state) {
     trial *verify = trial_line(
         "attn:phase=verify,t=3,d=64,g=2,lse=1,window=9,softcap=1,alibi=1 | lens=40 qlens=3", 21);
     for (int32_t i = 0; i < 3; i++) {
-        kgen_attn_args args = verify->data.args.attn;
+        kgen_attn_args args = *verify->data.args.attn;
         kgen_spec spec = verify->data.spec;
         kgen__attn_answer answer;
         int32_t length = 38 + i;

@@ -37,6 +37,7 @@ typedef struct rig {
     kgen_stream stream;
     kgen__data data;
     kgen_args args; /* of data, with a workspace */
+    kgen_args_room room;
     void *workspace;
 } rig;
 
@@ -110,7 +111,7 @@ static void make_rig(rig *r, kgen_context *ctx, const char *line) {
     DO(kgen_stream_create(ctx, &r->stream, &did));
     DO(kgen__data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
     refill_first(r, &c);
-    r->args = r->data.args;
+    kgen_args_copy(&r->args, &r->room, &r->data.args);
     make_workspace(r);
 }
 
@@ -129,7 +130,7 @@ static void launch(rig *r) {
 static void compare(rig *r) {
     kgen__attn_answer answer;
     kgen__check_result result;
-    DO(kgen__attn_reference(&answer, &r->data.spec, &r->data.args.attn, &did));
+    DO(kgen__attn_reference(&answer, &r->data.spec, r->data.args.attn, &did));
     kgen_error why = {KGEN_OK, ""};
     kgen_status status = kgen__attn_compare(&result, &r->data, &answer, &why);
     kgen__attn_free(&answer);
@@ -209,8 +210,8 @@ static void test_nothing_to_do(void **state) {
     make_rig(&r, shared, cases[0]);
     size_t size;
     unsigned char *before = outputs_of(&r, &size);
-    r.args.attn.q.shape[0] = r.args.attn.out.shape[0] = r.args.attn.seq_lens.shape[0] = 0;
-    r.args.attn.block_table.shape[0] = 0;
+    r.args.attn->q.shape[0] = r.args.attn->out.shape[0] = r.args.attn->seq_lens.shape[0] = 0;
+    r.args.attn->block_table.shape[0] = 0;
     DO(kgen_launch(r.kernel, &r.args, r.stream, &did));
     assert_outputs(&r, before, "a launch of nothing");
     free(before);
@@ -223,7 +224,7 @@ static void test_the_widest_window(void **state) {
     rig r;
     make_rig(&r, shared, cases[1]);
     int32_t lens[] = {70, 1, 0}, qlens[] = {4, 1, 3};
-    r.args.attn.window = r.data.args.attn.window = INT32_MAX;
+    r.args.attn->window = r.data.args.attn->window = INT32_MAX;
     refill(&r, lens, qlens, seed + 1);
     launch(&r);
     compare(&r);
@@ -485,13 +486,13 @@ static void change_tensor(kgen_tensor *t, const refusal *row) {
 static void change(kgen_args *args, const refusal *row) {
     switch (row->kind) {
     case SCALE:
-        args->attn.softmax_scale = odd_float(row->value);
+        args->attn->softmax_scale = odd_float(row->value);
         break;
     case SOFTCAP:
-        args->attn.softcap = odd_float(row->value);
+        args->attn->softcap = odd_float(row->value);
         break;
     case WINDOW:
-        args->attn.window = (int32_t)row->value;
+        args->attn->window = (int32_t)row->value;
         break;
     case MEMORY:
         args->workspace = moved(args->workspace, row->value);
@@ -505,7 +506,9 @@ static void change(kgen_args *args, const refusal *row) {
 }
 
 static void check_refusal(rig *r, const refusal *row, const unsigned char *poison) {
-    kgen_args args = r->args;
+    kgen_args args;
+    kgen_args_room room;
+    kgen_args_copy(&args, &room, &r->args);
     kgen_error err = {KGEN_OK, ""};
     change(&args, row);
     kgen_status status = kgen_launch(r->kernel, &args, r->stream, &err);
@@ -565,11 +568,13 @@ static void test_descale_shapes(void **state) {
 }
 
 static void check_workspace_size(const rig *r, int64_t seqs, int64_t heads, const char *says) {
-    kgen_args args = r->args;
+    kgen_args args;
+    kgen_args_room room;
+    kgen_args_copy(&args, &room, &r->args);
     size_t bytes = 77;
     kgen_error err = {KGEN_OK, ""};
-    args.attn.seq_lens.shape[0] = seqs;
-    args.attn.q.shape[1] = heads;
+    args.attn->seq_lens.shape[0] = seqs;
+    args.attn->q.shape[1] = heads;
     kgen_status status = kgen_workspace_size(r->kernel, &args, &bytes, &err);
     if (!says) {
         assert_int_equal(status, KGEN_OK);
@@ -608,10 +613,13 @@ static void test_launch_counts_its_items(void **state) {
     kgen_error err;
     make_rig(&r, shared, cases[0]);
     unsigned char *before = outputs_of(&r, &size);
-    kgen_args args = r.args;
-    args.attn.q.shape[0] = args.attn.out.shape[0] = 1 << 18;
-    args.attn.seq_lens.shape[0] = args.attn.block_table.shape[0] = 1 << 18;
-    args.attn.out.data = (char *)args.attn.out.data + ((int64_t)1 << 40); /* apart from the rest */
+    kgen_args args;
+    kgen_args_room room;
+    kgen_args_copy(&args, &room, &r.args);
+    args.attn->q.shape[0] = args.attn->out.shape[0] = 1 << 18;
+    args.attn->seq_lens.shape[0] = args.attn->block_table.shape[0] = 1 << 18;
+    args.attn->out.data =
+        (char *)args.attn->out.data + ((int64_t)1 << 40); /* apart from the rest */
     assert_int_equal(kgen_launch(r.kernel, &args, r.stream, &err), KGEN_E_ARG);
     assert_non_null(strstr(err.text, "seq_lens: 262144 sequences of 2 KV heads"));
     assert_outputs(&r, before, "too many sequences");
@@ -1006,9 +1014,11 @@ static void check_far_pages(const char *line) {
     compare(&r);
     size_t size;
     unsigned char *want = outputs_of(&r, &size);
-    size_t k_bytes = (size_t)r.args.attn.k.stride[0] * (size_t)kgen_dtype_size(r.args.attn.k.dtype);
-    size_t v_bytes = (size_t)r.args.attn.v.stride[0] * (size_t)kgen_dtype_size(r.args.attn.v.dtype);
-    size_t bytes = (size_t)((r.args.attn.k.shape[0] - 1) * step) + (1 << 20);
+    size_t k_bytes =
+        (size_t)r.args.attn->k.stride[0] * (size_t)kgen_dtype_size(r.args.attn->k.dtype);
+    size_t v_bytes =
+        (size_t)r.args.attn->v.stride[0] * (size_t)kgen_dtype_size(r.args.attn->v.dtype);
+    size_t bytes = (size_t)((r.args.attn->k.shape[0] - 1) * step) + (1 << 20);
     assert_true(bytes > (size_t)8 << 30 && k_bytes < 1 << 19 && v_bytes < 1 << 19);
     char *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -1018,8 +1028,8 @@ static void check_far_pages(const char *line) {
         free_rig(&r);
         skip();
     }
-    spread(&r.args.attn.k, region, step, k_bytes);
-    spread(&r.args.attn.v, region + (1 << 19), step, v_bytes);
+    spread(&r.args.attn->k, region, step, k_bytes);
+    spread(&r.args.attn->v, region + (1 << 19), step, v_bytes);
     launch(&r);
     assert_outputs(&r, want, "pages more than 4 GiB apart");
     munmap(region, bytes);
@@ -1045,20 +1055,21 @@ static void test_entries_past_the_end_are_not_followed(void **state) {
         rig r;
         size_t size;
         make_rig(&r, shared, lines[n]);
-        int32_t *table = r.args.attn.block_table.data;
-        int64_t row = r.args.attn.block_table.stride[0], columns = r.args.attn.block_table.shape[1];
-        for (int64_t s = 0; s < r.args.attn.seq_lens.shape[0]; s++) table[s * row] = table[0];
+        int32_t *table = r.args.attn->block_table.data;
+        int64_t row = r.args.attn->block_table.stride[0],
+                columns = r.args.attn->block_table.shape[1];
+        for (int64_t s = 0; s < r.args.attn->seq_lens.shape[0]; s++) table[s * row] = table[0];
         launch(&r);
         unsigned char *want = outputs_of(&r, &size);
-        kgen_tensor *caches[] = {&r.args.attn.k, &r.args.attn.v};
+        kgen_tensor *caches[] = {&r.args.attn->k, &r.args.attn->v};
         for (int i = 0; i < 2; i++) {
             int page_size = kgen_dtype_size(caches[i]->dtype);
             caches[i]->data = (char *)caches[i]->data + table[0] * caches[i]->stride[0] * page_size;
             caches[i]->stride[0] = ((int64_t)1 << 42) / page_size;
         }
-        for (int64_t s = 0; s < r.args.attn.seq_lens.shape[0]; s++)
+        for (int64_t s = 0; s < r.args.attn->seq_lens.shape[0]; s++)
             for (int64_t c = 0; c < columns; c++) {
-                int live = c == 0 && ((int32_t *)r.args.attn.seq_lens.data)[s] > 0;
+                int live = c == 0 && ((int32_t *)r.args.attn->seq_lens.data)[s] > 0;
                 table[s * row + c] = live ? 0 : c % 2 ? -1 : INT32_MAX;
             }
         launch(&r);
@@ -1079,10 +1090,10 @@ static void test_entries_before_the_window_are_not_followed(void **state) {
     launch(&r);
     compare(&r);
     unsigned char *want = outputs_of(&r, &size);
-    int64_t *table = r.args.attn.block_table.data, row = r.args.attn.block_table.stride[0];
+    int64_t *table = r.args.attn->block_table.data, row = r.args.attn->block_table.stride[0];
     const int32_t lens[] = {200, 96}, first[] = {200 - 3 - 20 + 1, 96 - 20};
     for (int s = 0; s < 2; s++)
-        for (int64_t c = 0; c < r.args.attn.block_table.shape[1]; c++)
+        for (int64_t c = 0; c < r.args.attn->block_table.shape[1]; c++)
             if (c < first[s] / 32 || c >= (lens[s] + 31) / 32)
                 table[s * row + c] = c % 2 ? -((int64_t)1 << 40) : (int64_t)1 << 40;
     launch(&r);

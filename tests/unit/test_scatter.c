@@ -639,9 +639,10 @@ static void test_delta_is_the_full_table(void **state) {
     s->live = ROWS;
     kgen__scatter_all whole = server_args(s, s->fresh);
     kgen__scatter_all ours = server_args(s, s->table);
-    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
+    kgen_scatter_args scatter;
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER, .scatter = &scatter};
     kgen_kernel *delta = kernel_of("scatter:op=spec_prepare,page=4,delta=1");
-    kgen__scatter_pack(&args.scatter, &kgen_kernel_spec(delta)->scatter, &ours);
+    kgen__scatter_pack(&scatter, &kgen_kernel_spec(delta)->scatter, &ours);
     kgen_kernel *full = kernel_of("scatter:op=spec_prepare,page=4");
     kgen_graph *graph;
     DO(kgen_graph_begin(ctx, stream, &did));

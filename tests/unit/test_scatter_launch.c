@@ -232,10 +232,11 @@ static const char *const lines[] = {
 enum { LINES = sizeof lines / sizeof lines[0] };
 
 static kgen_status try_launch(rig *r, kgen_error *err) {
-    kgen_args args = {.family = KGEN_FAMILY_SCATTER};
+    kgen_scatter_args scatter;
+    kgen_args args = {.family = KGEN_FAMILY_SCATTER, .scatter = &scatter};
     launches = 0;
     err->text[0] = 0;
-    kgen__scatter_pack(&args.scatter, &r->kernel.spec.scatter, &r->all);
+    kgen__scatter_pack(&scatter, &r->kernel.spec.scatter, &r->all);
     kgen_status status = kgen_launch(&r->kernel, &args, NULL, err);
     assert_int_equal(launches, status == KGEN_OK && r->all.lens.shape[0] > 0);
     return status;

@@ -93,7 +93,8 @@ static void expect_accepted(const kgen__workload *work, const kgen_spec *spec,
     kgen__launch_bind(&kernel);
     for (int set = 0; set < kgen__workload_sets(work); set++) {
         kgen_args args;
-        kgen__workload_args(&args, work, set);
+        kgen_args_room room;
+        kgen__workload_args(&args, &room, work, set);
         must(kgen_workspace_size(&kernel, &args, &args.workspace_bytes, &err), &err);
         args.workspace = args.workspace_bytes ? workspace : NULL;
         noted = 0;
@@ -165,7 +166,8 @@ static int is_float(kgen_dtype dtype) {
 static void expect_numbers(kgen_context *ctx, const kgen__workload *work, int set,
                            const char *line) {
     kgen_args args;
-    kgen__workload_args(&args, work, set);
+    kgen_args_room room;
+    kgen__workload_args(&args, &room, work, set);
     for (int i = 0; i < kgen__slot_count(&args); i++) {
         const kgen_tensor *t = kgen__slot_tensor(&args, i);
         const char *name = kgen__slot_name(&args, i);
@@ -248,9 +250,10 @@ static void test_recurrences_do_not_grow(void **state) {
 static void read_out(kgen_context *ctx, const kgen__workload *work, int set, uint16_t *out,
                      size_t bytes) {
     kgen_args args;
+    kgen_args_room room;
     kgen_error err;
-    kgen__workload_args(&args, work, set);
-    must(kgen_memory_read(ctx, out, args.attn.out.data, bytes, &err), &err);
+    kgen__workload_args(&args, &room, work, set);
+    must(kgen_memory_read(ctx, out, args.attn->out.data, bytes, &err), &err);
 }
 
 static void test_timers_do_not_disturb_each_other(void **state) {
@@ -462,17 +465,18 @@ static void test_probe_of_launches(void **state) {
     kgen__workload *work;
     kgen_spec spec;
     kgen_args args;
+    kgen_args_room room;
     kgen_error err;
     (void)state;
     must(kgen_spec_parse(&spec, "kv_write:", &err), &err);
     must(kgen_spec_resolve(&kernel.spec, &spec, ctx.target, &err), &err);
     kgen__launch_bind(&kernel);
     must(kgen__workload_make(&work, cpu, &spec, &problem, &options, &err), &err);
-    kgen__workload_args(&args, work, 0);
+    kgen__workload_args(&args, &room, work, 0);
     noted = 0;
     must(kgen_probe_launch(&kernel, &args, NULL, 7, &err), &err);
     assert_int_equal(noted, 7);
-    args.kv_write.k.shape[1]++;
+    args.kv_write->k.shape[1]++;
     assert_int_equal(kgen_probe_launch(&kernel, &args, NULL, 7, &err), KGEN_E_ARG);
     assert_int_equal(noted, 7);
     kgen__workload_free(work);

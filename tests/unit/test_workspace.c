@@ -37,6 +37,7 @@ typedef struct rig {
     kgen_kernel *kernel;
     kgen__data data;
     kgen_args args;
+    kgen_args_room room;
     struct kg_workspace *head;
     int32_t error[SEQS];
 } rig;
@@ -50,9 +51,9 @@ static void make(rig *r, kgen_context *ctx, const char *line) {
     DO(kgen_prepare(ctx, &c.spec, 1, &r->kernel, &did));
     DO(kgen__data_make(&r->data, &c, kgen_kernel_spec(r->kernel), &did));
     DO(kgen__data_fill(&r->data, c.seed, &did));
-    r->args = r->data.args;
+    kgen_args_copy(&r->args, &r->room, &r->data.args);
     if (r->args.family == KGEN_FAMILY_ATTN)
-        r->args.attn.error = kgen_tensor_dense(r->error, KGEN_DTYPE_I32, 1, (int64_t[]){SEQS});
+        r->args.attn->error = kgen_tensor_dense(r->error, KGEN_DTYPE_I32, 1, (int64_t[]){SEQS});
     DO(kgen_workspace_size(r->kernel, &r->args, &r->args.workspace_bytes, &did));
     DO(kgen_memory_alloc(ctx, &r->args.workspace, r->args.workspace_bytes, &did));
     r->head = r->args.workspace;
@@ -124,7 +125,7 @@ enum { UNFIT = sizeof unfit / sizeof unfit[0] };
 
 /* Rows of shared sequences are NaN, not what stood there; the others are right. */
 static void assert_noticed(const rig *r) {
-    const kgen_tensor *out = &r->data.args.attn.out, *lse = &r->data.args.attn.lse;
+    const kgen_tensor *out = &r->data.args.attn->out, *lse = &r->data.args.attn->lse;
     for (int s = 0; s < SEQS; s++) {
         int shared = s != 1;
         assert_int_equal(r->error[s], shared ? KGEN_ATTN_WORKSPACE : 0);
@@ -146,8 +147,8 @@ static void test_attention_notices(void **state) {
         unfit[i](&r);
         assert_int_equal(look(&r), KGEN_E_ARG);
         for (int again = 0; again < 2; again++) {
-            memset(r.data.args.attn.out.data, 0, SEQS * 2 * 64 * 2);
-            memset(r.data.args.attn.lse.data, 0, SEQS * 2 * 4);
+            memset(r.data.args.attn->out.data, 0, SEQS * 2 * 64 * 2);
+            memset(r.data.args.attn->lse.data, 0, SEQS * 2 * 4);
             memset(r.error, 0, sizeof r.error);
             DO(kgen_launch(r.kernel, &r.args, NULL, &did));
             assert_noticed(&r);
@@ -155,11 +156,11 @@ static void test_attention_notices(void **state) {
         assert_int_equal(look(&r), KGEN_E_ARG);
         assert_non_null(strstr(did.text, "a launch found it damaged"));
     }
-    r.args.attn.error = (kgen_tensor){0};
+    r.args.attn->error = (kgen_tensor){0};
     fill_random(&r);
     launch(&r);
     assert_int_equal(look(&r), KGEN_E_ARG);
-    r.args.attn.error = kgen_tensor_dense(r.error, KGEN_DTYPE_I32, 1, (int64_t[]){SEQS});
+    r.args.attn->error = kgen_tensor_dense(r.error, KGEN_DTYPE_I32, 1, (int64_t[]){SEQS});
     assert_fit(&r);
     unmake(&r);
 }
