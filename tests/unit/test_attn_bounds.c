@@ -100,7 +100,8 @@ static void make(rig *r) {
     a->softmax_scale = 0.125f;
 }
 
-static void run(rig *r, const char *line) {
+/* The kernel of a line, and a workspace for it, which the caller frees. */
+static kgen_kernel *prepare(rig *r, const char *line) {
     kgen_spec spec;
     kgen_kernel *kernel = NULL;
     size_t bytes;
@@ -110,6 +111,11 @@ static void run(rig *r, const char *line) {
     DO(kgen_memory_alloc(ctx, &r->args.workspace, bytes, &did));
     r->args.workspace_bytes = bytes;
     DO(kgen_workspace_init(ctx, r->args.workspace, bytes, NULL, &did));
+    return kernel;
+}
+
+static void run(rig *r, const char *line) {
+    kgen_kernel *kernel = prepare(r, line);
     memset(r->out, 0x7f, sizeof r->out);
     memset(r->error, 0, sizeof r->error);
     DO(kgen_launch(kernel, &r->args, NULL, &did));
@@ -230,13 +236,9 @@ static void test_decode(void **state) {
 /* What the caller says is checked before anything is launched. */
 static void test_lengths_that_the_caller_knows(void **state) {
     rig r;
-    kgen_spec spec;
-    kgen_kernel *kernel = NULL;
     (void)state;
     make(&r);
-    run(&r, VERIFY);
-    DO(kgen_spec_parse(&spec, VERIFY, &did));
-    DO(kgen_prepare(ctx, &spec, 1, &kernel, &did));
+    kgen_kernel *kernel = prepare(&r, VERIFY);
     r.args.attn->max_q_len = T;
     r.args.attn->max_kv_len = COLUMNS * PAGE;
     DO(kgen_launch(kernel, &r.args, NULL, &did));
@@ -248,6 +250,7 @@ static void test_lengths_that_the_caller_knows(void **state) {
     r.args.attn->max_kv_len = COLUMNS * PAGE + 1;
     assert_int_equal(kgen_launch(kernel, &r.args, NULL, &did), KGEN_E_ARG);
     assert_string_equal(did.text, "max_kv_len=49: block_table has pages for 48 keys");
+    kgen_memory_free(ctx, r.args.workspace);
 }
 
 int main(void) {
