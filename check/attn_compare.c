@@ -100,7 +100,7 @@ static int is_touched(const kgen__data *data, int index, const kgen_tensor *t, i
 /* A sequence that is left out leaves its tokens as they were. */
 static int strangers_written(kgen__check_result *result, const kgen__data *data,
                              const kgen__attn_answer *answer) {
-    const kgen_tensor *out = &data->args.attn.out, *lse = &data->args.attn.lse;
+    const kgen_tensor *out = &data->args.attn->out, *lse = &data->args.attn->lse;
     for (int64_t token = 0; token < answer->tokens; token++)
         for (int64_t head = 0; head < answer->heads && !answer->claims[token]; head++) {
             int64_t at = token * out->stride[0] + head * out->stride[1];

@@ -306,7 +306,7 @@ static void fill_scalars(filler *f) {
 /* ---- out of bounds --------------------------------------------------------- */
 
 static void spoil_length(filler *f, kgen__rng *rng, int32_t seq) {
-    kgen_attn_args *a = &f->data->args.attn;
+    kgen_attn_args *a = f->data->args.attn;
     int64_t over = a->block_table.shape[1] * f->page_tokens + 1;
     kgen__int_store(&a->seq_lens, seq,
                     KGEN__PICK(rng, (int32_t)over, 1 << 30, INT32_MAX, -1, INT32_MIN));
@@ -314,7 +314,7 @@ static void spoil_length(filler *f, kgen__rng *rng, int32_t seq) {
 
 /* One of the pages that the sequence has, seen or not. */
 static void spoil_page(filler *f, kgen__rng *rng, int32_t seq) {
-    kgen_tensor *t = &f->data->args.attn.block_table;
+    kgen_tensor *t = &f->data->args.attn->block_table;
     int64_t wrong[] = {f->pages, -1, INT32_MAX, INT32_MIN, (int64_t)1 << 32};
     int kinds = t->dtype == KGEN_DTYPE_I64 ? 5 : 4;
     int64_t last = pages_of(f->lens[seq], f->page_tokens) - 1;
@@ -325,8 +325,8 @@ static void spoil_page(filler *f, kgen__rng *rng, int32_t seq) {
 /* The end of the sequence, where the next one begins. One that lies in q would
  * give tokens to two sequences, except behind the last. */
 static void spoil_rows(filler *f, kgen__rng *rng, int32_t seq) {
-    kgen_tensor *cu = &f->data->args.attn.cu_seqlens_q;
-    int64_t tokens = f->data->args.attn.q.shape[0], begin = kgen__int_load(cu, seq);
+    kgen_tensor *cu = &f->data->args.attn->cu_seqlens_q;
+    int64_t tokens = f->data->args.attn->q.shape[0], begin = kgen__int_load(cu, seq);
     int64_t wrong[] = {-1, tokens + 1, INT32_MAX, INT32_MIN, begin - 1};
     int kinds = seq + 1 == f->data->shape.seqs && begin > INT32_MIN ? 5 : 4;
     kgen__int_store(cu, seq + 1, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
@@ -334,7 +334,7 @@ static void spoil_rows(filler *f, kgen__rng *rng, int32_t seq) {
 
 /* All tokens that are left. */
 static void spoil_tokens(filler *f, kgen__rng *rng, int32_t seq) {
-    kgen_attn_args *a = &f->data->args.attn;
+    kgen_attn_args *a = f->data->args.attn;
     (void)rng;
     for (int32_t i = seq + 1; i <= f->data->shape.seqs; i++)
         kgen__int_store(&a->cu_seqlens_q, i, a->q.shape[0]);
@@ -343,8 +343,8 @@ static void spoil_tokens(filler *f, kgen__rng *rng, int32_t seq) {
 static void spoil(filler *f) {
     static void (*const spoilers[])(filler *, kgen__rng *, int32_t) = {spoil_length, spoil_page,
                                                                        spoil_rows, spoil_tokens};
-    kgen_tensor *error = &f->data->args.attn.error;
-    int kinds = f->data->args.attn.cu_seqlens_q.data ? 4 : 2;
+    kgen_tensor *error = &f->data->args.attn->error;
+    int kinds = f->data->args.attn->cu_seqlens_q.data ? 4 : 2;
     kgen__rng rng = stream(f, ERROR);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         if (error->data) kgen__int_store(error, s, KGEN__PICK(&rng, 0, 0, 1, 1 << 30));

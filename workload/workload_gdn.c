@@ -140,7 +140,7 @@ static kgen__content inputs_of(const kgen_gdn_spec *s) {
 /* Queries, keys and values in tensors of their own. */
 static kgen_status make_split(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = &work->args.gdn;
+    kgen_gdn_args *a = work->args.gdn;
     const int64_t keys[] = {n->rows, s->k_heads, s->k_dim};
     const int64_t values[] = {n->rows, s->v_heads, s->v_dim};
     const struct {

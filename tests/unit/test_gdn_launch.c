@@ -347,7 +347,7 @@ static void test_inputs_are_where_the_layout_has_them(void **state) {
     assert_at(seen.args.x, seen.args.x_row, &r.args.gdn->x);
     assert_null(seen.args.z);
     make_rig(&r, A_SPLIT);
-    a = &r.args.gdn;
+    a = r.args.gdn;
     launch(&r);
     assert_at(seen.args.q, seen.args.q_row, &a->q);
     assert_at(seen.args.k, seen.args.k_row, &a->k);

@@ -511,7 +511,7 @@ static void writes_are_watched(void **state) {
 
 /* Does what the reference asks for. */
 static void obey(trial *t) {
-    const kgen_attn_args *a = &t->data.args.attn;
+    const kgen_attn_args *a = t->data.args.attn;
     kgen__data_poison_outputs(&t->data);
     for (int64_t token = 0; token < t->answer.tokens; token++)
         for (int64_t h = 0; h < t->answer.heads && t->answer.claims[token] == 1; h++) {
@@ -541,7 +541,7 @@ static void out_of_bounds_is_judged(void **state) {
         trial *t = trial_line("attn:phase=verify,t=2,d=64,g=2,lse=1 | lens=20,0,9,33 qlens=2,1,2,2 "
                               "tail=1 qpad=1 bad=8",
                               kgen__rng_next(&rng));
-        const kgen_attn_args *a = &t->data.args.attn;
+        const kgen_attn_args *a = t->data.args.attn;
         obey(t);
         if (kgen__attn_compare(&t->result, &t->data, &t->answer, &t->err) != KGEN_OK)
             fail_msg("%s: %s", t->line, t->err.text);
