@@ -5,12 +5,11 @@
  * no other kernel. Templates have no raw strings. */
 #include <kgen/source.h>
 
-#include <ctype.h>
 #include <string.h>
 
 #include <sodium.h>
 
-enum { CONSTANTS_MAX = 192, CHUNK = 1024 };
+enum { CONSTANTS_MAX = 192, SLOTS = 1024, CHUNK = 4096 };
 
 /* --- tokens --------------------------------------------------------------- */
 
@@ -20,7 +19,11 @@ typedef struct reader {
     int ended;               /* a directive, before the token read last */
 } reader;
 
-static int is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+/* Of ASCII, in every locale. */
+static int is_digit(char c) { return (unsigned)c - '0' < 10; }
+static int is_upper(char c) { return (unsigned)c - 'A' < 26; }
+static int is_word(char c) { return ((unsigned)c | 32) - 'a' < 26 || is_digit(c) || c == '_'; }
+static int is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* Two bytes that are one operator; of three, the first two are one as well. */
 static int joins(char a, char b) {
@@ -30,8 +33,7 @@ static int joins(char a, char b) {
 
 static size_t token_length(const char *p, const char *end) {
     size_t left = (size_t)(end - p), n = 1;
-    int number =
-        isdigit((unsigned char)*p) || (*p == '.' && left > 1 && isdigit((unsigned char)p[1]));
+    int number = is_digit(*p) || (*p == '.' && left > 1 && is_digit(p[1]));
     if (number || is_word(*p)) {
         while (n < left && (is_word(p[n]) || (number && (p[n] == '.' || p[n] == '\'')) ||
                             (number && (p[n] == '+' || p[n] == '-') && strchr("eEpP", p[n - 1]))))
@@ -59,7 +61,7 @@ static void skip_blank(reader *r) {
             r->at = stop ? stop + 2 : r->end;
         } else if (left > 1 && memcmp(r->at, "\\\n", 2) == 0) {
             r->at += 2;
-        } else if (isspace((unsigned char)*r->at)) {
+        } else if (is_blank(*r->at)) {
             r->ended |= *r->at == '\n' && r->in_directive;
             r->in_directive &= *r->at++ != '\n';
         } else {
@@ -89,6 +91,8 @@ static size_t next_token(reader *r, const char **token) {
 
 /* --- constants of the prelude ----------------------------------------------- */
 
+static const char head[] = "constexpr int ";
+
 typedef struct constant {
     const char *name;
     size_t length;
@@ -98,34 +102,49 @@ typedef struct constant {
 typedef struct constants {
     constant list[CONSTANTS_MAX];
     size_t count;
+    uint8_t slots[SLOTS]; /* by hash, open addressing; index + 1, 0: free */
 } constants;
 
-/* Lines `constexpr int NAME = value;` before the first #line mark. */
-static void find_constants(constants *c, const char *text, const char *end) {
-    static const char head[] = "constexpr int ";
+/* The slot of a name, or the free one where it belongs. Fewer names than slots. */
+static uint8_t *slot_of(constants *c, const char *name, size_t length) {
+    uint32_t hash = 0;
+    for (size_t i = 0; i < length; i++) hash = hash * 31 + (unsigned char)name[i];
+    for (;; hash++) {
+        uint8_t *slot = &c->slots[hash % SLOTS];
+        const constant *k = *slot ? &c->list[*slot - 1] : NULL;
+        if (!k || (k->length == length && memcmp(k->name, name, length) == 0)) return slot;
+    }
+}
+
+/* Lines `constexpr int NAME = value;` before the first #line mark, where it
+ * begins is returned. Names begin with a capital letter. */
+static const char *find_constants(constants *c, const char *text, const char *end) {
     const char *mark = memmem(text, (size_t)(end - text), "\n#line ", 7);
-    c->count = 0;
+    memset(c, 0, sizeof *c);
     for (const char *line = text; mark && line < mark && c->count < CONSTANTS_MAX;) {
         const char *name = line + sizeof head - 1;
-        if (strncmp(line, head, sizeof head - 1) == 0)
-            c->list[c->count++] = (constant){name, token_length(name, end), 0};
+        if (strncmp(line, head, sizeof head - 1) == 0 && is_upper(*name)) {
+            size_t length = token_length(name, end);
+            c->list[c->count] = (constant){name, length, 0};
+            *slot_of(c, name, length) = (uint8_t)++c->count;
+        }
         line = (const char *)memchr(line, '\n', (size_t)(end - line)) + 1;
     }
+    return mark ? mark + 1 : text;
 }
 
 static void mark_used(constants *c, const char *token, size_t length) {
-    for (size_t i = 0; i < c->count; i++) {
-        constant *k = &c->list[i];
-        if (k->length == length && k->name != token && memcmp(k->name, token, length) == 0)
-            k->used = 1;
-    }
+    uint8_t slot = is_upper(*token) ? *slot_of(c, token, length) : 0;
+    if (slot && c->list[slot - 1].name != token) c->list[slot - 1].used = 1;
 }
 
-/* 1: the token `constexpr` begins the line of a constant that nothing reads. */
-static int is_unused(const constants *c, const char *token) {
-    for (size_t i = 0; i < c->count; i++)
-        if (c->list[i].name == token + sizeof "constexpr int " - 1) return !c->list[i].used;
-    return 0;
+/* 1: `token`, which lies before `mark`, begins the line of a constant that
+ * nothing reads. */
+static int is_unused(constants *c, const char *token, const char *mark) {
+    const char *name = token + sizeof head - 1;
+    if (name >= mark || memcmp(token, head, sizeof head - 1) != 0 || !is_upper(*name)) return 0;
+    uint8_t slot = *slot_of(c, name, token_length(name, mark));
+    return slot && !c->list[slot - 1].used;
 }
 
 /* --- the digest ------------------------------------------------------------- */
@@ -137,13 +156,16 @@ typedef struct writer {
 } writer;
 
 static void put(writer *w, const char *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++) {
-        if (w->used == CHUNK) {
-            crypto_generichash_update(&w->state, w->chunk, CHUNK);
-            w->used = 0;
-        }
-        w->chunk[w->used++] = (unsigned char)bytes[i];
+    if (size > CHUNK - w->used) {
+        crypto_generichash_update(&w->state, w->chunk, w->used);
+        w->used = 0;
     }
+    if (size > CHUNK) {
+        crypto_generichash_update(&w->state, (const unsigned char *)bytes, size);
+        return;
+    }
+    memcpy(w->chunk + w->used, bytes, size);
+    w->used += size;
 }
 
 /* `#define F(x)` has arguments, `#define F (x)` has a value: there a blank counts. */
@@ -151,24 +173,33 @@ static int is_macro_with_arguments(const reader *r) {
     return r->in_directive && r->words == 3 && r->at < r->end && *r->at == '(';
 }
 
-void kgen_source_digest(uint8_t out[KGEN_SOURCE_DIGEST_BYTES], const char *text, size_t size) {
-    constants c;
-    writer w = {.used = 0};
-    const char *end = text + size, *token;
+/* The tokens of [text, end), and which constants they read; not those of
+ * constants that nothing has read, where this is not the whole. */
+static void put_tokens(writer *w, constants *c, const char *text, const char *end, int whole) {
+    const char *token;
     size_t length;
-    find_constants(&c, text, end);
-    for (reader r = {.at = text, .end = end}; (length = next_token(&r, &token)) != 0;)
-        mark_used(&c, token, length);
-    crypto_generichash_init(&w.state, NULL, 0, KGEN_SOURCE_DIGEST_BYTES);
     for (reader r = {.at = text, .end = end}; (length = next_token(&r, &token)) != 0;) {
-        if (r.ended) put(&w, "\n", 1);
-        if (is_unused(&c, token)) {
+        if (r.ended) put(w, "\n", 1);
+        if (!whole && is_unused(c, token, end)) {
             r.at = memchr(token, '\n', (size_t)(end - token));
             continue;
         }
-        put(&w, token, length);
-        if (!is_macro_with_arguments(&r)) put(&w, " ", 1);
+        mark_used(c, token, length);
+        put(w, token, length);
+        if (!is_macro_with_arguments(&r)) put(w, " ", 1);
     }
+}
+
+void kgen_source_digest(uint8_t out[KGEN_SOURCE_DIGEST_BYTES], const char *text, size_t size) {
+    constants c;
+    writer w = {.used = 0};
+    const char *end = text + size, *mark = find_constants(&c, text, end), *token;
+    size_t length;
+    crypto_generichash_init(&w.state, NULL, 0, KGEN_SOURCE_DIGEST_BYTES);
+    put_tokens(&w, &c, mark, end, 1);
+    for (reader r = {.at = text, .end = mark}; (length = next_token(&r, &token)) != 0;)
+        mark_used(&c, token, length);
+    put_tokens(&w, &c, text, mark, 0);
     crypto_generichash_update(&w.state, w.chunk, w.used);
     crypto_generichash_final(&w.state, out, KGEN_SOURCE_DIGEST_BYTES);
 }
