@@ -55,10 +55,11 @@ static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
     const kgen__attn_case *c = &drawn->attn;
     const kgen_attn_phase *phase = kgen_attn_phase_of(spec->phase);
     int32_t least = phase->ragged ? 0 : 1;
+    int32_t most = phase->bounded ? spec->q_tokens : LENGTH_MAX;
     for (int32_t i = 0; i < drawn->seqs; i++)
-        if (c->qlens[i].high > spec->q_tokens || c->qlens[i].low < least)
+        if (c->qlens[i].high > most || c->qlens[i].low < least)
             return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
-                             c->qlens[i].low, c->qlens[i].high, i, least, spec->q_tokens);
+                             c->qlens[i].low, c->qlens[i].high, i, least, most);
     if (!phase->ragged && c->tail)
         return kgen_fail(err, KGEN_E_ARG, "tail=%d: phase=%s has a token for each sequence",
                          c->tail, phase->name);
@@ -71,10 +72,12 @@ static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
 
 /* Short, middling, and past one page. */
 static void alone(char *out, size_t size, const kgen_spec *spec, int heads) {
-    enum { MOST_HEADS = 4 };
+    enum { MOST_HEADS = 4, MANY_TOKENS = 60 };
+    int bounded = kgen_attn_phase_of(spec->attn.phase)->bounded;
     int page = spec->attn.page < 128 ? 128 : spec->attn.page;
     snprintf(out, size, "lens=rand:16..40,rand:60..120,rand:%d..%d qlens=rand:1..%d hkv=%d",
-             page + 1, page + 64, spec->attn.q_tokens, heads < MOST_HEADS ? heads : MOST_HEADS);
+             page + 1, page + 64, bounded ? spec->attn.q_tokens : MANY_TOKENS,
+             heads < MOST_HEADS ? heads : MOST_HEADS);
 }
 
 const kgen__check_family kgen__check_family_attn = {

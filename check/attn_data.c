@@ -406,12 +406,13 @@ kgen_status kgen__attn_refill(kgen__data *data, kgen__rng *rng, kgen_error *err)
     int32_t lens[KGEN__CASE_SEQS_MAX], qlens[KGEN__CASE_SEQS_MAX];
     const kgen__attn_case *c = &data->shape.attn;
     int64_t left = data->args.attn->q.shape[0];
-    int ragged = kgen_attn_phase_of(data->spec.attn.phase)->ragged;
+    const kgen_attn_phase *phase = kgen_attn_phase_of(data->spec.attn.phase);
     for (int32_t s = 0; s < data->shape.seqs; s++) {
-        int64_t most = left < data->spec.attn.q_tokens ? left : data->spec.attn.q_tokens;
+        int64_t most = phase->bounded ? data->spec.attn.q_tokens : left;
+        if (left < most) most = left;
         lens[s] = (int32_t)kgen__rng_range(rng, 0, c->lens[s].high);
         if (kgen__rng_range(rng, 0, 3) == 0) lens[s] = c->lens[s].high;
-        qlens[s] = ragged ? (int32_t)kgen__rng_range(rng, 0, most) : 1;
+        qlens[s] = phase->ragged ? (int32_t)kgen__rng_range(rng, 0, most) : 1;
         left -= qlens[s];
     }
     return kgen__attn_data_fill(data, lens, qlens, kgen__rng_next(rng), err);

@@ -35,7 +35,8 @@ kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_at
     kgen__attn_extent e = {seq, 1, kgen__int_load(&a->seq_lens, seq), 0};
     int64_t most = a->block_table.shape[1] * kgen__cache_page(&a->k);
     if (kgen_attn_phase_of(spec->phase)->ragged) queries(&e, a, seq);
-    if (e.count > spec->q_tokens) e.wrong |= KGEN_ATTN_TOKENS;
+    if (kgen_attn_phase_of(spec->phase)->bounded && e.count > spec->q_tokens)
+        e.wrong |= KGEN_ATTN_TOKENS;
     if (e.keys > most) e.wrong |= KGEN_ATTN_LENGTH;
     if (e.keys < 0 || e.keys > most) e.keys = 0;
     if (leads_out(&e, a, seq, kgen__attn_window(spec, a))) e.wrong |= KGEN_ATTN_PAGE;

@@ -43,11 +43,17 @@ static int32_t random_length(kgen__rng *rng, int32_t page, int32_t most) {
     return kgen__chance(rng, 4) && edge <= most ? edge : (int32_t)kgen__rng_range(rng, 1, most);
 }
 
+/* Query tokens of a sequence, at most. */
+static int32_t most_fresh(const kgen__case *c, kgen__rng *rng) {
+    if (kgen_attn_phase_of(c->spec.attn.phase)->bounded) return c->spec.attn.q_tokens;
+    return KGEN__PICK(rng, 1, 2, 7, 16, 17, 33, 64, 100);
+}
+
 /* Keys that a case may have in all, so that the emulated GPU takes its time
  * for `budget` keys of 128-wide heads. */
-static int64_t affordable(const kgen__case *c, int64_t budget) {
+static int64_t affordable(const kgen__case *c, int64_t fresh, int64_t budget) {
     const kgen_attn_spec *s = &c->spec.attn;
-    int64_t tiles = (s->group * s->q_tokens + 15) / 16;
+    int64_t tiles = (s->group * fresh + 15) / 16;
     int64_t width = s->head_dim + (s->v_dim ? s->v_dim : s->head_dim);
     int64_t keys = budget * 256 / (c->attn.hkv * tiles * width);
     return keys < 4 ? 4 : keys;
@@ -68,14 +74,14 @@ static void limit_pages(kgen__case *c) {
     if (page_size(c) > 1 << 18) c->attn.extra = 0;
 }
 
-static void random_sequences(kgen__case *c, kgen__rng *rng, int64_t keys) {
+static void random_sequences(kgen__case *c, kgen__rng *rng, int32_t most, int64_t keys) {
     int32_t page = page_of(c);
     int64_t left = keys;
     int ragged = kgen_attn_phase_of(c->spec.attn.phase)->ragged;
     c->seqs = page_size(c) > 1 << 18 ? KGEN__PICK(rng, 1, 2) : KGEN__PICK(rng, 1, 1, 2, 3, 4, 5, 7);
     for (int32_t i = 0; i < c->seqs; i++) {
         int32_t length = left > 0 ? random_length(rng, page, (int32_t)left) : 0;
-        int32_t fresh = c->spec.attn.q_tokens;
+        int32_t fresh = most;
         if (ragged && kgen__chance(rng, 6)) fresh = (int32_t)kgen__rng_range(rng, 0, fresh);
         left -= length;
         c->attn.lens[i] = (kgen__span){length, length};
@@ -141,10 +147,11 @@ kgen_status kgen__attn_random(kgen__case *out, kgen__rng *rng, const kgen_target
     random_scalars(&c, rng);
     random_tensors(&c, rng);
     limit_pages(&c);
-    int64_t keys = affordable(&c, budget > 0 ? budget : DEFAULT_BUDGET);
+    int32_t fresh = most_fresh(&c, rng);
+    int64_t keys = affordable(&c, fresh, budget > 0 ? budget : DEFAULT_BUDGET);
     int64_t page = page_of(&c);
     if (keys < page && keys > page / 8 && kgen__chance(rng, 1)) keys = page + 33;
-    random_sequences(&c, rng, keys);
+    random_sequences(&c, rng, fresh, keys);
     *out = c;
     return KGEN_OK;
 }

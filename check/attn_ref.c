@@ -177,7 +177,8 @@ static void sequence(kgen__attn_answer *answer, row *r) {
     const kgen_attn_args *a = r->args;
     const kgen_attn_phase *phase = kgen_attn_phase_of(r->spec->phase);
     kgen__attn_extent e = kgen__attn_extent_of(r->spec, a, r->seq);
-    int64_t window = kgen__attn_window(r->spec, a), most = r->spec->q_tokens;
+    int64_t window = kgen__attn_window(r->spec, a);
+    int64_t most = phase->bounded ? r->spec->q_tokens : e.count;
     answer->wrong[r->seq] = e.wrong;
     claim(answer, e.start, e.start + e.count);
     for (int64_t i = 0; i < e.count && i < most; i++) {

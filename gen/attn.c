@@ -71,6 +71,11 @@ const kgen_attn_phase *kgen_attn_phase_of(int32_t phase) {
     return (uint32_t)phase < KGEN_PHASE_COUNT ? &phases[phase] : NULL;
 }
 
+int32_t kgen_attn_fresh_tokens(const kgen_attn_spec *spec, int32_t context) {
+    enum { CHUNK = 2048 };
+    return phases[spec->phase].bounded ? spec->q_tokens : smaller(context, CHUNK);
+}
+
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;
 }
@@ -209,13 +214,17 @@ static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     return larger(0, ceil_div(lds, 1024)) + larger(0, registers);
 }
 
+/* Of a sequence, where the phase sets no bound. */
+enum { MANY_TOKENS = 256 };
+
 /* What a KV head's rows read: every row block reads all keys and values, and
  * every wave that shares the values reads all keys. Fewer than two waves a SIMD
  * leave latencies uncovered: a quarter more. */
 static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t rows = kg_attn_rows(s->row_tiles, isa_rows[target->isa].columns);
+    int32_t tokens = phases[s->phase].bounded ? s->q_tokens : MANY_TOKENS;
     int32_t reads =
-        kg_attn_row_blocks(s->group, s->q_tokens, rows) * (s->head_dim * s->v_split + s->v_dim);
+        kg_attn_row_blocks(s->group, tokens, rows) * (s->head_dim * s->v_split + s->v_dim);
     int32_t waves = s->waves * s->v_split * s->occupancy;
     return waves < 2 * target->simds ? reads * 5 : reads * 4;
 }
@@ -277,9 +286,16 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
 }
 
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target) {
-    int32_t rows = kg_attn_rows(spec->row_tiles, isa_rows[target->isa].columns);
-    kgen__attn_geometry geometry = {rows, kg_attn_row_blocks(spec->group, spec->q_tokens, rows)};
-    return geometry;
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t rows = kg_attn_rows(spec->row_tiles, isa->columns);
+    int32_t bytes = kgen_dtype_size((kgen_dtype)spec->kv);
+    return (kgen__attn_geometry){
+        .rows = rows,
+        .row_blocks =
+            phases[spec->phase].bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
+        .block_keys = isa->keys,
+        .item_cost = kg_attn_item_cost(isa->keys, spec->head_dim + spec->v_dim, bytes),
+    };
 }
 
 /* --- launch shape and name ---------------------------------------------- */

@@ -6,10 +6,14 @@
 
 /* --- bytes ---------------------------------------------------------------- */
 
+static double tokens_of(const kgen_attn_spec *s, const kgen_problem *p) {
+    return kgen_attn_fresh_tokens(s, p->context);
+}
+
 /* Keys of a sequence that some query sees. A window given at launch is not
  * known here: all of the context counts. */
 static double visible(const kgen_attn_spec *s, const kgen_problem *p) {
-    double most = (double)s->window + s->q_tokens - 1, keys = p->context;
+    double most = (double)s->window + tokens_of(s, p) - 1, keys = p->context;
     return s->window > 0 && most < keys ? most : keys;
 }
 
@@ -19,7 +23,7 @@ static kgen_status bytes(kgen__traffic *out, const kgen_spec *spec, const kgen_p
     const kgen_attn_spec *s = &spec->attn;
     double seqs = p->batch, heads = p->heads, keys = visible(s, p);
     double dv = s->v_dim ? s->v_dim : s->head_dim, cached = kgen__size_of(s->kv, 0);
-    double rows = seqs * s->q_tokens * heads * s->group;
+    double rows = seqs * tokens_of(s, p) * heads * s->group;
     int32_t descale = s->descale ? s->descale : cached == 1 ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
     kgen__traffic t = {seqs * heads * keys * (s->head_dim + dv) * cached,
                        rows * dv * kgen__size_of(s->out, s->q)};
@@ -39,9 +43,11 @@ static kgen_status bytes(kgen__traffic *out, const kgen_spec *spec, const kgen_p
 /* Waves that share values load the keys each, and every block of query rows
  * loads both. Queries and results count as if they went through the loop: they
  * are few, and what has more of them must not look better spread. */
-static double looped(const kgen_spec *spec, const kgen__traffic *t) {
+static double looped(const kgen_spec *spec, const kgen_problem *p, const kgen__traffic *t) {
     const kgen_attn_spec *s = &spec->attn;
-    double passes = ceil(s->group * s->q_tokens / (16.0 * s->row_tiles));
+    double fresh = tokens_of(s, p), passes = ceil(s->group * fresh / (16.0 * s->row_tiles));
+    /* A row block in the middle sees the keys before it and half of the new ones. */
+    if (!kgen_attn_phase_of(s->phase)->bounded) passes *= 1 - fresh / 2 / p->context;
     double loads = passes * (s->head_dim * s->v_split + s->v_dim) / (s->head_dim + s->v_dim);
     return (t->read + t->written) * loads;
 }

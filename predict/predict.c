@@ -59,7 +59,7 @@ static kgen_status measure(kgen__work *w, const kgen__mix *mix, const kgen_resou
                          "waves_per_simd=%d, workgroup_size=%d: both must be known",
                          r->waves_per_simd, r->workgroup_size);
     w->bytes = t.read + t.written;
-    double looped = f->looped ? f->looped(spec, &t) : t.read;
+    double looped = f->looped ? f->looped(spec, p, &t) : t.read;
     w->waves = ceil((double)r->workgroup_size / target->wave_size);
     w->turns = mix->load_bytes > 0 ? looped / mix->load_bytes : 0;
     double fit = floor(r->waves_per_simd * target->simds / w->waves);

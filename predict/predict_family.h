@@ -26,7 +26,8 @@ typedef struct kgen__predict_family {
                          kgen_error *err);
     /* Of `traffic`, the bytes that go through the loop, each as often as it is
      * loaded. NULL: what is read, once. */
-    double (*looped)(const kgen_spec *spec, const kgen__traffic *traffic);
+    double (*looped)(const kgen_spec *spec, const kgen_problem *problem,
+                     const kgen__traffic *traffic);
     /* Workgroups of a compute unit that a launch has at most. NULL: as many as fit. */
     int32_t (*resident)(const kgen_spec *spec);
     /* Sets groups and merged; the rest of `work` is known. */

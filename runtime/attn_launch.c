@@ -67,8 +67,8 @@ static const kgen__args_rows *rows_of(const kgen_spec *spec) {
 /* What the caller knows of lengths that the device holds. */
 static kgen_status check_lengths(const kgen_attn_spec *s, const kgen_attn_args *a, int table_keys,
                                  kgen_error *err) {
-    NEED(a->max_q_len <= s->q_tokens, "max_q_len=%d: kernel built for t=%d", a->max_q_len,
-         s->q_tokens);
+    NEED(!kgen_attn_phase_of(s->phase)->bounded || a->max_q_len <= s->q_tokens,
+         "max_q_len=%d: kernel built for t=%d", a->max_q_len, s->q_tokens);
     NEED(a->max_kv_len <= table_keys, "max_kv_len=%d: block_table has pages for %d keys",
          a->max_kv_len, table_keys);
     return KGEN_OK;
@@ -97,6 +97,7 @@ static workspace layout_workspace(const kgen_kernel *kernel, const kgen__attn_ge
 static kgen_status check_counters(const kgen__attn_geometry *geometry, int64_t seqs,
                                   int64_t kv_heads, kgen_error *err) {
     int64_t most = KGEN__COUNTERS;
+    if (!geometry->row_blocks) return KGEN_OK; /* a counter a workgroup */
     NEED(seqs >= 0 && seqs <= most && kv_heads >= 0 && kv_heads <= most &&
              seqs * kv_heads * geometry->row_blocks <= most,
          "seq_lens: %lld sequences of %lld KV heads and %d row blocks, at most %lld in all",
@@ -176,10 +177,26 @@ static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kg
     return check_lengths(s, a, d->table_keys, err);
 }
 
+/* Where blocks of keys are more than the line of work counts, several are a unit. */
+static kgen_status pack_line(device_args *d, const kgen__attn_geometry *geometry, int32_t group,
+                             kgen_error *err) {
+    int64_t most = INT32_MAX, blocks = d->table_keys / geometry->block_keys + 1;
+    if (geometry->row_blocks) return KGEN_OK;
+    int64_t rows = (int64_t)d->num_tokens * group, cost = geometry->item_cost + 2;
+    NEED(rows <= INT32_MAX - 4096, "q: %d tokens of g=%d heads, at most %d rows of a KV head",
+         d->num_tokens, group, INT32_MAX - 4096);
+    int64_t items = d->kv_heads * (rows / geometry->rows + d->num_seqs);
+    NEED(items <= most / (cost + 1), "q: %lld pieces of work in %d tokens, at most %lld",
+         (long long)items, d->num_tokens, (long long)(most / (cost + 1)));
+    while (items * (cost + (blocks >> d->unit_shift)) > most) d->unit_shift++;
+    return KGEN_OK;
+}
+
 static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel, const kgen_args *a,
                                   kgen_error *err) {
     kgen__attn_geometry geometry = geometry_of(kernel);
     KGEN_TRY(check_counters(&geometry, d->num_seqs, d->kv_heads, err));
+    KGEN_TRY(pack_line(d, &geometry, kernel->spec.attn.group, err));
     workspace w = layout_workspace(kernel, &geometry);
     char *base = a->workspace;
     KGEN_TRY(kgen__check_workspace(base, a->workspace_bytes, w.bytes, err));

@@ -1,5 +1,5 @@
 #include "kg/prelude/prelude_attn.h"
-// Paged attention, decode and verify: one launch, split over the keys, merged
+// Paged attention: one launch, split over the keys, merged
 // by the last workgroup to arrive. Formula and arguments: <kgen/args.h>.
 //
 // A wave takes every WAVES-th block of keys of its workgroup's segment:
@@ -61,7 +61,7 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
     ids_t ids, next_ids;
     k_tile_t k;
     int block = g.block + key_wave;
-    if (block >= g.block_end || g.seq.kv_len == 0) return;
+    if (block >= g.block_end || g.see.last < 0) return;
     load_ids(ids, keys, block * TOK);
     load_ids(next_ids, keys, (block + WAVES) * TOK);
     load_k(k, head, keys, ids, block * TOK, 0, K_AHEAD);
@@ -115,7 +115,7 @@ KG_DEV void run(args_t args, u8 *lds) {
     take_workspace(args);
     while (work.unit < work.end) {
         args_t a = reread(args);
-        segment_t g = work_segment(work);
+        segment_t g = work_segment(work, a);
         if (g.block < g.block_end) run_segment(a, g, work.cut, lds, wave);
         work_advance(work, g, a);
     }

@@ -14,6 +14,7 @@ enum { RUN_TIME_WINDOW = 1024 };
 
 typedef struct attn_shape {
     int64_t seqs, heads, q_heads, tokens; /* tokens: of all sequences */
+    int64_t fresh;                        /* query tokens of a sequence */
     int64_t context, keys;                /* cached; in sight of a sequence */
     int64_t page, columns, live;          /* live: columns in sight */
     int32_t *pages;                       /* of all sets, in random order */
@@ -30,16 +31,28 @@ static attn_shape shape_of(kgen__workload *work) {
     attn_shape n = {.seqs = p->batch,
                     .heads = p->heads,
                     .q_heads = (int64_t)p->heads * s->group,
-                    .tokens = (int64_t)p->batch * s->q_tokens,
+                    .fresh = kgen_attn_fresh_tokens(s, p->context),
+                    .tokens = (int64_t)p->batch * kgen_attn_fresh_tokens(s, p->context),
                     .context = p->context,
                     .keys = p->context,
                     .page = kgen__workload_page(s->page),
                     .work = work};
-    int64_t sight = window_of(s) + s->q_tokens - 1; /* of the first token, to the last */
+    int64_t sight = window_of(s) + n.fresh - 1; /* of the first token, to the last */
     if (s->window && sight < n.keys) n.keys = sight;
     n.columns = (n.context + n.page - 1) / n.page;
     n.live = n.columns - (n.context - n.keys) / n.page;
     return n;
+}
+
+/* Of a sequence and head, a query and a key that it sees: what has to be computed. */
+static double pairs_of(const attn_shape *n, const kgen_attn_spec *s) {
+    double pairs = (double)n->fresh * (double)n->keys;
+    if (kgen_attn_phase_of(s->phase)->bounded) return pairs;
+    for (int64_t i = pairs = 0; i < n->fresh; i++) {
+        int64_t seen = n->context - n->fresh + i + 1;
+        pairs += (double)(s->window && window_of(s) < seen ? window_of(s) : seen);
+    }
+    return pairs;
 }
 
 static double size_of(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype); }
@@ -60,7 +73,7 @@ static kgen_status plan(kgen__workload *work, kgen_error *err) {
                        (double)n.live * (double)n.seqs * size_of(table_type(s));
     work->bytes =
         work->read_bytes + rows * s->v_dim * size_of(s->out) + (s->lse ? rows * sizeof(float) : 0);
-    work->flops = 2 * places * s->group * s->q_tokens * dims;
+    work->flops = 2 * pairs_of(&n, s) * (double)n.seqs * (double)n.q_heads * dims;
     return KGEN_OK;
 }
 
@@ -84,8 +97,7 @@ static void fill_lengths(int64_t *values, int64_t count, int set, void *user) {
 
 static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
     (void)set;
-    for (int64_t i = 0; i < count; i++)
-        values[i] = i * ((const attn_shape *)user)->work->spec.attn.q_tokens;
+    for (int64_t i = 0; i < count; i++) values[i] = i * ((const attn_shape *)user)->fresh;
 }
 
 static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_error *err) {

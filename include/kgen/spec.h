@@ -67,7 +67,7 @@ typedef struct kgen_attn_phase {
     const char *name;
     const char *template_name;
     int32_t most_tokens;
-    int32_t ragged, causal;
+    int32_t bounded, ragged, causal;
 } kgen_attn_phase;
 
 /* NULL out of range. */
@@ -93,6 +93,10 @@ typedef struct kgen_attn_spec {
 #include "attn_params.def"
 #undef KGEN_PARAM
 } kgen_attn_spec;
+
+/* Query tokens of a sequence with `context` keys, new ones included, where a problem
+ * is timed: t, or in phases without bound the last 2048, a chunk of a prompt. */
+KGEN_API int32_t kgen_attn_fresh_tokens(const kgen_attn_spec *spec, int32_t context);
 
 /* What a gdn kernel does. conv: unpack the in-projection, convolve, activate.
  * A: gates and recurrence. B: A, then the gated norm. C: conv only.

@@ -15,6 +15,12 @@ KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
 /* Key blocks that are worth another workgroup and its share of the merge. */
 KG_SHAPE int kg_attn_least_blocks(int waves) { return 2 * waves; }
 
+/* In blocks of `keys`: about 5000 cycles at a compute unit's share of the memory
+ * bandwidth. dims: of keys and values. */
+KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bytes) {
+    return ceil_div(96 * 1024, keys * dims * bytes);
+}
+
 /* --- registers of a lane --------------------------------------------------- */
 
 /* Value dims a lane takes from one token: the widest load that cuts v_dim evenly. */

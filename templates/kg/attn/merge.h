@@ -216,7 +216,10 @@ KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
 
 // --- workgroups -------------------------------------------------------------
 
-KG_DEV u64 *counter_of(args_t a, const segment_t &g) {
+// Where items are without number, that of the first workgroup to share it: it has one
+// item that it begins and does not end.
+KG_DEV u64 *counter_of(args_t a, const segment_t &g, share_t share) {
+    if constexpr (UNBOUNDED) return a.workspace->arrived + share.first;
     return a.workspace->arrived + ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS +
            g.row_block;
 }
@@ -233,7 +236,7 @@ KG_DEV arrival_t arrive(args_t a, const segment_t &g, share_t share, u8 *lds) {
     barrier();
     if (late_thread() == 0) {
         u32 owner = atomic_load(&a.workspace->owner);
-        u64 before = atomic_add(counter_of(a, g), counted<u64>(a.ticket));
+        u64 before = atomic_add(counter_of(a, g, share), counted<u64>(a.ticket));
         arrival_t how = arrival_of(before, a.ticket, share.last - share.first + 1);
         *flag = owner == a.ticket ? how : ARRIVED_AMISS;
     }
@@ -346,8 +349,9 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     }
     emit_sums(a, g, slot, lds);
     arrival_t how = ARRIVED;
+    share_t share = {0, 0};
     if (!g.whole) {
-        share_t share = share_of(cut, g);
+        share = share_of(cut, g);
         how = arrive(a, g, share, lds);
         if (how != ARRIVED)
             merge_parts(a, g, cut, share, wave, how == ARRIVED_LAST ? 0.0f : float_of(0x7fc00000));
@@ -355,7 +359,8 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     }
     barrier();
     // After all has been read: who else counts here until then is noticed.
-    if (how == ARRIVED_LAST && late_thread() == 0) store(counter_of(a, g), COUNTER_AT_REST<u64>);
+    if (how == ARRIVED_LAST && late_thread() == 0)
+        store(counter_of(a, g, share), COUNTER_AT_REST<u64>);
 }
 
 // --- rows that nobody computes, and what is wrong with the inputs ------------
@@ -390,9 +395,9 @@ KG_DEV int page_errors(args_t a, const seq_t &s) {
 }
 
 KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
-    int bits = e.count > Q_TOKENS ? BAD_TOKENS : 0;
+    int bits = !UNBOUNDED && e.count > Q_TOKENS ? BAD_TOKENS : 0;
     if (load(a.seq_lens + s.index) > a.table_keys) bits |= BAD_LENGTH;
-    if constexpr (PHASE == PHASE_VERIFY) {
+    if constexpr (RAGGED) {
         int first = load(a.cu_seqlens + s.index), end = load(a.cu_seqlens + s.index + 1);
         if (first < 0 || end < first || end > a.num_tokens) bits |= BAD_ROWS;
     }
@@ -404,14 +409,14 @@ KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
 // Then tokens past the last sequence.
 KG_DEV void finish(args_t a) {
     i64 wave = (i64)group_id() * ALL_WAVES + wave_id(), waves = (i64)a.workgroups * ALL_WAVES;
-    if (PHASE == PHASE_DECODE && !a.error) return;
+    if (!RAGGED && !a.error) return;
     KG_LOOP for (i64 n = wave; n < a.num_seqs; n += waves) {
         extent_t e = extent_of(a, (int)n);
-        if constexpr (PHASE == PHASE_VERIFY)
+        if constexpr (RAGGED && !UNBOUNDED)
             clear_tokens(a, e.start + Q_TOKENS, e.start + e.count, 0, 1);
         if (a.error) report(a, seq_from(a, (int)n, e), e);
     }
-    if constexpr (PHASE == PHASE_VERIFY) {
+    if constexpr (RAGGED) {
         int used = load(a.cu_seqlens + a.num_seqs);
         int before = a.num_seqs ? load(a.cu_seqlens + a.num_seqs - 1) : 0;
         if (used >= before) clear_tokens(a, larger(used, 0), a.num_tokens, wave, waves);

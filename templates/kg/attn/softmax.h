@@ -27,8 +27,8 @@ KG_DEV float column_sum(float x) {
 
 KG_DEV keys_t keys_of(args_t a, const segment_t &g) {
     keys_t keys;
-    keys.first = g.seq.first_key;
-    keys.last = larger(g.seq.kv_len - 1, 0);
+    keys.first = g.see.first;
+    keys.last = larger(g.see.last, 0);
     keys.table = (const u8 *)a.table + g.seq.index * a.table_row * (TABLE_I64 ? 8 : 4);
     keys.page = a.page;
     keys.last_page = a.last_page;
@@ -72,7 +72,7 @@ KG_DEV head_t head_of(args_t a, const segment_t &g) {
     // The rows of the block differ in position: the earliest sees the fewest
     // late keys, the latest the fewest early ones.
     h.safe_last = g.seq.context + g.row_block * ROWS / GROUP;
-    h.safe_first = WINDOW != 0 ? g.seq.kv_len - h.window : 0;
+    h.safe_first = WINDOW != 0 ? g.see.last + 1 - h.window : 0;
     column_facts(h, a, g, a.scale * head_descale(a.k_descale, a.k_descale_stride, g));
     return h;
 }
@@ -115,7 +115,7 @@ KG_DEV int position_of(const head_t &h, int lane, int t, int c) {
 }
 
 KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {
-    if constexpr (PHASE == PHASE_DECODE)
+    if constexpr (!RAGGED)
         return token <= keys.last && token >= keys.first;
     else
         return token <= position && (WINDOW == 0 || position - token < h.window);

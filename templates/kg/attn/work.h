@@ -8,61 +8,22 @@
 // Each item begins with ITEM_COST units that stand for no keys: what starting
 // and finishing one more item costs a workgroup.
 #pragma once
-#include "kg/attn/attn_packed.h"
-#include "kg/attn/attn_types.h"
-#include "kg/core/frag.h"
-#include "kg/core/machine.h"
+#include "kg/attn/pairs.h"
 
 namespace kg {
 
-typedef const KG_CONSTANT kg_attn_args &args_t;
-
-constexpr int ROWS = kg_attn_rows(ROW_TILES, NI); // of a row block
-constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 constexpr u32 LEAST_PART = kg_attn_least_blocks(WAVES);
-// About 5000 cycles at a compute unit's share of the memory bandwidth.
-constexpr u32 ITEM_COST = (u32)ceil_div(96 * 1024, TOK *(HEAD_DIM + V_DIM) * KV_BYTES);
-
-struct seq_t {
-    int index, q_start, q_len, kv_len; // q_len at most Q_TOKENS
-    int context;                       // keys before the first query
-    int first_key;                     // of the widest window
-    u32 blocks;                        // key blocks of an item, at least 1
-    u32 items;                         // 0: nothing to do
-};
-
-KG_DEV int window_of(args_t a) { return WINDOW == WINDOW_RT ? a.window : WINDOW; }
-
-KG_DEV int row_blocks_of(int q_len) {
-    return PHASE == PHASE_DECODE ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS);
-}
-
-// What the device says of a sequence's queries and keys. What leads out of q or
-// out of the block table counts as none.
-struct extent_t {
-    int start, count; // queries, more than Q_TOKENS perhaps
-    int keys;
-};
-
-KG_DEV extent_t extent_of(args_t a, int index) {
-    extent_t e = {index, 1, load(a.seq_lens + index)};
-    if constexpr (PHASE == PHASE_VERIFY) {
-        e.start = load(a.cu_seqlens + index);
-        int end = load(a.cu_seqlens + index + 1);
-        bool inside = e.start >= 0 && end >= e.start && end <= a.num_tokens;
-        e.count = inside ? end - e.start : 0;
-    }
-    e.keys = (u32)e.keys <= (u32)a.table_keys ? e.keys : 0;
-    return e;
-}
 
 // What follows from it.
 KG_DEV seq_t seq_from(args_t a, int index, const extent_t &e) {
-    seq_t s = {index, e.start, smaller(e.count, Q_TOKENS), e.keys, e.keys - e.count, 0, 1, 0};
+    int count = UNBOUNDED ? e.count : smaller(e.count, Q_TOKENS);
+    seq_t s = {index, e.start, count, e.keys, e.keys - e.count, 0, 1, 0, 2, 0};
     if (index >= a.num_seqs) return s;
-    if constexpr (WINDOW != 0) s.first_key = larger(s.context + 1 - window_of(a), 0);
+    int context = UNBOUNDED ? larger(s.context, 0) : s.context;
+    if constexpr (WINDOW != 0) s.first_key = larger(context + 1 - window_of(a), 0);
     s.blocks = (u32)larger(ceil_div(s.kv_len, TOK) - s.first_key / TOK, 1);
     s.items = s.q_len > 0 ? (u32)(a.kv_heads * row_blocks_of(s.q_len)) : 0;
+    if constexpr (UNBOUNDED) measure_pairs(a, s);
     return s;
 }
 
@@ -77,7 +38,7 @@ KG_DEV seq_t seq_at(args_t a, int index) {
 KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
     int index = uniform((int)shuffle((u32)mine.index, lane));
     extent_t e = {index, 1, uniform((int)shuffle((u32)mine.kv_len, lane))};
-    if constexpr (PHASE == PHASE_VERIFY) {
+    if constexpr (RAGGED) {
         e.start = uniform((int)shuffle((u32)mine.q_start, lane));
         e.count = e.keys - uniform((int)shuffle((u32)mine.context, lane));
     }
@@ -115,13 +76,21 @@ struct work_t {
 
 // A cut through a short item would cost more than it balances: such cuts move to
 // the nearest end of the item. `unit` lies in the sequence that begins at `start`.
-KG_DEV u32 snap(const seq_t &s, u32 start, u32 unit) {
+KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit) {
+    if constexpr (UNBOUNDED) {
+        item_t item = item_of_pairs(a, s, unit - start);
+        u32 length = item.next - item.start, into = unit - start - item.start;
+        if (length > 3 * ITEM_COST) return unit;
+        return start + (2 * into < length ? item.start : item.next);
+    }
     u32 length = ITEM_COST + s.blocks;
     if (s.blocks > 2 * ITEM_COST) return unit;
     return start + (unit - start + length / 2) / length * length;
 }
 
-KG_DEV u32 units_of(const seq_t &s) { return s.items * (ITEM_COST + s.blocks); }
+KG_DEV u32 units_of(const seq_t &s) {
+    return UNBOUNDED ? s.items / 2 * s.pair + s.middle : s.items * (ITEM_COST + s.blocks);
+}
 
 KG_DEV u32 wave_sum(u32 x) {
     u32 lane = lane_id();
@@ -140,10 +109,11 @@ KG_DEV u32 wave_prefix(u32 x) { // inclusive
 // To the sequence that has the next unit; past the end where there is none left.
 KG_DEV void next_seq(work_t &w, args_t a) {
     while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq)) {
+        if (UNBOUNDED && w.seq.index >= a.num_seqs) w.end = w.unit; // offsets that fall
         w.seq_start += units_of(w.seq);
         w.seq = seq_of_lane(a, seq_at(a, w.seq.index + 1), 0);
     }
-    if (w.end - w.seq_start < units_of(w.seq)) w.end = snap(w.seq, w.seq_start, w.end);
+    if (w.end - w.seq_start < units_of(w.seq)) w.end = snap(a, w.seq, w.seq_start, w.end);
 }
 
 // Every wave computes the same answer, so no barrier is needed.
@@ -175,7 +145,11 @@ KG_DEV work_t work_begin(args_t a) {
         w.seq_start -= units_of(w.seq);
         break;
     }
-    w.unit = snap(w.seq, w.seq_start, w.unit);
+    if (UNBOUNDED && w.unit - w.seq_start >= units_of(w.seq)) {
+        w.end = w.unit; // more units than 32 bits count: only where offsets fall
+        return w;
+    }
+    w.unit = snap(a, w.seq, w.seq_start, w.unit);
     next_seq(w, a);
     return w;
 }
@@ -184,13 +158,38 @@ KG_DEV work_t work_begin(args_t a) {
 struct segment_t {
     seq_t seq;
     int kv_head, row_block;
+    sight_t see;          // keys of the row block
     int block, block_end; // key blocks [block, block_end), may be empty
     u32 item_start;       // first unit of the item
-    u32 item_end;
+    u32 item_end;         // behind its last unit with keys
+    u32 next;             // first unit of the next item
     bool whole;
 };
 
-KG_DEV segment_t work_segment(const work_t &w) {
+// Parts of an item end where its keys do; what follows them in a pair stands for nothing.
+KG_DEV segment_t segment_of_pairs(const work_t &w, args_t a) {
+    segment_t g;
+    item_t item = item_of_pairs(a, w.seq, w.unit - w.seq_start);
+    sight_t see = sight_of(a, w.seq, item.row_block);
+    int blocks = (int)blocks_in(see), first = see.first / TOK;
+    u32 length = ITEM_COST + units_for(a, (u32)blocks), left = w.end - w.unit;
+    u32 from = w.unit - w.seq_start - item.start;
+    u32 to = from + left < length ? from + left : length;
+    g.seq = w.seq;
+    g.kv_head = item.kv_head;
+    g.row_block = item.row_block;
+    g.see = see;
+    g.block = first + smaller(larger((int)(from - ITEM_COST), 0) << a.unit_shift, blocks);
+    g.block_end = first + smaller(larger((int)(to - ITEM_COST), 0) << a.unit_shift, blocks);
+    g.item_start = w.seq_start + item.start;
+    g.item_end = g.item_start + length;
+    g.next = w.seq_start + item.next;
+    g.whole = g.block_end - g.block == blocks;
+    return g;
+}
+
+KG_DEV segment_t work_segment(const work_t &w, args_t a) {
+    if constexpr (UNBOUNDED) return segment_of_pairs(w, a);
     segment_t g;
     u32 length = ITEM_COST + w.seq.blocks;
     u32 at = w.unit - w.seq_start, item = (u32)uniform((int)divide(at, length));
@@ -201,17 +200,18 @@ KG_DEV segment_t work_segment(const work_t &w) {
     g.seq = w.seq;
     g.kv_head = uniform((int)(item / row_blocks));
     g.row_block = (int)(item - (u32)g.kv_head * row_blocks);
+    g.see = sight_t{w.seq.first_key, w.seq.kv_len - 1};
     g.block = first + larger((int)(from - ITEM_COST), 0);
     g.block_end = first + larger((int)(to - ITEM_COST), 0);
     g.item_start = w.unit - from;
-    g.item_end = g.item_start + length;
+    g.item_end = g.next = g.item_start + length;
     g.whole = g.block_end - g.block == (int)w.seq.blocks;
     return g;
 }
 
 // To the item after the segment's, or to the end.
 KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
-    w.unit = g.item_end;
+    w.unit = g.next;
     next_seq(w, a);
 }
 

@@ -14,6 +14,7 @@ constexpr int DTYPE_E4M3FNUZ = 4;
 constexpr int DTYPE_E5M2 = 5;
 constexpr int PHASE_DECODE = 0;
 constexpr int PHASE_VERIFY = 1;
+constexpr int PHASE_EXTEND = 2;
 constexpr int PHASE = 0;
 constexpr int Q_DTYPE = 1;
 constexpr int KV_DTYPE = 1;

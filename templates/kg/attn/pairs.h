@@ -1,0 +1,68 @@
+// The line of units where each row block of a sequence has its own keys: under a
+// causal mask the first sees the fewest. Item n and the last item but n see about as
+// many together as any other two, so the line is made of such pairs, all of a
+// sequence as long as the longest can be. What a pair does not fill stands for
+// nothing: a block or two, and more where a window is wider than the first rows need.
+//
+// Item n: KV head n / row blocks, row block n % row blocks. An odd one in the middle
+// comes last.
+#pragma once
+#include "kg/attn/seqs.h"
+
+namespace kg {
+
+// Units that stand for no keys: what starting and finishing an item costs.
+constexpr u32 ITEM_COST = kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BYTES);
+
+// A unit is 2^unit_shift blocks where 32 bits would not count them all.
+KG_DEV u32 units_for(args_t a, u32 blocks) {
+    return (blocks + (1u << a.unit_shift) - 1) >> a.unit_shift;
+}
+
+// Of two items together, at most.
+KG_DEV u32 pair_blocks(args_t a, const seq_t &s) {
+    int row_blocks = row_blocks_of(s.q_len);
+    u32 most = 2 * (u32)larger(ceil_div(s.kv_len, TOK), 1);
+    if (row_blocks == 1) return 2 * blocks_in(sight_of(a, s, 0));
+    if (s.context >= 0) {
+        u32 rows = (u32)((row_blocks + 1) * ROWS - 2);
+        u32 seen = (2 * (u32)s.context + rows / GROUP) / TOK + 2;
+        most = seen < most ? seen : most;
+    }
+    if constexpr (WINDOW != 0) {
+        u32 seen = 2 * (((u32)window_of(a) + (ROWS - 1) / GROUP) / TOK + 2);
+        most = seen < most ? seen : most;
+    }
+    return most;
+}
+
+KG_DEV void measure_pairs(args_t a, seq_t &s) {
+    u32 half = blocks_in(sight_of(a, s, row_blocks_of(s.q_len) / 2));
+    s.pair = 2 * ITEM_COST + ((pair_blocks(a, s) + (2u << a.unit_shift) - 2) >> a.unit_shift);
+    s.middle = s.items % 2 ? ITEM_COST + units_for(a, half) : 0;
+}
+
+// A place in the line: units from the first of its sequence.
+struct item_t {
+    u32 start, next; // next: where the item after it starts
+    int kv_head, row_block;
+};
+
+KG_DEV item_t item_of_pairs(args_t a, const seq_t &s, u32 at) {
+    u32 row_blocks = (u32)row_blocks_of(s.q_len), pair = (u32)uniform((int)(at / s.pair));
+    u32 n = pair, last = s.items - 1;
+    item_t item;
+    item.start = pair * s.pair;
+    item.kv_head = uniform((int)(n / row_blocks));
+    item.row_block = (int)(n - (u32)item.kv_head * row_blocks);
+    item.next = item.start + ITEM_COST + units_for(a, blocks_in(sight_of(a, s, item.row_block)));
+    if (at < item.next || n == last - n) return item;
+    n = last - n;
+    item.start = item.next;
+    item.next = (pair + 1) * s.pair;
+    item.kv_head = uniform((int)(n / row_blocks));
+    item.row_block = (int)(n - (u32)item.kv_head * row_blocks);
+    return item;
+}
+
+} // namespace kg

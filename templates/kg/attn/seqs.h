@@ -1,0 +1,67 @@
+// What the device says of the sequences: their queries, their keys, and which of
+// them a row block sees.
+#pragma once
+#include "kg/attn/attn_packed.h"
+#include "kg/attn/attn_types.h"
+#include "kg/core/frag.h"
+#include "kg/core/machine.h"
+
+namespace kg {
+
+typedef const KG_CONSTANT kg_attn_args &args_t;
+
+constexpr int ROWS = kg_attn_rows(ROW_TILES, NI); // of a row block
+constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
+// Sequences have as many tokens as they like; each row block then has its own keys.
+constexpr bool UNBOUNDED = PHASE == PHASE_EXTEND;
+constexpr bool RAGGED = PHASE != PHASE_DECODE;
+
+struct seq_t {
+    int index, q_start, q_len, kv_len; // q_len at most Q_TOKENS, unless UNBOUNDED
+    int context;                       // keys before the first query
+    int first_key;                     // that its first query sees
+    u32 blocks;                        // key blocks of an item, at least 1
+    u32 items;                         // 0: nothing to do
+    u32 pair, middle;                  // instead, UNBOUNDED: units of two items, of a single one
+};
+
+KG_DEV int window_of(args_t a) { return WINDOW == WINDOW_RT ? a.window : WINDOW; }
+
+KG_DEV int row_blocks_of(int q_len) { return !RAGGED ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS); }
+
+// What the device says of a sequence's queries and keys. What leads out of q or
+// out of the block table counts as none.
+struct extent_t {
+    int start, count; // queries, perhaps too many
+    int keys;
+};
+
+KG_DEV extent_t extent_of(args_t a, int index) {
+    extent_t e = {index, 1, load(a.seq_lens + index)};
+    if constexpr (RAGGED) {
+        e.start = load(a.cu_seqlens + index);
+        int end = load(a.cu_seqlens + index + 1);
+        bool inside = e.start >= 0 && end >= e.start && end <= a.num_tokens;
+        e.count = inside ? end - e.start : 0;
+    }
+    e.keys = (u32)e.keys <= (u32)a.table_keys ? e.keys : 0;
+    return e;
+}
+
+// The keys that some row of a row block sees; last < first where there are none.
+struct sight_t {
+    int first, last;
+};
+
+KG_DEV sight_t sight_of(args_t a, const seq_t &s, int row_block) {
+    int low = row_block * ROWS / GROUP, high = ((row_block + 1) * ROWS - 1) / GROUP;
+    sight_t see = {0, s.context + smaller(high, s.q_len - 1)};
+    if constexpr (WINDOW != 0) see.first = larger(larger(s.context + low, 0) + 1 - window_of(a), 0);
+    return see;
+}
+
+KG_DEV u32 blocks_in(const sight_t &see) {
+    return see.last < see.first ? 1 : (u32)(see.last / TOK - see.first / TOK + 1);
+}
+
+} // namespace kg
