@@ -31,6 +31,11 @@ have_clang() { # compiler, AMD's linker and the sanitizers' run time
         "$clang" -fsanitize=address,undefined -x c - -o /dev/null >/dev/null 2>&1
 }
 
+have_python_header() {
+    python3 -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null
+}
+
 # The first of these packages that apt knows.
 first_known() {
     local name
@@ -69,6 +74,7 @@ missing_packages() {
     have_clang || clang_packages
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
+    have_python_header || echo python3-dev
 }
 
 as_root() {

@@ -1,0 +1,78 @@
+/* What the files of the extension module share. Python's stable ABI of 3.10: one
+ * binary serves every later version. */
+#ifndef KGEN_PYTHON_EXT_PYTHON_EXT_H
+#define KGEN_PYTHON_EXT_PYTHON_EXT_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030A0000
+#include <Python.h>
+
+#include <kgen/kgen.h>
+
+/* Where a tensor lies: numbers of DLPack. */
+typedef struct kgen__place {
+    int32_t kind, index;
+} kgen__place;
+
+enum {
+    KGEN__ON_CPU = 1,
+    KGEN__ON_CUDA = 2,
+    KGEN__ON_CUDA_HOST = 3,
+    KGEN__ON_ROCM = 10,
+    KGEN__ON_ROCM_HOST = 11,
+    KGEN__ON_CUDA_MANAGED = 13,
+};
+
+/* A tensor whose facts are read once: kgen.Tensor. */
+typedef struct kgen__py_tensor {
+    PyObject ob_base;
+    kgen_tensor tensor;
+    kgen__place place;
+    PyObject *owner; /* of the memory */
+} kgen__py_tensor;
+
+/* The memory in which workgroups of one launch meet. One for each stream. */
+typedef struct kgen__space {
+    struct kgen__space *next;
+    kgen_stream stream;
+    void *memory;
+    size_t bytes;
+} kgen__space;
+
+typedef struct kgen__py_context {
+    PyObject ob_base;
+    kgen_context *ctx; /* NULL: closed */
+    PyObject *log;
+    kgen__place place;   /* of its device */
+    kgen__space *spaces; /* those in use first */
+    kgen__space *spare;  /* for the next stream that captures; NULL: none */
+    kgen__space *old;    /* too small now; graphs may hold them */
+} kgen__py_context;
+
+extern PyTypeObject *kgen__py_tensor_type, *kgen__py_kernel_type;
+extern PyObject *kgen__py_error;
+
+/* Raises KgenError of *err; NULL. */
+PyObject *kgen__py_raise(const kgen_error *err);
+PyObject *kgen__py_error_of(const kgen_error *err);
+
+/* Fills *out with what `object` says of itself. -1: an exception is set. */
+int kgen__py_read(kgen_tensor *out, kgen__place *place, PyObject *object);
+/* The stream that the program of `like` (a tensor) works in on that device. */
+int kgen__py_current_stream(kgen_stream *out, PyObject *like, kgen__place place);
+
+/* 0 and *out: a number that a value of the table has as its name. */
+int kgen__py_dtype(kgen_dtype *out, PyObject *name);
+int kgen__py_layout(kgen_layout *out, PyObject *name);
+
+/* A workspace of the stream with at least so many bytes. */
+int kgen__py_space(kgen__space **out, kgen__py_context *self, kgen_stream stream, size_t bytes);
+
+PyObject *kgen__py_kernel_of(kgen__py_context *owner, kgen_kernel *kernel);
+
+/* The heap types, made once by the module. */
+int kgen__py_add_tensor(PyObject *module);
+int kgen__py_add_context(PyObject *module);
+int kgen__py_add_kernel(PyObject *module);
+
+#endif

@@ -1,0 +1,79 @@
+"""AITER's functions, with its signatures."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import cache, delta, flash, vllm
+from .attention import Cache, attend
+from .common import cache_word, offered
+
+__all__ = ["flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_v1",
+           "reshape_and_cache_flash", "unified_attention"]
+
+
+def unified_attention(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, cu_seqlens_q: torch.Tensor,
+        max_seqlen_q: int, seqused_k: torch.Tensor, max_seqlen_k: int, softmax_scale: float, causal: bool,
+        window_size: Any, block_table: torch.Tensor, softcap: float, q_descale: torch.Tensor | None,
+        k_descale: torch.Tensor | None, v_descale: torch.Tensor | None, alibi_slopes: torch.Tensor | None = None,
+        output_scale: torch.Tensor | None = None, qq_bias: torch.Tensor | None = None,
+        sinks: torch.Tensor | None = None) -> None:
+    """aiter.ops.triton.unified_attention's: vLLM's without the buffers of partial results."""
+    vllm.unified_attention(q, k, v, out, cu_seqlens_q, max_seqlen_q, seqused_k, max_seqlen_k, softmax_scale, causal,
+                           window_size, block_table, softcap, q_descale, k_descale, v_descale,
+                           alibi_slopes=alibi_slopes, output_scale=output_scale, qq_bias=qq_bias, sinks=sinks)
+
+
+def paged_attention_v1(
+        out: torch.Tensor, workspace_buffer: torch.Tensor | None, query: torch.Tensor, key_cache: torch.Tensor,
+        value_cache: torch.Tensor, scale: float, block_tables: torch.Tensor, cu_query_lens: torch.Tensor | None,
+        context_lens: torch.Tensor, max_context_len: int, alibi_slopes: torch.Tensor | None, kv_cache_dtype: str,
+        kv_cache_layout: str, logits_soft_cap: float, k_scale: torch.Tensor, v_scale: torch.Tensor,
+        fp8_out_scale: torch.Tensor | None = None, partition_size: int = 256, mtp: int = 1,
+        sliding_window: int = 0) -> torch.Tensor:
+    """Slopes come before the cap here, as in AITER's kernel. Its workspace is not used: it is the stream's."""
+    if kv_cache_layout not in ("NHD", "HND"):
+        raise NotImplementedError(f"kv_cache_layout={kv_cache_layout}: NHD or HND")
+    kv = cache_word(key_cache, kv_cache_dtype)
+    attend(query, Cache(key_cache, value_cache, kv_cache_layout.lower(), kv, k_scale, v_scale), out, block_tables,
+           context_lens, scale=scale, starts=cu_query_lens, longest=mtp, window=sliding_window,
+           softcap=logits_soft_cap, slopes=alibi_slopes, first="alibi", out_scale=fp8_out_scale)
+    return out
+
+
+def flash_attn_varlen_func(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor,
+        max_seqlen_q: int, max_seqlen_k: int, min_seqlen_q: int = 0, dropout_p: float = 0.0,
+        softmax_scale: float | None = None, logits_soft_cap: float = 0.0, causal: bool = False,
+        window_size: Any = (-1, -1), bias: torch.Tensor | None = None, alibi_slopes: torch.Tensor | None = None,
+        deterministic: bool = False, return_lse: bool = False, return_attn_probs: bool = False,
+        how_v3_bf16_cvt: int = 1, block_table: torch.Tensor | None = None, out: torch.Tensor | None = None) -> Any:
+    offered(dropout_p=dropout_p or None, bias=bias, return_attn_probs=return_attn_probs)
+    return flash.varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, None, max_seqlen_q, max_seqlen_k, softmax_scale, causal,
+                        window_size, logits_soft_cap, alibi_slopes, block_table, return_lse, out, (None, None), None)
+
+
+def reshape_and_cache_flash(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor,
+                            value_cache: torch.Tensor, slot_mapping: torch.Tensor, kv_cache_dtype: str,
+                            k_scale: torch.Tensor, v_scale: torch.Tensor, kv_layout: int = -1) -> None:
+    """kv_layout: -1 alone, pages [NB][page][Hkv][D]."""
+    offered(kv_layout=None if kv_layout == -1 else kv_layout)
+    cache.reshape_and_cache_flash(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale)
+
+
+def fused_rearrange_sigmoid_gated_delta_rule(
+        A_log: torch.Tensor, a: torch.Tensor, b: torch.Tensor, dt_bias: torch.Tensor, qkv: torch.Tensor, key_dim: int,
+        value_dim: int, head_k_dim: int, head_v_dim: int, beta: float = 1.0, threshold: float = 20.0,
+        scale: float | None = None, initial_state: torch.Tensor | None = None, inplace_final_state: bool = True,
+        cu_seqlens: torch.Tensor | None = None, ssm_state_indices: torch.Tensor | None = None,
+        num_accepted_tokens: torch.Tensor | None = None, use_qk_l2norm_in_kernel: bool = False,
+        is_kda: bool = False, core_attn_out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows [q|k|v] of the convolution. Outputs of no sequence are zeros, where the original leaves them."""
+    delta.check_softplus(beta, threshold)
+    if qkv.shape[1] != 2 * key_dim + value_dim:
+        raise ValueError(f"qkv: {qkv.shape[1]} columns, {2 * key_dim + value_dim} of key_dim and value_dim")
+    shape = (1, qkv.shape[0], value_dim // head_v_dim, head_v_dim)
+    return delta.in_place(qkv, shape, core_attn_out, a, b, A_log, dt_bias, scale, initial_state, inplace_final_state,
+                          cu_seqlens, ssm_state_indices, num_accepted_tokens, use_qk_l2norm_in_kernel, is_kda, "neg")

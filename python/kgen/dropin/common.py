@@ -1,0 +1,103 @@
+"""What the drop-ins share: spec words of tensors, kernels by key, refusals.
+
+A drop-in has its original's signature. It raises NotImplementedError, naming the key, for what kgen
+does not offer, ValueError for arguments that contradict each other, and KgenError with the library's
+text for tensors that a kernel refuses. It never passes over an argument that changes the result.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+from .. import Kernel, KgenError
+from ..contexts import context_of, kernel_of
+
+WORDS = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "f32", torch.float8_e4m3fn: "e4m3fn",
+         torch.float8_e4m3fnuz: "e4m3fnuz", torch.float8_e5m2: "e5m2", torch.int8: "i8", torch.uint8: "u8",
+         torch.int32: "i32", torch.int64: "i64"}
+CACHE_WORDS = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "e5m2", "int8": "i8"}  # of engines' kv_cache_dtype
+EIGHT_BITS = {torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.int8, torch.uint8}
+kernels: dict[Hashable, Kernel] = {}
+constants: dict[Hashable, torch.Tensor] = {}
+
+
+def word(dtype: torch.dtype) -> str:
+    if dtype not in WORDS:
+        raise NotImplementedError(f"tensors of {dtype}: one of {', '.join(map(str, WORDS))}")
+    return WORDS[dtype]
+
+
+def offered(**refused: Any) -> None:
+    """Raises for the first argument that is set and has no key of kgen's."""
+    for name, value in refused.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"{name}={value if not isinstance(value, torch.Tensor) else '<tensor>'}: "
+                                      "no key of kgen's does this")
+
+
+def prepared(key: Hashable, device: torch.device, line: Callable[[], str]) -> Kernel:
+    """The kernel of that key; its spec line is written and prepared once."""
+    found = kernels.get(key)
+    if found is None:
+        found = kernels[key] = ready(device, line())
+    return found
+
+
+def ready(device: torch.device, line: str) -> Kernel:
+    try:
+        return kernel_of(device, line)
+    except KgenError as error:
+        if error.status in ("KGEN_E_SPEC", "KGEN_E_UNSUPPORTED"):
+            raise NotImplementedError(f"{line}: {error}") from error
+        raise
+
+
+def constant(device: torch.device, count: int, value: int) -> torch.Tensor:
+    """An i32 tensor of one value, made once; views of it are shorter ones."""
+    key = (device, value)
+    found = constants.get(key)
+    if found is None or found.numel() < count:
+        found = constants[key] = torch.full((max(count, 64),), value, dtype=torch.int32, device=device)
+    return found[:count]
+
+
+def narrow(lengths: torch.Tensor) -> torch.Tensor:
+    """Lengths as i32, which attention reads; i64 ones cost a launch."""
+    return lengths if lengths.dtype == torch.int32 else lengths.to(torch.int32)
+
+
+def cache_word(cache: torch.Tensor, kv_cache_dtype: str) -> str:
+    """The spec word of a cache that an engine describes by a string and keeps as bytes."""
+    if kv_cache_dtype in ("auto", "bfloat16", "float16", "half"):
+        return word(cache.dtype)
+    if kv_cache_dtype not in CACHE_WORDS:
+        raise NotImplementedError(f"kv_cache_dtype={kv_cache_dtype}: one of auto, {', '.join(CACHE_WORDS)}")
+    said = CACHE_WORDS[kv_cache_dtype]
+    if cache.dtype == torch.uint8:
+        return context_of(cache.device).fp8 if said == "fp8" else said
+    if cache.dtype not in EIGHT_BITS:
+        raise ValueError(f"kv_cache_dtype={kv_cache_dtype}, and the cache is {cache.dtype}")
+    return word(cache.dtype)
+
+
+def seen_as(cache: torch.Tensor, layout: str, kv: str) -> Any:
+    """A cache with its layout, and bytes with the type that they stand for."""
+    return (cache, layout, kv) if cache.dtype == torch.uint8 else (cache, layout)
+
+
+def shuffled(cache: torch.Tensor, heads: int, values: bool) -> torch.Tensor:
+    """[NB][page][H][D] memory, as vLLM allocates it, in the shape that its shuffled contents have."""
+    if cache.dim() == 5:
+        return cache
+    pages, page, _, dim = cache.shape
+    x = 16 // cache.element_size()
+    if values:
+        return cache.view(pages, heads, page // x, dim, x)
+    return cache.view(pages, heads, dim // x, page, x)
+
+
+def shuffled_scales(scales: torch.Tensor) -> Any:
+    """One scale, or [NB][H][page]."""
+    return scales if scales.numel() == 1 else (scales, "hnd")

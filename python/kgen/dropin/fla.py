@@ -1,0 +1,33 @@
+"""flash-linear-attention's recurrent form, with its signature."""
+from __future__ import annotations
+
+import torch
+
+from .common import offered
+from .delta import counted, flat, one_row, recur, starts_of
+
+__all__ = ["fused_recurrent_gated_delta_rule"]
+
+
+def fused_recurrent_gated_delta_rule(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor | None = None,
+        gk: torch.Tensor | None = None, gv: torch.Tensor | None = None, beta: torch.Tensor | None = None,
+        scale: float | None = None, initial_state: torch.Tensor | None = None, output_final_state: bool = False,
+        use_qk_l2norm_in_kernel: bool = False,
+        cu_seqlens: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """States [N][Hv][K][V] are f32 and come back in a tensor of their own."""
+    offered(gk=gk, gv=gv)
+    if g is None:
+        raise NotImplementedError("g=None: gate=gdn has a decay a head")
+    rows = q.shape[0] * q.shape[1]
+    count = q.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
+    shape = (count, v.shape[2], q.shape[3], v.shape[3])
+    state = (torch.zeros(shape, dtype=torch.float32, device=q.device) if initial_state is None
+             else initial_state.to(torch.float32, copy=True))
+    x = one_row(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1))
+    out = x.new_empty((rows, *v.shape[2:]))
+    beta = torch.ones_like(g) if beta is None else beta
+    recur(x, out, flat(g, rows), flat(beta, rows), state, counted(q.device, count),
+          scale=q.shape[3] ** -0.5 if scale is None else scale, a_log=None, dt_bias=None,
+          starts=starts_of(cu_seqlens), accepted=None, l2=use_qk_l2norm_in_kernel, kda=False, layout="kv", pad="neg")
+    return out.view(v.shape), state if output_final_state else None

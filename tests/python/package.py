@@ -1,0 +1,131 @@
+"""The package kgen without torch and numpy: arrays of Python's own, on the cpu device.
+
+usage: package.py    with PYTHONPATH at the package and KGEN_CACHE_DIR
+"""
+import array
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import unittest
+
+import kgen
+
+SEED = int(os.environ.get("KGEN_TEST_SEED") or random.randrange(1 << 31))
+random.seed(SEED)
+S, HKV, D, PAGE = 2, 1, 64, 16
+LINE = f"attn:phase=decode,q=fp16,kv=fp16,d={D},g=1,page={PAGE},layout=nhd"
+ctx = kgen.open("cpu:cdna3")
+
+
+def halves(count):
+    """fp16 numbers, which array.array does not know: bytes, and what they are."""
+    values = [struct.unpack("e", struct.pack("e", random.uniform(-1, 1)))[0] for _ in range(count)]
+    return bytearray(struct.pack(f"{count}e", *values)), values
+
+
+class Step:
+    """A decode step over two sequences, one query head."""
+
+    def __init__(self):
+        (self.q, q), (self.k, k), (self.v, v) = halves(S * D), halves(4 * PAGE * D), halves(4 * PAGE * D)
+        self.out, self.lengths = bytearray(S * D * 2), array.array("i", [20, 5])
+        self.table = array.array("i", [3, 1, 2, 0])
+        self.given = {"q": kgen.view(self.q, "fp16", (S, HKV, D)),
+                      "k": kgen.view(self.k, "fp16", (4, PAGE, HKV, D), "nhd"),
+                      "v": kgen.view(self.v, "fp16", (4, PAGE, HKV, D), "nhd"),
+                      "out": kgen.view(self.out, "fp16", (S, HKV, D)), "seq_lens": self.lengths,
+                      "block_table": memoryview(self.table).cast("B").cast("i", (S, 2)), "softmax_scale": D ** -0.5}
+        self.want = [self.row(s, q, k, v) for s in range(S)]
+
+    def row(self, s, q, k, v):
+        places = [self.table[2 * s + t // PAGE] * PAGE + t % PAGE for t in range(self.lengths[s])]
+        logits = [sum(q[s * D + i] * k[p * D + i] for i in range(D)) * D ** -0.5 for p in places]
+        weights = [math.exp(x - max(logits)) for x in logits]
+        return [sum(w * v[p * D + i] for w, p in zip(weights, places)) / sum(weights) for i in range(D)]
+
+    def got(self):
+        values = struct.unpack(f"{S * D}e", self.out)
+        return [values[s * D:(s + 1) * D] for s in range(S)]
+
+
+class Launch(unittest.TestCase):
+    def refuse(self, error, words, call, *arguments, **named):
+        with self.assertRaisesRegex(error, words) as caught:
+            call(*arguments, **named)
+        return caught.exception
+
+    def test_decode(self):
+        step, kernel = Step(), ctx.prepare(LINE)
+        kernel.launch(**step.given)
+        for want, got in zip(step.want, step.got()):
+            self.assertLess(max(abs(a - b) for a, b in zip(want, got)), 4e-3)
+        self.assertEqual(ctx.find(LINE).spec, kernel.spec)
+        self.assertIsNone(ctx.find("attn:phase=decode,d=32"))
+        self.assertRegex(kernel.symbol, "^kg_attn_decode_fp16")
+
+    def test_errors_are_those_of_c(self):
+        step, kernel = Step(), ctx.prepare(LINE)
+        given = step.given
+        error = self.refuse(kgen.KgenError, "q: shape.0.=2 tokens", kernel.launch,
+                            **given | {"seq_lens": array.array("i", [1])})
+        self.assertEqual(error.status, "KGEN_E_ARG")
+        self.refuse(kgen.KgenError, "k: layout is hnd, kernel built for nhd", kernel.check,
+                    **given | {"k": (given["k"], "hnd")})
+        self.refuse(kgen.KgenError, "alibi_slopes: given, kernel built without it", kernel.check,
+                    **given | {"alibi_slopes": array.array("f", [1])})
+        self.refuse(TypeError, "softmax: no argument of attn:phase=decode", kernel.check, softmax=1)
+        self.refuse(TypeError, "by name", kernel.check, given["q"])
+        self.refuse(ValueError, "layout 'nhdd': unknown", kernel.check, q=(given["q"], "nhdd"))
+        self.refuse(TypeError, "fp16 cannot be seen as f32", kernel.check, q=(given["q"], None, "f32"))
+        self.refuse(TypeError, "int is no tensor", kernel.check, q=3)
+        self.refuse(ValueError, "takes 4098 bytes, bytearray has 4096", kgen.view, bytearray(4096), "fp16", (2049,))
+        self.refuse(TypeError, "may not be written", kernel.check, q=bytes(8))
+        self.refuse(OverflowError, "max_q_len: 4294967296", kernel.check, **given | {"max_q_len": 1 << 32})
+        elsewhere = kgen.Tensor(64, "fp16", (S, HKV, D), place=(2, 1))
+        self.refuse(kgen.KgenError, "q: it lies on cuda:1, the kernel was prepared on cpu:cdna3", kernel.check,
+                    **given | {"q": elsewhere})
+
+    def test_prepare(self):
+        good, again = ctx.prepare_all([LINE, (LINE, 8, 1024, 1)])
+        self.assertEqual(good.spec, again.spec)
+        error = self.refuse(kgen.KgenError, "d=65: out of bounds", ctx.prepare_all, [LINE, "attn:d=65"])
+        self.assertEqual(error.status, "KGEN_E_SPEC")
+        told = []
+        with kgen.open("cpu:cdna3", mode="strict", cache_dir=os.environ["KGEN_CACHE_DIR"] + "-empty") as strict:
+            results = strict.prepare_all([LINE], progress=lambda *row: told.append(row))
+            self.assertEqual(results[0].status, "KGEN_E_NOT_CACHED")
+            self.assertEqual(told[0][1:], (1, 1, 0))
+
+            def stop(*row):
+                raise KeyError("enough")
+            self.refuse(KeyError, "enough", strict.prepare_all, [LINE], progress=stop)
+        self.refuse(RuntimeError, "this context is closed", strict.prepare, LINE)
+
+    def test_words(self):
+        self.assertEqual(kgen.spec("attn", phase="decode", alibi=True, d=64, table=None), "attn:phase=decode,alibi=1,d=64")
+        self.assertRegex(kgen.refusal("attn:d=65", "gfx942"), "^d=65: out of bounds")
+        self.assertIsNone(kgen.refusal(LINE, "gfx942"))
+        self.assertIn("attn", kgen.families())
+        self.assertEqual([row["name"] for row in kgen.arguments("attn")][:2], ["q", "k"])
+        self.refuse(kgen.KgenError, "device", kgen.open, "tpu:0")
+        self.refuse(ValueError, "one of auto", kgen.open, "cpu:cdna3", mode="fast")
+
+    def test_what_the_command_says(self):
+        """Names and order of arguments are those of `kgen explain --json`."""
+        import json
+        for family in kgen.families():
+            command = [os.environ["KGEN_BIN_DIR"] + "/kgen", "explain", family, "--json"]
+            said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            for name, launch in said["launches"].items():
+                line = {"gdn": "gdn:layout=flat", "tree_mask": "scatter:op=tree_mask,mask=qlen"}.get(name)
+                line = line or (f"scatter:op={name}" if family == "scatter" else family)
+                want = [row["name"] for row in launch["tensors"] + launch["numbers"]]
+                self.assertEqual([row["name"] for row in kgen.arguments(line)], want, name)
+
+
+if __name__ == "__main__":
+    print(f"seed {SEED}")
+    sys.exit(unittest.main())

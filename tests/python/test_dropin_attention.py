@@ -1,0 +1,183 @@
+"""The attention and cache drop-ins beside plain torch, on the cpu device."""
+import sys
+import unittest
+
+import torch
+from references import Pages, attention, close
+
+from kgen import KgenError
+from kgen.dropin import aiter, flash, vllm
+
+D, HKV, G = 64, 2, 2
+SCALE = D ** -0.5
+
+
+def ends_of(counts):
+    return torch.tensor([0, *torch.tensor(counts).cumsum(0).tolist()], dtype=torch.int32)
+
+
+def queries(count, dtype=torch.bfloat16):
+    return torch.randn(count, HKV * G, D).to(dtype)
+
+
+class Unified(unittest.TestCase):
+    def run_one(self, lengths, counts, function=vllm.unified_attention, kv=None, window=0, softcap=0.0,
+                slopes=None, sinks=None):
+        cache = Pages(lengths, HKV, D)
+        k, v, scales = cache.k, cache.v, (1.0, 1.0)
+        k_descale = v_descale = torch.tensor(1.0)  # engines pass them with every cache, of rank 0
+        if kv:
+            scales = (0.5, 0.25)
+            k, v = (cache.k.float() / 0.5).to(kv), (cache.v.float() / 0.25).to(kv)
+            k_descale, v_descale = torch.tensor([0.5]).expand(len(lengths), HKV), torch.tensor(0.25)
+        q = queries(sum(counts))
+        out = torch.full_like(q, float("nan"))
+        function(q, k, v, out, ends_of(counts), max(counts), cache.lengths, max(lengths), SCALE, True,
+                 (window - 1, 0) if window else (-1, -1), cache.table, softcap, None, k_descale, v_descale,
+                 alibi_slopes=slopes, sinks=sinks)
+        at = 0
+        for row, count in enumerate(counts):
+            want, _ = attention(q[at:at + count], cache.of(k, row, scales[0]), cache.of(v, row, scales[1]), SCALE,
+                                window=window, softcap=softcap, slopes=slopes, sinks=sinks)
+            close(out[at:at + count], want, f"sequence {row}")
+            at += count
+
+    def test_verify(self):
+        self.run_one([33, 18, 5], [4, 1, 2])
+
+    def test_aiter_with_everything(self):
+        self.run_one([40, 7], [3, 2], aiter.unified_attention, window=16, softcap=20.0,
+                     slopes=torch.rand(HKV * G), sinks=torch.randn(HKV * G))
+
+    def test_fp8(self):
+        self.run_one([33, 18], [1, 2], kv=torch.float8_e4m3fnuz)
+
+    def test_refuses(self):
+        cache, q = Pages([5], HKV, D), queries(1)
+        given = (q, cache.k, cache.v, torch.empty_like(q), ends_of([1]), 1, cache.lengths, 5, SCALE)
+        rest = (cache.table, 0.0)
+        with self.assertRaisesRegex(NotImplementedError, "q_descale"):
+            vllm.unified_attention(*given, True, (-1, -1), *rest, torch.ones(1), None, None)
+        with self.assertRaisesRegex(NotImplementedError, "qq_bias"):
+            vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, qq_bias=torch.ones(1, 1))
+        with self.assertRaisesRegex(NotImplementedError, "brand_new"):
+            vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, brand_new=3)
+        with self.assertRaisesRegex(NotImplementedError, "window_size"):
+            vllm.unified_attention(*given, True, (3, 3), *rest, None, None, None)
+        with self.assertRaisesRegex(ValueError, "causal"):
+            vllm.unified_attention(*given, False, (-1, -1), *rest, None, None, None)
+        with self.assertRaisesRegex(KgenError, "cu_seqlens_q: shape"):
+            vllm.unified_attention(q, cache.k, cache.v, torch.empty_like(q), ends_of([1, 1]), 1, cache.lengths, 5,
+                                   SCALE, True, (-1, -1), *rest, None, None, None)
+
+
+class PagedV1(unittest.TestCase):
+    def test_decode(self):
+        cache, q = Pages([33, 7], HKV, D), queries(2)
+        out = torch.empty_like(q)
+        aiter.paged_attention_v1(out, None, q, cache.k, cache.v, SCALE, cache.table, None, cache.lengths, 33,
+                                 None, "auto", "NHD", 0.0, torch.tensor(1.0), torch.tensor(1.0))
+        for row in range(2):
+            want, _ = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE)
+            close(out[row:row + 1], want, f"sequence {row}")
+
+    def test_slopes_before_the_cap(self):
+        cache, q, slopes = Pages([33, 7], HKV, D), queries(2) * 4, torch.rand(HKV * G)
+        out = torch.empty_like(q)
+        aiter.paged_attention_v1(out, None, q, cache.k.transpose(1, 2).contiguous(),
+                                 cache.v.transpose(1, 2).contiguous(), SCALE, cache.table, None, cache.lengths, 33,
+                                 slopes, "auto", "HND", 5.0, torch.tensor(1.0), torch.tensor(1.0))
+        for row in range(2):
+            want, _ = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE,
+                                softcap=5.0, slopes=slopes, cap_last=True)
+            close(out[row:row + 1], want, f"sequence {row}")
+
+
+class Flash(unittest.TestCase):
+    def test_decode_with_lse(self):
+        cache, q = Pages([33, 7], HKV, D), queries(2)
+        out, lse = flash.flash_attn_with_kvcache(q[:, None], cache.k, cache.v, cache_seqlens=cache.lengths,
+                                                 block_table=cache.table, causal=True, return_softmax_lse=True)
+        for row in range(2):
+            want, sums = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE)
+            close(out[row], want, f"sequence {row}")
+            close(lse[row], sums, f"lse of {row}", 1e-2)
+
+    def test_new_keys_rotated_and_appended(self):
+        cache, tokens = torch.randn(2, 32, HKV, D).bfloat16(), 2
+        q, k, v = queries(4).view(2, 2, HKV * G, D), *torch.randn(2, 2, tokens, HKV, D).bfloat16()
+        angles = torch.rand(40, D // 2) * 3
+        cos, sin = angles.cos(), angles.sin()
+        used = torch.tensor([5, 20], dtype=torch.int32)
+        k_cache, v_cache = cache.clone(), cache.clone()
+        out = flash.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cos, sin, used, causal=True,
+                                            rotary_interleaved=False)
+
+        def rotated(x, at):
+            c, s = cos[at:at + tokens, None], sin[at:at + tokens, None]
+            low, high = x.float().chunk(2, -1)
+            return torch.cat((low * c - high * s, high * c + low * s), -1)
+
+        for row, at in enumerate(used.tolist()):
+            keys = torch.cat((cache[row, :at].float(), rotated(k[row], at)))
+            values = torch.cat((cache[row, :at], v[row]))
+            close(k_cache[row, at:at + tokens], rotated(k[row], at), "written keys")
+            self.assertTrue(torch.equal(v_cache[row, at:at + tokens], v[row]))
+            want, _ = attention(rotated(q[row], at), keys, values, SCALE)
+            close(out[row], want, f"sequence {row}", 4e-2)
+
+    def test_refuses(self):
+        cache, q = Pages([5], HKV, D), queries(2)
+        with self.assertRaisesRegex(NotImplementedError, "cache_leftpad"):
+            flash.flash_attn_with_kvcache(q[None], cache.k, cache.v, cache_seqlens=5, cache_leftpad=cache.lengths)
+        with self.assertRaisesRegex(NotImplementedError, "causal=False"):
+            flash.flash_attn_with_kvcache(q[None], cache.k, cache.v, cache_seqlens=5, block_table=cache.table)
+        with self.assertRaisesRegex(NotImplementedError, "dropout_p"):
+            flash.flash_attn_varlen_func(q, cache.k, cache.v, ends_of([2]), ends_of([5]), 2, 5, dropout_p=0.1)
+
+
+class Caches(unittest.TestCase):
+    def test_flash_layout(self):
+        packed = torch.randn(6, 3, HKV, D).bfloat16()  # padded rows of qkv
+        key, value = packed[:, 1], packed[:, 2]
+        slots = torch.tensor([5, -1, 40, 17])
+        caches = torch.zeros(2, 3, 16, HKV, D, dtype=torch.bfloat16)
+        vllm.reshape_and_cache_flash(key, value, caches[0], caches[1], slots, "auto", torch.ones(()), torch.ones(()))
+        want = torch.zeros_like(caches)
+        for row, slot in enumerate(slots.tolist()):
+            if slot >= 0:
+                want[0, slot // 16, slot % 16], want[1, slot // 16, slot % 16] = key[row], value[row]
+        self.assertTrue(torch.equal(caches, want))
+
+    def test_bytes_as_fp8(self):
+        key, value = torch.randn(2, 3, HKV, D).bfloat16()
+        caches = torch.zeros(2, 1, 16, HKV, D, dtype=torch.uint8)
+        scale = torch.tensor([0.5])
+        vllm.reshape_and_cache_flash(key, value, caches[0], caches[1], torch.arange(3), "fp8", scale, scale)
+        want = (key.float() / 0.5).to(torch.float8_e4m3fnuz)
+        self.assertTrue(torch.equal(caches[0, 0, :3], want.view(torch.uint8)))
+
+    def test_shuffled_and_gathered(self):
+        key, value = torch.randn(2, 20, HKV, D).bfloat16()
+        k_cache, v_cache = torch.zeros(2, 4, 16, HKV, D, dtype=torch.bfloat16)
+        table = torch.tensor([[3, 1]], dtype=torch.int32)
+        slots = torch.cat((48 + torch.arange(16), 16 + torch.arange(4)))
+        vllm.reshape_and_cache_shuffle_triton(key, value, k_cache, v_cache, slots, "auto", None, None)
+        rows = torch.full((2, 12, HKV, D), float("nan"), dtype=torch.bfloat16)
+        vllm.cp_mha_gather_cache(k_cache, v_cache, rows[0], rows[1], table, None, None, ends_of([9]), None,
+                                 torch.tensor([7], dtype=torch.int32), False, "SHUFFLE", 9)
+        self.assertTrue(torch.equal(rows[0, :9], key[7:16]) and torch.equal(rows[1, :9], value[7:16]))
+        self.assertTrue(rows[:, 9:].isnan().all())
+
+    def test_refuses(self):
+        key, cache = torch.randn(3, HKV, D).bfloat16(), torch.zeros(1, 16, HKV, D).bfloat16()
+        with self.assertRaisesRegex(NotImplementedError, "kv_cache_dtype=int4"):
+            vllm.reshape_and_cache_flash(key, key, cache, cache, torch.arange(3), "int4_per_token_head", None, None)
+        with self.assertRaisesRegex(ValueError, "kv_cache_dtype=fp8"):
+            vllm.reshape_and_cache_flash(key, key, cache, cache, torch.arange(3), "fp8", None, None)
+        with self.assertRaisesRegex(KgenError, "slots: dtype|k: shape|k_cache"):
+            vllm.reshape_and_cache_flash(key, key, cache[:, :, :1], cache, torch.arange(3), "auto", None, None)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

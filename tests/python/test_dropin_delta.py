@@ -1,0 +1,128 @@
+"""The Gated DeltaNet drop-ins beside plain torch, on the cpu device."""
+import sys
+import unittest
+
+import torch
+from references import close, delta_rule, gates
+
+from kgen.dropin import aiter, fla, vllm
+
+HK, HV, K, V = 1, 2, 64, 64
+C = 2 * HK * K + HV * V
+
+
+def split(rows):
+    q, k, v = rows.split((HK * K, HK * K, HV * V), -1)
+    return q.unflatten(-1, (HK, K)), k.unflatten(-1, (HK, K)), v.unflatten(-1, (HV, V))
+
+
+class Inputs:
+    def __init__(self, rows, slots=5):
+        self.x = torch.randn(rows, C).bfloat16()
+        self.a, self.b = torch.randn(2, rows, HV).bfloat16()
+        self.a_log, self.dt_bias = torch.rand(HV), torch.randn(HV).bfloat16()
+        self.state = torch.randn(slots, HV, V, K) * 0.1
+        self.before = self.state.clone()
+
+    def want(self, rows, slot):
+        """Outputs of these rows, and the state after them."""
+        state = self.before[slot].clone()
+        decay, beta = gates(self.a[rows], self.b[rows], self.a_log, self.dt_bias)
+        return delta_rule(*split(self.x[rows]), decay, beta, state, K ** -0.5), state
+
+
+class Recurrence(unittest.TestCase):
+    def test_packed_decode(self):
+        i, out = Inputs(3), torch.full((3, 1, HV, V), float("nan"), dtype=torch.bfloat16)
+        vllm.fused_recurrent_gated_delta_rule_packed_decode(
+            i.x, i.a, i.b, i.a_log, i.dt_bias, K ** -0.5, i.state, out, torch.tensor([4, 0, 2], dtype=torch.int32), True)
+        for row, slot in ((0, 4), (2, 2)):
+            want, state = i.want(slice(row, row + 1), slot)
+            close(out[row], want, f"row {row}")
+            close(i.state[slot], state, f"state {slot}", 1e-3)
+        self.assertEqual(out[1].abs().max().item(), 0)
+        self.assertTrue(torch.equal(i.state[0], i.before[0]))
+
+    def test_rearranged_drafts(self):
+        """Two sequences with drafts: the state is read where the last step ended, and kept after each token."""
+        i = Inputs(5, slots=7)
+        slots = torch.tensor([[1, 2, 3], [4, 5, 6]], dtype=torch.int32)
+        out, state = aiter.fused_rearrange_sigmoid_gated_delta_rule(
+            i.a_log, i.a, i.b, i.dt_bias, i.x, HK * K, HV * V, K, V, initial_state=i.state,
+            cu_seqlens=torch.tensor([0, 3, 5]), ssm_state_indices=slots,
+            num_accepted_tokens=torch.tensor([2, 1], dtype=torch.int32), use_qk_l2norm_in_kernel=True)
+        self.assertEqual(out.shape, (1, 5, HV, V))
+        for rows, read, last in ((slice(0, 3), 2, 3), (slice(3, 5), 4, 5)):
+            want, after = i.want(rows, read)
+            close(out[0, rows], want, f"rows {rows}")
+            close(state[last], after, f"state {last}", 1e-3)
+
+    def test_sigmoid_gating_of_separate_tensors(self):
+        i = Inputs(3)
+        for apart in (False, True):  # views of one row, and tensors of their own
+            i.state.copy_(i.before)
+            q, k, v = (x[None].clone() if apart else x[None] for x in split(i.x))
+            out, _ = vllm.fused_sigmoid_gating_delta_rule_update(
+                i.a_log, i.a, i.b, i.dt_bias, q, k, v, initial_state=i.state,
+                cu_seqlens=torch.arange(4), ssm_state_indices=torch.tensor([1, 2, 3]), use_qk_l2norm_in_kernel=True)
+            for row in range(3):
+                close(out[0, row:row + 1], i.want(slice(row, row + 1), row + 1)[0], f"row {row}, apart {apart}")
+
+    def test_given_gates(self):
+        i = Inputs(4)
+        decay, beta = gates(i.a, i.b, i.a_log, i.dt_bias)
+        q, k, v = (x.view(2, 2, *x.shape[1:]) for x in split(i.x))
+        first = (i.before[:2].transpose(2, 3).contiguous(), decay.log().view(2, 2, HV), beta.view(2, 2, HV))
+        out, state = fla.fused_recurrent_gated_delta_rule(q, k, v, first[1], beta=first[2], initial_state=first[0],
+                                                          output_final_state=True, use_qk_l2norm_in_kernel=True)
+        for row in range(2):
+            want, after = i.want(slice(2 * row, 2 * row + 2), row)
+            close(out[row], want, f"sequence {row}")
+            close(state[row].transpose(1, 2), after, f"state {row}", 1e-3)
+
+    def test_refuses(self):
+        i = Inputs(40)
+        q, k, v = (x[None] for x in split(i.x))
+        given = (i.a_log, i.a, i.b, i.dt_bias, q, k, v)
+        with self.assertRaisesRegex(NotImplementedError, "t=40"):
+            vllm.fused_sigmoid_gating_delta_rule_update(*given, initial_state=i.state,
+                                                        cu_seqlens=torch.tensor([0, 38, 40]))
+        with self.assertRaisesRegex(NotImplementedError, "inplace_final_state"):
+            vllm.fused_sigmoid_gating_delta_rule_update(*given, initial_state=i.state, inplace_final_state=False)
+        with self.assertRaisesRegex(NotImplementedError, "threshold"):
+            vllm.fused_sigmoid_gating_delta_rule_update(*given, threshold=1.0, initial_state=i.state)
+        with self.assertRaisesRegex(NotImplementedError, "gk"):
+            fla.fused_recurrent_gated_delta_rule(q, k, v, i.a[None], gk=i.a)
+
+
+class Convolution(unittest.TestCase):
+    def check(self, channel_last):
+        channels, width, slots = 256, 4, torch.tensor([2, -1, 0], dtype=torch.int32)
+        x, weight, bias = torch.randn(3, channels).bfloat16(), *(torch.randn(channels, width + 1).bfloat16().split((width, 1), 1))
+        bias = bias[:, 0].contiguous()
+        pool = torch.randn(3, width - 1, channels).bfloat16().transpose(1, 2)
+        pool = pool if channel_last else pool.contiguous()
+        before, rows = pool.clone(), x.clone()
+        got = vllm.causal_conv1d_update(x, pool, weight.contiguous(), bias, "silu", slots)
+        self.assertEqual(got.data_ptr(), x.data_ptr())
+        for row in (0, 2):
+            window = torch.cat((before[slots[row]], rows[row][:, None]), 1).float()
+            want = torch.nn.functional.silu((window * weight.float()).sum(1) + bias.float())
+            close(got[row], want, f"row {row}", 6e-2)
+            self.assertTrue(torch.equal(pool[slots[row]], window[:, 1:].bfloat16()))
+        self.assertTrue(torch.equal(pool[1], before[1]))
+
+    def test_both_orders(self):
+        self.check(True)
+        self.check(False)
+
+    def test_refuses(self):
+        x, pool = torch.randn(2, 200).bfloat16(), torch.randn(2, 200, 3).bfloat16()
+        with self.assertRaisesRegex(NotImplementedError, "200 channels"):
+            vllm.causal_conv1d_update(x, pool, torch.randn(200, 4).bfloat16())
+        with self.assertRaisesRegex(NotImplementedError, "initial_state_idx"):
+            vllm.causal_conv1d_update(x, pool, torch.randn(200, 4).bfloat16(), initial_state_idx=pool)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,104 @@
+"""torch.ops.kgen and torch's tensors: schemas, no graph break, the same bits compiled. Run by with_torch.sh."""
+import os
+import random
+import sys
+import unittest
+
+import numpy
+import torch
+
+import kgen
+import kgen.ops  # defines torch.ops.kgen
+
+SEED = int(os.environ.get("KGEN_TEST_SEED") or random.randrange(1 << 31))
+torch.manual_seed(SEED)
+LINE = "attn:phase=decode,d=64,g=2,page=16,layout=nhd"
+S, HKV, D = 3, 2, 64
+
+
+def step():
+    return {"q": torch.randn(S, 2 * HKV, D).bfloat16(), "k": torch.randn(8, 16, HKV, D).bfloat16(),
+            "v": torch.randn(8, 16, HKV, D).bfloat16(), "block_table": torch.arange(6, dtype=torch.int32).view(3, 2),
+            "seq_lens": torch.tensor([5, 20, 32], dtype=torch.int32)}
+
+
+def attend(q, k, v, block_table, seq_lens):
+    out = torch.empty_like(q)
+    torch.ops.kgen.attn(LINE, "k=nhd,v=nhd", q=q * 2, k=k, v=v, out=out, block_table=block_table, seq_lens=seq_lens,
+                        softmax_scale=0.125)
+    return out.float() + 1
+
+
+class Ops(unittest.TestCase):
+    def test_opcheck(self):
+        given = step()
+        found = torch.library.opcheck(torch.ops.kgen.attn.default, (LINE, "k=nhd,v=nhd"),
+                                      {**given, "out": torch.empty_like(given["q"]), "softmax_scale": 0.125})
+        self.assertEqual(set(found.values()), {"SUCCESS"})
+
+    def test_compiled_without_a_break(self):
+        given, want = step(), None
+        for back_end in ("eager", "aot_eager", "inductor"):
+            got = torch.compile(attend, fullgraph=True, backend=back_end)(**given)
+            want = attend(**given) if want is None else want
+            self.assertTrue(torch.equal(got, want), back_end)
+
+    def test_written_arguments_are_said_so(self):
+        schema = str(torch.ops.kgen.gdn.default._schema)
+        self.assertRegex(schema, r"Tensor\(a\d+!\)\? state=None")
+        self.assertRegex(schema, r" Tensor\? slots=None")
+        written = str(torch.ops.kgen.scatter_spec_prepare.default._schema)
+        self.assertRegex(written, r"Tensor\(a\d+!\)\? qo_indptr=None")
+
+    def test_errors(self):
+        with self.assertRaisesRegex(TypeError, "no tensor is given"):
+            torch.ops.kgen.attn(LINE)
+        with self.assertRaisesRegex(kgen.KgenError, "k: layout is none"):
+            given = step()
+            torch.ops.kgen.attn(LINE, out=torch.empty_like(given["q"]), **given, softmax_scale=0.125)
+
+
+class Tensors(unittest.TestCase):
+    def launch(self, **changed):
+        given = step() | changed
+        out = torch.empty(S, 2 * HKV, D, dtype=torch.bfloat16)
+        kernel = kgen.contexts.kernel_of(torch.device("cpu"), LINE)
+        kernel.launch(**{name: (value, "nhd") if name in "kv" else value for name, value in given.items()}, out=out,
+                      softmax_scale=0.125)
+        return out
+
+    def test_all_ways_to_say_a_tensor(self):
+        given = step()
+        want = self.launch(**given)
+
+        class Attributes:  # a torch without DLPack's exchange table
+            def __init__(self, x):
+                self.x, self.data_ptr, self.stride, self.get_device = x, x.data_ptr, x.stride, x.get_device
+                self.dtype, self.shape = x.dtype, x.shape
+
+        class Interface:  # an array of another library
+            def __init__(self, x):
+                self.__array_interface__ = x.__array_interface__
+
+        table, lengths = given["block_table"], given["seq_lens"]
+        for other in (kgen.Tensor.of(lengths), Attributes(lengths), lengths.numpy(), Interface(lengths.numpy()),
+                      memoryview(lengths.numpy())):
+            self.assertTrue(torch.equal(self.launch(**given | {"seq_lens": other}), want), type(other))
+        wide = numpy.zeros((3, 4), dtype=numpy.int32)
+        wide[:, :2] = table.numpy()
+        self.assertTrue(torch.equal(self.launch(**given | {"block_table": wide[:, :2]}), want))
+        bits = kgen.view(given["q"].view(torch.uint16).numpy(), "bf16", (S, 2 * HKV, D))
+        self.assertTrue(torch.equal(self.launch(**given | {"q": bits}), want))
+
+    def test_refused(self):
+        with self.assertRaisesRegex(TypeError, "rank 6, at most 5"):
+            self.launch(q=torch.zeros(1, 1, 1, 1, 1, 1))
+        with self.assertRaisesRegex(TypeError, "DLPack's type"):
+            self.launch(q=torch.zeros(3, dtype=torch.complex64))
+        with self.assertRaisesRegex(kgen.KgenError, "q: dtype f32, kernel built for bf16"):
+            self.launch(q=torch.zeros(3, 4, 64))
+
+
+if __name__ == "__main__":
+    print(f"seed {SEED}")
+    sys.exit(unittest.main())
