@@ -59,6 +59,11 @@ typedef struct kgen__scatter_all {
     kgen_tensor probs;
     kgen_tensor coins;
     kgen_tensor final_coins;
+    kgen_tensor drafts;
+    kgen_tensor bonus;
+    kgen_tensor greedy;
+    kgen_tensor draft_probs;
+    kgen_tensor noise;
     kgen_tensor pool;
     kgen_tensor pools;
     kgen_tensor sources;

@@ -1,5 +1,6 @@
 /* The tensors of a case of scatter. Padded rows hold numbers that no launch may
  * look at; outputs begin as poison, tables of delta=1 as what is there. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ static void size_flats(kgen__scatter_dims *d, const kgen__case *c, int64_t lens,
     if (s->op == KGEN_OP_DRAFT_KV_INDICES) d->entries = lens * d->k + d->n * d->k * d->s;
     if (s->op == KGEN_OP_KV_INDICES) d->entries += 3 * d->n + 5;
     if (s->op == KGEN_OP_ACCEPT_LOCS) d->entries = d->n * d->accept;
+    if (s->op == KGEN_OP_REJECT) d->entries = d->n * d->s + c->scatter.cols + c->scatter.cut;
     if (has(c, KGEN__OP(CACHE_LOCS) | KGEN__OP(ASSIGN_LOCS))) {
         const int64_t sizes[] = {d->n * d->d, lens, d->n * d->k * d->s, d->n};
         d->entries = sizes[s->form];
@@ -293,6 +295,18 @@ static void fill_requests(filler *f) {
         fill_slots(f, rows, n * rows->stride[0], f->d.columns);
 }
 
+/* Lengths where the requests say. */
+static void fill_request_lens(filler *f) {
+    const kgen_tensor *t = &f->a->lens;
+    if (!f->s->by_request || !t->data) return;
+    for (int64_t n = 0; n < t->shape[0]; n++) put(t, n, junk(t));
+    for (int64_t n = 0; n < f->live; n++) {
+        int64_t request = kgen__int_load(&f->a->requests, n);
+        if (request >= 0 && request < t->shape[0])
+            put(t, request, is_bad(f) ? -draw(f, 0, 3) : f->lens[n]);
+    }
+}
+
 /* Prefix sums of some lengths, with gaps up to `gap`. */
 static void fill_indptr(filler *f, const int64_t *lens, int64_t more, int64_t gap) {
     const kgen_tensor *t = &f->a->indptr;
@@ -407,6 +421,47 @@ static void fill_probs(filler *f) {
     }
 }
 
+/* A row of probabilities, a quarter of them 0, the others powers of some number; now
+ * and then all the same. */
+static void fill_distribution(filler *f, const kgen_tensor *t, int64_t row) {
+    float *out = (float *)t->data + row * t->stride[0];
+    int same = draw(f, 0, 7) == 0;
+    double sum = 0;
+    for (int64_t v = 0; v < t->shape[1]; v++) {
+        double x = same ? 1 : kgen__rng_uniform(&f->rng);
+        out[v] = draw(f, 0, 3) ? (float)(x * x * x * x) : 0;
+        sum += out[v];
+    }
+    for (int64_t v = 0; v < t->shape[1] && sum > 0; v++) out[v] = (float)(out[v] / sum);
+}
+
+/* Drafts that the target has, more often than not, and one that does not exist. */
+static void fill_chains(filler *f) {
+    const kgen__scatter_all *a = f->a;
+    int64_t vocab = f->c->scatter.vocab;
+    for (int64_t i = 0; i < a->drafts.shape[0]; i++) {
+        int64_t token = is_bad(f) ? draw(f, -2, vocab + 2) : draw(f, 0, vocab - 1);
+        put(&a->drafts, i, token);
+        if (a->targets_in.data)
+            put(&a->targets_in, i, draw(f, 0, 3) ? token : draw(f, 0, vocab - 1));
+        if (!a->probs.data) continue;
+        fill_distribution(f, &a->probs, i);
+        if (a->draft_probs.data) fill_distribution(f, &a->draft_probs, i);
+        int likely = token >= 0 && token < vocab && draw(f, 0, 3);
+        if (likely) ((float *)a->probs.data)[i * a->probs.stride[0] + token] = 0.9f;
+        ((float *)a->coins.data)[i] = (float)kgen__rng_uniform(&f->rng) * 0.99f;
+    }
+    fill_vector(f, &a->bonus, 0, vocab - 1);
+    fill_vector(f, &a->greedy, 0, 1);
+    for (int64_t n = 0; n < f->d.n; n++) {
+        if (a->final_coins.data)
+            ((float *)a->final_coins.data)[n] = (float)kgen__rng_uniform(&f->rng) * 0.99f;
+        for (int64_t v = 0; a->noise.data && v < vocab; v++)
+            ((float *)a->noise.data)[n * a->noise.stride[0] + v] =
+                (float)-log(1e-9 + kgen__rng_uniform(&f->rng));
+    }
+}
+
 static void fill_mask(filler *f, int64_t n, const int64_t parent[NODES]) {
     const kgen_tensor *mask = &f->a->mask, *words = &f->a->words;
     uint64_t bits[NODES];
@@ -495,12 +550,18 @@ static void fill_counts(filler *f) {
     int64_t high = f->s->op == KGEN_OP_KEEP_LOCS ? f->d.d - 1 : f->d.d, end = 0;
     fill_vector(f, &f->a->accepted, low, high);
     for (int64_t n = 0; f->a->accepted.data && n < f->live; n++)
-        if (is_bad(f)) put(&f->a->accepted, n, draw(f, -2, f->d.d + 3));
+        if (is_bad(f)) /* cut to 32 bits, the second would be a good one */
+            put(&f->a->accepted, n,
+                f->s->accept_type && draw(f, 0, 1) ? ((int64_t)1 << 32) + 1
+                                                   : draw(f, -2, f->d.d + 3));
     for (int64_t n = 0; f->a->draft_ends.data && n < f->d.n; n++) {
-        int64_t drafts = draw(f, 0, 4);
+        int reject = f->s->op == KGEN_OP_REJECT;
+        int64_t drafts = draw(f, 0, reject ? f->d.s : 4);
         end += drafts;
         put(&f->a->draft_ends, n, n < f->live ? end : junk(&f->a->draft_ends));
-        put(&f->a->accepted, n, draw(f, 0, drafts + 1));
+        if (!reject) put(&f->a->accepted, n, draw(f, 0, drafts + 1));
+        if (reject && n < f->live && is_bad(f))
+            put(&f->a->draft_ends, n, draw(f, 0, 1) ? -1 : end + f->d.entries);
     }
 }
 
@@ -509,11 +570,12 @@ static void fill_columns(filler *f) {
     fill_vector(f, &a->starts, 0, START_MOST);
     for (int64_t n = 0; a->starts.data && a->lens.data && has(f->c, BY_COLUMN) && n < f->live; n++)
         put(&a->starts, n, draw(f, 0, f->lens[n]));
-    fill_lens(f, &a->lens, f->lens);
+    if (!f->s->by_request) fill_lens(f, &a->lens, f->lens);
     fill_lens(f, &a->q_lens, f->qlens);
     fill_vector(f, &a->valid, 0, f->d.width);
     fill_vector(f, &a->extends, 0, f->live);
     fill_requests(f);
+    fill_request_lens(f);
     fill_mapping(f);
     if (a->slots.data) fill_slots(f, &a->slots, 0, f->d.flat);
     if (f->s->op == KGEN_OP_PAGE_TABLE_RAGGED) fill_indptr(f, f->lens, 0, 0);
@@ -545,6 +607,7 @@ static void fill_all(filler *f) {
     if (f->s->op == KGEN_OP_ACCEPT_LOCS) fill_rows(f, &a->accept_index, -1, f->d.flat - 1 + beyond);
     if (f->s->op == KGEN_OP_EVICT_MASK) fill_rows(f, &a->mask, 0, 1);
     if (f->s->op >= KGEN_OP_TREE_BUILD && f->s->op <= KGEN_OP_TREE_VERIFY) fill_trees(f);
+    if (f->s->op == KGEN_OP_REJECT) fill_chains(f);
     fill_moves(f);
     fill_copies(f);
     kgen__data_remember(f->data);

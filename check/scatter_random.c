@@ -22,9 +22,11 @@ static const kgen__choice choices[] = {
     CHOICE(locs, 1, 1, 0),
     CHOICE(pos, 1, 1, 0),
     CHOICE(delta, 3, 0, 1),
+    CHOICE(by_request, 4, 0, 1),
     CHOICE(sliced, 4, 0, 1),
     CHOICE(form, 6, 0, 1, 2, 3),
-    CHOICE(sampling, 4, 0, 1),
+    CHOICE(sampling, 6, 0, 1),
+    CHOICE(race, 5, 0, 1),
     CHOICE(mask, 6, 0, 1, 2),
     CHOICE(word, 4, KGEN_DTYPE_I32, KGEN_DTYPE_I64, KGEN_DTYPE_U8, KGEN_DTYPE_U16),
     CHOICE(unit, 4, 16, 1, 2, 4, 8),
@@ -36,7 +38,9 @@ static const kgen__choice choices[] = {
     CHOICE(table, 2, 0, 1),
     CHOICE(out, 2, 0, 1),
     CHOICE(loc, 2, 1, 0),
+    CHOICE(accept_type, 2, 0, 1),
     CHOICE(token, 2, 1, 0),
+    CHOICE(target, 3, 1, 0),
     CHOICE(link, 2, 1, 0),
 };
 enum { CHOICES = sizeof choices / sizeof choices[0] };
@@ -95,8 +99,7 @@ kgen_status kgen__scatter_random(kgen__case *out, kgen__rng *rng, const kgen_tar
     kgen__case c;
     memset(&c, 0, sizeof c);
     KGEN_TRY(kgen_spec_parse(&c.spec, "scatter:op=tree_mask,mask=qlen", err));
-    c.spec.scatter.op =
-        (int32_t)kgen__rng_range(rng, KGEN_OP_PAGE_TABLE_RAGGED, KGEN_OP_COPY_PAGES);
+    c.spec.scatter.op = (int32_t)kgen__rng_range(rng, KGEN_OP_PAGE_TABLE_RAGGED, KGEN_OP_REJECT);
     if (kgen__chance(rng, 2)) c.spec.scatter.op = KGEN_OP_SPEC_PREPARE;
     if (c.spec.scatter.op != KGEN_OP_TREE_MASK) c.spec.scatter.mask = KGEN_MASK_WORDS;
     random_keys(&c.spec, rng, target);

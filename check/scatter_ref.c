@@ -158,13 +158,21 @@ static void page_table_ragged(const ref *r) {
     }
 }
 
+/* A request that there is not has no tokens. */
+static int64_t row_length(const ref *r, int64_t n) {
+    if (!r->s->by_request) return load(&r->a->lens, n);
+    int64_t request = load(&r->a->requests, n);
+    if (request < 0 || request >= r->a->lens.shape[0]) return -r->a->tokens;
+    return load(&r->a->lens, request);
+}
+
 static void page_table_requests(const ref *r) {
     for (int64_t n = 0; n < r->rows; n++) {
         list l = {.n = n, .held = INT64_MAX};
         if (n < r->live) {
             check_request(r, n);
             l.first = r->s->starts ? length(&r->a->starts, n) : 0;
-            l.count = most(load(&r->a->lens, n) + r->a->tokens, 0);
+            l.count = most(row_length(r, n) + r->a->tokens, 0);
         }
         write_tables(r, &l, n);
     }
@@ -429,14 +437,24 @@ static int64_t mapped_token(const ref *r, int64_t n, int64_t i) {
     return block * r->s->page + inside / (a->cp_size * chunk) * chunk + inside % chunk;
 }
 
+/* The row of block_table that row n reads, or -1. */
+static int64_t table_row(const ref *r, int64_t n) {
+    if (!r->s->by_request) return n;
+    int64_t request = load(&r->a->requests, n);
+    if (request >= 0 && request < r->a->block_table.shape[0]) return request;
+    flag(r, KGEN_SCATTER_REQUEST);
+    return -1;
+}
+
 static void slot_mapping(const ref *r) {
     int64_t room = r->a->locs.shape[0];
     int64_t end = most(load(&r->a->indptr, r->live), 0);
     for (int64_t n = 0; n < r->live; n++) {
         int64_t first = load(&r->a->indptr, n), last = load(&r->a->indptr, n + 1);
+        int64_t row = table_row(r, n);
         if (first < 0 || last > room) flag(r, KGEN_SCATTER_CAPACITY);
         for (int64_t i = most(first, 0); i < least(last, room); i++)
-            store(&r->a->locs, i, mapped_token(r, n, i));
+            store(&r->a->locs, i, row < 0 ? -1 : mapped_token(r, row, i));
     }
     if (load(&r->a->indptr, r->live) < 0) flag(r, KGEN_SCATTER_CAPACITY);
     for (int64_t i = end; i < room; i++) store(&r->a->locs, i, -1);
@@ -796,6 +814,91 @@ static void tree_verify(const ref *r) {
     }
 }
 
+/* ---- reject ---------------------------------------------------------- */
+
+static float real(const kgen_tensor *t, int64_t row, int64_t column) {
+    return ((const float *)t->data)[row * t->stride[0] + column];
+}
+
+/* Is the draft that stands at `at` accepted? */
+static int passes(const ref *r, int64_t at, int64_t token) {
+    const kgen__scatter_all *a = r->a;
+    if (token < 0 || token >= a->probs.shape[1]) {
+        flag(r, KGEN_SCATTER_TREE);
+        return 0;
+    }
+    float p = real(&a->probs, at, token);
+    float q = a->draft_probs.data ? real(&a->draft_probs, at, token) : 1;
+    return q > 0 && p / q >= ((const float *)a->coins.data)[at];
+}
+
+/* What the target has more of than the draft. */
+static float more_of(const ref *r, int64_t at, int64_t token, int64_t draft) {
+    const kgen__scatter_all *a = r->a;
+    float p = real(&a->probs, at, token);
+    if (!a->draft_probs.data) return token == draft ? 0 : p;
+    p -= real(&a->draft_probs, at, token);
+    return p > 0 ? p : 0;
+}
+
+static int64_t raced(const ref *r, int64_t n, int64_t at, int64_t draft) {
+    int64_t best = -1;
+    float most_so_far = -1;
+    for (int64_t v = 0; v < r->a->probs.shape[1]; v++) {
+        float score = more_of(r, at, v, draft) / real(&r->a->noise, n, v);
+        if (!(score > most_so_far)) continue;
+        most_so_far = score;
+        best = v;
+    }
+    return best;
+}
+
+static int64_t recovered(const ref *r, int64_t n, int64_t at, int64_t draft) {
+    const walk none = {0};
+    int64_t all = 0, sum = 0, vocab = r->a->probs.shape[1];
+    if (r->s->race) return raced(r, n, at, draft);
+    double coin = ((const float *)r->a->final_coins.data)[n];
+    int64_t parts = least(most((int64_t)(coin * 16777216.0), 0), 16777215);
+    for (int64_t v = 0; v < vocab; v++) all += units(&none, more_of(r, at, v, draft), v);
+    int64_t limit = (int64_t)((uint64_t)all * (uint64_t)parts >> 24);
+    for (int64_t v = 0; v < vocab; v++) {
+        sum += units(&none, more_of(r, at, v, draft), v);
+        if (sum > limit) return v;
+    }
+    return -1;
+}
+
+static void reject_row(const ref *r, int64_t n) {
+    const kgen__scatter_all *a = r->a;
+    int64_t first = n ? load(&a->draft_ends, n - 1) : 0, end = load(&a->draft_ends, n), kept = 0;
+    int greedy = !r->s->sampling || (a->greedy.data && load(&a->greedy, n));
+    if (first < 0 || end > a->drafts.shape[0] || end < first ||
+        end - first >= a->predicts.shape[1]) {
+        flag(r, KGEN_SCATTER_COUNT);
+        end = first;
+    }
+    int64_t last = load(&a->bonus, n);
+    for (; kept < end - first; kept++) {
+        int64_t token = load(&a->drafts, first + kept), at = first + kept;
+        if (greedy ? load(&a->targets_in, at) == token : passes(r, at, token)) {
+            store2(&a->predicts, n, kept, token);
+            continue;
+        }
+        last = greedy ? load(&a->targets_in, at) : recovered(r, n, at, token);
+        break;
+    }
+    store2(&a->predicts, n, kept, last);
+    store(&a->accept_count, n, kept);
+}
+
+static void reject(const ref *r) {
+    for (int64_t n = 0; n < r->rows; n++) {
+        for (int64_t i = 0; i < r->a->predicts.shape[1]; i++) store2(&r->a->predicts, n, i, -1);
+        store(&r->a->accept_count, n, 0);
+        if (n < r->live) reject_row(r, n);
+    }
+}
+
 /* ---- movement ------------------------------------------------------- */
 
 static int64_t byte_of_slot(const ref *r, int64_t slot) {
@@ -931,6 +1034,7 @@ static void (*const ops[])(const ref *) = {
     [KGEN_OP_WINDOW_LENS] = window_lens,
     [KGEN_OP_GATHER_ROWS] = gather_rows,
     [KGEN_OP_COPY_PAGES] = copy_pages,
+    [KGEN_OP_REJECT] = reject,
 };
 
 void kgen__scatter_reference(const kgen_spec *spec, const kgen_scatter_args *args, int64_t rows) {

@@ -53,6 +53,8 @@ enum {
     VLLM = OP(SLOT_MAPPING) | OP(EAGLE_STEP),
     MOVES = OP(KV_COMPACT) | OP(GATHER_ROWS) | OP(COPY_PAGES),
     CHUNKS = OP(CHUNK_CONTEXT) | OP(WINDOW_LENS),
+    COUNTS =
+        OP(SPEC_PREPARE) | OP(DRAFT_LENS) | OP(PADDED_INPUTS) | OP(BONUS_TOKENS) | OP(KEEP_LOCS),
     TREES = OP(TREE_BUILD) | OP(TREE_FROM_MASK) | OP(TREE_VERIFY),
 };
 
@@ -76,26 +78,30 @@ static const struct {
     {"locs", OP(SPEC_PREPARE)},
     {"pos", OP(SPEC_PREPARE)},
     {"delta", OP(SPEC_PREPARE)},
+    {"byreq", OP(PAGE_TABLE_REQUESTS) | OP(SLOT_MAPPING)},
     {"sliced", OP(DRAFT_LENS)},
     {"form", OP(CACHE_LOCS) | OP(ASSIGN_LOCS)},
-    {"sampling", OP(TREE_VERIFY)},
+    {"sampling", OP(TREE_VERIFY) | OP(REJECT)},
+    {"race", OP(REJECT)},
     {"mask", OP(TREE_BUILD) | OP(TREE_FROM_MASK) | OP(TREE_MASK)},
     {"word", OP(TREE_BUILD) | OP(TREE_MASK) | OP(TREE_FROM_MASK)},
     {"unit", MOVES},
     {"pack", OP(KV_COMPACT)},
     {"len", ROWS | VLLM | CHUNKS | OP(PAGE_TABLE_RAGGED) | OP(DRAFT_LENS) | OP(PADDED_INPUTS) |
                 OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_SPLITS) | OP(TREE_BUILD) |
-                OP(TREE_FROM_MASK) | OP(TREE_MASK)},
-    {"req", ROWS},
+                OP(TREE_FROM_MASK) | OP(TREE_MASK) | OP(REJECT)},
+    {"req", ROWS | OP(SLOT_MAPPING)},
     {"slot", ROWS | VLLM | OP(PAGE_TABLE_RAGGED)},
     {"map", TABLES | OP(KV_INDICES)},
     {"table", BLOCKS | OP(DRAFT_KV_INDICES) | OP(KV_INDICES)},
     {"out", OP(SPEC_PREPARE) | OP(DRAFT_KV_INDICES) | OP(DRAFT_LENS) | OP(EAGLE_STEP) |
                 OP(PADDED_INPUTS) | OP(NEXT_TOKEN) | OP(KEEP_LOCS) | OP(KV_SPLITS) |
-                OP(ACCEPT_LOCS) | OP(TREE_VERIFY) | CHUNKS},
+                OP(ACCEPT_LOCS) | OP(TREE_VERIFY) | OP(REJECT) | CHUNKS},
     {"loc", OP(SPEC_PREPARE) | OP(DRAFT_LENS) | OP(CACHE_LOCS) | OP(ASSIGN_LOCS) | VLLM |
                 OP(ACCEPT_LOCS) | OP(KEEP_LOCS) | OP(TREE_BUILD) | OP(TREE_FROM_MASK) | MOVES},
-    {"token", OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(TREE_VERIFY)},
+    {"token", OP(NEXT_TOKEN) | OP(BONUS_TOKENS) | OP(TREE_VERIFY) | OP(REJECT)},
+    {"acc", COUNTS},
+    {"target", OP(REJECT)},
     {"link", TREES},
 };
 
@@ -140,6 +146,11 @@ static kgen_status check_forms(const kgen_scatter_spec *s, kgen_error *err) {
             "form: op=assign_locs writes uniform or ragged columns");
     REQUIRE(s->op != KGEN_OP_CACHE_LOCS || s->form == KGEN_FORM_DRAFT || s->page == 1,
             "page=%d: only form=draft reads it; leave it out", s->page);
+    REQUIRE(s->op != KGEN_OP_SPEC_PREPARE || s->accept || !s->accept_type,
+            "acc: accept=0 reads no counts; leave it out");
+    REQUIRE(s->op != KGEN_OP_SLOT_MAPPING || s->by_request || s->req,
+            "req: byreq=0 reads no requests; leave it out");
+    REQUIRE(!s->race || s->sampling, "race=1: sampling=0 draws no token");
     REQUIRE(s->swa || s->map, "map: swa=0 reads no mapping; leave it out");
     REQUIRE(s->op != KGEN_OP_TREE_MASK || s->mask,
             "mask=words: op=tree_mask makes words of qlen or full");
@@ -173,7 +184,7 @@ static const char *template_of(const kgen_spec *spec) {
         {OP(PAGE_TABLE_RAGGED) | OP(PAGE_TABLE_REQUESTS) | OP(DRAFT_PAGE_TABLE),
          "scatter_pages.hip"},
         {OP(SPEC_PREPARE), "scatter_prepare.hip"},
-        {TREES | OP(TREE_MASK), "scatter_tree.hip"},
+        {TREES | OP(TREE_MASK) | OP(REJECT), "scatter_tree.hip"},
         {MOVES, "scatter_move.hip"},
     };
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)

@@ -85,3 +85,11 @@ kgen_status kgen__check_layout(const char *name, const kgen_tensor *t, int32_t l
          kgen_layout_name(t->layout), kgen_layout_name((kgen_layout)layout));
     return KGEN_OK;
 }
+
+kgen_status kgen__check_apart(const char *name, const kgen_tensor *t, const char *other_name,
+                              const kgen_tensor *other, kgen_error *err) {
+    kgen__stretch a = kgen__tensor_memory(t), b = kgen__tensor_memory(other);
+    NEED(a.end <= b.first || b.end <= a.first, "%s: overlaps %s, which the kernel writes", name,
+         other_name);
+    return KGEN_OK;
+}

@@ -59,5 +59,8 @@ kgen_status kgen__check_vector(const char *name, const kgen_tensor *t, kgen_dtyp
                                int64_t length, kgen_error *err);
 kgen_status kgen__check_layout(const char *name, const kgen_tensor *t, int32_t layout,
                                kgen_error *err);
+/* No byte of one lies between the first and the last of the other. */
+kgen_status kgen__check_apart(const char *name, const kgen_tensor *t, const char *other_name,
+                              const kgen_tensor *other, kgen_error *err);
 
 #endif

@@ -36,8 +36,5 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
 
 /* No two elements of a tensor that is written are the same one. */
 kgen_status kgen__check_distinct(const char *name, const kgen_tensor *t, kgen_error *err);
-/* No byte of one lies between the first and the last of the other. */
-kgen_status kgen__check_apart(const char *name, const kgen_tensor *t, const char *other_name,
-                              const kgen_tensor *other, kgen_error *err);
 
 #endif

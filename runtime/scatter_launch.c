@@ -122,6 +122,9 @@ static const struct {
     {TO(mask), 2, {TO(mask_row)}},
     {TO(mask_out), 2, {TO(mask_out_row)}},
     {TO(targets_in), 2, {TO(targets_in_row)}},
+    {TO(probs), 2, {TO(probs_row)}},
+    {TO(draft_probs), 2, {TO(draft_probs_row)}},
+    {TO(noise), 2, {TO(noise_row)}},
     {TO(probs), 3, {TO(probs_row), TO(probs_step)}},
     {TO(coins), 2, {TO(coins_row)}},
     {TO(predicts), 2, {TO(predicts_row)}},
@@ -264,10 +267,19 @@ static kgen_status check_units(const kgen_tensor *in, const kgen_tensor *out, in
     return kgen__check_alignment("rows_out", out, 1, unit, err);
 }
 
+/* Pages of one cache, or of two that share nothing. */
+static kgen_status check_caches(const kgen_copy_pages_args *a, kgen_error *err) {
+    const kgen_tensor *in = &a->rows_in, *out = &a->rows_out;
+    int same = in->data == out->data && in->stride[0] == out->stride[0];
+    if (!same) KGEN_TRY(kgen__check_apart("rows_in", in, "rows_out", out, err));
+    return kgen__check_apart("pairs", &a->pairs, "rows_out", out, err);
+}
+
 static kgen_status check_bytes(const kgen_scatter_args *a, const kgen_scatter_spec *s,
                                kgen_error *err) {
     if (s->op == KGEN_OP_GATHER_ROWS)
         return check_units(&a->gather_rows.rows_in, &a->gather_rows.rows_out, s->unit, err);
+    if (s->op == KGEN_OP_COPY_PAGES) KGEN_TRY(check_caches(&a->copy_pages, err));
     if (s->op == KGEN_OP_COPY_PAGES)
         return check_units(&a->copy_pages.rows_in, &a->copy_pages.rows_out, s->unit, err);
     return KGEN_OK;
@@ -295,6 +307,11 @@ static kgen_status check_rest(const device_args *d, const kgen_scatter_spec *s, 
         return check_verify(d, size, err);
     case KGEN_OP_KV_COMPACT:
         return check_move(d, s, err);
+    case KGEN_OP_REJECT:
+        NEED(!d->greedy || d->targets_in, "targets_in: no data, but greedy has");
+        NEED(size[SIZE_COLUMNS] >= 1, "predicts: shape[1]=%lld, at least 1",
+             (long long)size[SIZE_COLUMNS]);
+        return KGEN_OK;
     default:
         return KGEN_OK;
     }
@@ -406,6 +423,7 @@ static int64_t count_groups(device_args *d, const kgen_scatter_spec *s) {
     case KGEN_OP_TREE_FROM_MASK:
     case KGEN_OP_TREE_MASK:
     case KGEN_OP_TREE_VERIFY:
+    case KGEN_OP_REJECT:
         return n;
     case KGEN_OP_KV_COMPACT:
         return n * d->pool_count * tiles;

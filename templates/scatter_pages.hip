@@ -18,8 +18,15 @@ KG_DEV void find_ragged(args_t a, blocks_t &b, int n) {
     set_tokens(a, b, s, n < live_rows(a) ? most(difference(end, start), 0) : 0);
 }
 
+// A request that there is not has no tokens; request_row says so.
+KG_DEV i64 row_length(args_t a, int n) {
+    if constexpr (!BY_REQUEST) return load_int<LEN_I64>(a.lens, n);
+    i64 r = load_int<REQ_I64>(a.requests, n);
+    return r < 0 || r >= a.request_rows ? -(i64)a.tokens : load_int<LEN_I64>(a.lens, r);
+}
+
 KG_DEV void find_request(args_t a, blocks_t &b, int n) {
-    i64 start = 0, count = most(load_int<LEN_I64>(a.lens, n) + a.tokens, 0);
+    i64 start = 0, count = most(sum_of(row_length(a, n), a.tokens), 0);
     bool live = n < live_rows(a);
     if constexpr (STARTS) start = length_of(a.starts, n);
     set_tokens(a, b, request_row(a, n, start, live), live ? count : 0);

@@ -16,7 +16,7 @@ struct row_t {
 
 KG_DEV row_t row_at(args_t a, int n) {
     row_t r = {length_of(a.lens, n), a.tokens};
-    if constexpr (ACCEPT) r.committed = most(r.committed + load(a.accepted + n), 0);
+    if constexpr (ACCEPT) r.committed = most(sum_of(r.committed, accepted_of(a, n)), 0);
     if constexpr (RAGGED) r.fresh = length_of(a.q_lens, n);
     return r;
 }

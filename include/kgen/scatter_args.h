@@ -36,7 +36,7 @@ typedef enum kgen_scatter_error {
  *   a negative entry is -1, its page is -1. Entry 0, unmapped, is slot 0.
  * - Negative lengths and counts are 0.
  * - Every element of an output is written, unless tail=keep or the text says so.
- * - Outputs overlap neither inputs nor each other; rows of two tables may lie
+ * - Outputs overlap neither inputs nor each other (copy_pages: its own rule); rows of two tables may lie
  *   beside each other in one allocation. Inputs are only read.
  * - Last dimensions are contiguous, row strides are the caller's.
  * - Nothing is read on the host: lengths, requests, live may change between
@@ -46,6 +46,7 @@ typedef enum kgen_scatter_error {
  *   Row n has the tokens slots[indptr[n] .. indptr[n+1] - 1].
  * page_table_requests   lens, requests, req_to_token, starts=1: starts -> table
  *   Row n has lens[n] + tokens tokens, req_to_token[requests[n]][starts[n] ..].
+ *   byreq=1: lens [R] is that of requests[n].
  * Both: with c tokens, nb = cdiv(c, P) blocks, table[n][j] for j < min(nb, W) is
  *   the page of token min((j+1)P, c) - 1, pick=first: of token jP. unaligned=1:
  *   off = slot of token 0 mod P goes to row_offsets[n], and block j has the
@@ -111,7 +112,7 @@ typedef enum kgen_scatter_error {
  *   positions[i] mod v; its slot is b P + o / (cp_size I) I + o mod I where
  *   o / I mod cp_size = cp_rank, with I = cp_interleave; else -1. -1 also for
  *   rejected[i] != 0, positions from max_len on (max_len > 0), b < 0, and tokens
- *   of no row.
+ *   of no row. byreq=1: block_table [R] is read at row requests[n].
  * eagle_step            lens, positions [N], block_table -> seq_lens,
  *                       positions_out [N], locs [N]
  *   p = positions[n] + 1. p >= max_len: position 0, slot -1, length 1. Else
@@ -174,6 +175,22 @@ typedef enum kgen_scatter_error {
  *   slot of root and accepted nodes; accept_count: how many without the root.
  *   Everything else, padded rows too: -1, their count 0.
  *
+ * reject                draft_ends (inclusive sums of drafts), drafts [T], bonus ->
+ *                       predicts [N][S], accept_count [N]
+ *   Row n has the drafts draft_ends[n-1] .. draft_ends[n] - 1, a chain. The first that
+ *   is refused ends it. predicts: the drafts before it, then the token in its place,
+ *   or where none is refused bonus[n]; the rest -1. accept_count: drafts that stay.
+ *   sampling=0, and rows with greedy[n] not 0: draft i is refused when it is not
+ *   targets_in[i], which takes its place.
+ *   sampling=1: with p = probs[i][draft] and q = draft_probs[i][draft], or 1 without
+ *   data in draft_probs (n-gram drafts), draft i stays when q > 0 and p / q >=
+ *   coins[i]. Of a refused one, w = max(probs[i] - draft_probs[i], 0), or probs[i]
+ *   without the draft, is what its replacement is drawn from: by final_coins[n] as
+ *   in tree_verify, with race=1 the first token with the largest w / noise[n],
+ *   noise being exponentials. -1 where nothing can be drawn.
+ *   Ends that lead out of drafts or of S - 1: no draft (COUNT). A draft that is no
+ *   token of V is refused (TREE). Padded rows: -1, their count 0.
+ *
  * kv_compact            pool, pools [B] i64, sources, targets [N][A]
  *   Pool b begins pools[b] bytes into pool; one that does not lie in it with all
  *   of its slots is left alone (CAPACITY). Without data in pool, pools are
@@ -206,9 +223,10 @@ typedef enum kgen_scatter_error {
  *   Row n is row row_index[n], bytes of any type: addresses, strides and RB are
  *   multiples of unit. Index -1, padded rows: zeros; out of bounds (COLUMN) too.
  * copy_pages            rows_in [RI][RB], pairs [N][2] -> rows_out [RO][RB]
- *   Page pairs[n][0] of one cache goes to page pairs[n][1] of another; -1 in
- *   either does nothing, and out of bounds (COLUMN). No two rows have one target. Of
- *   rows_out all else stays. */
+ *   Page pairs[n][0] of one cache goes to page pairs[n][1] of another, or of the same
+ *   (equal address and stride; then no target is a source); -1 in either does
+ *   nothing, and out of bounds (COLUMN). No two rows have one target. Of rows_out all
+ *   else stays. Memory of the host that the device reads may be either. */
 #define KGEN_OP_ARGS(ID, op) typedef struct kgen_##op##_args {
 #define KGEN_TENSOR(op, field, ...) kgen_tensor field;
 #define KGEN_NUMBER(op, field, type, ...) type field;

@@ -75,10 +75,13 @@ static void refuse(const rig *r, const char *name, const char *says) {
 
 /* ---- nothing is ignored --------------------------------------------------------- */
 
+enum { ROWS_MAX = 2 * KGEN__BOUND_MAX };
+
 /* Of a family, or an op of scatter: how often each row met a kernel without it. */
 typedef struct meeting {
     const kgen__args_rows *rows;
-    int tensors[KGEN__BOUND_MAX + 8], numbers[KGEN__SIZES_MAX];
+    int tensors[ROWS_MAX], held[ROWS_MAX], numbers[KGEN__SIZES_MAX];
+    int specs; /* met; how many of them hold a row: held */
 } meeting;
 
 static meeting meetings[40];
@@ -91,9 +94,13 @@ static meeting *meeting_of(const kgen__args_rows *rows) {
 }
 
 static void refuse_tensors(rig *r, meeting *m) {
+    assert_true(m->rows->row_count <= ROWS_MAX);
+    m->specs++;
     for (int i = 0; i < m->rows->row_count; i++) {
         const kgen__row *row = &m->rows->rows[i];
-        if (kgen__args_row(m->rows, &r->kernel.spec, row->offset)) continue;
+        const kgen__row *held = kgen__args_row(m->rows, &r->kernel.spec, row->offset);
+        m->held[i] += held == row;
+        if (held) continue;
         kgen_tensor *t = (kgen_tensor *)((char *)r->args.attn + row->offset), none = *t;
         assert_null(t->data);
         *t = kgen_tensor_dense(r, KGEN_DTYPE_F32, 1, (const int64_t[]){1});
@@ -116,18 +123,21 @@ static void refuse_numbers(rig *r, meeting *m) {
     }
 }
 
-/* Some form of these is in every spec. */
-static int is_always(const char *name) {
-    static const char *const names[] = {"slots", "out", "mask"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], name) == 0) return 1;
-    return 0;
+/* A tensor of several forms may have one in every spec. */
+static int is_always(const meeting *m, int at) {
+    int forms = 0, held = 0;
+    for (int i = 0; i < m->rows->row_count; i++) {
+        if (m->rows->rows[i].offset != m->rows->rows[at].offset) continue;
+        held += m->held[i];
+        forms++;
+    }
+    return forms > 1 && held == m->specs;
 }
 
 /* What has met no kernel without it. */
 static const char *missing(const meeting *m) {
     for (int i = 0; i < m->rows->row_count; i++)
-        if (m->rows->rows[i].when && !is_always(m->rows->rows[i].name) && !m->tensors[i])
+        if (m->rows->rows[i].when && !is_always(m, i) && !m->tensors[i])
             return m->rows->rows[i].name;
     for (int i = 0; i < m->rows->number_count; i++)
         if (m->rows->numbers[i].when && !m->numbers[i]) return m->rows->numbers[i].name;

@@ -268,6 +268,84 @@ static void test_a_chain_is_a_tree_without_links(void **state) {
     SAME(count, 2, 0);
 }
 
+/* Rows: all stay; the second is refused; no draft; padding. */
+static void test_greedy_rejection(void **state) {
+    const int32_t ends[] = {2, 5, 5, 99};
+    const int64_t drafts[] = {4, 5, 6, 7, 8}, targets[] = {4, 5, 6, 9, 8}, bonus[] = {1, 2, 3, 99};
+    int32_t predicts[16], count[4], live = 3;
+    (void)state;
+    kgen__scatter_all a = {.live = V32(&live, 1),
+                           .draft_ends = V32(ends, 4),
+                           .drafts = V64(drafts, 5),
+                           .targets_in = V64(targets, 5),
+                           .bonus = V64(bonus, 4),
+                           .predicts = M32(predicts, 4, 4),
+                           .accept_count = V32(count, 4)};
+    run("scatter:op=reject", &a);
+    SAME(predicts, 4, 5, 1, -1, 6, 9, -1, -1, 3, -1, -1, -1, -1, -1, -1, -1);
+    SAME(count, 2, 1, 0, 0);
+}
+
+/* Draft 1 of {.25, .5, .25}, which the drafter had at {.5, .5, 0} or, without its
+ * probabilities, at 1. */
+static void test_rejection_by_uniforms(void **state) {
+    const int32_t ends[] = {1};
+    const int64_t drafts[] = {1}, bonus[] = {7};
+    float probs[] = {0.25f, 0.5f, 0.25f}, drafted[] = {0.5f, 0.5f, 0}, coin = 0.99f, last = 0;
+    float noise[] = {1, 1e-9f, 0.5f};
+    int32_t predicts[2], count[1];
+    (void)state;
+    kgen__scatter_all a = {.draft_ends = V32(ends, 1),
+                           .drafts = V64(drafts, 1),
+                           .bonus = V64(bonus, 1),
+                           .probs = rows_of(probs, KGEN_DTYPE_F32, 1, 3, 3),
+                           .draft_probs = rows_of(drafted, KGEN_DTYPE_F32, 1, 3, 3),
+                           .coins = vector_of(&coin, KGEN_DTYPE_F32, 1),
+                           .final_coins = vector_of(&last, KGEN_DTYPE_F32, 1),
+                           .noise = rows_of(noise, KGEN_DTYPE_F32, 1, 3, 3),
+                           .predicts = M32(predicts, 1, 2),
+                           .accept_count = V32(count, 1)};
+    run("scatter:op=reject,sampling=1", &a);
+    SAME(predicts, 1, 7); /* p / q is 1 */
+    SAME(count, 1);
+    drafted[1] = 0.75f;
+    run("scatter:op=reject,sampling=1", &a);
+    SAME(predicts, 2, -1); /* of 2 alone the target has more */
+    drafted[1] = 0;        /* a draft that its own model excludes */
+    run("scatter:op=reject,sampling=1,race=1", &a);
+    SAME(predicts, 1, -1); /* more / noise is 0, 5e8, .5 */
+    SAME(count, 0);
+    a.draft_probs.data = NULL;
+    coin = 0.5f;
+    run("scatter:op=reject,sampling=1", &a);
+    SAME(predicts, 1, 7);
+    coin = 0.6f;
+    last = 0.6f; /* the other half: 0, then 2 */
+    run("scatter:op=reject,sampling=1", &a);
+    SAME(predicts, 2, -1);
+    last = 0.4f;
+    run("scatter:op=reject,sampling=1", &a);
+    SAME(predicts, 0, -1);
+    run("scatter:op=reject,sampling=1,race=1", &a);
+    SAME(predicts, 2, -1); /* .25 / 1, nothing, .25 / .5 */
+}
+
+/* copy_blocks: source and target are pages of one cache. */
+static void test_pages_of_one_cache(void **state) {
+    const int64_t pairs[] = {0, 2, 3, 1};
+    uint8_t cache[4][16];
+    (void)state;
+    for (int i = 0; i < 4; i++) memset(cache[i], 10 * i, sizeof cache[i]);
+    kgen__scatter_all a = {.pairs = M64(pairs, 2, 2),
+                           .rows_in = rows_of(cache, KGEN_DTYPE_U8, 4, 16, 16),
+                           .rows_out = rows_of(cache, KGEN_DTYPE_U8, 4, 16, 16)};
+    run("scatter:op=copy_pages,unit=1", &a);
+    for (int i = 0; i < 16; i++) {
+        const uint8_t got[] = {cache[0][i], cache[1][i], cache[2][i], cache[3][i]};
+        SAME(got, 0, 30, 0, 30);
+    }
+}
+
 /* One child with all the mass is always taken; one without any never, and the
  * last token is then drawn from the others. */
 static void test_sampling_by_uniforms(void **state) {
@@ -850,6 +928,9 @@ int main(void) {
         cmocka_unit_test(test_t4_tree),
         cmocka_unit_test(test_masks_agree),
         cmocka_unit_test(test_t5_verify),
+        cmocka_unit_test(test_greedy_rejection),
+        cmocka_unit_test(test_rejection_by_uniforms),
+        cmocka_unit_test(test_pages_of_one_cache),
         cmocka_unit_test(test_a_chain_is_a_tree_without_links),
         cmocka_unit_test(test_sampling_by_uniforms),
         cmocka_unit_test(test_t6_draft_lengths),

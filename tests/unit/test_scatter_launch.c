@@ -108,6 +108,11 @@ static kgen__scatter_all everything(void) {
                                .rows_out = T(56, U8, 6, 32),
                                .step_starts = T(57, I32, 3, 6),
                                .starts_out = T(58, I32, 6),
+                               .drafts = T(59, I64, 24),
+                               .bonus = T(60, I64, 6),
+                               .draft_probs = T(61, F32, 24, 30),
+                               .noise = T(62, F32, 6, 30),
+                               .greedy = T(63, U8, 6),
                                .chunk = 16,
                                .window = 16,
                                .pad_len = 4,
@@ -185,6 +190,17 @@ static void make(rig *r, const char *line) {
     case KGEN_OP_TREE_MASK:
         if (spec.scatter.mask == KGEN_MASK_FULL) a->mask = T(45, U8, 900);
         break;
+    case KGEN_OP_REJECT:
+        a->targets_in = T(36, I64, 24);
+        a->probs = T(47, F32, 24, 30);
+        a->coins = T(48, F32, 24);
+        break;
+    case KGEN_OP_PAGE_TABLE_REQUESTS:
+        if (spec.scatter.by_request) a->lens = T(2, I32, 9);
+        break;
+    case KGEN_OP_SLOT_MAPPING:
+        if (spec.scatter.by_request) a->block_table = T(12, I32, 8, 20);
+        break;
     default:
         break;
     }
@@ -228,6 +244,11 @@ static const char *const lines[] = {
     "scatter:op=window_lens",
     "scatter:op=gather_rows",
     "scatter:op=copy_pages",
+    "scatter:op=page_table_requests,byreq=1",
+    "scatter:op=slot_mapping,page=16,byreq=1",
+    "scatter:op=reject",
+    "scatter:op=reject,sampling=1",
+    "scatter:op=reject,sampling=1,race=1",
 };
 enum { LINES = sizeof lines / sizeof lines[0] };
 
@@ -271,7 +292,8 @@ static const struct {
     X(parents),      X(tree_index),    X(next_token),  X(next_sibling), X(words),
     X(mask),         X(mask_out),      X(probs),       X(coins),        X(final_coins),
     X(pools),        X(sources),       X(targets),     X(row_index),    X(pairs),
-    X(rows_in),      X(rows_out),      X(step_starts), X(starts_out),
+    X(rows_in),      X(rows_out),      X(step_starts), X(starts_out),   X(drafts),
+    X(bonus),        X(noise),
 #undef X
 };
 enum { TENSORS = sizeof tensors / sizeof tensors[0] };
@@ -457,6 +479,19 @@ static const struct {
     {"op=gather_rows", NUMBER(rows_out.data, 8),
      "rows_out: address 0x8 is not a multiple of 16 bytes"},
     {"op=copy_pages", NUMBER(pairs.shape[1], 3), "pairs: shape[1]=3, 2 expected"},
+    {"op=copy_pages", NUMBER(rows_in.data, 57 << 24 | 32),
+     "rows_in: overlaps rows_out, which the kernel writes"},
+    {"op=copy_pages", NUMBER(pairs.data, 57 << 24),
+     "pairs: overlaps rows_out, which the kernel writes"},
+    {"op=page_table_requests,byreq=1", NUMBER(lens.shape[0], 6),
+     "req_to_token: shape[0]=9, 6 expected"},
+    {"op=slot_mapping,byreq=1", NUMBER(requests.shape[0], 5), "indptr: shape[0]=7, 6 expected"},
+    {"op=reject", NUMBER(predicts.shape[1], 0), "predicts: shape[1]=0, at least 1"},
+    {"op=reject", NUMBER(targets_in.shape[0], 23), "targets_in: shape[0]=23, 24 expected"},
+    {"op=reject,sampling=1", NUMBER(targets_in.data, 0), "targets_in: no data, but greedy has"},
+    {"op=reject,sampling=1", NUMBER(draft_probs.shape[1], 29),
+     "draft_probs: shape[1]=29, 30 expected"},
+    {"op=reject,sampling=1,race=1", NUMBER(noise.shape[0], 5), "noise: shape[0]=5, 6 expected"},
     {"op=copy_pages", NUMBER(rows_out.stride[0], 40),
      "rows_out: stride[0]=40 elements is not a multiple of 16 bytes"},
 };

@@ -460,10 +460,12 @@ static const axis scatter_axes[] = {
     {"locs", PREPARE, PREPARE ",locs=0"},
     {"pos", PREPARE, PREPARE ",pos=0"},
     {"delta", PREPARE, PREPARE ",delta=1"},
+    {"byreq", TABLE, TABLE ",byreq=1"},
     {"sliced", "op=draft_lens", "op=draft_lens,sliced=1"},
     {"form", "op=cache_locs", "op=cache_locs,form=ragged"},
     {"form", "op=cache_locs,form=last", "op=cache_locs,form=draft"},
     {"sampling", "op=tree_verify", "op=tree_verify,sampling=1"},
+    {"race", "op=reject,sampling=1", "op=reject,sampling=1,race=1"},
     {"mask", "op=tree_build", "op=tree_build,mask=qlen"},
     {"mask", "op=tree_build,mask=full", "op=tree_build,mask=qlen"},
     {"word", "op=tree_build", "op=tree_build,word=u64"},
@@ -478,7 +480,9 @@ static const axis scatter_axes[] = {
     {"table", TABLE, TABLE ",table=i64"},
     {"out", INDICES, INDICES ",out=i64"},
     {"loc", PREPARE, PREPARE ",loc=i32"},
+    {"acc", "op=bonus_tokens", "op=bonus_tokens,acc=i64"},
     {"token", "op=tree_verify", "op=tree_verify,token=i32"},
+    {"target", "op=reject", "op=reject,target=i32"},
     {"link", "op=tree_verify", "op=tree_verify,link=i32"},
 };
 

@@ -13,7 +13,7 @@ KG_DEV void run_draft_lens(args_t a, int n) {
         i64 used = length_of(a.lens, n);
         first = base = used;
         if (!a.extends || n >= load(a.extends)) {
-            i64 count = load(a.accepted + n), kept = within(count, 1, a.tokens);
+            i64 count = accepted_of(a, n), kept = within(count, 1, a.tokens);
             if (count != kept) flag(a, BAD_COUNT);
             first = SLICED         ? most(used - (a.tokens - kept), 1)
                     : a.tokens > 1 ? most(used, a.tokens)
@@ -40,6 +40,15 @@ KG_DEV i64 block_at(args_t a, i64 n, i64 column) {
     return -1;
 }
 
+// The row of block_table that row n reads, -1: there is none.
+KG_DEV i64 table_row(args_t a, i64 n) {
+    if constexpr (!BY_REQUEST) return n;
+    i64 r = load_int<REQ_I64>(a.requests, n);
+    if (r >= 0 && r < a.request_rows) return r;
+    flag(a, BAD_REQUEST);
+    return -1;
+}
+
 KG_DEV i64 token_slot(args_t a, i64 n, i64 i) {
     i64 position = load_int<LOC_I64>(a.positions, i), each = (i64)PAGE * a.cp_size;
     if (a.rejected && load(a.rejected + i)) return -1;
@@ -58,12 +67,13 @@ KG_DEV i64 token_slot(args_t a, i64 n, i64 i) {
 // Row n has its tokens, the last workgroup all that are no row's.
 KG_DEV void run_slot_mapping(args_t a) {
     int n = (int)group_id(), live = live_rows(a);
-    i64 first = load_int<LEN_I64>(a.indptr, smaller(n, live));
+    i64 first = load_int<LEN_I64>(a.indptr, smaller(n, live)), row = -1;
     if (n >= live && n != a.rows) return;
+    if (n < live) row = table_row(a, n);
     i64 end = n < live ? load_int<LEN_I64>(a.indptr, n + 1) : a.capacity;
     if (end > a.capacity || first < 0) flag(a, BAD_CAPACITY);
     for (i64 i = most(first, 0) + thread_id(); i < least(end, a.capacity); i += THREADS)
-        store_int<LOC_I64>(a.locs, i, n < live ? token_slot(a, n, i) : -1);
+        store_int<LOC_I64>(a.locs, i, row >= 0 ? token_slot(a, row, i) : -1);
 }
 
 KG_DEV void run_eagle_step(args_t a, int n) {
@@ -88,7 +98,7 @@ KG_DEV void run_padded_inputs(args_t a, int n) {
     if (n < live_rows(a)) {
         i64 drafts = load_int<LEN_I64>(a.draft_ends, n);
         if (n > 0) drafts -= load_int<LEN_I64>(a.draft_ends, n - 1);
-        i64 wanted = drafts > 0 ? drafts + 1 - load(a.accepted + n) : 0;
+        i64 wanted = drafts > 0 ? difference(drafts + 1, accepted_of(a, n)) : 0;
         rejected = within(wanted, 0, most(drafts, 0));
         if (wanted != rejected) flag(a, BAD_COUNT);
         sample = load_int<LEN_I64>(a.indptr, n + 1) - 1 - rejected;
@@ -116,7 +126,7 @@ KG_DEV void run_next_token(args_t a, int n) {
 KG_DEV void run_bonus_tokens(args_t a, int n) {
     i64 next = 0;
     if (n < live_rows(a)) {
-        int count = load(a.accepted + n);
+        i64 count = accepted_of(a, n);
         bool good = count >= 1 && count <= a.tokens;
         if (!good) flag(a, BAD_COUNT);
         next = good ? load_int<TOKEN_I64>(a.tokens_in, n * a.tokens_in_row + count - 1) : -1;
@@ -150,7 +160,7 @@ struct keep_t {
 };
 
 KG_DEV keep_t kept_of(args_t a, int n) {
-    i64 length = length_of(a.lens, n), count = load(a.accepted + n);
+    i64 length = length_of(a.lens, n), count = accepted_of(a, n);
     i64 accepted = within(count, 0, a.tokens - 1);
     if (count != accepted) flag(a, BAD_COUNT);
     i64 end = divide_up(length + accepted + 1, PAGE) * PAGE;

@@ -41,6 +41,8 @@ KG_DEV int live_rows(args_t a) {
 
 KG_DEV i64 length_of(const void *p, i64 n) { return most(load_int<LEN_I64>(p, n), 0); }
 
+KG_DEV i64 accepted_of(args_t a, i64 n) { return load_int<ACCEPT_I64>(a.accepted, n); }
+
 // n / P and n mod P for n >= 0 by shifts, where P is a power of two.
 KG_DEV i64 page_of(i64 slot) { return (i64)((u64)slot / PAGE); }
 KG_DEV i64 in_page(i64 slot) { return (i64)((u64)slot % PAGE); }

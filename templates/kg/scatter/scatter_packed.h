@@ -5,9 +5,10 @@
 enum { KG_SCATTER_CELLS = 4 }; /* table columns of a lane: 16 bytes */
 
 struct kg_scatter_args {
-    const int *live, *accepted, *extends; /* live, extends: or null */
-    int *error;                           /* or null */
-    const void *lens, *starts, *valid, *q_lens, *requests, *req_to_token, *mapping, *indptr;
+    const int *live, *extends; /* live, extends: or null */
+    int *error;                /* or null */
+    const void *accepted, *lens, *starts, *valid, *q_lens, *requests, *req_to_token, *mapping,
+        *indptr;
     const void *slots, *block_table, *positions;
     const unsigned char *rejected, *discarded; /* or null */
     const long long *ids;
@@ -55,4 +56,8 @@ struct kg_scatter_args {
     long long step_starts_step, pairs_row, rows_in_row, rows_out_row;
     long long rows_in_count, rows_out_count, row_bytes; /* RI, RO, RB */
     long long chunk, window;
+    const void *drafts, *bonus;
+    const unsigned char *greedy;      /* or null */
+    const float *draft_probs, *noise; /* draft_probs: or null */
+    long long draft_probs_row, noise_row;
 };

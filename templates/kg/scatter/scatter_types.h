@@ -10,7 +10,7 @@ constexpr int BAD_COUNT = 32, BAD_TREE = 64;
 
 constexpr int THREADS = KG_WORKGROUP;
 constexpr int TREE_MAX = 64; // nodes: bits of the widest word
-constexpr int LDS_USED = OP == OP_TREE_VERIFY ? 8192 : 2048;
+constexpr int LDS_USED = OP == OP_TREE_VERIFY || OP == OP_REJECT ? 8192 : 2048;
 constexpr int OCCUPANCY = 4; // workgroups of a compute unit
 
 } // namespace kg

@@ -1,5 +1,6 @@
 // tree_verify: one workgroup walks one tree, from LDS.
 #pragma once
+#include "kg/scatter/scatter_draw.h"
 #include "kg/scatter/scatter_tree.h"
 
 namespace kg {
@@ -7,11 +8,9 @@ namespace kg {
 struct walk_t {
     i64 token[TREE_MAX], target[TREE_MAX], predict[TREE_MAX];
     i64 tried[TREE_MAX]; // tokens of the last node's children that were refused
-    i64 blocks[THREADS]; // sums of parts of the last node's probs
-    i64 sums[THREADS / WAVE];
     i32 next[TREE_MAX], sibling[TREE_MAX], path[TREE_MAX];
-    i32 accepted, tried_count, found;
-    i64 found_rest;
+    i32 accepted, tried_count;
+    draw_t draw; // of the last node's probs
 };
 
 static_assert(OP != OP_TREE_VERIFY || sizeof(walk_t) <= LDS_USED, "LDS");
@@ -82,55 +81,18 @@ KG_DEV void walk(args_t a, walk_t &w, int n) {
 
 // --- the last token, drawn -----------------------------------------------------------
 
-// Units of 2^-36, so that sums do not depend on their order.
-KG_DEV i64 units_of(const walk_t &w, const float *probs, i64 v) {
+KG_DEV bool was_tried(const walk_t &w, i64 token) {
     for (int i = 0; i < w.tried_count; i++)
-        if (w.tried[i] == v) return 0;
-    float p = load(probs + v);
-    return p > 0.0f ? (i64)((p < 1.0f ? p : 1.0f) * 68719476736.0f) : 0;
-}
-
-KG_DEV i64 sum_wave(i64 x) {
-    KG_UNROLL for (u32 step = 1; step < (u32)WAVE; step *= 2) x += shuffle_i64(x, lane_id() ^ step);
-    return x;
-}
-
-// The lane whose part of the running sum holds `rest` says so.
-KG_DEV void claim(walk_t &w, const sums_t &s, i64 mine, i64 rest, i64 index) {
-    if (s.before > rest || s.before + mine <= rest) return;
-    w.found = (i32)index;
-    w.found_rest = rest - s.before;
+        if (w.tried[i] == token) return true;
+    return false;
 }
 
 KG_DEV void draw(args_t a, walk_t &w, int n) {
     int last = w.path[w.accepted];
     const float *probs = probs_of(a, n, last);
-    i64 each = divide_up(a.vocab, THREADS);
-    for (i64 b = wave_id(); b < THREADS; b += THREADS / WAVE) {
-        i64 sum = 0, end = least((b + 1) * each, a.vocab);
-        for (i64 v = b * each + lane_id(); v < end; v += WAVE) sum += units_of(w, probs, v);
-        sum = sum_wave(sum);
-        if (lane_id() == 0) w.blocks[b] = sum;
-    }
-    if (thread_id() == 0) w.found = -1;
-    barrier();
-    i64 mine = w.blocks[thread_id()];
-    sums_t s = sum_group(mine, w.sums);
-    i64 coin = (i64)(load(a.final_coins + n) * 16777216.0f);
-    claim(w, s, mine, (i64)((u64)s.all * (u64)within(coin, 0, 16777215) >> 24), thread_id());
-    barrier();
-    i64 block = w.found, rest = w.found_rest;
-    barrier();
-    if (block < 0) return; // no token has a probability
-    for (i64 v = block * each; v < (block + 1) * each; v += THREADS) {
-        i64 at = v + thread_id();
-        i64 x = at < least((block + 1) * each, a.vocab) ? units_of(w, probs, at) : 0;
-        sums_t part = sum_group(x, w.sums);
-        if (rest >= 0) claim(w, part, x, rest, at);
-        rest = rest < part.all ? -1 : rest - part.all;
-    }
-    barrier();
-    if (thread_id() == 0) w.predict[last] = w.found;
+    i32 token = draw_token(w.draw, a.vocab, load(a.final_coins + n),
+                           [&](i64 v) { return was_tried(w, v) ? 0 : units_of(load(probs + v)); });
+    if (thread_id() == 0 && token >= 0) w.predict[last] = token;
 }
 
 KG_DEV void write_walk(args_t a, const walk_t &w, int n, bool live) {
