@@ -36,8 +36,9 @@ typedef enum kgen_scatter_error {
  *   a negative entry is -1, its page is -1. Entry 0, unmapped, is slot 0.
  * - Negative lengths and counts are 0.
  * - Every element of an output is written, unless tail=keep or the text says so.
- * - Outputs overlap neither inputs nor each other (copy_pages: its own rule); rows of two tables may lie
- *   beside each other in one allocation. Inputs are only read.
+ * - Outputs overlap neither inputs nor each other (copy_pages has a rule of its
+ *   own); rows of two tables may lie beside each other in one allocation. Inputs are
+ *   only read.
  * - Last dimensions are contiguous, row strides are the caller's.
  * - Nothing is read on the host: lengths, requests, live may change between
  *   the replays of a graph.

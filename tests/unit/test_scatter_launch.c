@@ -138,20 +138,9 @@ static kgen__scatter_all everything(void) {
                                .pieces = 1};
 }
 
-static void make(rig *r, const char *line) {
-    kgen_spec spec;
-    kgen_error err;
-    memset(r, 0, sizeof *r);
-    if (kgen_spec_parse(&spec, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
-    assert_int_equal(kgen_target_find(&r->ctx.target, "cpu:cdna3", &err), KGEN_OK);
-    r->ctx.api = &note;
-    r->kernel.ctx = &r->ctx;
-    if (kgen_spec_resolve(&r->kernel.spec, &spec, r->ctx.target, &err) != KGEN_OK)
-        fail_msg("%s: %s", line, err.text);
-    kgen__launch_bind(&r->kernel);
-    r->all = everything();
-    kgen__scatter_all *a = &r->all;
-    switch (spec.scatter.op) { /* where ops disagree on a shape */
+/* Where ops disagree on a shape. */
+static void reshape(kgen__scatter_all *a, const kgen_scatter_spec *s) {
+    switch (s->op) {
     case KGEN_OP_DRAFT_PAGE_TABLE:
         a->table = T(16, I32, 3, 12, 20);
         break;
@@ -166,8 +155,8 @@ static void make(rig *r, const char *line) {
         a->positions_out = T(26, I64, 3, 6);
         break;
     case KGEN_OP_CACHE_LOCS:
-        if (spec.scatter.form == KGEN_FORM_DRAFT) a->locs = T(24, I64, 36);
-        if (spec.scatter.form == KGEN_FORM_LAST) a->locs = T(24, I64, 6);
+        if (s->form == KGEN_FORM_DRAFT) a->locs = T(24, I64, 36);
+        if (s->form == KGEN_FORM_LAST) a->locs = T(24, I64, 6);
         break;
     case KGEN_OP_EAGLE_STEP:
         a->positions = T(13, I64, 6);
@@ -185,10 +174,10 @@ static void make(rig *r, const char *line) {
         a->mask_out = T(46, U8, 6, 4);
         break;
     case KGEN_OP_TREE_BUILD:
-        if (spec.scatter.mask == KGEN_MASK_FULL) a->mask_out = T(46, U8, 900);
+        if (s->mask == KGEN_MASK_FULL) a->mask_out = T(46, U8, 900);
         break;
     case KGEN_OP_TREE_MASK:
-        if (spec.scatter.mask == KGEN_MASK_FULL) a->mask = T(45, U8, 900);
+        if (s->mask == KGEN_MASK_FULL) a->mask = T(45, U8, 900);
         break;
     case KGEN_OP_REJECT:
         a->targets_in = T(36, I64, 24);
@@ -196,14 +185,29 @@ static void make(rig *r, const char *line) {
         a->coins = T(48, F32, 24);
         break;
     case KGEN_OP_PAGE_TABLE_REQUESTS:
-        if (spec.scatter.by_request) a->lens = T(2, I32, 9);
+        if (s->by_request) a->lens = T(2, I32, 9);
         break;
     case KGEN_OP_SLOT_MAPPING:
-        if (spec.scatter.by_request) a->block_table = T(12, I32, 8, 20);
+        if (s->by_request) a->block_table = T(12, I32, 8, 20);
         break;
     default:
         break;
     }
+}
+
+static void make(rig *r, const char *line) {
+    kgen_spec spec;
+    kgen_error err;
+    memset(r, 0, sizeof *r);
+    if (kgen_spec_parse(&spec, line, &err) != KGEN_OK) fail_msg("%s: %s", line, err.text);
+    assert_int_equal(kgen_target_find(&r->ctx.target, "cpu:cdna3", &err), KGEN_OK);
+    r->ctx.api = &note;
+    r->kernel.ctx = &r->ctx;
+    if (kgen_spec_resolve(&r->kernel.spec, &spec, r->ctx.target, &err) != KGEN_OK)
+        fail_msg("%s: %s", line, err.text);
+    kgen__launch_bind(&r->kernel);
+    r->all = everything();
+    reshape(&r->all, &spec.scatter);
 }
 
 static const char *const lines[] = {
