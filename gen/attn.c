@@ -29,7 +29,8 @@ static const kgen_domain domain_TILES = LIST(row_tile_counts);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
 static const kgen_symbol symbols_phase[] = {
-#define KGEN_ATTN_PHASE(name, NAME, ...) NAMED(#name, PHASE_##NAME),
+#define KGEN_ATTN_PHASE(name, NAME, ...) \
+    VALUE(#name, KGEN_PHASE_##NAME), /* templates ask its row */
 #include <kgen/attn_phases.def>
     NO_SYMBOL};
 SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
@@ -75,6 +76,13 @@ int32_t kgen_attn_fresh_tokens(const kgen_attn_spec *spec, int32_t context) {
     enum { CHUNK = 2048 };
     return phases[spec->phase].bounded ? spec->q_tokens : smaller(context, CHUNK);
 }
+
+static int32_t is_bounded(const kgen_spec *spec) { return phases[spec->attn.phase].bounded; }
+static int32_t is_ragged(const kgen_spec *spec) { return phases[spec->attn.phase].ragged; }
+
+/* What templates ask instead of the phase's number. */
+static const kgen__fact phase_facts[] = {
+    {"BOUNDED", is_bounded}, {"RAGGED", is_ragged}, {NULL, NULL}};
 
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;
@@ -321,6 +329,7 @@ const kgen__family kgen__family_attn = {
     .template_of = template_of,
     .params = params,
     .param_count = sizeof params / sizeof params[0],
+    .facts = phase_facts,
     .applicable = applicable,
     .defaults = defaults,
     .launch_shape = launch_shape,

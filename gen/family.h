@@ -6,11 +6,18 @@
 
 #include "param_rows.h"
 
+/* A constant of the prelude that follows from a parameter. */
+typedef struct kgen__fact {
+    const char *constant;
+    int32_t (*of)(const kgen_spec *spec);
+} kgen__fact;
+
 typedef struct kgen__family {
     const char *template_name;
     const char *(*template_of)(const kgen_spec *spec); /* instead, of several */
     const kgen_param *params;
     size_t param_count;
+    const kgen__fact *facts; /* ends with NULL; or NULL */
     /* One condition a line, each with its message. target may be NULL. */
     kgen_status (*applicable)(const kgen_spec *spec, const kgen_target *target, kgen_error *err);
     /* Replaces auto values; the spec has passed `applicable`. */

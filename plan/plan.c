@@ -138,12 +138,26 @@ static kgen_status add_layers_item(planner *p, int64_t first, const kgen_plan_it
 
 static const char *phase_name(kgen_phase phase) { return kgen_attn_phase_of(phase)->name; }
 
+/* What an engine launches for a layer in a step. */
+typedef kgen_status add_phase(planner *p, int64_t first, kgen_phase phase);
+static const struct {
+    kgen_phase phase;
+    int draft; /* where it decodes speculatively */
+} steps[] = {{KGEN_PHASE_DECODE, 0}, {KGEN_PHASE_VERIFY, 1}};
+
+static kgen_status add_steps(planner *p, int64_t first, add_phase *add) {
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        if (!steps[i].draft || p->profile.options.spec_width)
+            KGEN_TRY(add(p, first, steps[i].phase));
+    return KGEN_OK;
+}
+
 /* --- attention ----------------------------------------------------------- */
 
 static void describe_draft(char *out, size_t size, const planner *p, kgen_phase phase) {
+    int32_t tokens = kgen__phase_tokens(&p->profile, phase);
     out[0] = 0;
-    if (phase == KGEN_PHASE_VERIFY)
-        snprintf(out, size, ", %d draft tokens", p->profile.options.spec_width);
+    if (tokens > 1) snprintf(out, size, ", %d draft tokens", tokens - 1);
 }
 
 static void describe(char *out, size_t size, const planner *p, kgen_phase phase,
@@ -207,8 +221,7 @@ static kgen_status add_all_attention(planner *p) {
     for (int sliding = 0; sliding < 2; sliding++)
         for (int64_t i = 0; i < m->count; i++) {
             if (!is_kind(&m->layer[i], sliding) || !is_first(m, i)) continue;
-            KGEN_TRY(add_attention(p, i, KGEN_PHASE_DECODE));
-            if (p->profile.options.spec_width) KGEN_TRY(add_attention(p, i, KGEN_PHASE_VERIFY));
+            KGEN_TRY(add_steps(p, i, add_attention));
         }
     return KGEN_OK;
 }
@@ -250,8 +263,7 @@ static kgen_status add_all_delta(planner *p) {
     const kgen__model *m = &p->model;
     for (int64_t i = 0; i < m->count; i++) {
         if (m->layer[i].mix != KGEN__MIX_DELTA || !is_first(m, i)) continue;
-        KGEN_TRY(add_delta(p, i, KGEN_PHASE_DECODE));
-        if (p->profile.options.spec_width) KGEN_TRY(add_delta(p, i, KGEN_PHASE_VERIFY));
+        KGEN_TRY(add_steps(p, i, add_delta));
     }
     return KGEN_OK;
 }

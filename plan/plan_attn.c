@@ -31,12 +31,16 @@ static int32_t descale_of(const kgen__profile *p) {
     return shuffled && kgen_dtype_size(p->kv) == 1 ? KGEN_DESCALE_TOKEN : KGEN_DESCALE_AUTO;
 }
 
+int32_t kgen__phase_tokens(const kgen__profile *p, kgen_phase phase) {
+    return kgen_attn_phase_of(phase)->most_tokens > 1 ? p->options.spec_width + 1 : 1;
+}
+
 kgen_status kgen__attn_spec(kgen_spec *out, const kgen__profile *p, const kgen__layer *layer,
                             const kgen__rank *rank, kgen_phase phase, kgen_error *err) {
     KGEN_TRY(kgen_spec_parse(out, "attn:", err));
     kgen_attn_spec *spec = &out->attn;
     spec->phase = phase;
-    spec->q_tokens = phase == KGEN_PHASE_VERIFY ? p->options.spec_width + 1 : 1;
+    spec->q_tokens = kgen__phase_tokens(p, phase);
     spec->q = (int32_t)p->x;
     spec->kv = (int32_t)p->kv;
     spec->head_dim = (int32_t)layer->head_dim;

@@ -78,8 +78,8 @@ static void set_engine(kgen_gdn_spec *s, const kgen__profile *p, kgen_phase phas
     const engine_row *row = &engines[p->options.engine];
     s->conv_layout = (int32_t)(is_kda(p->model) ? row->kda_conv : row->conv);
     s->sentinel = (int32_t)row->sentinel;
-    if (phase == KGEN_PHASE_DECODE) return;
-    s->tokens = p->options.spec_width + 1;
+    if (kgen__phase_tokens(p, phase) == 1) return;
+    s->tokens = kgen__phase_tokens(p, phase);
     s->index = (int32_t)row->index;
     s->save = (int32_t)row->save;
     s->accept = row->accept;

@@ -19,14 +19,15 @@ typedef struct kgen__rank {
 } kgen__rank;
 kgen_status kgen__rank_of(const kgen__profile *p, const kgen__layer *layer, kgen__rank *out,
                           kgen_error *err);
+/* Query tokens of a sequence: 1, or in phases of several spec_width + 1. */
+int32_t kgen__phase_tokens(const kgen__profile *p, kgen_phase phase);
 kgen_status kgen__attn_spec(kgen_spec *out, const kgen__profile *p, const kgen__layer *layer,
                             const kgen__rank *rank, kgen_phase phase, kgen_error *err);
 
 /* plan_page.c. The page that the engine chooses for this model. */
 kgen_status kgen__page_choose(int *out, const kgen__profile *p, kgen_error *err);
 
-/* plan_gdn.c. check: what Gated DeltaNet needs is there, and tp divides it.
- * Decode is one token, verify spec_width + 1. */
+/* plan_gdn.c. check: what Gated DeltaNet needs is there, and tp divides it. */
 kgen_status kgen__gdn_check(const kgen__model *m, int tp, kgen_error *err);
 kgen_dtype kgen__gdn_state(const kgen__profile *p);
 kgen_status kgen__gdn_spec(kgen_spec *out, const kgen__profile *p, kgen_phase phase,

@@ -13,8 +13,7 @@ typedef const KG_CONSTANT kg_attn_args &args_t;
 constexpr int ROWS = kg_attn_rows(ROW_TILES, NI); // of a row block
 constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 // Sequences have as many tokens as they like; each row block then has its own keys.
-constexpr bool UNBOUNDED = PHASE == PHASE_EXTEND;
-constexpr bool RAGGED = PHASE != PHASE_DECODE;
+constexpr bool UNBOUNDED = !BOUNDED;
 
 struct seq_t {
     int index, q_start, q_len, kv_len; // q_len at most Q_TOKENS, unless UNBOUNDED

@@ -12,9 +12,6 @@ constexpr int DTYPE_FP16 = 2;
 constexpr int DTYPE_E4M3FN = 3;
 constexpr int DTYPE_E4M3FNUZ = 4;
 constexpr int DTYPE_E5M2 = 5;
-constexpr int PHASE_DECODE = 0;
-constexpr int PHASE_VERIFY = 1;
-constexpr int PHASE_EXTEND = 2;
 constexpr int PHASE = 0;
 constexpr int Q_DTYPE = 1;
 constexpr int KV_DTYPE = 1;
@@ -47,4 +44,6 @@ constexpr int WAVES = 4;
 constexpr int ROW_TILES = 1;
 constexpr int V_SPLIT = 1;
 constexpr int OCCUPANCY = 2;
+constexpr int BOUNDED = 1;
+constexpr int RAGGED = 0;
 }
