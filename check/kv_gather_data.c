@@ -30,8 +30,8 @@ static extents measure(const kgen__data *data) {
     return e;
 }
 
-static kgen_tensor vector(int64_t count) {
-    return kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &count);
+static kgen_tensor vector(int32_t i64, int64_t count) {
+    return kgen_tensor_dense(NULL, i64 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 1, &count);
 }
 
 kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err) {
@@ -48,16 +48,16 @@ kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err) {
     a->block_table =
         kgen__tensor_strided(s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2,
                              (int64_t[]){seqs, e.columns}, (int64_t[]){e.columns + c->idxpad, 1});
-    a->cu_seqlens = vector(seqs + 1);
-    a->seq_lens = vector(seqs);
-    if (!c->nostart && s->from == KGEN_FROM_START) a->starts = vector(seqs);
+    a->cu_seqlens = vector(s->cu_type, seqs + 1);
+    a->seq_lens = vector(s->len_type, seqs);
+    if (!c->nostart && s->from == KGEN_FROM_START) a->starts = vector(s->len_type, seqs);
     a->k_descale = kgen__kv_scale(&e.plan, s->descale, c->kv.kds, seqs);
     a->v_descale = kgen__kv_scale(&e.plan, s->descale, c->kv.vds, seqs);
-    a->k = kgen__kv_rows(&c->kv, s->out, e.rows, c->kv.hkv, s->head_dim);
-    a->v = kgen__kv_rows(&c->kv, s->out, e.rows, c->kv.hkv, s->v_dim);
+    a->k = kgen__kv_rows(&c->kv, s->out, s->align, e.rows, c->kv.hkv, s->head_dim);
+    a->v = kgen__kv_rows(&c->kv, s->out, s->align, e.rows, c->kv.hkv, s->v_dim);
     static const int movable[] = {G_K_CACHE, G_V_CACHE, G_K, G_V};
     for (size_t i = 0; i < sizeof movable / sizeof movable[0]; i++)
-        data->slot[movable[i]].offset = c->kv.off ? 16 : 0;
+        data->slot[movable[i]].offset = c->kv.off ? (size_t)s->align : 0;
     kgen__cache_pack(data, &e.plan, G_K_CACHE, G_V_CACHE);
     return KGEN_OK;
 }

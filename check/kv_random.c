@@ -22,7 +22,7 @@ static const kgen__choice write_choices[] = {
     W(scale, 6, 0, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD, KGEN_DESCALE_TOKEN, KGEN_DESCALE_TOKEN,
       KGEN_DESCALE_ROW),
     W(remap, 3, 0, 1, 2), W(rope, 4, 0, KGEN_ROPE_NEOX, KGEN_ROPE_INTERLEAVED),
-    W(waves, 1, 0, 1, 2, 3), W(turns, 1, 0, 1, 2, 4), W(few, 4, 0, 1),
+    W(waves, 1, 0, 1, 2, 3), W(turns, 1, 0, 1, 2, 4), W(few, 4, 0, 1), W(align, 3, 16, 4, 2),
 };
 /* clang-format on */
 
@@ -31,7 +31,7 @@ static const kgen__choice gather_choices[] = {
     G(kv, 8, KV_TYPES), G(out, 4, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16), G(head_dim, 8, DIMS),
     G(v_dim, 3, 0, DIMS), G(page, 8, PAGES), G(layout, 8, LAYOUTS), G(table, 3, 0, 1),
     G(descale, 6, 0, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD, KGEN_DESCALE_TOKEN),
-    G(from, 3, 0, 1), G(waves, 1, 0, 1, 2, 3), G(turns, 1, 0, 1, 2, 4),
+    G(len_type, 3, 0, 1), G(cu_type, 3, 0, 1), G(align, 3, 16, 4, 2), G(from, 3, 0, 1), G(waves, 1, 0, 1, 2, 3), G(turns, 1, 0, 1, 2, 4),
 };
 /* clang-format on */
 
@@ -42,6 +42,7 @@ static void finish_write(kgen_spec *spec, kgen__rng *rng) {
     s->rope_q = KGEN__PICK(rng, 0, 1);
     s->table = KGEN__PICK(rng, KGEN_DTYPE_F32, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16);
     s->positions = KGEN__PICK(rng, 0, 1);
+    s->table_full = KGEN__PICK(rng, 0, 0, 1);
 }
 
 /* Of a cache that has `scales` (its family's granularity). */

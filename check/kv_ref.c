@@ -53,6 +53,10 @@ static int64_t slot_of(const kgen_kv_write_args *a, int64_t row, int64_t page) {
     return n < a->first_slot || n < 0 || n >= a->k_cache.shape[0] * page ? -1 : n;
 }
 
+static float entry_of(const kgen_tensor *t, int64_t row, int64_t column) {
+    return (float)kgen__number_load(t->dtype, t->data, row * t->stride[0] + column);
+}
+
 /* The 16-bit elements of a head, rotated where they do. 0: outside the tables. */
 static int elements_of(uint32_t out[MOST_DIMS], const world *w, const kgen_tensor *t, int64_t row,
                        int64_t head, int rotates) {
@@ -68,11 +72,10 @@ static int elements_of(uint32_t out[MOST_DIMS], const world *w, const kgen_tenso
         int64_t high = s->rope == KGEN_ROPE_NEOX ? i + half : 2 * i + 1;
         float x = kgen__number_decode(t->dtype, out[low]);
         float y = kgen__number_decode(t->dtype, out[high]);
-        float c = (float)kgen__number_load(a->cos.dtype, a->cos.data, p * a->cos.stride[0] + i);
-        float n = (float)kgen__number_load(a->sin.dtype, a->sin.data, p * a->sin.stride[0] + i);
-        float yn = y * n, xn = x * n;
-        out[low] = kgen__number_encode(t->dtype, (double)fmaf(x, c, -yn));
-        out[high] = kgen__number_encode(t->dtype, (double)fmaf(y, c, xn));
+        int64_t at[] = {s->table_full ? low : i, s->table_full ? high : i};
+        float yn = y * entry_of(&a->sin, p, at[0]), xn = x * entry_of(&a->sin, p, at[1]);
+        out[low] = kgen__number_encode(t->dtype, (double)fmaf(x, entry_of(&a->cos, p, at[0]), -yn));
+        out[high] = kgen__number_encode(t->dtype, (double)fmaf(y, entry_of(&a->cos, p, at[1]), xn));
     }
     return 1;
 }

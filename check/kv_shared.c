@@ -4,9 +4,9 @@
 
 #include "check_kv.h"
 
-kgen_tensor kgen__kv_rows(const kgen__kv_case *c, int32_t dtype, int64_t rows, int64_t heads,
-                          int64_t dim) {
-    int64_t unit = 16 / kgen_dtype_size((kgen_dtype)dtype), head = dim + c->headpad * unit;
+kgen_tensor kgen__kv_rows(const kgen__kv_case *c, int32_t dtype, int32_t align, int64_t rows,
+                          int64_t heads, int64_t dim) {
+    int64_t unit = align / kgen_dtype_size((kgen_dtype)dtype), head = dim + c->headpad * unit;
     return kgen__tensor_strided((kgen_dtype)dtype, 3, (int64_t[]){rows, heads, dim},
                                 (int64_t[]){heads * head + c->rowpad * unit, head, 1});
 }

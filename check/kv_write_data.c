@@ -34,7 +34,8 @@ static kgen_tensor indices(int32_t i64, int64_t count) {
 }
 
 static kgen_tensor table(const kgen_kv_write_spec *s, int64_t rows, int64_t pad) {
-    int64_t unit = 16 / kgen_dtype_size((kgen_dtype)s->table), width = s->rope_dim / 2;
+    int64_t unit = 16 / kgen_dtype_size((kgen_dtype)s->table),
+            width = s->table_full ? s->rope_dim : s->rope_dim / 2;
     return kgen__tensor_strided((kgen_dtype)s->table, 2, (int64_t[]){rows, width},
                                 (int64_t[]){(width + unit - 1) / unit * unit + pad * unit, 1});
 }
@@ -48,7 +49,8 @@ static void shape_rope(kgen__data *data, int64_t tokens) {
     a->cos = table(s, c->positions, c->kv.pad);
     a->sin = table(s, c->positions, 0);
     if (!s->rope_q) return;
-    a->q = kgen__kv_rows(&c->kv, s->x, tokens + c->rows, (int64_t)c->kv.hkv * c->qh, s->head_dim);
+    a->q = kgen__kv_rows(&c->kv, s->x, s->align, tokens + c->rows, (int64_t)c->kv.hkv * c->qh,
+                         s->head_dim);
     a->q_out = a->q;
     if (!c->inplace) return;
     data->slot[W_Q].role = KGEN_USE_INOUT;
@@ -74,8 +76,8 @@ kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
     extents e = measure(data);
     int written = s->scale == KGEN_DESCALE_TOKEN || s->scale == KGEN_DESCALE_ROW;
     (void)err;
-    a->k = kgen__kv_rows(&c->kv, s->x, e.tokens + c->rows, c->kv.hkv, s->head_dim);
-    a->v = kgen__kv_rows(&c->kv, s->x, e.tokens + c->rows, c->kv.hkv, s->v_dim);
+    a->k = kgen__kv_rows(&c->kv, s->x, s->align, e.tokens + c->rows, c->kv.hkv, s->head_dim);
+    a->v = kgen__kv_rows(&c->kv, s->x, s->align, e.tokens + c->rows, c->kv.hkv, s->v_dim);
     a->slots = indices(s->slots, e.tokens);
     a->k_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_K);
     a->v_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_V);
@@ -86,7 +88,10 @@ kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
     shape_rope(data, e.tokens);
     static const int movable[] = {W_K, W_V, W_K_CACHE, W_V_CACHE, W_COS, W_SIN, W_Q, W_Q_OUT};
     for (size_t i = 0; i < sizeof movable / sizeof movable[0]; i++)
-        data->slot[movable[i]].offset = c->kv.off ? 16 : 0;
+        data->slot[movable[i]].offset = !c->kv.off ? 0
+                                        : movable[i] == W_COS || movable[i] == W_SIN
+                                            ? 16
+                                            : (size_t)s->align;
     kgen__cache_pack(data, &e.plan, W_K_CACHE, W_V_CACHE);
     for (int i = W_K_SCALE; !written && i <= W_V_SCALE; i++) data->slot[i].role = KGEN_USE_IN;
     return KGEN_OK;

@@ -25,6 +25,14 @@ kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *
     return KGEN_OK;
 }
 
+kgen_status kgen__kv_check_align(const kgen__kv_shape *s, int32_t align, kgen_error *err) {
+    if (align < 16 && is_packed(s->layout))
+        return kgen_fail(err, KGEN_E_SPEC,
+                         "al=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd", align,
+                         kgen_layout_name((kgen_layout)s->layout));
+    return KGEN_OK;
+}
+
 int32_t kgen__kv_granularity(int32_t kv, int32_t scale) {
     if (scale != KGEN_DESCALE_AUTO) return scale;
     return is_8bit(kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;

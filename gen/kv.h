@@ -18,6 +18,8 @@ kgen__kv_shape kgen__kv_gather_geometry(const kgen_kv_gather_spec *spec);
 /* x: the type outside the cache, which the spec calls x_key. */
 kgen_status kgen__kv_applicable(const kgen__kv_shape *shape, int32_t x, const char *x_key,
                                 kgen_error *err);
+/* Rows and pages that begin at a multiple of `align` bytes. */
+kgen_status kgen__kv_check_align(const kgen__kv_shape *shape, int32_t align, kgen_error *err);
 /* Instead of auto. */
 int32_t kgen__kv_granularity(int32_t kv, int32_t scale);
 /* Words of a lane's piece of a row, of K or V. words: those that a lane loads

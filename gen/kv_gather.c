@@ -34,7 +34,8 @@ kgen__kv_shape kgen__kv_gather_geometry(const kgen_kv_gather_spec *s) {
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     kgen__kv_shape shape = kgen__kv_gather_geometry(&spec->kv_gather);
     (void)target;
-    return kgen__kv_applicable(&shape, spec->kv_gather.out, "o", err);
+    KGEN_TRY(kgen__kv_applicable(&shape, spec->kv_gather.out, "o", err));
+    return kgen__kv_check_align(&shape, spec->kv_gather.align, err);
 }
 
 /* --- defaults ----------------------------------------------------------- */

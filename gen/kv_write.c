@@ -17,6 +17,7 @@ SYMBOLS(index, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(f_dtype, NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(scale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
         NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN), NAMED("row", DESCALE_ROW));
+SYMBOLS(table_width, VALUE("half", 0), VALUE("full", 1));
 SYMBOLS(remap, VALUE("off", KGEN_REMAP_OFF), NAMED("i32", REMAP_I32), NAMED("i64", REMAP_I64));
 SYMBOLS(rope, NAMED("off", ROPE_OFF), NAMED("neox", ROPE_NEOX),
         NAMED("interleaved", ROPE_INTERLEAVED));
@@ -54,6 +55,7 @@ static kgen_status check_rope(const kgen_kv_write_spec *s, kgen_error *err) {
     REQUIRE(s->rope || !s->rope_dim, "rd=%d: rope=off rotates nothing; leave it out", s->rope_dim);
     REQUIRE(s->rope || !s->rope_q, "rq=1: rope=off rotates nothing; leave it out");
     REQUIRE(s->rope || s->table == KGEN_DTYPE_F32, "ct: rope=off reads no table; leave it out");
+    REQUIRE(s->rope || !s->table_full, "tw: rope=off reads no table; leave it out");
     REQUIRE(s->rope || s->positions == 1, "pos: rope=off reads no positions; leave it out");
     REQUIRE(!s->rope || dims <= s->head_dim, "rd=%d: greater than d=%d", dims, s->head_dim);
     REQUIRE(s->rope != KGEN_ROPE_NEOX || dims % (2 * x) == 0,
@@ -72,6 +74,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     const kgen_kv_write_spec *s = &spec->kv_write;
     kgen__kv_shape shape = kgen__kv_write_geometry(s);
     KGEN_TRY(kgen__kv_applicable(&shape, s->x, "x", err));
+    KGEN_TRY(kgen__kv_check_align(&shape, s->align, err));
     REQUIRE(s->scale != KGEN_DESCALE_ROW || s->turns <= 1,
             "turns=%d: scale=row takes rows one after another", s->turns);
     REQUIRE(s->few <= 1 || written_two_ways(s),
@@ -124,6 +127,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen__kv_shape shape = kgen__kv_write_geometry(s);
     int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in */
     int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;
+    if (s->table_full) extra *= 2;
     int32_t piece = kgen__kv_piece_words(&shape, target, words) + extra;
     int packed = kgen__kv_packed(&shape), token = packed && s->scale == KGEN_DESCALE_TOKEN;
     const sm90_row none = {0}, *row = sm90_row_of(s, target, packed, piece);

@@ -115,6 +115,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     KGEN_TRY(check_counts(size, err));
     kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, size[SIZE_HKV]);
+    kv.align = s->align;
     KGEN_TRY(check_caches(&kv, s, a, err));
     KGEN_TRY(pack_scales(d, s, a, &kv, size[SIZE_S], err));
     kgen__pack_side(&d->side[0], &kv, 0, &a->k, &a->k_cache);

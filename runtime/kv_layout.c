@@ -20,7 +20,7 @@ const kgen__kv_dims *kgen__kv_dims_of(int32_t layout, int is_v) {
 
 kgen__kv kgen__kv_of(int32_t layout, int32_t dtype, int32_t page, int64_t heads) {
     int size = kgen_dtype_size((kgen_dtype)dtype);
-    return (kgen__kv){layout, dtype, page, heads, size, 16 / size, 0};
+    return (kgen__kv){layout, dtype, page, heads, size, 16 / size, 0, 16};
 }
 
 static int is_packed(const kgen__kv *kv) {
@@ -74,7 +74,7 @@ kgen_status kgen__check_cache(kgen__kv *kv, const char *name, int is_v, const kg
     if (dims->rank == 5) KGEN_TRY(kgen__check_dim(name, t, 4, kv->x, err));
     if (chunked) KGEN_TRY(kgen__check_unit_stride(name, t, dims->page, kv->x, err));
     KGEN_TRY(check_page(kv, name, is_v, t, err));
-    return kgen__check_alignment(name, t, dims->unit, 16, err);
+    return kgen__check_alignment(name, t, dims->unit, kv->align, err);
 }
 
 static kgen_status check_token_scale(const kgen__kv *kv, const char *name, const kgen_tensor *t,

@@ -19,6 +19,7 @@ typedef struct kgen__kv {
     int size;     /* bytes of an element */
     int x;        /* elements of 16 bytes */
     int64_t page; /* tokens; 0 before the first cache is checked */
+    int align;    /* bytes, of addresses and strides */
 } kgen__kv;
 
 kgen__kv kgen__kv_of(int32_t layout, int32_t dtype, int32_t page, int64_t heads);

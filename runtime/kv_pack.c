@@ -12,18 +12,6 @@ struct kg_divisor kgen__divisor(int64_t by) {
     return (struct kg_divisor){(unsigned)((power + (uint64_t)by - 1) / (uint64_t)by), 31 + l};
 }
 
-kgen_status kgen__check_rows(const char *name, const kgen_tensor *t, int32_t dtype, int64_t rows,
-                             int64_t heads, int64_t dim, kgen_error *err) {
-    KGEN_TRY(kgen__check_type(name, t, (kgen_dtype)dtype, 3, err));
-    NEED(t->shape[0] >= rows, "%s: shape[0]=%lld rows, at least %lld expected", name,
-         (long long)t->shape[0], (long long)rows);
-    KGEN_TRY(kgen__check_dim(name, t, 1, heads, err));
-    KGEN_TRY(kgen__check_dim(name, t, 2, dim, err));
-    KGEN_TRY(kgen__check_span(name, t, err));
-    KGEN_TRY(kgen__check_unit_stride(name, t, 2, 1, err));
-    return kgen__check_alignment(name, t, 2, 16, err);
-}
-
 void kgen__pack_side(struct kg_kv_side *side, const kgen__kv *kv, int is_v, const kgen_tensor *rows,
                      const kgen_tensor *cache) {
     const kgen__kv_dims *dims = kgen__kv_dims_of(kv->layout, is_v);

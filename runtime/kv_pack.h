@@ -9,9 +9,6 @@
 
 struct kg_divisor kgen__divisor(int64_t by);
 
-/* Rows [T][heads][dim] outside the cache: 16-byte steps, at least `rows`. */
-kgen_status kgen__check_rows(const char *name, const kgen_tensor *t, int32_t dtype, int64_t rows,
-                             int64_t heads, int64_t dim, kgen_error *err);
 void kgen__pack_side(struct kg_kv_side *side, const kgen__kv *kv, int is_v, const kgen_tensor *rows,
                      const kgen_tensor *cache);
 void kgen__pack_scale(struct kg_kv_side *side, const kgen_tensor *scale, const long long stride[3]);

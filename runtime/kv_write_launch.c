@@ -153,6 +153,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     KGEN_TRY(check_heads("k", size[SIZE_HKV], err));
     kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, size[SIZE_HKV]);
+    kv.align = s->align;
     KGEN_TRY(check_caches(&kv, s, a, err));
     KGEN_TRY(check_scale(&kv, s, "k_scale", &a->k_scale, pages, &d->side[0], err));
     KGEN_TRY(check_scale(&kv, s, "v_scale", &a->v_scale, pages, &d->side[1], err));

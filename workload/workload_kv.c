@@ -160,7 +160,8 @@ static kgen_status make_slots(kgen__workload *work, kv_shape *n, kgen_error *err
 static kgen_status make_rope(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_write_spec *s = &work->spec.kv_write;
     kgen_kv_write_args *a = work->args.kv_write;
-    const int64_t shape[] = {POSITIONS, s->rope_dim / 2}, q_heads = work->problem.heads * GROUP;
+    const int64_t shape[] = {POSITIONS, s->table_full ? s->rope_dim : s->rope_dim / 2},
+                  q_heads = work->problem.heads * GROUP;
     kgen_dtype table = (kgen_dtype)s->table;
     if (!s->rope) return KGEN_OK;
     KGEN_TRY(kgen__workload_ints(work, &a->positions, KGEN__EACH_SET, index_type(s->positions), 1,

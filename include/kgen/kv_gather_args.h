@@ -25,7 +25,7 @@ extern "C" {
  * for are not looked at.
  *
  * Last dimensions are contiguous; data pointers and strides that step over
- * rows, heads, pages and chunks are multiples of 16 bytes. The outputs do not
+ * rows, heads, pages and chunks are multiples of 16 bytes, or of what al says. The outputs do not
  * overlap themselves, each other or the caches. */
 typedef struct kgen_kv_gather_args {
 #define KGEN_TENSOR(ID, field, ...) kgen_tensor field;

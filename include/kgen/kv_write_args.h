@@ -41,13 +41,16 @@ extern "C" {
  * rope: the first rd dims of a key rotate by p = positions[t]:
  *   (a, b) -> (a cos - b sin, b cos + a sin), with entry i of row p of cos, sin,
  *   neox: a, b = dims i, i + rd/2;  interleaved: dims 2i, 2i + 1
+ * or with tw=full, whose tables have an entry a dim, (a, b) -> (a cos_a - b sin_a,
+ * b cos_b + a sin_b) with the entries of the dims that a and b are;
  * computed in f32 as fma(a, cos, -(b sin)) and fma(b, cos, a sin), and rounded
  * to x before it is stored or quantised. A key whose position is outside the
  * table is not written. rq=1: rows of q rotate alike into q_out, those that are
  * skipped too; where the position is outside the table they become zeros.
  *
  * Last dimensions are contiguous; data pointers and strides that step over
- * rows, heads, pages and chunks are multiples of 16 bytes (scales, slots and
+ * rows, heads, pages and chunks are multiples of 16 bytes, with al=4 or al=2 those of
+ * k, v, q, q_out and the caches of that many (scales, slots and
  * positions: of their element). The parts of a cache do not overlap; k, v and q
  * do not overlap what is written, but q_out may be q itself. Packed K|V views
  * are two tensors with strides of their own. Nothing is kept after the launch. */

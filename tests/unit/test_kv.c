@@ -97,8 +97,9 @@ static void make_write(rig *r, const char *line) {
     a->first_slot = 0;
     if (!s->rope) return;
     a->positions = AT(9, s->positions ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, ROWS);
-    a->cos = AT(10, s->table, 0, POSITIONS, s->rope_dim / 2);
-    a->sin = AT(11, s->table, 0, POSITIONS, s->rope_dim / 2);
+    int64_t width = s->table_full ? s->rope_dim : s->rope_dim / 2;
+    a->cos = AT(10, s->table, 0, POSITIONS, width);
+    a->sin = AT(11, s->table, 0, POSITIONS, width);
     if (s->rope_q) a->q = a->q_out = AT(12, s->x, 0, ROWS, QUERIES, DIM);
 }
 
@@ -109,9 +110,10 @@ static void make_gather(rig *r, const char *line) {
     a->k_cache = cache_at(4, s->layout, s->kv, 0);
     a->v_cache = cache_at(5, s->layout, s->kv, 1);
     a->block_table = AT(1, s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, 3, 5);
-    a->cu_seqlens = AT(2, KGEN_DTYPE_I32, 0, 4);
-    a->seq_lens = AT(3, KGEN_DTYPE_I32, 0, 3);
-    if (s->from == KGEN_FROM_START) a->starts = AT(6, KGEN_DTYPE_I32, 0, 3);
+    kgen_dtype lens = s->len_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
+    a->cu_seqlens = AT(2, s->cu_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, 4);
+    a->seq_lens = AT(3, lens, 0, 3);
+    if (s->from == KGEN_FROM_START) a->starts = AT(6, lens, 0, 3);
     if (s->descale != KGEN_DESCALE_NONE) {
         a->k_descale = scale_at(7, s->descale);
         a->v_descale = scale_at(8, s->descale);
@@ -138,6 +140,9 @@ static void refuse(rig *r, const char *line, const char *says) {
 #define SHUFFLE "kv_write:d=64,layout=shuffle,kv=e4m3fn,scale=token"
 #define XPACKED "kv_write:d=64,layout=xpacked,kv=i8,scale=row,remap=i64,slots=i32"
 #define HND "kv_write:d=64,layout=hnd,kv=e5m2,scale=head,remap=i32"
+#define AL4 "kv_write:d=64,layout=nhd,al=4,rope=neox,tw=full,rq=1"
+#define AL2 "kv_write:d=64,layout=hnd,al=2"
+#define G_AL4 "kv_gather:d=64,layout=nhd,al=4,len=i64,cu=i64"
 #define ROPE "kv_write:d=64,layout=nhd,rope=neox,rd=32,rq=1,ct=bf16"
 #define X16 "kv_write:d=64,layout=nhd,page=x16"
 #define G_NHD "kv_gather:d=64,layout=nhd"
@@ -286,6 +291,14 @@ static const bad bads[] = {
     {ROPE, W(q), SHAPE0, 0, "q: shape[0]=39, at least 40 expected"},
     {ROPE, W(q_out), SHAPE1, 0, "q_out: shape[1]=9, 8 expected"},
     {ROPE, W(q_out), SAME, W(q), "q: overlaps q_out, which the kernel writes"},
+    {AL4, W(k), STRIDE0, 0, "k: stride[0]=257 elements is not a multiple of 4 bytes"},
+    {AL4, W(q), SHIFT, 0, "q: address"},
+    {AL4, W(k_cache), STRIDE1, 0, "k_cache: stride[1]=257 elements is not a multiple of 4"},
+    {AL4, W(cos), SHAPE1, 0, "cos: shape[1]=65, 64 expected"},
+    {G_AL4, G(v), SHIFT, 0, "v: address"},
+    {G_AL4, G(v_cache), SHIFT, 0, "v_cache: address"},
+    {G_AL4, G(seq_lens), DTYPE, 0, "seq_lens: dtype f32, kernel built for i64"},
+    {G_AL4, G(cu_seqlens), DTYPE, 0, "cu_seqlens: dtype f32, kernel built for i64"},
     {G_NHD, G(k), DTYPE, 0, "k: dtype f32, kernel built for bf16"},
     {G_NHD, G(k), SHAPE0, 0, "v: shape[0]=40, 39 expected"},
     {G_NHD, G(v), SHAPE1, 0, "v: shape[1]=5, 4 expected"},

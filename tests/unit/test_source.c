@@ -418,6 +418,10 @@ static const axis kv_write_axes[] = {
     {"rd", "rope=neox,rd=64", "rope=neox,rd=32"},
     {"rq", "rope=neox", "rope=neox,rq=1"},
     {"ct", "rope=neox", "rope=neox,ct=bf16"},
+    {"tw", "rope=neox", "rope=neox,tw=full"},
+    {"tw", "rope=interleaved", "rope=interleaved,tw=full"},
+    {"al", "al=16", "al=4"},
+    {"al", "al=4", "al=2"},
     {"pos", "rope=neox", "rope=neox,pos=i32"},
 };
 
@@ -434,6 +438,9 @@ static const axis kv_gather_axes[] = {
     {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
     {"descale", "kv=fp8,descale=head", "kv=fp8,descale=token"},
     {"from", "from=start", "from=end"},
+    {"len", "len=i32", "len=i64"},
+    {"cu", "cu=i32", "cu=i64"},
+    {"al", "al=16", "al=4"},
 };
 
 #define TABLE "op=page_table_requests,page=16"

@@ -22,15 +22,24 @@ KG_DEV int shift_of(const sequence_t &s, int start) {
     return FROM == FROM_END ? difference(s.cached, s.end) : difference(start, s.first);
 }
 
+// 64-bit numbers that 32 bits do not hold are the nearest that they do, which is
+// beyond all rows and tokens too.
+template <int I64> KG_DEV int load_number(const void *base, i64 i) {
+    if constexpr (!I64) return load((const i32 *)base + i);
+    i64 x = load((const i64 *)base + i);
+    return x > 0x7fffffff ? 0x7fffffff : x < -0x7fffffff ? -0x7fffffff : (int)x;
+}
+KG_DEV int begin_of(args_t a, int n) { return load_number<CU_I64>(a.cu_seqlens, n); }
+KG_DEV int cached_of(args_t a, int n) { return load_number<LEN_I64>(a.seq_lens, n); }
 KG_DEV int start_of(args_t a, int n) {
-    return FROM != FROM_END && a.starts ? load(a.starts + n) : 0;
+    return FROM != FROM_END && a.starts ? load_number<LEN_I64>(a.starts, n) : 0;
 }
 
 KG_DEV bool exists(args_t a, const sequence_t &s) { return (u32)s.n < (u32)a.seqs; }
 
 KG_DEV sequence_t sequence_at(args_t a, int n) {
-    if (n >= a.seqs) return sequence_t{n, load(a.cu_seqlens + a.seqs), a.rows, 0, 0};
-    sequence_t s = {n, load(a.cu_seqlens + n), load(a.cu_seqlens + n + 1), 0, load(a.seq_lens + n)};
+    if (n >= a.seqs) return sequence_t{n, begin_of(a, a.seqs), a.rows, 0, 0};
+    sequence_t s = {n, begin_of(a, n), begin_of(a, n + 1), 0, cached_of(a, n)};
     s.shift = shift_of(s, start_of(a, n));
     return s;
 }
@@ -42,15 +51,15 @@ KG_DEV sequence_t pick_sequence(args_t a, int low, int count, int row) {
     int lane = (int)lane_id(), n = low + lane;
     sequence_t s = {n, 0x7fffffff, a.rows, 0, 0};
     int start = 0;
-    if (lane < count && n <= a.seqs) s.first = load(a.cu_seqlens + n);
+    if (lane < count && n <= a.seqs) s.first = begin_of(a, n);
     if (lane < count && n < a.seqs) {
-        s.end = load(a.cu_seqlens + n + 1);
-        s.cached = load(a.seq_lens + n);
+        s.end = begin_of(a, n + 1);
+        s.cached = cached_of(a, n);
         start = start_of(a, n);
     }
     u64 after = ~ballot(s.first <= row);
     u32 from = WAVE == 64 && after == 0 ? 63u : (u32)first_bit(after) - 1u;
-    if (after & 1) return sequence_t{-1, 0, load(a.cu_seqlens), 0, 0};
+    if (after & 1) return sequence_t{-1, 0, begin_of(a, 0), 0, 0};
     s.n = low + uniform((i32)from);
     s.first = uniform((i32)shuffle((u32)s.first, from));
     s.end = uniform((i32)shuffle((u32)s.end, from));
@@ -66,7 +75,7 @@ KG_DEV sequence_t find_sequence(args_t a, int row) {
     int low = 0, count = a.seqs + 1;
     KG_LOOP while (count > WAVE) {
         int step = ceil_div(count, WAVE), at = low + ((int)lane_id() + 1) * step;
-        bool before = at <= a.seqs && load(a.cu_seqlens + at) <= row;
+        bool before = at <= a.seqs && begin_of(a, at) <= row;
         u64 after = ~ballot(before);
         int past = WAVE == 64 && after == 0 ? 64 : (int)first_bit(after);
         low += past * step;

@@ -30,7 +30,7 @@ template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, sequence_
         (const u8 *)side.cache +
         (p.at.page * side.cache_page + p.head * side.cache_head + p.at.slot * side.cache_slot);
     KG_UNROLL for (int i = 0; i < c::each; i++)
-        load_plain(p.words[i], from + (p.first + i * c::lanes) * side.cache_chunk);
+        load_line(p.words[i], from + (p.first + i * c::lanes) * side.cache_chunk);
 }
 
 KG_DEV void widen(u32 (&out)[OUT_WORDS], const u32 (&words)[4], float scale) {
@@ -57,7 +57,7 @@ template <int SIDE> KG_DEV void store_piece(const piece_t<SIDE> &p, args_t a) {
         KG_UNROLL for (int n = 0; n < OUT_WORDS; n += 4) {
             u32 quad[4];
             KG_UNROLL for (int j = 0; j < 4; j++) quad[j] = p.at.page < 0 ? 0 : out[n + j];
-            store_words(to + ((p.first + i * c::lanes) * (X * 2) + n * 4), quad);
+            store_line(to + ((p.first + i * c::lanes) * (X * 2) + n * 4), quad);
         }
     }
 }

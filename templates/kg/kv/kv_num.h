@@ -91,6 +91,29 @@ KG_DEV void values(float (&out)[4], u32 word) {
     }
 }
 
+// 16 bytes at an address that is a multiple of ROW_ALIGN.
+KG_DEV void load_line(u32 (&out)[4], const u8 *p) {
+    if constexpr (ROW_ALIGN == 16) load_plain(out, p);
+    KG_UNROLL for (int i = 0; i < 4 && ROW_ALIGN < 16; i++) {
+        if constexpr (ROW_ALIGN == 4)
+            out[i] = load((const u32 *)p + i);
+        else
+            out[i] = load((const u16 *)p + 2 * i) | (u32)load((const u16 *)p + 2 * i + 1) << 16;
+    }
+}
+
+KG_DEV void store_line(u8 *p, const u32 (&x)[4]) {
+    if constexpr (ROW_ALIGN == 16) store_words(p, x);
+    KG_UNROLL for (int i = 0; i < 4 && ROW_ALIGN < 16; i++) {
+        if constexpr (ROW_ALIGN == 4) {
+            store((u32 *)p + i, x[i]);
+        } else {
+            store((u16 *)p + 2 * i, (u16)x[i]);
+            store((u16 *)p + 2 * i + 1, (u16)(x[i] >> 16));
+        }
+    }
+}
+
 KG_DEV u32 divide(u32 n, const KG_CONSTANT kg_divisor &by) {
     return (u32)((u64)n * by.magic >> by.shift);
 }

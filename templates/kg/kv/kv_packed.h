@@ -37,8 +37,8 @@ struct kg_kv_write_args {
 struct kg_kv_gather_args {
     struct kg_kv_side side[2];
     const void *table;
-    const int *cu_seqlens, *seq_lens;
-    const int *starts; /* or null */
+    const void *cu_seqlens, *seq_lens;
+    const void *starts; /* or null */
     long long table_row;
     int rows, seqs, heads, page, pages, columns;
     int k_groups;

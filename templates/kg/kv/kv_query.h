@@ -9,7 +9,7 @@ constexpr int Q_UNITS = HEAD_DIM / 16;
 
 KG_DEV void load_eight(float (&out)[8], const u8 *p) {
     u32 w[4];
-    load_plain(w, p);
+    load_line(w, p);
     KG_UNROLL for (int i = 0; i < 4; i++) {
         float pair[2];
         unpack<X_DTYPE>(pair, w[i]);
@@ -20,7 +20,7 @@ KG_DEV void load_eight(float (&out)[8], const u8 *p) {
 KG_DEV void store_eight(u8 *p, const float (&x)[8]) {
     u32 w[4];
     KG_UNROLL for (int i = 0; i < 4; i++) w[i] = pack<X_DTYPE>(x[2 * i], x[2 * i + 1]);
-    store_words(p, w);
+    store_line(p, w);
 }
 
 KG_DEV void write_queries(args_t a, u32 group) {

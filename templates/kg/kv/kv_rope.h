@@ -44,6 +44,17 @@ KG_DEV void rotate_halves(float (&x)[N], float (&y)[N], args_t a, i64 position, 
     float c[N], s[N];
     load_entries(c, a.cos, position * a.cos_row, first);
     load_entries(s, a.sin, position * a.sin_row, first);
+    if constexpr (TABLE_FULL) {
+        float far_c[N], far_s[N];
+        load_entries(far_c, a.cos, position * a.cos_row, first + ROPE_HALF);
+        load_entries(far_s, a.sin, position * a.sin_row, first + ROPE_HALF);
+        KG_UNROLL for (int i = 0; i < N; i++) {
+            float low = x[i], high = y[i];
+            x[i] = turn_low(low, high, c[i], s[i]);
+            y[i] = turn_high(low, high, far_c[i], far_s[i]);
+        }
+        return;
+    }
     KG_UNROLL for (int i = 0; i < N; i++) {
         float low = x[i], high = y[i];
         x[i] = turn_low(low, high, c[i], s[i]);
@@ -53,13 +64,14 @@ KG_DEV void rotate_halves(float (&x)[N], float (&y)[N], args_t a, i64 position, 
 
 // A chunk of pairs, the first of them entry `first` (interleaved).
 template <int N> KG_DEV void rotate_pairs(float (&x)[N], args_t a, i64 position, int first) {
-    float c[N / 2], s[N / 2];
-    load_entries(c, a.cos, position * a.cos_row, first);
-    load_entries(s, a.sin, position * a.sin_row, first);
+    constexpr int EACH = TABLE_FULL ? 1 : 2; // dims of an entry
+    float c[N / EACH], s[N / EACH];
+    load_entries(c, a.cos, position * a.cos_row, first * 2 / EACH);
+    load_entries(s, a.sin, position * a.sin_row, first * 2 / EACH);
     KG_UNROLL for (int i = 0; i < N; i += 2) {
         float low = x[i], high = x[i + 1];
-        x[i] = turn_low(low, high, c[i / 2], s[i / 2]);
-        x[i + 1] = turn_high(low, high, c[i / 2], s[i / 2]);
+        x[i] = turn_low(low, high, c[i / EACH], s[i / EACH]);
+        x[i + 1] = turn_high(low, high, c[(i + 1) / EACH], s[(i + 1) / EACH]);
     }
 }
 

@@ -30,7 +30,7 @@ template <int SIDE> KG_DEV int chunk_at(int first, int i) {
 KG_DEV void load_chunk(u32 (&out)[OUT_WORDS], const u8 *p) {
     KG_UNROLL for (int i = 0; i < OUT_WORDS; i += 4) {
         u32 w[4];
-        load_plain(w, p + i * 4);
+        load_line(w, p + i * 4);
         KG_UNROLL for (int j = 0; j < 4; j++) out[i + j] = w[j];
     }
 }
@@ -164,7 +164,7 @@ KG_DEV void put_chunks(const piece_t<SIDE> &p, u8 *to, i64 step, float scale) {
         } else {
             KG_UNROLL for (int n = 0; n < 4; n++) out[n] = p.words[i][n];
         }
-        store_words(to + chunk_at<SIDE>(p.first, i) * step, out);
+        store_line(to + chunk_at<SIDE>(p.first, i) * step, out);
     }
 }
 
