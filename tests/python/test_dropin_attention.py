@@ -71,6 +71,31 @@ class Unified(unittest.TestCase):
                                    SCALE, True, (-1, -1), *rest, None, None, None)
 
 
+    def test_prompt(self):
+        """More query tokens than verify has: chunks and decodes in one launch."""
+        self.run_one([40, 18, 60], [40, 1, 19])
+
+
+class Varlen(unittest.TestCase):
+    def test_prompts_without_pages(self):
+        counts = [21, 3]
+        q, (k, v) = queries(24), torch.randn(2, 24, HKV, D).bfloat16()
+        out, lse = flash.flash_attn_varlen_func(q, k, v, ends_of(counts), ends_of(counts), 21, 21, causal=True,
+                                                return_attn_probs=True)
+        for row in (slice(0, 21), slice(21, 24)):
+            want, sums = attention(q[row], k[row], v[row], SCALE)
+            close(out[row], want, f"rows {row}")
+            close(lse[:, row], sums, f"lse of {row}", 1e-2)
+
+    def test_a_cached_prefix(self):
+        cache, q = Pages([50, 30], HKV, D), queries(22)
+        out = vllm.flash_attn_varlen_func(q, cache.k, cache.v, 20, ends_of([20, 2]), 50, seqused_k=cache.lengths,
+                                          causal=True, block_table=cache.table, window_size=(7, 0))
+        for row, part in enumerate((slice(0, 20), slice(20, 22))):
+            want, _ = attention(q[part], cache.of(cache.k, row), cache.of(cache.v, row), SCALE, window=8)
+            close(out[part], want, f"sequence {row}")
+
+
 class PagedV1(unittest.TestCase):
     def test_decode(self):
         cache, q = Pages([33, 7], HKV, D), queries(2)

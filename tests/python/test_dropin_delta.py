@@ -96,8 +96,8 @@ class Recurrence(unittest.TestCase):
 
 
 class Convolution(unittest.TestCase):
-    def check(self, channel_last):
-        channels, width, slots = 256, 4, torch.tensor([2, -1, 0], dtype=torch.int32)
+    def check(self, channel_last, channels):
+        width, slots = 4, torch.tensor([2, -1, 0], dtype=torch.int32)
         x, weight, bias = torch.randn(3, channels).bfloat16(), *(torch.randn(channels, width + 1).bfloat16().split((width, 1), 1))
         bias = bias[:, 0].contiguous()
         pool = torch.randn(3, width - 1, channels).bfloat16().transpose(1, 2)
@@ -113,13 +113,15 @@ class Convolution(unittest.TestCase):
         self.assertTrue(torch.equal(pool[1], before[1]))
 
     def test_both_orders(self):
-        self.check(True)
-        self.check(False)
+        self.check(True, 256)
+        self.check(False, 70)
 
     def test_refuses(self):
-        x, pool = torch.randn(2, 200).bfloat16(), torch.randn(2, 200, 3).bfloat16()
-        with self.assertRaisesRegex(NotImplementedError, "200 channels"):
+        x, pool = torch.randn(2, 200, 40).bfloat16(), torch.randn(2, 200, 3).bfloat16()
+        with self.assertRaisesRegex(NotImplementedError, "t=40"):
             vllm.causal_conv1d_update(x, pool, torch.randn(200, 4).bfloat16())
+        with self.assertRaisesRegex(NotImplementedError, "activation=gelu"):
+            vllm.causal_conv1d_update(x[:, :, :1], pool, torch.randn(200, 4).bfloat16(), activation="gelu")
         with self.assertRaisesRegex(NotImplementedError, "initial_state_idx"):
             vllm.causal_conv1d_update(x, pool, torch.randn(200, 4).bfloat16(), initial_state_idx=pool)
 

@@ -75,5 +75,6 @@ def fused_rearrange_sigmoid_gated_delta_rule(
     if qkv.shape[1] != 2 * key_dim + value_dim:
         raise ValueError(f"qkv: {qkv.shape[1]} columns, {2 * key_dim + value_dim} of key_dim and value_dim")
     shape = (1, qkv.shape[0], value_dim // head_v_dim, head_v_dim)
-    return delta.in_place(qkv, shape, core_attn_out, a, b, A_log, dt_bias, scale, initial_state, inplace_final_state,
+    rows = delta.Rows(key_dim // head_k_dim, {"x": qkv}, qkv)
+    return delta.in_place(rows, shape, core_attn_out, a, b, A_log, dt_bias, scale, initial_state, inplace_final_state,
                           cu_seqlens, ssm_state_indices, num_accepted_tokens, use_qk_l2norm_in_kernel, is_kda, "neg")

@@ -1,6 +1,7 @@
 """Gated DeltaNet: the recurrence, and the convolution before it, out of what engines pass."""
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -12,15 +13,30 @@ MOST_TOKENS = 16
 
 # ---- rows ----
 
-def one_row(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """q, k [T][Hk][K], v [T][Hv][V] as rows [q|k|v]: a view where they are views of such rows, else a copy."""
+@dataclasses.dataclass(slots=True)
+class Rows:
+    """What the recurrence reads, by argument: x, or q, k and v."""
+    k_heads: int
+    given: dict[str, torch.Tensor]
+    like: torch.Tensor  # one of them: type, device, count
+
+
+def one_row(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor | None:
+    """q, k [T][Hk][K], v [T][Hv][V] as the rows [q|k|v] that they are views of; None: they are not."""
     keys, values, size = q.shape[1] * q.shape[2], v.shape[1] * v.shape[2], q.element_size()
     inner = all(x.stride(2) == 1 and x.stride(1) == x.shape[2] for x in (q, k, v))
     beside = (k.data_ptr() - q.data_ptr() == keys * size and v.data_ptr() - k.data_ptr() == keys * size
               and q.stride(0) == k.stride(0) == v.stride(0) and q.dtype == k.dtype == v.dtype)
     if inner and beside and q.shape[0] and q.untyped_storage().data_ptr() == v.untyped_storage().data_ptr():
         return q.as_strided((q.shape[0], 2 * keys + values), (q.stride(0), 1))
-    return torch.cat((q.flatten(1), k.flatten(1), v.flatten(1)), dim=1)
+    return None
+
+
+def rows_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Rows:
+    """Of q, k, v [B][T][H][D]: one row where they are views of one, else three tensors."""
+    q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
+    row = one_row(q, k, v)
+    return Rows(q.shape[1], {"q": q, "k": k, "v": v}, v) if row is None else Rows(q.shape[1], {"x": row}, row)
 
 
 def counted(device: torch.device, count: int) -> torch.Tensor:
@@ -47,22 +63,22 @@ def most_tokens(rows: int, sequences: int, starts: torch.Tensor | None, slots: t
 
 # ---- the recurrence ----
 
-def recur(x: torch.Tensor, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: torch.Tensor,
+def recur(rows: Rows, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: torch.Tensor,
           slots: torch.Tensor, *, scale: float, a_log: torch.Tensor | None, dt_bias: torch.Tensor | None,
           starts: torch.Tensor | None, accepted: torch.Tensor | None, l2: bool, kda: bool, layout: str,
           pad: str) -> None:
-    """x [T][2 Hk K + Hv V], out [T][Hv][V]; a_log None: a is the log of the decay, b is beta. state [slots][Hv] and
+    """out [T][Hv][V]; a_log None: a is the log of the decay, b is beta. state [slots][Hv] and
     [V][K] (vk) or [K][V] (kv)."""
     heads, values = out.shape[1:]
     keys = state.shape[3] if layout == "vk" else state.shape[2]
-    k_heads = (x.shape[1] - heads * values) // (2 * keys)
-    sequences = slots.shape[0]
-    tokens = most_tokens(x.shape[0], sequences, starts, slots)
+    x, k_heads, sequences = rows.like, rows.k_heads, slots.shape[0]
+    tokens, whole = most_tokens(x.shape[0], sequences, starts, slots), "x" in rows.given
     spec = slots.dim() == 2
     if spec and accepted is None:
         raise ValueError("slots of each token need num_accepted_tokens")
     facts = (x.dtype, out.dtype, a.dtype, state.dtype, None if a_log is None else (a_log.dtype, dt_bias.dtype),
-             k_heads, heads, keys, values, tokens, starts is not None, spec, slots.dtype, l2, kda, layout, pad)
+             k_heads, heads, keys, values, tokens, whole, starts is not None and starts.dtype,
+             spec and accepted.dtype, slots.dtype, l2, kda, layout, pad)
 
     def line() -> str:
         keys_of = [f"gdn:fuse=a,layout=presplit,x={word(x.dtype)},hk={k_heads},hv={heads},dk={keys},dv={values}",
@@ -71,12 +87,16 @@ def recur(x: torch.Tensor, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, 
         keys_of.append("raw=1" if a_log is None else f"alog={word(a_log.dtype)},dt={word(dt_bias.dtype)}")
         if kda:
             keys_of.append("gate=kda")
+        if not whole:
+            keys_of.append("qkv=split")
+        if starts is not None:
+            keys_of.append(f"cu={word(starts.dtype)}")
         if spec:
-            keys_of.append("index=spec,save=slots,accept=1")
+            keys_of.append(f"index=spec,save=slots,accept=1,acc={word(accepted.dtype)}")
         return ",".join(keys_of)
 
     kernel = prepared((facts, x.device), x.device, line)
-    kernel.launch(x=x, a=a, b=b if b.dtype == a.dtype else b.to(a.dtype), a_log=a_log, dt_bias=dt_bias,
+    kernel.launch(**rows.given, a=a, b=b if b.dtype == a.dtype else b.to(a.dtype), a_log=a_log, dt_bias=dt_bias,
                   state=(state, layout), slots=slots, accepted=accepted if spec else None, cu_seqlens=starts,
                   out=out, q_scale=scale, l2_eps=1e-6 if l2 else None)
 
@@ -86,11 +106,7 @@ def flat(x: torch.Tensor, rows: int) -> torch.Tensor:
     return x.reshape(rows, -1)
 
 
-def starts_of(cu_seqlens: torch.Tensor | None) -> torch.Tensor | None:
-    return cu_seqlens if cu_seqlens is None or cu_seqlens.dtype == torch.int32 else cu_seqlens.to(torch.int32)
-
-
-def in_place(x: torch.Tensor, shape: tuple[int, ...], out: torch.Tensor | None, a: torch.Tensor, b: torch.Tensor,
+def in_place(read: Rows, shape: tuple[int, ...], out: torch.Tensor | None, a: torch.Tensor, b: torch.Tensor,
              a_log: torch.Tensor | None, dt_bias: torch.Tensor | None, scale: float | None,
              state: torch.Tensor | None, final_in_place: bool, cu_seqlens: torch.Tensor | None,
              slots: torch.Tensor | None, accepted: torch.Tensor | None, l2: bool, kda: bool,
@@ -98,14 +114,15 @@ def in_place(x: torch.Tensor, shape: tuple[int, ...], out: torch.Tensor | None, 
     """The forms whose states are slots of a pool [slots][Hv][V][K] that is written in place."""
     if state is None or not final_in_place:
         raise NotImplementedError("inplace_final_state=False, initial_state=None: save=final writes to the pool")
-    rows, heads, values = x.shape[0], shape[-2], shape[-1]
+    x, heads, values = read.like, shape[-2], shape[-1]
+    rows = x.shape[0]
     sequences = rows if cu_seqlens is None else cu_seqlens.numel() - 1
     slots = counted(x.device, sequences) if slots is None else slots
     result = x.new_empty((rows, heads, values)) if out is None else out.view(-1, heads, values)[:rows]
     if dt_bias is not None and kda:
         dt_bias = dt_bias.reshape(-1)
-    recur(x, result, flat(a, rows), flat(b, rows), state, slots, scale=state.shape[3] ** -0.5 if scale is None else
-          scale, a_log=a_log, dt_bias=dt_bias, starts=starts_of(cu_seqlens), accepted=accepted, l2=l2, kda=kda,
+    recur(read, result, flat(a, rows), flat(b, rows), state, slots, scale=state.shape[3] ** -0.5 if scale is None else
+          scale, a_log=a_log, dt_bias=dt_bias, starts=cu_seqlens, accepted=accepted, l2=l2, kda=kda,
           layout="vk", pad=pad)
     return result.view(shape), state
 
@@ -121,7 +138,8 @@ def fused_recurrent_gated_delta_rule_packed_decode(
         use_qk_l2norm_in_kernel: bool = False, pad: str = "nonpos") -> tuple[torch.Tensor, torch.Tensor]:
     """vLLM's: slots of 0 and below stand for no sequence, whose outputs are zeros; of SGLang's pad is "neg"."""
     heads, values, keys = initial_state.shape[1:]
-    recur(mixed_qkv, out.view(-1, heads, values), a, b, initial_state, ssm_state_indices, scale=scale, a_log=A_log,
+    rows = Rows((mixed_qkv.shape[1] - heads * values) // (2 * keys), {"x": mixed_qkv}, mixed_qkv)
+    recur(rows, out.view(-1, heads, values), a, b, initial_state, ssm_state_indices, scale=scale, a_log=A_log,
           dt_bias=dt_bias, starts=None, accepted=None, l2=use_qk_l2norm_in_kernel, kda=False, layout="vk", pad=pad)
     return out, initial_state
 
@@ -133,10 +151,9 @@ def fused_sigmoid_gating_delta_rule_update(
         cu_seqlens: torch.Tensor | None = None, ssm_state_indices: torch.Tensor | None = None,
         num_accepted_tokens: torch.Tensor | None = None, use_qk_l2norm_in_kernel: bool = False,
         is_kda: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """vLLM's. q, k, v [1][T][H][D]: views of one row cost nothing, others are copied into one."""
+    """vLLM's. q, k, v [1][T][H][D]: views of one row, or tensors of their own."""
     check_softplus(beta, threshold)
-    x = one_row(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1))
-    return in_place(x, v.shape, None, a, b, A_log, dt_bias, scale, initial_state, inplace_final_state, cu_seqlens,
+    return in_place(rows_of(q, k, v), v.shape, None, a, b, A_log, dt_bias, scale, initial_state, inplace_final_state, cu_seqlens,
                     ssm_state_indices, num_accepted_tokens, use_qk_l2norm_in_kernel, is_kda, "nonpos")
 
 
@@ -147,22 +164,12 @@ def fused_recurrent_gated_delta_rule(
         num_accepted_tokens: torch.Tensor | None = None,
         use_qk_l2norm_in_kernel: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """vLLM's: g is the log of the decay, beta as it is."""
-    x = one_row(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1))
     beta = torch.ones_like(g) if beta is None else beta
-    return in_place(x, v.shape, None, g, beta, None, None, scale, initial_state, inplace_final_state, cu_seqlens,
+    return in_place(rows_of(q, k, v), v.shape, None, g, beta, None, None, scale, initial_state, inplace_final_state, cu_seqlens,
                     ssm_state_indices, num_accepted_tokens, use_qk_l2norm_in_kernel, False, "nonpos")
 
 
 # ---- the convolution ----
-
-def channels_as_heads(channels: int) -> str:
-    """A kernel is told heads; a convolution alone has only channels. Any heads of as many will do."""
-    for dim in (128, 64, 256, 96, 192):
-        heads, rest = divmod(channels - 2 * dim, dim)
-        if not rest and 1 <= heads <= 256:
-            return f"hk=1,hv={heads},dk={dim},dv={dim}"
-    raise NotImplementedError(f"{channels} channels: hk, hv, dk, dv of 2 hk dk + hv dv channels, heads of 64 to 256")
-
 
 def convolve(rows: torch.Tensor, out: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor,
              bias: torch.Tensor | None, activation: Any, slots: torch.Tensor, accepted: torch.Tensor | None,
@@ -174,12 +181,15 @@ def convolve(rows: torch.Tensor, out: torch.Tensor, conv_state: torch.Tensor, we
     state = (conv_state.transpose(1, 2), "sd") if channel_last else (conv_state, "ds")
     silu = activation in (True, "silu", "swish")
     facts = (rows.dtype, conv_state.dtype, weight.dtype, rows.shape[1], weight.shape[-1], channel_last, silu,
-             bias is not None, slots.dtype, accepted is not None, starts is not None, tokens)
+             bias is not None, slots.dtype, accepted is not None and accepted.dtype,
+             starts is not None and starts.dtype, tokens)
     kernel = prepared(("conv", facts, rows.device), rows.device, lambda: (
-        f"gdn:fuse=c,layout=presplit,x={word(rows.dtype)},{channels_as_heads(rows.shape[1])},w={weight.shape[-1]},"
+        f"gdn:fuse=c,layout=presplit,x={word(rows.dtype)},ch={rows.shape[1]},w={weight.shape[-1]},"
         f"cl={state[1]},cs={word(conv_state.dtype)},cw={word(weight.dtype)},bias={int(bias is not None)},"
         f"act={'silu' if silu else 'none'},t={tokens},varlen={int(starts is not None)},idx={word(slots.dtype)},"
-        f"pad=value,accept={int(accepted is not None)}"))
+        f"pad=value,accept={int(accepted is not None)}"
+        + ("" if accepted is None else f",acc={word(accepted.dtype)}")
+        + ("" if starts is None else f",cu={word(starts.dtype)}")))
     kernel.launch(x=(rows, "presplit"), conv_weight=weight, conv_bias=bias, conv_state=state, slots=slots,
                   accepted=accepted, cu_seqlens=starts, out=out, pad_slot=pad_slot)
 
@@ -210,5 +220,5 @@ def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, b
     if not 1 <= tokens <= MOST_TOKENS:
         raise NotImplementedError(f"t={tokens}: 1 to {MOST_TOKENS} tokens a sequence (max_query_len says how many)")
     out = torch.empty_like(rows, memory_format=torch.contiguous_format)
-    convolve(rows, out, conv_state, weight, bias, activation, slots, accepted, starts_of(starts), tokens, pad_slot)
+    convolve(rows, out, conv_state, weight, bias, activation, slots, accepted, starts, tokens, pad_slot)
     return out if x.dim() == 2 else out.view(x.shape[0], x.shape[2], x.shape[1]).transpose(1, 2)

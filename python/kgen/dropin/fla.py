@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 
 from .common import offered
-from .delta import counted, flat, one_row, recur, starts_of
+from .delta import counted, flat, recur, rows_of
 
 __all__ = ["fused_recurrent_gated_delta_rule"]
 
@@ -24,10 +24,9 @@ def fused_recurrent_gated_delta_rule(
     shape = (count, v.shape[2], q.shape[3], v.shape[3])
     state = (torch.zeros(shape, dtype=torch.float32, device=q.device) if initial_state is None
              else initial_state.to(torch.float32, copy=True))
-    x = one_row(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1))
-    out = x.new_empty((rows, *v.shape[2:]))
+    out = v.new_empty((rows, *v.shape[2:]))
     beta = torch.ones_like(g) if beta is None else beta
-    recur(x, out, flat(g, rows), flat(beta, rows), state, counted(q.device, count),
+    recur(rows_of(q, k, v), out, flat(g, rows), flat(beta, rows), state, counted(q.device, count),
           scale=q.shape[3] ** -0.5 if scale is None else scale, a_log=None, dt_bias=None,
-          starts=starts_of(cu_seqlens), accepted=None, l2=use_qk_l2norm_in_kernel, kda=False, layout="kv", pad="neg")
+          starts=cu_seqlens, accepted=None, l2=use_qk_l2norm_in_kernel, kda=False, layout="kv", pad="neg")
     return out.view(v.shape), state if output_final_state else None

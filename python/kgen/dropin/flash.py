@@ -17,13 +17,20 @@ def lengths_of(ends: torch.Tensor) -> torch.Tensor:
     return (ends[1:] - ends[:-1]).to(torch.int32)
 
 
+def rows_as_pages(ends: torch.Tensor, longest: int) -> torch.Tensor:
+    """Keys [T][Hkv][D] of no cache are pages of one token; costs a launch of torch's."""
+    return ends[:-1, None].to(torch.int32) + torch.arange(longest, dtype=torch.int32, device=ends.device)
+
+
 def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tensor, k_ends: torch.Tensor | None,
            k_lengths: torch.Tensor | None, longest: int, longest_k: int, scale: float | None, causal: bool,
            window_size: Any, softcap: float, slopes: torch.Tensor | None, block_table: torch.Tensor | None,
            with_lse: bool, out: torch.Tensor | None, scales: tuple[Any, Any], sinks: torch.Tensor | None) -> Any:
     """What the forms of flash_attn_varlen_func have in common."""
     if block_table is None:
-        raise NotImplementedError("block_table=None: keys outside of pages need phase=prefill")
+        if k_ends is None:
+            raise ValueError("cu_seqlens_k, block_table: one of them is needed")
+        k, v, block_table = k[:, None], v[:, None], rows_as_pages(k_ends, longest_k)
     if not causal and longest > 1:
         raise NotImplementedError("causal=False of several query tokens: phase=verify and extend are causal")
     if k_lengths is None and k_ends is None:
