@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""nano-vllm as published, its attention by kgen: three functions are replaced, nothing else.
+
+usage: serve_nano_vllm.py <checkout of nano-vllm> [--device cpu:cdna3 | cuda] [--layers N] [--prompts N] ...
+
+Random weights in the shape of Qwen3-0.6B. The same engine then runs once more with plain attention in 32
+bits, and the greedy tokens of both are compared. Triton and flash-attn cannot be imported in either run.
+On a GPU the engine captures its graphs; on the CPU, where it cannot run by itself, its calls of
+torch.cuda do nothing and kgen's cpu device computes.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+import time
+import types
+
+import torch
+
+QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072,
+         "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960,
+         "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": True, "attention_bias": False,
+         "hidden_act": "silu", "dtype": "bfloat16", "torch_dtype": "bfloat16"}
+GREEDY = 1e-9  # the engine's sampler wants a temperature; noise cannot outweigh this one
+
+
+# ---- what the engine imports and must not have ----
+
+def forbidden(name):
+    def refuse(*arguments, **named):
+        raise RuntimeError(f"{name} was called")
+    return refuse
+
+
+def forbid_other_kernels(attention):
+    """triton, with names that only a launch would need; torch.compile, whose kernels are Triton's; flash_attn, which
+    is what kgen offers."""
+    torch.compile = lambda function: function
+    triton = types.ModuleType("triton")
+    triton.jit = forbidden
+    triton.language = types.ModuleType("triton.language")
+    triton.language.constexpr = object
+    flash = types.ModuleType("flash_attn")
+    flash.flash_attn_varlen_func = attention.flash_attn_varlen_func
+    flash.flash_attn_with_kvcache = attention.flash_attn_with_kvcache
+    sys.modules |= {"triton": triton, "triton.language": triton.language, "flash_attn": flash}
+
+
+# ---- the three functions, by kgen and in plain torch ----
+
+def by_kgen():
+    from kgen.dropin import cache, flash
+
+    def store_kvcache(key, value, k_cache, v_cache, slot_mapping):
+        cache.write(key, value, k_cache, v_cache, slot_mapping, "auto", None, None, "nhd")
+
+    return types.SimpleNamespace(store_kvcache=store_kvcache, flash_attn_varlen_func=flash.flash_attn_varlen_func,
+                                 flash_attn_with_kvcache=flash.flash_attn_with_kvcache)
+
+
+def one_sequence(q, k, v, scale):
+    """Causal attention in 32 bits; the queries are the last tokens."""
+    group = q.shape[1] // k.shape[1]
+    k, v = k.float().repeat_interleave(group, 1), v.float().repeat_interleave(group, 1)
+    scores = torch.einsum("thd,shd->hts", q.float(), k) * scale
+    later = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).triu(k.shape[0] - q.shape[0] + 1)
+    return torch.einsum("hts,shd->thd", scores.masked_fill(later, float("-inf")).softmax(2), v).to(q.dtype)
+
+
+def in_plain_torch():
+    def store_kvcache(key, value, k_cache, v_cache, slot_mapping):
+        kept = slot_mapping >= 0
+        slots = slot_mapping[kept].long()
+        k_cache.flatten(0, 1)[slots], v_cache.flatten(0, 1)[slots] = key[kept], value[kept]
+
+    def cached(pages, table, length):
+        return pages[table[:-(-length // pages.shape[1])].long()].flatten(0, 1)[:length]
+
+    def varlen(q, k, v, max_seqlen_q, cu_seqlens_q, max_seqlen_k, cu_seqlens_k, softmax_scale, causal, block_table):
+        rows, keys, out = cu_seqlens_q.tolist(), cu_seqlens_k.tolist(), torch.empty_like(q)
+        for s in range(len(rows) - 1):
+            if block_table is None:
+                of = k[keys[s]:keys[s + 1]], v[keys[s]:keys[s + 1]]
+            else:
+                of = [cached(x, block_table[s], keys[s + 1] - keys[s]) for x in (k, v)]
+            out[rows[s]:rows[s + 1]] = one_sequence(q[rows[s]:rows[s + 1]], *of, softmax_scale)
+        return out
+
+    def with_kvcache(q, k_cache, v_cache, cache_seqlens, block_table, softmax_scale, causal):
+        out = torch.empty_like(q)
+        for s, length in enumerate(cache_seqlens.tolist()):
+            of = [cached(x, block_table[s], length) for x in (k_cache, v_cache)]
+            out[s] = one_sequence(q[s], *of, softmax_scale)
+        return out
+
+    return types.SimpleNamespace(store_kvcache=store_kvcache, flash_attn_varlen_func=varlen,
+                                 flash_attn_with_kvcache=with_kvcache)
+
+
+# ---- the engine ----
+
+def without_gpu(bytes_of_cache):
+    """The engine's calls of torch.cuda, on a machine that has none."""
+    tensor, default = torch.tensor, torch.set_default_device
+    torch.Tensor.cuda = lambda self, *arguments, **named: self
+    torch.tensor = lambda *arguments, pin_memory=False, **named: tensor(*arguments, **named)
+    torch.set_default_device = lambda device: default("cpu" if device == "cuda" else device)
+    for name in ("set_device", "empty_cache", "reset_peak_memory_stats", "synchronize"):
+        setattr(torch.cuda, name, lambda *arguments: None)
+    torch.cuda.mem_get_info = lambda: (bytes_of_cache, bytes_of_cache)
+    torch.cuda.memory_stats = lambda: {"allocated_bytes.all.peak": 0, "allocated_bytes.all.current": 0}
+    group = torch.distributed.init_process_group
+    torch.distributed.init_process_group = lambda name, *arguments, **named: group("gloo", *arguments, **named)
+
+
+class NoTokenizer:
+    """Prompts are numbers, and so are answers."""
+    eos_token_id = -1
+
+    @classmethod
+    def from_pretrained(cls, *arguments, **named):
+        return cls()
+
+    def decode(self, tokens):
+        return ""
+
+
+def random_weights(seed):
+    def load_model(model, path):
+        torch.manual_seed(seed)
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                parameter.data.normal_(0, 0.05)
+    return load_model
+
+
+def engine_of(folder, options, attention):
+    import nanovllm.engine.llm_engine as llm_engine
+    import nanovllm.engine.model_runner as model_runner
+    import nanovllm.layers.attention as layer
+    llm_engine.AutoTokenizer = NoTokenizer
+    model_runner.load_model = random_weights(options.seed)
+    for name, function in vars(attention).items():
+        setattr(layer, name, function)
+    longest = options.prompt_tokens + options.tokens
+    return llm_engine.LLMEngine(folder, enforce_eager=options.device != "cuda", max_model_len=longest,
+                                max_num_batched_tokens=longest, max_num_seqs=options.prompts)
+
+
+def write_config(folder, options):
+    config = QWEN3 | {"num_hidden_layers": options.layers, "vocab_size": options.vocab}
+    pathlib.Path(folder, "config.json").write_text(json.dumps(config))
+
+
+def prompts_of(options):
+    """Two that begin alike, for the prefix cache, and others of any length."""
+    torch.manual_seed(options.seed)
+    first = torch.randint(0, options.vocab, (options.prompt_tokens,)).tolist()
+    rest = [torch.randint(0, options.vocab, (5 + 11 * n,)).tolist() for n in range(options.prompts - 2)]
+    return [first, first[:257] + rest[0][:4] if rest else first, *rest]
+
+
+def run(options, attention):
+    from nanovllm.sampling_params import SamplingParams
+    with tempfile.TemporaryDirectory() as folder:
+        write_config(folder, options)
+        engine = engine_of(folder, options, attention)
+        begin, tokens = time.perf_counter(), []
+        for prompt in prompts_of(options)[:1], prompts_of(options)[1:]:  # the second finds the first's pages
+            parameters = SamplingParams(temperature=GREEDY, max_tokens=options.tokens, ignore_eos=True)
+            tokens += [answer["token_ids"] for answer in engine.generate(prompt, parameters, use_tqdm=False)]
+        seconds = time.perf_counter() - begin
+        engine.exit()
+        import atexit
+        atexit.unregister(engine.exit)
+    return tokens, sum(map(len, tokens)) / seconds
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("source", help="a checkout of nano-vllm")
+    parser.add_argument("--device", default="cpu:cdna3", help="cuda, or a cpu device (cpu:cdna3)")
+    parser.add_argument("--layers", type=int, default=2, help="28 in the model")
+    parser.add_argument("--vocab", type=int, default=2048, help="151936 in the model")
+    parser.add_argument("--prompts", type=int, default=3)
+    parser.add_argument("--prompt-tokens", type=int, default=270)
+    parser.add_argument("--tokens", type=int, default=8, help="to generate for each prompt")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    sys.path.insert(0, options.source)
+    print(f"seed {options.seed}, {options.layers} layers, {options.prompts} prompts, {options.device}")
+    if options.device != "cuda":
+        from kgen import contexts
+        contexts.configure(cpu=options.device)
+        without_gpu(64 << 20)
+    kgen = by_kgen()
+    forbid_other_kernels(kgen)
+    got, speed = run(options, kgen)
+    want, plain = run(options, in_plain_torch())
+    same = sum(a == b for a, b in zip(sum(got, []), sum(want, [])))
+    print(f"kgen {speed:.1f} tokens/s, plain attention {plain:.1f}; {same} of {sum(map(len, want))} greedy tokens agree")
+    for n, (a, b) in enumerate(zip(got, want)):
+        if a != b:
+            print(f"prompt {n}: {a}\n  expected {b}")
+    return int(got != want)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
