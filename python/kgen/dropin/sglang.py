@@ -1,0 +1,165 @@
+"""SGLang's functions, with its signatures: index work of its attention and its drafts, and Gated DeltaNet."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import arguments
+from . import delta
+from .common import prepared, word
+
+__all__ = ["assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "build_tree_kernel_efficient",
+           "causal_conv1d_update", "create_flashinfer_kv_indices_triton",
+           "fused_recurrent_gated_delta_rule_packed_decode", "fused_sigmoid_gating_delta_rule_update",
+           "tree_speculative_sampling_target_only", "verify_tree_greedy"]
+
+FULL_MASK, QLEN_ONLY = 0, 1  # tree_mask_mode
+
+
+@functools.cache
+def keys_of(op: str, more: str) -> dict[str, str]:
+    """Argument -> the key that says its type."""
+    rows = arguments(f"scatter:op={op}{more}")
+    return {row["name"]: row["type"][4:] for row in rows if row["type"].startswith("key ")}
+
+
+def scatter(op: str, more: str = "", **given: Any) -> None:
+    """One launch of scatter; the types in its spec are those of the tensors, and of one key all alike."""
+    types: dict[str, torch.dtype] = {}
+    keys = keys_of(op, more)
+    for name, value in given.items():
+        key = keys.get(name)
+        if key and types.setdefault(key, value.dtype) != value.dtype:
+            given[name] = value.to(types[key])  # lengths beside offsets of another width cost a launch
+    device = next(value.device for value in given.values() if isinstance(value, torch.Tensor))
+    kernel = prepared((op, more, *types.values(), device), device, lambda: ",".join(
+        [f"scatter:op={op}{more}", *(f"{key}={word(dtype)}" for key, dtype in types.items())]))
+    kernel.launch(**given)
+
+
+class Launcher:
+    """function[grid](...), as Triton's kernels are called; the grid is the kernel's own."""
+
+    def __init__(self, function: Callable[..., None]):
+        self.function = function
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return self.function
+
+
+# ---- tables ----
+
+@Launcher
+def create_flashinfer_kv_indices_triton(
+        req_to_token_ptr: torch.Tensor, req_pool_indices_ptr: torch.Tensor, page_kernel_lens_ptr: torch.Tensor,
+        kv_indptr: torch.Tensor, kv_start_idx: torch.Tensor | None, kv_indices_ptr: torch.Tensor,
+        req_to_token_ptr_stride: int) -> None:
+    """The slots of the requests' tokens, packed. The stride is the tensor's own."""
+    count = req_pool_indices_ptr.shape[0]
+    starts = {} if kv_start_idx is None else {"starts": kv_start_idx}
+    scatter("kv_indices", ",starts=1" if starts else "", indptr=kv_indptr[:count + 1], lens=page_kernel_lens_ptr,
+            requests=req_pool_indices_ptr, req_to_token=req_to_token_ptr, indices=kv_indices_ptr, **starts)
+
+
+def assign_req_to_token_pool_func(req_pool_indices: torch.Tensor, req_to_token: torch.Tensor,
+                                  start_offset: torch.Tensor, end_offset: torch.Tensor, out_cache_loc: torch.Tensor,
+                                  batch_size: int) -> None:
+    """Writes the slots of new tokens, packed in out_cache_loc, into their requests' rows."""
+    scatter("assign_locs", ",form=ragged", lens=end_offset[:batch_size], starts=start_offset[:batch_size],
+            requests=req_pool_indices[:batch_size], req_to_token=req_to_token, locs=out_cache_loc)
+
+
+def assign_extend_cache_locs_func(req_pool_indices: torch.Tensor, req_to_token: torch.Tensor,
+                                  start_offset: torch.Tensor, end_offset: torch.Tensor, batch_size: int,
+                                  draft_token_num: int, device: Any) -> torch.Tensor:
+    """The slots of columns start_offset .. end_offset of each request, packed; those behind the last are 0."""
+    locs = torch.empty(batch_size * draft_token_num, dtype=torch.int64, device=device)
+    scatter("cache_locs", ",form=ragged", lens=end_offset[:batch_size], starts=start_offset[:batch_size],
+            requests=req_pool_indices[:batch_size], req_to_token=req_to_token, locs=locs)
+    return locs
+
+
+# ---- trees ----
+
+def build_tree_kernel_efficient(
+        parent_list: torch.Tensor, selected_index: torch.Tensor, verified_seq_len: torch.Tensor,
+        tree_mask: torch.Tensor, positions: torch.Tensor, retrive_index: torch.Tensor,
+        retrive_next_token: torch.Tensor, retrive_next_sibling: torch.Tensor, topk: int, depth: int,
+        draft_token_num: int, tree_mask_mode: int) -> None:
+    """sgl_kernel's. The mask is full or of the new tokens alone; words of bits are scatter's mask=words."""
+    if tree_mask_mode not in (FULL_MASK, QLEN_ONLY):
+        raise NotImplementedError(f"tree_mask_mode={tree_mask_mode}: torch.ops.kgen.scatter_tree_build has mask=words")
+    count = verified_seq_len.shape[0]
+    mask = tree_mask.view(-1) if tree_mask_mode == FULL_MASK else tree_mask.view(count, draft_token_num, -1)
+    scatter("tree_build", ",mask=full" if tree_mask_mode == FULL_MASK else ",mask=qlen", lens=verified_seq_len,
+            selected=selected_index, parents=parent_list, positions_out=positions.view(-1), tree_index=retrive_index,
+            next_token=retrive_next_token, next_sibling=retrive_next_sibling, mask_out=mask, tokens=draft_token_num,
+            topk=topk)
+
+
+def verify_tree_greedy(predicts: torch.Tensor, accept_index: torch.Tensor, accept_token_num: torch.Tensor,
+                       candidates: torch.Tensor, retrive_index: torch.Tensor, retrive_next_token: torch.Tensor,
+                       retrive_next_sibling: torch.Tensor, target_predict: torch.Tensor) -> None:
+    """sgl_kernel's. What no accepted node fills is -1; the original leaves it."""
+    scatter("tree_verify", accept_index=accept_index, accept_count=accept_token_num,
+            predicts=predicts.view(candidates.shape), tokens_in=candidates,
+            targets_in=target_predict.view(candidates.shape), next_token=retrive_next_token,
+            next_sibling=retrive_next_sibling, tokens=candidates.shape[1])
+
+
+def tree_speculative_sampling_target_only(
+        predicts: torch.Tensor, accept_index: torch.Tensor, accept_token_num: torch.Tensor, candidates: torch.Tensor,
+        retrive_index: torch.Tensor, retrive_next_token: torch.Tensor, retrive_next_sibling: torch.Tensor,
+        uniform_samples: torch.Tensor, uniform_samples_for_final_sampling: torch.Tensor, target_probs: torch.Tensor,
+        draft_probs: torch.Tensor, threshold_single: float = 1.0, threshold_acc: float = 1.0,
+        deterministic: bool = True) -> None:
+    """sgl_kernel's. draft_probs, which the original uses as scratch, stays as it is; always deterministic."""
+    scatter("tree_verify", ",sampling=1", accept_index=accept_index, accept_count=accept_token_num,
+            predicts=predicts.view(candidates.shape), tokens_in=candidates, next_token=retrive_next_token,
+            next_sibling=retrive_next_sibling, probs=target_probs, coins=uniform_samples,
+            final_coins=uniform_samples_for_final_sampling.view(-1), tokens=candidates.shape[1],
+            threshold_single=threshold_single, threshold_acc=threshold_acc)
+
+
+# ---- Gated DeltaNet ----
+
+def fused_recurrent_gated_delta_rule_packed_decode(
+        mixed_qkv: torch.Tensor, a: torch.Tensor, b: torch.Tensor, A_log: torch.Tensor, dt_bias: torch.Tensor,
+        scale: float, initial_state: torch.Tensor, out: torch.Tensor, ssm_state_indices: torch.Tensor,
+        use_qk_l2norm_in_kernel: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Slots below 0 stand for no sequence."""
+    return delta.fused_recurrent_gated_delta_rule_packed_decode(
+        mixed_qkv, a, b, A_log, dt_bias, scale, initial_state, out, ssm_state_indices, use_qk_l2norm_in_kernel, "neg")
+
+
+def fused_sigmoid_gating_delta_rule_update(
+        A_log: torch.Tensor, a: torch.Tensor, dt_bias: torch.Tensor, softplus_beta: float, softplus_threshold: float,
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, b: torch.Tensor, initial_state_source: torch.Tensor,
+        initial_state_indices: torch.Tensor, scale: float | None = None, use_qk_l2norm_in_kernel: bool = False,
+        cu_seqlens: torch.Tensor | None = None, is_kda: bool = False, **newer: Any) -> torch.Tensor:
+    """States [slots][Hv][V][K]. Of a padded row (a slot below 0) the output is zeros; the original's is that of an
+    empty state."""
+    delta.offered(**{name: value or None for name, value in newer.items() if not isinstance(value, torch.Tensor)},
+                  **{name: value for name, value in newer.items() if isinstance(value, torch.Tensor)})
+    delta.check_softplus(softplus_beta, softplus_threshold)
+    return delta.in_place(delta.rows_of(q, k, v), v.shape, None, a, b, A_log, dt_bias, scale, initial_state_source,
+                          True, cu_seqlens, initial_state_indices, None, use_qk_l2norm_in_kernel, is_kda, "neg")[0]
+
+
+def causal_conv1d_update(
+        x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None,
+        activation: Any = None, cache_seqlens: torch.Tensor | None = None,
+        conv_state_indices: torch.Tensor | None = None, num_accept_tokens: torch.Tensor | None = None,
+        intermediate_conv_window: torch.Tensor | None = None, intermediate_state_indices: torch.Tensor | None = None,
+        retrieve_next_token: torch.Tensor | None = None, retrieve_next_sibling: torch.Tensor | None = None,
+        retrieve_parent_token: torch.Tensor | None = None, pad_slot_id: int = -1, metadata: Any = None,
+        validate_data: bool = False) -> torch.Tensor:
+    """x stays as it is; the result is a new tensor."""
+    delta.offered(cache_seqlens=cache_seqlens, intermediate_conv_window=intermediate_conv_window,
+                  intermediate_state_indices=intermediate_state_indices, retrieve_next_token=retrieve_next_token,
+                  retrieve_next_sibling=retrieve_next_sibling, retrieve_parent_token=retrieve_parent_token)
+    return delta.convolved(x, conv_state, weight, bias, activation, conv_state_indices, num_accept_tokens, None, -1,
+                           pad_slot_id)

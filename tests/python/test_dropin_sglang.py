@@ -1,0 +1,117 @@
+"""SGLang's drop-ins beside Python's own loops, on the cpu device. Run by with_torch.sh."""
+import sys
+import unittest
+
+import torch
+from references import close, delta_rule, gates
+
+from kgen.dropin import sglang
+
+
+class Tables(unittest.TestCase):
+    def setUp(self):
+        self.pool = torch.randint(0, 1000, (6, 40), dtype=torch.int32)
+        self.requests = torch.tensor([4, 1, 3])
+        self.lengths = torch.tensor([7, 0, 20])
+
+    def test_kv_indices(self):
+        starts = torch.tensor([2, 0, 5], dtype=torch.int32)
+        ends = torch.tensor([0, 7, 7, 27, 99], dtype=torch.int32)
+        indices = torch.full((30,), -7, dtype=torch.int32)
+        sglang.create_flashinfer_kv_indices_triton[(3,)](self.pool, self.requests, self.lengths, ends, starts, indices,
+                                                        self.pool.shape[1])
+        want = [self.pool[r, s:s + n] for r, s, n in zip(self.requests, starts, self.lengths)]
+        self.assertTrue(torch.equal(indices, torch.cat((*want, torch.full((3,), -7, dtype=torch.int32)))))
+
+    def test_slots_in_and_out(self):
+        starts = torch.tensor([2, 9, 5])
+        ends, before = starts + torch.tensor([3, 1, 2]), self.pool.clone()
+        slots = torch.arange(500, 506)
+        sglang.assign_req_to_token_pool_func(self.requests, self.pool, starts, ends, slots, 3)
+        want, at = before, 0
+        for request, start, end in zip(self.requests.tolist(), starts.tolist(), ends.tolist()):
+            want[request, start:end] = slots[at:at + end - start].int()
+            at += end - start
+        self.assertTrue(torch.equal(self.pool, want))
+        got = sglang.assign_extend_cache_locs_func(self.requests, self.pool, starts, ends, 3, 2, "cpu")
+        self.assertTrue(torch.equal(got, slots))
+
+
+class Trees(unittest.TestCase):
+    """Two candidates a step, two steps: the root, its children 0 and 1, and 2 (of the first), 4 (of the second)."""
+
+    def build(self, mode, mask):
+        shape = (1, 5)
+        out = [torch.full(shape, -9) for _ in range(3)]
+        positions = torch.full((5,), -9)
+        sglang.build_tree_kernel_efficient(torch.tensor([[-1, 0, 1]]), torch.tensor([[0, 1, 2, 4]]), torch.tensor([3]),
+                                           mask, positions, *out, 2, 2, 5, mode)
+        return positions, *out
+
+    def test_built(self):
+        seen = torch.tensor([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [1, 0, 1, 0, 1]])
+        small = torch.zeros(25, dtype=torch.bool)
+        positions, index, child, sibling = self.build(1, small)
+        self.assertEqual(positions.tolist(), [3, 4, 4, 5, 5])
+        self.assertEqual(index.tolist(), [[0, 1, 2, 3, 4]])
+        self.assertEqual(child.tolist(), [[1, 3, 4, -1, -1]])
+        self.assertEqual(sibling.tolist(), [[-1, 2, -1, -1, -1]])
+        self.assertTrue(torch.equal(small.view(5, 5), seen.bool()))
+        full = torch.zeros(5 * 8, dtype=torch.bool)
+        self.build(0, full)
+        self.assertTrue(torch.equal(full.view(5, 8), torch.cat((torch.ones(5, 3), seen), 1).bool()))
+        with self.assertRaisesRegex(NotImplementedError, "tree_mask_mode=2"):
+            self.build(2, small)
+
+    def outputs(self):
+        return torch.full((5,), -9, dtype=torch.int32), torch.full((1, 3), -9, dtype=torch.int32), \
+            torch.full((1,), -9, dtype=torch.int32)
+
+    def test_verified(self):
+        _, index, child, sibling = self.build(1, torch.zeros(25, dtype=torch.bool))
+        candidates, targets = torch.tensor([[10, 20, 21, 30, 31]]), torch.tensor([[21, 50, 31, 51, 77]])
+        predicts, accepted, count = self.outputs()
+        sglang.verify_tree_greedy(predicts, accepted, count, candidates, index, child, sibling, targets)
+        self.assertEqual((accepted.tolist(), count.tolist()), ([[0, 2, 4]], [2]))
+        self.assertEqual(predicts[[0, 2, 4]].tolist(), [21, 31, 77])
+
+    def test_sampled(self):
+        _, index, child, sibling = self.build(1, torch.zeros(25, dtype=torch.bool))
+        candidates, probs = torch.tensor([[1, 2, 3, 4, 5]]), torch.zeros(1, 5, 8)
+        probs[0, 0, 3] = probs[0, 2, 6] = 1.0  # the second child is sure, then none of its children
+        predicts, accepted, count = self.outputs()
+        sglang.tree_speculative_sampling_target_only(predicts, accepted, count, candidates, index, child, sibling,
+                                                     torch.full((1, 5), 0.5), torch.tensor([0.5]), probs,
+                                                     torch.zeros_like(probs))
+        self.assertEqual((accepted.tolist(), count.tolist()), ([[0, 2, -1]], [1]))
+        self.assertEqual(predicts[[0, 2]].tolist(), [3, 6])
+
+
+class DeltaNet(unittest.TestCase):
+    def test_decode_step(self):
+        """The convolution into a new tensor, then the recurrence on it."""
+        heads, size = 2, 64
+        channels, slots = 4 * size, torch.tensor([2, -1], dtype=torch.int32)
+        x, weight = torch.randn(2, channels).bfloat16(), torch.randn(channels, 4).bfloat16()
+        pool, before = torch.randn(3, channels, 3).bfloat16(), torch.randn(3, heads, size, size) * 0.1
+        window = torch.cat((pool[2], x[0][:, None]), 1).float()
+        rows = sglang.causal_conv1d_update(x, pool, weight, activation="silu", conv_state_indices=slots)
+        close(rows[0], torch.nn.functional.silu((window * weight.float()).sum(1)), "convolution", 6e-2)
+        a, b = torch.randn(2, 2, heads).bfloat16()
+        a_log, dt_bias, state = torch.rand(heads), torch.randn(heads).bfloat16(), before.clone()
+        q, k, v = (part.view(2, 1, -1, size) for part in rows.split((size, size, heads * size), 1))
+        out = sglang.fused_sigmoid_gating_delta_rule_update(a_log, a, dt_bias, 1.0, 20.0, q, k, v, b, state, slots,
+                                                            use_qk_l2norm_in_kernel=True)
+        want = delta_rule(q[0], k[0], v[0], *gates(a[:1], b[:1], a_log, dt_bias), before[2], size ** -0.5)
+        close(out[0], want, "recurrence")
+        close(state[2], before[2], "state", 1e-3)
+        self.assertEqual(out[1].abs().max().item(), 0)
+        with self.assertRaisesRegex(NotImplementedError, "cache_seqlens"):
+            sglang.causal_conv1d_update(x, pool, weight, cache_seqlens=slots)
+        with self.assertRaisesRegex(NotImplementedError, "intermediate_states_buffer"):
+            sglang.fused_sigmoid_gating_delta_rule_update(a_log, a, dt_bias, 1.0, 20.0, q, k, v, b, state, slots,
+                                                          intermediate_states_buffer=state)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
