@@ -25,6 +25,7 @@ static const kgen__case_key keys[] = {
     INTEGER(hkv, 1, 1024, 1),
     INTEGER(page, 1, 65536, 16),
     INTEGER(window, 1, LENGTH_MAX, 16),
+    INTEGER(right, 1, LENGTH_MAX, 16),
     INTEGER(tail, 0, 4096, 0),
     INTEGER(extra, 0, LENGTH_MAX, 0),
     INTEGER(cols, 0, LENGTH_MAX, 0),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check_attn.h"
+#include "attn_extent.h"
 #include "attn_layout.h"
 
 /* ---- shapes --------------------------------------------------------------- */
@@ -106,6 +107,9 @@ static void shape_tensors(kgen__data *data, const extents *e) {
     a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt((double)e->d));
     if (spec->softcap) a->softcap = (float)c->softcap;
     if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
+    if (spec->right == KGEN_WINDOW_RT) a->right = c->right;
+    if (spec->causal == KGEN_CAUSAL_SEQ)
+        a->causal = kgen_tensor_dense(NULL, KGEN_DTYPE_U8, 1, &e->seqs);
     if (c->bad) a->error = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &e->seqs);
 }
 
@@ -180,6 +184,14 @@ static void fill_lengths(filler *f) {
         tokens += f->qlens[s];
     }
     if (a->cu_seqlens_q.data) kgen__int_store(&a->cu_seqlens_q, f->data->shape.seqs, tokens);
+}
+
+/* Any byte but 0 says yes. */
+static void fill_flags(filler *f) {
+    kgen_tensor *t = &f->data->args.attn->causal;
+    kgen__rng rng = stream(f, CAUSAL);
+    for (int64_t i = 0; t->data && i < t->shape[0]; i++)
+        kgen__int_store(t, i, KGEN__PICK(&rng, 0, 0, 1, 1, 255));
 }
 
 static void shuffle_pages(filler *f) {
@@ -271,13 +283,16 @@ static void fill_cache(filler *f) {
 
 /* Rows that see a key hold numbers; the others stay poison. */
 static void fill_queries(filler *f) {
-    kgen_tensor *q = &f->data->args.attn->q;
+    const kgen_attn_args *a = f->data->args.attn;
+    const kgen_tensor *q = &a->q;
     kgen__rng rng = stream(f, Q);
     int64_t token = 0;
     cover(f, Q);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         for (int32_t i = 0; i < f->qlens[s]; i++, token++) {
-            if (f->lens[s] - f->qlens[s] + i < 0) continue;
+            kgen__attn_sight see = kgen__attn_sight_of(&f->data->spec.attn, a, s,
+                                                       f->lens[s] - f->qlens[s] + i, f->lens[s]);
+            if (see.end <= see.first) continue;
             for (int64_t n = 0; n < q->shape[1] * q->shape[2]; n++)
                 kgen__number_store(q->dtype, q->data, token * q->stride[0] + n,
                                    kgen__rng_normal(&rng));
@@ -381,6 +396,7 @@ kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const in
     if (!f.order)
         return kgen_fail(err, KGEN_E_NOMEM, "%lld pages: out of memory", (long long)f.pages);
     fill_lengths(&f);
+    fill_flags(&f);
     shuffle_pages(&f);
     fill_table(&f);
     fill_cache(&f);

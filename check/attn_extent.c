@@ -8,6 +8,24 @@ int64_t kgen__attn_window(const kgen_attn_spec *spec, const kgen_attn_args *args
     return spec->window > 0 ? spec->window : -1;
 }
 
+static int is_causal(const kgen_attn_spec *spec, const kgen_attn_args *args, int64_t seq) {
+    if (spec->causal != KGEN_CAUSAL_SEQ) return spec->causal;
+    return ((const uint8_t *)args->causal.data)[seq] != 0;
+}
+
+kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
+                                     int64_t seq, int64_t position, int64_t keys) {
+    int64_t window = kgen__attn_window(spec, args);
+    int64_t right = spec->right == KGEN_WINDOW_RT ? args->right : spec->right;
+    kgen__attn_sight see = {0, keys};
+    if (is_causal(spec, args, seq))
+        see.end = position + 1;
+    else if (right > 0 && position + right < keys)
+        see.end = position + right;
+    if (window > 0 && position + 1 > window) see.first = position + 1 - window;
+    return see;
+}
+
 static void queries(kgen__attn_extent *e, const kgen_attn_args *a, int64_t seq) {
     int64_t start = kgen__int_load(&a->cu_seqlens_q, seq);
     int64_t end = kgen__int_load(&a->cu_seqlens_q, seq + 1);

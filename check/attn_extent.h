@@ -16,4 +16,12 @@ kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_at
 /* -1: none */
 int64_t kgen__attn_window(const kgen_attn_spec *spec, const kgen_attn_args *args);
 
+/* The keys first .. end - 1 that the query at `position` of a sequence of `keys` sees;
+ * end <= first where it sees none. */
+typedef struct kgen__attn_sight {
+    int64_t first, end;
+} kgen__attn_sight;
+kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
+                                     int64_t seq, int64_t position, int64_t keys);
+
 #endif

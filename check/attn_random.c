@@ -21,6 +21,8 @@ static const kgen__choice choices[] = {
                  KGEN_LAYOUT_XPACKED),
     KGEN__CHOICE(attn.table, 4, 0, 1),
     KGEN__CHOICE(attn.window, 6, 0, 1, 2, 15, 16, 17, 33, 64, 100, 128, KGEN_WINDOW_RT),
+    KGEN__CHOICE(attn.causal, 3, 1, 0, KGEN_CAUSAL_SEQ),
+    KGEN__CHOICE(attn.right, 2, 0, 1, 2, 16, 33, 100, KGEN_WINDOW_RT),
     KGEN__CHOICE(attn.softcap, 4, 0, 1),
     KGEN__CHOICE(attn.alibi, 4, 0, 1),
     KGEN__CHOICE(attn.cap_last, 4, 0, 1),
@@ -32,8 +34,11 @@ static const kgen__choice choices[] = {
 
 static void draw_phase(kgen_spec *spec, kgen__rng *rng) {
     spec->attn.phase = (int32_t)kgen__rng_range(rng, 0, KGEN_PHASE_COUNT - 1);
-    spec->attn.q_tokens =
-        (int32_t)kgen__rng_range(rng, 1, kgen_attn_phase_of(spec->attn.phase)->most_tokens);
+    const kgen_attn_phase *phase = kgen_attn_phase_of(spec->attn.phase);
+    int32_t usual = phase->most_tokens < 16 || kgen__chance(rng, 1) ? phase->most_tokens : 16;
+    spec->attn.q_tokens = (int32_t)kgen__rng_range(rng, 1, usual);
+    if (!phase->ragged) spec->attn.causal = 1;
+    if (spec->attn.causal == 1) spec->attn.right = 0;
 }
 
 /* Lengths love edges: of tiles, of pages, none, all. */
@@ -129,11 +134,13 @@ static void random_scalars(kgen__case *c, kgen__rng *rng) {
     c->attn.scale = KGEN__PICK(rng, 0, 0, 0, 1) * 0.25;
     c->attn.kds = random_scale_shape(c, rng);
     c->attn.vds = random_scale_shape(c, rng);
-    c->attn.page = c->attn.window = 16;
+    c->attn.page = c->attn.window = c->attn.right = 16;
     if (c->spec.attn.page == KGEN_PAGE_X16)
         c->attn.page = 16 * (int32_t)kgen__rng_range(rng, 1, 40);
     if (c->spec.attn.window == KGEN_WINDOW_RT)
         c->attn.window = KGEN__PICK(rng, 1, 3, 16, 31, 65, 4096);
+    if (c->spec.attn.right == KGEN_WINDOW_RT)
+        c->attn.right = KGEN__PICK(rng, 1, 3, 16, 31, 65, 4096);
 }
 
 kgen_status kgen__attn_random(kgen__case *out, kgen__rng *rng, const kgen_target *target,

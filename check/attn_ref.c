@@ -177,16 +177,16 @@ static void sequence(kgen__attn_answer *answer, row *r) {
     const kgen_attn_args *a = r->args;
     const kgen_attn_phase *phase = kgen_attn_phase_of(r->spec->phase);
     kgen__attn_extent e = kgen__attn_extent_of(r->spec, a, r->seq);
-    int64_t window = kgen__attn_window(r->spec, a);
     int64_t most = phase->bounded ? r->spec->q_tokens : e.count;
     answer->wrong[r->seq] = e.wrong;
     claim(answer, e.start, e.start + e.count);
     for (int64_t i = 0; i < e.count && i < most; i++) {
         r->token = e.start + i;
         r->position = e.keys - e.count + i;
-        r->end = phase->causal ? r->position + 1 : e.keys;
-        r->first = window > 0 && r->end > window ? r->end - window : 0;
-        if (r->end <= 0) continue;
+        kgen__attn_sight see = kgen__attn_sight_of(r->spec, a, r->seq, r->position, e.keys);
+        r->first = see.first;
+        r->end = see.end;
+        if (r->end <= r->first) continue;
         for (r->head = 0; r->head < answer->heads; r->head++) {
             r->kv_head = r->head / r->spec->group;
             write_row(answer, r);

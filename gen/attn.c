@@ -44,7 +44,9 @@ SYMBOLS(layout, NAMED("nhd", LAYOUT_NHD), NAMED("hnd", LAYOUT_HND),
         NAMED("shuffle", LAYOUT_SHUFFLE), NAMED("xpacked", LAYOUT_XPACKED));
 SYMBOLS(page, NAMED("x16", PAGE_X16));
 SYMBOLS(table, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(causal, VALUE("0", 0), VALUE("1", 1), NAMED("seq", CAUSAL_SEQ));
 SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
+SYMBOLS(right, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
 SYMBOLS(order, VALUE("cap", 0), VALUE("alibi", 1));
 SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
@@ -101,15 +103,23 @@ static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
-    REQUIRE(s->q_tokens <= phase->most_tokens,
+    REQUIRE(s->q_tokens <= phase->most_tokens || !phase->bounded,
             "t=%d: out of bounds; phase=%s has at most %d query tokens a sequence", s->q_tokens,
             phase->name, phase->most_tokens);
+    REQUIRE(s->q_tokens == 1 || phase->bounded,
+            "t=%d: phase=%s has no most number of query tokens; leave it out", s->q_tokens,
+            phase->name);
     REQUIRE(!is_packed(s->layout) || !is_small_page(s->page),
             "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
             s->page, kgen_layout_name((kgen_layout)s->layout));
     REQUIRE(is_8bit(s->kv) || s->descale == KGEN_DESCALE_AUTO || s->descale == KGEN_DESCALE_NONE,
             "descale: kv=%s is not quantised; only 8-bit KV takes descales",
             kgen_dtype_name((kgen_dtype)s->kv));
+    REQUIRE(phase->ragged || s->causal == 1,
+            "causal=%s: phase=%s has one query token a sequence, which is the last",
+            s->causal ? "seq" : "0", phase->name);
+    REQUIRE(!s->right || s->causal != 1, "right=%d: causal=1 shows no key behind a query",
+            s->right);
     REQUIRE(!s->cap_last || (s->softcap && s->alibi),
             "order=alibi: softcap=%d, alibi=%d; an order needs both", s->softcap, s->alibi);
     (void)target;
@@ -318,11 +328,12 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_attn_spec *s = &spec->attn;
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
-    snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s",
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s%s",
              kgen_attn_phase_of(s->phase)->name, kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, s->group, page,
-             kgen_layout_name((kgen_layout)s->layout), s->window ? "_window" : "",
-             s->softcap ? "_softcap" : "", s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "");
+             kgen_layout_name((kgen_layout)s->layout), s->causal == 1 ? "" : "_both",
+             s->window || s->right ? "_window" : "", s->softcap ? "_softcap" : "",
+             s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "");
 }
 
 const kgen__family kgen__family_attn = {

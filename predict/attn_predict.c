@@ -47,7 +47,7 @@ static double looped(const kgen_spec *spec, const kgen_problem *p, const kgen__t
     const kgen_attn_spec *s = &spec->attn;
     double fresh = tokens_of(s, p), passes = ceil(s->group * fresh / (16.0 * s->row_tiles));
     /* A row block in the middle sees the keys before it and half of the new ones. */
-    if (!kgen_attn_phase_of(s->phase)->bounded) passes *= 1 - fresh / 2 / p->context;
+    if (s->causal && !kgen_attn_phase_of(s->phase)->bounded) passes *= 1 - fresh / 2 / p->context;
     double loads = passes * (s->head_dim * s->v_split + s->v_dim) / (s->head_dim + s->v_dim);
     return (t->read + t->written) * loads;
 }

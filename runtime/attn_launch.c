@@ -32,6 +32,7 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_TABLE] = {TO(table), {TO(table_row)}, 0},
     [TENSOR_SEQ_LENS] = {TO(seq_lens), {0}, 0},
     [TENSOR_CU] = {TO(cu_seqlens), {0}, 0},
+    [TENSOR_CAUSAL] = {TO(causal), {0}, 0},
     [TENSOR_OUT_SCALE] = {TO(out_scale), {0}, 0},
     [TENSOR_ALIBI] = {TO(alibi), {0}, 0},
     [TENSOR_SINKS] = {TO(sinks), {0}, 0},
@@ -144,6 +145,7 @@ static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_att
     d->num_tokens = (int)size[SIZE_T];
     d->kv_heads = (int)size[SIZE_HQ] / s->group;
     d->window = a->window < MOST_WINDOW ? a->window : MOST_WINDOW;
+    d->right = a->right < MOST_TOKENS ? a->right : MOST_TOKENS;
     d->scale = a->softmax_scale * 1.4426950408889634f;
     d->softcap = s->softcap ? a->softcap * 1.4426950408889634f : 1.0f;
 }

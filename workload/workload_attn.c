@@ -49,7 +49,7 @@ static double pairs_of(const attn_shape *n, const kgen_attn_spec *s) {
     double pairs = (double)n->fresh * (double)n->keys;
     if (kgen_attn_phase_of(s->phase)->bounded) return pairs;
     for (int64_t i = pairs = 0; i < n->fresh; i++) {
-        int64_t seen = n->context - n->fresh + i + 1;
+        int64_t seen = s->causal ? n->context - n->fresh + i + 1 : n->context;
         pairs += (double)(s->window && window_of(s) < seen ? window_of(s) : seen);
     }
     return pairs;
@@ -100,6 +100,11 @@ static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = i * ((const attn_shape *)user)->fresh;
 }
 
+static void fill_flags(int64_t *values, int64_t count, int set, void *user) {
+    (void)set, (void)user;
+    for (int64_t i = 0; i < count; i++) values[i] = 1;
+}
+
 static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_error *err) {
     const kgen_attn_spec *s = &work->spec.attn;
     kgen_attn_args *a = work->args.attn;
@@ -108,6 +113,9 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
                                  fill_table, n, err));
     KGEN_TRY(kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
                                  fill_lengths, n, err));
+    if (s->causal == KGEN_CAUSAL_SEQ)
+        KGEN_TRY(kgen__workload_ints(work, &a->causal, KGEN__SHARED, KGEN_DTYPE_U8, 1, &n->seqs,
+                                     fill_flags, n, err));
     if (!kgen_attn_phase_of(s->phase)->ragged) return KGEN_OK;
     return kgen__workload_ints(work, &a->cu_seqlens_q, KGEN__SHARED, KGEN_DTYPE_I32, 1, &ends,
                                fill_ends, n, err);
@@ -162,6 +170,7 @@ static kgen_status make_vectors(kgen__workload *work, const attn_shape *n, kgen_
     a->softmax_scale = (float)(1 / sqrt((double)s->head_dim));
     if (s->softcap) a->softcap = 30;
     if (s->window == KGEN_WINDOW_RT) a->window = RUN_TIME_WINDOW;
+    if (s->right == KGEN_WINDOW_RT) a->right = RUN_TIME_WINDOW;
     return KGEN_OK;
 }
 

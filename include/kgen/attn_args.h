@@ -20,14 +20,15 @@ typedef enum kgen_attn_error {
     KGEN_ATTN_WORKSPACE = 16, /* its workspace is unfit: see kgen_workspace_init */
 } kgen_attn_error;
 
-/* Paged attention, phases decode and verify.
+/* Paged attention.
  *
  * For query row (token i of sequence s, head h), with kvh = h / G,
  * ctx = seq_lens[s] - q_len[s], position p = ctx + i, keys k < seq_lens[s]:
  *   s_k = softmax_scale * kdescale * dot(q, K[k])
  *   softcap:  s_k = c tanh(s_k / c)
  *   alibi:    s_k += slope[h] * (k - p), before the cap with order=alibi
- *   visible:  k <= p, and p - k < window
+ *   visible:  k <= p where the sequence is causal, else k - p < right; and
+ *             p - k < window
  *   out = sum softmax(s)_k vdescale V[k] / out_scale;  a sink adds exp(sink[h])
  *   to the denominator;  lse = log(denominator), sink included.
  * Rows without a visible key give zeros and lse = -inf.

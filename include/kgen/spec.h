@@ -67,7 +67,7 @@ typedef struct kgen_attn_phase {
     const char *name;
     const char *template_name;
     int32_t most_tokens;
-    int32_t bounded, ragged, causal;
+    int32_t bounded, ragged;
 } kgen_attn_phase;
 
 /* NULL out of range. */
@@ -86,7 +86,8 @@ typedef enum kgen_descale {
 } kgen_descale;
 
 #define KGEN_PAGE_X16 0   /* page: any multiple of 16, given at launch */
-#define KGEN_WINDOW_RT -1 /* window: given at launch */
+#define KGEN_WINDOW_RT -1 /* window, right: given at launch */
+#define KGEN_CAUSAL_SEQ 2 /* causal: given for each sequence */
 
 typedef struct kgen_attn_spec {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) int32_t field;

@@ -35,7 +35,9 @@ struct kg_attn_args {
     int last_page;   /* of the pool */
     int table_keys;  /* that a row of the table has pages for */
     int window;
-    float scale;    /* softmax scale * log2(e) */
-    float softcap;  /* softcap * log2(e) */
-    int unit_shift; /* units of 2^shift key blocks (kg/attn/pairs.h) */
+    float scale;   /* softmax scale * log2(e) */
+    float softcap; /* softcap * log2(e) */
+    int right;
+    const unsigned char *causal; /* [S] */
+    int unit_shift;              /* units of 2^shift key blocks (kg/attn/pairs.h) */
 };

@@ -24,13 +24,14 @@ KG_DEV u32 pair_blocks(args_t a, const seq_t &s) {
     int row_blocks = row_blocks_of(s.q_len);
     u32 most = 2 * (u32)larger(ceil_div(s.kv_len, TOK), 1);
     if (row_blocks == 1) return 2 * blocks_in(sight_of(a, s, 0));
-    if (s.context >= 0) {
+    if (s.causal && s.context >= 0) {
         u32 rows = (u32)((row_blocks + 1) * ROWS - 2);
         u32 seen = (2 * (u32)s.context + rows / GROUP) / TOK + 2;
         most = seen < most ? seen : most;
     }
-    if constexpr (WINDOW != 0) {
-        u32 seen = 2 * (((u32)window_of(a) + (ROWS - 1) / GROUP) / TOK + 2);
+    if (WINDOW != 0 && (s.causal || RIGHT != 0)) {
+        u32 right = s.causal ? 0 : (u32)right_of(a);
+        u32 seen = 2 * (((u32)window_of(a) + right + (ROWS - 1) / GROUP) / TOK + 2);
         most = seen < most ? seen : most;
     }
     return most;

@@ -19,12 +19,14 @@ struct seq_t {
     int index, q_start, q_len, kv_len; // q_len at most Q_TOKENS, unless UNBOUNDED
     int context;                       // keys before the first query
     int first_key;                     // that its first query sees
-    u32 blocks;                        // key blocks of an item, at least 1
-    u32 items;                         // 0: nothing to do
-    u32 pair, middle;                  // instead, UNBOUNDED: units of two items, of a single one
+    bool causal;
+    u32 blocks;       // key blocks of an item, at least 1
+    u32 items;        // 0: nothing to do
+    u32 pair, middle; // instead, UNBOUNDED: units of two items, of a single one
 };
 
 KG_DEV int window_of(args_t a) { return WINDOW == WINDOW_RT ? a.window : WINDOW; }
+KG_DEV int right_of(args_t a) { return RIGHT == WINDOW_RT ? a.right : RIGHT; }
 
 KG_DEV int row_blocks_of(int q_len) { return !RAGGED ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS); }
 
@@ -33,18 +35,28 @@ KG_DEV int row_blocks_of(int q_len) { return !RAGGED ? ROW_BLOCKS : ceil_div(q_l
 struct extent_t {
     int start, count; // queries, perhaps too many
     int keys;
+    bool causal;
 };
 
 KG_DEV extent_t extent_of(args_t a, int index) {
-    extent_t e = {index, 1, load(a.seq_lens + index)};
+    extent_t e = {index, 1, load(a.seq_lens + index), CAUSAL != 0};
     if constexpr (RAGGED) {
         e.start = load(a.cu_seqlens + index);
         int end = load(a.cu_seqlens + index + 1);
         bool inside = e.start >= 0 && end >= e.start && end <= a.num_tokens;
         e.count = inside ? end - e.start : 0;
     }
+    if constexpr (CAUSAL == CAUSAL_SEQ) e.causal = load(a.causal + index) != 0;
     e.keys = (u32)e.keys <= (u32)a.table_keys ? e.keys : 0;
     return e;
+}
+
+// That query `i` of a sequence sees.
+KG_DEV int last_key(args_t a, const seq_t &s, int i) {
+    if (CAUSAL == 1 || s.causal) return s.context + i;
+    if (RIGHT != 0 && right_of(a) < s.kv_len - s.context - i)
+        return s.context + i + right_of(a) - 1;
+    return s.kv_len - 1;
 }
 
 // The keys that some row of a row block sees; last < first where there are none.
@@ -53,8 +65,9 @@ struct sight_t {
 };
 
 KG_DEV sight_t sight_of(args_t a, const seq_t &s, int row_block) {
-    int low = row_block * ROWS / GROUP, high = ((row_block + 1) * ROWS - 1) / GROUP;
-    sight_t see = {0, s.context + smaller(high, s.q_len - 1)};
+    int low = row_block * ROWS / GROUP;
+    int high = smaller(((row_block + 1) * ROWS - 1) / GROUP, s.q_len - 1);
+    sight_t see = {0, last_key(a, s, high)};
     if constexpr (WINDOW != 0) see.first = larger(larger(s.context + low, 0) + 1 - window_of(a), 0);
     return see;
 }

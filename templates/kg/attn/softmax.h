@@ -59,6 +59,12 @@ KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, float scale) {
     }
 }
 
+// Of the block's rows, or of all rows.
+KG_DEV int last_position(const segment_t &g) {
+    if constexpr (!UNBOUNDED) return g.seq.kv_len - 1;
+    return g.seq.context + smaller(((g.row_block + 1) * ROWS - 1) / GROUP, g.seq.q_len - 1);
+}
+
 KG_DEV head_t head_of(args_t a, const segment_t &g) {
     head_t h;
     h.index = g.kv_head;
@@ -69,10 +75,12 @@ KG_DEV head_t head_of(args_t a, const segment_t &g) {
     h.k_chunk = a.k_chunk, h.v_chunk = a.v_chunk, h.v_dim_stride = a.v_dim_stride;
     h.softcap = float_of(opaque(bits_of(a.softcap))); // scalars are scarcer than vectors
     h.window = window_of(a);
+    h.right = right_of(a);
+    h.causal = g.seq.causal;
     // The rows of the block differ in position: the earliest sees the fewest
     // late keys, the latest the fewest early ones.
-    h.safe_last = g.seq.context + g.row_block * ROWS / GROUP;
-    h.safe_first = WINDOW != 0 ? g.see.last + 1 - h.window : 0;
+    h.safe_last = last_key(a, g.seq, g.row_block * ROWS / GROUP);
+    h.safe_first = WINDOW != 0 ? last_position(g) + 1 - h.window : 0;
     column_facts(h, a, g, a.scale * head_descale(a.k_descale, a.k_descale_stride, g));
     return h;
 }
@@ -117,6 +125,9 @@ KG_DEV int position_of(const head_t &h, int lane, int t, int c) {
 KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {
     if constexpr (!RAGGED)
         return token <= keys.last && token >= keys.first;
+    else if (CAUSAL != 1 && !h.causal)
+        return token <= keys.last && (WINDOW == 0 || position - token < h.window) &&
+               (RIGHT == 0 || token - position < h.right);
     else
         return token <= position && (WINDOW == 0 || position - token < h.window);
 }

@@ -64,7 +64,8 @@ struct head_t {
     float slope[ROW_TILES][COLS];
     float scale[ROW_TILES][COLS]; // of a score, in log2 units
     float softcap;
-    int window;
+    int window, right;
+    bool causal;
 };
 
 // --- queries ----------------------------------------------------------------

@@ -17,7 +17,7 @@ constexpr u32 LEAST_PART = kg_attn_least_blocks(WAVES);
 // What follows from it.
 KG_DEV seq_t seq_from(args_t a, int index, const extent_t &e) {
     int count = UNBOUNDED ? e.count : smaller(e.count, Q_TOKENS);
-    seq_t s = {index, e.start, count, e.keys, e.keys - e.count, 0, 1, 0, 2, 0};
+    seq_t s = {index, e.start, count, e.keys, e.keys - e.count, 0, e.causal, 1, 0, 2, 0};
     if (index >= a.num_seqs) return s;
     int context = UNBOUNDED ? larger(s.context, 0) : s.context;
     if constexpr (WINDOW != 0) s.first_key = larger(context + 1 - window_of(a), 0);
@@ -28,7 +28,7 @@ KG_DEV seq_t seq_from(args_t a, int index, const extent_t &e) {
 }
 
 KG_DEV seq_t seq_at(args_t a, int index) {
-    extent_t e = {index, 1, 0};
+    extent_t e = {index, 1, 0, true};
     if (index < a.num_seqs) e = extent_of(a, index);
     return seq_from(a, index, e);
 }
@@ -37,11 +37,13 @@ KG_DEV seq_t seq_at(args_t a, int index) {
 // registers, where there are any.
 KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
     int index = uniform((int)shuffle((u32)mine.index, lane));
-    extent_t e = {index, 1, uniform((int)shuffle((u32)mine.kv_len, lane))};
+    extent_t e = {index, 1, uniform((int)shuffle((u32)mine.kv_len, lane)), CAUSAL != 0};
     if constexpr (RAGGED) {
         e.start = uniform((int)shuffle((u32)mine.q_start, lane));
         e.count = e.keys - uniform((int)shuffle((u32)mine.context, lane));
     }
+    if constexpr (CAUSAL == CAUSAL_SEQ)
+        e.causal = uniform((int)shuffle((u32)mine.causal, lane)) != 0;
     return seq_from(a, index, e);
 }
 
