@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attn_layout.h"
 #include "check_attn.h"
 
 typedef struct sight {
@@ -50,8 +51,9 @@ static void look_at_row(sight *s, const kgen__data *data, const kgen__attn_answe
     if (!data->spec.attn.lse) return;
     int64_t i = head * a->tokens + token;
     look(s, "lse", (int64_t[]){token, head, 0},
-         kgen__number_load(KGEN_DTYPE_F32, lse->data, head * lse->stride[0] + token), a->lse[i],
-         a->lse_tol[i]);
+         kgen__number_load(KGEN_DTYPE_F32, lse->data,
+                           kgen__lse_index(&data->spec.attn, lse, token, head)),
+         a->lse[i], a->lse_tol[i]);
 }
 
 /* What the launch found there. */
@@ -106,7 +108,8 @@ static int strangers_written(kgen__check_result *result, const kgen__data *data,
             int64_t at = token * out->stride[0] + head * out->stride[1];
             int wrong = is_touched(data, OUT, out, at, answer->v_dim);
             if (data->spec.attn.lse)
-                wrong |= is_touched(data, LSE, lse, head * lse->stride[0] + token, 1);
+                wrong |= is_touched(data, LSE, lse,
+                                    kgen__lse_index(&data->spec.attn, lse, token, head), 1);
             if (!wrong) continue;
             snprintf(result->message, sizeof result->message,
                      "token %lld, head %lld was written; no sequence has it", (long long)token,

@@ -47,8 +47,9 @@ static kgen_tensor rows_of(kgen_dtype dtype, int64_t tokens, int64_t heads, int6
 }
 
 static kgen_tensor descale_of(const kgen_attn_spec *spec, const extents *e, int32_t shape) {
-    static const int32_t first[] = {
-        [KGEN_DESCALE_HEAD] = KGEN__SCALE_ONE, [KGEN_DESCALE_TOKEN] = KGEN__SCALE_TOKEN};
+    static const int32_t first[] = {[KGEN_DESCALE_HEAD] = KGEN__SCALE_ONE,
+                                    [KGEN_DESCALE_TOKEN] = KGEN__SCALE_TOKEN,
+                                    [KGEN_DESCALE_IGNORE] = KGEN__SCALE_ONE};
     const struct {
         int32_t rank;
         int64_t shape[3];
@@ -79,23 +80,26 @@ static kgen__cache_plan plan_of(const kgen__data *data, const extents *e) {
                               c->packed};
 }
 
+static kgen_dtype index_type(int32_t wide) { return wide ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
+
 /* rank 0 marks a tensor that the spec does not use. */
 static void shape_tensors(kgen__data *data, const extents *e) {
     const kgen__attn_case *c = &data->shape.attn;
     const kgen_attn_spec *spec = &data->spec.attn;
     kgen_attn_args *a = data->args.attn;
-    int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
+    int scaled = spec->descale != KGEN_DESCALE_NONE;
     a->q = rows_of((kgen_dtype)spec->q, e->tokens, e->hq, e->d, c->qpad);
     a->out = rows_of((kgen_dtype)spec->out, e->tokens, e->hq, e->dv, c->qpad);
     kgen__cache_plan plan = plan_of(data, e);
     a->k = kgen__cache_tensor(&plan, KGEN__SIDE_K);
     a->v = kgen__cache_tensor(&plan, KGEN__SIDE_V);
-    a->block_table = kgen__tensor_strided(spec->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2,
-                                          (int64_t[]){e->seqs, e->columns},
-                                          (int64_t[]){e->columns + c->rowpad, 1});
-    a->seq_lens = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &e->seqs);
+    a->block_table =
+        kgen__tensor_strided(index_type(spec->table), 2, (int64_t[]){e->seqs, e->columns},
+                             (int64_t[]){e->columns + c->rowpad, 1});
+    a->seq_lens = kgen_tensor_dense(NULL, index_type(spec->len), 1, &e->seqs);
     if (kgen_attn_phase_of(spec->phase)->ragged)
-        a->cu_seqlens_q = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, (int64_t[]){e->seqs + 1});
+        a->cu_seqlens_q =
+            kgen_tensor_dense(NULL, index_type(spec->offsets), 1, (int64_t[]){e->seqs + 1});
     if (scaled) a->k_descale = descale_of(spec, e, c->kds);
     if (scaled) a->v_descale = descale_of(spec, e, c->vds);
     if (kgen_dtype_size((kgen_dtype)spec->out) == 1)
@@ -103,7 +107,9 @@ static void shape_tensors(kgen__data *data, const extents *e) {
     if (spec->alibi) a->alibi_slopes = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 1, &e->hq);
     if (spec->sinks) a->sinks = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 1, &e->hq);
     if (spec->lse)
-        a->lse = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 2, (int64_t[]){e->hq, e->tokens});
+        a->lse = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 2,
+                                   spec->lse == KGEN_LSE_TH ? (int64_t[]){e->tokens, e->hq}
+                                                            : (int64_t[]){e->hq, e->tokens});
     a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt((double)e->d));
     if (spec->softcap) a->softcap = (float)c->softcap;
     if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
@@ -248,15 +254,16 @@ static void fill_row(filler *f, kgen__rng *rng, kgen__cache_side side, kgen__cac
 static double random_scale(kgen__rng *rng) { return 0.5 + kgen__rng_uniform(rng); }
 
 /* Scales of tokens: those that no row sees stay poison, like the tokens. */
-static void fill_token_scale(kgen__rng *rng, kgen_tensor *t, kgen__cache_at at) {
-    if (t->rank != 3) return;
+static void fill_token_scale(const filler *f, kgen__rng *rng, kgen_tensor *t, kgen__cache_at at) {
+    if (t->rank != 3 || f->data->spec.attn.descale == KGEN_DESCALE_IGNORE) return;
     kgen__number_store(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, 0), random_scale(rng));
 }
 
 static void cover_scales(filler *f, int index, kgen__rng *rng) {
     kgen_tensor *t = kgen__slot_tensor(&f->data->args, index);
-    if (t->rank == 3) cover(f, index);
-    for (int64_t i = 0; t->data && t->rank < 3 && i < t->shape[0] * t->stride[0]; i++)
+    int ignored = f->data->spec.attn.descale == KGEN_DESCALE_IGNORE;
+    if (t->rank == 3 || ignored) cover(f, index);
+    for (int64_t i = 0; t->data && t->rank < 3 && !ignored && i < t->shape[0] * t->stride[0]; i++)
         kgen__number_store(KGEN_DTYPE_F32, t->data, i, random_scale(rng));
 }
 
@@ -274,8 +281,8 @@ static void fill_cache(filler *f) {
             for (; at.head < f->heads; at.head++) {
                 fill_row(f, &k, KGEN__SIDE_K, at);
                 fill_row(f, &v, KGEN__SIDE_V, at);
-                fill_token_scale(&ks, &a->k_descale, at);
-                fill_token_scale(&vs, &a->v_descale, at);
+                fill_token_scale(f, &ks, &a->k_descale, at);
+                fill_token_scale(f, &vs, &a->v_descale, at);
             }
         }
     }
@@ -322,9 +329,10 @@ static void fill_scalars(filler *f) {
 
 static void spoil_length(filler *f, kgen__rng *rng, int32_t seq) {
     kgen_attn_args *a = f->data->args.attn;
-    int64_t over = a->block_table.shape[1] * f->page_tokens + 1;
-    kgen__int_store(&a->seq_lens, seq,
-                    KGEN__PICK(rng, (int32_t)over, 1 << 30, INT32_MAX, -1, INT32_MIN));
+    int64_t over = a->block_table.shape[1] * f->page_tokens + 1, far = (int64_t)1 << 40;
+    int64_t wrong[] = {over, 1 << 30, INT32_MAX, -1, INT32_MIN, 1 + far, 1 - far};
+    int kinds = a->seq_lens.dtype == KGEN_DTYPE_I64 ? 7 : 5;
+    kgen__int_store(&a->seq_lens, seq, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
 }
 
 /* One of the pages that the sequence has, seen or not. */
@@ -342,7 +350,8 @@ static void spoil_page(filler *f, kgen__rng *rng, int32_t seq) {
 static void spoil_rows(filler *f, kgen__rng *rng, int32_t seq) {
     kgen_tensor *cu = &f->data->args.attn->cu_seqlens_q;
     int64_t tokens = f->data->args.attn->q.shape[0], begin = kgen__int_load(cu, seq);
-    int64_t wrong[] = {-1, tokens + 1, INT32_MAX, INT32_MIN, begin - 1};
+    int64_t far = cu->dtype == KGEN_DTYPE_I64 ? (int64_t)1 << 40 : 0;
+    int64_t wrong[] = {-1 - far, tokens + 1 + far, INT32_MAX, INT32_MIN, begin - 1};
     int kinds = seq + 1 == f->data->shape.seqs && begin > INT32_MIN ? 5 : 4;
     kgen__int_store(cu, seq + 1, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
 }

@@ -26,9 +26,18 @@ kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn
     return see;
 }
 
+/* Numbers of 64 bits count as the nearest of 32. */
+static int64_t number(const kgen_tensor *t, int64_t index) {
+    int64_t x = kgen__int_load(t, index);
+    return x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : x;
+}
+
+int64_t kgen__attn_offset(const kgen_attn_args *args, int64_t index) {
+    return number(&args->cu_seqlens_q, index);
+}
+
 static void queries(kgen__attn_extent *e, const kgen_attn_args *a, int64_t seq) {
-    int64_t start = kgen__int_load(&a->cu_seqlens_q, seq);
-    int64_t end = kgen__int_load(&a->cu_seqlens_q, seq + 1);
+    int64_t start = kgen__attn_offset(a, seq), end = kgen__attn_offset(a, seq + 1);
     int inside = start >= 0 && end >= start && end <= a->q.shape[0];
     e->start = start;
     e->count = inside ? end - start : 0;
@@ -50,7 +59,7 @@ static int leads_out(const kgen__attn_extent *e, const kgen_attn_args *a, int64_
 
 kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *a,
                                        int64_t seq) {
-    kgen__attn_extent e = {seq, 1, kgen__int_load(&a->seq_lens, seq), 0};
+    kgen__attn_extent e = {seq, 1, number(&a->seq_lens, seq), 0};
     int64_t most = a->block_table.shape[1] * kgen__cache_page(&a->k);
     if (kgen_attn_phase_of(spec->phase)->ragged) queries(&e, a, seq);
     if (kgen_attn_phase_of(spec->phase)->bounded && e.count > spec->q_tokens)

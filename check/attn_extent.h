@@ -13,6 +13,8 @@ typedef struct kgen__attn_extent {
 
 kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
                                        int64_t seq);
+/* Entry `index` of cu_seqlens_q, as a launch takes it. */
+int64_t kgen__attn_offset(const kgen_attn_args *args, int64_t index);
 /* -1: none */
 int64_t kgen__attn_window(const kgen_attn_spec *spec, const kgen_attn_args *args);
 

@@ -51,6 +51,12 @@ static inline int64_t kgen__cache_index(const kgen_tensor *t, kgen__cache_side s
     }
 }
 
+/* Element index in lse of either shape. */
+static inline int64_t kgen__lse_index(const kgen_attn_spec *spec, const kgen_tensor *lse,
+                                      int64_t token, int64_t head) {
+    return spec->lse == KGEN_LSE_TH ? token * lse->stride[0] + head : head * lse->stride[0] + token;
+}
+
 /* Tokens of a page and KV heads, read off the K tensor. */
 static inline int64_t kgen__cache_page(const kgen_tensor *k) {
     return k->shape[k->layout == KGEN_LAYOUT_NHD ? 1 : k->layout == KGEN_LAYOUT_HND ? 2 : 3];

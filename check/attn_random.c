@@ -20,6 +20,8 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(attn.layout, 8, KGEN_LAYOUT_NHD, KGEN_LAYOUT_HND, KGEN_LAYOUT_SHUFFLE,
                  KGEN_LAYOUT_XPACKED),
     KGEN__CHOICE(attn.table, 4, 0, 1),
+    KGEN__CHOICE(attn.len, 3, 0, 1),
+    KGEN__CHOICE(attn.offsets, 3, 0, 1),
     KGEN__CHOICE(attn.window, 6, 0, 1, 2, 15, 16, 17, 33, 64, 100, 128, KGEN_WINDOW_RT),
     KGEN__CHOICE(attn.causal, 3, 1, 0, KGEN_CAUSAL_SEQ),
     KGEN__CHOICE(attn.right, 2, 0, 1, 2, 16, 33, 100, KGEN_WINDOW_RT),
@@ -27,9 +29,9 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(attn.alibi, 4, 0, 1),
     KGEN__CHOICE(attn.cap_last, 4, 0, 1),
     KGEN__CHOICE(attn.sinks, 4, 0, 1),
-    KGEN__CHOICE(attn.lse, 6, 0, 1),
+    KGEN__CHOICE(attn.lse, 6, 0, 1, KGEN_LSE_TH),
     KGEN__CHOICE(attn.descale, 8, KGEN_DESCALE_AUTO, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD,
-                 KGEN_DESCALE_TOKEN),
+                 KGEN_DESCALE_TOKEN, KGEN_DESCALE_IGNORE),
 };
 
 static void draw_phase(kgen_spec *spec, kgen__rng *rng) {
@@ -114,6 +116,7 @@ static int32_t random_scale_shape(const kgen__case *c, kgen__rng *rng) {
     switch (c->spec.attn.descale) {
     case KGEN_DESCALE_TOKEN:
         return KGEN__PICK(rng, KGEN__SCALE_TOKEN, KGEN__SCALE_HTOKEN);
+    case KGEN_DESCALE_IGNORE:
     case KGEN_DESCALE_HEAD:
         return KGEN__PICK(rng, KGEN__SCALE_ONE, KGEN__SCALE_HEAD, KGEN__SCALE_SEQ);
     case KGEN_DESCALE_AUTO:

@@ -36,7 +36,7 @@ static kgen__cache_at locate(const row *r, int64_t key) {
 }
 
 static double descale_at(const row *r, const kgen_tensor *t, kgen__cache_at at) {
-    if (!t->data) return 1.0;
+    if (!t->data || r->spec->descale == KGEN_DESCALE_IGNORE) return 1.0;
     return kgen__number_load(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, r->seq));
 }
 
@@ -195,10 +195,11 @@ static void sequence(kgen__attn_answer *answer, row *r) {
 }
 
 /* Tokens behind the last sequence, unless the offsets fall there. */
-static void padding(kgen__attn_answer *answer, const kgen_attn_spec *spec, const kgen_tensor *cu) {
+static void padding(kgen__attn_answer *answer, const kgen_attn_spec *spec,
+                    const kgen_attn_args *args) {
     if (!kgen_attn_phase_of(spec->phase)->ragged) return;
-    int64_t used = kgen__int_load(cu, answer->seqs);
-    int64_t before = answer->seqs ? kgen__int_load(cu, answer->seqs - 1) : 0;
+    int64_t used = kgen__attn_offset(args, answer->seqs);
+    int64_t before = answer->seqs ? kgen__attn_offset(args, answer->seqs - 1) : 0;
     if (used >= before) claim(answer, used > 0 ? used : 0, answer->tokens);
 }
 
@@ -238,7 +239,7 @@ kgen_status kgen__attn_reference(kgen__attn_answer *answer, const kgen_spec *spe
     r.blur = malloc(keys * sizeof(double));
     int ready = allocate(answer) && r.score && r.blur;
     for (r.seq = 0; ready && r.seq < answer->seqs; r.seq++) sequence(answer, &r);
-    if (ready) padding(answer, &spec->attn, &args->cu_seqlens_q);
+    if (ready) padding(answer, &spec->attn, args);
     free(r.score);
     free(r.blur);
     if (ready) return KGEN_OK;

@@ -47,10 +47,12 @@ SYMBOLS(table, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(causal, VALUE("0", 0), VALUE("1", 1), NAMED("seq", CAUSAL_SEQ));
 SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(right, VALUE("off", 0), NAMED("rt", WINDOW_RT));
+SYMBOLS(lse, VALUE("0", 0), VALUE("1", 1), NAMED("th", LSE_TH));
 SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
 SYMBOLS(order, VALUE("cap", 0), VALUE("alibi", 1));
 SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
-        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN));
+        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN),
+        NAMED("ignore", DESCALE_IGNORE));
 SYMBOLS(auto0, VALUE("auto", 0));
 
 /* clang-format off */
@@ -98,6 +100,9 @@ static int is_packed(int32_t layout) {
 }
 /* A page smaller than a block: one look-up a token (kg/attn/page.h). */
 static int is_small_page(int32_t page) { return page != KGEN_PAGE_X16 && page < 16; }
+static int reads_descales(const kgen_attn_spec *s) {
+    return s->descale == KGEN_DESCALE_HEAD || s->descale == KGEN_DESCALE_TOKEN;
+}
 static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : s->head_dim; }
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
@@ -112,14 +117,18 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!is_packed(s->layout) || !is_small_page(s->page),
             "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
             s->page, kgen_layout_name((kgen_layout)s->layout));
-    REQUIRE(is_8bit(s->kv) || s->descale == KGEN_DESCALE_AUTO || s->descale == KGEN_DESCALE_NONE,
-            "descale: kv=%s is not quantised; only 8-bit KV takes descales",
+    REQUIRE(is_8bit(s->kv) || !reads_descales(s),
+            "descale: kv=%s is not quantised; only 8-bit KV takes descales, ignore accepts them",
             kgen_dtype_name((kgen_dtype)s->kv));
     REQUIRE(phase->ragged || s->causal == 1,
             "causal=%s: phase=%s has one query token a sequence, which is the last",
             s->causal ? "seq" : "0", phase->name);
     REQUIRE(!s->right || s->causal != 1, "right=%d: causal=1 shows no key behind a query",
             s->right);
+    REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
+            "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",
+            kgen_dtype_name((kgen_dtype)s->kv));
+    REQUIRE(!s->offsets || phase->ragged, "cu=i64: phase=%s has no cu_seqlens_q", phase->name);
     REQUIRE(!s->cap_last || (s->softcap && s->alibi),
             "order=alibi: softcap=%d, alibi=%d; an order needs both", s->softcap, s->alibi);
     (void)target;

@@ -28,7 +28,8 @@ static kgen_status bytes(kgen__traffic *out, const kgen_spec *spec, const kgen_p
     kgen__traffic t = {seqs * heads * keys * (s->head_dim + dv) * cached,
                        rows * dv * kgen__size_of(s->out, s->q)};
     t.read += rows * s->head_dim * kgen__size_of(s->q, 0);
-    t.read += seqs * (4 + kgen__pages_of(keys, s->page) * kgen__index_bytes(s->table));
+    t.read += seqs * (kgen__index_bytes(s->len) +
+                      kgen__pages_of(keys, s->page) * kgen__index_bytes(s->table));
     if (descale == KGEN_DESCALE_HEAD) t.read += 2 * heads * 4;
     if (descale == KGEN_DESCALE_TOKEN) t.read += 2 * seqs * heads * keys * 4;
     if (s->alibi) t.read += heads * s->group * 4;

@@ -36,7 +36,7 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_OUT_SCALE] = {TO(out_scale), {0}, 0},
     [TENSOR_ALIBI] = {TO(alibi), {0}, 0},
     [TENSOR_SINKS] = {TO(sinks), {0}, 0},
-    [TENSOR_LSE] = {TO(lse), {TO(lse_head)}, 0},
+    [TENSOR_LSE] = {TO(lse), {TO(lse_row)}, 0},
     [TENSOR_ERROR] = {TO(error), {0}, 0},
 };
 

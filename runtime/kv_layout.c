@@ -95,7 +95,7 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
                                 const kgen_tensor *t, int64_t pages, int64_t seqs,
                                 long long stride[3], kgen_error *err) {
     memset(stride, 0, 3 * sizeof *stride);
-    if (descale == KGEN_DESCALE_NONE) return KGEN_OK;
+    if (descale == KGEN_DESCALE_NONE || descale == KGEN_DESCALE_IGNORE) return KGEN_OK;
     if (descale != KGEN_DESCALE_HEAD) return check_token_scale(kv, name, t, pages, stride, err);
     if ((unsigned)t->rank <= 2 && (t->rank < 1 || t->shape[0] == 1) &&
         (t->rank < 2 || t->shape[1] == 1)) {

@@ -56,9 +56,7 @@ static double pairs_of(const attn_shape *n, const kgen_attn_spec *s) {
 }
 
 static double size_of(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype); }
-static kgen_dtype table_type(const kgen_attn_spec *s) {
-    return s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
-}
+static kgen_dtype index_type(int32_t wide) { return wide ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
 
 static kgen_status plan(kgen__workload *work, kgen_error *err) {
     const kgen_attn_spec *s = &work->spec.attn;
@@ -70,7 +68,7 @@ static kgen_status plan(kgen__workload *work, kgen_error *err) {
     double scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * sizeof(float) : 0;
     work->read_bytes = places * (dims * size_of(s->kv) + scales) +
                        rows * s->head_dim * size_of(s->q) +
-                       (double)n.live * (double)n.seqs * size_of(table_type(s));
+                       (double)n.live * (double)n.seqs * size_of((int32_t)index_type(s->table));
     work->bytes =
         work->read_bytes + rows * s->v_dim * size_of(s->out) + (s->lse ? rows * sizeof(float) : 0);
     work->flops = 2 * pairs_of(&n, s) * (double)n.seqs * (double)n.q_heads * dims;
@@ -109,16 +107,16 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
     const kgen_attn_spec *s = &work->spec.attn;
     kgen_attn_args *a = work->args.attn;
     const int64_t table[] = {n->seqs, n->columns}, ends = n->seqs + 1;
-    KGEN_TRY(kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, table_type(s), 2, table,
-                                 fill_table, n, err));
-    KGEN_TRY(kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
+    KGEN_TRY(kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, index_type(s->table), 2,
+                                 table, fill_table, n, err));
+    KGEN_TRY(kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, index_type(s->len), 1, &n->seqs,
                                  fill_lengths, n, err));
     if (s->causal == KGEN_CAUSAL_SEQ)
         KGEN_TRY(kgen__workload_ints(work, &a->causal, KGEN__SHARED, KGEN_DTYPE_U8, 1, &n->seqs,
                                      fill_flags, n, err));
     if (!kgen_attn_phase_of(s->phase)->ragged) return KGEN_OK;
-    return kgen__workload_ints(work, &a->cu_seqlens_q, KGEN__SHARED, KGEN_DTYPE_I32, 1, &ends,
-                               fill_ends, n, err);
+    return kgen__workload_ints(work, &a->cu_seqlens_q, KGEN__SHARED, index_type(s->offsets), 1,
+                               &ends, fill_ends, n, err);
 }
 
 static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_error *err) {
@@ -140,7 +138,9 @@ static kgen_status make_rows(kgen__workload *work, const attn_shape *n, kgen_err
     const kgen_attn_spec *s = &work->spec.attn;
     kgen_attn_args *a = work->args.attn;
     const int64_t q[] = {n->tokens, n->q_heads, s->head_dim};
-    const int64_t out[] = {n->tokens, n->q_heads, s->v_dim}, lse[] = {n->q_heads, n->tokens};
+    const int64_t out[] = {n->tokens, n->q_heads, s->v_dim};
+    int th = s->lse == KGEN_LSE_TH;
+    const int64_t lse[] = {th ? n->tokens : n->q_heads, th ? n->q_heads : n->tokens};
     KGEN_TRY(kgen__workload_tensor(work, &a->q, KGEN__EACH_SET, (kgen_dtype)s->q, 3, q,
                                    KGEN__SIGNED, err));
     KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out, 3, out,

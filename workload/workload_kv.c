@@ -59,8 +59,9 @@ kgen_status kgen__workload_scales(kgen__workload *work, kgen_tensor *k, kgen_ten
                                   kgen__content content, kgen_error *err) {
     kgen_tensor *const sides[] = {k, v};
     int token = of_tokens(granularity);
+    if (granularity == KGEN_DESCALE_NONE || granularity == KGEN_DESCALE_IGNORE) return KGEN_OK;
     const int64_t one = 1, all[] = {c->pages, c->page, c->heads};
-    for (int is_v = 0; is_v < 2 && granularity != KGEN_DESCALE_NONE; is_v++) {
+    for (int is_v = 0; is_v < 2; is_v++) {
         KGEN_TRY(kgen__workload_tensor(work, sides[is_v], KGEN__SHARED, KGEN_DTYPE_F32,
                                        token ? 3 : 1, token ? all : &one, content, err));
         if (token) sides[is_v]->layout = KGEN_LAYOUT_NHD;

@@ -76,18 +76,21 @@ KGEN_API const kgen_attn_phase *kgen_attn_phase_of(int32_t phase);
 /* NONE: no descale. HEAD: one per tensor [1], per head [Hkv] or per sequence
  * and head [S][Hkv]. TOKEN: per cached token and head, [NB][page][Hkv] or
  * [NB][Hkv][page]. The shape passed at launch is the shape that is read. ROW:
- * as TOKEN, one value for all heads of a token (kv_write). */
+ * as TOKEN, one value for all heads of a token (kv_write). IGNORE: may be given,
+ * of any shape, and is not read (attn). */
 typedef enum kgen_descale {
     KGEN_DESCALE_AUTO = 0,
     KGEN_DESCALE_NONE = 1,
     KGEN_DESCALE_HEAD = 2,
     KGEN_DESCALE_TOKEN = 3,
     KGEN_DESCALE_ROW = 4,
+    KGEN_DESCALE_IGNORE = 5,
 } kgen_descale;
 
 #define KGEN_PAGE_X16 0   /* page: any multiple of 16, given at launch */
 #define KGEN_WINDOW_RT -1 /* window, right: given at launch */
 #define KGEN_CAUSAL_SEQ 2 /* causal: given for each sequence */
+#define KGEN_LSE_TH 2     /* lse: [T][Hq], not [Hq][T] */
 
 typedef struct kgen_attn_spec {
 #define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) int32_t field;

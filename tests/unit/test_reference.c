@@ -205,11 +205,14 @@ static int64_t dense_offset(const walk *w, int value, int64_t page, int64_t slot
     }
 }
 
+static int64_t whole_at(const kgen_tensor *t, int64_t i) {
+    return t->dtype == KGEN_DTYPE_I64 ? ((int64_t *)t->data)[i] : ((int32_t *)t->data)[i];
+}
+
 static float cached(const walk *w, int value, int64_t key, int64_t head, int64_t d) {
     const kgen_attn_args *a = w->data->args.attn;
     int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
-    int64_t page = a->block_table.dtype == KGEN_DTYPE_I64 ? ((int64_t *)a->block_table.data)[entry]
-                                                          : ((int32_t *)a->block_table.data)[entry];
+    int64_t page = whole_at(&a->block_table, entry);
     const kgen_tensor *t = value ? &a->v : &a->k;
     return (float)kgen__number_load(t->dtype, t->data,
                                     dense_offset(w, value, page, key % w->page_tokens, head, d));
@@ -219,11 +222,11 @@ static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
     const kgen_attn_args *a = w->data->args.attn;
     const kgen_tensor *t = value ? &a->v_descale : &a->k_descale;
     int32_t shape = value ? w->data->shape.attn.vds : w->data->shape.attn.kds;
-    if (!t->data || (!value && w->faults & NO_K_DESCALE)) return 1;
+    if (!t->data || w->data->spec.attn.descale == KGEN_DESCALE_IGNORE) return 1;
+    if (!value && w->faults & NO_K_DESCALE) return 1;
     const float *scale = t->data;
     int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
-    int64_t page = a->block_table.dtype == KGEN_DTYPE_I64 ? ((int64_t *)a->block_table.data)[entry]
-                                                          : ((int32_t *)a->block_table.data)[entry];
+    int64_t page = whole_at(&a->block_table, entry);
     int64_t slot = key % w->page_tokens;
     if (w->faults & (value ? ONE_V_DESCALE : FIRST_K_DESCALE) && t->rank < 3) return scale[0];
     if (shape == KGEN__SCALE_AUTO) shape = t->rank == 3 ? KGEN__SCALE_TOKEN : KGEN__SCALE_ONE;
@@ -303,7 +306,9 @@ static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t positio
     for (int64_t d = 0; d < s->v_dim; d++)
         put_out(w, token * a->out.stride[0] + h * s->v_dim + d, empty ? 0 : acc[d] / total * scale);
     if (a->lse.data)
-        ((float *)a->lse.data)[h * a->q.shape[0] + token] = empty ? -INFINITY : most + logf(total);
+        ((float *)a->lse
+             .data)[s->lse == KGEN_LSE_TH ? token * a->q.shape[1] + h : h * a->q.shape[0] + token] =
+            empty ? -INFINITY : most + logf(total);
 }
 
 /* Tokens of no sequence have no key. */
@@ -312,13 +317,14 @@ static void imitate(kgen__data *data, int faults) {
     walk w = {data, faults, 0, 0, data->shape.attn.hkv};
     int layout = data->spec.attn.layout;
     w.page_tokens = a->k.shape[layout == KGEN_LAYOUT_NHD ? 1 : layout == KGEN_LAYOUT_HND ? 2 : 3];
-    const int32_t *lens = a->seq_lens.data, *cu = a->cu_seqlens_q.data;
+    const kgen_tensor *cu = &a->cu_seqlens_q;
     int64_t token = 0;
     for (w.seq = 0; w.seq < data->shape.seqs; w.seq++) {
-        int64_t fresh = cu ? cu[w.seq + 1] - cu[w.seq] : 1, context = lens[w.seq] - fresh;
+        int64_t fresh = cu->data ? whole_at(cu, w.seq + 1) - whole_at(cu, w.seq) : 1;
+        int64_t length = whole_at(&a->seq_lens, w.seq), context = length - fresh;
         for (int64_t i = 0; i < fresh; i++, token++)
             for (int64_t h = 0; h < a->q.shape[1]; h++)
-                imitate_row(&w, token, h, context + i, context, lens[w.seq]);
+                imitate_row(&w, token, h, context + i, context, length);
     }
     for (; token < a->q.shape[0]; token++)
         for (int64_t h = 0; h < a->q.shape[1]; h++) imitate_row(&w, token, h, -1, 0, 0);

@@ -330,7 +330,10 @@ static const axis attn_axes[] = {
     {"alibi", "alibi=0", "alibi=1"},
     {"order", "softcap=1,alibi=1,order=cap", "softcap=1,alibi=1,order=alibi"},
     {"sinks", "sinks=0", "sinks=1"},
+    {"len", "len=i32", "len=i64"},
+    {"cu", "phase=verify,t=2,cu=i32", "phase=verify,t=2,cu=i64"},
     {"lse", "lse=0", "lse=1"},
+    {"lse", "lse=1", "lse=th"},
     {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
     {"descale", "kv=fp8,descale=head", "kv=fp8,descale=token"},
 };

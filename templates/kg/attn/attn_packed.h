@@ -4,21 +4,21 @@
 #include "kg/core/workspace_head.h"
 
 struct kg_attn_args {
-    const void *q;         /* [T][Hq][D] */
-    const void *k, *v;     /* pages */
-    void *out;             /* [T][Hq][Dv] */
-    float *lse;            /* [Hq][T] */
-    const void *table;     /* [S][pages] */
-    const int *seq_lens;   /* [S] */
-    const int *cu_seqlens; /* [S + 1] */
-    int *error;            /* [S] or null: bits of kgen_attn_error */
+    const void *q;          /* [T][Hq][D] */
+    const void *k, *v;      /* pages */
+    void *out;              /* [T][Hq][Dv] */
+    float *lse;             /* [Hq][T] or [T][Hq] */
+    const void *table;      /* [S][pages] */
+    const void *seq_lens;   /* [S] */
+    const void *cu_seqlens; /* [S + 1] */
+    int *error;             /* [S] or null: bits of kgen_attn_error */
     const float *k_descale, *v_descale, *out_scale;
     const float *alibi, *sinks;     /* [Hq] */
     float *partial_out;             /* [2 * workgroups][rows][Dv] */
     float *partial_ml;              /* [2 * workgroups][rows][2]: maximum, sum */
     struct kg_workspace *workspace; /* counters [S][Hkv][row blocks] */
     long long q_token, q_head, out_token, out_head;
-    long long lse_head;  /* elements */
+    long long lse_row;   /* elements */
     long long table_row; /* elements */
     long long k_page, k_head, v_page, v_head;
     /* Descale strides in elements: HEAD (sequence, unused, head), TOKEN

@@ -86,7 +86,9 @@ KG_DEV void store_out(args_t a, row_t row, int dim, const float (&x)[4]) {
 KG_DEV void store_lse(args_t a, row_t row, sums_t total) {
     if constexpr (LSE != 0) {
         bool empty = total.maximum == -INFINITE;
-        store(a.lse + row.head * a.lse_head + row.token,
+        int outer = LSE == LSE_TH ? row.token : row.head;
+        int inner = LSE == LSE_TH ? row.head : row.token;
+        store(a.lse + outer * a.lse_row + inner,
               empty ? -INFINITE : (total.maximum + log2(total.sum)) * LN2);
     }
 }
@@ -396,9 +398,9 @@ KG_DEV int page_errors(args_t a, const seq_t &s) {
 
 KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
     int bits = !UNBOUNDED && e.count > Q_TOKENS ? BAD_TOKENS : 0;
-    if (load(a.seq_lens + s.index) > a.table_keys) bits |= BAD_LENGTH;
+    if (length_of(a, s.index) > a.table_keys) bits |= BAD_LENGTH;
     if constexpr (RAGGED) {
-        int first = load(a.cu_seqlens + s.index), end = load(a.cu_seqlens + s.index + 1);
+        int first = offset_of(a, s.index, 0), end = offset_of(a, s.index, 1);
         if (first < 0 || end < first || end > a.num_tokens) bits |= BAD_ROWS;
     }
     bits |= page_errors(a, s);
@@ -417,8 +419,8 @@ KG_DEV void finish(args_t a) {
         if (a.error) report(a, seq_from(a, (int)n, e), e);
     }
     if constexpr (RAGGED) {
-        int used = load(a.cu_seqlens + a.num_seqs);
-        int before = a.num_seqs ? load(a.cu_seqlens + a.num_seqs - 1) : 0;
+        int used = offset_of(a, a.num_seqs, 0);
+        int before = a.num_seqs ? offset_of(a, a.num_seqs, -1) : 0;
         if (used >= before) clear_tokens(a, larger(used, 0), a.num_tokens, wave, waves);
     }
 }

@@ -30,6 +30,23 @@ KG_DEV int right_of(args_t a) { return RIGHT == WINDOW_RT ? a.right : RIGHT; }
 
 KG_DEV int row_blocks_of(int q_len) { return !RAGGED ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS); }
 
+// Numbers of 64 bits become the nearest of 32: none that is in bounds changes. The
+// compiler does not see that they are halves, and compares in 32 bits.
+KG_DEV int load_wide(const void *p, i64 index) {
+    u64 x = load((const u64 *)p + index);
+    int low = (int)x, high = (int)opaque((u32)(x >> 32));
+    return high == low >> 31 ? low : high >> 31 ^ 0x7fffffff;
+}
+KG_DEV int length_of(args_t a, int index) {
+    if constexpr (LEN_I64) return load_wide(a.seq_lens, index);
+    return load((const int *)a.seq_lens + index);
+}
+// Of entry index + step: neighbours share an address.
+KG_DEV int offset_of(args_t a, int index, int step) {
+    if constexpr (CU_I64) return load_wide(a.cu_seqlens, (i64)index + step);
+    return load((const int *)a.cu_seqlens + index + step);
+}
+
 // What the device says of a sequence's queries and keys. What leads out of q or
 // out of the block table counts as none.
 struct extent_t {
@@ -39,10 +56,10 @@ struct extent_t {
 };
 
 KG_DEV extent_t extent_of(args_t a, int index) {
-    extent_t e = {index, 1, load(a.seq_lens + index), CAUSAL != 0};
+    extent_t e = {index, 1, length_of(a, index), CAUSAL != 0};
     if constexpr (RAGGED) {
-        e.start = load(a.cu_seqlens + index);
-        int end = load(a.cu_seqlens + index + 1);
+        e.start = offset_of(a, index, 0);
+        int end = offset_of(a, index, 1);
         bool inside = e.start >= 0 && end >= e.start && end <= a.num_tokens;
         e.count = inside ? end - e.start : 0;
     }
