@@ -107,9 +107,22 @@ KG_DEV void stage_inputs(inputs_t &in, args_t a, const seq_t &s, const head_t &h
     }
 }
 
-KG_DEV void move_shared_windows(const inputs_t &in, args_t a, const seq_t &s, const head_t &head) {
-    KG_UNROLL for (int i = 0; i < TURNS; i++) if (piece_at(i) < 2 * K_DIM)
-        move_window(in.piece[i], a, s, channel_of(head, piece_at(i)));
+// Where so many waves share a SIMD that a lane has at most 64 registers, the window
+// is not kept in them during the recurrence; the one workgroup that moves it on reads
+// it again.
+constexpr bool READS_AGAIN = WAVE == 64 && WAVES * OCCUPANCY >= 8 * KG_SIMDS;
+
+KG_DEV void move_shared_windows(inputs_t &in, args_t a, const seq_t &s, const head_t &head) {
+    KG_UNROLL for (int i = 0; i < TURNS; i++) {
+        int c = piece_at(i);
+        if (c >= 2 * K_DIM) continue;
+        if constexpr (READS_AGAIN) {
+            row_t from = {a.x, a.x_row, column_of(head, c)};
+            load_channels(in.piece[i], a, s, channel_of(head, c), from);
+            if (s.fresh) clear_old(in.piece[i]);
+        }
+        move_window(in.piece[i], a, s, channel_of(head, c));
+    }
 }
 
 // After a barrier behind the last use of a window: counts this workgroup. Loads
