@@ -125,7 +125,7 @@ PyMODINIT_FUNC PyInit__kgen(void) {
     if (module && kgen__py_error && !PyObject_SetAttrString(kgen__py_error, "status", Py_None) &&
         !PyModule_AddObjectRef(module, "KgenError", kgen__py_error) &&
         !kgen__py_add_tensor(module) && !kgen__py_add_context(module) &&
-        !kgen__py_add_kernel(module))
+        !kgen__py_add_kernel(module) && !kgen__py_add_dispatcher(module))
         return module;
     Py_XDECREF(module);
     return NULL;

@@ -49,6 +49,58 @@ typedef struct kgen__py_context {
     kgen__space *old;    /* too small now; graphs may hold them */
 } kgen__py_context;
 
+/* ---- calls by name ---- */
+
+enum { KGEN__SLOTS_MAX = KGEN_ARGS_TENSORS_MAX + 16 };
+enum { KGEN__STREAM = -1, KGEN__WORKSPACE = -2, KGEN__NO_SLOT = -3 };
+
+typedef enum kgen__slot_kind {
+    KGEN__TENSOR,
+    KGEN__FLOAT,
+    KGEN__INT32,
+    KGEN__INT64,
+} kgen__slot_kind;
+
+typedef struct kgen__slot {
+    PyObject *name; /* interned */
+    size_t offset;
+    kgen__slot_kind kind;
+    int shaped; /* kernels depend on its sizes */
+} kgen__slot;
+
+/* The arguments of a family, or of an op of scatter. */
+typedef struct kgen__table {
+    kgen_family_id family;
+    kgen_args_room *empty; /* no argument given, the op tagged */
+    size_t bytes;          /* of it that the family has */
+    int count;
+    kgen__slot slots[KGEN__SLOTS_MAX];
+    PyObject *names; /* of the last call, a constant of its call site */
+    int named[KGEN__SLOTS_MAX];
+} kgen__table;
+
+typedef struct kgen__call {
+    kgen_args args;
+    kgen_args_room room;
+    kgen_stream stream;
+    int has_stream;
+    PyObject *like; /* a tensor whose program has a current stream */
+    int given;      /* tensors, the workspace too */
+    int slots[KGEN__SLOTS_MAX];
+    kgen__place places[KGEN__SLOTS_MAX];
+} kgen__call;
+
+/* -1: an exception is set. A table that failed is cleared all the same. */
+int kgen__table_fill(kgen__table *table, const kgen_spec *spec);
+void kgen__table_clear(kgen__table *table);
+int kgen__table_find(const kgen__table *table, PyObject *name);
+int kgen__call_read(kgen__call *c, kgen__table *table, PyObject *const *values, PyObject *names);
+int kgen__call_check_places(const kgen__call *c, const kgen__table *table,
+                            const kgen__py_context *owner);
+/* Launches, or only checks, what was read with a table of the kernel's family. */
+PyObject *kgen__py_kernel_run(PyObject *kernel, kgen__call *c, const kgen__table *table,
+                              int check_only);
+
 extern PyTypeObject *kgen__py_tensor_type, *kgen__py_kernel_type;
 extern PyObject *kgen__py_error;
 
@@ -74,5 +126,6 @@ PyObject *kgen__py_kernel_of(kgen__py_context *owner, kgen_kernel *kernel);
 int kgen__py_add_tensor(PyObject *module);
 int kgen__py_add_context(PyObject *module);
 int kgen__py_add_kernel(PyObject *module);
+int kgen__py_add_dispatcher(PyObject *module);
 
 #endif

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import _kgen
-from ._kgen import Kernel, KgenError, Tensor, arguments, families, operations, resolve
+from ._kgen import Dispatcher, Kernel, KgenError, Tensor, arguments, families, operations, resolve
 from .describe import view
 
-__all__ = ["Context", "Kernel", "KgenError", "Tensor", "arguments", "families", "open", "operations",
+__all__ = ["Context", "Dispatcher", "Kernel", "KgenError", "Tensor", "arguments", "families", "open", "operations",
            "refusal", "resolve", "spec", "view"]
 __version__ = _kgen.version()
 

@@ -76,7 +76,7 @@ class Launch(unittest.TestCase):
                     **given | {"k": (given["k"], "hnd")})
         self.refuse(kgen.KgenError, "alibi_slopes: given, kernel built without it", kernel.check,
                     **given | {"alibi_slopes": array.array("f", [1])})
-        self.refuse(TypeError, "softmax: no argument of attn:phase=decode", kernel.check, softmax=1)
+        self.refuse(TypeError, "softmax: no argument of a launch of attn", kernel.check, softmax=1)
         self.refuse(TypeError, "by name", kernel.check, given["q"])
         self.refuse(ValueError, "layout 'nhdd': unknown", kernel.check, q=(given["q"], "nhdd"))
         self.refuse(TypeError, "fp16 cannot be seen as f32", kernel.check, q=(given["q"], None, "f32"))
@@ -103,6 +103,33 @@ class Launch(unittest.TestCase):
                 raise KeyError("enough")
             self.refuse(KeyError, "enough", strict.prepare_all, [LINE], progress=stop)
         self.refuse(RuntimeError, "this context is closed", strict.prepare, LINE)
+
+    def test_dispatcher(self):
+        """One choice for each combination of key, types and sizes that count; none for lengths."""
+        step, chosen = Step(), []
+
+        def choose(key, given):
+            chosen.append((key, sorted(name for name, value in given.items() if value is not None)))
+            return ctx.prepare(LINE)
+
+        launches = kgen.Dispatcher("attn", ("q", "k"), choose)
+        launches.launch("a", **step.given, alibi_slopes=None)
+        self.assertLess(max(abs(a - b) for a, b in zip(step.want[0], step.got()[0])), 4e-3)
+        launches.launch("a", **step.given)
+        fewer = {name: kgen.view(bytearray(D * 2), "fp16", (1, HKV, D)) for name in ("q", "out")}
+        one = step.given | fewer | {"seq_lens": array.array("i", [3])}
+        launches.launch("a", **one)
+        launches.launch("b", **step.given)
+        self.assertEqual([key for key, _ in chosen], ["a", "b"])
+        self.assertEqual(chosen[0][1], sorted(step.given))
+        self.refuse(kgen.KgenError, "q: shape.2.=32", launches.launch, "a",
+                    **step.given | {"q": kgen.view(step.q, "fp16", (S, HKV, 32))})
+        self.assertEqual(len(chosen), 3)
+        self.refuse(TypeError, "a key, and arguments by name", launches.launch, **step.given)
+        self.refuse(TypeError, "chooses a kgen.Kernel", kgen.Dispatcher("attn", (), lambda *_: 1).launch, 1)
+        self.refuse(TypeError, "nobody: no argument", kgen.Dispatcher, "attn", ("nobody",), choose)
+        self.refuse(kgen.KgenError, "d=65", kgen.Dispatcher, "attn:d=65", (), choose)
+        self.refuse(ZeroDivisionError, "", kgen.Dispatcher("attn", (), lambda *_: 1 / 0).launch, 1)
 
     def test_words(self):
         self.assertEqual(kgen.spec("attn", phase="decode", alibi=True, d=64, table=None), "attn:phase=decode,alibi=1,d=64")

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 
 from . import cache, delta, flash, vllm
-from .attention import Cache, attend
+from .attention import attend
 from .common import cache_word, offered
 
+LAYOUTS = {"NHD": "nhd", "HND": "hnd"}
 __all__ = ["flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_v1",
            "reshape_and_cache_flash", "unified_attention"]
 
@@ -34,11 +35,11 @@ def paged_attention_v1(
         fp8_out_scale: torch.Tensor | None = None, partition_size: int = 256, mtp: int = 1,
         sliding_window: int = 0) -> torch.Tensor:
     """Slopes come before the cap here, as in AITER's kernel. Its workspace is not used: it is the stream's."""
-    if kv_cache_layout not in ("NHD", "HND"):
+    if kv_cache_layout not in LAYOUTS:
         raise NotImplementedError(f"kv_cache_layout={kv_cache_layout}: NHD or HND")
-    kv = cache_word(key_cache, kv_cache_dtype)
-    attend(query, Cache(key_cache, value_cache, kv_cache_layout.lower(), kv, k_scale, v_scale), out, block_tables,
-           context_lens, scale=scale, starts=cu_query_lens, longest=mtp, window=sliding_window,
+    kv = None if kv_cache_dtype == "auto" else cache_word(key_cache, kv_cache_dtype)
+    attend(query, key_cache, value_cache, out, block_tables, context_lens, scale=scale,
+           layout=LAYOUTS[kv_cache_layout], kv=kv, k_scale=k_scale, v_scale=v_scale, starts=cu_query_lens, longest=mtp, window=sliding_window,
            softcap=logits_soft_cap, slopes=alibi_slopes, first="alibi", out_scale=fp8_out_scale)
     return out
 

@@ -1,10 +1,13 @@
 """One launch of kv_write or kv_gather out of what engines pass."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from .common import (EIGHT_BITS, cache_word, constant, narrow, prepared, seen_as, shuffled,
-                     shuffled_scales, word)
+from .. import Dispatcher, Kernel
+from .common import (EIGHT_BITS, cache_word, constant, narrow, prepared, ready, seen_as, shuffled, shuffled_scales,
+                     word)
 
 EVERY_TOKEN = 2**31 - 1
 
@@ -13,24 +16,27 @@ def page_of(cache: torch.Tensor, layout: str) -> int:
     return cache.shape[{"nhd": 1, "hnd": 2}.get(layout, 3)]
 
 
+def choose(key: tuple[str, str], given: dict[str, Any]) -> Kernel:
+    layout, kv = key
+    k, v, cache = given["k"], given["v"], given["k_cache"][0]
+    return ready(k.device, f"kv_write:x={word(k.dtype)},kv={kv},d={k.shape[2]},dv={v.shape[2]},"
+                           f"page={page_of(cache, layout)},layout={layout},slots={word(given['slots'].dtype)}")
+
+
+WRITES = Dispatcher("kv_write", ("k", "v", "k_cache", "v_cache"), choose)
+
+
 def write(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
           slots: torch.Tensor, kv_cache_dtype: str, k_scale: torch.Tensor | None, v_scale: torch.Tensor | None,
           layout: str) -> None:
     """Rows of key and value to their slots; those below 0 are skipped. 8-bit caches: divided by one scale."""
-    if not slots.numel():
-        return
-    facts = (key.dtype, key_cache.dtype, kv_cache_dtype, key.shape[2], value.shape[2], page_of(key_cache, layout),
-             layout, slots.dtype, key.device)
     kv = cache_word(key_cache, kv_cache_dtype)
-    eight = key_cache.dtype in EIGHT_BITS
-    if eight and (k_scale is None or v_scale is None):
+    if key_cache.dtype not in EIGHT_BITS:
+        k_scale = v_scale = None
+    elif k_scale is None or v_scale is None:
         raise ValueError(f"kv_cache_dtype={kv_cache_dtype}: k_scale and v_scale are needed")
-    kernel = prepared(("write", *facts), key.device, lambda: (
-        f"kv_write:x={word(key.dtype)},kv={kv},d={key.shape[2]},dv={value.shape[2]},page={facts[5]},layout={layout},"
-        f"slots={word(slots.dtype)}"))
-    kernel.launch(k=key, v=value, slots=slots, k_cache=seen_as(key_cache, layout, kv),
-                  v_cache=seen_as(value_cache, layout, kv), k_scale=k_scale if eight else None,
-                  v_scale=v_scale if eight else None)
+    WRITES.launch((layout, kv), k=key, v=value, slots=slots, k_cache=seen_as(key_cache, layout, kv),
+                  v_cache=seen_as(value_cache, layout, kv), k_scale=k_scale, v_scale=v_scale)
 
 
 def reshape_and_cache_flash(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor,

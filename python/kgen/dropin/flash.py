@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from .attention import Cache, attend, window_of
+from .attention import attend, window_of
 from .cache import page_of
 from .common import constants, offered, prepared, word
 
@@ -38,8 +38,8 @@ def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tens
     lengths = k_lengths if k_lengths is not None else lengths_of(k_ends)
     out = q.new_empty((*q.shape[:2], v.shape[-1])) if out is None else out
     lse = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32) if with_lse else None
-    attend(q, Cache(k, v, k_scale=scales[0], v_scale=scales[1]), out, block_table, lengths,
-           scale=q.shape[-1] ** -0.5 if scale is None else scale, starts=starts, longest=longest,
+    attend(q, k, v, out, block_table, lengths, scale=q.shape[-1] ** -0.5 if scale is None else scale,
+           k_scale=scales[0], v_scale=scales[1], starts=starts, longest=longest,
            window=window_of(window_size), softcap=softcap, slopes=slopes, sinks=sinks, lse=lse)
     return (out, lse) if with_lse else out
 
@@ -137,7 +137,7 @@ def flash_attn_with_kvcache(
     rows = q.reshape(batch * tokens, heads, dim)
     out = rows.new_empty((batch * tokens, heads, v_cache.shape[-1]))
     lse = rows.new_empty((heads, batch * tokens), dtype=torch.float32) if return_softmax_lse else None
-    attend(rows, Cache(k_cache, v_cache), out, table, lengths, scale=dim ** -0.5 if softmax_scale is None else
+    attend(rows, k_cache, v_cache, out, table, lengths, scale=dim ** -0.5 if softmax_scale is None else
            softmax_scale, starts=steps(q.device, batch, tokens) if tokens > 1 else None, longest=tokens,
            window=window_of(window_size), softcap=softcap, slopes=alibi_slopes, sinks=s_aux, lse=lse)
     result = out.view(batch, tokens, heads, -1)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from . import flash
-from .attention import Cache, attend, window_of
+from .attention import attend, window_of
 from .cache import (cp_mha_gather_cache, reshape_and_cache_flash, reshape_and_cache_shuffle,
                     reshape_and_cache_shuffle_triton)
 from .common import offered
@@ -38,7 +38,7 @@ def unified_attention(
             **{name: value or None for name, value in newer.items()})
     if sinks is not None and sinks.dtype != torch.float32:
         sinks = sinks.float()
-    attend(q, Cache(k, v, k_scale=k_descale, v_scale=v_descale), out, block_table, seqused_k, scale=softmax_scale,
+    attend(q, k, v, out, block_table, seqused_k, scale=softmax_scale, k_scale=k_descale, v_scale=v_descale,
            starts=cu_seqlens_q, longest=max_seqlen_q, window=window_of(window_size), softcap=softcap or 0.0,
            slopes=alibi_slopes, sinks=sinks, out_scale=output_scale)
 
