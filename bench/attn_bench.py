@@ -6,6 +6,7 @@ set of pages (random permutations over a pool of gigabytes), so no launch finds 
 L2 cache; replays of all candidates alternate. See docs/bench.md.
 
   --grid      batch 1 to 128 by context 1k to 64k of one kernel instead of the usual rows, few samples each
+  --extend    queries of many tokens: prefill, chunks over context, decodes beside a chunk
   --build     compile the kernels of the rows into the cache; needs no GPU and no torch
   --check     only compare small cases with a float32 reference (also --device cpu:sm90)
   --dry-run   all of it on small rows without a GPU: ours on cpu:sm90, the peers' kernels interpreted
@@ -38,6 +39,7 @@ MIN_LAUNCHES, MAX_LAUNCHES = 4, 64
 GRID_BYTES = 40e9  # of keys and values in the largest cell
 GRID_SECONDS = 90
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+VERIFY_TOKENS = 16  # more are the phase extend
 CONTEXTS = (1 * K, 2 * K, 8 * K, 32 * K, 64 * K)
 
 
@@ -46,8 +48,8 @@ CONTEXTS = (1 * K, 2 * K, 8 * K, 32 * K, 64 * K)
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    lens: tuple  # (count, keys), ...
-    tokens: int = 1
+    lens: tuple  # (count, keys), or (count, keys, tokens), ...
+    tokens: int = 1  # where lens says nothing
     q_heads: int = 64
     kv_heads: int = 8
     dim: int = 128
@@ -58,14 +60,17 @@ class Row:
 
     @property
     def name(self):
-        lens = "+".join(f"{n}x{k // K}k" if k >= K else f"{n}x{k}" for n, k in self.lens)
+        def short(n):
+            return f"{n // K}k" if n % K == 0 else str(n)
+        lens = "+".join(f"{n}x{short(k)}" + "".join(f"t{short(t)}" for t in rest) for n, k, *rest in self.lens)
         extra = (f" w{self.window}" if self.window else "") + (f" t{self.tokens}" if self.tokens > 1 else "")
         return f"{self.kv_type} h{self.q_heads}/{self.kv_heads} d{self.dim} p{self.page}{extra} {lens}"
 
     @property
     def spec(self):
-        phase, kv = ("verify" if self.tokens > 1 else "decode"), {"fp8": "e4m3fn"}.get(self.kv_type, self.kv_type)
-        tokens = f",t={self.tokens}" if self.tokens > 1 else ""
+        most, kv = max(self.q_lens), {"fp8": "e4m3fn"}.get(self.kv_type, self.kv_type)
+        phase = "decode" if most == 1 else "verify" if most <= VERIFY_TOKENS else "extend"
+        tokens = f",t={most}" if phase == "verify" else ""
         window = f",window={self.window}" if self.window else ""
         return (f"attn:phase={phase},q={self.x},kv={kv},d={self.dim},g={self.group}{tokens}"
                 f",page={self.page},layout=nhd{window}")
@@ -80,7 +85,15 @@ class Row:
 
     @property
     def seq_lens(self):
-        return [keys for count, keys in self.lens for _ in range(count)]
+        return [keys for count, keys, *_ in self.lens for _ in range(count)]
+
+    @property
+    def q_lens(self):
+        return [rest[0] if rest else self.tokens for count, _, *rest in self.lens for _ in range(count)]
+
+    @property
+    def is_ragged(self):
+        return max(self.q_lens) > 1
 
     @property
     def dtype(self):
@@ -89,9 +102,16 @@ class Row:
     @property
     def kv_bytes(self):
         """What one launch has to read: keys in sight, K and V."""
-        sight = self.window + self.tokens - 1 if self.window else max(self.seq_lens)
-        keys = sum(min(n, sight) for n in self.seq_lens)
+        keys = sum(min(n, self.window + t - 1) if self.window else n for n, t in zip(self.seq_lens, self.q_lens))
         return 2 * keys * self.kv_heads * self.dim * (1 if self.kv == "fp8" else 2)
+
+    @property
+    def flops(self):
+        """Of both products, over the keys that each query sees."""
+        def seen(n, t):
+            return sum(min(n - t + i + 1, self.window or n) for i in range(t))
+        pairs = sum(count * seen(keys, rest[0] if rest else self.tokens) for count, keys, *rest in self.lens)
+        return 4 * pairs * self.q_heads * self.dim
 
 
 def usual_rows():
@@ -105,6 +125,21 @@ def usual_rows():
             + rows([(8, 8 * K), (64, 8 * K)], q_heads=16, kv_heads=2, dim=256, page=64)
             + rows([(32, 8 * K)], dim=64, window=128)
             + rows([(64, 8 * K)], q_heads=8, kv_heads=1))
+
+
+def extend_rows():
+    def rows(triples, **rest):
+        return [Row(((s, n, t),), **rest) for s, n, t in triples]
+    small = dict(q_heads=32, kv_heads=8)
+    return (rows([(1, 512, 512), (1, 2 * K, 2 * K), (8, 2 * K, 2 * K), (1, 8 * K, 8 * K), (2, 32 * K, 2 * K),
+                  (4, 8 * K, 512), (16, 2 * K, 128)], **small)
+            + [Row(((1, 4 * K, 4 * K), (3, 1 * K, 1 * K), (12, 256, 256)), **small),
+               Row(((32, 8 * K, 1),), **small),
+               Row(((32, 8 * K, 1), (1, 2 * K, 2 * K)), **small)]
+            + rows([(4, 2 * K, 2 * K), (4, 8 * K, 512)], dim=64, **small)
+            + rows([(4, 2 * K, 2 * K), (4, 8 * K, 512)], dim=256, q_heads=16, kv_heads=2, page=64)
+            + rows([(4, 2 * K, 2 * K), (4, 8 * K, 512)], kv="fp8", **small)
+            + rows([(4, 8 * K, 2 * K)], window=1 * K, **small))
 
 
 def map_rows():
@@ -130,11 +165,12 @@ class Case:
         shape = (max(need, pool_pages), row.page, row.kv_heads, row.dim)
         self.k, self.v = (harness.Pools.take(name, shape, kv_type, device, random_tensor) for name in "kv")
         self.table = self.make_table(shape[0], pages, distinct).to(device)
-        tokens = len(lens) * row.tokens
+        ends = [0, *itertools.accumulate(row.q_lens)]
+        tokens = ends[-1]
         self.q = random_tensor((tokens, row.q_heads, row.dim), row.dtype, device)
         self.out = torch.full_like(self.q, float("nan"))
         self.lens = torch.tensor(lens, dtype=torch.int32, device=device)
-        self.cu = torch.arange(0, tokens + 1, row.tokens, dtype=torch.int32, device=device)
+        self.ends, self.cu = ends, torch.tensor(ends, dtype=torch.int32, device=device)
         self.k_descale, self.v_descale = (
             torch.tensor([x], device=device) if row.kv == "fp8" else None for x in (0.8, 1.3))
         self.scale = row.dim ** -0.5
@@ -156,15 +192,20 @@ class Case:
         chosen = pool.view(torch.uint8)[pages, :, head] if row.kv == "fp8" else pool[pages, :, head]
         return chosen.reshape(-1, row.dim)[:length].view(pool.dtype).float()
 
+    def rows_of(self, tensor, seq, head):
+        """[t][G][D] of a sequence and the heads of a KV head, float32"""
+        group = self.row.group
+        return tensor[self.ends[seq]:self.ends[seq + 1], head * group:(head + 1) * group].float()
+
     def reference(self, index, seq, head):
         """[t][G][D] of one sequence and KV head, float32."""
-        row, length = self.row, int(self.lens[seq])
-        q = self.q[seq * row.tokens:(seq + 1) * row.tokens, head * row.group:(head + 1) * row.group].float()
+        row, length, tokens = self.row, int(self.lens[seq]), self.row.q_lens[seq]
+        q = self.rows_of(self.q, seq, head)
         k, v = (self.gather(pool, index, seq, head) for pool in (self.k, self.v))
         descales = (float(self.k_descale), float(self.v_descale)) if row.kv == "fp8" else (1.0, 1.0)
         scores = torch.einsum("tgd,nd->tgn", q, k) * (self.scale * descales[0])
         key = torch.arange(length, device=q.device)
-        distance = (length - row.tokens + torch.arange(row.tokens, device=q.device))[:, None] - key[None, :]
+        distance = (length - tokens + torch.arange(tokens, device=q.device))[:, None] - key[None, :]
         hidden = (distance < 0) | (distance >= row.window if row.window else False)
         scores.masked_fill_(hidden[:, None, :], float("-inf"))
         return torch.einsum("tgn,nd->tgd", scores.softmax(-1), v) * descales[1]
@@ -180,8 +221,7 @@ class Case:
         seqs = {0, len(row.seq_lens) // 2, len(row.seq_lens) - 1}
         for seq, head in itertools.product(seqs, {0, row.kv_heads - 1}):
             want = self.reference_once(index, seq, head)
-            got = out[seq * row.tokens:(seq + 1) * row.tokens,
-                      head * row.group:(head + 1) * row.group].float()
+            got = self.rows_of(out, seq, head)
             difference = (got - want).abs().max().item()
             worst = max(worst, float("inf") if difference != difference else difference)
             largest = max(largest, want.abs().max().item())
@@ -232,7 +272,7 @@ class Kgen:
         attn.q, attn.out = kg.tensor(case.q), kg.tensor(case.out)
         attn.k, attn.v = kg.tensor(case.k, "nhd"), kg.tensor(case.v, "nhd")
         attn.block_table, attn.seq_lens = kg.tensor(case.table[index]), kg.tensor(case.lens)
-        if case.row.tokens > 1:
+        if case.row.is_ragged:
             attn.cu_seqlens_q = kg.tensor(case.cu)
         if case.k_descale is not None:
             attn.k_descale, attn.v_descale = kg.tensor(case.k_descale), kg.tensor(case.v_descale)
@@ -274,8 +314,11 @@ def try_once(candidate, case, index=0):
 
 def small_row(row, device):
     """The same kernel over three short sequences."""
-    keys = (row.tokens, row.page + 7, 150 if device == "cpu" else 2500)
-    return dataclasses.replace(row, lens=tuple((1, n) for n in keys), q_heads=2 * row.group, kv_heads=2)
+    if max(row.q_lens) > VERIFY_TOKENS:
+        lens = ((1, 50, 50), (1, 90, 20), (1, 150, 1))
+    else:
+        lens = tuple((1, n) for n in (row.tokens, row.page + 7, 150 if device == "cpu" else 2500))
+    return dataclasses.replace(row, lens=lens, q_heads=2 * row.group, kv_heads=2)
 
 
 def small_rows(rows, device):
@@ -329,9 +372,9 @@ def time_row(row, options, context, device, peers, read_gbs):
 def shape_of(row):
     """What a row is about, for those who read the files."""
     batch = len(row.seq_lens)
-    return {"batch": batch, "context": row.lens[0][1] if len(row.lens) == 1 else None, "tokens": row.tokens,
+    return {"batch": batch, "context": row.lens[0][1] if len(row.lens) == 1 else None, "tokens": max(row.q_lens),
             "q_heads": row.q_heads, "kv_heads": row.kv_heads, "dim": row.dim, "page": row.page, "x": row.x,
-            "kv": row.kv_type, "window": row.window}
+            "kv": row.kv_type, "window": row.window, "flops": row.flops}
 
 
 def summary(row, sets, times, errors, own, read_gbs):
@@ -345,6 +388,7 @@ def summary(row, sets, times, errors, own, read_gbs):
         "row": row.name, "spec": row.spec, "launches": sets, "kv_mb": row.kv_bytes / 1e6,
         "kgen_us": base, "kgen_min_us": min(times["kgen"]) if base else None,
         "kgen_share": row.kv_bytes / base / 1e3 / read_gbs if base else None,
+        "kgen_tflops": row.flops / base / 1e6 if base else None,
         "kgen_error": errors["kgen"][0] if base else None,
         "kgen_variants": kgen, "peer_us": peer.get(best), "peer_min_us": min(times[best]) if best else None,
         "peer_best": best, "peer_own": " ".join(own), "peer_error": errors[best][0] if best else None,
@@ -418,6 +462,7 @@ def warm_peers(rows, options, peers):
 
 FAMILIES = ("aiter", "vllm", "flashinfer", "torch")
 COLUMNS = (("row", "row", "{:34}"), ("kgen_us", "kgen us", "{:9.1f}"), ("kgen_share", "of read", "{:7.1%}"),
+           ("kgen_tflops", "TFLOP/s", "{:7.1f}"),
            ("aiter_us", "aiter us", "{:9.1f}"), ("vllm_us", "vllm us", "{:9.1f}"),
            ("flashinfer_us", "flashinfer", "{:10.1f}"), ("torch_us", "torch us", "{:9.1f}"),
            ("ratio", "peer/kgen", "{:9.2f}"), ("peer_best", "best peer", "{:12}"),
@@ -439,7 +484,7 @@ def token_ratios(rows, results):
     lines = []
     for row in rows:
         one = of.get(dataclasses.replace(row, tokens=1))
-        if row.tokens > 1 and row in of and one:
+        if row.tokens > 1 and one and row in of:
             said = [f"{who} {of[row][key] / one[key]:.3f}" for who, key in (("kgen", "kgen_us"), ("peer", "peer_us"))
                     if of[row][key] and one[key]]
             lines.append(f"{row.name} against 1 token: " + ", ".join(said))
@@ -484,6 +529,7 @@ def measure(rows, options, context, device, peers):
 def parse():
     p = harness.parser(__doc__, None, (5, 15))
     p.add_argument("--grid", action="store_true", help="batch by context of one kernel, 5 repeats")
+    p.add_argument("--extend", action="store_true", help="rows of many query tokens")
     p.add_argument("--only", default="", help="regular expression over the names of rows")
     p.add_argument("--variants", default="", help="tuning keys to try beside the default: 'occ=1;waves=4,occ=2'")
     p.add_argument("--no-peer", action="store_true", help="kgen alone")
@@ -505,7 +551,8 @@ def settle(options):
     options.no_check |= (options.grid or options.dry_run) and not options.check  # timed rows are compared anyway
     if options.budget is None:
         options.budget = GRID_SECONDS if options.grid else 0
-    options.tag = options.tag or ("attn_grid" if options.grid else "attn_bench") + "_dry" * options.dry_run
+    kind = "grid" if options.grid else "extend" if options.extend else "bench"
+    options.tag = options.tag or f"attn_{kind}" + "_dry" * options.dry_run
     if options.dry_run:
         options.device = "cpu:sm90"
     return options
@@ -521,7 +568,8 @@ def dry_rows(rows, options):
 
 
 def rows(options):
-    return [row for row in (map_rows() if options.grid else usual_rows()) if re.search(options.only, row.name)]
+    made = map_rows() if options.grid else extend_rows() if options.extend else usual_rows()
+    return [row for row in made if re.search(options.only, row.name)]
 
 
 def peers(options):

@@ -3,13 +3,15 @@
 AITER   Triton unified attention: a 2D kernel, or a 3D kernel that splits the keys and a reduction
 vLLM    Triton unified attention: the same two forms, of one kernel
 FlashInfer, where its package is installed: BatchDecodeWithPagedKVCacheWrapper, planned before
-torch   scaled_dot_product_attention over keys and values gathered before, or in the launch
+torch   scaled_dot_product_attention over keys and values gathered before, or in the launch; for whole
+        prompts its FlashAttention-2 and cuDNN
 """
 import sys
 import types
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 import triton
 
 import peers
@@ -120,7 +122,7 @@ class Unified(Peer):
     def arguments(self, case, index):
         row = case.row
         return dict(
-            q=case.q, k=case.k, v=case.v, out=case.out, cu_seqlens_q=case.cu, max_seqlen_q=row.tokens,
+            q=case.q, k=case.k, v=case.v, out=case.out, cu_seqlens_q=case.cu, max_seqlen_q=max(row.q_lens),
             seqused_k=case.lens, max_seqlen_k=max(row.seq_lens), softmax_scale=case.scale, causal=True,
             window_size=(row.window - 1, 0) if row.window else (-1, -1), block_table=case.table[index],
             softcap=0, q_descale=None, k_descale=case.k_descale, v_descale=case.v_descale)
@@ -147,11 +149,11 @@ class Aiter(Unified):
         """(those that fill the device, those of the 2D kernel), as the peer counts them"""
         per_block = max(16, triton.next_power_of_2(row.group)) // row.group
         count = len(row.seq_lens)
-        blocks = count if row.tokens == 1 else count * row.tokens // per_block + count
+        blocks = sum(row.q_lens) // per_block + count if row.is_ragged else count
         return 4 * peers.compute_units(), blocks * row.kv_heads
 
     def own_path_is_2d(self, row):
-        return self.own["use_2d_kernel"](row.dim, row.window, row.tokens == 1, row.tokens, max(row.seq_lens),
+        return self.own["use_2d_kernel"](row.dim, row.window, not row.is_ragged, max(row.q_lens), max(row.seq_lens),
                                          *self.programs(row))
 
     def segments(self, row):
@@ -195,7 +197,7 @@ class Vllm(Unified):
     def own_path_is_2d(self, row):
         """A block of queries holds 16 rows; the backend compares their number with GRID_2D."""
         per_block = max(16, triton.next_power_of_2(row.group)) // row.group
-        return len(row.seq_lens) * -(-row.tokens // per_block) > GRID_2D // row.kv_heads
+        return sum(-(-t // per_block) for t in row.q_lens) > GRID_2D // row.kv_heads
 
     def segments(self, row):
         """The `64` rows take 64 parts where 16 do not fill the device, as its backend does on sm_120."""
@@ -240,7 +242,7 @@ class FlashInfer(Peer):
         self.make = wrapper
 
     def takes(self, row):
-        return row.tokens == 1 and not FlashInfer.broken
+        return not row.is_ragged and not FlashInfer.broken
 
     def bind(self, case):
         try:
@@ -281,7 +283,7 @@ class Torch(Peer):
 
     def takes(self, row):
         """It has no form for 8-bit caches, and for others but one length it would need a mask."""
-        return row.tokens == 1 and row.kv != "fp8" and not row.window and len(row.lens) == 1
+        return not row.is_ragged and row.kv != "fp8" and not row.window and len(row.lens) == 1
 
     def bind(self, case):
         self.dense = [] if self.gathers else [self.gather(case, index) for index in range(case.sets)]
@@ -301,12 +303,32 @@ class Torch(Peer):
         return F.scaled_dot_product_attention(q, k, v, scale=case.scale).reshape(case.q.shape)
 
 
+class TorchPrefill(Torch):
+    """The whole of sequences of one length, keys and values dense: torch's FlashAttention-2, or cuDNN."""
+
+    def __init__(self, how):
+        self.name, self.gathers = f"torch-{how}", False
+        self.backend = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}[how]
+
+    def takes(self, row):
+        return row.is_ragged and row.kv != "fp8" and not row.window and len(row.lens) == 1 and row.q_lens == row.seq_lens
+
+    def run(self, case, index):
+        row = case.row
+        k, v = self.dense[index]
+        q = case.q.view(len(row.seq_lens), -1, row.q_heads, row.dim).transpose(1, 2)
+        with sdpa_kernel(self.backend):
+            out = F.scaled_dot_product_attention(q, k, v, scale=case.scale, is_causal=True, enable_gqa=True)
+        return out.transpose(1, 2).reshape(case.q.shape)
+
+
 def kinds(with_torch):
     """name -> what makes the peer"""
     made = {f"{kind.family}-{config}": (lambda kind=kind, config=config: kind(config))
             for kind in (Aiter, Vllm) for config in CONFIGS}
     made["flashinfer"] = FlashInfer
-    return {**made, **{f"torch-{how}": (lambda how=how: Torch(how)) for how in ("dense", "gather") if with_torch}}
+    of_torch = [(Torch, "dense"), (Torch, "gather"), (TorchPrefill, "flash"), (TorchPrefill, "cudnn")]
+    return {**made, **{f"torch-{how}": (lambda kind=kind, how=how: kind(how)) for kind, how in of_torch if with_torch}}
 
 
 def available(with_torch, names=()):

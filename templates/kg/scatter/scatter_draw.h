@@ -70,7 +70,8 @@ template <class F> KG_DEV i32 largest_token(draw_t &d, int vocab, F score) {
     }
     KG_UNROLL for (u32 step = 1; step < (u32)WAVE; step *= 2) best =
         most(best, shuffle_i64(best, lane_id() ^ step));
-    if (lane_id() == 0) d.sums[wave_id()] = best;
+    u32 wave = wave_id(); // asked of all lanes at once
+    if (lane_id() == 0) d.sums[wave] = best;
     barrier();
     KG_UNROLL for (int w = 0; w < THREADS / WAVE; w++) best = most(best, d.sums[w]);
     return best < 0 ? -1 : (i32)(0x7fffffff - (best & 0x7fffffff));
