@@ -266,7 +266,7 @@ class Kgen:
             args.workspace, args.workspace_bytes = memory, size
 
     def arguments(self, case, index):
-        args = kg.Args(kg.ATTN)
+        args = kg.Args("attn")
         attn = args.part
         attn.softmax_scale = case.scale
         attn.q, attn.out = kg.tensor(case.q), kg.tensor(case.out)

@@ -271,7 +271,7 @@ class Kgen:
             self.args.append(args)
 
     def arguments(self, case, index):
-        args, row = kg.Args(kg.GDN), case.row
+        args, row = kg.Args("gdn"), case.row
         gdn = args.part
         gdn.q_scale, gdn.l2_eps = row.k ** -0.5, 1e-6
         gdn.slots, gdn.state, gdn.out = kg.tensor(case.slots[index]), kg.tensor(case.state, "vk"), kg.tensor(case.out)

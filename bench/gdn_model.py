@@ -104,7 +104,7 @@ class Attention:
             page, slot = d.place(s, int(d.lens[s]) - 1)
             self.k[page, slot], self.v[page, slot] = k[s, 0], v[s, 0]
         out = torch.full_like(q, float("nan"))
-        d.attention.launch(kg.ATTN, {
+        d.attention.launch("attn", {
             "q": kg.tensor(q), "k": kg.tensor(self.k, "nhd"), "v": kg.tensor(self.v, "nhd"), "out": kg.tensor(out),
             "block_table": kg.tensor(d.table), "seq_lens": kg.tensor(d.lens)}, {"softmax_scale": module.scaling})
         out = out.view(n, 1, -1) * torch.sigmoid(gate.reshape(n, 1, -1))
@@ -151,16 +151,16 @@ class DeltaNet:
         rows = {"qkvz": kg.tensor(qkvz, d.layout), "ba": kg.tensor(ba, d.layout)}
         out = torch.full((n, V_HEADS, DIM), float("nan"), dtype=torch.bfloat16, device=d.device)
         if d.fused:
-            d.fused.launch(kg.GDN, {**step, **conv, **rows, "norm_weight": kg.tensor(self.module.norm.weight.data),
+            d.fused.launch("gdn", {**step, **conv, **rows, "norm_weight": kg.tensor(self.module.norm.weight.data),
                                     "out": kg.tensor(out)},
                            {**numbers, "norm_eps": self.module.layer_norm_epsilon})
         else:
             x = torch.full((n, self.channels), float("nan"), dtype=torch.bfloat16, device=d.device)
             b, a = (torch.full((n, V_HEADS), float("nan"), dtype=torch.bfloat16, device=d.device) for _ in "ba")
             z = torch.full_like(out, float("nan"))
-            d.unpack.launch(kg.GDN, {**conv, **rows, "out": kg.tensor(x), "z_out": kg.tensor(z.view(n, -1)),
+            d.unpack.launch("gdn", {**conv, **rows, "out": kg.tensor(x), "z_out": kg.tensor(z.view(n, -1)),
                                      "b_out": kg.tensor(b), "a_out": kg.tensor(a)}, {"l2_eps": numbers["l2_eps"]})
-            d.step.launch(kg.GDN, {**step, "x": kg.tensor(x), "b": kg.tensor(b), "a": kg.tensor(a),
+            d.step.launch("gdn", {**step, "x": kg.tensor(x), "b": kg.tensor(b), "a": kg.tensor(a),
                                    "out": kg.tensor(out)}, numbers)
             out = self.module.norm(out.view(-1, DIM), z.view(-1, DIM))
         return self.module.out_proj(out.view(n, 1, -1))

@@ -8,6 +8,7 @@ import ctypes as c
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,6 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OFFLINE, AUTO = 3, 0
 MAX_RANK = 5
-ATTN, GDN, SCATTER, KV_WRITE, KV_GATHER = 0, 1, 2, 3, 4
 LAYOUTS = {"none": 0, "nhd": 1, "hnd": 2, "shuffle": 3, "xpacked": 4, "interleaved": 5, "flat": 6,
            "presplit": 7, "vk": 8, "kv": 9, "sd": 10, "ds": 11}
 DTYPES = {"bfloat16": 1, "float16": 2, "float8_e4m3fn": 3, "float8_e4m3fnuz": 4, "float8_e5m2": 5,
@@ -42,7 +42,7 @@ def explain(family):
     return json.loads(done.stdout)
 
 
-FAMILIES = ["attn", "gdn", "scatter", "kv_write", "kv_gather"]
+FAMILIES = re.findall(r"^KGEN_FAMILY\((\w+)", (ROOT / "include/kgen/families.def").read_text(), re.M)
 EXPLAINED = {family: explain(family) for family in FAMILIES}
 
 
@@ -105,8 +105,8 @@ class Args(c.Structure):
                 ("any", c.c_void_p)]
 
     def __init__(self, family):
-        self.part = STRUCTS[FAMILIES[family]]()
-        super().__init__(family, None, 0, c.addressof(self.part))
+        self.part = STRUCTS[family]()
+        super().__init__(FAMILIES.index(family), None, 0, c.addressof(self.part))
 
 
 class OpenOptions(c.Structure):

@@ -230,7 +230,7 @@ class Kgen:
             n: kg.tensor(getattr(case, n), case.row.layout) for n in ("k_cache", "v_cache")}
 
     def write(self, case, index):
-        args, row = kg.Args(kg.KV_WRITE), case.row
+        args, row = kg.Args("kv_write"), case.row
         given = {"k": case.k[index], "v": case.v[index], "slots": case.slots[index]}
         if row.op == "rope":
             given |= {"positions": case.positions[index], "cos": case.cos, "sin": case.sin,
@@ -242,7 +242,7 @@ class Kgen:
         return args
 
     def gather(self, case, index):
-        args = kg.Args(kg.KV_GATHER)
+        args = kg.Args("kv_gather")
         given = {"k": case.k[index], "v": case.v[index], "block_table": case.table[index], "cu_seqlens": case.ends,
                  "seq_lens": case.lens, "k_descale": case.k_scale, "v_descale": case.v_scale}
         for name, t in self.tensors(case, given).items():

@@ -165,7 +165,7 @@ class Kgen:
             raise kg.KgenError("scatter wants a workspace")
 
     def arguments(self, case, index):
-        args, out = kg.Args(kg.SCATTER), self.outputs
+        args, out = kg.Args("scatter"), self.outputs
         op = OPS[case.row.op]
         args.part.op, args.part.live = kg.SCATTER_OPS[op], kg.tensor(case.live)
         scatter = getattr(args.part, op)

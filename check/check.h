@@ -64,11 +64,7 @@ void kgen__attn_free(kgen__attn_answer *answer);
  * `<spec line> | key=value ...`, one line. Lists (lens, qlens ...) hold a term
  * for each sequence, or one for all; a term is a number or rand:low..high.
  * The keys are the family's. */
-enum { KGEN__CASE_SEQS_MAX = 512, KGEN__CASE_LINE_MAX = 24576 };
-
-typedef struct kgen__span {
-    int32_t low, high; /* drawn from the seed when they differ */
-} kgen__span;
+enum { KGEN__CASE_LINE_MAX = 24576 };
 
 typedef enum kgen__scale_shape {
     KGEN__SCALE_AUTO = 0, /* the first shape that the spec's descale allows */
@@ -80,121 +76,10 @@ typedef enum kgen__scale_shape {
     KGEN__SCALE_COUNT
 } kgen__scale_shape;
 
-typedef struct kgen__attn_case {
-    kgen__span lens[KGEN__CASE_SEQS_MAX];  /* cached keys, new tokens included */
-    kgen__span qlens[KGEN__CASE_SEQS_MAX]; /* new tokens; 1 in decode */
-    int32_t hkv;                           /* KV heads */
-    int32_t page;                          /* run-time page of page=x16 */
-    int32_t window, right;                 /* of window=rt, right=rt */
-    int32_t tail;                          /* padding tokens after the last sequence's */
-    int32_t extra;    /* pages in nobody's table, besides the one always there */
-    int32_t cols;     /* columns of the table past the longest sequence */
-    int32_t rowpad;   /* entries between two rows of the table */
-    int32_t packed;   /* 1: K and V are views of one tensor */
-    int32_t pad;      /* 16-byte units between two tokens of K, V */
-    int32_t qpad;     /* 16-byte units between two tokens of q, out */
-    int32_t off;      /* 1: q, K, V begin 16 bytes into their allocation */
-    int32_t poison;   /* 0: finite numbers where no row looks */
-    int32_t bad;      /* of 16 sequences, so many have something out of bounds */
-    int32_t kds, vds; /* kgen__scale_shape of the descales */
-    double scale;     /* softmax scale; 0: 1/sqrt(d) */
-    double softcap;   /* of softcap=1 */
-    double oscale;    /* out_scale; 0: random */
-    double sink;      /* added to every sink */
-} kgen__attn_case;
-
-typedef struct kgen__gdn_case {
-    kgen__span lens[KGEN__CASE_SEQS_MAX];     /* tokens of this launch */
-    kgen__span accepted[KGEN__CASE_SEQS_MAX]; /* of the launch before */
-    kgen__span ring[KGEN__CASE_SEQS_MAX];     /* entries in the ring */
-    int32_t pads;                             /* sequences whose read slot is a sentinel */
-    int32_t wpads;                            /* sequences that have a write slot that is one */
-    int32_t astray;                           /* 1: the last sequence ends outside the rows */
-    int32_t tail;                             /* rows after the last sequence's */
-    int32_t extra;                            /* slots of nobody */
-    int32_t slotpad;                          /* 16-byte units between two slots, lines, rings */
-    int32_t rowpad;                           /* elements between two rows of inputs */
-    int32_t outpad;                           /* elements between two rows of outputs */
-    int32_t headpad;                          /* elements between two heads of the output */
-    int32_t idxpad;                           /* entries between two rows of slots */
-    int32_t idxstep;                          /* entries from one column of slots to the next */
-    int32_t cols;                             /* convolution columns past those needed */
-    int32_t scols;                            /* columns of slots past those needed */
-    int32_t steps;                            /* tokens of buffer lines past t */
-    int32_t rows;                             /* rows of a ring past those needed */
-    int32_t off;                              /* 1: rows begin an element into their allocation */
-    int32_t wide;                             /* 1: b and a are views of rows of all ranks' heads */
-    int32_t lines;                            /* 1: lines are given */
-    int32_t windows;                          /* 1: conv_windows are given */
-    int32_t copies;                           /* 1: z, b and a are copied out (fuse=c) */
-    int32_t init;                             /* 1: has_initial is given */
-    int32_t same;                             /* 1: a sequence's slots coincide */
-    int32_t scalet;                           /* 1: out_scale is [groups][T] in memory */
-    int32_t extremes;                         /* 0: no extreme gates, zero heads, huge values */
-    int32_t poison;                           /* 0: finite numbers where no row looks */
-    double xstd;                              /* of activations */
-    double sstd;                              /* of states */
-    double vmax;                              /* of the huge values */
-} kgen__gdn_case;
-
-typedef struct kgen__scatter_case {
-    kgen__span lens[KGEN__CASE_SEQS_MAX];  /* committed tokens */
-    kgen__span qlens[KGEN__CASE_SEQS_MAX]; /* new tokens, of ragged ops */
-    int32_t pads;                          /* rows that are padding */
-    int32_t tokens;                        /* D */
-    int32_t steps;                         /* S */
-    int32_t topk;                          /* K */
-    int32_t cols;                          /* columns of tables past those needed */
-    int32_t cut;                           /* columns of tables, entries of flat outputs too few */
-    int32_t rowpad;                        /* elements between two rows */
-    int32_t extra;                         /* requests of nobody */
-    int32_t off;                           /* 1: outputs begin an element behind 16 bytes */
-    int32_t bad;                           /* of 16 inputs, so many are out of bounds */
-    int32_t live;                          /* 1: live is given */
-    int32_t again;                         /* of 8 rows, so many are those of the launch before */
-    int32_t vocab;
-} kgen__scatter_case;
-
-/* What the cases of both kv families say of the cache. */
-typedef struct kgen__kv_case {
-    int32_t hkv;      /* KV heads */
-    int32_t page;     /* run-time page of page=x16 */
-    int32_t tail;     /* rows after the last sequence's */
-    int32_t extra;    /* pages of nobody */
-    int32_t packed;   /* 1..3: K and V are views of one tensor */
-    int32_t pad;      /* 16-byte units between two tokens of the cache */
-    int32_t rowpad;   /* 16-byte units between two rows outside */
-    int32_t headpad;  /* 16-byte units between two heads outside */
-    int32_t off;      /* 1: rows and caches begin 16 bytes into an allocation */
-    int32_t poison;   /* 0: finite numbers where no row looks */
-    int32_t kds, vds; /* kgen__scale_shape */
-} kgen__kv_case;
-
-typedef struct kgen__kv_write_case {
-    kgen__span lens[KGEN__CASE_SEQS_MAX];   /* new tokens */
-    kgen__span cached[KGEN__CASE_SEQS_MAX]; /* tokens before them */
-    kgen__kv_case kv;
-    int32_t qh;        /* query heads of a KV head, rq=1 */
-    int32_t skips;     /* of 8 rows, those that are skipped */
-    int32_t reserved;  /* pages whose slots are reserved */
-    int32_t rows;      /* rows of k, v, q past those with slots */
-    int32_t spread;    /* 1: slots in random order, not in runs */
-    int32_t inplace;   /* 1: q_out is q */
-    int32_t extremes;  /* 0: no infinities, NaN, huge values in k, v */
-    int32_t positions; /* rows of the tables */
-    int32_t onescale;  /* 1: scale=row with a head stride of 0 */
-    double xstd;       /* of k, v */
-} kgen__kv_write_case;
-
-typedef struct kgen__kv_gather_case {
-    kgen__span lens[KGEN__CASE_SEQS_MAX];   /* rows that come out */
-    kgen__span cached[KGEN__CASE_SEQS_MAX]; /* tokens */
-    kgen__span starts[KGEN__CASE_SEQS_MAX];
-    kgen__kv_case kv;
-    int32_t cols;    /* columns of the table past the longest sequence */
-    int32_t idxpad;  /* entries between two rows of the table */
-    int32_t nostart; /* 1: no starts */
-} kgen__kv_gather_case;
+/* clang-format off */
+#define KGEN_FAMILY_HEADER(name) KGEN_QUOTED(check/name##_case.h)
+/* clang-format on */
+#include <kgen/families.def>
 
 typedef struct kgen__case {
     kgen_spec spec;

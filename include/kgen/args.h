@@ -2,11 +2,10 @@
 #ifndef KGEN_ARGS_H
 #define KGEN_ARGS_H
 
-#include "attn_args.h"
-#include "gdn_args.h"
-#include "scatter_args.h"
-#include "kv_gather_args.h"
-#include "kv_write_args.h"
+#include "tensor.h"
+
+#define KGEN_FAMILY_HEADER(name) KGEN_QUOTED(name##_args.h)
+#include "families.def"
 
 #ifdef __cplusplus
 extern "C" {

@@ -56,23 +56,6 @@ typedef enum kgen_layout {
     KGEN_LAYOUT_COUNT
 } kgen_layout;
 
-typedef enum kgen_phase {
-#define KGEN_ATTN_PHASE(name, NAME, ...) KGEN_PHASE_##NAME,
-#include "attn_phases.def"
-    KGEN_PHASE_COUNT
-} kgen_phase;
-
-/* A row of attn_phases.def. */
-typedef struct kgen_attn_phase {
-    const char *name;
-    const char *template_name;
-    int32_t most_tokens;
-    int32_t bounded, ragged;
-} kgen_attn_phase;
-
-/* NULL out of range. */
-KGEN_API const kgen_attn_phase *kgen_attn_phase_of(int32_t phase);
-
 /* NONE: no descale. HEAD: one per tensor [1], per head [Hkv] or per sequence
  * and head [S][Hkv]. TOKEN: per cached token and head, [NB][page][Hkv] or
  * [NB][Hkv][page]. The shape passed at launch is the shape that is read. ROW:
@@ -92,75 +75,8 @@ typedef enum kgen_descale {
 #define KGEN_CAUSAL_SEQ 2 /* causal: given for each sequence */
 #define KGEN_LSE_TH 2     /* lse: [T][Hq], not [Hq][T] */
 
-typedef struct kgen_attn_spec {
-#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) int32_t field;
-#include "attn_params.def"
-#undef KGEN_PARAM
-} kgen_attn_spec;
-
-/* Query tokens of a sequence with `context` keys, new ones included, where a problem
- * is timed: t, or in phases without bound the last 2048, a chunk of a prompt. */
-KGEN_API int32_t kgen_attn_fresh_tokens(const kgen_attn_spec *spec, int32_t context);
-
-/* What a gdn kernel does. conv: unpack the in-projection, convolve, activate.
- * A: gates and recurrence. B: A, then the gated norm. C: conv only.
- * D: conv, then A. E: conv, then B. */
-typedef enum kgen_gdn_fuse {
-    KGEN_FUSE_A = 1,
-    KGEN_FUSE_B = 2,
-    KGEN_FUSE_C = 3,
-    KGEN_FUSE_D = 4,
-    KGEN_FUSE_E = 5,
-} kgen_gdn_fuse;
-
-/* Where a sequence's state is read and written.
- * ONE     slots[n], both
- * PAIR    read slots[n], write write_slots[n]
- * SPEC    slots[n][accepted[n] - 1], then slots[n][t] after token t
- * BLOCKS  read slots[n][read_col[n]], write slots[n][write_col[n]] */
-typedef enum kgen_gdn_index {
-    KGEN_INDEX_ONE = 0,
-    KGEN_INDEX_PAIR = 1,
-    KGEN_INDEX_SPEC = 2,
-    KGEN_INDEX_BLOCKS = 3,
-} kgen_gdn_index;
-
-/* What is kept of the states. FINAL: the state after the last token. SLOTS:
- * after each token, a slot each. BUFFER: after each token, in a buffer beside
- * the pool. NONE: nothing. REPLAY: the tokens' inputs go to a ring; the state
- * is written when the ring is full. */
-typedef enum kgen_gdn_save {
-    KGEN_SAVE_FINAL = 0,
-    KGEN_SAVE_SLOTS = 1,
-    KGEN_SAVE_BUFFER = 2,
-    KGEN_SAVE_NONE = 3,
-    KGEN_SAVE_REPLAY = 4,
-} kgen_gdn_save;
-
-/* Slots that stand for "no sequence"; those outside the pool always do.
- * NEG: below 0. NONPOS: below 1. VALUE: pad_slot, given at launch. */
-typedef enum kgen_gdn_sentinel {
-    KGEN_SENTINEL_NEG = 0,
-    KGEN_SENTINEL_NONPOS = 1,
-    KGEN_SENTINEL_VALUE = 2,
-} kgen_gdn_sentinel;
-
-/* GDN: one decay a head. KDA: one a channel of K. KDA_BOUND: the same with
- * log decay = lower_bound * sigmoid(exp(A_log) (a + dt_bias)). */
-typedef enum kgen_gdn_gate {
-    KGEN_GATE_GDN = 0,
-    KGEN_GATE_KDA = 1,
-    KGEN_GATE_KDA_BOUND = 2,
-} kgen_gdn_gate;
-
-typedef struct kgen_gdn_spec {
-#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) int32_t field;
-#include "gdn_params.def"
-#undef KGEN_PARAM
-} kgen_gdn_spec;
-
-#include "scatter_spec.h"
-#include "kv_spec.h"
+#define KGEN_FAMILY_HEADER(name) KGEN_QUOTED(name##_spec.h)
+#include "families.def"
 
 typedef enum kgen_family_id {
 #define KGEN_FAMILY(name, NAME) KGEN_FAMILY_##NAME,

@@ -121,6 +121,10 @@ def check_local(tree, path, line, header, sees):
         tree.find(path, line, f'{path.split("/")[0]}/ may not include "{header}"')
 
 
+# Rows of a family, which its file names; headers of every family, which the file that asks names.
+MACRO_INCLUDES = re.compile(r".*: #include ARGS_DEF$|include/kgen/families.def: #include KGEN_FAMILY_HEADER\(\w+\)$")
+
+
 def check_includes(tree):
     rules = folder_rules(tree)
     for path in tree.named(*C_NAMES):
@@ -136,8 +140,11 @@ def check_includes(tree):
                 check_system(tree, path, number, found[2], rules[folder][1])
             elif found and found[1]:
                 check_local(tree, path, number, found[2], rules[folder][0])
-            elif found and not re.match(r"\s*#\s*include ARGS_DEF$", line):  # rows of a family, which its file names
+            elif found and not MACRO_INCLUDES.match(f"{path}: {line.strip()}"):
                 tree.find(path, number, "#include of a macro")
+            family = re.match(r"#define KGEN_FAMILY_HEADER\(name\) KGEN_QUOTED\((.*)\)$", line)
+            if family and os.path.dirname(family[1]) not in ("", os.path.dirname(path)):
+                tree.find(path, number, f"headers of families in another folder: {family[1]}")
 
 
 # ---- files ------------------------------------------------------------------------------------

@@ -41,14 +41,15 @@ expect() {
 # ---- a family ---------------------------------------------------------------
 
 clean_tree
-sed -i '/^#undef KGEN_FAMILY/i KGEN_FAMILY(new, NEW)' include/kgen/families.def
-expect 'spec of a family' kgen_new_spec compile -fsyntax-only gen/families.c
-sed -i '/^#endif/i typedef kgen_kv_write_spec kgen_new_spec;' include/kgen/kv_spec.h
-expect 'arguments of a family' kgen_new_args compile -fsyntax-only runtime/launch.c
-sed -i '/^#ifdef __cplusplus/{N;/}/i typedef kgen_kv_write_args kgen_new_args;
-}' include/kgen/kv_write_args.h
-expect 'case of a family' kgen__new_case compile -fsyntax-only check/check_family.c
-sed -i '/^typedef struct kgen__case {/i typedef kgen__kv_write_case kgen__new_case;' check/check.h
+sed -i '/^#undef KGEN_FAMILY$/i KGEN_FAMILY(new, NEW)' include/kgen/families.def
+expect 'headers of a family' kgen_new_spec compile -fsyntax-only gen/families.c
+sed -i '/^#undef KGEN_QUOTED/i #include KGEN_FAMILY_HEADER(new)' include/kgen/families.def
+expect 'spec of a family' new_spec.h compile -fsyntax-only gen/families.c
+echo 'typedef struct kgen_new_spec { int value; } kgen_new_spec;' >include/kgen/new_spec.h
+expect 'arguments of a family' new_args.h compile -fsyntax-only runtime/launch.c
+echo 'typedef struct kgen_new_args { kgen_tensor in; } kgen_new_args;' >include/kgen/new_args.h
+expect 'case of a family' new_case.h compile -fsyntax-only check/check_family.c
+echo 'typedef struct kgen__new_case { int value; } kgen__new_case;' >check/new_case.h
 
 # link <file>: all that it needs and nobody has
 # shellcheck disable=SC2317  # expect calls it
@@ -58,6 +59,25 @@ expect 'launch of a family' kgen__launch_new link runtime/launch.c
 expect 'check of a family' kgen__check_family_new link check/check_family.c
 expect 'workload of a family' kgen__workload_new link workload/workload.c
 expect 'prediction of a family' kgen__predict_new link predict/bytes.c
+
+# With these five it is a family: no file but families.def was changed.
+if out=$(diff -rq "$root/include" include; diff -rq "$root/check" check) ||
+    [[ $(grep -c ' differ$' <<<"$out") == 1 && $out == *families.def* ]]; then
+    printf 'a family: its own files and families.def\n'
+else
+    fail "other files were changed" "$out"
+fi
+for file in gen runtime check workload predict; do
+    case $file in
+    gen) name='kgen__family kgen__family_new' head=gen/family.h ;;
+    runtime) name='kgen__launcher kgen__launch_new' head=runtime/launch.h ;;
+    check) name='kgen__check_family kgen__check_family_new' head=check/check_family.h ;;
+    workload) name='kgen__workload_family kgen__workload_new' head=workload/workload_family.h ;;
+    predict) name='kgen__predict_family kgen__predict_new' head=predict/predict_family.h ;;
+    esac
+    printf '#include "%s"\nconst %s = {0};\n' "$head" "$name" >"$file/new.c"
+    compile -fsyntax-only "$file/new.c" || fail "$file/new.c" "does not compile"
+done
 
 # Every other table of families is filled from families.def.
 cd "$root"

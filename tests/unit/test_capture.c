@@ -193,10 +193,10 @@ static void check_rows(const kgen_spec *spec, size_t whole) {
 }
 
 static void test_every_member_has_a_row(void **state) {
-    static const size_t sizes[] = {[KGEN_FAMILY_ATTN] = sizeof(kgen_attn_args),
-                                   [KGEN_FAMILY_GDN] = sizeof(kgen_gdn_args),
-                                   [KGEN_FAMILY_KV_WRITE] = sizeof(kgen_kv_write_args),
-                                   [KGEN_FAMILY_KV_GATHER] = sizeof(kgen_kv_gather_args)};
+    static const size_t sizes[] = {
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = sizeof(kgen_##name##_args),
+#include <kgen/families.def>
+    };
     (void)state;
     for (int f = 0; f < KGEN_FAMILY_COUNT; f++)
         if (f != KGEN_FAMILY_SCATTER)

@@ -281,11 +281,9 @@ static void check_keys(const kgen__family *family) {
 static void test_no_run_time_value_is_a_parameter(void **state) {
     (void)state;
     static const size_t sizes[KGEN_FAMILY_COUNT] = {
-        [KGEN_FAMILY_ATTN] = sizeof(kgen_attn_spec),
-        [KGEN_FAMILY_GDN] = sizeof(kgen_gdn_spec),
-        [KGEN_FAMILY_SCATTER] = sizeof(kgen_scatter_spec),
-        [KGEN_FAMILY_KV_WRITE] = sizeof(kgen_kv_write_spec),
-        [KGEN_FAMILY_KV_GATHER] = sizeof(kgen_kv_gather_spec)};
+#define KGEN_FAMILY(name, NAME) [KGEN_FAMILY_##NAME] = sizeof(kgen_##name##_spec),
+#include <kgen/families.def>
+    };
     for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++) {
         assert_int_equal(sizes[id], kgen__family_of(id)->param_count * sizeof(int32_t));
         check_keys(kgen__family_of(id));
