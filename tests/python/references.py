@@ -10,7 +10,8 @@ random.seed(SEED)
 print(f"seed {SEED}")
 
 
-def attention(q, k, v, scale, causal=True, window=0, softcap=0.0, slopes=None, cap_last=False, sinks=None):
+def attention(q, k, v, scale, causal=True, window=0, right=0, softcap=0.0, slopes=None, cap_last=False,
+              sinks=None):
     """One sequence: q [T][Hq][D], k and v [S][Hkv][D]; its queries are the last T positions. (out, lse [Hq][T])"""
     q, k, v = q.float(), k.float(), v.float()
     group = q.shape[1] // k.shape[1]
@@ -30,6 +31,8 @@ def attention(q, k, v, scale, causal=True, window=0, softcap=0.0, slopes=None, c
         seen &= key <= query
     if window:
         seen &= query - key < window
+    if right:
+        seen &= key - query < right
     scores = scores.masked_fill(~seen, float("-inf"))
     if sinks is not None:
         scores = torch.cat((scores, sinks.float()[:, None, None].expand(-1, q.shape[0], 1)), 2)

@@ -62,10 +62,8 @@ class Unified(unittest.TestCase):
             vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, qq_bias=torch.ones(1, 1))
         with self.assertRaisesRegex(NotImplementedError, "brand_new"):
             vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, brand_new=3)
-        with self.assertRaisesRegex(NotImplementedError, "window_size"):
+        with self.assertRaisesRegex(ValueError, "window_size"):
             vllm.unified_attention(*given, True, (3, 3), *rest, None, None, None)
-        with self.assertRaisesRegex(ValueError, "causal"):
-            vllm.unified_attention(*given, False, (-1, -1), *rest, None, None, None)
         with self.assertRaisesRegex(KgenError, "cu_seqlens_q: shape"):
             vllm.unified_attention(q, cache.k, cache.v, torch.empty_like(q), ends_of([1, 1]), 1, cache.lengths, 5,
                                    SCALE, True, (-1, -1), *rest, None, None, None)
@@ -86,6 +84,21 @@ class Varlen(unittest.TestCase):
             want, sums = attention(q[row], k[row], v[row], SCALE)
             close(out[row], want, f"rows {row}")
             close(lse[:, row], sums, f"lse of {row}", 1e-2)
+
+    def test_not_causal(self):
+        """Every key is seen, or those within a window on both sides; or each sequence says which."""
+        counts = [21, 3]
+        q, (k, v) = queries(24), torch.randn(2, 24, HKV, D).bfloat16()
+        out = flash.flash_attn_varlen_func(q, k, v, ends_of(counts), ends_of(counts), 21, 21, window_size=(4, 2))
+        for row in (slice(0, 21), slice(21, 24)):
+            close(out[row], attention(q[row], k[row], v[row], SCALE, causal=False, window=5, right=3)[0], f"{row}")
+        cache, q = Pages([30, 9], HKV, D), queries(5)
+        out = torch.empty_like(q)
+        vllm.unified_attention(q, cache.k, cache.v, out, ends_of([3, 2]).long(), 3, cache.lengths.long(), 30, SCALE,
+                               torch.tensor([False, True]), (-1, -1), cache.table, 0.0, None, None, None)
+        for row, part in enumerate((slice(0, 3), slice(3, 5))):
+            want, _ = attention(q[part], cache.of(cache.k, row), cache.of(cache.v, row), SCALE, causal=row == 1)
+            close(out[part], want, f"sequence {row}")
 
     def test_a_cached_prefix(self):
         cache, q = Pages([50, 30], HKV, D), queries(22)
@@ -155,8 +168,8 @@ class Flash(unittest.TestCase):
         cache, q = Pages([5], HKV, D), queries(2)
         with self.assertRaisesRegex(NotImplementedError, "cache_leftpad"):
             flash.flash_attn_with_kvcache(q[None], cache.k, cache.v, cache_seqlens=5, cache_leftpad=cache.lengths)
-        with self.assertRaisesRegex(NotImplementedError, "causal=False"):
-            flash.flash_attn_with_kvcache(q[None], cache.k, cache.v, cache_seqlens=5, block_table=cache.table)
+        with self.assertRaisesRegex(NotImplementedError, "cache_seqlens=None"):
+            flash.flash_attn_with_kvcache(q[None], cache.k, cache.v, block_table=cache.table)
         with self.assertRaisesRegex(NotImplementedError, "dropout_p"):
             flash.flash_attn_varlen_func(q, cache.k, cache.v, ends_of([2]), ends_of([5]), 2, 5, dropout_p=0.1)
 

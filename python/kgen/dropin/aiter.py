@@ -16,7 +16,7 @@ __all__ = ["flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule",
 
 def unified_attention(
         q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, cu_seqlens_q: torch.Tensor,
-        max_seqlen_q: int, seqused_k: torch.Tensor, max_seqlen_k: int, softmax_scale: float, causal: bool,
+        max_seqlen_q: int, seqused_k: torch.Tensor, max_seqlen_k: int, softmax_scale: float, causal: Any,
         window_size: Any, block_table: torch.Tensor, softcap: float, q_descale: torch.Tensor | None,
         k_descale: torch.Tensor | None, v_descale: torch.Tensor | None, alibi_slopes: torch.Tensor | None = None,
         output_scale: torch.Tensor | None = None, qq_bias: torch.Tensor | None = None,
@@ -39,7 +39,7 @@ def paged_attention_v1(
         raise NotImplementedError(f"kv_cache_layout={kv_cache_layout}: NHD or HND")
     kv = None if kv_cache_dtype == "auto" else cache_word(key_cache, kv_cache_dtype)
     attend(query, key_cache, value_cache, out, block_tables, context_lens, scale=scale,
-           layout=LAYOUTS[kv_cache_layout], kv=kv, k_scale=k_scale, v_scale=v_scale, starts=cu_query_lens, longest=mtp, window=sliding_window,
+           layout=LAYOUTS[kv_cache_layout], kv=kv, k_scale=k_scale, v_scale=v_scale, starts=cu_query_lens, longest=mtp, window=(sliding_window, 0),
            softcap=logits_soft_cap, slopes=alibi_slopes, first="alibi", out_scale=fp8_out_scale)
     return out
 

@@ -10,20 +10,20 @@ from typing import Any
 import torch
 
 from .. import Dispatcher, Kernel
-from .common import EIGHT_BITS, narrow, ready, seen_as, word
+from .common import EIGHT_BITS, ready, seen_as, word
 
 VERIFY_TOKENS = 16
 PHASES = ["", "verify,t=1", "verify,t=2", *["verify,t=4"] * 2, *["verify,t=8"] * 4, *["verify,t=16"] * 8]
 
 
-def window_of(window_size: Any) -> int:
-    """Tokens that a query sees, its own included, of flash-attention's (left, right); 0: all."""
+def window_of(window_size: Any, causal: Any = True) -> tuple[int, int]:
+    """The keys window and right of flash-attention's (left, right); 0: all. A causal query has no right."""
     if window_size is None:
-        return 0
-    left, right = (window_size, 0) if isinstance(window_size, int) else window_size
-    if right > 0:
-        raise NotImplementedError(f"window_size={tuple(window_size)}: keys after the query; window has none")
-    return left + 1 if left >= 0 else 0
+        return 0, 0
+    left, right = (window_size, -1) if isinstance(window_size, int) else window_size
+    if causal is True and right > 0:
+        raise ValueError(f"window_size={tuple(window_size)}: a causal query sees no key behind it")
+    return left + 1 if left >= 0 else 0, right + 1 if right >= 0 and causal is not True else 0
 
 
 def phase_of(longest: int, ragged: bool) -> str:
@@ -39,18 +39,20 @@ def sizes_of(k: torch.Tensor, layout: str) -> tuple[int, int]:
     return k.shape[1], k.shape[3] if k.dim() == 5 else k.shape[2]
 
 
-def choose(key: tuple[str, int, bool, str, str, str | None], given: dict[str, Any]) -> Kernel:
+def choose(key: tuple[str, tuple[int, int], str, bool, str, str, str | None], given: dict[str, Any]) -> Kernel:
     """The kernel of tensors that were not seen before."""
-    phase, window, capped, first, layout, kv = key
+    phase, (window, right), causal, capped, first, layout, kv = key
     q, k, v, slopes = given["q"], given["k"][0], given["v"][0], given["alibi_slopes"]
     heads, page = sizes_of(k, layout)
     keys = [f"attn:phase={phase}", f"q={word(q.dtype)}", f"kv={kv or word(k.dtype)}", f"o={word(given['out'].dtype)}",
             f"d={q.shape[-1]}", f"dv={v.shape[3]}", f"g={q.shape[-2] // heads}", f"page={page}", f"layout={layout}",
-            f"table={word(given['block_table'].dtype)}", f"window={window or 'off'}", f"softcap={int(capped)}",
-            f"alibi={int(slopes is not None)}", f"sinks={int(given['sinks'] is not None)}",
+            f"table={word(given['block_table'].dtype)}", f"len={word(given['seq_lens'].dtype)}", f"causal={causal}",
+            f"window={window or 'off'}", f"right={right or 'off'}", f"softcap={int(capped)}", f"alibi={int(slopes is not None)}", f"sinks={int(given['sinks'] is not None)}",
             f"lse={int(given['lse'] is not None)}"]
     if capped and slopes is not None:
         keys.append(f"order={first}")
+    if phase != "decode":
+        keys.append(f"cu={word(given['cu_seqlens_q'].dtype)}")
     if isinstance(given["k_descale"], tuple):  # tagged with a layout: one for each cached token
         keys.append("descale=token")
     return ready(q.device, ",".join(keys))
@@ -61,17 +63,19 @@ LAUNCHES = Dispatcher("attn", ("q", "k", "v", "out"), choose)
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, block_table: torch.Tensor,
            lengths: torch.Tensor, *, scale: float, layout: str = "nhd", kv: str | None = None, k_scale: Any = None,
-           v_scale: Any = None, starts: torch.Tensor | None = None, longest: int = 1, window: int = 0,
+           v_scale: Any = None, starts: torch.Tensor | None = None, longest: int = 1, window: tuple[int, int] = (0, 0), causal: Any = True,
            softcap: float = 0.0, slopes: torch.Tensor | None = None, first: str = "cap",
            sinks: torch.Tensor | None = None, lse: torch.Tensor | None = None,
            out_scale: torch.Tensor | None = None) -> None:
     """q, out [T][Hq][D]; k, v pages. kv: the spec word of what they hold, None: that of their type; scales of 16-bit
-    caches are passed over, as engines' kernels do. starts: cu_seqlens_q, None: one token a sequence. first: cap or
-    alibi."""
+    caches are passed over, as engines' kernels do. starts: cu_seqlens_q, None: one token a sequence, which is its
+    last. causal: a bool, or one for each sequence. first: cap or alibi."""
     if k.dtype not in EIGHT_BITS:
         k_scale = v_scale = None
-    LAUNCHES.launch((phase_of(longest, starts is not None), window, softcap != 0.0, first, layout, kv), q=q,
+    each = isinstance(causal, torch.Tensor) and starts is not None
+    mode = "seq" if each else "1" if causal or starts is None else "0"
+    LAUNCHES.launch((phase_of(longest, starts is not None), window, mode, softcap != 0.0, first, layout, kv), q=q,
                     k=seen_as(k, layout, kv), v=seen_as(v, layout, kv), out=out, block_table=block_table,
-                    seq_lens=narrow(lengths), cu_seqlens_q=starts, k_descale=k_scale, v_descale=v_scale,
+                    seq_lens=lengths, cu_seqlens_q=starts, causal=causal if each else None, k_descale=k_scale, v_descale=v_scale,
                     out_scale=out_scale, alibi_slopes=slopes, sinks=sinks, lse=lse, softmax_scale=scale,
                     softcap=softcap)

@@ -31,8 +31,6 @@ def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tens
         if k_ends is None:
             raise ValueError("cu_seqlens_k, block_table: one of them is needed")
         k, v, block_table = k[:, None], v[:, None], rows_as_pages(k_ends, longest_k)
-    if not causal and longest > 1:
-        raise NotImplementedError("causal=False of several query tokens: phase=verify and extend are causal")
     if k_lengths is None and k_ends is None:
         raise ValueError("cu_seqlens_k, seqused_k: one of them is needed")
     lengths = k_lengths if k_lengths is not None else lengths_of(k_ends)
@@ -40,7 +38,7 @@ def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tens
     lse = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32) if with_lse else None
     attend(q, k, v, out, block_table, lengths, scale=q.shape[-1] ** -0.5 if scale is None else scale,
            k_scale=scales[0], v_scale=scales[1], starts=starts, longest=longest,
-           window=window_of(window_size), softcap=softcap, slopes=slopes, sinks=sinks, lse=lse)
+           causal=causal, window=window_of(window_size, causal), softcap=softcap, slopes=slopes, sinks=sinks, lse=lse)
     return (out, lse) if with_lse else out
 
 
@@ -63,7 +61,7 @@ def lengths_tensor(cache_seqlens: Any, batch: int, device: torch.device) -> torc
         raise NotImplementedError("cache_seqlens=None: seq_lens says how many keys a sequence has")
     if isinstance(cache_seqlens, int):
         return torch.full((batch,), cache_seqlens, dtype=torch.int32, device=device)
-    return cache_seqlens.to(torch.int32)
+    return cache_seqlens
 
 
 def steps(device: torch.device, batch: int, each: int) -> torch.Tensor:
@@ -127,8 +125,6 @@ def flash_attn_with_kvcache(
         raise ValueError("k, v: both or neither")
     if rotary_cos is not None and (k is None or k.shape[1] != tokens):
         raise NotImplementedError("rotary_cos: rope rotates the queries with as many new keys")
-    if not causal and tokens > 1:
-        raise NotImplementedError("causal=False of several query tokens: phase=verify and extend are causal")
     lengths = lengths_tensor(cache_seqlens, batch, q.device)
     table = table_of(k_cache, page_table if block_table is None else block_table, cache_batch_idx, batch)
     if k is not None:
@@ -139,6 +135,6 @@ def flash_attn_with_kvcache(
     lse = rows.new_empty((heads, batch * tokens), dtype=torch.float32) if return_softmax_lse else None
     attend(rows, k_cache, v_cache, out, table, lengths, scale=dim ** -0.5 if softmax_scale is None else
            softmax_scale, starts=steps(q.device, batch, tokens) if tokens > 1 else None, longest=tokens,
-           window=window_of(window_size), softcap=softcap, slopes=alibi_slopes, sinks=s_aux, lse=lse)
+           causal=causal, window=window_of(window_size, causal or tokens == 1), softcap=softcap, slopes=alibi_slopes, sinks=s_aux, lse=lse)
     result = out.view(batch, tokens, heads, -1)
     return (result, lse.view(heads, batch, tokens).transpose(0, 1)) if return_softmax_lse else result

@@ -22,7 +22,7 @@ __all__ = ["causal_conv1d_update", "cp_mha_gather_cache", "flash_attn_varlen_fun
 
 def unified_attention(
         q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, cu_seqlens_q: torch.Tensor,
-        max_seqlen_q: int, seqused_k: torch.Tensor, max_seqlen_k: int, softmax_scale: float, causal: bool,
+        max_seqlen_q: int, seqused_k: torch.Tensor, max_seqlen_k: int, softmax_scale: float, causal: Any,
         window_size: Any, block_table: torch.Tensor, softcap: float, q_descale: torch.Tensor | None,
         k_descale: torch.Tensor | None, v_descale: torch.Tensor | None, seq_threshold_3D: int | None = None,
         num_par_softmax_segments: int | None = None, softmax_segm_output: torch.Tensor | None = None,
@@ -31,15 +31,14 @@ def unified_attention(
         qq_bias: torch.Tensor | None = None, sinks: torch.Tensor | None = None,
         mm_prefix_range: torch.Tensor | None = None, use_alibi_sqrt: bool = False, **newer: Any) -> None:
     """Pages [NB][page][Hkv][D]. The buffers of partial results are not used: the workspace is the stream's.
-    Rows of out behind the last sequence become zeros."""
-    if not causal:
-        raise ValueError("causal=False: the original is causal only")
+    causal: a bool, or one for each sequence. Rows of out behind the last sequence become zeros."""
     offered(q_descale=q_descale, qq_bias=qq_bias, mm_prefix_range=mm_prefix_range, use_alibi_sqrt=use_alibi_sqrt,
             **{name: value or None for name, value in newer.items()})
     if sinks is not None and sinks.dtype != torch.float32:
         sinks = sinks.float()
     attend(q, k, v, out, block_table, seqused_k, scale=softmax_scale, k_scale=k_descale, v_scale=v_descale,
-           starts=cu_seqlens_q, longest=max_seqlen_q, window=window_of(window_size), softcap=softcap or 0.0,
+           starts=cu_seqlens_q, longest=max_seqlen_q, causal=causal,
+           window=window_of(window_size, causal), softcap=softcap or 0.0,
            slopes=alibi_slopes, sinks=sinks, out_scale=output_scale)
 
 
