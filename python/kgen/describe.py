@@ -1,6 +1,6 @@
 """What the extension asks Python: objects without DLPack's exchange table, and torch's state.
 
-Each function here is off the path of a torch tensor of 2.10 or later.
+Each function here is off the path of tensors whose type has that table.
 """
 from __future__ import annotations
 
