@@ -3,6 +3,7 @@
 usage: package.py    with PYTHONPATH at the package and KGEN_CACHE_DIR
 """
 import array
+import ctypes
 import math
 import os
 import random
@@ -151,6 +152,65 @@ class Launch(unittest.TestCase):
                 line = line or (f"scatter:op={name}" if family == "scatter" else family)
                 want = [row["name"] for row in launch["tensors"] + launch["numbers"]]
                 self.assertEqual([row["name"] for row in kgen.arguments(line)], want, name)
+
+
+class MockState(ctypes.Structure):
+    """mock_hip.h"""
+    _fields_ = [("inits", ctypes.c_int), ("loads", ctypes.c_int * 2), ("unloads", ctypes.c_int * 2),
+                ("launches", ctypes.c_int * 2), ("launched_on", ctypes.c_void_p)]
+
+
+class Gpu(unittest.TestCase):
+    """What only a GPU's context does, on a driver that computes nothing."""
+
+    def setUp(self):
+        mock = os.environ["KGEN_BIN_DIR"] + "/../tests/libmock_hip.so"
+        self.state = MockState.in_dll(ctypes.CDLL(mock), "mock_hip_state")
+        self.ctx = kgen.open("hip:1", driver=mock)
+        self.kernel = self.ctx.prepare("attn:phase=decode,d=64,g=1,page=16,layout=nhd")
+        self.memory = bytearray(1 << 16)
+        self.saved = {name: getattr(kgen.describe, name) for name in ("current_stream", "is_capturing")}
+
+    def tearDown(self):
+        for name, function in self.saved.items():
+            setattr(kgen.describe, name, function)
+        self.ctx.close()
+
+    def launch(self, place=(10, 1), **more):
+        address = kgen.view(self.memory, "i32", (1,)).address + 255 & ~255
+        def at(dtype, *shape, layout=None):
+            return kgen.Tensor(address, dtype, shape, layout=layout, place=place)
+        row, page = at("bf16", 1, 1, 64), at("bf16", 4, 16, 1, 64, layout="nhd")
+        self.kernel.launch(q=row, k=page, v=page, out=kgen.Tensor(address + 4096, "bf16", (1, 1, 64), place=place),
+                           block_table=at("i32", 1, 2), seq_lens=at("i32", 1), softmax_scale=1.0, **more)
+        return self.state.launched_on
+
+    def test_device_and_stream(self):
+        self.assertRegex(self.ctx.device, "^hip:1 ")
+        before = sum(self.state.launches)
+        self.assertEqual(self.launch(stream=4096), 4096)
+        kgen.describe.current_stream = lambda index: 8192 + index
+        self.assertEqual(self.launch(), 8193)
+        self.assertEqual(self.launch((2, 1)), 8193)  # ROCm's tensors say cuda in some interfaces
+        self.assertEqual(sum(self.state.launches), before + 3)
+        for place in ((10, 0), (1, 0)):
+            with self.assertRaisesRegex(kgen.KgenError, "q: it lies on (rocm|cpu):0, the kernel was prepared on hip:1"):
+                self.launch(place)
+
+    def test_workspaces(self):
+        """A stream that captures gets the one made beforehand; the next one has to be reserved."""
+        self.launch(stream=16)
+        kgen.describe.is_capturing = lambda: True
+        self.assertEqual(self.launch(stream=16), 16)
+        self.assertEqual(self.launch(stream=32), 32)
+        with self.assertRaisesRegex(kgen.KgenError, r"workspace: \d+ bytes wanted while the stream captures, 0 there"):
+            self.launch(stream=48)
+        kgen.describe.is_capturing = lambda: False
+        self.ctx.reserve(1 << 24, 48)
+        kgen.describe.is_capturing = lambda: True
+        self.assertEqual(self.launch(stream=48), 48)
+        with self.assertRaisesRegex(kgen.KgenError, "workspace: it|workspace: |address"):
+            self.launch(stream=48, workspace=kgen.Tensor(64, "u8", (16,), place=(10, 1)))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,26 @@ class Tables(unittest.TestCase):
         want = [self.pool[r, s:s + n] for r, s, n in zip(self.requests, starts, self.lengths)]
         self.assertTrue(torch.equal(indices, torch.cat((*want, torch.full((3,), -7, dtype=torch.int32)))))
 
+    def test_page_tables(self):
+        """Rows of whole pages of 4; a second pool for windows; columns behind a row's blocks stay."""
+        pages = torch.stack([torch.randperm(60)[:10] for _ in range(6)])
+        pool = (pages[:, :, None] * 4 + torch.arange(4)).reshape(6, 40).int()
+        mapping = torch.cat([torch.arange(4) + 4 * page for page in torch.randperm(60).tolist()])
+        table, window = torch.full((2, 4, 6), -7, dtype=torch.int32)
+        sglang.scatter_req_to_token_to_page_table_kernel[(3, 1)](
+            pool, self.requests, self.lengths, table, 40, 6, window, mapping, DRAFT_NUM=3, PAGE_SIZE=4,
+            BLOCK_SIZE=256, HAS_SWA=True)
+        want, of = torch.full((2, 4, 6), -7, dtype=torch.int32), mapping[::4] // 4
+        for row, (request, length) in enumerate(zip(self.requests, self.lengths.tolist())):
+            row_pages = pages[request, :-(-(length + 3) // 4)]
+            want[0, row, :len(row_pages)], want[1, row, :len(row_pages)] = row_pages, of[row_pages]
+        self.assertTrue(torch.equal(torch.stack((table, window)), want))
+        ends, ragged = torch.tensor([0, 8, 8, 13], dtype=torch.int32), torch.full((3, 6), -7, dtype=torch.int32)
+        flat = torch.cat((pool[1, :8], pool[2, :5]))
+        sglang.scatter_ragged_to_page_table_kernel[(3, 1)](flat, ends, ragged, 6, None, None, 4, 256, False)
+        self.assertEqual(ragged.tolist(), [[*pages[1, :2].tolist(), *[-7] * 4], [-7] * 6,
+                                           [*pages[2, :2].tolist(), *[-7] * 4]])
+
     def test_slots_in_and_out(self):
         starts = torch.tensor([2, 9, 5])
         ends, before = starts + torch.tensor([3, 1, 2]), self.pool.clone()

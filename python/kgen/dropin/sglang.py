@@ -14,6 +14,7 @@ from .common import prepared, word
 __all__ = ["assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "build_tree_kernel_efficient",
            "causal_conv1d_update", "create_flashinfer_kv_indices_triton",
            "fused_recurrent_gated_delta_rule_packed_decode", "fused_sigmoid_gating_delta_rule_update",
+           "scatter_ragged_to_page_table_kernel", "scatter_req_to_token_to_page_table_kernel",
            "tree_speculative_sampling_target_only", "verify_tree_greedy"]
 
 FULL_MASK, QLEN_ONLY = 0, 1  # tree_mask_mode
@@ -80,6 +81,37 @@ def assign_extend_cache_locs_func(req_pool_indices: torch.Tensor, req_to_token: 
     scatter("cache_locs", ",form=ragged", lens=end_offset[:batch_size], starts=start_offset[:batch_size],
             requests=req_pool_indices[:batch_size], req_to_token=req_to_token, locs=locs)
     return locs
+
+
+def window_tables(count: int, sw_page_table: torch.Tensor | None, swa_slot_mapping: torch.Tensor | None,
+                  has_swa: bool) -> dict[str, torch.Tensor]:
+    return {"swa_table": sw_page_table[:count], "mapping": swa_slot_mapping} if has_swa else {}
+
+
+@Launcher
+def scatter_ragged_to_page_table_kernel(
+        kv_flat_ptr: torch.Tensor, kv_indptr_ptr: torch.Tensor, dest_ptr: torch.Tensor, dest_stride: int,
+        sw_page_table_ptr: torch.Tensor | None, swa_slot_mapping_ptr: torch.Tensor | None, PAGE_SIZE: int,
+        BLOCK_SIZE: int, HAS_SWA: bool) -> None:
+    """Pages of ragged slots; what stands behind a row's last block stays."""
+    count = kv_indptr_ptr.shape[0] - 1
+    scatter("page_table_ragged", f",page={PAGE_SIZE},pick=first,tail=keep,swa={int(HAS_SWA)}", slots=kv_flat_ptr,
+            indptr=kv_indptr_ptr, table=dest_ptr[:count],
+            **window_tables(count, sw_page_table_ptr, swa_slot_mapping_ptr, HAS_SWA))
+
+
+@Launcher
+def scatter_req_to_token_to_page_table_kernel(
+        req_to_token_ptr: torch.Tensor, req_pool_indices_ptr: torch.Tensor, seq_lens_ptr: torch.Tensor,
+        page_table_ptr: torch.Tensor, req_to_token_stride: int, page_table_stride: int,
+        sw_page_table_ptr: torch.Tensor | None, swa_slot_mapping_ptr: torch.Tensor | None, DRAFT_NUM: int,
+        PAGE_SIZE: int, BLOCK_SIZE: int, HAS_SWA: bool) -> None:
+    """Pages of requests with DRAFT_NUM new tokens each; what stands behind a row's last block stays."""
+    count = req_pool_indices_ptr.shape[0]
+    scatter("page_table_requests", f",page={PAGE_SIZE},pick=first,tail=keep,swa={int(HAS_SWA)}",
+            lens=seq_lens_ptr[:count], requests=req_pool_indices_ptr, req_to_token=req_to_token_ptr,
+            table=page_table_ptr[:count], tokens=DRAFT_NUM,
+            **window_tables(count, sw_page_table_ptr, swa_slot_mapping_ptr, HAS_SWA))
 
 
 # ---- trees ----
