@@ -7,12 +7,13 @@
 
 #include "check_attn.h"
 #include "attn_extent.h"
+#include "attn_extent.h"
 #include "attn_layout.h"
 
 /* ---- shapes --------------------------------------------------------------- */
 
 typedef struct extents {
-    int64_t seqs, tokens, pages, page, columns, hkv, hq, d, dv;
+    int64_t seqs, tokens, pages, page, columns, entries, hkv, hq, d, dv;
 } extents;
 
 static int64_t pages_of(int64_t length, int64_t page) { return (length + page - 1) / page; }
@@ -31,6 +32,7 @@ static extents measure(const kgen__case *drawn, const kgen_attn_spec *spec) {
         int64_t pages = pages_of(c->lens[s].high, e.page);
         e.tokens += ragged ? c->qlens[s].high : 1;
         e.pages += pages;
+        e.entries += pages + c->cols;
         if (pages > e.columns) e.columns = pages;
     }
     if (ragged) e.tokens += c->tail;
@@ -96,6 +98,12 @@ static void shape_tensors(kgen__data *data, const extents *e) {
     a->block_table =
         kgen__tensor_strided(index_type(spec->table), 2, (int64_t[]){e->seqs, e->columns},
                              (int64_t[]){e->columns + c->rowpad, 1});
+    if (spec->flat) {
+        a->block_table.rank = 0;
+        a->kv_indptr =
+            kgen_tensor_dense(NULL, index_type(spec->table), 1, (int64_t[]){e->seqs + 1});
+        a->kv_indices = kgen_tensor_dense(NULL, index_type(spec->table), 1, &e->entries);
+    }
     a->seq_lens = kgen_tensor_dense(NULL, index_type(spec->len), 1, &e->seqs);
     if (kgen_attn_phase_of(spec->phase)->ragged)
         a->cu_seqlens_q =
@@ -220,23 +228,35 @@ static int64_t first_live(const filler *f, int32_t seq) {
     return first > 0 ? first : 0;
 }
 
+static void fill_indptr(filler *f) {
+    kgen_tensor *t = &f->data->args.attn->kv_indptr;
+    int64_t at = 0, cols = f->data->shape.attn.cols;
+    for (int32_t s = 0; t->data && s <= f->data->shape.seqs; s++) {
+        kgen__int_store(t, s, at);
+        if (s < f->data->shape.seqs) at += pages_of(f->lens[s], f->page_tokens) + cols;
+    }
+}
+
 /* Live pages are dealt in random order; every other entry leads to a page of
  * nobody, and what lies between two rows leads nowhere. */
 static void fill_table(filler *f) {
-    kgen_tensor *t = &f->data->args.attn->block_table;
+    kgen_attn_args *a = f->data->args.attn;
+    kgen_tensor *t = a->block_table.data ? &a->block_table : &a->kv_indices;
     kgen__rng rng = stream(f, LSE);
+    fill_indptr(f);
     int64_t nowhere = t->dtype == KGEN_DTYPE_I64 ? (int64_t)1 << 40 : INT32_MAX;
     size_t entries = kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype);
     for (size_t i = 0; i < entries; i++) kgen__int_store(t, (int64_t)i, nowhere);
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t s = 0; s < f->data->shape.seqs; s++) {
             int64_t first = first_live(f, s);
-            for (int64_t column = 0; column < t->shape[1]; column++) {
+            kgen__attn_pages own = kgen__attn_pages_of(a, s);
+            for (int64_t column = 0; column < own.count; column++) {
                 int live = first < f->lens[s] && column >= first / f->page_tokens &&
                            column < pages_of(f->lens[s], f->page_tokens);
                 if (live != (pass == 0)) continue;
                 int64_t pick = live ? f->used++ : kgen__rng_range(&rng, f->used, f->pages - 1);
-                kgen__int_store(t, s * t->stride[0] + column, f->order[pick]);
+                kgen__int_store(t, own.first + column, f->order[pick]);
             }
         }
     }
@@ -276,8 +296,8 @@ static void fill_cache(filler *f) {
     cover_scales(f, V_DESCALE, &vs);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         for (int64_t key = first_live(f, s); key < f->lens[s]; key++) {
-            int64_t entry = s * a->block_table.stride[0] + key / f->page_tokens;
-            kgen__cache_at at = {kgen__int_load(&a->block_table, entry), key % f->page_tokens, 0};
+            kgen__cache_at at = {kgen__attn_page(a, s, key / f->page_tokens), key % f->page_tokens,
+                                 0};
             for (; at.head < f->heads; at.head++) {
                 fill_row(f, &k, KGEN__SIDE_K, at);
                 fill_row(f, &v, KGEN__SIDE_V, at);
@@ -329,7 +349,7 @@ static void fill_scalars(filler *f) {
 
 static void spoil_length(filler *f, kgen__rng *rng, int32_t seq) {
     kgen_attn_args *a = f->data->args.attn;
-    int64_t over = a->block_table.shape[1] * f->page_tokens + 1, far = (int64_t)1 << 40;
+    int64_t over = kgen__attn_pages_of(a, seq).count * f->page_tokens + 1, far = (int64_t)1 << 40;
     int64_t wrong[] = {over, 1 << 30, INT32_MAX, -1, INT32_MIN, 1 + far, 1 - far};
     int kinds = a->seq_lens.dtype == KGEN_DTYPE_I64 ? 7 : 5;
     kgen__int_store(&a->seq_lens, seq, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
@@ -337,12 +357,24 @@ static void spoil_length(filler *f, kgen__rng *rng, int32_t seq) {
 
 /* One of the pages that the sequence has, seen or not. */
 static void spoil_page(filler *f, kgen__rng *rng, int32_t seq) {
-    kgen_tensor *t = &f->data->args.attn->block_table;
+    kgen_attn_args *a = f->data->args.attn;
+    kgen_tensor *t = a->block_table.data ? &a->block_table : &a->kv_indices;
+    kgen__attn_pages own = kgen__attn_pages_of(a, seq);
     int64_t wrong[] = {f->pages, -1, INT32_MAX, INT32_MIN, (int64_t)1 << 32};
     int kinds = t->dtype == KGEN_DTYPE_I64 ? 5 : 4;
     int64_t last = pages_of(f->lens[seq], f->page_tokens) - 1;
     int64_t column = kgen__rng_range(rng, 0, last < 0 ? 0 : last);
-    kgen__int_store(t, seq * t->stride[0] + column, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
+    if (column >= own.count) return;
+    kgen__int_store(t, own.first + column, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
+}
+
+/* Where its pages end, and the next one's begin. */
+static void spoil_indptr(filler *f, kgen__rng *rng, int32_t seq) {
+    kgen_tensor *t = &f->data->args.attn->kv_indptr;
+    int64_t far = t->dtype == KGEN_DTYPE_I64 ? (int64_t)1 << 40 : 0;
+    int64_t wrong[] = {-1 - far, f->data->args.attn->kv_indices.shape[0] + 1 + far, INT32_MAX,
+                       INT32_MIN};
+    if (t->data) kgen__int_store(t, seq + 1, wrong[kgen__rng_range(rng, 0, 3)]);
 }
 
 /* The end of the sequence, where the next one begins. One that lies in q would
@@ -365,10 +397,10 @@ static void spoil_tokens(filler *f, kgen__rng *rng, int32_t seq) {
 }
 
 static void spoil(filler *f) {
-    static void (*const spoilers[])(filler *, kgen__rng *, int32_t) = {spoil_length, spoil_page,
-                                                                       spoil_rows, spoil_tokens};
+    static void (*const spoilers[])(filler *, kgen__rng *, int32_t) = {
+        spoil_length, spoil_page, spoil_indptr, spoil_rows, spoil_tokens};
     kgen_tensor *error = &f->data->args.attn->error;
-    int kinds = f->data->args.attn->cu_seqlens_q.data ? 4 : 2;
+    int kinds = f->data->args.attn->cu_seqlens_q.data ? 5 : 3;
     kgen__rng rng = stream(f, ERROR);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         if (error->data) kgen__int_store(error, s, KGEN__PICK(&rng, 0, 0, 1, 1 << 30));

@@ -32,6 +32,19 @@ static int64_t number(const kgen_tensor *t, int64_t index) {
     return x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : x;
 }
 
+kgen__attn_pages kgen__attn_pages_of(const kgen_attn_args *a, int64_t seq) {
+    const kgen_tensor *padded = &a->block_table;
+    if (padded->data) return (kgen__attn_pages){padded, seq * padded->stride[0], padded->shape[1]};
+    int64_t first = number(&a->kv_indptr, seq), end = number(&a->kv_indptr, seq + 1);
+    int inside = first >= 0 && end >= first && end <= a->kv_indices.shape[0];
+    return (kgen__attn_pages){&a->kv_indices, first, inside ? end - first : 0};
+}
+
+int64_t kgen__attn_page(const kgen_attn_args *a, int64_t seq, int64_t column) {
+    kgen__attn_pages pages = kgen__attn_pages_of(a, seq);
+    return kgen__int_load(pages.table, pages.first + column);
+}
+
 int64_t kgen__attn_offset(const kgen_attn_args *args, int64_t index) {
     return number(&args->cu_seqlens_q, index);
 }
@@ -50,9 +63,8 @@ static int leads_out(const kgen__attn_extent *e, const kgen_attn_args *a, int64_
     int64_t page = kgen__cache_page(&a->k), first = e->keys - e->count + 1 - window;
     if (window < 0 || first < 0) first = 0;
     for (int64_t i = first / page; e->keys > 0 && i <= (e->keys - 1) / page; i++) {
-        int64_t number = kgen__int_load(&a->block_table, seq * a->block_table.stride[0] +
-                                                             i * a->block_table.stride[1]);
-        if (number < 0 || number >= a->k.shape[0]) return 1;
+        int64_t at = kgen__attn_page(a, seq, i);
+        if (at < 0 || at >= a->k.shape[0]) return 1;
     }
     return 0;
 }
@@ -60,7 +72,7 @@ static int leads_out(const kgen__attn_extent *e, const kgen_attn_args *a, int64_
 kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *a,
                                        int64_t seq) {
     kgen__attn_extent e = {seq, 1, number(&a->seq_lens, seq), 0};
-    int64_t most = a->block_table.shape[1] * kgen__cache_page(&a->k);
+    int64_t most = kgen__attn_pages_of(a, seq).count * kgen__cache_page(&a->k);
     if (kgen_attn_phase_of(spec->phase)->ragged) queries(&e, a, seq);
     if (kgen_attn_phase_of(spec->phase)->bounded && e.count > spec->q_tokens)
         e.wrong |= KGEN_ATTN_TOKENS;

@@ -13,6 +13,15 @@ typedef struct kgen__attn_extent {
 
 kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
                                        int64_t seq);
+/* The page numbers of a sequence: elements of `table`. */
+typedef struct kgen__attn_pages {
+    const kgen_tensor *table;
+    int64_t first, count; /* none where they lead out of a flat table */
+} kgen__attn_pages;
+
+kgen__attn_pages kgen__attn_pages_of(const kgen_attn_args *args, int64_t seq);
+/* Entry `column` of them. */
+int64_t kgen__attn_page(const kgen_attn_args *args, int64_t seq, int64_t column);
 /* Entry `index` of cu_seqlens_q, as a launch takes it. */
 int64_t kgen__attn_offset(const kgen_attn_args *args, int64_t index);
 /* -1: none */

@@ -20,6 +20,7 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(attn.layout, 8, KGEN_LAYOUT_NHD, KGEN_LAYOUT_HND, KGEN_LAYOUT_SHUFFLE,
                  KGEN_LAYOUT_XPACKED),
     KGEN__CHOICE(attn.table, 4, 0, 1),
+    KGEN__CHOICE(attn.flat, 3, 0, 1),
     KGEN__CHOICE(attn.len, 3, 0, 1),
     KGEN__CHOICE(attn.offsets, 3, 0, 1),
     KGEN__CHOICE(attn.window, 6, 0, 1, 2, 15, 16, 17, 33, 64, 100, 128, KGEN_WINDOW_RT),

@@ -29,9 +29,8 @@ typedef struct row {
 
 /* A page outside the pool is its last one; of a number, 32 bits count. */
 static kgen__cache_at locate(const row *r, int64_t key) {
-    const kgen_tensor *table = &r->args->block_table;
-    int64_t entry = r->seq * table->stride[0] + key / r->page_tokens * table->stride[1];
-    int64_t page = (uint32_t)kgen__int_load(table, entry), last = r->args->k.shape[0] - 1;
+    int64_t page = (uint32_t)kgen__attn_page(r->args, r->seq, key / r->page_tokens);
+    int64_t last = r->args->k.shape[0] - 1;
     return (kgen__cache_at){page < last ? page : last, key % r->page_tokens, r->kv_head};
 }
 

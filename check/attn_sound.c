@@ -1,18 +1,19 @@
 /* Lengths and pages of a launch of attn that was captured somewhere. Kernel and
  * reference bound them; who replays a launch wants to know what it was given. */
 #include "check_attn.h"
+#include "attn_extent.h"
 #include "attn_layout.h"
 
 static kgen_status sound_pages(const kgen_attn_args *a, int64_t seq, int64_t first, int64_t end,
                                kgen_error *err) {
-    const kgen_tensor *table = &a->block_table;
+    kgen__attn_pages own = kgen__attn_pages_of(a, seq);
+    const char *table = a->block_table.data ? "block_table" : "kv_indices";
     int64_t page = kgen__cache_page(&a->k), pages = a->k.shape[0];
-    KGEN__SOUND(end <= table->shape[1] * page,
-                "seq_lens[%lld]=%lld: block_table has %lld pages of %lld", (long long)seq,
-                (long long)end, (long long)table->shape[1], (long long)page);
+    KGEN__SOUND(end <= own.count * page, "seq_lens[%lld]=%lld: %s has %lld pages of %lld",
+                (long long)seq, (long long)end, table, (long long)own.count, (long long)page);
     for (int64_t i = first / page; i * page < end; i++) {
-        int64_t number = kgen__int_load(table, seq * table->stride[0] + i * table->stride[1]);
-        KGEN__SOUND(number >= 0 && number < pages, "block_table[%lld][%lld]=%lld: must be 0..%lld",
+        int64_t number = kgen__int_load(own.table, own.first + i);
+        KGEN__SOUND(number >= 0 && number < pages, "%s[%lld][%lld]=%lld: must be 0..%lld", table,
                     (long long)seq, (long long)i, (long long)number, (long long)pages - 1);
     }
     return KGEN_OK;

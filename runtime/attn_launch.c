@@ -30,6 +30,8 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_Q] = {TO(q), {TO(q_token), TO(q_head)}, 1},
     [TENSOR_OUT] = {TO(out), {TO(out_token), TO(out_head)}, 1},
     [TENSOR_TABLE] = {TO(table), {TO(table_row)}, 0},
+    [TENSOR_INDPTR] = {TO(indptr), {0}, 0},
+    [TENSOR_INDICES] = {TO(table), {0}, 0},
     [TENSOR_SEQ_LENS] = {TO(seq_lens), {0}, 0},
     [TENSOR_CU] = {TO(cu_seqlens), {0}, 0},
     [TENSOR_CAUSAL] = {TO(causal), {0}, 0},
@@ -70,8 +72,8 @@ static kgen_status check_lengths(const kgen_attn_spec *s, const kgen_attn_args *
                                  kgen_error *err) {
     NEED(!kgen_attn_phase_of(s->phase)->bounded || a->max_q_len <= s->q_tokens,
          "max_q_len=%d: kernel built for t=%d", a->max_q_len, s->q_tokens);
-    NEED(a->max_kv_len <= table_keys, "max_kv_len=%d: block_table has pages for %d keys",
-         a->max_kv_len, table_keys);
+    NEED(a->max_kv_len <= table_keys, "max_kv_len=%d: %s has pages for %d keys", a->max_kv_len,
+         s->flat ? "kv_indices" : "block_table", table_keys);
     return KGEN_OK;
 }
 
@@ -132,15 +134,15 @@ static void pack_cache(device_args *d, const kgen_attn_args *a, const kgen__kv *
     d->v_dim_stride = (int)(a->v.stride[v->dim] * kv->size);
     d->page = (int)kv->page;
     d->last_page = (int)(a->k.shape[0] > 0 ? a->k.shape[0] - 1 : 0);
-    d->table_keys =
-        (int)(a->block_table.shape[1] < MOST_KEYS / kv->page ? a->block_table.shape[1] * kv->page
-                                                             : MOST_KEYS);
     uint64_t groups = kv->page >= 16 ? (uint64_t)kv->page / 16 : 1;
     d->page_magic = (((uint64_t)1 << 36) + groups - 1) / groups;
 }
 
 static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,
                          const int64_t *size) {
+    int64_t pages = s->flat ? size[SIZE_ENTRIES] : size[SIZE_PAGES];
+    d->table_keys = (int)(pages < MOST_KEYS / d->page ? pages * d->page : MOST_KEYS);
+    if (s->flat) d->table_row = pages;
     d->num_seqs = (int)size[SIZE_S];
     d->num_tokens = (int)size[SIZE_T];
     d->kv_heads = (int)size[SIZE_HQ] / s->group;
@@ -172,7 +174,7 @@ static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kg
     const kgen_attn_spec *s = &kernel->spec.attn;
     int64_t size[KGEN__SIZES_MAX];
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
-    NEED(size[SIZE_PAGES] >= 1, "block_table: shape[1]=%lld, at least 1",
+    NEED(s->flat || size[SIZE_PAGES] >= 1, "block_table: shape[1]=%lld, at least 1",
          (long long)size[SIZE_PAGES]);
     KGEN_TRY(pack_caches(d, s, a, size, err));
     pack_numbers(d, s, a, size);

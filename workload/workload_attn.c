@@ -88,6 +88,11 @@ static void fill_table(int64_t *values, int64_t count, int set, void *user) {
     }
 }
 
+static void fill_indptr(int64_t *values, int64_t count, int set, void *user) {
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = i * ((const attn_shape *)user)->columns;
+}
+
 static void fill_lengths(int64_t *values, int64_t count, int set, void *user) {
     (void)set;
     for (int64_t i = 0; i < count; i++) values[i] = ((const attn_shape *)user)->context;
@@ -107,8 +112,13 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
     const kgen_attn_spec *s = &work->spec.attn;
     kgen_attn_args *a = work->args.attn;
     const int64_t table[] = {n->seqs, n->columns}, ends = n->seqs + 1;
-    KGEN_TRY(kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, index_type(s->table), 2,
-                                 table, fill_table, n, err));
+    const int64_t entries = n->seqs * n->columns;
+    KGEN_TRY(kgen__workload_ints(work, s->flat ? &a->kv_indices : &a->block_table, KGEN__EACH_SET,
+                                 index_type(s->table), s->flat ? 1 : 2, s->flat ? &entries : table,
+                                 fill_table, n, err));
+    if (s->flat)
+        KGEN_TRY(kgen__workload_ints(work, &a->kv_indptr, KGEN__SHARED, index_type(s->table), 1,
+                                     &ends, fill_indptr, n, err));
     KGEN_TRY(kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, index_type(s->len), 1, &n->seqs,
                                  fill_lengths, n, err));
     if (s->causal == KGEN_CAUSAL_SEQ)

@@ -15,7 +15,7 @@ extern "C" {
 typedef enum kgen_attn_error {
     KGEN_ATTN_TOKENS = 1,     /* more query tokens than the kernel's t */
     KGEN_ATTN_ROWS = 2,       /* cu_seqlens_q falls, or leads out of q */
-    KGEN_ATTN_LENGTH = 4,     /* more keys than the block table has pages for */
+    KGEN_ATTN_LENGTH = 4,     /* more keys than its pages in the table hold */
     KGEN_ATTN_PAGE = 8,       /* a page number outside the pool */
     KGEN_ATTN_WORKSPACE = 16, /* its workspace is unfit: see kgen_workspace_init */
 } kgen_attn_error;

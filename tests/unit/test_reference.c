@@ -209,10 +209,14 @@ static int64_t whole_at(const kgen_tensor *t, int64_t i) {
     return t->dtype == KGEN_DTYPE_I64 ? ((int64_t *)t->data)[i] : ((int32_t *)t->data)[i];
 }
 
+static int64_t page_at(const kgen_attn_args *a, int64_t seq, int64_t n) {
+    if (!a->block_table.data) return whole_at(&a->kv_indices, whole_at(&a->kv_indptr, seq) + n);
+    return whole_at(&a->block_table, seq * a->block_table.stride[0] + n);
+}
+
 static float cached(const walk *w, int value, int64_t key, int64_t head, int64_t d) {
     const kgen_attn_args *a = w->data->args.attn;
-    int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
-    int64_t page = whole_at(&a->block_table, entry);
+    int64_t page = page_at(a, w->seq, key / w->page_tokens);
     const kgen_tensor *t = value ? &a->v : &a->k;
     return (float)kgen__number_load(t->dtype, t->data,
                                     dense_offset(w, value, page, key % w->page_tokens, head, d));
@@ -225,8 +229,7 @@ static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
     if (!t->data || w->data->spec.attn.descale == KGEN_DESCALE_IGNORE) return 1;
     if (!value && w->faults & NO_K_DESCALE) return 1;
     const float *scale = t->data;
-    int64_t entry = w->seq * a->block_table.stride[0] + key / w->page_tokens;
-    int64_t page = whole_at(&a->block_table, entry);
+    int64_t page = page_at(a, w->seq, key / w->page_tokens);
     int64_t slot = key % w->page_tokens;
     if (w->faults & (value ? ONE_V_DESCALE : FIRST_K_DESCALE) && t->rank < 3) return scale[0];
     if (shape == KGEN__SCALE_AUTO) shape = t->rank == 3 ? KGEN__SCALE_TOKEN : KGEN__SCALE_ONE;

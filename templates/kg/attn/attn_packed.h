@@ -8,7 +8,7 @@ struct kg_attn_args {
     const void *k, *v;      /* pages */
     void *out;              /* [T][Hq][Dv] */
     float *lse;             /* [Hq][T] or [T][Hq] */
-    const void *table;      /* [S][pages] */
+    const void *table;      /* [S][pages], or flat */
     const void *seq_lens;   /* [S] */
     const void *cu_seqlens; /* [S + 1] */
     int *error;             /* [S] or null: bits of kgen_attn_error */
@@ -19,7 +19,7 @@ struct kg_attn_args {
     struct kg_workspace *workspace; /* counters [S][Hkv][row blocks] */
     long long q_token, q_head, out_token, out_head;
     long long lse_row;   /* elements */
-    long long table_row; /* elements */
+    long long table_row; /* elements; flat: how many there are */
     long long k_page, k_head, v_page, v_head;
     /* Descale strides in elements: HEAD (sequence, unused, head), TOKEN
      * (page, slot, head). */
@@ -40,4 +40,5 @@ struct kg_attn_args {
     int right;
     const unsigned char *causal; /* [S] */
     int unit_shift;              /* units of 2^shift key blocks (kg/attn/pairs.h) */
+    const void *indptr;          /* [S + 1], of a flat table */
 };

@@ -388,7 +388,7 @@ KG_DEV bool is_page(args_t a, const u8 *row, int index) {
 // A wave looks at the pages that a sequence uses.
 KG_DEV int page_errors(args_t a, const seq_t &s) {
     keys_t keys = {s.first_key, s.kv_len - 1, nullptr, a.page, a.last_page, a.page_magic};
-    const u8 *row = (const u8 *)a.table + s.index * a.table_row * (TABLE_I64 ? 8 : 4);
+    const u8 *row = table_of(a, s.index);
     bool bad = false;
     int end = s.kv_len > 0 ? page_index(keys, keys.last) + 1 : 0;
     KG_LOOP for (int n = page_index(keys, s.first_key) + (int)late_lane(); n < end; n += WAVE)
@@ -398,7 +398,7 @@ KG_DEV int page_errors(args_t a, const seq_t &s) {
 
 KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
     int bits = !UNBOUNDED && e.count > Q_TOKENS ? BAD_TOKENS : 0;
-    if (length_of(a, s.index) > a.table_keys) bits |= BAD_LENGTH;
+    if (length_of(a, s.index) > keys_held(a, s.index)) bits |= BAD_LENGTH;
     if constexpr (RAGGED) {
         int first = offset_of(a, s.index, 0), end = offset_of(a, s.index, 1);
         if (first < 0 || end < first || end > a.num_tokens) bits |= BAD_ROWS;

@@ -47,6 +47,25 @@ KG_DEV int offset_of(args_t a, int index, int step) {
     return load((const int *)a.cu_seqlens + index + step);
 }
 
+// Where a sequence's page numbers begin.
+KG_DEV int first_page_of(args_t a, int index, int step) {
+    if constexpr (TABLE_I64) return load_wide(a.indptr, (i64)index + step);
+    return load((const int *)a.indptr + index + step);
+}
+KG_DEV const u8 *table_of(args_t a, int index) {
+    constexpr int SIZE = TABLE_I64 ? 8 : 4;
+    if constexpr (!FLAT) return (const u8 *)a.table + index * a.table_row * SIZE;
+    return (const u8 *)a.table + (i64)uniform(first_page_of(a, index, 0)) * SIZE;
+}
+// Keys that its pages hold; pages that lead out of the list are none.
+KG_DEV int keys_held(args_t a, int index) {
+    if constexpr (!FLAT) return a.table_keys;
+    int first = first_page_of(a, index, 0), end = first_page_of(a, index, 1);
+    if (first < 0 || end < first || end > a.table_row) return 0;
+    u64 keys = (u64)(end - first) * (u64)a.page;
+    return keys < (u64)a.table_keys ? (int)keys : a.table_keys;
+}
+
 // What the device says of a sequence's queries and keys. What leads out of q or
 // out of the block table counts as none.
 struct extent_t {
@@ -64,7 +83,7 @@ KG_DEV extent_t extent_of(args_t a, int index) {
         e.count = inside ? end - e.start : 0;
     }
     if constexpr (CAUSAL == CAUSAL_SEQ) e.causal = load(a.causal + index) != 0;
-    e.keys = (u32)e.keys <= (u32)a.table_keys ? e.keys : 0;
+    e.keys = (u32)e.keys <= (u32)keys_held(a, index) ? e.keys : 0;
     return e;
 }
 

@@ -29,7 +29,7 @@ KG_DEV keys_t keys_of(args_t a, const segment_t &g) {
     keys_t keys;
     keys.first = g.see.first;
     keys.last = larger(g.see.last, 0);
-    keys.table = (const u8 *)a.table + g.seq.index * a.table_row * (TABLE_I64 ? 8 : 4);
+    keys.table = table_of(a, g.seq.index);
     keys.page = a.page;
     keys.last_page = a.last_page;
     keys.magic = a.page_magic;

@@ -28,6 +28,7 @@ constexpr int LAYOUT_SHUFFLE = 3;
 constexpr int LAYOUT_XPACKED = 4;
 constexpr int LAYOUT = 1;
 constexpr int TABLE_I64 = 0;
+constexpr int FLAT = 0;
 constexpr int CAUSAL_SEQ = 2;
 constexpr int CAUSAL = 1;
 constexpr int LEN_I64 = 0;
