@@ -7,6 +7,7 @@ enum {
     MULTIPROCESSOR_COUNT = 16, /* CUdevice_attribute */
     CAPABILITY_MAJOR = 75,
     CAPABILITY_MINOR = 76,
+    PAGEABLE_MEMORY_ACCESS = 88,
     LAUNCH_END = 0, /* CU_LAUNCH_PARAM_END */
 };
 
@@ -40,6 +41,7 @@ static const kgen__dl_symbol symbols[] = {
     CALL("cuGraphInstantiateWithFlags", graph_instantiate),
     CALL("cuGraphLaunch", graph_launch),
     CALL("cuGraphExecDestroy", exec_destroy),
+    CALL("cuPointerGetAttribute", pointer_attribute),
     CALL("cuDevicePrimaryCtxRetain", cuda.context_retain),
     CALL("cuDevicePrimaryCtxRelease_v2", cuda.context_release),
     CALL("cuCtxPushCurrent_v2", cuda.context_push),
@@ -83,6 +85,7 @@ const kgen__dl_driver kgen__cuda_driver = {
     .symbols = symbols,
     .symbol_count = sizeof symbols / sizeof symbols[0],
     .units_attribute = MULTIPROCESSOR_COUNT,
+    .pageable_attribute = PAGEABLE_MEMORY_ACCESS,
     .launch_end = LAUNCH_END,
     .start = cuda_start,
     .stop = cuda_stop,

@@ -52,6 +52,9 @@ typedef struct kgen__device_api {
     const kgen_target *(*target)(const kgen__device *device);
     int (*compute_units)(const kgen__device *device);
     const char *(*label)(const kgen__device *device);
+    /* 0: the driver does not know this memory, and the device cannot read what it
+     * does not know. NULL: nobody can tell. Slow: off the launch path. */
+    int (*reaches)(kgen__device *device, const void *memory);
     const char *(*library)(const kgen__device *device); /* path of the driver, or "" */
 } kgen__device_api;
 

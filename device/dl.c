@@ -15,6 +15,7 @@ enum {
     CODE_BAD_HANDLE = 400, /* also: of a device that is not current */
     CODE_CAPTURE_FIRST = 900,
     CODE_CAPTURE_LAST = 908,
+    POINTER_MEMORY_TYPE = 2,
     STREAM_NON_BLOCKING = 1,
     CAPTURE_THREAD_LOCAL = 1,
     EXTRA_POINTER = 1,
@@ -115,6 +116,8 @@ static kgen_status identify(kgen__device *device, kgen_error *err) {
                          driver->name, device->ordinal, arch[0] ? arch : "of no known kind");
     KGEN_TRY(CALL(device, err, device_name, name, sizeof name - 1, device->handle));
     KGEN_TRY(CALL(device, err, device_attribute, &device->compute_units, driver->units_attribute,
+                  device->handle));
+    KGEN_TRY(CALL(device, err, device_attribute, &device->reads_host, driver->pageable_attribute,
                   device->handle));
     if (device->compute_units < 1)
         return kgen_fail(err, KGEN_E_DEVICE, "%s:%d says it has %d compute units", driver->name,
@@ -270,6 +273,19 @@ static kgen_status dl_read(kgen__device *device, void *dst, const void *src, siz
     return status;
 }
 
+/* Drivers have no type for memory that they did not make and were not shown. An
+ * engine that asks HIP for its last error must not hear of this question. */
+static int dl_reaches(kgen__device *device, const void *memory) {
+    void *saved = NULL;
+    uint64_t type = 0;
+    if (device->reads_host || device->driver->enter(device, &saved) != 0) return 1;
+    int code =
+        device->calls.pointer_attribute(&type, POINTER_MEMORY_TYPE, (void *)(uintptr_t)memory);
+    if (code && device->driver->forget) device->driver->forget(device);
+    device->driver->leave(device, saved);
+    return code == 0;
+}
+
 static kgen_status dl_fill(kgen__device *device, void *dst, int value, size_t bytes,
                            kgen_stream stream, kgen_error *err) {
     kgen_status status = KGEN_OK;
@@ -405,6 +421,7 @@ static const char *dl_library(const kgen__device *device) { return device->libra
         .graph_begin = dl_graph_begin, .graph_end = dl_graph_end,                           \
         .graph_launch = dl_graph_launch, .graph_free = dl_graph_free, .target = dl_target,  \
         .compute_units = dl_compute_units, .label = dl_label, .library = dl_library,        \
+        .reaches = dl_reaches,                                                              \
     }
 /* clang-format on */
 

@@ -41,11 +41,13 @@ typedef struct kgen__dl_calls {
     int (*graph_instantiate)(void **exec, void *graph, unsigned long long flags);
     int (*graph_launch)(void *exec, void *stream);
     int (*exec_destroy)(void *exec);
+    int (*pointer_attribute)(void *value, int attribute, void *memory);
     union {
         struct {
             int (*properties)(void *properties, int ordinal);
             int (*device_current)(int *ordinal);
             int (*device_set)(int ordinal);
+            int (*last_error)(void); /* and forgets it */
         } hip;
         struct {
             int (*context_retain)(void **context, int handle);
@@ -70,8 +72,9 @@ typedef struct kgen__dl_driver {
     const char *const *libraries;   /* NULL-terminated, in this order */
     const kgen__dl_symbol *symbols; /* one for every call */
     size_t symbol_count;
-    int units_attribute;  /* how many compute units */
-    uintptr_t launch_end; /* ends the `extra` list of a launch */
+    int units_attribute;    /* how many compute units */
+    int pageable_attribute; /* 1: the device reads all memory of the host */
+    uintptr_t launch_end;   /* ends the `extra` list of a launch */
     /* Driver codes below are 0 or an error of the driver. May be NULL. */
     int (*start)(kgen__device *device);
     void (*stop)(kgen__device *device);
@@ -79,6 +82,8 @@ typedef struct kgen__dl_driver {
     /* Makes the device current in this thread; leave restores what was. */
     int (*enter)(const kgen__device *device, void **saved);
     void (*leave)(const kgen__device *device, void *saved);
+    /* What a failed call leaves behind for others to find. May be NULL. */
+    void (*forget)(const kgen__device *device);
 } kgen__dl_driver;
 
 typedef struct kgen__dl_stream kgen__dl_stream;
@@ -93,6 +98,7 @@ struct kgen__device {
     void *context; /* cuda */
     const kgen_target *target;
     int compute_units;
+    int reads_host;           /* all of it, as if it were its own */
     kgen__dl_stream *streams; /* made by stream_create; under the lock */
     pthread_mutex_t lock;
     char label[160];

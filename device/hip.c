@@ -6,7 +6,8 @@
 
 enum {
     MULTIPROCESSOR_COUNT = 63, /* hipDeviceAttribute_t, HIP 5 and later */
-    LAUNCH_END = 3,            /* HIP_LAUNCH_PARAM_END */
+    PAGEABLE_MEMORY_ACCESS = 65,
+    LAUNCH_END = 3, /* HIP_LAUNCH_PARAM_END */
     /* hipDeviceProp_t begins with `char name[256]` and has 1472 bytes in HIP 6
      * and 7; the rest is room for later ones. */
     PROPERTIES_NAME = 256,
@@ -44,6 +45,8 @@ static const kgen__dl_symbol symbols[] = {
     CALL("hipGraphInstantiateWithFlags", graph_instantiate),
     CALL("hipGraphLaunch", graph_launch),
     CALL("hipGraphExecDestroy", exec_destroy),
+    CALL("hipPointerGetAttribute", pointer_attribute),
+    CALL("hipGetLastError", hip.last_error),
     CALL("hipGetDevicePropertiesR0600", hip.properties),
     CALL("hipGetDevice", hip.device_current),
     CALL("hipSetDevice", hip.device_set),
@@ -85,6 +88,8 @@ static void hip_leave(const kgen__device *device, void *saved) {
     if (before != device->ordinal) device->calls.hip.device_set(before);
 }
 
+static void hip_forget(const kgen__device *device) { device->calls.hip.last_error(); }
+
 const kgen__dl_driver kgen__hip_driver = {
     .name = "hip",
     .library_env = "KGEN_HIP_LIB",
@@ -93,8 +98,10 @@ const kgen__dl_driver kgen__hip_driver = {
     .symbols = symbols,
     .symbol_count = sizeof symbols / sizeof symbols[0],
     .units_attribute = MULTIPROCESSOR_COUNT,
+    .pageable_attribute = PAGEABLE_MEMORY_ACCESS,
     .launch_end = LAUNCH_END,
     .arch = hip_arch,
     .enter = hip_enter,
     .leave = hip_leave,
+    .forget = hip_forget,
 };

@@ -5,6 +5,7 @@
 
 #include <kgen/probe.h>
 
+#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,25 @@ kgen_status kgen_memory_write(kgen_context *ctx, void *dst, const void *src, siz
 kgen_status kgen_memory_read(kgen_context *ctx, void *dst, const void *src, size_t bytes,
                              kgen_error *err) {
     return ctx->api->read(ctx->device, dst, src, bytes, err);
+}
+
+kgen_status kgen_scales_upload(kgen_context *ctx, kgen_tensor *out, const float *scales,
+                               int32_t count, kgen_error *err) {
+    const int64_t shape = count;
+    void *memory = NULL;
+    if (count < 1) return kgen_fail(err, KGEN_E_ARG, "scales: %d, at least 1", count);
+    for (int32_t i = 0; i < count; i++)
+        if (!(scales[i] > 0 && scales[i] <= FLT_MAX))
+            return kgen_fail(err, KGEN_E_ARG, "scales[%d]=%g: finite and above 0", i,
+                             (double)scales[i]);
+    KGEN_TRY(kgen_memory_alloc(ctx, &memory, (size_t)count * sizeof *scales, err));
+    kgen_status status =
+        kgen_memory_write(ctx, memory, scales, (size_t)count * sizeof *scales, err);
+    if (status == KGEN_OK)
+        *out = kgen_tensor_dense(memory, KGEN_DTYPE_F32, 1, &shape);
+    else
+        kgen_memory_free(ctx, memory);
+    return status;
 }
 
 kgen_status kgen_stream_create(kgen_context *ctx, kgen_stream *out, kgen_error *err) {

@@ -21,6 +21,7 @@ struct kgen_kernel {
     void *module, *function;
     kgen__binding binding;
     kgen__launch_config config; /* grid: the most workgroups worth launching */
+    _Atomic int reached;        /* a launch had memory that the device can read */
 };
 
 struct kgen_context {

@@ -73,9 +73,43 @@ static inline kgen_status pack(packed *p, const kgen_kernel *kernel, const kgen_
     return launcher->pack(p->bytes, &p->config.grid, kernel, args, err);
 }
 
+/* --- memory ---------------------------------------------------------------- */
+
+static kgen_status check_memory(const kgen_context *ctx, const char *name, const void *memory,
+                                kgen_error *err) {
+    NEED(ctx->api->reaches(ctx->device, memory),
+         "%s: address %p is memory of the host, which %s cannot read", name, memory,
+         ctx->api->label(ctx->device));
+    return KGEN_OK;
+}
+
+/* A tensor of the host would be a fault of the device, and with it the context's end. */
+static kgen_status check_reach(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
+    const kgen__binding *b = &kernel->binding;
+    if (!kernel->ctx->api->reaches) return KGEN_OK;
+    for (int i = 0; i < b->count; i++) {
+        const kgen_tensor *t =
+            (const kgen_tensor *)((const char *)args->any + b->bound[i].row->offset);
+        if (t->data && kgen__tensor_elements(t))
+            KGEN_TRY(check_memory(kernel->ctx, b->bound[i].row->name, t->data, err));
+    }
+    return args->workspace && args->workspace_bytes
+               ? check_memory(kernel->ctx, "workspace", args->workspace, err)
+               : KGEN_OK;
+}
+
+/* Drivers take about as long for one address as for a launch: a kernel's first launch
+ * asks, which is where a tensor that was never moved to the device shows. */
+static kgen_status check_first(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
+    KGEN_TRY(check_reach(kernel, args, err));
+    atomic_store_explicit(&((kgen_kernel *)kernel)->reached, 1, memory_order_relaxed);
+    return KGEN_OK;
+}
+
 kgen_status kgen_launch_check(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {
     packed p;
-    return pack(&p, kernel, args, err);
+    KGEN_TRY(pack(&p, kernel, args, err));
+    return check_reach(kernel, args, err);
 }
 
 kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_stream stream,
@@ -85,6 +119,8 @@ kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args, kgen_s
     packed p;
     KGEN_TRY(pack(&p, kernel, args, err));
     if (p.config.grid == 0) return KGEN_OK;
+    if (UNLIKELY(!atomic_load_explicit(&kernel->reached, memory_order_relaxed)))
+        KGEN_TRY(check_first(kernel, args, err));
     if (UNLIKELY(ctx->capture)) taking = kgen__capture_begin(kernel, args, stream);
     kgen_status status =
         ctx->api->launch(ctx->device, kernel->function, p.config, p.bytes, p.size, stream, err);

@@ -154,11 +154,14 @@ KGEN_API kgen_status kgen_workspace_check(kgen_context *ctx, const void *workspa
  * tensor, the value and the bound, and nothing is launched), then one driver
  * call. No lock, no allocation, no synchronisation, no compile. Safe in a
  * captured graph: the grid depends on the shapes, lengths are read on the
- * device. Thread-safe for different streams. */
+ * device. A kernel's first launch asks the driver whether the device can read the
+ * tensors. Thread-safe for different streams. */
 KGEN_API kgen_status kgen_launch(const kgen_kernel *kernel, const kgen_args *args,
                                  kgen_stream stream, kgen_error *err);
 
-/* The checks of kgen_launch alone. */
+/* The checks of kgen_launch alone, and those of its first launch: memory of the
+ * host that the driver does not know is refused by name, where the device cannot
+ * read it. Each address is a question to the driver. */
 KGEN_API kgen_status kgen_launch_check(const kgen_kernel *kernel, const kgen_args *args,
                                        kgen_error *err);
 
@@ -171,6 +174,13 @@ KGEN_API kgen_status kgen_memory_write(kgen_context *ctx, void *dst, const void 
                                        kgen_error *err);
 KGEN_API kgen_status kgen_memory_read(kgen_context *ctx, void *dst, const void *src, size_t bytes,
                                       kgen_error *err);
+/* Numbers of the host (scales of a checkpoint, a Python float) as the [count] f32
+ * tensor of the device that k_scale, k_descale, out_scale and the like are: once,
+ * when a model is loaded, since a launch reads them where they are. count is 1 for a
+ * tensor, the heads for one each. They must be finite and above 0. out->data is the
+ * caller's: kgen_memory_free. Not while a stream captures. */
+KGEN_API kgen_status kgen_scales_upload(kgen_context *ctx, kgen_tensor *out, const float *scales,
+                                        int32_t count, kgen_error *err);
 KGEN_API kgen_status kgen_stream_create(kgen_context *ctx, kgen_stream *out, kgen_error *err);
 KGEN_API void kgen_stream_destroy(kgen_context *ctx, kgen_stream stream);
 KGEN_API kgen_status kgen_stream_sync(kgen_context *ctx, kgen_stream stream, kgen_error *err);

@@ -8,7 +8,17 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { ARCH_AT = 1160 }; /* of gcnArchName in hipDeviceProp_t */
+enum {
+    ARCH_AT = 1160, /* of gcnArchName in hipDeviceProp_t */
+    PAGEABLE = 65,  /* hipDeviceAttribute_t */
+    INVALID_VALUE = 1,
+    ALLOCATIONS = 64,
+};
+
+static struct {
+    char *begin;
+    size_t bytes;
+} allocations[ALLOCATIONS];
 
 static __thread int current;
 
@@ -39,8 +49,8 @@ API int hipDeviceGetName(char *name, int size, int handle) {
 }
 
 API int hipDeviceGetAttribute(int *value, int attribute, int handle) {
-    (void)attribute, (void)handle;
-    *value = 304;
+    (void)handle;
+    *value = attribute == PAGEABLE ? STATE->pageable : 304;
     return 0;
 }
 
@@ -102,9 +112,35 @@ API int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned
     return 0;
 }
 
-API int hipMalloc(void **out, size_t bytes) { return posix_memalign(out, 256, bytes); }
+API int hipMalloc(void **out, size_t bytes) {
+    int i = 0;
+    while (i < ALLOCATIONS && allocations[i].begin) i++;
+    if (i == ALLOCATIONS || posix_memalign(out, 256, bytes)) return 2;
+    allocations[i].begin = *out;
+    allocations[i].bytes = bytes;
+    return 0;
+}
+
+API int hipPointerGetAttribute(void *value, int attribute, void *memory) {
+    (void)value, (void)attribute;
+    STATE->asked++;
+    for (int i = 0; i < ALLOCATIONS; i++)
+        if ((char *)memory >= allocations[i].begin &&
+            (char *)memory < allocations[i].begin + allocations[i].bytes)
+            return 0;
+    STATE->last_error = INVALID_VALUE;
+    return INVALID_VALUE;
+}
+
+API int hipGetLastError(void) {
+    int code = STATE->last_error;
+    STATE->last_error = 0;
+    return code;
+}
 
 API int hipFree(void *memory) {
+    for (int i = 0; i < ALLOCATIONS; i++)
+        if (allocations[i].begin == memory) allocations[i].begin = NULL;
     free(memory);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "check/check.h"
+#include "runtime/checks.h"
 #include "runtime/launch.h"
 #include "seed.h"
 
@@ -20,6 +21,20 @@ static uint64_t seed;
 
 #define DO(call) \
     if ((call) != KGEN_OK) fail_msg("%s", did.text)
+
+/* ---- a device that does not know one address -------------------------------------- */
+
+static const void *unknown;
+
+static int knows(kgen__device *device, const void *memory) {
+    (void)device;
+    return memory != unknown;
+}
+static const char *label(const kgen__device *device) {
+    (void)device;
+    return "the device";
+}
+static const kgen__device_api api = {.name = "none", .reaches = knows, .label = label};
 
 /* ---- a kernel that is never loaded, and valid arguments for it ---------------- */
 
@@ -36,6 +51,7 @@ typedef struct rig {
 static void make_case(rig *r, kgen__case *c, uint64_t drawn) {
     memset(r, 0, sizeof *r);
     DO(kgen_target_find(&r->ctx.target, "cpu:cdna3", &did));
+    r->ctx.api = &api;
     r->kernel.ctx = &r->ctx;
     r->kernel.config.grid = 8;
     kgen__case_draw(c, drawn);
@@ -170,6 +186,34 @@ static void test_nothing_is_ignored(void **state) {
     }
 }
 
+/* Each tensor of each kernel, and the workspace, in memory that the device cannot read. */
+static void test_memory_of_the_host_is_refused(void **state) {
+    (void)state;
+    for (int family = 0; family < KGEN_FAMILY_COUNT; family++) {
+        kgen__rng rng;
+        kgen__rng_seed(&rng, seed, 100 + (uint64_t)family);
+        int tried = 0;
+        for (int i = 0; i < SPECS / 8; i++) {
+            rig r;
+            make_random(&r, (kgen_family_id)family, &rng);
+            const kgen__binding *b = &r.kernel.binding;
+            for (int n = 0; n < b->count; n++) {
+                kgen_tensor *t = (kgen_tensor *)((char *)r.args.any + b->bound[n].row->offset);
+                unknown = t->data;
+                if (!t->data || !kgen__tensor_elements(t)) continue;
+                /* the first of those that share an address is named */
+                refuse(&r, "", " is memory of the host, which the device cannot read");
+                tried++;
+            }
+            unknown = r.args.workspace;
+            if (r.args.workspace_bytes) refuse(&r, "workspace", ": address ");
+            unknown = NULL;
+            free_rig(&r);
+        }
+        assert_true(tried > SPECS / 8);
+    }
+}
+
 /* ---- tensors as engines have them ----------------------------------------------- */
 
 static void make_line(rig *r, const char *line) {
@@ -293,6 +337,7 @@ int main(void) {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_ignored),
+        cmocka_unit_test(test_memory_of_the_host_is_refused),
         cmocka_unit_test(test_scalars_and_joined_outputs),
         cmocka_unit_test(test_caches_of_bytes_and_longer_tables),
         cmocka_unit_test(test_views_of_one_projection),

@@ -154,6 +154,67 @@ static void an_engine_captures(void) {
     CHECK(engine->loads[0] == 1 && engine->unloads[0] == 1);
 }
 
+typedef struct lengths {
+    kgen_args_room room;
+    char *memory; /* of the device */
+} lengths;
+
+/* Draft lengths of four rows. */
+static kgen_args lengths_of(lengths *l, const kgen_spec *spec) {
+    const int64_t shape[2] = {1, 4};
+    kgen_args args;
+    void *memory;
+    CHECK(kgen_memory_alloc(ctx, &memory, 6 * 32, &err) == KGEN_OK);
+    l->memory = memory;
+    kgen_args_init(&args, &l->room, spec);
+    kgen_draft_lens_args *a = &args.scatter->draft_lens;
+    kgen_tensor *const tensors[] = {&a->lens,     &a->valid,     &a->accepted,
+                                    &a->seq_lens, &a->step_lens, &a->positions_out};
+    for (int i = 0; i < 6; i++)
+        *tensors[i] =
+            kgen_tensor_dense(l->memory + 32 * i, KGEN_DTYPE_I32, 1 + i / 4, shape + 1 - i / 4);
+    a->positions_out.dtype = KGEN_DTYPE_I64;
+    a->tokens = a->steps = 1;
+    a->pad_len = 1;
+    a->max_len = 64;
+    return args;
+}
+
+/* A tensor that was never moved to the device is refused before it is a fault. */
+static void memory_of_the_host(void) {
+    mock_hip *engine = engine_loads(MOCK_HIP_6);
+    kgen_request request = {0};
+    int32_t host[4] = {0};
+    lengths room;
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    if (!prepare(&request, NULL)) return;
+    kgen_args args = lengths_of(&room, &request.spec);
+    kgen_tensor *valid = &args.scatter->draft_lens.valid;
+    void *memory = valid->data;
+    valid->data = host;
+    for (int i = 0; i < 2; i++) {
+        CHECK(kgen_launch(request.kernel, &args, NULL, &err) == KGEN_E_ARG);
+        CHECK(says("valid: address 0x") && says("memory of the host, which hip:0 Mock 0"));
+        CHECK(engine->last_error == 0 && engine->launches[0] == 0);
+    }
+    valid->data = memory;
+    CHECK(kgen_launch(request.kernel, &args, NULL, &err) == KGEN_OK);
+    int asked = engine->asked;
+    CHECK(kgen_launch(request.kernel, &args, NULL, &err) == KGEN_OK && engine->asked == asked);
+    valid->data = host;
+    CHECK(kgen_launch_check(request.kernel, &args, &err) == KGEN_E_ARG);
+    kgen_memory_free(ctx, room.memory);
+    kgen_close(ctx);
+    engine->pageable = 1; /* such a device reads everything */
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    if (!prepare(&request, NULL)) return;
+    args = lengths_of(&room, &request.spec);
+    args.scatter->draft_lens.valid.data = host;
+    CHECK(kgen_launch(request.kernel, &args, NULL, &err) == KGEN_OK);
+    kgen_memory_free(ctx, room.memory);
+    kgen_close(ctx);
+}
+
 /* Each context loads and launches on its own device, whatever is current. */
 static void two_devices(void) {
     mock_hip *engine = engine_loads(MOCK_HIP_6);
@@ -170,20 +231,9 @@ static void two_devices(void) {
         CHECK(kgen_find(both[i], &request[i].spec, NULL) == request[i].kernel);
     }
     CHECK(request[0].kernel != request[1].kernel);
-    int64_t memory[6][4] = {{0}};
-    const int64_t shape[2] = {1, 4};
-    kgen_args args;
-    kgen_args_room room;
-    kgen_args_init(&args, &room, &request[0].spec);
-    kgen_draft_lens_args *a = &args.scatter->draft_lens;
-    kgen_tensor *const tensors[] = {&a->lens,     &a->valid,     &a->accepted,
-                                    &a->seq_lens, &a->step_lens, &a->positions_out};
-    for (int i = 0; i < 6; i++)
-        *tensors[i] = kgen_tensor_dense(memory[i], KGEN_DTYPE_I32, 1 + i / 4, shape + 1 - i / 4);
-    a->positions_out.dtype = KGEN_DTYPE_I64;
-    a->tokens = a->steps = 1;
-    a->pad_len = 1;
-    a->max_len = 64;
+    lengths room;
+    kgen_args args = lengths_of(&room, &request[0].spec);
+    int64_t memory;
     for (int i = MOCK_DEVICES - 1; i >= 0; i--) { /* the default stream is the current device's */
         CHECK(kgen_launch(request[i].kernel, &args, NULL, &err) == KGEN_OK);
         CHECK(engine->launches[i] == 1 && engine->current() == 0);
@@ -192,6 +242,8 @@ static void two_devices(void) {
     CHECK(engine->unloads[0] == 1 && engine->unloads[1] == 0);
     CHECK(kgen_launch(request[1].kernel, &args, &memory, &err) == KGEN_OK);
     CHECK(engine->launched_on == &memory);
+    CHECK(engine->asked == 12); /* each kernel once, tensor by tensor */
+    kgen_memory_free(ctx, room.memory);
     kgen_close(both[1]);
 }
 
@@ -207,6 +259,7 @@ static const struct scenario {
     {"an_unknown_gpu", an_unknown_gpu},
     {"an_engine_captures", an_engine_captures},
     {"two_devices", two_devices},
+    {"memory_of_the_host", memory_of_the_host},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 

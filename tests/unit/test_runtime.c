@@ -204,6 +204,27 @@ static void test_prepare_keeps_kernels(void **state) {
     DO(kgen_prepare(shared, NULL, 0, NULL, &did));
 }
 
+/* Numbers of a checkpoint become what a launch reads. */
+static void test_scales_of_the_host(void **state) {
+    const float scales[] = {0.5f, 3, 1e-30f}, bad[] = {1, 0, INFINITY, -1, NAN};
+    float got[3];
+    kgen_tensor t = {0};
+    (void)state;
+    DO(kgen_scales_upload(shared, &t, scales, 3, &did));
+    assert_true(t.dtype == KGEN_DTYPE_F32 && t.rank == 1 && t.shape[0] == 3 && t.stride[0] == 1);
+    DO(kgen_memory_read(shared, got, t.data, sizeof got, &did));
+    assert_memory_equal(got, scales, sizeof got);
+    kgen_memory_free(shared, t.data);
+    for (int i = 1; i < 5; i++) {
+        kgen_tensor none = {0};
+        assert_int_equal(kgen_scales_upload(shared, &none, bad + i, 1, &did), KGEN_E_ARG);
+        assert_non_null(strstr(did.text, "finite and above 0"));
+        assert_null(none.data);
+    }
+    assert_int_equal(kgen_scales_upload(shared, &t, scales, 0, &did), KGEN_E_ARG);
+    assert_string_equal(did.text, "scales: 0, at least 1");
+}
+
 static void test_nothing_to_do(void **state) {
     (void)state;
     rig r;
@@ -1260,6 +1281,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open_prepare_launch_close),
         cmocka_unit_test(test_prepare_keeps_kernels),
+        cmocka_unit_test(test_scales_of_the_host),
         cmocka_unit_test(test_nothing_to_do),
         cmocka_unit_test(test_the_widest_window),
         cmocka_unit_test(test_refusals_plain),
