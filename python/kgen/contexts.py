@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Any
 
-from . import Context, Kernel, KgenError
+from . import Context, Kernel, KgenError, describe
 from . import open as open_device
 
 settings: dict[str, Any] = {"mode": os.environ.get("KGEN_MODE", "auto")}
@@ -61,12 +61,18 @@ def context_of(device: Any) -> Context:
     return found
 
 
+def current_stream(ctx: Context, device: Any) -> int | None:
+    return None if device.type == "cpu" else describe.current_stream(int(ctx.device.split(":")[1].split()[0]))
+
+
 def kernel_of(device: Any, line: str) -> Kernel:
-    """The kernel of that spec line; prepared by its first use, which may compile."""
+    """The kernel of that spec line; prepared by its first use, which may compile. While torch's stream captures a
+    kernel that is new is refused, and the capture stays valid."""
     key = (str(device), line)
     found = kernels.get(key)
     if found is None:
-        found = kernels[key] = context_of(device).prepare(line)
+        stream = current_stream(context_of(device), device)
+        found = kernels[key] = context_of(device).prepare(line, stream=stream)
     return found
 
 

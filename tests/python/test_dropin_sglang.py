@@ -5,7 +5,8 @@ import unittest
 import torch
 from references import close, delta_rule, gates
 
-from kgen.dropin import sglang
+import kgen
+from kgen.dropin import common, sglang
 
 
 class Tables(unittest.TestCase):
@@ -105,6 +106,21 @@ class Trees(unittest.TestCase):
                                                      torch.zeros_like(probs))
         self.assertEqual((accepted.tolist(), count.tolist()), ([[0, 2, -1]], [1]))
         self.assertEqual(predicts[[0, 2]].tolist(), [3, 6])
+
+
+class Constants(unittest.TestCase):
+    def test_none_is_kept_of_a_capture(self):
+        device, capturing = torch.device("cpu"), kgen.describe.is_capturing
+        try:
+            kgen.describe.is_capturing = lambda: True
+            of_graph = common.constant(device, 3, 77)
+        finally:
+            kgen.describe.is_capturing = capturing
+        kept = common.constant(device, 5, 77)
+        self.assertNotEqual(kept.data_ptr(), of_graph.data_ptr())
+        self.assertEqual(common.constant(device, 60, 77).data_ptr(), kept.data_ptr())
+        self.assertEqual(kept.tolist(), [77] * 5)
+        self.assertEqual(common.counted(device, 65).tolist(), list(range(65)))
 
 
 class DeltaNet(unittest.TestCase):

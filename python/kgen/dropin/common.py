@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .. import Kernel, KgenError
+from .. import Kernel, KgenError, describe
 from ..contexts import context_of, kernel_of
 
 WORDS = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "f32", torch.float8_e4m3fn: "e4m3fn",
@@ -54,13 +54,32 @@ def ready(device: torch.device, line: str) -> Kernel:
         raise
 
 
-def constant(device: torch.device, count: int, value: int) -> torch.Tensor:
-    """An i32 tensor of one value, made once; views of it are shorter ones."""
-    key = (device, value)
+def made_once(key: Hashable, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """A tensor of constants. What is made while a stream captures is the graph's own, and filled by its replays."""
     found = constants.get(key)
-    if found is None or found.numel() < count:
-        found = constants[key] = torch.full((max(count, 64),), value, dtype=torch.int32, device=device)
-    return found[:count]
+    if found is None:
+        found = make()
+        if not describe.is_capturing():
+            constants[key] = found
+    return found
+
+
+def size_class(count: int) -> int:
+    """Views of one constant serve all counts up to a power of two."""
+    return max(64, 1 << (count - 1).bit_length())
+
+
+def constant(device: torch.device, count: int, value: int) -> torch.Tensor:
+    """An i32 tensor of one value."""
+    size = size_class(count)
+    return made_once((device, value, size),
+                     lambda: torch.full((size,), value, dtype=torch.int32, device=device))[:count]
+
+
+def counted(device: torch.device, count: int) -> torch.Tensor:
+    """0, 1, 2, ... as i32."""
+    size = size_class(count)
+    return made_once((device, "counted", size), lambda: torch.arange(size, dtype=torch.int32, device=device))[:count]
 
 
 def narrow(lengths: torch.Tensor) -> torch.Tensor:

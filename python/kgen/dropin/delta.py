@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from .common import constants, offered, prepared, word
+from .. import Dispatcher, Kernel
+from .common import counted, offered, ready, word
 
 MOST_TOKENS = 16
 
@@ -39,13 +40,6 @@ def rows_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Rows:
     return Rows(q.shape[1], {"q": q, "k": k, "v": v}, v) if row is None else Rows(q.shape[1], {"x": row}, row)
 
 
-def counted(device: torch.device, count: int) -> torch.Tensor:
-    key = (device, "count")
-    if key not in constants or constants[key].numel() < count:
-        constants[key] = torch.arange(max(count, 64), dtype=torch.int32, device=device)
-    return constants[key][:count]
-
-
 def most_tokens(rows: int, sequences: int, starts: torch.Tensor | None, slots: torch.Tensor) -> int:
     """The key t. With cu_seqlens only the device knows lengths: as many rows as sequences are one token each, few
     rows bound themselves, and slots of each token say how many there may be."""
@@ -63,42 +57,42 @@ def most_tokens(rows: int, sequences: int, starts: torch.Tensor | None, slots: t
 
 # ---- the recurrence ----
 
+def choose_step(key: tuple[int, int, bool, bool, str, str], given: dict[str, Any]) -> Kernel:
+    k_heads, tokens, l2, kda, layout, pad = key
+    x, a, out, state, slots = given.get("x", given.get("v")), given["a"], given["out"], given["state"][0], given["slots"]
+    a_log, starts, accepted = given["a_log"], given["cu_seqlens"], given["accepted"]
+    heads, values = out.shape[1:]
+    keys = state.shape[3] if layout == "vk" else state.shape[2]
+    words = [f"gdn:fuse=a,layout=presplit,x={word(x.dtype)},hk={k_heads},hv={heads},dk={keys},dv={values}",
+             f"state={word(state.dtype)},sl={layout},ab={word(a.dtype)},o={word(out.dtype)},l2={int(l2)}",
+             f"t={tokens},varlen={int(starts is not None)},idx={word(slots.dtype)},pad={pad}",
+             "raw=1" if a_log is None else f"alog={word(a_log.dtype)},dt={word(given['dt_bias'].dtype)}"]
+    words += ["gate=kda"] * kda + ["qkv=split"] * ("x" not in given)
+    if starts is not None:
+        words.append(f"cu={word(starts.dtype)}")
+    if accepted is not None:
+        words.append(f"index=spec,save=slots,accept=1,acc={word(accepted.dtype)}")
+    return ready(x.device, ",".join(words))
+
+
+STEPS = Dispatcher("gdn:layout=presplit", ("x", "q", "k", "v", "out", "state"), choose_step)
+
+
 def recur(rows: Rows, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: torch.Tensor,
           slots: torch.Tensor, *, scale: float, a_log: torch.Tensor | None, dt_bias: torch.Tensor | None,
           starts: torch.Tensor | None, accepted: torch.Tensor | None, l2: bool, kda: bool, layout: str,
           pad: str) -> None:
-    """out [T][Hv][V]; a_log None: a is the log of the decay, b is beta. state [slots][Hv] and
-    [V][K] (vk) or [K][V] (kv)."""
-    heads, values = out.shape[1:]
-    keys = state.shape[3] if layout == "vk" else state.shape[2]
-    x, k_heads, sequences = rows.like, rows.k_heads, slots.shape[0]
-    tokens, whole = most_tokens(x.shape[0], sequences, starts, slots), "x" in rows.given
-    spec = slots.dim() == 2
-    if spec and accepted is None:
+    """out [T][Hv][V]; a_log None: a is the log of the decay, b is beta. state [slots][Hv] and [V][K] (vk) or [K][V]
+    (kv)."""
+    tokens = most_tokens(rows.like.shape[0], slots.shape[0], starts, slots)
+    if slots.dim() == 1:
+        accepted = None
+    elif accepted is None:
         raise ValueError("slots of each token need num_accepted_tokens")
-    facts = (x.dtype, out.dtype, a.dtype, state.dtype, None if a_log is None else (a_log.dtype, dt_bias.dtype),
-             k_heads, heads, keys, values, tokens, whole, starts is not None and starts.dtype,
-             spec and accepted.dtype, slots.dtype, l2, kda, layout, pad)
-
-    def line() -> str:
-        keys_of = [f"gdn:fuse=a,layout=presplit,x={word(x.dtype)},hk={k_heads},hv={heads},dk={keys},dv={values}",
-                   f"state={word(state.dtype)},sl={layout},ab={word(a.dtype)},o={word(out.dtype)},l2={int(l2)}",
-                   f"t={tokens},varlen={int(starts is not None)},idx={word(slots.dtype)},pad={pad}"]
-        keys_of.append("raw=1" if a_log is None else f"alog={word(a_log.dtype)},dt={word(dt_bias.dtype)}")
-        if kda:
-            keys_of.append("gate=kda")
-        if not whole:
-            keys_of.append("qkv=split")
-        if starts is not None:
-            keys_of.append(f"cu={word(starts.dtype)}")
-        if spec:
-            keys_of.append(f"index=spec,save=slots,accept=1,acc={word(accepted.dtype)}")
-        return ",".join(keys_of)
-
-    kernel = prepared((facts, x.device), x.device, line)
-    kernel.launch(**rows.given, a=a, b=b if b.dtype == a.dtype else b.to(a.dtype), a_log=a_log, dt_bias=dt_bias,
-                  state=(state, layout), slots=slots, accepted=accepted if spec else None, cu_seqlens=starts,
-                  out=out, q_scale=scale, l2_eps=1e-6 if l2 else None)
+    STEPS.launch((rows.k_heads, tokens, l2, kda, layout, pad), **rows.given, a=a,
+                 b=b if b.dtype == a.dtype else b.to(a.dtype), a_log=a_log, dt_bias=dt_bias, state=(state, layout),
+                 slots=slots, accepted=accepted, cu_seqlens=starts, out=out, q_scale=scale,
+                 l2_eps=1e-6 if l2 else None)
 
 
 def flat(x: torch.Tensor, rows: int) -> torch.Tensor:
@@ -171,27 +165,31 @@ def fused_recurrent_gated_delta_rule(
 
 # ---- the convolution ----
 
+def choose_convolution(key: tuple[int, bool], given: dict[str, Any]) -> Kernel:
+    (tokens, silu), (x, _), (state, order) = key, given["x"], given["conv_state"]
+    weight, starts, accepted = given["conv_weight"], given["cu_seqlens"], given["accepted"]
+    words = [f"gdn:fuse=c,layout=presplit,x={word(x.dtype)},ch={x.shape[1]},w={weight.shape[-1]},cl={order}",
+             f"cs={word(state.dtype)},cw={word(weight.dtype)},bias={int(given['conv_bias'] is not None)}",
+             f"act={'silu' if silu else 'none'},t={tokens},varlen={int(starts is not None)}",
+             f"idx={word(given['slots'].dtype)},pad=value,accept={int(accepted is not None)}"]
+    words += [] if accepted is None else [f"acc={word(accepted.dtype)}"]
+    words += [] if starts is None else [f"cu={word(starts.dtype)}"]
+    return ready(x.device, ",".join(words))
+
+
+CONVOLUTIONS = Dispatcher("gdn:layout=presplit", ("x", "conv_weight"), choose_convolution)
+
+
 def convolve(rows: torch.Tensor, out: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor,
              bias: torch.Tensor | None, activation: Any, slots: torch.Tensor, accepted: torch.Tensor | None,
              starts: torch.Tensor | None, tokens: int, pad_slot: int) -> None:
     """rows, out [T][C]; conv_state [slots][C][L], whichever of its dimensions is dense."""
     if activation not in (None, True, False, "silu", "swish"):
         raise NotImplementedError(f"activation={activation}: act=silu or none")
-    channel_last = conv_state.stride(1) == 1
-    state = (conv_state.transpose(1, 2), "sd") if channel_last else (conv_state, "ds")
-    silu = activation in (True, "silu", "swish")
-    facts = (rows.dtype, conv_state.dtype, weight.dtype, rows.shape[1], weight.shape[-1], channel_last, silu,
-             bias is not None, slots.dtype, accepted is not None and accepted.dtype,
-             starts is not None and starts.dtype, tokens)
-    kernel = prepared(("conv", facts, rows.device), rows.device, lambda: (
-        f"gdn:fuse=c,layout=presplit,x={word(rows.dtype)},ch={rows.shape[1]},w={weight.shape[-1]},"
-        f"cl={state[1]},cs={word(conv_state.dtype)},cw={word(weight.dtype)},bias={int(bias is not None)},"
-        f"act={'silu' if silu else 'none'},t={tokens},varlen={int(starts is not None)},idx={word(slots.dtype)},"
-        f"pad=value,accept={int(accepted is not None)}"
-        + ("" if accepted is None else f",acc={word(accepted.dtype)}")
-        + ("" if starts is None else f",cu={word(starts.dtype)}")))
-    kernel.launch(x=(rows, "presplit"), conv_weight=weight, conv_bias=bias, conv_state=state, slots=slots,
-                  accepted=accepted, cu_seqlens=starts, out=out, pad_slot=pad_slot)
+    state = (conv_state.transpose(1, 2), "sd") if conv_state.stride(1) == 1 else (conv_state, "ds")
+    CONVOLUTIONS.launch((tokens, activation in (True, "silu", "swish")), x=(rows, "presplit"), conv_weight=weight,
+                        conv_bias=bias, conv_state=state, slots=slots, accepted=accepted, cu_seqlens=starts, out=out,
+                        pad_slot=pad_slot)
 
 
 def causal_conv1d_update(

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import torch
 
-from .common import offered
-from .delta import counted, flat, recur, rows_of
+from .common import counted, offered
+from .delta import flat, recur, rows_of
 
 __all__ = ["fused_recurrent_gated_delta_rule"]
 

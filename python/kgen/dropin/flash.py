@@ -7,7 +7,7 @@ import torch
 
 from .attention import attend, window_of
 from .cache import page_of
-from .common import constants, offered, prepared, word
+from .common import counted, made_once, offered, prepared, word
 
 __all__ = ["flash_attn_varlen_func", "flash_attn_with_kvcache"]
 
@@ -65,11 +65,9 @@ def lengths_tensor(cache_seqlens: Any, batch: int, device: torch.device) -> torc
 
 
 def steps(device: torch.device, batch: int, each: int) -> torch.Tensor:
-    """0, each, 2 each, ..., made once."""
-    key = (device, "steps", batch, each)
-    if key not in constants:
-        constants[key] = torch.arange(0, (batch + 1) * each, each, dtype=torch.int32, device=device)
-    return constants[key]
+    """0, each, 2 each, ..."""
+    return made_once((device, "steps", batch, each),
+                     lambda: torch.arange(0, (batch + 1) * each, each, dtype=torch.int32, device=device))
 
 
 def table_of(k_cache: torch.Tensor, block_table: torch.Tensor | None, rows: torch.Tensor | None,
@@ -77,7 +75,7 @@ def table_of(k_cache: torch.Tensor, block_table: torch.Tensor | None, rows: torc
     """A cache [B][tokens][Hkv][D] is one page a row."""
     if block_table is not None:
         return block_table
-    return steps(k_cache.device, batch, 1)[:batch, None] if rows is None else rows[:, None]
+    return counted(k_cache.device, batch)[:, None] if rows is None else rows[:, None]
 
 
 def append(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
