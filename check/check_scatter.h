@@ -7,6 +7,8 @@
 
 #define KGEN__OP(name) (1u << KGEN_OP_##name)
 
+static inline int64_t kgen__divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+
 kgen_status kgen__scatter_random(kgen__case *out, kgen__rng *rng, const kgen_target *target,
                                  int64_t budget, kgen_error *err);
 kgen_status kgen__scatter_shape(kgen__data *data, kgen_error *err);

@@ -11,7 +11,6 @@
 enum { START_MOST = 20, POOL_SLOTS_EXTRA = 7, BRANCH_TOKENS = 64 };
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
 static int has(const kgen__case *c, uint32_t ops) { return ops >> c->spec.scatter.op & 1; }
 
@@ -22,7 +21,7 @@ static int64_t fresh(const kgen__case *c, int64_t n) {
 
 static int64_t draft_span(const kgen__case *c) {
     int64_t page = c->spec.scatter.page, each = c->scatter.steps;
-    if (page > 1 && c->scatter.topk > 1) each = (divide_up(each, page) + 1) * page;
+    if (page > 1 && c->scatter.topk > 1) each = (kgen__divide_up(each, page) + 1) * page;
     return c->scatter.topk * each;
 }
 
@@ -65,8 +64,8 @@ kgen__scatter_dims kgen__scatter_dims_of(const kgen__case *c) {
     d.requests = d.n + c->scatter.extra + 1;
     d.columns = longest + START_MOST + draft_span(c) + c->scatter.tokens;
     if (c->scatter.bad) d.columns = most(d.columns - START_MOST - draft_span(c), 1);
-    d.map = (divide_up(d.columns, page) + POOL_SLOTS_EXTRA) * page;
-    d.width = most(divide_up(longest + page, page) + c->scatter.cols - c->scatter.cut, 1);
+    d.map = (kgen__divide_up(d.columns, page) + POOL_SLOTS_EXTRA) * page;
+    d.width = most(kgen__divide_up(longest + page, page) + c->scatter.cols - c->scatter.cut, 1);
     size_flats(&d, c, lens, qlens);
     return d;
 }
@@ -159,7 +158,7 @@ static int32_t choose_numbers(kgen__data *data, kgen__scatter_dims *d) {
     a->page_bytes =
         s->pack > 1 ? a->group_bytes * (s->page / s->pack) : a->piece_stride * a->pieces;
     a->slot_count = d->n * d->moves + 5;
-    d->pool_bytes = d->pools * divide_up(a->slot_count, s->page) * a->page_bytes;
+    d->pool_bytes = d->pools * kgen__divide_up(a->slot_count, s->page) * a->page_bytes;
     a->chunk = KGEN__PICK(&rng, 1, 16, 100, 5000);
     a->window = KGEN__PICK(&rng, 0, 1, 16, 128);
     kgen__scatter_pack(data->args.scatter, s, a);

@@ -46,7 +46,6 @@ static void store2(const kgen_tensor *t, int64_t row, int64_t column, int64_t va
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
 static void flag(const ref *r, int32_t bit) {
     if (r->a->error.data) *(int32_t *)r->a->error.data |= bit;
@@ -103,7 +102,7 @@ typedef struct list {
 static int64_t draft_column(const ref *r, int64_t held, int64_t k, int64_t t) {
     int64_t page = r->s->page, last = held % page, steps = r->a->steps;
     if (page == 1 || r->a->topk == 1) return held + k * steps + t;
-    return held - last + k * divide_up(last + steps, page) * page + last + t;
+    return held - last + k * kgen__divide_up(last + steps, page) * page + last + t;
 }
 
 static int64_t list_slot(const ref *r, const list *l, int64_t t) {
@@ -123,7 +122,7 @@ static int64_t offset_of(const ref *r, const list *l) {
 static void write_row(const ref *r, const list *l, const kgen_tensor *table, int64_t at, int window,
                       int64_t from, int64_t end) {
     int64_t page = r->s->page, width = table->shape[table->rank - 1], offset = offset_of(r, l);
-    int64_t blocks = l->count ? divide_up(offset + l->count, page) : 0;
+    int64_t blocks = l->count ? kgen__divide_up(offset + l->count, page) : 0;
     if (blocks > width) flag(r, KGEN_SCATTER_WIDTH);
     for (int64_t j = from; j < least(width, most(blocks, end)); j++) {
         int64_t value = fill_of(r);
@@ -251,7 +250,7 @@ static int64_t first_change(const ref *r, int64_t n, int64_t *end) {
     int64_t held = n < r->live ? committed(r, n) : 0;
     int64_t old_id = load2(&r->a->state, n, 0), old_held = load2(&r->a->state, n, 1);
     int64_t old_blocks = load2(&r->a->state, n, 2);
-    int64_t blocks = n < r->live ? divide_up(held + fresh(r, n), r->s->page) : 0;
+    int64_t blocks = n < r->live ? kgen__divide_up(held + fresh(r, n), r->s->page) : 0;
     if (old_blocks >= 0) *end = old_blocks;
     store2(&r->a->state, n, 0, id);
     store2(&r->a->state, n, 1, held);
@@ -544,7 +543,7 @@ static void keep_locs(const ref *r) {
         int64_t accepted = load(&a->accepted, n), held = length(&a->lens, n);
         if (accepted < 0 || accepted >= d) flag(r, KGEN_SCATTER_COUNT);
         accepted = least(most(accepted, 0), d - 1);
-        int64_t rounded = divide_up(held + accepted + 1, r->s->page) * r->s->page;
+        int64_t rounded = kgen__divide_up(held + accepted + 1, r->s->page) * r->s->page;
         int64_t keep = least(rounded, held + d) - held;
         for (int64_t t = 0; t <= accepted; t++)
             store(&a->locs, moved++, load(&a->source_locs, n * d + t));
@@ -582,15 +581,16 @@ static void kv_splits(const ref *r) {
     }
     shortest = r->live ? most(shortest, 1) : 1;
     if (longest * 8 < shortest * 10) shortest = longest;
-    int64_t chunk = divide_up(longest, least(divide_up(longest, shortest), a->max_splits));
+    int64_t chunk =
+        kgen__divide_up(longest, least(kgen__divide_up(longest, shortest), a->max_splits));
     double stretched = a->compute_units * fmax(log2((double)longest / 64), 1);
-    int64_t heads = group == 1 ? a->heads : divide_up(a->heads, least(16, group));
+    int64_t heads = group == 1 ? a->heads : kgen__divide_up(a->heads, least(16, group));
     int64_t grid = most(r->live * a->groups * heads, 1);
-    int64_t splits = least(divide_up((int64_t)stretched, grid), a->max_splits);
-    int64_t other = divide_up(longest, splits);
+    int64_t splits = least(kgen__divide_up((int64_t)stretched, grid), a->max_splits);
+    int64_t other = kgen__divide_up(longest, splits);
     for (int64_t i = 0; i < r->rows * a->groups; i++) {
         int64_t n = i / a->groups, held = n < r->live ? length(&a->lens, n) : 0;
-        store(&a->counts, i, most(divide_up(held, chunk), divide_up(held, other)));
+        store(&a->counts, i, most(kgen__divide_up(held, chunk), kgen__divide_up(held, other)));
     }
 }
 

@@ -6,27 +6,8 @@
 
 enum { FULL = 1, SLIDING = 2 };
 
-/* Neither engine rotates in its write. vLLM gathers the context of chunked
- * prefills; SGLang reads its pages in place, and keeps sliding layers in a pool
- * of their own, whose slots a table knows. */
-static const struct {
-    kgen_engine engine;
-    int kinds;
-    const char *line, *note;
-} rows[] = {
-    {KGEN_ENGINE_VLLM, FULL | SLIDING, "kv_write:", "new keys and values into the cache"},
-    {KGEN_ENGINE_VLLM, FULL, "kv_gather:", "context of a chunked prefill out of the cache"},
-    {KGEN_ENGINE_VLLM, SLIDING, "kv_gather:from=end",
-     "the window of a chunked prefill out of the cache"},
-    {KGEN_ENGINE_SGLANG, FULL, "kv_write:", "new keys and values into the cache"},
-    {KGEN_ENGINE_SGLANG, SLIDING, "kv_write:remap=i64",
-     "new keys and values into the sliding-window pool"},
-};
-enum { ROWS = sizeof rows / sizeof rows[0] };
-
-size_t kgen__cache_rows(void) { return ROWS; }
-
-static void set_write(kgen_kv_write_spec *s, const kgen_attn_spec *attn) {
+static void set_write(kgen_spec *spec, const kgen_attn_spec *attn) {
+    kgen_kv_write_spec *s = &spec->kv_write;
     s->x = attn->q;
     s->kv = attn->kv;
     s->head_dim = attn->head_dim;
@@ -36,7 +17,8 @@ static void set_write(kgen_kv_write_spec *s, const kgen_attn_spec *attn) {
     s->scale = attn->descale;
 }
 
-static void set_gather(kgen_kv_gather_spec *s, const kgen_attn_spec *attn) {
+static void set_gather(kgen_spec *spec, const kgen_attn_spec *attn) {
+    kgen_kv_gather_spec *s = &spec->kv_gather;
     s->out = attn->q;
     s->kv = attn->kv;
     s->head_dim = attn->head_dim;
@@ -47,6 +29,29 @@ static void set_gather(kgen_kv_gather_spec *s, const kgen_attn_spec *attn) {
     s->descale = attn->descale;
 }
 
+/* Neither engine rotates in its write. vLLM gathers the context of chunked
+ * prefills; SGLang reads its pages in place, and keeps sliding layers in a pool
+ * of their own, whose slots a table knows. */
+static const struct {
+    kgen_engine engine;
+    int kinds;
+    const char *line, *note;
+    void (*set)(kgen_spec *spec, const kgen_attn_spec *attn);
+} rows[] = {
+    {KGEN_ENGINE_VLLM, FULL | SLIDING, "kv_write:", "new keys and values into the cache",
+     set_write},
+    {KGEN_ENGINE_VLLM, FULL, "kv_gather:", "context of a chunked prefill out of the cache",
+     set_gather},
+    {KGEN_ENGINE_VLLM, SLIDING, "kv_gather:from=end",
+     "the window of a chunked prefill out of the cache", set_gather},
+    {KGEN_ENGINE_SGLANG, FULL, "kv_write:", "new keys and values into the cache", set_write},
+    {KGEN_ENGINE_SGLANG, SLIDING, "kv_write:remap=i64",
+     "new keys and values into the sliding-window pool", set_write},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+size_t kgen__cache_rows(void) { return ROWS; }
+
 kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
                              const kgen_attn_spec *attn, int *wanted, kgen_error *err) {
     *wanted = rows[index].engine == p->options.engine &&
@@ -54,9 +59,6 @@ kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, const kgen__prof
     if (!*wanted) return KGEN_OK;
     snprintf(out->note, sizeof out->note, "%s", rows[index].note);
     KGEN_TRY(kgen_spec_parse(&out->spec, rows[index].line, err));
-    if (out->spec.family == KGEN_FAMILY_KV_WRITE)
-        set_write(&out->spec.kv_write, attn);
-    else
-        set_gather(&out->spec.kv_gather, attn);
+    rows[index].set(&out->spec, attn);
     return kgen_spec_validate(&out->spec, NULL, err);
 }

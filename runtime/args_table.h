@@ -54,34 +54,9 @@ enum {
 };
 
 static const kgen__row tensor_rows[] = {
-#define KGEN_TENSOR(ID, field, type, tag, shape, strides, when, use, flags, doc) \
-    {#field,                                                                     \
-     doc,                                                                        \
-     offsetof(ARGS, field),                                                      \
-     when,                                                                       \
-     TENSOR_##ID,                                                                \
-     tag,                                                                        \
-     type,                                                                       \
-     KGEN_USE_##use,                                                             \
-     KGEN__COUNT shape,                                                          \
-     strides,                                                                    \
-     flags,                                                                      \
-     {KGEN__DIMS shape},                                                         \
-     0},
-#define KGEN_FORM(ID, field, type, tag, shape, strides, when, use, flags, doc) \
-    {#field,                                                                   \
-     doc,                                                                      \
-     offsetof(ARGS, field),                                                    \
-     when,                                                                     \
-     TENSOR_##ID,                                                              \
-     tag,                                                                      \
-     type,                                                                     \
-     KGEN_USE_##use,                                                           \
-     KGEN__COUNT shape,                                                        \
-     strides,                                                                  \
-     (flags) | KGEN__ROW_FORM,                                                 \
-     {KGEN__DIMS shape},                                                       \
-     0},
+#define KGEN_TENSOR(ID, field, ...) KGEN__ROW(#field, field, TENSOR_##ID, 0, 0, __VA_ARGS__)
+#define KGEN_FORM(ID, field, ...) \
+    KGEN__ROW(#field, field, TENSOR_##ID, 0, KGEN__ROW_FORM, __VA_ARGS__)
 #include ARGS_DEF
 };
 

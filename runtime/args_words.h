@@ -4,10 +4,10 @@
 
 #include "args_rows.h"
 
-#define FIXED(dtype) {KGEN__TYPE_FIXED, KGEN_DTYPE_##dtype, 0}
-#define KEY(field) {KGEN__TYPE_KEY, offsetof(SPEC, field), 0}
-#define EITHER(a, b) {KGEN__TYPE_EITHER, offsetof(SPEC, a), offsetof(SPEC, b)}
-#define WIDE(field, value) {KGEN__TYPE_WIDE, offsetof(SPEC, field), value}
+#define FIXED(dtype) (KGEN__TYPE_FIXED, KGEN_DTYPE_##dtype, 0)
+#define KEY(field) (KGEN__TYPE_KEY, offsetof(SPEC, field), 0)
+#define EITHER(a, b) (KGEN__TYPE_EITHER, offsetof(SPEC, a), offsetof(SPEC, b))
+#define WIDE(field, value) (KGEN__TYPE_WIDE, offsetof(SPEC, field), value)
 #define NO_TAG KGEN__NO_TAG
 #define TAG(field) (int32_t)offsetof(SPEC, field)
 #define KGEN__RULE(rule, low, high) {KGEN__NUMBER_##rule, low, high}
@@ -31,6 +31,14 @@
 #define KGEN__PASTE(a, b) a##b
 #define KGEN__DIMS_OF(n) KGEN__PASTE(KGEN__DIMS, n)
 #define KGEN__DIMS(...) KGEN__DIMS_OF(KGEN__COUNT(__VA_ARGS__))(__VA_ARGS__)
+
+/* clang-format off */
+#define KGEN__BRACED(...) {__VA_ARGS__}
+/* A kgen__row. id and pointer: as there; more: flags beside those of the row. */
+#define KGEN__ROW(name, member, id, pointer, more, type, tag, shape, strides, when, use, flags, doc) \
+    {name, doc, offsetof(ARGS, member), when, id, tag, KGEN__BRACED type, KGEN_USE_##use,            \
+     KGEN__COUNT shape, strides, (flags) | (more), {KGEN__DIMS shape}, pointer},
+/* clang-format on */
 
 enum {
     PLAIN = 0,

@@ -24,61 +24,15 @@ _Static_assert(sizeof(device_args) <= KGEN__PACKED_MAX, "packed arguments fit");
 #define TO(name) (offsetof(device_args, name) + 1)
 
 /* Every op has live and error. */
-#define KGEN_OP_ARGS(ID, op)                                                       \
-    static const kgen__row op##_rows[] = {{"live",                                 \
-                                           "rows n >= live[0] are padding",        \
-                                           offsetof(ARGS, live),                   \
-                                           ALWAYS,                                 \
-                                           0,                                      \
-                                           NO_TAG,                                 \
-                                           FIXED(I32),                             \
-                                           KGEN_USE_IN,                            \
-                                           1,                                      \
-                                           0,                                      \
-                                           OPTIONAL,                               \
-                                           {SIZE_ONE},                             \
-                                           TO(live)},                              \
-                                          {"error",                                \
-                                           "bits of kgen_scatter_error are added", \
-                                           offsetof(ARGS, error),                  \
-                                           ALWAYS,                                 \
-                                           0,                                      \
-                                           NO_TAG,                                 \
-                                           FIXED(I32),                             \
-                                           KGEN_USE_INOUT,                         \
-                                           1,                                      \
-                                           0,                                      \
-                                           OPTIONAL | APART,                       \
-                                           {SIZE_ONE},                             \
-                                           TO(error)},
-#define KGEN_TENSOR(op, field, type, tag, shape, strides, when, use, flags, doc) \
-    {#field,                                                                     \
-     doc,                                                                        \
-     offsetof(ARGS, op.field),                                                   \
-     when,                                                                       \
-     0,                                                                          \
-     tag,                                                                        \
-     type,                                                                       \
-     KGEN_USE_##use,                                                             \
-     KGEN__COUNT shape,                                                          \
-     strides,                                                                    \
-     flags,                                                                      \
-     {KGEN__DIMS shape},                                                         \
-     TO(field)},
-#define KGEN_FORM(op, field, type, tag, shape, strides, when, use, flags, doc) \
-    {#field,                                                                   \
-     doc,                                                                      \
-     offsetof(ARGS, op.field),                                                 \
-     when,                                                                     \
-     0,                                                                        \
-     tag,                                                                      \
-     type,                                                                     \
-     KGEN_USE_##use,                                                           \
-     KGEN__COUNT shape,                                                        \
-     strides,                                                                  \
-     (flags) | KGEN__ROW_FORM,                                                 \
-     {KGEN__DIMS shape},                                                       \
-     TO(field)},
+#define KGEN_OP_ARGS(ID, op)                                                                 \
+    static const kgen__row op##_rows[] = {                                                   \
+        KGEN__ROW("live", live, 0, TO(live), 0, FIXED(I32), NO_TAG, (ONE), 0, ALWAYS, IN,    \
+                  OPTIONAL, "rows n >= live[0] are padding")                                 \
+            KGEN__ROW("error", error, 0, TO(error), 0, FIXED(I32), NO_TAG, (ONE), 0, ALWAYS, \
+                      INOUT, OPTIONAL | APART, "bits of kgen_scatter_error are added")
+#define KGEN_TENSOR(op, field, ...) KGEN__ROW(#field, op.field, 0, TO(field), 0, __VA_ARGS__)
+#define KGEN_FORM(op, field, ...) \
+    KGEN__ROW(#field, op.field, 0, TO(field), KGEN__ROW_FORM, __VA_ARGS__)
 #define KGEN_OP_END(ID, op) \
     }                       \
     ;

@@ -8,6 +8,8 @@
 
 enum { KGEN__WORKLOAD_SETS_MAX = 1024 };
 
+static inline int64_t kgen__divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+
 /* A tensor of the arguments of which every set has its own, `bytes` apart. */
 typedef struct kgen__turn {
     size_t offset; /* in the struct of the family */

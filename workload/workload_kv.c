@@ -10,7 +10,6 @@
 
 enum { DEFAULT_HEADS = 8, GROUP = 8, POSITIONS = 4096, DEFAULT_CONTEXT = 1024, X16_PAGE = 16 };
 
-static int64_t divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 static double size_of(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype); }
 static kgen_dtype index_type(int32_t i64) { return i64 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
 
@@ -120,7 +119,7 @@ static kgen_status plan_write(kgen__workload *work, kgen_error *err) {
 }
 
 static int64_t slot_of(const kv_shape *n, int64_t set, int64_t row) {
-    int64_t pages = divide_up(n->rows, n->cache.page);
+    int64_t pages = kgen__divide_up(n->rows, n->cache.page);
     return n->pages[set * pages + row / n->cache.page] * n->cache.page + row % n->cache.page;
 }
 
@@ -192,7 +191,7 @@ static kgen_status make_write(kgen__workload *work, kgen_error *err) {
     const kgen_kv_write_spec *s = &work->spec.kv_write;
     int64_t page = kgen__workload_page(s->page), rows = work->problem.batch;
     kv_shape n = {.cache = {(kgen_layout)s->layout, (kgen_dtype)s->kv,
-                            divide_up(rows, page) * work->sets, page, work->problem.heads,
+                            kgen__divide_up(rows, page) * work->sets, page, work->problem.heads,
                             s->head_dim, s->v_dim},
                   .rows = rows};
     KGEN_TRY(make_write_tensors(work, &n, err)); /* the largest first: they may not fit */
@@ -221,8 +220,8 @@ static kv_shape gather_shape(const kgen__workload *work) {
     const kgen_kv_gather_spec *s = &work->spec.kv_gather;
     int64_t page = kgen__workload_page(s->page), rows = work->problem.batch;
     int64_t length = work->problem.context < rows ? work->problem.context : rows;
-    kv_shape n = {.rows = rows, .seqs = divide_up(rows, length)};
-    n.columns = divide_up(length, page);
+    kv_shape n = {.rows = rows, .seqs = kgen__divide_up(rows, length)};
+    n.columns = kgen__divide_up(length, page);
     n.cache = (kgen__workload_cache){(kgen_layout)s->layout,
                                      (kgen_dtype)s->kv,
                                      n.seqs * n.columns * work->sets,

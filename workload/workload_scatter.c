@@ -25,7 +25,6 @@ typedef struct scatter_shape {
     int64_t rows, context, columns, width, pages, flat, locs;
 } scatter_shape;
 
-static int64_t divide_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 static int is(const kgen_scatter_spec *s, uint32_t ops) { return ops >> s->op & 1; }
 
 /* ---- lengths ---------------------------------------------------------------------- */
@@ -54,8 +53,8 @@ static scatter_shape shape_of(kgen__workload *work) {
     scatter_shape n = {
         .s = s, .work = work, .rows = work->problem.batch, .context = work->problem.context};
     n.columns = n.context + STARTS * (int64_t)s->page + 2 * NEW + STEPS;
-    n.width = divide_up(n.context + 2 * NEW, s->page) + s->unaligned;
-    n.pages = n.rows * divide_up(n.columns, s->page);
+    n.width = kgen__divide_up(n.context + 2 * NEW, s->page) + s->unaligned;
+    n.pages = n.rows * kgen__divide_up(n.columns, s->page);
     n.locs = n.rows * NEW;
     if (s->form == KGEN_FORM_DRAFT) n.locs = n.rows * FORM_TOPK * STEPS;
     if (s->form == KGEN_FORM_LAST) n.locs = n.rows;
@@ -224,7 +223,8 @@ static void count_tables(kgen__workload *work, const scatter_shape *n) {
     double blocks = 0, cells, pools = 1 + s->swa;
     if (!is(s, TABLES) || !s->pages) return;
     for (int64_t row = 0; row < n->rows; row++)
-        blocks += (double)(divide_up(tokens_of(n, row), s->page) - known_of(n, row) / s->page);
+        blocks +=
+            (double)(kgen__divide_up(tokens_of(n, row), s->page) - known_of(n, row) / s->page);
     cells = s->delta || s->tail == KGEN_TAIL_KEEP ? blocks : (double)n->rows * (double)n->width;
     double read = blocks * (wide(s->slot) + (s->swa ? wide(s->map) : 0));
     work->read_bytes += read;
