@@ -157,17 +157,28 @@ static kgen_status fill_memory(kgen__workload *work, void *memory, size_t bytes,
 
 enum { SET_ALIGNMENT = 256 };
 
+/* What the spec wants of a tensor of work->args. */
+static kgen_arg arg_of(const kgen__workload *work, const kgen_tensor *t) {
+    kgen_arg arg;
+    int i = 0;
+    while (kgen_args_tensor(&work->args, i) != t) i++;
+    kgen_args_want(&arg, &work->spec, i);
+    return arg;
+}
+
 /* Memory of all sets, and the step from one to the next. */
-static kgen_status place(kgen__workload *work, kgen_tensor *t, kgen__owner owner, kgen_dtype dtype,
-                         int32_t rank, const int64_t *shape, double *total, kgen_error *err) {
-    double each = kgen_dtype_size(dtype), all;
+static kgen_status place(kgen__workload *work, kgen_tensor *t, kgen__owner owner, int32_t rank,
+                         const int64_t *shape, double *total, kgen_error *err) {
+    kgen_arg arg = arg_of(work, t);
+    double each = kgen_dtype_size(arg.dtype), all;
     void *memory;
     for (int32_t i = 0; i < rank; i++) each *= (double)shape[i];
     double step = (double)((uint64_t)(each < 1e18 ? each : 0) / SET_ALIGNMENT + 1) * SET_ALIGNMENT;
     all = owner == KGEN__EACH_SET ? (work->sets - 1) * step + each : each;
     KGEN_TRY(allocate(work, &memory, all, err));
     if (work->measuring) return KGEN_OK; /* its strides may be above any integer */
-    *t = kgen_tensor_dense(memory, dtype, rank, shape);
+    *t = kgen_tensor_dense(memory, arg.dtype, rank, shape);
+    t->layout = arg.layout;
     *total = all;
     if (owner == KGEN__SHARED) return KGEN_OK;
     if (work->turns == KGEN__TURNS_MAX)
@@ -178,12 +189,12 @@ static kgen_status place(kgen__workload *work, kgen_tensor *t, kgen__owner owner
 }
 
 kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
-                                  kgen_dtype dtype, int32_t rank, const int64_t *shape,
-                                  kgen__content content, kgen_error *err) {
+                                  int32_t rank, const int64_t *shape, kgen__content content,
+                                  kgen_error *err) {
     double bytes;
-    KGEN_TRY(place(work, t, owner, dtype, rank, shape, &bytes, err));
+    KGEN_TRY(place(work, t, owner, rank, shape, &bytes, err));
     if (work->measuring) return KGEN_OK;
-    return fill_memory(work, t->data, (size_t)bytes, dtype, content, err);
+    return fill_memory(work, t->data, (size_t)bytes, t->dtype, content, err);
 }
 
 static kgen_status write_ints(kgen__workload *work, const kgen_tensor *t, size_t at,
@@ -197,11 +208,11 @@ static kgen_status write_ints(kgen__workload *work, const kgen_tensor *t, size_t
 }
 
 kgen_status kgen__workload_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
-                                kgen_dtype dtype, int32_t rank, const int64_t *shape,
-                                kgen__integers *fill, void *user, kgen_error *err) {
+                                int32_t rank, const int64_t *shape, kgen__integers *fill,
+                                void *user, kgen_error *err) {
     int64_t count = 1;
     double bytes;
-    KGEN_TRY(place(work, t, owner, dtype, rank, shape, &bytes, err));
+    KGEN_TRY(place(work, t, owner, rank, shape, &bytes, err));
     if (work->measuring) return KGEN_OK;
     for (int32_t i = 0; i < rank; i++) count *= shape[i];
     int64_t *values = malloc((size_t)(count ? count : 1) * sizeof *values);

@@ -114,19 +114,17 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
     const int64_t table[] = {n->seqs, n->columns}, ends = n->seqs + 1;
     const int64_t entries = n->seqs * n->columns;
     KGEN_TRY(kgen__workload_ints(work, s->flat ? &a->kv_indices : &a->block_table, KGEN__EACH_SET,
-                                 index_type(s->table), s->flat ? 1 : 2, s->flat ? &entries : table,
-                                 fill_table, n, err));
+                                 s->flat ? 1 : 2, s->flat ? &entries : table, fill_table, n, err));
     if (s->flat)
-        KGEN_TRY(kgen__workload_ints(work, &a->kv_indptr, KGEN__SHARED, index_type(s->table), 1,
-                                     &ends, fill_indptr, n, err));
-    KGEN_TRY(kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, index_type(s->len), 1, &n->seqs,
-                                 fill_lengths, n, err));
+        KGEN_TRY(
+            kgen__workload_ints(work, &a->kv_indptr, KGEN__SHARED, 1, &ends, fill_indptr, n, err));
+    KGEN_TRY(
+        kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, 1, &n->seqs, fill_lengths, n, err));
     if (s->causal == KGEN_CAUSAL_SEQ)
-        KGEN_TRY(kgen__workload_ints(work, &a->causal, KGEN__SHARED, KGEN_DTYPE_U8, 1, &n->seqs,
-                                     fill_flags, n, err));
+        KGEN_TRY(
+            kgen__workload_ints(work, &a->causal, KGEN__SHARED, 1, &n->seqs, fill_flags, n, err));
     if (!kgen_attn_phase_of(s->phase)->ragged) return KGEN_OK;
-    return kgen__workload_ints(work, &a->cu_seqlens_q, KGEN__SHARED, index_type(s->offsets), 1,
-                               &ends, fill_ends, n, err);
+    return kgen__workload_ints(work, &a->cu_seqlens_q, KGEN__SHARED, 1, &ends, fill_ends, n, err);
 }
 
 static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_error *err) {
@@ -151,13 +149,10 @@ static kgen_status make_rows(kgen__workload *work, const attn_shape *n, kgen_err
     const int64_t out[] = {n->tokens, n->q_heads, s->v_dim};
     int th = s->lse == KGEN_LSE_TH;
     const int64_t lse[] = {th ? n->tokens : n->q_heads, th ? n->q_heads : n->tokens};
-    KGEN_TRY(kgen__workload_tensor(work, &a->q, KGEN__EACH_SET, (kgen_dtype)s->q, 3, q,
-                                   KGEN__SIGNED, err));
-    KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out, 3, out,
-                                   KGEN__NOTHING, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->q, KGEN__EACH_SET, 3, q, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, 3, out, KGEN__NOTHING, err));
     if (!s->lse) return KGEN_OK;
-    return kgen__workload_tensor(work, &a->lse, KGEN__EACH_SET, KGEN_DTYPE_F32, 2, lse,
-                                 KGEN__NOTHING, err);
+    return kgen__workload_tensor(work, &a->lse, KGEN__EACH_SET, 2, lse, KGEN__NOTHING, err);
 }
 
 static kgen_status make_vectors(kgen__workload *work, const attn_shape *n, kgen_error *err) {
@@ -175,8 +170,8 @@ static kgen_status make_vectors(kgen__workload *work, const attn_shape *n, kgen_
     };
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         if (vectors[i].wanted)
-            KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED, KGEN_DTYPE_F32, 1,
-                                           &vectors[i].length, vectors[i].content, err));
+            KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED, 1, &vectors[i].length,
+                                           vectors[i].content, err));
     a->softmax_scale = (float)(1 / sqrt((double)s->head_dim));
     if (s->softcap) a->softcap = 30;
     if (s->window == KGEN_WINDOW_RT) a->window = RUN_TIME_WINDOW;

@@ -77,18 +77,19 @@ typedef enum kgen__owner { KGEN__SHARED, KGEN__EACH_SET } kgen__owner;
 int kgen__workload_sets_for(double bytes, double cold_bytes, int most);
 uint64_t kgen__workload_random(kgen__workload *work, uint64_t below);
 
-/* `t` is a tensor of work->args; dense, the shape is that of one set. */
+/* `t` is a tensor of work->args, whose row says type and layout; dense, the shape is that
+ * of one set. */
 kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
-                                  kgen_dtype dtype, int32_t rank, const int64_t *shape,
-                                  kgen__content content, kgen_error *err);
+                                  int32_t rank, const int64_t *shape, kgen__content content,
+                                  kgen_error *err);
 
 /* Writes the integers of one set. */
 typedef void kgen__integers(int64_t *values, int64_t count, int set, void *user);
 
-/* The same of type i32 or i64. */
+/* The same of integers. */
 kgen_status kgen__workload_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
-                                kgen_dtype dtype, int32_t rank, const int64_t *shape,
-                                kgen__integers *fill, void *user, kgen_error *err);
+                                int32_t rank, const int64_t *shape, kgen__integers *fill,
+                                void *user, kgen_error *err);
 
 /* 0 .. count - 1 in random order; nothing while measuring. *out: free(). */
 kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *work, int64_t count,

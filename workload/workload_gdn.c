@@ -148,8 +148,8 @@ static kgen_status make_split(kgen__workload *work, const gdn_shape *n, kgen_err
         const int64_t *shape;
     } parts[] = {{&a->q, keys}, {&a->k, keys}, {&a->v, values}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && s->qkv; i++)
-        KGEN_TRY(kgen__workload_tensor(work, parts[i].t, KGEN__EACH_SET, (kgen_dtype)s->x, 3,
-                                       parts[i].shape, inputs_of(s), err));
+        KGEN_TRY(kgen__workload_tensor(work, parts[i].t, KGEN__EACH_SET, 3, parts[i].shape,
+                                       inputs_of(s), err));
     return KGEN_OK;
 }
 
@@ -160,25 +160,21 @@ static kgen_status make_inputs(kgen__workload *work, const gdn_shape *n, kgen_er
     const struct {
         kgen_tensor *t;
         int wanted;
-        int32_t dtype, tag;
         int64_t width;
         kgen__content content;
     } rows[] = {
-        {&a->qkvz, n->packed && (n->conv || n->norm), s->x, s->layout, n->channels + n->values, x},
-        {&a->ba, n->packed && n->step, s->ab, s->layout, 2 * (int64_t)s->v_heads, x},
-        {&a->x, (!n->packed || !n->conv) && !s->qkv, s->x, n->conv ? KGEN_ROWS_PRESPLIT : 0,
-         n->channels, x},
-        {&a->z, !n->packed && n->norm, s->x, 0, n->values, x},
-        {&a->b, !n->packed && n->step, s->ab, 0, s->v_heads, s->raw_gates ? KGEN__POSITIVE : x},
-        {&a->a, !n->packed && n->step, s->ab, 0, s->v_heads * n->decays,
-         s->raw_gates ? KGEN__NEGATIVE : x},
+        {&a->qkvz, n->packed && (n->conv || n->norm), n->channels + n->values, x},
+        {&a->ba, n->packed && n->step, 2 * (int64_t)s->v_heads, x},
+        {&a->x, (!n->packed || !n->conv) && !s->qkv, n->channels, x},
+        {&a->z, !n->packed && n->norm, n->values, x},
+        {&a->b, !n->packed && n->step, s->v_heads, s->raw_gates ? KGEN__POSITIVE : x},
+        {&a->a, !n->packed && n->step, s->v_heads * n->decays, s->raw_gates ? KGEN__NEGATIVE : x},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const int64_t shape[] = {n->rows, rows[i].width};
         if (!rows[i].wanted) continue;
-        KGEN_TRY(kgen__workload_tensor(work, rows[i].t, KGEN__EACH_SET, (kgen_dtype)rows[i].dtype,
-                                       2, shape, rows[i].content, err));
-        rows[i].t->layout = (kgen_layout)rows[i].tag;
+        KGEN_TRY(
+            kgen__workload_tensor(work, rows[i].t, KGEN__EACH_SET, 2, shape, rows[i].content, err));
     }
     return KGEN_OK;
 }
@@ -190,22 +186,19 @@ static kgen_status make_weights(kgen__workload *work, const gdn_shape *n, kgen_e
     const struct {
         kgen_tensor *t;
         int wanted;
-        int32_t dtype;
         int64_t length;
     } vectors[] = {
-        {&a->conv_bias, s->conv_bias, s->conv_weight, n->channels},
-        {&a->a_log, n->step && !s->raw_gates, s->a_log, s->v_heads},
-        {&a->dt_bias, n->step && !s->raw_gates, s->dt_bias, s->v_heads * n->decays},
-        {&a->norm_weight, n->norm, s->norm, s->v_dim},
+        {&a->conv_bias, s->conv_bias, n->channels},
+        {&a->a_log, n->step && !s->raw_gates, s->v_heads},
+        {&a->dt_bias, n->step && !s->raw_gates, s->v_heads * n->decays},
+        {&a->norm_weight, n->norm, s->v_dim},
     };
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         if (vectors[i].wanted)
-            KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED,
-                                           (kgen_dtype)vectors[i].dtype, 1, &vectors[i].length,
+            KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED, 1, &vectors[i].length,
                                            inputs_of(s), err));
     if (!n->conv) return KGEN_OK;
-    return kgen__workload_tensor(work, &a->conv_weight, KGEN__SHARED, (kgen_dtype)s->conv_weight, 2,
-                                 conv, KGEN__SIGNED, err);
+    return kgen__workload_tensor(work, &a->conv_weight, KGEN__SHARED, 2, conv, KGEN__SIGNED, err);
 }
 
 static kgen_status make_outputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
@@ -213,11 +206,10 @@ static kgen_status make_outputs(kgen__workload *work, const gdn_shape *n, kgen_e
     kgen_gdn_args *a = work->args.gdn;
     const int64_t conv[] = {n->rows, n->channels}, out[] = {n->rows, s->v_heads, s->v_dim};
     const int64_t scale[] = {n->rows, n->values / 128};
-    KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, (kgen_dtype)s->out,
-                                   n->step ? 3 : 2, n->step ? out : conv, KGEN__NOTHING, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, n->step ? 3 : 2,
+                                   n->step ? out : conv, KGEN__NOTHING, err));
     if (kgen_dtype_size((kgen_dtype)s->out) > 1) return KGEN_OK;
-    return kgen__workload_tensor(work, &a->out_scale, KGEN__EACH_SET, KGEN_DTYPE_F32, 2, scale,
-                                 KGEN__NOTHING, err);
+    return kgen__workload_tensor(work, &a->out_scale, KGEN__EACH_SET, 2, scale, KGEN__NOTHING, err);
 }
 
 /* ---- states ---------------------------------------------------------------------------- */
@@ -230,13 +222,9 @@ static kgen_status make_pools(kgen__workload *work, const gdn_shape *n, kgen_err
                              vk ? s->k_dim : s->v_dim};
     const int64_t conv[] = {n->pool, sd ? n->times : n->channels, sd ? n->channels : n->times};
     if (n->step)
-        KGEN_TRY(kgen__workload_tensor(work, &a->state, KGEN__SHARED, (kgen_dtype)s->state, 4,
-                                       state, KGEN__SIGNED, err));
-    a->state.layout = (kgen_layout)s->state_layout;
+        KGEN_TRY(kgen__workload_tensor(work, &a->state, KGEN__SHARED, 4, state, KGEN__SIGNED, err));
     if (!n->conv) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(work, &a->conv_state, KGEN__SHARED, (kgen_dtype)s->conv_state, 3,
-                                   conv, inputs_of(s), err));
-    a->conv_state.layout = (kgen_layout)s->conv_layout;
+    KGEN_TRY(kgen__workload_tensor(work, &a->conv_state, KGEN__SHARED, 3, conv, inputs_of(s), err));
     return KGEN_OK;
 }
 
@@ -251,13 +239,11 @@ static kgen_status make_buffers(kgen__workload *work, const gdn_shape *n, kgen_e
                                sd ? n->channels : window};
     if (!n->buffer) return KGEN_OK;
     if (n->step)
-        KGEN_TRY(kgen__workload_tensor(work, &a->buffer, KGEN__EACH_SET, (kgen_dtype)s->state, 5,
-                                       states, KGEN__NOTHING, err));
-    a->buffer.layout = (kgen_layout)s->state_layout;
+        KGEN_TRY(
+            kgen__workload_tensor(work, &a->buffer, KGEN__EACH_SET, 5, states, KGEN__NOTHING, err));
     if (!n->conv) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(work, &a->conv_windows, KGEN__EACH_SET,
-                                   (kgen_dtype)s->conv_state, 4, windows, KGEN__NOTHING, err));
-    a->conv_windows.layout = (kgen_layout)s->conv_layout;
+    KGEN_TRY(kgen__workload_tensor(work, &a->conv_windows, KGEN__EACH_SET, 4, windows,
+                                   KGEN__NOTHING, err));
     return KGEN_OK;
 }
 
@@ -278,16 +264,15 @@ static kgen_status make_rings(kgen__workload *work, gdn_shape *n, kgen_error *er
     const int64_t k[] = {n->pool, rows, s->k_heads, s->k_dim};
     const int64_t u[] = {n->pool, rows, s->v_heads, s->v_dim};
     const int64_t decay[] = {n->pool, rows, s->v_heads, s->k_dim};
-    kgen_dtype state = (kgen_dtype)s->state;
     if (!n->replay) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(work, &a->ring_k, KGEN__SHARED, state, 4, k, KGEN__SMALL, err));
-    KGEN_TRY(kgen__workload_tensor(work, &a->ring_u, KGEN__SHARED, state, 4, u, KGEN__SIGNED, err));
-    KGEN_TRY(kgen__workload_tensor(work, &a->ring_decay, KGEN__SHARED, KGEN_DTYPE_F32,
-                                   n->decays > 1 ? 4 : 3, decay, KGEN__POSITIVE, err));
-    KGEN_TRY(kgen__workload_ints(work, &a->ring_start, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
-                                 fill_ring_starts, n, err));
-    return kgen__workload_ints(work, &a->ring_len, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
-                               fill_ring_lens, n, err);
+    KGEN_TRY(kgen__workload_tensor(work, &a->ring_k, KGEN__SHARED, 4, k, KGEN__SMALL, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->ring_u, KGEN__SHARED, 4, u, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->ring_decay, KGEN__SHARED, n->decays > 1 ? 4 : 3, decay,
+                                   KGEN__POSITIVE, err));
+    KGEN_TRY(kgen__workload_ints(work, &a->ring_start, KGEN__SHARED, 1, &n->seqs, fill_ring_starts,
+                                 n, err));
+    return kgen__workload_ints(work, &a->ring_len, KGEN__SHARED, 1, &n->seqs, fill_ring_lens, n,
+                               err);
 }
 
 /* ---- indices ------------------------------------------------------------------------------ */
@@ -338,13 +323,11 @@ static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *
     kgen_gdn_args *a = work->args.gdn;
     int spec = s->index == KGEN_INDEX_SPEC, blocks = s->index == KGEN_INDEX_BLOCKS;
     int slots = s->save == KGEN_SAVE_SLOTS;
-    kgen_dtype type = s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
     const struct {
         kgen_tensor *t;
         int wanted, rank;
         int64_t shape[2];
         kgen__owner owner;
-        kgen_dtype dtype;
         kgen__integers *fill;
     } rows[] = {
         {&a->slots,
@@ -352,37 +335,23 @@ static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *
          spec || blocks ? 2 : 1,
          {n->seqs, spec ? s->tokens : 2},
          KGEN__EACH_SET,
-         type,
          fill_slots},
         {&a->write_slots,
          n->pair,
          slots ? 2 : 1,
          {n->seqs, s->tokens},
          KGEN__EACH_SET,
-         type,
          fill_write_slots},
-        {&a->read_col, blocks, 1, {n->seqs}, KGEN__SHARED, KGEN_DTYPE_I32, fill_zeros},
-        {&a->write_col, blocks, 1, {n->seqs}, KGEN__SHARED, KGEN_DTYPE_I32, fill_zeros},
-        {&a->accepted,
-         s->accept,
-         1,
-         {n->seqs},
-         KGEN__SHARED,
-         s->accept_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32,
-         fill_accepted},
-        {&a->cu_seqlens,
-         s->varlen,
-         1,
-         {n->seqs + 1},
-         KGEN__SHARED,
-         s->cu_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32,
-         fill_ends},
-        {&a->parents, s->tree, 2, {n->seqs, s->tokens}, KGEN__SHARED, KGEN_DTYPE_I32, fill_parents},
+        {&a->read_col, blocks, 1, {n->seqs}, KGEN__SHARED, fill_zeros},
+        {&a->write_col, blocks, 1, {n->seqs}, KGEN__SHARED, fill_zeros},
+        {&a->accepted, s->accept, 1, {n->seqs}, KGEN__SHARED, fill_accepted},
+        {&a->cu_seqlens, s->varlen, 1, {n->seqs + 1}, KGEN__SHARED, fill_ends},
+        {&a->parents, s->tree, 2, {n->seqs, s->tokens}, KGEN__SHARED, fill_parents},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].wanted)
-            KGEN_TRY(kgen__workload_ints(work, rows[i].t, rows[i].owner, rows[i].dtype,
-                                         rows[i].rank, rows[i].shape, rows[i].fill, n, err));
+            KGEN_TRY(kgen__workload_ints(work, rows[i].t, rows[i].owner, rows[i].rank,
+                                         rows[i].shape, rows[i].fill, n, err));
     return KGEN_OK;
 }
 

@@ -42,8 +42,8 @@ kgen_status kgen__workload_caches(kgen__workload *work, kgen_tensor *k, kgen_ten
     kgen_tensor *const sides[] = {k, v};
     for (int is_v = 0; is_v < 2; is_v++) {
         cache_shape s = shape_of(c, is_v);
-        KGEN_TRY(kgen__workload_tensor(work, sides[is_v], KGEN__SHARED, c->dtype, s.rank, s.shape,
-                                       content, err));
+        KGEN_TRY(
+            kgen__workload_tensor(work, sides[is_v], KGEN__SHARED, s.rank, s.shape, content, err));
         sides[is_v]->layout = c->layout;
     }
     return KGEN_OK;
@@ -61,8 +61,8 @@ kgen_status kgen__workload_scales(kgen__workload *work, kgen_tensor *k, kgen_ten
     if (granularity == KGEN_DESCALE_NONE || granularity == KGEN_DESCALE_IGNORE) return KGEN_OK;
     const int64_t one = 1, all[] = {c->pages, c->page, c->heads};
     for (int is_v = 0; is_v < 2; is_v++) {
-        KGEN_TRY(kgen__workload_tensor(work, sides[is_v], KGEN__SHARED, KGEN_DTYPE_F32,
-                                       token ? 3 : 1, token ? all : &one, content, err));
+        KGEN_TRY(kgen__workload_tensor(work, sides[is_v], KGEN__SHARED, token ? 3 : 1,
+                                       token ? all : &one, content, err));
         if (token) sides[is_v]->layout = KGEN_LAYOUT_NHD;
     }
     return KGEN_OK;
@@ -93,11 +93,10 @@ static void default_heads(kgen__workload *work) {
     if (!work->problem.heads) work->problem.heads = DEFAULT_HEADS;
 }
 
-static kgen_status make_rows(kgen__workload *work, kgen_tensor *t, int32_t dtype, int64_t heads,
-                             int64_t dim, kgen__content content, kgen_error *err) {
+static kgen_status make_rows(kgen__workload *work, kgen_tensor *t, int64_t heads, int64_t dim,
+                             kgen__content content, kgen_error *err) {
     const int64_t shape[] = {work->problem.batch, heads, dim};
-    return kgen__workload_tensor(work, t, KGEN__EACH_SET, (kgen_dtype)dtype, 3, shape, content,
-                                 err);
+    return kgen__workload_tensor(work, t, KGEN__EACH_SET, 3, shape, content, err);
 }
 
 /* ---- kv_write --------------------------------------------------------------------- */
@@ -148,11 +147,10 @@ static kgen_status make_slots(kgen__workload *work, kv_shape *n, kgen_error *err
     const kgen_kv_write_spec *s = &work->spec.kv_write;
     kgen_kv_write_args *a = work->args.kv_write;
     int64_t entries = n->rows * work->sets;
-    KGEN_TRY(kgen__workload_ints(work, &a->slots, KGEN__EACH_SET, index_type(s->slots), 1, &n->rows,
+    KGEN_TRY(kgen__workload_ints(work, &a->slots, KGEN__EACH_SET, 1, &n->rows,
                                  s->remap ? fill_tokens : fill_slots, n, err));
     if (!s->remap) return KGEN_OK;
-    return kgen__workload_ints(work, &a->remap, KGEN__SHARED, index_type(s->remap == 2), 1,
-                               &entries, fill_remap, n, err);
+    return kgen__workload_ints(work, &a->remap, KGEN__SHARED, 1, &entries, fill_remap, n, err);
 }
 
 /* Queries go to rows of their own: turned in place again and again they would
@@ -162,17 +160,14 @@ static kgen_status make_rope(kgen__workload *work, kv_shape *n, kgen_error *err)
     kgen_kv_write_args *a = work->args.kv_write;
     const int64_t shape[] = {POSITIONS, s->table_full ? s->rope_dim : s->rope_dim / 2},
                   q_heads = work->problem.heads * GROUP;
-    kgen_dtype table = (kgen_dtype)s->table;
     if (!s->rope) return KGEN_OK;
-    KGEN_TRY(kgen__workload_ints(work, &a->positions, KGEN__EACH_SET, index_type(s->positions), 1,
-                                 &n->rows, fill_positions, n, err));
-    KGEN_TRY(
-        kgen__workload_tensor(work, &a->cos, KGEN__SHARED, table, 2, shape, KGEN__SIGNED, err));
-    KGEN_TRY(
-        kgen__workload_tensor(work, &a->sin, KGEN__SHARED, table, 2, shape, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_ints(work, &a->positions, KGEN__EACH_SET, 1, &n->rows, fill_positions,
+                                 n, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->cos, KGEN__SHARED, 2, shape, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_tensor(work, &a->sin, KGEN__SHARED, 2, shape, KGEN__SIGNED, err));
     if (!s->rope_q) return KGEN_OK;
-    KGEN_TRY(make_rows(work, &a->q, s->x, q_heads, s->head_dim, KGEN__SIGNED, err));
-    return make_rows(work, &a->q_out, s->x, q_heads, s->head_dim, KGEN__NOTHING, err);
+    KGEN_TRY(make_rows(work, &a->q, q_heads, s->head_dim, KGEN__SIGNED, err));
+    return make_rows(work, &a->q_out, q_heads, s->head_dim, KGEN__NOTHING, err);
 }
 
 static kgen_status make_write_tensors(kgen__workload *work, kv_shape *n, kgen_error *err) {
@@ -183,8 +178,8 @@ static kgen_status make_write_tensors(kgen__workload *work, kv_shape *n, kgen_er
     KGEN_TRY(kgen__workload_caches(work, &a->k_cache, &a->v_cache, &n->cache, KGEN__NOTHING, err));
     KGEN_TRY(
         kgen__workload_scales(work, &a->k_scale, &a->v_scale, &n->cache, s->scale, scale, err));
-    KGEN_TRY(make_rows(work, &a->k, s->x, heads, s->head_dim, KGEN__SIGNED, err));
-    return make_rows(work, &a->v, s->x, heads, s->v_dim, KGEN__SIGNED, err);
+    KGEN_TRY(make_rows(work, &a->k, heads, s->head_dim, KGEN__SIGNED, err));
+    return make_rows(work, &a->v, heads, s->v_dim, KGEN__SIGNED, err);
 }
 
 static kgen_status make_write(kgen__workload *work, kgen_error *err) {
@@ -273,20 +268,19 @@ static kgen_status make_gather_tensors(kgen__workload *work, kv_shape *n, kgen_e
     KGEN_TRY(kgen__workload_caches(work, &a->k_cache, &a->v_cache, &n->cache, KGEN__SIGNED, err));
     KGEN_TRY(kgen__workload_scales(work, &a->k_descale, &a->v_descale, &n->cache, s->descale,
                                    KGEN__POSITIVE, err));
-    KGEN_TRY(make_rows(work, &a->k, s->out, heads, s->head_dim, KGEN__NOTHING, err));
-    return make_rows(work, &a->v, s->out, heads, s->v_dim, KGEN__NOTHING, err);
+    KGEN_TRY(make_rows(work, &a->k, heads, s->head_dim, KGEN__NOTHING, err));
+    return make_rows(work, &a->v, heads, s->v_dim, KGEN__NOTHING, err);
 }
 
 static kgen_status make_sequences(kgen__workload *work, kv_shape *n, kgen_error *err) {
-    const kgen_kv_gather_spec *s = &work->spec.kv_gather;
     kgen_kv_gather_args *a = work->args.kv_gather;
     const int64_t ends = n->seqs + 1, table[] = {n->seqs, n->columns};
-    KGEN_TRY(kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, index_type(s->table), 2,
-                                 table, fill_table, n, err));
-    KGEN_TRY(kgen__workload_ints(work, &a->cu_seqlens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &ends,
-                                 fill_ends, work, err));
-    return kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, KGEN_DTYPE_I32, 1, &n->seqs,
-                               fill_lengths, work, err);
+    KGEN_TRY(
+        kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, 2, table, fill_table, n, err));
+    KGEN_TRY(
+        kgen__workload_ints(work, &a->cu_seqlens, KGEN__SHARED, 1, &ends, fill_ends, work, err));
+    return kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, 1, &n->seqs, fill_lengths, work,
+                               err);
 }
 
 static kgen_status make_gather(kgen__workload *work, kgen_error *err) {

@@ -283,10 +283,9 @@ static kgen_status make_tensor(kgen__workload *work, const tensor_row *row, scat
                                kgen_error *err) {
     kgen_tensor *t = kgen_args_tensor(&work->args, row->index);
     if (!row->fill)
-        return kgen__workload_tensor(work, t, row->owner, row->dtype, row->rank, row->shape,
-                                     KGEN__NOTHING, err);
-    return kgen__workload_ints(work, t, row->owner, row->dtype, row->rank, row->shape, row->fill, n,
-                               err);
+        return kgen__workload_tensor(work, t, row->owner, row->rank, row->shape, KGEN__NOTHING,
+                                     err);
+    return kgen__workload_ints(work, t, row->owner, row->rank, row->shape, row->fill, n, err);
 }
 
 static void set_numbers(kgen_scatter_args *a, const scatter_shape *n) {
