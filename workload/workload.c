@@ -199,12 +199,10 @@ kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__ow
 
 static kgen_status write_ints(kgen__workload *work, const kgen_tensor *t, size_t at,
                               int64_t *values, int64_t count, kgen_error *err) {
-    for (int64_t i = 0; i < count && t->dtype == KGEN_DTYPE_I32; i++) {
-        int32_t value = (int32_t)values[i];
-        memcpy((char *)values + i * (int64_t)sizeof value, &value, sizeof value); /* in place */
-    }
-    return kgen_memory_write(work->ctx, (char *)t->data + at, values,
-                             (size_t)count * (size_t)kgen_dtype_size(t->dtype), err);
+    size_t size = (size_t)kgen_dtype_size(t->dtype);
+    for (int64_t i = 0; i < count; i++) /* in place; hosts are little-endian */
+        memmove((char *)values + (size_t)i * size, &values[i], size);
+    return kgen_memory_write(work->ctx, (char *)t->data + at, values, (size_t)count * size, err);
 }
 
 kgen_status kgen__workload_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
