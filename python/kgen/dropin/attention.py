@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from .. import Dispatcher, Kernel
-from .common import EIGHT_BITS, ready, seen_as, word
+from .common import EIGHT_BITS, ready, word
 
+BYTES = torch.uint8
 VERIFY_TOKENS = 16
 PHASES = ["", "verify,t=1", "verify,t=2", *["verify,t=4"] * 2, *["verify,t=8"] * 4, *["verify,t=16"] * 8]
 
@@ -21,9 +22,10 @@ def window_of(window_size: Any, causal: Any = True) -> tuple[int, int]:
     if window_size is None:
         return 0, 0
     left, right = (window_size, -1) if isinstance(window_size, int) else window_size
-    if causal is True and right > 0:
+    behind = isinstance(causal, torch.Tensor) or not causal
+    if right > 0 and not behind:
         raise ValueError(f"window_size={tuple(window_size)}: a causal query sees no key behind it")
-    return left + 1 if left >= 0 else 0, right + 1 if right >= 0 and causal is not True else 0
+    return left + 1 if left >= 0 else 0, right + 1 if right >= 0 and behind else 0
 
 
 def phase_of(longest: int, ragged: bool) -> str:
@@ -70,12 +72,14 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
     """q, out [T][Hq][D]; k, v pages. kv: the spec word of what they hold, None: that of their type; scales of 16-bit
     caches are passed over, as engines' kernels do. starts: cu_seqlens_q, None: one token a sequence, which is its
     last. causal: a bool, or one for each sequence. first: cap or alibi."""
-    if k.dtype not in EIGHT_BITS:
+    holds = k.dtype
+    if holds not in EIGHT_BITS:
         k_scale = v_scale = None
-    each = isinstance(causal, torch.Tensor) and starts is not None
-    mode = "seq" if each else "1" if causal or starts is None else "0"
+    pages, values = ((k, layout, kv), (v, layout, kv)) if holds is BYTES else ((k, layout), (v, layout))
+    each, mode = None, "1"
+    if starts is not None and causal is not True:
+        each, mode = (causal, "seq") if isinstance(causal, torch.Tensor) else (None, str(int(causal)))
     LAUNCHES.launch((phase_of(longest, starts is not None), window, mode, softcap != 0.0, first, layout, kv), q=q,
-                    k=seen_as(k, layout, kv), v=seen_as(v, layout, kv), out=out, block_table=block_table,
-                    seq_lens=lengths, cu_seqlens_q=starts, causal=causal if each else None, k_descale=k_scale, v_descale=v_scale,
-                    out_scale=out_scale, alibi_slopes=slopes, sinks=sinks, lse=lse, softmax_scale=scale,
-                    softcap=softcap)
+                    k=pages, v=values, out=out, block_table=block_table, seq_lens=lengths, cu_seqlens_q=starts,
+                    causal=each, k_descale=k_scale, v_descale=v_scale, out_scale=out_scale, alibi_slopes=slopes,
+                    sinks=sinks, lse=lse, softmax_scale=scale, softcap=softcap)
