@@ -41,6 +41,12 @@ else
     [[ $code == 7 && $errors == *"libamd_comgr"* ]] || fail "listing: $errors"
 fi
 
+# a cut that leaves a lane 64 registers, which a search may choose
+tight='gdn:layout=flat,hk=1,hv=2,waves=16,lanes=8,el=16,occ=2'
+[[ $arch != gfx942 ]] ||
+    expect 0 "1 compiled" "$kgen" build "$tight" --arch "$arch" --no-variants \
+    --cache-dir "$work/tight"
+
 "$kgen" source "$spec" --arch "$arch" >by_spec
 "$kgen" source "$key" >by_key
 cmp by_spec by_key || fail "source by key differs from source by spec"
