@@ -122,6 +122,10 @@ static void shape_tensors(kgen__data *data, const extents *e) {
     if (spec->softcap) a->softcap = (float)c->softcap;
     if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
     if (spec->right == KGEN_WINDOW_RT) a->right = c->right;
+    if (kgen_attn_phase_of(spec->phase)->tree)
+        a->words =
+            kgen__tensor_strided((kgen_dtype)spec->word, 2, (int64_t[]){e->seqs, spec->q_tokens},
+                                 (int64_t[]){spec->q_tokens + c->rowpad, 1});
     if (spec->causal == KGEN_CAUSAL_SEQ)
         a->causal = kgen_tensor_dense(NULL, KGEN_DTYPE_U8, 1, &e->seqs);
     if (c->bad) a->error = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &e->seqs);
@@ -198,6 +202,21 @@ static void fill_lengths(filler *f) {
         tokens += f->qlens[s];
     }
     if (a->cu_seqlens_q.data) kgen__int_store(&a->cu_seqlens_q, f->data->shape.seqs, tokens);
+}
+
+/* Trees in order of slots; of some sequences any word that has bit 0 and its own. */
+static void fill_masks(filler *f) {
+    kgen_tensor *t = &f->data->args.attn->words;
+    kgen__rng rng = stream(f, MASKS);
+    for (int64_t s = 0; t->data && s < t->shape[0]; s++) {
+        uint64_t mask[64] = {1};
+        int any = kgen__chance(&rng, 2);
+        for (int64_t i = 0; i < t->shape[1]; i++) {
+            if (i > 0) mask[i] = mask[kgen__rng_range(&rng, 0, i - 1)] | (uint64_t)1 << i;
+            if (any) mask[i] |= kgen__rng_next(&rng);
+            kgen__int_store(t, s * t->stride[0] + i, (int64_t)mask[i]);
+        }
+    }
 }
 
 /* Any byte but 0 says yes. */
@@ -438,6 +457,7 @@ kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const in
         return kgen_fail(err, KGEN_E_NOMEM, "%lld pages: out of memory", (long long)f.pages);
     fill_lengths(&f);
     fill_flags(&f);
+    fill_masks(&f);
     shuffle_pages(&f);
     fill_table(&f);
     fill_cache(&f);

@@ -18,6 +18,7 @@ kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn
     int64_t window = kgen__attn_window(spec, args);
     int64_t right = spec->right == KGEN_WINDOW_RT ? args->right : spec->right;
     kgen__attn_sight see = {0, keys};
+    if (kgen_attn_phase_of(spec->phase)->tree) return see;
     if (is_causal(spec, args, seq))
         see.end = position + 1;
     else if (right > 0 && position + right < keys)
@@ -47,6 +48,30 @@ int64_t kgen__attn_page(const kgen_attn_args *a, int64_t seq, int64_t column) {
 
 int64_t kgen__attn_offset(const kgen_attn_args *args, int64_t index) {
     return number(&args->cu_seqlens_q, index);
+}
+
+uint64_t kgen__attn_mask(const kgen_attn_args *args, int64_t seq, int64_t i) {
+    int bits = 8 * kgen_dtype_size(args->words.dtype);
+    uint64_t mask = (uint64_t)kgen__int_load(&args->words, seq * args->words.stride[0] + i);
+    return bits == 64 ? mask : mask & (((uint64_t)1 << bits) - 1);
+}
+
+int64_t kgen__attn_place(const kgen_attn_spec *spec, const kgen_attn_args *args,
+                         const kgen__attn_extent *e, int64_t seq, int64_t key) {
+    int64_t context = e->keys - e->count, node = key - context, depth = 0;
+    if (node < 0 || node >= e->count || node >= spec->q_tokens) return key;
+    for (uint64_t mask = kgen__attn_mask(args, seq, node); mask; mask &= mask - 1) depth++;
+    return context + (depth ? depth - 1 : 0);
+}
+
+int kgen__attn_in_tree(const kgen_attn_spec *spec, const kgen_attn_args *args,
+                       const kgen__attn_extent *e, int64_t seq, int64_t i, int64_t key) {
+    int64_t context = e->keys - e->count, node = key - context;
+    int64_t window = kgen__attn_window(spec, args);
+    int64_t away = kgen__attn_place(spec, args, e, seq, context + i) -
+                   kgen__attn_place(spec, args, e, seq, key);
+    if (window > 0 && away >= window) return 0;
+    return node < 0 || (node < 64 && kgen__attn_mask(args, seq, i) >> node & 1);
 }
 
 static void queries(kgen__attn_extent *e, const kgen_attn_args *a, int64_t seq) {

@@ -35,4 +35,12 @@ typedef struct kgen__attn_sight {
 kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
                                      int64_t seq, int64_t position, int64_t keys);
 
+/* phase=tree: the mask of token `i` of a sequence; where a key stands, of `extent`; and
+ * whether the token sees it. */
+uint64_t kgen__attn_mask(const kgen_attn_args *args, int64_t seq, int64_t i);
+int64_t kgen__attn_place(const kgen_attn_spec *spec, const kgen_attn_args *args,
+                         const kgen__attn_extent *extent, int64_t seq, int64_t key);
+int kgen__attn_in_tree(const kgen_attn_spec *spec, const kgen_attn_args *args,
+                       const kgen__attn_extent *extent, int64_t seq, int64_t i, int64_t key);
+
 #endif

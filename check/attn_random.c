@@ -40,7 +40,13 @@ static void draw_phase(kgen_spec *spec, kgen__rng *rng) {
     const kgen_attn_phase *phase = kgen_attn_phase_of(spec->attn.phase);
     int32_t usual = phase->most_tokens < 16 || kgen__chance(rng, 1) ? phase->most_tokens : 16;
     spec->attn.q_tokens = (int32_t)kgen__rng_range(rng, 1, usual);
-    if (!phase->ragged) spec->attn.causal = 1;
+    if (!phase->ragged || phase->tree) spec->attn.causal = 1;
+    if (phase->tree) {
+        spec->attn.word =
+            KGEN__PICK(rng, KGEN_DTYPE_U8, KGEN_DTYPE_U16, KGEN_DTYPE_I32, KGEN_DTYPE_I64);
+        int32_t bits = 8 * (int32_t)kgen_dtype_size((kgen_dtype)spec->attn.word);
+        if (spec->attn.q_tokens > bits) spec->attn.q_tokens = bits;
+    }
     if (spec->attn.causal == 1) spec->attn.right = 0;
 }
 

@@ -19,6 +19,8 @@ typedef struct row {
     const kgen_attn_spec *spec;
     const kgen_attn_args *args;
     int64_t seq, token, head, kv_head;
+    kgen__attn_extent extent;
+    int64_t index;      /* of the token in its sequence */
     int64_t position;   /* in the sequence */
     int64_t first, end; /* visible keys */
     int64_t page_tokens;
@@ -49,10 +51,16 @@ static void cap(score *s, double c) {
     s->size += c;
 }
 
+static int is_tree(const row *r) { return kgen_attn_phase_of(r->spec->phase)->tree; }
+
+static int64_t place_of(const row *r, int64_t key) {
+    return is_tree(r) ? kgen__attn_place(r->spec, r->args, &r->extent, r->seq, key) : key;
+}
+
 static void lean(score *s, const row *r, int64_t key) {
     const kgen_tensor *slopes = &r->args->alibi_slopes;
     double slope = kgen__number_load(KGEN_DTYPE_F32, slopes->data, r->head * slopes->stride[0]);
-    double bias = slope * (double)(key - r->position);
+    double bias = slope * (double)(place_of(r, key) - place_of(r, r->position));
     s->value += bias;
     s->size += fabs(bias);
 }
@@ -90,6 +98,8 @@ static void weigh(row *r) {
     r->max = sink;
     for (int64_t key = r->first; key < r->end; key++) {
         score_key(r, key);
+        if (is_tree(r) && !kgen__attn_in_tree(r->spec, r->args, &r->extent, r->seq, r->index, key))
+            r->score[key - r->first] = -INFINITY;
         r->max = fmax(r->max, r->score[key - r->first]);
     }
     r->total = r->max > -INFINITY ? exp(sink - r->max) : 0;
@@ -172,6 +182,17 @@ static void claim(kgen__attn_answer *answer, int64_t from, int64_t end) {
     for (int64_t i = from; i < end; i++) answer->claims[i]++;
 }
 
+/* From the first key that the token sees, if there is one, to the last. */
+static void narrow(row *r) {
+    const kgen_attn_args *a = r->args;
+    while (r->first < r->end &&
+           !kgen__attn_in_tree(r->spec, a, &r->extent, r->seq, r->index, r->first))
+        r->first++;
+    while (r->first < r->end &&
+           !kgen__attn_in_tree(r->spec, a, &r->extent, r->seq, r->index, r->end - 1))
+        r->end--;
+}
+
 static void sequence(kgen__attn_answer *answer, row *r) {
     const kgen_attn_args *a = r->args;
     const kgen_attn_phase *phase = kgen_attn_phase_of(r->spec->phase);
@@ -183,8 +204,11 @@ static void sequence(kgen__attn_answer *answer, row *r) {
         r->token = e.start + i;
         r->position = e.keys - e.count + i;
         kgen__attn_sight see = kgen__attn_sight_of(r->spec, a, r->seq, r->position, e.keys);
+        r->index = i;
+        r->extent = e;
         r->first = see.first;
         r->end = see.end;
+        if (is_tree(r)) narrow(r);
         if (r->end <= r->first) continue;
         for (r->head = 0; r->head < answer->heads; r->head++) {
             r->kv_head = r->head / r->spec->group;

@@ -33,15 +33,21 @@ size_t kgen__tensor_bytes(const kgen_tensor *t) {
 }
 
 int64_t kgen__int_load(const kgen_tensor *t, int64_t index) {
-    return t->dtype == KGEN_DTYPE_I64 ? ((const int64_t *)t->data)[index]
-                                      : ((const int32_t *)t->data)[index];
+    switch (t->dtype) {
+    case KGEN_DTYPE_I64:
+        return ((const int64_t *)t->data)[index];
+    case KGEN_DTYPE_U16:
+        return ((const uint16_t *)t->data)[index];
+    case KGEN_DTYPE_U8:
+        return ((const uint8_t *)t->data)[index];
+    default:
+        return ((const int32_t *)t->data)[index];
+    }
 }
 
 void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value) {
-    if (t->dtype == KGEN_DTYPE_I64)
-        ((int64_t *)t->data)[index] = value;
-    else
-        ((int32_t *)t->data)[index] = (int32_t)value;
+    size_t size = (size_t)kgen_dtype_size(t->dtype);
+    memcpy((char *)t->data + (size_t)index * size, &value, size); /* little-endian hosts */
 }
 
 kgen_status kgen__sound_offsets(const char *name, const kgen_tensor *t, int64_t count, int64_t rows,

@@ -45,6 +45,8 @@ SYMBOLS(layout, NAMED("nhd", LAYOUT_NHD), NAMED("hnd", LAYOUT_HND),
 SYMBOLS(page, NAMED("x16", PAGE_X16));
 SYMBOLS(table, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(causal, VALUE("0", 0), VALUE("1", 1), NAMED("seq", CAUSAL_SEQ));
+SYMBOLS(word, NAMED("u8", DTYPE_U8), NAMED("u16", DTYPE_U16), NAMED("u32", DTYPE_I32),
+        NAMED("u64", DTYPE_I64));
 SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(right, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(lse, VALUE("0", 0), VALUE("1", 1), NAMED("th", LSE_TH));
@@ -84,9 +86,11 @@ int32_t kgen_attn_fresh_tokens(const kgen_attn_spec *spec, int32_t context) {
 static int32_t is_bounded(const kgen_spec *spec) { return phases[spec->attn.phase].bounded; }
 static int32_t is_ragged(const kgen_spec *spec) { return phases[spec->attn.phase].ragged; }
 
+static int32_t is_tree(const kgen_spec *spec) { return phases[spec->attn.phase].tree; }
+
 /* What templates ask instead of the phase's number. */
 static const kgen__fact phase_facts[] = {
-    {"BOUNDED", is_bounded}, {"RAGGED", is_ragged}, {NULL, NULL}};
+    {"BOUNDED", is_bounded}, {"RAGGED", is_ragged}, {"TREE", is_tree}, {NULL, NULL}};
 
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;
@@ -123,6 +127,10 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(phase->ragged || s->causal == 1,
             "causal=%s: phase=%s has one query token a sequence, which is the last",
             s->causal ? "seq" : "0", phase->name);
+    REQUIRE(!phase->tree || s->causal == 1, "causal: phase=tree has words that say who sees whom");
+    REQUIRE(phase->tree || s->word == KGEN_DTYPE_I32, "word: phase=%s has no masks", phase->name);
+    REQUIRE(!phase->tree || s->q_tokens <= 8 * kgen_dtype_size((kgen_dtype)s->word),
+            "t=%d: a word has %d bits", s->q_tokens, 8 * kgen_dtype_size((kgen_dtype)s->word));
     REQUIRE(!s->right || s->causal != 1, "right=%d: causal=1 shows no key behind a query",
             s->right);
     REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,

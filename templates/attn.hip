@@ -94,7 +94,7 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
 
 // Arguments are read again in each phase: held across all of them they would
 // not fit the scalar registers.
-KG_DEV void run_segment(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
+KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     q_frag_t q;
     column_t m, l;
     values_t o;
@@ -102,10 +102,14 @@ KG_DEV void run_segment(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
     keys_t keys = keys_of(a, g);
     head.k = settled(head.k);
     head.v = settled(head.v);
+    g.item_start = parked(g.item_start);
+    g.item_end = parked(g.item_end);
     clear(m, l, o);
     load_q(q, a, g, lds, wave);
     scale_q(head, q);
     attend(m, l, o, q, a, g, head, keys, wave / V_SPLIT, wave % V_SPLIT, lds);
+    g.item_start = fetched(g.item_start);
+    g.item_end = fetched(g.item_end);
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);
 }
 
@@ -116,7 +120,13 @@ KG_DEV void run(args_t args, u8 *lds) {
     while (work.unit < work.end) {
         args_t a = reread(args);
         segment_t g = work_segment(work, a);
+        g.next = parked(g.next);
+        work.end = parked(work.end);
+        work.seq_start = parked(work.seq_start);
         if (g.block < g.block_end) run_segment(a, g, work.cut, lds, wave);
+        g.next = fetched(g.next);
+        work.end = fetched(work.end);
+        work.seq_start = fetched(work.seq_start);
         work_advance(work, g, a);
     }
     finish(reread(args));

@@ -103,6 +103,13 @@ static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = i * ((const attn_shape *)user)->fresh;
 }
 
+/* A chain. */
+static void fill_masks(int64_t *values, int64_t count, int set, void *user) {
+    int64_t tokens = ((const attn_shape *)user)->work->spec.attn.q_tokens;
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = (int64_t)(((uint64_t)2 << i % tokens) - 1);
+}
+
 static void fill_flags(int64_t *values, int64_t count, int set, void *user) {
     (void)set, (void)user;
     for (int64_t i = 0; i < count; i++) values[i] = 1;
@@ -120,6 +127,9 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
             kgen__workload_ints(work, &a->kv_indptr, KGEN__SHARED, 1, &ends, fill_indptr, n, err));
     KGEN_TRY(
         kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, 1, &n->seqs, fill_lengths, n, err));
+    const int64_t masks[] = {n->seqs, s->q_tokens};
+    if (kgen_attn_phase_of(s->phase)->tree)
+        KGEN_TRY(kgen__workload_ints(work, &a->words, KGEN__SHARED, 2, masks, fill_masks, n, err));
     if (s->causal == KGEN_CAUSAL_SEQ)
         KGEN_TRY(
             kgen__workload_ints(work, &a->causal, KGEN__SHARED, 1, &n->seqs, fill_flags, n, err));

@@ -28,7 +28,9 @@ typedef enum kgen_attn_error {
  *   softcap:  s_k = c tanh(s_k / c)
  *   alibi:    s_k += slope[h] * (k - p), before the cap with order=alibi
  *   visible:  k <= p where the sequence is causal, else k - p < right; and
- *             p - k < window
+ *             p - k < window. phase=tree: k < ctx, or bit k - ctx of words[s][i];
+ *             token j then stands at ctx + bits of words[s][j] - 1, its depth, for
+ *             the window and for alibi
  *   out = sum softmax(s)_k vdescale V[k] / out_scale;  a sink adds exp(sink[h])
  *   to the denominator;  lse = log(denominator), sink included.
  * Rows without a visible key give zeros and lse = -inf.

@@ -17,7 +17,7 @@ typedef struct kgen_attn_phase {
     const char *name;
     const char *template_name;
     int32_t most_tokens;
-    int32_t bounded, ragged;
+    int32_t bounded, ragged, tree;
 } kgen_attn_phase;
 
 /* NULL out of range. */

@@ -41,4 +41,6 @@ struct kg_attn_args {
     const unsigned char *causal; /* [S] */
     int unit_shift;              /* units of 2^shift key blocks (kg/attn/pairs.h) */
     const void *indptr;          /* [S + 1], of a flat table */
+    const void *words;           /* [S][t] masks */
+    long long words_row;
 };

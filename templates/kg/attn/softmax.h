@@ -52,6 +52,8 @@ KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, float scale) {
         int row = t * NI + lane_column(lane, c);
         h.scale[t][c] = scale;
         h.slope[t][c] = 0;
+        if constexpr (TREE != 0)
+            h.mask[t][c] = row_exists(g, row) ? mask_at(h.words, (h.first_row + row) / GROUP) : 0;
         if constexpr (ALIBI != 0)
             if (row_exists(g, row))
                 h.slope[t][c] =
@@ -75,11 +77,14 @@ KG_DEV head_t head_of(args_t a, const segment_t &g) {
     h.k_chunk = a.k_chunk, h.v_chunk = a.v_chunk, h.v_dim_stride = a.v_dim_stride;
     h.softcap = float_of(opaque(bits_of(a.softcap))); // scalars are scarcer than vectors
     h.window = window_of(a);
-    h.right = right_of(a);
+    if (RIGHT == WINDOW_RT || TREE) h.window = (int)opaque((u32)h.window);
+    h.right = RIGHT == WINDOW_RT ? (int)opaque((u32)a.right) : RIGHT;
     h.causal = g.seq.causal;
+    h.words = words_of(a, g.seq.index);
+    h.words_end = g.seq.context + g.seq.q_len;
     // The rows of the block differ in position: the earliest sees the fewest
     // late keys, the latest the fewest early ones.
-    h.safe_last = last_key(a, g.seq, g.row_block * ROWS / GROUP);
+    h.safe_last = TREE ? g.seq.context - 1 : last_key(a, g.seq, g.row_block * ROWS / GROUP);
     h.safe_first = WINDOW != 0 ? last_position(g) + 1 - h.window : 0;
     column_facts(h, a, g, a.scale * head_descale(a.k_descale, a.k_descale_stride, g));
     return h;
@@ -119,7 +124,21 @@ KG_DEV float soft_cap(float x, float cap) {
 // Position of the lane's column in the sequence. Computed where it is needed, at
 // the edges, rather than held in registers all along.
 KG_DEV int position_of(const head_t &h, int lane, int t, int c) {
+    if constexpr (TREE != 0) return h.context + depth_of(h.mask[TREE ? t : 0][c]);
     return h.context + (h.first_row + t * NI + lane_column(lane, c)) / GROUP;
+}
+
+// Of a key; those of the tree stand at their depth.
+KG_DEV int key_position(const head_t &h, int token) {
+    if (TREE == 0 || token < h.context || token < 0 || token >= h.words_end) return token;
+    return h.context + depth_of(mask_at(h.words, token - h.context));
+}
+
+KG_DEV bool tree_visible(const head_t &h, const keys_t &keys, mask_t mask, int position,
+                         int token) {
+    int node = token - h.context;
+    if (node >= 0 && (node >= MASK_BITS || token > keys.last || !(mask >> node & 1))) return false;
+    return WINDOW == 0 || position - key_position(h, token) < h.window;
 }
 
 KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {
@@ -142,13 +161,16 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t 
         if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
         if constexpr (SOFTCAP != 0 && !CAP_LAST) s[r] = soft_cap(s[r], h.softcap);
         if constexpr (ALIBI != 0)
-            s[r] += h.slope[t][c] * (float)(token - position_of(h, lane, t, c));
+            s[r] += h.slope[t][c] * (float)(key_position(h, token) - position_of(h, lane, t, c));
         if constexpr (CAP_LAST != 0) s[r] = soft_cap(s[r], h.softcap);
     }
     if (!edge) return;
-    KG_UNROLL for (int r = 0; r < S_REGS;
-                   r++) if (!visible(h, keys, position_of(h, lane, t, r % COLS),
-                                     start + s_token(lane, r))) s[r] = -INFINITE;
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+        int c = r % COLS, token = start + s_token(lane, r), position = position_of(h, lane, t, c);
+        bool seen = TREE ? tree_visible(h, keys, h.mask[TREE ? t : 0][c], position, token)
+                         : visible(h, keys, position, token);
+        if (!seen) s[r] = -INFINITE;
+    }
 }
 
 KG_DEV void scale_p(float (&p)[S_REGS], const token_scale_t &scale) {

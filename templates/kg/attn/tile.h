@@ -6,6 +6,7 @@
 #pragma once
 #include "kg/attn/mma.h"
 #include "kg/attn/page.h"
+#include "kg/attn/tree.h"
 #include "kg/attn/work.h"
 
 namespace kg {
@@ -66,6 +67,9 @@ struct head_t {
     float softcap;
     int window, right;
     bool causal;
+    const u8 *words; // of the sequence
+    int words_end;   // tokens that have one
+    mask_t mask[TREE ? ROW_TILES : 1][COLS];
 };
 
 // --- queries ----------------------------------------------------------------

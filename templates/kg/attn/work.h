@@ -214,8 +214,17 @@ KG_DEV segment_t work_segment(const work_t &w, args_t a) {
 // To the item after the segment's, or to the end.
 KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
     w.unit = g.next;
+    if constexpr (UNBOUNDED) { // worked out again: it would sit in scalars all through the keys
+        int keys = (int)opaque_uniform((u32)w.seq.kv_len);
+        extent_t e = {w.seq.q_start, keys - w.seq.context, keys, w.seq.causal};
+        w.seq = seq_from(a, w.seq.index, e);
+    }
     next_seq(w, a);
 }
+
+// What waits for the end of a segment waits in vector registers: scalars are scarcer.
+KG_DEV u32 parked(u32 x) { return UNBOUNDED || TREE ? opaque(x) : x; }
+KG_DEV u32 fetched(u32 x) { return UNBOUNDED || TREE ? (u32)uniform((int)x) : x; }
 
 // The workgroups that share an item's keys.
 struct share_t {

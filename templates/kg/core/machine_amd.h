@@ -105,6 +105,7 @@ template <int LOW, int HIGH, int N, int MASK = LOW> KG_DEV void sum_lanes(float 
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }
+KG_DEV u32 bit_count(u64 x) { return (u32)__builtin_popcountll(x); }
 
 KG_DEV float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 KG_DEV float log2(float x) { return __builtin_amdgcn_logf(x); }

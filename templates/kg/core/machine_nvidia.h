@@ -74,6 +74,7 @@ template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__ffsll((i64)x) - 1; } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__clzll((i64)x); }
+KG_DEV u32 bit_count(u64 x) { return (u32)__popcll((i64)x); }
 
 KG_DEV float exp2(float x) {
     float y;

@@ -31,6 +31,11 @@ constexpr int TABLE_I64 = 0;
 constexpr int FLAT = 0;
 constexpr int CAUSAL_SEQ = 2;
 constexpr int CAUSAL = 1;
+constexpr int DTYPE_U8 = 10;
+constexpr int DTYPE_U16 = 11;
+constexpr int DTYPE_I32 = 8;
+constexpr int DTYPE_I64 = 9;
+constexpr int WORD = 8;
 constexpr int LEN_I64 = 0;
 constexpr int CU_I64 = 0;
 constexpr int WINDOW_RT = -1;
@@ -54,4 +59,5 @@ constexpr int V_SPLIT = 1;
 constexpr int OCCUPANCY = 2;
 constexpr int BOUNDED = 1;
 constexpr int RAGGED = 0;
+constexpr int TREE = 0;
 }
