@@ -94,6 +94,8 @@ static void finish(kgen_spec *spec, kgen__rng *rng) {
         s->save = KGEN_SAVE_SLOTS;
     }
     if (s->save == KGEN_SAVE_REPLAY) s->ring = (int32_t)kgen__rng_range(rng, s->tokens, 16);
+    if (s->fuse == KGEN_FUSE_C && s->layout == KGEN_ROWS_PRESPLIT && kgen__chance(rng, 3))
+        s->x = KGEN_DTYPE_F32, s->out = 0;
     if (!s->accept) s->accept_type = 0;
     if (!s->varlen) s->cu_type = 0;
     if (kgen__gdn_has_conv(s)) s->qkv = 0;

@@ -41,7 +41,7 @@ SYMBOLS(layout, NAMED("interleaved", ROWS_INTERLEAVED), NAMED("flat", ROWS_FLAT)
         NAMED("presplit", ROWS_PRESPLIT));
 SYMBOLS(channels, VALUE("heads", 0));
 SYMBOLS(qkv, VALUE("row", 0), VALUE("split", 1));
-SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
+SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16), NAMED("f32", DTYPE_F32));
 SYMBOLS(f_dtype, NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(auto_dtype, VALUE("auto", 0), NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16),
         NAMED("fp16", DTYPE_FP16));
@@ -150,6 +150,12 @@ static kgen_status check_heads(const kgen_gdn_spec *s, kgen_error *err) {
 static kgen_status check_rows(const kgen_gdn_spec *s, kgen_error *err) {
     REQUIRE(!s->qkv || !(kgen__gdn_parts(s) & CONV),
             "qkv=split: fuse=%s convolves one row; use a or b", level_of(s));
+    REQUIRE(s->x != KGEN_DTYPE_F32 || s->fuse == KGEN_FUSE_C,
+            "x=f32: fuse=%s reads 16-bit rows; only a convolution alone (c) takes f32",
+            level_of(s));
+    REQUIRE(s->x != KGEN_DTYPE_F32 || s->layout == KGEN_ROWS_PRESPLIT,
+            "x=f32: layout=%s is the row of a 16-bit projection; use presplit",
+            kgen_layout_name((kgen_layout)s->layout));
     if (!s->channels) return KGEN_OK;
     REQUIRE(s->fuse == KGEN_FUSE_C, "ch=%d: fuse=%s has the channels of its heads; use c",
             s->channels, level_of(s));

@@ -354,6 +354,7 @@ static const axis gdn_axes[] = {
     {"layout", "fuse=c,layout=flat,hk=2,hv=4", "fuse=c,layout=interleaved,hk=2,hv=4"},
     {"x", FLAT TYPES, "x=fp16," FLAT TYPES},
     {"qkv", "fuse=a," FLAT, "fuse=a," FLAT ",qkv=split"},
+    {"x", "fuse=c," PRE ",cs=bf16,cw=bf16,o=auto", "fuse=c," PRE ",cs=bf16,cw=bf16,x=f32"},
     {"ch", "fuse=c,layout=presplit,ch=64", "fuse=c,layout=presplit,ch=66"},
     {"hk", "layout=flat,hk=1,hv=2", "layout=flat,hk=2,hv=2"},
     {"hv", "layout=flat,hk=1,hv=2", "layout=flat,hk=1,hv=3"},

@@ -387,6 +387,8 @@ static const struct {
     {"scatter:op=draft_lens,byreq=1", "byreq: op=draft_lens does not read it; leave it out"},
     {"scatter:op=slot_mapping,req=i32", "req: byreq=0 reads no requests; leave it out"},
     {"scatter:op=spec_prepare,acc=i64", "acc: accept=0 reads no counts; leave it out"},
+    {"gdn:layout=presplit,x=f32", "x=f32: fuse=e reads 16-bit rows"},
+    {"gdn:fuse=c,layout=flat,x=f32", "x=f32: layout=flat is the row of a 16-bit projection"},
     {"gdn:fuse=d,layout=flat,qkv=split", "qkv=split: fuse=d convolves one row; use a or b"},
     {"gdn:fuse=d,layout=presplit,ch=64", "ch=64: fuse=d has the channels of its heads; use c"},
     {"gdn:fuse=c,layout=flat,ch=64", "ch=64: layout=flat has heads; use presplit"},

@@ -21,7 +21,7 @@ KG_DEV bool has_channel(int channel) { return WHOLE_PIECES || channel < CHANNELS
 
 // As loaded: nothing is computed before the state's loads are on their way.
 struct channels_t {
-    u32 x[TOKENS][2];
+    u32 x[TOKENS][words_of(X_DTYPE)];
     u32 old[OLD + 1][CONV_WORDS];
     u32 weight[TAPS * WEIGHT_WORDS]; // [PIECE][TAPS]
     u32 bias[WEIGHT_WORDS];
