@@ -5,9 +5,9 @@ setup_engines() {
     step="setup: engines"
     KGEN_ENGINE_PYTHON=${KGEN_ENGINE_PYTHON:-$build/engines/bin/python}
     export KGEN_ENGINE_PYTHON
-    "$KGEN_ENGINE_PYTHON" -c 'import numpy, torch' 2>/dev/null && return
-    say "Fetching torch and numpy into $build/engines"
+    "$KGEN_ENGINE_PYTHON" -c 'import numpy, torch, transformers' 2>/dev/null && return
+    say "Fetching torch, numpy and transformers into $build/engines"
     python3 -m venv "$build/engines" >>"$log" 2>&1 &&
-        "$build/engines/bin/python" -m pip install torch numpy transformers tqdm xxhash >>"$log" 2>&1 ||
+        "$build/engines/bin/python" -m pip install torch numpy transformers psutil tqdm xxhash >>"$log" 2>&1 ||
         die "setup: no torch" "read the end of $log; or name a Python that has it in KGEN_ENGINE_PYTHON"
 }

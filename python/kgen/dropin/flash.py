@@ -86,8 +86,8 @@ def append(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Ten
     page = page_of(k_cache, "nhd")
     positions = lengths[:, None].long() + torch.arange(new, device=q.device)
     columns = torch.div(positions, page, rounding_mode="floor")
-    inside = columns < table.shape[1]
-    pages = table.long().gather(1, columns.clamp(max=table.shape[1] - 1))
+    inside = (positions >= 0) & (columns < table.shape[1])  # a padded row has a length below 0
+    pages = table.long().gather(1, columns.clamp(0, table.shape[1] - 1))
     slots = torch.where(inside & (pages >= 0), pages * page + positions % page, -1).reshape(-1)
     rope = "" if cos is None else (f",rope={'interleaved' if interleaved else 'neox'},rd={2 * cos.shape[1]},rq=1,"
                                    f"ct={word(cos.dtype)}")
