@@ -224,7 +224,7 @@ static void fill_flags(filler *f) {
     kgen_tensor *t = &f->data->args.attn->causal;
     kgen__rng rng = stream(f, CAUSAL);
     for (int64_t i = 0; t->data && i < t->shape[0]; i++)
-        kgen__int_store(t, i, KGEN__PICK(&rng, 0, 0, 1, 1, 255));
+        ((uint8_t *)t->data)[i] = (uint8_t)KGEN__PICK(&rng, 0, 0, 1, 1, 255);
 }
 
 static void shuffle_pages(filler *f) {

@@ -450,7 +450,6 @@ static const axis kv_gather_axes[] = {
     {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
     {"descale", "kv=fp8,descale=head", "kv=fp8,descale=token"},
     {"from", "from=start", "from=end"},
-    {"flat", "flat=0", "flat=1"},
     {"len", "len=i32", "len=i64"},
     {"cu", "cu=i32", "cu=i64"},
     {"al", "al=16", "al=4"},
