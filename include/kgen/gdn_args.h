@@ -31,41 +31,45 @@ extern "C" {
  *   gated norm (b, e): o rounded to x (or=1), o *= rsqrt(mean(o^2) + norm_eps)
  *     * weight, then o *= z sigmoid(z), or sigmoid(z)
  *
- * Convolution state: a slot holds raw inputs. accept=0: hist is columns
- * 0..w-2, and the last w-1 inputs go there. accept=1: hist begins at column
- * accepted[n] - 1, and columns 0..w-3+T_n become [hist[1:], x_0 .. x_{T_n-1}],
- * so that the next step, knowing how many were accepted, finds its window.
- * save=buffer leaves the pool alone and writes the window that ends at token
- * i to conv_windows[line][i]; save=none writes nothing.
- * tree=1: token i comes after parents[n][i] < i (-1: after the stored state),
- * in window and recurrence alike; a parent other than i - 1 is read back from
- * the buffer, so rounded to its type.
+ * Convolution state. A slot holds raw inputs.
+ *   accept=0: hist is columns 0 .. w-2. The last w-1 inputs go there.
+ *   accept=1: hist begins at column accepted[n] - 1. Columns 0 .. w-3+T_n become
+ *     [hist[1:], x_0 .. x_{T_n-1}]: the next step finds its window there, however many
+ *     of these tokens are accepted.
+ *   save=buffer: the pool stays as it is. The window that ends at token i goes to
+ *     conv_windows[line][i].
+ *   save=none: nothing is written.
+ *   tree=1: token i comes after token parents[n][i] < i; -1 is the stored state. This
+ *     holds for windows and states. A parent other than i - 1 is read back from the
+ *     buffer: it has been rounded to the buffer's type.
  *
- * save=replay: the slot holds a state S0, the ring the tokens since. With
- * s = ring_start[n], l = ring_len[n], P rows in a ring, entries s .. s+l-1
- * (mod P) are applied to S0 first; this launch's tokens become entries s+l ...
- * When l + T_n > ring, the state after entry l is written to the slot. Before
- * the next launch, with `accepted` of this one's tokens kept, the caller sets
+ * save=replay. The slot holds a state S0, the ring the tokens after it. s = ring_start[n],
+ * l = ring_len[n], and a ring has P rows. The launch applies entries s .. s+l-1 (mod P) to
+ * S0 first. Its own tokens become entries s+l and on. Where l + T_n > ring, it folds: the
+ * state after entry l goes to the slot. Before the next launch, which keeps `accepted` of
+ * these tokens, the caller sets
  *   s += folded ? l : 0;   l = (folded ? 0 : l) + accepted
  *
- * A row of N is not computed, and its outputs are zeros, when its read slot
- * is a sentinel or outside the pool, or its accepted count is out of bounds
- * (1 .. columns of slots, and of the convolution slot), or its cu_seqlens lead
- * out of out's rows (of which those that there are become zeros). 64-bit counts
- * are compared whole. A write slot that is
- * a sentinel or outside the pool is not written. Rows of `out` that belong to
- * no sequence are zeroed, copies of z, b and a included; their out_scale is 0,
- * and 1 where all of a group is 0. A sequence of no tokens writes nothing.
- * has_initial 0 stands for a state and a window of zeros. conv_state is written
- * at the slot of the state, with index=spec or save=slots at that of the first
- * column. Slots that are written differ from each other and from those that
- * other sequences read; several may read one, and those of one sequence may
- * coincide.
+ * Sequences that are not computed. A sequence gives zeros when
+ *   - its read slot is a sentinel or outside the pool,
+ *   - its accepted count is not in 1 .. columns of slots, and of the convolution slot
+ *     (64-bit counts are compared whole),
+ *   - its cu_seqlens lead out of the rows of out: those rows that exist become zeros.
+ * A write slot that is a sentinel or outside the pool is not written. Rows of out that
+ * belong to no sequence become zeros, and so do their copies of z, b and a; their
+ * out_scale is 0. Where all of a group is 0, its out_scale is 1. A sequence of no tokens
+ * writes nothing. has_initial 0 stands for a state and a window of zeros.
  *
- * Last dimensions are contiguous. Addresses and strides are multiples of 16
- * bytes for state, buffer and rings, of four elements for qkvz, x, q, k and v, the
- * convolution's weight and bias, and conv_state in sd; of the element elsewhere,
- * and where ch is no multiple of 4. */
+ * Slots. conv_state is written at the slot of the state; with index=spec or save=slots at
+ * the slot of the first column. A slot that is written differs from all that other
+ * sequences read or write. Several sequences may read one slot. The slots of one sequence
+ * may coincide.
+ *
+ * Last dimensions are contiguous. Addresses and strides are multiples of
+ *   16 bytes      of state, buffer and rings,
+ *   4 elements    of qkvz, x, q, k, v, the convolution's weight and bias, and conv_state
+ *                 in sd, unless ch is no multiple of 4,
+ *   1 element     of all others. */
 typedef struct kgen_gdn_args {
 #define KGEN_TENSOR(ID, field, ...) kgen_tensor field;
 #define KGEN_NUMBER(field, type, ...) type field;
