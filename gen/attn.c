@@ -136,6 +136,8 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
             "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",
             kgen_dtype_name((kgen_dtype)s->kv));
+    REQUIRE(phase->bounded || (s->waves & (s->waves - 1)) == 0,
+            "waves=%d: phase=%s cuts a row block in halves; a power of two", s->waves, phase->name);
     REQUIRE(!s->offsets || phase->ragged, "cu=i64: phase=%s has no cu_seqlens_q", phase->name);
     REQUIRE(!s->cap_last || (s->softcap && s->alibi),
             "order=alibi: softcap=%d, alibi=%d; an order needs both", s->softcap, s->alibi);
@@ -200,6 +202,11 @@ static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t groups = target->wave_size / isa_rows[target->isa].columns;
     return kg_attn_q_registers(s->row_tiles, s->head_dim, groups, x_of(s));
 }
+/* Of a row block. */
+static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
+    return kg_attn_block_rows(kg_attn_rows(s->row_tiles, isa->columns), s->waves,
+                              phases[s->phase].bounded);
+}
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     return q_registers(s, target) > kg_attn_q_keeps(acc_registers(s, target), target->wave_size,
                                                     target->isa == KGEN_ISA_SM90);
@@ -238,13 +245,23 @@ static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *tar
     return plain + (smaller(target->max_vgprs, share) - plain) / 4;
 }
 
+/* q: bytes of queries that lie there. */
+static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, int32_t q) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t rows = kg_attn_rows(s->row_tiles, isa->columns), part = part_dims(s, isa) / 16;
+    int32_t most = kg_attn_round_most(target->isa == KGEN_ISA_SM90);
+    return kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa), slice_dims(s, isa) / 16,
+                          part, most)
+        .bytes;
+}
+
 /* Registers and KiB of LDS beyond what there is; 0: fits. */
 static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
     int32_t shared = sm90 ? 1 : s->occupancy; /* there 48 KiB are each workgroup's */
-    int32_t q = q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 : 0;
-    int32_t merge = kg_attn_merge_most(sm90);
-    int32_t lds = shared * (q + merge) - target->lds_bytes;
+    int32_t copies = phases[s->phase].bounded ? 1 : s->waves; /* each wave's rows */
+    int32_t q = q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 * copies : 0;
+    int32_t lds = shared * lds_needed(s, target, q) - target->lds_bytes;
     int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
     return larger(0, ceil_div(lds, 1024)) + larger(0, registers);
 }
@@ -256,7 +273,7 @@ enum { MANY_TOKENS = 256 };
  * every wave that shares the values reads all keys. Fewer than two waves a SIMD
  * leave latencies uncovered: a quarter more. */
 static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
-    int32_t rows = kg_attn_rows(s->row_tiles, isa_rows[target->isa].columns);
+    int32_t rows = rows_of(s, &isa_rows[target->isa]);
     int32_t tokens = phases[s->phase].bounded ? s->q_tokens : MANY_TOKENS;
     int32_t reads =
         kg_attn_row_blocks(s->group, tokens, rows) * (s->head_dim * s->v_split + s->v_dim);
@@ -287,20 +304,22 @@ static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target 
     return best;
 }
 
-/* Conversions of 8-bit caches and short windows are bound by latency: on sm_90
- * three small workgroups then beat one large one (docs/performance.md). */
-static int wants_small_groups(const kgen_attn_spec *s, const kgen_target *target) {
-    return target->isa == KGEN_ISA_SM90 && !s->waves && !s->occupancy &&
-           !mixes_conversions(s, target) &&
-           (is_8bit(s->kv) || (s->window > 0 && s->window <= 1024));
+/* Conversions of 8-bit caches, short windows and long queries are bound by latency:
+ * on sm_90 two or three small workgroups then beat one large one
+ * (docs/performance.md). How many; 0: one as it comes. */
+static int32_t small_groups(const kgen_attn_spec *s, const kgen_target *target) {
+    if (target->isa != KGEN_ISA_SM90 || s->waves || s->occupancy || mixes_conversions(s, target))
+        return 0;
+    if (!phases[s->phase].bounded) return 2;
+    return is_8bit(s->kv) || (s->window > 0 && s->window <= 1024) ? 3 : 0;
 }
 
 static void tune(kgen_attn_spec *s, const kgen_target *target) {
     enum { SLACK = 8 }; /* by which the count of registers is known to be high */
     kgen_attn_spec small = *s;
-    if (wants_small_groups(s, target)) {
+    small.occupancy = small_groups(s, target);
+    if (small.occupancy) {
         small.waves = 4;
-        small.occupancy = 3;
         small = best_candidate(&small, target);
         if (small.v_split == 1 && excess(&small, target) <= SLACK) {
             *s = small;
@@ -322,10 +341,11 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
 
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
-    int32_t rows = kg_attn_rows(spec->row_tiles, isa->columns);
+    int32_t rows = rows_of(spec, isa);
     int32_t bytes = kgen_dtype_size((kgen_dtype)spec->kv);
     return (kgen__attn_geometry){
         .rows = rows,
+        .waves = spec->waves,
         .row_blocks =
             phases[spec->phase].bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
         .block_keys = isa->keys,

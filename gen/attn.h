@@ -6,8 +6,9 @@
 
 typedef struct kgen__attn_geometry {
     int32_t rows;       /* query rows of a row block */
+    int32_t waves;      /* of a workgroup, those that share values aside */
     int32_t row_blocks; /* of one KV head and sequence, at most; 0: without bound */
-    int32_t block_keys; /* of a unit of work, which stands for one block of keys */
+    int32_t block_keys; /* of a unit of work, which stands for one block of keys (and one wave) */
     int32_t item_cost;  /* units */
 } kgen__attn_geometry;
 

@@ -187,6 +187,7 @@ static kgen_status pack_line(device_args *d, const kgen__attn_geometry *geometry
                              kgen_error *err) {
     int64_t most = INT32_MAX, blocks = d->table_keys / geometry->block_keys + 1;
     if (geometry->row_blocks) return KGEN_OK;
+    blocks *= geometry->waves; /* a unit is a block for one wave's rows */
     int64_t rows = (int64_t)d->num_tokens * group, cost = geometry->item_cost + 2;
     NEED(rows <= INT32_MAX - 4096, "q: %d tokens of g=%d heads, at most %d rows of a KV head",
          d->num_tokens, group, INT32_MAX - 4096);

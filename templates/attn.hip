@@ -2,7 +2,8 @@
 // Paged attention: one launch, split over the keys, merged
 // by the last workgroup to arrive. Formula and arguments: <kgen/args.h>.
 //
-// A wave takes every WAVES-th block of keys of its workgroup's segment:
+// A wave takes rows, and of its workgroup's segment every n-th block of keys, as
+// the n waves with the same rows share them:
 //   S = K Q^T          keys straight from memory into matrix operands
 //   P = exp2(S - m)    m moves only when a score exceeds it by 2^8
 //   O += V^T P^T       P is already where the second product wants it
@@ -54,29 +55,37 @@ KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS
     }
 }
 
+// Behind the last block that a row of the wave sees.
+KG_DEV int block_end_of(args_t a, const segment_t &g, const role_t &role) {
+    if constexpr (!UNBOUNDED) return g.block_end;
+    if (!row_exists(g, role.row)) return g.block;
+    int row = g.row_block * ROWS + role.row + WAVE_ROWS - 1;
+    int last = last_key(a, g.seq, smaller(row / GROUP, g.seq.q_len - 1));
+    return last < 0 ? g.block : smaller(g.block_end, last / TOK + 1);
+}
+
 // The wave's blocks of one segment.
 KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
-                   const segment_t &g, const head_t &head, const keys_t &keys, int key_wave,
-                   int v_wave, const u8 *lds) {
+                   const segment_t &g, const role_t &role, const head_t &head, const keys_t &keys,
+                   const u8 *lds) {
     ids_t ids, next_ids;
     k_tile_t k;
-    int block = g.block + key_wave;
-    if (block >= g.block_end || g.see.last < 0) return;
+    int block = g.block + role.key, by = role.keys, end = block_end_of(a, g, role);
+    if (block >= end || g.see.last < 0) return;
     load_ids(ids, keys, block * TOK);
-    load_ids(next_ids, keys, (block + WAVES) * TOK);
+    load_ids(next_ids, keys, (block + by) * TOK);
     load_k(k, head, keys, ids, block * TOK, 0, K_AHEAD);
-    KG_LOOP for (; block < g.block_end; block += WAVES) {
+    KG_LOOP for (; block < end; block += by) {
         int start = block * TOK;
         v_tile_t v;
         scores_t dots[ROW_TILES];
         token_scale_t scale;
-        load_v(v, head, keys, ids, start, v_wave, 0, V_AHEAD);
+        load_v(v, head, keys, ids, start, role.v, 0, V_AHEAD);
         load_token_scales(scale, a, head, keys, ids, start);
         score_block(dots, k, q, head, keys, ids, start, lds);
         ids_t far_ids;
-        load_ids(far_ids, keys, start + 2 * WAVES * TOK);
-        if (block + WAVES < g.block_end)
-            load_k(k, head, keys, next_ids, start + WAVES * TOK, 0, K_AHEAD);
+        load_ids(far_ids, keys, start + 2 * by * TOK);
+        if (block + by < end) load_k(k, head, keys, next_ids, start + by * TOK, 0, K_AHEAD);
         u32 p[ROW_TILES][P_WORDS];
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             float s[S_REGS];
@@ -86,7 +95,7 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
             scale_p(s, scale);
             pack_p(p[t], s);
         }
-        weigh_values(o, v, p, head, keys, ids, start, v_wave);
+        weigh_values(o, v, p, head, keys, ids, start, role.v);
         ids = next_ids;
         next_ids = far_ids;
     }
@@ -98,16 +107,18 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     q_frag_t q;
     column_t m, l;
     values_t o;
-    head_t head = head_of(a, g);
+    role_t role = role_of(g, wave);
+    head_t head = head_of(a, g, role);
+    u8 *queries = lds + (Q_IN_LDS ? role.group * Q_LDS_WORDS * 4 : 0);
     keys_t keys = keys_of(a, g);
     head.k = settled(head.k);
     head.v = settled(head.v);
     g.item_start = parked(g.item_start);
     g.item_end = parked(g.item_end);
     clear(m, l, o);
-    load_q(q, a, g, lds, wave);
+    load_q(q, a, g, role, queries);
     scale_q(head, q);
-    attend(m, l, o, q, a, g, head, keys, wave / V_SPLIT, wave % V_SPLIT, lds);
+    attend(m, l, o, q, a, g, role, head, keys, queries);
     g.item_start = fetched(g.item_start);
     g.item_end = fetched(g.item_end);
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);

@@ -6,7 +6,14 @@
 #pragma once
 #include "kg/core/shape.h"
 
-KG_SHAPE int kg_attn_rows(int row_tiles, int columns) { return row_tiles * columns; }
+KG_SHAPE int kg_attn_rows(int row_tiles, int columns) {
+    return row_tiles * columns;
+} /* of a wave */
+/* Of a row block. Where sequences have any number of tokens, waves share the rows
+ * that a sequence has, and the keys as far as waves are left. */
+KG_SHAPE int kg_attn_block_rows(int wave_rows, int waves, int bounded) {
+    return bounded ? wave_rows : wave_rows * waves;
+}
 /* Of one KV head and sequence, at most. */
 KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
     return ceil_div(group * q_tokens, rows);
@@ -65,10 +72,6 @@ KG_SHAPE int kg_attn_q_keeps(int acc_registers, int wave, int sm90) {
  * has this many bytes; sm_90 has one workgroup a unit. */
 KG_SHAPE int kg_attn_round_most(int sm90) { return sm90 ? 36864 : 20480; }
 
-/* With the sums of the rows: what choices of registers and LDS count on. A
- * workgroup of many waves and rows has more sums. */
-KG_SHAPE int kg_attn_merge_most(int sm90) { return kg_attn_round_most(sm90) + 2048; }
-
 enum { KG_ATTN_ROUND_PAD = 4 }; /* floats: spreads the columns over the banks */
 
 /* waves: of the workgroup. tiles: of 16 value dims. */
@@ -83,16 +86,17 @@ typedef struct kg_attn_lds {
 } kg_attn_lds;
 
 /* q_bytes: of Q in LDS. waves share the keys, v_split of them each the values.
+ * rows: of a wave, block_rows: of the row block.
  * tiles: of a wave's slice, least_tiles of them at least in a round. Of a round:
  * as many columns as fit, then as many tiles as fit. */
-KG_SHAPE kg_attn_lds kg_attn_lds_of(int q_bytes, int waves, int v_split, int rows, int tiles,
-                                    int least_tiles, int round_most) {
+KG_SHAPE kg_attn_lds kg_attn_lds_of(int q_bytes, int waves, int v_split, int rows, int block_rows,
+                                    int tiles, int least_tiles, int round_most) {
     int all = waves * v_split, columns = 8, most = least_tiles;
     while (columns > 1 && kg_attn_round_bytes(all, columns, least_tiles) > round_most) columns /= 2;
     for (int n = least_tiles; n <= tiles; n += least_tiles)
         if (tiles % n == 0 && kg_attn_round_bytes(all, columns, n) <= round_most) most = n;
     int totals = q_bytes + waves * rows * 8; /* maximum and sum of a row, 8 bytes */
-    int flag = ceil_div(totals + rows * 8, 16) * 16, round = flag + 16;
+    int flag = ceil_div(totals + block_rows * 8, 16) * 16, round = flag + 16;
     kg_attn_lds lds = {columns,
                        most,
                        q_bytes,

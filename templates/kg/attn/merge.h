@@ -14,15 +14,15 @@ KG_DEV u32 late_thread() { return opaque(thread_id()); }
 constexpr int ALL_WAVES = WAVES * V_SPLIT;
 
 constexpr int LEAST_TILES = PACKED ? 1 : CHUNK_TILES;
-constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, ROWS, O_TILES, LEAST_TILES,
-                                           kg_attn_round_most(IS_SM90));
+constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES,
+                                           LEAST_TILES, kg_attn_round_most(IS_SM90));
 constexpr int ROUND_COLS = LDS.round_columns;
 constexpr int ROUND_TILES = LDS.round_tiles;
 constexpr int ROUND_DIMS = ROUND_TILES * 16;
 constexpr int ROUND_STRIDE = ROUND_DIMS + KG_ATTN_ROUND_PAD; // floats between columns
 constexpr int ROUNDS = O_TILES / ROUND_TILES;
 
-constexpr int LDS_ML = LDS.sums;      // [WAVES][ROWS] maximum, sum
+constexpr int LDS_ML = LDS.sums;      // [waves with the same rows][rows] maximum, sum
 constexpr int LDS_TOTAL = LDS.totals; // [ROWS] maximum, sum
 constexpr int LDS_FLAG = LDS.flag;
 constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
@@ -104,24 +104,27 @@ KG_DEV sums_t *partial_sums(args_t a, u32 slot) {
 
 // Publishes the waves' sums, brings every accumulator to the common maximum.
 KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
-                      acc_t (&o)[ROW_TILES][O_TILES], u8 *lds, int wave) {
-    int lane = (int)late_lane();
+                      acc_t (&o)[ROW_TILES][O_TILES], u8 *lds, const role_t &role) {
+    int lane = (int)late_lane(), rows = WAVES / role.keys * WAVE_ROWS;
     bool speaks = lane < NI / COLS; // one lane for each column
-    sums_t *ml = (sums_t *)(lds + LDS_ML), *total = (sums_t *)(lds + LDS_TOTAL);
+    int speaker = role.key * V_SPLIT + role.v;
+    sums_t *total = (sums_t *)(lds + LDS_TOTAL) + role.row;
+    sums_t *ml = (sums_t *)(lds + LDS_ML) + role.row;
+    if constexpr (!UNBOUNDED) rows = ROWS;
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
         float sum = column_sum(l[t][c]);
-        if (wave % V_SPLIT == 0 && speaks)
-            ml[wave / V_SPLIT * ROWS + t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
+        if (role.v == 0 && speaks)
+            ml[role.key * rows + t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
     }
     barrier();
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
         int row = t * NI + lane_column(lane, c);
         sums_t all = {-INFINITE, 0.0f};
-        KG_UNROLL for (int w = 0; w < WAVES; w++) all.maximum =
-            fmax(all.maximum, ml[w * ROWS + row].maximum);
-        KG_UNROLL for (int w = 0; w < WAVES; w++) all.sum +=
-            ml[w * ROWS + row].sum * weight(ml[w * ROWS + row].maximum, all.maximum);
-        if (wave == t % ALL_WAVES && speaks) total[row] = all;
+        KG_UNROLL for (int w = 0; w < WAVES; w++) if (w < role.keys) all.maximum =
+            fmax(all.maximum, ml[w * rows + row].maximum);
+        KG_UNROLL for (int w = 0; w < WAVES; w++) if (w < role.keys) all.sum +=
+            ml[w * rows + row].sum * weight(ml[w * rows + row].maximum, all.maximum);
+        if (speaker == t % (role.keys * V_SPLIT) && speaks) total[row] = all;
         float factor = weight(m[t][c], all.maximum);
         KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
             o[t][n][r] *= factor;
@@ -164,34 +167,41 @@ KG_DEV void write_round(const acc_t (&o)[O_TILES], u8 *lds, int wave, int round,
             write_chunk(from, mine, n, cols);
 }
 
-KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int column, int v_wave, int dim) {
+// Of the `keys` waves with the same rows, the first of which is `first`.
+KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int first, int keys, int column, int v_wave,
+                      int dim) {
     KG_UNROLL for (int j = 0; j < 4; j++) x[j] = 0;
     KG_UNROLL for (int w = 0; w < WAVES; w++) {
-        const float *from = (const float *)(lds + LDS_O) +
-                            ((w * V_SPLIT + v_wave) * ROUND_COLS + column) * ROUND_STRIDE + dim;
+        if (w >= keys) break;
+        const float *from =
+            (const float *)(lds + LDS_O) +
+            (((first + w) * V_SPLIT + v_wave) * ROUND_COLS + column) * ROUND_STRIDE + dim;
         quad_t quad = *(const quad_t *)from;
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] += quad.x[j];
     }
 }
 
 // Reads what the waves wrote in a round; final output or partial result.
-KG_DEV void emit_round(args_t a, const segment_t &g, u32 slot, const u8 *lds, int round,
-                       int first_row) {
+KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slot, const u8 *lds,
+                       int round, int first_row) {
     constexpr int QUADS = ROUND_DIMS / 4;
+    int all = (UNBOUNDED ? WAVES / role.keys : 1) * ROUND_COLS * V_SPLIT * QUADS;
     const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
-    KG_LOOP for (int n = (int)late_thread(); n < ROUND_COLS * V_SPLIT * QUADS; n += KG_WORKGROUP) {
-        int column = n / (V_SPLIT * QUADS), rest = n % (V_SPLIT * QUADS);
+    KG_LOOP for (int n = (int)late_thread(); n < all; n += KG_WORKGROUP) {
+        int at = n / (V_SPLIT * QUADS), rest = n % (V_SPLIT * QUADS);
+        int group = UNBOUNDED ? at / ROUND_COLS : 0, column = UNBOUNDED ? at % ROUND_COLS : at;
+        int place = group * WAVE_ROWS + first_row + column; // in the row block
         int v_wave = rest / QUADS, dim = rest % QUADS * 4;
         int out_dim = v_wave * SLICE_DIMS + round * ROUND_DIMS + dim;
-        row_t row = row_at(g, first_row + column);
+        row_t row = row_at(g, place);
         if (!row.exists || out_dim >= V_DIM) continue;
         float x[4];
-        sum_waves(x, lds, column, v_wave, dim);
+        sum_waves(x, lds, group * role.keys, role.keys, column, v_wave, dim);
         if (!g.whole) {
-            store_words(partial_row(a, slot, first_row + column) + out_dim, x);
+            store_words(partial_row(a, slot, place) + out_dim, x);
             continue;
         }
-        sums_t total = totals[first_row + column];
+        sums_t total = totals[place];
         float top = total.maximum;
         add_sink(total, a, row.head);
         float factor = output_factor(total, top, a, g);
@@ -338,14 +348,15 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
     cut.each = opaque_uniform(cut.each);
     u32 slot = partial_slot(cut, group_id(), g.item_start);
-    meet_sums(m, l, o, lds, wave);
+    role_t role = role_of(g, wave);
+    meet_sums(m, l, o, lds, role);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int cols = 0; cols < NI; cols += ROUND_COLS) {
         if (!row_exists(g, t * NI + cols)) continue;
         KG_UNROLL for (int round = 0; round < ROUNDS; round++) {
             write_round(o[t], lds, wave, round, cols);
             barrier();
-            emit_round(a, g, slot, lds, round, t * NI + cols);
+            emit_round(a, g, role, slot, lds, round, t * NI + cols);
             barrier();
         }
     }

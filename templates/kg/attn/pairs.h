@@ -14,9 +14,20 @@ namespace kg {
 // Units that stand for no keys: what starting and finishing an item costs.
 constexpr u32 ITEM_COST = kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BYTES);
 
-// A unit is 2^unit_shift blocks where 32 bits would not count them all.
-KG_DEV u32 units_for(args_t a, u32 blocks) {
-    return (blocks + (1u << a.unit_shift) - 1) >> a.unit_shift;
+// A unit is a block of keys for one wave's rows, or 2^unit_shift of them where 32
+// bits would not count them all.
+KG_DEV u32 units_for(args_t a, const seq_t &s, u32 blocks) {
+    return ((blocks << s.ways) + (1u << a.unit_shift) - 1) >> a.unit_shift;
+}
+KG_DEV int blocks_of_units(args_t a, const seq_t &s, int units, int blocks) {
+    return smaller(larger(units, 0) << a.unit_shift >> s.ways, blocks);
+}
+
+// As many as the rows of a sequence fill, of those there are.
+KG_DEV u32 ways_of(int q_len) {
+    u32 ways = 0;
+    while ((2 << ways) <= WAVES && (WAVE_ROWS << ways) < q_len * GROUP) ways++;
+    return ways;
 }
 
 // Of two items together, at most.
@@ -39,8 +50,10 @@ KG_DEV u32 pair_blocks(args_t a, const seq_t &s) {
 
 KG_DEV void measure_pairs(args_t a, seq_t &s) {
     u32 half = blocks_in(sight_of(a, s, row_blocks_of(s.q_len) / 2));
-    s.pair = 2 * ITEM_COST + ((pair_blocks(a, s) + (2u << a.unit_shift) - 2) >> a.unit_shift);
-    s.middle = s.items % 2 ? ITEM_COST + units_for(a, half) : 0;
+    s.ways = ways_of(s.q_len);
+    u32 both = (pair_blocks(a, s) << s.ways) + (2u << a.unit_shift) - 2;
+    s.pair = 2 * ITEM_COST + (both >> a.unit_shift);
+    s.middle = s.items % 2 ? ITEM_COST + units_for(a, s, half) : 0;
 }
 
 // A place in the line: units from the first of its sequence.
@@ -56,7 +69,7 @@ KG_DEV item_t item_of_pairs(args_t a, const seq_t &s, u32 at) {
     item.start = pair * s.pair;
     item.kv_head = uniform((int)(n / row_blocks));
     item.row_block = (int)(n - (u32)item.kv_head * row_blocks);
-    item.next = item.start + ITEM_COST + units_for(a, blocks_in(sight_of(a, s, item.row_block)));
+    item.next = item.start + ITEM_COST + units_for(a, s, blocks_in(sight_of(a, s, item.row_block)));
     if (at < item.next || n == last - n) return item;
     n = last - n;
     item.start = item.next;

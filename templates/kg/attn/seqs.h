@@ -10,7 +10,8 @@ namespace kg {
 
 typedef const KG_CONSTANT kg_attn_args &args_t;
 
-constexpr int ROWS = kg_attn_rows(ROW_TILES, NI); // of a row block
+constexpr int WAVE_ROWS = kg_attn_rows(ROW_TILES, NI);
+constexpr int ROWS = kg_attn_block_rows(WAVE_ROWS, WAVES, BOUNDED); // of a row block
 constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 // Sequences have as many tokens as they like; each row block then has its own keys.
 constexpr bool UNBOUNDED = !BOUNDED;
@@ -20,9 +21,11 @@ struct seq_t {
     int context;                       // keys before the first query
     int first_key;                     // that its first query sees
     bool causal;
-    u32 blocks;       // key blocks of an item, at least 1
-    u32 items;        // 0: nothing to do
-    u32 pair, middle; // instead, UNBOUNDED: units of two items, of a single one
+    u32 blocks; // key blocks of an item, at least 1
+    u32 items;  // 0: nothing to do
+    // Instead, UNBOUNDED: units of two items, of a single one, and into how many
+    // waves' rows a row block is cut, 2^ways; the other waves share their keys.
+    u32 pair, middle, ways;
 };
 
 KG_DEV int window_of(args_t a) { return WINDOW == WINDOW_RT ? a.window : WINDOW; }

@@ -44,18 +44,19 @@ KG_DEV float head_descale(const float *p, const KG_CONSTANT long long (&stride)[
         return load(p + g.seq.index * stride[0] + g.kv_head * stride[2]);
 }
 
-KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, float scale) {
+KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, const role_t &role, float scale) {
     int lane = (int)opaque(lane_id()); // no row's condition is kept for the next segment
-    h.first_row = g.row_block * ROWS;
+    h.first_row = g.row_block * ROWS + role.row;
     h.context = g.seq.context;
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
         int row = t * NI + lane_column(lane, c);
         h.scale[t][c] = scale;
         h.slope[t][c] = 0;
         if constexpr (TREE != 0)
-            h.mask[t][c] = row_exists(g, row) ? mask_at(h.words, (h.first_row + row) / GROUP) : 0;
+            h.mask[t][c] =
+                row_exists(g, role.row + row) ? mask_at(h.words, (h.first_row + row) / GROUP) : 0;
         if constexpr (ALIBI != 0)
-            if (row_exists(g, row))
+            if (row_exists(g, role.row + row))
                 h.slope[t][c] =
                     load(a.alibi + g.kv_head * GROUP + (h.first_row + row) % GROUP) * LOG2E;
     }
@@ -67,7 +68,7 @@ KG_DEV int last_position(const segment_t &g) {
     return g.seq.context + smaller(((g.row_block + 1) * ROWS - 1) / GROUP, g.seq.q_len - 1);
 }
 
-KG_DEV head_t head_of(args_t a, const segment_t &g) {
+KG_DEV head_t head_of(args_t a, const segment_t &g, const role_t &role) {
     head_t h;
     h.index = g.kv_head;
     h.k = (const u8 *)a.k + g.kv_head * a.k_head;
@@ -84,9 +85,10 @@ KG_DEV head_t head_of(args_t a, const segment_t &g) {
     h.words_end = g.seq.context + g.seq.q_len;
     // The rows of the block differ in position: the earliest sees the fewest
     // late keys, the latest the fewest early ones.
-    h.safe_last = TREE ? g.seq.context - 1 : last_key(a, g.seq, g.row_block * ROWS / GROUP);
+    h.safe_last =
+        TREE ? g.seq.context - 1 : last_key(a, g.seq, (g.row_block * ROWS + role.row) / GROUP);
     h.safe_first = WINDOW != 0 ? last_position(g) + 1 - h.window : 0;
-    column_facts(h, a, g, a.scale * head_descale(a.k_descale, a.k_descale_stride, g));
+    column_facts(h, a, g, role, a.scale * head_descale(a.k_descale, a.k_descale_stride, g));
     return h;
 }
 

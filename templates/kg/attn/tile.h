@@ -41,7 +41,8 @@ constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PA
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, X);
 constexpr bool Q_IN_LDS = Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, IS_SM90);
-constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_REGS * WAVE * 4 : 0;
+constexpr int Q_LDS_WORDS = Q_REGS * WAVE; // of the waves with the same rows
+constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (UNBOUNDED ? WAVES : 1) : 0;
 
 struct k_tile_t {
     u32 w[K_CHUNKS][KROWS][4];
@@ -122,19 +123,20 @@ KG_DEV u32 *q_lds(u8 *lds, int t, int c) {
     return (u32 *)lds + ((t * K_CHUNKS + c) * WAVE + (int)lane_id()) * Q_WORDS;
 }
 
-KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, u8 *lds, int wave) {
+// `lds`: of the waves with the same rows.
+KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
     int lane = (int)opaque(lane_id());
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         u32 w[K_CHUNKS][Q_WORDS];
         float up = 1;
-        load_q_row(w, a, g, t * NI + lane_i(lane));
+        load_q_row(w, a, g, role.row + t * NI + lane_i(lane));
         if constexpr (SCALED_Q) up = q_to_f16(w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
             SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
             if constexpr (!Q_IN_LDS)
                 q.w[t][c][n] = w[c][n];
-            else if (wave == t % (WAVES * V_SPLIT))
+            else if (role.key * V_SPLIT + role.v == t % (role.keys * V_SPLIT))
                 q_lds(lds, t, c)[n] = w[c][n];
         }
     }
@@ -142,6 +144,14 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, u8 *lds, int wave)
 }
 
 // --- keys -------------------------------------------------------------------
+
+// Waves with rows of their own read the same keys and values, one after the other.
+template <int N> KG_DEV void load_cached(u32 (&out)[N], const u8 *p) {
+    if constexpr (UNBOUNDED)
+        load_near(out, p);
+    else
+        load_words(out, p);
+}
 
 KG_DEV const u8 *k_row(const head_t &h, const keys_t &keys, const ids_t &ids, int start, int row) {
     int i = lane_i((int)lane_id()), n = SMALL_PAGE ? row : 0;
@@ -161,7 +171,7 @@ KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t
             int step = PACKED ? (int)opaque_uniform((u32)h.k_chunk) : 16;
             bool inside = HEAD_DIM % K_DIMS == 0 || (c * NGRP + grp) * X < HEAD_DIM;
             // what is outside meets a zero of Q
-            load_words(k.w[c][row], p + (inside ? of_lane + (i64)(c * NGRP) * step : 0));
+            load_cached(k.w[c][row], p + (inside ? of_lane + (i64)(c * NGRP) * step : 0));
         }
     }
 }
@@ -210,8 +220,8 @@ KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys, 
     KG_UNROLL for (int n = 0; n < TPL; n++) {
         int anchor = SHARED_ID ? start : token + (SMALL_PAGE ? n : 0);
         int slot = slot_of(keys, token + n, anchor);
-        load_words(w[n], h.v + inside_pool(keys, ids.v[SMALL_PAGE ? n : 0]) * h.v_page +
-                             (i64)((u32)slot * (u32)h.v_token) + dim * KV_BYTES);
+        load_cached(w[n], h.v + inside_pool(keys, ids.v[SMALL_PAGE ? n : 0]) * h.v_page +
+                              (i64)((u32)slot * (u32)h.v_token) + dim * KV_BYTES);
     }
 }
 
@@ -229,7 +239,7 @@ KG_DEV void load_v_packed(u32 (&w)[R][W], const head_t &h, const keys_t &keys, c
     KG_UNROLL for (int row = 0; row < VROWS; row++) {
         int first = tile * 16 + NI * row;
         bool inside = V_DIM % (16 * V_SPLIT) == 0 || first + i < V_DIM;
-        load_words(w[row], p + (inside ? of_lane + (i64)first * stride : 0));
+        load_cached(w[row], p + (inside ? of_lane + (i64)first * stride : 0));
     }
 }
 

@@ -17,7 +17,7 @@ constexpr u32 LEAST_PART = kg_attn_least_blocks(WAVES);
 // What follows from it.
 KG_DEV seq_t seq_from(args_t a, int index, const extent_t &e) {
     int count = UNBOUNDED ? e.count : smaller(e.count, Q_TOKENS);
-    seq_t s = {index, e.start, count, e.keys, e.keys - e.count, 0, e.causal, 1, 0, 2, 0};
+    seq_t s = {index, e.start, count, e.keys, e.keys - e.count, 0, e.causal, 1, 0, 2, 0, 0};
     if (index >= a.num_seqs) return s;
     int context = UNBOUNDED ? larger(s.context, 0) : s.context;
     if constexpr (WINDOW != 0) s.first_key = larger(context + 1 - window_of(a), 0);
@@ -174,15 +174,15 @@ KG_DEV segment_t segment_of_pairs(const work_t &w, args_t a) {
     item_t item = item_of_pairs(a, w.seq, w.unit - w.seq_start);
     sight_t see = sight_of(a, w.seq, item.row_block);
     int blocks = (int)blocks_in(see), first = see.first / TOK;
-    u32 length = ITEM_COST + units_for(a, (u32)blocks), left = w.end - w.unit;
+    u32 length = ITEM_COST + units_for(a, w.seq, (u32)blocks), left = w.end - w.unit;
     u32 from = w.unit - w.seq_start - item.start;
     u32 to = from + left < length ? from + left : length;
     g.seq = w.seq;
     g.kv_head = item.kv_head;
     g.row_block = item.row_block;
     g.see = see;
-    g.block = first + smaller(larger((int)(from - ITEM_COST), 0) << a.unit_shift, blocks);
-    g.block_end = first + smaller(larger((int)(to - ITEM_COST), 0) << a.unit_shift, blocks);
+    g.block = first + blocks_of_units(a, w.seq, (int)(from - ITEM_COST), blocks);
+    g.block_end = first + blocks_of_units(a, w.seq, (int)(to - ITEM_COST), blocks);
     g.item_start = w.seq_start + item.start;
     g.item_end = g.item_start + length;
     g.next = w.seq_start + item.next;
@@ -225,6 +225,19 @@ KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
 // What waits for the end of a segment waits in vector registers: scalars are scarcer.
 KG_DEV u32 parked(u32 x) { return UNBOUNDED || TREE ? opaque(x) : x; }
 KG_DEV u32 fetched(u32 x) { return UNBOUNDED || TREE ? (u32)uniform((int)x) : x; }
+
+// What a wave does in a segment: `keys` waves share the keys of its rows, which
+// begin at `row` of the row block; it is number `key` of them, and `v` of those
+// that share the values.
+struct role_t {
+    int row, key, v, keys;
+    int group; // of waves with the same rows
+};
+KG_DEV role_t role_of(const segment_t &g, int wave) {
+    if constexpr (!UNBOUNDED) return role_t{0, wave / V_SPLIT, wave % V_SPLIT, WAVES, 0};
+    int keys = WAVES >> g.seq.ways, group = uniform(wave / V_SPLIT / keys);
+    return role_t{group * WAVE_ROWS, wave / V_SPLIT % keys, wave % V_SPLIT, keys, group};
+}
 
 // The workgroups that share an item's keys.
 struct share_t {

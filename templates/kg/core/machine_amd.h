@@ -138,6 +138,7 @@ KG_DEV void store_words(float *p, const float (&x)[4]) {
 }
 // What a launch reads and writes as much of.
 template <int N> KG_DEV void load_plain(u32 (&out)[N], const u8 *p) { load_words(out, p); }
+template <int N> KG_DEV void load_near(u32 (&out)[N], const u8 *p) { load_words(out, p); }
 KG_DEV void store_words(u8 *p, const u32 (&x)[4]) {
     u32x4_t v = {x[0], x[1], x[2], x[3]};
     *(KG_GLOBAL u32x4_t *)p = v;

@@ -113,6 +113,7 @@ KG_DEV void store_words(float *p, const float (&x)[4]) {
     for (int i = 0; i < 4; i++) p[i] = x[i];
 }
 template <int N> KG_DEV void load_plain(u32 (&out)[N], const u8 *p) { load_words(out, p); }
+template <int N> KG_DEV void load_near(u32 (&out)[N], const u8 *p) { load_words(out, p); }
 template <int N> KG_DEV void store_words(u8 *p, const u32 (&x)[N]) {
     for (int i = 0; i < N; i++) ((u32 *)p)[i] = x[i];
 }

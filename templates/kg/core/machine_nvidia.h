@@ -132,6 +132,14 @@ KG_DEV void store_words(float *p, const float (&x)[4]) {
                  : "l"(p), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
                  : "memory");
 }
+// What several waves of a workgroup read.
+KG_DEV void load_near(u32 (&out)[4], const u8 *p) {
+    asm volatile("ld.global.nc.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "l"(p));
+}
+KG_DEV void load_near(u32 (&out)[2], const u8 *p) { load_words(out, p); }
+KG_DEV void load_near(u32 (&out)[1], const u8 *p) { load_words(out, p); }
 // What a launch reads and writes as much of: not through the read-only path, and
 // without hints, which cost 2 % and more there.
 KG_DEV void load_plain(u32 (&out)[4], const u8 *p) {
