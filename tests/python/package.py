@@ -157,7 +157,8 @@ class Launch(unittest.TestCase):
 class MockState(ctypes.Structure):
     """mock_hip.h"""
     _fields_ = [("inits", ctypes.c_int), ("loads", ctypes.c_int * 2), ("unloads", ctypes.c_int * 2),
-                ("launches", ctypes.c_int * 2), ("launched_on", ctypes.c_void_p)]
+                ("launches", ctypes.c_int * 2), ("launched_on", ctypes.c_void_p), ("current", ctypes.c_void_p),
+                ("pageable", ctypes.c_int)]
 
 
 class Gpu(unittest.TestCase):
@@ -166,6 +167,7 @@ class Gpu(unittest.TestCase):
     def setUp(self):
         mock = os.environ["KGEN_BIN_DIR"] + "/../tests/libmock_hip.so"
         self.state = MockState.in_dll(ctypes.CDLL(mock), "mock_hip_state")
+        self.state.pageable = 1  # the tensors of this test are memory of the host
         self.ctx = kgen.open("hip:1", driver=mock)
         self.kernel = self.ctx.prepare("attn:phase=decode,d=64,g=1,page=16,layout=nhd")
         self.memory = bytearray(1 << 16)
