@@ -22,6 +22,7 @@ QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_s
          "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960,
          "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": True, "attention_bias": False,
          "hidden_act": "silu", "dtype": "bfloat16", "torch_dtype": "bfloat16"}
+NEAR = 1 / 64  # of the best logit: what roundings of 16 bits may turn round
 GREEDY = 1e-9  # the engine's sampler wants a temperature; noise cannot outweigh this one
 
 
@@ -135,6 +136,25 @@ def random_weights(seed):
     return load_model
 
 
+def watched(model_runner, near):
+    """For each sequence, by its number, and each of its tokens those whose logits are as good as the best."""
+    plain_model, plain_run = model_runner.ModelRunner.run_model, model_runner.ModelRunner.run
+
+    def run_model(self, *arguments):
+        self.last_logits = plain_model(self, *arguments)
+        return self.last_logits
+
+    def run(self, seqs, is_prefill):
+        tokens = plain_run(self, seqs, is_prefill)
+        for seq, row in zip(seqs, getattr(self, "last_logits")):
+            best = row.max()
+            near.setdefault(seq.seq_id, []).append(set((row >= best - best.abs() * NEAR).nonzero()[:, 0].tolist()))
+        return tokens
+
+    model_runner.ModelRunner.run_model, model_runner.ModelRunner.run = run_model, run
+    return plain_model, plain_run
+
+
 def engine_of(folder, options, attention):
     import nanovllm.engine.llm_engine as llm_engine
     import nanovllm.engine.model_runner as model_runner
@@ -161,11 +181,22 @@ def prompts_of(options):
     return [first, first[:257] + rest[0][:4] if rest else first, *rest]
 
 
-def run(options, attention):
+def compared(got, want, near):
+    """(tokens that agree, tokens compared) of one prompt: what follows a choice among equals is not compared."""
+    for n, (a, b) in enumerate(zip(got, want)):
+        if a != b:
+            return (n, n) if a in near[n] else (n, len(want))
+    return len(want), len(want)
+
+
+def run(options, attention, near):
+    import nanovllm.engine.model_runner as model_runner
     from nanovllm.sampling_params import SamplingParams
+    plain = watched(model_runner, near)
     with tempfile.TemporaryDirectory() as folder:
         write_config(folder, options)
         engine = engine_of(folder, options, attention)
+        near.clear()  # of the engine's own warm-up
         begin, tokens = time.perf_counter(), []
         for prompt in prompts_of(options)[:1], prompts_of(options)[1:]:  # the second finds the first's pages
             parameters = SamplingParams(temperature=GREEDY, max_tokens=options.tokens, ignore_eos=True)
@@ -174,6 +205,7 @@ def run(options, attention):
         engine.exit()
         import atexit
         atexit.unregister(engine.exit)
+    model_runner.ModelRunner.run_model, model_runner.ModelRunner.run = plain
     return tokens, sum(map(len, tokens)) / seconds
 
 
@@ -200,14 +232,16 @@ def main():
         without_gpu(64 << 20)
     kgen = by_kgen()
     forbid_other_kernels(kgen)
-    got, speed = run(options, kgen)
-    want, plain = run(options, in_plain_torch())
-    same = sum(a == b for a, b in zip(sum(got, []), sum(want, [])))
-    print(f"kgen {speed:.1f} tokens/s, plain attention {plain:.1f}; {same} of {sum(map(len, want))} greedy tokens agree")
+    near = {}
+    got, speed = run(options, kgen, {})
+    want, plain = run(options, in_plain_torch(), near)
+    rows = [compared(a, b, near[number]) for a, b, number in zip(got, want, sorted(near))]
+    same, count = (sum(column) for column in zip(*rows))
+    print(f"kgen {speed:.1f} tokens/s, plain attention {plain:.1f}; {same} of {count} greedy tokens agree")
     for n, (a, b) in enumerate(zip(got, want)):
         if a != b:
-            print(f"prompt {n}: {a}\n  expected {b}")
-    return int(got != want)
+            print(f"prompt {n}: {a}\n  expected {b}{'' if rows[n][0] < rows[n][1] else ', after equals'}")
+    return int(same < count or 2 * count < sum(map(len, want)))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from kgen import contexts
 from kgen.dropin import flash
 
 NAME = "kgen_flash_attention_2"  # the engine gives block tables to versions 2 and 3 alone
+NEAR = 1 / 64  # of the best logit: what roundings of 16 bits may turn round
 calls = {"flash_attn_varlen_func": 0, "flash_attn_with_kvcache": 0}
 
 
@@ -77,14 +78,25 @@ def model_of(options):
 
 
 def expected(model, prompt, count):
-    """Greedy tokens one by one, everything computed anew each time."""
+    """Greedy tokens one by one, everything computed anew each time; and for each those that are as good."""
     model.set_attn_implementation("plain_attention")
-    tokens = list(prompt)
+    tokens, near = list(prompt), []
     for _ in range(count):
         ids = torch.tensor([tokens], device=model.device)
         with torch.no_grad():
-            tokens.append(model(input_ids=ids, use_cache=False).logits[0, -1].argmax().item())
-    return tokens[len(prompt):]
+            row = model(input_ids=ids, use_cache=False).logits[0, -1]
+        best = row.max()
+        near.append(set((row >= best - best.abs() * NEAR).nonzero()[:, 0].tolist()))
+        tokens.append(row.argmax().item())
+    return tokens[len(prompt):], near
+
+
+def compared(got, want, near):
+    """(tokens that agree, tokens compared) of one prompt: what follows a choice among equals is not compared."""
+    for n, (a, b) in enumerate(zip(got, want)):
+        if a != b:
+            return (n, n) if a in near[n] else (n, len(want))
+    return len(want), len(want)
 
 
 def arguments():
@@ -118,13 +130,14 @@ def main():
     seconds = time.perf_counter() - begin
     got = [list(answers[key].generated_tokens) for key in sorted(answers, key=lambda key: int(key.split("_")[-1]))]
     want = [expected(model, prompt, options.tokens) for prompt in prompts]
-    same = sum(a == b for a, b in zip(sum(got, []), sum(want, [])))
+    rows = [compared(a, *b) for a, b in zip(got, want)]
+    same, count = (sum(column) for column in zip(*rows))
     print(f"calls of kgen: {calls}")
-    print(f"kgen {sum(map(len, got)) / seconds:.1f} tokens/s; {same} of {sum(map(len, want))} greedy tokens agree")
-    for n, (a, b) in enumerate(zip(got, want)):
+    print(f"kgen {sum(map(len, got)) / seconds:.1f} tokens/s; {same} of {count} greedy tokens agree")
+    for n, (a, (b, _)) in enumerate(zip(got, want)):
         if a != b:
-            print(f"prompt {n}: {a}\n  expected {b}")
-    return int(got != want or not all(calls.values()))
+            print(f"prompt {n}: {a}\n  expected {b}{'' if rows[n][0] < rows[n][1] else ', after equals'}")
+    return int(same < count or 2 * count < sum(map(len, got)) or not all(calls.values()))
 
 
 if __name__ == "__main__":
