@@ -135,14 +135,17 @@ static void pack_cache(device_args *d, const kgen_attn_args *a, const kgen__kv *
     d->v_dim_stride = (int)(a->v.stride[v->dim] * kv->size);
     d->page = (int)kv->page;
     d->last_page = (int)(a->k.shape[0] > 0 ? a->k.shape[0] - 1 : 0);
-    uint64_t groups = kv->page >= 16 ? (uint64_t)kv->page / 16 : 1;
+    if (kv->spec_page != KGEN_PAGE_X16) return; /* kernels divide by what they know */
+    uint64_t groups = (uint64_t)kv->page / 16;
     d->page_magic = (((uint64_t)1 << 36) + groups - 1) / groups;
 }
 
 static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,
                          const int64_t *size) {
     int64_t pages = s->flat ? size[SIZE_ENTRIES] : size[SIZE_PAGES];
-    d->table_keys = (int)(pages < MOST_KEYS / d->page ? pages * d->page : MOST_KEYS);
+    int64_t keys = 0;
+    int over = __builtin_mul_overflow(pages, (int64_t)d->page, &keys);
+    d->table_keys = over || keys > MOST_KEYS ? MOST_KEYS : (int)keys;
     if (s->flat) d->table_row = pages;
     d->num_seqs = (int)size[SIZE_S];
     d->num_tokens = (int)size[SIZE_T];
