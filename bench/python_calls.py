@@ -67,7 +67,7 @@ def by_ctypes(given):
     """The mirror: (from C, with arguments made before, with six tensors described anew)."""
     ctx = kgen_ctypes.Context("cpu:cdna3", os.environ.get("KGEN_CACHE_DIR", ""), kgen_ctypes.AUTO)
     ctx.lib.kgen_launch_check.argtypes = [ctypes.c_void_p] * 3
-    kernel, args = ctx.prepare(LINE), kgen_ctypes.Args(kgen_ctypes.ATTN)
+    kernel, args = ctx.prepare(LINE), kgen_ctypes.Args("attn")
     args.part.softmax_scale = SCALE
 
     def fill():
