@@ -105,6 +105,11 @@ static void shape_tensors(kgen__data *data, const extents *e) {
         a->kv_indices = kgen_tensor_dense(NULL, index_type(spec->table), 1, &e->entries);
     }
     a->seq_lens = kgen_tensor_dense(NULL, index_type(spec->len), 1, &e->seqs);
+    if (kgen_attn_phase_of(spec->phase)->dense) {
+        a->block_table.rank = a->seq_lens.rank = 0;
+        a->cu_seqlens_k =
+            kgen_tensor_dense(NULL, index_type(spec->offsets), 1, (int64_t[]){e->seqs + 1});
+    }
     if (kgen_attn_phase_of(spec->phase)->ragged)
         a->cu_seqlens_q =
             kgen_tensor_dense(NULL, index_type(spec->offsets), 1, (int64_t[]){e->seqs + 1});
@@ -195,12 +200,15 @@ static void cover(filler *f, int index) {
 
 static void fill_lengths(filler *f) {
     kgen_attn_args *a = f->data->args.attn;
-    int64_t tokens = 0;
+    int64_t tokens = 0, keys = 0;
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
-        kgen__int_store(&a->seq_lens, s, f->lens[s]);
+        if (a->seq_lens.data) kgen__int_store(&a->seq_lens, s, f->lens[s]);
+        if (a->cu_seqlens_k.data) kgen__int_store(&a->cu_seqlens_k, s, keys);
         if (a->cu_seqlens_q.data) kgen__int_store(&a->cu_seqlens_q, s, tokens);
         tokens += f->qlens[s];
+        keys += f->lens[s];
     }
+    if (a->cu_seqlens_k.data) kgen__int_store(&a->cu_seqlens_k, f->data->shape.seqs, keys);
     if (a->cu_seqlens_q.data) kgen__int_store(&a->cu_seqlens_q, f->data->shape.seqs, tokens);
 }
 
@@ -262,6 +270,7 @@ static void fill_table(filler *f) {
     kgen_attn_args *a = f->data->args.attn;
     kgen_tensor *t = a->block_table.data ? &a->block_table : &a->kv_indices;
     kgen__rng rng = stream(f, LSE);
+    if (a->cu_seqlens_k.data) return;
     fill_indptr(f);
     int64_t nowhere = t->dtype == KGEN_DTYPE_I64 ? (int64_t)1 << 40 : INT32_MAX;
     size_t entries = kgen__tensor_bytes(t) / (size_t)kgen_dtype_size(t->dtype);
@@ -370,6 +379,12 @@ static void spoil_length(filler *f, kgen__rng *rng, int32_t seq) {
     kgen_attn_args *a = f->data->args.attn;
     int64_t over = kgen__attn_pages_of(a, seq).count * f->page_tokens + 1, far = (int64_t)1 << 40;
     int64_t wrong[] = {over, 1 << 30, INT32_MAX, -1, INT32_MIN, 1 + far, 1 - far};
+    kgen_tensor *cu = &a->cu_seqlens_k;
+    if (cu->data) {
+        kgen__int_store(cu, seq + 1,
+                        KGEN__PICK(rng, -1, (int32_t)f->pages + 1, INT32_MAX, INT32_MIN));
+        return;
+    }
     int kinds = a->seq_lens.dtype == KGEN_DTYPE_I64 ? 7 : 5;
     kgen__int_store(&a->seq_lens, seq, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
 }
@@ -383,7 +398,7 @@ static void spoil_page(filler *f, kgen__rng *rng, int32_t seq) {
     int kinds = t->dtype == KGEN_DTYPE_I64 ? 5 : 4;
     int64_t last = pages_of(f->lens[seq], f->page_tokens) - 1;
     int64_t column = kgen__rng_range(rng, 0, last < 0 ? 0 : last);
-    if (column >= own.count) return;
+    if (!own.table || column >= own.count) return;
     kgen__int_store(t, own.first + column, wrong[kgen__rng_range(rng, 0, kinds - 1)]);
 }
 

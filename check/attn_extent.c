@@ -33,7 +33,17 @@ static int64_t number(const kgen_tensor *t, int64_t index) {
     return x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : x;
 }
 
+int64_t kgen__attn_seqs(const kgen_attn_args *a) {
+    return a->cu_seqlens_k.data ? a->cu_seqlens_k.shape[0] - 1 : a->seq_lens.shape[0];
+}
+
 kgen__attn_pages kgen__attn_pages_of(const kgen_attn_args *a, int64_t seq) {
+    const kgen_tensor *cu = &a->cu_seqlens_k;
+    if (cu->data) {
+        int64_t from = number(cu, seq), to = number(cu, seq + 1);
+        int sound = from >= 0 && to >= from && to <= a->k.shape[0];
+        return (kgen__attn_pages){NULL, from, sound ? to - from : -1};
+    }
     const kgen_tensor *padded = &a->block_table;
     if (padded->data) return (kgen__attn_pages){padded, seq * padded->stride[0], padded->shape[1]};
     int64_t first = number(&a->kv_indptr, seq), end = number(&a->kv_indptr, seq + 1);
@@ -43,6 +53,7 @@ kgen__attn_pages kgen__attn_pages_of(const kgen_attn_args *a, int64_t seq) {
 
 int64_t kgen__attn_page(const kgen_attn_args *a, int64_t seq, int64_t column) {
     kgen__attn_pages pages = kgen__attn_pages_of(a, seq);
+    if (!pages.table) return pages.first + column;
     return kgen__int_load(pages.table, pages.first + column);
 }
 
@@ -96,8 +107,10 @@ static int leads_out(const kgen__attn_extent *e, const kgen_attn_args *a, int64_
 
 kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *a,
                                        int64_t seq) {
-    kgen__attn_extent e = {seq, 1, number(&a->seq_lens, seq), 0};
+    kgen__attn_extent e = {seq, 1, 0, 0};
     int64_t most = kgen__attn_pages_of(a, seq).count * kgen__cache_page(&a->k);
+    e.keys = a->cu_seqlens_k.data ? most : number(&a->seq_lens, seq);
+    if (a->cu_seqlens_k.data && most < 0) e.wrong |= KGEN_ATTN_LENGTH;
     if (kgen_attn_phase_of(spec->phase)->ragged) queries(&e, a, seq);
     if (kgen_attn_phase_of(spec->phase)->bounded && e.count > spec->q_tokens)
         e.wrong |= KGEN_ATTN_TOKENS;

@@ -15,10 +15,12 @@ kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_at
                                        int64_t seq);
 /* The page numbers of a sequence: elements of `table`. */
 typedef struct kgen__attn_pages {
-    const kgen_tensor *table;
-    int64_t first, count; /* none where they lead out of a flat table */
+    const kgen_tensor *table; /* NULL: they are first, first + 1 ... */
+    int64_t first, count;     /* none where they lead out of a flat table */
 } kgen__attn_pages;
 
+/* Sequences; page numbers of phases without pages are the keys' own. */
+int64_t kgen__attn_seqs(const kgen_attn_args *args);
 kgen__attn_pages kgen__attn_pages_of(const kgen_attn_args *args, int64_t seq);
 /* Entry `column` of them. */
 int64_t kgen__attn_page(const kgen_attn_args *args, int64_t seq, int64_t column);

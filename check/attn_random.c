@@ -40,6 +40,11 @@ static void draw_phase(kgen_spec *spec, kgen__rng *rng) {
     const kgen_attn_phase *phase = kgen_attn_phase_of(spec->attn.phase);
     int32_t usual = phase->most_tokens < 16 || kgen__chance(rng, 1) ? phase->most_tokens : 16;
     spec->attn.q_tokens = (int32_t)kgen__rng_range(rng, 1, usual);
+    if (phase->dense) {
+        spec->attn.page = 1;
+        spec->attn.layout = KGEN_LAYOUT_NHD;
+        spec->attn.flat = spec->attn.table = 0;
+    }
     if (!phase->ragged || phase->tree) spec->attn.causal = 1;
     if (phase->tree) {
         spec->attn.word =

@@ -228,7 +228,7 @@ static void padding(kgen__attn_answer *answer, const kgen_attn_spec *spec,
 
 static int64_t longest(const kgen_attn_spec *spec, const kgen_attn_args *args) {
     int64_t most = 1;
-    for (int64_t s = 0; s < args->seq_lens.shape[0]; s++) {
+    for (int64_t s = 0; s < kgen__attn_seqs(args); s++) {
         int64_t keys = kgen__attn_extent_of(spec, args, s).keys;
         if (keys > most) most = keys;
     }
@@ -256,7 +256,7 @@ kgen_status kgen__attn_reference(kgen__attn_answer *answer, const kgen_spec *spe
     *answer = (kgen__attn_answer){.tokens = args->q.shape[0],
                                   .heads = args->q.shape[1],
                                   .v_dim = args->out.shape[2],
-                                  .seqs = args->seq_lens.shape[0]};
+                                  .seqs = kgen__attn_seqs(args)};
     size_t keys = (size_t)longest(&spec->attn, args);
     r.score = malloc(keys * sizeof(double));
     r.blur = malloc(keys * sizeof(double));

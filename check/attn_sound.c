@@ -22,13 +22,16 @@ static kgen_status sound_pages(const kgen_attn_args *a, int64_t seq, int64_t fir
 kgen_status kgen__attn_sound(const kgen_spec *spec, const kgen_args *args, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     const kgen_attn_args *a = args->attn;
-    int64_t seqs = a->seq_lens.shape[0], window = s->window;
+    int64_t seqs = kgen__attn_seqs(a), window = s->window;
     const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
     int ragged = phase->ragged;
     if (window == KGEN_WINDOW_RT) window = a->window;
     if (ragged)
         KGEN_TRY(kgen__sound_offsets("cu_seqlens_q", &a->cu_seqlens_q, seqs, a->q.shape[0],
                                      phase->bounded ? s->q_tokens : a->q.shape[0], err));
+    if (phase->dense)
+        return kgen__sound_offsets("cu_seqlens_k", &a->cu_seqlens_k, seqs, a->k.shape[0],
+                                   a->k.shape[0], err);
     for (int64_t n = 0; n < seqs; n++) {
         int64_t length = kgen__int_load(&a->seq_lens, n), count = 1;
         if (ragged)

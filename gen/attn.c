@@ -88,9 +88,14 @@ static int32_t is_ragged(const kgen_spec *spec) { return phases[spec->attn.phase
 
 static int32_t is_tree(const kgen_spec *spec) { return phases[spec->attn.phase].tree; }
 
+static int32_t is_dense(const kgen_spec *spec) { return phases[spec->attn.phase].dense; }
+
 /* What templates ask instead of the phase's number. */
-static const kgen__fact phase_facts[] = {
-    {"BOUNDED", is_bounded}, {"RAGGED", is_ragged}, {"TREE", is_tree}, {NULL, NULL}};
+static const kgen__fact phase_facts[] = {{"BOUNDED", is_bounded},
+                                         {"RAGGED", is_ragged},
+                                         {"TREE", is_tree},
+                                         {"DENSE", is_dense},
+                                         {NULL, NULL}};
 
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;
@@ -127,6 +132,9 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(phase->ragged || s->causal == 1,
             "causal=%s: phase=%s has one query token a sequence, which is the last",
             s->causal ? "seq" : "0", phase->name);
+    REQUIRE(!phase->dense ||
+                (s->page == 1 && s->layout == KGEN_LAYOUT_NHD && !s->flat && !s->table),
+            "page: phase=%s has keys without pages: page=1,layout=nhd, no table", phase->name);
     REQUIRE(!phase->tree || s->causal == 1, "causal: phase=tree has words that say who sees whom");
     REQUIRE(phase->tree || s->word == KGEN_DTYPE_I32, "word: phase=%s has no masks", phase->name);
     REQUIRE(!phase->tree || s->q_tokens <= 8 * kgen_dtype_size((kgen_dtype)s->word),

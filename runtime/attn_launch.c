@@ -34,6 +34,7 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_INDICES] = {TO(table), {0}, 0},
     [TENSOR_SEQ_LENS] = {TO(seq_lens), {0}, 0},
     [TENSOR_CU] = {TO(cu_seqlens), {0}, 0},
+    [TENSOR_CU_K] = {TO(seq_lens), {0}, 0},
     [TENSOR_MASKS] = {TO(words), {TO(words_row)}, 0},
     [TENSOR_CAUSAL] = {TO(causal), {0}, 0},
     [TENSOR_OUT_SCALE] = {TO(out_scale), {0}, 0},
@@ -46,14 +47,17 @@ static const kgen__place places[TENSORS] = {
 /* Queries say how many heads and tokens there are, lengths how many sequences. */
 static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
+    const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
     (void)args;
+    NEED(!phase->dense || size[SIZE_ENDS_K] >= 1, "cu_seqlens_k: shape[0]=%lld, at least 1",
+         (long long)size[SIZE_ENDS_K]);
+    if (phase->dense) size[SIZE_S] = size[SIZE_ENDS_K] - 1;
     NEED(size[SIZE_HQ] > 0 && size[SIZE_HQ] % s->group == 0,
          "q: shape[1]=%lld heads, a multiple of g=%d expected", (long long)size[SIZE_HQ], s->group);
     NEED(size[SIZE_T] <= MOST_TOKENS, "q: shape[0]=%lld tokens, at most %d",
          (long long)size[SIZE_T], MOST_TOKENS);
     NEED(size[SIZE_S] <= MOST_TOKENS, "seq_lens: shape[0]=%lld sequences, at most %d",
          (long long)size[SIZE_S], MOST_TOKENS);
-    const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
     NEED(phase->ragged || size[SIZE_T] == size[SIZE_S],
          "q: shape[0]=%lld tokens, phase=%s has one for each of %lld sequences",
          (long long)size[SIZE_T], phase->name, (long long)size[SIZE_S]);
@@ -74,7 +78,10 @@ static kgen_status check_lengths(const kgen_attn_spec *s, const kgen_attn_args *
     NEED(!kgen_attn_phase_of(s->phase)->bounded || a->max_q_len <= s->q_tokens,
          "max_q_len=%d: kernel built for t=%d", a->max_q_len, s->q_tokens);
     NEED(a->max_kv_len <= table_keys, "max_kv_len=%d: %s has pages for %d keys", a->max_kv_len,
-         s->flat ? "kv_indices" : "block_table", table_keys);
+         kgen_attn_phase_of(s->phase)->dense ? "k"
+         : s->flat                           ? "kv_indices"
+                                             : "block_table",
+         table_keys);
     return KGEN_OK;
 }
 
@@ -142,7 +149,8 @@ static void pack_cache(device_args *d, const kgen_attn_args *a, const kgen__kv *
 
 static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,
                          const int64_t *size) {
-    int64_t pages = s->flat ? size[SIZE_ENTRIES] : size[SIZE_PAGES];
+    int dense = kgen_attn_phase_of(s->phase)->dense;
+    int64_t pages = dense ? a->k.shape[0] : s->flat ? size[SIZE_ENTRIES] : size[SIZE_PAGES];
     int64_t keys = 0;
     int over = __builtin_mul_overflow(pages, (int64_t)d->page, &keys);
     d->table_keys = over || keys > MOST_KEYS ? MOST_KEYS : (int)keys;
@@ -178,7 +186,8 @@ static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kg
     const kgen_attn_spec *s = &kernel->spec.attn;
     int64_t size[KGEN__SIZES_MAX];
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
-    NEED(s->flat || size[SIZE_PAGES] >= 1, "block_table: shape[1]=%lld, at least 1",
+    int padded = !s->flat && !kgen_attn_phase_of(s->phase)->dense;
+    NEED(!padded || size[SIZE_PAGES] >= 1, "block_table: shape[1]=%lld, at least 1",
          (long long)size[SIZE_PAGES]);
     KGEN_TRY(pack_caches(d, s, a, size, err));
     pack_numbers(d, s, a, size);

@@ -103,6 +103,11 @@ static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = i * ((const attn_shape *)user)->fresh;
 }
 
+static void fill_keys(int64_t *values, int64_t count, int set, void *user) {
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = i * ((const attn_shape *)user)->keys;
+}
+
 /* A chain. */
 static void fill_masks(int64_t *values, int64_t count, int set, void *user) {
     int64_t tokens = ((const attn_shape *)user)->work->spec.attn.q_tokens;
@@ -115,19 +120,27 @@ static void fill_flags(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = 1;
 }
 
-static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_error *err) {
+static kgen_status make_table(kgen__workload *work, attn_shape *n, kgen_error *err) {
     const kgen_attn_spec *s = &work->spec.attn;
     kgen_attn_args *a = work->args.attn;
     const int64_t table[] = {n->seqs, n->columns}, ends = n->seqs + 1;
     const int64_t entries = n->seqs * n->columns;
+    if (kgen_attn_phase_of(s->phase)->dense)
+        return kgen__workload_ints(work, &a->cu_seqlens_k, KGEN__SHARED, 1, &ends, fill_keys, n,
+                                   err);
     KGEN_TRY(kgen__workload_ints(work, s->flat ? &a->kv_indices : &a->block_table, KGEN__EACH_SET,
                                  s->flat ? 1 : 2, s->flat ? &entries : table, fill_table, n, err));
     if (s->flat)
         KGEN_TRY(
             kgen__workload_ints(work, &a->kv_indptr, KGEN__SHARED, 1, &ends, fill_indptr, n, err));
-    KGEN_TRY(
-        kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, 1, &n->seqs, fill_lengths, n, err));
-    const int64_t masks[] = {n->seqs, s->q_tokens};
+    return kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, 1, &n->seqs, fill_lengths, n, err);
+}
+
+static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_error *err) {
+    const kgen_attn_spec *s = &work->spec.attn;
+    kgen_attn_args *a = work->args.attn;
+    const int64_t masks[] = {n->seqs, s->q_tokens}, ends = n->seqs + 1;
+    KGEN_TRY(make_table(work, n, err));
     if (kgen_attn_phase_of(s->phase)->tree)
         KGEN_TRY(kgen__workload_ints(work, &a->words, KGEN__SHARED, 2, masks, fill_masks, n, err));
     if (s->causal == KGEN_CAUSAL_SEQ)

@@ -17,7 +17,7 @@ typedef struct kgen_attn_phase {
     const char *name;
     const char *template_name;
     int32_t most_tokens;
-    int32_t bounded, ragged, tree;
+    int32_t bounded, ragged, tree, dense;
 } kgen_attn_phase;
 
 /* NULL out of range. */

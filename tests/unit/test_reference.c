@@ -211,6 +211,7 @@ static int64_t whole_at(const kgen_tensor *t, int64_t i) {
 }
 
 static int64_t page_at(const kgen_attn_args *a, int64_t seq, int64_t n) {
+    if (a->cu_seqlens_k.data) return whole_at(&a->cu_seqlens_k, seq) + n;
     if (!a->block_table.data) return whole_at(&a->kv_indices, whole_at(&a->kv_indptr, seq) + n);
     return whole_at(&a->block_table, seq * a->block_table.stride[0] + n);
 }
@@ -353,7 +354,9 @@ static void imitate(kgen__data *data, int faults) {
     int64_t token = 0;
     for (w.seq = 0; w.seq < data->shape.seqs; w.seq++) {
         int64_t fresh = cu->data ? whole_at(cu, w.seq + 1) - whole_at(cu, w.seq) : 1;
-        w.length = whole_at(&a->seq_lens, w.seq);
+        const kgen_tensor *ends = &a->cu_seqlens_k;
+        w.length = ends->data ? whole_at(ends, w.seq + 1) - whole_at(ends, w.seq)
+                              : whole_at(&a->seq_lens, w.seq);
         w.context = w.length - fresh;
         for (int64_t i = 0; i < fresh; i++, token++)
             for (int64_t h = 0; h < a->q.shape[1]; h++) imitate_row(&w, token, h, w.context + i);

@@ -312,6 +312,7 @@ static const axis attn_axes[] = {
     {"t", "phase=verify,t=2", "phase=verify,t=3"},
     {"phase", "phase=verify", "phase=extend"},
     {"phase", "phase=verify,t=2", "phase=tree,t=2"},
+    {"phase", "phase=prefill,page=1", "phase=extend,page=1"},
     {"word", "phase=tree,t=2,word=u8", "phase=tree,t=2,word=u64"},
     {"causal", "phase=verify,t=2,causal=0", "phase=verify,t=2,causal=1"},
     {"causal", "phase=verify,t=2,causal=0", "phase=verify,t=2,causal=seq"},

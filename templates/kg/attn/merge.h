@@ -398,7 +398,8 @@ KG_DEV bool is_page(args_t a, const u8 *row, int index) {
 
 // A wave looks at the pages that a sequence uses.
 KG_DEV int page_errors(args_t a, const seq_t &s) {
-    keys_t keys = {s.first_key, s.kv_len - 1, nullptr, a.page, a.last_page, a.page_magic};
+    if constexpr (DENSE) return 0;
+    keys_t keys = {s.first_key, s.kv_len - 1, nullptr, a.page, a.last_page, a.page_magic, 0};
     const u8 *row = table_of(a, s.index);
     bool bad = false;
     int end = s.kv_len > 0 ? page_index(keys, keys.last) + 1 : 0;
@@ -409,7 +410,8 @@ KG_DEV int page_errors(args_t a, const seq_t &s) {
 
 KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
     int bits = !UNBOUNDED && e.count > Q_TOKENS ? BAD_TOKENS : 0;
-    if (length_of(a, s.index) > keys_held(a, s.index)) bits |= BAD_LENGTH;
+    int length = length_of(a, s.index);
+    if (DENSE ? length < 0 : length > keys_held(a, s.index)) bits |= BAD_LENGTH;
     if constexpr (RAGGED) {
         int first = offset_of(a, s.index, 0), end = offset_of(a, s.index, 1);
         if (first < 0 || end < first || end > a.num_tokens) bits |= BAD_ROWS;

@@ -19,6 +19,7 @@ struct keys_t {
     const u8 *table; // the sequence's row
     int page, last_page;
     u64 magic;
+    int dense; // where keys without pages begin
 };
 
 struct ids_t {
@@ -39,7 +40,9 @@ KG_DEV int page_index(const keys_t &keys, int token) {
 
 KG_DEV i32 page_number(const keys_t &keys, int token) {
     int index = page_index(keys, clamp_token(keys, token));
-    if constexpr (TABLE_I64)
+    if constexpr (DENSE)
+        return keys.dense + index;
+    else if constexpr (TABLE_I64)
         return (i32)load((const i64 *)keys.table + index);
     else
         return load((const i32 *)keys.table + index);

@@ -40,7 +40,18 @@ KG_DEV int load_wide(const void *p, i64 index) {
     int low = (int)x, high = (int)opaque((u32)(x >> 32));
     return high == low >> 31 ? low : high >> 31 ^ 0x7fffffff;
 }
+// Where the keys of a sequence begin that have no pages.
+KG_DEV int dense_key(args_t a, int index, int step) {
+    if constexpr (CU_I64) return load_wide(a.seq_lens, (i64)index + step);
+    return load((const int *)a.seq_lens + index + step);
+}
+// -1: they lead out of k.
+KG_DEV int dense_keys(args_t a, int index) {
+    int first = dense_key(a, index, 0), end = dense_key(a, index, 1);
+    return first < 0 || end < first || end > a.table_keys ? -1 : end - first;
+}
 KG_DEV int length_of(args_t a, int index) {
+    if constexpr (DENSE) return dense_keys(a, index);
     if constexpr (LEN_I64) return load_wide(a.seq_lens, index);
     return load((const int *)a.seq_lens + index);
 }

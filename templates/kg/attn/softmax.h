@@ -29,7 +29,8 @@ KG_DEV keys_t keys_of(args_t a, const segment_t &g) {
     keys_t keys;
     keys.first = g.see.first;
     keys.last = larger(g.see.last, 0);
-    keys.table = table_of(a, g.seq.index);
+    keys.table = DENSE ? nullptr : table_of(a, g.seq.index);
+    keys.dense = DENSE ? uniform(dense_key(a, g.seq.index, 0)) : 0;
     keys.page = a.page;
     keys.last_page = a.last_page;
     keys.magic = a.page_magic;
@@ -136,11 +137,15 @@ KG_DEV int key_position(const head_t &h, int token) {
     return h.context + depth_of(mask_at(h.words, token - h.context));
 }
 
+// In registers of numbers, not of conditions: those are pairs of scalars.
 KG_DEV bool tree_visible(const head_t &h, const keys_t &keys, mask_t mask, int position,
                          int token) {
     int node = token - h.context;
-    if (node >= 0 && (node >= MASK_BITS || token > keys.last || !(mask >> node & 1))) return false;
-    return WINDOW == 0 || position - key_position(h, token) < h.window;
+    u32 seen = (u32)(mask >> (node & (MASK_BITS - 1))) & 1u;
+    seen = node < MASK_BITS && token <= keys.last ? seen : 0;
+    seen = opaque(node < 0 ? 1u : seen);
+    if constexpr (WINDOW != 0) seen = position - key_position(h, token) < h.window ? seen : 0;
+    return seen != 0;
 }
 
 KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {

@@ -105,7 +105,11 @@ template <int LOW, int HIGH, int N, int MASK = LOW> KG_DEV void sum_lanes(float 
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }
-KG_DEV u32 bit_count(u64 x) { return (u32)__builtin_popcountll(x); }
+// Additions of their own: emulated devices leave out what the instruction would add.
+KG_DEV u32 bit_count(u64 x) {
+    u32 low = opaque((u32)__builtin_popcount((u32)x));
+    return low + opaque((u32)__builtin_popcount((u32)(x >> 32)));
+}
 
 KG_DEV float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
 KG_DEV float log2(float x) { return __builtin_amdgcn_logf(x); }

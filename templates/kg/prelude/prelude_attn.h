@@ -60,4 +60,5 @@ constexpr int OCCUPANCY = 2;
 constexpr int BOUNDED = 1;
 constexpr int RAGGED = 0;
 constexpr int TREE = 0;
+constexpr int DENSE = 0;
 }
