@@ -253,6 +253,53 @@ static void test_lengths_that_the_caller_knows(void **state) {
     kgen_memory_free(ctx, r.args.workspace);
 }
 
+#define EXTEND "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1"
+
+/* Sequences enough, and keys that a table could have, for units of several blocks: what
+ * is computed stays the same. */
+static void test_units_of_several_blocks(void **state) {
+    enum { MANY = 40 };
+    static int32_t lens[MANY], cu[MANY + 1];
+    rig r, want;
+    (void)state;
+    make(&r);
+    make(&want);
+    run(&want, EXTEND);
+    for (int i = 0; i < MANY; i++) {
+        lens[i] = i < SEQS ? want.lens[i] : 0;
+        cu[i + 1] = i < SEQS ? want.cu[i + 1] : TOKENS;
+    }
+    kgen_attn_args *a = r.args.attn;
+    a->seq_lens = tensor(lens, KGEN_DTYPE_I32, 1, MANY, 0, 0, 0);
+    a->cu_seqlens_q = tensor(cu, KGEN_DTYPE_I32, 1, MANY + 1, 0, 0, 0);
+    a->error = (kgen_tensor){0};
+    a->block_table.shape[0] = MANY;
+    a->block_table.shape[1] = 1 << 27;
+    run(&r, EXTEND);
+    assert_rows(&r, &want, 0, TOKENS);
+}
+
+/* More tokens than the line of work counts are refused before anything is touched. */
+static void test_too_much_work(void **state) {
+    static const int64_t tokens[] = {INT32_MAX / 2, 1 << 24};
+    static const char *const said[] = {"rows of a KV head", "pieces of work"};
+    rig r;
+    (void)state;
+    make(&r);
+    kgen_kernel *kernel = prepare(&r, EXTEND);
+    kgen_attn_args *a = r.args.attn;
+    for (int i = 0; i < 2; i++) {
+        int64_t heads = i ? 1 << 14 : HQ;
+        a->q = tensor((void *)((uintptr_t)1 << 45), KGEN_DTYPE_BF16, 3, tokens[i], heads, D, 0);
+        a->out = tensor((void *)((uintptr_t)1 << 46), KGEN_DTYPE_BF16, 3, tokens[i], heads, D, 0);
+        a->lse = tensor((void *)((uintptr_t)1 << 47), KGEN_DTYPE_F32, 2, heads, tokens[i], 0, 0);
+        a->k.shape[2] = a->v.shape[2] = heads / 2;
+        assert_int_equal(kgen_launch(kernel, &r.args, NULL, &did), KGEN_E_ARG);
+        if (!strstr(did.text, said[i])) fail_msg("%s", did.text);
+    }
+    kgen_memory_free(ctx, r.args.workspace);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_tokens_than_t),
@@ -261,6 +308,8 @@ int main(void) {
         cmocka_unit_test(test_pages_outside_the_pool),
         cmocka_unit_test(test_decode),
         cmocka_unit_test(test_lengths_that_the_caller_knows),
+        cmocka_unit_test(test_units_of_several_blocks),
+        cmocka_unit_test(test_too_much_work),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
