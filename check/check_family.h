@@ -69,6 +69,9 @@ const kgen__check_family *kgen__check_family_of(kgen_family_id family);
 
 kgen_tensor kgen__tensor_strided(kgen_dtype dtype, int32_t rank, const int64_t *shape,
                                  const int64_t *stride);
+/* Strides from the last dimension to the first; between two of dimension i, pad[i]
+ * elements more than they hold. */
+void kgen__tensor_pad(kgen_tensor *t, const int64_t *pad);
 /* From the first to the last element; 0 without elements. */
 size_t kgen__tensor_bytes(const kgen_tensor *t);
 int64_t kgen__int_load(const kgen_tensor *t, int64_t index);
@@ -77,6 +80,19 @@ void kgen__int_store(const kgen_tensor *t, int64_t index, int64_t value);
 void kgen__slot_cover(kgen__data *data, int slot, kgen__rng *rng, int poison);
 /* What INOUT slots hold now is what a launch finds. */
 void kgen__data_remember(kgen__data *data);
+
+/* A size of <family>_args.def, as its row writes it, and what it is in a case. */
+typedef struct kgen__case_size {
+    const char *letters;
+    int64_t value;
+} kgen__case_size;
+
+/* Makes each tensor that kernels of the spec take what its row says: type, layout, a
+ * dense shape, and the slot's role. Sizes that the spec says need no letters here. A
+ * tensor whose shape is that of a layout keeps rank 0; absent: a bit for each tensor
+ * that the case goes without. */
+kgen_status kgen__data_shape(kgen__data *data, const kgen__case_size *sizes, size_t count,
+                             uint64_t absent, kgen_error *err);
 
 /* ---- inputs of captured launches ------------------------------------------------ */
 

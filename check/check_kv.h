@@ -28,8 +28,7 @@ kgen_status kgen__kv_gather_fill(kgen__data *data, uint64_t seed, kgen_error *er
 kgen_status kgen__kv_gather_refill(kgen__data *data, kgen__rng *rng, kgen_error *err);
 
 /* What both shape alike. */
-kgen_tensor kgen__kv_rows(const kgen__kv_case *c, int32_t dtype, int32_t align, int64_t rows,
-                          int64_t heads, int64_t dim);
+void kgen__kv_pad_rows(kgen_tensor *t, const kgen__kv_case *c, int32_t align);
 /* shape: kgen__scale_shape, AUTO for the first one that fits; rank 0 if none does. */
 kgen_tensor kgen__kv_scale(const kgen__cache_plan *plan, int32_t descale, int32_t shape,
                            int64_t seqs);

@@ -23,6 +23,14 @@ kgen_tensor kgen__tensor_strided(kgen_dtype dtype, int32_t rank, const int64_t *
     return t;
 }
 
+void kgen__tensor_pad(kgen_tensor *t, const int64_t *pad) {
+    int64_t inside = 1;
+    for (int32_t i = t->rank - 1; i >= 0; i--) {
+        t->stride[i] = inside + pad[i];
+        inside = t->stride[i] * t->shape[i];
+    }
+}
+
 size_t kgen__tensor_bytes(const kgen_tensor *t) {
     int64_t last = 0;
     for (int32_t i = 0; i < t->rank; i++) {
@@ -73,6 +81,41 @@ void kgen__slot_cover(kgen__data *data, int index, kgen__rng *rng, int poison) {
                          : kgen__number_encode(dtype, kgen__rng_normal(rng));
     for (size_t at = 0; slot->bytes && at + size <= slot->size; at += size)
         memcpy(slot->bytes + at, &code[at / size % CODES], size);
+}
+
+/* ---- shapes ------------------------------------------------------------------ */
+
+static const kgen__case_size *find_size(const kgen__case_size *sizes, size_t count,
+                                        const char *letters) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(sizes[i].letters, letters) == 0) return &sizes[i];
+    return NULL;
+}
+
+static kgen_status shape_tensor(kgen_tensor *t, const kgen_arg *arg, const kgen__case_size *sizes,
+                                size_t count, kgen_error *err) {
+    int64_t shape[KGEN_TENSOR_RANK_MAX];
+    for (int32_t i = 0; i < arg->rank; i++) {
+        const kgen__case_size *size = find_size(sizes, count, arg->size[i]);
+        if (!size && arg->given[i] < 0)
+            return kgen_fail(err, KGEN_E_INTERNAL, "%s: shape[%d]=%s: no case says how large",
+                             arg->name, i, arg->size[i]);
+        shape[i] = arg->given[i] < 0 ? size->value : arg->given[i];
+    }
+    *t = kgen_tensor_dense(NULL, arg->dtype, arg->rank, shape);
+    t->layout = arg->layout;
+    return KGEN_OK;
+}
+
+kgen_status kgen__data_shape(kgen__data *data, const kgen__case_size *sizes, size_t count,
+                             uint64_t absent, kgen_error *err) {
+    for (int i = 0; i < kgen__slot_count(&data->args); i++) {
+        kgen_arg arg;
+        if (absent >> i & 1 || !kgen_args_want(&arg, &data->spec, i)) continue;
+        data->slot[i].role = arg.use;
+        KGEN_TRY(shape_tensor(kgen__slot_tensor(&data->args, i), &arg, sizes, count, err));
+    }
+    return KGEN_OK;
 }
 
 /* ---- make -------------------------------------------------------------------- */

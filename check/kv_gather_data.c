@@ -30,31 +30,26 @@ static extents measure(const kgen__data *data) {
     return e;
 }
 
-static kgen_tensor vector(int32_t i64, int64_t count) {
-    return kgen_tensor_dense(NULL, i64 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 1, &count);
-}
-
 kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err) {
     const kgen__kv_gather_case *c = &data->shape.kv_gather;
     const kgen_kv_gather_spec *s = &data->spec.kv_gather;
     kgen_kv_gather_args *a = data->args.kv_gather;
     extents e = measure(data);
     int64_t seqs = data->shape.seqs;
+    const kgen__case_size sizes[] = {
+        {"S", seqs}, {"S+1", seqs + 1}, {"R", e.rows}, {"Hkv", c->kv.hkv}, {"pages", e.columns}};
     if (!c->nostart && s->from == KGEN_FROM_END)
         for (int32_t n = 0; n < data->shape.seqs; n++)
             if (c->starts[n].high) return kgen_fail(err, KGEN_E_ARG, "starts: from=end has none");
+    KGEN_TRY(kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0],
+                              c->nostart ? (uint64_t)1 << G_STARTS : 0, err));
     a->k_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_K);
     a->v_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_V);
-    a->block_table =
-        kgen__tensor_strided(s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2,
-                             (int64_t[]){seqs, e.columns}, (int64_t[]){e.columns + c->idxpad, 1});
-    a->cu_seqlens = vector(s->cu_type, seqs + 1);
-    a->seq_lens = vector(s->len_type, seqs);
-    if (!c->nostart && s->from == KGEN_FROM_START) a->starts = vector(s->len_type, seqs);
     a->k_descale = kgen__kv_scale(&e.plan, s->descale, c->kv.kds, seqs);
     a->v_descale = kgen__kv_scale(&e.plan, s->descale, c->kv.vds, seqs);
-    a->k = kgen__kv_rows(&c->kv, s->out, s->align, e.rows, c->kv.hkv, s->head_dim);
-    a->v = kgen__kv_rows(&c->kv, s->out, s->align, e.rows, c->kv.hkv, s->v_dim);
+    kgen__tensor_pad(&a->block_table, (int64_t[]){c->idxpad, 0});
+    kgen__kv_pad_rows(&a->k, &c->kv, s->align);
+    kgen__kv_pad_rows(&a->v, &c->kv, s->align);
     static const int movable[] = {G_K_CACHE, G_V_CACHE, G_K, G_V};
     for (size_t i = 0; i < sizeof movable / sizeof movable[0]; i++)
         data->slot[movable[i]].offset = c->kv.off ? (size_t)s->align : 0;

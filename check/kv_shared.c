@@ -4,11 +4,9 @@
 
 #include "check_kv.h"
 
-kgen_tensor kgen__kv_rows(const kgen__kv_case *c, int32_t dtype, int32_t align, int64_t rows,
-                          int64_t heads, int64_t dim) {
-    int64_t unit = align / kgen_dtype_size((kgen_dtype)dtype), head = dim + c->headpad * unit;
-    return kgen__tensor_strided((kgen_dtype)dtype, 3, (int64_t[]){rows, heads, dim},
-                                (int64_t[]){heads * head + c->rowpad * unit, head, 1});
+void kgen__kv_pad_rows(kgen_tensor *t, const kgen__kv_case *c, int32_t align) {
+    int64_t unit = align / kgen_dtype_size(t->dtype);
+    kgen__tensor_pad(t, (int64_t[]){c->rowpad * unit, c->headpad * unit, 0});
 }
 
 kgen_tensor kgen__kv_scale(const kgen__cache_plan *p, int32_t descale, int32_t shape,

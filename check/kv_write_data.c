@@ -29,28 +29,28 @@ static extents measure(const kgen__data *data) {
     return e;
 }
 
-static kgen_tensor indices(int32_t i64, int64_t count) {
-    return kgen_tensor_dense(NULL, i64 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 1, &count);
+/* Rows of cos and sin are multiples of 16 bytes. */
+static void pad_table(kgen_tensor *t, int64_t pad) {
+    int64_t unit = 16 / kgen_dtype_size(t->dtype), over = t->shape[1] % unit;
+    kgen__tensor_pad(t, (int64_t[]){(over ? unit - over : 0) + pad * unit, 0});
 }
 
-static kgen_tensor table(const kgen_kv_write_spec *s, int64_t rows, int64_t pad) {
-    int64_t unit = 16 / kgen_dtype_size((kgen_dtype)s->table),
-            width = s->table_full ? s->rope_dim : s->rope_dim / 2;
-    return kgen__tensor_strided((kgen_dtype)s->table, 2, (int64_t[]){rows, width},
-                                (int64_t[]){(width + unit - 1) / unit * unit + pad * unit, 1});
+/* Of tokens, rows behind those with slots too. */
+static void widen_rows(kgen__data *data, kgen_tensor *t) {
+    const kgen__kv_write_case *c = &data->shape.kv_write;
+    t->shape[0] += c->rows;
+    kgen__kv_pad_rows(t, &c->kv, data->spec.kv_write.align);
 }
 
-static void shape_rope(kgen__data *data, int64_t tokens) {
+static void shape_rope(kgen__data *data) {
     const kgen__kv_write_case *c = &data->shape.kv_write;
     const kgen_kv_write_spec *s = &data->spec.kv_write;
     kgen_kv_write_args *a = data->args.kv_write;
     if (!s->rope) return;
-    a->positions = indices(s->positions, tokens);
-    a->cos = table(s, c->positions, c->kv.pad);
-    a->sin = table(s, c->positions, 0);
+    pad_table(&a->cos, c->kv.pad);
+    pad_table(&a->sin, 0);
     if (!s->rope_q) return;
-    a->q = kgen__kv_rows(&c->kv, s->x, s->align, tokens + c->rows, (int64_t)c->kv.hkv * c->qh,
-                         s->head_dim);
+    widen_rows(data, &a->q);
     a->q_out = a->q;
     if (!c->inplace) return;
     data->slot[W_Q].role = KGEN_USE_INOUT;
@@ -71,29 +71,29 @@ static kgen_tensor scale_of(const kgen__data *data, const extents *e, int32_t sh
 
 kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
     const kgen__kv_write_case *c = &data->shape.kv_write;
-    const kgen_kv_write_spec *s = &data->spec.kv_write;
     kgen_kv_write_args *a = data->args.kv_write;
     extents e = measure(data);
-    int written = s->scale == KGEN_DESCALE_TOKEN || s->scale == KGEN_DESCALE_ROW;
-    (void)err;
-    a->k = kgen__kv_rows(&c->kv, s->x, s->align, e.tokens + c->rows, c->kv.hkv, s->head_dim);
-    a->v = kgen__kv_rows(&c->kv, s->x, s->align, e.tokens + c->rows, c->kv.hkv, s->v_dim);
-    a->slots = indices(s->slots, e.tokens);
+    const kgen__case_size sizes[] = {{"T", e.tokens},
+                                     {"Hkv", c->kv.hkv},
+                                     {"Hq", (int64_t)c->kv.hkv * c->qh},
+                                     {"entries", e.entries},
+                                     {"positions", c->positions}};
+    KGEN_TRY(kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0], 0, err));
+    widen_rows(data, &a->k);
+    widen_rows(data, &a->v);
     a->k_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_K);
     a->v_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_V);
     a->k_scale = scale_of(data, &e, c->kv.kds);
     a->v_scale = scale_of(data, &e, c->kv.vds);
-    if (s->remap) a->remap = indices(s->remap == KGEN_REMAP_I64, e.entries);
     a->first_slot = c->reserved * e.plan.page;
-    shape_rope(data, e.tokens);
+    shape_rope(data);
     static const int movable[] = {W_K, W_V, W_K_CACHE, W_V_CACHE, W_COS, W_SIN, W_Q, W_Q_OUT};
     for (size_t i = 0; i < sizeof movable / sizeof movable[0]; i++)
         data->slot[movable[i]].offset = !c->kv.off ? 0
                                         : movable[i] == W_COS || movable[i] == W_SIN
                                             ? 16
-                                            : (size_t)s->align;
+                                            : (size_t)data->spec.kv_write.align;
     kgen__cache_pack(data, &e.plan, W_K_CACHE, W_V_CACHE);
-    for (int i = W_K_SCALE; !written && i <= W_V_SCALE; i++) data->slot[i].role = KGEN_USE_IN;
     return KGEN_OK;
 }
 

@@ -79,45 +79,6 @@ enum {
     PACKED = OP(DRAFT_KV_INDICES) | OP(KV_INDICES) | OP(TREE_BUILD) | OP(TREE_MASK),
 };
 
-/* What a letter of scatter_args.def is in a case. */
-static int64_t size_of(const char *letters, const kgen__case *c, const kgen__scatter_dims *d,
-                       int32_t groups) {
-    const struct {
-        const char *letters;
-        int64_t size;
-    } sizes[] = {{"N", d->n},
-                 {"N+1", d->n + 1},
-                 {"R", d->requests},
-                 {"C", d->columns},
-                 {"M", d->map},
-                 {"W", d->width},
-                 {"W2", d->width + 3},
-                 {"F", has(c, PACKED) ? d->entries : d->flat},
-                 {"T", d->entries},
-                 {"D", d->d},
-                 {"D-1", d->d - 1},
-                 {"S", d->s},
-                 {"N K", d->n * d->k},
-                 {"N K + 1", d->n * d->k + 1},
-                 {"N D", d->n * d->d},
-                 {"depth", d->accept},
-                 {"PW", d->parents},
-                 {"A", d->moves},
-                 {"B", d->pools},
-                 {"bytes", d->pool_bytes},
-                 {"RI", d->requests + 3},
-                 {"RO", d->n + 3},
-                 {"RB", (int64_t)c->spec.scatter.unit * (c->scatter.cols + 1)},
-                 {"V", c->scatter.vocab},
-                 {"1", 1},
-                 {"2", 2},
-                 {"3", 3},
-                 {"N G", d->n * groups}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (strcmp(sizes[i].letters, letters) == 0) return sizes[i].size;
-    return -1;
-}
-
 /* Which of the tensors that may be missing are there. */
 static int is_there(const kgen__case *c, const kgen_arg *arg) {
     if (!arg->optional || strcmp(arg->name, "error") == 0 || strcmp(arg->name, "pool") == 0)
@@ -171,31 +132,60 @@ static int64_t grain_of(const kgen__case *c, const kgen_arg *arg) {
 }
 
 /* 16-byte rows now and then, an element further with off=1. */
-static kgen_tensor tensor_of(const kgen__case *c, const kgen_arg *arg, const int64_t *shape) {
-    int32_t rank = arg->rank;
-    int64_t stride[3], pad = c->scatter.rowpad * grain_of(c, arg);
-    if (strcmp(arg->name, "state") == 0) pad = 0;
-    stride[rank - 1] = 1;
-    for (int32_t i = rank - 2; i >= 0; i--)
-        stride[i] = (i + 1 == rank - 1 ? shape[i + 1] : stride[i + 1] * shape[i + 1]) + pad;
-    return kgen__tensor_strided(arg->dtype, rank, shape, stride);
+static void pad_tensor(kgen__data *data, const kgen_arg *arg, int index) {
+    const kgen__case *c = &data->shape;
+    int64_t grain = grain_of(c, arg), pads[KGEN_TENSOR_RANK_MAX] = {0};
+    int dense = strcmp(arg->name, "state") == 0;
+    for (int32_t i = 0; i < arg->rank - 1 && !dense; i++) pads[i] = c->scatter.rowpad * grain;
+    kgen__tensor_pad(kgen__slot_tensor(&data->args, index), pads);
+    if (c->scatter.off && strcmp(arg->name, "pool") != 0)
+        data->slot[index].offset = (size_t)(kgen_dtype_size(arg->dtype) * grain);
+}
+
+static kgen_status shape_by_rows(kgen__data *data, const kgen__scatter_dims *d, int32_t groups,
+                                 uint64_t absent, kgen_error *err) {
+    const kgen__case *c = &data->shape;
+    const kgen__case_size sizes[] = {{"N", d->n},
+                                     {"N+1", d->n + 1},
+                                     {"R", d->requests},
+                                     {"C", d->columns},
+                                     {"M", d->map},
+                                     {"W", d->width},
+                                     {"W2", d->width + 3},
+                                     {"F", has(c, PACKED) ? d->entries : d->flat},
+                                     {"T", d->entries},
+                                     {"D", d->d},
+                                     {"D-1", d->d - 1},
+                                     {"S", d->s},
+                                     {"N K", d->n * d->k},
+                                     {"N K + 1", d->n * d->k + 1},
+                                     {"N D", d->n * d->d},
+                                     {"depth", d->accept},
+                                     {"PW", d->parents},
+                                     {"A", d->moves},
+                                     {"B", d->pools},
+                                     {"bytes", d->pool_bytes},
+                                     {"RI", d->requests + 3},
+                                     {"RO", d->n + 3},
+                                     {"RB", (int64_t)c->spec.scatter.unit * (c->scatter.cols + 1)},
+                                     {"V", c->scatter.vocab},
+                                     {"N G", d->n * groups}};
+    return kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0], absent, err);
 }
 
 kgen_status kgen__scatter_shape(kgen__data *data, kgen_error *err) {
-    const kgen__case *c = &data->shape;
-    kgen__scatter_dims d = kgen__scatter_dims_of(c);
+    kgen__scatter_dims d = kgen__scatter_dims_of(&data->shape);
     int32_t groups = choose_numbers(data, &d);
-    (void)err;
-    for (int i = 0; i < kgen_args_count(&data->args); i++) {
-        kgen_arg arg;
-        int64_t shape[KGEN_TENSOR_RANK_MAX];
-        if (!kgen_args_want(&arg, &data->spec, i) || !is_there(c, &arg)) continue;
-        for (int k = 0; k < arg.rank; k++) shape[k] = size_of(arg.size[k], c, &d, groups);
-        *kgen__slot_tensor(&data->args, i) = tensor_of(c, &arg, shape);
-        data->slot[i].role = arg.use;
-        if (c->scatter.off && strcmp(arg.name, "pool") != 0)
-            data->slot[i].offset = (size_t)(kgen_dtype_size(arg.dtype) * grain_of(c, &arg));
+    int count = kgen_args_count(&data->args);
+    uint64_t absent = 0;
+    kgen_arg arg;
+    for (int i = 0; i < count; i++) {
+        kgen_args_want(&arg, &data->spec, i);
+        if (!is_there(&data->shape, &arg)) absent |= (uint64_t)1 << i;
     }
+    KGEN_TRY(shape_by_rows(data, &d, groups, absent, err));
+    for (int i = 0; i < count; i++)
+        if (kgen_args_want(&arg, &data->spec, i) && !(absent >> i & 1)) pad_tensor(data, &arg, i);
     return KGEN_OK;
 }
 

@@ -65,11 +65,15 @@ kgen_use kgen_args_use(const kgen_args *args, int index) {
 
 /* --- what a spec wants ------------------------------------------------------ */
 
-static void name_sizes(kgen_arg *out, const kgen__args_rows *rows, const kgen__row *row) {
+static void name_sizes(kgen_arg *out, const kgen__args_rows *rows, const kgen__row *row,
+                       const kgen_spec *spec) {
+    int64_t given[KGEN__SIZES_MAX];
+    rows->given(given, spec);
     out->rank = out->by_layout ? 0 : row->rank;
     for (int i = 0; i < out->rank; i++) {
         out->size[i] = rows->sizes[row->dims[i] & ~KGEN__MORE].letters;
         out->more[i] = !!(row->dims[i] & KGEN__MORE);
+        out->given[i] = given[row->dims[i] & ~KGEN__MORE];
     }
 }
 
@@ -97,7 +101,7 @@ int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index) {
     out->by_layout = !!(shown->flags & KGEN__ROW_BY_LAYOUT);
     if (shown->tag >= 0)
         out->layout = *(const kgen_layout *)((const char *)&spec->attn + shown->tag);
-    name_sizes(out, rows, shown);
+    name_sizes(out, rows, shown, spec);
     name_conditions(out->when, rows, shown->when);
     return row != NULL;
 }

@@ -58,6 +58,7 @@ typedef struct kgen_arg {
     int32_t rank;
     const char *size[KGEN_TENSOR_RANK_MAX]; /* "T", "Hq"; letters of the header */
     int more[KGEN_TENSOR_RANK_MAX];         /* 1: at least as many */
+    int64_t given[KGEN_TENSOR_RANK_MAX];    /* what the spec says of a size; -1: tensors do */
     char when[80];                          /* "sinks=1, lse=1"; "" for every spec */
 } kgen_arg;
 
