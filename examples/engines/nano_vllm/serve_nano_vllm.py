@@ -37,6 +37,10 @@ def forbidden(name):
 def forbid_other_kernels(attention):
     """triton, with names that only a launch would need; torch.compile, whose kernels are Triton's; flash_attn, which
     is what kgen offers."""
+    import transformers
+    _ = transformers.GenerationMixin, transformers.AutoTokenizer  # parts of torch that they load look for triton
+    if torch.cuda.is_available():
+        torch.cuda.init()  # so does this
     torch.compile = lambda function: function
     triton = types.ModuleType("triton")
     triton.jit = forbidden
