@@ -7,7 +7,6 @@
 
 #include "check_attn.h"
 #include "attn_extent.h"
-#include "attn_extent.h"
 #include "attn_layout.h"
 
 /* ---- shapes --------------------------------------------------------------- */
@@ -41,99 +40,53 @@ static extents measure(const kgen__case *drawn, const kgen_attn_spec *spec) {
     return e;
 }
 
-static kgen_tensor rows_of(kgen_dtype dtype, int64_t tokens, int64_t heads, int64_t d,
-                           int32_t pad) {
-    int64_t unit = 16 / kgen_dtype_size(dtype);
-    return kgen__tensor_strided(dtype, 3, (int64_t[]){tokens, heads, d},
-                                (int64_t[]){heads * d + pad * unit, d, 1});
-}
-
-static kgen_tensor descale_of(const kgen_attn_spec *spec, const extents *e, int32_t shape) {
-    static const int32_t first[] = {[KGEN_DESCALE_HEAD] = KGEN__SCALE_ONE,
-                                    [KGEN_DESCALE_TOKEN] = KGEN__SCALE_TOKEN,
-                                    [KGEN_DESCALE_IGNORE] = KGEN__SCALE_ONE};
-    const struct {
-        int32_t rank;
-        int64_t shape[3];
-    } shapes[KGEN__SCALE_COUNT] = {
-        [KGEN__SCALE_ONE] = {1, {1}},
-        [KGEN__SCALE_HEAD] = {1, {e->hkv}},
-        [KGEN__SCALE_SEQ] = {2, {e->seqs, e->hkv}},
-        [KGEN__SCALE_TOKEN] = {3, {e->pages, e->page, e->hkv}},
-        [KGEN__SCALE_HTOKEN] = {3, {e->pages, e->hkv, e->page}},
-    };
-    int32_t pick = shape == KGEN__SCALE_AUTO ? first[spec->descale] : shape;
-    kgen_tensor t = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, shapes[pick].rank, shapes[pick].shape);
-    if (t.rank == 3) t.layout = pick == KGEN__SCALE_TOKEN ? KGEN_LAYOUT_NHD : KGEN_LAYOUT_HND;
-    return t;
-}
-
 static kgen__cache_plan plan_of(const kgen__data *data, const extents *e) {
-    const kgen_attn_spec *spec = &data->spec.attn;
     const kgen__attn_case *c = &data->shape.attn;
-    return (kgen__cache_plan){(kgen_layout)spec->layout,
-                              (kgen_dtype)spec->kv,
-                              e->pages,
-                              e->page,
-                              e->hkv,
-                              e->d,
-                              e->dv,
-                              c->pad,
-                              c->packed};
+    return (kgen__cache_plan){e->pages, e->page, e->hkv, e->d, e->dv, c->pad, c->packed};
 }
 
-static kgen_dtype index_type(int32_t wide) { return wide ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
+static void shape_cache(kgen__data *data, const extents *e) {
+    const kgen__attn_case *c = &data->shape.attn;
+    int32_t granularity = data->spec.attn.descale;
+    kgen_attn_args *a = data->args.attn;
+    kgen__cache_plan plan = plan_of(data, e);
+    kgen__scale_shape first =
+        granularity == KGEN_DESCALE_TOKEN ? KGEN__SCALE_TOKEN : KGEN__SCALE_ONE;
+    kgen__cache_shape(&a->k, &plan, KGEN__SIDE_K);
+    kgen__cache_shape(&a->v, &plan, KGEN__SIDE_V);
+    if (granularity == KGEN_DESCALE_NONE) return;
+    kgen__descale_shape(&a->k_descale, &plan, c->kds ? (kgen__scale_shape)c->kds : first, e->seqs);
+    kgen__descale_shape(&a->v_descale, &plan, c->vds ? (kgen__scale_shape)c->vds : first, e->seqs);
+}
 
-/* rank 0 marks a tensor that the spec does not use. */
-static void shape_tensors(kgen__data *data, const extents *e) {
+static void pad_rows(kgen_tensor *t, int32_t pad) {
+    kgen__tensor_pad(t, (int64_t[]){pad * (16 / kgen_dtype_size(t->dtype)), 0, 0});
+}
+
+static kgen_status shape_tensors(kgen__data *data, const extents *e, kgen_error *err) {
+    const kgen__attn_case *c = &data->shape.attn;
+    kgen_attn_args *a = data->args.attn;
+    const kgen__case_size sizes[] = {{"T", e->tokens},      {"S", e->seqs},
+                                     {"S+1", e->seqs + 1},  {"Hq", e->hq},
+                                     {"pages", e->columns}, {"entries", e->entries}};
+    KGEN_TRY(kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0],
+                              c->bad ? 0 : (uint64_t)1 << ERROR, err));
+    shape_cache(data, e);
+    pad_rows(&a->q, c->qpad);
+    pad_rows(&a->out, c->qpad);
+    kgen__tensor_pad(&a->block_table, (int64_t[]){c->rowpad, 0});
+    kgen__tensor_pad(&a->words, (int64_t[]){c->rowpad, 0});
+    return KGEN_OK;
+}
+
+static void choose_numbers(kgen__data *data) {
     const kgen__attn_case *c = &data->shape.attn;
     const kgen_attn_spec *spec = &data->spec.attn;
     kgen_attn_args *a = data->args.attn;
-    int scaled = spec->descale != KGEN_DESCALE_NONE;
-    a->q = rows_of((kgen_dtype)spec->q, e->tokens, e->hq, e->d, c->qpad);
-    a->out = rows_of((kgen_dtype)spec->out, e->tokens, e->hq, e->dv, c->qpad);
-    kgen__cache_plan plan = plan_of(data, e);
-    a->k = kgen__cache_tensor(&plan, KGEN__SIDE_K);
-    a->v = kgen__cache_tensor(&plan, KGEN__SIDE_V);
-    a->block_table =
-        kgen__tensor_strided(index_type(spec->table), 2, (int64_t[]){e->seqs, e->columns},
-                             (int64_t[]){e->columns + c->rowpad, 1});
-    if (spec->flat) {
-        a->block_table.rank = 0;
-        a->kv_indptr =
-            kgen_tensor_dense(NULL, index_type(spec->table), 1, (int64_t[]){e->seqs + 1});
-        a->kv_indices = kgen_tensor_dense(NULL, index_type(spec->table), 1, &e->entries);
-    }
-    a->seq_lens = kgen_tensor_dense(NULL, index_type(spec->len), 1, &e->seqs);
-    if (kgen_attn_phase_of(spec->phase)->dense) {
-        a->block_table.rank = a->seq_lens.rank = 0;
-        a->cu_seqlens_k =
-            kgen_tensor_dense(NULL, index_type(spec->offsets), 1, (int64_t[]){e->seqs + 1});
-    }
-    if (kgen_attn_phase_of(spec->phase)->ragged)
-        a->cu_seqlens_q =
-            kgen_tensor_dense(NULL, index_type(spec->offsets), 1, (int64_t[]){e->seqs + 1});
-    if (scaled) a->k_descale = descale_of(spec, e, c->kds);
-    if (scaled) a->v_descale = descale_of(spec, e, c->vds);
-    if (kgen_dtype_size((kgen_dtype)spec->out) == 1)
-        a->out_scale = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 1, (int64_t[]){1});
-    if (spec->alibi) a->alibi_slopes = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 1, &e->hq);
-    if (spec->sinks) a->sinks = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 1, &e->hq);
-    if (spec->lse)
-        a->lse = kgen_tensor_dense(NULL, KGEN_DTYPE_F32, 2,
-                                   spec->lse == KGEN_LSE_TH ? (int64_t[]){e->tokens, e->hq}
-                                                            : (int64_t[]){e->hq, e->tokens});
-    a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt((double)e->d));
+    a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt((double)spec->head_dim));
     if (spec->softcap) a->softcap = (float)c->softcap;
     if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
     if (spec->right == KGEN_WINDOW_RT) a->right = c->right;
-    if (kgen_attn_phase_of(spec->phase)->tree)
-        a->words =
-            kgen__tensor_strided((kgen_dtype)spec->word, 2, (int64_t[]){e->seqs, spec->q_tokens},
-                                 (int64_t[]){spec->q_tokens + c->rowpad, 1});
-    if (spec->causal == KGEN_CAUSAL_SEQ)
-        a->causal = kgen_tensor_dense(NULL, KGEN_DTYPE_U8, 1, &e->seqs);
-    if (c->bad) a->error = kgen_tensor_dense(NULL, KGEN_DTYPE_I32, 1, &e->seqs);
 }
 
 /* Where V is a part of K's allocation, that holds both. */
@@ -168,7 +121,8 @@ kgen_status kgen__attn_shape(kgen__data *data, kgen_error *err) {
     const kgen_attn_spec *spec = &data->spec.attn;
     extents e = measure(&data->shape, spec);
     KGEN_TRY(check_shape(&data->shape, spec, &e, err));
-    shape_tensors(data, &e);
+    KGEN_TRY(shape_tensors(data, &e, err));
+    choose_numbers(data);
     pack_values(data, &e);
     return KGEN_OK;
 }

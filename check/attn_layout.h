@@ -15,8 +15,6 @@ typedef struct kgen__cache_at {
  * head together; 3 all pages of a head together. For the others only 1: the K
  * block of a page, then its V block. */
 typedef struct kgen__cache_plan {
-    kgen_layout layout;
-    kgen_dtype dtype;
     int64_t pages, page, hkv, d, dv;
     int32_t pad; /* 16-byte units between two tokens, or two heads */
     int32_t packed;
@@ -26,7 +24,11 @@ static inline int kgen__cache_is_plain(kgen_layout layout) {
     return layout == KGEN_LAYOUT_NHD || layout == KGEN_LAYOUT_HND;
 }
 
-kgen_tensor kgen__cache_tensor(const kgen__cache_plan *plan, kgen__cache_side side);
+/* Shape and strides of a cache, of a descale: the row has said type and layout.
+ * shape: not AUTO. */
+void kgen__cache_shape(kgen_tensor *t, const kgen__cache_plan *plan, kgen__cache_side side);
+void kgen__descale_shape(kgen_tensor *t, const kgen__cache_plan *plan, kgen__scale_shape shape,
+                         int64_t seqs);
 /* Makes slot v a view of slot k where the plan is packed. Both tensors are
  * shaped, the offset of both slots is that of the first element. */
 void kgen__cache_pack(kgen__data *data, const kgen__cache_plan *plan, int k, int v);

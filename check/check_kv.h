@@ -30,8 +30,8 @@ kgen_status kgen__kv_gather_refill(kgen__data *data, kgen__rng *rng, kgen_error 
 /* What both shape alike. */
 void kgen__kv_pad_rows(kgen_tensor *t, const kgen__kv_case *c, int32_t align);
 /* shape: kgen__scale_shape, AUTO for the first one that fits; rank 0 if none does. */
-kgen_tensor kgen__kv_scale(const kgen__cache_plan *plan, int32_t descale, int32_t shape,
-                           int64_t seqs);
+void kgen__kv_scale(kgen_tensor *t, const kgen__cache_plan *plan, int32_t descale, int32_t shape,
+                    int64_t seqs);
 /* The pages 0 .. count - 1 in random order. *order: free(). */
 kgen_status kgen__kv_shuffled(int64_t **order, kgen__rng *rng, int64_t count, kgen_error *err);
 

@@ -16,8 +16,7 @@ static extents measure(const kgen__data *data) {
     const kgen__kv_gather_case *c = &data->shape.kv_gather;
     const kgen_kv_gather_spec *s = &data->spec.kv_gather;
     int64_t page = s->page == KGEN_PAGE_X16 ? c->kv.page : s->page;
-    extents e = {{(kgen_layout)s->layout, (kgen_dtype)s->kv, 1 + c->kv.extra, page, c->kv.hkv,
-                  s->head_dim, s->v_dim, c->kv.pad, c->kv.packed},
+    extents e = {{1 + c->kv.extra, page, c->kv.hkv, s->head_dim, s->v_dim, c->kv.pad, c->kv.packed},
                  c->kv.tail,
                  1};
     for (int32_t n = 0; n < data->shape.seqs; n++) {
@@ -43,10 +42,10 @@ kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err) {
             if (c->starts[n].high) return kgen_fail(err, KGEN_E_ARG, "starts: from=end has none");
     KGEN_TRY(kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0],
                               c->nostart ? (uint64_t)1 << G_STARTS : 0, err));
-    a->k_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_K);
-    a->v_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_V);
-    a->k_descale = kgen__kv_scale(&e.plan, s->descale, c->kv.kds, seqs);
-    a->v_descale = kgen__kv_scale(&e.plan, s->descale, c->kv.vds, seqs);
+    kgen__cache_shape(&a->k_cache, &e.plan, KGEN__SIDE_K);
+    kgen__cache_shape(&a->v_cache, &e.plan, KGEN__SIDE_V);
+    kgen__kv_scale(&a->k_descale, &e.plan, s->descale, c->kv.kds, seqs);
+    kgen__kv_scale(&a->v_descale, &e.plan, s->descale, c->kv.vds, seqs);
     kgen__tensor_pad(&a->block_table, (int64_t[]){c->idxpad, 0});
     kgen__kv_pad_rows(&a->k, &c->kv, s->align);
     kgen__kv_pad_rows(&a->v, &c->kv, s->align);

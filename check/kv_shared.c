@@ -9,26 +9,13 @@ void kgen__kv_pad_rows(kgen_tensor *t, const kgen__kv_case *c, int32_t align) {
     kgen__tensor_pad(t, (int64_t[]){c->rowpad * unit, c->headpad * unit, 0});
 }
 
-kgen_tensor kgen__kv_scale(const kgen__cache_plan *p, int32_t descale, int32_t shape,
-                           int64_t seqs) {
+void kgen__kv_scale(kgen_tensor *t, const kgen__cache_plan *p, int32_t descale, int32_t shape,
+                    int64_t seqs) {
     int token = descale == KGEN_DESCALE_TOKEN || descale == KGEN_DESCALE_ROW;
-    const struct {
-        int32_t rank;
-        int64_t shape[3];
-    } shapes[KGEN__SCALE_COUNT] = {
-        [KGEN__SCALE_ONE] = {1, {1}},
-        [KGEN__SCALE_HEAD] = {1, {p->hkv}},
-        [KGEN__SCALE_SEQ] = {2, {seqs, p->hkv}},
-        [KGEN__SCALE_TOKEN] = {3, {p->pages, p->page, p->hkv}},
-        [KGEN__SCALE_HTOKEN] = {3, {p->pages, p->hkv, p->page}},
-    };
-    if (descale == KGEN_DESCALE_NONE) return (kgen_tensor){0};
+    if (descale == KGEN_DESCALE_NONE) return;
     if (shape == KGEN__SCALE_AUTO || (shape >= KGEN__SCALE_TOKEN) != token)
         shape = token ? KGEN__SCALE_TOKEN : KGEN__SCALE_ONE;
-    kgen_tensor t =
-        kgen_tensor_dense(NULL, KGEN_DTYPE_F32, shapes[shape].rank, shapes[shape].shape);
-    if (t.rank == 3) t.layout = shape == KGEN__SCALE_TOKEN ? KGEN_LAYOUT_NHD : KGEN_LAYOUT_HND;
-    return t;
+    kgen__descale_shape(t, p, (kgen__scale_shape)shape, seqs);
 }
 
 kgen_status kgen__kv_shuffled(int64_t **order, kgen__rng *rng, int64_t count, kgen_error *err) {

@@ -17,8 +17,8 @@ static extents measure(const kgen__data *data) {
     const kgen__kv_write_case *c = &data->shape.kv_write;
     const kgen_kv_write_spec *s = &data->spec.kv_write;
     int64_t page = s->page == KGEN_PAGE_X16 ? c->kv.page : s->page;
-    extents e = {{(kgen_layout)s->layout, (kgen_dtype)s->kv, c->reserved + 1 + c->kv.extra, page,
-                  c->kv.hkv, s->head_dim, s->v_dim, c->kv.pad, c->kv.packed},
+    extents e = {{c->reserved + 1 + c->kv.extra, page, c->kv.hkv, s->head_dim, s->v_dim, c->kv.pad,
+                  c->kv.packed},
                  c->kv.tail,
                  0};
     for (int32_t n = 0; n < data->shape.seqs; n++) {
@@ -58,15 +58,14 @@ static void shape_rope(kgen__data *data) {
 }
 
 /* Of scale=row, all heads may share an entry. */
-static kgen_tensor scale_of(const kgen__data *data, const extents *e, int32_t shape) {
+static void shape_scale(kgen_tensor *t, const kgen__data *data, const extents *e, int32_t shape) {
     const kgen_kv_write_spec *s = &data->spec.kv_write;
-    kgen_tensor t = kgen__kv_scale(&e->plan, s->scale, shape, 0);
-    if (s->scale != KGEN_DESCALE_ROW || !data->shape.kv_write.onescale) return t;
-    int head = t.layout == KGEN_LAYOUT_NHD ? 2 : 1;
-    t.stride[head] = 0;
-    t.stride[3 - head] = 1;
-    t.stride[0] = e->plan.page;
-    return t;
+    kgen__kv_scale(t, &e->plan, s->scale, shape, 0);
+    if (s->scale != KGEN_DESCALE_ROW || !data->shape.kv_write.onescale) return;
+    int head = t->layout == KGEN_LAYOUT_NHD ? 2 : 1;
+    t->stride[head] = 0;
+    t->stride[3 - head] = 1;
+    t->stride[0] = e->plan.page;
 }
 
 kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
@@ -81,10 +80,10 @@ kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
     KGEN_TRY(kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0], 0, err));
     widen_rows(data, &a->k);
     widen_rows(data, &a->v);
-    a->k_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_K);
-    a->v_cache = kgen__cache_tensor(&e.plan, KGEN__SIDE_V);
-    a->k_scale = scale_of(data, &e, c->kv.kds);
-    a->v_scale = scale_of(data, &e, c->kv.vds);
+    kgen__cache_shape(&a->k_cache, &e.plan, KGEN__SIDE_K);
+    kgen__cache_shape(&a->v_cache, &e.plan, KGEN__SIDE_V);
+    shape_scale(&a->k_scale, data, &e, c->kv.kds);
+    shape_scale(&a->v_scale, data, &e, c->kv.vds);
     a->first_slot = c->reserved * e.plan.page;
     shape_rope(data);
     static const int movable[] = {W_K, W_V, W_K_CACHE, W_V_CACHE, W_COS, W_SIN, W_Q, W_Q_OUT};
