@@ -37,60 +37,61 @@ static int64_t units(const shaper *p, int32_t dtype) {
     return (int64_t)p->c->slotpad * (16 / kgen_dtype_size((kgen_dtype)dtype));
 }
 
-static kgen_tensor rows_of(const shaper *p, int32_t dtype, int64_t rows, int64_t width,
-                           int32_t pad) {
-    (void)p;
-    return kgen__tensor_strided((kgen_dtype)dtype, 2, (int64_t[]){rows, width},
-                                (int64_t[]){width + pad, 1});
-}
-
-static kgen_tensor vector(int32_t dtype, int64_t length) {
-    return kgen_tensor_dense(NULL, (kgen_dtype)dtype, 1, &length);
-}
-
 /* What is read in pieces of four elements keeps to them. */
 enum { PIECE = 4 };
 
-/* fuse=c copies gates without knowing a type of their own. */
-static int32_t gate_type(const kgen_gdn_spec *s) { return s->ab ? s->ab : s->x; }
-
-/* Queries, keys and values apart, their heads with room between them. */
-static void shape_split(shaper *p) {
-    const kgen_gdn_spec *s = p->s;
-    const struct {
-        kgen_tensor *t;
-        int64_t heads, dim;
-    } parts[] = {
-        {&p->a->q, p->d.hk, p->d.k}, {&p->a->k, p->d.hk, p->d.k}, {&p->a->v, p->d.hv, p->d.v}};
-    for (int i = 0; i < 3; i++) {
-        int64_t head = parts[i].dim + PIECE * (int64_t)p->c->headpad;
-        *parts[i].t = kgen__tensor_strided(
-            (kgen_dtype)s->x, 3, (int64_t[]){p->read, parts[i].heads, parts[i].dim},
-            (int64_t[]){parts[i].heads * head + PIECE * (int64_t)p->c->rowpad * (i + 1), head, 1});
-    }
+static void pad(kgen_tensor *t, int64_t first, int64_t second, int64_t third) {
+    kgen__tensor_pad(t, (int64_t[KGEN_TENSOR_RANK_MAX]){first, second, third});
 }
 
-static void shape_inputs(shaper *p) {
+/* Where a row wants so much at least, the case has more. */
+static void lengthen(kgen_tensor *t, int dimension, int64_t more) {
+    if (t->rank > dimension) t->shape[dimension] += more;
+}
+
+/* Optional tensors that the case goes without. */
+static uint64_t absent(const shaper *p) {
+    const struct {
+        int id, there;
+    } optional[] = {{HAS_INITIAL, p->c->init},     {LINES, p->c->lines},
+                    {CONV_WINDOWS, p->c->windows}, {BA, kgen__gdn_has_step(p->s) || p->c->copies},
+                    {Z_OUT, p->c->copies},         {B_OUT, p->c->copies},
+                    {A_OUT, p->c->copies}};
+    uint64_t mask = 0;
+    for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
+        if (!optional[i].there) mask |= (uint64_t)1 << optional[i].id;
+    return mask;
+}
+
+static kgen_status shape_tensors(shaper *p, kgen_error *err) {
     const kgen_gdn_spec *s = p->s;
+    const kgen__case_size sizes[] = {
+        {"N", p->seqs},
+        {"N+1", p->seqs + 1},
+        {"T", p->rows},
+        {"R", p->read},
+        {"slots", p->pool},
+        {"columns", columns_of(s, p->c)},
+        {"L", p->d.w - 1 + (s->accept ? s->tokens - 1 : 0) + p->c->cols},
+        {"P", s->ring + s->tokens + p->c->rows},
+        {"lines", p->lines}};
+    return kgen__data_shape(p->data, sizes, sizeof sizes / sizeof sizes[0], absent(p), err);
+}
+
+/* Queries, keys and values apart have room between their heads. */
+static void pad_inputs(shaper *p) {
     kgen_gdn_args *a = p->a;
-    int conv = kgen__gdn_has_conv(s), norms = kgen__gdn_has_norm(s), steps = kgen__gdn_has_step(s);
-    int packed = s->layout != KGEN_ROWS_PRESPLIT, copies = s->fuse == KGEN_FUSE_C && p->c->copies;
-    int32_t pad = p->c->rowpad;
-    if (packed && (conv || norms))
-        a->qkvz = rows_of(p, s->x, p->read, p->d.c + p->d.vd, PIECE * pad);
-    if (packed && (steps || copies)) a->ba = rows_of(p, gate_type(s), p->read, 2 * p->d.hv, pad);
+    int64_t row = p->c->rowpad, head = PIECE * (int64_t)p->c->headpad;
     int pieces = p->d.c % PIECE == 0; /* else every element stands for itself */
-    if (s->qkv)
-        shape_split(p);
-    else if (!conv || !packed)
-        a->x = rows_of(p, s->x, p->read, p->d.c, (pieces ? PIECE : 1) * pad);
-    if (!packed && norms) a->z = rows_of(p, s->x, p->read, p->d.vd, pad);
-    if (!packed && steps) {
-        a->b = rows_of(p, gate_type(s), p->read, p->d.hv, pad);
-        a->a = rows_of(p, gate_type(s), p->read, p->d.hv * p->d.decays, pad);
-    }
-    a->qkvz.layout = a->ba.layout = (kgen_layout)s->layout;
-    if (conv && !packed) a->x.layout = KGEN_ROWS_PRESPLIT;
+    pad(&a->qkvz, PIECE * row, 0, 0);
+    pad(&a->ba, row, 0, 0);
+    pad(&a->x, (pieces ? PIECE : 1) * row, 0, 0);
+    pad(&a->q, PIECE * row, head, 0);
+    pad(&a->k, PIECE * row * 2, head, 0);
+    pad(&a->v, PIECE * row * 3, head, 0);
+    pad(&a->z, row, 0, 0);
+    pad(&a->b, row, 0, 0);
+    pad(&a->a, row, 0, 0);
 }
 
 /* b and a as parts of rows that hold the heads of other ranks too. */
@@ -107,129 +108,56 @@ static void widen(shaper *p) {
     slot[B].size = (size_t)(first_a - first_b) * size + kgen__tensor_bytes(&a->a);
 }
 
-static void shape_weights(shaper *p) {
+static void pad_pools(shaper *p) {
     const kgen_gdn_spec *s = p->s;
     kgen_gdn_args *a = p->a;
-    if (kgen__gdn_has_conv(s)) {
-        a->conv_weight = rows_of(p, s->conv_weight, p->d.c, p->d.w, 0);
-        if (s->conv_bias) a->conv_bias = vector(s->conv_weight, p->d.c);
-    }
-    if (kgen__gdn_has_step(s) && !s->raw_gates) {
-        a->a_log = vector(s->a_log, p->d.hv);
-        a->dt_bias = vector(s->dt_bias, p->d.hv * p->d.decays);
-    }
-    if (kgen__gdn_has_norm(s)) a->norm_weight = vector(s->norm, p->d.v);
-}
-
-/* [slots][Hv][V][K] or [Hv][K][V], in front of it a line where there is one. */
-static void shape_pools(shaper *p) {
-    const kgen_gdn_spec *s = p->s;
-    kgen_gdn_args *a = p->a;
-    int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
-    int64_t far = vk ? p->d.v : p->d.k, near = vk ? p->d.k : p->d.v, head = far * near;
-    int64_t all = p->d.hv * head, pad = units(p, s->state);
-    int64_t times = p->d.w - 1 + (s->accept ? s->tokens - 1 : 0) + p->c->cols;
-    if (kgen__gdn_has_step(s))
-        a->state =
-            kgen__tensor_strided((kgen_dtype)s->state, 4, (int64_t[]){p->pool, p->d.hv, far, near},
-                                 (int64_t[]){all + pad, head, near, 1});
-    if (kgen__gdn_has_step(s) && s->save == KGEN_SAVE_BUFFER)
-        a->buffer = kgen__tensor_strided(
-            (kgen_dtype)s->state, 5,
-            (int64_t[]){p->lines, s->tokens + p->c->steps, p->d.hv, far, near},
-            (int64_t[]){(all + pad) * (s->tokens + p->c->steps) + pad, all + pad, head, near, 1});
-    a->state.layout = a->buffer.layout = (kgen_layout)s->state_layout;
-    if (!kgen__gdn_has_conv(s)) return;
-    int64_t outer = sd ? times : p->d.c, inner = sd ? p->d.c : times;
-    int64_t padding = p->c->slotpad * (sd && p->d.c % PIECE == 0 ? PIECE : 1);
-    int64_t step = inner + padding;
-    a->conv_state =
-        kgen__tensor_strided((kgen_dtype)s->conv_state, 3, (int64_t[]){p->pool, outer, inner},
-                             (int64_t[]){outer * step + padding, step, 1});
-    a->conv_state.layout = (kgen_layout)s->conv_layout;
-}
-
-static void shape_windows(shaper *p) {
-    const kgen_gdn_spec *s = p->s;
-    int sd = s->conv_layout == KGEN_CONV_SD;
-    int64_t outer = sd ? p->d.w - 1 : p->d.c, inner = sd ? p->d.c : p->d.w - 1;
-    int64_t step = inner + p->c->slotpad, token = outer * step + p->c->slotpad;
-    int64_t tokens = s->tokens + p->c->steps;
-    if (s->save != KGEN_SAVE_BUFFER || !kgen__gdn_has_conv(s) || !p->c->windows) return;
-    p->a->conv_windows = kgen__tensor_strided(
-        (kgen_dtype)s->conv_state, 4, (int64_t[]){p->lines, tokens, outer, inner},
-        (int64_t[]){tokens * token + p->c->slotpad, token, step, 1});
-    p->a->conv_windows.layout = (kgen_layout)s->conv_layout;
+    int64_t state = units(p, s->state), window = p->c->slotpad;
+    int pieces = s->conv_layout == KGEN_CONV_SD && p->d.c % PIECE == 0;
+    int64_t conv = window * (pieces ? PIECE : 1);
+    lengthen(&a->buffer, 1, p->c->steps);
+    lengthen(&a->conv_windows, 1, p->c->steps);
+    pad(&a->state, state, 0, 0);
+    pad(&a->buffer, state, state, 0);
+    pad(&a->conv_state, conv, conv, 0);
+    pad(&a->conv_windows, window, window, window);
 }
 
 /* A ring's slot stride is a multiple of 16 bytes. */
-static int64_t ring_slot(int64_t elements, int64_t unit, int64_t pad) {
-    return (elements + unit - 1) / unit * unit + pad * unit;
+static void pad_ring(kgen_tensor *t, int64_t slotpad) {
+    if (!t->rank) return;
+    int64_t unit = 16 / kgen_dtype_size(t->dtype), over = t->stride[0] % unit;
+    pad(t, (over ? unit - over : 0) + slotpad * unit, 0, 0);
 }
 
-static void shape_rings(shaper *p) {
-    const kgen_gdn_spec *s = p->s;
+static void pad_table(const shaper *p, kgen_tensor *t) {
+    int64_t step = p->c->idxstep - 1;
+    pad(t, t->rank == 2 ? p->c->idxpad : step, step, 0);
+}
+
+static void pad_indices(shaper *p) {
     kgen_gdn_args *a = p->a;
-    int64_t rows = s->ring + s->tokens + p->c->rows, pad = p->c->slotpad;
-    int64_t unit = 16 / kgen_dtype_size((kgen_dtype)s->state), n = p->d.decays;
-    if (s->save != KGEN_SAVE_REPLAY) return;
-    a->ring_k =
-        kgen__tensor_strided((kgen_dtype)s->state, 4, (int64_t[]){p->pool, rows, p->d.hk, p->d.k},
-                             (int64_t[]){ring_slot(rows * p->d.kd, unit, pad), p->d.kd, p->d.k, 1});
-    a->ring_u =
-        kgen__tensor_strided((kgen_dtype)s->state, 4, (int64_t[]){p->pool, rows, p->d.hv, p->d.v},
-                             (int64_t[]){ring_slot(rows * p->d.vd, unit, pad), p->d.vd, p->d.v, 1});
-    a->ring_decay = kgen__tensor_strided(
-        KGEN_DTYPE_F32, kgen__gdn_per_channel(s) ? 4 : 3, (int64_t[]){p->pool, rows, p->d.hv, n},
-        (int64_t[]){ring_slot(rows * p->d.hv * n, 4, pad), p->d.hv * n, n, 1});
-    a->ring_start = vector(KGEN_DTYPE_I32, p->seqs);
-    a->ring_len = vector(KGEN_DTYPE_I32, p->seqs);
+    lengthen(&a->write_slots, 1, p->c->scols);
+    pad_table(p, &a->slots);
+    pad_table(p, &a->write_slots);
+    pad(&a->parents, p->c->idxpad, 0, 0);
+    pad_ring(&a->ring_k, p->c->slotpad);
+    pad_ring(&a->ring_u, p->c->slotpad);
+    pad_ring(&a->ring_decay, p->c->slotpad);
 }
 
-static kgen_tensor table(const shaper *p, int64_t columns) {
-    int64_t step = p->c->idxstep;
-    return kgen__tensor_strided(p->s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 2,
-                                (int64_t[]){p->seqs, columns},
-                                (int64_t[]){columns * step + p->c->idxpad, step});
-}
-
-static void shape_indices(shaper *p) {
-    const kgen_gdn_spec *s = p->s;
+/* Scales of groups lie in either order. */
+static void pad_outputs(shaper *p) {
     kgen_gdn_args *a = p->a;
-    int32_t type = s->index_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
-    int columns = s->index == KGEN_INDEX_SPEC || s->index == KGEN_INDEX_BLOCKS;
-    a->slots = columns ? table(p, columns_of(s, p->c)) : vector(type, p->seqs);
-    if (s->index == KGEN_INDEX_PAIR)
-        a->write_slots =
-            s->save == KGEN_SAVE_SLOTS ? table(p, s->tokens + p->c->scols) : vector(type, p->seqs);
-    if (!columns) a->slots.stride[0] = p->c->idxstep;
-    if (a->write_slots.rank == 1) a->write_slots.stride[0] = p->c->idxstep;
-    if (s->index == KGEN_INDEX_BLOCKS) a->read_col = a->write_col = vector(KGEN_DTYPE_I32, p->seqs);
-    if (s->accept) a->accepted = vector(s->accept_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, p->seqs);
-    if (s->varlen)
-        a->cu_seqlens = vector(s->cu_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, p->seqs + 1);
-    if (s->tree) a->parents = rows_of(p, KGEN_DTYPE_I32, p->seqs, s->tokens, p->c->idxpad);
-    if (p->c->init) a->has_initial = vector(KGEN_DTYPE_I32, p->seqs);
-    if (s->save == KGEN_SAVE_BUFFER && p->c->lines) a->lines = vector(KGEN_DTYPE_I32, p->seqs);
-}
-
-static void shape_outputs(shaper *p) {
-    const kgen_gdn_spec *s = p->s;
-    kgen_gdn_args *a = p->a;
-    int64_t head = p->d.v + p->c->headpad, groups = p->d.vd / 128;
-    int copies = s->fuse == KGEN_FUSE_C && s->layout != KGEN_ROWS_PRESPLIT && p->c->copies;
-    a->out = rows_of(p, s->out, p->rows, p->d.c, p->c->outpad);
-    if (kgen__gdn_has_step(s))
-        a->out = kgen__tensor_strided((kgen_dtype)s->out, 3, (int64_t[]){p->rows, p->d.hv, p->d.v},
-                                      (int64_t[]){p->d.hv * head + p->c->outpad, head, 1});
-    if (kgen_dtype_size((kgen_dtype)s->out) == 1)
-        a->out_scale = kgen__tensor_strided(KGEN_DTYPE_F32, 2, (int64_t[]){p->rows, groups},
-                                            (int64_t[]){p->c->scalet ? 1 : groups + p->c->outpad,
-                                                        p->c->scalet ? p->rows + p->c->outpad : 1});
-    if (!copies) return;
-    a->z_out = rows_of(p, s->x, p->rows, p->d.vd, p->c->outpad);
-    a->b_out = rows_of(p, gate_type(s), p->rows, p->d.hv, p->c->outpad);
-    a->a_out = rows_of(p, gate_type(s), p->rows, p->d.hv, p->c->outpad);
+    int64_t more = p->c->outpad;
+    pad(&a->out, more, kgen__gdn_has_step(p->s) ? p->c->headpad : 0, 0);
+    pad(&a->out_scale, more, 0, 0);
+    if (p->c->scalet) {
+        a->out_scale.stride[0] = 1;
+        a->out_scale.stride[1] = p->rows + more;
+    }
+    pad(&a->z_out, more, 0, 0);
+    pad(&a->b_out, more, 0, 0);
+    pad(&a->a_out, more, 0, 0);
 }
 
 /* The least by which a tensor may begin further into its memory, in elements. */
@@ -283,14 +211,12 @@ kgen_status kgen__gdn_shape(kgen__data *data, kgen_error *err) {
     p.each = slots_of(p.s, p.c);
     p.pool = 2 + p.seqs * p.each + p.c->extra;
     p.lines = p.seqs + (p.c->lines ? 2 : 0);
-    shape_inputs(&p);
+    KGEN_TRY(shape_tensors(&p, err));
+    pad_inputs(&p);
     widen(&p);
-    shape_weights(&p);
-    shape_pools(&p);
-    shape_windows(&p);
-    shape_rings(&p);
-    shape_indices(&p);
-    shape_outputs(&p);
+    pad_pools(&p);
+    pad_indices(&p);
+    pad_outputs(&p);
     move_off(&p);
     choose_numbers(&p);
     return KGEN_OK;
