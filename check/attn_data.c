@@ -66,9 +66,9 @@ static void pad_rows(kgen_tensor *t, int32_t pad) {
 static kgen_status shape_tensors(kgen__data *data, const extents *e, kgen_error *err) {
     const kgen__attn_case *c = &data->shape.attn;
     kgen_attn_args *a = data->args.attn;
-    const kgen__case_size sizes[] = {{"T", e->tokens},      {"S", e->seqs},
-                                     {"S+1", e->seqs + 1},  {"Hq", e->hq},
-                                     {"pages", e->columns}, {"entries", e->entries}};
+    const kgen_arg_size sizes[] = {{"T", e->tokens},      {"S", e->seqs},
+                                   {"S+1", e->seqs + 1},  {"Hq", e->hq},
+                                   {"pages", e->columns}, {"entries", e->entries}};
     KGEN_TRY(kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0],
                               c->bad ? 0 : (uint64_t)1 << ERROR, err));
     shape_cache(data, e);

@@ -81,17 +81,11 @@ void kgen__slot_cover(kgen__data *data, int slot, kgen__rng *rng, int poison);
 /* What INOUT slots hold now is what a launch finds. */
 void kgen__data_remember(kgen__data *data);
 
-/* A size of <family>_args.def, as its row writes it, and what it is in a case. */
-typedef struct kgen__case_size {
-    const char *letters;
-    int64_t value;
-} kgen__case_size;
-
 /* Makes each tensor that kernels of the spec take what its row says: type, layout, a
  * dense shape, and the slot's role. Sizes that the spec says need no letters here. A
  * tensor whose shape is that of a layout keeps rank 0; absent: a bit for each tensor
  * that the case goes without. */
-kgen_status kgen__data_shape(kgen__data *data, const kgen__case_size *sizes, size_t count,
+kgen_status kgen__data_shape(kgen__data *data, const kgen_arg_size *sizes, size_t count,
                              uint64_t absent, kgen_error *err);
 
 /* ---- inputs of captured launches ------------------------------------------------ */

@@ -85,35 +85,17 @@ void kgen__slot_cover(kgen__data *data, int index, kgen__rng *rng, int poison) {
 
 /* ---- shapes ------------------------------------------------------------------ */
 
-static const kgen__case_size *find_size(const kgen__case_size *sizes, size_t count,
-                                        const char *letters) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(sizes[i].letters, letters) == 0) return &sizes[i];
-    return NULL;
-}
-
-static kgen_status shape_tensor(kgen_tensor *t, const kgen_arg *arg, const kgen__case_size *sizes,
-                                size_t count, kgen_error *err) {
-    int64_t shape[KGEN_TENSOR_RANK_MAX];
-    for (int32_t i = 0; i < arg->rank; i++) {
-        const kgen__case_size *size = find_size(sizes, count, arg->size[i]);
-        if (!size && arg->given[i] < 0)
-            return kgen_fail(err, KGEN_E_INTERNAL, "%s: shape[%d]=%s: no case says how large",
-                             arg->name, i, arg->size[i]);
-        shape[i] = arg->given[i] < 0 ? size->value : arg->given[i];
-    }
-    *t = kgen_tensor_dense(NULL, arg->dtype, arg->rank, shape);
-    t->layout = arg->layout;
-    return KGEN_OK;
-}
-
-kgen_status kgen__data_shape(kgen__data *data, const kgen__case_size *sizes, size_t count,
+kgen_status kgen__data_shape(kgen__data *data, const kgen_arg_size *sizes, size_t count,
                              uint64_t absent, kgen_error *err) {
     for (int i = 0; i < kgen__slot_count(&data->args); i++) {
+        int64_t shape[KGEN_TENSOR_RANK_MAX];
+        kgen_tensor *t = kgen__slot_tensor(&data->args, i);
         kgen_arg arg;
         if (absent >> i & 1 || !kgen_args_want(&arg, &data->spec, i)) continue;
+        KGEN_TRY(kgen_arg_shape(shape, &arg, sizes, count, err));
+        *t = kgen_tensor_dense(NULL, arg.dtype, arg.rank, shape);
+        t->layout = arg.layout;
         data->slot[i].role = arg.use;
-        KGEN_TRY(shape_tensor(kgen__slot_tensor(&data->args, i), &arg, sizes, count, err));
     }
     return KGEN_OK;
 }

@@ -65,16 +65,15 @@ static uint64_t absent(const shaper *p) {
 
 static kgen_status shape_tensors(shaper *p, kgen_error *err) {
     const kgen_gdn_spec *s = p->s;
-    const kgen__case_size sizes[] = {
-        {"N", p->seqs},
-        {"N+1", p->seqs + 1},
-        {"T", p->rows},
-        {"R", p->read},
-        {"slots", p->pool},
-        {"columns", columns_of(s, p->c)},
-        {"L", p->d.w - 1 + (s->accept ? s->tokens - 1 : 0) + p->c->cols},
-        {"P", s->ring + s->tokens + p->c->rows},
-        {"lines", p->lines}};
+    const kgen_arg_size sizes[] = {{"N", p->seqs},
+                                   {"N+1", p->seqs + 1},
+                                   {"T", p->rows},
+                                   {"R", p->read},
+                                   {"slots", p->pool},
+                                   {"columns", columns_of(s, p->c)},
+                                   {"L", p->d.w - 1 + (s->accept ? s->tokens - 1 : 0) + p->c->cols},
+                                   {"P", s->ring + s->tokens + p->c->rows},
+                                   {"lines", p->lines}};
     return kgen__data_shape(p->data, sizes, sizeof sizes / sizeof sizes[0], absent(p), err);
 }
 

@@ -35,7 +35,7 @@ kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err) {
     kgen_kv_gather_args *a = data->args.kv_gather;
     extents e = measure(data);
     int64_t seqs = data->shape.seqs;
-    const kgen__case_size sizes[] = {
+    const kgen_arg_size sizes[] = {
         {"S", seqs}, {"S+1", seqs + 1}, {"R", e.rows}, {"Hkv", c->kv.hkv}, {"pages", e.columns}};
     if (!c->nostart && s->from == KGEN_FROM_END)
         for (int32_t n = 0; n < data->shape.seqs; n++)

@@ -72,11 +72,11 @@ kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
     const kgen__kv_write_case *c = &data->shape.kv_write;
     kgen_kv_write_args *a = data->args.kv_write;
     extents e = measure(data);
-    const kgen__case_size sizes[] = {{"T", e.tokens},
-                                     {"Hkv", c->kv.hkv},
-                                     {"Hq", (int64_t)c->kv.hkv * c->qh},
-                                     {"entries", e.entries},
-                                     {"positions", c->positions}};
+    const kgen_arg_size sizes[] = {{"T", e.tokens},
+                                   {"Hkv", c->kv.hkv},
+                                   {"Hq", (int64_t)c->kv.hkv * c->qh},
+                                   {"entries", e.entries},
+                                   {"positions", c->positions}};
     KGEN_TRY(kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0], 0, err));
     widen_rows(data, &a->k);
     widen_rows(data, &a->v);

@@ -106,6 +106,25 @@ int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index) {
     return row != NULL;
 }
 
+static const kgen_arg_size *find_size(const kgen_arg_size *sizes, size_t count,
+                                      const char *letters) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(sizes[i].letters, letters) == 0) return &sizes[i];
+    return NULL;
+}
+
+kgen_status kgen_arg_shape(int64_t *shape, const kgen_arg *arg, const kgen_arg_size *sizes,
+                           size_t count, kgen_error *err) {
+    for (int32_t i = 0; i < arg->rank; i++) {
+        const kgen_arg_size *size = find_size(sizes, count, arg->size[i]);
+        if (!size && arg->given[i] < 0)
+            return kgen_fail(err, KGEN_E_ARG, "%s: shape[%d]=%s: not among the sizes", arg->name, i,
+                             arg->size[i]);
+        shape[i] = arg->given[i] < 0 ? size->value : arg->given[i];
+    }
+    return KGEN_OK;
+}
+
 /* --- in words ---------------------------------------------------------------- */
 
 static const char *key_of(kgen_family_id family, size_t at) {

@@ -85,13 +85,22 @@ static kgen_status allocate(kgen__workload *work, void **out, double bytes, kgen
     return KGEN_OK;
 }
 
+/* Sizes of the rows are the family's, and known no longer than it makes its tensors. */
+static kgen_status make_tensors(kgen__workload *work, const kgen__workload_family *family,
+                                kgen_error *err) {
+    kgen_status status = family->make(work, err);
+    work->sizes = NULL;
+    work->size_count = 0;
+    return status;
+}
+
 /* Makes the workload in numbers only: what cannot fit is refused before it has cost
  * anything. */
 static kgen_status check_memory(kgen__workload *work, const kgen__workload_family *family,
                                 kgen_error *err) {
     double limit = memory_limit(work->ctx);
     work->measuring = 1;
-    KGEN_TRY(family->make(work, err));
+    KGEN_TRY(make_tensors(work, family, err));
     work->measuring = work->turns = 0;
     if (work->memory_bytes <= limit) return KGEN_OK;
     return kgen_fail(err, KGEN_E_NOMEM,
@@ -157,19 +166,18 @@ static kgen_status fill_memory(kgen__workload *work, void *memory, size_t bytes,
 
 enum { SET_ALIGNMENT = 256 };
 
-/* What the spec wants of a tensor of work->args. */
-static kgen_arg arg_of(const kgen__workload *work, const kgen_tensor *t) {
-    kgen_arg arg;
+/* What the spec wants of a tensor of work->args; 0: nothing. */
+static int find_arg(kgen_arg *arg, const kgen__workload *work, const kgen_tensor *t) {
     int i = 0;
     while (kgen_args_tensor(&work->args, i) != t) i++;
-    kgen_args_want(&arg, &work->spec, i);
-    return arg;
+    return kgen_args_want(arg, &work->spec, i);
 }
 
 /* Memory of all sets, and the step from one to the next. */
 static kgen_status place(kgen__workload *work, kgen_tensor *t, kgen__owner owner, int32_t rank,
                          const int64_t *shape, double *total, kgen_error *err) {
-    kgen_arg arg = arg_of(work, t);
+    kgen_arg arg;
+    find_arg(&arg, work, t);
     double each = kgen_dtype_size(arg.dtype), all;
     void *memory;
     for (int32_t i = 0; i < rank; i++) each *= (double)shape[i];
@@ -195,6 +203,15 @@ kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__ow
     KGEN_TRY(place(work, t, owner, rank, shape, &bytes, err));
     if (work->measuring) return KGEN_OK;
     return fill_memory(work, t->data, (size_t)bytes, t->dtype, content, err);
+}
+
+kgen_status kgen__workload_row(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
+                               kgen__content content, kgen_error *err) {
+    int64_t shape[KGEN_TENSOR_RANK_MAX];
+    kgen_arg arg;
+    if (!find_arg(&arg, work, t)) return KGEN_OK;
+    KGEN_TRY(kgen_arg_shape(shape, &arg, work->sizes, work->size_count, err));
+    return kgen__workload_tensor(work, t, owner, arg.rank, shape, content, err);
 }
 
 static kgen_status write_ints(kgen__workload *work, const kgen_tensor *t, size_t at,
@@ -224,6 +241,15 @@ kgen_status kgen__workload_ints(kgen__workload *work, kgen_tensor *t, kgen__owne
     }
     free(values);
     return status;
+}
+
+kgen_status kgen__workload_row_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
+                                    kgen__integers *fill, void *user, kgen_error *err) {
+    int64_t shape[KGEN_TENSOR_RANK_MAX];
+    kgen_arg arg;
+    if (!find_arg(&arg, work, t)) return KGEN_OK;
+    KGEN_TRY(kgen_arg_shape(shape, &arg, work->sizes, work->size_count, err));
+    return kgen__workload_ints(work, t, owner, arg.rank, shape, fill, user, err);
 }
 
 kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *work, int64_t count,
@@ -269,7 +295,7 @@ static kgen_status fill_workload(kgen__workload *work, const kgen__workload_opti
     work->sets = kgen__workload_sets_for(work->bytes, o->cold_bytes, KGEN__WORKLOAD_SETS_MAX);
     KGEN_TRY(check_memory(work, family, err));
     KGEN_TRY(kgen_stream_create(work->ctx, &work->stream, err));
-    return family->make(work, err);
+    return make_tensors(work, family, err);
 }
 
 kgen_status kgen__workload_make(kgen__workload **out, kgen_context *ctx, const kgen_spec *spec,

@@ -25,6 +25,8 @@ struct kgen__workload {
     kgen_problem problem;
     kgen_args args; /* of set 0 */
     kgen_args_room room;
+    const kgen_arg_size *sizes; /* of the rows, while `make` runs */
+    size_t size_count;
     double bytes, read_bytes, flops;
     int sets;
     kgen__turn turn[KGEN__TURNS_MAX];
@@ -77,8 +79,11 @@ typedef enum kgen__owner { KGEN__SHARED, KGEN__EACH_SET } kgen__owner;
 int kgen__workload_sets_for(double bytes, double cold_bytes, int most);
 uint64_t kgen__workload_random(kgen__workload *work, uint64_t below);
 
-/* `t` is a tensor of work->args, whose row says type and layout; dense, the shape is that
- * of one set. */
+/* `t` is a tensor of work->args, whose row says type, layout and shape, by work->sizes;
+ * dense, a set's. Nothing happens where kernels of the spec do not take it. */
+kgen_status kgen__workload_row(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
+                               kgen__content content, kgen_error *err);
+/* The same where the row does not say the shape. */
 kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
                                   int32_t rank, const int64_t *shape, kgen__content content,
                                   kgen_error *err);
@@ -86,7 +91,9 @@ kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__ow
 /* Writes the integers of one set. */
 typedef void kgen__integers(int64_t *values, int64_t count, int set, void *user);
 
-/* The same of integers. */
+/* The same two of integers. */
+kgen_status kgen__workload_row_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
+                                    kgen__integers *fill, void *user, kgen_error *err);
 kgen_status kgen__workload_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
                                 int32_t rank, const int64_t *shape, kgen__integers *fill,
                                 void *user, kgen_error *err);

@@ -93,12 +93,6 @@ static void default_heads(kgen__workload *work) {
     if (!work->problem.heads) work->problem.heads = DEFAULT_HEADS;
 }
 
-static kgen_status make_rows(kgen__workload *work, kgen_tensor *t, int64_t heads, int64_t dim,
-                             kgen__content content, kgen_error *err) {
-    const int64_t shape[] = {work->problem.batch, heads, dim};
-    return kgen__workload_tensor(work, t, KGEN__EACH_SET, 3, shape, content, err);
-}
-
 /* ---- kv_write --------------------------------------------------------------------- */
 
 static kgen_status plan_write(kgen__workload *work, kgen_error *err) {
@@ -146,40 +140,31 @@ static void fill_positions(int64_t *values, int64_t count, int set, void *user) 
 static kgen_status make_slots(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_write_spec *s = &work->spec.kv_write;
     kgen_kv_write_args *a = work->args.kv_write;
-    int64_t entries = n->rows * work->sets;
-    KGEN_TRY(kgen__workload_ints(work, &a->slots, KGEN__EACH_SET, 1, &n->rows,
-                                 s->remap ? fill_tokens : fill_slots, n, err));
-    if (!s->remap) return KGEN_OK;
-    return kgen__workload_ints(work, &a->remap, KGEN__SHARED, 1, &entries, fill_remap, n, err);
+    KGEN_TRY(kgen__workload_row_ints(work, &a->slots, KGEN__EACH_SET,
+                                     s->remap ? fill_tokens : fill_slots, n, err));
+    return kgen__workload_row_ints(work, &a->remap, KGEN__SHARED, fill_remap, n, err);
 }
 
 /* Queries go to rows of their own: turned in place again and again they would
  * grow, for the tables are no real rotation. */
 static kgen_status make_rope(kgen__workload *work, kv_shape *n, kgen_error *err) {
-    const kgen_kv_write_spec *s = &work->spec.kv_write;
     kgen_kv_write_args *a = work->args.kv_write;
-    const int64_t shape[] = {POSITIONS, s->table_full ? s->rope_dim : s->rope_dim / 2},
-                  q_heads = work->problem.heads * GROUP;
-    if (!s->rope) return KGEN_OK;
-    KGEN_TRY(kgen__workload_ints(work, &a->positions, KGEN__EACH_SET, 1, &n->rows, fill_positions,
-                                 n, err));
-    KGEN_TRY(kgen__workload_tensor(work, &a->cos, KGEN__SHARED, 2, shape, KGEN__SIGNED, err));
-    KGEN_TRY(kgen__workload_tensor(work, &a->sin, KGEN__SHARED, 2, shape, KGEN__SIGNED, err));
-    if (!s->rope_q) return KGEN_OK;
-    KGEN_TRY(make_rows(work, &a->q, q_heads, s->head_dim, KGEN__SIGNED, err));
-    return make_rows(work, &a->q_out, q_heads, s->head_dim, KGEN__NOTHING, err);
+    KGEN_TRY(kgen__workload_row_ints(work, &a->positions, KGEN__EACH_SET, fill_positions, n, err));
+    KGEN_TRY(kgen__workload_row(work, &a->cos, KGEN__SHARED, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_row(work, &a->sin, KGEN__SHARED, KGEN__SIGNED, err));
+    KGEN_TRY(kgen__workload_row(work, &a->q, KGEN__EACH_SET, KGEN__SIGNED, err));
+    return kgen__workload_row(work, &a->q_out, KGEN__EACH_SET, KGEN__NOTHING, err);
 }
 
 static kgen_status make_write_tensors(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_write_spec *s = &work->spec.kv_write;
     kgen_kv_write_args *a = work->args.kv_write;
-    int64_t heads = work->problem.heads;
     kgen__content scale = s->scale == KGEN_DESCALE_HEAD ? KGEN__POSITIVE : KGEN__NOTHING;
     KGEN_TRY(kgen__workload_caches(work, &a->k_cache, &a->v_cache, &n->cache, KGEN__NOTHING, err));
     KGEN_TRY(
         kgen__workload_scales(work, &a->k_scale, &a->v_scale, &n->cache, s->scale, scale, err));
-    KGEN_TRY(make_rows(work, &a->k, heads, s->head_dim, KGEN__SIGNED, err));
-    return make_rows(work, &a->v, heads, s->v_dim, KGEN__SIGNED, err);
+    KGEN_TRY(kgen__workload_row(work, &a->k, KGEN__EACH_SET, KGEN__SIGNED, err));
+    return kgen__workload_row(work, &a->v, KGEN__EACH_SET, KGEN__SIGNED, err);
 }
 
 static kgen_status make_write(kgen__workload *work, kgen_error *err) {
@@ -189,6 +174,13 @@ static kgen_status make_write(kgen__workload *work, kgen_error *err) {
                             kgen__divide_up(rows, page) * work->sets, page, work->problem.heads,
                             s->head_dim, s->v_dim},
                   .rows = rows};
+    const kgen_arg_size sizes[] = {{"T", rows},
+                                   {"Hkv", work->problem.heads},
+                                   {"Hq", (int64_t)work->problem.heads * GROUP},
+                                   {"entries", rows * work->sets},
+                                   {"positions", POSITIONS}};
+    work->sizes = sizes;
+    work->size_count = sizeof sizes / sizeof sizes[0];
     KGEN_TRY(make_write_tensors(work, &n, err)); /* the largest first: they may not fit */
     KGEN_TRY(kgen__workload_shuffled(&n.pages, work, n.cache.pages, err));
     kgen_status status = make_slots(work, &n, err);
@@ -264,27 +256,29 @@ static void fill_lengths(int64_t *values, int64_t count, int set, void *user) {
 static kgen_status make_gather_tensors(kgen__workload *work, kv_shape *n, kgen_error *err) {
     const kgen_kv_gather_spec *s = &work->spec.kv_gather;
     kgen_kv_gather_args *a = work->args.kv_gather;
-    const int64_t heads = work->problem.heads;
     KGEN_TRY(kgen__workload_caches(work, &a->k_cache, &a->v_cache, &n->cache, KGEN__SIGNED, err));
     KGEN_TRY(kgen__workload_scales(work, &a->k_descale, &a->v_descale, &n->cache, s->descale,
                                    KGEN__POSITIVE, err));
-    KGEN_TRY(make_rows(work, &a->k, heads, s->head_dim, KGEN__NOTHING, err));
-    return make_rows(work, &a->v, heads, s->v_dim, KGEN__NOTHING, err);
+    KGEN_TRY(kgen__workload_row(work, &a->k, KGEN__EACH_SET, KGEN__NOTHING, err));
+    return kgen__workload_row(work, &a->v, KGEN__EACH_SET, KGEN__NOTHING, err);
 }
 
 static kgen_status make_sequences(kgen__workload *work, kv_shape *n, kgen_error *err) {
     kgen_kv_gather_args *a = work->args.kv_gather;
-    const int64_t ends = n->seqs + 1, table[] = {n->seqs, n->columns};
-    KGEN_TRY(
-        kgen__workload_ints(work, &a->block_table, KGEN__EACH_SET, 2, table, fill_table, n, err));
-    KGEN_TRY(
-        kgen__workload_ints(work, &a->cu_seqlens, KGEN__SHARED, 1, &ends, fill_ends, work, err));
-    return kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, 1, &n->seqs, fill_lengths, work,
-                               err);
+    KGEN_TRY(kgen__workload_row_ints(work, &a->block_table, KGEN__EACH_SET, fill_table, n, err));
+    KGEN_TRY(kgen__workload_row_ints(work, &a->cu_seqlens, KGEN__SHARED, fill_ends, work, err));
+    return kgen__workload_row_ints(work, &a->seq_lens, KGEN__SHARED, fill_lengths, work, err);
 }
 
 static kgen_status make_gather(kgen__workload *work, kgen_error *err) {
     kv_shape n = gather_shape(work);
+    const kgen_arg_size sizes[] = {{"S", n.seqs},
+                                   {"S+1", n.seqs + 1},
+                                   {"R", n.rows},
+                                   {"Hkv", work->problem.heads},
+                                   {"pages", n.columns}};
+    work->sizes = sizes;
+    work->size_count = sizeof sizes / sizeof sizes[0];
     KGEN_TRY(make_gather_tensors(work, &n, err));
     KGEN_TRY(kgen__workload_shuffled(&n.pages, work, n.cache.pages, err));
     kgen_status status = make_sequences(work, &n, err);

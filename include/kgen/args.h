@@ -65,6 +65,17 @@ typedef struct kgen_arg {
 /* 1: kernels of that spec, which is resolved, take tensor `index`. */
 KGEN_API int kgen_args_want(kgen_arg *out, const kgen_spec *spec, int index);
 
+/* What letters of such a shape stand for in a launch. */
+typedef struct kgen_arg_size {
+    const char *letters;
+    int64_t value;
+} kgen_arg_size;
+
+/* The shape of a tensor, arg->rank sizes: what the spec does not say is looked up among
+ * these. Pure; KGEN_E_ARG names a size that is not there. */
+KGEN_API kgen_status kgen_arg_shape(int64_t *shape, const kgen_arg *arg, const kgen_arg_size *sizes,
+                                    size_t count, kgen_error *err);
+
 /* A row of <family>_args.def in words, for programs that show or mirror it. */
 typedef struct kgen_arg_row {
     const char *name, *doc;

@@ -212,7 +212,7 @@ static void test_two_specs(void **state) {
 /* A row's size that a case does not know is refused by name; what the spec says of
  * a size needs no case. */
 static void test_sizes_that_no_case_knows(void **state) {
-    const kgen__case_size rows[] = {{"S", 2}, {"S+1", 3}, {"R", 5}, {"Hkv", 4}, {"pages", 6}};
+    const kgen_arg_size rows[] = {{"S", 2}, {"S+1", 3}, {"R", 5}, {"Hkv", 4}, {"pages", 6}};
     const size_t count = sizeof rows / sizeof rows[0];
     static kgen__data data;
     kgen_error err = {KGEN_OK, ""};
@@ -220,8 +220,8 @@ static void test_sizes_that_no_case_knows(void **state) {
     const char line[] = "kv_gather:kv=bf16,o=bf16,d=64,page=16,layout=nhd";
     assert_int_equal(kgen_spec_parse(&data.spec, line, &err), KGEN_OK);
     kgen_args_init(&data.args, &data.room, &data.spec);
-    assert_int_equal(kgen__data_shape(&data, rows, count - 1, 0, &err), KGEN_E_INTERNAL);
-    assert_string_equal(err.text, "block_table: shape[1]=pages: no case says how large");
+    assert_int_equal(kgen__data_shape(&data, rows, count - 1, 0, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "block_table: shape[1]=pages: not among the sizes");
     assert_int_equal(kgen__data_shape(&data, rows, count, 0, &err), KGEN_OK);
     const kgen_tensor *k = &data.room.kv_gather.k;
     assert_true(k->dtype == KGEN_DTYPE_BF16 && k->rank == 3);
