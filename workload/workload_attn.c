@@ -120,34 +120,21 @@ static void fill_flags(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = 1;
 }
 
-static kgen_status make_table(kgen__workload *work, attn_shape *n, kgen_error *err) {
-    const kgen_attn_spec *s = &work->spec.attn;
-    kgen_attn_args *a = work->args.attn;
-    const int64_t table[] = {n->seqs, n->columns}, ends = n->seqs + 1;
-    const int64_t entries = n->seqs * n->columns;
-    if (kgen_attn_phase_of(s->phase)->dense)
-        return kgen__workload_ints(work, &a->cu_seqlens_k, KGEN__SHARED, 1, &ends, fill_keys, n,
-                                   err);
-    KGEN_TRY(kgen__workload_ints(work, s->flat ? &a->kv_indices : &a->block_table, KGEN__EACH_SET,
-                                 s->flat ? 1 : 2, s->flat ? &entries : table, fill_table, n, err));
-    if (s->flat)
-        KGEN_TRY(
-            kgen__workload_ints(work, &a->kv_indptr, KGEN__SHARED, 1, &ends, fill_indptr, n, err));
-    return kgen__workload_ints(work, &a->seq_lens, KGEN__SHARED, 1, &n->seqs, fill_lengths, n, err);
-}
-
 static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_error *err) {
-    const kgen_attn_spec *s = &work->spec.attn;
     kgen_attn_args *a = work->args.attn;
-    const int64_t masks[] = {n->seqs, s->q_tokens}, ends = n->seqs + 1;
-    KGEN_TRY(make_table(work, n, err));
-    if (kgen_attn_phase_of(s->phase)->tree)
-        KGEN_TRY(kgen__workload_ints(work, &a->words, KGEN__SHARED, 2, masks, fill_masks, n, err));
-    if (s->causal == KGEN_CAUSAL_SEQ)
-        KGEN_TRY(
-            kgen__workload_ints(work, &a->causal, KGEN__SHARED, 1, &n->seqs, fill_flags, n, err));
-    if (!kgen_attn_phase_of(s->phase)->ragged) return KGEN_OK;
-    return kgen__workload_ints(work, &a->cu_seqlens_q, KGEN__SHARED, 1, &ends, fill_ends, n, err);
+    const struct {
+        kgen_tensor *t;
+        kgen__owner owner;
+        kgen__integers *fill;
+    } rows[] = {
+        {&a->block_table, KGEN__EACH_SET, fill_table}, {&a->kv_indices, KGEN__EACH_SET, fill_table},
+        {&a->kv_indptr, KGEN__SHARED, fill_indptr},    {&a->seq_lens, KGEN__SHARED, fill_lengths},
+        {&a->words, KGEN__SHARED, fill_masks},         {&a->causal, KGEN__SHARED, fill_flags},
+        {&a->cu_seqlens_k, KGEN__SHARED, fill_keys},   {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        KGEN_TRY(kgen__workload_row_ints(work, rows[i].t, rows[i].owner, rows[i].fill, n, err));
+    return KGEN_OK;
 }
 
 static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_error *err) {
@@ -165,50 +152,44 @@ static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_er
                                  err);
 }
 
-static kgen_status make_rows(kgen__workload *work, const attn_shape *n, kgen_error *err) {
-    const kgen_attn_spec *s = &work->spec.attn;
-    kgen_attn_args *a = work->args.attn;
-    const int64_t q[] = {n->tokens, n->q_heads, s->head_dim};
-    const int64_t out[] = {n->tokens, n->q_heads, s->v_dim};
-    int th = s->lse == KGEN_LSE_TH;
-    const int64_t lse[] = {th ? n->tokens : n->q_heads, th ? n->q_heads : n->tokens};
-    KGEN_TRY(kgen__workload_tensor(work, &a->q, KGEN__EACH_SET, 3, q, KGEN__SIGNED, err));
-    KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, 3, out, KGEN__NOTHING, err));
-    if (!s->lse) return KGEN_OK;
-    return kgen__workload_tensor(work, &a->lse, KGEN__EACH_SET, 2, lse, KGEN__NOTHING, err);
-}
-
-static kgen_status make_vectors(kgen__workload *work, const attn_shape *n, kgen_error *err) {
-    const kgen_attn_spec *s = &work->spec.attn;
+static kgen_status make_rows(kgen__workload *work, kgen_error *err) {
     kgen_attn_args *a = work->args.attn;
     const struct {
         kgen_tensor *t;
-        int wanted;
-        int64_t length;
+        kgen__owner owner;
         kgen__content content;
-    } vectors[] = {
-        {&a->out_scale, kgen_dtype_size((kgen_dtype)s->out) == 1, 1, KGEN__POSITIVE},
-        {&a->alibi_slopes, s->alibi, n->q_heads, KGEN__POSITIVE},
-        {&a->sinks, s->sinks, n->q_heads, KGEN__SIGNED},
+    } rows[] = {
+        {&a->q, KGEN__EACH_SET, KGEN__SIGNED},
+        {&a->out, KGEN__EACH_SET, KGEN__NOTHING},
+        {&a->lse, KGEN__EACH_SET, KGEN__NOTHING},
+        {&a->out_scale, KGEN__SHARED, KGEN__POSITIVE},
+        {&a->alibi_slopes, KGEN__SHARED, KGEN__POSITIVE},
+        {&a->sinks, KGEN__SHARED, KGEN__SIGNED},
     };
-    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
-        if (vectors[i].wanted)
-            KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED, 1, &vectors[i].length,
-                                           vectors[i].content, err));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        KGEN_TRY(kgen__workload_row(work, rows[i].t, rows[i].owner, rows[i].content, err));
+    return KGEN_OK;
+}
+
+static void set_numbers(kgen_attn_args *a, const kgen_attn_spec *s) {
     a->softmax_scale = (float)(1 / sqrt((double)s->head_dim));
     if (s->softcap) a->softcap = 30;
     if (s->window == KGEN_WINDOW_RT) a->window = RUN_TIME_WINDOW;
     if (s->right == KGEN_WINDOW_RT) a->right = RUN_TIME_WINDOW;
-    return KGEN_OK;
 }
 
 static kgen_status make(kgen__workload *work, kgen_error *err) {
     attn_shape n = shape_of(work);
+    const kgen_arg_size sizes[] = {{"T", n.tokens},      {"S", n.seqs},
+                                   {"S+1", n.seqs + 1},  {"Hq", n.q_heads},
+                                   {"pages", n.columns}, {"entries", n.seqs * n.columns}};
+    work->sizes = sizes;
+    work->size_count = sizeof sizes / sizeof sizes[0];
     KGEN_TRY(make_cache(work, &n, err)); /* the largest first: it may not fit */
     KGEN_TRY(kgen__workload_shuffled(&n.pages, work, work->args.attn->k.shape[0], err));
     kgen_status status = make_sequences(work, &n, err);
-    if (status == KGEN_OK) status = make_rows(work, &n, err);
-    if (status == KGEN_OK) status = make_vectors(work, &n, err);
+    if (status == KGEN_OK) status = make_rows(work, err);
+    set_numbers(work->args.attn, &work->spec.attn);
     free(n.pages);
     return status;
 }
