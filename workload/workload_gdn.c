@@ -18,7 +18,7 @@ enum { RING_UNIT = 4 }; /* rows of a ring, so that its decays fill 16 bytes */
 
 typedef struct gdn_shape {
     const kgen_gdn_spec *s;
-    int conv, norm, step, packed, replay, buffer, pair;
+    int conv, norm, step, replay, buffer, pair;
     int64_t seqs, rows;             /* of a set */
     int64_t keys, values, channels; /* of a row */
     int64_t decays;                 /* of a head */
@@ -42,7 +42,6 @@ static gdn_shape shape_of(const kgen__workload *work) {
                    .conv = s->fuse >= KGEN_FUSE_C,
                    .step = s->fuse != KGEN_FUSE_C,
                    .norm = s->fuse == KGEN_FUSE_B || s->fuse == KGEN_FUSE_E,
-                   .packed = s->layout != KGEN_ROWS_PRESPLIT,
                    .replay = s->save == KGEN_SAVE_REPLAY,
                    .buffer = s->save == KGEN_SAVE_BUFFER,
                    .pair = s->index == KGEN_INDEX_PAIR,
@@ -130,120 +129,64 @@ static kgen_status plan(kgen__workload *work, kgen_error *err) {
     return KGEN_OK;
 }
 
-/* ---- rows and weights ---------------------------------------------------------------- */
+/* ---- rows, weights, outputs ---------------------------------------------------------------- */
 
 /* Keys that the kernel does not normalise. */
 static kgen__content inputs_of(const kgen_gdn_spec *s) {
     return s->l2norm ? KGEN__SIGNED : KGEN__SMALL;
 }
 
-/* Queries, keys and values in tensors of their own. */
-static kgen_status make_split(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
-    const kgen_gdn_spec *s = n->s;
+/* fuse=c would only copy b and a: it goes without. */
+static kgen_status make_rows(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     kgen_gdn_args *a = work->args.gdn;
-    const int64_t keys[] = {n->rows, s->k_heads, s->k_dim};
-    const int64_t values[] = {n->rows, s->v_heads, s->v_dim};
+    kgen__content x = inputs_of(n->s);
     const struct {
         kgen_tensor *t;
-        const int64_t *shape;
-    } parts[] = {{&a->q, keys}, {&a->k, keys}, {&a->v, values}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && s->qkv; i++)
-        KGEN_TRY(kgen__workload_tensor(work, parts[i].t, KGEN__EACH_SET, 3, parts[i].shape,
-                                       inputs_of(s), err));
-    return KGEN_OK;
-}
-
-static kgen_status make_inputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
-    const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = work->args.gdn;
-    kgen__content x = inputs_of(s);
-    const struct {
-        kgen_tensor *t;
-        int wanted;
-        int64_t width;
+        kgen__owner owner;
         kgen__content content;
     } rows[] = {
-        {&a->qkvz, n->packed && (n->conv || n->norm), n->channels + n->values, x},
-        {&a->ba, n->packed && n->step, 2 * (int64_t)s->v_heads, x},
-        {&a->x, (!n->packed || !n->conv) && !s->qkv, n->channels, x},
-        {&a->z, !n->packed && n->norm, n->values, x},
-        {&a->b, !n->packed && n->step, s->v_heads, s->raw_gates ? KGEN__POSITIVE : x},
-        {&a->a, !n->packed && n->step, s->v_heads * n->decays, s->raw_gates ? KGEN__NEGATIVE : x},
+        {&a->q, KGEN__EACH_SET, x},
+        {&a->k, KGEN__EACH_SET, x},
+        {&a->v, KGEN__EACH_SET, x},
+        {&a->qkvz, KGEN__EACH_SET, x},
+        {&a->ba, KGEN__EACH_SET, x},
+        {&a->x, KGEN__EACH_SET, x},
+        {&a->z, KGEN__EACH_SET, x},
+        {&a->b, KGEN__EACH_SET, n->s->raw_gates ? KGEN__POSITIVE : x},
+        {&a->a, KGEN__EACH_SET, n->s->raw_gates ? KGEN__NEGATIVE : x},
+        {&a->conv_bias, KGEN__SHARED, x},
+        {&a->a_log, KGEN__SHARED, x},
+        {&a->dt_bias, KGEN__SHARED, x},
+        {&a->norm_weight, KGEN__SHARED, x},
+        {&a->conv_weight, KGEN__SHARED, KGEN__SIGNED},
+        {&a->out, KGEN__EACH_SET, KGEN__NOTHING},
+        {&a->out_scale, KGEN__EACH_SET, KGEN__NOTHING},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const int64_t shape[] = {n->rows, rows[i].width};
-        if (!rows[i].wanted) continue;
-        KGEN_TRY(
-            kgen__workload_tensor(work, rows[i].t, KGEN__EACH_SET, 2, shape, rows[i].content, err));
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].t != &a->ba || n->step)
+            KGEN_TRY(kgen__workload_row(work, rows[i].t, rows[i].owner, rows[i].content, err));
     return KGEN_OK;
-}
-
-static kgen_status make_weights(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
-    const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = work->args.gdn;
-    const int64_t conv[] = {n->channels, s->conv_width};
-    const struct {
-        kgen_tensor *t;
-        int wanted;
-        int64_t length;
-    } vectors[] = {
-        {&a->conv_bias, s->conv_bias, n->channels},
-        {&a->a_log, n->step && !s->raw_gates, s->v_heads},
-        {&a->dt_bias, n->step && !s->raw_gates, s->v_heads * n->decays},
-        {&a->norm_weight, n->norm, s->v_dim},
-    };
-    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
-        if (vectors[i].wanted)
-            KGEN_TRY(kgen__workload_tensor(work, vectors[i].t, KGEN__SHARED, 1, &vectors[i].length,
-                                           inputs_of(s), err));
-    if (!n->conv) return KGEN_OK;
-    return kgen__workload_tensor(work, &a->conv_weight, KGEN__SHARED, 2, conv, KGEN__SIGNED, err);
-}
-
-static kgen_status make_outputs(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
-    const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = work->args.gdn;
-    const int64_t conv[] = {n->rows, n->channels}, out[] = {n->rows, s->v_heads, s->v_dim};
-    const int64_t scale[] = {n->rows, n->values / 128};
-    KGEN_TRY(kgen__workload_tensor(work, &a->out, KGEN__EACH_SET, n->step ? 3 : 2,
-                                   n->step ? out : conv, KGEN__NOTHING, err));
-    if (kgen_dtype_size((kgen_dtype)s->out) > 1) return KGEN_OK;
-    return kgen__workload_tensor(work, &a->out_scale, KGEN__EACH_SET, 2, scale, KGEN__NOTHING, err);
 }
 
 /* ---- states ---------------------------------------------------------------------------- */
 
 static kgen_status make_pools(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
-    const kgen_gdn_spec *s = n->s;
     kgen_gdn_args *a = work->args.gdn;
-    int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
-    const int64_t state[] = {n->pool, s->v_heads, vk ? s->v_dim : s->k_dim,
-                             vk ? s->k_dim : s->v_dim};
-    const int64_t conv[] = {n->pool, sd ? n->times : n->channels, sd ? n->channels : n->times};
-    if (n->step)
-        KGEN_TRY(kgen__workload_tensor(work, &a->state, KGEN__SHARED, 4, state, KGEN__SIGNED, err));
-    if (!n->conv) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(work, &a->conv_state, KGEN__SHARED, 3, conv, inputs_of(s), err));
-    return KGEN_OK;
-}
-
-static kgen_status make_buffers(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
-    const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = work->args.gdn;
-    int vk = s->state_layout == KGEN_STATE_VK, sd = s->conv_layout == KGEN_CONV_SD;
-    int64_t window = s->conv_width - 1;
-    const int64_t states[] = {n->seqs, s->tokens, s->v_heads, vk ? s->v_dim : s->k_dim,
-                              vk ? s->k_dim : s->v_dim};
-    const int64_t windows[] = {n->seqs, s->tokens, sd ? window : n->channels,
-                               sd ? n->channels : window};
-    if (!n->buffer) return KGEN_OK;
-    if (n->step)
-        KGEN_TRY(
-            kgen__workload_tensor(work, &a->buffer, KGEN__EACH_SET, 5, states, KGEN__NOTHING, err));
-    if (!n->conv) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(work, &a->conv_windows, KGEN__EACH_SET, 4, windows,
-                                   KGEN__NOTHING, err));
+    const struct {
+        kgen_tensor *t;
+        kgen__owner owner;
+        kgen__content content;
+    } rows[] = {
+        {&a->state, KGEN__SHARED, KGEN__SIGNED},
+        {&a->conv_state, KGEN__SHARED, inputs_of(n->s)},
+        {&a->buffer, KGEN__EACH_SET, KGEN__NOTHING},
+        {&a->conv_windows, KGEN__EACH_SET, KGEN__NOTHING},
+        {&a->ring_k, KGEN__SHARED, KGEN__SMALL},
+        {&a->ring_u, KGEN__SHARED, KGEN__SIGNED},
+        {&a->ring_decay, KGEN__SHARED, KGEN__POSITIVE},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        KGEN_TRY(kgen__workload_row(work, rows[i].t, rows[i].owner, rows[i].content, err));
     return KGEN_OK;
 }
 
@@ -255,24 +198,6 @@ static void fill_ring_lens(int64_t *values, int64_t count, int set, void *user) 
 static void fill_ring_starts(int64_t *values, int64_t count, int set, void *user) {
     const gdn_shape *n = user;
     for (int64_t i = 0; i < count; i++) values[i] = (i + set) % (n->s->ring + n->s->tokens);
-}
-
-static kgen_status make_rings(kgen__workload *work, gdn_shape *n, kgen_error *err) {
-    const kgen_gdn_spec *s = n->s;
-    kgen_gdn_args *a = work->args.gdn;
-    int64_t rows = (s->ring + s->tokens + RING_UNIT - 1) / RING_UNIT * RING_UNIT;
-    const int64_t k[] = {n->pool, rows, s->k_heads, s->k_dim};
-    const int64_t u[] = {n->pool, rows, s->v_heads, s->v_dim};
-    const int64_t decay[] = {n->pool, rows, s->v_heads, s->k_dim};
-    if (!n->replay) return KGEN_OK;
-    KGEN_TRY(kgen__workload_tensor(work, &a->ring_k, KGEN__SHARED, 4, k, KGEN__SMALL, err));
-    KGEN_TRY(kgen__workload_tensor(work, &a->ring_u, KGEN__SHARED, 4, u, KGEN__SIGNED, err));
-    KGEN_TRY(kgen__workload_tensor(work, &a->ring_decay, KGEN__SHARED, n->decays > 1 ? 4 : 3, decay,
-                                   KGEN__POSITIVE, err));
-    KGEN_TRY(kgen__workload_ints(work, &a->ring_start, KGEN__SHARED, 1, &n->seqs, fill_ring_starts,
-                                 n, err));
-    return kgen__workload_ints(work, &a->ring_len, KGEN__SHARED, 1, &n->seqs, fill_ring_lens, n,
-                               err);
 }
 
 /* ---- indices ------------------------------------------------------------------------------ */
@@ -319,39 +244,24 @@ static void fill_parents(int64_t *values, int64_t count, int set, void *user) {
 }
 
 static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *err) {
-    const kgen_gdn_spec *s = n->s;
     kgen_gdn_args *a = work->args.gdn;
-    int spec = s->index == KGEN_INDEX_SPEC, blocks = s->index == KGEN_INDEX_BLOCKS;
-    int slots = s->save == KGEN_SAVE_SLOTS;
     const struct {
         kgen_tensor *t;
-        int wanted, rank;
-        int64_t shape[2];
         kgen__owner owner;
         kgen__integers *fill;
     } rows[] = {
-        {&a->slots,
-         1,
-         spec || blocks ? 2 : 1,
-         {n->seqs, spec ? s->tokens : 2},
-         KGEN__EACH_SET,
-         fill_slots},
-        {&a->write_slots,
-         n->pair,
-         slots ? 2 : 1,
-         {n->seqs, s->tokens},
-         KGEN__EACH_SET,
-         fill_write_slots},
-        {&a->read_col, blocks, 1, {n->seqs}, KGEN__SHARED, fill_zeros},
-        {&a->write_col, blocks, 1, {n->seqs}, KGEN__SHARED, fill_zeros},
-        {&a->accepted, s->accept, 1, {n->seqs}, KGEN__SHARED, fill_accepted},
-        {&a->cu_seqlens, s->varlen, 1, {n->seqs + 1}, KGEN__SHARED, fill_ends},
-        {&a->parents, s->tree, 2, {n->seqs, s->tokens}, KGEN__SHARED, fill_parents},
+        {&a->ring_start, KGEN__SHARED, fill_ring_starts},
+        {&a->ring_len, KGEN__SHARED, fill_ring_lens},
+        {&a->slots, KGEN__EACH_SET, fill_slots},
+        {&a->write_slots, KGEN__EACH_SET, fill_write_slots},
+        {&a->read_col, KGEN__SHARED, fill_zeros},
+        {&a->write_col, KGEN__SHARED, fill_zeros},
+        {&a->accepted, KGEN__SHARED, fill_accepted},
+        {&a->cu_seqlens, KGEN__SHARED, fill_ends},
+        {&a->parents, KGEN__SHARED, fill_parents},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].wanted)
-            KGEN_TRY(kgen__workload_ints(work, rows[i].t, rows[i].owner, rows[i].rank,
-                                         rows[i].shape, rows[i].fill, n, err));
+        KGEN_TRY(kgen__workload_row_ints(work, rows[i].t, rows[i].owner, rows[i].fill, n, err));
     return KGEN_OK;
 }
 
@@ -365,13 +275,17 @@ static void set_numbers(kgen_gdn_args *a, const gdn_shape *n) {
 
 static kgen_status make(kgen__workload *work, kgen_error *err) {
     gdn_shape n = shape_of(work);
+    const kgen_gdn_spec *s = n.s;
+    const kgen_arg_size sizes[] = {
+        {"N", n.seqs},     {"N+1", n.seqs + 1},
+        {"T", n.rows},     {"R", n.rows},
+        {"slots", n.pool}, {"columns", s->index == KGEN_INDEX_SPEC ? s->tokens : 2},
+        {"L", n.times},    {"P", kgen__divide_up(s->ring + s->tokens, RING_UNIT) * RING_UNIT},
+        {"lines", n.seqs}};
+    work->sizes = sizes;
+    work->size_count = sizeof sizes / sizeof sizes[0];
     KGEN_TRY(make_pools(work, &n, err)); /* the largest first: they may not fit */
-    KGEN_TRY(make_buffers(work, &n, err));
-    KGEN_TRY(make_rings(work, &n, err));
-    KGEN_TRY(make_split(work, &n, err));
-    KGEN_TRY(make_inputs(work, &n, err));
-    KGEN_TRY(make_weights(work, &n, err));
-    KGEN_TRY(make_outputs(work, &n, err));
+    KGEN_TRY(make_rows(work, &n, err));
     KGEN_TRY(kgen__workload_shuffled(&n.slots, work, n.pool - 1, err));
     kgen_status status = make_indices(work, &n, err);
     set_numbers(work->args.gdn, &n);
