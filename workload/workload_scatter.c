@@ -5,7 +5,6 @@
  * Counted are the slots, mapping entries and table cells that a launch must read
  * and write, and all other tensors whole. With delta=1 that is the steady state:
  * the requests of the launch before, and only blocks that may have changed. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "workload_family.h"
@@ -168,32 +167,12 @@ typedef struct tensor_row {
 
 enum { ROWS_MAX = 24 };
 
-static int64_t size_of(const scatter_shape *n, const char *letters) {
-    const struct {
-        const char *letters;
-        int64_t size;
-    } sizes[] = {{"N", n->rows},
-                 {"N+1", n->rows + 1},
-                 {"R", n->rows},
-                 {"C", n->columns},
-                 {"M", n->pages * n->s->page},
-                 {"W", n->width},
-                 {"W2", n->width},
-                 {"F", n->flat},
-                 {"T", n->locs},
-                 {"S", STEPS}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (strcmp(sizes[i].letters, letters) == 0) return sizes[i].size;
-    return strtoll(letters, NULL, 10);
-}
-
-static tensor_row row_of(const scatter_shape *n, const kgen_arg *arg, int index) {
+static tensor_row row_of(const kgen_arg *arg, int index) {
     tensor_row row = {.index = index,
                       .dtype = arg->dtype,
                       .rank = arg->rank,
                       .owner = KGEN__EACH_SET,
                       .counted = WRITTEN};
-    for (int i = 0; i < arg->rank; i++) row.shape[i] = size_of(n, arg->size[i]);
     for (int i = 0; i < CONTENTS; i++) {
         if (strcmp(contents[i].name, arg->name) != 0) continue;
         row.owner = contents[i].owner;
@@ -203,14 +182,29 @@ static tensor_row row_of(const scatter_shape *n, const kgen_arg *arg, int index)
     return row;
 }
 
-static int list_tensors(tensor_row list[ROWS_MAX], const scatter_shape *n) {
+static kgen_status list_tensors(tensor_row list[ROWS_MAX], int *count, const scatter_shape *n,
+                                kgen_error *err) {
     const kgen_args *args = &n->work->args;
+    const kgen_arg_size sizes[] = {{"N", n->rows},
+                                   {"N+1", n->rows + 1},
+                                   {"R", n->rows},
+                                   {"C", n->columns},
+                                   {"M", n->pages * n->s->page},
+                                   {"W", n->width},
+                                   {"W2", n->width},
+                                   {"F", n->flat},
+                                   {"T", n->locs},
+                                   {"S", STEPS}};
     kgen_arg arg;
-    int count = 0;
-    for (int i = 0; kgen_args_name(args, i); i++)
-        if (kgen_args_want(&arg, &n->work->spec, i) && !arg.optional)
-            list[count++] = row_of(n, &arg, i);
-    return count;
+    *count = 0;
+    for (int i = 0; kgen_args_name(args, i); i++) {
+        tensor_row *row = &list[*count];
+        if (!kgen_args_want(&arg, &n->work->spec, i) || arg.optional) continue;
+        *row = row_of(&arg, i);
+        KGEN_TRY(kgen_arg_shape(row->shape, &arg, sizes, sizeof sizes / sizeof sizes[0], err));
+        ++*count;
+    }
+    return KGEN_OK;
 }
 
 static double wide(int32_t i64) { return i64 ? 8 : 4; }
@@ -264,7 +258,8 @@ static kgen_status plan(kgen__workload *work, kgen_error *err) {
                          "problem: batch=%d, context=%d: %lld pages of %d, at most 2^31-1 slots",
                          work->problem.batch, work->problem.context, (long long)n.pages,
                          work->spec.scatter.page);
-    int count = list_tensors(list, &n);
+    int count;
+    KGEN_TRY(list_tensors(list, &count, &n, err));
     for (int i = 0; i < count; i++) {
         double bytes = kgen_dtype_size(list[i].dtype) * (double)list[i].shape[0];
         if (list[i].rank == 2) bytes *= (double)list[i].shape[1];
@@ -316,7 +311,8 @@ static void set_numbers(kgen_scatter_args *a, const scatter_shape *n) {
 static kgen_status make(kgen__workload *work, kgen_error *err) {
     tensor_row list[ROWS_MAX];
     scatter_shape n = shape_of(work);
-    int count = list_tensors(list, &n);
+    int count;
+    KGEN_TRY(list_tensors(list, &count, &n, err));
     for (int i = 0; i < count; i++) KGEN_TRY(make_tensor(work, &list[i], &n, err));
     set_numbers(work->args.scatter, &n);
     return KGEN_OK;
