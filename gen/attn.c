@@ -292,19 +292,20 @@ static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
 /* The candidate numbered `n`, keeping what the spec asks for. */
 static kgen_attn_spec candidate(const kgen_attn_spec *s, const isa_row *isa, int n) {
     kgen_attn_spec c = *s;
-    if (!c.v_split) c.v_split = smaller(isa->v_split, 1 << n / 8);
+    if (!c.v_split) c.v_split = smaller(isa->v_split, 1 << n / 8 % 3);
     if (!c.row_tiles) c.row_tiles = 1 + n / 2 % 4;
     if (!c.occupancy) c.occupancy = smaller(isa->occupancy, 2 - n % 2);
-    if (!c.waves) c.waves = larger(1, smaller(isa->waves, isa->all_waves / c.v_split));
+    if (!c.waves) c.waves = larger(1, smaller(isa->waves, isa->all_waves / c.v_split) >> n / 24);
     return c;
 }
 
 /* Of the choices whose registers and LDS fit, the one that reads least. */
 static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target *target) {
-    enum { CANDIDATES = 3 * 4 * 2 }; /* v_split 1 2 4, row_tiles 1..4, occupancy 2 1 */
+    /* v_split 1 2 4, row_tiles 1..4, occupancy 2 1; all waves, a half, a quarter */
+    int candidates = phases[s->phase].bounded ? 3 * 4 * 2 : 3 * 4 * 2 * 3;
     const isa_row *isa = &isa_rows[target->isa];
     kgen_attn_spec best = candidate(s, isa, 0);
-    for (int n = 1; n < CANDIDATES; n++) {
+    for (int n = 1; n < candidates; n++) {
         kgen_attn_spec next = candidate(s, isa, n);
         int32_t over = excess(&next, target) - excess(&best, target);
         if (over < 0 || (over == 0 && traffic(&next, target) < traffic(&best, target))) best = next;

@@ -867,13 +867,16 @@ static void answers_are_finite_and_tight(void **state) {
     (void)state;
     kgen__case *cases, c;
     size_t count;
+    const kgen_target *target;
     kgen_error err = {KGEN_OK, ""};
+    assert_int_equal(kgen_target_find(&target, "cpu:cdna3", &err), KGEN_OK);
     if (kgen__cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < count + 100; i++) {
         if (i < count)
             c = cases[i];
         else
-            assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_GDN, &rng, NULL, 6, &err), KGEN_OK);
+            assert_int_equal(kgen__case_random(&c, KGEN_FAMILY_GDN, &rng, target, 6, &err),
+                             KGEN_OK);
         if (i % 2 && c.gdn.sstd < 2) c.gdn.extremes = 0;
         trial *t = trial_of(&c, kgen__rng_next(&rng));
         refer(t);

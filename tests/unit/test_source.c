@@ -432,7 +432,6 @@ static const axis kv_write_axes[] = {
     {"tw", "rope=neox", "rope=neox,tw=full"},
     {"tw", "rope=interleaved", "rope=interleaved,tw=full"},
     {"al", "al=16", "al=4"},
-    {"al", "al=4", "al=2"},
     {"pos", "rope=neox", "rope=neox,pos=i32"},
 };
 

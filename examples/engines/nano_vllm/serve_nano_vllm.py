@@ -9,6 +9,7 @@ On a GPU the engine captures its graphs; on the CPU, where it cannot run by itse
 torch.cuda do nothing and kgen's cpu device computes.
 """
 import argparse
+import gc
 import json
 import pathlib
 import sys
@@ -159,7 +160,7 @@ def watched(model_runner, near):
     return plain_model, plain_run
 
 
-def engine_of(folder, options, attention):
+def engine_of(folder, options, attention, eager):
     import nanovllm.engine.llm_engine as llm_engine
     import nanovllm.engine.model_runner as model_runner
     import nanovllm.layers.attention as layer
@@ -168,7 +169,7 @@ def engine_of(folder, options, attention):
     for name, function in vars(attention).items():
         setattr(layer, name, function)
     longest = options.prompt_tokens + options.tokens
-    return llm_engine.LLMEngine(folder, enforce_eager=options.device != "cuda", max_model_len=longest,
+    return llm_engine.LLMEngine(folder, enforce_eager=eager or options.device != "cuda", max_model_len=longest,
                                 max_num_batched_tokens=longest, max_num_seqs=options.prompts)
 
 
@@ -193,13 +194,13 @@ def compared(got, want, near):
     return len(want), len(want)
 
 
-def run(options, attention, near):
+def run(options, attention, near, eager=False):
     import nanovllm.engine.model_runner as model_runner
     from nanovllm.sampling_params import SamplingParams
     plain = watched(model_runner, near)
     with tempfile.TemporaryDirectory() as folder:
         write_config(folder, options)
-        engine = engine_of(folder, options, attention)
+        engine = engine_of(folder, options, attention, eager)
         near.clear()  # of the engine's own warm-up
         begin, tokens = time.perf_counter(), []
         for prompt in prompts_of(options)[:1], prompts_of(options)[1:]:  # the second finds the first's pages
@@ -209,6 +210,10 @@ def run(options, attention, near):
         engine.exit()
         import atexit
         atexit.unregister(engine.exit)
+        del engine
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # the next engine takes what is free
     model_runner.ModelRunner.run_model, model_runner.ModelRunner.run = plain
     return tokens, sum(map(len, tokens)) / seconds
 
@@ -238,7 +243,7 @@ def main():
     forbid_other_kernels(kgen)
     near = {}
     got, speed = run(options, kgen, {})
-    want, plain = run(options, in_plain_torch(), near)
+    want, plain = run(options, in_plain_torch(), near, eager=True)  # it reads lengths: no graph
     rows = [compared(a, b, near[number]) for a, b, number in zip(got, want, sorted(near))]
     same, count = (sum(column) for column in zip(*rows))
     print(f"kgen {speed:.1f} tokens/s, plain attention {plain:.1f}; {same} of {count} greedy tokens agree")
