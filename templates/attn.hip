@@ -134,7 +134,7 @@ KG_DEV void run(args_t args, u8 *lds) {
         g.next = parked(g.next);
         work.end = parked(work.end);
         work.seq_start = parked(work.seq_start);
-        if (g.block < g.block_end) run_segment(a, g, work.cut, lds, wave);
+        if (g.shares) run_segment(a, g, work.cut, lds, wave);
         g.next = fetched(g.next);
         work.end = fetched(work.end);
         work.seq_start = fetched(work.seq_start);

@@ -166,6 +166,7 @@ struct segment_t {
     u32 item_end;         // behind its last unit with keys
     u32 next;             // first unit of the next item
     bool whole;
+    bool shares; // units with keys: a few of them may hold no whole block, but count
 };
 
 // Parts of an item end where its keys do; what follows them in a pair stands for nothing.
@@ -186,7 +187,8 @@ KG_DEV segment_t segment_of_pairs(const work_t &w, args_t a) {
     g.item_start = w.seq_start + item.start;
     g.item_end = g.item_start + length;
     g.next = w.seq_start + item.next;
-    g.whole = g.block_end - g.block == blocks;
+    g.whole = from <= ITEM_COST && to == length;
+    g.shares = from < to && to > ITEM_COST;
     return g;
 }
 
@@ -208,6 +210,7 @@ KG_DEV segment_t work_segment(const work_t &w, args_t a) {
     g.item_start = w.unit - from;
     g.item_end = g.next = g.item_start + length;
     g.whole = g.block_end - g.block == (int)w.seq.blocks;
+    g.shares = g.block < g.block_end;
     return g;
 }
 
