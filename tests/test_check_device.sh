@@ -17,6 +17,7 @@ normal1) samples=6 count=6 ;;
 full?) samples=160 count=100000 ;;
 *) echo "KGEN_TEST_LEVEL=${KGEN_TEST_LEVEL:-}: fast, normal or full expected" && exit 1 ;;
 esac
+grep -vE '^(#|$)' tests/cases/found.txt >>"$cases"
 # A device takes the cases that fall to it today; together they see all kinds.
 for family in attn gdn scatter kv; do
     grep -E "^$family[a-z_]*:" "tests/cases/$family.txt" | shuf -n "$count" >>"$cases"
