@@ -503,7 +503,7 @@ static void fill_moves(filler *f) {
     for (int64_t b = 0; a->pools.data && b < f->d.pools; b++)
         put(&a->pools, b,
             b * (f->d.pool_bytes / f->d.pools) +
-                (is_bad(f) ? draw(f, -1, 1) << draw(f, 0, 62) : 0));
+                (is_bad(f) ? draw(f, -1, 1) * (INT64_C(1) << draw(f, 0, 62)) : 0));
     for (int64_t i = 0; a->pool.data && i < f->d.pool_bytes; i++)
         ((uint8_t *)a->pool.data)[i] = (uint8_t)kgen__rng_next(&f->rng);
 }
