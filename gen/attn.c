@@ -144,8 +144,6 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
             "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",
             kgen_dtype_name((kgen_dtype)s->kv));
-    /* By depth it differs from the reference where there are fewer keys than new tokens. */
-    REQUIRE(!phase->tree || !s->window, "window: phase=%s takes none", phase->name);
     REQUIRE(phase->bounded || (s->waves & (s->waves - 1)) == 0,
             "waves=%d: phase=%s cuts a row block in halves; a power of two", s->waves, phase->name);
     REQUIRE(!s->offsets || phase->ragged, "cu=i64: phase=%s has no cu_seqlens_q", phase->name);

@@ -63,8 +63,10 @@ KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, const role_t &
     }
 }
 
-// Of the block's rows, or of all rows.
+// At or behind the block's rows, or all rows; a word with bits that no path has is as
+// deep as a word can be.
 KG_DEV int last_position(const segment_t &g) {
+    if constexpr (TREE != 0) return g.seq.context + MASK_BITS - 1;
     if constexpr (!UNBOUNDED) return g.seq.kv_len - 1;
     return g.seq.context + smaller(((g.row_block + 1) * ROWS - 1) / GROUP, g.seq.q_len - 1);
 }
