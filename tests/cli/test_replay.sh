@@ -6,7 +6,7 @@ capture "$kgen" doctor
 grep -E "^  cpu:cdna3 +missing" "$work/.out" >/dev/null && { echo "skipped: no clang" && exit 77; }
 device=(--device cpu:cdna3)
 case='attn:phase=decode,d=64,g=4 | lens=40,9 hkv=2 packed=1'
-mkdir saved
+mkdir saved gather
 
 expect 0 "captured saved/kg_attn_decode" env KGEN_CAPTURE='kg_attn_*' KGEN_CAPTURE_DIR=saved \
     "$kgen" check "$case" "${device[@]}"
@@ -21,13 +21,15 @@ expect 0 "2 passed, 0 failed" "$kgen" check --device cpu:sm90 -q --replay "$file
 expect 0 '"same_bits": true' "$kgen" check --json --replay "$file" "${device[@]}"
 expect 0 "1 passed, 0 failed" "$kgen" check --replay "$file" "${device[@]}" --keep-tuning
 
-# tuned on the captured tensors: a row for the launch's own size, found by a look-up of it
+# tuned on the captured tensors, of a family with few candidates: a row for the launch's own size, found by a look-up of it
 export KGEN_TUNING=$work/tuning.jsonl
-expect 0 "0 unfinished, 0 failed" "$kgen" tune --replay "$file" --device cpu:sm90 --samples 6 --seed 3
-grep -q '"problem":{"batch":2,"context":25,"heads":2}' "$KGEN_TUNING" || fail "no row of 2 x 25: $(cat "$KGEN_TUNING")"
-[[ -s $file.journal ]] || fail "no journal beside the capture"
-expect 0 "cpu:sm90" "$kgen" explain 'attn:phase=decode,d=64,g=4' --problem batch=2,context=25,heads=2 \
-    --arch cpu:sm90 --device cpu:sm90
+gather='kv_gather:d=64'
+expect 0 "captured gather/kg_kv_gather" env KGEN_CAPTURE='kg_kv_gather*' KGEN_CAPTURE_DIR=gather \
+    "$kgen" check "$gather | lens=40,9 hkv=2" "${device[@]}"
+expect 0 "0 unfinished, 0 failed" "$kgen" tune --replay gather/*.kgcap --device cpu:sm90 --samples 6 --seed 3
+grep -q '"problem":{"batch":49,"context":0,"heads":2}' "$KGEN_TUNING" || fail "no row of 49: $(cat "$KGEN_TUNING")"
+[[ -s $(echo gather/*.journal) ]] || fail "no journal beside the capture"
+expect 0 "cpu:sm90" "$kgen" explain "$gather" --problem batch=49,heads=2 --arch cpu:sm90 --device cpu:sm90
 expect 64 "--replay: a captured launch" "$kgen" tune --replay "$file" --problem batch=1 --device cpu:sm90
 expect 13 "no capture" "$kgen" tune --replay "$here/common.sh" --device cpu:sm90
 
