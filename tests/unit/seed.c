@@ -1,10 +1,11 @@
-/* One way to draw the seed of a test program, print it, and take it again. */
+/* One way to draw the seed of a test program, print it, and take it again; one to read the level. */
 #include "seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -15,4 +16,15 @@ uint64_t test_seed(void) {
     uint64_t seed = given ? strtoull(given, NULL, 10) : kgen__seed_fresh();
     print_message("KGEN_TEST_SEED=%llu\n", (unsigned long long)seed);
     return seed;
+}
+
+int test_level(void) {
+    const char *text = getenv("KGEN_TEST_LEVEL");
+    if (text && strcmp(text, "fast") == 0) return LEVEL_FAST;
+    return text && strcmp(text, "full") == 0 ? LEVEL_FULL : LEVEL_NORMAL;
+}
+
+int test_is_sanitized(void) {
+    const char *text = getenv("KGEN_CPU_SANITIZE");
+    return text && strcmp(text, "1") == 0;
 }

@@ -1,9 +1,18 @@
-/* The seed of a test program: fresh, printed, and KGEN_TEST_SEED gives it back. */
+/* What a test program is given: its seed, and how much there is to do. */
 #ifndef KGEN_TESTS_UNIT_SEED_H
 #define KGEN_TESTS_UNIT_SEED_H
 
 #include <stdint.h>
 
-uint64_t test_seed(void); /* once, in main */
+/* Fresh, printed; KGEN_TEST_SEED gives it back. Once, in main. */
+uint64_t test_seed(void);
+
+enum { LEVEL_FAST, LEVEL_NORMAL, LEVEL_FULL };
+
+/* KGEN_TEST_LEVEL: ./run test --fast, nothing, --full. */
+int test_level(void);
+
+/* Kernels and programs are sanitized, and ten times as slow. */
+int test_is_sanitized(void);
 
 #endif

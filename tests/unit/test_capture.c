@@ -254,8 +254,7 @@ static int round_trip(kgen_family_id family, int device, const kgen_target *targ
 }
 
 static void test_every_family(void **state) {
-    const char *level = getenv("KGEN_TEST_LEVEL");
-    int wanted = level && strcmp(level, "full") == 0 ? 10 : 1;
+    int wanted = test_level() == LEVEL_FULL ? 10 : 1;
     (void)state;
     for (int device = 0; device < DEVICES; device++) {
         const kgen_target *target;

@@ -1225,10 +1225,9 @@ static void test_a_graph_follows_the_lengths(void **state) {
 
 /* Sanitized kernels take twenty times as long. */
 static int replays_wanted(void) {
-    const char *level = getenv("KGEN_TEST_LEVEL"), *sanitize = getenv("KGEN_CPU_SANITIZE");
-    if (level && strcmp(level, "fast") == 0) return 100;
-    if (!level || strcmp(level, "full") != 0) return 1000;
-    return sanitize && strcmp(sanitize, "1") == 0 ? 5000 : 100000;
+    if (test_level() == LEVEL_FAST) return 100;
+    if (test_level() == LEVEL_NORMAL) return 1000;
+    return test_is_sanitized() ? 5000 : 100000;
 }
 
 static void test_replays_repeat(void **state) {

@@ -32,11 +32,6 @@ static kgen_context *open_cpu(const char *device) {
     return ctx;
 }
 
-static int is_full(void) {
-    const char *text = getenv("KGEN_TEST_LEVEL");
-    return text && strcmp(text, "full") == 0;
-}
-
 static kgen_spec random_spec(kgen_family_id family, const kgen_target *target) {
     kgen__case *c = malloc(sizeof *c);
     kgen_spec spec;
@@ -134,7 +129,7 @@ static void test_every_spec_has_a_workload(void **state) {
     for (size_t p = 0; p < 2; p++) {
         kgen_context *ctx = open_cpu(personas[p]);
         for (int family = 0; family < KGEN_FAMILY_COUNT; family++) {
-            int made = 0, wanted = is_full() ? 1000 : 40;
+            int made = 0, wanted = test_level() == LEVEL_FULL ? 1000 : 40;
             while (made < wanted) check_any(ctx, (kgen_family_id)family, &made);
         }
         kgen_close(ctx);
@@ -209,7 +204,7 @@ static void test_kernels_run_over_workloads(void **state) {
     (void)state;
     for (size_t p = 0; p < 2; p++) ctx[p] = open_cpu(personas[p]);
     for (int family = 0; family < KGEN_FAMILY_COUNT; family++)
-        for (int i = 0; i < (is_full() ? 16 : 1); i++)
+        for (int i = 0; i < (test_level() == LEVEL_FULL ? 16 : 1); i++)
             run_random(ctx[kgen__rng_range(&rng, 0, 1)], (kgen_family_id)family);
     for (size_t p = 0; p < 2; p++) kgen_close(ctx[p]);
 }
