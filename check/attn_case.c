@@ -38,6 +38,7 @@ static const kgen__case_key keys[] = {
     INTEGER(bad, 0, 16, 0),
     WORD(kds, scale_words, SCALE_LIST),
     WORD(vds, scale_words, SCALE_LIST),
+    WORD(qds, scale_words, SCALE_LIST),
     DECIMAL(scale, 0),
     DECIMAL(softcap, 2),
     DECIMAL(oscale, 0),

@@ -11,20 +11,20 @@ typedef struct kgen__attn_case {
     int32_t page;                          /* run-time page of page=x16 */
     int32_t window, right;                 /* of window=rt, right=rt */
     int32_t tail;                          /* padding tokens after the last sequence's */
-    int32_t extra;    /* pages in nobody's table, besides the one always there */
-    int32_t cols;     /* columns of the table past the longest sequence */
-    int32_t rowpad;   /* entries between two rows of the table */
-    int32_t packed;   /* 1: K and V are views of one tensor */
-    int32_t pad;      /* 16-byte units between two tokens of K, V */
-    int32_t qpad;     /* 16-byte units between two tokens of q, out */
-    int32_t off;      /* 1: q, K, V begin 16 bytes into their allocation */
-    int32_t poison;   /* 0: finite numbers where no row looks */
-    int32_t bad;      /* of 16 sequences, so many have something out of bounds */
-    int32_t kds, vds; /* kgen__scale_shape of the descales */
-    double scale;     /* softmax scale; 0: 1/sqrt(d) */
-    double softcap;   /* of softcap=1 */
-    double oscale;    /* out_scale; 0: random */
-    double sink;      /* added to every sink */
+    int32_t extra;         /* pages in nobody's table, besides the one always there */
+    int32_t cols;          /* columns of the table past the longest sequence */
+    int32_t rowpad;        /* entries between two rows of the table */
+    int32_t packed;        /* 1: K and V are views of one tensor */
+    int32_t pad;           /* 16-byte units between two tokens of K, V */
+    int32_t qpad;          /* 16-byte units between two tokens of q, out */
+    int32_t off;           /* 1: q, K, V begin 16 bytes into their allocation */
+    int32_t poison;        /* 0: finite numbers where no row looks */
+    int32_t bad;           /* of 16 sequences, so many have something out of bounds */
+    int32_t kds, vds, qds; /* kgen__scale_shape of the descales */
+    double scale;          /* softmax scale; 0: 1/sqrt(d) */
+    double softcap;        /* of softcap=1 */
+    double oscale;         /* out_scale; 0: random */
+    double sink;           /* added to every sink */
 } kgen__attn_case;
 
 #endif

@@ -54,6 +54,9 @@ static void shape_cache(kgen__data *data, const extents *e) {
         granularity == KGEN_DESCALE_TOKEN ? KGEN__SCALE_TOKEN : KGEN__SCALE_ONE;
     kgen__cache_shape(&a->k, &plan, KGEN__SIDE_K);
     kgen__cache_shape(&a->v, &plan, KGEN__SIDE_V);
+    if (kgen_dtype_size((kgen_dtype)data->spec.attn.q) == 1)
+        kgen__descale_shape(&a->q_descale, &plan,
+                            c->qds ? (kgen__scale_shape)c->qds : KGEN__SCALE_ONE, e->seqs);
     if (granularity == KGEN_DESCALE_NONE) return;
     kgen__descale_shape(&a->k_descale, &plan, c->kds ? (kgen__scale_shape)c->kds : first, e->seqs);
     kgen__descale_shape(&a->v_descale, &plan, c->vds ? (kgen__scale_shape)c->vds : first, e->seqs);
@@ -101,6 +104,8 @@ static kgen_status check_shape(const kgen__case *drawn, const kgen_attn_spec *sp
                                const extents *e, kgen_error *err) {
     const kgen__attn_case *c = &drawn->attn;
     int token = spec->descale == KGEN_DESCALE_TOKEN;
+    if (c->qds >= KGEN__SCALE_TOKEN)
+        return kgen_fail(err, KGEN_E_ARG, "qds: queries have one, head or seq");
     if (spec->descale == KGEN_DESCALE_HEAD || token) {
         int32_t shapes[2] = {c->kds, c->vds};
         for (int i = 0; i < 2; i++)
@@ -263,7 +268,7 @@ static void fill_token_scale(const filler *f, kgen__rng *rng, kgen_tensor *t, kg
 
 static void cover_scales(filler *f, int index, kgen__rng *rng) {
     kgen_tensor *t = kgen__slot_tensor(&f->data->args, index);
-    int ignored = f->data->spec.attn.descale == KGEN_DESCALE_IGNORE;
+    int ignored = index != Q_DESCALE && f->data->spec.attn.descale == KGEN_DESCALE_IGNORE;
     if (t->rank == 3 || ignored) cover(f, index);
     for (int64_t i = 0; t->data && t->rank < 3 && !ignored && i < t->shape[0] * t->stride[0]; i++)
         kgen__number_store(KGEN_DTYPE_F32, t->data, i, random_scale(rng));
@@ -272,10 +277,11 @@ static void cover_scales(filler *f, int index, kgen__rng *rng) {
 static void fill_cache(filler *f) {
     kgen_attn_args *a = f->data->args.attn;
     kgen__rng k = stream(f, K), v = stream(f, V), ks = stream(f, K_DESCALE);
-    kgen__rng vs = stream(f, V_DESCALE);
+    kgen__rng vs = stream(f, V_DESCALE), qs = stream(f, Q_DESCALE);
     for (int index = K; index <= V; index++) cover(f, index);
     cover_scales(f, K_DESCALE, &ks);
     cover_scales(f, V_DESCALE, &vs);
+    cover_scales(f, Q_DESCALE, &qs);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         for (int64_t key = first_live(f, s); key < f->lens[s]; key++) {
             kgen__cache_at at = {kgen__attn_page(a, s, key / f->page_tokens), key % f->page_tokens,

@@ -7,11 +7,13 @@
 enum { DEFAULT_BUDGET = 600 };
 
 static const kgen__choice choices[] = {
-    KGEN__CHOICE(attn.q, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16),
+    KGEN__CHOICE(attn.q, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16,
+                 KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2,
+                 KGEN_DTYPE_F32),
     KGEN__CHOICE(attn.kv, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN,
                  KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2),
     KGEN__CHOICE(attn.out, 3, 0, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8,
-                 KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2),
+                 KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2, KGEN_DTYPE_F32),
     KGEN__CHOICE(attn.head_dim, 8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512),
     KGEN__CHOICE(attn.v_dim, 2, 0, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512),
     KGEN__CHOICE(attn.group, 8, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 32, 48, 64, 71, 128),
@@ -149,6 +151,9 @@ static void random_scalars(kgen__case *c, kgen__rng *rng) {
     c->attn.scale = KGEN__PICK(rng, 0, 0, 0, 1) * 0.25;
     c->attn.kds = random_scale_shape(c, rng);
     c->attn.vds = random_scale_shape(c, rng);
+    if (kgen_dtype_size((kgen_dtype)c->spec.attn.q) == 1)
+        c->attn.qds =
+            KGEN__PICK(rng, KGEN__SCALE_AUTO, KGEN__SCALE_ONE, KGEN__SCALE_HEAD, KGEN__SCALE_SEQ);
     c->attn.page = c->attn.window = c->attn.right = 16;
     if (c->spec.attn.page == KGEN_PAGE_X16)
         c->attn.page = 16 * (int32_t)kgen__rng_range(rng, 1, 40);

@@ -41,9 +41,22 @@ static double descale_at(const row *r, const kgen_tensor *t, kgen__cache_at at) 
     return kgen__number_load(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, r->seq));
 }
 
-/* size: of what was added up */
+/* What f32 queries are rounded to: the type of the cache, fp16 where that has 8 bits. */
+static double query_rounding(const row *r) {
+    if (r->spec->q != KGEN_DTYPE_F32) return 0;
+    return r->args->k.dtype == KGEN_DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
+}
+
+static double query_descale(const row *r) {
+    const kgen_tensor *t = &r->args->q_descale;
+    kgen__cache_at at = {0, 0, r->kv_head};
+    if (!t->data) return 1.0;
+    return kgen__number_load(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, r->seq));
+}
+
+/* size: of what was added up; rounding: of a query */
 typedef struct score {
-    double value, size;
+    double value, size, rounding;
 } score;
 
 static void cap(score *s, double c) {
@@ -77,13 +90,13 @@ static void score_key(row *r, int64_t key) {
         dot += term;
         size += fabs(term);
     }
-    double factor = (double)a->softmax_scale * descale_at(r, &a->k_descale, at);
-    score s = {factor * dot, fabs(factor) * size};
+    double factor = (double)a->softmax_scale * descale_at(r, &a->k_descale, at) * query_descale(r);
+    score s = {factor * dot, fabs(factor) * size, query_rounding(r) * fabs(factor) * size};
     if (r->spec->softcap && !r->spec->cap_last) cap(&s, a->softcap);
     if (r->spec->alibi) lean(&s, r, key);
     if (r->spec->cap_last) cap(&s, a->softcap);
     r->score[key - r->first] = s.value;
-    r->blur[key - r->first] = SUM_ERROR * s.size;
+    r->blur[key - r->first] = SUM_ERROR * s.size + s.rounding;
 }
 
 static double sink_of(const row *r) {

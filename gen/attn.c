@@ -33,13 +33,15 @@ static const kgen_symbol symbols_phase[] = {
     VALUE(#name, KGEN_PHASE_##NAME), /* templates ask its row */
 #include <kgen/attn_phases.def>
     NO_SYMBOL};
-SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
+SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16), VALUE("fp8", KGEN_DTYPE_FP8),
+        NAMED("e4m3fn", DTYPE_E4M3FN), NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2),
+        NAMED("f32", DTYPE_F32));
 SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
         NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
 SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
-        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("f32", DTYPE_F32));
 SYMBOLS(layout, NAMED("nhd", LAYOUT_NHD), NAMED("hnd", LAYOUT_HND),
         NAMED("shuffle", LAYOUT_SHUFFLE), NAMED("xpacked", LAYOUT_XPACKED));
 SYMBOLS(page, NAMED("x16", PAGE_X16));
@@ -341,7 +343,9 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_attn_spec *s = &spec->attn;
     s->kv = kgen__native_fp8(s->kv, target);
-    s->out = kgen__native_fp8(s->out ? s->out : s->q, target);
+    s->q = kgen__native_fp8(s->q, target);
+    if (!s->out) s->out = is_8bit(s->q) ? KGEN_DTYPE_BF16 : s->q;
+    s->out = kgen__native_fp8(s->out, target);
     s->v_dim = v_dim_of(s);
     if (s->descale == KGEN_DESCALE_AUTO)
         s->descale = is_8bit(s->kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;

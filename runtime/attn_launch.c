@@ -175,6 +175,10 @@ static kgen_status pack_caches(device_args *d, const kgen_attn_spec *s, const kg
                                  d->k_descale_stride, err));
     KGEN_TRY(kgen__check_descale(&kv, s->descale, "v_descale", &a->v_descale, a->v.shape[0], seqs,
                                  d->v_descale_stride, err));
+    if (kgen_dtype_size((kgen_dtype)s->q) == 1)
+        KGEN_TRY(kgen__check_descale(&kv, KGEN_DESCALE_HEAD, "q_descale", &a->q_descale, 0, seqs,
+                                     d->q_descale_stride, err));
+    d->q_descale = a->q_descale.data;
     d->k_descale = a->k_descale.data;
     d->v_descale = a->v_descale.data;
     pack_cache(d, a, &kv);

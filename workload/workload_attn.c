@@ -147,6 +147,10 @@ static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_er
                                     n->heads,
                                     s->head_dim,
                                     s->v_dim};
+    const int64_t one = 1;
+    if (kgen_dtype_size((kgen_dtype)s->q) == 1)
+        KGEN_TRY(
+            kgen__workload_tensor(work, &a->q_descale, KGEN__SHARED, 1, &one, KGEN__POSITIVE, err));
     KGEN_TRY(kgen__workload_caches(work, &a->k, &a->v, &c, KGEN__SIGNED, err));
     return kgen__workload_scales(work, &a->k_descale, &a->v_descale, &c, s->descale, KGEN__POSITIVE,
                                  err);

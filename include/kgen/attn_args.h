@@ -24,7 +24,7 @@ typedef enum kgen_attn_error {
  *
  * For query row (token i of sequence s, head h), with kvh = h / G,
  * ctx = seq_lens[s] - q_len[s], position p = ctx + i, keys k < seq_lens[s]:
- *   s_k = softmax_scale * kdescale * dot(q, K[k])
+ *   s_k = softmax_scale * qdescale * kdescale * dot(q, K[k])
  *   softcap:  s_k = c tanh(s_k / c)
  *   alibi:    s_k += slope[h] * (k - p), before the cap with order=alibi
  *   visible:  k <= p where the sequence is causal, else k - p < right; and

@@ -179,6 +179,7 @@ enum {
     WRONG_SCALE = 8192,
     ONE_V_DESCALE = 16384,
     CAP_FIRST = 32768,
+    NO_Q_DESCALE = 65536,
 };
 
 typedef struct walk {
@@ -249,6 +250,15 @@ static float scale_of(const walk *w, int value, int64_t key, int64_t head) {
     }
 }
 
+static float query_scale(const walk *w, int64_t head) {
+    const float *scale = w->data->args.attn->q_descale.data;
+    int32_t shape = w->data->shape.attn.qds;
+    if (!scale || w->faults & NO_Q_DESCALE) return 1;
+    return scale[shape == KGEN__SCALE_HEAD  ? head
+                 : shape == KGEN__SCALE_SEQ ? w->seq * w->hkv + head
+                                            : 0];
+}
+
 /* The word of a token of the tree at `key`; where the key stands. */
 static uint64_t word_at(const walk *w, int64_t key) {
     const kgen_tensor *t = &w->data->args.attn->words;
@@ -288,7 +298,7 @@ static float score(const walk *w, int64_t token, int64_t h, int64_t position, in
         dot += (float)kgen__number_load(a->q.dtype, a->q.data,
                                         token * a->q.stride[0] + h * s->head_dim + d) *
                cached(w, 0, key, head, d);
-    dot *= a->softmax_scale * scale_of(w, 0, key, head);
+    dot *= a->softmax_scale * scale_of(w, 0, key, head) * query_scale(w, head);
     if (w->faults & WRONG_SCALE) dot *= 1.03f;
     int cap_last = s->cap_last && !(w->faults & CAP_FIRST);
     int cap = s->softcap && !(w->faults & NO_SOFTCAP);
@@ -302,7 +312,11 @@ static float score(const walk *w, int64_t token, int64_t h, int64_t position, in
 }
 
 static float round_p(const walk *w, float p) {
-    kgen_dtype dtype = w->faults & LOW_P ? KGEN_DTYPE_E5M2 : w->data->args.attn->q.dtype;
+    const kgen_attn_args *a = w->data->args.attn;
+    kgen_dtype dtype = a->q.dtype;
+    if (kgen_dtype_size(dtype) != 2)
+        dtype = kgen_dtype_size(a->k.dtype) == 2 ? a->k.dtype : KGEN_DTYPE_FP16;
+    if (w->faults & LOW_P) dtype = KGEN_DTYPE_E5M2;
     return kgen__number_decode(dtype, kgen__number_encode(dtype, p));
 }
 
@@ -472,6 +486,7 @@ static const struct {
     {FIRST_K_DESCALE, "attn:kv=fp8,d=64,g=4 | lens=100 hkv=4 kds=head"},
     {FIRST_K_DESCALE, "attn:kv=fp8,d=64,g=4 | lens=100,100 kds=seq"},
     {ONE_V_DESCALE, "attn:kv=fp8,d=64,g=4 | lens=100 hkv=4 vds=head"},
+    {NO_Q_DESCALE, "attn:q=fp8,kv=fp8,d=64,g=4 | lens=100"},
     {LAST_KEY, "attn:d=128,g=8 | lens=400"},
     {LAST_KEY, "attn:q=fp16,kv=fp16,d=128,g=8 | lens=17"},
     {WRONG_HEAD, "attn:d=64,g=3 | lens=40 hkv=3"},
@@ -485,7 +500,8 @@ static const struct {
 static int can_show(const trial *t, int fault) {
     const kgen_tensor *k = &t->data.args.attn->k_descale;
     const float *scale = k->data;
-    if (fault == NO_K_DESCALE) return fabsf(scale[0] - 1) > 0.15f;
+    if (fault == NO_Q_DESCALE) scale = t->data.args.attn->q_descale.data;
+    if (fault == NO_K_DESCALE || fault == NO_Q_DESCALE) return fabsf(scale[0] - 1) > 0.15f;
     if (fault != FIRST_K_DESCALE) return 1;
     float most = 0;
     for (int64_t i = 1; i < k->shape[0] * k->stride[0]; i++)

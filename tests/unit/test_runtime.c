@@ -46,7 +46,7 @@ typedef struct rig {
     "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=x16,layout=hnd,table=i64,window=rt," \
     "softcap=1,alibi=1,sinks=1,lse=1,descale=token"
 #define PLAIN "attn:d=64,g=2"
-#define SHUFFLE "attn:d=64,g=2,page=32,layout=shuffle,kv=fp8,descale=head"
+#define SHUFFLE "attn:q=fp8,d=64,g=2,page=32,layout=shuffle,kv=fp8,descale=head"
 #define XPACKED "attn:d=64,g=2,layout=xpacked"
 #define ONE "attn:d=64,page=1"
 
@@ -424,7 +424,7 @@ static const refusal all_refusals[] = {
 };
 
 /* SHUFFLE: S=2, Hq=4, Hkv=2, D=64, x=16, pages of 32, K [NB][2][4][32][16],
- * V [NB][2][2][64][16], k_descale [2][2], v_descale [2]. */
+ * V [NB][2][2][64][16], k_descale [2][2], v_descale [2], q_descale [1]. */
 static const refusal shuffle_refusals[] = {
     {"k", RANK, 0, 4, "k: rank 4, 5 expected"},
     {"k", SHAPE, 2, 8, "k: shape[2]=8, 4 expected"},
@@ -448,6 +448,11 @@ static const refusal shuffle_refusals[] = {
     {"k_descale", SHAPE, 1, 1, "k_descale: shape[1]=1, 2 expected"},
     {"v_descale", SHAPE, 0, 4, "v_descale: shape[0]=4, 2 expected"},
     {"v_descale", RANK, 0, 5, "v_descale: rank 5, 1 expected"},
+    {"q", DTYPE, 0, KGEN_DTYPE_BF16, "q: dtype bf16, kernel built for e4m3fnuz"},
+    {"q_descale", DATA, 0, 0, "q_descale: no data"},
+    {"q_descale", DTYPE, 0, KGEN_DTYPE_BF16, "q_descale: dtype bf16, kernel built for f32"},
+    {"q_descale", RANK, 0, 3, "q_descale: rank 3, 1 expected"},
+    {"q_descale", SHAPE, 0, 4, "q_descale: shape[0]=4, 2 expected"},
 };
 
 /* XPACKED: S=2, Hkv=2, D=64, x=8, pages of 16, V [NB][2][64][16]. */

@@ -238,7 +238,7 @@ static const struct {
     {"attn: d=128", " d=128: family attn has no such key"},
     {"attn:=128", "=128: family attn has no such key"},
     {"attn:kv=fp4", "kv=fp4: unknown value; allowed: bf16, fp16, fp8, e4m3fn, e4m3fnuz, e5m2"},
-    {"attn:q=fp8", "q=fp8: unknown value; allowed: bf16, fp16"},
+    {"attn:q=fp4", "q=fp4: unknown value; allowed: bf16, fp16, fp8, e4m3fn, e4m3fnuz, e5m2, f32"},
     {"attn:kv=1", "kv=1: unknown value"},
     {"attn:layout=NHD", "layout=NHD: unknown value; allowed: nhd, hnd, shuffle, xpacked"},
     {"attn:softcap=2", "softcap=2: unknown value; allowed: 0, 1"},

@@ -43,4 +43,6 @@ struct kg_attn_args {
     const void *indptr;          /* [S + 1], of a flat table */
     const void *words;           /* [S][t] masks */
     long long words_row;
+    const float *q_descale;
+    long long q_descale_stride[3];
 };

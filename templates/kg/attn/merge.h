@@ -74,6 +74,10 @@ KG_DEV float output_factor(sums_t total, float top, args_t a, const segment_t &g
 
 KG_DEV void store_out(args_t a, row_t row, int dim, const float (&x)[4]) {
     u8 *p = (u8 *)a.out + row.token * a.out_token + row.head * a.out_head;
+    if constexpr (OUT_DTYPE == DTYPE_F32) {
+        KG_UNROLL for (int j = 0; j < 4; j++) store((float *)p + dim + j, x[j]);
+        return;
+    }
     u32 lo = pack_out(x[0], x[1]), hi = pack_out(x[2], x[3]);
     if constexpr (OUT_8BIT)
         store((u32 *)(p + dim), lo | hi << 16);

@@ -45,6 +45,12 @@ KG_DEV float head_descale(const float *p, const KG_CONSTANT long long (&stride)[
         return load(p + g.seq.index * stride[0] + g.kv_head * stride[2]);
 }
 
+// Queries of 8 bits have one, too.
+KG_DEV float query_descale(args_t a, const segment_t &g) {
+    return load(a.q_descale + g.seq.index * a.q_descale_stride[0] +
+                g.kv_head * a.q_descale_stride[2]);
+}
+
 KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, const role_t &role, float scale) {
     int lane = (int)opaque(lane_id()); // no row's condition is kept for the next segment
     h.first_row = g.row_block * ROWS + role.row;
@@ -91,7 +97,9 @@ KG_DEV head_t head_of(args_t a, const segment_t &g, const role_t &role) {
     h.safe_last =
         TREE ? g.seq.context - 1 : last_key(a, g.seq, (g.row_block * ROWS + role.row) / GROUP);
     h.safe_first = WINDOW != 0 ? last_position(g) + 1 - h.window : 0;
-    column_facts(h, a, g, role, a.scale * head_descale(a.k_descale, a.k_descale_stride, g));
+    float scale = a.scale * head_descale(a.k_descale, a.k_descale_stride, g);
+    if constexpr (Q_8BIT) scale *= query_descale(a, g);
+    column_facts(h, a, g, role, scale);
     return h;
 }
 

@@ -80,10 +80,15 @@ KG_DEV bool row_exists(const segment_t &g, int row) {
     return (g.row_block * ROWS + row) / GROUP < g.seq.q_len;
 }
 
+KG_DEV const u8 *q_row(args_t a, const segment_t &g, int row) {
+    int at = g.row_block * ROWS + row;
+    return (const u8 *)a.q + (g.seq.q_start + at / GROUP) * a.q_token +
+           (g.kv_head * GROUP + at % GROUP) * a.q_head;
+}
+
 KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
-    int grp = lane_grp((int)opaque(lane_id())), at = g.row_block * ROWS + row;
-    const u8 *q = (const u8 *)a.q + (g.seq.q_start + at / GROUP) * a.q_token +
-                  (g.kv_head * GROUP + at % GROUP) * a.q_head;
+    int grp = lane_grp((int)opaque(lane_id()));
+    const u8 *q = q_row(a, g, row);
     bool exists = row_exists(g, row);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
         int dim = c * K_DIMS + grp * X;
@@ -93,6 +98,35 @@ KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g
             KG_UNROLL for (int j = 0; j < 4; j++) w[c][n + j] = x[j];
         }
     }
+}
+
+// Codes of 8 bits, each of which the COMPUTE type holds exactly.
+KG_DEV void load_q_codes(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
+    int grp = lane_grp((int)opaque(lane_id()));
+    const u8 *q = q_row(a, g, row);
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
+        int dim = c * K_DIMS + grp * X;
+        u32 x[Q_WORDS / 2] = {};
+        if (row_exists(g, row) && dim < HEAD_DIM) load_words(x, q + dim);
+        KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
+            u32 pair = x[n / 2] >> n % 2 * 16;
+            constexpr int CODE = Q_8BIT ? Q_DTYPE : DTYPE_E4M3FN;
+            w[c][n] = pack_compute(fp8_to_f32_soft<CODE>(pair & 255u),
+                                   fp8_to_f32_soft<CODE>(pair >> 8 & 255u));
+        }
+    }
+}
+
+// The power of two at the greatest of a row's magnitudes, the upper halves of which
+// a lane has in `top`: its exponent, biased.
+KG_DEV u32 row_exponent(u32 top) {
+    KG_UNROLL for (u32 grp = 1; grp < (u32)NGRP; grp *= 2) {
+        u32 other =
+            shuffle(top, (u32)lane_at(lane_i((int)lane_id()), lane_grp((int)lane_id()) ^ (int)grp));
+        top = other > top ? other : top;
+    }
+    u32 exponent = top >> 7;
+    return exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
 }
 
 // bf16 queries for an fp16 product: divided by a power of two that brings the
@@ -105,18 +139,40 @@ KG_DEV float q_to_f16(u32 (&w)[K_CHUNKS][Q_WORDS]) {
         top = lo > top ? lo : top;
         top = hi > top ? hi : top;
     }
-    KG_UNROLL for (u32 grp = 1; grp < (u32)NGRP; grp *= 2) {
-        u32 other =
-            shuffle(top, (u32)lane_at(lane_i((int)lane_id()), lane_grp((int)lane_id()) ^ (int)grp));
-        top = other > top ? other : top;
-    }
-    u32 exponent = top >> 7;
-    exponent = exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
+    u32 exponent = row_exponent(top);
     float down = float_of((254 - exponent) << 23), up = float_of(exponent << 23);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
         w[c][n] =
             pack_f16(bf16_to_f32(w[c][n] & 0xffffu) * down, float_of(w[c][n] & 0xffff0000u) * down);
     return up;
+}
+
+// f32 queries, rounded to the COMPUTE type; for fp16 divided as bf16 ones are. Read
+// twice, for the greatest magnitude first: a row of floats would fill the registers.
+KG_DEV float load_q_floats(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
+    int grp = lane_grp((int)opaque(lane_id()));
+    const u8 *q = q_row(a, g, row);
+    bool exists = row_exists(g, row);
+    u32 top = 0;
+    KG_UNROLL for (int pass = SCALED_Q ? 0 : 1; pass < 2; pass++) {
+        u32 exponent = pass && SCALED_Q ? row_exponent(top) : 127;
+        float down = float_of((254 - exponent) << 23);
+        KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
+            int dim = c * K_DIMS + grp * X;
+            KG_UNROLL for (int n = 0; n < Q_WORDS; n += 2) {
+                u32 x[4] = {0, 0, 0, 0};
+                if (exists && dim < HEAD_DIM) load_words(x, q + dim * 4 + n * 8);
+                KG_UNROLL for (int j = 0; j < 4; j++) {
+                    u32 size = x[j] >> 16 & 0x7fffu;
+                    top = size > top ? size : top;
+                }
+                w[c][n] = pack_compute(float_of(x[0]) * down, float_of(x[1]) * down);
+                w[c][n + 1] = pack_compute(float_of(x[2]) * down, float_of(x[3]) * down);
+            }
+        }
+        if (pass) return float_of(exponent << 23);
+    }
+    return 1.0f;
 }
 
 KG_DEV u32 *q_lds(u8 *lds, int t, int c) {
@@ -129,8 +185,14 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         u32 w[K_CHUNKS][Q_WORDS];
         float up = 1;
-        load_q_row(w, a, g, role.row + t * NI + lane_i(lane));
-        if constexpr (SCALED_Q) up = q_to_f16(w);
+        int row = role.row + t * NI + lane_i(lane);
+        if constexpr (Q_8BIT)
+            load_q_codes(w, a, g, row);
+        else if constexpr (Q_F32)
+            up = load_q_floats(w, a, g, row);
+        else
+            load_q_row(w, a, g, row);
+        if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
             SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {

@@ -13,6 +13,7 @@ constexpr int DTYPE_E4M3FN = 3;
 constexpr int DTYPE_E4M3FNUZ = 4;
 constexpr int DTYPE_E5M2 = 5;
 constexpr int PHASE = 0;
+constexpr int DTYPE_F32 = 7;
 constexpr int Q_DTYPE = 1;
 constexpr int KV_DTYPE = 1;
 constexpr int OUT_DTYPE = 1;
