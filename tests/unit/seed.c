@@ -1,4 +1,4 @@
-/* One way to draw the seed of a test program, print it, and take it again; one to read the level. */
+/* One way to draw the seed of a test program, print it and take it again; one to read the level. */
 #include "seed.h"
 
 #include <setjmp.h>
