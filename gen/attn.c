@@ -92,12 +92,16 @@ static int32_t is_tree(const kgen_spec *spec) { return phases[spec->attn.phase].
 
 static int32_t is_dense(const kgen_spec *spec) { return phases[spec->attn.phase].dense; }
 
+/* Here waves read the cache themselves; of mla they stage it in LDS. */
+static int32_t is_staged(const kgen_spec *spec) {
+    (void)spec;
+    return 0;
+}
+
 /* What templates ask instead of the phase's number. */
-static const kgen__fact phase_facts[] = {{"BOUNDED", is_bounded},
-                                         {"RAGGED", is_ragged},
-                                         {"TREE", is_tree},
-                                         {"DENSE", is_dense},
-                                         {NULL, NULL}};
+static const kgen__fact phase_facts[] = {{"BOUNDED", is_bounded}, {"RAGGED", is_ragged},
+                                         {"TREE", is_tree},       {"DENSE", is_dense},
+                                         {"STAGED", is_staged},   {NULL, NULL}};
 
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;

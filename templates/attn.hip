@@ -7,53 +7,11 @@
 //   S = K Q^T          keys straight from memory into matrix operands
 //   P = exp2(S - m)    m moves only when a score exceeds it by 2^8
 //   O += V^T P^T       P is already where the second product wants it
-#include "kg/attn/merge.h"
+#include "kg/attn/attn_run.h"
 #include "kg/attn/softmax.h"
 #include "kg/attn/tile.h"
-#include "kg/attn/work.h"
 
 namespace kg {
-
-// A wave's share of its rows: maximum and sum of what it has seen, and the
-// weighted values. Locals, not members of one struct: the compiler then keeps
-// each in registers.
-typedef float column_t[ROW_TILES][COLS];
-typedef acc_t values_t[ROW_TILES][O_TILES];
-
-KG_DEV void clear(column_t &m, column_t &l, values_t &o) {
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        KG_UNROLL for (int c = 0; c < COLS; c++) m[t][c] = -INFINITE, l[t][c] = 0;
-        KG_UNROLL for (int n = 0; n < O_TILES; n++) o[t][n] = acc_t{};
-    }
-}
-
-// Moves the running maximum of tile `t` when some score needs it.
-KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const float (&s)[S_REGS]) {
-    float top[COLS];
-    bool exceeds = false;
-    KG_UNROLL for (int c = 0; c < COLS; c++) {
-        top[c] = s[c];
-        KG_UNROLL for (int r = c + COLS; r < S_REGS; r += COLS) top[c] = fmax(top[c], s[r]);
-        exceeds |= top[c] > m[t][c] + RESCALE_AT;
-    }
-    if (!any(exceeds)) return;
-    KG_UNROLL for (int c = 0; c < COLS; c++) {
-        float raised = fmax(m[t][c], column_max(top[c]));
-        float alpha = m[t][c] == -INFINITE ? 0.0f : exp2(m[t][c] - raised);
-        m[t][c] = raised;
-        l[t][c] *= alpha;
-        KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
-            o[t][n][r] *= alpha;
-    }
-}
-
-KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {
-    KG_UNROLL for (int r = 0; r < S_REGS; r++) {
-        float top = m[t][r % COLS];
-        s[r] = exp2(s[r] - (top == -INFINITE ? 0.0f : top));
-        l[t][r % COLS] += s[r];
-    }
-}
 
 // Behind the last block that a row of the wave sees.
 KG_DEV int block_end_of(args_t a, const segment_t &g, const role_t &role) {
@@ -124,28 +82,9 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);
 }
 
-KG_DEV void run(args_t args, u8 *lds) {
-    work_t work = work_begin(args);
-    int wave = (int)wave_id();
-    take_workspace(args);
-    while (work.unit < work.end) {
-        args_t a = reread(args);
-        segment_t g = work_segment(work, a);
-        g.next = parked(g.next);
-        work.end = parked(work.end);
-        work.seq_start = parked(work.seq_start);
-        if (g.shares) run_segment(a, g, work.cut, lds, wave);
-        g.next = fetched(g.next);
-        work.end = fetched(work.end);
-        work.seq_start = fetched(work.seq_start);
-        work_advance(work, g, a);
-    }
-    finish(reread(args));
-}
-
 } // namespace kg
 
 KG_ENTRY(kg_attn_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);
-    kg::run(KG_ARGS(kg_attn_args, args), lds);
+    kg::run<kg::run_segment>(KG_ARGS(kg_attn_args, args), lds);
 }

@@ -68,6 +68,12 @@ KG_SHAPE int kg_attn_q_keeps(int acc_registers, int wave, int sm90) {
 
 /* --- LDS ------------------------------------------------------------------- */
 
+/* Bytes between two staged keys: what reads 16 bytes of 8 of them at a time, or on
+ * sm_90 64 bytes of 2, then meets each bank once. */
+KG_SHAPE int kg_attn_stage_row(int bytes, int sm90) {
+    return sm90 ? ceil_div(bytes + 64, 128) * 128 - 64 : bytes / 16 % 2 ? bytes : bytes + 16;
+}
+
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS
  * has this many bytes; sm_90 has one workgroup a unit. */
 KG_SHAPE int kg_attn_round_most(int sm90) { return sm90 ? 36864 : 20480; }

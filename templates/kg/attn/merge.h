@@ -26,7 +26,9 @@ constexpr int LDS_ML = LDS.sums;      // [waves with the same rows][rows] maximu
 constexpr int LDS_TOTAL = LDS.totals; // [ROWS] maximum, sum
 constexpr int LDS_FLAG = LDS.flag;
 constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
-constexpr int LDS_USED = LDS.bytes;
+// A stage is done with when waves meet, but for what they say of their rows.
+constexpr int LDS_STAGE = LDS.round;
+constexpr int LDS_USED = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 struct sums_t {

@@ -168,8 +168,12 @@ KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token
         return token <= position && (WINDOW == 0 || position - token < h.window);
 }
 
-KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t &h, int t,
-                          int start, const keys_t &keys, const token_scale_t &scale) {
+// Products that have been added up.
+KG_DEV float score(const float (&s)[S_REGS], int reg) { return s[reg]; }
+
+template <class T>
+KG_DEV void finish_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int t, int start,
+                          const keys_t &keys, const token_scale_t &scale) {
     int lane = (int)opaque(lane_id()); // or the masks of one tile wait for the next
     bool edge = start + TOK - 1 > h.safe_last || start < h.safe_first;
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
@@ -193,6 +197,49 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const scores_t &dot, const head_t 
 KG_DEV void scale_p(float (&p)[S_REGS], const token_scale_t &scale) {
     if constexpr (DESCALE == DESCALE_TOKEN)
         KG_UNROLL for (int r = 0; r < S_REGS; r++) p[r] *= scale.v[r];
+}
+
+// --- running sums ------------------------------------------------------------
+
+// A wave's share of its rows: maximum and sum of what it has seen, and the
+// weighted values. Locals, not members of one struct: the compiler then keeps
+// each in registers.
+typedef float column_t[ROW_TILES][COLS];
+typedef acc_t values_t[ROW_TILES][O_TILES];
+
+KG_DEV void clear(column_t &m, column_t &l, values_t &o) {
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        KG_UNROLL for (int c = 0; c < COLS; c++) m[t][c] = -INFINITE, l[t][c] = 0;
+        KG_UNROLL for (int n = 0; n < O_TILES; n++) o[t][n] = acc_t{};
+    }
+}
+
+// Moves the running maximum of tile `t` when some score needs it.
+KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const float (&s)[S_REGS]) {
+    float top[COLS];
+    bool exceeds = false;
+    KG_UNROLL for (int c = 0; c < COLS; c++) {
+        top[c] = s[c];
+        KG_UNROLL for (int r = c + COLS; r < S_REGS; r += COLS) top[c] = fmax(top[c], s[r]);
+        exceeds |= top[c] > m[t][c] + RESCALE_AT;
+    }
+    if (!any(exceeds)) return;
+    KG_UNROLL for (int c = 0; c < COLS; c++) {
+        float raised = fmax(m[t][c], column_max(top[c]));
+        float alpha = m[t][c] == -INFINITE ? 0.0f : exp2(m[t][c] - raised);
+        m[t][c] = raised;
+        l[t][c] *= alpha;
+        KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
+            o[t][n][r] *= alpha;
+    }
+}
+
+KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+        float top = m[t][r % COLS];
+        s[r] = exp2(s[r] - (top == -INFINITE ? 0.0f : top));
+        l[t][r % COLS] += s[r];
+    }
 }
 
 } // namespace kg

@@ -40,9 +40,14 @@ constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, X);
-constexpr bool Q_IN_LDS = Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, IS_SM90);
+constexpr bool Q_IN_LDS = !STAGED && Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, IS_SM90);
 constexpr int Q_LDS_WORDS = Q_REGS * WAVE; // of the waves with the same rows
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (UNBOUNDED ? WAVES : 1) : 0;
+
+// STAGED: a block of keys lies in LDS, and then the scores that each wave has of it.
+constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BYTES, IS_SM90);
+constexpr int STAGE_SCORES = TOK * STAGE_ROW;
+constexpr int STAGE_BYTES = STAGED ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4 : 0;
 
 struct k_tile_t {
     u32 w[K_CHUNKS][KROWS][4];
@@ -86,12 +91,14 @@ KG_DEV const u8 *q_row(args_t a, const segment_t &g, int row) {
            (g.kv_head * GROUP + at % GROUP) * a.q_head;
 }
 
-KG_DEV void load_q_row(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
+// N chunks from `first` on; what is outside is 0.
+template <int N>
+KG_DEV void load_q_row(u32 (&w)[N][Q_WORDS], args_t a, const segment_t &g, int row, int first) {
     int grp = lane_grp((int)opaque(lane_id()));
     const u8 *q = q_row(a, g, row);
     bool exists = row_exists(g, row);
-    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
-        int dim = c * K_DIMS + grp * X;
+    KG_UNROLL for (int c = 0; c < N; c++) {
+        int dim = (first + c) * K_DIMS + grp * X;
         KG_UNROLL for (int n = 0; n < Q_WORDS; n += 4) {
             u32 x[4] = {0, 0, 0, 0};
             if (exists && dim < HEAD_DIM) load_words(x, q + dim * 2 + n * 4);
@@ -132,18 +139,17 @@ KG_DEV u32 row_exponent(u32 top) {
 // bf16 queries for an fp16 product: divided by a power of two that brings the
 // row's greatest magnitude to 1..2, so nothing overflows and what underflows is
 // far below the row's own rounding. Returns the power of two.
-KG_DEV float q_to_f16(u32 (&w)[K_CHUNKS][Q_WORDS]) {
+template <int N> KG_DEV float q_to_f16(u32 (&w)[N][Q_WORDS]) {
     u32 top = 0;
-    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
+    KG_UNROLL for (int c = 0; c < N; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
         u32 lo = w[c][n] & 0x7fffu, hi = w[c][n] >> 16 & 0x7fffu;
         top = lo > top ? lo : top;
         top = hi > top ? hi : top;
     }
     u32 exponent = row_exponent(top);
     float down = float_of((254 - exponent) << 23), up = float_of(exponent << 23);
-    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
-        w[c][n] =
-            pack_f16(bf16_to_f32(w[c][n] & 0xffffu) * down, float_of(w[c][n] & 0xffff0000u) * down);
+    KG_UNROLL for (int c = 0; c < N; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) w[c][n] =
+        pack_f16(bf16_to_f32(w[c][n] & 0xffffu) * down, float_of(w[c][n] & 0xffff0000u) * down);
     return up;
 }
 
@@ -191,7 +197,7 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
         else if constexpr (Q_F32)
             up = load_q_floats(w, a, g, row);
         else
-            load_q_row(w, a, g, row);
+            load_q_row(w, a, g, row, 0);
         if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
             SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;

@@ -25,6 +25,7 @@ KG_DEV int lane_i(int lane) { return lane % 16; }
 KG_DEV int lane_grp(int lane) { return lane / 16; }
 KG_DEV int lane_at(int i, int grp) { return 16 * grp + i; }
 KG_DEV int k_token(int i, int row) { return 8 * (i / 4) + 4 * row + i % 4; }
+KG_DEV int k_place(int token) { return 16 * (token / 4 % 2) + 4 * (token / 8) + token % 4; }
 KG_DEV int s_token(int lane, int reg) { return 8 * lane_grp(lane) + reg; }
 KG_DEV int o_row(int lane, int reg) { return 4 * lane_grp(lane) + reg; }
 KG_DEV int lane_column(int lane, int) { return lane_i(lane); }

@@ -22,6 +22,9 @@ KG_DEV int lane_i(int lane) { return lane % 16; }
 KG_DEV int lane_grp(int lane) { return lane / 16; }
 KG_DEV int lane_at(int i, int grp) { return 16 * grp + i; }
 KG_DEV int k_token(int i, int) { return ROWS_INTERLEAVED_BY_HALF ? 8 * (i % 2) + i / 2 : i; }
+KG_DEV int k_place(int token) {
+    return ROWS_INTERLEAVED_BY_HALF ? 2 * (token % 8) + token / 8 : token;
+}
 KG_DEV int s_token(int lane, int reg) { return 8 * lane_grp(lane) + reg; }
 KG_DEV int o_row(int lane, int reg) {
     return ROWS_INTERLEAVED_BY_HALF ? 2 * reg + lane_grp(lane) : 8 * lane_grp(lane) + reg;

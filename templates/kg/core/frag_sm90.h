@@ -22,6 +22,7 @@ KG_DEV int lane_i(int lane) { return lane / 4; }
 KG_DEV int lane_grp(int lane) { return lane % 4; }
 KG_DEV int lane_at(int i, int grp) { return 4 * i + grp; }
 KG_DEV int k_token(int i, int row) { return 4 * (i / 2) + 2 * row + i % 2; }
+KG_DEV int k_place(int token) { return 8 * (token / 2 % 2) + 2 * (token / 4) + token % 2; }
 KG_DEV int s_token(int lane, int reg) { return k_token(lane_i(lane), reg / 2); }
 KG_DEV int o_row(int lane, int reg) { return lane_i(lane) + 8 * (reg / 2); }
 KG_DEV int lane_column(int lane, int c) { return 2 * lane_grp(lane) + c; }

@@ -62,4 +62,5 @@ constexpr int BOUNDED = 1;
 constexpr int RAGGED = 0;
 constexpr int TREE = 0;
 constexpr int DENSE = 0;
+constexpr int STAGED = 0;
 }
