@@ -154,6 +154,52 @@ kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_erro
     return first;
 }
 
+/* A note may be old, or forged: the entry itself says what it was made of. */
+static int is_made_of(const kgen_entry *entry, const kgen_source *source) {
+    uint8_t has[KGEN_SOURCE_DIGEST_BYTES], wanted[KGEN_SOURCE_DIGEST_BYTES];
+    if (strcmp(entry->target, source->target->name) != 0) return 0;
+    kgen_source_digest(has, entry->source, entry->source_size);
+    kgen_source_digest(wanted, source->text, source->size);
+    return memcmp(has, wanted, sizeof has) == 0;
+}
+
+kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, int *found,
+                                const kgen_source *source, const char *const *flags,
+                                size_t flag_count, kgen_error *err) {
+    kgen_key recipe, key;
+    *out = NULL;
+    *found = 0;
+    kgen__recipe_make(&recipe, source, flags, flag_count);
+    for (size_t i = 0; i < cache->layer_count; i++) {
+        const layer *at = &cache->layers[i];
+        if (!at->ops->find || !at->ops->find(at->self, &key, &recipe)) continue;
+        KGEN_TRY(kgen_cache_get(cache, out, found, &key, err));
+        if (*found && is_made_of(*out, source)) return KGEN_OK;
+        kgen_entry_free(*out);
+        *out = NULL;
+        *found = 0;
+    }
+    return KGEN_OK;
+}
+
+void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source, const char *const *flags,
+                          size_t flag_count, const kgen_key *key) {
+    kgen_key recipe, known;
+    kgen__recipe_make(&recipe, source, flags, flag_count);
+    for (size_t i = 0; i < cache->layer_count; i++) {
+        const layer *at = &cache->layers[i];
+        if (at->ops->find && at->ops->find(at->self, &known, &recipe) &&
+            memcmp(&known, key, sizeof known) == 0)
+            return;
+    }
+    if (!cache->store) return;
+    kgen__recipe_write(kgen__store_path(cache->store), &recipe, key);
+}
+
+int kgen_cache_lock(kgen_cache *cache, const kgen_key *key) {
+    return cache->store ? kgen__lock_take(kgen__store_path(cache->store), key) : KGEN_LOCK_NONE;
+}
+
 static kgen_status check_prefix(char out[KGEN_KEY_HEX], const char *prefix, kgen_error *err) {
     size_t length = strlen(prefix);
     if (length >= KGEN_KEY_HEX || strspn(prefix, "0123456789abcdefABCDEF") != length)
@@ -170,4 +216,22 @@ kgen_status kgen_cache_each(kgen_cache *cache, const char *prefix,
     char lower[KGEN_KEY_HEX];
     KGEN_TRY(check_prefix(lower, prefix, err));
     return cache->store ? kgen__store_each(cache->store, lower, visit, user, err) : KGEN_OK;
+}
+
+kgen_status kgen_cache_list(kgen_cache *cache, const char *prefix,
+                            int (*visit)(const kgen_entry *entry, size_t file_bytes, void *user),
+                            void *user, kgen_error *err) {
+    char lower[KGEN_KEY_HEX];
+    KGEN_TRY(check_prefix(lower, prefix, err));
+    if (!cache->store) return KGEN_OK;
+    return kgen__heads_each(kgen__store_path(cache->store), lower, visit, user, err);
+}
+
+kgen_status kgen_cache_examine(kgen_cache *cache, kgen_cache_health *out, kgen_error *err) {
+    memset(out, 0, sizeof *out);
+    if (cache->store) return kgen__folder_examine(kgen__store_path(cache->store), out, err);
+    kgen_fail(&out->cannot_save, KGEN_E_IO,
+              "cache: no folder: KGEN_CACHE_DIR is empty, or neither it, XDG_CACHE_HOME nor HOME "
+              "is an absolute path");
+    return KGEN_OK;
 }

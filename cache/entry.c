@@ -194,10 +194,17 @@ static uint64_t take_number(reader *in, int width) {
     return number;
 }
 
+/* They are printed on terminals: a forged entry must not write to one. */
+static int is_printable(const uint8_t *bytes, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (bytes[i] < ' ' || bytes[i] > '~') return 0;
+    return 1;
+}
+
 static void take_string(reader *in, char *out, size_t capacity) {
     size_t length = (size_t)take_number(in, 2);
     const uint8_t *bytes = take(in, length);
-    if (!bytes || length >= capacity || memchr(bytes, 0, length)) {
+    if (!bytes || length >= capacity || !is_printable(bytes, length)) {
         in->bad = 1;
         return;
     }
@@ -251,24 +258,51 @@ static kgen__verdict check_arch(const kgen_entry *entry, uint32_t stored_mach) {
     return target->elf_mach && mach != (uint32_t)target->elf_mach ? KGEN__BAD : KGEN__GOOD;
 }
 
-static kgen__verdict decode_into(kgen_entry *entry, reader *in, const kgen_key *key) {
+typedef struct head_rest {
+    uint32_t mach;
+    uint64_t packed_size;
+} head_rest;
+
+/* All before the code. */
+static kgen__verdict take_head(kgen_entry *entry, head_rest *rest, reader *in,
+                               const kgen_key *key) {
     if (take_number(in, 4) != KGEN__SCHEMA) return KGEN__OTHER;
-    uint32_t mach = (uint32_t)take_number(in, 4);
-    take_number(in, 8); /* file size: is_sound has seen it */
+    rest->mach = (uint32_t)take_number(in, 4);
+    take_number(in, 8); /* file size: seen before */
     const uint8_t *stored_key = take(in, KGEN_KEY_BYTES);
     if (!stored_key || memcmp(stored_key, key->bytes, KGEN_KEY_BYTES) != 0) return KGEN__BAD;
     entry->key = *key;
     entry->code_size = (size_t)take_number(in, 8);
     entry->source_size = (size_t)take_number(in, 8);
-    uint64_t packed_size = take_number(in, 8);
+    rest->packed_size = take_number(in, 8);
     entry->record.compile_ms = (uint32_t)take_number(in, 4);
     entry->record.unix_time = take_number(in, 8);
     take_resources(in, &entry->resources);
 #define TAKE_STRING(name, field) take_string(in, field, sizeof field);
     STRING_TABLE(TAKE_STRING)
 #undef TAKE_STRING
-    kgen__verdict verdict = take_payload(in, entry, packed_size);
-    return verdict == KGEN__GOOD ? check_arch(entry, mach) : verdict;
+    return in->bad ? KGEN__BAD : KGEN__GOOD;
+}
+
+static kgen__verdict decode_into(kgen_entry *entry, reader *in, const kgen_key *key) {
+    head_rest rest;
+    kgen__verdict verdict = take_head(entry, &rest, in, key);
+    if (verdict == KGEN__GOOD) verdict = take_payload(in, entry, rest.packed_size);
+    return verdict == KGEN__GOOD ? check_arch(entry, rest.mach) : verdict;
+}
+
+_Static_assert(HEADER + 2 * STRINGS + KGEN_SPEC_LINE_MAX + KGEN_SYMBOL_MAX + 32 + 64 <=
+                   KGEN__HEAD_MAX,
+               "a head fits");
+
+kgen__verdict kgen__entry_head(kgen_entry *out, const uint8_t *bytes, size_t got, size_t size,
+                               const kgen_key *key) {
+    head_rest rest;
+    if (got < SMALLEST || memcmp(bytes, magic, MAGIC) != 0) return KGEN__BAD;
+    reader length = {bytes + MAGIC + 4 + 4, 8, 0}, in = {bytes + MAGIC, got - MAGIC, 0};
+    if (take_number(&length, 8) != size) return KGEN__BAD;
+    memset(out, 0, sizeof *out);
+    return take_head(out, &rest, &in, key);
 }
 
 kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t size,

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,8 +22,20 @@ int kgen__make_dirs(const char *dir) {
     return reason;
 }
 
+/* Past its limit on file sizes a process gets a signal that ends it. */
+static int fits_limit(int fd, size_t size) {
+    struct rlimit limit;
+    off_t at = lseek(fd, 0, SEEK_CUR);
+    if (at < 0 || getrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+    return limit.rlim_cur == RLIM_INFINITY || (rlim_t)at + size <= limit.rlim_cur;
+}
+
 int kgen__write_all(int fd, const void *bytes, size_t size) {
     const char *from = bytes;
+    if (!fits_limit(fd, size)) {
+        errno = EFBIG;
+        return -1;
+    }
     while (size > 0) {
         ssize_t done = write(fd, from, size);
         if (done < 0 && errno == EINTR) continue;

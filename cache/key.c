@@ -21,18 +21,32 @@ static void add_string(crypto_generichash_state *state, const char *text) {
     add_field(state, text, strlen(text));
 }
 
+/* What is left of a key without its compiler. */
+static void add_recipe(crypto_generichash_state *state, const kgen_source *source,
+                       const char *const *flags, size_t flag_count) {
+    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
+    kgen_source_digest(digest, source->text, source->size);
+    add_number(state, KGEN__SCHEMA);
+    crypto_generichash_update(state, digest, sizeof digest);
+    add_number(state, flag_count);
+    for (size_t i = 0; i < flag_count; i++) add_string(state, flags[i]);
+    add_string(state, source->target->name);
+}
+
 void kgen_key_make(kgen_key *out, const kgen_source *source, const char *const *flags,
                    size_t flag_count, const char *toolchain_id) {
     crypto_generichash_state state;
-    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
-    kgen_source_digest(digest, source->text, source->size);
     crypto_generichash_init(&state, NULL, 0, KGEN_KEY_BYTES);
-    add_number(&state, KGEN__SCHEMA);
-    crypto_generichash_update(&state, digest, sizeof digest);
-    add_number(&state, flag_count);
-    for (size_t i = 0; i < flag_count; i++) add_string(&state, flags[i]);
-    add_string(&state, source->target->name);
+    add_recipe(&state, source, flags, flag_count);
     add_string(&state, toolchain_id);
+    crypto_generichash_final(&state, out->bytes, KGEN_KEY_BYTES);
+}
+
+void kgen__recipe_make(kgen_key *out, const kgen_source *source, const char *const *flags,
+                       size_t flag_count) {
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, NULL, 0, KGEN_KEY_BYTES);
+    add_recipe(&state, source, flags, flag_count);
     crypto_generichash_final(&state, out->bytes, KGEN_KEY_BYTES);
 }
 

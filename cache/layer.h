@@ -13,6 +13,7 @@ enum {
     KGEN__SCHEMA = 2,
     KGEN__CODE_MAX = 64 << 20,
     KGEN__SOURCE_MAX = 16 << 20,
+    KGEN__HEAD_MAX = 4096, /* all of an entry before its code */
     KGEN__FILE_MAX = KGEN__CODE_MAX + 2 * KGEN__SOURCE_MAX,
 };
 
@@ -33,6 +34,9 @@ kgen_status kgen__entry_encode(uint8_t **out, size_t *size, const kgen_entry *en
                                kgen_error *err);
 kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t size,
                                  const kgen_key *key);
+/* Only what stands before the code; `got` bytes of a file of `size`. */
+kgen__verdict kgen__entry_head(kgen_entry *out, const uint8_t *bytes, size_t got, size_t size,
+                               const kgen_key *key);
 kgen_entry *kgen__entry_copy(const kgen_entry *entry); /* NULL: out of memory */
 
 /* One layer. get: *out == NULL with KGEN_OK is a miss. Thread-safe. */
@@ -41,6 +45,8 @@ typedef struct kgen__layer_ops {
     int keeps_hits; /* takes a copy of what a farther layer found */
     kgen_status (*get)(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err);
     kgen_status (*put)(void *self, const kgen_entry *entry, kgen_error *err); /* NULL: read-only */
+    /* 1: *key is the key that the last build had for `recipe`. NULL: does not know. */
+    int (*find)(void *self, kgen_key *key, const kgen_key *recipe);
     void (*close)(void *self);
 } kgen__layer_ops;
 
@@ -55,11 +61,30 @@ typedef struct kgen__store kgen__store;
 extern const kgen__layer_ops kgen__store_ops;
 kgen_status kgen__store_open(kgen__store **out, const char *dir, kgen_cache_stats *stats,
                              kgen_error *err);
+/* The directory, usable or not. */
+const char *kgen__store_path(const kgen__store *store);
 /* The directory, or NULL while it can be neither read nor made. */
 const char *kgen__store_dir(const kgen__store *store);
 kgen_status kgen__store_each(kgen__store *store, const char *prefix,
                              int (*visit)(const kgen_entry *entry, size_t file_bytes, void *user),
                              void *user, kgen_error *err);
+
+/* heads.c, health.c */
+kgen_status kgen__heads_each(const char *dir, const char *prefix,
+                             int (*visit)(const kgen_entry *entry, size_t file_bytes, void *user),
+                             void *user, kgen_error *err);
+kgen_status kgen__heads_count(const char *dir, kgen_cache_health *health, kgen_error *err);
+int kgen__folder_test(const char *dir); /* 0: an entry could be saved; else errno */
+kgen_status kgen__folder_examine(const char *dir, kgen_cache_health *out, kgen_error *err);
+
+/* lock.c: a descriptor to close(), KGEN_LOCK_BUSY or KGEN_LOCK_NONE. */
+int kgen__lock_take(const char *dir, const kgen_key *key);
+
+/* key.c, recipe.c. read: 1 when there is one. What cannot be written is not there. */
+void kgen__recipe_make(kgen_key *out, const kgen_source *source, const char *const *flags,
+                       size_t flag_count);
+int kgen__recipe_read(const char *dir, const kgen_key *recipe, kgen_key *key);
+void kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key *key);
 
 static inline void kgen__count(uint64_t *counter) {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);

@@ -167,11 +167,13 @@ typedef struct kgen__build_settings {
     int quiet;         /* no progress */
     int hide_failures; /* the caller prints them */
     int allow_spills;
+    double timeout_s; /* a kernel; 0: the default */
 } kgen__build_settings;
 
 typedef struct kgen__build_counts {
-    size_t compiled, cached, failed;
+    size_t compiled, cached, failed, unsaved;
     double seconds;
+    kgen_error why_unsaved; /* the first */
 } kgen__build_counts;
 
 /* Failures are printed as they come. results[count]: kgen__results_free. */

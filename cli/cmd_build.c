@@ -66,6 +66,9 @@ static void on_progress(const kgen_job_result *result, const kgen_job *job, size
     p->counts.compiled += result->outcome == KGEN_JOB_BUILT;
     p->counts.cached += result->outcome == KGEN_JOB_CACHED;
     p->counts.failed += result->outcome == KGEN_JOB_FAILED;
+    if (result->outcome == KGEN_JOB_BUILT && result->error.status != KGEN_OK &&
+        !p->counts.unsaved++)
+        p->counts.why_unsaved = result->error;
     if (result->outcome == KGEN_JOB_FAILED && !p->hide_failures) report_failure(p, result, job);
     if (p->quiet) return;
     if (p->terminal)
@@ -83,6 +86,7 @@ kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
     kgen_build_options options = {.size = sizeof options,
                                   .workers = settings->workers,
                                   .allow_spills = settings->allow_spills,
+                                  .timeout_s = (int)(settings->timeout_s + 0.999),
                                   .progress = on_progress,
                                   .user = &p};
     if (p.terminal) draw_bar(&p, 0, jobs->count);
@@ -98,18 +102,28 @@ void kgen__results_free(kgen_job_result *results, size_t count) {
     free(results);
 }
 
-static kgen_status unsaved(size_t kernels, const char *dir, kgen_error *err) {
+static kgen_status unsaved(const kgen_error *why, size_t kernels, kgen_error *err) {
+    char count[64] = "";
+    if (kernels)
+        snprintf(count, sizeof count, ": %zu compiled kernels could not be saved", kernels);
     return kgen_fail(err, KGEN_E_IO,
-                     "cache %s: %zu compiled kernels could not be saved; choose another folder "
-                     "with --cache-dir or KGEN_CACHE_DIR",
-                     dir ? dir : "(no writable folder)", kernels);
+                     "%.600s%s; choose another folder with --cache-dir or "
+                     "KGEN_CACHE_DIR",
+                     why->text, count);
 }
 
 /* A build exists to fill the folder: memory alone would be work for nothing. */
+static kgen_status check_folder(kgen_cache *cache, kgen_error *err) {
+    kgen_cache_health health;
+    if (kgen_cache_dir(cache)) return KGEN_OK;
+    KGEN_TRY(kgen_cache_examine(cache, &health, err));
+    return unsaved(&health.cannot_save, 0, err);
+}
+
 static kgen_status build(kgen_cache *cache, const kgen__jobs *jobs,
                          const kgen__build_settings *settings, kgen_error *err) {
     kgen__build_counts counts;
-    if (!kgen_cache_dir(cache)) return unsaved(0, NULL, err);
+    KGEN_TRY(check_folder(cache, err));
     kgen_job_result *results = calloc(jobs->count, sizeof *results);
     if (!results) return kgen_fail(err, KGEN_E_NOMEM, "no memory for %zu jobs", jobs->count);
     kgen_status status = kgen__build_jobs(cache, jobs, settings, results, &counts, err);
@@ -118,10 +132,7 @@ static kgen_status build(kgen_cache *cache, const kgen__jobs *jobs,
            counts.failed, counts.seconds);
     if (counts.failed) err->text[0] = 0; /* each failure was printed as it came */
     KGEN_TRY(status);
-    kgen_cache_stats stats = kgen_cache_get_stats(cache);
-    return stats.published < counts.compiled
-               ? unsaved(counts.compiled - stats.published, kgen_cache_dir(cache), err)
-               : KGEN_OK;
+    return counts.unsaved ? unsaved(&counts.why_unsaved, counts.unsaved, err) : KGEN_OK;
 }
 
 typedef struct sources {
@@ -196,6 +207,9 @@ int kgen__command_build(int argc, char **argv) {
     kgen__syntax_add_cache_dir(&s, &cache_dir);
     kgen__syntax_add(&s, (kgen__option){"allow-spills", 0, NULL, NULL, &settings.allow_spills, 0, 0,
                                         "keep kernels that spill registers or use scratch"});
+    kgen__syntax_add(&s,
+                     (kgen__option){"timeout", 0, "TIME", kgen__read_seconds, &settings.timeout_s,
+                                    0, 0, "a kernel may take so long: 90s, 5m, 1h (5m)"});
     kgen__syntax_add(&s, (kgen__option){"quiet", 'q', NULL, NULL, &settings.quiet, 0, 0,
                                         "no progress, only failures and the summary"});
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;

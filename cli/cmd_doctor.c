@@ -8,7 +8,7 @@
 enum { MAX_DEVICES = 16 };
 
 typedef struct health {
-    json_t *toolchains, *devices, *tuning;
+    json_t *toolchains, *devices, *tuning, *cache;
     int amd; /* 1: an AMD target can be compiled */
 } health;
 
@@ -123,13 +123,45 @@ static void print_tuning(const json_t *list) {
     if (!json_array_size(list)) printf("  none: KGEN_TUNING is empty\n");
 }
 
-static const char *advice(const health *h, const char *cache_dir) {
+/* ---- cache ---------------------------------------------------------------- */
+
+static json_t *look_at_cache(kgen_cache *cache) {
+    kgen_cache_health found;
+    kgen_error err;
+    const char *dir = kgen_cache_dir(cache);
+    if (kgen_cache_examine(cache, &found, &err) != KGEN_OK && !found.cannot_save.text[0])
+        found.cannot_save = err;
+    return json_pack("{s:s?, s:I, s:I, s:I, s:b, s:s?}", "dir", dir, "entries",
+                     (json_int_t)found.entries, "bytes", (json_int_t)found.bytes, "refused",
+                     (json_int_t)found.refused, "open_to_others", found.open_to_others,
+                     "cannot_save", found.cannot_save.text[0] ? found.cannot_save.text : NULL);
+}
+
+static void print_cache(const json_t *cache) {
+    const char *dir = text_of(cache, "dir");
+    printf("\ncache\n  %s\n  %ld kernels, %.1f kB\n", *dir ? dir : "no usable folder: memory only",
+           number_of(cache, "entries"), (double)number_of(cache, "bytes") / 1000);
+    if (number_of(cache, "refused"))
+        printf("  %ld files or folders are refused: damaged, links, or not of this user or root\n",
+               number_of(cache, "refused"));
+    if (json_is_true(json_object_get(cache, "open_to_others")))
+        printf(
+            "  warning: others can write into this folder: they can remove kernels, and lock\n"
+            "  this user out; `chmod 700` it, and share kernels as a layer (KGEN_CACHE_LAYERS)\n");
+    if (*text_of(cache, "cannot_save")) printf("  %s\n", text_of(cache, "cannot_save"));
+    printf("\n");
+}
+
+static const char *advice(const health *h) {
     if (!h->amd)
         return "No compiler for AMD GPUs: install ROCm's hipRTC, or set KGEN_ROCM_PATH to it, or "
                "run `./run setup` in the source folder.";
-    if (!cache_dir)
-        return "No writable cache folder: set KGEN_CACHE_DIR; until then kernels are compiled "
-               "again in every process.";
+    if (*text_of(h->cache, "cannot_save"))
+        return "Kernels cannot be saved: until that is mended, or KGEN_CACHE_DIR is another "
+               "folder, they are compiled again in every process.";
+    if (number_of(h->cache, "refused"))
+        return "Some of the cache is refused, and compiled again where it was used: look at its "
+               "owner and mode, or give this user another KGEN_CACHE_DIR.";
     return "Ready: `kgen plan MODEL` shows what a model needs, `kgen build --model MODEL` "
            "compiles it.";
 }
@@ -149,26 +181,26 @@ int kgen__command_doctor(int argc, char **argv) {
     kgen_error err;
     kgen_cache *cache;
     if (kgen_cache_open(&cache, cache_dir, &err) != KGEN_OK) return kgen__cli_fail(&err);
-    const char *dir = kgen_cache_dir(cache);
-    health h = {json_array(), json_array(), look_at_tuning(), 0};
+    health h = {json_array(), json_array(), look_at_tuning(), look_at_cache(cache), 0};
     look_for_toolchains(&h);
     look_for_devices(&h);
     if (json) {
         code = kgen__json_print(json_pack(
-            "{s:s, s:O, s:O, s:O, s:s?, s:s}", "version", KGEN_VERSION, "toolchains", h.toolchains,
-            "devices", h.devices, "tuning", h.tuning, "cache_dir", dir, "advice", advice(&h, dir)));
+            "{s:s, s:O, s:O, s:O, s:O, s:s}", "version", KGEN_VERSION, "toolchains", h.toolchains,
+            "devices", h.devices, "tuning", h.tuning, "cache", h.cache, "advice", advice(&h)));
     } else {
         printf("kgen %s\n\n", KGEN_VERSION);
         print_rows("compilers", h.toolchains, "arch", "toolchain", "path");
         print_rows("\ndevices", h.devices, "device", "label", "arch");
         print_tuning(h.tuning);
-        printf("\ncache\n  %s\n\n%s\n", dir ? dir : "no writable folder: memory only",
-               advice(&h, dir));
+        print_cache(h.cache);
+        printf("%s\n", advice(&h));
     }
     if (!h.amd && !code) code = kgen_status_exit_code(KGEN_E_TOOLCHAIN);
     json_decref(h.toolchains);
     json_decref(h.devices);
     json_decref(h.tuning);
+    json_decref(h.cache);
     kgen_cache_close(cache);
     return code;
 }

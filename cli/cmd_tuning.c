@@ -41,6 +41,14 @@ static kgen_status each_row(const filter *f,
     return status;
 }
 
+/* A name that no layer has would leave no rows, without a word. */
+static kgen_status check_layer(const char *name, kgen_error *err) {
+    static const char *const names[] = {"user", "system", "shipped"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_ARG, "layer=%.60s: user, system or shipped expected", name);
+}
+
 /* ---- list ----------------------------------------------------------------- */
 
 static kgen_status list_row(const kgen_tuning_layer *layer, const kgen_tuning_row *row, void *user,
@@ -231,6 +239,7 @@ int kgen__command_tuning(int argc, char **argv) {
     if (is_misused(&why, action, count, &f)) return kgen__cli_usage("tuning", "%s", why);
     kgen_error err;
     kgen_status status = f.family ? kgen_family_find(&f.family_id, f.family, &err) : KGEN_OK;
+    if (status == KGEN_OK && f.layer) status = check_layer(f.layer, &err);
     if (status == KGEN_OK) status = run(action, files, count, &f, &err);
     return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
 }

@@ -93,7 +93,7 @@ kgen_status kgen__entry_find(kgen_entry **out, kgen_cache *cache, const char *pr
     int found = 0;
     if (!kgen__is_key_prefix(prefix))
         return kgen_fail(err, KGEN_E_ARG, "%.70s: 4 to 64 hex digits of a key expected", prefix);
-    KGEN_TRY(kgen_cache_each(cache, prefix, on_found, &s, err));
+    KGEN_TRY(kgen_cache_list(cache, prefix, on_found, &s, err));
     if (s.found > 1)
         return kgen_fail(err, KGEN_E_ARG, "%s: several keys begin so; give more digits", prefix);
     if (s.found) KGEN_TRY(kgen_cache_get(cache, out, &found, &s.key, err));
@@ -161,7 +161,7 @@ int kgen__command_list(int argc, char **argv) {
     kgen_status status = kgen_cache_open(&cache, cache_dir, &err);
     if (status == KGEN_OK && *prefix && strspn(prefix, "0123456789abcdef") != strlen(prefix))
         status = kgen_fail(&err, KGEN_E_ARG, "%.70s: hex digits of a key expected", prefix);
-    if (status == KGEN_OK) status = kgen_cache_each(cache, prefix, on_listed, &l, &err);
+    if (status == KGEN_OK) status = kgen_cache_list(cache, prefix, on_listed, &l, &err);
     code = status == KGEN_OK ? print_listing(&l, kgen_cache_dir(cache)) : kgen__cli_fail(&err);
     json_decref(l.json);
     kgen__table_free(&l.table);

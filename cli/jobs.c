@@ -2,14 +2,19 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "cli.h"
+
+/* A failed allocation in uthash is an error, not an exit. */
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(element) ((element)->lost = 1)
+#include <uthash.h>
 
 enum { NAME_MAX_BYTES = KGEN_SPEC_LINE_MAX + 40 };
 
 struct kgen__job_name {
     UT_hash_handle hh;
+    int lost; /* the table had no room for it */
     char text[NAME_MAX_BYTES];
 };
 
@@ -64,7 +69,12 @@ kgen_status kgen__jobs_add(kgen__jobs *jobs, const kgen_spec *spec, const kgen_t
         free(name);
         return KGEN_OK;
     }
+    name->lost = 0;
     HASH_ADD_STR(jobs->names, text, name);
+    if (name->lost) {
+        free(name);
+        return kgen_fail(err, KGEN_E_NOMEM, "no memory for %zu jobs", jobs->count);
+    }
     jobs->list[jobs->count++] = (kgen_job){*spec, target};
     return KGEN_OK;
 }

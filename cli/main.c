@@ -1,5 +1,8 @@
 /* kgen: the command. */
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -74,7 +77,16 @@ static const char *alias(const char *name) {
     return strcmp(name, "--version") == 0 ? "version" : name;
 }
 
+/* A stream that the caller closed must not become a file of ours. These cannot be written
+ * (read), so its use is an error as before. */
+static void hold_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd ? O_RDONLY : O_WRONLY);
+}
+
 int main(int argc, char **argv) {
+    hold_streams();
+    unsetenv("POSIXLY_CORRECT");      /* options and arguments come in any order */
     setvbuf(stdout, NULL, _IOLBF, 0); /* whoever waits for a long run sees each line */
     if (argc < 2) {
         print_help(stderr);

@@ -4,14 +4,19 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "cli.h"
 #include <kgen/tuning_rows.h>
 
+/* A failed allocation in uthash is a kernel less, not an exit. */
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(element) ((element)->lost = 1)
+#include <uthash.h>
+
 /* A kernel of the cache: the digest of its source, and its entry. */
 typedef struct timed_kernel {
     UT_hash_handle hh;
+    int lost;      /* the table had no room for it */
     char name[96]; /* digest @target */
     char spec[KGEN_SPEC_LINE_MAX];
     kgen_key key;
@@ -42,11 +47,10 @@ static int add_kernel(const kgen_entry *entry, size_t file_bytes, void *user) {
     snprintf(kernel->spec, sizeof kernel->spec, "%s", entry->spec);
     kernel->key = entry->key;
     HASH_FIND_STR(r->kernels, kernel->name, known);
-    if (known)
-        free(kernel);
-    else
-        HASH_ADD_STR(r->kernels, name, kernel);
-    return 0;
+    if (!known) HASH_ADD_STR(r->kernels, name, kernel);
+    int lost = kernel->lost;
+    if (known || lost) free(kernel);
+    return lost;
 }
 
 /* ---- one kernel -------------------------------------------------------------- */

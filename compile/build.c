@@ -2,13 +2,9 @@
  * read its resources, gate, publish. */
 #include "unit.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,7 +13,7 @@
 #define uthash_nonfatal_oom(element) ((element)->key_known = 0)
 #include <uthash.h>
 
-enum { LOCK_WAIT_MS = 60 * 1000, LOCK_POLL_MS = 50, CANCEL_POLL_MS = 50, TARGETS_MAX = 64 };
+enum { LOCK_POLL_MS = 50, CANCEL_POLL_MS = 50, TARGETS_MAX = 64 };
 
 typedef enum step { STEP_WAITING, STEP_RUNNING, STEP_TWIN, STEP_DONE } step;
 
@@ -25,7 +21,7 @@ typedef struct work {
     const kgen_job *job;
     kgen_job_result *result;
     kgen_source source;
-    const kgen_toolchain *toolchain;
+    const kgen_toolchain *toolchain; /* NULL: none, or not looked for */
     const char *const *flags;
     char spec[KGEN_SPEC_LINE_MAX];
     kgen_key key;
@@ -33,7 +29,7 @@ typedef struct work {
     UT_hash_handle hh;
     struct work *twin; /* an earlier job with the same key */
     step step;
-    int retried, lock;     /* lock: file, -1 none */
+    int retried, lock;     /* lock: what kgen_cache_lock gave */
     int64_t lock_deadline; /* 0: not waited for yet */
     kgen__child *child;    /* STEP_RUNNING */
 } work;
@@ -44,7 +40,6 @@ typedef struct build {
     work *list, *by_key;
     size_t count, done;
     int workers, running;
-    int waited; /* time has passed since the cache was looked at */
     int cancelled;
     kgen__child slots[KGEN__CHILDREN_MAX];
     work *slot_work[KGEN__CHILDREN_MAX];
@@ -55,19 +50,16 @@ typedef struct build {
 
 /* ---- key ---- */
 
-static void make_key(kgen_key *out, const kgen_source *source, const kgen_toolchain *toolchain,
-                     const char *const *flags) {
-    size_t count = 0;
-    while (flags[count]) count++;
-    kgen_key_make(out, source, flags, count, toolchain->id);
-}
-
 kgen_status kgen_job_key(kgen_key *out, const kgen_job *job, kgen_error *err) {
     kgen_toolchain toolchain;
     kgen_source source = {0};
     KGEN_TRY(kgen_toolchain_find(&toolchain, job->target, err));
     KGEN_TRY(kgen_source_render(&source, &job->spec, job->target, err));
-    make_key(out, &source, &toolchain, kgen_target_flags(job->target, toolchain.compiler));
+    kgen__wanted wanted = {.source = &source,
+                           .toolchain = &toolchain,
+                           .flags = kgen_target_flags(job->target, toolchain.compiler)};
+    kgen__wanted_key(&wanted);
+    *out = wanted.key;
     kgen_source_free(&source);
     return KGEN_OK;
 }
@@ -94,7 +86,7 @@ static kgen_status toolchain_for(build *b, const kgen_target *target, const kgen
 
 static void finish(build *b, work *w, kgen_outcome outcome) {
     if (w->lock >= 0) close(w->lock);
-    w->lock = -1;
+    w->lock = KGEN_LOCK_NONE;
     w->step = STEP_DONE;
     w->result->outcome = outcome;
     kgen_source_free(&w->source);
@@ -117,30 +109,54 @@ static void fail_cancelled(build *b, work *w) {
     fail(b, w);
 }
 
-static int find_cached(build *b, work *w) {
-    int found = 0;
-    kgen_error ignored; /* what cannot be read is compiled */
-    if (kgen_cache_get(b->cache, &w->result->entry, &found, &w->key, &ignored) != KGEN_OK)
-        found = 0;
-    if (!found) w->result->entry = NULL;
-    return found;
+static kgen__wanted wanted_of(const build *b, const work *w) {
+    return (kgen__wanted){.cache = b->cache,
+                          .source = &w->source,
+                          .toolchain = w->toolchain,
+                          .flags = w->flags,
+                          .key = w->key,
+                          .allow_spills = b->options.allow_spills};
 }
 
-/* Renders, keys, and settles what needs no compiler. */
-static void prepare(build *b, work *w) {
-    kgen_error *err = &w->result->error;
-    if (is_cancelled(b)) {
-        fail_cancelled(b, w);
-        return;
-    }
-    if (toolchain_for(b, w->job->target, &w->toolchain, err) != KGEN_OK ||
-        kgen_source_render(&w->source, &w->job->spec, w->job->target, err) != KGEN_OK) {
+/* 1: the job is done. */
+static int find_cached(build *b, work *w) {
+    kgen__wanted wanted = wanted_of(b, w);
+    kgen_error why;
+    if (!kgen__lookup(&wanted, &w->result->entry, &why)) return 0;
+    if (!w->result->entry) {
+        kgen_fail(&w->result->error, why.status, "%.400s: %s, %s", why.text, w->spec,
+                  w->job->target->name);
         fail(b, w);
+        return 1;
+    }
+    if (w->toolchain) kgen__lookup_note(&wanted);
+    finish(b, w, KGEN_JOB_CACHED);
+    return 1;
+}
+
+static void fail_not_cached(build *b, work *w) {
+    kgen_fail(&w->result->error, KGEN_E_NOT_CACHED, "%.400s: not in the cache for %s", w->spec,
+              w->job->target->name);
+    fail(b, w);
+}
+
+/* No key without a compiler. What was compiled before needs none. */
+static void settle_without_compiler(build *b, work *w, const kgen_error *why) {
+    if (find_cached(b, w)) return;
+    if (b->options.offline || b->options.only_cached) {
+        fail_not_cached(b, w);
         return;
     }
-    kgen_spec_print(w->spec, &w->source.spec);
+    kgen_fail(&w->result->error, why->status, "%s", why->text);
+    fail(b, w);
+}
+
+/* With a key: cached, a twin, or left to be compiled. */
+static void settle_by_key(build *b, work *w) {
     w->flags = kgen_target_flags(w->job->target, w->toolchain->compiler);
-    make_key(&w->key, &w->source, w->toolchain, w->flags);
+    kgen__wanted wanted = wanted_of(b, w);
+    kgen__wanted_key(&wanted);
+    w->key = wanted.key;
     HASH_FIND(hh, b->by_key, &w->key, sizeof w->key, w->twin);
     if (w->twin) {
         w->step = STEP_TWIN;
@@ -149,36 +165,42 @@ static void prepare(build *b, work *w) {
     w->key_known = 1;
     HASH_ADD(hh, b->by_key, key, sizeof w->key, w);
     if (!w->key_known) {
-        kgen_fail(err, KGEN_E_NOMEM, "table of %zu jobs", b->count);
+        kgen_fail(&w->result->error, KGEN_E_NOMEM, "table of %zu jobs", b->count);
         fail(b, w);
-    } else if (find_cached(b, w)) {
-        finish(b, w, KGEN_JOB_CACHED);
-    } else if (b->options.only_cached) {
-        kgen_fail(err, KGEN_E_NOT_CACHED, "%.400s: not in the cache for %s", w->spec,
-                  w->job->target->name);
+    } else if (!find_cached(b, w) && b->options.only_cached) {
+        fail_not_cached(b, w);
+    }
+}
+
+/* Renders, keys, and settles what needs no compiler. */
+static void prepare(build *b, work *w) {
+    kgen_error none = {0};
+    if (is_cancelled(b)) {
+        fail_cancelled(b, w);
+    } else if (kgen_source_render(&w->source, &w->job->spec, w->job->target, &w->result->error) !=
+               KGEN_OK) {
         fail(b, w);
+    } else {
+        kgen_spec_print(w->spec, &w->source.spec);
+        if (b->options.offline || toolchain_for(b, w->job->target, &w->toolchain, &none) != KGEN_OK)
+            settle_without_compiler(b, w, &none);
+        else
+            settle_by_key(b, w);
     }
 }
 
 /* ---- single flight: saves work, is never needed ---- */
 
-static int open_lock(const build *b, const work *w) {
-    char path[4096], hex[KGEN_KEY_HEX];
-    const char *dir = kgen_cache_dir(b->cache);
-    if (!dir || strlen(dir) > sizeof path - 32) return -1;
-    kgen_key_hex(hex, &w->key);
-    mkdir(dir, 0700);
-    snprintf(path, sizeof path, "%s/locks", dir);
-    mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/locks/%.2s", dir, hex);
-    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+/* Nobody compiles a kernel for longer than this. */
+static int64_t lock_wait_ms(const build *b) {
+    return 1000 * (int64_t)kgen__child_timeout(b->options.timeout_s);
 }
 
 /* 1: go on and compile. 0: another process is at it; ask again later. */
 static int take_lock(const build *b, work *w) {
-    if (w->lock < 0) w->lock = open_lock(b, w);
-    if (w->lock < 0 || flock(w->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return 1;
-    if (w->lock_deadline == 0) w->lock_deadline = kgen__now_ms() + LOCK_WAIT_MS;
+    if (w->lock < 0) w->lock = kgen_cache_lock(b->cache, &w->key);
+    if (w->lock != KGEN_LOCK_BUSY) return 1;
+    if (w->lock_deadline == 0) w->lock_deadline = kgen__now_ms() + lock_wait_ms(b);
     return kgen__now_ms() >= w->lock_deadline;
 }
 
@@ -230,7 +252,7 @@ static kgen_entry *new_entry(work *w, const kgen_resources *resources, uint32_t 
              id ? " " : "", id ? id + 1 : "");
     e->code = code;
     e->code_size = code_size;
-    e->source = w->source.text; /* moves from the job into the entry */
+    e->source = w->source.text;
     e->source_size = w->source.size;
     w->source.text = NULL;
     return e;
@@ -238,7 +260,7 @@ static kgen_entry *new_entry(work *w, const kgen_resources *resources, uint32_t 
 
 /* Takes `code` over. */
 static kgen_status accept(build *b, work *w, uint32_t ms, uint8_t *code, size_t size) {
-    kgen_error *err = &w->result->error, gate, ignored;
+    kgen_error *err = &w->result->error, gate;
     kgen_resources resources;
     const kgen_target *target = w->job->target;
     int32_t lanes = w->source.workgroup_size;
@@ -247,6 +269,7 @@ static kgen_status accept(build *b, work *w, uint32_t ms, uint8_t *code, size_t 
     if (status == KGEN_OK &&
         kgen__gate(&resources, target, lanes, b->options.allow_spills, &gate) != KGEN_OK)
         status = kgen_fail(err, gate.status, "%.400s: %s, %s", gate.text, w->spec, target->name);
+    const kgen_source source = w->source; /* its text moves into the entry */
     kgen_entry *entry = NULL;
     if (status == KGEN_OK && !(entry = new_entry(w, &resources, ms, code, size)))
         status = kgen_fail(err, KGEN_E_NOMEM, "entry of %zu bytes", size);
@@ -255,7 +278,9 @@ static kgen_status accept(build *b, work *w, uint32_t ms, uint8_t *code, size_t 
         return status;
     }
     w->result->entry = entry;
-    kgen_cache_put(b->cache, entry, &ignored);
+    kgen__wanted wanted = wanted_of(b, w);
+    wanted.source = &source;
+    if (kgen_cache_put(b->cache, entry, err) == KGEN_OK) kgen__lookup_note(&wanted);
     return KGEN_OK;
 }
 
@@ -288,9 +313,7 @@ static int start_some(build *b) {
         if (w->step != STEP_WAITING) continue;
         if (!take_lock(b, w))
             waiting = 1;
-        else if (b->waited && find_cached(b, w))
-            finish(b, w, KGEN_JOB_CACHED);
-        else
+        else if (w->retried || !find_cached(b, w)) /* another one may have been faster */
             start(b, w);
     }
     return waiting;
@@ -327,7 +350,6 @@ static void compile_all(build *b) {
         int waiting = start_some(b);
         for (int i = 0; i < b->workers; i++) children[i] = b->slot_work[i] ? &b->slots[i] : NULL;
         if (!b->running && !waiting) continue;
-        b->waited = 1;
         int slot = kgen__children_wait(children, b->workers, waiting ? LOCK_POLL_MS : poll_ms);
         if (slot >= 0) collect(b, slot);
     }
@@ -338,9 +360,7 @@ static void settle_twin(build *b, work *w) {
     if (w->twin->result->outcome == KGEN_JOB_FAILED) {
         w->result->error = w->twin->result->error;
         fail(b, w);
-    } else if (find_cached(b, w)) {
-        finish(b, w, KGEN_JOB_CACHED);
-    } else {
+    } else if (!find_cached(b, w)) {
         kgen_fail(&w->result->error, KGEN_E_NOMEM, "%.400s: no memory for a second copy", w->spec);
         fail(b, w);
     }
@@ -389,7 +409,7 @@ kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
         memset(&results[i], 0, sizeof results[i]);
         b->list[i].job = &jobs[i];
         b->list[i].result = &results[i];
-        b->list[i].lock = -1;
+        b->list[i].lock = KGEN_LOCK_NONE;
     }
     for (size_t i = 0; i < count; i++) prepare(b, &b->list[i]);
     compile_all(b);

@@ -3,13 +3,14 @@
  * prefix, and a crash of the compiler ends it and nothing else.
  *
  *   kgen-cc <memory MiB> <cpu seconds> <folder>                one request
- *   kgen-cc <memory MiB> <cpu seconds> <folder> program args   becomes program
+ *   kgen-cc <memory MiB> <cpu seconds> <folder> program args   runs program
  *
  * Both limit themselves first and work in <folder>. Formats: kgen_cc.h. Exit
  * status: 0 when a reply was written (a compile error is a reply too). */
 #include "kgen_cc.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* hipRTC and NVRTC differ in their names only. */
@@ -250,10 +252,26 @@ static void limit(int resource, rlim_t value) {
     setrlimit(resource, &now);
 }
 
+/* Compilers start programs of their own, all of one process group. */
+static void end_all(int signal_number) {
+    (void)signal_number;
+    kill(0, SIGKILL);
+}
+
+/* No life after the parent, and none after the time, for what only sleeps takes none of
+ * the processor. */
+static void follow_parent(unsigned seconds) {
+    if (getpgrp() != getpid()) setpgid(0, 0);
+    signal(SIGTERM, end_all);
+    signal(SIGALRM, end_all);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    alarm(seconds);
+}
+
 /* Limits, and nothing of the parent kept: not its open files (a GPU driver's
- * among them), and no life after it. */
+ * among them). */
 static int confine(const char *memory_mib, const char *cpu_seconds, const char *folder) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    follow_parent((unsigned)strtoul(cpu_seconds, NULL, 10));
 #ifdef SYS_close_range
     syscall(SYS_close_range, 3u, ~0u, 0u);
 #endif
@@ -264,16 +282,29 @@ static int confine(const char *memory_mib, const char *cpu_seconds, const char *
     return chdir(folder) == 0;
 }
 
+/* Stays beside the program to end it, and ends as it ends. */
+static int run(char **argv) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        execv(argv[0], argv);
+        _exit(KGEN__CC_EXIT_NO_PROGRAM);
+    }
+    if (child < 0) return KGEN__CC_EXIT_USAGE;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+    signal(WTERMSIG(status), SIG_DFL);
+    raise(WTERMSIG(status));
+    return KGEN__CC_EXIT_USAGE;
+}
+
 int main(int argc, char **argv) {
     if (argc < 4) {
         fputs("kgen-cc is started by kgen; it is not a command for people\n", stderr);
         return KGEN__CC_EXIT_USAGE;
     }
     if (!confine(argv[1], argv[2], argv[3])) return KGEN__CC_EXIT_USAGE;
-    if (argc > 4) {
-        execv(argv[4], argv + 4);
-        return KGEN__CC_EXIT_NO_PROGRAM;
-    }
+    if (argc > 4) return run(argv + 4);
     /* Compilers print to stdout at times; the reply must stay whole. */
     int fd = dup(STDOUT_FILENO);
     request in = {0};

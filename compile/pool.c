@@ -2,7 +2,6 @@
  * a time limit, and nothing left behind. */
 #include "unit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,12 +11,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOG_MAX = 1 << 20, DEFAULT_TIMEOUT_S = 300, MAX_TIMEOUT_S = 24 * 3600, EXIT_POLL_MS = 1 };
+enum {
+    LOG_MAX = 1 << 20,
+    DEFAULT_TIMEOUT_S = 300,
+    MAX_TIMEOUT_S = 24 * 3600,
+    EXIT_POLL_MS = 1,
+    LOG_POLL_MS = 250
+};
 
 int64_t kgen__now_ms(void) {
     struct timespec t;
@@ -35,6 +41,10 @@ static int open_in(const char *folder, const char *name, int flags) {
 
 kgen_status kgen__file_write(const char *folder, const char *name, const void *data, size_t size,
                              kgen_error *err) {
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    (void)getrlimit(RLIMIT_FSIZE, &limit);
+    if (size > limit.rlim_cur) /* the write would end this process with a signal */
+        return kgen_fail(err, KGEN_E_IO, "%s/%s: %s", folder, name, strerror(EFBIG));
     int fd = open_in(folder, name, O_WRONLY | O_CREAT | O_TRUNC);
     const char *at = data;
     while (fd >= 0 && size) {
@@ -66,10 +76,12 @@ kgen_status kgen__file_read(const char *folder, const char *name, uint8_t **out,
     struct stat st;
     *out = NULL;
     *size = 0;
-    int fd = open_in(folder, name, O_RDONLY);
-    if (fd < 0 || fstat(fd, &st) != 0) {
+    int fd = open_in(folder, name, O_RDONLY | O_NONBLOCK); /* no pipe is waited for */
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        int reason = fd >= 0 ? EINVAL : errno;
         if (fd >= 0) close(fd);
-        return kgen_fail(err, KGEN_E_IO, "%s/%s: %s", folder, name, strerror(errno));
+        return kgen_fail(err, KGEN_E_IO, "%s/%s: %s", folder, name,
+                         reason == EINVAL ? "no plain file" : strerror(reason));
     }
     uint8_t *bytes = malloc((size_t)st.st_size + 1);
     int ok = bytes && read_bytes(fd, bytes, (size_t)st.st_size);
@@ -84,38 +96,16 @@ kgen_status kgen__file_read(const char *folder, const char *name, uint8_t **out,
     return KGEN_OK;
 }
 
-/* Compilers leave files behind when they are killed. Not followed: links. */
-static void remove_tree(int parent, const char *name, int depth) {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        if (fd >= 0) close(fd);
-        return;
-    }
-    for (struct dirent *e; (e = readdir(dir));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        if (unlinkat(dirfd(dir), e->d_name, 0) != 0 && depth < 16)
-            remove_tree(dirfd(dir), e->d_name, depth + 1);
-    }
-    closedir(dir);
-    unlinkat(parent, name, AT_REMOVEDIR);
-}
-
 /* ---- one child ---- */
 
+int kgen__child_timeout(int wanted_s) {
+    if (wanted_s <= 0) return DEFAULT_TIMEOUT_S;
+    return wanted_s < MAX_TIMEOUT_S ? wanted_s : MAX_TIMEOUT_S;
+}
+
 kgen_status kgen__child_prepare(kgen__child *child, int timeout_s, kgen_error *err) {
-    const char *base = getenv("TMPDIR");
-    *child = (kgen__child){.fd = -1, .timeout_s = timeout_s > 0 ? timeout_s : DEFAULT_TIMEOUT_S};
-    if (child->timeout_s > MAX_TIMEOUT_S) child->timeout_s = MAX_TIMEOUT_S;
-    if (!base || base[0] != '/') base = "/tmp";
-    int n = snprintf(child->folder, sizeof child->folder, "%s/kgen-XXXXXX", base);
-    if (n < 0 || (size_t)n >= sizeof child->folder || !mkdtemp(child->folder)) {
-        kgen_fail(err, KGEN_E_IO, "temporary folder under TMPDIR=%.200s: %s", base,
-                  (size_t)n >= sizeof child->folder ? "name too long" : strerror(errno));
-        child->folder[0] = 0;
-        return KGEN_E_IO;
-    }
-    return KGEN_OK;
+    *child = (kgen__child){.fd = -1, .timeout_s = kgen__child_timeout(timeout_s)};
+    return kgen__temp_make(&child->temp, err);
 }
 
 static int spawn(kgen__child *child, char *const *argv, char *const *env, int log_fd) {
@@ -123,8 +113,8 @@ static int spawn(kgen__child *child, char *const *argv, char *const *env, int lo
     posix_spawnattr_t attr;
     char in[600], out[600];
     sigset_t all, none;
-    snprintf(in, sizeof in, "%s/request", child->folder);
-    snprintf(out, sizeof out, "%s/reply", child->folder);
+    snprintf(in, sizeof in, "%s/request", child->temp.path);
+    snprintf(out, sizeof out, "%s/reply", child->temp.path);
     sigfillset(&all);
     sigemptyset(&none);
     if (posix_spawn_file_actions_init(&files) != 0) return ENOMEM;
@@ -152,11 +142,11 @@ kgen_status kgen__child_start(kgen__child *child, char *const *argv, const char 
                               kgen_error *err) {
     char tmp[600], path[1100];
     int fds[2];
-    snprintf(tmp, sizeof tmp, "TMPDIR=%s", child->folder);
+    snprintf(tmp, sizeof tmp, "TMPDIR=%s", child->temp.path);
     snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", libraries);
     const char *const env[] = {
-        "PATH=/usr/bin:/bin",     "LC_ALL=C", "HOME=/nonexistent", "AMD_COMGR_CACHE=0", tmp,
-        *libraries ? path : NULL, NULL};
+        "PATH=/usr/bin:/bin",        "LC_ALL=C", "HOME=/nonexistent",      "AMD_COMGR_CACHE=0",
+        "CLANG_NO_DEFAULT_CONFIG=1", tmp,        *libraries ? path : NULL, NULL};
     if (pipe2(fds, O_CLOEXEC) != 0)
         return kgen_fail(err, KGEN_E_IO, "pipe for a compiler: %s", strerror(errno));
     free(child->log);
@@ -175,20 +165,22 @@ kgen_status kgen__child_start(kgen__child *child, char *const *argv, const char 
     return KGEN_OK;
 }
 
-/* Appends, dropping what is over LOG_MAX. 0: end of the stream. */
-static int read_log(kgen__child *child) {
+typedef enum log_state { LOG_READ, LOG_EMPTY, LOG_END } log_state;
+
+/* Appends, dropping what is over LOG_MAX. */
+static log_state read_log(kgen__child *child) {
     char buffer[4096];
     ssize_t n = read(child->fd, buffer, sizeof buffer);
-    if (n < 0) return errno == EAGAIN || errno == EINTR;
-    if (n == 0) return 0;
-    if (child->log_size + (size_t)n > LOG_MAX) return 1;
+    if (n < 0) return errno == EAGAIN ? LOG_EMPTY : errno == EINTR ? LOG_READ : LOG_END;
+    if (n == 0) return LOG_END;
+    if (child->log_size + (size_t)n > LOG_MAX) return LOG_READ;
     char *log = realloc(child->log, child->log_size + (size_t)n + 1);
-    if (!log) return 1;
+    if (!log) return LOG_READ;
     memcpy(log + child->log_size, buffer, (size_t)n);
     child->log = log;
     child->log_size += (size_t)n;
     log[child->log_size] = 0;
-    return 1;
+    return LOG_READ;
 }
 
 /* Not reaped yet. The host may reap for itself (SIGCHLD ignored): then the
@@ -218,14 +210,20 @@ static int time_left(const kgen__child *child) {
     return left > 0 ? (int)left : 0;
 }
 
+static void drop_log(kgen__child *child) {
+    if (child->fd >= 0) close(child->fd);
+    child->fd = -1;
+}
+
 /* The end of its stderr announces the end of a child: no signal handler, no
- * thread. Between the two it is asked every EXIT_POLL_MS. */
+ * thread. Between the two it is asked every EXIT_POLL_MS; and now and then
+ * before, for a program that it started may keep the stream. */
 static int has_ended(kgen__child *child, int readable) {
-    if (child->fd >= 0 && readable && !read_log(child)) {
-        close(child->fd);
-        child->fd = -1;
-    }
-    return child->fd < 0 && has_exited(child);
+    if (child->fd >= 0 && readable && read_log(child) == LOG_END) drop_log(child);
+    if (!has_exited(child)) return 0;
+    for (int reads = LOG_MAX / 4096; child->fd >= 0 && reads > 0; reads--)
+        if (read_log(child) != LOG_READ) drop_log(child);
+    return 1;
 }
 
 static int collect(kgen__child *const *children, int count, const struct pollfd *fds) {
@@ -244,7 +242,8 @@ static int fill_fds(struct pollfd *fds, kgen__child *const *children, int count,
     for (int i = 0; i < count; i++) {
         const kgen__child *child = children[i];
         if (!child || !child->pid || n == KGEN__CHILDREN_MAX) continue;
-        int most = child->fd < 0 ? EXIT_POLL_MS : time_left(child);
+        int left = time_left(child);
+        int most = child->fd < 0 ? EXIT_POLL_MS : left < LOG_POLL_MS ? left : LOG_POLL_MS;
         if (most < *wait_ms) *wait_ms = most;
         fds[n++] = (struct pollfd){.fd = child->fd, .events = POLLIN};
     }
@@ -268,7 +267,7 @@ int kgen__children_wait(kgen__child *const *children, int count, int wait_ms) {
 
 void kgen__child_free(kgen__child *child) {
     if (child->pid) reap(child, 1);
-    if (child->folder[0]) remove_tree(AT_FDCWD, child->folder, 0);
+    kgen__temp_remove(&child->temp);
     free(child->log);
     memset(child, 0, sizeof *child);
 }

@@ -244,15 +244,74 @@ static kgen_status try_target(const kgen_toolchain *tc, const kgen_target *targe
     return status;
 }
 
+/* A library that the program names, beside it or the system's. What is not found is
+ * the loader's business; the version text stands for it. */
+static int find_library(char *out, const char *program, const char *name) {
+    static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu",
+                                          "/usr/lib64", "/usr/lib", NULL};
+    const char *const names[] = {name, NULL};
+    char real[PATH_MAX], folder[PATH_SIZE], beside[PATH_SIZE + 8];
+    folder_of(folder, realpath(program, real) ? real : program);
+    snprintf(beside, sizeof beside, "%.1000s/../lib", folder);
+    if (find_in(out, beside, names)) return 1;
+    for (const char *const *at = folders; *at; at++)
+        if (find_in(out, *at, names)) return 1;
+    return 0;
+}
+
+static void add_file(crypto_generichash_state *state, const mapped *file) {
+    uint8_t bytes[BUILD_ID_BYTES];
+    file_identity(bytes, file);
+    crypto_generichash_update(state, bytes, sizeof bytes);
+}
+
+/* The program and the libraries that do its work. A script has the identity of its text. */
+static int add_program(crypto_generichash_state *state, const char *program) {
+    static const char *const parts[] = {"libclang-cpp", "libLLVM"};
+    mapped file, part;
+    kgen__elf elf;
+    const char *name;
+    char path[PATH_SIZE];
+    if (!map_file(&file, program)) return 0;
+    add_file(state, &file);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (!kgen__elf_open(&elf, file.data, file.size) ||
+            !kgen__elf_needed(&elf, parts[i], &name) || !find_library(path, program, name) ||
+            !map_file(&part, path))
+            continue;
+        add_file(state, &part);
+        unmap_file(&part);
+    }
+    unmap_file(&file);
+    return 1;
+}
+
+/* Another program may print the same version: what it is made of counts too. */
+static kgen_status clang_identity(kgen_toolchain *tc, const char *version, kgen_error *err) {
+    crypto_generichash_state state;
+    uint8_t bytes[BUILD_ID_BYTES];
+    char hex[2 * BUILD_ID_BYTES + 1];
+    struct utsname host;
+    const char *machine = uname(&host) == 0 ? host.machine : "";
+    crypto_generichash_init(&state, NULL, 0, sizeof bytes);
+    crypto_generichash_update(&state, (const uint8_t *)version, strlen(version) + 1);
+    crypto_generichash_update(&state, (const uint8_t *)machine, strlen(machine) + 1);
+    if (!add_program(&state, tc->path))
+        return kgen_fail(err, KGEN_E_TOOLCHAIN, "%.300s: cannot be read", tc->path);
+    crypto_generichash_final(&state, bytes, sizeof bytes);
+    sodium_bin2hex(hex, sizeof hex, bytes, sizeof bytes);
+    snprintf(tc->id, sizeof tc->id, "clang=%s", hex);
+    return KGEN_OK;
+}
+
 static kgen_status fill_clang(kgen_toolchain *tc, const kgen_target *target, kgen_error *err) {
     char line[120];
-    struct utsname host;
     tc->compiler = KGEN_TOOLCHAIN_CLANG;
     KGEN_TRY(kgen__program_version(tc->path, line, sizeof line, err));
     const char *version = strstr(line, "version ");
     version = version ? version + strlen("version ") : "";
     snprintf(tc->name, sizeof tc->name, "clang %.*s", (int)strcspn(version, " "), version);
-    snprintf(tc->id, sizeof tc->id, "%s %s", line, uname(&host) == 0 ? host.machine : "");
+    KGEN_TRY(clang_identity(tc, line, err));
     return target->vendor == KGEN_VENDOR_AMD ? try_target(tc, target, err) : KGEN_OK;
 }
 

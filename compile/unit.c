@@ -88,7 +88,7 @@ static kgen_status write_request(const kgen__child *child, const kgen__unit *uni
         free(data);
         return kgen_fail(err, KGEN_E_NOMEM, "request of %zu bytes", unit->source_size);
     }
-    kgen_status status = kgen__file_write(child->folder, "request", data, size, err);
+    kgen_status status = kgen__file_write(child->temp.path, "request", data, size, err);
     free(data);
     return status;
 }
@@ -120,7 +120,7 @@ static kgen_status start(kgen__child *child, const kgen_toolchain *tc, const arg
     add(&args, helper);
     add(&args, MEMORY_MIB);
     add(&args, seconds);
-    add(&args, child->folder);
+    add(&args, child->temp.path);
     for (int i = 0; i < rest->count; i++) add(&args, rest->list[i]);
     if (args.count > KGEN__ARGS_MAX)
         return kgen_fail(err, KGEN_E_INTERNAL, "more than %d compiler arguments", KGEN__ARGS_MAX);
@@ -131,8 +131,9 @@ static kgen_status start(kgen__child *child, const kgen_toolchain *tc, const arg
 
 static kgen_status start_clang(kgen__child *child, const kgen__unit *unit, kgen_error *err) {
     arguments args = {{0}, 0};
-    KGEN_TRY(kgen__file_write(child->folder, "request", "", 0, err));
-    KGEN_TRY(kgen__file_write(child->folder, KGEN__PROGRAM, unit->source, unit->source_size, err));
+    KGEN_TRY(kgen__file_write(child->temp.path, "request", "", 0, err));
+    KGEN_TRY(
+        kgen__file_write(child->temp.path, KGEN__PROGRAM, unit->source, unit->source_size, err));
     add(&args, unit->toolchain->path);
     for (int i = 0; unit->flags[i]; i++) add(&args, unit->flags[i]);
     add(&args, "-fno-crash-diagnostics");
@@ -233,7 +234,10 @@ static kgen_status finish_clang(const kgen__unit *unit, const kgen__child *child
     if (child->code == KGEN__CC_EXIT_NO_PROGRAM || child->code == KGEN__CC_EXIT_USAGE)
         return helper_error(unit, child, err);
     if (child->code != 0) return compile_error(unit, child->log ? child->log : "", err);
-    return kgen__file_read(child->folder, OUTPUT, code, size, err);
+    kgen_error why;
+    if (kgen__file_read(child->temp.path, OUTPUT, code, size, &why) == KGEN_OK) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_COMPILE, "%s: no object came of it: %s; %s, %s",
+                     unit->toolchain->name, why.text, unit->spec, unit->arch);
 }
 
 kgen_status kgen__unit_finish(const kgen__unit *unit, kgen__child *child, uint8_t **code,
@@ -245,7 +249,7 @@ kgen_status kgen__unit_finish(const kgen__unit *unit, kgen__child *child, uint8_
     if (child->end != KGEN__EXITED) return killed_error(unit, child, err);
     if (unit->toolchain->compiler == KGEN_TOOLCHAIN_CLANG)
         return finish_clang(unit, child, code, size, err);
-    KGEN_TRY(kgen__file_read(child->folder, "reply", &data, &data_size, err));
+    KGEN_TRY(kgen__file_read(child->temp.path, "reply", &data, &data_size, err));
     return read_reply(unit, child, data, data_size, code, size, err);
 }
 
@@ -350,16 +354,18 @@ kgen_status kgen__program_version(const char *program, char *line, size_t line_s
     uint8_t *text = NULL;
     size_t size;
     KGEN_TRY(kgen__child_prepare(&child, 60, err));
-    kgen_status status = kgen__file_write(child.folder, "request", "", 0, err);
+    kgen_status status = kgen__file_write(child.temp.path, "request", "", 0, err);
     if (status == KGEN_OK) status = start(&child, NULL, &args, err);
     if (status == KGEN_OK) {
         kgen__children_wait(one, 1, -1);
-        status = kgen__file_read(child.folder, "reply", &text, &size, err);
+        status = kgen__file_read(child.temp.path, "reply", &text, &size, err);
     }
     if (status == KGEN_OK && (child.end != KGEN__EXITED || child.code != 0 || size == 0))
         status = kgen_fail(err, KGEN_E_TOOLCHAIN, "%.300s --version: failed", program);
     if (status == KGEN_OK)
         snprintf(line, line_size, "%.*s", (int)strcspn((char *)text, "\n"), (char *)text);
+    for (char *at = line; status == KGEN_OK && *at; at++)
+        if (*at < ' ' || *at > '~') *at = '?'; /* it is printed, and stored in entries */
     free(text);
     kgen__child_free(&child);
     return status;

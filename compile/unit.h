@@ -3,6 +3,7 @@
  *   flags.c      which flags                 elf.c      reads ELF files, trusting nothing
  *   toolchain.c  which compiler              codeobj.c  resources of a code object, the gate
  *   unit.c       one source -> code object   pool.c     child processes
+ *   cached.c     what the cache has of a job
  *   build.c      jobs -> entries */
 #ifndef KGEN_COMPILE_UNIT_H
 #define KGEN_COMPILE_UNIT_H
@@ -49,6 +50,17 @@ kgen_status kgen__amd_object_check(const kgen__elf *elf, const kgen_target *targ
 kgen_status kgen__gate(const kgen_resources *resources, const kgen_target *target,
                        int32_t workgroup_size, int allow_spills, kgen_error *err);
 
+/* ---- temp.c ---- */
+
+typedef struct kgen__temp {
+    char path[512]; /* "": none */
+    int lock;       /* held while the folder is in use */
+} kgen__temp;
+
+kgen_status kgen__temp_make(kgen__temp *temp, kgen_error *err);
+/* Safe on a zeroed struct. */
+void kgen__temp_remove(kgen__temp *temp);
+
 /* ---- pool.c ---- */
 /* Of a clock that nobody sets. */
 int64_t kgen__now_ms(void);
@@ -57,7 +69,7 @@ typedef enum kgen__end { KGEN__EXITED, KGEN__SIGNALLED, KGEN__TIMED_OUT } kgen__
 
 /* One child process in a folder of its own, which is removed with it. */
 typedef struct kgen__child {
-    char folder[512]; /* after kgen__child_prepare */
+    kgen__temp temp; /* after kgen__child_prepare */
     kgen__end end;
     int code;  /* exit status or signal */
     char *log; /* what it wrote to stderr, NUL-terminated */
@@ -72,6 +84,8 @@ typedef struct kgen__child {
 
 enum { KGEN__CHILDREN_MAX = 256, KGEN__ARGS_MAX = 96 };
 
+/* Seconds that a child may take; wanted_s 0: the default. */
+int kgen__child_timeout(int wanted_s);
 kgen_status kgen__child_prepare(kgen__child *child, int timeout_s, kgen_error *err);
 /* Runs argv in the folder with a scrubbed environment; stdin is the file
  * "request" there, stdout "reply". libraries: LD_LIBRARY_PATH, may be "". */
@@ -117,6 +131,25 @@ kgen_status kgen__compile(const kgen__unit *unit, uint8_t **code, size_t *size, 
 /* First line that `program --version` prints. */
 kgen_status kgen__program_version(const char *program, char *line, size_t line_size,
                                   kgen_error *err);
+
+/* ---- cached.c ---- */
+
+/* One job in the cache. toolchain NULL: there is no compiler. */
+typedef struct kgen__wanted {
+    kgen_cache *cache;
+    const kgen_source *source;
+    const kgen_toolchain *toolchain;
+    const char *const *flags; /* of the toolchain */
+    kgen_key key;             /* with a toolchain */
+    int allow_spills;
+} kgen__wanted;
+
+void kgen__wanted_key(kgen__wanted *wanted);
+/* 1: *out is what the cache has, or *err says why it must not be used: the gate of a
+ * build is also the gate of a hit. 0: nothing; *out is NULL. */
+int kgen__lookup(const kgen__wanted *wanted, kgen_entry **out, kgen_error *err);
+/* The entry of this key is what the compiler of today makes. */
+void kgen__lookup_note(const kgen__wanted *wanted);
 
 /* ---- toolchain.c ---- */
 

@@ -185,6 +185,7 @@ static void build(preparation *p) {
     const kgen_build_options options = {.size = sizeof options,
                                         .workers = p->options.workers,
                                         .only_cached = p->ctx->mode == KGEN_MODE_STRICT,
+                                        .offline = p->ctx->mode == KGEN_MODE_OFFLINE,
                                         .progress = job_done,
                                         .cancel = p->options.cancel ? is_cancelled : NULL,
                                         .user = p};
@@ -193,82 +194,6 @@ static void build(preparation *p) {
     kgen_status status = kgen_build(p->ctx->cache, p->jobs, p->missing, &options, p->results, &why);
     if (status == KGEN_OK || p->done > before) return;
     for (size_t i = 0; i < p->missing; i++) settle_failure(p, p->index[i], &why);
-}
-
-/* Offline: no toolchain may be looked for, so entries are found by their source,
- * all of them in one walk over the cache. */
-typedef struct sought {
-    kgen_source source;
-    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES]; /* of its text */
-    kgen_key key;
-    int found;
-} sought;
-
-typedef struct walk {
-    sought *list;
-    size_t count;
-} walk;
-
-static int is_same_source(const sought *s, const kgen_entry *entry) {
-    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
-    if (!s->source.text || strcmp(entry->target, s->source.target->name) != 0 ||
-        strcmp(entry->symbol, s->source.symbol) != 0)
-        return 0;
-    kgen_source_digest(digest, entry->source, entry->source_size);
-    return memcmp(digest, s->digest, sizeof digest) == 0;
-}
-
-static int look_at_entry(const kgen_entry *entry, size_t file_bytes, void *user) {
-    walk *w = user;
-    (void)file_bytes;
-    for (size_t i = 0; entry->source && i < w->count; i++) {
-        sought *s = &w->list[i];
-        if (s->found || !is_same_source(s, entry)) continue;
-        s->key = entry->key;
-        s->found = 1;
-    }
-    return 0;
-}
-
-static kgen_status get_offline(preparation *p, const walk *w, size_t job, kgen_error *err) {
-    int found = 0;
-    kgen_entry **entry = &p->results[job].entry;
-    const sought *s = &w->list[job];
-    if (s->found) KGEN_TRY(kgen_cache_get(p->ctx->cache, entry, &found, &s->key, err));
-    if (found) return KGEN_OK;
-    *entry = NULL;
-    return kgen_fail(err, KGEN_E_NOT_CACHED, "not in the cache");
-}
-
-static kgen_status walk_cache(preparation *p, walk *w, kgen_error *err) {
-    w->list = calloc(w->count, sizeof *w->list);
-    if (!w->list) return kgen_fail(err, KGEN_E_NOMEM, "%zu jobs: out of memory", w->count);
-    for (size_t i = 0; i < w->count; i++) {
-        sought *s = &w->list[i];
-        if (kgen_source_render(&s->source, &p->jobs[i].spec, p->jobs[i].target,
-                               &p->results[i].error) == KGEN_OK)
-            kgen_source_digest(s->digest, s->source.text, s->source.size);
-    }
-    return kgen_cache_each(p->ctx->cache, "", look_at_entry, w, err);
-}
-
-static void load_offline(preparation *p) {
-    walk w = {.count = p->missing};
-    kgen_error why;
-    kgen_status walked = walk_cache(p, &w, &why);
-    for (size_t i = 0; i < p->missing; i++) {
-        kgen_job_result *result = &p->results[i];
-        result->outcome = KGEN_JOB_CACHED;
-        if (walked != KGEN_OK)
-            result->error = why;
-        else if (is_cancelled(p))
-            kgen_fail(&result->error, KGEN_E_CANCELLED, "cancelled");
-        if (result->error.status != KGEN_OK || get_offline(p, &w, i, &result->error) != KGEN_OK)
-            result->outcome = KGEN_JOB_FAILED;
-        settle_job(p, i);
-        if (w.list) kgen_source_free(&w.list[i].source);
-    }
-    free(w.list);
 }
 
 /* --- which are missing -------------------------------------------------- */
@@ -332,8 +257,6 @@ static void prepare_missing(preparation *p) {
         kgen_fail(&why, KGEN_E_CAPTURE,
                   "kgen_prepare: the stream captures; prepare every kernel before");
         for (size_t i = 0; i < p->missing; i++) settle_failure(p, p->index[i], &why);
-    } else if (ctx->mode == KGEN_MODE_OFFLINE) {
-        load_offline(p);
     } else {
         build(p);
     }

@@ -29,7 +29,9 @@ static kgen__journal_kernel *note_kernel(kgen__journal *journal, const json_t *l
     if (k || !*name || !(k = calloc(1, sizeof *k))) return k;
     copy_text(k->kernel, sizeof k->kernel, line, "kernel");
     HASH_ADD_STR(journal->kernels, kernel, k);
-    return k;
+    if (!k->lost) return k;
+    free(k);
+    return NULL;
 }
 
 static kgen__journal_job *note_job(kgen__journal *journal, const json_t *line) {
@@ -39,7 +41,9 @@ static kgen__journal_job *note_job(kgen__journal *journal, const json_t *line) {
     if (job || !*id || !(job = calloc(1, sizeof *job))) return job;
     copy_text(job->id, sizeof job->id, line, "job");
     HASH_ADD_STR(journal->jobs, id, job);
-    return job;
+    if (!job->lost) return job;
+    free(job);
+    return NULL;
 }
 
 static kgen__journal_times *note_times(kgen__journal *journal, const json_t *line) {
@@ -51,7 +55,9 @@ static kgen__journal_times *note_times(kgen__journal *journal, const json_t *lin
     if (t || !(t = calloc(1, sizeof *t))) return t;
     copy_text(t->kernel, sizeof t->kernel, line, "kernel");
     HASH_ADD_STR(job->times, kernel, t);
-    return t;
+    if (!t->lost) return t;
+    free(t);
+    return NULL;
 }
 
 static void on_environment(kgen__journal *journal, const json_t *line) {
@@ -153,6 +159,8 @@ static kgen_status read_text(kgen__journal *journal, char **text, size_t *size, 
     struct stat info;
     *size = 0;
     if (fstat(journal->fd, &info)) return io_fail(journal, "cannot read", err);
+    if (!S_ISREG(info.st_mode))
+        return kgen_fail(err, KGEN_E_IO, "journal %s: no plain file", journal->path);
     *text = malloc((size_t)info.st_size + 1);
     if (!*text) return kgen_fail(err, KGEN_E_NOMEM, "journal %s: no memory", journal->path);
     while (*size < (size_t)info.st_size) {

@@ -12,12 +12,17 @@
 #define KGEN_TUNER_JOURNAL_H
 
 #include <jansson.h>
-#include <uthash.h>
 
 #include <kgen/tuning_rows.h>
 
+/* A failed allocation in uthash is an event less, not an exit. */
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(element) ((element)->lost = 1)
+#include <uthash.h>
+
 typedef struct kgen__journal_kernel {
     UT_hash_handle hh;
+    int lost; /* the table had no room for it */
     char kernel[65];
     int verified;
     double verify_s;
@@ -26,6 +31,7 @@ typedef struct kgen__journal_kernel {
 
 typedef struct kgen__journal_times {
     UT_hash_handle hh;
+    int lost; /* the table had no room for it */
     char kernel[65];
     char spec[KGEN_SPEC_LINE_MAX];
     double compile_s;
@@ -36,6 +42,7 @@ typedef struct kgen__journal_times {
 
 typedef struct kgen__journal_job {
     UT_hash_handle hh;
+    int lost; /* the table had no room for it */
     char id[17];
     char spec[KGEN_SPEC_LINE_MAX], target[32], family_choice[65];
     kgen_problem problem;

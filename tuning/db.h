@@ -21,6 +21,9 @@ kgen_status kgen__tuning_open_files(kgen_tuning **out, const char *user, const c
 char *kgen__tuning_file(const char *path);
 
 /* ---- lines.c: text, line by line ------------------------------------------ */
+/* A file in its place: a pipe there must not hold us up. *text: free(). */
+kgen_status kgen__rows_file_read(char **text, size_t *size, const char *path, kgen_error *err);
+
 typedef struct kgen__lines {
     const char *next, *end;
     size_t number; /* of the line given last, from 1 */

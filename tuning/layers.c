@@ -111,7 +111,7 @@ static kgen_status add_file(kgen_tuning *db, const char *name, const char *path,
     size_t size;
     KGEN_TRY(add_layer(db, name, path, &layer, err));
     if (access(path, F_OK) != 0 && errno == ENOENT) return KGEN_OK;
-    if (kgen_tuning_rows_read(&text, &size, path, &why) != KGEN_OK) {
+    if (kgen__rows_file_read(&text, &size, path, &why) != KGEN_OK) {
         layer->why = strdup(why.text);
         return layer->why ? KGEN_OK : no_memory(err);
     }

@@ -46,14 +46,23 @@ static kgen_status read_text(int fd, char **out, size_t *size, const char *path,
     return status;
 }
 
-kgen_status kgen_tuning_rows_read(char **text, size_t *size, const char *path, kgen_error *err) {
-    if (strcmp(path, "-") == 0) return read_text(STDIN_FILENO, text, size, "standard input", err);
-    /* O_NONBLOCK: a pipe in the place of a file must not hold us up. */
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+static kgen_status read_path(char **text, size_t *size, const char *path, int flags,
+                             kgen_error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (fd < 0) return kgen_fail(err, KGEN_E_IO, "%s: cannot open: %s", path, strerror(errno));
     kgen_status status = read_text(fd, text, size, path, err);
     close(fd);
     return status;
+}
+
+/* Somebody named it: a pipe is waited for. */
+kgen_status kgen_tuning_rows_read(char **text, size_t *size, const char *path, kgen_error *err) {
+    if (strcmp(path, "-") == 0) return read_text(STDIN_FILENO, text, size, "standard input", err);
+    return read_path(text, size, path, 0, err);
+}
+
+kgen_status kgen__rows_file_read(char **text, size_t *size, const char *path, kgen_error *err) {
+    return read_path(text, size, path, O_NONBLOCK, err);
 }
 
 /* --- lines ---------------------------------------------------------------- */

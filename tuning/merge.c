@@ -208,7 +208,7 @@ static kgen_status merge_locked(merger *m, const char *path, const char *rows_te
     size_t old_size = 0, text_size = 0;
     kgen_status status = KGEN_OK;
     if (access(path, F_OK) == 0 || errno != ENOENT)
-        status = kgen_tuning_rows_read(&old, &old_size, path, err);
+        status = kgen__rows_file_read(&old, &old_size, path, err);
     if (status == KGEN_OK) status = add_text(m, old ? old : "", old_size, 0, err);
     if (status == KGEN_OK) status = add_text(m, rows_text, size, 1, err);
     if (status == KGEN_OK) status = make_text(m, &text, &text_size, err);

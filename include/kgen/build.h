@@ -43,7 +43,7 @@ typedef enum kgen_outcome {
 
 typedef struct kgen_job_result {
     kgen_outcome outcome;
-    kgen_error error;  /* outcome FAILED */
+    kgen_error error;  /* outcome FAILED; BUILT: why the entry could not be saved */
     kgen_entry *entry; /* not NULL unless FAILED; kgen_entry_free */
 } kgen_job_result;
 
@@ -59,9 +59,13 @@ typedef struct kgen_build_options {
      * jobs that are not done are KGEN_E_CANCELLED. */
     int (*cancel)(void *user);
     void *user;
+    int offline; /* 1: no compiler is looked for. An entry is what the last build with one made */
 } kgen_build_options;
 
-/* Builds what is not cached, in parallel helper processes, and publishes it.
+/* Without a compiler, what was compiled before is found all the same (kgen_cache_get_made);
+ * KGEN_E_TOOLCHAIN is for the rest. A hit that spills is KGEN_E_BUDGET as a compilation is.
+ *
+ * Builds what is not cached, in parallel helper processes, and publishes it.
  * results[count] is always filled; the return value is KGEN_OK when no job
  * failed, else the status of the first failed job. A failed cache publish
  * does not fail the job. Thread-safe. */

@@ -83,6 +83,21 @@ KGEN_API kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *fo
 /* Stores in memory, and in the user directory where there is one. An
  * unwritable directory is KGEN_E_IO here: the memory layer has the entry. */
 KGEN_API kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_error *err);
+/* Without a compiler there is no key. Found: what the last build with a compiler had of
+ * this source, these flags and its target. */
+KGEN_API kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, int *found,
+                                         const kgen_source *source, const char *const *flags,
+                                         size_t flag_count, kgen_error *err);
+/* Says so for the next time: `key` is what the compiler of today makes of them. */
+KGEN_API void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source,
+                                   const char *const *flags, size_t flag_count,
+                                   const kgen_key *key);
+
+/* Single flight: a lock saves work and guards nothing. A descriptor to close(), or one of
+ * these: another one compiles this key; there is no folder to lock in. */
+enum { KGEN_LOCK_BUSY = -1, KGEN_LOCK_NONE = -2 };
+KGEN_API int kgen_cache_lock(kgen_cache *cache, const kgen_key *key);
+
 /* Entries of the user directory whose hex key starts with `prefix` ("" = all),
  * in key order, without their code (code == NULL); visit returns non-zero to
  * stop. */
@@ -90,6 +105,21 @@ KGEN_API kgen_status kgen_cache_each(kgen_cache *cache, const char *prefix,
                                      int (*visit)(const kgen_entry *entry, size_t file_bytes,
                                                   void *user),
                                      void *user, kgen_error *err);
+/* The same by the heads of the files: fast, no source, and only for people to read, for
+ * no digest is looked at. */
+KGEN_API kgen_status kgen_cache_list(kgen_cache *cache, const char *prefix,
+                                     int (*visit)(const kgen_entry *entry, size_t file_bytes,
+                                                  void *user),
+                                     void *user, kgen_error *err);
+
+/* What the user directory is good for: an entry is written for a test, and removed. */
+typedef struct kgen_cache_health {
+    uint64_t entries, bytes;
+    uint64_t refused;       /* files and folders of others, links, damaged heads */
+    int open_to_others;     /* the directory can be written by others */
+    kgen_error cannot_save; /* status KGEN_OK: entries can be saved */
+} kgen_cache_health;
+KGEN_API kgen_status kgen_cache_examine(kgen_cache *cache, kgen_cache_health *out, kgen_error *err);
 KGEN_API void kgen_entry_free(kgen_entry *entry);
 
 #ifdef __cplusplus

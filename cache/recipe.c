@@ -1,0 +1,41 @@
+/* What a key is without its compiler: source, flags and target, the *recipe*. A small
+ * file beside the entries says which key the last build with a compiler had for it, so
+ * that a kernel is found where no compiler is left, with one read. */
+#define _GNU_SOURCE
+#include "folder.h"
+#include "layer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#define SUFFIX ".made"
+
+/* 1: *key was read. A damaged one is as good as none. */
+static int read_key(const kgen__place *at, kgen_key *key) {
+    struct stat st;
+    char hex[KGEN_KEY_HEX] = "";
+    int fd = openat(at->shard, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return 0;
+    int read_whole = fstat(fd, &st) == 0 && kgen__is_trusted(&st) &&
+                     st.st_size == KGEN_KEY_HEX - 1 &&
+                     read(fd, hex, KGEN_KEY_HEX - 1) == KGEN_KEY_HEX - 1;
+    close(fd);
+    return read_whole && kgen_key_parse(key, hex, NULL) == KGEN_OK;
+}
+
+int kgen__recipe_read(const char *dir, const kgen_key *recipe, kgen_key *key) {
+    kgen__place at;
+    int found = kgen__place_open(&at, dir, recipe, SUFFIX, 0) == 0 && read_key(&at, key);
+    kgen__place_close(&at);
+    return found;
+}
+
+/* Not flushed: one that a crash has eaten is written by the next build. */
+void kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key *key) {
+    kgen__place at;
+    char hex[KGEN_KEY_HEX];
+    kgen_key_hex(hex, key);
+    if (kgen__place_open(&at, dir, recipe, SUFFIX, 1) == 0)
+        (void)kgen__place_publish(&at, hex, KGEN_KEY_HEX - 1, 0);
+    kgen__place_close(&at);
+}

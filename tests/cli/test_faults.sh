@@ -1,0 +1,254 @@
+#!/usr/bin/env bash
+# The cache and the compilers under faults, a pain a function. The compiler is a script that
+# keeps what clang made of a text and gives it again: no kernel is compiled twice.
+# shellcheck source=common.sh
+source "$(dirname "$0")/common.sh"
+clang=${KGEN_CLANG:-clang}
+command -v "$clang" >/dev/null || { echo "skipped: no clang" && exit 77; }
+clang=$(command -v "$clang")
+full=0 && [[ ${KGEN_TEST_LEVEL:-} != full ]] || full=1
+export TMPDIR=$work/tmp
+mkdir "$TMPDIR" "$work/objects"
+
+# fake NAME [LINE]: a compiler that counts its runs in runs.NAME, then does LINE.
+fake() {
+    cat >"$work/$1" <<SCRIPT
+#!/bin/bash
+# $1
+[[ "\$*" != *--version* ]] || { echo "clang version 19.1.7 (fake)"; exit 0; }
+echo run >>"$work/runs.$1"
+env >"$work/env.$1"
+${2:-:}
+out= && for ((i = 1; i < \$#; i++)); do
+    [[ \${!i} != -o ]] || { j=\$((i + 1)) && out=\${!j}; }
+done
+kept="$work/objects/\$(sha256sum <"\${!#}" | cut -c 1-32)"
+[[ -s \$kept ]] || { "$clang" "\$@" && cp "\$out" "\$kept.\$\$" && mv "\$kept.\$\$" "\$kept" || exit 1; }
+cp "\$kept" "\$out"
+SCRIPT
+    chmod +x "$work/$1"
+    export KGEN_CLANG=$work/$1
+    : >"$work/runs.$1"
+}
+runs() { wc -l <"$work/runs.$1"; }
+fresh() {
+    KGEN_CACHE_DIR=$work/cache.$((++caches))
+    export KGEN_CACHE_DIR
+}
+caches=0
+at=@cpu:cdna3
+kernels=("scatter:op=draft_lens$at" "scatter:op=cache_locs$at" "scatter:op=assign_locs$at")
+one=${kernels[0]}
+build() { "$kgen" build --no-variants -q "$@"; }
+
+# A container has no ~/.cache: the lock needs the folder before any entry does.
+storm_without_a_parent() {
+    fake storm
+    local i pids=() many=$((full ? 32 : 8))
+    KGEN_CACHE_DIR=$work/no/such/parent/cache
+    for ((i = 0; i < many; i++)); do build "$one" >"$work/storm.$i" 2>&1 & pids+=($!); done
+    for i in "${pids[@]}"; do wait "$i" || fail "storm: exit code $?"; done
+    [[ $(runs storm) == 1 ]] || fail "storm: $(runs storm) compilations of one kernel by $many processes"
+    [[ $(cat "$work"/storm.[0-9]* | grep -c '^1 compiled') == 1 ]] || fail "storm: who compiled?"
+}
+
+# Each process has the kernels in an order of its own: after the lock it must look again.
+storm_of_several_kernels() {
+    fake several 'sleep 0.05'
+    fresh
+    local i pids=() many=$((full ? 32 : 6)) order
+    for ((i = 0; i < many; i++)); do
+        mapfile -t order < <(printf '%s\n' "${kernels[@]}" | shuf)
+        build -j 2 "${order[@]}" >/dev/null & pids+=($!)
+    done
+    for i in "${pids[@]}"; do wait "$i" || fail "several: exit code $?"; done
+    [[ $(runs several) == "${#kernels[@]}" ]] ||
+        fail "several: $(runs several) compilations of ${#kernels[@]} kernels"
+}
+
+# One that waits does so as long as a kernel may take, and then compiles for itself.
+slow_compile() {
+    local sleep=2 first begin
+    ((!full)) || sleep=65
+    fake slow "sleep $sleep"
+    fresh
+    build "$one" >/dev/null & first=$!
+    until [[ $(runs slow) == 1 ]]; do sleep 0.05; done
+    expect 0 "1 cached" "$kgen" build "$one" --no-variants -q
+    wait "$first" || fail "slow: the first process: exit code $?"
+    [[ $(runs slow) == 1 ]] || fail "slow: compiled $(runs slow) times"
+    fresh
+    fake stopped "[[ ! -e $work/hold ]] || sleep 30"
+    touch "$work/hold"
+    "$kgen" build "$one" --no-variants >/dev/null 2>&1 & first=$!
+    until [[ $(runs stopped) == 1 ]]; do sleep 0.05; done
+    kill -STOP "$first" # it holds the lock, and does not end
+    rm "$work/hold"
+    begin=$SECONDS
+    expect 0 "1 compiled" "$kgen" build "$one" --no-variants -q --timeout 2
+    ((SECONDS - begin < 20)) || fail "slow: $((SECONDS - begin)) s with --timeout 2"
+    kill -KILL "$first"
+    wait "$first" 2>/dev/null || :
+}
+
+# Where the compiler is gone the kernels are still there; where it is another, they are not its.
+compiler_gone() {
+    fake here
+    fresh
+    build "$one" >/dev/null
+    expect 0 "1 cached" env KGEN_CLANG=/none "$kgen" build "$one" --no-variants -q
+    expect 0 "1 cached" env -u KGEN_CLANG PATH=/none "$kgen" build "$one" --no-variants -q
+    expect 7 "KGEN_CLANG=/none" env KGEN_CLANG=/none "$kgen" build "${kernels[1]}" --no-variants -q
+    expect 0 "1 compiled" env KGEN_CPU_SANITIZE=$((1 - ${KGEN_CPU_SANITIZE:-0})) "$kgen" build "$one" \
+        --no-variants -q # other flags
+    expect 0 "1 cached" env KGEN_CLANG=/none "$kgen" build "$one" --no-variants -q
+}
+
+# Its version is not what a compiler is; and it reads no configuration of the machine.
+compiler_identity() {
+    fake first
+    fresh
+    build "$one" >/dev/null
+    fake second
+    expect 0 "1 compiled" "$kgen" build "$one" --no-variants -q
+    cp "$work/second" "$work/moved" && touch -d 2001-01-01 "$work/moved"
+    KGEN_CLANG=$work/moved expect 0 "1 cached" "$kgen" build "$one" --no-variants -q
+    grep -q '^CLANG_NO_DEFAULT_CONFIG=1$' "$work/env.second" || fail "identity: clang.cfg is read"
+}
+
+# ---- reasons -------------------------------------------------------------------
+# said WORDS COMMAND...: build and doctor both say why an entry cannot be saved.
+said() {
+    local words=$1 && shift
+    expect 13 "$words" "$@" "$kgen" build "$one" --no-variants -q
+    capture "$@" "$kgen" doctor
+    [[ $out == *"$words"* && $out != *"Ready:"* ]] || fail "doctor does not say '$words': $out$errors"
+}
+lost_reasons() {
+    fake reasons
+    fresh && mkdir "$KGEN_CACHE_DIR"
+    said "File too large" bash -c 'ulimit -f 8; exec "$@"' sh
+    if [[ $(id -u) == 0 ]] && mount -t tmpfs -o size=16k none "$KGEN_CACHE_DIR" 2>/dev/null; then
+        said "No space left on device"
+        mount -o remount,ro,size=16k "$KGEN_CACHE_DIR"
+        said "Read-only file system"
+        umount "$KGEN_CACHE_DIR"
+    fi
+    if [[ $(id -u) == 0 ]]; then
+        chown 12345 "$KGEN_CACHE_DIR"
+        said "Operation not permitted (folders and files must be owned by this user or root"
+        chown 0 "$KGEN_CACHE_DIR"
+    else
+        chmod 500 "$KGEN_CACHE_DIR"
+        said "Permission denied"
+        chmod 700 "$KGEN_CACHE_DIR"
+    fi
+    KGEN_CACHE_DIR=$work/reasons.file && : >"$KGEN_CACHE_DIR"
+    said "Not a directory"
+    KGEN_CACHE_DIR=
+    said "no folder"
+    fresh
+    capture bash -c 'ulimit -n 8; exec "$@"' sh "$kgen" doctor
+    build "$one" >/dev/null
+    capture "$kgen" doctor
+    [[ $out == *"1 kernels"* ]] || fail "doctor does not count: $out"
+    printf 'junk' >"$(find "$KGEN_CACHE_DIR" -name '*.kgen')"
+    capture "$kgen" doctor
+    [[ $out == *"1 files or folders are refused"* && $out != *"Ready:"* ]] || fail "doctor: $out"
+}
+
+# ---- folders of others ----------------------------------------------------------
+shared_folders() {
+    fake folders
+    fresh && mkdir -m 0777 "$KGEN_CACHE_DIR" && chmod 777 "$KGEN_CACHE_DIR"
+    capture "$kgen" doctor
+    [[ $out == *"warning: others can write into this folder"* ]] || fail "0777 without a word: $out"
+    mkdir "$work/victim" && ln -s "$work/victim/file" "$KGEN_CACHE_DIR/lock"
+    build "$one" >/dev/null || fail "a linked lock stops the build"
+    [[ ! -e $work/victim/file ]] || fail "the link of a lock was followed"
+}
+
+# ---- what a killed process leaves --------------------------------------------------
+killed_process() {
+    fake hang "sleep 1000 & echo \$! >$work/hung; wait"
+    fresh
+    local pid hung i
+    "$kgen" build "$one" --no-variants >/dev/null 2>&1 & pid=$!
+    until [[ -s $work/hung ]]; do sleep 0.05; done
+    hung=$(<"$work/hung")
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null || :
+    for ((i = 0; i < 100; i++)); do kill -0 "$hung" 2>/dev/null || break; sleep 0.05; done
+    ! kill -0 "$hung" 2>/dev/null || fail "a compiler's child lives on after kgen was killed"
+    local left=("$TMPDIR"/kgen-*)
+    [[ -d ${left[0]} ]] || fail "killed: no folder was in use"
+    fake next
+    build "$one" >/dev/null # too young to be swept
+    [[ -d ${left[0]} ]] || fail "killed: a young folder was swept"
+    touch -d '2 minutes ago' "${left[@]}"
+    fresh
+    build "$one" >/dev/null
+    [[ ! -d ${left[0]} ]] || fail "killed: ${left[0]} stays"
+}
+
+# ---- compilers that misbehave ------------------------------------------------------
+odd_compilers() {
+    fresh
+    fake pipe 'mkfifo kgen_kernel.out; exit 0'
+    expect 8 "no plain file" timeout 20 "$kgen" build "$one" --no-variants -q
+    fake nothing 'exit 0'
+    expect 8 "no object came of it" "$kgen" build "$one" --no-variants -q
+    fake daemon '(setsid sleep 20 &) >/dev/null' # it keeps the error stream
+    local begin=$SECONDS
+    expect 0 "1 compiled" "$kgen" build "$one" --no-variants -q
+    ((SECONDS - begin < 15)) || fail "a daemon of the compiler holds up the build"
+}
+
+# ---- input ---------------------------------------------------------------------------
+odd_input() {
+    fake input
+    fresh
+    local tuning=$work/rows.jsonl
+    : >"$tuning"
+    KGEN_TUNING=$tuning expect 0 "0 added" "$kgen" tuning import <(sleep 0.3)
+    expect 4 "layer=x: user, system or shipped" "$kgen" tuning list --layer x
+    expect 13 "no plain file" "$kgen" tune --simulate "$work"
+    POSIXLY_CORRECT=1 expect 0 "1 compiled" "$kgen" build "$one" --no-variants -q
+    "$kgen" build "${kernels[1]}" --no-variants 2>&- >/dev/null || fail "stderr closed: exit code $?"
+    [[ ! -s $KGEN_CACHE_DIR/lock ]] || fail "progress was written into the lock"
+}
+
+# The name of a kernel is printed: an entry that would write to a terminal is no entry.
+terminal_escapes() {
+    fake escapes
+    fresh
+    build "$one" >/dev/null
+    local entry
+    entry=$(find "$KGEN_CACHE_DIR" -name '*.kgen')
+    LC_ALL=C sed -i 's/scatter:op=draft/\x1b[31m:op=draft_/' "$entry"
+    expect 0 "0 kernels" "$kgen" list
+    [[ $out != *$'\x1b'* ]] || fail "list prints an escape"
+}
+
+# Waiting costs no descriptor.
+many_wait() {
+    fake many 'sleep 1.5'
+    fresh
+    local first
+    build "${kernels[@]}" -j 3 >/dev/null & first=$!
+    until [[ $(runs many) == 3 ]]; do sleep 0.05; done
+    expect 0 "3 cached" bash -c 'ulimit -n 16; exec "$@"' sh "$kgen" build "${kernels[@]}" \
+        --no-variants -q -j 1
+    wait "$first"
+    [[ $(runs many) == 3 ]] || fail "many: $(runs many) compilations"
+}
+
+for test in storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
+    compiler_identity lost_reasons shared_folders killed_process odd_compilers odd_input \
+    terminal_escapes many_wait; do
+    [[ -z ${KGEN_FAULT:-} || $KGEN_FAULT == "$test" ]] || continue
+    begin=$(date +%s%N)
+    $test
+    printf '%-26s %5d ms\n' "$test" $((($(date +%s%N) - begin) / 1000000))
+done
+finish
