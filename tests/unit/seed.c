@@ -28,3 +28,8 @@ int test_is_sanitized(void) {
     const char *text = getenv("KGEN_CPU_SANITIZE");
     return text && strcmp(text, "1") == 0;
 }
+
+int test_takes(uint64_t seed, uint64_t i, int plain, int sanitized) {
+    uint64_t one_in = (uint64_t)(test_is_sanitized() ? sanitized : plain);
+    return test_level() == LEVEL_FULL || (seed % one_in + i) % one_in == 0;
+}

@@ -15,4 +15,8 @@ int test_level(void);
 /* Kernels and programs are sanitized, and ten times as slow. */
 int test_is_sanitized(void);
 
+/* Whether this run takes number i of many: one in `sanitized` or one in `plain` of
+ * them, others in the next run; --full takes all. */
+int test_takes(uint64_t seed, uint64_t i, int plain, int sanitized);
+
 #endif

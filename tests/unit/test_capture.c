@@ -258,6 +258,7 @@ static void test_every_family(void **state) {
     (void)state;
     for (int device = 0; device < DEVICES; device++) {
         const kgen_target *target;
+        if (!test_takes(seed, (uint64_t)device, 1, DEVICES)) continue;
         DO(kgen_target_find(&target, devices[device], &did));
         for (int f = 0; f < KGEN_FAMILY_COUNT; f++)
             for (int n = 0, tries = 0; n < wanted; tries++) {

@@ -14,6 +14,7 @@
 #include "runtime/launch.h"
 #include "seed.h"
 
+static uint64_t seed;
 static kgen__rng rng;
 
 /* ---- refusals: a device that takes note ----------------------------------- */
@@ -458,6 +459,9 @@ static const trip trips[] = {
     LAYOUTS("i8", "token", KGEN_DTYPE_I8, KGEN_DESCALE_TOKEN, 1.0 / 127),
 };
 
+/* Each format in some layouts, the same ones in each test: they share kernels. */
+static int is_drawn(size_t i) { return test_takes(seed, i + i / 4, 2, 4); }
+
 typedef struct stored {
     kgen_tensor k, v, slots, k_cache, v_cache, k_scale, v_scale, table, lens, cu;
     uint16_t k_in[TOKENS * HEADS * DIM], v_in[TOKENS * HEADS * DIM];
@@ -601,6 +605,7 @@ static void test_rows_before_the_first_sequence(void **state) {
 static void test_what_is_written_comes_back(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof trips / sizeof trips[0]; i++) {
+        if (!is_drawn(i)) continue;
         world w;
         open_world(&w);
         check_trip(&w, &trips[i]);
@@ -675,6 +680,7 @@ static void check_attention(world *w, const trip *t) {
 static void test_attention_over_what_is_written(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof trips / sizeof trips[0]; i++) {
+        if (!is_drawn(i)) continue;
         world w;
         if (trips[i].kv_id == KGEN_DTYPE_I8) continue; /* attn has no i8 */
         open_world(&w);
@@ -692,7 +698,7 @@ int main(void) {
         cmocka_unit_test(test_rows_before_the_first_sequence),
         cmocka_unit_test(test_attention_over_what_is_written),
     };
-    uint64_t seed = test_seed();
+    seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 #include "gen/family.h"
 #include "seed.h"
 
-enum { ROUND_TRIPS = 20000, HOSTILE = 60000 };
+enum { ROUND_TRIPS = 10000, HOSTILE = 30000 };
 
 static kgen__rng rng;
 

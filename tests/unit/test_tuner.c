@@ -90,18 +90,11 @@ static void check_candidate(const kgen__candidate *c, const kgen_target *target)
     assert_true(kgen_spec_lanes(&c->spec, target) <= 1024);
 }
 
-/* Each line has one architecture today, and a sanitized run every other line. */
-static int is_drawn(int line, int arch) {
-    int today = (int)((seed + (uint64_t)line) % (2 * ARCHS));
-    if (test_level() == LEVEL_FULL) return 1;
-    return today % ARCHS == arch && (!test_is_sanitized() || today < ARCHS);
-}
-
 static void every_candidate_is_allowed(void **state) {
     (void)state;
     for (int l = 0; l < LINES; l++) {
         for (int a = 0; a < ARCHS; a++) {
-            if (!is_drawn(l, a)) continue;
+            if (!test_takes(seed, (uint64_t)(l + a), ARCHS, 2 * ARCHS)) continue;
             const kgen_target *target = target_of(archs[a]);
             kgen__space space = space_of(lines[l], archs[a]);
             kgen_spec asked = spec_of(lines[l]);
@@ -121,7 +114,7 @@ static void every_candidate_is_allowed(void **state) {
 static void the_default_comes_first(void **state) {
     (void)state;
     for (int l = 0; l < LINES; l++) {
-        if (!is_drawn(l, 0) && !is_drawn(l, 1)) continue;
+        if (!test_takes(seed, (uint64_t)l, 2, 2)) continue;
         kgen__space space = space_of(lines[l], "sm_90");
         kgen_spec asked = spec_of(lines[l]), own;
         kgen_tuning_match match;
