@@ -16,7 +16,7 @@
 
 #define CASES "tests/cases/attn.txt"
 
-static uint64_t seed;
+static uint64_t run_seed;
 static kgen__rng rng;
 
 /* ---- number formats ------------------------------------------------------- */
@@ -450,7 +450,7 @@ static void honest_kernels_pass(void **state) {
     if (kgen__cases_load(&cases, &count, CASES, &err) != KGEN_OK) fail_msg("%s", err.text);
     double worst = 0, worst_rms = 0;
     for (size_t i = 0; i < count + 60; i++) {
-        if (!test_takes(seed, i, 1, 3)) continue;
+        if (!test_takes(run_seed, i, 1, 3)) continue;
         if (i < count)
             c = cases[i];
         else
@@ -971,7 +971,7 @@ int main(void) {
         cmocka_unit_test(random_cases_draw_every_parameter),
         cmocka_unit_test(the_file_of_cases),
     };
-    seed = test_seed();
-    kgen__rng_seed(&rng, seed, 0);
+    run_seed = test_seed();
+    kgen__rng_seed(&rng, run_seed, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
