@@ -77,6 +77,7 @@ static kgen_status shape_tensors(kgen__data *data, const extents *e, kgen_error 
     shape_cache(data, e);
     pad_rows(&a->q, c->qpad);
     pad_rows(&a->out, c->qpad);
+    if (a->gate.rank) pad_rows(&a->gate, c->qpad);
     kgen__tensor_pad(&a->block_table, (int64_t[]){c->rowpad, 0});
     kgen__tensor_pad(&a->words, (int64_t[]){c->rowpad, 0});
     return KGEN_OK;
@@ -296,21 +297,25 @@ static void fill_cache(filler *f) {
     }
 }
 
+static void fill_token(const kgen_tensor *t, int64_t token, kgen__rng *rng) {
+    for (int64_t n = 0; t->rank && n < t->shape[1] * t->shape[2]; n++)
+        kgen__number_store(t->dtype, t->data, token * t->stride[0] + n, kgen__rng_normal(rng));
+}
+
 /* Rows that see a key hold numbers; the others stay poison. */
 static void fill_queries(filler *f) {
     const kgen_attn_args *a = f->data->args.attn;
-    const kgen_tensor *q = &a->q;
-    kgen__rng rng = stream(f, Q);
+    kgen__rng rng = stream(f, Q), gates = stream(f, GATE);
     int64_t token = 0;
     cover(f, Q);
+    cover(f, GATE);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         for (int32_t i = 0; i < f->qlens[s]; i++, token++) {
             kgen__attn_sight see = kgen__attn_sight_of(&f->data->spec.attn, a, s,
                                                        f->lens[s] - f->qlens[s] + i, f->lens[s]);
             if (see.end <= see.first) continue;
-            for (int64_t n = 0; n < q->shape[1] * q->shape[2]; n++)
-                kgen__number_store(q->dtype, q->data, token * q->stride[0] + n,
-                                   kgen__rng_normal(&rng));
+            fill_token(&a->q, token, &rng);
+            fill_token(&a->gate, token, &gates);
         }
     }
 }

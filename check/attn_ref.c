@@ -165,12 +165,20 @@ static double mean_blur(const row *r) {
     return sum + SUM_ERROR * (r->spec->sinks ? fabs(sink_of(r)) : 0);
 }
 
+/* 1, or the sigmoid of the gate. */
+static double gate_of(const row *r, int64_t d) {
+    const kgen_tensor *t = &r->args->gate;
+    if (!t->data) return 1;
+    int64_t at = r->token * t->stride[0] + r->head * t->stride[1] + d * t->stride[2];
+    return 1 / (1 + exp(-kgen__number_load(t->dtype, t->data, at)));
+}
+
 static void write_element(kgen__attn_answer *answer, const row *r, int64_t d, double scale,
                           double blur) {
     int64_t at = (r->token * answer->heads + r->head) * answer->v_dim + d;
     double relative = weight_error(r->args);
-    sums t = add_up(r, d, scale);
-    double other = SUM_ERROR * t.size + t.blur + blur * fabs(t.out) +
+    sums t = add_up(r, d, scale * gate_of(r, d));
+    double other = (r->spec->gate ? 2 : 1) * SUM_ERROR * t.size + t.blur + blur * fabs(t.out) +
                    weight_step(r->args) * t.plain / r->total;
     double bound = relative * t.size + other;
     double rounding = kgen__number_half_ulp(r->args->out.dtype, fabs(t.out) + bound);

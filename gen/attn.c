@@ -53,6 +53,8 @@ SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(right, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(lse, VALUE("0", 0), VALUE("1", 1), NAMED("th", LSE_TH));
 SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
+SYMBOLS(gate, VALUE("off", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
+        NAMED("f32", DTYPE_F32));
 SYMBOLS(order, VALUE("cap", 0), VALUE("alibi", 1));
 SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
         NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN),
@@ -382,12 +384,12 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_attn_spec *s = &spec->attn;
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
-    snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s%s",
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s%s%s",
              kgen_attn_phase_of(s->phase)->name, kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, s->group, page,
              kgen_layout_name((kgen_layout)s->layout), s->causal == 1 ? "" : "_both",
              s->window || s->right ? "_window" : "", s->softcap ? "_softcap" : "",
-             s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "");
+             s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "", s->gate ? "_gate" : "");
 }
 
 const kgen__family kgen__family_attn = {

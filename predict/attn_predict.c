@@ -28,6 +28,7 @@ static kgen_status bytes(kgen__traffic *out, const kgen_spec *spec, const kgen_p
     kgen__traffic t = {seqs * heads * keys * (s->head_dim + dv) * cached,
                        rows * dv * kgen__size_of(s->out, s->q)};
     t.read += rows * s->head_dim * kgen__size_of(s->q, 0);
+    if (s->gate) t.read += rows * dv * kgen__size_of(s->gate, 0);
     t.read += seqs * (kgen__index_bytes(s->len) +
                       kgen__pages_of(keys, s->page) * kgen__index_bytes(s->table));
     if (descale == KGEN_DESCALE_HEAD) t.read += 2 * heads * 4;

@@ -69,6 +69,7 @@ static kgen_status plan(kgen__workload *work, kgen_error *err) {
     work->read_bytes = places * (dims * size_of(s->kv) + scales) +
                        rows * s->head_dim * size_of(s->q) +
                        (double)n.live * (double)n.seqs * size_of((int32_t)index_type(s->table));
+    if (s->gate) work->read_bytes += rows * s->v_dim * size_of(s->gate);
     work->bytes =
         work->read_bytes + rows * s->v_dim * size_of(s->out) + (s->lse ? rows * sizeof(float) : 0);
     work->flops = 2 * pairs_of(&n, s) * (double)n.seqs * (double)n.q_heads * dims;
@@ -166,6 +167,7 @@ static kgen_status make_rows(kgen__workload *work, kgen_error *err) {
         {&a->q, KGEN__EACH_SET, KGEN__SIGNED},
         {&a->out, KGEN__EACH_SET, KGEN__NOTHING},
         {&a->lse, KGEN__EACH_SET, KGEN__NOTHING},
+        {&a->gate, KGEN__EACH_SET, KGEN__SIGNED},
         {&a->out_scale, KGEN__SHARED, KGEN__POSITIVE},
         {&a->alibi_slopes, KGEN__SHARED, KGEN__POSITIVE},
         {&a->sinks, KGEN__SHARED, KGEN__SIGNED},

@@ -31,8 +31,8 @@ typedef enum kgen_attn_error {
  *             p - k < window. phase=tree: k < ctx, or bit k - ctx of words[s][i];
  *             token j then stands at ctx + bits of words[s][j] - 1, its depth, for
  *             the window and for alibi
- *   out = sum softmax(s)_k vdescale V[k] / out_scale;  a sink adds exp(sink[h])
- *   to the denominator;  lse = log(denominator), sink included.
+ *   out = sigmoid(gate) sum softmax(s)_k vdescale V[k] / out_scale;  a sink adds
+ *   exp(sink[h]) to the denominator;  lse = log(denominator), sink included.
  * Rows without a visible key give zeros and lse = -inf.
  *
  * Whatever lengths, cu_seqlens_q and table say, nothing outside a tensor is read or

@@ -181,6 +181,7 @@ enum {
     ONE_V_DESCALE = 16384,
     CAP_FIRST = 32768,
     NO_Q_DESCALE = 65536,
+    NO_GATE = 131072,
 };
 
 typedef struct walk {
@@ -321,6 +322,13 @@ static float round_p(const walk *w, float p) {
     return kgen__number_decode(dtype, kgen__number_encode(dtype, p));
 }
 
+static float gate_at(const walk *w, int64_t token, int64_t h, int64_t d) {
+    const kgen_tensor *t = &w->data->args.attn->gate;
+    if (!t->data || w->faults & NO_GATE) return 1;
+    int64_t at = token * t->stride[0] + h * t->stride[1] + d;
+    return 1 / (1 + expf(-(float)kgen__number_load(t->dtype, t->data, at)));
+}
+
 static void put_out(const walk *w, int64_t at, float value) {
     const kgen_tensor *out = &w->data->args.attn->out;
     if (w->faults & TRUNCATE_OUT)
@@ -352,7 +360,8 @@ static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t positio
     if (most > -INFINITY) total += expf(sink - most);
     float scale = a->out_scale.data ? 1 / *(float *)a->out_scale.data : 1;
     for (int64_t d = 0; d < s->v_dim; d++)
-        put_out(w, token * a->out.stride[0] + h * s->v_dim + d, empty ? 0 : acc[d] / total * scale);
+        put_out(w, token * a->out.stride[0] + h * s->v_dim + d,
+                empty ? 0 : acc[d] / total * scale * gate_at(w, token, h, d));
     if (a->lse.data)
         ((float *)a->lse
              .data)[s->lse == KGEN_LSE_TH ? token * a->q.shape[1] + h : h * a->q.shape[0] + token] =
@@ -489,6 +498,7 @@ static const struct {
     {FIRST_K_DESCALE, "attn:kv=fp8,d=64,g=4 | lens=100,100 kds=seq"},
     {ONE_V_DESCALE, "attn:kv=fp8,d=64,g=4 | lens=100 hkv=4 vds=head"},
     {NO_Q_DESCALE, "attn:q=fp8,kv=fp8,d=64,g=4 | lens=100"},
+    {NO_GATE, "attn:gate=bf16,d=64,g=4 | lens=100"},
     {LAST_KEY, "attn:d=128,g=8 | lens=400"},
     {LAST_KEY, "attn:q=fp16,kv=fp16,d=128,g=8 | lens=17"},
     {WRONG_HEAD, "attn:d=64,g=3 | lens=40 hkv=3"},

@@ -44,7 +44,7 @@ typedef struct rig {
 /* Has everything that a spec can have. */
 #define ALL                                                                                \
     "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=x16,layout=hnd,table=i64,window=rt," \
-    "softcap=1,alibi=1,sinks=1,lse=1,descale=token"
+    "softcap=1,alibi=1,sinks=1,gate=bf16,lse=1,descale=token"
 #define PLAIN "attn:d=64,g=2"
 #define SHUFFLE "attn:q=fp8,d=64,g=2,page=32,layout=shuffle,kv=fp8,descale=head"
 #define XPACKED "attn:d=64,g=2,layout=xpacked"
@@ -382,6 +382,12 @@ static const refusal all_refusals[] = {
     {"out_scale", DTYPE, 0, KGEN_DTYPE_BF16, "out_scale: dtype bf16, kernel built for f32"},
     {"out_scale", RANK, 0, 2, "out_scale: rank 2, 1 expected"},
     {"out_scale", SHAPE, 0, 4, "out_scale: shape[0]=4, 1 expected"},
+    {"gate", DATA, 0, 0, "gate: no data"},
+    {"gate", DATA, 0, 4, "is not a multiple of 8 bytes"},
+    {"gate", DTYPE, 0, KGEN_DTYPE_FP16, "gate: dtype fp16, kernel built for bf16"},
+    {"gate", SHAPE, 1, 2, "gate: shape[1]=2, 4 expected"},
+    {"gate", SHAPE, 2, 32, "gate: shape[2]=32, 64 expected"},
+    {"gate", STRIDE, 1, 66, "gate: stride[1]=66 elements is not a multiple of 8 bytes"},
     {"lse", DATA, 0, 0, "lse: no data"},
     {"lse", DATA, 0, 2, "is not a multiple of 4 bytes"},
     {"lse", DTYPE, 0, KGEN_DTYPE_BF16, "lse: dtype bf16, kernel built for f32"},

@@ -45,4 +45,6 @@ struct kg_attn_args {
     long long words_row;
     const float *q_descale;
     long long q_descale_stride[3];
+    const void *gate; /* [T][Hq][Dv] */
+    long long gate_token, gate_head;
 };

@@ -89,6 +89,25 @@ KG_DEV void store_out(args_t a, row_t row, int dim, const float (&x)[4]) {
     }
 }
 
+// Last of all: what is merged is not gated yet. A row without keys stays zero whatever
+// its gate holds.
+KG_DEV void gate_out(args_t a, row_t row, int dim, float (&x)[4]) {
+    if constexpr (GATE != 0) {
+        constexpr int WORDS = GATE == DTYPE_F32 ? 4 : 2;
+        const u8 *p = (const u8 *)a.gate + row.token * a.gate_token + row.head * a.gate_head;
+        u32 w[WORDS];
+        load_words(w, p + dim * WORDS);
+        KG_UNROLL for (int j = 0; j < 4; j++) {
+            u32 half = w[j * WORDS / 4] >> (WORDS == 2 ? j % 2 * 16 : 0);
+            float gate = GATE == DTYPE_F32    ? float_of(half)
+                         : GATE == DTYPE_FP16 ? f16_to_f32(half & 0xffffu)
+                                              : bf16_to_f32(half & 0xffffu);
+            float open = rcp(1.0f + exp2(-LOG2E * gate));
+            x[j] = x[j] == 0.0f ? 0.0f : x[j] * open;
+        }
+    }
+}
+
 KG_DEV void store_lse(args_t a, row_t row, sums_t total) {
     if constexpr (LSE != 0) {
         bool empty = total.maximum == -INFINITE;
@@ -212,6 +231,7 @@ KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slo
         add_sink(total, a, row.head);
         float factor = output_factor(total, top, a, g);
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
+        gate_out(a, row, out_dim, x);
         store_out(a, row, out_dim, x);
     }
 }
@@ -333,7 +353,9 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
                       weight(mine.maximum, top));
         }
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
-        if (dim < V_DIM) store_out(a, at, dim, x);
+        if (dim >= V_DIM) continue;
+        gate_out(a, at, dim, x);
+        store_out(a, at, dim, x);
     }
     if (late_lane() == 0) store_lse(a, at, total);
 }

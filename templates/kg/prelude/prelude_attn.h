@@ -46,6 +46,7 @@ constexpr int SOFTCAP = 0;
 constexpr int ALIBI = 0;
 constexpr int CAP_LAST = 0;
 constexpr int SINKS = 0;
+constexpr int GATE = 0;
 constexpr int LSE_TH = 2;
 constexpr int LSE = 0;
 constexpr int DESCALE_AUTO = 0;
