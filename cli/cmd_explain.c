@@ -48,12 +48,13 @@ static kgen_status explain_spec(const char *line, const question *q, kgen_error 
 int kgen__command_explain(int argc, char **argv) {
     question q = {0};
     int first, code;
-    kgen__syntax s = {.command = "explain",
-                      .arguments = "[FAMILY|SPEC]",
-                      .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter,\n"
-                               "kv_write, kv_gather. Of a SPEC: which tuning values it gets for a\n"
-                               "problem, and why.",
-                      .most = 1};
+    kgen__syntax s = {
+        .command = "explain",
+        .arguments = "[FAMILY|SPEC]",
+        .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter,\n"
+                 "kv_write, kv_gather, attn_merge. Of a SPEC: which tuning values it gets for a\n"
+                 "problem, and why.",
+        .most = 1};
     kgen__syntax_add(&s, (kgen__option){"problem", 0, "batch=N,...", kgen__read_problem, &q.problem,
                                         0, 0, "also context=N, heads=N (KV heads); not known"});
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &q.archs,

@@ -19,8 +19,10 @@ full?) samples=160 count=100000 ;;
 esac
 grep -vE '^(#|$)' tests/cases/found.txt >>"$cases"
 # A device takes the cases that fall to it today; together they see all kinds.
-for family in attn gdn scatter kv; do
-    grep -E "^$family[a-z_]*:" "tests/cases/$family.txt" | shuf -n "$count" >>"$cases"
+for files in attn gdn scatter "kv attn_merge"; do
+    for name in $files; do
+        grep -E "^$name[a-z_]*:" "tests/cases/$name.txt"
+    done | shuf -n "$count" >>"$cases"
 done
 
 "$kgen" check --device "$device" --samples "$samples" --cases "$cases" --capture --jobs 1 --quiet

@@ -14,8 +14,8 @@ extern "C" {
 
 /* How large a launch is. 0 everywhere: not known. */
 typedef struct kgen_problem {
-    int32_t batch;   /* sequences; of kv_write and kv_gather tokens */
-    int32_t context; /* cached tokens of a sequence; 0 in families without */
+    int32_t batch;   /* sequences; of kv_write, kv_gather, attn_merge tokens */
+    int32_t context; /* cached tokens of a sequence; parts of a stack; 0 in families without */
     int32_t heads;   /* KV heads of this rank; 0 where the spec says */
 } kgen_problem;
 

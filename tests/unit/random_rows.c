@@ -113,9 +113,10 @@ static void random_text(char *out, size_t size) {
 
 kgen_tuning_row rows_any(void) {
     static const char *const lines[] = {
-        "attn:d=128,g=8",          "attn:d=80,g=3,waves=2,occ=1", "attn:d=64,kv=fp8,page=1,mt=2",
-        "gdn:layout=flat",         "gdn:layout=flat,batch=few",   "gdn:layout=presplit,fuse=c",
-        "kv_write:kv=fp8,waves=2", "kv_gather:kv=fp8,turns=1",    "scatter:op=spec_prepare",
+        "attn:d=128,g=8",           "attn:d=80,g=3,waves=2,occ=1", "attn:d=64,kv=fp8,page=1,mt=2",
+        "gdn:layout=flat",          "gdn:layout=flat,batch=few",   "gdn:layout=presplit,fuse=c",
+        "kv_write:kv=fp8,waves=2",  "kv_gather:kv=fp8,turns=1",    "scatter:op=spec_prepare",
+        "attn_merge:o=fp8,turns=2",
     };
     static const char *const archs[] = {"sm_90", "gfx942", "cpu:rdna3"};
     kgen_problem problem = {1 + (int32_t)rows_random(1 << 24), (int32_t)rows_random(1 << 28),

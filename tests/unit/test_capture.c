@@ -467,6 +467,7 @@ static const char *const small_cases[] = {
     "scatter:op=page_table_requests | seqs=3 lens=20,33,5",
     "kv_write:d=64,kv=e4m3fn | lens=5,3 cached=9 hkv=2",
     "kv_gather:d=64 | cached=40,9 lens=20,9 hkv=2",
+    "attn_merge:d=64 | tokens=9 heads=2",
 };
 enum { CASES = sizeof small_cases / sizeof small_cases[0] };
 

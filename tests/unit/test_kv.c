@@ -13,6 +13,7 @@
 #include "check/check.h"
 #include "runtime/launch.h"
 #include "seed.h"
+#include "world.h"
 
 static uint64_t seed;
 static kgen__rng rng;
@@ -370,72 +371,6 @@ static void test_other_guards(void **state) {
 
 /* ---- there and back ---------------------------------------------------------- */
 
-typedef struct world {
-    kgen_context *ctx;
-    kgen_stream stream;
-    void *memory[24];
-    int count;
-} world;
-
-static void must(kgen_status status, const kgen_error *err) {
-    if (status != KGEN_OK) fail_msg("%s", err->text);
-}
-
-static void open_world(world *w) {
-    kgen_error err;
-    kgen_open_options options = {
-        .size = sizeof options, .device = "cpu:cdna3", .mode = KGEN_MODE_AUTO};
-    memset(w, 0, sizeof *w);
-    must(kgen_open(&w->ctx, &options, &err), &err);
-    must(kgen_stream_create(w->ctx, &w->stream, &err), &err);
-}
-
-static void close_world(world *w) {
-    while (w->count > 0) kgen_memory_free(w->ctx, w->memory[--w->count]);
-    kgen_stream_destroy(w->ctx, w->stream);
-    kgen_close(w->ctx);
-}
-
-/* A dense tensor with these contents, or poison. */
-static kgen_tensor put(world *w, int32_t dtype, int32_t layout, const void *from, int32_t rank,
-                       const int64_t *shape) {
-    kgen_tensor t = kgen_tensor_dense(NULL, (kgen_dtype)dtype, rank, shape);
-    size_t bytes = (size_t)(shape[0] * t.stride[0] * kgen_dtype_size((kgen_dtype)dtype));
-    kgen_error err;
-    unsigned char *poison = malloc(bytes);
-    assert_non_null(poison);
-    memset(poison, 0xff, bytes);
-    must(kgen_memory_alloc(w->ctx, &t.data, bytes, &err), &err);
-    must(kgen_memory_write(w->ctx, t.data, from ? from : poison, bytes, &err), &err);
-    free(poison);
-    w->memory[w->count++] = t.data;
-    t.layout = (kgen_layout)layout;
-    return t;
-}
-
-#define PUT(w, dtype, layout, from, ...)                                            \
-    put(w, dtype, layout, from, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
-        (const int64_t[]){__VA_ARGS__})
-
-/* any: the arguments of the family. */
-static void run(world *w, const char *line, void *any) {
-    kgen_args args = {.any = any};
-    kgen_spec spec;
-    kgen_kernel *kernel;
-    kgen_error err;
-    must(kgen_spec_parse(&spec, line, &err), &err);
-    must(kgen_prepare(w->ctx, &spec, 1, &kernel, &err), &err);
-    args.family = spec.family;
-    must(kgen_workspace_size(kernel, &args, &args.workspace_bytes, &err), &err);
-    if (args.workspace_bytes) {
-        args.workspace = PUT(w, KGEN_DTYPE_F32, 0, NULL, (int64_t)args.workspace_bytes / 4).data;
-        must(kgen_workspace_init(w->ctx, args.workspace, args.workspace_bytes, w->stream, &err),
-             &err);
-    }
-    must(kgen_launch(kernel, &args, w->stream, &err), &err);
-    must(kgen_stream_sync(w->ctx, w->stream, &err), &err);
-}
-
 enum { TOKENS = 37, SEQ_PAGES = 3 };
 
 typedef struct trip {
@@ -469,7 +404,7 @@ typedef struct stored {
 
 static kgen_tensor cache_in(world *w, const trip *t, int is_v) {
     kgen_tensor shape = cache_at(1, t->layout_id, t->kv_id, is_v);
-    return put(w, t->kv_id, t->layout_id, NULL, shape.rank, shape.shape);
+    return world_put(w, t->kv_id, t->layout_id, NULL, shape.rank, shape.shape);
 }
 
 /* One sequence of TOKENS tokens in three pages out of order. */
@@ -483,21 +418,21 @@ static void fill(world *w, stored *d, const trip *t) {
         d->v_in[i] = (uint16_t)kgen__number_encode(KGEN_DTYPE_BF16, kgen__rng_normal(&rng));
     }
     for (int i = 0; i < TOKENS; i++) slots[i] = pages[i / PAGE] * PAGE + i % PAGE;
-    d->k = PUT(w, KGEN_DTYPE_BF16, 0, d->k_in, TOKENS, HEADS, DIM);
-    d->v = PUT(w, KGEN_DTYPE_BF16, 0, d->v_in, TOKENS, HEADS, DIM);
-    d->slots = PUT(w, KGEN_DTYPE_I64, 0, slots, TOKENS);
+    d->k = WORLD_PUT(w, KGEN_DTYPE_BF16, 0, d->k_in, TOKENS, HEADS, DIM);
+    d->v = WORLD_PUT(w, KGEN_DTYPE_BF16, 0, d->v_in, TOKENS, HEADS, DIM);
+    d->slots = WORLD_PUT(w, KGEN_DTYPE_I64, 0, slots, TOKENS);
     d->k_cache = cache_in(w, t, 0);
     d->v_cache = cache_in(w, t, 1);
-    d->table = PUT(w, KGEN_DTYPE_I32, 0, pages, 1, SEQ_PAGES);
-    d->lens = PUT(w, KGEN_DTYPE_I32, 0, &len, 1);
-    d->cu = PUT(w, KGEN_DTYPE_I32, 0, ends, 2);
+    d->table = WORLD_PUT(w, KGEN_DTYPE_I32, 0, pages, 1, SEQ_PAGES);
+    d->lens = WORLD_PUT(w, KGEN_DTYPE_I32, 0, &len, 1);
+    d->cu = WORLD_PUT(w, KGEN_DTYPE_I32, 0, ends, 2);
     d->k_scale = d->v_scale = (kgen_tensor){0};
     if (t->scale_id == KGEN_DESCALE_HEAD) {
-        d->k_scale = PUT(w, KGEN_DTYPE_F32, 0, unit, HEADS);
-        d->v_scale = PUT(w, KGEN_DTYPE_F32, 0, unit, HEADS);
+        d->k_scale = WORLD_PUT(w, KGEN_DTYPE_F32, 0, unit, HEADS);
+        d->v_scale = WORLD_PUT(w, KGEN_DTYPE_F32, 0, unit, HEADS);
     } else if (t->scale_id != KGEN_DESCALE_NONE) {
-        d->k_scale = PUT(w, KGEN_DTYPE_F32, KGEN_LAYOUT_NHD, NULL, PAGES, PAGE, HEADS);
-        d->v_scale = PUT(w, KGEN_DTYPE_F32, KGEN_LAYOUT_HND, NULL, PAGES, HEADS, PAGE);
+        d->k_scale = WORLD_PUT(w, KGEN_DTYPE_F32, KGEN_LAYOUT_NHD, NULL, PAGES, PAGE, HEADS);
+        d->v_scale = WORLD_PUT(w, KGEN_DTYPE_F32, KGEN_LAYOUT_HND, NULL, PAGES, HEADS, PAGE);
     }
 }
 
@@ -512,7 +447,7 @@ static void write_all(world *w, const stored *d, const trip *t) {
                                .v_cache = d->v_cache,
                                .k_scale = d->k_scale,
                                .v_scale = d->v_scale};
-    run(w, line, &args);
+    world_run(w, line, &args);
 }
 
 static const char *descale_of(const trip *t) {
@@ -556,11 +491,11 @@ static void check_trip(world *w, const trip *t) {
                                 .seq_lens = d.lens,
                                 .k_descale = d.k_scale,
                                 .v_descale = d.v_scale,
-                                .k = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
-                                .v = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
-    run(w, line, &args);
-    must(kgen_memory_read(w->ctx, k, args.k.data, sizeof k, &err), &err);
-    must(kgen_memory_read(w->ctx, v, args.v.data, sizeof v, &err), &err);
+                                .k = WORLD_PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
+                                .v = WORLD_PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
+    world_run(w, line, &args);
+    world_must(kgen_memory_read(w->ctx, k, args.k.data, sizeof k, &err), &err);
+    world_must(kgen_memory_read(w->ctx, v, args.v.data, sizeof v, &err), &err);
     compare_rows(t, d.k_in, k);
     compare_rows(t, d.v_in, v);
 }
@@ -579,13 +514,13 @@ static void check_first_rows(world *w) {
     kgen_kv_gather_args args = {.k_cache = d.k_cache,
                                 .v_cache = d.v_cache,
                                 .block_table = d.table,
-                                .cu_seqlens = PUT(w, KGEN_DTYPE_I32, 0, ends, 2),
+                                .cu_seqlens = WORLD_PUT(w, KGEN_DTYPE_I32, 0, ends, 2),
                                 .seq_lens = d.lens,
-                                .k = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
-                                .v = PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
-    run(w, "kv_gather:d=64,layout=shuffle", &args);
-    must(kgen_memory_read(w->ctx, k, args.k.data, sizeof k, &err), &err);
-    must(kgen_memory_read(w->ctx, v, args.v.data, sizeof v, &err), &err);
+                                .k = WORLD_PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM),
+                                .v = WORLD_PUT(w, KGEN_DTYPE_BF16, 0, NULL, TOKENS, HEADS, DIM)};
+    world_run(w, "kv_gather:d=64,layout=shuffle", &args);
+    world_must(kgen_memory_read(w->ctx, k, args.k.data, sizeof k, &err), &err);
+    world_must(kgen_memory_read(w->ctx, v, args.v.data, sizeof v, &err), &err);
     for (int row = 0; row < TOKENS; row++)
         for (int i = 0; i < HEADS * DIM; i++) {
             int from = (row - BEFORE) * HEADS * DIM + i, none = row < BEFORE;
@@ -597,9 +532,9 @@ static void check_first_rows(world *w) {
 static void test_rows_before_the_first_sequence(void **state) {
     (void)state;
     world w;
-    open_world(&w);
+    world_open(&w);
     check_first_rows(&w);
-    close_world(&w);
+    world_close(&w);
 }
 
 static void test_what_is_written_comes_back(void **state) {
@@ -607,9 +542,9 @@ static void test_what_is_written_comes_back(void **state) {
     for (size_t i = 0; i < sizeof trips / sizeof trips[0]; i++) {
         if (!is_drawn(i)) continue;
         world w;
-        open_world(&w);
+        world_open(&w);
         check_trip(&w, &trips[i]);
-        close_world(&w);
+        world_close(&w);
     }
 }
 
@@ -654,17 +589,17 @@ static void check_attention(world *w, const trip *t) {
         q[i] = (uint16_t)kgen__number_encode(KGEN_DTYPE_BF16, kgen__rng_normal(&rng));
     snprintf(line, sizeof line, "attn:phase=decode,d=64,g=2,page=16,layout=%s,kv=%s,descale=%s",
              t->layout, t->kv, descale_of(t));
-    kgen_attn_args args = {.q = PUT(w, KGEN_DTYPE_BF16, 0, q, 1, QUERIES, DIM),
+    kgen_attn_args args = {.q = WORLD_PUT(w, KGEN_DTYPE_BF16, 0, q, 1, QUERIES, DIM),
                            .k = d.k_cache,
                            .v = d.v_cache,
-                           .out = PUT(w, KGEN_DTYPE_BF16, 0, NULL, 1, QUERIES, DIM),
+                           .out = WORLD_PUT(w, KGEN_DTYPE_BF16, 0, NULL, 1, QUERIES, DIM),
                            .block_table = d.table,
                            .seq_lens = d.lens,
                            .k_descale = d.k_scale,
                            .v_descale = d.v_scale,
                            .softmax_scale = 0.125f};
-    run(w, line, &args);
-    must(kgen_memory_read(w->ctx, got, args.out.data, sizeof got, &err), &err);
+    world_run(w, line, &args);
+    world_must(kgen_memory_read(w->ctx, got, args.out.data, sizeof got, &err), &err);
     attend(want, q, &d, 0.125);
     for (int i = 0; i < QUERIES * DIM; i++) {
         double wanted = want[i / DIM][i % DIM];
@@ -683,9 +618,9 @@ static void test_attention_over_what_is_written(void **state) {
         if (!is_drawn(i)) continue;
         world w;
         if (trips[i].kv_id == KGEN_DTYPE_I8) continue; /* attn has no i8 */
-        open_world(&w);
+        world_open(&w);
         check_attention(&w, &trips[i]);
-        close_world(&w);
+        world_close(&w);
     }
 }
 

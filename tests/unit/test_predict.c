@@ -398,6 +398,8 @@ static void test_bytes(void **state) {
          5 * (2 * 256 * 2. + 8 + 4 + 8 + 128 * 4),
          5 * (2 * 256. + 16)},
         {"kv_gather:kv=bf16", {20, 0, 2}, 20 * 2 * 256 * 2. + 2 * 4, 20 * 2 * 256 * 2.},
+        {"attn_merge:x=bf16,o=f32", {7, 0, 3}, 21 * 2 * 260., 21 * 516.},
+        {"attn_merge:x=f32,o=fp8,d=64,parts=stack", {7, 5, 3}, 21 * 5 * 260., 21 * 68.},
         {"scatter:op=kv_indices", {3, 50, 0}, 3 * (50 * 4 + 24.), 3 * (50 * 4 + 24.)},
         {"scatter:op=spec_prepare,page=16,swa=1",
          {3, 50, 0},
@@ -465,9 +467,9 @@ static const kgen_target *random_target(void) {
 }
 
 static const char *const specs[] = {
-    "attn:d=128,g=8",         "attn:d=64,g=4,kv=fp8", "attn:phase=verify,t=4,d=128,g=8",
-    "gdn:layout=flat,fuse=a", "gdn:layout=flat",      "kv_write:kv=fp8",
-    "kv_gather:kv=bf16",      "scatter:op=kv_indices"};
+    "attn:d=128,g=8",         "attn:d=64,g=4,kv=fp8",  "attn:phase=verify,t=4,d=128,g=8",
+    "gdn:layout=flat,fuse=a", "gdn:layout=flat",       "kv_write:kv=fp8",
+    "kv_gather:kv=bf16",      "scatter:op=kv_indices", "attn_merge:x=f32,o=bf16"};
 
 /* A launch by chance: of kernels that could be. */
 typedef struct launch {
@@ -630,6 +632,7 @@ static const real_case reals[] = {
     {"attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16", 1, 1, 2048},
     {"gdn:layout=flat,fuse=a", 0, -1, 7680},
     {"kv_gather:kv=bf16", 0, 0, 512},
+    {"attn_merge:x=bf16", 0, 1, 2048},
 };
 
 enum { REALS = sizeof reals / sizeof reals[0], REAL_ARCHS = 3 };

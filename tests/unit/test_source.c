@@ -453,6 +453,16 @@ static const axis kv_gather_axes[] = {
     {"al", "al=16", "al=4"},
 };
 
+static const axis attn_merge_axes[] = {
+    {"x", "x=bf16,o=bf16", "x=f32,o=bf16"},
+    {"x", "x=bf16,o=bf16", "x=fp16,o=bf16"},
+    {"o", "o=bf16", "o=f32"},
+    {"o", "o=e4m3fn", "o=e5m2"},
+    {"d", "d=64", "d=72"},
+    {"parts", "parts=pair", "parts=stack"},
+    {"lse", "lse=1", "lse=th"},
+};
+
 #define TABLE "op=page_table_requests,page=16"
 #define PREPARE "op=spec_prepare,page=16"
 #define INDICES "op=draft_kv_indices,page=4"
@@ -517,6 +527,8 @@ static const struct {
                               sizeof kv_write_axes / sizeof kv_write_axes[0]},
     [KGEN_FAMILY_KV_GATHER] = {"kv_gather:", kv_gather_axes,
                                sizeof kv_gather_axes / sizeof kv_gather_axes[0]},
+    [KGEN_FAMILY_ATTN_MERGE] = {"attn_merge:", attn_merge_axes,
+                                sizeof attn_merge_axes / sizeof attn_merge_axes[0]},
 };
 
 /* The text without the spec's own line and with one name for all kernels. */
@@ -717,6 +729,7 @@ static const char *const samples[KGEN_FAMILY_COUNT] = {
     [KGEN_FAMILY_SCATTER] = "scatter:op=spec_prepare,page=16",
     [KGEN_FAMILY_KV_WRITE] = "kv_write:",
     [KGEN_FAMILY_KV_GATHER] = "kv_gather:",
+    [KGEN_FAMILY_ATTN_MERGE] = "attn_merge:",
 };
 
 static void test_sample_preludes_are_up_to_date(void **state) {
@@ -792,6 +805,7 @@ static const struct {
 } header_rows[] = {
     {"kg/core/", KGEN_FAMILY_ATTN},
     {"kg/attn/", KGEN_FAMILY_ATTN},
+    {"kg/attn_merge/", KGEN_FAMILY_ATTN_MERGE},
     {"kg/gdn/", KGEN_FAMILY_GDN},
     {"kg/scatter/", KGEN_FAMILY_SCATTER},
     {"kg/kv/kv_gather", KGEN_FAMILY_KV_GATHER},

@@ -33,6 +33,7 @@ static const char *const least[KGEN_FAMILY_COUNT] = {
     [KGEN_FAMILY_SCATTER] = "scatter:op=spec_prepare",
     [KGEN_FAMILY_KV_WRITE] = "kv_write:",
     [KGEN_FAMILY_KV_GATHER] = "kv_gather:",
+    [KGEN_FAMILY_ATTN_MERGE] = "attn_merge:",
 };
 
 static kgen_spec parsed(const char *line) {
@@ -226,13 +227,16 @@ static const struct {
     const char *line, *says;
 } refusals[] = {
     /* unknown words */
-    {"", "family=: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
+    {"", "family=: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
     {"attention:d=128",
-     "family=attention: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
-    {"att", "family=att: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
-    {"attnx", "family=attnx: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
-    {"ATTN:d=128", "family=ATTN: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
-    {" attn:d=128", "family= attn: unknown; known are attn, gdn, scatter, kv_write, kv_gather"},
+     "family=attention: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
+    {"att", "family=att: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
+    {"attnx",
+     "family=attnx: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
+    {"ATTN:d=128",
+     "family=ATTN: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
+    {" attn:d=128",
+     "family= attn: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
     {"attn:head=128", "head=128: family attn has no such key"},
     {"attn:D=128", "D=128: family attn has no such key"},
     {"attn: d=128", " d=128: family attn has no such key"},
@@ -315,6 +319,11 @@ static const struct {
     {"kv_write:rope=neox,kv=fp8,d=80", "rd=80: rope=neox pairs 16-byte pieces of the cache; a "
                                        "multiple of 32 expected"},
     {"kv_write:kv=fp8,scale=row,turns=2", "turns=2: scale=row takes rows one after another"},
+    {"attn_merge:d=100", "d=100: out of bounds; nearest is 104"},
+    {"attn_merge:d=264,waves=1", "waves=1: a row of d=264 has 33 lanes"},
+    {"attn_merge:d=520", "d=520: out of bounds; nearest is 512"},
+    {"attn_merge:x=fp8", "x=fp8: unknown value; allowed: bf16, fp16, f32"},
+    {"attn_merge:lse=0", "lse=0: unknown value; allowed: 1, th"},
     {"kv_gather:kv=bf16,o=fp16", "kv=bf16: o=fp16; a 16-bit cache is copied"},
     {"kv_gather:descale=head", "kv=bf16: not quantised"},
     {"kv_gather:page=1,layout=xpacked", "page=1: layout=xpacked packs"},
@@ -816,12 +825,14 @@ static void test_families_have_names(void **state) {
     assert_string_equal(kgen_family_name(KGEN_FAMILY_GDN), "gdn");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_KV_WRITE), "kv_write");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_KV_GATHER), "kv_gather");
+    assert_string_equal(kgen_family_name(KGEN_FAMILY_ATTN_MERGE), "attn_merge");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_COUNT), "unknown");
     assert_int_equal(kgen_family_find(&id, "gdn", &err), KGEN_OK);
     assert_int_equal(id, KGEN_FAMILY_GDN);
     assert_int_equal(kgen_family_find(&id, "gd", &err), KGEN_E_SPEC);
-    assert_string_equal(err.text,
-                        "family=gd: unknown; known are attn, gdn, scatter, kv_write, kv_gather");
+    assert_string_equal(
+        err.text,
+        "family=gd: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge");
     assert_int_equal(id, KGEN_FAMILY_GDN);
 }
 

@@ -349,6 +349,9 @@ static const struct {
     /* heads are 8; sequences of 100 tokens: 3 tables of 7 pages */
     {"kv_gather:layout=nhd,kv=e5m2,descale=token", {250, 100, 0},
      250 * 8 * (256 + 8) + 3 * 7 * 4, 250 * 8 * 256 * 2, 0},
+    {"attn_merge:x=bf16,o=f32", {10, 0, 4}, 40 * 2 * (256 + 4), 40 * (512 + 4), 0},
+    {"attn_merge:x=f32,o=fp8,d=64,parts=stack,lse=th", {10, 7, 4},
+     40 * 7 * (256 + 4), 40 * (64 + 4), 0},
     {"scatter:op=draft_lens,sliced=1", {10, 64, 0}, 10 * 12, 10 * (4 + 3 * 4 + 3 * 8), 0},
     {"scatter:op=cache_locs", {10, 64, 0}, 10 * (4 + 8 + 4 * 4), 10 * 4 * 8, 0},
     /* 64 63 .. 57 64 63 tokens and four: of 16 a page 5 blocks of 68 .. 65 tokens, 4 of fewer */
@@ -404,6 +407,7 @@ static const struct {
     {"gdn:layout=flat", {1 << 24, 0, 0}, KGEN_E_NOMEM, "batch=16777216"},
     {"kv_write:", {INT32_MAX, 0, 64}, KGEN_E_NOMEM, "heads=64"},
     {"kv_gather:", {INT32_MAX, 0, 0}, KGEN_E_NOMEM, "heads=8"},
+    {"attn_merge:", {INT32_MAX, 0, 0}, KGEN_E_NOMEM, "heads=32"},
     {"scatter:op=spec_prepare", {60000, 30000, 0}, KGEN_E_NOMEM, "context=30000"},
 };
 

@@ -2,11 +2,7 @@
  * launchers in runtime/ include it as well. Steps are bytes, those of scales
  * elements. */
 #pragma once
-
-/* n / d = n * magic >> shift, for n below 2^31. */
-struct kg_divisor {
-    unsigned magic, shift;
-};
+#include "kg/core/divisor.h"
 
 /* K or V: the rows outside, and where their elements are in the cache. */
 struct kg_kv_side {
