@@ -250,21 +250,32 @@ static void fill_table(filler *f) {
     }
 }
 
+/* Codes of integers use the whole range of theirs, and scales make up for it. */
+static double spread_of(const kgen_attn_spec *spec) {
+    enum { SIGMAS = 4 };
+    int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
+    return scaled && spec->kv == KGEN_DTYPE_I8 ? kgen__number_max((kgen_dtype)spec->kv) / SIGMAS
+                                               : 1;
+}
+
 static void fill_row(filler *f, kgen__rng *rng, kgen__cache_side side, kgen__cache_at at) {
     const kgen_tensor *t = side == KGEN__SIDE_K ? &f->data->args.attn->k : &f->data->args.attn->v;
     const kgen_attn_spec *spec = &f->data->spec.attn;
     int64_t d = side == KGEN__SIDE_K ? spec->head_dim : f->data->args.attn->out.shape[2];
     for (int64_t i = 0; i < d; i++)
         kgen__number_store(t->dtype, t->data, kgen__cache_index(t, side, at, i),
-                           kgen__rng_normal(rng));
+                           spread_of(spec) * kgen__rng_normal(rng));
 }
 
-static double random_scale(kgen__rng *rng) { return 0.5 + kgen__rng_uniform(rng); }
+static double random_scale(const filler *f, kgen__rng *rng) {
+    return (0.5 + kgen__rng_uniform(rng)) / spread_of(&f->data->spec.attn);
+}
 
 /* Scales of tokens: those that no row sees stay poison, like the tokens. */
 static void fill_token_scale(const filler *f, kgen__rng *rng, kgen_tensor *t, kgen__cache_at at) {
     if (t->rank != 3 || f->data->spec.attn.descale == KGEN_DESCALE_IGNORE) return;
-    kgen__number_store(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, 0), random_scale(rng));
+    kgen__number_store(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, 0),
+                       random_scale(f, rng));
 }
 
 static void cover_scales(filler *f, int index, kgen__rng *rng) {
@@ -272,7 +283,7 @@ static void cover_scales(filler *f, int index, kgen__rng *rng) {
     int ignored = index != Q_DESCALE && f->data->spec.attn.descale == KGEN_DESCALE_IGNORE;
     if (t->rank == 3 || ignored) cover(f, index);
     for (int64_t i = 0; t->data && t->rank < 3 && !ignored && i < t->shape[0] * t->stride[0]; i++)
-        kgen__number_store(KGEN_DTYPE_F32, t->data, i, random_scale(rng));
+        kgen__number_store(KGEN_DTYPE_F32, t->data, i, random_scale(f, rng));
 }
 
 static void fill_cache(filler *f) {

@@ -138,7 +138,7 @@ typedef struct sums {
     double size;   /* sum p |v| */
     double square; /* sum p^2 v^2 */
     double blur;   /* sum p |v| blur */
-    double plain;  /* sum |v| */
+    double plain;  /* sum |v|, of what a rounded weight meets */
 } sums;
 
 static sums add_up(const row *r, int64_t d, double scale) {
@@ -147,14 +147,16 @@ static sums add_up(const row *r, int64_t d, double scale) {
     for (int64_t key = r->first; key < r->end; key++) {
         kgen__cache_at at = locate(r, key);
         double p = r->score[key - r->first] / r->total;
+        double descale = descale_at(r, &a->v_descale, at);
         double v =
-            scale * descale_at(r, &a->v_descale, at) *
+            scale * descale *
             kgen__number_load(a->v.dtype, a->v.data, kgen__cache_index(&a->v, KGEN__SIDE_V, at, d));
         t.out += p * v;
         t.size += p * fabs(v);
         t.square += p * p * v * v;
         t.blur += p * fabs(v) * r->blur[key - r->first];
-        t.plain += fabs(v);
+        /* A token's scale is in the weight before that is rounded. */
+        t.plain += fabs(r->spec->descale == KGEN_DESCALE_TOKEN ? v / descale : v);
     }
     return t;
 }

@@ -10,14 +10,15 @@
 extern "C" {
 #endif
 
-/* ---- number formats: bf16, fp16, e4m3fn, e4m3fnuz, e5m2, f32 ------------
+/* ---- number formats: bf16, fp16, e4m3fn, e4m3fnuz, e5m2, f32, i8 --------
  *
  * encode rounds to nearest, ties to even. The 8-bit types saturate (infinity
- * too); the others overflow to infinity. NaN stays NaN. Pure. */
+ * too), i8 at +-127; the others overflow to infinity. NaN stays NaN, and is 0 as
+ * an integer. Pure. */
 float kgen__number_decode(kgen_dtype dtype, uint32_t bits);
 uint32_t kgen__number_encode(kgen_dtype dtype, double value);
 /* A code that decodes to NaN, or to infinity where the type has one: `pick`
- * walks through them. */
+ * walks through them. Of integers any code. */
 uint32_t kgen__number_poison(kgen_dtype dtype, uint32_t pick);
 double kgen__number_max(kgen_dtype dtype);
 /* Half the spacing of the type's values around `magnitude`: the largest error

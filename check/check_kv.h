@@ -35,9 +35,4 @@ void kgen__kv_scale(kgen_tensor *t, const kgen__cache_plan *plan, int32_t descal
 /* The pages 0 .. count - 1 in random order. *order: free(). */
 kgen_status kgen__kv_shuffled(int64_t **order, kgen__rng *rng, int64_t count, kgen_error *err);
 
-/* The codes of an 8-bit cache, i8 included. */
-uint32_t kgen__kv_encode(int32_t dtype, float value);
-float kgen__kv_decode(int32_t dtype, uint32_t code);
-double kgen__kv_max(int32_t dtype);
-
 #endif

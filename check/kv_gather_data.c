@@ -109,7 +109,7 @@ static uint32_t random_code(const filler *f, kgen__rng *rng) {
     if (kgen_dtype_size((kgen_dtype)kv) == 2)
         return kgen__number_encode((kgen_dtype)kv, kgen__rng_normal(rng));
     uint32_t code = (uint32_t)kgen__rng_next(rng) & 0xffu;
-    float value = kgen__kv_decode(kv, code);
+    float value = kgen__number_decode((kgen_dtype)kv, code);
     return value - value == 0 ? code : 0x11;
 }
 

@@ -89,7 +89,7 @@ static float amax_of(const uint32_t *elements, int64_t count, kgen_dtype dtype, 
 }
 
 static float scale_for(int32_t kv, float amax) {
-    float scale = fminf(amax, FLT_MAX) / (float)kgen__kv_max(kv);
+    float scale = fminf(amax, FLT_MAX) / (float)kgen__number_max((kgen_dtype)kv);
     return fmaxf(scale, 1e-6f);
 }
 
@@ -119,7 +119,8 @@ static void write_side(const world *w, const row_t *r, kgen__cache_side side) {
         for (int64_t d = 0; d < t->shape[2]; d++) {
             uint32_t code = x[d];
             if (kgen_dtype_size((kgen_dtype)s->kv) == 1)
-                code = kgen__kv_encode(s->kv, kgen__number_decode(t->dtype, x[d]) / scale);
+                code = kgen__number_encode((kgen_dtype)s->kv,
+                                           (double)(kgen__number_decode(t->dtype, x[d]) / scale));
             expect(w, W_K_CACHE + v, kgen__cache_index(cache, side, at, d), code);
         }
     }
@@ -191,7 +192,7 @@ static void gather_side(const world *w, int64_t row, kgen__cache_at at, int64_t 
             uint32_t bits = 0;
             if (at.page >= 0) bits = bits_at(cache, kgen__cache_index(cache, side, at, d));
             if (at.page >= 0 && kgen_dtype_size(cache->dtype) == 1) {
-                float value = kgen__kv_decode((int32_t)cache->dtype, bits) * scale;
+                float value = kgen__number_decode(cache->dtype, bits) * scale;
                 bits = kgen__number_encode(out->dtype, (double)value);
             }
             expect(w, G_K + v, first + d, bits);

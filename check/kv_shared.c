@@ -1,5 +1,4 @@
 /* What the data of both kv families have in common. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "check_kv.h"
@@ -29,21 +28,4 @@ kgen_status kgen__kv_shuffled(int64_t **order, kgen__rng *rng, int64_t count, kg
     }
     *order = all;
     return KGEN_OK;
-}
-
-/* i8: to the nearest, ties to even, within +-127; NaN is 0. */
-uint32_t kgen__kv_encode(int32_t dtype, float value) {
-    if (dtype != KGEN_DTYPE_I8) return kgen__number_encode((kgen_dtype)dtype, (double)value);
-    if (isnan(value)) return 0;
-    double most = fmax(-127, fmin(127, (double)value));
-    return (uint32_t)(int32_t)nearbyint(most) & 0xffu;
-}
-
-float kgen__kv_decode(int32_t dtype, uint32_t code) {
-    return dtype == KGEN_DTYPE_I8 ? (float)(int8_t)code
-                                  : kgen__number_decode((kgen_dtype)dtype, code);
-}
-
-double kgen__kv_max(int32_t dtype) {
-    return dtype == KGEN_DTYPE_I8 ? 127 : kgen__number_max((kgen_dtype)dtype);
 }

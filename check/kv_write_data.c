@@ -224,7 +224,7 @@ static void fill_rows(filler *f, int index) {
 static void fill_scale(filler *f, int index) {
     kgen_tensor *t = kgen__slot_tensor(&f->data->args, index);
     kgen__rng rng = stream(f, index);
-    double most = kgen__kv_max(f->data->spec.kv_write.kv);
+    double most = kgen__number_max((kgen_dtype)f->data->spec.kv_write.kv);
     if (!t->data) return;
     cover(f, index);
     for (int64_t i = 0; t->rank == 1 && i < t->shape[0]; i++)

@@ -46,7 +46,11 @@ static int is_nan_code(const format *f, uint32_t bits) {
     return code >= f->nan && code - f->nan < f->nans;
 }
 
+/* Greatest value of a type of integers, which are symmetric; 0: a type of floats. */
+static int integer_most(kgen_dtype dtype) { return dtype == KGEN_DTYPE_I8 ? 127 : 0; }
+
 float kgen__number_decode(kgen_dtype dtype, uint32_t bits) {
+    if (integer_most(dtype)) return (float)(int8_t)bits;
     const format *f = format_of(dtype);
     uint32_t code = bits & (f->sign - 1);
     if (is_nan_code(f, bits)) return NAN;
@@ -69,7 +73,13 @@ static uint64_t round_even(const format *f, double magnitude) {
     return ((uint64_t)(exponent + f->bias - 1) << f->mantissa) + whole;
 }
 
+static uint32_t encode_integer(int most, double value) {
+    if (isnan(value)) return 0;
+    return (uint32_t)(int32_t)nearbyint(fmax(-most, fmin(most, value))) & 0xffu;
+}
+
 uint32_t kgen__number_encode(kgen_dtype dtype, double value) {
+    if (integer_most(dtype)) return encode_integer(integer_most(dtype), value);
     const format *f = format_of(dtype);
     if (isnan(value)) return f->no_negative_zero ? f->nan : f->nan | (f->sign - 1);
     uint64_t code = isinf(value) ? (uint64_t)f->max_code + 1 : round_even(f, fabs(value));
@@ -79,6 +89,7 @@ uint32_t kgen__number_encode(kgen_dtype dtype, double value) {
 }
 
 uint32_t kgen__number_poison(kgen_dtype dtype, uint32_t pick) {
+    if (integer_most(dtype)) return pick & 0xffu;
     const format *f = format_of(dtype);
     if (f->no_negative_zero) return f->nan;
     uint32_t codes = f->nans + (f->infinity ? 1 : 0);
@@ -87,11 +98,13 @@ uint32_t kgen__number_poison(kgen_dtype dtype, uint32_t pick) {
 }
 
 double kgen__number_max(kgen_dtype dtype) {
+    if (integer_most(dtype)) return integer_most(dtype);
     const format *f = format_of(dtype);
     return magnitude_of(f, f->max_code);
 }
 
 double kgen__number_half_ulp(kgen_dtype dtype, double magnitude) {
+    if (integer_most(dtype)) return 0.5;
     const format *f = format_of(dtype);
     double bounded = fmin(fabs(magnitude), magnitude_of(f, f->max_code));
     return ldexp(0.5, exponent_at(f, bounded) - f->mantissa);

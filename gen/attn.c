@@ -38,7 +38,7 @@ SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16), VALUE("fp
         NAMED("f32", DTYPE_F32));
 SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
-        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("i8", DTYPE_I8));
 SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
         NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("f32", DTYPE_F32));
@@ -143,6 +143,9 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!phase->dense ||
                 (s->page == 1 && s->layout == KGEN_LAYOUT_NHD && !s->flat && !s->table),
             "page: phase=%s has keys without pages: page=1,layout=nhd, no table", phase->name);
+    REQUIRE(!phase->dense || s->kv != KGEN_DTYPE_I8,
+            "kv=%s: phase=%s has keys and values as they come, which nobody has quantised",
+            kgen_dtype_name((kgen_dtype)s->kv), phase->name);
     REQUIRE(!phase->tree || s->causal == 1, "causal: phase=tree has words that say who sees whom");
     REQUIRE(phase->tree || s->word == KGEN_DTYPE_I32, "word: phase=%s has no masks", phase->name);
     REQUIRE(!phase->tree || s->q_tokens <= 8 * kgen_dtype_size((kgen_dtype)s->word),
@@ -230,7 +233,7 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
 
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
     conversions fp8 = isa_rows[target->isa].fp8;
-    if (!is_8bit(s->kv) || fp8 == TILE_BY_TILE) return 0;
+    if (!is_8bit(s->kv) || s->kv == KGEN_DTYPE_I8 || fp8 == TILE_BY_TILE) return 0;
     return fp8 == WHOLLY_MIXED || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
 }
 

@@ -303,6 +303,7 @@ static const axis attn_axes[] = {
     {"kv", "kv=bf16", "kv=fp16"},
     {"kv", "kv=e4m3fn", "kv=e4m3fnuz"},
     {"kv", "kv=e4m3fn", "kv=e5m2"},
+    {"kv", "kv=e5m2", "kv=i8"},
     {"o", "o=bf16", "o=fp16"},
     {"o", "o=e4m3fnuz", "o=e5m2"},
     {"d", "d=64", "d=80,dv=64"},

@@ -299,6 +299,7 @@ static const struct {
     {"attn:phase=verify,t=4,word=u64", "word: phase=verify has no masks"},
     {"attn:phase=prefill", "page: phase=prefill has keys without pages: page=1,layout=nhd"},
     {"attn:phase=prefill,page=1,flat=1", "page: phase=prefill has keys without pages"},
+    {"attn:phase=prefill,page=1,kv=i8", "kv=i8: phase=prefill has keys and values as they come"},
     {"attn:phase=tree,t=9,word=u8", "t=9: a word has 8 bits"},
     {"attn:layout=shuffle,page=1", "page=1: layout=shuffle packs 16 bytes of tokens"},
     {"attn:layout=xpacked,page=1", "page=1: layout=xpacked packs 16 bytes of tokens"},

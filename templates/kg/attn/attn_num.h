@@ -1,6 +1,7 @@
 // Cached elements and probabilities to the COMPUTE type.
 #pragma once
 #include "kg/attn/fp8.h"
+#include "kg/attn/integer.h"
 
 namespace kg {
 
@@ -11,8 +12,11 @@ KG_DEV u32 bf16_to_f16(u32 x) {
     return pack_f16(bf16_to_f32(x & 0xffffu), float_of(x & 0xffff0000u));
 }
 
-KG_DEV void fp8_to_compute(u32 (&out)[2], u32 x) {
-    if constexpr (NATIVE_FP8) {
+// Four elements of 8 bits.
+KG_DEV void bytes_to_compute(u32 (&out)[2], u32 x) {
+    if constexpr (KV_INTEGER) {
+        int8_to_compute(out, x);
+    } else if constexpr (NATIVE_FP8) {
         fp8_native(out, x);
     } else if constexpr (KV_8BIT) {
         float f[4];
@@ -27,7 +31,7 @@ template <int W> KG_DEV void to_compute(u32 (&out)[W * 2 / KV_BYTES], const u32 
     KG_UNROLL for (int i = 0; i < W; i++) {
         if constexpr (KV_8BIT) {
             u32 pair[2];
-            fp8_to_compute(pair, in[i]);
+            bytes_to_compute(pair, in[i]);
             out[2 * i] = pair[0];
             out[2 * i + 1] = pair[1];
         } else if constexpr (KV_DTYPE == DTYPE_BF16 && COMPUTE_F16) {

@@ -10,6 +10,7 @@ constexpr int BAD_TOKENS = 1, BAD_ROWS = 2, BAD_LENGTH = 4, BAD_PAGE = 8;
 constexpr int BAD_WORKSPACE = 16;
 
 constexpr bool KV_8BIT = KV_DTYPE >= DTYPE_E4M3FN;
+constexpr bool KV_INTEGER = KV_DTYPE == DTYPE_I8;
 constexpr bool Q_8BIT = Q_DTYPE >= DTYPE_E4M3FN && Q_DTYPE <= DTYPE_E5M2;
 constexpr bool Q_F32 = Q_DTYPE == DTYPE_F32;
 constexpr bool OUT_8BIT = OUT_DTYPE >= DTYPE_E4M3FN && OUT_DTYPE <= DTYPE_E5M2;
@@ -17,11 +18,11 @@ constexpr int KV_BYTES = KV_8BIT ? 1 : 2;
 constexpr int X = 16 / KV_BYTES; // elements of 16 bytes
 constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
 // The 16-bit type that enters the matrix units: fp16 where queries or keys are.
-// sm_90 turns 8-bit floats into fp16 in one instruction, so it computes 8-bit KV
+// sm_90 turns 8-bit floats into fp16 in one instruction, so it computes these
 // in fp16 for either query type. bf16 queries are then scaled (q_to_f16).
 // Queries of 8 and 32 bits take the type of the cache, fp16 where that has 8 bits.
-constexpr bool COMPUTE_F16 =
-    Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 || (KV_8BIT && (IS_SM90 || Q_8BIT || Q_F32));
+constexpr bool COMPUTE_F16 = Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 ||
+                             (KV_8BIT && ((IS_SM90 && !KV_INTEGER) || Q_8BIT || Q_F32));
 constexpr bool SCALED_Q = COMPUTE_F16 && (Q_DTYPE == DTYPE_BF16 || Q_F32);
 
 } // namespace kg

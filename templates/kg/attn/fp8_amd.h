@@ -1,4 +1,5 @@
-// Cached 8-bit floats to the COMPUTE type, where an isa has instructions for it.
+// Cached 8-bit floats to the COMPUTE type, where an isa has instructions for it, and
+// what integers need.
 #pragma once
 #include "kg/attn/attn_types.h"
 #include "kg/core/fp8_isa_amd.h"
@@ -10,6 +11,11 @@ constexpr bool NATIVE_FP8 = HAS_FP8<KV_DTYPE>;
 KG_DEV u32 pack_exact(float a, float b) {
     if constexpr (COMPUTE_F16) return __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(a, b));
     return byte_perm(__builtin_bit_cast(u32, a), __builtin_bit_cast(u32, b), 0x07060302);
+}
+
+// Of pairs.
+KG_DEV u32 add_f16(u32 a, u32 b) {
+    return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2_t, a) + __builtin_bit_cast(f16x2_t, b));
 }
 
 // Four 8-bit floats to two words of COMPUTE pairs.

@@ -1,4 +1,5 @@
-// Cached 8-bit floats to the COMPUTE type: always in integer arithmetic here.
+// Cached 8-bit floats to the COMPUTE type: always in integer arithmetic here. And what
+// integers need.
 #pragma once
 #include "kg/attn/attn_types.h"
 #include "kg/core/machine.h"
@@ -7,6 +8,13 @@ namespace kg {
 
 constexpr bool NATIVE_FP8 = false;
 KG_DEV u32 pack_exact(float a, float b) { return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b); }
+
+// Of pairs.
+KG_DEV u32 add_f16(u32 a, u32 b) {
+    return pack_f16(f16_to_f32(a & 0xffffu) + f16_to_f32(b & 0xffffu),
+                    f16_to_f32(a >> 16) + f16_to_f32(b >> 16));
+}
+
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) { out[0] = out[1] = x; }
 
 } // namespace kg

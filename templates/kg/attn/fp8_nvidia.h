@@ -1,4 +1,5 @@
-// Cached 8-bit floats to the COMPUTE type: fp16 here (kg/attn/attn_types.h).
+// Cached 8-bit floats to the COMPUTE type: fp16 here (kg/attn/attn_types.h). And what
+// integers need.
 #pragma once
 #include "kg/attn/attn_types.h"
 #include "kg/core/machine.h"
@@ -7,7 +8,14 @@ namespace kg {
 
 constexpr bool NATIVE_FP8 = KV_DTYPE == DTYPE_E4M3FN || KV_DTYPE == DTYPE_E5M2;
 
-KG_DEV u32 pack_exact(float a, float b) { return pack_f16(a, b); }
+KG_DEV u32 pack_exact(float a, float b) { return COMPUTE_F16 ? pack_f16(a, b) : pack_bf16(a, b); }
+
+// Of pairs.
+KG_DEV u32 add_f16(u32 a, u32 b) {
+    u32 x;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
+    return x;
+}
 
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
     u16 lo = (u16)x, hi = (u16)(x >> 16);
