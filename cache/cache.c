@@ -1,18 +1,19 @@
 /* The cache: a short table of layers, nearest first. A hit is copied into the
  * nearer layers that keep hits; a put goes into every layer that can be written. */
 #define _GNU_SOURCE
-#include "layer.h"
+#include "bundle_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LAYERS_MAX = 2 };
+enum { LAYERS_MAX = 18 }; /* 16 of others */
 
 typedef struct layer {
-    const kgen__layer_ops *ops;
+    const kgen__layer_ops *ops; /* NULL: refused */
     void *self;
+    char *path, *why; /* NULL: none */
 } layer;
 
 struct kgen_cache {
@@ -65,14 +66,44 @@ static kgen_status find_dir(char **out, const char *dir, kgen_error *err) {
  * open, close
  * ------------------------------------------------------------------------ */
 
-static void add_layer(kgen_cache *cache, const kgen__layer_ops *ops, void *self) {
-    cache->layers[cache->layer_count++] = (layer){ops, self};
+static layer *add_layer(kgen_cache *cache, const kgen__layer_ops *ops, void *self) {
+    layer *added = &cache->layers[cache->layer_count++];
+    *added = (layer){.ops = ops, .self = self};
+    return added;
+}
+
+static kgen_status add_other(kgen_cache *cache, const char *path, size_t length, kgen_error *err) {
+    kgen_error why = {KGEN_OK, ""};
+    layer *added = add_layer(cache, NULL, NULL);
+    added->path = strndup(path, length);
+    if (!added->path) return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory for a path");
+    const kgen__layer_ops *ops = NULL;
+    if (kgen__layer_open(&ops, &added->self, added->path, &cache->stats, &why) == KGEN_OK)
+        added->ops = ops;
+    else if (!(added->why = strdup(why.text)))
+        return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory for a path");
+    return KGEN_OK;
+}
+
+/* Paths between colons; an empty one is nothing. */
+static kgen_status add_others(kgen_cache *cache, kgen_error *err) {
+    const char *at = secure_getenv("KGEN_CACHE_LAYERS");
+    while (at && *at) {
+        size_t length = strcspn(at, ":");
+        if (cache->layer_count + 1 == LAYERS_MAX)
+            return kgen_fail(err, KGEN_E_ARG, "KGEN_CACHE_LAYERS: more than %d paths",
+                             LAYERS_MAX - 2);
+        if (length) KGEN_TRY(add_other(cache, at, length, err));
+        at += length + (at[length] == ':');
+    }
+    return KGEN_OK;
 }
 
 static kgen_status open_layers(kgen_cache *cache, const char *dir, kgen_error *err) {
     kgen__memory *memory = NULL;
     KGEN_TRY(kgen__memory_open(&memory, err));
     add_layer(cache, &kgen__memory_ops, memory);
+    KGEN_TRY(add_others(cache, err));
     if (!dir) return KGEN_OK;
     KGEN_TRY(kgen__store_open(&cache->store, dir, &cache->stats, err));
     add_layer(cache, &kgen__store_ops, cache->store);
@@ -95,8 +126,12 @@ kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err) 
 
 void kgen_cache_close(kgen_cache *cache) {
     if (!cache) return;
-    for (size_t i = 0; i < cache->layer_count; i++)
-        cache->layers[i].ops->close(cache->layers[i].self);
+    for (size_t i = 0; i < cache->layer_count; i++) {
+        const layer *at = &cache->layers[i];
+        if (at->ops) at->ops->close(at->self);
+        free(at->path);
+        free(at->why);
+    }
     free(cache);
 }
 
@@ -121,7 +156,7 @@ kgen_cache_stats kgen_cache_get_stats(const kgen_cache *cache) {
 static void keep_hit(kgen_cache *cache, size_t found_in, const kgen_entry *entry) {
     for (size_t i = 0; i < found_in; i++) {
         const layer *near = &cache->layers[i];
-        if (near->ops->keeps_hits) (void)near->ops->put(near->self, entry, NULL);
+        if (near->ops && near->ops->keeps_hits) (void)near->ops->put(near->self, entry, NULL);
     }
 }
 
@@ -131,6 +166,7 @@ kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found, cons
     *found = 0;
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
+        if (!at->ops) continue;
         KGEN_TRY(at->ops->get(at->self, out, key, err));
         if (!*out) continue;
         kgen__count((uint64_t *)((char *)&cache->stats + at->ops->hits));
@@ -147,7 +183,7 @@ kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_erro
     kgen_status first = KGEN_OK;
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
-        if (!at->ops->put) continue;
+        if (!at->ops || !at->ops->put) continue;
         kgen_status status = at->ops->put(at->self, entry, first == KGEN_OK ? err : NULL);
         if (first == KGEN_OK) first = status;
     }
@@ -172,7 +208,7 @@ kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, int *found,
     kgen__recipe_make(&recipe, source, flags, flag_count);
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
-        if (!at->ops->find || !at->ops->find(at->self, &key, &recipe)) continue;
+        if (!at->ops || !at->ops->find || !at->ops->find(at->self, &key, &recipe)) continue;
         KGEN_TRY(kgen_cache_get(cache, out, found, &key, err));
         if (*found && is_made_of(*out, source)) return KGEN_OK;
         kgen_entry_free(*out);
@@ -188,7 +224,7 @@ void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source, const ch
     kgen__recipe_make(&recipe, source, flags, flag_count);
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
-        if (at->ops->find && at->ops->find(at->self, &known, &recipe) &&
+        if (at->ops && at->ops->find && at->ops->find(at->self, &known, &recipe) &&
             memcmp(&known, key, sizeof known) == 0)
             return;
     }
@@ -234,4 +270,22 @@ kgen_status kgen_cache_examine(kgen_cache *cache, kgen_cache_health *out, kgen_e
               "cache: no folder: KGEN_CACHE_DIR is empty, or neither it, XDG_CACHE_HOME nor HOME "
               "is an absolute path");
     return KGEN_OK;
+}
+
+int kgen_cache_layer_at(const kgen_cache *cache, size_t i, kgen_cache_layer *out) {
+    static const struct {
+        const kgen__layer_ops *ops;
+        const char *kind;
+    } kinds[] = {{NULL, "refused"},
+                 {&kgen__memory_ops, "memory"},
+                 {&kgen__bundle_ops, "bundle"},
+                 {&kgen__system_ops, "folder"},
+                 {&kgen__store_ops, "user"}};
+    if (i >= cache->layer_count) return 0;
+    const layer *at = &cache->layers[i];
+    *out = (kgen_cache_layer){at->path ? at->path : "", "", at->why ? at->why : ""};
+    if (at->ops == &kgen__store_ops) out->path = kgen__store_path(cache->store);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        if (kinds[k].ops == at->ops) out->kind = kinds[k].kind;
+    return 1;
 }

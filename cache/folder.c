@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "folder.h"
 #include "files.h"
+#include "layer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -88,6 +89,25 @@ int kgen__place_open(kgen__place *at, const char *dir, const kgen_key *key, cons
 void kgen__place_close(kgen__place *at) {
     if (at->shard >= 0) close(at->shard);
     if (at->root >= 0) close(at->root);
+}
+
+static int read_file(int fd, uint8_t **bytes, size_t *size) {
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !kgen__is_trusted(&st) || st.st_size > KGEN__FILE_MAX) return -1;
+    *size = (size_t)st.st_size;
+    *bytes = malloc(*size + 1);
+    if (*bytes && kgen__read_all(fd, *bytes, *size) == *size) return 0;
+    free(*bytes);
+    *bytes = NULL;
+    return -1;
+}
+
+int kgen__place_read(const kgen__place *at, uint8_t **bytes, size_t *size) {
+    int fd = openat(at->shard, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return -1;
+    int failed = read_file(fd, bytes, size);
+    close(fd);
+    return failed;
 }
 
 /* ---- publishing ------------------------------------------------------------ */

@@ -15,6 +15,7 @@ enum {
 };
 
 #define KGEN__ENTRY_SUFFIX ".kgen"
+#define KGEN__NOTE_SUFFIX ".made"
 
 /* Others could have put into it what they like: neither this user's nor root's. */
 int kgen__is_foreign(const struct stat *st);
@@ -45,6 +46,8 @@ void kgen__place_close(kgen__place *at);
 /* Under a name that no reader looks at, then renamed: readers see none or a whole
  * one. `durable`: flushed first. 0, or -1 with errno and no file left. */
 int kgen__place_publish(const kgen__place *at, const void *bytes, size_t size, int durable);
+/* A file that may be believed, whole: free(). 0, or -1. */
+int kgen__place_read(const kgen__place *at, uint8_t **bytes, size_t *size);
 /* Removes what writers that were killed have left in a shard. */
 void kgen__sweep_temps(int shard);
 

@@ -59,6 +59,7 @@ kgen_status kgen__memory_open(kgen__memory **out, kgen_error *err);
  * `stats` outlives the store and takes its counts. */
 typedef struct kgen__store kgen__store;
 extern const kgen__layer_ops kgen__store_ops;
+extern const kgen__layer_ops kgen__system_ops; /* the same, but nothing is written */
 kgen_status kgen__store_open(kgen__store **out, const char *dir, kgen_cache_stats *stats,
                              kgen_error *err);
 /* The directory, usable or not. */
@@ -77,6 +78,10 @@ kgen_status kgen__heads_count(const char *dir, kgen_cache_health *health, kgen_e
 int kgen__folder_test(const char *dir); /* 0: an entry could be saved; else errno */
 kgen_status kgen__folder_examine(const char *dir, kgen_cache_health *out, kgen_error *err);
 
+/* layer_open.c: a bundle or a folder, to read. */
+kgen_status kgen__layer_open(const kgen__layer_ops **ops, void **self, const char *path,
+                             kgen_cache_stats *stats, kgen_error *err);
+
 /* lock.c: a descriptor to close(), KGEN_LOCK_BUSY or KGEN_LOCK_NONE. */
 int kgen__lock_take(const char *dir, const kgen_key *key);
 
@@ -84,6 +89,8 @@ int kgen__lock_take(const char *dir, const kgen_key *key);
 void kgen__recipe_make(kgen_key *out, const kgen_source *source, const char *const *flags,
                        size_t flag_count);
 int kgen__recipe_read(const char *dir, const kgen_key *recipe, kgen_key *key);
+struct kgen__place;
+int kgen__recipe_read_at(const struct kgen__place *at, kgen_key *key);
 void kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key *key);
 
 static inline void kgen__count(uint64_t *counter) {

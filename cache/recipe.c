@@ -8,10 +8,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define SUFFIX ".made"
-
 /* 1: *key was read. A damaged one is as good as none. */
-static int read_key(const kgen__place *at, kgen_key *key) {
+int kgen__recipe_read_at(const kgen__place *at, kgen_key *key) {
     struct stat st;
     char hex[KGEN_KEY_HEX] = "";
     int fd = openat(at->shard, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -25,7 +23,8 @@ static int read_key(const kgen__place *at, kgen_key *key) {
 
 int kgen__recipe_read(const char *dir, const kgen_key *recipe, kgen_key *key) {
     kgen__place at;
-    int found = kgen__place_open(&at, dir, recipe, SUFFIX, 0) == 0 && read_key(&at, key);
+    int found = kgen__place_open(&at, dir, recipe, KGEN__NOTE_SUFFIX, 0) == 0 &&
+                kgen__recipe_read_at(&at, key);
     kgen__place_close(&at);
     return found;
 }
@@ -35,7 +34,7 @@ void kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key 
     kgen__place at;
     char hex[KGEN_KEY_HEX];
     kgen_key_hex(hex, key);
-    if (kgen__place_open(&at, dir, recipe, SUFFIX, 1) == 0)
+    if (kgen__place_open(&at, dir, recipe, KGEN__NOTE_SUFFIX, 1) == 0)
         (void)kgen__place_publish(&at, hex, KGEN_KEY_HEX - 1, 0);
     kgen__place_close(&at);
 }

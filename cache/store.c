@@ -6,6 +6,7 @@
  * on a network file system would end the process. Every step starts from the
  * open directory and follows no symbolic link below it. */
 #define _GNU_SOURCE
+#include "files.h"
 #include "folder.h"
 #include "layer.h"
 #include "walk.h"
@@ -67,25 +68,13 @@ static void set_aside(const kgen__store *store, const kgen__place *at, const str
     close(quarantine);
 }
 
-/* How much was read: less than `size` where the file ends before. */
-static size_t read_all(int fd, uint8_t *bytes, size_t size) {
-    size_t done = 0;
-    while (done < size) {
-        ssize_t got = read(fd, bytes + done, size - done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
-        done += (size_t)got;
-    }
-    return done;
-}
-
 static kgen__verdict read_entry(int fd, const struct stat *st, kgen_entry **out,
                                 const kgen_key *key) {
     if (!kgen__is_trusted(st) || st->st_size > KGEN__FILE_MAX) return KGEN__BAD;
     size_t size = (size_t)st->st_size;
     uint8_t *bytes = malloc(size + 1);
     if (!bytes) return KGEN__NO_MEMORY;
-    kgen__verdict verdict = kgen__entry_decode(out, bytes, read_all(fd, bytes, size), key);
+    kgen__verdict verdict = kgen__entry_decode(out, bytes, kgen__read_all(fd, bytes, size), key);
     free(bytes);
     return verdict;
 }
@@ -119,6 +108,22 @@ static kgen_status store_get(void *self, kgen_entry **out, const kgen_key *key, 
         status = load(store, &at, out, &file_bytes, key, err);
     kgen__place_close(&at);
     return status;
+}
+
+/* A system layer is nobody's to mend: what is bad there is a miss and stays. */
+static kgen_status system_get(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err) {
+    const kgen__store *store = self;
+    kgen__place at;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    kgen__verdict verdict = KGEN__OTHER;
+    if (kgen__place_open(&at, store->dir, key, KGEN__ENTRY_SUFFIX, 0) == 0 &&
+        kgen__place_read(&at, &bytes, &size) == 0)
+        verdict = kgen__entry_decode(out, bytes, size, key);
+    kgen__place_close(&at);
+    free(bytes);
+    if (verdict != KGEN__NO_MEMORY) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory to read an entry");
 }
 
 /* ------------------------------------------------------------------------ *
@@ -210,6 +215,13 @@ const kgen__layer_ops kgen__store_ops = {
     .keeps_hits = 0,
     .get = store_get,
     .put = store_put,
+    .find = store_find,
+    .close = store_close,
+};
+
+const kgen__layer_ops kgen__system_ops = {
+    .hits = offsetof(kgen_cache_stats, hits_system),
+    .get = system_get,
     .find = store_find,
     .close = store_close,
 };

@@ -17,10 +17,7 @@ static int is_shard(const struct dirent *file) {
     return is_hex(file->d_name, KGEN__SHARD_DIGITS) && !file->d_name[KGEN__SHARD_DIGITS];
 }
 
-static int is_entry(const struct dirent *file) {
-    return is_hex(file->d_name, KGEN__NAME_DIGITS) &&
-           strcmp(file->d_name + KGEN__NAME_DIGITS, KGEN__ENTRY_SUFFIX) == 0;
-}
+static int has_name(const struct dirent *file) { return is_hex(file->d_name, KGEN__NAME_DIGITS); }
 
 /* alphasort would follow the locale. */
 static int by_name(const struct dirent **a, const struct dirent **b) {
@@ -29,12 +26,14 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
 
 static kgen_status visit_file(const kgen__walk *walk, const kgen__place *shard, const char *name,
                               int *stop, kgen_error *err) {
+    const char *suffix = walk->suffix ? walk->suffix : KGEN__ENTRY_SUFFIX;
     kgen__place at = *shard;
     kgen_key key;
+    if (strcmp(name + KGEN__NAME_DIGITS, suffix) != 0) return KGEN_OK;
     snprintf(at.hex, sizeof at.hex, "%.2s%.62s", shard->hex, name);
     if (strncmp(at.hex, walk->prefix, strlen(walk->prefix)) != 0) return KGEN_OK;
     KGEN_TRY(kgen_key_parse(&key, at.hex, err));
-    kgen__place_name(&at, &key, KGEN__ENTRY_SUFFIX);
+    kgen__place_name(&at, &key, suffix);
     return walk->file(&at, &key, stop, walk->user, err);
 }
 
@@ -48,7 +47,7 @@ static kgen_status visit_shard(kgen__walk *walk, int root, const char *name, int
     walk->refused += shard.shard < 0;
     if (shard.shard < 0) return KGEN_OK;
     snprintf(shard.hex, sizeof shard.hex, "%.2s", name);
-    int count = scandirat(shard.shard, ".", &files, is_entry, by_name);
+    int count = scandirat(shard.shard, ".", &files, has_name, by_name);
     for (int i = 0; i < count; i++) {
         if (status == KGEN_OK && !*stop)
             status = visit_file(walk, &shard, files[i]->d_name, stop, err);

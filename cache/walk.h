@@ -7,6 +7,7 @@
 typedef struct kgen__walk {
     const char *dir;
     const char *prefix; /* of the key, lower-case hex */
+    const char *suffix; /* of the files; NULL: entries */
     /* at->root and at->shard are open; at->name is the file's. *stop: no more. */
     kgen_status (*file)(const kgen__place *at, const kgen_key *key, int *stop, void *user,
                         kgen_error *err);

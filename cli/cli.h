@@ -22,6 +22,10 @@ int kgen__command_check(int argc, char **argv);
 int kgen__command_bench(int argc, char **argv);
 int kgen__command_tune(int argc, char **argv);
 int kgen__command_doctor(int argc, char **argv);
+int kgen__command_pack(int argc, char **argv);
+int kgen__command_merge(int argc, char **argv);
+int kgen__command_unpack(int argc, char **argv);
+int kgen__command_verify(int argc, char **argv);
 
 /* ---- messages ------------------------------------------------------------ */
 /* `kgen: error: ...` in one line, safe for a terminal; returns the exit code. */

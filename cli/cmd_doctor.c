@@ -125,21 +125,49 @@ static void print_tuning(const json_t *list) {
 
 /* ---- cache ---------------------------------------------------------------- */
 
+static json_t *look_at_layers(const kgen_cache *cache) {
+    json_t *list = json_array();
+    kgen_cache_layer layer;
+    for (size_t i = 0; kgen_cache_layer_at(cache, i, &layer); i++)
+        if (*layer.path)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "path", layer.path, "kind",
+                                                  layer.kind, "why", layer.why));
+    return list;
+}
+
 static json_t *look_at_cache(kgen_cache *cache) {
     kgen_cache_health found;
     kgen_error err;
     const char *dir = kgen_cache_dir(cache);
     if (kgen_cache_examine(cache, &found, &err) != KGEN_OK && !found.cannot_save.text[0])
         found.cannot_save = err;
-    return json_pack("{s:s?, s:I, s:I, s:I, s:b, s:s?}", "dir", dir, "entries",
-                     (json_int_t)found.entries, "bytes", (json_int_t)found.bytes, "refused",
-                     (json_int_t)found.refused, "open_to_others", found.open_to_others,
-                     "cannot_save", found.cannot_save.text[0] ? found.cannot_save.text : NULL);
+    return json_pack("{s:s?, s:o, s:I, s:I, s:I, s:b, s:s?}", "dir", dir, "layers",
+                     look_at_layers(cache), "entries", (json_int_t)found.entries, "bytes",
+                     (json_int_t)found.bytes, "refused", (json_int_t)found.refused,
+                     "open_to_others", found.open_to_others, "cannot_save",
+                     found.cannot_save.text[0] ? found.cannot_save.text : NULL);
+}
+
+static void print_layers(const json_t *list) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        const char *why = text_of(row, "why");
+        if (strcmp(text_of(row, "kind"), "user") == 0) continue;
+        printf("  %-8s %s\n", text_of(row, "kind"), *why ? why : text_of(row, "path"));
+    }
+}
+
+static int is_refused(const json_t *list) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (*text_of(json_array_get(list, i), "why")) return 1;
+    return 0;
 }
 
 static void print_cache(const json_t *cache) {
     const char *dir = text_of(cache, "dir");
-    printf("\ncache\n  %s\n  %ld kernels, %.1f kB\n", *dir ? dir : "no usable folder: memory only",
+    printf("\ncache\n");
+    print_layers(json_object_get(cache, "layers"));
+    printf("  %s\n  %ld kernels, %.1f kB\n", *dir ? dir : "no usable folder: memory only",
            number_of(cache, "entries"), (double)number_of(cache, "bytes") / 1000);
     if (number_of(cache, "refused"))
         printf("  %ld files or folders are refused: damaged, links, or not of this user or root\n",
@@ -159,6 +187,8 @@ static const char *advice(const health *h) {
     if (*text_of(h->cache, "cannot_save"))
         return "Kernels cannot be saved: until that is mended, or KGEN_CACHE_DIR is another "
                "folder, they are compiled again in every process.";
+    if (is_refused(json_object_get(h->cache, "layers")))
+        return "A layer of KGEN_CACHE_LAYERS is refused: the line above says why.";
     if (number_of(h->cache, "refused"))
         return "Some of the cache is refused, and compiled again where it was used: look at its "
                "owner and mode, or give this user another KGEN_CACHE_DIR.";

@@ -134,9 +134,19 @@ static int find_cached(build *b, work *w) {
     return 1;
 }
 
+/* The first layer that is refused: it may have had the kernel. */
+static void refused_layer(const build *b, char *out, size_t size) {
+    kgen_cache_layer layer;
+    out[0] = 0;
+    for (size_t i = 0; !out[0] && kgen_cache_layer_at(b->cache, i, &layer); i++)
+        if (*layer.why) snprintf(out, size, "; refused: %.300s", layer.why);
+}
+
 static void fail_not_cached(build *b, work *w) {
-    kgen_fail(&w->result->error, KGEN_E_NOT_CACHED, "%.400s: not in the cache for %s", w->spec,
-              w->job->target->name);
+    char refused[320];
+    refused_layer(b, refused, sizeof refused);
+    kgen_fail(&w->result->error, KGEN_E_NOT_CACHED, "%.400s: not in the cache for %s%s", w->spec,
+              w->job->target->name, refused);
     fail(b, w);
 }
 

@@ -27,7 +27,9 @@ static kgen_request *request_at(const preparation *p, size_t index) {
 
 /* --- the message of a miss ---------------------------------------------- */
 
-static kgen_status fail_miss(kgen_context *ctx, const kgen_spec *spec, kgen_error *err) {
+/* why: of the layer that was refused, or nothing. */
+static kgen_status fail_miss(kgen_context *ctx, const kgen_spec *spec, const char *why,
+                             kgen_error *err) {
     char line[KGEN_SPEC_LINE_MAX], near[KGEN_SPEC_LINE_MAX] = "none";
     pthread_mutex_lock(&ctx->lock);
     const kgen_kernel *best = ctx->kernels;
@@ -39,8 +41,8 @@ static kgen_status fail_miss(kgen_context *ctx, const kgen_spec *spec, kgen_erro
     kgen_spec_print(line, spec);
     return kgen_fail(err, KGEN_E_NOT_CACHED,
                      "no code object of %s for %s; nearest prepared: %s; build it with: "
-                     "kgen build '%s' --arch %s",
-                     line, ctx->target->name, near, line, ctx->target->name);
+                     "kgen build '%s' --arch %s%s",
+                     line, ctx->target->name, near, line, ctx->target->name, why ? why : "");
 }
 
 /* --- load --------------------------------------------------------------- */
@@ -151,7 +153,8 @@ static void settle_job(preparation *p, size_t job) {
     kgen_kernel *kernel = NULL;
     char line[KGEN_SPEC_LINE_MAX];
     if (result->outcome == KGEN_JOB_FAILED && result->error.status == KGEN_E_NOT_CACHED)
-        fail_miss(p->ctx, &p->jobs[job].spec, &request->error);
+        fail_miss(p->ctx, &p->jobs[job].spec, strstr(result->error.text, "; refused: "),
+                  &request->error);
     else if (result->outcome == KGEN_JOB_FAILED)
         request->error = result->error;
     else

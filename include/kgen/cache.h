@@ -1,6 +1,6 @@
 /* The code-object cache: content-addressed, one file an entry, checked before
- * use. Layers, nearest first: memory, user directory. (Bundles, system and
- * remote layers are not part of this version.)
+ * use. Layers, nearest first: memory; bundles and folders that others made
+ * (<kgen/bundle.h>), which are only read; the user directory.
  *
  * Thread-safe. Processes share a directory without locks for correctness:
  * entries are published by rename, a loser of a race uses its own bytes. */
@@ -55,7 +55,7 @@ typedef struct kgen_entry {
 typedef struct kgen_cache kgen_cache;
 
 typedef struct kgen_cache_stats {
-    uint64_t hits_memory, hits_user, misses, published, quarantined;
+    uint64_t hits_memory, hits_user, misses, published, quarantined, hits_bundle, hits_system;
 } kgen_cache_stats;
 
 /* dir: NULL means $KGEN_CACHE_DIR, else $XDG_CACHE_HOME/kgen, else
@@ -74,6 +74,15 @@ KGEN_API void kgen_key_make(kgen_key *out, const kgen_source *source, const char
 KGEN_API void kgen_key_hex(char out[KGEN_KEY_HEX], const kgen_key *key);
 /* Parses 64 hex digits. */
 KGEN_API kgen_status kgen_key_parse(kgen_key *out, const char *hex, kgen_error *err);
+
+/* Where look-ups go, nearest first: the memory, what KGEN_CACHE_LAYERS names, the user
+ * directory. 0: no layer `i`. */
+typedef struct kgen_cache_layer {
+    const char *path; /* "": the memory */
+    const char *kind; /* "memory", "bundle", "folder", "user", "refused" */
+    const char *why;  /* refused: why; else "" */
+} kgen_cache_layer;
+KGEN_API int kgen_cache_layer_at(const kgen_cache *cache, size_t i, kgen_cache_layer *out);
 
 /* Found: *out is a copy that the caller frees, *found = 1. A corrupt,
  * truncated or foreign-owned file is set aside under quarantine/, counted, and

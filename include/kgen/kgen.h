@@ -30,6 +30,7 @@
 
 #include "args.h"
 #include "build.h"
+#include "bundle.h"
 #include "cache.h"
 #include "capture.h"
 #include "plan.h"

@@ -111,13 +111,17 @@ static kgen_status take_dir(kgen__capture *c, kgen_error *err) {
     return c->dir ? KGEN_OK : kgen_fail(err, KGEN_E_NOMEM, "capture: out of memory");
 }
 
+kgen_status kgen__capture_max(uint64_t *out, kgen_error *err) {
+    *out = (uint64_t)2 << 30;
+    return take_number(out, "KGEN_CAPTURE_MAX", 1, KGEN__CAPTURE_BYTES_MAX, 1, err);
+}
+
 static kgen_status take_variables(kgen__capture *c, const char *globs, kgen_error *err) {
     c->count = 1;
-    c->max = (uint64_t)2 << 30;
     KGEN_TRY(check_globs(globs, err));
     KGEN_TRY(take_number(&c->skip, "KGEN_CAPTURE_SKIP", 0, INT64_MAX, 0, err));
     KGEN_TRY(take_number(&c->count, "KGEN_CAPTURE_COUNT", 1, INT64_MAX, 0, err));
-    KGEN_TRY(take_number(&c->max, "KGEN_CAPTURE_MAX", 1, KGEN__CAPTURE_BYTES_MAX, 1, err));
+    KGEN_TRY(kgen__capture_max(&c->max, err));
     c->globs = split(globs);
     if (!c->globs) return kgen_fail(err, KGEN_E_NOMEM, "capture: out of memory");
     return take_dir(c, err);

@@ -51,6 +51,9 @@ kgen_status kgen__regions_find(kgen__regions *out, const kgen_kernel *kernel, co
                                kgen_error *err);
 void kgen__regions_free(kgen__regions *regions);
 
+/* Most bytes of one launch's memory, to save and to load: $KGEN_CAPTURE_MAX. */
+kgen_status kgen__capture_max(uint64_t *out, kgen_error *err);
+
 /* ---- blobs ----------------------------------------------------------------- */
 
 typedef struct kgen__blob {

@@ -694,6 +694,23 @@ static void test_headers_that_ask_for_too_much(void **state) {
     free(bytes);
 }
 
+/* zstd says gigabytes in a few bytes: the sum of what a file declares is bounded first. */
+static void test_a_bomb_is_not_unpacked(void **state) {
+    char path[PATH_BYTES];
+    kgen_capture *c;
+    size_t size;
+    (void)state;
+    capture_line(path, "cpu:cdna3", small_cases[2]);
+    uint8_t *bytes = read_file(path, &size);
+    count_files(NULL, 1);
+    setenv("KGEN_CAPTURE_MAX", "16", 1);
+    kgen_status status = load_bytes(bytes, size, &c, &did);
+    unsetenv("KGEN_CAPTURE_MAX");
+    assert_int_equal(status, KGEN_E_IO);
+    assert_non_null(strstr(did.text, "more than 16 bytes of a launch; KGEN_CAPTURE_MAX"));
+    free(bytes);
+}
+
 /* ---- what is captured --------------------------------------------------------------------- */
 
 static const char *const plain_case = "attn:d=64,g=2 | lens=40,9 hkv=2";
@@ -874,6 +891,7 @@ int main(void) {
         cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_made_up_headers),
         cmocka_unit_test(test_headers_that_ask_for_too_much),
+        cmocka_unit_test(test_a_bomb_is_not_unpacked),
         cmocka_unit_test(test_globs),
         cmocka_unit_test(test_skip_and_count),
         cmocka_unit_test(test_a_launch_too_large),

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# A bundle is built where the compiler is and used where none is: pack, merge, unpack, verify.
+# shellcheck source=common.sh
+source "$(dirname "$0")/common.sh"
+command -v "${KGEN_CLANG:-clang}" >/dev/null || { echo "skipped: no clang" && exit 77; }
+at=@cpu:cdna3
+one=scatter:op=draft_lens two=scatter:op=cache_locs three=scatter:op=assign_locs
+for spec in $one $two; do
+    expect 0 "1 compiled" "$kgen" build $spec$at --no-variants -q --cache-dir "$work/$spec"
+done
+
+refuse 64 "--output FILE" "$kgen" pack
+refuse 64 "--output FILE" "$kgen" merge one
+refuse 13 "/none" "$kgen" merge -o x.kgb /none
+expect 0 "1 kernels" "$kgen" pack -o one.kgb --cache-dir "$work/$one"
+expect 0 "2 kernels" "$kgen" merge -o all.kgb one.kgb "$work/$two"
+expect 0 "1 kernels" "$kgen" merge -o again.kgb one.kgb one.kgb "$work/$one"
+cmp one.kgb again.kgb || fail "a bundle of a bundle is another file"
+expect 0 "0 kernels" "$kgen" merge -o none.kgb all.kgb --arch gfx942
+expect 0 "all.kgb: 2 kernels" "$kgen" verify all.kgb
+expect 0 '"entries": 2' "$kgen" verify --json all.kgb
+
+# Restart with a bundle: nothing is compiled, nothing is written, no compiler is there.
+image() { env KGEN_CACHE_LAYERS="$work/all.kgb" KGEN_CACHE_DIR="$work/user" KGEN_CLANG=/none "$@"; }
+printf '%s %s\n' $one $at $two $at >planned.manifest
+expect 0 "0 compiled, 2 cached" image "$kgen" build --manifest planned.manifest --no-variants -q
+expect 0 "2 planned, 2 there, 0 missing" image "$kgen" verify -m planned.manifest --no-variants
+[[ ! -e $work/user ]] || fail "a restart with a bundle writes: $(find "$work/user")"
+echo "$three $at" >>planned.manifest
+expect 10 "3 planned, 2 there, 1 missing" image "$kgen" verify -m planned.manifest --no-variants
+[[ $errors == *"$three"* ]] || fail "verify does not name what is missing: $errors"
+expect 10 '"missing": [' image "$kgen" verify -m planned.manifest --no-variants --json
+expect 0 "bundle   $work/all.kgb" image "$kgen" doctor
+[[ ! -e $work/user ]] || fail "doctor leaves a folder"
+chmod g+w all.kgb
+expect 10 "refused: bundle $work/all.kgb: it can be written by others" \
+    image "$kgen" verify -m planned.manifest --no-variants
+capture image "$kgen" doctor
+[[ $out == *"refused  bundle $work/all.kgb"* && $out != *Ready:* ]] || fail "doctor: $out"
+expect 13 "it can be written by others" image "$kgen" verify
+chmod g-w all.kgb
+
+# signed
+expect 0 "" "$kgen" pack --new-key key
+public=$out
+[[ $public =~ ^[0-9a-f]{64}$ ]] || fail "no public key: $public"
+[[ $(stat -c %a key) == 600 ]] || fail "the key is readable: $(stat -c %a key)"
+refuse 13 "File exists" "$kgen" pack --new-key key
+expect 0 "signed by $public" "$kgen" merge -o all.kgb "$work/$one" "$work/$two" --key key
+KGEN_BUNDLE_KEY=$public expect 0 "2 cached" image "$kgen" build $one$at $two$at --no-variants -q
+KGEN_BUNDLE_KEY=${public//?/0} expect 13 "a key that KGEN_BUNDLE_KEY lacks" "$kgen" verify all.kgb
+
+# unpacked, and damaged
+expect 0 "2 kernels" "$kgen" unpack all.kgb --cache-dir "$work/folder" --shared
+expect 0 "2 kernels" "$kgen" list --cache-dir "$work/folder"
+KGEN_CACHE_LAYERS=$work/folder KGEN_CLANG=/none expect 0 "1 cached" "$kgen" build $two$at \
+    --no-variants -q
+printf X | dd of=all.kgb bs=1 seek=1000 conv=notrunc status=none
+expect 13 "1 of 2 entries are damaged" "$kgen" verify all.kgb
+expect 13 "1 kernels are damaged and were left out" "$kgen" unpack all.kgb --cache-dir "$work/less"
+expect 0 "1 kernels" "$kgen" list --cache-dir "$work/less"
+finish
