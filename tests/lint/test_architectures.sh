@@ -30,7 +30,7 @@ fail() {
 
 clean_tree
 sed -n '/^KGEN_TARGET("gfx1201"/,/))$/p' include/kgen/targets.def |
-    sed 's/gfx1201/gfx1200/; s/0x4e/0x48/' >row
+    sed 's/gfx1201/gfx1299/; s/0x4e/0x48/' >row
 [[ -s row ]] || fail "the row of gfx1201 is not found" ""
 sed -i '/^KGEN_TARGET("sm_90"/{
     r row
@@ -63,7 +63,7 @@ int main(void) {
                                         "kv_write:kv=fp8", "kv_gather:kv=fp8"};
     const kgen_target *target;
     kgen_error err;
-    if (kgen_target_find(&target, "gfx1200", &err) != KGEN_OK) return puts(err.text), 1;
+    if (kgen_target_find(&target, "gfx1299", &err) != KGEN_OK) return puts(err.text), 1;
     for (int i = 0; i < 5; i++) {
         kgen_spec spec;
         kgen_source source;
@@ -78,8 +78,8 @@ int main(void) {
 }
 END
 if out=$(compile -O0 main.c gen/*.c compile/flags.c "$build/templates.c" -lsodium -o render 2>&1 && ./render) &&
-    [[ $out == *"kg_attn_"*"kg_kv_gather_"*"--offload-arch=gfx1200"* ]]; then
-    printf 'one row is an architecture: gfx1200\n'
+    [[ $out == *"kg_attn_"*"kg_kv_gather_"*"--offload-arch=gfx1299"* ]]; then
+    printf 'one row is an architecture: gfx1299\n'
     [[ $out == *"$("$build/bin/kgen" source attn:kv=fp8 --arch gfx1201 --digest)" ]] ||
         fail "a new architecture changes the kernels of an old one" "$out"
 else

@@ -339,6 +339,8 @@ static const axis attn_axes[] = {
     {"lse", "lse=1", "lse=th"},
     {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
     {"descale", "kv=fp8,descale=head", "kv=fp8,descale=token"},
+    {"gate", "gate=off", "gate=bf16"},
+    {"gate", "gate=fp16", "gate=bf16"},
 };
 
 #define SMALL "hk=1,hv=2,dk=64"
