@@ -52,8 +52,8 @@ int kgen__command_explain(int argc, char **argv) {
         .command = "explain",
         .arguments = "[FAMILY|SPEC]",
         .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter,\n"
-                 "kv_write, kv_gather, attn_merge. Of a SPEC: which tuning values it gets for a\n"
-                 "problem, and why.",
+                 "kv_write, kv_gather, attn_merge, mla. Of a SPEC: which tuning values it gets\n"
+                 "for a problem, and why.",
         .most = 1};
     kgen__syntax_add(&s, (kgen__option){"problem", 0, "batch=N,...", kgen__read_problem, &q.problem,
                                         0, 0, "also context=N, heads=N (KV heads); not known"});

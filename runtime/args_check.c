@@ -124,9 +124,9 @@ static const kgen_tensor *unfold(kgen_tensor *room, const kgen_tensor *t, const 
         room->stride[last] = 1;
         return room;
     }
-    if (row->flags & KGEN__ROW_SQUEEZED && t->rank == 3 && t->shape[1] == 1) {
-        room->shape[1] = t->shape[2];
-        room->stride[1] = t->stride[2];
+    if (row->flags & KGEN__ROW_SQUEEZED && t->rank == row->rank + 1 && t->shape[last] == 1) {
+        room->shape[last] = t->shape[row->rank];
+        room->stride[last] = t->stride[row->rank];
         return room;
     }
     if (row->rank != 1 || inner != 1 || kgen__tensor_elements(t) != 1) return t;

@@ -3,16 +3,12 @@
 #include <string.h>
 
 #include "gen/attn.h"
-#include "templates/kg/attn/attn_packed.h"
+#include "attn_pack.h"
 #include "checks.h"
 #include "kv_layout.h"
 #include "launch.h"
 
 enum { MOST_TOKENS = INT32_MAX / 2 };
-/* So that the blocks behind the last key have numbers. */
-enum { MOST_KEYS = INT32_MAX - 65536 };
-/* So that a position less the window is a number. */
-enum { MOST_WINDOW = INT32_MAX - 64 };
 
 typedef struct kg_attn_args device_args;
 
@@ -86,45 +82,17 @@ static kgen_status check_lengths(const kgen_attn_spec *s, const kgen_attn_args *
     return KGEN_OK;
 }
 
-/* --- workspace ---------------------------------------------------------- */
-
-typedef struct workspace {
-    size_t sums, outs, bytes; /* offsets, size */
-} workspace;
-
 static kgen__attn_geometry geometry_of(const kgen_kernel *kernel) {
     return kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
-}
-
-static workspace layout_workspace(const kgen_kernel *kernel, const kgen__attn_geometry *geometry) {
-    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry->rows;
-    workspace w;
-    w.sums = KGEN__HEAD_BYTES;
-    size_t sums = rows * 2 * sizeof(float), unit = KGEN__WORKSPACE_ALIGNMENT;
-    w.outs = w.sums + (sums + unit - 1) / unit * unit;
-    w.bytes = w.outs + rows * (size_t)kernel->spec.attn.v_dim * sizeof(float);
-    return w;
-}
-
-static kgen_status check_counters(const kgen__attn_geometry *geometry, int64_t seqs,
-                                  int64_t kv_heads, kgen_error *err) {
-    int64_t most = KGEN__COUNTERS;
-    if (!geometry->row_blocks) return KGEN_OK; /* a counter a workgroup */
-    NEED(seqs >= 0 && seqs <= most && kv_heads >= 0 && kv_heads <= most &&
-             seqs * kv_heads * geometry->row_blocks <= most,
-         "seq_lens: %lld sequences of %lld KV heads and %d row blocks, at most %lld in all",
-         (long long)seqs, (long long)kv_heads, geometry->row_blocks, (long long)most);
-    return KGEN_OK;
 }
 
 static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err) {
     const kgen_attn_args *a = args->attn;
-    int64_t kv_heads = a->q.shape[1] / kernel->spec.attn.group;
+    const kgen_attn_spec *s = &kernel->spec.attn;
     kgen__attn_geometry geometry = geometry_of(kernel);
-    KGEN_TRY(check_counters(&geometry, a->seq_lens.shape[0], kv_heads, err));
-    *bytes = layout_workspace(kernel, &geometry).bytes;
-    return KGEN_OK;
+    return kgen__attn_workspace_bytes(bytes, kernel, &geometry, s->v_dim, a->seq_lens.shape[0],
+                                      a->q.shape[1] / s->group, err);
 }
 
 /* --- pack --------------------------------------------------------------- */
@@ -152,17 +120,15 @@ static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_att
                          const int64_t *size) {
     int dense = kgen_attn_phase_of(s->phase)->dense;
     int64_t pages = dense ? a->k.shape[0] : s->flat ? size[SIZE_ENTRIES] : size[SIZE_PAGES];
-    int64_t keys = 0;
-    int over = __builtin_mul_overflow(pages, (int64_t)d->page, &keys);
-    d->table_keys = over || keys > MOST_KEYS ? MOST_KEYS : (int)keys;
+    d->table_keys = kgen__attn_most_keys(pages, d->page);
     if (s->flat) d->table_row = pages;
     d->num_seqs = (int)size[SIZE_S];
     d->num_tokens = (int)size[SIZE_T];
     d->kv_heads = (int)size[SIZE_HQ] / s->group;
-    d->window = a->window < MOST_WINDOW ? a->window : MOST_WINDOW;
+    d->window = kgen__attn_window_of(a->window);
     d->right = a->right < MOST_TOKENS ? a->right : MOST_TOKENS;
-    d->scale = a->softmax_scale * 1.4426950408889634f;
-    d->softcap = s->softcap ? a->softcap * 1.4426950408889634f : 1.0f;
+    d->scale = a->softmax_scale * KGEN__LOG2E;
+    d->softcap = s->softcap ? a->softcap * KGEN__LOG2E : 1.0f;
 }
 
 static kgen_status pack_caches(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,
@@ -215,27 +181,13 @@ static kgen_status pack_line(device_args *d, const kgen__attn_geometry *geometry
     return KGEN_OK;
 }
 
-static kgen_status pack_workspace(device_args *d, const kgen_kernel *kernel, const kgen_args *a,
-                                  kgen_error *err) {
-    kgen__attn_geometry geometry = geometry_of(kernel);
-    KGEN_TRY(check_counters(&geometry, d->num_seqs, d->kv_heads, err));
-    KGEN_TRY(pack_line(d, &geometry, kernel->spec.attn.group, err));
-    workspace w = layout_workspace(kernel, &geometry);
-    char *base = a->workspace;
-    KGEN_TRY(kgen__check_workspace(base, a->workspace_bytes, w.bytes, err));
-    d->workspace = a->workspace;
-    d->ticket = kgen__launch_ticket();
-    d->partial_ml = (float *)(base + w.sums);
-    d->partial_out = (float *)(base + w.outs);
-    d->workgroups = (int)kernel->config.grid;
-    return KGEN_OK;
-}
-
 static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err) {
     device_args *d = packed;
     KGEN_TRY(pack_args(d, kernel, args->attn, err));
-    KGEN_TRY(pack_workspace(d, kernel, args, err));
+    kgen__attn_geometry geometry = geometry_of(kernel);
+    KGEN_TRY(pack_line(d, &geometry, kernel->spec.attn.group, err));
+    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, &geometry, kernel->spec.attn.v_dim, args, err));
     *grid = d->num_tokens ? kernel->config.grid : 0;
     return KGEN_OK;
 }

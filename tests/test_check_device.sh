@@ -19,7 +19,7 @@ full?) samples=160 count=100000 ;;
 esac
 grep -vE '^(#|$)' tests/cases/found.txt >>"$cases"
 # A device takes the cases that fall to it today; together they see all kinds.
-for files in attn gdn scatter "kv attn_merge"; do
+for files in attn gdn scatter "kv attn_merge" mla; do
     for name in $files; do
         grep -E "^$name[a-z_]*:" "tests/cases/$name.txt"
     done | shuf -n "$count" >>"$cases"

@@ -358,6 +358,7 @@ typedef struct bytes_case {
 } bytes_case;
 
 /* By hand, from what <kgen/..._args.h> say is read and written. */
+/* long: a row a family and form */
 static void test_bytes(void **state) {
     static const bytes_case cases[] = {
         {"attn:d=128,g=8",
@@ -400,6 +401,10 @@ static void test_bytes(void **state) {
         {"kv_gather:kv=bf16", {20, 0, 2}, 20 * 2 * 256 * 2. + 2 * 4, 20 * 2 * 256 * 2.},
         {"attn_merge:x=bf16,o=f32", {7, 0, 3}, 21 * 2 * 260., 21 * 516.},
         {"attn_merge:x=f32,o=fp8,d=64,parts=stack", {7, 5, 3}, 21 * 5 * 260., 21 * 68.},
+        {"mla:kv=fp8,h=12,lse=1",
+         {3, 100, 0},
+         3 * (100 * 576. + 12 * 576 * 2 + 4 + 2 * 4),
+         3 * 12 * (512 * 2. + 4)},
         {"scatter:op=kv_indices", {3, 50, 0}, 3 * (50 * 4 + 24.), 3 * (50 * 4 + 24.)},
         {"scatter:op=spec_prepare,page=16,swa=1",
          {3, 50, 0},
@@ -467,9 +472,10 @@ static const kgen_target *random_target(void) {
 }
 
 static const char *const specs[] = {
-    "attn:d=128,g=8",         "attn:d=64,g=4,kv=fp8",  "attn:phase=verify,t=4,d=128,g=8",
-    "gdn:layout=flat,fuse=a", "gdn:layout=flat",       "kv_write:kv=fp8",
-    "kv_gather:kv=bf16",      "scatter:op=kv_indices", "attn_merge:x=f32,o=bf16"};
+    "attn:d=128,g=8",           "attn:d=64,g=4,kv=fp8",  "attn:phase=verify,t=4,d=128,g=8",
+    "gdn:layout=flat,fuse=a",   "gdn:layout=flat",       "kv_write:kv=fp8",
+    "kv_gather:kv=bf16",        "scatter:op=kv_indices", "attn_merge:x=f32,o=bf16",
+    "mla:phase=verify,t=2,h=12"};
 
 /* A launch by chance: of kernels that could be. */
 typedef struct launch {

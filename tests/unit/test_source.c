@@ -466,6 +466,27 @@ static const axis attn_merge_axes[] = {
     {"lse", "lse=1", "lse=th"},
 };
 
+static const axis mla_axes[] = {
+    {"phase", "phase=decode", "phase=verify"},
+    {"q", "q=bf16", "q=fp16"},
+    {"kv", "kv=bf16", "kv=fp8"},
+    {"o", "o=bf16", "o=fp16"},
+    {"l", "l=512", "l=256"},
+    {"r", "r=64", "r=32"},
+    {"h", "h=8", "h=12"},
+    {"t", "phase=verify,t=2", "phase=verify,t=3"},
+    {"page", "page=64", "page=1"},
+    {"table", "table=i32", "table=i64"},
+    {"flat", "flat=0", "flat=1"},
+    {"len", "len=i32", "len=i64"},
+    {"cu", "phase=verify,cu=i32", "phase=verify,cu=i64"},
+    {"window", "window=off", "window=rt"},
+    {"sinks", "sinks=0", "sinks=1"},
+    {"lse", "lse=0", "lse=1"},
+    {"lse", "lse=1", "lse=th"},
+    {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
+};
+
 #define TABLE "op=page_table_requests,page=16"
 #define PREPARE "op=spec_prepare,page=16"
 #define INDICES "op=draft_kv_indices,page=4"
@@ -532,6 +553,7 @@ static const struct {
                                sizeof kv_gather_axes / sizeof kv_gather_axes[0]},
     [KGEN_FAMILY_ATTN_MERGE] = {"attn_merge:", attn_merge_axes,
                                 sizeof attn_merge_axes / sizeof attn_merge_axes[0]},
+    [KGEN_FAMILY_MLA] = {"mla:", mla_axes, sizeof mla_axes / sizeof mla_axes[0]},
 };
 
 /* The text without the spec's own line and with one name for all kernels. */
@@ -667,6 +689,7 @@ static void check_axes(kgen_family_id id) {
 static void test_no_axis_of_attn_is_dead(void **state) {
     (void)state;
     check_axes(KGEN_FAMILY_ATTN);
+    check_axes(KGEN_FAMILY_MLA);
 }
 
 static void test_no_axis_of_gdn_is_dead(void **state) {
@@ -733,6 +756,7 @@ static const char *const samples[KGEN_FAMILY_COUNT] = {
     [KGEN_FAMILY_KV_WRITE] = "kv_write:",
     [KGEN_FAMILY_KV_GATHER] = "kv_gather:",
     [KGEN_FAMILY_ATTN_MERGE] = "attn_merge:",
+    [KGEN_FAMILY_MLA] = "mla:",
 };
 
 static void test_sample_preludes_are_up_to_date(void **state) {
@@ -814,6 +838,7 @@ static const struct {
     {"kg/kv/kv_gather", KGEN_FAMILY_KV_GATHER},
     {"kg/kv/kv_find", KGEN_FAMILY_KV_GATHER},
     {"kg/kv/", KGEN_FAMILY_KV_WRITE},
+    {"kg/mla/", KGEN_FAMILY_MLA},
 };
 
 static kgen_family_id family_of_header(const char *name) {

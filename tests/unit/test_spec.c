@@ -34,6 +34,7 @@ static const char *const least[KGEN_FAMILY_COUNT] = {
     [KGEN_FAMILY_KV_WRITE] = "kv_write:",
     [KGEN_FAMILY_KV_GATHER] = "kv_gather:",
     [KGEN_FAMILY_ATTN_MERGE] = "attn_merge:",
+    [KGEN_FAMILY_MLA] = "mla:",
 };
 
 static kgen_spec parsed(const char *line) {
@@ -223,20 +224,18 @@ static void test_defaults_and_canonical_lines(void **state) {
 
 /* ---- refusals ------------------------------------------------------------ */
 
+#define KNOWN "attn, gdn, scatter, kv_write, kv_gather, attn_merge, mla"
+
 static const struct {
     const char *line, *says;
 } refusals[] = {
     /* unknown words */
-    {"", "family=: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
-    {"attention:d=128",
-     "family=attention: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
-    {"att", "family=att: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
-    {"attnx",
-     "family=attnx: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
-    {"ATTN:d=128",
-     "family=ATTN: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
-    {" attn:d=128",
-     "family= attn: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge"},
+    {"", "family=: unknown; known are " KNOWN},
+    {"attention:d=128", "family=attention: unknown; known are " KNOWN},
+    {"att", "family=att: unknown; known are " KNOWN},
+    {"attnx", "family=attnx: unknown; known are " KNOWN},
+    {"ATTN:d=128", "family=ATTN: unknown; known are " KNOWN},
+    {" attn:d=128", "family= attn: unknown; known are " KNOWN},
     {"attn:head=128", "head=128: family attn has no such key"},
     {"attn:D=128", "D=128: family attn has no such key"},
     {"attn: d=128", " d=128: family attn has no such key"},
@@ -327,6 +326,13 @@ static const struct {
     {"attn_merge:lse=0", "lse=0: unknown value; allowed: 1, th"},
     {"kv_gather:kv=bf16,o=fp16", "kv=bf16: o=fp16; a 16-bit cache is copied"},
     {"kv_gather:descale=head", "kv=bf16: not quantised"},
+    {"mla:t=2", "t=2: phase=decode has one query token a sequence; use phase=verify"},
+    {"mla:cu=i64", "cu=i64: phase=decode has no cu_seqlens_q"},
+    {"mla:descale=head", "descale: kv=bf16 is not quantised; only 8-bit caches take one"},
+    {"mla:mt=4,waves=2", "mt=4: must divide waves=2"},
+    {"mla:h=129", "h=129: out of bounds; nearest is 128"},
+    {"mla:phase=verify,t=17", "t=17: out of bounds; nearest is 16"},
+    {"mla:l=500", "l=500: out of bounds; nearest is 496"},
     {"kv_gather:page=1,layout=xpacked", "page=1: layout=xpacked packs"},
     {"gdn", "layout: missing; give one of interleaved, flat, presplit"},
     {"gdn:", "layout: missing; give one of interleaved, flat, presplit"},
@@ -827,13 +833,12 @@ static void test_families_have_names(void **state) {
     assert_string_equal(kgen_family_name(KGEN_FAMILY_KV_WRITE), "kv_write");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_KV_GATHER), "kv_gather");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_ATTN_MERGE), "attn_merge");
+    assert_string_equal(kgen_family_name(KGEN_FAMILY_MLA), "mla");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_COUNT), "unknown");
     assert_int_equal(kgen_family_find(&id, "gdn", &err), KGEN_OK);
     assert_int_equal(id, KGEN_FAMILY_GDN);
     assert_int_equal(kgen_family_find(&id, "gd", &err), KGEN_E_SPEC);
-    assert_string_equal(
-        err.text,
-        "family=gd: unknown; known are attn, gdn, scatter, kv_write, kv_gather, attn_merge");
+    assert_string_equal(err.text, "family=gd: unknown; known are " KNOWN);
     assert_int_equal(id, KGEN_FAMILY_GDN);
 }
 

@@ -48,6 +48,7 @@ static kgen_problem random_problem(const kgen_spec *spec) {
                       .context = (int32_t)kgen__rng_range(&rng, 1, 90),
                       .heads = (int32_t)kgen__rng_range(&rng, 1, 3)};
     if (spec->family == KGEN_FAMILY_ATTN) p.context += spec->attn.q_tokens;
+    if (spec->family == KGEN_FAMILY_MLA) p.context += spec->mla.q_tokens;
     if (spec->family == KGEN_FAMILY_KV_WRITE || spec->family == KGEN_FAMILY_KV_GATHER)
         p.batch *= 17;
     if (kgen__rng_range(&rng, 0, 3) == 0 && spec->family != KGEN_FAMILY_ATTN) p.heads = 0;
@@ -118,7 +119,8 @@ static void check_any(kgen_context *ctx, kgen_family_id family, int *made) {
     assert_true(kgen__workload_bytes(work) > 0);
     assert_true(kgen__workload_read_bytes(work) > 0);
     assert_true(kgen__workload_read_bytes(work) < kgen__workload_bytes(work));
-    assert_int_equal(kgen__workload_flops(work) > 0, family == KGEN_FAMILY_ATTN);
+    int has_products = family == KGEN_FAMILY_ATTN || family == KGEN_FAMILY_MLA;
+    assert_int_equal(kgen__workload_flops(work) > 0, has_products);
     expect_accepted(work, &spec, target, line);
     kgen__workload_free(work);
     (*made)++;

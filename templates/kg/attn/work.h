@@ -226,8 +226,8 @@ KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
 }
 
 // What waits for the end of a segment waits in vector registers: scalars are scarcer.
-KG_DEV u32 parked(u32 x) { return UNBOUNDED || TREE ? opaque(x) : x; }
-KG_DEV u32 fetched(u32 x) { return UNBOUNDED || TREE ? (u32)uniform((int)x) : x; }
+KG_DEV u32 parked(u32 x) { return UNBOUNDED || TREE || STAGED ? opaque(x) : x; }
+KG_DEV u32 fetched(u32 x) { return UNBOUNDED || TREE || STAGED ? (u32)uniform((int)x) : x; }
 
 // What a wave does in a segment: `keys` waves share the keys of its rows, which
 // begin at `row` of the row block; it is number `key` of them, and `v` of those

@@ -1,0 +1,229 @@
+/* Family mla: multi-head latent attention. Its kernels are built from attention's
+ * templates: one KV head whose group is all heads, values that are a part of the keys. */
+#include <stdio.h>
+
+#include "family.h"
+#include "mla.h"
+#include "templates/kg/attn/attn_shape.h"
+
+/* --- the parameter table ------------------------------------------------ */
+
+static const int32_t small_pages[] = {1, 2, 4, 8};
+static const int32_t wave_counts[] = {2, 4, 8};
+static const int32_t tile_counts[] = {1, 2, 4, 8};
+
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_LATENT = RANGE(16, 640, 16);
+static const kgen_domain domain_ROPE = RANGE(0, 128, 16);
+static const kgen_domain domain_HEADS = RANGE(1, 128, 1);
+static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
+static const kgen_domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
+static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
+static const kgen_domain domain_WAVES = LIST(wave_counts);
+static const kgen_domain domain_TILES = LIST(tile_counts);
+
+static const kgen_symbol symbols_none[] = {NO_SYMBOL};
+SYMBOLS(phase, VALUE("decode", KGEN_MLA_DECODE), VALUE("verify", KGEN_MLA_VERIFY));
+SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
+SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
+        VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
+SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
+        VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
+SYMBOLS(page, NAMED("x16", PAGE_X16));
+SYMBOLS(wide, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
+SYMBOLS(lse, VALUE("0", 0), VALUE("1", 1), NAMED("th", LSE_TH));
+SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
+SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
+        NAMED("head", DESCALE_HEAD));
+SYMBOLS(auto0, VALUE("auto", 0));
+
+/* clang-format off */
+static const kgen_param params[] = {
+#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
+    {#key, #CONST, offsetof(kgen_spec, mla.field), &domain_##domain, symbols_##symbols, dflt, \
+     KGEN_ROLE_##role, KGEN_PRINT_##print, doc},
+#include <kgen/mla_params.def>
+#undef KGEN_PARAM
+};
+/* clang-format on */
+
+/* --- what attention's templates ask besides ------------------------------ */
+
+static int32_t width_of(const kgen_mla_spec *s) { return s->latent + s->rope; }
+
+static int32_t width(const kgen_spec *spec) { return width_of(&spec->mla); }
+static int32_t is_ragged(const kgen_spec *spec) { return spec->mla.phase == KGEN_MLA_VERIFY; }
+
+#define ALWAYS(name, value)                      \
+    static int32_t name(const kgen_spec *spec) { \
+        (void)spec;                              \
+        return value;                            \
+    }
+ALWAYS(no, 0)
+ALWAYS(yes, 1)
+ALWAYS(nhd, KGEN_LAYOUT_NHD)
+ALWAYS(shuffle, KGEN_LAYOUT_SHUFFLE)
+ALWAYS(xpacked, KGEN_LAYOUT_XPACKED)
+ALWAYS(causal_seq, KGEN_CAUSAL_SEQ)
+ALWAYS(descale_token, KGEN_DESCALE_TOKEN)
+ALWAYS(word, KGEN_DTYPE_I32)
+ALWAYS(float_32, KGEN_DTYPE_F32)
+ALWAYS(int_8, KGEN_DTYPE_I8)
+ALWAYS(word_8, KGEN_DTYPE_U8)
+ALWAYS(word_16, KGEN_DTYPE_U16)
+ALWAYS(word_64, KGEN_DTYPE_I64)
+
+/* clang-format off */
+static const kgen__fact facts[] = {
+    {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes}, {"WAVES", yes},
+    {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
+    {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", no}, {"DENSE", no},
+    {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
+    {"WORD", word}, {"DTYPE_U8", word_8}, {"DTYPE_U16", word_16}, {"DTYPE_I64", word_64},
+    {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"GATE", no},
+    {NULL, NULL}};
+/* clang-format on */
+
+/* --- applicable --------------------------------------------------------- */
+
+static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
+
+static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
+    const kgen_mla_spec *s = &spec->mla;
+    int decode = s->phase == KGEN_MLA_DECODE;
+    REQUIRE(!decode || s->q_tokens == 1,
+            "t=%d: phase=decode has one query token a sequence; use phase=verify", s->q_tokens);
+    REQUIRE(!decode || !s->offsets, "cu=i64: phase=decode has no cu_seqlens_q");
+    REQUIRE(is_8bit(s->kv) || s->descale != KGEN_DESCALE_HEAD,
+            "descale: kv=%s is not quantised; only 8-bit caches take one",
+            kgen_dtype_name((kgen_dtype)s->kv));
+    REQUIRE(!s->waves || !s->row_tiles || s->waves % s->row_tiles == 0,
+            "mt=%d: must divide waves=%d, of which each has scores of one row tile", s->row_tiles,
+            s->waves);
+    (void)target;
+    return KGEN_OK;
+}
+
+/* --- defaults ----------------------------------------------------------- */
+
+/* What one isa gives a workgroup. */
+typedef struct isa_row {
+    int32_t columns; /* query rows of a row tile */
+    int32_t keys;    /* of a block */
+    int32_t waves;
+    int32_t fixed;    /* registers of addresses, conversions, operands */
+    int32_t soft_mt;  /* most row tiles with conversions in integer arithmetic, whose
+                         constants fill the scalars */
+    int32_t converts; /* 1: it has instructions for its own kind of 8-bit floats */
+} isa_row;
+
+/* clang-format off */
+#define MLA_CDNA2 {16, 32, 4, 96, 2, 0}
+#define MLA_CDNA3 {16, 32, 4, 96, 2, 1}
+#define MLA_CDNA4 {16, 32, 4, 96, 2, 1}
+#define MLA_RDNA3 {16, 16, 8, 96, 8, 0}
+#define MLA_RDNA4 {16, 16, 8, 96, 8, 1}
+#define MLA_SM90  {8,  16, 8, 96, 8, 1}
+/* clang-format on */
+
+static const isa_row isa_rows[KGEN_ISA_COUNT] = {
+#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = MLA_##NAME,
+#include <kgen/targets.def>
+};
+
+/* Registers of a lane: accumulators, its part of the queries, its pieces of the next
+ * block. */
+static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t wave = target->wave_size, bytes = kgen_dtype_size((kgen_dtype)s->kv), x = 16 / bytes;
+    int32_t part = kg_attn_part_dims(s->latent, s->waves, isa->columns, x, 0);
+    int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
+    int32_t acc = kg_attn_acc_registers(s->row_tiles, slice, isa->columns, wave);
+    int32_t chunks = ceil_div(width_of(s), wave / isa->columns * x);
+    int32_t q = ceil_div(chunks * s->row_tiles, s->waves) * x / 2;
+    int32_t pieces = ceil_div(isa->keys * width_of(s) * bytes / 4, s->waves * wave);
+    return acc + q + pieces + isa->fixed;
+}
+
+static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *target) {
+    int32_t waves = ceil_div(s->waves * s->occupancy, target->simds);
+    int32_t share = target->vgpr_file / waves / target->vgpr_granule * target->vgpr_granule;
+    return smaller(target->max_vgprs, share);
+}
+
+static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
+    int own = (s->kv == KGEN_DTYPE_E4M3FNUZ) == target->fp8_fnuz;
+    return is_8bit(s->kv) && !(isa_rows[target->isa].converts && own);
+}
+
+/* As many row tiles as there are rows for, as far as registers go: each reads the cache
+ * once. */
+static void tune(kgen_mla_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
+    if (!s->waves) s->waves = larger(isa->waves, s->row_tiles);
+    if (!s->occupancy) s->occupancy = 1;
+    if (s->row_tiles) return;
+    int32_t most = is_soft(s, target) ? smaller(isa->soft_mt, s->waves) : s->waves;
+    kgen_mla_spec next = *s;
+    s->row_tiles = 1;
+    for (next.row_tiles = 2; next.row_tiles <= most; next.row_tiles *= 2)
+        if (tiles > next.row_tiles / 2 &&
+            registers_needed(&next, target) <= registers_allowed(&next, target))
+            s->row_tiles = next.row_tiles;
+}
+
+static void defaults(kgen_spec *spec, const kgen_target *target) {
+    kgen_mla_spec *s = &spec->mla;
+    s->kv = kgen__native_fp8(s->kv, target);
+    s->out = kgen__native_fp8(s->out ? s->out : s->q, target);
+    if (s->descale == KGEN_DESCALE_AUTO)
+        s->descale = is_8bit(s->kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
+    tune(s, target);
+}
+
+kgen__attn_geometry kgen__mla_geometry_of(const kgen_mla_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t rows = kg_attn_rows(s->row_tiles, isa->columns);
+    int32_t dims = width_of(s) + s->latent, bytes = kgen_dtype_size((kgen_dtype)s->kv);
+    return (kgen__attn_geometry){
+        .rows = rows,
+        .waves = 1, /* that have keys of their own */
+        .row_blocks = kg_attn_row_blocks(s->heads, s->q_tokens, rows),
+        .block_keys = isa->keys,
+        .item_cost = kg_attn_item_cost(isa->keys, dims, bytes),
+    };
+}
+
+/* --- launch shape and name ---------------------------------------------- */
+
+static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
+    return spec->mla.waves * target->wave_size;
+}
+
+static int32_t occupancy(const kgen_spec *spec) { return spec->mla.occupancy; }
+
+static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
+    const kgen_mla_spec *s = &spec->mla;
+    char page[16] = "x16";
+    if (s->page) snprintf(page, sizeof page, "%d", s->page);
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_mla_%s_%s_kv%s_l%d_r%d_h%d_t%d_p%s%s%s",
+             s->phase == KGEN_MLA_VERIFY ? "verify" : "decode", kgen_dtype_name((kgen_dtype)s->q),
+             kgen_dtype_name((kgen_dtype)s->kv), s->latent, s->rope, s->heads, s->q_tokens, page,
+             s->window ? "_window" : "", s->sinks ? "_sinks" : "");
+}
+
+const kgen__family kgen__family_mla = {
+    .template_name = "mla.hip",
+    .params = params,
+    .param_count = sizeof params / sizeof params[0],
+    .facts = facts,
+    .applicable = applicable,
+    .defaults = defaults,
+    .launch_shape = launch_shape,
+    .occupancy = occupancy,
+    .symbol = symbol,
+};

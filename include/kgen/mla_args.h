@@ -1,0 +1,36 @@
+/* What a launch of the mla family takes.
+ *
+ * Letters: S sequences, T query tokens of the batch, H query heads, L and R widths of
+ * latent and rope part, NB pages. */
+#ifndef KGEN_MLA_ARGS_H
+#define KGEN_MLA_ARGS_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Multi-head latent attention over a paged cache, in its absorbed form: the cached
+ * row C[k] of L + R numbers is the key of every head, its first L numbers the value.
+ *
+ * For query row (token i of sequence s, head h), with ctx = seq_lens[s] - q_len[s],
+ * position p = ctx + i, keys k < seq_lens[s]:
+ *   s_k = softmax_scale * descale * dot(q, C[k])     over L + R
+ *   visible:  k <= p, and p - k < window
+ *   out = sum softmax(s)_k descale C[k] / out_scale  over L;  a sink adds
+ *   exp(sink[h]) to the denominator;  lse = log(denominator), sink included.
+ * Rows without a visible key give zeros and lse = -inf.
+ *
+ * Of lengths, cu_seqlens_q, tables, errors and the workspace holds what attention
+ * says (kgen_attn_args); `error` takes the same bits. */
+typedef struct kgen_mla_args {
+#define KGEN_TENSOR(ID, field, ...) kgen_tensor field;
+#define KGEN_NUMBER(field, type, ...) type field;
+#include "mla_args.def"
+} kgen_mla_args;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,57 @@
+/* Latent attention: bytes of a launch, and how the kernel cuts it. */
+#include <math.h>
+
+#include "predict_family.h"
+#include "templates/kg/attn/attn_shape.h"
+
+/* Keys of a sequence that some query sees. A window given at launch is not known here. */
+static double visible(const kgen_mla_spec *s, const kgen_problem *p) {
+    double most = (double)s->window + s->q_tokens - 1, keys = p->context;
+    return s->window > 0 && most < keys ? most : keys;
+}
+
+static kgen_status bytes(kgen__traffic *out, const kgen_spec *spec, const kgen_problem *p,
+                         kgen_error *err) {
+    (void)err;
+    const kgen_mla_spec *s = &spec->mla;
+    double seqs = p->batch, keys = visible(s, p), width = s->latent + s->rope;
+    double rows = seqs * s->q_tokens * s->heads;
+    kgen__traffic t = {seqs * keys * width * kgen__size_of(s->kv, 0),
+                       rows * s->latent * kgen__size_of(s->out, s->q)};
+    t.read += rows * width * kgen__size_of(s->q, 0);
+    t.read += seqs * (kgen__index_bytes(s->len) +
+                      kgen__pages_of(keys, s->page) * kgen__index_bytes(s->table));
+    if (s->sinks) t.read += s->heads * 4;
+    if (s->lse) t.written += rows * 4;
+    *out = t;
+    return KGEN_OK;
+}
+
+/* Every block of rows goes through the cache once. */
+static double looped(const kgen_spec *spec, const kgen_problem *p, const kgen__traffic *t) {
+    const kgen_mla_spec *s = &spec->mla;
+    (void)p;
+    return (t->read + t->written) * ceil(s->heads * s->q_tokens / (16.0 * s->row_tiles));
+}
+
+static int32_t resident(const kgen_spec *spec) { return spec->mla.occupancy; }
+
+/* A turn is a wave's part of a block. */
+static void cut(kgen__work *w, const kgen_spec *spec, const kgen_target *target,
+                const kgen_problem *p) {
+    double least = kg_attn_least_blocks(1) * spec->mla.waves, items = p->batch;
+    (void)target;
+    w->groups = fmax(1, fmin(w->turns / least, w->resident));
+    w->merged = w->turns / items > least;
+}
+
+const kgen__predict_family kgen__predict_mla = {
+    .context = 1,
+    .bytes = bytes,
+    .looped = looped,
+    .resident = resident,
+    .cut = cut,
+    .reads = 3,
+    .cycles = 5200,
+    .merge = 4700,
+};

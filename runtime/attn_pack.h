@@ -1,0 +1,25 @@
+/* What attn and mla pack alike: numbers that kernels count with, the workspace of parts
+ * that several workgroups share. */
+#ifndef KGEN_RUNTIME_ATTN_PACK_H
+#define KGEN_RUNTIME_ATTN_PACK_H
+
+#include "gen/attn.h"
+#include "templates/kg/attn/attn_packed.h"
+#include "launch.h"
+
+#define KGEN__LOG2E 1.4426950408889634f
+
+/* Keys that so many pages hold, as far as kernels count. */
+int kgen__attn_most_keys(int64_t pages, int64_t page);
+/* So that a position less the window is a number. */
+int kgen__attn_window_of(int32_t window);
+
+kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel,
+                                       const kgen__attn_geometry *geometry, int32_t v_dim,
+                                       int64_t seqs, int64_t kv_heads, kgen_error *err);
+/* num_seqs and kv_heads are packed. */
+kgen_status kgen__attn_pack_workspace(struct kg_attn_args *d, const kgen_kernel *kernel,
+                                      const kgen__attn_geometry *geometry, int32_t v_dim,
+                                      const kgen_args *args, kgen_error *err);
+
+#endif

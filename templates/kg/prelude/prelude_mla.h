@@ -1,0 +1,65 @@
+// mla:phase=decode,q=bf16,kv=bf16,o=bf16,l=512,r=64,h=16,page=64,descale=none,waves=4,mt=1,occ=1
+// for gfx942, written by kgen
+#define KG_KERNEL kg_mla_decode_bf16_kvbf16_l512_r64_h16_t1_p64_e46b8d751e
+#define KG_ISA_CDNA3 1
+#define KG_WORKGROUP 256
+#define KG_WAVE 64
+#define KG_SIMDS 4
+#define KG_LDS_BYTES 65536
+namespace kg {
+constexpr int DTYPE_BF16 = 1;
+constexpr int DTYPE_FP16 = 2;
+constexpr int DTYPE_E4M3FN = 3;
+constexpr int DTYPE_E4M3FNUZ = 4;
+constexpr int DTYPE_E5M2 = 5;
+constexpr int PHASE = 0;
+constexpr int Q_DTYPE = 1;
+constexpr int KV_DTYPE = 1;
+constexpr int OUT_DTYPE = 1;
+constexpr int V_DIM = 512;
+constexpr int ROPE_DIM = 64;
+constexpr int GROUP = 16;
+constexpr int Q_TOKENS = 1;
+constexpr int PAGE_X16 = 0;
+constexpr int PAGE = 64;
+constexpr int TABLE_I64 = 0;
+constexpr int FLAT = 0;
+constexpr int LEN_I64 = 0;
+constexpr int CU_I64 = 0;
+constexpr int WINDOW_RT = -1;
+constexpr int WINDOW = 0;
+constexpr int SINKS = 0;
+constexpr int LSE_TH = 2;
+constexpr int LSE = 0;
+constexpr int DESCALE_AUTO = 0;
+constexpr int DESCALE_NONE = 1;
+constexpr int DESCALE_HEAD = 2;
+constexpr int DESCALE = 1;
+constexpr int V_SPLIT = 4;
+constexpr int ROW_TILES = 1;
+constexpr int OCCUPANCY = 1;
+constexpr int HEAD_DIM = 576;
+constexpr int RAGGED = 0;
+constexpr int BOUNDED = 1;
+constexpr int STAGED = 1;
+constexpr int WAVES = 1;
+constexpr int LAYOUT = 1;
+constexpr int LAYOUT_SHUFFLE = 3;
+constexpr int LAYOUT_XPACKED = 4;
+constexpr int CAUSAL = 1;
+constexpr int CAUSAL_SEQ = 2;
+constexpr int RIGHT = 0;
+constexpr int TREE = 0;
+constexpr int DENSE = 0;
+constexpr int SOFTCAP = 0;
+constexpr int ALIBI = 0;
+constexpr int CAP_LAST = 0;
+constexpr int DESCALE_TOKEN = 3;
+constexpr int WORD = 8;
+constexpr int DTYPE_U8 = 10;
+constexpr int DTYPE_U16 = 11;
+constexpr int DTYPE_I64 = 9;
+constexpr int DTYPE_F32 = 7;
+constexpr int DTYPE_I8 = 12;
+constexpr int GATE = 0;
+}

@@ -1,0 +1,107 @@
+#include "kg/prelude/prelude_mla.h"
+// Multi-head latent attention: all heads of a token share one cached row, whose first
+// columns are the values as well. Heads are rows, any number of them. One launch, split
+// over the keys, merged by the last workgroup to arrive. Formula and arguments:
+// <kgen/mla_args.h>.
+//
+// A workgroup takes rows (token x head) and a segment of the keys. Of each block of
+// keys:
+//   registers -> LDS   the block was on its way while the one before was computed
+//   S = K Q^T          a row tile and a part of the width a wave; sums by way of LDS
+//   P = exp2(S - m)    in every wave
+//   O += V^T P         a slice of the values a wave, from the same LDS
+// so memory is read once for all rows of a row block.
+#include "kg/attn/attn_run.h"
+#include "kg/mla/mla_products.h"
+
+namespace kg {
+
+KG_DEV void weigh_block(column_t &m, column_t &l, values_t &o, const head_t &head,
+                        const keys_t &keys, int start, u8 *stage, int wave) {
+    const token_scale_t none = {};
+    u32 p[ROW_TILES][P_WORDS];
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        float dots[S_REGS], s[S_REGS];
+        hear_scores(dots, stage, t);
+        finish_scores(s, dots, head, t, start, keys, none);
+        raise_maximum(m, l, o, t, s);
+        scores_to_p(m, l, t, s);
+        pack_p(p[t], s);
+    }
+    weigh_stage(o, stage, p, wave);
+}
+
+// The workgroup's blocks of one segment: all waves go through them together.
+KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_part_t &q, const segment_t &g,
+                   const head_t &head, const keys_t &keys, u8 *stage, int wave) {
+    if (g.block >= g.block_end || g.see.last < 0) return;
+    share_of_scores_t mine = scores_of_wave(wave);
+    int lane = (int)opaque(lane_id()); // no place is kept for the next segment
+    pieces_t pieces;
+    i32 page = stage_page(keys, g.block * TOK);
+    i32 next_page = stage_page(keys, (g.block + 1) * TOK);
+    fetch(pieces, stage_row(head, keys, page, g.block * TOK), wave, lane);
+    KG_LOOP for (int block = g.block; block < g.block_end; block++) {
+        int start = block * TOK;
+        scores_t s;
+        barrier(); // the block before has been read
+        put(stage, pieces, wave, lane);
+        barrier();
+        page = next_page;
+        next_page = stage_page(keys, start + 2 * TOK);
+        if (block + 1 < g.block_end)
+            fetch(pieces, stage_row(head, keys, page, start + TOK), wave, lane);
+        score_part(s, q, stage, mine);
+        tell_scores(stage, s, q, wave);
+        barrier();
+        weigh_block(m, l, o, head, keys, start, stage, wave);
+    }
+}
+
+// What waits for the end of a segment waits in vector registers, of which there are more.
+struct waiting_t {
+    u32 x[11];
+};
+KG_DEV waiting_t put_aside(const segment_t &g, cut_t cut) {
+    waiting_t w = {{cut.each, cut.extra, g.item_start, g.item_end, (u32)g.row_block,
+                    (u32)g.seq.index, (u32)g.seq.q_start, (u32)g.seq.q_len, (u32)g.seq.kv_len,
+                    (u32)g.seq.context, g.whole ? 1u : 0u}};
+    KG_UNROLL for (int i = 0; i < 11; i++) w.x[i] = opaque(w.x[i]);
+    return w;
+}
+KG_DEV void take_back(segment_t &g, cut_t &cut, const waiting_t &w) {
+    u32 x[11];
+    KG_UNROLL for (int i = 0; i < 11; i++) x[i] = (u32)uniform((int)w.x[i]);
+    cut.each = x[0], cut.extra = x[1];
+    g.item_start = x[2], g.item_end = x[3];
+    g.row_block = (int)x[4];
+    g.seq.index = (int)x[5], g.seq.q_start = (int)x[6], g.seq.q_len = (int)x[7];
+    g.seq.kv_len = (int)x[8], g.seq.context = (int)x[9];
+    g.whole = x[10] != 0;
+}
+
+KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
+    q_part_t q;
+    column_t m, l;
+    values_t o;
+    wave = (int)opaque_uniform((u32)wave); // nothing of it is kept for the next segment
+    g.kv_head = 0;                         // there is one
+    head_t head = head_of(a, g, role_of(g, wave));
+    keys_t keys = keys_of(a, g);
+    head.window = (int)opaque((u32)head.window); // of edges: scalars are scarcer than vectors
+    head.context = (int)opaque((u32)head.context);
+    head.first_row = (int)opaque((u32)head.first_row);
+    clear(m, l, o);
+    load_part(q, a, g, scores_of_wave(wave));
+    waiting_t waiting = put_aside(g, cut);
+    attend(m, l, o, q, g, head, keys, lds + LDS_STAGE, wave);
+    take_back(g, cut, waiting);
+    reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);
+}
+
+} // namespace kg
+
+KG_ENTRY(kg_attn_args, args, kg::OCCUPANCY) {
+    KG_SHARED(lds);
+    kg::run<kg::run_segment>(KG_ARGS(kg_attn_args, args), lds);
+}
