@@ -27,6 +27,8 @@ void kgen__syntax_add_plan(kgen__syntax *s, kgen_plan_options *o) {
          "type of block tables: i32 or i64 (i32)"},
         {"descale", 0, "NAME", kgen__read_choice, &o->descale, 0, 0,
          "scales of 8-bit caches: head or token (the engine's)"},
+        {"prompts", 0, "NAME", kgen__read_choice, &o->prompts, 0, 0,
+         "kernels of prompts: as the engine has them, extend alone, or none (engine)"},
         {"alibi", 0, NULL, NULL, &o->alibi, 0, 0, "attention takes ALiBi slopes"},
         {"assume", 0, "NAME", kgen__read_choice, &o->dense, 0, 0,
          "dense: what is not known of a model is plain causal attention"},
@@ -136,7 +138,8 @@ static void print_table(const view *v) {
 static void print_text(const view *v) {
     printf("%s, one rank:\n\n", v->plan->model_type);
     print_table(v);
-    printf("\nnot covered by this version:\n");
+    if (v->plan->unsupported_count || json_array_size(v->skipped))
+        printf("\nnot covered by this version:\n");
     for (size_t i = 0; i < v->plan->unsupported_count; i++)
         printf("  - %s\n", v->plan->unsupported[i]);
     for (size_t i = 0; i < json_array_size(v->skipped); i++)

@@ -14,6 +14,7 @@ _kgen() {
     --table) mapfile -t COMPREPLY < <(compgen -W "i32 i64" -- "$current") && return ;;
     --descale) mapfile -t COMPREPLY < <(compgen -W "auto head token" -- "$current") && return ;;
     --assume) mapfile -t COMPREPLY < <(compgen -W "nothing dense" -- "$current") && return ;;
+    --prompts) mapfile -t COMPREPLY < <(compgen -W "engine extend none" -- "$current") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W "auto nhd hnd shuffle xpacked" -- "$current") && return ;;
     --arch) # the error for an unknown one lists them
         mapfile -t COMPREPLY < <(compgen -W "$("$program" list --arch '?' 2>&1 | sed 's/.*known are //; s/,//g')" -- "$current")

@@ -121,6 +121,10 @@ static const struct {
       {"xpacked", KGEN_LAYOUT_XPACKED}}},
     {"engine", {{"vllm", KGEN_ENGINE_VLLM}, {"sglang", KGEN_ENGINE_SGLANG}}},
     {"assume", {{"nothing", 0}, {"dense", 1}}},
+    {"prompts",
+     {{"engine", KGEN_PROMPTS_ENGINE},
+      {"extend", KGEN_PROMPTS_EXTEND},
+      {"none", KGEN_PROMPTS_NONE}}},
 };
 
 kgen_status kgen__read_choice(const kgen__option *option, const char *text, kgen_error *err) {

@@ -68,6 +68,9 @@ static kgen_status check_options(const kgen_plan_options *o, kgen_error *err) {
                          kgen_dtype_name(o->state));
     if (o->descale && o->descale != KGEN_DESCALE_HEAD && o->descale != KGEN_DESCALE_TOKEN)
         return kgen_fail(err, KGEN_E_ARG, "descale=%d: must be head or token", (int)o->descale);
+    if (o->prompts < KGEN_PROMPTS_ENGINE || o->prompts > KGEN_PROMPTS_NONE)
+        return kgen_fail(err, KGEN_E_ARG, "prompts=%d: must be engine, extend or none",
+                         (int)o->prompts);
     return KGEN_OK;
 }
 
@@ -190,6 +193,28 @@ static kgen_status add_attention(planner *p, int64_t first, kgen_phase phase) {
     return add_layers_item(p, first, &item);
 }
 
+/* Of layers that have a kernel for one token; what has none leaves a sentence. */
+static kgen_status add_prompts(planner *p, int64_t first) {
+    const kgen__layer *layer = &p->model.layer[first];
+    kgen__rank rank;
+    kgen_spec decode;
+    KGEN_TRY(kgen__rank_of(&p->profile, layer, &rank, p->err));
+    KGEN_TRY(kgen__attn_spec(&decode, &p->profile, layer, &rank, KGEN_PHASE_DECODE, p->err));
+    for (size_t i = 0; i < kgen__prompt_rows(); i++) {
+        kgen_error why;
+        int wanted = kgen_spec_validate(&decode, NULL, &why) == KGEN_OK;
+        kgen_plan_item item = {.layers = count_equal(&p->model, first)};
+        kgen_status status = !wanted ? KGEN_OK
+                                     : kgen__prompt_item(&item, i, &p->profile, layer, &decode,
+                                                         &rank, &wanted, &why);
+        if (status != KGEN_OK)
+            KGEN_TRY(add_sentence(p, "%d layers (%s): %s", item.layers, item.note, why.text));
+        else if (wanted)
+            KGEN_TRY(add_layers_item(p, first, &item));
+    }
+    return KGEN_OK;
+}
+
 /* What no cache kernel takes leaves a sentence. */
 static kgen_status add_cache(planner *p, int64_t first) {
     const kgen__layer *layer = &p->model.layer[first];
@@ -223,6 +248,14 @@ static kgen_status add_all_attention(planner *p) {
             if (!is_kind(&m->layer[i], sliding) || !is_first(m, i)) continue;
             KGEN_TRY(add_steps(p, i, add_attention));
         }
+    return KGEN_OK;
+}
+
+static kgen_status add_all_prompts(planner *p) {
+    const kgen__model *m = &p->model;
+    for (int sliding = 0; sliding < 2; sliding++)
+        for (int64_t i = 0; i < m->count; i++)
+            if (is_kind(&m->layer[i], sliding) && is_first(m, i)) KGEN_TRY(add_prompts(p, i));
     return KGEN_OK;
 }
 
@@ -338,8 +371,12 @@ static kgen_status add_limits(planner *p) {
                               "attention%s%s",
                               p->model.type, p->model.assumed[0] ? "; passed over: " : "",
                               p->model.assumed));
-    return add_sentence(p, "prefill and chunked prefill need another kernel: this version has "
-                           "decode, and verify of tokens in a chain (a plan has no token trees)");
+    long long linear = kgen__model_layers(&p->model, KGEN__MIX_DELTA);
+    if (!linear || p->profile.options.prompts == KGEN_PROMPTS_NONE) return KGEN_OK;
+    return add_sentence(p,
+                        "%lld of %lld layers are linear attention, whose prefill needs another "
+                        "kernel: this version has decode and verify",
+                        linear, (long long)p->model.count);
 }
 
 /* --- all ----------------------------------------------------------------- */
@@ -380,6 +417,7 @@ static kgen_status fill(planner *p) {
     if (!plan->count)
         return kgen_fail(p->err, KGEN_E_UNSUPPORTED, "model_type=%s: %s", p->model.type,
                          plan->unsupported_count ? plan->unsupported[0] : "no attention layers");
+    KGEN_TRY(add_all_prompts(p));
     if (attention) KGEN_TRY(add_all_caches(p));
     if (attention || p->profile.options.spec_width) KGEN_TRY(add_metadata(p));
     return add_limits(p);

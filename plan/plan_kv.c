@@ -54,8 +54,10 @@ size_t kgen__cache_rows(void) { return ROWS; }
 
 kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
                              const kgen_attn_spec *attn, int *wanted, kgen_error *err) {
+    int gathers = rows[index].set == set_gather;
     *wanted = rows[index].engine == p->options.engine &&
-              (rows[index].kinds & (attn->window ? SLIDING : FULL)) != 0;
+              (rows[index].kinds & (attn->window ? SLIDING : FULL)) != 0 &&
+              (!gathers || p->options.prompts == KGEN_PROMPTS_ENGINE);
     if (!*wanted) return KGEN_OK;
     snprintf(out->note, sizeof out->note, "%s", rows[index].note);
     KGEN_TRY(kgen_spec_parse(&out->spec, rows[index].line, err));

@@ -24,6 +24,13 @@ int32_t kgen__phase_tokens(const kgen__profile *p, kgen_phase phase);
 kgen_status kgen__attn_spec(kgen_spec *out, const kgen__profile *p, const kgen__layer *layer,
                             const kgen__rank *rank, kgen_phase phase, kgen_error *err);
 
+/* plan_prompt.c. Row `index` of the kernels that prompts need in a layer; `decode` is its
+ * spec for one token. *wanted 0: not of this engine, layer or option. */
+size_t kgen__prompt_rows(void);
+kgen_status kgen__prompt_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
+                              const kgen__layer *layer, const kgen_spec *decode,
+                              const kgen__rank *rank, int *wanted, kgen_error *err);
+
 /* plan_page.c. The page that the engine chooses for this model. */
 kgen_status kgen__page_choose(int *out, const kgen__profile *p, kgen_error *err);
 

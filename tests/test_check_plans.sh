@@ -26,9 +26,9 @@ for config in plan/configs/*.json; do
     done
 done
 sed 's/ @.*//' "$work/all" | sort -u >"$work/lines"
-{ grep '^kv_' "$work/lines"; grep -v '^kv_' "$work/lines" | shuf -n "$count"; } >"$work/chosen"
+{ grep -E '^(kv_|attn_merge)' "$work/lines"; grep -vE '^(kv_|attn_merge)' "$work/lines" | shuf -n "$count"; } >"$work/chosen"
 mapfile -t chosen <"$work/chosen"
 echo "${#chosen[@]} of $(wc -l <"$work/lines") kernels"
 "$kgen" check --device "$device" --jobs 2 --quiet "${chosen[@]}"
-# full and sliding layers, with the window that a prefill gathers
-"$kgen" check --device "$device" --jobs 2 --quiet --model plan/configs/gemma-3-27b-it.json
+# full and sliding layers, decodes and prompts over pages
+"$kgen" check --device "$device" --jobs 2 --quiet --model plan/configs/gemma-3-27b-it.json --prompts extend

@@ -10,6 +10,14 @@ extern "C" {
 
 typedef enum kgen_engine { KGEN_ENGINE_VLLM, KGEN_ENGINE_SGLANG } kgen_engine;
 
+/* What is planned for prompts. ENGINE: as the engine launches them; EXTEND: over pages,
+ * in one launch with the decodes; NONE: nothing, of an instance that only decodes. */
+typedef enum kgen_prompts {
+    KGEN_PROMPTS_ENGINE,
+    KGEN_PROMPTS_EXTEND,
+    KGEN_PROMPTS_NONE
+} kgen_prompts;
+
 typedef struct kgen_plan_options {
     size_t size;         /* sizeof(kgen_plan_options) */
     int tp;              /* tensor-parallel width, >= 1 */
@@ -25,14 +33,16 @@ typedef struct kgen_plan_options {
     int alibi;            /* 1: attention takes ALiBi slopes, whatever the config says */
     int dense;            /* 1: a model_type or a field that is not known is passed over, and
                   every layer is plain causal attention of the config's shapes */
+    kgen_prompts prompts;
 } kgen_plan_options;
 
 typedef struct kgen_plan_item {
     kgen_spec spec;
     int layers;      /* layers of the model that use it; 0: once a step */
     int q_heads;     /* of a rank; gdn: key heads, which are the query heads;
-                        kv_write, kv_gather: 0 */
-    int kv_heads;    /* of a rank; gdn: value heads, those of the state */
+                        kv_write, kv_gather, attn_merge: 0 */
+    int kv_heads;    /* of a rank; gdn: value heads, those of the state; attn_merge: query
+                        heads */
     double scale;    /* attn: softmax_scale; gdn: q_scale; else 0 */
     double norm_eps; /* gdn: as kgen_gdn_args, 0 in attn */
     double l2_eps;
@@ -40,7 +50,7 @@ typedef struct kgen_plan_item {
     char note[160]; /* "full attention", "Gated DeltaNet" ... */
 } kgen_plan_item;
 
-enum { KGEN_PLAN_LAYER_MAX = 8 };
+enum { KGEN_PLAN_LAYER_MAX = 16 };
 
 /* One layer of the model, from the first to the last. */
 typedef struct kgen_plan_layer {

@@ -48,7 +48,7 @@ import json, sys
 plan = json.load(open(sys.argv[1]))
 families = [[plan["kernels"][k]["spec"].split(":")[0] for k in layer["kernels"]] for layer in plan["layers"]]
 assert [layer["kind"] for layer in plan["layers"]] == (["linear attention"] * 3 + ["attention"]) * 10
-assert families == ([["gdn"]] * 3 + [["attn", "kv_write", "kv_gather"]]) * 10
+assert families == ([["gdn"]] * 3 + [["attn"] * 5 + ["attn_merge", "kv_write", "kv_gather"]]) * 10
 PYTHON
 
 # what is not known is refused by name, unless it is to be passed over
@@ -58,8 +58,17 @@ sed 's/"attn_output_gate": true/"swa_kv_pattern": [1, 2]/' "$qwen" >field.json
 refuse 3 "swa_kv_pattern: this version does not know" "$kgen" plan field.json
 expect 0 "passed over: swa_kv_pattern" "$kgen" plan --assume dense field.json
 refuse 64 "--assume sparse: one of nothing, dense" "$kgen" plan --assume sparse field.json
+# prompts: the pieces that the engine merges, one launch over pages, or none
+llama=$configs/Llama-3.1-8B-Instruct.json
+expect 0 "attn_merge:x=bf16,d=128 " "$kgen" plan "$llama"
+[[ $out != *"not covered"* ]] || fail "a dense model lacks something"
+expect 0 "phase=extend" "$kgen" plan "$llama" --prompts extend
+[[ $out != *phase=prefill* && $out != *attn_merge* && $out != *kv_gather* ]] || fail "--prompts extend has pieces"
+expect 0 "phase=decode" "$kgen" plan "$llama" --prompts none
+[[ $out != *phase=extend* && $out != *kv_gather* ]] || fail "--prompts none has kernels of prompts"
+refuse 64 "--prompts all: one of engine, extend, none" "$kgen" plan "$llama" --prompts all
 expect 0 "" "$kgen" plan "$qwen" --arch gfx942,sm_90 -o qwen.manifest
-[[ $(grep -vc '^#' qwen.manifest) == 10 ]] || fail "the manifest does not have ten jobs"
+[[ $(grep -vc '^#' qwen.manifest) == 20 ]] || fail "the manifest does not have twenty jobs"
 grep -qxF "kv_write:x=bf16,kv=bf16,d=256,page=1056,layout=nhd @sm_90" qwen.manifest || fail "the manifest has no kv_write"
 grep -qxF "$gdn @sm_90" qwen.manifest || fail "the manifest has no $gdn @sm_90"
 grep -qxF "$line @gfx942" qwen.manifest || fail "the manifest has no $line @gfx942"

@@ -128,7 +128,8 @@ static const bad bads[] = {
 
 static void spoil(kgen_attn_merge_args *a, const bad *b) {
     kgen_tensor *t = (kgen_tensor *)((char *)a + b->offset);
-    const kgen_tensor *other = (const kgen_tensor *)((char *)a + b->other);
+    const kgen_tensor *other =
+        (const kgen_tensor *)((char *)a + (b->change == TAIL ? 0 : b->other));
     switch (b->change) {
     case NO_DATA:
         t->data = NULL;

@@ -83,7 +83,7 @@ static const expected_plan plans[] = {
     {"Llama-3.1-70B-Instruct",
      V(8, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=8,page=16,layout=nhd", 80, 8, 1, 0.0883883476}},
-     "prefill"},
+     NULL},
     {"Llama-3.1-70B-Instruct",
      V(1, KGEN_DTYPE_FP8, 0),
      {{"attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd", 80, 64, 8, 0.0883883476}},
@@ -188,16 +188,31 @@ static int is_cache_kernel(const kgen_plan_item *item) {
     return item->spec.family == KGEN_FAMILY_KV_WRITE || item->spec.family == KGEN_FAMILY_KV_GATHER;
 }
 
-/* Kernels of layers; those of the cache come after them. */
+static int is_prompt_kernel(const kgen_plan_item *item) {
+    return item->spec.family == KGEN_FAMILY_ATTN_MERGE ||
+           (item->spec.family == KGEN_FAMILY_ATTN &&
+            !kgen_attn_phase_of(item->spec.attn.phase)->bounded);
+}
+
+/* Kernels of layers; those of prompts come after them. */
 static size_t layer_kernels(const kgen_plan *plan) {
     size_t count = 0;
-    while (count < plan->count && plan->items[count].spec.family <= KGEN_FAMILY_GDN) count++;
+    while (count < plan->count && plan->items[count].spec.family <= KGEN_FAMILY_GDN &&
+           !is_prompt_kernel(&plan->items[count]))
+        count++;
     return count;
+}
+
+/* Where the kernels of the cache begin. */
+static size_t first_cache(const kgen_plan *plan) {
+    size_t first = layer_kernels(plan);
+    while (first < plan->count && is_prompt_kernel(&plan->items[first])) first++;
+    return first;
 }
 
 /* Where the kernels of metadata begin, which are the last. */
 static size_t first_metadata(const kgen_plan *plan) {
-    size_t first = layer_kernels(plan);
+    size_t first = first_cache(plan);
     while (first < plan->count && is_cache_kernel(&plan->items[first])) first++;
     for (size_t i = first; i < plan->count; i++)
         assert_int_equal(plan->items[i].spec.family, KGEN_FAMILY_SCATTER);
@@ -345,7 +360,7 @@ static void test_cache_kernels(void **state) {
         kgen_plan plan;
         kgen_error err;
         assert_int_equal(plan_model(&plan, plans_of[i].model, &plans_of[i].options, &err), KGEN_OK);
-        size_t first = layer_kernels(&plan), count = 0;
+        size_t first = first_cache(&plan), count = 0;
         for (; plans_of[i].items[count].line; count++) {
             char line[KGEN_SPEC_LINE_MAX];
             const kgen_plan_item *item = &plan.items[first + count];
@@ -361,6 +376,80 @@ static void test_cache_kernels(void **state) {
     }
 }
 
+/* What prompts need: over pages, without them, in pieces that are merged. */
+static void test_prompt_kernels(void **state) {
+    static const struct {
+        const char *model;
+        kgen_plan_options options;
+        struct {
+            const char *line;
+            int layers, q_heads, kv_heads;
+        } items[8];
+    } plans_of[] = {
+        {"Llama-3.1-70B-Instruct",
+         {.tp = 8, .kv_dtype = KGEN_DTYPE_FP8, .table = KGEN_DTYPE_I64},
+         {{"attn:phase=extend,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd,table=i64", 80, 8, 1},
+          {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd", 80, 8, 1},
+          {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd,lse=1", 80, 8, 1},
+          {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd,causal=0,lse=1", 80, 8,
+           1},
+          {"attn_merge:x=bf16,d=128", 80, 0, 8}}},
+        /* sinks are in one piece; sliding layers gather their window */
+        {"gpt-oss-120b",
+         {.tp = 1, .layout = KGEN_LAYOUT_SHUFFLE},
+         {{"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=16,layout=shuffle,sinks=1", 18, 64, 8},
+          {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1", 18, 64, 8},
+          {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1,lse=1", 18, 64, 8},
+          {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,causal=0,lse=1", 18, 64,
+           8},
+          {"attn_merge:x=bf16,d=64", 18, 0, 64},
+          {"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=16,layout=shuffle,window=128,sinks=1",
+           18, 64, 8},
+          {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,window=128,sinks=1", 18,
+           64, 8}}},
+        {"gpt-oss-120b",
+         {.tp = 8, .engine = KGEN_ENGINE_SGLANG},
+         {{"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1", 18, 8, 1},
+          {"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,window=128,sinks=1", 18, 8,
+           1}}},
+        /* slopes begin at the wrong key in a chunk */
+        {"Llama-3.1-8B-Instruct",
+         {.tp = 1, .alibi = 1},
+         {{"attn:phase=extend,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd,alibi=1", 32, 32, 8},
+          {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=4,page=1,layout=nhd,alibi=1", 32, 32, 8}}},
+        {"Llama-3.1-8B-Instruct",
+         {.tp = 1, .prompts = KGEN_PROMPTS_EXTEND},
+         {{"attn:phase=extend,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd", 32, 32, 8}}},
+        {"Llama-3.1-8B-Instruct", {.tp = 1, .prompts = KGEN_PROMPTS_NONE}, {{NULL, 0, 0, 0}}},
+        {"Kimi-Linear-48B-A3B-Instruct", {.tp = 1}, {{NULL, 0, 0, 0}}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof plans_of / sizeof plans_of[0]; i++) {
+        kgen_plan plan;
+        kgen_error err;
+        assert_int_equal(plan_model(&plan, plans_of[i].model, &plans_of[i].options, &err), KGEN_OK);
+        size_t first = layer_kernels(&plan), count = 0;
+        for (; count < 8 && plans_of[i].items[count].line; count++) {
+            char line[KGEN_SPEC_LINE_MAX];
+            const kgen_plan_item *item = &plan.items[first + count];
+            kgen_spec_print(line, &item->spec);
+            assert_string_equal(line, plans_of[i].items[count].line);
+            assert_int_equal(item->layers, plans_of[i].items[count].layers);
+            assert_int_equal(item->q_heads, plans_of[i].items[count].q_heads);
+            assert_int_equal(item->kv_heads, plans_of[i].items[count].kv_heads);
+            assert_true((item->scale > 0) == (item->spec.family == KGEN_FAMILY_ATTN));
+            assert_true(item->note[0]);
+        }
+        assert_int_equal(first_cache(&plan), first + count);
+        int gathers = 0, dense = strstr(plans_of[i].model, "Kimi") == NULL;
+        for (size_t n = 0; n < plan.count; n++)
+            gathers |= plan.items[n].spec.family == KGEN_FAMILY_KV_GATHER;
+        if (plans_of[i].options.prompts) assert_false(gathers);
+        if (dense) assert_int_equal(plan.unsupported_count, 0); /* nothing is missing */
+        kgen_plan_free(&plan);
+    }
+}
+
 /* A cache that only attention takes is said; attention stays. */
 static void test_cache_refusals(void **state) {
     const kgen_plan_options options = {.tp = 1, .kv_dtype = KGEN_DTYPE_FP16};
@@ -368,8 +457,8 @@ static void test_cache_refusals(void **state) {
     kgen_error err;
     (void)state;
     assert_int_equal(plan_model(&plan, "Llama-3.1-8B-Instruct", &options, &err), KGEN_OK);
-    assert_int_equal(plan.count, 2);
-    assert_int_equal(first_metadata(&plan), 1);
+    assert_int_equal(first_metadata(&plan), first_cache(&plan));
+    assert_int_equal(plan.count, first_metadata(&plan) + 1);
     assert_true(mentions(&plan, "32 layers (new keys and values into the cache): kv=fp16: x=bf16"));
     assert_true(mentions(&plan, "out of the cache): kv=fp16: o=bf16"));
     kgen_plan_free(&plan);
@@ -667,6 +756,7 @@ static void test_bad_options(void **state) {
         {{.tp = 1, .state = KGEN_DTYPE_FP8}, "state=fp8: must be bf16, fp16 or f32"},
         {{.tp = 1, .table = KGEN_DTYPE_BF16}, "table=bf16: must be i32 or i64"},
         {{.tp = 1, .descale = KGEN_DESCALE_ROW}, "descale=4: must be head or token"},
+        {{.tp = 1, .prompts = (kgen_prompts)3}, "prompts=3: must be engine, extend or none"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -842,7 +932,7 @@ static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error 
         assert_int_equal(kgen_spec_validate(&item->spec, NULL, NULL), KGEN_OK);
         if (item->spec.family == KGEN_FAMILY_SCATTER) continue;
         assert_true(item->layers > 0);
-        if (is_cache_kernel(item)) {
+        if (is_cache_kernel(item) || item->spec.family == KGEN_FAMILY_ATTN_MERGE) {
             assert_true(item->kv_heads > 0 && item->scale == 0);
             continue;
         }
@@ -916,6 +1006,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_hybrid_pages),
         cmocka_unit_test(test_engine_and_overrides),
         cmocka_unit_test(test_cache_kernels),
+        cmocka_unit_test(test_prompt_kernels),
         cmocka_unit_test(test_cache_refusals),
         cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_metadata_page),

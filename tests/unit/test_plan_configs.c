@@ -26,8 +26,30 @@ typedef struct reading {
     int configs, classes;
 } reading;
 
+static int is_prompt_kernel(const kgen_plan_item *item) {
+    return item->spec.family == KGEN_FAMILY_ATTN &&
+           !kgen_attn_phase_of(item->spec.attn.phase)->bounded;
+}
+
 static int is_layer_kernel(const kgen_plan_item *item) {
-    return item->spec.family == KGEN_FAMILY_ATTN || item->spec.family == KGEN_FAMILY_GDN;
+    return (item->spec.family == KGEN_FAMILY_ATTN || item->spec.family == KGEN_FAMILY_GDN) &&
+           !is_prompt_kernel(item);
+}
+
+/* What decodes has a kernel for prompts of the same keys. */
+static void check_prompts(const reading *r) {
+    for (size_t n = 0; n < r->plan.count; n++) {
+        const kgen_plan_item *item = &r->plan.items[n];
+        kgen_spec want = item->spec;
+        int found =
+            item->spec.family != KGEN_FAMILY_ATTN || item->spec.attn.phase != KGEN_PHASE_DECODE;
+        want.attn.phase = KGEN_PHASE_EXTEND;
+        for (size_t i = 0; i < r->plan.count && !found; i++)
+            found = kgen_spec_equal(&r->plan.items[i].spec, &want) &&
+                    r->plan.items[i].layers == item->layers &&
+                    r->plan.items[i].scale == item->scale;
+        if (!found) fail_msg("%s: item %zu decodes and has no extend", r->name, n);
+    }
 }
 
 static void print_item(char *out, size_t size, const kgen_plan_item *item) {
@@ -66,6 +88,7 @@ static void close_config(reading *r) {
     if (layer_kernels != r->items)
         fail_msg("%s: %zu kernels of layers, %zu expected", r->name, layer_kernels, r->items);
     if (r->status == KGEN_OK) check_map(r);
+    if (r->status == KGEN_OK) check_prompts(r);
     kgen_plan_free(&r->plan);
     r->name[0] = 0;
 }
