@@ -109,6 +109,84 @@ class Varlen(unittest.TestCase):
             close(out[part], want, f"sequence {row}")
 
 
+    def test_some_of_the_keys(self):
+        q, (k, v) = queries(5), torch.randn(2, 12, HKV, D).bfloat16()
+        used = torch.tensor([6, 2], dtype=torch.int32)
+        out = vllm.flash_attn_varlen_func(q, k, v, 3, ends_of([3, 2]), 8, ends_of([8, 4]), used, causal=True)
+        for part, keys in ((slice(0, 3), slice(0, 6)), (slice(3, 5), slice(8, 10))):
+            close(out[part], attention(q[part], k[keys], v[keys], SCALE)[0], f"{part}")
+
+    def test_a_context_in_pieces(self):
+        """Fewer queries than keys; and the same in two pieces, merged in place."""
+        counts, cached = [3, 2], [20, 7]
+        q, (k, v) = queries(5), torch.randn(2, 27, HKV, D).bfloat16()
+        whole, sums = flash.flash_attn_varlen_func(q, k, v, ends_of(counts), ends_of(cached).long().int(), 3, 20,
+                                                   causal=True, return_attn_probs=True)
+        old = torch.cat((torch.arange(17), torch.arange(20, 25)))
+        new = torch.cat((torch.arange(17, 20), torch.arange(25, 27)))
+        out, lse = flash.flash_attn_varlen_func(q, k[old], v[old], ends_of(counts), ends_of([17, 5]), 3, 17,
+                                                return_attn_probs=True)
+        fresh = flash.flash_attn_varlen_func(q, k[new], v[new], ends_of(counts), ends_of(counts), 3, 3, causal=True,
+                                             return_attn_probs=True)
+        vllm.merge_attn_states(out, out, lse, *fresh, output_lse=lse)
+        close(out, whole, "merged")
+        close(lse, sums, "merged lse", 1e-2)
+
+
+class Merge(unittest.TestCase):
+    def parts(self, tokens, dtype=torch.bfloat16):
+        """Outputs and sums, of which some say of no keys; what those merge to."""
+        rows, sums = torch.randn(2, tokens, HKV * G, D).to(dtype), torch.randn(2, HKV * G, tokens) * 3
+        sums[0, 0, :3], sums[1, 1, :3], sums[:, 2, :3] = float("inf"), float("-inf"), float("-inf")
+        weights = sums.masked_fill(sums.isinf(), float("-inf")).softmax(0).nan_to_num()
+        lse = sums.masked_fill(sums.isinf(), float("-inf")).logsumexp(0)
+        rows = rows.masked_fill(sums.isinf().transpose(1, 2)[..., None], float("nan"))
+        merged = (rows.float().nan_to_num() * weights.transpose(1, 2)[..., None]).sum(0)
+        return rows, sums, merged, lse
+
+    def test_with_lse(self):
+        for dtype in (torch.bfloat16, torch.float32):
+            rows, sums, merged, want = self.parts(9, dtype)
+            out, lse = torch.empty_like(rows[0]), torch.empty_like(sums[0])
+            vllm.merge_attn_states(out, rows[0], sums[0], rows[1], sums[1], lse)
+            close(out, merged, f"{dtype}")
+            self.assertTrue(torch.allclose(lse, want, atol=1e-5))
+
+    def test_tokens_of_the_suffix(self):
+        rows, sums, merged, want = self.parts(9)
+        out, lse = torch.empty_like(rows[0]), torch.empty_like(sums[0])
+        vllm.merge_attn_states(out, rows[0], sums[0], rows[1], sums[1], lse, prefill_tokens_with_context=5)
+        close(out[:5], merged[:5], "merged")
+        self.assertTrue(torch.equal(out[5:], rows[1, 5:]) and torch.equal(lse[:, 5:], sums[1, :, 5:]))
+        self.assertTrue(torch.allclose(lse[:, :5], want[:, :5], atol=1e-5))
+
+    def test_padded_heads_and_sums_by_token(self):
+        rows, sums, merged, want = self.parts(7)
+        padded = torch.full((2, 7, HKV * G, 2 * D), float("nan"), dtype=torch.bfloat16)
+        padded[..., :D] = rows
+        sums = sums.transpose(1, 2).contiguous().transpose(1, 2)
+        out, lse = torch.empty_like(rows[0]), torch.empty_like(sums[0])
+        vllm.merge_attn_states(out, padded[0, ..., :D], sums[0], padded[1, ..., :D], sums[1], lse)
+        close(out, merged, "merged")
+        self.assertTrue(torch.allclose(lse, want, atol=1e-5))
+
+    def test_fp8(self):
+        rows, sums, merged, _ = self.parts(9)
+        out = torch.empty(9, HKV * G, D, dtype=torch.float8_e4m3fnuz)
+        vllm.merge_attn_states(out, rows[0], sums[0], rows[1], sums[1], output_scale=torch.tensor([0.05]))
+        close(out.float() * 0.05, merged, "merged", 0.25)
+
+    def test_refuses(self):
+        rows, sums, _, _ = self.parts(4)
+        with self.assertRaisesRegex(KgenError, "suffix: shape"):
+            vllm.merge_attn_states(rows[0], rows[0], sums[0], rows[1, :3], sums[1])
+        with self.assertRaisesRegex(KgenError, "out_scale: given"):
+            vllm.merge_attn_states(rows[0], rows[0], sums[0], rows[1], sums[1], output_scale=torch.ones(1))
+        with self.assertRaisesRegex(NotImplementedError, "d=100"):
+            wide = torch.randn(2, 4, HKV * G, 100).bfloat16()
+            vllm.merge_attn_states(wide[0], wide[0], sums[0], wide[1], sums[1])
+
+
 class PagedV1(unittest.TestCase):
     def test_decode(self):
         cache, q = Pages([33, 7], HKV, D), queries(2)

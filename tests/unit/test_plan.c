@@ -377,74 +377,74 @@ static void test_cache_kernels(void **state) {
 }
 
 /* What prompts need: over pages, without them, in pieces that are merged. */
+static const struct {
+    const char *model;
+    kgen_plan_options options;
+    struct {
+        const char *line;
+        int layers, q_heads, kv_heads;
+    } items[8];
+} prompt_plans[] = {
+    {"Llama-3.1-70B-Instruct",
+     {.tp = 8, .kv_dtype = KGEN_DTYPE_FP8, .table = KGEN_DTYPE_I64},
+     {{"attn:phase=extend,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd,table=i64", 80, 8, 1},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd", 80, 8, 1},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd,lse=1", 80, 8, 1},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd,causal=0,lse=1", 80, 8, 1},
+      {"attn_merge:x=bf16,d=128", 80, 0, 8}}},
+    /* sinks are in one piece; sliding layers gather their window */
+    {"gpt-oss-120b",
+     {.tp = 1, .layout = KGEN_LAYOUT_SHUFFLE},
+     {{"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=16,layout=shuffle,sinks=1", 18, 64, 8},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1", 18, 64, 8},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1,lse=1", 18, 64, 8},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,causal=0,lse=1", 18, 64, 8},
+      {"attn_merge:x=bf16,d=64", 18, 0, 64},
+      {"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=16,layout=shuffle,window=128,sinks=1", 18,
+       64, 8},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,window=128,sinks=1", 18, 64,
+       8}}},
+    {"gpt-oss-120b",
+     {.tp = 8, .engine = KGEN_ENGINE_SGLANG},
+     {{"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1", 18, 8, 1},
+      {"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,window=128,sinks=1", 18, 8,
+       1}}},
+    /* slopes begin at the wrong key in a chunk */
+    {"Llama-3.1-8B-Instruct",
+     {.tp = 1, .alibi = 1},
+     {{"attn:phase=extend,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd,alibi=1", 32, 32, 8},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=4,page=1,layout=nhd,alibi=1", 32, 32, 8}}},
+    {"Llama-3.1-8B-Instruct",
+     {.tp = 1, .prompts = KGEN_PROMPTS_EXTEND},
+     {{"attn:phase=extend,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd", 32, 32, 8}}},
+    {"Llama-3.1-8B-Instruct", {.tp = 1, .prompts = KGEN_PROMPTS_NONE}, {{NULL, 0, 0, 0}}},
+    {"Kimi-Linear-48B-A3B-Instruct", {.tp = 1}, {{NULL, 0, 0, 0}}},
+};
+
 static void test_prompt_kernels(void **state) {
-    static const struct {
-        const char *model;
-        kgen_plan_options options;
-        struct {
-            const char *line;
-            int layers, q_heads, kv_heads;
-        } items[8];
-    } plans_of[] = {
-        {"Llama-3.1-70B-Instruct",
-         {.tp = 8, .kv_dtype = KGEN_DTYPE_FP8, .table = KGEN_DTYPE_I64},
-         {{"attn:phase=extend,q=bf16,kv=fp8,d=128,g=8,page=16,layout=nhd,table=i64", 80, 8, 1},
-          {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd", 80, 8, 1},
-          {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd,lse=1", 80, 8, 1},
-          {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=8,page=1,layout=nhd,causal=0,lse=1", 80, 8,
-           1},
-          {"attn_merge:x=bf16,d=128", 80, 0, 8}}},
-        /* sinks are in one piece; sliding layers gather their window */
-        {"gpt-oss-120b",
-         {.tp = 1, .layout = KGEN_LAYOUT_SHUFFLE},
-         {{"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=16,layout=shuffle,sinks=1", 18, 64, 8},
-          {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1", 18, 64, 8},
-          {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1,lse=1", 18, 64, 8},
-          {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,causal=0,lse=1", 18, 64,
-           8},
-          {"attn_merge:x=bf16,d=64", 18, 0, 64},
-          {"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=16,layout=shuffle,window=128,sinks=1",
-           18, 64, 8},
-          {"attn:phase=prefill,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,window=128,sinks=1", 18,
-           64, 8}}},
-        {"gpt-oss-120b",
-         {.tp = 8, .engine = KGEN_ENGINE_SGLANG},
-         {{"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1", 18, 8, 1},
-          {"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,window=128,sinks=1", 18, 8,
-           1}}},
-        /* slopes begin at the wrong key in a chunk */
-        {"Llama-3.1-8B-Instruct",
-         {.tp = 1, .alibi = 1},
-         {{"attn:phase=extend,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd,alibi=1", 32, 32, 8},
-          {"attn:phase=prefill,q=bf16,kv=bf16,d=128,g=4,page=1,layout=nhd,alibi=1", 32, 32, 8}}},
-        {"Llama-3.1-8B-Instruct",
-         {.tp = 1, .prompts = KGEN_PROMPTS_EXTEND},
-         {{"attn:phase=extend,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd", 32, 32, 8}}},
-        {"Llama-3.1-8B-Instruct", {.tp = 1, .prompts = KGEN_PROMPTS_NONE}, {{NULL, 0, 0, 0}}},
-        {"Kimi-Linear-48B-A3B-Instruct", {.tp = 1}, {{NULL, 0, 0, 0}}},
-    };
     (void)state;
-    for (size_t i = 0; i < sizeof plans_of / sizeof plans_of[0]; i++) {
+    for (size_t i = 0; i < sizeof prompt_plans / sizeof prompt_plans[0]; i++) {
         kgen_plan plan;
         kgen_error err;
-        assert_int_equal(plan_model(&plan, plans_of[i].model, &plans_of[i].options, &err), KGEN_OK);
+        assert_int_equal(plan_model(&plan, prompt_plans[i].model, &prompt_plans[i].options, &err),
+                         KGEN_OK);
         size_t first = layer_kernels(&plan), count = 0;
-        for (; count < 8 && plans_of[i].items[count].line; count++) {
+        for (; count < 8 && prompt_plans[i].items[count].line; count++) {
             char line[KGEN_SPEC_LINE_MAX];
             const kgen_plan_item *item = &plan.items[first + count];
             kgen_spec_print(line, &item->spec);
-            assert_string_equal(line, plans_of[i].items[count].line);
-            assert_int_equal(item->layers, plans_of[i].items[count].layers);
-            assert_int_equal(item->q_heads, plans_of[i].items[count].q_heads);
-            assert_int_equal(item->kv_heads, plans_of[i].items[count].kv_heads);
+            assert_string_equal(line, prompt_plans[i].items[count].line);
+            assert_int_equal(item->layers, prompt_plans[i].items[count].layers);
+            assert_int_equal(item->q_heads, prompt_plans[i].items[count].q_heads);
+            assert_int_equal(item->kv_heads, prompt_plans[i].items[count].kv_heads);
             assert_true((item->scale > 0) == (item->spec.family == KGEN_FAMILY_ATTN));
             assert_true(item->note[0]);
         }
         assert_int_equal(first_cache(&plan), first + count);
-        int gathers = 0, dense = strstr(plans_of[i].model, "Kimi") == NULL;
+        int gathers = 0, dense = strstr(prompt_plans[i].model, "Kimi") == NULL;
         for (size_t n = 0; n < plan.count; n++)
             gathers |= plan.items[n].spec.family == KGEN_FAMILY_KV_GATHER;
-        if (plans_of[i].options.prompts) assert_false(gathers);
+        if (prompt_plans[i].options.prompts) assert_false(gathers);
         if (dense) assert_int_equal(plan.unsupported_count, 0); /* nothing is missing */
         kgen_plan_free(&plan);
     }

@@ -1,6 +1,6 @@
 """One launch of family attn out of what engines pass: which phase, which spec, which tensors.
 
-decode has one query token a sequence; verify up to 16; extend any number. A window, a cap, slopes,
+decode has one query token a sequence; verify up to 16; extend any number; prefill as well, of keys without pages. A window, a cap, slopes,
 sinks and the page are numbers of the spec, so each of a model's kinds of layers has its own kernel.
 """
 from __future__ import annotations
@@ -48,11 +48,13 @@ def choose(key: tuple[str, tuple[int, int], str, bool, str, str, str | None], gi
     heads, page = sizes_of(k, layout)
     keys = [f"attn:phase={phase}", f"q={word(q.dtype)}", f"kv={kv or word(k.dtype)}", f"o={word(given['out'].dtype)}",
             f"d={q.shape[-1]}", f"dv={v.shape[3]}", f"g={q.shape[-2] // heads}", f"page={page}", f"layout={layout}",
-            f"table={word(given['block_table'].dtype)}", f"len={word(given['seq_lens'].dtype)}", f"causal={causal}",
+            f"causal={causal}",
             f"window={window or 'off'}", f"right={right or 'off'}", f"softcap={int(capped)}", f"alibi={int(slopes is not None)}", f"sinks={int(given['sinks'] is not None)}",
             f"lse={int(given['lse'] is not None)}"]
     if capped and slopes is not None:
         keys.append(f"order={first}")
+    if phase != "prefill":
+        keys += [f"table={word(given['block_table'].dtype)}", f"len={word(given['seq_lens'].dtype)}"]
     if phase != "decode":
         keys.append(f"cu={word(given['cu_seqlens_q'].dtype)}")
     if isinstance(given["k_descale"], tuple):  # tagged with a layout: one for each cached token
@@ -63,15 +65,15 @@ def choose(key: tuple[str, tuple[int, int], str, bool, str, str, str | None], gi
 LAUNCHES = Dispatcher("attn", ("q", "k", "v", "out"), choose)
 
 
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, block_table: torch.Tensor,
-           lengths: torch.Tensor, *, scale: float, layout: str = "nhd", kv: str | None = None, k_scale: Any = None,
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, block_table: torch.Tensor | None,
+           lengths: torch.Tensor | None, *, ends: torch.Tensor | None = None, scale: float, layout: str = "nhd", kv: str | None = None, k_scale: Any = None,
            v_scale: Any = None, starts: torch.Tensor | None = None, longest: int = 1, window: tuple[int, int] = (0, 0), causal: Any = True,
            softcap: float = 0.0, slopes: torch.Tensor | None = None, first: str = "cap",
            sinks: torch.Tensor | None = None, lse: torch.Tensor | None = None,
            out_scale: torch.Tensor | None = None) -> None:
     """q, out [T][Hq][D]; k, v pages. kv: the spec word of what they hold, None: that of their type; scales of 16-bit
     caches are passed over, as engines' kernels do. starts: cu_seqlens_q, None: one token a sequence, which is its
-    last. causal: a bool, or one for each sequence. first: cap or alibi."""
+    last. ends: cu_seqlens_k of keys [Tk][1][Hkv][D], which have no block_table and no lengths. causal: a bool, or one for each sequence. first: cap or alibi."""
     holds = k.dtype
     if holds not in EIGHT_BITS:
         k_scale = v_scale = None
@@ -79,7 +81,8 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
     each, mode = None, "1"
     if starts is not None and causal is not True:
         each, mode = (causal, "seq") if isinstance(causal, torch.Tensor) else (None, str(int(causal)))
-    LAUNCHES.launch((phase_of(longest, starts is not None), window, mode, softcap != 0.0, first, layout, kv), q=q,
-                    k=pages, v=values, out=out, block_table=block_table, seq_lens=lengths, cu_seqlens_q=starts,
+    phase = phase_of(longest, starts is not None) if ends is None else "prefill"
+    LAUNCHES.launch((phase, window, mode, softcap != 0.0, first, layout, kv), q=q,
+                    k=pages, v=values, out=out, block_table=block_table, seq_lens=lengths, cu_seqlens_k=ends, cu_seqlens_q=starts,
                     causal=each, k_descale=k_scale, v_descale=v_scale, out_scale=out_scale, alibi_slopes=slopes,
                     sinks=sinks, lse=lse, softmax_scale=scale, softcap=softcap)

@@ -27,16 +27,22 @@ def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tens
            window_size: Any, softcap: float, slopes: torch.Tensor | None, block_table: torch.Tensor | None,
            with_lse: bool, out: torch.Tensor | None, scales: tuple[Any, Any], sinks: torch.Tensor | None) -> Any:
     """What the forms of flash_attn_varlen_func have in common."""
+    ends = lengths = None
     if block_table is None:
         if k_ends is None:
             raise ValueError("cu_seqlens_k, block_table: one of them is needed")
-        k, v, block_table = k[:, None], v[:, None], rows_as_pages(k_ends, longest_k)
-    if k_lengths is None and k_ends is None:
+        k, v = k[:, None], v[:, None]
+        if k_lengths is None:
+            ends = k_ends.to(starts.dtype)
+        else:  # some of the keys of a sequence
+            block_table, lengths = rows_as_pages(k_ends, longest_k), k_lengths
+    elif k_lengths is None and k_ends is None:
         raise ValueError("cu_seqlens_k, seqused_k: one of them is needed")
-    lengths = k_lengths if k_lengths is not None else lengths_of(k_ends)
+    else:
+        lengths = k_lengths if k_lengths is not None else lengths_of(k_ends)
     out = q.new_empty((*q.shape[:2], v.shape[-1])) if out is None else out
     lse = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32) if with_lse else None
-    attend(q, k, v, out, block_table, lengths, scale=q.shape[-1] ** -0.5 if scale is None else scale,
+    attend(q, k, v, out, block_table, lengths, ends=ends, scale=q.shape[-1] ** -0.5 if scale is None else scale,
            k_scale=scales[0], v_scale=scales[1], starts=starts, longest=longest,
            causal=causal, window=window_of(window_size, causal), softcap=softcap, slopes=slopes, sinks=sinks, lse=lse)
     return (out, lse) if with_lse else out

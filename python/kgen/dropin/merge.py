@@ -1,14 +1,34 @@
 """Two partial results of attention as one."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from .common import offered
+from .. import Dispatcher, Kernel
+from .common import ready, word
+
+
+def choose(by_token: bool, given: dict[str, Any]) -> Kernel:
+    part, out = given["prefix"], given["out"]
+    return ready(part.device, f"attn_merge:x={word(part.dtype)},o={word(out.dtype)},d={part.shape[2]},"
+                              f"lse={'th' if by_token else 1}")
+
+
+LAUNCHES = Dispatcher("attn_merge", ("prefix", "suffix", "out"), choose)
 
 
 def merge_attn_states(output: torch.Tensor, prefix_output: torch.Tensor, prefix_lse: torch.Tensor,
                       suffix_output: torch.Tensor, suffix_lse: torch.Tensor, output_lse: torch.Tensor | None = None,
                       prefill_tokens_with_context: int | None = None,
                       output_scale: torch.Tensor | None = None) -> None:
-    """vLLM's: outputs [T][Hq][D], sums [Hq][T]."""
-    offered(merge_attn_states="family attn_merge")
+    """vLLM's: outputs [T][Hq][D], sums [Hq][T], or views of [T][Hq]. Tokens from prefill_tokens_with_context on are
+    the suffix's. Where both parts are empty the output is 0 and its sum -inf."""
+    tokens = output.shape[0]
+    by_token = prefix_lse.stride(1) != 1 and prefix_lse.stride(0) == 1
+    if by_token:
+        prefix_lse, suffix_lse = prefix_lse.t(), suffix_lse.t()
+        output_lse = None if output_lse is None else output_lse.t()
+    merged = tokens if prefill_tokens_with_context is None else prefill_tokens_with_context
+    LAUNCHES.launch(by_token, prefix=prefix_output, prefix_lse=prefix_lse, suffix=suffix_output, suffix_lse=suffix_lse,
+                    out=output, lse=output_lse, out_scale=output_scale, tail=max(tokens - merged, 0))
