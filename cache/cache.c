@@ -21,6 +21,7 @@ struct kgen_cache {
     size_t layer_count;
     kgen__store *store; /* also a layer; NULL: memory only */
     kgen_cache_stats stats;
+    kgen_prune_options caps; /* of the environment */
 };
 
 /* ------------------------------------------------------------------------ *
@@ -101,6 +102,7 @@ static kgen_status add_others(kgen_cache *cache, kgen_error *err) {
 
 static kgen_status open_layers(kgen_cache *cache, const char *dir, kgen_error *err) {
     kgen__memory *memory = NULL;
+    KGEN_TRY(kgen__caps_take(&cache->caps, err));
     KGEN_TRY(kgen__memory_open(&memory, err));
     add_layer(cache, &kgen__memory_ops, memory);
     KGEN_TRY(add_others(cache, err));
@@ -288,4 +290,19 @@ int kgen_cache_layer_at(const kgen_cache *cache, size_t i, kgen_cache_layer *out
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
         if (kinds[k].ops == at->ops) out->kind = kinds[k].kind;
     return 1;
+}
+
+kgen_status kgen_cache_prune(kgen_cache *cache, const kgen_prune_options *options,
+                             kgen_prune_counts *counts, kgen_error *err) {
+    kgen_prune_options taken;
+    memset(counts, 0, sizeof *counts);
+    KGEN_TRY(kgen_struct_take(&taken, sizeof taken, options, "kgen_prune_options", err));
+    if (!cache->store) return KGEN_OK;
+    return kgen__prune(kgen__store_path(cache->store), &taken, counts, err);
+}
+
+kgen_status kgen_cache_trim(kgen_cache *cache, kgen_error *err) {
+    kgen_prune_counts counts;
+    if (!cache->caps.max_bytes && !cache->caps.max_entries) return KGEN_OK;
+    return kgen_cache_prune(cache, &cache->caps, &counts, err);
 }

@@ -16,6 +16,7 @@ enum {
 
 #define KGEN__ENTRY_SUFFIX ".kgen"
 #define KGEN__NOTE_SUFFIX ".made"
+#define KGEN__QUARANTINE "quarantine"
 
 /* Others could have put into it what they like: neither this user's nor root's. */
 int kgen__is_foreign(const struct stat *st);

@@ -82,6 +82,14 @@ kgen_status kgen__folder_examine(const char *dir, kgen_cache_health *out, kgen_e
 kgen_status kgen__layer_open(const kgen__layer_ops **ops, void **self, const char *path,
                              kgen_cache_stats *stats, kgen_error *err);
 
+/* prune.c. stamp: it was used. caps: what the environment allows; live entries stay. */
+struct kgen__place;
+struct stat;
+void kgen__stamp(const struct kgen__place *at, const struct stat *seen);
+kgen_status kgen__prune(const char *dir, const kgen_prune_options *options,
+                        kgen_prune_counts *counts, kgen_error *err);
+kgen_status kgen__caps_take(kgen_prune_options *out, kgen_error *err);
+
 /* lock.c: a descriptor to close(), KGEN_LOCK_BUSY or KGEN_LOCK_NONE. */
 int kgen__lock_take(const char *dir, const kgen_key *key);
 
@@ -89,7 +97,6 @@ int kgen__lock_take(const char *dir, const kgen_key *key);
 void kgen__recipe_make(kgen_key *out, const kgen_source *source, const char *const *flags,
                        size_t flag_count);
 int kgen__recipe_read(const char *dir, const kgen_key *recipe, kgen_key *key);
-struct kgen__place;
 int kgen__recipe_read_at(const struct kgen__place *at, kgen_key *key);
 void kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key *key);
 

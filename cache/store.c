@@ -20,8 +20,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define QUARANTINE "quarantine"
-
 struct kgen__store {
     char *dir;
     kgen_cache_stats *stats;
@@ -61,7 +59,7 @@ static void set_aside(const kgen__store *store, const kgen__place *at, const str
     if (fstatat(at->shard, at->name, &now, AT_SYMLINK_NOFOLLOW) != 0) return;
     if (now.st_ino != seen->st_ino || now.st_dev != seen->st_dev) return;
     kgen__count(&store->stats->quarantined);
-    int quarantine = kgen__folder_open_sub(at->root, QUARANTINE, 1);
+    int quarantine = kgen__folder_open_sub(at->root, KGEN__QUARANTINE, 1);
     if (quarantine < 0) return;
     snprintf(name, sizeof name, "%s" KGEN__ENTRY_SUFFIX, at->hex);
     (void)renameat(at->shard, at->name, quarantine, name);
@@ -82,18 +80,17 @@ static kgen__verdict read_entry(int fd, const struct stat *st, kgen_entry **out,
 /* *out stays NULL for a miss. What cannot be opened is a miss; what may not be
  * believed is one too, and is set aside. */
 static kgen_status load(const kgen__store *store, const kgen__place *at, kgen_entry **out,
-                        size_t *file_bytes, const kgen_key *key, kgen_error *err) {
-    struct stat st;
+                        struct stat *seen, const kgen_key *key, kgen_error *err) {
     kgen__verdict verdict = KGEN__OTHER;
     /* O_NONBLOCK: a pipe in the place of a file must not hold us up. */
     int fd = openat(at->shard, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &st) == 0)
-        verdict = read_entry(fd, &st, out, key);
+    if (fd >= 0 && fstat(fd, seen) == 0)
+        verdict = read_entry(fd, seen, out, key);
     else if (fd < 0 && errno != ENOENT &&
-             fstatat(at->shard, at->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !kgen__is_trusted(&st))
+             fstatat(at->shard, at->name, seen, AT_SYMLINK_NOFOLLOW) == 0 &&
+             !kgen__is_trusted(seen))
         verdict = KGEN__BAD;
-    if (verdict == KGEN__BAD) set_aside(store, at, &st);
-    if (verdict == KGEN__GOOD) *file_bytes = (size_t)st.st_size;
+    if (verdict == KGEN__BAD) set_aside(store, at, seen);
     if (fd >= 0) close(fd);
     if (verdict != KGEN__NO_MEMORY) return KGEN_OK;
     return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory to read entry %s", at->hex);
@@ -102,10 +99,11 @@ static kgen_status load(const kgen__store *store, const kgen__place *at, kgen_en
 static kgen_status store_get(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err) {
     const kgen__store *store = self;
     kgen__place at;
-    size_t file_bytes = 0;
+    struct stat seen;
     kgen_status status = KGEN_OK;
     if (kgen__place_open(&at, store->dir, key, KGEN__ENTRY_SUFFIX, 0) == 0)
-        status = load(store, &at, out, &file_bytes, key, err);
+        status = load(store, &at, out, &seen, key, err);
+    if (*out) kgen__stamp(&at, &seen);
     kgen__place_close(&at);
     return status;
 }
@@ -164,12 +162,12 @@ static kgen_status list_file(const kgen__place *at, const kgen_key *key, int *st
                              kgen_error *err) {
     const listing *l = user;
     kgen_entry *entry = NULL;
-    size_t file_bytes = 0;
-    KGEN_TRY(load(l->store, at, &entry, &file_bytes, key, err));
+    struct stat seen;
+    KGEN_TRY(load(l->store, at, &entry, &seen, key, err));
     if (!entry) return KGEN_OK;
     free(entry->code);
     entry->code = NULL;
-    *stop = l->visit(entry, file_bytes, l->user) != 0;
+    *stop = l->visit(entry, (size_t)seen.st_size, l->user) != 0;
     kgen_entry_free(entry);
     return KGEN_OK;
 }

@@ -23,6 +23,7 @@ int kgen__command_bench(int argc, char **argv);
 int kgen__command_tune(int argc, char **argv);
 int kgen__command_doctor(int argc, char **argv);
 int kgen__command_pack(int argc, char **argv);
+int kgen__command_prune(int argc, char **argv);
 int kgen__command_merge(int argc, char **argv);
 int kgen__command_unpack(int argc, char **argv);
 int kgen__command_verify(int argc, char **argv);

@@ -29,6 +29,7 @@ static const command_row commands[] = {
     {"check", kgen__command_check, "run kernels against a double-precision reference"},
     {"bench", kgen__command_bench, "time kernels beside the bandwidth of the device"},
     {"tune", kgen__command_tune, "search the fastest tuning keys of kernels on a device"},
+    {"prune", kgen__command_prune, "remove the kernels that were not used for longest"},
     {"pack", kgen__command_pack, "the cache folder as one file, signed if wanted"},
     {"merge", kgen__command_merge, "bundles and cache folders as one bundle"},
     {"unpack", kgen__command_unpack, "a bundle into a cache folder"},

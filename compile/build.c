@@ -40,7 +40,7 @@ typedef struct build {
     work *list, *by_key;
     size_t count, done;
     int workers, running;
-    int cancelled;
+    int cancelled, published;
     kgen__child slots[KGEN__CHILDREN_MAX];
     work *slot_work[KGEN__CHILDREN_MAX];
     kgen_toolchain toolchains[TARGETS_MAX];
@@ -290,7 +290,10 @@ static kgen_status accept(build *b, work *w, uint32_t ms, uint8_t *code, size_t 
     w->result->entry = entry;
     kgen__wanted wanted = wanted_of(b, w);
     wanted.source = &source;
-    if (kgen_cache_put(b->cache, entry, err) == KGEN_OK) kgen__lookup_note(&wanted);
+    if (kgen_cache_put(b->cache, entry, err) == KGEN_OK) {
+        kgen__lookup_note(&wanted);
+        b->published = 1;
+    }
     return KGEN_OK;
 }
 
@@ -426,6 +429,7 @@ kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
     for (size_t i = 0; i < count; i++)
         if (b->list[i].step == STEP_TWIN) settle_twin(b, &b->list[i]);
     HASH_CLEAR(hh, b->by_key);
+    if (b->published) (void)kgen_cache_trim(b->cache, NULL); /* a cap is no reason to fail */
     kgen_status status = first_failure(b, err);
     free(b->list);
     free(b);

@@ -129,6 +129,27 @@ typedef struct kgen_cache_health {
     kgen_error cannot_save; /* status KGEN_OK: entries can be saved */
 } kgen_cache_health;
 KGEN_API kgen_status kgen_cache_examine(kgen_cache *cache, kgen_cache_health *out, kgen_error *err);
+
+/* Least recently used first. 0: no such limit. */
+typedef struct kgen_prune_options {
+    size_t size; /* sizeof(kgen_prune_options) */
+    uint64_t max_bytes, max_entries;
+    uint64_t unused_s; /* remove what nobody used for so long */
+    uint64_t keep_s;   /* never what was used within this; uses are known by the hour */
+    int dry_run;
+} kgen_prune_options;
+
+typedef struct kgen_prune_counts {
+    uint64_t entries, bytes; /* that were there; bytes as the disk counts */
+    uint64_t removed, removed_bytes;
+} kgen_prune_counts;
+
+/* An entry that is used, or written again, meanwhile stays. */
+KGEN_API kgen_status kgen_cache_prune(kgen_cache *cache, const kgen_prune_options *options,
+                                      kgen_prune_counts *counts, kgen_error *err);
+/* The same with KGEN_CACHE_MAX_BYTES and KGEN_CACHE_MAX_ENTRIES, as kgen_build does when it
+ * has compiled; what was used in the last two hours stays. */
+KGEN_API kgen_status kgen_cache_trim(kgen_cache *cache, kgen_error *err);
 KGEN_API void kgen_entry_free(kgen_entry *entry);
 
 #ifdef __cplusplus

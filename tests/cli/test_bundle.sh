@@ -55,6 +55,16 @@ expect 0 "2 kernels" "$kgen" unpack all.kgb --cache-dir "$work/folder" --shared
 expect 0 "2 kernels" "$kgen" list --cache-dir "$work/folder"
 KGEN_CACHE_LAYERS=$work/folder KGEN_CLANG=/none expect 0 "1 cached" "$kgen" build $two$at \
     --no-variants -q
+# pruned: the one that was used last stays
+refuse 64 "give --max-size" "$kgen" prune
+find "$work/folder" -name '*.kgen' -exec touch -d '3 hours ago' {} +
+expect 0 "1 cached" "$kgen" build $two$at --no-variants -q --cache-dir "$work/folder"
+expect 0 "1 of 2 kernels would be removed" "$kgen" prune --max-count 1 --dry-run \
+    --cache-dir "$work/folder"
+expect 0 '"removed": 1' "$kgen" prune --max-count 1 --json --cache-dir "$work/folder"
+expect 0 "1 cached" "$kgen" build $two$at --no-variants -q --cache-dir "$work/folder"
+expect 0 "1 kernels" "$kgen" list --cache-dir "$work/folder"
+
 printf X | dd of=all.kgb bs=1 seek=1000 conv=notrunc status=none
 expect 13 "1 of 2 entries are damaged" "$kgen" verify all.kgb
 expect 13 "1 kernels are damaged and were left out" "$kgen" unpack all.kgb --cache-dir "$work/less"
