@@ -26,6 +26,7 @@ static const kgen__case_key keys[] = {
     INTEGER(page, 1, 65536, 16),
     INTEGER(window, 1, LENGTH_MAX, 16),
     INTEGER(right, 1, LENGTH_MAX, 16),
+    INTEGER(keep, 1, LENGTH_MAX, 4),
     INTEGER(tail, 0, 4096, 0),
     INTEGER(extra, 0, LENGTH_MAX, 0),
     INTEGER(cols, 0, LENGTH_MAX, 0),

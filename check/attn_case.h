@@ -9,7 +9,7 @@ typedef struct kgen__attn_case {
     kgen__span qlens[KGEN__CASE_SEQS_MAX]; /* new tokens; 1 in decode */
     int32_t hkv;                           /* KV heads */
     int32_t page;                          /* run-time page of page=x16 */
-    int32_t window, right;                 /* of window=rt, right=rt */
+    int32_t window, right, keep;           /* of window=rt, right=rt, keep=rt */
     int32_t tail;                          /* padding tokens after the last sequence's */
     int32_t extra;         /* pages in nobody's table, besides the one always there */
     int32_t cols;          /* columns of the table past the longest sequence */

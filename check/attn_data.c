@@ -91,6 +91,7 @@ static void choose_numbers(kgen__data *data) {
     if (spec->softcap) a->softcap = (float)c->softcap;
     if (spec->window == KGEN_WINDOW_RT) a->window = c->window;
     if (spec->right == KGEN_WINDOW_RT) a->right = c->right;
+    if (spec->keep == KGEN_WINDOW_RT) a->keep = c->keep;
 }
 
 /* Where V is a part of K's allocation, that holds both. */
@@ -206,13 +207,19 @@ static void shuffle_pages(filler *f) {
     f->used = 0;
 }
 
-/* First key that some row of the sequence sees; its length if there is none. */
+/* First key that some row of the sequence sees behind the kept ones; its length if there
+ * is none. */
 static int64_t first_live(const filler *f, int32_t seq) {
-    int32_t fixed = f->data->spec.attn.window;
-    int64_t window = fixed == KGEN_WINDOW_RT ? f->data->args.attn->window : fixed;
-    int64_t length = f->lens[seq], first = window > 0 ? length - f->qlens[seq] - window + 1 : 0;
+    int64_t length = f->lens[seq];
     if (f->qlens[seq] == 0) return length;
-    return first > 0 ? first : 0;
+    return kgen__attn_first(&f->data->spec.attn, f->data->args.attn, length - f->qlens[seq]);
+}
+
+/* Keys of a sequence before all others that its rows see. */
+static int64_t kept_live(const filler *f, int32_t seq) {
+    int64_t kept = kgen__attn_kept(&f->data->spec.attn, f->data->args.attn);
+    if (f->qlens[seq] == 0) return 0;
+    return kept < f->lens[seq] ? kept : f->lens[seq];
 }
 
 static void fill_indptr(filler *f) {
@@ -237,11 +244,12 @@ static void fill_table(filler *f) {
     for (size_t i = 0; i < entries; i++) kgen__int_store(t, (int64_t)i, nowhere);
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t s = 0; s < f->data->shape.seqs; s++) {
-            int64_t first = first_live(f, s);
+            int64_t first = first_live(f, s), kept = kept_live(f, s);
             kgen__attn_pages own = kgen__attn_pages_of(a, s);
             for (int64_t column = 0; column < own.count; column++) {
-                int live = first < f->lens[s] && column >= first / f->page_tokens &&
-                           column < pages_of(f->lens[s], f->page_tokens);
+                int seen = column * f->page_tokens < kept || column >= first / f->page_tokens;
+                int live =
+                    first < f->lens[s] && seen && column < pages_of(f->lens[s], f->page_tokens);
                 if (live != (pass == 0)) continue;
                 int64_t pick = live ? f->used++ : kgen__rng_range(&rng, f->used, f->pages - 1);
                 kgen__int_store(t, own.first + column, f->order[pick]);
@@ -295,7 +303,8 @@ static void fill_cache(filler *f) {
     cover_scales(f, V_DESCALE, &vs);
     cover_scales(f, Q_DESCALE, &qs);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
-        for (int64_t key = first_live(f, s); key < f->lens[s]; key++) {
+        for (int64_t key = 0; key < f->lens[s]; key++) {
+            if (key >= kept_live(f, s) && key < first_live(f, s)) continue;
             kgen__cache_at at = {kgen__attn_page(a, s, key / f->page_tokens), key % f->page_tokens,
                                  0};
             for (; at.head < f->heads; at.head++) {

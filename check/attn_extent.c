@@ -8,6 +8,18 @@ int64_t kgen__attn_window(const kgen_attn_spec *spec, const kgen_attn_args *args
     return spec->window > 0 ? spec->window : -1;
 }
 
+int64_t kgen__attn_kept(const kgen_attn_spec *spec, const kgen_attn_args *args) {
+    return spec->keep == KGEN_WINDOW_RT ? args->keep : spec->keep;
+}
+
+int64_t kgen__attn_first(const kgen_attn_spec *spec, const kgen_attn_args *args, int64_t position) {
+    int64_t window = kgen__attn_window(spec, args), first = 0;
+    if (spec->chunk && position >= 0)
+        first = (position / spec->chunk - spec->lookback) * spec->chunk;
+    if (window > 0) first = position + 1 - window;
+    return first > 0 ? first : 0;
+}
+
 static int is_causal(const kgen_attn_spec *spec, const kgen_attn_args *args, int64_t seq) {
     if (spec->causal != KGEN_CAUSAL_SEQ) return spec->causal;
     return ((const uint8_t *)args->causal.data)[seq] != 0;
@@ -15,7 +27,6 @@ static int is_causal(const kgen_attn_spec *spec, const kgen_attn_args *args, int
 
 kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
                                      int64_t seq, int64_t position, int64_t keys) {
-    int64_t window = kgen__attn_window(spec, args);
     int64_t right = spec->right == KGEN_WINDOW_RT ? args->right : spec->right;
     kgen__attn_sight see = {0, keys};
     if (kgen_attn_phase_of(spec->phase)->tree) return see;
@@ -23,7 +34,7 @@ kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn
         see.end = position + 1;
     else if (right > 0 && position + right < keys)
         see.end = position + right;
-    if (window > 0 && position + 1 > window) see.first = position + 1 - window;
+    see.first = kgen__attn_first(spec, args, position);
     return see;
 }
 
@@ -78,10 +89,9 @@ int64_t kgen__attn_place(const kgen_attn_spec *spec, const kgen_attn_args *args,
 int kgen__attn_in_tree(const kgen_attn_spec *spec, const kgen_attn_args *args,
                        const kgen__attn_extent *e, int64_t seq, int64_t i, int64_t key) {
     int64_t context = e->keys - e->count, node = key - context;
-    int64_t window = kgen__attn_window(spec, args);
-    int64_t away = kgen__attn_place(spec, args, e, seq, context + i) -
-                   kgen__attn_place(spec, args, e, seq, key);
-    if (window > 0 && away >= window) return 0;
+    int64_t place = kgen__attn_place(spec, args, e, seq, key);
+    int64_t own = kgen__attn_place(spec, args, e, seq, context + i);
+    if (place >= kgen__attn_kept(spec, args) && place < kgen__attn_first(spec, args, own)) return 0;
     return node < 0 || (node < 64 && kgen__attn_mask(args, seq, i) >> node & 1);
 }
 
@@ -94,11 +104,12 @@ static void queries(kgen__attn_extent *e, const kgen_attn_args *a, int64_t seq) 
 }
 
 /* The pages of all keys that some query of the sequence sees. */
-static int leads_out(const kgen__attn_extent *e, const kgen_attn_args *a, int64_t seq,
-                     int64_t window) {
-    int64_t page = kgen__cache_page(&a->k), first = e->keys - e->count + 1 - window;
-    if (window < 0 || first < 0) first = 0;
-    for (int64_t i = first / page; e->keys > 0 && i <= (e->keys - 1) / page; i++) {
+static int leads_out(const kgen__attn_extent *e, const kgen_attn_spec *spec,
+                     const kgen_attn_args *a, int64_t seq) {
+    int64_t page = kgen__cache_page(&a->k), kept = kgen__attn_kept(spec, a);
+    int64_t first = kgen__attn_first(spec, a, e->keys - e->count);
+    for (int64_t i = 0; e->keys > 0 && i <= (e->keys - 1) / page; i++) {
+        if (i < first / page && i * page >= kept) continue;
         int64_t at = kgen__attn_page(a, seq, i);
         if (at < 0 || at >= a->k.shape[0]) return 1;
     }
@@ -116,6 +127,6 @@ kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_at
         e.wrong |= KGEN_ATTN_TOKENS;
     if (e.keys > most) e.wrong |= KGEN_ATTN_LENGTH;
     if (e.keys < 0 || e.keys > most) e.keys = 0;
-    if (leads_out(&e, a, seq, kgen__attn_window(spec, a))) e.wrong |= KGEN_ATTN_PAGE;
+    if (leads_out(&e, spec, a, seq)) e.wrong |= KGEN_ATTN_PAGE;
     return e;
 }

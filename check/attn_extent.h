@@ -28,6 +28,10 @@ int64_t kgen__attn_page(const kgen_attn_args *args, int64_t seq, int64_t column)
 int64_t kgen__attn_offset(const kgen_attn_args *args, int64_t index);
 /* -1: none */
 int64_t kgen__attn_window(const kgen_attn_spec *spec, const kgen_attn_args *args);
+/* The first key that the query at `position` sees behind the kept ones, of which there
+ * are so many. */
+int64_t kgen__attn_first(const kgen_attn_spec *spec, const kgen_attn_args *args, int64_t position);
+int64_t kgen__attn_kept(const kgen_attn_spec *spec, const kgen_attn_args *args);
 
 /* The keys first .. end - 1 that the query at `position` of a sequence of `keys` sees;
  * end <= first where it sees none. */

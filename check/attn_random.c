@@ -28,8 +28,11 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(attn.window, 6, 0, 1, 2, 15, 16, 17, 33, 64, 100, 128, KGEN_WINDOW_RT),
     KGEN__CHOICE(attn.causal, 3, 1, 0, KGEN_CAUSAL_SEQ),
     KGEN__CHOICE(attn.right, 2, 0, 1, 2, 16, 33, 100, KGEN_WINDOW_RT),
+    KGEN__CHOICE(attn.chunk, 2, 0, 1, 16, 20, 33, 64),
+    KGEN__CHOICE(attn.lookback, 2, 0, 1, 3),
+    KGEN__CHOICE(attn.keep, 3, 0, 1, 4, 16, 17, 50, KGEN_WINDOW_RT),
     KGEN__CHOICE(attn.softcap, 4, 0, 1),
-    KGEN__CHOICE(attn.alibi, 4, 0, 1),
+    KGEN__CHOICE(attn.alibi, 4, 0, 1, KGEN_ALIBI_SQRT),
     KGEN__CHOICE(attn.cap_last, 4, 0, 1),
     KGEN__CHOICE(attn.sinks, 4, 0, 1),
     KGEN__CHOICE(attn.gate, 2, 0, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_F32),
@@ -156,6 +159,7 @@ static void random_scalars(kgen__case *c, kgen__rng *rng) {
         c->attn.qds =
             KGEN__PICK(rng, KGEN__SCALE_AUTO, KGEN__SCALE_ONE, KGEN__SCALE_HEAD, KGEN__SCALE_SEQ);
     c->attn.page = c->attn.window = c->attn.right = 16;
+    c->attn.keep = KGEN__PICK(rng, 1, 4, 31, 100);
     if (c->spec.attn.page == KGEN_PAGE_X16)
         c->attn.page = 16 * (int32_t)kgen__rng_range(rng, 1, 40);
     if (c->spec.attn.window == KGEN_WINDOW_RT)

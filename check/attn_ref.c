@@ -22,7 +22,8 @@ typedef struct row {
     kgen__attn_extent extent;
     int64_t index;      /* of the token in its sequence */
     int64_t position;   /* in the sequence */
-    int64_t first, end; /* visible keys */
+    int64_t first, end; /* visible keys, but for those from `kept` to `behind` */
+    int64_t kept, behind;
     int64_t page_tokens;
     double *score; /* [end - first], then weights */
     double *blur;  /* [end - first], what 32-bit leaves open of a score */
@@ -73,7 +74,9 @@ static int64_t place_of(const row *r, int64_t key) {
 static void lean(score *s, const row *r, int64_t key) {
     const kgen_tensor *slopes = &r->args->alibi_slopes;
     double slope = kgen__number_load(KGEN_DTYPE_F32, slopes->data, r->head * slopes->stride[0]);
-    double bias = slope * (double)(place_of(r, key) - place_of(r, r->position));
+    double away = (double)(place_of(r, key) - place_of(r, r->position));
+    if (r->spec->alibi == KGEN_ALIBI_SQRT) away = away < 0 ? -sqrt(-away) : 0;
+    double bias = slope * away;
     s->value += bias;
     s->size += fabs(bias);
 }
@@ -105,14 +108,18 @@ static double sink_of(const row *r) {
     return kgen__number_load(KGEN_DTYPE_F32, sinks->data, r->head * sinks->stride[0]);
 }
 
+static int sees(const row *r, int64_t key) {
+    if (is_tree(r)) return kgen__attn_in_tree(r->spec, r->args, &r->extent, r->seq, r->index, key);
+    return key < r->kept || key >= r->behind;
+}
+
 /* Scores of the visible keys become weights relative to the largest. */
 static void weigh(row *r) {
     double sink = sink_of(r);
     r->max = sink;
     for (int64_t key = r->first; key < r->end; key++) {
         score_key(r, key);
-        if (is_tree(r) && !kgen__attn_in_tree(r->spec, r->args, &r->extent, r->seq, r->index, key))
-            r->score[key - r->first] = -INFINITY;
+        if (!sees(r, key)) r->score[key - r->first] = -INFINITY;
         r->max = fmax(r->max, r->score[key - r->first]);
     }
     r->total = r->max > -INFINITY ? exp(sink - r->max) : 0;
@@ -145,6 +152,7 @@ static sums add_up(const row *r, int64_t d, double scale) {
     const kgen_attn_args *a = r->args;
     sums t = {0};
     for (int64_t key = r->first; key < r->end; key++) {
+        if (!sees(r, key)) continue;
         kgen__cache_at at = locate(r, key);
         double p = r->score[key - r->first] / r->total;
         double descale = descale_at(r, &a->v_descale, at);
@@ -163,7 +171,8 @@ static sums add_up(const row *r, int64_t d, double scale) {
 
 static double mean_blur(const row *r) {
     double sum = 0;
-    for (int64_t i = 0; i < r->end - r->first; i++) sum += r->score[i] / r->total * r->blur[i];
+    for (int64_t i = 0; i < r->end - r->first; i++)
+        if (r->score[i] > 0) sum += r->score[i] / r->total * r->blur[i];
     return sum + SUM_ERROR * (r->spec->sinks ? fabs(sink_of(r)) : 0);
 }
 
@@ -207,13 +216,8 @@ static void claim(kgen__attn_answer *answer, int64_t from, int64_t end) {
 
 /* From the first key that the token sees, if there is one, to the last. */
 static void narrow(row *r) {
-    const kgen_attn_args *a = r->args;
-    while (r->first < r->end &&
-           !kgen__attn_in_tree(r->spec, a, &r->extent, r->seq, r->index, r->first))
-        r->first++;
-    while (r->first < r->end &&
-           !kgen__attn_in_tree(r->spec, a, &r->extent, r->seq, r->index, r->end - 1))
-        r->end--;
+    while (r->first < r->end && !sees(r, r->first)) r->first++;
+    while (r->first < r->end && !sees(r, r->end - 1)) r->end--;
 }
 
 static void sequence(kgen__attn_answer *answer, row *r) {
@@ -229,9 +233,11 @@ static void sequence(kgen__attn_answer *answer, row *r) {
         kgen__attn_sight see = kgen__attn_sight_of(r->spec, a, r->seq, r->position, e.keys);
         r->index = i;
         r->extent = e;
-        r->first = see.first;
+        r->kept = kgen__attn_kept(r->spec, a);
+        r->behind = see.first;
+        r->first = r->kept ? 0 : see.first;
         r->end = see.end;
-        if (is_tree(r)) narrow(r);
+        narrow(r);
         if (r->end <= r->first) continue;
         for (r->head = 0; r->head < answer->heads; r->head++) {
             r->kv_head = r->head / r->spec->group;

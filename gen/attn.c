@@ -24,6 +24,7 @@ static const kgen_domain domain_GROUP = RANGE(1, 128, 1);
 static const kgen_domain domain_TOKENS = RANGE(1, sizeof(union most_tokens), 1);
 static const kgen_domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
 static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
+static const kgen_domain domain_LOOKBACK = RANGE(1, 1023, 1);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_TILES = LIST(row_tile_counts);
 
@@ -51,6 +52,10 @@ SYMBOLS(word, NAMED("u8", DTYPE_U8), NAMED("u16", DTYPE_U16), NAMED("u32", DTYPE
         NAMED("u64", DTYPE_I64));
 SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(right, VALUE("off", 0), NAMED("rt", WINDOW_RT));
+SYMBOLS(chunk, VALUE("off", 0));
+SYMBOLS(lookback, VALUE("0", 0));
+SYMBOLS(keep, VALUE("off", 0), NAMED("rt", WINDOW_RT));
+SYMBOLS(alibi, VALUE("0", 0), VALUE("1", 1), NAMED("sqrt", ALIBI_SQRT));
 SYMBOLS(lse, VALUE("0", 0), VALUE("1", 1), NAMED("th", LSE_TH));
 SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
 SYMBOLS(gate, VALUE("off", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
@@ -122,6 +127,9 @@ static int reads_descales(const kgen_attn_spec *s) {
 }
 static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : s->head_dim; }
 
+/* Keys of a chunk and those it looks back to. */
+enum { MOST_CHUNKS = 1 << 24 };
+
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
@@ -152,6 +160,13 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             "t=%d: a word has %d bits", s->q_tokens, 8 * kgen_dtype_size((kgen_dtype)s->word));
     REQUIRE(!s->right || s->causal != 1, "right=%d: causal=1 shows no key behind a query",
             s->right);
+    REQUIRE(!s->chunk || !s->window, "chunk=%d: a window bounds the same keys; one of them",
+            s->chunk);
+    REQUIRE((int64_t)s->chunk * (s->lookback + 1) <= MOST_CHUNKS,
+            "chunk=%d: with lookback=%d more than %d keys", s->chunk, s->lookback, MOST_CHUNKS);
+    REQUIRE(s->chunk || !s->lookback, "lookback=%d: chunk=off", s->lookback);
+    REQUIRE(s->window || s->chunk || !s->keep,
+            "keep: without window or chunk every query sees the first keys");
     REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
             "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",
             kgen_dtype_name((kgen_dtype)s->kv));
@@ -328,10 +343,11 @@ static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target 
  * on sm_90 two or three small workgroups then beat one large one
  * (docs/performance.md). How many; 0: one as it comes. */
 static int32_t small_groups(const kgen_attn_spec *s, const kgen_target *target) {
+    int32_t seen = s->chunk ? s->chunk * (s->lookback + 1) : s->window;
     if (target->isa != KGEN_ISA_SM90 || s->waves || s->occupancy || mixes_conversions(s, target))
         return 0;
     if (!phases[s->phase].bounded) return 2;
-    return is_8bit(s->kv) || (s->window > 0 && s->window <= 1024) ? 3 : 0;
+    return is_8bit(s->kv) || (seen > 0 && seen <= 1024) ? 3 : 0;
 }
 
 static void tune(kgen_attn_spec *s, const kgen_target *target) {
@@ -391,7 +407,7 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
              kgen_attn_phase_of(s->phase)->name, kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, s->group, page,
              kgen_layout_name((kgen_layout)s->layout), s->causal == 1 ? "" : "_both",
-             s->window || s->right ? "_window" : "", s->softcap ? "_softcap" : "",
+             s->window || s->right || s->chunk ? "_window" : "", s->softcap ? "_softcap" : "",
              s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "", s->gate ? "_gate" : "");
 }
 

@@ -126,6 +126,7 @@ static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_att
     d->num_tokens = (int)size[SIZE_T];
     d->kv_heads = (int)size[SIZE_HQ] / s->group;
     d->window = kgen__attn_window_of(a->window);
+    d->keep = kgen__attn_window_of(a->keep);
     d->right = a->right < MOST_TOKENS ? a->right : MOST_TOKENS;
     d->scale = a->softmax_scale * KGEN__LOG2E;
     d->softcap = s->softcap ? a->softcap * KGEN__LOG2E : 1.0f;

@@ -30,11 +30,11 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
     k_tile_t k;
     int block = g.block + role.key, by = role.keys, end = block_end_of(a, g, role);
     if (block >= end || g.see.last < 0) return;
-    load_ids(ids, keys, block * TOK);
-    load_ids(next_ids, keys, (block + by) * TOK);
-    load_k(k, head, keys, ids, block * TOK, 0, K_AHEAD);
+    load_ids(ids, keys, block_start(keys, block));
+    load_ids(next_ids, keys, block_start(keys, block + by));
+    load_k(k, head, keys, ids, block_start(keys, block), 0, K_AHEAD);
     KG_LOOP for (; block < end; block += by) {
-        int start = block * TOK;
+        int start = block_start(keys, block);
         v_tile_t v;
         scores_t dots[ROW_TILES];
         token_scale_t scale;
@@ -42,8 +42,9 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
         load_token_scales(scale, a, head, keys, ids, start);
         score_block(dots, k, q, head, keys, ids, start, lds);
         ids_t far_ids;
-        load_ids(far_ids, keys, start + 2 * by * TOK);
-        if (block + by < end) load_k(k, head, keys, next_ids, start + by * TOK, 0, K_AHEAD);
+        load_ids(far_ids, keys, block_after(keys, block, start, 2 * by));
+        if (block + by < end)
+            load_k(k, head, keys, next_ids, block_after(keys, block, start, by), 0, K_AHEAD);
         u32 p[ROW_TILES][P_WORDS];
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             float s[S_REGS];

@@ -10,7 +10,7 @@
 
 #include "workload_family.h"
 
-enum { RUN_TIME_WINDOW = 1024 };
+enum { RUN_TIME_WINDOW = 1024, RUN_TIME_KEPT = 4 };
 
 typedef struct attn_shape {
     int64_t seqs, heads, q_heads, tokens; /* tokens: of all sequences */
@@ -22,6 +22,7 @@ typedef struct attn_shape {
 } attn_shape;
 
 static int64_t window_of(const kgen_attn_spec *s) {
+    if (s->chunk) return (int64_t)s->chunk * (s->lookback + 1);
     return s->window == KGEN_WINDOW_RT ? RUN_TIME_WINDOW : s->window;
 }
 
@@ -38,7 +39,7 @@ static attn_shape shape_of(kgen__workload *work) {
                     .page = kgen__workload_page(s->page),
                     .work = work};
     int64_t sight = window_of(s) + n.fresh - 1; /* of the first token, to the last */
-    if (s->window && sight < n.keys) n.keys = sight;
+    if (window_of(s) && sight < n.keys) n.keys = sight;
     n.columns = (n.context + n.page - 1) / n.page;
     n.live = n.columns - (n.context - n.keys) / n.page;
     return n;
@@ -50,7 +51,7 @@ static double pairs_of(const attn_shape *n, const kgen_attn_spec *s) {
     if (kgen_attn_phase_of(s->phase)->bounded) return pairs;
     for (int64_t i = pairs = 0; i < n->fresh; i++) {
         int64_t seen = s->causal ? n->context - n->fresh + i + 1 : n->context;
-        pairs += (double)(s->window && window_of(s) < seen ? window_of(s) : seen);
+        pairs += (double)(window_of(s) && window_of(s) < seen ? window_of(s) : seen);
     }
     return pairs;
 }
@@ -182,6 +183,7 @@ static void set_numbers(kgen_attn_args *a, const kgen_attn_spec *s) {
     if (s->softcap) a->softcap = 30;
     if (s->window == KGEN_WINDOW_RT) a->window = RUN_TIME_WINDOW;
     if (s->right == KGEN_WINDOW_RT) a->right = RUN_TIME_WINDOW;
+    if (s->keep == KGEN_WINDOW_RT) a->keep = RUN_TIME_KEPT;
 }
 
 static kgen_status make(kgen__workload *work, kgen_error *err) {

@@ -26,9 +26,11 @@ typedef enum kgen_attn_error {
  * ctx = seq_lens[s] - q_len[s], position p = ctx + i, keys k < seq_lens[s]:
  *   s_k = softmax_scale * qdescale * kdescale * dot(q, K[k])
  *   softcap:  s_k = c tanh(s_k / c)
- *   alibi:    s_k += slope[h] * (k - p), before the cap with order=alibi
+ *   alibi:    s_k += slope[h] * (k - p), before the cap with order=alibi;
+ *             alibi=sqrt: -= slope[h] * sqrt(max(p - k, 0))
  *   visible:  k <= p where the sequence is causal, else k - p < right; and
- *             p - k < window. phase=tree: k < ctx, or bit k - ctx of words[s][i];
+ *             p - k < window, p / chunk - k / chunk <= lookback (whole numbers),
+ *             or k < keep for either. phase=tree: k < ctx, or bit k - ctx of words[s][i];
  *             token j then stands at ctx + bits of words[s][j] - 1, its depth, for
  *             the window and for alibi
  *   out = sigmoid(gate) sum softmax(s)_k vdescale V[k] / out_scale;  a sink adds

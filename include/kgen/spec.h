@@ -72,6 +72,7 @@ typedef enum kgen_descale {
 
 #define KGEN_PAGE_X16 0   /* page: any multiple of 16, given at launch */
 #define KGEN_WINDOW_RT -1 /* window, right: given at launch */
+#define KGEN_ALIBI_SQRT 2 /* alibi: the root of the distance */
 #define KGEN_CAUSAL_SEQ 2 /* causal: given for each sequence */
 #define KGEN_LSE_TH 2     /* lse: [T][Hq], not [Hq][T] */
 

@@ -200,6 +200,9 @@ enum {
     CAP_FIRST = 32768,
     NO_Q_DESCALE = 65536,
     NO_GATE = 131072,
+    NO_KEPT = 1 << 18,
+    CHUNK_MORE = 1 << 19,
+    PLAIN_ALIBI = 1 << 20,
 };
 
 typedef struct walk {
@@ -294,6 +297,17 @@ static int64_t place(const walk *w, int64_t key) {
     return w->context + __builtin_popcountll(word_at(w, key)) - 1;
 }
 
+/* Of a chunk and those before it, by counting them. */
+static int in_chunks(const walk *w, int64_t position, int64_t key) {
+    const kgen_attn_spec *s = &w->data->spec.attn;
+    int64_t back = s->lookback + (w->faults & CHUNK_MORE ? 1 : 0);
+    if (!s->chunk) return 1;
+    for (int64_t start = 0; start + s->chunk <= position; start += s->chunk)
+        if (key >= start && key < start + s->chunk && (position - start) / s->chunk > back)
+            return 0;
+    return 1;
+}
+
 static int sees(const walk *w, int64_t position, int64_t key) {
     const kgen_attn_args *a = w->data->args.attn;
     const kgen_attn_spec *s = &w->data->spec.attn;
@@ -302,11 +316,19 @@ static int sees(const walk *w, int64_t position, int64_t key) {
     int causal = s->causal == KGEN_CAUSAL_SEQ ? ((uint8_t *)a->causal.data)[w->seq] : s->causal;
     if (window > 0) window += (w->faults & WINDOW_MORE ? 1 : 0) - (w->faults & WINDOW_LESS ? 1 : 0);
     if (key >= w->length - (w->faults & LAST_KEY ? 1 : 0)) return 0;
-    if (s->window && place(w, position) - place(w, key) >= window) return 0;
+    int64_t keep = s->keep == KGEN_WINDOW_RT ? a->keep : s->keep;
+    int kept = place(w, key) < keep && !(w->faults & NO_KEPT);
+    if (!kept && s->window && place(w, position) - place(w, key) >= window) return 0;
+    if (!kept && !in_chunks(w, place(w, position), place(w, key))) return 0;
     if (w->faults & NOT_CAUSAL) return 1;
     if (a->words.data) return key < w->context || word_at(w, position) >> (key - w->context) & 1;
     if (causal) return key <= position - (w->faults & LAST_KEY ? 1 : 0);
     return !right || key - position < right;
+}
+
+static float lean(const walk *w, float away) {
+    if (w->data->spec.attn.alibi != KGEN_ALIBI_SQRT || w->faults & PLAIN_ALIBI) return away;
+    return away < 0 ? -sqrtf(-away) : 0;
 }
 
 static float score(const walk *w, int64_t token, int64_t h, int64_t position, int64_t key) {
@@ -324,9 +346,9 @@ static float score(const walk *w, int64_t token, int64_t h, int64_t position, in
     int cap = s->softcap && !(w->faults & NO_SOFTCAP);
     if (cap && !cap_last) dot = a->softcap * tanhf(dot / a->softcap);
     if (s->alibi && !(w->faults & NO_ALIBI))
-        dot +=
-            ((float *)a->alibi_slopes.data)[h] *
-            (float)(place(w, key) - (w->faults & ALIBI_ORIGIN ? w->context : place(w, position)));
+        dot += ((float *)a->alibi_slopes.data)[h] *
+               lean(w, (float)(place(w, key) -
+                               (w->faults & ALIBI_ORIGIN ? w->context : place(w, position))));
     if (cap && cap_last) dot = a->softcap * tanhf(dot / a->softcap);
     return dot;
 }
@@ -517,6 +539,9 @@ static const struct {
     {ONE_V_DESCALE, "attn:kv=fp8,d=64,g=4 | lens=100 hkv=4 vds=head"},
     {NO_Q_DESCALE, "attn:q=fp8,kv=fp8,d=64,g=4 | lens=100"},
     {NO_GATE, "attn:gate=bf16,d=64,g=4 | lens=100"},
+    {NO_KEPT, "attn:d=64,g=4,window=20,keep=4 | lens=100"},
+    {CHUNK_MORE, "attn:phase=verify,t=4,d=64,g=2,chunk=32,lookback=1 | lens=100"},
+    {PLAIN_ALIBI, "attn:d=64,g=4,alibi=sqrt | lens=100"},
     {LAST_KEY, "attn:d=128,g=8 | lens=400"},
     {LAST_KEY, "attn:q=fp16,kv=fp16,d=128,g=8 | lens=17"},
     {WRONG_HEAD, "attn:d=64,g=3 | lens=40 hkv=3"},

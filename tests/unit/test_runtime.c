@@ -42,8 +42,8 @@ typedef struct rig {
 } rig;
 
 /* Has everything that a spec can have. */
-#define ALL                                                                                \
-    "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=x16,layout=hnd,table=i64,window=rt," \
+#define ALL                                                                                        \
+    "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=x16,layout=hnd,table=i64,window=rt,keep=rt," \
     "softcap=1,alibi=1,sinks=1,gate=bf16,lse=1,descale=token"
 #define PLAIN "attn:d=64,g=2"
 #define SHUFFLE "attn:q=fp8,d=64,g=2,page=32,layout=shuffle,kv=fp8,descale=head"
@@ -264,6 +264,7 @@ typedef enum change_kind {
     SCALE, /* value / 2; -999 NaN, 999 infinity */
     SOFTCAP,
     WINDOW,
+    KEEP,
     MEMORY, /* the workspace: as DATA */
     BYTES,  /* of the workspace; negative: so many less */
 } change_kind;
@@ -401,6 +402,7 @@ static const refusal all_refusals[] = {
     {"softcap", SOFTCAP, 0, -999, "nan: finite and above 0"},
     {"window", WINDOW, 0, 0, "window=0: at least 1"},
     {"window", WINDOW, 0, -1, "window=-1: at least 1"},
+    {"keep", KEEP, 0, 0, "keep=0: at least 1"},
     {"alibi_slopes", DATA, 0, 0, "alibi_slopes: no data"},
     {"alibi_slopes", DTYPE, 0, KGEN_DTYPE_FP16, "alibi_slopes: dtype fp16, kernel built for f32"},
     {"alibi_slopes", RANK, 0, 2, "alibi_slopes: rank 2, 1 expected"},
@@ -525,6 +527,9 @@ static void change(kgen_args *args, const refusal *row) {
         break;
     case WINDOW:
         args->attn->window = (int32_t)row->value;
+        break;
+    case KEEP:
+        args->attn->keep = (int32_t)row->value;
         break;
     case MEMORY:
         args->workspace = moved(args->workspace, row->value);
@@ -1112,6 +1117,7 @@ static void test_entries_past_the_end_are_not_followed(void **state) {
 }
 
 /* Pages that a window has left behind may be gone, too. */
+/* But for the first page, which has the kept keys. */
 static void test_entries_before_the_window_are_not_followed(void **state) {
     (void)state;
     rig r;
@@ -1126,7 +1132,7 @@ static void test_entries_before_the_window_are_not_followed(void **state) {
     const int32_t lens[] = {200, 96}, first[] = {200 - 3 - 20 + 1, 96 - 20};
     for (int s = 0; s < 2; s++)
         for (int64_t c = 0; c < r.args.attn->block_table.shape[1]; c++)
-            if (c < first[s] / 32 || c >= (lens[s] + 31) / 32)
+            if ((c > 0 && c < first[s] / 32) || c >= (lens[s] + 31) / 32)
                 table[s * row + c] = c % 2 ? -((int64_t)1 << 40) : (int64_t)1 << 40;
     launch(&r);
     assert_outputs(&r, want, "with garbage outside the window");

@@ -47,4 +47,5 @@ struct kg_attn_args {
     long long q_descale_stride[3];
     const void *gate; /* [T][Hq][Dv] */
     long long gate_token, gate_head;
+    int keep;
 };

@@ -25,4 +25,7 @@ constexpr bool COMPUTE_F16 = Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 ||
                              (KV_8BIT && ((IS_SM90 && !KV_INTEGER) || Q_8BIT || Q_F32));
 constexpr bool SCALED_Q = COMPUTE_F16 && (Q_DTYPE == DTYPE_BF16 || Q_F32);
 
+// Queries see all keys before them.
+constexpr bool SEES_START = WINDOW == 0 && CHUNK == 0;
+
 } // namespace kg

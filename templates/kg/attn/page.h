@@ -20,6 +20,8 @@ struct keys_t {
     int page, last_page;
     u64 magic;
     int dense; // where keys without pages begin
+    int keep;  // keys before `first` that all rows see
+    int moved; // blocks that those are numbered behind their place
 };
 
 struct ids_t {
@@ -28,7 +30,10 @@ struct ids_t {
 
 KG_DEV int clamp_token(const keys_t &keys, int token) {
     int below = token < keys.last ? token : keys.last;
-    return WINDOW != 0 && below < keys.first ? keys.first : below;
+    // Kept keys and what shares 16 tokens with them stay in their page.
+    if (KEEP != 0 && below < ceil_div(keys.keep, 16) * 16 && below < keys.first)
+        return smaller(below, keys.keep - 1);
+    return !SEES_START && below < keys.first ? keys.first : below;
 }
 
 KG_DEV int page_index(const keys_t &keys, int token) {
@@ -68,6 +73,16 @@ KG_DEV int slot_of(const keys_t &keys, int token, int anchor) {
     if constexpr (SMALL_PAGE) return clamp_token(keys, token) % (SMALL_PAGE ? PAGE : 1);
     int page = PAGE == PAGE_X16 ? keys.page : PAGE;
     return clamp_token(keys, token) - page_index(keys, clamp_token(keys, anchor)) * page;
+}
+
+// First token of the block numbered `block`; `start` is that of the one `steps` before.
+KG_DEV int block_start(const keys_t &keys, int block) {
+    if constexpr (KEEP == 0) return block * TOK;
+    return (block < keys.first / TOK ? block - keys.moved : block) * TOK;
+}
+KG_DEV int block_after(const keys_t &keys, int block, int start, int steps) {
+    if constexpr (KEEP == 0) return start + steps * TOK;
+    return block_start(keys, block + steps);
 }
 
 } // namespace kg

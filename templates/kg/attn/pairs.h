@@ -34,22 +34,23 @@ KG_DEV u32 ways_of(int q_len) {
 KG_DEV u32 pair_blocks(args_t a, const seq_t &s) {
     int row_blocks = row_blocks_of(s.q_len);
     u32 most = 2 * (u32)larger(ceil_div(s.kv_len, TOK), 1);
-    if (row_blocks == 1) return 2 * blocks_in(sight_of(a, s, 0));
+    if (row_blocks == 1) return 2 * blocks_in(a, sight_of(a, s, 0));
     if (s.causal && s.context >= 0) {
         u32 rows = (u32)((row_blocks + 1) * ROWS - 2);
         u32 seen = (2 * (u32)s.context + rows / GROUP) / TOK + 2;
         most = seen < most ? seen : most;
     }
-    if (WINDOW != 0 && (s.causal || RIGHT != 0)) {
+    if (!SEES_START && (s.causal || RIGHT != 0)) {
         u32 right = s.causal ? 0 : (u32)right_of(a);
-        u32 seen = 2 * (((u32)window_of(a) + right + (ROWS - 1) / GROUP) / TOK + 2);
+        u32 seen = 2 * (((u32)reach_of(a) + right + (ROWS - 1) / GROUP) / TOK + 2);
+        if constexpr (KEEP != 0) seen += 2 * (u32)ceil_div(keep_of(a), TOK);
         most = seen < most ? seen : most;
     }
     return most;
 }
 
 KG_DEV void measure_pairs(args_t a, seq_t &s) {
-    u32 half = blocks_in(sight_of(a, s, row_blocks_of(s.q_len) / 2));
+    u32 half = blocks_in(a, sight_of(a, s, row_blocks_of(s.q_len) / 2));
     s.ways = ways_of(s.q_len);
     u32 both = (pair_blocks(a, s) << s.ways) + (2u << a.unit_shift) - 2;
     s.pair = 2 * ITEM_COST + (both >> a.unit_shift);
@@ -69,7 +70,8 @@ KG_DEV item_t item_of_pairs(args_t a, const seq_t &s, u32 at) {
     item.start = pair * s.pair;
     item.kv_head = uniform((int)(n / row_blocks));
     item.row_block = (int)(n - (u32)item.kv_head * row_blocks);
-    item.next = item.start + ITEM_COST + units_for(a, s, blocks_in(sight_of(a, s, item.row_block)));
+    item.next =
+        item.start + ITEM_COST + units_for(a, s, blocks_in(a, sight_of(a, s, item.row_block)));
     if (at < item.next || n == last - n) return item;
     n = last - n;
     item.start = item.next;

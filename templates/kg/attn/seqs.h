@@ -31,6 +31,21 @@ struct seq_t {
 KG_DEV int window_of(args_t a) { return WINDOW == WINDOW_RT ? a.window : WINDOW; }
 KG_DEV int right_of(args_t a) { return RIGHT == WINDOW_RT ? a.right : RIGHT; }
 
+KG_DEV int keep_of(args_t a) { return KEEP == WINDOW_RT ? a.keep : KEEP; }
+
+// Of a query's own chunk and those that it looks back to.
+KG_DEV int chunk_start(int position) {
+    constexpr int SIZE = CHUNK ? CHUNK : 1;
+    return larger(position / SIZE - LOOKBACK, 0) * SIZE;
+}
+// Before which the query at `position` sees kept keys only.
+KG_DEV int first_of(args_t a, int position) {
+    if constexpr (CHUNK != 0) return chunk_start(position);
+    return larger(position + 1 - window_of(a), 0);
+}
+// Keys that rows may see of those before their positions, at most, without kept ones.
+KG_DEV int reach_of(args_t a) { return CHUNK != 0 ? CHUNK * (LOOKBACK + 1) : window_of(a); }
+
 KG_DEV int row_blocks_of(int q_len) { return !RAGGED ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS); }
 
 // Numbers of 64 bits become the nearest of 32: none that is in bounds changes. The
@@ -118,12 +133,19 @@ KG_DEV sight_t sight_of(args_t a, const seq_t &s, int row_block) {
     int low = row_block * ROWS / GROUP;
     int high = smaller(((row_block + 1) * ROWS - 1) / GROUP, s.q_len - 1);
     sight_t see = {0, last_key(a, s, high)};
-    if constexpr (WINDOW != 0) see.first = larger(larger(s.context + low, 0) + 1 - window_of(a), 0);
+    if constexpr (!SEES_START) see.first = first_of(a, larger(s.context + low, 0));
     return see;
 }
 
-KG_DEV u32 blocks_in(const sight_t &see) {
-    return see.last < see.first ? 1 : (u32)(see.last / TOK - see.first / TOK + 1);
+// Number of the first block of rows that see keys from `first` on. Blocks of kept keys
+// before that take the numbers right below, so that all numbers follow each other.
+KG_DEV int first_block(args_t a, int first) {
+    if constexpr (KEEP == 0) return first / TOK;
+    return larger(first / TOK - ceil_div(keep_of(a), TOK), 0);
+}
+
+KG_DEV u32 blocks_in(args_t a, const sight_t &see) {
+    return see.last < see.first ? 1 : (u32)(see.last / TOK - first_block(a, see.first) + 1);
 }
 
 } // namespace kg

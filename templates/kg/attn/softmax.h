@@ -34,6 +34,8 @@ KG_DEV keys_t keys_of(args_t a, const segment_t &g) {
     keys.page = a.page;
     keys.last_page = a.last_page;
     keys.magic = a.page_magic;
+    keys.keep = keep_of(a);
+    keys.moved = KEEP != 0 ? first_block(a, g.see.first) : 0;
     return keys;
 }
 
@@ -88,6 +90,7 @@ KG_DEV head_t head_of(args_t a, const segment_t &g, const role_t &role) {
     h.softcap = float_of(opaque(bits_of(a.softcap))); // scalars are scarcer than vectors
     h.window = window_of(a);
     if (RIGHT == WINDOW_RT || TREE) h.window = (int)opaque((u32)h.window);
+    h.keep = keep_of(a);
     h.right = RIGHT == WINDOW_RT ? (int)opaque((u32)a.right) : RIGHT;
     h.causal = g.seq.causal;
     h.words = words_of(a, g.seq.index);
@@ -96,7 +99,9 @@ KG_DEV head_t head_of(args_t a, const segment_t &g, const role_t &role) {
     // late keys, the latest the fewest early ones.
     h.safe_last =
         TREE ? g.seq.context - 1 : last_key(a, g.seq, (g.row_block * ROWS + role.row) / GROUP);
-    h.safe_first = WINDOW != 0 ? last_position(g) + 1 - h.window : 0;
+    h.safe_first = CHUNK != 0    ? chunk_start(last_position(g))
+                   : WINDOW != 0 ? last_position(g) + 1 - h.window
+                                 : 0;
     float scale = a.scale * head_descale(a.k_descale, a.k_descale_stride, g);
     if constexpr (Q_8BIT) scale *= query_descale(a, g);
     column_facts(h, a, g, role, scale);
@@ -147,6 +152,13 @@ KG_DEV int key_position(const head_t &h, int token) {
     return h.context + depth_of(mask_at(h.words, token - h.context));
 }
 
+// The edge before a query, at which kept keys do not end.
+KG_DEV bool reaches(const head_t &h, int position, int token) {
+    if (KEEP != 0 && token < h.keep) return true;
+    if constexpr (CHUNK != 0) return token >= chunk_start(position);
+    return WINDOW == 0 || position - token < h.window;
+}
+
 // In registers of numbers, not of conditions: those are pairs of scalars.
 KG_DEV bool tree_visible(const head_t &h, const keys_t &keys, mask_t mask, int position,
                          int token) {
@@ -154,18 +166,25 @@ KG_DEV bool tree_visible(const head_t &h, const keys_t &keys, mask_t mask, int p
     u32 seen = (u32)(mask >> (node & (MASK_BITS - 1))) & 1u;
     seen = node < MASK_BITS && token <= keys.last ? seen : 0;
     seen = opaque(node < 0 ? 1u : seen);
-    if constexpr (WINDOW != 0) seen = position - key_position(h, token) < h.window ? seen : 0;
+    if constexpr (!SEES_START) seen = reaches(h, position, key_position(h, token)) ? seen : 0;
     return seen != 0;
 }
 
 KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {
     if constexpr (!RAGGED)
-        return token <= keys.last && token >= keys.first;
+        return token <= keys.last && (token >= keys.first || (KEEP != 0 && token < keys.keep));
     else if (CAUSAL != 1 && !h.causal)
-        return token <= keys.last && (WINDOW == 0 || position - token < h.window) &&
+        return token <= keys.last && reaches(h, position, token) &&
                (RIGHT == 0 || token - position < h.right);
     else
-        return token <= position && (WINDOW == 0 || position - token < h.window);
+        return token <= position && reaches(h, position, token);
+}
+
+// What a slope is multiplied by, of a key so far behind its query.
+KG_DEV float lean_of(int behind) {
+    if constexpr (ALIBI != ALIBI_SQRT) return (float)behind;
+    float before = (float)larger(-behind, 0);
+    return -before * rsqrt(fmax(before, 1.0f));
 }
 
 // Products that have been added up.
@@ -182,7 +201,7 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int
         if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
         if constexpr (SOFTCAP != 0 && !CAP_LAST) s[r] = soft_cap(s[r], h.softcap);
         if constexpr (ALIBI != 0)
-            s[r] += h.slope[t][c] * (float)(key_position(h, token) - position_of(h, lane, t, c));
+            s[r] += h.slope[t][c] * lean_of(key_position(h, token) - position_of(h, lane, t, c));
         if constexpr (CAP_LAST != 0) s[r] = soft_cap(s[r], h.softcap);
     }
     if (!edge) return;

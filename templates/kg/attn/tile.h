@@ -71,7 +71,7 @@ struct head_t {
     float slope[ROW_TILES][COLS];
     float scale[ROW_TILES][COLS]; // of a score, in log2 units
     float softcap;
-    int window, right;
+    int window, right, keep;
     bool causal;
     const u8 *words; // of the sequence
     int words_end;   // tokens that have one
@@ -333,6 +333,7 @@ KG_DEV seen_t seen_tokens(const keys_t &keys, int start) {
     if (start >= keys.first && start + TOK - 1 <= keys.last) return seen;
     KG_UNROLL for (int n = 0; n < TPL; n++) {
         bool visible = token + n >= keys.first && token + n <= keys.last;
+        if constexpr (KEEP != 0) visible |= token + n < keys.keep && token + n <= keys.last;
         if (!visible) seen.w[n / 2] &= n % 2 ? 0x0000ffffu : 0xffff0000u;
     }
     return seen;

@@ -20,8 +20,8 @@ KG_DEV seq_t seq_from(args_t a, int index, const extent_t &e) {
     seq_t s = {index, e.start, count, e.keys, e.keys - e.count, 0, e.causal, 1, 0, 2, 0, 0};
     if (index >= a.num_seqs) return s;
     int context = UNBOUNDED ? larger(s.context, 0) : s.context;
-    if constexpr (WINDOW != 0) s.first_key = larger(context + 1 - window_of(a), 0);
-    s.blocks = (u32)larger(ceil_div(s.kv_len, TOK) - s.first_key / TOK, 1);
+    if constexpr (!SEES_START) s.first_key = first_of(a, context);
+    s.blocks = (u32)larger(ceil_div(s.kv_len, TOK) - first_block(a, s.first_key), 1);
     s.items = s.q_len > 0 ? (u32)(a.kv_heads * row_blocks_of(s.q_len)) : 0;
     if constexpr (UNBOUNDED) measure_pairs(a, s);
     return s;
@@ -174,7 +174,7 @@ KG_DEV segment_t segment_of_pairs(const work_t &w, args_t a) {
     segment_t g;
     item_t item = item_of_pairs(a, w.seq, w.unit - w.seq_start);
     sight_t see = sight_of(a, w.seq, item.row_block);
-    int blocks = (int)blocks_in(see), first = see.first / TOK;
+    int blocks = (int)blocks_in(a, see), first = first_block(a, see.first);
     u32 length = ITEM_COST + units_for(a, w.seq, (u32)blocks), left = w.end - w.unit;
     u32 from = w.unit - w.seq_start - item.start;
     u32 to = from + left < length ? from + left : length;
@@ -200,7 +200,7 @@ KG_DEV segment_t work_segment(const work_t &w, args_t a) {
     u32 row_blocks = (u32)row_blocks_of(w.seq.q_len);
     u32 from = at - item * length, left = w.end - w.unit;
     u32 to = length - from < left ? length : from + left;
-    int first = w.seq.first_key / TOK;
+    int first = first_block(a, w.seq.first_key);
     g.seq = w.seq;
     g.kv_head = uniform((int)(item / row_blocks));
     g.row_block = (int)(item - (u32)g.kv_head * row_blocks);
