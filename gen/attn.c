@@ -167,6 +167,8 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(s->chunk || !s->lookback, "lookback=%d: chunk=off", s->lookback);
     REQUIRE(s->window || s->chunk || !s->keep,
             "keep: without window or chunk every query sees the first keys");
+    REQUIRE(!s->invariant || !s->keep,
+            "invariant: keep=%d moves with the window which waves see what", s->keep);
     REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
             "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",
             kgen_dtype_name((kgen_dtype)s->kv));
@@ -403,12 +405,13 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_attn_spec *s = &spec->attn;
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
-    snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s%s%s",
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s%s%s%s",
              kgen_attn_phase_of(s->phase)->name, kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, s->group, page,
              kgen_layout_name((kgen_layout)s->layout), s->causal == 1 ? "" : "_both",
              s->window || s->right || s->chunk ? "_window" : "", s->softcap ? "_softcap" : "",
-             s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "", s->gate ? "_gate" : "");
+             s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "", s->gate ? "_gate" : "",
+             s->invariant ? "_invariant" : "");
 }
 
 const kgen__family kgen__family_attn = {

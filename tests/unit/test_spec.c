@@ -303,6 +303,7 @@ static const struct {
     {"attn:chunk=64,window=9", "chunk=64: a window bounds the same keys"},
     {"attn:chunk=16777216,lookback=1", "chunk=16777216: with lookback=1 more than"},
     {"attn:lookback=1", "lookback=1: chunk=off"},
+    {"attn:window=9,keep=4,invariant=1", "invariant: keep=4 moves with the window"},
     {"attn:keep=4", "keep: without window or chunk every query sees the first keys"},
     {"attn:layout=shuffle,page=1", "page=1: layout=shuffle packs 16 bytes of tokens"},
     {"attn:layout=xpacked,page=1", "page=1: layout=xpacked packs 16 bytes of tokens"},

@@ -427,7 +427,7 @@ KG_DEV bool is_page(args_t a, const u8 *row, int index) {
 // A wave looks at the pages that a sequence uses.
 KG_DEV int page_errors(args_t a, const seq_t &s) {
     if constexpr (DENSE) return 0;
-    keys_t keys = {s.first_key, s.kv_len - 1, nullptr, a.page, a.last_page, a.page_magic, 0, 0, 0};
+    keys_t keys = {s.first_key, s.kv_len - 1, nullptr, a.page, a.last_page, a.page_magic, 0, 0};
     const u8 *row = table_of(a, s.index);
     bool bad = false;
     int end = s.kv_len > 0 ? page_index(keys, keys.last) + 1 : 0;

@@ -21,7 +21,6 @@ struct keys_t {
     u64 magic;
     int dense; // where keys without pages begin
     int keep;  // keys before `first` that all rows see
-    int moved; // blocks that those are numbered behind their place
 };
 
 struct ids_t {
@@ -78,7 +77,8 @@ KG_DEV int slot_of(const keys_t &keys, int token, int anchor) {
 // First token of the block numbered `block`; `start` is that of the one `steps` before.
 KG_DEV int block_start(const keys_t &keys, int block) {
     if constexpr (KEEP == 0) return block * TOK;
-    return (block < keys.first / TOK ? block - keys.moved : block) * TOK;
+    int seen = uniform(keys.first) / TOK, kept = uniform(ceil_div(keys.keep, TOK));
+    return (block < seen ? block - larger(seen - kept, 0) : block) * TOK;
 }
 KG_DEV int block_after(const keys_t &keys, int block, int start, int steps) {
     if constexpr (KEEP == 0) return start + steps * TOK;

@@ -34,8 +34,8 @@ KG_DEV keys_t keys_of(args_t a, const segment_t &g) {
     keys.page = a.page;
     keys.last_page = a.last_page;
     keys.magic = a.page_magic;
-    keys.keep = keep_of(a);
-    keys.moved = KEEP != 0 ? first_block(a, g.see.first) : 0;
+    if (KEEP != 0) keys.first = (int)opaque((u32)keys.first); // scalars are scarce
+    keys.keep = KEEP == WINDOW_RT ? (int)opaque((u32)a.keep) : KEEP;
     return keys;
 }
 
@@ -90,7 +90,6 @@ KG_DEV head_t head_of(args_t a, const segment_t &g, const role_t &role) {
     h.softcap = float_of(opaque(bits_of(a.softcap))); // scalars are scarcer than vectors
     h.window = window_of(a);
     if (RIGHT == WINDOW_RT || TREE) h.window = (int)opaque((u32)h.window);
-    h.keep = keep_of(a);
     h.right = RIGHT == WINDOW_RT ? (int)opaque((u32)a.right) : RIGHT;
     h.causal = g.seq.causal;
     h.words = words_of(a, g.seq.index);
@@ -153,8 +152,8 @@ KG_DEV int key_position(const head_t &h, int token) {
 }
 
 // The edge before a query, at which kept keys do not end.
-KG_DEV bool reaches(const head_t &h, int position, int token) {
-    if (KEEP != 0 && token < h.keep) return true;
+KG_DEV bool reaches(const head_t &h, const keys_t &keys, int position, int token) {
+    if (KEEP != 0 && token < keys.keep) return true;
     if constexpr (CHUNK != 0) return token >= chunk_start(position);
     return WINDOW == 0 || position - token < h.window;
 }
@@ -166,7 +165,7 @@ KG_DEV bool tree_visible(const head_t &h, const keys_t &keys, mask_t mask, int p
     u32 seen = (u32)(mask >> (node & (MASK_BITS - 1))) & 1u;
     seen = node < MASK_BITS && token <= keys.last ? seen : 0;
     seen = opaque(node < 0 ? 1u : seen);
-    if constexpr (!SEES_START) seen = reaches(h, position, key_position(h, token)) ? seen : 0;
+    if constexpr (!SEES_START) seen = reaches(h, keys, position, key_position(h, token)) ? seen : 0;
     return seen != 0;
 }
 
@@ -174,10 +173,10 @@ KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token
     if constexpr (!RAGGED)
         return token <= keys.last && (token >= keys.first || (KEEP != 0 && token < keys.keep));
     else if (CAUSAL != 1 && !h.causal)
-        return token <= keys.last && reaches(h, position, token) &&
+        return token <= keys.last && reaches(h, keys, position, token) &&
                (RIGHT == 0 || token - position < h.right);
     else
-        return token <= position && reaches(h, position, token);
+        return token <= position && reaches(h, keys, position, token);
 }
 
 // What a slope is multiplied by, of a key so far behind its query.
@@ -245,6 +244,8 @@ KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const fl
     if (!any(exceeds)) return;
     KG_UNROLL for (int c = 0; c < COLS; c++) {
         float raised = fmax(m[t][c], column_max(top[c]));
+        // Not with the other rows: what they are must not show.
+        if (INVARIANT && !(raised > m[t][c] + RESCALE_AT)) raised = m[t][c];
         float alpha = m[t][c] == -INFINITE ? 0.0f : exp2(m[t][c] - raised);
         m[t][c] = raised;
         l[t][c] *= alpha;

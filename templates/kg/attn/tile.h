@@ -71,7 +71,7 @@ struct head_t {
     float slope[ROW_TILES][COLS];
     float scale[ROW_TILES][COLS]; // of a score, in log2 units
     float softcap;
-    int window, right, keep;
+    int window, right;
     bool causal;
     const u8 *words; // of the sequence
     int words_end;   // tokens that have one

@@ -77,16 +77,16 @@ struct work_t {
 };
 
 // A cut through a short item would cost more than it balances: such cuts move to
-// the nearest end of the item. `unit` lies in the sequence that begins at `start`.
+// the nearest end of the item, and with INVARIANT all do. `unit` lies in the sequence that begins at `start`.
 KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit) {
     if constexpr (UNBOUNDED) {
         item_t item = item_of_pairs(a, s, unit - start);
         u32 length = item.next - item.start, into = unit - start - item.start;
-        if (length > 3 * ITEM_COST) return unit;
+        if (!INVARIANT && length > 3 * ITEM_COST) return unit;
         return start + (2 * into < length ? item.start : item.next);
     }
     u32 length = ITEM_COST + s.blocks;
-    if (s.blocks > 2 * ITEM_COST) return unit;
+    if (!INVARIANT && s.blocks > 2 * ITEM_COST) return unit;
     return start + (unit - start + length / 2) / length * length;
 }
 

@@ -1,0 +1,159 @@
+/* Attention with invariant=1: the rows of a sequence have the same bits in a batch, alone,
+ * and with its tokens one at a time. Without the key they have others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "check/check_family.h"
+#include "seed.h"
+
+static kgen_context *ctx;
+static kgen_error did;
+static uint64_t seed;
+
+#define DO(call)                                                    \
+    do {                                                            \
+        did.text[0] = 0;                                            \
+        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
+    } while (0)
+
+static int open_device(void **state) {
+    kgen_open_options options = {.size = sizeof options, .device = "cpu:cdna3"};
+    (void)state;
+    seed = test_seed();
+    if (kgen_open(&ctx, &options, &did) == KGEN_OK) return 0;
+    print_message("skipped: %s\n", did.text);
+    return -1;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    kgen_close(ctx);
+    return 0;
+}
+
+/* A batch, and what a launch of all of it gave. */
+typedef struct batch {
+    kgen__data data;
+    kgen_kernel *kernel;
+    kgen_args args;
+    kgen_args_room room;
+    unsigned char *out;
+    float *lse;
+    size_t row; /* bytes of a token in out */
+} batch;
+
+static void launch(batch *b) {
+    DO(kgen_launch(b->kernel, &b->args, NULL, &did));
+    DO(kgen_stream_sync(ctx, NULL, &did));
+}
+
+static void make(batch *b, const char *line) {
+    kgen__case c;
+    kgen_spec spec;
+    size_t bytes;
+    DO(kgen__case_parse(&c, line, &did));
+    kgen__case_draw(&c, seed);
+    DO(kgen_prepare(ctx, &c.spec, 1, &b->kernel, &did));
+    DO(kgen_spec_resolve(&spec, &c.spec, kgen_context_target(ctx), &did));
+    DO(kgen__data_make(&b->data, &c, &spec, &did));
+    DO(kgen__data_fill(&b->data, seed, &did));
+    b->args = (kgen_args){.family = KGEN_FAMILY_ATTN, .attn = &b->room.attn};
+    b->room.attn = *b->data.args.attn;
+    DO(kgen_workspace_size(b->kernel, &b->args, &bytes, &did));
+    DO(kgen_memory_alloc(ctx, &b->args.workspace, bytes, &did));
+    b->args.workspace_bytes = bytes;
+    DO(kgen_workspace_init(ctx, b->args.workspace, bytes, NULL, &did));
+    const kgen_attn_args *a = b->args.attn;
+    b->row = (size_t)(a->out.stride[0] * kgen_dtype_size(a->out.dtype));
+    launch(b);
+    b->out = malloc(kgen__tensor_bytes(&a->out));
+    b->lse = malloc(kgen__tensor_bytes(&a->lse));
+    assert_true(b->out && b->lse);
+    memcpy(b->out, a->out.data, kgen__tensor_bytes(&a->out));
+    memcpy(b->lse, a->lse.data, kgen__tensor_bytes(&a->lse));
+}
+
+static void drop(batch *b) {
+    kgen_memory_free(ctx, b->args.workspace);
+    kgen__data_free(&b->data);
+    free(b->out);
+    free(b->lse);
+}
+
+/* Tokens from .. end - 1 of a sequence in a launch of their own, with the keys that they
+ * see: how many of these rows have other bits than in the batch. */
+static int others(batch *b, int64_t seq, int64_t from, int64_t end) {
+    const kgen_attn_args *whole = b->data.args.attn;
+    const int32_t *cu = whole->cu_seqlens_q.data, *lens = whole->seq_lens.data;
+    int32_t ends[] = {cu[seq] + (int32_t)from, cu[seq] + (int32_t)end};
+    int32_t keys = lens[seq] - (cu[seq + 1] - ends[1]);
+    kgen_attn_args *a = b->args.attn;
+    int differ = 0;
+    a->cu_seqlens_q.data = ends;
+    a->cu_seqlens_q.shape[0] = 2;
+    a->seq_lens.data = &keys;
+    a->seq_lens.shape[0] = a->block_table.shape[0] = 1;
+    a->block_table.data = (int32_t *)whole->block_table.data + seq * whole->block_table.stride[0];
+    memset(a->out.data, 0x7f, kgen__tensor_bytes(&a->out));
+    launch(b);
+    for (int64_t token = ends[0]; token < ends[1]; token++) {
+        size_t at = (size_t)token * b->row;
+        int same = !memcmp((unsigned char *)a->out.data + at, b->out + at, b->row);
+        for (int64_t h = 0; h < a->q.shape[1]; h++) {
+            size_t place = (size_t)(h * a->lse.stride[0] + token);
+            same &= !memcmp((float *)a->lse.data + place, b->lse + place, sizeof(float));
+        }
+        differ += !same;
+    }
+    *a = *whole;
+    return differ;
+}
+
+static int all_others(const char *line) {
+    batch b;
+    int differ = 0;
+    make(&b, line);
+    const int32_t *cu = b.data.args.attn->cu_seqlens_q.data;
+    for (int64_t s = 0; s < b.data.shape.seqs; s++) {
+        int64_t count = cu[s + 1] - cu[s];
+        differ += others(&b, s, 0, count);
+        for (int64_t i = 0; i < count; i += count > 8 ? 7 : 1) differ += others(&b, s, i, i + 1);
+        differ += others(&b, s, count / 2, count);
+    }
+    drop(&b);
+    return differ;
+}
+
+/* Scores so far apart that maxima move often; the window of some tokens begins a block later
+ * than that of those beside them. */
+#define BATCH "lens=700,40,333,64 qlens=4,4,2,3 hkv=2 scale=1 poison=0"
+#define PROMPTS "lens=300,40,90 qlens=70,40,1 hkv=2 scale=1 poison=0"
+
+static void bits_stay(void **state) {
+    (void)state;
+    assert_int_equal(
+        all_others("attn:phase=verify,t=4,d=64,g=4,page=16,lse=1,invariant=1 | " BATCH), 0);
+    assert_int_equal(
+        all_others("attn:phase=verify,t=4,d=64,g=8,window=187,lse=1,invariant=1 | " BATCH), 0);
+    assert_int_equal(all_others("attn:phase=extend,d=64,g=3,page=16,lse=1,invariant=1 | " PROMPTS),
+                     0);
+}
+
+static void without_the_key_they_do_not(void **state) {
+    (void)state;
+    assert_true(all_others("attn:phase=verify,t=4,d=64,g=4,page=16,lse=1 | " BATCH) > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_stay),
+        cmocka_unit_test(without_the_key_they_do_not),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
