@@ -29,8 +29,11 @@ struct ids_t {
 
 KG_DEV int clamp_token(const keys_t &keys, int token) {
     int below = token < keys.last ? token : keys.last;
-    // Kept keys and what shares 16 tokens with them stay in their page.
-    if (KEEP != 0 && below < ceil_div(keys.keep, 16) * 16 && below < keys.first)
+    // Kept keys, and what shares 16 tokens and so a page with them but not with `first`:
+    // a group of packed values that has `first` must be the group itself.
+    if (KEEP != 0 && SMALL_PAGE) return below < keys.keep ? below : larger(below, keys.first);
+    bool apart = below / 16 < keys.first / 16;
+    if (KEEP != 0 && below < ceil_div(keys.keep, 16) * 16 && (below < keys.keep || apart))
         return smaller(below, keys.keep - 1);
     return !SEES_START && below < keys.first ? keys.first : below;
 }
