@@ -68,6 +68,7 @@ ALWAYS(nhd, KGEN_LAYOUT_NHD)
 ALWAYS(shuffle, KGEN_LAYOUT_SHUFFLE)
 ALWAYS(xpacked, KGEN_LAYOUT_XPACKED)
 ALWAYS(causal_seq, KGEN_CAUSAL_SEQ)
+ALWAYS(alibi_sqrt, KGEN_ALIBI_SQRT)
 ALWAYS(descale_token, KGEN_DESCALE_TOKEN)
 ALWAYS(word, KGEN_DTYPE_I32)
 ALWAYS(float_32, KGEN_DTYPE_F32)
@@ -84,6 +85,7 @@ static const kgen__fact facts[] = {
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
     {"WORD", word}, {"DTYPE_U8", word_8}, {"DTYPE_U16", word_16}, {"DTYPE_I64", word_64},
     {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"GATE", no},
+    {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"INVARIANT", no}, {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};
 /* clang-format on */
 

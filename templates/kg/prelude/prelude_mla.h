@@ -62,4 +62,9 @@ constexpr int DTYPE_I64 = 9;
 constexpr int DTYPE_F32 = 7;
 constexpr int DTYPE_I8 = 12;
 constexpr int GATE = 0;
+constexpr int CHUNK = 0;
+constexpr int LOOKBACK = 0;
+constexpr int KEEP = 0;
+constexpr int INVARIANT = 0;
+constexpr int ALIBI_SQRT = 2;
 }
