@@ -9,6 +9,17 @@ import kgen
 from kgen.dropin import common, sglang
 
 
+class Merge(unittest.TestCase):
+    def test_two_parts(self):
+        rows, sums = torch.randn(2, 5, 4, 64).bfloat16(), torch.randn(2, 5, 4)
+        want = (rows.float() * sums.softmax(0)[..., None]).sum(0)
+        out, lse = sglang.merge_state(rows[0], sums[0], rows[1], sums[1])
+        close(out, want, "merged")
+        close(lse, sums.logsumexp(0), "merged lse", 1e-5)
+        same = sglang.merge_state(rows[0], sums[0], rows[1], sums[1], rows[1], sums[1])
+        self.assertTrue(same[0] is not out and torch.equal(rows[1], out) and torch.equal(sums[1], lse))
+
+
 class Tables(unittest.TestCase):
     def setUp(self):
         self.pool = torch.randint(0, 1000, (6, 40), dtype=torch.int32)

@@ -32,3 +32,14 @@ def merge_attn_states(output: torch.Tensor, prefix_output: torch.Tensor, prefix_
     merged = tokens if prefill_tokens_with_context is None else prefill_tokens_with_context
     LAUNCHES.launch(by_token, prefix=prefix_output, prefix_lse=prefix_lse, suffix=suffix_output, suffix_lse=suffix_lse,
                     out=output, lse=output_lse, out_scale=output_scale, tail=max(tokens - merged, 0))
+
+
+def merge_state(prefix_output: torch.Tensor, prefix_lse: torch.Tensor, suffix_output: torch.Tensor,
+                suffix_lse: torch.Tensor, output: torch.Tensor | None = None,
+                output_lse: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """SGLang's: outputs [T][Hq][D], sums [T][Hq]."""
+    output = torch.empty_like(prefix_output) if output is None else output
+    output_lse = torch.empty_like(prefix_lse) if output_lse is None else output_lse
+    LAUNCHES.launch(True, prefix=prefix_output, prefix_lse=prefix_lse, suffix=suffix_output, suffix_lse=suffix_lse,
+                    out=output, lse=output_lse)
+    return output, output_lse

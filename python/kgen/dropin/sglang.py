@@ -10,11 +10,12 @@ import torch
 from .. import arguments
 from . import delta
 from .common import prepared, word
+from .merge import merge_state
 
 __all__ = ["assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "build_tree_kernel_efficient",
            "causal_conv1d_update", "create_flashinfer_kv_indices_triton",
            "fused_recurrent_gated_delta_rule_packed_decode", "fused_sigmoid_gating_delta_rule_update",
-           "scatter_ragged_to_page_table_kernel", "scatter_req_to_token_to_page_table_kernel",
+           "merge_state", "scatter_ragged_to_page_table_kernel", "scatter_req_to_token_to_page_table_kernel",
            "tree_speculative_sampling_target_only", "verify_tree_greedy"]
 
 FULL_MASK, QLEN_ONLY = 0, 1  # tree_mask_mode
