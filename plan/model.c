@@ -12,6 +12,10 @@ int64_t kgen__model_layers(const kgen__model *m, kgen__mechanism mix) {
     return count;
 }
 
+int kgen__latent_is_known(const kgen__model *m) {
+    return m->kv_lora_rank > 0 && m->rope_dim > 0 && kgen__model_layers(m, KGEN__MIX_MLA) > 0;
+}
+
 /* --- types --------------------------------------------------------------- */
 
 /* float32 checkpoints are served in bf16. */
@@ -265,7 +269,11 @@ static double scale_of(const kgen__reading *r, const scale_terms *t, int64_t i) 
 static kgen_status set_scales(kgen__reading *r) {
     scale_terms terms;
     KGEN_TRY(read_scale_terms(r, &terms));
-    for (int64_t i = 0; i < r->model->count; i++) r->model->layer[i].scale = scale_of(r, &terms, i);
+    for (int64_t i = 0; i < r->model->count; i++) {
+        kgen__layer *l = &r->model->layer[i];
+        l->scale = scale_of(r, &terms, i);
+        if (l->mix == KGEN__MIX_MLA && r->yarn > 0) l->scale *= r->yarn * r->yarn;
+    }
     return KGEN_OK;
 }
 
@@ -333,11 +341,33 @@ static kgen_status read_delta(const kgen__reading *r) {
 
 /* --- all ----------------------------------------------------------------- */
 
-/* What latent attention has beside the rank that tells it. */
-static void pass_over_latent(const kgen__config *c) {
-    static const char *const keys[] = {"q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
-                                       "qk_head_dim"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) kgen__config_given(c, keys[i]);
+/* YaRN multiplies the logits of long contexts by the square of this. */
+static kgen_status read_yarn(const kgen__config *c, double *out) {
+    kgen__config part;
+    double factor = 1, all_dim = 0;
+    int found;
+    *out = 1;
+    KGEN_TRY(kgen__config_part(c, "rope_scaling", &part, &found));
+    if (!found) return KGEN_OK;
+    KGEN_TRY(kgen__config_number(&part, "factor", 1e-6, 1e6, &factor));
+    KGEN_TRY(kgen__config_number(&part, "mscale_all_dim", 0, 1e3, &all_dim));
+    if (factor > 1) *out = 0.1 * all_dim * log(factor) + 1;
+    return KGEN_OK;
+}
+
+/* What latent attention has beside the rank that tells it. Before queries are absorbed
+ * each head has keys of its own, of which a part carries the position. */
+static kgen_status read_latent(kgen__reading *r) {
+    const kgen__config *c = r->config;
+    int64_t nope = 0;
+    kgen__config_given(c, "q_lora_rank");
+    kgen__config_given(c, "qk_head_dim");
+    KGEN_TRY(kgen__config_int(c, "qk_nope_head_dim", 0, KGEN__DIM_MAX, &nope));
+    KGEN_TRY(kgen__config_int(c, "qk_rope_head_dim", 0, KGEN__DIM_MAX, &r->model->rope_dim));
+    if (!r->model->kv_lora_rank || !r->model->rope_dim) return KGEN_OK;
+    r->common.head_dim = nope + r->model->rope_dim;
+    r->common.kv_heads = r->common.heads;
+    return read_yarn(c, &r->yarn);
 }
 
 static kgen_status read_common(kgen__reading *r) {
@@ -346,12 +376,12 @@ static kgen_status read_common(kgen__reading *r) {
     int64_t hidden;
     KGEN_TRY(kgen__config_int(c, "kv_lora_rank", 0, KGEN__DIM_MAX, &m->kv_lora_rank));
     r->common.mix = m->kv_lora_rank && !r->dense ? KGEN__MIX_MLA : KGEN__MIX_ATTENTION;
-    if (r->common.mix == KGEN__MIX_MLA) pass_over_latent(c);
     if (r->type->common && !r->dense) r->common.mix = r->type->common;
     r->common.sinks = r->type->sinks;
     KGEN_TRY(read_counts(r, &hidden));
     KGEN_TRY(read_kv_heads(r));
     KGEN_TRY(read_head_dim(r, hidden));
+    if (r->common.mix == KGEN__MIX_MLA) KGEN_TRY(read_latent(r));
     KGEN_TRY(read_window(r));
     KGEN_TRY(read_softcap(r));
     KGEN_TRY(read_alibi(r, hidden));
@@ -368,7 +398,7 @@ static kgen_status read_layers(kgen__reading *r) {
         KGEN_TRY(kgen__config_int(r->config, "attention_chunk_size", 1, 1 << 30, &r->model->chunk));
     KGEN_TRY(set_scales(r));
     int planned = kgen__model_layers(r->model, KGEN__MIX_ATTENTION) ||
-                  kgen__model_layers(r->model, KGEN__MIX_DELTA);
+                  kgen__model_layers(r->model, KGEN__MIX_DELTA) || kgen__latent_is_known(r->model);
     return planned ? kgen__unread_check(r) : KGEN_OK;
 }
 

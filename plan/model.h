@@ -60,7 +60,8 @@ typedef struct kgen__model {
     kgen_dtype dtype;
     int64_t count; /* of layers */
     kgen__layer layer[KGEN__LAYERS_MAX];
-    int64_t kv_lora_rank, chunk; /* for messages */
+    int64_t kv_lora_rank, rope_dim; /* of a cached row of latent attention; 0: not said */
+    int64_t chunk;                  /* for messages */
     kgen__delta delta;
     kgen__recurrent recurrent;
     char assumed[512]; /* --assume dense: what it passed over, else "" */
@@ -73,5 +74,7 @@ kgen_status kgen__model_read(kgen__model *out, const char *json, size_t size, in
                              kgen_error *err);
 
 int64_t kgen__model_layers(const kgen__model *m, kgen__mechanism mix);
+/* 1: there are layers of latent attention, and the config says what a cached row is. */
+int kgen__latent_is_known(const kgen__model *m);
 
 #endif

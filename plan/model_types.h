@@ -17,6 +17,7 @@ typedef struct kgen__reading {
     kgen__layer common; /* full attention */
     int64_t window;     /* of sliding layers, 0: the config has none */
     int dense;
+    double yarn; /* of latent attention; 0: none */
 } kgen__reading;
 
 /* Fills model->layer, which begin as copies of `common`. */

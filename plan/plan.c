@@ -268,6 +268,52 @@ static kgen_status add_all_caches(planner *p) {
     return KGEN_OK;
 }
 
+/* --- latent attention ---------------------------------------------------- */
+
+static kgen_status add_latent(planner *p, int64_t first, kgen_phase phase) {
+    const kgen__layer *layer = &p->model.layer[first];
+    kgen_plan_item item = {.layers = count_equal(&p->model, first), .scale = layer->scale};
+    char verify[48];
+    kgen_error why;
+    KGEN_TRY(kgen__mla_spec(&item.spec, &p->profile, layer, phase, p->err));
+    describe_draft(verify, sizeof verify, p, phase);
+    snprintf(item.note, sizeof item.note, "latent attention%s", verify);
+    item.q_heads = item.spec.mla.heads;
+    item.kv_heads = 1;
+    if (kgen_spec_validate(&item.spec, NULL, &why) != KGEN_OK)
+        return add_sentence(p, "%d layers (%s, %s): %s", item.layers, item.note, phase_name(phase),
+                            why.text);
+    return add_layers_item(p, first, &item);
+}
+
+static kgen_status add_latent_cache(planner *p, int64_t first) {
+    kgen_spec mla;
+    KGEN_TRY(kgen__mla_spec(&mla, &p->profile, &p->model.layer[first], KGEN_PHASE_DECODE, p->err));
+    for (size_t i = 0; i < kgen__latent_rows(); i++) {
+        int wanted;
+        kgen_error why;
+        kgen_plan_item item = {.layers = count_equal(&p->model, first), .kv_heads = 1};
+        kgen_status status = kgen__latent_item(&item, i, &p->profile, &mla.mla, &wanted, &why);
+        if (status != KGEN_OK)
+            KGEN_TRY(add_sentence(p, "%d layers (%s): %s", item.layers, item.note, why.text));
+        else if (wanted)
+            KGEN_TRY(add_layers_item(p, first, &item));
+    }
+    return KGEN_OK;
+}
+
+/* Once for each kind of its layers. */
+static kgen_status add_all_latent(planner *p, kgen_status (*add)(planner *p, int64_t first)) {
+    const kgen__model *m = &p->model;
+    for (int64_t i = 0; kgen__latent_is_known(m) && i < m->count; i++)
+        if (m->layer[i].mix == KGEN__MIX_MLA && is_first(m, i)) KGEN_TRY(add(p, i));
+    return KGEN_OK;
+}
+
+static kgen_status add_latent_steps(planner *p, int64_t first) {
+    return add_steps(p, first, add_latent);
+}
+
 /* --- Gated DeltaNet and KDA ---------------------------------------------- */
 
 static kgen_status add_delta(planner *p, int64_t first, kgen_phase phase) {
@@ -352,6 +398,7 @@ static kgen_status add_missing_layers(planner *p) {
         char field[48];
         long long layers = kgen__model_layers(m, (kgen__mechanism)mix);
         if (!layers || !mechanisms[mix].missing) continue;
+        if (mix == KGEN__MIX_MLA && kgen__latent_is_known(m)) continue;
         describe_field(field, sizeof field, m, (kgen__mechanism)mix);
         KGEN_TRY(add_sentence(p, "%lld of %lld layers are %s%s: this version has no kernel for it",
                               layers, (long long)m->count, mechanisms[mix].missing, field));
@@ -364,7 +411,21 @@ static kgen_status add_missing_layers(planner *p) {
                   : KGEN_OK;
 }
 
+/* Engines that read prompts over pages find latents there. */
+static kgen_status add_latent_limits(planner *p) {
+    const kgen_plan_options *o = &p->profile.options;
+    int beside = o->engine == KGEN_ENGINE_VLLM && o->prompts == KGEN_PROMPTS_ENGINE;
+    if (!kgen__latent_is_known(&p->model) || beside || o->prompts == KGEN_PROMPTS_NONE)
+        return KGEN_OK;
+    return add_sentence(p,
+                        "%lld of %lld layers: prompts of latent attention over pages need another "
+                        "kernel: this version has decode and verify",
+                        (long long)kgen__model_layers(&p->model, KGEN__MIX_MLA),
+                        (long long)p->model.count);
+}
+
 static kgen_status add_limits(planner *p) {
+    KGEN_TRY(add_latent_limits(p));
     if (p->profile.options.dense)
         KGEN_TRY(add_sentence(p,
                               "model_type=%s: as asked, every layer is taken as plain causal "
@@ -412,13 +473,16 @@ static kgen_status fill(planner *p) {
     KGEN_TRY(add_missing_layers(p));
     KGEN_TRY(choose(p));
     KGEN_TRY(add_all_attention(p));
+    KGEN_TRY(add_all_latent(p, add_latent_steps));
     size_t attention = plan->count;
     KGEN_TRY(add_all_delta(p));
     if (!plan->count)
         return kgen_fail(p->err, KGEN_E_UNSUPPORTED, "model_type=%s: %s", p->model.type,
                          plan->unsupported_count ? plan->unsupported[0] : "no attention layers");
     KGEN_TRY(add_all_prompts(p));
+    KGEN_TRY(add_all_latent(p, add_prompts));
     if (attention) KGEN_TRY(add_all_caches(p));
+    KGEN_TRY(add_all_latent(p, add_latent_cache));
     if (attention || p->profile.options.spec_width) KGEN_TRY(add_metadata(p));
     return add_limits(p);
 }

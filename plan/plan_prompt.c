@@ -63,6 +63,7 @@ size_t kgen__prompt_rows(void) { return ROWS; }
 static int is_wanted(size_t index, const kgen__profile *p, const kgen__layer *layer) {
     int pages = rows[index].set == over_pages;
     if (rows[index].engine != p->options.engine) return 0;
+    if (pages && layer->mix == KGEN__MIX_MLA) return 0; /* its pages hold latents */
     if (!(rows[index].kinds & (layer->window ? SLIDING : FULL))) return 0;
     if (p->options.prompts != KGEN_PROMPTS_ENGINE && !pages) return 0;
     if (rows[index].merged && (layer->alibi || p->options.alibi)) return 0;

@@ -46,6 +46,14 @@ size_t kgen__cache_rows(void);
 kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
                              const kgen_attn_spec *attn, int *wanted, kgen_error *err);
 
+/* plan_mla.c. A rank has all of a layer's cache and some of its heads. Row `index` of the
+ * kernels of a latent cache: *wanted 0: not of this engine. */
+kgen_status kgen__mla_spec(kgen_spec *out, const kgen__profile *p, const kgen__layer *layer,
+                           kgen_phase phase, kgen_error *err);
+size_t kgen__latent_rows(void);
+kgen_status kgen__latent_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
+                              const kgen_mla_spec *mla, int *wanted, kgen_error *err);
+
 /* plan_scatter.c. Row `index` of the metadata kernels; `windowed`: the model has
  * sliding windows. *wanted 0: another engine's, or of draft tokens only. */
 size_t kgen__metadata_rows(void);

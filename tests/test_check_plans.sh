@@ -18,7 +18,6 @@ full?) count=100000 ;;
 esac
 
 for config in plan/configs/*.json; do
-    [[ $config == *DeepSeek* ]] && continue # MLA alone: no plan
     for options in "" "--engine sglang --spec-width 3"; do
         # shellcheck disable=SC2086
         "$kgen" plan "$config" $options --arch "$device" -o "$work/one" >"$work/plan"

@@ -41,8 +41,9 @@ refuse 5 "num_attention_heads=64: not divisible by tp=3" "$kgen" plan --tp 3 \
     "$configs/Llama-3.1-70B-Instruct.json"
 refuse 4 "page=17: must be 1 or a multiple of 16; nearest is 16" "$kgen" plan --page-size 17 \
     "$configs/Llama-3.1-70B-Instruct.json"
-refuse 3 "multi-head latent attention" "$kgen" plan "$configs/DeepSeek-V3.json"
-refuse 3 "multi-head latent attention" "$kgen" build --model "$configs/DeepSeek-V3.json"
+sed 's/deepseek_v3/deepseek_v32/' "$configs/DeepSeek-V3.json" >sparse.json
+refuse 3 "sparse attention" "$kgen" plan sparse.json
+refuse 3 "sparse attention" "$kgen" build --model sparse.json
 
 # manifests
 printf '# fine\n\n%s @gfx942\nattn:d=5 @gfx942\n' "$good" >bad.manifest

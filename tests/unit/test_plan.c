@@ -143,10 +143,16 @@ static const expected_plan plans[] = {
      NULL},
     {"Kimi-Linear-48B-A3B-Instruct",
      V(4, 0, 0),
-     {{"gdn:fuse=e,layout=presplit,x=bf16,hk=8,hv=8,state=f32,sl=vk,cw=f32,gate=kda,dt=f32,"
+     {{"mla:phase=decode,q=bf16,kv=bf16,l=512,r=64,h=8,page=x16", 7, 8, 1, 0.0721687836},
+      {"gdn:fuse=e,layout=presplit,x=bf16,hk=8,hv=8,state=f32,sl=vk,cw=f32,gate=kda,dt=f32,"
        "ogate=sigmoid,pad=nonpos",
        20, 8, 8, 0.0883883476}},
-     "7 of 27 layers are multi-head latent attention"},
+     "20 of 27 layers are linear attention, whose prefill"},
+    {"DeepSeek-V3",
+     {.tp = 8, .engine = KGEN_ENGINE_SGLANG, .kv_dtype = KGEN_DTYPE_FP8, .spec_width = 3},
+     {{"mla:phase=decode,q=bf16,kv=fp8,l=512,r=64,h=16,page=1", 61, 16, 1, 0.0721687836},
+      {"mla:phase=verify,q=bf16,kv=fp8,l=512,r=64,h=16,t=4,page=1", 61, 16, 1, 0.0721687836}},
+     "prompts of latent attention"},
     {"gemma-2-27b-it",
      V(1, 0, 0),
      {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=2,page=16,layout=nhd,softcap=1", 23, 32, 16,
@@ -194,12 +200,15 @@ static int is_prompt_kernel(const kgen_plan_item *item) {
             !kgen_attn_phase_of(item->spec.attn.phase)->bounded);
 }
 
+static int is_layer_kernel(const kgen_plan_item *item) {
+    int family = item->spec.family <= KGEN_FAMILY_GDN || item->spec.family == KGEN_FAMILY_MLA;
+    return family && !is_prompt_kernel(item);
+}
+
 /* Kernels of layers; those of prompts come after them. */
 static size_t layer_kernels(const kgen_plan *plan) {
     size_t count = 0;
-    while (count < plan->count && plan->items[count].spec.family <= KGEN_FAMILY_GDN &&
-           !is_prompt_kernel(&plan->items[count]))
-        count++;
+    while (count < plan->count && is_layer_kernel(&plan->items[count])) count++;
     return count;
 }
 
@@ -231,7 +240,7 @@ static void test_real_models(void **state) {
         while (count < 4 && want->items[count].line) count++;
         if (layer_kernels(&plan) != count)
             fail_msg("%s: %zu kernels, not %zu", want->model, layer_kernels(&plan), count);
-        int attention = plan.items[0].spec.family == KGEN_FAMILY_ATTN;
+        int attention = plan.items[0].spec.family != KGEN_FAMILY_GDN;
         assert_int_equal(plan.count > first_metadata(&plan),
                          attention || want->options.spec_width > 0);
         for (size_t n = 0; n < count; n++) check_item(&plan.items[n], &want->items[n]);
@@ -353,7 +362,10 @@ static void test_cache_kernels(void **state) {
          {.tp = 4, .engine = KGEN_ENGINE_SGLANG, .kv_dtype = KGEN_DTYPE_FP8},
          {{"kv_write:x=bf16,kv=fp8,d=64,page=1,layout=nhd", 18, 2},
           {"kv_write:x=bf16,kv=fp8,d=64,page=1,layout=nhd,remap=i64", 18, 2}}},
-        {"Kimi-Linear-48B-A3B-Instruct", {.tp = 1}, {{NULL, 0, 0}}},
+        {"Kimi-Linear-48B-A3B-Instruct",
+         {.tp = 1},
+         {{"kv_write:x=bf16,kv=bf16,d=64,dv=512,page=x16,layout=nhd", 7, 1},
+          {"kv_gather:kv=bf16,o=bf16,d=64,dv=512,page=x16,layout=nhd", 7, 1}}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof plans_of / sizeof plans_of[0]; i++) {
@@ -418,7 +430,13 @@ static const struct {
      {.tp = 1, .prompts = KGEN_PROMPTS_EXTEND},
      {{"attn:phase=extend,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd", 32, 32, 8}}},
     {"Llama-3.1-8B-Instruct", {.tp = 1, .prompts = KGEN_PROMPTS_NONE}, {{NULL, 0, 0, 0}}},
-    {"Kimi-Linear-48B-A3B-Instruct", {.tp = 1}, {{NULL, 0, 0, 0}}},
+    {"Kimi-Linear-48B-A3B-Instruct",
+     {.tp = 1},
+     {{"attn:phase=prefill,q=bf16,kv=bf16,d=192,dv=128,g=1,page=1,layout=nhd", 7, 32, 32},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=192,dv=128,g=1,page=1,layout=nhd,lse=1", 7, 32, 32},
+      {"attn:phase=prefill,q=bf16,kv=bf16,d=192,dv=128,g=1,page=1,layout=nhd,causal=0,lse=1", 7, 32,
+       32},
+      {"attn_merge:x=bf16,d=128", 7, 0, 32}}},
 };
 
 static void test_prompt_kernels(void **state) {
@@ -646,14 +664,49 @@ static void expect_failure(const char *json, const kgen_plan_options *options, k
     assert_null(strchr(err.text, '\n'));
 }
 
+/* Widths, heads of a rank and the scale with YaRN's factor: of the unabsorbed heads. */
+static void test_latent_fields(void **state) {
+    static const struct {
+        const char *json, *line;
+        double scale;
+    } rows[] = {
+        {"{\"model_type\":\"kimi_k2\",\"num_hidden_layers\":61,\"hidden_size\":7168,"
+         "\"num_attention_heads\":64,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,"
+         "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"q_lora_rank\":1536,\"rope_scaling\":"
+         "{\"type\":\"yarn\",\"factor\":32.0,\"mscale\":1.0,\"mscale_all_dim\":1.0}}",
+         "mla:phase=decode,q=bf16,kv=bf16,l=512,r=64,h=16,page=16",
+         1.3465735902799727 * 1.3465735902799727 / 13.856406460551018},
+        {"{\"model_type\":\"glm4_moe_lite\",\"num_hidden_layers\":47,\"hidden_size\":2048,"
+         "\"num_attention_heads\":20,\"kv_lora_rank\":512,\"qk_nope_head_dim\":192,"
+         "\"qk_rope_head_dim\":64,\"v_head_dim\":256,\"q_lora_rank\":768,\"rope_scaling\":null}",
+         "mla:phase=decode,q=bf16,kv=bf16,l=512,r=64,h=5,page=16", 1.0 / 16},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const kgen_plan_options options = {.tp = 4};
+        char line[KGEN_SPEC_LINE_MAX];
+        kgen_plan plan;
+        kgen_error err;
+        if (plan_text(&plan, rows[i].json, &options, &err) != KGEN_OK) fail_msg("%s", err.text);
+        kgen_spec_print(line, &plan.items[0].spec);
+        assert_string_equal(line, rows[i].line);
+        assert_true(fabs(plan.items[0].scale - rows[i].scale) < 1e-9);
+        kgen_plan_free(&plan);
+    }
+}
+
+/* Without the width of its rope part, or with an indexer that picks the keys. */
 static void test_mla_is_refused(void **state) {
     const kgen_plan_options options = {.tp = 8};
-    kgen_plan plan;
-    kgen_error err;
     (void)state;
-    assert_int_equal(plan_model(&plan, "DeepSeek-V3", &options, &err), KGEN_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "61 of 61 layers are multi-head latent attention"));
-    assert_null(plan.items);
+    expect_failure("{\"model_type\":\"deepseek_v3\",\"num_hidden_layers\":61,"
+                   "\"num_attention_heads\":128,\"hidden_size\":7168,\"kv_lora_rank\":512}",
+                   &options, KGEN_E_UNSUPPORTED,
+                   "61 of 61 layers are multi-head latent attention (kv_lora_rank=512)");
+    expect_failure("{\"model_type\":\"deepseek_v32\",\"num_hidden_layers\":61,"
+                   "\"num_attention_heads\":128,\"hidden_size\":7168,\"kv_lora_rank\":512,"
+                   "\"qk_rope_head_dim\":64}",
+                   &options, KGEN_E_UNSUPPORTED, "61 of 61 layers are sparse attention");
 }
 
 static void test_indivisible_heads(void **state) {
@@ -939,6 +992,8 @@ static void check_outcome(kgen_status status, kgen_plan *plan, const kgen_error 
         assert_true(item->scale > 0);
         if (item->spec.family == KGEN_FAMILY_ATTN)
             assert_int_equal(item->q_heads, item->kv_heads * item->spec.attn.group);
+        else if (item->spec.family == KGEN_FAMILY_MLA)
+            assert_true(item->q_heads == item->spec.mla.heads && item->kv_heads == 1);
         else
             assert_true(item->norm_eps >= 0 && item->kv_heads % item->q_heads == 0);
     }
@@ -1014,6 +1069,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_gdn_long_drafts),
         cmocka_unit_test(test_gdn_fields),
         cmocka_unit_test(test_gdn_refusals),
+        cmocka_unit_test(test_latent_fields),
         cmocka_unit_test(test_mla_is_refused),
         cmocka_unit_test(test_indivisible_heads),
         cmocka_unit_test(test_bad_configs),

@@ -32,7 +32,8 @@ static int is_prompt_kernel(const kgen_plan_item *item) {
 }
 
 static int is_layer_kernel(const kgen_plan_item *item) {
-    return (item->spec.family == KGEN_FAMILY_ATTN || item->spec.family == KGEN_FAMILY_GDN) &&
+    kgen_family_id family = item->spec.family;
+    return (family == KGEN_FAMILY_ATTN || family == KGEN_FAMILY_GDN || family == KGEN_FAMILY_MLA) &&
            !is_prompt_kernel(item);
 }
 
@@ -59,7 +60,7 @@ static void print_item(char *out, size_t size, const kgen_plan_item *item) {
              item->kv_heads, item->scale);
 }
 
-/* Attention and DeltaNet have kernels, other layers none, and the map agrees
+/* Attention, latent attention and DeltaNet have kernels, other layers none, and the map agrees
  * with the counts of the items. */
 static void check_map(const reading *r) {
     const kgen_plan *plan = &r->plan;
@@ -74,7 +75,8 @@ static void check_map(const reading *r) {
     }
     for (size_t i = 0; i < plan->layer_count; i++) {
         int known = strcmp(plan->layers[i].kind, "attention") == 0 ||
-                    strcmp(plan->layers[i].kind, "linear attention") == 0;
+                    strcmp(plan->layers[i].kind, "linear attention") == 0 ||
+                    strcmp(plan->layers[i].kind, "MLA") == 0;
         if (known != (plan->layers[i].count > 0))
             fail_msg("%s: layer %zu (%s) has %u kernels", r->name, i, plan->layers[i].kind,
                      plan->layers[i].count);
