@@ -59,12 +59,17 @@ kgen__option_reader kgen__read_choice;  /* an enum: a word of the option's own *
 kgen__option_reader kgen__read_archs;   /* kgen__archs */
 kgen__option_reader kgen__read_problem; /* kgen_problem: batch=8,context=8192 */
 kgen__option_reader kgen__read_seconds; /* double: 90, 90s, 5m, 1h */
+kgen__option_reader kgen__read_shard;   /* kgen__shard: 2/8 */
 kgen__option_reader kgen__read_bytes;   /* double: 1000000, 1M, 2G */
 
 /* "batch=8,context=8192,heads=8", blanks between them will do; what is left out
  * stays as it is. */
 kgen_status kgen__problem_parse(kgen_problem *problem, const char *text, kgen_error *err);
 void kgen__problem_print(char out[64], const kgen_problem *problem);
+
+typedef struct kgen__shard {
+    int part, parts; /* parts 0: all of it */
+} kgen__shard;
 
 typedef struct kgen__archs {
     const kgen_target *list[KGEN__ARCHS_MAX];
@@ -127,6 +132,8 @@ kgen_status kgen__jobs_add_line(kgen__jobs *jobs, const char *line, const kgen__
 /* A manifest: a line a job, `#` begins a comment. */
 kgen_status kgen__jobs_add_manifest(kgen__jobs *jobs, const char *path, const kgen__archs *archs,
                                     kgen_error *err);
+/* The same part of the same jobs on every machine. */
+void kgen__jobs_keep_shard(kgen__jobs *jobs, const kgen__shard *shard);
 void kgen__jobs_free(kgen__jobs *jobs);
 
 /* ---- rows of a benchmark ---------------------------------------------------- */

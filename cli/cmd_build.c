@@ -18,7 +18,11 @@ typedef struct progress {
     kgen__build_counts counts;
     double start;
     int terminal, quiet, hide_failures;
+    size_t done, total;
+    double said; /* when the last line was printed */
 } progress;
+
+enum { SILENCE_S = 30 }; /* then a line says that it goes on */
 
 static void clear_bar(const progress *p) {
     if (p->terminal) fputs("\r\033[K", stderr);
@@ -70,6 +74,8 @@ static void on_progress(const kgen_job_result *result, const kgen_job *job, size
         !p->counts.unsaved++)
         p->counts.why_unsaved = result->error;
     if (result->outcome == KGEN_JOB_FAILED && !p->hide_failures) report_failure(p, result, job);
+    p->done = done;
+    p->said = kgen__clock();
     if (p->quiet) return;
     if (p->terminal)
         draw_bar(p, done, total);
@@ -77,17 +83,36 @@ static void on_progress(const kgen_job_result *result, const kgen_job *job, size
         draw_line(result, job, done, total);
 }
 
+/* A kernel may take minutes, here or in another process: whoever waits sees that it goes on. */
+static void on_heartbeat(size_t running, size_t waiting, void *user) {
+    progress *p = user;
+    double now = kgen__clock();
+    if (p->quiet) return;
+    if (p->terminal) {
+        draw_bar(p, p->done, p->total);
+        if (waiting) fprintf(stderr, ", %zu wait for another process", waiting);
+        fflush(stderr);
+    } else if (now - p->said >= SILENCE_S) {
+        fprintf(stderr, "[%zu/%zu] %zu compile, %zu wait for another process, %.0f s\n", p->done,
+                p->total, running, waiting, now - p->start);
+        p->said = now;
+    }
+}
+
 kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
                              const kgen__build_settings *settings, kgen_job_result *results,
                              kgen__build_counts *counts, kgen_error *err) {
     progress p = {
         .start = kgen__clock(), .quiet = settings->quiet, .hide_failures = settings->hide_failures};
+    p.said = p.start;
+    p.total = jobs->count;
     p.terminal = !p.quiet && isatty(STDERR_FILENO);
     kgen_build_options options = {.size = sizeof options,
                                   .workers = settings->workers,
                                   .allow_spills = settings->allow_spills,
                                   .timeout_s = (int)(settings->timeout_s + 0.999),
                                   .progress = on_progress,
+                                  .heartbeat = on_heartbeat,
                                   .user = &p};
     if (p.terminal) draw_bar(&p, 0, jobs->count);
     kgen_status status = kgen_build(cache, jobs->list, jobs->count, &options, results, err);
@@ -124,7 +149,8 @@ static kgen_status build(kgen_cache *cache, const kgen__jobs *jobs,
                          const kgen__build_settings *settings, kgen_error *err) {
     kgen__build_counts counts;
     KGEN_TRY(check_folder(cache, err));
-    kgen_job_result *results = calloc(jobs->count, sizeof *results);
+    /* a part may be empty */
+    kgen_job_result *results = calloc(jobs->count + 1, sizeof *results);
     if (!results) return kgen_fail(err, KGEN_E_NOMEM, "no memory for %zu jobs", jobs->count);
     kgen_status status = kgen__build_jobs(cache, jobs, settings, results, &counts, err);
     kgen__results_free(results, jobs->count);
@@ -140,6 +166,7 @@ typedef struct sources {
     kgen_plan_options options;
     kgen__archs archs;
     int no_variants;
+    kgen__shard shard;
 } sources;
 
 static void say_skipped(const kgen_plan_item *item, const kgen_target *target, const char *why,
@@ -164,7 +191,9 @@ static kgen_status collect(kgen__jobs *jobs, const sources *from, char **lines, 
     if (from->manifest) KGEN_TRY(kgen__jobs_add_manifest(jobs, from->manifest, &from->archs, err));
     if (from->model) KGEN_TRY(add_model(jobs, from, err));
     if (!jobs->count) return kgen_fail(err, KGEN_E_UNSUPPORTED, "nothing to build");
-    return from->no_variants ? KGEN_OK : kgen__jobs_add_variants(jobs, err);
+    if (!from->no_variants) KGEN_TRY(kgen__jobs_add_variants(jobs, err));
+    kgen__jobs_keep_shard(jobs, &from->shard);
+    return KGEN_OK;
 }
 
 static int run_build(const sources *from, const char *cache_dir, char **lines, size_t count,
@@ -207,6 +236,8 @@ int kgen__command_build(int argc, char **argv) {
     kgen__syntax_add_cache_dir(&s, &cache_dir);
     kgen__syntax_add(&s, (kgen__option){"allow-spills", 0, NULL, NULL, &settings.allow_spills, 0, 0,
                                         "keep kernels that spill registers or use scratch"});
+    kgen__syntax_add(&s, (kgen__option){"shard", 0, "I/N", kgen__read_shard, &from.shard, 0, 0,
+                                        "of the kernels the I-th of N parts, for N machines"});
     kgen__syntax_add(&s,
                      (kgen__option){"timeout", 0, "TIME", kgen__read_seconds, &settings.timeout_s,
                                     0, 0, "a kernel may take so long: 90s, 5m, 1h (5m)"});

@@ -164,6 +164,14 @@ kgen_status kgen__jobs_add_manifest(kgen__jobs *jobs, const char *path, const kg
     return status;
 }
 
+void kgen__jobs_keep_shard(kgen__jobs *jobs, const kgen__shard *shard) {
+    size_t kept = 0;
+    if (!shard->parts) return;
+    for (size_t i = (size_t)shard->part - 1; i < jobs->count; i += (size_t)shard->parts)
+        jobs->list[kept++] = jobs->list[i];
+    jobs->count = kept;
+}
+
 void kgen__jobs_free(kgen__jobs *jobs) {
     kgen__job_name *name, *next;
     HASH_ITER(hh, jobs->names, name, next) {

@@ -247,6 +247,17 @@ kgen_status kgen__read_seconds(const kgen__option *option, const char *text, kge
     return read_measure(option, units, text, "a time above 0 such as 90s, 5m or 1h", err);
 }
 
+kgen_status kgen__read_shard(const kgen__option *option, const char *text, kgen_error *err) {
+    kgen__shard shard;
+    int end = 0;
+    if (sscanf(text, "%5d/%5d%n", &shard.part, &shard.parts, &end) != 2 || text[end] ||
+        shard.part < 1 || shard.part > shard.parts)
+        return kgen_fail(err, KGEN_E_ARG, "--%s %.40s: I/N expected, I from 1 to N", option->name,
+                         text);
+    *(kgen__shard *)option->out = shard;
+    return KGEN_OK;
+}
+
 kgen_status kgen__read_bytes(const kgen__option *option, const char *text, kgen_error *err) {
     static const unit units[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {NULL, 0}};
     return read_measure(option, units, text, "a size above 0 such as 500000, 64M or 2G", err);

@@ -13,7 +13,7 @@
 #define uthash_nonfatal_oom(element) ((element)->key_known = 0)
 #include <uthash.h>
 
-enum { LOCK_POLL_MS = 50, CANCEL_POLL_MS = 50, TARGETS_MAX = 64 };
+enum { LOCK_POLL_MS = 50, CANCEL_POLL_MS = 50, HEARTBEAT_MS = 1000, TARGETS_MAX = 64 };
 
 typedef enum step { STEP_WAITING, STEP_RUNNING, STEP_TWIN, STEP_DONE } step;
 
@@ -41,6 +41,7 @@ typedef struct build {
     size_t count, done;
     int workers, running;
     int cancelled, published;
+    int64_t next_beat;
     kgen__child slots[KGEN__CHILDREN_MAX];
     work *slot_work[KGEN__CHILDREN_MAX];
     kgen_toolchain toolchains[TARGETS_MAX];
@@ -352,9 +353,24 @@ static void cancel_all(build *b) {
     }
 }
 
+static size_t count_waiting(const build *b) {
+    size_t count = 0;
+    for (size_t i = 0; i < b->count; i++)
+        count += b->list[i].step == STEP_WAITING && b->list[i].lock_deadline != 0;
+    return count;
+}
+
+static void beat(build *b) {
+    int64_t now = kgen__now_ms();
+    if (!b->options.heartbeat || now < b->next_beat) return;
+    if (b->next_beat) b->options.heartbeat((size_t)b->running, count_waiting(b), b->options.user);
+    b->next_beat = now + HEARTBEAT_MS;
+}
+
 static void compile_all(build *b) {
     kgen__child *children[KGEN__CHILDREN_MAX];
-    int poll_ms = b->options.cancel ? CANCEL_POLL_MS : -1;
+    int poll_ms = b->options.heartbeat ? HEARTBEAT_MS : -1;
+    if (b->options.cancel) poll_ms = CANCEL_POLL_MS;
     while (unfinished(b)) {
         if (is_cancelled(b)) {
             cancel_all(b);
@@ -365,6 +381,7 @@ static void compile_all(build *b) {
         if (!b->running && !waiting) continue;
         int slot = kgen__children_wait(children, b->workers, waiting ? LOCK_POLL_MS : poll_ms);
         if (slot >= 0) collect(b, slot);
+        beat(b);
     }
 }
 

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -270,25 +269,4 @@ void kgen__child_free(kgen__child *child) {
     kgen__temp_remove(&child->temp);
     free(child->log);
     memset(child, 0, sizeof *child);
-}
-
-/* ---- how many ---- */
-
-/* A compiler takes a few hundred MiB. */
-static int memory_workers(void) {
-    FILE *f = fopen("/proc/meminfo", "re");
-    char line[128];
-    long kib = 0;
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %ld kB", &kib) == 1) break;
-    if (f) fclose(f);
-    return kib > 0 ? (int)(kib >> 20) : KGEN__CHILDREN_MAX;
-}
-
-int kgen__default_workers(void) {
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    int memory = memory_workers();
-    int n = cores < memory ? cores : memory;
-    return n < 1 ? 1 : n > KGEN__CHILDREN_MAX ? KGEN__CHILDREN_MAX : n;
 }

@@ -4,6 +4,7 @@
  *   toolchain.c  which compiler              codeobj.c  resources of a code object, the gate
  *   unit.c       one source -> code object   pool.c     child processes
  *   cached.c     what the cache has of a job
+ *   worker_count.c  how many processes at once
  *   build.c      jobs -> entries */
 #ifndef KGEN_COMPILE_UNIT_H
 #define KGEN_COMPILE_UNIT_H
@@ -101,7 +102,11 @@ kgen_status kgen__file_write(const char *folder, const char *name, const void *d
 /* *out: free() it; one NUL follows the bytes. */
 kgen_status kgen__file_read(const char *folder, const char *name, uint8_t **out, size_t *size,
                             kgen_error *err);
+
+/* ---- worker_count.c ---- */
 int kgen__default_workers(void);
+/* At most `most`, and what the limits in this folder of a control group allow. */
+int kgen__group_workers(const char *group, int most);
 
 /* ---- unit.c ---- */
 

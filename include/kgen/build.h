@@ -59,6 +59,8 @@ typedef struct kgen_build_options {
      * jobs that are not done are KGEN_E_CANCELLED. */
     int (*cancel)(void *user);
     void *user;
+    /* May be NULL; about once a second: what runs here, and what another process compiles. */
+    void (*heartbeat)(size_t running, size_t waiting, void *user);
     int offline; /* 1: no compiler is looked for. An entry is what the last build with one made */
 } kgen_build_options;
 

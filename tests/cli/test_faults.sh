@@ -243,7 +243,20 @@ many_wait() {
     [[ $(runs many) == 3 ]] || fail "many: $(runs many) compilations"
 }
 
-for test in storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
+# Machines that share a manifest: each kernel is built by one of them.
+shards() {
+    fake shards
+    fresh
+    printf '%s\n' "${kernels[@]}" | sed 's/@/ @/' >"$work/all.manifest"
+    expect 64 "--shard 3/2: I/N expected" "$kgen" build "$one" --shard 3/2
+    expect 64 "--shard 1/2x: I/N expected" "$kgen" build "$one" --shard 1/2x
+    expect 0 "2 compiled, 0 cached" "$kgen" build -m "$work/all.manifest" --no-variants -q --shard 1/2
+    expect 0 "1 compiled, 0 cached" "$kgen" build -m "$work/all.manifest" --no-variants -q --shard 2/2
+    expect 0 "0 compiled, 3 cached" "$kgen" build -m "$work/all.manifest" --no-variants -q
+    expect 0 "0 compiled, 0 cached" "$kgen" build -m "$work/all.manifest" --no-variants -q --shard 4/4
+}
+
+for test in shards storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
     compiler_identity lost_reasons shared_folders killed_process odd_compilers odd_input \
     terminal_escapes many_wait; do
     [[ -z ${KGEN_FAULT:-} || $KGEN_FAULT == "$test" ]] || continue

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <kgen/build.h>
 
+#include "compile/unit.h"
 #include "seed.h"
 
 static const char *const flags[] = {"-one", "-two"};
@@ -218,6 +220,77 @@ static void a_lock_is_of_one_key(void **state) {
     kgen_cache_close(a);
 }
 
+/* A control group allows less than the machine has. */
+static void a_control_group_is_obeyed(void **state) {
+    static const struct {
+        const char *memory, *used, *cpu;
+        int workers;
+    } rows[] = {
+        {"max\n", "0\n", "max 100000\n", 64},
+        {"4294967296\n", "0\n", "max 100000\n", 4},
+        {"4294967296\n", "2147483648\n", "max 100000\n", 2},
+        {"4294967296\n", "5000000000\n", "max 100000\n", 1},
+        {"max\n", "0\n", "250000 100000\n", 3},
+        {"4294967296\n", "0\n", "100 100000\n", 1},
+        {"", "", "", 64},
+        {"junk", "junk", "junk", 64},
+    };
+    char path[128];
+    (void)state;
+    assert_int_equal(mkdir(dir, 0700), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *const files[][2] = {{"memory.max", rows[i].memory},
+                                        {"memory.current", rows[i].used},
+                                        {"cpu.max", rows[i].cpu}};
+        for (size_t f = 0; f < 3; f++) {
+            snprintf(path, sizeof path, "%s/%s", dir, files[f][0]);
+            FILE *file = fopen(path, "w");
+            assert_non_null(file);
+            fputs(files[f][1], file);
+            fclose(file);
+        }
+        assert_int_equal(kgen__group_workers(dir, 64), rows[i].workers);
+    }
+    assert_int_equal(kgen__group_workers("/no/such/group", 7), 7);
+    assert_true(kgen__default_workers() >= 1);
+}
+
+typedef struct heard {
+    int beats;
+    size_t waiting;
+} heard;
+
+static void on_beat(size_t running, size_t waiting, void *user) {
+    heard *h = user;
+    h->beats++;
+    h->waiting = waiting;
+    assert_int_equal(running, 0);
+}
+
+static int after_two_beats(void *user) { return ((heard *)user)->beats >= 2; }
+
+/* Whoever waits for another process hears that it goes on. */
+static void waiting_is_heard(void **state) {
+    (void)state;
+    kgen_key key;
+    kgen_job job = job_of(line);
+    kgen_job_result result;
+    heard h = {0};
+    if (kgen_job_key(&key, &job, NULL) != KGEN_OK) {
+        print_message("skipped, no clang\n");
+        skip();
+    }
+    kgen_cache *cache = open_cache();
+    const kgen_build_options options = {
+        .size = sizeof options, .heartbeat = on_beat, .cancel = after_two_beats, .user = &h};
+    int held = kgen_cache_lock(cache, &key);
+    assert_true(held >= 0);
+    assert_int_equal(build_with(cache, &options, &result), KGEN_E_CANCELLED);
+    assert_int_equal(h.waiting, 1);
+    close(held);
+    kgen_cache_close(cache);
+}
+
 static int make_folder(void **state) {
     (void)state;
     return mkdtemp(folder) ? 0 : -1;
@@ -238,6 +311,8 @@ int main(void) {
         cmocka_unit_test_setup(a_note_that_lies_is_a_miss, fresh),
         cmocka_unit_test_setup(offline_is_what_was_made, fresh),
         cmocka_unit_test_setup(a_lock_is_of_one_key, fresh),
+        cmocka_unit_test_setup(a_control_group_is_obeyed, fresh),
+        cmocka_unit_test_setup(waiting_is_heard, fresh),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
