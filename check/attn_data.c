@@ -262,8 +262,9 @@ static void fill_table(filler *f) {
 static double spread_of(const kgen_attn_spec *spec) {
     enum { SIGMAS = 4 };
     int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
-    return scaled && spec->kv == KGEN_DTYPE_I8 ? kgen__number_max((kgen_dtype)spec->kv) / SIGMAS
-                                               : 1;
+    return scaled && (spec->kv == KGEN_DTYPE_I8 || spec->kv == KGEN_DTYPE_I4)
+               ? kgen__number_max((kgen_dtype)spec->kv) / SIGMAS
+               : 1;
 }
 
 static void fill_row(filler *f, kgen__rng *rng, kgen__cache_side side, kgen__cache_at at) {

@@ -39,9 +39,10 @@ static kgen_tensor vector_cache(const kgen_tensor *t, const kgen__cache_plan *p,
 }
 
 void kgen__cache_shape(kgen_tensor *t, const kgen__cache_plan *p, kgen__cache_side side) {
-    int64_t d = side == KGEN__SIDE_K ? p->d : p->dv;
+    int64_t d = side == KGEN__SIDE_K ? p->d : p->dv, values = kgen_dtype_values(t->dtype);
+    int64_t content = p->packed ? p->d + p->dv : d;
     kgen_layout layout = t->layout;
-    *t = kgen__cache_is_plain(layout) ? plain_cache(t, p, d, p->packed ? p->d + p->dv : d)
+    *t = kgen__cache_is_plain(layout) ? plain_cache(t, p, d / values, content / values)
                                       : vector_cache(t, p, d, side);
     t->layout = layout;
 }
@@ -65,7 +66,8 @@ void kgen__descale_shape(kgen_tensor *t, const kgen__cache_plan *p, kgen__scale_
 void kgen__cache_pack(kgen__data *data, const kgen__cache_plan *p, int k, int v) {
     const kgen_tensor *tk = kgen__slot_tensor(&data->args, k);
     const kgen_tensor *tv = kgen__slot_tensor(&data->args, v);
-    int64_t elements = kgen__cache_is_plain(tk->layout) ? p->d : tk->stride[1] * p->hkv;
+    int64_t row = p->d / kgen_dtype_values(tk->dtype);
+    int64_t elements = kgen__cache_is_plain(tk->layout) ? row : tk->stride[1] * p->hkv;
     size_t distance = (size_t)elements * (size_t)kgen_dtype_size(tk->dtype);
     if (!p->packed) return;
     data->slot[v].view_of = k;

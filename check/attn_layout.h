@@ -33,24 +33,31 @@ void kgen__descale_shape(kgen_tensor *t, const kgen__cache_plan *plan, kgen__sca
  * shaped, the offset of both slots is that of the first element. */
 void kgen__cache_pack(kgen__data *data, const kgen__cache_plan *plan, int k, int v);
 
-/* Element index of dimension d of one cached row. */
-static inline int64_t kgen__cache_index(const kgen_tensor *t, kgen__cache_side side,
-                                        kgen__cache_at at, int64_t d) {
+/* Of element e along head_dim. */
+static inline int64_t kgen__cache_element(const kgen_tensor *t, kgen__cache_side side,
+                                          kgen__cache_at at, int64_t e) {
     const int64_t *s = t->stride;
     int64_t x = t->shape[4] ? t->shape[4] : 1;
     int64_t base = at.page * s[0];
     switch (t->layout) {
     case KGEN_LAYOUT_HND:
-        return base + at.head * s[1] + at.slot * s[2] + d * s[3];
+        return base + at.head * s[1] + at.slot * s[2] + e * s[3];
     case KGEN_LAYOUT_SHUFFLE:
     case KGEN_LAYOUT_XPACKED:
         base += at.head * s[1];
-        if (side == KGEN__SIDE_K) return base + d / x * s[2] + at.slot * s[3] + d % x * s[4];
-        if (t->layout == KGEN_LAYOUT_XPACKED) return base + d * s[2] + at.slot * s[3];
-        return base + at.slot / x * s[2] + d * s[3] + at.slot % x * s[4];
+        if (side == KGEN__SIDE_K) return base + e / x * s[2] + at.slot * s[3] + e % x * s[4];
+        if (t->layout == KGEN_LAYOUT_XPACKED) return base + e * s[2] + at.slot * s[3];
+        return base + at.slot / x * s[2] + e * s[3] + at.slot % x * s[4];
     default:
-        return base + at.slot * s[1] + at.head * s[2] + d * s[3];
+        return base + at.slot * s[1] + at.head * s[2] + e * s[3];
     }
+}
+
+/* Element index of dimension d of one cached row; of i4 that of the value. */
+static inline int64_t kgen__cache_index(const kgen_tensor *t, kgen__cache_side side,
+                                        kgen__cache_at at, int64_t d) {
+    int64_t values = kgen_dtype_values(t->dtype);
+    return kgen__cache_element(t, side, at, d / values) * values + d % values;
 }
 
 /* Element index in lse of either shape. */

@@ -11,7 +11,7 @@ static const kgen__choice choices[] = {
                  KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2,
                  KGEN_DTYPE_F32),
     KGEN__CHOICE(attn.kv, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN,
-                 KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2, KGEN_DTYPE_I8),
+                 KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2, KGEN_DTYPE_I8, KGEN_DTYPE_I4),
     KGEN__CHOICE(attn.out, 3, 0, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8,
                  KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2, KGEN_DTYPE_F32),
     KGEN__CHOICE(attn.head_dim, 8, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512),
@@ -139,7 +139,7 @@ static int32_t random_scale_shape(const kgen__case *c, kgen__rng *rng) {
     case KGEN_DESCALE_HEAD:
         return KGEN__PICK(rng, KGEN__SCALE_ONE, KGEN__SCALE_HEAD, KGEN__SCALE_SEQ);
     case KGEN_DESCALE_AUTO:
-        if (kgen_dtype_size((kgen_dtype)c->spec.attn.kv) == 1)
+        if (kgen_dtype_size((kgen_dtype)c->spec.attn.kv) == 1 && c->spec.attn.kv != KGEN_DTYPE_I4)
             return KGEN__PICK(rng, KGEN__SCALE_AUTO, KGEN__SCALE_ONE, KGEN__SCALE_HEAD,
                               KGEN__SCALE_SEQ);
         return KGEN__SCALE_AUTO;

@@ -10,13 +10,14 @@
 extern "C" {
 #endif
 
-/* ---- number formats: bf16, fp16, e4m3fn, e4m3fnuz, e5m2, f32, i8 --------
+/* ---- number formats: bf16, fp16, e4m3fn, e4m3fnuz, e5m2, f32, i8, i4 ----
  *
  * encode rounds to nearest, ties to even. The 8-bit types saturate (infinity
- * too), i8 at +-127; the others overflow to infinity. NaN stays NaN, and is 0 as
+ * too), i8 at +-127, i4 at +-7; the others overflow to infinity. NaN stays NaN, and is 0 as
  * an integer. Pure. */
 float kgen__number_decode(kgen_dtype dtype, uint32_t bits);
 uint32_t kgen__number_encode(kgen_dtype dtype, double value);
+/* index: of i4 that of the value, in load and store. */
 /* A code that decodes to NaN, or to infinity where the type has one: `pick`
  * walks through them. Of integers any code. */
 uint32_t kgen__number_poison(kgen_dtype dtype, uint32_t pick);

@@ -123,7 +123,8 @@ static void fill_token(filler *f, kgen__rng *rng, int index, kgen__cache_at at) 
     for (at.head = 0; at.head < f->data->shape.kv_gather.kv.hkv; at.head++) {
         for (int64_t d = 0; d < dim; d++) {
             uint16_t code = (uint16_t)random_code(f, rng);
-            memcpy((char *)t->data + kgen__cache_index(t, side, at, d) * size, &code, (size_t)size);
+            int64_t element = kgen__cache_index(t, side, at, d) / kgen_dtype_values(t->dtype);
+            memcpy((char *)t->data + element * size, &code, (size_t)size);
         }
         if (scale->rank == 3)
             kgen__number_store(KGEN_DTYPE_F32, scale->data, kgen__descale_index(scale, at, 0),

@@ -9,7 +9,7 @@ enum { DEFAULT_BUDGET = 400 }; /* rows x KV heads of 128 dims */
 #define G(field, often, ...) KGEN__CHOICE(kv_gather.field, often, __VA_ARGS__)
 #define KV_TYPES                                                                              \
     KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ, \
-        KGEN_DTYPE_E5M2, KGEN_DTYPE_I8, KGEN_DTYPE_FP8
+        KGEN_DTYPE_E5M2, KGEN_DTYPE_I8, KGEN_DTYPE_I4, KGEN_DTYPE_FP8
 #define DIMS 64, 128, 128, 80, 96, 112, 192, 256, 48, 16, 32, 160, 512
 #define PAGES 16, 16, 64, KGEN_PAGE_X16, KGEN_PAGE_X16, 1, 2, 4, 8, 48, 544
 #define LAYOUTS \

@@ -17,8 +17,10 @@ typedef struct world {
 /* Element `index` of slot `slot` must have these bits. */
 static void expect(const world *w, int slot, int64_t index, uint32_t bits) {
     const kgen__slot *s = &w->data->slot[slot];
-    int size = kgen_dtype_size(kgen__slot_tensor(&w->data->args, slot)->dtype);
-    unsigned char *at = w->answer->image[s->view_of].bytes + s->offset + index * size;
+    kgen_dtype dtype = kgen__slot_tensor(&w->data->args, slot)->dtype;
+    int size = kgen_dtype_size(dtype), values = kgen_dtype_values(dtype);
+    unsigned char *at = w->answer->image[s->view_of].bytes + s->offset + index / values * size;
+    if (values > 1) bits = index % 2 ? (*at & 15u) | bits << 4 : (*at & 0xf0u) | bits;
     for (int i = 0; i < size; i++) at[i] = (unsigned char)(bits >> 8 * i);
 }
 
@@ -29,10 +31,10 @@ static void expect_float(const world *w, int slot, int64_t index, float value) {
 }
 
 static uint32_t bits_at(const kgen_tensor *t, int64_t index) {
-    int size = kgen_dtype_size(t->dtype);
+    int size = kgen_dtype_size(t->dtype), values = kgen_dtype_values(t->dtype);
     uint32_t bits = 0;
-    memcpy(&bits, (const char *)t->data + index * size, (size_t)size);
-    return bits;
+    memcpy(&bits, (const char *)t->data + index / values * size, (size_t)size);
+    return bits >> (index % values * 4);
 }
 
 /* ---- kv_write: one row ---------------------------------------------------------- */

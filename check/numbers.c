@@ -47,9 +47,12 @@ static int is_nan_code(const format *f, uint32_t bits) {
 }
 
 /* Greatest value of a type of integers, which are symmetric; 0: a type of floats. */
-static int integer_most(kgen_dtype dtype) { return dtype == KGEN_DTYPE_I8 ? 127 : 0; }
+static int integer_most(kgen_dtype dtype) {
+    return dtype == KGEN_DTYPE_I8 ? 127 : dtype == KGEN_DTYPE_I4 ? 7 : 0;
+}
 
 float kgen__number_decode(kgen_dtype dtype, uint32_t bits) {
+    if (dtype == KGEN_DTYPE_I4) return (float)(bits & 15) - 8;
     if (integer_most(dtype)) return (float)(int8_t)bits;
     const format *f = format_of(dtype);
     uint32_t code = bits & (f->sign - 1);
@@ -73,13 +76,14 @@ static uint64_t round_even(const format *f, double magnitude) {
     return ((uint64_t)(exponent + f->bias - 1) << f->mantissa) + whole;
 }
 
-static uint32_t encode_integer(int most, double value) {
-    if (isnan(value)) return 0;
-    return (uint32_t)(int32_t)nearbyint(fmax(-most, fmin(most, value))) & 0xffu;
+static uint32_t encode_integer(kgen_dtype dtype, double value) {
+    int most = integer_most(dtype);
+    int32_t nearest = isnan(value) ? 0 : (int32_t)nearbyint(fmax(-most, fmin(most, value)));
+    return dtype == KGEN_DTYPE_I4 ? (uint32_t)(nearest + 8) : (uint32_t)nearest & 0xffu;
 }
 
 uint32_t kgen__number_encode(kgen_dtype dtype, double value) {
-    if (integer_most(dtype)) return encode_integer(integer_most(dtype), value);
+    if (integer_most(dtype)) return encode_integer(dtype, value);
     const format *f = format_of(dtype);
     if (isnan(value)) return f->no_negative_zero ? f->nan : f->nan | (f->sign - 1);
     uint64_t code = isinf(value) ? (uint64_t)f->max_code + 1 : round_even(f, fabs(value));
@@ -112,7 +116,8 @@ double kgen__number_half_ulp(kgen_dtype dtype, double magnitude) {
 
 double kgen__number_load(kgen_dtype dtype, const void *base, int64_t index) {
     int size = kgen_dtype_size(dtype);
-    const unsigned char *at = (const unsigned char *)base + index * size;
+    const unsigned char *at = (const unsigned char *)base + index * size / kgen_dtype_values(dtype);
+    if (dtype == KGEN_DTYPE_I4) return kgen__number_decode(dtype, *at >> index % 2 * 4);
     if (size == 1) return kgen__number_decode(dtype, *at);
     if (size == 2) {
         uint16_t bits;
@@ -128,8 +133,10 @@ void kgen__number_store(kgen_dtype dtype, void *base, int64_t index, double valu
     uint32_t bits = kgen__number_encode(dtype, value);
     uint16_t half = (uint16_t)bits;
     int size = kgen_dtype_size(dtype);
-    unsigned char *at = (unsigned char *)base + index * size;
-    if (size == 1)
+    unsigned char *at = (unsigned char *)base + index * size / kgen_dtype_values(dtype);
+    if (dtype == KGEN_DTYPE_I4)
+        *at = (unsigned char)(index % 2 ? (*at & 15) | bits << 4 : (*at & 0xf0) | bits);
+    else if (size == 1)
         *at = (unsigned char)bits;
     else if (size == 2)
         memcpy(at, &half, sizeof half);

@@ -11,7 +11,7 @@ void kgen__syntax_add_plan(kgen__syntax *s, kgen_plan_options *o) {
     const kgen__option options[] = {
         {"tp", 0, "N", kgen__read_int, &o->tp, 1, 1024, "tensor-parallel width (1)"},
         {"kv-dtype", 0, "TYPE", kgen__read_choice, &o->kv_dtype, 0, 0,
-         "type of the KV cache: bf16, fp16, fp8, ... (the model's)"},
+         "type of the KV cache: bf16, fp16, fp8, i8, i4 ... (the model's)"},
         {"dtype", 0, "TYPE", kgen__read_choice, &o->x, 0, 0,
          "type of activations: bf16, fp16 (the model's)"},
         {"state-dtype", 0, "TYPE", kgen__read_choice, &o->state, 0, 0,

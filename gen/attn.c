@@ -39,7 +39,8 @@ SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16), VALUE("fp
         NAMED("f32", DTYPE_F32));
 SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
-        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("i8", DTYPE_I8));
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("i8", DTYPE_I8),
+        NAMED("i4", DTYPE_I4));
 SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
         NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("f32", DTYPE_F32));
@@ -117,6 +118,10 @@ static const char *template_of(const kgen_spec *spec) {
 /* --- applicable --------------------------------------------------------- */
 
 static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
+static int is_integer(int32_t dtype) { return dtype == KGEN_DTYPE_I8 || dtype == KGEN_DTYPE_I4; }
+static int bits_of(int32_t dtype) {
+    return 8 * kgen_dtype_size((kgen_dtype)dtype) / kgen_dtype_values((kgen_dtype)dtype);
+}
 static int is_packed(int32_t layout) {
     return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
 }
@@ -142,6 +147,13 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!is_packed(s->layout) || !is_small_page(s->page),
             "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
             s->page, kgen_layout_name((kgen_layout)s->layout));
+    REQUIRE(s->kv != KGEN_DTYPE_I4 || !is_packed(s->layout),
+            "layout=%s: kv=i4 has two dims in a byte, and packed values have two tokens there; use "
+            "nhd or hnd",
+            kgen_layout_name((kgen_layout)s->layout));
+    REQUIRE(s->kv != KGEN_DTYPE_I4 || (s->head_dim % 32 == 0 && v_dim_of(s) % 32 == 0),
+            "d=%d, dv=%d: kv=i4 has 32 dims in 16 bytes; multiples of that", s->head_dim,
+            v_dim_of(s));
     REQUIRE(is_8bit(s->kv) || !reads_descales(s),
             "descale: kv=%s is not quantised; only 8-bit KV takes descales, ignore accepts them",
             kgen_dtype_name((kgen_dtype)s->kv));
@@ -151,7 +163,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!phase->dense ||
                 (s->page == 1 && s->layout == KGEN_LAYOUT_NHD && !s->flat && !s->table),
             "page: phase=%s has keys without pages: page=1,layout=nhd, no table", phase->name);
-    REQUIRE(!phase->dense || s->kv != KGEN_DTYPE_I8,
+    REQUIRE(!phase->dense || !is_integer(s->kv),
             "kv=%s: phase=%s has keys and values as they come, which nobody has quantised",
             kgen_dtype_name((kgen_dtype)s->kv), phase->name);
     REQUIRE(!phase->tree || s->causal == 1, "causal: phase=tree has words that say who sees whom");
@@ -218,7 +230,7 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 #include <kgen/targets.def>
 };
 
-static int32_t x_of(const kgen_attn_spec *s) { return 16 / kgen_dtype_size((kgen_dtype)s->kv); }
+static int32_t x_of(const kgen_attn_spec *s) { return 128 / bits_of(s->kv); }
 
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
     return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s), is_packed(s->layout));
@@ -250,7 +262,7 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
 
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
     conversions fp8 = isa_rows[target->isa].fp8;
-    if (!is_8bit(s->kv) || s->kv == KGEN_DTYPE_I8 || fp8 == TILE_BY_TILE) return 0;
+    if (!is_8bit(s->kv) || is_integer(s->kv) || fp8 == TILE_BY_TILE) return 0;
     return fp8 == WHOLLY_MIXED || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
 }
 
@@ -258,11 +270,11 @@ static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *tar
  * in flight, and for each row tile its scores, probabilities and running sums. */
 static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
-    int32_t wave = target->wave_size, bytes = kgen_dtype_size((kgen_dtype)s->kv);
+    int32_t wave = target->wave_size, bits = bits_of(s->kv);
     int32_t tile = isa->columns * isa->keys / wave, acc = acc_registers(s, target);
     int32_t ahead = kg_attn_ahead(acc, wave, target->isa == KGEN_ISA_SM90);
-    int32_t k = smaller(ahead, s->head_dim * isa->keys * bytes / 4 / wave);
-    int32_t v = smaller(ahead, slice_dims(s, isa) * isa->keys * bytes / 4 / wave);
+    int32_t k = smaller(ahead, s->head_dim * isa->keys * bits / 32 / wave);
+    int32_t v = smaller(ahead, slice_dims(s, isa) * isa->keys * bits / 32 / wave);
     int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
     int32_t facts = 4 + s->alibi; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
@@ -375,21 +387,22 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->out = kgen__native_fp8(s->out, target);
     s->v_dim = v_dim_of(s);
     if (s->descale == KGEN_DESCALE_AUTO)
-        s->descale = is_8bit(s->kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
+        s->descale = s->kv == KGEN_DTYPE_I4 ? KGEN_DESCALE_TOKEN
+                     : is_8bit(s->kv)       ? KGEN_DESCALE_HEAD
+                                            : KGEN_DESCALE_NONE;
     tune(s, target);
 }
 
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t rows = rows_of(spec, isa);
-    int32_t bytes = kgen_dtype_size((kgen_dtype)spec->kv);
     return (kgen__attn_geometry){
         .rows = rows,
         .waves = spec->waves,
         .row_blocks =
             phases[spec->phase].bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
         .block_keys = isa->keys,
-        .item_cost = kg_attn_item_cost(isa->keys, spec->head_dim + spec->v_dim, bytes),
+        .item_cost = kg_attn_item_cost(isa->keys, spec->head_dim + spec->v_dim, bits_of(spec->kv)),
     };
 }
 

@@ -4,6 +4,9 @@
 #include "templates/kg/kv/kv_shape.h"
 
 static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
+static int bits_of(int32_t dtype) {
+    return 8 * kgen_dtype_size((kgen_dtype)dtype) / kgen_dtype_values((kgen_dtype)dtype);
+}
 static int is_packed(int32_t layout) {
     return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
 }
@@ -17,6 +20,17 @@ kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *
     if (!is_8bit(s->kv) && s->scale != KGEN_DESCALE_AUTO && s->scale != KGEN_DESCALE_NONE)
         return kgen_fail(err, KGEN_E_SPEC, "kv=%s: not quantised; only 8-bit caches take scales",
                          kgen_dtype_name((kgen_dtype)s->kv));
+    if (is_packed(s->layout) && kgen_dtype_values((kgen_dtype)s->kv) > 1)
+        return kgen_fail(err, KGEN_E_SPEC,
+                         "layout=%s: kv=%s has two dims in a byte, and packed values have two "
+                         "tokens there; use nhd or hnd",
+                         kgen_layout_name((kgen_layout)s->layout),
+                         kgen_dtype_name((kgen_dtype)s->kv));
+    if (s->head_dim % kgen__kv_x(s) || s->v_dim % kgen__kv_x(s))
+        return kgen_fail(err, KGEN_E_SPEC,
+                         "d=%d, dv=%d: kv=%s has %d dims in 16 bytes; multiples "
+                         "of that",
+                         s->head_dim, s->v_dim, kgen_dtype_name((kgen_dtype)s->kv), kgen__kv_x(s));
     if (is_packed(s->layout) && s->page != KGEN_PAGE_X16 && s->page < 16)
         return kgen_fail(err, KGEN_E_SPEC,
                          "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page "
@@ -35,12 +49,13 @@ kgen_status kgen__kv_check_align(const kgen__kv_shape *s, int32_t align, kgen_er
 
 int32_t kgen__kv_granularity(int32_t kv, int32_t scale) {
     if (scale != KGEN_DESCALE_AUTO) return scale;
+    if (kv == KGEN_DTYPE_I4) return KGEN_DESCALE_TOKEN;
     return is_8bit(kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
 }
 
 /* --- geometry ------------------------------------------------------------ */
 
-int32_t kgen__kv_x(const kgen__kv_shape *s) { return kg_kv_x(kgen_dtype_size((kgen_dtype)s->kv)); }
+int32_t kgen__kv_x(const kgen__kv_shape *s) { return kg_kv_x(bits_of(s->kv)); }
 int kgen__kv_packed(const kgen__kv_shape *s) { return is_packed(s->layout); }
 int32_t kgen__kv_row_block(const kgen__kv_shape *s) {
     return kg_kv_row_block(is_packed(s->layout));

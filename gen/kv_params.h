@@ -20,7 +20,8 @@ SYMBOLS(auto0, VALUE("auto", 0));
 SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
-        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("i8", DTYPE_I8));
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("i8", DTYPE_I8),
+        NAMED("i4", DTYPE_I4));
 SYMBOLS(layout, NAMED("nhd", LAYOUT_NHD), NAMED("hnd", LAYOUT_HND),
         NAMED("shuffle", LAYOUT_SHUFFLE), NAMED("xpacked", LAYOUT_XPACKED));
 SYMBOLS(align, VALUE("16", 16), VALUE("4", 4), VALUE("2", 2));

@@ -73,6 +73,7 @@ ALWAYS(descale_token, KGEN_DESCALE_TOKEN)
 ALWAYS(word, KGEN_DTYPE_I32)
 ALWAYS(float_32, KGEN_DTYPE_F32)
 ALWAYS(int_8, KGEN_DTYPE_I8)
+ALWAYS(int_4, KGEN_DTYPE_I4)
 ALWAYS(word_8, KGEN_DTYPE_U8)
 ALWAYS(word_16, KGEN_DTYPE_U16)
 ALWAYS(word_64, KGEN_DTYPE_I64)
@@ -84,7 +85,7 @@ static const kgen__fact facts[] = {
     {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", no}, {"DENSE", no},
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
     {"WORD", word}, {"DTYPE_U8", word_8}, {"DTYPE_U16", word_16}, {"DTYPE_I64", word_64},
-    {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"GATE", no},
+    {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
     {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"INVARIANT", no}, {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};
 /* clang-format on */
@@ -196,7 +197,7 @@ kgen__attn_geometry kgen__mla_geometry_of(const kgen_mla_spec *s, const kgen_tar
         .waves = 1, /* that have keys of their own */
         .row_blocks = kg_attn_row_blocks(s->heads, s->q_tokens, rows),
         .block_keys = isa->keys,
-        .item_cost = kg_attn_item_cost(isa->keys, dims, bytes),
+        .item_cost = kg_attn_item_cost(isa->keys, dims, 8 * bytes),
     };
 }
 

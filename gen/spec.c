@@ -24,7 +24,7 @@ static const struct {
     [KGEN_DTYPE_FP8] = {"fp8", 1},         [KGEN_DTYPE_F32] = {"f32", 4},
     [KGEN_DTYPE_I32] = {"i32", 4},         [KGEN_DTYPE_I64] = {"i64", 8},
     [KGEN_DTYPE_U8] = {"u8", 1},           [KGEN_DTYPE_U16] = {"u16", 2},
-    [KGEN_DTYPE_I8] = {"i8", 1},
+    [KGEN_DTYPE_I8] = {"i8", 1},           [KGEN_DTYPE_I4] = {"i4", 1},
 };
 /* clang-format on */
 
@@ -44,6 +44,8 @@ const char *kgen_dtype_name(kgen_dtype dtype) {
 int kgen_dtype_size(kgen_dtype dtype) {
     return (unsigned)dtype < KGEN_DTYPE_COUNT ? dtypes[dtype].size : 0;
 }
+
+int kgen_dtype_values(kgen_dtype dtype) { return dtype == KGEN_DTYPE_I4 ? 2 : 1; }
 
 const char *kgen_layout_name(kgen_layout layout) {
     return (unsigned)layout < KGEN_LAYOUT_COUNT ? layouts[layout] : "unknown";

@@ -39,7 +39,8 @@ static kgen_status add_sentence(planner *p, const char *fmt, ...) {
 /* --- options ------------------------------------------------------------- */
 
 static int is_kv_dtype(kgen_dtype dtype) {
-    return dtype >= KGEN_DTYPE_NONE && dtype <= KGEN_DTYPE_FP8;
+    return (dtype >= KGEN_DTYPE_NONE && dtype <= KGEN_DTYPE_FP8) || dtype == KGEN_DTYPE_I8 ||
+           dtype == KGEN_DTYPE_I4;
 }
 
 static kgen_status check_options(const kgen_plan_options *o, kgen_error *err) {
@@ -52,7 +53,7 @@ static kgen_status check_options(const kgen_plan_options *o, kgen_error *err) {
         return kgen_fail(err, KGEN_E_ARG, "page=%d: must be 1 or a multiple of 16; nearest is %d",
                          o->page, o->page < 9 ? 1 : (int)(((int64_t)o->page + 8) / 16 * 16));
     if (!is_kv_dtype(o->kv_dtype))
-        return kgen_fail(err, KGEN_E_ARG, "kv_dtype=%s: must be a 16-bit or 8-bit type",
+        return kgen_fail(err, KGEN_E_ARG, "kv_dtype=%s: must be a 16-bit, 8-bit or 4-bit type",
                          kgen_dtype_name(o->kv_dtype));
     if (o->engine != KGEN_ENGINE_VLLM && o->engine != KGEN_ENGINE_SGLANG)
         return kgen_fail(err, KGEN_E_ARG, "engine=%d: must be vllm or sglang", (int)o->engine);

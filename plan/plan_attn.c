@@ -22,8 +22,11 @@ kgen_status kgen__rank_of(const kgen__profile *p, const kgen__layer *layer, kgen
     return KGEN_OK;
 }
 
-/* vLLM keeps a scale for each token and head beside shuffled 8-bit pages. */
+/* Integers have a scale for each token and head; vLLM keeps those beside shuffled
+ * 8-bit pages too. */
 static int32_t descale_of(const kgen__profile *p) {
+    int integer = p->kv == KGEN_DTYPE_I8 || p->kv == KGEN_DTYPE_I4;
+    if (integer && !p->options.descale) return KGEN_DESCALE_TOKEN;
     if (p->options.descale == KGEN_DESCALE_TOKEN) return KGEN_DESCALE_TOKEN;
     if (p->options.descale) return KGEN_DESCALE_AUTO; /* a head's: of 8-bit caches */
     int shuffled =

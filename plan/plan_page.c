@@ -100,7 +100,7 @@ kgen_status kgen__page_choose(int *out, const kgen__profile *p, kgen_error *err)
     if (!state) return KGEN_OK;
     KGEN_TRY(kgen__rank_of(p, &m->layer[first], &rank, err));
     int64_t token = 16 * rank.kv_heads * (m->layer[first].head_dim + m->layer[first].v_dim) *
-                    kgen_dtype_size(p->kv);
+                    kgen_dtype_size(p->kv) / kgen_dtype_values(p->kv);
     int64_t page = (state + token - 1) / token * 16;
     if (page > INT32_MAX)
         return kgen_fail(err, KGEN_E_CONFIG,

@@ -47,9 +47,10 @@ typedef struct kgen__predict_family {
 kgen_status kgen__predict_family_of(const kgen__predict_family **out, kgen_family_id family,
                                     kgen_error *err);
 
-/* Bytes of an element; of type 0, those of `instead`. */
+/* Bytes of a value; of type 0, those of `instead`. */
 static inline double kgen__size_of(int32_t dtype, int32_t instead) {
-    return kgen_dtype_size((kgen_dtype)(dtype ? dtype : instead));
+    kgen_dtype type = (kgen_dtype)(dtype ? dtype : instead);
+    return kgen_dtype_size(type) / (double)kgen_dtype_values(type);
 }
 
 static inline double kgen__index_bytes(int32_t wide) { return wide ? 8 : 4; }

@@ -65,11 +65,12 @@ kgen_status kgen__check_cache(kgen__kv *kv, const char *name, int is_v, const kg
     const kgen__kv_dims *dims = &layout_rows[kv->layout][is_v];
     int chunked = is_packed(kv) && !is_v;
     KGEN_TRY(kgen__check_layout(name, t, kv->layout, err));
-    /* Engines keep 8-bit floats as bytes. */
+    /* Engines keep 8-bit floats, and two values of 4 bits, as bytes. */
     int bytes = t->dtype == KGEN_DTYPE_U8 && kv->size == 1 && kv->dtype != KGEN_DTYPE_I8;
     KGEN_TRY(kgen__check_type(name, t, bytes ? t->dtype : (kgen_dtype)kv->dtype, dims->rank, err));
     KGEN_TRY(kgen__check_dim(name, t, dims->head, kv->heads, err));
-    KGEN_TRY(kgen__check_dim(name, t, dims->dim, chunked ? dim / kv->x : dim, err));
+    int values = kgen_dtype_values((kgen_dtype)kv->dtype);
+    KGEN_TRY(kgen__check_dim(name, t, dims->dim, chunked ? dim / kv->x : dim / values, err));
     KGEN_TRY(kgen__check_unit_stride(name, t, dims->unit, 1, err));
     if (dims->rank == 5) KGEN_TRY(kgen__check_dim(name, t, 4, kv->x, err));
     if (chunked) KGEN_TRY(kgen__check_unit_stride(name, t, dims->page, kv->x, err));

@@ -56,7 +56,9 @@ static double pairs_of(const attn_shape *n, const kgen_attn_spec *s) {
     return pairs;
 }
 
-static double size_of(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype); }
+static double size_of(int32_t dtype) {
+    return kgen_dtype_size((kgen_dtype)dtype) / (double)kgen_dtype_values((kgen_dtype)dtype);
+}
 static kgen_dtype index_type(int32_t wide) { return wide ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
 
 static kgen_status plan(kgen__workload *work, kgen_error *err) {

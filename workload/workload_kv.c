@@ -10,7 +10,9 @@
 
 enum { DEFAULT_HEADS = 8, GROUP = 8, POSITIONS = 4096, DEFAULT_CONTEXT = 1024, X16_PAGE = 16 };
 
-static double size_of(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype); }
+static double size_of(int32_t dtype) {
+    return kgen_dtype_size((kgen_dtype)dtype) / (double)kgen_dtype_values((kgen_dtype)dtype);
+}
 static kgen_dtype index_type(int32_t i64) { return i64 ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
 
 /* ---- caches ------------------------------------------------------------------- */
@@ -23,7 +25,8 @@ typedef struct cache_shape {
 } cache_shape;
 
 static cache_shape shape_of(const kgen__workload_cache *c, int is_v) {
-    int64_t x = 16 / kgen_dtype_size(c->dtype), dim = is_v ? c->v_dim : c->dim;
+    int64_t x = 16 / kgen_dtype_size(c->dtype);
+    int64_t dim = (is_v ? c->v_dim : c->dim) / kgen_dtype_values(c->dtype);
     const cache_shape k_packed = {5, {c->pages, c->heads, dim / x, c->page, x}};
     const cache_shape shapes[][2] = {
         [KGEN_LAYOUT_NHD] = {{4, {c->pages, c->page, c->heads, dim}},

@@ -26,6 +26,8 @@ extern "C" {
  *   8-bit floats: k / scale, rounded to nearest even; past the largest finite
  *   number (infinity too) it is that number, NaN stays NaN
  *   i8: k / scale, rounded to nearest even, in -127 .. 127; NaN is 0
+ *   i4: the same in -7 .. 7, stored + 8; dims 2i and 2i + 1 are the low and the
+ *   high half of byte i, and the cache's last dimension is D / 2
  * and attention and kv_gather read code * scale. The quotient is that of f32
  * division. The scales:
  *   scale=head   k_scale and v_scale are given: normal numbers above 0, below
@@ -34,7 +36,7 @@ extern "C" {
  *                (NaN left out), of keys after rotation,
  *                  scale = max(min(amax, FLT_MAX) / M, 1e-6)
  *                M the largest number of the type: 448 e4m3fn, 240 e4m3fnuz,
- *                57344 e5m2, 127 i8
+ *                57344 e5m2, 127 i8, 7 i4
  *   scale=row    the same with amax over all heads of the token; every head's
  *                entry is written, or one where the head stride is 0
  *

@@ -26,6 +26,7 @@ typedef enum kgen_dtype {
     KGEN_DTYPE_U8 = 10, /* a byte: flags of 0 and 1, words of 8 bits */
     KGEN_DTYPE_U16 = 11,
     KGEN_DTYPE_I8 = 12, /* quantised caches */
+    KGEN_DTYPE_I4 = 13, /* the same: two values, + 8 each, a byte, the first in its low half */
     KGEN_DTYPE_COUNT
 } kgen_dtype;
 
@@ -142,6 +143,7 @@ KGEN_API kgen_status kgen_family_find(kgen_family_id *out, const char *name, kge
 KGEN_API kgen_status kgen_spec_help(char **out, kgen_family_id family, kgen_error *err);
 
 KGEN_API const char *kgen_dtype_name(kgen_dtype dtype); /* "bf16" */
+KGEN_API int kgen_dtype_values(kgen_dtype dtype);       /* of an element: 2 of i4, else 1 */
 KGEN_API int kgen_dtype_size(kgen_dtype dtype);         /* bytes, 0 if none */
 KGEN_API const char *kgen_layout_name(kgen_layout layout);
 

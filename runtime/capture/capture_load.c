@@ -274,7 +274,7 @@ static int take_sizes(int64_t *out, int32_t *rank, const json_t *list) {
 
 static kgen_status take_tensor(kgen_capture *c, int index, const file *in, const json_t *row,
                                kgen_error *err) {
-    enum { DTYPES = KGEN_DTYPE_I8 + 1, LAYOUTS = KGEN_CONV_DS + 1 };
+    enum { DTYPES = KGEN_DTYPE_I4 + 1, LAYOUTS = KGEN_CONV_DS + 1 };
     const char *name = kgen_args_name(&c->args, index);
     kgen_tensor *t = kgen_args_tensor(&c->args, index);
     kgen__extent extent;

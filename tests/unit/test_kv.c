@@ -70,8 +70,9 @@ enum { ROWS = 40, PAGES = 9, PAGE = 16, HEADS = 4, QUERIES = 8, DIM = 64, POSITI
 
 static kgen_tensor cache_at(int place, int32_t layout, int32_t kv, int is_v) {
     int64_t x = 16 / kgen_dtype_size((kgen_dtype)kv);
-    if (layout == KGEN_LAYOUT_NHD) return AT(place, kv, layout, PAGES, PAGE, HEADS, DIM);
-    if (layout == KGEN_LAYOUT_HND) return AT(place, kv, layout, PAGES, HEADS, PAGE, DIM);
+    int64_t row = DIM / kgen_dtype_values((kgen_dtype)kv);
+    if (layout == KGEN_LAYOUT_NHD) return AT(place, kv, layout, PAGES, PAGE, HEADS, row);
+    if (layout == KGEN_LAYOUT_HND) return AT(place, kv, layout, PAGES, HEADS, PAGE, row);
     if (!is_v) return AT(place, kv, layout, PAGES, HEADS, DIM / x, PAGE, x);
     return layout == KGEN_LAYOUT_SHUFFLE ? AT(place, kv, layout, PAGES, HEADS, PAGE / x, DIM, x)
                                          : AT(place, kv, layout, PAGES, HEADS, DIM, PAGE);
@@ -145,6 +146,8 @@ static void refuse(rig *r, const char *line, const char *says) {
 #define AL4 "kv_write:d=64,layout=nhd,al=4,rope=neox,tw=full,rq=1"
 #define AL2 "kv_write:d=64,layout=hnd,al=2"
 #define G_AL4 "kv_gather:d=64,layout=nhd,al=4,len=i64,cu=i64"
+#define NHD4 "kv_write:d=64,layout=nhd,kv=i4"
+#define G_HND4 "kv_gather:d=64,layout=hnd,kv=i4"
 #define ROPE "kv_write:d=64,layout=nhd,rope=neox,rd=32,rq=1,ct=bf16"
 #define X16 "kv_write:d=64,layout=nhd,page=x16"
 #define G_NHD "kv_gather:d=64,layout=nhd"
@@ -152,8 +155,8 @@ static void refuse(rig *r, const char *line, const char *says) {
 #define G_END "kv_gather:d=64,layout=hnd,kv=i8,from=end"
 #define G_XPACKED "kv_gather:d=64,layout=xpacked,kv=bf16"
 
-static const char *const lines[] = {NHD, SHUFFLE, XPACKED,   HND,   ROPE,
-                                    X16, G_NHD,   G_SHUFFLE, G_END, G_XPACKED};
+static const char *const lines[] = {NHD,   SHUFFLE,   XPACKED, HND,       ROPE, X16,
+                                    G_NHD, G_SHUFFLE, G_END,   G_XPACKED, NHD4, G_HND4};
 enum { LINES = sizeof lines / sizeof lines[0] };
 
 static void test_valid_arguments_are_launched(void **state) {
@@ -167,6 +170,20 @@ static void test_valid_arguments_are_launched(void **state) {
             fail_msg("%s: %s", lines[i], err.text);
         assert_int_equal(launches, 1);
     }
+}
+
+/* Two dims in a byte: half as many elements, which may come as plain bytes. */
+static void test_pairs_of_dims(void **state) {
+    (void)state;
+    rig r;
+    kgen_error err;
+    make(&r, NHD4);
+    r.args.kv_write->k_cache.dtype = r.args.kv_write->v_cache.dtype = KGEN_DTYPE_U8;
+    launches = 0;
+    assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, &err), KGEN_OK);
+    assert_int_equal(launches, 1);
+    r.args.kv_write->k_cache = AT(4, KGEN_DTYPE_I4, KGEN_LAYOUT_NHD, PAGES, PAGE, HEADS, DIM);
+    refuse(&r, NHD4, "k_cache: shape[3]=64, 32 expected");
 }
 
 /* What one field must not be. */
@@ -275,6 +292,10 @@ static const bad bads[] = {
     {NHD, W(k), SAME, W(k_cache), "k: overlaps k_cache, which the kernel writes"},
     {NHD, W(v), SAME, W(k_cache), "v: overlaps k_cache"},
     {HND, W(k_scale), NO_DATA, 0, "k_scale: no data"},
+    {NHD4, W(v_scale), NO_DATA, 0, "v_scale: no data"},
+    {NHD4, W(k_cache), DTYPE, 0, "k_cache: dtype f32, kernel built for i4"},
+    {G_HND4, G(k_descale), NO_DATA, 0, "k_descale: no data"},
+    {G_HND4, G(v_cache), SHAPE2, 0, "v_cache: pages of 17 tokens, kernel built for page=16"},
     {HND, W(k_scale), SHAPE0, 0, "k_scale: shape[0]=3, 4 expected"},
     {HND, W(v_scale), DTYPE, 0, "v_scale: dtype i64, kernel built for f32"},
     {SHUFFLE, W(k_scale), TAG, 0, "k_scale: layout is none; tag it nhd"},
@@ -392,6 +413,8 @@ static const trip trips[] = {
     LAYOUTS("e4m3fn", "token", KGEN_DTYPE_E4M3FN, KGEN_DESCALE_TOKEN, 1.0 / 16),
     LAYOUTS("e5m2", "row", KGEN_DTYPE_E5M2, KGEN_DESCALE_ROW, 1.0 / 8),
     LAYOUTS("i8", "token", KGEN_DTYPE_I8, KGEN_DESCALE_TOKEN, 1.0 / 127),
+    {"nhd", "i4", "token", KGEN_LAYOUT_NHD, KGEN_DTYPE_I4, KGEN_DESCALE_TOKEN, 1.0 / 7},
+    {"hnd", "i4", "token", KGEN_LAYOUT_HND, KGEN_DTYPE_I4, KGEN_DESCALE_TOKEN, 1.0 / 7},
 };
 
 /* Each format in some layouts, the same ones in each test: they share kernels. */
@@ -456,7 +479,8 @@ static const char *descale_of(const trip *t) {
 
 /* Of a value and the largest of its row: half a step of the format, twice rounded. */
 static double bound(const trip *t, double value, double amax) {
-    if (t->kv_id == KGEN_DTYPE_I8) return amax * t->relative + fabs(value) / 256;
+    if (t->kv_id == KGEN_DTYPE_I8 || t->kv_id == KGEN_DTYPE_I4)
+        return amax * t->relative + fabs(value) / 256;
     return t->relative ? fabs(value) * (t->relative + 1.0 / 256) + amax * 1e-3 : 0;
 }
 
@@ -626,6 +650,7 @@ static void test_attention_over_what_is_written(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_valid_arguments_are_launched),
+        cmocka_unit_test(test_pairs_of_dims),
         cmocka_unit_test(test_bad_tensors_are_refused),
         cmocka_unit_test(test_other_guards),
         cmocka_unit_test(test_what_is_written_comes_back),

@@ -76,6 +76,15 @@ static void integers_round_trip(void **state) {
             assert_int_equal((int8_t)kgen__number_encode(dtype, n + 0.5),
                              even < -127 ? -127 : even);
     }
+    for (uint32_t code = 1; code < 16; code++) {
+        assert_true(kgen__number_decode(KGEN_DTYPE_I4, code) == (double)code - 8);
+        assert_int_equal(kgen__number_encode(KGEN_DTYPE_I4, (double)code - 8), code);
+    }
+    uint8_t pair = 0;
+    kgen__number_store(KGEN_DTYPE_I4, &pair, 0, -9);
+    kgen__number_store(KGEN_DTYPE_I4, &pair, 1, 2.5);
+    assert_int_equal(pair, 0xa1);
+    assert_true(kgen__number_load(KGEN_DTYPE_I4, &pair, 1) == 2);
     assert_int_equal(kgen__number_encode(dtype, INFINITY), 127);
     assert_int_equal((int8_t)kgen__number_encode(dtype, -1e30), -127);
     assert_int_equal(kgen__number_encode(dtype, NAN), 0);

@@ -304,6 +304,7 @@ static const axis attn_axes[] = {
     {"kv", "kv=e4m3fn", "kv=e4m3fnuz"},
     {"kv", "kv=e4m3fn", "kv=e5m2"},
     {"kv", "kv=e5m2", "kv=i8"},
+    {"kv", "kv=i8,descale=token", "kv=i4"},
     {"o", "o=bf16", "o=fp16"},
     {"o", "o=e4m3fnuz", "o=e5m2"},
     {"d", "d=64", "d=80,dv=64"},
@@ -415,6 +416,7 @@ static const axis kv_write_axes[] = {
     {"kv", "kv=bf16", "kv=fp8"},
     {"kv", "kv=e4m3fn", "kv=e4m3fnuz"},
     {"kv", "kv=e5m2", "kv=i8"},
+    {"kv", "kv=i8,scale=token", "kv=i4"},
     {"d", "d=64,dv=64", "d=80,dv=64"},
     {"dv", "dv=64", "dv=80"},
     {"page", "page=16", "page=32"},
@@ -441,6 +443,7 @@ static const axis kv_write_axes[] = {
 static const axis kv_gather_axes[] = {
     {"kv", "kv=bf16", "kv=fp8"},
     {"kv", "kv=e5m2", "kv=i8"},
+    {"kv", "kv=i8,descale=token", "kv=i4"},
     {"o", "kv=fp8,o=bf16", "kv=fp8,o=fp16"},
     {"d", "d=64,dv=64", "d=80,dv=64"},
     {"dv", "dv=64", "dv=80"},

@@ -26,10 +26,15 @@ KG_DEV void bytes_to_compute(u32 (&out)[2], u32 x) {
     }
 }
 
-// W words as loaded -> W * 2 / KV_BYTES words of COMPUTE pairs.
-template <int W> KG_DEV void to_compute(u32 (&out)[W * 2 / KV_BYTES], const u32 (&in)[W]) {
+// W words as loaded -> W * 16 / KV_BITS words of COMPUTE pairs: of neighbours, or as
+// int4_to_compute has them.
+template <int W> KG_DEV void to_compute(u32 (&out)[W * 16 / KV_BITS], const u32 (&in)[W]) {
     KG_UNROLL for (int i = 0; i < W; i++) {
-        if constexpr (KV_8BIT) {
+        if constexpr (KV_4BIT) {
+            u32 pairs[4];
+            int4_to_compute(pairs, in[i]);
+            KG_UNROLL for (int j = 0; j < 4; j++) out[(4 * i + j) % (W * 16 / KV_BITS)] = pairs[j];
+        } else if constexpr (KV_8BIT) {
             u32 pair[2];
             bytes_to_compute(pair, in[i]);
             out[2 * i] = pair[0];

@@ -24,15 +24,15 @@ KG_SHAPE int kg_attn_least_blocks(int waves) { return 2 * waves; }
 
 /* In blocks of `keys`: about 5000 cycles at a compute unit's share of the memory
  * bandwidth. dims: of keys and values. */
-KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bytes) {
-    return ceil_div(96 * 1024, keys * dims * bytes);
+KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {
+    return ceil_div(8 * 96 * 1024, keys * dims * bits);
 }
 
 /* --- registers of a lane --------------------------------------------------- */
 
 /* Value dims a lane takes from one token: the widest load that cuts v_dim evenly. */
 KG_SHAPE int kg_attn_lane_dims(int v_dim, int v_split, int columns, int x) {
-    for (int n = x; n >= 4; n /= 2)
+    for (int n = x; n >= larger(4, x / 4); n /= 2)
         if (v_dim % (columns * n * v_split) == 0) return n;
     return 8;
 }

@@ -10,12 +10,13 @@ constexpr int BAD_TOKENS = 1, BAD_ROWS = 2, BAD_LENGTH = 4, BAD_PAGE = 8;
 constexpr int BAD_WORKSPACE = 16;
 
 constexpr bool KV_8BIT = KV_DTYPE >= DTYPE_E4M3FN;
-constexpr bool KV_INTEGER = KV_DTYPE == DTYPE_I8;
+constexpr bool KV_INTEGER = KV_DTYPE == DTYPE_I8 || KV_DTYPE == DTYPE_I4;
+constexpr bool KV_4BIT = KV_DTYPE == DTYPE_I4;
 constexpr bool Q_8BIT = Q_DTYPE >= DTYPE_E4M3FN && Q_DTYPE <= DTYPE_E5M2;
 constexpr bool Q_F32 = Q_DTYPE == DTYPE_F32;
 constexpr bool OUT_8BIT = OUT_DTYPE >= DTYPE_E4M3FN && OUT_DTYPE <= DTYPE_E5M2;
-constexpr int KV_BYTES = KV_8BIT ? 1 : 2;
-constexpr int X = 16 / KV_BYTES; // elements of 16 bytes
+constexpr int KV_BITS = KV_4BIT ? 4 : KV_8BIT ? 8 : 16;
+constexpr int X = 128 / KV_BITS; // elements of 16 bytes
 constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
 // The 16-bit type that enters the matrix units: fp16 where queries or keys are.
 // sm_90 turns 8-bit floats into fp16 in one instruction, so it computes these

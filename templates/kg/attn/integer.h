@@ -29,4 +29,24 @@ KG_DEV void int8_to_compute(u32 (&out)[2], u32 x) {
     }
 }
 
+// Eight int4, + 8 each, to four words of pairs: words have elements j and j + 4, which
+// lie 16 bits apart. All that meet them are in this order, too.
+KG_DEV void int4_to_compute(u32 (&out)[4], u32 x) {
+    if constexpr (COMPUTE_F16) { // 1024 + 8 + x
+        KG_UNROLL for (int j = 0; j < 4; j++) out[j] =
+            add_f16((x >> 4 * j & 0x000f000fu) | 0x64006400u, 0xe408e408u);
+    } else {
+        u32 even = x & 0x0f0f0f0fu, odd = x >> 4 & 0x0f0f0f0fu;
+        float f[8];
+        KG_UNROLL for (u32 i = 0; i < 8; i++) {
+            u32 from = i % 2 ? odd : even;
+            if constexpr (WAVE == 64)
+                f[i] = (float)(from >> i / 2 * 8 & 255u) - 8.0f;
+            else // 2^23 + 8 + x
+                f[i] = float_of(byte_perm(from, 0x4b000000u, 0x07040400 | i / 2)) - 8388616.0f;
+        }
+        KG_UNROLL for (int j = 0; j < 4; j++) out[j] = pack_exact(f[j], f[j + 4]);
+    }
+}
+
 } // namespace kg

@@ -20,10 +20,10 @@ constexpr int Q_WORDS = X / 2; // words of Q that meet one K chunk
 constexpr int STEPS = Q_WORDS / K_WORDS;
 
 constexpr int V_LANE_DIMS = kg_attn_lane_dims(V_DIM, V_SPLIT, NI, X);
-constexpr int V_WORDS = V_LANE_DIMS * KV_BYTES / 4;
+constexpr int V_WORDS = V_LANE_DIMS * KV_BITS / 32;
 constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
 constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
-constexpr int PACKED_WORDS = TPL * KV_BYTES / 4;
+constexpr int PACKED_WORDS = TPL * KV_BITS / 32;
 
 constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, PACKED);
 constexpr int SLICE_DIMS = kg_attn_slice_dims(V_DIM, V_SPLIT, PART_DIMS); // of a wave
@@ -45,7 +45,7 @@ constexpr int Q_LDS_WORDS = Q_REGS * WAVE; // of the waves with the same rows
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (UNBOUNDED ? WAVES : 1) : 0;
 
 // STAGED: a block of keys lies in LDS, and then the scores that each wave has of it.
-constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BYTES, IS_SM90);
+constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8, IS_SM90);
 constexpr int STAGE_SCORES = TOK * STAGE_ROW;
 constexpr int STAGE_BYTES = STAGED ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4 : 0;
 
@@ -113,13 +113,15 @@ KG_DEV void load_q_codes(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t 
     const u8 *q = q_row(a, g, row);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
         int dim = c * K_DIMS + grp * X;
-        u32 x[Q_WORDS / 2] = {};
-        if (row_exists(g, row) && dim < HEAD_DIM) load_words(x, q + dim);
-        KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
-            u32 pair = x[n / 2] >> n % 2 * 16;
-            constexpr int CODE = Q_8BIT ? Q_DTYPE : DTYPE_E4M3FN;
-            w[c][n] = pack_compute(fp8_to_f32_soft<CODE>(pair & 255u),
-                                   fp8_to_f32_soft<CODE>(pair >> 8 & 255u));
+        constexpr int STEP = smaller(4, Q_WORDS / 2), CODE = Q_8BIT ? Q_DTYPE : DTYPE_E4M3FN;
+        KG_UNROLL for (int first = 0; first < Q_WORDS; first += 2 * STEP) {
+            u32 x[STEP] = {};
+            if (row_exists(g, row) && dim < HEAD_DIM) load_words(x, q + dim + 2 * first);
+            KG_UNROLL for (int n = 0; n < 2 * STEP; n++) {
+                u32 pair = x[n / 2] >> n % 2 * 16;
+                w[c][first + n] = pack_compute(fp8_to_f32_soft<CODE>(pair & 255u),
+                                               fp8_to_f32_soft<CODE>(pair >> 8 & 255u));
+            }
         }
     }
 }
@@ -181,6 +183,16 @@ KG_DEV float load_q_floats(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_
     return 1.0f;
 }
 
+// Pairs of dims as a word of 4-bit keys gives them (kg/attn/integer.h).
+template <int N> KG_DEV void pair_q_as_int4(u32 (&w)[N][Q_WORDS]) {
+    KG_UNROLL for (int c = 0; c < N; c++) KG_UNROLL for (int n = 0; n + 3 < Q_WORDS; n += 4) {
+        u32 pairs[4];
+        KG_UNROLL for (int j = 0; j < 4; j++) pairs[j] =
+            byte_perm(w[c][n + j / 2], w[c][n + 2 + j / 2], j % 2 ? 0x07060302 : 0x05040100);
+        KG_UNROLL for (int j = 0; j < 4; j++) w[c][n + j] = pairs[j];
+    }
+}
+
 KG_DEV u32 *q_lds(u8 *lds, int t, int c) {
     return (u32 *)lds + ((t * K_CHUNKS + c) * WAVE + (int)lane_id()) * Q_WORDS;
 }
@@ -199,6 +211,7 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
         else
             load_q_row(w, a, g, row, 0);
         if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
+        if constexpr (KV_4BIT) pair_q_as_int4(w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
             SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
@@ -289,7 +302,7 @@ KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys, 
         int anchor = SHARED_ID ? start : token + (SMALL_PAGE ? n : 0);
         int slot = slot_of(keys, token + n, anchor);
         load_cached(w[n], h.v + inside_pool(keys, ids.v[SMALL_PAGE ? n : 0]) * h.v_page +
-                              (i64)((u32)slot * (u32)h.v_token) + dim * KV_BYTES);
+                              (i64)((u32)slot * (u32)h.v_token) + dim * KV_BITS / 8);
     }
 }
 
@@ -300,8 +313,8 @@ KG_DEV void load_v_packed(u32 (&w)[R][W], const head_t &h, const keys_t &keys, c
     int i = lane_i((int)lane_id()), token = start + TPL * lane_grp((int)lane_id());
     int slot = slot_of(keys, token, SHARED_ID ? start : token) / TPL * TPL;
     const u8 *p = h.v + inside_pool(keys, ids.v[0]) * h.v_page +
-                  (LAYOUT == LAYOUT_SHUFFLE ? (i64)(slot / X) * h.v_chunk + slot % X * KV_BYTES
-                                            : (i64)slot * KV_BYTES);
+                  (LAYOUT == LAYOUT_SHUFFLE ? (i64)(slot / X) * h.v_chunk + slot % X * KV_BITS / 8
+                                            : (i64)slot * KV_BITS / 8);
     i64 of_lane = (i64)i * h.v_dim_stride;
     int stride = (int)opaque_uniform((u32)h.v_dim_stride);
     KG_UNROLL for (int row = 0; row < VROWS; row++) {
@@ -344,7 +357,7 @@ KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
                        const u32 (&p)[ROW_TILES][P_WORDS], int part) {
     constexpr int WORD_TILES = CHUNK_TILES / W; // one word of each token at a time
     KG_UNROLL for (int word = 0; word < W; word++) {
-        u32 x[TPL][2 / KV_BYTES];
+        u32 x[TPL][16 / KV_BITS];
         KG_UNROLL for (int n = 0; n < TPL; n++) {
             const u32 in[1] = {w[n][word]};
             to_compute<1>(x[n], in);
@@ -353,8 +366,9 @@ KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
             u32 v[4];
             KG_UNROLL for (int row = 0; row < VROWS; row++) {
                 int dim = tile * VROWS + row;
-                KG_UNROLL for (int j = 0; j < TPL / 2; j++) v[row * (TPL / 2) + j] = byte_perm(
-                    x[2 * j][dim / 2], x[2 * j + 1][dim / 2], dim % 2 ? 0x07060302 : 0x05040100);
+                int pair = KV_4BIT ? dim % 4 : dim / 2, high = KV_4BIT ? dim / 4 : dim % 2;
+                KG_UNROLL for (int j = 0; j < TPL / 2; j++) v[row * (TPL / 2) + j] =
+                    byte_perm(x[2 * j][pair], x[2 * j + 1][pair], high ? 0x07060302 : 0x05040100);
             }
             KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
                 mma_pv(o[t][part * CHUNK_TILES + word * WORD_TILES + tile], v, p[t]);
@@ -367,7 +381,7 @@ KG_DEV void weigh_packed(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
                          const u32 (&p)[ROW_TILES][P_WORDS], int part, const seen_t &seen) {
     u32 v[4];
     KG_UNROLL for (int row = 0; row < VROWS; row++) {
-        u32 x[W * 2 / KV_BYTES];
+        u32 x[W * 16 / KV_BITS];
         to_compute<W>(x, w[row]);
         KG_UNROLL for (int j = 0; j < TPL / 2; j++) v[row * (TPL / 2) + j] = x[j] & seen.w[j];
     }

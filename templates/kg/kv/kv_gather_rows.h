@@ -34,7 +34,14 @@ template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, sequence_
 }
 
 KG_DEV void widen(u32 (&out)[OUT_WORDS], const u32 (&words)[4], float scale) {
-    if constexpr (KV_8BIT) {
+    if constexpr (KV_4BIT) {
+        KG_UNROLL for (int i = 0; i < 4; i++) {
+            float x[8];
+            int4_values(x, words[i]);
+            KG_UNROLL for (int n = 0; n < 4; n++) out[(4 * i + n) % OUT_WORDS] =
+                pack<X_DTYPE>(x[2 * n] * scale, x[2 * n + 1] * scale);
+        }
+    } else if constexpr (KV_8BIT) {
         KG_UNROLL for (int i = 0; i < 4; i++) {
             float x[4];
             values(x, words[i]);

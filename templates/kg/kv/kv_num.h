@@ -19,7 +19,8 @@ template <int DTYPE> KG_DEV u32 pack(float a, float b) {
     return DTYPE == DTYPE_BF16 ? pack_bf16(a, b) : pack_f16(a, b);
 }
 
-constexpr float KV_MAX = KV_DTYPE == DTYPE_I8         ? 127.0f
+constexpr float KV_MAX = KV_DTYPE == DTYPE_I4         ? 7.0f
+                         : KV_DTYPE == DTYPE_I8       ? 127.0f
                          : KV_DTYPE == DTYPE_E4M3FNUZ ? 240.0f
                          : KV_DTYPE == DTYPE_E5M2     ? 57344.0f
                                                       : 448.0f;
@@ -67,20 +68,32 @@ KG_DEV float scale_for(float amax) {
 }
 
 // In the low byte: rounds to nearest even by adding 1.5 * 2^23; NaN is 0.
-template <bool PLAIN> KG_DEV u32 int8_code(float x) {
+template <bool PLAIN> KG_DEV u32 integer_code(float x) {
     if constexpr (PLAIN) return bits_of(x + 12582912.0f);
-    float in = fmin(fmax(x, -127.0f), 127.0f);
+    float in = fmin(fmax(x, -KV_MAX), KV_MAX);
     return bits_of((x == x ? in : 0.0f) + 12582912.0f);
 }
 
 template <bool PLAIN> KG_DEV u32 codes(const float (&x)[4]) {
     if constexpr (KV_DTYPE == DTYPE_I8) {
-        u32 low = byte_perm(int8_code<PLAIN>(x[0]), int8_code<PLAIN>(x[1]), 0x07030400);
-        u32 high = byte_perm(int8_code<PLAIN>(x[2]), int8_code<PLAIN>(x[3]), 0x07030400);
+        u32 low = byte_perm(integer_code<PLAIN>(x[0]), integer_code<PLAIN>(x[1]), 0x07030400);
+        u32 high = byte_perm(integer_code<PLAIN>(x[2]), integer_code<PLAIN>(x[3]), 0x07030400);
         return byte_perm(low, high, 0x05040100);
     } else {
         return fp8_codes(x);
     }
+}
+
+// Eight 4-bit codes, + 8 each, the first lowest.
+template <bool PLAIN> KG_DEV u32 int4_codes(const float (&x)[8]) {
+    u32 word = 0;
+    KG_UNROLL for (int i = 0; i < 8; i++) word |= (integer_code<PLAIN>(x[i]) & 15u) << 4 * i;
+    return word ^ 0x88888888u;
+}
+template <bool PLAIN> KG_DEV u32 word_of(const float (&x)[4]) { return codes<PLAIN>(x); }
+template <bool PLAIN> KG_DEV u32 word_of(const float (&x)[8]) { return int4_codes<PLAIN>(x); }
+KG_DEV void int4_values(float (&out)[8], u32 word) {
+    KG_UNROLL for (int i = 0; i < 8; i++) out[i] = (float)(word >> 4 * i & 15u) - 8.0f;
 }
 
 KG_DEV void values(float (&out)[4], u32 word) {

@@ -147,10 +147,11 @@ KG_DEV void quantise(u32 (&out)[4], const u32 (&words)[OUT_WORDS], float scale, 
     float x[X];
     unpack_chunk(x, words);
     KG_UNROLL for (int i = 0; i < 4; i++) {
-        float q[4];
-        KG_UNROLL for (int n = 0; n < 4; n++) q[n] =
-            quotient<PLAIN>(x[(4 * i + n) % X], scale, inverse);
-        out[i] = codes<PLAIN>(q);
+        constexpr int COUNT = KV_4BIT ? 8 : 4; // of a word
+        float q[COUNT];
+        KG_UNROLL for (int n = 0; n < COUNT; n++) q[n] =
+            quotient<PLAIN>(x[(COUNT * i + n) % X], scale, inverse);
+        out[i] = word_of<PLAIN>(q);
     }
 }
 

@@ -6,7 +6,7 @@
 /* Bytes of the cache that a lane moves at once. */
 enum { KG_KV_CHUNK = 16 };
 
-KG_SHAPE int kg_kv_x(int kv_bytes) { return KG_KV_CHUNK / kv_bytes; }
+KG_SHAPE int kg_kv_x(int kv_bits) { return 8 * KG_KV_CHUNK / kv_bits; }
 
 /* --- rows in chunks: K, and V in natural layouts --------------------------- */
 

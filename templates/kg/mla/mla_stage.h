@@ -6,6 +6,7 @@
 
 namespace kg {
 
+constexpr int KV_BYTES = KV_BITS / 8;
 constexpr int ROW_PIECES = HEAD_DIM * KV_BYTES / 16;
 constexpr int STAGE_ROWS = ceil_div(TOK, V_SPLIT); // of a wave
 constexpr int STAGE_PIECES = STAGE_ROWS * ROW_PIECES;

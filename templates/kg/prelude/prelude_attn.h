@@ -16,6 +16,7 @@ constexpr int PHASE = 0;
 constexpr int DTYPE_F32 = 7;
 constexpr int Q_DTYPE = 1;
 constexpr int DTYPE_I8 = 12;
+constexpr int DTYPE_I4 = 13;
 constexpr int KV_DTYPE = 1;
 constexpr int OUT_DTYPE = 1;
 constexpr int HEAD_DIM = 128;

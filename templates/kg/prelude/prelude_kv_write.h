@@ -14,6 +14,7 @@ constexpr int DTYPE_E4M3FNUZ = 4;
 constexpr int DTYPE_E5M2 = 5;
 constexpr int X_DTYPE = 1;
 constexpr int DTYPE_I8 = 12;
+constexpr int DTYPE_I4 = 13;
 constexpr int KV_DTYPE = 1;
 constexpr int HEAD_DIM = 128;
 constexpr int V_DIM = 128;

@@ -61,6 +61,7 @@ constexpr int DTYPE_U16 = 11;
 constexpr int DTYPE_I64 = 9;
 constexpr int DTYPE_F32 = 7;
 constexpr int DTYPE_I8 = 12;
+constexpr int DTYPE_I4 = 13;
 constexpr int GATE = 0;
 constexpr int CHUNK = 0;
 constexpr int LOOKBACK = 0;
