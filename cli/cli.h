@@ -240,6 +240,9 @@ void kgen__table_entry(kgen__table *table, const kgen_entry *entry);
 /* Prints and releases; returns the exit code. */
 int kgen__json_print(json_t *value);
 
+/* What decides that two kernels of the cache are two. */
+kgen_status kgen__explain_keys(const char *first, const char *second, const char *cache_dir,
+                               kgen_error *err);
 /* The parameters and arguments of a family as JSON; an exit code. */
 int kgen__explain_json(kgen_family_id family);
 

@@ -50,11 +50,12 @@ int kgen__command_explain(int argc, char **argv) {
     int first, code;
     kgen__syntax s = {
         .command = "explain",
-        .arguments = "[FAMILY|SPEC]",
+        .arguments = "[FAMILY|SPEC|KEY KEY]",
         .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter,\n"
                  "kv_write, kv_gather, attn_merge, mla. Of a SPEC: which tuning values it gets\n"
-                 "for a problem, and why.",
-        .most = 1};
+                 "for a problem, and why. Of two KEYs of `kgen list`: what differs.",
+        .most = 2};
+    const char *cache_dir = NULL;
     kgen__syntax_add(&s, (kgen__option){"problem", 0, "batch=N,...", kgen__read_problem, &q.problem,
                                         0, 0, "also context=N, heads=N (KV heads); not known"});
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &q.archs,
@@ -63,11 +64,14 @@ int kgen__command_explain(int argc, char **argv) {
                                         "as rows name it, \"NVIDIA H200\" (any)"});
     kgen__syntax_add(&s, (kgen__option){"json", 0, NULL, NULL, &q.json, 0, 0,
                                         "of a FAMILY: parameters and arguments as JSON"});
+    kgen__syntax_add_cache_dir(&s, &cache_dir);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     kgen__archs_default(&q.archs);
     const char *what = first < argc ? argv[first] : "attn";
     kgen_error err;
-    kgen_status status =
-        strchr(what, ':') ? explain_spec(what, &q, &err) : explain_family(what, &q, &err);
+    kgen_status status = argc - first == 2
+                             ? kgen__explain_keys(what, argv[first + 1], cache_dir, &err)
+                         : strchr(what, ':') ? explain_spec(what, &q, &err)
+                                             : explain_family(what, &q, &err);
     return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
 }

@@ -113,6 +113,18 @@ compiler_identity() {
     expect 0 "1 compiled" "$kgen" build "$one" --no-variants -q
     cp "$work/second" "$work/moved" && touch -d 2001-01-01 "$work/moved"
     KGEN_CLANG=$work/moved expect 0 "1 cached" "$kgen" build "$one" --no-variants -q
+    local keys
+    capture "$kgen" list
+    mapfile -t keys < <(awk '/cpu:cdna3/ {print $1}' "$work/.out")
+    [[ ${#keys[@]} == 2 ]] || fail "identity: ${#keys[@]} keys of two compilers"
+    expect 0 "compiler  clang 19.1.7" "$kgen" explain "${keys[@]}"
+    [[ $out != *source* && $out != *arch* ]] || fail "explain: $out"
+    expect 0 "one kernel: ${one%@*}" "$kgen" explain "${keys[0]}" "${keys[0]}"
+    build "${kernels[1]}" >/dev/null
+    capture "$kgen" list
+    expect 0 "source    line" "$kgen" explain "${keys[0]}" \
+        "$(awk '/cache_locs/ {print $1}' "$work/.out")"
+    expect 10 "no entry has this key" "$kgen" explain "${keys[0]}" 000000000000
     grep -q '^CLANG_NO_DEFAULT_CONFIG=1$' "$work/env.second" || fail "identity: clang.cfg is read"
 }
 

@@ -8,7 +8,7 @@ expect 0 "usage: kgen COMMAND" "$kgen" help
 expect 0 "usage: kgen COMMAND" "$kgen" --help
 expect 0 "kgen 0." "$kgen" version
 expect 0 "kgen 0." "$kgen" --version
-for command in plan build list inspect source report explain tuning check tune bench doctor; do
+for command in plan build list inspect source report explain tuning check tune bench prune pack merge unpack verify doctor; do
     expect 0 "usage: kgen $command" "$kgen" help "$command"
     expect 0 "usage: kgen $command" "$kgen" "$command" --help
     refuse 64 "--no-such-option" "$kgen" "$command" --no-such-option

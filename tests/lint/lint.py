@@ -174,6 +174,14 @@ def check_guards(tree):
             tree.find(path, 0, f"no guard {want}")
 
 
+def check_tables_of_uthash(tree):
+    """Without memory uthash ends the process, unless its user says otherwise before the include."""
+    for path in tree.named(".c", ".h"):
+        before, found, _ = tree.text[path].partition("#include <uthash.h>")
+        if found and "#define HASH_NONFATAL_OOM 1" not in before:
+            tree.find(path, before.count("\n") + 1, "uthash without HASH_NONFATAL_OOM")
+
+
 def check_width(tree):
     """Tables may be wider: .def files, generated samples, and what was set by hand."""
     for path in tree.named(*C_NAMES):
@@ -317,8 +325,8 @@ def check_readme(tree):
         tree.find("README.md", 0, "its C program is not a part of examples/decode.c")
 
 
-CHECKS = (check_includes, check_base_names, check_heads, check_guards, check_width, check_length, check_public,
-          check_prose, check_tables, check_links, check_readme)
+CHECKS = (check_includes, check_base_names, check_heads, check_guards, check_tables_of_uthash, check_width, check_length,
+          check_public, check_prose, check_tables, check_links, check_readme)
 
 
 def main():
