@@ -19,6 +19,10 @@ expect 0 "kv=fp8" "$kgen" plan "$qwen" --kv-dtype fp8
 expect 0 "phase=verify,q=bf16,kv=bf16,d=256,g=8,t=4" "$kgen" plan "$qwen" --spec-width 3
 expect 0 "t=4,varlen=1,index=spec,pad=nonpos,accept=1,save=slots" "$kgen" plan "$qwen" --spec-width 3
 expect 0 "cl=ds,t=4,save=buffer" "$kgen" plan "$qwen" --spec-width 3 --engine sglang
+expect 0 "gfx1100 has no instructions for 8-bit floats: --kv-dtype i8" "$kgen" plan "$qwen" --kv-dtype fp8 --arch gfx942,gfx1100
+[[ $out != *"gfx942 has no"* ]] || fail "a note on what converts 8-bit floats"
+expect 0 "kv=i8" "$kgen" plan "$qwen" --kv-dtype i8 --arch gfx1100
+[[ $out != *"8-bit floats"* ]] || fail "a note on floats where the cache has integers"
 expect 0 "kv=i8,d=256,g=8,page=2096,layout=nhd,descale=token" "$kgen" plan "$qwen" --kv-dtype i8
 expect 0 "kv=i4,d=256,g=8,page=" "$kgen" plan "$qwen" --kv-dtype i4
 [[ $out == *"kv_write:x=bf16,kv=i4,"*"scale=token"* ]] || fail "kv_write without the scales of tokens"
