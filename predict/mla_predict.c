@@ -39,10 +39,17 @@ static int32_t resident(const kgen_spec *spec) { return spec->mla.occupancy; }
 /* A turn is a wave's part of a block. */
 static void cut(kgen__work *w, const kgen_spec *spec, const kgen_target *target,
                 const kgen_problem *p) {
-    double least = kg_attn_least_blocks(1) * spec->mla.waves, items = p->batch;
-    (void)target;
-    w->groups = fmax(1, fmin(w->turns / least, w->resident));
-    w->merged = w->turns / items > least;
+    const kgen_mla_spec *s = &spec->mla;
+    int wave_keys = target->wave_size == 64 ? 32 : 16,
+        columns = target->isa == KGEN_ISA_SM90 ? 8 : 16;
+    int rows = kg_attn_rows(s->row_tiles, columns), width = s->latent + s->rope;
+    int row_bytes = width * (int)kgen__size_of(s->kv, 0);
+    double items = p->batch * kg_attn_row_blocks(s->heads, s->q_tokens, rows);
+    double blocks = w->turns / s->waves / items; /* of one */
+    double cost = kg_attn_merge_blocks(rows, s->latent, wave_keys, row_bytes);
+    double least = fmax(kg_attn_least_blocks(1), sqrt(blocks * cost));
+    w->groups = fmax(1, fmin(blocks * items / least, w->resident));
+    w->merged = blocks > least;
 }
 
 const kgen__predict_family kgen__predict_mla = {

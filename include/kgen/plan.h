@@ -43,7 +43,7 @@ typedef struct kgen_plan_item {
                         kv_write, kv_gather, attn_merge: 0 */
     int kv_heads;    /* of a rank; gdn: value heads, those of the state; attn_merge: query
                         heads */
-    double scale;    /* attn: softmax_scale; gdn: q_scale; else 0 */
+    double scale;    /* attn, mla: softmax_scale; gdn: q_scale; else 0 */
     double norm_eps; /* gdn: as kgen_gdn_args, 0 in attn */
     double l2_eps;
     double lower_bound;

@@ -22,6 +22,11 @@ KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
 /* Key blocks that are worth another workgroup and its share of the merge. */
 KG_SHAPE int kg_attn_least_blocks(int waves) { return 2 * waves; }
 
+/* What merging one part costs, in blocks of keys that a workgroup reads. */
+KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) {
+    return ceil_div(rows * v_dim * 4, keys * row_bytes);
+}
+
 /* In blocks of `keys`: about 5000 cycles at a compute unit's share of the memory
  * bandwidth. dims: of keys and values. */
 KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {

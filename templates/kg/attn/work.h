@@ -14,6 +14,17 @@ namespace kg {
 
 constexpr u32 LEAST_PART = kg_attn_least_blocks(WAVES);
 
+// STAGED: rows are many and wide, and the last to arrive merges alone. n parts of B
+// blocks take B / n blocks and n times what one costs to merge: least where a part is
+// the root of B times that. B: of an item, on average.
+KG_DEV u32 least_part(args_t a, u32 total) {
+    constexpr int COST = kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
+    if (!STAGED || total == 0) return LEAST_PART;
+    float square = (float)total * (float)COST * rcp((float)(a.num_seqs * ROW_BLOCKS));
+    u32 least = (u32)uniform((int)(square * rsqrt(square)));
+    return least > LEAST_PART ? least : LEAST_PART;
+}
+
 // What follows from it.
 KG_DEV seq_t seq_from(args_t a, int index, const extent_t &e) {
     int count = UNBOUNDED ? e.count : smaller(e.count, Q_TOKENS);
@@ -127,7 +138,7 @@ KG_DEV work_t work_begin(args_t a) {
     u32 units = units_of(mine);
     KG_LOOP for (int s = lane + WAVE; s < a.num_seqs; s += WAVE) units += units_of(seq_at(a, s));
     u32 total = (u32)uniform((int)wave_sum(units));
-    u32 wanted = (total + LEAST_PART - 1) / LEAST_PART, part = group_id();
+    u32 least = least_part(a, total), wanted = (total + least - 1) / least, part = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
     w.unit = w.end = w.seq_start = 0;
     w.seq = seq_of_lane(a, mine, 0);
