@@ -196,6 +196,25 @@ static void fill_flags(filler *f) {
         ((uint8_t *)t->data)[i] = (uint8_t)KGEN__PICK(&rng, 0, 0, 1, 1, 255);
 }
 
+/* Spans of some tokens; of the others any position up to their own, or far away. */
+static void fill_spans(filler *f) {
+    kgen_tensor *t = &f->data->args.attn->span_ends;
+    kgen__rng rng = stream(f, SPAN_ENDS);
+    int64_t token = 0;
+    for (int64_t i = 0; t->data && i < t->shape[0]; i++) kgen__int_store(t, i, INT32_MIN);
+    for (int32_t s = 0; t->data && s < f->data->shape.seqs; s++) {
+        int64_t context = f->lens[s] - f->qlens[s], end = -1;
+        for (int32_t i = 0; i < f->qlens[s]; i++, token++) {
+            if (end < context + i && kgen__chance(&rng, 2))
+                end = context + i + kgen__rng_range(&rng, 0, 40);
+            int32_t other = KGEN__PICK(&rng, -1, 0, INT32_MIN, (int32_t)(context + i));
+            kgen__int_store(t, token, end >= context + i ? end : other);
+        }
+        if (token > 0 && f->qlens[s] && kgen__chance(&rng, 1))
+            kgen__int_store(t, token - 1, INT32_MAX);
+    }
+}
+
 static void shuffle_pages(filler *f) {
     kgen__rng rng = stream(f, TABLE);
     for (int64_t i = 0; i < f->pages; i++) f->order[i] = i;
@@ -332,7 +351,7 @@ static void fill_queries(filler *f) {
     cover(f, GATE);
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         for (int32_t i = 0; i < f->qlens[s]; i++, token++) {
-            kgen__attn_sight see = kgen__attn_sight_of(&f->data->spec.attn, a, s,
+            kgen__attn_sight see = kgen__attn_sight_of(&f->data->spec.attn, a, s, token,
                                                        f->lens[s] - f->qlens[s] + i, f->lens[s]);
             if (see.end <= see.first) continue;
             fill_token(&a->q, token, &rng);
@@ -459,6 +478,7 @@ kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const in
     fill_lengths(&f);
     fill_flags(&f);
     fill_masks(&f);
+    fill_spans(&f);
     shuffle_pages(&f);
     fill_table(&f);
     fill_cache(&f);

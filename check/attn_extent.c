@@ -26,13 +26,15 @@ static int is_causal(const kgen_attn_spec *spec, const kgen_attn_args *args, int
 }
 
 kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
-                                     int64_t seq, int64_t position, int64_t keys) {
+                                     int64_t seq, int64_t token, int64_t position, int64_t keys) {
     int64_t right = spec->right == KGEN_WINDOW_RT ? args->right : spec->right;
     kgen__attn_sight see = {0, keys};
     if (kgen_attn_phase_of(spec->phase)->tree) return see;
-    if (is_causal(spec, args, seq))
-        see.end = position + 1;
-    else if (right > 0 && position + right < keys)
+    if (is_causal(spec, args, seq)) {
+        int64_t span = spec->spans ? kgen__int_load(&args->span_ends, token) : position;
+        if (span >= keys) span = keys - 1;
+        see.end = (span > position ? span : position) + 1;
+    } else if (right > 0 && position + right < keys)
         see.end = position + right;
     see.first = kgen__attn_first(spec, args, position);
     return see;

@@ -33,13 +33,13 @@ int64_t kgen__attn_window(const kgen_attn_spec *spec, const kgen_attn_args *args
 int64_t kgen__attn_first(const kgen_attn_spec *spec, const kgen_attn_args *args, int64_t position);
 int64_t kgen__attn_kept(const kgen_attn_spec *spec, const kgen_attn_args *args);
 
-/* The keys first .. end - 1 that the query at `position` of a sequence of `keys` sees;
+/* The keys first .. end - 1 that `token`, at `position` of a sequence of `keys`, sees;
  * end <= first where it sees none. */
 typedef struct kgen__attn_sight {
     int64_t first, end;
 } kgen__attn_sight;
 kgen__attn_sight kgen__attn_sight_of(const kgen_attn_spec *spec, const kgen_attn_args *args,
-                                     int64_t seq, int64_t position, int64_t keys);
+                                     int64_t seq, int64_t token, int64_t position, int64_t keys);
 
 /* phase=tree: the mask of token `i` of a sequence; where a key stands, of `extent`; and
  * whether the token sees it. */

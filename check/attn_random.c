@@ -31,6 +31,7 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(attn.chunk, 2, 0, 1, 16, 20, 33, 64),
     KGEN__CHOICE(attn.lookback, 2, 0, 1, 3),
     KGEN__CHOICE(attn.keep, 3, 0, 1, 4, 16, 17, 50, KGEN_WINDOW_RT),
+    KGEN__CHOICE(attn.spans, 2, 0, 1),
     KGEN__CHOICE(attn.softcap, 4, 0, 1),
     KGEN__CHOICE(attn.alibi, 4, 0, 1, KGEN_ALIBI_SQRT),
     KGEN__CHOICE(attn.cap_last, 4, 0, 1),

@@ -230,7 +230,8 @@ static void sequence(kgen__attn_answer *answer, row *r) {
     for (int64_t i = 0; i < e.count && i < most; i++) {
         r->token = e.start + i;
         r->position = e.keys - e.count + i;
-        kgen__attn_sight see = kgen__attn_sight_of(r->spec, a, r->seq, r->position, e.keys);
+        kgen__attn_sight see =
+            kgen__attn_sight_of(r->spec, a, r->seq, r->token, r->position, e.keys);
         r->index = i;
         r->extent = e;
         r->kept = kgen__attn_kept(r->spec, a);

@@ -179,6 +179,9 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(s->chunk || !s->lookback, "lookback=%d: chunk=off", s->lookback);
     REQUIRE(s->window || s->chunk || !s->keep,
             "keep: without window or chunk every query sees the first keys");
+    REQUIRE(!s->spans || (phase->ragged && !phase->tree && s->causal),
+            "spans: phase=%s,causal=%d has no query that a span would show more keys", phase->name,
+            s->causal);
     REQUIRE(!s->invariant || !s->keep,
             "invariant: keep=%d moves with the window which waves see what", s->keep);
     REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
@@ -276,7 +279,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t k = smaller(ahead, s->head_dim * isa->keys * bits / 32 / wave);
     int32_t v = smaller(ahead, slice_dims(s, isa) * isa->keys * bits / 32 / wave);
     int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
-    int32_t facts = 4 + s->alibi; /* of a column: maximum, sum, scale, position */
+    int32_t facts = 4 + !!s->alibi + s->spans; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
     int32_t ids = is_small_page(s->page) ? 16 : 0;         /* page numbers, one a token */
     int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */

@@ -86,7 +86,8 @@ static const kgen__fact facts[] = {
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
     {"WORD", word}, {"DTYPE_U8", word_8}, {"DTYPE_U16", word_16}, {"DTYPE_I64", word_64},
     {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
-    {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"INVARIANT", no}, {"ALIBI_SQRT", alibi_sqrt},
+    {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"INVARIANT", no}, {"SPANS", no},
+    {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};
 /* clang-format on */
 

@@ -34,6 +34,7 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_MASKS] = {TO(words), {TO(words_row)}, 0},
     [TENSOR_CAUSAL] = {TO(causal), {0}, 0},
     [TENSOR_OUT_SCALE] = {TO(out_scale), {0}, 0},
+    [TENSOR_SPAN_ENDS] = {TO(span_ends), {0}, 0},
     [TENSOR_GATE] = {TO(gate), {TO(gate_token), TO(gate_head)}, 1},
     [TENSOR_ALIBI] = {TO(alibi), {0}, 0},
     [TENSOR_SINKS] = {TO(sinks), {0}, 0},

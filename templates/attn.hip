@@ -15,7 +15,7 @@ namespace kg {
 
 // Behind the last block that a row of the wave sees.
 KG_DEV int block_end_of(args_t a, const segment_t &g, const role_t &role) {
-    if constexpr (!UNBOUNDED) return g.block_end;
+    if constexpr (!UNBOUNDED || SPANS != 0) return g.block_end;
     if (!row_exists(g, role.row)) return g.block;
     int row = g.row_block * ROWS + role.row + WAVE_ROWS - 1;
     int last = last_key(a, g.seq, smaller(row / GROUP, g.seq.q_len - 1));

@@ -119,6 +119,12 @@ static void fill_masks(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = (int64_t)(((uint64_t)2 << i % tokens) - 1);
 }
 
+/* No span reaches past its token. */
+static void fill_spans(int64_t *values, int64_t count, int set, void *user) {
+    (void)set, (void)user;
+    for (int64_t i = 0; i < count; i++) values[i] = -1;
+}
+
 static void fill_flags(int64_t *values, int64_t count, int set, void *user) {
     (void)set, (void)user;
     for (int64_t i = 0; i < count; i++) values[i] = 1;
@@ -133,8 +139,9 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
     } rows[] = {
         {&a->block_table, KGEN__EACH_SET, fill_table}, {&a->kv_indices, KGEN__EACH_SET, fill_table},
         {&a->kv_indptr, KGEN__SHARED, fill_indptr},    {&a->seq_lens, KGEN__SHARED, fill_lengths},
-        {&a->words, KGEN__SHARED, fill_masks},         {&a->causal, KGEN__SHARED, fill_flags},
-        {&a->cu_seqlens_k, KGEN__SHARED, fill_keys},   {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},
+        {&a->span_ends, KGEN__SHARED, fill_spans},     {&a->words, KGEN__SHARED, fill_masks},
+        {&a->causal, KGEN__SHARED, fill_flags},        {&a->cu_seqlens_k, KGEN__SHARED, fill_keys},
+        {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         KGEN_TRY(kgen__workload_row_ints(work, rows[i].t, rows[i].owner, rows[i].fill, n, err));

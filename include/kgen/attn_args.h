@@ -28,7 +28,8 @@ typedef enum kgen_attn_error {
  *   softcap:  s_k = c tanh(s_k / c)
  *   alibi:    s_k += slope[h] * (k - p), before the cap with order=alibi;
  *             alibi=sqrt: -= slope[h] * sqrt(max(p - k, 0))
- *   visible:  k <= p where the sequence is causal, else k - p < right; and
+ *   visible:  k <= p, or k <= span_ends[token], where the sequence is causal, else
+ *             k - p < right; and
  *             p - k < window, p / chunk - k / chunk <= lookback (whole numbers),
  *             or k < keep for either. phase=tree: k < ctx, or bit k - ctx of words[s][i];
  *             token j then stands at ctx + bits of words[s][j] - 1, its depth, for

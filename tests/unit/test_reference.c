@@ -212,6 +212,7 @@ enum {
     NO_KEPT = 1 << 18,
     CHUNK_MORE = 1 << 19,
     PLAIN_ALIBI = 1 << 20,
+    NO_SPANS = 1 << 21,
 };
 
 typedef struct walk {
@@ -219,6 +220,7 @@ typedef struct walk {
     int faults;
     int64_t seq, page_tokens, hkv;
     int64_t context, length; /* of the sequence */
+    int64_t start;           /* its first token */
 } walk;
 
 /* Offsets by the letter of the layouts, for caches without any padding. */
@@ -331,6 +333,9 @@ static int sees(const walk *w, int64_t position, int64_t key) {
     if (!kept && !in_chunks(w, place(w, position), place(w, key))) return 0;
     if (w->faults & NOT_CAUSAL) return 1;
     if (a->words.data) return key < w->context || word_at(w, position) >> (key - w->context) & 1;
+    if (causal && a->span_ends.data && !(w->faults & NO_SPANS) &&
+        key <= ((int32_t *)a->span_ends.data)[w->start + position - w->context])
+        return 1;
     if (causal) return key <= position - (w->faults & LAST_KEY ? 1 : 0);
     return !right || key - position < right;
 }
@@ -431,6 +436,7 @@ static void imitate(kgen__data *data, int faults) {
         w.length = ends->data ? whole_at(ends, w.seq + 1) - whole_at(ends, w.seq)
                               : whole_at(&a->seq_lens, w.seq);
         w.context = w.length - fresh;
+        w.start = token;
         for (int64_t i = 0; i < fresh; i++, token++)
             for (int64_t h = 0; h < a->q.shape[1]; h++) imitate_row(&w, token, h, w.context + i);
     }
@@ -551,6 +557,7 @@ static const struct {
     {NO_KEPT, "attn:d=64,g=4,window=20,keep=4 | lens=100"},
     {CHUNK_MORE, "attn:phase=verify,t=4,d=64,g=2,chunk=32,lookback=1 | lens=100"},
     {PLAIN_ALIBI, "attn:d=64,g=4,alibi=sqrt | lens=100"},
+    {NO_SPANS, "attn:phase=verify,t=16,d=64,g=2,spans=1 | lens=60"},
     {LAST_KEY, "attn:d=128,g=8 | lens=400"},
     {LAST_KEY, "attn:q=fp16,kv=fp16,d=128,g=8 | lens=17"},
     {WRONG_HEAD, "attn:d=64,g=3 | lens=40 hkv=3"},

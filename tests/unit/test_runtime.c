@@ -44,7 +44,7 @@ typedef struct rig {
 /* Has everything that a spec can have. */
 #define ALL                                                                                        \
     "attn:phase=verify,kv=fp8,o=fp8,d=64,g=2,t=4,page=x16,layout=hnd,table=i64,window=rt,keep=rt," \
-    "softcap=1,alibi=1,sinks=1,gate=bf16,lse=1,descale=token"
+    "softcap=1,alibi=1,sinks=1,gate=bf16,spans=1,lse=1,descale=token"
 #define PLAIN "attn:d=64,g=2"
 #define SHUFFLE "attn:q=fp8,d=64,g=2,page=32,layout=shuffle,kv=fp8,descale=head"
 #define XPACKED "attn:d=64,g=2,layout=xpacked"
@@ -383,6 +383,9 @@ static const refusal all_refusals[] = {
     {"out_scale", DTYPE, 0, KGEN_DTYPE_BF16, "out_scale: dtype bf16, kernel built for f32"},
     {"out_scale", RANK, 0, 2, "out_scale: rank 2, 1 expected"},
     {"out_scale", SHAPE, 0, 4, "out_scale: shape[0]=4, 1 expected"},
+    {"span_ends", DATA, 0, 0, "span_ends: no data"},
+    {"span_ends", DTYPE, 0, KGEN_DTYPE_I64, "span_ends: dtype i64, kernel built for i32"},
+    {"span_ends", SHAPE, 0, 3, "span_ends: shape[0]=3, 9 expected"},
     {"gate", DATA, 0, 0, "gate: no data"},
     {"gate", DATA, 0, 4, "is not a multiple of 8 bytes"},
     {"gate", DTYPE, 0, KGEN_DTYPE_FP16, "gate: dtype fp16, kernel built for bf16"},

@@ -48,4 +48,5 @@ struct kg_attn_args {
     const void *gate; /* [T][Hq][Dv] */
     long long gate_token, gate_head;
     int keep;
+    const int *span_ends; /* [T] */
 };

@@ -35,12 +35,12 @@ KG_DEV u32 pair_blocks(args_t a, const seq_t &s) {
     int row_blocks = row_blocks_of(s.q_len);
     u32 most = 2 * (u32)larger(ceil_div(s.kv_len, TOK), 1);
     if (row_blocks == 1) return 2 * blocks_in(a, sight_of(a, s, 0));
-    if (s.causal && s.context >= 0) {
+    if (SPANS == 0 && s.causal && s.context >= 0) {
         u32 rows = (u32)((row_blocks + 1) * ROWS - 2);
         u32 seen = (2 * (u32)s.context + rows / GROUP) / TOK + 2;
         most = seen < most ? seen : most;
     }
-    if (!SEES_START && (s.causal || RIGHT != 0)) {
+    if (!SEES_START && SPANS == 0 && (s.causal || RIGHT != 0)) {
         u32 right = s.causal ? 0 : (u32)right_of(a);
         u32 seen = 2 * (((u32)reach_of(a) + right + (ROWS - 1) / GROUP) / TOK + 2);
         if constexpr (KEEP != 0) seen += 2 * (u32)ceil_div(keep_of(a), TOK);

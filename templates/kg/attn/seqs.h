@@ -132,7 +132,7 @@ struct sight_t {
 KG_DEV sight_t sight_of(args_t a, const seq_t &s, int row_block) {
     int low = row_block * ROWS / GROUP;
     int high = smaller(((row_block + 1) * ROWS - 1) / GROUP, s.q_len - 1);
-    sight_t see = {0, last_key(a, s, high)};
+    sight_t see = {0, SPANS != 0 ? s.kv_len - 1 : last_key(a, s, high)};
     if constexpr (!SEES_START) see.first = first_of(a, larger(s.context + low, 0));
     return see;
 }

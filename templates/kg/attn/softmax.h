@@ -61,6 +61,11 @@ KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, const role_t &
         int row = t * NI + lane_column(lane, c);
         h.scale[t][c] = scale;
         h.slope[t][c] = 0;
+        if constexpr (SPANS != 0) {
+            int token = g.seq.q_start + (h.first_row + row) / GROUP;
+            int end = row_exists(g, role.row + row) ? load(a.span_ends + token) : 0;
+            h.span_end[SPANS ? t : 0][c] = smaller(end, g.seq.kv_len - 1);
+        }
         if constexpr (TREE != 0)
             h.mask[t][c] =
                 row_exists(g, role.row + row) ? mask_at(h.words, (h.first_row + row) / GROUP) : 0;
@@ -169,14 +174,15 @@ KG_DEV bool tree_visible(const head_t &h, const keys_t &keys, mask_t mask, int p
     return seen != 0;
 }
 
-KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int token) {
+// last: that a causal query sees.
+KG_DEV bool visible(const head_t &h, const keys_t &keys, int position, int last, int token) {
     if constexpr (!RAGGED)
         return token <= keys.last && (token >= keys.first || (KEEP != 0 && token < keys.keep));
     else if (CAUSAL != 1 && !h.causal)
         return token <= keys.last && reaches(h, keys, position, token) &&
                (RIGHT == 0 || token - position < h.right);
     else
-        return token <= position && reaches(h, keys, position, token);
+        return token <= last && reaches(h, keys, position, token);
 }
 
 // What a slope is multiplied by, of a key so far behind its query.
@@ -206,8 +212,9 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int
     if (!edge) return;
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         int c = r % COLS, token = start + s_token(lane, r), position = position_of(h, lane, t, c);
+        int last = SPANS ? larger(h.span_end[SPANS ? t : 0][c], position) : position;
         bool seen = TREE ? tree_visible(h, keys, h.mask[TREE ? t : 0][c], position, token)
-                         : visible(h, keys, position, token);
+                         : visible(h, keys, position, last, token);
         if (!seen) s[r] = -INFINITE;
     }
 }

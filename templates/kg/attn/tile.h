@@ -76,6 +76,7 @@ struct head_t {
     const u8 *words; // of the sequence
     int words_end;   // tokens that have one
     mask_t mask[TREE ? ROW_TILES : 1][COLS];
+    int span_end[SPANS ? ROW_TILES : 1][COLS];
 };
 
 // --- queries ----------------------------------------------------------------

@@ -47,6 +47,7 @@ constexpr int RIGHT = 0;
 constexpr int CHUNK = 0;
 constexpr int LOOKBACK = 0;
 constexpr int KEEP = 0;
+constexpr int SPANS = 0;
 constexpr int SOFTCAP = 0;
 constexpr int ALIBI_SQRT = 2;
 constexpr int ALIBI = 0;
