@@ -125,9 +125,9 @@ typedef struct isa_row {
 } isa_row;
 
 /* clang-format off */
-#define MLA_CDNA2 {16, 32, 4, 96, 2, 0}
-#define MLA_CDNA3 {16, 32, 4, 96, 2, 1}
-#define MLA_CDNA4 {16, 32, 4, 96, 2, 1}
+#define MLA_CDNA2 {16, 32, 4, 150, 2, 0}
+#define MLA_CDNA3 {16, 32, 4, 150, 2, 1}
+#define MLA_CDNA4 {16, 32, 4, 150, 2, 1}
 #define MLA_RDNA3 {16, 16, 8, 120, 8, 0}
 #define MLA_RDNA4 {16, 16, 8, 120, 8, 1}
 #define MLA_SM90  {8,  16, 8, 96, 8, 1}
