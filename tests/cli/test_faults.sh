@@ -31,6 +31,15 @@ SCRIPT
     : >"$work/runs.$1"
 }
 runs() { wc -l <"$work/runs.$1"; }
+# await COMMAND...: until it holds, for a minute at most.
+await() {
+    local end=$((SECONDS + 60))
+    until "$@"; do
+        ((SECONDS < end)) || { fail "never: $*" && return 1; }
+        sleep 0.05
+    done
+}
+has_run() { [[ $(runs "$1") == "$2" ]]; }
 fresh() {
     KGEN_CACHE_DIR=$work/cache.$((++caches))
     export KGEN_CACHE_DIR
@@ -73,7 +82,7 @@ slow_compile() {
     fake slow "sleep $sleep"
     fresh
     build "$one" >/dev/null & first=$!
-    until [[ $(runs slow) == 1 ]]; do sleep 0.05; done
+    await has_run slow 1
     expect 0 "1 cached" "$kgen" build "$one" --no-variants -q
     wait "$first" || fail "slow: the first process: exit code $?"
     [[ $(runs slow) == 1 ]] || fail "slow: compiled $(runs slow) times"
@@ -81,7 +90,7 @@ slow_compile() {
     fake stopped "[[ ! -e $work/hold ]] || sleep 30"
     touch "$work/hold"
     "$kgen" build "$one" --no-variants >/dev/null 2>&1 & first=$!
-    until [[ $(runs stopped) == 1 ]]; do sleep 0.05; done
+    await has_run stopped 1
     kill -STOP "$first" # it holds the lock, and does not end
     rm "$work/hold"
     begin=$SECONDS
@@ -186,7 +195,7 @@ killed_process() {
     fresh
     local pid hung i
     "$kgen" build "$one" --no-variants >/dev/null 2>&1 & pid=$!
-    until [[ -s $work/hung ]]; do sleep 0.05; done
+    await test -s "$work/hung"
     hung=$(<"$work/hung")
     kill -KILL "$pid"
     wait "$pid" 2>/dev/null || :
@@ -248,7 +257,7 @@ many_wait() {
     fresh
     local first
     build "${kernels[@]}" -j 3 >/dev/null & first=$!
-    until [[ $(runs many) == 3 ]]; do sleep 0.05; done
+    await has_run many 3
     expect 0 "3 cached" bash -c 'ulimit -n 16; exec "$@"' sh "$kgen" build "${kernels[@]}" \
         --no-variants -q -j 1
     wait "$first"
