@@ -138,11 +138,12 @@ static int all_others(const char *line) {
 static void bits_stay(void **state) {
     (void)state;
     assert_int_equal(
-        all_others("attn:phase=verify,t=4,d=64,g=4,page=16,lse=1,invariant=1 | " BATCH), 0);
+        all_others("attn:phase=verify,t=4,d=64,g=4,page=16,lse=1,o=f32,invariant=1 | " BATCH), 0);
     assert_int_equal(
-        all_others("attn:phase=verify,t=4,d=64,g=8,window=187,lse=1,invariant=1 | " BATCH), 0);
-    assert_int_equal(all_others("attn:phase=extend,d=64,g=3,page=16,lse=1,invariant=1 | " PROMPTS),
-                     0);
+        all_others("attn:phase=verify,t=4,d=64,g=8,window=187,lse=1,o=f32,invariant=1 | " BATCH),
+        0);
+    assert_int_equal(
+        all_others("attn:phase=extend,d=64,g=3,page=16,lse=1,o=f32,invariant=1 | " PROMPTS), 0);
 }
 
 static void without_the_key_they_do_not(void **state) {
