@@ -68,7 +68,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     if (!s->waves) s->waves = LANES / target->wave_size;
     if (!s->turns) s->turns = 2 * batch * words_of(s->x) <= MOST_WORDS ? 2 : 1;
     int32_t groups = target->vgpr_file / registers_of(s) * target->simds / s->waves;
-    if (!s->occupancy) s->occupancy = groups < 1 ? 1 : smaller(groups, 8);
+    if (!s->occupancy) s->occupancy = larger(smaller(groups, 8), 1);
 }
 
 /* --- launch shape and name ---------------------------------------------- */

@@ -934,7 +934,8 @@ static void random_cases_cover_the_grid(void **state) {
                                      12, 14, 16, 24, 32, 48, 64, 71, 128};
     static const int32_t pages[] = {0,    1,   2,   4,   8,   16,  32,  64,   128,  256,
                                     1024, 144, 272, 528, 544, 672, 784, 1056, 1568, 1600};
-    int group[129] = {0}, layout[5] = {0}, kv[10] = {0}, out[10] = {0}, kds[6] = {0}, t[65] = {0};
+    int group[129] = {0}, layout[5] = {0}, kds[6] = {0}, t[65] = {0};
+    int kv[KGEN_DTYPE_COUNT] = {0}, out[KGEN_DTYPE_COUNT] = {0};
     int asymmetric = 0, empty = 0;
     char *page = calloc(1, 65537);
     assert_non_null(page);
