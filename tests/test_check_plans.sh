@@ -8,11 +8,12 @@ device=cpu:cdna3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# level, sanitizers: kernels beside those of the cache, which are all checked
+# level, sanitizers: kernels beside those of the cache, which are all checked. Sanitized,
+# prompts of the sizes that models have take minutes: check.<device> has small ones.
 case ${KGEN_TEST_LEVEL:-normal}${KGEN_CPU_SANITIZE:-0} in
 fast0) count=4 ;;
 normal0) count=16 ;;
-fast1 | normal1) count=2 ;;
+fast1 | normal1) count=0 ;;
 full?) count=100000 ;;
 *) echo "KGEN_TEST_LEVEL=${KGEN_TEST_LEVEL:-}: fast, normal or full expected" && exit 1 ;;
 esac
@@ -29,5 +30,6 @@ sed 's/ @.*//' "$work/all" | sort -u >"$work/lines"
 mapfile -t chosen <"$work/chosen"
 echo "${#chosen[@]} of $(wc -l <"$work/lines") kernels"
 "$kgen" check --device "$device" --jobs 2 --quiet "${chosen[@]}"
+((count)) || exit 0
 # full and sliding layers, decodes and prompts over pages
 "$kgen" check --device "$device" --jobs 2 --quiet --model plan/configs/gemma-3-27b-it.json --prompts extend

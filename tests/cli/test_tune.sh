@@ -69,7 +69,7 @@ expect 0 '"within_3_percent"' "$kgen" tune --simulate "$KGEN_TUNING.journal" --j
 
 # kill -9 in the middle; the next run goes on from the journal
 out_file=$work/killed.jsonl
-again=("$kgen" tune "$spec" --device cpu:sm90 --problem batch=32,heads=2 --samples 300
+again=("$kgen" tune "$spec" --device cpu:sm90 --problem batch=32,heads=2 --samples 100
     --search exhaustive --seed 5 --out "$out_file" --json)
 "${again[@]}" >/dev/null 2>&1 &
 run=$!
@@ -85,7 +85,7 @@ verified=$(grep -c '"event":"verified"' "$out_file.journal")
 expect 0 '"outcome": "' "${again[@]}"
 after=$(grep -c '"event":"times"' "$out_file.journal")
 candidates=$(sed -n 's/.*"candidates": \([0-9]*\).*/\1/p' "$work/.out")
-((before > 20 && after == 300 * candidates)) || fail "$before, then $after of 300 x $candidates"
+((before > 20 && after == 100 * candidates)) || fail "$before, then $after of 100 x $candidates"
 [[ $(grep -c '"event":"verified"' "$out_file.journal") == "$verified" ]] ||
     fail "what was verified is verified again"
 [[ $(wc -l <"$out_file") == 1 ]] || fail "no row after the second run"
