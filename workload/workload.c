@@ -215,6 +215,13 @@ kgen_status kgen__workload_row(kgen__workload *work, kgen_tensor *t, kgen__owner
     return kgen__workload_tensor(work, t, owner, arg.rank, shape, content, err);
 }
 
+kgen_status kgen__workload_rows(kgen__workload *work, const kgen__content_row *rows, size_t count,
+                                kgen_error *err) {
+    for (size_t i = 0; i < count; i++)
+        KGEN_TRY(kgen__workload_row(work, rows[i].t, rows[i].owner, rows[i].content, err));
+    return KGEN_OK;
+}
+
 static kgen_status write_ints(kgen__workload *work, const kgen_tensor *t, size_t at,
                               int64_t *values, int64_t count, kgen_error *err) {
     size_t size = (size_t)kgen_dtype_size(t->dtype);
@@ -251,6 +258,13 @@ kgen_status kgen__workload_row_ints(kgen__workload *work, kgen_tensor *t, kgen__
     if (!find_arg(&arg, work, t)) return KGEN_OK;
     KGEN_TRY(kgen_arg_shape(shape, &arg, work->sizes, work->size_count, err));
     return kgen__workload_ints(work, t, owner, arg.rank, shape, fill, user, err);
+}
+
+kgen_status kgen__workload_rows_ints(kgen__workload *work, const kgen__fill_row *rows, size_t count,
+                                     void *user, kgen_error *err) {
+    for (size_t i = 0; i < count; i++)
+        KGEN_TRY(kgen__workload_row_ints(work, rows[i].t, rows[i].owner, rows[i].fill, user, err));
+    return KGEN_OK;
 }
 
 kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *work, int64_t count,

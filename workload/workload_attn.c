@@ -132,20 +132,14 @@ static void fill_flags(int64_t *values, int64_t count, int set, void *user) {
 
 static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_error *err) {
     kgen_attn_args *a = work->args.attn;
-    const struct {
-        kgen_tensor *t;
-        kgen__owner owner;
-        kgen__integers *fill;
-    } rows[] = {
+    const kgen__fill_row rows[] = {
         {&a->block_table, KGEN__EACH_SET, fill_table}, {&a->kv_indices, KGEN__EACH_SET, fill_table},
         {&a->kv_indptr, KGEN__SHARED, fill_indptr},    {&a->seq_lens, KGEN__SHARED, fill_lengths},
         {&a->span_ends, KGEN__SHARED, fill_spans},     {&a->words, KGEN__SHARED, fill_masks},
         {&a->causal, KGEN__SHARED, fill_flags},        {&a->cu_seqlens_k, KGEN__SHARED, fill_keys},
         {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KGEN_TRY(kgen__workload_row_ints(work, rows[i].t, rows[i].owner, rows[i].fill, n, err));
-    return KGEN_OK;
+    return kgen__workload_rows_ints(work, rows, sizeof rows / sizeof rows[0], n, err);
 }
 
 static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_error *err) {
@@ -169,11 +163,7 @@ static kgen_status make_cache(kgen__workload *work, const attn_shape *n, kgen_er
 
 static kgen_status make_rows(kgen__workload *work, kgen_error *err) {
     kgen_attn_args *a = work->args.attn;
-    const struct {
-        kgen_tensor *t;
-        kgen__owner owner;
-        kgen__content content;
-    } rows[] = {
+    const kgen__content_row rows[] = {
         {&a->q, KGEN__EACH_SET, KGEN__SIGNED},
         {&a->out, KGEN__EACH_SET, KGEN__NOTHING},
         {&a->lse, KGEN__EACH_SET, KGEN__NOTHING},
@@ -182,9 +172,7 @@ static kgen_status make_rows(kgen__workload *work, kgen_error *err) {
         {&a->alibi_slopes, KGEN__SHARED, KGEN__POSITIVE},
         {&a->sinks, KGEN__SHARED, KGEN__SIGNED},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KGEN_TRY(kgen__workload_row(work, rows[i].t, rows[i].owner, rows[i].content, err));
-    return KGEN_OK;
+    return kgen__workload_rows(work, rows, sizeof rows / sizeof rows[0], err);
 }
 
 static void set_numbers(kgen_attn_args *a, const kgen_attn_spec *s) {

@@ -88,15 +88,32 @@ kgen_status kgen__workload_tensor(kgen__workload *work, kgen_tensor *t, kgen__ow
                                   int32_t rank, const int64_t *shape, kgen__content content,
                                   kgen_error *err);
 
+/* The same for a table of them. */
+typedef struct kgen__content_row {
+    kgen_tensor *t;
+    kgen__owner owner;
+    kgen__content content;
+} kgen__content_row;
+kgen_status kgen__workload_rows(kgen__workload *work, const kgen__content_row *rows, size_t count,
+                                kgen_error *err);
+
 /* Writes the integers of one set. */
 typedef void kgen__integers(int64_t *values, int64_t count, int set, void *user);
 
-/* The same two of integers. */
+/* The same three of integers. */
 kgen_status kgen__workload_row_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
                                     kgen__integers *fill, void *user, kgen_error *err);
 kgen_status kgen__workload_ints(kgen__workload *work, kgen_tensor *t, kgen__owner owner,
                                 int32_t rank, const int64_t *shape, kgen__integers *fill,
                                 void *user, kgen_error *err);
+
+typedef struct kgen__fill_row {
+    kgen_tensor *t;
+    kgen__owner owner;
+    kgen__integers *fill;
+} kgen__fill_row;
+kgen_status kgen__workload_rows_ints(kgen__workload *work, const kgen__fill_row *rows, size_t count,
+                                     void *user, kgen_error *err);
 
 /* 0 .. count - 1 in random order; nothing while measuring. *out: free(). */
 kgen_status kgen__workload_shuffled(int32_t **out, kgen__workload *work, int64_t count,

@@ -140,16 +140,11 @@ static kgen__content inputs_of(const kgen_gdn_spec *s) {
 static kgen_status make_rows(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     kgen_gdn_args *a = work->args.gdn;
     kgen__content x = inputs_of(n->s);
-    const struct {
-        kgen_tensor *t;
-        kgen__owner owner;
-        kgen__content content;
-    } rows[] = {
+    const kgen__content_row rows[] = {
         {&a->q, KGEN__EACH_SET, x},
         {&a->k, KGEN__EACH_SET, x},
         {&a->v, KGEN__EACH_SET, x},
         {&a->qkvz, KGEN__EACH_SET, x},
-        {&a->ba, KGEN__EACH_SET, x},
         {&a->x, KGEN__EACH_SET, x},
         {&a->z, KGEN__EACH_SET, x},
         {&a->b, KGEN__EACH_SET, n->s->raw_gates ? KGEN__POSITIVE : x},
@@ -162,21 +157,15 @@ static kgen_status make_rows(kgen__workload *work, const gdn_shape *n, kgen_erro
         {&a->out, KGEN__EACH_SET, KGEN__NOTHING},
         {&a->out_scale, KGEN__EACH_SET, KGEN__NOTHING},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].t != &a->ba || n->step)
-            KGEN_TRY(kgen__workload_row(work, rows[i].t, rows[i].owner, rows[i].content, err));
-    return KGEN_OK;
+    if (n->step) KGEN_TRY(kgen__workload_row(work, &a->ba, KGEN__EACH_SET, x, err));
+    return kgen__workload_rows(work, rows, sizeof rows / sizeof rows[0], err);
 }
 
 /* ---- states ---------------------------------------------------------------------------- */
 
 static kgen_status make_pools(kgen__workload *work, const gdn_shape *n, kgen_error *err) {
     kgen_gdn_args *a = work->args.gdn;
-    const struct {
-        kgen_tensor *t;
-        kgen__owner owner;
-        kgen__content content;
-    } rows[] = {
+    const kgen__content_row rows[] = {
         {&a->state, KGEN__SHARED, KGEN__SIGNED},
         {&a->conv_state, KGEN__SHARED, inputs_of(n->s)},
         {&a->buffer, KGEN__EACH_SET, KGEN__NOTHING},
@@ -185,9 +174,7 @@ static kgen_status make_pools(kgen__workload *work, const gdn_shape *n, kgen_err
         {&a->ring_u, KGEN__SHARED, KGEN__SIGNED},
         {&a->ring_decay, KGEN__SHARED, KGEN__POSITIVE},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KGEN_TRY(kgen__workload_row(work, rows[i].t, rows[i].owner, rows[i].content, err));
-    return KGEN_OK;
+    return kgen__workload_rows(work, rows, sizeof rows / sizeof rows[0], err);
 }
 
 static void fill_ring_lens(int64_t *values, int64_t count, int set, void *user) {
@@ -245,11 +232,7 @@ static void fill_parents(int64_t *values, int64_t count, int set, void *user) {
 
 static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *err) {
     kgen_gdn_args *a = work->args.gdn;
-    const struct {
-        kgen_tensor *t;
-        kgen__owner owner;
-        kgen__integers *fill;
-    } rows[] = {
+    const kgen__fill_row rows[] = {
         {&a->ring_start, KGEN__SHARED, fill_ring_starts},
         {&a->ring_len, KGEN__SHARED, fill_ring_lens},
         {&a->slots, KGEN__EACH_SET, fill_slots},
@@ -260,9 +243,7 @@ static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *
         {&a->cu_seqlens, KGEN__SHARED, fill_ends},
         {&a->parents, KGEN__SHARED, fill_parents},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KGEN_TRY(kgen__workload_row_ints(work, rows[i].t, rows[i].owner, rows[i].fill, n, err));
-    return KGEN_OK;
+    return kgen__workload_rows_ints(work, rows, sizeof rows / sizeof rows[0], n, err);
 }
 
 static void set_numbers(kgen_gdn_args *a, const gdn_shape *n) {

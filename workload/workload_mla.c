@@ -76,33 +76,22 @@ static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
 
 static kgen_status make_integers(kgen__workload *work, mla_shape *n, kgen_error *err) {
     kgen_mla_args *a = work->args.mla;
-    const struct {
-        kgen_tensor *t;
-        kgen__owner owner;
-        kgen__integers *fill;
-    } rows[] = {
+    const kgen__fill_row rows[] = {
         {&a->block_table, KGEN__EACH_SET, fill_table}, {&a->kv_indices, KGEN__EACH_SET, fill_table},
         {&a->kv_indptr, KGEN__SHARED, fill_indptr},    {&a->seq_lens, KGEN__SHARED, fill_lengths},
         {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KGEN_TRY(kgen__workload_row_ints(work, rows[i].t, rows[i].owner, rows[i].fill, n, err));
-    return KGEN_OK;
+    return kgen__workload_rows_ints(work, rows, sizeof rows / sizeof rows[0], n, err);
 }
 
 static kgen_status make_numbers(kgen__workload *work, kgen_error *err) {
     kgen_mla_args *a = work->args.mla;
-    const struct {
-        kgen_tensor *t;
-        kgen__owner owner;
-        kgen__content content;
-    } rows[] = {
+    const kgen__content_row rows[] = {
         {&a->q, KGEN__EACH_SET, KGEN__SIGNED},         {&a->out, KGEN__EACH_SET, KGEN__NOTHING},
         {&a->lse, KGEN__EACH_SET, KGEN__NOTHING},      {&a->descale, KGEN__SHARED, KGEN__POSITIVE},
         {&a->out_scale, KGEN__SHARED, KGEN__POSITIVE}, {&a->sinks, KGEN__SHARED, KGEN__SIGNED},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        KGEN_TRY(kgen__workload_row(work, rows[i].t, rows[i].owner, rows[i].content, err));
+    KGEN_TRY(kgen__workload_rows(work, rows, sizeof rows / sizeof rows[0], err));
     a->softmax_scale = (float)(1 / sqrt(work->spec.mla.latent + work->spec.mla.rope));
     if (work->spec.mla.window == KGEN_WINDOW_RT) a->window = RUN_TIME_WINDOW;
     return KGEN_OK;

@@ -228,6 +228,7 @@ static int round_trip(kgen_family_id family, int device, const kgen_target *targ
     rig *r = malloc(sizeof *r);
     DO(kgen__case_random(drawn, family, &rng, target, 0, &did));
     if (family == KGEN_FAMILY_ATTN) drawn->attn.bad = 0; /* a replay refuses such inputs */
+    if (family == KGEN_FAMILY_MLA) drawn->mla.bad = 0;
     if (family == KGEN_FAMILY_GDN) drawn->gdn.astray = 0;
     kgen__case_draw(drawn, kgen__rng_next(&rng) >> 32 | 1);
     make_rig(r, devices[device], "*", drawn);
