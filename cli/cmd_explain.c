@@ -45,15 +45,22 @@ static kgen_status explain_spec(const char *line, const question *q, kgen_error 
     return status;
 }
 
+/* clang-format off */
+static const char about[] =
+    "Explains the keys of a spec line. FAMILY is one of\n "
+#define KGEN_FAMILY(name, NAME) " " #name
+#include <kgen/families.def>
+    "\nOf a SPEC: which tuning values it gets for a problem, and why.\n"
+    "Of two KEYs of `kgen list`: what differs.";
+/* clang-format on */
+
 int kgen__command_explain(int argc, char **argv) {
     question q = {0};
     int first, code;
     kgen__syntax s = {
         .command = "explain",
         .arguments = "[FAMILY|SPEC|KEY KEY]",
-        .about = "Explains the keys of a spec line. FAMILY: attn, gdn, scatter,\n"
-                 "kv_write, kv_gather, attn_merge, mla. Of a SPEC: which tuning values it gets\n"
-                 "for a problem, and why. Of two KEYs of `kgen list`: what differs.",
+        .about = about,
         .most = 2};
     const char *cache_dir = NULL;
     kgen__syntax_add(&s, (kgen__option){"problem", 0, "batch=N,...", kgen__read_problem, &q.problem,

@@ -26,7 +26,8 @@ for config in plan/configs/*.json; do
     done
 done
 sed 's/ @.*//' "$work/all" | sort -u >"$work/lines"
-{ grep -E '^(kv_|attn_merge)' "$work/lines"; grep -vE '^(kv_|attn_merge)' "$work/lines" | shuf -n "$count"; } >"$work/chosen"
+grep -E '^(kv_|attn_merge)' "$work/lines" >"$work/chosen"
+((!count)) || grep -vE '^(kv_|attn_merge)' "$work/lines" | shuf -n "$count" >>"$work/chosen"
 mapfile -t chosen <"$work/chosen"
 echo "${#chosen[@]} of $(wc -l <"$work/lines") kernels"
 "$kgen" check --device "$device" --jobs 2 --quiet "${chosen[@]}"

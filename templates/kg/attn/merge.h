@@ -458,7 +458,7 @@ KG_DEV void finish(args_t a) {
     KG_LOOP for (i64 n = wave; n < a.num_seqs; n += waves) {
         extent_t e = extent_of(a, (int)n);
         if constexpr (RAGGED && !UNBOUNDED)
-            clear_tokens(a, e.start + Q_TOKENS, e.start + e.count, 0, 1);
+            clear_tokens(a, e.start + smaller(Q_TOKENS, e.count), e.start + e.count, 0, 1);
         if (a.error) report(a, seq_from(a, (int)n, e), e);
     }
     if constexpr (RAGGED) {
