@@ -58,10 +58,7 @@ int kgen__command_explain(int argc, char **argv) {
     question q = {0};
     int first, code;
     kgen__syntax s = {
-        .command = "explain",
-        .arguments = "[FAMILY|SPEC|KEY KEY]",
-        .about = about,
-        .most = 2};
+        .command = "explain", .arguments = "[FAMILY|SPEC|KEY KEY]", .about = about, .most = 2};
     const char *cache_dir = NULL;
     kgen__syntax_add(&s, (kgen__option){"problem", 0, "batch=N,...", kgen__read_problem, &q.problem,
                                         0, 0, "also context=N, heads=N (KV heads); not known"});
