@@ -113,8 +113,7 @@ static void pack_cache(device_args *d, const kgen_attn_args *a, const kgen__kv *
     d->page = (int)kv->page;
     d->last_page = (int)(a->k.shape[0] > 0 ? a->k.shape[0] - 1 : 0);
     if (kv->spec_page != KGEN_PAGE_X16) return; /* kernels divide by what they know */
-    uint64_t groups = (uint64_t)kv->page / 16;
-    d->page_magic = (((uint64_t)1 << 36) + groups - 1) / groups;
+    d->page_magic = kgen__attn_page_magic(kv->page);
 }
 
 static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,

@@ -11,6 +11,11 @@ int kgen__attn_most_keys(int64_t pages, int64_t page) {
     return over || keys > MOST_KEYS ? MOST_KEYS : (int)keys;
 }
 
+uint64_t kgen__attn_page_magic(int64_t page) {
+    uint64_t groups = (uint64_t)page / 16;
+    return (((uint64_t)1 << 36) + groups - 1) / groups;
+}
+
 int kgen__attn_window_of(int32_t window) {
     enum { MOST_WINDOW = INT32_MAX - 64 };
     return window < MOST_WINDOW ? window : MOST_WINDOW;

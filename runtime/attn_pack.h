@@ -13,6 +13,8 @@
 int kgen__attn_most_keys(int64_t pages, int64_t page);
 /* So that a position less the window is a number. */
 int kgen__attn_window_of(int32_t window);
+/* What a kernel of page=x16 multiplies by, to divide by the page. */
+uint64_t kgen__attn_page_magic(int64_t page);
 
 kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel,
                                        const kgen__attn_geometry *geometry, int32_t v_dim,

@@ -81,8 +81,7 @@ static kgen_status pack_cache(device_args *d, const kgen_mla_spec *s, const kgen
     d->last_page = (int)(pool.shape[0] > 0 ? pool.shape[0] - 1 : 0);
     d->v_descale = d->k_descale;
     if (s->page != KGEN_PAGE_X16) return KGEN_OK; /* kernels divide by what they know */
-    uint64_t groups = (uint64_t)kv.page / 16;
-    d->page_magic = (((uint64_t)1 << 36) + groups - 1) / groups;
+    d->page_magic = kgen__attn_page_magic(kv.page);
     return KGEN_OK;
 }
 
