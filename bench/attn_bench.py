@@ -14,6 +14,7 @@ L2 cache; replays of all candidates alternate. See docs/bench.md.
 import argparse
 import copy
 import dataclasses
+import importlib
 import itertools
 import os
 import re
@@ -100,18 +101,45 @@ class Row:
         return {"bf16": torch.bfloat16, "fp16": torch.float16}[self.x]
 
     @property
+    def token_bytes(self):
+        """Of a cached token: K and V of all heads."""
+        return 2 * self.kv_heads * self.dim * (1 if self.kv == "fp8" else 2)
+
+    @property
     def kv_bytes(self):
-        """What one launch has to read: keys in sight, K and V."""
+        """What one launch has to read: keys in sight."""
         keys = sum(min(n, self.window + t - 1) if self.window else n for n, t in zip(self.seq_lens, self.q_lens))
-        return 2 * keys * self.kv_heads * self.dim * (1 if self.kv == "fp8" else 2)
+        return keys * self.token_bytes
+
+    @property
+    def pairs(self):
+        """Keys that the queries of a head see, all queries together."""
+        def seen(n, t):
+            return sum(min(n - t + i + 1, self.window or n) for i in range(t))
+        return sum(count * seen(keys, rest[0] if rest else self.tokens) for count, keys, *rest in self.lens)
 
     @property
     def flops(self):
         """Of both products, over the keys that each query sees."""
-        def seen(n, t):
-            return sum(min(n - t + i + 1, self.window or n) for i in range(t))
-        pairs = sum(count * seen(keys, rest[0] if rest else self.tokens) for count, keys, *rest in self.lens)
-        return 4 * pairs * self.q_heads * self.dim
+        return 4 * self.pairs * self.q_heads * self.dim
+
+    def case(self, *args, **named):
+        return Case(self, *args, **named)
+
+    def ours(self, *args):
+        return Kgen(*args)
+
+    def small(self, device):
+        """The same kernel over three short sequences."""
+        if max(self.q_lens) > VERIFY_TOKENS:
+            lens = ((1, 50, 50), (1, 90, 20), (1, 150, 1))
+        else:
+            lens = tuple((1, n) for n in (self.tokens, self.page + 7, 150 if device == "cpu" else 2500))
+        return dataclasses.replace(self, lens=lens, **self.small_heads)
+
+    @property
+    def small_heads(self):
+        return {"q_heads": 2 * self.group, "kv_heads": 2}
 
 
 def usual_rows():
@@ -142,10 +170,10 @@ def extend_rows():
             + rows([(4, 8 * K, 2 * K)], window=1 * K, **small))
 
 
-def map_rows():
+def map_rows(make=Row):
     """Batch by context. Neighbours of a cell that is timed in the first half are timed in the second: what a
     budget cuts off leaves no corner empty."""
-    cells = [(b + c, Row(((batch, keys),))) for b, batch in enumerate(BATCHES) for c, keys in enumerate(CONTEXTS)]
+    cells = [(b + c, make(((batch, keys),))) for b, batch in enumerate(BATCHES) for c, keys in enumerate(CONTEXTS)]
     rows = [row for place, row in sorted(cells, key=lambda cell: cell[0] % 2)]
     return [row for row in rows if row.kv_bytes <= GRID_BYTES]
 
@@ -161,20 +189,30 @@ class Case:
         lens = row.seq_lens
         pages = torch.tensor([-(-n // row.page) for n in lens])
         need = int(pages.sum()) * sets if distinct else 0
-        kv_type = torch.float8_e4m3fn if row.kv == "fp8" else row.dtype
-        shape = (max(need, pool_pages), row.page, row.kv_heads, row.dim)
-        self.k, self.v = (harness.Pools.take(name, shape, kv_type, device, random_tensor) for name in "kv")
-        self.table = self.make_table(shape[0], pages, distinct).to(device)
+        count = max(need, pool_pages)
+        self.k, self.v = self.make_pools(count, torch.float8_e4m3fn if row.kv == "fp8" else row.dtype, device)
+        self.table = self.make_table(count, pages, distinct).to(device)
         ends = [0, *itertools.accumulate(row.q_lens)]
         tokens = ends[-1]
         self.q = random_tensor((tokens, row.q_heads, row.dim), row.dtype, device)
-        self.out = torch.full_like(self.q, float("nan"))
+        self.out = torch.full_like(self.q[..., :self.v.shape[-1]], float("nan"), memory_format=torch.contiguous_format)
         self.lens = torch.tensor(lens, dtype=torch.int32, device=device)
         self.ends, self.cu = ends, torch.tensor(ends, dtype=torch.int32, device=device)
         self.k_descale, self.v_descale = (
-            torch.tensor([x], device=device) if row.kv == "fp8" else None for x in (0.8, 1.3))
-        self.scale = row.dim ** -0.5
+            torch.tensor([x], device=device) if row.kv == "fp8" else None for x in self.descales)
+        self.scale = self.scaled_dim ** -0.5
         self.wanted = {}
+
+    descales = 0.8, 1.3
+
+    @property
+    def scaled_dim(self):
+        return self.row.dim
+
+    def make_pools(self, pages, kv_type, device):
+        """K and V, [page][token][head][channel]"""
+        shape = (pages, self.row.page, self.row.kv_heads, self.row.dim)
+        return (harness.Pools.take(name, shape, kv_type, device, random_tensor) for name in "kv")
 
     def make_table(self, pool_pages, pages, distinct):
         """[set][S][pages]; entries past a sequence's end name some page of the pool."""
@@ -190,7 +228,7 @@ class Case:
         row, length = self.row, int(self.lens[seq])
         pages = self.table[index, seq, :-(-length // row.page)].long()
         chosen = pool.view(torch.uint8)[pages, :, head] if row.kv == "fp8" else pool[pages, :, head]
-        return chosen.reshape(-1, row.dim)[:length].view(pool.dtype).float()
+        return chosen.reshape(-1, pool.shape[-1])[:length].view(pool.dtype).float()
 
     def rows_of(self, tensor, seq, head):
         """[t][G][D] of a sequence and the heads of a KV head, float32"""
@@ -242,7 +280,7 @@ def case_sets(row, options):
     the map has in sight is many times the L2 cache: one launch will do."""
     if options.dry_run:
         return 2
-    per_set = sum(row.seq_lens) * 2 * row.kv_heads * row.dim * (1 if row.kv == "fp8" else 2)
+    per_set = sum(row.seq_lens) * row.token_bytes
     sets = min(MAX_LAUNCHES, max(MIN_LAUNCHES, -(-COLD_BYTES // row.kv_bytes)))
     return min(sets, max(1 if options.grid else MIN_LAUNCHES, POOL_BYTES // per_set))
 
@@ -290,7 +328,7 @@ def candidates(row, options, context, device, peers):
     made = []
     for variant in harness.variants_of(options):
         try:
-            made.append(Kgen(context, row, variant, device))
+            made.append(row.ours(context, row, variant, device))
         except kg.KgenError as error:
             print(f"  {row.name}: kgen {variant}: {error}", flush=True)
     return made + [copy.copy(peer) for peer in peers if peer.takes(row)]
@@ -312,18 +350,9 @@ def try_once(candidate, case, index=0):
 # ---- correctness --------------------------------------------------------------
 
 
-def small_row(row, device):
-    """The same kernel over three short sequences."""
-    if max(row.q_lens) > VERIFY_TOKENS:
-        lens = ((1, 50, 50), (1, 90, 20), (1, 150, 1))
-    else:
-        lens = tuple((1, n) for n in (row.tokens, row.page + 7, 150 if device == "cpu" else 2500))
-    return dataclasses.replace(row, lens=lens, q_heads=2 * row.group, kv_heads=2)
-
-
 def small_rows(rows, device):
     """One for each kernel."""
-    return {row.spec: small_row(row, device) for row in rows}.values()
+    return {row.spec: row.small(device) for row in rows}.values()
 
 
 def is_right(result):
@@ -335,7 +364,7 @@ def check(rows, options, context, device, peers):
     """Returns how many kernels of ours failed."""
     failed = 0
     for row in small_rows(rows, device):
-        case = Case(row, device, 2, 100)
+        case = row.case(device, 2, 100)
         for candidate in candidates(row, options, context, device, peers):
             result = try_once(candidate, case, 1)
             good = is_right(result)
@@ -351,7 +380,7 @@ def check(rows, options, context, device, peers):
 def time_row(row, options, context, device, peers, read_gbs):
     """Every candidate is compared on the last set, which is not the one that a peer may have planned for."""
     sets = case_sets(row, options)
-    case = Case(row, device, sets, 256 if device == "cpu" else POOL_PAGES)
+    case = row.case(device, sets, 256 if device == "cpu" else POOL_PAGES)
     graphs, errors, own, wrong = {}, {}, [], []
     for candidate in candidates(row, options, context, device, peers):
         result = try_once(candidate, case, sets - 1)
@@ -454,7 +483,7 @@ def warm_peers(rows, options, peers):
     """One process of many: launches its share over a pool of few pages."""
     part, parts = map(int, options.warm_peers.split("/"))
     for row, peer in warm_work(rows, options, peers)[part::parts]:
-        try_once(copy.copy(peer), Case(row, "cuda", 1, 256, distinct=False), 0)
+        try_once(copy.copy(peer), row.case("cuda", 1, 256, distinct=False), 0)
     return 0
 
 
@@ -526,8 +555,8 @@ def measure(rows, options, context, device, peers):
     return len(rows) - len(left) - len(report["rows"]) + len(bad)
 
 
-def parse():
-    p = harness.parser(__doc__, None, (5, 15))
+def parse(doc):
+    p = harness.parser(doc, None, (5, 15))
     p.add_argument("--grid", action="store_true", help="batch by context of one kernel, 5 repeats")
     p.add_argument("--extend", action="store_true", help="rows of many query tokens")
     p.add_argument("--only", default="", help="regular expression over the names of rows")
@@ -541,10 +570,10 @@ def parse():
     p.add_argument("--device", default="cuda:0", help="a kgen device; cpu:sm90 with --check")
     p.add_argument("--warm-processes", type=int, default=min(12, os.cpu_count()))
     p.add_argument("--warm-peers", default="", help=argparse.SUPPRESS)
-    return settle(p.parse_args())
+    return p.parse_args()
 
 
-def settle(options):
+def settle(options, family):
     """What was not given follows from the rest."""
     harness.settle(options, (5, 15))
     options.repeats = 1 if options.dry_run else 5 if options.grid else options.repeats
@@ -552,7 +581,7 @@ def settle(options):
     if options.budget is None:
         options.budget = GRID_SECONDS if options.grid else 0
     kind = "grid" if options.grid else "extend" if options.extend else "bench"
-    options.tag = options.tag or f"attn_{kind}" + "_dry" * options.dry_run
+    options.tag = options.tag or f"{family}_{kind}" + "_dry" * options.dry_run
     if options.dry_run:
         options.device = "cpu:sm90"
     return options
@@ -568,24 +597,25 @@ def dry_rows(rows, options):
 
 
 def rows(options):
-    made = map_rows() if options.grid else extend_rows() if options.extend else usual_rows()
-    return [row for row in made if re.search(options.only, row.name)]
+    return map_rows() if options.grid else extend_rows() if options.extend else usual_rows()
 
 
-def peers(options):
+def peers(options, module):
     if options.no_peer:
         return []
-    import attn_peers
-    found, reasons = attn_peers.available(options.torch, options.peers.split(",") if options.peers else ())
+    from peers import available  # with torch
+    kinds = importlib.import_module(module).kinds(options.torch)
+    found, reasons = available(kinds, options.peers.split(",") if options.peers else ())
     if not options.warm_peers:
         print("peers: " + (", ".join(p.name for p in found) or "none"))
         print("".join(f"  left out: {reason}\n" for reason in reasons), end="", flush=True)
     return found
 
 
-def main():
-    options = parse()
-    chosen = rows(options)
+def main(family, doc, rows, dry_rows):
+    """rows(options), and of these what dry_rows(rows, options) makes: the peers are those of <family>_peers.py."""
+    options = settle(parse(doc), family)
+    chosen = [row for row in rows(options) if re.search(options.only, row.name)]
     if options.list:
         print("\n".join(f"{row.name:36} {row.spec}" for row in chosen))
         return 0
@@ -594,13 +624,13 @@ def main():
                                            for v in harness.variants_of(options)}))
     torch.manual_seed(options.seed)
     chosen = dry_rows(chosen, options) if options.dry_run else chosen
-    others = peers(options)
+    others = peers(options, f"{family}_peers")
     if options.warm_peers:
         return warm_peers(chosen, options, others)
     context, device = harness.open_device(options.device)
     print(f"seed {options.seed}, {context.name}", flush=True)
     if device == "cuda" and others:
-        harness.precompile(__file__, options, "--warm-peers")
+        harness.precompile(sys.argv[0], options, "--warm-peers")
     failed = 0 if options.no_check else check(chosen, options, context, device, others)
     if not options.check and (device == "cuda" or options.dry_run):
         failed += measure(chosen, options, context, device, others)
@@ -609,4 +639,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("attn", __doc__, rows, dry_rows))

@@ -329,17 +329,3 @@ def kinds(with_torch):
     made["flashinfer"] = FlashInfer
     of_torch = [(Torch, "dense"), (Torch, "gather"), (TorchPrefill, "flash"), (TorchPrefill, "cudnn")]
     return {**made, **{f"torch-{how}": (lambda kind=kind, how=how: kind(how)) for kind, how in of_torch if with_torch}}
-
-
-def available(with_torch, names=()):
-    """(peers that can be loaded, reasons for the others); `names` are the only ones wanted, if any"""
-    found, reasons = [], []
-    for name, make in kinds(with_torch).items():
-        if names and name not in names:
-            continue
-        try:
-            found.append(make())
-        except Missing as reason:
-            reasons.append(f"{name}: {reason}")
-    return found, reasons
-

@@ -86,3 +86,17 @@ def load(module, name):
         return getattr(loaded, name)
     except (ImportError, AttributeError) as error:
         raise Missing(f"{module}.{name}: {error}") from None
+
+
+def available(kinds, names=()):
+    """kinds: name -> what makes a peer. Returns (peers that can be loaded, reasons for the others); `names` are the only
+    ones wanted, if any."""
+    found, reasons = [], []
+    for name, make in kinds.items():
+        if names and name not in names:
+            continue
+        try:
+            found.append(make())
+        except Missing as reason:
+            reasons.append(f"{name}: {reason}")
+    return found, reasons
