@@ -136,6 +136,7 @@ typedef struct kgen__binding {
     uint8_t apart_at[KGEN__BOUND_MAX]; /* the rows of APART */
     kgen__bound bound[KGEN__BOUND_MAX];
     const kgen__row *without[KGEN__BOUND_MAX];
+    uint32_t without_at[KGEN__BOUND_MAX]; /* where their addresses are */
     kgen__bound_number numbers[KGEN__NUMBERS_MAX];
     int number_count;
     uint64_t learned; /* a bit for each size that a tensor may say, up to 2^31-1 */

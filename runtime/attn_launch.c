@@ -83,16 +83,15 @@ static kgen_status check_lengths(const kgen_attn_spec *s, const kgen_attn_args *
     return KGEN_OK;
 }
 
-static kgen__attn_geometry geometry_of(const kgen_kernel *kernel) {
-    return kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
+static void settle(kgen_kernel *kernel) {
+    kernel->counts.attn = kgen__attn_geometry_of(&kernel->spec.attn, kernel->ctx->target);
 }
 
 static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err) {
     const kgen_attn_args *a = args->attn;
     const kgen_attn_spec *s = &kernel->spec.attn;
-    kgen__attn_geometry geometry = geometry_of(kernel);
-    return kgen__attn_workspace_bytes(bytes, kernel, &geometry, s->v_dim, a->seq_lens.shape[0],
+    return kgen__attn_workspace_bytes(bytes, kernel, s->v_dim, a->seq_lens.shape[0],
                                       a->q.shape[1] / s->group, err);
 }
 
@@ -169,8 +168,8 @@ static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kg
 /* Where blocks of keys are more than the line of work counts, several are a unit. */
 static kgen_status pack_line(device_args *d, const kgen__attn_geometry *geometry, int32_t group,
                              kgen_error *err) {
-    int64_t most = INT32_MAX, blocks = d->table_keys / geometry->block_keys + 1;
     if (geometry->row_blocks) return KGEN_OK;
+    int64_t most = INT32_MAX, blocks = d->table_keys / geometry->block_keys + 1;
     blocks *= geometry->waves; /* a unit is a block for one wave's rows */
     int64_t rows = (int64_t)d->num_tokens * group, cost = geometry->item_cost + 2;
     NEED(rows <= INT32_MAX - 4096, "q: %d tokens of g=%d heads, at most %d rows of a KV head",
@@ -186,9 +185,8 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err) {
     device_args *d = packed;
     KGEN_TRY(pack_args(d, kernel, args->attn, err));
-    kgen__attn_geometry geometry = geometry_of(kernel);
-    KGEN_TRY(pack_line(d, &geometry, kernel->spec.attn.group, err));
-    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, &geometry, kernel->spec.attn.v_dim, args, err));
+    KGEN_TRY(pack_line(d, &kernel->counts.attn, kernel->spec.attn.group, err));
+    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, kernel->spec.attn.v_dim, args, err));
     *grid = d->num_tokens ? kernel->config.grid : 0;
     return KGEN_OK;
 }
@@ -196,6 +194,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
 const kgen__launcher kgen__launch_attn = {
     .rows_of = rows_of,
     .packed_bytes = sizeof(device_args),
+    .settle = settle,
     .workspace_bytes = workspace_bytes,
     .pack = pack,
 };

@@ -27,9 +27,8 @@ typedef struct workspace {
     size_t sums, outs, bytes; /* offsets, size */
 } workspace;
 
-static workspace layout_workspace(const kgen_kernel *kernel, const kgen__attn_geometry *geometry,
-                                  int32_t v_dim) {
-    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry->rows;
+static workspace layout_workspace(const kgen_kernel *kernel, int32_t v_dim) {
+    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)kernel->counts.attn.rows;
     workspace w;
     w.sums = KGEN__HEAD_BYTES;
     size_t sums = rows * 2 * sizeof(float), unit = KGEN__WORKSPACE_ALIGNMENT;
@@ -49,19 +48,17 @@ static kgen_status check_counters(const kgen__attn_geometry *geometry, int64_t s
     return KGEN_OK;
 }
 
-kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel,
-                                       const kgen__attn_geometry *geometry, int32_t v_dim,
+kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel, int32_t v_dim,
                                        int64_t seqs, int64_t kv_heads, kgen_error *err) {
-    KGEN_TRY(check_counters(geometry, seqs, kv_heads, err));
-    *bytes = layout_workspace(kernel, geometry, v_dim).bytes;
+    KGEN_TRY(check_counters(&kernel->counts.attn, seqs, kv_heads, err));
+    *bytes = layout_workspace(kernel, v_dim).bytes;
     return KGEN_OK;
 }
 
 kgen_status kgen__attn_pack_workspace(struct kg_attn_args *d, const kgen_kernel *kernel,
-                                      const kgen__attn_geometry *geometry, int32_t v_dim,
-                                      const kgen_args *args, kgen_error *err) {
-    KGEN_TRY(check_counters(geometry, d->num_seqs, d->kv_heads, err));
-    workspace w = layout_workspace(kernel, geometry, v_dim);
+                                      int32_t v_dim, const kgen_args *args, kgen_error *err) {
+    KGEN_TRY(check_counters(&kernel->counts.attn, d->num_seqs, d->kv_heads, err));
+    workspace w = layout_workspace(kernel, v_dim);
     char *base = args->workspace;
     KGEN_TRY(kgen__check_workspace(base, args->workspace_bytes, w.bytes, err));
     d->workspace = args->workspace;

@@ -16,12 +16,10 @@ int kgen__attn_window_of(int32_t window);
 /* What a kernel of page=x16 multiplies by, to divide by the page. */
 uint64_t kgen__attn_page_magic(int64_t page);
 
-kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel,
-                                       const kgen__attn_geometry *geometry, int32_t v_dim,
+kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel, int32_t v_dim,
                                        int64_t seqs, int64_t kv_heads, kgen_error *err);
 /* num_seqs and kv_heads are packed. */
 kgen_status kgen__attn_pack_workspace(struct kg_attn_args *d, const kgen_kernel *kernel,
-                                      const kgen__attn_geometry *geometry, int32_t v_dim,
-                                      const kgen_args *args, kgen_error *err);
+                                      int32_t v_dim, const kgen_args *args, kgen_error *err);
 
 #endif

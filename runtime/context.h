@@ -3,12 +3,24 @@
 #define KGEN_RUNTIME_CONTEXT_H
 
 #include "device/device.h"
+#include "gen/attn.h"
+#include "gen/kv.h"
 #include "args_rows.h"
 
 #include <pthread.h>
 
 /* What KGEN_CAPTURE asks for (capture.h). */
 typedef struct kgen__capture kgen__capture;
+
+/* What launches count with of kv_write and kv_gather. */
+typedef struct kgen__kv_counts {
+    kgen__kv_shape shape;
+    int32_t packed, x, block; /* packed V; elements of 16 bytes; rows side by side */
+    int32_t lanes[2];         /* of a row of K, of V */
+    int32_t wave_heads;       /* packed V: that a wave has side by side */
+    int32_t slices;           /* of so many heads */
+    int64_t threads;          /* of a workgroup */
+} kgen__kv_counts;
 
 struct kgen_kernel {
     kgen_context *ctx;
@@ -20,6 +32,10 @@ struct kgen_kernel {
     char toolchain[64];
     void *module, *function;
     kgen__binding binding;
+    union {
+        kgen__attn_geometry attn; /* attn, mla */
+        kgen__kv_counts kv;
+    } counts;                   /* settled with the binding */
     kgen__launch_config config; /* grid: the most workgroups worth launching */
     _Atomic int reached;        /* a launch had memory that the device can read */
 };

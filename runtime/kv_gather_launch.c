@@ -90,17 +90,20 @@ static kgen_status pack_scales(device_args *d, const kgen_kv_gather_spec *s,
     return KGEN_OK;
 }
 
+static void settle(kgen_kernel *kernel) {
+    kgen__kv_shape shape = kgen__kv_gather_geometry(&kernel->spec.kv_gather);
+    kernel->counts.kv = kgen__kv_counts_of(&shape, kernel->ctx->target);
+}
+
 static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kernel *kernel,
                                 kgen_error *err) {
-    const kgen_target *target = kernel->ctx->target;
-    kgen__kv_shape shape = kgen__kv_gather_geometry(&kernel->spec.kv_gather);
-    int64_t k, v;
-    int64_t tokens = kgen__kv_packed(&shape) ? kgen__kv_x(&shape) : 0;
-    KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, 0, d->rows, d->heads, err));
-    KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, tokens, d->rows, d->heads, err));
+    const kgen__kv_counts *counts = &kernel->counts.kv;
+    int64_t k, v, tokens = counts->packed ? counts->x : 0;
+    KGEN_TRY(kgen__count_groups(&k, counts, 0, 0, d->rows, d->heads, err));
+    KGEN_TRY(kgen__count_groups(&v, counts, 1, tokens, d->rows, d->heads, err));
     NEED(k + v <= INT32_MAX, "k: %d rows need %lld workgroups, at most 2^31-1", d->rows,
          (long long)(k + v));
-    d->by_slices = kgen__divisor(kgen__kv_slices(&shape, target, d->heads));
+    d->by_slices = kgen__divisor(kgen__kv_count_slices(counts, d->heads));
     d->k_groups = (int)k;
     *grid = (uint32_t)(k + v);
     return KGEN_OK;
@@ -134,6 +137,7 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
 const kgen__launcher kgen__launch_kv_gather = {
     .rows_of = rows_of,
     .packed_bytes = sizeof(device_args),
+    .settle = settle,
     .workspace_bytes = workspace_bytes,
     .pack = pack,
 };

@@ -60,13 +60,39 @@ static kgen_status check_page(kgen__kv *kv, const char *name, int is_v, const kg
     return KGEN_OK;
 }
 
+/* Engines keep 8-bit floats, and two values of 4 bits, as bytes. */
+static int is_bytes(const kgen__kv *kv, const kgen_tensor *t) {
+    return t->dtype == KGEN_DTYPE_U8 && kv->size == 1 && kv->dtype != KGEN_DTYPE_I8;
+}
+
+/* All of kgen__check_cache without its words, for pages of nhd and hnd that hold
+ * something. What does not pass is looked at again. */
+static int cache_is_usual(kgen__kv *kv, int is_v, const kgen_tensor *t, int64_t dim) {
+    const kgen__kv_dims *dims = &layout_rows[kv->layout][is_v];
+    uint64_t rest = (uint64_t)kv->align - 1, most = INT32_MAX, size = (uint64_t)kv->size;
+    int64_t page = t->shape[dims->page];
+    uint64_t step = (uint64_t)t->stride[dims->page];
+    int same = t->data && t->layout == (kgen_layout)kv->layout && t->rank == 4 &&
+               ((int32_t)t->dtype == kv->dtype || is_bytes(kv, t));
+    int shaped = t->shape[dims->head] == kv->heads &&
+                 t->shape[3] == dim >> (kgen_dtype_values((kgen_dtype)kv->dtype) - 1) &&
+                 t->stride[3] == 1 && t->shape[0] > 0 && (uint64_t)t->shape[0] <= most;
+    int paged = kv->spec_page != KGEN_PAGE_X16 && page == kv->spec_page && page <= 65536 &&
+                (!is_v || page == kv->page) && step <= most && size * step * (uint64_t)page <= most;
+    uint64_t bytes = (uintptr_t)t->data | (uint64_t)t->stride[0] * size |
+                     (uint64_t)t->stride[1] * size | (uint64_t)t->stride[2] * size;
+    if (!same || !shaped || !paged || (bytes & rest)) return 0;
+    kv->page = page;
+    return 1;
+}
+
 kgen_status kgen__check_cache(kgen__kv *kv, const char *name, int is_v, const kgen_tensor *t,
                               int64_t dim, kgen_error *err) {
     const kgen__kv_dims *dims = &layout_rows[kv->layout][is_v];
     int chunked = is_packed(kv) && !is_v;
+    if (!is_packed(kv) && cache_is_usual(kv, is_v, t, dim)) return KGEN_OK;
     KGEN_TRY(kgen__check_layout(name, t, kv->layout, err));
-    /* Engines keep 8-bit floats, and two values of 4 bits, as bytes. */
-    int bytes = t->dtype == KGEN_DTYPE_U8 && kv->size == 1 && kv->dtype != KGEN_DTYPE_I8;
+    int bytes = is_bytes(kv, t);
     KGEN_TRY(kgen__check_type(name, t, bytes ? t->dtype : (kgen_dtype)kv->dtype, dims->rank, err));
     KGEN_TRY(kgen__check_dim(name, t, dims->head, kv->heads, err));
     int values = kgen_dtype_values((kgen_dtype)kv->dtype);
@@ -115,8 +141,20 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
 
 /* --- what is written ----------------------------------------------------- */
 
+/* Each stride steps over all that lies in the dimensions behind it. */
+static int is_distinct_in_order(const kgen_tensor *t) {
+    int64_t below = 1;
+    for (int32_t i = t->rank - 1; i >= 0; i--) {
+        if (t->shape[i] <= 1) continue;
+        if (t->stride[i] < below) return 0;
+        below += (t->shape[i] - 1) * t->stride[i];
+    }
+    return 1;
+}
+
 /* From the smallest stride up, each must step over all that lies below it. */
 kgen_status kgen__check_distinct(const char *name, const kgen_tensor *t, kgen_error *err) {
+    if (is_distinct_in_order(t)) return KGEN_OK;
     int64_t below = 1; /* elements from the first to the last of what is smaller */
     unsigned done = 0;
     for (int32_t n = 0; n < t->rank; n++) {

@@ -50,6 +50,23 @@ static kgen_status check_heads(const char *name, int64_t heads, kgen_error *err)
     return KGEN_OK;
 }
 
+static kgen_status say_rows_meet(const kgen_kv_write_args *a, kgen_error *err) {
+    KGEN_TRY(kgen__check_apart("k", &a->k, "k_cache", &a->k_cache, err));
+    KGEN_TRY(kgen__check_apart("k", &a->k, "v_cache", &a->v_cache, err));
+    KGEN_TRY(kgen__check_apart("v", &a->v, "k_cache", &a->k_cache, err));
+    return kgen__check_apart("v", &a->v, "v_cache", &a->v_cache, err);
+}
+
+static kgen_status check_rows_apart(const kgen_kv_write_args *a, kgen_error *err) {
+    const kgen__stretch k = kgen__tensor_memory(&a->k), v = kgen__tensor_memory(&a->v);
+    const kgen__stretch to[] = {kgen__tensor_memory(&a->k_cache), kgen__tensor_memory(&a->v_cache)};
+    int meet = 0;
+    for (int i = 0; i < 2; i++)
+        meet |= !((k.end <= to[i].first) | (to[i].end <= k.first)) |
+                !((v.end <= to[i].first) | (to[i].end <= v.first));
+    return meet ? say_rows_meet(a, err) : KGEN_OK;
+}
+
 static kgen_status check_caches(kgen__kv *kv, const kgen_kv_write_spec *s,
                                 const kgen_kv_write_args *a, kgen_error *err) {
     KGEN_TRY(kgen__check_cache(kv, "k_cache", 0, &a->k_cache, s->head_dim, err));
@@ -63,10 +80,7 @@ static kgen_status check_caches(kgen__kv *kv, const kgen_kv_write_spec *s,
          "k_cache: %lld pages of %lld tokens, at most 2^31-1 slots", (long long)a->k_cache.shape[0],
          (long long)kv->page);
     NEED(a->v_cache.data != a->k_cache.data, "v_cache: the address of k_cache");
-    KGEN_TRY(kgen__check_apart("k", &a->k, "k_cache", &a->k_cache, err));
-    KGEN_TRY(kgen__check_apart("k", &a->k, "v_cache", &a->v_cache, err));
-    KGEN_TRY(kgen__check_apart("v", &a->v, "k_cache", &a->k_cache, err));
-    return kgen__check_apart("v", &a->v, "v_cache", &a->v_cache, err);
+    return check_rows_apart(a, err);
 }
 
 /* Queries that share elements with what is written must be those of q_out. */
@@ -117,27 +131,32 @@ static void pack_numbers(device_args *d, const kgen_kv_write_spec *s, const kgen
     d->by_q_heads = kgen__divisor(d->q_heads);
 }
 
+static void settle(kgen_kernel *kernel) {
+    kgen__kv_shape shape = kgen__kv_write_geometry(&kernel->spec.kv_write);
+    kernel->counts.kv = kgen__kv_counts_of(&shape, kernel->ctx->target);
+}
+
 /* kg/kv/kv_row_scale.h: X rows of both, or a wave for each row of K and of V. */
-static int64_t row_groups(const kgen_kv_write_spec *s, const kgen__kv_shape *shape, int64_t rows) {
-    int64_t x = kgen__kv_x(shape);
-    return kgen__kv_packed(shape) ? (rows + x - 1) / x : (2 * rows + s->waves - 1) / s->waves;
+static int64_t row_groups(const kgen_kv_write_spec *s, const kgen__kv_counts *counts,
+                          int64_t rows) {
+    int64_t x = counts->x;
+    return counts->packed ? (rows + x - 1) / x : (2 * rows + s->waves - 1) / s->waves;
 }
 
 static kgen_status count_groups(device_args *d, uint32_t *grid, const kgen_kernel *kernel,
                                 kgen_error *err) {
     const kgen_kv_write_spec *s = &kernel->spec.kv_write;
-    const kgen_target *target = kernel->ctx->target;
-    kgen__kv_shape shape = kgen__kv_write_geometry(s);
-    int64_t k, v, q = 0, threads = (int64_t)s->waves * target->wave_size;
-    int64_t x = kgen__kv_x(&shape); /* kv_write.hip: a row, or a block of rows */
-    int64_t tokens = !kgen__kv_packed(&shape) ? 0 : d->rows > s->few ? x : 1;
-    KGEN_TRY(kgen__count_groups(&k, &shape, target, 0, 0, d->rows, d->heads, err));
-    KGEN_TRY(kgen__count_groups(&v, &shape, target, 1, tokens, d->rows, d->heads, err));
-    if (s->scale == KGEN_DESCALE_ROW) k = row_groups(s, &shape, d->rows), v = 0;
+    const kgen__kv_counts *counts = &kernel->counts.kv;
+    int64_t k, v, q = 0, threads = counts->threads;
+    /* kv_write.hip: a row, or a block of rows */
+    int64_t tokens = !counts->packed ? 0 : d->rows > s->few ? counts->x : 1;
+    KGEN_TRY(kgen__count_groups(&k, counts, 0, 0, d->rows, d->heads, err));
+    KGEN_TRY(kgen__count_groups(&v, counts, 1, tokens, d->rows, d->heads, err));
+    if (s->scale == KGEN_DESCALE_ROW) k = row_groups(s, counts, d->rows), v = 0;
     if (s->rope_q) q = ((int64_t)d->rows * d->q_heads * (s->head_dim / 16) + threads - 1) / threads;
     NEED(k + v + q <= INT32_MAX, "k: %d rows need %lld workgroups, at most 2^31-1", d->rows,
          (long long)(k + v + q));
-    d->by_slices = kgen__divisor(kgen__kv_slices(&shape, target, d->heads));
+    d->by_slices = kgen__divisor(kgen__kv_count_slices(counts, d->heads));
     d->group_end[0] = (int)k;
     d->group_end[1] = (int)(k + v);
     *grid = (uint32_t)(k + v + q);
@@ -174,6 +193,7 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
 const kgen__launcher kgen__launch_kv_write = {
     .rows_of = rows_of,
     .packed_bytes = sizeof(device_args),
+    .settle = settle,
     .workspace_bytes = workspace_bytes,
     .pack = pack,
 };

@@ -24,7 +24,9 @@ const kgen__args_rows *kgen__args_rows_of(const kgen_spec *spec) {
 }
 
 void kgen__launch_bind(kgen_kernel *kernel) {
-    kgen__args_bind(&kernel->binding, kgen__args_rows_of(&kernel->spec), &kernel->spec);
+    const kgen__launcher *launcher = launchers[kernel->spec.family];
+    kgen__args_bind(&kernel->binding, launcher->rows_of(&kernel->spec), &kernel->spec);
+    if (launcher->settle) launcher->settle(kernel);
 }
 
 static kgen_status check_family(const kgen_kernel *kernel, const kgen_args *args, kgen_error *err) {

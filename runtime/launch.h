@@ -20,6 +20,8 @@ typedef struct kgen__launcher {
     /* What a kernel of that spec wants of its arguments. */
     const kgen__args_rows *(*rows_of)(const kgen_spec *spec);
     size_t packed_bytes; /* at most KGEN__PACKED_MAX */
+    /* May be NULL. Fills kernel->counts, once, when the kernel is loaded. */
+    void (*settle)(kgen_kernel *kernel);
     kgen_status (*workspace_bytes)(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err);
     /* Checks everything and fills `packed`, which is zero; a grid of 0 launches nothing. */

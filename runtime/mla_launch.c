@@ -103,11 +103,13 @@ static kgen_status pack_numbers(device_args *d, const kgen_mla_spec *s, const kg
     return KGEN_OK;
 }
 
+static void settle(kgen_kernel *kernel) {
+    kernel->counts.attn = kgen__mla_geometry_of(&kernel->spec.mla, kernel->ctx->target);
+}
+
 static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err) {
-    const kgen_mla_spec *s = &kernel->spec.mla;
-    kgen__attn_geometry geometry = kgen__mla_geometry_of(s, kernel->ctx->target);
-    return kgen__attn_workspace_bytes(bytes, kernel, &geometry, s->latent,
+    return kgen__attn_workspace_bytes(bytes, kernel, kernel->spec.mla.latent,
                                       args->mla->seq_lens.shape[0], 1, err);
 }
 
@@ -120,8 +122,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     KGEN_TRY(pack_cache(d, s, a, err));
     KGEN_TRY(pack_numbers(d, s, a, size, err));
-    kgen__attn_geometry geometry = kgen__mla_geometry_of(s, kernel->ctx->target);
-    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, &geometry, s->latent, args, err));
+    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, s->latent, args, err));
     *grid = d->num_tokens ? kernel->config.grid : 0;
     return KGEN_OK;
 }
@@ -129,6 +130,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
 const kgen__launcher kgen__launch_mla = {
     .rows_of = rows_of,
     .packed_bytes = sizeof(device_args),
+    .settle = settle,
     .workspace_bytes = workspace_bytes,
     .pack = pack,
 };

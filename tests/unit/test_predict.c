@@ -593,12 +593,12 @@ static void test_workgroups(void **state) {
         if (r.family == KGEN_FAMILY_KV_GATHER) {
             kgen__kv_shape shape = kgen__kv_gather_geometry(&r.kv_gather);
             l.resources.workgroup_size = r.kv_gather.waves * l.target->wave_size;
-            int64_t tokens = kgen__kv_packed(&shape) ? kgen__kv_x(&shape) : 0;
+            kgen__kv_counts counts = kgen__kv_counts_of(&shape, l.target);
+            int64_t tokens = counts.packed ? counts.x : 0;
+            assert_int_equal(kgen__count_groups(&want, &counts, 0, 0, rows, l.problem.heads, &err),
+                             KGEN_OK);
             assert_int_equal(
-                kgen__count_groups(&want, &shape, l.target, 0, 0, rows, l.problem.heads, &err),
-                KGEN_OK);
-            assert_int_equal(
-                kgen__count_groups(&more, &shape, l.target, 1, tokens, rows, l.problem.heads, &err),
+                kgen__count_groups(&more, &counts, 1, tokens, rows, l.problem.heads, &err),
                 KGEN_OK);
         }
         if (want < 0) continue;
