@@ -19,11 +19,9 @@ import types
 
 import torch
 
-QWEN3 = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072,
-         "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960,
-         "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": True, "attention_bias": False,
-         "hidden_act": "silu", "dtype": "bfloat16", "torch_dtype": "bfloat16"}
-NEAR = 1 / 64  # of the best logit: what roundings of 16 bits may turn round
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import reference
+
 GREEDY = 1e-9  # the engine's sampler wants a temperature; noise cannot outweigh this one
 
 
@@ -65,23 +63,11 @@ def by_kgen():
                                  flash_attn_with_kvcache=flash.flash_attn_with_kvcache)
 
 
-def one_sequence(q, k, v, scale):
-    """Causal attention in 32 bits; the queries are the last tokens."""
-    group = q.shape[1] // k.shape[1]
-    k, v = k.float().repeat_interleave(group, 1), v.float().repeat_interleave(group, 1)
-    scores = torch.einsum("thd,shd->hts", q.float(), k) * scale
-    later = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).triu(k.shape[0] - q.shape[0] + 1)
-    return torch.einsum("hts,shd->thd", scores.masked_fill(later, float("-inf")).softmax(2), v).to(q.dtype)
-
-
 def in_plain_torch():
     def store_kvcache(key, value, k_cache, v_cache, slot_mapping):
         kept = slot_mapping >= 0
         slots = slot_mapping[kept].long()
         k_cache.flatten(0, 1)[slots], v_cache.flatten(0, 1)[slots] = key[kept], value[kept]
-
-    def cached(pages, table, length):
-        return pages[table[:-(-length // pages.shape[1])].long()].flatten(0, 1)[:length]
 
     def varlen(q, k, v, max_seqlen_q, cu_seqlens_q, max_seqlen_k, cu_seqlens_k, softmax_scale, causal, block_table):
         rows, keys, out = cu_seqlens_q.tolist(), cu_seqlens_k.tolist(), torch.empty_like(q)
@@ -89,15 +75,15 @@ def in_plain_torch():
             if block_table is None:
                 of = k[keys[s]:keys[s + 1]], v[keys[s]:keys[s + 1]]
             else:
-                of = [cached(x, block_table[s], keys[s + 1] - keys[s]) for x in (k, v)]
-            out[rows[s]:rows[s + 1]] = one_sequence(q[rows[s]:rows[s + 1]], *of, softmax_scale)
+                of = [reference.cached(x, block_table[s], keys[s + 1] - keys[s]) for x in (k, v)]
+            out[rows[s]:rows[s + 1]] = reference.one_sequence(q[rows[s]:rows[s + 1]], *of, softmax_scale)
         return out
 
     def with_kvcache(q, k_cache, v_cache, cache_seqlens, block_table, softmax_scale, causal):
         out = torch.empty_like(q)
         for s, length in enumerate(cache_seqlens.tolist()):
-            of = [cached(x, block_table[s], length) for x in (k_cache, v_cache)]
-            out[s] = one_sequence(q[s], *of, softmax_scale)
+            of = [reference.cached(x, block_table[s], length) for x in (k_cache, v_cache)]
+            out[s] = reference.one_sequence(q[s], *of, softmax_scale)
         return out
 
     return types.SimpleNamespace(store_kvcache=store_kvcache, flash_attn_varlen_func=varlen,
@@ -120,18 +106,6 @@ def without_gpu(bytes_of_cache):
     torch.distributed.init_process_group = lambda name, *arguments, **named: group("gloo", *arguments, **named)
 
 
-class NoTokenizer:
-    """Prompts are numbers, and so are answers."""
-    eos_token_id = -1
-
-    @classmethod
-    def from_pretrained(cls, *arguments, **named):
-        return cls()
-
-    def decode(self, tokens):
-        return ""
-
-
 def random_weights(seed):
     def load_model(model, path):
         torch.manual_seed(seed)
@@ -152,8 +126,7 @@ def watched(model_runner, near):
     def run(self, seqs, is_prefill):
         tokens = plain_run(self, seqs, is_prefill)
         for seq, row in zip(seqs, getattr(self, "last_logits")):
-            best = row.max()
-            near.setdefault(seq.seq_id, []).append(set((row >= best - best.abs() * NEAR).nonzero()[:, 0].tolist()))
+            near.setdefault(seq.seq_id, []).append(reference.good_ones(row))
         return tokens
 
     model_runner.ModelRunner.run_model, model_runner.ModelRunner.run = run_model, run
@@ -164,7 +137,7 @@ def engine_of(folder, options, attention, eager):
     import nanovllm.engine.llm_engine as llm_engine
     import nanovllm.engine.model_runner as model_runner
     import nanovllm.layers.attention as layer
-    llm_engine.AutoTokenizer = NoTokenizer
+    llm_engine.AutoTokenizer = reference.NoTokenizer
     model_runner.load_model = random_weights(options.seed)
     for name, function in vars(attention).items():
         setattr(layer, name, function)
@@ -174,24 +147,8 @@ def engine_of(folder, options, attention, eager):
 
 
 def write_config(folder, options):
-    config = QWEN3 | {"num_hidden_layers": options.layers, "vocab_size": options.vocab}
+    config = reference.QWEN3 | {"num_hidden_layers": options.layers, "vocab_size": options.vocab}
     pathlib.Path(folder, "config.json").write_text(json.dumps(config))
-
-
-def prompts_of(options):
-    """Two that begin alike, for the prefix cache, and others of any length."""
-    torch.manual_seed(options.seed)
-    first = torch.randint(0, options.vocab, (options.prompt_tokens,)).tolist()
-    rest = [torch.randint(0, options.vocab, (5 + 11 * n,)).tolist() for n in range(options.prompts - 2)]
-    return [first, first[:257] + rest[0][:4] if rest else first, *rest]
-
-
-def compared(got, want, near):
-    """(tokens that agree, tokens compared) of one prompt: what follows a choice among equals is not compared."""
-    for n, (a, b) in enumerate(zip(got, want)):
-        if a != b:
-            return (n, n) if a in near[n] else (n, len(want))
-    return len(want), len(want)
 
 
 def run(options, attention, near, eager=False):
@@ -202,8 +159,8 @@ def run(options, attention, near, eager=False):
         write_config(folder, options)
         engine = engine_of(folder, options, attention, eager)
         near.clear()  # of the engine's own warm-up
-        begin, tokens = time.perf_counter(), []
-        for prompt in prompts_of(options)[:1], prompts_of(options)[1:]:  # the second finds the first's pages
+        prompts, tokens, begin = reference.prompts_of(options), [], time.perf_counter()
+        for prompt in prompts[:1], prompts[1:]:  # the second finds the first's pages
             parameters = SamplingParams(temperature=GREEDY, max_tokens=options.tokens, ignore_eos=True)
             tokens += [answer["token_ids"] for answer in engine.generate(prompt, parameters, use_tqdm=False)]
         seconds = time.perf_counter() - begin
@@ -221,13 +178,7 @@ def run(options, attention, near, eager=False):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("source", help="a checkout of nano-vllm")
-    parser.add_argument("--device", default="cpu:cdna3", help="cuda, or a cpu device (cpu:cdna3)")
-    parser.add_argument("--layers", type=int, default=2, help="28 in the model")
-    parser.add_argument("--vocab", type=int, default=2048, help="151936 in the model")
-    parser.add_argument("--prompts", type=int, default=3)
-    parser.add_argument("--prompt-tokens", type=int, default=270)
-    parser.add_argument("--tokens", type=int, default=8, help="to generate for each prompt")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
+    reference.add_arguments(parser)
     return parser.parse_args()
 
 
@@ -244,13 +195,7 @@ def main():
     near = {}
     got, speed = run(options, kgen, {})
     want, plain = run(options, in_plain_torch(), near, eager=True)  # it reads lengths: no graph
-    rows = [compared(a, b, near[number]) for a, b, number in zip(got, want, sorted(near))]
-    same, count = (sum(column) for column in zip(*rows))
-    print(f"kgen {speed:.1f} tokens/s, plain attention {plain:.1f}; {same} of {count} greedy tokens agree")
-    for n, (a, b) in enumerate(zip(got, want)):
-        if a != b:
-            print(f"prompt {n}: {a}\n  expected {b}{'' if rows[n][0] < rows[n][1] else ', after equals'}")
-    return int(same < count or 2 * count < sum(map(len, want)))
+    return reference.judge(got, want, [near[number] for number in sorted(near)], speed, plain)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ the greedy tokens are compared with those of plain attention in 32 bits.
 """
 import argparse
 import functools
+import pathlib
 import sys
 import time
 
@@ -20,8 +21,10 @@ from transformers.integrations.flash_attention import flash_attention_forward
 from kgen import contexts
 from kgen.dropin import flash
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import reference
+
 NAME = "kgen_flash_attention_2"  # the engine gives block tables to versions 2 and 3 alone
-NEAR = 1 / 64  # of the best logit: what roundings of 16 bits may turn round
 calls = {"flash_attn_varlen_func": 0, "flash_attn_with_kvcache": 0}
 
 
@@ -85,18 +88,9 @@ def expected(model, prompt, count):
         ids = torch.tensor([tokens], device=model.device)
         with torch.no_grad():
             row = model(input_ids=ids, use_cache=False).logits[0, -1]
-        best = row.max()
-        near.append(set((row >= best - best.abs() * NEAR).nonzero()[:, 0].tolist()))
+        near.append(reference.good_ones(row))
         tokens.append(row.argmax().item())
     return tokens[len(prompt):], near
-
-
-def compared(got, want, near):
-    """(tokens that agree, tokens compared) of one prompt: what follows a choice among equals is not compared."""
-    for n, (a, b) in enumerate(zip(got, want)):
-        if a != b:
-            return (n, n) if a in near[n] else (n, len(want))
-    return len(want), len(want)
 
 
 def arguments():
@@ -130,7 +124,7 @@ def main():
     seconds = time.perf_counter() - begin
     got = [list(answers[key].generated_tokens) for key in sorted(answers, key=lambda key: int(key.split("_")[-1]))]
     want = [expected(model, prompt, options.tokens) for prompt in prompts]
-    rows = [compared(a, *b) for a, b in zip(got, want)]
+    rows = [reference.compared(a, *b) for a, b in zip(got, want)]
     same, count = (sum(column) for column in zip(*rows))
     print(f"calls of kgen: {calls}")
     print(f"kgen {sum(map(len, got)) / seconds:.1f} tokens/s; {same} of {count} greedy tokens agree")
