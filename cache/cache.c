@@ -2,13 +2,14 @@
  * nearer layers that keep hits; a put goes into every layer that can be written. */
 #define _GNU_SOURCE
 #include "bundle_parts.h"
+#include "remote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LAYERS_MAX = 18 }; /* 16 of others */
+enum { LAYERS_MAX = 19 }; /* 16 of others */
 
 typedef struct layer {
     const kgen__layer_ops *ops; /* NULL: refused */
@@ -91,11 +92,38 @@ static kgen_status add_others(kgen_cache *cache, kgen_error *err) {
     const char *at = secure_getenv("KGEN_CACHE_LAYERS");
     while (at && *at) {
         size_t length = strcspn(at, ":");
-        if (cache->layer_count + 1 == LAYERS_MAX)
+        if (cache->layer_count + 2 == LAYERS_MAX)
             return kgen_fail(err, KGEN_E_ARG, "KGEN_CACHE_LAYERS: more than %d paths",
-                             LAYERS_MAX - 2);
+                             LAYERS_MAX - 3);
         if (length) KGEN_TRY(add_other(cache, at, length, err));
         at += length + (at[length] == ':');
+    }
+    return KGEN_OK;
+}
+
+/* A password is not shown. */
+static char *label_of(const char *url) {
+    const char *host = strstr(url, "://"), *at = host ? strrchr(host, '@') : NULL;
+    char *label;
+    if (!at) return strdup(url);
+    return asprintf(&label, "%.*s%s", (int)(host + 3 - url), url, at + 1) < 0 ? NULL : label;
+}
+
+static kgen_status add_remote(kgen_cache *cache, kgen_error *err) {
+    const char *url = secure_getenv("KGEN_CACHE_REMOTE"),
+               *write = secure_getenv("KGEN_CACHE_REMOTE_WRITE");
+    kgen_error why = {KGEN_OK, ""};
+    kgen__remote *remote = NULL;
+    if (!url || !*url) return KGEN_OK;
+    layer *added = add_layer(cache, NULL, NULL);
+    added->path = label_of(url);
+    if (!added->path) return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory for a path");
+    if (kgen__remote_open(&remote, url, &cache->stats, &why) == KGEN_OK) {
+        added->ops = write && strcmp(write, "1") == 0 ? &kgen__remote_write_ops : &kgen__remote_ops;
+        added->self = remote;
+    } else if (asprintf(&added->why, "KGEN_CACHE_REMOTE %.200s: %s", added->path, why.text) < 0) {
+        added->why = NULL;
+        return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory for a path");
     }
     return KGEN_OK;
 }
@@ -106,10 +134,11 @@ static kgen_status open_layers(kgen_cache *cache, const char *dir, kgen_error *e
     KGEN_TRY(kgen__memory_open(&memory, err));
     add_layer(cache, &kgen__memory_ops, memory);
     KGEN_TRY(add_others(cache, err));
-    if (!dir) return KGEN_OK;
-    KGEN_TRY(kgen__store_open(&cache->store, dir, &cache->stats, err));
-    add_layer(cache, &kgen__store_ops, cache->store);
-    return KGEN_OK;
+    if (dir) {
+        KGEN_TRY(kgen__store_open(&cache->store, dir, &cache->stats, err));
+        add_layer(cache, &kgen__store_ops, cache->store);
+    }
+    return add_remote(cache, err);
 }
 
 kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err) {
@@ -158,17 +187,19 @@ kgen_cache_stats kgen_cache_get_stats(const kgen_cache *cache) {
 static void keep_hit(kgen_cache *cache, size_t found_in, const kgen_entry *entry) {
     for (size_t i = 0; i < found_in; i++) {
         const layer *near = &cache->layers[i];
-        if (near->ops && near->ops->keeps_hits) (void)near->ops->put(near->self, entry, NULL);
+        if (!near->ops || !near->ops->put) continue;
+        if (near->ops->keeps_hits || cache->layers[found_in].ops->is_far)
+            (void)near->ops->put(near->self, entry, NULL);
     }
 }
 
-kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found, const kgen_key *key,
-                           kgen_error *err) {
+static kgen_status get_from(kgen_cache *cache, kgen_entry **out, int *found, const kgen_key *key,
+                            int far_too, kgen_error *err) {
     *out = NULL;
     *found = 0;
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
-        if (!at->ops) continue;
+        if (!at->ops || (at->ops->is_far && !far_too)) continue;
         KGEN_TRY(at->ops->get(at->self, out, key, err));
         if (!*out) continue;
         kgen__count((uint64_t *)((char *)&cache->stats + at->ops->hits));
@@ -178,6 +209,16 @@ kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found, cons
     }
     kgen__count(&cache->stats.misses);
     return KGEN_OK;
+}
+
+kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found, const kgen_key *key,
+                           kgen_error *err) {
+    return get_from(cache, out, found, key, 1, err);
+}
+
+kgen_status kgen_cache_get_near(kgen_cache *cache, kgen_entry **out, int *found,
+                                const kgen_key *key, kgen_error *err) {
+    return get_from(cache, out, found, key, 0, err);
 }
 
 kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_error *err) {
@@ -267,6 +308,9 @@ kgen_status kgen_cache_list(kgen_cache *cache, const char *prefix,
 
 kgen_status kgen_cache_examine(kgen_cache *cache, kgen_cache_health *out, kgen_error *err) {
     memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < cache->layer_count; i++)
+        if (cache->layers[i].ops && cache->layers[i].ops->is_far)
+            (void)kgen__remote_test(cache->layers[i].self, &out->remote);
     if (cache->store) return kgen__folder_examine(kgen__store_path(cache->store), out, err);
     kgen_fail(&out->cannot_save, KGEN_E_IO,
               "cache: no folder: KGEN_CACHE_DIR is empty, or neither it, XDG_CACHE_HOME nor HOME "
@@ -282,7 +326,9 @@ int kgen_cache_layer_at(const kgen_cache *cache, size_t i, kgen_cache_layer *out
                  {&kgen__memory_ops, "memory"},
                  {&kgen__bundle_ops, "bundle"},
                  {&kgen__system_ops, "folder"},
-                 {&kgen__store_ops, "user"}};
+                 {&kgen__store_ops, "user"},
+                 {&kgen__remote_ops, "remote"},
+                 {&kgen__remote_write_ops, "remote"}};
     if (i >= cache->layer_count) return 0;
     const layer *at = &cache->layers[i];
     *out = (kgen_cache_layer){at->path ? at->path : "", "", at->why ? at->why : ""};

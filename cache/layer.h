@@ -43,6 +43,7 @@ kgen_entry *kgen__entry_copy(const kgen_entry *entry); /* NULL: out of memory */
 typedef struct kgen__layer_ops {
     size_t hits;    /* offset of its hit counter in kgen_cache_stats */
     int keeps_hits; /* takes a copy of what a farther layer found */
+    int is_far;     /* every nearer layer takes a copy of what it found */
     kgen_status (*get)(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err);
     kgen_status (*put)(void *self, const kgen_entry *entry, kgen_error *err); /* NULL: read-only */
     /* 1: *key is the key that the last build had for `recipe`. NULL: does not know. */

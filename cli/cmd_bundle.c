@@ -175,7 +175,8 @@ static void verify_layers(verifying *v, kgen_cache *cache) {
     kgen_cache_layer layer;
     kgen_error err;
     for (size_t i = 0; kgen_cache_layer_at(cache, i, &layer); i++) {
-        if (!*layer.path || (strcmp(layer.kind, "user") == 0 && !kgen_cache_dir(cache))) continue;
+        if (!*layer.path || strcmp(layer.kind, "remote") == 0) continue;
+        if (strcmp(layer.kind, "user") == 0 && !kgen_cache_dir(cache)) continue;
         if (*layer.why) {
             kgen_fail(&err, KGEN_E_IO, "%s", layer.why);
             note_failure(v, &err);

@@ -141,11 +141,12 @@ static json_t *look_at_cache(kgen_cache *cache) {
     const char *dir = kgen_cache_dir(cache);
     if (kgen_cache_examine(cache, &found, &err) != KGEN_OK && !found.cannot_save.text[0])
         found.cannot_save = err;
-    return json_pack("{s:s?, s:o, s:I, s:I, s:I, s:b, s:s?}", "dir", dir, "layers",
+    return json_pack("{s:s?, s:o, s:I, s:I, s:I, s:b, s:s?, s:s?}", "dir", dir, "layers",
                      look_at_layers(cache), "entries", (json_int_t)found.entries, "bytes",
                      (json_int_t)found.bytes, "refused", (json_int_t)found.refused,
                      "open_to_others", found.open_to_others, "cannot_save",
-                     found.cannot_save.text[0] ? found.cannot_save.text : NULL);
+                     found.cannot_save.text[0] ? found.cannot_save.text : NULL, "remote",
+                     found.remote.status != KGEN_OK ? found.remote.text : NULL);
 }
 
 static void print_layers(const json_t *list) {
@@ -177,6 +178,7 @@ static void print_cache(const json_t *cache) {
             "  warning: others can write into this folder: they can remove kernels, and lock\n"
             "  this user out; `chmod 700` it, and share kernels as a layer (KGEN_CACHE_LAYERS)\n");
     if (*text_of(cache, "cannot_save")) printf("  %s\n", text_of(cache, "cannot_save"));
+    if (*text_of(cache, "remote")) printf("  remote   %s\n", text_of(cache, "remote"));
     printf("\n");
 }
 
@@ -188,7 +190,10 @@ static const char *advice(const health *h) {
         return "Kernels cannot be saved: until that is mended, or KGEN_CACHE_DIR is another "
                "folder, they are compiled again in every process.";
     if (is_refused(json_object_get(h->cache, "layers")))
-        return "A layer of KGEN_CACHE_LAYERS is refused: the line above says why.";
+        return "A layer of KGEN_CACHE_LAYERS, or the server, is refused: the line above says why.";
+    if (*text_of(h->cache, "remote"))
+        return "The server of KGEN_CACHE_REMOTE is of no use: the line above says why. Kernels are "
+               "compiled meanwhile.";
     if (number_of(h->cache, "refused"))
         return "Some of the cache is refused, and compiled again where it was used: look at its "
                "owner and mode, or give this user another KGEN_CACHE_DIR.";

@@ -22,6 +22,12 @@ kgen_find(sodium libsodium-dev libsodium)
 kgen_find(zstd libzstd-dev libzstd)
 kgen_find(msgpack "libmsgpack-dev or libmsgpack-c-dev" msgpack-c msgpack)
 
+# Of the remote layer of the cache: its header here, the library when a process needs it.
+pkg_check_modules(KGEN_CURL QUIET libcurl)
+if(NOT KGEN_CURL_FOUND)
+  message(STATUS "no libcurl (libcurl4-openssl-dev): KGEN_CACHE_REMOTE will be refused")
+endif()
+
 find_path(KGEN_UTHASH_DIR uthash.h)
 if(NOT KGEN_UTHASH_DIR)
   message(FATAL_ERROR "kgen needs uthash.h: ./run setup, or apt-get install uthash-dev")

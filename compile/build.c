@@ -119,9 +119,11 @@ static kgen__wanted wanted_of(const build *b, const work *w) {
                           .allow_spills = b->options.allow_spills};
 }
 
-/* 1: the job is done. */
-static int find_cached(build *b, work *w) {
+/* 1: the job is done. near_only: before the lock is taken, so that one process of a machine
+ * asks a server. */
+static int find_cached(build *b, work *w, int near_only) {
     kgen__wanted wanted = wanted_of(b, w);
+    wanted.near_only = near_only;
     kgen_error why;
     if (!kgen__lookup(&wanted, &w->result->entry, &why)) return 0;
     if (!w->result->entry) {
@@ -153,7 +155,7 @@ static void fail_not_cached(build *b, work *w) {
 
 /* No key without a compiler. What was compiled before needs none. */
 static void settle_without_compiler(build *b, work *w, const kgen_error *why) {
-    if (find_cached(b, w)) return;
+    if (find_cached(b, w, 0)) return;
     if (b->options.offline || b->options.only_cached) {
         fail_not_cached(b, w);
         return;
@@ -178,7 +180,7 @@ static void settle_by_key(build *b, work *w) {
     if (!w->key_known) {
         kgen_fail(&w->result->error, KGEN_E_NOMEM, "table of %zu jobs", b->count);
         fail(b, w);
-    } else if (!find_cached(b, w) && b->options.only_cached) {
+    } else if (!find_cached(b, w, !b->options.only_cached) && b->options.only_cached) {
         fail_not_cached(b, w);
     }
 }
@@ -327,7 +329,7 @@ static int start_some(build *b) {
         if (w->step != STEP_WAITING) continue;
         if (!take_lock(b, w))
             waiting = 1;
-        else if (w->retried || !find_cached(b, w)) /* another one may have been faster */
+        else if (w->retried || !find_cached(b, w, 0)) /* another one may have been faster */
             start(b, w);
     }
     return waiting;
@@ -390,7 +392,7 @@ static void settle_twin(build *b, work *w) {
     if (w->twin->result->outcome == KGEN_JOB_FAILED) {
         w->result->error = w->twin->result->error;
         fail(b, w);
-    } else if (!find_cached(b, w)) {
+    } else if (!find_cached(b, w, 1)) {
         kgen_fail(&w->result->error, KGEN_E_NOMEM, "%.400s: no memory for a second copy", w->spec);
         fail(b, w);
     }

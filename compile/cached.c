@@ -30,8 +30,10 @@ static int get_made(const kgen__wanted *wanted, kgen_entry **out) {
 
 static int get_by_key(const kgen__wanted *wanted, kgen_entry **out) {
     int found = 0;
-    if (kgen_cache_get(wanted->cache, out, &found, &wanted->key, NULL) != KGEN_OK) return 0;
-    return found;
+    kgen_status status = wanted->near_only
+                             ? kgen_cache_get_near(wanted->cache, out, &found, &wanted->key, NULL)
+                             : kgen_cache_get(wanted->cache, out, &found, &wanted->key, NULL);
+    return status == KGEN_OK && found;
 }
 
 int kgen__lookup(const kgen__wanted *wanted, kgen_entry **out, kgen_error *err) {

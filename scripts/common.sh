@@ -28,6 +28,7 @@ setup() {
     flock -w 900 9 || die "setup: another run holds $build/.setup.lock" "wait for it, or end it"
     : >"$log"
     setup_packages
+    setup_wanted
     setup_rocm
     setup_format
     exec 9>&-

@@ -77,6 +77,12 @@ missing_packages() {
     have_python_header || echo python3-dev
 }
 
+# What tests and options take where it is there.
+wanted_packages() {
+    have_module libcurl || echo libcurl4-openssl-dev
+    PATH=$PATH:/usr/sbin command -v nginx >/dev/null || echo nginx-light
+}
+
 as_root() {
     if ((EUID == 0)); then
         "$@"
@@ -89,6 +95,16 @@ as_root() {
 apt_add() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         --no-remove --no-upgrade "$@" >>"$log" 2>&1
+}
+
+# Without them less is built and tested: no reason to end anything.
+setup_wanted() {
+    local wanted
+    mapfile -t wanted < <(wanted_packages)
+    ((${#wanted[@]})) || return 0
+    if ! command -v apt-get >/dev/null || ! { ((EUID == 0)) || sudo -n true 2>/dev/null; } || ! apt_add "${wanted[@]}"; then
+        note "Not installed: ${wanted[*]} (the remote layer of the cache, and its test)"
+    fi
 }
 
 setup_packages() {

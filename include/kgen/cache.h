@@ -1,6 +1,6 @@
 /* The code-object cache: content-addressed, one file an entry, checked before
  * use. Layers, nearest first: memory; bundles and folders that others made
- * (<kgen/bundle.h>), which are only read; the user directory.
+ * (<kgen/bundle.h>), which are only read; the user directory; a server.
  *
  * Thread-safe. Processes share a directory without locks for correctness:
  * entries are published by rename, a loser of a race uses its own bytes. */
@@ -56,6 +56,7 @@ typedef struct kgen_cache kgen_cache;
 
 typedef struct kgen_cache_stats {
     uint64_t hits_memory, hits_user, misses, published, quarantined, hits_bundle, hits_system;
+    uint64_t hits_remote, remote_failures; /* look-ups and publications that failed */
 } kgen_cache_stats;
 
 /* dir: NULL means $KGEN_CACHE_DIR, else $XDG_CACHE_HOME/kgen, else
@@ -76,10 +77,10 @@ KGEN_API void kgen_key_hex(char out[KGEN_KEY_HEX], const kgen_key *key);
 KGEN_API kgen_status kgen_key_parse(kgen_key *out, const char *hex, kgen_error *err);
 
 /* Where look-ups go, nearest first: the memory, what KGEN_CACHE_LAYERS names, the user
- * directory. 0: no layer `i`. */
+ * directory, the server of KGEN_CACHE_REMOTE. 0: no layer `i`. */
 typedef struct kgen_cache_layer {
     const char *path; /* "": the memory */
-    const char *kind; /* "memory", "bundle", "folder", "user", "refused" */
+    const char *kind; /* "memory", "bundle", "folder", "user", "remote", "refused" */
     const char *why;  /* refused: why; else "" */
 } kgen_cache_layer;
 KGEN_API int kgen_cache_layer_at(const kgen_cache *cache, size_t i, kgen_cache_layer *out);
@@ -89,6 +90,9 @@ KGEN_API int kgen_cache_layer_at(const kgen_cache *cache, size_t i, kgen_cache_l
  * reported as a miss. */
 KGEN_API kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found,
                                     const kgen_key *key, kgen_error *err);
+/* The same without the remote layer. */
+KGEN_API kgen_status kgen_cache_get_near(kgen_cache *cache, kgen_entry **out, int *found,
+                                         const kgen_key *key, kgen_error *err);
 /* Stores in memory, and in the user directory where there is one. An
  * unwritable directory is KGEN_E_IO here: the memory layer has the entry. */
 KGEN_API kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_error *err);
@@ -127,6 +131,7 @@ typedef struct kgen_cache_health {
     uint64_t refused;       /* files and folders of others, links, damaged heads */
     int open_to_others;     /* the directory can be written by others */
     kgen_error cannot_save; /* status KGEN_OK: entries can be saved */
+    kgen_error remote;      /* status KGEN_OK: none, or it answers */
 } kgen_cache_health;
 KGEN_API kgen_status kgen_cache_examine(kgen_cache *cache, kgen_cache_health *out, kgen_error *err);
 
