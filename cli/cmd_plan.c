@@ -244,7 +244,7 @@ static void note_conversions(const kgen_plan_options *o, const kgen__archs *arch
                  o->kv_dtype != KGEN_DTYPE_I4;
     for (size_t i = 0; floats && i < archs->count; i++) {
         const kgen_target *target = archs->list[i];
-        if (target->isa == KGEN_ISA_RDNA3 || target->isa == KGEN_ISA_CDNA2)
+        if (!target->fp8_converts)
             fprintf(
                 stderr,
                 "kgen: note: %s has no instructions for 8-bit floats: --kv-dtype i8 is as small "

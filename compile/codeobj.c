@@ -24,8 +24,11 @@ static kgen_status malformed(kgen_error *err, const char *what) {
 
 /* ---- occupancy ---- */
 
+/* CDNA1 has a file for each kind, of which the fuller one counts. */
 static int32_t register_waves(const kgen_resources *r, const kgen_target *t) {
-    int32_t used = round_up(at_least(1, r->vgprs + at_least(0, r->agprs)), t->vgpr_granule);
+    int32_t agprs = at_least(0, r->agprs);
+    int32_t all = t->isa == KGEN_ISA_CDNA1 ? at_least(agprs, r->vgprs) : r->vgprs + agprs;
+    int32_t used = round_up(at_least(1, all), t->vgpr_granule);
     return at_most(t->max_waves, t->vgpr_file / used);
 }
 
@@ -161,9 +164,10 @@ static kgen_status inspect_amd(kgen_resources *out, const kgen__elf *elf, const 
                                const char *symbol, int32_t workgroup_size, kgen_error *err) {
     KGEN_TRY(kgen__amd_object_check(elf, t, err));
     KGEN_TRY(read_metadata(out, elf, symbol, err));
-    /* .vgpr_count is the whole of a unified file: AGPRs are in it. */
+    /* .vgpr_count is the whole of a unified file: AGPRs are in it. Of two files it is
+     * the larger. */
     if (out->agprs > out->vgprs) return malformed(err, ".agpr_count");
-    out->vgprs -= out->agprs;
+    if (t->isa != KGEN_ISA_CDNA1) out->vgprs -= out->agprs;
     set_occupancy(out, t, workgroup_size);
     return KGEN_OK;
 }

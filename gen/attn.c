@@ -220,9 +220,11 @@ typedef struct isa_row {
 } isa_row;
 
 /* clang-format off */
+#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED}
 #define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED}
 #define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED}
 #define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED}
+#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE}
 #define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE}
 #define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE}
 #define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED}

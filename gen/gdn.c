@@ -348,9 +348,11 @@ typedef struct tune_row {
 #define GDN_RDNA                                                                           \
     {{{{32, 32}, {4, 4}, {1, 1}, {512, 512}}, {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},     \
      {{{16, 16}, {4, 4}, {8, 8}, {512, 512}}, {{32, 32}, {16, 16}, {1, 1}, {512, 512}}}}
+#define GDN_CDNA1 GDN_CDNA
 #define GDN_CDNA2 GDN_CDNA
 #define GDN_CDNA3 GDN_CDNA
 #define GDN_CDNA4 GDN_CDNA
+#define GDN_RDNA2 GDN_RDNA
 #define GDN_RDNA3 GDN_RDNA
 #define GDN_RDNA4 GDN_RDNA
 #define GDN_SM90                                                                           \

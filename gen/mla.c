@@ -118,19 +118,20 @@ typedef struct isa_row {
     int32_t columns; /* query rows of a row tile */
     int32_t keys;    /* of a block */
     int32_t waves;
-    int32_t fixed;    /* registers of addresses, conversions, operands */
-    int32_t soft_mt;  /* most row tiles with conversions in integer arithmetic, whose
-                         constants fill the scalars */
-    int32_t converts; /* 1: it has instructions for its own kind of 8-bit floats */
+    int32_t fixed;   /* registers of addresses, conversions, operands */
+    int32_t soft_mt; /* most row tiles with conversions in integer arithmetic, whose
+                        constants fill the scalars */
 } isa_row;
 
 /* clang-format off */
-#define MLA_CDNA2 {16, 32, 4, 150, 2, 0}
-#define MLA_CDNA3 {16, 32, 4, 150, 2, 1}
-#define MLA_CDNA4 {16, 32, 4, 150, 2, 1}
-#define MLA_RDNA3 {16, 16, 8, 120, 8, 0}
-#define MLA_RDNA4 {16, 16, 8, 120, 8, 1}
-#define MLA_SM90  {8,  16, 8, 96, 8, 1}
+#define MLA_CDNA1 {16, 32, 4, 150, 2}
+#define MLA_CDNA2 {16, 32, 4, 150, 2}
+#define MLA_CDNA3 {16, 32, 4, 150, 2}
+#define MLA_CDNA4 {16, 32, 4, 150, 2}
+#define MLA_RDNA2 {16, 16, 8, 120, 8}
+#define MLA_RDNA3 {16, 16, 8, 120, 8}
+#define MLA_RDNA4 {16, 16, 8, 120, 8}
+#define MLA_SM90  {8,  16, 8, 96, 8}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -160,7 +161,7 @@ static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *targ
 
 static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
     int own = (s->kv == KGEN_DTYPE_E4M3FNUZ) == target->fp8_fnuz;
-    return is_8bit(s->kv) && !(isa_rows[target->isa].converts && own);
+    return is_8bit(s->kv) && !(target->fp8_converts && own);
 }
 
 /* As many row tiles as there are rows for, as far as registers go: each reads the cache

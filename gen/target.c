@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FN, FNUZ };
+enum { FN, FNUZ, SOFT };
 
 static const kgen_target targets[] = {
 #define NUMBERS(...) __VA_ARGS__
 #define KGEN_TARGET(name, vendor, isa, fp8, by_default, flags, numbers, times) \
-    {name, KGEN_VENDOR_##vendor, KGEN_ISA_##isa, fp8, by_default, numbers},
+    {name, KGEN_VENDOR_##vendor, KGEN_ISA_##isa, fp8 == FNUZ, fp8 != SOFT, by_default, numbers},
 #include <kgen/targets.def>
 };
 
@@ -41,7 +41,7 @@ kgen_status kgen_target_find(const kgen_target **out, const char *name, kgen_err
             return KGEN_OK;
         }
     }
-    char names[256];
+    char names[400];
     list_names(names, sizeof names);
     return kgen_fail(err, KGEN_E_TARGET, "arch=%.60s: unknown; known are %s", name, names);
 }

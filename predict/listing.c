@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* CDNA2, CDNA3, CDNA4, RDNA3, RDNA4: those before SM90, whose text is not read. */
+/* CDNA1 to CDNA4, RDNA2 to RDNA4: those before SM90, whose text is not read. */
 enum { ARCHS = KGEN_ISA_SM90 };
-_Static_assert(ARCHS == 5 && (int)KGEN_ISA_COUNT == ARCHS + 1,
+_Static_assert(ARCHS == 7 && (int)KGEN_ISA_COUNT == ARCHS + 1,
                "a new isa has its column of cycles in the rows below");
 
 /* The first row whose prefix fits is the opcode's. cycles: of a SIMD, one
@@ -19,28 +19,28 @@ typedef struct op_row {
     int16_t cycles[ARCHS];
 } op_row;
 
-#define SIMPLE {4, 4, 4, 1, 1}
-#define QUARTER {16, 16, 16, 4, 4}
+#define SIMPLE {4, 4, 4, 4, 1, 1, 1}
+#define QUARTER {16, 16, 16, 16, 4, 4, 4}
 
 static const op_row rows[] = {
     /* matrix: 2 M N K flops over the SIMD's rate */
-    {"v_mfma_f32_16x16x16", KGEN__OP_MATRIX, 0, {32, 16, 16, 0, 0}},
-    {"v_mfma_f32_32x32x8", KGEN__OP_MATRIX, 0, {64, 32, 32, 0, 0}},
-    {"v_mfma_f32_16x16x32", KGEN__OP_MATRIX, 0, {0, 16, 16, 0, 0}},
-    {"v_mfma_f32_32x32x16", KGEN__OP_MATRIX, 0, {0, 32, 32, 0, 0}},
-    {"v_mfma_f32_16x16x128", KGEN__OP_MATRIX, 0, {0, 0, 32, 0, 0}},
-    {"v_mfma_f32_32x32x64", KGEN__OP_MATRIX, 0, {0, 0, 64, 0, 0}},
-    {"v_mfma_scale_f32_16x16x128", KGEN__OP_MATRIX, 0, {0, 0, 32, 0, 0}},
-    {"v_mfma_scale_f32_32x32x64", KGEN__OP_MATRIX, 0, {0, 0, 64, 0, 0}},
-    {"v_mfma_f32_4x4x4", KGEN__OP_MATRIX, 0, {8, 8, 8, 0, 0}},
-    {"v_mfma_f32_32x32", KGEN__OP_MATRIX, 0, {64, 64, 64, 0, 0}},
-    {"v_mfma_", KGEN__OP_MATRIX, 0, {32, 32, 32, 0, 0}},
-    {"v_smfmac_f32_32x32", KGEN__OP_MATRIX, 0, {0, 32, 32, 0, 0}},
-    {"v_smfmac_", KGEN__OP_MATRIX, 0, {0, 16, 16, 0, 0}},
-    {"v_wmma_f32_16x16x16_fp8", KGEN__OP_MATRIX, 0, {0, 0, 0, 0, 8}},
-    {"v_wmma_f32_16x16x16_bf8", KGEN__OP_MATRIX, 0, {0, 0, 0, 0, 8}},
-    {"v_wmma_", KGEN__OP_MATRIX, 0, {0, 0, 0, 32, 16}},
-    {"v_swmmac_", KGEN__OP_MATRIX, 0, {0, 0, 0, 0, 16}},
+    {"v_mfma_f32_16x16x16", KGEN__OP_MATRIX, 0, {32, 32, 16, 16, 0, 0, 0}},
+    {"v_mfma_f32_32x32x8", KGEN__OP_MATRIX, 0, {64, 64, 32, 32, 0, 0, 0}},
+    {"v_mfma_f32_16x16x32", KGEN__OP_MATRIX, 0, {0, 0, 16, 16, 0, 0, 0}},
+    {"v_mfma_f32_32x32x16", KGEN__OP_MATRIX, 0, {0, 0, 32, 32, 0, 0, 0}},
+    {"v_mfma_f32_16x16x128", KGEN__OP_MATRIX, 0, {0, 0, 0, 32, 0, 0, 0}},
+    {"v_mfma_f32_32x32x64", KGEN__OP_MATRIX, 0, {0, 0, 0, 64, 0, 0, 0}},
+    {"v_mfma_scale_f32_16x16x128", KGEN__OP_MATRIX, 0, {0, 0, 0, 32, 0, 0, 0}},
+    {"v_mfma_scale_f32_32x32x64", KGEN__OP_MATRIX, 0, {0, 0, 0, 64, 0, 0, 0}},
+    {"v_mfma_f32_4x4x4", KGEN__OP_MATRIX, 0, {8, 8, 8, 8, 0, 0, 0}},
+    {"v_mfma_f32_32x32", KGEN__OP_MATRIX, 0, {64, 64, 64, 64, 0, 0, 0}},
+    {"v_mfma_", KGEN__OP_MATRIX, 0, {32, 32, 32, 32, 0, 0, 0}},
+    {"v_smfmac_f32_32x32", KGEN__OP_MATRIX, 0, {0, 0, 32, 32, 0, 0, 0}},
+    {"v_smfmac_", KGEN__OP_MATRIX, 0, {0, 0, 16, 16, 0, 0, 0}},
+    {"v_wmma_f32_16x16x16_fp8", KGEN__OP_MATRIX, 0, {0, 0, 0, 0, 0, 0, 8}},
+    {"v_wmma_f32_16x16x16_bf8", KGEN__OP_MATRIX, 0, {0, 0, 0, 0, 0, 0, 8}},
+    {"v_wmma_", KGEN__OP_MATRIX, 0, {0, 0, 0, 0, 0, 32, 16}},
+    {"v_swmmac_", KGEN__OP_MATRIX, 0, {0, 0, 0, 0, 0, 0, 16}},
     /* transcendental and 32-bit integer products: a quarter of the rate. The
        scalar ones of RDNA4 (v_s_exp_f32) take as long. Packed f32 and dual
        instructions do twice the work in the time of one. */

@@ -70,9 +70,11 @@ static void count_one(kgen__mix *m, const kgen__instruction *i, int32_t lanes) {
 
 /* 1: the counter of loads under way counts stores as well. */
 enum {
+    STORES_CDNA1 = 1,
     STORES_CDNA2 = 1,
     STORES_CDNA3 = 1,
     STORES_CDNA4 = 1,
+    STORES_RDNA2 = 0,
     STORES_RDNA3 = 0,
     STORES_RDNA4 = 0,
     STORES_SM90 = 0,

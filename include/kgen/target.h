@@ -26,6 +26,7 @@ typedef struct kgen_target {
     kgen_vendor vendor;
     kgen_isa isa;
     int32_t fp8_fnuz;        /* 1: native e4m3 is fnuz (max 240), 0: fn (max 448) */
+    int32_t fp8_converts;    /* 1: instructions convert it, 0: integer arithmetic does */
     int32_t by_default;      /* 1: commands take it where none is named */
     int32_t wave_size;       /* lanes */
     int32_t lds_bytes;       /* LDS a workgroup may use */

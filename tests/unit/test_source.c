@@ -210,6 +210,16 @@ static const char *const isa_macros[KGEN_ISA_COUNT] = {
 #include <kgen/targets.def>
 };
 
+/* What targets.def says of 8-bit floats, the isa's file says as well. */
+static void check_conversions(const kgen_source *source) {
+    const kgen_target *t = source->target;
+    if (t->isa == KGEN_ISA_SM90) return; /* it converts to fp16 only */
+    assert_int_equal(strstr(source->text, "CONVERTS_E4M3FN = true") != NULL,
+                     t->fp8_converts && !t->fp8_fnuz);
+    assert_int_equal(strstr(source->text, "CONVERTS_E4M3FNUZ = true") != NULL,
+                     t->fp8_converts && t->fp8_fnuz);
+}
+
 static void check_constants(const kgen_source *source) {
     const kgen__family *family = kgen__family_of(source->spec.family);
     char line[KGEN_SPEC_LINE_MAX], head[KGEN_SPEC_LINE_MAX + 8];
@@ -240,6 +250,7 @@ static void test_text_has_the_spec_and_no_machine(void **state) {
                 fail_msg("%s", err.text);
             check_no_machine(&source);
             check_constants(&source);
+            check_conversions(&source);
             kgen_source_free(&source);
         }
     }

@@ -797,6 +797,7 @@ static void test_every_isa_has_its_persona(void **state) {
             if (other->isa != t->isa) continue;
             assert_int_equal(other->wave_size, t->wave_size);
             assert_int_equal(other->fp8_fnuz, t->fp8_fnuz);
+            assert_int_equal(other->fp8_converts, t->fp8_converts);
             if (other->vendor != KGEN_VENDOR_CPU) continue;
             assert_true(other->lds_bytes <= t->lds_bytes);
             assert_true(other->max_vgprs <= t->max_vgprs);

@@ -1,0 +1,17 @@
+// What templates ask of an isa: RDNA2 (gfx10.3). Each kg/core/isa_*.h answers all of it.
+#pragma once
+
+#define KG_FP8_CONVERSIONS 0 // AMD's instructions between 8-bit floats and f32
+
+namespace kg {
+
+// 8-bit floats that those instructions know.
+constexpr bool CONVERTS_E4M3FN = false;
+constexpr bool CONVERTS_E4M3FNUZ = false;
+constexpr bool CONVERTS_E5M2 = false;
+constexpr bool CONVERTS_LOW = false;             // they read the lower 128 registers only
+constexpr bool CONVERTS_BF16 = false;            // f32 to bf16 is an instruction
+constexpr bool ROWS_INTERLEAVED_BY_HALF = false; // accumulators, over two half waves
+constexpr bool IS_SM90 = false;                  // one workgroup a unit, 8-bit floats become fp16
+
+} // namespace kg
