@@ -19,7 +19,7 @@ refuse 2 "colour" "$kgen" build "$good" 'attn:colour=1'
 refuse 4 "lens=" "$kgen" check 'attn:d=128|seqs=2 lens=' --device cpu:cdna3
 
 # architectures
-refuse 6 "arch=gfx000: unknown; known are gfx90a, gfx942" "$kgen" build "$good" --arch gfx942,gfx000
+refuse 6 "arch=gfx000: unknown; known are gfx908, gfx90a, gfx942" "$kgen" build "$good" --arch gfx942,gfx000
 refuse 6 "arch=: unknown" "$kgen" build "$good" --arch gfx942,
 refuse 6 "arch=gfx1: unknown" "$kgen" build "$good@gfx1"
 refuse 6 "arch=gfx1: unknown" "$kgen" source "$good" --arch gfx1
