@@ -24,3 +24,22 @@ install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 file(GLOB completion CONFIGURE_DEPENDS docs/kgen.bash cli/kgen.bash)
 install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
         RENAME kgen)
+install(FILES cli/_kgen DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+install(FILES packaging/Containerfile packaging/kgen-tmpfiles.conf DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# cmake --preset package && cmake --build --preset package: a Debian package.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME kgen)
+set(CPACK_PACKAGE_CONTACT "kgen <root@localhost>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION devel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${CMAKE_BINARY_DIR}/lib")
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # with ldconfig's trigger
+# A compiler for AMD GPUs and cpu devices, where no ROCm is; the remote layer of the cache.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
+    "clang-19 | clang-20 | clang-21 | clang-18, lld-19 | lld-20 | lld-21 | lld-18, libcurl4 | libcurl4t64")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libhiprtc7 | libhiprtc6")
+include(CPack)

@@ -51,3 +51,19 @@ done
 logged configure "$minor"
 logged cmake --build "$scratch/out"
 "$scratch/out/by-cmake" cpu:cdna3
+
+# The Debian package, of this tree: what is in it runs, and it says what it needs.
+command -v cpack dpkg-shlibdeps dpkg-deb >/dev/null || { echo "no package tools: no package" && exit; }
+logged cpack --config "$build/CPackConfig.cmake" -B "$scratch/deb"
+deb=$(echo "$scratch"/deb/kgen_*.deb)
+dpkg-deb -x "$deb" "$scratch/root"
+"$scratch/root/usr/bin/kgen" --version
+for file in usr/bin/kgen usr/libexec/kgen/kgen-cc usr/share/man/man1/kgen.1 usr/share/doc/kgen/kgen-tmpfiles.conf \
+    usr/share/bash-completion/completions/kgen usr/share/zsh/vendor-completions/_kgen; do
+    [[ -f $scratch/root/$file ]] || { echo "the package has no $file" && exit 1; }
+done
+needs=$(dpkg-deb -f "$deb" Depends)
+for library in libc6 libjansson4 libsodium23 libzstd1; do
+    [[ $needs == *"$library"* ]] || { echo "the package does not need $library: $needs" && exit 1; }
+done
+[[ $needs != *curl* ]] || { echo "the package needs libcurl: it is loaded when wanted" && exit 1; }

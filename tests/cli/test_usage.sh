@@ -42,6 +42,21 @@ refuse 64 "usage: kgen source" "$kgen" source
 refuse 64 "one --arch" "$kgen" source attn: --arch gfx942,gfx950
 refuse 64 "usage: kgen report" "$kgen" report
 
+# Completion has the commands and the options of the help.
+bash_completes() { # the last word may be empty
+    bash -c 'source "$0"; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _kgen; printf "%s\n" "${COMPREPLY[@]}"' \
+        "$here/../../cli/kgen.bash" "$kgen" "$@"
+}
+zsh_completes() {
+    zsh -f -c '_describe() { print -rl -- ${(P)2} }; _files() { : }; words=("$@") CURRENT=$#; source "$0"' \
+        "$here/../../cli/_kgen" "$kgen" "$@"
+}
+shells=(bash) && if command -v zsh >/dev/null; then shells+=(zsh); fi
+for shell in "${shells[@]}"; do
+    expect 0 "prune" "${shell}_completes" ""
+    expect 0 "--max-size" "${shell}_completes" prune --
+    expect 0 "--manifest" "${shell}_completes" build --m
+done
 codes=$(sed -n 's/^ *X(\([A-Z_]*\), "[^"]*", \([0-9]*\)).*/\2 KGEN_\1/p' \
     "$here/../../include/kgen/status.h")
 [[ $(wc -l <<<"$codes") -ge 16 ]] || fail "the status table was not found"
