@@ -7,8 +7,9 @@
 // A workgroup takes rows (token x head) and a segment of the keys. Of each block of
 // keys:
 //   registers -> LDS   the block was on its way while the one before was computed
-//   S = K Q^T          a row tile and a part of the width a wave; sums by way of LDS
-//   P = exp2(S - m)    in every wave
+//   S = K Q^T          a row tile and a part of the width a wave
+//   P = exp2(S - m)    a tile a wave, and P goes through LDS; where tiles are few, S
+//                      goes through LDS and P is worked out in every wave
 //   O += V^T P         a slice of the values a wave, from the same LDS
 // so memory is read once for all rows of a row block.
 #include "kg/attn/attn_run.h"
@@ -16,18 +17,45 @@
 
 namespace kg {
 
+// From scores to probabilities, of tile `t` of those that the wave weighs.
+KG_DEV void weigh_tile(u32 (&p)[P_WORDS], column_t &m, column_t &l, values_t &o,
+                       const float (&dots)[S_REGS], const head_t &head, int t, const keys_t &keys,
+                       int start) {
+    const token_scale_t none = {};
+    float s[S_REGS];
+    finish_scores(s, dots, head, t, start, keys, none);
+    raise_maximum(m, l, o, t, s);
+    scores_to_p(m, l, t, s);
+    pack_p(p, s);
+}
+
+// The wave's own tile stands first in its columns. What its maximum does to sums is
+// done to ones, and told.
+KG_DEV void weigh_own(column_t &m, column_t &l, const scores_t &s, const q_part_t &q,
+                      const head_t &head, const keys_t &keys, int start, u8 *stage, int tile) {
+    float dots[S_REGS];
+    u32 p[P_WORDS], factor[COLS];
+    values_t ones = {};
+    KG_UNROLL for (int c = 0; c < COLS; c++) ones[0][0][c] = 1;
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) dots[r] = score(s, r) * q.scale[r % COLS];
+    hear_scores(dots, stage, tile, 1);
+    weigh_tile(p, m, l, ones, dots, head, 0, keys, start);
+    KG_UNROLL for (int c = 0; c < COLS; c++) factor[c] = bits_of(ones[0][0][c]);
+    tell(stage, 0, tile, p);
+    tell(stage, SAID_COLUMNS, tile, factor);
+}
+
 KG_DEV void weigh_block(column_t &m, column_t &l, values_t &o, const head_t &head,
                         const keys_t &keys, int start, u8 *stage, int wave) {
-    const token_scale_t none = {};
     u32 p[ROW_TILES][P_WORDS];
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        float dots[S_REGS], s[S_REGS];
-        hear_scores(dots, stage, t);
-        finish_scores(s, dots, head, t, start, keys, none);
-        raise_maximum(m, l, o, t, s);
-        scores_to_p(m, l, t, s);
-        pack_p(p[t], s);
-    }
+    if constexpr (OWN_TILES)
+        hear_weights(p, o, stage);
+    else
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+            float dots[S_REGS];
+            hear_scores(dots, stage, t, 0);
+            weigh_tile(p[t], m, l, o, dots, head, t, keys, start);
+        }
     weigh_stage(o, stage, p, wave);
 }
 
@@ -52,7 +80,11 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_part_t &q, con
         if (block + 1 < g.block_end)
             fetch(pieces, stage_row(head, keys, page, start + TOK), wave, lane);
         score_part(s, q, stage, mine);
-        tell_scores(stage, s, q, wave);
+        if (!OWN_TILES || !mine.leads) tell_scores(stage, s, q, wave);
+        if constexpr (OWN_TILES) {
+            if (PARTS > 1) barrier();
+            if (mine.leads) weigh_own(m, l, s, q, head, keys, start, stage, mine.tile);
+        }
         barrier();
         weigh_block(m, l, o, head, keys, start, stage, wave);
     }
@@ -86,7 +118,9 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     values_t o;
     wave = (int)opaque_uniform((u32)wave); // nothing of it is kept for the next segment
     g.kv_head = 0;                         // there is one
-    head_t head = head_of(a, g, role_of(g, wave));
+    role_t role = role_of(g, wave);
+    if constexpr (OWN_TILES) role.row += scores_of_wave(wave).tile * NI;
+    head_t head = head_of(a, g, role);
     keys_t keys = keys_of(a, g);
     head.window = (int)opaque((u32)head.window); // of edges: scalars are scarcer than vectors
     head.context = (int)opaque((u32)head.context);
@@ -96,6 +130,7 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     waiting_t waiting = put_aside(g, cut);
     attend(m, l, o, q, g, head, keys, lds + LDS_STAGE, wave);
     take_back(g, cut, waiting);
+    if constexpr (OWN_TILES) exchange_sums(m, l, lds + LDS_STAGE, scores_of_wave(wave));
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);
 }
 

@@ -1,8 +1,11 @@
 // The two products of latent attention on a staged block. The scores of the
 // workgroup's rows are split over its waves: each has one row tile and a part of the
-// row's width. All waves read all of them back, so that each knows every row's
-// maximum and has every row's probabilities where the second product wants them; of
-// the values each wave has a slice.
+// row's width; of the values each wave has a slice, for all rows.
+//
+// OWN_TILES: the wave with a tile's first part adds the others' and weighs the tile's
+// keys alone; all waves read its probabilities and what its maximum did. Where tiles are
+// few, all waves read all scores back, and each weighs the keys of all rows: that is less
+// to wait for.
 #pragma once
 #include "kg/mla/mla_stage.h"
 
@@ -11,13 +14,16 @@ namespace kg {
 constexpr int PARTS = V_SPLIT / ROW_TILES; // of the width
 constexpr int PART_CHUNKS = ceil_div(K_CHUNKS, PARTS);
 static_assert(PARTS * ROW_TILES == V_SPLIT, "each wave has one row tile and one part");
+constexpr bool OWN_TILES = ROW_TILES > PARTS;
 
 // A wave's share of the first product.
 struct share_of_scores_t {
     int tile, chunk; // from which on
+    bool leads;      // of those with the tile
 };
 KG_DEV share_of_scores_t scores_of_wave(int wave) {
-    return share_of_scores_t{wave % ROW_TILES, PARTS > 1 ? wave / ROW_TILES * PART_CHUNKS : 0};
+    int part = PARTS > 1 ? wave / ROW_TILES : 0;
+    return share_of_scores_t{wave % ROW_TILES, part * PART_CHUNKS, part == 0};
 }
 
 struct q_part_t {
@@ -81,12 +87,69 @@ KG_DEV void tell_scores(u8 *stage, const scores_t &s, const q_part_t &q, int wav
     }
 }
 
-KG_DEV void hear_scores(float (&s)[S_REGS], u8 *stage, int tile) {
-    KG_UNROLL for (int part = 0; part < PARTS; part++)
+// Of the parts from `first` on; s has those before.
+KG_DEV void hear_scores(float (&s)[S_REGS], u8 *stage, int tile, int first) {
+    KG_UNROLL for (int part = first; part < PARTS; part++)
         KG_UNROLL for (int line = 0; line < LINES; line++) {
         quad_t quad = *score_line(stage, part * ROW_TILES + tile, line);
         KG_UNROLL for (int j = 0; j < 4; j++) s[line * 4 + j] =
             part ? s[line * 4 + j] + quad.x[j] : quad.x[j];
+    }
+}
+
+// --- probabilities in LDS ----------------------------------------------------------
+
+template <int N> KG_DEV words_t<N> *said_by(u8 *stage, int at, int tile) {
+    return (words_t<N> *)(stage + STAGE_SCORES + at * WAVE * ROW_TILES) + tile * WAVE +
+           (int)lane_id();
+}
+
+// What a lane says of its columns lies behind the probabilities of all tiles.
+constexpr int SAID_COLUMNS = 4 * P_WORDS;
+static_assert(!OWN_TILES || P_WORDS + COLS <= S_REGS, "said where scores of first parts would be");
+static_assert(2 * COLS <= S_REGS, "sums are said there at the end");
+
+template <int N> KG_DEV void tell(u8 *stage, int at, int tile, const u32 (&x)[N]) {
+    words_t<N> said;
+    KG_UNROLL for (int n = 0; n < N; n++) said.w[n] = x[n];
+    *said_by<N>(stage, at, tile) = said;
+}
+
+template <int N> KG_DEV void hear(u32 (&x)[N], u8 *stage, int at, int tile) {
+    words_t<N> said = *said_by<N>(stage, at, tile);
+    KG_UNROLL for (int n = 0; n < N; n++) x[n] = said.w[n];
+}
+
+// All probabilities; where a maximum rose, what has been added up is brought to it.
+KG_DEV void hear_weights(u32 (&p)[ROW_TILES][P_WORDS], values_t &o, u8 *stage) {
+    float factor[ROW_TILES][COLS];
+    bool rose = false;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        u32 x[COLS];
+        hear(p[t], stage, 0, t);
+        hear(x, stage, SAID_COLUMNS, t);
+        KG_UNROLL for (int c = 0; c < COLS; c++) {
+            factor[t][c] = float_of(x[c]);
+            rose |= factor[t][c] != 1.0f;
+        }
+    }
+    if (!any(rose)) return;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int n = 0; n < O_TILES; n++)
+        KG_UNROLL for (int r = 0; r < O_REGS; r++) o[t][n][r] *= factor[t][r % COLS];
+}
+
+// At the end each wave learns of all tiles what their own waves know.
+KG_DEV void exchange_sums(column_t &m, column_t &l, u8 *stage, share_of_scores_t mine) {
+    u32 x[2 * COLS];
+    KG_UNROLL for (int c = 0; c < COLS; c++) x[c] = bits_of(m[0][c]),
+                                             x[COLS + c] = bits_of(l[0][c]);
+    barrier(); // the last probabilities have been read
+    if (mine.leads) tell(stage, 0, mine.tile, x);
+    barrier();
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        hear(x, stage, 0, t);
+        KG_UNROLL for (int c = 0; c < COLS; c++) m[t][c] = float_of(x[c]),
+                                                 l[t][c] = float_of(x[COLS + c]);
     }
 }
 
