@@ -7,10 +7,14 @@
 #include "check_mla.h"
 
 void kgen__mla_attn_spec(kgen_spec *out, const kgen_mla_spec *s) {
+    static const int32_t phases[] = {[KGEN_MLA_DECODE] = KGEN_PHASE_DECODE,
+                                     [KGEN_MLA_VERIFY] = KGEN_PHASE_VERIFY,
+                                     [KGEN_MLA_TREE] = KGEN_PHASE_TREE};
     kgen_error none;
     kgen_spec_parse(out, "attn:causal=1", &none);
     kgen_attn_spec *a = &out->attn;
-    a->phase = s->phase == KGEN_MLA_VERIFY ? KGEN_PHASE_VERIFY : KGEN_PHASE_DECODE;
+    a->phase = phases[s->phase];
+    a->word = s->word;
     a->q = s->q, a->kv = s->kv, a->out = s->out;
     a->head_dim = s->latent + s->rope;
     a->v_dim = s->latent;
@@ -43,6 +47,7 @@ void kgen__mla_attn_args(kgen_attn_args *out, const kgen_mla_spec *s, const kgen
                             .kv_indices = a->kv_indices,
                             .seq_lens = a->seq_lens,
                             .cu_seqlens_q = a->cu_seqlens_q,
+                            .words = a->words,
                             .k_descale = a->descale,
                             .v_descale = a->descale,
                             .out_scale = a->out_scale,
@@ -65,6 +70,7 @@ void kgen__mla_as_attn(kgen__data *out, const kgen__data *data) {
                  {MLA_INDPTR, INDPTR},
                  {MLA_INDICES, INDICES},
                  {MLA_CU, CU},
+                 {MLA_MASKS, MASKS},
                  {MLA_SEQ_LENS, SEQ_LENS},
                  {MLA_DESCALE, K_DESCALE},
                  {MLA_SINKS, SINKS},

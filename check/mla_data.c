@@ -18,7 +18,7 @@ static extents measure(const kgen__data *data) {
     extents e = {.page = s->page == KGEN_PAGE_X16 ? c->page : s->page, .pages = 1 + c->extra};
     for (int32_t n = 0; n < data->shape.seqs; n++) {
         int64_t pages = (c->lens[n].high + e.page - 1) / e.page;
-        e.tokens += s->phase == KGEN_MLA_VERIFY ? c->qlens[n].high : 1;
+        e.tokens += s->phase != KGEN_MLA_DECODE ? c->qlens[n].high : 1;
         e.pages += pages;
         e.entries += pages + c->cols;
         if (pages > e.columns) e.columns = pages;
@@ -54,6 +54,7 @@ kgen_status kgen__mla_shape(kgen__data *data, kgen_error *err) {
     pad_rows(&a->cache, 1, c->pad);
     kgen__tensor_pad(&a->block_table, (int64_t[]){c->rowpad, 0});
     data->slot[MLA_Q].offset = data->slot[MLA_CACHE].offset = c->off ? 16 : 0;
+    kgen__tensor_pad(&a->words, (int64_t[]){c->rowpad, 0});
     a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt(s->latent + s->rope));
     if (s->window == KGEN_WINDOW_RT) a->window = c->window;
     return KGEN_OK;

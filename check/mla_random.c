@@ -6,7 +6,7 @@
 enum { DEFAULT_BUDGET = 600 };
 
 static const kgen__choice choices[] = {
-    KGEN__CHOICE(mla.phase, 5, KGEN_MLA_DECODE, KGEN_MLA_VERIFY),
+    KGEN__CHOICE(mla.phase, 6, KGEN_MLA_DECODE, KGEN_MLA_VERIFY, KGEN_MLA_TREE),
     KGEN__CHOICE(mla.q, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16),
     KGEN__CHOICE(mla.kv, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN,
                  KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2),
@@ -33,6 +33,10 @@ static void draw_rows(kgen_spec *spec, kgen__rng *rng) {
         spec->mla.offsets = 0;
     else
         spec->mla.q_tokens = (int32_t)kgen__rng_range(rng, 1, 16);
+    spec->mla.word = KGEN_DTYPE_I32;
+    if (spec->mla.phase != KGEN_MLA_TREE) return;
+    spec->mla.word = KGEN__PICK(rng, KGEN_DTYPE_U8, KGEN_DTYPE_U16, KGEN_DTYPE_I32, KGEN_DTYPE_I64);
+    if (spec->mla.word == KGEN_DTYPE_U8 && spec->mla.q_tokens > 8) spec->mla.q_tokens = 8;
 }
 
 static int32_t random_length(kgen__rng *rng, int32_t page, int32_t most) {
@@ -52,7 +56,7 @@ static int32_t affordable(const kgen__case *c, int64_t budget) {
 static void random_sequences(kgen__case *c, kgen__rng *rng, int64_t budget) {
     const kgen_mla_spec *s = &c->spec.mla;
     int32_t page = s->page == KGEN_PAGE_X16 ? c->mla.page : s->page, left = affordable(c, budget);
-    int verify = s->phase == KGEN_MLA_VERIFY;
+    int verify = s->phase != KGEN_MLA_DECODE;
     if (left < page && left > page / 8 && kgen__chance(rng, 1)) left = page + 33;
     c->seqs = page > 256 ? 1 : KGEN__PICK(rng, 1, 1, 2, 3, 4, 5, 7);
     for (int32_t i = 0; i < c->seqs; i++) {

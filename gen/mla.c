@@ -23,7 +23,8 @@ static const kgen_domain domain_WAVES = LIST(wave_counts);
 static const kgen_domain domain_TILES = LIST(tile_counts);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
-SYMBOLS(phase, VALUE("decode", KGEN_MLA_DECODE), VALUE("verify", KGEN_MLA_VERIFY));
+SYMBOLS(phase, VALUE("decode", KGEN_MLA_DECODE), VALUE("verify", KGEN_MLA_VERIFY),
+        VALUE("tree", KGEN_MLA_TREE));
 SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
@@ -31,6 +32,8 @@ SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
 SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
         NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
+SYMBOLS(word, NAMED("u8", DTYPE_U8), NAMED("u16", DTYPE_U16), NAMED("u32", DTYPE_I32),
+        NAMED("u64", DTYPE_I64));
 SYMBOLS(page, NAMED("x16", PAGE_X16));
 SYMBOLS(wide, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
@@ -55,7 +58,8 @@ static const kgen_param params[] = {
 static int32_t width_of(const kgen_mla_spec *s) { return s->latent + s->rope; }
 
 static int32_t width(const kgen_spec *spec) { return width_of(&spec->mla); }
-static int32_t is_ragged(const kgen_spec *spec) { return spec->mla.phase == KGEN_MLA_VERIFY; }
+static int32_t is_ragged(const kgen_spec *spec) { return spec->mla.phase != KGEN_MLA_DECODE; }
+static int32_t is_tree(const kgen_spec *spec) { return spec->mla.phase == KGEN_MLA_TREE; }
 
 #define ALWAYS(name, value)                      \
     static int32_t name(const kgen_spec *spec) { \
@@ -70,22 +74,17 @@ ALWAYS(xpacked, KGEN_LAYOUT_XPACKED)
 ALWAYS(causal_seq, KGEN_CAUSAL_SEQ)
 ALWAYS(alibi_sqrt, KGEN_ALIBI_SQRT)
 ALWAYS(descale_token, KGEN_DESCALE_TOKEN)
-ALWAYS(word, KGEN_DTYPE_I32)
 ALWAYS(float_32, KGEN_DTYPE_F32)
 ALWAYS(int_8, KGEN_DTYPE_I8)
 ALWAYS(int_4, KGEN_DTYPE_I4)
-ALWAYS(word_8, KGEN_DTYPE_U8)
-ALWAYS(word_16, KGEN_DTYPE_U16)
-ALWAYS(word_64, KGEN_DTYPE_I64)
 
 /* clang-format off */
 static const kgen__fact facts[] = {
     {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes}, {"WAVES", yes},
     {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
-    {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", no}, {"DENSE", no},
+    {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", is_tree}, {"DENSE", no},
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
-    {"WORD", word}, {"DTYPE_U8", word_8}, {"DTYPE_U16", word_16}, {"DTYPE_I64", word_64},
-    {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
+        {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
     {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"INVARIANT", no}, {"SPANS", no},
     {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};
@@ -101,6 +100,10 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!decode || s->q_tokens == 1,
             "t=%d: phase=decode has one query token a sequence; use phase=verify", s->q_tokens);
     REQUIRE(!decode || !s->offsets, "cu=i64: phase=decode has no cu_seqlens_q");
+    REQUIRE(s->phase == KGEN_MLA_TREE || s->word == KGEN_DTYPE_I32, "word: phase=%s has no masks",
+            decode ? "decode" : "verify");
+    REQUIRE(s->phase != KGEN_MLA_TREE || s->q_tokens <= 8 * kgen_dtype_size((kgen_dtype)s->word),
+            "t=%d: a word has %d bits", s->q_tokens, 8 * kgen_dtype_size((kgen_dtype)s->word));
     REQUIRE(is_8bit(s->kv) || s->descale != KGEN_DESCALE_HEAD,
             "descale: kv=%s is not quantised; only 8-bit caches take one",
             kgen_dtype_name((kgen_dtype)s->kv));
@@ -213,10 +216,12 @@ static int32_t occupancy(const kgen_spec *spec) { return spec->mla.occupancy; }
 
 static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_mla_spec *s = &spec->mla;
+    static const char *const phase_names[] = {
+        [KGEN_MLA_DECODE] = "decode", [KGEN_MLA_VERIFY] = "verify", [KGEN_MLA_TREE] = "tree"};
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
     snprintf(out, KGEN_SYMBOL_MAX, "kg_mla_%s_%s_kv%s_l%d_r%d_h%d_t%d_p%s%s%s",
-             s->phase == KGEN_MLA_VERIFY ? "verify" : "decode", kgen_dtype_name((kgen_dtype)s->q),
+             phase_names[s->phase], kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->latent, s->rope, s->heads, s->q_tokens, page,
              s->window ? "_window" : "", s->sinks ? "_sinks" : "");
 }

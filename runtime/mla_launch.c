@@ -25,6 +25,7 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_INDICES] = {TO(table), {0}, 0},
     [TENSOR_SEQ_LENS] = {TO(seq_lens), {0}, 0},
     [TENSOR_CU] = {TO(cu_seqlens), {0}, 0},
+    [TENSOR_MASKS] = {TO(words), {TO(words_row)}, 0},
     [TENSOR_DESCALE] = {TO(k_descale), {0}, 0},
     [TENSOR_OUT_SCALE] = {TO(out_scale), {0}, 0},
     [TENSOR_SINKS] = {TO(sinks), {0}, 0},

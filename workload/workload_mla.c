@@ -74,12 +74,19 @@ static void fill_ends(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = i * ((const mla_shape *)user)->fresh;
 }
 
+/* A chain. */
+static void fill_masks(int64_t *values, int64_t count, int set, void *user) {
+    int64_t fresh = ((const mla_shape *)user)->fresh;
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = ((int64_t)2 << i % fresh) - 1;
+}
+
 static kgen_status make_integers(kgen__workload *work, mla_shape *n, kgen_error *err) {
     kgen_mla_args *a = work->args.mla;
     const kgen__fill_row rows[] = {
         {&a->block_table, KGEN__EACH_SET, fill_table}, {&a->kv_indices, KGEN__EACH_SET, fill_table},
         {&a->kv_indptr, KGEN__SHARED, fill_indptr},    {&a->seq_lens, KGEN__SHARED, fill_lengths},
-        {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},
+        {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},   {&a->words, KGEN__SHARED, fill_masks},
     };
     return kgen__workload_rows_ints(work, rows, sizeof rows / sizeof rows[0], n, err);
 }

@@ -18,6 +18,9 @@ extern "C" {
  * position p = ctx + i, keys k < seq_lens[s]:
  *   s_k = softmax_scale * descale * dot(q, C[k])     over L + R
  *   visible:  k <= p, and p - k < window
+ *   phase=tree: of the sequence's own tokens c (key ctx + c) those whose bit its word
+ *   words[s][i] has, and all keys before; p and k are then positions of the tree, as
+ *   attention has them (kgen_attn_args)
  *   out = sum softmax(s)_k descale C[k] / out_scale  over L;  a sink adds
  *   exp(sink[h]) to the denominator;  lse = log(denominator), sink included.
  * Rows without a visible key give zeros and lse = -inf.

@@ -7,6 +7,7 @@
 typedef enum kgen_mla_phase {
     KGEN_MLA_DECODE = 0, /* a token a sequence */
     KGEN_MLA_VERIFY = 1, /* up to t, as cu_seqlens_q says */
+    KGEN_MLA_TREE = 2,   /* the same, with a mask among them */
 } kgen_mla_phase;
 
 typedef struct kgen_mla_spec {

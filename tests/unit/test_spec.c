@@ -342,6 +342,8 @@ static const struct {
     {"kv_gather:descale=head", "kv=bf16: not quantised"},
     {"mla:t=2", "t=2: phase=decode has one query token a sequence; use phase=verify"},
     {"mla:cu=i64", "cu=i64: phase=decode has no cu_seqlens_q"},
+    {"mla:phase=verify,t=2,word=u8", "word: phase=verify has no masks"},
+    {"mla:phase=tree,t=9,word=u8", "t=9: a word has 8 bits"},
     {"mla:descale=head", "descale: kv=bf16 is not quantised; only 8-bit caches take one"},
     {"mla:mt=4,waves=2", "mt=4: must divide waves=2"},
     {"mla:h=129", "h=129: out of bounds; nearest is 128"},
