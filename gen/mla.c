@@ -131,7 +131,7 @@ typedef struct isa_row {
 #define MLA_CDNA2 {16, 32, 4, 150, 2}
 #define MLA_CDNA3 {16, 32, 4, 150, 2}
 #define MLA_CDNA4 {16, 32, 4, 150, 2}
-#define MLA_RDNA2 {16, 16, 8, 120, 8}
+#define MLA_RDNA2 {16, 16, 8, 150, 8}
 #define MLA_RDNA3 {16, 16, 8, 120, 8}
 #define MLA_RDNA4 {16, 16, 8, 120, 8}
 #define MLA_SM90  {8,  16, 8, 96, 8}
