@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* sysexits' EX_USAGE; every other failure is kgen_status_exit_code. */
-enum { KGEN__EXIT_USAGE = 64, KGEN__FILE_MAX_BYTES = 4 << 20, KGEN__ARCHS_MAX = 16 };
+enum { KGEN__EXIT_USAGE = 64, KGEN__FILE_MAX_BYTES = 4 << 20, KGEN__ARCHS_MAX = 64 };
 
 /* ---- commands: each takes its own argv and returns the exit code -------- */
 int kgen__command_plan(int argc, char **argv);
@@ -172,6 +172,11 @@ kgen_status kgen__jobs_add_plan(kgen__jobs *jobs, const kgen_plan *plan, const k
                                 void *user, kgen_error *err);
 /* What the model needs and no kernel covers, a line each, to standard error. */
 void kgen__plan_note_missing(const kgen_plan *plan);
+
+/* ---- what of a manifest a device can run ---------------------------------- */
+json_t *kgen__planned_on(kgen_cache *cache, const char *manifest, const char *device,
+                         const char *arch);
+void kgen__planned_print(const json_t *list, const char *manifest);
 
 /* ---- building with progress ---------------------------------------------- */
 typedef struct kgen__build_settings {

@@ -8,7 +8,7 @@
 enum { MAX_DEVICES = 16 };
 
 typedef struct health {
-    json_t *toolchains, *devices, *tuning, *cache;
+    json_t *toolchains, *devices, *tuning, *cache, *planned;
     int amd; /* 1: an AMD target can be compiled */
 } health;
 
@@ -201,14 +201,26 @@ static const char *advice(const health *h) {
            "compiles it.";
 }
 
+static void look_at_planned(health *h, kgen_cache *cache, const char *manifest) {
+    for (size_t i = 0; manifest && i < json_array_size(h->devices); i++) {
+        const json_t *device = json_array_get(h->devices, i);
+        if (json_object_get(device, "missing")) continue;
+        json_array_append_new(
+            h->planned,
+            kgen__planned_on(cache, manifest, text_of(device, "device"), text_of(device, "arch")));
+    }
+}
+
 int kgen__command_doctor(int argc, char **argv) {
-    const char *cache_dir = NULL;
+    const char *cache_dir = NULL, *manifest = NULL;
     int json = 0, first, code;
     kgen__syntax s = {
         .command = "doctor",
         .arguments = "",
-        .about = "Shows compilers, devices, tuning rows and cache, and what to do. Exit code 7: "
-                 "no compiler for AMD GPUs."};
+        .about = "Shows compilers, devices, tuning rows and cache, and what to do; of a manifest, "
+                 "what each\ndevice has of it. Exit code 7: no compiler for AMD GPUs."};
+    kgen__syntax_add(&s, (kgen__option){"manifest", 'm', "FILE", kgen__read_text, &manifest, 0, 0,
+                                        "lines `SPEC @ARCH`, as `kgen plan -o` writes them"});
     kgen__syntax_add_cache_dir(&s, &cache_dir);
     kgen__syntax_add_json(&s, &json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
@@ -216,17 +228,21 @@ int kgen__command_doctor(int argc, char **argv) {
     kgen_error err;
     kgen_cache *cache;
     if (kgen_cache_open(&cache, cache_dir, &err) != KGEN_OK) return kgen__cli_fail(&err);
-    health h = {json_array(), json_array(), look_at_tuning(), look_at_cache(cache), 0};
+    health h = {json_array(),         json_array(), look_at_tuning(),
+                look_at_cache(cache), json_array(), 0};
     look_for_toolchains(&h);
     look_for_devices(&h);
+    look_at_planned(&h, cache, manifest);
     if (json) {
-        code = kgen__json_print(json_pack(
-            "{s:s, s:O, s:O, s:O, s:O, s:s}", "version", KGEN_VERSION, "toolchains", h.toolchains,
-            "devices", h.devices, "tuning", h.tuning, "cache", h.cache, "advice", advice(&h)));
+        code = kgen__json_print(json_pack("{s:s, s:O, s:O, s:O, s:O, s:O, s:s}", "version",
+                                          KGEN_VERSION, "toolchains", h.toolchains, "devices",
+                                          h.devices, "planned", h.planned, "tuning", h.tuning,
+                                          "cache", h.cache, "advice", advice(&h)));
     } else {
         printf("kgen %s\n\n", KGEN_VERSION);
         print_rows("compilers", h.toolchains, "arch", "toolchain", "path");
         print_rows("\ndevices", h.devices, "device", "label", "arch");
+        if (manifest) kgen__planned_print(h.planned, manifest);
         print_tuning(h.tuning);
         print_cache(h.cache);
         printf("%s\n", advice(&h));
@@ -234,6 +250,7 @@ int kgen__command_doctor(int argc, char **argv) {
     if (!h.amd && !code) code = kgen_status_exit_code(KGEN_E_TOOLCHAIN);
     json_decref(h.toolchains);
     json_decref(h.devices);
+    json_decref(h.planned);
     json_decref(h.tuning);
     json_decref(h.cache);
     kgen_cache_close(cache);

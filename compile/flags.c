@@ -46,6 +46,10 @@ typedef struct flags_row {
 #define FLAGS_HIP_CUMODE(arch)                              \
     LIST("--offload-arch=" arch, HIPRTC_FLAGS, "-mcumode"), \
         LIST("--offload-arch=" arch, CLANG_HIP_FLAGS, "-mcumode"), NULL
+/* Code objects of a family have version 6 at least; of two versions the last counts. */
+#define FLAGS_HIP_GENERIC(arch)                                                        \
+    LIST("--offload-arch=" arch, HIPRTC_FLAGS, "-mcumode", "-mcode-object-version=6"), \
+        LIST("--offload-arch=" arch, CLANG_HIP_FLAGS, "-mcumode", "-mcode-object-version=6"), NULL
 #define FLAGS_NVRTC(arch)                                              \
     NULL, NULL,                                                        \
         LIST("--gpu-architecture=" arch, "--std=c++17", "--fmad=true", \

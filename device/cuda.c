@@ -5,6 +5,7 @@
 
 enum {
     MULTIPROCESSOR_COUNT = 16, /* CUdevice_attribute */
+    INTEGRATED = 18,
     CAPABILITY_MAJOR = 75,
     CAPABILITY_MINOR = 76,
     PAGEABLE_MEMORY_ACCESS = 88,
@@ -86,6 +87,7 @@ const kgen__dl_driver kgen__cuda_driver = {
     .symbol_count = sizeof symbols / sizeof symbols[0],
     .units_attribute = MULTIPROCESSOR_COUNT,
     .pageable_attribute = PAGEABLE_MEMORY_ACCESS,
+    .integrated_attribute = INTEGRATED,
     .launch_end = LAUNCH_END,
     .start = cuda_start,
     .stop = cuda_stop,

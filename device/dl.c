@@ -109,6 +109,7 @@ static kgen_status find_device(kgen__device *device, kgen_error *err) {
 static kgen_status identify(kgen__device *device, kgen_error *err) {
     const kgen__dl_driver *driver = device->driver;
     char arch[64] = "", name[64] = "";
+    int integrated = 0;
     int code = driver->arch(device, arch, sizeof arch);
     if (code) return driver_error(device, code, "asking for the architecture", err);
     if (kgen_target_find(&device->target, arch, NULL) != KGEN_OK)
@@ -119,11 +120,14 @@ static kgen_status identify(kgen__device *device, kgen_error *err) {
                   device->handle));
     KGEN_TRY(CALL(device, err, device_attribute, &device->reads_host, driver->pageable_attribute,
                   device->handle));
+    KGEN_TRY(CALL(device, err, device_attribute, &integrated, driver->integrated_attribute,
+                  device->handle));
     if (device->compute_units < 1)
         return kgen_fail(err, KGEN_E_DEVICE, "%s:%d says it has %d compute units", driver->name,
                          device->ordinal, device->compute_units);
-    snprintf(device->label, sizeof device->label, "%s:%d %s (%s, %d units)", driver->name,
-             device->ordinal, name, device->target->name, device->compute_units);
+    snprintf(device->label, sizeof device->label, "%s:%d %s (%s, %d units%s)", driver->name,
+             device->ordinal, name, device->target->name, device->compute_units,
+             integrated ? ", memory of the host" : "");
     return KGEN_OK;
 }
 
@@ -176,7 +180,9 @@ static kgen_status load_module(kgen__device *device, const kgen_entry *entry, dl
 static kgen_status dl_load(kgen__device *device, const kgen_entry *entry, void **out,
                            void **function, kgen_error *err) {
     void *saved = NULL;
-    if (strcmp(entry->target, device->target->name) != 0)
+    const kgen_target *generic = kgen_target_generic(device->target);
+    if (strcmp(entry->target, device->target->name) != 0 &&
+        (!generic || strcmp(entry->target, generic->name) != 0))
         return kgen_fail(err, KGEN_E_DEVICE, "%s was built for %s, the device %s:%d is %s",
                          entry->symbol, entry->target, device->driver->name, device->ordinal,
                          device->target->name);

@@ -72,9 +72,10 @@ typedef struct kgen__dl_driver {
     const char *const *libraries;   /* NULL-terminated, in this order */
     const kgen__dl_symbol *symbols; /* one for every call */
     size_t symbol_count;
-    int units_attribute;    /* how many compute units */
-    int pageable_attribute; /* 1: the device reads all memory of the host */
-    uintptr_t launch_end;   /* ends the `extra` list of a launch */
+    int units_attribute;      /* how many compute units */
+    int pageable_attribute;   /* 1: the device reads all memory of the host */
+    int integrated_attribute; /* 1: its memory is that of the host */
+    uintptr_t launch_end;     /* ends the `extra` list of a launch */
     /* Driver codes below are 0 or an error of the driver. May be NULL. */
     int (*start)(kgen__device *device);
     void (*stop)(kgen__device *device);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum {
-    MULTIPROCESSOR_COUNT = 63, /* hipDeviceAttribute_t, HIP 5 and later */
+    INTEGRATED = 16, /* hipDeviceAttribute_t, HIP 5 and later */
+    MULTIPROCESSOR_COUNT = 63,
     PAGEABLE_MEMORY_ACCESS = 65,
     LAUNCH_END = 3, /* HIP_LAUNCH_PARAM_END */
     /* hipDeviceProp_t begins with `char name[256]` and has 1472 bytes in HIP 6
@@ -99,6 +100,7 @@ const kgen__dl_driver kgen__hip_driver = {
     .symbol_count = sizeof symbols / sizeof symbols[0],
     .units_attribute = MULTIPROCESSOR_COUNT,
     .pageable_attribute = PAGEABLE_MEMORY_ACCESS,
+    .integrated_attribute = INTEGRATED,
     .launch_end = LAUNCH_END,
     .arch = hip_arch,
     .enter = hip_enter,

@@ -41,7 +41,20 @@ kgen_status kgen_target_find(const kgen_target **out, const char *name, kgen_err
             return KGEN_OK;
         }
     }
-    char names[400];
+    char names[512];
     list_names(names, sizeof names);
     return kgen_fail(err, KGEN_E_TARGET, "arch=%.60s: unknown; known are %s", name, names);
+}
+
+static int is_generic(const char *name) {
+    static const char end[] = "-generic";
+    size_t length = strlen(name), tail = sizeof end - 1;
+    return length > tail && strcmp(name + length - tail, end) == 0;
+}
+
+const kgen_target *kgen_target_generic(const kgen_target *target) {
+    if (target->vendor != KGEN_VENDOR_AMD || is_generic(target->name)) return NULL;
+    for (size_t i = 0; i < TARGETS; i++)
+        if (targets[i].isa == target->isa && is_generic(targets[i].name)) return &targets[i];
+    return NULL;
 }

@@ -145,6 +145,29 @@ static kgen_kernel *take_entry(preparation *p, size_t job, const kgen_entry *ent
     return status == KGEN_OK ? kernel : NULL;
 }
 
+/* Where a kernel is not cached and cannot be compiled: that of the device's family. */
+static void take_generic(preparation *p, size_t job) {
+    const kgen_context *ctx = p->ctx;
+    kgen_job_result *result = &p->results[job];
+    const kgen_request *request = request_at(p, p->index[job]);
+    kgen_status why = result->error.status;
+    if (result->outcome != KGEN_JOB_FAILED || (why != KGEN_E_NOT_CACHED && why != KGEN_E_TOOLCHAIN))
+        return;
+    const kgen_build_options options = {.size = sizeof options, .only_cached = 1, .offline = 1};
+    kgen_job generic = {.target = kgen_target_generic(ctx->target)};
+    kgen_tuning_match match;
+    kgen_job_result found;
+    if (!generic.target ||
+        kgen_tuning_resolve(&generic.spec, &match, ctx->tuning, &request->spec, &request->problem,
+                            generic.target, ctx->device_name, NULL) != KGEN_OK ||
+        kgen_build(ctx->cache, &generic, 1, &options, &found, NULL) != KGEN_OK ||
+        found.outcome != KGEN_JOB_CACHED)
+        return;
+    p->jobs[job].spec = generic.spec;
+    p->matches[job] = match;
+    *result = found;
+}
+
 /* Of a job that kgen_build, or the cache, is done with. The entry is not needed
  * any longer. */
 static void settle_job(preparation *p, size_t job) {
@@ -152,6 +175,7 @@ static void settle_job(preparation *p, size_t job) {
     kgen_request *request = request_at(p, p->index[job]);
     kgen_kernel *kernel = NULL;
     char line[KGEN_SPEC_LINE_MAX];
+    take_generic(p, job);
     if (result->outcome == KGEN_JOB_FAILED && result->error.status == KGEN_E_NOT_CACHED)
         fail_miss(p->ctx, &p->jobs[job].spec, strstr(result->error.text, "; refused: "),
                   &request->error);

@@ -45,6 +45,9 @@ typedef struct kgen_target {
  * KGEN_E_TARGET with the list of known ones; "gfx942:sramecc+:xnack-" is
  * taken as "gfx942"; "cpu" as "cpu:cdna3". */
 KGEN_API kgen_status kgen_target_find(const kgen_target **out, const char *name, kgen_error *err);
+/* The target whose code objects run on all GPUs of an AMD isa ("gfx11-generic" for
+ * gfx1100), NULL where there is none, and of itself. */
+KGEN_API const kgen_target *kgen_target_generic(const kgen_target *target);
 KGEN_API size_t kgen_target_count(void);
 KGEN_API const kgen_target *kgen_target_at(size_t index);
 

@@ -30,6 +30,13 @@ echo "$three $at" >>planned.manifest
 expect 10 "3 planned, 2 there, 1 missing" image "$kgen" verify -m planned.manifest --no-variants
 [[ $errors == *"$three"* ]] || fail "verify does not name what is missing: $errors"
 expect 10 '"missing": [' image "$kgen" verify -m planned.manifest --no-variants --json
+KGEN_DEVICE='' expect 0 "cpu:cdna3: 2 there, 0 of its family, 1 missing" image "$kgen" doctor -m planned.manifest
+[[ $out == *"missing: $three"*"kgen build --manifest planned.manifest --arch cpu:cdna3"* ]] || fail "doctor: $out"
+echo "$one @gfx942" >other.manifest
+expect 0 "no line is for cpu:cdna3" image "$kgen" doctor -m other.manifest
+expect 0 '"generic": 0' image "$kgen" doctor -m planned.manifest --json
+echo "$one @gfx000" >wrong.manifest
+expect 0 "arch=gfx000: unknown" image "$kgen" doctor -m wrong.manifest
 expect 0 "bundle   $work/all.kgb" image "$kgen" doctor
 [[ ! -e $work/user ]] || fail "doctor leaves a folder"
 chmod g+w all.kgb

@@ -1,5 +1,6 @@
 /* A HIP driver without a GPU: it remembers what it was asked, and computes
- * nothing. Two devices; the architecture is $MOCK_ARCH, else gfx942. */
+ * nothing. Two devices; the architecture is $MOCK_ARCH, of the second $MOCK_ARCH_1,
+ * else gfx942. */
 #include "mock_hip.h"
 
 #include <stdio.h>
@@ -11,6 +12,8 @@
 enum {
     ARCH_AT = 1160, /* of gcnArchName in hipDeviceProp_t */
     PAGEABLE = 65,  /* hipDeviceAttribute_t */
+    INTEGRATED = 16,
+    FLAGS_AT = 48, /* of e_flags in an ELF header */
     INVALID_VALUE = 1,
     ALLOCATIONS = 64,
 };
@@ -50,7 +53,9 @@ API int hipDeviceGetName(char *name, int size, int handle) {
 
 API int hipDeviceGetAttribute(int *value, int attribute, int handle) {
     (void)handle;
-    *value = attribute == PAGEABLE ? STATE->pageable : 304;
+    *value = attribute == PAGEABLE     ? STATE->pageable
+             : attribute == INTEGRATED ? STATE->integrated
+                                       : 304;
     return 0;
 }
 
@@ -65,7 +70,7 @@ API int hipDrvGetErrorString(int code, const char **text) {
 }
 
 API int hipGetDevicePropertiesR0600(void *properties, int ordinal) {
-    const char *arch = getenv("MOCK_ARCH");
+    const char *arch = getenv(ordinal ? "MOCK_ARCH_1" : "MOCK_ARCH");
     char *at = properties;
     memset(at, 0, 1472);
     snprintf(at, 256, "Mock %d", ordinal);
@@ -84,7 +89,7 @@ API int hipSetDevice(int ordinal) {
 }
 
 API int hipModuleLoadData(void **module, const void *image) {
-    (void)image;
+    STATE->mach = ((const unsigned char *)image)[FLAGS_AT];
     STATE->loads[current]++;
     *module = malloc(8);
     return 0;

@@ -7,9 +7,11 @@ enum { MOCK_DEVICES = 2 };
 typedef struct mock_hip {
     int inits;
     int loads[MOCK_DEVICES], unloads[MOCK_DEVICES], launches[MOCK_DEVICES];
+    int mach;              /* the architecture of the last code object */
     void *launched_on;     /* the stream of the last launch */
     int (*current)(void);  /* device of this thread */
     int pageable;          /* the device reads all memory of the host */
+    int integrated;        /* its memory is that of the host */
     int asked, last_error; /* addresses; forgotten by hipGetLastError */
     void *capturing;       /* the one stream that captures; an engine's, if a test sets it */
 } mock_hip;

@@ -247,6 +247,57 @@ static void two_devices(void) {
     kgen_close(both[1]);
 }
 
+/* 0: there is no compiler for it. */
+static int build_for(kgen_cache *cache, const char *arch) {
+    kgen_job job;
+    kgen_job_result result;
+    CHECK(kgen_spec_parse(&job.spec, LINE, &err) == KGEN_OK);
+    CHECK(kgen_target_find(&job.target, arch, &err) == KGEN_OK);
+    kgen_status status = kgen_build(cache, &job, 1, NULL, &result, &err);
+    kgen_entry_free(result.entry);
+    CHECK(status == KGEN_OK || status == KGEN_E_TOOLCHAIN);
+    return status == KGEN_OK;
+}
+
+static kgen_status open_strict(const char *device, const char *cache_dir) {
+    const kgen_open_options options = {.size = sizeof options,
+                                       .device = device,
+                                       .cache_dir = cache_dir,
+                                       .tuning = "",
+                                       .mode = KGEN_MODE_STRICT};
+    return kgen_open(&ctx, &options, &err);
+}
+
+/* Two parts of two families beside each other: one has the object of its family, the
+ * other none; an object of its own comes first. */
+static void objects_of_a_family(void) {
+    char dir[] = "/tmp/kgen-family-XXXXXX", command[64];
+    CHECK(mkdtemp(dir));
+    setenv("MOCK_ARCH", "gfx1103", 1);
+    setenv("MOCK_ARCH_1", "gfx1201", 1);
+    mock_hip *engine = engine_loads(MOCK_HIP_6);
+    engine->integrated = 1;
+    kgen_context *first;
+    kgen_request request[3] = {{0}, {0}, {0}};
+    CHECK(open_strict("hip:0", dir) == KGEN_OK);
+    CHECK(strstr(kgen_context_device(ctx), "(gfx1103, 304 units, memory of the host)"));
+    first = ctx;
+    if (build_for(kgen_context_cache(ctx), "gfx11-generic")) {
+        CHECK(prepare(&request[0], NULL) && request[0].kernel && engine->mach == 0x54);
+        CHECK(open_strict("hip:1", dir) == KGEN_OK);
+        CHECK(prepare(&request[1], NULL) && !request[1].kernel);
+        CHECK(strstr(request[1].error.text, "--arch gfx1201"));
+        kgen_close(ctx);
+        CHECK(build_for(kgen_context_cache(first), "gfx1103"));
+        CHECK(open_strict("hip:0", dir) == KGEN_OK);
+        CHECK(prepare(&request[2], NULL) && request[2].kernel && engine->mach == 0x44);
+        kgen_close(ctx);
+    }
+    kgen_close(first);
+    snprintf(command, sizeof command, "rm -r '%s'", dir);
+    CHECK(system(command) == 0);
+}
+
 static const struct scenario {
     const char *name;
     void (*run)(void);
@@ -259,6 +310,7 @@ static const struct scenario {
     {"an_unknown_gpu", an_unknown_gpu},
     {"an_engine_captures", an_engine_captures},
     {"two_devices", two_devices},
+    {"objects_of_a_family", objects_of_a_family},
     {"memory_of_the_host", memory_of_the_host},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
