@@ -184,7 +184,9 @@ typedef struct kgen__build_settings {
     int quiet;         /* no progress */
     int hide_failures; /* the caller prints them */
     int allow_spills;
-    double timeout_s; /* a kernel; 0: the default */
+    double timeout_s;  /* a kernel; 0: the default */
+    int json;          /* the results instead of a summary */
+    const char *ninja; /* not built, but written into this file */
 } kgen__build_settings;
 
 typedef struct kgen__build_counts {
@@ -197,6 +199,11 @@ typedef struct kgen__build_counts {
 kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
                              const kgen__build_settings *settings, kgen_job_result *results,
                              kgen__build_counts *counts, kgen_error *err);
+/* build_files.c; json: the exit code. ninja: `dir` is the cache folder. */
+int kgen__build_json(const kgen__jobs *jobs, const kgen_job_result *results,
+                     const kgen__build_counts *counts);
+kgen_status kgen__build_ninja(const kgen__jobs *jobs, const char *path, const char *dir,
+                              kgen_error *err);
 void kgen__results_free(kgen_job_result *results, size_t count);
 double kgen__clock(void); /* seconds */
 

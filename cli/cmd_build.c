@@ -149,13 +149,17 @@ static kgen_status build(kgen_cache *cache, const kgen__jobs *jobs,
                          const kgen__build_settings *settings, kgen_error *err) {
     kgen__build_counts counts;
     KGEN_TRY(check_folder(cache, err));
+    if (settings->ninja)
+        return kgen__build_ninja(jobs, settings->ninja, kgen_cache_dir(cache), err);
     /* a part may be empty */
     kgen_job_result *results = calloc(jobs->count + 1, sizeof *results);
     if (!results) return kgen_fail(err, KGEN_E_NOMEM, "no memory for %zu jobs", jobs->count);
     kgen_status status = kgen__build_jobs(cache, jobs, settings, results, &counts, err);
+    if (settings->json) kgen__build_json(jobs, results, &counts);
     kgen__results_free(results, jobs->count);
-    printf("%zu compiled, %zu cached, %zu failed in %.1f s\n", counts.compiled, counts.cached,
-           counts.failed, counts.seconds);
+    if (!settings->json)
+        printf("%zu compiled, %zu cached, %zu failed in %.1f s\n", counts.compiled, counts.cached,
+               counts.failed, counts.seconds);
     if (counts.failed) err->text[0] = 0; /* each failure was printed as it came */
     KGEN_TRY(status);
     return counts.unsaved ? unsaved(&counts.why_unsaved, counts.unsaved, err) : KGEN_OK;
@@ -241,6 +245,9 @@ int kgen__command_build(int argc, char **argv) {
     kgen__syntax_add(&s,
                      (kgen__option){"timeout", 0, "TIME", kgen__read_seconds, &settings.timeout_s,
                                     0, 0, "a kernel may take so long: 90s, 5m, 1h (5m)"});
+    kgen__syntax_add(&s, (kgen__option){"ninja", 0, "FILE", kgen__read_text, &settings.ninja, 0, 0,
+                                        "compile nothing: write a file for ninja that does"});
+    kgen__syntax_add_json(&s, &settings.json);
     kgen__syntax_add(&s, (kgen__option){"quiet", 'q', NULL, NULL, &settings.quiet, 0, 0,
                                         "no progress, only failures and the summary"});
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;

@@ -25,7 +25,7 @@ file(GLOB completion CONFIGURE_DEPENDS docs/kgen.bash cli/kgen.bash)
 install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
         RENAME kgen)
 install(FILES cli/_kgen DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
-install(FILES packaging/Containerfile packaging/kgen-tmpfiles.conf DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES docs/kgen.schema.json packaging/Containerfile packaging/kgen-tmpfiles.conf DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # cmake --preset package && cmake --build --preset package: a Debian package.
 set(CPACK_GENERATOR DEB)

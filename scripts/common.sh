@@ -2,7 +2,7 @@
 # Sourced by ./run: messages, failures, and the two steps that every command begins with.
 
 bold="" plain=""
-if [[ -t 1 ]]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+if [[ -t 1 && -z ${NO_COLOR:-} ]]; then bold=$'\033[1m' plain=$'\033[0m'; fi
 say() { printf '%s== %s%s\n' "$bold" "$*" "$plain"; }
 note() { printf '   %s\n' "$*"; }
 

@@ -16,12 +16,20 @@ fail() {
     failures=$((failures + 1))
 }
 
+# What a command printed with --json is as its schema says.
+check_json() {
+    while (($# > 1)) && [[ $1 != "$kgen" ]]; do shift; done
+    (($# > 1)) && command -v python3 >/dev/null || return 0
+    python3 "$here/schema.py" "$2" "$work/.out" >"$work/.schema" || fail "${*:2}: $(<"$work/.schema")"
+}
+
 # Runs a command; its exit code in $code, its output in $out and $errors.
 capture() {
     code=0
     "$@" >"$work/.out" 2>"$work/.errors" </dev/null || code=$?
     out=$(tr -d '\0' <"$work/.out") errors=$(tr -d '\0' <"$work/.errors")
     ran=$((ran + 1))
+    [[ $code != 0 || " $* " != *" --json "* || " $* " == *" --help "* ]] || check_json "$@"
 }
 
 expect() {

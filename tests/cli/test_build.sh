@@ -18,6 +18,16 @@ expect 0 "0 compiled, 1 cached, 0 failed in" "$kgen" build "$spec@$arch" "$spec 
 printf '# one\n%s @%s # again\n%s\n' "$spec" "$arch" "$spec" >two.manifest
 expect 0 "0 compiled, 1 cached, 0 failed in" "$kgen" build --manifest two.manifest --arch "$arch"
 
+expect 0 '"outcome": "cached"' "$kgen" build "$spec" --arch "$arch" --json -q
+# A file for ninja: one output a kernel, the entry; what is there is not built again.
+other=scatter:op=draft_lens
+expect 0 "" "$kgen" build "$spec" "$spec" $other $other --arch "$arch" --no-variants --ninja "a b.ninja"
+[[ $(grep -c "^build .*\.kgen: kernel$" "a b.ninja") == 2 ]] || fail "ninja: $(<"a b.ninja")"
+if command -v ninja >/dev/null; then
+    expect 0 "[1/1] $other@$arch" ninja -n -f "a b.ninja"
+fi
+expect 13 "/none/x: No such file" "$kgen" build $other --arch "$arch" --ninja /none/x
+
 expect 0 "1 kernels" "$kgen" list
 [[ $out == KEY* && $out == *"$arch"* && $out == *kg_* ]] || fail "list: $out"
 key=$(awk 'NR == 2 {print $1}' "$work/.out")

@@ -57,6 +57,12 @@ for shell in "${shells[@]}"; do
     expect 0 "--max-size" "${shell}_completes" prune --
     expect 0 "--manifest" "${shell}_completes" build --m
 done
+# The schema refuses what it should: a member that is missing, one too many, another type.
+for bad in '{}' '{"entries": 1, "bytes": 1, "removed": 0, "removed_bytes": 0, "dry_run": true, "more": 1}' \
+    '{"entries": "1", "bytes": 1, "removed": 0, "removed_bytes": 0, "dry_run": true}'; do
+    expect 1 "kgen.prune" python3 "$here/schema.py" prune <(echo "$bad")
+done
+
 codes=$(sed -n 's/^ *X(\([A-Z_]*\), "[^"]*", \([0-9]*\)).*/\2 KGEN_\1/p' \
     "$here/../../include/kgen/status.h")
 [[ $(wc -l <<<"$codes") -ge 16 ]] || fail "the status table was not found"
