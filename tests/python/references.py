@@ -11,7 +11,7 @@ print(f"seed {SEED}")
 
 
 def attention(q, k, v, scale, causal=True, window=0, right=0, softcap=0.0, slopes=None, cap_last=False,
-              sinks=None):
+              sinks=None, root=False):
     """One sequence: q [T][Hq][D], k and v [S][Hkv][D]; its queries are the last T positions. (out, lse [Hq][T])"""
     q, k, v = q.float(), k.float(), v.float()
     group = q.shape[1] // k.shape[1]
@@ -19,7 +19,8 @@ def attention(q, k, v, scale, causal=True, window=0, right=0, softcap=0.0, slope
     scores = torch.einsum("thd,shd->hts", q, k) * scale
     query = torch.arange(k.shape[0] - q.shape[0], k.shape[0])[:, None]
     key = torch.arange(k.shape[0])[None]
-    bias = 0 if slopes is None else slopes.float()[:, None, None] * (key - query)
+    distance = -(query - key).clamp(min=0).sqrt() if root else key - query
+    bias = 0 if slopes is None else slopes.float()[:, None, None] * distance
     if cap_last:
         scores = scores + bias
     if softcap:

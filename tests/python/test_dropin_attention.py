@@ -22,7 +22,7 @@ def queries(count, dtype=torch.bfloat16):
 
 class Unified(unittest.TestCase):
     def run_one(self, lengths, counts, function=vllm.unified_attention, kv=None, window=0, softcap=0.0,
-                slopes=None, sinks=None):
+                slopes=None, sinks=None, q_scale=None, **more):
         cache = Pages(lengths, HKV, D)
         k, v, scales = cache.k, cache.v, (1.0, 1.0)
         k_descale = v_descale = torch.tensor(1.0)  # engines pass them with every cache, of rank 0
@@ -30,15 +30,19 @@ class Unified(unittest.TestCase):
             scales = (0.5, 0.25)
             k, v = (cache.k.float() / 0.5).to(kv), (cache.v.float() / 0.25).to(kv)
             k_descale, v_descale = torch.tensor([0.5]).expand(len(lengths), HKV), torch.tensor(0.25)
-        q = queries(sum(counts))
+        q = seen = queries(sum(counts))
         out = torch.full_like(q, float("nan"))
+        if q_scale is not None:
+            q = (q.float() / q_scale).to(kv)
+            seen = q.float() * q_scale
         function(q, k, v, out, ends_of(counts), max(counts), cache.lengths, max(lengths), SCALE, True,
-                 (window - 1, 0) if window else (-1, -1), cache.table, softcap, None, k_descale, v_descale,
-                 alibi_slopes=slopes, sinks=sinks)
+                 (window - 1, 0) if window else (-1, -1), cache.table, softcap, q_scale, k_descale,
+                 v_descale, alibi_slopes=slopes, sinks=sinks, **more)
         at = 0
         for row, count in enumerate(counts):
-            want, _ = attention(q[at:at + count], cache.of(k, row, scales[0]), cache.of(v, row, scales[1]), SCALE,
-                                window=window, softcap=softcap, slopes=slopes, sinks=sinks)
+            want, _ = attention(seen[at:at + count], cache.of(k, row, scales[0]), cache.of(v, row, scales[1]), SCALE,
+                                window=window, softcap=softcap, slopes=slopes, sinks=sinks,
+                                root=more.get("use_alibi_sqrt", False))
             close(out[at:at + count], want, f"sequence {row}")
             at += count
 
@@ -51,6 +55,11 @@ class Unified(unittest.TestCase):
 
     def test_fp8(self):
         self.run_one([33, 18], [1, 2], kv=torch.float8_e4m3fnuz)
+
+    def test_queries_of_8_bits(self):
+        """And slopes of the square root of the distance."""
+        self.run_one([33, 18], [3, 1], kv=torch.float8_e4m3fnuz, q_scale=torch.tensor([0.03125]),
+                     slopes=torch.rand(HKV * G), use_alibi_sqrt=True)
 
     def test_refuses(self):
         cache, q = Pages([5], HKV, D), queries(1)

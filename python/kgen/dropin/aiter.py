@@ -53,7 +53,7 @@ def flash_attn_varlen_func(
         how_v3_bf16_cvt: int = 1, block_table: torch.Tensor | None = None, out: torch.Tensor | None = None) -> Any:
     offered(dropout_p=dropout_p or None, bias=bias, return_attn_probs=return_attn_probs)
     return flash.varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, None, max_seqlen_q, max_seqlen_k, softmax_scale, causal,
-                        window_size, logits_soft_cap, alibi_slopes, block_table, return_lse, out, (None, None), None)
+                        window_size, logits_soft_cap, alibi_slopes, block_table, return_lse, out, (None, None, None), None)
 
 
 def reshape_and_cache_flash(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor,

@@ -43,7 +43,7 @@ def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, starts: torch.Tens
     out = q.new_empty((*q.shape[:2], v.shape[-1])) if out is None else out
     lse = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32) if with_lse else None
     attend(q, k, v, out, block_table, lengths, ends=ends, scale=q.shape[-1] ** -0.5 if scale is None else scale,
-           k_scale=scales[0], v_scale=scales[1], starts=starts, longest=longest,
+           k_scale=scales[0], v_scale=scales[1], q_scale=scales[2], starts=starts, longest=longest,
            causal=causal, window=window_of(window_size, causal), softcap=softcap, slopes=slopes, sinks=sinks, lse=lse)
     return (out, lse) if with_lse else out
 
@@ -57,7 +57,7 @@ def flash_attn_varlen_func(
     """With block_table, k and v are pages [NB][page][Hkv][D]. return_attn_probs of inference is the lse."""
     offered(dropout_p=dropout_p or None)
     return varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, None, max_seqlen_q, max_seqlen_k, softmax_scale, causal,
-                  window_size, softcap, alibi_slopes, block_table, return_attn_probs, None, (None, None), s_aux)
+                  window_size, softcap, alibi_slopes, block_table, return_attn_probs, None, (None, None, None), s_aux)
 
 
 # ---- flash_attn_with_kvcache ----

@@ -32,14 +32,13 @@ def unified_attention(
         mm_prefix_range: torch.Tensor | None = None, use_alibi_sqrt: bool = False, **newer: Any) -> None:
     """Pages [NB][page][Hkv][D]. The buffers of partial results are not used: the workspace is the stream's.
     causal: a bool, or one for each sequence. Rows of out behind the last sequence become zeros."""
-    offered(q_descale=q_descale, qq_bias=qq_bias, mm_prefix_range=mm_prefix_range, use_alibi_sqrt=use_alibi_sqrt,
-            **{name: value or None for name, value in newer.items()})
+    offered(qq_bias=qq_bias, mm_prefix_range=mm_prefix_range, **{name: value or None for name, value in newer.items()})
     if sinks is not None and sinks.dtype != torch.float32:
         sinks = sinks.float()
-    attend(q, k, v, out, block_table, seqused_k, scale=softmax_scale, k_scale=k_descale, v_scale=v_descale,
-           starts=cu_seqlens_q, longest=max_seqlen_q, causal=causal,
+    attend(q, k, v, out, block_table, seqused_k, scale=softmax_scale, q_scale=q_descale, k_scale=k_descale,
+           v_scale=v_descale, starts=cu_seqlens_q, longest=max_seqlen_q, causal=causal,
            window=window_of(window_size, causal), softcap=softcap or 0.0,
-           slopes=alibi_slopes, sinks=sinks, out_scale=output_scale)
+           slopes=alibi_slopes, root=use_alibi_sqrt, sinks=sinks, out_scale=output_scale)
 
 
 def flash_attn_varlen_func(
@@ -53,8 +52,8 @@ def flash_attn_varlen_func(
         k_descale: torch.Tensor | None = None, v_descale: torch.Tensor | None = None, num_splits: int = 0,
         fa_version: int = 2, s_aux: torch.Tensor | None = None, **newer: Any) -> Any:
     """vllm.vllm_flash_attn's: paged with seqused_k, else ragged with cu_seqlens_k."""
-    offered(q_v=q_v, q_descale=q_descale, return_attn_probs=return_attn_probs, dropout_p=dropout_p or None,
+    offered(q_v=q_v, return_attn_probs=return_attn_probs, dropout_p=dropout_p or None,
             **{name: value or None for name, value in newer.items()})
     return flash.varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_k, max_seqlen_q, max_seqlen_k, softmax_scale,
                         causal, window_size, softcap, alibi_slopes, block_table, return_softmax_lse, out,
-                        (k_descale, v_descale), s_aux)
+                        (k_descale, v_descale, q_descale), s_aux)

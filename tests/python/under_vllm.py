@@ -1,0 +1,116 @@
+"""vLLM's plugin beside plain torch, on the cpu device, under vLLM's own classes. KGEN_VLLM names a folder with its package."""
+import os
+import sys
+import types
+import unittest
+
+import torch
+from references import attention, close
+
+sys.path.insert(0, os.environ["KGEN_VLLM"])
+
+from vllm.platforms.interface import DeviceCapability
+from vllm.v1.attention.backend import AttentionCGSupport, CommonAttentionMetadata
+from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+from kgen.plugins import vllm_plugin as plugin
+
+D, HKV, G, PAGE = 64, 2, 2, 16
+ONE = torch.tensor(1.0)
+
+
+def backend():
+    plugin.register()
+    plugin.register()  # in every process, and more than once
+    return AttentionBackendEnum["KGEN"].get_class()
+
+
+class Selection(unittest.TestCase):
+    def ask(self, head_size=D, block_size=PAGE, dtype=torch.bfloat16, kv="auto"):
+        return backend().validate_configuration(
+            head_size, dtype, kv, block_size, False, True, False, False, False, DeviceCapability(9, 4), "decoder",
+            has_sliding_window=True, use_non_causal=True)
+
+    def test_what_is_offered(self):
+        self.assertEqual(self.ask(), [])
+        self.assertEqual(self.ask(kv="fp8", head_size=128, block_size=64), [])
+
+    def test_refusals_are_kgens(self):
+        self.assertRegex(self.ask(head_size=100)[-1], "d=100: out of bounds")
+        self.assertIn("dtype not supported", self.ask(dtype=torch.float32))
+
+    def test_instead_of_another(self):
+        os.environ["KGEN_VLLM_INSTEAD"] = "TRITON_ATTN"
+        try:
+            self.assertIs(backend(), AttentionBackendEnum.TRITON_ATTN.get_class())
+        finally:
+            del os.environ["KGEN_VLLM_INSTEAD"]
+            AttentionBackendEnum.TRITON_ATTN.clear_override()
+
+    def test_graphs(self):
+        builder = backend().get_builder_cls()
+        self.assertIs(builder.get_cudagraph_support(None, None), AttentionCGSupport.ALWAYS)
+
+
+class Batch:
+    """Sequences of a step: the cache of vLLM's shape, filled by the plugin, and the metadata that it builds."""
+
+    def __init__(self, lengths, counts, order, **options):
+        self.lengths, self.counts = lengths, counts
+        columns = max(-(-length // PAGE) for length in lengths)
+        shape = [len(lengths) * columns + 1, HKV, PAGE, 2 * D]
+        self.cache = torch.full([shape[n] for n in order], float("nan"), dtype=torch.bfloat16)
+        self.cache = self.cache.permute([order.index(n) for n in range(4)])  # [B][H][N][2 D]
+        self.table = torch.randperm(shape[0])[:len(lengths) * columns].int().view(len(lengths), columns)
+        self.k, self.v = ([torch.randn(length, HKV, D).bfloat16() for length in lengths] for _ in range(2))
+        self.q = torch.randn(sum(counts) + 2, HKV * G, D).bfloat16()  # two rows of padding
+        self.layer = types.SimpleNamespace(_k_scale=ONE, _v_scale=ONE, _q_scale=ONE)
+        self.impl = backend().get_impl_cls()(HKV * G, D, D ** -0.5, HKV, **options)
+        self.impl.process_weights_after_loading(torch.bfloat16)
+        for row, length in enumerate(lengths):
+            place = torch.arange(length)
+            slots = self.table[row, place // PAGE].long() * PAGE + place % PAGE
+            self.impl.do_kv_cache_update(self.layer, self.k[row], self.v[row], self.cache, slots)
+
+    def metadata(self):
+        starts = torch.tensor([0, *torch.tensor(self.counts).cumsum(0).tolist()], dtype=torch.int32)
+        common = CommonAttentionMetadata(
+            query_start_loc=starts, query_start_loc_cpu=starts, seq_lens=torch.tensor(self.lengths, dtype=torch.int32),
+            num_reqs=len(self.counts), num_actual_tokens=sum(self.counts), max_query_len=max(self.counts),
+            max_seq_len=max(self.lengths), block_table_tensor=self.table, slot_mapping=torch.zeros(0).long())
+        builder = backend().get_builder_cls()(None, [], None, torch.device("cpu"))
+        return builder.build(0, common)
+
+    def check(self, case, **options):
+        out = torch.full((len(self.q), HKV * G * D), 7.0).bfloat16()
+        self.impl.forward(self.layer, self.q, None, None, self.cache, self.metadata(), out)
+        rows, at = out.view(len(self.q), HKV * G, D), 0
+        for row, count in enumerate(self.counts):
+            part = slice(at, at + count)
+            want, _ = attention(self.q[part], self.k[row], self.v[row], D ** -0.5, **options)
+            close(rows[part], want, f"sequence {row}")
+            at += count
+        case.assertTrue((rows[at:] == 7).all(), "rows of padding")
+
+
+NHD, HND = (0, 2, 1, 3), (0, 1, 2, 3)  # how the pages lie
+
+
+class Steps(unittest.TestCase):
+    def test_prompts_drafts_and_decodes(self):
+        Batch([40, 33, 5], [20, 1, 3], NHD).check(self)
+
+    def test_decodes(self):
+        Batch([40, 17], [1, 1], HND).check(self)
+
+    def test_a_window_and_sinks(self):
+        sinks = torch.randn(HKV * G).bfloat16()
+        Batch([40, 17], [2, 1], NHD, sliding_window=9, sinks=sinks).check(self, window=9, sinks=sinks)
+
+    def test_refuses(self):
+        with self.assertRaisesRegex(NotImplementedError, "attn_type=encoder"):
+            Batch([4], [1], NHD, attn_type="encoder")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)
