@@ -73,6 +73,42 @@ compiler_gone() {
     expect 0 "1 cached" env KGEN_CLANG=/none "$kgen" build "$one" --no-variants -q
 }
 
+# No variable of the caller reaches a compiler: what it made would be another thing under the same key.
+hidden_knobs() {
+    fake knobs
+    fresh
+    local name names=(CCC_OVERRIDE_OPTIONS CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH HIPCC_COMPILE_FLAGS_APPEND
+        HIPRTC_COMPILE_OPTIONS_APPEND AMD_COMGR_CACHE_DIR NVCC_APPEND_FLAGS SOURCE_DATE_EPOCH LD_PRELOAD_X)
+    expect 0 "1 compiled" env "${names[@]/%/=-O0}" "$kgen" build "$one" --no-variants -q
+    for name in "${names[@]}"; do
+        ! grep -q "^$name=" "$work/env.knobs" || fail "$name reaches the compiler"
+    done
+}
+
+# A disk that fails now and then costs a compilation or a message, and no entry is ever a bad one.
+faulty_disk() {
+    [[ ${KGEN_CPU_SANITIZE:-0} == 0 ]] || return 0 # nothing can be loaded before a sanitizer
+    local shim seed=$((RANDOM * 32768 + RANDOM)) i many=$((full ? 400 : 16)) failed=0 every
+    shim=$(dirname "$kgen")/../tests/libfaulty_io.so
+    fake faulty
+    fresh
+    build "${kernels[@]}" >/dev/null
+    echo "KGEN_TEST_SEED=$seed"
+    for ((i = 0; i < many; i++)); do
+        ((i % 8)) || fresh
+        every=$((5 + (seed + i) % 4 * 15))
+        capture env LD_PRELOAD="$shim" KGEN_FAULT_SEED=$((seed + i)) KGEN_FAULT_EVERY=$every \
+            timeout 60 "$kgen" build "${kernels[@]}" --no-variants -q
+        [[ $code =~ ^(0|7|8|10|13)$ ]] || fail "faulty disk, seed $((seed + i)), 1 in $every: exit code $code ($errors)"
+        failed=$((failed + (code != 0)))
+        [[ ! -d $KGEN_CACHE_DIR ]] || expect 0 "" "$kgen" verify "$KGEN_CACHE_DIR"
+    done
+    ((failed)) || fail "faulty disk: nothing has failed of $many"
+    echo "faulty disk: $failed of $many builds failed"
+    build "${kernels[@]}" >/dev/null # without faults all is there again
+    expect 0 "3 kernels" "$kgen" list
+}
+
 # Its version is not what a compiler is; and it reads no configuration of the machine.
 compiler_identity() {
     fake first
@@ -105,6 +141,19 @@ said() {
     capture "$@" "$kgen" doctor
     [[ $out == *"$words"* && $out != *"Ready:"* ]] || fail "doctor does not say '$words': $out$errors"
 }
+# With so few descriptors that something fails, it says so, whatever it is.
+no_descriptors() {
+    local n saved=0 named=0
+    for ((n = 4; n < 12; n++)); do
+        fresh
+        capture bash -c 'ulimit -S -n "$0"; exec "$@"' $n "$kgen" build "$one" --no-variants -q
+        [[ $code != 0 ]] || { saved=1 && break; }
+        [[ $errors == *"Too many open files"* ]] || fail "$n descriptors: $errors"
+        [[ $errors != *"could not be saved"* || $errors == *"no descriptor left"* ]] || fail "no hint: $errors"
+        named=1
+    done
+    ((saved && named)) || fail "descriptors: saved $saved, refused $named"
+}
 lost_reasons() {
     fake reasons
     fresh && mkdir "$KGEN_CACHE_DIR"
@@ -128,8 +177,8 @@ lost_reasons() {
     said "Not a directory"
     KGEN_CACHE_DIR=
     said "no folder"
+    no_descriptors
     fresh
-    capture bash -c 'ulimit -n 8; exec "$@"' sh "$kgen" doctor
     build "$one" >/dev/null
     capture "$kgen" doctor
     [[ $out == *"1 kernels"* ]] || fail "doctor does not count: $out"
@@ -147,6 +196,16 @@ shared_folders() {
     mkdir "$work/victim" && ln -s "$work/victim/file" "$KGEN_CACHE_DIR/lock"
     build "$one" >/dev/null || fail "a linked lock stops the build"
     [[ ! -e $work/victim/file ]] || fail "the link of a lock was followed"
+    # Where all may write, the first who comes has a part for himself: the others hear why.
+    [[ $(id -u) == 0 ]] || return 0
+    fresh && mkdir -m 1777 "$KGEN_CACHE_DIR"
+    build "$one" >/dev/null
+    local part
+    part=$(dirname "$(find "$KGEN_CACHE_DIR" -name '*.kgen')")
+    rm "$part"/*.kgen && chown 12345 "$part"
+    expect 13 "Operation not permitted (folders and files must be owned by this user or root" \
+        "$kgen" build "$one" --no-variants -q
+    [[ -z $(find "$part" -name '*.kgen') ]] || fail "written into another user's part"
 }
 
 # ---- what a killed process leaves --------------------------------------------------
@@ -238,7 +297,7 @@ shards() {
 }
 
 for test in shards storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
-    compiler_identity lost_reasons shared_folders killed_process odd_compilers odd_input \
+    hidden_knobs faulty_disk compiler_identity lost_reasons shared_folders killed_process odd_compilers odd_input \
     terminal_escapes many_wait; do
     [[ -z ${KGEN_FAULT:-} || $KGEN_FAULT == "$test" ]] || continue
     begin=$(date +%s%N)

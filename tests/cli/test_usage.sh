@@ -63,6 +63,13 @@ for bad in '{}' '{"entries": 1, "bytes": 1, "removed": 0, "removed_bytes": 0, "d
     expect 1 "kgen.prune" python3 "$here/schema.py" prune <(echo "$bad")
 done
 
+# The table of complaints names tests that there are.
+named=$(sed -n '/^## What others/,$p' "$here/../../docs/cache.md" | grep '^|.*`' | cut -d'|' -f3 | grep -o '`[a-z0-9_]*`' | tr -d '`' | sort -u)
+(($(wc -l <<<"$named") >= 40)) || fail "docs/cache.md: no table of complaints"
+for name in $named; do
+    grep -rqE "(void $name\(|^$name\(\))" "$here"/../unit/*.c "$here"/*.sh "$here"/../fuzz/*.[ch] || fail "docs/cache.md: no test $name"
+done
+
 codes=$(sed -n 's/^ *X(\([A-Z_]*\), "[^"]*", \([0-9]*\)).*/\2 KGEN_\1/p' \
     "$here/../../include/kgen/status.h")
 [[ $(wc -l <<<"$codes") -ge 16 ]] || fail "the status table was not found"
