@@ -106,6 +106,9 @@ int64_t kgen__gdn_token_slot(const kgen_gdn_spec *spec, const kgen_gdn_args *a, 
 int64_t kgen__gdn_parent(const kgen_gdn_spec *spec, const kgen_gdn_args *a, int64_t n, int64_t t);
 /* Element of a slot of the state, the convolution state, a window. */
 int64_t kgen__gdn_state_at(const kgen_gdn_spec *spec, int64_t hv, int64_t v, int64_t k);
+/* The column of the m-th input of the history. */
+int64_t kgen__gdn_time(const kgen_gdn_spec *spec, const kgen_gdn_args *a, const kgen__gdn_seq *q,
+                       int64_t m);
 int64_t kgen__gdn_conv_at(const kgen_tensor *t, int64_t slot, int64_t channel, int64_t time);
 
 #endif

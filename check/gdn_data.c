@@ -374,12 +374,14 @@ static int64_t stray_rows(const filler *f) {
 static void fill_integers(filler *f) {
     kgen_gdn_args *a = f->a;
     kgen__rng rng = stream(f, HAS_INITIAL), ring = stream(f, RING_START);
+    kgen__rng turn = stream(f, CACHE_SEQLENS);
     int64_t rows = 0;
     for (int64_t n = 0; n < f->seqs; n++) {
         if (a->cu_seqlens.data) put(&a->cu_seqlens, n, 0, rows);
         rows += f->lens[n];
         if (a->accepted.data) put(&a->accepted, n, 0, accepted_value(f, n));
         if (a->has_initial.data) put(&a->has_initial, n, 0, kgen__chance(&rng, 4) ? 1 : 0);
+        if (a->cache_seqlens.data) put(&a->cache_seqlens, n, 0, (int32_t)kgen__rng_next(&turn));
         if (a->ring_len.data) put(&a->ring_len, n, 0, f->ring[n]);
         if (a->ring_start.data)
             put(&a->ring_start, n, 0, kgen__rng_range(&ring, 0, a->ring_k.shape[1] - 1));
@@ -510,7 +512,7 @@ static void fill_state(filler *f, kgen__rng *rng, const kgen__gdn_seq *q) {
         store(t, q->read * t->stride[0] + i, f->c->sstd * kgen__rng_normal(rng));
     for (int64_t channel = 0; c->data && channel < f->d.c; channel++)
         for (int64_t i = 0; i < f->d.w - 1; i++)
-            store(c, kgen__gdn_conv_at(c, q->conv_read, channel, q->offset + i),
+            store(c, kgen__gdn_conv_at(c, q->conv_read, channel, kgen__gdn_time(f->s, f->a, q, i)),
                   head_scale(f, channel) * kgen__rng_normal(rng));
 }
 

@@ -23,6 +23,7 @@ static const kgen__choice choices[] = {
     CHOICE(channels, 2, 0, 1, 6, 64, 250, 1028),
     CHOICE(conv_width, 4, 4, 2, 3, 5),
     CHOICE(conv_layout, 8, KGEN_CONV_SD, KGEN_CONV_DS),
+    CHOICE(circular, 2, 0, 1, 1),
     CHOICE(conv_state, 2, 0, F_TYPES),
     CHOICE(conv_weight, 2, 0, F_TYPES),
     CHOICE(conv_bias, 2, 0, 1),
@@ -101,6 +102,9 @@ static void finish(kgen_spec *spec, kgen__rng *rng) {
     if (kgen__gdn_has_conv(s)) s->qkv = 0;
     if (s->fuse != KGEN_FUSE_C || s->layout != KGEN_ROWS_PRESPLIT) s->channels = 0;
     if (s->raw_gates) s->a_log = KGEN_DTYPE_F32, s->dt_bias = 0;
+    if (!kgen__gdn_has_conv(s)) s->circular = 0;
+    if (s->circular) s->index = KGEN_INDEX_ONE, s->accept = s->accept_type = s->tree = 0;
+    if (s->circular && s->save != KGEN_SAVE_NONE) s->save = KGEN_SAVE_FINAL, s->ring = 0;
     reset(spec);
     if (s->channels) s->k_heads = 16, s->v_heads = 32, s->k_dim = s->v_dim = 128;
 }

@@ -123,7 +123,7 @@ static double raw_input(const world *w, int64_t t, int64_t channel) {
 }
 
 static double history(const world *w, int64_t channel, int64_t back) {
-    int64_t time = w->seq.offset + w->d.w - 1 - back;
+    int64_t time = kgen__gdn_time(w->spec, &w->a, &w->seq, w->d.w - 1 - back);
     if (w->seq.fresh) return 0;
     return load(&w->a.conv_state,
                 kgen__gdn_conv_at(&w->a.conv_state, w->seq.conv_read, channel, time));
@@ -170,6 +170,16 @@ static void save_window(const world *w, const double *window, int64_t t, int64_t
     }
 }
 
+/* Every input in its column; of a sequence without a state the zeros before, too. */
+static void turn_window(const world *w, int64_t channel) {
+    int64_t old = w->d.w - 1;
+    for (int64_t m = w->seq.fresh ? 0 : old; m < old + w->seq.count; m++)
+        expect_exact(w, CONV_STATE, &w->a.conv_state,
+                     kgen__gdn_conv_at(&w->a.conv_state, w->seq.conv_write, channel,
+                                       kgen__gdn_time(w->spec, &w->a, &w->seq, m)),
+                     m < old ? 0 : raw_input(w, m - old, channel));
+}
+
 /* accept=0: the last w - 1 inputs. accept=1: all but the oldest of them. */
 static void move_window(const world *w, int64_t channel) {
     const kgen_gdn_spec *s = w->spec;
@@ -177,6 +187,10 @@ static void move_window(const world *w, int64_t channel) {
     int moves =
         s->save != KGEN_SAVE_NONE && (s->save != KGEN_SAVE_BUFFER || s->index == KGEN_INDEX_PAIR);
     if (!moves || w->seq.conv_write < 0) return;
+    if (s->circular) {
+        turn_window(w, channel);
+        return;
+    }
     for (int64_t i = skip; i < old + w->seq.count; i++) {
         double value = i < old ? history(w, channel, old - i) : raw_input(w, i - old, channel);
         expect_exact(w, CONV_STATE, &w->a.conv_state,

@@ -70,6 +70,7 @@ kgen__gdn_seq kgen__gdn_sequence(const kgen_gdn_spec *s, const kgen_gdn_args *a,
     if (s->varlen) q.live &= begins_inside(a, n) && begins_inside(a, n + 1);
     if (kgen__gdn_has_conv(s))
         q.live &= q.offset + s->conv_width - 1 <= columns && q.conv_read >= 0;
+    if (s->circular) q.offset = kgen__int_load(&a->cache_seqlens, n) - (s->conv_width - 1);
     if (a->has_initial.data) q.fresh = kgen__int_load(&a->has_initial, n) == 0;
     if (a->lines.data) q.line = kgen__int_load(&a->lines, n);
     if (q.line >= (kgen__gdn_has_step(s) ? a->buffer : a->conv_windows).shape[0]) q.line = -1;
@@ -80,6 +81,13 @@ kgen__gdn_seq kgen__gdn_sequence(const kgen_gdn_spec *s, const kgen_gdn_args *a,
 int64_t kgen__gdn_state_at(const kgen_gdn_spec *s, int64_t hv, int64_t v, int64_t k) {
     int64_t head = hv * s->v_dim * s->k_dim;
     return head + (s->state_layout == KGEN_STATE_VK ? v * s->k_dim + k : k * s->v_dim + v);
+}
+
+int64_t kgen__gdn_time(const kgen_gdn_spec *s, const kgen_gdn_args *a, const kgen__gdn_seq *q,
+                       int64_t m) {
+    int64_t columns = a->conv_state.shape[s->conv_layout == KGEN_CONV_SD ? 1 : 2];
+    int64_t time = q->offset + m;
+    return s->circular ? (time % columns + columns) % columns : time;
 }
 
 int64_t kgen__gdn_conv_at(const kgen_tensor *t, int64_t slot, int64_t channel, int64_t time) {

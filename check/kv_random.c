@@ -17,7 +17,8 @@ enum { DEFAULT_BUDGET = 400 }; /* rows x KV heads of 128 dims */
 
 /* clang-format off */
 static const kgen__choice write_choices[] = {
-    W(x, 4, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16), W(kv, 8, KV_TYPES), W(head_dim, 8, DIMS), W(v_dim, 3, 0, DIMS),
+    W(x, 4, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_F32), W(kv, 8, KV_TYPES), W(head_dim, 8, DIMS),
+    W(v_dim, 3, 0, DIMS),
     W(page, 8, PAGES), W(layout, 8, LAYOUTS), W(slots, 3, 1, 0),
     W(scale, 6, 0, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD, KGEN_DESCALE_TOKEN, KGEN_DESCALE_TOKEN,
       KGEN_DESCALE_ROW),

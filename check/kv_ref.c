@@ -59,7 +59,7 @@ static float entry_of(const kgen_tensor *t, int64_t row, int64_t column) {
     return (float)kgen__number_load(t->dtype, t->data, row * t->stride[0] + column);
 }
 
-/* The 16-bit elements of a head, rotated where they do. 0: outside the tables. */
+/* The elements of a head, rotated where they do. 0: outside the tables. */
 static int elements_of(uint32_t out[MOST_DIMS], const world *w, const kgen_tensor *t, int64_t row,
                        int64_t head, int rotates) {
     const kgen_kv_write_spec *s = &w->data->spec.kv_write;
@@ -120,7 +120,7 @@ static void write_side(const world *w, const row_t *r, kgen__cache_side side) {
             expect_float(w, W_K_SCALE + v, kgen__descale_index(scales, at, 0), scale);
         for (int64_t d = 0; d < t->shape[2]; d++) {
             uint32_t code = x[d];
-            if (kgen_dtype_size((kgen_dtype)s->kv) == 1)
+            if (s->kv != s->x)
                 code = kgen__number_encode((kgen_dtype)s->kv,
                                            (double)(kgen__number_decode(t->dtype, x[d]) / scale));
             expect(w, W_K_CACHE + v, kgen__cache_index(cache, side, at, d), code);

@@ -4,7 +4,7 @@
 #include "check_kv.h"
 
 void kgen__kv_pad_rows(kgen_tensor *t, const kgen__kv_case *c, int32_t align) {
-    int64_t unit = align / kgen_dtype_size(t->dtype);
+    int64_t size = kgen_dtype_size(t->dtype), unit = align > size ? align / size : 1;
     kgen__tensor_pad(t, (int64_t[]){c->rowpad * unit, c->headpad * unit, 0});
 }
 

@@ -68,6 +68,13 @@ static void shape_scale(kgen_tensor *t, const kgen__data *data, const extents *e
     t->stride[0] = e->plan.page;
 }
 
+/* The least that the spec allows, but no part of an element. */
+static size_t offset_of(kgen__data *data, int slot) {
+    size_t align = (size_t)data->spec.kv_write.align;
+    size_t size = (size_t)kgen_dtype_size(kgen__slot_tensor(&data->args, slot)->dtype);
+    return align > size ? align : size;
+}
+
 kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
     const kgen__kv_write_case *c = &data->shape.kv_write;
     kgen_kv_write_args *a = data->args.kv_write;
@@ -91,7 +98,7 @@ kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
         data->slot[movable[i]].offset = !c->kv.off ? 0
                                         : movable[i] == W_COS || movable[i] == W_SIN
                                             ? 16
-                                            : (size_t)data->spec.kv_write.align;
+                                            : offset_of(data, movable[i]);
     kgen__cache_pack(data, &e.plan, W_K_CACHE, W_V_CACHE);
     return KGEN_OK;
 }
@@ -194,14 +201,17 @@ static void cover(filler *f, int index) {
     kgen__slot_cover(f->data, index, &rng, f->data->shape.kv_write.kv.poison);
 }
 
-/* Mostly normal; now and then a zero, what saturates, an infinity, a NaN. What
- * rotates is finite: which of the NaNs comes out is nowhere said. */
+/* Mostly normal; now and then a zero, what saturates, an infinity, a NaN. Which of the
+ * NaNs comes out of a rotation or of f32 rounded to 16 bits is nowhere said: what rotates
+ * is finite, what is rounded is a number. */
 static double random_element(const filler *f, kgen__rng *rng, int rotates) {
     static const double extremes[] = {0.0,   -0.0,     3e4,       -3e4,  1e-7, 1e30,
                                       -1e30, INFINITY, -INFINITY, 1e-30, NAN};
+    const kgen_kv_write_spec *s = &f->data->spec.kv_write;
+    int rounded = s->x == KGEN_DTYPE_F32 && kgen_dtype_size((kgen_dtype)s->kv) == 2;
     double std = f->data->shape.kv_write.xstd;
     if (f->data->shape.kv_write.extremes && kgen__rng_range(rng, 0, 99) == 0)
-        return extremes[kgen__rng_range(rng, 0, rotates ? 4 : 10)];
+        return extremes[kgen__rng_range(rng, 0, rotates ? 4 : rounded ? 9 : 10)];
     return std * kgen__rng_normal(rng);
 }
 

@@ -96,12 +96,12 @@ static const struct {
     const char *key;
     int32_t parts;
 } part_rows[] = {
-    {"w", CONV},     {"cl", CONV},    {"cs", CONV},    {"cw", CONV},   {"bias", CONV},
-    {"act", CONV},   {"convr", CONV}, {"sl", STEP},    {"gate", STEP}, {"raw", STEP},
-    {"ab", STEP},    {"alog", STEP},  {"dt", STEP},    {"l2", STEP},   {"map", STEP},
-    {"betar", STEP}, {"sr", STEP},    {"ring", STEP},  {"or", NORM},   {"ogate", NORM},
-    {"nw", NORM},    {"state", STEP}, {"batch", STEP}, {"vb", STEP},   {"lanes", STEP},
-    {"el", STEP},
+    {"w", CONV},     {"cl", CONV},       {"cs", CONV},    {"cw", CONV},    {"bias", CONV},
+    {"act", CONV},   {"circular", CONV}, {"convr", CONV}, {"sl", STEP},    {"gate", STEP},
+    {"raw", STEP},   {"ab", STEP},       {"alog", STEP},  {"dt", STEP},    {"l2", STEP},
+    {"map", STEP},   {"betar", STEP},    {"sr", STEP},    {"ring", STEP},  {"or", NORM},
+    {"ogate", NORM}, {"nw", NORM},       {"state", STEP}, {"batch", STEP}, {"vb", STEP},
+    {"lanes", STEP}, {"el", STEP},
 };
 
 /* --- applicable --------------------------------------------------------- */
@@ -222,6 +222,17 @@ static kgen_status check_slots(const kgen_gdn_spec *s, kgen_error *err) {
     return KGEN_OK;
 }
 
+/* Tokens that may be taken back, and states beside the pool, have windows of their own. */
+static kgen_status check_circular(const kgen_gdn_spec *s, kgen_error *err) {
+    if (!s->circular) return KGEN_OK;
+    REQUIRE(!s->accept, "accept=1: circular=1 keeps no inputs of tokens that were not accepted");
+    REQUIRE(s->index == KGEN_INDEX_ONE,
+            "index=%s: circular=1 writes into the slot it reads; use one", index_of(s));
+    REQUIRE(s->save == KGEN_SAVE_FINAL || s->save == KGEN_SAVE_NONE,
+            "save=%s: circular=1 keeps inputs in their columns; use final or none", save_of(s));
+    return KGEN_OK;
+}
+
 static kgen_status check_replay(const kgen_gdn_spec *s, kgen_error *err) {
     int replay = s->save == KGEN_SAVE_REPLAY;
     REQUIRE(replay || !s->ring, "ring=%d: save=%s keeps no ring", s->ring, save_of(s));
@@ -249,6 +260,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     KGEN_TRY(check_raw(s, err));
     KGEN_TRY(check_output(s, err));
     KGEN_TRY(check_slots(s, err));
+    KGEN_TRY(check_circular(s, err));
     KGEN_TRY(check_replay(s, err));
     REQUIRE(!(kgen__gdn_parts(s) & NORM) || s->v_blocks <= 1,
             "vb=%d: fuse=%s norms a head in one workgroup", s->v_blocks, level_of(s));

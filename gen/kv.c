@@ -13,7 +13,7 @@ static int is_packed(int32_t layout) {
 
 kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *x_key,
                                 kgen_error *err) {
-    if (!is_8bit(s->kv) && s->kv != x)
+    if (!is_8bit(s->kv) && s->kv != x && x != KGEN_DTYPE_F32)
         return kgen_fail(err, KGEN_E_SPEC,
                          "kv=%s: %s=%s; a 16-bit cache is copied, with its own type",
                          kgen_dtype_name((kgen_dtype)s->kv), x_key, kgen_dtype_name((kgen_dtype)x));
@@ -100,8 +100,8 @@ int32_t kgen__kv_occupancy(const kgen__kv_shape *s, const kgen_target *target, i
     int32_t piece = s->turns * kgen__kv_piece_words(s, target, words);
     int32_t rows = ROWS + (piece > MANY ? 3 : 1) * piece + extra;
     int32_t at_once = kg_kv_passes(parts, s->parts);
-    int32_t tokens = TOKENS + (at_once > 2 ? 2 * at_once + 2 : at_once + 1) * x;
-    if (s->scale == KGEN_DESCALE_TOKEN) tokens += x; /* maxima of pairs */
+    int32_t tokens = TOKENS + (at_once > 2 ? 2 * at_once + 2 : at_once + 1) * x * s->pair_words;
+    if (s->scale == KGEN_DESCALE_TOKEN) tokens += x * s->pair_words; /* maxima */
     int32_t registers = kgen__kv_packed(s) && tokens > rows ? tokens : rows;
     int32_t groups = target->vgpr_file / registers * target->simds / s->waves;
     return groups < 1 ? 1 : groups > 16 ? 16 : groups;

@@ -8,8 +8,9 @@
 /* What the specs of both families have. */
 typedef struct kgen__kv_shape {
     int32_t kv, head_dim, v_dim, page, layout, scale, waves, turns;
-    int32_t halves; /* dims from a key's element to its other half, or 0 */
-    int32_t parts;  /* packed V: most parts of a head that a wave takes */
+    int32_t halves;     /* dims from a key's element to its other half, or 0 */
+    int32_t parts;      /* packed V: most parts of a head that a wave takes */
+    int32_t pair_words; /* packed V: of two elements outside */
 } kgen__kv_shape;
 
 kgen__kv_shape kgen__kv_write_geometry(const kgen_kv_write_spec *spec);

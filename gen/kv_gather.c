@@ -8,6 +8,7 @@
 
 /* --- the parameter table ------------------------------------------------ */
 
+SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(table, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(scale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
         NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN));
@@ -27,8 +28,9 @@ static const kgen_param params[] = {
 
 kgen__kv_shape kgen__kv_gather_geometry(const kgen_kv_gather_spec *s) {
     int32_t v_dim = s->v_dim ? s->v_dim : s->head_dim;
-    return (kgen__kv_shape){s->kv,      s->head_dim, v_dim,    s->page, s->layout,
-                            s->descale, s->waves,    s->turns, 0,       KG_KV_GATHER_PARTS};
+    return (kgen__kv_shape){s->kv,     s->head_dim,        v_dim,    s->page,
+                            s->layout, s->descale,         s->waves, s->turns,
+                            0,         KG_KV_GATHER_PARTS, 1};
 }
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {

@@ -17,7 +17,6 @@ static const kgen_domain domain_OCC = RANGE(1, 16, 1);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
 SYMBOLS(auto0, VALUE("auto", 0));
-SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
         NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2), NAMED("i8", DTYPE_I8),

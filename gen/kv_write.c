@@ -14,6 +14,7 @@ static const int32_t few_counts[] = {1, 64, 256, 1024};
 static const kgen_domain domain_FEW = LIST(few_counts);
 SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
 SYMBOLS(index, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16), NAMED("f32", DTYPE_F32));
 SYMBOLS(f_dtype, NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(scale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
         NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN), NAMED("row", DESCALE_ROW));
@@ -46,7 +47,8 @@ kgen__kv_shape kgen__kv_write_geometry(const kgen_kv_write_spec *s) {
                             s->waves,
                             s->turns,
                             s->rope == KGEN_ROPE_NEOX ? rope_dim / 2 : 0,
-                            kg_kv_write_parts(s->scale == KGEN_DESCALE_TOKEN)};
+                            kg_kv_write_parts(s->scale == KGEN_DESCALE_TOKEN),
+                            kgen_dtype_size((kgen_dtype)s->x) / 2};
 }
 
 static kgen_status check_rope(const kgen_kv_write_spec *s, kgen_error *err) {
@@ -125,7 +127,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     if (!s->v_dim) s->v_dim = s->head_dim;
     if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;
     kgen__kv_shape shape = kgen__kv_write_geometry(s);
-    int32_t words = kgen__kv_x(&shape) / 2; /* of a chunk as it comes in */
+    int32_t words = kgen__kv_x(&shape) / 2 * shape.pair_words; /* of a chunk as it comes in */
     int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;
     if (s->table_full) extra *= 2;
     int32_t piece = kgen__kv_piece_words(&shape, target, words) + extra;

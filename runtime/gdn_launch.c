@@ -43,6 +43,7 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_WRITE_COL] = {TO(write_col), {0}, 0},
     [TENSOR_ACCEPTED] = {TO(accepted), {0}, 0},
     [TENSOR_CU] = {TO(cu_seqlens), {0}, 0},
+    [TENSOR_CACHE_SEQLENS] = {TO(cache_seqlens), {0}, 0},
     [TENSOR_PARENTS] = {TO(parents), {TO(parents_row)}, 0},
     [TENSOR_HAS_INITIAL] = {TO(has_initial), {0}, 0},
     [TENSOR_BUFFER] = {TO(buffer), {TO(buffer_line), TO(buffer_token)}, 0},

@@ -241,6 +241,7 @@ static kgen_status make_indices(kgen__workload *work, gdn_shape *n, kgen_error *
         {&a->write_col, KGEN__SHARED, fill_zeros},
         {&a->accepted, KGEN__SHARED, fill_accepted},
         {&a->cu_seqlens, KGEN__SHARED, fill_ends},
+        {&a->cache_seqlens, KGEN__SHARED, fill_ends},
         {&a->parents, KGEN__SHARED, fill_parents},
     };
     return kgen__workload_rows_ints(work, rows, sizeof rows / sizeof rows[0], n, err);

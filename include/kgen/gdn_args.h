@@ -36,6 +36,10 @@ extern "C" {
  *   accept=1: hist begins at column accepted[n] - 1. Columns 0 .. w-3+T_n become
  *     [hist[1:], x_0 .. x_{T_n-1}]: the next step finds its window there, however many
  *     of these tokens are accepted.
+ *   circular=1: the input of token i goes to column (cache_seqlens[n] + i) mod L, and hist is
+ *     in the w-1 columns before that of token 0. All other columns stay; where has_initial
+ *     is 0, those of hist become zeros. Of tokens that share a column the last one stays.
+ *     Any number is taken mod L, into 0 .. L-1.
  *   save=buffer: the pool stays as it is. The window that ends at token i goes to
  *     conv_windows[line][i].
  *   save=none: nothing is written.

@@ -22,7 +22,8 @@ extern "C" {
  * Rows of one launch that are not skipped have different places. What no row
  * writes stays as it is, byte for byte.
  *
- * A stored element, of float(k) or float(v) (16-bit caches: the bits of k, v):
+ * A stored element, of float(k) or float(v) (16-bit caches: the bits of k, v; of x=f32
+ * k, v rounded to nearest even):
  *   8-bit floats: k / scale, rounded to nearest even; past the largest finite
  *   number (infinity too) it is that number, NaN stays NaN
  *   i8: k / scale, rounded to nearest even, in -127 .. 127; NaN is 0
@@ -46,7 +47,7 @@ extern "C" {
  * or with tw=full, whose tables have an entry a dim, (a, b) -> (a cos_a - b sin_a,
  * b cos_b + a sin_b) with the entries of the dims that a and b are;
  * computed in f32 as fma(a, cos, -(b sin)) and fma(b, cos, a sin), and rounded
- * to x before it is stored or quantised. A key whose position is outside the
+ * to x (f32: not at all) before it is stored or quantised. A key whose position is outside the
  * table is not written. rq=1: rows of q rotate alike into q_out, those that are
  * skipped too; where the position is outside the table they become zeros.
  *

@@ -153,11 +153,24 @@ class DeltaNet(unittest.TestCase):
         close(out[0], want, "recurrence")
         close(state[2], before[2], "state", 1e-3)
         self.assertEqual(out[1].abs().max().item(), 0)
-        with self.assertRaisesRegex(NotImplementedError, "cache_seqlens"):
-            sglang.causal_conv1d_update(x, pool, weight, cache_seqlens=slots)
+        with self.assertRaisesRegex(NotImplementedError, "intermediate_conv_window"):
+            sglang.causal_conv1d_update(x, pool, weight, intermediate_conv_window=pool)
         with self.assertRaisesRegex(NotImplementedError, "intermediate_states_buffer"):
             sglang.fused_sigmoid_gating_delta_rule_update(a_log, a, dt_bias, 1.0, 20.0, q, k, v, b, state, slots,
                                                           intermediate_states_buffer=state)
+
+    def test_circular_window(self):
+        """The input of token i of a sequence is in column i mod L, and is read from there."""
+        channels, columns, before = 6, 5, 7
+        inputs, weight = torch.randn(before + 1, channels), torch.randn(channels, 4)
+        pool = torch.zeros(1, channels, columns)
+        for i in range(before):
+            pool[0, :, i % columns] = inputs[i]
+        rows = sglang.causal_conv1d_update(inputs[before:].clone(), pool, weight,
+                                           cache_seqlens=torch.tensor([before], dtype=torch.int32))
+        close(rows[0], (inputs[before - 3:] * weight.T).sum(0), "convolution", 1e-5)
+        self.assertTrue(torch.equal(pool[0, :, before % columns], inputs[before]))
+        self.assertTrue(torch.equal(pool[0, :, (before - 1) % columns], inputs[before - 1]))
 
 
 if __name__ == "__main__":

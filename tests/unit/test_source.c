@@ -425,12 +425,14 @@ static const axis gdn_axes[] = {
     {"ring", FLAT ",save=replay,ring=5", FLAT ",save=replay,ring=4"},
     {"convr", FLAT, FLAT ",convr=0"},
     {"betar", FLAT, FLAT ",betar=1"},
+    {"circular", FLAT, FLAT ",circular=1"},
     {"or", FLAT, FLAT ",or=0"},
     {"sr", FLAT ",t=2,state=bf16", FLAT ",t=2,state=bf16,sr=1"},
 };
 
 static const axis kv_write_axes[] = {
     {"x", "kv=fp8,x=bf16", "kv=fp8,x=fp16"},
+    {"x", "kv=bf16,x=bf16", "kv=bf16,x=f32"},
     {"kv", "kv=bf16", "kv=fp8"},
     {"kv", "kv=e4m3fn", "kv=e4m3fnuz"},
     {"kv", "kv=e5m2", "kv=i8"},

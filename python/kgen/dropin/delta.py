@@ -172,6 +172,7 @@ def choose_convolution(key: tuple[int, bool], given: dict[str, Any]) -> Kernel:
              f"cs={word(state.dtype)},cw={word(weight.dtype)},bias={int(given['conv_bias'] is not None)}",
              f"act={'silu' if silu else 'none'},t={tokens},varlen={int(starts is not None)}",
              f"idx={word(given['slots'].dtype)},pad=value,accept={int(accepted is not None)}"]
+    words += [] if given["cache_seqlens"] is None else ["circular=1"]
     words += [] if accepted is None else [f"acc={word(accepted.dtype)}"]
     words += [] if starts is None else [f"cu={word(starts.dtype)}"]
     return ready(x.device, ",".join(words))
@@ -182,14 +183,15 @@ CONVOLUTIONS = Dispatcher("gdn:layout=presplit", ("x", "conv_weight"), choose_co
 
 def convolve(rows: torch.Tensor, out: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor,
              bias: torch.Tensor | None, activation: Any, slots: torch.Tensor, accepted: torch.Tensor | None,
-             starts: torch.Tensor | None, tokens: int, pad_slot: int) -> None:
-    """rows, out [T][C]; conv_state [slots][C][L], whichever of its dimensions is dense."""
+             starts: torch.Tensor | None, tokens: int, pad_slot: int, before: torch.Tensor | None) -> None:
+    """rows, out [T][C]; conv_state [slots][C][L], whichever of its dimensions is dense; before: of a circular
+    one, how many tokens each sequence has had."""
     if activation not in (None, True, False, "silu", "swish"):
         raise NotImplementedError(f"activation={activation}: act=silu or none")
     state = (conv_state.transpose(1, 2), "sd") if conv_state.stride(1) == 1 else (conv_state, "ds")
     CONVOLUTIONS.launch((tokens, activation in (True, "silu", "swish")), x=(rows, "presplit"), conv_weight=weight,
                         conv_bias=bias, conv_state=state, slots=slots, accepted=accepted, cu_seqlens=starts, out=out,
-                        pad_slot=pad_slot)
+                        pad_slot=pad_slot, cache_seqlens=before)
 
 
 def causal_conv1d_update(
@@ -207,7 +209,8 @@ def causal_conv1d_update(
 
 def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,
               activation: Any, slots: torch.Tensor | None, accepted: torch.Tensor | None,
-              starts: torch.Tensor | None, longest: int, pad_slot: int) -> torch.Tensor:
+              starts: torch.Tensor | None, longest: int, pad_slot: int,
+              before: torch.Tensor | None = None) -> torch.Tensor:
     """The convolution of x, in a tensor of its own and of the same shape."""
     rows = x.transpose(1, 2).reshape(-1, x.shape[1]) if x.dim() == 3 else x
     sequences = x.shape[0] if starts is None else starts.numel() - 1
@@ -218,5 +221,5 @@ def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, b
     if not 1 <= tokens <= MOST_TOKENS:
         raise NotImplementedError(f"t={tokens}: 1 to {MOST_TOKENS} tokens a sequence (max_query_len says how many)")
     out = torch.empty_like(rows, memory_format=torch.contiguous_format)
-    convolve(rows, out, conv_state, weight, bias, activation, slots, accepted, starts, tokens, pad_slot)
+    convolve(rows, out, conv_state, weight, bias, activation, slots, accepted, starts, tokens, pad_slot, before)
     return out if x.dim() == 2 else out.view(x.shape[0], x.shape[2], x.shape[1]).transpose(1, 2)

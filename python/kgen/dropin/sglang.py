@@ -191,8 +191,8 @@ def causal_conv1d_update(
         retrieve_parent_token: torch.Tensor | None = None, pad_slot_id: int = -1, metadata: Any = None,
         validate_data: bool = False) -> torch.Tensor:
     """x stays as it is; the result is a new tensor."""
-    delta.offered(cache_seqlens=cache_seqlens, intermediate_conv_window=intermediate_conv_window,
+    delta.offered(intermediate_conv_window=intermediate_conv_window,
                   intermediate_state_indices=intermediate_state_indices, retrieve_next_token=retrieve_next_token,
                   retrieve_next_sibling=retrieve_next_sibling, retrieve_parent_token=retrieve_parent_token)
     return delta.convolved(x, conv_state, weight, bias, activation, conv_state_indices, num_accept_tokens, None, -1,
-                           pad_slot_id)
+                           pad_slot_id, cache_seqlens)

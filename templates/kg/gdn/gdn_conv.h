@@ -44,9 +44,16 @@ KG_DEV void load_apart(u32 *words, const void *base, i64 at, i64 step, int count
     }
 }
 
+// The column of the m-th input of the history, m at most OLD.
+KG_DEV int column_of(args_t a, const seq_t &s, int m) {
+    if constexpr (!CIRCULAR) return s.offset + m;
+    int column = s.offset - OLD + m;
+    return column < 0 ? column + a.conv_columns : column;
+}
+
 KG_DEV void load_old(channels_t &c, args_t a, const seq_t &s, int channel) {
     KG_UNROLL for (int i = 0; i < OLD; i++) {
-        i64 at = conv_at(s.conv_read, a.conv_slot, a.conv_step, channel, s.offset + i);
+        i64 at = conv_at(s.conv_read, a.conv_slot, a.conv_step, channel, column_of(a, s, i));
         if constexpr (CONV_LAYOUT == CONV_SD && WHOLE_PIECES)
             load_plain(c.old[i], address<CONV_DTYPE>(a.conv_state, at, 0));
         else
@@ -184,11 +191,23 @@ KG_DEV void store_inputs(args_t a, i64 at, const channels_t &c, int m, int count
     }
 }
 
+// Inputs stay where they are. A sequence without a state writes its zeros, too.
+KG_DEV void turn_window(const channels_t &c, args_t a, const seq_t &s, int channel, i64 at,
+                        i64 step) {
+    int from = s.fresh ? 0 : OLD, end = OLD + s.count, column = column_of(a, s, 0);
+    KG_UNROLL for (int m = 0; m < HISTORY; m++) {
+        if (m >= from && m < end && m + a.conv_columns >= end)
+            store_inputs(a, at + column * step, c, m, CHANNELS - channel);
+        column = column + 1 < a.conv_columns ? column + 1 : 0;
+    }
+}
+
 // Writes the stored window as it is after this launch.
 KG_DEV void move_window(const channels_t &c, args_t a, const seq_t &s, int channel) {
     if (!MOVES_WINDOW || !is_slot(a, s.conv_write)) return;
     i64 at = conv_at(s.conv_write, a.conv_slot, a.conv_step, channel, 0);
     i64 step = CONV_LAYOUT == CONV_DS ? 1 : a.conv_step;
+    if constexpr (CIRCULAR) return turn_window(c, a, s, channel, at, step);
     int from = ACCEPT ? 1 : s.count, end = OLD + s.count;
     KG_UNROLL for (int m = 0; m < HISTORY; m++) if (m >= from && m < end)
         store_inputs(a, at + (m - from) * step, c, m, CHANNELS - channel);

@@ -46,4 +46,5 @@ struct kg_gdn_args {
     float q_scale, l2_eps, norm_eps, lower_bound;
     const void *q, *k, *v; /* [T][Hk][K], [T][Hk][K], [T][Hv][V] in place of x */
     long long q_row, k_row, v_row, q_head, k_head, v_head;
+    const int *cache_seqlens;
 };

@@ -15,7 +15,7 @@ struct seq_t {
     bool fresh;              // no state yet: zeros
     i64 read, write;         // slots of the recurrent state
     i64 conv_read, conv_write;
-    int offset; // column where the convolution's window begins
+    int offset; // column where the convolution's window begins; circular: ends
 };
 
 template <int I64> KG_DEV i64 load_index(const void *base, i64 i) {
@@ -71,6 +71,11 @@ KG_DEV int accepted_of(args_t a, int n) {
     return count == (int)count ? (int)count : 0;
 }
 
+KG_DEV int modulo(int x, int by) {
+    int rest = x % by;
+    return rest < 0 ? rest + by : rest;
+}
+
 KG_DEV seq_t find_sequence(args_t a, int n) {
     seq_t s = {};
     int accepted = 1;
@@ -91,6 +96,7 @@ KG_DEV seq_t find_sequence(args_t a, int n) {
     if constexpr (HAS_CONV) s.live &= s.offset + OLD <= a.conv_columns && is_slot(a, s.conv_read);
     if constexpr (REPLAY)
         s.live &= (u32)load(a.ring_len + n) <= RING && load(a.ring_start + n) >= 0;
+    if constexpr (CIRCULAR) s.offset = modulo(load(a.cache_seqlens + n), a.conv_columns);
     s.writes = is_slot(a, s.write);
     if (a.has_initial) s.fresh = load(a.has_initial + n) == 0;
     return s;

@@ -7,43 +7,48 @@
 namespace kg {
 
 struct few_t {
-    u32 words[PASSES]; // 2 dims each
+    u32 words[PASSES][PAIR_WORDS];
     float scale;
     bool plain;
 };
 
 KG_DEV void load_few(few_t &f, args_t a, const lane_t &l, int row) {
     side_t side = a.side[1];
-    const u8 *p = (const u8 *)side.rows + (row * side.row + l.head * side.head + l.pair * 4);
+    const u8 *p =
+        (const u8 *)side.rows + (row * side.row + l.head * side.head + l.pair * (2 * X_BYTES));
     f.plain = false;
     f.scale = 1;
     if constexpr (SCALE == DESCALE_HEAD) f.scale = given_scale(side, l.head);
     KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
-        u32 w[1] = {0};
-        if (has_pair(l, pass)) load_words(w, p + pass * (PAIR_LANES * 4));
-        f.words[pass] = w[0];
+        u32 w[PAIR_WORDS] = {0};
+        if (has_pair(l, pass)) load_words(w, p + pass * (PAIR_LANES * 2 * X_BYTES));
+        KG_UNROLL for (int i = 0; i < PAIR_WORDS; i++) f.words[pass][i] = w[i];
     }
+}
+
+template <bool NAN> KG_DEV u32 top_few(const few_t &f) {
+    u32 top = 0;
+    KG_UNROLL for (int pass = 0; pass < PASSES; pass++)
+        KG_UNROLL for (int i = 0; i < PAIR_WORDS; i++) {
+        u32 word = f.words[pass][i];
+        top = top_word(top, NAN ? without_nan(word) : word);
+    }
+    return top_of(top);
 }
 
 KG_DEV void scale_few(few_t &f) {
-    u32 top = 0;
-    KG_UNROLL for (int pass = 0; pass < PASSES; pass++) top = top_pair(top, f.words[pass]);
-    top = top_half(top);
+    u32 top = top_few<false>(f);
     f.plain = top < INF_BITS;
-    if (top > INF_BITS) {
-        top = 0;
-        KG_UNROLL for (int pass = 0; pass < PASSES; pass++) top =
-            top_pair(top, without_nan(f.words[pass]));
-        top = top_half(top);
-    }
+    if (top > INF_BITS) top = top_few<true>(f);
     f.scale = scale_for(max_lanes<1, PAIR_LANES>(magnitude(top)));
 }
 
-// The codes of a word's dims, one above the other in 16 bits each.
-template <bool PLAIN> KG_DEV u32 few_codes(u32 word, float scale, float inverse) {
-    if constexpr (!KV_8BIT) return word;
+// The codes of two dims, one above the other in 16 bits each.
+template <bool PLAIN>
+KG_DEV u32 few_codes(const u32 (&words)[PAIR_WORDS], float scale, float inverse) {
+    if constexpr (!KV_8BIT) return narrow(words);
     float pair[2];
-    unpack<X_DTYPE>(pair, word);
+    unpack_words(pair, words);
     float q[4] = {quotient<PLAIN>(pair[0], scale, inverse),
                   quotient<PLAIN>(pair[1], scale, inverse), 0, 0};
     u32 both = codes<PLAIN>(q);

@@ -1,4 +1,4 @@
-// Elements as words of two 16-bit values and words of four 8-bit codes.
+// Elements as words of two 16-bit values or of one float, and words of four 8-bit codes.
 #pragma once
 #include "kg/kv/kv_fp8.h"
 #include "kg/kv/kv_packed.h"
@@ -19,6 +19,35 @@ template <int DTYPE> KG_DEV u32 pack(float a, float b) {
     return DTYPE == DTYPE_BF16 ? pack_bf16(a, b) : pack_f16(a, b);
 }
 
+// N elements outside.
+template <int N> KG_DEV void unpack_words(float (&out)[N], const u32 (&words)[N * X_BYTES / 4]) {
+    if constexpr (X_F32) {
+        KG_UNROLL for (int i = 0; i < N; i++) out[i] = float_of(words[i]);
+    } else {
+        KG_UNROLL for (int i = 0; i < N / 2; i++) {
+            float pair[2];
+            unpack<X_DTYPE>(pair, words[i]);
+            out[2 * i] = pair[0], out[2 * i + 1] = pair[1];
+        }
+    }
+}
+
+template <int N> KG_DEV void pack_words(u32 (&words)[N * X_BYTES / 4], const float (&x)[N]) {
+    if constexpr (X_F32) {
+        KG_UNROLL for (int i = 0; i < N; i++) words[i] = bits_of(x[i]);
+    } else {
+        KG_UNROLL for (int i = 0; i < N / 2; i++) words[i] = pack<X_DTYPE>(x[2 * i], x[2 * i + 1]);
+    }
+}
+
+// Two of them in a 16-bit cache: a copy, or rounded.
+KG_DEV u32 narrow(const u32 (&words)[PAIR_WORDS]) {
+    if constexpr (!X_F32) return words[0];
+    float pair[2];
+    unpack_words(pair, words);
+    return pack<KV_DTYPE>(pair[0], pair[1]);
+}
+
 constexpr float KV_MAX = KV_DTYPE == DTYPE_I4         ? 7.0f
                          : KV_DTYPE == DTYPE_I8       ? 127.0f
                          : KV_DTYPE == DTYPE_E4M3FNUZ ? 240.0f
@@ -29,19 +58,30 @@ constexpr float LEAST_SCALE = 1e-6f;
 
 constexpr bool COMPUTED = SCALE >= DESCALE_TOKEN; // by token, by row
 
-// The largest magnitudes of both halves of words, which order like integers;
-// infinity and NaN are above all numbers.
-constexpr u32 INF_BITS = X_DTYPE == DTYPE_BF16 ? 0x7f80u : 0x7c00u;
-KG_DEV u32 top_pair(u32 top, u32 word) { return max_pair(top, word & 0x7fff7fffu); }
-// Of both halves. Infinities count as the largest float, NaN not at all: where
-// there is one, the caller looks again without it.
-KG_DEV u32 top_half(u32 top) { return max_pair(top, top >> 16) & 0xffffu; }
+// The largest magnitudes of both halves of words, or of words, which order like
+// integers; infinity and NaN are above all numbers.
+constexpr u32 INF_BITS = X_F32 ? 0x7f800000u : X_DTYPE == DTYPE_BF16 ? 0x7f80u : 0x7c00u;
+KG_DEV u32 max_top(u32 a, u32 b) {
+    if constexpr (X_F32) return a > b ? a : b;
+    return max_pair(a, b);
+}
+KG_DEV u32 top_word(u32 top, u32 word) {
+    return max_top(top, word & (X_F32 ? 0x7fffffffu : 0x7fff7fffu));
+}
+// Of a word. Infinities count as the largest float, NaN not at all: where there is
+// one, the caller looks again without it.
+KG_DEV u32 top_of(u32 top) {
+    if constexpr (X_F32) return top;
+    return max_pair(top, top >> 16) & 0xffffu;
+}
 KG_DEV u32 without_nan(u32 word) {
+    if constexpr (X_F32) return (word & 0x7fffffffu) > INF_BITS ? 0 : word;
     u32 low = word & 0x7fffu, high = word >> 16 & 0x7fffu;
     return (low > INF_BITS ? 0 : low) | (high > INF_BITS ? 0 : high) << 16;
 }
-KG_DEV float magnitude(u32 half) {
-    return X_DTYPE == DTYPE_BF16 ? float_of(half << 16) : f16_to_f32(half);
+KG_DEV float magnitude(u32 top) {
+    if constexpr (X_F32) return float_of(top);
+    return X_DTYPE == DTYPE_BF16 ? float_of(top << 16) : f16_to_f32(top);
 }
 
 // x / s as IEEE division has it, with r = 1 / s and s above 0: one correction of

@@ -7,20 +7,25 @@ namespace kg {
 
 constexpr int Q_UNITS = HEAD_DIM / 16;
 
+constexpr int EIGHT = 2 * X_BYTES; // words of eight elements
+
 KG_DEV void load_eight(float (&out)[8], const u8 *p) {
-    u32 w[4];
-    load_line(w, p);
-    KG_UNROLL for (int i = 0; i < 4; i++) {
-        float pair[2];
-        unpack<X_DTYPE>(pair, w[i]);
-        out[2 * i] = pair[0], out[2 * i + 1] = pair[1];
+    u32 w[EIGHT];
+    KG_UNROLL for (int i = 0; i < EIGHT; i += 4) {
+        u32 line[4];
+        load_line(line, p + i * 4);
+        KG_UNROLL for (int j = 0; j < 4; j++) w[i + j] = line[j];
     }
+    unpack_words(out, w);
 }
 
 KG_DEV void store_eight(u8 *p, const float (&x)[8]) {
-    u32 w[4];
-    KG_UNROLL for (int i = 0; i < 4; i++) w[i] = pack<X_DTYPE>(x[2 * i], x[2 * i + 1]);
-    store_line(p, w);
+    u32 w[EIGHT];
+    pack_words(w, x);
+    KG_UNROLL for (int i = 0; i < EIGHT; i += 4) {
+        u32 line[4] = {w[i], w[i + 1], w[i + 2], w[i + 3]};
+        store_line(p + i * 4, line);
+    }
 }
 
 KG_DEV void write_queries(args_t a, u32 group) {
@@ -34,8 +39,8 @@ KG_DEV void write_queries(args_t a, u32 group) {
     u8 *to = (u8 *)a.q_out + (row * a.q_out_row + head * a.q_out_head);
     i64 position = position_of(a, row);
     float x[8], y[8];
-    load_eight(x, from + low * 2);
-    load_eight(y, from + high * 2);
+    load_eight(x, from + low * X_BYTES);
+    load_eight(y, from + high * X_BYTES);
     if (turns && position >= 0) {
         if constexpr (ROPE == ROPE_NEOX) {
             rotate_halves(x, y, a, position, low);
@@ -45,8 +50,8 @@ KG_DEV void write_queries(args_t a, u32 group) {
         }
     }
     KG_UNROLL for (int i = 0; i < 8 && position < 0; i++) x[i] = y[i] = 0;
-    store_eight(to + low * 2, x);
-    store_eight(to + high * 2, y);
+    store_eight(to + low * X_BYTES, x);
+    store_eight(to + high * X_BYTES, y);
 }
 
 } // namespace kg

@@ -64,19 +64,7 @@ template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a) {
     if constexpr (SCALE == DESCALE_HEAD) p.given = given_scale(side, p.head);
     const u8 *row = (const u8 *)side.rows + (p.row * side.row + p.head * side.head);
     KG_UNROLL for (int i = 0; i < c::each; i++)
-        load_chunk(p.words[i], row + chunk_at<SIDE>(p.first, i) * (X * 2));
-}
-
-KG_DEV void unpack_chunk(float (&out)[X], const u32 (&words)[OUT_WORDS]) {
-    KG_UNROLL for (int i = 0; i < OUT_WORDS; i++) {
-        float pair[2];
-        unpack<X_DTYPE>(pair, words[i]);
-        out[2 * i] = pair[0], out[2 * i + 1] = pair[1];
-    }
-}
-
-KG_DEV void pack_chunk(u32 (&words)[OUT_WORDS], const float (&x)[X]) {
-    KG_UNROLL for (int i = 0; i < OUT_WORDS; i++) words[i] = pack<X_DTYPE>(x[2 * i], x[2 * i + 1]);
+        load_chunk(p.words[i], row + chunk_at<SIDE>(p.first, i) * (X * X_BYTES));
 }
 
 // After it words are the elements to be stored, rounded to x.
@@ -88,16 +76,16 @@ template <int SIDE> KG_DEV void rotate_piece(piece_t<SIDE> &p, args_t a) {
         float x[X], y[X];
         if constexpr (ROPE == ROPE_NEOX) {
             if (i % 2 != 0 || chunk >= ROPE_HALVES) continue;
-            unpack_chunk(x, p.words[i]);
-            unpack_chunk(y, p.words[(i + 1) % c::each]);
+            unpack_words(x, p.words[i]);
+            unpack_words(y, p.words[(i + 1) % c::each]);
             rotate_halves(x, y, a, p.position, chunk * X);
-            pack_chunk(p.words[i], x);
-            pack_chunk(p.words[(i + 1) % c::each], y);
+            pack_words(p.words[i], x);
+            pack_words(p.words[(i + 1) % c::each], y);
         } else {
             if (chunk >= ROPE_CHUNKS) continue;
-            unpack_chunk(x, p.words[i]);
+            unpack_words(x, p.words[i]);
             rotate_pairs(x, a, p.position, chunk * X / 2);
-            pack_chunk(p.words[i], x);
+            pack_words(p.words[i], x);
         }
     }
 }
@@ -107,15 +95,15 @@ template <int SIDE> KG_DEV void rotate_piece(piece_t<SIDE> &p, args_t a) {
 template <int SIDE> KG_DEV float piece_amax(const piece_t<SIDE> &p, bool &plain) {
     u32 top = 0;
     KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++)
-        KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) top = top_pair(top, p.words[i][n]);
-    top = top_half(top);
+        KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) top = top_word(top, p.words[i][n]);
+    top = top_of(top);
     plain = top < INF_BITS;
     if (top > INF_BITS) {
         top = 0;
         KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++)
             KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) top =
-                top_pair(top, without_nan(p.words[i][n]));
-        top = top_half(top);
+                top_word(top, without_nan(p.words[i][n]));
+        top = top_of(top);
     }
     return p.slot < 0 ? 0 : magnitude(top);
 }
@@ -145,7 +133,7 @@ KG_DEV float piece_scale(const piece_t<SIDE> &p, args_t a, place_t at, bool &pla
 template <bool PLAIN>
 KG_DEV void quantise(u32 (&out)[4], const u32 (&words)[OUT_WORDS], float scale, float inverse) {
     float x[X];
-    unpack_chunk(x, words);
+    unpack_words(x, words);
     KG_UNROLL for (int i = 0; i < 4; i++) {
         constexpr int COUNT = KV_4BIT ? 8 : 4; // of a word
         float q[COUNT];
@@ -163,7 +151,12 @@ KG_DEV void put_chunks(const piece_t<SIDE> &p, u8 *to, i64 step, float scale) {
         if constexpr (KV_8BIT) {
             quantise<PLAIN>(out, p.words[i], scale, inverse);
         } else {
-            KG_UNROLL for (int n = 0; n < 4; n++) out[n] = p.words[i][n];
+            KG_UNROLL for (int n = 0; n < 4; n++) {
+                u32 pair[PAIR_WORDS];
+                KG_UNROLL for (int j = 0; j < PAIR_WORDS; j++) pair[j] =
+                    p.words[i][(n * PAIR_WORDS + j) % OUT_WORDS];
+                out[n] = narrow(pair);
+            }
         }
         store_line(to + chunk_at<SIDE>(p.first, i) * step, out);
     }

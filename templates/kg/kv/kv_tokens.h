@@ -64,7 +64,7 @@ KG_DEV i32 frame_slot(const frame_t &f, int i) {
 
 // X rows of a lane's dims, and what they are divided by.
 struct tokens_t {
-    u32 words[PASSES][X]; // 2 dims each
+    u32 words[PASSES][X][PAIR_WORDS]; // 2 dims each
     float scale[X], inverse[X];
     bool plain; // neither infinity nor NaN, and divided by their own scale
 };
@@ -72,78 +72,100 @@ struct tokens_t {
 // Rows first .. first + X - 1, those that there are.
 KG_DEV void load_tokens(tokens_t &t, args_t a, const lane_t &l, int first) {
     side_t side = a.side[1];
-    const u8 *p = (const u8 *)side.rows + (first * side.row + l.head * side.head + l.pair * 4);
+    const u8 *p =
+        (const u8 *)side.rows + (first * side.row + l.head * side.head + l.pair * (2 * X_BYTES));
     KG_UNROLL for (int pass = 0; pass < PASSES; pass++) KG_UNROLL for (int n = 0; n < X; n++) {
-        u32 w[1] = {0};
+        u32 w[PAIR_WORDS] = {0};
         if (first + n < a.rows && has_pair(l, pass))
-            load_words(w, p + (n * side.row + pass * (PAIR_LANES * 4)));
-        t.words[pass][n] = w[0];
+            load_words(w, p + (n * side.row + pass * (PAIR_LANES * 2 * X_BYTES)));
+        KG_UNROLL for (int i = 0; i < PAIR_WORDS; i++) t.words[pass][n][i] = w[i];
     }
 }
 
-// Of COUNT pairs of each lane, the maximum over a head's lanes of one: lanes
+// Of COUNT words of each lane, the maximum over a head's lanes of one: lanes
 // hand each other half of what they have, so lane l of PAIR_LANES gets that of
-// pair l * COUNT / PAIR_LANES.
+// word l * COUNT / PAIR_LANES.
 template <int COUNT, int MASK> KG_DEV u32 scatter_max(const u32 (&x)[COUNT]) {
     if constexpr (COUNT == 1) {
         u32 top = x[0];
         KG_UNROLL for (int mask = 1; mask <= MASK; mask *= 2) top =
-            max_pair(top, shuffle(top, lane_id() ^ (u32)mask));
+            max_top(top, shuffle(top, lane_id() ^ (u32)mask));
         return top;
     } else {
         bool upper = (lane_id() & (u32)MASK) != 0;
         u32 half[COUNT / 2];
         KG_UNROLL for (int i = 0; i < COUNT / 2; i++) {
             u32 keep = upper ? x[i + COUNT / 2] : x[i], give = upper ? x[i] : x[i + COUNT / 2];
-            half[i] = max_pair(keep, shuffle(give, lane_id() ^ (u32)MASK));
+            half[i] = max_top(keep, shuffle(give, lane_id() ^ (u32)MASK));
         }
         return scatter_max<COUNT / 2, MASK / 2>(half);
     }
 }
 
-// The largest magnitudes of tokens 2i (low half) and 2i + 1 in a lane's dims.
-template <bool NAN> KG_DEV void token_tops(u32 (&out)[X / 2], const tokens_t &t) {
-    KG_UNROLL for (int i = 0; i < X / 2; i++) {
-        u32 top[2] = {0, 0};
-        KG_UNROLL for (int n = 0; n < 2; n++) KG_UNROLL for (int pass = 0; pass < PASSES; pass++) {
-            u32 word = t.words[pass][2 * i + n];
-            top[n] = top_pair(top[n], NAN ? without_nan(word) : word);
+// Tokens whose maxima share a word, and words of X tokens.
+constexpr int SHARERS = 2 / PAIR_WORDS, TOPS = X / SHARERS;
+
+template <bool NAN> KG_DEV u32 token_top(const tokens_t &t, int token) {
+    u32 top = 0;
+    KG_UNROLL for (int pass = 0; pass < PASSES; pass++)
+        KG_UNROLL for (int i = 0; i < PAIR_WORDS; i++) {
+        u32 word = t.words[pass][token][i];
+        top = top_word(top, NAN ? without_nan(word) : word);
+    }
+    return top;
+}
+
+// The largest magnitudes of tokens 2i (low half) and 2i + 1 in a lane's dims; of
+// floats, of token i.
+template <bool NAN> KG_DEV void token_tops(u32 (&out)[TOPS], const tokens_t &t) {
+    KG_UNROLL for (int i = 0; i < TOPS; i++) {
+        if constexpr (X_F32) {
+            out[i] = token_top<NAN>(t, i);
+        } else {
+            u32 top[2] = {token_top<NAN>(t, 2 * i), token_top<NAN>(t, 2 * i + 1)};
+            out[i] = max_pair(byte_perm(top[0], top[1], 0x05040100),
+                              byte_perm(top[0], top[1], 0x07060302));
         }
-        out[i] =
-            max_pair(byte_perm(top[0], top[1], 0x05040100), byte_perm(top[0], top[1], 0x07060302));
     }
 }
 
+KG_DEV float shared_top(u32 top, int n) {
+    return magnitude(X_F32 ? top : top >> n % SHARERS * 16 & 0xffffu);
+}
+
 // True where a lane's tokens have neither infinity nor NaN.
-KG_DEV bool find_tops(u32 (&top)[X / 2], const tokens_t &t) {
+KG_DEV bool find_tops(u32 (&top)[TOPS], const tokens_t &t) {
     u32 all = 0;
     token_tops<false>(top, t);
-    KG_UNROLL for (int i = 0; i < X / 2; i++) all = max_pair(all, top[i]);
-    all = top_half(all);
+    KG_UNROLL for (int i = 0; i < TOPS; i++) all = max_top(all, top[i]);
+    all = top_of(all);
     if (all > INF_BITS) token_tops<true>(top, t);
     return all < INF_BITS;
 }
 
-// A lane divides for one pair of tokens, and the others of its head hear of it.
+// A lane divides for the tokens of a word, and the others of its head hear of it.
 KG_DEV void scale_by_maximum(tokens_t &t) {
-    constexpr int COUNT = X / 2, SHARE = PAIR_LANES < COUNT ? 1 : PAIR_LANES / COUNT;
-    u32 top[COUNT];
+    constexpr int SHARE = PAIR_LANES < TOPS ? 1 : PAIR_LANES / TOPS;
+    u32 top[TOPS];
     t.plain = find_tops(top, t);
-    if constexpr (PAIR_LANES < COUNT) {
+    if constexpr (PAIR_LANES < TOPS) {
         KG_UNROLL for (int n = 0; n < X; n++) {
-            float most = magnitude(top[n / 2] >> n % 2 * 16 & 0xffffu);
-            t.scale[n] = scale_for(max_lanes<1, PAIR_LANES>(most));
+            float most = max_lanes<1, PAIR_LANES>(shared_top(top[n / SHARERS], n));
+            t.scale[n] = scale_for(most);
             t.inverse[n] = reciprocal(t.scale[n]);
         }
     } else {
-        u32 mine = scatter_max<COUNT, PAIR_LANES / 2>(top);
+        u32 mine = scatter_max<TOPS, PAIR_LANES / 2>(top);
         u32 first = lane_id() / PAIR_LANES * PAIR_LANES;
-        float scale[2] = {scale_for(magnitude(mine & 0xffffu)), scale_for(magnitude(mine >> 16))};
-        float inverse[2] = {reciprocal(scale[0]), reciprocal(scale[1])};
+        float scale[SHARERS], inverse[SHARERS];
+        KG_UNROLL for (int n = 0; n < SHARERS; n++) {
+            scale[n] = scale_for(shared_top(mine, n));
+            inverse[n] = reciprocal(scale[n]);
+        }
         KG_UNROLL for (int n = 0; n < X; n++) {
-            u32 from = first + (u32)(n / 2 * SHARE);
-            t.scale[n] = float_of(shuffle(bits_of(scale[n % 2]), from));
-            t.inverse[n] = float_of(shuffle(bits_of(inverse[n % 2]), from));
+            u32 from = first + (u32)(n / SHARERS * SHARE);
+            t.scale[n] = float_of(shuffle(bits_of(scale[n % SHARERS]), from));
+            t.inverse[n] = float_of(shuffle(bits_of(inverse[n % SHARERS]), from));
         }
     }
 }
@@ -174,14 +196,14 @@ template <bool PLAIN> KG_DEV void turn_pass(u32 (&out)[2][4], const tokens_t &t,
             KG_UNROLL for (int n = 0; n < 4; n++) {
                 int token = (4 * i + n) % X;
                 float pair[2];
-                unpack<X_DTYPE>(pair, t.words[pass][token]);
+                unpack_words(pair, t.words[pass][token]);
                 q[0][n] = quotient<PLAIN>(pair[0], t.scale[token], t.inverse[token]);
                 q[1][n] = quotient<PLAIN>(pair[1], t.scale[token], t.inverse[token]);
             }
             out[0][i] = codes<PLAIN>(q[0]);
             out[1][i] = codes<PLAIN>(q[1]);
         } else {
-            u32 low = t.words[pass][2 * i], high = t.words[pass][2 * i + 1];
+            u32 low = narrow(t.words[pass][2 * i]), high = narrow(t.words[pass][2 * i + 1]);
             out[0][i] = byte_perm(low, high, 0x05040100);
             out[1][i] = byte_perm(low, high, 0x07060302);
         }

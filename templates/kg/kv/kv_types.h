@@ -10,7 +10,10 @@ constexpr bool KV_8BIT = KV_DTYPE != DTYPE_BF16 && KV_DTYPE != DTYPE_FP16;
 constexpr bool KV_4BIT = KV_DTYPE == DTYPE_I4;
 constexpr int KV_BYTES = KV_8BIT ? 1 : 2; // of packed caches, which have no 4-bit elements
 constexpr int X = kg_kv_x(KV_4BIT ? 4 : 8 * KV_BYTES); // cached elements of 16 bytes
-constexpr int OUT_WORDS = X / 2;                       // the same elements outside, in words
+constexpr bool X_F32 = X_DTYPE != DTYPE_BF16 && X_DTYPE != DTYPE_FP16;
+constexpr int X_BYTES = X_F32 ? 4 : 2;      // of an element outside
+constexpr int OUT_WORDS = X * X_BYTES / 4;  // X elements outside, in words
+constexpr int PAIR_WORDS = 2 * X_BYTES / 4; // two of them
 constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
 
 // Rows of X-chunks: D elements in 16-byte pieces of the cache, shared by `lanes`

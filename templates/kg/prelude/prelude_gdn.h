@@ -39,6 +39,7 @@ constexpr int CONV_WIDTH = 4;
 constexpr int CONV_SD = 10;
 constexpr int CONV_DS = 11;
 constexpr int CONV_LAYOUT = 10;
+constexpr int CIRCULAR = 0;
 constexpr int CONV_DTYPE = 1;
 constexpr int CONV_W_DTYPE = 1;
 constexpr int CONV_BIAS = 0;
