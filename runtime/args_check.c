@@ -397,6 +397,16 @@ static int are_columns(const kgen__bound *a, const kgen__bound *b, const void *a
     return apart >= low_width && apart + high_width <= row;
 }
 
+/* An input of which each element is read before it is written, and by nobody else. */
+static int is_in_place(const kgen__bound *out, const kgen__bound *in, const void *args) {
+    const kgen_tensor *s = tensor_at(args, out->offset), *t = tensor_at(args, in->offset);
+    if (!(out->row->flags & KGEN__ROW_IN_PLACE) || in->row->use != KGEN_USE_IN) return 0;
+    if (s->data != t->data || s->dtype != t->dtype || s->rank != t->rank) return 0;
+    for (int i = 0; i < s->rank; i++)
+        if (s->stride[i] != t->stride[i] || (i && s->shape[i] != t->shape[i])) return 0;
+    return 1;
+}
+
 /* The next tensor from `from` on that shares memory with tensor i; count: none. */
 static inline int meets(const kgen__stretch *at, int count, int i, int from) {
     const uintptr_t first = at[i].first, end = at[i].end;
@@ -409,7 +419,8 @@ static kgen_status check_apart(const kgen__binding *b, const kgen__stretch *at, 
     for (int n = 0; n < b->apart; n++) {
         int i = b->apart_at[n];
         for (int j = meets(at, b->count, i, 0); j < b->count; j = meets(at, b->count, i, j + 1))
-            NEED(are_columns(&b->bound[i], &b->bound[j], args),
+            NEED(are_columns(&b->bound[i], &b->bound[j], args) ||
+                     is_in_place(&b->bound[i], &b->bound[j], args),
                  "%s: overlaps %s, which the kernel writes", b->bound[j].row->name,
                  b->bound[i].row->name);
     }

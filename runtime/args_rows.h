@@ -47,6 +47,7 @@ enum {
     KGEN__ROW_JOINED = 1 << 8,
     KGEN__ROW_SQUEEZED = 1 << 9,
     KGEN__ROW_FORM = 1 << 10, /* not the tensor's first row */
+    KGEN__ROW_IN_PLACE = 1 << 11,
 };
 
 /* A tensor, or another form of it. */

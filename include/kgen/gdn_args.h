@@ -69,6 +69,9 @@ extern "C" {
  * sequences read or write. Several sequences may read one slot. The slots of one sequence
  * may coincide.
  *
+ * Outputs share no memory with inputs, states or each other. Of fuse=c, layout=presplit,
+ * out may be x itself, with its address and strides.
+ *
  * Last dimensions are contiguous. Addresses and strides are multiples of
  *   16 bytes      of state, buffer and rings,
  *   4 elements    of qkvz, x, q, k, v, the convolution's weight and bias, and conv_state

@@ -36,8 +36,8 @@ typedef enum kgen_scatter_error {
  *   a negative entry is -1, its page is -1. Entry 0, unmapped, is slot 0.
  * - Negative lengths and counts are 0.
  * - Every element of an output is written, unless tail=keep or the text says so.
- * - Outputs overlap neither inputs nor each other (copy_pages has a rule of its
- *   own); rows of two tables may lie beside each other in one allocation. Inputs are
+ * - Outputs overlap neither inputs nor each other (copy_pages and eagle_step have
+ *   rules of their own); rows of two tables may lie beside each other in one allocation. Inputs are
  *   only read.
  * - Last dimensions are contiguous, row strides are the caller's.
  * - Nothing is read on the host: lengths, requests, live may change between
@@ -118,7 +118,8 @@ typedef enum kgen_scatter_error {
  *                       positions_out [N], locs [N]
  *   p = positions[n] + 1. p >= max_len: position 0, slot -1, length 1. Else
  *   position p, slot block_table[n][min(p / P, W-1)] P + p mod P, length
- *   min(lens[n] + 1, max_len). Padded rows: 0, -1, 0.
+ *   min(lens[n] + 1, max_len). Padded rows: 0, -1, 0. seq_lens may be lens itself, and
+ *   positions_out positions.
  * padded_inputs         draft_ends (inclusive sums of drafts), indptr (query
  *                       starts), accepted -> sample_index, counts [N]
  *   d drafts: rejected = d + 1 - accepted[n] if d > 0, else 0, to counts;

@@ -73,7 +73,7 @@ static kgen_tensor *tensor_at(rig *r, size_t offset) {
 static kgen_tensor *give(rig *r, given what, kgen_dtype dtype, int32_t layout, int32_t free,
                          int32_t rank, const int64_t *shape) {
     kgen_tensor *t = tensor_at(r, what.offset);
-    void *address = (void *)(uintptr_t)((r->count + 1) << 20);
+    void *address = (void *)((uintptr_t)(r->count + 1) << 42); /* further than any is large */
     *t = kgen_tensor_dense(address, dtype, rank, shape);
     t->layout = (kgen_layout)layout;
     for (int32_t i = free - 1; i >= 0; i--)

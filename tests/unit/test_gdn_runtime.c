@@ -820,6 +820,35 @@ static void test_a_graph_follows_the_batch(void **state) {
                       " | seqs=4 lens=2 pads=1 tail=1");
 }
 
+/* ---- in place --------------------------------------------------------------- */
+
+/* Rows become what another tensor would have held, and the window moves on alike. */
+static void test_a_convolution_in_place(void **state) {
+    rig r;
+    (void)state;
+    make_rig(&r, CDNA3, "gdn:fuse=c,layout=presplit,ch=70,t=3 | seqs=3");
+    kgen_gdn_args *a = r.args.gdn;
+    launch(&r);
+    compare(&r);
+    size_t row = (size_t)a->x.shape[1] * 2, rows = (size_t)a->x.shape[0];
+    unsigned char *want = malloc(rows * row);
+    assert_non_null(want);
+    for (size_t i = 0; i < rows; i++)
+        memcpy(want + i * row, (char *)a->out.data + i * (size_t)a->out.stride[0] * 2, row);
+    a->out = a->x;
+    a->out.layout = KGEN_LAYOUT_NONE;
+    launch(&r);
+    for (size_t i = 0; i < rows; i++)
+        assert_memory_equal((char *)a->x.data + i * (size_t)a->x.stride[0] * 2, want + i * row,
+                            row);
+    free(want);
+    a->out.data = (char *)a->x.data + 2;
+    kgen_error err;
+    assert_int_equal(kgen_launch_check(r.kernel, &r.args, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "x: overlaps out, which the kernel writes");
+    free_rig(&r);
+}
+
 /* ---- frame -------------------------------------------------------------------- */
 
 static int set_up(void **state) {
@@ -854,6 +883,7 @@ int main(void) {
         cmocka_unit_test(test_prefixes_stay),
         cmocka_unit_test(test_drafts_are_single_steps),
         cmocka_unit_test(test_a_graph_follows_the_batch),
+        cmocka_unit_test(test_a_convolution_in_place),
     };
     seed = test_seed();
     kgen__rng_seed(&rng, seed, 0);

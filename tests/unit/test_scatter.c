@@ -470,6 +470,25 @@ static void check_page_vector(const struct page_vector *v, int reference) {
     }
 }
 
+/* As engines take it: lengths and positions move on where they are. */
+static void test_a_draft_step_in_place(void **state) {
+    static const int32_t table[2][2] = {{5, 6}, {7, 8}};
+    int32_t lens[2] = {7, 16};
+    int64_t positions[2] = {6, 15}, locs[2];
+    kgen__scatter_all a = {.lens = V32(lens, 2),
+                           .positions = V64(positions, 2),
+                           .block_table = M32(table, 2, 2),
+                           .seq_lens = V32(lens, 2),
+                           .positions_out = V64(positions, 2),
+                           .locs = V64(locs, 2),
+                           .max_len = 20};
+    (void)state;
+    for (int step = 0; step < 4; step++) run("scatter:op=eagle_step,page=16", &a);
+    SAME(lens, 11, 20);
+    SAME(positions, 10, 19);
+    SAME(locs, 5 * 16 + 10, 8 * 16 + 3);
+}
+
 static void test_page_vectors(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof page_vectors / sizeof page_vectors[0]; i++)
@@ -935,6 +954,7 @@ int main(void) {
         cmocka_unit_test(test_sampling_by_uniforms),
         cmocka_unit_test(test_t6_draft_lengths),
         cmocka_unit_test(test_draft_lengths_of_extends_and_padding),
+        cmocka_unit_test(test_a_draft_step_in_place),
         cmocka_unit_test(test_page_vectors),
         cmocka_unit_test(test_draft_vectors),
         cmocka_unit_test(test_split_vectors),

@@ -380,6 +380,26 @@ static void test_lengths_are_not_corrected_in_place(void **state) {
     assert_string_equal(err.text, "lens: overlaps seq_lens, which the kernel writes");
 }
 
+/* Nor that of the other result, or of a piece of itself. */
+static void test_a_draft_step_is_whole_in_place(void **state) {
+    rig r;
+    kgen_error err;
+    (void)state;
+    make(&r, "scatter:op=eagle_step,page=16");
+    r.all.seq_lens.data = (char *)r.all.lens.data + 4;
+    assert_int_equal(try_launch(&r, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "lens: overlaps seq_lens, which the kernel writes");
+    make(&r, "scatter:op=eagle_step,page=16");
+    r.all.positions_out.data = r.all.locs.data;
+    assert_int_equal(try_launch(&r, &err), KGEN_E_ARG);
+    assert_string_equal(err.text, "positions_out: overlaps locs, which the kernel writes");
+    make(&r, "scatter:op=eagle_step,page=16");
+    r.all.positions_out.data = r.all.positions.data;
+    r.all.seq_lens.data = r.all.lens.data;
+    r.all.positions.shape[0] = r.all.positions_out.shape[0] = r.all.locs.shape[0] = 6;
+    assert_int_equal(try_launch(&r, &err), KGEN_OK);
+}
+
 /* Two tables may be the halves of the rows of one allocation. */
 static void test_tables_may_lie_beside_each_other(void **state) {
     rig r;
@@ -617,6 +637,7 @@ int main(void) {
         cmocka_unit_test(test_every_tensor_is_checked),
         cmocka_unit_test(test_outputs_do_not_overlap),
         cmocka_unit_test(test_lengths_are_not_corrected_in_place),
+        cmocka_unit_test(test_a_draft_step_is_whole_in_place),
         cmocka_unit_test(test_tables_may_lie_beside_each_other),
         cmocka_unit_test(test_numbers_and_shapes),
         cmocka_unit_test(test_rows_are_whole_units),
