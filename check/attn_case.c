@@ -10,16 +10,15 @@ static const char *const scale_words[KGEN__SCALE_COUNT + 1] = {
 
 enum { LENGTH_MAX = KGEN__CASE_LENGTH_MAX };
 
-#define AT(field) offsetof(kgen__case, attn.field)
-#define INTEGER(name, low, high, initial) \
-    {#name, AT(name), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
-#define DECIMAL(name, initial) {#name, AT(name), KGEN__KEY_DECIMAL, 0, 0, initial, NULL, NULL}
-#define SPANS(name, high) {#name, AT(name), KGEN__KEY_SPANS, 0, high, 0, NULL, NULL}
-#define WORD(name, words, list) {#name, AT(name), KGEN__KEY_WORD, 0, 0, 0, words, list}
+#define AT(field) KGEN__CASE_AT(attn, field)
+#define INTEGER(name, low, high, initial) KGEN__CASE_INTEGER(attn, name, name, low, high, initial)
+#define DECIMAL(name, initial) KGEN__CASE_DECIMAL(attn, name, name, initial)
+#define SPANS(name, high) KGEN__CASE_SPANS(attn, name, name, high)
+#define WORD(name, words, list) KGEN__CASE_WORD(attn, name, name, words, list)
 #define SCALE_LIST "auto, one, head, seq, token or htoken"
 
 static const kgen__case_key keys[] = {
-    {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 1, KGEN__CASE_SEQS_MAX, 0, NULL, NULL},
+    KGEN__CASE_SEQS(1, 0),
     SPANS(lens, LENGTH_MAX),
     SPANS(qlens, LENGTH_MAX),
     INTEGER(hkv, 1, 1024, 1),
@@ -44,7 +43,7 @@ static const kgen__case_key keys[] = {
     DECIMAL(softcap, 2),
     DECIMAL(oscale, 0),
     DECIMAL(sink, 0),
-    {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL},
+    KGEN__CASE_SEED,
 };
 
 static int implied(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {
@@ -59,18 +58,11 @@ static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
     const kgen_attn_phase *phase = kgen_attn_phase_of(spec->phase);
     int32_t least = phase->ragged ? 0 : 1;
     int32_t most = phase->bounded ? spec->q_tokens : LENGTH_MAX;
-    for (int32_t i = 0; i < drawn->seqs; i++)
-        if (c->qlens[i].high > most || c->qlens[i].low < least)
-            return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
-                             c->qlens[i].low, c->qlens[i].high, i, least, most);
-    if (!phase->ragged && c->tail)
-        return kgen_fail(err, KGEN_E_ARG, "tail=%d: phase=%s has a token for each sequence",
-                         c->tail, phase->name);
+    KGEN_TRY(kgen__settle_tokens(c->qlens, drawn->seqs, least, most, err));
+    if (!phase->ragged) KGEN_TRY(kgen__settle_tail(c->tail, phase->name, err));
     if (c->scale < 0 || c->oscale < 0 || c->softcap <= 0)
         return kgen_fail(err, KGEN_E_ARG, "scale, oscale, softcap: must be positive");
-    if (spec->page == KGEN_PAGE_X16 && c->page % 16)
-        return kgen_fail(err, KGEN_E_ARG, "page=%d: must be a multiple of 16", c->page);
-    return KGEN_OK;
+    return kgen__settle_page(spec->page, c->page, err);
 }
 
 /* Short, middling, and past one page. */

@@ -4,9 +4,9 @@
 
 #include "check_attn_merge.h"
 
-#define AT(field) offsetof(kgen__case, attn_merge.field)
+#define AT(field) KGEN__CASE_AT(attn_merge, field)
 #define INTEGER(name, low, high, initial) \
-    {#name, AT(name), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
+    KGEN__CASE_INTEGER(attn_merge, name, name, low, high, initial)
 
 static const kgen__case_key keys[] = {
     INTEGER(tokens, 0, 1 << 20, 1),
@@ -24,7 +24,7 @@ static const kgen__case_key keys[] = {
     INTEGER(empty, 0, 8, 2),
     INTEGER(garbage, 0, 1, 1),
     {"spread", AT(spread), KGEN__KEY_DECIMAL, 0, 0, 3, NULL, NULL},
-    {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL},
+    KGEN__CASE_SEED,
 };
 
 /* No list is a key here. */

@@ -54,3 +54,25 @@ kgen_status kgen__data_compare(kgen__check_result *result, const kgen__data *dat
     kgen__answer_free(&answer);
     return status;
 }
+
+kgen_status kgen__settle_page(int32_t of_spec, int32_t page, kgen_error *err) {
+    if (of_spec == KGEN_PAGE_X16 && page % 16)
+        return kgen_fail(err, KGEN_E_ARG, "page=%d: must be a multiple of 16", page);
+    return KGEN_OK;
+}
+
+kgen_status kgen__settle_tokens(const kgen__span *lens, int32_t seqs, int32_t least, int32_t most,
+                                kgen_error *err) {
+    for (int32_t i = 0; i < seqs; i++)
+        if (lens[i].high > most || lens[i].low < least)
+            return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
+                             lens[i].low, lens[i].high, i, least, most);
+    return KGEN_OK;
+}
+
+kgen_status kgen__settle_tail(int32_t tail, const char *phase, kgen_error *err) {
+    if (tail)
+        return kgen_fail(err, KGEN_E_ARG, "tail=%d: phase=%s has a token for each sequence", tail,
+                         phase);
+    return KGEN_OK;
+}

@@ -28,6 +28,35 @@ typedef struct kgen__case_key {
 
 enum { KGEN__CASE_LENGTH_MAX = 1 << 24 };
 
+/* Rows of a family's keys: `field` is in its part of kgen__case. */
+#define KGEN__CASE_AT(family, field) offsetof(kgen__case, family.field)
+#define KGEN__CASE_SEQS(low, initial) \
+    {                                 \
+        "seqs",                       \
+        offsetof(kgen__case, seqs),   \
+        KGEN__KEY_INTEGER,            \
+        low,                          \
+        KGEN__CASE_SEQS_MAX,          \
+        initial,                      \
+        NULL,                         \
+        NULL}
+#define KGEN__CASE_SEED {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL}
+#define KGEN__CASE_INTEGER(family, name, field, low, high, initial) \
+    {#name, KGEN__CASE_AT(family, field), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
+#define KGEN__CASE_DECIMAL(family, name, field, initial) \
+    {#name, KGEN__CASE_AT(family, field), KGEN__KEY_DECIMAL, 0, 0, initial, NULL, NULL}
+#define KGEN__CASE_SPANS(family, name, field, high) \
+    {#name, KGEN__CASE_AT(family, field), KGEN__KEY_SPANS, 0, high, 0, NULL, NULL}
+#define KGEN__CASE_WORD(family, name, field, words, list) \
+    {#name, KGEN__CASE_AT(family, field), KGEN__KEY_WORD, 0, 0, 0, words, list}
+
+/* What families refuse alike: a page that x16 has not; query tokens that a kernel does
+ * not take; rows behind those of a phase with one token a sequence. */
+kgen_status kgen__settle_page(int32_t of_spec, int32_t page, kgen_error *err);
+kgen_status kgen__settle_tokens(const kgen__span *lens, int32_t seqs, int32_t least, int32_t most,
+                                kgen_error *err);
+kgen_status kgen__settle_tail(int32_t tail, const char *phase, kgen_error *err);
+
 typedef struct kgen__check_family {
     const kgen__case_key *keys;
     int32_t key_count;

@@ -3,14 +3,13 @@
 
 #include "check_gdn.h"
 
-#define AT(field) offsetof(kgen__case, gdn.field)
-#define INTEGER(name, low, high, initial) \
-    {#name, AT(name), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
-#define DECIMAL(name, initial) {#name, AT(name), KGEN__KEY_DECIMAL, 0, 0, initial, NULL, NULL}
-#define SPANS(key, name, high) {#key, AT(name), KGEN__KEY_SPANS, 0, high, 0, NULL, NULL}
+#define AT(field) KGEN__CASE_AT(gdn, field)
+#define INTEGER(name, low, high, initial) KGEN__CASE_INTEGER(gdn, name, name, low, high, initial)
+#define DECIMAL(name, initial) KGEN__CASE_DECIMAL(gdn, name, name, initial)
+#define SPANS(key, name, high) KGEN__CASE_SPANS(gdn, key, name, high)
 
 static const kgen__case_key keys[] = {
-    {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 0, KGEN__CASE_SEQS_MAX, -1, NULL, NULL},
+    KGEN__CASE_SEQS(0, -1),
     SPANS(lens, lens, 16),
     SPANS(acc, accepted, KGEN__CASE_LENGTH_MAX),
     SPANS(ring, ring, 16),
@@ -42,7 +41,7 @@ static const kgen__case_key keys[] = {
     DECIMAL(xstd, 0.7),
     DECIMAL(sstd, 0.5),
     DECIMAL(vmax, 300),
-    {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL},
+    KGEN__CASE_SEED,
 };
 
 static int implied(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {

@@ -7,32 +7,25 @@ static const char *const scale_words[KGEN__SCALE_COUNT + 1] = {
     [KGEN__SCALE_AUTO] = "auto", [KGEN__SCALE_ONE] = "one",     [KGEN__SCALE_HEAD] = "head",
     [KGEN__SCALE_SEQ] = "seq",   [KGEN__SCALE_TOKEN] = "token", [KGEN__SCALE_HTOKEN] = "htoken"};
 
-#define AT(family, field) offsetof(kgen__case, family.field)
+#define AT(family, field) KGEN__CASE_AT(family, field)
 #define INTEGER(family, name, field, low, high, initial) \
-    {#name, AT(family, field), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
-#define DECIMAL(family, name, initial) \
-    {#name, AT(family, name), KGEN__KEY_DECIMAL, 0, 0, initial, NULL, NULL}
-#define SPANS(family, name) \
-    {#name, AT(family, name), KGEN__KEY_SPANS, 0, KGEN__CASE_LENGTH_MAX, 0, NULL, NULL}
-#define WORD(family, name, field, words, list) \
-    {#name, AT(family, field), KGEN__KEY_WORD, 0, 0, 0, words, list}
+    KGEN__CASE_INTEGER(family, name, field, low, high, initial)
+#define DECIMAL(family, name, initial) KGEN__CASE_DECIMAL(family, name, name, initial)
+#define SPANS(family, name) KGEN__CASE_SPANS(family, name, name, KGEN__CASE_LENGTH_MAX)
+#define WORD(family, name, field, words, list) KGEN__CASE_WORD(family, name, field, words, list)
 #define SCALE_LIST "auto, one, head, seq, token or htoken"
 
-#define COMMON(family)                                                                            \
-    {                                                                                             \
-        "seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 0, KGEN__CASE_SEQS_MAX, -1, NULL,  \
-        NULL},                                                                                    \
-        SPANS(family, lens), SPANS(family, cached), INTEGER(family, hkv, kv.hkv, 1, 1024, 1),     \
-        INTEGER(family, page, kv.page, 1, 65536, 16), INTEGER(family, tail, kv.tail, 0, 4096, 0), \
-        INTEGER(family, extra, kv.extra, 0, KGEN__CASE_LENGTH_MAX, 0),                            \
-        INTEGER(family, packed, kv.packed, 0, 3, 0), INTEGER(family, pad, kv.pad, 0, 4096, 0),    \
-        INTEGER(family, rowpad, kv.rowpad, 0, 4096, 0),                                           \
-        INTEGER(family, headpad, kv.headpad, 0, 4096, 0), INTEGER(family, off, kv.off, 0, 1, 0),  \
-        INTEGER(family, poison, kv.poison, 0, 1, 1),                                              \
-        WORD(family, kds, kv.kds, scale_words, SCALE_LIST),                                       \
-        WORD(family, vds, kv.vds, scale_words, SCALE_LIST), {                                     \
-        "seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL                   \
-    }
+#define COMMON(family)                                                                           \
+    KGEN__CASE_SEQS(0, -1), SPANS(family, lens), SPANS(family, cached),                          \
+        INTEGER(family, hkv, kv.hkv, 1, 1024, 1), INTEGER(family, page, kv.page, 1, 65536, 16),  \
+        INTEGER(family, tail, kv.tail, 0, 4096, 0),                                              \
+        INTEGER(family, extra, kv.extra, 0, KGEN__CASE_LENGTH_MAX, 0),                           \
+        INTEGER(family, packed, kv.packed, 0, 3, 0), INTEGER(family, pad, kv.pad, 0, 4096, 0),   \
+        INTEGER(family, rowpad, kv.rowpad, 0, 4096, 0),                                          \
+        INTEGER(family, headpad, kv.headpad, 0, 4096, 0), INTEGER(family, off, kv.off, 0, 1, 0), \
+        INTEGER(family, poison, kv.poison, 0, 1, 1),                                             \
+        WORD(family, kds, kv.kds, scale_words, SCALE_LIST),                                      \
+        WORD(family, vds, kv.vds, scale_words, SCALE_LIST), KGEN__CASE_SEED
 
 static const kgen__case_key write_keys[] = {
     COMMON(kv_write),
@@ -73,8 +66,7 @@ static int implied_gather(kgen__span *out, const kgen__case *c, const kgen__case
 
 static kgen_status settle_cache(const kgen__kv_case *c, int32_t page, int32_t layout,
                                 kgen_error *err) {
-    if (page == KGEN_PAGE_X16 && c->page % 16)
-        return kgen_fail(err, KGEN_E_ARG, "page=%d: must be a multiple of 16", c->page);
+    KGEN_TRY(kgen__settle_page(page, c->page, err));
     if (c->packed > 1 && !kgen__cache_is_plain((kgen_layout)layout))
         return kgen_fail(err, KGEN_E_ARG, "packed=%d: only 0 and 1 with layout=%s", c->packed,
                          kgen_layout_name((kgen_layout)layout));

@@ -5,14 +5,13 @@
 
 enum { LENGTH_MAX = KGEN__CASE_LENGTH_MAX };
 
-#define AT(field) offsetof(kgen__case, mla.field)
-#define INTEGER(name, low, high, initial) \
-    {#name, AT(name), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
-#define DECIMAL(name, initial) {#name, AT(name), KGEN__KEY_DECIMAL, 0, 0, initial, NULL, NULL}
-#define SPANS(name, high) {#name, AT(name), KGEN__KEY_SPANS, 0, high, 0, NULL, NULL}
+#define AT(field) KGEN__CASE_AT(mla, field)
+#define INTEGER(name, low, high, initial) KGEN__CASE_INTEGER(mla, name, name, low, high, initial)
+#define DECIMAL(name, initial) KGEN__CASE_DECIMAL(mla, name, name, initial)
+#define SPANS(name, high) KGEN__CASE_SPANS(mla, name, name, high)
 
 static const kgen__case_key keys[] = {
-    {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 1, KGEN__CASE_SEQS_MAX, 0, NULL, NULL},
+    KGEN__CASE_SEQS(1, 0),
     SPANS(lens, LENGTH_MAX),
     SPANS(qlens, LENGTH_MAX),
     INTEGER(page, 1, 65536, 16),
@@ -29,7 +28,7 @@ static const kgen__case_key keys[] = {
     DECIMAL(scale, 0),
     DECIMAL(oscale, 0),
     DECIMAL(sink, 0),
-    {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL},
+    KGEN__CASE_SEED,
 };
 
 static int implied(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {
@@ -42,18 +41,11 @@ static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
     const kgen_mla_spec *spec = &drawn->spec.mla;
     const kgen__mla_case *c = &drawn->mla;
     int decode = spec->phase == KGEN_MLA_DECODE;
-    for (int32_t i = 0; i < drawn->seqs; i++)
-        if (c->qlens[i].high > spec->q_tokens || c->qlens[i].low < decode)
-            return kgen_fail(err, KGEN_E_ARG, "qlens: %d..%d of sequence %d is not in %d..%d",
-                             c->qlens[i].low, c->qlens[i].high, i, decode, spec->q_tokens);
-    if (decode && c->tail)
-        return kgen_fail(err, KGEN_E_ARG, "tail=%d: phase=decode has a token for each sequence",
-                         c->tail);
+    KGEN_TRY(kgen__settle_tokens(c->qlens, drawn->seqs, decode, spec->q_tokens, err));
+    if (decode) KGEN_TRY(kgen__settle_tail(c->tail, "decode", err));
     if (c->scale < 0 || c->oscale < 0)
         return kgen_fail(err, KGEN_E_ARG, "scale, oscale: must be positive");
-    if (spec->page == KGEN_PAGE_X16 && c->page % 16)
-        return kgen_fail(err, KGEN_E_ARG, "page=%d: must be a multiple of 16", c->page);
-    return KGEN_OK;
+    return kgen__settle_page(spec->page, c->page, err);
 }
 
 /* Short, middling, and past one page. */

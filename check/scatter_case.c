@@ -5,13 +5,13 @@
 
 #include "check_scatter.h"
 
-#define AT(field) offsetof(kgen__case, scatter.field)
+#define AT(field) KGEN__CASE_AT(scatter, field)
 #define INTEGER(name, low, high, initial) \
-    {#name, AT(name), KGEN__KEY_INTEGER, low, high, initial, NULL, NULL}
-#define SPANS(name, high) {#name, AT(name), KGEN__KEY_SPANS, 0, high, 0, NULL, NULL}
+    KGEN__CASE_INTEGER(scatter, name, name, low, high, initial)
+#define SPANS(name, high) KGEN__CASE_SPANS(scatter, name, name, high)
 
 static const kgen__case_key keys[] = {
-    {"seqs", offsetof(kgen__case, seqs), KGEN__KEY_INTEGER, 0, KGEN__CASE_SEQS_MAX, -1, NULL, NULL},
+    KGEN__CASE_SEQS(0, -1),
     SPANS(lens, 1 << 20),
     SPANS(qlens, 4096),
     INTEGER(pads, 0, KGEN__CASE_SEQS_MAX, 0),
@@ -27,7 +27,7 @@ static const kgen__case_key keys[] = {
     INTEGER(live, 0, 1, 1),
     INTEGER(again, 0, 8, 0),
     INTEGER(vocab, 1, 1 << 20, 50),
-    {"seed", offsetof(kgen__case, seed), KGEN__KEY_SEED, 0, 0, 0, NULL, NULL},
+    KGEN__CASE_SEED,
 };
 
 static int implied(kgen__span *out, const kgen__case *c, const kgen__case_key *key) {

@@ -70,17 +70,15 @@ static const kgen__args_rows *rows_of(const kgen_spec *spec) {
     return &args_rows;
 }
 
-/* What the caller knows of lengths that the device holds. */
 static kgen_status check_lengths(const kgen_attn_spec *s, const kgen_attn_args *a, int table_keys,
                                  kgen_error *err) {
-    NEED(!kgen_attn_phase_of(s->phase)->bounded || a->max_q_len <= s->q_tokens,
-         "max_q_len=%d: kernel built for t=%d", a->max_q_len, s->q_tokens);
-    NEED(a->max_kv_len <= table_keys, "max_kv_len=%d: %s has pages for %d keys", a->max_kv_len,
-         kgen_attn_phase_of(s->phase)->dense ? "k"
-         : s->flat                           ? "kv_indices"
-                                             : "block_table",
-         table_keys);
-    return KGEN_OK;
+    const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
+    return kgen__attn_check_lengths(a->max_q_len, phase->bounded ? s->q_tokens : INT32_MAX,
+                                    a->max_kv_len, table_keys,
+                                    phase->dense ? "k"
+                                    : s->flat    ? "kv_indices"
+                                                 : "block_table",
+                                    err);
 }
 
 static void settle(kgen_kernel *kernel) {

@@ -21,6 +21,13 @@ int kgen__attn_window_of(int32_t window) {
     return window < MOST_WINDOW ? window : MOST_WINDOW;
 }
 
+kgen_status kgen__attn_check_lengths(int32_t max_q_len, int32_t most_q, int32_t max_kv_len,
+                                     int keys, const char *pages, kgen_error *err) {
+    NEED(max_q_len <= most_q, "max_q_len=%d: kernel built for t=%d", max_q_len, most_q);
+    NEED(max_kv_len <= keys, "max_kv_len=%d: %s has pages for %d keys", max_kv_len, pages, keys);
+    return KGEN_OK;
+}
+
 /* --- workspace ---------------------------------------------------------- */
 
 typedef struct workspace {

@@ -16,6 +16,11 @@ int kgen__attn_window_of(int32_t window);
 /* What a kernel of page=x16 multiplies by, to divide by the page. */
 uint64_t kgen__attn_page_magic(int64_t page);
 
+/* What the caller knows of lengths that the device holds. most_q: query tokens that the
+ * kernel takes of a sequence; keys: of the tensor `pages`. */
+kgen_status kgen__attn_check_lengths(int32_t max_q_len, int32_t most_q, int32_t max_kv_len,
+                                     int keys, const char *pages, kgen_error *err);
+
 kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel, int32_t v_dim,
                                        int64_t seqs, int64_t kv_heads, kgen_error *err);
 /* num_seqs and kv_heads are packed. */

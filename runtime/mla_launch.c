@@ -97,11 +97,8 @@ static kgen_status pack_numbers(device_args *d, const kgen_mla_spec *s, const kg
     d->kv_heads = 1;
     d->window = kgen__attn_window_of(a->window);
     d->scale = a->softmax_scale * KGEN__LOG2E;
-    NEED(a->max_q_len <= s->q_tokens, "max_q_len=%d: kernel built for t=%d", a->max_q_len,
-         s->q_tokens);
-    NEED(a->max_kv_len <= d->table_keys, "max_kv_len=%d: %s has pages for %d keys", a->max_kv_len,
-         s->flat ? "kv_indices" : "block_table", d->table_keys);
-    return KGEN_OK;
+    return kgen__attn_check_lengths(a->max_q_len, s->q_tokens, a->max_kv_len, d->table_keys,
+                                    s->flat ? "kv_indices" : "block_table", err);
 }
 
 static void settle(kgen_kernel *kernel) {

@@ -11,7 +11,8 @@ struct kg_gdn_args {
     const void *a_log, *dt_bias, *norm_weight;
     void *conv_state, *state;
     const void *slots, *write_slots;
-    const int *read_col, *write_col;
+    const int *read_col; /* circular=1, which has no columns of slots: cache_seqlens */
+    const int *write_col;
     const void *accepted, *cu_seqlens;
     const int *parents;
     const int *has_initial; /* or null */
@@ -46,5 +47,4 @@ struct kg_gdn_args {
     float q_scale, l2_eps, norm_eps, lower_bound;
     const void *q, *k, *v; /* [T][Hk][K], [T][Hk][K], [T][Hv][V] in place of x */
     long long q_row, k_row, v_row, q_head, k_head, v_head;
-    const int *cache_seqlens;
 };

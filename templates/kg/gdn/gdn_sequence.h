@@ -96,7 +96,7 @@ KG_DEV seq_t find_sequence(args_t a, int n) {
     if constexpr (HAS_CONV) s.live &= s.offset + OLD <= a.conv_columns && is_slot(a, s.conv_read);
     if constexpr (REPLAY)
         s.live &= (u32)load(a.ring_len + n) <= RING && load(a.ring_start + n) >= 0;
-    if constexpr (CIRCULAR) s.offset = modulo(load(a.cache_seqlens + n), a.conv_columns);
+    if constexpr (CIRCULAR) s.offset = modulo(load(a.read_col + n), a.conv_columns);
     s.writes = is_slot(a, s.write);
     if (a.has_initial) s.fresh = load(a.has_initial + n) == 0;
     return s;
