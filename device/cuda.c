@@ -38,6 +38,7 @@ static const kgen__dl_symbol symbols[] = {
     CALL("cuStreamIsCapturing", stream_capturing),
     CALL("cuStreamBeginCapture_v2", capture_begin),
     CALL("cuStreamEndCapture", capture_end),
+    CALL("cuThreadExchangeStreamCaptureMode", capture_mode),
     CALL("cuGraphDestroy", graph_destroy),
     CALL("cuGraphInstantiateWithFlags", graph_instantiate),
     CALL("cuGraphLaunch", graph_launch),

@@ -83,14 +83,34 @@ static kgen_status enter(const kgen__device *device, void **saved, kgen_error *e
     return code ? driver_error(device, code, "making the device current", err) : KGEN_OK;
 }
 
-/* A driver call with the device current; `status` is its result. */
+typedef struct inside {
+    void *saved;
+    int mode;
+} inside;
+
+/* With the device current. While another thread captures in global mode, as engines do,
+ * drivers refuse loads and allocations to every thread that has not said that captures of
+ * others do not concern it, and the capture is spoilt. */
+static kgen_status come_in(const kgen__device *device, inside *in, kgen_error *err) {
+    in->mode = CAPTURE_THREAD_LOCAL;
+    KGEN_TRY(enter(device, &in->saved, err));
+    device->calls.capture_mode(&in->mode);
+    return KGEN_OK;
+}
+
+static void go_out(const kgen__device *device, inside *in) {
+    device->calls.capture_mode(&in->mode);
+    device->driver->leave(device, in->saved);
+}
+
+/* A driver call between the two; `status` is its result. */
 #define CALL_INSIDE(status, device, err, member, ...)        \
     do {                                                     \
-        void *saved_ = NULL;                                 \
-        status = enter(device, &saved_, err);                \
+        inside in_;                                          \
+        status = come_in(device, &in_, err);                 \
         if (status == KGEN_OK) {                             \
             status = CALL(device, err, member, __VA_ARGS__); \
-            (device)->driver->leave(device, saved_);         \
+            go_out(device, &in_);                            \
         }                                                    \
     } while (0)
 
@@ -179,7 +199,7 @@ static kgen_status load_module(kgen__device *device, const kgen_entry *entry, dl
 
 static kgen_status dl_load(kgen__device *device, const kgen_entry *entry, void **out,
                            void **function, kgen_error *err) {
-    void *saved = NULL;
+    inside in;
     const kgen_target *generic = kgen_target_generic(device->target);
     if (strcmp(entry->target, device->target->name) != 0 &&
         (!generic || strcmp(entry->target, generic->name) != 0))
@@ -192,10 +212,10 @@ static kgen_status dl_load(kgen__device *device, const kgen_entry *entry, void *
     if (!module) return kgen_fail(err, KGEN_E_NOMEM, "%s: no memory to load", entry->symbol);
     memcpy(module->code, entry->code, entry->code_size);
     module->code[entry->code_size] = 0; /* PTX is text */
-    kgen_status status = enter(device, &saved, err);
+    kgen_status status = come_in(device, &in, err);
     if (status == KGEN_OK) {
         status = load_module(device, entry, module, function, err);
-        device->driver->leave(device, saved);
+        go_out(device, &in);
     }
     if (status == KGEN_OK)
         *out = module;
@@ -264,11 +284,11 @@ static kgen_status write_inside(kgen__device *device, void *dst, const void *src
 
 static kgen_status dl_write(kgen__device *device, void *dst, const void *src, size_t bytes,
                             kgen_error *err) {
-    void *saved = NULL;
+    inside in;
     if (!bytes) return KGEN_OK;
-    KGEN_TRY(enter(device, &saved, err));
+    KGEN_TRY(come_in(device, &in, err));
     kgen_status status = write_inside(device, dst, src, bytes, err);
-    device->driver->leave(device, saved);
+    go_out(device, &in);
     return status;
 }
 

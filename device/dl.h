@@ -37,6 +37,7 @@ typedef struct kgen__dl_calls {
     int (*stream_capturing)(void *stream, int *status);
     int (*capture_begin)(void *stream, int mode);
     int (*capture_end)(void *stream, void **graph);
+    int (*capture_mode)(int *mode); /* of this thread; swaps it */
     int (*graph_destroy)(void *graph);
     int (*graph_instantiate)(void **exec, void *graph, unsigned long long flags);
     int (*graph_launch)(void *exec, void *stream);

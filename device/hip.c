@@ -42,6 +42,7 @@ static const kgen__dl_symbol symbols[] = {
     CALL("hipStreamIsCapturing", stream_capturing),
     CALL("hipStreamBeginCapture", capture_begin),
     CALL("hipStreamEndCapture", capture_end),
+    CALL("hipThreadExchangeStreamCaptureMode", capture_mode),
     CALL("hipGraphDestroy", graph_destroy),
     CALL("hipGraphInstantiateWithFlags", graph_instantiate),
     CALL("hipGraphLaunch", graph_launch),

@@ -25,9 +25,11 @@ static struct {
 
 static __thread int current;
 
+static __thread int thread_mode; /* 0: global */
 static int current_device(void) { return current; }
+static int current_mode(void) { return thread_mode; }
 
-API mock_hip mock_hip_state = {.current = current_device};
+API mock_hip mock_hip_state = {.current = current_device, .mode = current_mode};
 
 #define STATE (&mock_hip_state)
 
@@ -88,7 +90,18 @@ API int hipSetDevice(int ordinal) {
     return 0;
 }
 
+/* What a capture in global mode forbids to threads that did not leave that mode. */
+static int is_forbidden(void) { return STATE->capturing && STATE->global && thread_mode == 0; }
+
+API int hipThreadExchangeStreamCaptureMode(int *mode) {
+    int was = thread_mode;
+    thread_mode = *mode;
+    *mode = was;
+    return 0;
+}
+
 API int hipModuleLoadData(void **module, const void *image) {
+    if (is_forbidden()) return 900;
     STATE->mach = ((const unsigned char *)image)[FLAGS_AT];
     STATE->loads[current]++;
     *module = malloc(8);
@@ -119,6 +132,7 @@ API int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned
 
 API int hipMalloc(void **out, size_t bytes) {
     int i = 0;
+    if (is_forbidden()) return 900;
     while (i < ALLOCATIONS && allocations[i].begin) i++;
     if (i == ALLOCATIONS || posix_memalign(out, 256, bytes)) return 2;
     allocations[i].begin = *out;

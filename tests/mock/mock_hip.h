@@ -14,6 +14,8 @@ typedef struct mock_hip {
     int integrated;        /* its memory is that of the host */
     int asked, last_error; /* addresses; forgotten by hipGetLastError */
     void *capturing;       /* the one stream that captures; an engine's, if a test sets it */
+    int global;            /* it was begun in global mode, by another thread */
+    int (*mode)(void);     /* of this thread */
 } mock_hip;
 
 #endif

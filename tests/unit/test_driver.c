@@ -140,10 +140,15 @@ static void an_engine_captures(void) {
     kgen_request request = {0};
     CHECK(open_with("hip:0", NULL) == KGEN_OK);
     engine->capturing = &streams[0];
+    engine->global = 1; /* in another thread: this one may load and allocate all the same */
+    void *memory = NULL;
+    CHECK(kgen_memory_alloc(ctx, &memory, 64, &err) == KGEN_OK && engine->mode() == 0);
+    kgen_memory_free(ctx, memory);
     if (!prepare(&request, &streams[0])) return;
     CHECK(err.status == KGEN_E_CAPTURE && says("the stream captures") && !request.kernel);
     CHECK(engine->loads[0] == 0);
     CHECK(prepare(&request, &streams[1]) && request.kernel && engine->loads[0] == 1);
+    CHECK(engine->mode() == 0);
     kgen_kernel *kernel = request.kernel;
     CHECK(prepare(&request, &streams[0]) && request.kernel == kernel); /* prepared by now */
     CHECK(kgen_find(ctx, &request.spec, NULL) == kernel && engine->loads[0] == 1);
