@@ -27,7 +27,7 @@ void kgen__mla_attn_spec(kgen_spec *out, const kgen_mla_spec *s) {
 }
 
 /* [NB][page][L+R] as [NB][page][1][width]. */
-static kgen_tensor side_of(const kgen_tensor *cache, int64_t width) {
+static kgen_tensor side_of(const kgen_tensor *cache, int64_t width, int joined) {
     kgen_tensor t = *cache;
     int32_t last = t.rank - 1;
     t.layout = KGEN_LAYOUT_NHD;
@@ -36,13 +36,17 @@ static kgen_tensor side_of(const kgen_tensor *cache, int64_t width) {
     t.stride[2] = cache->shape[last];
     t.shape[3] = width;
     t.stride[3] = 1;
+    if (!joined) return t;
+    t.shape[0] *= t.shape[1]; /* slots count through all pages */
+    t.stride[0] = t.stride[1];
+    t.shape[1] = 1;
     return t;
 }
 
 void kgen__mla_attn_args(kgen_attn_args *out, const kgen_mla_spec *s, const kgen_mla_args *a) {
     *out = (kgen_attn_args){.q = a->q,
                             .out = a->out,
-                            .block_table = a->block_table,
+                            .block_table = s->sparse ? a->slots : a->block_table,
                             .kv_indptr = a->kv_indptr,
                             .kv_indices = a->kv_indices,
                             .seq_lens = a->seq_lens,
@@ -56,8 +60,8 @@ void kgen__mla_attn_args(kgen_attn_args *out, const kgen_mla_spec *s, const kgen
                             .error = a->error,
                             .softmax_scale = a->softmax_scale,
                             .window = a->window};
-    out->k = side_of(&a->cache, s->latent + s->rope);
-    out->v = side_of(&a->cache, s->latent);
+    out->k = side_of(&a->cache, s->latent + s->rope, s->sparse);
+    out->v = side_of(&a->cache, s->latent, s->sparse);
 }
 
 void kgen__mla_as_attn(kgen__data *out, const kgen__data *data) {
@@ -87,6 +91,10 @@ void kgen__mla_as_attn(kgen__data *out, const kgen__data *data) {
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         out->slot[pairs[i].attn] = data->slot[pairs[i].mine];
         out->slot[pairs[i].attn].view_of = pairs[i].attn;
+    }
+    if (data->spec.mla.sparse) {
+        out->slot[TABLE] = data->slot[MLA_LISTS];
+        out->slot[TABLE].view_of = TABLE;
     }
     out->slot[V] = (kgen__slot){.view_of = K, .offset = out->slot[K].offset};
     out->slot[V_DESCALE] = (kgen__slot){.view_of = K_DESCALE};

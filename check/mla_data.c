@@ -9,7 +9,7 @@
 /* ---- shapes --------------------------------------------------------------- */
 
 typedef struct extents {
-    int64_t tokens, pages, page, columns, entries;
+    int64_t tokens, pages, page, columns, entries; /* sparse: a page is what a slot is */
 } extents;
 
 static extents measure(const kgen__data *data) {
@@ -41,8 +41,13 @@ kgen_status kgen__mla_shape(kgen__data *data, kgen_error *err) {
     kgen_mla_args *a = data->args.mla;
     extents e = measure(data);
     int64_t seqs = data->shape.seqs;
-    const kgen_arg_size sizes[] = {{"T", e.tokens},       {"S", seqs},      {"S+1", seqs + 1},
-                                   {"NB", e.pages},       {"page", e.page}, {"pages", e.columns},
+    const kgen_arg_size sizes[] = {{"T", e.tokens},
+                                   {"S", seqs},
+                                   {"S+1", seqs + 1},
+                                   {"NB", s->sparse ? (e.pages + c->page - 1) / c->page : e.pages},
+                                   {"page", s->sparse ? c->page : e.page},
+                                   {"pages", e.columns},
+                                   {"list", e.columns},
                                    {"entries", e.entries}};
     if (e.tokens < 1)
         return kgen_fail(err, KGEN_E_ARG, "qlens: %lld query tokens, at least 1",
@@ -54,6 +59,7 @@ kgen_status kgen__mla_shape(kgen__data *data, kgen_error *err) {
     pad_rows(&a->cache, 1, c->pad);
     kgen__tensor_pad(&a->block_table, (int64_t[]){c->rowpad, 0});
     data->slot[MLA_Q].offset = data->slot[MLA_CACHE].offset = c->off ? 16 : 0;
+    kgen__tensor_pad(&a->slots, (int64_t[]){c->rowpad, 0});
     kgen__tensor_pad(&a->words, (int64_t[]){c->rowpad, 0});
     a->softmax_scale = (float)(c->scale > 0 ? c->scale : 1 / sqrt(s->latent + s->rope));
     if (s->window == KGEN_WINDOW_RT) a->window = c->window;
@@ -70,11 +76,22 @@ static kgen_status borrow(kgen__data **out, const kgen__data *data, kgen_error *
     return KGEN_OK;
 }
 
+/* Of each list about a quarter has no slot. */
+static void fill_holes(kgen__data *data, uint64_t seed) {
+    const kgen_tensor *t = &data->args.mla->slots;
+    kgen__rng rng;
+    kgen__rng_seed(&rng, seed, MLA_LISTS);
+    for (int64_t row = 0; data->spec.mla.sparse && row < t->shape[0]; row++)
+        for (int64_t n = 0; n < t->shape[1]; n++)
+            if (kgen__chance(&rng, 2)) kgen__int_store(t, row * t->stride[0] + n, -1);
+}
+
 kgen_status kgen__mla_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
     kgen__data *attn;
     KGEN_TRY(borrow(&attn, data, err));
     kgen_status status = kgen__attn_fill(attn, seed, err);
     free(attn);
+    fill_holes(data, seed);
     return status;
 }
 
@@ -83,13 +100,30 @@ kgen_status kgen__mla_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) 
     KGEN_TRY(borrow(&attn, data, err));
     kgen_status status = kgen__attn_refill(attn, rng, err);
     free(attn);
+    fill_holes(data, kgen__rng_next(rng));
     return status;
+}
+
+static kgen_status sound_lists(const kgen_mla_args *a, kgen_error *err) {
+    int64_t slots = a->cache.shape[0] * a->cache.shape[1];
+    for (int64_t t = 0; t < a->slots.shape[0]; t++) {
+        int64_t count = kgen__int_load(&a->seq_lens, t), most = a->slots.shape[1];
+        KGEN__SOUND(count <= most, "seq_lens[%lld]=%lld: slots has %lld", (long long)t,
+                    (long long)count, (long long)most);
+        for (int64_t n = 0; n < count; n++) {
+            int64_t slot = kgen__int_load(&a->slots, t * a->slots.stride[0] + n);
+            KGEN__SOUND(slot < slots, "slots[%lld][%lld]=%lld: at most %lld", (long long)t,
+                        (long long)n, (long long)slot, (long long)slots - 1);
+        }
+    }
+    return KGEN_OK;
 }
 
 kgen_status kgen__mla_sound(const kgen_spec *spec, const kgen_args *args, kgen_error *err) {
     kgen_spec attn;
     kgen_args seen;
     kgen_args_room room;
+    if (spec->mla.sparse) return sound_lists(args->mla, err);
     kgen__mla_attn_spec(&attn, &spec->mla);
     kgen_args_init(&seen, &room, &attn);
     kgen__mla_attn_args(seen.attn, &spec->mla, args->mla);
@@ -147,16 +181,40 @@ static void expect_errors(kgen__answer *out, const kgen__data *data, const kgen_
     }
 }
 
+/* Lists without what has no slot, which is what attention takes; *room is the caller's. */
+static kgen_status close_holes(kgen_attn_args *a, void **room, kgen_error *err) {
+    kgen_tensor from = a->block_table, counts = a->seq_lens;
+    int64_t rows = from.shape[0], row = from.stride[0];
+    size_t before = (size_t)rows * sizeof(int64_t);
+    *room = malloc(before + (size_t)(rows * row) * (size_t)kgen_dtype_size(from.dtype) + 1);
+    if (!*room) return kgen_fail(err, KGEN_E_NOMEM, "case: out of memory");
+    a->seq_lens.data = *room;
+    a->block_table.data = (char *)*room + before;
+    for (int64_t t = 0; t < rows; t++) {
+        int64_t kept = 0, count = kgen__int_load(&counts, t);
+        for (int64_t n = 0; n < count; n++) {
+            int64_t slot = kgen__int_load(&from, t * row + n);
+            if (slot >= 0) kgen__int_store(&a->block_table, t * row + kept++, slot);
+        }
+        kgen__int_store(&a->seq_lens, t, kept);
+    }
+    return KGEN_OK;
+}
+
 kgen_status kgen__mla_answer(kgen__answer *out, const kgen__data *data, kgen_error *err) {
     kgen_spec spec;
     kgen_attn_args attn;
     kgen_args before;
     kgen_args_room room;
     kgen__attn_answer a;
+    void *lists = NULL;
     KGEN_TRY(kgen__answer_make(out, &before, &room, data, err));
     kgen__mla_attn_spec(&spec, &data->spec.mla);
     kgen__mla_attn_args(&attn, &data->spec.mla, before.mla);
-    KGEN_TRY(kgen__attn_reference(&a, &spec, &attn, err));
+    if (data->spec.mla.sparse) KGEN_TRY(close_holes(&attn, &lists, err));
+    kgen_status status = kgen__attn_reference(&a, &spec, &attn, err);
+    free(lists);
+    KGEN_TRY(status);
     for (int64_t token = 0; token < a.tokens; token++)
         for (int64_t head = 0; head < a.heads && a.claims[token]; head++) {
             expect_out(out, data, &a, token, head);

@@ -20,6 +20,7 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(mla.len, 3, 0, 1),
     KGEN__CHOICE(mla.offsets, 3, 0, 1),
     KGEN__CHOICE(mla.window, 4, 0, 1, 2, 15, 16, 17, 33, 64, 100, KGEN_WINDOW_RT),
+    KGEN__CHOICE(mla.sparse, 3, 0, 1),
     KGEN__CHOICE(mla.sinks, 4, 0, 1),
     KGEN__CHOICE(mla.lse, 6, 0, 1, KGEN_LSE_TH),
     KGEN__CHOICE(mla.descale, 8, KGEN_DESCALE_AUTO, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD),
@@ -34,6 +35,8 @@ static void draw_rows(kgen_spec *spec, kgen__rng *rng) {
     else
         spec->mla.q_tokens = (int32_t)kgen__rng_range(rng, 1, 16);
     spec->mla.word = KGEN_DTYPE_I32;
+    spec->mla.sparse &= spec->mla.phase == KGEN_MLA_DECODE;
+    if (spec->mla.sparse) spec->mla.page = 1, spec->mla.flat = spec->mla.window = 0;
     if (spec->mla.phase != KGEN_MLA_TREE) return;
     spec->mla.word = KGEN__PICK(rng, KGEN_DTYPE_U8, KGEN_DTYPE_U16, KGEN_DTYPE_I32, KGEN_DTYPE_I64);
     if (spec->mla.word == KGEN_DTYPE_U8 && spec->mla.q_tokens > 8) spec->mla.q_tokens = 8;
@@ -78,6 +81,7 @@ static void random_tensors(kgen__case *c, kgen__rng *rng) {
     c->mla.off = KGEN__PICK(rng, 0, 0, 0, 1);
     c->mla.poison = 1;
     c->mla.bad = KGEN__PICK(rng, 0, 0, 0, 2, 8);
+    if (c->spec.mla.sparse) c->mla.bad = 0;
     c->mla.scale = KGEN__PICK(rng, 0, 0, 0, 1) * 0.0625;
     c->mla.page = c->mla.window = 16;
     if (c->spec.mla.page == KGEN_PAGE_X16) c->mla.page = 16 * (int32_t)kgen__rng_range(rng, 1, 8);

@@ -100,6 +100,8 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!decode || s->q_tokens == 1,
             "t=%d: phase=decode has one query token a sequence; use phase=verify", s->q_tokens);
     REQUIRE(!decode || !s->offsets, "cu=i64: phase=decode has no cu_seqlens_q");
+    REQUIRE(!s->sparse || (decode && s->page == 1 && !s->flat && !s->window),
+            "sparse=1: a list a query token: phase=decode,page=1, no flat, no window");
     REQUIRE(s->phase == KGEN_MLA_TREE || s->word == KGEN_DTYPE_I32, "word: phase=%s has no masks",
             decode ? "decode" : "verify");
     REQUIRE(s->phase != KGEN_MLA_TREE || s->q_tokens <= 8 * kgen_dtype_size((kgen_dtype)s->word),
@@ -220,10 +222,10 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
         [KGEN_MLA_DECODE] = "decode", [KGEN_MLA_VERIFY] = "verify", [KGEN_MLA_TREE] = "tree"};
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
-    snprintf(out, KGEN_SYMBOL_MAX, "kg_mla_%s_%s_kv%s_l%d_r%d_h%d_t%d_p%s%s%s",
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_mla_%s_%s_kv%s_l%d_r%d_h%d_t%d_p%s%s%s%s",
              phase_names[s->phase], kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->latent, s->rope, s->heads, s->q_tokens, page,
-             s->window ? "_window" : "", s->sinks ? "_sinks" : "");
+             s->window ? "_window" : "", s->sparse ? "_sparse" : "", s->sinks ? "_sinks" : "");
 }
 
 const kgen__family kgen__family_mla = {

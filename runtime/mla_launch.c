@@ -21,6 +21,7 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_Q] = {TO(q), {TO(q_token), TO(q_head)}, 1},
     [TENSOR_OUT] = {TO(out), {TO(out_token), TO(out_head)}, 1},
     [TENSOR_TABLE] = {TO(table), {TO(table_row)}, 0},
+    [TENSOR_LISTS] = {TO(table), {TO(table_row)}, 0},
     [TENSOR_INDPTR] = {TO(indptr), {0}, 0},
     [TENSOR_INDICES] = {TO(table), {0}, 0},
     [TENSOR_SEQ_LENS] = {TO(seq_lens), {0}, 0},
@@ -70,10 +71,22 @@ static kgen_tensor pool_of(const kgen_tensor *cache) {
     return t;
 }
 
+/* Slots count through all pages. */
+static kgen_status join_pages(kgen_tensor *pool, kgen_error *err) {
+    NEED(pool->shape[0] < 2 || pool->stride[0] == pool->shape[1] * pool->stride[1],
+         "cache: stride[0]=%lld, with sparse=1 pages lie one behind the other: %lld",
+         (long long)pool->stride[0], (long long)(pool->shape[1] * pool->stride[1]));
+    pool->shape[0] *= pool->shape[1];
+    pool->stride[0] = pool->stride[1];
+    pool->shape[1] = 1;
+    return KGEN_OK;
+}
+
 static kgen_status pack_cache(device_args *d, const kgen_mla_spec *s, const kgen_mla_args *a,
                               kgen_error *err) {
     kgen__kv kv = kgen__kv_of(KGEN_LAYOUT_NHD, s->kv, s->page, 1);
     kgen_tensor pool = pool_of(&a->cache);
+    if (s->sparse) KGEN_TRY(join_pages(&pool, err));
     KGEN_TRY(kgen__check_cache(&kv, "cache", 0, &pool, s->latent + s->rope, err));
     d->k = a->cache.data;
     d->k_page = pool.stride[0] * kv.size;
@@ -88,8 +101,9 @@ static kgen_status pack_cache(device_args *d, const kgen_mla_spec *s, const kgen
 
 static kgen_status pack_numbers(device_args *d, const kgen_mla_spec *s, const kgen_mla_args *a,
                                 const int64_t *size, kgen_error *err) {
-    int64_t pages = s->flat ? size[SIZE_ENTRIES] : size[SIZE_PAGES];
-    NEED(s->flat || pages >= 1, "block_table: shape[1]=%lld, at least 1", (long long)pages);
+    const char *list = s->flat ? "kv_indices" : s->sparse ? "slots" : "block_table";
+    int64_t pages = size[s->flat ? SIZE_ENTRIES : s->sparse ? SIZE_LIST : SIZE_PAGES];
+    NEED(s->flat || pages >= 1, "%s: shape[1]=%lld, at least 1", list, (long long)pages);
     d->table_keys = kgen__attn_most_keys(pages, d->page);
     if (s->flat) d->table_row = pages;
     d->num_seqs = (int)size[SIZE_S];
@@ -97,8 +111,8 @@ static kgen_status pack_numbers(device_args *d, const kgen_mla_spec *s, const kg
     d->kv_heads = 1;
     d->window = kgen__attn_window_of(a->window);
     d->scale = a->softmax_scale * KGEN__LOG2E;
-    return kgen__attn_check_lengths(a->max_q_len, s->q_tokens, a->max_kv_len, d->table_keys,
-                                    s->flat ? "kv_indices" : "block_table", err);
+    return kgen__attn_check_lengths(a->max_q_len, s->q_tokens, a->max_kv_len, d->table_keys, list,
+                                    err);
 }
 
 static void settle(kgen_kernel *kernel) {

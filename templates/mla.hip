@@ -24,6 +24,10 @@ KG_DEV void weigh_tile(u32 (&p)[P_WORDS], column_t &m, column_t &l, values_t &o,
     const token_scale_t none = {};
     float s[S_REGS];
     finish_scores(s, dots, head, t, start, keys, none);
+    if constexpr (SPARSE != 0)
+        KG_UNROLL for (int r = 0; r < S_REGS;
+                       r++) if (page_number(keys, start + s_token((int)opaque(lane_id()), r)) < 0)
+            s[r] = -INFINITE;
     raise_maximum(m, l, o, t, s);
     scores_to_p(m, l, t, s);
     pack_p(p, s);

@@ -84,9 +84,10 @@ static void fill_masks(int64_t *values, int64_t count, int set, void *user) {
 static kgen_status make_integers(kgen__workload *work, mla_shape *n, kgen_error *err) {
     kgen_mla_args *a = work->args.mla;
     const kgen__fill_row rows[] = {
-        {&a->block_table, KGEN__EACH_SET, fill_table}, {&a->kv_indices, KGEN__EACH_SET, fill_table},
-        {&a->kv_indptr, KGEN__SHARED, fill_indptr},    {&a->seq_lens, KGEN__SHARED, fill_lengths},
-        {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},   {&a->words, KGEN__SHARED, fill_masks},
+        {&a->block_table, KGEN__EACH_SET, fill_table}, {&a->slots, KGEN__EACH_SET, fill_table},
+        {&a->kv_indices, KGEN__EACH_SET, fill_table},  {&a->kv_indptr, KGEN__SHARED, fill_indptr},
+        {&a->seq_lens, KGEN__SHARED, fill_lengths},    {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},
+        {&a->words, KGEN__SHARED, fill_masks},
     };
     return kgen__workload_rows_ints(work, rows, sizeof rows / sizeof rows[0], n, err);
 }
@@ -107,13 +108,10 @@ static kgen_status make_numbers(kgen__workload *work, kgen_error *err) {
 static kgen_status make(kgen__workload *work, kgen_error *err) {
     mla_shape n = shape_of(work);
     int64_t pages = n.seqs * n.live * work->sets;
-    const kgen_arg_size sizes[] = {{"T", n.tokens},
-                                   {"S", n.seqs},
-                                   {"S+1", n.seqs + 1},
-                                   {"NB", pages},
-                                   {"page", n.page},
-                                   {"pages", n.columns},
-                                   {"entries", n.seqs * n.columns}};
+    const kgen_arg_size sizes[] = {{"T", n.tokens},     {"S", n.seqs},
+                                   {"S+1", n.seqs + 1}, {"NB", pages},
+                                   {"page", n.page},    {"pages", n.columns},
+                                   {"list", n.columns}, {"entries", n.seqs * n.columns}};
     work->sizes = sizes;
     work->size_count = sizeof sizes / sizeof sizes[0];
     KGEN_TRY(kgen__workload_row(work, &work->args.mla->cache, KGEN__SHARED, KGEN__SIGNED, err));

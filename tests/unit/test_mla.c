@@ -99,6 +99,7 @@ static void set_kv_len(kgen_mla_args *a) { a->max_kv_len = 100; }
 static void set_scale(kgen_mla_args *a) { a->softmax_scale = 0; }
 static void set_type(kgen_mla_args *a) { a->cache.dtype = KGEN_DTYPE_FP16; }
 static void set_out(kgen_mla_args *a) { a->out.stride[1] = 40; }
+static void set_apart(kgen_mla_args *a) { a->cache.stride[0] += 8; }
 static void set_words(kgen_mla_args *a) { a->words.shape[1] = 2; }
 static void set_many(kgen_mla_args *a) {
     grow(&a->seq_lens, 0, 1 << 19), grow(&a->block_table, 0, 1 << 19);
@@ -107,6 +108,7 @@ static void set_many(kgen_mla_args *a) {
 #define DECODE "mla:l=64,r=16,h=5,page=16 | lens=20,40"
 #define VERIFY "mla:phase=verify,t=3,l=64,r=16,h=5,page=16 | lens=20,40 qlens=3"
 #define TREE "mla:phase=tree,t=3,l=64,r=16,h=5,page=16 | lens=20,40 qlens=3"
+#define SPARSE "mla:sparse=1,l=64,r=16,h=5,page=1 | lens=20,40 page=16"
 #define FLAT "mla:l=64,r=16,h=5,page=16,flat=1 | lens=20,40"
 #define ANY_PAGE "mla:l=64,r=16,h=5,page=x16 | lens=20,40 page=16"
 #define SMALL "mla:l=64,r=16,h=5,page=1 | lens=20,40"
@@ -132,6 +134,9 @@ static const struct {
     {VERIFY, set_q_len, "max_q_len=4: kernel built for t=3"},
     {DECODE, set_kv_len, "max_kv_len=100: block_table has pages for 48 keys"},
     {FLAT, set_kv_len, "max_kv_len=100: kv_indices has pages for 80 keys"},
+    {SPARSE, set_apart,
+     "cache: stride[0]=1288, with sparse=1 pages lie one behind the other: 1280"},
+    {SPARSE, set_kv_len, "max_kv_len=100: slots has pages for 40 keys"},
     {TREE, set_words, "words: shape[1]=2"},
     {DECODE, set_scale, "softmax_scale"},
     {DECODE, set_type, "cache"},

@@ -344,6 +344,8 @@ static const struct {
     {"kv_gather:descale=head", "kv=bf16: not quantised"},
     {"mla:t=2", "t=2: phase=decode has one query token a sequence; use phase=verify"},
     {"mla:cu=i64", "cu=i64: phase=decode has no cu_seqlens_q"},
+    {"mla:sparse=1", "sparse=1: a list a query token: phase=decode,page=1, no flat, no window"},
+    {"mla:sparse=1,page=1,window=9", "sparse=1: a list"},
     {"mla:phase=verify,t=2,word=u8", "word: phase=verify has no masks"},
     {"mla:phase=tree,t=9,word=u8", "t=9: a word has 8 bits"},
     {"mla:descale=head", "descale: kv=bf16 is not quantised; only 8-bit caches take one"},

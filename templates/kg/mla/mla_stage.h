@@ -20,13 +20,15 @@ struct pieces_t {
 // of a key operand then have neighbours.
 KG_DEV int staged_token(int row) { return k_token(row % NI, row / NI); }
 
-// Where the cached row begins that row `lane` of the stage at `start` holds.
+// Where the cached row begins that row `lane` of the stage at `start` holds; 0: it has
+// none, and stays 0 in the stage, where no memory of nobody may become a NaN.
 KG_DEV i32 stage_page(const keys_t &keys, int start) {
     int row = (int)lane_id() % TOK;
     return page_number(keys, start + staged_token(row));
 }
 KG_DEV u64 stage_row(const head_t &h, const keys_t &keys, i32 page, int start) {
     int token = start + staged_token((int)lane_id() % TOK);
+    if (SPARSE && page < 0) return 0;
     int slot = slot_of(keys, token, token);
     return (u64)h.k + (u64)(inside_pool(keys, page) * h.k_page) + (u64)((u32)slot * (u32)h.k_token);
 }
@@ -45,7 +47,9 @@ KG_DEV void fetch(pieces_t &pieces, u64 row_of_lane, int wave, int lane) {
         piece_t p = piece_of(wave, lane, n);
         u32 low = shuffle((u32)row_of_lane, (u32)p.row);
         u32 high = shuffle((u32)(row_of_lane >> 32), (u32)p.row);
-        load_words(pieces.w[n], (const u8 *)((u64)high << 32 | low) + p.column * 16);
+        u64 from = (u64)high << 32 | low;
+        KG_UNROLL for (int j = 0; j < 4 && SPARSE; j++) pieces.w[n][j] = 0;
+        if (!SPARSE || from) load_words(pieces.w[n], (const u8 *)from + p.column * 16);
     }
 }
 

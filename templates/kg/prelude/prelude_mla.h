@@ -29,6 +29,7 @@ constexpr int PAGE_X16 = 0;
 constexpr int PAGE = 64;
 constexpr int TABLE_I64 = 0;
 constexpr int FLAT = 0;
+constexpr int SPARSE = 0;
 constexpr int LEN_I64 = 0;
 constexpr int CU_I64 = 0;
 constexpr int WINDOW_RT = -1;
