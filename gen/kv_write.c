@@ -72,6 +72,19 @@ static int written_two_ways(const kgen_kv_write_spec *s) {
     return kgen__kv_packed(&shape) && s->scale != KGEN_DESCALE_ROW;
 }
 
+/* Halves of odd heads are one lane's. f32 rows with a maximum of their own are too many for
+ * the 256 registers of a lane of 32. */
+static kgen_status check_registers(const kgen_kv_write_spec *s, const kgen__kv_shape *shape,
+                                   const kgen_target *target, kgen_error *err) {
+    int32_t most = s->scale == KGEN_DESCALE_ROW ? 64 : 96; /* row: several pieces are held */
+    int32_t words = kgen__kv_piece_words(shape, target, kgen__kv_x(shape));
+    REQUIRE(s->x != KGEN_DTYPE_F32 || s->scale < KGEN_DESCALE_TOKEN || target->wave_size > 32 ||
+                words <= most,
+            "x=f32: with d=%d, rope=neox and written scales a lane holds %d words, at most %d",
+            s->head_dim, words, most);
+    return KGEN_OK;
+}
+
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_kv_write_spec *s = &spec->kv_write;
     kgen__kv_shape shape = kgen__kv_write_geometry(s);
@@ -83,10 +96,11 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             "few=%d: only packed values (layout=shuffle, xpacked) without scale=row can be "
             "written row by row",
             s->few);
-    int32_t most = target ? 8 * target->wave_size : 512;
+    int32_t most = (target ? 8 * target->wave_size : 512) / shape.pair_words;
     REQUIRE(s->scale != KGEN_DESCALE_TOKEN || !kgen__kv_packed(&shape) || shape.v_dim <= most,
             "dv=%d: scale=token with layout=%s holds the tokens of a head in registers; at most %d",
             shape.v_dim, kgen_layout_name((kgen_layout)s->layout), most);
+    if (target) KGEN_TRY(check_registers(s, &shape, target, err));
     return check_rope(s, err);
 }
 

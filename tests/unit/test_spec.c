@@ -634,7 +634,7 @@ static int resolves(kgen_spec *out, const kgen_spec *spec, const kgen_target *ta
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, spec);
     if (spec->family == KGEN_FAMILY_KV_WRITE)
-        by_hand = spec->kv_write.scale == KGEN_DESCALE_TOKEN;
+        by_hand = spec->kv_write.scale >= KGEN_DESCALE_TOKEN;
     else if (spec->family != KGEN_FAMILY_GDN)
         by_hand = 0;
     else
@@ -1055,6 +1055,33 @@ static void test_other_locales(void **state) {
     skip();
 }
 
+/* What 256 registers of a lane hold of f32 rows. */
+static void test_f32_rows_fit_the_registers(void **state) {
+    static const struct {
+        const char *line, *target, *says;
+    } rows[] = {
+        {"kv_write:x=f32,kv=i8,d=160,scale=row,rope=neox", "gfx1201",
+         "x=f32: with d=160, rope=neox and written scales a lane holds 160 words, at most 64"},
+        {"kv_write:x=f32,kv=i4,d=160,rope=neox,rd=64", "sm_90",
+         "x=f32: with d=160, rope=neox and written scales a lane holds 160 words, at most 96"},
+        {"kv_write:x=f32,kv=e4m3fn,d=256,layout=shuffle,scale=token", "gfx1100",
+         "dv=256: scale=token with layout=shuffle holds the tokens of a head in registers; at "
+         "most 128"},
+        {"kv_write:x=f32,kv=e4m3fn,d=256,layout=shuffle,scale=token", "gfx942", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        kgen_spec spec, resolved;
+        kgen_error err = {KGEN_OK, ""};
+        const kgen_target *target;
+        assert_int_equal(kgen_spec_parse(&spec, rows[i].line, &err), KGEN_OK);
+        assert_int_equal(kgen_target_find(&target, rows[i].target, &err), KGEN_OK);
+        kgen_status status = kgen_spec_resolve(&resolved, &spec, target, &err);
+        assert_int_equal(status, rows[i].says ? KGEN_E_SPEC : KGEN_OK);
+        if (rows[i].says) assert_string_equal(err.text, rows[i].says);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trips),
@@ -1076,6 +1103,7 @@ int main(void) {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_mutated_lines),
         cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_f32_rows_fit_the_registers),
         cmocka_unit_test(test_other_locales),
     };
     uint64_t seed = test_seed();
