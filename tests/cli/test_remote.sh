@@ -83,7 +83,7 @@ remote_says "ftp://me:secret@host/" "http:// or https:// expected"
 KGEN_CACHE_REMOTE_TIMEOUT=0 remote_says "$server/ok" "KGEN_CACHE_REMOTE_TIMEOUT=0: milliseconds"
 
 # nginx as its package is: files in a folder.
-nginx=$(PATH=$PATH:/usr/sbin command -v nginx) || { echo "no nginx: not tried" && finish && exit; }
+nginx=$(PATH=$PATH:/usr/sbin:${KGEN_BIN_DIR:-}/../../nginx/usr/sbin command -v nginx) || { echo "no nginx: not tried" && finish && exit; }
 mkdir -p "$work/www/tmp"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 cat >"$work/nginx.conf" <<CONF
