@@ -36,6 +36,8 @@ static const kgen__case_key keys[] = {
     INTEGER(off, 0, 1, 0),
     INTEGER(poison, 0, 1, 1),
     INTEGER(bad, 0, 16, 0),
+    INTEGER(share, 1, KGEN__CASE_SEQS_MAX, 2),
+    INTEGER(prefix, 0, LENGTH_MAX, 64),
     WORD(kds, scale_words, SCALE_LIST),
     WORD(vds, scale_words, SCALE_LIST),
     WORD(qds, scale_words, SCALE_LIST),

@@ -20,6 +20,7 @@ typedef struct kgen__attn_case {
     int32_t off;           /* 1: q, K, V begin 16 bytes into their allocation */
     int32_t poison;        /* 0: finite numbers where no row looks */
     int32_t bad;           /* of 16 sequences, so many have something out of bounds */
+    int32_t share, prefix; /* cascade=1: sequences of a group; most keys that they share */
     int32_t kds, vds, qds; /* kgen__scale_shape of the descales */
     double scale;          /* softmax scale; 0: 1/sqrt(d) */
     double softcap;        /* of softcap=1 */

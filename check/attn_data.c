@@ -12,7 +12,7 @@
 /* ---- shapes --------------------------------------------------------------- */
 
 typedef struct extents {
-    int64_t seqs, tokens, pages, page, columns, entries, hkv, hq, d, dv;
+    int64_t seqs, tokens, pages, page, columns, entries, hkv, hq, d, dv, groups;
 } extents;
 
 static int64_t pages_of(int64_t length, int64_t page) { return (length + page - 1) / page; }
@@ -37,6 +37,7 @@ static extents measure(const kgen__case *drawn, const kgen_attn_spec *spec) {
     if (ragged) e.tokens += c->tail;
     e.columns += c->cols;
     if (e.columns == 0) e.columns = 1;
+    e.groups = (e.seqs + c->share - 1) / c->share;
     return e;
 }
 
@@ -69,9 +70,9 @@ static void pad_rows(kgen_tensor *t, int32_t pad) {
 static kgen_status shape_tensors(kgen__data *data, const extents *e, kgen_error *err) {
     const kgen__attn_case *c = &data->shape.attn;
     kgen_attn_args *a = data->args.attn;
-    const kgen_arg_size sizes[] = {{"T", e->tokens},      {"S", e->seqs},
-                                   {"S+1", e->seqs + 1},  {"Hq", e->hq},
-                                   {"pages", e->columns}, {"entries", e->entries}};
+    const kgen_arg_size sizes[] = {{"T", e->tokens}, {"S", e->seqs},        {"S+1", e->seqs + 1},
+                                   {"Hq", e->hq},    {"pages", e->columns}, {"entries", e->entries},
+                                   {"P", e->groups}, {"P+1", e->groups + 1}};
     KGEN_TRY(kgen__data_shape(data, sizes, sizeof sizes / sizeof sizes[0],
                               c->bad ? 0 : (uint64_t)1 << ERROR, err));
     shape_cache(data, e);
@@ -215,6 +216,33 @@ static void fill_spans(filler *f) {
     }
 }
 
+/* Of group `p`: before all queries of those that have some, and its first sequence has them. */
+static int64_t shared_pages(const filler *f, int64_t p) {
+    const kgen__attn_case *c = &f->data->shape.attn;
+    int64_t pages = c->prefix / f->page_tokens;
+    for (int64_t s = p * c->share; s < (p + 1) * c->share && s < f->data->shape.seqs; s++) {
+        int64_t own = (f->lens[s] - f->qlens[s]) / f->page_tokens;
+        if ((f->qlens[s] > 0 || s == p * c->share) && own < pages) pages = own > 0 ? own : 0;
+    }
+    return pages;
+}
+
+static void fill_prefixes(filler *f) {
+    const kgen_attn_args *a = f->data->args.attn;
+    int64_t seqs = f->data->shape.seqs, share = f->data->shape.attn.share;
+    for (int64_t p = 0; a->prefix_lens.data && p <= a->prefix_lens.shape[0]; p++) {
+        kgen__int_store(&a->prefix_seqs, p, p * share < seqs ? p * share : seqs);
+        if (p < a->prefix_lens.shape[0])
+            kgen__int_store(&a->prefix_lens, p, shared_pages(f, p) * f->page_tokens);
+    }
+}
+
+/* Does the column hold keys that the sequence shares? */
+static int is_shared(const filler *f, int32_t seq, int64_t column) {
+    int32_t group = seq / f->data->shape.attn.share;
+    return f->data->args.attn->prefix_lens.data && column < shared_pages(f, group);
+}
+
 static void shuffle_pages(filler *f) {
     kgen__rng rng = stream(f, TABLE);
     for (int64_t i = 0; i < f->pages; i++) f->order[i] = i;
@@ -269,7 +297,13 @@ static void fill_table(filler *f) {
                 int seen = column * f->page_tokens < kept || column >= first / f->page_tokens;
                 int live =
                     first < f->lens[s] && seen && column < pages_of(f->lens[s], f->page_tokens);
+                int32_t leader = s - s % f->data->shape.attn.share;
+                if (s == leader) live |= is_shared(f, s, column);
                 if (live != (pass == 0)) continue;
+                if (live && s != leader && is_shared(f, s, column)) {
+                    kgen__int_store(t, own.first + column, kgen__attn_page(a, leader, column));
+                    continue;
+                }
                 int64_t pick = live ? f->used++ : kgen__rng_range(&rng, f->used, f->pages - 1);
                 kgen__int_store(t, own.first + column, f->order[pick]);
             }
@@ -435,6 +469,19 @@ static void spoil_tokens(filler *f, kgen__rng *rng, int32_t seq) {
         kgen__int_store(&a->cu_seqlens_q, i, a->q.shape[0]);
 }
 
+/* Of the sequence's group: how many keys it shares, or where the last one ends. */
+static void spoil_prefix(filler *f, kgen__rng *rng, int32_t seq) {
+    kgen_attn_args *a = f->data->args.attn;
+    int64_t groups = a->prefix_lens.shape[0], p = seq / f->data->shape.attn.share;
+    int64_t keys = kgen__int_load(&a->prefix_lens, p);
+    int64_t wrong[] = {-1, INT32_MIN, INT32_MAX, keys + 64, f->lens[seq] + 1};
+    int64_t ends[] = {-1, f->data->shape.seqs + 1, INT32_MAX, INT32_MIN};
+    if (p + 1 == groups && kgen__chance(rng, 3))
+        kgen__int_store(&a->prefix_seqs, groups, ends[kgen__rng_range(rng, 0, 3)]);
+    else
+        kgen__int_store(&a->prefix_lens, p, wrong[kgen__rng_range(rng, 0, 4)]);
+}
+
 static void spoil(filler *f) {
     static void (*const spoilers[])(filler *, kgen__rng *, int32_t) = {
         spoil_length, spoil_page, spoil_indptr, spoil_rows, spoil_tokens};
@@ -444,6 +491,10 @@ static void spoil(filler *f) {
     for (int32_t s = 0; s < f->data->shape.seqs; s++) {
         if (error->data) kgen__int_store(error, s, KGEN__PICK(&rng, 0, 0, 1, 1 << 30));
         if (kgen__rng_range(&rng, 0, 15) >= f->data->shape.attn.bad) continue;
+        if (f->data->args.attn->prefix_lens.data && kgen__chance(&rng, 4)) {
+            spoil_prefix(f, &rng, s);
+            continue;
+        }
         spoilers[kgen__rng_range(&rng, 0, kinds - 1)](f, &rng, s);
     }
 }
@@ -476,6 +527,7 @@ kgen_status kgen__attn_data_fill(kgen__data *data, const int32_t *lens, const in
     if (!f.order)
         return kgen_fail(err, KGEN_E_NOMEM, "%lld pages: out of memory", (long long)f.pages);
     fill_lengths(&f);
+    fill_prefixes(&f);
     fill_flags(&f);
     fill_masks(&f);
     fill_spans(&f);

@@ -118,9 +118,52 @@ static int leads_out(const kgen__attn_extent *e, const kgen_attn_spec *spec,
     return 0;
 }
 
+typedef struct prefix {
+    int64_t first, end; /* sequences */
+    int64_t keys;
+} prefix;
+
+static int64_t start_of(const kgen_attn_args *a, int64_t seq) {
+    return a->cu_seqlens_q.data ? kgen__attn_offset(a, seq) : seq;
+}
+
+/* The group that has a sequence and lies in the batch; none: no sequences. */
+static prefix prefix_of(const kgen_attn_args *a, int64_t seq) {
+    for (int64_t p = 0; p < a->prefix_lens.shape[0]; p++) {
+        prefix g = {kgen__int_load(&a->prefix_seqs, p), kgen__int_load(&a->prefix_seqs, p + 1),
+                    kgen__int_load(&a->prefix_lens, p)};
+        if (g.first < 0 || seq < g.first || seq >= g.end || g.end > kgen__attn_seqs(a)) continue;
+        int64_t start = start_of(a, g.first), end = start_of(a, g.end);
+        if (start >= 0 && end > start && end <= a->q.shape[0]) return g;
+    }
+    return (prefix){0};
+}
+
+static int same_pages(const kgen_attn_args *a, int64_t seq, int64_t other, int64_t keys) {
+    int64_t page = kgen__cache_page(&a->k);
+    for (int64_t i = 0; i * page < keys; i++)
+        if (kgen__attn_page(a, seq, i) != kgen__attn_page(a, other, i)) return 0;
+    return 1;
+}
+
+/* Keys in whole 32s are shared, by sequences that have them all before their queries. */
+static void share(kgen__attn_extent *e, const kgen_attn_args *a, int64_t seq) {
+    enum { STEP = 32 };
+    prefix g = prefix_of(a, seq);
+    int64_t keys = g.keys / STEP * STEP;
+    if (g.end == 0 || e->count == 0 || g.keys == 0) return;
+    int64_t held = kgen__attn_pages_of(a, g.first).count * kgen__cache_page(&a->k);
+    int inside = e->start >= start_of(a, g.first) && e->start + e->count <= start_of(a, g.end);
+    int has = keys >= 0 && keys <= held && keys <= e->keys - e->count && inside;
+    if (has && keys > 0) e->shared = keys;
+    e->leader = g.first;
+    if ((!has && keys != 0) || (has && !same_pages(a, seq, g.first, keys)))
+        e->wrong |= KGEN_ATTN_PREFIX;
+}
+
 kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *a,
                                        int64_t seq) {
-    kgen__attn_extent e = {seq, 1, 0, 0};
+    kgen__attn_extent e = {.start = seq, .count = 1};
     int64_t most = kgen__attn_pages_of(a, seq).count * kgen__cache_page(&a->k);
     e.keys = a->cu_seqlens_k.data ? most : number(&a->seq_lens, seq);
     if (a->cu_seqlens_k.data && most < 0) e.wrong |= KGEN_ATTN_LENGTH;
@@ -130,5 +173,6 @@ kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_at
     if (e.keys > most) e.wrong |= KGEN_ATTN_LENGTH;
     if (e.keys < 0 || e.keys > most) e.keys = 0;
     if (leads_out(&e, spec, a, seq)) e.wrong |= KGEN_ATTN_PAGE;
+    if (spec->cascade) share(&e, a, seq);
     return e;
 }

@@ -9,6 +9,8 @@ typedef struct kgen__attn_extent {
     int64_t start, count; /* queries, perhaps more than t; none where they lead out of q */
     int64_t keys;         /* none where they lead out of the table */
     int32_t wrong;        /* bits of kgen_attn_error */
+    int64_t shared;       /* cascade=1: keys that are read where sequence `leader` has them */
+    int64_t leader;
 } kgen__attn_extent;
 
 kgen__attn_extent kgen__attn_extent_of(const kgen_attn_spec *spec, const kgen_attn_args *args,

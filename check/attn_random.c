@@ -39,6 +39,7 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(attn.gate, 2, 0, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_F32),
     KGEN__CHOICE(attn.lse, 6, 0, 1, KGEN_LSE_TH),
     KGEN__CHOICE(attn.invariant, 2, 0, 1),
+    KGEN__CHOICE(attn.cascade, 4, 0, 1),
     KGEN__CHOICE(attn.descale, 8, KGEN_DESCALE_AUTO, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD,
                  KGEN_DESCALE_TOKEN, KGEN_DESCALE_IGNORE),
 };
@@ -110,6 +111,8 @@ static void random_sequences(kgen__case *c, kgen__rng *rng, int32_t most, int64_
         int32_t length = left > 0 ? random_length(rng, page, (int32_t)left) : 0;
         int32_t fresh = most;
         if (ragged && kgen__chance(rng, 6)) fresh = (int32_t)kgen__rng_range(rng, 0, fresh);
+        /* A prefix shows where there are more of its length. */
+        if (c->spec.attn.cascade && length < 100 && kgen__chance(rng, 8)) length += 32 + fresh;
         left -= length;
         c->attn.lens[i] = (kgen__span){length, length};
         c->attn.qlens[i] = (kgen__span){fresh, fresh};
@@ -160,6 +163,8 @@ static void random_scalars(kgen__case *c, kgen__rng *rng) {
     if (kgen_dtype_size((kgen_dtype)c->spec.attn.q) == 1)
         c->attn.qds =
             KGEN__PICK(rng, KGEN__SCALE_AUTO, KGEN__SCALE_ONE, KGEN__SCALE_HEAD, KGEN__SCALE_SEQ);
+    c->attn.share = KGEN__PICK(rng, 1, 2, 3, 7);
+    c->attn.prefix = KGEN__PICK(rng, 0, 32, 50, 96, 1000);
     c->attn.page = c->attn.window = c->attn.right = 16;
     c->attn.keep = KGEN__PICK(rng, 1, 4, 31, 100);
     if (c->spec.attn.page == KGEN_PAGE_X16)

@@ -32,7 +32,8 @@ typedef struct row {
 
 /* A page outside the pool is its last one; of a number, 32 bits count. */
 static kgen__cache_at locate(const row *r, int64_t key) {
-    int64_t page = (uint32_t)kgen__attn_page(r->args, r->seq, key / r->page_tokens);
+    int64_t seq = key < r->extent.shared ? r->extent.leader : r->seq;
+    int64_t page = (uint32_t)kgen__attn_page(r->args, seq, key / r->page_tokens);
     int64_t last = r->args->k.shape[0] - 1;
     return (kgen__cache_at){page < last ? page : last, key % r->page_tokens, r->kv_head};
 }

@@ -135,6 +135,19 @@ static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : 
 /* Keys of a chunk and those it looks back to. */
 enum { MOST_CHUNKS = 1 << 24 };
 
+static kgen_status applicable_cascade(const kgen_attn_spec *s, const kgen_attn_phase *phase,
+                                      kgen_error *err) {
+    if (!s->cascade) return KGEN_OK;
+    REQUIRE(!phase->dense, "cascade: phase=%s has no pages that sequences share", phase->name);
+    REQUIRE(!(s->window || s->chunk),
+            "cascade: queries do not see a prefix whole through a window or chunks");
+    REQUIRE(!s->alibi,
+            "cascade: alibi leans on distances, which differ among the sequences of a prefix");
+    REQUIRE(!s->invariant,
+            "cascade: invariant=1, and which sequences share a prefix is the batch's");
+    return KGEN_OK;
+}
+
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
@@ -184,6 +197,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             s->causal);
     REQUIRE(!s->invariant || !s->keep,
             "invariant: keep=%d moves with the window which waves see what", s->keep);
+    KGEN_TRY(applicable_cascade(s, phase, err));
     REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
             "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",
             kgen_dtype_name((kgen_dtype)s->kv));
@@ -327,7 +341,7 @@ enum { MANY_TOKENS = 256 };
  * leave latencies uncovered: a quarter more. */
 static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t rows = rows_of(s, &isa_rows[target->isa]);
-    int32_t tokens = phases[s->phase].bounded ? s->q_tokens : MANY_TOKENS;
+    int32_t tokens = phases[s->phase].bounded && !s->cascade ? s->q_tokens : MANY_TOKENS;
     int32_t reads =
         kg_attn_row_blocks(s->group, tokens, rows) * (s->head_dim * s->v_split + s->v_dim);
     int32_t waves = s->waves * s->v_split * s->occupancy;
@@ -406,6 +420,7 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
         .waves = spec->waves,
         .row_blocks =
             phases[spec->phase].bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
+        .joins = spec->cascade,
         .block_keys = isa->keys,
         .item_cost = kg_attn_item_cost(isa->keys, spec->head_dim + spec->v_dim, bits_of(spec->kv)),
     };
@@ -423,13 +438,13 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_attn_spec *s = &spec->attn;
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
-    snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s%s%s%s",
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_attn_%s_%s_kv%s_d%d_g%d_p%s_%s%s%s%s%s%s%s%s%s",
              kgen_attn_phase_of(s->phase)->name, kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, s->group, page,
              kgen_layout_name((kgen_layout)s->layout), s->causal == 1 ? "" : "_both",
              s->window || s->right || s->chunk ? "_window" : "", s->softcap ? "_softcap" : "",
              s->alibi ? "_alibi" : "", s->sinks ? "_sinks" : "", s->gate ? "_gate" : "",
-             s->invariant ? "_invariant" : "");
+             s->invariant ? "_invariant" : "", s->cascade ? "_cascade" : "");
 }
 
 const kgen__family kgen__family_attn = {

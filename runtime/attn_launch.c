@@ -35,6 +35,8 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_CAUSAL] = {TO(causal), {0}, 0},
     [TENSOR_OUT_SCALE] = {TO(out_scale), {0}, 0},
     [TENSOR_SPAN_ENDS] = {TO(span_ends), {0}, 0},
+    [TENSOR_PREFIX_LENS] = {TO(prefix_lens), {0}, 0},
+    [TENSOR_PREFIX_SEQS] = {TO(prefix_seqs), {0}, 0},
     [TENSOR_GATE] = {TO(gate), {TO(gate_token), TO(gate_head)}, 1},
     [TENSOR_ALIBI] = {TO(alibi), {0}, 0},
     [TENSOR_SINKS] = {TO(sinks), {0}, 0},
@@ -60,6 +62,10 @@ static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args
          "q: shape[0]=%lld tokens, phase=%s has one for each of %lld sequences",
          (long long)size[SIZE_T], phase->name, (long long)size[SIZE_S]);
     size[SIZE_ENDS] = size[SIZE_S] + 1;
+    NEED(!s->cascade || size[SIZE_PREFIXES] <= MOST_TOKENS,
+         "prefix_lens: shape[0]=%lld groups, at most %d", (long long)size[SIZE_PREFIXES],
+         MOST_TOKENS);
+    size[SIZE_ENDS_P] = size[SIZE_PREFIXES] + 1;
     return KGEN_OK;
 }
 
@@ -89,8 +95,9 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
                                    kgen_error *err) {
     const kgen_attn_args *a = args->attn;
     const kgen_attn_spec *s = &kernel->spec.attn;
-    return kgen__attn_workspace_bytes(bytes, kernel, s->v_dim, a->seq_lens.shape[0],
-                                      a->q.shape[1] / s->group, err);
+    kgen__attn_work work = {a->seq_lens.shape[0], a->q.shape[0], a->q.shape[1] / s->group, s->group,
+                            s->v_dim};
+    return kgen__attn_workspace_bytes(bytes, kernel, &work, err);
 }
 
 /* --- pack --------------------------------------------------------------- */
@@ -121,6 +128,7 @@ static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_att
     if (s->flat) d->table_row = pages;
     d->num_seqs = (int)size[SIZE_S];
     d->num_tokens = (int)size[SIZE_T];
+    d->num_prefixes = s->cascade ? (int)size[SIZE_PREFIXES] : 0;
     d->kv_heads = (int)size[SIZE_HQ] / s->group;
     d->window = kgen__attn_window_of(a->window);
     d->keep = kgen__attn_window_of(a->keep);
@@ -166,16 +174,18 @@ static kgen_status pack_args(device_args *d, const kgen_kernel *kernel, const kg
 /* Where blocks of keys are more than the line of work counts, several are a unit. */
 static kgen_status pack_line(device_args *d, const kgen__attn_geometry *geometry, int32_t group,
                              kgen_error *err) {
-    if (geometry->row_blocks) return KGEN_OK;
+    if (geometry->row_blocks && !geometry->joins) return KGEN_OK;
     int64_t most = INT32_MAX, blocks = d->table_keys / geometry->block_keys + 1;
     blocks *= geometry->waves; /* a unit is a block for one wave's rows */
     int64_t rows = (int64_t)d->num_tokens * group, cost = geometry->item_cost + 2;
     NEED(rows <= INT32_MAX - 4096, "q: %d tokens of g=%d heads, at most %d rows of a KV head",
          d->num_tokens, group, INT32_MAX - 4096);
-    int64_t items = d->kv_heads * (rows / geometry->rows + d->num_seqs);
+    int64_t lines = (int64_t)d->num_seqs + d->num_prefixes;
+    int64_t items = d->kv_heads * ((1 + geometry->joins) * rows / geometry->rows + lines);
     NEED(items <= most / (cost + 1), "q: %lld pieces of work in %d tokens, at most %lld",
          (long long)items, d->num_tokens, (long long)(most / (cost + 1)));
-    while (items * (cost + (blocks >> d->unit_shift)) > most) d->unit_shift++;
+    while (!geometry->row_blocks && items * (cost + (blocks >> d->unit_shift)) > most)
+        d->unit_shift++;
     return KGEN_OK;
 }
 
@@ -184,7 +194,8 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     device_args *d = packed;
     KGEN_TRY(pack_args(d, kernel, args->attn, err));
     KGEN_TRY(pack_line(d, &kernel->counts.attn, kernel->spec.attn.group, err));
-    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, kernel->spec.attn.v_dim, args, err));
+    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, kernel->spec.attn.group, kernel->spec.attn.v_dim,
+                                       args, err));
     *grid = d->num_tokens ? kernel->config.grid : 0;
     return KGEN_OK;
 }

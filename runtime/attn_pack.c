@@ -31,22 +31,51 @@ kgen_status kgen__attn_check_lengths(int32_t max_q_len, int32_t most_q, int32_t 
 /* --- workspace ---------------------------------------------------------- */
 
 typedef struct workspace {
-    size_t sums, outs, bytes; /* offsets, size */
+    size_t sums, outs, joined_sums, joined_outs, bytes; /* offsets, size */
 } workspace;
 
-static workspace layout_workspace(const kgen_kernel *kernel, int32_t v_dim) {
-    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)kernel->counts.attn.rows;
+static size_t aligned(size_t bytes) {
+    size_t unit = KGEN__WORKSPACE_ALIGNMENT;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static workspace layout_workspace(const kgen_kernel *kernel, const kgen__attn_work *work) {
+    const kgen__attn_geometry *geometry = &kernel->counts.attn;
+    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry->rows, joined = 0;
+    size_t sum = 2 * sizeof(float), out = (size_t)work->v_dim * sizeof(float);
+    if (geometry->joins) joined = 2 * (size_t)(work->tokens * work->kv_heads * work->group);
     workspace w;
     w.sums = KGEN__HEAD_BYTES;
-    size_t sums = rows * 2 * sizeof(float), unit = KGEN__WORKSPACE_ALIGNMENT;
-    w.outs = w.sums + (sums + unit - 1) / unit * unit;
-    w.bytes = w.outs + rows * (size_t)v_dim * sizeof(float);
+    w.outs = w.sums + aligned(rows * sum);
+    w.joined_sums = w.outs + (joined ? aligned(rows * out) : rows * out);
+    w.joined_outs = w.joined_sums + (joined ? aligned(joined * sum) : 0);
+    w.bytes = w.joined_outs + joined * out;
     return w;
 }
 
-static kgen_status check_counters(const kgen__attn_geometry *geometry, int64_t seqs,
-                                  int64_t kv_heads, kgen_error *err) {
-    int64_t most = KGEN__COUNTERS;
+/* A counter a workgroup, and one a row block of a sequence and KV head (kg/attn/join.h). */
+static kgen_status check_joins(const kgen_kernel *kernel, const kgen__attn_work *work,
+                               kgen_error *err) {
+    const kgen__attn_geometry *geometry = &kernel->counts.attn;
+    int64_t most = KGEN__COUNTERS - (int64_t)kernel->config.grid, tokens = work->tokens;
+    int64_t each = geometry->row_blocks ? geometry->row_blocks : 1;
+    NEED(tokens >= 0 && tokens <= INT32_MAX && work->kv_heads >= 0 && work->kv_heads <= most &&
+             work->seqs >= 0 && work->seqs <= most,
+         "q: %lld tokens of %lld KV heads in %lld sequences, more than there are counters for",
+         (long long)tokens, (long long)work->kv_heads, (long long)work->seqs);
+    int64_t blocks = work->seqs * each;
+    if (!geometry->row_blocks) blocks += tokens * work->group / geometry->rows + 1;
+    NEED(blocks <= most / (work->kv_heads ? work->kv_heads : 1),
+         "q: %lld row blocks of %lld KV heads, at most %lld in all with cascade=1",
+         (long long)blocks, (long long)work->kv_heads, (long long)most);
+    return KGEN_OK;
+}
+
+static kgen_status check_counters(const kgen_kernel *kernel, const kgen__attn_work *work,
+                                  kgen_error *err) {
+    const kgen__attn_geometry *geometry = &kernel->counts.attn;
+    int64_t most = KGEN__COUNTERS, seqs = work->seqs, kv_heads = work->kv_heads;
+    if (geometry->joins) return check_joins(kernel, work, err);
     if (!geometry->row_blocks) return KGEN_OK; /* a counter a workgroup */
     NEED(seqs >= 0 && seqs <= most && kv_heads >= 0 && kv_heads <= most &&
              seqs * kv_heads * geometry->row_blocks <= most,
@@ -55,23 +84,27 @@ static kgen_status check_counters(const kgen__attn_geometry *geometry, int64_t s
     return KGEN_OK;
 }
 
-kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel, int32_t v_dim,
-                                       int64_t seqs, int64_t kv_heads, kgen_error *err) {
-    KGEN_TRY(check_counters(&kernel->counts.attn, seqs, kv_heads, err));
-    *bytes = layout_workspace(kernel, v_dim).bytes;
+kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel,
+                                       const kgen__attn_work *work, kgen_error *err) {
+    KGEN_TRY(check_counters(kernel, work, err));
+    *bytes = layout_workspace(kernel, work).bytes;
     return KGEN_OK;
 }
 
 kgen_status kgen__attn_pack_workspace(struct kg_attn_args *d, const kgen_kernel *kernel,
-                                      int32_t v_dim, const kgen_args *args, kgen_error *err) {
-    KGEN_TRY(check_counters(&kernel->counts.attn, d->num_seqs, d->kv_heads, err));
-    workspace w = layout_workspace(kernel, v_dim);
+                                      int32_t group, int32_t v_dim, const kgen_args *args,
+                                      kgen_error *err) {
+    kgen__attn_work work = {d->num_seqs, d->num_tokens, d->kv_heads, group, v_dim};
+    KGEN_TRY(check_counters(kernel, &work, err));
+    workspace w = layout_workspace(kernel, &work);
     char *base = args->workspace;
     KGEN_TRY(kgen__check_workspace(base, args->workspace_bytes, w.bytes, err));
     d->workspace = args->workspace;
     d->ticket = kgen__launch_ticket();
     d->partial_ml = (float *)(base + w.sums);
     d->partial_out = (float *)(base + w.outs);
+    d->joined_ml = (float *)(base + w.joined_sums);
+    d->joined_out = (float *)(base + w.joined_outs);
     d->workgroups = (int)kernel->config.grid;
     return KGEN_OK;
 }

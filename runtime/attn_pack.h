@@ -21,10 +21,17 @@ uint64_t kgen__attn_page_magic(int64_t page);
 kgen_status kgen__attn_check_lengths(int32_t max_q_len, int32_t most_q, int32_t max_kv_len,
                                      int keys, const char *pages, kgen_error *err);
 
-kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel, int32_t v_dim,
-                                       int64_t seqs, int64_t kv_heads, kgen_error *err);
-/* num_seqs and kv_heads are packed. */
+/* What a workspace is sized by. */
+typedef struct kgen__attn_work {
+    int64_t seqs, tokens, kv_heads;
+    int32_t group, v_dim;
+} kgen__attn_work;
+
+kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel,
+                                       const kgen__attn_work *work, kgen_error *err);
+/* num_seqs, num_tokens and kv_heads are packed. */
 kgen_status kgen__attn_pack_workspace(struct kg_attn_args *d, const kgen_kernel *kernel,
-                                      int32_t v_dim, const kgen_args *args, kgen_error *err);
+                                      int32_t group, int32_t v_dim, const kgen_args *args,
+                                      kgen_error *err);
 
 #endif

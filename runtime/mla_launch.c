@@ -121,8 +121,10 @@ static void settle(kgen_kernel *kernel) {
 
 static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err) {
-    return kgen__attn_workspace_bytes(bytes, kernel, kernel->spec.mla.latent,
-                                      args->mla->seq_lens.shape[0], 1, err);
+    const kgen_mla_spec *s = &kernel->spec.mla;
+    kgen__attn_work work = {
+        .seqs = args->mla->seq_lens.shape[0], .kv_heads = 1, .v_dim = s->latent};
+    return kgen__attn_workspace_bytes(bytes, kernel, &work, err);
 }
 
 static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
@@ -134,7 +136,7 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     KGEN_TRY(pack_cache(d, s, a, err));
     KGEN_TRY(pack_numbers(d, s, a, size, err));
-    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, s->latent, args, err));
+    KGEN_TRY(kgen__attn_pack_workspace(d, kernel, 1, s->latent, args, err));
     *grid = d->num_tokens ? kernel->config.grid : 0;
     return KGEN_OK;
 }

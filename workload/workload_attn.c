@@ -61,12 +61,18 @@ static double size_of(int32_t dtype) {
 }
 static kgen_dtype index_type(int32_t wide) { return wide ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32; }
 
+/* One prefix of all, of fifteen sixteenths of the context, in whole pages. */
+static int64_t shared_columns(const attn_shape *n) {
+    return n->work->spec.attn.cascade ? n->context * 15 / 16 / n->page : 0;
+}
+
 static kgen_status plan(kgen__workload *work, kgen_error *err) {
     const kgen_attn_spec *s = &work->spec.attn;
     KGEN_TRY(kgen__workload_bound("context", work->problem.context, s->q_tokens, err));
     KGEN_TRY(kgen__workload_bound("heads", work->problem.heads, 1, err));
     attn_shape n = shape_of(work);
-    double places = (double)n.keys * (double)n.seqs * (double)n.heads;
+    int64_t shared = shared_columns(&n) * n.page;
+    double places = (double)((n.keys - shared) * n.seqs + shared) * (double)n.heads;
     double rows = (double)n.tokens * (double)n.q_heads, dims = s->head_dim + s->v_dim;
     double scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * sizeof(float) : 0;
     work->read_bytes = places * (dims * size_of(s->kv) + scales) +
@@ -86,6 +92,10 @@ static void fill_table(int64_t *values, int64_t count, int set, void *user) {
     int64_t dealt = (int64_t)set * n->seqs * n->live, pages = n->seqs * n->live * n->work->sets;
     for (int64_t i = 0; i < count; i++) {
         int64_t column = i % n->columns;
+        if (column < shared_columns(n) && i > column) {
+            values[i] = values[column];
+            continue;
+        }
         values[i] = column < n->columns - n->live
                         ? n->pages[kgen__workload_random(n->work, (uint64_t)pages)]
                         : n->pages[dealt++];
@@ -119,6 +129,17 @@ static void fill_masks(int64_t *values, int64_t count, int set, void *user) {
     for (int64_t i = 0; i < count; i++) values[i] = (int64_t)(((uint64_t)2 << i % tokens) - 1);
 }
 
+static void fill_prefix(int64_t *values, int64_t count, int set, void *user) {
+    const attn_shape *n = user;
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = shared_columns(n) * n->page;
+}
+
+static void fill_group(int64_t *values, int64_t count, int set, void *user) {
+    (void)set;
+    for (int64_t i = 0; i < count; i++) values[i] = i ? ((const attn_shape *)user)->seqs : 0;
+}
+
 /* No span reaches past its token. */
 static void fill_spans(int64_t *values, int64_t count, int set, void *user) {
     (void)set, (void)user;
@@ -137,7 +158,8 @@ static kgen_status make_sequences(kgen__workload *work, attn_shape *n, kgen_erro
         {&a->kv_indptr, KGEN__SHARED, fill_indptr},    {&a->seq_lens, KGEN__SHARED, fill_lengths},
         {&a->span_ends, KGEN__SHARED, fill_spans},     {&a->words, KGEN__SHARED, fill_masks},
         {&a->causal, KGEN__SHARED, fill_flags},        {&a->cu_seqlens_k, KGEN__SHARED, fill_keys},
-        {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},
+        {&a->cu_seqlens_q, KGEN__SHARED, fill_ends},   {&a->prefix_lens, KGEN__SHARED, fill_prefix},
+        {&a->prefix_seqs, KGEN__SHARED, fill_group},
     };
     return kgen__workload_rows_ints(work, rows, sizeof rows / sizeof rows[0], n, err);
 }
@@ -185,9 +207,14 @@ static void set_numbers(kgen_attn_args *a, const kgen_attn_spec *s) {
 
 static kgen_status make(kgen__workload *work, kgen_error *err) {
     attn_shape n = shape_of(work);
-    const kgen_arg_size sizes[] = {{"T", n.tokens},      {"S", n.seqs},
-                                   {"S+1", n.seqs + 1},  {"Hq", n.q_heads},
-                                   {"pages", n.columns}, {"entries", n.seqs * n.columns}};
+    const kgen_arg_size sizes[] = {{"T", n.tokens},
+                                   {"S", n.seqs},
+                                   {"S+1", n.seqs + 1},
+                                   {"Hq", n.q_heads},
+                                   {"pages", n.columns},
+                                   {"entries", n.seqs * n.columns},
+                                   {"P", 1},
+                                   {"P+1", 2}};
     work->sizes = sizes;
     work->size_count = sizeof sizes / sizeof sizes[0];
     KGEN_TRY(make_cache(work, &n, err)); /* the largest first: it may not fit */

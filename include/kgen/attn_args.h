@@ -18,6 +18,8 @@ typedef enum kgen_attn_error {
     KGEN_ATTN_LENGTH = 4,     /* more keys than its pages in the table hold */
     KGEN_ATTN_PAGE = 8,       /* a page number outside the pool */
     KGEN_ATTN_WORKSPACE = 16, /* its workspace is unfit: see kgen_workspace_init */
+    KGEN_ATTN_PREFIX = 32,    /* it has not the prefix of its group before its queries, or in
+                                 other pages */
 } kgen_attn_error;
 
 /* Paged attention.
@@ -47,6 +49,13 @@ typedef enum kgen_attn_error {
  * launch says of each sequence what was wrong, for which it reads the table once
  * more. In an unfit workspace the rows of a sequence that several workgroups
  * share are NaN, lse too.
+ *
+ * cascade=1: of each group of sequences, those from prefix_seqs[p] on, before
+ * prefix_seqs[p + 1], the first prefix_lens[p] keys lie in the same pages. Those that are
+ * whole 32s are read through the table row of the group's first sequence, for the rows of
+ * all at once; what comes out is what comes out without. A sequence that has fewer keys
+ * before its queries, a group that leads out of the batch or has more keys than its first
+ * sequence has pages for, are computed as if they shared nothing.
  *
  * Rows of a 16-byte multiple: the data pointer and every stride that steps
  * over rows of K, V (and Q) must be multiples of 16 bytes; the last dimension

@@ -639,6 +639,12 @@ static void test_workspace_limits(void **state) {
     check_workspace_size(&r, 1, -4, "1 sequences of -2 KV heads");
     check_workspace_size(&r, INT64_MAX, 4, "at most 262144");
     check_workspace_size(&r, 1LL << 40, 1LL << 40, "at most 262144");
+    rig c;
+    make_rig(&c, shared, "attn:cascade=1,d=64,g=2 | lens=40 hkv=2");
+    check_workspace_size(&c, 1 << 16, 4, NULL);
+    check_workspace_size(&c, 1 << 17, 4, "131072 row blocks of 2 KV heads, at most");
+    check_workspace_size(&c, -1, 4, "more than there are counters for");
+    free_rig(&c);
     assert_int_equal(kgen_workspace_init(shared, NULL, 1 << 21, r.stream, &err), KGEN_E_ARG);
     assert_int_equal(kgen_workspace_init(shared, r.workspace, 4096, r.stream, &err), KGEN_E_ARG);
     assert_string_equal(err.text, "workspace: 4096 bytes, 2097408 needed");

@@ -346,6 +346,7 @@ static const axis attn_axes[] = {
     {"keep", "window=128,keep=4", "window=128,keep=rt"},
     {"invariant", "invariant=0", "invariant=1"},
     {"spans", "phase=extend,spans=0", "phase=extend,spans=1"},
+    {"cascade", "cascade=0", "cascade=1"},
     {"softcap", "softcap=0", "softcap=1"},
     {"alibi", "alibi=0", "alibi=1"},
     {"alibi", "alibi=1", "alibi=sqrt"},

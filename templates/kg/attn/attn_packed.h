@@ -49,4 +49,10 @@ struct kg_attn_args {
     long long gate_token, gate_head;
     int keep;
     const int *span_ends; /* [T] */
+    /* cascade: groups of sequences with a prefix, and rows that wait for each other */
+    const int *prefix_seqs; /* [P + 1] */
+    const int *prefix_lens; /* [P] */
+    float *joined_out;      /* [2][T][Hq][Dv]: of prefixes, of what follows them */
+    float *joined_ml;       /* [2][T][Hq][2] */
+    int num_prefixes;
 };

@@ -7,7 +7,7 @@ namespace kg {
 
 // kgen_attn_error of <kgen/attn_args.h>
 constexpr int BAD_TOKENS = 1, BAD_ROWS = 2, BAD_LENGTH = 4, BAD_PAGE = 8;
-constexpr int BAD_WORKSPACE = 16;
+constexpr int BAD_WORKSPACE = 16, BAD_PREFIX = 32;
 
 constexpr bool KV_8BIT = KV_DTYPE >= DTYPE_E4M3FN;
 constexpr bool KV_INTEGER = KV_DTYPE == DTYPE_I8 || KV_DTYPE == DTYPE_I4;

@@ -1,122 +1,9 @@
 // From the waves' accumulators to the output: waves meet in LDS, workgroups in
 // the workspace, where the last to arrive merges and puts the counter back.
 #pragma once
-#include "kg/attn/softmax.h"
-#include "kg/core/arrival.h"
+#include "kg/attn/join.h"
 
 namespace kg {
-
-// Ids that the optimiser cannot compute from before the key loop: what it would
-// hoist from here would sit in registers all through it.
-KG_DEV u32 late_lane() { return opaque(lane_id()); }
-KG_DEV u32 late_thread() { return opaque(thread_id()); }
-
-constexpr int ALL_WAVES = WAVES * V_SPLIT;
-
-constexpr int LEAST_TILES = PACKED ? 1 : CHUNK_TILES;
-constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES,
-                                           LEAST_TILES, kg_attn_round_most(IS_SM90));
-constexpr int ROUND_COLS = LDS.round_columns;
-constexpr int ROUND_TILES = LDS.round_tiles;
-constexpr int ROUND_DIMS = ROUND_TILES * 16;
-constexpr int ROUND_STRIDE = ROUND_DIMS + KG_ATTN_ROUND_PAD; // floats between columns
-constexpr int ROUNDS = O_TILES / ROUND_TILES;
-
-constexpr int LDS_ML = LDS.sums;      // [waves with the same rows][rows] maximum, sum
-constexpr int LDS_TOTAL = LDS.totals; // [ROWS] maximum, sum
-constexpr int LDS_FLAG = LDS.flag;
-constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
-// A stage is done with when waves meet, but for what they say of their rows.
-constexpr int LDS_STAGE = LDS.round;
-constexpr int LDS_USED = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES);
-static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
-
-struct sums_t {
-    float maximum, sum;
-};
-struct alignas(16) quad_t {
-    float x[4];
-}; // LDS in 16-byte accesses
-
-// exp2(m - top), 0 for rows that saw nothing
-KG_DEV float weight(float m, float top) { return m == -INFINITE ? 0.0f : exp2(m - top); }
-
-KG_DEV void add_sums(sums_t &total, sums_t part) {
-    float top = fmax(total.maximum, part.maximum);
-    total.sum = total.sum * weight(total.maximum, top) + part.sum * weight(part.maximum, top);
-    total.maximum = top;
-}
-
-// --- output -----------------------------------------------------------------
-
-struct row_t {
-    bool exists;
-    int token, head; // of the batch
-};
-
-KG_DEV row_t row_at(const segment_t &g, int row) {
-    int at = g.row_block * ROWS + row;
-    return row_t{row_exists(g, row), g.seq.q_start + at / GROUP, g.kv_head * GROUP + at % GROUP};
-}
-
-// The sink enters once, here; rows that see no key stay empty.
-KG_DEV void add_sink(sums_t &total, args_t a, int head) {
-    if constexpr (SINKS != 0)
-        if (total.maximum != -INFINITE) add_sums(total, sums_t{load(a.sinks + head) * LOG2E, 1.0f});
-}
-
-// What accumulators relative to `top` are multiplied by.
-KG_DEV float output_factor(sums_t total, float top, args_t a, const segment_t &g) {
-    if (!(total.sum > 0.0f) && total.sum == total.sum) return 0.0f;
-    float factor = weight(top, total.maximum) / total.sum;
-    factor *= head_descale(a.v_descale, a.v_descale_stride, g);
-    if constexpr (OUT_8BIT) factor /= load(a.out_scale);
-    return factor;
-}
-
-KG_DEV void store_out(args_t a, row_t row, int dim, const float (&x)[4]) {
-    u8 *p = (u8 *)a.out + row.token * a.out_token + row.head * a.out_head;
-    if constexpr (OUT_DTYPE == DTYPE_F32) {
-        KG_UNROLL for (int j = 0; j < 4; j++) store((float *)p + dim + j, x[j]);
-        return;
-    }
-    u32 lo = pack_out(x[0], x[1]), hi = pack_out(x[2], x[3]);
-    if constexpr (OUT_8BIT)
-        store((u32 *)(p + dim), lo | hi << 16);
-    else {
-        store((u32 *)(p + dim * 2), lo);
-        store((u32 *)(p + dim * 2 + 4), hi);
-    }
-}
-
-// Last of all: what is merged is not gated yet. A row without keys stays zero whatever
-// its gate holds.
-KG_DEV void gate_out(args_t a, row_t row, int dim, float (&x)[4]) {
-    if constexpr (GATE != 0) {
-        constexpr int WORDS = GATE == DTYPE_F32 ? 4 : 2;
-        const u8 *p = (const u8 *)a.gate + row.token * a.gate_token + row.head * a.gate_head;
-        u32 w[WORDS];
-        load_words(w, p + dim * WORDS);
-        KG_UNROLL for (int j = 0; j < 4; j++) {
-            u32 half = w[j * WORDS / 4] >> (WORDS == 2 ? j % 2 * 16 : 0);
-            float gate = GATE == DTYPE_F32    ? float_of(half)
-                         : GATE == DTYPE_FP16 ? f16_to_f32(half & 0xffffu)
-                                              : bf16_to_f32(half & 0xffffu);
-            float open = rcp(1.0f + exp2(-LOG2E * gate));
-            x[j] = x[j] == 0.0f ? 0.0f : x[j] * open;
-        }
-    }
-}
-
-KG_DEV void store_lse(args_t a, row_t row, sums_t total) {
-    if constexpr (LSE != 0) {
-        bool empty = total.maximum == -INFINITE;
-        int outer = LSE == LSE_TH ? row.token : row.head;
-        int inner = LSE == LSE_TH ? row.head : row.token;
-        store(a.lse + outer * a.lse_row + inner,
-              empty ? -INFINITE : (total.maximum + log2(total.sum)) * LN2);
-    }
-}
 
 // --- waves ------------------------------------------------------------------
 
@@ -226,6 +113,10 @@ KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slo
             store_words(partial_row(a, slot, place) + out_dim, x);
             continue;
         }
+        if (is_joined(g)) {
+            store_words(joined_out(a, g, row) + out_dim, x);
+            continue;
+        }
         sums_t total = totals[place];
         float top = total.maximum;
         add_sink(total, a, row.head);
@@ -247,6 +138,10 @@ KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
             store(&partial_sums(a, slot)[n].sum, total.sum);
             continue;
         }
+        if (is_joined(g)) {
+            store_joined(a, g, row, total);
+            continue;
+        }
         add_sink(total, a, row.head);
         store_lse(a, row, total);
     }
@@ -256,39 +151,13 @@ KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
 
 // Where items are without number, that of the first workgroup to share it: it has one
 // item that it begins and does not end.
-KG_DEV u64 *counter_of(args_t a, const segment_t &g, share_t share) {
-    if constexpr (UNBOUNDED) return a.workspace->arrived + share.first;
+KG_DEV u64 *counter_of(args_t a, const segment_t &g, const share_t &share) {
+    if constexpr (UNBOUNDED || CASCADE) return a.workspace->arrived + share.first;
     return a.workspace->arrived + ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS +
            g.row_block;
 }
 
-// Each workgroup says whose launch it is. Where launches overlap, those that did
-// not say so last find it out.
-KG_DEV void take_workspace(args_t a) {
-    if (thread_id() == 0) atomic_store(&a.workspace->owner, a.ticket);
-}
-
-KG_DEV arrival_t arrive(args_t a, const segment_t &g, share_t share, u8 *lds) {
-    int *flag = (int *)(lds + LDS_FLAG);
-    release_device();
-    barrier();
-    if (late_thread() == 0) {
-        u32 owner = atomic_load(&a.workspace->owner);
-        u64 before = atomic_add(counter_of(a, g, share), counted<u64>(a.ticket));
-        arrival_t how = arrival_of(before, a.ticket, share.last - share.first + 1);
-        *flag = owner == a.ticket ? how : ARRIVED_AMISS;
-    }
-    barrier();
-    arrival_t how = (arrival_t)*flag;
-    acquire_device();
-    return how;
-}
-
-KG_DEV void report_workspace(args_t a, const segment_t &g) {
-    if (late_thread() != 0) return;
-    call_broken(a.workspace);
-    if (a.error) atomic_or(a.error + g.seq.index, BAD_WORKSPACE);
-}
+KG_DEV u32 parts_of(const share_t &share) { return share.last - share.first + 1; }
 
 // The sums of one row in `count` parts, one part a lane.
 KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 count, u32 item_start, int row) {
@@ -340,7 +209,7 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
     total = total_of(total);
     total.maximum += amiss;
     float top = total.maximum;
-    add_sink(total, a, at.head);
+    if (!is_joined(g)) add_sink(total, a, at.head);
     float factor = output_factor(total, top, a, g);
     KG_LOOP for (int dims = 0; dims < V_DIM; dims += WAVE * 4) {
         int dim = dims + (int)late_lane() * 4, safe = dim < V_DIM ? dim : 0;
@@ -352,12 +221,20 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
             add_parts(x, a, cut, share.first + n, count, g.item_start, row, safe,
                       weight(mine.maximum, top));
         }
+        if (is_joined(g)) {
+            if (dim < V_DIM) store_words(joined_out(a, g, at) + dim, x);
+            continue;
+        }
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
         if (dim >= V_DIM) continue;
         gate_out(a, at, dim, x);
         store_out(a, at, dim, x);
     }
-    if (late_lane() == 0) store_lse(a, at, total);
+    if (late_lane() != 0) return;
+    if (is_joined(g))
+        store_joined(a, g, at, total);
+    else
+        store_lse(a, at, total);
 }
 
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
@@ -375,7 +252,8 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
                              cut_t cut, u8 *lds, int wave) {
     wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
     cut.each = opaque_uniform(cut.each);
-    u32 slot = partial_slot(cut, group_id(), g.item_start);
+    u32 part = CASCADE ? opaque_uniform(group_id()) : group_id();
+    u32 slot = partial_slot(cut, part, g.item_start);
     role_t role = role_of(g, wave);
     meet_sums(m, l, o, lds, role);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
@@ -396,8 +274,10 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
         how = arrive(a, g, share, lds);
         if (how != ARRIVED)
             merge_parts(a, g, cut, share, wave, how == ARRIVED_LAST ? 0.0f : float_of(0x7fc00000));
-        if (how == ARRIVED_AMISS) report_workspace(a, g);
+        if (how == ARRIVED_AMISS && late_thread() == 0) report_workspace(a, g.seq.index);
     }
+    if constexpr (CASCADE)
+        if (is_joined(g) && (g.whole || how != ARRIVED)) join(a, g, lds, wave);
     barrier();
     // After all has been read: who else counts here until then is noticed.
     if (how == ARRIVED_LAST && late_thread() == 0)
@@ -419,8 +299,11 @@ KG_DEV void clear_tokens(args_t a, int first, int end, i64 wave, i64 waves) {
     }
 }
 
+KG_DEV i64 page_in(const u8 *row, int index) {
+    return TABLE_I64 ? load((const i64 *)row + index) : load((const i32 *)row + index);
+}
 KG_DEV bool is_page(args_t a, const u8 *row, int index) {
-    i64 page = TABLE_I64 ? load((const i64 *)row + index) : load((const i32 *)row + index);
+    i64 page = page_in(row, index);
     return page >= 0 && page <= a.last_page;
 }
 
@@ -431,11 +314,26 @@ KG_DEV int page_errors(args_t a, const seq_t &s) {
     const u8 *row = table_of(a, s.index);
     bool bad = false;
     int end = s.kv_len > 0 ? page_index(keys, keys.last) + 1 : 0;
-    int first = page_index(keys, s.first_key), kept = 0;
+    int first = CASCADE ? 0 : page_index(keys, s.first_key), kept = 0;
     if constexpr (KEEP != 0) kept = page_index(keys, keep_of(a) - 1) + 1;
     KG_LOOP for (int n = (kept ? 0 : first) + (int)late_lane(); n < end;
                  n += WAVE) if (n < kept || n >= first) bad |= !is_page(a, row, n);
     return any(bad) ? BAD_PAGE : 0;
+}
+
+// A sequence of a group has the pages of its prefix, and those of its first sequence.
+KG_DEV int prefix_errors(args_t a, const seq_t &s, const extent_t &e) {
+    if (a.num_prefixes < 1 || e.count == 0) return 0;
+    group_t g = group_at(a, e.group);
+    if (!is_member(g, s.index) || load(a.prefix_lens + e.group) == 0) return 0;
+    if (e.shared == 0 && g.keys != 0) return BAD_PREFIX;
+    keys_t keys = {0, g.keys - 1, nullptr, a.page, a.last_page, a.page_magic, 0, 0};
+    const u8 *row = table_of(a, s.index), *first = table_of(a, g.first);
+    int end = g.keys > 0 ? page_index(keys, keys.last) + 1 : 0;
+    bool bad = false;
+    KG_LOOP for (int n = (int)late_lane(); n < end; n += WAVE) bad |=
+        page_in(row, n) != page_in(first, n);
+    return any(bad) ? BAD_PREFIX : 0;
 }
 
 KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
@@ -447,6 +345,7 @@ KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
         if (first < 0 || end < first || end > a.num_tokens) bits |= BAD_ROWS;
     }
     bits |= page_errors(a, s);
+    if constexpr (CASCADE) bits |= prefix_errors(a, s, e);
     if (bits && late_lane() == 0) atomic_or(a.error + s.index, bits);
 }
 
@@ -456,10 +355,11 @@ KG_DEV void finish(args_t a) {
     i64 wave = (i64)group_id() * ALL_WAVES + wave_id(), waves = (i64)a.workgroups * ALL_WAVES;
     if (!RAGGED && !a.error) return;
     KG_LOOP for (i64 n = wave; n < a.num_seqs; n += waves) {
-        extent_t e = extent_of(a, (int)n);
+        extent_t e = extent_of(a, CASCADE ? (int)opaque((u32)n) : (int)n);
         if constexpr (RAGGED && !UNBOUNDED)
             clear_tokens(a, e.start + smaller(Q_TOKENS, e.count), e.start + e.count, 0, 1);
-        if (a.error) report(a, seq_from(a, (int)n, e), e);
+        int line = CASCADE ? a.num_prefixes + (int)n : (int)n;
+        if (a.error) report(a, seq_from(a, line, e), e);
     }
     if constexpr (RAGGED) {
         int used = offset_of(a, a.num_seqs, 0);

@@ -46,6 +46,7 @@ KG_DEV u32 pair_blocks(args_t a, const seq_t &s) {
         if constexpr (KEEP != 0) seen += 2 * (u32)ceil_div(keep_of(a), TOK);
         most = seen < most ? seen : most;
     }
+    if constexpr (CASCADE) most -= 2 * (u32)(larger(s.shared, 0) / TOK);
     return most;
 }
 

@@ -26,6 +26,8 @@ struct seq_t {
     // Instead, UNBOUNDED: units of two items, of a single one, and into how many
     // waves' rows a row block is cut, 2^ways; the other waves share their keys.
     u32 pair, middle, ways;
+    int line;   // its place among all of them: `index`, or CASCADE: behind the groups
+    int shared; // CASCADE: its first keys that its group's rows have seen; of a group -1
 };
 
 KG_DEV int window_of(args_t a) { return WINDOW == WINDOW_RT ? a.window : WINDOW; }
@@ -46,7 +48,9 @@ KG_DEV int first_of(args_t a, int position) {
 // Keys that rows may see of those before their positions, at most, without kept ones.
 KG_DEV int reach_of(args_t a) { return CHUNK != 0 ? CHUNK * (LOOKBACK + 1) : window_of(a); }
 
-KG_DEV int row_blocks_of(int q_len) { return !RAGGED ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS); }
+KG_DEV int row_blocks_of(int q_len) {
+    return !RAGGED && !CASCADE ? ROW_BLOCKS : ceil_div(q_len * GROUP, ROWS);
+}
 
 // Numbers of 64 bits become the nearest of 32: none that is in bounds changes. The
 // compiler does not see that they are halves, and compares in 32 bits.
@@ -101,10 +105,80 @@ struct extent_t {
     int start, count; // queries, perhaps too many
     int keys;
     bool causal;
+    int seq, shared; // CASCADE: the sequence, or the first of a group; as in seq_t
+    int group;
 };
+// Of a row of the batch, of a group of them: no more than what they share.
+struct group_t {
+    int first, end;    // sequences
+    int start, tokens; // queries
+    int keys;
+};
+constexpr int PREFIX_STEP = 32; // whole blocks, of as many keys on every target
+
+// Where sequence `index` is the `end` of others: behind their queries.
+KG_DEV int start_of(args_t a, int index) { return RAGGED ? offset_of(a, index, 0) : index; }
+
+// No tokens: none, or one that leads out of the batch.
+KG_DEV group_t group_at(args_t a, int group) {
+    group_t g = {load(a.prefix_seqs + group), load(a.prefix_seqs + group + 1), 0, 0, 0};
+    if (g.first < 0 || g.end <= g.first || g.end > a.num_seqs) return g;
+    int end = start_of(a, g.end);
+    g.start = start_of(a, g.first);
+    g.tokens = g.start >= 0 && end >= g.start && end <= a.num_tokens ? end - g.start : 0;
+    g.keys = load(a.prefix_lens + group) / PREFIX_STEP * PREFIX_STEP;
+    return g;
+}
+// For a whole wave. Read as if lanes differed: the compiler makes copies that do not exist
+// where a loop's scalars come from memory.
+KG_DEV group_t group_of_wave(args_t a, int group) {
+    group_t g = group_at(a, (int)opaque((u32)group));
+    return group_t{uniform(g.first), uniform(g.end), uniform(g.start), uniform(g.tokens),
+                   uniform(g.keys)};
+}
+// As many keys as its first sequence has pages for.
+KG_DEV bool has_prefix(args_t a, const group_t &g) {
+    return g.tokens > 0 && g.keys > 0 && g.keys <= keys_held(a, g.first);
+}
+
+// The last group that begins at or before a sequence.
+KG_DEV int group_of(args_t a, int seq) {
+    int low = 0, high = a.num_prefixes;
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        if (load(a.prefix_seqs + middle) <= seq)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+KG_DEV bool is_member(const group_t &g, int seq) {
+    return g.tokens > 0 && g.first <= seq && seq < g.end;
+}
+
+// A sequence that has not all of the prefix before its queries is computed alone.
+KG_DEV void share_prefix(args_t a, extent_t &e) {
+    if (a.num_prefixes < 1) return;
+    e.group = group_of(a, e.seq);
+    group_t g = group_at(a, e.group);
+    bool inside = e.start >= g.start && e.start + e.count <= g.start + g.tokens;
+    if (is_member(g, e.seq) && has_prefix(a, g) && inside && e.keys - e.count >= g.keys)
+        e.shared = e.count > 0 ? g.keys : 0;
+}
+
+// The rows of a group and the keys that they share, as if it were a sequence.
+KG_DEV extent_t extent_of_group(args_t a, int group) {
+    group_t g = group_at(a, group);
+    if (!has_prefix(a, g)) return extent_t{0, 0, 0, false, 0, -1, group};
+    return extent_t{g.start, g.tokens, g.keys, false, g.first, -1, group};
+}
+
+// Groups come first in the line, then the sequences.
+KG_DEV int lines_of(args_t a) { return CASCADE ? a.num_prefixes + a.num_seqs : a.num_seqs; }
 
 KG_DEV extent_t extent_of(args_t a, int index) {
-    extent_t e = {index, 1, length_of(a, index), CAUSAL != 0};
+    extent_t e = {index, 1, length_of(a, index), CAUSAL != 0, index, 0, 0};
     if constexpr (RAGGED) {
         e.start = offset_of(a, index, 0);
         int end = offset_of(a, index, 1);
@@ -113,11 +187,13 @@ KG_DEV extent_t extent_of(args_t a, int index) {
     }
     if constexpr (CAUSAL == CAUSAL_SEQ) e.causal = load(a.causal + index) != 0;
     e.keys = (u32)e.keys <= (u32)keys_held(a, index) ? e.keys : 0;
+    if constexpr (CASCADE) share_prefix(a, e);
     return e;
 }
 
 // That query `i` of a sequence sees.
 KG_DEV int last_key(args_t a, const seq_t &s, int i) {
+    if (CASCADE && s.shared < 0) return s.kv_len - 1;
     if (CAUSAL == 1 || s.causal) return s.context + i;
     if (RIGHT != 0 && right_of(a) < s.kv_len - s.context - i)
         return s.context + i + right_of(a) - 1;
@@ -133,6 +209,7 @@ KG_DEV sight_t sight_of(args_t a, const seq_t &s, int row_block) {
     int low = row_block * ROWS / GROUP;
     int high = smaller(((row_block + 1) * ROWS - 1) / GROUP, s.q_len - 1);
     sight_t see = {0, SPANS != 0 ? s.kv_len - 1 : last_key(a, s, high)};
+    if constexpr (CASCADE) see.first = larger(s.shared, 0);
     if constexpr (!SEES_START) see.first = first_of(a, larger(s.context + low, 0));
     return see;
 }

@@ -53,13 +53,40 @@ KG_DEV float query_descale(args_t a, const segment_t &g) {
                 g.kv_head * a.q_descale_stride[2]);
 }
 
+// What the scores of a sequence and KV head are multiplied with.
+KG_DEV float score_scale(args_t a, const segment_t &g) {
+    float scale = a.scale * head_descale(a.k_descale, a.k_descale_stride, g);
+    if constexpr (Q_8BIT) scale *= query_descale(a, g);
+    return scale;
+}
+
+// Of a row of a group: its sequence is the last that begins at or before its token.
+KG_DEV float row_scale(args_t a, const segment_t &g, int row) {
+    segment_t of_seq = g;
+    group_t group = group_of_wave(a, g.seq.line);
+    int token = g.seq.q_start + (g.row_block * ROWS + row) / GROUP, low = group.first,
+        high = group.end;
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        if (start_of(a, middle) <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    of_seq.seq.index = low;
+    return score_scale(a, of_seq);
+}
+
 KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, const role_t &role, float scale) {
     int lane = (int)opaque(lane_id()); // no row's condition is kept for the next segment
+    bool shared = CASCADE && g.seq.shared < 0;
     h.first_row = g.row_block * ROWS + role.row;
     h.context = g.seq.context;
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
         int row = t * NI + lane_column(lane, c);
         h.scale[t][c] = scale;
+        if (shared && (DESCALE == DESCALE_HEAD || Q_8BIT))
+            h.scale[t][c] = row_scale(a, g, role.row + row);
         h.slope[t][c] = 0;
         if constexpr (SPANS != 0) {
             int token = g.seq.q_start + (h.first_row + row) / GROUP;
@@ -67,8 +94,9 @@ KG_DEV void column_facts(head_t &h, args_t a, const segment_t &g, const role_t &
             h.span_end[SPANS ? t : 0][c] = smaller(end, g.seq.kv_len - 1);
         }
         if constexpr (TREE != 0)
-            h.mask[t][c] =
-                row_exists(g, role.row + row) ? mask_at(h.words, (h.first_row + row) / GROUP) : 0;
+            h.mask[t][c] = row_exists(g, role.row + row) && !shared
+                               ? mask_at(h.words, (h.first_row + row) / GROUP)
+                               : 0;
         if constexpr (ALIBI != 0)
             if (row_exists(g, role.row + row))
                 h.slope[t][c] =
@@ -101,14 +129,13 @@ KG_DEV head_t head_of(args_t a, const segment_t &g, const role_t &role) {
     h.words_end = g.seq.context + g.seq.q_len;
     // The rows of the block differ in position: the earliest sees the fewest
     // late keys, the latest the fewest early ones.
+    bool tree = TREE && !(CASCADE && g.seq.shared < 0);
     h.safe_last =
-        TREE ? g.seq.context - 1 : last_key(a, g.seq, (g.row_block * ROWS + role.row) / GROUP);
+        tree ? g.seq.context - 1 : last_key(a, g.seq, (g.row_block * ROWS + role.row) / GROUP);
     h.safe_first = CHUNK != 0    ? chunk_start(last_position(g))
                    : WINDOW != 0 ? last_position(g) + 1 - h.window
                                  : 0;
-    float scale = a.scale * head_descale(a.k_descale, a.k_descale_stride, g);
-    if constexpr (Q_8BIT) scale *= query_descale(a, g);
-    column_facts(h, a, g, role, scale);
+    column_facts(h, a, g, role, score_scale(a, g));
     return h;
 }
 

@@ -26,36 +26,48 @@ KG_DEV u32 least_part(args_t a, u32 total) {
 }
 
 // What follows from it.
-KG_DEV seq_t seq_from(args_t a, int index, const extent_t &e) {
-    int count = UNBOUNDED ? e.count : smaller(e.count, Q_TOKENS);
-    seq_t s = {index, e.start, count, e.keys, e.keys - e.count, 0, e.causal, 1, 0, 2, 0, 0};
-    if (index >= a.num_seqs) return s;
+KG_DEV seq_t seq_from(args_t a, int line, const extent_t &e) {
+    bool all = UNBOUNDED || (CASCADE && e.shared < 0);
+    int count = all ? e.count : smaller(e.count, Q_TOKENS), index = CASCADE ? e.seq : line;
+    seq_t s = {index, e.start, count, e.keys, e.keys - e.count,      0, e.causal, 1, 0,
+               2,     0,       0,     line,   CASCADE ? e.shared : 0};
+    if (line >= lines_of(a)) return s;
     int context = UNBOUNDED ? larger(s.context, 0) : s.context;
     if constexpr (!SEES_START) s.first_key = first_of(a, context);
+    if constexpr (CASCADE) s.first_key = larger(s.shared, 0);
     s.blocks = (u32)larger(ceil_div(s.kv_len, TOK) - first_block(a, s.first_key), 1);
     s.items = s.q_len > 0 ? (u32)(a.kv_heads * row_blocks_of(s.q_len)) : 0;
     if constexpr (UNBOUNDED) measure_pairs(a, s);
     return s;
 }
 
-KG_DEV seq_t seq_at(args_t a, int index) {
-    extent_t e = {index, 1, 0, true};
-    if (index < a.num_seqs) e = extent_of(a, index);
-    return seq_from(a, index, e);
+KG_DEV seq_t seq_at(args_t a, int line) {
+    extent_t e = {line, 1, 0, true, line, 0, 0};
+    int index = CASCADE ? line - a.num_prefixes : line;
+    if (CASCADE && index < 0)
+        e = extent_of_group(a, line);
+    else if (index < a.num_seqs)
+        e = extent_of(a, index);
+    return seq_from(a, line, e);
 }
 
 // The sequence that lane `lane` looked up, for the whole wave: in scalar
 // registers, where there are any.
 KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
-    int index = uniform((int)shuffle((u32)mine.index, lane));
-    extent_t e = {index, 1, uniform((int)shuffle((u32)mine.kv_len, lane)), CAUSAL != 0};
-    if constexpr (RAGGED) {
+    int line = uniform((int)shuffle((u32)mine.line, lane));
+    extent_t e = {line, 1, uniform((int)shuffle((u32)mine.kv_len, lane)), CAUSAL != 0, line, 0, 0};
+    if constexpr (CASCADE) {
+        e.seq = uniform((int)shuffle((u32)mine.index, lane));
+        e.shared = uniform((int)shuffle((u32)mine.shared, lane));
+    }
+    if constexpr (RAGGED || CASCADE) {
         e.start = uniform((int)shuffle((u32)mine.q_start, lane));
         e.count = e.keys - uniform((int)shuffle((u32)mine.context, lane));
     }
     if constexpr (CAUSAL == CAUSAL_SEQ)
         e.causal = uniform((int)shuffle((u32)mine.causal, lane)) != 0;
-    return seq_from(a, index, e);
+    if constexpr (CASCADE) e.causal = e.causal && e.shared >= 0;
+    return seq_from(a, line, e);
 }
 
 // n / d for quotients below 2^21, where the estimate is at most one off: a third
@@ -123,9 +135,12 @@ KG_DEV u32 wave_prefix(u32 x) { // inclusive
 // To the sequence that has the next unit; past the end where there is none left.
 KG_DEV void next_seq(work_t &w, args_t a) {
     while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq)) {
-        if (UNBOUNDED && w.seq.index >= a.num_seqs) w.end = w.unit; // offsets that fall
+        if ((UNBOUNDED || CASCADE) && w.seq.line >= lines_of(a))
+            w.end = w.unit; // offsets that fall
         w.seq_start += units_of(w.seq);
-        w.seq = seq_of_lane(a, seq_at(a, w.seq.index + 1), 0);
+        int next = w.seq.line + 1;
+        if constexpr (CASCADE) next = (int)opaque((u32)next);
+        w.seq = seq_of_lane(a, seq_at(a, next), 0);
     }
     if (w.end - w.seq_start < units_of(w.seq)) w.end = snap(a, w.seq, w.seq_start, w.end);
 }
@@ -136,7 +151,7 @@ KG_DEV work_t work_begin(args_t a) {
     int lane = (int)lane_id();
     seq_t mine = seq_at(a, lane);
     u32 units = units_of(mine);
-    KG_LOOP for (int s = lane + WAVE; s < a.num_seqs; s += WAVE) units += units_of(seq_at(a, s));
+    KG_LOOP for (int s = lane + WAVE; s < lines_of(a); s += WAVE) units += units_of(seq_at(a, s));
     u32 total = (u32)uniform((int)wave_sum(units));
     u32 least = least_part(a, total), wanted = (total + least - 1) / least, part = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
@@ -147,7 +162,7 @@ KG_DEV work_t work_begin(args_t a) {
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
     w.end = cut_start(w.cut, part + 1);
-    KG_LOOP for (int base = 0; base < a.num_seqs; base += WAVE) {
+    KG_LOOP for (int base = 0; base < lines_of(a); base += WAVE) {
         if (base > 0) mine = seq_at(a, base + lane);
         u32 prefix = wave_prefix(units_of(mine));
         u64 beyond = ballot(w.seq_start + prefix > w.unit);
@@ -159,7 +174,7 @@ KG_DEV work_t work_begin(args_t a) {
         w.seq_start -= units_of(w.seq);
         break;
     }
-    if (UNBOUNDED && w.unit - w.seq_start >= units_of(w.seq)) {
+    if ((UNBOUNDED || CASCADE) && w.unit - w.seq_start >= units_of(w.seq)) {
         w.end = w.unit; // more units than 32 bits count: only where offsets fall
         return w;
     }
@@ -231,15 +246,36 @@ KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
     w.unit = g.next;
     if constexpr (UNBOUNDED) { // worked out again: it would sit in scalars all through the keys
         int keys = (int)opaque_uniform((u32)w.seq.kv_len);
-        extent_t e = {w.seq.q_start, keys - w.seq.context, keys, w.seq.causal};
-        w.seq = seq_from(a, w.seq.index, e);
+        extent_t e = {w.seq.q_start, keys - w.seq.context, keys, w.seq.causal,
+                      w.seq.index,   w.seq.shared,         0};
+        w.seq = seq_from(a, w.seq.line, e);
     }
     next_seq(w, a);
 }
 
 // What waits for the end of a segment waits in vector registers: scalars are scarcer.
-KG_DEV u32 parked(u32 x) { return UNBOUNDED || TREE || STAGED ? opaque(x) : x; }
-KG_DEV u32 fetched(u32 x) { return UNBOUNDED || TREE || STAGED ? (u32)uniform((int)x) : x; }
+constexpr bool PARKS = UNBOUNDED || TREE || STAGED || CASCADE;
+KG_DEV u32 parked(u32 x) { return PARKS ? opaque(x) : x; }
+KG_DEV u32 fetched(u32 x) { return PARKS ? (u32)uniform((int)x) : x; }
+
+KG_DEV void park(seq_t &s) {
+    s.index = (int)parked((u32)s.index), s.q_start = (int)parked((u32)s.q_start);
+    s.q_len = (int)parked((u32)s.q_len), s.kv_len = (int)parked((u32)s.kv_len);
+    s.context = (int)parked((u32)s.context), s.first_key = (int)parked((u32)s.first_key);
+    s.blocks = parked(s.blocks), s.items = parked(s.items);
+    if constexpr (!CASCADE) return;
+    s.line = (int)parked((u32)s.line), s.shared = (int)parked((u32)s.shared);
+    s.pair = parked(s.pair), s.middle = parked(s.middle), s.ways = parked(s.ways);
+}
+KG_DEV void fetch(seq_t &s) {
+    s.index = (int)fetched((u32)s.index), s.q_start = (int)fetched((u32)s.q_start);
+    s.q_len = (int)fetched((u32)s.q_len), s.kv_len = (int)fetched((u32)s.kv_len);
+    s.context = (int)fetched((u32)s.context), s.first_key = (int)fetched((u32)s.first_key);
+    s.blocks = fetched(s.blocks), s.items = fetched(s.items);
+    if constexpr (!CASCADE) return;
+    s.line = (int)fetched((u32)s.line), s.shared = (int)fetched((u32)s.shared);
+    s.pair = fetched(s.pair), s.middle = fetched(s.middle), s.ways = fetched(s.ways);
+}
 
 // What a wave does in a segment: `keys` waves share the keys of its rows, which
 // begin at `row` of the row block; it is number `key` of them, and `v` of those

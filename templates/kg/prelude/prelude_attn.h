@@ -63,6 +63,7 @@ constexpr int DESCALE_TOKEN = 3;
 constexpr int DESCALE_IGNORE = 5;
 constexpr int DESCALE = 1;
 constexpr int INVARIANT = 0;
+constexpr int CASCADE = 0;
 constexpr int WAVES = 4;
 constexpr int ROW_TILES = 1;
 constexpr int V_SPLIT = 1;

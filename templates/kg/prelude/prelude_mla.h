@@ -70,5 +70,6 @@ constexpr int LOOKBACK = 0;
 constexpr int KEEP = 0;
 constexpr int INVARIANT = 0;
 constexpr int SPANS = 0;
+constexpr int CASCADE = 0;
 constexpr int ALIBI_SQRT = 2;
 }

@@ -1,0 +1,119 @@
+// Rows of the output, and where what leads to them lies in LDS.
+#pragma once
+#include "kg/attn/softmax.h"
+
+namespace kg {
+
+// Ids that the optimiser cannot compute from before the key loop: what it would
+// hoist from here would sit in registers all through it.
+KG_DEV u32 late_lane() { return opaque(lane_id()); }
+KG_DEV u32 late_thread() { return opaque(thread_id()); }
+
+constexpr int ALL_WAVES = WAVES * V_SPLIT;
+
+constexpr int LEAST_TILES = PACKED ? 1 : CHUNK_TILES;
+constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES,
+                                           LEAST_TILES, kg_attn_round_most(IS_SM90));
+constexpr int ROUND_COLS = LDS.round_columns;
+constexpr int ROUND_TILES = LDS.round_tiles;
+constexpr int ROUND_DIMS = ROUND_TILES * 16;
+constexpr int ROUND_STRIDE = ROUND_DIMS + KG_ATTN_ROUND_PAD; // floats between columns
+constexpr int ROUNDS = O_TILES / ROUND_TILES;
+
+constexpr int LDS_ML = LDS.sums;      // [waves with the same rows][rows] maximum, sum
+constexpr int LDS_TOTAL = LDS.totals; // [ROWS] maximum, sum
+constexpr int LDS_FLAG = LDS.flag;
+constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
+// A stage is done with when waves meet, but for what they say of their rows.
+constexpr int LDS_STAGE = LDS.round;
+constexpr int LDS_USED = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES);
+static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
+
+struct sums_t {
+    float maximum, sum;
+};
+struct alignas(16) quad_t {
+    float x[4];
+}; // LDS in 16-byte accesses
+
+// exp2(m - top), 0 for rows that saw nothing
+KG_DEV float weight(float m, float top) { return m == -INFINITE ? 0.0f : exp2(m - top); }
+
+KG_DEV void add_sums(sums_t &total, sums_t part) {
+    float top = fmax(total.maximum, part.maximum);
+    total.sum = total.sum * weight(total.maximum, top) + part.sum * weight(part.maximum, top);
+    total.maximum = top;
+}
+
+// --- output -----------------------------------------------------------------
+
+struct row_t {
+    bool exists;
+    int token, head; // of the batch
+};
+
+KG_DEV row_t row_at(const segment_t &g, int row) {
+    int at = g.row_block * ROWS + row;
+    return row_t{row_exists(g, row), g.seq.q_start + at / GROUP, g.kv_head * GROUP + at % GROUP};
+}
+
+// The sink enters once, here; rows that see no key stay empty.
+KG_DEV void add_sink(sums_t &total, args_t a, int head) {
+    if constexpr (SINKS != 0)
+        if (total.maximum != -INFINITE) add_sums(total, sums_t{load(a.sinks + head) * LOG2E, 1.0f});
+}
+
+// What accumulators relative to `top` are multiplied by.
+KG_DEV float output_factor(sums_t total, float top, args_t a, const segment_t &g) {
+    if (!(total.sum > 0.0f) && total.sum == total.sum) return 0.0f;
+    float factor = weight(top, total.maximum) / total.sum;
+    factor *= head_descale(a.v_descale, a.v_descale_stride, g);
+    if constexpr (OUT_8BIT) factor /= load(a.out_scale);
+    return factor;
+}
+
+KG_DEV void store_out(args_t a, row_t row, int dim, const float (&x)[4]) {
+    u8 *p = (u8 *)a.out + row.token * a.out_token + row.head * a.out_head;
+    if constexpr (OUT_DTYPE == DTYPE_F32) {
+        KG_UNROLL for (int j = 0; j < 4; j++) store((float *)p + dim + j, x[j]);
+        return;
+    }
+    u32 lo = pack_out(x[0], x[1]), hi = pack_out(x[2], x[3]);
+    if constexpr (OUT_8BIT)
+        store((u32 *)(p + dim), lo | hi << 16);
+    else {
+        store((u32 *)(p + dim * 2), lo);
+        store((u32 *)(p + dim * 2 + 4), hi);
+    }
+}
+
+// Last of all: what is merged is not gated yet. A row without keys stays zero whatever
+// its gate holds.
+KG_DEV void gate_out(args_t a, row_t row, int dim, float (&x)[4]) {
+    if constexpr (GATE != 0) {
+        constexpr int WORDS = GATE == DTYPE_F32 ? 4 : 2;
+        const u8 *p = (const u8 *)a.gate + row.token * a.gate_token + row.head * a.gate_head;
+        u32 w[WORDS];
+        load_words(w, p + dim * WORDS);
+        KG_UNROLL for (int j = 0; j < 4; j++) {
+            u32 half = w[j * WORDS / 4] >> (WORDS == 2 ? j % 2 * 16 : 0);
+            float gate = GATE == DTYPE_F32    ? float_of(half)
+                         : GATE == DTYPE_FP16 ? f16_to_f32(half & 0xffffu)
+                                              : bf16_to_f32(half & 0xffffu);
+            float open = rcp(1.0f + exp2(-LOG2E * gate));
+            x[j] = x[j] == 0.0f ? 0.0f : x[j] * open;
+        }
+    }
+}
+
+KG_DEV void store_lse(args_t a, row_t row, sums_t total) {
+    if constexpr (LSE != 0) {
+        bool empty = total.maximum == -INFINITE;
+        int outer = LSE == LSE_TH ? row.token : row.head;
+        int inner = LSE == LSE_TH ? row.head : row.token;
+        store(a.lse + outer * a.lse_row + inner,
+              empty ? -INFINITE : (total.maximum + log2(total.sum)) * LN2);
+    }
+}
+
+} // namespace kg
