@@ -135,8 +135,11 @@ static int32_t v_dim_of(const kgen_attn_spec *s) { return s->v_dim ? s->v_dim : 
 /* Keys of a chunk and those it looks back to. */
 enum { MOST_CHUNKS = 1 << 24 };
 
-static kgen_status applicable_cascade(const kgen_attn_spec *s, const kgen_attn_phase *phase,
-                                      kgen_error *err) {
+/* What must not show of a batch, and what its sequences share. */
+static kgen_status applicable_batch(const kgen_attn_spec *s, const kgen_attn_phase *phase,
+                                    kgen_error *err) {
+    REQUIRE(!s->invariant || !s->keep,
+            "invariant: keep=%d moves with the window which waves see what", s->keep);
     if (!s->cascade) return KGEN_OK;
     REQUIRE(!phase->dense, "cascade: phase=%s has no pages that sequences share", phase->name);
     REQUIRE(!(s->window || s->chunk),
@@ -195,9 +198,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!s->spans || (phase->ragged && !phase->tree && s->causal),
             "spans: phase=%s,causal=%d has no query that a span would show more keys", phase->name,
             s->causal);
-    REQUIRE(!s->invariant || !s->keep,
-            "invariant: keep=%d moves with the window which waves see what", s->keep);
-    KGEN_TRY(applicable_cascade(s, phase, err));
+    KGEN_TRY(applicable_batch(s, phase, err));
     REQUIRE(!is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
             "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",
             kgen_dtype_name((kgen_dtype)s->kv));
