@@ -11,6 +11,9 @@
 
 /* ---- shapes --------------------------------------------------------------- */
 
+/* Sequences of a group; mla's cases have none. */
+static int32_t share_of(const kgen__attn_case *c) { return c->share > 0 ? c->share : 1; }
+
 typedef struct extents {
     int64_t seqs, tokens, pages, page, columns, entries, hkv, hq, d, dv, groups;
 } extents;
@@ -37,7 +40,7 @@ static extents measure(const kgen__case *drawn, const kgen_attn_spec *spec) {
     if (ragged) e.tokens += c->tail;
     e.columns += c->cols;
     if (e.columns == 0) e.columns = 1;
-    e.groups = (e.seqs + c->share - 1) / c->share;
+    e.groups = (e.seqs + share_of(c) - 1) / share_of(c);
     return e;
 }
 
@@ -229,7 +232,7 @@ static int64_t shared_pages(const filler *f, int64_t p) {
 
 static void fill_prefixes(filler *f) {
     const kgen_attn_args *a = f->data->args.attn;
-    int64_t seqs = f->data->shape.seqs, share = f->data->shape.attn.share;
+    int64_t seqs = f->data->shape.seqs, share = share_of(&f->data->shape.attn);
     for (int64_t p = 0; a->prefix_lens.data && p <= a->prefix_lens.shape[0]; p++) {
         kgen__int_store(&a->prefix_seqs, p, p * share < seqs ? p * share : seqs);
         if (p < a->prefix_lens.shape[0])
@@ -239,7 +242,7 @@ static void fill_prefixes(filler *f) {
 
 /* Does the column hold keys that the sequence shares? */
 static int is_shared(const filler *f, int32_t seq, int64_t column) {
-    int32_t group = seq / f->data->shape.attn.share;
+    int32_t group = seq / share_of(&f->data->shape.attn);
     return f->data->args.attn->prefix_lens.data && column < shared_pages(f, group);
 }
 
@@ -297,7 +300,7 @@ static void fill_table(filler *f) {
                 int seen = column * f->page_tokens < kept || column >= first / f->page_tokens;
                 int live =
                     first < f->lens[s] && seen && column < pages_of(f->lens[s], f->page_tokens);
-                int32_t leader = s - s % f->data->shape.attn.share;
+                int32_t leader = s - s % share_of(&f->data->shape.attn);
                 if (s == leader) live |= is_shared(f, s, column);
                 if (live != (pass == 0)) continue;
                 if (live && s != leader && is_shared(f, s, column)) {
@@ -472,7 +475,7 @@ static void spoil_tokens(filler *f, kgen__rng *rng, int32_t seq) {
 /* Of the sequence's group: how many keys it shares, or where the last one ends. */
 static void spoil_prefix(filler *f, kgen__rng *rng, int32_t seq) {
     kgen_attn_args *a = f->data->args.attn;
-    int64_t groups = a->prefix_lens.shape[0], p = seq / f->data->shape.attn.share;
+    int64_t groups = a->prefix_lens.shape[0], p = seq / share_of(&f->data->shape.attn);
     int64_t keys = kgen__int_load(&a->prefix_lens, p);
     int64_t wrong[] = {-1, INT32_MIN, INT32_MAX, keys + 64, f->lens[seq] + 1};
     int64_t ends[] = {-1, f->data->shape.seqs + 1, INT32_MAX, INT32_MIN};
