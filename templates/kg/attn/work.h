@@ -60,7 +60,7 @@ KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
         e.seq = uniform((int)shuffle((u32)mine.index, lane));
         e.shared = uniform((int)shuffle((u32)mine.shared, lane));
     }
-    if constexpr (RAGGED || CASCADE) {
+    if constexpr (RAGGED != 0 || CASCADE != 0) {
         e.start = uniform((int)shuffle((u32)mine.q_start, lane));
         e.count = e.keys - uniform((int)shuffle((u32)mine.context, lane));
     }
