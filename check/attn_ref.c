@@ -254,7 +254,7 @@ static void padding(kgen__attn_answer *answer, const kgen_attn_spec *spec,
     if (!kgen_attn_phase_of(spec->phase)->ragged) return;
     int64_t used = kgen__attn_offset(args, answer->seqs);
     int64_t before = answer->seqs ? kgen__attn_offset(args, answer->seqs - 1) : 0;
-    if (used >= before) claim(answer, used > 0 ? used : 0, answer->tokens);
+    if (used >= (before > 0 ? before : 0)) claim(answer, used, answer->tokens);
 }
 
 static int64_t longest(const kgen_attn_spec *spec, const kgen_attn_args *args) {

@@ -216,7 +216,7 @@ static int section_of_kernel(const kgen__elf *elf, const char *prefix, const cha
 
 static kgen_status inspect_cuda(kgen_resources *out, const kgen__elf *elf, const kgen_target *t,
                                 const char *symbol, unsigned index, int32_t workgroup_size,
-                                kgen_error *err) {
+                                int32_t launch_lds, kgen_error *err) {
     kgen__section s;
     if (elf->header.e_machine != EM_CUDA_)
         return kgen_fail(err, KGEN_E_COMPILE, "code object: machine %u, %s is machine %d",
@@ -230,6 +230,7 @@ static kgen_status inspect_cuda(kgen_resources *out, const kgen__elf *elf, const
     uint64_t reserved = (uint64_t)t->group_lds_bytes;
     if (section_of_kernel(elf, ".nv.shared", symbol, &s) && s.header.sh_size > reserved)
         out->lds_bytes = small_int(s.header.sh_size - reserved);
+    out->lds_bytes += launch_lds;
     set_occupancy(out, t, workgroup_size);
     return KGEN_OK;
 }
@@ -237,8 +238,8 @@ static kgen_status inspect_cuda(kgen_resources *out, const kgen__elf *elf, const
 /* ---- all ---- */
 
 kgen_status kgen__inspect(kgen_resources *out, const kgen_target *target, const char *symbol,
-                          int32_t workgroup_size, const void *code, size_t code_size,
-                          kgen_error *err) {
+                          int32_t workgroup_size, int32_t launch_lds, const void *code,
+                          size_t code_size, kgen_error *err) {
     kgen__elf elf;
     Elf64_Sym entry;
     unsigned index;
@@ -250,15 +251,16 @@ kgen_status kgen__inspect(kgen_resources *out, const kgen_target *target, const 
     if (target->vendor == KGEN_VENDOR_AMD)
         return inspect_amd(out, &elf, target, symbol, workgroup_size, err);
     if (target->vendor == KGEN_VENDOR_NVIDIA)
-        return inspect_cuda(out, &elf, target, symbol, index, workgroup_size, err);
+        return inspect_cuda(out, &elf, target, symbol, index, workgroup_size, launch_lds, err);
     return KGEN_OK;
 }
 
 kgen_status kgen__gate(const kgen_resources *r, const kgen_target *target, int32_t workgroup_size,
                        int allow_spills, kgen_error *err) {
-    if (r->lds_bytes > target->lds_bytes)
+    int32_t most = target->unit_lds_bytes - target->group_lds_bytes;
+    if (r->lds_bytes > most)
         return kgen_fail(err, KGEN_E_BUDGET, "%d bytes of LDS; %s allows %d", r->lds_bytes,
-                         target->name, target->lds_bytes);
+                         target->name, most);
     if (r->workgroup_size >= 0 && r->workgroup_size < workgroup_size)
         return kgen_fail(err, KGEN_E_BUDGET, "compiled for workgroups of %d lanes; needs %d",
                          r->workgroup_size, workgroup_size);

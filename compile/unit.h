@@ -40,10 +40,11 @@ int kgen__elf_needed(const kgen__elf *elf, const char *prefix, const char **name
 /* ---- codeobj.c ---- */
 
 /* Reads what the compiler says about `symbol`. workgroup_size: what the code
- * was written for, 0 when unknown. Hostile bytes give KGEN_E_COMPILE. */
+ * was written for, 0 when unknown. launch_lds: that a launch gives it beside what the
+ * code says. Hostile bytes give KGEN_E_COMPILE. */
 kgen_status kgen__inspect(kgen_resources *out, const kgen_target *target, const char *symbol,
-                          int32_t workgroup_size, const void *code, size_t code_size,
-                          kgen_error *err);
+                          int32_t workgroup_size, int32_t launch_lds, const void *code,
+                          size_t code_size, kgen_error *err);
 /* KGEN_E_COMPILE unless it is a code object of this AMD target. */
 kgen_status kgen__amd_object_check(const kgen__elf *elf, const kgen_target *target,
                                    kgen_error *err);

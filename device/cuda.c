@@ -5,6 +5,7 @@
 
 enum {
     MULTIPROCESSOR_COUNT = 16, /* CUdevice_attribute */
+    MAX_DYNAMIC_SHARED = 8,    /* CUfunction_attribute */
     INTEGRATED = 18,
     CAPABILITY_MAJOR = 75,
     CAPABILITY_MINOR = 76,
@@ -48,6 +49,7 @@ static const kgen__dl_symbol symbols[] = {
     CALL("cuDevicePrimaryCtxRelease_v2", cuda.context_release),
     CALL("cuCtxPushCurrent_v2", cuda.context_push),
     CALL("cuCtxPopCurrent_v2", cuda.context_pop),
+    CALL("cuFuncSetAttribute", cuda.function_attribute),
 };
 #undef CALL
 
@@ -79,6 +81,10 @@ static void cuda_leave(const kgen__device *device, void *saved) {
     device->calls.cuda.context_pop(&popped);
 }
 
+static int cuda_give_lds(const kgen__device *device, void *function, int bytes) {
+    return device->calls.cuda.function_attribute(function, MAX_DYNAMIC_SHARED, bytes);
+}
+
 const kgen__dl_driver kgen__cuda_driver = {
     .name = "cuda",
     .library_env = "KGEN_CUDA_LIB",
@@ -95,4 +101,5 @@ const kgen__dl_driver kgen__cuda_driver = {
     .arch = cuda_arch,
     .enter = cuda_enter,
     .leave = cuda_leave,
+    .give_lds = cuda_give_lds,
 };

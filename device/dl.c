@@ -193,6 +193,12 @@ static kgen_status load_module(kgen__device *device, const kgen_entry *entry, dl
     KGEN_TRY(CALL(device, err, module_load, &module->loaded, module->code));
     kgen_status status =
         CALL(device, err, module_function, function, module->loaded, entry->symbol);
+    /* More than a kernel has without asking. */
+    if (status == KGEN_OK && device->driver->give_lds &&
+        entry->resources.lds_bytes > device->target->lds_bytes)
+        status =
+            check(device, device->driver->give_lds(device, *function, entry->resources.lds_bytes),
+                  offsetof(kgen__dl_calls, cuda.function_attribute), err);
     if (status != KGEN_OK) device->calls.module_unload(module->loaded);
     return status;
 }
@@ -237,8 +243,8 @@ static int launch_once(const kgen__device *device, void *function, kgen__launch_
     void *extra[] = {(void *)(uintptr_t)EXTRA_POINTER, (void *)(uintptr_t)params,
                      (void *)(uintptr_t)EXTRA_SIZE, &params_bytes,
                      (void *)device->driver->launch_end};
-    return device->calls.launch(function, config.grid, 1, 1, config.block, 1, 1, 0, stream, NULL,
-                                extra);
+    return device->calls.launch(function, config.grid, 1, 1, config.block, 1, 1, config.lds, stream,
+                                NULL, extra);
 }
 
 /* The stream says which device, so that one driver call is all; only the

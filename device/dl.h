@@ -55,6 +55,7 @@ typedef struct kgen__dl_calls {
             int (*context_release)(int handle);
             int (*context_push)(void *context);
             int (*context_pop)(void **context);
+            int (*function_attribute)(void *function, int attribute, int value);
         } cuda;
     };
 } kgen__dl_calls;
@@ -84,6 +85,8 @@ typedef struct kgen__dl_driver {
     /* Makes the device current in this thread; leave restores what was. */
     int (*enter)(const kgen__device *device, void **saved);
     void (*leave)(const kgen__device *device, void *saved);
+    /* Launches of the function may give a workgroup so much LDS. May be NULL. */
+    int (*give_lds)(const kgen__device *device, void *function, int bytes);
     /* What a failed call leaves behind for others to find. May be NULL. */
     void (*forget)(const kgen__device *device);
 } kgen__dl_driver;

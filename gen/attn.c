@@ -252,8 +252,13 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 
 static int32_t x_of(const kgen_attn_spec *s) { return 128 / bits_of(s->kv); }
 
+static int32_t is_buffered(const kgen_attn_spec *s, int32_t sm90) {
+    return kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout), s->v_split, sm90);
+}
+
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
-    return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s), is_packed(s->layout));
+    int32_t tiles = is_packed(s->layout) || is_buffered(s, isa == &isa_rows[KGEN_ISA_SM90]);
+    return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s), tiles);
 }
 
 static int32_t slice_dims(const kgen_attn_spec *s, const isa_row *isa) {
@@ -276,8 +281,9 @@ static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
                               phases[s->phase].bounded);
 }
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
-    return q_registers(s, target) > kg_attn_q_keeps(acc_registers(s, target), target->wave_size,
-                                                    target->isa == KGEN_ISA_SM90);
+    int32_t sm90 = target->isa == KGEN_ISA_SM90;
+    return q_registers(s, target) >
+           kg_attn_q_keeps(acc_registers(s, target), target->wave_size, sm90, is_buffered(s, sm90));
 }
 
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
@@ -300,7 +306,13 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
     int32_t ids = is_small_page(s->page) ? 16 : 0;         /* page numbers, one a token */
     int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */
-    return acc + k + v + q + scales + ids + isa->fixed +
+    int32_t fixed = isa->fixed;
+    if (is_buffered(s, target->isa == KGEN_ISA_SM90)) {
+        int edges = s->window || s->right || s->chunk || s->causal != 1;
+        k = 8, v = 16;                           /* on their way from LDS */
+        fixed = 44 + 8 * edges + 8 * s->softcap; /* measured */
+    }
+    return acc + k + v + q + scales + ids + fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
 }
 
@@ -318,9 +330,18 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     const isa_row *isa = &isa_rows[target->isa];
     int32_t rows = kg_attn_rows(s->row_tiles, isa->columns), part = part_dims(s, isa) / 16;
     int32_t most = kg_attn_round_most(target->isa == KGEN_ISA_SM90);
-    return kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa), slice_dims(s, isa) / 16,
-                          part, most)
-        .bytes;
+    kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
+                                     slice_dims(s, isa) / 16, part, most);
+    if (!is_buffered(s, target->isa == KGEN_ISA_SM90)) return lds.bytes;
+    int32_t row = kg_attn_buffer_row(s->head_dim * bits_of(s->kv) / 8) +
+                  kg_attn_buffer_row(s->v_dim * bits_of(s->kv) / 8);
+    int32_t blocks = kg_attn_set_blocks(s->waves, isa->keys, row, s->occupancy);
+    return larger(lds.bytes, lds.round + KG_ATTN_SETS * blocks * isa->keys * row);
+}
+
+static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
+    int32_t bytes = lds_needed(&spec->attn, target, 0);
+    return target->isa == KGEN_ISA_SM90 && bytes > target->lds_bytes ? bytes : 0;
 }
 
 /* Registers and KiB of LDS beyond what there is; 0: fits. */
@@ -330,6 +351,9 @@ static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t copies = phases[s->phase].bounded ? 1 : s->waves; /* each wave's rows */
     int32_t q = q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 * copies : 0;
     int32_t lds = shared * lds_needed(s, target, q) - target->lds_bytes;
+    if (is_buffered(s, sm90))
+        lds = s->occupancy * (lds_needed(s, target, q) + target->group_lds_bytes) -
+              target->unit_lds_bytes;
     int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
     return larger(0, ceil_div(lds, 1024)) + larger(0, registers);
 }
@@ -349,10 +373,19 @@ static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
     return waves < 2 * target->simds ? reads * 5 : reads * 4;
 }
 
+/* Waves that share values read keys for themselves: only where values are too wide to
+ * come by way of LDS. */
+static int32_t most_splits(const kgen_attn_spec *s, const isa_row *isa) {
+    kgen_attn_spec whole = *s;
+    whole.v_split = 1;
+    int buffered = is_buffered(&whole, isa == &isa_rows[KGEN_ISA_SM90]);
+    return buffered && s->v_dim <= 256 ? 1 : isa->v_split;
+}
+
 /* The candidate numbered `n`, keeping what the spec asks for. */
 static kgen_attn_spec candidate(const kgen_attn_spec *s, const isa_row *isa, int n) {
     kgen_attn_spec c = *s;
-    if (!c.v_split) c.v_split = smaller(isa->v_split, 1 << n / 8 % 3);
+    if (!c.v_split) c.v_split = smaller(most_splits(s, isa), 1 << n / 8 % 3);
     if (!c.row_tiles) c.row_tiles = 1 + n / 2 % 4;
     if (!c.occupancy) c.occupancy = smaller(isa->occupancy, 2 - n % 2);
     if (!c.waves) c.waves = larger(1, smaller(isa->waves, isa->all_waves / c.v_split) >> n / 24);
@@ -380,7 +413,7 @@ static int32_t small_groups(const kgen_attn_spec *s, const kgen_target *target) 
     int32_t seen = s->chunk ? s->chunk * (s->lookback + 1) : s->window;
     if (target->isa != KGEN_ISA_SM90 || s->waves || s->occupancy || mixes_conversions(s, target))
         return 0;
-    if (!phases[s->phase].bounded) return 2;
+    if (!phases[s->phase].bounded) return s->v_dim > 128 ? 0 : 2;
     return is_8bit(s->kv) || (seen > 0 && seen <= 1024) ? 3 : 0;
 }
 
@@ -456,6 +489,7 @@ const kgen__family kgen__family_attn = {
     .applicable = applicable,
     .defaults = defaults,
     .launch_shape = launch_shape,
+    .launch_lds = launch_lds,
     .occupancy = occupancy,
     .symbol = symbol,
 };

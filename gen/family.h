@@ -29,6 +29,9 @@ typedef struct kgen__family {
     void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec. */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);
+    /* LDS that a launch has to give, beyond what code can have by itself; 0: none. May be
+     * NULL. */
+    int32_t (*launch_lds)(const kgen_spec *spec, const kgen_target *target);
     /* Workgroups that a compute unit shall hold at once. */
     int32_t (*occupancy)(const kgen_spec *spec);
     void (*symbol)(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);

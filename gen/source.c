@@ -64,7 +64,9 @@ static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen_
     kgen__buf_printf(buf, "#define KG_WORKGROUP %d\n", source->workgroup_size);
     kgen__buf_printf(buf, "#define KG_WAVE %d\n", target->wave_size);
     kgen__buf_printf(buf, "#define KG_SIMDS %d\n", target->simds);
-    kgen__buf_printf(buf, "#define KG_LDS_BYTES %d\nnamespace kg {\n", target->lds_bytes);
+    if (source->lds_bytes) kgen__buf_printf(buf, "#define KG_LAUNCH_LDS 1\n");
+    kgen__buf_printf(buf, "#define KG_LDS_BYTES %d\nnamespace kg {\n",
+                     source->lds_bytes ? source->lds_bytes : target->lds_bytes);
     for (const kgen_symbol *s = core_types; s->name; s++)
         write_constant(buf, s->constant, s->value);
     for (size_t i = 0; i < family->param_count; i++)
@@ -93,7 +95,7 @@ static const struct {
       [KGEN_VENDOR_NVIDIA] = name "_nvidia.h", \
       [KGEN_VENDOR_CPU] = name "_cpu.h"}}
     BY_VENDOR("kg/core/macros"), BY_VENDOR("kg/core/machine"), BY_VENDOR("kg/attn/mma"),
-    BY_VENDOR("kg/attn/fp8"),    BY_VENDOR("kg/kv/kv_fp8"),
+    BY_VENDOR("kg/attn/fp8"),    BY_VENDOR("kg/kv/kv_fp8"),    BY_VENDOR("kg/attn/lds"),
 #undef BY_VENDOR
 };
 enum { ISA_FILES = 3 };
@@ -192,7 +194,9 @@ kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec, const kg
     source.target = target;
     KGEN_TRY(kgen_spec_resolve(&source.spec, spec, target, err));
     kgen_spec_symbol(source.symbol, &source.spec);
-    source.workgroup_size = kgen__family_of(spec->family)->launch_shape(&source.spec, target);
+    const kgen__family *family = kgen__family_of(spec->family);
+    source.workgroup_size = family->launch_shape(&source.spec, target);
+    source.lds_bytes = family->launch_lds ? family->launch_lds(&source.spec, target) : 0;
     KGEN_TRY(render(&source, err));
     *out = source;
     return KGEN_OK;

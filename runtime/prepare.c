@@ -77,6 +77,8 @@ static kgen_status load_entry(kgen_kernel **out, kgen_context *ctx, const kgen_s
     kernel->key = entry->key;
     memcpy(kernel->toolchain, entry->record.toolchain, sizeof kernel->toolchain);
     kernel->config.block = (uint32_t)kgen_spec_lanes(resolved, ctx->target);
+    if (kernel->resources.lds_bytes > ctx->target->lds_bytes)
+        kernel->config.lds = (uint32_t)kernel->resources.lds_bytes;
     kernel->config.grid = resident_workgroups(ctx, kernel);
     kernel->next = ctx->kernels;
     ctx->kernels = kernel;

@@ -9,7 +9,9 @@
 //   O += V^T P^T       P is already where the second product wants it
 #include "kg/attn/attn_run.h"
 #include "kg/attn/softmax.h"
-#include "kg/attn/tile.h"
+#if defined(KG_ISA_SM90)
+#include "kg/attn/buffer.h"
+#endif
 
 namespace kg {
 
@@ -79,7 +81,14 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     clear(m, l, o);
     load_q(q, a, g, role, queries);
     scale_q(head, q);
-    attend(m, l, o, q, a, g, role, head, keys, queries);
+#if defined(KG_ISA_SM90)
+    if constexpr (BUFFERED) {
+        turn_q(q);
+        attend_buffered(m, l, o, q, a, g, role, head, keys, lds + LDS_STAGE, wave,
+                        block_end_of(a, g, role));
+    } else
+#endif
+        attend(m, l, o, q, a, g, role, head, keys, queries);
     g.item_start = fetched(g.item_start);
     g.item_end = fetched(g.item_end);
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);

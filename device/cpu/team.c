@@ -169,11 +169,16 @@ static kgen_status no_memory(kgen_error *err, const char *what) {
     return kgen_fail(err, KGEN_E_NOMEM, "cpu device: no memory for %s", what);
 }
 
+/* That a launch can give. */
+static size_t lds_of(const kgen_target *persona) {
+    return (size_t)(persona->unit_lds_bytes - persona->group_lds_bytes);
+}
+
 kgen_status kgen__team_create(kgen__team **out, const kgen_target *persona, kgen_error *err) {
     kgen__team *team = calloc(1, sizeof *team);
     if (!team) return no_memory(err, "a workgroup");
     team->persona = persona;
-    team->lds = poisoned((size_t)persona->lds_bytes);
+    team->lds = poisoned(lds_of(persona));
     if (!team->lds) {
         free(team);
         return no_memory(err, "LDS");
@@ -237,7 +242,7 @@ kgen_status kgen__team_run(kgen__team *team, const kgen__cpu_work *work, unsigne
     unsigned size = (unsigned)team->persona->wave_size;
     unsigned waves = (work->block + size - 1) / size, live = waves;
     KGEN_TRY(grow(team, waves, err));
-    memset(team->lds, POISON, (size_t)team->persona->lds_bytes);
+    memset(team->lds, POISON, lds_of(team->persona));
     team->work = work;
     for (unsigned i = 0; i < waves; i++) {
         unsigned left = work->block - i * size;

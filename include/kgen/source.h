@@ -15,6 +15,7 @@ typedef struct kgen_source {
     kgen_spec spec;               /* resolved */
     const kgen_target *target;
     int32_t workgroup_size; /* lanes of a workgroup the code was written for */
+    int32_t lds_bytes;      /* LDS that a launch gives a workgroup; 0: the code says it itself */
 } kgen_source;
 
 /* Resolves `spec` for `target` and renders it. Pure and thread-safe.

@@ -29,7 +29,7 @@ typedef struct kgen_target {
     int32_t fp8_converts;    /* 1: instructions convert it, 0: integer arithmetic does */
     int32_t by_default;      /* 1: commands take it where none is named */
     int32_t wave_size;       /* lanes */
-    int32_t lds_bytes;       /* LDS a workgroup may use */
+    int32_t lds_bytes;       /* LDS a workgroup may use; on sm_90 without asking for more */
     int32_t unit_lds_bytes;  /* LDS of a compute unit */
     int32_t group_lds_bytes; /* of it, taken by each resident workgroup beside its own */
     int32_t max_vgprs;       /* registers a lane may use before it spills */

@@ -128,8 +128,8 @@ void fuzz_object(const uint8_t *data, size_t size) {
     uint8_t *bytes = copy_of(data + 1, size - 1);
     if (kgen_target_find(&target, names[data[0] & 3], &err) != KGEN_OK)
         fuzz_wrong("no target", names[data[0] & 3]);
-    if (kgen__inspect(&resources, target, symbols[data[0] >> 2 & 3], 256, bytes, size - 1, &err) ==
-        KGEN_OK)
+    if (kgen__inspect(&resources, target, symbols[data[0] >> 2 & 3], 256, 0, bytes, size - 1,
+                      &err) == KGEN_OK)
         kgen__gate(&resources, target, 256, 0, &err);
     free(bytes);
 }

@@ -91,7 +91,7 @@ static object compiled(const kgen_toolchain *tc, const char *arch, const char *s
 static kgen_resources inspected(const object *o, const char *arch, int lanes) {
     kgen_resources r;
     kgen_error err;
-    if (kgen__inspect(&r, target_of(arch), "kg_x", lanes, o->code, o->size, &err) != KGEN_OK)
+    if (kgen__inspect(&r, target_of(arch), "kg_x", lanes, 0, o->code, o->size, &err) != KGEN_OK)
         fail_msg("%s: %s", arch, err.text);
     return r;
 }
@@ -587,12 +587,12 @@ static void test_wrong_object(void **state) {
     object o = compiled(&tc, "gfx942", TINY_HIP);
     kgen_resources r;
     kgen_error err;
-    assert_int_equal(kgen__inspect(&r, target_of("gfx950"), "kg_x", 64, o.code, o.size, &err),
+    assert_int_equal(kgen__inspect(&r, target_of("gfx950"), "kg_x", 64, 0, o.code, o.size, &err),
                      KGEN_E_COMPILE);
     assert_non_null(strstr(err.text, "gfx950"));
-    assert_int_equal(kgen__inspect(&r, target_of("sm_90"), "kg_x", 64, o.code, o.size, &err),
+    assert_int_equal(kgen__inspect(&r, target_of("sm_90"), "kg_x", 64, 0, o.code, o.size, &err),
                      KGEN_E_COMPILE);
-    assert_int_equal(kgen__inspect(&r, target_of("gfx942"), "kg_y", 64, o.code, o.size, &err),
+    assert_int_equal(kgen__inspect(&r, target_of("gfx942"), "kg_y", 64, 0, o.code, o.size, &err),
                      KGEN_E_COMPILE);
     assert_non_null(strstr(err.text, "symbol"));
     free(o.code);
@@ -605,7 +605,7 @@ static void inspect_copy(const uint8_t *code, size_t size, const kgen_target *t)
     kgen_error err;
     assert_non_null(copy);
     memcpy(copy, code, size);
-    kgen_status status = kgen__inspect(&r, t, "kg_x", 64, copy, size, &err);
+    kgen_status status = kgen__inspect(&r, t, "kg_x", 64, 0, copy, size, &err);
     if (status != KGEN_OK && status != KGEN_E_COMPILE) fail_msg("status %d", status);
     if (status == KGEN_OK) kgen__gate(&r, t, 64, 0, &err);
     free(copy);

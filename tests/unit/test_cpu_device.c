@@ -125,7 +125,7 @@ static void drop(bench *b, kernel *k) { api->unload(b->device, k->module); }
 
 static kgen_status launch(bench *b, const kernel *k, uint32_t grid, uint32_t block, const params *p,
                           kgen_stream stream) {
-    kgen__launch_config config = {grid, block};
+    kgen__launch_config config = {grid, block, 0};
     return api->launch(b->device, k->function, config, p, sizeof *p, stream, &b->err);
 }
 

@@ -2,7 +2,8 @@
  * sizes the workspace by and what kg/attn/ is built from. Plain C.
  *
  * columns: query rows of a row tile. x: cached elements of 16 bytes. A part of V
- * is what is loaded together: 16 dims (packed), or `columns` lanes' dims. */
+ * is what is loaded together: `columns` lanes' dims, or, of packed values and by way of
+ * LDS, tiles of 16 dims. */
 #pragma once
 #include "kg/core/shape.h"
 
@@ -41,8 +42,8 @@ KG_SHAPE int kg_attn_lane_dims(int v_dim, int v_split, int columns, int x) {
         if (v_dim % (columns * n * v_split) == 0) return n;
     return 8;
 }
-KG_SHAPE int kg_attn_part_dims(int v_dim, int v_split, int columns, int x, int packed) {
-    return packed ? 16 : columns * kg_attn_lane_dims(v_dim, v_split, columns, x);
+KG_SHAPE int kg_attn_part_dims(int v_dim, int v_split, int columns, int x, int tiles) {
+    return tiles ? larger(16, x) : columns * kg_attn_lane_dims(v_dim, v_split, columns, x);
 }
 /* Value dims that a wave accumulates: its slice, in whole parts. */
 KG_SHAPE int kg_attn_slice_dims(int v_dim, int v_split, int part_dims) {
@@ -67,8 +68,8 @@ KG_SHAPE int kg_attn_ahead(int acc_registers, int wave, int sm90) {
     return kg_attn_room(wave == 64 || sm90 ? 64 : 32, acc_registers, wave);
 }
 /* Of Q; more lie in LDS. */
-KG_SHAPE int kg_attn_q_keeps(int acc_registers, int wave, int sm90) {
-    return kg_attn_room(wave == 64 || sm90 ? 32 : 16, acc_registers, wave);
+KG_SHAPE int kg_attn_q_keeps(int acc_registers, int wave, int sm90, int buffered) {
+    return buffered ? 256 : kg_attn_room(wave == 64 || sm90 ? 32 : 16, acc_registers, wave);
 }
 
 /* --- LDS ------------------------------------------------------------------- */
@@ -77,6 +78,22 @@ KG_SHAPE int kg_attn_q_keeps(int acc_registers, int wave, int sm90) {
  * sm_90 64 bytes of 2, then meets each bank once. */
 KG_SHAPE int kg_attn_stage_row(int bytes, int sm90) {
     return sm90 ? ceil_div(bytes + 64, 128) * 128 - 64 : bytes / 16 % 2 ? bytes : bytes + 16;
+}
+
+/* Long queries: all waves of a workgroup read keys and values from LDS, where sets
+ * of some blocks lie. Packed values lie otherwise. */
+KG_SHAPE int kg_attn_buffered(int bounded, int packed, int v_split, int sm90) {
+    return sm90 && !bounded && !packed && v_split == 1;
+}
+KG_SHAPE int kg_attn_buffer_row(int bytes) { return ceil_div(bytes, 128) * 128; }
+/* Sets of blocks: one is read, the others are on their way. */
+enum { KG_ATTN_SETS = 3 };
+/* Blocks of a set: no more than there are waves, which may have one each. row: bytes of
+ * a key and a value. */
+KG_SHAPE int kg_attn_set_blocks(int waves, int keys, int row, int occupancy) {
+    int blocks = 1, most = occupancy > 2 ? 65536 : 196608 / occupancy;
+    while (2 * blocks <= waves && 2 * blocks * KG_ATTN_SETS * keys * row <= most) blocks *= 2;
+    return blocks;
 }
 
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS

@@ -72,7 +72,7 @@ KG_DEV void write_tile(const acc_t &o, float *mine, int tile, int cols) {
 KG_DEV void write_round(const acc_t (&o)[O_TILES], u8 *lds, int wave, int round, int cols) {
     float *mine = (float *)(lds + LDS_O) + wave * ROUND_COLS * ROUND_STRIDE;
     const acc_t *from = o + round * ROUND_TILES;
-    if constexpr (PACKED)
+    if constexpr (BY_TILES)
         KG_UNROLL for (int n = 0; n < ROUND_TILES; n++) write_tile(from[n], mine, n, cols);
     else
         KG_UNROLL for (int n = 0; n < ROUND_TILES / CHUNK_TILES; n++)
@@ -364,7 +364,8 @@ KG_DEV void finish(args_t a) {
     if constexpr (RAGGED) {
         int used = offset_of(a, a.num_seqs, 0);
         int before = a.num_seqs ? offset_of(a, a.num_seqs, -1) : 0;
-        if (used >= before) clear_tokens(a, larger(used, 0), a.num_tokens, wave, waves);
+        // An end before all tokens says nothing of those behind it.
+        if (used >= larger(before, 0)) clear_tokens(a, used, a.num_tokens, wave, waves);
     }
 }
 

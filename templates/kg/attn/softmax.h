@@ -223,10 +223,9 @@ KG_DEV float lean_of(int behind) {
 KG_DEV float score(const float (&s)[S_REGS], int reg) { return s[reg]; }
 
 template <class T>
-KG_DEV void finish_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int t, int start,
-                          const keys_t &keys, const token_scale_t &scale) {
-    int lane = (int)opaque(lane_id()); // or the masks of one tile wait for the next
-    bool edge = start + TOK - 1 > h.safe_last || start < h.safe_first;
+KG_DEV void scale_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int t, int start,
+                         const token_scale_t &scale) {
+    int lane = (int)opaque(lane_id()); // or the positions of one tile wait for the next
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         int c = r % COLS, token = start + s_token(lane, r);
         s[r] = score(dot, r) * h.scale[t][c];
@@ -236,7 +235,15 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int
             s[r] += h.slope[t][c] * lean_of(key_position(h, token) - position_of(h, lane, t, c));
         if constexpr (CAP_LAST != 0) s[r] = soft_cap(s[r], h.softcap);
     }
-    if (!edge) return;
+}
+
+// Whether some row does not see some of `keys` keys from `start` on.
+KG_DEV bool is_edge(const head_t &h, int start, int keys) {
+    return start + keys - 1 > h.safe_last || start < h.safe_first;
+}
+
+KG_DEV void mask_scores(float (&s)[S_REGS], const head_t &h, int t, int start, const keys_t &keys) {
+    int lane = (int)opaque(lane_id()); // or the masks of one tile wait for the next
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         int c = r % COLS, token = start + s_token(lane, r), position = position_of(h, lane, t, c);
         int last = SPANS ? larger(h.span_end[SPANS ? t : 0][c], position) : position;
@@ -244,6 +251,13 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int
                          : visible(h, keys, position, last, token);
         if (!seen) s[r] = -INFINITE;
     }
+}
+
+template <class T>
+KG_DEV void finish_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int t, int start,
+                          const keys_t &keys, const token_scale_t &scale) {
+    scale_scores(s, dot, h, t, start, scale);
+    if (is_edge(h, start, TOK)) mask_scores(s, h, t, start, keys);
 }
 
 KG_DEV void scale_p(float (&p)[S_REGS], const token_scale_t &scale) {
@@ -266,16 +280,17 @@ KG_DEV void clear(column_t &m, column_t &l, values_t &o) {
     }
 }
 
-// Moves the running maximum of tile `t` when some score needs it.
-KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const float (&s)[S_REGS]) {
-    float top[COLS];
+// The greatest scores of tile `t` in this lane; whether the running maximum needs them.
+KG_DEV bool find_tops(float (&top)[COLS], const column_t &m, int t, const float (&s)[S_REGS]) {
     bool exceeds = false;
     KG_UNROLL for (int c = 0; c < COLS; c++) {
-        top[c] = s[c];
-        KG_UNROLL for (int r = c + COLS; r < S_REGS; r += COLS) top[c] = fmax(top[c], s[r]);
+        KG_UNROLL for (int r = c; r < S_REGS; r += COLS) top[c] = fmax(top[c], s[r]);
         exceeds |= top[c] > m[t][c] + RESCALE_AT;
     }
-    if (!any(exceeds)) return;
+    return exceeds;
+}
+
+KG_DEV void raise_tile(column_t &m, column_t &l, values_t &o, int t, const float (&top)[COLS]) {
     KG_UNROLL for (int c = 0; c < COLS; c++) {
         float raised = fmax(m[t][c], column_max(top[c]));
         // Not with the other rows: what they are must not show.
@@ -286,6 +301,13 @@ KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const fl
         KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
             o[t][n][r] *= alpha;
     }
+}
+
+// Moves the running maximum of tile `t` when some score needs it.
+KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const float (&s)[S_REGS]) {
+    float top[COLS];
+    KG_UNROLL for (int c = 0; c < COLS; c++) top[c] = s[c];
+    if (any(find_tops(top, m, t, s))) raise_tile(m, l, o, t, top);
 }
 
 KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {

@@ -25,7 +25,8 @@ constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
 constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
 constexpr int PACKED_WORDS = TPL * KV_BITS / 32;
 
-constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, PACKED);
+constexpr bool BUFFERED = kg_attn_buffered(BOUNDED, PACKED, V_SPLIT, IS_SM90);
+constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, PACKED || BUFFERED);
 constexpr int SLICE_DIMS = kg_attn_slice_dims(V_DIM, V_SPLIT, PART_DIMS); // of a wave
 constexpr int V_PARTS = SLICE_DIMS / PART_DIMS;
 constexpr int PART_TILES = PART_DIMS / 16;
@@ -40,14 +41,23 @@ constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, X);
-constexpr bool Q_IN_LDS = !STAGED && Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, IS_SM90);
+constexpr bool Q_IN_LDS = !STAGED && Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, IS_SM90, BUFFERED);
 constexpr int Q_LDS_WORDS = Q_REGS * WAVE; // of the waves with the same rows
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (UNBOUNDED ? WAVES : 1) : 0;
 
 // STAGED: a block of keys lies in LDS, and then the scores that each wave has of it.
 constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8, IS_SM90);
 constexpr int STAGE_SCORES = TOK * STAGE_ROW;
-constexpr int STAGE_BYTES = STAGED ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4 : 0;
+
+// BUFFERED: sets of some blocks of keys and values lie in LDS.
+constexpr int K_ROW = kg_attn_buffer_row(HEAD_DIM * KV_BITS / 8);
+constexpr int V_ROW = kg_attn_buffer_row(V_DIM * KV_BITS / 8);
+constexpr int SET_BLOCKS = kg_attn_set_blocks(WAVES, TOK, K_ROW + V_ROW, OCCUPANCY);
+constexpr int SET_BYTES = SET_BLOCKS * TOK * (K_ROW + V_ROW);
+
+constexpr int STAGE_BYTES = STAGED     ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4
+                            : BUFFERED ? KG_ATTN_SETS * SET_BYTES
+                                       : 0;
 
 struct k_tile_t {
     u32 w[K_CHUNKS][KROWS][4];
@@ -286,8 +296,11 @@ KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
 
 // Value dim of an accumulator, in the wave's slice.
 KG_DEV int o_dim(int tile, int row) {
-    if constexpr (PACKED)
+    constexpr int UNIT = 16 / KV_BITS; // dims that LDS turns as one
+    if constexpr (PACKED || (BUFFERED && UNIT == 1))
         return tile * 16 + row;
+    else if constexpr (BUFFERED)
+        return tile / (UNIT / 2) * (8 * UNIT) + UNIT * (row % 8) + tile % (UNIT / 2) * 2 + row / 8;
     else
         return tile / PART_TILES * CHUNK_DIMS + V_LANE_DIMS * (row % NI) +
                tile % PART_TILES * VROWS + row / NI;
