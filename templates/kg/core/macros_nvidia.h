@@ -13,7 +13,7 @@
 #define KG_CONSTANT
 // More than 48 KiB are the launch's to give.
 #if defined(KG_LAUNCH_LDS)
-#define KG_SHARED(name) extern KG_LDS __align__(128) unsigned char name[]
+#define KG_SHARED(name) extern KG_LDS __align__(16) unsigned char name[]
 #else
-#define KG_SHARED(name) KG_LDS __align__(128) unsigned char name[kg::LDS_USED]
+#define KG_SHARED(name) KG_LDS __align__(16) unsigned char name[kg::LDS_USED]
 #endif
