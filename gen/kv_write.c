@@ -66,6 +66,13 @@ static kgen_status check_rope(const kgen_kv_write_spec *s, kgen_error *err) {
     return KGEN_OK;
 }
 
+/* What follows from the shape alone. */
+static void fill_shape(kgen_kv_write_spec *s) {
+    s->scale = kgen__kv_granularity(s->kv, s->scale);
+    if (!s->v_dim) s->v_dim = s->head_dim;
+    if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;
+}
+
 /* Packed values: by groups of tokens, or row by row where there are few. */
 static int written_two_ways(const kgen_kv_write_spec *s) {
     kgen__kv_shape shape = kgen__kv_write_geometry(s);
@@ -74,11 +81,14 @@ static int written_two_ways(const kgen_kv_write_spec *s) {
 
 /* Halves of odd heads are one lane's. f32 rows with a maximum of their own are too many for
  * the 256 registers of a lane of 32. */
-static kgen_status check_registers(const kgen_kv_write_spec *s, const kgen__kv_shape *shape,
-                                   const kgen_target *target, kgen_error *err) {
-    int32_t most = s->scale == KGEN_DESCALE_ROW ? 64 : 96; /* row: several pieces are held */
-    int32_t words = kgen__kv_piece_words(shape, target, kgen__kv_x(shape));
-    REQUIRE(s->x != KGEN_DTYPE_F32 || s->scale < KGEN_DESCALE_TOKEN || target->wave_size > 32 ||
+static kgen_status check_registers(const kgen_kv_write_spec *s, const kgen_target *target,
+                                   kgen_error *err) {
+    kgen_kv_write_spec whole = *s;
+    fill_shape(&whole);
+    kgen__kv_shape shape = kgen__kv_write_geometry(&whole);
+    int32_t most = whole.scale == KGEN_DESCALE_ROW ? 64 : 96; /* row: several pieces are held */
+    int32_t words = kgen__kv_piece_words(&shape, target, kgen__kv_x(&shape));
+    REQUIRE(s->x != KGEN_DTYPE_F32 || whole.scale < KGEN_DESCALE_TOKEN || target->wave_size > 32 ||
                 words <= most,
             "x=f32: with d=%d, rope=neox and written scales a lane holds %d words, at most %d",
             s->head_dim, words, most);
@@ -100,7 +110,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(s->scale != KGEN_DESCALE_TOKEN || !kgen__kv_packed(&shape) || shape.v_dim <= most,
             "dv=%d: scale=token with layout=%s holds the tokens of a head in registers; at most %d",
             shape.v_dim, kgen_layout_name((kgen_layout)s->layout), most);
-    if (target) KGEN_TRY(check_registers(s, &shape, target, err));
+    if (target) KGEN_TRY(check_registers(s, target, err));
     return check_rope(s, err);
 }
 
@@ -126,8 +136,9 @@ static const sm90_row *sm90_row_of(const kgen_kv_write_spec *s, const kgen_targe
     int native = s->kv == KGEN_DTYPE_E4M3FN || s->kv == KGEN_DTYPE_E5M2 || s->kv == KGEN_DTYPE_I8;
     int32_t scale = s->scale >= KGEN_DESCALE_TOKEN ? s->scale : 0;
     for (size_t i = 0; i < sizeof sm90_rows / sizeof sm90_rows[0]; i++)
-        if (target->isa == KGEN_ISA_SM90 && native && sm90_rows[i].packed == packed &&
-            sm90_rows[i].scale == scale && piece <= sm90_rows[i].piece)
+        if (target->isa == KGEN_ISA_SM90 && native && s->x != KGEN_DTYPE_F32 &&
+            sm90_rows[i].packed == packed && sm90_rows[i].scale == scale &&
+            piece <= sm90_rows[i].piece)
             return &sm90_rows[i];
     return NULL;
 }
@@ -137,9 +148,7 @@ static int32_t or_else(int32_t chosen, int32_t other) { return chosen ? chosen :
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_kv_write_spec *s = &spec->kv_write;
     s->kv = kgen__native_fp8(s->kv, target);
-    s->scale = kgen__kv_granularity(s->kv, s->scale);
-    if (!s->v_dim) s->v_dim = s->head_dim;
-    if (s->rope && !s->rope_dim) s->rope_dim = s->head_dim;
+    fill_shape(s);
     kgen__kv_shape shape = kgen__kv_write_geometry(s);
     int32_t words = kgen__kv_x(&shape) / 2 * shape.pair_words; /* of a chunk as it comes in */
     int32_t extra = s->rope == KGEN_ROPE_NEOX ? 8 * words : s->rope ? 4 * words : 0;

@@ -94,16 +94,21 @@ static const struct {
      {[KGEN_VENDOR_AMD] = name "_amd.h",       \
       [KGEN_VENDOR_NVIDIA] = name "_nvidia.h", \
       [KGEN_VENDOR_CPU] = name "_cpu.h"}}
-    BY_VENDOR("kg/core/macros"), BY_VENDOR("kg/core/machine"), BY_VENDOR("kg/attn/mma"),
-    BY_VENDOR("kg/attn/fp8"),    BY_VENDOR("kg/kv/kv_fp8"),    BY_VENDOR("kg/attn/lds"),
+    BY_VENDOR("kg/core/macros"),
+    BY_VENDOR("kg/core/machine"),
+    BY_VENDOR("kg/attn/mma"),
+    BY_VENDOR("kg/attn/fp8"),
+    BY_VENDOR("kg/kv/kv_fp8"),
 #undef BY_VENDOR
+    {"kg/attn/lds_nvidia.h",
+     {[KGEN_VENDOR_NVIDIA] = "kg/attn/lds_nvidia.h", [KGEN_VENDOR_CPU] = "kg/attn/lds_cpu.h"}},
 };
-enum { ISA_FILES = 3 };
+enum { ISA_FILES = 4 };
 static const char *const isa_names[ISA_FILES] = {"kg/core/isa.h", "kg/core/frag.h",
-                                                 "kg/attn/mma_step.h"};
+                                                 "kg/attn/mma_step.h", "kg/attn/walk.h"};
 static const char *const isa_files[KGEN_ISA_COUNT][ISA_FILES] = {
-#define KGEN_ISA(NAME, name, fragments, products) \
-    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products},
+#define KGEN_ISA(NAME, name, fragments, products, walk) \
+    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products, walk},
 #include <kgen/targets.def>
 };
 

@@ -4,65 +4,14 @@
 //
 // A wave takes rows, and of its workgroup's segment every n-th block of keys, as
 // the n waves with the same rows share them:
-//   S = K Q^T          keys straight from memory into matrix operands
+//   S = K Q^T          keys straight from memory into matrix operands; where queries
+//                      are many, on some targets, by way of LDS (kg/attn/buffer_nvidia.h)
 //   P = exp2(S - m)    m moves only when a score exceeds it by 2^8
 //   O += V^T P^T       P is already where the second product wants it
 #include "kg/attn/attn_run.h"
-#include "kg/attn/softmax.h"
-#if defined(KG_ISA_SM90)
-#include "kg/attn/buffer.h"
-#endif
+#include "kg/attn/walk.h"
 
 namespace kg {
-
-// Behind the last block that a row of the wave sees.
-KG_DEV int block_end_of(args_t a, const segment_t &g, const role_t &role) {
-    if constexpr (!UNBOUNDED || SPANS != 0) return g.block_end;
-    if (!row_exists(g, role.row)) return g.block;
-    int row = g.row_block * ROWS + role.row + WAVE_ROWS - 1;
-    int last = last_key(a, g.seq, smaller(row / GROUP, g.seq.q_len - 1));
-    return last < 0 ? g.block : smaller(g.block_end, last / TOK + 1);
-}
-
-// The wave's blocks of one segment.
-KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
-                   const segment_t &g, const role_t &role, const head_t &head, const keys_t &keys,
-                   const u8 *lds) {
-    ids_t ids, next_ids;
-    k_tile_t k;
-    int block = g.block + role.key, by = role.keys, end = block_end_of(a, g, role);
-    // By their place in the sequence, wherever a window begins.
-    if constexpr (INVARIANT) block += (role.key < g.block % by ? by : 0) - g.block % by;
-    if (block >= end || g.see.last < 0) return;
-    load_ids(ids, keys, block_start(keys, block));
-    load_ids(next_ids, keys, block_start(keys, block + by));
-    load_k(k, head, keys, ids, block_start(keys, block), 0, K_AHEAD);
-    KG_LOOP for (; block < end; block += by) {
-        int start = block_start(keys, block);
-        v_tile_t v;
-        scores_t dots[ROW_TILES];
-        token_scale_t scale;
-        load_v(v, head, keys, ids, start, role.v, 0, V_AHEAD);
-        load_token_scales(scale, a, head, keys, ids, start);
-        score_block(dots, k, q, head, keys, ids, start, lds);
-        ids_t far_ids;
-        load_ids(far_ids, keys, block_after(keys, block, start, 2 * by));
-        if (block + by < end)
-            load_k(k, head, keys, next_ids, block_after(keys, block, start, by), 0, K_AHEAD);
-        u32 p[ROW_TILES][P_WORDS];
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            float s[S_REGS];
-            finish_scores(s, dots[t], head, t, start, keys, scale);
-            raise_maximum(m, l, o, t, s);
-            scores_to_p(m, l, t, s);
-            scale_p(s, scale);
-            pack_p(p[t], s);
-        }
-        weigh_values(o, v, p, head, keys, ids, start, role.v);
-        ids = next_ids;
-        next_ids = far_ids;
-    }
-}
 
 // Arguments are read again in each phase: held across all of them they would
 // not fit the scalar registers.
@@ -81,14 +30,7 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     clear(m, l, o);
     load_q(q, a, g, role, queries);
     scale_q(head, q);
-#if defined(KG_ISA_SM90)
-    if constexpr (BUFFERED) {
-        turn_q(q);
-        attend_buffered(m, l, o, q, a, g, role, head, keys, lds + LDS_STAGE, wave,
-                        block_end_of(a, g, role));
-    } else
-#endif
-        attend(m, l, o, q, a, g, role, head, keys, queries);
+    walk(m, l, o, q, a, g, role, head, keys, queries, lds, wave);
     g.item_start = fetched(g.item_start);
     g.item_end = fetched(g.item_end);
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);

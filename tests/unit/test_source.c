@@ -164,8 +164,9 @@ static void assert_without(const kgen_source *source, const char *words) {
 
 /* Names that stand for a file of the target. */
 static const char *const forwarding[] = {
-    "kg/core/isa.h",  "kg/attn/mma_step.h", "kg/core/macros.h", "kg/core/machine.h",
-    "kg/core/frag.h", "kg/attn/mma.h",      "kg/attn/fp8.h",    "kg/kv/kv_fp8.h"};
+    "kg/core/isa.h",    "kg/attn/mma_step.h", "kg/attn/walk.h",
+    "kg/core/macros.h", "kg/core/machine.h",  "kg/core/frag.h",
+    "kg/attn/mma.h",    "kg/attn/fp8.h",      "kg/kv/kv_fp8.h"};
 enum { FORWARDING = sizeof forwarding / sizeof forwarding[0] };
 
 static int is_forwarding(const char *name) {
@@ -230,7 +231,8 @@ static void check_constants(const kgen_source *source) {
         assert_line(source, "\nconstexpr int %s = %d;\n", family->params[i].constant,
                     kgen_param_get(&source->spec, &family->params[i]));
     assert_line(source, "\n#define %s %d\n", "KG_WORKGROUP", source->workgroup_size);
-    assert_line(source, "\n#define %s %d\n", "KG_LDS_BYTES", source->target->lds_bytes);
+    assert_line(source, "\n#define %s %d\n", "KG_LDS_BYTES",
+                source->lds_bytes ? source->lds_bytes : source->target->lds_bytes);
     assert_line(source, "\n#define %s %d\n", isa_macros[source->target->isa], 1);
     for (kgen_isa isa = 0; isa < KGEN_ISA_COUNT; isa++)
         if (isa != source->target->isa) assert_without(source, isa_macros[isa]);
@@ -888,7 +890,7 @@ static int is_header_for_clang(const char *name) {
 }
 
 static const char *const products[KGEN_ISA_COUNT] = {
-#define KGEN_ISA(NAME, name, fragments, header) [KGEN_ISA_##NAME] = header,
+#define KGEN_ISA(NAME, name, fragments, header, walk) [KGEN_ISA_##NAME] = header,
 #include <kgen/targets.def>
 };
 

@@ -1,4 +1,5 @@
-// LDS: filled past the registers, and read as matrix operands.
+// LDS: filled past the registers, and read as matrix operands. On the cpu device lds_cpu.h
+// stands for this file.
 #pragma once
 #include "kg/core/machine.h"
 

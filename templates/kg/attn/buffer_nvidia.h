@@ -5,7 +5,7 @@
 // at a time, a piece of each: pieces are turned by the token, so that these meet each
 // bank once.
 #pragma once
-#include "kg/attn/lds.h"
+#include "kg/attn/lds_nvidia.h"
 #include "kg/attn/softmax.h"
 
 namespace kg {
@@ -213,7 +213,7 @@ KG_DEV void attend_blocks(column_t &m, column_t &l, values_t &o, const q_frag_t 
 }
 
 // Two at once keep the matrix units busy, where registers are.
-constexpr bool BY_TWO = SET_BLOCKS > 1 && ROW_TILES <= 2;
+constexpr bool BY_TWO = SET_BLOCKS > 1 && ROW_TILES <= 2 && ACC_REGS + Q_REGS <= 128;
 
 // All waves go through the segment together; each takes of a set every n-th block, as
 // the n waves with its rows share them, up to `end`.
