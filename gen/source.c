@@ -105,10 +105,10 @@ static const struct {
 };
 enum { ISA_FILES = 4 };
 static const char *const isa_names[ISA_FILES] = {"kg/core/isa.h", "kg/core/frag.h",
-                                                 "kg/attn/mma_step.h", "kg/attn/walk.h"};
+                                                 "kg/attn/mma_step.h", "kg/attn/key_loop.h"};
 static const char *const isa_files[KGEN_ISA_COUNT][ISA_FILES] = {
-#define KGEN_ISA(NAME, name, fragments, products, walk) \
-    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products, walk},
+#define KGEN_ISA(NAME, name, fragments, products, key_loop) \
+    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products, key_loop},
 #include <kgen/targets.def>
 };
 

@@ -9,7 +9,7 @@
 //   P = exp2(S - m)    m moves only when a score exceeds it by 2^8
 //   O += V^T P^T       P is already where the second product wants it
 #include "kg/attn/attn_run.h"
-#include "kg/attn/walk.h"
+#include "kg/attn/key_loop.h"
 
 namespace kg {
 

@@ -56,12 +56,22 @@ def check(value, schema, root, at):
             yield from check(item, schema.get("items", {}), root, f"{at}[{i}]")
 
 
+def documents(text):
+    """`tune` prints one for each architecture."""
+    decoder, text = json.JSONDecoder(), text.strip()
+    while text:
+        value, end = decoder.raw_decode(text)
+        yield value
+        text = text[end:].strip()
+
+
 def main():
     with open(os.path.join(HERE, "../../docs/kgen.schema.json"), encoding="utf-8") as file:
         schema = json.load(file)
     with open(sys.argv[2], encoding="utf-8") as file:
-        value = json.load(file)
-    found = list(check({sys.argv[1]: value}, schema, schema, "kgen"))
+        values = list(documents(file.read()))
+    found = [line for value in values for line in check({sys.argv[1]: value}, schema, schema, "kgen")]
+    found += [] if values else ["no document"]
     print("\n".join(found[:10]))
     return 1 if found else 0
 

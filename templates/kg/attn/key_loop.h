@@ -2,7 +2,7 @@
 // the keys of a segment.
 #pragma once
 #if defined(KG_ISA_SM90)
-#include "kg/attn/walk_nvidia.h"
+#include "kg/attn/key_loop_nvidia.h"
 #else
-#include "kg/attn/walk_direct.h"
+#include "kg/attn/key_loop_direct.h"
 #endif
