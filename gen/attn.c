@@ -253,7 +253,8 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 static int32_t x_of(const kgen_attn_spec *s) { return 128 / bits_of(s->kv); }
 
 static int32_t is_buffered(const kgen_attn_spec *s, int32_t sm90) {
-    return kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout), s->v_split, sm90);
+    return sm90 && s->kv != KGEN_DTYPE_E4M3FNUZ &&
+           kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout), s->v_split);
 }
 
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
@@ -448,7 +449,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
 
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
-    int32_t rows = rows_of(spec, isa);
+    int32_t rows = rows_of(spec, isa), dims = spec->head_dim + spec->v_dim;
     return (kgen__attn_geometry){
         .rows = rows,
         .waves = spec->waves,
@@ -456,7 +457,9 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
             phases[spec->phase].bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
         .joins = spec->cascade,
         .block_keys = isa->keys,
-        .item_cost = kg_attn_item_cost(isa->keys, spec->head_dim + spec->v_dim, bits_of(spec->kv)),
+        .item_cost = is_buffered(spec, target->isa == KGEN_ISA_SM90)
+                         ? kg_attn_buffered_cost(spec->waves, dims)
+                         : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),
     };
 }
 

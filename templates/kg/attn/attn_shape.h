@@ -33,6 +33,9 @@ KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) 
 KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {
     return ceil_div(8 * 96 * 1024, keys * dims * bits);
 }
+/* By way of LDS a block takes its products' time, and its waves' rows are many: finishing
+ * them costs as much as a dozen blocks of 128 dims. Measured. */
+KG_SHAPE int kg_attn_buffered_cost(int waves, int dims) { return ceil_div(12 * waves * 256, dims); }
 
 /* --- registers of a lane --------------------------------------------------- */
 
@@ -81,9 +84,10 @@ KG_SHAPE int kg_attn_stage_row(int bytes, int sm90) {
 }
 
 /* Long queries: all waves of a workgroup read keys and values from LDS, where sets
- * of some blocks lie. Packed values lie otherwise. */
-KG_SHAPE int kg_attn_buffered(int bounded, int packed, int v_split, int sm90) {
-    return sm90 && !bounded && !packed && v_split == 1;
+ * of some blocks lie. Packed values lie otherwise, and what
+ * sm_90 converts in integer arithmetic needs the registers. */
+KG_SHAPE int kg_attn_buffered(int bounded, int packed, int v_split) {
+    return !bounded && !packed && v_split == 1;
 }
 KG_SHAPE int kg_attn_buffer_row(int bytes) { return ceil_div(bytes, 128) * 128; }
 /* Sets of blocks: one is read, the others are on their way. */

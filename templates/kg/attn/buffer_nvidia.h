@@ -14,6 +14,8 @@ constexpr int SET_KEYS = SET_BLOCKS * TOK;
 constexpr int WAVE_KEYS = ceil_div(SET_KEYS, WAVES);         // that a wave brings
 constexpr bool ONE_PAGE = SHARED_ID && TOK % WAVE_KEYS == 0; // they lie in one
 constexpr int K_PIECES = HEAD_DIM * KV_BITS / 128, V_PIECES = V_DIM * KV_BITS / 128;
+// Registers are short: places are worked out again for each block.
+constexpr bool TIGHT = ACC_REGS + Q_REGS > 128 && HEAD_DIM > 128;
 static_assert(!BUFFERED || (SET_KEYS % WAVES == 0 && WAVE_KEYS <= WAVE), "a lane for each key");
 
 // The tokens that k_token has for eight lanes differ in it, and so do theirs + 2.
@@ -122,7 +124,7 @@ KG_DEV void score_pieces(scores_t (&s)[ROW_TILES], const u32 (&w)[4], const q_fr
 // other.
 template <int N>
 KG_DEV void score_buffer(scores_t (&s)[N][ROW_TILES], const u8 *k, const q_frag_t &q) {
-    int lane = (int)lane_id();
+    int lane = (int)(TIGHT ? opaque(lane_id()) : lane_id());
     matrix_row_t mine = {lane / 8 % 2, lane / 16};
     KG_UNROLL for (int b = 0; b < N; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[b][t] =
         scores_t{};
@@ -143,7 +145,7 @@ template <int N> KG_DEV void turned_to_compute(u32 (&out)[N], u32 x) {
 // O += V^T P of the block whose values begin at `v`.
 KG_DEV void weigh_buffer(values_t &o, const u8 *v, const u32 (&p)[ROW_TILES][P_WORDS]) {
     constexpr int UNIT = 16 / KV_BITS;
-    int lane = (int)lane_id();
+    int lane = (int)(TIGHT ? opaque(lane_id()) : lane_id());
     matrix_row_t mine = {lane / 16, lane / 8 % 2};
     KG_UNROLL for (int n = 0; n < V_PIECES; n += 2) {
         u32 w[4], x[4][UNIT];

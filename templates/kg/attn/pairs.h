@@ -12,7 +12,8 @@
 namespace kg {
 
 // Units that stand for no keys: what starting and finishing an item costs.
-constexpr u32 ITEM_COST = kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BITS);
+constexpr u32 ITEM_COST = BUFFERED ? kg_attn_buffered_cost(WAVES, HEAD_DIM + V_DIM)
+                                   : kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BITS);
 
 // A unit is a block of keys for one wave's rows, or 2^unit_shift of them where 32
 // bits would not count them all.

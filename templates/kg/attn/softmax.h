@@ -186,7 +186,9 @@ KG_DEV int key_position(const head_t &h, int token) {
 // The edge before a query, at which kept keys do not end.
 KG_DEV bool reaches(const head_t &h, const keys_t &keys, int position, int token) {
     if (KEEP != 0 && token < keys.keep) return true;
-    if constexpr (CHUNK != 0) return token >= chunk_start(position);
+    // Of a tree with more tokens than its sequence has keys, places lie before the start.
+    if constexpr (CHUNK != 0)
+        return token >= chunk_start(position) || (TREE != 0 && chunk_start(position) == 0);
     return WINDOW == 0 || position - token < h.window;
 }
 

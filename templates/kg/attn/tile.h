@@ -25,7 +25,6 @@ constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
 constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
 constexpr int PACKED_WORDS = TPL * KV_BITS / 32;
 
-constexpr bool BUFFERED = kg_attn_buffered(BOUNDED, PACKED, V_SPLIT, IS_SM90);
 constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, PACKED || BUFFERED);
 constexpr int SLICE_DIMS = kg_attn_slice_dims(V_DIM, V_SPLIT, PART_DIMS); // of a wave
 constexpr int V_PARTS = SLICE_DIMS / PART_DIMS;

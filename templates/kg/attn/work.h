@@ -106,7 +106,7 @@ KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit) {
     if constexpr (UNBOUNDED) {
         item_t item = item_of_pairs(a, s, unit - start);
         u32 length = item.next - item.start, into = unit - start - item.start;
-        if (!INVARIANT && length > 3 * ITEM_COST) return unit;
+        if (!INVARIANT && length > (BUFFERED ? 4 : 3) * ITEM_COST) return unit;
         return start + (2 * into < length ? item.start : item.next);
     }
     u32 length = ITEM_COST + s.blocks;
