@@ -11,6 +11,7 @@
 /* Values that HIP and CUDA share. */
 enum {
     CODE_NO_MEMORY = 2,
+    CODE_OTHER_DEVICE = 101, /* HIP: the function's is not current */
     CODE_NO_CONTEXT = 201,
     CODE_BAD_HANDLE = 400, /* also: of a device that is not current */
     CODE_CAPTURE_FIRST = 900,
@@ -247,15 +248,21 @@ static int launch_once(const kgen__device *device, void *function, kgen__launch_
                                 NULL, extra);
 }
 
-/* The stream says which device, so that one driver call is all; only the
- * default stream, or a thread that never used a device, needs it current. */
+static int is_elsewhere(int code) {
+    return code == CODE_NO_CONTEXT || code == CODE_BAD_HANDLE || code == CODE_OTHER_DEVICE;
+}
+
+/* Where the device is current, as in an engine's thread, one driver call is all. The
+ * default stream, a thread that never used a device and, of HIP, one that uses another
+ * need it made current. */
 static kgen_status dl_launch(kgen__device *device, void *function, kgen__launch_config config,
                              const void *params, size_t params_bytes, kgen_stream stream,
                              kgen_error *err) {
     int code = CODE_NO_CONTEXT;
     if (stream) code = launch_once(device, function, config, params, params_bytes, stream);
-    if (code == CODE_NO_CONTEXT || code == CODE_BAD_HANDLE) {
+    if (is_elsewhere(code)) {
         void *saved = NULL;
+        if (stream && device->driver->forget) device->driver->forget(device);
         KGEN_TRY(enter(device, &saved, err));
         code = launch_once(device, function, config, params, params_bytes, stream);
         device->driver->leave(device, saved);

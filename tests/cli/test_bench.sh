@@ -2,6 +2,7 @@
 # bench: rows, problems and what is wrong with them; tables, JSON, CSV, host costs.
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
+sanitized_only_in_full
 device=(--device cpu:cdna3)
 spec='attn:d=64,g=4'
 

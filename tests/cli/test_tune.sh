@@ -3,6 +3,7 @@
 # too slow, time that runs out, lists, simulation, the model.
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
+sanitized_only_in_full
 spec='kv_write:d=64,waves=4,occ=2'
 model=$configs/Llama-3.1-8B-Instruct.json
 export KGEN_TUNING=$work/user/tuning.jsonl

@@ -104,7 +104,8 @@ API int hipModuleLoadData(void **module, const void *image) {
     if (is_forbidden()) return 900;
     STATE->mach = ((const unsigned char *)image)[FLAGS_AT];
     STATE->loads[current]++;
-    *module = malloc(8);
+    *module = malloc(sizeof(int));
+    *(int *)*module = current;
     return 0;
 }
 
@@ -123,8 +124,9 @@ API int hipModuleGetFunction(void **function, void *module, const char *name) {
 API int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                               unsigned by, unsigned bz, unsigned shared, void *stream,
                               void **params, void **extra) {
-    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz;
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz;
     (void)shared, (void)params, (void)extra;
+    if (*(const int *)function != current) return 101; /* as HIP 7.2 does */
     STATE->launches[current]++;
     STATE->launched_on = stream;
     return 0;
