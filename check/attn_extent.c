@@ -93,7 +93,13 @@ int kgen__attn_in_tree(const kgen_attn_spec *spec, const kgen_attn_args *args,
     int64_t context = e->keys - e->count, node = key - context;
     int64_t place = kgen__attn_place(spec, args, e, seq, key);
     int64_t own = kgen__attn_place(spec, args, e, seq, context + i);
-    if (place >= kgen__attn_kept(spec, args) && place < kgen__attn_first(spec, args, own)) return 0;
+    int64_t window = kgen__attn_window(spec, args), kept = kgen__attn_kept(spec, args);
+    int64_t first = kgen__attn_first(spec, args, own);
+    /* With more tokens than keys, places lie before the start: windows measure paths there,
+     * too, and the first chunk has no bound. */
+    if (window > 0) first = own + 1 - window;
+    int bounded = window > 0 || first > 0;
+    if (bounded && place < first && !(kept > 0 && place < kept)) return 0;
     return node < 0 || (node < 64 && kgen__attn_mask(args, seq, i) >> node & 1);
 }
 

@@ -328,7 +328,7 @@ static int sees(const walk *w, int64_t position, int64_t key) {
     if (window > 0) window += (w->faults & WINDOW_MORE ? 1 : 0) - (w->faults & WINDOW_LESS ? 1 : 0);
     if (key >= w->length - (w->faults & LAST_KEY ? 1 : 0)) return 0;
     int64_t keep = s->keep == KGEN_WINDOW_RT ? a->keep : s->keep;
-    int kept = place(w, key) < keep && !(w->faults & NO_KEPT);
+    int kept = keep > 0 && place(w, key) < keep && !(w->faults & NO_KEPT);
     if (!kept && s->window && place(w, position) - place(w, key) >= window) return 0;
     if (!kept && !in_chunks(w, place(w, position), place(w, key))) return 0;
     if (w->faults & NOT_CAUSAL) return 1;
