@@ -12,8 +12,8 @@ trap 'rm -f "$cases"' EXIT
 # 1 s, sanitized 4 s)
 case ${KGEN_TEST_LEVEL:-normal}${KGEN_CPU_SANITIZE:-0} in
 fast?) samples=4 count=4 ;;
-normal0) samples=7 count=7 ;;
-normal1) samples=4 count=2 ;;
+normal0) samples=5 count=7 ;;
+normal1) samples=3 count=2 ;;
 full?) samples=160 count=100000 ;;
 *) echo "KGEN_TEST_LEVEL=${KGEN_TEST_LEVEL:-}: fast, normal or full expected" && exit 1 ;;
 esac
