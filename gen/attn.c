@@ -232,17 +232,18 @@ typedef struct isa_row {
     int32_t occupancy; /* workgroups of a compute unit, at most */
     int32_t fixed;     /* registers of addresses, ids, conversions; measured */
     conversions fp8;
+    int32_t buffers; /* long queries by way of LDS (kg/attn/buffer_nvidia.h) */
 } isa_row;
 
 /* clang-format off */
-#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED}
-#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED}
-#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED}
-#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED}
-#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE}
-#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE}
-#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE}
-#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED}
+#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, 0}
+#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, 0}
+#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, 0}
+#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, 0}
+#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, 0}
+#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, 0}
+#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, 0}
+#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED, 1}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -252,13 +253,13 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 
 static int32_t x_of(const kgen_attn_spec *s) { return 128 / bits_of(s->kv); }
 
-static int32_t is_buffered(const kgen_attn_spec *s, int32_t sm90) {
-    return sm90 && s->kv != KGEN_DTYPE_E4M3FNUZ &&
+static int32_t is_buffered(const kgen_attn_spec *s, const isa_row *isa) {
+    return isa->buffers && s->kv != KGEN_DTYPE_E4M3FNUZ &&
            kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout), s->v_split);
 }
 
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
-    int32_t tiles = is_packed(s->layout) || is_buffered(s, isa == &isa_rows[KGEN_ISA_SM90]);
+    int32_t tiles = is_packed(s->layout) || is_buffered(s, isa);
     return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s), tiles);
 }
 
@@ -283,8 +284,8 @@ static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
 }
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
-    return q_registers(s, target) >
-           kg_attn_q_keeps(acc_registers(s, target), target->wave_size, sm90, is_buffered(s, sm90));
+    return q_registers(s, target) > kg_attn_q_keeps(acc_registers(s, target), target->wave_size,
+                                                    sm90, is_buffered(s, &isa_rows[target->isa]));
 }
 
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
@@ -308,7 +309,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t ids = is_small_page(s->page) ? 16 : 0;         /* page numbers, one a token */
     int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */
     int32_t fixed = isa->fixed;
-    if (is_buffered(s, target->isa == KGEN_ISA_SM90)) {
+    if (is_buffered(s, isa)) {
         int edges = s->window || s->right || s->chunk || s->causal != 1;
         k = 8, v = 16;                           /* on their way from LDS */
         fixed = 44 + 8 * edges + 8 * s->softcap; /* measured */
@@ -333,7 +334,7 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     int32_t most = kg_attn_round_most(target->isa == KGEN_ISA_SM90);
     kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
                                      slice_dims(s, isa) / 16, part, most);
-    if (!is_buffered(s, target->isa == KGEN_ISA_SM90)) return lds.bytes;
+    if (!is_buffered(s, isa)) return lds.bytes;
     int32_t row = kg_attn_buffer_row(s->head_dim * bits_of(s->kv) / 8) +
                   kg_attn_buffer_row(s->v_dim * bits_of(s->kv) / 8);
     int32_t blocks = kg_attn_set_blocks(s->waves, isa->keys, row, s->occupancy);
@@ -352,7 +353,7 @@ static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t copies = phases[s->phase].bounded ? 1 : s->waves; /* each wave's rows */
     int32_t q = q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 * copies : 0;
     int32_t lds = shared * lds_needed(s, target, q) - target->lds_bytes;
-    if (is_buffered(s, sm90))
+    if (is_buffered(s, &isa_rows[target->isa]))
         lds = s->occupancy * (lds_needed(s, target, q) + target->group_lds_bytes) -
               target->unit_lds_bytes;
     int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
@@ -379,7 +380,7 @@ static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
 static int32_t most_splits(const kgen_attn_spec *s, const isa_row *isa) {
     kgen_attn_spec whole = *s;
     whole.v_split = 1;
-    int buffered = is_buffered(&whole, isa == &isa_rows[KGEN_ISA_SM90]);
+    int buffered = is_buffered(&whole, isa);
     return buffered && s->v_dim <= 256 ? 1 : isa->v_split;
 }
 
@@ -457,9 +458,8 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
             phases[spec->phase].bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
         .joins = spec->cascade,
         .block_keys = isa->keys,
-        .item_cost = is_buffered(spec, target->isa == KGEN_ISA_SM90)
-                         ? kg_attn_buffered_cost(spec->waves, dims)
-                         : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),
+        .item_cost = is_buffered(spec, isa) ? kg_attn_buffered_cost(spec->waves, dims)
+                                            : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),
     };
 }
 
