@@ -30,6 +30,8 @@ void kgen__syntax_add_plan(kgen__syntax *s, kgen_plan_options *o) {
         {"prompts", 0, "NAME", kgen__read_choice, &o->prompts, 0, 0,
          "kernels of prompts: as the engine has them, extend alone, or none (engine)"},
         {"alibi", 0, NULL, NULL, &o->alibi, 0, 0, "attention takes ALiBi slopes"},
+        {"cascade", 0, NULL, NULL, &o->cascade, 0, 0,
+         "also attention of sequences that share the pages of a prefix"},
         {"assume", 0, "NAME", kgen__read_choice, &o->dense, 0, 0,
          "dense: what is not known of a model is plain causal attention"},
     };

@@ -164,7 +164,7 @@ static void describe_draft(char *out, size_t size, const planner *p, kgen_phase 
     if (tokens > 1) snprintf(out, size, ", %d draft tokens", tokens - 1);
 }
 
-static void describe(char *out, size_t size, const planner *p, kgen_phase phase,
+static void describe(char *out, size_t size, const planner *p, const kgen_attn_spec *spec,
                      const kgen__layer *layer) {
     char window[48], softcap[32] = "", verify[48];
     int alibi = layer->alibi || p->profile.options.alibi;
@@ -173,25 +173,34 @@ static void describe(char *out, size_t size, const planner *p, kgen_phase phase,
     else
         snprintf(window, sizeof window, "full attention");
     if (layer->softcap > 0) snprintf(softcap, sizeof softcap, ", softcap %g", layer->softcap);
-    describe_draft(verify, sizeof verify, p, phase);
-    snprintf(out, size, "%s%s%s%s%s", window, softcap, layer->sinks ? ", sinks" : "",
-             alibi ? ", ALiBi" : "", verify);
+    describe_draft(verify, sizeof verify, p, spec->phase);
+    snprintf(out, size, "%s%s%s%s%s%s", window, softcap, layer->sinks ? ", sinks" : "",
+             alibi ? ", ALiBi" : "", spec->cascade ? ", prefixes in common" : "", verify);
 }
 
-static kgen_status add_attention(planner *p, int64_t first, kgen_phase phase) {
+static kgen_status add_attention_item(planner *p, int64_t first, kgen_phase phase, int cascade) {
     const kgen__layer *layer = &p->model.layer[first];
     kgen_plan_item item = {.layers = count_equal(&p->model, first), .scale = layer->scale};
     kgen__rank rank;
     kgen_error why;
     KGEN_TRY(kgen__rank_of(&p->profile, layer, &rank, p->err));
     KGEN_TRY(kgen__attn_spec(&item.spec, &p->profile, layer, &rank, phase, p->err));
-    describe(item.note, sizeof item.note, p, phase, layer);
+    item.spec.attn.cascade = cascade;
+    describe(item.note, sizeof item.note, p, &item.spec.attn, layer);
     if (kgen_spec_validate(&item.spec, NULL, &why) != KGEN_OK)
         return add_sentence(p, "%d layers (%s, %s): %s", item.layers, item.note, phase_name(phase),
                             why.text);
     item.q_heads = (int)rank.heads;
     item.kv_heads = (int)rank.kv_heads;
     return add_layers_item(p, first, &item);
+}
+
+static kgen_status add_attention(planner *p, int64_t first, kgen_phase phase) {
+    return add_attention_item(p, first, phase, 0);
+}
+
+static kgen_status add_prefix(planner *p, int64_t first, kgen_phase phase) {
+    return add_attention_item(p, first, phase, 1);
 }
 
 /* Of layers that have a kernel for one token; what has none leaves a sentence. */
@@ -257,6 +266,18 @@ static kgen_status add_all_prompts(planner *p) {
     for (int sliding = 0; sliding < 2; sliding++)
         for (int64_t i = 0; i < m->count; i++)
             if (is_kind(&m->layer[i], sliding) && is_first(m, i)) KGEN_TRY(add_prompts(p, i));
+    return KGEN_OK;
+}
+
+/* Layers with a window do not see a prefix whole. */
+static kgen_status add_all_prefixes(planner *p) {
+    const kgen__model *m = &p->model;
+    const kgen_plan_options *o = &p->profile.options;
+    for (int64_t i = 0; o->cascade && i < m->count; i++) {
+        if (!is_kind(&m->layer[i], 0) || !is_first(m, i)) continue;
+        KGEN_TRY(add_steps(p, i, add_prefix));
+        if (o->prompts != KGEN_PROMPTS_NONE) KGEN_TRY(add_prefix(p, i, KGEN_PHASE_EXTEND));
+    }
     return KGEN_OK;
 }
 
@@ -482,6 +503,7 @@ static kgen_status fill(planner *p) {
                          plan->unsupported_count ? plan->unsupported[0] : "no attention layers");
     KGEN_TRY(add_all_prompts(p));
     KGEN_TRY(add_all_latent(p, add_prompts));
+    KGEN_TRY(add_all_prefixes(p));
     if (attention) KGEN_TRY(add_all_caches(p));
     KGEN_TRY(add_all_latent(p, add_latent_cache));
     if (attention || p->profile.options.spec_width) KGEN_TRY(add_metadata(p));

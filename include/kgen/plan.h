@@ -34,6 +34,7 @@ typedef struct kgen_plan_options {
     int dense;            /* 1: a model_type or a field that is not known is passed over, and
                   every layer is plain causal attention of the config's shapes */
     kgen_prompts prompts;
+    int cascade; /* 1: also kernels for sequences that share a prefix's pages */
 } kgen_plan_options;
 
 typedef struct kgen_plan_item {

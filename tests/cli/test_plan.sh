@@ -34,6 +34,7 @@ expect 0 "layout=shuffle " "$kgen" plan "$qwen" --layout shuffle --kv-dtype fp8 
 refuse 4 "descale: a cache of bf16 has no scales" "$kgen" plan "$qwen" --descale token
 expect 0 "layout=nhd,table=i64" "$kgen" plan "$qwen" --table i64
 expect 0 "layout=nhd,alibi=1" "$kgen" plan "$qwen" --alibi
+expect 0 "phase=extend,q=bf16,kv=bf16,d=256,g=8,page=1056,layout=nhd,cascade=1" "$kgen" plan "$qwen" --cascade
 expect 0 "x=fp16,hk=16,hv=32,state=bf16" "$kgen" plan "$qwen" --dtype fp16 --state-dtype bf16
 expect 0 "op=page_table_requests" "$kgen" plan "$qwen" --engine sglang
 expect 0 "op=draft_page_table" "$kgen" plan "$qwen" --engine sglang --spec-width 2

@@ -194,10 +194,11 @@ static int is_cache_kernel(const kgen_plan_item *item) {
     return item->spec.family == KGEN_FAMILY_KV_WRITE || item->spec.family == KGEN_FAMILY_KV_GATHER;
 }
 
+/* And those of a prefix, which stand behind them. */
 static int is_prompt_kernel(const kgen_plan_item *item) {
     return item->spec.family == KGEN_FAMILY_ATTN_MERGE ||
            (item->spec.family == KGEN_FAMILY_ATTN &&
-            !kgen_attn_phase_of(item->spec.attn.phase)->bounded);
+            (item->spec.attn.cascade || !kgen_attn_phase_of(item->spec.attn.phase)->bounded));
 }
 
 static int is_layer_kernel(const kgen_plan_item *item) {
@@ -430,6 +431,18 @@ static const struct {
      {.tp = 1, .prompts = KGEN_PROMPTS_EXTEND},
      {{"attn:phase=extend,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd", 32, 32, 8}}},
     {"Llama-3.1-8B-Instruct", {.tp = 1, .prompts = KGEN_PROMPTS_NONE}, {{NULL, 0, 0, 0}}},
+    /* a prefix in common: layers that see it whole, a step's phases behind the prompts */
+    {"gpt-oss-120b",
+     {.tp = 8, .engine = KGEN_ENGINE_SGLANG, .spec_width = 2, .cascade = 1},
+     {{"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1", 18, 8, 1},
+      {"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,window=128,sinks=1", 18, 8, 1},
+      {"attn:phase=decode,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1,cascade=1", 18, 8, 1},
+      {"attn:phase=verify,q=bf16,kv=bf16,d=64,g=8,t=3,page=1,layout=nhd,sinks=1,cascade=1", 18, 8,
+       1},
+      {"attn:phase=extend,q=bf16,kv=bf16,d=64,g=8,page=1,layout=nhd,sinks=1,cascade=1", 18, 8, 1}}},
+    {"Llama-3.1-8B-Instruct",
+     {.tp = 1, .prompts = KGEN_PROMPTS_NONE, .cascade = 1},
+     {{"attn:phase=decode,q=bf16,kv=bf16,d=128,g=4,page=16,layout=nhd,cascade=1", 32, 32, 8}}},
     {"Kimi-Linear-48B-A3B-Instruct",
      {.tp = 1},
      {{"attn:phase=prefill,q=bf16,kv=bf16,d=192,dv=128,g=1,page=1,layout=nhd", 7, 32, 32},
