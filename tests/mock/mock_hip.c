@@ -125,10 +125,11 @@ API int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned
                               unsigned by, unsigned bz, unsigned shared, void *stream,
                               void **params, void **extra) {
     (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz;
-    (void)shared, (void)params, (void)extra;
+    (void)params, (void)extra;
     if (*(const int *)function != current) return 101; /* as HIP 7.2 does */
     STATE->launches[current]++;
     STATE->launched_on = stream;
+    if (shared > STATE->lds) STATE->lds = shared;
     return 0;
 }
 

@@ -16,6 +16,7 @@ typedef struct mock_hip {
     void *capturing;       /* the one stream that captures; an engine's, if a test sets it */
     int global;            /* it was begun in global mode, by another thread */
     int (*mode)(void);     /* of this thread */
+    unsigned lds;          /* that launches asked for, at most, beside what code has */
 } mock_hip;
 
 #endif

@@ -126,11 +126,14 @@ static void an_unknown_gpu(void) {
 #define LINE "scatter:op=draft_lens"
 
 /* 0: there is no compiler for it, which is not this test's business. */
-static int prepare(kgen_request *request, kgen_stream stream) {
+static int prepare_line(kgen_request *request, const char *line, kgen_stream stream) {
     const kgen_prepare_options options = {.size = sizeof options, .stream = stream};
     request->size = sizeof *request;
-    CHECK(kgen_spec_parse(&request->spec, LINE, &err) == KGEN_OK);
+    CHECK(kgen_spec_parse(&request->spec, line, &err) == KGEN_OK);
     return kgen_prepare_for(ctx, request, 1, &options, &err) != KGEN_E_TOOLCHAIN;
+}
+static int prepare(kgen_request *request, kgen_stream stream) {
+    return prepare_line(request, LINE, stream);
 }
 
 /* The guard asks about the engine's own stream, which kgen did not make. */
@@ -217,6 +220,53 @@ static void memory_of_the_host(void) {
     args.scatter->draft_lens.valid.data = host;
     CHECK(kgen_launch(request.kernel, &args, NULL, &err) == KGEN_OK);
     kgen_memory_free(ctx, room.memory);
+    kgen_close(ctx);
+}
+
+/* A decode of sequences with `pages` pages each. The mock computes nothing, so all inputs
+ * lie in the same memory, behind the output. */
+enum { OUTPUT_BYTES = 64 * 8 * 256 * 2, INPUT_BYTES = 64 * 8192 * 4 };
+static void launch_decode(const kgen_kernel *kernel, char *memory, int64_t seqs, int64_t pages) {
+    kgen_args_room room;
+    kgen_args args;
+    size_t bytes;
+    kgen_args_init(&args, &room, kgen_kernel_spec(kernel));
+    kgen_attn_args *a = args.attn;
+    const int64_t rows[] = {seqs, 8, 256}, cache[] = {2, 16, 1, 256}, table[] = {seqs, pages};
+    a->out = kgen_tensor_dense(memory, KGEN_DTYPE_BF16, 3, rows);
+    memory += OUTPUT_BYTES;
+    a->q = kgen_tensor_dense(memory, KGEN_DTYPE_BF16, 3, rows);
+    a->k = a->v = kgen_tensor_dense(memory, KGEN_DTYPE_BF16, 4, cache);
+    a->k.layout = a->v.layout = KGEN_LAYOUT_NHD;
+    a->block_table = kgen_tensor_dense(memory, KGEN_DTYPE_I32, 2, table);
+    a->seq_lens = kgen_tensor_dense(memory, KGEN_DTYPE_I32, 1, &seqs);
+    a->softmax_scale = 1;
+    CHECK(kgen_workspace_size(kernel, &args, &bytes, &err) == KGEN_OK);
+    CHECK(kgen_memory_alloc(ctx, &args.workspace, bytes, &err) == KGEN_OK);
+    args.workspace_bytes = bytes;
+    CHECK(kgen_launch(kernel, &args, NULL, &err) == KGEN_OK);
+    kgen_memory_free(ctx, args.workspace);
+}
+
+/* aiter#4329, vllm#48723: one short request passes, and under load a larger split asks for
+ * more LDS than gfx1201 has. Here both are one kernel, whose LDS is known when it is
+ * prepared, and no launch asks for more. */
+static void lds_at_the_largest_split(void) {
+    static const char line[] = "attn:d=256,g=8,page=16";
+    kgen_request few = {.problem = {1, 100, 1}}, many = {.problem = {64, 131072, 1}};
+    void *memory;
+    setenv("MOCK_ARCH", "gfx1201", 1);
+    mock_hip *engine = engine_loads(MOCK_HIP_6);
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    if (!prepare_line(&few, line, NULL)) return;
+    CHECK(prepare_line(&many, line, NULL) && few.kernel && many.kernel == few.kernel);
+    const kgen_resources *r = kgen_kernel_resources(few.kernel);
+    CHECK(r->lds_bytes > 0 && r->lds_bytes <= kgen_context_target(ctx)->lds_bytes);
+    CHECK(kgen_memory_alloc(ctx, &memory, OUTPUT_BYTES + INPUT_BYTES, &err) == KGEN_OK);
+    launch_decode(few.kernel, memory, 1, 7);
+    launch_decode(many.kernel, memory, 64, 8192);
+    CHECK(engine->launches[0] == 2 && engine->lds == 0);
+    kgen_memory_free(ctx, memory);
     kgen_close(ctx);
 }
 
@@ -317,6 +367,7 @@ static const struct scenario {
     {"two_devices", two_devices},
     {"objects_of_a_family", objects_of_a_family},
     {"memory_of_the_host", memory_of_the_host},
+    {"lds_at_the_largest_split", lds_at_the_largest_split},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 

@@ -1083,6 +1083,7 @@ static void check_far_pages(const char *line) {
     free_rig(&r);
 }
 
+/* aiter's 32-bit strides, and page numbers cut to 16 bits (ATOM#702, attn.txt has those). */
 static void test_addresses_beyond_4_gib(void **state) {
     (void)state;
     check_far_pages(PLAIN " | lens=32 hkv=2");
@@ -1224,6 +1225,8 @@ static void replay(rig *r, kgen_graph *graph) {
     DO(kgen_stream_sync(r->ctx, r->stream, &did));
 }
 
+/* Drafts inside a captured graph (vllm#52816, sglang#39517): each replay takes the drafts,
+ * lengths and pages of its step, none among them, and gives what a launch gives. */
 static void test_a_graph_follows_the_lengths(void **state) {
     (void)state;
     static const int32_t lens[][3] = {{70, 33, 2}, {1, 0, 2}, {0, 0, 0}, {64, 33, 0}, {17, 32, 2}};
