@@ -16,6 +16,7 @@ struct kgen__bundle {
     int fd;
     const uint8_t *mapped; /* NULL: read */
     kgen__bundle_head head;
+    int is_pinned; /* believed for its signature */
 };
 
 static kgen_status refuse(const kgen__bundle *b, const char *why, kgen_error *err) {
@@ -127,6 +128,7 @@ static kgen_status check_file(kgen__bundle *b, const char *trusted, kgen__bundle
     if (!why) why = kgen__bundle_head_take(&b->head, head, (uint64_t)st.st_size);
     if (!why) map_bundle(b, access);
     if (!why && trusted) why = check_signature(b, trusted);
+    b->is_pinned = trusted != NULL;
     return why ? refuse(b, why, err) : KGEN_OK;
 }
 
@@ -182,12 +184,15 @@ int kgen__bundle_look(kgen__bundle *b, const kgen_key *key, kgen__slot *out) {
     return 0;
 }
 
+static int is_inside(const kgen__bundle *b, const kgen__slot *slot) {
+    return slot->size > 0 && slot->size <= KGEN__FILE_MAX && slot->at >= KGEN__BUNDLE_HEAD &&
+           slot->at <= b->head.index_at && slot->size <= b->head.index_at - slot->at;
+}
+
 kgen_status kgen__bundle_bytes(kgen__bundle *b, const kgen__slot *slot, uint8_t **out,
                                kgen_error *err) {
     *out = NULL;
-    if (slot->size == 0 || slot->size > KGEN__FILE_MAX || slot->at < KGEN__BUNDLE_HEAD ||
-        slot->at > b->head.index_at || slot->size > b->head.index_at - slot->at)
-        return refuse(b, "a slot leads out of the file", err);
+    if (!is_inside(b, slot)) return refuse(b, "a slot leads out of the file", err);
     *out = malloc((size_t)slot->size);
     if (!*out) return kgen_fail(err, KGEN_E_NOMEM, "bundle: no %zu bytes", (size_t)slot->size);
     if (read_at(b, *out, slot->at, (size_t)slot->size) == 0) return KGEN_OK;
@@ -207,14 +212,36 @@ static kgen__verdict decode(kgen_entry **out, const kgen__slot *slot, const uint
     return kgen__entry_decode(out, bytes, size, &slot->key);
 }
 
-static kgen_status bundle_get(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err) {
+typedef struct in_bundle {
+    const kgen__bundle *bundle;
+    uint64_t at;
+} in_bundle;
+
+static int fetch(void *from, void *out, size_t at, size_t size) {
+    const in_bundle *in = from;
+    return read_at(in->bundle, out, in->at + at, size) == 0;
+}
+
+/* A signature vouches for the digest of the whole entry: then all of it is read. */
+static kgen__verdict take(kgen__bundle *b, kgen_entry **out, const kgen__slot *slot,
+                          int code_only) {
+    uint8_t *bytes;
+    if (code_only && !b->is_pinned && is_inside(b, slot)) {
+        in_bundle from = {b, slot->at};
+        return kgen__entry_fetch(out, fetch, &from, (size_t)slot->size, &slot->key);
+    }
+    if (kgen__bundle_bytes(b, slot, &bytes, NULL) != KGEN_OK) return KGEN__BAD;
+    kgen__verdict verdict = decode(out, slot, bytes);
+    free(bytes);
+    return verdict;
+}
+
+static kgen_status bundle_get(void *self, kgen_entry **out, const kgen_key *key, int code_only,
+                              kgen_error *err) {
     kgen__bundle *b = self;
     kgen__slot slot;
-    uint8_t *bytes;
-    if (!kgen__bundle_look(b, key, &slot) || kgen__bundle_bytes(b, &slot, &bytes, NULL) != KGEN_OK)
-        return KGEN_OK;
-    kgen__verdict verdict = decode(out, &slot, bytes);
-    free(bytes);
+    if (!kgen__bundle_look(b, key, &slot)) return KGEN_OK;
+    kgen__verdict verdict = take(b, out, &slot, code_only);
     if (verdict != KGEN__NO_MEMORY) return KGEN_OK;
     return kgen_fail(err, KGEN_E_NOMEM, "bundle: no memory to read an entry");
 }

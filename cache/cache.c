@@ -143,6 +143,8 @@ static kgen_status open_layers(kgen_cache *cache, const char *dir, kgen_error *e
 
 kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err) {
     char *path = NULL;
+    /* Then it takes this machine's vector instructions. */
+    if (sodium_init() < 0) return kgen_fail(err, KGEN_E_INTERNAL, "cache: no libsodium");
     KGEN_TRY(find_dir(&path, dir, err));
     kgen_cache *cache = calloc(1, sizeof *cache);
     kgen_status status =
@@ -193,14 +195,14 @@ static void keep_hit(kgen_cache *cache, size_t found_in, const kgen_entry *entry
     }
 }
 
-static kgen_status get_from(kgen_cache *cache, kgen_entry **out, int *found, const kgen_key *key,
-                            int far_too, kgen_error *err) {
+kgen_status kgen_cache_get_as(kgen_cache *cache, kgen_entry **out, int *found, const kgen_key *key,
+                              int how, kgen_error *err) {
     *out = NULL;
     *found = 0;
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
-        if (!at->ops || (at->ops->is_far && !far_too)) continue;
-        KGEN_TRY(at->ops->get(at->self, out, key, err));
+        if (!at->ops || (at->ops->is_far && (how & KGEN_GET_NEAR))) continue;
+        KGEN_TRY(at->ops->get(at->self, out, key, how & KGEN_GET_CODE, err));
         if (!*out) continue;
         kgen__count((uint64_t *)((char *)&cache->stats + at->ops->hits));
         keep_hit(cache, i, *out);
@@ -213,21 +215,18 @@ static kgen_status get_from(kgen_cache *cache, kgen_entry **out, int *found, con
 
 kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found, const kgen_key *key,
                            kgen_error *err) {
-    return get_from(cache, out, found, key, 1, err);
-}
-
-kgen_status kgen_cache_get_near(kgen_cache *cache, kgen_entry **out, int *found,
-                                const kgen_key *key, kgen_error *err) {
-    return get_from(cache, out, found, key, 0, err);
+    return kgen_cache_get_as(cache, out, found, key, 0, err);
 }
 
 kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_error *err) {
     KGEN_TRY(kgen__entry_check(entry, err));
+    kgen_entry whole = *entry;
+    kgen_source_digest(whole.source_digest, entry->source ? entry->source : "", entry->source_size);
     kgen_status first = KGEN_OK;
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
         if (!at->ops || !at->ops->put) continue;
-        kgen_status status = at->ops->put(at->self, entry, first == KGEN_OK ? err : NULL);
+        kgen_status status = at->ops->put(at->self, &whole, first == KGEN_OK ? err : NULL);
         if (first == KGEN_OK) first = status;
     }
     return first;
@@ -235,16 +234,15 @@ kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_erro
 
 /* A note may be old, or forged: the entry itself says what it was made of. */
 static int is_made_of(const kgen_entry *entry, const kgen_source *source) {
-    uint8_t has[KGEN_SOURCE_DIGEST_BYTES], wanted[KGEN_SOURCE_DIGEST_BYTES];
+    uint8_t wanted[KGEN_SOURCE_DIGEST_BYTES];
     if (strcmp(entry->target, source->target->name) != 0) return 0;
-    kgen_source_digest(has, entry->source, entry->source_size);
     kgen_source_digest(wanted, source->text, source->size);
-    return memcmp(has, wanted, sizeof has) == 0;
+    return memcmp(entry->source_digest, wanted, sizeof wanted) == 0;
 }
 
 kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, int *found,
                                 const kgen_source *source, const char *const *flags,
-                                size_t flag_count, kgen_error *err) {
+                                size_t flag_count, int how, kgen_error *err) {
     kgen_key recipe, key;
     *out = NULL;
     *found = 0;
@@ -252,7 +250,7 @@ kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, int *found,
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
         if (!at->ops || !at->ops->find || !at->ops->find(at->self, &key, &recipe)) continue;
-        KGEN_TRY(kgen_cache_get(cache, out, found, &key, err));
+        KGEN_TRY(kgen_cache_get_as(cache, out, found, &key, how, err));
         if (*found && is_made_of(*out, source)) return KGEN_OK;
         kgen_entry_free(*out);
         *out = NULL;

@@ -2,11 +2,11 @@
  *
  *   magic[8]  schema u32  elf mach u32  file size u64  key[32]
  *   code size u64  source size u64  packed source size u64
- *   compile ms u32  unix time u64  resources i32 each
+ *   compile ms u32  unix time u64  digest of the source's tokens [32]  resources i32 each
  *   target, symbol, toolchain, spec: length u16 and bytes
- *   code  zstd(source)  BLAKE2b-256 of everything before
+ *   code  BLAKE2b-256 of everything before  zstd(source)  BLAKE2b-256 of everything before
  *
- * Magic, schema, file size and the digest at the end never move: a reader of any
+ * What a device gets is proved by the first digest, and the rest is not read for it. Magic, schema, file size and the digest at the end never move: a reader of any
  * version can tell a sound entry of another version from a damaged one. */
 #include "layer.h"
 
@@ -36,9 +36,10 @@ static const uint8_t magic[MAGIC] = {'k', 'g', 'e', 'n', '\r', '\n', 0x1a, 0};
 /* Bytes before the first string. */
 enum {
 #define ADD_RESOURCE(field) +4
-    HEADER = MAGIC + 4 + 4 + 8 + KGEN_KEY_BYTES + 3 * 8 + 4 + 8 RESOURCE_TABLE(ADD_RESOURCE),
+    HEADER = MAGIC + 4 + 4 + 8 + KGEN_KEY_BYTES + 3 * 8 + 4 + 8 +
+             KGEN_SOURCE_DIGEST_BYTES RESOURCE_TABLE(ADD_RESOURCE),
 #undef ADD_RESOURCE
-    SMALLEST = HEADER + 2 * STRINGS + DIGEST,
+    SMALLEST = HEADER + 2 * STRINGS + 2 * DIGEST,
 };
 
 /* ------------------------------------------------------------------------ *
@@ -94,6 +95,12 @@ static uint8_t *put_number(uint8_t *at, uint64_t number, int width) {
     return at;
 }
 
+/* Of what stands before it. */
+static uint8_t *put_digest(uint8_t *at, const uint8_t *begin) {
+    crypto_generichash(at, DIGEST, begin, (size_t)(at - begin), NULL, 0);
+    return at + DIGEST;
+}
+
 static uint8_t *put_string(uint8_t *at, const char *text) {
     size_t length = strlen(text);
     at = put_number(at, length, 2);
@@ -120,6 +127,7 @@ static uint8_t *put_header(uint8_t *at, const kgen_entry *entry, size_t packed_s
     at = put_number(at, packed_size, 8);
     at = put_number(at, entry->record.compile_ms, 4);
     at = put_number(at, entry->record.unix_time, 8);
+    at = put_bytes(at, entry->source_digest, sizeof entry->source_digest);
 #define PUT_RESOURCE(field) at = put_number(at, (uint32_t)entry->resources.field, 4);
     RESOURCE_TABLE(PUT_RESOURCE)
 #undef PUT_RESOURCE
@@ -150,13 +158,14 @@ kgen_status kgen__entry_encode(uint8_t **out, size_t *size, const kgen_entry *en
     uint8_t *packed = NULL;
     size_t packed_size = 0;
     KGEN_TRY(pack_source(&packed, &packed_size, entry, err));
-    size_t total = HEADER + strings_size(entry) + entry->code_size + packed_size + DIGEST;
+    size_t total = HEADER + strings_size(entry) + entry->code_size + DIGEST + packed_size + DIGEST;
     uint8_t *bytes = malloc(total);
     if (bytes) {
         uint8_t *at = put_header(bytes, entry, packed_size, total);
         at = put_bytes(at, entry->code, entry->code_size);
+        at = put_digest(at, bytes);
         at = put_bytes(at, packed, packed_size);
-        crypto_generichash(at, DIGEST, bytes, total - DIGEST, NULL, 0);
+        put_digest(at, bytes);
     }
     free(packed);
     if (!bytes) return kgen_fail(err, KGEN_E_NOMEM, "cache: no %zu bytes for an entry", total);
@@ -211,14 +220,19 @@ static void take_string(reader *in, char *out, size_t capacity) {
     memcpy(out, bytes, length); /* the entry was zeroed: the end is there */
 }
 
+/* Behind `size` bytes stands their digest. */
+static int has_digest(const uint8_t *bytes, size_t size) {
+    uint8_t digest[DIGEST];
+    crypto_generichash(digest, DIGEST, bytes, size, NULL, 0);
+    return memcmp(digest, bytes + size, DIGEST) == 0;
+}
+
 /* Length and digest, from the places that never move. */
 static int is_sound(const uint8_t *bytes, size_t size) {
     if (size < SMALLEST || size > KGEN__FILE_MAX || memcmp(bytes, magic, MAGIC) != 0) return 0;
     reader in = {bytes + MAGIC + 4 + 4, 8, 0};
     if (take_number(&in, 8) != size) return 0;
-    uint8_t digest[DIGEST];
-    crypto_generichash(digest, DIGEST, bytes, size - DIGEST, NULL, 0);
-    return memcmp(digest, bytes + size - DIGEST, DIGEST) == 0;
+    return has_digest(bytes, size - DIGEST);
 }
 
 static kgen__verdict unpack_source(kgen_entry *entry, const uint8_t *packed, size_t packed_size) {
@@ -237,12 +251,17 @@ static void take_resources(reader *in, kgen_resources *out) {
 #undef TAKE_RESOURCE
 }
 
-static kgen__verdict take_payload(reader *in, kgen_entry *entry, uint64_t packed_size) {
-    const uint8_t *code = take(in, entry->code_size);
+static int are_sizes_sound(const kgen_entry *entry) {
+    return entry->code_size > 0 && entry->code_size <= KGEN__CODE_MAX &&
+           entry->source_size <= KGEN__SOURCE_MAX;
+}
+
+static kgen__verdict take_payload(reader *in, const uint8_t *begin, kgen_entry *entry,
+                                  uint64_t packed_size) {
+    const uint8_t *code = take(in, entry->code_size), *digest = take(in, DIGEST);
     const uint8_t *packed = take(in, packed_size);
-    if (in->bad || in->left > 0 || entry->code_size == 0) return KGEN__BAD;
-    if (entry->code_size > KGEN__CODE_MAX || entry->source_size > KGEN__SOURCE_MAX)
-        return KGEN__BAD;
+    if (in->bad || in->left > 0 || !are_sizes_sound(entry)) return KGEN__BAD;
+    if (!has_digest(begin, (size_t)(digest - begin))) return KGEN__BAD;
     entry->code = malloc(entry->code_size);
     if (!entry->code) return KGEN__NO_MEMORY;
     memcpy(entry->code, code, entry->code_size);
@@ -261,6 +280,7 @@ static kgen__verdict check_arch(const kgen_entry *entry, uint32_t stored_mach) {
 typedef struct head_rest {
     uint32_t mach;
     uint64_t packed_size;
+    size_t code_at; /* of the file */
 } head_rest;
 
 /* All before the code. */
@@ -277,6 +297,8 @@ static kgen__verdict take_head(kgen_entry *entry, head_rest *rest, reader *in,
     rest->packed_size = take_number(in, 8);
     entry->record.compile_ms = (uint32_t)take_number(in, 4);
     entry->record.unix_time = take_number(in, 8);
+    const uint8_t *made_of = take(in, sizeof entry->source_digest);
+    if (made_of) memcpy(entry->source_digest, made_of, sizeof entry->source_digest);
     take_resources(in, &entry->resources);
 #define TAKE_STRING(name, field) take_string(in, field, sizeof field);
     STRING_TABLE(TAKE_STRING)
@@ -284,10 +306,12 @@ static kgen__verdict take_head(kgen_entry *entry, head_rest *rest, reader *in,
     return in->bad ? KGEN__BAD : KGEN__GOOD;
 }
 
-static kgen__verdict decode_into(kgen_entry *entry, reader *in, const kgen_key *key) {
+static kgen__verdict decode_into(kgen_entry *entry, const uint8_t *bytes, size_t size,
+                                 const kgen_key *key) {
     head_rest rest;
-    kgen__verdict verdict = take_head(entry, &rest, in, key);
-    if (verdict == KGEN__GOOD) verdict = take_payload(in, entry, rest.packed_size);
+    reader in = {bytes + MAGIC, size - MAGIC - DIGEST, 0};
+    kgen__verdict verdict = take_head(entry, &rest, &in, key);
+    if (verdict == KGEN__GOOD) verdict = take_payload(&in, bytes, entry, rest.packed_size);
     return verdict == KGEN__GOOD ? check_arch(entry, rest.mach) : verdict;
 }
 
@@ -295,14 +319,68 @@ _Static_assert(HEADER + 2 * STRINGS + KGEN_SPEC_LINE_MAX + KGEN_SYMBOL_MAX + 32 
                    KGEN__HEAD_MAX,
                "a head fits");
 
-kgen__verdict kgen__entry_head(kgen_entry *out, const uint8_t *bytes, size_t got, size_t size,
-                               const kgen_key *key) {
-    head_rest rest;
+static kgen__verdict read_head(kgen_entry *out, head_rest *rest, const uint8_t *bytes, size_t got,
+                               size_t size, const kgen_key *key) {
     if (got < SMALLEST || memcmp(bytes, magic, MAGIC) != 0) return KGEN__BAD;
     reader length = {bytes + MAGIC + 4 + 4, 8, 0}, in = {bytes + MAGIC, got - MAGIC, 0};
     if (take_number(&length, 8) != size) return KGEN__BAD;
     memset(out, 0, sizeof *out);
-    return take_head(out, &rest, &in, key);
+    kgen__verdict verdict = take_head(out, rest, &in, key);
+    rest->code_at = (size_t)(in.at - bytes);
+    return verdict;
+}
+
+kgen__verdict kgen__entry_head(kgen_entry *out, size_t *code_at, const uint8_t *bytes, size_t got,
+                               size_t size, const kgen_key *key) {
+    head_rest rest = {0};
+    kgen__verdict verdict = read_head(out, &rest, bytes, got, size, key);
+    *code_at = rest.code_at;
+    return verdict;
+}
+
+/* The code of the head at the start of `head`, `got` bytes of which have been read. */
+static kgen__verdict fetch_code(kgen_entry *entry, const head_rest *rest, const uint8_t *head,
+                                size_t got, kgen__fetch *fetch, void *from) {
+    uint8_t digest[DIGEST];
+    crypto_generichash_state state;
+    size_t wanted = entry->code_size + DIGEST, begun = got - rest->code_at;
+    if (begun > wanted) begun = wanted;
+    entry->code = malloc(wanted);
+    if (!entry->code) return KGEN__NO_MEMORY;
+    memcpy(entry->code, head + rest->code_at, begun);
+    if (begun < wanted && !fetch(from, entry->code + begun, got, wanted - begun)) return KGEN__BAD;
+    crypto_generichash_init(&state, NULL, 0, DIGEST);
+    crypto_generichash_update(&state, head, rest->code_at);
+    crypto_generichash_update(&state, entry->code, entry->code_size);
+    crypto_generichash_final(&state, digest, DIGEST);
+    if (memcmp(digest, entry->code + entry->code_size, DIGEST) != 0) return KGEN__BAD;
+    return check_arch(entry, rest->mach);
+}
+
+static kgen__verdict fetch_into(kgen_entry *entry, kgen__fetch *fetch, void *from, size_t size,
+                                const kgen_key *key) {
+    uint8_t head[KGEN__HEAD_MAX];
+    head_rest rest = {0};
+    size_t got = size < sizeof head ? size : sizeof head;
+    if (size > KGEN__FILE_MAX || !fetch(from, head, 0, got)) return KGEN__BAD;
+    kgen__verdict verdict = read_head(entry, &rest, head, got, size, key);
+    if (verdict != KGEN__GOOD) return verdict;
+    if (!are_sizes_sound(entry) || rest.packed_size > size ||
+        rest.code_at + entry->code_size + rest.packed_size + 2 * DIGEST != size)
+        return KGEN__BAD;
+    return fetch_code(entry, &rest, head, got, fetch, from);
+}
+
+kgen__verdict kgen__entry_fetch(kgen_entry **out, kgen__fetch *fetch, void *from, size_t size,
+                                const kgen_key *key) {
+    kgen_entry *entry = calloc(1, sizeof *entry);
+    if (!entry) return KGEN__NO_MEMORY;
+    kgen__verdict verdict = fetch_into(entry, fetch, from, size, key);
+    if (verdict == KGEN__GOOD)
+        *out = entry;
+    else
+        kgen_entry_free(entry);
+    return verdict;
 }
 
 kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t size,
@@ -310,8 +388,7 @@ kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t 
     if (!is_sound(bytes, size)) return KGEN__BAD;
     kgen_entry *entry = calloc(1, sizeof *entry);
     if (!entry) return KGEN__NO_MEMORY;
-    reader in = {bytes + MAGIC, size - MAGIC - DIGEST, 0};
-    kgen__verdict verdict = decode_into(entry, &in, key);
+    kgen__verdict verdict = decode_into(entry, bytes, size, key);
     if (verdict == KGEN__GOOD)
         *out = entry;
     else
@@ -323,19 +400,26 @@ kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t 
  * entries in memory
  * ------------------------------------------------------------------------ */
 
-kgen_entry *kgen__entry_copy(const kgen_entry *entry) {
+static char *copy_source(const kgen_entry *entry) {
+    char *copy = malloc(entry->source_size + 1);
+    if (!copy) return NULL;
+    if (entry->source_size) memcpy(copy, entry->source, entry->source_size);
+    copy[entry->source_size] = 0;
+    return copy;
+}
+
+kgen_entry *kgen__entry_copy(const kgen_entry *entry, int code_only) {
     kgen_entry *copy = malloc(sizeof *copy);
+    int has_source = !code_only && (entry->source || !entry->source_size);
     if (!copy) return NULL;
     *copy = *entry;
     copy->code = malloc(entry->code_size);
-    copy->source = malloc(entry->source_size + 1);
-    if (!copy->code || !copy->source) {
+    copy->source = has_source ? copy_source(entry) : NULL;
+    if (!copy->code || (has_source && !copy->source)) {
         kgen_entry_free(copy);
         return NULL;
     }
     memcpy(copy->code, entry->code, entry->code_size);
-    if (entry->source_size) memcpy(copy->source, entry->source, entry->source_size);
-    copy->source[entry->source_size] = 0;
     return copy;
 }
 

@@ -46,6 +46,17 @@ int kgen__write_all(int fd, const void *bytes, size_t size) {
     return 0;
 }
 
+size_t kgen__read_at(int fd, void *bytes, size_t at, size_t size) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t got = pread(fd, (char *)bytes + done, size - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        done += (size_t)got;
+    }
+    return done;
+}
+
 size_t kgen__read_all(int fd, void *bytes, size_t size) {
     size_t done = 0;
     while (done < size) {

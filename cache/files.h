@@ -9,6 +9,7 @@
 int kgen__make_dirs(const char *dir);
 /* How much was read: less than `size` where the file ends before. */
 size_t kgen__read_all(int fd, void *bytes, size_t size);
+size_t kgen__read_at(int fd, void *bytes, size_t at, size_t size);
 /* 0, or -1 with errno. */
 int kgen__write_all(int fd, const void *bytes, size_t size);
 

@@ -20,12 +20,14 @@ static kgen__verdict read_head(kgen_entry *out, size_t *file_bytes, const kgen__
     uint8_t bytes[KGEN__HEAD_MAX];
     struct stat st;
     kgen__verdict verdict = KGEN__BAD;
+    size_t code_at;
     int fd = openat(at->shard, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return KGEN__BAD;
     if (fstat(fd, &st) == 0 && kgen__is_trusted(&st)) {
         ssize_t got = read(fd, bytes, sizeof bytes);
         *file_bytes = (size_t)st.st_size;
-        verdict = kgen__entry_head(out, bytes, got > 0 ? (size_t)got : 0, *file_bytes, key);
+        verdict =
+            kgen__entry_head(out, &code_at, bytes, got > 0 ? (size_t)got : 0, *file_bytes, key);
     }
     close(fd);
     return verdict;

@@ -10,7 +10,7 @@ enum {
     /* Hashed into every key and written into every entry: raise it when the
      * key's fields or the entry format change, so that two formats never meet
      * under one key. */
-    KGEN__SCHEMA = 2,
+    KGEN__SCHEMA = 3,
     KGEN__CODE_MAX = 64 << 20,
     KGEN__SOURCE_MAX = 16 << 20,
     KGEN__HEAD_MAX = 4096, /* all of an entry before its code */
@@ -35,16 +35,25 @@ kgen_status kgen__entry_encode(uint8_t **out, size_t *size, const kgen_entry *en
 kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t size,
                                  const kgen_key *key);
 /* Only what stands before the code; `got` bytes of a file of `size`. */
-kgen__verdict kgen__entry_head(kgen_entry *out, const uint8_t *bytes, size_t got, size_t size,
-                               const kgen_key *key);
-kgen_entry *kgen__entry_copy(const kgen_entry *entry); /* NULL: out of memory */
+kgen__verdict kgen__entry_head(kgen_entry *out, size_t *code_at, const uint8_t *bytes, size_t got,
+                               size_t size, const kgen_key *key);
+/* 1: `size` bytes of a file from `at` on are in `out`. */
+typedef int kgen__fetch(void *from, void *out, size_t at, size_t size);
+/* The head and the code of a file of `size` bytes, proved by their own digest: the source
+ * stays NULL, and neither it nor the digest of the file is read. */
+kgen__verdict kgen__entry_fetch(kgen_entry **out, kgen__fetch *fetch, void *from, size_t size,
+                                const kgen_key *key);
+/* NULL: out of memory. code_only: without its source, which another copy may lack too. */
+kgen_entry *kgen__entry_copy(const kgen_entry *entry, int code_only);
 
 /* One layer. get: *out == NULL with KGEN_OK is a miss. Thread-safe. */
 typedef struct kgen__layer_ops {
     size_t hits;    /* offset of its hit counter in kgen_cache_stats */
     int keeps_hits; /* takes a copy of what a farther layer found */
     int is_far;     /* every nearer layer takes a copy of what it found */
-    kgen_status (*get)(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err);
+    /* code_only: the source is not wanted, and may be there all the same. */
+    kgen_status (*get)(void *self, kgen_entry **out, const kgen_key *key, int code_only,
+                       kgen_error *err);
     kgen_status (*put)(void *self, const kgen_entry *entry, kgen_error *err); /* NULL: read-only */
     /* 1: *key is the key that the last build had for `recipe`. NULL: does not know. */
     int (*find)(void *self, kgen_key *key, const kgen_key *recipe);

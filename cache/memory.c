@@ -46,11 +46,14 @@ static item *find(kgen__memory *memory, const kgen_key *key) {
     return found;
 }
 
-static kgen_status memory_get(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err) {
+/* An entry that was read without its source is none for who wants that. */
+static kgen_status memory_get(void *self, kgen_entry **out, const kgen_key *key, int code_only,
+                              kgen_error *err) {
     kgen__memory *memory = self;
     pthread_mutex_lock(&memory->mutex);
     item *found = find(memory, key);
-    if (found) *out = kgen__entry_copy(found->entry);
+    if (found && !code_only && !found->entry->source) found = NULL;
+    if (found) *out = kgen__entry_copy(found->entry, code_only);
     pthread_mutex_unlock(&memory->mutex);
     if (found && !*out) return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory for an entry");
     return KGEN_OK;
@@ -75,7 +78,7 @@ static void drop(kgen__memory *memory, item *old) {
 
 static kgen_status memory_put(void *self, const kgen_entry *entry, kgen_error *err) {
     kgen__memory *memory = self;
-    kgen_entry *copy = kgen__entry_copy(entry);
+    kgen_entry *copy = kgen__entry_copy(entry, 0);
     int added = 0;
     if (copy) {
         pthread_mutex_lock(&memory->mutex);

@@ -169,9 +169,10 @@ static int look_up(kgen__remote *remote, kgen_entry **out, const kgen_key *key) 
     return verdict == KGEN__GOOD || verdict == KGEN__OTHER;
 }
 
-static kgen_status remote_get(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err) {
+static kgen_status remote_get(void *self, kgen_entry **out, const kgen_key *key, int code_only,
+                              kgen_error *err) {
     kgen__remote *remote = self;
-    (void)err;
+    (void)code_only, (void)err;
     if (is_paused(remote)) return KGEN_OK;
     if (look_up(remote, out, key))
         note_success(remote);

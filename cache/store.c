@@ -20,6 +20,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* O_NONBLOCK: a pipe in the place of a file must not hold us up. */
+enum { READ_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
+
 struct kgen__store {
     char *dir;
     kgen_cache_stats *stats;
@@ -77,15 +80,27 @@ static kgen__verdict read_entry(int fd, const struct stat *st, kgen_entry **out,
     return verdict;
 }
 
+static int fetch(void *from, void *out, size_t at, size_t size) {
+    const int *fd = from;
+    return kgen__read_at(*fd, out, at, size) == size;
+}
+
+/* What is not sound as code is judged whole. */
+static kgen__verdict read_code(int fd, const struct stat *st, kgen_entry **out,
+                               const kgen_key *key) {
+    if (!kgen__is_trusted(st)) return KGEN__BAD;
+    kgen__verdict verdict = kgen__entry_fetch(out, fetch, &fd, (size_t)st->st_size, key);
+    return verdict == KGEN__GOOD ? verdict : read_entry(fd, st, out, key);
+}
+
 /* *out stays NULL for a miss. What cannot be opened is a miss; what may not be
  * believed is one too, and is set aside. */
 static kgen_status load(const kgen__store *store, const kgen__place *at, kgen_entry **out,
-                        struct stat *seen, const kgen_key *key, kgen_error *err) {
+                        struct stat *seen, const kgen_key *key, int code_only, kgen_error *err) {
     kgen__verdict verdict = KGEN__OTHER;
-    /* O_NONBLOCK: a pipe in the place of a file must not hold us up. */
-    int fd = openat(at->shard, at->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd = openat(at->shard, at->name, READ_FLAGS);
     if (fd >= 0 && fstat(fd, seen) == 0)
-        verdict = read_entry(fd, seen, out, key);
+        verdict = (code_only ? read_code : read_entry)(fd, seen, out, key);
     else if (fd < 0 && errno != ENOENT &&
              fstatat(at->shard, at->name, seen, AT_SYMLINK_NOFOLLOW) == 0 &&
              !kgen__is_trusted(seen))
@@ -96,30 +111,33 @@ static kgen_status load(const kgen__store *store, const kgen__place *at, kgen_en
     return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory to read entry %s", at->hex);
 }
 
-static kgen_status store_get(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err) {
+static kgen_status store_get(void *self, kgen_entry **out, const kgen_key *key, int code_only,
+                             kgen_error *err) {
     const kgen__store *store = self;
     kgen__place at;
     struct stat seen;
     kgen_status status = KGEN_OK;
     if (kgen__place_open(&at, store->dir, key, KGEN__ENTRY_SUFFIX, 0) == 0)
-        status = load(store, &at, out, &seen, key, err);
+        status = load(store, &at, out, &seen, key, code_only, err);
     if (*out) kgen__stamp(&at, &seen);
     kgen__place_close(&at);
     return status;
 }
 
 /* A system layer is nobody's to mend: what is bad there is a miss and stays. */
-static kgen_status system_get(void *self, kgen_entry **out, const kgen_key *key, kgen_error *err) {
+static kgen_status system_get(void *self, kgen_entry **out, const kgen_key *key, int code_only,
+                              kgen_error *err) {
     const kgen__store *store = self;
     kgen__place at;
-    uint8_t *bytes = NULL;
-    size_t size = 0;
+    struct stat st;
     kgen__verdict verdict = KGEN__OTHER;
-    if (kgen__place_open(&at, store->dir, key, KGEN__ENTRY_SUFFIX, 0) == 0 &&
-        kgen__place_read(&at, &bytes, &size) == 0)
-        verdict = kgen__entry_decode(out, bytes, size, key);
+    int fd = kgen__place_open(&at, store->dir, key, KGEN__ENTRY_SUFFIX, 0) == 0
+                 ? openat(at.shard, at.name, READ_FLAGS)
+                 : -1;
+    if (fd >= 0 && fstat(fd, &st) == 0)
+        verdict = (code_only ? read_code : read_entry)(fd, &st, out, key);
+    if (fd >= 0) close(fd);
     kgen__place_close(&at);
-    free(bytes);
     if (verdict != KGEN__NO_MEMORY) return KGEN_OK;
     return kgen_fail(err, KGEN_E_NOMEM, "cache: no memory to read an entry");
 }
@@ -163,7 +181,7 @@ static kgen_status list_file(const kgen__place *at, const kgen_key *key, int *st
     const listing *l = user;
     kgen_entry *entry = NULL;
     struct stat seen;
-    KGEN_TRY(load(l->store, at, &entry, &seen, key, err));
+    KGEN_TRY(load(l->store, at, &entry, &seen, key, 0, err));
     if (!entry) return KGEN_OK;
     free(entry->code);
     entry->code = NULL;

@@ -66,14 +66,14 @@ static kgen_status get(const host *h, kgen_cache *cache, double *seconds, kgen_e
     kgen_entry *entry = NULL;
     int found = 0;
     double start = kgen__clock();
-    KGEN_TRY(kgen_cache_get(cache, &entry, &found, &h->key, err));
+    KGEN_TRY(kgen_cache_get_as(cache, &entry, &found, &h->key, KGEN_GET_CODE, err));
     *seconds = kgen__clock() - start;
     kgen_entry_free(entry);
     if (found) return KGEN_OK;
     return kgen_fail(err, KGEN_E_INTERNAL, "%s: an entry just built is not in the cache", h->dir);
 }
 
-/* A cache that has just been opened reads and checks the file; after that the
+/* A cache that has just been opened reads and checks the code in the file; after that the
  * entry is in memory, and a look-up copies it. */
 static kgen_status time_cache(host *h, kgen_error *err) {
     double warm[SAMPLES], memory[SAMPLES], seconds = 0;

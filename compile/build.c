@@ -123,7 +123,7 @@ static kgen__wanted wanted_of(const build *b, const work *w) {
  * asks a server. */
 static int find_cached(build *b, work *w, int near_only) {
     kgen__wanted wanted = wanted_of(b, w);
-    wanted.near_only = near_only;
+    wanted.how = (near_only ? KGEN_GET_NEAR : 0) | (b->options.code_only ? KGEN_GET_CODE : 0);
     kgen_error why;
     if (!kgen__lookup(&wanted, &w->result->entry, &why)) return 0;
     if (!w->result->entry) {

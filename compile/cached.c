@@ -22,7 +22,7 @@ static int get_made(const kgen__wanted *wanted, kgen_entry **out) {
         const char *const *flags = kgen_target_flags(wanted->source->target, (kgen_compiler)c);
         size_t count = count_of(flags);
         if (count && kgen_cache_get_made(wanted->cache, out, &found, wanted->source, flags, count,
-                                         NULL) != KGEN_OK)
+                                         wanted->how, NULL) != KGEN_OK)
             found = 0;
     }
     return found;
@@ -30,10 +30,9 @@ static int get_made(const kgen__wanted *wanted, kgen_entry **out) {
 
 static int get_by_key(const kgen__wanted *wanted, kgen_entry **out) {
     int found = 0;
-    kgen_status status = wanted->near_only
-                             ? kgen_cache_get_near(wanted->cache, out, &found, &wanted->key, NULL)
-                             : kgen_cache_get(wanted->cache, out, &found, &wanted->key, NULL);
-    return status == KGEN_OK && found;
+    return kgen_cache_get_as(wanted->cache, out, &found, &wanted->key, wanted->how, NULL) ==
+               KGEN_OK &&
+           found;
 }
 
 int kgen__lookup(const kgen__wanted *wanted, kgen_entry **out, kgen_error *err) {

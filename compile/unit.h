@@ -145,9 +145,9 @@ typedef struct kgen__wanted {
     kgen_cache *cache;
     const kgen_source *source;
     const kgen_toolchain *toolchain;
-    const char *const *flags;    /* of the toolchain */
-    kgen_key key;                /* with a toolchain */
-    int allow_spills, near_only; /* near_only: no server is asked */
+    const char *const *flags; /* of the toolchain */
+    kgen_key key;             /* with a toolchain */
+    int allow_spills, how;    /* how: KGEN_GET_... */
 } kgen__wanted;
 
 void kgen__wanted_key(kgen__wanted *wanted);

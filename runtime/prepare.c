@@ -155,7 +155,8 @@ static void take_generic(preparation *p, size_t job) {
     kgen_status why = result->error.status;
     if (result->outcome != KGEN_JOB_FAILED || (why != KGEN_E_NOT_CACHED && why != KGEN_E_TOOLCHAIN))
         return;
-    const kgen_build_options options = {.size = sizeof options, .only_cached = 1, .offline = 1};
+    const kgen_build_options options = {
+        .size = sizeof options, .only_cached = 1, .offline = 1, .code_only = 1};
     kgen_job generic = {.target = kgen_target_generic(ctx->target)};
     kgen_tuning_match match;
     kgen_job_result found;
@@ -215,6 +216,7 @@ static void build(preparation *p) {
                                         .workers = p->options.workers,
                                         .only_cached = p->ctx->mode == KGEN_MODE_STRICT,
                                         .offline = p->ctx->mode == KGEN_MODE_OFFLINE,
+                                        .code_only = 1,
                                         .progress = job_done,
                                         .cancel = p->options.cancel ? is_cancelled : NULL,
                                         .user = p};

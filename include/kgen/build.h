@@ -61,7 +61,8 @@ typedef struct kgen_build_options {
     void *user;
     /* May be NULL; about once a second: what runs here, and what another process compiles. */
     void (*heartbeat)(size_t running, size_t waiting, void *user);
-    int offline; /* 1: no compiler is looked for. An entry is what the last build with one made */
+    int offline;   /* 1: no compiler is looked for. An entry is what the last build with one made */
+    int code_only; /* 1: entries that were cached come without their source, which takes time */
 } kgen_build_options;
 
 /* Without a compiler, what was compiled before is found all the same (kgen_cache_get_made);

@@ -48,8 +48,10 @@ typedef struct kgen_entry {
     kgen_build_record record;
     uint8_t *code;
     size_t code_size;
-    char *source; /* NUL-terminated */
+    char *source; /* NUL-terminated; NULL: KGEN_GET_CODE */
     size_t source_size;
+    /* Of the source's tokens; set by a look-up, not read by a put. */
+    uint8_t source_digest[KGEN_SOURCE_DIGEST_BYTES];
 } kgen_entry;
 
 typedef struct kgen_cache kgen_cache;
@@ -90,9 +92,13 @@ KGEN_API int kgen_cache_layer_at(const kgen_cache *cache, size_t i, kgen_cache_l
  * reported as a miss. */
 KGEN_API kgen_status kgen_cache_get(kgen_cache *cache, kgen_entry **out, int *found,
                                     const kgen_key *key, kgen_error *err);
-/* The same without the remote layer. */
-KGEN_API kgen_status kgen_cache_get_near(kgen_cache *cache, kgen_entry **out, int *found,
-                                         const kgen_key *key, kgen_error *err);
+/* How a look-up is done: all of these that are set. */
+enum {
+    KGEN_GET_NEAR = 1, /* the remote layer is not asked */
+    KGEN_GET_CODE = 2, /* only what a device gets is read and proved; the source is NULL */
+};
+KGEN_API kgen_status kgen_cache_get_as(kgen_cache *cache, kgen_entry **out, int *found,
+                                       const kgen_key *key, int how, kgen_error *err);
 /* Stores in memory, and in the user directory where there is one. An
  * unwritable directory is KGEN_E_IO here: the memory layer has the entry. */
 KGEN_API kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_error *err);
@@ -100,7 +106,7 @@ KGEN_API kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, 
  * this source, these flags and its target. */
 KGEN_API kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, int *found,
                                          const kgen_source *source, const char *const *flags,
-                                         size_t flag_count, kgen_error *err);
+                                         size_t flag_count, int how, kgen_error *err);
 /* Says so for the next time: `key` is what the compiler of today makes of them. */
 KGEN_API void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source,
                                    const char *const *flags, size_t flag_count,

@@ -32,7 +32,7 @@ static uint8_t *copy_of(const uint8_t *data, size_t size) {
 /* What can be stored is read again as what it was. */
 static void check_entry(const kgen_entry *entry) {
     kgen_error err;
-    kgen_entry *again = NULL, *copy = kgen__entry_copy(entry);
+    kgen_entry *again = NULL, *copy = kgen__entry_copy(entry, 0);
     uint8_t *bytes;
     size_t size;
     if (kgen__entry_check(entry, &err) == KGEN_OK) {
@@ -46,15 +46,34 @@ static void check_entry(const kgen_entry *entry) {
     kgen_entry_free(copy);
 }
 
+static int fetch(void *from, void *out, size_t at, size_t size) {
+    memcpy(out, (const uint8_t *)from + at, size);
+    return 1;
+}
+
 void fuzz_entry(const uint8_t *data, size_t size) {
     kgen_key key;
-    kgen_entry *entry = NULL, head;
+    kgen_entry *entry = NULL, *code = NULL, head;
+    size_t code_at, got = size < KGEN__HEAD_MAX ? size : KGEN__HEAD_MAX;
     if (size < KEY_AT + sizeof key + DIGEST) return;
     uint8_t *bytes = copy_of(data, size);
     make_right(bytes, size);
     memcpy(&key, bytes + KEY_AT, sizeof key);
-    kgen__entry_head(&head, bytes, size < KGEN__HEAD_MAX ? size : KGEN__HEAD_MAX, size, &key);
+    if (kgen__entry_head(&head, &code_at, bytes, got, size, &key) == KGEN__GOOD &&
+        head.code_size <= size && code_at + head.code_size + 2 * DIGEST <= size) {
+        size_t end = code_at + head.code_size;
+        crypto_generichash(bytes + end, DIGEST, bytes, end, NULL, 0);
+        make_right(bytes, size);
+    }
     kgen__verdict verdict = kgen__entry_decode(&entry, bytes, size, &key);
+    if (verdict == KGEN__GOOD &&
+        (kgen__entry_fetch(&code, fetch, bytes, size, &key) != KGEN__GOOD ||
+         memcmp(code->code, entry->code, entry->code_size) != 0))
+        fuzz_wrong("the code of an entry", entry->spec);
+    kgen_entry_free(code);
+    code = NULL;
+    kgen__entry_fetch(&code, fetch, bytes, size, &key);
+    kgen_entry_free(code);
     if ((verdict == KGEN__GOOD) != (entry != NULL)) fuzz_wrong("verdict of an entry", "");
     if (entry) check_entry(entry);
     kgen_entry_free(entry);
@@ -72,7 +91,7 @@ static void read_bundle(kgen__bundle *bundle) {
         kgen_key key;
         kgen__bundle_look(bundle, &slot.key, &found);
         kgen__bundle_ops.find(bundle, &key, &slot.key);
-        kgen__bundle_ops.get(bundle, &entry, &slot.key, &err);
+        kgen__bundle_ops.get(bundle, &entry, &slot.key, i & 1, &err);
         kgen_entry_free(entry);
         if (kgen__bundle_bytes(bundle, &slot, &bytes, &err) == KGEN_OK) free(bytes);
     }

@@ -12,7 +12,7 @@ cmake -S "$here/../.." -B "$folder/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCM
 cmake --build "$folder/build" --target fuzz >/dev/null
 for target in "${targets[@]}"; do
     mkdir -p "$folder/$target" "$folder/findings"
-    KGEN_FUZZ_TARGET=$target "$folder/build/bin/fuzz" -runs="$runs" -max_len=4096 -timeout=20 -rss_limit_mb=2048 \
+    KGEN_FUZZ_TARGET=$target "$folder/build/bin/fuzz" -runs="$runs" -max_len=40000 -timeout=20 -rss_limit_mb=2048 \
         -artifact_prefix="$folder/findings/$target-" "$folder/$target" "$here/corpus/$target" \
         >"$folder/$target.log" 2>&1 || { tail -n 30 "$folder/$target.log" && exit 1; }
     printf '%-8s %s\n' "$target" "$(grep -o 'Done .*' "$folder/$target.log")"

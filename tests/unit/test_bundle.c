@@ -94,7 +94,7 @@ static int look(kgen_cache *cache, const kernel *k, int by_recipe) {
     kgen_entry *entry = NULL;
     int found = 0;
     kgen_status status =
-        by_recipe ? kgen_cache_get_made(cache, &entry, &found, &k->source, flags, 1, NULL)
+        by_recipe ? kgen_cache_get_made(cache, &entry, &found, &k->source, flags, 1, 0, NULL)
                   : kgen_cache_get(cache, &entry, &found, &k->entry.key, NULL);
     assert_int_equal(status, KGEN_OK);
     int result = !found ? 0 : is_same(entry, &k->entry) ? 1 : -1;
@@ -184,7 +184,7 @@ static void a_bundle_is_read_where_it_is_not_mapped(void **state) {
         kgen_entry *entry = NULL;
         assert_int_equal(kgen__bundle_open(&bundle, path, NULL, (kgen__bundle_access)access, NULL),
                          KGEN_OK);
-        assert_int_equal(kgen__bundle_ops.get(bundle, &entry, &k.entry.key, NULL), KGEN_OK);
+        assert_int_equal(kgen__bundle_ops.get(bundle, &entry, &k.entry.key, 0, NULL), KGEN_OK);
         assert_true(entry && is_same(entry, &k.entry));
         kgen_entry_free(entry);
         kgen__bundle_close(bundle);

@@ -24,19 +24,21 @@
 
 #include <kgen/cache.h>
 
+#include "cache/layer.h"
 #include "seed.h"
 
 enum { PATH_BYTES = 512, NOBODY = 65534, MACH_GFX942 = 0x4c, MACH_GFX950 = 0x4f };
 
-/* Places in a file of schema 1; the strings are target, symbol, toolchain, spec. */
+/* Places in a file of schema 3; the strings are target, symbol, toolchain, spec. */
 enum {
     AT_SCHEMA = 8,
     AT_MACH = 12,
     AT_FILE_SIZE = 16,
+    AT_KEY = 24,
     AT_CODE_SIZE = 56,
     AT_SOURCE_SIZE = 64,
     AT_PACKED_SIZE = 72,
-    AT_STRINGS = 140,
+    AT_STRINGS = 172,
     AT_SYMBOL = AT_STRINGS + 2 + 6, /* after "gfx942" */
     SYMBOL_LENGTH = 24,
     DIGEST_BYTES = 32,
@@ -203,9 +205,31 @@ static void write_file(const char *path, const uint8_t *bytes, size_t size) {
     close(fd);
 }
 
+static void put_digest(uint8_t *bytes, size_t at) {
+    crypto_generichash(bytes + at, DIGEST_BYTES, bytes, at, NULL, 0);
+}
+
+/* Where the code's digest stands; 0: nowhere. */
+static size_t code_digest_at(const uint8_t *bytes, size_t size) {
+    static kgen_entry head;
+    kgen_key key;
+    size_t code_at;
+    if (size < AT_STRINGS) return 0;
+    memcpy(key.bytes, bytes + AT_KEY, sizeof key.bytes);
+    if (kgen__entry_head(&head, &code_at, bytes, size < KGEN__HEAD_MAX ? size : KGEN__HEAD_MAX,
+                         size, &key) != KGEN__GOOD)
+        return 0;
+    size_t left = size - code_at;
+    return left >= 2 * DIGEST_BYTES && head.code_size <= left - 2 * DIGEST_BYTES
+               ? code_at + head.code_size
+               : 0;
+}
+
+/* Both digests are made right. */
 static void seal(uint8_t *bytes, size_t size) {
-    crypto_generichash(bytes + size - DIGEST_BYTES, DIGEST_BYTES, bytes, size - DIGEST_BYTES, NULL,
-                       0);
+    size_t at = code_digest_at(bytes, size);
+    if (at) put_digest(bytes, at);
+    put_digest(bytes, size - DIGEST_BYTES);
 }
 
 /* A process that has not seen the entry before finds the file at its place
@@ -309,7 +333,7 @@ static size_t append(uint8_t *out, const void *bytes, size_t size, int with_leng
 /* Caches are shared between versions: a change here must raise the schema. */
 static void the_key_is_what_the_header_says(void **state) {
     (void)state;
-    uint8_t all[256] = {2}; /* schema 2 in 8 bytes */
+    uint8_t all[256] = {3}; /* schema 3 in 8 bytes */
     uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
     static const uint8_t flag_count[8] = {2};
     kgen_key expected, key = key_of(text, strlen(text), "gfx942", two_flags, 2, "id");
@@ -523,6 +547,51 @@ static void every_flipped_byte_is_refused(void **state) {
     write_file(path, bytes, size); /* and undamaged it is a hit again */
     kgen_cache *cache = open_cache(dir);
     assert_hit(cache, entry);
+    kgen_cache_close(cache);
+    free(bytes);
+    kgen_entry_free(entry);
+}
+
+/* What a device gets has a digest of its own: nothing behind it is looked at. */
+static void only_the_code_is_read(void **state) {
+    (void)state;
+    kgen_entry *entry = make_entry(5000, 3000), *got;
+    char path[PATH_BYTES];
+    size_t size = 0;
+    int found;
+    publish(entry);
+    entry_path(path, &entry->key);
+    uint8_t *bytes = read_file(path, &size);
+    size_t end = code_digest_at(bytes, size) + DIGEST_BYTES;
+    assert_in_range(end, AT_STRINGS + entry->code_size, size - DIGEST_BYTES);
+    for (int i = 0; i < 300; i++) {
+        size_t at = i & 1 ? (size_t)rand() % end : end + (size_t)rand() % (size - end);
+        bytes[at] ^= 1;
+        write_file(path, bytes, size);
+        bytes[at] ^= 1;
+        kgen_cache *cache = open_cache(dir);
+        assert_int_equal(kgen_cache_get_as(cache, &got, &found, &entry->key, KGEN_GET_CODE, NULL),
+                         KGEN_OK);
+        assert_int_equal(found, at >= end);
+        assert_int_equal(kgen_cache_get_stats(cache).quarantined, !found);
+        if (found) assert_memory_equal(got->code, entry->code, entry->code_size);
+        if (found) assert_null(got->source);
+        kgen_entry_free(got);
+        assert_miss(cache, &entry->key); /* neither the memory nor the file has all of it */
+        kgen_cache_close(cache);
+    }
+    write_file(path, bytes, size);
+    kgen_cache *cache = open_cache(dir);
+    for (int i = 0; i < 3; i++) { /* the file, the memory without a source, and with one */
+        assert_int_equal(kgen_cache_get_as(cache, &got, &found, &entry->key, KGEN_GET_CODE, NULL),
+                         KGEN_OK);
+        assert_int_equal(found, 1);
+        assert_null(got->source);
+        assert_int_equal(got->source_size, entry->source_size);
+        assert_int_not_equal(kgen_cache_put(cache, got, NULL), KGEN_OK);
+        kgen_entry_free(got);
+        if (i) assert_hit(cache, entry);
+    }
     kgen_cache_close(cache);
     free(bytes);
     kgen_entry_free(entry);
@@ -1441,6 +1510,7 @@ int main(void) {
         TEST(putting_again_does_not_grow),
         TEST(files_are_private),
         TEST(every_flipped_byte_is_refused),
+        TEST(only_the_code_is_read),
         TEST(every_truncation_is_refused),
         TEST(sealed_nonsense_is_survived),
         TEST(sealed_lies_are_refused),

@@ -114,7 +114,7 @@ static void a_hit_that_spills_is_refused(void **state) {
 static int made(kgen_cache *cache, const kgen_source *source, size_t flag_count) {
     kgen_entry *entry = NULL;
     int found = 0;
-    assert_int_equal(kgen_cache_get_made(cache, &entry, &found, source, flags, flag_count, NULL),
+    assert_int_equal(kgen_cache_get_made(cache, &entry, &found, source, flags, flag_count, 0, NULL),
                      KGEN_OK);
     int maker = found ? entry->code[0] : 0;
     assert_true(found || !entry);
