@@ -6,7 +6,8 @@
  *   target, symbol, toolchain, spec: length u16 and bytes
  *   code  BLAKE2b-256 of everything before  zstd(source)  BLAKE2b-256 of everything before
  *
- * What a device gets is proved by the first digest, and the rest is not read for it. Magic, schema, file size and the digest at the end never move: a reader of any
+ * What a device gets is proved by the first digest, and the rest is not read for it.
+ * Magic, schema, file size and the digest at the end never move: a reader of any
  * version can tell a sound entry of another version from a damaged one. */
 #include "layer.h"
 

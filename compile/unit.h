@@ -147,7 +147,7 @@ typedef struct kgen__wanted {
     const kgen_toolchain *toolchain;
     const char *const *flags; /* of the toolchain */
     kgen_key key;             /* with a toolchain */
-    int allow_spills, how;    /* how: KGEN_GET_... */
+    int allow_spills, how;    /* how: of kgen_cache_get_as */
 } kgen__wanted;
 
 void kgen__wanted_key(kgen__wanted *wanted);
