@@ -309,6 +309,9 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t ids = is_small_page(s->page) ? 16 : 0;         /* page numbers, one a token */
     int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */
     int32_t fixed = isa->fixed;
+    /* What of a group and its sequences waits for the end of a segment; measured. */
+    int32_t wide = s->head_dim >= 256 && bits == 16 && target->isa == KGEN_ISA_RDNA3;
+    if (wide && s->cascade && !phases[s->phase].bounded) fixed += 40;
     if (is_buffered(s, isa)) {
         int edges = s->window || s->right || s->chunk || s->causal != 1;
         k = 8, v = 16;                           /* on their way from LDS */

@@ -1086,6 +1086,30 @@ static void test_f32_rows_fit_the_registers(void **state) {
     }
 }
 
+/* Two waves that share 256 values spill on RDNA 3 where sequences come in groups: there
+ * four do. */
+static void test_groups_of_sequences_leave_fewer_registers(void **state) {
+    static const struct {
+        const char *line, *target;
+        int v_split;
+    } rows[] = {
+        {"attn:phase=extend,d=256,g=8,page=1056,cascade=1", "gfx1100", 4},
+        {"attn:phase=extend,d=256,g=8,page=1056", "gfx1100", 2},
+        {"attn:phase=extend,kv=fp8,d=256,g=8,page=1056,cascade=1", "gfx1100", 2},
+        {"attn:phase=extend,d=256,g=8,page=1056,cascade=1", "gfx1201", 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        kgen_spec spec, resolved;
+        kgen_error err;
+        const kgen_target *target;
+        assert_int_equal(kgen_spec_parse(&spec, rows[i].line, &err), KGEN_OK);
+        assert_int_equal(kgen_target_find(&target, rows[i].target, &err), KGEN_OK);
+        assert_int_equal(kgen_spec_resolve(&resolved, &spec, target, &err), KGEN_OK);
+        assert_int_equal(resolved.attn.v_split, rows[i].v_split);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trips),
@@ -1108,6 +1132,7 @@ int main(void) {
         cmocka_unit_test(test_mutated_lines),
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_f32_rows_fit_the_registers),
+        cmocka_unit_test(test_groups_of_sequences_leave_fewer_registers),
         cmocka_unit_test(test_other_locales),
     };
     uint64_t seed = test_seed();
