@@ -38,7 +38,7 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(attn.sinks, 4, 0, 1),
     KGEN__CHOICE(attn.gate, 2, 0, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_F32),
     KGEN__CHOICE(attn.lse, 6, 0, 1, KGEN_LSE_TH),
-    KGEN__CHOICE(attn.invariant, 2, 0, 1),
+    KGEN__CHOICE(attn.invariant, 2, 0, 1, 512),
     KGEN__CHOICE(attn.cascade, 4, 0, 1),
     KGEN__CHOICE(attn.descale, 8, KGEN_DESCALE_AUTO, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD,
                  KGEN_DESCALE_TOKEN, KGEN_DESCALE_IGNORE),

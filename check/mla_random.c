@@ -21,6 +21,7 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(mla.offsets, 3, 0, 1),
     KGEN__CHOICE(mla.window, 4, 0, 1, 2, 15, 16, 17, 33, 64, 100, KGEN_WINDOW_RT),
     KGEN__CHOICE(mla.sparse, 3, 0, 1),
+    KGEN__CHOICE(mla.invariant, 2, 0, 1, 512),
     KGEN__CHOICE(mla.sinks, 4, 0, 1),
     KGEN__CHOICE(mla.lse, 6, 0, 1, KGEN_LSE_TH),
     KGEN__CHOICE(mla.descale, 8, KGEN_DESCALE_AUTO, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD),

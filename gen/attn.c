@@ -25,10 +25,12 @@ static const kgen_domain domain_TOKENS = RANGE(1, sizeof(union most_tokens), 1);
 static const kgen_domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
 static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
 static const kgen_domain domain_LOOKBACK = RANGE(1, 1023, 1);
+static const kgen_domain domain_PARTS = RANGE(KG_ATTN_PART_STEP, 1 << 24, KG_ATTN_PART_STEP);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_TILES = LIST(row_tile_counts);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
+SYMBOLS(invariant, VALUE("0", 0), VALUE("1", 1));
 static const kgen_symbol symbols_phase[] = {
 #define KGEN_ATTN_PHASE(name, NAME, ...) \
     VALUE(#name, KGEN_PHASE_##NAME), /* templates ask its row */
@@ -106,10 +108,18 @@ static int32_t is_staged(const kgen_spec *spec) {
     return 0;
 }
 
+/* Row blocks of many queries are enough to share out: whole items go to workgroups there.
+ * A flat list has no bound for a sequence's parts. */
+static int32_t part_keys_of(const kgen_attn_spec *s) {
+    if (s->invariant > 1) return s->invariant;
+    return s->invariant && phases[s->phase].bounded && !s->flat ? KG_ATTN_PART : 0;
+}
+static int32_t part_keys(const kgen_spec *spec) { return part_keys_of(&spec->attn); }
+
 /* What templates ask instead of the phase's number. */
-static const kgen__fact phase_facts[] = {{"BOUNDED", is_bounded}, {"RAGGED", is_ragged},
-                                         {"TREE", is_tree},       {"DENSE", is_dense},
-                                         {"STAGED", is_staged},   {NULL, NULL}};
+static const kgen__fact phase_facts[] = {
+    {"PART_KEYS", part_keys}, {"BOUNDED", is_bounded}, {"RAGGED", is_ragged}, {"TREE", is_tree},
+    {"DENSE", is_dense},      {"STAGED", is_staged},   {NULL, NULL}};
 
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;
@@ -140,14 +150,20 @@ static kgen_status applicable_batch(const kgen_attn_spec *s, const kgen_attn_pha
                                     kgen_error *err) {
     REQUIRE(!s->invariant || !s->keep,
             "invariant: keep=%d moves with the window which waves see what", s->keep);
+    REQUIRE(s->invariant <= 1 || phase->bounded,
+            "invariant=%d: phase=%s does not cut the keys of a row block; invariant=1",
+            s->invariant, phase->name);
+    REQUIRE(s->invariant <= 1 || !s->flat,
+            "invariant=%d: flat=1 says no most number of keys of a sequence, for whose parts there "
+            "would be room; invariant=1 cuts none",
+            s->invariant);
     if (!s->cascade) return KGEN_OK;
     REQUIRE(!phase->dense, "cascade: phase=%s has no pages that sequences share", phase->name);
     REQUIRE(!(s->window || s->chunk),
             "cascade: queries do not see a prefix whole through a window or chunks");
     REQUIRE(!s->alibi,
             "cascade: alibi leans on distances, which differ among the sequences of a prefix");
-    REQUIRE(!s->invariant,
-            "cascade: invariant=1, and which sequences share a prefix is the batch's");
+    REQUIRE(!s->invariant, "cascade: invariant, and which sequences share a prefix is the batch's");
     return KGEN_OK;
 }
 
@@ -460,6 +476,7 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
         .row_blocks =
             phases[spec->phase].bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
         .joins = spec->cascade,
+        .part_keys = part_keys_of(spec),
         .block_keys = isa->keys,
         .item_cost = is_buffered(spec, isa) ? kg_attn_buffered_cost(spec->waves, dims)
                                             : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),

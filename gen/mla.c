@@ -19,6 +19,7 @@ static const kgen_domain domain_HEADS = RANGE(1, 128, 1);
 static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
 static const kgen_domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
 static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
+static const kgen_domain domain_PARTS = RANGE(KG_ATTN_PART_STEP, 1 << 24, KG_ATTN_PART_STEP);
 static const kgen_domain domain_WAVES = LIST(wave_counts);
 static const kgen_domain domain_TILES = LIST(tile_counts);
 
@@ -38,6 +39,7 @@ SYMBOLS(page, NAMED("x16", PAGE_X16));
 SYMBOLS(wide, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(window, VALUE("off", 0), NAMED("rt", WINDOW_RT));
 SYMBOLS(lse, VALUE("0", 0), VALUE("1", 1), NAMED("th", LSE_TH));
+SYMBOLS(invariant, VALUE("0", 0), VALUE("1", 1));
 SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
 SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
         NAMED("head", DESCALE_HEAD));
@@ -60,6 +62,13 @@ static int32_t width_of(const kgen_mla_spec *s) { return s->latent + s->rope; }
 static int32_t width(const kgen_spec *spec) { return width_of(&spec->mla); }
 static int32_t is_ragged(const kgen_spec *spec) { return spec->mla.phase != KGEN_MLA_DECODE; }
 static int32_t is_tree(const kgen_spec *spec) { return spec->mla.phase == KGEN_MLA_TREE; }
+
+/* As attention has it (gen/attn.c). */
+static int32_t part_keys_of(const kgen_mla_spec *s) {
+    if (s->invariant > 1) return s->invariant;
+    return s->invariant && !s->flat ? KG_ATTN_PART : 0;
+}
+static int32_t part_keys(const kgen_spec *spec) { return part_keys_of(&spec->mla); }
 
 #define ALWAYS(name, value)                      \
     static int32_t name(const kgen_spec *spec) { \
@@ -85,7 +94,7 @@ static const kgen__fact facts[] = {
     {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", is_tree}, {"DENSE", no},
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
         {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
-    {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"INVARIANT", no}, {"SPANS", no},
+    {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"PART_KEYS", part_keys}, {"SPANS", no},
     {"CASCADE", no},
     {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};
@@ -110,6 +119,10 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(is_8bit(s->kv) || s->descale != KGEN_DESCALE_HEAD,
             "descale: kv=%s is not quantised; only 8-bit caches take one",
             kgen_dtype_name((kgen_dtype)s->kv));
+    REQUIRE(s->invariant <= 1 || !s->flat,
+            "invariant=%d: flat=1 says no most number of keys of a sequence, for whose parts there "
+            "would be room; invariant=1 cuts none",
+            s->invariant);
     REQUIRE(!s->waves || !s->row_tiles || s->waves % s->row_tiles == 0,
             "mt=%d: must divide waves=%d, of which each has scores of one row tile", s->row_tiles,
             s->waves);
@@ -205,6 +218,7 @@ kgen__attn_geometry kgen__mla_geometry_of(const kgen_mla_spec *s, const kgen_tar
         .waves = 1, /* that have keys of their own */
         .row_blocks = kg_attn_row_blocks(s->heads, s->q_tokens, rows),
         .block_keys = isa->keys,
+        .part_keys = part_keys_of(s),
         .item_cost = kg_attn_item_cost(isa->keys, dims, 8 * bytes),
     };
 }
@@ -223,10 +237,11 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
         [KGEN_MLA_DECODE] = "decode", [KGEN_MLA_VERIFY] = "verify", [KGEN_MLA_TREE] = "tree"};
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
-    snprintf(out, KGEN_SYMBOL_MAX, "kg_mla_%s_%s_kv%s_l%d_r%d_h%d_t%d_p%s%s%s%s",
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_mla_%s_%s_kv%s_l%d_r%d_h%d_t%d_p%s%s%s%s%s",
              phase_names[s->phase], kgen_dtype_name((kgen_dtype)s->q),
              kgen_dtype_name((kgen_dtype)s->kv), s->latent, s->rope, s->heads, s->q_tokens, page,
-             s->window ? "_window" : "", s->sparse ? "_sparse" : "", s->sinks ? "_sinks" : "");
+             s->window ? "_window" : "", s->sparse ? "_sparse" : "", s->sinks ? "_sinks" : "",
+             s->invariant ? "_invariant" : "");
 }
 
 const kgen__family kgen__family_mla = {

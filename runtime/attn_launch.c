@@ -95,8 +95,13 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
                                    kgen_error *err) {
     const kgen_attn_args *a = args->attn;
     const kgen_attn_spec *s = &kernel->spec.attn;
-    kgen__attn_work work = {a->seq_lens.shape[0], a->q.shape[0], a->q.shape[1] / s->group, s->group,
-                            s->v_dim};
+    int64_t page = s->page ? s->page : a->k.shape[kgen__kv_dims_of(s->layout, 0)->page];
+    kgen__attn_work work = {.seqs = a->seq_lens.shape[0],
+                            .tokens = a->q.shape[0],
+                            .kv_heads = a->q.shape[1] / s->group,
+                            .keys = kgen__attn_most_keys(a->block_table.shape[1], page),
+                            .group = s->group,
+                            .v_dim = s->v_dim};
     return kgen__attn_workspace_bytes(bytes, kernel, &work, err);
 }
 

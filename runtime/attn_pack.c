@@ -1,6 +1,7 @@
 /* What attn and mla pack alike. */
 #include "attn_pack.h"
 
+#include "templates/kg/attn/attn_shape.h"
 #include "checks.h"
 
 int kgen__attn_most_keys(int64_t pages, int64_t page) {
@@ -39,9 +40,17 @@ static size_t aligned(size_t bytes) {
     return (bytes + unit - 1) / unit * unit;
 }
 
+/* Partial results: two a workgroup, or where parts are fixed one each. */
+static int64_t results_of(const kgen_kernel *kernel, const kgen__attn_work *work) {
+    const kgen__attn_geometry *geometry = &kernel->counts.attn;
+    if (!geometry->part_keys) return 2 * (int64_t)kernel->config.grid;
+    int64_t parts = kg_attn_parts(work->keys, geometry->part_keys);
+    return parts < 2 ? 0 : parts * work->seqs * work->kv_heads * geometry->row_blocks;
+}
+
 static workspace layout_workspace(const kgen_kernel *kernel, const kgen__attn_work *work) {
     const kgen__attn_geometry *geometry = &kernel->counts.attn;
-    size_t rows = 2 * (size_t)kernel->config.grid * (size_t)geometry->rows, joined = 0;
+    size_t rows = (size_t)(results_of(kernel, work) * geometry->rows), joined = 0;
     size_t sum = 2 * sizeof(float), out = (size_t)work->v_dim * sizeof(float);
     if (geometry->joins) joined = 2 * (size_t)(work->tokens * work->kv_heads * work->group);
     workspace w;
@@ -81,6 +90,10 @@ static kgen_status check_counters(const kgen_kernel *kernel, const kgen__attn_wo
              seqs * kv_heads * geometry->row_blocks <= most,
          "seq_lens: %lld sequences of %lld KV heads and %d row blocks, at most %lld in all",
          (long long)seqs, (long long)kv_heads, geometry->row_blocks, (long long)most);
+    int64_t results = results_of(kernel, work);
+    NEED(!geometry->part_keys || results <= INT32_MAX,
+         "block_table: %lld parts of %d keys in all rows, at most 2^31-1", (long long)results,
+         geometry->part_keys);
     return KGEN_OK;
 }
 
@@ -94,7 +107,7 @@ kgen_status kgen__attn_workspace_bytes(size_t *bytes, const kgen_kernel *kernel,
 kgen_status kgen__attn_pack_workspace(struct kg_attn_args *d, const kgen_kernel *kernel,
                                       int32_t group, int32_t v_dim, const kgen_args *args,
                                       kgen_error *err) {
-    kgen__attn_work work = {d->num_seqs, d->num_tokens, d->kv_heads, group, v_dim};
+    kgen__attn_work work = {d->num_seqs, d->num_tokens, d->kv_heads, d->table_keys, group, v_dim};
     KGEN_TRY(check_counters(kernel, &work, err));
     workspace w = layout_workspace(kernel, &work);
     char *base = args->workspace;

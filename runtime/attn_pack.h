@@ -24,6 +24,7 @@ kgen_status kgen__attn_check_lengths(int32_t max_q_len, int32_t most_q, int32_t 
 /* What a workspace is sized by. */
 typedef struct kgen__attn_work {
     int64_t seqs, tokens, kv_heads;
+    int32_t keys; /* of a row of the table */
     int32_t group, v_dim;
 } kgen__attn_work;
 

@@ -122,8 +122,13 @@ static void settle(kgen_kernel *kernel) {
 static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, const kgen_args *args,
                                    kgen_error *err) {
     const kgen_mla_spec *s = &kernel->spec.mla;
-    kgen__attn_work work = {
-        .seqs = args->mla->seq_lens.shape[0], .kv_heads = 1, .v_dim = s->latent};
+    const kgen_mla_args *a = args->mla;
+    int64_t page = s->page ? s->page : a->cache.shape[1];
+    const kgen_tensor *pages = s->sparse ? &a->slots : &a->block_table;
+    kgen__attn_work work = {.seqs = a->seq_lens.shape[0],
+                            .kv_heads = 1,
+                            .keys = kgen__attn_most_keys(pages->shape[1], page),
+                            .v_dim = s->latent};
     return kgen__attn_workspace_bytes(bytes, kernel, &work, err);
 }
 

@@ -99,9 +99,9 @@ struct waiting_t {
     u32 x[11];
 };
 KG_DEV waiting_t put_aside(const segment_t &g, cut_t cut) {
-    waiting_t w = {{cut.each, cut.extra, g.item_start, g.item_end, (u32)g.row_block,
-                    (u32)g.seq.index, (u32)g.seq.q_start, (u32)g.seq.q_len, (u32)g.seq.kv_len,
-                    (u32)g.seq.context, g.whole ? 1u : 0u}};
+    waiting_t w = {{cut.each, cut.extra, g.item_start, PARTED ? g.part : g.item_end,
+                    (u32)g.row_block, (u32)g.seq.index, (u32)g.seq.q_start, (u32)g.seq.q_len,
+                    (u32)g.seq.kv_len, (u32)g.seq.context, g.whole ? 1u : 0u}};
     KG_UNROLL for (int i = 0; i < 11; i++) w.x[i] = opaque(w.x[i]);
     return w;
 }
@@ -109,7 +109,7 @@ KG_DEV void take_back(segment_t &g, cut_t &cut, const waiting_t &w) {
     u32 x[11];
     KG_UNROLL for (int i = 0; i < 11; i++) x[i] = (u32)uniform((int)w.x[i]);
     cut.each = x[0], cut.extra = x[1];
-    g.item_start = x[2], g.item_end = x[3];
+    g.item_start = x[2], g.item_end = g.part = x[3];
     g.row_block = (int)x[4];
     g.seq.index = (int)x[5], g.seq.q_start = (int)x[6], g.seq.q_len = (int)x[7];
     g.seq.kv_len = (int)x[8], g.seq.context = (int)x[9];

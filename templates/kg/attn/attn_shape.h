@@ -23,6 +23,11 @@ KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
 /* Key blocks that are worth another workgroup and its share of the merge. */
 KG_SHAPE int kg_attn_least_blocks(int waves) { return 2 * waves; }
 
+/* Where an item is cut at fixed places: its parts, at most. */
+KG_SHAPE int kg_attn_parts(int keys, int part_keys) { return ceil_div(keys, part_keys); }
+/* Keys of a part that nobody chose: whole turns of all waves, as every other choice. */
+enum { KG_ATTN_PART_STEP = 512, KG_ATTN_PART = 2048 };
+
 /* What merging one part costs, in blocks of keys that a workgroup reads. */
 KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) {
     return ceil_div(rows * v_dim * 4, keys * row_bytes);

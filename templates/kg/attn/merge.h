@@ -159,10 +159,11 @@ KG_DEV u64 *counter_of(args_t a, const segment_t &g, const share_t &share) {
 
 KG_DEV u32 parts_of(const share_t &share) { return share.last - share.first + 1; }
 
-// The sums of one row in `count` parts, one part a lane.
-KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 count, u32 item_start, int row) {
+// The sums of one row in `count` parts, one part a lane. Parts before `first` are none.
+KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 count, u32 item_start, int row,
+                        u32 first) {
     sums_t none = {-INFINITE, 0.0f};
-    if (late_lane() >= count) return none;
+    if (late_lane() >= count || (PARTED && part + late_lane() < first)) return none;
     const sums_t *p = partial_sums(a, partial_slot(cut, part + late_lane(), item_start)) + row;
     return sums_t{load_shared(&p->maximum), load_shared(&p->sum)};
 }
@@ -196,14 +197,15 @@ KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u
     }
 }
 
-// A wave merges one row: parts in batches of a wave, dims four a lane. amiss: 0, or
-// NaN, which everything then is.
+// A wave merges one row: parts in batches of a wave, dims four a lane. PARTED: a part's
+// lane follows from its number, wherever a window begins. amiss: 0, or NaN, which
+// everything then is.
 KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at,
                       float amiss) {
     sums_t total = {-INFINITE, 0.0f}, mine = total;
-    u32 parts = share.last - share.first + 1;
+    u32 begin = PARTED ? share.first / WAVE * WAVE : share.first, parts = share.last - begin + 1;
     KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
-        mine = load_sums(a, cut, share.first + n, parts - n, g.item_start, row);
+        mine = load_sums(a, cut, begin + n, parts - n, g.item_start, row, share.first);
         add_sums(total, mine);
     }
     total = total_of(total);
@@ -217,8 +219,8 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
         KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
             u32 count = parts - n < (u32)WAVE ? parts - n : (u32)WAVE;
             if (parts > (u32)WAVE)
-                mine = load_sums(a, cut, share.first + n, count, g.item_start, row);
-            add_parts(x, a, cut, share.first + n, count, g.item_start, row, safe,
+                mine = load_sums(a, cut, begin + n, count, g.item_start, row, share.first);
+            add_parts(x, a, cut, begin + n, count, g.item_start, row, safe,
                       weight(mine.maximum, top));
         }
         if (is_joined(g)) {
@@ -252,7 +254,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
                              cut_t cut, u8 *lds, int wave) {
     wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
     cut.each = opaque_uniform(cut.each);
-    u32 part = CASCADE ? opaque_uniform(group_id()) : group_id();
+    u32 part = PARTED ? g.part : CASCADE ? opaque_uniform(group_id()) : group_id();
     u32 slot = partial_slot(cut, part, g.item_start);
     role_t role = role_of(g, wave);
     meet_sums(m, l, o, lds, role);
@@ -270,7 +272,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     arrival_t how = ARRIVED;
     share_t share = {0, 0};
     if (!g.whole) {
-        share = share_of(cut, g);
+        share = share_of(a, cut, g);
         how = arrive(a, g, share, lds);
         if (how != ARRIVED)
             merge_parts(a, g, cut, share, wave, how == ARRIVED_LAST ? 0.0f : float_of(0x7fc00000));

@@ -14,12 +14,18 @@ namespace kg {
 
 constexpr u32 LEAST_PART = kg_attn_least_blocks(WAVES);
 
+// INVARIANT, where sequences have few tokens: an item is cut at multiples of PART_KEYS of
+// its sequence and nowhere else. Each part is a piece of the line by itself, has a partial
+// result of its own, whoever computes it, and a number, from the sequence's first key on.
+constexpr bool PARTED = PART_KEYS != 0;
+constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
+
 // STAGED: rows are many and wide, and the last to arrive merges alone. n parts of B
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
 // the root of B times that. B: of an item, on average.
 KG_DEV u32 least_part(args_t a, u32 total) {
     constexpr int COST = kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
-    if (!STAGED || total == 0) return LEAST_PART;
+    if (!STAGED || PARTED || total == 0) return LEAST_PART;
     float square = (float)total * (float)COST * rcp((float)(a.num_seqs * ROW_BLOCKS));
     u32 least = (u32)uniform((int)(square * rsqrt(square)));
     return least > LEAST_PART ? least : LEAST_PART;
@@ -99,8 +105,28 @@ struct work_t {
     seq_t seq;
 };
 
+// Blocks of the part that a sequence's first key is in, before that key.
+KG_DEV u32 lead_of(const seq_t &s) { return (u32)s.first_key / TOK % PART_BLOCKS; }
+
+// Of one item.
+KG_DEV u32 item_units(const seq_t &s) {
+    u32 parts = PARTED ? (lead_of(s) + s.blocks - 1) / PART_BLOCKS + 1 : 1;
+    return parts * ITEM_COST + s.blocks;
+}
+
+struct part_t {
+    u32 number;     // of those of the item
+    u32 start, end; // units from the item's first
+};
+KG_DEV part_t part_at(const seq_t &s, u32 into) {
+    constexpr u32 UNITS = ITEM_COST + PART_BLOCKS;
+    u32 lead = lead_of(s), number = (into + lead) / UNITS, all = item_units(s);
+    u32 start = number * UNITS, end = start + UNITS - lead;
+    return part_t{number, number ? start - lead : 0, end < all ? end : all};
+}
+
 // A cut through a short item would cost more than it balances: such cuts move to
-// the nearest end of the item, and with INVARIANT all do. `unit` lies in the sequence
+// the nearest end of the item, and with INVARIANT all do, or of the part. `unit` lies in the sequence
 // that begins at `start`.
 KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit) {
     if constexpr (UNBOUNDED) {
@@ -109,13 +135,19 @@ KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit) {
         if (!INVARIANT && length > (BUFFERED ? 4 : 3) * ITEM_COST) return unit;
         return start + (2 * into < length ? item.start : item.next);
     }
+    if constexpr (PARTED) {
+        u32 length = item_units(s), into = unit - start;
+        u32 item = (u32)uniform((int)divide(into, length)) * length;
+        part_t part = part_at(s, into - item);
+        return start + item + (2 * (into - item) < part.start + part.end ? part.start : part.end);
+    }
     u32 length = ITEM_COST + s.blocks;
     if (!INVARIANT && s.blocks > 2 * ITEM_COST) return unit;
     return start + (unit - start + length / 2) / length * length;
 }
 
 KG_DEV u32 units_of(const seq_t &s) {
-    return UNBOUNDED ? s.items / 2 * s.pair + s.middle : s.items * (ITEM_COST + s.blocks);
+    return UNBOUNDED ? s.items / 2 * s.pair + s.middle : s.items * item_units(s);
 }
 
 KG_DEV u32 wave_sum(u32 x) {
@@ -189,11 +221,12 @@ struct segment_t {
     int kv_head, row_block;
     sight_t see;          // keys of the row block
     int block, block_end; // key blocks [block, block_end), may be empty
-    u32 item_start;       // first unit of the item
+    u32 item_start;       // first unit of the item; PARTED: place of its part 0's results
     u32 item_end;         // behind its last unit with keys
     u32 next;             // first unit of the next item
     bool whole;
     bool shares; // units with keys: a few of them may hold no whole block, but count
+    u32 part;    // PARTED
 };
 
 // Parts of an item end where its keys do; what follows them in a pair stands for nothing.
@@ -219,10 +252,23 @@ KG_DEV segment_t segment_of_pairs(const work_t &w, args_t a) {
     return g;
 }
 
+// Cuts lie where parts begin, so the segment is one. start, length: of the item.
+KG_DEV void take_part(segment_t &g, args_t a, const part_t &part, u32 start, u32 length) {
+    int first = g.seq.first_key / TOK;
+    g.part = (u32)first / PART_BLOCKS + part.number;
+    g.block = larger((int)(g.part * PART_BLOCKS), first);
+    g.block_end = smaller((int)((g.part + 1) * PART_BLOCKS), first + (int)g.seq.blocks);
+    u32 item = ((u32)g.seq.index * (u32)a.kv_heads + (u32)g.kv_head) * ROW_BLOCKS;
+    g.item_start = (item + (u32)g.row_block) * (u32)kg_attn_parts(a.table_keys, PART_KEYS);
+    g.next = start + part.end;
+    g.whole = part.start == 0 && part.end == length;
+    g.shares = true;
+}
+
 KG_DEV segment_t work_segment(const work_t &w, args_t a) {
     if constexpr (UNBOUNDED) return segment_of_pairs(w, a);
     segment_t g;
-    u32 length = ITEM_COST + w.seq.blocks;
+    u32 length = item_units(w.seq);
     u32 at = w.unit - w.seq_start, item = (u32)uniform((int)divide(at, length));
     u32 row_blocks = (u32)row_blocks_of(w.seq.q_len);
     u32 from = at - item * length, left = w.end - w.unit;
@@ -238,6 +284,7 @@ KG_DEV segment_t work_segment(const work_t &w, args_t a) {
     g.item_end = g.next = g.item_start + length;
     g.whole = g.block_end - g.block == (int)w.seq.blocks;
     g.shares = g.block < g.block_end;
+    if constexpr (PARTED) take_part(g, a, part_at(w.seq, from), w.unit - from, length);
     return g;
 }
 
@@ -290,17 +337,22 @@ KG_DEV role_t role_of(const segment_t &g, int wave) {
     return role_t{group * WAVE_ROWS, wave / V_SPLIT % keys, wave % V_SPLIT, keys, group};
 }
 
-// The workgroups that share an item's keys.
+// The workgroups that share an item's keys; PARTED: its parts.
 struct share_t {
     u32 first, last;
 };
-KG_DEV share_t share_of(cut_t cut, const segment_t &g) {
+KG_DEV share_t share_of(args_t a, cut_t cut, const segment_t &g) {
+    if constexpr (PARTED) {
+        int first = SEES_START ? 0 : first_of(a, g.seq.context);
+        return share_t{(u32)(first / PART_KEYS), (u32)((g.seq.kv_len - 1) / PART_KEYS)};
+    }
     return share_t{cut_owner(cut, g.item_start + ITEM_COST), cut_owner(cut, g.item_end - 1)};
 }
 
 // Where `part` keeps its partial result of the item: a workgroup has at most
 // two unfinished items, the one it starts in and the one it ends in.
 KG_DEV u32 partial_slot(cut_t cut, u32 part, u32 item_start) {
+    if constexpr (PARTED) return item_start + part;
     return 2 * part + (cut_start(cut, part) < item_start);
 }
 
