@@ -43,8 +43,6 @@ static kgen_status settle(const kgen__case *drawn, kgen_error *err) {
     int decode = spec->phase == KGEN_MLA_DECODE;
     KGEN_TRY(kgen__settle_tokens(c->qlens, drawn->seqs, decode, spec->q_tokens, err));
     if (decode) KGEN_TRY(kgen__settle_tail(c->tail, "decode", err));
-    if (spec->sparse && c->bad)
-        return kgen_fail(err, KGEN_E_ARG, "bad=%d: sparse=1 has no error words", c->bad);
     if (c->scale < 0 || c->oscale < 0)
         return kgen_fail(err, KGEN_E_ARG, "scale, oscale: must be positive");
     return kgen__settle_page(spec->page, c->page, err);

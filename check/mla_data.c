@@ -192,11 +192,14 @@ static kgen_status close_holes(kgen_attn_args *a, void **room, kgen_error *err) 
     a->block_table.data = (char *)*room + before;
     for (int64_t t = 0; t < rows; t++) {
         int64_t kept = 0, count = kgen__int_load(&counts, t);
-        for (int64_t n = 0; n < count; n++) {
+        int inside = count <= from.shape[1]; /* else there are no keys */
+        for (int64_t n = 0; !inside && n < from.shape[1]; n++)
+            kgen__int_store(&a->block_table, t * row + n, kgen__int_load(&from, t * row + n));
+        for (int64_t n = 0; inside && n < count; n++) {
             int64_t slot = kgen__int_load(&from, t * row + n);
             if (slot >= 0) kgen__int_store(&a->block_table, t * row + kept++, slot);
         }
-        kgen__int_store(&a->seq_lens, t, kept);
+        kgen__int_store(&a->seq_lens, t, inside ? kept : count);
     }
     return KGEN_OK;
 }

@@ -82,7 +82,6 @@ static void random_tensors(kgen__case *c, kgen__rng *rng) {
     c->mla.off = KGEN__PICK(rng, 0, 0, 0, 1);
     c->mla.poison = 1;
     c->mla.bad = KGEN__PICK(rng, 0, 0, 0, 2, 8);
-    if (c->spec.mla.sparse) c->mla.bad = 0;
     c->mla.scale = KGEN__PICK(rng, 0, 0, 0, 1) * 0.0625;
     c->mla.page = c->mla.window = 16;
     if (c->spec.mla.page == KGEN_PAGE_X16) c->mla.page = 16 * (int32_t)kgen__rng_range(rng, 1, 8);

@@ -116,10 +116,16 @@ static int32_t part_keys_of(const kgen_attn_spec *s) {
 }
 static int32_t part_keys(const kgen_spec *spec) { return part_keys_of(&spec->attn); }
 
+/* Of mla, too: lists of slots with holes. */
+static int32_t is_sparse(const kgen_spec *spec) {
+    (void)spec;
+    return 0;
+}
+
 /* What templates ask instead of the phase's number. */
 static const kgen__fact phase_facts[] = {
     {"PART_KEYS", part_keys}, {"BOUNDED", is_bounded}, {"RAGGED", is_ragged}, {"TREE", is_tree},
-    {"DENSE", is_dense},      {"STAGED", is_staged},   {NULL, NULL}};
+    {"DENSE", is_dense},      {"STAGED", is_staged},   {"SPARSE", is_sparse}, {NULL, NULL}};
 
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;

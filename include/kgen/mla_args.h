@@ -22,7 +22,8 @@ extern "C" {
  *   words[s][i] has, and all keys before; p and k are then positions of the tree, as
  *   attention has them (kgen_attn_args)
  *   sparse=1: a sequence is one query token; its keys k are the rows C[slots[t][k]],
- *   k < seq_lens[t], all visible but those without a slot. Lists have no error words
+ *   k < seq_lens[t], all visible but those without a slot; one behind the pool is
+ *   its last, and an error (KGEN_ATTN_PAGE)
  *   out = sum softmax(s)_k descale C[k] / out_scale  over L;  a sink adds
  *   exp(sink[h]) to the denominator;  lse = log(denominator), sink included.
  * Rows without a visible key give zeros and lse = -inf.

@@ -172,6 +172,25 @@ static void test_workspace_and_forms(void **state) {
     free_rig(r);
 }
 
+/* Of a captured launch. */
+static void test_lists_are_looked_at(void **state) {
+    (void)state;
+    rig *r = rig_of(SPARSE);
+    kgen_mla_args *a = r->data.args.mla;
+    int32_t *slots = a->slots.data, *lens = a->seq_lens.data;
+    DO(kgen__mla_sound(&r->kernel.spec, &r->data.args, &did));
+    slots[3] = (int32_t)(a->cache.shape[0] * a->cache.shape[1]);
+    assert_int_not_equal(kgen__mla_sound(&r->kernel.spec, &r->data.args, &did), KGEN_OK);
+    if (!strstr(did.text, "slots[0][3]=")) fail_msg("%s", did.text);
+    slots[3] = -7;
+    lens[1] = (int32_t)a->slots.shape[1] + 1;
+    assert_int_not_equal(kgen__mla_sound(&r->kernel.spec, &r->data.args, &did), KGEN_OK);
+    if (!strstr(did.text, "seq_lens[1]=")) fail_msg("%s", did.text);
+    lens[1]--;
+    DO(kgen__mla_sound(&r->kernel.spec, &r->data.args, &did));
+    free_rig(r);
+}
+
 /* ---- the absorbed formula ------------------------------------------------------
  *
  * A head h of the model has its own keys and values, made from the latent c of a token:
@@ -266,6 +285,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_workspace_and_forms),
+        cmocka_unit_test(test_lists_are_looked_at),
         cmocka_unit_test(test_absorbed_is_unabsorbed),
     };
     kgen__rng_seed(&rng, test_seed(), 0);

@@ -306,7 +306,7 @@ KG_DEV i64 page_in(const u8 *row, int index) {
 }
 KG_DEV bool is_page(args_t a, const u8 *row, int index) {
     i64 page = page_in(row, index);
-    return page >= 0 && page <= a.last_page;
+    return (SPARSE || page >= 0) && page <= a.last_page; // a list says below 0: none
 }
 
 // A wave looks at the pages that a sequence uses.

@@ -74,4 +74,5 @@ constexpr int RAGGED = 0;
 constexpr int TREE = 0;
 constexpr int DENSE = 0;
 constexpr int STAGED = 0;
+constexpr int SPARSE = 0;
 }
