@@ -43,7 +43,7 @@ typedef struct tensors {
 } tensors;
 
 #define TENSORS_OF(a) \
-    { &(a)->q, &(a)->out, &(a)->block_table, &(a)->seq_lens, &(a)->cu_seqlens_q, &(a)->lse }
+    {&(a)->q, &(a)->out, &(a)->block_table, &(a)->seq_lens, &(a)->cu_seqlens_q, &(a)->lse}
 
 static tensors tensors_of(const kgen_args *args, kgen_args_room *room) {
     if (args->family == KGEN_FAMILY_MLA) return (tensors)TENSORS_OF(&room->mla);
@@ -142,7 +142,7 @@ static int all_others(const char *line) {
     for (int64_t s = 0; s < b.data.shape.seqs; s++) {
         int64_t count = cu[s + 1] - cu[s];
         differ += others(&b, s, 0, count);
-        for (int64_t i = 0; i<count; i += count> 8 ? 7 : 1) differ += others(&b, s, i, i + 1);
+        for (int64_t i = 0; i < count; i += count > 8 ? 7 : 1) differ += others(&b, s, i, i + 1);
         differ += others(&b, s, count / 2, count);
     }
     drop(&b);

@@ -126,8 +126,8 @@ KG_DEV part_t part_at(const seq_t &s, u32 into) {
 }
 
 // A cut through a short item would cost more than it balances: such cuts move to
-// the nearest end of the item, and with INVARIANT all do, or of the part. `unit` lies in the sequence
-// that begins at `start`.
+// the nearest end of the item, and with INVARIANT all do, or of the part. `unit` lies in
+// the sequence that begins at `start`.
 KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit) {
     if constexpr (UNBOUNDED) {
         item_t item = item_of_pairs(a, s, unit - start);
