@@ -370,6 +370,19 @@ static kgen_status read_latent(kgen__reading *r) {
     return read_yarn(c, &r->yarn);
 }
 
+/* An indexer picks rows of a latent cache. */
+static kgen_status read_lists(kgen__reading *r) {
+    kgen__model *m = r->model;
+    if (r->common.mix != KGEN__MIX_SPARSE || !m->kv_lora_rank) return KGEN_OK;
+    KGEN_TRY(kgen__config_int(r->config, "index_topk", 0, KGEN__DIM_MAX, &m->topk));
+    if (!m->topk) return KGEN_OK;
+    kgen__config_given(r->config, "index_head_dim");
+    kgen__config_given(r->config, "index_n_heads");
+    kgen__config_given(r->config, "indexer_rope_interleave");
+    r->common.mix = KGEN__MIX_MLA;
+    return KGEN_OK;
+}
+
 static kgen_status read_common(kgen__reading *r) {
     const kgen__config *c = r->config;
     kgen__model *m = r->model;
@@ -377,6 +390,7 @@ static kgen_status read_common(kgen__reading *r) {
     KGEN_TRY(kgen__config_int(c, "kv_lora_rank", 0, KGEN__DIM_MAX, &m->kv_lora_rank));
     r->common.mix = m->kv_lora_rank && !r->dense ? KGEN__MIX_MLA : KGEN__MIX_ATTENTION;
     if (r->type->common && !r->dense) r->common.mix = r->type->common;
+    KGEN_TRY(read_lists(r));
     r->common.sinks = r->type->sinks;
     KGEN_TRY(read_counts(r, &hidden));
     KGEN_TRY(read_kv_heads(r));

@@ -297,9 +297,11 @@ static kgen_status add_latent(planner *p, int64_t first, kgen_phase phase) {
     kgen_plan_item item = {.layers = count_equal(&p->model, first), .scale = layer->scale};
     char verify[48];
     kgen_error why;
+    if (p->model.topk && phase != KGEN_PHASE_DECODE) return KGEN_OK; /* a list a token */
     KGEN_TRY(kgen__mla_spec(&item.spec, &p->profile, layer, phase, p->err));
     describe_draft(verify, sizeof verify, p, phase);
-    snprintf(item.note, sizeof item.note, "latent attention%s", verify);
+    snprintf(item.note, sizeof item.note, "latent attention%s%s",
+             p->model.topk ? " to listed rows" : "", verify);
     item.q_heads = item.spec.mla.heads;
     item.kv_heads = 1;
     if (kgen_spec_validate(&item.spec, NULL, &why) != KGEN_OK)
@@ -425,6 +427,12 @@ static kgen_status add_missing_layers(planner *p) {
         KGEN_TRY(add_sentence(p, "%lld of %lld layers are %s%s: this version has no kernel for it",
                               layers, (long long)m->count, mechanisms[mix].missing, field));
     }
+    if (m->topk)
+        KGEN_TRY(add_sentence(p,
+                              "%lld of %lld layers see %lld rows that an indexer picks: this "
+                              "version has no kernel for the indexer",
+                              (long long)kgen__model_layers(m, KGEN__MIX_MLA), (long long)m->count,
+                              (long long)m->topk));
     for (int64_t i = 0; i < m->count; i++) beside += m->layer[i].mamba;
     return beside ? add_sentence(p,
                                  "%d of %lld layers have a Mamba block beside their attention: "
@@ -436,8 +444,8 @@ static kgen_status add_missing_layers(planner *p) {
 /* Engines that read prompts over pages find latents there. */
 static kgen_status add_latent_limits(planner *p) {
     const kgen_plan_options *o = &p->profile.options;
-    int beside = o->engine == KGEN_ENGINE_VLLM && o->prompts == KGEN_PROMPTS_ENGINE;
-    if (!kgen__latent_is_known(&p->model) || beside || o->prompts == KGEN_PROMPTS_NONE)
+    if (!kgen__latent_is_known(&p->model) || p->model.topk || o->prompts == KGEN_PROMPTS_ENGINE ||
+        o->prompts == KGEN_PROMPTS_NONE)
         return KGEN_OK;
     return add_sentence(p,
                         "%lld of %lld layers: prompts of latent attention over pages need another "

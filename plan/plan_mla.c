@@ -17,6 +17,7 @@ kgen_status kgen__mla_spec(kgen_spec *out, const kgen__profile *p, const kgen__l
     KGEN_TRY(kgen__rank_of(p, layer, &rank, err));
     KGEN_TRY(kgen_spec_parse(out, "mla:", err));
     kgen_mla_spec *s = &out->mla;
+    s->sparse = p->model->topk > 0;
     s->phase = phase == KGEN_PHASE_VERIFY ? KGEN_MLA_VERIFY : KGEN_MLA_DECODE;
     s->q_tokens = kgen__phase_tokens(p, phase);
     s->q = (int32_t)p->x;
@@ -24,38 +25,39 @@ kgen_status kgen__mla_spec(kgen_spec *out, const kgen__profile *p, const kgen__l
     s->latent = (int32_t)p->model->kv_lora_rank;
     s->rope = (int32_t)p->model->rope_dim;
     s->heads = (int32_t)rank.heads;
-    s->page = page_of(p);
+    s->page = s->sparse ? 1 : page_of(p);
     s->table = p->options.table == KGEN_DTYPE_I64;
     return KGEN_OK;
 }
 
-static void set_write(kgen_spec *spec, const kgen_mla_spec *mla) {
+static void set_write(kgen_spec *spec, const kgen_mla_spec *mla, int32_t page) {
     kgen_kv_write_spec *s = &spec->kv_write;
     s->x = mla->q;
     s->kv = mla->kv;
     s->head_dim = mla->rope;
     s->v_dim = mla->latent;
-    s->page = mla->page;
+    s->page = page;
 }
 
-static void set_gather(kgen_spec *spec, const kgen_mla_spec *mla) {
+static void set_gather(kgen_spec *spec, const kgen_mla_spec *mla, int32_t page) {
     kgen_kv_gather_spec *s = &spec->kv_gather;
     s->out = mla->q;
     s->kv = mla->kv;
     s->head_dim = mla->rope;
     s->v_dim = mla->latent;
-    s->page = mla->page;
+    s->page = page;
     s->table = mla->table;
 }
 
 static const struct {
     int engines; /* a bit each */
+    int prompts; /* those that expand cached latents again */
     const char *line, *note;
-    void (*set)(kgen_spec *spec, const kgen_mla_spec *mla);
+    void (*set)(kgen_spec *spec, const kgen_mla_spec *mla, int32_t page);
 } rows[] = {
-    {1 << KGEN_ENGINE_VLLM | 1 << KGEN_ENGINE_SGLANG,
+    {1 << KGEN_ENGINE_VLLM | 1 << KGEN_ENGINE_SGLANG, 0,
      "kv_write:", "new latents and rope parts into the cache", set_write},
-    {1 << KGEN_ENGINE_VLLM,
+    {1 << KGEN_ENGINE_VLLM | 1 << KGEN_ENGINE_SGLANG, 1,
      "kv_gather:", "latents and rope parts of a chunked prefill out of the cache", set_gather},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -64,10 +66,11 @@ size_t kgen__latent_rows(void) { return ROWS; }
 
 kgen_status kgen__latent_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
                               const kgen_mla_spec *mla, int *wanted, kgen_error *err) {
-    *wanted = rows[index].engines >> p->options.engine & 1;
+    int expands = !p->model->topk && p->options.prompts == KGEN_PROMPTS_ENGINE;
+    *wanted = (rows[index].engines >> p->options.engine & 1) && (expands || !rows[index].prompts);
     if (!*wanted) return KGEN_OK;
     snprintf(out->note, sizeof out->note, "%s", rows[index].note);
     KGEN_TRY(kgen_spec_parse(&out->spec, rows[index].line, err));
-    rows[index].set(&out->spec, mla);
+    rows[index].set(&out->spec, mla, page_of(p));
     return kgen_spec_validate(&out->spec, NULL, err);
 }

@@ -60,10 +60,13 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 size_t kgen__prompt_rows(void) { return ROWS; }
 
+/* Pages of latent attention hold latents: both engines expand new tokens and chunks of the
+ * context into heads, which are pieces as vLLM's AITER back end has them. With lists of
+ * rows prompts go the way of decodes. */
 static int is_wanted(size_t index, const kgen__profile *p, const kgen__layer *layer) {
-    int pages = rows[index].set == over_pages;
-    if (rows[index].engine != p->options.engine) return 0;
-    if (pages && layer->mix == KGEN__MIX_MLA) return 0; /* its pages hold latents */
+    int pages = rows[index].set == over_pages, latent = layer->mix == KGEN__MIX_MLA;
+    if (rows[index].engine != (latent ? KGEN_ENGINE_VLLM : p->options.engine)) return 0;
+    if (latent && (pages || p->model->topk)) return 0;
     if (!(rows[index].kinds & (layer->window ? SLIDING : FULL))) return 0;
     if (p->options.prompts != KGEN_PROMPTS_ENGINE && !pages) return 0;
     if (rows[index].merged && (layer->alibi || p->options.alibi)) return 0;
