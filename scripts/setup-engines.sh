@@ -8,6 +8,6 @@ setup_engines() {
     "$KGEN_ENGINE_PYTHON" -c 'import numpy, torch, transformers' 2>/dev/null && return
     say "Fetching torch, numpy and transformers into $build/engines"
     python3 -m venv "$build/engines" >>"$log" 2>&1 &&
-        "$build/engines/bin/python" -m pip install torch numpy transformers psutil tqdm xxhash >>"$log" 2>&1 ||
+        "$build/engines/bin/python" -m pip install torch numpy transformers psutil tqdm xxhash pytest >>"$log" 2>&1 ||
         die "setup: no torch" "read the end of $log; or name a Python that has it in KGEN_ENGINE_PYTHON"
 }
