@@ -13,7 +13,9 @@
 typedef struct taking {
     kgen__source source;
     const char *dir; /* NULL: only looked at */
-    int shared;
+    int shared, stopped;
+    int (*visit)(const kgen_entry *entry, void *user); /* NULL: nobody */
+    void *user;
     kgen_bundle_counts *counts;
     kgen_status status;
     kgen_error *err;
@@ -54,6 +56,7 @@ static kgen_status take_entry(taking *t, const kgen_key *key) {
     t->counts->entries += entry != NULL;
     t->counts->bad += !entry;
     t->counts->bytes += entry ? size : 0;
+    if (entry && t->visit) t->stopped = t->visit(entry, t->user) != 0;
     kgen_entry_free(entry);
     free(bytes);
     return status;
@@ -62,7 +65,7 @@ static kgen_status take_entry(taking *t, const kgen_key *key) {
 static int take(const kgen_key *key, const kgen_key *note, void *user) {
     taking *t = user;
     t->status = !note ? take_entry(t, key) : t->dir ? put_note(t, key, note) : KGEN_OK;
-    return t->status != KGEN_OK;
+    return t->status != KGEN_OK || t->stopped;
 }
 
 static kgen_status take_all(taking *t, const char *path, kgen_error *err) {
@@ -71,7 +74,7 @@ static kgen_status take_all(taking *t, const char *path, kgen_error *err) {
     t->err = err;
     KGEN_TRY(kgen__source_open(&t->source, path, err));
     kgen_status status = kgen__source_each(&t->source, take, t, &stopped);
-    if (status != KGEN_OK && t->status == KGEN_OK)
+    if (status != KGEN_OK && t->status == KGEN_OK && !t->stopped)
         t->status = kgen_fail(err, status, "%s", stopped.text);
     return t->status;
 }
@@ -79,6 +82,15 @@ static kgen_status take_all(taking *t, const char *path, kgen_error *err) {
 kgen_status kgen_bundle_unpack(kgen_bundle_counts *counts, const char *path, const char *dir,
                                int shared, kgen_error *err) {
     taking t = {.dir = dir, .shared = shared, .counts = counts};
+    kgen_status status = take_all(&t, path, err);
+    kgen__source_close(&t.source);
+    return status;
+}
+
+kgen_status kgen_bundle_each(const char *path, int (*visit)(const kgen_entry *entry, void *user),
+                             void *user, kgen_error *err) {
+    kgen_bundle_counts counts;
+    taking t = {.visit = visit, .user = user, .counts = &counts};
     kgen_status status = take_all(&t, path, err);
     kgen__source_close(&t.source);
     return status;

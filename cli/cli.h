@@ -35,6 +35,19 @@ int kgen__cli_fail(const kgen_error *err);
 void kgen__cli_log(kgen_log_level level, const char *text, void *user);
 int kgen__cli_usage(const char *command, const char *fmt, ...) KGEN_PRINTF(2, 3);
 
+/* ---- verify_deep.c ------------------------------------------------------- */
+typedef struct kgen__deep {
+    size_t examined, current, rebuilt; /* current: of a source that this version writes */
+    json_t *wrong;                     /* json_decref */
+    int code;                          /* of the first that is wrong */
+} kgen__deep;
+
+/* Of a bundle or a folder; at most `wanted` of its kernels are compiled again. Failures are
+ * printed. */
+void kgen__verify_deep(kgen__deep *deep, const char *path, size_t wanted);
+void kgen__deep_print(const kgen__deep *deep);
+json_t *kgen__deep_json(const kgen__deep *deep);
+
 /* ---- options ------------------------------------------------------------- */
 typedef struct kgen__option kgen__option;
 

@@ -153,7 +153,7 @@ int kgen__command_unpack(int argc, char **argv) {
 typedef struct verifying {
     const char *manifest, *cache_dir;
     kgen__archs archs;
-    int no_variants, json, code; /* code: of the first failure */
+    int no_variants, deep, rebuild, json, code; /* code: of the first failure */
     json_t *paths, *missing;
     size_t planned;
 } verifying;
@@ -167,8 +167,17 @@ static void verify_path(verifying *v, const char *path) {
     kgen_bundle_counts counts = {0};
     kgen_error err;
     if (kgen_bundle_verify(&counts, path, &err) != KGEN_OK) note_failure(v, &err);
-    json_array_append_new(v->paths, counts_json(path, &counts));
+    json_t *row = counts_json(path, &counts);
     if (!v->json) print_counts("", path, &counts, 0);
+    if (v->deep && access(path, R_OK) == 0) {
+        kgen__deep deep;
+        kgen__verify_deep(&deep, path, (size_t)v->rebuild);
+        if (!v->code) v->code = deep.code;
+        if (!v->json) kgen__deep_print(&deep);
+        json_object_set_new(row, "deep", kgen__deep_json(&deep));
+        json_decref(deep.wrong);
+    }
+    json_array_append_new(v->paths, row);
 }
 
 static void verify_layers(verifying *v, kgen_cache *cache) {
@@ -243,7 +252,7 @@ static int conclude(const verifying *v) {
 }
 
 int kgen__command_verify(int argc, char **argv) {
-    verifying v = {.paths = json_array(), .missing = json_array()};
+    verifying v = {.paths = json_array(), .missing = json_array(), .rebuild = 3};
     int first, code;
     kgen__syntax s = {.command = "verify",
                       .arguments = "[BUNDLE|FOLDER ...]",
@@ -251,6 +260,11 @@ int kgen__command_verify(int argc, char **argv) {
                                "layers. With\n--manifest: is every planned kernel there, where no "
                                "compiler is? Exit code 10: no.",
                       .most = -1};
+    kgen__syntax_add(&s, (kgen__option){"deep", 0, NULL, NULL, &v.deep, 0, 0,
+                                        "also read each code object again: is it what its entry "
+                                        "says?"});
+    kgen__syntax_add(&s, (kgen__option){"rebuild", 0, "N", kgen__read_int, &v.rebuild, 0, 1000000,
+                                        "with --deep: compile N kernels again, and compare (3)"});
     kgen__syntax_add(&s, (kgen__option){"manifest", 'm', "FILE", kgen__read_text, &v.manifest, 0, 0,
                                         "lines `SPEC @ARCH`, as `kgen plan -o` writes them"});
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A,B", kgen__read_archs, &v.archs,

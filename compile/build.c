@@ -125,7 +125,7 @@ static int find_cached(build *b, work *w, int near_only) {
     kgen__wanted wanted = wanted_of(b, w);
     wanted.how = (near_only ? KGEN_GET_NEAR : 0) | (b->options.code_only ? KGEN_GET_CODE : 0);
     kgen_error why;
-    if (!kgen__lookup(&wanted, &w->result->entry, &why)) return 0;
+    if (!b->cache || !kgen__lookup(&wanted, &w->result->entry, &why)) return 0;
     if (!w->result->entry) {
         kgen_fail(&w->result->error, why.status, "%.400s: %s, %s", why.text, w->spec,
                   w->job->target->name);
@@ -141,7 +141,7 @@ static int find_cached(build *b, work *w, int near_only) {
 static void refused_layer(const build *b, char *out, size_t size) {
     kgen_cache_layer layer;
     out[0] = 0;
-    for (size_t i = 0; !out[0] && kgen_cache_layer_at(b->cache, i, &layer); i++)
+    for (size_t i = 0; b->cache && !out[0] && kgen_cache_layer_at(b->cache, i, &layer); i++)
         if (*layer.why) snprintf(out, size, "; refused: %.300s", layer.why);
 }
 
@@ -170,7 +170,7 @@ static void settle_by_key(build *b, work *w) {
     kgen__wanted wanted = wanted_of(b, w);
     kgen__wanted_key(&wanted);
     w->key = wanted.key;
-    HASH_FIND(hh, b->by_key, &w->key, sizeof w->key, w->twin);
+    if (b->cache) HASH_FIND(hh, b->by_key, &w->key, sizeof w->key, w->twin);
     if (w->twin) {
         w->step = STEP_TWIN;
         return;
@@ -211,7 +211,7 @@ static int64_t lock_wait_ms(const build *b) {
 
 /* 1: go on and compile. 0: another process is at it; ask again later. */
 static int take_lock(const build *b, work *w) {
-    if (w->lock < 0) w->lock = kgen_cache_lock(b->cache, &w->key);
+    if (w->lock < 0 && b->cache) w->lock = kgen_cache_lock(b->cache, &w->key);
     if (w->lock != KGEN_LOCK_BUSY) return 1;
     if (w->lock_deadline == 0) w->lock_deadline = kgen__now_ms() + lock_wait_ms(b);
     return kgen__now_ms() >= w->lock_deadline;
@@ -293,7 +293,7 @@ static kgen_status accept(build *b, work *w, uint32_t ms, uint8_t *code, size_t 
     w->result->entry = entry;
     kgen__wanted wanted = wanted_of(b, w);
     wanted.source = &source;
-    if (kgen_cache_put(b->cache, entry, err) == KGEN_OK) {
+    if (b->cache && kgen_cache_put(b->cache, entry, err) == KGEN_OK) {
         kgen__lookup_note(&wanted);
         b->published = 1;
     }

@@ -71,7 +71,7 @@ typedef struct kgen_build_options {
  * Builds what is not cached, in parallel helper processes, and publishes it.
  * results[count] is always filled; the return value is KGEN_OK when no job
  * failed, else the status of the first failed job. A failed cache publish
- * does not fail the job. Thread-safe. */
+ * does not fail the job. cache NULL: everything is compiled, nothing is kept. Thread-safe. */
 KGEN_API kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
                                 const kgen_build_options *options, kgen_job_result *results,
                                 kgen_error *err);
@@ -85,6 +85,14 @@ KGEN_API kgen_status kgen_disassemble(char **text, const kgen_entry *entry, kgen
 /* 1: the machine code and the constants beside it are the same bytes. Comments
  * and names of a source may differ between two such objects, the kernel's too. */
 KGEN_API int kgen_code_same(const kgen_entry *a, const kgen_entry *b);
+/* Is an entry what it says? Its code object is read again: format, architecture, symbol,
+ * registers, LDS, kernel arguments, spills. *current: 1 when its source is what this version
+ * writes for its spec. KGEN_E_COMPILE: no code object; KGEN_E_MISMATCH: they differ;
+ * KGEN_E_BUDGET: it spills. */
+KGEN_API kgen_status kgen_entry_examine(const kgen_entry *entry, int *current, kgen_error *err);
+/* Compiles it again, where this version and the compiler found are those that made it (else
+ * *rebuilt is 0). KGEN_E_MISMATCH: the code is not the same bytes. */
+KGEN_API kgen_status kgen_entry_rebuild(const kgen_entry *entry, int *rebuilt, kgen_error *err);
 /* Ordered compiler flags for a target, NULL-terminated static array; the same
  * list is in the key. */
 KGEN_API const char *const *kgen_target_flags(const kgen_target *target, kgen_compiler compiler);

@@ -34,6 +34,11 @@ KGEN_API kgen_status kgen_bundle_unpack(kgen_bundle_counts *counts, const char *
 /* Every byte of a bundle or a cache folder. KGEN_E_IO when any is bad. */
 KGEN_API kgen_status kgen_bundle_verify(kgen_bundle_counts *counts, const char *path,
                                         kgen_error *err);
+/* The sound entries of a bundle or a cache folder, whole, in no order; visit returns non-zero
+ * to stop. */
+KGEN_API kgen_status kgen_bundle_each(const char *path,
+                                      int (*visit)(const kgen_entry *entry, void *user), void *user,
+                                      kgen_error *err);
 /* A new key: 64 hex digits into a file that only its owner reads, which must not exist. */
 KGEN_API kgen_status kgen_bundle_key_make(char public_key[65], const char *path, kgen_error *err);
 
