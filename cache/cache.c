@@ -4,6 +4,7 @@
 #include "bundle_parts.h"
 #include "remote.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,9 @@ typedef struct layer {
 struct kgen_cache {
     layer layers[LAYERS_MAX];
     size_t layer_count;
-    kgen__store *store; /* also a layer; NULL: memory only */
-    kgen_cache_stats stats;
+    kgen__store *store;            /* also a layer; NULL: memory only */
+    kgen_cache_stats stats, noted; /* noted: what the folder's counts have of them */
+    pthread_mutex_t noting;
     kgen_prune_options caps; /* of the environment */
 };
 
@@ -147,6 +149,7 @@ kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err) 
     if (sodium_init() < 0) return kgen_fail(err, KGEN_E_INTERNAL, "cache: no libsodium");
     KGEN_TRY(find_dir(&path, dir, err));
     kgen_cache *cache = calloc(1, sizeof *cache);
+    if (cache) pthread_mutex_init(&cache->noting, NULL);
     kgen_status status =
         cache ? open_layers(cache, path, err) : kgen_fail(err, KGEN_E_NOMEM, "cache: no memory");
     free(path);
@@ -159,6 +162,8 @@ kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err) 
 
 void kgen_cache_close(kgen_cache *cache) {
     if (!cache) return;
+    kgen_cache_note_use(cache);
+    pthread_mutex_destroy(&cache->noting);
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
         if (at->ops) at->ops->close(at->self);
@@ -179,6 +184,32 @@ kgen_cache_stats kgen_cache_get_stats(const kgen_cache *cache) {
     for (size_t i = 0; i < sizeof out / sizeof *to; i++)
         to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
     return out;
+}
+
+/* A restart that finds everything in layers of others writes nothing. */
+static int is_worth_a_note(const kgen_cache_stats *s) {
+    return s->hits_user + s->hits_remote + s->published + s->quarantined + s->misses_new +
+               s->misses_compiler + s->misses_gone >
+           0;
+}
+
+void kgen_cache_note_use(kgen_cache *cache) {
+    if (!cache->store) return;
+    pthread_mutex_lock(&cache->noting);
+    kgen_cache_stats now = kgen_cache_get_stats(cache), more = now;
+    const uint64_t *noted = (const uint64_t *)&cache->noted;
+    uint64_t *at = (uint64_t *)&more;
+    for (size_t i = 0; i < sizeof more / sizeof *at; i++) at[i] -= noted[i];
+    if (is_worth_a_note(&more)) {
+        kgen__counts_add(kgen__store_path(cache->store), &more);
+        cache->noted = now;
+    }
+    pthread_mutex_unlock(&cache->noting);
+}
+
+int kgen_cache_get_use(const kgen_cache *cache, kgen_cache_use *out) {
+    memset(out, 0, sizeof *out);
+    return cache->store && kgen__counts_read(kgen__store_path(cache->store), out);
 }
 
 /* ------------------------------------------------------------------------ *
@@ -271,6 +302,22 @@ void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source, const ch
     }
     if (!cache->store) return;
     kgen__recipe_write(kgen__store_path(cache->store), &recipe, key);
+}
+
+/* The nearest note of what it is made of tells. */
+void kgen_cache_note_miss(kgen_cache *cache, const kgen_source *source, const char *const *flags,
+                          size_t flag_count, const kgen_key *key) {
+    kgen_key recipe, known;
+    uint64_t *reason = &cache->stats.misses_new;
+    if (key) kgen__recipe_make(&recipe, source, flags, flag_count);
+    for (size_t i = 0; key && i < cache->layer_count; i++) {
+        const layer *at = &cache->layers[i];
+        if (!at->ops || !at->ops->find || !at->ops->find(at->self, &known, &recipe)) continue;
+        int is_same = memcmp(&known, key, sizeof known) == 0;
+        reason = is_same ? &cache->stats.misses_gone : &cache->stats.misses_compiler;
+        if (is_same) break;
+    }
+    kgen__count(reason);
 }
 
 int kgen_cache_lock(kgen_cache *cache, const kgen_key *key) {

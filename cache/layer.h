@@ -100,6 +100,10 @@ kgen_status kgen__prune(const char *dir, const kgen_prune_options *options,
                         kgen_prune_counts *counts, kgen_error *err);
 kgen_status kgen__caps_take(kgen_prune_options *out, kgen_error *err);
 
+/* use_counts.c. read: 0 when there are none. */
+int kgen__counts_read(const char *dir, kgen_cache_use *out);
+void kgen__counts_add(const char *dir, const kgen_cache_stats *more);
+
 /* lock.c: a descriptor to close(), KGEN_LOCK_BUSY or KGEN_LOCK_NONE. */
 int kgen__lock_take(const char *dir, const kgen_key *key);
 

@@ -1,6 +1,7 @@
 /* kgen doctor: what is there, and what to do about what is not. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli.h"
 #include <kgen/tuning_rows.h>
@@ -135,18 +136,57 @@ static json_t *look_at_layers(const kgen_cache *cache) {
     return list;
 }
 
+static double hit_rate(const kgen_cache_stats *s) {
+    uint64_t hits = s->hits_user + s->hits_bundle + s->hits_system + s->hits_remote;
+    uint64_t misses = s->misses_new + s->misses_compiler + s->misses_gone;
+    return hits + misses ? (double)hits / (double)(hits + misses) : 0;
+}
+
+/* What processes had of it since it was made, or NULL. */
+static json_t *look_at_use(const kgen_cache *cache) {
+    kgen_cache_use use;
+    const kgen_cache_stats *s = &use.stats;
+    if (!kgen_cache_get_use(cache, &use)) return json_null();
+    return json_pack("{s:I, s:f, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
+                     "since", (json_int_t)use.since, "hit_rate", hit_rate(s), "hits", "user",
+                     (json_int_t)s->hits_user, "bundle", (json_int_t)s->hits_bundle, "folder",
+                     (json_int_t)s->hits_system, "remote", (json_int_t)s->hits_remote, "misses",
+                     "never_built", (json_int_t)s->misses_new, "other_compiler",
+                     (json_int_t)s->misses_compiler, "gone", (json_int_t)s->misses_gone,
+                     "published", (json_int_t)s->published, "damaged", (json_int_t)s->quarantined,
+                     "remote_failures", (json_int_t)s->remote_failures);
+}
+
 static json_t *look_at_cache(kgen_cache *cache) {
     kgen_cache_health found;
     kgen_error err;
     const char *dir = kgen_cache_dir(cache);
     if (kgen_cache_examine(cache, &found, &err) != KGEN_OK && !found.cannot_save.text[0])
         found.cannot_save = err;
-    return json_pack("{s:s?, s:o, s:I, s:I, s:I, s:b, s:s?, s:s?}", "dir", dir, "layers",
+    return json_pack("{s:s?, s:o, s:I, s:I, s:I, s:b, s:s?, s:s?, s:o}", "dir", dir, "layers",
                      look_at_layers(cache), "entries", (json_int_t)found.entries, "bytes",
                      (json_int_t)found.bytes, "refused", (json_int_t)found.refused,
                      "open_to_others", found.open_to_others, "cannot_save",
                      found.cannot_save.text[0] ? found.cannot_save.text : NULL, "remote",
-                     found.remote.status != KGEN_OK ? found.remote.text : NULL);
+                     found.remote.status != KGEN_OK ? found.remote.text : NULL, "use",
+                     look_at_use(cache));
+}
+
+static void print_use(const json_t *use) {
+    char since[32] = "";
+    time_t began = (time_t)number_of(use, "since");
+    struct tm day;
+    const json_t *hits = json_object_get(use, "hits"), *misses = json_object_get(use, "misses");
+    if (json_is_null(use)) return;
+    if (localtime_r(&began, &day)) strftime(since, sizeof since, "%Y-%m-%d", &day);
+    printf("  since %s %.1f %% of look-ups were hits: %ld here, %ld in bundles, %ld in folders, "
+           "%ld on a server\n",
+           since, 100 * json_real_value(json_object_get(use, "hit_rate")), number_of(hits, "user"),
+           number_of(hits, "bundle"), number_of(hits, "folder"), number_of(hits, "remote"));
+    printf("  missed: %ld never built, %ld built by another compiler, %ld gone (removed or "
+           "damaged); %ld damaged files\n",
+           number_of(misses, "never_built"), number_of(misses, "other_compiler"),
+           number_of(misses, "gone"), number_of(use, "damaged"));
 }
 
 static void print_layers(const json_t *list) {
@@ -170,6 +210,7 @@ static void print_cache(const json_t *cache) {
     print_layers(json_object_get(cache, "layers"));
     printf("  %s\n  %ld kernels, %.1f kB\n", *dir ? dir : "no usable folder: memory only",
            number_of(cache, "entries"), (double)number_of(cache, "bytes") / 1000);
+    print_use(json_object_get(cache, "use"));
     if (number_of(cache, "refused"))
         printf("  %ld files or folders are refused: damaged, links, or not of this user or root\n",
                number_of(cache, "refused"));

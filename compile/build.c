@@ -145,8 +145,14 @@ static void refused_layer(const build *b, char *out, size_t size) {
         if (*layer.why) snprintf(out, size, "; refused: %.300s", layer.why);
 }
 
+static void count_miss(const build *b, const work *w) {
+    kgen__wanted wanted = wanted_of(b, w);
+    if (b->cache) kgen__lookup_missed(&wanted);
+}
+
 static void fail_not_cached(build *b, work *w) {
     char refused[320];
+    count_miss(b, w);
     refused_layer(b, refused, sizeof refused);
     kgen_fail(&w->result->error, KGEN_E_NOT_CACHED, "%.400s: not in the cache for %s%s", w->spec,
               w->job->target->name, refused);
@@ -161,6 +167,7 @@ static void settle_without_compiler(build *b, work *w, const kgen_error *why) {
         return;
     }
     kgen_fail(&w->result->error, why->status, "%s", why->text);
+    count_miss(b, w);
     fail(b, w);
 }
 
@@ -329,8 +336,10 @@ static int start_some(build *b) {
         if (w->step != STEP_WAITING) continue;
         if (!take_lock(b, w))
             waiting = 1;
-        else if (w->retried || !find_cached(b, w, 0)) /* another one may have been faster */
+        else if (w->retried || !find_cached(b, w, 0)) { /* another one may have been faster */
+            if (!w->retried) count_miss(b, w);
             start(b, w);
+        }
     }
     return waiting;
 }
@@ -449,6 +458,7 @@ kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
         if (b->list[i].step == STEP_TWIN) settle_twin(b, &b->list[i]);
     HASH_CLEAR(hh, b->by_key);
     if (b->published) (void)kgen_cache_trim(b->cache, NULL); /* a cap is no reason to fail */
+    if (b->cache) kgen_cache_note_use(b->cache);
     kgen_status status = first_failure(b, err);
     free(b->list);
     free(b);

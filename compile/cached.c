@@ -50,6 +50,12 @@ int kgen__lookup(const kgen__wanted *wanted, kgen_entry **out, kgen_error *err) 
     return 1;
 }
 
+void kgen__lookup_missed(const kgen__wanted *wanted) {
+    kgen_cache_note_miss(wanted->cache, wanted->source, wanted->flags,
+                         wanted->toolchain ? count_of(wanted->flags) : 0,
+                         wanted->toolchain ? &wanted->key : NULL);
+}
+
 void kgen__lookup_note(const kgen__wanted *wanted) {
     kgen_cache_note_made(wanted->cache, wanted->source, wanted->flags, count_of(wanted->flags),
                          &wanted->key);

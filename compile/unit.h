@@ -154,6 +154,8 @@ void kgen__wanted_key(kgen__wanted *wanted);
 /* 1: *out is what the cache has, or *err says why it must not be used: the gate of a
  * build is also the gate of a hit. 0: nothing; *out is NULL. */
 int kgen__lookup(const kgen__wanted *wanted, kgen_entry **out, kgen_error *err);
+/* It is not there: why is counted. */
+void kgen__lookup_missed(const kgen__wanted *wanted);
 /* The entry of this key is what the compiler of today makes. */
 void kgen__lookup_note(const kgen__wanted *wanted);
 

@@ -59,7 +59,16 @@ typedef struct kgen_cache kgen_cache;
 typedef struct kgen_cache_stats {
     uint64_t hits_memory, hits_user, misses, published, quarantined, hits_bundle, hits_system;
     uint64_t hits_remote, remote_failures; /* look-ups and publications that failed */
+    /* Why kgen_build did not find what it was asked for: never built, or without a compiler
+     * no telling; built by another compiler only; built, and the entry is gone or refused. */
+    uint64_t misses_new, misses_compiler, misses_gone;
 } kgen_cache_stats;
+
+/* The counts of all processes that used the user directory. */
+typedef struct kgen_cache_use {
+    uint64_t since; /* seconds of 1970 */
+    kgen_cache_stats stats;
+} kgen_cache_use;
 
 /* dir: NULL means $KGEN_CACHE_DIR, else $XDG_CACHE_HOME/kgen, else
  * ~/.cache/kgen. It is made (0700) at the first publish. "" means memory
@@ -69,6 +78,12 @@ KGEN_API kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_err
 KGEN_API void kgen_cache_close(kgen_cache *cache);
 KGEN_API const char *kgen_cache_dir(const kgen_cache *cache);
 KGEN_API kgen_cache_stats kgen_cache_get_stats(const kgen_cache *cache);
+
+/* 0: nobody has counted. */
+KGEN_API int kgen_cache_get_use(const kgen_cache *cache, kgen_cache_use *out);
+/* Adds what is new of this cache's counts to those of the user directory, as kgen_build and
+ * kgen_cache_close do. Nothing is written where only layers of others were hit. */
+KGEN_API void kgen_cache_note_use(kgen_cache *cache);
 
 /* key = BLAKE2b-256 over the schema number, kgen_source_digest of the text and,
  * each behind its length, flags in order, target name, toolchain identity. */
@@ -109,6 +124,11 @@ KGEN_API kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, in
                                          size_t flag_count, int how, kgen_error *err);
 /* Says so for the next time: `key` is what the compiler of today makes of them. */
 KGEN_API void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source,
+                                   const char *const *flags, size_t flag_count,
+                                   const kgen_key *key);
+
+/* Counts why `key` is not there; NULL: there is no compiler, and so no key. */
+KGEN_API void kgen_cache_note_miss(kgen_cache *cache, const kgen_source *source,
                                    const char *const *flags, size_t flag_count,
                                    const kgen_key *key);
 
