@@ -200,10 +200,8 @@ void kgen_cache_note_use(kgen_cache *cache) {
     const uint64_t *noted = (const uint64_t *)&cache->noted;
     uint64_t *at = (uint64_t *)&more;
     for (size_t i = 0; i < sizeof more / sizeof *at; i++) at[i] -= noted[i];
-    if (is_worth_a_note(&more)) {
-        kgen__counts_add(kgen__store_path(cache->store), &more);
+    if (is_worth_a_note(&more) && kgen__counts_add(kgen__store_path(cache->store), &more))
         cache->noted = now;
-    }
     pthread_mutex_unlock(&cache->noting);
 }
 
@@ -267,7 +265,7 @@ kgen_status kgen_cache_put(kgen_cache *cache, const kgen_entry *entry, kgen_erro
 static int is_made_of(const kgen_entry *entry, const kgen_source *source) {
     uint8_t wanted[KGEN_SOURCE_DIGEST_BYTES];
     if (strcmp(entry->target, source->target->name) != 0) return 0;
-    kgen_source_digest(wanted, source->text, source->size);
+    kgen__source_tokens(wanted, source);
     return memcmp(entry->source_digest, wanted, sizeof wanted) == 0;
 }
 

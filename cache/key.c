@@ -21,11 +21,18 @@ static void add_string(crypto_generichash_state *state, const char *text) {
     add_field(state, text, strlen(text));
 }
 
+void kgen__source_tokens(uint8_t out[KGEN_SOURCE_DIGEST_BYTES], const kgen_source *source) {
+    if (source->has_digest)
+        memcpy(out, source->digest, sizeof source->digest);
+    else
+        kgen_source_digest(out, source->text, source->size);
+}
+
 /* What is left of a key without its compiler. */
 static void add_recipe(crypto_generichash_state *state, const kgen_source *source,
                        const char *const *flags, size_t flag_count) {
     uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
-    kgen_source_digest(digest, source->text, source->size);
+    kgen__source_tokens(digest, source);
     add_number(state, KGEN__SCHEMA);
     crypto_generichash_update(state, digest, sizeof digest);
     add_number(state, flag_count);

@@ -100,12 +100,15 @@ kgen_status kgen__prune(const char *dir, const kgen_prune_options *options,
                         kgen_prune_counts *counts, kgen_error *err);
 kgen_status kgen__caps_take(kgen_prune_options *out, kgen_error *err);
 
-/* use_counts.c. read: 0 when there are none. */
+/* use_counts.c. read: 0 when there are none. add: 0 when it could not. */
 int kgen__counts_read(const char *dir, kgen_cache_use *out);
-void kgen__counts_add(const char *dir, const kgen_cache_stats *more);
+int kgen__counts_add(const char *dir, const kgen_cache_stats *more);
 
 /* lock.c: a descriptor to close(), KGEN_LOCK_BUSY or KGEN_LOCK_NONE. */
 int kgen__lock_take(const char *dir, const kgen_key *key);
+
+/* key.c. What a compiler sees of a source. */
+void kgen__source_tokens(uint8_t out[KGEN_SOURCE_DIGEST_BYTES], const kgen_source *source);
 
 /* key.c, recipe.c. read: 1 when there is one. What cannot be written is not there. */
 void kgen__recipe_make(kgen_key *out, const kgen_source *source, const char *const *flags,

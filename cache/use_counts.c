@@ -60,17 +60,19 @@ int kgen__counts_read(const char *dir, kgen_cache_use *out) {
     return found;
 }
 
-void kgen__counts_add(const char *dir, const kgen_cache_stats *more) {
+int kgen__counts_add(const char *dir, const kgen_cache_stats *more) {
+    int added = 0;
     counts_file file = {.use.since = (uint64_t)time(NULL)};
     const uint64_t *from = (const uint64_t *)more;
     uint64_t *to = (uint64_t *)&file.use.stats;
     int fd = open_counts(dir, O_RDWR | O_CREAT);
-    if (fd < 0) return;
+    if (fd < 0) return 0;
     memcpy(file.magic, magic, sizeof magic);
     if (take_lock(fd, F_WRLCK)) {
         (void)read_counts(fd, &file.use);
         for (size_t i = 0; i < sizeof *more / sizeof *to; i++) to[i] += from[i];
-        if (lseek(fd, 0, SEEK_SET) == 0) (void)kgen__write_all(fd, &file, sizeof file);
+        added = lseek(fd, 0, SEEK_SET) == 0 && kgen__write_all(fd, &file, sizeof file) == 0;
     }
     close(fd);
+    return added;
 }

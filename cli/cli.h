@@ -48,6 +48,9 @@ void kgen__verify_deep(kgen__deep *deep, const char *path, size_t wanted);
 void kgen__deep_print(const kgen__deep *deep);
 json_t *kgen__deep_json(const kgen__deep *deep);
 
+/* report_diff.c: of two bundles or folders; the exit code. */
+int kgen__report_diff(char **paths, int json);
+
 /* ---- options ------------------------------------------------------------- */
 typedef struct kgen__option kgen__option;
 
@@ -267,7 +270,7 @@ int kgen__json_print(json_t *value);
 
 /* What decides that two kernels of the cache are two. */
 kgen_status kgen__explain_keys(const char *first, const char *second, const char *cache_dir,
-                               kgen_error *err);
+                               int json, kgen_error *err);
 /* The parameters and arguments of a family as JSON; an exit code. */
 int kgen__explain_json(kgen_family_id family);
 

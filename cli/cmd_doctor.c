@@ -124,6 +124,53 @@ static void print_tuning(const json_t *list) {
     if (!json_array_size(list)) printf("  none: KGEN_TUNING is empty\n");
 }
 
+/* ---- self-test ------------------------------------------------------------ */
+
+static int is_tested(const json_t *list, const char *id) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(text_of(json_array_get(list, i), "id"), id) == 0) return 1;
+    return 0;
+}
+
+/* Each compiler makes a small kernel of its first target, past every cache. */
+static json_t *test_compilers(const json_t *toolchains, int *code) {
+    const kgen_build_options options = {.size = sizeof options, .workers = 1};
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(toolchains); i++) {
+        const json_t *row = json_array_get(toolchains, i);
+        kgen_job job;
+        kgen_job_result result;
+        kgen_error err;
+        if (!*text_of(row, "id") || is_tested(list, text_of(row, "id"))) continue;
+        if (kgen_spec_parse(&job.spec, "scatter:op=draft_lens", NULL) != KGEN_OK ||
+            kgen_target_find(&job.target, text_of(row, "arch"), NULL) != KGEN_OK)
+            continue;
+        kgen_status status = kgen_build(NULL, &job, 1, &options, &result, &err);
+        if (status != KGEN_OK && !*code) *code = kgen_status_exit_code(status);
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s, s:I, s:s?}", "arch", job.target->name, "toolchain",
+                            text_of(row, "toolchain"), "id", text_of(row, "id"), "ms",
+                            (json_int_t)(result.entry ? result.entry->record.compile_ms : 0),
+                            "error", status == KGEN_OK ? NULL : err.text));
+        kgen_entry_free(result.entry);
+    }
+    return list;
+}
+
+static void print_tests(const json_t *list) {
+    printf("self-test\n");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        if (*text_of(row, "error"))
+            printf("  %-10s %s: failed: %s\n", text_of(row, "arch"), text_of(row, "toolchain"),
+                   text_of(row, "error"));
+        else
+            printf("  %-10s %s: a kernel in %ld ms\n", text_of(row, "arch"),
+                   text_of(row, "toolchain"), number_of(row, "ms"));
+    }
+    printf("\n");
+}
+
 /* ---- cache ---------------------------------------------------------------- */
 
 static json_t *look_at_layers(const kgen_cache *cache) {
@@ -254,7 +301,7 @@ static void look_at_planned(health *h, kgen_cache *cache, const char *manifest) 
 
 int kgen__command_doctor(int argc, char **argv) {
     const char *cache_dir = NULL, *manifest = NULL;
-    int json = 0, first, code;
+    int json = 0, test = 0, failed = 0, first, code;
     kgen__syntax s = {
         .command = "doctor",
         .arguments = "",
@@ -262,6 +309,8 @@ int kgen__command_doctor(int argc, char **argv) {
                  "what each\ndevice has of it. Exit code 7: no compiler for AMD GPUs."};
     kgen__syntax_add(&s, (kgen__option){"manifest", 'm', "FILE", kgen__read_text, &manifest, 0, 0,
                                         "lines `SPEC @ARCH`, as `kgen plan -o` writes them"});
+    kgen__syntax_add(&s, (kgen__option){"self-test", 0, NULL, NULL, &test, 0, 0,
+                                        "also compile a small kernel with each compiler"});
     kgen__syntax_add_cache_dir(&s, &cache_dir);
     kgen__syntax_add_json(&s, &json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
@@ -274,11 +323,12 @@ int kgen__command_doctor(int argc, char **argv) {
     look_for_toolchains(&h);
     look_for_devices(&h);
     look_at_planned(&h, cache, manifest);
+    json_t *tests = test ? test_compilers(h.toolchains, &failed) : json_array();
     if (json) {
-        code = kgen__json_print(json_pack("{s:s, s:O, s:O, s:O, s:O, s:O, s:s}", "version",
-                                          KGEN_VERSION, "toolchains", h.toolchains, "devices",
-                                          h.devices, "planned", h.planned, "tuning", h.tuning,
-                                          "cache", h.cache, "advice", advice(&h)));
+        code = kgen__json_print(json_pack(
+            "{s:s, s:O, s:O, s:O, s:O, s:O, s:O, s:s}", "version", KGEN_VERSION, "toolchains",
+            h.toolchains, "devices", h.devices, "planned", h.planned, "tuning", h.tuning, "cache",
+            h.cache, "self_test", tests, "advice", advice(&h)));
     } else {
         printf("kgen %s\n\n", KGEN_VERSION);
         print_rows("compilers", h.toolchains, "arch", "toolchain", "path");
@@ -286,9 +336,12 @@ int kgen__command_doctor(int argc, char **argv) {
         if (manifest) kgen__planned_print(h.planned, manifest);
         print_tuning(h.tuning);
         print_cache(h.cache);
+        if (test) print_tests(tests);
         printf("%s\n", advice(&h));
     }
     if (!h.amd && !code) code = kgen_status_exit_code(KGEN_E_TOOLCHAIN);
+    if (!code) code = failed;
+    json_decref(tests);
     json_decref(h.toolchains);
     json_decref(h.devices);
     json_decref(h.planned);

@@ -18,7 +18,7 @@ typedef struct request {
     kgen__jobs jobs;
     problems problems;
     const char *cache_dir, *manifest, *object;
-    int json, spills, predict;
+    int json, spills, predict, diff;
 } request;
 
 /* ---- resources ----------------------------------------------------------- */
@@ -283,6 +283,8 @@ static void add_options(kgen__syntax *s, request *r) {
          "predict the time from the machine code (AMD)"},
         {"problem", 0, "P", read_problems, &r->problems, 0, 0,
          "batch=8,context=8192,heads=8; may be repeated"},
+        {"diff", 0, NULL, NULL, &r->diff, 0, 0,
+         "the arguments are two bundles or cache folders: which kernels came, went, changed"},
         {"object", 0, "FILE", kgen__read_text, &r->object, 0, 0,
          "a code object of others: the arguments are its kernels; with --predict and one --arch"},
         {"allow-spills", 0, NULL, NULL, &r->spills, 0, 0, "also show kernels that spill registers"},
@@ -309,6 +311,9 @@ int kgen__command_report(int argc, char **argv) {
                       .most = -1};
     add_options(&s, &r);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
+    if (r.diff && (argc - first != 2 || r.predict || r.manifest || r.object))
+        return kgen__cli_usage("report", "--diff: two bundles or cache folders, and --json");
+    if (r.diff) return kgen__report_diff(argv + first, r.json);
     if (r.object && (!r.predict || r.archs.count != 1 || first == argc))
         return kgen__cli_usage("report",
                                "--object: with --predict, one --arch and its kernels' names");

@@ -4,6 +4,8 @@
 
 #include "cli.h"
 
+enum { LINE_MAX_BYTES = 4096 };
+
 typedef struct line {
     const char *text;
     int length, number;
@@ -17,50 +19,71 @@ static int next_line(line *at) {
     return 1;
 }
 
-/* 1: the sources differ in tokens, and the first line that does was printed. */
-static int explain_sources(const kgen_entry *a, const kgen_entry *b) {
-    uint8_t x[KGEN_SOURCE_DIGEST_BYTES], y[KGEN_SOURCE_DIGEST_BYTES];
+static void add(json_t *list, const char *what, const char *a, const char *b) {
+    json_array_append_new(list,
+                          json_pack("{s:s, s:s, s:s}", "what", what, "first", a, "second", b));
+}
+
+static void add_texts(json_t *list, const char *what, const char *a, const char *b) {
+    if (strcmp(a, b) != 0) add(list, what, a, b);
+}
+
+/* The first line that differs, where the sources do in tokens. */
+static void add_sources(json_t *list, const kgen_entry *a, const kgen_entry *b) {
+    char x[LINE_MAX_BYTES], y[LINE_MAX_BYTES];
     line p = {a->source, 0, 0}, q = {b->source, 0, 0};
-    kgen_source_digest(x, a->source, a->source_size);
-    kgen_source_digest(y, b->source, b->source_size);
-    if (memcmp(x, y, sizeof x) == 0) return 0;
+    if (memcmp(a->source_digest, b->source_digest, sizeof a->source_digest) == 0) return;
     int more_p, more_q;
     do {
         more_p = next_line(&p);
         more_q = next_line(&q);
     } while (more_p && more_q && p.length == q.length &&
              memcmp(p.text, q.text, (size_t)p.length) == 0);
-    printf("source    line %d: %.*s\n          line %d: %.*s\n", p.number, more_p ? p.length : 0,
-           p.text, q.number, more_q ? q.length : 0, q.text);
-    return 1;
+    snprintf(x, sizeof x, "line %d: %.*s", p.number, more_p ? p.length : 0, p.text);
+    snprintf(y, sizeof y, "line %d: %.*s", q.number, more_q ? q.length : 0, q.text);
+    add(list, "source", x, y);
 }
 
-static int explain_texts(const char *what, const char *a, const char *b) {
-    if (strcmp(a, b) == 0) return 0;
-    printf("%-9s %s\n          %s\n", what, a, b);
-    return 1;
+static json_t *differences(const kgen_entry *a, const kgen_entry *b) {
+    json_t *list = json_array();
+    if (memcmp(&a->key, &b->key, sizeof a->key) == 0) return list;
+    add_texts(list, "spec", a->spec, b->spec);
+    add_texts(list, "arch", a->target, b->target);
+    add_sources(list, a, b);
+    add_texts(list, "compiler", a->record.toolchain, b->record.toolchain);
+    if (!json_array_size(list))
+        add(list, "flags", "the same source, arch and compiler: other flags", "");
+    return list;
 }
 
-static void explain_entries(const kgen_entry *a, const kgen_entry *b) {
-    if (memcmp(&a->key, &b->key, sizeof a->key) == 0) {
-        printf("one kernel: %s @%s\n", a->spec, a->target);
-        return;
+static const char *text_of(const json_t *row, const char *key) {
+    return json_string_value(json_object_get(row, key));
+}
+
+static kgen_status print(const kgen_entry *a, const kgen_entry *b, int json, kgen_error *err) {
+    json_t *list = differences(a, b);
+    if (json) {
+        if (!kgen__json_print(json_pack("{s:o}", "differences", list))) return KGEN_OK;
+        return kgen_fail(err, KGEN_E_IO, "standard output: cannot be written");
     }
-    int said = explain_texts("spec", a->spec, b->spec);
-    said |= explain_texts("arch", a->target, b->target);
-    said |= explain_sources(a, b);
-    said |= explain_texts("compiler", a->record.toolchain, b->record.toolchain);
-    if (!said) printf("flags     the same source, arch and compiler: other flags\n");
+    if (!json_array_size(list)) printf("one kernel: %s @%s\n", a->spec, a->target);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        printf("%-9s %s\n", text_of(row, "what"), text_of(row, "first"));
+        if (*text_of(row, "second")) printf("          %s\n", text_of(row, "second"));
+    }
+    json_decref(list);
+    return KGEN_OK;
 }
 
 kgen_status kgen__explain_keys(const char *first, const char *second, const char *cache_dir,
-                               kgen_error *err) {
+                               int json, kgen_error *err) {
     kgen_cache *cache = NULL;
     kgen_entry *a = NULL, *b = NULL;
     kgen_status status = kgen_cache_open(&cache, cache_dir, err);
     if (status == KGEN_OK) status = kgen__entry_find(&a, cache, first, err);
     if (status == KGEN_OK) status = kgen__entry_find(&b, cache, second, err);
-    if (status == KGEN_OK) explain_entries(a, b);
+    if (status == KGEN_OK) status = print(a, b, json, err);
     kgen_entry_free(a);
     kgen_entry_free(b);
     kgen_cache_close(cache);

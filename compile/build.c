@@ -13,7 +13,14 @@
 #define uthash_nonfatal_oom(element) ((element)->key_known = 0)
 #include <uthash.h>
 
-enum { LOCK_POLL_MS = 50, CANCEL_POLL_MS = 50, HEARTBEAT_MS = 1000, TARGETS_MAX = 64 };
+enum {
+    LOCK_POLL_MS = 50,
+    LOCK_POLL_LEAST_MS = 5,
+    LOCK_POLL_SHARE = 32,
+    CANCEL_POLL_MS = 50,
+    HEARTBEAT_MS = 1000,
+    TARGETS_MAX = 64
+};
 
 typedef enum step { STEP_WAITING, STEP_RUNNING, STEP_TWIN, STEP_DONE } step;
 
@@ -202,6 +209,8 @@ static void prepare(build *b, work *w) {
         fail(b, w);
     } else {
         kgen_spec_print(w->spec, &w->source.spec);
+        kgen_source_digest(w->source.digest, w->source.text, w->source.size);
+        w->source.has_digest = 1;
         if (b->options.offline || toolchain_for(b, w->job->target, &w->toolchain, &none) != KGEN_OK)
             settle_without_compiler(b, w, &none);
         else
@@ -214,6 +223,18 @@ static void prepare(build *b, work *w) {
 /* Nobody compiles a kernel for longer than this. */
 static int64_t lock_wait_ms(const build *b) {
     return 1000 * (int64_t)kgen__child_timeout(b->options.timeout_s);
+}
+
+/* The longer the wait, the rarer the question: it comes late by a 32nd of what it waited for. */
+static int lock_poll_ms(const build *b) {
+    int64_t now = kgen__now_ms(), longest = LOCK_POLL_LEAST_MS;
+    for (size_t i = 0; i < b->count; i++) {
+        const work *w = &b->list[i];
+        if (w->step != STEP_WAITING || !w->lock_deadline) continue;
+        int64_t poll = (now - (w->lock_deadline - lock_wait_ms(b))) / LOCK_POLL_SHARE;
+        if (poll > longest) longest = poll;
+    }
+    return (int)(longest < LOCK_POLL_MS ? longest : LOCK_POLL_MS);
 }
 
 /* 1: go on and compile. 0: another process is at it; ask again later. */
@@ -390,7 +411,7 @@ static void compile_all(build *b) {
         int waiting = start_some(b);
         for (int i = 0; i < b->workers; i++) children[i] = b->slot_work[i] ? &b->slots[i] : NULL;
         if (!b->running && !waiting) continue;
-        int slot = kgen__children_wait(children, b->workers, waiting ? LOCK_POLL_MS : poll_ms);
+        int slot = kgen__children_wait(children, b->workers, waiting ? lock_poll_ms(b) : poll_ms);
         if (slot >= 0) collect(b, slot);
         beat(b);
     }

@@ -8,6 +8,8 @@
 extern "C" {
 #endif
 
+enum { KGEN_SOURCE_DIGEST_BYTES = 32 };
+
 typedef struct kgen_source {
     char *text;                   /* NUL-terminated; no path, no date, the same everywhere */
     size_t size;                  /* bytes without the NUL */
@@ -16,6 +18,9 @@ typedef struct kgen_source {
     const kgen_target *target;
     int32_t workgroup_size; /* lanes of a workgroup the code was written for */
     int32_t lds_bytes;      /* LDS that a launch gives a workgroup; 0: the code says it itself */
+    /* Of kgen_source_digest, where somebody has asked for it: a key and a note need it. */
+    int has_digest;
+    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
 } kgen_source;
 
 /* Resolves `spec` for `target` and renders it. Pure and thread-safe.
@@ -23,8 +28,6 @@ typedef struct kgen_source {
 KGEN_API kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec,
                                         const kgen_target *target, kgen_error *err);
 KGEN_API void kgen_source_free(kgen_source *source);
-
-enum { KGEN_SOURCE_DIGEST_BYTES = 32 };
 
 /* Of what a compiler sees in `text`: comments, blank space, #line marks and
  * constants that nothing reads do not change it. */

@@ -19,6 +19,24 @@ cmp one.kgb again.kgb || fail "a bundle of a bundle is another file"
 expect 0 "0 kernels" "$kgen" merge -o none.kgb all.kgb --arch gfx942
 expect 0 "all.kgb: 2 kernels" "$kgen" verify all.kgb
 expect 0 '"entries": 2' "$kgen" verify --json all.kgb
+expect 0 "2 examined, 2 written by this version, 1 compiled again, 0 wrong" "$kgen" verify --deep --rebuild 1 all.kgb
+expect 0 '"rebuilt": 0' "$kgen" verify --deep --rebuild 0 --json all.kgb
+
+# A bundle beside a folder.
+expect 0 "+ $two" "$kgen" report --diff "$work/$one" all.kgb
+[[ $out == *"0 only in $work/$one, 1 only in all.kgb, 0 changed, 1 the same"* ]] || fail "diff: $out"
+expect 0 '"same": 0' "$kgen" report --diff "$work/$one" "$work/$two" --json
+refuse 64 "two bundles or cache folders" "$kgen" report --diff all.kgb
+refuse 13 "/none" "$kgen" report --diff all.kgb /none
+
+# Hits, and why other look-ups were none.
+expect 0 "1 cached" "$kgen" build $one$at --no-variants -q --cache-dir "$work/$one"
+echo "$three $at" >three.manifest
+expect 10 "" "$kgen" verify -m three.manifest --no-variants --cache-dir "$work/$one"
+capture "$kgen" doctor --cache-dir "$work/$one"
+[[ $out == *"33.3 % of look-ups were hits: 1 here,"*"missed: 2 never built, 0 built by another"* ]] || fail "doctor: $out"
+capture "$kgen" doctor --self-test --json --cache-dir "$work/$one"
+[[ $out == *'"other_compiler": 0'* && $out == *'"error": null'* ]] || fail "doctor --self-test: $out"
 
 # Restart with a bundle: nothing is compiled, nothing is written, no compiler is there.
 image() { env KGEN_CACHE_LAYERS="$work/all.kgb" KGEN_CACHE_DIR="$work/user" KGEN_CLANG=/none "$@"; }

@@ -125,6 +125,7 @@ compiler_identity() {
     expect 0 "compiler  clang 19.1.7" "$kgen" explain "${keys[@]}"
     [[ $out != *source* && $out != *arch* ]] || fail "explain: $out"
     expect 0 "one kernel: ${one%@*}" "$kgen" explain "${keys[0]}" "${keys[0]}"
+    expect 0 '"what": "compiler"' "$kgen" explain "${keys[@]}" --json
     build "${kernels[1]}" >/dev/null
     capture "$kgen" list
     expect 0 "source    line" "$kgen" explain "${keys[0]}" \

@@ -808,6 +808,34 @@ static void free_results(kgen_job_result *results) {
     for (int i = 0; i < LINES; i++) kgen_entry_free(results[i].entry);
 }
 
+/* Lies of an entry about its code object, each alone. */
+static void examine_lies(kgen_entry *e) {
+    kgen_error err;
+    int current, rebuilt;
+    if (kgen_entry_examine(e, &current, &err) != KGEN_OK) fail_msg("%s", err.text);
+    assert_int_equal(current, 1);
+    e->resources.code_bytes++;
+    assert_int_equal(kgen_entry_examine(e, &current, &err), KGEN_E_MISMATCH);
+    assert_non_null(strstr(err.text, "code_bytes"));
+    e->resources.code_bytes--;
+    e->resources.workgroup_size += 64;
+    assert_int_equal(kgen_entry_examine(e, &current, &err), KGEN_E_MISMATCH);
+    e->resources.workgroup_size -= 64;
+    e->symbol[3] ^= 1;
+    assert_int_equal(kgen_entry_examine(e, &current, &err), KGEN_E_COMPILE);
+    e->symbol[3] ^= 1;
+    e->source_digest[5] ^= 1;
+    assert_int_equal(kgen_entry_examine(e, &current, &err), KGEN_E_MISMATCH);
+    e->source_digest[5] ^= 1;
+    e->key.bytes[7] ^= 1; /* another compiler's, as it seems */
+    assert_int_equal(kgen_entry_rebuild(e, &rebuilt, &err), KGEN_OK);
+    assert_int_equal(rebuilt, 0);
+    e->key.bytes[7] ^= 1;
+    e->code[e->code_size - 1] ^= 1;
+    assert_int_equal(kgen_entry_rebuild(e, &rebuilt, &err), KGEN_E_MISMATCH);
+    e->code[e->code_size - 1] ^= 1;
+}
+
 static void build_twice(const char *arch) {
     char dir[300];
     kgen_job jobs[LINES];
@@ -846,6 +874,7 @@ static void build_twice(const char *arch) {
             assert_non_null(dlsym(library, results[0].entry->symbol));
             dlclose(library);
         }
+        if (round == 1) examine_lies(results[1].entry);
         free_results(results);
         kgen_cache_close(cache);
     }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -277,6 +278,84 @@ static double look_up_us(int count) {
     return times[LOOKS / 2];
 }
 
+/* ---- what it was good for -------------------------------------------------------- */
+
+static void miss(kgen_cache *cache, int number, const kgen_key *key) {
+    char text[64];
+    kgen_source source = source_of(text, number);
+    kgen_cache_note_miss(cache, &source, flags, 1, key);
+}
+
+static kgen_cache_stats used(void) {
+    kgen_cache_use use;
+    kgen_cache *cache = open_cache();
+    int there = kgen_cache_get_use(cache, &use);
+    assert_int_equal(there, use.since != 0);
+    kgen_cache_close(cache);
+    return use.stats;
+}
+
+static void a_process_of_many(int misses) {
+    kgen_cache *cache;
+    if (kgen_cache_open(&cache, dir, NULL) != KGEN_OK) _exit(1);
+    for (int i = 0; i < misses; i++) {
+        miss(cache, 3, NULL);
+        kgen_cache_note_use(cache);
+    }
+    kgen_cache_close(cache);
+    _exit(0);
+}
+
+/* Why is counted; a file that is damaged, or a link, is not believed. Of processes that count
+ * at once none is held up, and what is written stays whole. */
+static void counts_of_many(void **state) {
+    enum { PROCESSES = 6, MISSES = 20 };
+    char path[PATH_BYTES], text[64];
+    (void)state;
+    make_file(1, 100);
+    snprintf(path, sizeof path, "%s/counts", dir);
+    kgen_cache *cache = open_cache();
+    kgen_source source = source_of(text, 1);
+    kgen_key made = key_of(1), other = key_of(2);
+    kgen_cache_note_made(cache, &source, flags, 1, &made);
+    kgen_cache_note_use(cache);
+    assert_int_not_equal(access(path, F_OK), 0); /* nothing was looked up */
+    miss(cache, 1, &made);
+    miss(cache, 1, &other);
+    miss(cache, 2, &other);
+    miss(cache, 1, NULL);
+    kgen_cache_close(cache);
+    kgen_cache_stats stats = used();
+    assert_int_equal(stats.misses_gone, 1);
+    assert_int_equal(stats.misses_compiler, 1);
+    assert_int_equal(stats.misses_new, 2);
+
+    for (int i = 0; i < PROCESSES; i++)
+        if (fork() == 0) a_process_of_many(MISSES);
+    for (int status, i = 0; i < PROCESSES; i++) {
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    stats = used();
+    assert_in_range(stats.misses_new, 3, 2 + PROCESSES * MISSES);
+    assert_int_equal(stats.misses_gone, 1);
+
+    assert_int_equal(truncate(path, 20), 0);
+    assert_int_equal(used().misses_new, 0);
+    cache = open_cache();
+    miss(cache, 1, NULL);
+    kgen_cache_close(cache);
+    assert_int_equal(used().misses_new, 1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("elsewhere", path), 0);
+    cache = open_cache();
+    miss(cache, 1, NULL);
+    kgen_cache_close(cache);
+    assert_int_equal(used().misses_new, 0);
+    snprintf(path, sizeof path, "%s/elsewhere", dir);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 /* In the full form up to a hundred thousand entries. */
 static void many_entries_cost_nothing(void **state) {
     const char *level = getenv("KGEN_TEST_LEVEL");
@@ -328,6 +407,7 @@ int main(void) {
         TEST(a_hit_is_a_use),
         TEST(notes_go_with_their_entries),
         TEST(a_cap_keeps_what_is_live),
+        TEST(counts_of_many),
         TEST(many_entries_cost_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
