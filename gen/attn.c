@@ -336,8 +336,9 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     if (wide && s->cascade && !phases[s->phase].bounded) fixed += 40;
     if (is_buffered(s, isa)) {
         int edges = s->window || s->right || s->chunk || s->causal != 1;
-        k = 8, v = 16;                           /* on their way from LDS */
-        fixed = 44 + 8 * edges + 8 * s->softcap; /* measured */
+        int by_two = kg_attn_by_two(s->row_tiles, acc, q);
+        k = 8, v = 8; /* on their way from LDS */
+        fixed = 16 + 6 * s->row_tiles * by_two + 4 * edges + 4 * s->softcap; /* measured */
     }
     return acc + k + v + q + scales + ids + fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
@@ -363,7 +364,8 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     int32_t row = kg_attn_buffer_row(s->head_dim * bits_of(s->kv) / 8) +
                   kg_attn_buffer_row(s->v_dim * bits_of(s->kv) / 8);
     int32_t blocks = kg_attn_set_blocks(s->waves, isa->keys, row, s->occupancy);
-    return larger(lds.bytes, lds.round + KG_ATTN_SETS * blocks * isa->keys * row);
+    return larger(lds.bytes, lds.round + KG_ATTN_SETS * blocks * isa->keys * row) +
+           s->waves * KG_ATTN_PARK_BYTES;
 }
 
 static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {

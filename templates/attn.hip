@@ -30,7 +30,9 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     clear(m, l, o);
     load_q(q, a, g, role, queries);
     scale_q(head, q);
+    if constexpr (BUFFERED) park_of(lds, wave).segment = g;
     walk(m, l, o, q, a, g, role, head, keys, queries, lds, wave);
+    if constexpr (BUFFERED) g = park_of(lds, wave).segment;
     g.item_start = fetched(g.item_start);
     g.item_end = fetched(g.item_end);
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);

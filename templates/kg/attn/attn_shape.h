@@ -94,15 +94,23 @@ KG_SHAPE int kg_attn_stage_row(int bytes, int sm90) {
 KG_SHAPE int kg_attn_buffered(int bounded, int packed, int v_split) {
     return !bounded && !packed && v_split == 1;
 }
-KG_SHAPE int kg_attn_buffer_row(int bytes) { return ceil_div(bytes, 128) * 128; }
-/* Sets of blocks: one is read, the others are on their way. */
-enum { KG_ATTN_SETS = 3 };
+/* An odd number of 16 bytes: eight rows beside each other meet each bank once. */
+KG_SHAPE int kg_attn_buffer_row(int bytes) { return bytes / 16 % 2 ? bytes : bytes + 16; }
+/* Sets of blocks: one is read, the others are on their way. Behind them lies what a wave
+ * knows of its work. */
+enum { KG_ATTN_SETS = 3, KG_ATTN_PARK_BYTES = 192 };
 /* Blocks of a set: no more than there are waves, which may have one each. row: bytes of
  * a key and a value. */
 KG_SHAPE int kg_attn_set_blocks(int waves, int keys, int row, int occupancy) {
-    int blocks = 1, most = occupancy > 2 ? 65536 : 196608 / occupancy;
+    int blocks = 1, most = occupancy > 2 ? 69632 : 208896 / occupancy;
     while (2 * blocks <= waves && 2 * blocks * KG_ATTN_SETS * keys * row <= most) blocks *= 2;
     return blocks;
+}
+
+/* Two blocks of a set at once keep the matrix units busy, where registers are: of those,
+ * scores and probabilities of both. */
+KG_SHAPE int kg_attn_by_two(int row_tiles, int acc_registers, int q_registers) {
+    return acc_registers + q_registers + 8 * row_tiles <= 168;
 }
 
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS

@@ -2,8 +2,11 @@
 // workgroup, and the next blocks are on their way there.
 //
 // A row of LDS is a token's keys, or values, in pieces of 16 bytes. Eight rows are read
-// at a time, a piece of each: pieces are turned by the token, so that these meet each
-// bank once.
+// at a time, a piece of each: those eight lie beside each other (k_place), an odd number
+// of pieces apart, so that they meet each bank once.
+//
+// A lane brings one piece of several rows. Where it reads and writes is worked out for
+// the first; the others are steps of constants and of one product.
 #pragma once
 #include "kg/attn/lds_nvidia.h"
 #include "kg/attn/softmax.h"
@@ -11,15 +14,9 @@
 namespace kg {
 
 constexpr int SET_KEYS = SET_BLOCKS * TOK;
-constexpr int WAVE_KEYS = ceil_div(SET_KEYS, WAVES);         // that a wave brings
-constexpr bool ONE_PAGE = SHARED_ID && TOK % WAVE_KEYS == 0; // they lie in one
+constexpr int WAVE_KEYS = ceil_div(SET_KEYS, WAVES); // that a wave brings
 constexpr int K_PIECES = HEAD_DIM * KV_BITS / 128, V_PIECES = V_DIM * KV_BITS / 128;
-// Registers are short: places are worked out again for each block.
-constexpr bool TIGHT = ACC_REGS + Q_REGS > 128 && HEAD_DIM > 128;
-static_assert(!BUFFERED || (SET_KEYS % WAVES == 0 && WAVE_KEYS <= WAVE), "a lane for each key");
-
-// The tokens that k_token has for eight lanes differ in it, and so do theirs + 2.
-KG_DEV int turn_of(int token) { return token % 2 + token / 4 % 4 * 2; }
+static_assert(!BUFFERED || TOK % WAVE_KEYS == 0, "a wave's keys are one block's");
 
 // Queries as pieces meet them: a lane has 4 bytes of each piece of a chunk instead of
 // one piece.
@@ -41,54 +38,66 @@ KG_DEV void turn_q(q_frag_t &q) {
     }
 }
 
-// Token `key` of the set that begins with `block`.
-KG_DEV int set_token(const keys_t &keys, int block, int key) {
-    return block_start(keys, block + key / TOK) + key % TOK;
+// The first token that the wave brings of the set that begins with `block`.
+KG_DEV int first_token(const keys_t &keys, int block, int wave) {
+    u32 first = (u32)(wave * WAVE_KEYS);
+    return block_start(keys, block + (int)(first / TOK)) + (int)(first % TOK);
 }
 // The page of the key that the lane stands for.
 KG_DEV i32 set_page(const keys_t &keys, int block, int wave) {
-    int key = wave * WAVE_KEYS + (ONE_PAGE ? 0 : (int)lane_id() % WAVE_KEYS);
-    return page_number(keys, set_token(keys, block, key));
+    int key = SHARED_ID ? 0 : (int)(lane_id() % WAVE_KEYS);
+    return page_number(keys, first_token(keys, block, wave) + key);
 }
 
-// The wave's keys, or values, of a set. `page`: as set_page has it.
+// Lanes that share a row, and rows that they bring at once.
+constexpr int lanes_of_row(int pieces) {
+    int lanes = 1;
+    while (lanes < pieces && lanes < WAVE) lanes *= 2;
+    return lanes;
+}
+
+// The wave's keys, or values, of a set. `page`: as set_page has it. What is a lane too many
+// brings the last piece, or row, again.
 template <int PIECES, int ROW>
 KG_DEV void bring_rows(u8 *set, const u8 *from, i64 page_bytes, int token_bytes, const keys_t &keys,
                        i32 page, int block, int wave) {
-    constexpr int ALL = WAVE_KEYS * PIECES;
-    int lane = (int)opaque(lane_id()), first = wave * WAVE_KEYS;
-    if constexpr (ONE_PAGE) from = settled(from + inside_pool(keys, page) * page_bytes);
-    KG_UNROLL for (int n = 0; n < ceil_div(ALL, WAVE); n++) {
-        int at = lane + n * WAVE, key = at / PIECES, piece = at % PIECES;
-        if (ALL % WAVE != 0) key = smaller(key, WAVE_KEYS - 1);
-        const u8 *p = from;
-        if constexpr (!ONE_PAGE)
-            p += inside_pool(keys, (i32)shuffle((u32)page, (u32)key)) * page_bytes;
-        key += first;
-        int token = set_token(keys, block, key);
-        int slot = slot_of(keys, token, ONE_PAGE ? set_token(keys, block, first) : token);
-        copy_16(set + key * ROW + (piece ^ turn_of(key % TOK)) * 16,
-                p + ((u32)slot * (u32)token_bytes + (u32)piece * 16u));
+    constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = smaller(WAVE / LANES, WAVE_KEYS);
+    int lane = (int)opaque(lane_id()), row = smaller(lane / LANES, AT_ONCE - 1);
+    int place = wave * WAVE_KEYS / TOK * TOK + k_place(wave * WAVE_KEYS % TOK + row);
+    int start = first_token(keys, block, wave);
+    if constexpr (SHARED_ID) from = settled(from + inside_pool(keys, page) * page_bytes);
+    KG_UNROLL for (int first = 0; first < PIECES; first += LANES) {
+        u32 piece = (u32)smaller(first + lane % LANES, PIECES - 1) * 16u;
+        u8 *to = set + (u32)(place * ROW) + piece;
+        KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
+            const u8 *p = from;
+            if constexpr (!SHARED_ID)
+                p += inside_pool(keys, (i32)shuffle((u32)page, (u32)(row + n))) * page_bytes;
+            int token = start + row + n;
+            u32 slot = (u32)slot_of(keys, token, SHARED_ID ? start : token);
+            copy_16(to + k_place(n) * ROW, p + (slot * (u32)token_bytes + piece));
+        }
     }
 }
 
-KG_DEV void bring(u8 *set, const head_t &h, const keys_t &keys, i32 page, int block, int wave) {
-    bring_rows<K_PIECES, K_ROW>(set, h.k, h.k_page, h.k_token, keys, page, block, wave);
-    bring_rows<V_PIECES, V_ROW>(set + SET_KEYS * K_ROW, h.v, h.v_page, h.v_token, keys, page, block,
-                                wave);
+// The head's places are worked out again for each set: registers are short.
+KG_DEV void bring(u8 *set, args_t a, const head_t &h, const keys_t &keys, i32 page, int block,
+                  int wave) {
+    i64 head = (i64)opaque((u32)h.index);
+    bring_rows<K_PIECES, K_ROW>(set, (const u8 *)a.k + head * a.k_head, a.k_page, h.k_token, keys,
+                                page, block, wave);
+    bring_rows<V_PIECES, V_ROW>(set + SET_KEYS * K_ROW, (const u8 *)a.v + head * a.v_head, a.v_page,
+                                h.v_token, keys, page, block, wave);
 }
 
-// The lane's row of the matrices that begin with piece `first`, which is even. Matrix m
-// has the first or second eight rows of a block, of the one piece or the next.
-struct matrix_row_t {
-    int row, piece;
-};
-template <int PIECES, int ROW>
-KG_DEV const u8 *matrix_row(const u8 *rows, matrix_row_t mine, int first) {
-    bool inside = PIECES % 2 == 0 || first + mine.piece < PIECES;
-    int token = k_token((int)lane_id() % 8, mine.row);
-    int own = mine.piece ^ turn_of(token), turned = (first % 8 ^ own) + first / 8 * 8;
-    return rows + token * ROW + (inside ? turned : turn_of(token)) * 16;
+// The lane's row of the matrices of a block that begin with piece 0. Matrix m has the
+// first or second eight rows, of the one piece or the next.
+template <int ROW> KG_DEV u32 matrix_row(u32 half, u32 piece) {
+    return (lane_id() % 8 + 8 * half) * (u32)ROW + piece * 16;
+}
+// Those of piece `first`, which is even: of an odd number the last has no next.
+template <int PIECES> KG_DEV u32 matrix_piece(int first, u32 piece) {
+    return (u32)first * 16 - (first + 1 < PIECES ? 0 : piece * 16);
 }
 
 KG_DEV void score_step(scores_t (&s)[ROW_TILES], const u32 *first, const u32 *second,
@@ -124,14 +133,14 @@ KG_DEV void score_pieces(scores_t (&s)[ROW_TILES], const u32 (&w)[4], const q_fr
 // other.
 template <int N>
 KG_DEV void score_buffer(scores_t (&s)[N][ROW_TILES], const u8 *k, const q_frag_t &q) {
-    int lane = (int)(TIGHT ? opaque(lane_id()) : lane_id());
-    matrix_row_t mine = {lane / 8 % 2, lane / 16};
+    u32 piece = lane_id() / 16;
+    k += matrix_row<K_ROW>(lane_id() / 8 % 2, piece);
     KG_UNROLL for (int b = 0; b < N; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[b][t] =
         scores_t{};
     KG_UNROLL for (int n = 0; n < K_PIECES; n += 2) {
         u32 w[N][4];
         KG_UNROLL for (int b = 0; b < N; b++)
-            load_matrices(w[b], matrix_row<K_PIECES, K_ROW>(k + b * TOK * K_ROW, mine, n));
+            load_matrices(w[b], k + b * TOK * K_ROW + matrix_piece<K_PIECES>(n, piece));
         KG_UNROLL for (int b = 0; b < N; b++) score_pieces(s[b], w[b], q, n);
     }
 }
@@ -145,11 +154,11 @@ template <int N> KG_DEV void turned_to_compute(u32 (&out)[N], u32 x) {
 // O += V^T P of the block whose values begin at `v`.
 KG_DEV void weigh_buffer(values_t &o, const u8 *v, const u32 (&p)[ROW_TILES][P_WORDS]) {
     constexpr int UNIT = 16 / KV_BITS;
-    int lane = (int)(TIGHT ? opaque(lane_id()) : lane_id());
-    matrix_row_t mine = {lane / 16, lane / 8 % 2};
+    u32 piece = lane_id() / 8 % 2;
+    v += matrix_row<V_ROW>(lane_id() / 16, piece);
     KG_UNROLL for (int n = 0; n < V_PIECES; n += 2) {
         u32 w[4], x[4][UNIT];
-        load_turned(w, matrix_row<V_PIECES, V_ROW>(v, mine, n));
+        load_turned(w, v + matrix_piece<V_PIECES>(n, piece));
         KG_UNROLL for (int m = 0; m < 4; m++) turned_to_compute(x[m], w[m]);
         if constexpr (UNIT == 1) {
             const u32 values[4] = {x[0][0], x[2][0], x[1][0], x[3][0]};
@@ -200,8 +209,9 @@ KG_DEV void attend_blocks(column_t &m, column_t &l, values_t &o, const q_frag_t 
     score_buffer(dots, k, q);
     finish_blocks(s, scale, dots, a, head, keys, block);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        KG_UNROLL for (int c = 0; c < COLS; c++) top[t][c] = -INFINITE;
-        KG_UNROLL for (int b = 0; b < N; b++) exceeds |= find_tops(top[t], m, t, s[b][t]);
+        KG_UNROLL for (int c = 0; c < COLS; c++) top[t][c] = s[0][t][c];
+        KG_UNROLL for (int b = 1; b < N; b++) raise_tops(top[t], s[b][t]);
+        exceeds |= find_tops(top[t], m, t, s[0][t]);
     }
     if (any(exceeds)) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) raise_tile(m, l, o, t, top[t]);
     KG_UNROLL for (int b = 0; b < N; b++) {
@@ -214,8 +224,7 @@ KG_DEV void attend_blocks(column_t &m, column_t &l, values_t &o, const q_frag_t 
     }
 }
 
-// Two at once keep the matrix units busy, where registers are.
-constexpr bool BY_TWO = SET_BLOCKS > 1 && ROW_TILES <= 2 && ACC_REGS + Q_REGS <= 128;
+constexpr bool BY_TWO = SET_BLOCKS > 1 && kg_attn_by_two(ROW_TILES, ACC_REGS, Q_REGS);
 
 // All waves go through the segment together; each takes of a set every n-th block, as
 // the n waves with its rows share them, up to `end`.
@@ -227,12 +236,12 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
     i32 next_page = set_page(keys, g.block + SET_BLOCKS, wave);
     int at = 0; // bytes from `sets` on
     barrier();  // what lay here has been read
-    bring(sets, head, keys, page, g.block, wave);
+    bring(sets, a, head, keys, page, g.block, wave);
     copies_end();
     page = next_page;
     next_page = set_page(keys, g.block + 2 * SET_BLOCKS, wave);
     if (g.block + SET_BLOCKS < g.block_end)
-        bring(sets + SET_BYTES, head, keys, page, g.block + SET_BLOCKS, wave);
+        bring(sets + SET_BYTES, a, head, keys, page, g.block + SET_BLOCKS, wave);
     copies_end();
     KG_LOOP for (int block = g.block; block < g.block_end; block += SET_BLOCKS) {
         const u8 *k = sets + at, *v = k + SET_KEYS * K_ROW;
@@ -241,7 +250,7 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
         barrier(); // of all waves, which have read the set before, too
         page = next_page;
         if (block + 2 * SET_BLOCKS < g.block_end)
-            bring(sets + free, head, keys, page, block + 2 * SET_BLOCKS, wave);
+            bring(sets + free, a, head, keys, page, block + 2 * SET_BLOCKS, wave);
         copies_end();
         next_page = set_page(keys, block + 3 * SET_BLOCKS, wave);
         at = at == 2 * SET_BYTES ? 0 : at + SET_BYTES;

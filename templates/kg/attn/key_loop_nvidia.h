@@ -9,7 +9,7 @@ KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, c
                  const role_t &role, const head_t &head, const keys_t &keys, const u8 *queries,
                  u8 *lds, int wave) {
     if constexpr (BUFFERED) {
-        turn_q(q);
+        if constexpr (!TURNED_Q) turn_q(q);
         attend_buffered(m, l, o, q, a, g, role, head, keys, lds + LDS_STAGE, wave,
                         block_end_of(a, g, role));
     } else {

@@ -27,8 +27,19 @@ constexpr int LDS_FLAG = LDS.flag;
 constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 // A stage is done with when waves meet, but for what they say of their rows.
 constexpr int LDS_STAGE = LDS.round;
-constexpr int LDS_USED = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES);
+constexpr int LDS_PARK = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES); // [WAVES], BUFFERED
+constexpr int LDS_USED = LDS_PARK + (BUFFERED ? WAVES * KG_ATTN_PARK_BYTES : 0);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
+
+// Waits in LDS while registers are short; all lanes of a wave put the same there.
+struct park_t {
+    work_t work;
+    segment_t segment;
+};
+static_assert(sizeof(park_t) <= KG_ATTN_PARK_BYTES, "room for a wave's work");
+KG_DEV park_t &park_of(u8 *lds, int wave) {
+    return *(park_t *)(lds + LDS_PARK + wave * KG_ATTN_PARK_BYTES);
+}
 
 struct sums_t {
     float maximum, sum;

@@ -282,13 +282,17 @@ KG_DEV void clear(column_t &m, column_t &l, values_t &o) {
     }
 }
 
-// The greatest scores of tile `t` in this lane; whether the running maximum needs them.
+// The greatest scores of a tile in this lane.
+KG_DEV void raise_tops(float (&top)[COLS], const float (&s)[S_REGS]) {
+    KG_UNROLL for (int c = 0; c < COLS; c++) KG_UNROLL for (int r = c; r < S_REGS; r += COLS)
+        top[c] = fmax(top[c], s[r]);
+}
+
+// With those of `s`; whether the running maximum of tile `t` needs them.
 KG_DEV bool find_tops(float (&top)[COLS], const column_t &m, int t, const float (&s)[S_REGS]) {
     bool exceeds = false;
-    KG_UNROLL for (int c = 0; c < COLS; c++) {
-        KG_UNROLL for (int r = c; r < S_REGS; r += COLS) top[c] = fmax(top[c], s[r]);
-        exceeds |= top[c] > m[t][c] + RESCALE_AT;
-    }
+    raise_tops(top, s);
+    KG_UNROLL for (int c = 0; c < COLS; c++) exceeds |= top[c] > m[t][c] + RESCALE_AT;
     return exceeds;
 }
 

@@ -117,6 +117,21 @@ KG_DEV void load_q_row(u32 (&w)[N][Q_WORDS], args_t a, const segment_t &g, int r
     }
 }
 
+// The same as buffer_nvidia.h has them: of each piece that keys come in, the lane's words.
+constexpr bool TURNED_Q = BUFFERED && !Q_8BIT && !Q_F32 && !KV_4BIT;
+KG_DEV void load_q_turned(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
+    constexpr int WORDS = Q_WORDS / NGRP;
+    const u8 *q = q_row(a, g, row) + lane_grp((int)opaque(lane_id())) * WORDS * 4;
+    bool exists = row_exists(g, row);
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
+        KG_UNROLL for (int piece = 0; piece < NGRP; piece++) {
+        int dim = c * K_DIMS + piece * X;
+        u32 x[WORDS] = {};
+        if (exists && dim < HEAD_DIM) load_near(x, q + dim * 2); // sectors are read twice
+        KG_UNROLL for (int n = 0; n < WORDS; n++) w[c][piece * WORDS + n] = x[n];
+    }
+}
+
 // Codes of 8 bits, each of which the COMPUTE type holds exactly.
 KG_DEV void load_q_codes(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
     int grp = lane_grp((int)opaque(lane_id()));
@@ -218,6 +233,8 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
             load_q_codes(w, a, g, row);
         else if constexpr (Q_F32)
             up = load_q_floats(w, a, g, row);
+        else if constexpr (TURNED_Q)
+            load_q_turned(w, a, g, row);
         else
             load_q_row(w, a, g, row, 0);
         if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
