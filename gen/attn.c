@@ -336,9 +336,10 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     if (wide && s->cascade && !phases[s->phase].bounded) fixed += 40;
     if (is_buffered(s, isa)) {
         int edges = s->window || s->right || s->chunk || s->causal != 1;
-        int by_two = kg_attn_by_two(s->row_tiles, acc, q);
+        int by_two = kg_attn_by_two(s->row_tiles, acc, q), f32 = s->q == KGEN_DTYPE_F32;
         k = 8, v = 8; /* on their way from LDS */
-        fixed = 16 + 6 * s->row_tiles * by_two + 4 * edges + 4 * s->softcap; /* measured */
+        fixed = 16 + 6 * s->row_tiles * by_two + 4 * edges + 4 * s->softcap + 4 * s->alibi +
+                8 * s->invariant + 8 * f32; /* measured */
     }
     return acc + k + v + q + scales + ids + fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
