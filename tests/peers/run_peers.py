@@ -25,7 +25,6 @@ import kgen.contexts
 
 # project -> module -> its name -> whose function it is
 SUBSTITUTES = {
-    "fla": {"fla.ops.gated_delta_rule": {"fused_recurrent_gated_delta_rule": "kgen.dropin.fla"}},
     "aiter": {"aiter.ops.triton.gated_delta_net": {"fused_rearrange_sigmoid_gated_delta_rule": "kgen.dropin.aiter"},
               "aiter.ops.triton.attention.unified_attention": {"unified_attention": "kgen.dropin.aiter"}},
     "vllm": {"vllm.v1.attention.ops.triton_merge_attn_states": {"merge_attn_states": "kgen.dropin.vllm"},
