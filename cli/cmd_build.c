@@ -1,4 +1,5 @@
 /* kgen build: compile in parallel helpers, with a progress bar on a terminal. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -137,18 +138,32 @@ static kgen_status unsaved(const kgen_error *why, size_t kernels, kgen_error *er
                      why->text, count);
 }
 
-/* A build exists to fill the folder: memory alone would be work for nothing. */
-static kgen_status check_folder(kgen_cache *cache, kgen_error *err) {
+static int are_cached(kgen_cache *cache, const kgen__jobs *jobs) {
+    const kgen_build_options options = {.size = sizeof options, .only_cached = 1};
+    kgen_job_result *results = calloc(jobs->count + 1, sizeof *results);
+    int cached =
+        results && kgen_build(cache, jobs->list, jobs->count, &options, results, NULL) == KGEN_OK;
+    if (results) kgen__results_free(results, jobs->count);
+    return cached;
+}
+
+/* A build exists to fill the folder: where it cannot, memory alone would be work for nothing,
+ * unless there is no work. */
+static kgen_status check_folder(kgen_cache *cache, const kgen__jobs *jobs, int compiles_later,
+                                kgen_error *err) {
     kgen_cache_health health;
-    if (kgen_cache_dir(cache)) return KGEN_OK;
+    const char *dir = kgen_cache_dir(cache);
+    if (dir && (access(dir, W_OK) == 0 || errno == ENOENT)) return KGEN_OK;
     KGEN_TRY(kgen_cache_examine(cache, &health, err));
+    if (health.cannot_save.status == KGEN_OK) return KGEN_OK;
+    if (!compiles_later && are_cached(cache, jobs)) return KGEN_OK;
     return unsaved(&health.cannot_save, 0, err);
 }
 
 static kgen_status build(kgen_cache *cache, const kgen__jobs *jobs,
                          const kgen__build_settings *settings, kgen_error *err) {
     kgen__build_counts counts;
-    KGEN_TRY(check_folder(cache, err));
+    KGEN_TRY(check_folder(cache, jobs, settings->ninja != NULL, err));
     if (settings->ninja)
         return kgen__build_ninja(jobs, settings->ninja, kgen_cache_dir(cache), err);
     /* a part may be empty */

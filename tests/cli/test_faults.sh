@@ -190,6 +190,33 @@ lost_reasons() {
     [[ $out == *"1 files or folders are refused"* && $out != *"Ready:"* ]] || fail "doctor: $out"
 }
 
+# What is there needs no folder that can be written; what is not is refused before a compiler runs.
+unwritable_folder() {
+    fake unwritable
+    fresh
+    build "$one" >/dev/null
+    local layer=$KGEN_CACHE_DIR
+    for KGEN_CACHE_DIR in /dev/null/x ''; do
+        expect 0 "0 compiled, 1 cached" env KGEN_CACHE_LAYERS="$layer" "$kgen" build "$one" --no-variants -q
+        expect 0 '"cached": 1' env KGEN_CACHE_LAYERS="$layer" "$kgen" build "$one" --no-variants -q --json
+        expect 13 "choose another folder" env KGEN_CACHE_LAYERS="$layer" "$kgen" build "${kernels[@]:0:2}" --no-variants -q
+        expect 13 "choose another folder" env KGEN_CACHE_LAYERS="$layer" "$kgen" build "$one" --no-variants --ninja x.ninja
+    done
+    KGEN_CACHE_DIR=$layer
+    if [[ $(id -u) == 0 ]] && mount --bind "$layer" "$layer" 2>/dev/null; then
+        mount -o remount,bind,ro "$layer"
+        expect 0 "0 compiled, 1 cached" "$kgen" build "$one" --no-variants -q
+        expect 13 "Read-only file system" "$kgen" build "${kernels[1]}" --no-variants -q
+        umount "$layer"
+    elif [[ $(id -u) != 0 ]]; then
+        chmod -R a-w "$layer"
+        expect 0 "0 compiled, 1 cached" "$kgen" build "$one" --no-variants -q
+        expect 13 "Permission denied" "$kgen" build "${kernels[1]}" --no-variants -q
+        chmod -R u+w "$layer"
+    fi
+    [[ $(runs unwritable) == 1 ]] || fail "unwritable: compiled $(runs unwritable) times"
+}
+
 # ---- folders of others ----------------------------------------------------------
 shared_folders() {
     fake folders
@@ -300,8 +327,8 @@ shards() {
 }
 
 for test in shards storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
-    hidden_knobs faulty_disk compiler_identity lost_reasons shared_folders killed_process odd_compilers odd_input \
-    terminal_escapes many_wait; do
+    hidden_knobs faulty_disk compiler_identity lost_reasons unwritable_folder \
+    shared_folders killed_process odd_compilers odd_input terminal_escapes many_wait; do
     [[ -z ${KGEN_FAULT:-} || $KGEN_FAULT == "$test" ]] || continue
     begin=$(date +%s%N)
     $test
