@@ -103,12 +103,13 @@ static const struct {
     {"kg/attn/lds_nvidia.h",
      {[KGEN_VENDOR_NVIDIA] = "kg/attn/lds_nvidia.h", [KGEN_VENDOR_CPU] = "kg/attn/lds_cpu.h"}},
 };
-enum { ISA_FILES = 4 };
+enum { ISA_FILES = 5 };
 static const char *const isa_names[ISA_FILES] = {"kg/core/isa.h", "kg/core/frag.h",
-                                                 "kg/attn/mma_step.h", "kg/attn/key_loop.h"};
+                                                 "kg/attn/mma_step.h", "kg/attn/key_loop.h",
+                                                 "kg/attn/parts.h"};
 static const char *const isa_files[KGEN_ISA_COUNT][ISA_FILES] = {
-#define KGEN_ISA(NAME, name, fragments, products, key_loop) \
-    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products, key_loop},
+#define KGEN_ISA(NAME, name, fragments, products, key_loop, parts) \
+    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products, key_loop, parts},
 #include <kgen/targets.def>
 };
 

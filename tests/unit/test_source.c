@@ -164,9 +164,9 @@ static void assert_without(const kgen_source *source, const char *words) {
 
 /* Names that stand for a file of the target. */
 static const char *const forwarding[] = {
-    "kg/core/isa.h",    "kg/attn/mma_step.h", "kg/attn/key_loop.h",
-    "kg/core/macros.h", "kg/core/machine.h",  "kg/core/frag.h",
-    "kg/attn/mma.h",    "kg/attn/fp8.h",      "kg/kv/kv_fp8.h"};
+    "kg/core/isa.h",    "kg/attn/mma_step.h", "kg/attn/key_loop.h", "kg/attn/parts.h",
+    "kg/core/macros.h", "kg/core/machine.h",  "kg/core/frag.h",     "kg/attn/mma.h",
+    "kg/attn/fp8.h",    "kg/kv/kv_fp8.h"};
 enum { FORWARDING = sizeof forwarding / sizeof forwarding[0] };
 
 static int is_forwarding(const char *name) {
@@ -892,7 +892,7 @@ static int is_header_for_clang(const char *name) {
 }
 
 static const char *const products[KGEN_ISA_COUNT] = {
-#define KGEN_ISA(NAME, name, fragments, header, key_loop) [KGEN_ISA_##NAME] = header,
+#define KGEN_ISA(NAME, name, fragments, header, key_loop, parts) [KGEN_ISA_##NAME] = header,
 #include <kgen/targets.def>
 };
 

@@ -112,11 +112,12 @@ static void fill_half(rig *r) {
     fill_zeros(r);
     memset(r->args.workspace, KG_WORKSPACE_BYTE, 128);
 }
-/* Some workgroups of a launch counted, then it was gone. */
+/* Some workgroups of a launch counted, then it was gone: of whichever items. */
 static void abort_launch(rig *r) {
     uint64_t ticket = (uint32_t)kgen__rng_next(&rng) | 1u, count = 1 + kgen__rng_next(&rng) % 2;
     prepare(r);
-    for (int i = 0; i < SEQS; i++) r->head->arrived[i] += count * (ticket << 32 | 1);
+    size_t counters = sizeof r->head->arrived / sizeof r->head->arrived[0];
+    for (size_t i = 0; i < counters; i++) r->head->arrived[i] += count * (ticket << 32 | 1);
 }
 
 static void (*const unfit[])(rig *) = {fill_random, fill_zeros, fill_ones,

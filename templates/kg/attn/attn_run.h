@@ -8,12 +8,12 @@ namespace kg {
 // waits there as well.
 KG_DEV void park(work_t &w) {
     if constexpr (!STAGED && !CASCADE) return;
-    w.cut = cut_t{parked(w.cut.each), parked(w.cut.extra)};
+    w.cut = cut_t{parked(w.cut.each), parked(w.cut.extra), w.cut.part};
     park(w.seq);
 }
 KG_DEV void fetch(work_t &w) {
     if constexpr (!STAGED && !CASCADE) return;
-    w.cut = cut_t{fetched(w.cut.each), fetched(w.cut.extra)};
+    w.cut = cut_t{fetched(w.cut.each), fetched(w.cut.extra), w.cut.part};
     fetch(w.seq);
 }
 

@@ -28,7 +28,7 @@ template <class W> KG_DEV arrival_t arrive(args_t a, const segment_t &g, const W
     }
     barrier();
     arrival_t how = (arrival_t)*flag;
-    acquire_device();
+    if (how != ARRIVED) acquire_device();
     return how;
 }
 
@@ -36,6 +36,14 @@ KG_DEV void report_workspace(args_t a, int seq) {
     call_broken(a.workspace);
     if (a.error) atomic_or(a.error + seq, BAD_WORKSPACE);
 }
+
+KG_DEV float *partial_row(args_t a, u32 slot, int row) {
+    return a.partial_out + ((u64)slot * ROWS + (u64)row) * V_DIM;
+}
+KG_DEV sums_t *partial_sums(args_t a, u32 slot) {
+    return (sums_t *)a.partial_ml + (u64)slot * ROWS;
+}
+KG_DEV u32 parts_of(const share_t &share) { return share.last - share.first + 1; }
 
 // --- rows of two results ------------------------------------------------------
 
@@ -51,12 +59,12 @@ KG_DEV float *joined_out(args_t a, const segment_t &g, row_t row) {
 }
 KG_DEV void store_joined(args_t a, const segment_t &g, row_t row, sums_t total) {
     float *p = a.joined_ml + joined_row(a, g.seq.shared > 0, row) * 2;
-    store(p, total.maximum);
-    store(p + 1, total.sum);
+    store_shared(p, total.maximum, total.sum);
 }
 KG_DEV sums_t joined_sums(args_t a, int half, row_t row) {
-    const float *p = a.joined_ml + joined_row(a, half, row) * 2;
-    return sums_t{load_shared(p), load_shared(p + 1)};
+    float x[2];
+    load_shared(x, a.joined_ml + joined_row(a, half, row) * 2);
+    return sums_t{x[0], x[1]};
 }
 
 // A wave joins a row. amiss: 0, or NaN, which everything then is.
@@ -101,7 +109,8 @@ KG_DEV u32 parts_of(const meeting_t &m) {
 // Row blocks of all sequences before take no more than that many numbers.
 KG_DEV u64 *counter_of(args_t a, const segment_t &g, const meeting_t &m) {
     i64 block = UNBOUNDED ? (i64)m.start * GROUP / ROWS + m.seq : (i64)m.seq * ROW_BLOCKS;
-    return a.workspace->arrived + a.workgroups + (block + m.block) * a.kv_heads + g.kv_head;
+    i64 number = a.workgroups + (block + m.block) * a.kv_heads + g.kv_head;
+    return counter_at(a.workspace, (u64)number);
 }
 
 // Wave number `first` of `waves`.
@@ -160,7 +169,7 @@ KG_DEV void join_group(args_t a, const segment_t &g, int wave) {
         if (meets(mine, a, g, group, base + (int)late_lane() * ALL_WAVES + wave, n))
             how = arrive_alone(a, g, mine);
         u64 done = ballot(how != ARRIVED);
-        acquire_device();
+        if (done) acquire_device();
         KG_LOOP while (done) {
             u32 lane = first_bit(done);
             done &= done - 1;

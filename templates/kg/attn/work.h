@@ -86,10 +86,18 @@ KG_DEV u32 divide(u32 n, u32 d) {
     return q + ((u32)rest >= d);
 }
 
-// How `total` units are cut into `parts`: the first `extra` parts get one more.
+// How `total` units are cut into `parts`: the first `extra` parts get one more. The
+// workgroup has number `part`, which waits in a vector register.
 struct cut_t {
-    u32 each, extra;
+    u32 each, extra, part;
 };
+// Workgroups are dealt to the dies in turn. A die has parts that follow one another, so that
+// most items are shared behind one L2.
+KG_DEV u32 part_of_group(u32 group, u32 parts) {
+    u32 die = group % DIES, more = parts % DIES;
+    return die * (parts / DIES) + (die < more ? die : more) + group / DIES;
+}
+KG_DEV u32 part_of(cut_t c) { return DIES == 1 ? group_id() : (u32)uniform((int)c.part); }
 KG_DEV u32 cut_start(cut_t c, u32 part) {
     return part * c.each + (part < c.extra ? part : c.extra);
 }
@@ -185,11 +193,13 @@ KG_DEV work_t work_begin(args_t a) {
     u32 units = units_of(mine);
     KG_LOOP for (int s = lane + WAVE; s < lines_of(a); s += WAVE) units += units_of(seq_at(a, s));
     u32 total = (u32)uniform((int)wave_sum(units));
-    u32 least = least_part(a, total), wanted = (total + least - 1) / least, part = group_id();
+    u32 least = least_part(a, total), wanted = (total + least - 1) / least, group = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
     w.unit = w.end = w.seq_start = 0;
     w.seq = seq_of_lane(a, mine, 0);
-    if (part >= parts) return w;
+    if (group >= parts) return w;
+    u32 part = DIES == 1 ? group : part_of_group(group, parts);
+    if constexpr (DIES > 1) w.cut.part = opaque(part);
     w.cut.each = total / parts;
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);

@@ -25,6 +25,14 @@ template <class T> KG_DEV arrival_t arrival_of(T before, u32 ticket, u32 parts) 
     return count + 1 == parts ? ARRIVED_LAST : ARRIVED;
 }
 
+// Counters that many dies add to: neighbours in lines of their own, as long as there are lines.
+KG_DEV u64 *counter_at(kg_workspace *w, u64 number) {
+    constexpr int COUNTERS = sizeof w->arrived / sizeof w->arrived[0];
+    constexpr int EACH = 16, LINES = COUNTERS / EACH; // counters of a line
+    if constexpr (DIES == 1) return w->arrived + number;
+    return w->arrived + (number % LINES * EACH + number / LINES);
+}
+
 KG_DEV void call_broken(kg_workspace *w) { atomic_store(&w->broken, 0); }
 
 } // namespace kg

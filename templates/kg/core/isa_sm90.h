@@ -12,6 +12,7 @@ constexpr bool CONVERTS_E5M2 = false;
 constexpr bool CONVERTS_LOW = false;             // they read the lower 128 registers only
 constexpr bool CONVERTS_BF16 = false;            // f32 to bf16 is an instruction
 constexpr bool ROWS_INTERLEAVED_BY_HALF = false; // accumulators, over two half waves
-constexpr bool IS_SM90 = true;                   // one workgroup a unit, 8-bit floats become fp16
+constexpr int DIES = 1;        // that workgroups are dealt to in turn, each with an L2 of its own
+constexpr bool IS_SM90 = true; // one workgroup a unit, 8-bit floats become fp16
 
 } // namespace kg

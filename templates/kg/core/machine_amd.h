@@ -47,10 +47,24 @@ KG_DEV void barrier() {
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
-KG_DEV void release_device() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
-KG_DEV void acquire_device() { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
+// Of what store_shared writes and load_shared reads. Where each die has an L2 of its own, a
+// fence walks all of one, and those of a die's workgroups queue: there these go past it,
+// and it is enough that the stores have come to their end.
+KG_DEV void release_device() {
+    if constexpr (DIES == 1)
+        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+    else
+        asm volatile("s_waitcnt vmcnt(0)" : : : "memory");
+}
+KG_DEV void acquire_device() {
+    if constexpr (DIES == 1)
+        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+    else
+        asm volatile("" : : : "memory");
+}
 KG_DEV u64 atomic_add(u64 *p, u64 x) {
-    return __hip_atomic_fetch_add(p, x, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+    constexpr int ORDER = DIES == 1 ? __ATOMIC_ACQ_REL : __ATOMIC_RELAXED;
+    return __hip_atomic_fetch_add(p, x, ORDER, __HIP_MEMORY_SCOPE_AGENT);
 }
 KG_DEV void atomic_or(i32 *p, i32 x) {
     __hip_atomic_fetch_or(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
@@ -68,6 +82,8 @@ KG_DEV void atomic_store(u32 *p, u32 x) {
 }
 
 KG_DEV u32 shuffle(u32 x, u32 from) { return __builtin_amdgcn_ds_bpermute(from * 4, x); }
+// One lane's, the same for all.
+KG_DEV u32 read_lane(u32 x, u32 lane) { return (u32)__builtin_amdgcn_readlane((i32)x, (i32)lane); }
 KG_DEV bool any(bool x) {
 #if KG_WAVE == 64
     return __builtin_amdgcn_ballot_w64(x) != 0;
@@ -103,6 +119,14 @@ template <int LOW, int HIGH, int N, int MASK = LOW> KG_DEV void sum_lanes(float 
     }
 }
 
+// The greatest of a wave.
+template <int MASK = 1> KG_DEV float max_lanes(float x) {
+    if constexpr (MASK < WAVE)
+        return max_lanes<MASK * 2>(__builtin_fmaxf(x, across<MASK, 1>(x)));
+    else
+        return x;
+}
+
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }
 // Additions of their own: emulated devices leave out what the instruction would add.
@@ -130,15 +154,40 @@ KG_DEV void load_words(u32 (&out)[2], const u8 *p) {
     out[0] = x.x, out[1] = x.y;
 }
 KG_DEV void load_words(u32 (&out)[1], const u8 *p) { out[0] = *(const KG_GLOBAL u32 *)p; }
-KG_DEV void load_shared(float (&out)[4], const float *p) {
-    f32x4_t x = *(const KG_GLOBAL f32x4_t *)p;
-    out[0] = x.x, out[1] = x.y, out[2] = x.z, out[3] = x.w;
+KG_DEV u64 load_past(const float *p) {
+    return __hip_atomic_load((const KG_GLOBAL u64 *)p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
-KG_DEV float load_shared(const float *p) { return *(const KG_GLOBAL float *)p; }
+template <int N> KG_DEV void load_shared(float (&out)[N], const float *p) {
+    if constexpr (DIES > 1) {
+        KG_UNROLL for (int i = 0; i < N; i += 2) {
+            u64 pair = load_past(p + i);
+            out[i] = float_of((u32)pair), out[i + 1] = float_of((u32)(pair >> 32));
+        }
+    } else if constexpr (N == 4) {
+        f32x4_t x = *(const KG_GLOBAL f32x4_t *)p;
+        out[0] = x.x, out[1] = x.y, out[2] = x.z, out[3] = x.w;
+    } else {
+        f32x2_t x = *(const KG_GLOBAL f32x2_t *)p;
+        out[0] = x.x, out[1] = x.y;
+    }
+}
 template <class T> KG_DEV T load(const T *p) { return *(const KG_GLOBAL T *)p; }
 KG_DEV void store_words(float *p, const float (&x)[4]) {
     f32x4_t v = {x[0], x[1], x[2], x[3]};
     *(KG_GLOBAL f32x4_t *)p = v;
+}
+KG_DEV void store_past(float *p, float a, float b) {
+    u64 pair = (u64)bits_of(b) << 32 | bits_of(a);
+    __hip_atomic_store((KG_GLOBAL u64 *)p, pair, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+KG_DEV void store_shared(float *p, const float (&x)[4]) {
+    if constexpr (DIES == 1) return store_words(p, x);
+    store_past(p, x[0], x[1]);
+    store_past(p + 2, x[2], x[3]);
+}
+KG_DEV void store_shared(float *p, float a, float b) {
+    if constexpr (DIES > 1) return store_past(p, a, b);
+    *(KG_GLOBAL f32x2_t *)p = f32x2_t{a, b};
 }
 // What a launch reads and writes as much of.
 template <int N> KG_DEV void load_plain(u32 (&out)[N], const u8 *p) { load_words(out, p); }

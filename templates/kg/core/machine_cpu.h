@@ -63,6 +63,7 @@ KG_DEV u32 shuffle(u32 x, u32 from) {
     exchange_done();
     return got;
 }
+KG_DEV u32 read_lane(u32 x, u32 lane) { return shuffle(x, lane); }
 KG_DEV u64 ballot(bool x) {
     u32 word = x;
     u64 bits = 0;
@@ -89,6 +90,13 @@ template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
     exchange_done();
 }
 
+// The greatest of a wave.
+KG_DEV float max_lanes(float x) {
+    for (u32 mask = 1; mask < WAVE; mask *= 2)
+        x = __builtin_fmaxf(x, float_of(shuffle(bits_of(x), lane_id() ^ mask)));
+    return x;
+}
+
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }
 KG_DEV u32 bit_count(u64 x) { return (u32)__builtin_popcountll(x); }
@@ -104,10 +112,9 @@ KG_DEV float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 template <int N> KG_DEV void load_words(u32 (&out)[N], const u8 *p) {
     for (int i = 0; i < N; i++) out[i] = ((const u32 *)p)[i];
 }
-KG_DEV void load_shared(float (&out)[4], const float *p) {
-    for (int i = 0; i < 4; i++) out[i] = p[i];
+template <int N> KG_DEV void load_shared(float (&out)[N], const float *p) {
+    for (int i = 0; i < N; i++) out[i] = p[i];
 }
-KG_DEV float load_shared(const float *p) { return *p; }
 template <class T> KG_DEV T load(const T *p) { return *p; }
 KG_DEV void store_words(float *p, const float (&x)[4]) {
     for (int i = 0; i < 4; i++) p[i] = x[i];
@@ -118,6 +125,8 @@ template <int N> KG_DEV void store_words(u8 *p, const u32 (&x)[N]) {
     for (int i = 0; i < N; i++) ((u32 *)p)[i] = x[i];
 }
 template <class T> KG_DEV void store(T *p, T x) { *p = x; }
+KG_DEV void store_shared(float *p, const float (&x)[4]) { store_words(p, x); }
+KG_DEV void store_shared(float *p, float a, float b) { p[0] = a, p[1] = b; }
 
 KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {
     u64 both = (u64)b << 32 | a;

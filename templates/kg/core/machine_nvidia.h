@@ -120,10 +120,9 @@ KG_DEV void load_shared(float (&out)[4], const float *p) {
                  : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])
                  : "l"(p));
 }
-KG_DEV float load_shared(const float *p) {
-    float x;
-    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(p));
-    return x;
+KG_DEV void load_shared(float (&out)[2], const float *p) {
+    KG_UNROLL for (int i = 0; i < 2;
+                   i++) asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(out[i]) : "l"(p + i));
 }
 template <class T> KG_DEV T load(const T *p) { return *p; }
 KG_DEV void store_words(float *p, const float (&x)[4]) {
@@ -164,6 +163,12 @@ KG_DEV void store_words(u8 *p, const u32 (&x)[2]) {
     asm volatile("st.global.v2.u32 [%0], {%1,%2};" : : "l"(p), "r"(x[0]), "r"(x[1]) : "memory");
 }
 template <class T> KG_DEV void store(T *p, T x) { *p = x; }
+
+KG_DEV void store_shared(float *p, const float (&x)[4]) { store_words(p, x); }
+KG_DEV void store_shared(float *p, float a, float b) {
+    store(p, a);
+    store(p + 1, b);
+}
 
 // bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b. In nibbles here.
 KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) {

@@ -1,0 +1,12 @@
+// A shuffle is as good here as any instruction.
+#pragma once
+#include "kg/attn/parts_shuffled.h"
+
+namespace kg {
+
+KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
+                        float amiss) {
+    merge_by_shuffles(a, g, cut, share, wave, amiss);
+}
+
+} // namespace kg

@@ -1,0 +1,98 @@
+// Merging the parts of an item in a few scalars: parts in batches, a weight from the lane
+// that has it.
+#pragma once
+#include "kg/attn/join.h"
+
+namespace kg {
+
+// The sums of one row in `count` parts, one part a lane. Parts before `first` are none.
+KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 count, u32 item_start, int row,
+                        u32 first) {
+    sums_t none = {-INFINITE, 0.0f};
+    if (late_lane() >= count || (PARTED && part + late_lane() < first)) return none;
+    const sums_t *p = partial_sums(a, partial_slot(cut, part + late_lane(), item_start)) + row;
+    float x[2];
+    load_shared(x, &p->maximum);
+    return sums_t{x[0], x[1]};
+}
+
+KG_DEV sums_t total_of(sums_t mine) {
+    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) {
+        u32 from = late_lane() ^ m;
+        sums_t other = {float_of(shuffle(bits_of(mine.maximum), from)),
+                        float_of(shuffle(bits_of(mine.sum), from))};
+        add_sums(mine, other);
+    }
+    return mine;
+}
+
+// x = sum of weight x partial row over `count` parts; lane n has the weight of
+// part n. All loads of a batch are in flight before the first is used.
+constexpr u32 SHUFFLED_BATCH = IS_SM90 && OCCUPANCY == 1 ? 16 : 8;
+KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
+                      int row, int dim, float weight_of_lane) {
+    KG_LOOP for (u32 n = 0; n < count; n += SHUFFLED_BATCH) {
+        float y[SHUFFLED_BATCH][4];
+        KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
+            u32 at = part + (n + j < count ? n + j : count - 1);
+            load_shared(y[j], partial_row(a, partial_slot(cut, at, item_start), row) + dim);
+        }
+        KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
+            float w = float_of(shuffle(bits_of(weight_of_lane), n + j < WAVE ? n + j : 0));
+            w = n + j < count ? w : 0.0f;
+            KG_UNROLL for (int i = 0; i < 4; i++) x[i] += w == 0.0f ? 0.0f : w * y[j][i];
+        }
+    }
+}
+
+// A wave merges one row: parts in batches of a wave, dims four a lane. PARTED: a part's
+// lane follows from its number, wherever a window begins. amiss: 0, or NaN, which
+// everything then is.
+KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at,
+                      float amiss) {
+    sums_t total = {-INFINITE, 0.0f}, mine = total;
+    u32 begin = PARTED ? share.first / WAVE * WAVE : share.first, parts = share.last - begin + 1;
+    KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
+        mine = load_sums(a, cut, begin + n, parts - n, g.item_start, row, share.first);
+        add_sums(total, mine);
+    }
+    total = total_of(total);
+    total.maximum += amiss;
+    float top = total.maximum;
+    if (!is_joined(g)) add_sink(total, a, at.head);
+    float factor = output_factor(total, top, a, g);
+    KG_LOOP for (int dims = 0; dims < V_DIM; dims += WAVE * 4) {
+        int dim = dims + (int)late_lane() * 4, safe = dim < V_DIM ? dim : 0;
+        float x[4] = {0, 0, 0, 0};
+        KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
+            u32 count = parts - n < (u32)WAVE ? parts - n : (u32)WAVE;
+            if (parts > (u32)WAVE)
+                mine = load_sums(a, cut, begin + n, count, g.item_start, row, share.first);
+            add_parts(x, a, cut, begin + n, count, g.item_start, row, safe,
+                      weight(mine.maximum, top));
+        }
+        if (is_joined(g)) {
+            if (dim < V_DIM) store_shared(joined_out(a, g, at) + dim, x);
+            continue;
+        }
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
+        if (dim >= V_DIM) continue;
+        gate_out(a, at, dim, x);
+        store_out(a, at, dim, x);
+    }
+    if (late_lane() != 0) return;
+    if (is_joined(g))
+        store_joined(a, g, at, total);
+    else
+        store_lse(a, at, total);
+}
+
+KG_DEV void merge_by_shuffles(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
+                              float amiss) {
+    KG_LOOP for (int row = wave; row < ROWS; row += ALL_WAVES) {
+        row_t at = row_at(g, row);
+        if (at.exists) merge_row(a, g, cut, share, row, at, amiss);
+    }
+}
+
+} // namespace kg
