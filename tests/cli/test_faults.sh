@@ -274,6 +274,33 @@ odd_compilers() {
     ((SECONDS - begin < 15)) || fail "a daemon of the compiler holds up the build"
 }
 
+# The same kernel by another compiler has another key: a diff says what of it has changed.
+changed_kernel() {
+    fake before
+    fresh
+    local old=$KGEN_CACHE_DIR
+    build "${kernels[@]:0:2}" >/dev/null
+    fresh
+    build "${kernels[1]}" >/dev/null
+    fake after "\"$clang\" \"\$@\" -O0; exit"
+    build "$one" >/dev/null
+    expect 0 "0 only in $old, 0 only in $KGEN_CACHE_DIR, 1 changed, 1 the same" "$kgen" report \
+        --diff "$old" "$KGEN_CACHE_DIR"
+    [[ $out =~ ^"! ${one/@/ @}"$'\n  '.*code_bytes\ [0-9]+\ '-> '[0-9]+ ]] || fail "diff: $out"
+    expect 0 '"code_bytes": [' "$kgen" report --diff "$old" "$KGEN_CACHE_DIR" --json
+}
+
+# A compiler that is found and makes something else: the self-test says so, and which one it was.
+failing_self_test() {
+    local want=8
+    fake wrong 'for word; do [[ ${last:-} != -o ]] || cp /bin/true "$word"; last=$word; done; exit 0'
+    fresh
+    capture "$kgen" doctor
+    [[ $code == 0 ]] || want=$code # a compiler that is missing comes first
+    expect "$want" "clang 19.1.7: failed: " "$kgen" doctor --self-test
+    [[ $(runs wrong) == 1 ]] || fail "self-test: $(runs wrong) runs"
+}
+
 # ---- input ---------------------------------------------------------------------------
 odd_input() {
     fake input
@@ -328,7 +355,8 @@ shards() {
 
 for test in shards storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
     hidden_knobs faulty_disk compiler_identity lost_reasons unwritable_folder \
-    shared_folders killed_process odd_compilers odd_input terminal_escapes many_wait; do
+    shared_folders killed_process odd_compilers changed_kernel failing_self_test odd_input \
+    terminal_escapes many_wait; do
     [[ -z ${KGEN_FAULT:-} || $KGEN_FAULT == "$test" ]] || continue
     begin=$(date +%s%N)
     $test
