@@ -12,6 +12,7 @@ typedef struct filter {
     const char *family, *device, *layer; /* NULL: all */
     const char *before;                  /* cache folder of restamp */
     kgen_family_id family_id;
+    int json;
 } filter;
 
 static int passes(const filter *f, const kgen_tuning_layer *layer, const kgen_tuning_row *row) {
@@ -70,6 +71,34 @@ static kgen_status list_row(const kgen_tuning_layer *layer, const kgen_tuning_ro
     kgen__table_cell(table, "%s", layer->name);
     kgen__table_cell(table, "%s @%s", line, row->target->name);
     return KGEN_OK;
+}
+
+/* Of the problem, what is not known is null. */
+static json_t *known(int number) { return number ? json_integer(number) : json_null(); }
+
+static kgen_status add_row_json(const kgen_tuning_layer *layer, const kgen_tuning_row *row,
+                                void *user, kgen_error *err) {
+    const kgen_problem *p = &row->problem;
+    char line[KGEN_SPEC_LINE_MAX];
+    int stale;
+    KGEN_TRY(kgen_tuning_row_stale(&stale, row, err));
+    kgen_spec_print(line, &row->spec);
+    json_array_append_new(
+        user, json_pack("{s:s, s:s, s:{s:i, s:o, s:o}, s:f, s:f, s:s, s:s, s:b, s:s}", "spec", line,
+                        "arch", row->target->name, "problem", "batch", p->batch, "context",
+                        known(p->context), "heads", known(p->heads), "us", row->us, "default_us",
+                        row->default_us, "device", row->environment.device, "date",
+                        row->environment.date, "stale", stale, "layer", layer->name));
+    return KGEN_OK;
+}
+
+static kgen_status list_json(const filter *f, kgen_error *err) {
+    json_t *rows = json_array();
+    kgen_status status = each_row(f, add_row_json, rows, err);
+    if (status == KGEN_OK && kgen__json_print(json_incref(rows)))
+        status = kgen_fail(err, KGEN_E_IO, "standard output: cannot be written");
+    json_decref(rows);
+    return status;
 }
 
 static kgen_status list(const filter *f, kgen_error *err) {
@@ -178,7 +207,7 @@ static kgen_status renew_row(const kgen_tuning_layer *layer, const kgen_tuning_r
 static kgen_status run(const char *action, char **files, int count, const filter *f,
                        kgen_error *err) {
     if (strcmp(action, "restamp") == 0) return kgen__restamp(f->before, files, count, err);
-    if (strcmp(action, "list") == 0) return list(f, err);
+    if (strcmp(action, "list") == 0) return f->json ? list_json(f, err) : list(f, err);
     if (strcmp(action, "export") == 0) return each_row(f, export_row, NULL, err);
     if (strcmp(action, "check") == 0) return check(f, err);
     if (strcmp(action, "renew") == 0) return each_row(f, renew_row, NULL, err);
@@ -194,13 +223,15 @@ static int is_action(const char *word) {
 
 /* What stands behind the action is not what it takes: 1, and *why says so. */
 static int is_misused(const char **why, const char *action, int files, const filter *f) {
+    int lists = strcmp(action, "list") == 0;
     int imports = strcmp(action, "import") == 0, stamps = strcmp(action, "restamp") == 0;
     *why = imports && files != 1          ? "import: a FILE of rows expected, - for standard input"
            : stamps && !files             ? "restamp: FILEs of rows expected"
            : !imports && !stamps && files ? "only import and restamp take a FILE"
            : stamps != (f->before != NULL)
                ? "--before DIR belongs to restamp: the cache that has the kernels as timed"
-               : NULL;
+           : f->json && !lists ? "--json belongs to list; export prints rows of JSON as they are"
+                               : NULL;
     return *why != NULL;
 }
 
@@ -229,6 +260,7 @@ int kgen__command_tuning(int argc, char **argv) {
                                         "only this layer: user, system or shipped"});
     kgen__syntax_add(&s, (kgen__option){"before", 0, "DIR", kgen__read_text, &f.before, 0, 0,
                                         "restamp: a cache that has the kernels as timed"});
+    kgen__syntax_add(&s, (kgen__option){"json", 0, NULL, NULL, &f.json, 0, 0, "list: print JSON"});
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     const char *action = argv[first], *why;
     char **files = argv + first + 1;

@@ -248,45 +248,66 @@ int kgen__command_inspect(int argc, char **argv) {
 
 /* ---- source -------------------------------------------------------------- */
 
-static void print_text(const char *text, size_t size, int as_digest) {
+typedef struct source_output {
+    int as_digest, json;
+} source_output;
+
+static kgen_status print_source_text(const char *spec, const char *arch, const char *text,
+                                     size_t size, const source_output *how, kgen_error *err) {
     kgen_key digest; /* as long as a key */
     char hex[KGEN_KEY_HEX];
-    if (!as_digest) {
-        fwrite(text, 1, size, stdout);
-        return;
-    }
     kgen_source_digest(digest.bytes, text, size);
     kgen_key_hex(hex, &digest);
-    puts(hex);
+    if (how->json) {
+        json_t *root = json_pack("{s:s, s:s, s:s}", "spec", spec, "arch", arch, "digest", hex);
+        if (!how->as_digest && json_object_set_new(root, "source", json_stringn(text, size)) != 0) {
+            json_decref(root);
+            return kgen_fail(err, KGEN_E_NOMEM, "source: no memory, or no UTF-8: not for JSON");
+        }
+        return kgen__json_print(root)
+                   ? kgen_fail(err, KGEN_E_IO, "standard output: cannot be written")
+                   : KGEN_OK;
+    }
+    if (how->as_digest)
+        puts(hex);
+    else
+        fwrite(text, 1, size, stdout);
+    return KGEN_OK;
 }
 
-static kgen_status print_cached_source(const char *prefix, const char *cache_dir, int as_digest,
-                                       kgen_error *err) {
+static kgen_status print_cached_source(const char *prefix, const char *cache_dir,
+                                       const source_output *how, kgen_error *err) {
     kgen_cache *cache;
     kgen_entry *entry = NULL;
     KGEN_TRY(kgen_cache_open(&cache, cache_dir, err));
     kgen_status status = kgen__entry_find(&entry, cache, prefix, err);
-    if (status == KGEN_OK) print_text(entry->source, entry->source_size, as_digest);
+    if (status == KGEN_OK)
+        status = print_source_text(entry->spec, entry->target, entry->source, entry->source_size,
+                                   how, err);
     kgen_entry_free(entry);
     kgen_cache_close(cache);
     return status;
 }
 
-static kgen_status print_source(const char *line, const kgen_target *target, int as_digest,
-                                kgen_error *err) {
+static kgen_status print_source(const char *line, const kgen_target *target,
+                                const source_output *how, kgen_error *err) {
     kgen_spec spec;
     kgen_source source;
+    char resolved[KGEN_SPEC_LINE_MAX];
     KGEN_TRY(kgen_spec_parse(&spec, line, err));
     KGEN_TRY(kgen_source_render(&source, &spec, target, err));
-    print_text(source.text, source.size, as_digest);
+    kgen_spec_print(resolved, &source.spec);
+    kgen_status status =
+        print_source_text(resolved, target->name, source.text, source.size, how, err);
     kgen_source_free(&source);
-    return KGEN_OK;
+    return status;
 }
 
 int kgen__command_source(int argc, char **argv) {
     const char *cache_dir = NULL;
     kgen__archs archs = {0};
-    int first, code, as_digest = 0;
+    int first, code;
+    source_output how = {0};
     kgen__syntax s = {.command = "source",
                       .arguments = "SPEC|KEYPREFIX",
                       .about = "Prints exactly the bytes that are compiled.",
@@ -294,16 +315,17 @@ int kgen__command_source(int argc, char **argv) {
                       .most = 1};
     kgen__syntax_add(&s, (kgen__option){"arch", 0, "A", kgen__read_archs, &archs, 0, 0,
                                         "architecture (gfx942)"});
-    kgen__syntax_add(&s, (kgen__option){"digest", 0, NULL, NULL, &as_digest, 0, 0,
+    kgen__syntax_add(&s, (kgen__option){"digest", 0, NULL, NULL, &how.as_digest, 0, 0,
                                         "print what rows of the tuning database say of them"});
     kgen__syntax_add_cache_dir(&s, &cache_dir);
+    kgen__syntax_add_json(&s, &how.json);
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     if (archs.count > 1) return kgen__cli_usage("source", "one --arch at a time");
     kgen__archs_default(&archs);
 
     kgen_error err;
     kgen_status status = kgen__is_key_prefix(argv[first])
-                             ? print_cached_source(argv[first], cache_dir, as_digest, &err)
-                             : print_source(argv[first], archs.list[0], as_digest, &err);
+                             ? print_cached_source(argv[first], cache_dir, &how, &err)
+                             : print_source(argv[first], archs.list[0], &how, &err);
     return status == KGEN_OK ? 0 : kgen__cli_fail(&err);
 }

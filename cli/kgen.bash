@@ -23,7 +23,7 @@ _kgen() {
     --family) # as above
         mapfile -t COMPREPLY < <(compgen -W "$("$program" explain '?' 2>&1 | sed 's/.*known are //; s/,//g')" -- "$current")
         return ;;
-    tuning) mapfile -t COMPREPLY < <(compgen -W "list import export check" -- "$current") && return ;;
+    tuning) mapfile -t COMPREPLY < <(compgen -W "list import export check renew restamp" -- "$current") && return ;;
     --problem) mapfile -t COMPREPLY < <(compgen -W "batch=8,context=8192,heads=8 batch=64,context=8192,heads=8" -- "$current") && return ;;
     --search) mapfile -t COMPREPLY < <(compgen -W "halving random exhaustive" -- "$current") && return ;;
     --cache-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current") && return ;;

@@ -61,6 +61,15 @@ tight='gdn:layout=flat,hk=1,hv=2,waves=16,lanes=8,el=16,occ=2'
 "$kgen" source "$key" >by_key
 cmp by_spec by_key || fail "source by key differs from source by spec"
 grep -q 'extern "C"' by_spec || fail "the source has no kernel"
+for from in "$spec" "$key"; do # its bytes are in the JSON, and its digest alone is what --digest prints
+    expect 0 '#define' "$kgen" source "$from" --arch "$arch" --json
+    if command -v python3 >/dev/null; then
+        python3 -c 'import json, sys; sys.stdout.write(json.load(open(sys.argv[1]))["source"])' "$work/.out" |
+            cmp - by_spec || fail "source --json of $from is another text"
+    fi
+    expect 0 "$("$kgen" source "$from" --arch "$arch" --digest)" "$kgen" source "$from" --arch "$arch" --digest --json
+    [[ $out != *'"source"'* ]] || fail "--digest prints the source: $out"
+done
 mkdir elsewhere
 (cd elsewhere && LC_ALL=C.UTF-8 "$kgen" source "$spec" --arch "$arch") >again
 cmp by_spec again || fail "the source depends on folder or locale"

@@ -38,6 +38,9 @@ expect 0 "1 added, 0 replaced, 0 kept" bash -c '"$0" tuning import - <two.jsonl'
 expect 0 "2 rows" "$kgen" tuning list --layer user
 [[ $out == BATCH* && $out == *"50.5  1.19  Test GPU  2026-01-02  valid  user"* ]] || fail "list: $out"
 expect 0 "1 rows" "$kgen" tuning list --layer user --arch sm_90
+expect 0 '"stale": false' "$kgen" tuning list --layer user --arch sm_90 --json
+[[ $out == *'"us": 50.5'* && $out != *gfx942* ]] || fail "list --json: $out"
+expect 0 "[]" "$kgen" tuning list --layer user --family gdn --json
 expect 0 "0 rows" "$kgen" tuning list --layer user --family gdn
 expect 0 "0 rows" "$kgen" tuning list --device "Other GPU"
 expect 0 "row of batch 8 x 8192, Test GPU, 2026-01-02: 50.5 us, the default 60.0" "$kgen" explain \
@@ -86,6 +89,7 @@ expect 0 "1 row near this problem is stale" "$kgen" explain "$spec" --problem ba
 expect 5 "user.jsonl:3: row: not valid JSON" "$kgen" tuning check --layer user
 [[ $out == "1 valid, 1 stale, 1 bad lines" ]] || fail "check: $out"
 expect 0 "  stale  user" "$kgen" tuning list --layer user
+expect 0 '"stale": true' "$kgen" tuning list --layer user --json
 expect 0 "kgen tune 'attn:" "$kgen" tuning renew --layer user
 [[ $out == *"dv=64,g=4,page=16,layout=nhd,descale=none' --problem batch=8,context=8192,heads=8" ]] || fail "renew: $out"
 capture "$kgen" doctor
@@ -100,6 +104,7 @@ refuse 64 "usage: kgen tuning" "$kgen" tuning
 refuse 64 "'frobnicate': list, import, export, check, renew or restamp expected" "$kgen" tuning frobnicate
 refuse 64 "import: a FILE of rows expected" "$kgen" tuning import
 refuse 64 "only import and restamp take a FILE" "$kgen" tuning list one.jsonl
+refuse 64 "--json belongs to list" "$kgen" tuning check --json
 refuse 2 "family=gnd: unknown" "$kgen" tuning list --family gnd
 for problem in batch batch= batch=x batch=-1 batch=1x batch=9999999999; do
     refuse 64 "problem: $problem: a number 1 to" "$kgen" explain attn: --problem "$problem"
