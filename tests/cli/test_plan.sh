@@ -102,4 +102,20 @@ done
 kimi=$configs/Kimi-Linear-48B-A3B-Instruct.json
 expect 0 "note: not covered: 20 of 27 layers are linear attention" "$kgen" check --model "$kimi" --device cpu:cdna3
 expect 0 "note: not covered: 20 of 27 layers" "$kgen" build --model "$kimi" --arch cpu:cdna3 --no-variants --quiet
+
+# The picture of README holds what a command prints, and is small; of one that fails there is none.
+recording=$here/../../docs/recording.py
+if command -v python3 >/dev/null; then
+    one='kgen plan plan/configs/gpt-oss-120b.json --arch gfx942 && echo "<&>"'
+    expect 0 "" python3 "$recording" "$kgen" picture.svg "$one"
+    { echo "$ $one" && "$kgen" plan "$configs/gpt-oss-120b.json" --arch gfx942 && echo "<&>"; } | grep . >printed
+    python3 - picture.svg >drawn <<'P' || fail "the picture is no XML"
+import sys, xml.etree.ElementTree as tree
+print("\n".join(e.text for e in tree.parse(sys.argv[1]).iter() if e.tag.endswith("}text")))
+P
+    cmp printed drawn || fail "the picture has another text"
+    expect 1 "exit code 13: kgen plan none" python3 "$recording" "$kgen" none.svg "kgen plan none"
+    [[ ! -e none.svg ]] || fail "a picture of a command that fails"
+    (($(wc -c <"${recording%.py}.svg") < 30000)) || fail "the picture of README is large"
+fi
 finish
