@@ -856,8 +856,8 @@ static void check_answers(const trial *t) {
             count++;
         }
         double tokens = s->tokens; /* each step adds to the bound */
-        double mean = rounds ? 4 + tokens : fmax(0.5, tokens / 8);
-        int loose = sum > mean * (double)count || (!rounds && most > 16);
+        double mean = rounds ? 4 + tokens : 0.5 * tokens;
+        int loose = sum > mean * (double)count || (!rounds && most > 16 * tokens);
         if (calm && compared && loose)
             fail_msg("%s: %s: tolerances %g of the peers', %g at most", t->line,
                      kgen__slot_name(&(kgen_args){.family = KGEN_FAMILY_GDN}, i),
