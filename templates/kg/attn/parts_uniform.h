@@ -35,11 +35,13 @@ KG_DEV sums_t load_sums(args_t a, u32 slot, u32 from, u32 parts, int row) {
     return sums_t{there ? x[0] : -INFINITE, there ? x[1] : 0.0f};
 }
 
-// Lane n: where part n lies. at: the lane's dims in a row.
+// Lane n: where part n lies; behind the last lane, of the last batch again. at: the lane's
+// dims in a row.
 KG_DEV void load_batch(batch_t &y, const float *const (&row)[MERGE_ROWS], u32 place, u32 from,
                        u32 at) {
+    u32 first = from < (u32)WAVE - MERGE_BATCH ? from : (u32)WAVE - MERGE_BATCH;
     KG_UNROLL for (u32 j = 0; j < MERGE_BATCH; j++) {
-        u32 here = read_lane(place, (from + j) % WAVE) + at;
+        u32 here = read_lane(place, first + j) + at;
         KG_UNROLL for (int r = 0; r < MERGE_ROWS; r++)
             load_shared(y.x[j][r], (const float *)((const u8 *)row[r] + here));
     }
