@@ -61,7 +61,7 @@ static void make_case(rig *r, kgen__case *c, uint64_t drawn) {
     DO(kgen__data_make(&r->data, c, &r->kernel.spec, &did));
     kgen_args_copy(&r->args, &r->room, &r->data.args);
     DO(kgen_workspace_size(&r->kernel, &r->args, &r->args.workspace_bytes, &did));
-    r->memory = aligned_alloc(256, r->args.workspace_bytes + 256);
+    assert_int_equal(posix_memalign(&r->memory, 256, r->args.workspace_bytes + 256), 0);
     r->args.workspace = r->memory;
     if (kgen_launch_check(&r->kernel, &r->args, &did) != KGEN_OK)
         fail_msg("%s: %s", r->line, did.text);

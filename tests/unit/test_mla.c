@@ -60,7 +60,7 @@ static rig *rig_of(const char *line) {
     DO(kgen__data_make(&r->data, c, &r->kernel.spec, &did));
     DO(kgen__data_fill(&r->data, 1, &did));
     DO(kgen_workspace_size(&r->kernel, &r->data.args, &r->data.args.workspace_bytes, &did));
-    r->workspace = aligned_alloc(256, r->data.args.workspace_bytes);
+    assert_int_equal(posix_memalign(&r->workspace, 256, r->data.args.workspace_bytes), 0);
     r->data.args.workspace = r->workspace;
     free(c);
     return r;
