@@ -96,8 +96,8 @@ template <int ROW> KG_DEV u32 matrix_row(u32 half, u32 piece) {
     return (lane_id() % 8 + 8 * half) * (u32)ROW + piece * 16;
 }
 // Those of piece `first`, which is even: of an odd number the last has no next.
-template <int PIECES> KG_DEV u32 matrix_piece(int first, u32 piece) {
-    return (u32)first * 16 - (first + 1 < PIECES ? 0 : piece * 16);
+template <int PIECES> KG_DEV int matrix_piece(int first, u32 piece) {
+    return first * 16 - (first + 1 < PIECES ? 0 : (int)piece * 16);
 }
 
 KG_DEV void score_step(scores_t (&s)[ROW_TILES], const u32 *first, const u32 *second,
