@@ -108,11 +108,14 @@ static int32_t is_staged(const kgen_spec *spec) {
     return 0;
 }
 
+int32_t kgen__attn_part_keys(int32_t invariant, int cuts) {
+    if (invariant > 1) return invariant;
+    return invariant && cuts ? KG_ATTN_PART : 0;
+}
 /* Row blocks of many queries are enough to share out: whole items go to workgroups there.
  * A flat list has no bound for a sequence's parts. */
 static int32_t part_keys_of(const kgen_attn_spec *s) {
-    if (s->invariant > 1) return s->invariant;
-    return s->invariant && phases[s->phase].bounded && !s->flat ? KG_ATTN_PART : 0;
+    return kgen__attn_part_keys(s->invariant, phases[s->phase].bounded && !s->flat);
 }
 static int32_t part_keys(const kgen_spec *spec) { return part_keys_of(&spec->attn); }
 

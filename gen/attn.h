@@ -10,10 +10,12 @@ typedef struct kgen__attn_geometry {
     int32_t row_blocks; /* of one KV head and sequence, at most; 0: without bound */
     int32_t block_keys; /* of a unit of work, which stands for one block of keys (and one wave) */
     int32_t item_cost;  /* units */
-    int32_t
-        part_keys; /* of each part of an item, which has a place of its own; 0: as work is cut */
-    int32_t joins; /* 1: rows have two results, of a prefix and of what follows */
+    int32_t part_keys;  /* of each part of an item; 0: as work is cut */
+    int32_t joins;      /* 1: rows have two results, of a prefix and of what follows */
 } kgen__attn_geometry;
+
+/* Keys of each part, of mla's items, too. cuts: whether the kernel cuts an item at all. */
+int32_t kgen__attn_part_keys(int32_t invariant, int cuts);
 
 /* `spec` must be resolved for `target`. */
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target);

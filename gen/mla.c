@@ -63,10 +63,8 @@ static int32_t width(const kgen_spec *spec) { return width_of(&spec->mla); }
 static int32_t is_ragged(const kgen_spec *spec) { return spec->mla.phase != KGEN_MLA_DECODE; }
 static int32_t is_tree(const kgen_spec *spec) { return spec->mla.phase == KGEN_MLA_TREE; }
 
-/* As attention has it (gen/attn.c). */
 static int32_t part_keys_of(const kgen_mla_spec *s) {
-    if (s->invariant > 1) return s->invariant;
-    return s->invariant && !s->flat ? KG_ATTN_PART : 0;
+    return kgen__attn_part_keys(s->invariant, !s->flat);
 }
 static int32_t part_keys(const kgen_spec *spec) { return part_keys_of(&spec->mla); }
 
