@@ -121,7 +121,7 @@ int kgen__elf_note(const kgen__elf *elf, const char *owner, uint32_t type, const
     return 0;
 }
 
-int kgen__elf_needed(const kgen__elf *elf, const char *prefix, const char **name) {
+int kgen__elf_dynamic(const kgen__elf *elf, int64_t tag, const char *prefix, const char **name) {
     kgen__section dynamic;
     Elf64_Shdr strings;
     const uint8_t *text;
@@ -130,7 +130,7 @@ int kgen__elf_needed(const kgen__elf *elf, const char *prefix, const char **name
     for (uint64_t i = 0; i < dynamic.header.sh_size / sizeof(Elf64_Dyn); i++) {
         Elf64_Dyn entry;
         memcpy(&entry, dynamic.data + i * sizeof entry, sizeof entry);
-        if (entry.d_tag != DT_NEEDED) continue;
+        if (entry.d_tag != tag) continue;
         *name = string_at(text, strings.sh_size, entry.d_un.d_val);
         if (*name && strncmp(*name, prefix, strlen(prefix)) == 0) return 1;
     }

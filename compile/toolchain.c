@@ -133,8 +133,8 @@ static kgen_status add_llvm(kgen_toolchain *tc, const char *folder, const char *
     char path[PATH_SIZE] = "";
     if (!map_file(&file, comgr))
         return kgen_fail(err, KGEN_E_TOOLCHAIN, "%.300s: cannot be read", comgr);
-    if (kgen__elf_open(&elf, file.data, file.size) && kgen__elf_needed(&elf, "libLLVM", &name) &&
-        !join(path, folder, name))
+    if (kgen__elf_open(&elf, file.data, file.size) &&
+        kgen__elf_dynamic(&elf, DT_NEEDED, "libLLVM", &name) && !join(path, folder, name))
         path[0] = 0;
     unmap_file(&file);
     return *path ? add_identity(tc, "llvm", path, err) : KGEN_OK;
@@ -244,16 +244,25 @@ static kgen_status try_target(const kgen_toolchain *tc, const kgen_target *targe
     return status;
 }
 
+/* The libraries that do the work of clang; the first says its version. */
+static const char *const clang_parts[] = {"libclang-cpp", "libLLVM"};
+enum { CLANG_PARTS = sizeof clang_parts / sizeof clang_parts[0] };
+
+static int find_beside(char *out, const char *program, const char *name) {
+    const char *const names[] = {name, NULL};
+    char real[PATH_MAX], folder[PATH_SIZE], beside[PATH_SIZE + 8];
+    folder_of(folder, realpath(program, real) ? real : program);
+    snprintf(beside, sizeof beside, "%.1000s/../lib", folder);
+    return find_in(out, beside, names);
+}
+
 /* A library that the program names, beside it or the system's. What is not found is
  * the loader's business; the version text stands for it. */
 static int find_library(char *out, const char *program, const char *name) {
     static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu",
                                           "/usr/lib64", "/usr/lib", NULL};
     const char *const names[] = {name, NULL};
-    char real[PATH_MAX], folder[PATH_SIZE], beside[PATH_SIZE + 8];
-    folder_of(folder, realpath(program, real) ? real : program);
-    snprintf(beside, sizeof beside, "%.1000s/../lib", folder);
-    if (find_in(out, beside, names)) return 1;
+    if (find_beside(out, program, name)) return 1;
     for (const char *const *at = folders; *at; at++)
         if (find_in(out, *at, names)) return 1;
     return 0;
@@ -267,17 +276,16 @@ static void add_file(crypto_generichash_state *state, const mapped *file) {
 
 /* The program and the libraries that do its work. A script has the identity of its text. */
 static int add_program(crypto_generichash_state *state, const char *program) {
-    static const char *const parts[] = {"libclang-cpp", "libLLVM"};
     mapped file, part;
     kgen__elf elf;
     const char *name;
     char path[PATH_SIZE];
     if (!map_file(&file, program)) return 0;
     add_file(state, &file);
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    for (size_t i = 0; i < CLANG_PARTS; i++) {
         if (!kgen__elf_open(&elf, file.data, file.size) ||
-            !kgen__elf_needed(&elf, parts[i], &name) || !find_library(path, program, name) ||
-            !map_file(&part, path))
+            !kgen__elf_dynamic(&elf, DT_NEEDED, clang_parts[i], &name) ||
+            !find_library(path, program, name) || !map_file(&part, path))
             continue;
         add_file(state, &part);
         unmap_file(&part);
@@ -304,13 +312,41 @@ static kgen_status clang_identity(kgen_toolchain *tc, const char *version, kgen_
     return KGEN_OK;
 }
 
-static kgen_status fill_clang(kgen_toolchain *tc, const kgen_target *target, kgen_error *err) {
-    char line[120];
-    tc->compiler = KGEN_TOOLCHAIN_CLANG;
-    KGEN_TRY(kgen__program_version(tc->path, line, sizeof line, err));
+/* Its version is that of a library which the loader takes from beside it, and that has an
+ * identity of its own: the program need not be started to be known. Of many processes that want
+ * a kernel at once each would, at 26 ms of a core. */
+static int known_by_library(kgen_toolchain *tc) {
+    static const char beside[] = "$ORIGIN/../lib";
+    mapped file;
+    kgen__elf elf;
+    const char *folder, *name;
+    char path[PATH_SIZE], version[32];
+    if (!map_file(&file, tc->path)) return 0;
+    int known = kgen__elf_open(&elf, file.data, file.size) &&
+                kgen__elf_dynamic(&elf, DT_RUNPATH, beside, &folder) &&
+                strchr(":", folder[sizeof beside - 1]) &&
+                kgen__elf_dynamic(&elf, DT_NEEDED, clang_parts[0], &name) &&
+                find_beside(path, tc->path, name);
+    unmap_file(&file);
+    if (!known) return 0;
+    version_of(version, sizeof version, path);
+    snprintf(tc->name, sizeof tc->name, "clang%s", version);
+    return 1;
+}
+
+/* Its own words: of a script, and of a program that holds its libraries or has them elsewhere. */
+static kgen_status ask_version(kgen_toolchain *tc, char *line, size_t size, kgen_error *err) {
+    KGEN_TRY(kgen__program_version(tc->path, line, size, err));
     const char *version = strstr(line, "version ");
     version = version ? version + strlen("version ") : "";
     snprintf(tc->name, sizeof tc->name, "clang %.*s", (int)strcspn(version, " "), version);
+    return KGEN_OK;
+}
+
+static kgen_status fill_clang(kgen_toolchain *tc, const kgen_target *target, kgen_error *err) {
+    char line[120] = "";
+    tc->compiler = KGEN_TOOLCHAIN_CLANG;
+    if (!known_by_library(tc)) KGEN_TRY(ask_version(tc, line, sizeof line, err));
     KGEN_TRY(clang_identity(tc, line, err));
     return target->vendor == KGEN_VENDOR_AMD ? try_target(tc, target, err) : KGEN_OK;
 }

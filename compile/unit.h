@@ -34,8 +34,9 @@ int kgen__elf_section_named(const kgen__elf *elf, const char *name, kgen__sectio
 int kgen__elf_symbol(const kgen__elf *elf, const char *name, Elf64_Sym *out, unsigned *index);
 int kgen__elf_note(const kgen__elf *elf, const char *owner, uint32_t type, const uint8_t **desc,
                    size_t *size);
-/* The first DT_NEEDED that starts with `prefix`; the name lies in the file. */
-int kgen__elf_needed(const kgen__elf *elf, const char *prefix, const char **name);
+/* The first string of the dynamic section under `tag` (DT_NEEDED, DT_RUNPATH) that starts with
+ * `prefix`; it lies in the file. */
+int kgen__elf_dynamic(const kgen__elf *elf, int64_t tag, const char *prefix, const char **name);
 
 /* ---- codeobj.c ---- */
 

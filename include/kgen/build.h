@@ -17,8 +17,8 @@ typedef enum kgen_compiler {
 
 typedef struct kgen_toolchain {
     kgen_compiler compiler;
-    char name[64];     /* "hiprtc 7.2", "clang 19.1.7", "nvrtc 13.0" */
-    char id[160];      /* build-ids or version text; in the key; never a path */
+    char name[64];     /* "hiprtc 7.2", "clang 19.1", "nvrtc 13.0" */
+    char id[160];      /* build-ids, or those and version text; in the key; never a path */
     char path[1024];   /* library or program */
     char loader[1024]; /* dynamic loader to start kgen-cc through, or "" */
     char libs[1024];   /* library path for that loader, or "" */

@@ -189,6 +189,108 @@ static void test_same_bytes_cpu(void **state) {
     same_bytes(&tc, "cpu:cdna3", TINY_CPU IF_NOISE);
 }
 
+/* ---- what a clang is, without starting it ---- */
+
+/* A copy of `from` with one bit of its build-id turned, where `turned`. At most 1 MiB of it: what says
+ * what a library is stands at its front. */
+static void copy_program(const char *to, const char *from, int turned) {
+    enum { FRONT = 1 << 20 };
+    static uint8_t bytes[FRONT];
+    kgen__elf elf;
+    const uint8_t *id;
+    size_t id_size;
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    size_t size = fread(bytes, 1, sizeof bytes, in);
+    assert_true(kgen__elf_open(&elf, bytes, size));
+    assert_true(kgen__elf_note(&elf, "GNU", NT_GNU_BUILD_ID, &id, &id_size));
+    if (turned) bytes[id - bytes] ^= 1;
+    assert_int_equal(fwrite(bytes, 1, size, out), size);
+    assert_int_equal(fclose(out), 0);
+    fclose(in);
+    assert_int_equal(chmod(to, 0700), 0);
+}
+
+/* What KGEN_CLANG=`program` is, where nothing can be started. */
+static kgen_status clang_is(kgen_toolchain *out, const char *program) {
+    char keep[1024] = "";
+    const char *was = getenv("KGEN_CLANG");
+    kgen_error err;
+    if (was) snprintf(keep, sizeof keep, "%s", was);
+    setenv("KGEN_CLANG", program, 1);
+    setenv("TMPDIR", "/nonexistent/place", 1);
+    kgen_status status = kgen_toolchain_find(out, target_of("cpu:cdna3"), &err);
+    setenv("TMPDIR", scratch, 1);
+    if (was)
+        setenv("KGEN_CLANG", keep, 1);
+    else
+        unsetenv("KGEN_CLANG");
+    return status;
+}
+
+/* Beside the program, or the system's. */
+static void find_library(char out[PATH_MAX], const char *folder, const char *name) {
+    snprintf(out, PATH_MAX, "%.3000s/../lib/%.200s", folder, name);
+    if (access(out, R_OK) != 0) snprintf(out, PATH_MAX, "/usr/lib/x86_64-linux-gnu/%.200s", name);
+}
+
+/* A program `copy` of `real`, with links to its libraries beside it. 0: its libraries are not
+ * of the kind. */
+static int move_clang(const char *real, const char *copy, char library[2][PATH_MAX],
+                      char link[2][PATH_MAX]) {
+    static const char *const parts[] = {"libclang-cpp", "libLLVM"};
+    static uint8_t bytes[1 << 20];
+    char folder[PATH_MAX], command[700];
+    const char *name;
+    kgen__elf elf;
+    FILE *f = fopen(real, "rb");
+    assert_non_null(f);
+    size_t size = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    if (!kgen__elf_open(&elf, bytes, size) ||
+        !kgen__elf_dynamic(&elf, DT_RUNPATH, "$ORIGIN/../lib", &name))
+        return 0;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(real, '/') - real), real);
+    snprintf(command, sizeof command, "mkdir -p '%s/llvm/bin' '%s/llvm/lib'", files, files);
+    assert_int_equal(system(command), 0);
+    copy_program(copy, real, 0);
+    for (int i = 0; i < 2; i++) {
+        if (!kgen__elf_dynamic(&elf, DT_NEEDED, parts[i], &name)) return 0;
+        find_library(library[i], folder, name);
+        snprintf(link[i], PATH_MAX, "%.200s/llvm/lib/%.200s", files, name);
+        assert_int_equal(symlink(library[i], link[i]), 0);
+    }
+    return 1;
+}
+
+/* Nothing can be started here, and still a compiler is known; another one by each of its parts. */
+static void test_clang_is_not_started(void **state) {
+    (void)state;
+    kgen_toolchain tc = toolchain_or_skip("cpu:cdna3"), moved, other;
+    char real[PATH_MAX], library[2][PATH_MAX], link[2][PATH_MAX], copy[300];
+    snprintf(copy, sizeof copy, "%s/llvm/bin/clang", files);
+    if (!realpath(tc.path, real) || !move_clang(real, copy, library, link)) {
+        print_message("skipped: %s has its libraries elsewhere\n", tc.path);
+        skip();
+    }
+    assert_int_equal(clang_is(&moved, copy), KGEN_OK);
+    assert_string_equal(moved.id, tc.id);
+    assert_string_equal(moved.name, tc.name);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(unlink(link[i]), 0);
+        if (i == 0) assert_int_not_equal(clang_is(&other, copy), KGEN_OK); /* it is asked */
+        copy_program(link[i], library[i], 1);
+        assert_int_equal(clang_is(&other, copy), KGEN_OK);
+        assert_string_not_equal(other.id, tc.id);
+        assert_int_equal(unlink(link[i]), 0);
+        assert_int_equal(symlink(library[i], link[i]), 0);
+    }
+    copy_program(copy, real, 1);
+    assert_int_equal(clang_is(&other, copy), KGEN_OK);
+    assert_string_not_equal(other.id, tc.id);
+}
+
 static void test_clang_amd(void **state) {
     (void)state;
     kgen_toolchain tc;
@@ -361,14 +463,29 @@ static void test_undefined_macro(void **state) {
     }
 }
 
-static void expect_advice(const char *variable, const char *arch) {
+static kgen_status find_only(const char *arch, kgen_error *err) {
+    kgen_toolchain tc;
+    return kgen_toolchain_find(&tc, target_of(arch), err);
+}
+
+/* The helper is looked for when it has something to do. */
+static kgen_status find_and_compile(const char *arch, kgen_error *err) {
+    kgen_toolchain tc;
+    object o = {0};
+    kgen_status status = kgen_toolchain_find(&tc, target_of(arch), err);
+    if (status == KGEN_OK) status = compile(&o, &tc, arch, TINY_CPU, err);
+    free(o.code);
+    return status;
+}
+
+static void expect_advice(const char *variable, const char *arch,
+                          kgen_status (*attempt)(const char *arch, kgen_error *err)) {
     char keep[1024] = "";
     const char *was = getenv(variable);
-    kgen_toolchain tc;
     kgen_error err;
     if (was) snprintf(keep, sizeof keep, "%s", was);
     setenv(variable, "/nonexistent/place", 1);
-    kgen_status status = kgen_toolchain_find(&tc, target_of(arch), &err);
+    kgen_status status = attempt(arch, &err);
     if (was)
         setenv(variable, keep, 1);
     else
@@ -381,10 +498,10 @@ static void expect_advice(const char *variable, const char *arch) {
 
 static void test_wrong_paths(void **state) {
     (void)state;
-    expect_advice("KGEN_ROCM_PATH", "gfx942");
-    expect_advice("KGEN_NVRTC_PATH", "sm_90");
-    expect_advice("KGEN_CLANG", "cpu:cdna3");
-    expect_advice("KGEN_CC", "cpu:cdna3");
+    expect_advice("KGEN_ROCM_PATH", "gfx942", find_only);
+    expect_advice("KGEN_NVRTC_PATH", "sm_90", find_only);
+    expect_advice("KGEN_CLANG", "cpu:cdna3", find_only);
+    expect_advice("KGEN_CC", "cpu:cdna3", find_and_compile);
 }
 
 static void test_no_library(void **state) {
@@ -1000,6 +1117,7 @@ int main(void) {
         cmocka_unit_test(test_amd_every_arch),
         cmocka_unit_test(test_same_bytes_hip),
         cmocka_unit_test(test_same_bytes_cpu),
+        cmocka_unit_test(test_clang_is_not_started),
         cmocka_unit_test(test_clang_amd),
         cmocka_unit_test(test_nvrtc),
         cmocka_unit_test(test_nvrtc_local_memory),
