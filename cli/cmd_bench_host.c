@@ -1,24 +1,36 @@
 /* kgen bench --host: what a kernel costs the host, in a cache of its own that is
  * gone afterwards. */
+#include <errno.h>
 #include <ftw.h>
 #include <kgen/probe.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "workload/workload.h"
 #include "cli.h"
 
-enum { SAMPLES = 31, LAUNCHES = 64, LOOKUPS = 16, FINDS = 1024 };
+enum { SAMPLES = 31, FIRSTS = 5, LAUNCHES = 64, LOOKUPS = 16, FINDS = 1024 };
 
 typedef struct costs {
-    double render_us, cold_ms, warm_us, memory_ns, load_us, find_ns, launch_ns;
+    double render_us, cold_ms, warm_us, memory_ns, load_us, prepare_us, first_us, find_ns,
+        launch_ns;
 } costs;
+
+/* A process that has done nothing yet: it forks one that prepares a row, whenever it is asked. */
+typedef struct newborn {
+    pid_t pid;
+    int ask, answer;
+} newborn;
 
 /* One row's measurement. */
 typedef struct host {
+    const kgen__rows *rows;
     const kgen__row *row;
-    const char *dir;
+    const kgen_open_options *options;
+    const newborn *newborn;
     kgen_context *ctx;
     kgen_job job;
     kgen_key key;
@@ -26,11 +38,13 @@ typedef struct host {
     costs cost;
 } host;
 
-static double median(double *samples) {
+static double median_of(double *samples, int count) {
     kgen__timing timing;
-    kgen__timing_of(&timing, samples, SAMPLES);
+    kgen__timing_of(&timing, samples, count);
     return timing.us;
 }
+
+static double median(double *samples) { return median_of(samples, SAMPLES); }
 
 /* ---- before the cache, and the cache ------------------------------------------- */
 
@@ -52,7 +66,7 @@ static kgen_status time_cold(host *h, kgen_error *err) {
     const kgen_build_options options = {.size = sizeof options, .workers = 1};
     kgen_job_result result = {0};
     kgen_cache *cache;
-    KGEN_TRY(kgen_cache_open(&cache, h->dir, err));
+    KGEN_TRY(kgen_cache_open(&cache, h->options->cache_dir, err));
     double start = kgen__clock();
     kgen_status status = kgen_build(cache, &h->job, 1, &options, &result, err);
     h->cost.cold_ms = result.outcome == KGEN_JOB_BUILT ? (kgen__clock() - start) * 1e3 : -1;
@@ -70,7 +84,8 @@ static kgen_status get(const host *h, kgen_cache *cache, double *seconds, kgen_e
     *seconds = kgen__clock() - start;
     kgen_entry_free(entry);
     if (found) return KGEN_OK;
-    return kgen_fail(err, KGEN_E_INTERNAL, "%s: an entry just built is not in the cache", h->dir);
+    return kgen_fail(err, KGEN_E_INTERNAL, "%s: an entry just built is not in the cache",
+                     h->options->cache_dir);
 }
 
 /* A cache that has just been opened reads and checks the code in the file; after that the
@@ -80,7 +95,7 @@ static kgen_status time_cache(host *h, kgen_error *err) {
     kgen_status status = KGEN_OK;
     for (int i = 0; i < SAMPLES && status == KGEN_OK; i++) {
         kgen_cache *cache;
-        KGEN_TRY(kgen_cache_open(&cache, h->dir, err));
+        KGEN_TRY(kgen_cache_open(&cache, h->options->cache_dir, err));
         status = get(h, cache, &warm[i], err);
         memory[i] = 1e9;
         for (int n = 0; n < LOOKUPS && status == KGEN_OK; n++) {
@@ -105,6 +120,83 @@ static kgen_status time_load(host *h, kgen_error *err) {
         seconds[i] = kgen__clock() - start;
     }
     h->cost.load_us = median(seconds) * 1e6;
+    return KGEN_OK;
+}
+
+/* From the call to a kernel that can be launched, in a context that has none. */
+static kgen_status prepare_anew(const kgen_open_options *options, const kgen__row *row,
+                                double *seconds, kgen_error *err) {
+    kgen_context *ctx;
+    kgen_kernel *kernel;
+    KGEN_TRY(kgen_open(&ctx, options, err));
+    double start = kgen__clock();
+    kgen_status status = kgen_prepare(ctx, &row->spec, 1, &kernel, err);
+    *seconds = kgen__clock() - start;
+    kgen_close(ctx);
+    return status;
+}
+
+static kgen_status time_prepare(host *h, kgen_error *err) {
+    double seconds[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) KGEN_TRY(prepare_anew(h->options, h->row, &seconds[i], err));
+    h->cost.prepare_us = median(seconds) * 1e6;
+    return KGEN_OK;
+}
+
+/* What it answers is -1 where its child failed or died. */
+static void serve_first(const kgen__rows *rows, const kgen_open_options *options, int ask,
+                        int answer) {
+    size_t index;
+    while (read(ask, &index, sizeof index) == (ssize_t)sizeof index) {
+        double seconds = -1;
+        int code = 1;
+        pid_t child = fork();
+        if (child == 0) {
+            kgen_status status = prepare_anew(options, &rows->list[index], &seconds, NULL);
+            _exit(status != KGEN_OK ||
+                  write(answer, &seconds, sizeof seconds) != (ssize_t)sizeof seconds);
+        }
+        if (child > 0) waitpid(child, &code, 0);
+        if (code && write(answer, &seconds, sizeof seconds) < 0) break;
+    }
+    _exit(0);
+}
+
+/* Before this process does anything: no driver survives a fork. */
+static kgen_status newborn_start(newborn *out, const kgen__rows *rows,
+                                 const kgen_open_options *options, kgen_error *err) {
+    int ask[2], answer[2];
+    if (pipe(ask) != 0) return kgen_fail(err, KGEN_E_IO, "pipe: %s", strerror(errno));
+    if (pipe(answer) != 0) {
+        close(ask[0]), close(ask[1]);
+        return kgen_fail(err, KGEN_E_IO, "pipe: %s", strerror(errno));
+    }
+    out->pid = fork();
+    if (out->pid == 0) {
+        close(ask[1]), close(answer[0]);
+        serve_first(rows, options, ask[0], answer[1]);
+    }
+    close(ask[0]), close(answer[1]);
+    out->ask = ask[1];
+    out->answer = answer[0];
+    return out->pid > 0 ? KGEN_OK : kgen_fail(err, KGEN_E_IO, "fork: %s", strerror(errno));
+}
+
+static void newborn_end(const newborn *n) {
+    close(n->ask), close(n->answer);
+    if (n->pid > 0) waitpid(n->pid, NULL, 0);
+}
+
+static kgen_status time_first(host *h, kgen_error *err) {
+    double seconds[FIRSTS];
+    const size_t index = (size_t)(h->row - h->rows->list);
+    for (int i = 0; i < FIRSTS; i++)
+        if (write(h->newborn->ask, &index, sizeof index) != (ssize_t)sizeof index ||
+            read(h->newborn->answer, &seconds[i], sizeof seconds[i]) !=
+                (ssize_t)sizeof seconds[i] ||
+            seconds[i] < 0)
+            return kgen_fail(err, KGEN_E_INTERNAL, "a new process could not prepare a kernel");
+    h->cost.first_us = median_of(seconds, FIRSTS) * 1e6;
     return KGEN_OK;
 }
 
@@ -199,33 +291,54 @@ static kgen_status measure(host *h, kgen_error *err) {
     KGEN_TRY(time_cold(h, err));
     KGEN_TRY(time_cache(h, err));
     KGEN_TRY(time_load(h, err));
+    KGEN_TRY(time_prepare(h, err));
+    KGEN_TRY(time_first(h, err));
     return time_launch(h, err);
 }
 
 /* ---- output ---------------------------------------------------------------------------- */
 
+static const struct column {
+    const char *key, *head;
+    size_t at;
+} columns[] = {
+    {"render_us", "RENDER US", offsetof(costs, render_us)},
+    {"cold_ms", "COLD MS", offsetof(costs, cold_ms)},
+    {"warm_us", "WARM US", offsetof(costs, warm_us)},
+    {"memory_ns", "MEMORY NS", offsetof(costs, memory_ns)},
+    {"load_us", "LOAD US", offsetof(costs, load_us)},
+    {"prepare_us", "PREPARE US", offsetof(costs, prepare_us)},
+    {"first_us", "FIRST US", offsetof(costs, first_us)},
+    {"find_ns", "FIND NS", offsetof(costs, find_ns)},
+    {"launch_ns", "LAUNCH NS", offsetof(costs, launch_ns)},
+};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
 static json_t *row_json(const char *name, const costs *c) {
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "row", name, "render_us",
-                     c->render_us, "cold_ms", c->cold_ms, "warm_us", c->warm_us, "memory_ns",
-                     c->memory_ns, "load_us", c->load_us, "find_ns", c->find_ns, "launch_ns",
-                     c->launch_ns);
+    json_t *row = json_pack("{s:s}", "row", name);
+    for (int k = 0; k < COLUMNS; k++) {
+        double value;
+        memcpy(&value, (const char *)c + columns[k].at, sizeof value);
+        json_object_set_new(row, columns[k].key, json_real(value));
+    }
+    return row;
 }
 
 static void print_table(const json_t *rows, int csv) {
-    static const char *const keys[] = {"render_us", "cold_ms", "warm_us",  "memory_ns",
-                                       "load_us",   "find_ns", "launch_ns"};
-    static const char *const heads[] = {"ROW",       "RENDER US", "COLD MS", "WARM US",
-                                        "MEMORY NS", "LOAD US",   "FIND NS", "LAUNCH NS"};
+    const char *heads[COLUMNS + 1] = {"ROW"};
     kgen__table table;
-    kgen__table_init(&table, "lrrrrrrr", heads);
-    if (csv) puts("row,render_us,cold_ms,warm_us,memory_ns,load_us,find_ns,launch_ns");
+    for (int k = 0; k < COLUMNS; k++) heads[k + 1] = columns[k].head;
+    kgen__table_init(&table, "lrrrrrrrrr", heads);
+    if (csv) printf("row");
+    for (int k = 0; k < COLUMNS && csv; k++) printf(",%s", columns[k].key);
+    if (csv) putchar('\n');
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         const char *name = json_string_value(json_object_get(row, "row"));
         kgen__table_cell(&table, "%s", name);
         if (csv) printf("\"%s\"", name);
-        for (int k = 0; k < 7; k++) {
-            double value = json_real_value(json_object_get(row, keys[k]));
+        for (int k = 0; k < COLUMNS; k++) {
+            double value = json_real_value(json_object_get(row, columns[k].key));
             if (csv) printf(",%.1f", value);
             if (value == -1)
                 kgen__table_cell(&table, "-");
@@ -236,8 +349,9 @@ static void print_table(const json_t *rows, int csv) {
     }
     if (!csv) {
         kgen__table_print(&table, stdout);
-        puts("\nAims: warm at most 50 us, find 50 ns, launch 150 ns over the driver's own call, "
-             "cold 1 s.");
+        puts(
+            "\nAims: warm at most 50 us, prepare and first 2000 us, find 50 ns, launch 150 ns over "
+            "the driver's own call, cold 1 s.");
     }
     kgen__table_free(&table);
 }
@@ -256,11 +370,12 @@ static kgen_status make_folder(char path[512], kgen_error *err) {
     return kgen_fail(err, KGEN_E_IO, "%s: cannot make a folder", path);
 }
 
-static int measure_rows(const kgen__rows *rows, kgen_context *ctx, const char *dir, json_t *list) {
+static int measure_rows(const host *all, json_t *list) {
     int code = 0;
-    for (size_t i = 0; i < rows->count; i++) {
-        host h = {.row = &rows->list[i], .dir = dir, .ctx = ctx};
+    for (size_t i = 0; i < all->rows->count; i++) {
+        host h = *all;
         kgen_error err, named;
+        h.row = &all->rows->list[i];
         kgen_status status = measure(&h, &err);
         if (status == KGEN_OK) {
             json_array_append_new(list, row_json(h.row->name, &h.cost));
@@ -274,26 +389,34 @@ static int measure_rows(const kgen__rows *rows, kgen_context *ctx, const char *d
     return code;
 }
 
-int kgen__bench_host(const kgen__rows *rows, const kgen__host_settings *set) {
-    char dir[512];
+static int measure_and_print(host *all, const kgen__host_settings *set) {
     kgen_error err;
-    kgen_context *ctx = NULL;
-    kgen_status status = make_folder(dir, &err);
-    if (status != KGEN_OK) return kgen__cli_fail(&err);
-    const kgen_open_options options = {
-        .size = sizeof options, .device = set->device, .cache_dir = dir, .log = kgen__cli_log};
-    status = kgen_open(&ctx, &options, &err);
+    if (kgen_open(&all->ctx, all->options, &err) != KGEN_OK) return kgen__cli_fail(&err);
     json_t *list = json_array();
-    int code = status == KGEN_OK ? measure_rows(rows, ctx, dir, list) : kgen__cli_fail(&err);
-    if (status == KGEN_OK && set->json) {
+    int code = measure_rows(all, list);
+    if (set->json) {
         int printed = kgen__json_print(
-            json_pack("{s:s, s:O}", "device", kgen_context_device(ctx), "rows", list));
+            json_pack("{s:s, s:O}", "device", kgen_context_device(all->ctx), "rows", list));
         if (!code) code = printed;
-    } else if (status == KGEN_OK) {
+    } else {
         print_table(list, set->csv);
     }
     json_decref(list);
-    kgen_close(ctx);
+    kgen_close(all->ctx);
+    return code;
+}
+
+int kgen__bench_host(const kgen__rows *rows, const kgen__host_settings *set) {
+    char dir[512];
+    kgen_error err;
+    newborn born;
+    if (make_folder(dir, &err) != KGEN_OK) return kgen__cli_fail(&err);
+    const kgen_open_options options = {
+        .size = sizeof options, .device = set->device, .cache_dir = dir, .log = kgen__cli_log};
+    host all = {.rows = rows, .options = &options, .newborn = &born};
+    kgen_status status = newborn_start(&born, rows, &options, &err);
+    int code = status == KGEN_OK ? measure_and_print(&all, set) : kgen__cli_fail(&err);
+    if (status == KGEN_OK) newborn_end(&born);
     nftw(dir, drop, 16, FTW_DEPTH | FTW_PHYS);
     return code;
 }

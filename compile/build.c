@@ -466,7 +466,6 @@ kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
     b->cache = cache;
     b->count = count;
     b->options = taken;
-    set_workers(b);
     for (size_t i = 0; i < count; i++) {
         memset(&results[i], 0, sizeof results[i]);
         b->list[i].job = &jobs[i];
@@ -474,7 +473,10 @@ kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
         b->list[i].lock = KGEN_LOCK_NONE;
     }
     for (size_t i = 0; i < count; i++) prepare(b, &b->list[i]);
-    compile_all(b);
+    if (unfinished(b)) {
+        set_workers(b);
+        compile_all(b);
+    }
     for (size_t i = 0; i < count; i++)
         if (b->list[i].step == STEP_TWIN) settle_twin(b, &b->list[i]);
     HASH_CLEAR(hh, b->by_key);

@@ -92,7 +92,7 @@ mkdir scratch
 before=$(find "$KGEN_CACHE_DIR" -type f | wc -l)
 TMPDIR=$work/scratch expect 0 "RENDER US" "$kgen" bench rows.txt --host "${device[@]}"
 [[ -z $(ls scratch) && $(find "$KGEN_CACHE_DIR" -type f | wc -l) == "$before" ]] || fail "--host left files"
-TMPDIR=$work/scratch expect 0 '"warm_us"' "$kgen" bench "$spec" --host --json "${device[@]}"
+TMPDIR=$work/scratch expect 0 '"first_us"' "$kgen" bench "$spec" --host --json "${device[@]}"
 holds 'all(v > 0 for k, v in d["rows"][0].items() if k not in ("row", "launch_ns"))'
 TMPDIR=$work/none expect 13 "cannot make a folder" "$kgen" bench "$spec" --host "${device[@]}"
 finish

@@ -191,8 +191,8 @@ static void test_same_bytes_cpu(void **state) {
 
 /* ---- what a clang is, without starting it ---- */
 
-/* A copy of `from` with one bit of its build-id turned, where `turned`. At most 1 MiB of it: what says
- * what a library is stands at its front. */
+/* A copy of `from`, at most 1 MiB: what a library is stands at its front.
+ * turned: with one bit of its build-id changed. */
 static void copy_program(const char *to, const char *from, int turned) {
     enum { FRONT = 1 << 20 };
     static uint8_t bytes[FRONT];
