@@ -806,14 +806,14 @@ static void test_sample_preludes_are_up_to_date(void **state) {
     }
 }
 
-/* Any clang that knows gfx942, whatever $KGEN_CLANG names for the cpu device. */
-static kgen_toolchain clang_or_skip(void) {
+/* Any clang that knows the architecture, whatever $KGEN_CLANG names for the cpu device. */
+static kgen_toolchain clang_or_skip(const char *arch) {
     kgen_toolchain tc;
     kgen_error err;
     const char *named = getenv("KGEN_CLANG");
     char *saved = named ? strdup(named) : NULL;
     unsetenv("KGEN_CLANG");
-    kgen_status status = kgen__toolchain_clang(&tc, target_of("gfx942"), &err);
+    kgen_status status = kgen__toolchain_clang(&tc, target_of(arch), &err);
     if (saved) setenv("KGEN_CLANG", saved, 1);
     free(saved);
     if (status != KGEN_OK) {
@@ -849,9 +849,29 @@ static void compile_template(const kgen_toolchain *tc, const char *name) {
 
 static void test_templates_compile_by_themselves(void **state) {
     (void)state;
-    kgen_toolchain tc = clang_or_skip();
+    kgen_toolchain tc = clang_or_skip("gfx942");
     for (size_t i = 0; i < kgen__template_count; i++)
         if (strstr(kgen__templates[i].name, ".hip")) compile_template(&tc, kgen__templates[i].name);
+}
+
+static void check_syntax(const kgen_toolchain *tc, const char *spec, const char *arch) {
+    char rest[600];
+    kgen_source source = rendered(spec, arch);
+    write_text("machine.hip", source.text, source.size);
+    kgen_source_free(&source);
+    snprintf(rest, sizeof rest, "-fsyntax-only '%s/machine.hip'", folder);
+    run_clang(tc, arch, rest);
+}
+
+/* What is one function of the cpu device is several of a machine, by the words of a load: those of
+ * 4-bit caches are the most. */
+static void test_machines_take_every_width(void **state) {
+    (void)state;
+    static const char *const archs[] = {"gfx908", "gfx942", "gfx1030", "gfx1100", "gfx1201"};
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        const kgen_toolchain tc = clang_or_skip(archs[i]);
+        check_syntax(&tc, "attn:d=128,g=8,page=16,kv=i4", archs[i]);
+    }
 }
 
 /* ---- each header by itself ------------------------------------------------ */
@@ -931,7 +951,7 @@ static int check_headers(const kgen_toolchain *tc, kgen_family_id id, const char
 static void test_headers_compile_by_themselves(void **state) {
     (void)state;
     static const char *const some[] = {"gfx942", "gfx1201"};
-    kgen_toolchain tc = clang_or_skip();
+    kgen_toolchain tc = clang_or_skip("gfx942");
     for (int i = 0; i < 2; i++) {
         int count = 0;
         for (kgen_family_id id = 0; id < KGEN_FAMILY_COUNT; id++)
@@ -989,7 +1009,7 @@ static void check_forwarding(const kgen_toolchain *tc, kgen_family_id id, const 
 /* The forwarding headers lead where gen/source.c leads. */
 static void test_forwarding_headers_agree(void **state) {
     (void)state;
-    kgen_toolchain tc = clang_or_skip();
+    kgen_toolchain tc = clang_or_skip("gfx942");
     char path[512];
     snprintf(path, sizeof path, "%s/kg", folder);
     mkdir(path, 0700);
@@ -1040,6 +1060,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_a_dead_axis_is_seen),
         cmocka_unit_test(test_sample_preludes_are_up_to_date),
         cmocka_unit_test(test_templates_compile_by_themselves),
+        cmocka_unit_test(test_machines_take_every_width),
         cmocka_unit_test(test_headers_compile_by_themselves),
         cmocka_unit_test(test_forwarding_headers_agree),
     };

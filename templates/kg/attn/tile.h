@@ -120,7 +120,7 @@ KG_DEV void load_q_row(u32 (&w)[N][Q_WORDS], args_t a, const segment_t &g, int r
 // The same as buffer_nvidia.h has them: of each piece that keys come in, the lane's words.
 constexpr bool TURNED_Q = BUFFERED && !Q_8BIT && !Q_F32 && !KV_4BIT;
 KG_DEV void load_q_turned(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
-    constexpr int WORDS = Q_WORDS / NGRP;
+    constexpr int WORDS = smaller(Q_WORDS / NGRP, 4); // it is compiled where it is not called
     const u8 *q = q_row(a, g, row) + lane_grp((int)opaque(lane_id())) * WORDS * 4;
     bool exists = row_exists(g, row);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
