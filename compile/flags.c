@@ -50,6 +50,17 @@ typedef struct flags_row {
 #define FLAGS_HIP_GENERIC(arch)                                                        \
     LIST("--offload-arch=" arch, HIPRTC_FLAGS, "-mcumode", "-mcode-object-version=6"), \
         LIST("--offload-arch=" arch, CLANG_HIP_FLAGS, "-mcumode", "-mcode-object-version=6"), NULL
+/* Scalar products: a loop over a head of 512 is longer than what the compiler unrolls of itself
+ * (16384), and what it leaves a loop keeps in memory what should be in registers. */
+#define UNROLLED "-mllvm", "-pragma-unroll-threshold=131072"
+#define FLAGS_HIP_SCALAR(arch)                                        \
+    LIST("--offload-arch=" arch, HIPRTC_FLAGS, "-mcumode", UNROLLED), \
+        LIST("--offload-arch=" arch, CLANG_HIP_FLAGS, "-mcumode", UNROLLED), NULL
+#define FLAGS_HIP_SCALAR_GENERIC(arch)                                                           \
+    LIST("--offload-arch=" arch, HIPRTC_FLAGS, "-mcumode", "-mcode-object-version=6", UNROLLED), \
+        LIST("--offload-arch=" arch, CLANG_HIP_FLAGS, "-mcumode", "-mcode-object-version=6",     \
+             UNROLLED),                                                                          \
+        NULL
 #define FLAGS_NVRTC(arch)                                              \
     NULL, NULL,                                                        \
         LIST("--gpu-architecture=" arch, "--std=c++17", "--fmad=true", \

@@ -88,4 +88,8 @@ expect 0 "1 kernels" "$kgen" list
 # an empty compiler folder: exit code 7, or another compiler is found
 export KGEN_CC=/none
 expect 7 "KGEN_CC" "$kgen" build 'attn:d=64,g=2' --arch "$arch" --cache-dir "$work/other"
+# The longest head in scalar products, of which nothing may stay in memory.
+if [[ $arch == gfx942 && ${KGEN_TEST_LEVEL:-} == full ]]; then
+    expect 0 "2 compiled" "$kgen" build attn:d=512,g=2 attn:d=512,g=8,kv=fp8,page=32,layout=hnd --arch gfx1030 --no-variants -q
+fi
 finish
