@@ -4,7 +4,7 @@ Shows the time of a cold compile on this machine, registers, and a turn of each 
 as `kgen report --predict` reads it from the code object. Needs triton (pip install triton numpy),
 not torch, and the peer's source in .peers/; see docs/bench.md. Says what is missing.
 
-  python3 bench/triton_amd.py [--arch gfx942,gfx950] [--repeats 3] [--json out/triton_amd.json]
+  python3 bench/triton_amd.py [--arch gfx942,gfx1100] [--repeats 3] [--json out/triton_amd.json]
 """
 import argparse
 import importlib.util
@@ -101,7 +101,8 @@ def compile_peer(name, arch, output):
     peer = load_peer()
     source = source_of(getattr(peer, name), name)
     imported = time.time()
-    built = triton.compile(source, target=GPUTarget("hip", arch, 64), options=KERNELS[name])
+    lanes = 32 if arch.startswith("gfx1") else 64
+    built = triton.compile(source, target=GPUTarget("hip", arch, lanes), options=KERNELS[name])
     compiled = time.time()
     pathlib.Path(output).write_bytes(built.asm["hsaco"])
     registers = {key: int(found.group(1)) for key in REGISTERS

@@ -175,9 +175,11 @@ void kgen__rows_free(kgen__rows *rows);
 
 /* ---- plans --------------------------------------------------------------- */
 void kgen__syntax_add_plan(kgen__syntax *syntax, kgen_plan_options *options);
+/* --kv-dtype 8bit, until it is known for which targets. */
+enum { KGEN__KV_8BIT = 127 };
 /* path: a config.json, or the folder that holds one. */
 kgen_status kgen__plan_load(kgen_plan *plan, const char *path, const kgen_plan_options *options,
-                            kgen_error *err);
+                            const kgen__archs *archs, kgen_error *err);
 /* Behind each job what the tuning database may give instead of it. */
 kgen_status kgen__jobs_add_variants(kgen__jobs *jobs, kgen_error *err);
 /* Every (item, arch) that has a kernel. `skipped` (may be NULL) hears of the others. */

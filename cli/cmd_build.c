@@ -196,7 +196,7 @@ static void say_skipped(const kgen_plan_item *item, const kgen_target *target, c
 
 static kgen_status add_model(kgen__jobs *jobs, const sources *from, kgen_error *err) {
     kgen_plan plan;
-    KGEN_TRY(kgen__plan_load(&plan, from->model, &from->options, err));
+    KGEN_TRY(kgen__plan_load(&plan, from->model, &from->options, &from->archs, err));
     kgen__plan_note_missing(&plan);
     kgen_status status = kgen__jobs_add_plan(jobs, &plan, &from->archs, say_skipped, NULL, err);
     kgen_plan_free(&plan);

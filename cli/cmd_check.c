@@ -68,8 +68,9 @@ static kgen_status add_spec(case_list *cases, const kgen_spec *spec, int heads, 
 
 static kgen_status add_model(case_list *cases, const settings *set, const kgen_target *target,
                              kgen_error *err) {
+    const kgen__archs archs = {.list = {target}, .count = 1};
     kgen_plan plan;
-    kgen_status status = kgen__plan_load(&plan, set->model, &set->plan, err);
+    kgen_status status = kgen__plan_load(&plan, set->model, &set->plan, &archs, err);
     if (status != KGEN_OK) return status;
     kgen__plan_note_missing(&plan);
     for (size_t i = 0; i < plan.count && status == KGEN_OK; i++) {

@@ -11,7 +11,7 @@ void kgen__syntax_add_plan(kgen__syntax *s, kgen_plan_options *o) {
     const kgen__option options[] = {
         {"tp", 0, "N", kgen__read_int, &o->tp, 1, 1024, "tensor-parallel width (1)"},
         {"kv-dtype", 0, "TYPE", kgen__read_choice, &o->kv_dtype, 0, 0,
-         "type of the KV cache: bf16, fp16, fp8, i8, i4 ... (the model's)"},
+         "type of the KV cache: bf16, fp16, fp8, i8, i4 ..., 8bit: the cheaper (the model's)"},
         {"dtype", 0, "TYPE", kgen__read_choice, &o->x, 0, 0,
          "type of activations: bf16, fp16 (the model's)"},
         {"state-dtype", 0, "TYPE", kgen__read_choice, &o->state, 0, 0,
@@ -43,18 +43,41 @@ void kgen__plan_note_missing(const kgen_plan *plan) {
         fprintf(stderr, "kgen: note: not covered: %s\n", plan->unsupported[i]);
 }
 
+/* Integers where an 8-bit float is converted in integer arithmetic: a third of the
+ * instructions less (docs/performance.md). */
+static kgen_dtype cheapest_8bit(const kgen_target *target) {
+    return target->fp8_converts ? KGEN_DTYPE_FP8 : KGEN_DTYPE_I8;
+}
+
+static kgen_status choose_cache(kgen_plan_options *o, const kgen__archs *archs, kgen_error *err) {
+    const kgen_target *first = archs->list[0];
+    if ((int)o->kv_dtype != KGEN__KV_8BIT) return KGEN_OK;
+    o->kv_dtype = cheapest_8bit(first);
+    for (size_t i = 1; i < archs->count; i++)
+        if (cheapest_8bit(archs->list[i]) != o->kv_dtype)
+            return kgen_fail(err, KGEN_E_ARG,
+                             "--kv-dtype 8bit: %s for %s, %s for %s; an --arch at a time",
+                             kgen_dtype_name(o->kv_dtype), first->name,
+                             kgen_dtype_name(cheapest_8bit(archs->list[i])), archs->list[i]->name);
+    fprintf(stderr, "kgen: note: --kv-dtype %s: %s %s instructions for 8-bit floats\n",
+            kgen_dtype_name(o->kv_dtype), first->name, first->fp8_converts ? "has" : "has no");
+    return KGEN_OK;
+}
+
 kgen_status kgen__plan_load(kgen_plan *plan, const char *path, const kgen_plan_options *options,
-                            kgen_error *err) {
+                            const kgen__archs *archs, kgen_error *err) {
     char file[4096], *text;
     size_t size;
     struct stat info;
     kgen_error why;
+    kgen_plan_options chosen = *options;
+    KGEN_TRY(choose_cache(&chosen, archs, err));
     int folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
     if ((size_t)snprintf(file, sizeof file, "%s%s", path, folder ? "/config.json" : "") >=
         sizeof file)
         return kgen_fail(err, KGEN_E_IO, "%.80s...: path too long", path);
     KGEN_TRY(kgen__input_read(&text, &size, file, err));
-    kgen_status status = kgen_plan_make(plan, text, size, options, &why);
+    kgen_status status = kgen_plan_make(plan, text, size, &chosen, &why);
     free(text);
     return status == KGEN_OK ? KGEN_OK : kgen_fail(err, status, "%s: %s", file, why.text);
 }
@@ -242,8 +265,8 @@ static int show(const kgen_plan *plan, const kgen__archs *archs, const char *man
 /* 8-bit floats that a target converts in integer arithmetic cost more than integers
  * (docs/attention.md). */
 static void note_conversions(const kgen_plan_options *o, const kgen__archs *archs) {
-    int floats = kgen_dtype_size(o->kv_dtype) == 1 && o->kv_dtype != KGEN_DTYPE_I8 &&
-                 o->kv_dtype != KGEN_DTYPE_I4;
+    int floats = (int)o->kv_dtype != KGEN__KV_8BIT && kgen_dtype_size(o->kv_dtype) == 1 &&
+                 o->kv_dtype != KGEN_DTYPE_I8 && o->kv_dtype != KGEN_DTYPE_I4;
     for (size_t i = 0; floats && i < archs->count; i++) {
         const kgen_target *target = archs->list[i];
         if (!target->fp8_converts)
@@ -280,7 +303,7 @@ int kgen__command_plan(int argc, char **argv) {
 
     kgen_error err;
     kgen_plan plan;
-    if (kgen__plan_load(&plan, model ? model : argv[first], &options, &err) != KGEN_OK)
+    if (kgen__plan_load(&plan, model ? model : argv[first], &options, &archs, &err) != KGEN_OK)
         return kgen__cli_fail(&err);
     note_conversions(&options, &archs);
     code = show(&plan, &archs, manifest, json);

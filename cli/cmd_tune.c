@@ -94,9 +94,10 @@ static kgen_status add_spec(options *o, const kgen_spec *spec, const kgen_target
 
 static kgen_status add_model(options *o, const char *path, const kgen_target *target,
                              kgen_error *err) {
+    const kgen__archs archs = {.list = {target}, .count = 1};
     kgen_plan plan;
     kgen_error why;
-    KGEN_TRY(kgen__plan_load(&plan, path, &o->plan, err));
+    KGEN_TRY(kgen__plan_load(&plan, path, &o->plan, &archs, err));
     kgen_status status = KGEN_OK;
     for (size_t i = 0; i < plan.count && status == KGEN_OK; i++) {
         const kgen_plan_item *item = &plan.items[i];

@@ -8,7 +8,7 @@ _kgen() {
     fi
     case $previous in
     --engine) mapfile -t COMPREPLY < <(compgen -W "vllm sglang" -- "$current") && return ;;
-    --kv-dtype) mapfile -t COMPREPLY < <(compgen -W "auto bf16 fp16 fp8 e4m3fn e4m3fnuz e5m2 i8 i4" -- "$current") && return ;;
+    --kv-dtype) mapfile -t COMPREPLY < <(compgen -W "auto bf16 fp16 fp8 e4m3fn e4m3fnuz e5m2 i8 i4 8bit" -- "$current") && return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W "auto bf16 fp16" -- "$current") && return ;;
     --state-dtype) mapfile -t COMPREPLY < <(compgen -W "auto bf16 fp16 f32" -- "$current") && return ;;
     --table) mapfile -t COMPREPLY < <(compgen -W "i32 i64" -- "$current") && return ;;

@@ -94,7 +94,7 @@ static kgen_status read_word(const kgen__option *option, const named_value *word
 /* The words of every option that takes one, by the option's name. */
 static const struct {
     const char *option;
-    named_value words[10];
+    named_value words[11];
 } choices[] = {
     {"kv-dtype",
      {{"auto", KGEN_DTYPE_NONE},
@@ -105,7 +105,8 @@ static const struct {
       {"e4m3fnuz", KGEN_DTYPE_E4M3FNUZ},
       {"e5m2", KGEN_DTYPE_E5M2},
       {"i8", KGEN_DTYPE_I8},
-      {"i4", KGEN_DTYPE_I4}}},
+      {"i4", KGEN_DTYPE_I4},
+      {"8bit", KGEN__KV_8BIT}}},
     {"dtype", {{"auto", KGEN_DTYPE_NONE}, {"bf16", KGEN_DTYPE_BF16}, {"fp16", KGEN_DTYPE_FP16}}},
     {"state-dtype",
      {{"auto", KGEN_DTYPE_NONE},

@@ -22,6 +22,10 @@ expect 0 "cl=ds,t=4,save=buffer" "$kgen" plan "$qwen" --spec-width 3 --engine sg
 expect 0 "gfx1100 has no instructions for 8-bit floats: --kv-dtype i8" "$kgen" plan "$qwen" --kv-dtype fp8 --arch gfx942,gfx1100
 [[ $out != *"gfx942 has no"* ]] || fail "a note on what converts 8-bit floats"
 expect 0 "kv=i8" "$kgen" plan "$qwen" --kv-dtype i8 --arch gfx1100
+expect 0 "kv=i8,d=256" "$kgen" plan "$qwen" --kv-dtype 8bit --arch gfx1100,gfx1030
+[[ $errors == "kgen: note: --kv-dtype i8: gfx1100 has no instructions for 8-bit floats" ]] || fail "8bit: $errors"
+expect 0 "kv=fp8,d=256" "$kgen" plan "$qwen" --kv-dtype 8bit --arch gfx942,gfx1201
+expect 4 "--kv-dtype 8bit: fp8 for gfx942, i8 for gfx1100; an --arch at a time" "$kgen" plan "$qwen" --kv-dtype 8bit --arch gfx942,gfx1100
 [[ $out != *"8-bit floats"* ]] || fail "a note on floats where the cache has integers"
 expect 0 "kv=i8,d=256,g=8,page=2096,layout=nhd,descale=token" "$kgen" plan "$qwen" --kv-dtype i8
 expect 0 "kv=i4,d=256,g=8,page=" "$kgen" plan "$qwen" --kv-dtype i4
