@@ -383,18 +383,23 @@ static inline kgen_status take_numbers(void *packed, const kgen__binding *b, con
 
 /* --- overlap ----------------------------------------------------------------- */
 
-/* Two tables may lie beside each other in rows of one allocation. */
+/* From the first byte of a row to behind its last. */
+static uint64_t row_bytes(const kgen__bound *b, const kgen_tensor *t) {
+    uint64_t last = 0;
+    for (int i = 1; i < t->rank; i++) last += (uint64_t)((t->shape[i] - 1) * t->stride[i]);
+    return (last + 1) * b->bytes;
+}
+
+/* Two tensors may lie beside each other in rows of one allocation. */
 static int are_columns(const kgen__bound *a, const kgen__bound *b, const void *args) {
     const kgen_tensor *s = tensor_at(args, a->offset), *t = tensor_at(args, b->offset);
-    if (s->rank != 2 || t->rank != 2) return 0;
+    if (s->rank < 2 || t->rank < 2) return 0;
     uint64_t row = (uint64_t)s->stride[0] * a->bytes;
     if (!row || row != (uint64_t)t->stride[0] * b->bytes) return 0;
     uintptr_t low = (uintptr_t)s->data, high = (uintptr_t)t->data;
-    uint64_t low_width = (uint64_t)s->shape[1] * a->bytes;
-    uint64_t high_width = (uint64_t)t->shape[1] * b->bytes;
     if (low > high) return are_columns(b, a, args);
     uint64_t apart = (high - low) % row;
-    return apart >= low_width && apart + high_width <= row;
+    return apart >= row_bytes(a, s) && apart + row_bytes(b, t) <= row;
 }
 
 /* An input of which each element is read before it is written, and by nobody else. */

@@ -61,6 +61,55 @@ class Unified(unittest.TestCase):
         self.run_one([33, 18], [3, 1], kv=torch.float8_e4m3fnuz, q_scale=torch.tensor([0.03125]),
                      slopes=torch.rand(HKV * G), use_alibi_sqrt=True)
 
+    def test_scales_of_each_token(self):
+        """Written by the one function, read by the other."""
+        lengths, counts = [33, 18], [2, 1]
+        cache, q = Pages(lengths, HKV, D), queries(3)
+        k, v = torch.full((2, *cache.k.shape), 77, dtype=torch.int8)
+        scales = torch.full((2, *cache.k.shape[:3]), float("nan"))
+        for row, length in enumerate(lengths):
+            at = torch.arange(length)
+            slots = cache.table[row, at // 16].long() * 16 + at % 16
+            keys, values = (cache.of(x, row).bfloat16() for x in (cache.k, cache.v))
+            vllm.triton_reshape_and_cache_flash_per_token_head_quant(keys, values, k, v, scales[0], scales[1], slots, 2)
+        out = torch.empty_like(q)
+        vllm.unified_attention(q, k, v, out, ends_of(counts), 2, cache.lengths, 33, SCALE, True, (-1, -1), cache.table,
+                               0, None, None, None, kv_quant_mode=2, k_scale_cache=scales[0], v_scale_cache=scales[1],
+                               use_td=True)
+        for row, part in enumerate((slice(0, 2), slice(2, 3))):
+            want, _ = attention(q[part], *(cache.of(x.float() * scale[..., None], row)
+                                           for x, scale in ((k, scales[0]), (v, scales[1]))), SCALE)
+            close(out[part], want, f"sequence {row}")
+            close(out[part], attention(q[part], cache.of(cache.k, row), cache.of(cache.v, row), SCALE)[0], "int8", 6e-2)
+
+    def test_spans_and_chunks(self):
+        """Images in a prompt see their own end; chunks of 16 see one before."""
+        lengths, counts = [30, 20], [30, 5]
+        cache, q, out = Pages(lengths, HKV, D), queries(35), torch.empty(35, HKV * G, D, dtype=torch.bfloat16)
+        given = (q, cache.k, cache.v, out, ends_of(counts), 30, cache.lengths, 30, SCALE, True)
+        ranges = torch.tensor([[[4, 11], [20, 25]], [[16, 18], [0, 0]]], dtype=torch.int32)
+        vllm.unified_attention(*given, (-1, -1), cache.table, 0, None, None, None, mm_prefix_range=ranges)
+        for row, (part, inside) in enumerate(((slice(0, 30), ranges[0]), (slice(30, 35), ranges[1]))):
+            k, v = (cache.of(x, row) for x in (cache.k, cache.v))
+            for n in range(counts[row]):
+                at = lengths[row] - counts[row] + n
+                seen = max([at] + [last for first, last in inside.tolist() if first <= at <= last and first < last]) + 1
+                want, _ = attention(q[part][n:n + 1], k[:seen], v[:seen], SCALE)
+                close(out[part][n:n + 1], want, f"sequence {row}, position {at}")
+        vllm.unified_attention(*given, (31, 0), cache.table, 0, None, None, None, chunk_lookback=1)
+        k, v = (cache.of(x, 1) for x in (cache.k, cache.v))
+        close(out[34:], attention(q[34:], k, v, SCALE)[0], "chunks")
+
+    def test_slots_and_sums_of_16_bits(self):
+        cache, q = Pages([33, 7], HKV, D), queries(2)
+        out, lse = torch.empty_like(q), torch.empty(2, HKV * G, dtype=torch.bfloat16)
+        vllm.decode_attention_fwd(q, cache.k, cache.v, out, lse, cache.table[..., None].long(), cache.lengths.long(), None,
+                                  8, SCALE, 16)
+        for row in range(2):
+            want, sums = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE)
+            close(out[row:row + 1], want, f"sequence {row}")
+            close(lse[row], sums[:, 0], f"lse of {row}", 3e-2)
+
     def test_refuses(self):
         cache, q = Pages([5], HKV, D), queries(1)
         given = (q, cache.k, cache.v, torch.empty_like(q), ends_of([1]), 1, cache.lengths, 5, SCALE)
@@ -69,6 +118,11 @@ class Unified(unittest.TestCase):
             vllm.unified_attention(*given, True, (-1, -1), *rest, torch.ones(1), None, None)
         with self.assertRaisesRegex(NotImplementedError, "qq_bias"):
             vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, qq_bias=torch.ones(1, 1))
+        ranges = torch.zeros(1, 1, 2, dtype=torch.int32)
+        with self.assertRaisesRegex(NotImplementedError, "mm_prefix_range"):
+            vllm.unified_attention(*given, True, (3, 0), *rest, None, None, None, mm_prefix_range=ranges)
+        with self.assertRaisesRegex(NotImplementedError, "kv_quant_mode=4"):
+            vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, kv_quant_mode=4)
         with self.assertRaisesRegex(NotImplementedError, "brand_new"):
             vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, brand_new=3)
         with self.assertRaisesRegex(ValueError, "window_size"):
@@ -273,6 +327,44 @@ class Caches(unittest.TestCase):
             if slot >= 0:
                 want[0, slot // 16, slot % 16], want[1, slot // 16, slot % 16] = key[row], value[row]
         self.assertTrue(torch.equal(caches, want))
+
+    def test_rows_at_odd_places(self):
+        """Addresses that are multiples of 2 bytes alone; and pages [NB][Hkv][D/x][page][x] beside [NB][Hkv][D][page]."""
+        packed = torch.randn(3, 2 * HKV * D + 1).bfloat16()
+        key, value = (packed[:, 1 + n * HKV * D:][:, :HKV * D].view(3, HKV, D) for n in range(2))
+        caches = torch.zeros(2, 1, 16, HKV, D, dtype=torch.bfloat16)
+        vllm.triton_reshape_and_cache_flash(key, value, caches[0], caches[1], torch.arange(3), "auto", None, None)
+        self.assertTrue(torch.equal(caches[0, 0, :3], key) and torch.equal(caches[1, 0, :3], value))
+        k, v = torch.zeros(1, HKV, D // 8, 16, 8).bfloat16(), torch.zeros(1, HKV, D, 16).bfloat16()
+        vllm.reshape_and_cache(key.contiguous(), value.contiguous(), k, v, torch.arange(3), "auto", None, None)
+        self.assertTrue(torch.equal(k[0].permute(2, 0, 1, 3).flatten(2)[:3], key))
+        self.assertTrue(torch.equal(v[0].permute(2, 0, 1)[:3], value))
+
+    def test_latent_rows(self):
+        """Written, and gathered: as they are, and out of 8 bits."""
+        latent, rope, scale = torch.randn(20, 256).bfloat16(), torch.randn(20, 64).bfloat16(), torch.tensor([0.05])
+        rows, table, starts = torch.cat((latent, rope), 1), torch.tensor([[2, 1]], dtype=torch.int32), torch.tensor([7])
+        slots = torch.cat((32 + torch.arange(16), 16 + torch.arange(4)))
+        for cache in (torch.zeros(3, 16, 320).bfloat16(), torch.zeros(3, 16, 320, dtype=torch.float8_e4m3fnuz)):
+            eight = cache.element_size() == 1
+            vllm.concat_and_cache_mla(latent, rope, cache, slots, "fp8" if eight else "auto", scale)
+            out = torch.zeros(9, 320, dtype=cache.dtype)
+            vllm.cp_gather_cache(cache, out, table, ends_of([9]), 1, starts)
+            self.assertTrue(torch.equal(out.view(torch.uint8), cache.view(torch.uint8).flatten(0, 1)[slots[7:16]]))
+            wide = torch.zeros(9, 320).bfloat16()
+            vllm.gather_and_maybe_dequant_cache(cache, wide, table, ends_of([9]), None, 9, "fp8" if eight else "auto", scale,
+                                                starts)
+            close(wide, rows[7:16], f"{cache.dtype}", 0.2 if eight else 0)
+        with self.assertRaisesRegex(NotImplementedError, "rows of 656"):
+            vllm.concat_and_cache_mla(latent, rope, torch.zeros(3, 16, 656, dtype=torch.uint8), slots, "fp8_ds_mla", scale)
+        with self.assertRaisesRegex(NotImplementedError, "rows of 100"):
+            vllm.cp_gather_cache(torch.zeros(3, 16, 100).bfloat16(), wide, table, ends_of([9]), 1)
+
+    def test_next_draft_step(self):
+        lens, positions = torch.tensor([5, 40], dtype=torch.int32), torch.tensor([4, 39])
+        table, after, slots = torch.tensor([[3, 1, 2], [7, 5, 6]], dtype=torch.int32), torch.zeros(2).long(), torch.zeros(3).long()
+        vllm.eagle_step_update_slot_mapping_and_metadata(positions, table, lens, 16, 40, after, slots, 3)
+        self.assertEqual([lens.tolist(), after.tolist(), slots.tolist()], [[6, 1], [5, 0], [53, -1, -1]])
 
     def test_bytes_as_fp8(self):
         key, value = torch.randn(2, 3, HKV, D).bfloat16()

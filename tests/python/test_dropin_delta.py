@@ -68,6 +68,21 @@ class Recurrence(unittest.TestCase):
             for row in range(3):
                 close(out[0, row:row + 1], i.want(slice(row, row + 1), row + 1)[0], f"row {row}, apart {apart}")
 
+    def test_a_sequence_in_pieces(self):
+        """Without cu_seqlens a row of the batch is a sequence; the state comes back after each token, or in place."""
+        i = Inputs(36)
+        q, k, v = (x.view(2, 18, *x.shape[1:]) for x in split(i.x))
+        for in_place in (False, True):
+            out, state = vllm.fused_sigmoid_gating_delta_rule_update(
+                i.a_log, i.a, i.b, i.dt_bias, q, k, v, initial_state=i.state, inplace_final_state=in_place,
+                ssm_state_indices=torch.tensor([3, 1]), use_qk_l2norm_in_kernel=True)
+            self.assertEqual(torch.equal(i.state, i.before), not in_place)
+            for row, slot in ((0, 3), (1, 1)):
+                want, after = i.want(slice(18 * row, 18 * row + 18), slot)
+                close(out[row], want, f"sequence {row}, in place {in_place}")
+                close(state[slot] if in_place else state[18 * row + 17], after, f"state {row}", 1e-3)
+            self.assertEqual(state.shape[0], 5 if in_place else 36)
+
     def test_given_gates(self):
         i = Inputs(4)
         decay, beta = gates(i.a, i.b, i.a_log, i.dt_bias)
@@ -88,7 +103,10 @@ class Recurrence(unittest.TestCase):
             vllm.fused_sigmoid_gating_delta_rule_update(*given, initial_state=i.state,
                                                         cu_seqlens=torch.tensor([0, 38, 40]))
         with self.assertRaisesRegex(NotImplementedError, "inplace_final_state"):
-            vllm.fused_sigmoid_gating_delta_rule_update(*given, initial_state=i.state, inplace_final_state=False)
+            vllm.fused_sigmoid_gating_delta_rule_update(*given, initial_state=i.state, inplace_final_state=False,
+                                                        cu_seqlens=torch.tensor([0, 2, 5]))
+        with self.assertRaisesRegex(NotImplementedError, "initial_state=None"):
+            vllm.fused_sigmoid_gating_delta_rule_update(*given)
         with self.assertRaisesRegex(NotImplementedError, "threshold"):
             vllm.fused_sigmoid_gating_delta_rule_update(*given, threshold=1.0, initial_state=i.state)
         with self.assertRaisesRegex(NotImplementedError, "gk"):
@@ -97,7 +115,7 @@ class Recurrence(unittest.TestCase):
 
 class Convolution(unittest.TestCase):
     def check(self, channel_last, channels):
-        width, slots = 4, torch.tensor([2, -1, 0], dtype=torch.int32)
+        width, slots = 4, torch.tensor([2, 0, 1], dtype=torch.int32)
         x, weight, bias = torch.randn(3, channels).bfloat16(), *(torch.randn(channels, width + 1).bfloat16().split((width, 1), 1))
         bias = bias[:, 0].contiguous()
         pool = torch.randn(3, width - 1, channels).bfloat16().transpose(1, 2)
@@ -105,12 +123,15 @@ class Convolution(unittest.TestCase):
         before, rows = pool.clone(), x.clone()
         got = vllm.causal_conv1d_update(x, pool, weight.contiguous(), bias, "silu", slots)
         self.assertEqual(got.data_ptr(), x.data_ptr())
+        apart = torch.full_like(rows, float("nan"))  # 0 is vLLM's null block: a row of no sequence
+        self.assertIs(vllm.causal_conv1d_update(rows, before.clone(), weight.contiguous(), bias, "silu", slots, out=apart), apart)
+        self.assertTrue(torch.equal(apart, got))
         for row in (0, 2):
             window = torch.cat((before[slots[row]], rows[row][:, None]), 1).float()
             want = torch.nn.functional.silu((window * weight.float()).sum(1) + bias.float())
             close(got[row], want, f"row {row}", 6e-2)
             self.assertTrue(torch.equal(pool[slots[row]], window[:, 1:].bfloat16()))
-        self.assertTrue(torch.equal(pool[1], before[1]))
+        self.assertTrue(torch.equal(pool[0], before[0]))
 
     def test_both_orders(self):
         self.check(True, 256)

@@ -351,6 +351,26 @@ static void test_bad_tensors_are_refused(void **state) {
     }
 }
 
+/* Rows of latent attention are gathered as columns of one tensor. */
+static void test_columns_of_one_row(void **state) {
+    (void)state;
+    rig r;
+    make(&r, G_NHD);
+    kgen_tensor *k = &r.args.kv_gather->k, *v = &r.args.kv_gather->v;
+    k->stride[0] = v->stride[0] = 512;
+    v->data = (char *)k->data + 512;
+    launches = 0;
+    assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, NULL), KGEN_OK);
+    assert_int_equal(launches, 1);
+    v->data = (char *)k->data + 496;
+    refuse(&r, G_NHD, "v: overlaps k, which the kernel writes");
+    v->data = (char *)k->data + 528; /* its rows end in the next ones of k */
+    refuse(&r, G_NHD, "v: overlaps k");
+    v->data = (char *)k->data + 512;
+    v->stride[0] = 528;
+    refuse(&r, G_NHD, "v: overlaps k");
+}
+
 static void test_other_guards(void **state) {
     (void)state;
     rig r;
@@ -652,6 +672,7 @@ int main(void) {
         cmocka_unit_test(test_valid_arguments_are_launched),
         cmocka_unit_test(test_pairs_of_dims),
         cmocka_unit_test(test_bad_tensors_are_refused),
+        cmocka_unit_test(test_columns_of_one_row),
         cmocka_unit_test(test_other_guards),
         cmocka_unit_test(test_what_is_written_comes_back),
         cmocka_unit_test(test_rows_before_the_first_sequence),

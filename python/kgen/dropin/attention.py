@@ -41,9 +41,12 @@ def sizes_of(k: torch.Tensor, layout: str) -> tuple[int, int]:
     return k.shape[1], k.shape[3] if k.dim() == 5 else k.shape[2]
 
 
-def choose(key: tuple[str, tuple[int, int], str, bool, str, str, str | None, bool], given: dict[str, Any]) -> Kernel:
+Chosen = tuple[str, tuple[int, int], tuple[int, int], str, bool, str, str, str | None, bool, bool]
+
+
+def choose(key: Chosen, given: dict[str, Any]) -> Kernel:
     """The kernel of tensors that were not seen before."""
-    phase, (window, right), causal, capped, first, layout, kv, root = key
+    phase, (window, right), (chunk, lookback), causal, capped, first, layout, kv, root, lse_by_token = key
     q, k, v, slopes = given["q"], given["k"][0], given["v"][0], given["alibi_slopes"]
     heads, page = sizes_of(k, layout)
     if q.dtype not in EIGHT_BITS and given["q_descale"] is not None:
@@ -51,8 +54,12 @@ def choose(key: tuple[str, tuple[int, int], str, bool, str, str, str | None, boo
     keys = [f"attn:phase={phase}", f"q={word(q.dtype)}", f"kv={kv or word(k.dtype)}", f"o={word(given['out'].dtype)}",
             f"d={q.shape[-1]}", f"dv={v.shape[3]}", f"g={q.shape[-2] // heads}", f"page={page}", f"layout={layout}",
             f"causal={causal}",
-            f"window={window or 'off'}", f"right={right or 'off'}", f"softcap={int(capped)}", f"alibi={'sqrt' if slopes is not None and root else int(slopes is not None)}", f"sinks={int(given['sinks'] is not None)}",
-            f"lse={int(given['lse'] is not None)}"]
+            f"window={window or 'off'}", f"right={right or 'off'}", f"softcap={int(capped)}",
+            f"alibi={'sqrt' if slopes is not None and root else int(slopes is not None)}",
+            f"sinks={int(given['sinks'] is not None)}", f"spans={int(given['span_ends'] is not None)}",
+            "lse=0" if given["lse"] is None else "lse=th" if lse_by_token else "lse=1"]
+    if chunk:
+        keys += [f"chunk={chunk}", f"lookback={lookback}"]
     if capped and slopes is not None:
         keys.append(f"order={first}")
     if phase != "prefill":
@@ -71,12 +78,14 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
            lengths: torch.Tensor | None, *, ends: torch.Tensor | None = None, scale: float, layout: str = "nhd", kv: str | None = None, k_scale: Any = None,
            v_scale: Any = None, q_scale: torch.Tensor | None = None, starts: torch.Tensor | None = None, longest: int = 1, window: tuple[int, int] = (0, 0), causal: Any = True,
            softcap: float = 0.0, slopes: torch.Tensor | None = None, root: bool = False, first: str = "cap",
-           sinks: torch.Tensor | None = None, lse: torch.Tensor | None = None,
-           out_scale: torch.Tensor | None = None) -> None:
+           sinks: torch.Tensor | None = None, lse: torch.Tensor | None = None, lse_by_token: bool = False,
+           out_scale: torch.Tensor | None = None, chunks: tuple[int, int] = (0, 0),
+           span_ends: torch.Tensor | None = None) -> None:
     """q, out [T][Hq][D]; k, v pages. kv: the spec word of what they hold, None: that of their type; scales of 16-bit
     caches are passed over, as engines' kernels do. starts: cu_seqlens_q, None: one token a sequence, which is its
     last. ends: cu_seqlens_k of keys [Tk][1][Hkv][D], which have no block_table and no lengths. causal: a bool, or one for each sequence. first: cap or alibi.
-    root: slopes are of the square root of the distance. q_scale: of queries of 8 bits."""
+    root: slopes are of the square root of the distance. q_scale: of queries of 8 bits. chunks: how long they are, and how
+    many before a query's own it sees; span_ends: the last position that each token sees. lse [H][T], or [T][H]."""
     holds = k.dtype
     if holds not in EIGHT_BITS:
         k_scale = v_scale = None
@@ -85,7 +94,7 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
     if starts is not None and causal is not True:
         each, mode = (causal, "seq") if isinstance(causal, torch.Tensor) else (None, str(int(causal)))
     phase = phase_of(longest, starts is not None) if ends is None else "prefill"
-    LAUNCHES.launch((phase, window, mode, softcap != 0.0, first, layout, kv, root), q=q,
+    LAUNCHES.launch((phase, window, chunks, mode, softcap != 0.0, first, layout, kv, root, lse_by_token), q=q,
                     k=pages, v=values, out=out, block_table=block_table, seq_lens=lengths, cu_seqlens_k=ends, cu_seqlens_q=starts,
                     causal=each, q_descale=q_scale, k_descale=k_scale, v_descale=v_scale, out_scale=out_scale, alibi_slopes=slopes,
-                    sinks=sinks, lse=lse, softmax_scale=scale, softcap=softcap)
+                    sinks=sinks, lse=lse, span_ends=span_ends, softmax_scale=scale, softcap=softcap)

@@ -5,38 +5,57 @@ from typing import Any
 
 import torch
 
-from .. import Dispatcher, Kernel
-from .common import (EIGHT_BITS, cache_word, constant, narrow, prepared, ready, seen_as, shuffled, shuffled_scales,
-                     word)
+from .. import Dispatcher, Kernel, KgenError
+from .common import (BY_TOKEN_AND_HEAD, EIGHT_BITS, cache_word, constant, narrow, offered, prepared, ready, seen_as,
+                     shuffled, shuffled_scales, word)
 
 EVERY_TOKEN = 2**31 - 1
+HEAD_DIMS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512)
 
 
 def page_of(cache: torch.Tensor, layout: str) -> int:
     return cache.shape[{"nhd": 1, "hnd": 2}.get(layout, 3)]
 
 
-def choose(key: tuple[str, str], given: dict[str, Any]) -> Kernel:
-    layout, kv = key
+def aligned(*tensors: torch.Tensor) -> int:
+    """The key al: 16 bytes, or what all addresses and strides are multiples of."""
+    bits = 0
+    for x in tensors:
+        bits |= x.data_ptr()
+        for stride in x.stride()[:-1]:
+            bits |= stride * x.element_size()
+    return 16 if not bits % 16 else 4 if not bits % 4 else 2
+
+
+def choose(key: tuple[str, str, int], given: dict[str, Any]) -> Kernel:
+    layout, kv, al = key
     k, v, cache = given["k"], given["v"], given["k_cache"][0]
-    return ready(k.device, f"kv_write:x={word(k.dtype)},kv={kv},d={k.shape[2]},dv={v.shape[2]},"
-                           f"page={page_of(cache, layout)},layout={layout},slots={word(given['slots'].dtype)}")
+    by_token = ",scale=token" if isinstance(given["k_scale"], tuple) else ""
+    return ready(k.device, f"kv_write:x={word(k.dtype)},kv={kv},d={k.shape[2]},dv={v.shape[2]},al={al},"
+                           f"page={page_of(cache, layout)},layout={layout},slots={word(given['slots'].dtype)}{by_token}")
 
 
 WRITES = Dispatcher("kv_write", ("k", "v", "k_cache", "v_cache"), choose)
 
 
 def write(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
-          slots: torch.Tensor, kv_cache_dtype: str, k_scale: torch.Tensor | None, v_scale: torch.Tensor | None,
-          layout: str) -> None:
-    """Rows of key and value to their slots; those below 0 are skipped. 8-bit caches: divided by one scale."""
+          slots: torch.Tensor, kv_cache_dtype: str, k_scale: Any, v_scale: Any, layout: str) -> None:
+    """Rows of key and value to their slots; those below 0 are skipped. 8-bit caches: divided by one scale, one a head, or
+    those of each token, which are written."""
     kv = cache_word(key_cache, kv_cache_dtype)
     if key_cache.dtype not in EIGHT_BITS:
         k_scale = v_scale = None
     elif k_scale is None or v_scale is None:
         raise ValueError(f"kv_cache_dtype={kv_cache_dtype}: k_scale and v_scale are needed")
-    WRITES.launch((layout, kv), k=key, v=value, slots=slots, k_cache=seen_as(key_cache, layout, kv),
-                  v_cache=seen_as(value_cache, layout, kv), k_scale=k_scale, v_scale=v_scale)
+    given = {"k": key, "v": value, "slots": slots, "k_cache": seen_as(key_cache, layout, kv),
+             "v_cache": seen_as(value_cache, layout, kv), "k_scale": k_scale, "v_scale": v_scale}
+    try:
+        WRITES.launch((layout, kv, 16), **given)
+    except KgenError:
+        al = aligned(key, value, key_cache, value_cache)
+        if al == 16:
+            raise
+        WRITES.launch((layout, kv, al), **given)
 
 
 def reshape_and_cache_flash(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor,
@@ -44,6 +63,34 @@ def reshape_and_cache_flash(key: torch.Tensor, value: torch.Tensor, key_cache: t
                             k_scale: torch.Tensor, v_scale: torch.Tensor) -> None:
     """vLLM's: pages [NB][page][Hkv][D]."""
     write(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale, "nhd")
+
+
+def triton_reshape_and_cache_flash(
+        key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
+        slot_mapping: torch.Tensor, kv_cache_dtype: str, k_scale: torch.Tensor, v_scale: torch.Tensor,
+        interleaved_v_pack_factor: int = 0) -> None:
+    """vLLM's: pages [NB][page][Hkv][D], or by heads [NB][Hkv][D/x][page][x] and [NB][Hkv][D][page]."""
+    offered(interleaved_v_pack_factor=interleaved_v_pack_factor or None)
+    write(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale,
+          "nhd" if key_cache.dim() == 4 else "xpacked")
+
+
+def reshape_and_cache(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
+                      slot_mapping: torch.Tensor, kv_cache_dtype: str, k_scale: torch.Tensor, v_scale: torch.Tensor,
+                      interleaved_v: bool = False) -> None:
+    """vLLM's: pages [NB][Hkv][D/x][page][x] and [NB][Hkv][D][page]."""
+    offered(interleaved_v=interleaved_v)
+    write(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale, "xpacked")
+
+
+def triton_reshape_and_cache_flash_per_token_head_quant(
+        key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
+        k_scale_cache: torch.Tensor, v_scale_cache: torch.Tensor, slot_mapping: torch.Tensor,
+        kv_quant_mode: int) -> None:
+    """vLLM's: int8 and fp8 pages [NB][page][Hkv][D], and the scales [NB][page][Hkv] that are written."""
+    if kv_quant_mode not in BY_TOKEN_AND_HEAD:
+        raise NotImplementedError(f"kv_quant_mode={kv_quant_mode}: int8 and fp8 with a scale a token and head")
+    write(key, value, key_cache, value_cache, slot_mapping, "auto", (k_scale_cache, "nhd"), (v_scale_cache, "nhd"), "nhd")
 
 
 def reshape_and_cache_shuffle_triton(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor,
@@ -89,3 +136,59 @@ def cp_mha_gather_cache(key_cache: torch.Tensor, value_cache: torch.Tensor, key:
                   k_descale=shuffled_scales(k_scales) if eight else None,
                   v_descale=shuffled_scales(v_scales) if eight else None,
                   k=key[:total_tokens], v=value[:total_tokens])
+
+
+# ---- latent attention ----
+
+def latent(cache: torch.Tensor, latent_dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows [NB][page][latent, rope] as the rope part and the latent: pages of one head of keys and of values."""
+    return cache[:, :, None, latent_dim:], cache[:, :, None, :latent_dim]
+
+
+def concat_and_cache_mla(kv_c: torch.Tensor, k_pe: torch.Tensor, kv_cache: torch.Tensor, slot_mapping: torch.Tensor,
+                         kv_cache_dtype: str, scale: torch.Tensor, skip_scale: bool = False) -> None:
+    """vLLM's: rows [kv_c, k_pe] of pages [NB][page][L + R]."""
+    offered(skip_scale=skip_scale)
+    if kv_cache.shape[-1] != kv_c.shape[-1] + k_pe.shape[-1]:
+        raise NotImplementedError(f"kv_cache_dtype={kv_cache_dtype}: rows of {kv_cache.shape[-1]}, and {kv_c.shape[-1]}"
+                                  f" + {k_pe.shape[-1]} are written")
+    rope, rest = latent(kv_cache, kv_c.shape[-1])
+    write(k_pe.view(k_pe.shape[0], 1, -1), kv_c[:, None], rope, rest, slot_mapping, kv_cache_dtype, scale, scale, "nhd")
+
+
+def gather_rows(cache: torch.Tensor, rows: torch.Tensor, table: torch.Tensor, ends: torch.Tensor,
+                starts: torch.Tensor | None, kv_cache_dtype: str, scale: torch.Tensor | None) -> None:
+    """Cached rows [NB][page][width] of sequences, packed; the sequences have the tokens that are asked for. A row is a
+    value and, behind it, a key."""
+    width = cache.shape[-1]
+    head = next((head for head in HEAD_DIMS if width - head in HEAD_DIMS), None)
+    if head is None:
+        raise NotImplementedError(f"rows of {width}: two parts are read, each as wide as a head_dim")
+    first, rest = rows[:, None, width - head:], rows[:, None, :width - head]
+    keys, values = latent(cache, width - head)
+    eight, kv = cache.dtype in EIGHT_BITS, cache_word(cache, kv_cache_dtype)
+    al = aligned(keys, values, first, rest)
+    facts = (rows.dtype, kv, width, cache.shape[1], al, table.dtype, cache.device)
+    kernel = prepared(("rows", *facts), cache.device, lambda: (
+        f"kv_gather:kv={kv},o={word(rows.dtype)},d={head},dv={width - head},page={cache.shape[1]},layout=nhd,al={al},"
+        f"table={word(table.dtype)}"))
+    kernel.launch(k_cache=seen_as(keys, "nhd", kv), v_cache=seen_as(values, "nhd", kv), block_table=table,
+                  cu_seqlens=narrow(ends), starts=None if starts is None else narrow(starts),
+                  seq_lens=constant(cache.device, ends.numel() - 1, EVERY_TOKEN), k_descale=scale if eight else None,
+                  v_descale=scale if eight else None, k=first, v=rest)
+
+
+def gather_and_maybe_dequant_cache(
+        src_cache: torch.Tensor, dst: torch.Tensor, block_table: torch.Tensor, cu_seq_lens: torch.Tensor,
+        token_to_seq: torch.Tensor, num_tokens: int, kv_cache_dtype: str, scale: torch.Tensor,
+        seq_starts: torch.Tensor | None = None) -> None:
+    """vLLM's: rows of latent attention; which sequence a token has need not be told."""
+    gather_rows(src_cache, dst[:num_tokens], block_table, cu_seq_lens, seq_starts, kv_cache_dtype, scale)
+
+
+def cp_gather_cache(src_cache: torch.Tensor, dst: torch.Tensor, block_table: torch.Tensor, cu_seq_lens: torch.Tensor,
+                    batch_size: int, seq_starts: torch.Tensor | None = None) -> None:
+    """vLLM's: rows as they are; two of 8 bits count as one of 16, which a copy does not look at."""
+    if src_cache.element_size() == 1:
+        src_cache, dst = src_cache.view(torch.bfloat16), dst.view(torch.bfloat16)
+    gather_rows(src_cache, dst, block_table, cu_seq_lens[:batch_size + 1], seq_starts, "auto", None)

@@ -6,18 +6,20 @@ text for tensors that a kernel refuses. It never passes over an argument that ch
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 
-from .. import Kernel, KgenError, describe
+from .. import Kernel, KgenError, arguments, describe
 from ..contexts import context_of, kernel_of
 
 WORDS = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "f32", torch.float8_e4m3fn: "e4m3fn",
          torch.float8_e4m3fnuz: "e4m3fnuz", torch.float8_e5m2: "e5m2", torch.int8: "i8", torch.uint8: "u8",
          torch.int32: "i32", torch.int64: "i64"}
 CACHE_WORDS = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "e5m2", "int8": "i8"}  # of engines' kv_cache_dtype
+BY_TOKEN_AND_HEAD = (2, 3)  # of vLLM's KVQuantMode: int8 and fp8 with a scale a token and head
 EIGHT_BITS = {torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.int8, torch.uint8}
 kernels: dict[Hashable, Kernel] = {}
 constants: dict[Hashable, torch.Tensor] = {}
@@ -120,3 +122,26 @@ def shuffled(cache: torch.Tensor, heads: int, values: bool) -> torch.Tensor:
 def shuffled_scales(scales: torch.Tensor) -> Any:
     """One scale, or [NB][H][page]."""
     return scales if scales.numel() == 1 else (scales, "hnd")
+
+
+# ---- index work ----
+
+@functools.cache
+def keys_of(op: str, more: str) -> dict[str, str]:
+    """Argument -> the key that says its type."""
+    rows = arguments(f"scatter:op={op}{more}")
+    return {row["name"]: row["type"][4:] for row in rows if row["type"].startswith("key ")}
+
+
+def scatter(op: str, more: str = "", **given: Any) -> None:
+    """One launch of scatter; the types in its spec are those of the tensors, and of one key all alike."""
+    types: dict[str, torch.dtype] = {}
+    keys = keys_of(op, more)
+    for name, value in given.items():
+        key = keys.get(name)
+        if key and types.setdefault(key, value.dtype) != value.dtype:
+            given[name] = value.to(types[key])  # lengths beside offsets of another width cost a launch
+    device = next(value.device for value in given.values() if isinstance(value, torch.Tensor))
+    kernel = prepared((op, more, *types.values(), device), device, lambda: ",".join(
+        [f"scatter:op={op}{more}", *(f"{key}={word(dtype)}" for key, dtype in types.items())]))
+    kernel.launch(**given)

@@ -21,6 +21,9 @@ class Rows:
     given: dict[str, torch.Tensor]
     like: torch.Tensor  # one of them: type, device, count
 
+    def part(self, rows: slice) -> Rows:
+        return Rows(self.k_heads, {name: x[rows] for name, x in self.given.items()}, self.like[rows])
+
 
 def one_row(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor | None:
     """q, k [T][Hk][K], v [T][Hv][V] as the rows [q|k|v] that they are views of; None: they are not."""
@@ -40,18 +43,13 @@ def rows_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Rows:
     return Rows(q.shape[1], {"q": q, "k": k, "v": v}, v) if row is None else Rows(q.shape[1], {"x": row}, row)
 
 
-def most_tokens(rows: int, sequences: int, starts: torch.Tensor | None, slots: torch.Tensor) -> int:
-    """The key t. With cu_seqlens only the device knows lengths: as many rows as sequences are one token each, few
-    rows bound themselves, and slots of each token say how many there may be."""
-    if starts is None:
-        count = rows // max(sequences, 1)
-    elif slots.dim() == 2:
-        count = slots.shape[1]
-    else:
-        count = 1 if rows == sequences else rows
+def most_tokens(rows: int, starts: torch.Tensor, slots: torch.Tensor) -> int:
+    """The key t of cu_seqlens. Only the device knows lengths: as many rows as sequences are one token each, few rows
+    bound themselves, and slots of each token say how many there may be."""
+    count = slots.shape[1] if slots.dim() == 2 else 1 if rows == starts.numel() - 1 else rows
     if count > MOST_TOKENS:
-        raise NotImplementedError(f"t={count}: a recurrence of at most {MOST_TOKENS} tokens a sequence; a prompt "
-                                  "needs the chunked form, which is not offered")
+        raise NotImplementedError(f"t={count}: with cu_seqlens a recurrence of at most {MOST_TOKENS} tokens a sequence; "
+                                  "a prompt needs the chunked form, which is not offered")
     return max(count, 1)
 
 
@@ -72,27 +70,59 @@ def choose_step(key: tuple[int, int, bool, bool, str, str], given: dict[str, Any
         words.append(f"cu={word(starts.dtype)}")
     if accepted is not None:
         words.append(f"index=spec,save=slots,accept=1,acc={word(accepted.dtype)}")
+    elif given["buffer"] is not None:
+        words.append("save=buffer")
     return ready(x.device, ",".join(words))
 
 
 STEPS = Dispatcher("gdn:layout=presplit", ("x", "q", "k", "v", "out", "state"), choose_step)
 
 
+@dataclasses.dataclass(slots=True)
+class How:
+    """What is the same for all launches of a call."""
+    scale: float
+    a_log: torch.Tensor | None  # None: a is the log of the decay, b is beta
+    dt_bias: torch.Tensor | None
+    l2: bool
+    kda: bool
+    layout: str  # of the state: vk is [Hv][V][K], kv [Hv][K][V]
+    pad: str
+
+
+def step(tokens: int, rows: Rows, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: torch.Tensor,
+         slots: torch.Tensor, how: How, starts: torch.Tensor | None, accepted: torch.Tensor | None,
+         kept: torch.Tensor | None) -> None:
+    STEPS.launch((rows.k_heads, tokens, how.l2, how.kda, how.layout, how.pad), **rows.given, a=a,
+                 b=b if b.dtype == a.dtype else b.to(a.dtype), a_log=how.a_log, dt_bias=how.dt_bias,
+                 state=(state, how.layout), slots=slots, accepted=accepted, cu_seqlens=starts, out=out,
+                 buffer=None if kept is None else (kept, how.layout), q_scale=how.scale,
+                 l2_eps=1e-6 if how.l2 else None)
+
+
 def recur(rows: Rows, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: torch.Tensor,
-          slots: torch.Tensor, *, scale: float, a_log: torch.Tensor | None, dt_bias: torch.Tensor | None,
-          starts: torch.Tensor | None, accepted: torch.Tensor | None, l2: bool, kda: bool, layout: str,
-          pad: str) -> None:
-    """out [T][Hv][V]; a_log None: a is the log of the decay, b is beta. state [slots][Hv] and [V][K] (vk) or [K][V]
-    (kv)."""
-    tokens = most_tokens(rows.like.shape[0], slots.shape[0], starts, slots)
+          slots: torch.Tensor, how: How, *, starts: torch.Tensor | None = None, accepted: torch.Tensor | None = None,
+          kept: torch.Tensor | None = None) -> None:
+    """out [T][Hv][V]; state: a pool of slots, which is written; kept [T][Hv].. : the state after each token, and the pool
+    stays as it is. Without starts every sequence has as many tokens; long ones are launches of 16."""
     if slots.dim() == 1:
         accepted = None
     elif accepted is None:
         raise ValueError("slots of each token need num_accepted_tokens")
-    STEPS.launch((rows.k_heads, tokens, l2, kda, layout, pad), **rows.given, a=a,
-                 b=b if b.dtype == a.dtype else b.to(a.dtype), a_log=a_log, dt_bias=dt_bias, state=(state, layout),
-                 slots=slots, accepted=accepted, cu_seqlens=starts, out=out, q_scale=scale,
-                 l2_eps=1e-6 if l2 else None)
+    count, sequences = rows.like.shape[0], slots.shape[0]
+    each = count // max(sequences, 1) if starts is None else most_tokens(count, starts, slots)
+    if each <= MOST_TOKENS:
+        kept = None if kept is None else kept.view(sequences, each, *kept.shape[1:])
+        step(max(each, 1), rows, out, a, b, state, slots, how, starts, accepted, kept)
+        return
+    for first in range(0, count, each):
+        pool, slot = state, slots[first // each:][:1]
+        for begin in range(first, first + each, MOST_TOKENS):
+            part = slice(begin, min(begin + MOST_TOKENS, first + each))
+            lines = None if kept is None else kept[part][None]
+            step(part.stop - begin, rows.part(part), out[part], a[part], b[part], pool, slot, how, None, None, lines)
+            if lines is not None:
+                pool, slot = lines[0, -2:].clone(), torch.ones_like(slot)  # not 0, which may stand for no sequence
 
 
 def flat(x: torch.Tensor, rows: int) -> torch.Tensor:
@@ -105,20 +135,26 @@ def in_place(read: Rows, shape: tuple[int, ...], out: torch.Tensor | None, a: to
              state: torch.Tensor | None, final_in_place: bool, cu_seqlens: torch.Tensor | None,
              slots: torch.Tensor | None, accepted: torch.Tensor | None, l2: bool, kda: bool,
              pad: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The forms whose states are slots of a pool [slots][Hv][V][K] that is written in place."""
-    if state is None or not final_in_place:
-        raise NotImplementedError("inplace_final_state=False, initial_state=None: save=final writes to the pool")
+    """The forms whose states are slots of a pool [slots][Hv][V][K]. It is written, or else the state after each token
+    comes back, [T][Hv][V][K]. shape: of v, [B][T][Hv][V]; without cu_seqlens B sequences of T tokens."""
     x, heads, values = read.like, shape[-2], shape[-1]
     rows = x.shape[0]
-    sequences = rows if cu_seqlens is None else cu_seqlens.numel() - 1
-    slots = counted(x.device, sequences) if slots is None else slots
+    sequences = shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
+    if state is None:
+        raise NotImplementedError("initial_state=None: a pool of states is read")
+    slots = counted(x.device, sequences) if slots is None else slots[:sequences]
+    kept = None
+    if not final_in_place:
+        if cu_seqlens is not None and rows != sequences:
+            raise NotImplementedError("inplace_final_state=False with cu_seqlens: save=buffer has as many tokens of each "
+                                      "sequence")
+        kept = state.new_empty((rows, *state.shape[1:]))
     result = x.new_empty((rows, heads, values)) if out is None else out.view(-1, heads, values)[:rows]
     if dt_bias is not None and kda:
         dt_bias = dt_bias.reshape(-1)
-    recur(read, result, flat(a, rows), flat(b, rows), state, slots, scale=state.shape[3] ** -0.5 if scale is None else
-          scale, a_log=a_log, dt_bias=dt_bias, starts=cu_seqlens, accepted=accepted, l2=l2, kda=kda,
-          layout="vk", pad=pad)
-    return result.view(shape), state
+    how = How(state.shape[3] ** -0.5 if scale is None else scale, a_log, dt_bias, l2, kda, "vk", pad)
+    recur(read, result, flat(a, rows), flat(b, rows), state, slots, how, starts=cu_seqlens, accepted=accepted, kept=kept)
+    return result.view(shape), state if kept is None else kept
 
 
 def check_softplus(beta: float, threshold: float) -> None:
@@ -133,8 +169,8 @@ def fused_recurrent_gated_delta_rule_packed_decode(
     """vLLM's: slots of 0 and below stand for no sequence, whose outputs are zeros; of SGLang's pad is "neg"."""
     heads, values, keys = initial_state.shape[1:]
     rows = Rows((mixed_qkv.shape[1] - heads * values) // (2 * keys), {"x": mixed_qkv}, mixed_qkv)
-    recur(rows, out.view(-1, heads, values), a, b, initial_state, ssm_state_indices, scale=scale, a_log=A_log,
-          dt_bias=dt_bias, starts=None, accepted=None, l2=use_qk_l2norm_in_kernel, kda=False, layout="vk", pad=pad)
+    recur(rows, out.view(-1, heads, values), a, b, initial_state, ssm_state_indices,
+          How(scale, A_log, dt_bias, use_qk_l2norm_in_kernel, False, "vk", pad))
     return out, initial_state
 
 
@@ -198,13 +234,17 @@ def causal_conv1d_update(
         x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None,
         activation: Any = None, conv_state_indices: torch.Tensor | None = None,
         num_accepted_tokens: torch.Tensor | None = None, query_start_loc: torch.Tensor | None = None,
-        max_query_len: int = -1, pad_slot_id: int = -1, block_idx_last_scheduled_token: torch.Tensor | None = None,
-        initial_state_idx: torch.Tensor | None = None, validate_data: bool = False) -> torch.Tensor:
-    """vLLM's: x [B][C], [B][C][T], or with query_start_loc [T][C]. x is overwritten, and returned."""
-    offered(block_idx_last_scheduled_token=block_idx_last_scheduled_token, initial_state_idx=initial_state_idx)
+        max_query_len: int = -1, null_block_id: int = 0, validate_data: bool = False,
+        out: torch.Tensor | None = None, *, pad_slot_id: int | None = None, **older: Any) -> torch.Tensor:
+    """vLLM's: x [B][C], [B][C][T], or with query_start_loc [T][C]. Without out x is overwritten; the result is
+    returned. pad_slot_id is the null block of older versions."""
+    offered(**older)
+    null = null_block_id if pad_slot_id is None else pad_slot_id
+    if conv_state_indices is None:
+        null = -1  # slots are counted, and 0 is the first
     result = convolved(x, conv_state, weight, bias, activation, conv_state_indices, num_accepted_tokens,
-                       query_start_loc, max_query_len, pad_slot_id)
-    return x.copy_(result)
+                       query_start_loc, max_query_len, null)
+    return (x if out is None else out).copy_(result)
 
 
 def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 
 from .common import counted, offered
-from .delta import flat, recur, rows_of
+from .delta import How, flat, recur, rows_of
 
 __all__ = ["fused_recurrent_gated_delta_rule"]
 
@@ -26,7 +26,6 @@ def fused_recurrent_gated_delta_rule(
              else initial_state.to(torch.float32, copy=True))
     out = v.new_empty((rows, *v.shape[2:]))
     beta = torch.ones_like(g) if beta is None else beta
-    recur(rows_of(q, k, v), out, flat(g, rows), flat(beta, rows), state, counted(q.device, count),
-          scale=q.shape[3] ** -0.5 if scale is None else scale, a_log=None, dt_bias=None,
-          starts=cu_seqlens, accepted=None, l2=use_qk_l2norm_in_kernel, kda=False, layout="kv", pad="neg")
+    how = How(q.shape[3] ** -0.5 if scale is None else scale, None, None, use_qk_l2norm_in_kernel, False, "kv", "neg")
+    recur(rows_of(q, k, v), out, flat(g, rows), flat(beta, rows), state, counted(q.device, count), how, starts=cu_seqlens)
     return out.view(v.shape), state if output_final_state else None

@@ -1,15 +1,13 @@
 """SGLang's functions, with its signatures: index work of its attention and its drafts, and Gated DeltaNet."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from .. import arguments
 from . import delta
-from .common import prepared, word
+from .common import scatter
 from .merge import merge_state
 
 __all__ = ["assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "build_tree_kernel_efficient",
@@ -19,27 +17,6 @@ __all__ = ["assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "bu
            "tree_speculative_sampling_target_only", "verify_tree_greedy"]
 
 FULL_MASK, QLEN_ONLY = 0, 1  # tree_mask_mode
-
-
-@functools.cache
-def keys_of(op: str, more: str) -> dict[str, str]:
-    """Argument -> the key that says its type."""
-    rows = arguments(f"scatter:op={op}{more}")
-    return {row["name"]: row["type"][4:] for row in rows if row["type"].startswith("key ")}
-
-
-def scatter(op: str, more: str = "", **given: Any) -> None:
-    """One launch of scatter; the types in its spec are those of the tensors, and of one key all alike."""
-    types: dict[str, torch.dtype] = {}
-    keys = keys_of(op, more)
-    for name, value in given.items():
-        key = keys.get(name)
-        if key and types.setdefault(key, value.dtype) != value.dtype:
-            given[name] = value.to(types[key])  # lengths beside offsets of another width cost a launch
-    device = next(value.device for value in given.values() if isinstance(value, torch.Tensor))
-    kernel = prepared((op, more, *types.values(), device), device, lambda: ",".join(
-        [f"scatter:op={op}{more}", *(f"{key}={word(dtype)}" for key, dtype in types.items())]))
-    kernel.launch(**given)
 
 
 class Launcher:

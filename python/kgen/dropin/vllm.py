@@ -7,17 +7,22 @@ import torch
 
 from . import flash
 from .attention import attend, window_of
-from .cache import (cp_mha_gather_cache, reshape_and_cache_flash, reshape_and_cache_shuffle,
-                    reshape_and_cache_shuffle_triton)
-from .common import offered
+from .cache import (concat_and_cache_mla, cp_gather_cache, cp_mha_gather_cache, gather_and_maybe_dequant_cache,
+                    reshape_and_cache, reshape_and_cache_flash, reshape_and_cache_shuffle,
+                    reshape_and_cache_shuffle_triton, triton_reshape_and_cache_flash,
+                    triton_reshape_and_cache_flash_per_token_head_quant)
+from .common import BY_TOKEN_AND_HEAD, offered, scatter
 from .delta import (causal_conv1d_update, fused_recurrent_gated_delta_rule,
                     fused_recurrent_gated_delta_rule_packed_decode, fused_sigmoid_gating_delta_rule_update)
 from .merge import merge_attn_states
 
-__all__ = ["causal_conv1d_update", "cp_mha_gather_cache", "flash_attn_varlen_func",
+__all__ = ["causal_conv1d_update", "concat_and_cache_mla", "cp_gather_cache", "cp_mha_gather_cache",
+           "decode_attention_fwd", "eagle_step_update_slot_mapping_and_metadata", "flash_attn_varlen_func",
            "fused_recurrent_gated_delta_rule", "fused_recurrent_gated_delta_rule_packed_decode",
-           "fused_sigmoid_gating_delta_rule_update", "merge_attn_states", "reshape_and_cache_flash",
-           "reshape_and_cache_shuffle", "reshape_and_cache_shuffle_triton", "unified_attention"]
+           "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "merge_attn_states",
+           "reshape_and_cache", "reshape_and_cache_flash", "reshape_and_cache_shuffle",
+           "reshape_and_cache_shuffle_triton", "triton_reshape_and_cache_flash",
+           "triton_reshape_and_cache_flash_per_token_head_quant", "unified_attention"]
 
 
 def unified_attention(
@@ -29,16 +34,76 @@ def unified_attention(
         softmax_segm_max: torch.Tensor | None = None, softmax_segm_expsum: torch.Tensor | None = None,
         alibi_slopes: torch.Tensor | None = None, output_scale: torch.Tensor | None = None,
         qq_bias: torch.Tensor | None = None, sinks: torch.Tensor | None = None,
-        mm_prefix_range: torch.Tensor | None = None, use_alibi_sqrt: bool = False, **newer: Any) -> None:
-    """Pages [NB][page][Hkv][D]. The buffers of partial results are not used: the workspace is the stream's.
-    causal: a bool, or one for each sequence. Rows of out behind the last sequence become zeros."""
-    offered(qq_bias=qq_bias, mm_prefix_range=mm_prefix_range, **{name: value or None for name, value in newer.items()})
+        mm_prefix_range: torch.Tensor | None = None, rswa_prefix_lens: torch.Tensor | None = None,
+        rswa_window: int | None = None, use_alibi_sqrt: bool = False, kv_quant_mode: int = 0,
+        k_scale_cache: torch.Tensor | None = None, v_scale_cache: torch.Tensor | None = None,
+        chunk_lookback: int = -1, use_td: bool = False, mm_prefix_clamp_sliding_window: bool = False,
+        **newer: Any) -> None:
+    """Pages [NB][page][Hkv][D]. The buffers of partial results are not used: the workspace is the stream's; use_td is
+    a way of Triton's to load. causal: a bool, or one for each sequence. Rows of out behind the last sequence become
+    zeros."""
+    offered(qq_bias=qq_bias, rswa_prefix_lens=rswa_prefix_lens, rswa_window=rswa_window,
+            **{name: value or None for name, value in newer.items()})
     if sinks is not None and sinks.dtype != torch.float32:
         sinks = sinks.float()
+    if kv_quant_mode in BY_TOKEN_AND_HEAD:
+        k_descale, v_descale = (k_scale_cache, "nhd"), (v_scale_cache, "nhd")
+    elif kv_quant_mode not in (0, 1):
+        raise NotImplementedError(f"kv_quant_mode={kv_quant_mode}: caches of 8 bits, with a scale for all or one a "
+                                  "token and head")
+    window, chunks = window_of(window_size, causal), (0, 0)
+    if window[0] and chunk_lookback > -1:
+        window, chunks = (0, window[1]), (window[0] // (chunk_lookback + 1), chunk_lookback)
+    ends = None
+    if mm_prefix_range is not None:
+        if causal is not True or chunks[0] or window[0] and not mm_prefix_clamp_sliding_window:
+            raise NotImplementedError("mm_prefix_range: spans=1 has causal queries, and the window bounds a span too "
+                                      "(mm_prefix_clamp_sliding_window)")
+        ends = span_ends(mm_prefix_range, cu_seqlens_q, seqused_k, q.shape[0])
     attend(q, k, v, out, block_table, seqused_k, scale=softmax_scale, q_scale=q_descale, k_scale=k_descale,
-           v_scale=v_descale, starts=cu_seqlens_q, longest=max_seqlen_q, causal=causal,
-           window=window_of(window_size, causal), softcap=softcap or 0.0,
-           slopes=alibi_slopes, root=use_alibi_sqrt, sinks=sinks, out_scale=output_scale)
+           v_scale=v_descale, starts=cu_seqlens_q, longest=max_seqlen_q, causal=causal, window=window, chunks=chunks,
+           softcap=softcap or 0.0, slopes=alibi_slopes, root=use_alibi_sqrt, sinks=sinks, out_scale=output_scale,
+           span_ends=ends)
+
+
+def span_ends(ranges: torch.Tensor, starts: torch.Tensor, lengths: torch.Tensor, rows: int) -> torch.Tensor:
+    """Of ranges [S][R][2] of positions, first and last: the last position that each row sees; -1 outside. Costs
+    launches of torch's."""
+    row = torch.arange(rows, dtype=starts.dtype, device=starts.device)
+    sequence = (torch.searchsorted(starts, row, right=True) - 1).clamp(0, lengths.shape[0] - 1)
+    at = (lengths[sequence] - starts[sequence + 1] + row)[:, None]
+    first, last = ranges[sequence].unbind(-1)
+    inside = (first < last) & (first <= at) & (at <= last)
+    return torch.where(inside, last, -1).amax(1).to(torch.int32)
+
+
+def decode_attention_fwd(
+        q: torch.Tensor, k_buffer: torch.Tensor, v_buffer: torch.Tensor, o: torch.Tensor, lse: torch.Tensor,
+        req_to_token: torch.Tensor, b_seq_len: torch.Tensor, attn_logits: torch.Tensor, num_kv_splits: int,
+        sm_scale: float, page_size: int = 1, logit_cap: float = 0.0, k_scale: torch.Tensor | None = None,
+        v_scale: torch.Tensor | None = None, is_mla: bool = False) -> None:
+    """Slots [N][Hkv][D], or pages of page_size. The splits are the kernel's own; lse [S][Hq] is of the caller's type."""
+    if k_buffer.dim() == 3:
+        k_buffer, v_buffer = (x.view(-1, page_size, *x.shape[1:]) for x in (k_buffer, v_buffer))
+    sums = lse if lse.dtype == torch.float32 else torch.empty_like(lse, dtype=torch.float32)
+    attend(q, k_buffer, v_buffer, o, req_to_token.view(req_to_token.shape[0], -1), b_seq_len, scale=sm_scale,
+           k_scale=k_scale, v_scale=v_scale, softcap=logit_cap, lse=sums, lse_by_token=True)
+    if sums is not lse:
+        lse.copy_(sums)
+
+
+def eagle_step_update_slot_mapping_and_metadata(
+        positions_1d: torch.Tensor, block_table_tensor: torch.Tensor, seq_lens: torch.Tensor, block_size: int,
+        max_model_len: int, out_clamped_positions: torch.Tensor, out_slot_mapping: torch.Tensor,
+        input_batch_size: int | None = None) -> None:
+    """seq_lens is written in place, by a copy; slots of padding are -1."""
+    count = positions_1d.shape[0]
+    after = torch.empty_like(seq_lens[:count])
+    scatter("eagle_step", f",page={block_size}", lens=seq_lens[:count], positions=positions_1d,
+            block_table=block_table_tensor, seq_lens=after, positions_out=out_clamped_positions[:count],
+            locs=out_slot_mapping[:count], max_len=max_model_len)
+    seq_lens[:count].copy_(after)
+    out_slot_mapping[count:count if input_batch_size is None else input_batch_size].fill_(-1)
 
 
 def flash_attn_varlen_func(

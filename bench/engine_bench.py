@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+"""Tokens/s of nano-vllm or mini-sglang, as published, with kgen's attention and beside it with others.
+
+usage: engine_bench.py <nano-vllm | mini-sglang> <checkout> [--attention kgen,triton,torch] [--batches 1,8,64] ...
+
+Random weights in the shape of Qwen3-0.6B. Each attention has a process of its own, and everything else of the engine
+is the same: norms, rotations and activations are plain torch, decodes are captured graphs. kgen runs twice: a small
+run fills its cache, the timed one is strict, with no compiler, and Triton cannot be imported. triton is vLLM's
+unified attention out of .peers (docs/bench.md) and nano-vllm's own write; torch is scaled_dot_product_attention.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import types
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SEGMENTS = 16  # parts of a sequence in the decodes of vLLM's back end
+
+
+def example(engine):
+    folder = ROOT / "examples/engines" / engine.replace("-", "_")
+    sys.path[:0] = [str(folder), str(folder.parent)]
+    return __import__(f"serve_{folder.name}")
+
+
+# ---- attention by others ----
+
+def unified_attention():
+    """vLLM's, with parts where its back end takes them."""
+    import peers
+    peers.install(peers.stand_ins())
+    module = __import__("vllm.v1.attention.ops.triton_unified_attention", fromlist=["unified_attention"])
+    buffers = {}
+
+    def attend(q, k, v, out, starts, longest, lengths, table, scale):
+        rows, heads, dim = q.shape
+        few = {}
+        if longest == 1 and rows * k.shape[2] <= 128:
+            if rows not in buffers:
+                parts = torch.empty(rows, heads, SEGMENTS, dim, device=q.device)
+                sums = [torch.empty(rows, heads, SEGMENTS, device=q.device) for _ in range(2)]
+                buffers[rows] = (parts, *sums)
+            names = ("softmax_segm_output", "softmax_segm_max", "softmax_segm_expsum")
+            few = dict(zip(names, buffers[rows]), seq_threshold_3D=1 << 30, num_par_softmax_segments=SEGMENTS)
+        module.unified_attention(q, k, v, out, starts, longest, lengths, table.shape[1] * k.shape[1], scale, True,
+                                 (-1, -1), table, 0, None, None, None, **few)
+        return out
+
+    return attend
+
+
+def nano_by_triton():
+    attend = unified_attention()
+
+    def varlen(q, k, v, max_seqlen_q, cu_seqlens_q, max_seqlen_k, cu_seqlens_k, softmax_scale, causal, block_table):
+        if block_table is None:  # before there is a cache
+            return dense(q, k, v, cu_seqlens_q, softmax_scale)
+        return attend(q, k, v, torch.empty_like(q), cu_seqlens_q, max_seqlen_q,
+                      (cu_seqlens_k[1:] - cu_seqlens_k[:-1]).int(), block_table, softmax_scale)
+
+    def with_kvcache(q, k_cache, v_cache, cache_seqlens, block_table, softmax_scale, causal):
+        starts = torch.arange(q.shape[0] + 1, dtype=torch.int32, device=q.device)
+        rows = q.view(q.shape[0], -1, q.shape[-1])
+        return attend(rows, k_cache, v_cache, torch.empty_like(rows), starts, 1, cache_seqlens, block_table,
+                      softmax_scale).view_as(q)
+
+    return types.SimpleNamespace(flash_attn_varlen_func=varlen, flash_attn_with_kvcache=with_kvcache)
+
+
+def dense(q, k, v, starts, scale):
+    """Prompts, one after the other."""
+    out, ends = torch.empty_like(q), starts.tolist()
+    for first, last in zip(ends, ends[1:]):
+        rows = [x[None, first:last].transpose(1, 2) for x in (q, k, v)]
+        part = torch.nn.functional.scaled_dot_product_attention(*rows, is_causal=True, scale=scale, enable_gqa=True)
+        out[first:last] = part[0].transpose(0, 1)
+    return out
+
+
+def nano_by_torch():
+    def varlen(q, k, v, max_seqlen_q, cu_seqlens_q, max_seqlen_k, cu_seqlens_k, softmax_scale, causal, block_table):
+        return dense(q, k, v, cu_seqlens_q, softmax_scale)
+
+    def with_kvcache(q, k_cache, v_cache, cache_seqlens, block_table, softmax_scale, causal):
+        """Copies the cache of each sequence to its table's width, as a graph must."""
+        rows, table = q.view(q.shape[0], -1, 1, q.shape[-1]), block_table.clamp(min=0).long()
+        k, v = (cache[table].flatten(1, 2).transpose(1, 2) for cache in (k_cache, v_cache))
+        seen = torch.arange(k.shape[2], device=q.device)[None, None, None] < cache_seqlens[:, None, None, None]
+        return torch.nn.functional.scaled_dot_product_attention(
+            rows, k, v, attn_mask=seen, scale=softmax_scale, enable_gqa=True).view_as(q)
+
+    return types.SimpleNamespace(flash_attn_varlen_func=varlen, flash_attn_with_kvcache=with_kvcache)
+
+
+# ---- nano-vllm ----
+
+def prompts_of(options, batch, length):
+    return torch.randint(0, options.vocab, (batch, length)).tolist()
+
+
+def nano(options):
+    """-> cell(batch, length): seconds of the prompts, seconds of the decodes."""
+    serve = example(options.engine)
+    if options.attention == "kgen":
+        attention = serve.by_kgen()
+        serve.forbid_other_kernels(attention)
+    else:
+        torch.compile = lambda function: function
+        attention = nano_by_triton() if options.attention == "triton" else nano_by_torch()
+        sys.modules["flash_attn"] = types.ModuleType("flash_attn")
+        vars(sys.modules["flash_attn"]).update(vars(attention))
+        if not torch.cuda.is_available():
+            attention.store_kvcache = serve.in_plain_torch().store_kvcache
+    import nanovllm.engine.model_runner as model_runner
+    from nanovllm.sampling_params import SamplingParams
+    if options.attention == "triton":
+        prepare = model_runner.ModelRunner.prepare_prefill
+
+        def with_tables(self, seqs):
+            result = prepare(self, seqs)
+            if seqs[0].block_table:
+                model_runner.get_context().block_tables = self.prepare_block_tables(seqs)
+            return result
+
+        model_runner.ModelRunner.prepare_prefill = with_tables
+    folder = tempfile.mkdtemp()
+    serve.write_config(folder, options)
+    engine = serve.engine_of(folder, options, attention, False)
+
+    def cell(batch, length):
+        for prompt in prompts_of(options, batch, length):
+            engine.add_request(prompt, SamplingParams(temperature=1.0, max_tokens=options.tokens, ignore_eos=True))
+        seconds = [0.0, 0.0]
+        while not engine.is_finished():
+            begin = time.perf_counter()
+            _, count = engine.step()
+            seconds[count < 0] += time.perf_counter() - begin
+        return seconds
+
+    return cell
+
+
+# ---- mini-sglang ----
+
+def triton_backend(serve):
+    attend = unified_attention()
+    base = serve.kgen_backend()
+
+    class TritonBackend(base):
+        def __init__(self, config):
+            from minisgl.core import get_global_ctx
+            context = get_global_ctx()
+            self.cache, self.page, self.requests = context.kv_cache, context.page_size, context.page_table
+            self.heads, self.dim, self.scale = config.num_kv_heads, config.head_dim, config.head_dim ** -0.5
+            self.tables = types.SimpleNamespace(launch=self.fill)
+
+        def fill(self, lens, requests, req_to_token, table):
+            table.copy_(req_to_token[requests.long(), :table.shape[1] * self.page:self.page] // self.page)
+
+        def forward(self, q, k, v, layer_id, batch):
+            facts, pages = batch.attn_metadata, [cache(layer_id) for cache in (self.cache.k_cache, self.cache.v_cache)]
+            for pool, rows in zip(pages, (k, v)):
+                pool.view(-1, self.heads, self.dim).index_copy_(0, batch.out_loc.long(), rows.view(-1, self.heads, self.dim))
+            rows = q.view(q.shape[0], -1, self.dim)
+            longest = max(req.extend_len for req in batch.padded_reqs) if batch.is_prefill else 1
+            return attend(rows, *pages, torch.empty_like(rows), facts.starts, longest, facts.lens, facts.table,
+                          self.scale).view_as(q)
+
+    return TritonBackend
+
+
+def mini(options):
+    """The same; prompts are timed by answers of one token."""
+    serve = example(options.engine)
+    sys.path.insert(0, str(pathlib.Path(options.source, "python")))
+    if options.attention == "kgen":
+        serve.replace_other_kernels()
+    else:
+        import triton
+        backend = triton_backend(serve)
+        serve.replace_other_kernels()
+        sys.modules["triton"] = triton  # which the example hides
+        serve.kgen_backend = lambda: backend
+        options.attention = "kgen"  # its name among the engine's back ends, and its graphs
+    folder = tempfile.mkdtemp()
+    config = serve.reference.QWEN3 | {"num_hidden_layers": options.layers, "vocab_size": options.vocab}
+    pathlib.Path(folder, "config.json").write_text(json.dumps(config))
+    engine = serve.engine_of(folder, options)
+    from minisgl.core import SamplingParams
+
+    def timed(batch, length, tokens):
+        prompts, begin = prompts_of(options, batch, length), time.perf_counter()
+        engine.generate(prompts, SamplingParams(max_tokens=tokens, ignore_eos=True))
+        return time.perf_counter() - begin
+
+    def cell(batch, length):
+        first = timed(batch, length, 1)
+        return first, max(timed(batch, length, options.tokens) - first, 1e-9)
+
+    return cell
+
+
+# ---- processes ----
+
+def measure(options):
+    """In a process of its own: a row a cell, as JSON."""
+    sys.path[:0] = [str(ROOT / "bench"), options.source]
+    if options.attention == "kgen":
+        from kgen import contexts
+        contexts.configure(mode=options.mode, **({} if options.device == "cuda" else {"cpu": options.device}))
+    if options.device != "cuda":
+        example(options.engine)
+        if options.engine == "nano-vllm":
+            example(options.engine).without_gpu(1 << 28)
+    name, cells = options.attention, [(batch, length) for length in options.lengths for batch in options.batches]
+    cell = {"nano-vllm": nano, "mini-sglang": mini}[options.engine](options)
+    for batch, length in cells[:1] + [(1, options.lengths[-1])]:
+        cell(batch, min(length, options.prompt_tokens))  # what a first call of torch or Triton costs
+    for batch, length in cells:
+        torch.manual_seed(options.seed + batch + length)
+        prompts, decodes = cell(batch, length)
+        print(json.dumps({"engine": options.engine, "attention": name, "batch": batch, "prompt": length,
+                          "prompt_tokens_s": round(batch * length / prompts, 1),
+                          "decode_tokens_s": round(batch * (options.tokens - 1) / decodes, 1),
+                          "tokens_s": round(batch * options.tokens / (prompts + decodes), 1)}), flush=True)
+
+
+def run(options, attention, *more, **variables):
+    command = [sys.executable, "-W", "ignore", *sys.argv, "--attention", attention, "--one", *more]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"engine"')]
+    if done.returncode:
+        print(f"{attention}: {done.stderr.strip()[-3000:]}", flush=True)
+    return rows, done.returncode
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("engine", choices=("nano-vllm", "mini-sglang"))
+    parser.add_argument("source", help="a checkout of it")
+    parser.add_argument("--attention", default="kgen,triton,torch")
+    parser.add_argument("--batches", default="1,8,64")
+    parser.add_argument("--lengths", default="512,8192", help="of the prompts")
+    parser.add_argument("--tokens", type=int, default=64, help="to generate for each prompt")
+    parser.add_argument("--page", type=int, default=16, help="of mini-sglang")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--layers", type=int, default=28)
+    parser.add_argument("--vocab", type=int, default=151936)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--mode", default="strict", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.batches, options.lengths = ([int(x) for x in text.split(",")] for text in (options.batches, options.lengths))
+    options.prompts, options.prompt_tokens = max(options.batches), max(options.lengths)
+    return options
+
+
+def main():
+    options, failed = arguments(), 0
+    if options.one:
+        return measure(options)
+    print(f"seed {options.seed}", flush=True)
+    sys.argv += ["--seed", str(options.seed)]
+    for attention in options.attention.split(","):
+        variables = {}
+        if attention == "kgen":
+            small = ("--mode", "auto", "--layers", "1", "--vocab", "1024", "--tokens", "2", "--batches", "1,2")
+            begin = time.perf_counter()
+            _, code = run(options, attention, *small)
+            print(f"kgen: prepared in {time.perf_counter() - begin:.0f} s", flush=True)
+            failed |= code
+            variables = dict.fromkeys(("KGEN_CC", "KGEN_NVRTC_PATH", "KGEN_CLANG"), "/nonexistent")
+        rows, code = run(options, attention, **variables)
+        failed |= code
+        for row in rows:
+            print(f"{row['engine']:12s} {row['attention']:7s} batch {row['batch']:3d} prompt {row['prompt']:5d}"
+                  f" prompts {row['prompt_tokens_s']:10.0f} tokens/s, decode {row['decode_tokens_s']:8.1f} tokens/s,"
+                  f" all {row['tokens_s']:8.1f} tokens/s", flush=True)
+    return int(failed != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
