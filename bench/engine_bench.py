@@ -34,9 +34,8 @@ def example(engine):
 
 def unified_attention():
     """vLLM's, with parts where its back end takes them."""
-    import peers
-    peers.install(peers.stand_ins())
-    module = __import__("vllm.v1.attention.ops.triton_unified_attention", fromlist=["unified_attention"])
+    import attn_peers
+    module = attn_peers.load(attn_peers.Vllm.path)
     buffers = {}
 
     def attend(q, k, v, out, starts, longest, lengths, table, scale):
