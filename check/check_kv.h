@@ -32,6 +32,9 @@ void kgen__kv_pad_rows(kgen_tensor *t, const kgen__kv_case *c, int32_t align);
 /* shape: kgen__scale_shape, AUTO for the first one that fits; rank 0 if none does. */
 void kgen__kv_scale(kgen_tensor *t, const kgen__cache_plan *plan, int32_t descale, int32_t shape,
                     int64_t seqs);
+/* Values with a scale a block: the scales, and where the plan is packed all of a token and
+ * head in one row: codes, scales up to a multiple of 16 bytes, keys. */
+void kgen__kv_blocks(kgen__data *data, const kgen__cache_plan *plan, int k, int v, int scale);
 /* The pages 0 .. count - 1 in random order. *order: free(). */
 kgen_status kgen__kv_shuffled(int64_t **order, kgen__rng *rng, int64_t count, kgen_error *err);
 

@@ -52,7 +52,10 @@ kgen_status kgen__kv_gather_shape(kgen__data *data, kgen_error *err) {
     static const int movable[] = {G_K_CACHE, G_V_CACHE, G_K, G_V};
     for (size_t i = 0; i < sizeof movable / sizeof movable[0]; i++)
         data->slot[movable[i]].offset = c->kv.off ? (size_t)s->align : 0;
-    kgen__cache_pack(data, &e.plan, G_K_CACHE, G_V_CACHE);
+    if (s->descale == KGEN_DESCALE_BLOCK)
+        kgen__kv_blocks(data, &e.plan, G_K_CACHE, G_V_CACHE, G_V_DESCALE);
+    else
+        kgen__cache_pack(data, &e.plan, G_K_CACHE, G_V_CACHE);
     return KGEN_OK;
 }
 
@@ -104,12 +107,10 @@ static void fill_table(filler *f) {
 }
 
 /* Any code that is a number. */
-static uint32_t random_code(const filler *f, kgen__rng *rng) {
-    int32_t kv = f->data->spec.kv_gather.kv;
-    if (kgen_dtype_size((kgen_dtype)kv) == 2)
-        return kgen__number_encode((kgen_dtype)kv, kgen__rng_normal(rng));
+static uint32_t random_code(kgen_dtype kv, kgen__rng *rng) {
+    if (kgen_dtype_size(kv) == 2) return kgen__number_encode(kv, kgen__rng_normal(rng));
     uint32_t code = (uint32_t)kgen__rng_next(rng) & 0xffu;
-    float value = kgen__number_decode((kgen_dtype)kv, code);
+    float value = kgen__number_decode(kv, code);
     return value - value == 0 ? code : 0x11;
 }
 
@@ -122,12 +123,17 @@ static void fill_token(filler *f, kgen__rng *rng, int index, kgen__cache_at at) 
     int size = kgen_dtype_size(t->dtype);
     for (at.head = 0; at.head < f->data->shape.kv_gather.kv.hkv; at.head++) {
         for (int64_t d = 0; d < dim; d++) {
-            uint16_t code = (uint16_t)random_code(f, rng);
+            uint16_t code = (uint16_t)random_code(t->dtype, rng);
             int64_t element = kgen__cache_index(t, side, at, d) / kgen_dtype_values(t->dtype);
             memcpy((char *)t->data + element * size, &code, (size_t)size);
         }
         if (scale->rank == 3)
             kgen__number_store(KGEN_DTYPE_F32, scale->data, kgen__descale_index(scale, at, 0),
+                               0.01 + kgen__rng_uniform(rng));
+        for (int64_t i = 0; scale->rank == 4 && i < scale->shape[3]; i++)
+            kgen__number_store(KGEN_DTYPE_F32, scale->data,
+                               at.page * scale->stride[0] + at.slot * scale->stride[1] +
+                                   at.head * scale->stride[2] + i,
                                0.01 + kgen__rng_uniform(rng));
     }
 }

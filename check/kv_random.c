@@ -21,7 +21,7 @@ static const kgen__choice write_choices[] = {
     W(v_dim, 3, 0, DIMS),
     W(page, 8, PAGES), W(layout, 8, LAYOUTS), W(slots, 3, 1, 0),
     W(scale, 6, 0, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD, KGEN_DESCALE_TOKEN, KGEN_DESCALE_TOKEN,
-      KGEN_DESCALE_ROW),
+      KGEN_DESCALE_ROW, KGEN_DESCALE_BLOCK),
     W(remap, 3, 0, 1, 2), W(rope, 4, 0, KGEN_ROPE_NEOX, KGEN_ROPE_INTERLEAVED),
     W(waves, 1, 0, 1, 2, 3), W(turns, 1, 0, 1, 2, 4), W(few, 4, 0, 1), W(align, 3, 16, 4, 2),
 };
@@ -31,7 +31,8 @@ static const kgen__choice write_choices[] = {
 static const kgen__choice gather_choices[] = {
     G(kv, 8, KV_TYPES), G(out, 4, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16), G(head_dim, 8, DIMS),
     G(v_dim, 3, 0, DIMS), G(page, 8, PAGES), G(layout, 8, LAYOUTS), G(table, 3, 0, 1),
-    G(descale, 6, 0, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD, KGEN_DESCALE_TOKEN),
+    G(descale, 6, 0, KGEN_DESCALE_NONE, KGEN_DESCALE_HEAD, KGEN_DESCALE_TOKEN,
+      KGEN_DESCALE_BLOCK),
     G(len_type, 3, 0, 1), G(cu_type, 3, 0, 1), G(align, 3, 16, 4, 2), G(from, 3, 0, 1), G(waves, 1, 0, 1, 2, 3), G(turns, 1, 0, 1, 2, 4),
 };
 /* clang-format on */
@@ -55,6 +56,7 @@ static void random_cache(kgen__kv_case *c, kgen__rng *rng, int32_t layout, int32
     c->tail = KGEN__PICK(rng, 0, 0, 1, 5);
     c->extra = KGEN__PICK(rng, 0, 1, 3);
     c->packed = plain ? KGEN__PICK(rng, 0, 0, 1, 2, 3) : KGEN__PICK(rng, 0, 0, 1);
+    if (scales == KGEN_DESCALE_BLOCK) c->packed = KGEN__PICK(rng, 0, 1);
     c->pad = KGEN__PICK(rng, 0, 0, 1, 3);
     c->rowpad = KGEN__PICK(rng, 0, 0, 1, 7);
     c->headpad = KGEN__PICK(rng, 0, 0, 1);

@@ -39,7 +39,7 @@ static uint32_t bits_at(const kgen_tensor *t, int64_t index) {
 
 /* ---- kv_write: one row ---------------------------------------------------------- */
 
-enum { MOST_DIMS = 1024 };
+enum { MOST_DIMS = 1024, BLOCK = 128 };
 
 typedef struct row_t {
     int64_t row, slot;
@@ -95,6 +95,24 @@ static float scale_for(int32_t kv, float amax) {
     return fmaxf(scale, 1e-6f);
 }
 
+/* The scale of the block that element d of a head lies in. */
+static int64_t block_index(const kgen_tensor *t, kgen__cache_at at, int64_t d) {
+    return at.page * t->stride[0] + at.slot * t->stride[1] + at.head * t->stride[2] +
+           d / BLOCK * t->stride[3];
+}
+
+static void write_blocks(const world *w, kgen__cache_at at, const uint32_t *x) {
+    const kgen_kv_write_spec *s = &w->data->spec.kv_write;
+    const kgen_kv_write_args *a = w->args.kv_write;
+    for (int64_t d = 0; d < s->v_dim; d++) {
+        float scale = scale_for(s->kv, amax_of(x + d / BLOCK * BLOCK, BLOCK, a->v.dtype, 0));
+        double value = (double)(kgen__number_decode(a->v.dtype, x[d]) / scale);
+        expect_float(w, W_V_SCALE, block_index(&a->v_scale, at, d), scale);
+        expect(w, W_V_CACHE, kgen__cache_index(&a->v_cache, KGEN__SIDE_V, at, d),
+               kgen__number_encode((kgen_dtype)s->kv, value));
+    }
+}
+
 static void write_side(const world *w, const row_t *r, kgen__cache_side side) {
     const kgen_kv_write_spec *s = &w->data->spec.kv_write;
     const kgen_kv_write_args *a = w->args.kv_write;
@@ -110,6 +128,10 @@ static void write_side(const world *w, const row_t *r, kgen__cache_side side) {
         kgen__cache_at at = {r->at.page, r->at.slot, head};
         float scale = 1;
         if (!elements_of(x, w, t, r->row, head, rotates)) return;
+        if (v && s->scale == KGEN_DESCALE_BLOCK) {
+            write_blocks(w, at, x);
+            continue;
+        }
         if (s->scale == KGEN_DESCALE_HEAD)
             scale = (float)kgen__number_load(KGEN_DTYPE_F32, scales->data,
                                              kgen__descale_index(scales, at, 0));
@@ -120,7 +142,7 @@ static void write_side(const world *w, const row_t *r, kgen__cache_side side) {
             expect_float(w, W_K_SCALE + v, kgen__descale_index(scales, at, 0), scale);
         for (int64_t d = 0; d < t->shape[2]; d++) {
             uint32_t code = x[d];
-            if (s->kv != s->x)
+            if (s->kv != s->x && s->scale != KGEN_DESCALE_BLOCK)
                 code = kgen__number_encode((kgen_dtype)s->kv,
                                            (double)(kgen__number_decode(t->dtype, x[d]) / scale));
             expect(w, W_K_CACHE + v, kgen__cache_index(cache, side, at, d), code);
@@ -187,12 +209,16 @@ static void gather_side(const world *w, int64_t row, kgen__cache_at at, int64_t 
     for (at.head = 0; at.head < out->shape[1]; at.head++) {
         int64_t first = row * out->stride[0] + at.head * out->stride[1];
         float scale = 1;
-        if (scales->data && at.page >= 0)
+        int blocks = w->data->spec.kv_gather.descale == KGEN_DESCALE_BLOCK;
+        if (scales->data && at.page >= 0 && !blocks)
             scale = (float)kgen__number_load(KGEN_DTYPE_F32, scales->data,
                                              kgen__descale_index(scales, at, seq));
         for (int64_t d = 0; d < out->shape[2]; d++) {
             uint32_t bits = 0;
             if (at.page >= 0) bits = bits_at(cache, kgen__cache_index(cache, side, at, d));
+            if (at.page >= 0 && blocks && v)
+                scale = (float)kgen__number_load(KGEN_DTYPE_F32, scales->data,
+                                                 block_index(scales, at, d));
             if (at.page >= 0 && kgen_dtype_size(cache->dtype) == 1) {
                 float value = kgen__number_decode(cache->dtype, bits) * scale;
                 bits = kgen__number_encode(out->dtype, (double)value);

@@ -99,7 +99,10 @@ kgen_status kgen__kv_write_shape(kgen__data *data, kgen_error *err) {
                                         : movable[i] == W_COS || movable[i] == W_SIN
                                             ? 16
                                             : offset_of(data, movable[i]);
-    kgen__cache_pack(data, &e.plan, W_K_CACHE, W_V_CACHE);
+    if (data->spec.kv_write.scale == KGEN_DESCALE_BLOCK)
+        kgen__kv_blocks(data, &e.plan, W_K_CACHE, W_V_CACHE, W_V_SCALE);
+    else
+        kgen__cache_pack(data, &e.plan, W_K_CACHE, W_V_CACHE);
     return KGEN_OK;
 }
 

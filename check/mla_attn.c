@@ -43,7 +43,8 @@ static kgen_tensor side_of(const kgen_tensor *cache, int64_t width, int joined) 
     return t;
 }
 
-void kgen__mla_attn_args(kgen_attn_args *out, const kgen_mla_spec *s, const kgen_mla_args *a) {
+void kgen__mla_attn_args(kgen_attn_args *out, const kgen_mla_spec *s, const kgen_mla_args *a,
+                         const kgen_tensor *pool) {
     *out = (kgen_attn_args){.q = a->q,
                             .out = a->out,
                             .block_table = s->sparse ? a->slots : a->block_table,
@@ -60,11 +61,11 @@ void kgen__mla_attn_args(kgen_attn_args *out, const kgen_mla_spec *s, const kgen
                             .error = a->error,
                             .softmax_scale = a->softmax_scale,
                             .window = a->window};
-    out->k = side_of(&a->cache, s->latent + s->rope, s->sparse);
-    out->v = side_of(&a->cache, s->latent, s->sparse);
+    out->k = side_of(pool, s->latent + s->rope, s->sparse);
+    out->v = side_of(pool, s->latent, s->sparse);
 }
 
-void kgen__mla_as_attn(kgen__data *out, const kgen__data *data) {
+void kgen__mla_as_attn(kgen__data *out, const kgen__data *data, const kgen_tensor *pool) {
     static const struct {
         int mine, attn;
     } pairs[] = {{MLA_Q, Q},
@@ -87,7 +88,7 @@ void kgen__mla_as_attn(kgen__data *out, const kgen__data *data) {
     kgen__mla_attn_spec(&out->spec, &data->spec.mla);
     out->shape.spec = out->spec;
     kgen_args_init(&out->args, &out->room, &out->spec);
-    kgen__mla_attn_args(out->args.attn, &data->spec.mla, data->args.mla);
+    kgen__mla_attn_args(out->args.attn, &data->spec.mla, data->args.mla, pool);
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         out->slot[pairs[i].attn] = data->slot[pairs[i].mine];
         out->slot[pairs[i].attn].view_of = pairs[i].attn;
@@ -96,6 +97,9 @@ void kgen__mla_as_attn(kgen__data *out, const kgen__data *data) {
         out->slot[TABLE] = data->slot[MLA_LISTS];
         out->slot[TABLE].view_of = TABLE;
     }
+    if (pool != &data->args.mla->cache)
+        out->slot[K] =
+            (kgen__slot){.bytes = pool->data, .size = kgen__tensor_bytes(pool), .view_of = K};
     out->slot[V] = (kgen__slot){.view_of = K, .offset = out->slot[K].offset};
     out->slot[V_DESCALE] = (kgen__slot){.view_of = K_DESCALE};
 }

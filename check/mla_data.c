@@ -68,12 +68,29 @@ kgen_status kgen__mla_shape(kgen__data *data, kgen_error *err) {
 
 /* ---- contents, and what a launch must leave --------------------------------- */
 
-/* Large: not on the stack. */
-static kgen_status borrow(kgen__data **out, const kgen__data *data, kgen_error *err) {
-    *out = malloc(sizeof **out);
-    if (!*out) return kgen_fail(err, KGEN_E_NOMEM, "case: out of memory");
-    kgen__mla_as_attn(*out, data);
-    return KGEN_OK;
+/* The same launch as attention sees it: large, so not on the stack. */
+typedef struct borrowed {
+    kgen__data attn;
+    kgen_tensor pool; /* rows as numbers */
+} borrowed;
+
+static void give_back(borrowed *b, const kgen__data *data) {
+    if (data->spec.mla.rows) free(b->pool.data);
+    free(b);
+}
+
+static kgen_status borrow(borrowed **out, const kgen__data *data, kgen_error *err) {
+    const kgen_tensor *cache = &data->args.mla->cache;
+    borrowed *b = malloc(sizeof *b);
+    if (!b) return kgen_fail(err, KGEN_E_NOMEM, "case: out of memory");
+    kgen_status status =
+        data->spec.mla.rows ? kgen__mla_pool(&b->pool, &data->spec.mla, cache, err) : KGEN_OK;
+    if (status == KGEN_OK)
+        kgen__mla_as_attn(&b->attn, data, data->spec.mla.rows ? &b->pool : cache);
+    else
+        free(b);
+    *out = b;
+    return status;
 }
 
 /* Of each list about a quarter has no slot. */
@@ -86,21 +103,27 @@ static void fill_holes(kgen__data *data, uint64_t seed) {
             if (kgen__chance(&rng, 2)) kgen__int_store(t, row * t->stride[0] + n, -1);
 }
 
-kgen_status kgen__mla_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
-    kgen__data *attn;
-    KGEN_TRY(borrow(&attn, data, err));
-    kgen_status status = kgen__attn_fill(attn, seed, err);
-    free(attn);
+/* What attention has filled, as the cache has it. */
+static void finish(kgen__data *data, borrowed *b, uint64_t seed) {
+    if (data->spec.mla.rows)
+        kgen__mla_rows_write(&data->args.mla->cache, &data->spec.mla, &b->pool, seed);
+    give_back(b, data);
     fill_holes(data, seed);
+}
+
+kgen_status kgen__mla_fill(kgen__data *data, uint64_t seed, kgen_error *err) {
+    borrowed *b;
+    KGEN_TRY(borrow(&b, data, err));
+    kgen_status status = kgen__attn_fill(&b->attn, seed, err);
+    finish(data, b, seed);
     return status;
 }
 
 kgen_status kgen__mla_refill(kgen__data *data, kgen__rng *rng, kgen_error *err) {
-    kgen__data *attn;
-    KGEN_TRY(borrow(&attn, data, err));
-    kgen_status status = kgen__attn_refill(attn, rng, err);
-    free(attn);
-    fill_holes(data, kgen__rng_next(rng));
+    borrowed *b;
+    KGEN_TRY(borrow(&b, data, err));
+    kgen_status status = kgen__attn_refill(&b->attn, rng, err);
+    finish(data, b, kgen__rng_next(rng));
     return status;
 }
 
@@ -126,7 +149,7 @@ kgen_status kgen__mla_sound(const kgen_spec *spec, const kgen_args *args, kgen_e
     if (spec->mla.sparse) return sound_lists(args->mla, err);
     kgen__mla_attn_spec(&attn, &spec->mla);
     kgen_args_init(&seen, &room, &attn);
-    kgen__mla_attn_args(seen.attn, &spec->mla, args->mla);
+    kgen__mla_attn_args(seen.attn, &spec->mla, args->mla, &args->mla->cache);
     return kgen__attn_sound(&attn, &seen, err);
 }
 
@@ -204,20 +227,32 @@ static kgen_status close_holes(kgen_attn_args *a, void **room, kgen_error *err) 
     return KGEN_OK;
 }
 
+/* attention's answer to what a launch finds. */
+static kgen_status ask(kgen__attn_answer *a, const kgen_spec *spec, const kgen_mla_spec *s,
+                       const kgen_mla_args *before, kgen_error *err) {
+    kgen_attn_args attn;
+    kgen_tensor pool = before->cache;
+    void *lists = NULL;
+    if (s->rows) {
+        KGEN_TRY(kgen__mla_pool(&pool, s, &before->cache, err));
+        kgen__mla_rows_read(&pool, s, &before->cache);
+    }
+    kgen__mla_attn_args(&attn, s, before, &pool);
+    kgen_status status = s->sparse ? close_holes(&attn, &lists, err) : KGEN_OK;
+    if (status == KGEN_OK) status = kgen__attn_reference(a, spec, &attn, err);
+    if (s->rows) free(pool.data);
+    free(lists);
+    return status;
+}
+
 kgen_status kgen__mla_answer(kgen__answer *out, const kgen__data *data, kgen_error *err) {
     kgen_spec spec;
-    kgen_attn_args attn;
     kgen_args before;
     kgen_args_room room;
     kgen__attn_answer a;
-    void *lists = NULL;
     KGEN_TRY(kgen__answer_make(out, &before, &room, data, err));
     kgen__mla_attn_spec(&spec, &data->spec.mla);
-    kgen__mla_attn_args(&attn, &data->spec.mla, before.mla);
-    if (data->spec.mla.sparse) KGEN_TRY(close_holes(&attn, &lists, err));
-    kgen_status status = kgen__attn_reference(&a, &spec, &attn, err);
-    free(lists);
-    KGEN_TRY(status);
+    KGEN_TRY(ask(&a, &spec, &data->spec.mla, before.mla, err));
     for (int64_t token = 0; token < a.tokens; token++)
         for (int64_t head = 0; head < a.heads && a.claims[token]; head++) {
             expect_out(out, data, &a, token, head);

@@ -10,6 +10,7 @@ static const kgen__choice choices[] = {
     KGEN__CHOICE(mla.q, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16),
     KGEN__CHOICE(mla.kv, 8, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN,
                  KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2),
+    KGEN__CHOICE(mla.rows, 3, 0, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ),
     KGEN__CHOICE(mla.out, 3, 0, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN,
                  KGEN_DTYPE_E4M3FNUZ, KGEN_DTYPE_E5M2),
     KGEN__CHOICE(mla.latent, 8, 512, 512, 256, 16, 48, 128, 192, 320, 640),
@@ -36,6 +37,11 @@ static void draw_rows(kgen_spec *spec, kgen__rng *rng) {
     else
         spec->mla.q_tokens = (int32_t)kgen__rng_range(rng, 1, 16);
     spec->mla.word = KGEN_DTYPE_I32;
+    if (spec->mla.rows) {
+        spec->mla.latent = KGEN__PICK(rng, 128, 128, 256, 512, 640);
+        spec->mla.kv = KGEN__PICK(rng, KGEN_DTYPE_BF16, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16);
+        spec->mla.descale = KGEN_DESCALE_AUTO;
+    }
     spec->mla.sparse &= spec->mla.phase == KGEN_MLA_DECODE;
     if (spec->mla.sparse) spec->mla.page = 1, spec->mla.flat = spec->mla.window = 0;
     if (spec->mla.phase != KGEN_MLA_TREE) return;

@@ -39,6 +39,25 @@ kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *
     return KGEN_OK;
 }
 
+kgen_status kgen__kv_check_blocks(const kgen__kv_shape *s, int32_t x, const char *x_key,
+                                  kgen_error *err) {
+    if (s->scale != KGEN_DESCALE_BLOCK) return KGEN_OK;
+    if (s->kv == KGEN_DTYPE_I8 || s->kv == KGEN_DTYPE_I4)
+        return kgen_fail(err, KGEN_E_SPEC, "kv=%s: blocks with a scale each are of 8-bit floats",
+                         kgen_dtype_name((kgen_dtype)s->kv));
+    if (x == KGEN_DTYPE_F32)
+        return kgen_fail(err, KGEN_E_SPEC,
+                         "%s=f32: beside blocks with a scale each keys are 16-bit", x_key);
+    if (is_packed(s->layout))
+        return kgen_fail(err, KGEN_E_SPEC,
+                         "layout=%s: blocks with a scale each lie in rows; use nhd or hnd",
+                         kgen_layout_name((kgen_layout)s->layout));
+    if (s->v_dim % KG_KV_BLOCK)
+        return kgen_fail(err, KGEN_E_SPEC, "dv=%d: a scale is of %d dims; a multiple of that",
+                         s->v_dim, KG_KV_BLOCK);
+    return KGEN_OK;
+}
+
 kgen_status kgen__kv_check_align(const kgen__kv_shape *s, int32_t align, kgen_error *err) {
     if (align < 16 && is_packed(s->layout))
         return kgen_fail(err, KGEN_E_SPEC,

@@ -19,6 +19,9 @@ kgen__kv_shape kgen__kv_gather_geometry(const kgen_kv_gather_spec *spec);
 /* x: the type outside the cache, which the spec calls x_key. */
 kgen_status kgen__kv_applicable(const kgen__kv_shape *shape, int32_t x, const char *x_key,
                                 kgen_error *err);
+/* Values with a scale a block, keys of the type outside. */
+kgen_status kgen__kv_check_blocks(const kgen__kv_shape *shape, int32_t x, const char *x_key,
+                                  kgen_error *err);
 /* Rows and pages that begin at a multiple of `align` bytes. */
 kgen_status kgen__kv_check_align(const kgen__kv_shape *shape, int32_t align, kgen_error *err);
 /* Instead of auto. */

@@ -11,7 +11,7 @@
 SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(table, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(scale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
-        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN));
+        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN), NAMED("block", DESCALE_BLOCK));
 SYMBOLS(from, NAMED("start", FROM_START), NAMED("end", FROM_END));
 
 /* clang-format off */
@@ -37,6 +37,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     kgen__kv_shape shape = kgen__kv_gather_geometry(&spec->kv_gather);
     (void)target;
     KGEN_TRY(kgen__kv_applicable(&shape, spec->kv_gather.out, "o", err));
+    KGEN_TRY(kgen__kv_check_blocks(&shape, spec->kv_gather.out, "o", err));
     return kgen__kv_check_align(&shape, spec->kv_gather.align, err);
 }
 
@@ -70,7 +71,10 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     snprintf(out, KGEN_SYMBOL_MAX, "kg_kv_gather_kv%s_%s_d%d_v%d_p%s_%s%s%s",
              kgen_dtype_name((kgen_dtype)s->kv), kgen_dtype_name((kgen_dtype)s->out), s->head_dim,
              s->v_dim ? s->v_dim : s->head_dim, page, kgen_layout_name((kgen_layout)s->layout),
-             s->descale == KGEN_DESCALE_TOKEN ? "_token" : "", s->from ? "_end" : "");
+             s->descale == KGEN_DESCALE_TOKEN   ? "_token"
+             : s->descale == KGEN_DESCALE_BLOCK ? "_block"
+                                                : "",
+             s->from ? "_end" : "");
 }
 
 const kgen__family kgen__family_kv_gather = {

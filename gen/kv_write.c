@@ -17,7 +17,8 @@ SYMBOLS(index, VALUE("i32", 0), VALUE("i64", 1));
 SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16), NAMED("f32", DTYPE_F32));
 SYMBOLS(f_dtype, NAMED("f32", DTYPE_F32), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(scale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
-        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN), NAMED("row", DESCALE_ROW));
+        NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN), NAMED("row", DESCALE_ROW),
+        NAMED("block", DESCALE_BLOCK));
 SYMBOLS(table_width, VALUE("half", 0), VALUE("full", 1));
 SYMBOLS(remap, VALUE("off", KGEN_REMAP_OFF), NAMED("i32", REMAP_I32), NAMED("i64", REMAP_I64));
 SYMBOLS(rope, NAMED("off", ROPE_OFF), NAMED("neox", ROPE_NEOX),
@@ -99,6 +100,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     const kgen_kv_write_spec *s = &spec->kv_write;
     kgen__kv_shape shape = kgen__kv_write_geometry(s);
     KGEN_TRY(kgen__kv_applicable(&shape, s->x, "x", err));
+    KGEN_TRY(kgen__kv_check_blocks(&shape, s->x, "x", err));
     KGEN_TRY(kgen__kv_check_align(&shape, s->align, err));
     REQUIRE(s->scale != KGEN_DESCALE_ROW || s->turns <= 1,
             "turns=%d: scale=row takes rows one after another", s->turns);
@@ -176,7 +178,7 @@ static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
 static int32_t occupancy(const kgen_spec *spec) { return spec->kv_write.occupancy; }
 
 static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
-    static const char *const scales[] = {"", "", "", "_token", "_row"};
+    static const char *const scales[] = {"", "", "", "_token", "_row", "", "_block"};
     static const char *const ropes[] = {"", "_neox", "_interleaved"};
     const kgen_kv_write_spec *s = &spec->kv_write;
     char page[16] = "x16";

@@ -5,6 +5,7 @@
 #include "family.h"
 #include "mla.h"
 #include "templates/kg/attn/attn_shape.h"
+#include "templates/kg/mla/mla_shape.h"
 
 /* --- the parameter table ------------------------------------------------ */
 
@@ -30,6 +31,8 @@ SYMBOLS(q_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16));
 SYMBOLS(kv_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
         NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
+SYMBOLS(rows, VALUE("kv", 0), VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ));
 SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16),
         VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
         NAMED("e4m3fnuz", DTYPE_E4M3FNUZ), NAMED("e5m2", DTYPE_E5M2));
@@ -117,6 +120,12 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(is_8bit(s->kv) || s->descale != KGEN_DESCALE_HEAD,
             "descale: kv=%s is not quantised; only 8-bit caches take one",
             kgen_dtype_name((kgen_dtype)s->kv));
+    REQUIRE(!s->rows || !is_8bit(s->kv),
+            "kv=%s: rows=%s has codes of its own and is read as bf16 or fp16",
+            kgen_dtype_name((kgen_dtype)s->kv), kgen_dtype_name((kgen_dtype)s->rows));
+    REQUIRE(!s->rows || s->latent % KG_MLA_BLOCK == 0,
+            "l=%d: rows=%s has a scale a block of %d columns; a multiple of that", s->latent,
+            kgen_dtype_name((kgen_dtype)s->rows), KG_MLA_BLOCK);
     REQUIRE(s->invariant <= 1 || !s->flat,
             "invariant=%d: flat=1 says no most number of keys of a sequence, for whose parts there "
             "would be room; invariant=1 cuts none",
@@ -166,7 +175,9 @@ static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *targe
     int32_t acc = kg_attn_acc_registers(s->row_tiles, slice, isa->columns, wave);
     int32_t chunks = ceil_div(width_of(s), wave / isa->columns * x);
     int32_t q = ceil_div(chunks * s->row_tiles, s->waves) * x / 2;
-    int32_t pieces = ceil_div(isa->keys * width_of(s) * bytes / 4, s->waves * wave);
+    int32_t row = s->rows ? kg_mla_row_bytes(s->latent, s->rope) : width_of(s) * bytes;
+    int32_t pieces = ceil_div(isa->keys * row / 4, s->waves * wave);
+    if (s->rows) pieces += ceil_div(pieces, 4); /* a scale each */
     return acc + q + pieces + isa->fixed;
 }
 
@@ -177,8 +188,9 @@ static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *targ
 }
 
 static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
-    int own = (s->kv == KGEN_DTYPE_E4M3FNUZ) == target->fp8_fnuz;
-    return is_8bit(s->kv) && !(target->fp8_converts && own);
+    int32_t codes = s->rows ? s->rows : s->kv;
+    int own = (codes == KGEN_DTYPE_E4M3FNUZ) == target->fp8_fnuz;
+    return is_8bit(codes) && !(target->fp8_converts && own);
 }
 
 /* As many row tiles as there are rows for, as far as registers go: each reads the cache
@@ -201,6 +213,7 @@ static void tune(kgen_mla_spec *s, const kgen_target *target) {
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_mla_spec *s = &spec->mla;
     s->kv = kgen__native_fp8(s->kv, target);
+    s->rows = kgen__native_fp8(s->rows, target);
     s->out = kgen__native_fp8(s->out ? s->out : s->q, target);
     if (s->descale == KGEN_DESCALE_AUTO)
         s->descale = is_8bit(s->kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
@@ -235,11 +248,12 @@ static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
         [KGEN_MLA_DECODE] = "decode", [KGEN_MLA_VERIFY] = "verify", [KGEN_MLA_TREE] = "tree"};
     char page[16] = "x16";
     if (s->page) snprintf(page, sizeof page, "%d", s->page);
-    snprintf(out, KGEN_SYMBOL_MAX, "kg_mla_%s_%s_kv%s_l%d_r%d_h%d_t%d_p%s%s%s%s%s",
+    snprintf(out, KGEN_SYMBOL_MAX, "kg_mla_%s_%s_kv%s%s%s_l%d_r%d_h%d_t%d_p%s%s%s%s%s",
              phase_names[s->phase], kgen_dtype_name((kgen_dtype)s->q),
-             kgen_dtype_name((kgen_dtype)s->kv), s->latent, s->rope, s->heads, s->q_tokens, page,
-             s->window ? "_window" : "", s->sparse ? "_sparse" : "", s->sinks ? "_sinks" : "",
-             s->invariant ? "_invariant" : "");
+             kgen_dtype_name((kgen_dtype)s->kv), s->rows ? "_rows" : "",
+             s->rows ? kgen_dtype_name((kgen_dtype)s->rows) : "", s->latent, s->rope, s->heads,
+             s->q_tokens, page, s->window ? "_window" : "", s->sparse ? "_sparse" : "",
+             s->sinks ? "_sinks" : "", s->invariant ? "_invariant" : "");
 }
 
 const kgen__family kgen__family_mla = {

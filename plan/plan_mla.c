@@ -11,6 +11,16 @@ static int32_t page_of(const kgen__profile *p) {
     return hybrid && !p->options.page && p->page > 1 ? KGEN_PAGE_X16 : p->page;
 }
 
+/* What engines make of an 8-bit cache whose rows an indexer picks: the latent with scales of
+ * its own (vLLM's fp8_ds_mla). */
+static void set_rows(kgen_mla_spec *s) {
+    if (!s->sparse ||
+        (s->kv != KGEN_DTYPE_FP8 && s->kv != KGEN_DTYPE_E4M3FN && s->kv != KGEN_DTYPE_E4M3FNUZ))
+        return;
+    s->rows = s->kv;
+    s->kv = s->q;
+}
+
 kgen_status kgen__mla_spec(kgen_spec *out, const kgen__profile *p, const kgen__layer *layer,
                            kgen_phase phase, kgen_error *err) {
     kgen__rank rank;
@@ -27,13 +37,15 @@ kgen_status kgen__mla_spec(kgen_spec *out, const kgen__profile *p, const kgen__l
     s->heads = (int32_t)rank.heads;
     s->page = s->sparse ? 1 : page_of(p);
     s->table = p->options.table == KGEN_DTYPE_I64;
+    set_rows(s);
     return KGEN_OK;
 }
 
 static void set_write(kgen_spec *spec, const kgen_mla_spec *mla, int32_t page) {
     kgen_kv_write_spec *s = &spec->kv_write;
     s->x = mla->q;
-    s->kv = mla->kv;
+    s->kv = mla->rows ? mla->rows : mla->kv;
+    if (mla->rows) s->scale = KGEN_DESCALE_BLOCK;
     s->head_dim = mla->rope;
     s->v_dim = mla->latent;
     s->page = page;
@@ -42,7 +54,8 @@ static void set_write(kgen_spec *spec, const kgen_mla_spec *mla, int32_t page) {
 static void set_gather(kgen_spec *spec, const kgen_mla_spec *mla, int32_t page) {
     kgen_kv_gather_spec *s = &spec->kv_gather;
     s->out = mla->q;
-    s->kv = mla->kv;
+    s->kv = mla->rows ? mla->rows : mla->kv;
+    if (mla->rows) s->descale = KGEN_DESCALE_BLOCK;
     s->head_dim = mla->rope;
     s->v_dim = mla->latent;
     s->page = page;
@@ -66,7 +79,7 @@ size_t kgen__latent_rows(void) { return ROWS; }
 
 kgen_status kgen__latent_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
                               const kgen_mla_spec *mla, int *wanted, kgen_error *err) {
-    int expands = !p->model->topk && p->options.prompts == KGEN_PROMPTS_ENGINE;
+    int expands = (!p->model->topk || mla->rows) && p->options.prompts == KGEN_PROMPTS_ENGINE;
     *wanted = (rows[index].engines >> p->options.engine & 1) && (expands || !rows[index].prompts);
     if (!*wanted) return KGEN_OK;
     snprintf(out->note, sizeof out->note, "%s", rows[index].note);

@@ -12,6 +12,8 @@ static kgen_status write_bytes(kgen__traffic *out, const kgen_spec *spec, const 
     double heads = p->heads, dv = s->v_dim ? s->v_dim : s->head_dim, rd = s->rope_dim;
     kgen__traffic t = {heads * (s->head_dim + dv) * kgen__size_of(s->x, 0),
                        heads * (s->head_dim + dv) * kgen__size_of(s->kv, 0)};
+    if (s->scale == KGEN_DESCALE_BLOCK)
+        t.written += heads * (s->head_dim * (kgen__size_of(s->x, 0) - 1) + dv / KG_KV_BLOCK * 4);
     if (s->rope_q)
         return kgen_fail(err, KGEN_E_UNSUPPORTED,
                          "rq=1: the problem does not say how many query heads rotate");
@@ -34,6 +36,9 @@ static kgen_status gather_bytes(kgen__traffic *out, const kgen_spec *spec, const
     double heads = p->heads, dv = s->v_dim ? s->v_dim : s->head_dim, rows = p->batch;
     kgen__traffic t = {rows * heads * (s->head_dim + dv) * kgen__size_of(s->kv, 0),
                        rows * heads * (s->head_dim + dv) * kgen__size_of(s->out, 0)};
+    if (s->descale == KGEN_DESCALE_BLOCK)
+        t.read +=
+            rows * heads * (s->head_dim * (kgen__size_of(s->out, 0) - 1) + dv / KG_KV_BLOCK * 4);
     t.read += kgen__pages_of(rows, s->page) * kgen__index_bytes(s->table);
     if (s->descale == KGEN_DESCALE_TOKEN) t.read += 2 * rows * heads * 4;
     *out = t;

@@ -3,6 +3,12 @@
 
 #include "predict_family.h"
 #include "templates/kg/attn/attn_shape.h"
+#include "templates/kg/mla/mla_shape.h"
+
+static double row_of(const kgen_mla_spec *s) {
+    return s->rows ? kg_mla_row_bytes(s->latent, s->rope)
+                   : (s->latent + s->rope) * kgen__size_of(s->kv, 0);
+}
 
 /* Keys of a sequence that some query sees. A window given at launch is not known here. */
 static double visible(const kgen_mla_spec *s, const kgen_problem *p) {
@@ -16,8 +22,7 @@ static kgen_status bytes(kgen__traffic *out, const kgen_spec *spec, const kgen_p
     const kgen_mla_spec *s = &spec->mla;
     double seqs = p->batch, keys = visible(s, p), width = s->latent + s->rope;
     double rows = seqs * s->q_tokens * s->heads;
-    kgen__traffic t = {seqs * keys * width * kgen__size_of(s->kv, 0),
-                       rows * s->latent * kgen__size_of(s->out, s->q)};
+    kgen__traffic t = {seqs * keys * row_of(s), rows * s->latent * kgen__size_of(s->out, s->q)};
     t.read += rows * width * kgen__size_of(s->q, 0);
     t.read += seqs * (kgen__index_bytes(s->len) +
                       kgen__pages_of(keys, s->page) * kgen__index_bytes(s->table));

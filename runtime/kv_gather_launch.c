@@ -4,6 +4,7 @@
 
 #include "checks.h"
 #include "kv_pack.h"
+#include "templates/kg/kv/kv_shape.h"
 
 typedef struct kg_kv_gather_args device_args;
 
@@ -42,9 +43,18 @@ static const kgen__args_rows *rows_of(const kgen_spec *spec) {
     return &args_rows;
 }
 
-static kgen_status check_caches(kgen__kv *kv, const kgen_kv_gather_spec *s,
+/* Of keys; beside values with a scale a block they are copied. */
+static kgen__kv keys_of(const kgen_kv_gather_spec *s, int64_t heads) {
+    int32_t type = s->descale == KGEN_DESCALE_BLOCK ? s->out : s->kv;
+    kgen__kv kv = kgen__kv_of(s->layout, type, s->page, heads);
+    kv.align = s->align;
+    return kv;
+}
+
+static kgen_status check_caches(kgen__kv *keys, kgen__kv *kv, const kgen_kv_gather_spec *s,
                                 const kgen_kv_gather_args *a, kgen_error *err) {
-    KGEN_TRY(kgen__check_cache(kv, "k_cache", 0, &a->k_cache, s->head_dim, err));
+    KGEN_TRY(kgen__check_cache(keys, "k_cache", 0, &a->k_cache, s->head_dim, err));
+    kv->page = keys->page;
     KGEN_TRY(kgen__check_cache(kv, "v_cache", 1, &a->v_cache, s->v_dim, err));
     KGEN_TRY(kgen__check_dim("v_cache", &a->v_cache, 0, a->k_cache.shape[0], err));
     KGEN_TRY(kgen__check_span("k_cache", &a->k_cache, err));
@@ -81,8 +91,14 @@ static kgen_status pack_scales(device_args *d, const kgen_kv_gather_spec *s,
                                const kgen_kv_gather_args *a, const kgen__kv *kv, int64_t seqs,
                                kgen_error *err) {
     const kgen_tensor *const scales[] = {&a->k_descale, &a->v_descale};
+    long long stride[3];
+    if (s->descale == KGEN_DESCALE_BLOCK) {
+        KGEN_TRY(kgen__check_block_scale(kv, "v_descale", &a->v_descale, a->k_cache.shape[0],
+                                         s->v_dim / KG_KV_BLOCK, stride, err));
+        kgen__pack_scale(&d->side[1], &a->v_descale, stride);
+        return KGEN_OK;
+    }
     for (int i = 0; i < 2; i++) {
-        long long stride[3];
         KGEN_TRY(kgen__check_descale(kv, s->descale, i ? "v_descale" : "k_descale", scales[i],
                                      a->k_cache.shape[0], seqs, stride, err));
         kgen__pack_scale(&d->side[i], scales[i], stride);
@@ -119,9 +135,10 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     KGEN_TRY(check_counts(size, err));
     kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, size[SIZE_HKV]);
     kv.align = s->align;
-    KGEN_TRY(check_caches(&kv, s, a, err));
+    kgen__kv keys = keys_of(s, size[SIZE_HKV]);
+    KGEN_TRY(check_caches(&keys, &kv, s, a, err));
     KGEN_TRY(pack_scales(d, s, a, &kv, size[SIZE_S], err));
-    kgen__pack_side(&d->side[0], &kv, 0, &a->k, &a->k_cache);
+    kgen__pack_side(&d->side[0], &keys, 0, &a->k, &a->k_cache);
     kgen__pack_side(&d->side[1], &kv, 1, &a->v, &a->v_cache);
     pack_numbers(d, a, &kv, size);
     return count_groups(d, grid, kernel, err);

@@ -139,6 +139,19 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
     return KGEN_OK;
 }
 
+kgen_status kgen__check_block_scale(const kgen__kv *kv, const char *name, const kgen_tensor *t,
+                                    int64_t pages, int64_t blocks, long long stride[3],
+                                    kgen_error *err) {
+    KGEN_TRY(kgen__check_type(name, t, KGEN_DTYPE_F32, 4, err));
+    KGEN_TRY(kgen__check_dim(name, t, 0, pages, err));
+    KGEN_TRY(kgen__check_dim(name, t, 1, kv->page, err));
+    KGEN_TRY(kgen__check_dim(name, t, 2, kv->heads, err));
+    KGEN_TRY(kgen__check_dim(name, t, 3, blocks, err));
+    KGEN_TRY(kgen__check_unit_stride(name, t, 3, 1, err));
+    for (int i = 0; i < 3; i++) stride[i] = t->stride[i];
+    return KGEN_OK;
+}
+
 /* --- what is written ----------------------------------------------------- */
 
 /* Each stride steps over all that lies in the dimensions behind it. */

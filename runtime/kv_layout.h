@@ -35,6 +35,11 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
                                 const kgen_tensor *t, int64_t pages, int64_t seqs,
                                 long long stride[3], kgen_error *err);
 
+/* Scales of blocks of values: [NB][page][Hkv][blocks]. */
+kgen_status kgen__check_block_scale(const kgen__kv *kv, const char *name, const kgen_tensor *t,
+                                    int64_t pages, int64_t blocks, long long stride[3],
+                                    kgen_error *err);
+
 /* No two elements of a tensor that is written are the same one. */
 kgen_status kgen__check_distinct(const char *name, const kgen_tensor *t, kgen_error *err);
 

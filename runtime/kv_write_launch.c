@@ -4,6 +4,7 @@
 
 #include "checks.h"
 #include "kv_pack.h"
+#include "templates/kg/kv/kv_shape.h"
 
 typedef struct kg_kv_write_args device_args;
 
@@ -67,9 +68,18 @@ static kgen_status check_rows_apart(const kgen_kv_write_args *a, kgen_error *err
     return meet ? say_rows_meet(a, err) : KGEN_OK;
 }
 
-static kgen_status check_caches(kgen__kv *kv, const kgen_kv_write_spec *s,
+/* Of keys; beside values with a scale a block they are copied. */
+static kgen__kv keys_of(const kgen_kv_write_spec *s, int64_t heads) {
+    int32_t type = s->scale == KGEN_DESCALE_BLOCK ? s->x : s->kv;
+    kgen__kv kv = kgen__kv_of(s->layout, type, s->page, heads);
+    kv.align = s->align;
+    return kv;
+}
+
+static kgen_status check_caches(kgen__kv *keys, kgen__kv *kv, const kgen_kv_write_spec *s,
                                 const kgen_kv_write_args *a, kgen_error *err) {
-    KGEN_TRY(kgen__check_cache(kv, "k_cache", 0, &a->k_cache, s->head_dim, err));
+    KGEN_TRY(kgen__check_cache(keys, "k_cache", 0, &a->k_cache, s->head_dim, err));
+    kv->page = keys->page;
     KGEN_TRY(kgen__check_cache(kv, "v_cache", 1, &a->v_cache, s->v_dim, err));
     KGEN_TRY(kgen__check_dim("v_cache", &a->v_cache, 0, a->k_cache.shape[0], err));
     KGEN_TRY(kgen__check_span("k_cache", &a->k_cache, err));
@@ -113,6 +123,21 @@ static kgen_status check_scale(const kgen__kv *kv, const kgen_kv_write_spec *s, 
         one_head.shape[t->layout == KGEN_LAYOUT_HND ? 1 : 2] = 1;
     KGEN_TRY(kgen__check_span(name, t, err));
     return kgen__check_distinct(name, &one_head, err);
+}
+
+static kgen_status check_scales(device_args *d, const kgen__kv *kv, const kgen_kv_write_spec *s,
+                                const kgen_kv_write_args *a, kgen_error *err) {
+    int64_t pages = a->k_cache.shape[0];
+    long long stride[3];
+    if (s->scale != KGEN_DESCALE_BLOCK) {
+        KGEN_TRY(check_scale(kv, s, "k_scale", &a->k_scale, pages, &d->side[0], err));
+        return check_scale(kv, s, "v_scale", &a->v_scale, pages, &d->side[1], err);
+    }
+    KGEN_TRY(kgen__check_block_scale(kv, "v_scale", &a->v_scale, pages, s->v_dim / KG_KV_BLOCK,
+                                     stride, err));
+    kgen__pack_scale(&d->side[1], &a->v_scale, stride);
+    KGEN_TRY(kgen__check_span("v_scale", &a->v_scale, err));
+    return kgen__check_distinct("v_scale", &a->v_scale, err);
 }
 
 static void pack_numbers(device_args *d, const kgen_kv_write_spec *s, const kgen_kv_write_args *a,
@@ -168,16 +193,16 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     const kgen_kv_write_spec *s = &kernel->spec.kv_write;
     const kgen_kv_write_args *a = args->kv_write;
     device_args *d = packed;
-    int64_t size[KGEN__SIZES_MAX], pages = a->k_cache.shape[0];
+    int64_t size[KGEN__SIZES_MAX];
     KGEN_TRY(kgen__args_take(d, size, &kernel->binding, &kernel->spec, a, err));
     KGEN_TRY(check_heads("k", size[SIZE_HKV], err));
     kgen__kv kv = kgen__kv_of(s->layout, s->kv, s->page, size[SIZE_HKV]);
+    kgen__kv keys = keys_of(s, size[SIZE_HKV]);
     kv.align = s->align;
-    KGEN_TRY(check_caches(&kv, s, a, err));
-    KGEN_TRY(check_scale(&kv, s, "k_scale", &a->k_scale, pages, &d->side[0], err));
-    KGEN_TRY(check_scale(&kv, s, "v_scale", &a->v_scale, pages, &d->side[1], err));
+    KGEN_TRY(check_caches(&keys, &kv, s, a, err));
+    KGEN_TRY(check_scales(d, &kv, s, a, err));
     KGEN_TRY(check_queries(s, a, size, err));
-    kgen__pack_side(&d->side[0], &kv, 0, &a->k, &a->k_cache);
+    kgen__pack_side(&d->side[0], &keys, 0, &a->k, &a->k_cache);
     kgen__pack_side(&d->side[1], &kv, 1, &a->v, &a->v_cache);
     pack_numbers(d, s, a, &kv, size);
     return count_groups(d, grid, kernel, err);

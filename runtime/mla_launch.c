@@ -1,6 +1,7 @@
 /* Launches of mla: arguments against spec, packed as attention's kernels take them.
  * Nothing here allocates, locks or waits. */
 #include "gen/mla.h"
+#include "templates/kg/mla/mla_shape.h"
 #include "attn_pack.h"
 #include "checks.h"
 #include "kv_layout.h"
@@ -84,10 +85,11 @@ static kgen_status join_pages(kgen_tensor *pool, kgen_error *err) {
 
 static kgen_status pack_cache(device_args *d, const kgen_mla_spec *s, const kgen_mla_args *a,
                               kgen_error *err) {
-    kgen__kv kv = kgen__kv_of(KGEN_LAYOUT_NHD, s->kv, s->page, 1);
+    kgen__kv kv = kgen__kv_of(KGEN_LAYOUT_NHD, s->rows ? KGEN_DTYPE_U8 : s->kv, s->page, 1);
+    int64_t width = s->rows ? kg_mla_row_bytes(s->latent, s->rope) : s->latent + s->rope;
     kgen_tensor pool = pool_of(&a->cache);
     if (s->sparse) KGEN_TRY(join_pages(&pool, err));
-    KGEN_TRY(kgen__check_cache(&kv, "cache", 0, &pool, s->latent + s->rope, err));
+    KGEN_TRY(kgen__check_cache(&kv, "cache", 0, &pool, width, err));
     d->k = a->cache.data;
     d->k_page = pool.stride[0] * kv.size;
     d->k_token = (int)(pool.stride[1] * kv.size);

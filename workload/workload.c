@@ -126,6 +126,7 @@ static const format formats[] = {
     [KGEN_DTYPE_E5M2] = {0x20, 0x3c, 0x04, 0x80},
     [KGEN_DTYPE_F32] = {0x3c000000, 0x3f800000, 0x800000, 0x80000000},
     [KGEN_DTYPE_I8] = {0x01, 0x80, 0, 0x80},
+    [KGEN_DTYPE_U8] = {0x30, 0x3f, 0, 0}, /* below 2, whatever floats they are parts of */
     [KGEN_DTYPE_I4] = {0x00, 0x80, 0, 0x80},
 };
 

@@ -8,7 +8,14 @@
 
 #include "workload_family.h"
 
-enum { DEFAULT_HEADS = 8, GROUP = 8, POSITIONS = 4096, DEFAULT_CONTEXT = 1024, X16_PAGE = 16 };
+enum {
+    DEFAULT_HEADS = 8,
+    GROUP = 8,
+    POSITIONS = 4096,
+    DEFAULT_CONTEXT = 1024,
+    X16_PAGE = 16,
+    BLOCK = 128
+};
 
 static double size_of(int32_t dtype) {
     return kgen_dtype_size((kgen_dtype)dtype) / (double)kgen_dtype_values((kgen_dtype)dtype);
@@ -63,6 +70,9 @@ kgen_status kgen__workload_scales(kgen__workload *work, kgen_tensor *k, kgen_ten
     int token = of_tokens(granularity);
     if (granularity == KGEN_DESCALE_NONE || granularity == KGEN_DESCALE_IGNORE) return KGEN_OK;
     const int64_t one = 1, all[] = {c->pages, c->page, c->heads};
+    const int64_t blocks[] = {c->pages, c->page, c->heads, c->v_dim / BLOCK};
+    if (granularity == KGEN_DESCALE_BLOCK)
+        return kgen__workload_tensor(work, v, KGEN__SHARED, 4, blocks, content, err);
     for (int is_v = 0; is_v < 2; is_v++) {
         KGEN_TRY(kgen__workload_tensor(work, sides[is_v], KGEN__SHARED, token ? 3 : 1,
                                        token ? all : &one, content, err));
@@ -85,9 +95,14 @@ typedef struct kv_bytes {
     double outside, cached, scales;
 } kv_bytes;
 
-static kv_bytes bytes_of(const kgen__workload *work, int32_t x, int32_t kv, int32_t dims,
-                         int32_t granularity) {
+static kv_bytes bytes_of(const kgen__workload *work, int32_t x, int32_t kv, int32_t dim,
+                         int32_t v_dim, int32_t granularity) {
     double places = (double)work->problem.batch * work->problem.heads;
+    int32_t dims = dim + v_dim;
+    if (granularity == KGEN_DESCALE_BLOCK)
+        return (kv_bytes){places * dims * size_of(x),
+                          places * (dim * size_of(x) + v_dim * size_of(kv)),
+                          places * v_dim / BLOCK * sizeof(float)};
     return (kv_bytes){places * dims * size_of(x), places * dims * size_of(kv),
                       of_tokens(granularity) ? places * 2 * sizeof(float) : 0};
 }
@@ -103,7 +118,7 @@ static kgen_status plan_write(kgen__workload *work, kgen_error *err) {
     (void)err;
     default_heads(work);
     double rows = work->problem.batch;
-    kv_bytes b = bytes_of(work, s->x, s->kv, s->head_dim + s->v_dim, s->scale);
+    kv_bytes b = bytes_of(work, s->x, s->kv, s->head_dim, s->v_dim, s->scale);
     double queries =
         s->rope_q ? rows * work->problem.heads * GROUP * s->head_dim * size_of(s->x) : 0;
     double indices = size_of(index_type(s->slots)) +
@@ -227,7 +242,7 @@ static kgen_status plan_gather(kgen__workload *work, kgen_error *err) {
     (void)err;
     default_heads(work);
     if (!work->problem.context) work->problem.context = DEFAULT_CONTEXT;
-    kv_bytes b = bytes_of(work, s->out, s->kv, s->head_dim + s->v_dim, s->descale);
+    kv_bytes b = bytes_of(work, s->out, s->kv, s->head_dim, s->v_dim, s->descale);
     kv_shape n = gather_shape(work);
     double entries = (double)n.seqs * (double)n.columns;
     work->read_bytes = b.cached + b.scales + entries * size_of(index_type(s->table));

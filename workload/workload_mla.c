@@ -39,7 +39,8 @@ static kgen_status plan(kgen__workload *work, kgen_error *err) {
     mla_shape n = shape_of(work);
     double width = s->latent + s->rope, rows = (double)n.tokens * s->heads;
     double keys = (double)n.keys * (double)n.seqs;
-    work->read_bytes = keys * width * size_of(s->kv) + rows * width * size_of(s->q) +
+    double row = s->rows ? s->latent * (1 + 4.0 / 128) + s->rope * 2 : width * size_of(s->kv);
+    work->read_bytes = keys * row + rows * width * size_of(s->q) +
                        (double)n.live * (double)n.seqs * (s->table ? 8 : 4);
     work->bytes =
         work->read_bytes + rows * s->latent * size_of(s->out) + (s->lse ? rows * sizeof(float) : 0);

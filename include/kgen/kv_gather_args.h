@@ -17,7 +17,8 @@ extern "C" {
  *   from=end:   seq_lens[s] - n + i;  n = min(seq_len, q_len + W - 1) rows are
  *               what a window of W tokens sees
  * as round(float(code) * descale), in the type of the output; of 16-bit caches
- * the bits. Codes of i4 are as kv_write_args.h has them.
+ * the bits. descale=block: element i of a value has the descale i / 128 of its token and
+ * head, and keys are cached in the type of the output. Codes of i4 are as kv_write_args.h has them.
  *
  * A token below 0 or not below seq_lens[s], one past the table's columns or on
  * a page outside the pool, and rows of no sequence (before cu_seqlens[0], from

@@ -40,6 +40,9 @@ extern "C" {
  *                57344 e5m2, 127 i8, 7 i4
  *   scale=row    the same with amax over all heads of the token; every head's
  *                entry is written, or one where the head stride is 0
+ *   scale=block  written: v_scale[page][place][head][i] by the same formula with amax
+ *                over elements 128 i .. 128 i + 127 of the head of v; keys are copied, so
+ *                that k_cache has the type of k
  *
  * rope: the first rd dims of a key rotate by p = positions[t]:
  *   (a, b) -> (a cos - b sin, b cos + a sin), with entry i of row p of cos, sin,

@@ -13,6 +13,9 @@ extern "C" {
 
 /* Multi-head latent attention over a paged cache, in its absorbed form: the cached
  * row C[k] of L + R numbers is the key of every head, its first L numbers the value.
+ * rows=fp8: a row is bytes, and C[k] is read from it: L codes, a float for each block of
+ * 128 of them, bytes of any value up to a multiple of 16, R numbers of type kv.
+ * C[k][i] = code i * float i / 128, in f32 and then rounded to kv; the R numbers as they are.
  *
  * For query row (token i of sequence s, head h), with ctx = seq_lens[s] - q_len[s],
  * position p = ctx + i, keys k < seq_lens[s]:

@@ -61,7 +61,8 @@ typedef enum kgen_layout {
  * and head [S][Hkv]. TOKEN: per cached token and head, [NB][page][Hkv] or
  * [NB][Hkv][page]. The shape passed at launch is the shape that is read. ROW:
  * as TOKEN, one value for all heads of a token (kv_write). IGNORE: may be given,
- * of any shape, and is not read (attn). */
+ * of any shape, and is not read (attn). BLOCK: one per 128 dims of a value,
+ * [NB][page][Hkv][Dv/128]; keys have none (kv_write, kv_gather). */
 typedef enum kgen_descale {
     KGEN_DESCALE_AUTO = 0,
     KGEN_DESCALE_NONE = 1,
@@ -69,6 +70,7 @@ typedef enum kgen_descale {
     KGEN_DESCALE_TOKEN = 3,
     KGEN_DESCALE_ROW = 4,
     KGEN_DESCALE_IGNORE = 5,
+    KGEN_DESCALE_BLOCK = 6,
 } kgen_descale;
 
 #define KGEN_PAGE_X16 0   /* page: any multiple of 16, given at launch */

@@ -83,6 +83,13 @@ static kgen_tensor scale_at(int place, int32_t scale) {
     return AT(place, KGEN_DTYPE_F32, KGEN_LAYOUT_NHD, PAGES, PAGE, HEADS);
 }
 
+/* Values of 256 dims with a scale a block, in nhd. */
+static void widen(kgen_tensor *v, kgen_tensor *cache, kgen_tensor *scale) {
+    *v = AT(13, v->dtype, 0, v->shape[0], HEADS, 4 * DIM);
+    *cache = AT(14, cache->dtype, KGEN_LAYOUT_NHD, PAGES, PAGE, HEADS, 4 * DIM);
+    *scale = AT(15, KGEN_DTYPE_F32, 0, PAGES, PAGE, HEADS, 2);
+}
+
 static void make_write(rig *r, const char *line) {
     make_kernel(r, line);
     const kgen_kv_write_spec *s = &r->kernel.spec.kv_write;
@@ -90,9 +97,11 @@ static void make_write(rig *r, const char *line) {
     a->k = AT(1, s->x, 0, ROWS + 2, HEADS, DIM);
     a->v = AT(2, s->x, 0, ROWS, HEADS, DIM);
     a->slots = AT(3, s->slots ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, ROWS);
-    a->k_cache = cache_at(4, s->layout, s->kv, 0);
+    int blocks = s->scale == KGEN_DESCALE_BLOCK;
+    a->k_cache = cache_at(4, s->layout, blocks ? s->x : s->kv, 0);
     a->v_cache = cache_at(5, s->layout, s->kv, 1);
-    if (s->scale != KGEN_DESCALE_NONE) {
+    if (blocks) widen(&a->v, &a->v_cache, &a->v_scale);
+    if (s->scale != KGEN_DESCALE_NONE && !blocks) {
         a->k_scale = scale_at(6, s->scale);
         a->v_scale = scale_at(7, s->scale);
     }
@@ -110,19 +119,21 @@ static void make_gather(rig *r, const char *line) {
     make_kernel(r, line);
     const kgen_kv_gather_spec *s = &r->kernel.spec.kv_gather;
     kgen_kv_gather_args *a = r->args.kv_gather;
-    a->k_cache = cache_at(4, s->layout, s->kv, 0);
+    int blocks = s->descale == KGEN_DESCALE_BLOCK;
+    a->k_cache = cache_at(4, s->layout, blocks ? s->out : s->kv, 0);
     a->v_cache = cache_at(5, s->layout, s->kv, 1);
     a->block_table = AT(1, s->table ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, 3, 5);
     kgen_dtype lens = s->len_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32;
     a->cu_seqlens = AT(2, s->cu_type ? KGEN_DTYPE_I64 : KGEN_DTYPE_I32, 0, 4);
     a->seq_lens = AT(3, lens, 0, 3);
     if (s->from == KGEN_FROM_START) a->starts = AT(6, lens, 0, 3);
-    if (s->descale != KGEN_DESCALE_NONE) {
+    if (s->descale != KGEN_DESCALE_NONE && !blocks) {
         a->k_descale = scale_at(7, s->descale);
         a->v_descale = scale_at(8, s->descale);
     }
     a->k = AT(9, s->out, 0, ROWS, HEADS, DIM);
     a->v = AT(10, s->out, 0, ROWS, HEADS, DIM);
+    if (blocks) widen(&a->v, &a->v_cache, &a->v_descale);
 }
 
 static void make(rig *r, const char *line) {
@@ -146,6 +157,8 @@ static void refuse(rig *r, const char *line, const char *says) {
 #define AL4 "kv_write:d=64,layout=nhd,al=4,rope=neox,tw=full,rq=1"
 #define AL2 "kv_write:d=64,layout=hnd,al=2"
 #define G_AL4 "kv_gather:d=64,layout=nhd,al=4,len=i64,cu=i64"
+#define BLOCKS "kv_write:d=64,dv=256,layout=nhd,kv=e4m3fn,scale=block"
+#define G_BLOCKS "kv_gather:d=64,dv=256,layout=nhd,kv=e4m3fn,descale=block"
 #define NHD4 "kv_write:d=64,layout=nhd,kv=i4"
 #define G_HND4 "kv_gather:d=64,layout=hnd,kv=i4"
 #define ROPE "kv_write:d=64,layout=nhd,rope=neox,rd=32,rq=1,ct=bf16"
@@ -155,8 +168,8 @@ static void refuse(rig *r, const char *line, const char *says) {
 #define G_END "kv_gather:d=64,layout=hnd,kv=i8,from=end"
 #define G_XPACKED "kv_gather:d=64,layout=xpacked,kv=bf16"
 
-static const char *const lines[] = {NHD,   SHUFFLE,   XPACKED, HND,       ROPE, X16,
-                                    G_NHD, G_SHUFFLE, G_END,   G_XPACKED, NHD4, G_HND4};
+static const char *const lines[] = {NHD,       SHUFFLE, XPACKED,   HND,  ROPE,   X16,    G_NHD,
+                                    G_SHUFFLE, G_END,   G_XPACKED, NHD4, G_HND4, BLOCKS, G_BLOCKS};
 enum { LINES = sizeof lines / sizeof lines[0] };
 
 static void test_valid_arguments_are_launched(void **state) {
@@ -292,6 +305,14 @@ static const bad bads[] = {
     {NHD, W(k), SAME, W(k_cache), "k: overlaps k_cache, which the kernel writes"},
     {NHD, W(v), SAME, W(k_cache), "v: overlaps k_cache"},
     {HND, W(k_scale), NO_DATA, 0, "k_scale: no data"},
+    {BLOCKS, W(v_scale), NO_DATA, 0, "v_scale: no data"},
+    {BLOCKS, W(v_scale), SHAPE0, 0, "v_scale: shape[0]=8, 9 expected"},
+    {BLOCKS, W(v_scale), SHAPE2, 0, "v_scale: shape[2]=5, 4 expected"},
+    {BLOCKS, W(v_scale), LAST, 0, "v_scale: stride[3]=2, 1 expected"},
+    {BLOCKS, W(k_cache), DTYPE, 0, "k_cache: dtype f32, kernel built for bf16"},
+    {BLOCKS, W(v_cache), SHAPE1, 0, "v_cache: pages of 17 tokens, kernel built for page=16"},
+    {G_BLOCKS, G(v_descale), SHAPE1, 0, "v_descale: shape[1]=17, 16 expected"},
+    {G_BLOCKS, G(k_cache), DTYPE, 0, "k_cache: dtype f32, kernel built for bf16"},
     {NHD4, W(v_scale), NO_DATA, 0, "v_scale: no data"},
     {NHD4, W(k_cache), DTYPE, 0, "k_cache: dtype f32, kernel built for i4"},
     {G_HND4, G(k_descale), NO_DATA, 0, "k_descale: no data"},

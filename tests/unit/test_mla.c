@@ -109,6 +109,7 @@ static void set_many(kgen_mla_args *a) {
 #define VERIFY "mla:phase=verify,t=3,l=64,r=16,h=5,page=16 | lens=20,40 qlens=3"
 #define TREE "mla:phase=tree,t=3,l=64,r=16,h=5,page=16 | lens=20,40 qlens=3"
 #define SPARSE "mla:sparse=1,l=64,r=16,h=5,page=1 | lens=20,40 page=16"
+#define ROWS "mla:l=128,r=16,h=5,page=16,rows=fp8 | lens=20,40"
 #define FLAT "mla:l=64,r=16,h=5,page=16,flat=1 | lens=20,40"
 #define ANY_PAGE "mla:l=64,r=16,h=5,page=x16 | lens=20,40 page=16"
 #define SMALL "mla:l=64,r=16,h=5,page=1 | lens=20,40"
@@ -124,6 +125,9 @@ static const struct {
     {DECODE, set_page, "cache: pages of 32 tokens, kernel built for page=16"},
     {DECODE, set_width, "cache: shape[2]=64"},
     {DECODE, set_far, "cache: stride[1]="},
+    {ROWS, set_width, "cache: shape[2]=64, 176 expected"},
+    {ROWS, set_page, "cache: pages of 32 tokens, kernel built for page=16"},
+    {ROWS, set_type, "cache: dtype fp16, kernel built for u8"},
     {SMALL, set_page, "cache: pages of 32 tokens, kernel built for page=1"},
     {ANY_PAGE, swap_page, "cache: pages of 20 tokens, a multiple of 16"},
     {DECODE, set_heads, "q: shape[1]=4"},
@@ -263,7 +267,7 @@ static void test_absorbed_is_unabsorbed(void **state) {
     round_all(&m.k_rope[0][0], sizeof m.k_rope / sizeof(double));
     a->softmax_scale = 0.02f;
     absorb(a, &m, a->block_table.data);
-    kgen__mla_as_attn(attn, &r->data);
+    kgen__mla_as_attn(attn, &r->data, &a->cache);
     DO(kgen__attn_reference(&answer, &attn->spec, attn->args.attn, &did));
     for (int h = 0; h < HEADS; h++) {
         double want[VALUE];

@@ -516,6 +516,7 @@ static const axis mla_axes[] = {
     {"lse", "lse=0", "lse=1"},
     {"lse", "lse=1", "lse=th"},
     {"descale", "kv=fp8,descale=none", "kv=fp8,descale=head"},
+    {"rows", "rows=kv", "rows=fp8"},
 };
 
 #define TABLE "op=page_table_requests,page=16"

@@ -1,4 +1,4 @@
-// Four 8-bit floats of a word to floats and back, where the isa has
+// Four 8-bit floats of a word out of floats, where the isa has
 // instructions for the format. They do not saturate: what is too large is
 // clamped first, and NaN has no sign.
 #pragma once
@@ -23,16 +23,6 @@ KG_DEV u32 fp8_codes(const float (&x)[4]) {
     }
 #endif
     return fp8_codes_soft(x);
-}
-
-KG_DEV void fp8_values(float (&out)[4], u32 word) {
-#if KG_FP8_CONVERSIONS
-    if constexpr (HAS_FP8<FP8_DTYPE>) {
-        fp8_to_f32<FP8_DTYPE>(out, word);
-        return;
-    }
-#endif
-    fp8_values_soft(out, word);
 }
 
 } // namespace kg

@@ -7,11 +7,31 @@ namespace kg {
 
 template <int SIDE> struct piece_t {
     typedef chunks<SIDE> c;
-    u32 words[c::each][4]; // as cached
-    int row, head, first;  // first: of its chunks; then every c::lanes-th
+    static constexpr int WORDS = COPIED<SIDE> ? OUT_WORDS : 4; // of a chunk
+    u32 words[c::each][WORDS];                                 // as cached
+    int row, head, first; // first: of its chunks; then every c::lanes-th
     place_t at;
-    float scale;
+    float scale[BLOCKED ? c::each : 1];
 };
+
+// Of 16-bit keys beside 8-bit values.
+KG_DEV void load_copied(u32 (&out)[OUT_WORDS], const u8 *p) {
+    KG_UNROLL for (int n = 0; n < OUT_WORDS; n += 4) {
+        u32 line[4];
+        load_line(line, p + n * 4);
+        KG_UNROLL for (int j = 0; j < 4; j++) out[n + j] = line[j];
+    }
+}
+
+template <int SIDE> KG_DEV void load_scales(piece_t<SIDE> &p, args_t a, const sequence_t &s) {
+    side_t side = a.side[SIDE];
+    if constexpr (COPIED<SIDE>) return;
+    if constexpr (!BLOCKED) p.scale[0] = descale_of(side, s.n, p.at, p.head);
+    KG_UNROLL for (int i = 0; i < chunks<SIDE>::each && BLOCKED; i++) p.scale[i] = load(
+        side.scale +
+        (p.at.page * side.scale_page + p.at.slot * side.scale_slot + p.head * side.scale_head) +
+        (p.first + i * chunks<SIDE>::lanes) / BLOCK_CHUNKS);
+}
 
 template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, sequence_t &s, u32 place) {
     typedef chunks<SIDE> c;
@@ -25,12 +45,17 @@ template <int SIDE> KG_DEV void load_piece(piece_t<SIDE> &p, args_t a, sequence_
     walk_to(s, a, p.row);
     p.at = place_of(a, s, p.row);
     if (p.at.page < 0) return;
-    p.scale = descale_of(side, s.n, p.at, p.head);
+    load_scales(p, a, s);
     const u8 *from =
         (const u8 *)side.cache +
         (p.at.page * side.cache_page + p.head * side.cache_head + p.at.slot * side.cache_slot);
-    KG_UNROLL for (int i = 0; i < c::each; i++)
-        load_line(p.words[i], from + (p.first + i * c::lanes) * side.cache_chunk);
+    KG_UNROLL for (int i = 0; i < c::each; i++) {
+        int chunk = p.first + i * c::lanes;
+        if constexpr (COPIED<SIDE>)
+            load_copied(p.words[i], from + chunk * (X * 2));
+        else
+            load_line(p.words[i], from + chunk * side.cache_chunk);
+    }
 }
 
 KG_DEV void widen(u32 (&out)[OUT_WORDS], const u32 (&words)[4], float scale) {
@@ -60,7 +85,10 @@ template <int SIDE> KG_DEV void store_piece(const piece_t<SIDE> &p, args_t a) {
     u8 *to = (u8 *)side.rows + (p.row * side.row + p.head * side.head);
     KG_UNROLL for (int i = 0; i < c::each; i++) {
         u32 out[OUT_WORDS];
-        widen(out, p.words[i], p.scale);
+        if constexpr (COPIED<SIDE>)
+            KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) out[n] = p.words[i][n];
+        else
+            widen(out, p.words[i], p.scale[BLOCKED ? i : 0]);
         KG_UNROLL for (int n = 0; n < OUT_WORDS; n += 4) {
             u32 quad[4];
             KG_UNROLL for (int j = 0; j < 4; j++) quad[j] = p.at.page < 0 ? 0 : out[n + j];

@@ -1,5 +1,6 @@
 // Elements as words of two 16-bit values or of one float, and words of four 8-bit codes.
 #pragma once
+#include "kg/core/fp8_read.h"
 #include "kg/kv/kv_fp8.h"
 #include "kg/kv/kv_packed.h"
 
@@ -56,7 +57,7 @@ constexpr float KV_MAX = KV_DTYPE == DTYPE_I4         ? 7.0f
 constexpr float LARGEST = 3.4028234663852886e38f;
 constexpr float LEAST_SCALE = 1e-6f;
 
-constexpr bool COMPUTED = SCALE >= DESCALE_TOKEN; // by token, by row
+constexpr bool COMPUTED = SCALE >= DESCALE_TOKEN; // by token, by row, by block
 
 // The largest magnitudes of both halves of words, or of words, which order like
 // integers; infinity and NaN are above all numbers.
@@ -140,7 +141,7 @@ KG_DEV void values(float (&out)[4], u32 word) {
     if constexpr (KV_DTYPE == DTYPE_I8) {
         KG_UNROLL for (int i = 0; i < 4; i++) out[i] = (float)((i32)(word << (24 - 8 * i)) >> 24);
     } else {
-        fp8_values(out, word);
+        fp8_values<FP8_DTYPE>(out, word);
     }
 }
 

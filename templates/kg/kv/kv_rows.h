@@ -90,22 +90,25 @@ template <int SIDE> KG_DEV void rotate_piece(piece_t<SIDE> &p, args_t a) {
     }
 }
 
-// The largest magnitude of a piece that is written; plain: it has neither
-// infinity nor NaN.
-template <int SIDE> KG_DEV float piece_amax(const piece_t<SIDE> &p, bool &plain) {
+// The largest magnitude of COUNT chunks of a piece that is written; plain: they have
+// neither infinity nor NaN.
+template <int COUNT, int SIDE>
+KG_DEV float chunks_amax(const piece_t<SIDE> &p, int first, bool &plain) {
     u32 top = 0;
-    KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++)
-        KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) top = top_word(top, p.words[i][n]);
+    KG_UNROLL for (int i = 0; i < COUNT; i++) KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) top =
+        top_word(top, p.words[first + i][n]);
     top = top_of(top);
     plain = top < INF_BITS;
     if (top > INF_BITS) {
         top = 0;
-        KG_UNROLL for (int i = 0; i < row_chunks<SIDE>::each; i++)
-            KG_UNROLL for (int n = 0; n < OUT_WORDS; n++) top =
-                top_word(top, without_nan(p.words[i][n]));
+        KG_UNROLL for (int i = 0; i < COUNT; i++) KG_UNROLL for (int n = 0; n < OUT_WORDS; n++)
+            top = top_word(top, without_nan(p.words[first + i][n]));
         top = top_of(top);
     }
     return p.slot < 0 ? 0 : magnitude(top);
+}
+template <int SIDE> KG_DEV float piece_amax(const piece_t<SIDE> &p, bool &plain) {
+    return chunks_amax<row_chunks<SIDE>::each>(p, 0, plain);
 }
 
 // Over the lanes that differ in bits LOW .. HIGH/2 of their number.
@@ -162,6 +165,40 @@ KG_DEV void put_chunks(const piece_t<SIDE> &p, u8 *to, i64 step, float scale) {
     }
 }
 
+// Values whose neighbouring lanes share a block.
+KG_DEV void put_blocks(const piece_t<1> &p, args_t a, place_t at) {
+    side_t side = a.side[1];
+    u8 *to = (u8 *)side.cache +
+             (at.page * side.cache_page + p.head * side.cache_head + at.slot * side.cache_slot);
+    KG_UNROLL for (int i = 0; i < row_chunks<1>::each; i++) {
+        bool plain = false;
+        float scale = scale_for(max_lanes<1, BLOCK_CHUNKS>(chunks_amax<1>(p, i, plain)));
+        int chunk = chunk_at<1>(p.first, i);
+        u32 out[4];
+        if (p.slot < 0) continue;
+        if (plain)
+            quantise<true>(out, p.words[i], scale, reciprocal(scale));
+        else
+            quantise<false>(out, p.words[i], scale, reciprocal(scale));
+        store_line(to + chunk * side.cache_chunk, out);
+        if (chunk % BLOCK_CHUNKS == 0)
+            store(scale_at(side, at, p.head) + chunk / BLOCK_CHUNKS, scale);
+    }
+}
+
+// Keys beside them.
+KG_DEV void copy_piece(const piece_t<0> &p, args_t a, place_t at) {
+    side_t side = a.side[0];
+    u8 *to = (u8 *)side.cache +
+             (at.page * side.cache_page + p.head * side.cache_head + at.slot * side.cache_slot);
+    KG_UNROLL for (int i = 0; i < row_chunks<0>::each; i++)
+        KG_UNROLL for (int n = 0; n < OUT_WORDS && p.slot >= 0; n += 4) {
+        u32 line[4];
+        KG_UNROLL for (int j = 0; j < 4; j++) line[j] = p.words[i][n + j];
+        store_line(to + (chunk_at<0>(p.first, i) * (X * X_BYTES) + n * 4), line);
+    }
+}
+
 template <int SIDE>
 KG_DEV void put_piece(const piece_t<SIDE> &p, args_t a, place_t at, float scale, bool plain) {
     side_t side = a.side[SIDE];
@@ -178,8 +215,14 @@ template <int SIDE> KG_DEV void store_piece(piece_t<SIDE> &p, args_t a) {
     place_t at = place_of(a, p.slot < 0 ? 0 : p.slot);
     bool plain = false;
     rotate_piece(p, a);
-    float scale = piece_scale(p, a, at, plain);
-    put_piece(p, a, at, scale, plain);
+    if constexpr (COPIED<SIDE>) {
+        copy_piece(p, a, at);
+    } else if constexpr (BLOCKED) {
+        put_blocks(p, a, at);
+    } else {
+        float scale = piece_scale(p, a, at, plain);
+        put_piece(p, a, at, scale, plain);
+    }
 }
 
 // The workgroup's part of all rows.

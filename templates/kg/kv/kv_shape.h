@@ -5,6 +5,8 @@
 
 /* Bytes of the cache that a lane moves at once. */
 enum { KG_KV_CHUNK = 16 };
+/* Dims of a value that share a scale, where blocks have one each. */
+enum { KG_KV_BLOCK = 128 };
 
 KG_SHAPE int kg_kv_x(int kv_bits) { return 8 * KG_KV_CHUNK / kv_bits; }
 

@@ -5,6 +5,8 @@
 
 namespace kg {
 
+constexpr bool BLOCKED = SCALE == DESCALE_BLOCK; // values by blocks, keys as they are
+template <int SIDE> constexpr bool COPIED = BLOCKED && SIDE == 0;
 constexpr int THREADS = KG_WORKGROUP;
 constexpr bool KV_8BIT = KV_DTYPE != DTYPE_BF16 && KV_DTYPE != DTYPE_FP16;
 constexpr bool KV_4BIT = KV_DTYPE == DTYPE_I4;
@@ -32,6 +34,7 @@ constexpr int PAIRS = V_DIM / 2;
 constexpr int PAIR_LANES = kg_kv_pair_lanes(V_DIM, WAVE);
 constexpr int PARTS = kg_kv_parts(V_DIM, WAVE);
 constexpr int WAVE_HEADS = WAVE / PAIR_LANES;
+constexpr int BLOCK_CHUNKS = KG_KV_BLOCK / X; // neighbours of a row
 constexpr int GROUP_WAVES = THREADS / WAVE;
 
 } // namespace kg

@@ -30,6 +30,7 @@ constexpr int DESCALE_AUTO = 0;
 constexpr int DESCALE_NONE = 1;
 constexpr int DESCALE_HEAD = 2;
 constexpr int DESCALE_TOKEN = 3;
+constexpr int DESCALE_BLOCK = 6;
 constexpr int SCALE = 1;
 constexpr int FROM_START = 0;
 constexpr int FROM_END = 1;

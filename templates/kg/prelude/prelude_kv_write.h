@@ -32,6 +32,7 @@ constexpr int DESCALE_NONE = 1;
 constexpr int DESCALE_HEAD = 2;
 constexpr int DESCALE_TOKEN = 3;
 constexpr int DESCALE_ROW = 4;
+constexpr int DESCALE_BLOCK = 6;
 constexpr int SCALE = 1;
 constexpr int REMAP_I32 = 1;
 constexpr int REMAP_I64 = 2;

@@ -15,6 +15,7 @@ constexpr int DTYPE_E5M2 = 5;
 constexpr int PHASE = 0;
 constexpr int Q_DTYPE = 1;
 constexpr int KV_DTYPE = 1;
+constexpr int ROW_DTYPE = 0;
 constexpr int OUT_DTYPE = 1;
 constexpr int V_DIM = 512;
 constexpr int ROPE_DIM = 64;
