@@ -61,9 +61,10 @@ typedef struct flags_row {
         LIST("--offload-arch=" arch, CLANG_HIP_FLAGS, "-mcumode", "-mcode-object-version=6",     \
              UNROLLED),                                                                          \
         NULL
-#define FLAGS_NVRTC(arch)                                              \
-    NULL, NULL,                                                        \
-        LIST("--gpu-architecture=" arch, "--std=c++17", "--fmad=true", \
+/* With the instructions that later architectures lack. */
+#define FLAGS_NVRTC(arch)                                                  \
+    NULL, NULL,                                                            \
+        LIST("--gpu-architecture=" arch "a", "--std=c++17", "--fmad=true", \
              "--device-as-default-execution-space")
 #define FLAGS_HOST(arch) NULL, cpu_clang, NULL
 

@@ -125,10 +125,22 @@ static int32_t is_sparse(const kgen_spec *spec) {
     return 0;
 }
 
+static int is_packed(int32_t layout) {
+    return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
+}
+
+/* Long queries by way of LDS, where an isa has products for it. */
+static int32_t buffers(const kgen_spec *spec) {
+    const kgen_attn_spec *s = &spec->attn;
+    return kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout), s->v_split, s->waves,
+                            s->row_tiles);
+}
+
 /* What templates ask instead of the phase's number. */
 static const kgen__fact phase_facts[] = {
-    {"PART_KEYS", part_keys}, {"BOUNDED", is_bounded}, {"RAGGED", is_ragged}, {"TREE", is_tree},
-    {"DENSE", is_dense},      {"STAGED", is_staged},   {"SPARSE", is_sparse}, {NULL, NULL}};
+    {"PART_KEYS", part_keys}, {"BOUNDED", is_bounded}, {"RAGGED", is_ragged},
+    {"TREE", is_tree},        {"DENSE", is_dense},     {"STAGED", is_staged},
+    {"SPARSE", is_sparse},    {"BUFFERS", buffers},    {NULL, NULL}};
 
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;
@@ -140,9 +152,6 @@ static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) ==
 static int is_integer(int32_t dtype) { return dtype == KGEN_DTYPE_I8 || dtype == KGEN_DTYPE_I4; }
 static int bits_of(int32_t dtype) {
     return 8 * kgen_dtype_size((kgen_dtype)dtype) / kgen_dtype_values((kgen_dtype)dtype);
-}
-static int is_packed(int32_t layout) {
-    return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
 }
 /* A page smaller than a block: one look-up a token (kg/attn/page.h). */
 static int is_small_page(int32_t page) { return page != KGEN_PAGE_X16 && page < 16; }
@@ -279,8 +288,8 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 static int32_t x_of(const kgen_attn_spec *s) { return 128 / bits_of(s->kv); }
 
 static int32_t is_buffered(const kgen_attn_spec *s, const isa_row *isa) {
-    return isa->buffers && s->kv != KGEN_DTYPE_E4M3FNUZ &&
-           kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout), s->v_split);
+    return isa->buffers && kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout),
+                                            s->v_split, s->waves, s->row_tiles);
 }
 
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
@@ -300,7 +309,8 @@ static int32_t acc_registers(const kgen_attn_spec *s, const kgen_target *target)
 /* Registers of Q, and what of them lies in LDS. */
 static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t groups = target->wave_size / isa_rows[target->isa].columns;
-    return kg_attn_q_registers(s->row_tiles, s->head_dim, groups, x_of(s));
+    int32_t x = is_buffered(s, &isa_rows[target->isa]) ? 8 : x_of(s);
+    return kg_attn_q_registers(s->row_tiles, s->head_dim, groups, x);
 }
 /* Of a row block. */
 static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
@@ -311,6 +321,17 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
     return q_registers(s, target) > kg_attn_q_keeps(acc_registers(s, target), target->wave_size,
                                                     sm90, is_buffered(s, &isa_rows[target->isa]));
+}
+
+/* q: bytes of queries in LDS. */
+static int32_t q_lds_bytes(const kgen_attn_spec *s, const kgen_target *target) {
+    int32_t copies = phases[s->phase].bounded ? 1 : s->waves; /* each wave's rows */
+    return q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 * copies : 0;
+}
+static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) {
+    int32_t most = kg_attn_most_blocks(acc_registers(s, target));
+    return kg_attn_sets_of(most, isa_rows[target->isa].keys, s->head_dim, s->v_dim, bits_of(s->kv),
+                           s->occupancy, q_lds_bytes(s, target));
 }
 
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
@@ -338,11 +359,9 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t wide = s->head_dim >= 256 && bits == 16 && target->isa == KGEN_ISA_RDNA3;
     if (wide && s->cascade && !phases[s->phase].bounded) fixed += 40;
     if (is_buffered(s, isa)) {
-        int edges = s->window || s->right || s->chunk || s->causal != 1;
-        int by_two = kg_attn_by_two(s->row_tiles, acc, q), f32 = s->q == KGEN_DTYPE_F32;
-        k = 8, v = 8; /* on their way from LDS */
-        fixed = 16 + 6 * s->row_tiles * by_two + 4 * edges + 4 * s->softcap + 4 * s->alibi +
-                8 * s->invariant + 8 * f32; /* measured */
+        k = 0, v = 0; /* in LDS */
+        tile = sets_of(s, target).blocks * isa->keys * isa->columns / wave;
+        fixed = 40;
     }
     return acc + k + v + q + scales + ids + fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
@@ -365,15 +384,12 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
                                      slice_dims(s, isa) / 16, part, most);
     if (!is_buffered(s, isa)) return lds.bytes;
-    int32_t row = kg_attn_buffer_row(s->head_dim * bits_of(s->kv) / 8) +
-                  kg_attn_buffer_row(s->v_dim * bits_of(s->kv) / 8);
-    int32_t blocks = kg_attn_set_blocks(s->waves, isa->keys, row, s->occupancy);
-    return larger(lds.bytes, lds.round + KG_ATTN_SETS * blocks * isa->keys * row) +
-           s->waves * KG_ATTN_PARK_BYTES;
+    int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
+    return larger(lds.bytes, stage + sets_of(s, target).bytes) + s->waves * KG_ATTN_PARK_BYTES;
 }
 
 static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
-    int32_t bytes = lds_needed(&spec->attn, target, 0);
+    int32_t bytes = lds_needed(&spec->attn, target, q_lds_bytes(&spec->attn, target));
     return target->isa == KGEN_ISA_SM90 && bytes > target->lds_bytes ? bytes : 0;
 }
 
@@ -381,8 +397,7 @@ static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
 static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
     int32_t shared = sm90 ? 1 : s->occupancy; /* there 48 KiB are each workgroup's */
-    int32_t copies = phases[s->phase].bounded ? 1 : s->waves; /* each wave's rows */
-    int32_t q = q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 * copies : 0;
+    int32_t q = q_lds_bytes(s, target);
     int32_t lds = shared * lds_needed(s, target, q) - target->lds_bytes;
     if (is_buffered(s, &isa_rows[target->isa]))
         lds = s->occupancy * (lds_needed(s, target, q) + target->group_lds_bytes) -
@@ -403,6 +418,10 @@ static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t reads =
         kg_attn_row_blocks(s->group, tokens, rows) * (s->head_dim * s->v_split + s->v_dim);
     int32_t waves = s->waves * s->v_split * s->occupancy;
+    /* Each wave reads for itself what all could share. */
+    const isa_row *isa = &isa_rows[target->isa];
+    int long_queries = isa->buffers && !phases[s->phase].bounded && s->v_dim <= 256;
+    if (long_queries && !is_buffered(s, isa)) reads *= s->waves;
     return waves < 2 * target->simds ? reads * 5 : reads * 4;
 }
 
@@ -411,6 +430,8 @@ static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
 static int32_t most_splits(const kgen_attn_spec *s, const isa_row *isa) {
     kgen_attn_spec whole = *s;
     whole.v_split = 1;
+    if (!whole.waves) whole.waves = 4;
+    if (!whole.row_tiles) whole.row_tiles = 2;
     int buffered = is_buffered(&whole, isa);
     return buffered && s->v_dim <= 256 ? 1 : isa->v_split;
 }

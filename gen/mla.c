@@ -96,6 +96,7 @@ static const kgen__fact facts[] = {
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
         {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
     {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"PART_KEYS", part_keys}, {"SPANS", no},
+    {"BUFFERS", no},
     {"CASCADE", no},
     {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};

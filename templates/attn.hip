@@ -21,7 +21,7 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     values_t o;
     role_t role = role_of(g, wave);
     head_t head = head_of(a, g, role);
-    u8 *queries = lds + (Q_IN_LDS ? role.group * Q_LDS_WORDS * 4 : 0);
+    u8 *queries = lds + (Q_IN_LDS && !BUFFERED ? role.group * Q_LDS_WORDS * 4 : 0);
     keys_t keys = keys_of(a, g);
     head.k = settled(head.k);
     head.v = settled(head.v);

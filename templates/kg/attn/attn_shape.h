@@ -22,6 +22,8 @@ KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
 
 /* Key blocks that are worth another workgroup and its share of the merge. */
 KG_SHAPE int kg_attn_least_blocks(int waves) { return 2 * waves; }
+/* By way of LDS: for all waves, two sets. */
+KG_SHAPE int kg_attn_least_buffered(int waves) { return 8 * waves; }
 
 /* Where an item is cut at fixed places: its parts, at most. */
 KG_SHAPE int kg_attn_parts(int keys, int part_keys) { return ceil_div(keys, part_keys); }
@@ -77,7 +79,8 @@ KG_SHAPE int kg_attn_ahead(int acc_registers, int wave, int sm90) {
 }
 /* Of Q; more lie in LDS. */
 KG_SHAPE int kg_attn_q_keeps(int acc_registers, int wave, int sm90, int buffered) {
-    return buffered ? 256 : kg_attn_room(wave == 64 || sm90 ? 32 : 16, acc_registers, wave);
+    if (buffered) return acc_registers > 96 ? 0 : 32;
+    return kg_attn_room(wave == 64 || sm90 ? 32 : 16, acc_registers, wave);
 }
 
 /* --- LDS ------------------------------------------------------------------- */
@@ -88,29 +91,44 @@ KG_SHAPE int kg_attn_stage_row(int bytes, int sm90) {
     return sm90 ? ceil_div(bytes + 64, 128) * 128 - 64 : bytes / 16 % 2 ? bytes : bytes + 16;
 }
 
-/* Long queries: all waves of a workgroup read keys and values from LDS, where sets
- * of some blocks lie. Packed values lie otherwise, and what
- * sm_90 converts in integer arithmetic needs the registers. */
-KG_SHAPE int kg_attn_buffered(int bounded, int packed, int v_split) {
-    return !bounded && !packed && v_split == 1;
+/* Long queries: four waves, with 16 query rows each, multiply with keys and values that
+ * lie in LDS, where sets of some blocks are on their way for all waves of the workgroup. */
+KG_SHAPE int kg_attn_buffered(int bounded, int packed, int v_split, int waves, int row_tiles) {
+    return !bounded && !packed && v_split == 1 && waves % 4 == 0 && row_tiles == 2;
 }
-/* An odd number of 16 bytes: eight rows beside each other meet each bank once. */
-KG_SHAPE int kg_attn_buffer_row(int bytes) { return bytes / 16 % 2 ? bytes : bytes + 16; }
-/* Sets of blocks: one is read, the others are on their way. Behind them lies what a wave
- * knows of its work. */
-enum { KG_ATTN_SETS = 3, KG_ATTN_PARK_BYTES = 192 };
-/* Blocks of a set: no more than there are waves, which may have one each. row: bytes of
- * a key and a value. */
-KG_SHAPE int kg_attn_set_blocks(int waves, int keys, int row, int occupancy) {
-    int blocks = 1, most = occupancy > 2 ? 69632 : 208896 / occupancy;
-    while (2 * blocks <= waves && 2 * blocks * KG_ATTN_SETS * keys * row <= most) blocks *= 2;
-    return blocks;
-}
+/* Behind the sets lies what a wave knows of its work. Matrices begin at multiples of
+ * KG_ATTN_SWIZZLE bytes. */
+enum { KG_ATTN_PARK_BYTES = 192, KG_ATTN_SWIZZLE = 1024 };
 
-/* Two blocks of a set at once keep the matrix units busy, where registers are: of those,
- * scores and probabilities of both. */
-KG_SHAPE int kg_attn_by_two(int row_tiles, int acc_registers, int q_registers) {
-    return acc_registers + q_registers + 8 * row_tiles <= 168;
+/* A row of LDS is 128 bytes of a token, 64 dims of 16 bits; what the cache has in other
+ * types waits as it comes (raw) and is converted from there. */
+typedef struct kg_attn_sets {
+    int blocks;    /* of a set */
+    int slots;     /* sets: one is read, the others are on their way */
+    int k, v, raw; /* bytes of a slot's keys and values, of a raw slot */
+    int bytes;     /* of all slots */
+} kg_attn_sets;
+
+KG_SHAPE kg_attn_sets kg_attn_sets_at(int blocks, int slots, int keys, int head_dim, int v_dim,
+                                      int bits) {
+    int n = blocks * keys, k = ceil_div(head_dim, 64) * 128 * n, v = ceil_div(v_dim, 64) * 128 * n;
+    int raw = bits < 16 ? ceil_div(n * (head_dim + v_dim) * bits / 8, 1024) * 1024 : 0;
+    int bytes = raw ? slots * raw + 2 * (k + v) : slots * (k + v);
+    kg_attn_sets sets = {blocks, slots, k, v, raw, bytes};
+    return sets;
+}
+/* As many blocks as registers, which hold scores of two sets, and LDS have room for; three
+ * slots rather than two. keys: of a block. q_bytes: of queries that lie in LDS, too. */
+KG_SHAPE int kg_attn_most_blocks(int acc_registers) { return acc_registers > 96 ? 2 : 4; }
+KG_SHAPE kg_attn_sets kg_attn_sets_of(int most_blocks, int keys, int head_dim, int v_dim, int bits,
+                                      int occupancy, int q_bytes) {
+    int most = (occupancy > 2 ? 69632 : 229376 / occupancy - 4096) - q_bytes;
+    for (int blocks = most_blocks; blocks > 1; blocks /= 2)
+        for (int slots = 3; slots > 1; slots--) {
+            kg_attn_sets sets = kg_attn_sets_at(blocks, slots, keys, head_dim, v_dim, bits);
+            if (sets.bytes <= most) return sets;
+        }
+    return kg_attn_sets_at(1, 2, keys, head_dim, v_dim, bits);
 }
 
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS

@@ -19,8 +19,7 @@ constexpr int KV_BITS = KV_4BIT ? 4 : KV_8BIT ? 8 : 16;
 constexpr int X = 128 / KV_BITS; // elements of 16 bytes
 constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
 // Keys and values come by way of LDS (kg/attn/buffer_nvidia.h).
-constexpr bool BUFFERED =
-    IS_SM90 && KV_DTYPE != DTYPE_E4M3FNUZ && kg_attn_buffered(BOUNDED, PACKED, V_SPLIT);
+constexpr bool BUFFERED = IS_SM90 && BUFFERS;
 // The 16-bit type that enters the matrix units: fp16 where queries or keys are.
 // sm_90 turns 8-bit floats into fp16 in one instruction, so it computes these
 // in fp16 for either query type. bf16 queries are then scaled (q_to_f16).
@@ -28,6 +27,9 @@ constexpr bool BUFFERED =
 constexpr bool COMPUTE_F16 = Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 ||
                              (KV_8BIT && ((IS_SM90 && !KV_INTEGER) || Q_8BIT || Q_F32));
 constexpr bool SCALED_Q = COMPUTE_F16 && (Q_DTYPE == DTYPE_BF16 || Q_F32);
+
+// By way of LDS keys and values lie there as the products take them.
+constexpr bool CONVERTED = BUFFERED && (KV_8BIT || (KV_DTYPE == DTYPE_BF16 && COMPUTE_F16));
 
 // Queries see all keys before them.
 constexpr bool SEES_START = WINDOW == 0 && CHUNK == 0;

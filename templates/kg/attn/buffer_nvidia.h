@@ -1,12 +1,11 @@
 // Long queries on sm_90: keys and values of some blocks lie in LDS for all waves of the
-// workgroup, and the next blocks are on their way there.
+// workgroup, and the next blocks are on their way there. Products are those of groups of four
+// waves (kg/attn/lds_nvidia.h).
 //
-// A row of LDS is a token's keys, or values, in pieces of 16 bytes. Eight rows are read
-// at a time, a piece of each: those eight lie beside each other (k_place), an odd number
-// of pieces apart, so that they meet each bank once.
-//
-// A lane brings one piece of several rows. Where it reads and writes is worked out for
-// the first; the others are steps of constants and of one product.
+// A matrix of LDS is 64 dims of a set's tokens, in the order of k_place in each block. A lane
+// brings one piece of 16 bytes of several rows, and converts what it has brought where the cache
+// has another type than the products take. Where it reads and writes is worked out for the
+// first; the others are steps of constants and of one product.
 #pragma once
 #include "kg/attn/lds_nvidia.h"
 #include "kg/attn/softmax.h"
@@ -15,28 +14,17 @@ namespace kg {
 
 constexpr int SET_KEYS = SET_BLOCKS * TOK;
 constexpr int WAVE_KEYS = ceil_div(SET_KEYS, WAVES); // that a wave brings
+constexpr int MATRIX_BYTES = SET_KEYS * 128;
 constexpr int K_PIECES = HEAD_DIM * KV_BITS / 128, V_PIECES = V_DIM * KV_BITS / 128;
+constexpr int NEW_PIECES = 16 / KV_BITS; // of LDS, that one of the cache becomes
+constexpr bool HAS_RAW = SETS.raw != 0;
+constexpr int SLOTS = HAS_RAW ? 2 : SETS.slots; // of matrices
+// Copies on their way while a set is worked on; what is raw is out of the way once it is
+// converted.
+constexpr int AHEAD = HAS_RAW ? SETS.slots : SLOTS - 1;
 static_assert(!BUFFERED || TOK % WAVE_KEYS == 0, "a wave's keys are one block's");
 
-// Queries as pieces meet them: a lane has 4 bytes of each piece of a chunk instead of
-// one piece.
-KG_DEV void turn_q(q_frag_t &q) {
-    constexpr int WORDS = Q_WORDS / 4; // that meet 4 bytes of keys
-    u32 grp = lane_id() % 4;
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
-        u32 w[Q_WORDS];
-        KG_UNROLL for (int n = 0; n < Q_WORDS; n++) w[n] = q.w[Q_IN_LDS ? 0 : t][c][n];
-        KG_UNROLL for (u32 piece = 0; piece < 4; piece++)
-            KG_UNROLL for (int n = 0; n < WORDS; n++) {
-            u32 mine = 0;
-            KG_UNROLL for (u32 part = 0; part < 4; part++) {
-                u32 theirs = shuffle(w[(int)part * WORDS + n], lane_id() - grp + piece);
-                mine = grp == part ? theirs : mine;
-            }
-            q.w[Q_IN_LDS ? 0 : t][c][(int)piece * WORDS + n] = mine;
-        }
-    }
-}
+// --- keys and values ----------------------------------------------------------
 
 // The first token that the wave brings of the set that begins with `block`.
 KG_DEV int first_token(const keys_t &keys, int block, int wave) {
@@ -55,132 +43,162 @@ constexpr int lanes_of_row(int pieces) {
     while (lanes < pieces && lanes < WAVE) lanes *= 2;
     return lanes;
 }
+constexpr int rows_at_once(int pieces) { return smaller(WAVE / lanes_of_row(pieces), WAVE_KEYS); }
 
-// The wave's keys, or values, of a set. `page`: as set_page has it. What is a lane too many
-// brings the last piece, or row, again.
-template <int PIECES, int ROW>
-KG_DEV void bring_rows(u8 *set, const u8 *from, i64 page_bytes, int token_bytes, const keys_t &keys,
-                       i32 page, int block, int wave) {
-    constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = smaller(WAVE / LANES, WAVE_KEYS);
-    int lane = (int)opaque(lane_id()), row = smaller(lane / LANES, AT_ONCE - 1);
-    int place = wave * WAVE_KEYS / TOK * TOK + k_place(wave * WAVE_KEYS % TOK + row);
-    int start = first_token(keys, block, wave);
-    if constexpr (SHARED_ID) from = settled(from + inside_pool(keys, page) * page_bytes);
-    KG_UNROLL for (int first = 0; first < PIECES; first += LANES) {
-        u32 piece = (u32)smaller(first + lane % LANES, PIECES - 1) * 16u;
-        u8 *to = set + (u32)(place * ROW) + piece;
-        KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
-            const u8 *p = from;
-            if constexpr (!SHARED_ID)
-                p += inside_pool(keys, (i32)shuffle((u32)page, (u32)(row + n))) * page_bytes;
-            int token = start + row + n;
-            u32 slot = (u32)slot_of(keys, token, SHARED_ID ? start : token);
-            copy_16(to + k_place(n) * ROW, p + (slot * (u32)token_bytes + piece));
+// What a lane brings of rows of PIECES pieces: of its row, and of every n-th behind it. A
+// lane too many brings the last piece, or row, again; where pieces are converted in place
+// it must not.
+template <int PIECES> struct share_of_rows {
+    static constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
+    int row;   // of the wave's
+    u32 place; // of that row in the set
+};
+template <int PIECES> KG_DEV share_of_rows<PIECES> share_of_lane(int wave) {
+    constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
+    int row = smaller((int)lane_id() / LANES, AT_ONCE - 1), first = wave * WAVE_KEYS;
+    return {row, (u32)(first / TOK * TOK + k_place(first % TOK + row))};
+}
+template <int PIECES> KG_DEV u32 piece_of_lane(int first) {
+    return (u32)smaller(first + (int)lane_id() % lanes_of_row(PIECES), PIECES - 1);
+}
+template <int PIECES> KG_DEV bool is_one_too_many(int first) {
+    constexpr int LANES = lanes_of_row(PIECES);
+    int lane = (int)lane_id();
+    return first + lane % LANES >= PIECES || lane / LANES >= rows_at_once(PIECES);
+}
+// Of a piece in the matrices, the rows `step` further on. The bits of k_place are those of
+// the token, in another order.
+KG_DEV u32 matrix_offset(u32 place, u32 piece, int step) {
+    u32 more = (u32)k_place(step);
+    return piece / 8 * MATRIX_BYTES + (place + more) * 128 + ((piece ^ place ^ more) % 8) * 16;
+}
+template <int PIECES>
+KG_DEV u32 raw_offset(const share_of_rows<PIECES> &s, int wave, u32 piece, int step) {
+    return ((u32)(wave * WAVE_KEYS + s.row + step) * PIECES + piece) * 16;
+}
+
+// row_at(n): where the lane's row, `n` further on, begins in the cache.
+template <int PIECES, class F>
+KG_DEV void bring_each(u8 *to, const share_of_rows<PIECES> &mine, int wave, const F &row_at) {
+    KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += mine.AT_ONCE) {
+        const u8 *row = row_at(n);
+        KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
+            u32 piece = piece_of_lane<PIECES>(first);
+            bool brings = !CONVERTED || HAS_RAW || !is_one_too_many<PIECES>(first);
+            u32 at =
+                HAS_RAW ? raw_offset(mine, wave, piece, n) : matrix_offset(mine.place, piece, n);
+            if (brings) copy_16(to + at, row + piece * 16u);
         }
     }
 }
 
-// The head's places are worked out again for each set: registers are short.
-KG_DEV void bring(u8 *set, args_t a, const head_t &h, const keys_t &keys, i32 page, int block,
-                  int wave) {
-    i64 head = (i64)opaque((u32)h.index);
-    bring_rows<K_PIECES, K_ROW>(set, (const u8 *)a.k + head * a.k_head, a.k_page, h.k_token, keys,
-                                page, block, wave);
-    bring_rows<V_PIECES, V_ROW>(set + SET_KEYS * K_ROW, (const u8 *)a.v + head * a.v_head, a.v_page,
-                                h.v_token, keys, page, block, wave);
-}
-
-// The lane's row of the matrices of a block that begin with piece 0. Matrix m has the
-// first or second eight rows, of the one piece or the next.
-template <int ROW> KG_DEV u32 matrix_row(u32 half, u32 piece) {
-    return (lane_id() % 8 + 8 * half) * (u32)ROW + piece * 16;
-}
-// Those of piece `first`, which is even: of an odd number the last has no next.
-template <int PIECES> KG_DEV int matrix_piece(int first, u32 piece) {
-    return first * 16 - (first + 1 < PIECES ? 0 : (int)piece * 16);
-}
-
-KG_DEV void score_step(scores_t (&s)[ROW_TILES], const u32 *first, const u32 *second,
-                       const q_frag_t &q, int chunk, int word) {
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        const u32 *w = q.w[Q_IN_LDS ? 0 : t][chunk] + word;
-        const u32 k[KROWS][K_WORDS] = {{first[0], first[1]}, {second[0], second[1]}};
-        const u32 query[K_WORDS] = {w[0], w[1]};
-        mma_qk(s[t], k, query);
+// The wave's keys, or values, of a set. `page`: as set_page has it.
+template <int PIECES>
+KG_DEV void bring_rows(u8 *to, const u8 *from, i64 page_bytes, int token_bytes, const keys_t &keys,
+                       i32 page, int block, int wave) {
+    share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);
+    int start = first_token(keys, block, wave);
+    if constexpr (SHARED_ID) {
+        from += inside_pool(keys, page) * page_bytes;
+        if (start >= keys.first && start + WAVE_KEYS - 1 <= keys.last) {
+            int slot = slot_of(keys, start, start);
+            from = settled(from + (u32)(slot + mine.row) * (u32)token_bytes);
+            bring_each(to, mine, wave, [&](int n) { return from + (u32)n * (u32)token_bytes; });
+            return;
+        }
     }
+    bring_each(to, mine, wave, [&](int n) {
+        const u8 *p = from;
+        if constexpr (!SHARED_ID)
+            p += inside_pool(keys, (i32)shuffle((u32)page, (u32)(mine.row + n))) * page_bytes;
+        int token = start + mine.row + n;
+        return p + (u32)slot_of(keys, token, SHARED_ID ? start : token) * (u32)token_bytes;
+    });
 }
 
-// The product of one step of head_dim, or more, for one block: `w` as load_matrices has it.
-KG_DEV void score_pieces(scores_t (&s)[ROW_TILES], const u32 (&w)[4], const q_frag_t &q, int n) {
-    constexpr int WORDS = Q_WORDS / 4; // of 4 bytes of keys
-    u32 x[4][WORDS];
-    KG_UNROLL for (int m = 0; m < 4; m++) {
-        const u32 word[1] = {w[m]};
-        to_compute<1>(x[m], word);
-    }
-    int chunk = n / 4, at = n % 4 * WORDS;
-    if constexpr (WORDS == 1) {
-        const u32 first[2] = {x[0][0], x[2][0]}, second[2] = {x[1][0], x[3][0]};
-        score_step(s, first, second, q, chunk, at);
-    } else {
-        KG_UNROLL for (int m = 0; m < 4 && n + m / 2 < K_PIECES; m += 2)
-            KG_UNROLL for (int j = 0; j < WORDS; j += 2)
-                score_step(s, x[m] + j, x[m + 1] + j, q, chunk, at + m / 2 * WORDS + j);
-    }
+struct alignas(16) piece_t {
+    u32 w[4];
+};
+// 16 bytes of the cache as NEW_PIECES pieces, elements in order.
+KG_DEV void convert_piece(u32 (&out)[NEW_PIECES * 4], const piece_t &in) {
+    to_compute<4>(out, in.w);
+    if constexpr (KV_4BIT) KG_UNROLL for (int n = 0; n < NEW_PIECES * 4; n += 4) {
+            u32 x[4];
+            KG_UNROLL for (int j = 0; j < 4; j++) x[j] = out[n + j];
+            KG_UNROLL for (int j = 0; j < 4; j++) out[n + j] =
+                byte_perm(x[j % 2 * 2], x[j % 2 * 2 + 1], j / 2 ? 0x07060302 : 0x05040100);
+        }
 }
-
-// s[b][t] = K Q^T of N blocks, whose keys begin at `k`: sums that do not wait for each
-// other.
-template <int N>
-KG_DEV void score_buffer(scores_t (&s)[N][ROW_TILES], const u8 *k, const q_frag_t &q) {
-    u32 piece = lane_id() / 16;
-    k += matrix_row<K_ROW>(lane_id() / 8 % 2, piece);
-    KG_UNROLL for (int b = 0; b < N; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[b][t] =
-        scores_t{};
-    KG_UNROLL for (int n = 0; n < K_PIECES; n += 2) {
-        u32 w[N][4];
-        KG_UNROLL for (int b = 0; b < N; b++)
-            load_matrices(w[b], k + b * TOK * K_ROW + matrix_piece<K_PIECES>(n, piece));
-        KG_UNROLL for (int b = 0; b < N; b++) score_pieces(s[b], w[b], q, n);
-    }
-}
-
-// Two tokens' values of some dims, as they are turned, to pairs of tokens.
-template <int N> KG_DEV void turned_to_compute(u32 (&out)[N], u32 x) {
-    const u32 in[1] = {KV_8BIT && !KV_4BIT ? byte_perm(x, 0, 0x03010200) : x};
-    to_compute<1>(out, in);
-}
-
-// O += V^T P of the block whose values begin at `v`.
-KG_DEV void weigh_buffer(values_t &o, const u8 *v, const u32 (&p)[ROW_TILES][P_WORDS]) {
-    constexpr int UNIT = 16 / KV_BITS;
-    u32 piece = lane_id() / 8 % 2;
-    v += matrix_row<V_ROW>(lane_id() / 16, piece);
-    KG_UNROLL for (int n = 0; n < V_PIECES; n += 2) {
-        u32 w[4], x[4][UNIT];
-        load_turned(w, v + matrix_piece<V_PIECES>(n, piece));
-        KG_UNROLL for (int m = 0; m < 4; m++) turned_to_compute(x[m], w[m]);
-        if constexpr (UNIT == 1) {
-            const u32 values[4] = {x[0][0], x[2][0], x[1][0], x[3][0]};
-            KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mma_pv(o[t][n / 2], values, p[t]);
-        } else {
-            KG_UNROLL for (int m = 0; m < 2 && n + m < V_PIECES; m++)
-                KG_UNROLL for (int j = 0; j < UNIT; j += 2) {
-                const u32 values[4] = {x[m][j], x[m + 2][j], x[m][j + 1], x[m + 2][j + 1]};
-                int tile = (n + m) * (UNIT / 2) + j / 2;
-                KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mma_pv(o[t][tile], values, p[t]);
+// What the lane has brought.
+template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave) {
+    share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);
+    KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
+        u32 piece = piece_of_lane<PIECES>(first);
+        if (is_one_too_many<PIECES>(first)) continue;
+        KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += mine.AT_ONCE) {
+            u32 at =
+                HAS_RAW ? raw_offset(mine, wave, piece, n) : matrix_offset(mine.place, piece, n);
+            u32 out[NEW_PIECES * 4];
+            convert_piece(out, *(const piece_t *)(from + at));
+            KG_UNROLL for (u32 j = 0; j < (u32)NEW_PIECES; j++) {
+                u8 *place = to + matrix_offset(mine.place, piece * NEW_PIECES + j, n);
+                *(piece_t *)place =
+                    piece_t{out[4 * j], out[4 * j + 1], out[4 * j + 2], out[4 * j + 3]};
             }
         }
     }
 }
 
-// Scores of N blocks, ready for the exponential.
-template <int N>
-KG_DEV void finish_blocks(float (&s)[N][ROW_TILES][S_REGS], token_scale_t (&scale)[N],
-                          const scores_t (&dots)[N][ROW_TILES], args_t a, const head_t &head,
-                          const keys_t &keys, int block) {
-    bool edge = false;
-    KG_UNROLL for (int b = 0; b < N; b++) {
+// --- products -----------------------------------------------------------------
+
+// Templates, so that no other kernel has them. T: row tiles.
+
+// s = Q K^T of a set, on its way.
+template <int T>
+KG_DEV void score_set(acc_t (&s)[T][SET_BLOCKS], const q_frag_t &q, const u8 *queries, const u8 *k,
+                      int wave) {
+    matrix_t keys = matrix_at(k), rows = matrix_at(q_matrix(queries, wave * WAVE_ROWS, 0));
+    products_begin();
+    KG_UNROLL for (int step = 0; step < HEAD_DIM / 16; step++) {
+        u32 at = (u32)(step / 4 * MATRIX_BYTES + step % 4 * 32);
+        u32 q_at = (u32)(step / 4 * (64 * 128) + step % 4 * 32);
+        if constexpr (Q_IN_LDS) {
+            multiply<SET_BLOCKS, false>(s, 0, further(rows, q_at), further(keys, at), step != 0);
+        } else {
+            const u32 *row = q.w[0][step / 2] + step % 2 * 2;
+            const u32 *other = q.w[Q_IN_LDS ? 0 : 1][step / 2] + step % 2 * 2;
+            const u32 a[4] = {row[0], other[0], row[1], other[1]};
+            multiply<SET_BLOCKS, false>(s, 0, a, further(keys, at), step != 0);
+        }
+    }
+    products_end();
+}
+
+// o += P V of a set, on its way.
+template <int T>
+KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], const u8 *v) {
+    matrix_t values = matrix_at(v);
+    products_begin();
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int n = 0; n < O_TILES; n += 4) {
+        constexpr int REST = O_TILES % 4 ? O_TILES % 4 : 4;
+        matrix_t at = further(values, (u32)(n / 4 * MATRIX_BYTES + b * (TOK * 128)));
+        if (n + 4 <= O_TILES)
+            multiply<4 <= O_TILES ? 4 : REST, true>(o, n, p[b], at, true);
+        else
+            multiply<REST, true>(o, n, p[b], at, true);
+    }
+    products_end();
+}
+
+// --- scores to probabilities ------------------------------------------------------
+
+typedef float set_scores_t[SET_BLOCKS][ROW_TILES][S_REGS];
+typedef token_scale_t set_scales_t[SET_BLOCKS];
+
+KG_DEV void scale_set(set_scores_t &s, set_scales_t &scale,
+                      const acc_t (&dots)[ROW_TILES][SET_BLOCKS], args_t a, const head_t &head,
+                      const keys_t &keys, int block) {
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) {
         int start = block_start(keys, block + b);
         if constexpr (DESCALE == DESCALE_TOKEN) {
             ids_t ids;
@@ -188,79 +206,172 @@ KG_DEV void finish_blocks(float (&s)[N][ROW_TILES][S_REGS], token_scale_t (&scal
             load_token_scales(scale[b], a, head, keys, ids, start);
         }
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-            scale_scores(s[b][t], dots[b][t], head, t, start, scale[b]);
-        edge |= is_edge(head, start, TOK);
+            scale_scores(s[b][t], dots[t][b].x, head, t, start, scale[b]);
     }
-    if (!edge) return;
-    KG_UNROLL for (int b = 0; b < N; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        mask_scores(s[b][t], head, t, block_start(keys, block + b), keys);
 }
 
-// N blocks of the set.
-template <int N>
-KG_DEV void attend_blocks(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
-                          const head_t &head, const keys_t &keys, int block, const u8 *k,
-                          const u8 *v) {
-    scores_t dots[N][ROW_TILES];
-    token_scale_t scale[N];
-    float s[N][ROW_TILES][S_REGS], top[ROW_TILES][COLS];
-    u32 p[N][ROW_TILES][P_WORDS];
+// Whether some row does not see some key of the set, of whose blocks the wave's rows see `blocks`.
+KG_DEV bool is_edge_set(const head_t &head, const keys_t &keys, int block, int blocks) {
+    bool edge = blocks < SET_BLOCKS;
+    if constexpr (KEEP == 0) return edge || is_edge(head, block_start(keys, block), SET_KEYS);
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) edge |=
+        is_edge(head, block_start(keys, block + b), TOK);
+    return edge;
+}
+KG_DEV void mask_set(set_scores_t &s, const head_t &head, const keys_t &keys, int block,
+                     int blocks) {
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        mask_scores(s[b][t], head, t, block_start(keys, block + b), keys);
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] = b < blocks ? s[b][t][r] : -INFINITE;
+    }
+}
+
+KG_DEV void clear_set(set_scores_t &s) {
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] = 0;
+}
+// Of the set that begins with `block`; end: of the blocks that the wave's rows see. True: weighted
+// values are to be multiplied with `alpha`.
+KG_DEV bool to_probabilities(set_scores_t &s, float (&alpha)[ROW_TILES], column_t &m, column_t &l,
+                             const acc_t (&dots)[ROW_TILES][SET_BLOCKS], args_t a,
+                             const head_t &head, const keys_t &keys, int block, int end) {
+    set_scales_t scale;
+    float top[ROW_TILES][COLS];
     bool exceeds = false;
-    score_buffer(dots, k, q);
-    finish_blocks(s, scale, dots, a, head, keys, block);
+    clear_set(s);
+    if (block >= end) return false;
+    scale_set(s, scale, dots, a, head, keys, block);
+    if (is_edge_set(head, keys, block, end - block)) mask_set(s, head, keys, block, end - block);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        KG_UNROLL for (int c = 0; c < COLS; c++) top[t][c] = s[0][t][c];
-        KG_UNROLL for (int b = 1; b < N; b++) raise_tops(top[t], s[b][t]);
+        top[t][0] = s[0][t][0];
+        KG_UNROLL for (int b = 1; b < SET_BLOCKS; b++) raise_tops(top[t], s[b][t]);
         exceeds |= find_tops(top[t], m, t, s[0][t]);
     }
-    if (any(exceeds)) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) raise_tile(m, l, o, t, top[t]);
-    KG_UNROLL for (int b = 0; b < N; b++) {
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            scores_to_p(m, l, t, s[b][t]);
-            scale_p(s[b][t], scale[b]);
-            pack_p(p[b][t], s[b][t]);
-        }
-        weigh_buffer(o, v + b * TOK * V_ROW, p[b]);
+    exceeds = any(exceeds);
+    if (exceeds)
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) alpha[t] =
+            raise_column(m[t][0], l[t][0], top[t][0]);
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        scores_to_p(m, l, t, s[b][t]);
+        scale_p(s[b][t], scale[b]);
     }
+    return exceeds;
+}
+// As the second product takes them.
+KG_DEV void pack_set(u32 (&p)[SET_BLOCKS][4], const set_scores_t &s) {
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int n = 0; n < 2; n++) p[b][(t + 2 * n) % 4] =
+            pack_compute(s[b][t][2 * n], s[b][t][2 * n + 1]);
 }
 
-constexpr bool BY_TWO = SET_BLOCKS > 1 && kg_attn_by_two(ROW_TILES, ACC_REGS, Q_REGS);
+// --- the way through a segment ----------------------------------------------------
 
-// All waves go through the segment together; each takes of a set every n-th block, as
-// the n waves with its rows share them, up to `end`.
-KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
-                            const segment_t &g, const role_t &role, const head_t &head,
-                            const keys_t &keys, u8 *sets, int wave, int end) {
-    if (g.block >= g.block_end || g.see.last < 0) return;
-    i32 page = set_page(keys, g.block, wave);
-    i32 next_page = set_page(keys, g.block + SET_BLOCKS, wave);
-    int at = 0; // bytes from `sets` on
-    barrier();  // what lay here has been read
-    bring(sets, a, head, keys, page, g.block, wave);
+// Keys are a set ahead of values: the scores of a set follow the values of the set before
+// through the matrix units, and while values are weighed scores become probabilities. Step i,
+// from -1 on, brings keys of set i + 1 and values of set i, AHEAD steps before they are needed.
+struct ring_t {
+    u8 *slots;
+    int k, v, raw;    // slots of the step
+    i32 page, v_page; // of sets i + AHEAD + 1 and i + AHEAD, as set_page has them
+};
+constexpr int RAW_KEYS = SET_KEYS * K_PIECES * 16; // bytes of keys in a raw slot
+KG_DEV u8 *raw_slot(const ring_t &r, int slot) { return r.slots + slot * SETS.raw; }
+KG_DEV u8 *k_slot(const ring_t &r, int slot) { return raw_slot(r, SETS.slots) + slot * SETS.k; }
+KG_DEV u8 *v_slot(const ring_t &r, int slot) { return k_slot(r, SLOTS) + slot * SETS.v; }
+KG_DEV int slot_after(int slot, int slots) { return slot + 1 == slots ? 0 : slot + 1; }
+KG_DEV int slot_before(int slot, int slots) { return slot == 0 ? slots - 1 : slot - 1; }
+
+// What a step brings, of which set i begins with `block`.
+KG_DEV void bring(u8 *k, u8 *v, const ring_t &r, const head_t &h, const keys_t &keys, int first,
+                  int block, int end, int wave) {
+    int next = block + SET_BLOCKS;
+    if (next < end) bring_rows<K_PIECES>(k, h.k, h.k_page, h.k_token, keys, r.page, next, wave);
+    if (block >= first && block < end)
+        bring_rows<V_PIECES>(v, h.v, h.v_page, h.v_token, keys, r.v_page, block, wave);
     copies_end();
-    page = next_page;
-    next_page = set_page(keys, g.block + 2 * SET_BLOCKS, wave);
-    if (g.block + SET_BLOCKS < g.block_end)
-        bring(sets + SET_BYTES, a, head, keys, page, g.block + SET_BLOCKS, wave);
-    copies_end();
-    KG_LOOP for (int block = g.block; block < g.block_end; block += SET_BLOCKS) {
-        const u8 *k = sets + at, *v = k + SET_KEYS * K_ROW;
-        int free = at == 0 ? 2 * SET_BYTES : at - SET_BYTES;
-        copies_done<1>();
-        barrier(); // of all waves, which have read the set before, too
-        page = next_page;
-        if (block + 2 * SET_BLOCKS < g.block_end)
-            bring(sets + free, a, head, keys, page, block + 2 * SET_BLOCKS, wave);
-        copies_end();
-        next_page = set_page(keys, block + 3 * SET_BLOCKS, wave);
-        at = at == 2 * SET_BYTES ? 0 : at + SET_BYTES;
-        int n = role.key, some = smaller(end - block, SET_BLOCKS);
-        if constexpr (BY_TWO)
-            KG_LOOP for (; role.keys == 1 && n + 1 < some; n += 2) attend_blocks<2>(
-                m, l, o, q, a, head, keys, block + n, k + n * TOK * K_ROW, v + n * TOK * V_ROW);
-        KG_LOOP for (; n < some; n += role.keys) attend_blocks<1>(
-            m, l, o, q, a, head, keys, block + n, k + n * TOK * K_ROW, v + n * TOK * V_ROW);
+}
+KG_DEV void next_page(ring_t &r, const keys_t &keys, int block, int wave) {
+    r.v_page = r.page;
+    r.page = set_page(keys, block + 2 * SET_BLOCKS, wave);
+}
+
+KG_DEV ring_t fill_ring(u8 *slots, const head_t &h, const keys_t &keys, int first, int end,
+                        int wave) {
+    ring_t r = {slots, 0, SLOTS - 1, 0, set_page(keys, first, wave), 0};
+    KG_UNROLL for (int n = 0; n < AHEAD; n++) {
+        int block = first + (n - 1) * SET_BLOCKS;
+        u8 *k = HAS_RAW ? raw_slot(r, n) : k_slot(r, n);
+        bring(k, HAS_RAW ? k + RAW_KEYS : v_slot(r, n - 1), r, h, keys, first, block, end, wave);
+        next_page(r, keys, block, wave);
     }
+    return r;
+}
+
+// What was brought for the step is there for all waves.
+KG_DEV void await_step(ring_t &r, int wave) {
+    u8 *k = k_slot(r, r.k), *v = v_slot(r, r.v), *raw = raw_slot(r, r.raw);
+    copies_done<AHEAD - 1>();
+    if constexpr (CONVERTED) {
+        convert_rows<K_PIECES>(k, HAS_RAW ? raw : k, wave);
+        convert_rows<V_PIECES>(v, HAS_RAW ? raw + RAW_KEYS : v, wave);
+        show_lds();
+    }
+    barrier(); // whose products with what the next copies overwrite are done
+}
+// Step i, of which set i begins with `block`, is under way: what comes AHEAD of it is brought.
+KG_DEV void start_step(ring_t &r, const head_t &h, const keys_t &keys, int first, int block,
+                       int end, int wave) {
+    u8 *raw = raw_slot(r, r.raw);
+    int later = block + AHEAD * SET_BLOCKS;
+    bring(HAS_RAW ? raw : k_slot(r, r.v),
+          HAS_RAW ? raw + RAW_KEYS : v_slot(r, slot_before(r.v, SLOTS)), r, h, keys, first, later,
+          end, wave);
+    next_page(r, keys, later, wave);
+    r.v = r.k;
+    r.k = slot_after(r.k, SLOTS);
+    r.raw = slot_after(r.raw, SETS.slots);
+}
+
+// All waves go through the segment together. end: of the blocks that the wave's rows see.
+template <int T>
+KG_DEV void attend_buffered(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], const q_frag_t &q,
+                            args_t a, const segment_t &g, const head_t &head, const keys_t &keys,
+                            const u8 *queries, u8 *slots, int wave, int end) {
+    if (g.block >= g.block_end || g.see.last < 0) return;
+    // By their place in the sequence, wherever a window begins.
+    int first = INVARIANT ? g.block / SET_BLOCKS * SET_BLOCKS : g.block;
+    acc_t dots[T][SET_BLOCKS];
+    if constexpr (Q_IN_LDS) show_lds();
+    barrier(); // what lay here has been read
+    ring_t r = fill_ring(slots, head, keys, first, g.block_end, wave);
+    u32 p[SET_BLOCKS][4];
+    float alpha[ROW_TILES];
+    await_step(r, wave);
+    score_set(dots, q, queries, k_slot(r, r.k), wave);
+    start_step(r, head, keys, first, first - SET_BLOCKS, g.block_end, wave);
+    products_done<0>();
+    settle(dots);
+    set_scores_t scores;
+    to_probabilities(scores, alpha, m, l, dots, a, head, keys, first, end);
+    pack_set(p, scores);
+    KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
+        set_scores_t s;
+        await_step(r, wave);
+        score_set(dots, q, queries, k_slot(r, r.k), wave);
+        weigh_set(o, p, v_slot(r, r.v));
+        start_step(r, head, keys, first, block - SET_BLOCKS, g.block_end, wave);
+        products_done<1>();
+        settle(dots);
+        bool raised = to_probabilities(s, alpha, m, l, dots, a, head, keys, block, end);
+        products_done<0>();
+        settle(o);
+        if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
+        pack_set(p, s);
+    }
+    await_step(r, wave);
+    weigh_set(o, p, v_slot(r, r.v));
+    products_done<0>();
+    settle(o);
 }
 
 } // namespace kg

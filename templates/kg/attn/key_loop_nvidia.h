@@ -1,4 +1,4 @@
-// Long queries by way of LDS, where `ldmatrix` reads matrix operands; others as they are.
+// Long queries by way of LDS, from which groups of waves multiply; others as they are.
 #pragma once
 #include "kg/attn/buffer_nvidia.h"
 #include "kg/attn/direct.h"
@@ -8,13 +8,11 @@ namespace kg {
 KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
                  const role_t &role, const head_t &head, const keys_t &keys, const u8 *queries,
                  u8 *lds, int wave) {
-    if constexpr (BUFFERED) {
-        if constexpr (!TURNED_Q) turn_q(q);
-        attend_buffered(m, l, o, q, a, g, role, head, keys, lds + LDS_STAGE, wave,
+    if constexpr (BUFFERED)
+        attend_buffered(m, l, o, q, a, g, head, keys, queries, lds + LDS_STAGE, wave,
                         block_end_of(a, g, role));
-    } else {
+    else
         attend(m, l, o, q, a, g, role, head, keys, queries);
-    }
 }
 
 } // namespace kg

@@ -1,36 +1,76 @@
-// LDS on the cpu device; see lds_nvidia.h. Copies are done at once.
+// LDS on the cpu device; see lds_nvidia.h. Copies and products are done at once.
 #pragma once
-#include "kg/core/machine.h"
+#include "kg/attn/mma.h"
 
 namespace kg {
 
 KG_DEV void copy_16(u8 *lds, const u8 *p) { __builtin_memcpy(lds, p, 16); }
 KG_DEV void copies_end() {}
 template <int N> KG_DEV void copies_done() {}
+KG_DEV void show_lds() {}
+KG_DEV void products_begin() {}
+KG_DEV void products_end() {}
+template <int N> KG_DEV void products_done() {}
+template <int N> KG_DEV void settle(acc_t (&)[2][N]) {}
 
-// Where row `row` of matrix `m` begins, as its lane has said.
-KG_DEV const u8 *said_row(const u32 *all, int m, int row) {
-    const u32 *words = all + (8 * m + row) * EXCHANGE_WORDS;
-    return (const u8 *)((u64)words[1] << 32 | words[0]);
-}
-KG_DEV const u32 *say_row(const u8 *row) {
-    const u32 words[2] = {(u32)(u64)row, (u32)((u64)row >> 32)};
-    return exchange(words, 2);
+typedef const u8 *matrix_t;
+KG_DEV matrix_t matrix_at(const u8 *lds) { return lds; }
+KG_DEV matrix_t further(matrix_t m, u32 bytes) { return m + bytes; }
+
+// Column `column` of row `row`.
+KG_DEV u32 matrix_element(matrix_t m, int row, int column) {
+    const u8 *lds = kg_ops->self()->lds;
+    u32 at = (u32)(m - lds) + (u32)(row * 128 + column * 2);
+    return *(const u16 *)(lds + (at ^ (at >> 7 & 7) << 4));
 }
 
-KG_DEV void load_matrices(u32 (&w)[4], const u8 *row) {
-    const u32 *all = say_row(row);
-    int i = (int)lane_id() / 4, grp = (int)lane_id() % 4;
-    for (int m = 0; m < 4; m++) w[m] = ((const u32 *)said_row(all, m, i))[grp];
-    exchange_done();
+struct row_of_a {
+    u32 word[8]; // 16 columns
+};
+template <bool TURNED>
+KG_DEV float product_of(const row_of_a &a, matrix_t b, int column, float sum) {
+    u32 words[8];
+    for (int k = 0; k < 16; k += 2) {
+        u32 low = TURNED ? matrix_element(b, k, column) : matrix_element(b, column, k);
+        u32 high = TURNED ? matrix_element(b, k + 1, column) : matrix_element(b, column, k + 1);
+        words[k / 2] = low | high << 16;
+    }
+    return sum + dot_words(a.word, words, 8);
 }
-KG_DEV void load_turned(u32 (&w)[4], const u8 *row) {
-    const u32 *all = say_row(row);
-    int i = (int)lane_id() / 4, grp = (int)lane_id() % 4;
-    for (int m = 0; m < 4; m++)
-        w[m] = (u32)((const u16 *)said_row(all, m, 2 * grp))[i] |
-               (u32)((const u16 *)said_row(all, m, 2 * grp + 1))[i] << 16;
+
+template <int TILES, bool TURNED, int N>
+KG_DEV void multiply_rows(acc_t (&o)[2][N], int first, const row_of_a (&a)[2], matrix_t b,
+                          bool add) {
+    int grp = lane_grp((int)lane_id());
+    for (int n = 0; n < TILES * 2 * O_REGS; n++) {
+        int tile = n / (2 * O_REGS), t = n / O_REGS % 2, r = n % O_REGS;
+        float &sum = o[t][first + tile].x[r];
+        sum =
+            product_of<TURNED>(a[t], b, tile * 16 + r / 2 * 8 + 2 * grp + r % 2, add ? sum : 0.0f);
+    }
+}
+
+template <int TILES, bool TURNED, int N>
+KG_DEV void multiply(acc_t (&o)[2][N], int first, const u32 (&a)[4], matrix_t b, bool add) {
+    row_of_a rows[2];
+    const u32 *all = exchange(a, 4);
+    int i = lane_i((int)lane_id());
+    for (int t = 0; t < 2; t++)
+        for (int k = 0; k < 8; k++)
+            rows[t].word[k] = all[lane_at(i, k % 4) * EXCHANGE_WORDS + t + k / 4 * 2];
     exchange_done();
+    multiply_rows<TILES, TURNED>(o, first, rows, b, add);
+}
+
+template <int TILES, bool TURNED, int N>
+KG_DEV void multiply(acc_t (&o)[2][N], int first, matrix_t a, matrix_t b, bool add) {
+    row_of_a rows[2];
+    int row = (int)wave_id() % 4 * 16 + lane_i((int)lane_id());
+    for (int t = 0; t < 2; t++)
+        for (int k = 0; k < 8; k++)
+            rows[t].word[k] = matrix_element(a, row + 8 * t, 2 * k) |
+                              matrix_element(a, row + 8 * t, 2 * k + 1) << 16;
+    multiply_rows<TILES, TURNED>(o, first, rows, b, add);
 }
 
 } // namespace kg

@@ -1,7 +1,11 @@
-// LDS: filled past the registers, and read as matrix operands. On the cpu device lds_cpu.h
-// stands for this file.
+// LDS: filled past the registers, and multiplied from there by the four waves of a group, each
+// with 16 rows. On the cpu device lds_cpu.h stands for this file.
+//
+// A matrix is rows of 128 bytes that follow each other, eight of them a multiple of 1024 bytes
+// from the start of LDS; piece n of 16 bytes of row r lies where piece n ^ r % 8 would.
+// Source: PTX ISA, wgmma.mma_async, matrix descriptors with swizzles of 128 bytes.
 #pragma once
-#include "kg/core/machine.h"
+#include "kg/attn/mma.h"
 
 namespace kg {
 
@@ -18,21 +22,91 @@ KG_DEV void copies_end() { asm volatile("cp.async.commit_group;" : : : "memory")
 template <int N> KG_DEV void copies_done() {
     asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");
 }
+// What this lane has written is there for products, after a barrier. What it has copied is
+// without it: a fence would wait for all copies that are on their way.
+KG_DEV void show_lds() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
-// Four matrices of 8 rows of 16 bytes. Lane 8 m + r has the address of row r of matrix
-// m; word m of lane 4 i + grp is bytes 4 grp .. 4 grp + 3 of its row i.
-KG_DEV void load_matrices(u32 (&w)[4], const u8 *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                 : "r"(lds_address(row))
-                 : "memory");
+// Products are on their way from begin to done; what they read and write stays as it is.
+KG_DEV void products_begin() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
+KG_DEV void products_end() { asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory"); }
+// All but the last N that ended are done; settle() what they wrote.
+template <int N> KG_DEV void products_done() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(N) : "memory");
 }
-// Turned: word m of lane 4 i + grp is bytes 2 i and 2 i + 1 of rows 2 grp and 2 grp + 1.
-KG_DEV void load_turned(u32 (&w)[4], const u8 *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                 : "r"(lds_address(row))
-                 : "memory");
+template <int N> KG_DEV void settle(acc_t (&o)[2][N]) {
+    KG_UNROLL for (int t = 0; t < 2; t++) KG_UNROLL for (int n = 0; n < N; n++)
+        KG_UNROLL for (int r = 0; r < O_REGS;
+                       r++) asm volatile("" : "+f"(o[t][n].x[r]) : : "memory");
 }
+
+// Where a matrix begins: the low word of its descriptor. The high word says how far apart
+// eight rows are, and the swizzle.
+typedef u32 matrix_t;
+KG_DEV matrix_t matrix_at(const u8 *lds) { return (lds_address(lds) & 0x3ffffu) >> 4; }
+KG_DEV matrix_t further(matrix_t m, u32 bytes) { return m + bytes / 16; }
+static_assert(KG_ATTN_SWIZZLE / 16 == 0x40, "as the high word says");
+#define KG_DESCRIPTOR "0x40000040"
+
+// Tiles `first` and following of o += A B, or = A B: accumulators, then A, the matrix b, whether
+// something is added to, and whether b is turned. By number of tiles.
+// clang-format off
+#define KG_TILE(n)                                                                  \
+    "+f"(o[0][n].x[0]), "+f"(o[0][n].x[1]), "+f"(o[1][n].x[0]), "+f"(o[1][n].x[1]), \
+    "+f"(o[0][n].x[2]), "+f"(o[0][n].x[3]), "+f"(o[1][n].x[2]), "+f"(o[1][n].x[3])
+#define KG_TILES_1(n) KG_TILE(n)
+#define KG_TILES_2(n) KG_TILE(n), KG_TILE(n + 1)
+#define KG_TILES_3(n) KG_TILES_2(n), KG_TILE(n + 2)
+#define KG_TILES_4(n) KG_TILES_2(n), KG_TILES_2(n + 2)
+#define KG_NAMES_1 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define KG_NAMES_2 KG_NAMES_1 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define KG_NAMES_3 KG_NAMES_2 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define KG_NAMES_4 KG_NAMES_3 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define KG_SHAPE_1 "m64n16k16"
+#define KG_SHAPE_2 "m64n32k16"
+#define KG_SHAPE_3 "m64n48k16"
+#define KG_SHAPE_4 "m64n64k16"
+#define KG_WGMMA(TYPE, TILES, SET_A, A, B, ADD, LAST, ...)                                     \
+    asm volatile("{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, " ADD ", 0; " SET_A            \
+                 "mov.b64 b, {" B ", " KG_DESCRIPTOR "}; wgmma.mma_async.sync.aligned."        \
+                 KG_SHAPE_##TILES ".f32." TYPE "." TYPE " {" KG_NAMES_##TILES "}, " A          \
+                 ", b, p, 1, 1, " LAST ";}" : KG_TILES_##TILES(first) : __VA_ARGS__)
+#define KG_MULTIPLY(...)                  \
+    if constexpr (COMPUTE_F16) {          \
+        KG_WGMMA("f16", __VA_ARGS__);     \
+    } else {                              \
+        KG_WGMMA("bf16", __VA_ARGS__);    \
+    }
+#define KG_OPERANDS \
+    "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"((u32)add), "n"((int)TURNED)
+#define KG_DESCRIBE(a) "mov.b64 a, {" a ", " KG_DESCRIPTOR "}; "
+#define KG_MATRICES "r"(a), "r"(b), "r"((u32)add), "n"((int)TURNED)
+
+// a: the lane's words of 16 columns of its wave's rows. b: rows of which each is a column of B,
+// or TURNED a row of it.
+template <int TILES, bool TURNED, int N>
+KG_DEV void multiply(acc_t (&o)[2][N], int first, const u32 (&a)[4], matrix_t b, bool add) {
+    if constexpr (TILES == 4) {
+        KG_MULTIPLY(4, "", "{%32,%33,%34,%35}", "%36", "%37", "%38", KG_OPERANDS)
+    } else if constexpr (TILES == 3) {
+        KG_MULTIPLY(3, "", "{%24,%25,%26,%27}", "%28", "%29", "%30", KG_OPERANDS)
+    } else if constexpr (TILES == 2) {
+        KG_MULTIPLY(2, "", "{%16,%17,%18,%19}", "%20", "%21", "%22", KG_OPERANDS)
+    } else {
+        KG_MULTIPLY(1, "", "{%8,%9,%10,%11}", "%12", "%13", "%14", KG_OPERANDS)
+    }
+}
+
+// a: rows of A, 64 of them.
+template <int TILES, bool TURNED, int N>
+KG_DEV void multiply(acc_t (&o)[2][N], int first, matrix_t a, matrix_t b, bool add) {
+    if constexpr (TILES == 4) {
+        KG_MULTIPLY(4, KG_DESCRIBE("%32"), "a", "%33", "%34", "0, %35", KG_MATRICES)
+    } else if constexpr (TILES == 2) {
+        KG_MULTIPLY(2, KG_DESCRIBE("%16"), "a", "%17", "%18", "0, %19", KG_MATRICES)
+    } else {
+        KG_MULTIPLY(1, KG_DESCRIBE("%8"), "a", "%9", "%10", "0, %11", KG_MATRICES)
+    }
+}
+// clang-format on
 
 } // namespace kg

@@ -11,7 +11,7 @@ namespace kg {
 KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
                       acc_t (&o)[ROW_TILES][O_TILES], u8 *lds, const role_t &role) {
     int lane = (int)late_lane(), rows = WAVES / role.keys * WAVE_ROWS;
-    bool speaks = lane < NI / COLS; // one lane for each column
+    bool speaks = is_speaker(lane);
     int speaker = role.key * V_SPLIT + role.v;
     sums_t *total = (sums_t *)(lds + LDS_TOTAL) + role.row;
     sums_t *ml = (sums_t *)(lds + LDS_ML) + role.row;

@@ -26,7 +26,8 @@ constexpr int LDS_TOTAL = LDS.totals; // [ROWS] maximum, sum
 constexpr int LDS_FLAG = LDS.flag;
 constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 // A stage is done with when waves meet, but for what they say of their rows.
-constexpr int LDS_STAGE = LDS.round;
+constexpr int LDS_STAGE =
+    BUFFERED ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE : LDS.round;
 constexpr int LDS_PARK = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES); // [WAVES], BUFFERED
 constexpr int LDS_USED = LDS_PARK + (BUFFERED ? WAVES * KG_ATTN_PARK_BYTES : 0);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");

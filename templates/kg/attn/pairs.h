@@ -27,7 +27,8 @@ KG_DEV int blocks_of_units(args_t a, const seq_t &s, int units, int blocks) {
 // As many as the rows of a sequence fill, of those there are.
 KG_DEV u32 ways_of(int q_len) {
     u32 ways = 0;
-    while ((2 << ways) <= WAVES && (INVARIANT || (WAVE_ROWS << ways) < q_len * GROUP)) ways++;
+    while ((2 << ways) <= WAVES && (INVARIANT || BUFFERED || (WAVE_ROWS << ways) < q_len * GROUP))
+        ways++;
     return ways;
 }
 

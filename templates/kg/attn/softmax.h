@@ -14,13 +14,13 @@ struct token_scale_t {
 
 KG_DEV float column_max(float x) {
     int lane = (int)lane_id();
-    KG_UNROLL for (int m = NI / COLS; m < WAVE; m *= 2) x =
+    KG_UNROLL for (int m = COLUMN_STEP; m < COLUMN_STEP * WAVE * COLS / NI; m *= 2) x =
         fmax(x, float_of(shuffle(bits_of(x), (u32)(lane ^ m))));
     return x;
 }
 KG_DEV float column_sum(float x) {
     int lane = (int)lane_id();
-    KG_UNROLL for (int m = NI / COLS; m < WAVE; m *= 2) x +=
+    KG_UNROLL for (int m = COLUMN_STEP; m < COLUMN_STEP * WAVE * COLS / NI; m *= 2) x +=
         float_of(shuffle(bits_of(x), (u32)(lane ^ m)));
     return x;
 }
@@ -296,17 +296,23 @@ KG_DEV bool find_tops(float (&top)[COLS], const column_t &m, int t, const float 
     return exceeds;
 }
 
+// Returns what the weighted values are to be multiplied with.
+KG_DEV float raise_column(float &m, float &l, float top) {
+    float raised = fmax(m, column_max(top));
+    // Not with the other rows: what they are must not show.
+    if (INVARIANT && !(raised > m + RESCALE_AT)) raised = m;
+    float alpha = m == -INFINITE ? 0.0f : exp2(m - raised);
+    m = raised;
+    l *= alpha;
+    return alpha;
+}
+KG_DEV void scale_column(acc_t (&o)[O_TILES], int c, float alpha) {
+    KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
+        o[n][r] *= alpha;
+}
 KG_DEV void raise_tile(column_t &m, column_t &l, values_t &o, int t, const float (&top)[COLS]) {
-    KG_UNROLL for (int c = 0; c < COLS; c++) {
-        float raised = fmax(m[t][c], column_max(top[c]));
-        // Not with the other rows: what they are must not show.
-        if (INVARIANT && !(raised > m[t][c] + RESCALE_AT)) raised = m[t][c];
-        float alpha = m[t][c] == -INFINITE ? 0.0f : exp2(m[t][c] - raised);
-        m[t][c] = raised;
-        l[t][c] *= alpha;
-        KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
-            o[t][n][r] *= alpha;
-    }
+    KG_UNROLL for (int c = 0; c < COLS; c++)
+        scale_column(o[t], c, raise_column(m[t][c], l[t][c], top[c]));
 }
 
 // Moves the running maximum of tile `t` when some score needs it.

@@ -13,10 +13,11 @@ namespace kg {
 
 // --- geometry ---------------------------------------------------------------
 
-constexpr int VROWS = 16 / NI;   // dims a lane holds in a V operand
-constexpr int K_DIMS = NGRP * X; // head dims of a K chunk
+constexpr int VROWS = 16 / NI;       // dims a lane holds in a V operand
+constexpr int QX = BUFFERED ? 8 : X; // dims of a lane's part of a K chunk
+constexpr int K_DIMS = NGRP * QX;    // head dims of a K chunk
 constexpr int K_CHUNKS = ceil_div(HEAD_DIM, K_DIMS);
-constexpr int Q_WORDS = X / 2; // words of Q that meet one K chunk
+constexpr int Q_WORDS = QX / 2; // words of Q that meet one K chunk
 constexpr int STEPS = Q_WORDS / K_WORDS;
 
 constexpr int V_LANE_DIMS = kg_attn_lane_dims(V_DIM, V_SPLIT, NI, X);
@@ -39,7 +40,7 @@ constexpr int AHEAD_WORDS = kg_attn_ahead(ACC_REGS, WAVE, IS_SM90);
 constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
-constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, X);
+constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, QX);
 constexpr bool Q_IN_LDS = !STAGED && Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, IS_SM90, BUFFERED);
 constexpr int Q_LDS_WORDS = Q_REGS * WAVE; // of the waves with the same rows
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (UNBOUNDED ? WAVES : 1) : 0;
@@ -49,13 +50,12 @@ constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8, IS_SM90);
 constexpr int STAGE_SCORES = TOK * STAGE_ROW;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
-constexpr int K_ROW = kg_attn_buffer_row(HEAD_DIM * KV_BITS / 8);
-constexpr int V_ROW = kg_attn_buffer_row(V_DIM * KV_BITS / 8);
-constexpr int SET_BLOCKS = kg_attn_set_blocks(WAVES, TOK, K_ROW + V_ROW, OCCUPANCY);
-constexpr int SET_BYTES = SET_BLOCKS * TOK * (K_ROW + V_ROW);
+constexpr kg_attn_sets SETS = kg_attn_sets_of(kg_attn_most_blocks(ACC_REGS), TOK, HEAD_DIM, V_DIM,
+                                              KV_BITS, OCCUPANCY, Q_LDS_BYTES);
+constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED     ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4
-                            : BUFFERED ? KG_ATTN_SETS * SET_BYTES
+                            : BUFFERED ? SETS.bytes
                                        : 0;
 
 struct k_tile_t {
@@ -108,7 +108,7 @@ KG_DEV void load_q_row(u32 (&w)[N][Q_WORDS], args_t a, const segment_t &g, int r
     const u8 *q = q_row(a, g, row);
     bool exists = row_exists(g, row);
     KG_UNROLL for (int c = 0; c < N; c++) {
-        int dim = (first + c) * K_DIMS + grp * X;
+        int dim = (first + c) * K_DIMS + grp * QX;
         KG_UNROLL for (int n = 0; n < Q_WORDS; n += 4) {
             u32 x[4] = {0, 0, 0, 0};
             if (exists && dim < HEAD_DIM) load_words(x, q + dim * 2 + n * 4);
@@ -117,18 +117,17 @@ KG_DEV void load_q_row(u32 (&w)[N][Q_WORDS], args_t a, const segment_t &g, int r
     }
 }
 
-// The same as buffer_nvidia.h has them: of each piece that keys come in, the lane's words.
-constexpr bool TURNED_Q = BUFFERED && !Q_8BIT && !Q_F32 && !KV_4BIT;
+// The same as buffer_nvidia.h has them: of each 16 bytes the lane's word.
+constexpr bool TURNED_Q = BUFFERED && !Q_8BIT && !Q_F32;
 KG_DEV void load_q_turned(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
-    constexpr int WORDS = smaller(Q_WORDS / NGRP, 4); // it is compiled where it is not called
-    const u8 *q = q_row(a, g, row) + lane_grp((int)opaque(lane_id())) * WORDS * 4;
+    const u8 *q = q_row(a, g, row) + lane_grp((int)opaque(lane_id())) * 4;
     bool exists = row_exists(g, row);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++)
         KG_UNROLL for (int piece = 0; piece < NGRP; piece++) {
-        int dim = c * K_DIMS + piece * X;
-        u32 x[WORDS] = {};
-        if (exists && dim < HEAD_DIM) load_near(x, q + dim * 2); // sectors are read twice
-        KG_UNROLL for (int n = 0; n < WORDS; n++) w[c][piece * WORDS + n] = x[n];
+        int dim = c * K_DIMS + piece * QX;
+        u32 x[1] = {};
+        if (exists && dim < HEAD_DIM) load_near(x, q + dim * 2); // sectors are read four times
+        w[c][piece] = x[0];
     }
 }
 
@@ -137,7 +136,7 @@ KG_DEV void load_q_codes(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t 
     int grp = lane_grp((int)opaque(lane_id()));
     const u8 *q = q_row(a, g, row);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
-        int dim = c * K_DIMS + grp * X;
+        int dim = c * K_DIMS + grp * QX;
         constexpr int STEP = smaller(4, Q_WORDS / 2), CODE = Q_8BIT ? Q_DTYPE : DTYPE_E4M3FN;
         KG_UNROLL for (int first = 0; first < Q_WORDS; first += 2 * STEP) {
             u32 x[STEP] = {};
@@ -191,7 +190,7 @@ KG_DEV float load_q_floats(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_
         u32 exponent = pass && SCALED_Q ? row_exponent(top) : 127;
         float down = float_of((254 - exponent) << 23);
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
-            int dim = c * K_DIMS + grp * X;
+            int dim = c * K_DIMS + grp * QX;
             KG_UNROLL for (int n = 0; n < Q_WORDS; n += 2) {
                 u32 x[4] = {0, 0, 0, 0};
                 if (exists && dim < HEAD_DIM) load_words(x, q + dim * 4 + n * 8);
@@ -218,6 +217,28 @@ template <int N> KG_DEV void pair_q_as_int4(u32 (&w)[N][Q_WORDS]) {
     }
 }
 
+// BUFFERED: a lane has its word of each 16 bytes of a chunk instead of one of these 16 bytes.
+KG_DEV void turn_q(u32 (&w)[Q_WORDS]) {
+    u32 grp = lane_id() % 4, turned[4];
+    KG_UNROLL for (u32 piece = 0; piece < 4; piece++)
+        KG_UNROLL for (u32 part = 0; part < 4; part++) {
+        u32 theirs = shuffle(w[part % Q_WORDS], lane_id() - grp + piece);
+        turned[piece] = part == 0 || grp == part ? theirs : turned[piece];
+    }
+    KG_UNROLL for (int piece = 0; piece < 4; piece++) w[piece % Q_WORDS] = turned[piece];
+}
+// Matrix `number` of the 64 rows of a group of waves, of which `row` of the row block is one:
+// 64 dims of each (kg/attn/lds_nvidia.h).
+KG_DEV const u8 *q_matrix(const u8 *lds, int row, int number) {
+    return lds + row / 64 * (4 * Q_LDS_WORDS * 4) + number * (64 * 128);
+}
+KG_DEV void put_q(u8 *lds, const u32 (&w)[Q_WORDS], int row, int chunk) {
+    u32 i = (u32)row % 8;
+    u8 *at = (u8 *)q_matrix(lds, row, chunk / 2) + row % 64 * 128 + lane_id() % 4 * 4;
+    KG_UNROLL for (u32 piece = 0; piece < 4; piece++) *
+        (u32 *)(at + (((u32)chunk % 2 * 4 + piece) ^ i) * 16) = w[piece % Q_WORDS];
+}
+
 KG_DEV u32 *q_lds(u8 *lds, int t, int c) {
     return (u32 *)lds + ((t * K_CHUNKS + c) * WAVE + (int)lane_id()) * Q_WORDS;
 }
@@ -238,17 +259,22 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
         else
             load_q_row(w, a, g, row, 0);
         if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
-        if constexpr (KV_4BIT) pair_q_as_int4(w);
+        if constexpr (KV_4BIT && !BUFFERED) pair_q_as_int4(w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
             SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;
+        if constexpr (BUFFERED) KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
+                if constexpr (!TURNED_Q) turn_q(w[c]);
+                if constexpr (Q_IN_LDS) put_q(lds, w[c], row, c);
+            }
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
+            if constexpr (BUFFERED && Q_IN_LDS) break;
             if constexpr (!Q_IN_LDS)
                 q.w[t][c][n] = w[c][n];
             else if (role.key * V_SPLIT + role.v == t % (role.keys * V_SPLIT))
                 q_lds(lds, t, c)[n] = w[c][n];
         }
     }
-    if constexpr (Q_IN_LDS) barrier();
+    if constexpr (Q_IN_LDS && !BUFFERED) barrier();
 }
 
 // --- keys -------------------------------------------------------------------
@@ -290,7 +316,7 @@ KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
     const u8 *here = lds + opaque(0);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
-        u32 key[KROWS][Q_WORDS];
+        u32 key[KROWS][X / 2];
         KG_UNROLL for (int row = 0; row < KROWS; row++) to_compute<4>(key[row], k.w[c][row]);
         if (c + K_AHEAD < K_CHUNKS) load_k(k, h, keys, ids, start, c + K_AHEAD, c + K_AHEAD + 1);
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
@@ -312,11 +338,8 @@ KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
 
 // Value dim of an accumulator, in the wave's slice.
 KG_DEV int o_dim(int tile, int row) {
-    constexpr int UNIT = 16 / KV_BITS; // dims that LDS turns as one
-    if constexpr (PACKED || (BUFFERED && UNIT == 1))
+    if constexpr (PACKED || BUFFERED)
         return tile * 16 + row;
-    else if constexpr (BUFFERED)
-        return tile / (UNIT / 2) * (8 * UNIT) + UNIT * (row % 8) + tile % (UNIT / 2) * 2 + row / 8;
     else
         return tile / PART_TILES * CHUNK_DIMS + V_LANE_DIMS * (row % NI) +
                tile % PART_TILES * VROWS + row / NI;

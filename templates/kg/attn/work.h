@@ -12,7 +12,7 @@
 
 namespace kg {
 
-constexpr u32 LEAST_PART = kg_attn_least_blocks(WAVES);
+constexpr u32 LEAST_PART = BUFFERED ? kg_attn_least_buffered(WAVES) : kg_attn_least_blocks(WAVES);
 
 // INVARIANT, where sequences have few tokens: an item is cut at multiples of PART_KEYS of
 // its sequence and nowhere else. Each part is a piece of the line by itself, has a partial

@@ -29,5 +29,8 @@ KG_DEV int k_place(int token) { return 16 * (token / 4 % 2) + 4 * (token / 8) + 
 KG_DEV int s_token(int lane, int reg) { return 8 * lane_grp(lane) + reg; }
 KG_DEV int o_row(int lane, int reg) { return 4 * lane_grp(lane) + reg; }
 KG_DEV int lane_column(int lane, int) { return lane_i(lane); }
+// Lanes of a column lie so far apart; the first of them speaks for it.
+constexpr int COLUMN_STEP = NI;
+KG_DEV bool is_speaker(int lane) { return lane < NI; }
 
 } // namespace kg

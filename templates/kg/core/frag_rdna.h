@@ -30,5 +30,8 @@ KG_DEV int o_row(int lane, int reg) {
     return ROWS_INTERLEAVED_BY_HALF ? 2 * reg + lane_grp(lane) : 8 * lane_grp(lane) + reg;
 }
 KG_DEV int lane_column(int lane, int) { return lane_i(lane); }
+// Lanes of a column lie so far apart; the first of them speaks for it.
+constexpr int COLUMN_STEP = NI;
+KG_DEV bool is_speaker(int lane) { return lane < NI; }
 
 } // namespace kg

@@ -11,9 +11,9 @@
         KG_KERNEL(const __grid_constant__ type name)
 #define KG_ARGS(type, name) (name)
 #define KG_CONSTANT
-// More than 48 KiB are the launch's to give.
+// More than 48 KiB are the launch's to give. Matrices in LDS begin at multiples of 1024.
 #if defined(KG_LAUNCH_LDS)
-#define KG_SHARED(name) extern KG_LDS __align__(16) unsigned char name[]
+#define KG_SHARED(name) extern KG_LDS __align__(1024) unsigned char name[]
 #else
-#define KG_SHARED(name) KG_LDS __align__(16) unsigned char name[kg::LDS_USED]
+#define KG_SHARED(name) KG_LDS __align__(1024) unsigned char name[kg::LDS_USED]
 #endif

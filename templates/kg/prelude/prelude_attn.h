@@ -75,4 +75,5 @@ constexpr int TREE = 0;
 constexpr int DENSE = 0;
 constexpr int STAGED = 0;
 constexpr int SPARSE = 0;
+constexpr int BUFFERS = 0;
 }
