@@ -41,8 +41,8 @@ KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {
     return ceil_div(8 * 96 * 1024, keys * dims * bits);
 }
 /* By way of LDS a block takes its products' time, and its waves' rows are many: finishing
- * them costs as much as a dozen blocks of 128 dims. Measured. */
-KG_SHAPE int kg_attn_buffered_cost(int waves, int dims) { return ceil_div(12 * waves * 256, dims); }
+ * them costs as much as two dozen blocks of 128 dims. Measured. */
+KG_SHAPE int kg_attn_buffered_cost(int waves, int dims) { return ceil_div(24 * waves * 256, dims); }
 
 /* --- registers of a lane --------------------------------------------------- */
 

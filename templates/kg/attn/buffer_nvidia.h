@@ -220,9 +220,14 @@ KG_DEV bool is_edge_set(const head_t &head, const keys_t &keys, int block, int b
 }
 KG_DEV void mask_set(set_scores_t &s, const head_t &head, const keys_t &keys, int block,
                      int blocks) {
-    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        mask_scores(s[b][t], head, t, block_start(keys, block + b), keys);
-        KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] = b < blocks ? s[b][t][r] : -INFINITE;
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) {
+        int start = block_start(keys, block + b);
+        bool edge = is_edge(head, start, TOK); // a prefix has none, and its rows no positions
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+            if (edge) mask_scores(s[b][t], head, t, start, keys);
+            KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] =
+                b < blocks ? s[b][t][r] : -INFINITE;
+        }
     }
 }
 
