@@ -95,4 +95,15 @@ TMPDIR=$work/scratch expect 0 "RENDER US" "$kgen" bench rows.txt --host "${devic
 TMPDIR=$work/scratch expect 0 '"first_us"' "$kgen" bench "$spec" --host --json "${device[@]}"
 holds 'all(v > 0 for k, v in d["rows"][0].items() if k not in ("row", "launch_ns"))'
 TMPDIR=$work/none expect 13 "cannot make a folder" "$kgen" bench "$spec" --host "${device[@]}"
+
+# one file for all budgets
+if command -v python3 >/dev/null; then
+    export KGEN=$kgen
+    report=(python3 "$here/../../bench/report.py" --quick --out "$work/report.json")
+    expect 0 "1.15 of attn-1x8k" "${report[@]}" "${device[@]}" --rows 'attn-*1x8k' --samples 1
+    cp "$work/report.json" "$work/.out"
+    holds "len(d['rows']) == 2 and len(d['budgets']) == 1 and d['peers'] and d['versions']['kgen'] and 'samples' in d['clocks']"
+    expect 1 "no row fits 'zzz'" "${report[@]}" --rows zzz
+    KGEN_HIP_LIB=none KGEN_CUDA_LIB=none expect 1 "no GPU that kgen can use" "${report[@]}"
+fi
 finish
