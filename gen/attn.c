@@ -317,10 +317,15 @@ static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
     return kg_attn_block_rows(kg_attn_rows(s->row_tiles, isa->columns), s->waves,
                               phases[s->phase].bounded);
 }
+static int32_t ahead_of(const kgen_attn_spec *s, const kgen_target *target) {
+    return kg_attn_ahead(acc_registers(s, target), s->row_tiles, target->wave_size,
+                         target->isa == KGEN_ISA_SM90);
+}
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
-    return q_registers(s, target) > kg_attn_q_keeps(acc_registers(s, target), target->wave_size,
-                                                    sm90, is_buffered(s, &isa_rows[target->isa]));
+    return q_registers(s, target) > kg_attn_q_keeps(acc_registers(s, target), ahead_of(s, target),
+                                                    target->wave_size, sm90,
+                                                    is_buffered(s, &isa_rows[target->isa]));
 }
 
 /* q: bytes of queries in LDS. */
@@ -346,7 +351,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     const isa_row *isa = &isa_rows[target->isa];
     int32_t wave = target->wave_size, bits = bits_of(s->kv);
     int32_t tile = isa->columns * isa->keys / wave, acc = acc_registers(s, target);
-    int32_t ahead = kg_attn_ahead(acc, wave, target->isa == KGEN_ISA_SM90);
+    int32_t ahead = ahead_of(s, target);
     int32_t k = smaller(ahead, s->head_dim * isa->keys * bits / 32 / wave);
     int32_t v = smaller(ahead, slice_dims(s, isa) * isa->keys * bits / 32 / wave);
     int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
@@ -471,6 +476,15 @@ static int32_t small_groups(const kgen_attn_spec *s, const kgen_target *target) 
     return is_8bit(s->kv) || (seen > 0 && seen <= 1024) ? 3 : 0;
 }
 
+/* A short window of one token: with a wave for each of its blocks none takes two turns. */
+static int32_t waves_of_window(const kgen_attn_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t blocks = s->window > 0 ? ceil_div(s->window - 1, isa->keys) + 1 : 0;
+    int32_t fits = target->wave_size == 64 && blocks > isa->waves && blocks <= isa->waves + 2;
+    int32_t free = !s->waves && s->v_split <= 1 && !s->keep && !s->invariant;
+    return s->phase == KGEN_PHASE_DECODE && free && fits ? blocks : 0;
+}
+
 static void tune(kgen_attn_spec *s, const kgen_target *target) {
     enum { SLACK = 8 }; /* by which the count of registers is known to be high */
     kgen_attn_spec small = *s;
@@ -483,7 +497,14 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
             return;
         }
     }
-    *s = best_candidate(s, target);
+    kgen_attn_spec best = best_candidate(s, target), wide = *s;
+    wide.waves = waves_of_window(s, target);
+    if (wide.waves) {
+        wide.occupancy = best.occupancy;
+        wide = best_candidate(&wide, target);
+        if (excess(&wide, target) == 0) best = wide;
+    }
+    *s = best;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {

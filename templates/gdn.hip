@@ -30,7 +30,7 @@ KG_DEV void run_head(args_t a, const seq_t &s, const head_t &head, float *lds) {
     if constexpr (HAS_NORM) stage_norm(norm, s, lds);
     if constexpr (REPLAY) stage_ring(a, s, head, ring, lds);
     barrier();
-    u64 before = 0;
+    u32 before = 0;
     if constexpr (SHARED_WINDOW) before = arrive(a, s, head);
     if constexpr (REPLAY)
         if (head.split == 0) append_decays(a, s, head, ring, lds);
@@ -43,7 +43,7 @@ KG_DEV void run_head(args_t a, const seq_t &s, const head_t &head, float *lds) {
         if (pass + i + AHEAD < PASSES)
             load_state(next[i], a, s, head, place_t{wave, pass + i + AHEAD});
     }
-    if constexpr (SHARED_WINDOW) announce(a, s, head, before, lds);
+    if constexpr (SHARED_WINDOW) announce(a, s, head, returned(before), lds);
     if constexpr (HAS_NORM || SHARED_WINDOW) barrier();
     if constexpr (HAS_NORM) norm_rows(a, s, head, lds, wave);
     if constexpr (SHARED_WINDOW)

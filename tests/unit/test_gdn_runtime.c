@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -820,6 +821,38 @@ static void test_a_graph_follows_the_batch(void **state) {
                       " | seqs=4 lens=2 pads=1 tail=1");
 }
 
+/* ---- NaN --------------------------------------------------------------------- */
+
+/* One whose upper half rounding up would carry over to a number, wherever 32 bits come in. */
+static void check_wide_nan(const char *line, size_t tensor_offset) {
+    rig r;
+    make_rig(&r, CDNA3, line);
+    kgen_gdn_args *a = r.args.gdn;
+    const kgen_tensor *poisoned = (const kgen_tensor *)((const char *)a + tensor_offset);
+    int64_t slot = kgen__int_load(&a->slots, 0), count = 0;
+    memset(poisoned->data, 0xff, kgen__tensor_bytes(poisoned));
+    launch(&r);
+    const kgen_tensor *state = &a->state;
+    int64_t size = state->shape[1] * state->shape[2] * state->shape[3];
+    for (int64_t i = 0; i < size; i++) count += isnan(load(state, slot * state->stride[0] + i));
+    if (count < size)
+        fail_msg("%s: %" PRId64 " of %" PRId64 " elements of the state are numbers (seed %" PRIu64
+                 ")",
+                 line, size - count, size, seed);
+    free_rig(&r);
+}
+
+static void test_wide_nan_stays(void **state) {
+    (void)state;
+    static const char floats[] =
+        "gdn:layout=flat," HEADS ",state=bf16,cs=f32,cw=f32,ab=f32,dt=f32 | seqs=1";
+    check_wide_nan(floats, offsetof(kgen_gdn_args, a_log));
+    check_wide_nan(floats, offsetof(kgen_gdn_args, dt_bias));
+    check_wide_nan(floats, offsetof(kgen_gdn_args, conv_weight));
+    check_wide_nan("gdn:fuse=a,layout=presplit,qkv=split,x=fp16," HEADS ",state=bf16 | seqs=1",
+                   offsetof(kgen_gdn_args, v));
+}
+
 /* ---- in place --------------------------------------------------------------- */
 
 /* Rows become what another tensor would have held, and the window moves on alike. */
@@ -883,6 +916,7 @@ int main(void) {
         cmocka_unit_test(test_prefixes_stay),
         cmocka_unit_test(test_drafts_are_single_steps),
         cmocka_unit_test(test_a_graph_follows_the_batch),
+        cmocka_unit_test(test_wide_nan_stays),
         cmocka_unit_test(test_a_convolution_in_place),
     };
     seed = test_seed();

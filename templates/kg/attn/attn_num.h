@@ -20,7 +20,7 @@ KG_DEV void bytes_to_compute(u32 (&out)[2], u32 x) {
         fp8_native(out, x);
     } else if constexpr (KV_8BIT) {
         float f[4];
-        KG_UNROLL for (int i = 0; i < 4; i++) f[i] = fp8_to_f32_soft<KV_DTYPE>(x >> 8 * i & 255u);
+        fp8_floats(f, x);
         out[0] = pack_exact(f[0], f[1]);
         out[1] = pack_exact(f[2], f[3]);
     }

@@ -25,6 +25,7 @@ KG_DEV void settle(work_t &w) {
 
 template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
 KG_DEV void run(args_t args, u8 *lds) {
+    touch(args);
     work_t work = work_begin(args);
     if constexpr (CASCADE) settle(work);
     int wave = (int)wave_id();

@@ -68,19 +68,17 @@ KG_SHAPE int kg_attn_q_registers(int row_tiles, int head_dim, int groups, int x)
     return row_tiles * ceil_div(head_dim, groups * x) * (x / 2);
 }
 
-/* wave64 has 256 registers at two workgroups a compute unit: accumulators of 64
- * and more leave half the room. */
-KG_SHAPE int kg_attn_room(int registers, int acc_registers, int wave) {
-    return wave == 64 && acc_registers >= 64 ? registers / 2 : registers;
+/* Of K, and of V, in flight before use. wave64 has 256 registers at two workgroups a
+ * compute unit, of which 64 accumulators leave all that one row tile needs, half of what two do. */
+KG_SHAPE int kg_attn_ahead(int acc_registers, int row_tiles, int wave, int sm90) {
+    int half = wave == 64 && acc_registers >= (row_tiles > 1 ? 64 : 65);
+    return (wave == 64 || sm90 ? 64 : 32) / (half ? 2 : 1);
 }
-/* Of K, and of V, in flight before use. */
-KG_SHAPE int kg_attn_ahead(int acc_registers, int wave, int sm90) {
-    return kg_attn_room(wave == 64 || sm90 ? 64 : 32, acc_registers, wave);
-}
-/* Of Q; more lie in LDS. */
-KG_SHAPE int kg_attn_q_keeps(int acc_registers, int wave, int sm90, int buffered) {
+/* Of Q; more lie in LDS. ahead: of K. */
+KG_SHAPE int kg_attn_q_keeps(int acc_registers, int ahead, int wave, int sm90, int buffered) {
     if (buffered) return acc_registers > 96 ? 0 : 32;
-    return kg_attn_room(wave == 64 || sm90 ? 32 : 16, acc_registers, wave);
+    if (wave == 64) return acc_registers + 2 * ahead <= 160 ? 32 : 16;
+    return sm90 ? 32 : 16;
 }
 
 /* --- LDS ------------------------------------------------------------------- */

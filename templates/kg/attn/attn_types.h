@@ -34,4 +34,7 @@ constexpr bool CONVERTED = BUFFERED && (KV_8BIT || (KV_DTYPE == DTYPE_BF16 && CO
 // Queries see all keys before them.
 constexpr bool SEES_START = WINDOW == 0 && CHUNK == 0;
 
+// 8-bit floats of the cache; where it has none, any.
+constexpr int KV_FLOAT = KV_8BIT && !KV_INTEGER ? KV_DTYPE : DTYPE_E4M3FN;
+
 } // namespace kg

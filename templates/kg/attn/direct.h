@@ -13,6 +13,18 @@ KG_DEV int block_end_of(args_t a, const segment_t &g, const role_t &role) {
     return last < 0 ? g.block : smaller(g.block_end, last / TOK + 1);
 }
 
+// AMD: a wait names how many loads may still be under way. Behind a branch round some of them
+// it must name none, so the last block is loaded again instead.
+constexpr bool WAITS_COUNT = !IS_SM90;
+// Conversions in integer arithmetic need all scalars, and any order.
+constexpr bool ORDERED = !KV_8BIT || KV_INTEGER || NATIVE_FP8;
+
+// First token of the block `steps` on from the one at `start`.
+KG_DEV int start_after(const keys_t &keys, int block, int start, int steps, int end) {
+    if constexpr (!WAITS_COUNT) return block_after(keys, block, start, steps);
+    return block_start(keys, smaller(block + steps, end - 1));
+}
+
 // The wave's blocks of one segment.
 KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
                    const segment_t &g, const role_t &role, const head_t &head, const keys_t &keys,
@@ -24,7 +36,7 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
     if constexpr (INVARIANT) block += (role.key < g.block % by ? by : 0) - g.block % by;
     if (block >= end || g.see.last < 0) return;
     load_ids(ids, keys, block_start(keys, block));
-    load_ids(next_ids, keys, block_start(keys, block + by));
+    load_ids(next_ids, keys, start_after(keys, block, block_start(keys, block), by, end));
     load_k(k, head, keys, ids, block_start(keys, block), 0, K_AHEAD);
     KG_LOOP for (; block < end; block += by) {
         int start = block_start(keys, block);
@@ -33,11 +45,12 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
         token_scale_t scale;
         load_v(v, head, keys, ids, start, role.v, 0, V_AHEAD);
         load_token_scales(scale, a, head, keys, ids, start);
+        if constexpr (ORDERED) order_here(); // values before keys that the next turn needs
         score_block(dots, k, q, head, keys, ids, start, lds);
         ids_t far_ids;
-        load_ids(far_ids, keys, block_after(keys, block, start, 2 * by));
-        if (block + by < end)
-            load_k(k, head, keys, next_ids, block_after(keys, block, start, by), 0, K_AHEAD);
+        load_ids(far_ids, keys, start_after(keys, block, start, 2 * by, end));
+        if (WAITS_COUNT || block + by < end)
+            load_k(k, head, keys, next_ids, start_after(keys, block, start, by, end), 0, K_AHEAD);
         u32 p[ROW_TILES][P_WORDS];
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             float s[S_REGS];

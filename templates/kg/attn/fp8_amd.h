@@ -13,6 +13,9 @@ KG_DEV u32 pack_exact(float a, float b) {
     return byte_perm(__builtin_bit_cast(u32, a), __builtin_bit_cast(u32, b), 0x07060302);
 }
 
+// gfx950 makes bf16 of pairs at once.
+constexpr bool CONVERTS_PAIRS = NATIVE_FP8 && !COMPUTE_F16 && KG_FP8_PAIRS;
+
 // Of pairs.
 KG_DEV u32 add_f16(u32 a, u32 b) {
     return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2_t, a) + __builtin_bit_cast(f16x2_t, b));
@@ -22,6 +25,9 @@ KG_DEV u32 add_f16(u32 a, u32 b) {
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
     // From a copy, so that the four loaded together may lie anywhere.
     if constexpr (CONVERTS_LOW) asm("v_mov_b32 %0, %1" : "=v"(x) : "v"(x));
+#if KG_FP8_PAIRS
+    if constexpr (CONVERTS_PAIRS) return fp8_to_bf16<KV_DTYPE>(out, x);
+#endif
 #if KG_FP8_CONVERSIONS
     float f[4];
     fp8_to_f32<KV_DTYPE>(f, x);
@@ -30,6 +36,15 @@ KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
 #else
     out[0] = out[1] = x;
 #endif
+}
+
+// Values are turned as floats: to pick a dim of two tokens packs it as well.
+constexpr bool TURNS_FLOATS = NATIVE_FP8 && !COMPUTE_F16 && !CONVERTS_PAIRS && !CONVERTS_LOW;
+KG_DEV void fp8_floats(float (&out)[4], u32 x) {
+#if KG_FP8_CONVERSIONS
+    if constexpr (NATIVE_FP8) return fp8_to_f32<KV_DTYPE>(out, x);
+#endif
+    fp8_floats_soft<KV_FLOAT>(out, x);
 }
 
 } // namespace kg

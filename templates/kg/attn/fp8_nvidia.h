@@ -28,4 +28,7 @@ KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
     }
 }
 
+constexpr bool TURNS_FLOATS = false; // values turn when they are COMPUTE pairs
+KG_DEV void fp8_floats(float (&out)[4], u32 x) { fp8_floats_soft<KV_FLOAT>(out, x); }
+
 } // namespace kg

@@ -36,12 +36,13 @@ constexpr int O_TILES = V_PARTS * PART_TILES;
 
 // Registers of K, and of V, in flight before use.
 constexpr int ACC_REGS = kg_attn_acc_registers(ROW_TILES, SLICE_DIMS, NI, WAVE);
-constexpr int AHEAD_WORDS = kg_attn_ahead(ACC_REGS, WAVE, IS_SM90);
+constexpr int AHEAD_WORDS = kg_attn_ahead(ACC_REGS, ROW_TILES, WAVE, IS_SM90);
 constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, QX);
-constexpr bool Q_IN_LDS = !STAGED && Q_REGS > kg_attn_q_keeps(ACC_REGS, WAVE, IS_SM90, BUFFERED);
+constexpr int Q_KEEPS = kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BUFFERED);
+constexpr bool Q_IN_LDS = !STAGED && Q_REGS > Q_KEEPS;
 constexpr int Q_LDS_WORDS = Q_REGS * WAVE; // of the waves with the same rows
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (UNBOUNDED ? WAVES : 1) : 0;
 
@@ -411,17 +412,28 @@ KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
     constexpr int WORD_TILES = CHUNK_TILES / W; // one word of each token at a time
     KG_UNROLL for (int word = 0; word < W; word++) {
         u32 x[TPL][16 / KV_BITS];
+        float f[TPL][4];
         KG_UNROLL for (int n = 0; n < TPL; n++) {
             const u32 in[1] = {w[n][word]};
-            to_compute<1>(x[n], in);
+            if constexpr (TURNS_FLOATS)
+                fp8_floats(f[n], in[0]);
+            else
+                to_compute<1>(x[n], in);
         }
         KG_UNROLL for (int tile = 0; tile < WORD_TILES; tile++) {
             u32 v[4];
             KG_UNROLL for (int row = 0; row < VROWS; row++) {
                 int dim = tile * VROWS + row;
                 int pair = KV_4BIT ? dim % 4 : dim / 2, high = KV_4BIT ? dim / 4 : dim % 2;
-                KG_UNROLL for (int j = 0; j < TPL / 2; j++) v[row * (TPL / 2) + j] =
-                    byte_perm(x[2 * j][pair], x[2 * j + 1][pair], high ? 0x07060302 : 0x05040100);
+                KG_UNROLL for (int j = 0; j < TPL / 2; j++) {
+                    u32 low, above;
+                    if constexpr (TURNS_FLOATS)
+                        low = bits_of(f[2 * j][dim % 4]), above = bits_of(f[2 * j + 1][dim % 4]);
+                    else
+                        low = x[2 * j][pair], above = x[2 * j + 1][pair];
+                    v[row * (TPL / 2) + j] =
+                        byte_perm(low, above, TURNS_FLOATS || high ? 0x07060302 : 0x05040100);
+                }
             }
             KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
                 mma_pv(o[t][part * CHUNK_TILES + word * WORD_TILES + tile], v, p[t]);

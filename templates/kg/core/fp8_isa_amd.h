@@ -23,6 +23,18 @@ template <int DTYPE> KG_DEV void fp8_to_f32(float (&out)[4], u32 word) {
     out[0] = lo.x, out[1] = lo.y, out[2] = hi.x, out[3] = hi.y;
 }
 
+#if KG_FP8_PAIRS
+template <int DTYPE> KG_DEV void fp8_to_bf16(u32 (&out)[2], u32 word) {
+    if constexpr (HAS_E5M2<DTYPE>) {
+        out[0] = __builtin_bit_cast(u32, __builtin_amdgcn_cvt_scalef32_pk_bf16_bf8(word, 1, false));
+        out[1] = __builtin_bit_cast(u32, __builtin_amdgcn_cvt_scalef32_pk_bf16_bf8(word, 1, true));
+    } else {
+        out[0] = __builtin_bit_cast(u32, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1, false));
+        out[1] = __builtin_bit_cast(u32, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1, true));
+    }
+}
+#endif
+
 // They do not saturate, and NaN must have no sign: x is such.
 template <int DTYPE> KG_DEV u32 f32_to_fp8(const float (&x)[4]) {
     if constexpr (HAS_E5M2<DTYPE>) {

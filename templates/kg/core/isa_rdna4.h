@@ -2,6 +2,7 @@
 #pragma once
 
 #define KG_FP8_CONVERSIONS 1 // AMD's instructions between 8-bit floats and f32
+#define KG_FP8_PAIRS 0       // the same to pairs of bf16
 
 namespace kg {
 

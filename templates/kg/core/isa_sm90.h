@@ -2,6 +2,7 @@
 #pragma once
 
 #define KG_FP8_CONVERSIONS 0 // AMD's instructions between 8-bit floats and f32
+#define KG_FP8_PAIRS 0       // the same to pairs of bf16
 
 namespace kg {
 
@@ -10,7 +11,7 @@ constexpr bool CONVERTS_E4M3FN = false;
 constexpr bool CONVERTS_E4M3FNUZ = false;
 constexpr bool CONVERTS_E5M2 = false;
 constexpr bool CONVERTS_LOW = false;             // they read the lower 128 registers only
-constexpr bool CONVERTS_BF16 = false;            // f32 to bf16 is an instruction
+constexpr bool CONVERTS_BF16 = true;             // f32 to bf16 is an instruction
 constexpr bool ROWS_INTERLEAVED_BY_HALF = false; // accumulators, over two half waves
 constexpr int DIES = 1;        // that workgroups are dealt to in turn, each with an L2 of its own
 constexpr bool IS_SM90 = true; // one workgroup a unit, 8-bit floats become fp16

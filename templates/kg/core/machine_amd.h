@@ -42,6 +42,18 @@ template <class T> KG_DEV const KG_CONSTANT T &reread(const KG_CONSTANT T &x) {
     return *p;
 }
 
+// All lines of the arguments are asked for at once: read where they are needed, each would be
+// a miss of its own.
+template <class T> KG_DEV void touch(const KG_CONSTANT T &x) {
+    u32 all = 0;
+    KG_UNROLL for (u32 at = 0; at < sizeof(T); at += 64) all |=
+        ((const KG_CONSTANT u32 *)&x)[at / 4];
+    asm volatile("" : : "s"(all));
+}
+
+// What is issued before stays before.
+KG_DEV void order_here() { __builtin_amdgcn_sched_barrier(0); }
+
 KG_DEV void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();
@@ -74,6 +86,8 @@ KG_DEV void atomic_or(i32 *p, i32 x) {
 KG_DEV u32 atomic_count(u32 *p, u32 x) {
     return __hip_atomic_fetch_add(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
+// Of what atomic_count gave: not waited for before this.
+KG_DEV u32 returned(u32 x) { return opaque(x); }
 KG_DEV u32 atomic_load(const u32 *p) {
     return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
@@ -220,10 +234,19 @@ KG_DEV u32 pack_f16(float a, float b) {
 KG_DEV float f16_to_f32(u32 x) { return (float)__builtin_bit_cast(_Float16, (u16)x); }
 
 typedef __bf16 bf16x2_t __attribute__((ext_vector_type(2)));
-KG_DEV u32 pack_bf16(float a, float b) {
-    if constexpr (!CONVERTS_BF16) return pack_bf16_soft(a, b);
+KG_DEV u32 pack_bf16_native(float a, float b) {
     f32x2_t x = {a, b};
     return __builtin_bit_cast(u32, __builtin_convertvector(x, bf16x2_t));
+}
+KG_DEV u32 pack_bf16(float a, float b) {
+    if constexpr (CONVERTS_BF16) return pack_bf16_native(a, b);
+    u32 x = a != a ? SHORT_NAN : round_to_upper(a), y = b != b ? SHORT_NAN : round_to_upper(b);
+    return byte_perm(x, y, 0x07060302);
+}
+// Of numbers, and of NaN that have 16 bits or show elsewhere.
+KG_DEV u32 pack_bf16_numbers(float a, float b) {
+    if constexpr (CONVERTS_BF16) return pack_bf16_native(a, b);
+    return byte_perm(round_to_upper(a), round_to_upper(b), 0x07060302);
 }
 
 } // namespace kg

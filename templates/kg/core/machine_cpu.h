@@ -38,11 +38,14 @@ KG_DEV const u8 *settled(const u8 *p) { return p; }
 KG_DEV u32 opaque_uniform(u32 x) { return x; }
 template <class T> KG_DEV const T &reread(const T &x) { return x; }
 
+KG_DEV void order_here() {}
+template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { kg_ops->barrier(); }
 KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 KG_DEV u64 atomic_add(u64 *p, u64 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
 KG_DEV u32 atomic_count(u32 *p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_RELAXED); }
+KG_DEV u32 returned(u32 x) { return x; }
 KG_DEV u32 atomic_load(const u32 *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 KG_DEV void atomic_store(u32 *p, u32 x) { __atomic_store_n(p, x, __ATOMIC_RELAXED); }
 KG_DEV void atomic_or(i32 *p, i32 x) { __atomic_fetch_or(p, x, __ATOMIC_RELAXED); }
@@ -143,5 +146,9 @@ KG_DEV u32 max_pair(u32 a, u32 b) {
 KG_DEV float f16_to_f32(u32 x) { return f16_to_f32_soft(x); }
 KG_DEV u32 pack_f16(float a, float b) { return f16_soft(a) | f16_soft(b) << 16; }
 KG_DEV u32 pack_bf16(float a, float b) { return pack_bf16_soft(a, b); }
+KG_DEV u32 pack_bf16_numbers(float a, float b) {
+    if constexpr (CONVERTS_BF16) return pack_bf16_soft(a, b);
+    return round_to_upper(a) >> 16 | (round_to_upper(b) & 0xffff0000u);
+}
 
 } // namespace kg

@@ -26,6 +26,8 @@ KG_DEV const u8 *settled(const u8 *p) {
     return p;
 }
 
+KG_DEV void order_here() {}
+template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { __syncthreads(); }
 // Fences are cumulative here: the one around the atomic, after a barrier,
 // covers what the whole workgroup wrote.
@@ -52,6 +54,7 @@ KG_DEV u32 atomic_count(u32 *p, u32 x) {
                  : "memory");
     return before;
 }
+KG_DEV u32 returned(u32 x) { return x; }
 KG_DEV u32 atomic_load(const u32 *p) {
     u32 x;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
@@ -199,5 +202,6 @@ KG_DEV u32 pack_bf16(float a, float b) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
     return x;
 }
+KG_DEV u32 pack_bf16_numbers(float a, float b) { return pack_bf16(a, b); }
 
 } // namespace kg

@@ -16,6 +16,10 @@ KG_DEV u32 bf16_soft(float x) {
     u32 rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
     return (u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : rounded;
 }
+// The same into the upper half, in two instructions: of a NaN with more than 16 bits it
+// may make a number.
+KG_DEV u32 round_to_upper(float x) { return bits_of(x) + 0x7fffu + (bits_of(x) >> 16 & 1); }
+constexpr u32 SHORT_NAN = 0x7fc00000u;
 KG_DEV u32 pack_bf16_soft(float a, float b) { return bf16_soft(a) | bf16_soft(b) << 16; }
 
 // A float rounded to `mant` mantissa bits of a format whose least normal
@@ -85,6 +89,9 @@ template <int DTYPE> KG_DEV float fp8_to_f32_soft(u32 x) {
     if (DTYPE == DTYPE_E4M3FN) return float_of(body == 0x7fu ? 0x7fc00000u : bits);
     u32 special = (x & 0x80u) << 24 | 0x7f800000u | (body & 3u) << 21;
     return float_of(body >= 0x7cu ? special : bits);
+}
+template <int DTYPE> KG_DEV void fp8_floats_soft(float (&out)[4], u32 x) {
+    KG_UNROLL for (int i = 0; i < 4; i++) out[i] = fp8_to_f32_soft<DTYPE>(x >> 8 * i & 255u);
 }
 
 } // namespace kg

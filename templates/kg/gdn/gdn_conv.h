@@ -106,6 +106,7 @@ KG_DEV float convolved(const channels_t &c, const float (&taps)[TAPS], int e) {
     KG_UNROLL for (int i = 0; i < TAPS; i++) y +=
         element<CONV_W_DTYPE>(c.weight, e * TAPS + i) * taps[i];
     if constexpr (CONV_SILU) y = silu(y);
+    if constexpr (CONV_DTYPE != DTYPE_BF16 || CONV_W_DTYPE != DTYPE_BF16) y = with_short_nan(y);
     return CONV_ROUND || !HAS_STEP ? rounded<X_DTYPE>(y) : y;
 }
 

@@ -55,6 +55,18 @@ template <int DTYPE> KG_DEV u32 pack_pair(float a, float b) {
     if constexpr (DTYPE == DTYPE_BF16) return pack_bf16(a, b);
     return pack_f16(a, b);
 }
+// States are rounded short where a NaN that comes in has only 16 bits: one of fp16 has 19, one
+// of 32 bits is cut by with_short_nan.
+KG_DEV u32 pack_state(float a, float b) {
+    if constexpr (STATE_DTYPE == DTYPE_BF16 && X_DTYPE == DTYPE_BF16)
+        return pack_bf16_numbers(a, b);
+    return pack_pair<STATE_DTYPE>(guarded<STATE_DTYPE>(a), guarded<STATE_DTYPE>(b));
+}
+KG_DEV float with_short_nan(float x) {
+    if constexpr (STATE_DTYPE != DTYPE_BF16 || CONVERTS_BF16) return x;
+    return x != x ? float_of(SHORT_NAN) : x;
+}
+
 template <int DTYPE> KG_DEV void encode_piece(u32 (&w)[words_of(DTYPE)], const float (&x)[PIECE]) {
     KG_UNROLL for (int i = 0; i < words_of(DTYPE); i++) {
         if constexpr (DTYPE == DTYPE_F32)

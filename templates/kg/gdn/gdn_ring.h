@@ -33,10 +33,10 @@ KG_DEV void stage_ring(args_t a, const seq_t &s, const head_t &head, const ring_
             a.ring_u, s.read * a.ring_u_slot + ring_row(a, r, n / V_BLOCK) * VALUE_DIMS,
             head.hv * V_DIM + head.split * V_BLOCK + n % V_BLOCK);
     for (int n = (int)thread_id(); n < r.length * DECAYS; n += THREADS)
-        lds[AT_RING_DECAY + n] = load_as<DTYPE_F32>(
+        lds[AT_RING_DECAY + n] = with_short_nan(load_as<DTYPE_F32>(
             a.ring_decay,
             s.read * a.ring_decay_slot + ring_row(a, r, n / DECAYS) * (V_HEADS * DECAYS),
-            head.hv * DECAYS + n % DECAYS);
+            head.hv * DECAYS + n % DECAYS));
 }
 
 // S = decay S + u k^T for each token of the ring.

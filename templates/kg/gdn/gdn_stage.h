@@ -183,10 +183,10 @@ KG_DEV float decay_of(args_t a, float a_log, float x) {
 KG_DEV void stage_raw_gates(const gates_t &g, const seq_t &s, float *lds) {
     KG_UNROLL for (int i = 0; i < DECAY_TURNS; i++) {
         int n = (int)thread_id() + i * THREADS;
-        if (n / DECAYS < s.count) lds[AT_DECAY + n] = exp(decode<AB_DTYPE>(g.a[i]));
+        if (n / DECAYS < s.count) lds[AT_DECAY + n] = with_short_nan(exp(decode<AB_DTYPE>(g.a[i])));
     }
     if ((int)thread_id() < s.count) {
-        float beta = decode<AB_DTYPE>(g.b);
+        float beta = with_short_nan(decode<AB_DTYPE>(g.b));
         lds[AT_BETA + (int)thread_id()] = BETA_ROUND ? rounded<X_DTYPE>(beta) : beta;
     }
 }
@@ -197,10 +197,10 @@ KG_DEV void stage_gates(const gates_t &g, args_t a, const seq_t &s, float *lds) 
     KG_UNROLL for (int i = 0; i < DECAY_TURNS; i++) {
         int n = (int)thread_id() + i * THREADS;
         float x = decode<AB_DTYPE>(g.a[i]) + decode<DT_DTYPE>(g.dt[i]);
-        if (n / DECAYS < s.count) lds[AT_DECAY + n] = decay_of(a, a_log, x);
+        if (n / DECAYS < s.count) lds[AT_DECAY + n] = with_short_nan(decay_of(a, a_log, x));
     }
     if ((int)thread_id() < s.count) {
-        float beta = sigmoid(decode<AB_DTYPE>(g.b));
+        float beta = with_short_nan(sigmoid(decode<AB_DTYPE>(g.b)));
         lds[AT_BETA + (int)thread_id()] = BETA_ROUND ? rounded<X_DTYPE>(beta) : beta;
     }
 }

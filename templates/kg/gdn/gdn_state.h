@@ -59,8 +59,7 @@ KG_DEV void pack(u32 (&w)[4], const float (&x)[VEC]) {
         if constexpr (STATE_BYTES == 4)
             w[i] = bits_of(x[i]);
         else
-            w[i] = pack_pair<STATE_DTYPE>(guarded<STATE_DTYPE>(x[2 * i % VEC]),
-                                          guarded<STATE_DTYPE>(x[(2 * i + 1) % VEC]));
+            w[i] = pack_state(x[2 * i % VEC], x[(2 * i + 1) % VEC]);
     }
 }
 
