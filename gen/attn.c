@@ -334,7 +334,7 @@ static int32_t q_lds_bytes(const kgen_attn_spec *s, const kgen_target *target) {
     return q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 * copies : 0;
 }
 static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) {
-    int32_t most = kg_attn_most_blocks(acc_registers(s, target));
+    int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN);
     return kg_attn_sets_of(most, isa_rows[target->isa].keys, s->head_dim, s->v_dim, bits_of(s->kv),
                            s->occupancy, q_lds_bytes(s, target));
 }

@@ -117,7 +117,10 @@ KG_SHAPE kg_attn_sets kg_attn_sets_at(int blocks, int slots, int keys, int head_
 }
 /* As many blocks as registers, which hold scores of two sets, and LDS have room for; three
  * slots rather than two. keys: of a block. q_bytes: of queries that lie in LDS, too. */
-KG_SHAPE int kg_attn_most_blocks(int acc_registers) { return acc_registers > 96 ? 2 : 4; }
+KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales) {
+    if (token_scales) acc_registers += 48; /* a lane has those of its scores */
+    return acc_registers > 160 ? 1 : acc_registers > 96 ? 2 : 4;
+}
 KG_SHAPE kg_attn_sets kg_attn_sets_of(int most_blocks, int keys, int head_dim, int v_dim, int bits,
                                       int occupancy, int q_bytes) {
     int most = (occupancy > 2 ? 69632 : 229376 / occupancy - 4096) - q_bytes;

@@ -51,8 +51,9 @@ constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8, IS_SM90);
 constexpr int STAGE_SCORES = TOK * STAGE_ROW;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
-constexpr kg_attn_sets SETS = kg_attn_sets_of(kg_attn_most_blocks(ACC_REGS), TOK, HEAD_DIM, V_DIM,
-                                              KV_BITS, OCCUPANCY, Q_LDS_BYTES);
+constexpr kg_attn_sets SETS =
+    kg_attn_sets_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN), TOK, HEAD_DIM, V_DIM,
+                    KV_BITS, OCCUPANCY, Q_LDS_BYTES);
 constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED     ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4
