@@ -484,6 +484,14 @@ static void fill_trees(filler *f) {
 
 /* ---- movement ------------------------------------------------------- */
 
+/* Where no pool can begin: one that fitted would lie over another, and what moves there over
+ * what moves in that. */
+static int64_t bad_begin(filler *f, int64_t begin) {
+    int64_t far = INT64_C(1) << draw(f, 0, 61);
+    if (f->s->unit > 1 && draw(f, 0, 2) == 0) return begin + 1;
+    return draw(f, 0, 1) ? -far : f->d.pool_bytes + far;
+}
+
 /* Row n moves among the slots n A .. n A + A - 1: targets in their order,
  * sources ascending too and never before their target. */
 static void fill_moves(filler *f) {
@@ -500,10 +508,10 @@ static void fill_moves(filler *f) {
             from++;
         }
     }
-    for (int64_t b = 0; a->pools.data && b < f->d.pools; b++)
-        put(&a->pools, b,
-            b * (f->d.pool_bytes / f->d.pools) +
-                (is_bad(f) ? draw(f, -1, 1) * (INT64_C(1) << draw(f, 0, 62)) : 0));
+    for (int64_t b = 0; a->pools.data && b < f->d.pools; b++) {
+        int64_t begin = b * (f->d.pool_bytes / f->d.pools);
+        put(&a->pools, b, is_bad(f) ? bad_begin(f, begin) : begin);
+    }
     for (int64_t i = 0; a->pool.data && i < f->d.pool_bytes; i++)
         ((uint8_t *)a->pool.data)[i] = (uint8_t)kgen__rng_next(&f->rng);
 }
