@@ -148,8 +148,7 @@ def nano(options):
 
 # ---- mini-sglang ----
 
-def triton_backend(serve):
-    attend = unified_attention()
+def triton_backend(serve, attend):
     base = serve.kgen_backend()
 
     class TritonBackend(base):
@@ -183,9 +182,10 @@ def mini(options):
         serve.replace_other_kernels()
     else:
         import triton
-        backend = triton_backend(serve)
+        attend = unified_attention()
         serve.replace_other_kernels()
         sys.modules["triton"] = triton  # which the example hides
+        backend = triton_backend(serve, attend)
         serve.kgen_backend = lambda: backend
         options.attention = "kgen"  # its name among the engine's back ends, and its graphs
     folder = tempfile.mkdtemp()
