@@ -201,12 +201,17 @@ def mini(options):
 
     def cell(batch, length):
         first = timed(batch, length, 1)
-        return first, max(timed(batch, length, options.tokens) - first, 1e-9)
+        return first, timed(batch, length, options.tokens) - first
 
     return cell
 
 
 # ---- processes ----
+
+def rate(tokens, seconds):
+    """None: a difference of two runs that says nothing."""
+    return round(tokens / seconds, 1) if seconds > 0 else None
+
 
 def measure(options):
     """In a process of its own: a row a cell, as JSON."""
@@ -220,15 +225,15 @@ def measure(options):
             example(options.engine).without_gpu(1 << 28)
     name, cells = options.attention, [(batch, length) for length in options.lengths for batch in options.batches]
     cell = {"nano-vllm": nano, "mini-sglang": mini}[options.engine](options)
-    for batch, length in cells[:1] + [(1, options.lengths[-1])]:
-        cell(batch, min(length, options.prompt_tokens))  # what a first call of torch or Triton costs
+    for batch, length in cells:
+        cell(batch, length)  # what a first call of torch or Triton costs
     for batch, length in cells:
         torch.manual_seed(options.seed + batch + length)
         prompts, decodes = cell(batch, length)
         print(json.dumps({"engine": options.engine, "attention": name, "batch": batch, "prompt": length,
-                          "prompt_tokens_s": round(batch * length / prompts, 1),
-                          "decode_tokens_s": round(batch * (options.tokens - 1) / decodes, 1),
-                          "tokens_s": round(batch * options.tokens / (prompts + decodes), 1)}), flush=True)
+                          "prompt_tokens_s": rate(batch * length, prompts),
+                          "decode_tokens_s": rate(batch * (options.tokens - 1), decodes),
+                          "tokens_s": rate(batch * options.tokens, prompts + decodes)}), flush=True)
 
 
 def run(options, attention, *more, **variables):
@@ -279,9 +284,10 @@ def main():
         rows, code = run(options, attention, **variables)
         failed |= code
         for row in rows:
-            print(f"{row['engine']:12s} {row['attention']:7s} batch {row['batch']:3d} prompt {row['prompt']:5d}"
-                  f" prompts {row['prompt_tokens_s']:10.0f} tokens/s, decode {row['decode_tokens_s']:8.1f} tokens/s,"
-                  f" all {row['tokens_s']:8.1f} tokens/s", flush=True)
+            said = [f"{name} {row[key] or '-':>10} tokens/s" for name, key in
+                    (("prompts", "prompt_tokens_s"), ("decode", "decode_tokens_s"), ("all", "tokens_s"))]
+            print(f"{row['engine']:12s} {row['attention']:7s} batch {row['batch']:3d} prompt {row['prompt']:5d} ",
+                  ", ".join(said), flush=True)
     return int(failed != 0)
 
 
