@@ -130,11 +130,11 @@ static int is_packed(int32_t layout) {
 }
 
 /* Long queries by way of LDS, where an isa has products for it. */
-static int32_t buffers(const kgen_spec *spec) {
-    const kgen_attn_spec *s = &spec->attn;
+static int32_t goes_by_lds(const kgen_attn_spec *s) {
     return kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout), s->v_split, s->waves,
                             s->row_tiles);
 }
+static int32_t buffers(const kgen_spec *spec) { return goes_by_lds(&spec->attn); }
 
 /* What templates ask instead of the phase's number. */
 static const kgen__fact phase_facts[] = {
@@ -288,8 +288,7 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 static int32_t x_of(const kgen_attn_spec *s) { return 128 / bits_of(s->kv); }
 
 static int32_t is_buffered(const kgen_attn_spec *s, const isa_row *isa) {
-    return isa->buffers && kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout),
-                                            s->v_split, s->waves, s->row_tiles);
+    return isa->buffers && goes_by_lds(s);
 }
 
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {

@@ -139,6 +139,17 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
     return KGEN_OK;
 }
 
+kgen_status kgen__check_caches(kgen__kv *keys, kgen__kv *kv, const kgen_tensor *k_cache,
+                               const kgen_tensor *v_cache, int32_t head_dim, int32_t v_dim,
+                               kgen_error *err) {
+    KGEN_TRY(kgen__check_cache(keys, "k_cache", 0, k_cache, head_dim, err));
+    kv->page = keys->page;
+    KGEN_TRY(kgen__check_cache(kv, "v_cache", 1, v_cache, v_dim, err));
+    KGEN_TRY(kgen__check_dim("v_cache", v_cache, 0, k_cache->shape[0], err));
+    KGEN_TRY(kgen__check_span("k_cache", k_cache, err));
+    return kgen__check_span("v_cache", v_cache, err);
+}
+
 kgen_status kgen__check_block_scale(const kgen__kv *kv, const char *name, const kgen_tensor *t,
                                     int64_t pages, int64_t blocks, long long stride[3],
                                     kgen_error *err) {

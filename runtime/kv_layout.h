@@ -35,6 +35,11 @@ kgen_status kgen__check_descale(const kgen__kv *kv, int32_t descale, const char 
                                 const kgen_tensor *t, int64_t pages, int64_t seqs,
                                 long long stride[3], kgen_error *err);
 
+/* Both, of which keys may have a type of their own. */
+kgen_status kgen__check_caches(kgen__kv *keys, kgen__kv *kv, const kgen_tensor *k_cache,
+                               const kgen_tensor *v_cache, int32_t head_dim, int32_t v_dim,
+                               kgen_error *err);
+
 /* Scales of blocks of values: [NB][page][Hkv][blocks]. */
 kgen_status kgen__check_block_scale(const kgen__kv *kv, const char *name, const kgen_tensor *t,
                                     int64_t pages, int64_t blocks, long long stride[3],

@@ -78,12 +78,7 @@ static kgen__kv keys_of(const kgen_kv_write_spec *s, int64_t heads) {
 
 static kgen_status check_caches(kgen__kv *keys, kgen__kv *kv, const kgen_kv_write_spec *s,
                                 const kgen_kv_write_args *a, kgen_error *err) {
-    KGEN_TRY(kgen__check_cache(keys, "k_cache", 0, &a->k_cache, s->head_dim, err));
-    kv->page = keys->page;
-    KGEN_TRY(kgen__check_cache(kv, "v_cache", 1, &a->v_cache, s->v_dim, err));
-    KGEN_TRY(kgen__check_dim("v_cache", &a->v_cache, 0, a->k_cache.shape[0], err));
-    KGEN_TRY(kgen__check_span("k_cache", &a->k_cache, err));
-    KGEN_TRY(kgen__check_span("v_cache", &a->v_cache, err));
+    KGEN_TRY(kgen__check_caches(keys, kv, &a->k_cache, &a->v_cache, s->head_dim, s->v_dim, err));
     KGEN_TRY(kgen__check_distinct("k_cache", &a->k_cache, err));
     KGEN_TRY(kgen__check_distinct("v_cache", &a->v_cache, err));
     NEED(a->k_cache.shape[0] <= INT32_MAX / kv->page,
