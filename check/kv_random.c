@@ -39,6 +39,7 @@ static const kgen__choice gather_choices[] = {
 
 static void finish_write(kgen_spec *spec, kgen__rng *rng) {
     kgen_kv_write_spec *s = &spec->kv_write;
+    if (s->scale == KGEN_DESCALE_BLOCK) s->pow2 = KGEN__PICK(rng, 0, 1);
     if (!s->rope) return;
     s->rope_dim = KGEN__PICK(rng, 0, 32, 64, 96);
     s->rope_q = KGEN__PICK(rng, 0, 1);

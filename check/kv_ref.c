@@ -95,6 +95,14 @@ static float scale_for(int32_t kv, float amax) {
     return fmaxf(scale, 1e-6f);
 }
 
+static float block_scale(const kgen_kv_write_spec *s, float amax) {
+    int exponent;
+    if (!s->pow2) return scale_for(s->kv, amax);
+    float quotient = fminf(amax, FLT_MAX) / (float)kgen__number_max((kgen_dtype)s->kv);
+    float part = frexpf(quotient, &exponent); /* in [0.5, 1), or 0 */
+    return fmaxf(ldexpf(1, part == 0.5f ? exponent - 1 : exponent), 0x1p-13f);
+}
+
 /* The scale of the block that element d of a head lies in. */
 static int64_t block_index(const kgen_tensor *t, kgen__cache_at at, int64_t d) {
     return at.page * t->stride[0] + at.slot * t->stride[1] + at.head * t->stride[2] +
@@ -105,7 +113,7 @@ static void write_blocks(const world *w, kgen__cache_at at, const uint32_t *x) {
     const kgen_kv_write_spec *s = &w->data->spec.kv_write;
     const kgen_kv_write_args *a = w->args.kv_write;
     for (int64_t d = 0; d < s->v_dim; d++) {
-        float scale = scale_for(s->kv, amax_of(x + d / BLOCK * BLOCK, BLOCK, a->v.dtype, 0));
+        float scale = block_scale(s, amax_of(x + d / BLOCK * BLOCK, BLOCK, a->v.dtype, 0));
         double value = (double)(kgen__number_decode(a->v.dtype, x[d]) / scale);
         expect_float(w, W_V_SCALE, block_index(&a->v_scale, at, d), scale);
         expect(w, W_V_CACHE, kgen__cache_index(&a->v_cache, KGEN__SIDE_V, at, d),

@@ -102,6 +102,8 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     KGEN_TRY(kgen__kv_applicable(&shape, s->x, "x", err));
     KGEN_TRY(kgen__kv_check_blocks(&shape, s->x, "x", err));
     KGEN_TRY(kgen__kv_check_align(&shape, s->align, err));
+    REQUIRE(!s->pow2 || s->scale == KGEN_DESCALE_BLOCK,
+            "pow2=1: only the scales of scale=block are rounded to powers of two");
     REQUIRE(s->scale != KGEN_DESCALE_ROW || s->turns <= 1,
             "turns=%d: scale=row takes rows one after another", s->turns);
     REQUIRE(s->few <= 1 || written_two_ways(s),

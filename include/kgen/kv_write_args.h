@@ -42,7 +42,8 @@ extern "C" {
  *                entry is written, or one where the head stride is 0
  *   scale=block  written: v_scale[page][place][head][i] by the same formula with amax
  *                over elements 128 i .. 128 i + 127 of the head of v; keys are copied, so
- *                that k_cache has the type of k
+ *                that k_cache has the type of k. pow2=1: scale is the least power of
+ *                two that is not below amax / M, and at least 2^-13
  *
  * rope: the first rd dims of a key rotate by p = positions[t]:
  *   (a, b) -> (a cos - b sin, b cos + a sin), with entry i of row p of cos, sin,

@@ -38,6 +38,7 @@ SUBSTITUTES = {
                  "merge_attn_states": "kgen.dropin.vllm", "reshape_and_cache": "kgen.dropin.vllm",
                  "reshape_and_cache_flash": "kgen.dropin.vllm", "concat_and_cache_mla": "kgen.dropin.vllm",
                  "gather_and_maybe_dequant_cache": "kgen.dropin.vllm", "cp_gather_cache": "kgen.dropin.vllm",
+                 "cp_gather_and_upconvert_fp8_kv_cache": "kgen.dropin.vllm", "swap_blocks": "kgen.dropin.vllm",
                  "convert_fp8": __name__, "scaled_fp8_quant": __name__},
              "vllm.v1.attention.ops.triton_reshape_and_cache_flash": {
                  "triton_reshape_and_cache_flash": "kgen.dropin.vllm",
@@ -51,7 +52,7 @@ SUBSTITUTES = {
                  "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.vllm"},
              "vllm.model_executor.layers.mamba.ops.causal_conv1d": {"causal_conv1d_update": "kgen.dropin.vllm"},
              "aiter.ops.triton.unified_attention": {"unified_attention": "kgen.dropin.aiter"},
-             "tests.kernels.utils": {"opcheck": __name__},
+             "tests.kernels.utils": {"opcheck": __name__}, "triton": {"next_power_of_2": __name__},
              "vllm.platforms": {"current_platform": __name__},
              "vllm.utils.torch_utils": {"set_random_seed": __name__}},
     "sglang": {"sglang.srt.layers.attention.utils": {"create_flashinfer_kv_indices_triton": "kgen.dropin.sglang"},
@@ -119,6 +120,9 @@ def register_cuda_ci(**named):
     """Of SGLang's own machines."""
 
 
+register_amd_ci = register_cuda_ci
+
+
 def opcheck(*arguments, **named):
     """Of how vLLM has registered its own operation."""
 
@@ -138,6 +142,10 @@ def convert_fp8(output, given, scale=1.0, kv_dtype="fp8"):
 def scaled_fp8_quant(given, scale=None, **more):
     scale = given.abs().max().float() / FP8_MAX if scale is None else scale
     return (given.float() / scale).clamp(-FP8_MAX, FP8_MAX).to(FP8), scale
+
+
+def next_power_of_2(count):
+    return 1 << (count - 1).bit_length()
 
 
 def is_2d_gluon_available(*arguments, **named):

@@ -355,10 +355,41 @@ class Caches(unittest.TestCase):
             vllm.gather_and_maybe_dequant_cache(cache, wide, table, ends_of([9]), None, 9, "fp8" if eight else "auto", scale,
                                                 starts)
             close(wide, rows[7:16], f"{cache.dtype}", 0.2 if eight else 0)
-        with self.assertRaisesRegex(NotImplementedError, "rows of 656"):
-            vllm.concat_and_cache_mla(latent, rope, torch.zeros(3, 16, 656, dtype=torch.uint8), slots, "fp8_ds_mla", scale)
         with self.assertRaisesRegex(NotImplementedError, "rows of 100"):
             vllm.cp_gather_cache(torch.zeros(3, 16, 100).bfloat16(), wide, table, ends_of([9]), 1)
+
+    def test_latent_rows_with_scales(self):
+        """512 codes, 4 scales that are powers of two, 64 dims of the rope part; without one zeros."""
+        latent, rope = torch.randn(20, 512).bfloat16() * torch.rand(20, 1).mul(12).sub(10).exp2().bfloat16(), torch.randn(20, 64).bfloat16()
+        latent[3, :128] = 0
+        cache, wide = torch.full((3, 16, 656), 0xff, dtype=torch.uint8), torch.zeros(9, 576).bfloat16()
+        slots = torch.cat((32 + torch.arange(16), 16 + torch.arange(3), torch.tensor([-1])))
+        vllm.concat_and_cache_mla(latent, rope, cache, slots, "fp8_ds_mla", None)
+        rows, most = cache.flatten(0, 1)[slots[:19]], torch.finfo(torch.float8_e4m3fnuz).max
+        scales = rows[:, 512:528].view(torch.float32)
+        amax = latent[:19].float().unflatten(1, (4, 128)).abs().amax(2)
+        self.assertTrue(torch.equal(scales, (amax.double() / most).log2().ceil().clamp(min=-13).exp2().float()))
+        codes = (latent[:19].float().unflatten(1, (4, 128)) / scales[..., None]).to(torch.float8_e4m3fnuz)
+        self.assertTrue(torch.equal(rows[:, :512].view(torch.float8_e4m3fnuz).float(), codes.flatten(1).float()))
+        self.assertTrue(torch.equal(rows[:, 528:].view(torch.bfloat16), rope[:19]))
+        self.assertTrue((cache[0] == 0xff).all() and (cache[1, 3:] == 0xff).all())
+        vllm.cp_gather_and_upconvert_fp8_kv_cache(cache, wide, torch.tensor([[2, 1], [1, 0]], dtype=torch.int32),
+                                                  torch.tensor([0, 7], dtype=torch.int32), 2,
+                                                  torch.tensor([10, 1], dtype=torch.int32))
+        seen = torch.cat((torch.arange(10, 17), torch.arange(17, 19)))
+        read = (codes.float() * scales[..., None]).flatten(1)[seen].bfloat16()
+        self.assertTrue(torch.equal(wide, torch.cat((read, rope[seen]), 1)))
+        vllm.concat_and_cache_mla(latent, rope[:, :0], cache, slots, "fp8_ds_mla", None)
+        self.assertTrue((cache.flatten(0, 1)[slots[:19], 528:] == 0).all())
+        with self.assertRaisesRegex(NotImplementedError, "rows of 640"):
+            vllm.concat_and_cache_mla(latent, rope, cache[..., :640], slots, "fp8_ds_mla", None)
+
+    def test_whole_pages(self):
+        pages, after = torch.randn(6, 2, 16, 8).bfloat16(), torch.zeros(6, 2, 16, 8).bfloat16()
+        vllm.swap_blocks(pages, after, 512, torch.tensor([[0, 5], [4, 1]]))
+        self.assertTrue(torch.equal(after[[5, 1]], pages[[0, 4]]) and (after[[0, 2, 3, 4]] == 0).all())
+        vllm.copy_blocks([after], [pages], torch.tensor([[5, 3]]))
+        self.assertTrue(torch.equal(after[3], after[5]) and torch.equal(pages[3], pages[5]))
 
     def test_next_draft_step(self):
         lens, positions = torch.tensor([5, 40], dtype=torch.int32), torch.tensor([4, 39])

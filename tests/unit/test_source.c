@@ -451,6 +451,7 @@ static const axis kv_write_axes[] = {
     {"scale", "kv=fp8,scale=none", "kv=fp8,scale=head"},
     {"scale", "kv=fp8,scale=head", "kv=fp8,scale=token"},
     {"scale", "kv=fp8,scale=token", "kv=fp8,scale=row"},
+    {"pow2", "kv=fp8,dv=128,scale=block", "kv=fp8,dv=128,scale=block,pow2=1"},
     {"remap", "remap=off", "remap=i32"},
     {"remap", "remap=i32", "remap=i64"},
     {"rope", "rope=off", "rope=neox"},

@@ -361,6 +361,7 @@ static const struct {
     {"kv_write:kv=i8,scale=block", "kv=i8: blocks with a scale each are of 8-bit floats"},
     {"kv_write:x=f32,kv=fp8,scale=block", "x=f32: beside blocks with a scale each keys are"},
     {"kv_gather:kv=fp8,layout=shuffle,descale=block", "layout=shuffle: blocks with a scale each"},
+    {"kv_write:kv=fp8,scale=token,pow2=1", "pow2=1: only the scales of scale=block"},
     {"kv_write:kv=fp8,d=64,scale=block", "dv=64: a scale is of 128 dims"},
     {"mla:rows=fp8,l=320", "l=320: rows=fp8 has a scale a block of 128 columns"},
     {"mla:rows=e4m3fn,kv=fp8", "kv=fp8: rows=e4m3fn has codes of its own"},

@@ -6,10 +6,12 @@ from typing import Any
 import torch
 
 from .. import Dispatcher, Kernel, KgenError
+from ..contexts import context_of
 from .common import (BY_TOKEN_AND_HEAD, EIGHT_BITS, cache_word, constant, narrow, offered, prepared, ready, seen_as,
                      shuffled, shuffled_scales, word)
 
 EVERY_TOKEN = 2**31 - 1
+DS_MLA = "fp8_ds_mla"
 HEAD_DIMS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512)
 
 
@@ -27,12 +29,12 @@ def aligned(*tensors: torch.Tensor) -> int:
     return 16 if not bits % 16 else 4 if not bits % 4 else 2
 
 
-def choose(key: tuple[str, str, int], given: dict[str, Any]) -> Kernel:
-    layout, kv, al = key
+def choose(key: tuple[str, str, int, str], given: dict[str, Any]) -> Kernel:
+    layout, kv, al, more = key
     k, v, cache = given["k"], given["v"], given["k_cache"][0]
     by_token = ",scale=token" if isinstance(given["k_scale"], tuple) else ""
     return ready(k.device, f"kv_write:x={word(k.dtype)},kv={kv},d={k.shape[2]},dv={v.shape[2]},al={al},"
-                           f"page={page_of(cache, layout)},layout={layout},slots={word(given['slots'].dtype)}{by_token}")
+                           f"page={page_of(cache, layout)},layout={layout},slots={word(given['slots'].dtype)}{by_token}{more}")
 
 
 WRITES = Dispatcher("kv_write", ("k", "v", "k_cache", "v_cache"), choose)
@@ -50,12 +52,12 @@ def write(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value
     given = {"k": key, "v": value, "slots": slots, "k_cache": seen_as(key_cache, layout, kv),
              "v_cache": seen_as(value_cache, layout, kv), "k_scale": k_scale, "v_scale": v_scale}
     try:
-        WRITES.launch((layout, kv, 16), **given)
+        WRITES.launch((layout, kv, 16, ""), **given)
     except KgenError:
         al = aligned(key, value, key_cache, value_cache)
         if al == 16:
             raise
-        WRITES.launch((layout, kv, al), **given)
+        WRITES.launch((layout, kv, al, ""), **given)
 
 
 def reshape_and_cache_flash(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor,
@@ -147,13 +149,55 @@ def latent(cache: torch.Tensor, latent_dim: int) -> tuple[torch.Tensor, torch.Te
 
 def concat_and_cache_mla(kv_c: torch.Tensor, k_pe: torch.Tensor, kv_cache: torch.Tensor, slot_mapping: torch.Tensor,
                          kv_cache_dtype: str, scale: torch.Tensor, skip_scale: bool = False) -> None:
-    """vLLM's: rows [kv_c, k_pe] of pages [NB][page][L + R]."""
+    """vLLM's: rows [kv_c, k_pe] of pages [NB][page][L + R], or with fp8_ds_mla of 656 bytes."""
     offered(skip_scale=skip_scale)
+    if kv_cache_dtype == DS_MLA:
+        write_ds_mla(kv_c, k_pe, kv_cache, slot_mapping)
+        return
     if kv_cache.shape[-1] != kv_c.shape[-1] + k_pe.shape[-1]:
         raise NotImplementedError(f"kv_cache_dtype={kv_cache_dtype}: rows of {kv_cache.shape[-1]}, and {kv_c.shape[-1]}"
                                   f" + {k_pe.shape[-1]} are written")
     rope, rest = latent(kv_cache, kv_c.shape[-1])
     write(k_pe.view(k_pe.shape[0], 1, -1), kv_c[:, None], rope, rest, slot_mapping, kv_cache_dtype, scale, scale, "nhd")
+
+
+def ds_mla_parts(cache: torch.Tensor, latent_dim: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """Rows [NB][page][codes, a scale a block of 128 codes, rope part] of bytes as pages of one head of each."""
+    rows = cache.view(torch.uint8)[:, :, None]
+    behind = latent_dim + latent_dim // 32
+    return rows[..., :latent_dim], rows[..., latent_dim:behind].view(torch.float32), rows[..., behind:].view(dtype)
+
+
+def write_ds_mla(kv_c: torch.Tensor, k_pe: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor) -> None:
+    """Without a rope part (no columns) its place is filled with zeros. Scales are powers of two, as vLLM writes them."""
+    kv = context_of(cache.device).fp8
+    if cache.shape[-1] != kv_c.shape[1] + kv_c.shape[1] // 32 + 128:
+        raise NotImplementedError(f"kv_cache_dtype={DS_MLA}: rows of {cache.shape[-1]}; 656 have 512 codes, 4 scales and "
+                                  "64 dims of 16 bits")
+    codes, scales, rope = ds_mla_parts(cache, kv_c.shape[1], kv_c.dtype)
+    if not k_pe.shape[1]:
+        k_pe = k_pe.new_zeros(k_pe.shape[0], rope.shape[-1])
+    WRITES.launch(("nhd", kv, 16, ",scale=block,pow2=1"), k=k_pe.view(k_pe.shape[0], 1, -1), v=kv_c[:, None], slots=slots,
+                  k_cache=(rope, "nhd"), v_cache=(codes, "nhd", kv), k_scale=None, v_scale=scales)
+
+
+def cp_gather_and_upconvert_fp8_kv_cache(
+        src_cache: torch.Tensor, dst: torch.Tensor, block_table: torch.Tensor, workspace_starts: torch.Tensor,
+        batch_size: int, seq_starts: torch.Tensor | None = None, host_cache: torch.Tensor | None = None,
+        host_row_ids: torch.Tensor | None = None, device_row_ids: torch.Tensor | None = None) -> None:
+    """vLLM's: rows of 656 bytes as 576 columns of 16 bits. Where the last sequence ends costs a launch of torch's."""
+    offered(host_cache=host_cache, host_row_ids=host_row_ids, device_row_ids=device_row_ids)
+    codes, scales, rope = ds_mla_parts(src_cache, dst.shape[1] - 64, dst.dtype)
+    starts, kv = workspace_starts[:batch_size], context_of(dst.device).fp8
+    ends = torch.nn.functional.pad(narrow(starts), (0, 1), value=dst.shape[0])
+    facts = (dst.dtype, codes.shape[1:], rope.shape[3], block_table.dtype, dst.device)
+    kernel = prepared(("ds_mla", *facts), dst.device, lambda: (
+        f"kv_gather:kv={kv},o={word(dst.dtype)},d={rope.shape[3]},dv={codes.shape[3]},page={codes.shape[1]},layout=nhd,"
+        f"descale=block,table={word(block_table.dtype)}"))
+    kernel.launch(k_cache=(rope, "nhd"), v_cache=(codes, "nhd", kv), block_table=block_table, cu_seqlens=ends,
+                  starts=None if seq_starts is None else narrow(seq_starts),
+                  seq_lens=constant(dst.device, starts.numel(), EVERY_TOKEN), v_descale=scales,
+                  k=dst[:, None, codes.shape[3]:], v=dst[:, None, :codes.shape[3]])
 
 
 def gather_rows(cache: torch.Tensor, rows: torch.Tensor, table: torch.Tensor, ends: torch.Tensor,
@@ -192,3 +236,20 @@ def cp_gather_cache(src_cache: torch.Tensor, dst: torch.Tensor, block_table: tor
     if src_cache.element_size() == 1:
         src_cache, dst = src_cache.view(torch.bfloat16), dst.view(torch.bfloat16)
     gather_rows(src_cache, dst, block_table, cu_seq_lens[:batch_size + 1], seq_starts, "auto", None)
+
+
+# ---- whole pages ----
+
+def swap_blocks(src: torch.Tensor, dst: torch.Tensor, block_size_in_bytes: int, block_mapping: torch.Tensor) -> None:
+    """vLLM's: pages of src to pages of dst, which lie one after another. Memory of the host is taken where the device
+    reads it (pinned)."""
+    device = src.device if src.device.type != "cpu" else dst.device
+    pages = [x.view(-1).view(torch.uint8).view(-1, block_size_in_bytes) for x in (src, dst)]
+    kernel = prepared(("swap", device), device, lambda: "scatter:op=copy_pages,loc=i64")
+    kernel.launch(pairs=block_mapping.to(device, torch.int64), rows_in=pages[0], rows_out=pages[1])
+
+
+def copy_blocks(key_caches: list[torch.Tensor], value_caches: list[torch.Tensor], block_mapping: torch.Tensor) -> None:
+    """vLLM's of older versions: pages within each cache [NB][...]; a launch a cache."""
+    for cache in [*key_caches, *value_caches]:
+        swap_blocks(cache, cache, cache.stride(0) * cache.element_size(), block_mapping)

@@ -7,22 +7,23 @@ import torch
 
 from . import flash
 from .attention import attend, window_of
-from .cache import (concat_and_cache_mla, cp_gather_cache, cp_mha_gather_cache, gather_and_maybe_dequant_cache,
-                    reshape_and_cache, reshape_and_cache_flash, reshape_and_cache_shuffle,
-                    reshape_and_cache_shuffle_triton, triton_reshape_and_cache_flash,
+from .cache import (concat_and_cache_mla, copy_blocks, cp_gather_and_upconvert_fp8_kv_cache, cp_gather_cache,
+                    cp_mha_gather_cache, gather_and_maybe_dequant_cache, reshape_and_cache, reshape_and_cache_flash,
+                    reshape_and_cache_shuffle, reshape_and_cache_shuffle_triton, swap_blocks, triton_reshape_and_cache_flash,
                     triton_reshape_and_cache_flash_per_token_head_quant)
 from .common import BY_TOKEN_AND_HEAD, offered, scatter
 from .delta import (causal_conv1d_update, fused_recurrent_gated_delta_rule,
                     fused_recurrent_gated_delta_rule_packed_decode, fused_sigmoid_gating_delta_rule_update)
 from .merge import merge_attn_states
 
-__all__ = ["causal_conv1d_update", "concat_and_cache_mla", "cp_gather_cache", "cp_mha_gather_cache",
+__all__ = ["causal_conv1d_update", "concat_and_cache_mla", "copy_blocks", "cp_gather_and_upconvert_fp8_kv_cache",
+           "cp_gather_cache", "cp_mha_gather_cache",
            "decode_attention_fwd", "eagle_step_update_slot_mapping_and_metadata", "flash_attn_varlen_func",
            "fused_recurrent_gated_delta_rule", "fused_recurrent_gated_delta_rule_packed_decode",
            "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "merge_attn_states",
            "reshape_and_cache", "reshape_and_cache_flash", "reshape_and_cache_shuffle",
            "reshape_and_cache_shuffle_triton", "triton_reshape_and_cache_flash",
-           "triton_reshape_and_cache_flash_per_token_head_quant", "unified_attention"]
+           "swap_blocks", "triton_reshape_and_cache_flash_per_token_head_quant", "unified_attention"]
 
 
 def unified_attention(

@@ -165,6 +165,13 @@ KG_DEV void put_chunks(const piece_t<SIDE> &p, u8 *to, i64 step, float scale) {
     }
 }
 
+// Of a block. POW2: up to a power of two, which is an exponent alone.
+KG_DEV float block_scale_for(float amax) {
+    float scale = scale_for(amax);
+    if constexpr (!POW2) return scale;
+    return fmax(float_of((bits_of(scale) + 0x7fffffu) & 0x7f800000u), 1.0f / 8192);
+}
+
 // Values whose neighbouring lanes share a block.
 KG_DEV void put_blocks(const piece_t<1> &p, args_t a, place_t at) {
     side_t side = a.side[1];
@@ -172,7 +179,7 @@ KG_DEV void put_blocks(const piece_t<1> &p, args_t a, place_t at) {
              (at.page * side.cache_page + p.head * side.cache_head + at.slot * side.cache_slot);
     KG_UNROLL for (int i = 0; i < row_chunks<1>::each; i++) {
         bool plain = false;
-        float scale = scale_for(max_lanes<1, BLOCK_CHUNKS>(chunks_amax<1>(p, i, plain)));
+        float scale = block_scale_for(max_lanes<1, BLOCK_CHUNKS>(chunks_amax<1>(p, i, plain)));
         int chunk = chunk_at<1>(p.first, i);
         u32 out[4];
         if (p.slot < 0) continue;

@@ -34,6 +34,7 @@ constexpr int DESCALE_TOKEN = 3;
 constexpr int DESCALE_ROW = 4;
 constexpr int DESCALE_BLOCK = 6;
 constexpr int SCALE = 1;
+constexpr int POW2 = 0;
 constexpr int REMAP_I32 = 1;
 constexpr int REMAP_I64 = 2;
 constexpr int REMAP = 0;
