@@ -30,19 +30,40 @@ static uint32_t alignment_of(int32_t flags, kgen_dtype dtype) {
     return (want > size ? want : size) - 1;
 }
 
+_Static_assert(offsetof(kgen_tensor, layout) == offsetof(kgen_tensor, dtype) + 4 &&
+                   sizeof(kgen_dtype) == 4 && sizeof(kgen_layout) == 4,
+               "type and layout of a tensor are one word");
+
+static uint64_t head_of(const kgen_tensor *t) {
+    uint64_t head;
+    memcpy(&head, &t->dtype, sizeof head);
+    return head;
+}
+
+static void bind_head(kgen__bound *b) {
+    const kgen_tensor wanted = {.dtype = b->dtype,
+                                .layout = (kgen_layout)(b->tag < 0 ? 0 : b->tag)};
+    const kgen_tensor type = {.dtype = (kgen_dtype)-1,
+                              .layout = (kgen_layout)(b->tag < 0 ? 0 : -1)};
+    b->head = head_of(&wanted);
+    b->head_mask = head_of(&type);
+}
+
 static kgen__bound bound_of(const kgen__row *row, kgen__place place, const kgen_spec *spec) {
     kgen_dtype dtype = kgen__args_type(&row->type, spec);
     int32_t loose = row->flags & KGEN__ROW_LOOSE;
     kgen__bound b = {.row = row,
                      .offset = (uint32_t)row->offset,
                      .align = alignment_of(row->flags, dtype),
+                     .shares = row->use != KGEN_USE_IN && !loose ? 0 : -1,
                      .tag = row->tag < 0 ? row->tag : key_at(spec, (size_t)row->tag),
-                     .flags = row->flags,
                      .dtype = dtype,
                      .rank = (uint8_t)row->rank,
                      .free = (uint8_t)row->free,
                      .bytes = (uint8_t)kgen_dtype_size(dtype),
-                     .written = row->use != KGEN_USE_IN && !loose};
+                     .is_optional = !!(row->flags & KGEN__ROW_OPTIONAL)};
+    b.step_align = ((int64_t)b.align + 1) / b.bytes - 1;
+    bind_head(&b);
     for (int i = 0; i < row->rank; i++) {
         b.dims[i] = row->dims[i] & ~KGEN__MORE;
         b.more |= (uint8_t)(!!(row->dims[i] & KGEN__MORE) << i);
@@ -56,16 +77,65 @@ static kgen__bound bound_of(const kgen__row *row, kgen__place place, const kgen_
     return b;
 }
 
-static void bind_rows(kgen__binding *b, const kgen_spec *spec, int first) {
+/* Once the dims are known. */
+static void bind_tail(kgen__bound *b, const kgen__binding *binding) {
+    const kgen__size_row *sizes = binding->rows->sizes;
+    for (b->lead = b->rank; b->lead > b->free; b->lead--) {
+        int i = b->lead - 1, id = b->dims[i];
+        if (b->more >> i & 1 || sizes[id].from != KGEN__SIZE_GIVEN || binding->size[id] < 1) return;
+        b->shape[i] = binding->size[id];
+        b->stride[i] = b->last + 1;
+        b->last += (b->shape[i] - 1) * b->stride[i];
+    }
+}
+
+/* What a number may be, as a range of its bits. A float that is right and outside, such as
+ * -0, is looked at a second time. */
+static kgen__bound_number bound_number_of(const kgen__number_row *row, int held) {
+    enum { LARGEST = 0x7f7fffff, SIGN = INT32_MIN };
+    static const struct {
+        int64_t low, high;
+    } floats[] = {[KGEN__NUMBER_ABOVE_0] = {1, LARGEST},
+                  [KGEN__NUMBER_NOT_BELOW_0] = {0, LARGEST},
+                  [KGEN__NUMBER_BELOW_0] = {SIGN + 1, (int64_t)SIGN + LARGEST},
+                  [KGEN__NUMBER_NOT_0] = {1, LARGEST}};
+    int is_wide = row->size == 8, rule = row->bound.rule;
+    int64_t low = is_wide ? INT64_MIN : INT32_MIN, high = is_wide ? INT64_MAX : INT32_MAX;
+    if (!held) {
+        low = high = 0;
+    } else if (rule == KGEN__NUMBER_RANGE) {
+        low = row->bound.low > low ? row->bound.low : low;
+        high = row->bound.high < high ? row->bound.high : high;
+    } else if (rule != KGEN__NUMBER_ANY) {
+        low = floats[rule].low;
+        high = floats[rule].high;
+    }
+    return (kgen__bound_number){.row = row,
+                                .offset = (uint32_t)row->offset,
+                                .pointer = (uint32_t)row->pointer,
+                                .is_wide = (uint8_t)is_wide,
+                                .held = (uint8_t)held,
+                                .low = (uint64_t)low,
+                                .span = (uint64_t)high - (uint64_t)low};
+}
+
+enum { FLAGS_OF_TURN = KGEN__ROW_FIRST | KGEN__ROW_BY_LAYOUT };
+
+/* The rows with these of the flags of a turn. */
+static int bind_rows(kgen__binding *b, const kgen_spec *spec, int32_t flags) {
     for (int i = 0; i < b->rows->row_count; i++) {
         const kgen__row *row = &b->rows->rows[i];
         int held = (row->when & b->conditions) == row->when;
-        if (!held || !!(row->flags & KGEN__ROW_FIRST) != first) continue;
-        b->bound[b->count] = bound_of(
+        if (!held || (row->flags & FLAGS_OF_TURN) != flags) continue;
+        kgen__bound *bound = &b->bound[b->count];
+        b->index_of[row->id] = (uint8_t)b->count++;
+        *bound = bound_of(
             row, b->rows->place_of ? b->rows->place_of(row) : b->rows->places[row->id], spec);
-        b->bound[b->count++].forward = (uint8_t)b->rows->forward;
+        bound->forward = (uint8_t)b->rows->forward;
+        bind_tail(bound, b);
         if (row->flags & KGEN__ROW_APART) b->apart_at[b->apart++] = (uint8_t)(b->count - 1);
     }
+    return b->count;
 }
 
 const kgen__row *kgen__args_row(const kgen__args_rows *rows, const kgen_spec *spec, size_t offset) {
@@ -75,6 +145,18 @@ const kgen__row *kgen__args_row(const kgen__args_rows *rows, const kgen_spec *sp
         if (row->offset == offset && (row->when & conditions) == row->when) return row;
     }
     return NULL;
+}
+
+static void bind_absent(kgen__binding *b, const kgen_spec *spec) {
+    const kgen__args_rows *rows = b->rows;
+    for (int i = 0; i < rows->row_count; i++) {
+        const kgen__row *row = &rows->rows[i];
+        if (row->flags & KGEN__ROW_FORM || kgen__args_row(rows, spec, row->offset)) continue;
+        b->without_at[b->absent] = (uint32_t)(row->offset + offsetof(kgen_tensor, data));
+        b->without[b->absent++] = row;
+    }
+    for (int i = b->absent; b->absent && i % KGEN__AT_ONCE; i++)
+        b->without_at[i] = b->without_at[b->absent - 1];
 }
 
 void kgen__args_bind(kgen__binding *b, const kgen__args_rows *rows, const kgen_spec *spec) {
@@ -87,26 +169,12 @@ void kgen__args_bind(kgen__binding *b, const kgen__args_rows *rows, const kgen_s
     for (int i = 0; i < rows->number_count; i++) {
         const kgen__number_row *row = &rows->numbers[i];
         b->numbers[b->number_count++] =
-            (kgen__bound_number){.row = row,
-                                 .offset = (uint32_t)row->offset,
-                                 .pointer = (uint32_t)row->pointer,
-                                 .size = (uint8_t)row->size,
-                                 .is_float = row->type[0] == 'f',
-                                 .rule = (uint8_t)row->bound.rule,
-                                 .held = (row->when & b->conditions) == row->when,
-                                 .low = row->bound.low,
-                                 .high = row->bound.high};
+            bound_number_of(row, (row->when & b->conditions) == row->when);
     }
-    bind_rows(b, spec, 1);
-    b->first = b->count;
-    bind_rows(b, spec, 0);
-    for (int i = 0; i < rows->row_count; i++)
-        if (!(rows->rows[i].flags & KGEN__ROW_FORM) &&
-            !kgen__args_row(rows, spec, rows->rows[i].offset)) {
-            b->without_at[b->absent] =
-                (uint32_t)(rows->rows[i].offset + offsetof(kgen_tensor, data));
-            b->without[b->absent++] = &rows->rows[i];
-        }
+    b->first = bind_rows(b, spec, KGEN__ROW_FIRST);
+    b->checked = bind_rows(b, spec, 0);
+    bind_rows(b, spec, KGEN__ROW_BY_LAYOUT);
+    bind_absent(b, spec);
 }
 
 /* --- forms that engines have ---------------------------------------------- */
@@ -186,7 +254,7 @@ static kgen_status check_strides(const kgen__bound *b, const kgen_tensor *t, kge
              (long long)t->stride[i]);
     if (b->align >= b->bytes)
         KGEN_TRY(kgen__check_alignment(row->name, t, row->free, (int)b->align + 1, err));
-    int spreads = b->written && kgen__tensor_elements(t);
+    int spreads = !b->shares && kgen__tensor_elements(t);
     return spreads ? check_distinct(row, t, dense, err) : KGEN_OK;
 }
 
@@ -200,33 +268,41 @@ static kgen_status check_tensor(const kgen__bound *b, const kgen_tensor *t,
     return check_strides(b, t, err);
 }
 
+/* Of the dimensions that a launch decides, from the last to the first; `last` is what is
+ * behind them. *above: elements from the first to behind the last. */
+static inline int lead_is_usual(const kgen__bound *b, const kgen_tensor *t, uint64_t learned,
+                                int64_t *size, int64_t *above) {
+    int64_t last = b->last, part;
+    for (int i = b->lead - 1; i >= 0; i--) {
+        int64_t n = t->shape[i], step = t->stride[i], *want = &size[b->dims[i]];
+        if (n <= 0) return 0;
+        if (n != *want) {
+            if (*want < 0 && n <= INT32_MAX && learned >> b->dims[i] & 1)
+                *want = n;
+            else if (!(b->more >> i & 1) || n < *want)
+                return 0;
+        }
+        if (n == 1) continue;
+        if (i >= b->free ? step != last + 1 : (step <= (last | b->shares)) | (step & b->step_align))
+            return 0;
+        if (__builtin_mul_overflow(n - 1, step, &part) ||
+            __builtin_add_overflow(last, part, &last) || last >= INT64_MAX / 16)
+            return 0;
+    }
+    *above = last + 1;
+    return 1;
+}
+
 /* All of check_tensor without its words, for the tensors that launches have: in
  * the usual order of strides, with data. What does not pass is looked at again. */
 static inline int is_usual(const kgen__bound *b, const kgen_tensor *t, uint64_t learned,
-                           int64_t *size, int64_t *below, int64_t *above) {
-    int64_t dense = 1, low = 0, high = 0;
-    if (!t->data || t->dtype != b->dtype || t->rank != b->rank) return 0;
-    if (((uintptr_t)t->data & b->align) || (b->tag >= 0 && (int32_t)t->layout != b->tag)) return 0;
-    for (int i = b->rank - 1; i >= 0; i--) {
-        int64_t n = t->shape[i], step = t->stride[i], *want = &size[b->dims[i]], part;
-        if (n <= 0) return 0;
-        if (*want < 0 && n <= INT32_MAX && learned >> b->dims[i] & 1) *want = n;
-        if (n != *want && !(b->more >> i & 1 && n > *want)) return 0;
-        if (i >= b->free) {
-            if (step != dense && n > 1) return 0;
-            dense *= n;
-        } else if (n > 1) {
-            if (((uint64_t)step * b->bytes & b->align) || (b->forward && step < 0)) return 0;
-            if (b->written && (high >= dense ? step <= high : step < dense)) return 0;
-        }
-        if (n == 1) continue;
-        if (__builtin_mul_overflow(n - 1, step, &part)) return 0;
-        if (__builtin_add_overflow(part < 0 ? low : high, part, part < 0 ? &low : &high)) return 0;
-    }
-    if (high >= INT64_MAX / 16 || low <= INT64_MIN / 16) return 0;
-    *below = low;
-    *above = high + 1;
-    return 1;
+                           int64_t *size, int64_t *above) {
+    int64_t differ = 0;
+    if (!t->data || (uintptr_t)t->data & b->align) return 0;
+    if (((head_of(t) ^ b->head) & b->head_mask) || t->rank != b->rank) return 0;
+    for (int i = b->lead; i < b->rank; i++)
+        differ |= (t->shape[i] ^ b->shape[i]) | (t->stride[i] ^ b->stride[i]);
+    return !differ && lead_is_usual(b, t, learned, size, above);
 }
 
 static inline void pack(void *packed, const kgen__bound *b, const kgen_tensor *t) {
@@ -255,25 +331,23 @@ static kgen_status take_unusual(void *packed, int64_t *size, const kgen__binding
     return KGEN_OK;
 }
 
-/* at: where the memory of each tensor is noted, where some are to lie apart. */
+/* at: the memory of each tensor. */
 static inline kgen_status take(void *packed, int64_t *size, const kgen__binding *b, int from,
                                int to, const void *args, kgen__stretch *at, kgen_error *err) {
     for (int i = from; i < to; i++) {
         const kgen__bound *bound = &b->bound[i];
         const kgen_tensor *t = tensor_at(args, bound->offset);
-        int64_t below = 0, above = 0, bytes = bound->bytes;
+        int64_t above = 0;
         at[i] = (kgen__stretch){0, 0};
-        if (bound->flags & (KGEN__ROW_BY_LAYOUT | KGEN__ROW_OPTIONAL) &&
-            (bound->flags & KGEN__ROW_BY_LAYOUT || !t->data))
-            continue;
-        if (!is_usual(bound, t, b->learned, size, &below, &above)) {
+        if (!is_usual(bound, t, b->learned, size, &above)) {
+            if (bound->is_optional && !t->data) continue;
             KGEN_TRY(take_unusual(packed, size, b, bound, t, err));
             at[i] = kgen__tensor_memory(t);
             continue;
         }
         pack(packed, bound, t);
-        at[i] = (kgen__stretch){(uintptr_t)t->data + (uintptr_t)(below * bytes),
-                                (uintptr_t)t->data + (uintptr_t)(above * bytes)};
+        at[i].first = (uintptr_t)t->data;
+        at[i].end = (uintptr_t)t->data + (uintptr_t)above * bound->bytes;
     }
     return KGEN_OK;
 }
@@ -283,14 +357,6 @@ static kgen_status say_present(const kgen__binding *b, const void *args, kgen_er
         NEED(!tensor_at(args, b->without[i]->offset)->data, "%s: given, kernel built without it",
              b->without[i]->name);
     return KGEN_OK;
-}
-
-/* Without a branch for each: most tensors of a family are not a kernel's. */
-static inline kgen_status check_absent(const kgen__binding *b, const void *args, kgen_error *err) {
-    uintptr_t given = 0;
-    for (int i = 0; i < b->absent; i++)
-        given |= (uintptr_t)*(void *const *)((const char *)args + b->without_at[i]);
-    return given ? say_present(b, args, err) : KGEN_OK;
 }
 
 /* --- numbers ---------------------------------------------------------------- */
@@ -332,30 +398,6 @@ static kgen_status check_whole(const kgen__number_row *row, int64_t x, kgen_erro
     return KGEN_OK;
 }
 
-/* Without words; what does not pass is looked at again. */
-static inline int number_is_usual(const kgen__bound_number *n, const char *at) {
-    int64_t whole = 0;
-    float x;
-    int32_t half;
-    if (n->size == sizeof whole) {
-        memcpy(&whole, at, sizeof whole);
-    } else {
-        memcpy(&half, at, sizeof half);
-        whole = half;
-    }
-    if (!n->held) return whole == 0;
-    if (n->rule == KGEN__NUMBER_ANY) return 1;
-    if (!n->is_float) {
-        return whole >= n->low && whole <= n->high;
-    }
-    memcpy(&x, at, sizeof x);
-    int sign = (x > 0) - (x < 0), rule = n->rule;
-    if (!(fabsf(x) <= FLT_MAX)) return 0;
-    return (rule == KGEN__NUMBER_ABOVE_0 && sign > 0) || (rule == KGEN__NUMBER_NOT_0 && sign) ||
-           (rule == KGEN__NUMBER_NOT_BELOW_0 && sign >= 0) ||
-           (rule == KGEN__NUMBER_BELOW_0 && sign < 0);
-}
-
 static kgen_status check_number(const kgen__number_row *row, int held, const void *args,
                                 kgen_error *err) {
     int64_t whole = 0;
@@ -366,17 +408,19 @@ static kgen_status check_number(const kgen__number_row *row, int held, const voi
     return check_float(row, x, err);
 }
 
-static inline kgen_status take_numbers(void *packed, const kgen__binding *b, const void *args,
-                                       kgen_error *err) {
-    for (int i = 0; i < b->number_count; i++) {
-        const kgen__bound_number *n = &b->numbers[i];
-        const char *at = (const char *)args + n->offset;
-        if (!number_is_usual(n, at)) KGEN_TRY(check_number(n->row, n->held, args, err));
-        if (!n->pointer) continue;
-        if (n->size == 8)
-            memcpy((char *)packed + n->pointer - 1, at, 8);
-        else
-            memcpy((char *)packed + n->pointer - 1, at, 4);
+static inline kgen_status take_number(void *packed, const kgen__bound_number *n, const void *args,
+                                      kgen_error *err) {
+    const char *at = (const char *)args + n->offset;
+    uint64_t wide;
+    uint32_t half;
+    if (n->is_wide) {
+        memcpy(&wide, at, sizeof wide);
+        if (wide - n->low > n->span) KGEN_TRY(check_number(n->row, n->held, args, err));
+        if (n->pointer) memcpy((char *)packed + n->pointer - 1, &wide, sizeof wide);
+    } else {
+        memcpy(&half, at, sizeof half);
+        if (half - (uint32_t)n->low > n->span) KGEN_TRY(check_number(n->row, n->held, args, err));
+        if (n->pointer) memcpy((char *)packed + n->pointer - 1, &half, sizeof half);
     }
     return KGEN_OK;
 }
@@ -412,22 +456,17 @@ static int is_in_place(const kgen__bound *out, const kgen__bound *in, const void
     return 1;
 }
 
-/* The next tensor from `from` on that shares memory with tensor i; count: none. */
-static inline int meets(const kgen__stretch *at, int count, int i, int from) {
-    const uintptr_t first = at[i].first, end = at[i].end;
-    while (from < count && (from == i || at[from].end <= first || end <= at[from].first)) from++;
-    return from;
-}
-
-static kgen_status check_apart(const kgen__binding *b, const kgen__stretch *at, const void *args,
-                               kgen_error *err) {
-    for (int n = 0; n < b->apart; n++) {
-        int i = b->apart_at[n];
-        for (int j = meets(at, b->count, i, 0); j < b->count; j = meets(at, b->count, i, j + 1))
-            NEED(are_columns(&b->bound[i], &b->bound[j], args) ||
-                     is_in_place(&b->bound[i], &b->bound[j], args),
-                 "%s: overlaps %s, which the kernel writes", b->bound[j].row->name,
-                 b->bound[i].row->name);
+/* Of one that is written, and meets others. */
+static kgen_status say_met(const kgen__binding *b, const kgen__stretch *at, int i, const void *args,
+                           kgen_error *err) {
+    const kgen__bound *out = &b->bound[i];
+    const kgen__stretch written = at[i];
+    for (int j = 0; j < b->checked; j++) {
+        const kgen__bound *in = &b->bound[j];
+        const kgen__stretch other = at[j];
+        int apart = i == j || written.end <= other.first || other.end <= written.first;
+        NEED(apart || are_columns(out, in, args) || is_in_place(out, in, args),
+             "%s: overlaps %s, which the kernel writes", in->row->name, out->row->name);
     }
     return KGEN_OK;
 }
@@ -435,12 +474,16 @@ static kgen_status check_apart(const kgen__binding *b, const kgen__stretch *at, 
 kgen_status kgen__args_take(void *packed, int64_t *size, const kgen__binding *b,
                             const kgen_spec *spec, const void *args, kgen_error *err) {
     kgen__stretch at[KGEN__BOUND_MAX];
+    if (kgen__args_present(b, args)) KGEN_TRY(say_present(b, args, err));
     memcpy(size, b->size, (size_t)b->rows->size_count * sizeof *size);
-    KGEN_TRY(check_absent(b, args, err));
-    KGEN_TRY(take_numbers(packed, b, args, err));
+    for (int i = 0; i < b->number_count; i++)
+        KGEN_TRY(take_number(packed, &b->numbers[i], args, err));
     if (b->rows->counted) b->rows->counted(size, packed);
     KGEN_TRY(take(packed, size, b, 0, b->first, args, at, err));
-    KGEN_TRY(b->rows->derive(size, spec, args, err));
-    KGEN_TRY(take(packed, size, b, b->first, b->count, args, at, err));
-    return b->apart ? check_apart(b, at, args, err) : KGEN_OK;
+    KGEN_TRY(b->rows->derive(size, spec, err));
+    KGEN_TRY(take(packed, size, b, b->first, b->checked, args, at, err));
+    for (int i = 0; i < b->apart; i++)
+        if (!kgen__args_apart(b, at, b->apart_at[i]))
+            KGEN_TRY(say_met(b, at, b->apart_at[i], args, err));
+    return KGEN_OK;
 }

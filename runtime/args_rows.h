@@ -7,10 +7,13 @@
 
 #include <kgen/args.h>
 
+#include "checks.h"
+
 enum {
     KGEN__SIZES_MAX = 40,
     KGEN__BOUND_MAX = 40,
     KGEN__NUMBERS_MAX = 12,
+    KGEN__AT_ONCE = 4,
     KGEN__MORE = 0x40, /* on a size: at least as many */
     KGEN__NO_TAG = -1,
 };
@@ -100,25 +103,33 @@ typedef struct kgen__args_rows {
     int size_count, when_count, row_count, number_count;
     uint32_t (*conditions)(const kgen_spec *spec);
     void (*given)(int64_t *size, const kgen_spec *spec);
-    /* After the rows of FIRST: fills the sizes that are derived. */
     /* Sizes that numbers say, once they are packed; or NULL. */
     void (*counted)(int64_t *size, const void *packed);
     /* Where a row goes, instead of `places`; or NULL. */
     kgen__place (*place_of)(const kgen__row *row);
     int forward; /* no stride may be negative */
-    kgen_status (*derive)(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err);
+    /* After the rows of FIRST: fills the sizes that are derived. */
+    kgen_status (*derive)(int64_t *size, const kgen_spec *spec, kgen_error *err);
 } kgen__args_rows;
 
-/* What one kernel wants, settled when it is loaded: its rows, FIRST ones first,
- * and the tensors and numbers that it was built without. */
+/* What one kernel wants, settled when it is loaded: its rows, FIRST ones first, those of
+ * BY_LAYOUT last, and the tensors and numbers that it was built without. */
 typedef struct kgen__bound {
     const kgen__row *row;
-    uint32_t offset; /* in the family's arguments */
-    uint32_t align;  /* bytes less one, of the address and the free strides */
-    int32_t tag, flags;
+    uint64_t head, head_mask; /* dtype and layout as a tensor holds them; what of it counts */
+    uint32_t offset;          /* in the family's arguments */
+    uint32_t align;           /* bytes less one, of the address */
+    int64_t step_align;       /* elements less one, of the free strides */
+    int64_t shares;           /* -1: elements may coincide; 0: it is written */
+    int32_t tag;
     kgen_dtype dtype;
     uint8_t rank, free, bytes, more; /* more: a bit for each size that is a least one */
-    uint8_t dims[KGEN_TENSOR_RANK_MAX], written, forward, strides;
+    uint8_t dims[KGEN_TENSOR_RANK_MAX], forward, strides;
+    uint8_t is_optional;
+    uint8_t lead; /* dimensions in front of those below */
+    /* The dense dimensions of sizes that the spec says: what they are, and elements from
+       the first to the last of them. */
+    int64_t shape[KGEN_TENSOR_RANK_MAX], stride[KGEN_TENSOR_RANK_MAX], last;
     uint16_t to, stride_to[3]; /* in the packed arguments, plus 1; 0: nowhere */
     uint8_t unit;              /* that packed strides are counted in */
 } kgen__bound;
@@ -126,18 +137,20 @@ typedef struct kgen__bound {
 typedef struct kgen__bound_number {
     const kgen__number_row *row;
     uint32_t offset, pointer;
-    uint8_t size, is_float, rule, held; /* held: the kernel uses it */
-    int64_t low, high;
+    uint8_t is_wide, held; /* held: the kernel uses it */
+    uint64_t low, span;    /* bits that need no second look: low .. low + span */
 } kgen__bound_number;
 
 typedef struct kgen__binding {
     const kgen__args_rows *rows;
-    int first, count, absent, apart;
+    int first, checked, count, absent, apart; /* checked: in front of those of BY_LAYOUT */
     uint32_t conditions;
     uint8_t apart_at[KGEN__BOUND_MAX]; /* the rows of APART */
+    uint8_t index_of[KGEN__BOUND_MAX]; /* of rows, by id, where a family has them */
     kgen__bound bound[KGEN__BOUND_MAX];
     const kgen__row *without[KGEN__BOUND_MAX];
-    uint32_t without_at[KGEN__BOUND_MAX]; /* where their addresses are */
+    uint32_t without_at[KGEN__BOUND_MAX]; /* where their addresses are; the last again, to
+                                             a multiple of KGEN__AT_ONCE */
     kgen__bound_number numbers[KGEN__NUMBERS_MAX];
     int number_count;
     uint64_t learned; /* a bit for each size that a tensor may say, up to 2^31-1 */
@@ -151,6 +164,25 @@ void kgen__args_bind(kgen__binding *binding, const kgen__args_rows *rows, const 
  * KGEN__SIZES_MAX. Shapes of BY_LAYOUT are left to the caller. */
 kgen_status kgen__args_take(void *packed, int64_t *size, const kgen__binding *binding,
                             const kgen_spec *spec, const void *args, kgen_error *err);
+
+/* Not 0: a tensor is given that the kernel was built without. Without a branch for each:
+ * most tensors of a family are not a kernel's. */
+static inline uintptr_t kgen__args_present(const kgen__binding *b, const void *args) {
+    uintptr_t given = 0;
+    for (int i = 0; i < b->absent; i += KGEN__AT_ONCE)
+        for (int k = 0; k < KGEN__AT_ONCE; k++)
+            given |= (uintptr_t)*(void *const *)((const char *)args + b->without_at[i + k]);
+    return given;
+}
+
+/* at: the memory of each tensor. 1: that of the i-th, which is written, meets only itself. */
+static inline int kgen__args_apart(const kgen__binding *b, const kgen__stretch *at, int i) {
+    const kgen__stretch written = at[i];
+    int met = 0;
+    for (int j = 0; j < b->checked; j++)
+        met += (written.end > at[j].first) & (at[j].end > written.first);
+    return met <= 1;
+}
 
 /* Of kernels of a spec; of arguments, by their tags: NULL if there is none. */
 const kgen__args_rows *kgen__args_rows_of(const kgen_spec *spec);

@@ -45,10 +45,9 @@ static const kgen__place places[TENSORS] = {
 };
 
 /* Queries say how many heads and tokens there are, lengths how many sequences. */
-static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
+static kgen_status derive(int64_t *size, const kgen_spec *spec, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
-    (void)args;
     NEED(!phase->dense || size[SIZE_ENDS_K] >= 1, "cu_seqlens_k: shape[0]=%lld, at least 1",
          (long long)size[SIZE_ENDS_K]);
     if (phase->dense) size[SIZE_S] = size[SIZE_ENDS_K] - 1;
@@ -107,10 +106,16 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
 
 /* --- pack --------------------------------------------------------------- */
 
-static void pack_cache(device_args *d, const kgen_attn_args *a, const kgen__kv *kv) {
-    const kgen__kv_dims *k = kgen__kv_dims_of(kv->layout, 0), *v = kgen__kv_dims_of(kv->layout, 1);
+static void pack_addresses(device_args *d, const kgen_attn_args *a) {
     d->k = a->k.data;
     d->v = a->v.data;
+    d->q_descale = a->q_descale.data;
+    d->k_descale = a->k_descale.data;
+    d->v_descale = a->v_descale.data;
+}
+
+static void pack_cache(device_args *d, const kgen_attn_args *a, const kgen__kv *kv) {
+    const kgen__kv_dims *k = kgen__kv_dims_of(kv->layout, 0), *v = kgen__kv_dims_of(kv->layout, 1);
     d->k_page = a->k.stride[0] * kv->size;
     d->v_page = a->v.stride[0] * kv->size;
     d->k_head = a->k.stride[k->head] * kv->size;
@@ -156,9 +161,7 @@ static kgen_status pack_caches(device_args *d, const kgen_attn_spec *s, const kg
     if (kgen_dtype_size((kgen_dtype)s->q) == 1)
         KGEN_TRY(kgen__check_descale(&kv, KGEN_DESCALE_HEAD, "q_descale", &a->q_descale, 0, seqs,
                                      d->q_descale_stride, err));
-    d->q_descale = a->q_descale.data;
-    d->k_descale = a->k_descale.data;
-    d->v_descale = a->v_descale.data;
+    pack_addresses(d, a);
     pack_cache(d, a, &kv);
     return KGEN_OK;
 }
@@ -205,10 +208,19 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
+static int again(void *packed, const kgen_kernel *kernel, const kgen_args *args,
+                 const kgen__stretch *at) {
+    const kgen_attn_spec *s = &kernel->spec.attn;
+    (void)at;
+    pack_addresses(packed, args->attn);
+    return kgen__attn_pack_workspace(packed, kernel, s->group, s->v_dim, args, NULL) == KGEN_OK;
+}
+
 const kgen__launcher kgen__launch_attn = {
     .rows_of = rows_of,
     .packed_bytes = sizeof(device_args),
     .settle = settle,
     .workspace_bytes = workspace_bytes,
     .pack = pack,
+    .again = again,
 };

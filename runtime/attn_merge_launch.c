@@ -31,8 +31,8 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_OUT_SCALE] = {TO(out_scale), {0, 0, 0}, 0},
 };
 
-static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
-    (void)size, (void)spec, (void)args, (void)err;
+static kgen_status derive(int64_t *size, const kgen_spec *spec, kgen_error *err) {
+    (void)size, (void)spec, (void)err;
     return KGEN_OK;
 }
 

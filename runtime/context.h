@@ -5,7 +5,7 @@
 #include "device/device.h"
 #include "gen/attn.h"
 #include "gen/kv.h"
-#include "args_rows.h"
+#include "args_again.h"
 
 #include <pthread.h>
 
@@ -32,6 +32,7 @@ struct kgen_kernel {
     char toolchain[64];
     void *module, *function;
     kgen__binding binding;
+    kgen__memo memo;
     union {
         kgen__attn_geometry attn; /* attn, mla */
         kgen__kv_counts kv;

@@ -66,11 +66,10 @@ static const kgen__place places[TENSORS] = {
 /* --- checks that rows can not say ---------------------------------------- */
 
 /* Slots and out say how many sequences and rows there are. */
-static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
+static kgen_status derive(int64_t *size, const kgen_spec *spec, kgen_error *err) {
     const kgen_gdn_spec *s = &spec->gdn;
     int64_t seqs = size[SIZE_N], read = s->varlen ? size[SIZE_T] : seqs * s->tokens;
     int64_t columns = s->index == KGEN_INDEX_SPEC ? s->tokens : 1;
-    (void)args;
     NEED(read <= size[SIZE_T], "out: shape[0]=%lld rows, %lld sequences of t=%d have %lld",
          (long long)size[SIZE_T], (long long)seqs, s->tokens, (long long)read);
     NEED(size[SIZE_COLUMNS] < 0 || size[SIZE_COLUMNS] >= columns,
@@ -198,9 +197,17 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return count_groups(grid, kernel, d, err);
 }
 
+static int again(void *packed, const kgen_kernel *kernel, const kgen_args *args,
+                 const kgen__stretch *at) {
+    (void)at;
+    pack_packed(packed, &kernel->spec.gdn, args->gdn);
+    return pack_workspace(packed, &kernel->spec.gdn, args, NULL) == KGEN_OK;
+}
+
 const kgen__launcher kgen__launch_gdn = {
     .rows_of = rows_of,
     .packed_bytes = sizeof(device_args),
     .workspace_bytes = workspace_bytes,
     .pack = pack,
+    .again = again,
 };

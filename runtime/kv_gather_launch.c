@@ -28,8 +28,8 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_STARTS] = {TO(starts), {0}, 0},
 };
 
-static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
-    (void)spec, (void)args;
+static kgen_status derive(int64_t *size, const kgen_spec *spec, kgen_error *err) {
+    (void)spec;
     NEED(size[SIZE_S] <= MOST_SEQS, "seq_lens: shape[0]=%lld sequences, at most %d",
          (long long)size[SIZE_S], MOST_SEQS);
     size[SIZE_ENDS] = size[SIZE_S] + 1;

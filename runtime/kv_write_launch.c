@@ -31,8 +31,8 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_Q_OUT] = {TO(q_out), {TO(q_out_row), TO(q_out_head)}, 1},
 };
 
-static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
-    (void)spec, (void)args;
+static kgen_status derive(int64_t *size, const kgen_spec *spec, kgen_error *err) {
+    (void)spec;
     NEED(size[SIZE_T] <= MOST_ROWS, "slots: shape[0]=%lld rows, at most %d",
          (long long)size[SIZE_T], MOST_ROWS);
     return KGEN_OK;
@@ -58,14 +58,20 @@ static kgen_status say_rows_meet(const kgen_kv_write_args *a, kgen_error *err) {
     return kgen__check_apart("v", &a->v, "v_cache", &a->v_cache, err);
 }
 
+static int meet(const kgen__stretch *a, const kgen__stretch *b) {
+    return (a->end > b->first) & (b->end > a->first);
+}
+
+static int rows_meet(const kgen__stretch *k, const kgen__stretch *v, const kgen__stretch *k_cache,
+                     const kgen__stretch *v_cache) {
+    return meet(k, k_cache) | meet(k, v_cache) | meet(v, k_cache) | meet(v, v_cache);
+}
+
 static kgen_status check_rows_apart(const kgen_kv_write_args *a, kgen_error *err) {
     const kgen__stretch k = kgen__tensor_memory(&a->k), v = kgen__tensor_memory(&a->v);
-    const kgen__stretch to[] = {kgen__tensor_memory(&a->k_cache), kgen__tensor_memory(&a->v_cache)};
-    int meet = 0;
-    for (int i = 0; i < 2; i++)
-        meet |= !((k.end <= to[i].first) | (to[i].end <= k.first)) |
-                !((v.end <= to[i].first) | (to[i].end <= v.first));
-    return meet ? say_rows_meet(a, err) : KGEN_OK;
+    const kgen__stretch k_cache = kgen__tensor_memory(&a->k_cache),
+                        v_cache = kgen__tensor_memory(&a->v_cache);
+    return rows_meet(&k, &v, &k_cache, &v_cache) ? say_rows_meet(a, err) : KGEN_OK;
 }
 
 /* Of keys; beside values with a scale a block they are copied. */
@@ -210,10 +216,31 @@ static kgen_status workspace_bytes(size_t *bytes, const kgen_kernel *kernel, con
     return KGEN_OK;
 }
 
+static int queries_fit(const kgen_kv_write_args *a, const kgen__stretch *q,
+                       const kgen__stretch *q_out) {
+    if (a->q.data != a->q_out.data) return !meet(q, q_out);
+    return a->q.stride[0] == a->q_out.stride[0] && a->q.stride[1] == a->q_out.stride[1];
+}
+
+static int again(void *packed, const kgen_kernel *kernel, const kgen_args *args,
+                 const kgen__stretch *at) {
+    const kgen_kv_write_args *a = args->kv_write;
+    device_args *d = packed;
+    struct kg_kv_side *k = &d->side[0], *v = &d->side[1];
+    const uint8_t *i = kernel->binding.index_of;
+    if (kernel->spec.kv_write.rope_q && !queries_fit(a, &at[i[TENSOR_Q]], &at[i[TENSOR_Q_OUT]]))
+        return 0;
+    k->rows = a->k.data, k->cache = a->k_cache.data, k->scale = a->k_scale.data;
+    v->rows = a->v.data, v->cache = a->v_cache.data, v->scale = a->v_scale.data;
+    return k->cache != v->cache && !rows_meet(&at[i[TENSOR_K]], &at[i[TENSOR_V]],
+                                              &at[i[TENSOR_K_CACHE]], &at[i[TENSOR_V_CACHE]]);
+}
+
 const kgen__launcher kgen__launch_kv_write = {
     .rows_of = rows_of,
     .packed_bytes = sizeof(device_args),
     .settle = settle,
     .workspace_bytes = workspace_bytes,
     .pack = pack,
+    .again = again,
 };

@@ -25,6 +25,7 @@ const kgen__args_rows *kgen__args_rows_of(const kgen_spec *spec) {
 
 void kgen__launch_bind(kgen_kernel *kernel) {
     const kgen__launcher *launcher = launchers[kernel->spec.family];
+    memset(&kernel->memo, 0, sizeof kernel->memo);
     kgen__args_bind(&kernel->binding, launcher->rows_of(&kernel->spec), &kernel->spec);
     if (launcher->settle) launcher->settle(kernel);
 }
@@ -65,14 +66,32 @@ typedef struct packed {
     kgen__launch_config config; /* a grid of 0 launches nothing */
 } packed;
 
+/* The long way, when anything but addresses is not as it was. */
+static kgen_status pack_anew(packed *p, const kgen__launcher *launcher, const kgen_kernel *kernel,
+                             const kgen_args *args, kgen_error *err) {
+    kgen__memo *memo = &((kgen_kernel *)kernel)->memo;
+    p->config.grid = kernel->config.grid;
+    memset(p->bytes, 0, p->size);
+    KGEN_TRY(launcher->pack(p->bytes, &p->config.grid, kernel, args, err));
+    if (launcher->again)
+        kgen__args_remember(memo, &kernel->binding, args->any, p->bytes, p->size, p->config.grid);
+    return KGEN_OK;
+}
+
 static inline kgen_status pack(packed *p, const kgen_kernel *kernel, const kgen_args *args,
                                kgen_error *err) {
+    kgen__stretch at[KGEN__BOUND_MAX];
+    kgen__memo *memo = &((kgen_kernel *)kernel)->memo;
     KGEN_TRY(check_family(kernel, args, err));
     const kgen__launcher *launcher = launchers[args->family];
     p->config = kernel->config;
     p->size = launcher->packed_bytes;
-    memset(p->bytes, 0, p->size);
-    return launcher->pack(p->bytes, &p->config.grid, kernel, args, err);
+    if (launcher->again &&
+        kgen__args_again(p->bytes, p->size, &p->config.grid, at, memo, &kernel->binding,
+                         args->any) &&
+        launcher->again(p->bytes, kernel, args, at))
+        return KGEN_OK;
+    return pack_anew(p, launcher, kernel, args, err);
 }
 
 /* --- memory ---------------------------------------------------------------- */

@@ -13,7 +13,6 @@ enum {
     KGEN__COUNTERS =
         sizeof((struct kg_workspace *)0)->arrived / sizeof((struct kg_workspace *)0)->arrived[0],
     KGEN__WORKSPACE_ALIGNMENT = 256,
-    KGEN__PACKED_MAX = 2048
 };
 
 typedef struct kgen__launcher {
@@ -27,6 +26,12 @@ typedef struct kgen__launcher {
     /* Checks everything and fills `packed`, which is zero; a grid of 0 launches nothing. */
     kgen_status (*pack)(void *packed, uint32_t *grid, const kgen_kernel *kernel,
                         const kgen_args *args, kgen_error *err);
+    /* May be NULL: each launch takes the long way. `packed` is that of the last launch, whose
+     * arguments were the same but for addresses; those that have a place are in it. Adds the
+     * others, and checks what depends on them (at: the memory of the binding's tensors). 0: the
+     * long way says whether anything is wrong. */
+    int (*again)(void *packed, const kgen_kernel *kernel, const kgen_args *args,
+                 const kgen__stretch *at);
     /* May be NULL. Of arguments that a launch accepts, the tensor that holds
      * addresses of memory, and the bytes behind each; -1: none does. */
     kgen_status (*addresses)(int *tensor, size_t *bytes, const kgen_kernel *kernel,

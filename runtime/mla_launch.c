@@ -35,9 +35,8 @@ static const kgen__place places[TENSORS] = {
     [TENSOR_ERROR] = {TO(error), {0}, 0},
 };
 
-static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
+static kgen_status derive(int64_t *size, const kgen_spec *spec, kgen_error *err) {
     int decode = spec->mla.phase == KGEN_MLA_DECODE;
-    (void)args;
     NEED(size[SIZE_T] <= MOST_TOKENS, "q: shape[0]=%lld tokens, at most %d",
          (long long)size[SIZE_T], MOST_TOKENS);
     NEED(size[SIZE_S] <= MOST_TOKENS, "seq_lens: shape[0]=%lld sequences, at most %d",
@@ -83,6 +82,12 @@ static kgen_status join_pages(kgen_tensor *pool, kgen_error *err) {
     return KGEN_OK;
 }
 
+/* Beside those with a place. */
+static void pack_addresses(device_args *d, const kgen_mla_args *a) {
+    d->k = a->cache.data;
+    d->v_descale = d->k_descale;
+}
+
 static kgen_status pack_cache(device_args *d, const kgen_mla_spec *s, const kgen_mla_args *a,
                               kgen_error *err) {
     kgen__kv kv = kgen__kv_of(KGEN_LAYOUT_NHD, s->rows ? KGEN_DTYPE_U8 : s->kv, s->page, 1);
@@ -90,12 +95,11 @@ static kgen_status pack_cache(device_args *d, const kgen_mla_spec *s, const kgen
     kgen_tensor pool = pool_of(&a->cache);
     if (s->sparse) KGEN_TRY(join_pages(&pool, err));
     KGEN_TRY(kgen__check_cache(&kv, "cache", 0, &pool, width, err));
-    d->k = a->cache.data;
+    pack_addresses(d, a);
     d->k_page = pool.stride[0] * kv.size;
     d->k_token = (int)(pool.stride[1] * kv.size);
     d->page = (int)kv.page;
     d->last_page = (int)(pool.shape[0] > 0 ? pool.shape[0] - 1 : 0);
-    d->v_descale = d->k_descale;
     if (s->page != KGEN_PAGE_X16) return KGEN_OK; /* kernels divide by what they know */
     d->page_magic = kgen__attn_page_magic(kv.page);
     return KGEN_OK;
@@ -148,10 +152,19 @@ static kgen_status pack(void *packed, uint32_t *grid, const kgen_kernel *kernel,
     return KGEN_OK;
 }
 
+static int again(void *packed, const kgen_kernel *kernel, const kgen_args *args,
+                 const kgen__stretch *at) {
+    (void)at;
+    pack_addresses(packed, args->mla);
+    return kgen__attn_pack_workspace(packed, kernel, 1, kernel->spec.mla.latent, args, NULL) ==
+           KGEN_OK;
+}
+
 const kgen__launcher kgen__launch_mla = {
     .rows_of = rows_of,
     .packed_bytes = sizeof(device_args),
     .settle = settle,
     .workspace_bytes = workspace_bytes,
     .pack = pack,
+    .again = again,
 };

@@ -109,9 +109,9 @@ static void counted(int64_t *size, const void *packed) {
 }
 
 /* Sizes that follow from how many rows there are. */
-static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
+static kgen_status derive(int64_t *size, const kgen_spec *spec, kgen_error *err) {
     int64_t rows = size[SIZE_N];
-    (void)spec, (void)args, (void)err;
+    (void)spec, (void)err;
     size[SIZE_N1] = rows + 1;
     size[SIZE_ND] = rows * size[SIZE_D];
     size[SIZE_NK] = rows * size[SIZE_K];
