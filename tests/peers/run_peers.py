@@ -32,7 +32,10 @@ SUBSTITUTES = {
               "aiter.ops.triton.attention.unified_attention": {"unified_attention": "kgen.dropin.aiter",
                                                                "is_2d_gluon_available": __name__},
               "aiter.ops.triton.utils.types": {"e4m3_dtype": __name__},
-              "aiter.test_common": {"checkAllclose": __name__}},
+              "aiter.ops.triton.utils._triton.arch_info": {"get_arch": __name__},
+              "aiter": {"dtypes": __name__, "pertoken_quant": __name__},
+              "torch.ops.aiter": {"paged_attention_v1": "kgen.dropin.aiter", "paged_attention_ragged": "kgen.dropin.aiter"},
+              "aiter.test_common": {"checkAllclose": __name__, "perftest": __name__}},
     "vllm": {"vllm.v1.attention.ops.triton_merge_attn_states": {"merge_attn_states": "kgen.dropin.vllm"},
              "vllm._custom_ops": {
                  "merge_attn_states": "kgen.dropin.vllm", "reshape_and_cache": "kgen.dropin.vllm",
@@ -52,7 +55,7 @@ SUBSTITUTES = {
                  "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.vllm"},
              "vllm.model_executor.layers.mamba.ops.causal_conv1d": {"causal_conv1d_update": "kgen.dropin.vllm"},
              "aiter.ops.triton.unified_attention": {"unified_attention": "kgen.dropin.aiter"},
-             "tests.kernels.utils": {"opcheck": __name__}, "triton": {"next_power_of_2": __name__},
+             "tests.kernels.utils": {"opcheck": __name__}, "vllm.triton_utils.triton": {"next_power_of_2": __name__},
              "vllm.platforms": {"current_platform": __name__},
              "vllm.utils.torch_utils": {"set_random_seed": __name__}},
     "sglang": {"sglang.srt.layers.attention.utils": {"create_flashinfer_kv_indices_triton": "kgen.dropin.sglang"},
@@ -61,8 +64,11 @@ SUBSTITUTES = {
                    "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.mamba.causal_conv1d_triton": {
                    "causal_conv1d_update": "kgen.dropin.sglang", "PAD_SLOT_ID": __name__},
-               "sgl_kernel": {"verify_tree_greedy": "kgen.dropin.sglang", "merge_state": "kgen.dropin.sglang",
-                              "merge_state_v2": "kgen.dropin.sglang:merge_state",
+               "sglang.jit_kernel.kvcache": {"store_cache": "kgen.dropin.sglang"},
+               "sgl_kernel": {"reconstruct_indices_from_tree_mask": "kgen.dropin.sglang",
+                              "causal_conv1d_update": "kgen.dropin.sglang:causal_conv1d_update_in_place",
+                              "verify_tree_greedy": "kgen.dropin.sglang", "merge_state": "kgen.dropin.sglang",
+                              "merge_state_v2": "kgen.dropin.sglang",
                               "tree_speculative_sampling_target_only": "kgen.dropin.sglang"},
                "sglang.srt.utils": {"get_device": __name__},
                "sglang.test.test_utils": {"CustomTestCase": __name__, "empty_gpu_cache": __name__},
@@ -72,7 +78,7 @@ SUBSTITUTES = {
                           "IS_INTEL_ALCHEMIST": __name__}},
 }
 AWAY = ("tests.kernels.utils", "vllm.distributed.kv_transfer.kv_connector.utils", "vllm.v1.structured_output",
-        "vllm.parser")  # they bring in servers and parsers
+        "vllm.parser", "sglang.test.test_utils")  # they bring in servers and parsers
 STAND_INS = ("aiter", "vllm", "sglang", "sgl_kernel", "flashinfer", "fla", "tests", "op_tests", "uvloop", "xgrammar")
 
 
@@ -83,6 +89,10 @@ FP8 = torch.float8_e4m3fn
 FP8_MAX = torch.finfo(FP8).max
 e4m3_dtype = FP8
 device, device_platform, IS_INTEL_ALCHEMIST = "cuda", "cuda", False
+dtypes = types.SimpleNamespace(fp16=torch.float16, bf16=torch.bfloat16, fp32=torch.float32, fp8=FP8, i8=torch.int8,
+                               i32=torch.int32, i64=torch.int64, u8=torch.uint8, u32=torch.uint32)  # AITER's
+
+
 class Platform:
     """A GPU of CUDA's kind; any other question is answered no."""
     device_type, dispatch_key, device_name = "cpu", "CPU", "kgen's cpu device"
@@ -146,6 +156,23 @@ def scaled_fp8_quant(given, scale=None, **more):
 
 def next_power_of_2(count):
     return 1 << (count - 1).bit_length()
+
+
+def get_arch():
+    return GPU.gcnArchName
+
+
+def perftest(*arguments, **named):
+    """AITER's decorator: what the function returns, and microseconds."""
+    return lambda function: lambda *given, **more: (function(*given, **more), 0.0)
+
+
+def pertoken_quant(x, quant_dtype=torch.int8, scale_dtype=torch.float32, **more):
+    """AITER's: a scale for each row."""
+    most = torch.finfo(quant_dtype).max if quant_dtype.is_floating_point else torch.iinfo(quant_dtype).max
+    scale = x.float().abs().amax(-1, keepdim=True) / most
+    scale[scale == 0] = 1
+    return (x.float() / scale).to(quant_dtype), scale.to(scale_dtype)
 
 
 def is_2d_gluon_available(*arguments, **named):
@@ -243,14 +270,24 @@ class Counted:
         return Counted(self.function[grid])
 
 
+def place_of(module):
+    """A module, or an object in one that names are looked up in."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        inside, _, name = module.rpartition(".")
+        return getattr(importlib.import_module(inside), name)
+
+
 def substitute(project):
-    torch.ops._C_cache_ops = Absent("torch.ops._C_cache_ops")
+    for library in ("_C_cache_ops", "aiter"):
+        setattr(torch.ops, library, Absent(f"torch.ops.{library}"))
     for name in AWAY:
         sys.modules[name] = StandIn((), Absent).create_module(importlib.machinery.ModuleSpec(name, None, is_package=True))
     for module, names in SUBSTITUTES[project].items():
         try:
-            target = importlib.import_module(module)
-        except ImportError:  # another version has it elsewhere
+            target = place_of(module)
+        except (ImportError, AttributeError):  # another version has it elsewhere
             continue
         for name, whose in names.items():
             whose, _, other = whose.partition(":")

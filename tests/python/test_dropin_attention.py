@@ -272,6 +272,21 @@ class PagedV1(unittest.TestCase):
             close(out[row:row + 1], want, f"sequence {row}")
 
 
+    def test_pages_in_one_list(self):
+        cache, q = Pages([33, 7, 0], HKV, D), queries(3)
+        out, counts = torch.empty_like(q), [3, 1, 0]
+        pages = torch.cat([cache.table[row, :count] for row, count in enumerate(counts)])
+        given = (q, cache.k, cache.v, SCALE, ends_of(counts), pages, torch.tensor([1, 7, 0], dtype=torch.int32), 16, 1, None,
+                 "auto", "NHD", 0.0, torch.tensor(1.0), torch.tensor(1.0))
+        aiter.paged_attention_ragged(out, None, *given)
+        for row in range(2):
+            want, _ = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE)
+            close(out[row:row + 1], want, f"sequence {row}")
+        self.assertTrue((out[2] == 0).all())
+        with self.assertRaisesRegex(NotImplementedError, "mtp=2"):
+            aiter.paged_attention_ragged(out, None, *given, mtp=2)
+
+
 class Flash(unittest.TestCase):
     def test_decode_with_lse(self):
         cache, q = Pages([33, 7], HKV, D), queries(2)

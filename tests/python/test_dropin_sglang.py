@@ -13,11 +13,20 @@ class Merge(unittest.TestCase):
     def test_two_parts(self):
         rows, sums = torch.randn(2, 5, 4, 64).bfloat16(), torch.randn(2, 5, 4)
         want = (rows.float() * sums.softmax(0)[..., None]).sum(0)
-        out, lse = sglang.merge_state(rows[0], sums[0], rows[1], sums[1])
+        out, lse = sglang.merge_state_v2(rows[0], sums[0], rows[1], sums[1])
         close(out, want, "merged")
         close(lse, sums.logsumexp(0), "merged lse", 1e-5)
-        same = sglang.merge_state(rows[0], sums[0], rows[1], sums[1], rows[1], sums[1])
+        same = sglang.merge_state_v2(rows[0], sums[0], rows[1], sums[1], rows[1], sums[1])
         self.assertTrue(same[0] is not out and torch.equal(rows[1], out) and torch.equal(sums[1], lse))
+
+    def test_sums_to_base_two(self):
+        rows, sums = torch.randn(2, 5, 4, 64).bfloat16(), torch.randn(2, 5, 4) * 3
+        parts = sums.double().exp2()
+        out, lse = sglang.merge_state(rows[0], sums[0], rows[1], sums[1])
+        close(out, (rows.double() * (parts / parts.sum(0))[..., None]).sum(0), "merged")
+        close(lse, parts.sum(0).log2(), "merged lse", 1e-5)
+        sglang.merge_state(rows[0], sums[0], rows[1], sums[1], rows[1], sums[1])
+        self.assertTrue(torch.equal(rows[1], out) and torch.equal(sums[1], lse))
 
 
 class Tables(unittest.TestCase):
@@ -69,6 +78,20 @@ class Tables(unittest.TestCase):
         self.assertTrue(torch.equal(got, slots))
 
 
+class Rows(unittest.TestCase):
+    def test_stored(self):
+        """Of 2 heads of 96, and of 1 of 64; rows of 98 are none."""
+        for width in (192, 64):
+            k, v = torch.randn(2, 3, width).bfloat16()
+            caches, slots = torch.zeros(2, 7, width).bfloat16(), torch.tensor([6, 0, 3])
+            want = caches.clone()
+            want[0, slots], want[1, slots] = k, v
+            sglang.store_cache(k, v, caches[0], caches[1], slots)
+            self.assertTrue(torch.equal(caches, want))
+        with self.assertRaisesRegex(NotImplementedError, "rows of 98"):
+            sglang.store_cache(k[:, :98].repeat(1, 2)[:, :98], v, caches[0], caches[1], slots)
+
+
 class Trees(unittest.TestCase):
     """Two candidates a step, two steps: the root, its children 0 and 1, and 2 (of the first), 4 (of the second)."""
 
@@ -94,6 +117,13 @@ class Trees(unittest.TestCase):
         self.assertTrue(torch.equal(full.view(5, 8), torch.cat((torch.ones(5, 3), seen), 1).bool()))
         with self.assertRaisesRegex(NotImplementedError, "tree_mask_mode=2"):
             self.build(2, small)
+
+    def test_links_of_a_mask(self):
+        seen = torch.tensor([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [1, 0, 1, 0, 1]]).bool()
+        out, positions = [torch.full((1, 5), -9) for _ in range(3)], torch.full((5,), -9)
+        sglang.reconstruct_indices_from_tree_mask(seen.flatten(), torch.tensor([3]), positions, *out, 1, 5)
+        for got, want in zip((positions, *out), self.build(1, torch.zeros(25, dtype=torch.bool))):
+            self.assertTrue(torch.equal(got, want), f"{got} {want}")
 
     def outputs(self):
         return torch.full((5,), -9, dtype=torch.int32), torch.full((1, 3), -9, dtype=torch.int32), \
@@ -158,6 +188,26 @@ class DeltaNet(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "intermediate_states_buffer"):
             sglang.fused_sigmoid_gating_delta_rule_update(a_log, a, dt_bias, 1.0, 20.0, q, k, v, b, state, slots,
                                                           intermediate_states_buffer=state)
+
+    def test_convolution_in_place(self):
+        x, weight, bias = torch.randn(2, 6, 2), torch.randn(6, 3), torch.randn(6)
+        pool, slots = torch.randn(4, 6, 2), torch.tensor([3, 1], dtype=torch.int32)
+        window, inner = torch.cat((pool[slots.long()], x), 2), pool.clone()
+        inner[slots.long()] = x
+        want = sum(window[:, :, n:n + 2] * weight[:, n, None] for n in range(3)) + bias[:, None]
+        sglang.causal_conv1d_update_in_place(x, pool, weight, bias, True, None, slots, -1)
+        close(x, torch.nn.functional.silu(want), "convolution", 1e-5)
+        self.assertTrue(torch.equal(pool, inner))
+
+    def test_gates_of_channels_with_a_rank_of_four(self):
+        """A_log [1][1][H][1], as SGLang's KDA layers have it, is that of H elements."""
+        q, k, v, a = torch.randn(4, 1, 2, 2, 64).bfloat16()
+        b, a_log, bias, outs = torch.randn(1, 2, 2).bfloat16(), torch.rand(2), torch.randn(128).bfloat16(), []
+        for log in (a_log, a_log.view(1, 1, 2, 1)):
+            outs.append(sglang.fused_sigmoid_gating_delta_rule_update(
+                log, a.flatten(2), bias, 1.0, 20.0, q, k, v, b, torch.zeros(2, 2, 64, 64), torch.tensor([0, 1]),
+                use_qk_l2norm_in_kernel=True, cu_seqlens=torch.arange(3), is_kda=True))
+        self.assertTrue(torch.equal(*outs) and outs[0].abs().max() > 0)
 
     def test_circular_window(self):
         """The input of token i of a sequence is in column i mod L, and is read from there."""

@@ -13,6 +13,7 @@ sys.path.insert(0, os.environ["KGEN_SGLANG"])
 from sglang.srt.layers.attention.attention_registry import ATTENTION_BACKENDS
 from sglang.srt.layers.radix_attention import RadixAttention
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, ReqToTokenPool
+from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 from sglang.srt.model_executor.forward_batch_info import ForwardBatch, ForwardMode
 
 from kgen.plugins import sglang_plugin as plugin
@@ -38,6 +39,11 @@ class Batch:
         self.backend = ATTENTION_BACKENDS[plugin.NAME](self.runner)
         self.layer = RadixAttention(HKV * G, D, SCALE, HKV, 0, **options)
         self.requests = torch.arange(REQUESTS, REQUESTS - len(lengths), -1)
+        two = isinstance(self.runner.token_to_kv_pool, SWAKVPool)
+        own = torch.randperm(SLOTS // page - 1) + 1
+        if two:  # slots of the window's pool, page by page
+            whole = torch.cat((torch.zeros(1, dtype=own.dtype), own))[:, None] * page + torch.arange(page)
+            self.runner.token_to_kv_pool.register_mapping(torch.cat((whole.flatten(), torch.tensor([-1]))))
         pages = torch.randperm(SLOTS // page - 1) + 1  # page 0 is the engine's padding
         self.keys = [torch.randn(2, length, HKV, D).bfloat16() for length in lengths]
         self.q = torch.randn(sum(counts), HKV * G * D).bfloat16()
@@ -47,6 +53,8 @@ class Batch:
             slots = pages[row * -(-max(lengths) // page) + place // page] * page + place % page
             self.runner.req_to_token_pool.req_to_token[self.requests[row], :length] = slots.int()
             old = slots[:length - counts[row]]
+            if two:
+                old = self.runner.token_to_kv_pool.translate_loc_from_full_to_swa(old)
             k_pool[old], v_pool[old] = self.keys[row][:, :len(old)]
 
     def forward_batch(self, mode, **more):
@@ -76,8 +84,8 @@ class Batch:
             at += count
 
 
-def drafts(count, topk=1):
-    return types.SimpleNamespace(topk=topk, draft_token_num=count, custom_mask=None)
+def drafts(count, topk=1, mask=None):
+    return types.SimpleNamespace(topk=topk, draft_token_num=count, custom_mask=mask)
 
 
 class Steps(unittest.TestCase):
@@ -110,12 +118,58 @@ class Steps(unittest.TestCase):
         self.assertEqual(facts.seq_lens.tolist(), batch.lengths)
         batch.check(batch.forward(captured))
 
+    def test_layers_with_a_pool_of_their_own(self):
+        """Layer 0 has a window, its slots are the mapped ones; what it writes is in no other pool."""
+        for page, mode, counts in ((16, ForwardMode.DECODE, [1, 1]), (1, ForwardMode.EXTEND, [9, 17])):
+            pool = SWAKVPool(SLOTS, SLOTS, page, torch.bfloat16, HKV, D, [0], [1], "cpu", enable_alt_stream=False)
+            batch = Batch([40, 17], counts, page, make_runner(page, token_to_kv_pool=pool), sliding_window_size=8)
+            before = pool.get_kv_buffer(1)[0].clone()
+            step = batch.forward_batch(mode)
+            batch.backend.init_forward_metadata(step)
+            batch.check(batch.forward(step), window=9)
+            self.assertTrue(torch.equal(pool.get_kv_buffer(1)[0], before))
+            full = Batch([40, 17], counts, page, make_runner(page, token_to_kv_pool=pool))
+            full.layer = RadixAttention(HKV * G, D, SCALE, HKV, 1)
+            k_pool, v_pool = pool.get_kv_buffer(1)
+            for row, (length, count) in enumerate(zip(full.lengths, counts)):
+                slots = full.runner.req_to_token_pool.req_to_token[full.requests[row], :length - count].long()
+                k_pool[slots], v_pool[slots] = full.keys[row][:, :length - count]
+            step = full.forward_batch(mode)
+            full.backend.init_forward_metadata(step)
+            full.check(full.forward(step))
+
+    def test_trees(self):
+        """The root, two children of it, and a child of each; masks of whole rows, as the engine builds them."""
+        seen = torch.eye(5, dtype=torch.bool)
+        for node, parent in ((1, 0), (2, 0), (3, 1), (4, 2)):
+            seen[node] |= seen[parent]
+        batch = Batch([21, 12], [5, 5], page=16)
+        mask = torch.cat([torch.cat((torch.ones(5, length - 5, dtype=torch.bool), seen), 1).flatten()
+                          for length in batch.lengths])
+        step = batch.forward_batch(ForwardMode.TARGET_VERIFY, spec_info=drafts(5, 2, mask))
+        for graph in (False, True):
+            if graph:
+                batch.backend.init_cuda_graph_state(REQUESTS, REQUESTS * 5)
+                batch.backend.init_forward_metadata_out_graph(step, in_capture=True)
+                captured = batch.backend.forward_metadata.words
+                batch.backend.init_forward_metadata_out_graph(step)
+                batch.backend.init_forward_metadata_in_graph(step)
+                self.assertEqual(captured.data_ptr(), batch.backend.forward_metadata.words.data_ptr())
+            else:
+                batch.backend.init_forward_metadata(step)
+            got, q = batch.forward(step).view(2, 5, HKV * G, D), batch.q.view(2, 5, HKV * G, D)
+            for row, (k, v) in enumerate(batch.keys):
+                for node in range(5):
+                    rows = torch.cat((torch.ones(len(k) - 5, dtype=torch.bool), seen[node]))
+                    want, _ = attention(q[row, node:node + 1], k[rows], v[rows], SCALE)
+                    close(got[row, node:node + 1], want, f"node {node} of {len(k)}")
+
     def test_refuses(self):
         with self.assertRaisesRegex(NotImplementedError, "latent attention"):
             Batch([4], [1], 1, make_runner(1, use_mla_backend=True))
         batch = Batch([8], [4], 1)
-        with self.assertRaisesRegex(NotImplementedError, "speculative_eagle_topk"):
-            batch.backend.init_forward_metadata(batch.forward_batch(ForwardMode.TARGET_VERIFY, spec_info=drafts(4, 2)))
+        with self.assertRaisesRegex(NotImplementedError, "speculative_num_draft_tokens=65"):
+            batch.backend.init_forward_metadata(batch.forward_batch(ForwardMode.TARGET_VERIFY, spec_info=drafts(65, 2, torch.ones(1))))
         with self.assertRaisesRegex(NotImplementedError, "DRAFT_EXTEND_V2"):
             batch.backend.init_forward_metadata(batch.forward_batch(ForwardMode.DRAFT_EXTEND_V2, spec_info=drafts(4)))
 

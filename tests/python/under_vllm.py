@@ -1,4 +1,5 @@
 """vLLM's plugin beside plain torch, on the cpu device, under vLLM's own classes. KGEN_VLLM names a folder with its package."""
+import itertools
 import os
 import sys
 import types
@@ -13,6 +14,10 @@ from vllm.platforms.interface import DeviceCapability
 from vllm.v1.attention.backend import AttentionCGSupport, CommonAttentionMetadata
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
+import kgen
+from kgen.dropin import attention as attention_dropin
+from kgen.dropin import cache as cache_dropin
+from kgen.plugins import vllm_attention
 from kgen.plugins import vllm_plugin as plugin
 
 D, HKV, G, PAGE = 64, 2, 2, 16
@@ -110,6 +115,59 @@ class Steps(unittest.TestCase):
     def test_refuses(self):
         with self.assertRaisesRegex(NotImplementedError, "attn_type=encoder"):
             Batch([4], [1], NHD, attn_type="encoder")
+
+
+class Asked(Exception):
+    """A spec line that the back end would have prepared."""
+
+
+def lines_of(dim, dtype, kv_cache_dtype, page, sinks):
+    """What decodes, drafts, prompts and the cache's write ask for, of tensors such as the engine has."""
+    cache_dtype = torch.uint8 if kv_cache_dtype.startswith("fp8") else dtype
+    cache = torch.zeros(2, HKV, page, 2 * dim, dtype=cache_dtype)
+    impl = backend().get_impl_cls()(HKV * G, dim, 1.0, HKV, kv_cache_dtype=kv_cache_dtype,
+                                    sinks=torch.zeros(HKV * G) if sinks else None)
+    layer, lines = types.SimpleNamespace(_k_scale=ONE, _v_scale=ONE, _q_scale=ONE), []
+
+    def ask(function, *arguments):
+        try:
+            function(*arguments)
+        except Asked as line:
+            lines.append(str(line))
+
+    rows = torch.zeros(40, HKV, dim, dtype=dtype)
+    ask(impl.do_kv_cache_update, layer, rows, rows, cache, torch.zeros(40, dtype=torch.long))
+    for count in (1, 4, 40):
+        starts, lens = torch.tensor([0, count], dtype=torch.int32), torch.tensor([count], dtype=torch.int32)
+        facts = vllm_attention.KgenMetadata(count, count, starts, lens, torch.zeros(1, 4, dtype=torch.int32), None, True)
+        ask(impl.forward, layer, torch.zeros(count, HKV * G, dim, dtype=dtype), None, None, cache, facts,
+            torch.zeros(count, HKV * G * dim, dtype=dtype))
+    return lines
+
+
+class Combinations(unittest.TestCase):
+    def test_what_is_said_and_what_is_asked(self):
+        """supports_combination says None where each kernel that a step asks for can be had, else one of their refusals."""
+        def asked(device, line):
+            raise Asked(line)
+
+        plain, refused = (attention_dropin.ready, cache_dropin.ready), 0
+        attention_dropin.ready = cache_dropin.ready = asked
+        try:
+            for dim, dtype, kv, page, sinks in itertools.product(
+                    (16, 32, 40, 64, 98, 112, 128, 256, 320, 512), (torch.float16, torch.bfloat16),
+                    ("auto", "fp8", "fp8_e5m2"), (16, 24, 64, 544), (False, True)):
+                lines = lines_of(dim, dtype, kv, page, sinks)
+                self.assertEqual([line.split(",")[0] for line in lines],
+                                 ["kv_write:x=" + lines[0].split("x=")[1].split(",")[0], "attn:phase=decode",
+                                  "attn:phase=verify", "attn:phase=extend"])
+                said = backend().supports_combination(dim, dtype, kv, page, False, sinks, False, False, None)
+                found = [text for text in (kgen.refusal(line, os.environ["KGEN_DEVICE"]) for line in lines) if text]
+                self.assertEqual(said is None, not found, f"{dim} {dtype} {kv} {page} {sinks}: {said} / {found}")
+                refused += said is not None
+        finally:
+            attention_dropin.ready, cache_dropin.ready = plain
+        self.assertTrue(0 < refused < 480, refused)
 
 
 if __name__ == "__main__":

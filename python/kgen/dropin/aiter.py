@@ -10,7 +10,7 @@ from .attention import attend
 from .common import cache_word, offered
 
 LAYOUTS = {"NHD": "nhd", "HND": "hnd"}
-__all__ = ["flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_v1",
+__all__ = ["flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_ragged", "paged_attention_v1",
            "reshape_and_cache_flash", "unified_attention"]
 
 
@@ -20,8 +20,11 @@ def unified_attention(
         window_size: Any, block_table: torch.Tensor, softcap: float, q_descale: torch.Tensor | None,
         k_descale: torch.Tensor | None, v_descale: torch.Tensor | None, alibi_slopes: torch.Tensor | None = None,
         output_scale: torch.Tensor | None = None, qq_bias: torch.Tensor | None = None,
-        sinks: torch.Tensor | None = None) -> None:
-    """aiter.ops.triton.unified_attention's: vLLM's without the buffers of partial results."""
+        sinks: torch.Tensor | None = None, *, q_scales: torch.Tensor | None = None, shuffled_kv_cache: bool = False,
+        skip_reduce: bool = False) -> None:
+    """aiter.ops.triton.unified_attention's: vLLM's without the buffers of partial results. q_scales are of 4-bit queries;
+    shuffled_kv_cache has an order of AITER's own."""
+    offered(q_scales=q_scales, shuffled_kv_cache=shuffled_kv_cache, skip_reduce=skip_reduce)
     vllm.unified_attention(q, k, v, out, cu_seqlens_q, max_seqlen_q, seqused_k, max_seqlen_k, softmax_scale, causal,
                            window_size, block_table, softcap, q_descale, k_descale, v_descale,
                            alibi_slopes=alibi_slopes, output_scale=output_scale, qq_bias=qq_bias, sinks=sinks)
@@ -41,6 +44,26 @@ def paged_attention_v1(
     attend(query, key_cache, value_cache, out, block_tables, context_lens, scale=scale,
            layout=LAYOUTS[kv_cache_layout], kv=kv, k_scale=k_scale, v_scale=v_scale, starts=cu_query_lens, longest=mtp, window=(sliding_window, 0),
            softcap=logits_soft_cap, slopes=alibi_slopes, first="alibi", out_scale=fp8_out_scale)
+    return out
+
+
+def paged_attention_ragged(
+        out: torch.Tensor, workspace_buffer: torch.Tensor | None, query: torch.Tensor, key_cache: torch.Tensor,
+        value_cache: torch.Tensor, scale: float, kv_indptr: torch.Tensor, kv_page_indices: torch.Tensor,
+        kv_last_page_lens: torch.Tensor, block_size: int, max_num_partitions: int,
+        alibi_slopes: torch.Tensor | None, kv_cache_dtype: str, kv_cache_layout: str, logits_soft_cap: float,
+        k_scale: torch.Tensor, v_scale: torch.Tensor, fp8_out_scale: torch.Tensor | None = None,
+        partition_size: int = 256, mtp: int = 1) -> torch.Tensor:
+    """Pages in one list. Lengths out of kv_last_page_lens cost launches of torch's."""
+    if kv_cache_layout not in LAYOUTS:
+        raise NotImplementedError(f"kv_cache_layout={kv_cache_layout}: NHD or HND")
+    offered(mtp=mtp if mtp > 1 else None)
+    kv = None if kv_cache_dtype == "auto" else cache_word(key_cache, kv_cache_dtype)
+    pages = kv_indptr[1:] - kv_indptr[:-1]
+    lengths = torch.where(pages > 0, (pages - 1) * block_size + kv_last_page_lens, 0).to(torch.int32)
+    attend(query, key_cache, value_cache, out, None, lengths, scale=scale, layout=LAYOUTS[kv_cache_layout], kv=kv,
+           k_scale=k_scale, v_scale=v_scale, softcap=logits_soft_cap, slopes=alibi_slopes, first="alibi",
+           out_scale=fp8_out_scale, lists=(kv_indptr, kv_page_indices))
     return out
 
 

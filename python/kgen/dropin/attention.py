@@ -63,7 +63,11 @@ def choose(key: Chosen, given: dict[str, Any]) -> Kernel:
     if capped and slopes is not None:
         keys.append(f"order={first}")
     if phase != "prefill":
-        keys += [f"table={word(given['block_table'].dtype)}", f"len={word(given['seq_lens'].dtype)}"]
+        flat = given["kv_indptr"]
+        keys += [f"table={word((given['block_table'] if flat is None else flat).dtype)}",
+                 f"len={word(given['seq_lens'].dtype)}", f"flat={int(flat is not None)}"]
+    if given["words"] is not None and given["words"].element_size() == 8:
+        keys.append("word=u64")
     if phase != "decode":
         keys.append(f"cu={word(given['cu_seqlens_q'].dtype)}")
     if isinstance(given["k_descale"], tuple):  # tagged with a layout: one for each cached token
@@ -80,12 +84,14 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
            softcap: float = 0.0, slopes: torch.Tensor | None = None, root: bool = False, first: str = "cap",
            sinks: torch.Tensor | None = None, lse: torch.Tensor | None = None, lse_by_token: bool = False,
            out_scale: torch.Tensor | None = None, chunks: tuple[int, int] = (0, 0),
-           span_ends: torch.Tensor | None = None) -> None:
+           span_ends: torch.Tensor | None = None, lists: tuple[Any, Any] = (None, None),
+           words: torch.Tensor | None = None) -> None:
     """q, out [T][Hq][D]; k, v pages. kv: the spec word of what they hold, None: that of their type; scales of 16-bit
     caches are passed over, as engines' kernels do. starts: cu_seqlens_q, None: one token a sequence, which is its
     last. ends: cu_seqlens_k of keys [Tk][1][Hkv][D], which have no block_table and no lengths. causal: a bool, or one for each sequence. first: cap or alibi.
     root: slopes are of the square root of the distance. q_scale: of queries of 8 bits. chunks: how long they are, and how
-    many before a query's own it sees; span_ends: the last position that each token sees. lse [H][T], or [T][H]."""
+    many before a query's own it sees; span_ends: the last position that each token sees. lists: kv_indptr and kv_indices in place of
+    block_table. words: of a tree, [S][t], which of its tokens each one sees. lse [H][T], or [T][H]."""
     holds = k.dtype
     if holds not in EIGHT_BITS:
         k_scale = v_scale = None
@@ -94,7 +100,9 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
     if starts is not None and causal is not True:
         each, mode = (causal, "seq") if isinstance(causal, torch.Tensor) else (None, str(int(causal)))
     phase = phase_of(longest, starts is not None) if ends is None else "prefill"
+    if words is not None:
+        phase = f"tree,t={words.shape[1]}"
     LAUNCHES.launch((phase, window, chunks, mode, softcap != 0.0, first, layout, kv, root, lse_by_token), q=q,
                     k=pages, v=values, out=out, block_table=block_table, seq_lens=lengths, cu_seqlens_k=ends, cu_seqlens_q=starts,
                     causal=each, q_descale=q_scale, k_descale=k_scale, v_descale=v_scale, out_scale=out_scale, alibi_slopes=slopes,
-                    sinks=sinks, lse=lse, span_ends=span_ends, softmax_scale=scale, softcap=softcap)
+                    sinks=sinks, lse=lse, span_ends=span_ends, kv_indptr=lists[0], kv_indices=lists[1], words=words, softmax_scale=scale, softcap=softcap)

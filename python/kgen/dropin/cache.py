@@ -33,6 +33,8 @@ def choose(key: tuple[str, str, int, str], given: dict[str, Any]) -> Kernel:
     layout, kv, al, more = key
     k, v, cache = given["k"], given["v"], given["k_cache"][0]
     by_token = ",scale=token" if isinstance(given["k_scale"], tuple) else ""
+    if given.get("remap") is not None:
+        more += f",remap={word(given['remap'].dtype)}"
     return ready(k.device, f"kv_write:x={word(k.dtype)},kv={kv},d={k.shape[2]},dv={v.shape[2]},al={al},"
                            f"page={page_of(cache, layout)},layout={layout},slots={word(given['slots'].dtype)}{by_token}{more}")
 
@@ -41,8 +43,9 @@ WRITES = Dispatcher("kv_write", ("k", "v", "k_cache", "v_cache"), choose)
 
 
 def write(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
-          slots: torch.Tensor, kv_cache_dtype: str, k_scale: Any, v_scale: Any, layout: str) -> None:
-    """Rows of key and value to their slots; those below 0 are skipped. 8-bit caches: divided by one scale, one a head, or
+          slots: torch.Tensor, kv_cache_dtype: str, k_scale: Any, v_scale: Any, layout: str,
+          remap: torch.Tensor | None = None) -> None:
+    """Rows of key and value to their slots, or those that remap has for them; those below 0 are skipped. 8-bit caches: divided by one scale, one a head, or
     those of each token, which are written."""
     kv = cache_word(key_cache, kv_cache_dtype)
     if key_cache.dtype not in EIGHT_BITS:
@@ -50,7 +53,8 @@ def write(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value
     elif k_scale is None or v_scale is None:
         raise ValueError(f"kv_cache_dtype={kv_cache_dtype}: k_scale and v_scale are needed")
     given = {"k": key, "v": value, "slots": slots, "k_cache": seen_as(key_cache, layout, kv),
-             "v_cache": seen_as(value_cache, layout, kv), "k_scale": k_scale, "v_scale": v_scale}
+             "v_cache": seen_as(value_cache, layout, kv), "k_scale": k_scale, "v_scale": v_scale,
+             "remap": remap}
     try:
         WRITES.launch((layout, kv, 16, ""), **given)
     except KgenError:

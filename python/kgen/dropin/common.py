@@ -18,6 +18,7 @@ from ..contexts import context_of, kernel_of
 WORDS = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "f32", torch.float8_e4m3fn: "e4m3fn",
          torch.float8_e4m3fnuz: "e4m3fnuz", torch.float8_e5m2: "e5m2", torch.int8: "i8", torch.uint8: "u8",
          torch.int32: "i32", torch.int64: "i64"}
+BITS = {torch.uint8: "u8", torch.int16: "u16", torch.int32: "u32", torch.int64: "u64"}  # of masks
 CACHE_WORDS = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "e5m2", "int8": "i8"}  # of engines' kv_cache_dtype
 BY_TOKEN_AND_HEAD = (2, 3)  # of vLLM's KVQuantMode: int8 and fp8 with a scale a token and head
 EIGHT_BITS = {torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.int8, torch.uint8}
@@ -143,5 +144,6 @@ def scatter(op: str, more: str = "", **given: Any) -> None:
             given[name] = value.to(types[key])  # lengths beside offsets of another width cost a launch
     device = next(value.device for value in given.values() if isinstance(value, torch.Tensor))
     kernel = prepared((op, more, *types.values(), device), device, lambda: ",".join(
-        [f"scatter:op={op}{more}", *(f"{key}={word(dtype)}" for key, dtype in types.items())]))
+        [f"scatter:op={op}{more}", *(f"{key}={BITS[dtype] if key == 'word' else word(dtype)}"
+                                     for key, dtype in types.items())]))
     kernel.launch(**given)

@@ -151,7 +151,7 @@ def in_place(read: Rows, shape: tuple[int, ...], out: torch.Tensor | None, a: to
         kept = state.new_empty((rows, *state.shape[1:]))
     result = x.new_empty((rows, heads, values)) if out is None else out.view(-1, heads, values)[:rows]
     if dt_bias is not None and kda:
-        dt_bias = dt_bias.reshape(-1)
+        dt_bias, a_log = dt_bias.reshape(-1), a_log.reshape(-1)
     how = How(state.shape[3] ** -0.5 if scale is None else scale, a_log, dt_bias, l2, kda, "vk", pad)
     recur(read, result, flat(a, rows), flat(b, rows), state, slots, how, starts=cu_seqlens, accepted=accepted, kept=kept)
     return result.view(shape), state if kept is None else kept

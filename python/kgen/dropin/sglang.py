@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-from . import delta
+from . import cache, delta
 from .common import scatter
-from .merge import merge_state
+from .merge import merge_state, merge_state_v2
 
 __all__ = ["assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "build_tree_kernel_efficient",
-           "causal_conv1d_update", "create_flashinfer_kv_indices_triton",
+           "causal_conv1d_update", "causal_conv1d_update_in_place", "create_flashinfer_kv_indices_triton",
            "fused_recurrent_gated_delta_rule_packed_decode", "fused_sigmoid_gating_delta_rule_update",
-           "merge_state", "scatter_ragged_to_page_table_kernel", "scatter_req_to_token_to_page_table_kernel",
-           "tree_speculative_sampling_target_only", "verify_tree_greedy"]
+           "merge_state", "merge_state_v2", "reconstruct_indices_from_tree_mask", "scatter_ragged_to_page_table_kernel", "scatter_req_to_token_to_page_table_kernel",
+           "store_cache", "tree_speculative_sampling_target_only", "verify_tree_greedy"]
 
 FULL_MASK, QLEN_ONLY = 0, 1  # tree_mask_mode
 
@@ -59,6 +59,18 @@ def assign_extend_cache_locs_func(req_pool_indices: torch.Tensor, req_to_token: 
     scatter("cache_locs", ",form=ragged", lens=end_offset[:batch_size], starts=start_offset[:batch_size],
             requests=req_pool_indices[:batch_size], req_to_token=req_to_token, locs=locs)
     return locs
+
+
+def store_cache(k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, indices: torch.Tensor,
+                *, row_bytes: int = 0, num_split: int = 0) -> None:
+    """Rows [T][H D] to slots of caches [slots][H D]. num_split is the original's own."""
+    def pages(x: torch.Tensor) -> torch.Tensor:
+        return x.view(x.shape[0], 1, -1, dim)
+
+    dim = next((dim for dim in reversed(cache.HEAD_DIMS) if k.shape[1] % dim == 0), 0)
+    if not dim or row_bytes not in (0, k.shape[1] * k.element_size()):
+        raise NotImplementedError(f"rows of {k.shape[1]}: a row is heads of a head_dim of kv_write's")
+    cache.write(pages(k)[:, 0], pages(v)[:, 0], pages(k_cache), pages(v_cache), indices, "auto", None, None, "nhd")
 
 
 def window_tables(count: int, sw_page_table: torch.Tensor | None, swa_slot_mapping: torch.Tensor | None,
@@ -108,6 +120,16 @@ def build_tree_kernel_efficient(
             selected=selected_index, parents=parent_list, positions_out=positions.view(-1), tree_index=retrive_index,
             next_token=retrive_next_token, next_sibling=retrive_next_sibling, mask_out=mask, tokens=draft_token_num,
             topk=topk)
+
+
+def reconstruct_indices_from_tree_mask(
+        tree_mask: torch.Tensor, verified_seq_len: torch.Tensor, positions: torch.Tensor, retrive_index: torch.Tensor,
+        retrive_next_token: torch.Tensor, retrive_next_sibling: torch.Tensor, batch_size: int,
+        draft_token_num: int) -> None:
+    """sgl_kernel's: positions and links out of a mask [batch][nodes][nodes]."""
+    scatter("tree_from_mask", ",mask=qlen", lens=verified_seq_len[:batch_size], positions_out=positions.view(-1),
+            tree_index=retrive_index, next_token=retrive_next_token, next_sibling=retrive_next_sibling,
+            mask=tree_mask.view(batch_size, draft_token_num, draft_token_num), tokens=draft_token_num)
 
 
 def verify_tree_greedy(predicts: torch.Tensor, accept_index: torch.Tensor, accept_token_num: torch.Tensor,
@@ -173,3 +195,12 @@ def causal_conv1d_update(
                   retrieve_next_sibling=retrieve_next_sibling, retrieve_parent_token=retrieve_parent_token)
     return delta.convolved(x, conv_state, weight, bias, activation, conv_state_indices, num_accept_tokens, None, -1,
                            pad_slot_id, cache_seqlens)
+
+
+def causal_conv1d_update_in_place(
+        x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, bias_: torch.Tensor | None,
+        silu_activation: bool, cache_seqlens: torch.Tensor | None, conv_state_indices: torch.Tensor | None,
+        pad_slot_id: int) -> None:
+    """sgl_kernel's causal_conv1d_update: x is overwritten."""
+    x.copy_(delta.convolved(x, conv_state, weight, bias_, silu_activation, conv_state_indices, None, None, -1,
+                            pad_slot_id, cache_seqlens))
