@@ -100,6 +100,7 @@ static const struct {
     BY_VENDOR("kg/attn/mma"),
     BY_VENDOR("kg/attn/fp8"),
     BY_VENDOR("kg/kv/kv_fp8"),
+    BY_VENDOR("kg/indexer/index_lds"),
 #undef BY_VENDOR
     {"kg/attn/lds_nvidia.h",
      {[KGEN_VENDOR_NVIDIA] = "kg/attn/lds_nvidia.h", [KGEN_VENDOR_CPU] = "kg/attn/lds_cpu.h"}},

@@ -24,7 +24,7 @@ if [[ ${KGEN_TEST_LEVEL:-normal}${KGEN_CPU_SANITIZE:-0} == normal1 && ! $device 
 fi
 grep -vE '^(#|$)' tests/cases/found.txt >>"$cases"
 # A device takes the cases that fall to it today; together they see all kinds.
-for files in attn gdn scatter "kv attn_merge" mla; do
+for files in attn gdn scatter "kv attn_merge" "mla indexer"; do
     for name in $files; do
         grep -E "^$name[a-z_]*:" "tests/cases/$name.txt"
     done | shuf -n "$count" >>"$cases"

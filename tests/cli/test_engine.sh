@@ -5,10 +5,10 @@
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 page=$here/../../docs/engine.md
-family='(attn|gdn|scatter|kv_write|kv_gather|attn_merge|mla)'
+family='(attn|gdn|scatter|kv_write|kv_gather|attn_merge|mla|indexer)'
 
 # "<launch> <argument>" a line; scatter has a launch for each op
-for name in attn gdn scatter kv_write kv_gather attn_merge mla; do
+for name in attn gdn scatter kv_write kv_gather attn_merge mla indexer; do
     "$kgen" explain "$name" --json | python3 -c '
 import json, sys
 for launch, holds in json.load(sys.stdin)["launches"].items():

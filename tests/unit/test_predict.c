@@ -405,6 +405,14 @@ static void test_bytes(void **state) {
          {3, 100, 0},
          3 * (100 * 576. + 12 * 576 * 2 + 4 + 2 * 4),
          3 * 12 * (512 * 2. + 4)},
+        {"indexer:op=write", {5, 0, 0}, 5 * (256 + 8.), 5 * 132.},
+        {"indexer:op=gather,page=16", {20, 0, 0}, 20 * 132. + 2 * 4, 20 * 132.},
+        {"indexer:op=decode,h=8,t=2,page=16",
+         {3, 100, 0},
+         3 * (100 * 132. + 2 * 8 * 132 + 7 * 4),
+         3 * 2 * 100 * 4.},
+        {"indexer:op=prefill,h=8", {10, 100, 0}, 100 * 132. + 10 * 8 * 132, 10 * 100 * 4.},
+        {"indexer:op=topk", {3, 100, 0}, 3 * 100 * 4., 3 * 2048 * 4.},
         {"scatter:op=kv_indices", {3, 50, 0}, 3 * (50 * 4 + 24.), 3 * (50 * 4 + 24.)},
         {"scatter:op=spec_prepare,page=16,swa=1",
          {3, 50, 0},
@@ -471,11 +479,18 @@ static const kgen_target *random_target(void) {
     return target_of(archs[i].name);
 }
 
-static const char *const specs[] = {
-    "attn:d=128,g=8",           "attn:d=64,g=4,kv=fp8",  "attn:phase=verify,t=4,d=128,g=8",
-    "gdn:layout=flat,fuse=a",   "gdn:layout=flat",       "kv_write:kv=fp8",
-    "kv_gather:kv=bf16",        "scatter:op=kv_indices", "attn_merge:x=f32,o=bf16",
-    "mla:phase=verify,t=2,h=12"};
+static const char *const specs[] = {"attn:d=128,g=8",
+                                    "attn:d=64,g=4,kv=fp8",
+                                    "attn:phase=verify,t=4,d=128,g=8",
+                                    "gdn:layout=flat,fuse=a",
+                                    "gdn:layout=flat",
+                                    "kv_write:kv=fp8",
+                                    "kv_gather:kv=bf16",
+                                    "scatter:op=kv_indices",
+                                    "attn_merge:x=f32,o=bf16",
+                                    "mla:phase=verify,t=2,h=12",
+                                    "indexer:op=decode",
+                                    "indexer:op=topk"};
 
 /* A launch by chance: of kernels that could be. */
 typedef struct launch {

@@ -520,6 +520,27 @@ static const axis mla_axes[] = {
     {"rows", "rows=kv", "rows=fp8"},
 };
 
+static const axis indexer_axes[] = {
+    {"op", "op=write", "op=gather"},
+    {"op", "op=decode", "op=prefill"},
+    {"op", "op=decode", "op=topk"},
+    {"x", "op=write", "op=write,x=f32"},
+    {"kv", "op=decode,kv=e4m3fn", "op=decode,kv=e4m3fnuz"},
+    {"d", "op=write", "op=write,d=64"},
+    {"h", "op=decode", "op=decode,h=20"},
+    {"t", "op=decode", "op=decode,t=2"},
+    {"page", "op=gather", "op=gather,page=1"},
+    {"ue8m0", "op=write", "op=write,ue8m0=1"},
+    {"clean", "op=prefill", "op=prefill,clean=0"},
+    {"ranges", "op=topk", "op=topk,ranges=1"},
+    {"to", "op=topk", "op=topk,to=slot"},
+    {"to", "op=topk", "op=topk,to=column"},
+    {"slots", "op=write", "op=write,slots=i32"},
+    {"table", "op=gather", "op=gather,table=i64"},
+    {"len", "op=topk", "op=topk,len=i64"},
+    {"cu", "op=gather", "op=gather,cu=i64"},
+};
+
 #define TABLE "op=page_table_requests,page=16"
 #define PREPARE "op=spec_prepare,page=16"
 #define INDICES "op=draft_kv_indices,page=4"
@@ -587,6 +608,8 @@ static const struct {
     [KGEN_FAMILY_ATTN_MERGE] = {"attn_merge:", attn_merge_axes,
                                 sizeof attn_merge_axes / sizeof attn_merge_axes[0]},
     [KGEN_FAMILY_MLA] = {"mla:", mla_axes, sizeof mla_axes / sizeof mla_axes[0]},
+    [KGEN_FAMILY_INDEXER] = {"indexer:", indexer_axes,
+                             sizeof indexer_axes / sizeof indexer_axes[0]},
 };
 
 /* The text without the spec's own line and with one name for all kernels. */
@@ -790,6 +813,7 @@ static const char *const samples[KGEN_FAMILY_COUNT] = {
     [KGEN_FAMILY_KV_GATHER] = "kv_gather:",
     [KGEN_FAMILY_ATTN_MERGE] = "attn_merge:",
     [KGEN_FAMILY_MLA] = "mla:",
+    [KGEN_FAMILY_INDEXER] = "indexer:op=decode",
 };
 
 static void test_sample_preludes_are_up_to_date(void **state) {
@@ -892,6 +916,7 @@ static const struct {
     {"kg/kv/kv_find", KGEN_FAMILY_KV_GATHER},
     {"kg/kv/", KGEN_FAMILY_KV_WRITE},
     {"kg/mla/", KGEN_FAMILY_MLA},
+    {"kg/indexer/", KGEN_FAMILY_INDEXER},
 };
 
 static kgen_family_id family_of_header(const char *name) {

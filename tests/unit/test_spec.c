@@ -35,6 +35,7 @@ static const char *const least[KGEN_FAMILY_COUNT] = {
     [KGEN_FAMILY_KV_GATHER] = "kv_gather:",
     [KGEN_FAMILY_ATTN_MERGE] = "attn_merge:",
     [KGEN_FAMILY_MLA] = "mla:",
+    [KGEN_FAMILY_INDEXER] = "indexer:op=decode",
 };
 
 static kgen_spec parsed(const char *line) {
@@ -224,7 +225,7 @@ static void test_defaults_and_canonical_lines(void **state) {
 
 /* ---- refusals ------------------------------------------------------------ */
 
-#define KNOWN "attn, gdn, scatter, kv_write, kv_gather, attn_merge, mla"
+#define KNOWN "attn, gdn, scatter, kv_write, kv_gather, attn_merge, mla, indexer"
 
 static const struct {
     const char *line, *says;
@@ -369,6 +370,17 @@ static const struct {
     {"mla:h=129", "h=129: out of bounds; nearest is 128"},
     {"mla:phase=verify,t=17", "t=17: out of bounds; nearest is 16"},
     {"mla:l=500", "l=500: out of bounds; nearest is 496"},
+    {"indexer:op=read", "op=read: unknown value; allowed: write, gather, decode, prefill, topk"},
+    {"indexer:op=topk,kv=fp8,h=8", "h: op=topk does not read it; leave it out"},
+    {"indexer:op=gather,ue8m0=1", "ue8m0: op=gather does not read it"},
+    {"indexer:op=decode,kv=bf16", "kv=bf16: unknown value; allowed: fp8, e4m3fn, e4m3fnuz"},
+    {"indexer:op=topk,ranges=1,t=2", "t=2: ranges=1 gives each row its columns"},
+    {"indexer:op=topk,page=16", "page: to=index reads no table; leave it out"},
+    {"indexer:op=topk,to=column,table=i64", "table: to=column reads no table; leave it out"},
+    {"indexer:op=topk,to=slot,page=x16", "page=x16: op=topk has no cache that says the page"},
+    {"indexer:op=decode,h=128,d=256", "qt=1: queries of h=128, d=256 take 65536 bytes of LDS"},
+    {"indexer:op=decode,h=8,t=2,qt=4", "qt=4: a sequence has t=2 query tokens"},
+    {"indexer:op=prefill,h=8,d=256,tiles=4", "tiles=4: keys of d=256, at most 2 of them fit"},
     {"kv_gather:page=1,layout=xpacked", "page=1: layout=xpacked packs"},
     {"gdn", "layout: missing; give one of interleaved, flat, presplit"},
     {"gdn:", "layout: missing; give one of interleaved, flat, presplit"},
@@ -529,7 +541,7 @@ static void test_bad_structs(void **state) {
                 check_bad_value(id, &kgen__family_of(id)->params[i], wild[n]);
     kgen_spec spec = parsed("attn:");
     char line[KGEN_SPEC_LINE_MAX], symbol[KGEN_SYMBOL_MAX];
-    spec.family = (kgen_family_id)7;
+    spec.family = KGEN_FAMILY_COUNT;
     assert_int_equal(kgen_spec_validate(&spec, NULL, NULL), KGEN_E_SPEC);
     kgen_spec_print(line, &spec);
     assert_string_equal(line, "unknown:");
@@ -701,7 +713,7 @@ static void test_resolve_fills_and_keeps(void **state) {
                 fail_msg("%s on %s: %s is open", line, target->name, param->key);
             } else if (!is_auto(param, was) && !is_fp8(param, was))
                 assert_int_equal(is, was);
-            assert_false(is_fp8(param, is));
+            assert_false(is_fp8(param, is) && is_read(&spec, param));
         }
     }
 }
@@ -879,6 +891,7 @@ static void test_families_have_names(void **state) {
     assert_string_equal(kgen_family_name(KGEN_FAMILY_KV_GATHER), "kv_gather");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_ATTN_MERGE), "attn_merge");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_MLA), "mla");
+    assert_string_equal(kgen_family_name(KGEN_FAMILY_INDEXER), "indexer");
     assert_string_equal(kgen_family_name(KGEN_FAMILY_COUNT), "unknown");
     assert_int_equal(kgen_family_find(&id, "gdn", &err), KGEN_OK);
     assert_int_equal(id, KGEN_FAMILY_GDN);

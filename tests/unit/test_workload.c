@@ -49,6 +49,7 @@ static kgen_problem random_problem(const kgen_spec *spec) {
                       .heads = (int32_t)kgen__rng_range(&rng, 1, 3)};
     if (spec->family == KGEN_FAMILY_ATTN) p.context += spec->attn.q_tokens;
     if (spec->family == KGEN_FAMILY_MLA) p.context += spec->mla.q_tokens;
+    if (spec->family == KGEN_FAMILY_INDEXER) p.context += spec->indexer.q_tokens;
     if (spec->family == KGEN_FAMILY_KV_WRITE || spec->family == KGEN_FAMILY_KV_GATHER)
         p.batch *= 17;
     if (kgen__rng_range(&rng, 0, 3) == 0 && spec->family != KGEN_FAMILY_ATTN) p.heads = 0;
@@ -119,7 +120,10 @@ static void check_any(kgen_context *ctx, kgen_family_id family, int *made) {
     assert_true(kgen__workload_bytes(work) > 0);
     assert_true(kgen__workload_read_bytes(work) > 0);
     assert_true(kgen__workload_read_bytes(work) < kgen__workload_bytes(work));
-    int has_products = family == KGEN_FAMILY_ATTN || family == KGEN_FAMILY_MLA;
+    int32_t op = spec.indexer.op;
+    int has_products =
+        family == KGEN_FAMILY_ATTN || family == KGEN_FAMILY_MLA ||
+        (family == KGEN_FAMILY_INDEXER && (op == KGEN_INDEX_DECODE || op == KGEN_INDEX_PREFILL));
     assert_int_equal(kgen__workload_flops(work) > 0, has_products);
     expect_accepted(work, &spec, target, line);
     kgen__workload_free(work);
@@ -354,6 +358,13 @@ static const struct {
     {"attn_merge:x=bf16,o=f32", {10, 0, 4}, 40 * 2 * (256 + 4), 40 * (512 + 4), 0},
     {"attn_merge:x=f32,o=fp8,d=64,parts=stack,lse=th", {10, 7, 4},
      40 * 7 * (256 + 4), 40 * (64 + 4), 0},
+    {"indexer:op=write", {40, 0, 0}, 40 * (128 * 2 + 8), 40 * 132, 0},
+    {"indexer:op=gather,page=16,table=i64", {250, 100, 0}, 250 * 132 + 3 * 7 * 8, 250 * 132, 0},
+    {"indexer:op=decode,h=8,t=2", {3, 100, 0},
+     3 * (100 * 132 + 2 * 8 * 132 + 2 * 4), 3 * 2 * 100 * 4, 2. * 3 * 2 * 100 * 8 * 128},
+    {"indexer:op=prefill,h=8", {10, 100, 0}, 100 * 132 + 10 * 8 * 132, 10 * 100 * 4,
+     2. * 10 * 100 * 8 * 128},
+    {"indexer:op=topk,t=2", {3, 100, 0}, 3 * 2 * 100 * 4, 3 * 2 * 2048 * 4, 0},
     {"scatter:op=draft_lens,sliced=1", {10, 64, 0}, 10 * 12, 10 * (4 + 3 * 4 + 3 * 8), 0},
     {"scatter:op=cache_locs", {10, 64, 0}, 10 * (4 + 8 + 4 * 4), 10 * 4 * 8, 0},
     /* 64 63 .. 57 64 63 tokens and four: of 16 a page 5 blocks of 68 .. 65 tokens, 4 of fewer */
@@ -410,6 +421,8 @@ static const struct {
     {"kv_write:", {INT32_MAX, 0, 64}, KGEN_E_NOMEM, "heads=64"},
     {"kv_gather:", {INT32_MAX, 0, 0}, KGEN_E_NOMEM, "heads=8"},
     {"attn_merge:", {INT32_MAX, 0, 0}, KGEN_E_NOMEM, "heads=32"},
+    {"indexer:op=decode,t=5", {1, 4, 0}, KGEN_E_ARG, "context=4, at least 5"},
+    {"indexer:op=topk", {INT32_MAX / 64, 1 << 20, 0}, KGEN_E_NOMEM, "context=1048576"},
     {"scatter:op=spec_prepare", {60000, 30000, 0}, KGEN_E_NOMEM, "context=30000"},
 };
 

@@ -1,0 +1,247 @@
+/* Family indexer: a small attention that picks which rows of a latent cache a query sees.
+ * Its cache, its logits and the choice of the largest are an op each. */
+#include "indexer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "family.h"
+#include "templates/kg/indexer/indexer_shape.h"
+
+/* --- the parameter table ------------------------------------------------ */
+
+static const int32_t head_dims[] = {64, 128, 256};
+static const int32_t small_pages[] = {1, 2, 4, 8};
+static const int32_t few_counts[] = {1, 2, 4};
+
+static const kgen_domain domain_NONE = RANGE(0, 0, 0);
+static const kgen_domain domain_HEAD = LIST(head_dims);
+static const kgen_domain domain_HEADS = RANGE(1, 128, 1);
+static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
+static const kgen_domain domain_PAGE = LIST_AND_RANGE(small_pages, 16, 65536, 16);
+static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
+static const kgen_domain domain_TILES = LIST(few_counts);
+static const kgen_domain domain_TOGETHER = LIST(few_counts);
+static const kgen_domain domain_OCC = RANGE(1, 16, 1);
+
+static const kgen_symbol symbols_none[] = {NO_SYMBOL};
+SYMBOLS(auto0, VALUE("auto", 0));
+SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
+SYMBOLS(wide, VALUE("i32", 0), VALUE("i64", 1));
+SYMBOLS(page, NAMED("x16", PAGE_X16));
+SYMBOLS(x_dtype, NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYPE_FP16), NAMED("f32", DTYPE_F32));
+SYMBOLS(kv_dtype, VALUE("fp8", KGEN_DTYPE_FP8), NAMED("e4m3fn", DTYPE_E4M3FN),
+        NAMED("e4m3fnuz", DTYPE_E4M3FNUZ));
+SYMBOLS(to, NAMED("index", TO_INDEX), NAMED("column", TO_COLUMN), NAMED("slot", TO_SLOT));
+#define OP_NAMED(name, NAME) {name, KGEN_INDEX_##NAME, "OP_" #NAME}
+SYMBOLS(op, OP_NAMED("write", WRITE), OP_NAMED("gather", GATHER), OP_NAMED("decode", DECODE),
+        OP_NAMED("prefill", PREFILL), OP_NAMED("topk", TOPK));
+
+/* clang-format off */
+static const kgen_param params[] = {
+#define KGEN_PARAM(field, key, CONST, domain, symbols, dflt, role, print, doc) \
+    {#key, #CONST, offsetof(kgen_spec, indexer.field), &domain_##domain, symbols_##symbols, \
+     dflt, KGEN_ROLE_##role, KGEN_PRINT_##print, doc},
+#include <kgen/indexer_params.def>
+#undef KGEN_PARAM
+};
+/* clang-format on */
+enum { PARAMS = sizeof params / sizeof params[0] };
+
+/* --- what the templates of attention and of caches ask besides ------------- */
+
+#define ALWAYS(name, value)                      \
+    static int32_t name(const kgen_spec *spec) { \
+        (void)spec;                              \
+        return value;                            \
+    }
+ALWAYS(no, 0)
+ALWAYS(nhd, KGEN_LAYOUT_NHD)
+ALWAYS(shuffle, KGEN_LAYOUT_SHUFFLE)
+ALWAYS(xpacked, KGEN_LAYOUT_XPACKED)
+ALWAYS(fp16, KGEN_DTYPE_FP16)
+ALWAYS(int_8, KGEN_DTYPE_I8)
+ALWAYS(int_4, KGEN_DTYPE_I4)
+ALWAYS(descale_none, KGEN_DESCALE_NONE)
+ALWAYS(descale_token, KGEN_DESCALE_TOKEN)
+ALWAYS(descale_block, KGEN_DESCALE_BLOCK)
+
+static int32_t head_dim(const kgen_spec *spec) { return spec->indexer.head_dim; }
+
+/* Keys of a page of 1 or 2 begin at multiples of 4 bytes. */
+static int32_t row_align(const kgen_spec *spec) {
+    return spec->indexer.page == 1 || spec->indexer.page == 2 ? 4 : 16;
+}
+
+/* clang-format off */
+static const kgen__fact facts[] = {
+    {"Q_DTYPE", fp16}, {"OUT_DTYPE", fp16}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4},
+    {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked}, {"WINDOW", no},
+    {"CHUNK", no}, {"BUFFERS", no}, {"DESCALE", descale_none}, {"SCALE", descale_token},
+    {"DESCALE_NONE", descale_none}, {"DESCALE_TOKEN", descale_token},
+    {"DESCALE_BLOCK", descale_block}, {"V_DIM", head_dim}, {"ROW_ALIGN", row_align},
+    {NULL, NULL}};
+/* clang-format on */
+
+/* --- which op reads what ------------------------------------------------- */
+
+#define OP(name) (1u << KGEN_INDEX_##name)
+
+enum {
+    LOGITS = OP(DECODE) | OP(PREFILL),
+    CACHES = OP(WRITE) | OP(GATHER) | OP(DECODE),
+};
+
+static const struct {
+    const char *key;
+    uint32_t ops;
+} readers[] = {
+    {"x", OP(WRITE)},
+    {"kv", CACHES | LOGITS},
+    {"d", CACHES | LOGITS},
+    {"h", LOGITS},
+    {"t", OP(DECODE) | OP(TOPK)},
+    {"page", CACHES | OP(TOPK)},
+    {"ue8m0", OP(WRITE)},
+    {"clean", LOGITS},
+    {"ranges", OP(TOPK)},
+    {"to", OP(TOPK)},
+    {"slots", OP(WRITE)},
+    {"table", OP(GATHER) | OP(DECODE) | OP(TOPK)},
+    {"len", LOGITS | OP(TOPK)},
+    {"cu", OP(GATHER)},
+    {"tiles", LOGITS},
+    {"qt", LOGITS},
+};
+
+/* --- applicable --------------------------------------------------------- */
+
+const char *kgen__indexer_op_name(const kgen_indexer_spec *spec) {
+    return symbols_op[spec->op].name;
+}
+
+static const kgen_param *param_named(const char *key) {
+    for (size_t i = 0; i < PARAMS; i++)
+        if (strcmp(params[i].key, key) == 0) return &params[i];
+    return NULL;
+}
+
+/* What an op does not read must stay as it is: the same kernel has one name. */
+static kgen_status check_readers(const kgen_spec *spec, kgen_error *err) {
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
+        const kgen_param *param = param_named(readers[i].key);
+        REQUIRE((readers[i].ops >> spec->indexer.op & 1) ||
+                    kgen_param_get(spec, param) == param->initial,
+                "%s: op=%s does not read it; leave it out", param->key,
+                kgen__indexer_op_name(&spec->indexer));
+    }
+    return KGEN_OK;
+}
+
+static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
+    const kgen_indexer_spec *s = &spec->indexer;
+    int topk = s->op == KGEN_INDEX_TOPK, together = s->together ? s->together : 1;
+    int32_t bytes = kg_index_query_bytes(s->heads, s->head_dim);
+    KGEN_TRY(check_readers(spec, err));
+    REQUIRE(!topk || !s->ranges || s->q_tokens == 1,
+            "t=%d: ranges=1 gives each row its columns; leave it out", s->q_tokens);
+    REQUIRE(!topk || s->to == KGEN_TO_SLOT || (!s->table && s->page == 64),
+            "%s: to=%s reads no table; leave it out", s->table ? "table" : "page",
+            s->to == KGEN_TO_COLUMN ? "column" : "index");
+    REQUIRE(!topk || s->page != KGEN_PAGE_X16, "page=x16: op=topk has no cache that says the page");
+    REQUIRE(together * bytes <= KG_INDEX_QUERY_BYTES,
+            "qt=%d: queries of h=%d, d=%d take %d bytes of LDS, at most %d", together, s->heads,
+            s->head_dim, together * bytes, KG_INDEX_QUERY_BYTES);
+    REQUIRE(s->op != KGEN_INDEX_DECODE || together < 2 * s->q_tokens,
+            "qt=%d: a sequence has t=%d query tokens", together, s->q_tokens);
+    REQUIRE(s->tiles * s->head_dim <= 512, "tiles=%d: keys of d=%d, at most %d of them fit a lane",
+            s->tiles, s->head_dim, 512 / s->head_dim);
+    REQUIRE(!target || s->waves * target->wave_size <= 1024,
+            "waves=%d: of %d lanes, at most 1024 lanes", s->waves, target ? target->wave_size : 0);
+    return KGEN_OK;
+}
+
+/* --- defaults ----------------------------------------------------------- */
+
+static int is_logits(const kgen_indexer_spec *s) { return LOGITS >> s->op & 1; }
+
+static int32_t block_keys(const kgen_target *target) { return target->wave_size == 64 ? 32 : 16; }
+
+/* As many tokens as there are, as far as LDS goes. */
+static int32_t together_of(const kgen_indexer_spec *s) {
+    int32_t tokens = s->op == KGEN_INDEX_PREFILL ? 4 : s->q_tokens, n = 1;
+    int32_t bytes = kg_index_query_bytes(s->heads, s->head_dim);
+    while (n < 4 && n < tokens && 2 * n * bytes <= KG_INDEX_QUERY_BYTES) n *= 2;
+    return n;
+}
+
+/* Registers of a lane: keys, scores, addresses. Measured. */
+static int32_t registers_of(const kgen_indexer_spec *s, const kgen_target *target) {
+    int32_t keys = kg_index_key_registers(block_keys(target), s->head_dim, target->wave_size);
+    return (target->isa == KGEN_ISA_SM90 ? 24 : 48) + s->tiles * (keys + 16);
+}
+
+static void defaults(kgen_spec *spec, const kgen_target *target) {
+    kgen_indexer_spec *s = &spec->indexer;
+    int32_t registers = 48, lanes = s->op == KGEN_INDEX_TOPK ? 512 : 256;
+    if (s->op != KGEN_INDEX_TOPK) s->kv = kgen__native_fp8(s->kv, target);
+    if (!s->waves) s->waves = lanes / target->wave_size;
+    if (is_logits(s)) {
+        if (!s->tiles) s->tiles = s->head_dim > 128 ? 1 : 2;
+        if (!s->together) s->together = together_of(s);
+        registers = registers_of(s, target);
+    }
+    int32_t groups = target->vgpr_file / registers * target->simds / s->waves;
+    if (is_logits(s) && target->isa != KGEN_ISA_SM90) {
+        int32_t bytes = s->together * kg_index_query_bytes(s->heads, s->head_dim) + 4096;
+        groups = smaller(groups, target->lds_bytes / bytes);
+    }
+    if (!s->occupancy) s->occupancy = larger(smaller(groups, 4), 1);
+}
+
+int32_t kgen__indexer_group_keys(const kgen_indexer_spec *s, const kgen_target *target) {
+    return s->waves * s->tiles * block_keys(target);
+}
+
+/* --- launch shape and name ---------------------------------------------- */
+
+static const char *template_of(const kgen_spec *spec) {
+    const kgen_indexer_spec *s = &spec->indexer;
+    return is_logits(s)               ? "indexer_logits.hip"
+           : s->op == KGEN_INDEX_TOPK ? "indexer_topk.hip"
+                                      : "indexer_cache.hip";
+}
+
+static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
+    return spec->indexer.waves * target->wave_size;
+}
+
+static int32_t occupancy(const kgen_spec *spec) { return spec->indexer.occupancy; }
+
+static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
+    const kgen_indexer_spec *s = &spec->indexer;
+    const char *op = kgen__indexer_op_name(s);
+    char page[16] = "x16";
+    if (s->page) snprintf(page, sizeof page, "%d", s->page);
+    if (s->op == KGEN_INDEX_TOPK)
+        snprintf(out, KGEN_SYMBOL_MAX, "kg_index_topk_t%d%s%s", s->q_tokens,
+                 s->ranges ? "_ranges" : "", s->to == KGEN_TO_SLOT ? "_slot" : "");
+    else if (is_logits(s))
+        snprintf(out, KGEN_SYMBOL_MAX, "kg_index_%s_%s_d%d_h%d_t%d_p%s", op,
+                 kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, s->heads, s->q_tokens, page);
+    else
+        snprintf(out, KGEN_SYMBOL_MAX, "kg_index_%s_%s_d%d_p%s", op,
+                 kgen_dtype_name((kgen_dtype)s->kv), s->head_dim, page);
+}
+
+const kgen__family kgen__family_indexer = {
+    .template_of = template_of,
+    .params = params,
+    .param_count = PARAMS,
+    .facts = facts,
+    .applicable = applicable,
+    .defaults = defaults,
+    .launch_shape = launch_shape,
+    .occupancy = occupancy,
+    .symbol = symbol,
+};
