@@ -199,11 +199,10 @@ static void fill_ranges(filler *f) {
     }
 }
 
+/* Ranges may lead to any of them. */
 static void fill_gathered(filler *f) {
     kgen_indexer_args *a = f->a;
-    int64_t rows = 0;
-    for (int64_t n = 0; n < f->e.seqs; n++) rows += f->lens[n];
-    for (int64_t i = 0; i < rows + f->c->tail; i++)
+    for (int64_t i = 0; i < a->keys.shape[0]; i++)
         fill_key(f, &a->keys, i * a->keys.stride[0], &a->key_scales, i);
 }
 

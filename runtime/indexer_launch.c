@@ -65,8 +65,7 @@ static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args
                         : s->op == KGEN_INDEX_TOPK ? "logits: shape[0]"
                                                    : "q: shape[0]",
                         size[SIZE_T], MOST_ROWS, err));
-    KGEN_TRY(check_most("keys: shape[0]", size[SIZE_R], MOST_ROWS, err));
-    return check_most("logits: shape[1]", size[SIZE_L], MOST_COLUMNS, err);
+    return check_most("keys: shape[0]", size[SIZE_R], MOST_ROWS, err);
 }
 
 static const kgen__args_rows args_rows = {ARGS_ROWS, .places = places, .derive = derive};
@@ -106,6 +105,7 @@ static kgen_status check_pool(const kgen_indexer_args *a, const kgen_indexer_spe
 static kgen_status check_tokens(const int64_t *size, const kgen_indexer_spec *s, kgen_error *err) {
     int whole = s->op == KGEN_INDEX_DECODE || (s->op == KGEN_INDEX_TOPK && !s->ranges);
     int64_t want = size[SIZE_S] * s->q_tokens;
+    KGEN_TRY(check_most("logits: shape[1]", size[SIZE_L], MOST_COLUMNS, err));
     NEED(!whole || size[SIZE_T] == want,
          "%s: shape[0]=%lld tokens, t=%d of %lld sequences are %lld",
          s->op == KGEN_INDEX_TOPK ? "logits" : "q", (long long)size[SIZE_T], s->q_tokens,
