@@ -68,7 +68,7 @@ static float scale_of(const world *w, int64_t row) {
     }
     float scale = amax / (w->s->kv == KGEN_DTYPE_E4M3FNUZ ? 224.0f : 448.0f);
     int exponent;
-    if (!w->s->power) return scale;
+    if (!w->s->pow2) return scale;
     return frexpf(scale, &exponent) == 0.5f ? scale : ldexpf(1, exponent);
 }
 

@@ -102,7 +102,7 @@ static const struct {
     {"h", LOGITS},
     {"t", OP(DECODE) | OP(TOPK)},
     {"page", CACHES | OP(TOPK)},
-    {"ue8m0", OP(WRITE)},
+    {"pow2", OP(WRITE)},
     {"clean", LOGITS},
     {"ranges", OP(TOPK)},
     {"to", OP(TOPK)},

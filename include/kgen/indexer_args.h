@@ -20,7 +20,7 @@ extern "C" {
  *   behind the pool it is skipped. With amax over the row (NaN left out, infinity as the
  *   largest float),
  *     scale = max(amax, 1e-4) / M, M = 448 of e4m3fn, 224 of e4m3fnuz
- *   with ue8m0=1 the power of two that is not below it; code = k / scale in f32, rounded to
+ *   with pow2=1 the power of two that is not below it; code = k / scale in f32, rounded to
  *   nearest even; NaN stays NaN. Rows that are not skipped have different places.
  * op=gather  Row cu_seqlens[s] + i of keys and key_scales is token i of sequence s, as it
  *   is cached. Rows of no sequence, tokens past the table's columns or on a page outside

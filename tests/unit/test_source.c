@@ -530,7 +530,7 @@ static const axis indexer_axes[] = {
     {"h", "op=decode", "op=decode,h=20"},
     {"t", "op=decode", "op=decode,t=2"},
     {"page", "op=gather", "op=gather,page=1"},
-    {"ue8m0", "op=write", "op=write,ue8m0=1"},
+    {"pow2", "op=write", "op=write,pow2=1"},
     {"clean", "op=prefill", "op=prefill,clean=0"},
     {"ranges", "op=topk", "op=topk,ranges=1"},
     {"to", "op=topk", "op=topk,to=slot"},

@@ -372,7 +372,7 @@ static const struct {
     {"mla:l=500", "l=500: out of bounds; nearest is 496"},
     {"indexer:op=read", "op=read: unknown value; allowed: write, gather, decode, prefill, topk"},
     {"indexer:op=topk,kv=fp8,h=8", "h: op=topk does not read it; leave it out"},
-    {"indexer:op=gather,ue8m0=1", "ue8m0: op=gather does not read it"},
+    {"indexer:op=gather,pow2=1", "pow2: op=gather does not read it"},
     {"indexer:op=decode,kv=bf16", "kv=bf16: unknown value; allowed: fp8, e4m3fn, e4m3fnuz"},
     {"indexer:op=topk,ranges=1,t=2", "t=2: ranges=1 gives each row its columns"},
     {"indexer:op=topk,page=16", "page: to=index reads no table; leave it out"},

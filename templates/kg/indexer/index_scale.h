@@ -18,7 +18,7 @@ KG_DEV float index_scale(u32 top) {
     constexpr float INVERSE = 1.0f / CODE_MAX;
     float amax = fmax(float_of(top), LEAST_AMAX), q = amax * INVERSE;
     float scale = fma(-fma(q, CODE_MAX, -amax), INVERSE, q);
-    return SCALE_POWER != 0 ? float_of((bits_of(scale) + 0x7fffffu) & 0xff800000u) : scale;
+    return POW2 != 0 ? float_of((bits_of(scale) + 0x7fffffu) & 0xff800000u) : scale;
 }
 
 } // namespace kg
