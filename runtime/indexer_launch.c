@@ -47,19 +47,15 @@ static kgen_status check_most(const char *what, int64_t count, int64_t most, kge
     return KGEN_OK;
 }
 
-/* A number of the launch where cu_seqlens, not a tensor of S rows, says how many there are. */
-static kgen_status derive(int64_t *size, const kgen_spec *spec, const void *args, kgen_error *err) {
+/* Of a gather, cu_seqlens says how many sequences there are; of rows with ranges nothing does,
+ * and the table has those that `requests` names. */
+static kgen_status derive(int64_t *size, const kgen_spec *spec, kgen_error *err) {
     const kgen_indexer_spec *s = &spec->indexer;
-    const kgen_indexer_args *a = args;
     if (s->op == KGEN_INDEX_GATHER) {
-        NEED(a->cu_seqlens.rank == 1 && a->cu_seqlens.shape[0] >= 1,
-             "cu_seqlens: shape[0]=%lld, one more than there are sequences",
-             (long long)a->cu_seqlens.shape[0]);
-        size[SIZE_S] = a->cu_seqlens.shape[0] - 1;
+        NEED(size[SIZE_ENDS] >= 1, "cu_seqlens: shape[0]=0, one more than there are sequences");
+        size[SIZE_S] = size[SIZE_ENDS] - 1;
     }
-    /* Rows of the table are then those that `requests` names. */
     if (s->op == KGEN_INDEX_TOPK && s->ranges) size[SIZE_S] = 0;
-    size[SIZE_ENDS] = size[SIZE_S] + 1;
     KGEN_TRY(check_most("seq_lens: shape[0]", size[SIZE_S], MOST_ROWS, err));
     KGEN_TRY(check_most(s->op == KGEN_INDEX_WRITE  ? "slots: shape[0]"
                         : s->op == KGEN_INDEX_TOPK ? "logits: shape[0]"
