@@ -376,8 +376,8 @@ static kgen_status read_lists(kgen__reading *r) {
     if (r->common.mix != KGEN__MIX_SPARSE || !m->kv_lora_rank) return KGEN_OK;
     KGEN_TRY(kgen__config_int(r->config, "index_topk", 0, KGEN__DIM_MAX, &m->topk));
     if (!m->topk) return KGEN_OK;
-    kgen__config_given(r->config, "index_head_dim");
-    kgen__config_given(r->config, "index_n_heads");
+    KGEN_TRY(kgen__config_int(r->config, "index_head_dim", 0, KGEN__DIM_MAX, &m->index_dim));
+    KGEN_TRY(kgen__config_int(r->config, "index_n_heads", 0, KGEN__DIM_MAX, &m->index_heads));
     kgen__config_given(r->config, "indexer_rope_interleave");
     r->common.mix = KGEN__MIX_MLA;
     return KGEN_OK;

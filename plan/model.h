@@ -61,6 +61,7 @@ typedef struct kgen__model {
     int64_t count; /* of layers */
     kgen__layer layer[KGEN__LAYERS_MAX];
     int64_t topk; /* latent rows that a query sees, which an indexer picks; 0: all */
+    int64_t index_heads, index_dim; /* of the indexer; 0: not said */
     int64_t kv_lora_rank, rope_dim; /* of a cached row of latent attention; 0: not said */
     int64_t chunk;                  /* for messages */
     kgen__delta delta;

@@ -326,6 +326,22 @@ static kgen_status add_latent_cache(planner *p, int64_t first) {
     return KGEN_OK;
 }
 
+/* Of layers whose rows an indexer picks, which says how large it is. */
+static kgen_status add_indexer(planner *p, int64_t first) {
+    const kgen__model *m = &p->model;
+    for (size_t i = 0; m->topk && m->index_heads && m->index_dim && i < kgen__index_rows(); i++) {
+        int wanted;
+        kgen_error why;
+        kgen_plan_item item = {.layers = count_equal(m, first), .kv_heads = 1};
+        kgen_status status = kgen__index_item(&item, i, &p->profile, &wanted, &why);
+        if (status != KGEN_OK)
+            KGEN_TRY(add_sentence(p, "%d layers (%s): %s", item.layers, item.note, why.text));
+        else if (wanted)
+            KGEN_TRY(add_layers_item(p, first, &item));
+    }
+    return KGEN_OK;
+}
+
 /* Once for each kind of its layers. */
 static kgen_status add_all_latent(planner *p, kgen_status (*add)(planner *p, int64_t first)) {
     const kgen__model *m = &p->model;
@@ -427,12 +443,13 @@ static kgen_status add_missing_layers(planner *p) {
         KGEN_TRY(add_sentence(p, "%lld of %lld layers are %s%s: this version has no kernel for it",
                               layers, (long long)m->count, mechanisms[mix].missing, field));
     }
-    if (m->topk)
+    if (m->topk && (!m->index_heads || !m->index_dim))
         KGEN_TRY(add_sentence(p,
-                              "%lld of %lld layers see %lld rows that an indexer picks: this "
-                              "version has no kernel for the indexer",
+                              "%lld of %lld layers see %lld rows that an indexer picks: %s is "
+                              "missing, and without it no kernel of the indexer is known",
                               (long long)kgen__model_layers(m, KGEN__MIX_MLA), (long long)m->count,
-                              (long long)m->topk));
+                              (long long)m->topk,
+                              m->index_heads ? "index_head_dim" : "index_n_heads"));
     for (int64_t i = 0; i < m->count; i++) beside += m->layer[i].mamba;
     return beside ? add_sentence(p,
                                  "%d of %lld layers have a Mamba block beside their attention: "
@@ -514,6 +531,7 @@ static kgen_status fill(planner *p) {
     KGEN_TRY(add_all_prefixes(p));
     if (attention) KGEN_TRY(add_all_caches(p));
     KGEN_TRY(add_all_latent(p, add_latent_cache));
+    KGEN_TRY(add_all_latent(p, add_indexer));
     if (attention || p->profile.options.spec_width) KGEN_TRY(add_metadata(p));
     return add_limits(p);
 }

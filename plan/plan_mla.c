@@ -6,7 +6,7 @@
 #include "profile.h"
 
 /* Where a recurrent state decides the page, the engine does: it is given at launch. */
-static int32_t page_of(const kgen__profile *p) {
+int32_t kgen__latent_page(const kgen__profile *p) {
     int hybrid = kgen__model_layers(p->model, KGEN__MIX_DELTA) > 0;
     return hybrid && !p->options.page && p->page > 1 ? KGEN_PAGE_X16 : p->page;
 }
@@ -35,7 +35,7 @@ kgen_status kgen__mla_spec(kgen_spec *out, const kgen__profile *p, const kgen__l
     s->latent = (int32_t)p->model->kv_lora_rank;
     s->rope = (int32_t)p->model->rope_dim;
     s->heads = (int32_t)rank.heads;
-    s->page = s->sparse ? 1 : page_of(p);
+    s->page = s->sparse ? 1 : kgen__latent_page(p);
     s->table = p->options.table == KGEN_DTYPE_I64;
     set_rows(s);
     return KGEN_OK;
@@ -84,6 +84,6 @@ kgen_status kgen__latent_item(kgen_plan_item *out, size_t index, const kgen__pro
     if (!*wanted) return KGEN_OK;
     snprintf(out->note, sizeof out->note, "%s", rows[index].note);
     KGEN_TRY(kgen_spec_parse(&out->spec, rows[index].line, err));
-    rows[index].set(&out->spec, mla, page_of(p));
+    rows[index].set(&out->spec, mla, kgen__latent_page(p));
     return kgen_spec_validate(&out->spec, NULL, err);
 }

@@ -50,9 +50,16 @@ kgen_status kgen__cache_item(kgen_plan_item *out, size_t index, const kgen__prof
  * kernels of a latent cache: *wanted 0: not of this engine. */
 kgen_status kgen__mla_spec(kgen_spec *out, const kgen__profile *p, const kgen__layer *layer,
                            kgen_phase phase, kgen_error *err);
+int32_t kgen__latent_page(const kgen__profile *p);
 size_t kgen__latent_rows(void);
 kgen_status kgen__latent_item(kgen_plan_item *out, size_t index, const kgen__profile *p,
                               const kgen_mla_spec *mla, int *wanted, kgen_error *err);
+
+/* plan_index.c. Row `index` of the kernels of the indexer that picks rows of a latent cache.
+ * *wanted 0: of draft tokens, or of prompts, which nobody asked for. */
+size_t kgen__index_rows(void);
+kgen_status kgen__index_item(kgen_plan_item *out, size_t index, const kgen__profile *p, int *wanted,
+                             kgen_error *err);
 
 /* plan_scatter.c. Row `index` of the metadata kernels; `windowed`: the model has
  * sliding windows. *wanted 0: another engine's, or of draft tokens only. */

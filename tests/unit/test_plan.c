@@ -156,7 +156,7 @@ static const expected_plan plans[] = {
     {"../../tests/configs/DeepSeek-V3.2",
      {.tp = 8, .page = 64, .spec_width = 1},
      {{"mla:phase=decode,q=bf16,kv=bf16,l=512,r=64,h=16,page=1,sparse=1", 61, 16, 1, 0.1352337789}},
-     "61 of 61 layers see 2048 rows that an indexer picks"},
+     NULL},
     {"../../tests/configs/Kimi-K2",
      V(8, 0, 0),
      {{"mla:phase=decode,q=bf16,kv=bf16,l=512,r=64,h=8,page=16", 61, 8, 1, 0.1308608000}},
@@ -203,7 +203,8 @@ static void check_item(const kgen_plan_item *item, const expected_item *want) {
 }
 
 static int is_cache_kernel(const kgen_plan_item *item) {
-    return item->spec.family == KGEN_FAMILY_KV_WRITE || item->spec.family == KGEN_FAMILY_KV_GATHER;
+    return item->spec.family == KGEN_FAMILY_KV_WRITE ||
+           item->spec.family == KGEN_FAMILY_KV_GATHER || item->spec.family == KGEN_FAMILY_INDEXER;
 }
 
 /* And those of a prefix, which stand behind them. */
@@ -720,6 +721,63 @@ static void test_latent_fields(void **state) {
     }
 }
 
+/* The indexer of sparse latent attention: whole on every rank, a step's and a draft's tokens,
+ * prompts where the engine has them. Nothing is missing, but without its sizes it is. */
+static void test_indexer(void **state) {
+    static const char config[] = "../../tests/configs/DeepSeek-V3.2";
+    static const struct {
+        kgen_plan_options options;
+        const char *lines[9];
+    } rows[] = {
+        {{.tp = 8, .kv_dtype = KGEN_DTYPE_FP8, .page = 64, .table = KGEN_DTYPE_I64},
+         {"indexer:op=write", "indexer:op=decode,clean=0,table=i64",
+          "indexer:op=topk,to=slot,table=i64", "indexer:op=gather,table=i64",
+          "indexer:op=prefill,clean=0", "indexer:op=topk,ranges=1,to=slot,table=i64"}},
+        {{.tp = 2,
+          .engine = KGEN_ENGINE_SGLANG,
+          .spec_width = 3,
+          .prompts = KGEN_PROMPTS_NONE,
+          .x = KGEN_DTYPE_FP16},
+         {"indexer:op=write,x=fp16,page=1", "indexer:op=decode,page=1,clean=0",
+          "indexer:op=topk,page=1,to=slot", "indexer:op=decode,t=4,page=1,clean=0",
+          "indexer:op=topk,t=4,page=1,to=slot"}},
+    };
+    kgen_plan plan;
+    kgen_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t found = 0;
+        if (plan_model(&plan, config, &rows[i].options, &err) != KGEN_OK) fail_msg("%s", err.text);
+        for (size_t n = 0; n < plan.count; n++) {
+            char line[KGEN_SPEC_LINE_MAX];
+            if (plan.items[n].spec.family != KGEN_FAMILY_INDEXER) continue;
+            kgen_spec_print(line, &plan.items[n].spec);
+            assert_true(found < 9 && rows[i].lines[found]);
+            assert_string_equal(line, rows[i].lines[found++]);
+            assert_int_equal(plan.items[n].layers, 61);
+        }
+        assert_null(rows[i].lines[found]);
+        assert_int_equal(plan.unsupported_count, 0);
+        kgen_plan_free(&plan);
+    }
+    static const char *const sizes[] = {"", ",\"index_n_heads\":64",
+                                        ",\"index_n_heads\":64,\"index_head_dim\":96"};
+    static const char *const says[] = {"index_n_heads is missing", "index_head_dim is missing",
+                                       "d=96: out of bounds"};
+    for (int i = 0; i < 3; i++) {
+        char json[512];
+        snprintf(json, sizeof json,
+                 "{\"model_type\":\"deepseek_v32\",\"num_hidden_layers\":61,"
+                 "\"num_attention_heads\":128,\"hidden_size\":7168,\"kv_lora_rank\":512,"
+                 "\"qk_nope_head_dim\":128,\"v_head_dim\":128,\"qk_rope_head_dim\":64,"
+                 "\"index_topk\":2048%s}",
+                 sizes[i]);
+        if (plan_text(&plan, json, NULL, &err) != KGEN_OK) fail_msg("%s", err.text);
+        if (!mentions(&plan, says[i])) fail_msg("%s: nobody says %s", json, says[i]);
+        kgen_plan_free(&plan);
+    }
+}
+
 /* Without the width of its rope part, or with an indexer that picks the keys. */
 static void test_mla_is_refused(void **state) {
     const kgen_plan_options options = {.tp = 8};
@@ -1095,6 +1153,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_gdn_fields),
         cmocka_unit_test(test_gdn_refusals),
         cmocka_unit_test(test_latent_fields),
+        cmocka_unit_test(test_indexer),
         cmocka_unit_test(test_mla_is_refused),
         cmocka_unit_test(test_indivisible_heads),
         cmocka_unit_test(test_bad_configs),
