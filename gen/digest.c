@@ -9,7 +9,7 @@
 
 #include <sodium.h>
 
-enum { CONSTANTS_MAX = 192, SLOTS = 1024, CHUNK = 4096 };
+enum { CONSTANTS_MAX = 192, SLOTS = 1024, CHUNK = 4096, SHORT = 4 };
 
 /* --- tokens --------------------------------------------------------------- */
 
@@ -19,25 +19,36 @@ typedef struct reader {
     int ended;               /* a directive, before the token read last */
 } reader;
 
-/* Of ASCII, in every locale. */
-static int is_digit(char c) { return (unsigned)c - '0' < 10; }
-static int is_upper(char c) { return (unsigned)c - 'A' < 26; }
-static int is_word(char c) { return ((unsigned)c | 32) - 'a' < 26 || is_digit(c) || c == '_'; }
-static int is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+/* Of ASCII, in every locale: bits of the letters below; other bytes are none of them. */
+enum { BLANK = 1, WORD = 2, DIGIT = 4, UPPER = 8 };
+
+/* clang-format off */
+static const unsigned char kinds[256] =
+    "@@@@@@@@@AAAAA@@" "@@@@@@@@@@@@@@@@" "A@@@@@@@@@@@@@@@" "FFFFFFFFFF@@@@@@"
+    "@JJJJJJJJJJJJJJJ" "JJJJJJJJJJJ@@@@B" "@BBBBBBBBBBBBBBB" "BBBBBBBBBBB@@@@@";
+/* clang-format on */
+
+static int is(int kind, char c) { return kinds[(unsigned char)c] & kind; }
 
 /* Two bytes that are one operator; of three, the first two are one as well. */
 static int joins(char a, char b) {
     if (b == '=') return a && strchr("+-*/%&|^<>=!", a);
-    return (a && a == b && strchr("+-&|<>:#.", a)) || (a == '-' && b == '>');
+    return (a == b && a && strchr("+-&|<>:#.", a)) || (a == '-' && b == '>');
+}
+
+static size_t number_length(const char *p, size_t left) {
+    size_t n = 1;
+    while (n < left && (is(WORD, p[n]) || p[n] == '.' || p[n] == '\'' ||
+                        ((p[n] == '+' || p[n] == '-') && strchr("eEpP", p[n - 1]))))
+        n++;
+    return n;
 }
 
 static size_t token_length(const char *p, const char *end) {
     size_t left = (size_t)(end - p), n = 1;
-    int number = is_digit(*p) || (*p == '.' && left > 1 && is_digit(p[1]));
-    if (number || is_word(*p)) {
-        while (n < left && (is_word(p[n]) || (number && (p[n] == '.' || p[n] == '\'')) ||
-                            (number && (p[n] == '+' || p[n] == '-') && strchr("eEpP", p[n - 1]))))
-            n++;
+    if (is(DIGIT, *p) || (*p == '.' && left > 1 && is(DIGIT, p[1]))) return number_length(p, left);
+    if (is(WORD, *p)) {
+        while (n < left && is(WORD, p[n])) n++;
     } else if (*p == '"' || *p == '\'') {
         while (n < left && p[n] != *p) n += p[n] == '\\' && n + 1 < left ? 2 : 1;
         n += n < left;
@@ -47,26 +58,35 @@ static size_t token_length(const char *p, const char *end) {
     return n;
 }
 
+/* At the start of a comment, or of a backslash that joins two lines: past it. 0: of neither. */
+static int skip_comment(reader *r) {
+    size_t left = (size_t)(r->end - r->at);
+    const char *stop;
+    if (left < 2) return 0;
+    if (memcmp(r->at, "//", 2) == 0) {
+        stop = memchr(r->at, '\n', left);
+        r->at = stop ? stop : r->end;
+    } else if (memcmp(r->at, "/*", 2) == 0) {
+        stop = memmem(r->at + 2, left - 2, "*/", 2);
+        r->at = stop ? stop + 2 : r->end;
+    } else if (memcmp(r->at, "\\\n", 2) == 0) {
+        r->at += 2;
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
 /* Past blanks and comments. A line ends a directive unless a backslash joins it
  * to the next. */
 static void skip_blank(reader *r) {
-    while (r->at < r->end) {
-        size_t left = (size_t)(r->end - r->at);
-        const char *stop = NULL;
-        if (left > 1 && memcmp(r->at, "//", 2) == 0) {
-            stop = memchr(r->at, '\n', left);
-            r->at = stop ? stop : r->end;
-        } else if (left > 1 && memcmp(r->at, "/*", 2) == 0) {
-            stop = memmem(r->at + 2, left - 2, "*/", 2);
-            r->at = stop ? stop + 2 : r->end;
-        } else if (left > 1 && memcmp(r->at, "\\\n", 2) == 0) {
-            r->at += 2;
-        } else if (is_blank(*r->at)) {
-            r->ended |= *r->at == '\n' && r->in_directive;
-            r->in_directive &= *r->at++ != '\n';
-        } else {
-            return;
-        }
+    for (; r->at < r->end; r->at++) {
+        while ((*r->at == '/' || *r->at == '\\') && skip_comment(r))
+            if (r->at == r->end) return;
+        if (!is(BLANK, *r->at)) return;
+        if (*r->at != '\n') continue;
+        r->ended |= r->in_directive;
+        r->in_directive = 0;
     }
 }
 
@@ -75,7 +95,8 @@ static size_t next_token(reader *r, const char **token) {
     static const char line[] = "#line ";
     r->ended = 0;
     skip_blank(r);
-    while ((size_t)(r->end - r->at) >= sizeof line && memcmp(r->at, line, sizeof line - 1) == 0) {
+    while ((size_t)(r->end - r->at) >= sizeof line && *r->at == '#' &&
+           memcmp(r->at, line, sizeof line - 1) == 0) {
         const char *stop = memchr(r->at, '\n', (size_t)(r->end - r->at));
         r->at = stop ? stop : r->end;
         skip_blank(r);
@@ -123,7 +144,7 @@ static const char *find_constants(constants *c, const char *text, const char *en
     memset(c, 0, sizeof *c);
     for (const char *line = text; mark && line < mark && c->count < CONSTANTS_MAX;) {
         const char *name = line + sizeof head - 1;
-        if (strncmp(line, head, sizeof head - 1) == 0 && is_upper(*name)) {
+        if (strncmp(line, head, sizeof head - 1) == 0 && is(UPPER, *name)) {
             size_t length = token_length(name, end);
             c->list[c->count] = (constant){name, length, 0};
             *slot_of(c, name, length) = (uint8_t)++c->count;
@@ -134,7 +155,7 @@ static const char *find_constants(constants *c, const char *text, const char *en
 }
 
 static void mark_used(constants *c, const char *token, size_t length) {
-    uint8_t slot = is_upper(*token) ? *slot_of(c, token, length) : 0;
+    uint8_t slot = is(UPPER, *token) ? *slot_of(c, token, length) : 0;
     if (slot && c->list[slot - 1].name != token) c->list[slot - 1].used = 1;
 }
 
@@ -142,7 +163,7 @@ static void mark_used(constants *c, const char *token, size_t length) {
  * nothing reads. */
 static int is_unused(constants *c, const char *token, const char *mark) {
     const char *name = token + sizeof head - 1;
-    if (name >= mark || memcmp(token, head, sizeof head - 1) != 0 || !is_upper(*name)) return 0;
+    if (name >= mark || memcmp(token, head, sizeof head - 1) != 0 || !is(UPPER, *name)) return 0;
     uint8_t slot = *slot_of(c, name, token_length(name, mark));
     return slot && !c->list[slot - 1].used;
 }
@@ -164,8 +185,12 @@ static void put(writer *w, const char *bytes, size_t size) {
         crypto_generichash_update(&w->state, (const unsigned char *)bytes, size);
         return;
     }
-    memcpy(w->chunk + w->used, bytes, size);
+    unsigned char *to = w->chunk + w->used;
     w->used += size;
+    if (size > SHORT)
+        memcpy(to, bytes, size);
+    else /* sooner than a call, for most tokens */
+        while (size--) *to++ = (unsigned char)*bytes++;
 }
 
 /* `#define F(x)` has arguments, `#define F (x)` has a value: there a blank counts. */

@@ -133,7 +133,7 @@ static int already_done(const flattener *f, const char *name) {
 static int include_name(char *out, size_t size, const char *line, size_t length) {
     static const char head[] = "#include \"kg/";
     size_t at = sizeof head - 1 - 3;
-    if (length < sizeof head || strncmp(line, head, sizeof head - 1) != 0) return 0;
+    if (length < sizeof head || *line != '#' || strncmp(line, head, sizeof head - 1) != 0) return 0;
     const char *end = memchr(line + at, '"', length - at);
     if (!end || (size_t)(end - line) - at >= size) return 0;
     memcpy(out, line + at, (size_t)(end - line) - at);
@@ -158,24 +158,28 @@ static kgen_status flatten(flattener *f, const char *wanted) {
                          MAX_INCLUDED + 1, MAX_INCLUDED);
     f->done[f->done_count++] = file->name;
     kgen__buf_printf(f->buf, "#line 1 \"%s\"\n", name);
-    const char *line = (const char *)file->text, *end = line + file->size;
+    const char *line = (const char *)file->text, *end = line + file->size, *written = line;
     for (int number = 1; line < end; number++) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         size_t length = (size_t)((newline ? newline : end) - line);
         char included[64];
-        if (is_once(line, length)) {
-            kgen__buf_printf(f->buf, "\n");
-        } else if (!include_name(included, sizeof included, line, length)) {
-            kgen__buf_add(f->buf, line, length);
-            kgen__buf_add(f->buf, "\n", 1);
-        } else if (strncmp(included, "kg/prelude/", 11) != 0) {
+        int once = is_once(line, length),
+            includes = include_name(included, sizeof included, line, length);
+        if (once || includes) {
+            kgen__buf_add(f->buf, written, (size_t)(line - written));
+            written = line + length + 1;
+        }
+        if (includes && strncmp(included, "kg/prelude/", 11) != 0) {
             KGEN_TRY(flatten(f, included));
             kgen__buf_printf(f->buf, "#line %d \"%s\"\n", number + 1, name);
-        } else {
-            kgen__buf_printf(f->buf, "\n");
+        } else if (once || includes) {
+            kgen__buf_add(f->buf, "\n", 1);
         }
         line += length + 1;
     }
+    if (written >= end) return KGEN_OK;
+    kgen__buf_add(f->buf, written, (size_t)(end - written));
+    if (end[-1] != '\n') kgen__buf_add(f->buf, "\n", 1);
     return KGEN_OK;
 }
 
