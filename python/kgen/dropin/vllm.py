@@ -14,16 +14,21 @@ from .cache import (concat_and_cache_mla, copy_blocks, cp_gather_and_upconvert_f
 from .common import BY_TOKEN_AND_HEAD, offered, scatter
 from .delta import (causal_conv1d_update, fused_recurrent_gated_delta_rule,
                     fused_recurrent_gated_delta_rule_packed_decode, fused_sigmoid_gating_delta_rule_update)
+from .indexer import (cp_gather_indexer_k_quant_cache, fp8_mqa_logits, fp8_paged_mqa_logits, indexer_k_quant_and_cache,
+                      top_k_per_row_decode, top_k_per_row_prefill)
 from .merge import merge_attn_states
 
 __all__ = ["causal_conv1d_update", "concat_and_cache_mla", "copy_blocks", "cp_gather_and_upconvert_fp8_kv_cache",
-           "cp_gather_cache", "cp_mha_gather_cache",
+           "cp_gather_cache", "cp_gather_indexer_k_quant_cache", "cp_mha_gather_cache",
            "decode_attention_fwd", "eagle_step_update_slot_mapping_and_metadata", "flash_attn_varlen_func",
+           "fp8_mqa_logits", "fp8_paged_mqa_logits",
            "fused_recurrent_gated_delta_rule", "fused_recurrent_gated_delta_rule_packed_decode",
-           "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "merge_attn_states",
+           "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "indexer_k_quant_and_cache",
+           "merge_attn_states",
            "reshape_and_cache", "reshape_and_cache_flash", "reshape_and_cache_shuffle",
            "reshape_and_cache_shuffle_triton", "triton_reshape_and_cache_flash",
-           "swap_blocks", "triton_reshape_and_cache_flash_per_token_head_quant", "unified_attention"]
+           "swap_blocks", "top_k_per_row_decode", "top_k_per_row_prefill",
+           "triton_reshape_and_cache_flash_per_token_head_quant", "unified_attention"]
 
 
 def unified_attention(
