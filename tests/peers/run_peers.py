@@ -47,7 +47,10 @@ SUBSTITUTES = {
                  "triton_reshape_and_cache_flash": "kgen.dropin.vllm",
                  "triton_reshape_and_cache_flash_per_token_head_quant": "kgen.dropin.vllm"},
              "vllm.v1.attention.ops.triton_unified_attention": {"unified_attention": "kgen.dropin.vllm"},
+             "vllm.v1.attention.ops.triton_unified_attention_diffkv": {"unified_attention_diffkv": "kgen.dropin.vllm"},
              "vllm.v1.attention.ops.triton_decode_attention": {"decode_attention_fwd": "kgen.dropin.vllm"},
+             "vllm.v1.sample.rejection_sampler": {"rejection_sample": "kgen.dropin.vllm",
+                                                 "expand_batch_to_tokens": __name__},
              "vllm.v1.spec_decode.utils": {"eagle_step_update_slot_mapping_and_metadata": "kgen.dropin.vllm"},
              "vllm.third_party.flash_linear_attention.ops": {
                  "fused_recurrent_gated_delta_rule": "kgen.dropin.vllm",
@@ -58,18 +61,20 @@ SUBSTITUTES = {
              "tests.kernels.utils": {"opcheck": __name__}, "vllm.triton_utils.triton": {"next_power_of_2": __name__},
              "vllm.platforms": {"current_platform": __name__},
              "vllm.utils.torch_utils": {"set_random_seed": __name__}},
-    "sglang": {"sglang.srt.layers.attention.utils": {"create_flashinfer_kv_indices_triton": "kgen.dropin.sglang"},
-               "sglang.srt.speculative.eagle_utils": {"build_tree_kernel_efficient": "kgen.dropin.sglang"},
+    "sglang": {"sgl_kernel": {"build_tree_kernel_efficient": "kgen.dropin.sglang",
+                              "reconstruct_indices_from_tree_mask": "kgen.dropin.sglang",
+                              "causal_conv1d_update": "kgen.dropin.sglang:causal_conv1d_update_in_place",
+                              "verify_tree_greedy": "kgen.dropin.sglang", "merge_state": "kgen.dropin.sglang",
+                              "merge_state_v2": "kgen.dropin.sglang",
+                              "tree_speculative_sampling_target_only": "kgen.dropin.sglang"},
+               "sglang.srt.layers.attention.utils": {"create_flashinfer_kv_indices_triton": "kgen.dropin.sglang"},
+               "sglang.srt.speculative.eagle_utils": {
+                   "build_tree_kernel_efficient_func": "kgen.dropin.sglang:build_tree_kernel_efficient"},
                "sglang.srt.layers.attention.fla.fused_sigmoid_gating_recurrent": {
                    "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.mamba.causal_conv1d_triton": {
                    "causal_conv1d_update": "kgen.dropin.sglang", "PAD_SLOT_ID": __name__},
                "sglang.jit_kernel.kvcache": {"store_cache": "kgen.dropin.sglang"},
-               "sgl_kernel": {"reconstruct_indices_from_tree_mask": "kgen.dropin.sglang",
-                              "causal_conv1d_update": "kgen.dropin.sglang:causal_conv1d_update_in_place",
-                              "verify_tree_greedy": "kgen.dropin.sglang", "merge_state": "kgen.dropin.sglang",
-                              "merge_state_v2": "kgen.dropin.sglang",
-                              "tree_speculative_sampling_target_only": "kgen.dropin.sglang"},
                "sglang.srt.utils": {"get_device": __name__},
                "sglang.test.test_utils": {"CustomTestCase": __name__, "empty_gpu_cache": __name__},
                "sglang.test.ci.ci_register": {"register_cuda_ci": __name__, "register_amd_ci": __name__}},
@@ -175,6 +180,12 @@ def pertoken_quant(x, quant_dtype=torch.int8, scale_dtype=torch.float32, **more)
     return (x.float() / scale).to(quant_dtype), scale.to(scale_dtype)
 
 
+def expand_batch_to_tokens(x, cu_num_tokens, num_tokens, replace_from=0, replace_to=0):
+    """vLLM's: a request's number for each of its tokens."""
+    counts = torch.diff(cu_num_tokens, prepend=cu_num_tokens.new_zeros(1))
+    return torch.where(x == replace_from, replace_to, x).repeat_interleave(counts)
+
+
 def is_2d_gluon_available(*arguments, **named):
     return False
 
@@ -271,12 +282,10 @@ class Counted:
 
 
 def place_of(module):
-    """A module, or an object in one that names are looked up in."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        inside, _, name = module.rpartition(".")
-        return getattr(importlib.import_module(inside), name)
+    """A module, or what a module has by that name."""
+    inside, _, name = module.rpartition(".")
+    found = vars(importlib.import_module(inside)).get(name) if inside else None
+    return importlib.import_module(module) if found is None else found
 
 
 def substitute(project):
@@ -287,7 +296,7 @@ def substitute(project):
     for module, names in SUBSTITUTES[project].items():
         try:
             target = place_of(module)
-        except (ImportError, AttributeError):  # another version has it elsewhere
+        except ImportError:  # another version has it elsewhere
             continue
         for name, whose in names.items():
             whose, _, other = whose.partition(":")
@@ -351,6 +360,7 @@ class Report:
     def pytest_addoption(self, parser):
         parser.addoption("--share", type=int, default=0)
 
+    @pytest.hookimpl(trylast=True)  # of what -k leaves
     def pytest_collection_modifyitems(self, config, items):
         share, functions = config.getoption("--share"), collections.defaultdict(list)
         if not share:

@@ -1,5 +1,6 @@
 """The attention and cache drop-ins beside plain torch, on the cpu device."""
 import sys
+import types
 import unittest
 
 import torch
@@ -48,6 +49,20 @@ class Unified(unittest.TestCase):
 
     def test_verify(self):
         self.run_one([33, 18, 5], [4, 1, 2])
+
+    def test_keys_wider_than_values(self):
+        """Views of one row; the longest number of new tokens is not said."""
+        wide = Pages([33, 20], HKV, 96 + D)
+        k, v = wide.k[..., :96], wide.v[..., 96:]
+        for counts in ([4, 20], [1, 1]):
+            q = torch.randn(sum(counts), HKV * G, 96).bfloat16()
+            out = torch.full((sum(counts), HKV * G, D), float("nan")).bfloat16()
+            vllm.unified_attention_diffkv(q, k, v, out, ends_of(counts), wide.lengths, SCALE, True, (-1, -1), wide.table, 0.0)
+            at = 0
+            for row, count in enumerate(counts):
+                want, _ = attention(q[at:at + count], wide.of(k, row), wide.of(v, row), SCALE)
+                close(out[at:at + count], want, f"{count} tokens of sequence {row}")
+                at += count
 
     def test_aiter_with_everything(self):
         self.run_one([40, 7], [3, 2], aiter.unified_attention, window=16, softcap=20.0,
@@ -370,6 +385,9 @@ class Caches(unittest.TestCase):
             vllm.gather_and_maybe_dequant_cache(cache, wide, table, ends_of([9]), None, 9, "fp8" if eight else "auto", scale,
                                                 starts)
             close(wide, rows[7:16], f"{cache.dtype}", 0.2 if eight else 0)
+        with self.assertRaisesRegex(NotImplementedError, "odd addresses"):
+            bytes_of = torch.zeros(3 * 16 * 320 + 1, dtype=torch.uint8)[1:].view(3, 16, 320)
+            vllm.cp_gather_cache(bytes_of, out, table, ends_of([9]), 1)
         with self.assertRaisesRegex(NotImplementedError, "rows of 100"):
             vllm.cp_gather_cache(torch.zeros(3, 16, 100).bfloat16(), wide, table, ends_of([9]), 1)
 
@@ -405,6 +423,24 @@ class Caches(unittest.TestCase):
         self.assertTrue(torch.equal(after[[5, 1]], pages[[0, 4]]) and (after[[0, 2, 3, 4]] == 0).all())
         vllm.copy_blocks([after], [pages], torch.tensor([[5, 3]]))
         self.assertTrue(torch.equal(after[3], after[5]) and torch.equal(pages[3], pages[5]))
+
+    def test_rejected_drafts(self):
+        """Of 3, 0 and 2 drafts: by the target's tokens; by probabilities that decide, and a row that is greedy."""
+        ends, drafts = torch.tensor([3, 3, 5], dtype=torch.int32), torch.tensor([1, 2, 3, 4, 5], dtype=torch.int32)
+        bonus, counts = torch.tensor([[7], [8], [9]], dtype=torch.int32), [3, 0, 2]
+        logits = torch.full((5, 10), -100.0)
+        logits[torch.arange(5), torch.tensor([1, 6, 3, 4, 5])] = 100.0
+        want = [[1, 6, -1, -1], [8, -1, -1, -1], [4, 5, 9, -1]]
+        for all_greedy, temperature in ((True, None), (False, torch.ones(3)), (False, torch.tensor([0.0, 1, 0]))):
+            how = types.SimpleNamespace(all_greedy=all_greedy, all_random=temperature is not None and bool((temperature > 0).all()),
+                                        temperature=temperature, generators={0: torch.Generator().manual_seed(3)})
+            got = vllm.rejection_sample(drafts, counts, 3, ends, None, logits, bonus, how)
+            self.assertEqual(got.tolist(), want)
+        how.all_random = False
+        certain = torch.zeros(5, 10).scatter_(1, drafts.long()[:, None], 1.0)
+        self.assertEqual(vllm.rejection_sample(drafts, counts, 3, ends, certain, logits, bonus, how).tolist(), want)
+        with self.assertRaisesRegex(NotImplementedError, "synthetic_mode"):
+            vllm.rejection_sample(drafts, counts, 3, ends, None, logits, bonus, how, synthetic_mode=True)
 
     def test_next_draft_step(self):
         lens, positions = torch.tensor([5, 40], dtype=torch.int32), torch.tensor([4, 39])

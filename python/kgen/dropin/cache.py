@@ -238,6 +238,8 @@ def cp_gather_cache(src_cache: torch.Tensor, dst: torch.Tensor, block_table: tor
                     batch_size: int, seq_starts: torch.Tensor | None = None) -> None:
     """vLLM's: rows as they are; two of 8 bits count as one of 16, which a copy does not look at."""
     if src_cache.element_size() == 1:
+        if any(x.data_ptr() % 2 or any(stride % 2 for stride in x.stride()[:-1]) for x in (src_cache, dst)):
+            raise NotImplementedError("rows of bytes at odd addresses: kv_gather copies words of 16 bits (al=2)")
         src_cache, dst = src_cache.view(torch.bfloat16), dst.view(torch.bfloat16)
     gather_rows(src_cache, dst, block_table, cu_seq_lens[:batch_size + 1], seq_starts, "auto", None)
 

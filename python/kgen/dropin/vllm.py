@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from . import flash
-from .attention import attend, window_of
+from .attention import VERIFY_TOKENS, attend, window_of
 from .cache import (concat_and_cache_mla, copy_blocks, cp_gather_and_upconvert_fp8_kv_cache, cp_gather_cache,
                     cp_mha_gather_cache, gather_and_maybe_dequant_cache, reshape_and_cache, reshape_and_cache_flash,
                     reshape_and_cache_shuffle, reshape_and_cache_shuffle_triton, swap_blocks, triton_reshape_and_cache_flash,
@@ -17,6 +17,7 @@ from .delta import (causal_conv1d_update, fused_recurrent_gated_delta_rule,
 from .indexer import (cp_gather_indexer_k_quant_cache, fp8_mqa_logits, fp8_paged_mqa_logits, indexer_k_quant_and_cache,
                       top_k_per_row_decode, top_k_per_row_prefill)
 from .merge import merge_attn_states
+from .rejection import rejection_sample
 
 __all__ = ["causal_conv1d_update", "concat_and_cache_mla", "copy_blocks", "cp_gather_and_upconvert_fp8_kv_cache",
            "cp_gather_cache", "cp_gather_indexer_k_quant_cache", "cp_mha_gather_cache",
@@ -24,11 +25,11 @@ __all__ = ["causal_conv1d_update", "concat_and_cache_mla", "copy_blocks", "cp_ga
            "fp8_mqa_logits", "fp8_paged_mqa_logits",
            "fused_recurrent_gated_delta_rule", "fused_recurrent_gated_delta_rule_packed_decode",
            "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "indexer_k_quant_and_cache",
-           "merge_attn_states",
+           "merge_attn_states", "rejection_sample",
            "reshape_and_cache", "reshape_and_cache_flash", "reshape_and_cache_shuffle",
            "reshape_and_cache_shuffle_triton", "triton_reshape_and_cache_flash",
            "swap_blocks", "top_k_per_row_decode", "top_k_per_row_prefill",
-           "triton_reshape_and_cache_flash_per_token_head_quant", "unified_attention"]
+           "triton_reshape_and_cache_flash_per_token_head_quant", "unified_attention", "unified_attention_diffkv"]
 
 
 def unified_attention(
@@ -70,6 +71,23 @@ def unified_attention(
            v_scale=v_descale, starts=cu_seqlens_q, longest=max_seqlen_q, causal=causal, window=window, chunks=chunks,
            softcap=softcap or 0.0, slopes=alibi_slopes, root=use_alibi_sqrt, sinks=sinks, out_scale=output_scale,
            span_ends=ends)
+
+
+def unified_attention_diffkv(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, cu_seqlens_q: torch.Tensor,
+        seqused_k: torch.Tensor, softmax_scale: float, causal: bool, window_size: Any, block_table: torch.Tensor,
+        softcap: float, max_seqlen_q: int = 1, alibi_slopes: torch.Tensor | None = None,
+        sinks: torch.Tensor | None = None, use_alibi_sqrt: bool = False, seq_threshold_3D: int | None = None,
+        num_par_softmax_segments: int | None = None, softmax_segm_output: torch.Tensor | None = None,
+        softmax_segm_max: torch.Tensor | None = None, softmax_segm_expsum: torch.Tensor | None = None,
+        k_descale: torch.Tensor | None = None, v_descale: torch.Tensor | None = None,
+        q_descale: torch.Tensor | None = None) -> None:
+    """Keys and values of two widths, views of one row. max_seqlen_q bounds nothing where it is left out: with more rows
+    than sequences any number of tokens is taken."""
+    longest = max_seqlen_q if max_seqlen_q > 1 or q.shape[0] == seqused_k.shape[0] else q.shape[0] + VERIFY_TOKENS
+    unified_attention(q, k, v, out, cu_seqlens_q, longest, seqused_k, 0, softmax_scale, causal, window_size, block_table,
+                      softcap, q_descale, k_descale, v_descale, alibi_slopes=alibi_slopes, sinks=sinks,
+                      use_alibi_sqrt=use_alibi_sqrt)
 
 
 def span_ends(ranges: torch.Tensor, starts: torch.Tensor, lengths: torch.Tensor, rows: int) -> torch.Tensor:
