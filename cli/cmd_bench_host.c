@@ -15,8 +15,8 @@
 enum { SAMPLES = 31, FIRSTS = 5, LAUNCHES = 64, LOOKUPS = 16, FINDS = 1024 };
 
 typedef struct costs {
-    double render_us, cold_ms, warm_us, memory_ns, load_us, prepare_us, first_us, find_ns,
-        launch_ns;
+    double render_us, cold_ms, warm_us, memory_ns, load_us, prepare_us, prepare_driver_us, first_us,
+        first_driver_us, find_ns, launch_ns;
 } costs;
 
 /* A process that has done nothing yet: it forks one that prepares a row, whenever it is asked. */
@@ -123,23 +123,36 @@ static kgen_status time_load(host *h, kgen_error *err) {
     return KGEN_OK;
 }
 
+/* Of kgen_prepare, and of the driver in it. */
+typedef struct preparation {
+    double us, driver_us;
+} preparation;
+
 /* From the call to a kernel that can be launched, in a context that has none. */
 static kgen_status prepare_anew(const kgen_open_options *options, const kgen__row *row,
-                                double *seconds, kgen_error *err) {
+                                preparation *took, kgen_error *err) {
     kgen_context *ctx;
     kgen_kernel *kernel;
     KGEN_TRY(kgen_open(&ctx, options, err));
     double start = kgen__clock();
     kgen_status status = kgen_prepare(ctx, &row->spec, 1, &kernel, err);
-    *seconds = kgen__clock() - start;
+    took->us = (kgen__clock() - start) * 1e6;
+    took->driver_us = status == KGEN_OK ? kgen_probe_load_us(kernel) : 0;
     kgen_close(ctx);
     return status;
 }
 
+static void set_medians(double *us, double *driver_us, const preparation *took, int count) {
+    double all[SAMPLES], driver[SAMPLES];
+    for (int i = 0; i < count; i++) all[i] = took[i].us, driver[i] = took[i].driver_us;
+    *us = median_of(all, count);
+    *driver_us = median_of(driver, count);
+}
+
 static kgen_status time_prepare(host *h, kgen_error *err) {
-    double seconds[SAMPLES];
-    for (int i = 0; i < SAMPLES; i++) KGEN_TRY(prepare_anew(h->options, h->row, &seconds[i], err));
-    h->cost.prepare_us = median(seconds) * 1e6;
+    preparation took[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) KGEN_TRY(prepare_anew(h->options, h->row, &took[i], err));
+    set_medians(&h->cost.prepare_us, &h->cost.prepare_driver_us, took, SAMPLES);
     return KGEN_OK;
 }
 
@@ -148,16 +161,15 @@ static void serve_first(const kgen__rows *rows, const kgen_open_options *options
                         int answer) {
     size_t index;
     while (read(ask, &index, sizeof index) == (ssize_t)sizeof index) {
-        double seconds = -1;
+        preparation took = {-1, 0};
         int code = 1;
         pid_t child = fork();
         if (child == 0) {
-            kgen_status status = prepare_anew(options, &rows->list[index], &seconds, NULL);
-            _exit(status != KGEN_OK ||
-                  write(answer, &seconds, sizeof seconds) != (ssize_t)sizeof seconds);
+            kgen_status status = prepare_anew(options, &rows->list[index], &took, NULL);
+            _exit(status != KGEN_OK || write(answer, &took, sizeof took) != (ssize_t)sizeof took);
         }
         if (child > 0) waitpid(child, &code, 0);
-        if (code && write(answer, &seconds, sizeof seconds) < 0) break;
+        if (code && write(answer, &took, sizeof took) < 0) break;
     }
     _exit(0);
 }
@@ -188,15 +200,14 @@ static void newborn_end(const newborn *n) {
 }
 
 static kgen_status time_first(host *h, kgen_error *err) {
-    double seconds[FIRSTS];
+    preparation took[FIRSTS];
     const size_t index = (size_t)(h->row - h->rows->list);
     for (int i = 0; i < FIRSTS; i++)
         if (write(h->newborn->ask, &index, sizeof index) != (ssize_t)sizeof index ||
-            read(h->newborn->answer, &seconds[i], sizeof seconds[i]) !=
-                (ssize_t)sizeof seconds[i] ||
-            seconds[i] < 0)
+            read(h->newborn->answer, &took[i], sizeof took[i]) != (ssize_t)sizeof took[i] ||
+            took[i].us < 0)
             return kgen_fail(err, KGEN_E_INTERNAL, "a new process could not prepare a kernel");
-    h->cost.first_us = median_of(seconds, FIRSTS) * 1e6;
+    set_medians(&h->cost.first_us, &h->cost.first_driver_us, took, FIRSTS);
     return KGEN_OK;
 }
 
@@ -308,7 +319,9 @@ static const struct column {
     {"memory_ns", "MEMORY NS", offsetof(costs, memory_ns)},
     {"load_us", "LOAD US", offsetof(costs, load_us)},
     {"prepare_us", "PREPARE US", offsetof(costs, prepare_us)},
+    {"prepare_driver_us", "OF IT DRIVER", offsetof(costs, prepare_driver_us)},
     {"first_us", "FIRST US", offsetof(costs, first_us)},
+    {"first_driver_us", "OF IT DRIVER", offsetof(costs, first_driver_us)},
     {"find_ns", "FIND NS", offsetof(costs, find_ns)},
     {"launch_ns", "LAUNCH NS", offsetof(costs, launch_ns)},
 };
@@ -328,7 +341,7 @@ static void print_table(const json_t *rows, int csv) {
     const char *heads[COLUMNS + 1] = {"ROW"};
     kgen__table table;
     for (int k = 0; k < COLUMNS; k++) heads[k + 1] = columns[k].head;
-    kgen__table_init(&table, "lrrrrrrrrr", heads);
+    kgen__table_init(&table, "lrrrrrrrrrrr", heads);
     if (csv) printf("row");
     for (int k = 0; k < COLUMNS && csv; k++) printf(",%s", columns[k].key);
     if (csv) putchar('\n');

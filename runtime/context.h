@@ -31,6 +31,7 @@ struct kgen_kernel {
     kgen_key key;
     char toolchain[64];
     void *module, *function;
+    double load_us; /* what the driver took for that */
     kgen__binding binding;
     kgen__memo memo;
     union {

@@ -1,6 +1,8 @@
 /* Prepare: specs -> loaded kernels. Everything slow happens here. */
+#include <kgen/probe.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/capture/capture_parts.h"
 #include "find.h"
@@ -58,17 +60,27 @@ static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *
     return (uint32_t)(per_unit * ctx->api->compute_units(ctx->device));
 }
 
+static double now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+double kgen_probe_load_us(const kgen_kernel *kernel) { return kernel->load_us; }
+
 static kgen_status load_entry(kgen_kernel **out, kgen_context *ctx, const kgen_spec *resolved,
                               const kgen_tuning_match *match, const kgen_entry *entry,
                               kgen_error *err) {
     kgen_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel) return kgen_fail(err, KGEN_E_NOMEM, "kernel: out of memory");
+    double start = now_us();
     kgen_status status =
         ctx->api->load(ctx->device, entry, &kernel->module, &kernel->function, err);
     if (status != KGEN_OK) {
         free(kernel);
         return status;
     }
+    kernel->load_us = now_us() - start;
     kernel->ctx = ctx;
     kernel->spec = *resolved;
     kgen__launch_bind(kernel);
