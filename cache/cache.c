@@ -288,18 +288,30 @@ kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, int *found,
     return KGEN_OK;
 }
 
-void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source, const char *const *flags,
-                          size_t flag_count, const kgen_key *key) {
-    kgen_key recipe, known;
-    kgen__recipe_make(&recipe, source, flags, flag_count);
+static int is_noted(kgen_cache *cache, const kgen_key *recipe, const kgen_key *key) {
+    kgen_key known;
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
-        if (at->ops && at->ops->find && at->ops->find(at->self, &known, &recipe) &&
+        if (at->ops && at->ops->find && at->ops->find(at->self, &known, recipe) &&
             memcmp(&known, key, sizeof known) == 0)
-            return;
+            return 1;
     }
-    if (!cache->store) return;
-    kgen__recipe_write(kgen__store_path(cache->store), &recipe, key);
+    return 0;
+}
+
+int kgen_cache_was_made(kgen_cache *cache, const kgen_source *source, const char *const *flags,
+                        size_t flag_count, const kgen_key *key) {
+    kgen_key recipe;
+    kgen__recipe_make(&recipe, source, flags, flag_count);
+    return is_noted(cache, &recipe, key);
+}
+
+void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source, const char *const *flags,
+                          size_t flag_count, const kgen_key *key) {
+    kgen_key recipe;
+    kgen__recipe_make(&recipe, source, flags, flag_count);
+    if (cache->store && !is_noted(cache, &recipe, key))
+        kgen__recipe_write(kgen__store_path(cache->store), &recipe, key);
 }
 
 /* The nearest note of what it is made of tells. */

@@ -81,7 +81,7 @@ static kgen_status toolchain_for(build *b, const kgen_target *target, const kgen
         return kgen_fail(err, KGEN_E_TARGET, "target: not one of kgen_target_at()");
     if (b->toolchain_state[i] == 0) {
         kgen_status status =
-            kgen_toolchain_find(&b->toolchains[i], target, &b->toolchain_errors[i]);
+            kgen__toolchain_find(&b->toolchains[i], target, b->cache, &b->toolchain_errors[i]);
         b->toolchain_state[i] = status == KGEN_OK ? 1 : -1;
     }
     if (b->toolchain_state[i] < 0)

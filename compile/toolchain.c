@@ -226,14 +226,14 @@ static int in_path(char *out, const char *name) {
     return 0;
 }
 
-/* Does it know the architecture, and can it link for it? */
-static kgen_status try_target(const kgen_toolchain *tc, const kgen_target *target,
-                              kgen_error *err) {
-    static const char source[] = "extern \"C\" __attribute__((global)) void kg_probe() {}\n";
+static const char probe_text[] = "extern \"C\" __attribute__((global)) void kg_probe() {}\n";
+
+static kgen_status compile_probe(const kgen_toolchain *tc, const kgen_target *target,
+                                 kgen_error *err) {
     kgen__unit unit = {.toolchain = tc,
                        .flags = kgen_target_flags(target, KGEN_TOOLCHAIN_CLANG),
-                       .source = source,
-                       .source_size = sizeof source - 1,
+                       .source = probe_text,
+                       .source_size = sizeof probe_text - 1,
                        .spec = "a test of the compiler",
                        .arch = target->name};
     uint8_t *code;
@@ -241,6 +241,51 @@ static kgen_status try_target(const kgen_toolchain *tc, const kgen_target *targe
     uint32_t ms;
     kgen_status status = kgen__compile(&unit, &code, &size, &ms, err);
     if (status == KGEN_OK) free(code);
+    return status;
+}
+
+/* That the probe was compiled is noted in the cache as a kernel is, without an entry. */
+typedef struct probe {
+    kgen_cache *cache;
+    kgen_source source;
+    const char *const *flags;
+    size_t flag_count;
+    kgen_key key;
+} probe;
+
+static int was_probed(const probe *p) {
+    return kgen_cache_was_made(p->cache, &p->source, p->flags, p->flag_count, &p->key);
+}
+
+/* Of many processes one asks the compiler. 1: it is known by now. */
+static int await_probe(const probe *p, int *lock) {
+    enum { WAIT_MS = 60000, POLL_MS = 10 };
+    const int64_t end = kgen__now_ms() + WAIT_MS;
+    for (;;) {
+        *lock = kgen_cache_lock(p->cache, &p->key);
+        if (was_probed(p)) return 1;
+        if (*lock != KGEN_LOCK_BUSY || kgen__now_ms() >= end) return 0;
+        usleep(POLL_MS * 1000);
+    }
+}
+
+/* Does it know the architecture, and can it link for it? */
+static kgen_status try_target(const kgen_toolchain *tc, const kgen_target *target,
+                              kgen_cache *cache, kgen_error *err) {
+    probe p = {.cache = cache, .flags = kgen_target_flags(target, KGEN_TOOLCHAIN_CLANG)};
+    kgen_status status = KGEN_OK;
+    int lock = KGEN_LOCK_NONE;
+    if (!cache) return compile_probe(tc, target, err);
+    p.source =
+        (kgen_source){.text = (char *)probe_text, .size = sizeof probe_text - 1, .target = target};
+    while (p.flags[p.flag_count]) p.flag_count++;
+    kgen_key_make(&p.key, &p.source, p.flags, p.flag_count, tc->id);
+    if (!was_probed(&p) && !await_probe(&p, &lock)) {
+        status = compile_probe(tc, target, err);
+        if (status == KGEN_OK)
+            kgen_cache_note_made(cache, &p.source, p.flags, p.flag_count, &p.key);
+    }
+    if (lock >= 0) close(lock);
     return status;
 }
 
@@ -343,32 +388,34 @@ static kgen_status ask_version(kgen_toolchain *tc, char *line, size_t size, kgen
     return KGEN_OK;
 }
 
-static kgen_status fill_clang(kgen_toolchain *tc, const kgen_target *target, kgen_error *err) {
+static kgen_status fill_clang(kgen_toolchain *tc, const kgen_target *target, kgen_cache *cache,
+                              kgen_error *err) {
     char line[120] = "";
     tc->compiler = KGEN_TOOLCHAIN_CLANG;
     if (!known_by_library(tc)) KGEN_TRY(ask_version(tc, line, sizeof line, err));
     KGEN_TRY(clang_identity(tc, line, err));
-    return target->vendor == KGEN_VENDOR_AMD ? try_target(tc, target, err) : KGEN_OK;
+    return target->vendor == KGEN_VENDOR_AMD ? try_target(tc, target, cache, err) : KGEN_OK;
 }
 
 static kgen_status named_clang(kgen_toolchain *out, const kgen_target *target, const char *named,
-                               kgen_error *err) {
+                               kgen_cache *cache, kgen_error *err) {
     int ok = *named == '/' ? snprintf(out->path, PATH_SIZE, "%s", named) < PATH_SIZE
                            : in_path(out->path, named);
     if (!ok || access(out->path, X_OK) != 0)
         return kgen_fail(err, KGEN_E_TOOLCHAIN,
                          "KGEN_CLANG=%.300s: not a program; unset it or name a clang", named);
-    return fill_clang(out, target, err);
+    return fill_clang(out, target, cache, err);
 }
 
-kgen_status kgen__toolchain_clang(kgen_toolchain *out, const kgen_target *target, kgen_error *err) {
+kgen_status kgen__toolchain_clang(kgen_toolchain *out, const kgen_target *target, kgen_cache *cache,
+                                  kgen_error *err) {
     const char *named = env_or("KGEN_CLANG", NULL);
     kgen_error why = {.text = "no clang in PATH"};
     memset(out, 0, sizeof *out);
-    if (named) return named_clang(out, target, named, err);
+    if (named) return named_clang(out, target, named, cache, err);
     for (const char *const *name = clang_names; *name; name++) {
         if (!in_path(out->path, *name)) continue;
-        if (fill_clang(out, target, &why) == KGEN_OK) return KGEN_OK;
+        if (fill_clang(out, target, cache, &why) == KGEN_OK) return KGEN_OK;
     }
     return kgen_fail(err, KGEN_E_TOOLCHAIN,
                      "%s: no clang that compiles for it (clang-22 to clang-14, clang): %.300s; "
@@ -376,13 +423,14 @@ kgen_status kgen__toolchain_clang(kgen_toolchain *out, const kgen_target *target
                      target->name, why.text);
 }
 
-static kgen_status find_amd(kgen_toolchain *out, const kgen_target *target, kgen_error *err) {
+static kgen_status find_amd(kgen_toolchain *out, const kgen_target *target, kgen_cache *cache,
+                            kgen_error *err) {
     int found;
     KGEN_TRY(find_hiprtc(out, &found, err));
     if (found) return KGEN_OK;
     const char *prefix = prefix_folder();
     kgen_error why;
-    if (kgen__toolchain_clang(out, target, &why) == KGEN_OK) return KGEN_OK;
+    if (kgen__toolchain_clang(out, target, cache, &why) == KGEN_OK) return KGEN_OK;
     return kgen_fail(err, KGEN_E_TOOLCHAIN,
                      "%s: no libhiprtc in $KGEN_ROCM_PATH, /opt/rocm, the system's folders, or "
                      "the prefix %.200s; `run setup` makes the prefix. %.400s",
@@ -442,12 +490,17 @@ static kgen_status find_nvrtc(kgen_toolchain *out, const kgen_target *target, kg
                      target->name);
 }
 
-kgen_status kgen_toolchain_find(kgen_toolchain *out, const kgen_target *target, kgen_error *err) {
+kgen_status kgen__toolchain_find(kgen_toolchain *out, const kgen_target *target, kgen_cache *cache,
+                                 kgen_error *err) {
     kgen_toolchain found = {0};
-    kgen_status status = target->vendor == KGEN_VENDOR_AMD ? find_amd(&found, target, err)
+    kgen_status status = target->vendor == KGEN_VENDOR_AMD ? find_amd(&found, target, cache, err)
                          : target->vendor == KGEN_VENDOR_NVIDIA
                              ? find_nvrtc(&found, target, err)
-                             : kgen__toolchain_clang(&found, target, err);
+                             : kgen__toolchain_clang(&found, target, cache, err);
     if (status == KGEN_OK) *out = found;
     return status;
+}
+
+kgen_status kgen_toolchain_find(kgen_toolchain *out, const kgen_target *target, kgen_error *err) {
+    return kgen__toolchain_find(out, target, NULL, err);
 }

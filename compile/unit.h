@@ -164,6 +164,10 @@ void kgen__lookup_note(const kgen__wanted *wanted);
 
 /* out: the libamd_comgr that belongs to this hipRTC. */
 kgen_status kgen__toolchain_comgr(char out[1024], const kgen_toolchain *tc, kgen_error *err);
-kgen_status kgen__toolchain_clang(kgen_toolchain *out, const kgen_target *target, kgen_error *err);
+/* cache: knows which clang has compiled for which target before; may be NULL. */
+kgen_status kgen__toolchain_clang(kgen_toolchain *out, const kgen_target *target, kgen_cache *cache,
+                                  kgen_error *err);
+kgen_status kgen__toolchain_find(kgen_toolchain *out, const kgen_target *target, kgen_cache *cache,
+                                 kgen_error *err);
 
 #endif

@@ -126,6 +126,9 @@ KGEN_API kgen_status kgen_cache_get_made(kgen_cache *cache, kgen_entry **out, in
 KGEN_API void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source,
                                    const char *const *flags, size_t flag_count,
                                    const kgen_key *key);
+/* 1: a layer's note of them says `key`. */
+KGEN_API int kgen_cache_was_made(kgen_cache *cache, const kgen_source *source,
+                                 const char *const *flags, size_t flag_count, const kgen_key *key);
 
 /* Counts why `key` is not there; NULL: there is no compiler, and so no key. */
 KGEN_API void kgen_cache_note_miss(kgen_cache *cache, const kgen_source *source,

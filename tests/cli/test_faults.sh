@@ -109,6 +109,24 @@ faulty_disk() {
     expect 0 "3 kernels" "$kgen" list
 }
 
+# Whether a clang compiles for an AMD GPU is asked once, not by each process.
+amd_by_clang() {
+    local amd="${one%@*}@gfx942" i
+    local -x KGEN_ROCM_PREFIX=$work/none
+    fake prober
+    fresh
+    [[ ! -e /opt/rocm ]] && "$clang" --print-targets | grep amdgcn >/dev/null || return 0
+    for ((i = 0; i < 4; i++)); do "$kgen" build "$amd" --no-variants -q >"$work/amd.$i" 2>&1 & done
+    wait
+    grep -q "1 compiled" "$work"/amd.? || fail "clang for AMD: $(cat "$work"/amd.?)"
+    [[ $(runs prober) == 2 ]] || fail "clang for AMD: $(runs prober) runs, a probe and a kernel expected"
+    expect 0 "1 cached" "$kgen" build "$amd" --no-variants -q
+    [[ $(runs prober) == 2 ]] || fail "clang for AMD: $(runs prober) runs after a hit"
+    fake other
+    expect 0 "1 compiled" "$kgen" build "$amd" --no-variants -q
+    [[ $(runs other) == 2 ]] || fail "another clang for AMD: $(runs other) runs"
+}
+
 # Its version is not what a compiler is; and it reads no configuration of the machine.
 compiler_identity() {
     fake first
@@ -354,7 +372,7 @@ shards() {
 }
 
 for test in shards storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
-    hidden_knobs faulty_disk compiler_identity lost_reasons unwritable_folder \
+    hidden_knobs faulty_disk compiler_identity amd_by_clang lost_reasons unwritable_folder \
     shared_folders killed_process odd_compilers changed_kernel failing_self_test odd_input \
     terminal_escapes many_wait; do
     [[ -z ${KGEN_FAULT:-} || $KGEN_FAULT == "$test" ]] || continue

@@ -295,7 +295,7 @@ static void test_clang_amd(void **state) {
     (void)state;
     kgen_toolchain tc;
     kgen_error err;
-    if (kgen__toolchain_clang(&tc, target_of("gfx942"), &err) != KGEN_OK) {
+    if (kgen__toolchain_clang(&tc, target_of("gfx942"), NULL, &err) != KGEN_OK) {
         print_message("skipped, %s\n", err.text);
         skip();
     }

@@ -839,7 +839,7 @@ static kgen_toolchain clang_or_skip(const char *arch) {
     const char *named = getenv("KGEN_CLANG");
     char *saved = named ? strdup(named) : NULL;
     unsetenv("KGEN_CLANG");
-    kgen_status status = kgen__toolchain_clang(&tc, target_of(arch), &err);
+    kgen_status status = kgen__toolchain_clang(&tc, target_of(arch), NULL, &err);
     if (saved) setenv("KGEN_CLANG", saved, 1);
     free(saved);
     if (status != KGEN_OK) {
