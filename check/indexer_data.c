@@ -234,9 +234,12 @@ static void fill_indices(filler *f) {
 
 static kgen_status fill_all(filler *f, kgen_error *err) {
     kgen_indexer_args *a = f->a;
-    for (int i = 0; i < KGEN__INDEXER_SLOTS; i++)
-        if (f->data->slot[i].role != KGEN_USE_OUT)
+    for (int i = 0; i < KGEN__INDEXER_SLOTS; i++) {
+        kgen_dtype dtype = kgen__slot_tensor(&f->data->args, i)->dtype;
+        if (f->data->slot[i].role != KGEN_USE_OUT && dtype != KGEN_DTYPE_I32 &&
+            dtype != KGEN_DTYPE_I64)
             kgen__slot_cover(f->data, i, &f->rng, f->c->poison);
+    }
     f->order = malloc((size_t)f->e.pages * sizeof *f->order);
     if (!f->order) return kgen_fail(err, KGEN_E_NOMEM, "pages: out of memory");
     for (int64_t i = 0; i < f->e.pages; i++) f->order[i] = i;
