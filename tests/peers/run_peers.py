@@ -33,7 +33,11 @@ SUBSTITUTES = {
                                                                "is_2d_gluon_available": __name__},
               "aiter.ops.triton.utils.types": {"e4m3_dtype": __name__},
               "aiter.ops.triton.utils._triton.arch_info": {"get_arch": __name__},
-              "aiter": {"dtypes": __name__, "pertoken_quant": __name__},
+              "aiter.ops.triton.causal_conv1d": {"PAD_SLOT_ID": __name__},
+              "aiter.ops.triton.causal_conv1d_update_single_token": {
+                  "causal_conv1d_update_single_token": "kgen.dropin.aiter"},
+              "triton": {"next_power_of_2": __name__},
+              "aiter": {"causal_conv1d_update": "kgen.dropin.aiter", "dtypes": __name__, "pertoken_quant": __name__},
               "torch.ops.aiter": {"paged_attention_v1": "kgen.dropin.aiter", "paged_attention_ragged": "kgen.dropin.aiter"},
               "aiter.test_common": {"checkAllclose": __name__, "perftest": __name__}},
     "vllm": {"vllm.v1.attention.ops.triton_merge_attn_states": {"merge_attn_states": "kgen.dropin.vllm"},

@@ -133,6 +133,21 @@ class Convolution(unittest.TestCase):
             self.assertTrue(torch.equal(pool[slots[row]], window[:, 1:].bfloat16()))
         self.assertTrue(torch.equal(pool[0], before[0]))
 
+    def test_of_aiter(self):
+        """Out of place with empty tensors for none; in place of one token a sequence."""
+        x, weight, pool, none = torch.randn(2, 6, 2), torch.randn(6, 3), torch.randn(2, 6, 2), torch.empty(0)
+        want = sum(torch.cat((pool, x), 2)[:, :, n:n + 2] * weight[:, n, None] for n in range(3))
+        out, inner = torch.zeros_like(x), pool.clone()
+        aiter.causal_conv1d_update(x, inner, weight, none, out, False, none.int(), none.int(), -1)
+        close(out, want, "convolution", 1e-5)
+        self.assertTrue(torch.equal(inner, x))
+        first = x[:, :, 0].clone()
+        got = aiter.causal_conv1d_update_single_token(first, pool.clone(), weight, activation="silu")
+        close(got, torch.nn.functional.silu(want[:, :, 0]), "one token", 1e-5)
+        self.assertEqual(got.data_ptr(), first.data_ptr())
+        with self.assertRaisesRegex(NotImplementedError, "query_start_loc"):
+            aiter.causal_conv1d_update_single_token(first, pool, weight, query_start_loc=torch.arange(3))
+
     def test_both_orders(self):
         self.check(True, 256)
         self.check(False, 70)

@@ -10,7 +10,7 @@ from .attention import attend
 from .common import cache_word, offered
 
 LAYOUTS = {"NHD": "nhd", "HND": "hnd"}
-__all__ = ["flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_ragged", "paged_attention_v1",
+__all__ = ["causal_conv1d_update", "causal_conv1d_update_single_token", "flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_ragged", "paged_attention_v1",
            "reshape_and_cache_flash", "unified_attention"]
 
 
@@ -102,3 +102,24 @@ def fused_rearrange_sigmoid_gated_delta_rule(
     rows = delta.Rows(key_dim // head_k_dim, {"x": qkv}, qkv)
     return delta.in_place(rows, shape, core_attn_out, a, b, A_log, dt_bias, scale, initial_state, inplace_final_state,
                           cu_seqlens, ssm_state_indices, num_accepted_tokens, use_qk_l2norm_in_kernel, is_kda, "neg")
+
+
+def causal_conv1d_update(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor,
+                         out: torch.Tensor, use_silu: bool, cache_seqlens: torch.Tensor,
+                         conv_state_indices: torch.Tensor, pad_slot_id: int) -> None:
+    """x, out [B][C][T]. Empty tensors stand for none."""
+    given = [tensor if tensor.numel() else None for tensor in (bias, cache_seqlens, conv_state_indices)]
+    out.copy_(delta.convolved(x, conv_state, weight, given[0], use_silu, given[2], None, None, -1, pad_slot_id, given[1]))
+
+
+def causal_conv1d_update_single_token(
+        x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None,
+        activation: Any = None, conv_state_indices: torch.Tensor | None = None,
+        num_accepted_tokens: torch.Tensor | None = None, query_start_loc: torch.Tensor | None = None,
+        max_query_len: int = -1, pad_slot_id: int = -1, block_idx_last_scheduled_token: torch.Tensor | None = None,
+        initial_state_idx: torch.Tensor | None = None, validate_data: bool = False) -> torch.Tensor:
+    """aiter.ops.triton's: a token a sequence; x is overwritten."""
+    offered(num_accepted_tokens=num_accepted_tokens, query_start_loc=query_start_loc,
+            block_idx_last_scheduled_token=block_idx_last_scheduled_token, initial_state_idx=initial_state_idx)
+    return x.copy_(delta.convolved(x, conv_state, weight, bias, activation, conv_state_indices, None, None, -1,
+                                   pad_slot_id))
