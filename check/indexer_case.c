@@ -45,9 +45,9 @@ static const kgen__choice choices[] = {
       KGEN_INDEX_DECODE, KGEN_INDEX_TOPK),
     I(x, 4, KGEN_DTYPE_BF16, KGEN_DTYPE_FP16, KGEN_DTYPE_F32),
     I(kv, 4, KGEN_DTYPE_FP8, KGEN_DTYPE_E4M3FN, KGEN_DTYPE_E4M3FNUZ),
-    I(head_dim, 3, 128, 64, 256), I(page, 6, 64, 1, 2, 4, 8, 16, 48, 64, KGEN_PAGE_X16),
+    I(head_dim, 3, 128, 64, 256), I(to, 5, KGEN_TO_INDEX, KGEN_TO_COLUMN, KGEN_TO_SLOT), I(page, 6, 64, 1, 2, 4, 8, 16, 48, 64, KGEN_PAGE_X16),
     I(pow2, 4, 0, 1), I(clean, 3, 1, 0), I(ranges, 4, 0, 1),
-    I(to, 5, KGEN_TO_INDEX, KGEN_TO_COLUMN, KGEN_TO_SLOT), I(slots, 2, 1, 0), I(table, 2, 0, 1),
+    I(slots, 2, 1, 0), I(table, 2, 0, 1),
     I(len, 2, 0, 1), I(offsets, 2, 0, 1), I(tiles, 1, 0, 1, 2), I(together, 1, 0, 1, 2),
     I(waves, 2, 0, 2, 3),
 };
