@@ -95,19 +95,6 @@ int32_t kgen_attn_fresh_tokens(const kgen_attn_spec *spec, int32_t context) {
     return phases[spec->phase].bounded ? spec->q_tokens : smaller(context, CHUNK);
 }
 
-static int32_t is_bounded(const kgen_spec *spec) { return phases[spec->attn.phase].bounded; }
-static int32_t is_ragged(const kgen_spec *spec) { return phases[spec->attn.phase].ragged; }
-
-static int32_t is_tree(const kgen_spec *spec) { return phases[spec->attn.phase].tree; }
-
-static int32_t is_dense(const kgen_spec *spec) { return phases[spec->attn.phase].dense; }
-
-/* Here waves read the cache themselves; of mla they stage it in LDS. */
-static int32_t is_staged(const kgen_spec *spec) {
-    (void)spec;
-    return 0;
-}
-
 int32_t kgen__attn_part_keys(int32_t invariant, int cuts) {
     if (invariant > 1) return invariant;
     return invariant && cuts ? KG_ATTN_PART : 0;
@@ -117,30 +104,9 @@ int32_t kgen__attn_part_keys(int32_t invariant, int cuts) {
 static int32_t part_keys_of(const kgen_attn_spec *s) {
     return kgen__attn_part_keys(s->invariant, phases[s->phase].bounded && !s->flat);
 }
-static int32_t part_keys(const kgen_spec *spec) { return part_keys_of(&spec->attn); }
-
-/* Of mla, too: lists of slots with holes. */
-static int32_t is_sparse(const kgen_spec *spec) {
-    (void)spec;
-    return 0;
-}
-
 static int is_packed(int32_t layout) {
     return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
 }
-
-/* Long queries by way of LDS, where an isa has products for it. */
-static int32_t goes_by_lds(const kgen_attn_spec *s) {
-    return kg_attn_buffered(phases[s->phase].bounded, is_packed(s->layout), s->v_split, s->waves,
-                            s->row_tiles);
-}
-static int32_t buffers(const kgen_spec *spec) { return goes_by_lds(&spec->attn); }
-
-/* What templates ask instead of the phase's number. */
-static const kgen__fact phase_facts[] = {
-    {"PART_KEYS", part_keys}, {"BOUNDED", is_bounded}, {"RAGGED", is_ragged},
-    {"TREE", is_tree},        {"DENSE", is_dense},     {"STAGED", is_staged},
-    {"SPARSE", is_sparse},    {"BUFFERS", buffers},    {NULL, NULL}};
 
 static const char *template_of(const kgen_spec *spec) {
     return phases[spec->attn.phase].template_name;
@@ -255,6 +221,10 @@ typedef enum conversions {
     TILE_BY_TILE, /* none: the products are kept apart (kg/attn/mma_amd.h) */
 } conversions;
 
+/* How keys and values of long queries come: to each wave by itself, or by way of LDS, as
+ * matrices (kg/attn/buffer_nvidia.h) or as lines (kg/attn/buffer_cdna.h). */
+typedef enum long_queries { BY_WAVE, BY_MATRICES, BY_LINES } long_queries;
+
 /* What one isa gives a wave. */
 typedef struct isa_row {
     int32_t columns;   /* query rows of a row tile */
@@ -266,18 +236,18 @@ typedef struct isa_row {
     int32_t occupancy; /* workgroups of a compute unit, at most */
     int32_t fixed;     /* registers of addresses, ids, conversions; measured */
     conversions fp8;
-    int32_t buffers; /* long queries by way of LDS (kg/attn/buffer_nvidia.h) */
+    long_queries by;
 } isa_row;
 
 /* clang-format off */
-#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, 0}
-#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, 0}
-#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, 0}
-#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, 0}
-#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, 0}
-#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, 0}
-#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, 0}
-#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED, 1}
+#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES}
+#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES}
+#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES}
+#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES}
+#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE}
+#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE}
+#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, BY_WAVE}
+#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED, BY_MATRICES}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -285,15 +255,22 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 #include <kgen/targets.def>
 };
 
-static int32_t x_of(const kgen_attn_spec *s) { return 128 / bits_of(s->kv); }
+/* Matrices are multiplied with by four waves of 16 rows; wider lines find no room. */
+static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
+    int fits = isa->by == BY_MATRICES ? s->waves % 4 == 0 && s->row_tiles == 2
+                                      : s->head_dim <= 256 && s->v_dim <= 256;
+    int can = !phases[s->phase].bounded && !is_packed(s->layout) && s->v_split == 1;
+    return fits && can ? isa->by : BY_WAVE;
+}
 
-static int32_t is_buffered(const kgen_attn_spec *s, const isa_row *isa) {
-    return isa->buffers && goes_by_lds(s);
+/* Elements of 16 bytes of what a wave loads operands from. */
+static int32_t x_of(const kgen_attn_spec *s, const isa_row *isa) {
+    return way_of(s, isa) == BY_LINES ? 8 : 128 / bits_of(s->kv);
 }
 
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
-    int32_t tiles = is_packed(s->layout) || is_buffered(s, isa);
-    return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s), tiles);
+    int32_t tiles = is_packed(s->layout) || way_of(s, isa) == BY_MATRICES;
+    return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s, isa), tiles);
 }
 
 static int32_t slice_dims(const kgen_attn_spec *s, const isa_row *isa) {
@@ -307,8 +284,9 @@ static int32_t acc_registers(const kgen_attn_spec *s, const kgen_target *target)
 
 /* Registers of Q, and what of them lies in LDS. */
 static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
-    int32_t groups = target->wave_size / isa_rows[target->isa].columns;
-    int32_t x = is_buffered(s, &isa_rows[target->isa]) ? 8 : x_of(s);
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t groups = target->wave_size / isa->columns;
+    int32_t x = way_of(s, isa) == BY_MATRICES ? 8 : x_of(s, isa);
     return kg_attn_q_registers(s->row_tiles, s->head_dim, groups, x);
 }
 /* Of a row block. */
@@ -322,9 +300,10 @@ static int32_t ahead_of(const kgen_attn_spec *s, const kgen_target *target) {
 }
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
-    return q_registers(s, target) > kg_attn_q_keeps(acc_registers(s, target), ahead_of(s, target),
-                                                    target->wave_size, sm90,
-                                                    is_buffered(s, &isa_rows[target->isa]));
+    long_queries way = way_of(s, &isa_rows[target->isa]);
+    int32_t keeps = kg_attn_q_keeps(acc_registers(s, target), ahead_of(s, target),
+                                    target->wave_size, sm90, way == BY_MATRICES);
+    return way != BY_LINES && q_registers(s, target) > keeps;
 }
 
 /* q: bytes of queries in LDS. */
@@ -332,10 +311,20 @@ static int32_t q_lds_bytes(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t copies = phases[s->phase].bounded ? 1 : s->waves; /* each wave's rows */
     return q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 * copies : 0;
 }
+/* Of those who go by way of LDS. */
 static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    if (way_of(s, isa) == BY_LINES)
+        return kg_attn_lines_of(target->lds_bytes / s->occupancy, isa->keys, s->waves, s->head_dim,
+                                s->v_dim, bits_of(s->kv));
     int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN);
-    return kg_attn_sets_of(most, isa_rows[target->isa].keys, s->head_dim, s->v_dim, bits_of(s->kv),
-                           s->occupancy, q_lds_bytes(s, target));
+    return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, bits_of(s->kv), s->occupancy,
+                               q_lds_bytes(s, target));
+}
+/* Of `dim` dims on their way to lines, as many as a set has of each token. */
+static int32_t on_their_way(const kgen_attn_spec *s, const kgen_target *target, int32_t dim) {
+    return kg_attn_on_their_way(sets_of(s, target).blocks, isa_rows[target->isa].keys, s->waves,
+                                dim, bits_of(s->kv));
 }
 
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
@@ -362,10 +351,16 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     /* What of a group and its sequences waits for the end of a segment; measured. */
     int32_t wide = s->head_dim >= 256 && bits == 16 && target->isa == KGEN_ISA_RDNA3;
     if (wide && s->cascade && !phases[s->phase].bounded) fixed += 40;
-    if (is_buffered(s, isa)) {
+    if (way_of(s, isa) == BY_MATRICES) {
         k = 0, v = 0; /* in LDS */
         tile = sets_of(s, target).blocks * isa->keys * isa->columns / wave;
         fixed = 40;
+    }
+    if (way_of(s, isa) == BY_LINES) {
+        /* On their way to LDS, from it, and turned; measured. */
+        k = on_their_way(s, target, s->head_dim) + 8;
+        v = on_their_way(s, target, s->v_dim) + 40;
+        fixed += 24 * s->cascade;
     }
     return acc + k + v + q + scales + ids + fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);
@@ -387,7 +382,9 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     int32_t most = kg_attn_round_most(target->isa == KGEN_ISA_SM90);
     kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
                                      slice_dims(s, isa) / 16, part, most);
-    if (!is_buffered(s, isa)) return lds.bytes;
+    long_queries way = way_of(s, isa);
+    if (way == BY_WAVE) return lds.bytes;
+    if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
     return larger(lds.bytes, stage + sets_of(s, target).bytes) + s->waves * KG_ATTN_PARK_BYTES;
 }
@@ -403,7 +400,7 @@ static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t shared = sm90 ? 1 : s->occupancy; /* there 48 KiB are each workgroup's */
     int32_t q = q_lds_bytes(s, target);
     int32_t lds = shared * lds_needed(s, target, q) - target->lds_bytes;
-    if (is_buffered(s, &isa_rows[target->isa]))
+    if (way_of(s, &isa_rows[target->isa]) == BY_MATRICES)
         lds = s->occupancy * (lds_needed(s, target, q) + target->group_lds_bytes) -
               target->unit_lds_bytes;
     int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
@@ -424,8 +421,8 @@ static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t waves = s->waves * s->v_split * s->occupancy;
     /* Each wave reads for itself what all could share. */
     const isa_row *isa = &isa_rows[target->isa];
-    int long_queries = isa->buffers && !phases[s->phase].bounded && s->v_dim <= 256;
-    if (long_queries && !is_buffered(s, isa)) reads *= s->waves;
+    int should = isa->by == BY_MATRICES && !phases[s->phase].bounded && s->v_dim <= 256;
+    if (should && way_of(s, isa) == BY_WAVE) reads *= s->waves;
     return waves < 2 * target->simds ? reads * 5 : reads * 4;
 }
 
@@ -436,8 +433,7 @@ static int32_t most_splits(const kgen_attn_spec *s, const isa_row *isa) {
     whole.v_split = 1;
     if (!whole.waves) whole.waves = 4;
     if (!whole.row_tiles) whole.row_tiles = 2;
-    int buffered = is_buffered(&whole, isa);
-    return buffered && s->v_dim <= 256 ? 1 : isa->v_split;
+    return way_of(&whole, isa) == BY_MATRICES && s->v_dim <= 256 ? 1 : isa->v_split;
 }
 
 /* The candidate numbered `n`, keeping what the spec asks for. */
@@ -484,9 +480,25 @@ static int32_t waves_of_window(const kgen_attn_spec *s, const kgen_target *targe
     return s->phase == KGEN_PHASE_DECODE && free && fits ? blocks : 0;
 }
 
+/* Lines are for two waves of a SIMD, of which one has products while the other has
+ * exponentials: of two workgroups, where those find room. */
+static int tune_lines(kgen_attn_spec *s, const kgen_target *target) {
+    for (int32_t occupancy = 2; occupancy && !s->waves && !s->occupancy; occupancy--) {
+        kgen_attn_spec two = *s;
+        two.occupancy = occupancy;
+        two.waves = 2 * target->simds / occupancy;
+        two = best_candidate(&two, target);
+        if (way_of(&two, &isa_rows[target->isa]) != BY_LINES || excess(&two, target)) continue;
+        *s = two;
+        return 1;
+    }
+    return 0;
+}
+
 static void tune(kgen_attn_spec *s, const kgen_target *target) {
     enum { SLACK = 8 }; /* by which the count of registers is known to be high */
     kgen_attn_spec small = *s;
+    if (tune_lines(s, target)) return;
     small.occupancy = small_groups(s, target);
     if (small.occupancy) {
         small.waves = 4;
@@ -531,8 +543,9 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
         .joins = spec->cascade,
         .part_keys = part_keys_of(spec),
         .block_keys = isa->keys,
-        .item_cost = is_buffered(spec, isa) ? kg_attn_buffered_cost(spec->waves, dims)
-                                            : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),
+        .item_cost = way_of(spec, isa) == BY_MATRICES
+                         ? kg_attn_buffered_cost(spec->waves, dims)
+                         : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),
     };
 }
 
@@ -541,6 +554,23 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
 static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
     return spec->attn.waves * spec->attn.v_split * target->wave_size;
 }
+
+/* What templates ask instead of the phase's number, and of the target. Waves read the cache, or
+ * what lies in LDS for long queries; those of mla have a stage. */
+FACT(part_keys, part_keys_of(&spec->attn))
+FACT(is_bounded, phases[spec->attn.phase].bounded)
+FACT(is_ragged, phases[spec->attn.phase].ragged)
+FACT(is_tree, phases[spec->attn.phase].tree)
+FACT(is_dense, phases[spec->attn.phase].dense)
+FACT(by_matrices, way_of(&spec->attn, &isa_rows[target->isa]) == BY_MATRICES)
+FACT(by_lines, way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES)
+FACT(no, 0)
+
+static const kgen__fact facts[] = {{"PART_KEYS", part_keys}, {"BOUNDED", is_bounded},
+                                   {"RAGGED", is_ragged},    {"TREE", is_tree},
+                                   {"DENSE", is_dense},      {"STAGED", no},
+                                   {"SPARSE", no},           {"BY_MATRICES", by_matrices},
+                                   {"BY_LINES", by_lines},   {NULL, NULL}};
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->attn.occupancy; }
 
@@ -561,7 +591,7 @@ const kgen__family kgen__family_attn = {
     .template_of = template_of,
     .params = params,
     .param_count = sizeof params / sizeof params[0],
-    .facts = phase_facts,
+    .facts = facts,
     .applicable = applicable,
     .defaults = defaults,
     .launch_shape = launch_shape,

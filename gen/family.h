@@ -6,11 +6,16 @@
 
 #include "param_rows.h"
 
-/* A constant of the prelude that follows from a parameter. */
+/* A constant of the prelude that follows from parameters, and from the target. */
 typedef struct kgen__fact {
     const char *constant;
-    int32_t (*of)(const kgen_spec *spec);
+    int32_t (*of)(const kgen_spec *spec, const kgen_target *target);
 } kgen__fact;
+#define FACT(name, value)                                                   \
+    static int32_t name(const kgen_spec *spec, const kgen_target *target) { \
+        (void)spec, (void)target;                                           \
+        return value;                                                       \
+    }
 
 typedef struct kgen__family {
     const char *template_name;

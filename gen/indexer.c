@@ -50,35 +50,27 @@ enum { PARAMS = sizeof params / sizeof params[0] };
 
 /* --- what the templates of attention and of caches ask besides ------------- */
 
-#define ALWAYS(name, value)                      \
-    static int32_t name(const kgen_spec *spec) { \
-        (void)spec;                              \
-        return value;                            \
-    }
-ALWAYS(no, 0)
-ALWAYS(nhd, KGEN_LAYOUT_NHD)
-ALWAYS(shuffle, KGEN_LAYOUT_SHUFFLE)
-ALWAYS(xpacked, KGEN_LAYOUT_XPACKED)
-ALWAYS(fp16, KGEN_DTYPE_FP16)
-ALWAYS(int_8, KGEN_DTYPE_I8)
-ALWAYS(int_4, KGEN_DTYPE_I4)
-ALWAYS(descale_none, KGEN_DESCALE_NONE)
-ALWAYS(descale_token, KGEN_DESCALE_TOKEN)
-ALWAYS(descale_block, KGEN_DESCALE_BLOCK)
+FACT(no, 0)
+FACT(nhd, KGEN_LAYOUT_NHD)
+FACT(shuffle, KGEN_LAYOUT_SHUFFLE)
+FACT(xpacked, KGEN_LAYOUT_XPACKED)
+FACT(fp16, KGEN_DTYPE_FP16)
+FACT(int_8, KGEN_DTYPE_I8)
+FACT(int_4, KGEN_DTYPE_I4)
+FACT(descale_none, KGEN_DESCALE_NONE)
+FACT(descale_token, KGEN_DESCALE_TOKEN)
+FACT(descale_block, KGEN_DESCALE_BLOCK)
 
-static int32_t head_dim(const kgen_spec *spec) { return spec->indexer.head_dim; }
-
+FACT(head_dim, spec->indexer.head_dim)
 /* Keys of a page of 1 or 2 begin at multiples of 4 bytes. */
-static int32_t row_align(const kgen_spec *spec) {
-    return spec->indexer.page == 1 || spec->indexer.page == 2 ? 4 : 16;
-}
+FACT(row_align, spec->indexer.page == 1 || spec->indexer.page == 2 ? 4 : 16)
 
 /* clang-format off */
 static const kgen__fact facts[] = {
     {"Q_DTYPE", fp16}, {"OUT_DTYPE", fp16}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4},
     {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked}, {"WINDOW", no},
-    {"CHUNK", no}, {"BUFFERS", no}, {"DESCALE", descale_none}, {"SCALE", descale_token},
-    {"DESCALE_NONE", descale_none}, {"DESCALE_TOKEN", descale_token},
+    {"CHUNK", no}, {"BY_MATRICES", no}, {"BY_LINES", no}, {"DESCALE", descale_none},
+    {"SCALE", descale_token}, {"DESCALE_NONE", descale_none}, {"DESCALE_TOKEN", descale_token},
     {"DESCALE_BLOCK", descale_block}, {"V_DIM", head_dim}, {"ROW_ALIGN", row_align},
     {NULL, NULL}};
 /* clang-format on */

@@ -62,31 +62,26 @@ static const kgen_param params[] = {
 
 static int32_t width_of(const kgen_mla_spec *s) { return s->latent + s->rope; }
 
-static int32_t width(const kgen_spec *spec) { return width_of(&spec->mla); }
-static int32_t is_ragged(const kgen_spec *spec) { return spec->mla.phase != KGEN_MLA_DECODE; }
-static int32_t is_tree(const kgen_spec *spec) { return spec->mla.phase == KGEN_MLA_TREE; }
+FACT(width, width_of(&spec->mla))
+FACT(is_ragged, spec->mla.phase != KGEN_MLA_DECODE)
+FACT(is_tree, spec->mla.phase == KGEN_MLA_TREE)
 
 static int32_t part_keys_of(const kgen_mla_spec *s) {
     return kgen__attn_part_keys(s->invariant, !s->flat);
 }
-static int32_t part_keys(const kgen_spec *spec) { return part_keys_of(&spec->mla); }
+FACT(part_keys, part_keys_of(&spec->mla))
 
-#define ALWAYS(name, value)                      \
-    static int32_t name(const kgen_spec *spec) { \
-        (void)spec;                              \
-        return value;                            \
-    }
-ALWAYS(no, 0)
-ALWAYS(yes, 1)
-ALWAYS(nhd, KGEN_LAYOUT_NHD)
-ALWAYS(shuffle, KGEN_LAYOUT_SHUFFLE)
-ALWAYS(xpacked, KGEN_LAYOUT_XPACKED)
-ALWAYS(causal_seq, KGEN_CAUSAL_SEQ)
-ALWAYS(alibi_sqrt, KGEN_ALIBI_SQRT)
-ALWAYS(descale_token, KGEN_DESCALE_TOKEN)
-ALWAYS(float_32, KGEN_DTYPE_F32)
-ALWAYS(int_8, KGEN_DTYPE_I8)
-ALWAYS(int_4, KGEN_DTYPE_I4)
+FACT(no, 0)
+FACT(yes, 1)
+FACT(nhd, KGEN_LAYOUT_NHD)
+FACT(shuffle, KGEN_LAYOUT_SHUFFLE)
+FACT(xpacked, KGEN_LAYOUT_XPACKED)
+FACT(causal_seq, KGEN_CAUSAL_SEQ)
+FACT(alibi_sqrt, KGEN_ALIBI_SQRT)
+FACT(descale_token, KGEN_DESCALE_TOKEN)
+FACT(float_32, KGEN_DTYPE_F32)
+FACT(int_8, KGEN_DTYPE_I8)
+FACT(int_4, KGEN_DTYPE_I4)
 
 /* clang-format off */
 static const kgen__fact facts[] = {
@@ -96,7 +91,7 @@ static const kgen__fact facts[] = {
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
         {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
     {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"PART_KEYS", part_keys}, {"SPANS", no},
-    {"BUFFERS", no},
+    {"BY_MATRICES", no}, {"BY_LINES", no},
     {"CASCADE", no},
     {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};

@@ -72,7 +72,7 @@ static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen_
     for (size_t i = 0; i < family->param_count; i++)
         write_param(buf, family->params, i, kgen_param_get(&source->spec, &family->params[i]));
     for (const kgen__fact *f = family->facts; f && f->constant; f++)
-        write_constant(buf, f->constant, f->of(&source->spec));
+        write_constant(buf, f->constant, f->of(&source->spec, target));
     kgen__buf_printf(buf, "}\n");
 }
 

@@ -5,7 +5,7 @@
 // A wave takes rows, and of its workgroup's segment every n-th block of keys, as
 // the n waves with the same rows share them:
 //   S = K Q^T          keys straight from memory into matrix operands; where queries
-//                      are many, on some targets, by way of LDS (kg/attn/buffer_nvidia.h)
+//                      are many, on some targets, by way of LDS (kg/attn/buffer.h)
 //   P = exp2(S - m)    m moves only when a score exceeds it by 2^8
 //   O += V^T P^T       P is already where the second product wants it
 #include "kg/attn/attn_run.h"
@@ -21,7 +21,7 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     values_t o;
     role_t role = role_of(g, wave);
     head_t head = head_of(a, g, role);
-    u8 *queries = lds + (Q_IN_LDS && !BUFFERED ? role.group * Q_LDS_WORDS * 4 : 0);
+    u8 *queries = lds + (Q_IN_LDS && !BY_MATRICES ? role.group * Q_LDS_WORDS * 4 : 0);
     keys_t keys = keys_of(a, g);
     head.k = settled(head.k);
     head.v = settled(head.v);
@@ -30,9 +30,11 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     clear(m, l, o);
     load_q(q, a, g, role, queries);
     scale_q(head, q);
-    if constexpr (BUFFERED) park_of(lds, wave).segment = g;
+    if constexpr (BY_MATRICES) park_of(lds, wave).segment = g;
+    if constexpr (BY_LINES) park(g.seq);
     walk(m, l, o, q, a, g, role, head, keys, queries, lds, wave);
-    if constexpr (BUFFERED) g = park_of(lds, wave).segment;
+    if constexpr (BY_LINES) fetch(g.seq);
+    if constexpr (BY_MATRICES) g = park_of(lds, wave).segment;
     g.item_start = fetched(g.item_start);
     g.item_end = fetched(g.item_end);
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);

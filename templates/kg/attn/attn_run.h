@@ -4,15 +4,15 @@
 
 namespace kg {
 
-// Where waves stage their keys or groups come before sequences, the place in the line
+// Where waves have keys in LDS or groups come before sequences, the place in the line
 // waits there as well.
 KG_DEV void park(work_t &w) {
-    if constexpr (!STAGED && !CASCADE) return;
+    if constexpr (!STAGED && !CASCADE && !BY_LINES) return;
     w.cut = cut_t{parked(w.cut.each), parked(w.cut.extra), w.cut.part};
     park(w.seq);
 }
 KG_DEV void fetch(work_t &w) {
-    if constexpr (!STAGED && !CASCADE) return;
+    if constexpr (!STAGED && !CASCADE && !BY_LINES) return;
     w.cut = cut_t{fetched(w.cut.each), fetched(w.cut.extra), w.cut.part};
     fetch(w.seq);
 }
@@ -39,10 +39,10 @@ KG_DEV void run(args_t args, u8 *lds) {
         work.seq_start = parked(work.seq_start);
         cut_t cut = work.cut;
         park(work);
-        if constexpr (BUFFERED) park_of(lds, wave).work = work;
+        if constexpr (BY_MATRICES) park_of(lds, wave).work = work;
         if constexpr (CASCADE) wave = (int)opaque_uniform((u32)uniform((int)held));
         if (g.shares) SEGMENT(a, g, cut, lds, wave);
-        if constexpr (BUFFERED) work = park_of(lds, wave).work;
+        if constexpr (BY_MATRICES) work = park_of(lds, wave).work;
         g.next = fetched(g.next);
         work.end = fetched(work.end);
         work.seq_start = fetched(work.seq_start);

@@ -22,7 +22,7 @@ KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
 
 /* Key blocks that are worth another workgroup and its share of the merge. */
 KG_SHAPE int kg_attn_least_blocks(int waves) { return 2 * waves; }
-/* By way of LDS: for all waves, two sets. */
+/* As matrices by way of LDS: for all waves, two sets. */
 KG_SHAPE int kg_attn_least_buffered(int waves) { return 8 * waves; }
 
 /* Where an item is cut at fixed places: its parts, at most. */
@@ -40,8 +40,8 @@ KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) 
 KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {
     return ceil_div(8 * 96 * 1024, keys * dims * bits);
 }
-/* By way of LDS a block takes its products' time, and its waves' rows are many: finishing
- * them costs as much as two dozen blocks of 128 dims. Measured. */
+/* As matrices by way of LDS a block takes its products' time, and its waves' rows are many:
+ * finishing them costs as much as two dozen blocks of 128 dims. Measured. */
 KG_SHAPE int kg_attn_buffered_cost(int waves, int dims) { return ceil_div(24 * waves * 256, dims); }
 
 /* --- registers of a lane --------------------------------------------------- */
@@ -89,17 +89,7 @@ KG_SHAPE int kg_attn_stage_row(int bytes, int sm90) {
     return sm90 ? ceil_div(bytes + 64, 128) * 128 - 64 : bytes / 16 % 2 ? bytes : bytes + 16;
 }
 
-/* Long queries: four waves, with 16 query rows each, multiply with keys and values that
- * lie in LDS, where sets of some blocks are on their way for all waves of the workgroup. */
-KG_SHAPE int kg_attn_buffered(int bounded, int packed, int v_split, int waves, int row_tiles) {
-    return !bounded && !packed && v_split == 1 && waves % 4 == 0 && row_tiles == 2;
-}
-/* Behind the sets lies what a wave knows of its work. Matrices begin at multiples of
- * KG_ATTN_SWIZZLE bytes. */
-enum { KG_ATTN_PARK_BYTES = 192, KG_ATTN_SWIZZLE = 1024 };
-
-/* A row of LDS is 128 bytes of a token, 64 dims of 16 bits; what the cache has in other
- * types waits as it comes (raw) and is converted from there. */
+/* Long queries by way of LDS: sets of some blocks of keys and values. */
 typedef struct kg_attn_sets {
     int blocks;    /* of a set */
     int slots;     /* sets: one is read, the others are on their way */
@@ -107,8 +97,25 @@ typedef struct kg_attn_sets {
     int bytes;     /* of all slots */
 } kg_attn_sets;
 
-KG_SHAPE kg_attn_sets kg_attn_sets_at(int blocks, int slots, int keys, int head_dim, int v_dim,
-                                      int bits) {
+/* Lanes that bring a token's `pieces` of 16 bytes, and the tokens that a wave so brings at
+ * once, of the `keys` that are its. */
+KG_SHAPE int kg_attn_lanes_of_row(int pieces, int wave) {
+    int lanes = 1;
+    while (lanes < pieces && lanes < wave) lanes *= 2;
+    return lanes;
+}
+KG_SHAPE int kg_attn_at_once(int pieces, int wave, int keys) {
+    return smaller(wave / kg_attn_lanes_of_row(pieces, wave), keys);
+}
+
+/* As matrices, with which four waves multiply that have 16 query rows each. Behind the sets
+ * lies what a wave knows of its work. Matrices begin at multiples of KG_ATTN_SWIZZLE bytes. */
+enum { KG_ATTN_PARK_BYTES = 192, KG_ATTN_SWIZZLE = 1024 };
+
+/* A row of LDS is 128 bytes of a token, 64 dims of 16 bits; what the cache has in other
+ * types waits as it comes (raw) and is converted from there. */
+KG_SHAPE kg_attn_sets kg_attn_matrices_at(int blocks, int slots, int keys, int head_dim, int v_dim,
+                                          int bits) {
     int n = blocks * keys, k = ceil_div(head_dim, 64) * 128 * n, v = ceil_div(v_dim, 64) * 128 * n;
     int raw = bits < 16 ? ceil_div(n * (head_dim + v_dim) * bits / 8, 1024) * 1024 : 0;
     int bytes = raw ? slots * raw + 2 * (k + v) : slots * (k + v);
@@ -121,15 +128,43 @@ KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales) {
     if (token_scales) acc_registers += 48; /* a lane has those of its scores */
     return acc_registers > 160 ? 1 : acc_registers > 96 ? 2 : 4;
 }
-KG_SHAPE kg_attn_sets kg_attn_sets_of(int most_blocks, int keys, int head_dim, int v_dim, int bits,
-                                      int occupancy, int q_bytes) {
+KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_dim, int v_dim,
+                                          int bits, int occupancy, int q_bytes) {
     int most = (occupancy > 2 ? 69632 : 229376 / occupancy - 4096) - q_bytes;
     for (int blocks = most_blocks; blocks > 1; blocks /= 2)
         for (int slots = 3; slots > 1; slots--) {
-            kg_attn_sets sets = kg_attn_sets_at(blocks, slots, keys, head_dim, v_dim, bits);
+            kg_attn_sets sets = kg_attn_matrices_at(blocks, slots, keys, head_dim, v_dim, bits);
             if (sets.bytes <= most) return sets;
         }
-    return kg_attn_sets_at(1, 2, keys, head_dim, v_dim, bits);
+    return kg_attn_matrices_at(1, 2, keys, head_dim, v_dim, bits);
+}
+
+/* As lines, of which waves load operands: a token's keys, or values, as 16-bit numbers. Lines
+ * of keys are an odd number of 16 bytes long. */
+KG_SHAPE kg_attn_sets kg_attn_lines_at(int blocks, int slots, int keys, int head_dim, int v_dim) {
+    int n = blocks * keys, k = n * kg_attn_stage_row(head_dim * 2, 0), v = n * v_dim * 2;
+    kg_attn_sets sets = {blocks, slots, k, v, 0, slots * (k + v)};
+    return sets;
+}
+/* Registers of a wave's keys or values on their way to `blocks` blocks of `keys`. */
+KG_SHAPE int kg_attn_on_their_way(int blocks, int keys, int waves, int dim, int bits) {
+    int mine = ceil_div(blocks * keys, waves);
+    return 4 * (mine / kg_attn_at_once(dim * bits / 128, 64, mine));
+}
+/* As many blocks as there are waves, room for, and 16 registers to bring them by. A second slot,
+ * where there is room, spares a barrier. lds_bytes: of the workgroup, some of which is for
+ * what waves say of their rows. */
+KG_SHAPE kg_attn_sets kg_attn_lines_of(int lds_bytes, int keys, int waves, int head_dim, int v_dim,
+                                       int bits) {
+    int room = lds_bytes - 9216, blocks = 1;
+    while (2 * blocks <= waves &&
+           kg_attn_lines_at(2 * blocks, 1, keys, head_dim, v_dim).bytes <= room &&
+           kg_attn_on_their_way(2 * blocks, keys, waves, head_dim, bits) +
+                   kg_attn_on_their_way(2 * blocks, keys, waves, v_dim, bits) <=
+               16)
+        blocks *= 2;
+    kg_attn_sets two = kg_attn_lines_at(blocks, 2, keys, head_dim, v_dim);
+    return two.bytes <= room ? two : kg_attn_lines_at(blocks, 1, keys, head_dim, v_dim);
 }
 
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS

@@ -16,10 +16,11 @@ constexpr bool Q_8BIT = Q_DTYPE >= DTYPE_E4M3FN && Q_DTYPE <= DTYPE_E5M2;
 constexpr bool Q_F32 = Q_DTYPE == DTYPE_F32;
 constexpr bool OUT_8BIT = OUT_DTYPE >= DTYPE_E4M3FN && OUT_DTYPE <= DTYPE_E5M2;
 constexpr int KV_BITS = KV_4BIT ? 4 : KV_8BIT ? 8 : 16;
-constexpr int X = 128 / KV_BITS; // elements of 16 bytes
 constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
-// Keys and values come by way of LDS (kg/attn/buffer_nvidia.h).
-constexpr bool BUFFERED = IS_SM90 && BUFFERS;
+// Keys and values come by way of LDS (kg/attn/buffer.h).
+constexpr bool BUFFERED = BY_MATRICES != 0 || BY_LINES != 0;
+// Elements of 16 bytes of what waves load operands from; BY_LINES are of 16-bit numbers.
+constexpr int X = BY_LINES ? 8 : 128 / KV_BITS;
 // The 16-bit type that enters the matrix units: fp16 where queries or keys are.
 // sm_90 turns 8-bit floats into fp16 in one instruction, so it computes these
 // in fp16 for either query type. bf16 queries are then scaled (q_to_f16).

@@ -7,59 +7,30 @@
 // has another type than the products take. Where it reads and writes is worked out for the
 // first; the others are steps of constants and of one product.
 #pragma once
+#include "kg/attn/buffer.h"
 #include "kg/attn/lds_nvidia.h"
-#include "kg/attn/softmax.h"
 
 namespace kg {
 
-constexpr int SET_KEYS = SET_BLOCKS * TOK;
-constexpr int WAVE_KEYS = ceil_div(SET_KEYS, WAVES); // that a wave brings
 constexpr int MATRIX_BYTES = SET_KEYS * 128;
-constexpr int K_PIECES = HEAD_DIM * KV_BITS / 128, V_PIECES = V_DIM * KV_BITS / 128;
-constexpr int NEW_PIECES = 16 / KV_BITS; // of LDS, that one of the cache becomes
 constexpr bool HAS_RAW = SETS.raw != 0;
 constexpr int SLOTS = HAS_RAW ? 2 : SETS.slots; // of matrices
 // Copies on their way while a set is worked on; what is raw is out of the way once it is
 // converted.
 constexpr int AHEAD = HAS_RAW ? SETS.slots : SLOTS - 1;
-static_assert(!BUFFERED || TOK % WAVE_KEYS == 0, "a wave's keys are one block's");
 
 // --- keys and values ----------------------------------------------------------
 
-// The first token that the wave brings of the set that begins with `block`.
-KG_DEV int first_token(const keys_t &keys, int block, int wave) {
-    u32 first = (u32)(wave * WAVE_KEYS);
-    return block_start(keys, block + (int)(first / TOK)) + (int)(first % TOK);
-}
-// The page of the key that the lane stands for.
-KG_DEV i32 set_page(const keys_t &keys, int block, int wave) {
-    int key = SHARED_ID ? 0 : (int)(lane_id() % WAVE_KEYS);
-    return page_number(keys, first_token(keys, block, wave) + key);
-}
-
-// Lanes that share a row, and rows that they bring at once.
-constexpr int lanes_of_row(int pieces) {
-    int lanes = 1;
-    while (lanes < pieces && lanes < WAVE) lanes *= 2;
-    return lanes;
-}
-constexpr int rows_at_once(int pieces) { return smaller(WAVE / lanes_of_row(pieces), WAVE_KEYS); }
-
-// What a lane brings of rows of PIECES pieces: of its row, and of every n-th behind it. A
-// lane too many brings the last piece, or row, again; where pieces are converted in place
-// it must not.
+// What a lane brings of rows of PIECES pieces, and where its row lies in the set. Where pieces
+// are converted in place a lane too many must not.
 template <int PIECES> struct share_of_rows {
     static constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
-    int row;   // of the wave's
-    u32 place; // of that row in the set
+    int row;
+    u32 place;
 };
 template <int PIECES> KG_DEV share_of_rows<PIECES> share_of_lane(int wave) {
-    constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
-    int row = smaller((int)lane_id() / LANES, AT_ONCE - 1), first = wave * WAVE_KEYS;
+    int row = row_of_lane<PIECES>(), first = wave * WAVE_KEYS;
     return {row, (u32)(first / TOK * TOK + k_place(first % TOK + row))};
-}
-template <int PIECES> KG_DEV u32 piece_of_lane(int first) {
-    return (u32)smaller(first + (int)lane_id() % lanes_of_row(PIECES), PIECES - 1);
 }
 template <int PIECES> KG_DEV bool is_one_too_many(int first) {
     constexpr int LANES = lanes_of_row(PIECES);
@@ -116,19 +87,6 @@ KG_DEV void bring_rows(u8 *to, const u8 *from, i64 page_bytes, int token_bytes, 
     });
 }
 
-struct alignas(16) piece_t {
-    u32 w[4];
-};
-// 16 bytes of the cache as NEW_PIECES pieces, elements in order.
-KG_DEV void convert_piece(u32 (&out)[NEW_PIECES * 4], const piece_t &in) {
-    to_compute<4>(out, in.w);
-    if constexpr (KV_4BIT) KG_UNROLL for (int n = 0; n < NEW_PIECES * 4; n += 4) {
-            u32 x[4];
-            KG_UNROLL for (int j = 0; j < 4; j++) x[j] = out[n + j];
-            KG_UNROLL for (int j = 0; j < 4; j++) out[n + j] =
-                byte_perm(x[j % 2 * 2], x[j % 2 * 2 + 1], j / 2 ? 0x07060302 : 0x05040100);
-        }
-}
 // What the lane has brought.
 template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave) {
     share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);

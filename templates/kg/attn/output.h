@@ -11,7 +11,7 @@ KG_DEV u32 late_thread() { return opaque(thread_id()); }
 
 constexpr int ALL_WAVES = WAVES * V_SPLIT;
 
-constexpr bool BY_TILES = PACKED || BUFFERED; // else by chunks
+constexpr bool BY_TILES = PACKED || BY_MATRICES; // else by chunks
 constexpr int LEAST_TILES = BY_TILES ? PART_TILES : CHUNK_TILES;
 constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES,
                                            LEAST_TILES, kg_attn_round_most(IS_SM90));
@@ -27,9 +27,9 @@ constexpr int LDS_FLAG = LDS.flag;
 constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 // A stage is done with when waves meet, but for what they say of their rows.
 constexpr int LDS_STAGE =
-    BUFFERED ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE : LDS.round;
-constexpr int LDS_PARK = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES); // [WAVES], BUFFERED
-constexpr int LDS_USED = LDS_PARK + (BUFFERED ? WAVES * KG_ATTN_PARK_BYTES : 0);
+    BY_MATRICES ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE : LDS.round;
+constexpr int LDS_PARK = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES); // [WAVES], BY_MATRICES
+constexpr int LDS_USED = LDS_PARK + (BY_MATRICES ? WAVES * KG_ATTN_PARK_BYTES : 0);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 // Waits in LDS while registers are short; all lanes of a wave put the same there.

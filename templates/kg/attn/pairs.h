@@ -12,8 +12,8 @@
 namespace kg {
 
 // Units that stand for no keys: what starting and finishing an item costs.
-constexpr u32 ITEM_COST = BUFFERED ? kg_attn_buffered_cost(WAVES, HEAD_DIM + V_DIM)
-                                   : kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BITS);
+constexpr u32 ITEM_COST = BY_MATRICES ? kg_attn_buffered_cost(WAVES, HEAD_DIM + V_DIM)
+                                      : kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BITS);
 
 // A unit is a block of keys for one wave's rows, or 2^unit_shift of them where 32
 // bits would not count them all.
@@ -27,7 +27,8 @@ KG_DEV int blocks_of_units(args_t a, const seq_t &s, int units, int blocks) {
 // As many as the rows of a sequence fill, of those there are.
 KG_DEV u32 ways_of(int q_len) {
     u32 ways = 0;
-    while ((2 << ways) <= WAVES && (INVARIANT || BUFFERED || (WAVE_ROWS << ways) < q_len * GROUP))
+    while ((2 << ways) <= WAVES &&
+           (INVARIANT || BY_MATRICES != 0 || (WAVE_ROWS << ways) < q_len * GROUP))
         ways++;
     return ways;
 }

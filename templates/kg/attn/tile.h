@@ -21,12 +21,12 @@ constexpr int Q_WORDS = QX / 2; // words of Q that meet one K chunk
 constexpr int STEPS = Q_WORDS / K_WORDS;
 
 constexpr int V_LANE_DIMS = kg_attn_lane_dims(V_DIM, V_SPLIT, NI, X);
-constexpr int V_WORDS = V_LANE_DIMS * KV_BITS / 32;
+constexpr int V_WORDS = larger(1, V_LANE_DIMS *KV_BITS / 32);
 constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
 constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
 constexpr int PACKED_WORDS = TPL * KV_BITS / 32;
 
-constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, PACKED || BUFFERED);
+constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, PACKED || BY_MATRICES);
 constexpr int SLICE_DIMS = kg_attn_slice_dims(V_DIM, V_SPLIT, PART_DIMS); // of a wave
 constexpr int V_PARTS = SLICE_DIMS / PART_DIMS;
 constexpr int PART_TILES = PART_DIMS / 16;
@@ -41,8 +41,8 @@ constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, QX);
-constexpr int Q_KEEPS = kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BUFFERED);
-constexpr bool Q_IN_LDS = !STAGED && Q_REGS > Q_KEEPS;
+constexpr int Q_KEEPS = kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES);
+constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
 constexpr int Q_LDS_WORDS = Q_REGS * WAVE; // of the waves with the same rows
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (UNBOUNDED ? WAVES : 1) : 0;
 
@@ -52,8 +52,9 @@ constexpr int STAGE_SCORES = TOK * STAGE_ROW;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
 constexpr kg_attn_sets SETS =
-    kg_attn_sets_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN), TOK, HEAD_DIM, V_DIM,
-                    KV_BITS, OCCUPANCY, Q_LDS_BYTES);
+    BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, HEAD_DIM, V_DIM, KV_BITS)
+             : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN), TOK,
+                                   HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
 constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED     ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4
@@ -120,7 +121,7 @@ KG_DEV void load_q_row(u32 (&w)[N][Q_WORDS], args_t a, const segment_t &g, int r
 }
 
 // The same as buffer_nvidia.h has them: of each 16 bytes the lane's word.
-constexpr bool TURNED_Q = BUFFERED && !Q_8BIT && !Q_F32;
+constexpr bool TURNED_Q = BY_MATRICES && !Q_8BIT && !Q_F32;
 KG_DEV void load_q_turned(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
     const u8 *q = q_row(a, g, row) + lane_grp((int)opaque(lane_id())) * 4;
     bool exists = row_exists(g, row);
@@ -219,7 +220,7 @@ template <int N> KG_DEV void pair_q_as_int4(u32 (&w)[N][Q_WORDS]) {
     }
 }
 
-// BUFFERED: a lane has its word of each 16 bytes of a chunk instead of one of these 16 bytes.
+// BY_MATRICES: a lane has its word of each 16 bytes of a chunk instead of one of these 16 bytes.
 KG_DEV void turn_q(u32 (&w)[Q_WORDS]) {
     u32 grp = lane_id() % 4, turned[4];
     KG_UNROLL for (u32 piece = 0; piece < 4; piece++)
@@ -264,19 +265,19 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
         if constexpr (KV_4BIT && !BUFFERED) pair_q_as_int4(w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
             SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;
-        if constexpr (BUFFERED) KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
+        if constexpr (BY_MATRICES) KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
                 if constexpr (!TURNED_Q) turn_q(w[c]);
                 if constexpr (Q_IN_LDS) put_q(lds, w[c], row, c);
             }
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
-            if constexpr (BUFFERED && Q_IN_LDS) break;
+            if constexpr (BY_MATRICES && Q_IN_LDS) break;
             if constexpr (!Q_IN_LDS)
                 q.w[t][c][n] = w[c][n];
             else if (role.key * V_SPLIT + role.v == t % (role.keys * V_SPLIT))
                 q_lds(lds, t, c)[n] = w[c][n];
         }
     }
-    if constexpr (Q_IN_LDS && !BUFFERED) barrier();
+    if constexpr (Q_IN_LDS && !BY_MATRICES) barrier();
 }
 
 // --- keys -------------------------------------------------------------------
@@ -318,7 +319,7 @@ KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
     const u8 *here = lds + opaque(0);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
-        u32 key[KROWS][X / 2];
+        u32 key[KROWS][64 / KV_BITS];
         KG_UNROLL for (int row = 0; row < KROWS; row++) to_compute<4>(key[row], k.w[c][row]);
         if (c + K_AHEAD < K_CHUNKS) load_k(k, h, keys, ids, start, c + K_AHEAD, c + K_AHEAD + 1);
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
@@ -340,7 +341,7 @@ KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
 
 // Value dim of an accumulator, in the wave's slice.
 KG_DEV int o_dim(int tile, int row) {
-    if constexpr (PACKED || BUFFERED)
+    if constexpr (PACKED || BY_MATRICES)
         return tile * 16 + row;
     else
         return tile / PART_TILES * CHUNK_DIMS + V_LANE_DIMS * (row % NI) +

@@ -12,7 +12,8 @@
 
 namespace kg {
 
-constexpr u32 LEAST_PART = BUFFERED ? kg_attn_least_buffered(WAVES) : kg_attn_least_blocks(WAVES);
+constexpr u32 LEAST_PART =
+    BY_MATRICES ? kg_attn_least_buffered(WAVES) : kg_attn_least_blocks(WAVES);
 
 // INVARIANT, where sequences have few tokens: an item is cut at multiples of PART_KEYS of
 // its sequence and nowhere else. Each part is a piece of the line by itself, has a partial
@@ -140,7 +141,7 @@ KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit) {
     if constexpr (UNBOUNDED) {
         item_t item = item_of_pairs(a, s, unit - start);
         u32 length = item.next - item.start, into = unit - start - item.start;
-        if (!INVARIANT && length > (BUFFERED ? 4 : 3) * ITEM_COST) return unit;
+        if (!INVARIANT && length > (BY_MATRICES ? 4 : 3) * ITEM_COST) return unit;
         return start + (2 * into < length ? item.start : item.next);
     }
     if constexpr (PARTED) {

@@ -75,5 +75,6 @@ constexpr int TREE = 0;
 constexpr int DENSE = 0;
 constexpr int STAGED = 0;
 constexpr int SPARSE = 0;
-constexpr int BUFFERS = 0;
+constexpr int BY_MATRICES = 0;
+constexpr int BY_LINES = 0;
 }

@@ -72,7 +72,8 @@ constexpr int LOOKBACK = 0;
 constexpr int KEEP = 0;
 constexpr int PART_KEYS = 0;
 constexpr int SPANS = 0;
-constexpr int BUFFERS = 0;
+constexpr int BY_MATRICES = 0;
+constexpr int BY_LINES = 0;
 constexpr int CASCADE = 0;
 constexpr int ALIBI_SQRT = 2;
 }

@@ -1,0 +1,220 @@
+// Long queries on CDNA: a set of some blocks of keys and values lies in LDS for all waves of
+// the workgroup, and the next one is on its way there through registers. It comes while this
+// one's products are computed, and is converted once for all waves.
+//
+// A line of LDS is a token's keys, or values, as 16-bit numbers. Operands are read 16 bytes
+// a lane: an odd number of pieces from line to line, and k_line, put what is read at a time
+// on each bank once, on the 32 banks of gfx942 as on the 64 of gfx950. Values are read as from
+// memory, the same dims of eight tokens, and turned by byte permutes.
+#pragma once
+#include "kg/attn/buffer.h"
+
+namespace kg {
+
+constexpr int K_LINE = SETS.k / SET_KEYS, V_LINE = SETS.v / SET_KEYS; // bytes
+
+typedef float pair_t __attribute__((ext_vector_type(2)));
+
+// --- from memory to LDS -------------------------------------------------------
+
+// A wave's keys, or values, of a set, on their way.
+template <int PIECES> struct rows_t {
+    piece_t piece[WAVE_KEYS / rows_at_once(PIECES)];
+};
+
+// Rows of one page, of tokens `start` and those behind it: scalars say where they are, and
+// to a lane its row is a number of bytes between two bounds.
+template <int PIECES>
+KG_DEV const u8 *near_row(const u8 *from, int token_bytes, const keys_t &keys, int start, int row) {
+    constexpr int MOST = 32; // rows
+    int first = clamp_token(keys, start), slot = slot_of(keys, start, start);
+    int most = smaller(larger(keys.last - first, 0), MOST) * token_bytes;
+    u32 at = (u32)(row_of_lane<PIECES>() * token_bytes + row * token_bytes);
+    if constexpr (!SEES_START)
+        at = (u32)larger((int)at - smaller(first - smaller(start, first), MOST) * token_bytes, 0);
+    at = at < (u32)most ? at : (u32)most;
+    return from + (i64)((u32)slot * (u32)token_bytes) + (at + piece_of_lane<PIECES>(0) * 16u);
+}
+// The lane's piece of a row, whose page it asks for by the lane that stands for the row.
+template <int PIECES>
+KG_DEV const u8 *far_row(const u8 *from, i64 page_bytes, int token_bytes, const keys_t &keys,
+                         i32 page, int start, int row) {
+    int key = row_of_lane<PIECES>() + row;
+    i64 id = inside_pool(keys, (i32)shuffle((u32)page, (u32)key));
+    u32 slot = (u32)slot_of(keys, start + key, start + key / 16 * 16);
+    return from + id * page_bytes + (i64)(slot * (u32)token_bytes) + piece_of_lane<PIECES>(0) * 16u;
+}
+
+// `page`: as set_page has it.
+template <int PIECES>
+KG_DEV void fetch_rows(rows_t<PIECES> &rows, const u8 *from, i64 page_bytes, int token_bytes,
+                       const keys_t &keys, i32 page, int start) {
+    constexpr int AT_ONCE = rows_at_once(PIECES);
+    KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
+        const u8 *p;
+        if constexpr (!SMALL_PAGE && KEEP == 0 && 16 % AT_ONCE == 0) {
+            i64 id = inside_pool(keys, (i32)read_lane((u32)page, (u32)(n / 16 * 16)));
+            p = near_row<PIECES>(from + id * page_bytes, token_bytes, keys, start + n / 16 * 16,
+                                 n % 16);
+        } else {
+            p = far_row<PIECES>(from, page_bytes, token_bytes, keys, page, start, n);
+        }
+        load_words(rows.piece[n / AT_ONCE].w, p);
+    }
+}
+
+// Where a block's keys lie: those that begin rows of a score tile beside those that follow
+// them, in both tiles.
+KG_DEV int k_line(int token) {
+    int i = 4 * (token / 8) + token % 4;
+    return token / 4 % 2 + 2 * (i % 4 + i / 8 * 4 + (i / 8 ^ i / 4 % 2) * 8);
+}
+
+// Into LDS, where the set's keys, or values, begin at `lines`.
+template <bool IS_KEYS, int PIECES>
+KG_DEV void put_rows(u8 *lines, const rows_t<PIECES> &rows, int wave) {
+    constexpr int AT_ONCE = rows_at_once(PIECES), LINE = IS_KEYS ? K_LINE : V_LINE;
+    int first = wave * WAVE_KEYS;
+    u8 *block = lines + first / TOK * (TOK * LINE) + piece_of_lane<PIECES>(0) * (NEW_PIECES * 16);
+    KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
+        int token = first % TOK + row_of_lane<PIECES>() + n;
+        u32 w[NEW_PIECES * 4];
+        convert_piece(w, rows.piece[n / AT_ONCE]);
+        u8 *to = block + (IS_KEYS ? k_line(token) : token) * LINE;
+        KG_UNROLL for (int j = 0; j < NEW_PIECES * 4; j += 4) * (piece_t *)(to + j * 4) =
+            piece_t{{w[j], w[j + 1], w[j + 2], w[j + 3]}};
+    }
+}
+
+// --- a block -------------------------------------------------------------------
+
+// s[t] = K Q^T of the block whose keys begin at `k`.
+KG_DEV void score_rows(scores_t (&s)[ROW_TILES], const u8 *k, const q_frag_t &q) {
+    int i = lane_i((int)lane_id()), grp = lane_grp((int)lane_id());
+    k += k_line(k_token(i, 0)) * K_LINE + grp * 16;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
+        bool inside = HEAD_DIM % K_DIMS == 0 || (c * NGRP + grp) * X < HEAD_DIM;
+        const u8 *p = k + (inside ? c * K_DIMS * 2 : -grp * 16); // else it meets a zero of Q
+        u32 w[KROWS][K_WORDS];
+        KG_UNROLL for (int row = 0; row < KROWS; row++) {
+            piece_t piece = *(const piece_t *)(p + row * K_LINE);
+            KG_UNROLL for (int j = 0; j < K_WORDS; j++) w[row][j] = piece.w[j];
+        }
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+            u32 query[K_WORDS];
+            KG_UNROLL for (int j = 0; j < K_WORDS; j++) query[j] = q.w[Q_IN_LDS ? 0 : t][c][j];
+            mma_qk(s[t], w, query);
+        }
+    }
+}
+
+// O += V^T P of the block whose values begin at `v`.
+KG_DEV void weigh_rows(values_t &o, const u8 *v, const u32 (&p)[ROW_TILES][P_WORDS]) {
+    constexpr int WORDS = V_LANE_DIMS / 2;
+    struct alignas(4 * WORDS) dims_t {
+        u32 w[WORDS];
+    };
+    int i = lane_i((int)lane_id());
+    v += TPL * lane_grp((int)lane_id()) * V_LINE;
+    KG_UNROLL for (int part = 0; part < V_PARTS; part++) {
+        int dim = part * CHUNK_DIMS + i * V_LANE_DIMS;
+        if (V_DIM % CHUNK_DIMS != 0 && dim >= V_DIM) dim = 0; // not stored
+        dims_t x[TPL];
+        KG_UNROLL for (int n = 0; n < TPL; n++) x[n] = *(const dims_t *)(v + n * V_LINE + dim * 2);
+        KG_UNROLL for (int tile = 0; tile < V_LANE_DIMS; tile++) {
+            u32 w[4];
+            KG_UNROLL for (int j = 0; j < 4; j++) w[j] = byte_perm(
+                x[2 * j].w[tile / 2], x[2 * j + 1].w[tile / 2], tile % 2 ? 0x07060302 : 0x05040100);
+            KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+                mma_pv(o[t][part * CHUNK_TILES + tile], w, p[t]);
+        }
+    }
+}
+
+// scores_to_p, two at a time.
+KG_DEV void pairs_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {
+    float top = m[t][0] == -INFINITE ? 0.0f : m[t][0];
+    pair_t sum = {0, 0};
+    KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
+        pair_t x = pair_t{s[r], s[r + 1]} - pair_t{top, top};
+        s[r] = exp2(x[0]), s[r + 1] = exp2(x[1]);
+        sum += pair_t{s[r], s[r + 1]};
+    }
+    l[t][0] += sum[0] + sum[1];
+}
+
+KG_DEV void attend_block(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
+                         const head_t &head, const keys_t &keys, int block, const u8 *k,
+                         const u8 *v) {
+    scores_t dots[ROW_TILES];
+    token_scale_t scale;
+    float s[ROW_TILES][S_REGS], top[ROW_TILES][COLS];
+    u32 p[ROW_TILES][P_WORDS];
+    int start = block_start(keys, block);
+    bool exceeds = false;
+    if constexpr (DESCALE == DESCALE_TOKEN) {
+        ids_t ids;
+        load_ids(ids, keys, start);
+        load_token_scales(scale, a, head, keys, ids, start);
+        order_here(); // of its scalars none is needed any more
+    }
+    score_rows(dots, k, q);
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        scale_scores(s[t], dots[t], head, t, start, scale);
+    if (is_edge(head, start, TOK))
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mask_scores(s[t], head, t, start, keys);
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        KG_UNROLL for (int c = 0; c < COLS; c++) top[t][c] = s[t][c];
+        exceeds |= find_tops(top[t], m, t, s[t]);
+    }
+    if (any(exceeds)) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) raise_tile(m, l, o, t, top[t]);
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        pairs_to_p(m, l, t, s[t]);
+        scale_p(s[t], scale);
+        pack_p(p[t], s[t]);
+    }
+    weigh_rows(o, v, p);
+}
+
+// --- the way through a segment ----------------------------------------------------
+
+// Keys and values of the set that begins with `block`.
+KG_DEV void fetch_set(rows_t<K_PIECES> &k, rows_t<V_PIECES> &v, const head_t &h, const keys_t &keys,
+                      i32 page, int block, int wave) {
+    int start = first_token(keys, block, wave);
+    fetch_rows(k, h.k, h.k_page, h.k_token, keys, page, start);
+    fetch_rows(v, h.v, h.v_page, h.v_token, keys, page, start);
+}
+
+// All waves go through the segment together; each takes of a set every n-th block, as
+// the n waves with its rows share them, up to `end`.
+KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
+                            const segment_t &g, const role_t &role, const head_t &head,
+                            const keys_t &keys, u8 *slots, int wave, int end) {
+    if (g.block >= g.block_end || g.see.last < 0) return;
+    rows_t<K_PIECES> k_rows;
+    rows_t<V_PIECES> v_rows;
+    wave = (int)opaque_uniform((u32)wave); // or each segment's use of it is worked out before
+    i32 page = set_page(keys, g.block, wave), next = set_page(keys, g.block + SET_BLOCKS, wave);
+    int at = 0; // bytes from `slots` on
+    u32 key = parked((u32)role.key), ways = parked((u32)role.keys), seen = parked((u32)end);
+    fetch_set(k_rows, v_rows, head, keys, page, g.block, wave);
+    KG_LOOP for (int block = g.block; block < g.block_end; block += SET_BLOCKS) {
+        u8 *k = slots + at, *v = k + SETS.k;
+        int after = block + SET_BLOCKS;
+        if constexpr (SETS.slots == 1) barrier(); // of all waves, which have read the set before
+        put_rows<true>(k, k_rows, wave);
+        put_rows<false>(v, v_rows, wave);
+        page = next;
+        next = set_page(keys, after + SET_BLOCKS, wave);
+        fetch_set(k_rows, v_rows, head, keys, page, after, wave);
+        barrier();
+        if constexpr (SETS.slots > 1) at = SETS.bytes / SETS.slots - at;
+        int some = smaller((int)fetched(seen) - block, SET_BLOCKS), by = (int)fetched(ways);
+        KG_LOOP for (int n = (int)fetched(key); n < some; n += by) attend_block(
+            m, l, o, q, a, head, keys, block + n, k + n * TOK * K_LINE, v + n * TOK * V_LINE);
+    }
+}
+
+} // namespace kg
