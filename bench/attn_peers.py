@@ -6,6 +6,7 @@ FlashInfer, where its package is installed: BatchDecodeWithPagedKVCacheWrapper, 
 torch   scaled_dot_product_attention over keys and values gathered before, or in the launch; for whole
         prompts its FlashAttention-2 and cuDNN
 """
+import importlib
 import sys
 import types
 
@@ -233,23 +234,23 @@ class FlashInfer(Peer):
     """Planned once: all sets have the same lengths. Their pages are put in its place before a launch."""
     name, broken = "flashinfer", False
     INDICES = "_paged_kv_indices_buf"
+    WRAPPER = "BatchDecodeWithPagedKVCacheWrapper"
 
     def __init__(self):
         try:
-            from flashinfer import BatchDecodeWithPagedKVCacheWrapper as wrapper
+            self.make = getattr(importlib.import_module("flashinfer"), self.WRAPPER)
         except Exception as error:  # its package asks for much at import
             raise Missing(f"flashinfer: {type(error).__name__}: {str(error)[:120]}") from None
-        self.make = wrapper
 
     def takes(self, row):
-        return not row.is_ragged and not FlashInfer.broken
+        return not row.is_ragged and not self.broken
 
     def bind(self, case):
         try:
             self.plan(case)
             self.run(case, 0)
         except Exception:
-            FlashInfer.broken = True  # it compiles here: what fails once fails for every row
+            type(self).broken = True  # it compiles here: what fails once fails for every row
             raise
 
     def plan(self, case):
@@ -260,18 +261,34 @@ class FlashInfer(Peer):
         ends = F.pad(pages.cumsum(0), (1, 0)).to(torch.int32)
         last = torch.tensor([(n - 1) % row.page + 1 for n in row.seq_lens], dtype=torch.int32)
         room = torch.zeros(256 << 20, dtype=torch.uint8, device=case.q.device)
-        self.wrapper = self.make(room, "NHD", use_tensor_cores=row.group > 1)
-        self.wrapper.plan(ends, self.indices[0], last, row.q_heads, row.kv_heads, row.dim, row.page,
-                          window_left=row.window - 1 if row.window else -1, q_data_type=case.q.dtype,
-                          kv_data_type=case.k.dtype, sm_scale=case.scale)
+        self.plan_wrapper(room, case, (ends, self.indices[0], last, row.q_heads, row.kv_heads, row.dim, row.page),
+                          dict(window_left=row.window - 1 if row.window else -1, q_data_type=case.q.dtype,
+                               kv_data_type=case.k.dtype, sm_scale=case.scale))
         if not hasattr(self.wrapper, self.INDICES):
             raise Missing(f"flashinfer: this version keeps no {self.INDICES}")
         self.scales = {} if case.k_descale is None else {
             "k_scale": float(case.k_descale), "v_scale": float(case.v_descale)}
 
+    def plan_wrapper(self, room, case, sizes, options):
+        self.wrapper = self.make(room, "NHD", use_tensor_cores=case.row.group > 1)
+        self.wrapper.plan(*sizes, **options)
+
     def run(self, case, index):
         setattr(self.wrapper, self.INDICES, self.indices[index])
         return self.wrapper.run(case.q, (case.k, case.v), out=case.out, **self.scales)
+
+
+class FlashInferExtend(FlashInfer):
+    """Queries of any lengths, by the kernels of its FlashAttention-2 back end."""
+    name, broken = "flashinfer-fa2", False
+    WRAPPER = "BatchPrefillWithPagedKVCacheWrapper"
+
+    def takes(self, row):
+        return row.is_ragged and not self.broken
+
+    def plan_wrapper(self, room, case, sizes, options):
+        self.wrapper = self.make(room, "NHD", backend="fa2")
+        self.wrapper.plan(case.cu.cpu(), *sizes, causal=True, **options)
 
 
 class Torch(Peer):
@@ -326,6 +343,6 @@ def kinds(with_torch):
     """name -> what makes the peer"""
     made = {f"{kind.family}-{config}": (lambda kind=kind, config=config: kind(config))
             for kind in (Aiter, Vllm) for config in CONFIGS}
-    made["flashinfer"] = FlashInfer
+    made |= {kind.name: kind for kind in (FlashInfer, FlashInferExtend)}
     of_torch = [(Torch, "dense"), (Torch, "gather"), (TorchPrefill, "flash"), (TorchPrefill, "cudnn")]
     return {**made, **{f"torch-{how}": (lambda kind=kind, how=how: kind(how)) for kind, how in of_torch if with_torch}}

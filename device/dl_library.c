@@ -26,13 +26,15 @@ static void add_copy(copies *c, const char *path) {
         snprintf(c->path[c->count++], KGEN__DL_PATH_MAX, "%s", path);
 }
 
-/* "libamdhip64.so.6" and "libamdhip64-1f2e.so", as wheels rename it; not
- * "libcudart.so" for "libcuda". */
+/* "libamdhip64.so.6" and "libamdhip64-1f2e.so", as wheels rename it; not "libcudart.so" for
+ * "libcuda", nor a profiler's "libcuda-injection.so". */
 static int is_copy(const char *path, const char *stem) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     size_t length = strlen(stem);
-    return strncmp(name, stem, length) == 0 && (name[length] == '.' || name[length] == '-') &&
-           strstr(name, ".so");
+    if (strncmp(name, stem, length) != 0) return 0;
+    name += length;
+    if (*name == '-') name += 1 + strspn(name + 1, "0123456789abcdef");
+    return strncmp(name, ".so", 3) == 0;
 }
 
 static int look_at(struct dl_phdr_info *info, size_t size, void *user) {

@@ -28,11 +28,12 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     g.item_start = parked(g.item_start);
     g.item_end = parked(g.item_end);
     clear(m, l, o);
+    ring_t ring = look_ahead(g, head, keys, lds, wave);
     load_q(q, a, g, role, queries);
     scale_q(head, q);
     if constexpr (BY_MATRICES) park_of(lds, wave).segment = g;
     if constexpr (BY_LINES) park(g.seq);
-    walk(m, l, o, q, a, g, role, head, keys, queries, lds, wave);
+    walk(m, l, o, q, a, g, role, head, keys, queries, lds, wave, ring);
     if constexpr (BY_LINES) fetch(g.seq);
     if constexpr (BY_MATRICES) g = park_of(lds, wave).segment;
     g.item_start = fetched(g.item_start);

@@ -84,6 +84,15 @@ static void a_loaded_wheel(void) {
     kgen_close(ctx);
 }
 
+/* Not a driver, whatever its name begins with. */
+static void a_loaded_profiler(void) {
+    mock_hip *profiler = engine_loads("libamdhip64-injection.so"),
+             *engine = engine_loads(MOCK_HIP_6);
+    CHECK(open_with("hip:0", NULL) == KGEN_OK && uses(MOCK_HIP_6));
+    CHECK(profiler->inits == 0 && engine->inits == 1);
+    kgen_close(ctx);
+}
+
 static void nothing_loaded(void) {
     CHECK(open_with("hip:0", NULL) == KGEN_OK);
     CHECK(strstr(kgen_context_driver(ctx), "/libamdhip64.so.7"));
@@ -359,6 +368,7 @@ static const struct scenario {
 } scenarios[] = {
     {"a_loaded_soname", a_loaded_soname},
     {"a_loaded_wheel", a_loaded_wheel},
+    {"a_loaded_profiler", a_loaded_profiler},
     {"nothing_loaded", nothing_loaded},
     {"two_copies", two_copies},
     {"bad_names", bad_names},
@@ -411,16 +421,19 @@ static int set_up(void **state) {
     if (!mkdtemp(folder)) return -1;
     copy_as("libamdhip64.so.7");
     copy_as("libamdhip64-1f2e3d4c.so");
+    copy_as("libamdhip64-injection.so");
     return 0;
 }
 
 static int tear_down(void **state) {
+    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64-1f2e3d4c.so",
+                                        "libamdhip64-injection.so"};
     char path[256];
     (void)state;
-    snprintf(path, sizeof path, "%s/libamdhip64.so.7", folder);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/libamdhip64-1f2e3d4c.so", folder);
-    unlink(path);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
     return rmdir(folder);
 }
 

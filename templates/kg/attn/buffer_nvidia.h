@@ -48,17 +48,17 @@ KG_DEV u32 raw_offset(const share_of_rows<PIECES> &s, int wave, u32 piece, int s
     return ((u32)(wave * WAVE_KEYS + s.row + step) * PIECES + piece) * 16;
 }
 
-// row_at(n): where the lane's row, `n` further on, begins in the cache.
+// row_at(n): the lane's first piece of its row in the cache, `n` rows further on; asked in order.
 template <int PIECES, class F>
 KG_DEV void bring_each(u8 *to, const share_of_rows<PIECES> &mine, int wave, const F &row_at) {
     KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += mine.AT_ONCE) {
         const u8 *row = row_at(n);
         KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
-            u32 piece = piece_of_lane<PIECES>(first);
+            u32 piece = piece_of_lane<PIECES>(first), more = piece - piece_of_lane<PIECES>(0);
             bool brings = !CONVERTED || HAS_RAW || !is_one_too_many<PIECES>(first);
             u32 at =
                 HAS_RAW ? raw_offset(mine, wave, piece, n) : matrix_offset(mine.place, piece, n);
-            if (brings) copy_16(to + at, row + piece * 16u);
+            if (brings) copy_16(to + at, row + more * 16u);
         }
     }
 }
@@ -69,12 +69,17 @@ KG_DEV void bring_rows(u8 *to, const u8 *from, i64 page_bytes, int token_bytes, 
                        i32 page, int block, int wave) {
     share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);
     int start = first_token(keys, block, wave);
+    from += piece_of_lane<PIECES>(0) * 16;
     if constexpr (SHARED_ID) {
         from += inside_pool(keys, page) * page_bytes;
         if (start >= keys.first && start + WAVE_KEYS - 1 <= keys.last) {
             int slot = slot_of(keys, start, start);
-            from = settled(from + (u32)(slot + mine.row) * (u32)token_bytes);
-            bring_each(to, mine, wave, [&](int n) { return from + (u32)n * (u32)token_bytes; });
+            from += (u32)(slot + mine.row) * (u32)token_bytes;
+            u32 step = (u32)mine.AT_ONCE * (u32)token_bytes;
+            bring_each(to, mine, wave, [&](int n) {
+                if (n) from = settled(from + step);
+                return from;
+            });
             return;
         }
     }
@@ -201,8 +206,10 @@ KG_DEV bool to_probabilities(set_scores_t &s, float (&alpha)[ROW_TILES], column_
     set_scales_t scale;
     float top[ROW_TILES][COLS];
     bool exceeds = false;
-    clear_set(s);
-    if (block >= end) return false;
+    if (block >= end) {
+        clear_set(s);
+        return false;
+    }
     scale_set(s, scale, dots, a, head, keys, block);
     if (is_edge_set(head, keys, block, end - block)) mask_set(s, head, keys, block, end - block);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
@@ -258,8 +265,14 @@ KG_DEV void next_page(ring_t &r, const keys_t &keys, int block, int wave) {
     r.page = set_page(keys, block + 2 * SET_BLOCKS, wave);
 }
 
-KG_DEV ring_t fill_ring(u8 *slots, const head_t &h, const keys_t &keys, int first, int end,
+KG_DEV bool is_empty(const segment_t &g) { return g.block >= g.block_end || g.see.last < 0; }
+// INVARIANT: by their place in the sequence, wherever a window begins.
+KG_DEV int first_set(const segment_t &g) {
+    return INVARIANT ? g.block / SET_BLOCKS * SET_BLOCKS : g.block;
+}
+KG_DEV ring_t fill_ring(u8 *slots, const segment_t &g, const head_t &h, const keys_t &keys,
                         int wave) {
+    int first = first_set(g), end = g.block_end;
     ring_t r = {slots, 0, SLOTS - 1, 0, set_page(keys, first, wave), 0};
     KG_UNROLL for (int n = 0; n < AHEAD; n++) {
         int block = first + (n - 1) * SET_BLOCKS;
@@ -299,14 +312,14 @@ KG_DEV void start_step(ring_t &r, const head_t &h, const keys_t &keys, int first
 template <int T>
 KG_DEV void attend_buffered(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], const q_frag_t &q,
                             args_t a, const segment_t &g, const head_t &head, const keys_t &keys,
-                            const u8 *queries, u8 *slots, int wave, int end) {
-    if (g.block >= g.block_end || g.see.last < 0) return;
-    // By their place in the sequence, wherever a window begins.
-    int first = INVARIANT ? g.block / SET_BLOCKS * SET_BLOCKS : g.block;
+                            const u8 *queries, ring_t r, u8 *slots, int wave, int end) {
+    if (is_empty(g)) return;
+    int first = first_set(g);
     acc_t dots[T][SET_BLOCKS];
-    if constexpr (Q_IN_LDS) show_lds();
-    barrier(); // what lay here has been read
-    ring_t r = fill_ring(slots, head, keys, first, g.block_end, wave);
+    if constexpr (Q_IN_LDS) {
+        show_lds();
+        r = fill_ring(slots, g, head, keys, wave);
+    }
     u32 p[SET_BLOCKS][4];
     float alpha[ROW_TILES];
     await_step(r, wave);

@@ -5,11 +5,18 @@
 
 namespace kg {
 
+// The first keys and values come while queries do. A fence for queries in LDS would wait for them.
+KG_DEV ring_t look_ahead(const segment_t &g, const head_t &head, const keys_t &keys, u8 *lds,
+                         int wave) {
+    if (!BUFFERED || Q_IN_LDS || is_empty(g)) return ring_t{};
+    return fill_ring(lds + LDS_STAGE, g, head, keys, wave);
+}
+
 KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
                  const role_t &role, const head_t &head, const keys_t &keys, const u8 *queries,
-                 u8 *lds, int wave) {
+                 u8 *lds, int wave, const ring_t &ring) {
     if constexpr (BUFFERED)
-        attend_buffered(m, l, o, q, a, g, head, keys, queries, lds + LDS_STAGE, wave,
+        attend_buffered(m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE, wave,
                         block_end_of(a, g, role));
     else
         attend(m, l, o, q, a, g, role, head, keys, queries);

@@ -40,9 +40,10 @@ template <int N> KG_DEV void settle(acc_t (&o)[2][N]) {
 }
 
 // Where a matrix begins: the low word of its descriptor. The high word says how far apart
-// eight rows are, and the swizzle.
+// eight rows are, and the swizzle. By the shuffle the compiler sees that it is the same in all
+// lanes, and works descriptors out beside them.
 typedef u32 matrix_t;
-KG_DEV matrix_t matrix_at(const u8 *lds) { return (lds_address(lds) & 0x3ffffu) >> 4; }
+KG_DEV matrix_t matrix_at(const u8 *lds) { return shuffle((lds_address(lds) & 0x3ffffu) >> 4, 0); }
 KG_DEV matrix_t further(matrix_t m, u32 bytes) { return m + bytes / 16; }
 static_assert(KG_ATTN_SWIZZLE / 16 == 0x40, "as the high word says");
 #define KG_DESCRIPTOR "0x40000040"

@@ -86,6 +86,45 @@ KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int first, int keys, int col
     }
 }
 
+// --- rows -------------------------------------------------------------------
+
+// Four dims of a row: left for the workgroup that merges, for a second result of the row, or
+// final. factor(): what they are then multiplied by.
+template <class F>
+KG_DEV void emit_quad(args_t a, const segment_t &g, row_t row, u32 slot, int place, int dim,
+                      float (&x)[4], const F &factor_of) {
+    if (!g.whole) {
+        store_shared(partial_row(a, slot, place) + dim, x);
+        return;
+    }
+    if (is_joined(g)) {
+        store_shared(joined_out(a, g, row) + dim, x);
+        return;
+    }
+    float factor = factor_of();
+    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
+    gate_out(a, row, dim, x);
+    store_out(a, row, dim, x);
+}
+KG_DEV float factor_of_row(args_t a, const segment_t &g, row_t row, sums_t total) {
+    float top = total.maximum;
+    add_sink(total, a, row.head);
+    return output_factor(total, top, a, g);
+}
+
+KG_DEV void emit_sum(args_t a, const segment_t &g, row_t row, u32 slot, int place, sums_t total) {
+    if (!g.whole) {
+        store_shared(&partial_sums(a, slot)[place].maximum, total.maximum, total.sum);
+        return;
+    }
+    if (is_joined(g)) {
+        store_joined(a, g, row, total);
+        return;
+    }
+    add_sink(total, a, row.head);
+    store_lse(a, row, total);
+}
+
 // Reads what the waves wrote in a round; final output or partial result.
 KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slot, const u8 *lds,
                        int round, int first_row) {
@@ -102,21 +141,8 @@ KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slo
         if (!row.exists || out_dim >= V_DIM) continue;
         float x[4];
         sum_waves(x, lds, group * role.keys, role.keys, column, v_wave, dim);
-        if (!g.whole) {
-            store_shared(partial_row(a, slot, place) + out_dim, x);
-            continue;
-        }
-        if (is_joined(g)) {
-            store_shared(joined_out(a, g, row) + out_dim, x);
-            continue;
-        }
-        sums_t total = totals[place];
-        float top = total.maximum;
-        add_sink(total, a, row.head);
-        float factor = output_factor(total, top, a, g);
-        KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
-        gate_out(a, row, out_dim, x);
-        store_out(a, row, out_dim, x);
+        emit_quad(a, g, row, slot, place, out_dim, x,
+                  [&] { return factor_of_row(a, g, row, totals[place]); });
     }
 }
 
@@ -125,17 +151,45 @@ KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
     KG_LOOP for (int n = (int)late_thread(); n < ROWS; n += KG_WORKGROUP) {
         row_t row = row_at(g, n);
         sums_t total = totals[n];
-        if (!row.exists) continue;
-        if (!g.whole) {
-            store_shared(&partial_sums(a, slot)[n].maximum, total.maximum, total.sum);
-            continue;
+        if (row.exists) emit_sum(a, g, row, slot, n, total);
+    }
+}
+
+// BY_MATRICES: a lane's four dims of a tile, which follow one another, and the first of them.
+KG_DEV int quad_of_tile(float (&x)[4], const acc_t &o) {
+    int lane = (int)late_lane(), row = o_row(lane, 0);
+    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = o[j];
+    // Two pairs, eight dims apart: neighbours have the dims between, and exchange one.
+    bool odd = lane_grp(lane) % 2 != 0;
+    float gives[2] = {odd ? x[0] : x[2], odd ? x[1] : x[3]}, gets[2];
+    KG_UNROLL for (int j = 0; j < 2; j++) gets[j] =
+        float_of(shuffle(bits_of(gives[j]), (u32)(lane ^ 1)));
+    KG_UNROLL for (int j = 0; j < 2; j++) {
+        x[j] = odd ? gets[j] : x[j];
+        x[2 + j] = odd ? x[2 + j] : gets[j];
+    }
+    return odd ? row - 2 + 8 : row;
+}
+
+// BY_MATRICES: each wave has rows of its own, with all their keys.
+KG_DEV void emit_own(const float (&m)[ROW_TILES][COLS], const float (&l)[ROW_TILES][COLS],
+                     const acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
+                     const role_t &role, u32 slot) {
+    static_assert(!BY_MATRICES || (COLS == 1 && O_REGS == 4 && V_SPLIT == 1), "four dims a tile");
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        if (!row_exists(g, role.row + t * NI)) break;
+        int place = role.row + t * NI + lane_column((int)late_lane(), 0);
+        row_t row = row_at(g, place);
+        sums_t total = {m[t][0], column_sum(l[t][0])};
+        float factor = row.exists ? factor_of_row(a, g, row, total) : 0.0f;
+        KG_UNROLL for (int n = 0; n < O_TILES; n++) {
+            float x[4];
+            int dim = o_dim(n, quad_of_tile(x, o[t][n]));
+            bool inside = (n + 1) * 16 <= V_DIM || dim < V_DIM;
+            if (row.exists && inside)
+                emit_quad(a, g, row, slot, place, dim, x, [&] { return factor; });
         }
-        if (is_joined(g)) {
-            store_joined(a, g, row, total);
-            continue;
-        }
-        add_sink(total, a, row.head);
-        store_lse(a, row, total);
+        if (row.exists && is_speaker((int)late_lane())) emit_sum(a, g, row, slot, place, total);
     }
 }
 
@@ -151,16 +205,10 @@ KG_DEV u64 *counter_of(args_t a, const segment_t &g, const share_t &share) {
 
 // --- the whole way ----------------------------------------------------------
 
-KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
-                             acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
-                             cut_t cut, u8 *lds, int wave) {
-    wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
-    cut.each = opaque_uniform(cut.each);
-    u32 part = PARTED                     ? g.part
-               : CASCADE || BY_LINES != 0 ? opaque_uniform(part_of(cut))
-                                          : part_of(cut);
-    u32 slot = partial_slot(cut, part, g.item_start);
-    role_t role = role_of(g, wave);
+// Waves that share their rows meet in rounds of some columns and value dims.
+KG_DEV void emit_together(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
+                          acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
+                          const role_t &role, u32 slot, u8 *lds, int wave) {
     meet_sums(m, l, o, lds, role);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int cols = 0; cols < NI; cols += ROUND_COLS) {
@@ -173,6 +221,22 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
         }
     }
     emit_sums(a, g, slot, lds);
+}
+
+KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
+                             acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
+                             cut_t cut, u8 *lds, int wave) {
+    wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
+    cut.each = opaque_uniform(cut.each);
+    u32 part = PARTED                     ? g.part
+               : CASCADE || BY_LINES != 0 ? opaque_uniform(part_of(cut))
+                                          : part_of(cut);
+    u32 slot = partial_slot(cut, part, g.item_start);
+    role_t role = role_of(g, wave);
+    if constexpr (BY_MATRICES)
+        emit_own(m, l, o, a, g, role, slot);
+    else
+        emit_together(m, l, o, a, g, role, slot, lds, wave);
     arrival_t how = ARRIVED;
     share_t share = {0, 0};
     if (!g.whole) {

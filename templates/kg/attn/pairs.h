@@ -61,15 +61,39 @@ KG_DEV void measure_pairs(args_t a, seq_t &s) {
     s.middle = s.items % 2 ? ITEM_COST + units_for(a, s, half) : 0;
 }
 
+// n / d for quotients below 2^21, where the estimate is at most one off: a third
+// of the latency of the compiler's division, several times on the critical path.
+KG_DEV u32 divide(u32 n, u32 d) {
+    u32 q = (u32)uniform((int)((float)n * rcp((float)d)));
+    i32 rest = (i32)(n - q * d);
+    q -= rest < 0;
+    rest += rest < 0 ? (i32)d : 0;
+    return q + ((u32)rest >= d);
+}
+
+// What follows one another in the line is one workgroup's work; what workgroups do at the same
+// time is to follow one another in the sequence, so that memory is read once for all of them.
+// Pair `n` in the line is this one of the sequence: the first of each workgroup's, then the second
+// of each, as far as a sequence fills workgroups. each: units of a workgroup.
+KG_DEV u32 pair_in_turn(const seq_t &s, u32 n, u32 each) {
+    if constexpr (!BY_MATRICES) return n; // AMD: its scalars are short
+    u32 turns = divide(each, s.pair), groups = divide(s.items / 2 * s.pair, each);
+    u32 group = divide(n * s.pair, each);
+    if (turns == 0 || group >= groups) return n;
+    u32 first = divide(group * each + s.pair - 1, s.pair); // that begins in the group's units
+    u32 turn = n - first;
+    return turn < turns ? turn * groups + group : turns * groups + first - turns * group;
+}
+
 // A place in the line: units from the first of its sequence.
 struct item_t {
     u32 start, next; // next: where the item after it starts
     int kv_head, row_block;
 };
 
-KG_DEV item_t item_of_pairs(args_t a, const seq_t &s, u32 at) {
+KG_DEV item_t item_of_pairs(args_t a, const seq_t &s, u32 at, u32 each) {
     u32 row_blocks = (u32)row_blocks_of(s.q_len), pair = (u32)uniform((int)(at / s.pair));
-    u32 n = pair, last = s.items - 1;
+    u32 n = pair_in_turn(s, pair, each), last = s.items - 1;
     item_t item;
     item.start = pair * s.pair;
     item.kv_head = uniform((int)(n / row_blocks));

@@ -1,12 +1,15 @@
 // A shuffle is as good here as any instruction.
 #pragma once
-#include "kg/attn/parts_shuffled.h"
+#include "kg/attn/parts_rows.h"
 
 namespace kg {
 
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                         float amiss) {
-    merge_by_shuffles(a, g, cut, share, wave, amiss);
+    if constexpr (BY_MATRICES)
+        merge_many_rows(a, g, cut, share, wave, amiss);
+    else
+        merge_by_shuffles(a, g, cut, share, wave, amiss);
 }
 
 } // namespace kg

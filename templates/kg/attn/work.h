@@ -77,16 +77,6 @@ KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
     return seq_from(a, line, e);
 }
 
-// n / d for quotients below 2^21, where the estimate is at most one off: a third
-// of the latency of the compiler's division, several times on the critical path.
-KG_DEV u32 divide(u32 n, u32 d) {
-    u32 q = (u32)uniform((int)((float)n * rcp((float)d)));
-    i32 rest = (i32)(n - q * d);
-    q -= rest < 0;
-    rest += rest < 0 ? (i32)d : 0;
-    return q + ((u32)rest >= d);
-}
-
 // How `total` units are cut into `parts`: the first `extra` parts get one more. The
 // workgroup has number `part`, which waits in a vector register.
 struct cut_t {
@@ -137,9 +127,9 @@ KG_DEV part_t part_at(const seq_t &s, u32 into) {
 // A cut through a short item would cost more than it balances: such cuts move to
 // the nearest end of the item, and with INVARIANT all do, or of the part. `unit` lies in
 // the sequence that begins at `start`.
-KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit) {
+KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit, u32 each) {
     if constexpr (UNBOUNDED) {
-        item_t item = item_of_pairs(a, s, unit - start);
+        item_t item = item_of_pairs(a, s, unit - start, each);
         u32 length = item.next - item.start, into = unit - start - item.start;
         if (!INVARIANT && length > (BY_MATRICES ? 4 : 3) * ITEM_COST) return unit;
         return start + (2 * into < length ? item.start : item.next);
@@ -183,7 +173,8 @@ KG_DEV void next_seq(work_t &w, args_t a) {
         if constexpr (CASCADE) next = (int)opaque((u32)next);
         w.seq = seq_of_lane(a, seq_at(a, next), 0);
     }
-    if (w.end - w.seq_start < units_of(w.seq)) w.end = snap(a, w.seq, w.seq_start, w.end);
+    if (w.end - w.seq_start < units_of(w.seq))
+        w.end = snap(a, w.seq, w.seq_start, w.end, w.cut.each);
 }
 
 // Every wave computes the same answer, so no barrier is needed.
@@ -221,7 +212,7 @@ KG_DEV work_t work_begin(args_t a) {
         w.end = w.unit; // more units than 32 bits count: only where offsets fall
         return w;
     }
-    w.unit = snap(a, w.seq, w.seq_start, w.unit);
+    w.unit = snap(a, w.seq, w.seq_start, w.unit, w.cut.each);
     next_seq(w, a);
     return w;
 }
@@ -243,7 +234,7 @@ struct segment_t {
 // Parts of an item end where its keys do; what follows them in a pair stands for nothing.
 KG_DEV segment_t segment_of_pairs(const work_t &w, args_t a) {
     segment_t g;
-    item_t item = item_of_pairs(a, w.seq, w.unit - w.seq_start);
+    item_t item = item_of_pairs(a, w.seq, w.unit - w.seq_start, w.cut.each);
     sight_t see = sight_of(a, w.seq, item.row_block);
     int blocks = (int)blocks_in(a, see), first = first_block(a, see.first);
     u32 length = ITEM_COST + units_for(a, w.seq, (u32)blocks), left = w.end - w.unit;
@@ -302,7 +293,8 @@ KG_DEV segment_t work_segment(const work_t &w, args_t a) {
 // To the item after the segment's, or to the end.
 KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
     w.unit = g.next;
-    if constexpr (UNBOUNDED) { // worked out again: it would sit in scalars all through the keys
+    if constexpr (UNBOUNDED &&
+                  !BY_MATRICES) { // again: it would sit in scalars all through the keys
         int keys = (int)opaque_uniform((u32)w.seq.kv_len);
         extent_t e = {w.seq.q_start, keys - w.seq.context, keys, w.seq.causal,
                       w.seq.index,   w.seq.shared,         0};
