@@ -7,7 +7,7 @@
 namespace kg {
 
 constexpr int MANY_ROWS = V_DIM > 128 ? 4 : 8; // of a wave at a time, ALL_WAVES apart
-constexpr u32 ROWS_BATCH = 2; // parts
+constexpr u32 ROWS_BATCH = 2;                  // parts
 
 // Lane n: of part `part` + n, or of the last.
 template <int R>
