@@ -32,6 +32,7 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
     ids_t ids, next_ids;
     k_tile_t k;
     int block = g.block + role.key, by = role.keys, end = block_end_of(a, g, role);
+    if constexpr (PARKS_SEGMENT) end = uniform(end);
     // By their place in the sequence, wherever a window begins.
     if constexpr (INVARIANT) block += (role.key < g.block % by ? by : 0) - g.block % by;
     if (block >= end || g.see.last < 0) return;

@@ -47,7 +47,7 @@ KG_DEV u32 parts_of(const share_t &share) { return share.last - share.first + 1;
 
 // --- rows of two results ------------------------------------------------------
 
-KG_DEV bool is_joined(const segment_t &g) { return CASCADE && g.seq.shared != 0; }
+KG_DEV bool is_joined(const segment_t &g) { return CASCADE && asked((u32)g.seq.shared) != 0; }
 
 // Of the prefix (0), or of what follows it (1).
 KG_DEV i64 joined_row(args_t a, int half, row_t row) {

@@ -16,11 +16,20 @@ constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 // Sequences have as many tokens as they like; each row block then has its own keys.
 constexpr bool UNBOUNDED = !BOUNDED;
 
+// A condition that waits is a pair of scalars, a number half of that.
+template <bool> struct flag_of {
+    typedef bool type;
+};
+template <> struct flag_of<true> {
+    typedef u32 type;
+};
+typedef flag_of<CAUSAL == CAUSAL_SEQ || (CASCADE && UNBOUNDED)>::type flag_t;
+
 struct seq_t {
     int index, q_start, q_len, kv_len; // q_len at most Q_TOKENS, unless UNBOUNDED
     int context;                       // keys before the first query
     int first_key;                     // that its first query sees
-    bool causal;
+    flag_t causal;
     u32 blocks; // key blocks of an item, at least 1
     u32 items;  // 0: nothing to do
     // Instead, UNBOUNDED: units of two items, of a single one, and into how many
@@ -104,7 +113,7 @@ KG_DEV int keys_held(args_t a, int index) {
 struct extent_t {
     int start, count; // queries, perhaps too many
     int keys;
-    bool causal;
+    flag_t causal;
     int seq, shared; // CASCADE: the sequence, or the first of a group; as in seq_t
     int group;
 };

@@ -84,7 +84,7 @@ struct head_t {
     float scale[ROW_TILES][COLS]; // of a score, in log2 units
     float softcap;
     int window, right;
-    bool causal;
+    flag_t causal;
     const u8 *words; // of the sequence
     int words_end;   // tokens that have one
     mask_t mask[TREE ? ROW_TILES : 1][COLS];

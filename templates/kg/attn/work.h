@@ -226,7 +226,7 @@ struct segment_t {
     u32 item_start;       // first unit of the item; PARTED: place of its part 0's results
     u32 item_end;         // behind its last unit with keys
     u32 next;             // first unit of the next item
-    bool whole;
+    flag_t whole;
     bool shares; // units with keys: a few of them may hold no whole block, but count
     u32 part;    // PARTED
 };
@@ -313,6 +313,7 @@ KG_DEV void park(seq_t &s) {
     s.q_len = (int)parked((u32)s.q_len), s.kv_len = (int)parked((u32)s.kv_len);
     s.context = (int)parked((u32)s.context), s.first_key = (int)parked((u32)s.first_key);
     s.blocks = parked(s.blocks), s.items = parked(s.items);
+    if constexpr (CAUSAL == CAUSAL_SEQ && UNBOUNDED) s.causal = (flag_t)parked((u32)s.causal);
     if constexpr (!CASCADE) return;
     s.line = (int)parked((u32)s.line), s.shared = (int)parked((u32)s.shared);
     s.pair = parked(s.pair), s.middle = parked(s.middle), s.ways = parked(s.ways);
@@ -322,10 +323,19 @@ KG_DEV void fetch(seq_t &s) {
     s.q_len = (int)fetched((u32)s.q_len), s.kv_len = (int)fetched((u32)s.kv_len);
     s.context = (int)fetched((u32)s.context), s.first_key = (int)fetched((u32)s.first_key);
     s.blocks = fetched(s.blocks), s.items = fetched(s.items);
+    if constexpr (CAUSAL == CAUSAL_SEQ && UNBOUNDED) s.causal = (flag_t)fetched((u32)s.causal);
     if constexpr (!CASCADE) return;
     s.line = (int)fetched((u32)s.line), s.shared = (int)fetched((u32)s.shared);
     s.pair = fetched(s.pair), s.middle = fetched(s.middle), s.ways = fetched(s.ways);
 }
+
+KG_DEV void park(cut_t &c) { c.each = parked(c.each), c.extra = parked(c.extra); }
+KG_DEV void fetch(cut_t &c) { c.each = fetched(c.each), c.extra = fetched(c.extra); }
+
+// CDNA: packed keys, which waves read straight from memory, leave rows of groups no scalars.
+constexpr bool PARKS_SEGMENT = CASCADE && UNBOUNDED && !BUFFERED && WAVE == 64;
+// Compared where it is asked for: a condition that waits is a pair of scalars.
+KG_DEV u32 asked(u32 x) { return PARKS_SEGMENT ? opaque_uniform(x) : x; }
 
 // What a wave does in a segment: `keys` waves share the keys of its rows, which
 // begin at `row` of the row block; it is number `key` of them, and `v` of those
