@@ -93,7 +93,7 @@ KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int first, int keys, int col
 template <class F>
 KG_DEV void emit_quad(args_t a, const segment_t &g, row_t row, u32 slot, int place, int dim,
                       float (&x)[4], const F &factor_of) {
-    if (!asked((u32)g.whole)) {
+    if (!is_whole(g)) {
         store_shared(partial_row(a, slot, place) + dim, x);
         return;
     }
@@ -113,7 +113,7 @@ KG_DEV float factor_of_row(args_t a, const segment_t &g, row_t row, sums_t total
 }
 
 KG_DEV void emit_sum(args_t a, const segment_t &g, row_t row, u32 slot, int place, sums_t total) {
-    if (!asked((u32)g.whole)) {
+    if (!is_whole(g)) {
         store_shared(&partial_sums(a, slot)[place].maximum, total.maximum, total.sum);
         return;
     }

@@ -336,6 +336,10 @@ KG_DEV void fetch(cut_t &c) { c.each = fetched(c.each), c.extra = fetched(c.extr
 constexpr bool PARKS_SEGMENT = CASCADE && UNBOUNDED && !BUFFERED && WAVE == 64;
 // Compared where it is asked for: a condition that waits is a pair of scalars.
 KG_DEV u32 asked(u32 x) { return PARKS_SEGMENT ? opaque_uniform(x) : x; }
+KG_DEV bool is_whole(const segment_t &g) {
+    if constexpr (!PARKS_SEGMENT) return g.whole;
+    return asked((u32)g.whole) != 0;
+}
 
 // What a wave does in a segment: `keys` waves share the keys of its rows, which
 // begin at `row` of the row block; it is number `key` of them, and `v` of those
