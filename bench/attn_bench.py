@@ -7,6 +7,7 @@ L2 cache; replays of all candidates alternate. See docs/bench.md.
 
   --grid      batch 1 to 128 by context 1k to 64k of one kernel instead of the usual rows, few samples each
   --extend    queries of many tokens: prefill, chunks over context, decodes beside a chunk
+  --prefix    decodes of sequences with a prefix in common
   --build     compile the kernels of the rows into the cache; needs no GPU and no torch
   --check     only compare small cases with a float32 reference (also --device cpu:sm90)
   --dry-run   all of it on small rows without a GPU: ours on cpu:sm90, the peers' kernels interpreted
@@ -58,6 +59,8 @@ class Row:
     kv: str = "bf16"
     window: int = 0
     x: str = "bf16"  # of queries, and of a cache that is not fp8
+    prefix: int = 0  # keys that all sequences have in the same pages
+    cascade: str = ""  # the phase that knows of it
 
     @property
     def name(self):
@@ -65,16 +68,17 @@ class Row:
             return f"{n // K}k" if n % K == 0 else str(n)
         lens = "+".join(f"{n}x{short(k)}" + "".join(f"t{short(t)}" for t in rest) for n, k, *rest in self.lens)
         extra = (f" w{self.window}" if self.window else "") + (f" t{self.tokens}" if self.tokens > 1 else "")
+        extra += f" prefix{self.prefix}" * bool(self.prefix) + f" {self.cascade}-cascade" * bool(self.cascade)
         return f"{self.kv_type} h{self.q_heads}/{self.kv_heads} d{self.dim} p{self.page}{extra} {lens}"
 
     @property
     def spec(self):
         most, kv = max(self.q_lens), {"fp8": "e4m3fn"}.get(self.kv_type, self.kv_type)
-        phase = "decode" if most == 1 else "verify" if most <= VERIFY_TOKENS else "extend"
+        phase = self.cascade or ("decode" if most == 1 else "verify" if most <= VERIFY_TOKENS else "extend")
         tokens = f",t={most}" if phase == "verify" else ""
         window = f",window={self.window}" if self.window else ""
         return (f"attn:phase={phase},q={self.x},kv={kv},d={self.dim},g={self.group}{tokens}"
-                f",page={self.page},layout=nhd{window}")
+                f",page={self.page},layout=nhd{window}" + ",cascade=1" * bool(self.cascade))
 
     @property
     def kv_type(self):
@@ -94,7 +98,7 @@ class Row:
 
     @property
     def is_ragged(self):
-        return max(self.q_lens) > 1
+        return max(self.q_lens) > 1 or self.cascade == "extend"
 
     @property
     def dtype(self):
@@ -170,6 +174,13 @@ def extend_rows():
             + rows([(4, 8 * K, 2 * K)], window=1 * K, **small))
 
 
+def prefix_rows():
+    """32 sequences of 8704 keys: each with pages of its own, then with 8160 keys in common."""
+    lens, prefix = ((32, 8704),), 8160
+    return [Row(lens), Row(lens, prefix=prefix)] + [Row(lens, prefix=prefix, cascade=phase)
+                                                    for phase in ("decode", "extend")]
+
+
 def map_rows(make=Row):
     """Batch by context. Neighbours of a cell that is timed in the first half are timed in the second: what a
     budget cuts off leaves no corner empty."""
@@ -198,6 +209,8 @@ class Case:
         self.out = torch.full_like(self.q[..., :self.v.shape[-1]], float("nan"), memory_format=torch.contiguous_format)
         self.lens = torch.tensor(lens, dtype=torch.int32, device=device)
         self.ends, self.cu = ends, torch.tensor(ends, dtype=torch.int32, device=device)
+        self.prefix_seqs = torch.tensor([0, len(lens)], dtype=torch.int32, device=device)
+        self.prefix_lens = torch.tensor([row.prefix], dtype=torch.int32, device=device)
         self.k_descale, self.v_descale = (
             torch.tensor([x], device=device) if row.kv == "fp8" else None for x in self.descales)
         self.scale = self.scaled_dim ** -0.5
@@ -222,6 +235,8 @@ class Case:
             used = torch.arange(widest)[None, :] < pages[:, None]
             order = torch.randperm(pool_pages, dtype=torch.int32)[:self.sets * int(pages.sum())]
             table[:, used] = order.view(self.sets, -1)
+        shared = self.row.prefix // self.row.page
+        table[:, :, :shared] = table[:, :1, :shared].clone()
         return table
 
     def gather(self, pool, index, seq, head):
@@ -312,6 +327,8 @@ class Kgen:
         attn.block_table, attn.seq_lens = kg.tensor(case.table[index]), kg.tensor(case.lens)
         if case.row.is_ragged:
             attn.cu_seqlens_q = kg.tensor(case.cu)
+        if case.row.cascade:
+            attn.prefix_seqs, attn.prefix_lens = kg.tensor(case.prefix_seqs), kg.tensor(case.prefix_lens)
         if case.k_descale is not None:
             attn.k_descale, attn.v_descale = kg.tensor(case.k_descale), kg.tensor(case.v_descale)
         return args
@@ -559,6 +576,7 @@ def parse(doc):
     p = harness.parser(doc, None, (5, 15))
     p.add_argument("--grid", action="store_true", help="batch by context of one kernel, 5 repeats")
     p.add_argument("--extend", action="store_true", help="rows of many query tokens")
+    p.add_argument("--prefix", action="store_true", help="sequences with a prefix in common")
     p.add_argument("--only", default="", help="regular expression over the names of rows")
     p.add_argument("--variants", default="", help="tuning keys to try beside the default: 'occ=1;waves=4,occ=2'")
     p.add_argument("--no-peer", action="store_true", help="kgen alone")
@@ -580,7 +598,7 @@ def settle(options, family):
     options.no_check |= (options.grid or options.dry_run) and not options.check  # timed rows are compared anyway
     if options.budget is None:
         options.budget = GRID_SECONDS if options.grid else 0
-    kind = "grid" if options.grid else "extend" if options.extend else "bench"
+    kind = next((kind for kind in ("grid", "extend", "prefix") if getattr(options, kind)), "bench")
     options.tag = options.tag or f"{family}_{kind}" + "_dry" * options.dry_run
     if options.dry_run:
         options.device = "cpu:sm90"
@@ -597,6 +615,8 @@ def dry_rows(rows, options):
 
 
 def rows(options):
+    if options.prefix:
+        return prefix_rows()
     return map_rows() if options.grid else extend_rows() if options.extend else usual_rows()
 
 
