@@ -283,11 +283,14 @@ static int32_t acc_registers(const kgen_attn_spec *s, const kgen_target *target)
 }
 
 /* Registers of Q, and what of them lies in LDS. */
-static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
+static int32_t q_registers_of(const kgen_attn_spec *s, const kgen_target *target, int32_t dims) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t groups = target->wave_size / isa->columns;
     int32_t x = way_of(s, isa) == BY_MATRICES ? 8 : x_of(s, isa);
-    return kg_attn_q_registers(s->row_tiles, s->head_dim, groups, x);
+    return kg_attn_q_registers(s->row_tiles, dims, groups, x);
+}
+static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
+    return q_registers_of(s, target, s->head_dim);
 }
 /* Of a row block. */
 static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
@@ -309,7 +312,10 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
 /* q: bytes of queries in LDS. */
 static int32_t q_lds_bytes(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t copies = phases[s->phase].bounded ? 1 : s->waves; /* each wave's rows */
-    return q_in_lds(s, target) ? q_registers(s, target) * target->wave_size * 4 * copies : 0;
+    int32_t matrices = way_of(s, &isa_rows[target->isa]) == BY_MATRICES;
+    int32_t dims = kg_attn_q_lds_dims(s->head_dim, matrices);
+    return q_in_lds(s, target) ? q_registers_of(s, target, dims) * target->wave_size * 4 * copies
+                               : 0;
 }
 /* Of those who go by way of LDS. */
 static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) {

@@ -67,6 +67,10 @@ KG_SHAPE int kg_attn_acc_registers(int row_tiles, int slice_dims, int columns, i
 KG_SHAPE int kg_attn_q_registers(int row_tiles, int head_dim, int groups, int x) {
     return row_tiles * ceil_div(head_dim, groups * x) * (x / 2);
 }
+/* Dims of a row in LDS, where matrices have 64 each. */
+KG_SHAPE int kg_attn_q_lds_dims(int head_dim, int by_matrices) {
+    return by_matrices ? ceil_div(head_dim, 64) * 64 : head_dim;
+}
 
 /* Of K, and of V, in flight before use. wave64 has 256 registers at two workgroups a
  * compute unit, of which 64 accumulators leave all that one row tile needs, half of what two do. */

@@ -43,7 +43,8 @@ constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PA
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, QX);
 constexpr int Q_KEEPS = kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES);
 constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
-constexpr int Q_LDS_WORDS = Q_REGS * WAVE; // of the waves with the same rows
+constexpr int Q_LDS_WORDS = // of the waves with the same rows
+    kg_attn_q_registers(ROW_TILES, kg_attn_q_lds_dims(HEAD_DIM, BY_MATRICES), NGRP, QX) * WAVE;
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (UNBOUNDED ? WAVES : 1) : 0;
 
 // STAGED: a block of keys lies in LDS, and then the scores that each wave has of it.
