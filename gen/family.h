@@ -55,6 +55,18 @@ static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target)
                                    : KGEN_DTYPE_E4M3FN;
 }
 
+/* NULL: the family has no such key. */
+const kgen_param *kgen__param_named(kgen_family_id id, const char *key);
+
+/* A key, and a bit for each op that reads it. */
+typedef struct kgen__reader {
+    const char *key;
+    uint32_t ops;
+} kgen__reader;
+/* What an op does not read must stay as it is: the same kernel has one name. */
+kgen_status kgen__check_readers(const kgen_spec *spec, const kgen__reader *readers, size_t count,
+                                int32_t op, const char *op_name, kgen_error *err);
+
 /* NULL when `id` is out of range. */
 const kgen__family *kgen__family_of(kgen_family_id id);
 

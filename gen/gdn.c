@@ -116,17 +116,11 @@ static const char *level_of(const kgen_gdn_spec *s) { return name_in(symbols_fus
 static const char *save_of(const kgen_gdn_spec *s) { return name_in(symbols_save, s->save); }
 static const char *index_of(const kgen_gdn_spec *s) { return name_in(symbols_index, s->index); }
 
-static const kgen_param *param_named(const char *key) {
-    for (size_t i = 0; i < PARAMS; i++)
-        if (strcmp(params[i].key, key) == 0) return &params[i];
-    return NULL;
-}
-
 /* What a level does not read must stay as it is: the same kernel has one name. */
 static kgen_status check_parts(const kgen_spec *spec, kgen_error *err) {
     int32_t parts = kgen__gdn_parts(&spec->gdn);
     for (size_t i = 0; i < sizeof part_rows / sizeof part_rows[0]; i++) {
-        const kgen_param *param = param_named(part_rows[i].key);
+        const kgen_param *param = kgen__param_named(KGEN_FAMILY_GDN, part_rows[i].key);
         REQUIRE((part_rows[i].parts & parts) || kgen_param_get(spec, param) == param->initial,
                 "%s: fuse=%s has no %s; leave it out", param->key, level_of(&spec->gdn),
                 part_rows[i].parts & CONV   ? "convolution"
@@ -164,7 +158,7 @@ static kgen_status check_rows(const kgen_gdn_spec *s, kgen_error *err) {
     static const char *const keys[] = {"hk", "hv", "dk", "dv"};
     const kgen_spec spec = {.family = KGEN_FAMILY_GDN, .gdn = *s};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const kgen_param *param = param_named(keys[i]);
+        const kgen_param *param = kgen__param_named(KGEN_FAMILY_GDN, keys[i]);
         REQUIRE(kgen_param_get(&spec, param) == param->initial,
                 "%s: ch=%d has no heads; leave it out", keys[i], s->channels);
     }

@@ -84,10 +84,7 @@ enum {
     CACHES = OP(WRITE) | OP(GATHER) | OP(DECODE),
 };
 
-static const struct {
-    const char *key;
-    uint32_t ops;
-} readers[] = {
+static const kgen__reader readers[] = {
     {"x", OP(WRITE)},
     {"kv", CACHES | LOGITS},
     {"d", CACHES | LOGITS},
@@ -112,29 +109,12 @@ const char *kgen__indexer_op_name(const kgen_indexer_spec *spec) {
     return symbols_op[spec->op].name;
 }
 
-static const kgen_param *param_named(const char *key) {
-    for (size_t i = 0; i < PARAMS; i++)
-        if (strcmp(params[i].key, key) == 0) return &params[i];
-    return NULL;
-}
-
-/* What an op does not read must stay as it is: the same kernel has one name. */
-static kgen_status check_readers(const kgen_spec *spec, kgen_error *err) {
-    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
-        const kgen_param *param = param_named(readers[i].key);
-        REQUIRE((readers[i].ops >> spec->indexer.op & 1) ||
-                    kgen_param_get(spec, param) == param->initial,
-                "%s: op=%s does not read it; leave it out", param->key,
-                kgen__indexer_op_name(&spec->indexer));
-    }
-    return KGEN_OK;
-}
-
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_indexer_spec *s = &spec->indexer;
     int topk = s->op == KGEN_INDEX_TOPK, together = s->together ? s->together : 1;
     int32_t bytes = kg_index_query_bytes(s->heads, s->head_dim);
-    KGEN_TRY(check_readers(spec, err));
+    KGEN_TRY(kgen__check_readers(spec, readers, sizeof readers / sizeof readers[0],
+                                 spec->indexer.op, kgen__indexer_op_name(&spec->indexer), err));
     REQUIRE(!topk || !s->ranges || s->q_tokens == 1,
             "t=%d: ranges=1 gives each row its columns; leave it out", s->q_tokens);
     REQUIRE(!topk || s->to == KGEN_TO_SLOT || (!s->table && s->page == 64),

@@ -58,10 +58,7 @@ enum {
     TREES = OP(TREE_BUILD) | OP(TREE_FROM_MASK) | OP(TREE_VERIFY),
 };
 
-static const struct {
-    const char *key;
-    uint32_t ops;
-} readers[] = {
+static const kgen__reader readers[] = {
     {"page", BLOCKS | VLLM | OP(DRAFT_KV_INDICES) | OP(KV_INDICES) | OP(CACHE_LOCS) |
                  OP(KEEP_LOCS) | OP(EVICT_MASK) | OP(KV_COMPACT)},
     {"swa", TABLES | OP(KV_INDICES)},
@@ -113,24 +110,6 @@ const char *kgen__scatter_op_name(const kgen_scatter_spec *spec) {
     return "?";
 }
 
-static const kgen_param *param_named(const char *key) {
-    for (size_t i = 0; i < PARAMS; i++)
-        if (strcmp(params[i].key, key) == 0) return &params[i];
-    return NULL;
-}
-
-/* What an op does not read must stay as it is: the same kernel has one name. */
-static kgen_status check_readers(const kgen_spec *spec, kgen_error *err) {
-    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
-        const kgen_param *param = param_named(readers[i].key);
-        REQUIRE((readers[i].ops >> spec->scatter.op & 1) ||
-                    kgen_param_get(spec, param) == param->initial,
-                "%s: op=%s does not read it; leave it out", param->key,
-                kgen__scatter_op_name(&spec->scatter));
-    }
-    return KGEN_OK;
-}
-
 static kgen_status check_prepare(const kgen_scatter_spec *s, kgen_error *err) {
     if (s->op != KGEN_OP_SPEC_PREPARE) return KGEN_OK;
     REQUIRE(s->seq || s->qo || s->kv || s->pages || s->locs || s->pos,
@@ -164,7 +143,8 @@ static kgen_status check_forms(const kgen_scatter_spec *s, kgen_error *err) {
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_scatter_spec *s = &spec->scatter;
     (void)target;
-    KGEN_TRY(check_readers(spec, err));
+    KGEN_TRY(kgen__check_readers(spec, readers, sizeof readers / sizeof readers[0],
+                                 spec->scatter.op, kgen__scatter_op_name(&spec->scatter), err));
     REQUIRE((s->page & (s->page - 1)) == 0 || s->page % 16 == 0,
             "page=%d: neither a power of two nor a multiple of 16", s->page);
     REQUIRE(s->page % s->pack == 0, "pack=%d: does not divide page=%d", s->pack, s->page);
