@@ -138,6 +138,7 @@ typedef struct kgen__jobs {
     kgen_job *list;
     size_t count, capacity;
     kgen__job_name *names;
+    int unchecked; /* 1: also what its target refuses */
 } kgen__jobs;
 
 kgen_status kgen__jobs_add(kgen__jobs *jobs, const kgen_spec *spec, const kgen_target *target,

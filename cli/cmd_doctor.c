@@ -29,17 +29,18 @@ static void look_for_toolchains(health *h) {
     }
 }
 
-/* Returns 0 when there is no such device. */
+/* Returns 0 when there is no such device; a GPU of an unknown architecture is one. */
 static int look_at_device(health *h, const char *name, int say_missing) {
     kgen_context *ctx;
     kgen_error why;
     const kgen_open_options options = {
         .size = sizeof options, .device = name, .cache_dir = "", .mode = KGEN_MODE_OFFLINE};
-    if (kgen_open(&ctx, &options, &why) != KGEN_OK) {
-        if (say_missing)
+    kgen_status status = kgen_open(&ctx, &options, &why);
+    if (status != KGEN_OK) {
+        if (say_missing || status == KGEN_E_TARGET)
             json_array_append_new(h->devices,
                                   json_pack("{s:s, s:s}", "device", name, "missing", why.text));
-        return 0;
+        return status == KGEN_E_TARGET;
     }
     json_array_append_new(h->devices, json_pack("{s:s, s:s, s:s}", "device", name, "label",
                                                 kgen_context_device(ctx), "arch",

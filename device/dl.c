@@ -134,7 +134,7 @@ static kgen_status identify(kgen__device *device, kgen_error *err) {
     int code = driver->arch(device, arch, sizeof arch);
     if (code) return driver_error(device, code, "asking for the architecture", err);
     if (kgen_target_find(&device->target, arch, NULL) != KGEN_OK)
-        return kgen_fail(err, KGEN_E_DEVICE, "%s:%d is %s, which kgen has no kernels for",
+        return kgen_fail(err, KGEN_E_TARGET, "%s:%d is %s, which kgen has no kernels for",
                          driver->name, device->ordinal, arch[0] ? arch : "of no known kind");
     KGEN_TRY(CALL(device, err, device_name, name, sizeof name - 1, device->handle));
     KGEN_TRY(CALL(device, err, device_attribute, &device->compute_units, driver->units_attribute,

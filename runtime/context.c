@@ -41,11 +41,25 @@ static kgen_status open_named(kgen_context *ctx, const char *text, const char *d
     return ctx->api->open(&ctx->device, (int)ordinal, driver, err);
 }
 
+/* The first that has kernels: a processor's own small GPU may stand before the one that
+ * was bought for this. The error is that of the first. */
+static kgen_status open_first(kgen_context *ctx, const char *api, const char *driver,
+                              kgen_error *err) {
+    kgen_error other;
+    kgen_status status = open_named(ctx, api, driver, err), next = status;
+    for (int i = 1; next == KGEN_E_TARGET; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s:%d", api, i);
+        next = open_named(ctx, name, driver, &other);
+    }
+    return next == KGEN_OK ? KGEN_OK : status;
+}
+
 /* Nobody named a device: a GPU, or what stands in the way of each. */
 static kgen_status open_gpu(kgen_context *ctx, const char *driver, kgen_error *err) {
     kgen_error hip, cuda;
-    if (open_named(ctx, "hip", driver, &hip) == KGEN_OK) return KGEN_OK;
-    if (open_named(ctx, "cuda", driver, &cuda) == KGEN_OK) return KGEN_OK;
+    if (open_first(ctx, "hip", driver, &hip) == KGEN_OK) return KGEN_OK;
+    if (open_first(ctx, "cuda", driver, &cuda) == KGEN_OK) return KGEN_OK;
     return kgen_fail(
         err, KGEN_E_DEVICE,
         "no GPU that kgen can use: %.300s; %.300s. Without a GPU: device cpu:cdna3, or "

@@ -46,7 +46,9 @@ typedef struct kgen_open_options {
 } kgen_open_options;
 
 /* options may be NULL. *out: kgen_close. Not on the launch path. KGEN_E_DEVICE
- * says what was looked for and found. A driver library that the process has
+ * says what was looked for and found, KGEN_E_TARGET that there are no kernels for the
+ * GPU that was named; of a machine whose GPU is not named the first is taken that has
+ * kernels. A driver library that the process has
  * loaded is used, whoever brought it: streams and memory of one copy mean
  * nothing to another. Of two loaded copies one must be named. A process may open
  * several devices, and one device several times. */

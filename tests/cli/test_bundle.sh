@@ -51,10 +51,22 @@ expect 10 '"missing": [' image "$kgen" verify -m planned.manifest --no-variants 
 KGEN_DEVICE='' expect 0 "cpu:cdna3: 2 there, 0 of its family, 1 missing" image "$kgen" doctor -m planned.manifest
 [[ $out == *"missing: $three"*"kgen build --manifest planned.manifest --arch cpu:cdna3"* ]] || fail "doctor: $out"
 echo "$one @gfx942" >other.manifest
-expect 0 "no line is for cpu:cdna3" image "$kgen" doctor -m other.manifest
+expect 0 "no line is for cpu:cdna3; 1 planned for other architectures alone" image "$kgen" doctor -m other.manifest
 expect 0 '"generic": 0' image "$kgen" doctor -m planned.manifest --json
 echo "$one @gfx000" >wrong.manifest
 expect 0 "arch=gfx000: unknown" image "$kgen" doctor -m wrong.manifest
+# Two GPUs of a machine, one that nobody has kernels for before an APU: what each can run.
+mock=$(dirname "$kgen")/../tests/libmock_hip.so
+wide=kv_write:x=bf16,kv=i8,d=512,page=16,layout=shuffle,scale=token
+printf '%s\n' "$one @gfx942" "$two @gfx1151" "$wide @gfx942" "$wide" >machine.manifest
+machine() { MOCK_ARCH=$1 MOCK_ARCH_1=$2 MOCK_INTEGRATED=1 KGEN_HIP_LIB=$mock image "$kgen" doctor -m machine.manifest "${@:3}"; }
+expect 0 "hip:0 is gfx801, which kgen has no kernels for" machine gfx801 gfx1151
+[[ $out == *"(gfx1151, 304 units, memory of the host)"* ]] || fail "doctor: $out"
+[[ $out == *"gfx1151: 0 there, 0 of its family, 1 missing, 1 it cannot run; 1 planned for other"* ]] || fail "doctor: $out"
+[[ $out == *"cannot run: $wide"*"dv=512: scale=token"*"at most 256"*"missing: $two"* ]] || fail "doctor: $out"
+expect 0 "hip:1 Mock 1 (gfx942" machine gfx1151 gfx942
+[[ $out == *"gfx942: 0 there, 0 of its family, 2 missing; 1 planned for other"* ]] || fail "doctor: $out"
+expect 0 '"elsewhere": 1' machine gfx1151 gfx942 --json
 expect 0 "bundle   $work/all.kgb" image "$kgen" doctor
 [[ ! -e $work/user ]] || fail "doctor leaves a folder"
 chmod g+w all.kgb

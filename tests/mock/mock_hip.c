@@ -1,6 +1,6 @@
 /* A HIP driver without a GPU: it remembers what it was asked, and computes
  * nothing. Two devices; the architecture is $MOCK_ARCH, of the second $MOCK_ARCH_1,
- * else gfx942. */
+ * else gfx942; with $MOCK_INTEGRATED both use the host's memory. */
 #include "mock_hip.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ API int hipDeviceGetName(char *name, int size, int handle) {
 API int hipDeviceGetAttribute(int *value, int attribute, int handle) {
     (void)handle;
     *value = attribute == PAGEABLE     ? STATE->pageable
-             : attribute == INTEGRATED ? STATE->integrated
+             : attribute == INTEGRATED ? STATE->integrated || getenv("MOCK_INTEGRATED")
                                        : 304;
     return 0;
 }

@@ -125,9 +125,20 @@ static void bad_names(void) {
 /* A GPU that kgen has nothing for is named; the cpu device does not step in. */
 static void an_unknown_gpu(void) {
     setenv("MOCK_ARCH", "gfx801", 1);
+    setenv("MOCK_ARCH_1", "gfx802", 1);
     CHECK(open_with(NULL, NULL) == KGEN_E_DEVICE && !ctx);
     CHECK(says("no GPU that kgen can use: hip:0 is gfx801") && says("cuda: "));
     CHECK(says("Without a GPU: device cpu:cdna3, or KGEN_DEVICE=cpu:cdna3"));
+    CHECK(open_with("hip:0", NULL) == KGEN_E_TARGET && says("kgen has no kernels for"));
+}
+
+/* Nobody named one: the second is taken, and it is the one that the second is. */
+static void an_unknown_gpu_first(void) {
+    setenv("MOCK_ARCH", "gfx801", 1);
+    setenv("MOCK_ARCH_1", "gfx1201", 1);
+    CHECK(open_with(NULL, NULL) == KGEN_OK);
+    CHECK(strstr(kgen_context_device(ctx), "hip:1 Mock 1 (gfx1201"));
+    kgen_close(ctx);
 }
 
 /* ---- what is asked of it ---- */
@@ -373,6 +384,7 @@ static const struct scenario {
     {"two_copies", two_copies},
     {"bad_names", bad_names},
     {"an_unknown_gpu", an_unknown_gpu},
+    {"an_unknown_gpu_first", an_unknown_gpu_first},
     {"an_engine_captures", an_engine_captures},
     {"two_devices", two_devices},
     {"objects_of_a_family", objects_of_a_family},
