@@ -209,8 +209,6 @@ static void prepare(build *b, work *w) {
         fail(b, w);
     } else {
         kgen_spec_print(w->spec, &w->source.spec);
-        kgen_source_digest(w->source.digest, w->source.text, w->source.size);
-        w->source.has_digest = 1;
         if (b->options.offline || toolchain_for(b, w->job->target, &w->toolchain, &none) != KGEN_OK)
             settle_without_compiler(b, w, &none);
         else

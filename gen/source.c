@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "buf.h"
+#include "digest.h"
 #include "family.h"
-#include "templates.h"
 
 enum { MAX_INCLUDED = 48 };
 
 typedef struct flattener {
     kgen__buf *buf;
+    kgen__digest *digest;
     const kgen_target *target;
     const char *done[MAX_INCLUDED];
     size_t done_count;
@@ -78,10 +79,13 @@ static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen_
 
 /* --- flatten ------------------------------------------------------------ */
 
+static int compare_name(const void *name, const void *file) {
+    return strcmp(name, ((const kgen__template *)file)->name);
+}
+
 static const kgen__template *find_template(const char *name) {
-    for (size_t i = 0; i < kgen__template_count; i++)
-        if (strcmp(kgen__templates[i].name, name) == 0) return &kgen__templates[i];
-    return NULL;
+    return bsearch(name, kgen__templates, kgen__template_count, sizeof *kgen__templates,
+                   compare_name);
 }
 
 /* Names that stand for a file of the target: that of its vendor, or of its isa. */
@@ -129,24 +133,6 @@ static int already_done(const flattener *f, const char *name) {
     return 0;
 }
 
-/* The quoted name of a line `#include "kg/..."`, or 0. */
-static int include_name(char *out, size_t size, const char *line, size_t length) {
-    static const char head[] = "#include \"kg/";
-    size_t at = sizeof head - 1 - 3;
-    if (length < sizeof head || *line != '#' || strncmp(line, head, sizeof head - 1) != 0) return 0;
-    const char *end = memchr(line + at, '"', length - at);
-    if (!end || (size_t)(end - line) - at >= size) return 0;
-    memcpy(out, line + at, (size_t)(end - line) - at);
-    out[(size_t)(end - line) - at] = 0;
-    return 1;
-}
-
-/* The line says to a compiler what already_done says here. */
-static int is_once(const char *line, size_t length) {
-    static const char once[] = "#pragma once";
-    return length == sizeof once - 1 && memcmp(line, once, length) == 0;
-}
-
 /* Recursion depth is bounded: every file enters once. */
 static kgen_status flatten(flattener *f, const char *wanted) {
     const char *name = resolve_name(wanted, f->target);
@@ -158,28 +144,14 @@ static kgen_status flatten(flattener *f, const char *wanted) {
                          MAX_INCLUDED + 1, MAX_INCLUDED);
     f->done[f->done_count++] = file->name;
     kgen__buf_printf(f->buf, "#line 1 \"%s\"\n", name);
-    const char *line = (const char *)file->text, *end = line + file->size, *written = line;
-    for (int number = 1; line < end; number++) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        size_t length = (size_t)((newline ? newline : end) - line);
-        char included[64];
-        int once = is_once(line, length),
-            includes = include_name(included, sizeof included, line, length);
-        if (once || includes) {
-            kgen__buf_add(f->buf, written, (size_t)(line - written));
-            written = line + length + 1;
-        }
-        if (includes && strncmp(included, "kg/prelude/", 11) != 0) {
-            KGEN_TRY(flatten(f, included));
-            kgen__buf_printf(f->buf, "#line %d \"%s\"\n", number + 1, name);
-        } else if (once || includes) {
-            kgen__buf_add(f->buf, "\n", 1);
-        }
-        line += length + 1;
+    for (size_t i = 0; i < file->piece_count; i++) {
+        const kgen__piece *piece = &file->pieces[i];
+        kgen__buf_add(f->buf, piece->text, piece->size);
+        kgen__digest_piece(f->digest, piece);
+        if (!piece->includes) continue;
+        KGEN_TRY(flatten(f, piece->includes));
+        kgen__buf_printf(f->buf, "#line %d \"%s\"\n", piece->line, name);
     }
-    if (written >= end) return KGEN_OK;
-    kgen__buf_add(f->buf, written, (size_t)(end - written));
-    if (end[-1] != '\n') kgen__buf_add(f->buf, "\n", 1);
     return KGEN_OK;
 }
 
@@ -187,13 +159,20 @@ static kgen_status flatten(flattener *f, const char *wanted) {
 
 static kgen_status render(kgen_source *source, kgen_error *err) {
     const kgen__family *family = kgen__family_of(source->spec.family);
-    kgen__buf buf = {0};
-    flattener f = {.buf = &buf, .target = source->target, .err = err};
+    kgen__buf prelude = {0}, buf = {0};
+    kgen__digest digest;
+    flattener f = {.buf = &buf, .digest = &digest, .target = source->target, .err = err};
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, &source->spec);
-    kgen__buf_printf(&buf, "// %s\n// for %s, written by kgen\n", line, source->target->name);
-    write_prelude(&buf, source, family);
+    kgen__buf_printf(&prelude, "// %s\n// for %s, written by kgen\n", line, source->target->name);
+    write_prelude(&prelude, source, family);
+    buf.failed = prelude.failed;
+    kgen__buf_add(&buf, prelude.text, prelude.size);
+    kgen__digest_begin(&digest, prelude.text, prelude.size);
     kgen_status status = flatten(&f, kgen__template_of(&source->spec));
+    kgen__digest_end(&digest, source->digest);
+    source->has_digest = 1;
+    free(prelude.text);
     if (status == KGEN_OK) return kgen__buf_take(&buf, &source->text, &source->size, err);
     free(buf.text);
     return status;

@@ -38,11 +38,9 @@ kgen_status kgen__family_rule(kgen_spec *out, const kgen_spec *spec, const kgen_
 
 kgen_status kgen_tuning_row_digest(char out[65], const kgen_spec *resolved,
                                    const kgen_target *target, kgen_error *err) {
-    uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
     kgen_source source;
     KGEN_TRY(kgen_source_render(&source, resolved, target, err));
-    kgen_source_digest(digest, source.text, source.size);
-    sodium_bin2hex(out, 2 * sizeof digest + 1, digest, sizeof digest);
+    sodium_bin2hex(out, 2 * sizeof source.digest + 1, source.digest, sizeof source.digest);
     kgen_source_free(&source);
     return KGEN_OK;
 }

@@ -124,7 +124,7 @@ static kgen_status add_shipped(kgen_tuning *db, kgen_error *err) {
     kgen_tuning_layer *layer = NULL;
     KGEN_TRY(add_layer(db, "shipped", "in the library", &layer, err));
     for (size_t i = 0; i < kgen__shipped_count; i++) {
-        const kgen__template *file = &kgen__shipped[i];
+        const kgen__shipped_file *file = &kgen__shipped[i];
         KGEN_TRY(add_rows(layer, file->name, (const char *)file->text, file->size, err));
     }
     return KGEN_OK;

@@ -18,7 +18,7 @@ typedef struct kgen_source {
     const kgen_target *target;
     int32_t workgroup_size; /* lanes of a workgroup the code was written for */
     int32_t lds_bytes;      /* LDS that a launch gives a workgroup; 0: the code says it itself */
-    /* Of kgen_source_digest, where somebody has asked for it: a key and a note need it. */
+    /* Of kgen_source_digest, of the text as it was rendered. 0: not known. */
     int has_digest;
     uint8_t digest[KGEN_SOURCE_DIGEST_BYTES];
 } kgen_source;

@@ -117,6 +117,9 @@ static void test_rendered_texts(void **state) {
     (void)state;
     for (int n = 0; n < 100; n++) {
         kgen_source source = random_source();
+        digest whole = digest_of(source.text, source.size); /* of pieces it is the same */
+        assert_true(source.has_digest);
+        assert_memory_equal(source.digest, &whole, sizeof whole);
         char *noisy = with_noise(source.text);
         if (!same(source.text, noisy)) fail_msg("%s: a comment changes it", source.symbol);
         free(noisy);
