@@ -147,9 +147,12 @@ static int32_t together_of(const kgen_indexer_spec *s) {
     return n;
 }
 
-/* Registers of a lane: keys, scores, addresses. Measured. */
+/* Registers of a lane: keys, scores, addresses. Measured. gfx1250, which alone of its isa
+ * has four SIMDs, sums twice as many k: half of an operand is zeros. */
 static int32_t registers_of(const kgen_indexer_spec *s, const kgen_target *target) {
+    int32_t zeros = target->isa == KGEN_ISA_RDNA4 && target->simds == 4;
     int32_t keys = kg_index_key_registers(block_keys(target), s->head_dim, target->wave_size);
+    keys += zeros * keys;
     return (target->isa == KGEN_ISA_SM90 ? 24 : 48) + s->tiles * (keys + 16);
 }
 

@@ -55,6 +55,8 @@ static int is_generic(const char *name) {
 const kgen_target *kgen_target_generic(const kgen_target *target) {
     if (target->vendor != KGEN_VENDOR_AMD || is_generic(target->name)) return NULL;
     for (size_t i = 0; i < TARGETS; i++)
-        if (targets[i].isa == target->isa && is_generic(targets[i].name)) return &targets[i];
+        if (targets[i].isa == target->isa && targets[i].simds == target->simds &&
+            is_generic(targets[i].name))
+            return &targets[i];
     return NULL;
 }

@@ -846,6 +846,34 @@ static void test_every_isa_has_its_persona(void **state) {
     for (int isa = 0; isa < KGEN_ISA_COUNT; isa++) assert_int_equal(personas[isa], 1);
 }
 
+/* gfx1250 has the words of RDNA4, and code objects of its own. */
+static void test_objects_of_a_family(void **state) {
+    static const struct {
+        const char *target, *generic;
+    } rows[] = {{"gfx1030", "gfx10-3-generic"},
+                {"gfx1036", "gfx10-3-generic"},
+                {"gfx1100", "gfx11-generic"},
+                {"gfx1153", "gfx11-generic"},
+                {"gfx1200", "gfx12-generic"},
+                {"gfx1201", "gfx12-generic"},
+                {"gfx1250", NULL},
+                {"gfx942", NULL},
+                {"gfx11-generic", NULL},
+                {"cpu:rdna3", NULL},
+                {"sm_90", NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const kgen_target *target;
+        kgen_error err;
+        assert_int_equal(kgen_target_find(&target, rows[i].target, &err), KGEN_OK);
+        const kgen_target *generic = kgen_target_generic(target);
+        assert_int_equal(!generic, !rows[i].generic);
+        if (!generic) continue;
+        assert_string_equal(generic->name, rows[i].generic);
+        assert_true(generic->vgpr_file <= target->vgpr_file);
+    }
+}
+
 /* ---- help ---------------------------------------------------------------- */
 
 static void check_help(kgen_family_id id) {
@@ -1150,6 +1178,7 @@ int main(void) {
         cmocka_unit_test(test_gdn_tuning_by_hand),
         cmocka_unit_test(test_fp8_is_the_targets_own),
         cmocka_unit_test(test_every_isa_has_its_persona),
+        cmocka_unit_test(test_objects_of_a_family),
         cmocka_unit_test(test_help_has_every_parameter),
         cmocka_unit_test(test_families_have_names),
         cmocka_unit_test(test_names),
