@@ -24,6 +24,7 @@ struct kgen_cache {
     kgen__store *store;            /* also a layer; NULL: memory only */
     kgen_cache_stats stats, noted; /* noted: what the folder's counts have of them */
     pthread_mutex_t noting;
+    int probe;               /* of kgen__lock_take */
     kgen_prune_options caps; /* of the environment */
 };
 
@@ -149,7 +150,10 @@ kgen_status kgen_cache_open(kgen_cache **out, const char *dir, kgen_error *err) 
     if (sodium_init() < 0) return kgen_fail(err, KGEN_E_INTERNAL, "cache: no libsodium");
     KGEN_TRY(find_dir(&path, dir, err));
     kgen_cache *cache = calloc(1, sizeof *cache);
-    if (cache) pthread_mutex_init(&cache->noting, NULL);
+    if (cache) {
+        pthread_mutex_init(&cache->noting, NULL);
+        cache->probe = -1;
+    }
     kgen_status status =
         cache ? open_layers(cache, path, err) : kgen_fail(err, KGEN_E_NOMEM, "cache: no memory");
     free(path);
@@ -164,6 +168,7 @@ void kgen_cache_close(kgen_cache *cache) {
     if (!cache) return;
     kgen_cache_note_use(cache);
     pthread_mutex_destroy(&cache->noting);
+    if (cache->probe >= 0) close(cache->probe);
     for (size_t i = 0; i < cache->layer_count; i++) {
         const layer *at = &cache->layers[i];
         if (at->ops) at->ops->close(at->self);
@@ -214,12 +219,14 @@ int kgen_cache_get_use(const kgen_cache *cache, kgen_cache_use *out) {
  * get, put, each
  * ------------------------------------------------------------------------ */
 
-/* Failure to keep a copy costs a read the next time, nothing else. */
-static void keep_hit(kgen_cache *cache, size_t found_in, const kgen_entry *entry) {
+/* Failure to keep a copy costs a read the next time, nothing else. Code that goes to a device is
+ * read as fast from a file as it would be copied, and is not asked for again soon: only what
+ * comes from afar is kept of it. */
+static void keep_hit(kgen_cache *cache, size_t found_in, const kgen_entry *entry, int code_only) {
     for (size_t i = 0; i < found_in; i++) {
         const layer *near = &cache->layers[i];
         if (!near->ops || !near->ops->put) continue;
-        if (near->ops->keeps_hits || cache->layers[found_in].ops->is_far)
+        if ((near->ops->keeps_hits && !code_only) || cache->layers[found_in].ops->is_far)
             (void)near->ops->put(near->self, entry, NULL);
     }
 }
@@ -234,7 +241,7 @@ kgen_status kgen_cache_get_as(kgen_cache *cache, kgen_entry **out, int *found, c
         KGEN_TRY(at->ops->get(at->self, out, key, how & KGEN_GET_CODE, err));
         if (!*out) continue;
         kgen__count((uint64_t *)((char *)&cache->stats + at->ops->hits));
-        keep_hit(cache, i, *out);
+        keep_hit(cache, i, *out, how & KGEN_GET_CODE);
         *found = 1;
         return KGEN_OK;
     }
@@ -331,7 +338,8 @@ void kgen_cache_note_miss(kgen_cache *cache, const kgen_source *source, const ch
 }
 
 int kgen_cache_lock(kgen_cache *cache, const kgen_key *key) {
-    return cache->store ? kgen__lock_take(kgen__store_path(cache->store), key) : KGEN_LOCK_NONE;
+    if (!cache->store) return KGEN_LOCK_NONE;
+    return kgen__lock_take(kgen__store_path(cache->store), &cache->probe, key);
 }
 
 static kgen_status check_prefix(char out[KGEN_KEY_HEX], const char *prefix, kgen_error *err) {

@@ -4,9 +4,12 @@
  *   code size u64  source size u64  packed source size u64
  *   compile ms u32  unix time u64  digest of the source's tokens [32]  resources i32 each
  *   target, symbol, toolchain, spec: length u16 and bytes
- *   code  BLAKE2b-256 of everything before  zstd(source)  BLAKE2b-256 of everything before
+ *   code  BLAKE2b-256 of all before the code and of the code's mark
+ *   zstd(source)  BLAKE2b-256 of everything before
  *
- * What a device gets is proved by the first digest, and the rest is not read for it.
+ * What a device gets is proved by the first digest, and the rest is not read for it. The mark is
+ * Poly1305 under the entry's key, four times as fast as BLAKE2b: damage goes unseen once in
+ * 2^90 times. Neither digest is a secret: who may write the folder can write both anew.
  * Magic, schema, file size and the digest at the end never move: a reader of any
  * version can tell a sound entry of another version from a damaged one. */
 #include "layer.h"
@@ -19,7 +22,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-enum { MAGIC = 8, DIGEST = 32, STRINGS = 4, ZSTD_LEVEL = 3 };
+enum { MAGIC = 8, DIGEST = KGEN__DIGEST, STRINGS = 4, ZSTD_LEVEL = 3 };
 
 static const uint8_t magic[MAGIC] = {'k', 'g', 'e', 'n', '\r', '\n', 0x1a, 0};
 
@@ -102,6 +105,18 @@ static uint8_t *put_digest(uint8_t *at, const uint8_t *begin) {
     return at + DIGEST;
 }
 
+void kgen__code_digest(uint8_t out[KGEN__DIGEST], const uint8_t *head, size_t head_size,
+                       const uint8_t *code, size_t code_size, const kgen_key *key) {
+    uint8_t mark[crypto_onetimeauth_BYTES];
+    crypto_generichash_state state;
+    _Static_assert(sizeof key->bytes == crypto_onetimeauth_KEYBYTES, "a key is a key");
+    crypto_onetimeauth(mark, code, code_size, key->bytes);
+    crypto_generichash_init(&state, NULL, 0, DIGEST);
+    crypto_generichash_update(&state, head, head_size);
+    crypto_generichash_update(&state, mark, sizeof mark);
+    crypto_generichash_final(&state, out, DIGEST);
+}
+
 static uint8_t *put_string(uint8_t *at, const char *text) {
     size_t length = strlen(text);
     at = put_number(at, length, 2);
@@ -163,8 +178,9 @@ kgen_status kgen__entry_encode(uint8_t **out, size_t *size, const kgen_entry *en
     uint8_t *bytes = malloc(total);
     if (bytes) {
         uint8_t *at = put_header(bytes, entry, packed_size, total);
-        at = put_bytes(at, entry->code, entry->code_size);
-        at = put_digest(at, bytes);
+        kgen__code_digest(at + entry->code_size, bytes, (size_t)(at - bytes), entry->code,
+                          entry->code_size, &entry->key);
+        at = put_bytes(at, entry->code, entry->code_size) + DIGEST;
         at = put_bytes(at, packed, packed_size);
         put_digest(at, bytes);
     }
@@ -221,19 +237,22 @@ static void take_string(reader *in, char *out, size_t capacity) {
     memcpy(out, bytes, length); /* the entry was zeroed: the end is there */
 }
 
-/* Behind `size` bytes stands their digest. */
-static int has_digest(const uint8_t *bytes, size_t size) {
+/* Behind the code stands its digest. */
+static int is_code_sound(const kgen_entry *entry, const uint8_t *head, size_t head_size,
+                         const uint8_t *code) {
     uint8_t digest[DIGEST];
-    crypto_generichash(digest, DIGEST, bytes, size, NULL, 0);
-    return memcmp(digest, bytes + size, DIGEST) == 0;
+    kgen__code_digest(digest, head, head_size, code, entry->code_size, &entry->key);
+    return memcmp(digest, code + entry->code_size, DIGEST) == 0;
 }
 
 /* Length and digest, from the places that never move. */
 static int is_sound(const uint8_t *bytes, size_t size) {
+    uint8_t digest[DIGEST];
     if (size < SMALLEST || size > KGEN__FILE_MAX || memcmp(bytes, magic, MAGIC) != 0) return 0;
     reader in = {bytes + MAGIC + 4 + 4, 8, 0};
     if (take_number(&in, 8) != size) return 0;
-    return has_digest(bytes, size - DIGEST);
+    crypto_generichash(digest, DIGEST, bytes, size - DIGEST, NULL, 0);
+    return memcmp(digest, bytes + size - DIGEST, DIGEST) == 0;
 }
 
 static kgen__verdict unpack_source(kgen_entry *entry, const uint8_t *packed, size_t packed_size) {
@@ -259,10 +278,10 @@ static int are_sizes_sound(const kgen_entry *entry) {
 
 static kgen__verdict take_payload(reader *in, const uint8_t *begin, kgen_entry *entry,
                                   uint64_t packed_size) {
-    const uint8_t *code = take(in, entry->code_size), *digest = take(in, DIGEST);
+    const uint8_t *code = take(in, (uint64_t)entry->code_size + DIGEST);
     const uint8_t *packed = take(in, packed_size);
     if (in->bad || in->left > 0 || !are_sizes_sound(entry)) return KGEN__BAD;
-    if (!has_digest(begin, (size_t)(digest - begin))) return KGEN__BAD;
+    if (!is_code_sound(entry, begin, (size_t)(code - begin), code)) return KGEN__BAD;
     entry->code = malloc(entry->code_size);
     if (!entry->code) return KGEN__NO_MEMORY;
     memcpy(entry->code, code, entry->code_size);
@@ -342,19 +361,13 @@ kgen__verdict kgen__entry_head(kgen_entry *out, size_t *code_at, const uint8_t *
 /* The code of the head at the start of `head`, `got` bytes of which have been read. */
 static kgen__verdict fetch_code(kgen_entry *entry, const head_rest *rest, const uint8_t *head,
                                 size_t got, kgen__fetch *fetch, void *from) {
-    uint8_t digest[DIGEST];
-    crypto_generichash_state state;
     size_t wanted = entry->code_size + DIGEST, begun = got - rest->code_at;
     if (begun > wanted) begun = wanted;
     entry->code = malloc(wanted);
     if (!entry->code) return KGEN__NO_MEMORY;
     memcpy(entry->code, head + rest->code_at, begun);
     if (begun < wanted && !fetch(from, entry->code + begun, got, wanted - begun)) return KGEN__BAD;
-    crypto_generichash_init(&state, NULL, 0, DIGEST);
-    crypto_generichash_update(&state, head, rest->code_at);
-    crypto_generichash_update(&state, entry->code, entry->code_size);
-    crypto_generichash_final(&state, digest, DIGEST);
-    if (memcmp(digest, entry->code + entry->code_size, DIGEST) != 0) return KGEN__BAD;
+    if (!is_code_sound(entry, head, rest->code_at, entry->code)) return KGEN__BAD;
     return check_arch(entry, rest->mach);
 }
 

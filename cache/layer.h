@@ -10,10 +10,11 @@ enum {
     /* Hashed into every key and written into every entry: raise it when the
      * key's fields or the entry format change, so that two formats never meet
      * under one key. */
-    KGEN__SCHEMA = 3,
+    KGEN__SCHEMA = 4,
     KGEN__CODE_MAX = 64 << 20,
     KGEN__SOURCE_MAX = 16 << 20,
     KGEN__HEAD_MAX = 4096, /* all of an entry before its code */
+    KGEN__DIGEST = 32,
     KGEN__FILE_MAX = KGEN__CODE_MAX + 2 * KGEN__SOURCE_MAX,
 };
 
@@ -34,6 +35,9 @@ kgen_status kgen__entry_encode(uint8_t **out, size_t *size, const kgen_entry *en
                                kgen_error *err);
 kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t size,
                                  const kgen_key *key);
+/* Of what stands before the code, and of the code. */
+void kgen__code_digest(uint8_t out[KGEN__DIGEST], const uint8_t *head, size_t head_size,
+                       const uint8_t *code, size_t code_size, const kgen_key *key);
 /* Only what stands before the code; `got` bytes of a file of `size`. */
 kgen__verdict kgen__entry_head(kgen_entry *out, size_t *code_at, const uint8_t *bytes, size_t got,
                                size_t size, const kgen_key *key);
@@ -104,8 +108,9 @@ kgen_status kgen__caps_take(kgen_prune_options *out, kgen_error *err);
 int kgen__counts_read(const char *dir, kgen_cache_use *out);
 int kgen__counts_add(const char *dir, const kgen_cache_stats *more);
 
-/* lock.c: a descriptor to close(), KGEN_LOCK_BUSY or KGEN_LOCK_NONE. */
-int kgen__lock_take(const char *dir, const kgen_key *key);
+/* lock.c: a descriptor to close(), KGEN_LOCK_BUSY or KGEN_LOCK_NONE. *probe: -1, or what asks
+ * whether a lock is still held in one call; to close() at the end. */
+int kgen__lock_take(const char *dir, int *probe, const kgen_key *key);
 
 /* key.c. What a compiler sees of a source. */
 void kgen__source_tokens(uint8_t out[KGEN_SOURCE_DIGEST_BYTES], const kgen_source *source);

@@ -41,13 +41,22 @@ static off_t byte_of(const kgen_key *key) {
     return (off_t)(at >> 1);
 }
 
-int kgen__lock_take(const char *dir, const kgen_key *key) {
-    struct flock lock = {
+/* Of a byte that another open file has locked. */
+static int is_held(int probe, struct flock lock) {
+    return fcntl(probe, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+int kgen__lock_take(const char *dir, int *probe, const kgen_key *key) {
+    const struct flock lock = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte_of(key), .l_len = 1};
+    int asks = __atomic_load_n(probe, __ATOMIC_ACQUIRE), none = -1;
+    if (asks >= 0 && is_held(asks, lock)) return KGEN_LOCK_BUSY;
     int fd = open_file(dir);
     if (fd < 0) return KGEN_LOCK_NONE;
     if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return fd;
     int busy = errno == EAGAIN || errno == EACCES;
-    close(fd);
+    if (!busy ||
+        !__atomic_compare_exchange_n(probe, &none, fd, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        close(fd);
     return busy ? KGEN_LOCK_BUSY : KGEN_LOCK_NONE;
 }

@@ -15,8 +15,8 @@
 
 enum {
     LOCK_POLL_MS = 50,
-    LOCK_POLL_LEAST_MS = 5,
-    LOCK_POLL_SHARE = 32,
+    LOCK_POLL_LEAST_MS = 20,
+    LOCK_POLL_SHARE = 16,
     CANCEL_POLL_MS = 50,
     HEARTBEAT_MS = 1000,
     TARGETS_MAX = 64
@@ -223,7 +223,8 @@ static int64_t lock_wait_ms(const build *b) {
     return 1000 * (int64_t)kgen__child_timeout(b->options.timeout_s);
 }
 
-/* The longer the wait, the rarer the question: it comes late by a 32nd of what it waited for. */
+/* The longer the wait, the rarer the question: it comes late by a 32nd of what it waited for, on
+ * the average. */
 static int lock_poll_ms(const build *b) {
     int64_t now = kgen__now_ms(), longest = LOCK_POLL_LEAST_MS;
     for (size_t i = 0; i < b->count; i++) {
@@ -241,6 +242,15 @@ static int take_lock(const build *b, work *w) {
     if (w->lock != KGEN_LOCK_BUSY) return 1;
     if (w->lock_deadline == 0) w->lock_deadline = kgen__now_ms() + lock_wait_ms(b);
     return kgen__now_ms() >= w->lock_deadline;
+}
+
+/* All that waited find the lock free at once, and a look takes a while: nobody holds the others
+ * up for it. What is not there is looked for again, with the lock. */
+static int find_after_wait(build *b, work *w) {
+    if (w->lock < 0 || !w->lock_deadline || w->retried) return 0;
+    close(w->lock);
+    w->lock = KGEN_LOCK_NONE;
+    return find_cached(b, w, 1);
 }
 
 /* ---- compiling ---- */
@@ -352,7 +362,7 @@ static int start_some(build *b) {
     int waiting = 0;
     for (size_t i = 0; i < b->count && b->running < b->workers; i++) {
         work *w = &b->list[i];
-        if (w->step != STEP_WAITING) continue;
+        if (w->step != STEP_WAITING || (take_lock(b, w) && find_after_wait(b, w))) continue;
         if (!take_lock(b, w))
             waiting = 1;
         else if (w->retried || !find_cached(b, w, 0)) { /* another one may have been faster */

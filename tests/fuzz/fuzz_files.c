@@ -61,8 +61,9 @@ void fuzz_entry(const uint8_t *data, size_t size) {
     memcpy(&key, bytes + KEY_AT, sizeof key);
     if (kgen__entry_head(&head, &code_at, bytes, got, size, &key) == KGEN__GOOD &&
         head.code_size <= size && code_at + head.code_size + 2 * DIGEST <= size) {
-        size_t end = code_at + head.code_size;
-        crypto_generichash(bytes + end, DIGEST, bytes, end, NULL, 0);
+        const uint8_t *code_bytes = bytes + code_at;
+        kgen__code_digest(bytes + code_at + head.code_size, bytes, code_at, code_bytes,
+                          head.code_size, &key);
         make_right(bytes, size);
     }
     kgen__verdict verdict = kgen__entry_decode(&entry, bytes, size, &key);

@@ -211,6 +211,9 @@ static void a_lock_is_of_one_key(void **state) {
     assert_true((next = kgen_cache_lock(b, &other)) > 2);
     close(held);
     assert_true((held = kgen_cache_lock(b, &key)) > 2);
+    assert_int_equal(kgen_cache_lock(a, &key), KGEN_LOCK_BUSY); /* asked by what asked before */
+    close(held);
+    assert_true((held = kgen_cache_lock(a, &key)) > 2);
     close(held);
     close(next);
     kgen_cache_close(a);
