@@ -255,11 +255,21 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 #include <kgen/targets.def>
 };
 
+/* Of a KV head: so many that waves better have rows of their own than keys. */
+static int has_many_rows(const kgen_attn_spec *s, const isa_row *isa) {
+    enum { FEW = 16 };
+    if (!phases[s->phase].bounded) return 1;
+    int fits = isa->by == BY_MATRICES && s->v_dim <= 256 && !is_packed(s->layout);
+    /* invariant: what decode computes of few rows, verify is to compute of many. */
+    return fits && s->group * s->q_tokens > FEW && !s->invariant;
+}
+
 /* Matrices are multiplied with by four waves of 16 rows; wider lines find no room. */
 static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
-    int fits = isa->by == BY_MATRICES ? s->waves % 4 == 0 && s->row_tiles == 2
+    int waves = phases[s->phase].bounded ? s->waves == 4 : s->waves % 4 == 0;
+    int fits = isa->by == BY_MATRICES ? waves && s->row_tiles == 2
                                       : s->head_dim <= 256 && s->v_dim <= 256;
-    int can = !phases[s->phase].bounded && !is_packed(s->layout) && s->v_split == 1;
+    int can = has_many_rows(s, isa) && !is_packed(s->layout) && s->v_split == 1;
     return fits && can ? isa->by : BY_WAVE;
 }
 
@@ -292,10 +302,14 @@ static int32_t q_registers_of(const kgen_attn_spec *s, const kgen_target *target
 static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
     return q_registers_of(s, target, s->head_dim);
 }
+/* Each wave, instead of sharing the keys of the same rows. */
+static int32_t has_own_rows(const kgen_attn_spec *s, const isa_row *isa) {
+    return !phases[s->phase].bounded || way_of(s, isa) == BY_MATRICES;
+}
 /* Of a row block. */
 static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
     return kg_attn_block_rows(kg_attn_rows(s->row_tiles, isa->columns), s->waves,
-                              phases[s->phase].bounded);
+                              has_own_rows(s, isa));
 }
 static int32_t ahead_of(const kgen_attn_spec *s, const kgen_target *target) {
     return kg_attn_ahead(acc_registers(s, target), s->row_tiles, target->wave_size,
@@ -311,8 +325,9 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
 
 /* q: bytes of queries in LDS. */
 static int32_t q_lds_bytes(const kgen_attn_spec *s, const kgen_target *target) {
-    int32_t copies = phases[s->phase].bounded ? 1 : s->waves; /* each wave's rows */
-    int32_t matrices = way_of(s, &isa_rows[target->isa]) == BY_MATRICES;
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t copies = has_own_rows(s, isa) ? s->waves : 1;
+    int32_t matrices = way_of(s, isa) == BY_MATRICES;
     int32_t dims = kg_attn_q_lds_dims(s->head_dim, matrices);
     return q_in_lds(s, target) ? q_registers_of(s, target, dims) * target->wave_size * 4 * copies
                                : 0;
@@ -427,7 +442,7 @@ static int32_t traffic(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t waves = s->waves * s->v_split * s->occupancy;
     /* Each wave reads for itself what all could share. */
     const isa_row *isa = &isa_rows[target->isa];
-    int should = isa->by == BY_MATRICES && !phases[s->phase].bounded && s->v_dim <= 256;
+    int should = isa->by == BY_MATRICES && has_many_rows(s, isa) && s->v_dim <= 256;
     if (should && way_of(s, isa) == BY_WAVE) reads *= s->waves;
     return waves < 2 * target->simds ? reads * 5 : reads * 4;
 }
@@ -455,8 +470,8 @@ static kgen_attn_spec candidate(const kgen_attn_spec *s, const isa_row *isa, int
 /* Of the choices whose registers and LDS fit, the one that reads least. */
 static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target *target) {
     /* v_split 1 2 4, row_tiles 1..4, occupancy 2 1; all waves, a half, a quarter */
-    int candidates = phases[s->phase].bounded ? 3 * 4 * 2 : 3 * 4 * 2 * 3;
     const isa_row *isa = &isa_rows[target->isa];
+    int candidates = has_many_rows(s, isa) ? 3 * 4 * 2 * 3 : 3 * 4 * 2;
     kgen_attn_spec best = candidate(s, isa, 0);
     for (int n = 1; n < candidates; n++) {
         kgen_attn_spec next = candidate(s, isa, n);
@@ -473,7 +488,7 @@ static int32_t small_groups(const kgen_attn_spec *s, const kgen_target *target) 
     int32_t seen = s->chunk ? s->chunk * (s->lookback + 1) : s->window;
     if (target->isa != KGEN_ISA_SM90 || s->waves || s->occupancy || mixes_conversions(s, target))
         return 0;
-    if (!phases[s->phase].bounded) return s->v_dim > 128 ? 0 : 2;
+    if (has_many_rows(s, &isa_rows[target->isa])) return s->v_dim > 128 ? 0 : 2;
     return is_8bit(s->kv) || (seen > 0 && seen <= 1024) ? 3 : 0;
 }
 
@@ -541,16 +556,17 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t rows = rows_of(spec, isa), dims = spec->head_dim + spec->v_dim;
+    int bounded = phases[spec->phase].bounded;
     return (kgen__attn_geometry){
         .rows = rows,
         .waves = spec->waves,
         .row_blocks =
-            phases[spec->phase].bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
+            bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
         .joins = spec->cascade,
         .part_keys = part_keys_of(spec),
         .block_keys = isa->keys,
         .item_cost = way_of(spec, isa) == BY_MATRICES
-                         ? kg_attn_buffered_cost(spec->waves, dims)
+                         ? kg_attn_buffered_cost(bounded ? 1 : spec->waves, dims)
                          : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),
     };
 }

@@ -10,10 +10,10 @@
 KG_SHAPE int kg_attn_rows(int row_tiles, int columns) {
     return row_tiles * columns;
 } /* of a wave */
-/* Of a row block. Where sequences have any number of tokens, waves share the rows
- * that a sequence has, and the keys as far as waves are left. */
-KG_SHAPE int kg_attn_block_rows(int wave_rows, int waves, int bounded) {
-    return bounded ? wave_rows : wave_rows * waves;
+/* Of a row block. Where sequences have any number of tokens, and as matrices by way of LDS, waves
+ * share the rows that a sequence has, and the keys as far as waves are left. */
+KG_SHAPE int kg_attn_block_rows(int wave_rows, int waves, int own_rows) {
+    return own_rows ? wave_rows * waves : wave_rows;
 }
 /* Of one KV head and sequence, at most. */
 KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
@@ -22,8 +22,8 @@ KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
 
 /* Key blocks that are worth another workgroup and its share of the merge. */
 KG_SHAPE int kg_attn_least_blocks(int waves) { return 2 * waves; }
-/* As matrices by way of LDS: for all waves, two sets. */
-KG_SHAPE int kg_attn_least_buffered(int waves) { return 8 * waves; }
+/* As matrices by way of LDS: two sets. unit_waves: waves for whose rows a block counts. */
+KG_SHAPE int kg_attn_least_buffered(int unit_waves) { return 8 * unit_waves; }
 
 /* Where an item is cut at fixed places: its parts, at most. */
 KG_SHAPE int kg_attn_parts(int keys, int part_keys) { return ceil_div(keys, part_keys); }
@@ -35,6 +35,9 @@ KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) 
     return ceil_div(rows * v_dim * 4, keys * row_bytes);
 }
 
+/* Of few rows, as matrices by way of LDS; measured. */
+enum { KG_ATTN_BUFFERED_MERGE = 2 };
+
 /* In blocks of `keys`: about 5000 cycles at a compute unit's share of the memory
  * bandwidth. dims: of keys and values. */
 KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {
@@ -42,7 +45,9 @@ KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {
 }
 /* As matrices by way of LDS a block takes its products' time, and its waves' rows are many:
  * finishing them costs as much as two dozen blocks of 128 dims. Measured. */
-KG_SHAPE int kg_attn_buffered_cost(int waves, int dims) { return ceil_div(24 * waves * 256, dims); }
+KG_SHAPE int kg_attn_buffered_cost(int unit_waves, int dims) {
+    return ceil_div(24 * unit_waves * 256, dims);
+}
 
 /* --- registers of a lane --------------------------------------------------- */
 

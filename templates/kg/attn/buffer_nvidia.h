@@ -97,6 +97,8 @@ template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave)
     share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);
     KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
         u32 piece = piece_of_lane<PIECES>(first);
+        // Eight lanes, of which the later have two pieces in the other order, meet all banks.
+        bool turned = NEW_PIECES == 2 && piece / 4 % 2 != 0;
         if (is_one_too_many<PIECES>(first)) continue;
         KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += mine.AT_ONCE) {
             u32 at =
@@ -104,9 +106,11 @@ template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave)
             u32 out[NEW_PIECES * 4];
             convert_piece(out, *(const piece_t *)(from + at));
             KG_UNROLL for (u32 j = 0; j < (u32)NEW_PIECES; j++) {
-                u8 *place = to + matrix_offset(mine.place, piece * NEW_PIECES + j, n);
-                *(piece_t *)place =
-                    piece_t{out[4 * j], out[4 * j + 1], out[4 * j + 2], out[4 * j + 3]};
+                u32 other = NEW_PIECES - 1 - j, at_piece = piece * NEW_PIECES + (turned ? other : j);
+                piece_t made;
+                KG_UNROLL for (u32 i = 0; i < 4; i++) made.w[i] =
+                    turned ? out[4 * other + i] : out[4 * j + i];
+                *(piece_t *)(to + matrix_offset(mine.place, at_piece, n)) = made;
             }
         }
     }
@@ -241,8 +245,9 @@ KG_DEV void pack_set(u32 (&p)[SET_BLOCKS][4], const set_scores_t &s) {
 // from -1 on, brings keys of set i + 1 and values of set i, AHEAD steps before they are needed.
 struct ring_t {
     u8 *slots;
-    int k, v, raw;    // slots of the step
-    i32 page, v_page; // of sets i + AHEAD + 1 and i + AHEAD, as set_page has them
+    int k, v;         // slots of the step
+    int raw;          // slot of what is to be converted next
+    i32 page, v_page; // of the sets of keys and values that are brought next, as set_page has them
 };
 constexpr int RAW_KEYS = SET_KEYS * K_PIECES * 16; // bytes of keys in a raw slot
 KG_DEV u8 *raw_slot(const ring_t &r, int slot) { return r.slots + slot * SETS.raw; }
@@ -265,6 +270,13 @@ KG_DEV void next_page(ring_t &r, const keys_t &keys, int block, int wave) {
     r.page = set_page(keys, block + 2 * SET_BLOCKS, wave);
 }
 
+// Brings what a step reads, of which set i begins with `block`.
+KG_DEV void bring_step(ring_t &r, u8 *k, u8 *v, const head_t &h, const keys_t &keys, int first,
+                       int block, int end, int wave) {
+    bring(k, v, r, h, keys, first, block, end, wave);
+    next_page(r, keys, block, wave);
+}
+
 KG_DEV bool is_empty(const segment_t &g) { return g.block >= g.block_end || g.see.last < 0; }
 // INVARIANT: by their place in the sequence, wherever a window begins.
 KG_DEV int first_set(const segment_t &g) {
@@ -277,35 +289,44 @@ KG_DEV ring_t fill_ring(u8 *slots, const segment_t &g, const head_t &h, const ke
     KG_UNROLL for (int n = 0; n < AHEAD; n++) {
         int block = first + (n - 1) * SET_BLOCKS;
         u8 *k = HAS_RAW ? raw_slot(r, n) : k_slot(r, n);
-        bring(k, HAS_RAW ? k + RAW_KEYS : v_slot(r, n - 1), r, h, keys, first, block, end, wave);
-        next_page(r, keys, block, wave);
+        bring_step(r, k, HAS_RAW ? k + RAW_KEYS : v_slot(r, n - 1), h, keys, first, block, end, wave);
     }
     return r;
 }
 
-// What was brought for the step is there for all waves.
-KG_DEV void await_step(ring_t &r, int wave) {
+// What the lane has brought for the step, as products take it. The fence waits for all copies that
+// are on their way, so these have had a step's time.
+KG_DEV void convert_step(const ring_t &r, int wave) {
     u8 *k = k_slot(r, r.k), *v = v_slot(r, r.v), *raw = raw_slot(r, r.raw);
     copies_done<AHEAD - 1>();
-    if constexpr (CONVERTED) {
-        convert_rows<K_PIECES>(k, HAS_RAW ? raw : k, wave);
-        convert_rows<V_PIECES>(v, HAS_RAW ? raw + RAW_KEYS : v, wave);
-        show_lds();
-    }
+    convert_rows<K_PIECES>(k, HAS_RAW ? raw : k, wave);
+    convert_rows<V_PIECES>(v, HAS_RAW ? raw + RAW_KEYS : v, wave);
+    show_lds();
+}
+// What was brought for the step is there for all waves.
+KG_DEV void await_step() {
+    if constexpr (!CONVERTED) copies_done<AHEAD - 1>();
     barrier(); // whose products with what the next copies overwrite are done
 }
-// Step i, of which set i begins with `block`, is under way: what comes AHEAD of it is brought.
+// Where a raw slot's rows were that are converted.
+KG_DEV void bring_raw(ring_t &r, const head_t &h, const keys_t &keys, int first, int block, int end,
+                      int wave) {
+    u8 *raw = raw_slot(r, r.raw);
+    bring_step(r, raw, raw + RAW_KEYS, h, keys, first, block, end, wave);
+    r.raw = slot_after(r.raw, SETS.slots);
+}
+// Step i, of which set i begins with `block`, is under way: what comes AHEAD of it is brought, and
+// the next step's rows are converted.
 KG_DEV void start_step(ring_t &r, const head_t &h, const keys_t &keys, int first, int block,
                        int end, int wave) {
-    u8 *raw = raw_slot(r, r.raw);
-    int later = block + AHEAD * SET_BLOCKS;
-    bring(HAS_RAW ? raw : k_slot(r, r.v),
-          HAS_RAW ? raw + RAW_KEYS : v_slot(r, slot_before(r.v, SLOTS)), r, h, keys, first, later,
-          end, wave);
-    next_page(r, keys, later, wave);
+    if constexpr (!HAS_RAW)
+        bring_step(r, k_slot(r, r.v), v_slot(r, slot_before(r.v, SLOTS)), h, keys, first,
+                   block + AHEAD * SET_BLOCKS, end, wave);
     r.v = r.k;
     r.k = slot_after(r.k, SLOTS);
-    r.raw = slot_after(r.raw, SETS.slots);
+    if constexpr (CONVERTED) convert_step(r, wave);
+    if constexpr (HAS_RAW)
+        bring_raw(r, h, keys, first, block + (AHEAD + 1) * SET_BLOCKS, end, wave);
 }
 
 // All waves go through the segment together. end: of the blocks that the wave's rows see.
@@ -322,7 +343,10 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], co
     }
     u32 p[SET_BLOCKS][4];
     float alpha[ROW_TILES];
-    await_step(r, wave);
+    if constexpr (CONVERTED) convert_step(r, wave);
+    if constexpr (HAS_RAW)
+        bring_raw(r, head, keys, first, first + (AHEAD - 1) * SET_BLOCKS, g.block_end, wave);
+    await_step();
     score_set(dots, q, queries, k_slot(r, r.k), wave);
     start_step(r, head, keys, first, first - SET_BLOCKS, g.block_end, wave);
     products_done<0>();
@@ -332,7 +356,7 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], co
     pack_set(p, scores);
     KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
         set_scores_t s;
-        await_step(r, wave);
+        await_step();
         score_set(dots, q, queries, k_slot(r, r.k), wave);
         weigh_set(o, p, v_slot(r, r.v));
         start_step(r, head, keys, first, block - SET_BLOCKS, g.block_end, wave);
@@ -344,7 +368,7 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], co
         if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
         pack_set(p, s);
     }
-    await_step(r, wave);
+    await_step();
     weigh_set(o, p, v_slot(r, r.v));
     products_done<0>();
     settle(o);

@@ -6,8 +6,8 @@ namespace kg {
 
 // Behind the last block that a row of the wave sees.
 KG_DEV int block_end_of(args_t a, const segment_t &g, const role_t &role) {
+    if (OWN_ROWS && !row_exists(g, role.row)) return g.block;
     if constexpr (!UNBOUNDED || SPANS != 0) return g.block_end;
-    if (!row_exists(g, role.row)) return g.block;
     int row = g.row_block * ROWS + role.row + WAVE_ROWS - 1;
     int last = last_key(a, g.seq, smaller(row / GROUP, g.seq.q_len - 1));
     return last < 0 ? g.block : smaller(g.block_end, last / TOK + 1);

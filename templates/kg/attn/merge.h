@@ -243,7 +243,8 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
         share = share_of(a, cut, g);
         how = arrive(a, g, share, lds);
         if (how != ARRIVED)
-            merge_parts(a, g, cut, share, wave, how == ARRIVED_LAST ? 0.0f : float_of(0x7fc00000));
+            merge_parts(a, g, cut, share, wave, how == ARRIVED_LAST ? 0.0f : float_of(0x7fc00000),
+                        lds);
         if (how == ARRIVED_AMISS && late_thread() == 0) report_workspace(a, g.seq.index);
     }
     if constexpr (CASCADE)

@@ -5,9 +5,9 @@
 namespace kg {
 
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
-                        float amiss) {
+                        float amiss, u8 *lds) {
     if constexpr (BY_MATRICES)
-        merge_many_rows(a, g, cut, share, wave, amiss);
+        merge_many_rows(a, g, cut, share, wave, amiss, lds + LDS_STAGE);
     else
         merge_by_shuffles(a, g, cut, share, wave, amiss);
 }

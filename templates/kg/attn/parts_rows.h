@@ -1,13 +1,20 @@
-// Merging the parts of an item whose rows are many: a wave takes several rows at a time, so that
-// the loads of all are on their way together. Parts are few then, and added in the same order as
-// row by row.
+// Merging the parts of an item whose rows are many: a wave takes several rows at a time, and
+// brings their parts by way of LDS, where more of them are on their way than registers would
+// hold. Parts are added in the same order as row by row.
 #pragma once
+#include "kg/attn/lds_nvidia.h"
 #include "kg/attn/parts_shuffled.h"
 
 namespace kg {
 
 constexpr int MANY_ROWS = V_DIM > 128 ? 4 : 8; // of a wave at a time, ALL_WAVES apart
-constexpr u32 ROWS_BATCH = 2;                  // parts
+
+// A lane reads what it has brought itself: 16 bytes of each row of a part. They lie where keys
+// did, a wave's apart from those of others.
+template <int R> constexpr int part_bytes() { return R * WAVE * 16; }
+template <int R> constexpr u32 parts_ahead() {
+    return (u32)larger(smaller(8, STAGE_BYTES / (ALL_WAVES * part_bytes<R>())), 1);
+}
 
 // Lane n: of part `part` + n, or of the last.
 template <int R>
@@ -21,23 +28,57 @@ KG_DEV void load_sums(sums_t (&sums)[R], args_t a, cut_t cut, u32 part, u32 coun
         lane < count ? sums_t{x[r][0], x[r][1]} : sums_t{-INFINITE, 0.0f};
 }
 
-template <int R>
-KG_DEV void add_parts(float (&x)[R][4], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
-                      int row, int dim, const float (&weight_of_lane)[R]) {
-    KG_LOOP for (u32 n = 0; n < count; n += ROWS_BATCH) {
-        float y[ROWS_BATCH][R][4];
-        KG_UNROLL for (u32 j = 0; j < ROWS_BATCH; j++) {
-            u32 at = part + (n + j < count ? n + j : count - 1);
-            u32 slot = partial_slot(cut, at, item_start);
-            KG_UNROLL for (int r = 0; r < R; r++)
-                load_shared(y[j][r], partial_row(a, slot, row + r * ALL_WAVES) + dim);
-        }
-        KG_UNROLL for (u32 j = 0; j < ROWS_BATCH; j++) KG_UNROLL for (int r = 0; r < R; r++) {
-            float w = float_of(shuffle(bits_of(weight_of_lane[r]), (n + j) % WAVE));
-            w = n + j < count ? w : 0.0f;
-            KG_UNROLL for (int i = 0; i < 4; i++) x[r][i] += w == 0.0f ? 0.0f : w * y[j][r][i];
-        }
+// Some parts of an item, for the dims of a pass.
+struct parts_t {
+    u8 *lds; // the lane's
+    cut_t cut;
+    u32 first, count, item_start;
+    int row, dim;
+};
+template <int R> KG_DEV void bring_part(args_t a, const parts_t &p, u32 n) {
+    u8 *to = p.lds + (int)(n % parts_ahead<R>()) * part_bytes<R>();
+    if (n < p.count) {
+        const float *from = partial_row(a, partial_slot(p.cut, p.first + n, p.item_start), p.row);
+        KG_UNROLL for (int r = 0; r < R; r++)
+            copy_16(to + r * (WAVE * 16), (const u8 *)(from + r * ALL_WAVES * V_DIM + p.dim));
     }
+    copies_end();
+}
+template <int R> KG_DEV void bring_parts(args_t a, const parts_t &p) {
+    KG_LOOP for (u32 n = 0; n < parts_ahead<R>(); n++) bring_part<R>(a, p, n);
+}
+// x += weight x partial row, of parts of which the first are on their way.
+template <int R>
+KG_DEV void add_parts(float (&x)[R][4], args_t a, const parts_t &p, const float (&weight_of_lane)[R]) {
+    constexpr u32 AHEAD = parts_ahead<R>();
+    static_assert(!BY_MATRICES || AHEAD > 1, "room for two parts");
+    KG_LOOP for (u32 n = 0; n < p.count; n++) {
+        copies_done<(int)AHEAD - 1>();
+        const u8 *from = p.lds + (int)(n % AHEAD) * part_bytes<R>();
+        KG_UNROLL for (int r = 0; r < R; r++) {
+            float w = float_of(shuffle(bits_of(weight_of_lane[r]), n));
+            quad_t y = *(const quad_t *)(from + r * (WAVE * 16));
+            KG_UNROLL for (int i = 0; i < 4; i++) x[r][i] += w == 0.0f ? 0.0f : w * y.x[i];
+        }
+        bring_part<R>(a, p, n + AHEAD);
+    }
+}
+
+// Of all lanes' parts: into every lane. w: of the lane's, relative to the maximum.
+template <int R> KG_DEV void sum_up(sums_t (&total)[R], float (&w)[R], float amiss) {
+    sums_t mine[R];
+    KG_UNROLL for (int r = 0; r < R; r++) mine[r] = total[r];
+    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) KG_UNROLL for (int r = 0; r < R; r++) {
+        u32 other = shuffle(bits_of(total[r].maximum), late_lane() ^ m);
+        total[r].maximum = fmax(total[r].maximum, float_of(other));
+    }
+    KG_UNROLL for (int r = 0; r < R; r++) {
+        total[r].maximum += amiss;
+        w[r] = weight(mine[r].maximum, total[r].maximum);
+        total[r].sum = mine[r].sum * w[r];
+    }
+    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) KG_UNROLL for (int r = 0; r < R; r++)
+        total[r].sum += float_of(shuffle(bits_of(total[r].sum), late_lane() ^ m));
 }
 
 KG_DEV void store_merged(args_t a, const segment_t &g, row_t at, float (&x)[4], int dim,
@@ -60,22 +101,25 @@ KG_DEV void store_merged(args_t a, const segment_t &g, row_t at, sums_t total) {
 }
 
 // `row` and those of the R - 1 behind it that exist. amiss: 0, or NaN, which everything then is.
+// The first parts come while it is found out what they weigh.
 template <int R>
 KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int row,
-                       float amiss) {
+                       float amiss, u8 *lds) {
     sums_t total[R], mine[R];
     float top[R], factor[R], w[R];
     row_t at[R];
-    u32 parts = parts_of(share);
+    u32 parts = parts_of(share), lanes = smaller((int)parts, WAVE);
+    parts_t some = {lds, cut, share.first, lanes, g.item_start, row, (int)late_lane() * 4};
+    some.dim = some.dim < V_DIM ? some.dim : 0;
+    bring_parts<R>(a, some);
     KG_UNROLL for (int r = 0; r < R; r++) total[r] = {-INFINITE, 0.0f};
     KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
         load_sums(mine, a, cut, share.first + n, parts - n, g.item_start, row);
         KG_UNROLL for (int r = 0; r < R; r++) add_sums(total[r], mine[r]);
     }
+    sum_up(total, w, amiss);
     KG_UNROLL for (int r = 0; r < R; r++) {
         at[r] = row_at(g, row + r * ALL_WAVES);
-        total[r] = total_of(total[r]);
-        total[r].maximum += amiss;
         top[r] = total[r].maximum;
         if (!is_joined(g) && at[r].exists) add_sink(total[r], a, at[r].head);
         factor[r] = output_factor(total[r], top[r], a, g);
@@ -84,12 +128,14 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
         int dim = dims + (int)late_lane() * 4;
         float x[R][4] = {};
         KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
-            u32 count = parts - n < (u32)WAVE ? parts - n : (u32)WAVE;
-            if (parts > (u32)WAVE)
-                load_sums(mine, a, cut, share.first + n, count, g.item_start, row);
-            KG_UNROLL for (int r = 0; r < R; r++) w[r] = weight(mine[r].maximum, top[r]);
-            add_parts(x, a, cut, share.first + n, count, g.item_start, row, dim < V_DIM ? dim : 0,
-                      w);
+            some.first = share.first + n, some.count = smaller((int)(parts - n), WAVE);
+            some.dim = dim < V_DIM ? dim : 0;
+            if (dims + n > 0) bring_parts<R>(a, some);
+            if (parts > (u32)WAVE) {
+                load_sums(mine, a, cut, some.first, some.count, g.item_start, row);
+                KG_UNROLL for (int r = 0; r < R; r++) w[r] = weight(mine[r].maximum, top[r]);
+            }
+            add_parts(x, a, some, w);
         }
         KG_UNROLL for (int r = 0; r < R; r++) store_merged(a, g, at[r], x[r], dim, factor[r]);
     }
@@ -97,13 +143,15 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
 }
 
 // As far as a wave has more than one row; the last row by itself, of which more parts are on
-// their way.
+// their way. lds: where keys lay.
 KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
-                            float amiss) {
+                            float amiss, u8 *lds) {
     static_assert(!BY_MATRICES || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
+    constexpr int BYTES = (int)parts_ahead<MANY_ROWS>() * part_bytes<MANY_ROWS>(); // of a wave
     int row = wave;
+    lds += wave * BYTES + (int)late_lane() * 16;
     KG_LOOP for (; row < ROWS && row_exists(g, row + ALL_WAVES); row += MANY_ROWS * ALL_WAVES)
-        merge_rows<MANY_ROWS>(a, g, cut, share, row, amiss);
+        merge_rows<MANY_ROWS>(a, g, cut, share, row, amiss, lds);
     if (row < ROWS && row_exists(g, row)) merge_row(a, g, cut, share, row, row_at(g, row), amiss);
 }
 

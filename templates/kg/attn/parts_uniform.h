@@ -147,7 +147,7 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
 
 // CASCADE has no scalars left for it; of PARTED, a part has the lane of its number.
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
-                        float amiss) {
+                        float amiss, u8 *) {
     if constexpr (CASCADE || PARTED) return merge_by_shuffles(a, g, cut, share, wave, amiss);
     KG_LOOP for (int row = wave; row < ROWS; row += ALL_WAVES * MERGE_ROWS) if (row_exists(g, row))
         merge_rows(a, g, cut, share, row, amiss);

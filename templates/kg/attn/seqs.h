@@ -11,10 +11,11 @@ namespace kg {
 typedef const KG_CONSTANT kg_attn_args &args_t;
 
 constexpr int WAVE_ROWS = kg_attn_rows(ROW_TILES, NI);
-constexpr int ROWS = kg_attn_block_rows(WAVE_ROWS, WAVES, BOUNDED); // of a row block
-constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 // Sequences have as many tokens as they like; each row block then has its own keys.
 constexpr bool UNBOUNDED = !BOUNDED;
+constexpr bool OWN_ROWS = UNBOUNDED || BY_MATRICES != 0; // a wave has others than the next
+constexpr int ROWS = kg_attn_block_rows(WAVE_ROWS, WAVES, OWN_ROWS); // of a row block
+constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 
 // A condition that waits is a pair of scalars, a number half of that.
 template <bool> struct flag_of {

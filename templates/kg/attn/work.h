@@ -13,7 +13,7 @@
 namespace kg {
 
 constexpr u32 LEAST_PART =
-    BY_MATRICES ? kg_attn_least_buffered(WAVES) : kg_attn_least_blocks(WAVES);
+    BY_MATRICES ? kg_attn_least_buffered(UNIT_WAVES) : kg_attn_least_blocks(WAVES);
 
 // INVARIANT, where sequences have few tokens: an item is cut at multiples of PART_KEYS of
 // its sequence and nowhere else. Each part is a piece of the line by itself, has a partial
@@ -21,13 +21,15 @@ constexpr u32 LEAST_PART =
 constexpr bool PARTED = PART_KEYS != 0;
 constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 
-// STAGED: rows are many and wide, and the last to arrive merges alone. n parts of B
+// Where rows are many, or wide, the last to arrive merges alone for long. n parts of B
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
 // the root of B times that. B: of an item, on average.
 KG_DEV u32 least_part(args_t a, u32 total) {
-    constexpr int COST = kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
-    if (!STAGED || PARTED || total == 0) return LEAST_PART;
-    float square = (float)total * (float)COST * rcp((float)(a.num_seqs * ROW_BLOCKS));
+    constexpr int COST = BY_MATRICES ? KG_ATTN_BUFFERED_MERGE
+                                     : kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
+    constexpr bool LONG_MERGES = STAGED != 0 || (BY_MATRICES != 0 && !UNBOUNDED);
+    if (!LONG_MERGES || PARTED || total == 0) return LEAST_PART;
+    float square = (float)total * (float)COST * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
     u32 least = (u32)uniform((int)(square * rsqrt(square)));
     return least > LEAST_PART ? least : LEAST_PART;
 }
@@ -349,6 +351,7 @@ struct role_t {
     int group; // of waves with the same rows
 };
 KG_DEV role_t role_of(const segment_t &g, int wave) {
+    if constexpr (BY_MATRICES) return role_t{wave * WAVE_ROWS, 0, 0, 1, wave};
     if constexpr (!UNBOUNDED) return role_t{0, wave / V_SPLIT, wave % V_SPLIT, WAVES, 0};
     int keys = WAVES >> g.seq.ways, group = uniform(wave / V_SPLIT / keys);
     return role_t{group * WAVE_ROWS, wave / V_SPLIT % keys, wave % V_SPLIT, keys, group};
