@@ -267,8 +267,8 @@ static int has_many_rows(const kgen_attn_spec *s, const isa_row *isa) {
 /* Matrices are multiplied with by four waves of 16 rows; wider lines find no room. */
 static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
     int waves = phases[s->phase].bounded ? s->waves == 4 : s->waves % 4 == 0;
-    int fits = isa->by == BY_MATRICES ? waves && s->row_tiles == 2
-                                      : s->head_dim <= 256 && s->v_dim <= 256;
+    int fits =
+        isa->by == BY_MATRICES ? waves && s->row_tiles == 2 : s->head_dim <= 256 && s->v_dim <= 256;
     int can = has_many_rows(s, isa) && !is_packed(s->layout) && s->v_split == 1;
     return fits && can ? isa->by : BY_WAVE;
 }
@@ -560,8 +560,7 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
     return (kgen__attn_geometry){
         .rows = rows,
         .waves = spec->waves,
-        .row_blocks =
-            bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
+        .row_blocks = bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
         .joins = spec->cascade,
         .part_keys = part_keys_of(spec),
         .block_keys = isa->keys,

@@ -106,7 +106,8 @@ template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave)
             u32 out[NEW_PIECES * 4];
             convert_piece(out, *(const piece_t *)(from + at));
             KG_UNROLL for (u32 j = 0; j < (u32)NEW_PIECES; j++) {
-                u32 other = NEW_PIECES - 1 - j, at_piece = piece * NEW_PIECES + (turned ? other : j);
+                u32 other = NEW_PIECES - 1 - j,
+                    at_piece = piece * NEW_PIECES + (turned ? other : j);
                 piece_t made;
                 KG_UNROLL for (u32 i = 0; i < 4; i++) made.w[i] =
                     turned ? out[4 * other + i] : out[4 * j + i];
@@ -289,7 +290,8 @@ KG_DEV ring_t fill_ring(u8 *slots, const segment_t &g, const head_t &h, const ke
     KG_UNROLL for (int n = 0; n < AHEAD; n++) {
         int block = first + (n - 1) * SET_BLOCKS;
         u8 *k = HAS_RAW ? raw_slot(r, n) : k_slot(r, n);
-        bring_step(r, k, HAS_RAW ? k + RAW_KEYS : v_slot(r, n - 1), h, keys, first, block, end, wave);
+        bring_step(r, k, HAS_RAW ? k + RAW_KEYS : v_slot(r, n - 1), h, keys, first, block, end,
+                   wave);
     }
     return r;
 }

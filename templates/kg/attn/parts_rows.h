@@ -49,7 +49,8 @@ template <int R> KG_DEV void bring_parts(args_t a, const parts_t &p) {
 }
 // x += weight x partial row, of parts of which the first are on their way.
 template <int R>
-KG_DEV void add_parts(float (&x)[R][4], args_t a, const parts_t &p, const float (&weight_of_lane)[R]) {
+KG_DEV void add_parts(float (&x)[R][4], args_t a, const parts_t &p,
+                      const float (&weight_of_lane)[R]) {
     constexpr u32 AHEAD = parts_ahead<R>();
     static_assert(!BY_MATRICES || AHEAD > 1, "room for two parts");
     KG_LOOP for (u32 n = 0; n < p.count; n++) {
@@ -77,8 +78,8 @@ template <int R> KG_DEV void sum_up(sums_t (&total)[R], float (&w)[R], float ami
         w[r] = weight(mine[r].maximum, total[r].maximum);
         total[r].sum = mine[r].sum * w[r];
     }
-    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) KG_UNROLL for (int r = 0; r < R; r++)
-        total[r].sum += float_of(shuffle(bits_of(total[r].sum), late_lane() ^ m));
+    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) KG_UNROLL for (int r = 0; r < R; r++) total[r]
+        .sum += float_of(shuffle(bits_of(total[r].sum), late_lane() ^ m));
 }
 
 KG_DEV void store_merged(args_t a, const segment_t &g, row_t at, float (&x)[4], int dim,
@@ -103,8 +104,8 @@ KG_DEV void store_merged(args_t a, const segment_t &g, row_t at, sums_t total) {
 // `row` and those of the R - 1 behind it that exist. amiss: 0, or NaN, which everything then is.
 // The first parts come while it is found out what they weigh.
 template <int R>
-KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int row,
-                       float amiss, u8 *lds) {
+KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int row, float amiss,
+                       u8 *lds) {
     sums_t total[R], mine[R];
     float top[R], factor[R], w[R];
     row_t at[R];

@@ -25,8 +25,9 @@ constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
 // the root of B times that. B: of an item, on average.
 KG_DEV u32 least_part(args_t a, u32 total) {
-    constexpr int COST = BY_MATRICES ? KG_ATTN_BUFFERED_MERGE
-                                     : kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
+    constexpr int COST = BY_MATRICES
+                             ? KG_ATTN_BUFFERED_MERGE
+                             : kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
     constexpr bool LONG_MERGES = STAGED != 0 || (BY_MATRICES != 0 && !UNBOUNDED);
     if (!LONG_MERGES || PARTED || total == 0) return LEAST_PART;
     float square = (float)total * (float)COST * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
