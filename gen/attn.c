@@ -481,15 +481,19 @@ static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target 
     return best;
 }
 
+static int sees_few_keys(const kgen_attn_spec *s) {
+    int32_t seen = s->chunk ? s->chunk * (s->lookback + 1) : s->window;
+    return seen > 0 && seen <= 1024;
+}
+
 /* Conversions of 8-bit caches, short windows and long queries are bound by latency:
  * on sm_90 two or three small workgroups then beat one large one
  * (docs/performance.md). How many; 0: one as it comes. */
 static int32_t small_groups(const kgen_attn_spec *s, const kgen_target *target) {
-    int32_t seen = s->chunk ? s->chunk * (s->lookback + 1) : s->window;
     if (target->isa != KGEN_ISA_SM90 || s->waves || s->occupancy || mixes_conversions(s, target))
         return 0;
     if (has_many_rows(s, &isa_rows[target->isa])) return s->v_dim > 128 ? 0 : 2;
-    return is_8bit(s->kv) || (seen > 0 && seen <= 1024) ? 3 : 0;
+    return is_8bit(s->kv) || sees_few_keys(s) ? 3 : 0;
 }
 
 /* A short window of one token: with a wave for each of its blocks none takes two turns. */
@@ -516,19 +520,25 @@ static int tune_lines(kgen_attn_spec *s, const kgen_target *target) {
     return 0;
 }
 
-static void tune(kgen_attn_spec *s, const kgen_target *target) {
+/* As many as small_groups says, unless a bounded number of rows would be cut for it, of which each
+ * block reads all keys. */
+static int tune_small(kgen_attn_spec *s, const kgen_target *target) {
     enum { SLACK = 8 }; /* by which the count of registers is known to be high */
     kgen_attn_spec small = *s;
-    if (tune_lines(s, target)) return;
     small.occupancy = small_groups(s, target);
-    if (small.occupancy) {
-        small.waves = 4;
-        small = best_candidate(&small, target);
-        if (small.v_split == 1 && excess(&small, target) <= SLACK) {
-            *s = small;
-            return;
-        }
-    }
+    if (!small.occupancy) return 0;
+    small.waves = 4;
+    small = best_candidate(&small, target);
+    int32_t rows = phases[s->phase].bounded ? s->group * s->q_tokens : 0;
+    int reads_again = way_of(&small, &isa_rows[target->isa]) == BY_WAVE && !sees_few_keys(s) &&
+                      rows > rows_of(&small, &isa_rows[target->isa]);
+    if (reads_again || small.v_split != 1 || excess(&small, target) > SLACK) return 0;
+    *s = small;
+    return 1;
+}
+
+static void tune(kgen_attn_spec *s, const kgen_target *target) {
+    if (tune_lines(s, target) || tune_small(s, target)) return;
     kgen_attn_spec best = best_candidate(s, target), wide = *s;
     wide.waves = waves_of_window(s, target);
     if (wide.waves) {

@@ -35,8 +35,8 @@ KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) 
     return ceil_div(rows * v_dim * 4, keys * row_bytes);
 }
 
-/* Of few rows, as matrices by way of LDS; measured. */
-enum { KG_ATTN_BUFFERED_MERGE = 2 };
+/* The same on sm_90; measured. */
+KG_SHAPE float kg_attn_merge_sm90(int by_matrices) { return by_matrices ? 2 : 0.5f; }
 
 /* In blocks of `keys`: about 5000 cycles at a compute unit's share of the memory
  * bandwidth. dims: of keys and values. */

@@ -21,16 +21,16 @@ constexpr u32 LEAST_PART =
 constexpr bool PARTED = PART_KEYS != 0;
 constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 
-// Where rows are many, or wide, the last to arrive merges alone for long. n parts of B
+// Where rows are wide, and on sm_90, the last to arrive merges for long. n parts of B
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
 // the root of B times that. B: of an item, on average.
 KG_DEV u32 least_part(args_t a, u32 total) {
-    constexpr int COST = BY_MATRICES
-                             ? KG_ATTN_BUFFERED_MERGE
-                             : kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
-    constexpr bool LONG_MERGES = STAGED != 0 || (BY_MATRICES != 0 && !UNBOUNDED);
+    constexpr float COST =
+        STAGED ? (float)kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8)
+               : kg_attn_merge_sm90(BY_MATRICES);
+    constexpr bool LONG_MERGES = STAGED != 0 || (IS_SM90 && !UNBOUNDED);
     if (!LONG_MERGES || PARTED || total == 0) return LEAST_PART;
-    float square = (float)total * (float)COST * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
+    float square = (float)total * COST * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
     u32 least = (u32)uniform((int)(square * rsqrt(square)));
     return least > LEAST_PART ? least : LEAST_PART;
 }
