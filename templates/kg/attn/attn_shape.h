@@ -36,7 +36,7 @@ KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) 
 }
 
 /* The same on sm_90; measured. */
-KG_SHAPE float kg_attn_merge_sm90(int by_matrices) { return by_matrices ? 2 : 0.5f; }
+KG_SHAPE int kg_attn_merge_sm90(int by_matrices) { return by_matrices ? 2 : 1; }
 
 /* In blocks of `keys`: about 5000 cycles at a compute unit's share of the memory
  * bandwidth. dims: of keys and values. */

@@ -23,15 +23,20 @@ constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 
 // Where rows are wide, and on sm_90, the last to arrive merges for long. n parts of B
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
-// the root of B times that. B: of an item, on average.
+// the root of B times that. B: of an item, on average. What a wave has in flight at once
+// (GATHERED parts) is not worth a longer part.
 KG_DEV u32 least_part(args_t a, u32 total) {
     constexpr float COST =
-        STAGED ? (float)kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8)
-               : kg_attn_merge_sm90(BY_MATRICES);
+        (float)(STAGED ? kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8)
+                       : kg_attn_merge_sm90(BY_MATRICES));
     constexpr bool LONG_MERGES = STAGED != 0 || (IS_SM90 && !UNBOUNDED);
     if (!LONG_MERGES || PARTED || total == 0) return LEAST_PART;
-    float square = (float)total * COST * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
-    u32 least = (u32)uniform((int)(square * rsqrt(square)));
+    constexpr bool BY_WAVE = !STAGED && !BY_MATRICES;
+    constexpr float GATHERED = 16;
+    float item = (float)total * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
+    float square = item * COST, root = square * rsqrt(square);
+    if constexpr (BY_WAVE) root = fmin(root, item * (1 / GATHERED));
+    u32 least = (u32)uniform((int)root);
     return least > LEAST_PART ? least : LEAST_PART;
 }
 
