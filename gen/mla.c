@@ -71,6 +71,16 @@ static int32_t part_keys_of(const kgen_mla_spec *s) {
 }
 FACT(part_keys, part_keys_of(&spec->mla))
 
+/* Bytes of cached rows that wait to be converted, where rows become matrices. */
+static int32_t raw_bytes_of(const kgen_mla_spec *s) {
+    int32_t row = width_of(s) * kgen_dtype_size((kgen_dtype)s->kv) / 16;
+    if (s->rows)
+        return kg_mla_raw_bytes((s->latent + 2 * s->rope) / 16, 2, kg_mla_scale_bytes(s->latent));
+    if (kgen_dtype_size((kgen_dtype)s->kv) == 1) return kg_mla_raw_bytes(row, 2, 0);
+    return s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16 ? kg_mla_raw_bytes(row, 1, 0) : 0;
+}
+FACT(stage_raw, raw_bytes_of(&spec->mla))
+
 FACT(no, 0)
 FACT(yes, 1)
 FACT(nhd, KGEN_LAYOUT_NHD)
@@ -85,7 +95,8 @@ FACT(int_4, KGEN_DTYPE_I4)
 
 /* clang-format off */
 static const kgen__fact facts[] = {
-    {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes}, {"WAVES", yes},
+    {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes},
+    {"STAGE_RAW", stage_raw}, {"WAVES", yes},
     {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
     {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", is_tree}, {"DENSE", no},
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
@@ -97,9 +108,80 @@ static const kgen__fact facts[] = {
     {NULL, NULL}};
 /* clang-format on */
 
-/* --- applicable --------------------------------------------------------- */
+/* --- what one isa gives a workgroup --------------------------------------- */
+
+typedef struct isa_row {
+    int32_t columns; /* query rows of a row tile */
+    int32_t keys;    /* of a block */
+    int32_t waves;
+    int32_t fixed;    /* registers of addresses, conversions, operands */
+    int32_t soft_mt;  /* most row tiles with conversions in integer arithmetic, whose
+                         constants fill the scalars */
+    int32_t matrices; /* rows lie in LDS as matrices (kg/mla/mla_matrices_nvidia.h) */
+} isa_row;
+
+/* clang-format off */
+#define MLA_CDNA1 {16, 32, 4, 150, 2, 0}
+#define MLA_CDNA2 {16, 32, 4, 150, 2, 0}
+#define MLA_CDNA3 {16, 32, 4, 150, 2, 0}
+#define MLA_CDNA4 {16, 32, 4, 150, 2, 0}
+#define MLA_RDNA2 {16, 16, 8, 150, 8, 0}
+#define MLA_RDNA3 {16, 16, 8, 120, 8, 0}
+#define MLA_RDNA4 {16, 16, 8, 120, 8, 0}
+#define MLA_SM90  {8,  16, 8, 60, 8, 1}
+/* clang-format on */
+
+static const isa_row isa_rows[KGEN_ISA_COUNT] = {
+#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = MLA_##NAME,
+#include <kgen/targets.def>
+};
 
 static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
+
+/* --- as matrices ---------------------------------------------------------- */
+
+static int32_t lds_needed(const kgen_mla_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t x = 16 / kgen_dtype_size((kgen_dtype)s->kv);
+    int32_t rows = kg_attn_rows(s->row_tiles, isa->columns);
+    int32_t part = kg_attn_part_dims(s->latent, s->waves, isa->columns, x, 0);
+    int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
+    kg_attn_lds lds = kg_attn_lds_of(0, 1, s->waves, rows, rows, slice / 16, part / 16,
+                                     kg_attn_round_most(target->isa == KGEN_ISA_SM90));
+    int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
+    return larger(lds.bytes, stage + kg_attn_staged_bytes(width_of(s), rows) + raw_bytes_of(s)) +
+           s->waves * KG_ATTN_STAGED_PARK_BYTES;
+}
+
+static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
+    if (!isa_rows[target->isa].matrices) return 0;
+    int32_t bytes = lds_needed(&spec->mla, target);
+    return bytes > target->lds_bytes ? bytes : 0;
+}
+
+/* Keys that the line itself gives. */
+static kgen_status fits(const kgen_mla_spec *s, const kgen_target *target, kgen_error *err) {
+    const isa_row *isa = &isa_rows[target->isa];
+    if (!isa->matrices) {
+        REQUIRE(!s->waves || !s->row_tiles || s->waves % s->row_tiles == 0,
+                "mt=%d: must divide waves=%d, of which each has scores of one row tile",
+                s->row_tiles, s->waves);
+        return KGEN_OK;
+    }
+    REQUIRE(!s->waves || s->waves == isa->waves,
+            "waves=%d: on %s two groups of four waves share scores and values; %d", s->waves,
+            target->name, isa->waves);
+    kgen_mla_spec least = *s;
+    least.waves = isa->waves;
+    least.row_tiles = larger(s->row_tiles, 1);
+    int32_t bytes = lds_needed(&least, target), groups = larger(s->occupancy, 1);
+    int32_t most = target->unit_lds_bytes / groups - target->group_lds_bytes;
+    REQUIRE(bytes <= most, "mt=%d,occ=%d: a workgroup has %d bytes of LDS; %s has %d for each",
+            least.row_tiles, groups, bytes, target->name, most);
+    return KGEN_OK;
+}
+
+/* --- applicable --------------------------------------------------------- */
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_mla_spec *s = &spec->mla;
@@ -126,45 +208,23 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             "invariant=%d: flat=1 says no most number of keys of a sequence, for whose parts there "
             "would be room; invariant=1 cuts none",
             s->invariant);
-    REQUIRE(!s->waves || !s->row_tiles || s->waves % s->row_tiles == 0,
-            "mt=%d: must divide waves=%d, of which each has scores of one row tile", s->row_tiles,
-            s->waves);
-    (void)target;
-    return KGEN_OK;
+    return target ? fits(s, target, err) : KGEN_OK;
 }
 
 /* --- defaults ----------------------------------------------------------- */
 
-/* What one isa gives a workgroup. */
-typedef struct isa_row {
-    int32_t columns; /* query rows of a row tile */
-    int32_t keys;    /* of a block */
-    int32_t waves;
-    int32_t fixed;   /* registers of addresses, conversions, operands */
-    int32_t soft_mt; /* most row tiles with conversions in integer arithmetic, whose
-                        constants fill the scalars */
-} isa_row;
-
-/* clang-format off */
-#define MLA_CDNA1 {16, 32, 4, 150, 2}
-#define MLA_CDNA2 {16, 32, 4, 150, 2}
-#define MLA_CDNA3 {16, 32, 4, 150, 2}
-#define MLA_CDNA4 {16, 32, 4, 150, 2}
-#define MLA_RDNA2 {16, 16, 8, 150, 8}
-#define MLA_RDNA3 {16, 16, 8, 120, 8}
-#define MLA_RDNA4 {16, 16, 8, 120, 8}
-#define MLA_SM90  {8,  16, 8, 96, 8}
-/* clang-format on */
-
-static const isa_row isa_rows[KGEN_ISA_COUNT] = {
-#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = MLA_##NAME,
-#include <kgen/targets.def>
-};
+/* Registers of a lane where rows are matrices: accumulators, scores and sums, masks. */
+static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa) {
+    int32_t tiles = s->row_tiles, acc = tiles * 4 * ceil_div(s->latent, 128);
+    int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * ceil_div(s->q_tokens, 32) : 0;
+    return acc + tiles * 8 + masks + isa->fixed;
+}
 
 /* Registers of a lane: accumulators, its part of the queries, its pieces of the next
  * block. */
 static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
+    if (isa->matrices) return registers_of_matrices(s, isa);
     int32_t wave = target->wave_size, bytes = kgen_dtype_size((kgen_dtype)s->kv), x = 16 / bytes;
     int32_t part = kg_attn_part_dims(s->latent, s->waves, isa->columns, x, 0);
     int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
@@ -189,8 +249,8 @@ static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
     return is_8bit(codes) && !(target->fp8_converts && own);
 }
 
-/* As many row tiles as there are rows for, as far as registers go: each reads the cache
- * once. */
+/* As many row tiles as there are rows for, as far as registers and LDS go: each reads the
+ * cache once. */
 static void tune(kgen_mla_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
@@ -202,7 +262,8 @@ static void tune(kgen_mla_spec *s, const kgen_target *target) {
     s->row_tiles = 1;
     for (next.row_tiles = 2; next.row_tiles <= most; next.row_tiles *= 2)
         if (tiles > next.row_tiles / 2 &&
-            registers_needed(&next, target) <= registers_allowed(&next, target))
+            registers_needed(&next, target) <= registers_allowed(&next, target) &&
+            fits(&next, target, NULL) == KGEN_OK)
             s->row_tiles = next.row_tiles;
 }
 
@@ -226,7 +287,8 @@ kgen__attn_geometry kgen__mla_geometry_of(const kgen_mla_spec *s, const kgen_tar
         .row_blocks = kg_attn_row_blocks(s->heads, s->q_tokens, rows),
         .block_keys = isa->keys,
         .part_keys = part_keys_of(s),
-        .item_cost = kg_attn_item_cost(isa->keys, dims, 8 * bytes),
+        .item_cost =
+            isa->matrices ? KG_ATTN_STAGED_COST : kg_attn_item_cost(isa->keys, dims, 8 * bytes),
     };
 }
 
@@ -261,5 +323,6 @@ const kgen__family kgen__family_mla = {
     .defaults = defaults,
     .launch_shape = launch_shape,
     .occupancy = occupancy,
+    .launch_lds = launch_lds,
     .symbol = symbol,
 };

@@ -108,14 +108,17 @@ static const struct {
 #undef BY_VENDOR
     {"kg/attn/lds_nvidia.h",
      {[KGEN_VENDOR_NVIDIA] = "kg/attn/lds_nvidia.h", [KGEN_VENDOR_CPU] = "kg/attn/lds_cpu.h"}},
+    {"kg/mla/mla_mma_nvidia.h",
+     {[KGEN_VENDOR_NVIDIA] = "kg/mla/mla_mma_nvidia.h",
+      [KGEN_VENDOR_CPU] = "kg/mla/mla_mma_cpu.h"}},
 };
-enum { ISA_FILES = 5 };
-static const char *const isa_names[ISA_FILES] = {"kg/core/isa.h", "kg/core/frag.h",
+enum { ISA_FILES = 6 };
+static const char *const isa_names[ISA_FILES] = {"kg/core/isa.h",      "kg/core/frag.h",
                                                  "kg/attn/mma_step.h", "kg/attn/key_loop.h",
-                                                 "kg/attn/parts.h"};
+                                                 "kg/attn/parts.h",    "kg/mla/mla_loop.h"};
 static const char *const isa_files[KGEN_ISA_COUNT][ISA_FILES] = {
-#define KGEN_ISA(NAME, name, fragments, products, key_loop, parts) \
-    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products, key_loop, parts},
+#define KGEN_ISA(NAME, name, fragments, products, key_loop, parts, latent) \
+    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products, key_loop, parts, latent},
 #include <kgen/targets.def>
 };
 

@@ -939,7 +939,7 @@ static int is_header_for_clang(const char *name) {
 }
 
 static const char *const products[KGEN_ISA_COUNT] = {
-#define KGEN_ISA(NAME, name, fragments, header, key_loop, parts) [KGEN_ISA_##NAME] = header,
+#define KGEN_ISA(NAME, name, fragments, header, key_loop, parts, latent) [KGEN_ISA_##NAME] = header,
 #include <kgen/targets.def>
 };
 

@@ -39,10 +39,10 @@ KG_DEV void run(args_t args, u8 *lds) {
         work.seq_start = parked(work.seq_start);
         cut_t cut = work.cut;
         park(work);
-        if constexpr (BY_MATRICES) park_of(lds, wave).work = work;
+        if constexpr (PARK_BYTES != 0) parked_work(lds, wave) = work;
         if constexpr (CASCADE) wave = (int)opaque_uniform((u32)uniform((int)held));
         if (g.shares) SEGMENT(a, g, cut, lds, wave);
-        if constexpr (BY_MATRICES) work = park_of(lds, wave).work;
+        if constexpr (PARK_BYTES != 0) work = parked_work(lds, wave);
         g.next = fetched(g.next);
         work.end = fetched(work.end);
         work.seq_start = fetched(work.seq_start);

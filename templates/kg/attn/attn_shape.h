@@ -43,6 +43,9 @@ KG_SHAPE int kg_attn_merge_sm90(int by_matrices) { return by_matrices ? 2 : 1; }
 KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {
     return ceil_div(8 * 96 * 1024, keys * dims * bits);
 }
+/* Of staged matrices: queries, the first set, the meeting of waves and the rows of a part take as
+ * long as a dozen blocks. */
+enum { KG_ATTN_STAGED_COST = 12 };
 /* As matrices by way of LDS a block takes its products' time, and its waves' rows are many:
  * finishing them costs as much as two dozen blocks of 128 dims. Measured. */
 KG_SHAPE int kg_attn_buffered_cost(int unit_waves, int dims) {
@@ -92,10 +95,15 @@ KG_SHAPE int kg_attn_q_keeps(int acc_registers, int ahead, int wave, int sm90, i
 
 /* --- LDS ------------------------------------------------------------------- */
 
-/* Bytes between two staged keys: what reads 16 bytes of 8 of them at a time, or on
- * sm_90 64 bytes of 2, then meets each bank once. */
-KG_SHAPE int kg_attn_stage_row(int bytes, int sm90) {
-    return sm90 ? ceil_div(bytes + 64, 128) * 128 - 64 : bytes / 16 % 2 ? bytes : bytes + 16;
+/* Bytes between two staged keys: what reads 16 bytes of 8 of them at a time then meets each bank
+ * once. */
+KG_SHAPE int kg_attn_stage_row(int bytes) { return bytes / 16 % 2 ? bytes : bytes + 16; }
+/* The same as matrices, of which rows are 128 bytes of a key: queries of all rows, two sets of
+ * keys, probabilities of a set. Behind them lies what a wave knows of its work. */
+enum { KG_ATTN_STAGED_KEYS = 64, KG_ATTN_STAGED_PARK_BYTES = 128 };
+KG_SHAPE int kg_attn_staged_bytes(int head_dim, int rows) {
+    return ceil_div(head_dim, 64) * 128 * (rows + 2 * KG_ATTN_STAGED_KEYS) +
+           rows * KG_ATTN_STAGED_KEYS * 2;
 }
 
 /* Long queries by way of LDS: sets of some blocks of keys and values. */
@@ -151,7 +159,7 @@ KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_di
 /* As lines, of which waves load operands: a token's keys, or values, as 16-bit numbers. Lines
  * of keys are an odd number of 16 bytes long. */
 KG_SHAPE kg_attn_sets kg_attn_lines_at(int blocks, int slots, int keys, int head_dim, int v_dim) {
-    int n = blocks * keys, k = n * kg_attn_stage_row(head_dim * 2, 0), v = n * v_dim * 2;
+    int n = blocks * keys, k = n * kg_attn_stage_row(head_dim * 2), v = n * v_dim * 2;
     kg_attn_sets sets = {blocks, slots, k, v, 0, slots * (k + v)};
     return sets;
 }

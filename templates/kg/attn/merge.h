@@ -223,20 +223,8 @@ KG_DEV void emit_together(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COL
     emit_sums(a, g, slot, lds);
 }
 
-KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
-                             acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
-                             cut_t cut, u8 *lds, int wave) {
-    wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
-    cut.each = opaque_uniform(cut.each);
-    u32 part = PARTED                     ? g.part
-               : CASCADE || BY_LINES != 0 ? opaque_uniform(part_of(cut))
-                                          : part_of(cut);
-    u32 slot = partial_slot(cut, part, g.item_start);
-    role_t role = role_of(g, wave);
-    if constexpr (BY_MATRICES)
-        emit_own(m, l, o, a, g, role, slot);
-    else
-        emit_together(m, l, o, a, g, role, slot, lds, wave);
+// The workgroup's part of an item is where others find it, or final: who comes last merges.
+KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
     arrival_t how = ARRIVED;
     share_t share = {0, 0};
     if (!g.whole) {
@@ -253,6 +241,23 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     // After all has been read: who else counts here until then is noticed.
     if (how == ARRIVED_LAST && late_thread() == 0)
         store(counter_of(a, g, share), COUNTER_AT_REST<u64>);
+}
+
+KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
+                             acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
+                             cut_t cut, u8 *lds, int wave) {
+    wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
+    cut.each = opaque_uniform(cut.each);
+    u32 part = PARTED                     ? g.part
+               : CASCADE || BY_LINES != 0 ? opaque_uniform(part_of(cut))
+                                          : part_of(cut);
+    u32 slot = partial_slot(cut, part, g.item_start);
+    role_t role = role_of(g, wave);
+    if constexpr (BY_MATRICES)
+        emit_own(m, l, o, a, g, role, slot);
+    else
+        emit_together(m, l, o, a, g, role, slot, lds, wave);
+    settle_item(a, g, cut, lds, wave);
 }
 
 // --- rows that nobody computes, and what is wrong with the inputs ------------

@@ -26,20 +26,24 @@ constexpr int LDS_TOTAL = LDS.totals; // [ROWS] maximum, sum
 constexpr int LDS_FLAG = LDS.flag;
 constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 // A stage is done with when waves meet, but for what they say of their rows.
-constexpr int LDS_STAGE =
-    BY_MATRICES ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE : LDS.round;
-constexpr int LDS_PARK = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES); // [WAVES], BY_MATRICES
-constexpr int LDS_USED = LDS_PARK + (BY_MATRICES ? WAVES * KG_ATTN_PARK_BYTES : 0);
+constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
+                              ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE
+                              : LDS.round;
+constexpr int LDS_PARK = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES); // [ALL_WAVES]
+constexpr int PARK_BYTES = BY_MATRICES       ? KG_ATTN_PARK_BYTES
+                           : STAGED_MATRICES ? KG_ATTN_STAGED_PARK_BYTES
+                                             : 0;
+constexpr int LDS_USED = LDS_PARK + ALL_WAVES * PARK_BYTES;
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 // Waits in LDS while registers are short; all lanes of a wave put the same there.
-struct park_t {
-    work_t work;
-    segment_t segment;
-};
-static_assert(sizeof(park_t) <= KG_ATTN_PARK_BYTES, "room for a wave's work");
-KG_DEV park_t &park_of(u8 *lds, int wave) {
-    return *(park_t *)(lds + LDS_PARK + wave * KG_ATTN_PARK_BYTES);
+static_assert(sizeof(work_t) + sizeof(segment_t) <= KG_ATTN_PARK_BYTES, "room for both");
+static_assert(sizeof(work_t) <= KG_ATTN_STAGED_PARK_BYTES, "room for a wave's work");
+KG_DEV work_t &parked_work(u8 *lds, int wave) {
+    return *(work_t *)(lds + LDS_PARK + wave * PARK_BYTES);
+}
+KG_DEV segment_t &parked_segment(u8 *lds, int wave) {
+    return *(segment_t *)(&parked_work(lds, wave) + 1);
 }
 
 struct sums_t {

@@ -27,22 +27,44 @@ KG_DEV sums_t total_of(sums_t mine) {
 }
 
 // x = sum of weight x partial row over `count` parts; lane n has the weight of
-// part n. All loads of a batch are in flight before the first is used.
-constexpr u32 SHUFFLED_BATCH = IS_SM90 && OCCUPANCY == 1 ? 16 : 8;
-KG_DEV void add_parts(float (&x)[4], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
-                      int row, int dim, float weight_of_lane) {
+// part n. All loads of a batch are in flight before the first is used: of many parts four dims a
+// lane, or, where rows are wide and parts mostly few, of some parts more of them.
+constexpr int WIDE_TURNS = STAGED_MATRICES ? smaller(4, ceil_div(V_DIM, WAVE * 4)) : 1;
+constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? 8 : IS_SM90 && OCCUPANCY == 1 ? 16 : 8;
+KG_DEV int dim_of_turn(int dim, int turn) {
+    dim += turn * WAVE * 4;
+    return dim < V_DIM ? dim : 0; // not stored
+}
+KG_DEV void add_parts(float (&x)[WIDE_TURNS][4], args_t a, cut_t cut, u32 part, u32 count,
+                      u32 item_start, int row, int dim, float weight_of_lane) {
     KG_LOOP for (u32 n = 0; n < count; n += SHUFFLED_BATCH) {
-        float y[SHUFFLED_BATCH][4];
+        float y[SHUFFLED_BATCH][WIDE_TURNS][4];
         KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
             u32 at = part + (n + j < count ? n + j : count - 1);
-            load_shared(y[j], partial_row(a, partial_slot(cut, at, item_start), row) + dim);
+            const float *from = partial_row(a, partial_slot(cut, at, item_start), row);
+            KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+                load_shared(y[j][turn], from + dim_of_turn(dim, turn));
         }
         KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
             float w = float_of(shuffle(bits_of(weight_of_lane), n + j < WAVE ? n + j : 0));
             w = n + j < count ? w : 0.0f;
-            KG_UNROLL for (int i = 0; i < 4; i++) x[i] += w == 0.0f ? 0.0f : w * y[j][i];
+            KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+                KG_UNROLL for (int i = 0; i < 4; i++) x[turn][i] +=
+                w == 0.0f ? 0.0f : w * y[j][turn][i];
         }
     }
+}
+
+KG_DEV void store_row(args_t a, const segment_t &g, row_t at, int dim, float (&x)[4],
+                      float factor) {
+    if (is_joined(g)) {
+        if (dim < V_DIM) store_shared(joined_out(a, g, at) + dim, x);
+        return;
+    }
+    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
+    if (dim >= V_DIM) return;
+    gate_out(a, at, dim, x);
+    store_out(a, at, dim, x);
 }
 
 // A wave merges one row: parts in batches of a wave, dims four a lane. PARTED: a part's
@@ -61,24 +83,18 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
     float top = total.maximum;
     if (!is_joined(g)) add_sink(total, a, at.head);
     float factor = output_factor(total, top, a, g);
-    KG_LOOP for (int dims = 0; dims < V_DIM; dims += WAVE * 4) {
-        int dim = dims + (int)late_lane() * 4, safe = dim < V_DIM ? dim : 0;
-        float x[4] = {0, 0, 0, 0};
+    KG_LOOP for (int dims = 0; dims < V_DIM; dims += WIDE_TURNS * WAVE * 4) {
+        int dim = dims + (int)late_lane() * 4;
+        float x[WIDE_TURNS][4] = {};
         KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
             u32 count = parts - n < (u32)WAVE ? parts - n : (u32)WAVE;
             if (parts > (u32)WAVE)
                 mine = load_sums(a, cut, begin + n, count, g.item_start, row, share.first);
-            add_parts(x, a, cut, begin + n, count, g.item_start, row, safe,
+            add_parts(x, a, cut, begin + n, count, g.item_start, row, dim,
                       weight(mine.maximum, top));
         }
-        if (is_joined(g)) {
-            if (dim < V_DIM) store_shared(joined_out(a, g, at) + dim, x);
-            continue;
-        }
-        KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
-        if (dim >= V_DIM) continue;
-        gate_out(a, at, dim, x);
-        store_out(a, at, dim, x);
+        KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+            store_row(a, g, at, dim + turn * WAVE * 4, x[turn], factor);
     }
     if (late_lane() != 0) return;
     if (is_joined(g))

@@ -47,8 +47,9 @@ constexpr int Q_LDS_WORDS = // of the waves with the same rows
     kg_attn_q_registers(ROW_TILES, kg_attn_q_lds_dims(HEAD_DIM, BY_MATRICES), NGRP, QX) * WAVE;
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (OWN_ROWS ? WAVES : 1) : 0;
 
-// STAGED: a block of keys lies in LDS, and then the scores that each wave has of it.
-constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8, IS_SM90);
+// STAGED: a block of keys lies in LDS, and then the scores that each wave has of it; or sets of
+// keys as matrices.
+constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8);
 constexpr int STAGE_SCORES = TOK * STAGE_ROW;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
@@ -58,7 +59,9 @@ constexpr kg_attn_sets SETS =
                                    HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
 constexpr int SET_BLOCKS = SETS.blocks;
 
-constexpr int STAGE_BYTES = STAGED     ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4
+constexpr int STAGE_BYTES = STAGED_MATRICES
+                                ? kg_attn_staged_bytes(HEAD_DIM, ROW_TILES *NI) + STAGE_RAW
+                            : STAGED   ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4
                             : BUFFERED ? SETS.bytes
                                        : 0;
 

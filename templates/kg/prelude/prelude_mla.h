@@ -50,6 +50,7 @@ constexpr int HEAD_DIM = 576;
 constexpr int RAGGED = 0;
 constexpr int BOUNDED = 1;
 constexpr int STAGED = 1;
+constexpr int STAGE_RAW = 0;
 constexpr int WAVES = 1;
 constexpr int LAYOUT = 1;
 constexpr int LAYOUT_SHUFFLE = 3;

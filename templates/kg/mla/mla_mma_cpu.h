@@ -1,0 +1,51 @@
+// Products of latent attention on the cpu device; see mla_mma_nvidia.h.
+#pragma once
+#include "kg/attn/lds_nvidia.h"
+
+namespace kg {
+
+KG_DEV void copy_16_of(u8 *lds, const u8 *p, bool there) {
+    if (there)
+        copy_16(lds, p);
+    else
+        __builtin_memset(lds, 0, 16);
+}
+typedef u64 there_t;
+KG_DEV void there_begin(there_t *, u32) {}
+KG_DEV void there_end(there_t *) {}
+KG_DEV void there_soon(there_t *) {}
+KG_DEV void await_there(const there_t *, u32, bool) { barrier(); }
+KG_DEV void meet_wave() { kg_ops->wave_sync(); }
+constexpr bool ALL_MEET = true;
+KG_DEV void meet_first(bool) { barrier(); }
+
+template <int T, int N> KG_DEV void settle_tiles(acc_t (&)[T][N]) {}
+
+template <bool TURNED, int T, int N>
+KG_DEV void multiply_rows_of(acc_t (&o)[T][N], int n, matrix_t a, matrix_t b, bool add) {
+    int lane = (int)lane_id();
+    for (int r = 0; r < O_REGS; r++) {
+        row_of_a row;
+        int at = (int)wave_id() % 4 * 16 + lane_i(lane) + r / 2 * 8;
+        for (int k = 0; k < 8; k++) {
+            u32 low = TURNED ? matrix_element(a, 2 * k, at) : matrix_element(a, at, 2 * k);
+            u32 high = TURNED ? matrix_element(a, 2 * k + 1, at) : matrix_element(a, at, 2 * k + 1);
+            row.word[k] = low | high << 16;
+        }
+        for (int t = 0; t < T; t++)
+            o[t][n].x[r] = product_of<false>(row, b, t * 8 + lane_column(lane, r % COLS),
+                                             add ? o[t][n].x[r] : 0.0f);
+    }
+}
+
+template <int T> KG_DEV void put_turned(u8 *lds, const u32 (&w)[T][2], int block) {
+    int lane = (int)lane_id();
+    for (int n = 0; n < T * 4; n++) {
+        int column = n / 4 * 8 + lane_column(lane, n % 2), half = n / 2 % 2;
+        u32 piece = (u32)(block * 2 + half) ^ (u32)column % 8;
+        *(u16 *)(lds + column * 128 + piece * 16 + lane_i(lane) * 2) =
+            (u16)(w[n / 4][half] >> 16 * (n % 2));
+    }
+}
+
+} // namespace kg

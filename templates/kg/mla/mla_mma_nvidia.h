@@ -1,0 +1,123 @@
+// Products of latent attention on sm_90, by groups of four waves: keys of a set, or values turned,
+// are the 64 rows of A, query rows the columns of B, and both lie in LDS (kg/attn/lds_nvidia.h).
+// Each wave has 16 rows of A, and of the product what mma.h has a lane have. On the cpu device
+// mla_mma_cpu.h stands for this file.
+#pragma once
+#include "kg/attn/lds_nvidia.h"
+
+namespace kg {
+
+// Zeros where `there` is false.
+KG_DEV void copy_16_of(u8 *lds, const u8 *p, bool there) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                 :
+                 : "r"(lds_address(lds)), "l"(p), "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+// Who copies and who waits for it: `there` counts the lanes of a group whose copies have come.
+typedef u64 there_t;
+KG_DEV void there_begin(there_t *there, u32 lanes) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;"
+                 :
+                 : "r"(lds_address((const u8 *)there)), "r"(lanes)
+                 : "memory");
+}
+KG_DEV void there_end(there_t *there) {
+    asm volatile("mbarrier.inval.shared.b64 [%0];"
+                 :
+                 : "r"(lds_address((const u8 *)there))
+                 : "memory");
+}
+KG_DEV void there_soon(there_t *there) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];"
+                 :
+                 : "r"(lds_address((const u8 *)there))
+                 : "memory");
+}
+// waits: else another wave does.
+KG_DEV void await_there(const there_t *there, u32 time, bool waits) {
+    u32 done = waits ? 0 : 1;
+    while (!done)
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; "
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done)
+                     : "r"(lds_address((const u8 *)there)), "r"(time & 1)
+                     : "memory");
+}
+// What the wave's lanes have copied or read, all know.
+KG_DEV void meet_wave() { __syncwarp(); }
+// The waves of the first group meet; the others need not, or ALL_MEET.
+constexpr bool ALL_MEET = false;
+KG_DEV void meet_first(bool mine) {
+    if (mine) asm volatile("bar.sync 1, 128;" : : : "memory");
+}
+
+template <int T, int N> KG_DEV void settle_tiles(acc_t (&o)[T][N]) {
+    KG_UNROLL for (int t = 0; t < T; t++) KG_UNROLL for (int n = 0; n < N; n++)
+        KG_UNROLL for (int r = 0; r < O_REGS;
+                       r++) asm volatile("" : "+f"(o[t][n].x[r]) : : "memory");
+}
+
+// clang-format off
+#define KG_COLUMNS_1(t) \
+    "+f"(o[t][n].x[0]), "+f"(o[t][n].x[1]), "+f"(o[t][n].x[2]), "+f"(o[t][n].x[3])
+#define KG_COLUMNS_2(t) KG_COLUMNS_1(t), KG_COLUMNS_1(t + 1)
+#define KG_COLUMNS_4(t) KG_COLUMNS_2(t), KG_COLUMNS_2(t + 2)
+#define KG_COLUMNS_8(t) KG_COLUMNS_4(t), KG_COLUMNS_4(t + 4)
+#define KG_FLOATS_1 "%0,%1,%2,%3"
+#define KG_FLOATS_2 KG_NAMES_1
+#define KG_FLOATS_4 KG_NAMES_2
+#define KG_FLOATS_8 KG_NAMES_4
+#define KG_WIDTH_1 "m64n8k16"
+#define KG_WIDTH_2 "m64n16k16"
+#define KG_WIDTH_4 "m64n32k16"
+#define KG_WIDTH_8 "m64n64k16"
+#define KG_MULTIPLY_ROWS(TYPE, TILES, A, B, ADD, TURN)                                           \
+    asm volatile("{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, " ADD ", 0; mov.b64 a, {" A      \
+                 ", " KG_DESCRIPTOR "}; mov.b64 b, {" B ", " KG_DESCRIPTOR "}; "                 \
+                 "wgmma.mma_async.sync.aligned." KG_WIDTH_##TILES ".f32." TYPE "." TYPE " {"     \
+                 KG_FLOATS_##TILES "}, a, b, p, 1, 1, " TURN ", 0;}"                             \
+                 : KG_COLUMNS_##TILES(0) : "r"(a), "r"(b), "r"((u32)add), "n"((int)TURNED))
+#define KG_MULTIPLY_TYPED(...)                 \
+    if constexpr (COMPUTE_F16) {               \
+        KG_MULTIPLY_ROWS("f16", __VA_ARGS__);  \
+    } else {                                   \
+        KG_MULTIPLY_ROWS("bf16", __VA_ARGS__); \
+    }
+
+// Tile n of all row tiles: o += A B, or = A B, of 16 columns of A. b: a row for each column of B.
+// a: a row for each of A, or TURNED one for each column of A.
+template <bool TURNED, int T, int N>
+KG_DEV void multiply_rows_of(acc_t (&o)[T][N], int n, matrix_t a, matrix_t b, bool add) {
+    if constexpr (T == 8) {
+        KG_MULTIPLY_TYPED(8, "%32", "%33", "%34", "%35")
+    } else if constexpr (T == 4) {
+        KG_MULTIPLY_TYPED(4, "%16", "%17", "%18", "%19")
+    } else if constexpr (T == 2) {
+        KG_MULTIPLY_TYPED(2, "%8", "%9", "%10", "%11")
+    } else {
+        KG_MULTIPLY_TYPED(1, "%4", "%5", "%6", "%7")
+    }
+}
+// clang-format on
+
+// Scores of a wave's block as a B of 64 positions: a row of 128 bytes for each query row. w: of
+// each row tile, pairs of query rows at one key.
+template <int T> KG_DEV void put_turned(u8 *lds, const u32 (&w)[T][2], int block) {
+    u32 lane = lane_id(), column = lane % 8, half = lane / 8 % 2, tile = lane / 16;
+    u8 *at = lds + column * 128 + ((((u32)block * 2 + half) ^ column) * 16);
+    if constexpr (T == 1) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1,%2};"
+                     :
+                     : "r"(lds_address(at)), "r"(w[0][0]), "r"(w[0][1])
+                     : "memory");
+    } else {
+        KG_UNROLL for (int t = 0; t + 1 < T; t += 2) asm volatile(
+            "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" : :
+            "r"(lds_address(at + ((u32)t + tile) * 1024)), "r"(w[t][0]), "r"(w[t][1]),
+            "r"(w[t + 1][0]), "r"(w[t + 1][1]) : "memory");
+    }
+}
+
+} // namespace kg
