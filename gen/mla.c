@@ -162,12 +162,7 @@ static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
 /* Keys that the line itself gives. */
 static kgen_status fits(const kgen_mla_spec *s, const kgen_target *target, kgen_error *err) {
     const isa_row *isa = &isa_rows[target->isa];
-    if (!isa->matrices) {
-        REQUIRE(!s->waves || !s->row_tiles || s->waves % s->row_tiles == 0,
-                "mt=%d: must divide waves=%d, of which each has scores of one row tile",
-                s->row_tiles, s->waves);
-        return KGEN_OK;
-    }
+    if (!isa->matrices) return KGEN_OK;
     REQUIRE(!s->waves || s->waves == isa->waves,
             "waves=%d: on %s two groups of four waves share scores and values; %d", s->waves,
             target->name, isa->waves);
@@ -208,6 +203,9 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             "invariant=%d: flat=1 says no most number of keys of a sequence, for whose parts there "
             "would be room; invariant=1 cuts none",
             s->invariant);
+    REQUIRE(!s->waves || !s->row_tiles || s->waves % s->row_tiles == 0,
+            "mt=%d: must divide waves=%d, of which each has scores of one row tile", s->row_tiles,
+            s->waves);
     return target ? fits(s, target, err) : KGEN_OK;
 }
 

@@ -651,7 +651,8 @@ static int is_fp8(const kgen_param *param, int32_t value) {
 
 /* Words of the refusals that only a target can say: of LDS and registers. */
 static const char *const targets_own[] = {
-    " bytes in LDS, ", " holds the tokens of a head in registers", " a lane holds "};
+    " bytes in LDS, ", " holds the tokens of a head in registers", " a lane holds ",
+    " two groups of four waves share scores and values", " bytes of LDS; "};
 
 /* Of gdn, tuning by hand may ask for what a target cannot do. */
 static int resolves(kgen_spec *out, const kgen_spec *spec, const kgen_target *target) {
@@ -768,10 +769,35 @@ static void test_gdn_cuts_every_head(void **state) {
         }
 }
 
+typedef const char *refused_row[2]; /* a line, and what its refusal says */
+static void check_target_refuses(const refused_row *rows, size_t count, const char *target) {
+    for (size_t i = 0; i < count; i++) {
+        kgen_spec spec = parsed(rows[i][0]), out;
+        kgen_error err = {KGEN_OK, ""};
+        assert_int_equal(kgen_spec_resolve(&out, &spec, target_of(target), &err), KGEN_E_SPEC);
+        if (!strstr(err.text, rows[i][1])) fail_msg("'%s' is not '%s'", err.text, rows[i][1]);
+    }
+}
+
+/* What sm_90 asks of tuning by hand, and other targets do not; as many row tiles as fit. */
+static void test_mla_tuning_by_hand(void **state) {
+    (void)state;
+    static const refused_row rows[] = {
+        {"mla:waves=4", "waves=4: on sm_90 two groups of four waves"},
+        {"mla:occ=2", "mt=1,occ=2: a workgroup has 159744 bytes of LDS; sm_90 has 115712 for"},
+        {"mla:h=128,mt=8,rows=fp8", "mt=8,occ=1: a workgroup has 274432 bytes of LDS; sm_90"},
+    };
+    check_target_refuses(rows, sizeof rows / sizeof rows[0], "sm_90");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) resolved(rows[i][0], "gfx942");
+    assert_int_equal(resolved("mla:h=128", "sm_90").mla.row_tiles, 8);
+    assert_int_equal(resolved("mla:h=128,rows=fp8", "sm_90").mla.row_tiles, 4);
+    assert_int_equal(resolved("mla:h=16,l=640,r=128", "sm_90").mla.row_tiles, 2);
+}
+
 /* Cuts that a target refuses, and those by hand that it takes. */
 static void test_gdn_tuning_by_hand(void **state) {
     (void)state;
-    static const char *const rows[][2] = {
+    static const refused_row rows[] = {
         {"gdn:layout=flat,dk=64,vb=1,waves=1,lanes=32,el=64", "lanes=32: 16 bytes each exceed"},
         {"gdn:layout=flat,vb=1,waves=1,lanes=8,el=8", "el=8: lanes=8 gives a lane 16 elements"},
         {"gdn:layout=flat,vb=1,waves=5,lanes=16,el=32", "waves=5: with el=32 they take 80 values"},
@@ -784,12 +810,7 @@ static void test_gdn_tuning_by_hand(void **state) {
         {"gdn:fuse=c,layout=flat,t=16,save=buffer,tree=1,waves=8",
          "t=16: a workgroup stages 131072"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        kgen_spec spec = parsed(rows[i][0]), out;
-        kgen_error err = {KGEN_OK, ""};
-        assert_int_equal(kgen_spec_resolve(&out, &spec, target_of("gfx942"), &err), KGEN_E_SPEC);
-        if (!strstr(err.text, rows[i][1])) fail_msg("'%s' is not '%s'", err.text, rows[i][1]);
-    }
+    check_target_refuses(rows, sizeof rows / sizeof rows[0], "gfx942");
     kgen_spec spec = resolved("gdn:fuse=a,layout=flat,vb=4,waves=2,lanes=32,el=16,occ=3", "gfx942");
     check_cut(&spec, target_of("gfx942"));
     assert_int_equal(spec.gdn.v_blocks, 4);
@@ -1175,6 +1196,7 @@ int main(void) {
         cmocka_unit_test(test_resolve_is_idempotent),
         cmocka_unit_test(test_resolve_fills_and_keeps),
         cmocka_unit_test(test_gdn_cuts_every_head),
+        cmocka_unit_test(test_mla_tuning_by_hand),
         cmocka_unit_test(test_gdn_tuning_by_hand),
         cmocka_unit_test(test_fp8_is_the_targets_own),
         cmocka_unit_test(test_every_isa_has_its_persona),
