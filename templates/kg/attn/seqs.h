@@ -17,6 +17,9 @@ constexpr bool OWN_ROWS = UNBOUNDED || BY_MATRICES != 0; // a wave has others th
 constexpr int ROWS = kg_attn_block_rows(WAVE_ROWS, WAVES, OWN_ROWS); // of a row block
 constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 
+// STAGED as matrices (kg/mla/mla_matrices_nvidia.h).
+constexpr bool STAGED_MATRICES = STAGED && IS_SM90;
+
 // A condition that waits is a pair of scalars, a number half of that.
 template <bool> struct flag_of {
     typedef bool type;
