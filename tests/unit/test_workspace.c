@@ -7,12 +7,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "check/check.h"
+#include "runtime/context.h"
 #include "templates/kg/core/workspace_head.h"
 
 enum { CONTEXTS = 2, SEQS = 3 };
@@ -259,6 +261,42 @@ static void test_two_streams(void **state) {
     run_two(ATTN, GDN);
 }
 
+/* ---- one long sequence --------------------------------------------------------- */
+
+/* A workgroup that has a part of an item leaves the sums of its rows: two places each. */
+static int wrote_sums(const rig *r, uint32_t group) {
+    size_t bytes = 2 * (size_t)r->kernel->counts.attn.rows * 2 * sizeof(float);
+    const unsigned char *sums = (const unsigned char *)(r->head + 1) + group * bytes;
+    for (size_t i = 0; i < bytes; i++)
+        if (sums[i] != KG_WORKSPACE_BYTE) return 1;
+    return 0;
+}
+
+/* Batch 1 keeps every compute unit busy, whatever the number of KV heads. */
+static void test_one_long_sequence_is_split_over_all_units(void **state) {
+    static const int heads[] = {1, 2, 3, 5};
+    const kgen_open_options options = {.size = sizeof options, .device = "cpu:rdna3"};
+    kgen_context *ctx;
+    (void)state;
+    DO(kgen_open(&ctx, &options, &did));
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        char line[128];
+        rig r;
+        snprintf(line, sizeof line, "attn:d=64,g=2 | lens=5000 hkv=%d", heads[i]);
+        make(&r, ctx, line);
+        r.args.attn->error = (kgen_tensor){0};
+        prepare(&r);
+        launch(&r);
+        if (!is_right(&r)) fail_msg("%s: %s (seed %" PRIu64 ")", line, did.text, seed);
+        uint32_t groups = r.kernel->config.grid;
+        assert_true(groups >= (uint32_t)kgen_context_target(ctx)->typical_cus);
+        for (uint32_t group = 0; group < groups; group++)
+            if (!wrote_sums(&r, group)) fail_msg("%s: workgroup %u has no keys", line, group);
+        unmake(&r);
+    }
+    kgen_close(ctx);
+}
+
 /* ---- fixture ------------------------------------------------------------------ */
 
 static int open_devices(void **state) {
@@ -287,6 +325,7 @@ int main(void) {
         cmocka_unit_test(test_gdn_notices),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_two_streams),
+        cmocka_unit_test(test_one_long_sequence_is_split_over_all_units),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
