@@ -34,6 +34,7 @@ template <int PIECES> KG_DEV share_of_rows<PIECES> share_of_lane(int wave) {
 }
 template <int PIECES> KG_DEV bool is_one_too_many(int first) {
     constexpr int LANES = lanes_of_row(PIECES);
+    if constexpr (PIECES % LANES == 0 && LANES * rows_at_once(PIECES) == WAVE) return false;
     int lane = (int)lane_id();
     return first + lane % LANES >= PIECES || lane / LANES >= rows_at_once(PIECES);
 }
@@ -55,7 +56,7 @@ KG_DEV void bring_each(u8 *to, const share_of_rows<PIECES> &mine, int wave, cons
         const u8 *row = row_at(n);
         KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
             u32 piece = piece_of_lane<PIECES>(first), more = piece - piece_of_lane<PIECES>(0);
-            bool brings = !CONVERTED || HAS_RAW || !is_one_too_many<PIECES>(first);
+            bool brings = !CONVERTED || !is_one_too_many<PIECES>(first);
             u32 at =
                 HAS_RAW ? raw_offset(mine, wave, piece, n) : matrix_offset(mine.place, piece, n);
             if (brings) copy_16(to + at, row + more * 16u);

@@ -7,14 +7,17 @@
 
 namespace kg {
 
-constexpr int MANY_ROWS = V_DIM > 128 ? 4 : 8; // of a wave at a time, ALL_WAVES apart
-
 // A lane reads what it has brought itself: 16 bytes of each row of a part. They lie where keys
 // did, a wave's apart from those of others.
 template <int R> constexpr int part_bytes() { return R * WAVE * 16; }
 template <int R> constexpr u32 parts_ahead() {
     return (u32)larger(smaller(8, STAGE_BYTES / (ALL_WAVES * part_bytes<R>())), 1);
 }
+// Of a wave at a time, ALL_WAVES apart: as many as registers hold, and LDS of two parts.
+constexpr int many_rows(int rows) {
+    return rows > 1 && 2 * ALL_WAVES * rows * WAVE * 16 > STAGE_BYTES ? many_rows(rows / 2) : rows;
+}
+constexpr int MANY_ROWS = many_rows(V_DIM > 128 ? 4 : 8);
 
 // Lane n: of part `part` + n, or of the last.
 template <int R>
@@ -52,7 +55,6 @@ template <int R>
 KG_DEV void add_parts(float (&x)[R][4], args_t a, const parts_t &p,
                       const float (&weight_of_lane)[R]) {
     constexpr u32 AHEAD = parts_ahead<R>();
-    static_assert(!BY_MATRICES || AHEAD > 1, "room for two parts");
     KG_LOOP for (u32 n = 0; n < p.count; n++) {
         copies_done<(int)AHEAD - 1>();
         const u8 *from = p.lds + (int)(n % AHEAD) * part_bytes<R>();
@@ -148,6 +150,7 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
 KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                             float amiss, u8 *lds) {
     static_assert(!BY_MATRICES || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
+    static_assert(!BY_MATRICES || ALL_WAVES * part_bytes<MANY_ROWS>() <= STAGE_BYTES, "one part");
     constexpr int BYTES = (int)parts_ahead<MANY_ROWS>() * part_bytes<MANY_ROWS>(); // of a wave
     int row = wave;
     lds += wave * BYTES + (int)late_lane() * 16;
