@@ -372,6 +372,9 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     /* What of a group and its sequences waits for the end of a segment; measured. */
     int32_t wide = s->head_dim >= 256 && bits == 16 && target->isa == KGEN_ISA_RDNA3;
     if (wide && s->cascade && !phases[s->phase].bounded) fixed += 40;
+    /* A group's rows have their sequences' scales, each its own. */
+    int scales_of_rows = s->cascade && (s->descale == KGEN_DESCALE_HEAD || is_8bit(s->q));
+    if (wave == 64 && scales_of_rows) fixed += 24;
     if (way_of(s, isa) == BY_MATRICES) {
         k = 0, v = 0; /* in LDS */
         tile = sets_of(s, target).blocks * isa->keys * isa->columns / wave;
@@ -381,7 +384,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
         /* On their way to LDS, from it, and turned; measured. */
         k = on_their_way(s, target, s->head_dim) + 8;
         v = on_their_way(s, target, s->v_dim) + 40;
-        fixed += 24 * s->cascade;
+        fixed = isa->fixed + 24 * s->cascade;
     }
     return acc + k + v + q + scales + ids + fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);

@@ -52,7 +52,7 @@ KG_DEV void run(args_t args, u8 *lds) {
         else
             work_advance(work, g, a);
     }
-    finish(reread(args));
+    finish(reread(args), part_of(work.cut));
 }
 
 } // namespace kg

@@ -132,24 +132,70 @@ KG_DEV void weigh_rows(values_t &o, const u8 *v, const u32 (&p)[ROW_TILES][P_WOR
     }
 }
 
-// scores_to_p, two at a time.
-KG_DEV void pairs_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {
-    float top = m[t][0] == -INFINITE ? 0.0f : m[t][0];
-    pair_t sum = {0, 0};
+// Of one row tile: what its exponents are relative to, and the sum of a lane's probabilities
+// beyond which that moves. Below zero as long as no row has seen a key: any sum is beyond.
+struct level_t {
+    float base, most;
+};
+constexpr float MOST_SUM = 256; // so none exceeds 2^8
+
+KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
+
+// x = the scores less their base.
+KG_DEV void lower_scores(float (&x)[S_REGS], const scores_t &dot, const head_t &head, int t,
+                         int start, const token_scale_t &scale, float base) {
+    constexpr bool PLAIN = DESCALE != DESCALE_TOKEN && SOFTCAP == 0 && ALIBI == 0;
+    if constexpr (!PLAIN) scale_scores(x, dot, head, t, start, scale);
     KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
-        pair_t x = pair_t{s[r], s[r + 1]} - pair_t{top, top};
-        s[r] = exp2(x[0]), s[r + 1] = exp2(x[1]);
-        sum += pair_t{s[r], s[r + 1]};
+        pair_t y;
+        if constexpr (PLAIN)
+            y = __builtin_elementwise_fma(pair_t{score(dot, r), score(dot, r + 1)},
+                                          pair_of(head.scale[t][0]), pair_of(-base));
+        else
+            y = pair_t{x[r], x[r + 1]} - pair_of(base);
+        x[r] = y[0], x[r + 1] = y[1];
     }
-    l[t][0] += sum[0] + sum[1];
 }
 
-KG_DEV void attend_block(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
-                         const head_t &head, const keys_t &keys, int block, const u8 *k,
+// Their probabilities as an operand; returns the lane's sum.
+KG_DEV float weights_of(u32 (&p)[P_WORDS], const float (&x)[S_REGS], const token_scale_t &scale) {
+    float y[S_REGS];
+    pair_t sum = {0, 0};
+    KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
+        y[r] = exp2(x[r]), y[r + 1] = exp2(x[r + 1]);
+        sum = r ? sum + pair_t{y[r], y[r + 1]} : pair_t{y[r], y[r + 1]};
+    }
+    scale_p(y, scale);
+    pack_p(p, y);
+    return sum[0] + sum[1];
+}
+
+// Scores of a row relative to its greatest, where one is beyond what is held; x follows.
+KG_DEV void raise_level(level_t &level, float &l, acc_t (&o)[O_TILES], float (&x)[S_REGS],
+                        float sum) {
+    float top[COLS] = {x[0]};
+    raise_tops(top, x);
+    bool unseen = level.most < 0;
+    float by = column_max(top[0]);
+    if (!unseen) by = fmax(by, 0);
+    // Not with the other rows: what they are must not show.
+    if (INVARIANT && !(column_max(sum - level.most) > 0)) by = 0;
+    level.most = by == -INFINITE ? level.most : MOST_SUM;
+    float raised = level.base + (by == -INFINITE ? 0 : by);
+    by = raised - level.base; // rounded as the base is
+    float alpha = unseen ? 0.0f : exp2(-by);
+    level.base = raised;
+    l *= alpha;
+    scale_column(o, 0, alpha);
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) x[r] -= by;
+}
+
+KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, const q_frag_t &q,
+                         args_t a, const head_t &head, const keys_t &keys, int block, const u8 *k,
                          const u8 *v) {
     scores_t dots[ROW_TILES];
     token_scale_t scale;
-    float s[ROW_TILES][S_REGS], top[ROW_TILES][COLS];
+    float x[ROW_TILES][S_REGS], sum[ROW_TILES];
     u32 p[ROW_TILES][P_WORDS];
     int start = block_start(keys, block);
     bool exceeds = false;
@@ -161,19 +207,18 @@ KG_DEV void attend_block(column_t &m, column_t &l, values_t &o, const q_frag_t &
     }
     score_rows(dots, k, q);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        scale_scores(s[t], dots[t], head, t, start, scale);
+        lower_scores(x[t], dots[t], head, t, start, scale, level[t].base);
     if (is_edge(head, start, TOK))
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mask_scores(s[t], head, t, start, keys);
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mask_scores(x[t], head, t, start, keys);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        KG_UNROLL for (int c = 0; c < COLS; c++) top[t][c] = s[t][c];
-        exceeds |= find_tops(top[t], m, t, s[t]);
+        sum[t] = weights_of(p[t], x[t], scale);
+        exceeds |= sum[t] > level[t].most;
     }
-    if (any(exceeds)) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) raise_tile(m, l, o, t, top[t]);
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        pairs_to_p(m, l, t, s[t]);
-        scale_p(s[t], scale);
-        pack_p(p[t], s[t]);
-    }
+    if (any(exceeds)) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+            raise_level(level[t], l[t][0], o[t], x[t], sum[t]);
+            sum[t] = weights_of(p[t], x[t], scale);
+        }
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) l[t][0] += sum[t];
     weigh_rows(o, v, p);
 }
 
@@ -195,6 +240,8 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
     if (g.block >= g.block_end || g.see.last < 0) return;
     rows_t<K_PIECES> k_rows;
     rows_t<V_PIECES> v_rows;
+    level_t level[ROW_TILES];
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) level[t] = level_t{0, -1};
     wave = (int)opaque_uniform((u32)wave); // or each segment's use of it is worked out before
     i32 page = set_page(keys, g.block, wave), next = set_page(keys, g.block + SET_BLOCKS, wave);
     int at = 0; // bytes from `slots` on
@@ -213,8 +260,10 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
         if constexpr (SETS.slots > 1) at = SETS.bytes / SETS.slots - at;
         int some = smaller((int)fetched(seen) - block, SET_BLOCKS), by = (int)fetched(ways);
         KG_LOOP for (int n = (int)fetched(key); n < some; n += by) attend_block(
-            m, l, o, q, a, head, keys, block + n, k + n * TOK * K_LINE, v + n * TOK * V_LINE);
+            level, l, o, q, a, head, keys, block + n, k + n * TOK * K_LINE, v + n * TOK * V_LINE);
     }
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) m[t][0] =
+        level[t].most < 0 ? -INFINITE : level[t].base;
 }
 
 } // namespace kg

@@ -325,10 +325,11 @@ KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
     if (bits && late_lane() == 0) atomic_or(a.error + s.index, bits);
 }
 
-// Each wave of all has some of the sequences: tokens past those that are computed.
+// Each wave of all has some of the sequences: tokens past those that are computed. part: the
+// workgroup's number.
 // Then tokens past the last sequence.
-KG_DEV void finish(args_t a) {
-    i64 wave = (i64)group_id() * ALL_WAVES + wave_id(), waves = (i64)a.workgroups * ALL_WAVES;
+KG_DEV void finish(args_t a, u32 part) {
+    i64 wave = (i64)part * ALL_WAVES + wave_id(), waves = (i64)a.workgroups * ALL_WAVES;
     if (!RAGGED && !a.error) return;
     KG_LOOP for (i64 n = wave; n < a.num_seqs; n += waves) {
         extent_t e = extent_of(a, CASCADE ? (int)opaque((u32)n) : (int)n);

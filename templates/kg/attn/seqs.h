@@ -27,7 +27,7 @@ template <bool> struct flag_of {
 template <> struct flag_of<true> {
     typedef u32 type;
 };
-typedef flag_of<CAUSAL == CAUSAL_SEQ || (CASCADE && UNBOUNDED)>::type flag_t;
+typedef flag_of<CAUSAL == CAUSAL_SEQ || (CASCADE && (UNBOUNDED || WAVE == 64))>::type flag_t;
 
 struct seq_t {
     int index, q_start, q_len, kv_len; // q_len at most Q_TOKENS, unless UNBOUNDED

@@ -86,7 +86,7 @@ KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
 }
 
 // How `total` units are cut into `parts`: the first `extra` parts get one more. The
-// workgroup has number `part`, which waits in a vector register.
+// workgroup has number `part`, which waits in a vector register; one without a part has its own.
 struct cut_t {
     u32 each, extra, part;
 };
@@ -96,7 +96,9 @@ KG_DEV u32 part_of_group(u32 group, u32 parts) {
     u32 die = group % DIES, more = parts % DIES;
     return die * (parts / DIES) + (die < more ? die : more) + group / DIES;
 }
-KG_DEV u32 part_of(cut_t c) { return DIES == 1 ? group_id() : (u32)uniform((int)c.part); }
+// CDNA: the workgroup's number would be two scalars all along.
+constexpr bool PART_WAITS = WAVE == 64;
+KG_DEV u32 part_of(cut_t c) { return PART_WAITS ? (u32)uniform((int)c.part) : group_id(); }
 KG_DEV u32 cut_start(cut_t c, u32 part) {
     return part * c.each + (part < c.extra ? part : c.extra);
 }
@@ -196,10 +198,11 @@ KG_DEV work_t work_begin(args_t a) {
     u32 least = least_part(a, total), wanted = (total + least - 1) / least, group = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
     w.unit = w.end = w.seq_start = 0;
+    if constexpr (PART_WAITS) w.cut.part = opaque(group);
     w.seq = seq_of_lane(a, mine, 0);
     if (group >= parts) return w;
     u32 part = DIES == 1 ? group : part_of_group(group, parts);
-    if constexpr (DIES > 1) w.cut.part = opaque(part);
+    if constexpr (PART_WAITS) w.cut.part = opaque(part);
     w.cut.each = total / parts;
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
@@ -340,8 +343,8 @@ KG_DEV void fetch(seq_t &s) {
 KG_DEV void park(cut_t &c) { c.each = parked(c.each), c.extra = parked(c.extra); }
 KG_DEV void fetch(cut_t &c) { c.each = fetched(c.each), c.extra = fetched(c.extra); }
 
-// CDNA: packed keys, which waves read straight from memory, leave rows of groups no scalars.
-constexpr bool PARKS_SEGMENT = CASCADE && UNBOUNDED && !BUFFERED && WAVE == 64;
+// CDNA: rows of groups leave the key loop no scalars.
+constexpr bool PARKS_SEGMENT = CASCADE && WAVE == 64;
 // Compared where it is asked for: a condition that waits is a pair of scalars.
 KG_DEV u32 asked(u32 x) { return PARKS_SEGMENT ? opaque_uniform(x) : x; }
 KG_DEV bool is_whole(const segment_t &g) {
