@@ -47,8 +47,8 @@ static void cut(kgen__work *w, const kgen_spec *spec, const kgen_target *target,
         w->groups = tokens;
     else if (s->op == KGEN_INDEX_WRITE || s->op == KGEN_INDEX_GATHER)
         w->groups = p->batch * ((double)s->head_dim / KG_INDEX_PIECE) / lanes;
-    else
-        w->groups = fmin(w->resident, ceil(tokens / s->together) * ceil(p->context / keys));
+    else /* a tile that is not full takes as long as a full one */
+        w->groups = fmin(w->resident, tokens / s->together * fmax(1, p->context / keys));
     w->groups = fmax(1, w->groups);
 }
 

@@ -555,10 +555,10 @@ static void test_fewer_bytes_in_flight(void **state) {
     assert_true(lower > ROUNDS / 10);
 }
 
-/* Of its time, the least that more work may take: weights, and pages that are
- * not full, are read once, and more workgroups share them. */
+/* Of its time, the least that more work may take: weights, the indexer's queries and
+ * pages that are not full are read once, and more workgroups share them. */
 static double least_of(kgen_family_id family) {
-    if (family == KGEN_FAMILY_GDN) return 0.9;
+    if (family == KGEN_FAMILY_GDN || family == KGEN_FAMILY_INDEXER) return 0.9;
     return family == KGEN_FAMILY_KV_GATHER || family == KGEN_FAMILY_KV_WRITE ? 0.99 : 1 - 1e-9;
 }
 
