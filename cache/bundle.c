@@ -201,16 +201,16 @@ kgen_status kgen__bundle_bytes(kgen__bundle *b, const kgen__slot *slot, uint8_t 
     return refuse(b, strerror(errno), err);
 }
 
-/* ---- the layer ---------------------------------------------------------------------- */
-
-/* The slot names the digest, so a signed index vouches for the entry. */
-static kgen__verdict decode(kgen_entry **out, const kgen__slot *slot, const uint8_t *bytes) {
-    size_t size = (size_t)slot->size;
-    if (size < sizeof slot->value ||
-        memcmp(bytes + size - sizeof slot->value, slot->value, sizeof slot->value) != 0)
+/* The slot has the seal, so a signed index vouches for the entry. */
+kgen__verdict kgen__bundle_decode(kgen_entry **out, const kgen__slot *slot, const uint8_t *bytes) {
+    uint8_t seal[KGEN__DIGEST];
+    if (!kgen__entry_seal(seal, bytes, (size_t)slot->size, &slot->key) ||
+        memcmp(seal, slot->value, sizeof seal) != 0)
         return KGEN__BAD;
-    return kgen__entry_decode(out, bytes, size, &slot->key);
+    return kgen__entry_decode(out, bytes, (size_t)slot->size, &slot->key);
 }
+
+/* ---- the layer ---------------------------------------------------------------------- */
 
 typedef struct in_bundle {
     const kgen__bundle *bundle;
@@ -222,16 +222,16 @@ static int fetch(void *from, void *out, size_t at, size_t size) {
     return read_at(in->bundle, out, in->at + at, size) == 0;
 }
 
-/* A signature vouches for the digest of the whole entry: then all of it is read. */
 static kgen__verdict take(kgen__bundle *b, kgen_entry **out, const kgen__slot *slot,
                           int code_only) {
     uint8_t *bytes;
-    if (code_only && !b->is_pinned && is_inside(b, slot)) {
+    if (code_only && is_inside(b, slot)) {
         in_bundle from = {b, slot->at};
-        return kgen__entry_fetch(out, fetch, &from, (size_t)slot->size, &slot->key);
+        return kgen__entry_fetch(out, fetch, &from, (size_t)slot->size, &slot->key,
+                                 b->is_pinned ? slot->value : NULL);
     }
     if (kgen__bundle_bytes(b, slot, &bytes, NULL) != KGEN_OK) return KGEN__BAD;
-    kgen__verdict verdict = decode(out, slot, bytes);
+    kgen__verdict verdict = kgen__bundle_decode(out, slot, bytes);
     free(bytes);
     return verdict;
 }

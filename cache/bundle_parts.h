@@ -15,7 +15,7 @@
 #include <sodium.h>
 
 enum {
-    KGEN__BUNDLE_VERSION = 1,
+    KGEN__BUNDLE_VERSION = 2,
     KGEN__BUNDLE_DIGEST = 32,
     KGEN__BUNDLE_HEAD = 256,
     KGEN__BUNDLE_SLOT = 80,
@@ -23,8 +23,8 @@ enum {
     KGEN__BUNDLE_ALIGN = 64,
 };
 
-/* A slot: key[32]  value[32]  at u64  size u64. Of an entry, value is the digest that ends
- * its file. Of a note, `size` is 0 and value the key that its recipe had. Empty: zeros. */
+/* A slot: key[32]  value[32]  at u64  size u64. Of an entry, value is its
+ * seal. Of a note, `size` is 0 and value the key that its recipe had. Empty: zeros. */
 typedef struct kgen__slot {
     kgen_key key;
     uint8_t value[KGEN__BUNDLE_DIGEST];
@@ -75,6 +75,8 @@ int kgen__bundle_look(kgen__bundle *bundle, const kgen_key *key, kgen__slot *out
 /* The bytes of an entry: free(). */
 kgen_status kgen__bundle_bytes(kgen__bundle *bundle, const kgen__slot *slot, uint8_t **out,
                                kgen_error *err);
+/* The entry in them, when they are what the index says. */
+kgen__verdict kgen__bundle_decode(kgen_entry **out, const kgen__slot *slot, const uint8_t *bytes);
 /* Digest and signature of head, index and manifest; not the entries. */
 kgen_status kgen__bundle_check(const kgen__bundle *bundle, kgen_error *err);
 

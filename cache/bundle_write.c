@@ -122,7 +122,7 @@ static kgen_status copy_entry(writer *w, piece *p, kgen_error *err) {
         if (write_padded(w, bytes, size) != 0) status = io_fail(w, err);
         p->slot.at = w->at - size;
         p->slot.size = size;
-        memcpy(p->slot.value, bytes + size - sizeof p->slot.value, sizeof p->slot.value);
+        kgen__entry_seal(p->slot.value, bytes, size, &p->slot.key);
         note_entry(w, entry);
         w->head.entries++;
         w->counts->bytes += size;

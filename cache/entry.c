@@ -8,8 +8,9 @@
  *   zstd(source)  BLAKE2b-256 of everything before
  *
  * What a device gets is proved by the first digest, and the rest is not read for it. The mark is
- * Poly1305 under the entry's key, four times as fast as BLAKE2b: damage goes unseen once in
- * 2^90 times. Neither digest is a secret: who may write the folder can write both anew.
+ * XXH3 of 128 bits, twenty times as fast as BLAKE2b: it finds damage, which does not choose its
+ * bytes. Neither digest is a secret: who may write the folder can write both anew, and against
+ * others there is the seal of a signed bundle, BLAKE2b of all that a device gets.
  * Magic, schema, file size and the digest at the end never move: a reader of any
  * version can tell a sound entry of another version from a damaged one. */
 #include "layer.h"
@@ -18,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL /* a header alone, as uthash: nothing to install beside the library */
 #include <sodium.h>
+#include <xxhash.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -106,14 +109,13 @@ static uint8_t *put_digest(uint8_t *at, const uint8_t *begin) {
 }
 
 void kgen__code_digest(uint8_t out[KGEN__DIGEST], const uint8_t *head, size_t head_size,
-                       const uint8_t *code, size_t code_size, const kgen_key *key) {
-    uint8_t mark[crypto_onetimeauth_BYTES];
+                       const uint8_t *code, size_t code_size) {
+    XXH128_canonical_t mark;
     crypto_generichash_state state;
-    _Static_assert(sizeof key->bytes == crypto_onetimeauth_KEYBYTES, "a key is a key");
-    crypto_onetimeauth(mark, code, code_size, key->bytes);
+    XXH128_canonicalFromHash(&mark, XXH3_128bits(code, code_size));
     crypto_generichash_init(&state, NULL, 0, DIGEST);
     crypto_generichash_update(&state, head, head_size);
-    crypto_generichash_update(&state, mark, sizeof mark);
+    crypto_generichash_update(&state, mark.digest, sizeof mark.digest);
     crypto_generichash_final(&state, out, DIGEST);
 }
 
@@ -179,7 +181,7 @@ kgen_status kgen__entry_encode(uint8_t **out, size_t *size, const kgen_entry *en
     if (bytes) {
         uint8_t *at = put_header(bytes, entry, packed_size, total);
         kgen__code_digest(at + entry->code_size, bytes, (size_t)(at - bytes), entry->code,
-                          entry->code_size, &entry->key);
+                          entry->code_size);
         at = put_bytes(at, entry->code, entry->code_size) + DIGEST;
         at = put_bytes(at, packed, packed_size);
         put_digest(at, bytes);
@@ -241,7 +243,7 @@ static void take_string(reader *in, char *out, size_t capacity) {
 static int is_code_sound(const kgen_entry *entry, const uint8_t *head, size_t head_size,
                          const uint8_t *code) {
     uint8_t digest[DIGEST];
-    kgen__code_digest(digest, head, head_size, code, entry->code_size, &entry->key);
+    kgen__code_digest(digest, head, head_size, code, entry->code_size);
     return memcmp(digest, code + entry->code_size, DIGEST) == 0;
 }
 
@@ -335,6 +337,11 @@ static kgen__verdict decode_into(kgen_entry *entry, const uint8_t *bytes, size_t
     return verdict == KGEN__GOOD ? check_arch(entry, rest.mach) : verdict;
 }
 
+static int are_places_sound(const kgen_entry *entry, const head_rest *rest, size_t size) {
+    return are_sizes_sound(entry) && rest->packed_size <= size &&
+           rest->code_at + entry->code_size + rest->packed_size + 2 * DIGEST == size;
+}
+
 _Static_assert(HEADER + 2 * STRINGS + KGEN_SPEC_LINE_MAX + KGEN_SYMBOL_MAX + 32 + 64 <=
                    KGEN__HEAD_MAX,
                "a head fits");
@@ -358,38 +365,77 @@ kgen__verdict kgen__entry_head(kgen_entry *out, size_t *code_at, const uint8_t *
     return verdict;
 }
 
+/* `code` with the digest behind it; `ending` is the digest of the file. */
+static void seal_of(uint8_t out[DIGEST], const uint8_t *head, size_t head_size, const uint8_t *code,
+                    size_t code_size, const uint8_t *ending) {
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, NULL, 0, DIGEST);
+    crypto_generichash_update(&state, head, head_size);
+    crypto_generichash_update(&state, code, code_size + DIGEST);
+    crypto_generichash_update(&state, ending, DIGEST);
+    crypto_generichash_final(&state, out, DIGEST);
+}
+
+int kgen__entry_seal(uint8_t out[KGEN__DIGEST], const uint8_t *bytes, size_t size,
+                     const kgen_key *key) {
+    kgen_entry head;
+    head_rest rest = {0};
+    if (read_head(&head, &rest, bytes, size, size, key) != KGEN__GOOD ||
+        !are_places_sound(&head, &rest, size))
+        return 0;
+    seal_of(out, bytes, rest.code_at, bytes + rest.code_at, head.code_size, bytes + size - DIGEST);
+    return 1;
+}
+
+/* What a look-up reads a file by. */
+typedef struct fetching {
+    kgen__fetch *fetch;
+    void *from;
+    size_t size;
+    const uint8_t *seal; /* NULL: none is asked for */
+} fetching;
+
+static int is_sealed(const kgen_entry *entry, const head_rest *rest, const uint8_t *head,
+                     const fetching *f) {
+    uint8_t ending[DIGEST], seal[DIGEST];
+    if (!f->seal) return 1;
+    if (!f->fetch(f->from, ending, f->size - DIGEST, DIGEST)) return 0;
+    seal_of(seal, head, rest->code_at, entry->code, entry->code_size, ending);
+    return memcmp(seal, f->seal, DIGEST) == 0;
+}
+
 /* The code of the head at the start of `head`, `got` bytes of which have been read. */
 static kgen__verdict fetch_code(kgen_entry *entry, const head_rest *rest, const uint8_t *head,
-                                size_t got, kgen__fetch *fetch, void *from) {
+                                size_t got, const fetching *f) {
     size_t wanted = entry->code_size + DIGEST, begun = got - rest->code_at;
     if (begun > wanted) begun = wanted;
     entry->code = malloc(wanted);
     if (!entry->code) return KGEN__NO_MEMORY;
     memcpy(entry->code, head + rest->code_at, begun);
-    if (begun < wanted && !fetch(from, entry->code + begun, got, wanted - begun)) return KGEN__BAD;
+    if (begun < wanted && !f->fetch(f->from, entry->code + begun, got, wanted - begun))
+        return KGEN__BAD;
     if (!is_code_sound(entry, head, rest->code_at, entry->code)) return KGEN__BAD;
+    if (!is_sealed(entry, rest, head, f)) return KGEN__BAD;
     return check_arch(entry, rest->mach);
 }
 
-static kgen__verdict fetch_into(kgen_entry *entry, kgen__fetch *fetch, void *from, size_t size,
-                                const kgen_key *key) {
+static kgen__verdict fetch_into(kgen_entry *entry, const fetching *f, const kgen_key *key) {
     uint8_t head[KGEN__HEAD_MAX];
     head_rest rest = {0};
-    size_t got = size < sizeof head ? size : sizeof head;
-    if (size > KGEN__FILE_MAX || !fetch(from, head, 0, got)) return KGEN__BAD;
-    kgen__verdict verdict = read_head(entry, &rest, head, got, size, key);
+    size_t got = f->size < sizeof head ? f->size : sizeof head;
+    if (f->size > KGEN__FILE_MAX || !f->fetch(f->from, head, 0, got)) return KGEN__BAD;
+    kgen__verdict verdict = read_head(entry, &rest, head, got, f->size, key);
     if (verdict != KGEN__GOOD) return verdict;
-    if (!are_sizes_sound(entry) || rest.packed_size > size ||
-        rest.code_at + entry->code_size + rest.packed_size + 2 * DIGEST != size)
-        return KGEN__BAD;
-    return fetch_code(entry, &rest, head, got, fetch, from);
+    if (!are_places_sound(entry, &rest, f->size)) return KGEN__BAD;
+    return fetch_code(entry, &rest, head, got, f);
 }
 
 kgen__verdict kgen__entry_fetch(kgen_entry **out, kgen__fetch *fetch, void *from, size_t size,
-                                const kgen_key *key) {
+                                const kgen_key *key, const uint8_t *seal) {
+    const fetching f = {fetch, from, size, seal};
     kgen_entry *entry = calloc(1, sizeof *entry);
     if (!entry) return KGEN__NO_MEMORY;
-    kgen__verdict verdict = fetch_into(entry, fetch, from, size, key);
+    kgen__verdict verdict = fetch_into(entry, &f, key);
     if (verdict == KGEN__GOOD)
         *out = entry;
     else

@@ -10,7 +10,7 @@ enum {
     /* Hashed into every key and written into every entry: raise it when the
      * key's fields or the entry format change, so that two formats never meet
      * under one key. */
-    KGEN__SCHEMA = 4,
+    KGEN__SCHEMA = 5,
     KGEN__CODE_MAX = 64 << 20,
     KGEN__SOURCE_MAX = 16 << 20,
     KGEN__HEAD_MAX = 4096, /* all of an entry before its code */
@@ -37,16 +37,21 @@ kgen__verdict kgen__entry_decode(kgen_entry **out, const uint8_t *bytes, size_t 
                                  const kgen_key *key);
 /* Of what stands before the code, and of the code. */
 void kgen__code_digest(uint8_t out[KGEN__DIGEST], const uint8_t *head, size_t head_size,
-                       const uint8_t *code, size_t code_size, const kgen_key *key);
+                       const uint8_t *code, size_t code_size);
+/* What the index of a bundle says of an entry: BLAKE2b of all but its source, for which the
+ * digest that ends the file stands, so that a signature vouches for code that is read alone.
+ * 0: `bytes` are no entry of this key. */
+int kgen__entry_seal(uint8_t out[KGEN__DIGEST], const uint8_t *bytes, size_t size,
+                     const kgen_key *key);
 /* Only what stands before the code; `got` bytes of a file of `size`. */
 kgen__verdict kgen__entry_head(kgen_entry *out, size_t *code_at, const uint8_t *bytes, size_t got,
                                size_t size, const kgen_key *key);
 /* 1: `size` bytes of a file from `at` on are in `out`. */
 typedef int kgen__fetch(void *from, void *out, size_t at, size_t size);
-/* The head and the code of a file of `size` bytes, proved by their own digest: the source
- * stays NULL, and neither it nor the digest of the file is read. */
+/* The head and the code of a file of `size` bytes, proved by their own digest, and by a seal
+ * where one is given: the source stays NULL and is not read. */
 kgen__verdict kgen__entry_fetch(kgen_entry **out, kgen__fetch *fetch, void *from, size_t size,
-                                const kgen_key *key);
+                                const kgen_key *key, const uint8_t *seal);
 /* NULL: out of memory. code_only: without its source, which another copy may lack too. */
 kgen_entry *kgen__entry_copy(const kgen_entry *entry, int code_only);
 

@@ -74,28 +74,31 @@ kgen_status kgen__source_each(kgen__source *source, kgen__source_visit *visit, v
 
 /* ---- bytes ------------------------------------------------------------------- */
 
-static int read_file(const char *dir, const kgen_key *key, uint8_t **bytes, size_t *size) {
+static kgen__verdict read_file(const char *dir, const kgen_key *key, uint8_t **bytes, size_t *size,
+                               kgen_entry **entry) {
     kgen__place at;
     int found = kgen__place_open(&at, dir, key, KGEN__ENTRY_SUFFIX, 0) == 0 &&
                 kgen__place_read(&at, bytes, size) == 0;
     kgen__place_close(&at);
-    return found;
+    return found ? kgen__entry_decode(entry, *bytes, *size, key) : KGEN__BAD;
 }
 
-static int read_slot(kgen__bundle *bundle, const kgen_key *key, uint8_t **bytes, size_t *size) {
+static kgen__verdict read_slot(kgen__bundle *bundle, const kgen_key *key, uint8_t **bytes,
+                               size_t *size, kgen_entry **entry) {
     kgen__slot slot;
-    if (!kgen__bundle_look(bundle, key, &slot)) return 0;
+    if (!kgen__bundle_look(bundle, key, &slot) ||
+        kgen__bundle_bytes(bundle, &slot, bytes, NULL) != KGEN_OK)
+        return KGEN__BAD;
     *size = (size_t)slot.size;
-    return kgen__bundle_bytes(bundle, &slot, bytes, NULL) == KGEN_OK;
+    return kgen__bundle_decode(entry, &slot, *bytes);
 }
 
 kgen_status kgen__source_read(kgen__source *source, const kgen_key *key, uint8_t **bytes,
                               size_t *size, kgen_entry **entry, kgen_error *err) {
     *bytes = NULL;
     *entry = NULL;
-    int found = source->bundle ? read_slot(source->bundle, key, bytes, size)
-                               : read_file(source->path, key, bytes, size);
-    kgen__verdict verdict = found ? kgen__entry_decode(entry, *bytes, *size, key) : KGEN__BAD;
+    kgen__verdict verdict = source->bundle ? read_slot(source->bundle, key, bytes, size, entry)
+                                           : read_file(source->path, key, bytes, size, entry);
     if (verdict == KGEN__GOOD) return KGEN_OK;
     free(*bytes);
     *bytes = NULL;

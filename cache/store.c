@@ -89,7 +89,7 @@ static int fetch(void *from, void *out, size_t at, size_t size) {
 static kgen__verdict read_code(int fd, const struct stat *st, kgen_entry **out,
                                const kgen_key *key) {
     if (!kgen__is_trusted(st)) return KGEN__BAD;
-    kgen__verdict verdict = kgen__entry_fetch(out, fetch, &fd, (size_t)st->st_size, key);
+    kgen__verdict verdict = kgen__entry_fetch(out, fetch, &fd, (size_t)st->st_size, key, NULL);
     return verdict == KGEN__GOOD ? verdict : read_entry(fd, st, out, key);
 }
 

@@ -235,6 +235,7 @@ json_t *kgen__entry_json(const kgen_entry *entry);
 
 /* ---- host costs ------------------------------------------------------------- */
 typedef struct kgen__host_settings {
+    const kgen__archs *archs; /* none: the device is measured too */
     const char *device;
     int json, csv;
 } kgen__host_settings;

@@ -17,6 +17,7 @@ static const double LIMIT_BYTES = 2e9, EMULATED_BYTES = 1e5;
 
 typedef struct settings {
     const char *device, *cache_dir, *glob, *tune;
+    kgen__archs archs;
     kgen_problem problem;
     double budget, cold;
     int samples, workers, host, json, csv, quiet;
@@ -280,7 +281,7 @@ static int run(const settings *set, const kgen__rows *rows) {
 }
 
 static int collect_and_run(const settings *set, char **arguments, size_t count) {
-    const kgen__host_settings host = {set->device, set->json, set->csv};
+    const kgen__host_settings host = {&set->archs, set->device, set->json, set->csv};
     kgen__rows rows = {0};
     kgen_error err;
     kgen_status status = KGEN_OK;
@@ -311,6 +312,8 @@ static void add_options(kgen__syntax *s, settings *set) {
          "data in turn, more than the caches hold (1G); 1: warm"},
         {"host", 0, NULL, NULL, &set->host, 0, 0,
          "what each kernel costs the host instead: rendering, cache, launch"},
+        {"arch", 0, "A,B", kgen__read_archs, &set->archs, 0, 0,
+         "with --host: what needs no device, for these instead"},
         {"jobs", 'j', "N", kgen__read_int, &set->workers, 0, 256,
          "parallel compilers (0: what cores and memory allow)"},
         {"cache-dir", 0, "DIR", kgen__read_text, &set->cache_dir, 0, 0,
@@ -335,6 +338,8 @@ int kgen__command_bench(int argc, char **argv) {
     if (kgen__syntax_parse(&s, argc, argv, &first, &code) == KGEN__STOP) return code;
     if (first == argc)
         return kgen__cli_usage("bench", "nothing to time: give a spec or a file of rows");
+    if (set.archs.count && !set.host)
+        return kgen__cli_usage("bench", "--arch: only with --host, elsewhere the device says it");
     if (set.json && set.csv) return kgen__cli_usage("bench", "--json or --csv, not both");
     return collect_and_run(&set, argv + first, (size_t)(argc - first));
 }

@@ -2,6 +2,7 @@
  * gone afterwards. */
 #include <errno.h>
 #include <ftw.h>
+#include <kgen/bundle.h>
 #include <kgen/probe.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -15,9 +16,32 @@
 enum { SAMPLES = 31, FIRSTS = 5, LAUNCHES = 64, LOOKUPS = 16, FINDS = 1024 };
 
 typedef struct costs {
-    double render_us, cold_ms, warm_us, memory_ns, load_us, prepare_us, prepare_driver_us, first_us,
-        first_driver_us, find_ns, launch_ns;
+    double render_us, cold_ms, warm_us, bundle_us, signed_us, memory_ns, load_us, prepare_us,
+        prepare_driver_us, first_us, first_driver_us, find_ns, launch_ns;
 } costs;
+
+static const struct column {
+    const char *key, *head;
+    size_t at;
+} columns[] = {
+    {"render_us", "RENDER US", offsetof(costs, render_us)},
+    {"cold_ms", "COLD MS", offsetof(costs, cold_ms)},
+    {"warm_us", "WARM US", offsetof(costs, warm_us)},
+    {"bundle_us", "BUNDLE US", offsetof(costs, bundle_us)},
+    {"signed_us", "SIGNED US", offsetof(costs, signed_us)},
+    {"memory_ns", "MEMORY NS", offsetof(costs, memory_ns)},
+    {"load_us", "LOAD US", offsetof(costs, load_us)},
+    {"prepare_us", "PREPARE US", offsetof(costs, prepare_us)},
+    {"prepare_driver_us", "OF IT DRIVER", offsetof(costs, prepare_driver_us)},
+    {"first_us", "FIRST US", offsetof(costs, first_us)},
+    {"first_driver_us", "OF IT DRIVER", offsetof(costs, first_driver_us)},
+    {"find_ns", "FIND NS", offsetof(costs, find_ns)},
+    {"launch_ns", "LAUNCH NS", offsetof(costs, launch_ns)},
+};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+/* What no device was asked for. */
+static const double NOT_MEASURED = -1;
 
 /* A process that has done nothing yet: it forks one that prepares a row, whenever it is asked. */
 typedef struct newborn {
@@ -31,7 +55,8 @@ typedef struct host {
     const kgen__row *row;
     const kgen_open_options *options;
     const newborn *newborn;
-    kgen_context *ctx;
+    kgen_context *ctx; /* NULL: no device is asked */
+    const kgen_target *target;
     kgen_job job;
     kgen_key key;
     kgen_entry *entry;
@@ -45,6 +70,13 @@ static double median_of(double *samples, int count) {
 }
 
 static double median(double *samples) { return median_of(samples, SAMPLES); }
+
+/* Kernels of other layers would be found there. */
+static void keep_to_own_cache(void) {
+    unsetenv("KGEN_CACHE_LAYERS");
+    unsetenv("KGEN_CACHE_REMOTE");
+    unsetenv("KGEN_BUNDLE_KEY");
+}
 
 /* ---- before the cache, and the cache ------------------------------------------- */
 
@@ -69,7 +101,8 @@ static kgen_status time_cold(host *h, kgen_error *err) {
     KGEN_TRY(kgen_cache_open(&cache, h->options->cache_dir, err));
     double start = kgen__clock();
     kgen_status status = kgen_build(cache, &h->job, 1, &options, &result, err);
-    h->cost.cold_ms = result.outcome == KGEN_JOB_BUILT ? (kgen__clock() - start) * 1e3 : -1;
+    h->cost.cold_ms =
+        result.outcome == KGEN_JOB_BUILT ? (kgen__clock() - start) * 1e3 : NOT_MEASURED;
     h->entry = result.entry;
     if (h->entry) h->key = h->entry->key;
     kgen_cache_close(cache);
@@ -110,6 +143,39 @@ static kgen_status time_cache(host *h, kgen_error *err) {
     h->cost.warm_us = median(warm) * 1e6;
     h->cost.memory_ns = median(memory) * 1e9;
     return KGEN_OK;
+}
+
+/* The code in a bundle that holds what the folder does, alone. */
+static kgen_status time_bundle(const host *h, double *us, const char *key_file, kgen_error *err) {
+    const kgen_bundle_options options = {.size = sizeof options, .key_file = key_file};
+    kgen_bundle_counts counts;
+    char path[600];
+    double seconds[SAMPLES];
+    kgen_status status = KGEN_OK;
+    snprintf(path, sizeof path, "%s/bundle.kgb", h->options->cache_dir);
+    KGEN_TRY(kgen_bundle_write(&counts, path, &h->options->cache_dir, 1, &options, err));
+    setenv("KGEN_CACHE_LAYERS", path, 1);
+    if (key_file) setenv("KGEN_BUNDLE_KEY", counts.public_key, 1);
+    for (int i = 0; i < SAMPLES && status == KGEN_OK; i++) {
+        kgen_cache *cache;
+        status = kgen_cache_open(&cache, "", err);
+        if (status != KGEN_OK) break;
+        status = get(h, cache, KGEN_GET_CODE, &seconds[i], err);
+        kgen_cache_close(cache);
+    }
+    keep_to_own_cache();
+    if (status == KGEN_OK) *us = median(seconds) * 1e6;
+    return status;
+}
+
+static kgen_status time_bundles(host *h, kgen_error *err) {
+    char key_file[600], public_key[65];
+    snprintf(key_file, sizeof key_file, "%s/bundle.key", h->options->cache_dir);
+    KGEN_TRY(time_bundle(h, &h->cost.bundle_us, NULL, err));
+    KGEN_TRY(kgen_bundle_key_make(public_key, key_file, err));
+    kgen_status status = time_bundle(h, &h->cost.signed_us, key_file, err);
+    unlink(key_file);
+    return status;
 }
 
 /* ---- load and launch --------------------------------------------------------------- */
@@ -298,11 +364,15 @@ static kgen_status time_launch(host *h, kgen_error *err) {
 }
 
 static kgen_status measure(host *h, kgen_error *err) {
-    h->job.target = kgen_context_target(h->ctx);
-    KGEN_TRY(kgen_spec_resolve(&h->job.spec, &h->row->spec, h->job.target, err));
+    for (int k = 0; k < COLUMNS; k++)
+        memcpy((char *)&h->cost + columns[k].at, &NOT_MEASURED, sizeof NOT_MEASURED);
+    h->job.target = h->target;
+    KGEN_TRY(kgen_spec_resolve(&h->job.spec, &h->row->spec, h->target, err));
     KGEN_TRY(time_render(h, err));
     KGEN_TRY(time_cold(h, err));
     KGEN_TRY(time_cache(h, err));
+    KGEN_TRY(time_bundles(h, err));
+    if (!h->ctx) return KGEN_OK;
     KGEN_TRY(time_load(h, err));
     KGEN_TRY(time_prepare(h, err));
     KGEN_TRY(time_first(h, err));
@@ -310,24 +380,6 @@ static kgen_status measure(host *h, kgen_error *err) {
 }
 
 /* ---- output ---------------------------------------------------------------------------- */
-
-static const struct column {
-    const char *key, *head;
-    size_t at;
-} columns[] = {
-    {"render_us", "RENDER US", offsetof(costs, render_us)},
-    {"cold_ms", "COLD MS", offsetof(costs, cold_ms)},
-    {"warm_us", "WARM US", offsetof(costs, warm_us)},
-    {"memory_ns", "MEMORY NS", offsetof(costs, memory_ns)},
-    {"load_us", "LOAD US", offsetof(costs, load_us)},
-    {"prepare_us", "PREPARE US", offsetof(costs, prepare_us)},
-    {"prepare_driver_us", "OF IT DRIVER", offsetof(costs, prepare_driver_us)},
-    {"first_us", "FIRST US", offsetof(costs, first_us)},
-    {"first_driver_us", "OF IT DRIVER", offsetof(costs, first_driver_us)},
-    {"find_ns", "FIND NS", offsetof(costs, find_ns)},
-    {"launch_ns", "LAUNCH NS", offsetof(costs, launch_ns)},
-};
-enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static json_t *row_json(const char *name, const costs *c) {
     json_t *row = json_pack("{s:s}", "row", name);
@@ -343,7 +395,7 @@ static void print_table(const json_t *rows, int csv) {
     const char *heads[COLUMNS + 1] = {"ROW"};
     kgen__table table;
     for (int k = 0; k < COLUMNS; k++) heads[k + 1] = columns[k].head;
-    kgen__table_init(&table, "lrrrrrrrrrrr", heads);
+    kgen__table_init(&table, "lrrrrrrrrrrrrr", heads);
     if (csv) printf("row");
     for (int k = 0; k < COLUMNS && csv; k++) printf(",%s", columns[k].key);
     if (csv) putchar('\n');
@@ -355,7 +407,7 @@ static void print_table(const json_t *rows, int csv) {
         for (int k = 0; k < COLUMNS; k++) {
             double value = json_real_value(json_object_get(row, columns[k].key));
             if (csv) printf(",%.1f", value);
-            if (value == -1)
+            if (value == NOT_MEASURED)
                 kgen__table_cell(&table, "-");
             else
                 kgen__table_cell(&table, "%.1f", value);
@@ -385,33 +437,50 @@ static kgen_status make_folder(char path[512], kgen_error *err) {
     return kgen_fail(err, KGEN_E_IO, "%s: cannot make a folder", path);
 }
 
-static int measure_rows(const host *all, json_t *list) {
+static int measure_row(const host *all, size_t i, json_t *list) {
+    host h = *all;
+    kgen_error err, named;
     int code = 0;
-    for (size_t i = 0; i < all->rows->count; i++) {
-        host h = *all;
-        kgen_error err, named;
-        h.row = &all->rows->list[i];
-        kgen_status status = measure(&h, &err);
-        if (status == KGEN_OK) {
-            json_array_append_new(list, row_json(h.row->name, &h.cost));
-        } else {
-            kgen_fail(&named, status, "%s: %s", h.row->name, err.text);
-            kgen__cli_fail(&named);
-            if (!code) code = kgen_status_exit_code(status);
-        }
-        kgen_entry_free(h.entry);
+    char name[KGEN_SPEC_LINE_MAX + 32];
+    h.row = &all->rows->list[i];
+    snprintf(name, sizeof name, "%s%s%s", h.row->name, h.ctx ? "" : " @",
+             h.ctx ? "" : h.target->name);
+    kgen_status status = measure(&h, &err);
+    if (status == KGEN_OK) {
+        json_array_append_new(list, row_json(name, &h.cost));
+    } else {
+        kgen_fail(&named, status, "%s: %s", name, err.text);
+        code = kgen__cli_fail(&named);
     }
+    kgen_entry_free(h.entry);
+    return code;
+}
+
+/* On its device; without one for each arch. */
+static int measure_rows(host *all, const kgen__archs *archs, json_t *list) {
+    int code = 0;
+    for (size_t a = 0; a < archs->count; a++)
+        for (size_t i = 0; i < all->rows->count; i++) {
+            all->target = archs->list[a];
+            int failed = measure_row(all, i, list);
+            if (!code) code = failed;
+        }
     return code;
 }
 
 static int measure_and_print(host *all, const kgen__host_settings *set) {
     kgen_error err;
-    if (kgen_open(&all->ctx, all->options, &err) != KGEN_OK) return kgen__cli_fail(&err);
+    kgen__archs archs = *set->archs;
+    if (!archs.count) {
+        if (kgen_open(&all->ctx, all->options, &err) != KGEN_OK) return kgen__cli_fail(&err);
+        archs = (kgen__archs){.list = {kgen_context_target(all->ctx)}, .count = 1};
+    }
     json_t *list = json_array();
-    int code = measure_rows(all, list);
+    int code = measure_rows(all, &archs, list);
     if (set->json) {
-        int printed = kgen__json_print(
-            json_pack("{s:s, s:O}", "device", kgen_context_device(all->ctx), "rows", list));
+        int printed = kgen__json_print(json_pack("{s:s, s:O}", "device",
+                                                 all->ctx ? kgen_context_device(all->ctx) : "none",
+                                                 "rows", list));
         if (!code) code = printed;
     } else {
         print_table(list, set->csv);
@@ -425,6 +494,7 @@ int kgen__bench_host(const kgen__rows *rows, const kgen__host_settings *set) {
     char dir[512];
     kgen_error err;
     newborn born;
+    keep_to_own_cache();
     if (make_folder(dir, &err) != KGEN_OK) return kgen__cli_fail(&err);
     const kgen_open_options options = {
         .size = sizeof options, .device = set->device, .cache_dir = dir, .log = kgen__cli_log};

@@ -71,6 +71,7 @@ missing_packages() {
     have_module libzstd || echo libzstd-dev
     have_module msgpack-c || have_module msgpack || first_known libmsgpack-c-dev libmsgpack-dev
     have_header uthash.h || echo uthash-dev
+    have_header xxhash.h || echo libxxhash-dev
     have_clang || clang_packages
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv

@@ -96,6 +96,12 @@ TMPDIR=$work/scratch expect 0 '"first_us"' "$kgen" bench "$spec" --host --json "
 holds 'all(v > 0 for k, v in d["rows"][0].items() if k not in ("row", "launch_ns"))'
 TMPDIR=$work/none expect 13 "cannot make a folder" "$kgen" bench "$spec" --host "${device[@]}"
 
+# without a device, and whatever layers the caller has
+KGEN_CACHE_LAYERS=$work/none KGEN_BUNDLE_KEY=x TMPDIR=$work/scratch expect 0 '"device": "none"' "$kgen" bench "$spec" --host --json --arch cpu:cdna3
+holds 'all((v > 0) == (k in ("render_us", "cold_ms", "warm_us", "bundle_us", "signed_us", "memory_ns")) for k, v in d["rows"][0].items() if k != "row")'
+[[ -z $(ls scratch) ]] || fail "--host --arch left files"
+expect 64 "only with --host" "$kgen" bench "$spec" --arch cpu:cdna3
+
 # one file for all budgets
 if command -v python3 >/dev/null; then
     export KGEN=$kgen

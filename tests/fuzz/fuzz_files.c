@@ -63,17 +63,17 @@ void fuzz_entry(const uint8_t *data, size_t size) {
         head.code_size <= size && code_at + head.code_size + 2 * DIGEST <= size) {
         const uint8_t *code_bytes = bytes + code_at;
         kgen__code_digest(bytes + code_at + head.code_size, bytes, code_at, code_bytes,
-                          head.code_size, &key);
+                          head.code_size);
         make_right(bytes, size);
     }
     kgen__verdict verdict = kgen__entry_decode(&entry, bytes, size, &key);
     if (verdict == KGEN__GOOD &&
-        (kgen__entry_fetch(&code, fetch, bytes, size, &key) != KGEN__GOOD ||
+        (kgen__entry_fetch(&code, fetch, bytes, size, &key, NULL) != KGEN__GOOD ||
          memcmp(code->code, entry->code, entry->code_size) != 0))
         fuzz_wrong("the code of an entry", entry->spec);
     kgen_entry_free(code);
     code = NULL;
-    kgen__entry_fetch(&code, fetch, bytes, size, &key);
+    kgen__entry_fetch(&code, fetch, bytes, size, &key, NULL);
     kgen_entry_free(code);
     if ((verdict == KGEN__GOOD) != (entry != NULL)) fuzz_wrong("verdict of an entry", "");
     if (entry) check_entry(entry);

@@ -20,7 +20,7 @@ sys/file.h sys/ioctl.h sys/mman.h sys/prctl.h sys/random.h sys/resource.h sys/st
 sys/types.h sys/uio.h sys/utsname.h sys/wait.h ucontext.h
 sanitizer/asan_interface.h sanitizer/common_interface_defs.h""".split())
 LIBRARIES = {"jansson": ("jansson.h",), "libsodium": ("sodium.h",), "zstd": ("zstd.h", "zstd_errors.h"),
-             "msgpack-c": ("msgpack.h",), "curl": ("curl/curl.h",), "uthash": ("uthash.h", "utarray.h", "utlist.h"), "cmocka": ("cmocka.h",),
+             "msgpack-c": ("msgpack.h",), "curl": ("curl/curl.h",), "uthash": ("uthash.h", "utarray.h", "utlist.h"), "xxhash": ("xxhash.h",), "cmocka": ("cmocka.h",),
              "python": ("Python.h",)}
 
 TOKENS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)

@@ -90,16 +90,25 @@ static void pack(const char *out, const char *from, const char *key_file) {
 }
 
 /* By key and by what it was made of. 1: found, and it is `k`; 0: not found; -1: another. */
-static int look(kgen_cache *cache, const kernel *k, int by_recipe) {
+static int look_as(kgen_cache *cache, const kernel *k, int by_recipe, int how) {
     kgen_entry *entry = NULL;
     int found = 0;
     kgen_status status =
-        by_recipe ? kgen_cache_get_made(cache, &entry, &found, &k->source, flags, 1, 0, NULL)
-                  : kgen_cache_get(cache, &entry, &found, &k->entry.key, NULL);
+        by_recipe ? kgen_cache_get_made(cache, &entry, &found, &k->source, flags, 1, how, NULL)
+                  : kgen_cache_get_as(cache, &entry, &found, &k->entry.key, how, NULL);
     assert_int_equal(status, KGEN_OK);
     int result = !found ? 0 : is_same(entry, &k->entry) ? 1 : -1;
     kgen_entry_free(entry);
     return result;
+}
+
+static int look(kgen_cache *cache, const kernel *k, int by_recipe) {
+    return look_as(cache, k, by_recipe, 0);
+}
+
+/* Whole, or its code alone. */
+static int look_somehow(kgen_cache *cache, const kernel *k) {
+    return look_as(cache, k, rand() & 1, rand() & 1 ? KGEN_GET_CODE : 0);
 }
 
 /* A cache of `layers` alone. */
@@ -240,7 +249,7 @@ static void no_damage_is_taken(void **state) {
         write_file(other, bytes, size);
         bytes[at] ^= flip;
         kgen_cache *cache = open_layers(other);
-        for (int i = 0; i < KERNELS; i++) assert_true(look(cache, &kernels[i], rand() & 1) >= 0);
+        for (int i = 0; i < KERNELS; i++) assert_true(look_somehow(cache, &kernels[i]) >= 0);
         kgen_cache_close(cache);
         seen += kgen_bundle_verify(&counts, other, NULL) == KGEN_E_IO;
     }
@@ -317,13 +326,61 @@ static void a_pinned_key_asks_for_its_signature(void **state) {
         write_file(other, bytes, size);
         bytes[at] ^= 0x10;
         cache = open_layers(other);
-        assert_true(look(cache, &k, 0) >= 0);
+        assert_true(look_somehow(cache, &k) >= 0);
         kgen_cache_close(cache);
     }
     bytes[size - 2] ^= 1; /* of the manifest */
     write_file(other, bytes, size);
     assert_refused(other, "its digest does not agree");
     free(bytes);
+}
+
+/* Another code or symbol, with every digest of the entry made right. */
+static void forge(uint8_t *entry, size_t size, const kgen_key *key, int symbol) {
+    kgen_entry head;
+    size_t code_at = 0;
+    assert_int_equal(kgen__entry_head(&head, &code_at, entry, size, size, key), KGEN__GOOD);
+    uint8_t *name = memmem(entry, code_at, head.symbol, strlen(head.symbol)),
+            *code = entry + code_at;
+    *(symbol ? name : code + (size_t)rand() % head.code_size) ^= 1;
+    kgen__code_digest(code + head.code_size, entry, code_at, code, head.code_size);
+    size -= KGEN__DIGEST;
+    crypto_generichash(entry + size, KGEN__DIGEST, entry, size, NULL, 0);
+}
+
+/* A sound entry of the same key that is not the one that was signed. */
+static void a_signed_index_vouches_for_code(void **state) {
+    kernel k;
+    char key[PATH_BYTES + 8], public_key[65];
+    kgen__bundle *bundle;
+    kgen__slot slot;
+    kgen_bundle_counts counts;
+    size_t size;
+    (void)state;
+    make_kernel(&k, 1);
+    put(dir, &k, 1);
+    snprintf(key, sizeof key, "%s.key", dir);
+    assert_int_equal(kgen_bundle_key_make(public_key, key, NULL), KGEN_OK);
+    pack(path, dir, key);
+    assert_int_equal(kgen__bundle_open(&bundle, path, public_key, KGEN__BUNDLE_AUTO, NULL), 0);
+    assert_int_equal(kgen__bundle_look(bundle, &k.entry.key, &slot), 1);
+    kgen__bundle_close(bundle);
+    for (int i = 0; i < 20; i++) {
+        uint8_t *bytes = read_file(path, &size);
+        forge(bytes + slot.at, (size_t)slot.size, &k.entry.key, i & 1);
+        write_file(other, bytes, size);
+        free(bytes);
+        setenv("KGEN_BUNDLE_KEY", public_key, 1);
+        kgen_cache *cache = open_layers(other);
+        for (int n = 0; n < 4; n++)
+            assert_int_equal(look_as(cache, &k, n & 1, n & 2 ? KGEN_GET_CODE : 0), 0);
+        kgen_cache_close(cache);
+        assert_int_equal(kgen_bundle_verify(&counts, other, NULL), KGEN_E_IO);
+        assert_int_equal(counts.bad, 1);
+        unsetenv("KGEN_BUNDLE_KEY");
+        assert_int_equal(kgen_bundle_unpack(&counts, other, dir, 0, NULL), KGEN_OK);
+        assert_int_equal(counts.bad, 1);
+    }
 }
 
 static void a_refused_layer_says_why(void **state) {
@@ -400,10 +457,15 @@ int main(void) {
     srand((unsigned)test_seed());
 #define TEST(name) cmocka_unit_test_setup(name, fresh)
     const struct CMUnitTest tests[] = {
-        TEST(what_was_packed_is_found), TEST(a_bundle_is_read_where_it_is_not_mapped),
-        TEST(the_first_layer_counts),   TEST(no_damage_is_taken),
-        TEST(a_made_up_index_ends),     TEST(a_pinned_key_asks_for_its_signature),
-        TEST(a_refused_layer_says_why), TEST(a_shared_folder_is_for_all),
+        TEST(what_was_packed_is_found),
+        TEST(a_bundle_is_read_where_it_is_not_mapped),
+        TEST(the_first_layer_counts),
+        TEST(no_damage_is_taken),
+        TEST(a_made_up_index_ends),
+        TEST(a_pinned_key_asks_for_its_signature),
+        TEST(a_signed_index_vouches_for_code),
+        TEST(a_refused_layer_says_why),
+        TEST(a_shared_folder_is_for_all),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
