@@ -42,21 +42,28 @@ KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
 constexpr bool TURNS_FLOATS = NATIVE_FP8 && !COMPUTE_F16 && !CONVERTS_PAIRS && !CONVERTS_LOW;
 
 // Two codes, each the upper byte of a half, as fp16: e5m2 is one without its lower bits;
-// e4m3 has an exponent of fewer bits, so that what the bits say is 256 times too small, and
-// its NaN is the greatest body, where one more carries.
+// e4m3 has an exponent of fewer bits, so that what the bits say is 256 times too small, or 128
+// times (fnuz).
+KG_DEV u32 f16_of_bodies(u32 bodies, float up) {
+    _Float16 by = (_Float16)up;
+    f16x2_t value = __builtin_bit_cast(f16x2_t, bodies) * (f16x2_t){by, by};
+    return __builtin_bit_cast(u32, value) & 0x7fff7fffu;
+}
 KG_DEV u32 f16_of_codes(u32 codes) {
     if constexpr (KV_FLOAT == DTYPE_E5M2) return codes;
-    u32 body = codes >> 1 & 0x3f803f80u;
-    body |= (body + 0x00800080u) & 0x40004000u;
-    f16x2_t value = __builtin_bit_cast(f16x2_t, body) * (f16x2_t){256, 256};
-    return (codes & 0x80008000u) | (__builtin_bit_cast(u32, value) & 0x7fff7fffu);
+    u32 body = codes >> 1 & 0x3f803f80u, sign = codes & 0x80008000u;
+    if constexpr (KV_FLOAT == DTYPE_E4M3FNUZ) { // NaN is the zero that has a sign
+        u32 some = (codes & 0x7f007f00u) + 0x7f007f00u, nan = sign & ~some;
+        return sign | f16_of_bodies(body, 128) | (nan - (nan >> 6));
+    }
+    body |= (body + 0x00800080u) & 0x40004000u; // NaN is the greatest body: one more carries
+    return sign | f16_of_bodies(body, 256);
 }
 
 KG_DEV void fp8_floats(float (&out)[4], u32 x) {
 #if KG_FP8_CONVERSIONS
     if constexpr (NATIVE_FP8) return fp8_to_f32<KV_DTYPE>(out, x);
 #endif
-    if constexpr (KV_FLOAT == DTYPE_E4M3FNUZ) return fp8_floats_soft<KV_FLOAT>(out, x);
     u32 low = f16_of_codes(byte_perm(x, x, 0x010c000cu));
     u32 high = f16_of_codes(byte_perm(x, x, 0x030c020cu));
     out[0] = f16_to_f32(low), out[1] = f16_to_f32(low >> 16);
