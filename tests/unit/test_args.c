@@ -11,9 +11,9 @@
 
 #include "check/check.h"
 #include "runtime/checks.h"
-#include "runtime/launch.h"
 #include "templates/kg/attn/attn_packed.h"
 #include "templates/kg/gdn/gdn_packed.h"
+#include "note_device.h"
 #include "seed.h"
 
 enum { SPECS = 200, MORE_SPECS = 60000 }; /* a rare one in 700 specs */
@@ -35,24 +35,6 @@ static int knows(kgen__device *device, const void *memory) {
 static const char *label(const kgen__device *device) {
     (void)device;
     return "the device";
-}
-
-/* What it was given last. */
-static struct launched {
-    kgen__launch_config config;
-    size_t size;
-    char bytes[KGEN__PACKED_MAX];
-} launched;
-
-static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
-                               const void *packed, size_t size, kgen_stream stream,
-                               kgen_error *err) {
-    (void)device, (void)function, (void)stream, (void)err;
-    memset(&launched, 0, sizeof launched);
-    launched.config = config;
-    launched.size = size;
-    memcpy(launched.bytes, packed, size);
-    return KGEN_OK;
 }
 
 static const kgen__device_api api = {
@@ -362,15 +344,15 @@ static void drop_ticket(kgen_family_id family) {
     size_t at = family == KGEN_FAMILY_GDN ? offsetof(struct kg_gdn_args, ticket)
                                           : offsetof(struct kg_attn_args, ticket);
     if (family == KGEN_FAMILY_GDN || family == KGEN_FAMILY_ATTN || family == KGEN_FAMILY_MLA)
-        memset(launched.bytes + at, 0, sizeof(uint32_t));
+        memset(noted.packed + at, 0, sizeof(uint32_t));
 }
 
-static struct launched launch(rig *r, kgen_status *status, kgen_error *err) {
-    memset(&launched, 0, sizeof launched);
+static struct noted launch(rig *r, kgen_status *status, kgen_error *err) {
+    memset(&noted, 0, sizeof noted);
     memset(err, 0, sizeof *err);
     *status = kgen_launch(&r->kernel, &r->args, NULL, err);
-    if (launched.size) drop_ticket(r->kernel.spec.family);
-    return launched;
+    if (noted.size) drop_ticket(r->kernel.spec.family);
+    return noted;
 }
 
 static void forget(rig *r) { memset(&r->kernel.memo, 0, sizeof r->kernel.memo); }
@@ -379,9 +361,9 @@ static void forget(rig *r) { memset(&r->kernel.memo, 0, sizeof r->kernel.memo); 
 static void compare_ways(rig *r, const char *what) {
     kgen_status again, alone;
     kgen_error why_again, why_alone;
-    const struct launched a = launch(r, &again, &why_again);
+    const struct noted a = launch(r, &again, &why_again);
     forget(r);
-    const struct launched b = launch(r, &alone, &why_alone);
+    const struct noted b = launch(r, &alone, &why_alone);
     if (again != alone || strcmp(why_again.text, why_alone.text) != 0)
         fail_msg("%s: %s: '%s' after a launch, '%s' alone", r->line, what, why_again.text,
                  why_alone.text);

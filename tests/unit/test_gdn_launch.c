@@ -13,8 +13,8 @@
 
 #include "check/check.h"
 #include "gen/gdn.h"
-#include "runtime/launch.h"
 #include "templates/kg/gdn/gdn_packed.h"
+#include "note_device.h"
 #include "seed.h"
 
 enum { GIVEN_MAX = 32 };
@@ -23,27 +23,7 @@ static kgen__rng rng;
 
 static int64_t below(int64_t n) { return kgen__rng_range(&rng, 0, n - 1); }
 
-/* ---- a device that takes note -------------------------------------------- */
-
-static struct {
-    int launches;
-    kgen__launch_config config;
-    size_t bytes;
-    struct kg_gdn_args args;
-} seen;
-
-static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
-                               const void *params, size_t bytes, kgen_stream stream,
-                               kgen_error *err) {
-    (void)device, (void)function, (void)stream, (void)err;
-    seen.launches++;
-    seen.config = config;
-    seen.bytes = bytes;
-    memcpy(&seen.args, params, sizeof seen.args);
-    return KGEN_OK;
-}
-
-static const kgen__device_api note = {.name = "note", .launch = note_launch};
+static const struct kg_gdn_args *const seen = (const struct kg_gdn_args *)noted.packed;
 
 /* ---- valid arguments ------------------------------------------------------ */
 
@@ -271,7 +251,7 @@ enum { LINES = sizeof lines / sizeof lines[0] };
 
 static void launch(rig *r) {
     kgen_error err;
-    memset(&seen, 0, sizeof seen);
+    memset(&noted, 0, sizeof noted);
     if (kgen_launch(&r->kernel, &r->args, NULL, &err) != KGEN_OK) fail_msg("%s", err.text);
 }
 
@@ -279,12 +259,12 @@ static void refuse(const rig *r, const char *says) {
     kgen_error err = {KGEN_OK, ""};
     kgen_args before = r->args;
     kgen_args_room all = r->room;
-    memset(&seen, 0, sizeof seen);
+    memset(&noted, 0, sizeof noted);
     if (kgen_launch(&r->kernel, &r->args, NULL, &err) == KGEN_OK) fail_msg("no '%s'", says);
     assert_int_equal(err.status, KGEN_E_ARG);
     if (strncmp(err.text, says, strlen(says)) != 0)
         fail_msg("'%s' does not begin with '%s'", err.text, says);
-    assert_int_equal(seen.launches, 0);
+    assert_int_equal(noted.launches, 0);
     assert_memory_equal(&before, &r->args, sizeof before);
     assert_memory_equal(&all, &r->room, sizeof all);
 }
@@ -298,13 +278,13 @@ static void test_valid_arguments_are_launched(void **state) {
         make_rig(&r, lines[i]);
         const kgen_gdn_spec *s = &r.kernel.spec.gdn;
         launch(&r);
-        assert_int_equal(seen.launches, 1);
-        assert_int_equal(seen.bytes, sizeof(struct kg_gdn_args));
+        assert_int_equal(noted.launches, 1);
+        assert_int_equal(noted.size, sizeof(struct kg_gdn_args));
         int64_t groups = has_step(s) ? s->v_heads * s->v_blocks : kgen__gdn_groups(s, r.ctx.target);
-        assert_int_equal(seen.config.grid, r.seqs * groups);
-        assert_int_equal(seen.args.seqs, r.seqs);
-        assert_int_equal(seen.args.rows, r.rows);
-        assert_int_equal(seen.args.slot_count, r.slots);
+        assert_int_equal(noted.config.grid, r.seqs * groups);
+        assert_int_equal(seen->seqs, r.seqs);
+        assert_int_equal(seen->rows, r.rows);
+        assert_int_equal(seen->slot_count, r.slots);
     }
 }
 
@@ -322,38 +302,38 @@ static void test_inputs_are_where_the_layout_has_them(void **state) {
         make_rig(&r, packed[i]);
         a = r.args.gdn;
         launch(&r);
-        assert_at(seen.args.x, seen.args.x_row, &a->qkvz);
-        assert_at(seen.args.z, seen.args.z_row, &a->qkvz);
-        assert_at(seen.args.b, seen.args.b_row, &a->ba);
-        assert_at(seen.args.a, seen.args.a_row, &a->ba);
+        assert_at(seen->x, seen->x_row, &a->qkvz);
+        assert_at(seen->z, seen->z_row, &a->qkvz);
+        assert_at(seen->b, seen->b_row, &a->ba);
+        assert_at(seen->a, seen->a_row, &a->ba);
     }
     make_rig(&r, E_PRE);
     a = r.args.gdn;
     launch(&r);
-    assert_at(seen.args.x, seen.args.x_row, &a->x);
-    assert_at(seen.args.z, seen.args.z_row, &a->z);
-    assert_at(seen.args.b, seen.args.b_row, &a->b);
-    assert_at(seen.args.a, seen.args.a_row, &a->a);
-    assert_at(seen.args.out_scale, seen.args.scale_row, &a->out_scale);
-    assert_int_equal(seen.args.scale_group, a->out_scale.stride[1]);
+    assert_at(seen->x, seen->x_row, &a->x);
+    assert_at(seen->z, seen->z_row, &a->z);
+    assert_at(seen->b, seen->b_row, &a->b);
+    assert_at(seen->a, seen->a_row, &a->a);
+    assert_at(seen->out_scale, seen->scale_row, &a->out_scale);
+    assert_int_equal(seen->scale_group, a->out_scale.stride[1]);
     make_rig(&r, B);
     a = r.args.gdn;
     launch(&r);
-    assert_at(seen.args.x, seen.args.x_row, &a->x);
-    assert_at(seen.args.z, seen.args.z_row, &a->qkvz);
-    assert_at(seen.args.b, seen.args.b_row, &a->ba);
+    assert_at(seen->x, seen->x_row, &a->x);
+    assert_at(seen->z, seen->z_row, &a->qkvz);
+    assert_at(seen->b, seen->b_row, &a->ba);
     make_rig(&r, A);
     launch(&r);
-    assert_at(seen.args.x, seen.args.x_row, &r.args.gdn->x);
-    assert_null(seen.args.z);
+    assert_at(seen->x, seen->x_row, &r.args.gdn->x);
+    assert_null(seen->z);
     make_rig(&r, A_SPLIT);
     a = r.args.gdn;
     launch(&r);
-    assert_at(seen.args.q, seen.args.q_row, &a->q);
-    assert_at(seen.args.k, seen.args.k_row, &a->k);
-    assert_at(seen.args.v, seen.args.v_row, &a->v);
-    assert_int_equal(seen.args.v_head, a->v.stride[1]);
-    assert_null(seen.args.x);
+    assert_at(seen->q, seen->q_row, &a->q);
+    assert_at(seen->k, seen->k_row, &a->k);
+    assert_at(seen->v, seen->v_row, &a->v);
+    assert_int_equal(seen->v_head, a->v.stride[1]);
+    assert_null(seen->x);
 }
 
 static void test_copies_are_made_where_there_is_room(void **state) {
@@ -362,21 +342,21 @@ static void test_copies_are_made_where_there_is_room(void **state) {
     make_rig(&r, C);
     kgen_gdn_args *a = r.args.gdn;
     launch(&r);
-    assert_at(seen.args.z_out, seen.args.z_out_row, &a->z_out);
-    assert_at(seen.args.b_out, seen.args.b_out_row, &a->b_out);
-    assert_at(seen.args.a_out, seen.args.a_out_row, &a->a_out);
-    assert_at(seen.args.z, seen.args.z_row, &a->qkvz);
-    assert_at(seen.args.b, seen.args.b_row, &a->ba);
-    assert_at(seen.args.a, seen.args.a_row, &a->ba);
+    assert_at(seen->z_out, seen->z_out_row, &a->z_out);
+    assert_at(seen->b_out, seen->b_out_row, &a->b_out);
+    assert_at(seen->a_out, seen->a_out_row, &a->a_out);
+    assert_at(seen->z, seen->z_row, &a->qkvz);
+    assert_at(seen->b, seen->b_row, &a->ba);
+    assert_at(seen->a, seen->a_row, &a->ba);
     a->z_out.data = a->b_out.data = a->a_out.data = NULL;
     refuse(&r, "ba: given, and neither b_out nor a_out"); /* read for copies alone */
     a->ba.data = NULL;
     launch(&r);
-    assert_true(!seen.args.z_out && !seen.args.b_out && !seen.args.a_out);
-    assert_true(!seen.args.z && !seen.args.b && !seen.args.a);
+    assert_true(!seen->z_out && !seen->b_out && !seen->a_out);
+    assert_true(!seen->z && !seen->b && !seen->a);
     make_rig(&r, C_PRE);
     launch(&r);
-    assert_true(!seen.args.z_out && !seen.args.b_out && !seen.args.a_out);
+    assert_true(!seen->z_out && !seen->b_out && !seen->a_out);
 }
 
 static void test_pools_and_numbers(void **state) {
@@ -384,7 +364,7 @@ static void test_pools_and_numbers(void **state) {
     rig r;
     make_rig(&r, E_FLAT);
     const kgen_gdn_args *a = r.args.gdn;
-    const struct kg_gdn_args *d = &seen.args;
+    const struct kg_gdn_args *d = seen;
     launch(&r);
     assert_at(d->conv_state, d->conv_slot, &a->conv_state);
     assert_int_equal(d->conv_step, a->conv_state.stride[1]);
@@ -424,7 +404,7 @@ static void test_buffers_and_rings(void **state) {
     rig r;
     make_rig(&r, D_TREE);
     const kgen_gdn_args *a = r.args.gdn;
-    const struct kg_gdn_args *d = &seen.args;
+    const struct kg_gdn_args *d = seen;
     launch(&r);
     assert_at(d->buffer, d->buffer_line, &a->buffer);
     assert_int_equal(d->buffer_token, a->buffer.stride[1]);
@@ -452,16 +432,16 @@ static void test_rows_without_sequences_are_zeroed(void **state) {
         rig r;
         make_sized(&r, lines[i], 0, 3);
         launch(&r);
-        assert_int_equal(seen.launches, 1);
-        assert_int_equal(seen.args.seqs, 0);
-        assert_int_equal(seen.args.rows, 3);
-        uint32_t groups = seen.config.grid;
+        assert_int_equal(noted.launches, 1);
+        assert_int_equal(seen->seqs, 0);
+        assert_int_equal(seen->rows, 3);
+        uint32_t groups = noted.config.grid;
         make_sized(&r, lines[i], 1, 0);
         launch(&r);
-        assert_int_equal(seen.config.grid, groups);
+        assert_int_equal(noted.config.grid, groups);
         make_sized(&r, lines[i], 0, 0);
         launch(&r);
-        assert_int_equal(seen.launches, 0);
+        assert_int_equal(noted.launches, 0);
     }
 }
 
@@ -755,7 +735,7 @@ static void test_ring_has_room_for_this_launch(void **state) {
     a->ring_u = kgen_tensor_dense(a->ring_u.data, KGEN_DTYPE_BF16, 4, u);
     a->ring_decay = kgen_tensor_dense(a->ring_decay.data, KGEN_DTYPE_F32, 3, decay);
     launch(&r);
-    assert_int_equal(seen.args.ring_rows, 10);
+    assert_int_equal(seen->ring_rows, 10);
 }
 
 static void test_lines_are_needed_where_there_are_few(void **state) {
@@ -765,7 +745,7 @@ static void test_lines_are_needed_where_there_are_few(void **state) {
     kgen_gdn_args *a = r.args.gdn;
     a->buffer.shape[0] = a->conv_windows.shape[0] = 3;
     launch(&r);
-    assert_int_equal(seen.args.line_count, 3);
+    assert_int_equal(seen->line_count, 3);
     a->lines.data = NULL;
     refuse(&r, "buffer: shape[0]=3 lines for 4 sequences, and no data in lines");
     make_sized(&r, C_FLAT, 4, 0);
@@ -774,7 +754,7 @@ static void test_lines_are_needed_where_there_are_few(void **state) {
     refuse(&r, "conv_windows: shape[0]=3 lines for 4 sequences");
     a->conv_windows.data = NULL;
     launch(&r);
-    assert_int_equal(seen.args.line_count, 0);
+    assert_int_equal(seen->line_count, 0);
 }
 
 static void test_rows_must_hold_every_sequence(void **state) {
@@ -815,7 +795,7 @@ static void test_workspace(void **state) {
     r.args.workspace = NULL;
     r.args.workspace_bytes = 0;
     launch(&r);
-    assert_null(seen.args.workspace);
+    assert_null(seen->workspace);
 }
 
 static void test_counts_have_bounds(void **state) {
@@ -830,7 +810,7 @@ static void test_counts_have_bounds(void **state) {
     assert_int_equal(kgen_workspace_size(&r.kernel, &r.args, &bytes, &err), KGEN_E_ARG);
     make_sized(&r, "gdn:fuse=a,layout=flat,hk=256,hv=256", (1 << 23) - 1, 0);
     launch(&r);
-    assert_true(seen.config.grid > 0 && seen.config.grid % 256 == 0);
+    assert_true(noted.config.grid > 0 && noted.config.grid % 256 == 0);
     make_sized(&r, "gdn:fuse=a,layout=flat,hk=256,hv=256", 1 << 23, 0);
     refuse(&r, "slots: shape[0]=8388608 sequences of ");
 }

@@ -9,80 +9,10 @@
 #include <cmocka.h>
 
 #include "check/check_indexer.h"
-#include "device/device.h"
-#include "runtime/launch.h"
 #include "templates/kg/indexer/indexer_packed.h"
-
-static kgen_error did;
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
-
-/* ---- a launch that goes nowhere -------------------------------------------- */
-
-static int launches;
-static uint32_t grid;
-static struct kg_indexer_args packed;
-
-static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
-                               const void *params, size_t bytes, kgen_stream stream,
-                               kgen_error *err) {
-    (void)device, (void)function, (void)stream, (void)err;
-    launches++;
-    grid = config.grid;
-    assert_int_equal(bytes, sizeof packed);
-    memcpy(&packed, params, sizeof packed);
-    return KGEN_OK;
-}
-
-static const kgen__device_api note = {.name = "note", .launch = note_launch};
-
-typedef struct rig {
-    kgen_context ctx;
-    kgen_kernel kernel;
-    kgen__data data;
-} rig;
-
-static rig *rig_of(const char *line) {
-    rig *r = calloc(1, sizeof *r);
-    kgen__case *c = malloc(sizeof *c);
-    const kgen_target *target;
-    assert_true(r && c);
-    DO(kgen_target_find(&target, "gfx942", &did));
-    DO(kgen__case_parse(c, line, &did));
-    kgen__case_draw(c, 1);
-    r->ctx = (kgen_context){.api = &note, .target = target};
-    r->kernel = (kgen_kernel){.ctx = &r->ctx, .config = {.grid = 8, .block = 256}};
-    DO(kgen_spec_resolve(&r->kernel.spec, &c->spec, target, &did));
-    kgen__launch_bind(&r->kernel);
-    DO(kgen__data_make(&r->data, c, &r->kernel.spec, &did));
-    DO(kgen__data_fill(&r->data, 1, &did));
-    free(c);
-    return r;
-}
-
-static void free_rig(rig *r) {
-    kgen__data_free(&r->data);
-    free(r);
-}
-
-static kgen_status launch(rig *r) {
-    launches = 0;
-    did.text[0] = 0;
-    return kgen_launch(&r->kernel, &r->data.args, NULL, &did);
-}
+#include "case_rig.h"
 
 /* ---- refusals ---------------------------------------------------------------- */
-
-/* What grows goes where nothing else is; no launch reads it. */
-static void grow(kgen_tensor *t, int dim, int64_t count) {
-    static int places;
-    t->data = (void *)(uintptr_t)((1 + (uint64_t)(++places & 15)) << 42);
-    t->shape[dim] = count;
-}
 
 static void set_page(kgen_indexer_args *a) {
     grow(&a->cache, 1, 32), grow(&a->scales, 1, 32), a->cache.stride[0] = 1 << 20;
@@ -176,12 +106,9 @@ static const struct {
 static void test_refusals(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        rig *r = rig_of(refusals[i].line);
-        if (launch(r) != KGEN_OK || launches != 1) fail_msg("%s: %s", refusals[i].line, did.text);
+        rig *r = accepted(refusals[i].line);
         refusals[i].spoil(r->data.args.indexer);
-        if (launch(r) != KGEN_E_ARG || launches || !strstr(did.text, refusals[i].says))
-            fail_msg("%s: '%s' does not say '%s'", refusals[i].line, did.text, refusals[i].says);
-        free_rig(r);
+        check_refusal(r, refusals[i].line, refusals[i].says);
     }
 }
 
@@ -195,19 +122,22 @@ static void test_items_cover_all_logits(void **state) {
         "indexer:op=decode,h=64,t=5,page=16 | lens=900 cols=3",
         "indexer:op=prefill,h=64 | lens=700 qlens=7 cols=3",
     };
+    const struct kg_indexer_args *packed = (const struct kg_indexer_args *)noted.packed;
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         rig *r = rig_of(lines[i]);
         const kgen_indexer_spec *s = &r->kernel.spec.indexer;
         DO(launch(r));
-        int64_t tokens = s->op == KGEN_INDEX_DECODE ? s->q_tokens : packed.tokens;
+        assert_int_equal(noted.size, sizeof *packed);
+        int64_t grid = noted.config.grid,
+                tokens = s->op == KGEN_INDEX_DECODE ? s->q_tokens : packed->tokens;
         int64_t blocks = (tokens + s->together - 1) / s->together;
-        if (s->op == KGEN_INDEX_DECODE) blocks *= packed.seqs;
-        int64_t chunks = (packed.width + packed.chunk - 1) / packed.chunk;
-        assert_int_equal(packed.blocks, blocks);
-        assert_int_equal(packed.items, blocks * chunks);
-        assert_int_equal(packed.chunk % (s->waves * s->tiles * 32), 0);
-        assert_true(grid <= 8 && (int64_t)grid <= packed.items && packed.groups == (int)grid);
+        if (s->op == KGEN_INDEX_DECODE) blocks *= packed->seqs;
+        int64_t chunks = (packed->width + packed->chunk - 1) / packed->chunk;
+        assert_int_equal(packed->blocks, blocks);
+        assert_int_equal(packed->items, blocks * chunks);
+        assert_int_equal(packed->chunk % (s->waves * s->tiles * 32), 0);
+        assert_true(grid <= 8 && grid <= packed->items && packed->groups == grid);
         free_rig(r);
     }
 }
@@ -223,7 +153,7 @@ static void test_empty_launches(void **state) {
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         rig *r = rig_of(lines[i]);
         DO(launch(r));
-        assert_int_equal(launches, 0);
+        assert_int_equal(noted.launches, 0);
         free_rig(r);
     }
 }

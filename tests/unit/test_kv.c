@@ -11,26 +11,14 @@
 #include <cmocka.h>
 
 #include "check/check.h"
-#include "runtime/launch.h"
+#include "note_device.h"
 #include "seed.h"
 #include "world.h"
 
 static uint64_t seed;
 static kgen__rng rng;
 
-/* ---- refusals: a device that takes note ----------------------------------- */
-
-static int launches;
-
-static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
-                               const void *params, size_t bytes, kgen_stream stream,
-                               kgen_error *err) {
-    (void)device, (void)function, (void)config, (void)params, (void)bytes, (void)stream, (void)err;
-    launches++;
-    return KGEN_OK;
-}
-
-static const kgen__device_api note = {.name = "note", .launch = note_launch};
+/* ---- refusals ------------------------------------------------------------- */
 
 typedef struct rig {
     kgen_context ctx;
@@ -142,11 +130,11 @@ static void make(rig *r, const char *line) {
 
 static void refuse(rig *r, const char *line, const char *says) {
     kgen_error err = {KGEN_OK, ""};
-    launches = 0;
+    noted.launches = 0;
     if (kgen_launch(&r->kernel, &r->args, NULL, &err) == KGEN_OK)
         fail_msg("%s: no '%s'", line, says);
     assert_int_equal(err.status, KGEN_E_ARG);
-    assert_int_equal(launches, 0);
+    assert_int_equal(noted.launches, 0);
     if (!strstr(err.text, says)) fail_msg("%s: '%s' does not say '%s'", line, err.text, says);
 }
 
@@ -178,10 +166,10 @@ static void test_valid_arguments_are_launched(void **state) {
         rig r;
         kgen_error err;
         make(&r, lines[i]);
-        launches = 0;
+        noted.launches = 0;
         if (kgen_launch(&r.kernel, &r.args, NULL, &err) != KGEN_OK)
             fail_msg("%s: %s", lines[i], err.text);
-        assert_int_equal(launches, 1);
+        assert_int_equal(noted.launches, 1);
     }
 }
 
@@ -192,9 +180,9 @@ static void test_pairs_of_dims(void **state) {
     kgen_error err;
     make(&r, NHD4);
     r.args.kv_write->k_cache.dtype = r.args.kv_write->v_cache.dtype = KGEN_DTYPE_U8;
-    launches = 0;
+    noted.launches = 0;
     assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, &err), KGEN_OK);
-    assert_int_equal(launches, 1);
+    assert_int_equal(noted.launches, 1);
     r.args.kv_write->k_cache = AT(4, KGEN_DTYPE_I4, KGEN_LAYOUT_NHD, PAGES, PAGE, HEADS, DIM);
     refuse(&r, NHD4, "k_cache: shape[3]=64, 32 expected");
 }
@@ -380,9 +368,9 @@ static void test_columns_of_one_row(void **state) {
     kgen_tensor *k = &r.args.kv_gather->k, *v = &r.args.kv_gather->v;
     k->stride[0] = v->stride[0] = 512;
     v->data = (char *)k->data + 512;
-    launches = 0;
+    noted.launches = 0;
     assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, NULL), KGEN_OK);
-    assert_int_equal(launches, 1);
+    assert_int_equal(noted.launches, 1);
     v->data = (char *)k->data + 496;
     refuse(&r, G_NHD, "v: overlaps k, which the kernel writes");
     v->data = (char *)k->data + 528; /* its rows end in the next ones of k */
@@ -409,9 +397,9 @@ static void test_other_guards(void **state) {
     refuse(&r, SHUFFLE, "k_scale: stride[2]=0");
     make(&r, XPACKED);
     r.args.kv_write->k_scale.stride[2] = 0; /* one entry for all heads */
-    launches = 0;
+    noted.launches = 0;
     assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, NULL), KGEN_OK);
-    assert_int_equal(launches, 1);
+    assert_int_equal(noted.launches, 1);
     make(&r, ROPE);
     r.args.kv_write->q_out.stride[0] *= 2;
     refuse(&r, ROPE, "q_out: stride 1024, 64, in place q has 512, 64");

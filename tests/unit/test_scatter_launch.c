@@ -10,25 +10,8 @@
 #include <cmocka.h>
 
 #include "check/scatter_all.h"
-#include "runtime/launch.h"
 #include "templates/kg/scatter/scatter_packed.h"
-
-/* ---- a device that takes note --------------------------------------- */
-
-static int launches;
-static uint32_t grid;
-
-static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
-                               const void *params, size_t bytes, kgen_stream stream,
-                               kgen_error *err) {
-    (void)device, (void)function, (void)stream, (void)err, (void)params;
-    assert_int_equal(bytes, sizeof(struct kg_scatter_args));
-    launches++;
-    grid = config.grid;
-    return KGEN_OK;
-}
-
-static const kgen__device_api note = {.name = "note", .launch = note_launch};
+#include "note_device.h"
 
 /* ---- valid arguments of each op ------------------------------------- */
 
@@ -259,11 +242,12 @@ enum { LINES = sizeof lines / sizeof lines[0] };
 static kgen_status try_launch(rig *r, kgen_error *err) {
     kgen_scatter_args scatter;
     kgen_args args = {.family = KGEN_FAMILY_SCATTER, .scatter = &scatter};
-    launches = 0;
+    noted.launches = 0;
     err->text[0] = 0;
     kgen__scatter_pack(&scatter, &r->kernel.spec.scatter, &r->all);
     kgen_status status = kgen_launch(&r->kernel, &args, NULL, err);
-    assert_int_equal(launches, status == KGEN_OK && r->all.lens.shape[0] > 0);
+    if (noted.launches) assert_int_equal(noted.size, sizeof(struct kg_scatter_args));
+    assert_int_equal(noted.launches, status == KGEN_OK && r->all.lens.shape[0] > 0);
     return status;
 }
 
@@ -274,7 +258,7 @@ static void test_valid_arguments_are_launched(void **state) {
         kgen_error err;
         make(&r, lines[i]);
         if (try_launch(&r, &err) != KGEN_OK) fail_msg("%s: %s", lines[i], err.text);
-        assert_true(grid > 0);
+        assert_true(noted.config.grid > 0);
     }
 }
 
@@ -568,10 +552,10 @@ static void test_grids(void **state) {
     (void)state;
     make(&r, "scatter:op=page_table_requests,page=16");
     assert_int_equal(try_launch(&r, &err), KGEN_OK);
-    assert_int_equal(grid, 6);
+    assert_int_equal(noted.config.grid, 6);
     r.all.table = T(60, I32, 6, 1025);
     assert_int_equal(try_launch(&r, &err), KGEN_OK);
-    assert_int_equal(grid, 12);
+    assert_int_equal(noted.config.grid, 12);
     int64_t rows = 1 << 20, width = (int64_t)1 << 33;
     r.all.lens = T(2, I32, rows);
     r.all.requests = T(1 << 10, I64, rows);
@@ -583,7 +567,7 @@ static void test_grids(void **state) {
     r.all.requests = T(7, I64, 0);
     r.all.table = T(16, I32, 0, 20);
     assert_int_equal(try_launch(&r, &err), KGEN_OK);
-    assert_int_equal(launches, 0); /* no rows, nothing to do */
+    assert_int_equal(noted.launches, 0); /* no rows, nothing to do */
 }
 
 /* ---- specs ---------------------------------------------------------- */

@@ -13,7 +13,7 @@
 
 #include "check/check.h"
 #include "workload/workload.h"
-#include "runtime/launch.h"
+#include "note_device.h"
 #include "seed.h"
 
 static kgen__rng rng;
@@ -68,18 +68,6 @@ static int has_workload(const kgen_spec *spec) {
 
 /* ---- every spec: a device that takes note ------------------------------------- */
 
-static int noted;
-
-static kgen_status note_launch(kgen__device *device, void *function, kgen__launch_config config,
-                               const void *params, size_t bytes, kgen_stream stream,
-                               kgen_error *err) {
-    (void)device, (void)function, (void)config, (void)params, (void)bytes, (void)stream, (void)err;
-    noted++;
-    return KGEN_OK;
-}
-
-static const kgen__device_api note = {.name = "note", .launch = note_launch};
-
 static void expect_accepted(const kgen__workload *work, const kgen_spec *spec,
                             const kgen_target *target, const char *line) {
     static _Alignas(256) char workspace[256]; /* never touched: the launch only takes note */
@@ -94,9 +82,9 @@ static void expect_accepted(const kgen__workload *work, const kgen_spec *spec,
         kgen__workload_args(&args, &room, work, set);
         must(kgen_workspace_size(&kernel, &args, &args.workspace_bytes, &err), &err);
         args.workspace = args.workspace_bytes ? workspace : NULL;
-        noted = 0;
-        if (kgen_launch(&kernel, &args, NULL, &err) != KGEN_OK || noted != 1)
-            fail_msg("%s, set %d: %s", line, set, noted ? "launched twice" : err.text);
+        noted.launches = 0;
+        if (kgen_launch(&kernel, &args, NULL, &err) != KGEN_OK || noted.launches != 1)
+            fail_msg("%s, set %d: %s", line, set, noted.launches ? "launched twice" : err.text);
     }
 }
 
@@ -498,12 +486,12 @@ static void test_probe_of_launches(void **state) {
     kgen__launch_bind(&kernel);
     must(kgen__workload_make(&work, cpu, &spec, &problem, &options, &err), &err);
     kgen__workload_args(&args, &room, work, 0);
-    noted = 0;
+    noted.launches = 0;
     must(kgen_probe_launch(&kernel, &args, NULL, 7, &err), &err);
-    assert_int_equal(noted, 7);
+    assert_int_equal(noted.launches, 7);
     args.kv_write->k.shape[1]++;
     assert_int_equal(kgen_probe_launch(&kernel, &args, NULL, 7, &err), KGEN_E_ARG);
-    assert_int_equal(noted, 7);
+    assert_int_equal(noted.launches, 7);
     kgen__workload_free(work);
     kgen_close(cpu);
 }
