@@ -237,17 +237,18 @@ typedef struct isa_row {
     int32_t fixed;     /* registers of addresses, ids, conversions; measured */
     conversions fp8;
     long_queries by;
+    int32_t turns; /* LDS turns values that are read from lines */
 } isa_row;
 
 /* clang-format off */
-#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES}
-#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES}
-#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES}
-#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES}
-#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE}
-#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE}
-#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, BY_WAVE}
-#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED, BY_MATRICES}
+#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, 0}
+#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, 0}
+#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, 0}
+#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, 1}
+#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE, 0}
+#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE, 0}
+#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, BY_WAVE, 0}
+#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED, BY_MATRICES, 0}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -273,13 +274,18 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
     return fits && can ? isa->by : BY_WAVE;
 }
 
+/* Lines whose values LDS turns as they are read (kg/attn/lines_turned.h). */
+static int is_turned(const kgen_attn_spec *s, const isa_row *isa) {
+    return way_of(s, isa) == BY_LINES && isa->turns;
+}
+
 /* Elements of 16 bytes of what a wave loads operands from. */
 static int32_t x_of(const kgen_attn_spec *s, const isa_row *isa) {
     return way_of(s, isa) == BY_LINES ? 8 : 128 / bits_of(s->kv);
 }
 
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
-    int32_t tiles = is_packed(s->layout) || way_of(s, isa) == BY_MATRICES;
+    int32_t tiles = is_packed(s->layout) || way_of(s, isa) == BY_MATRICES || is_turned(s, isa);
     return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s, isa), tiles);
 }
 
@@ -337,7 +343,7 @@ static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) 
     const isa_row *isa = &isa_rows[target->isa];
     if (way_of(s, isa) == BY_LINES)
         return kg_attn_lines_of(target->lds_bytes / s->occupancy, isa->keys, s->waves, s->head_dim,
-                                s->v_dim, bits_of(s->kv));
+                                s->v_dim, bits_of(s->kv), is_turned(s, isa));
     int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN);
     return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, bits_of(s->kv), s->occupancy,
                                q_lds_bytes(s, target));
@@ -597,7 +603,8 @@ FACT(is_ragged, phases[spec->attn.phase].ragged)
 FACT(is_tree, phases[spec->attn.phase].tree)
 FACT(is_dense, phases[spec->attn.phase].dense)
 FACT(by_matrices, way_of(&spec->attn, &isa_rows[target->isa]) == BY_MATRICES)
-FACT(by_lines, way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES)
+FACT(by_lines, (way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES) +
+                   is_turned(&spec->attn, &isa_rows[target->isa]))
 FACT(no, 0)
 
 static const kgen__fact facts[] = {

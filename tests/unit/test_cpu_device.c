@@ -87,7 +87,8 @@ static void read_file(const char *path, kgen_entry *entry) {
     fclose(file);
 }
 
-static void compile_flag(kernel *k, const char *body, const char *target, const char *flag) {
+static void compile_text(kernel *k, const char *head, const char *body, const char *target,
+                         const char *flag) {
     char source[64], object[64];
     if (!have_clang) {
         print_message("skipped: no clang here to compile kernels (KGEN_CLANG names one)\n");
@@ -98,7 +99,7 @@ static void compile_flag(kernel *k, const char *body, const char *target, const 
     snprintf(object, sizeof object, "%s/k.so", folder);
     FILE *file = fopen(source, "w");
     assert_non_null(file);
-    fprintf(file, "%s%s\n", prelude, body);
+    fprintf(file, "%s%s\n", head, body);
     fclose(file);
     assert_int_equal(run_clang(source, object, flag), 0);
     read_file(object, &k->entry);
@@ -108,17 +109,25 @@ static void compile_flag(kernel *k, const char *body, const char *target, const 
     snprintf(k->entry.target, sizeof k->entry.target, "%s", target);
 }
 
+static void compile_flag(kernel *k, const char *body, const char *target, const char *flag) {
+    compile_text(k, prelude, body, target, flag);
+}
+
 static void open_device(bench *b, const char *persona) {
     memset(b, 0, sizeof *b);
     assert_int_equal(api->open(&b->device, 0, persona, &b->err), KGEN_OK);
 }
 
-static void build(bench *b, kernel *k, const char *body) {
-    compile_flag(k, body, api->target(b->device)->name, "-O2");
+static void load(bench *b, kernel *k) {
     kgen_status status = api->load(b->device, &k->entry, &k->module, &k->function, &b->err);
     if (status != KGEN_OK) fail_msg("load: %s", b->err.text);
     free(k->entry.code); /* the module keeps what it needs */
     k->entry.code = NULL;
+}
+
+static void build(bench *b, kernel *k, const char *body) {
+    compile_flag(k, body, api->target(b->device)->name, "-O2");
+    load(b, k);
 }
 
 static void drop(bench *b, kernel *k) { api->unload(b->device, k->module); }
@@ -235,6 +244,57 @@ static void waves_exchange(void **state) {
     (void)state;
     check_exchange("cdna3", 1024, 9, 64);
     check_exchange("rdna3", 64, 4, 32);
+}
+
+/* Behind the text of a kernel of gfx950: each lane stores what p->a has of it, and reads the
+ * place that p->b names. */
+static const char turned_kernel[] =
+    "extern \"C\" void test_kernel(const void *params) {\n"
+    "  struct of_t { u32 *a, *b; }; const of_t *p = (const of_t *)params;\n"
+    "  u32 lane = kg::lane_id(), got[2]; u8 *lds = kg_ops->self()->lds;\n"
+    "  ((u32 *)lds)[lane * 2] = p->a[lane * 2]; ((u32 *)lds)[lane * 2 + 1] = p->a[lane * 2 + 1];\n"
+    "  kg::barrier(); kg::read_turned(got, lds + p->b[lane] * 8); kg::barrier();\n"
+    "  p->a[lane * 2] = got[0]; p->a[lane * 2 + 1] = got[1]; }";
+
+/* ds_read_b64_tr_b16, as docs/attention.md has it: of sixteen lanes, which lane's address the four
+ * numbers of a lane come from. Of those that lie there it gets number lane % 4. */
+static const uint8_t asked_by[16][4] = {
+    {0, 4, 8, 12},  {0, 4, 8, 12},  {0, 4, 8, 12},  {0, 4, 8, 12},  {1, 5, 9, 13},  {1, 5, 9, 13},
+    {1, 5, 9, 13},  {1, 5, 9, 13},  {2, 6, 10, 14}, {2, 6, 10, 14}, {2, 6, 10, 14}, {2, 6, 10, 14},
+    {3, 7, 11, 15}, {3, 7, 11, 15}, {3, 7, 11, 15}, {3, 7, 11, 15}};
+
+static void compile_turned(kernel *k, const kgen_target *target) {
+    kgen_spec spec;
+    kgen_source source = {0};
+    kgen_error err;
+    assert_int_equal(kgen_spec_parse(&spec, "attn:phase=extend", &err), KGEN_OK);
+    assert_int_equal(kgen_source_render(&source, &spec, target, &err), KGEN_OK);
+    compile_text(k, source.text, turned_kernel, target->name, "-O1");
+    kgen_source_free(&source);
+}
+
+static void lds_turns_values_as_gfx950_does(void **state) {
+    (void)state;
+    bench b;
+    kernel k;
+    uint16_t was[64][4];
+    open_device(&b, "cdna4");
+    compile_turned(&k, api->target(b.device));
+    load(&b, &k);
+    params p = {words(&b, 128), words(&b, 64), 0, 0};
+    for (int i = 0; i < 256; i++) was[i / 4][i % 4] = (uint16_t)(i * 7 + 1);
+    memcpy(p.a, was, sizeof was);
+    for (int lane = 0; lane < 64; lane++) p.b[lane] = (uint32_t)rand() % 64;
+    launch_ok(&b, &k, 1, 64, &p);
+    for (int lane = 0; lane < 64; lane++)
+        for (int n = 0; n < 4; n++) {
+            uint32_t from = p.b[lane / 16 * 16 + asked_by[lane % 16][n]];
+            assert_int_equal(((uint16_t *)p.a)[lane * 4 + n], was[from][lane % 4]);
+        }
+    api->release(b.device, p.a);
+    api->release(b.device, p.b);
+    drop(&b, &k);
+    api->close(b.device);
 }
 
 static void lanes_may_return_early(void **state) {
@@ -789,6 +849,7 @@ int main(void) {
         cmocka_unit_test(lanes_know_where_they_are),
         cmocka_unit_test(barriers_reduce_through_lds),
         cmocka_unit_test(waves_exchange),
+        cmocka_unit_test(lds_turns_values_as_gfx950_does),
         cmocka_unit_test(lanes_may_return_early),
         cmocka_unit_test(barriers_count_live_lanes),
         cmocka_unit_test(the_last_workgroup_merges),

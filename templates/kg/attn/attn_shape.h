@@ -157,9 +157,11 @@ KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_di
 }
 
 /* As lines, of which waves load operands: a token's keys, or values, as 16-bit numbers. Lines
- * of keys are an odd number of 16 bytes long. */
-KG_SHAPE kg_attn_sets kg_attn_lines_at(int blocks, int slots, int keys, int head_dim, int v_dim) {
-    int n = blocks * keys, k = n * kg_attn_stage_row(head_dim * 2), v = n * v_dim * 2;
+ * of keys are an odd number of 16 bytes long; of values that come turned, of 32. */
+KG_SHAPE kg_attn_sets kg_attn_lines_at(int blocks, int slots, int keys, int head_dim, int v_dim,
+                                       int turned) {
+    int v_line = v_dim * 2 + (turned && v_dim / 16 % 2 == 0 ? 32 : 0);
+    int n = blocks * keys, k = n * kg_attn_stage_row(head_dim * 2), v = n * v_line;
     kg_attn_sets sets = {blocks, slots, k, v, 0, slots * (k + v)};
     return sets;
 }
@@ -172,16 +174,16 @@ KG_SHAPE int kg_attn_on_their_way(int blocks, int keys, int waves, int dim, int 
  * where there is room, spares a barrier. lds_bytes: of the workgroup, some of which is for
  * what waves say of their rows. */
 KG_SHAPE kg_attn_sets kg_attn_lines_of(int lds_bytes, int keys, int waves, int head_dim, int v_dim,
-                                       int bits) {
+                                       int bits, int turned) {
     int room = lds_bytes - 9216, blocks = 1;
     while (2 * blocks <= waves &&
-           kg_attn_lines_at(2 * blocks, 1, keys, head_dim, v_dim).bytes <= room &&
+           kg_attn_lines_at(2 * blocks, 1, keys, head_dim, v_dim, turned).bytes <= room &&
            kg_attn_on_their_way(2 * blocks, keys, waves, head_dim, bits) +
                    kg_attn_on_their_way(2 * blocks, keys, waves, v_dim, bits) <=
                16)
         blocks *= 2;
-    kg_attn_sets two = kg_attn_lines_at(blocks, 2, keys, head_dim, v_dim);
-    return two.bytes <= room ? two : kg_attn_lines_at(blocks, 1, keys, head_dim, v_dim);
+    kg_attn_sets two = kg_attn_lines_at(blocks, 2, keys, head_dim, v_dim, turned);
+    return two.bytes <= room ? two : kg_attn_lines_at(blocks, 1, keys, head_dim, v_dim, turned);
 }
 
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS

@@ -4,14 +4,12 @@
 //
 // A line of LDS is a token's keys, or values, as 16-bit numbers. Operands are read 16 bytes
 // a lane: an odd number of pieces from line to line, and k_line, put what is read at a time
-// on each bank once, on the 32 banks of gfx942 as on the 64 of gfx950. Values are read as from
-// memory, the same dims of eight tokens, and turned by byte permutes.
+// on each bank once, on the 32 banks of gfx942 as on the 64 of gfx950. How values are read and
+// turned is a matter of the isa: lines_permuted.h, lines_turned.h.
 #pragma once
 #include "kg/attn/buffer.h"
 
 namespace kg {
-
-constexpr int K_LINE = SETS.k / SET_KEYS, V_LINE = SETS.v / SET_KEYS; // bytes
 
 typedef float pair_t __attribute__((ext_vector_type(2)));
 
@@ -80,7 +78,7 @@ KG_DEV void put_rows(u8 *lines, const rows_t<PIECES> &rows, int wave) {
         int token = first % TOK + row_of_lane<PIECES>() + n;
         u32 w[NEW_PIECES * 4];
         convert_piece(w, rows.piece[n / AT_ONCE]);
-        u8 *to = block + (IS_KEYS ? k_line(token) : token) * LINE;
+        u8 *to = block + (IS_KEYS ? k_line(token) : v_line(token)) * LINE;
         KG_UNROLL for (int j = 0; j < NEW_PIECES * 4; j += 4) * (piece_t *)(to + j * 4) =
             piece_t{{w[j], w[j + 1], w[j + 2], w[j + 3]}};
     }
@@ -105,29 +103,6 @@ KG_DEV void score_rows(scores_t (&s)[ROW_TILES], const u8 *k, const q_frag_t &q)
             u32 query[K_WORDS];
             KG_UNROLL for (int j = 0; j < K_WORDS; j++) query[j] = q.w[Q_IN_LDS ? 0 : t][c][j];
             mma_qk(s[t], w, query);
-        }
-    }
-}
-
-// O += V^T P of the block whose values begin at `v`.
-KG_DEV void weigh_rows(values_t &o, const u8 *v, const u32 (&p)[ROW_TILES][P_WORDS]) {
-    constexpr int WORDS = V_LANE_DIMS / 2;
-    struct alignas(4 * WORDS) dims_t {
-        u32 w[WORDS];
-    };
-    int i = lane_i((int)lane_id());
-    v += TPL * lane_grp((int)lane_id()) * V_LINE;
-    KG_UNROLL for (int part = 0; part < V_PARTS; part++) {
-        int dim = part * CHUNK_DIMS + i * V_LANE_DIMS;
-        if (V_DIM % CHUNK_DIMS != 0 && dim >= V_DIM) dim = 0; // not stored
-        dims_t x[TPL];
-        KG_UNROLL for (int n = 0; n < TPL; n++) x[n] = *(const dims_t *)(v + n * V_LINE + dim * 2);
-        KG_UNROLL for (int tile = 0; tile < V_LANE_DIMS; tile++) {
-            u32 w[4];
-            KG_UNROLL for (int j = 0; j < 4; j++) w[j] = byte_perm(
-                x[2 * j].w[tile / 2], x[2 * j + 1].w[tile / 2], tile % 2 ? 0x07060302 : 0x05040100);
-            KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-                mma_pv(o[t][part * CHUNK_TILES + tile], w, p[t]);
         }
     }
 }

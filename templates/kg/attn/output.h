@@ -11,7 +11,6 @@ KG_DEV u32 late_thread() { return opaque(thread_id()); }
 
 constexpr int ALL_WAVES = WAVES * V_SPLIT;
 
-constexpr bool BY_TILES = PACKED || BY_MATRICES; // else by chunks
 constexpr int LEAST_TILES = BY_TILES ? PART_TILES : CHUNK_TILES;
 constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES,
                                            LEAST_TILES, kg_attn_round_most(IS_SM90));

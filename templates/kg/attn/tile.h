@@ -26,7 +26,7 @@ constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
 constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
 constexpr int PACKED_WORDS = TPL * KV_BITS / 32;
 
-constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, PACKED || BY_MATRICES);
+constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, BY_TILES);
 constexpr int SLICE_DIMS = kg_attn_slice_dims(V_DIM, V_SPLIT, PART_DIMS); // of a wave
 constexpr int V_PARTS = SLICE_DIMS / PART_DIMS;
 constexpr int PART_TILES = PART_DIMS / 16;
@@ -54,9 +54,10 @@ constexpr int STAGE_SCORES = TOK * STAGE_ROW;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
 constexpr kg_attn_sets SETS =
-    BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, HEAD_DIM, V_DIM, KV_BITS)
-             : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN), TOK,
-                                   HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
+    BY_LINES
+        ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, HEAD_DIM, V_DIM, KV_BITS, TURNED)
+        : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN), TOK,
+                              HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
 constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES
@@ -345,7 +346,7 @@ KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
 
 // Value dim of an accumulator, in the wave's slice.
 KG_DEV int o_dim(int tile, int row) {
-    if constexpr (PACKED || BY_MATRICES)
+    if constexpr (BY_TILES)
         return tile * 16 + row;
     else
         return tile / PART_TILES * CHUNK_DIMS + V_LANE_DIMS * (row % NI) +

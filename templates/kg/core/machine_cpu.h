@@ -66,6 +66,18 @@ KG_DEV u32 shuffle(u32 x, u32 from) {
     exchange_done();
     return got;
 }
+// See machine_amd.h.
+KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) {
+    u32 mine[2], lane = lane_id();
+    __builtin_memcpy(mine, lds, 8);
+    const u16 *all = (const u16 *)exchange(mine, 2);
+    u16 column[4];
+    for (u32 row = 0; row < 4; row++)
+        column[row] =
+            all[(lane / 16 * 16 + row * 4 + lane % 16 / 4) * 2 * EXCHANGE_WORDS + lane % 4];
+    exchange_done();
+    __builtin_memcpy(out, column, 8);
+}
 KG_DEV u32 read_lane(u32 x, u32 lane) { return shuffle(x, lane); }
 KG_DEV u64 ballot(bool x) {
     u32 word = x;
