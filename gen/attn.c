@@ -381,15 +381,16 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     /* A group's rows have their sequences' scales, each its own. */
     int scales_of_rows = s->cascade && (s->descale == KGEN_DESCALE_HEAD || is_8bit(s->q));
     if (wave == 64 && scales_of_rows) fixed += 24;
+    if (wave == 64 && s->cascade && s->softcap) fixed += 4; /* measured */
     if (way_of(s, isa) == BY_MATRICES) {
         k = 0, v = 0; /* in LDS */
         tile = sets_of(s, target).blocks * isa->keys * isa->columns / wave;
         fixed = 40;
     }
     if (way_of(s, isa) == BY_LINES) {
-        /* On their way to LDS, from it, and turned; measured. */
+        /* On their way to LDS, from it, and turned by permutes; measured. */
         k = on_their_way(s, target, s->head_dim) + 8;
-        v = on_their_way(s, target, s->v_dim) + 40;
+        v = on_their_way(s, target, s->v_dim) + (is_turned(s, isa) ? 8 : 40);
         fixed = isa->fixed + 24 * s->cascade;
     }
     return acc + k + v + q + scales + ids + fixed +

@@ -108,11 +108,17 @@ KG_DEV void score_rows(scores_t (&s)[ROW_TILES], const u8 *k, const q_frag_t &q)
 }
 
 // Of one row tile: what its exponents are relative to, and the sum of a lane's probabilities
-// beyond which that moves. Below zero as long as no row has seen a key: any sum is beyond.
+// (or of its row's) beyond which that moves. Below zero as long as no row has seen a key: any sum
+// is beyond.
 struct level_t {
     float base, most;
 };
 constexpr float MOST_SUM = 256; // so none exceeds 2^8
+
+// With few dims the vector unit is what a block waits for: probabilities are summed by a product
+// with ones, as they are after rounding, and every lane has its row's sum. Not where somebody asks
+// for the sum, which is to be more exact, nor where probabilities have the values' scales.
+constexpr bool ROW_SUMS = TURNED && HEAD_DIM + V_DIM <= 128 && LSE == 0 && DESCALE != DESCALE_TOKEN;
 
 KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
 
@@ -132,17 +138,25 @@ KG_DEV void lower_scores(float (&x)[S_REGS], const scores_t &dot, const head_t &
     }
 }
 
-// Their probabilities as an operand; returns the lane's sum.
+KG_DEV float row_sum(const u32 (&p)[P_WORDS]) {
+    constexpr u32 TWO_ONES = COMPUTE_F16 ? 0x3c003c00 : 0x3f803f80;
+    const u32 ones[4] = {TWO_ONES, TWO_ONES, TWO_ONES, TWO_ONES};
+    acc_t sum = {};
+    mma_pv(sum, ones, p);
+    return sum[0];
+}
+
+// Their probabilities as an operand; returns the lane's sum, or its row's.
 KG_DEV float weights_of(u32 (&p)[P_WORDS], const float (&x)[S_REGS], const token_scale_t &scale) {
     float y[S_REGS];
     pair_t sum = {0, 0};
     KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
         y[r] = exp2(x[r]), y[r + 1] = exp2(x[r + 1]);
-        sum = r ? sum + pair_t{y[r], y[r + 1]} : pair_t{y[r], y[r + 1]};
+        if (!ROW_SUMS) sum = r ? sum + pair_t{y[r], y[r + 1]} : pair_t{y[r], y[r + 1]};
     }
     scale_p(y, scale);
     pack_p(p, y);
-    return sum[0] + sum[1];
+    return ROW_SUMS ? row_sum(p) : sum[0] + sum[1];
 }
 
 // Scores of a row relative to its greatest, where one is beyond what is held; x follows.
@@ -237,8 +251,10 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
         KG_LOOP for (int n = (int)fetched(key); n < some; n += by) attend_block(
             level, l, o, q, a, head, keys, block + n, k + n * TOK * K_LINE, v + n * TOK * V_LINE);
     }
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) m[t][0] =
-        level[t].most < 0 ? -INFINITE : level[t].base;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        m[t][0] = level[t].most < 0 ? -INFINITE : level[t].base;
+        if (ROW_SUMS && lane_grp((int)lane_id()) != 0) l[t][0] = 0; // one lane of those has it
+    }
 }
 
 } // namespace kg
