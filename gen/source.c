@@ -112,13 +112,14 @@ static const struct {
      {[KGEN_VENDOR_NVIDIA] = "kg/mla/mla_mma_nvidia.h",
       [KGEN_VENDOR_CPU] = "kg/mla/mla_mma_cpu.h"}},
 };
-enum { ISA_FILES = 6 };
-static const char *const isa_names[ISA_FILES] = {"kg/core/isa.h",      "kg/core/frag.h",
-                                                 "kg/attn/mma_step.h", "kg/attn/key_loop.h",
-                                                 "kg/attn/parts.h",    "kg/mla/mla_loop.h"};
+enum { ISA_FILES = 7 };
+static const char *const isa_names[ISA_FILES] = {
+    "kg/core/isa.h",   "kg/core/frag.h",  "kg/attn/mma_step.h", "kg/attn/key_loop.h",
+    "kg/attn/lines.h", "kg/attn/parts.h", "kg/mla/mla_loop.h"};
 static const char *const isa_files[KGEN_ISA_COUNT][ISA_FILES] = {
-#define KGEN_ISA(NAME, name, fragments, products, key_loop, parts, latent) \
-    [KGEN_ISA_##NAME] = {"kg/core/isa_" #name ".h", fragments, products, key_loop, parts, latent},
+#define KGEN_ISA(NAME, name, fragments, products, key_loop, lines, parts, latent) \
+    [KGEN_ISA_##                                                                  \
+        NAME] = {"kg/core/isa_" #name ".h", fragments, products, key_loop, lines, parts, latent},
 #include <kgen/targets.def>
 };
 

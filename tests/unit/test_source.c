@@ -166,7 +166,8 @@ static void assert_without(const kgen_source *source, const char *words) {
 static const char *const forwarding[] = {
     "kg/core/isa.h",    "kg/attn/mma_step.h", "kg/attn/key_loop.h", "kg/attn/parts.h",
     "kg/core/macros.h", "kg/core/machine.h",  "kg/core/frag.h",     "kg/attn/mma.h",
-    "kg/attn/fp8.h",    "kg/kv/kv_fp8.h",     "kg/core/fp8_read.h", "kg/mla/mla_loop.h"};
+    "kg/attn/fp8.h",    "kg/kv/kv_fp8.h",     "kg/core/fp8_read.h", "kg/mla/mla_loop.h",
+    "kg/attn/lines.h"};
 enum { FORWARDING = sizeof forwarding / sizeof forwarding[0] };
 
 static int is_forwarding(const char *name) {
@@ -938,16 +939,27 @@ static int is_header_for_clang(const char *name) {
            !ends_with(name, "_nvidia.h") && !ends_with(name, "_cpu.h");
 }
 
-static const char *const products[KGEN_ISA_COUNT] = {
-#define KGEN_ISA(NAME, name, fragments, header, key_loop, parts, latent) [KGEN_ISA_##NAME] = header,
+/* Matrix instructions, and how operands lie that are read from LDS. */
+static const char *const of_isa[2][KGEN_ISA_COUNT] = {
+    {
+#define KGEN_ISA(NAME, name, fragments, header, key_loop, lines, parts, latent) \
+    [KGEN_ISA_##NAME] = header,
 #include <kgen/targets.def>
+    },
+    {
+#define KGEN_ISA(NAME, name, fragments, header, key_loop, lines, parts, latent) \
+    [KGEN_ISA_##NAME] = lines,
+#include <kgen/targets.def>
+    },
 };
 
-/* Matrix instructions of another isa. */
+/* Only another isa has what it needs. */
 static int is_foreign(const char *name, kgen_isa isa) {
     int foreign = 0;
-    for (int i = 0; i < KGEN_ISA_COUNT; i++) foreign |= strcmp(name, products[i]) == 0;
-    return foreign && strcmp(name, products[isa]) != 0;
+    for (int n = 0; n < 2; n++)
+        for (int i = 0; i < KGEN_ISA_COUNT; i++)
+            foreign |= strcmp(name, of_isa[n][i]) == 0 && strcmp(name, of_isa[n][isa]) != 0;
+    return foreign;
 }
 
 /* One process for all headers of a family. Returns how many there are. */

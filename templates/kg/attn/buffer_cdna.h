@@ -7,7 +7,7 @@
 // on each bank once, on the 32 banks of gfx942 as on the 64 of gfx950. How values are read and
 // turned is a matter of the isa: lines_permuted.h, lines_turned.h.
 #pragma once
-#include "kg/attn/buffer.h"
+#include "kg/attn/lines.h"
 
 namespace kg {
 

@@ -10,7 +10,6 @@ typedef u32 u32x4_t __attribute__((ext_vector_type(4)));
 typedef float f32x2_t __attribute__((ext_vector_type(2)));
 typedef float f32x4_t __attribute__((ext_vector_type(4)));
 #define KG_GLOBAL __attribute__((address_space(1)))
-#define KG_LDS_SPACE __attribute__((address_space(3)))
 
 constexpr int waves_per_simd(int workgroups) {
     int waves = workgroups * (KG_WORKGROUP / WAVE) / KG_SIMDS; // of a compute unit
@@ -216,17 +215,6 @@ KG_DEV void store_words(u8 *p, const u32 (&x)[2]) {
     *(KG_GLOBAL u32x2_t *)p = v;
 }
 template <class T> KG_DEV void store(T *p, T x) { *(KG_GLOBAL T *)p = x; }
-
-#if defined(KG_ISA_CDNA4)
-// Sixteen lanes, of which every four name a row of 16 numbers of 16 bits, four each; a lane gets
-// its column of the four rows.
-typedef short s16x4_tr_t __attribute__((ext_vector_type(4)));
-KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) {
-    typedef KG_LDS_SPACE s16x4_tr_t *at_t;
-    u32x2_t x = __builtin_bit_cast(u32x2_t, __builtin_amdgcn_ds_read_tr16_b64_v4i16((at_t)lds));
-    out[0] = x.x, out[1] = x.y;
-}
-#endif
 
 // bytes of (b, a) picked by `select`; 0..3 from a, 4..7 from b
 KG_DEV u32 byte_perm(u32 a, u32 b, u32 select) { return __builtin_amdgcn_perm(b, a, select); }

@@ -66,7 +66,7 @@ KG_DEV u32 shuffle(u32 x, u32 from) {
     exchange_done();
     return got;
 }
-// See machine_amd.h.
+// See kg/attn/mma_cdna4.h.
 KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) {
     u32 mine[2], lane = lane_id();
     __builtin_memcpy(mine, lds, 8);
