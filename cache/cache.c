@@ -342,6 +342,18 @@ int kgen_cache_lock(kgen_cache *cache, const kgen_key *key) {
     return kgen__lock_take(kgen__store_path(cache->store), &cache->probe, key);
 }
 
+int kgen_cache_is_locked(const kgen_cache *cache, const kgen_key *key) {
+    return kgen__lock_is_held(&cache->probe, key);
+}
+
+void kgen_cache_await(const kgen_cache *cache, const kgen_key *key, int ms) {
+    kgen__lock_await(&cache->probe, key, ms);
+}
+
+void kgen_cache_unlock(int lock, const kgen_key *key) {
+    if (lock >= 0) kgen__lock_free(lock, key);
+}
+
 static kgen_status check_prefix(char out[KGEN_KEY_HEX], const char *prefix, kgen_error *err) {
     size_t length = strlen(prefix);
     if (length >= KGEN_KEY_HEX || strspn(prefix, "0123456789abcdefABCDEF") != length)

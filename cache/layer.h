@@ -116,6 +116,9 @@ int kgen__counts_add(const char *dir, const kgen_cache_stats *more);
 /* lock.c: a descriptor to close(), KGEN_LOCK_BUSY or KGEN_LOCK_NONE. *probe: -1, or what asks
  * whether a lock is still held in one call; to close() at the end. */
 int kgen__lock_take(const char *dir, int *probe, const kgen_key *key);
+int kgen__lock_is_held(const int *probe, const kgen_key *key);
+void kgen__lock_await(const int *probe, const kgen_key *key, int ms);
+void kgen__lock_free(int lock, const kgen_key *key);
 
 /* key.c. What a compiler sees of a source. */
 void kgen__source_tokens(uint8_t out[KGEN_SOURCE_DIGEST_BYTES], const kgen_source *source);

@@ -112,6 +112,7 @@ kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
                                   .workers = settings->workers,
                                   .allow_spills = settings->allow_spills,
                                   .timeout_s = (int)(settings->timeout_s + 0.999),
+                                  .fresh_code_only = 1,
                                   .progress = on_progress,
                                   .heartbeat = on_heartbeat,
                                   .user = &p};

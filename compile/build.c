@@ -14,8 +14,8 @@
 #include <uthash.h>
 
 enum {
-    LOCK_POLL_MS = 50,
-    LOCK_POLL_LEAST_MS = 20,
+    LOCK_POLL_MS = 250,
+    LOCK_POLL_LEAST_MS = 100,
     LOCK_POLL_SHARE = 16,
     CANCEL_POLL_MS = 50,
     HEARTBEAT_MS = 1000,
@@ -93,7 +93,7 @@ static kgen_status toolchain_for(build *b, const kgen_target *target, const kgen
 /* ---- results ---- */
 
 static void finish(build *b, work *w, kgen_outcome outcome) {
-    if (w->lock >= 0) close(w->lock);
+    kgen_cache_unlock(w->lock, &w->key);
     w->lock = KGEN_LOCK_NONE;
     w->step = STEP_DONE;
     w->result->outcome = outcome;
@@ -130,7 +130,10 @@ static kgen__wanted wanted_of(const build *b, const work *w) {
  * asks a server. */
 static int find_cached(build *b, work *w, int near_only) {
     kgen__wanted wanted = wanted_of(b, w);
-    wanted.how = (near_only ? KGEN_GET_NEAR : 0) | (b->options.code_only ? KGEN_GET_CODE : 0);
+    wanted.how =
+        (near_only ? KGEN_GET_NEAR : 0) |
+        (b->options.code_only || (b->options.fresh_code_only && w->lock_deadline) ? KGEN_GET_CODE
+                                                                                  : 0);
     kgen_error why;
     if (!b->cache || !kgen__lookup(&wanted, &w->result->entry, &why)) return 0;
     if (!w->result->entry) {
@@ -223,17 +226,24 @@ static int64_t lock_wait_ms(const build *b) {
     return 1000 * (int64_t)kgen__child_timeout(b->options.timeout_s);
 }
 
-/* The longer the wait, the rarer the question: it comes late by a 32nd of what it waited for, on
- * the average. */
+/* The longer the wait, the rarer the question: where nobody wakes the one that waits, it comes
+ * late by a 32nd of what it waited for, on the average. */
 static int lock_poll_ms(const build *b) {
     int64_t now = kgen__now_ms(), longest = LOCK_POLL_LEAST_MS;
+    int64_t most = b->options.cancel ? CANCEL_POLL_MS : LOCK_POLL_MS;
     for (size_t i = 0; i < b->count; i++) {
         const work *w = &b->list[i];
         if (w->step != STEP_WAITING || !w->lock_deadline) continue;
         int64_t poll = (now - (w->lock_deadline - lock_wait_ms(b))) / LOCK_POLL_SHARE;
         if (poll > longest) longest = poll;
     }
-    return (int)(longest < LOCK_POLL_MS ? longest : LOCK_POLL_MS);
+    return (int)(longest < most ? longest : most);
+}
+
+/* Another process had the lock when it was last asked, and nobody has to wait for ever. */
+static int is_held_up(const build *b, const work *w) {
+    return w->lock_deadline && w->lock == KGEN_LOCK_BUSY && kgen__now_ms() < w->lock_deadline &&
+           kgen_cache_is_locked(b->cache, &w->key);
 }
 
 /* 1: go on and compile. 0: another process is at it; ask again later. */
@@ -244,13 +254,10 @@ static int take_lock(const build *b, work *w) {
     return kgen__now_ms() >= w->lock_deadline;
 }
 
-/* All that waited find the lock free at once, and a look takes a while: nobody holds the others
- * up for it. What is not there is looked for again, with the lock. */
+/* All that waited find the lock free at once, and a look takes a while: nobody takes it for
+ * that. What is not there is looked for again, with the lock. */
 static int find_after_wait(build *b, work *w) {
-    if (w->lock < 0 || !w->lock_deadline || w->retried) return 0;
-    close(w->lock);
-    w->lock = KGEN_LOCK_NONE;
-    return find_cached(b, w, 1);
+    return w->lock_deadline && w->lock < 0 && !w->retried && find_cached(b, w, 1);
 }
 
 /* ---- compiling ---- */
@@ -362,8 +369,12 @@ static int start_some(build *b) {
     int waiting = 0;
     for (size_t i = 0; i < b->count && b->running < b->workers; i++) {
         work *w = &b->list[i];
-        if (w->step != STEP_WAITING || (take_lock(b, w) && find_after_wait(b, w))) continue;
-        if (!take_lock(b, w))
+        if (w->step != STEP_WAITING) continue;
+        if (is_held_up(b, w))
+            waiting = 1;
+        else if (find_after_wait(b, w))
+            continue;
+        else if (!take_lock(b, w))
             waiting = 1;
         else if (w->retried || !find_cached(b, w, 0)) { /* another one may have been faster */
             if (!w->retried) count_miss(b, w);
@@ -407,6 +418,16 @@ static void beat(build *b) {
     b->next_beat = now + HEARTBEAT_MS;
 }
 
+/* For another process, where nothing runs here that could end. */
+static void await_other(const build *b) {
+    for (size_t i = 0; i < b->count; i++) {
+        const work *w = &b->list[i];
+        if (w->step != STEP_WAITING || !w->lock_deadline) continue;
+        kgen_cache_await(b->cache, &w->key, lock_poll_ms(b));
+        return;
+    }
+}
+
 static void compile_all(build *b) {
     kgen__child *children[KGEN__CHILDREN_MAX];
     int poll_ms = b->options.heartbeat ? HEARTBEAT_MS : -1;
@@ -419,7 +440,11 @@ static void compile_all(build *b) {
         int waiting = start_some(b);
         for (int i = 0; i < b->workers; i++) children[i] = b->slot_work[i] ? &b->slots[i] : NULL;
         if (!b->running && !waiting) continue;
-        int slot = kgen__children_wait(children, b->workers, waiting ? lock_poll_ms(b) : poll_ms);
+        int slot = -1;
+        if (b->running)
+            slot = kgen__children_wait(children, b->workers, waiting ? lock_poll_ms(b) : poll_ms);
+        else
+            await_other(b);
         if (slot >= 0) collect(b, slot);
         beat(b);
     }

@@ -63,6 +63,9 @@ typedef struct kgen_build_options {
     void (*heartbeat)(size_t running, size_t waiting, void *user);
     int offline;   /* 1: no compiler is looked for. An entry is what the last build with one made */
     int code_only; /* 1: entries that were cached come without their source, which takes time */
+    /* 1: those that another process compiled meanwhile do, so that of many that waited for it
+     * the last is done soon after the first. */
+    int fresh_code_only;
 } kgen_build_options;
 
 /* Without a compiler, what was compiled before is found all the same (kgen_cache_get_made);

@@ -135,10 +135,15 @@ KGEN_API void kgen_cache_note_miss(kgen_cache *cache, const kgen_source *source,
                                    const char *const *flags, size_t flag_count,
                                    const kgen_key *key);
 
-/* Single flight: a lock saves work and guards nothing. A descriptor to close(), or one of
- * these: another one compiles this key; there is no folder to lock in. */
+/* Single flight: a lock saves work and guards nothing. A descriptor for kgen_cache_unlock (or
+ * close(), which wakes nobody), or one of these: another one compiles this key; there is no
+ * folder to lock in. */
 enum { KGEN_LOCK_BUSY = -1, KGEN_LOCK_NONE = -2 };
 KGEN_API int kgen_cache_lock(kgen_cache *cache, const kgen_key *key);
+KGEN_API void kgen_cache_unlock(int lock, const kgen_key *key);
+/* After KGEN_LOCK_BUSY. 1: it still is. await: sleeps until it is free, `ms` at most. */
+KGEN_API int kgen_cache_is_locked(const kgen_cache *cache, const kgen_key *key);
+KGEN_API void kgen_cache_await(const kgen_cache *cache, const kgen_key *key, int ms);
 
 /* Entries of the user directory whose hex key starts with `prefix` ("" = all),
  * in key order, without their code (code == NULL); visit returns non-zero to

@@ -15,6 +15,7 @@ LONGEST_FUNCTION = 60
 # C and POSIX; what else stands in <> is a library, which the folder's row has to name.
 LIBC = set("""assert.h cpuid.h ctype.h dirent.h dlfcn.h elf.h errno.h fcntl.h float.h fnmatch.h ftw.h getopt.h glob.h inttypes.h
 limits.h link.h locale.h math.h poll.h pthread.h pwd.h sched.h semaphore.h setjmp.h signal.h spawn.h stdalign.h
+linux/futex.h
 stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h strings.h time.h unistd.h wordexp.h
 sys/file.h sys/ioctl.h sys/mman.h sys/prctl.h sys/random.h sys/resource.h sys/stat.h sys/statfs.h sys/syscall.h sys/time.h
 sys/types.h sys/uio.h sys/utsname.h sys/wait.h ucontext.h

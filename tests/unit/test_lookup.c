@@ -1,5 +1,6 @@
 /* What kgen_build takes out of a cache: the gate of a compilation is the gate of a hit,
  * and without a compiler the last one's object is taken, not any. Nothing is compiled. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -223,6 +225,80 @@ static void a_lock_is_of_one_key(void **state) {
     kgen_cache_close(a);
 }
 
+typedef struct sleeper {
+    kgen_cache *cache;
+    const kgen_key *key;
+    double slept; /* seconds */
+} sleeper;
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void *sleep_on(void *of) {
+    enum { LONG_MS = 20000 };
+    sleeper *s = of;
+    double start = seconds_now();
+    while (kgen_cache_is_locked(s->cache, s->key)) kgen_cache_await(s->cache, s->key, LONG_MS);
+    s->slept = seconds_now() - start;
+    return NULL;
+}
+
+/* Long before its time, and whether it sleeps yet or not. */
+static void who_waits_is_woken(void **state) {
+    enum { SLEEPERS = 6, ROUNDS = 20 };
+    (void)state;
+    kgen_cache *holder = open_cache();
+    sleeper all[SLEEPERS];
+    pthread_t threads[SLEEPERS];
+    for (int round = 0; round < ROUNDS; round++) {
+        const kgen_key key = {{(uint8_t)rand(), (uint8_t)rand()}};
+        int held = kgen_cache_lock(holder, &key);
+        assert_true(held >= 0);
+        for (int i = 0; i < SLEEPERS; i++) {
+            all[i] = (sleeper){.cache = open_cache(), .key = &key};
+            assert_int_equal(kgen_cache_is_locked(all[i].cache, &key), 0); /* it has not asked */
+            assert_int_equal(kgen_cache_lock(all[i].cache, &key), KGEN_LOCK_BUSY);
+            assert_int_equal(kgen_cache_is_locked(all[i].cache, &key), 1);
+            assert_int_equal(pthread_create(&threads[i], NULL, sleep_on, &all[i]), 0);
+        }
+        usleep((useconds_t)(rand() % 3000));
+        kgen_cache_unlock(held, &key);
+        for (int i = 0; i < SLEEPERS; i++) {
+            pthread_join(threads[i], NULL);
+            assert_true(all[i].slept < 10);
+            kgen_cache_close(all[i].cache);
+        }
+    }
+    kgen_cache_unlock(KGEN_LOCK_NONE, &(kgen_key){{0}});
+    kgen_cache_close(holder);
+}
+
+/* Nobody wakes it where the lock went with its process, and where the file is too small. */
+static void a_sleep_ends_by_its_time(void **state) {
+    char path[128];
+    (void)state;
+    const kgen_key key = {{1}};
+    kgen_cache *a = open_cache(), *b = open_cache();
+    int held = kgen_cache_lock(a, &key);
+    assert_int_equal(kgen_cache_lock(b, &key), KGEN_LOCK_BUSY);
+    for (int small = 0; small < 2; small++) {
+        snprintf(path, sizeof path, "%s/lock", dir);
+        if (small) assert_int_equal(truncate(path, 0), 0);
+        double start = seconds_now();
+        kgen_cache_await(b, &key, 30);
+        assert_true(seconds_now() - start > 0.02);
+        assert_int_equal(kgen_cache_is_locked(b, &key), 1);
+    }
+    close(held);
+    kgen_cache_await(b, &key, 20000); /* it sees that the lock is free */
+    assert_int_equal(kgen_cache_is_locked(b, &key), 0);
+    kgen_cache_close(a);
+    kgen_cache_close(b);
+}
+
 /* A control group allows less than the machine has. */
 static void a_control_group_is_obeyed(void **state) {
     static const struct {
@@ -314,6 +390,8 @@ int main(void) {
         cmocka_unit_test_setup(a_note_that_lies_is_a_miss, fresh),
         cmocka_unit_test_setup(offline_is_what_was_made, fresh),
         cmocka_unit_test_setup(a_lock_is_of_one_key, fresh),
+        cmocka_unit_test_setup(who_waits_is_woken, fresh),
+        cmocka_unit_test_setup(a_sleep_ends_by_its_time, fresh),
         cmocka_unit_test_setup(a_control_group_is_obeyed, fresh),
         cmocka_unit_test_setup(waiting_is_heard, fresh),
     };
