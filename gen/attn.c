@@ -559,6 +559,18 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
     *s = best;
 }
 
+/* 8-bit caches are converted on their way to LDS before they are multiplied with: few keys are
+ * done sooner without. Measured (docs/performance.md). */
+static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
+    enum { FEW_KEYS = 8192, WAVES_ALONE = 8 };
+    kgen_attn_spec *s = &spec->attn;
+    const isa_row *isa = &isa_rows[target->isa];
+    int64_t keys = (int64_t)problem->batch * problem->context;
+    int by_way_of_lds = phases[s->phase].bounded && isa->by == BY_MATRICES && has_many_rows(s, isa);
+    if (s->waves || s->row_tiles || bits_of(s->kv) != 8 || !keys || keys > FEW_KEYS) return;
+    if (by_way_of_lds) s->waves = WAVES_ALONE;
+}
+
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_attn_spec *s = &spec->attn;
     s->kv = kgen__native_fp8(s->kv, target);
@@ -635,6 +647,7 @@ const kgen__family kgen__family_attn = {
     .facts = facts,
     .applicable = applicable,
     .defaults = defaults,
+    .suit = suit,
     .launch_shape = launch_shape,
     .launch_lds = launch_lds,
     .occupancy = occupancy,

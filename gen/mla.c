@@ -265,6 +265,19 @@ static void tune(kgen_mla_spec *s, const kgen_target *target) {
             s->row_tiles = next.row_tiles;
 }
 
+/* Few keys are soon read, as often as it may be: row blocks of fewer rows then have more
+ * workgroups merge. Measured (docs/performance.md); `invariant` has one kernel for all sizes. */
+static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
+    enum { FEW_KEYS = 8192, ROW_BLOCKS = 8 };
+    kgen_mla_spec *s = &spec->mla;
+    const isa_row *isa = &isa_rows[target->isa];
+    int64_t keys = (int64_t)problem->batch * problem->context;
+    if (!isa->matrices || s->row_tiles || s->invariant || !keys || keys > FEW_KEYS) return;
+    int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
+    s->row_tiles = 1;
+    while (2 * s->row_tiles * ROW_BLOCKS <= tiles) s->row_tiles *= 2;
+}
+
 static void defaults(kgen_spec *spec, const kgen_target *target) {
     kgen_mla_spec *s = &spec->mla;
     s->kv = kgen__native_fp8(s->kv, target);
@@ -319,6 +332,7 @@ const kgen__family kgen__family_mla = {
     .facts = facts,
     .applicable = applicable,
     .defaults = defaults,
+    .suit = suit,
     .launch_shape = launch_shape,
     .occupancy = occupancy,
     .launch_lds = launch_lds,

@@ -366,6 +366,47 @@ static void few_or_many_is_asked_of_the_problem(void **state) {
     assert_int_equal(a.spec.gdn.batch, MANY);
 }
 
+/* ---- mla, verify of 8-bit caches: few keys ------------------------------------------ */
+
+typedef struct few_keys {
+    const char *line;
+    int32_t batch, context;
+    const char *arch;
+    int32_t waves, tiles; /* 0: the rule's that does not know the problem */
+} few_keys;
+
+static void few_keys_are_asked_of_the_problem(void **state) {
+    (void)state;
+    static const few_keys cases[] = {
+        {"mla:h=16,page=64", 1, 8192, "sm_90", 0, 1},
+        {"mla:h=128,page=64", 4, 2048, "sm_90", 0, 2},
+        {"mla:h=128,page=64", 1, 8193, "sm_90", 0, 0},
+        {"mla:h=128,page=64", 0, 2048, "sm_90", 0, 0},
+        {"mla:h=128,page=64,mt=4", 1, 2048, "sm_90", 0, 4},
+        {"mla:h=128,page=64,invariant=1", 1, 2048, "sm_90", 0, 0},
+        {"mla:h=128,page=64", 1, 2048, "gfx942", 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 1, 8192, "sm_90", 8, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 2, 8192, "sm_90", 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16,waves=4", 1, 8192, "sm_90", 4, 0},
+        {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", 1, 8192, "sm_90", 0, 0},
+        {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", 1, 8192, "sm_90", 0, 0},
+        {"attn:kv=fp8,g=8,page=16", 1, 8192, "sm_90", 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 1, 8192, "gfx950", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const few_keys *c = &cases[i];
+        kgen_spec spec = rows_spec(c->line), plain;
+        assert_int_equal(kgen_spec_resolve(&plain, &spec, rows_target(c->arch), NULL), KGEN_OK);
+        kgen_spec got =
+            ask(NULL, c->line, (kgen_problem){c->batch, c->context, 0}, c->arch, NULL).spec;
+        if (!c->waves && !c->tiles && !kgen_spec_equal(&got, &plain))
+            fail_msg("case %zu: not the plain rule's", i);
+        int is_mla = got.family == KGEN_FAMILY_MLA;
+        if (c->waves) assert_int_equal(is_mla ? got.mla.waves : got.attn.waves, c->waves);
+        if (c->tiles) assert_int_equal(is_mla ? got.mla.row_tiles : got.attn.row_tiles, c->tiles);
+    }
+}
+
 /* ---- variants --------------------------------------------------------------------- */
 
 static int is_among(const kgen_spec *spec, const kgen_spec *list, size_t count) {
@@ -429,6 +470,8 @@ static void variants_hold_all_answers(void **state) {
                                         "gdn:layout=flat,batch=few",
                                         "gdn:layout=flat,waves=2",
                                         "kv_write:kv=fp8",
+                                        "mla:h=128,page=64",
+                                        "attn:phase=verify,t=4,kv=fp8,g=8,page=16",
                                         "scatter:op=spec_prepare"};
     enum { ROWS = 25 };
     for (int round = 0; round < 3; round++) {
@@ -595,6 +638,7 @@ int main(void) {
         FRESH(without_a_problem_the_rule_decides),
         cmocka_unit_test(few_or_many_is_as_measured),
         cmocka_unit_test(few_or_many_is_asked_of_the_problem),
+        cmocka_unit_test(few_keys_are_asked_of_the_problem),
         FRESH(variants_hold_all_answers),
         FRESH(variants_are_what_is_needed),
         FRESH(tuned_kernels_are_loaded),
