@@ -123,6 +123,11 @@ class Row:
         return sum(count * seen(keys, rest[0] if rest else self.tokens) for count, keys, *rest in self.lens)
 
     @property
+    def problem(self):
+        """What an engine says of a graph: sequences, their keys, KV heads."""
+        return len(self.seq_lens), sum(self.seq_lens) // len(self.seq_lens), self.kv_heads
+
+    @property
     def flops(self):
         """Of both products, over the keys that each query sees."""
         return 4 * self.pairs * self.q_heads * self.dim
@@ -307,7 +312,7 @@ class Kgen:
     def __init__(self, context, row, variant, device):
         self.name = f"kgen {variant}" if variant else "kgen"
         self.context, self.device, self.args, self.held = context, device, [], None
-        self.kernel = context.prepare(harness.with_tuning(row.spec, variant))
+        self.kernel = context.prepare(harness.with_tuning(row.spec, variant), row.problem)
 
     def bind(self, case):
         self.args = [self.arguments(case, index) for index in range(case.sets)]

@@ -115,15 +115,24 @@ class OpenOptions(c.Structure):
                 ("log", c.c_void_p), ("log_user", c.c_void_p)]
 
 
-C_NAMES = {"kgen_error": Error, "kgen_spec": Spec, "kgen_tensor": Tensor,
-           "kgen_args": Args, "kgen_open_options": OpenOptions} | {
+class Problem(c.Structure):
+    _fields_ = [(name, c.c_int32) for name in ("batch", "context", "heads")]
+
+
+class Request(c.Structure):
+    """A spec for a problem, and its kernel."""
+    _fields_ = [("size", c.c_size_t), ("spec", Spec), ("problem", Problem), ("kernel", c.c_void_p),
+                ("compiled", c.c_int32), ("error", Error)]
+
+
+C_NAMES = {"kgen_error": Error, "kgen_spec": Spec, "kgen_tensor": Tensor, "kgen_problem": Problem,
+           "kgen_request": Request, "kgen_args": Args, "kgen_open_options": OpenOptions} | {
                f"kgen_{family}_args": structure for family, structure in STRUCTS.items()}
 
 PROTOTYPES = {
     "kgen_open": [c.POINTER(c.c_void_p), c.POINTER(OpenOptions), c.POINTER(Error)],
     "kgen_spec_parse": [c.POINTER(Spec), c.c_char_p, c.POINTER(Error)],
-    "kgen_prepare": [c.c_void_p, c.POINTER(Spec), c.c_size_t, c.POINTER(c.c_void_p),
-                     c.POINTER(Error)],
+    "kgen_prepare_for": [c.c_void_p, c.POINTER(Request), c.c_size_t, c.c_void_p, c.POINTER(Error)],
     "kgen_workspace_size": [c.c_void_p, c.POINTER(Args), c.POINTER(c.c_size_t), c.POINTER(Error)],
     "kgen_workspace_init": [c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.POINTER(Error)],
     "kgen_launch": [c.c_void_p, c.POINTER(Args), c.c_void_p, c.POINTER(Error)],
@@ -170,10 +179,11 @@ class Context:
         self.call("kgen_spec_parse", c.byref(spec), line.encode())
         return spec
 
-    def prepare(self, line):
-        spec, kernel = self.parse(line), c.c_void_p()
-        self.call("kgen_prepare", self.handle, c.byref(spec), 1, c.byref(kernel))
-        return kernel
+    def prepare(self, line, problem=(0, 0, 0)):
+        """problem: (batch, context, KV heads), 0 where it is not known"""
+        request = Request(c.sizeof(Request), self.parse(line), Problem(*problem))
+        self.call("kgen_prepare_for", self.handle, c.byref(request), 1, None)
+        return request.kernel
 
     def workspace_bytes(self, kernel, args):
         size = c.c_size_t()
