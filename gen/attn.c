@@ -388,9 +388,9 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
         fixed = 40;
     }
     if (way_of(s, isa) == BY_LINES) {
-        /* On their way to LDS, from it, and turned by permutes; measured. */
+        /* On their way to LDS, from it, and turned by permutes, or converted; measured. */
         k = on_their_way(s, target, s->head_dim) + 8;
-        v = on_their_way(s, target, s->v_dim) + (is_turned(s, isa) ? 8 : 40);
+        v = on_their_way(s, target, s->v_dim) + (is_turned(s, isa) && bits == 16 ? 8 : 40);
         fixed = isa->fixed + 24 * s->cascade;
     }
     return acc + k + v + q + scales + ids + fixed +
