@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <sodium.h>
@@ -116,14 +115,16 @@ static int is_temp(const struct dirent *file) {
     return strncmp(file->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0;
 }
 
-void kgen__sweep_temps(int shard) {
+void kgen__sweep_temps(const kgen__place *at) {
     struct dirent **files = NULL;
-    int count = scandirat(shard, ".", &files, is_temp, NULL);
-    time_t oldest = time(NULL) - TEMP_KEPT_S;
+    struct stat now, st;
+    if (fstatat(at->shard, at->name, &now, AT_SYMLINK_NOFOLLOW) != 0) return;
+    int count = scandirat(at->shard, ".", &files, is_temp, NULL);
+    time_t oldest = now.st_mtime - TEMP_KEPT_S;
     for (int i = 0; i < count; i++) {
-        struct stat st;
-        if (fstatat(shard, files[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime < oldest)
-            unlinkat(shard, files[i]->d_name, 0);
+        if (fstatat(at->shard, files[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            st.st_mtime < oldest)
+            unlinkat(at->shard, files[i]->d_name, 0);
         free(files[i]);
     }
     free(files);

@@ -49,7 +49,8 @@ void kgen__place_close(kgen__place *at);
 int kgen__place_publish(const kgen__place *at, const void *bytes, size_t size, int durable);
 /* A file that may be believed, whole: free(). 0, or -1. */
 int kgen__place_read(const kgen__place *at, uint8_t **bytes, size_t *size);
-/* Removes what writers that were killed have left in a shard. */
-void kgen__sweep_temps(int shard);
+/* Removes what writers that were killed have left in the shard of what was just published: by
+ * that file's date, for this process may have another clock than those that write there. */
+void kgen__sweep_temps(const kgen__place *at);
 
 #endif

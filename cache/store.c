@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sodium.h>
+
 /* O_NONBLOCK: a pipe in the place of a file must not hold us up. */
 enum { READ_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
 
@@ -54,18 +56,22 @@ const char *kgen__store_dir(const kgen__store *store) {
  * reading
  * ------------------------------------------------------------------------ */
 
-/* Out of the way of readers; at most one bad file a key is kept. Not when the
- * name has meanwhile been given to another file: that one may be sound. */
+/* Out of the way of readers; at most one bad file a key is kept, and every folder that stands
+ * in the place of one. Not when the name has meanwhile been given to another file: that one may
+ * be sound. */
 static void set_aside(const kgen__store *store, const kgen__place *at, const struct stat *seen) {
     struct stat now;
-    char name[KGEN_KEY_HEX + sizeof KGEN__ENTRY_SUFFIX];
+    char name[KGEN_KEY_HEX + sizeof KGEN__ENTRY_SUFFIX + 9];
     if (fstatat(at->shard, at->name, &now, AT_SYMLINK_NOFOLLOW) != 0) return;
     if (now.st_ino != seen->st_ino || now.st_dev != seen->st_dev) return;
     kgen__count(&store->stats->quarantined);
     int quarantine = kgen__folder_open_sub(at->root, KGEN__QUARANTINE, 1);
     if (quarantine < 0) return;
     snprintf(name, sizeof name, "%s" KGEN__ENTRY_SUFFIX, at->hex);
-    (void)renameat(at->shard, at->name, quarantine, name);
+    if (renameat(at->shard, at->name, quarantine, name) != 0) {
+        snprintf(name, sizeof name, "%s" KGEN__ENTRY_SUFFIX ".%08x", at->hex, randombytes_random());
+        (void)renameat(at->shard, at->name, quarantine, name);
+    }
     close(quarantine);
 }
 
@@ -159,7 +165,7 @@ static kgen_status store_put(void *self, const kgen_entry *entry, kgen_error *er
         status = kgen__fail_write(store->dir, errno, err);
     } else {
         kgen__count(&store->stats->published);
-        kgen__sweep_temps(at.shard);
+        kgen__sweep_temps(&at);
     }
     kgen__place_close(&at);
     free(bytes);

@@ -357,7 +357,12 @@ static char *trim(char *line) {
     return line;
 }
 
+/* A file that is no list of cases must not fill the memory. */
+enum { FILE_LINE_MAX = 2 * KGEN__CASE_LINE_MAX, FILE_CASES_MAX = 20000 };
+
 static kgen_status add_case(kgen__case **cases, size_t *count, const char *line, kgen_error *err) {
+    if (*count == FILE_CASES_MAX)
+        return kgen_fail(err, KGEN_E_ARG, "more than %d cases", FILE_CASES_MAX);
     if ((*count & (*count + 1)) == 0) {
         kgen__case *grown = realloc(*cases, (2 * *count + 2) * sizeof *grown);
         if (!grown) return kgen_fail(err, KGEN_E_NOMEM, "%zu cases: out of memory", *count);
@@ -368,13 +373,28 @@ static kgen_status add_case(kgen__case **cases, size_t *count, const char *line,
     return KGEN_OK;
 }
 
+/* 1: a line; 0: there is none; -1: it does not fit. */
+static int read_line(char line[FILE_LINE_MAX], FILE *file) {
+    size_t used = 0;
+    int c;
+    while ((c = getc(file)) != EOF && c != '\n') {
+        if (used + 1 == FILE_LINE_MAX) return -1;
+        line[used++] = (char)c;
+    }
+    line[used] = 0;
+    return used > 0 || c == '\n';
+}
+
 static kgen_status read_cases(kgen__case **cases, size_t *count, FILE *file, const char *path,
                               kgen_error *err) {
-    char *line = NULL;
-    size_t size = 0;
+    char line[FILE_LINE_MAX];
     kgen_error inner = {KGEN_OK, ""};
     kgen_status status = KGEN_OK;
-    for (int number = 1; status == KGEN_OK && getline(&line, &size, file) >= 0; number++) {
+    int got;
+    for (int number = 1; status == KGEN_OK && (got = read_line(line, file)) != 0; number++) {
+        if (got < 0)
+            return kgen_fail(err, KGEN_E_ARG, "%.200s:%d: longer than %zu bytes", path, number,
+                             sizeof line - 1);
         char *comment = strchr(line, '#');
         if (comment) *comment = 0;
         char *trimmed = trim(line);
@@ -385,7 +405,6 @@ static kgen_status read_cases(kgen__case **cases, size_t *count, FILE *file, con
     }
     if (status == KGEN_OK && ferror(file))
         status = kgen_fail(err, KGEN_E_IO, "%.200s: read error", path);
-    free(line);
     return status;
 }
 

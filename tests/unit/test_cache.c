@@ -26,6 +26,7 @@
 
 #include <kgen/cache.h>
 
+#include "cache/folder.h"
 #include "cache/layer.h"
 #include "seed.h"
 
@@ -835,8 +836,12 @@ static void links_pipes_and_folders_are_refused(void **state) {
     assert_refused(&entry->key);
     assert_int_equal(mkfifo(path, 0600), 0); /* and does not hang */
     assert_refused(&entry->key);
-    assert_int_equal(mkdir(path, 0700), 0);
-    assert_refused(&entry->key);
+    for (int i = 0; i < 3; i++) { /* folders with something in them do not take a name over */
+        assert_int_equal(mkdir(path, 0700), 0);
+        snprintf(elsewhere, sizeof elsewhere, "%s/in", path);
+        assert_int_equal(mkdir(elsewhere, 0700), 0);
+        assert_refused(&entry->key);
+    }
     publish(entry);
     kgen_cache *cache = open_cache(dir);
     assert_hit(cache, entry);
@@ -1381,6 +1386,16 @@ static void old_temporary_files_are_removed(void **state) {
     assert_false(is_there(old));
     assert_true(is_there(fresh)); /* its writer may be at work */
     assert_true(is_there(other)); /* not ours */
+    /* What was just published has the date of the file system's clock; this one is behind. */
+    kgen__place at;
+    const struct timespec behind[2] = {{.tv_sec = now - 7200}, {.tv_sec = now - 7200}};
+    const struct timespec young[2] = {{.tv_sec = now - 7300}, {.tv_sec = now - 7300}};
+    assert_int_equal(kgen__place_open(&at, dir, &entry->key, KGEN__ENTRY_SUFFIX, 0), 0);
+    assert_int_equal(utimensat(at.shard, at.name, behind, 0), 0);
+    assert_int_equal(utimensat(AT_FDCWD, fresh, young, 0), 0);
+    kgen__sweep_temps(&at);
+    assert_true(is_there(fresh));
+    kgen__place_close(&at);
     kgen_entry_free(entry);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <kgen/params.h>
@@ -1032,6 +1033,33 @@ static void the_file_of_cases(void **state) {
     free(cases);
     assert_int_equal(kgen__cases_load(&cases, &count, "tests/cases/none", &err), KGEN_E_IO);
     assert_null(cases);
+    assert_int_equal(kgen__cases_load(&cases, &count, "/dev/zero", &err), KGEN_E_ARG);
+    assert_non_null(strstr(err.text, "/dev/zero:1: longer than 49151 bytes"));
+    assert_null(cases);
+}
+
+/* Memory ends later than patience: a list is bounded, and an unfinished last line counts. */
+static void too_many_cases(void **state) {
+    char path[] = "/tmp/kgen-test-cases-XXXXXX";
+    kgen__case *cases;
+    kgen_error err;
+    size_t count;
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        int fd = mkstemp(path);
+        FILE *file = fdopen(fd, "w");
+        assert_non_null(file);
+        for (int i = 0; i < 20000 + more; i++)
+            fprintf(file, "%sscatter:op=draft_lens", i ? "\n" : "");
+        fclose(file);
+        kgen_status status = kgen__cases_load(&cases, &count, path, &err);
+        unlink(path);
+        memcpy(path + strlen(path) - 6, "XXXXXX", 6);
+        assert_int_equal(status, more ? KGEN_E_ARG : KGEN_OK);
+        assert_int_equal(count, more ? 0 : 20000);
+        free(cases);
+    }
+    assert_non_null(strstr(err.text, ":20001: more than 20000 cases"));
 }
 
 int main(void) {
@@ -1056,6 +1084,7 @@ int main(void) {
         cmocka_unit_test(random_cases_cover_the_grid),
         cmocka_unit_test(random_cases_draw_every_parameter),
         cmocka_unit_test(the_file_of_cases),
+        cmocka_unit_test(too_many_cases),
     };
     run_seed = test_seed();
     kgen__rng_seed(&rng, run_seed, 0);
