@@ -55,7 +55,8 @@ static void print_help(FILE *stream) {
         fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].help);
     fprintf(stream, "\n`kgen help COMMAND` shows the options of one command.\n"
                     "A spec line says which kernel:"
-                    " attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16\n");
+                    " attn:phase=decode,q=bf16,kv=fp8,d=128,g=8,page=16\n"
+                    "`man kgen` has exit codes, variables and examples.\n");
 }
 
 static int command_version(int argc, char **argv) {

@@ -298,8 +298,8 @@ static void list_archs(char *out, size_t size) {
 static void print_help(const kgen__syntax *syntax) {
     char by_default[80];
     list_archs(by_default, sizeof by_default);
-    printf("usage: kgen %s [options] %s\n%s\n\n", syntax->command, syntax->arguments,
-           syntax->about);
+    printf("usage: kgen %s [options]%s%s\n%s\n\n", syntax->command, *syntax->arguments ? " " : "",
+           syntax->arguments, syntax->about);
     for (size_t i = 0; i < syntax->count; i++) {
         const kgen__option *o = &syntax->options[i];
         char left[64], letter[8] = "    ";

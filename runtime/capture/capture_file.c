@@ -116,9 +116,9 @@ static char *header_text(const kgen_kernel *kernel, const kgen_args *args,
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "kgen",
         KGEN_VERSION, "spec", line, "symbol", symbol, "key", key, "target", ctx->target->name,
         "device", ctx->api->label(ctx->device), "toolchain", kernel->toolchain, "time",
-        (json_int_t)time(NULL), "environment", environment_json(), "numbers", numbers_json(args),
-        "tensors", tensors_json(args, regions), "regions", regions_json(regions), "addresses",
-        addresses_json(regions), "blobs", blobs_json(blobs));
+        (json_int_t)(time(NULL) > 0 ? time(NULL) : 0), "environment", environment_json(), "numbers",
+        numbers_json(args), "tensors", tensors_json(args, regions), "regions",
+        regions_json(regions), "addresses", addresses_json(regions), "blobs", blobs_json(blobs));
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     return text;

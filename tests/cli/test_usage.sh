@@ -8,6 +8,7 @@ expect 0 "usage: kgen COMMAND" "$kgen" help
 expect 0 "usage: kgen COMMAND" "$kgen" --help
 expect 0 "kgen 0." "$kgen" version
 expect 0 "kgen 0." "$kgen" --version
+manual=$(tr -d '\\' <"$here/../../docs/kgen.1")
 for command in plan build list inspect source report explain tuning check tune bench prune pack merge unpack verify doctor; do
     expect 0 "usage: kgen $command" "$kgen" help "$command"
     expect 0 "usage: kgen $command" "$kgen" "$command" --help
@@ -15,6 +16,19 @@ for command in plan build list inspect source report explain tuning check tune b
     refuse 64 "-Z" "$kgen" "$command" -Z
     grep -q "^| \`$command" "$here/../../docs/command.md" || fail "docs/command.md: no $command"
     grep -q "^\.B[RI]* $command" "$here/../../docs/kgen.1" || fail "docs/kgen.1: no $command"
+    for option in $("$kgen" help "$command" | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE -- '--[a-z-]+'); do
+        grep -qE -- "$option([^a-z-]|\$)" <<<"$manual" || fail "docs/kgen.1: no $option of $command"
+    done
+done
+
+# Every variable that the command or the library reads is described.
+root=$here/../..
+variables=$(cat "$root"/{cache,cli,compile,device,runtime,tuning,tuner}/*.c "$root"/runtime/capture/*.c | grep -oE '"KGEN_[A-Z_]+"' |
+    grep -oE 'KGEN_[A-Z_]+' | grep -vxE 'KGEN_(TRY|ROCM_PREFIX_DIR)' | sort -u)
+(($(wc -l <<<"$variables") >= 20)) || fail "hardly a variable was found"
+for name in $variables; do
+    grep -qw "$name" "$root/docs/kgen.1" || fail "docs/kgen.1: no $name"
+    grep -qwE "$name|KGEN_CAPTURE_\*" "$root/docs/command.md" || fail "docs/command.md: no $name"
 done
 
 refuse 64 "'frobnicate' is no command" "$kgen" frobnicate
