@@ -36,7 +36,7 @@ capture() {
     "$@" >"$work/.out" 2>"$work/.errors" </dev/null || code=$?
     out=$(tr -d '\0' <"$work/.out") errors=$(tr -d '\0' <"$work/.errors")
     ran=$((ran + 1))
-    [[ $code != 0 || " $* " != *" --json "* || " $* " == *" --help "* ]] || check_json "$@"
+    [[ ($code != 0 && ! $out =~ ^[{[]) || " $* " != *" --json "* || " $* " == *" --help "* ]] || check_json "$@"
 }
 
 expect() {

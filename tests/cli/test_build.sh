@@ -78,8 +78,8 @@ expect 0 "kg_" "$kgen" report "$spec" --arch "$arch"
 expect 0 "\"waves_per_simd\"" "$kgen" report "$spec" --arch "$arch" --json
 
 # a damaged entry is set aside and built again
-entry=$(find "$KGEN_CACHE_DIR" -type f -name "*$key*" | head -n 1)
-[[ $entry ]] || entry=$(find "$KGEN_CACHE_DIR" -type f -size +1k | head -n 1)
+entry=$(find "$KGEN_CACHE_DIR" -type f -path "*/${key:0:2}/${key:2}*.kgen")
+[[ -f $entry ]] || fail "no one entry of $key: $entry"
 chmod u+w "$entry"
 printf 'damage' | dd of="$entry" bs=1 seek=200 conv=notrunc status=none
 expect 0 "1 compiled, 0 cached, 0 failed in" "$kgen" build "$spec" --arch "$arch"

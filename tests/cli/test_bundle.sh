@@ -14,6 +14,9 @@ refuse 64 "--output FILE" "$kgen" merge one
 refuse 13 "/none" "$kgen" merge -o x.kgb /none
 expect 0 "1 kernels" "$kgen" pack -o one.kgb --cache-dir "$work/$one"
 expect 0 "2 kernels" "$kgen" merge -o all.kgb one.kgb "$work/$two"
+expect 0 '"entries": 1' "$kgen" pack -o said.kgb --cache-dir "$work/$one" --json
+expect 0 '"entries": 2' "$kgen" merge -o said.kgb all.kgb --json
+expect 0 '"entries": 2' "$kgen" unpack said.kgb --cache-dir "$work/said" --json
 expect 0 "1 kernels" "$kgen" merge -o again.kgb one.kgb one.kgb "$work/$one"
 cmp one.kgb again.kgb || fail "a bundle of a bundle is another file"
 expect 0 "0 kernels" "$kgen" merge -o none.kgb all.kgb --arch gfx942
