@@ -42,7 +42,7 @@ SUBSTITUTES = {
               "aiter.test_common": {"checkAllclose": __name__, "perftest": __name__}},
     "vllm": {"vllm.v1.attention.ops.triton_merge_attn_states": {"merge_attn_states": "kgen.dropin.vllm"},
              "vllm._custom_ops": {
-                 "merge_attn_states": "kgen.dropin.vllm", "reshape_and_cache": "kgen.dropin.vllm",
+                 "merge_attn_states": "kgen.dropin.vllm", "paged_attention_rocm": "kgen.dropin.vllm", "reshape_and_cache": "kgen.dropin.vllm",
                  "reshape_and_cache_flash": "kgen.dropin.vllm", "concat_and_cache_mla": "kgen.dropin.vllm",
                  "gather_and_maybe_dequant_cache": "kgen.dropin.vllm", "cp_gather_cache": "kgen.dropin.vllm",
                  "cp_gather_and_upconvert_fp8_kv_cache": "kgen.dropin.vllm", "swap_blocks": "kgen.dropin.vllm",
@@ -62,8 +62,14 @@ SUBSTITUTES = {
                  "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.vllm"},
              "vllm.model_executor.layers.mamba.ops.causal_conv1d": {"causal_conv1d_update": "kgen.dropin.vllm"},
              "aiter.ops.triton.unified_attention": {"unified_attention": "kgen.dropin.aiter"},
+             "aiter": {"flash_attn_varlen_func": "kgen.dropin.aiter", "paged_attention_v1": "kgen.dropin.aiter"},
+             "vllm._aiter_ops": {"is_aiter_found_and_supported": __name__},
+             "vllm.v1.attention.backends.rocm_aiter_fa": {
+                 "cp_mha_gather_cache": "kgen.dropin.vllm", "reshape_and_cache_shuffle_triton": "kgen.dropin.vllm"},
+             "torch.ops._C": {"top_k_per_row_decode": "kgen.dropin.vllm", "top_k_per_row_prefill": "kgen.dropin.vllm"},
              "tests.kernels.utils": {"opcheck": __name__}, "vllm.triton_utils.triton": {"next_power_of_2": __name__},
              "vllm.platforms": {"current_platform": __name__},
+             "vllm.platforms.rocm": {"get_cdna_version": __name__, "on_mi3xx": __name__, "on_gfx950": __name__},
              "vllm.utils.torch_utils": {"set_random_seed": __name__}},
     "sglang": {"sgl_kernel": {"build_tree_kernel_efficient": "kgen.dropin.sglang",
                               "reconstruct_indices_from_tree_mask": "kgen.dropin.sglang",
@@ -102,13 +108,30 @@ dtypes = types.SimpleNamespace(fp16=torch.float16, bf16=torch.bfloat16, fp32=tor
                                i32=torch.int32, i64=torch.int64, u8=torch.uint8, u32=torch.uint32)  # AITER's
 
 
+def get_cdna_version():
+    return 3
+
+
+def on_mi3xx():
+    return True
+
+
+def on_gfx950():
+    return False
+
+
+def is_aiter_found_and_supported():
+    return True
+
+
 class Platform:
-    """A GPU of CUDA's kind; any other question is answered no."""
+    """A GPU of CUDA's kind, with KGEN_PEERS_PLATFORM=rocm one of ROCm's; any other question is answered no."""
+    yes = ("is_rocm" if os.environ.get("KGEN_PEERS_PLATFORM") == "rocm" else "is_cuda", "is_cuda_alike", "supports_fp8")
     device_type, dispatch_key, device_name = "cpu", "CPU", "kgen's cpu device"
     fp8_dtype = staticmethod(lambda: FP8)
 
     def __getattr__(self, name):
-        return lambda *arguments, **named: name in ("is_cuda", "is_cuda_alike", "supports_fp8")
+        return lambda *arguments, **named: name in self.yes
 
     def has_device_capability(self, capability):
         return capability < 100
@@ -220,7 +243,7 @@ class Absent:
         raise NotImplementedError(f"{self.name}: no function of kgen's")
 
     def __getattr__(self, name):
-        if name.startswith("__"):
+        if name.startswith(("__", "pytest_")):  # pytest_: what pytest asks of every package
             raise AttributeError(name)
         return Absent(f"{self.name}.{name}")
 
@@ -252,7 +275,7 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.packages, self.kind = packages, kind
 
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in self.packages:
+        if any(name == package or name.startswith(f"{package}.") for package in self.packages):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -266,7 +289,8 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Nothing is in it."""
 
 
-NO_TRITON = re.compile("'function' object is not subscriptable|module 'triton' has no attribute")  # of vLLM's stand-in
+NO_FUNCTION = re.compile("'function' object is not subscriptable|module 'triton' has no attribute"  # of vLLM's stand-in
+                         "|'_OpNamespace' '_C' object has no attribute")
 
 
 class Counted:
@@ -295,8 +319,7 @@ def place_of(module):
 def substitute(project):
     for library in ("_C_cache_ops", "aiter"):
         setattr(torch.ops, library, Absent(f"torch.ops.{library}"))
-    for name in AWAY:
-        sys.modules[name] = StandIn((), Absent).create_module(importlib.machinery.ModuleSpec(name, None, is_package=True))
+    getattr(torch.ops, "_C")  # a namespace is made when it is asked for
     for module, names in SUBSTITUTES[project].items():
         try:
             target = place_of(module)
@@ -387,7 +410,7 @@ class Report:
             kind = "passed" if Counted.calls > self.before else "without kgen"
         elif isinstance(error, (pytest.skip.Exception,)):
             kind = "skipped by the test"
-        elif isinstance(error, NotImplementedError) or NO_TRITON.search(str(error)):
+        elif isinstance(error, NotImplementedError) or NO_FUNCTION.search(str(error)):
             kind = "not offered"
             self.reasons[str(error).splitlines()[0][:150]] += 1
         elif isinstance(error, AssertionError):
@@ -414,11 +437,14 @@ def main():
         del sys.modules[name]
     sys.meta_path.append(StandIn(STAND_INS, Absent))
     sys.meta_path.insert(0, StandIn(("triton",), Inert))
+    sys.meta_path.insert(0, StandIn(AWAY, Absent))
     if not torch.cuda.is_available():
         emulate()
-    substitute(sys.argv[1])
     folder = os.path.dirname(os.path.abspath(sys.argv[2]))
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir", folder, "--confcutdir", folder,
+    if sys.argv[1] == "vllm" and f"{os.sep}tests{os.sep}" in folder + os.sep:  # its tests import each other
+        sys.path.append(folder.rsplit(f"{os.sep}tests", 1)[0])
+    substitute(sys.argv[1])
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir", folder, "--confcutdir", folder,
                           *sys.argv[2:]], plugins=[Report()]))
 
 

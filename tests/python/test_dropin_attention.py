@@ -370,6 +370,30 @@ class Caches(unittest.TestCase):
         self.assertTrue(torch.equal(k[0].permute(2, 0, 1, 3).flatten(2)[:3], key))
         self.assertTrue(torch.equal(v[0].permute(2, 0, 1)[:3], value))
 
+    def test_packed_pages(self):
+        """vLLM's own kernel of ROCm, on what reshape_and_cache has written: values by dims, and with tokens side by side."""
+        tokens, q, lengths = [37, 5], queries(2), torch.tensor([37, 5], dtype=torch.int32)
+        rows, table = torch.randn(2, 42, HKV, D).bfloat16(), torch.tensor([[4, 0, 2], [3, 1, 1]], dtype=torch.int32)
+        slots = torch.tensor([int(table[s, t // 16]) * 16 + t % 16 for s, count in enumerate(tokens) for t in range(count)])
+        for interleaved in (False, True):
+            k, v = torch.zeros(5, HKV, D // 8, 16, 8).bfloat16(), torch.zeros(5, HKV, D, 16).bfloat16()
+            vllm.reshape_and_cache(rows[0], rows[1], k, v, slots, "auto", None, None, interleaved)
+            twice = torch.zeros_like(v)
+            vllm.triton_reshape_and_cache_flash(rows[0], rows[1], torch.zeros_like(k), twice, slots, "auto", None, None,
+                                                8 if interleaved else 0)
+            self.assertTrue(torch.equal(v, twice))
+            self.assertTrue(torch.equal(v[4].view(HKV, 2, D, 8)[:, 0, :, 3] if interleaved else v[4, :, :, 3], rows[1, 3]))
+            out = torch.empty_like(q)
+            given = (out, None, None, None, q, k, v, HKV, SCALE, table, lengths)
+            vllm.paged_attention_rocm(*given, None, 16, 37, None, "auto", None, None, use_interleaved_v_cache=interleaved)
+            for row, (first, last) in enumerate(((0, 37), (37, 42))):
+                want, _ = attention(q[row:row + 1], rows[0, first:last], rows[1, first:last], SCALE)
+                close(out[row:row + 1], want, f"sequence {row}, interleaved {interleaved}")
+        with self.assertRaisesRegex(NotImplementedError, "query_start_loc: 2 tokens of 1"):
+            vllm.paged_attention_rocm(*given[:-1], lengths[:1], ends_of([2]), 16, 37, None, "auto", None, None)
+        with self.assertRaisesRegex(NotImplementedError, "interleaved_v_pack_factor=4"):
+            vllm.triton_reshape_and_cache_flash(rows[0], rows[1], k, v, slots, "auto", None, None, 4)
+
     def test_latent_rows(self):
         """Written, and gathered: as they are, and out of 8 bits."""
         latent, rope, scale = torch.randn(20, 256).bfloat16(), torch.randn(20, 64).bfloat16(), torch.tensor([0.05])

@@ -52,7 +52,7 @@ def choose(key: Chosen, given: dict[str, Any]) -> Kernel:
     if q.dtype not in EIGHT_BITS and given["q_descale"] is not None:
         raise NotImplementedError(f"q_descale: queries of {word(q.dtype)} have none; q=fp8 has")
     keys = [f"attn:phase={phase}", f"q={word(q.dtype)}", f"kv={kv or word(k.dtype)}", f"o={word(given['out'].dtype)}",
-            f"d={q.shape[-1]}", f"dv={v.shape[3]}", f"g={q.shape[-2] // heads}", f"page={page}", f"layout={layout}",
+            f"d={q.shape[-1]}", f"dv={v.shape[2 if layout == 'xpacked' else 3]}", f"g={q.shape[-2] // heads}", f"page={page}", f"layout={layout}",
             f"causal={causal}",
             f"window={window or 'off'}", f"right={right or 'off'}", f"softcap={int(capped)}",
             f"alibi={'sqrt' if slopes is not None and root else int(slopes is not None)}",

@@ -7,7 +7,7 @@ import torch
 
 from .. import Dispatcher, Kernel, KgenError
 from ..contexts import context_of
-from .common import (BY_TOKEN_AND_HEAD, EIGHT_BITS, cache_word, constant, narrow, offered, prepared, ready, seen_as,
+from .common import (BY_TOKEN_AND_HEAD, EIGHT_BITS, cache_word, constant, narrow, offered, packed_values, prepared, ready, seen_as,
                      shuffled, shuffled_scales, word)
 
 EVERY_TOKEN = 2**31 - 1
@@ -76,17 +76,21 @@ def triton_reshape_and_cache_flash(
         slot_mapping: torch.Tensor, kv_cache_dtype: str, k_scale: torch.Tensor, v_scale: torch.Tensor,
         interleaved_v_pack_factor: int = 0) -> None:
     """vLLM's: pages [NB][page][Hkv][D], or by heads [NB][Hkv][D/x][page][x] and [NB][Hkv][D][page]."""
-    offered(interleaved_v_pack_factor=interleaved_v_pack_factor or None)
-    write(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale,
-          "nhd" if key_cache.dim() == 4 else "xpacked")
+    if interleaved_v_pack_factor not in (0, 16 // value_cache.element_size()):
+        raise NotImplementedError(f"interleaved_v_pack_factor={interleaved_v_pack_factor}: 16 bytes of tokens")
+    if key_cache.dim() == 4:
+        write(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale, "nhd")
+    else:
+        reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale,
+                          interleaved_v_pack_factor > 0)
 
 
 def reshape_and_cache(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
                       slot_mapping: torch.Tensor, kv_cache_dtype: str, k_scale: torch.Tensor, v_scale: torch.Tensor,
                       interleaved_v: bool = False) -> None:
-    """vLLM's: pages [NB][Hkv][D/x][page][x] and [NB][Hkv][D][page]."""
-    offered(interleaved_v=interleaved_v)
-    write(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale, "xpacked")
+    """vLLM's: pages [NB][Hkv][D/x][page][x] and [NB][Hkv][D][page], which interleaved_v makes [NB][Hkv][page/x][D][x]."""
+    values, layout = packed_values(value_cache, interleaved_v)
+    write(key, value, key_cache, values, slot_mapping, kv_cache_dtype, k_scale, v_scale, layout)
 
 
 def triton_reshape_and_cache_flash_per_token_head_quant(

@@ -109,6 +109,16 @@ def seen_as(cache: torch.Tensor, layout: str, kv: str) -> Any:
     return (cache, layout, kv) if cache.dtype == torch.uint8 else (cache, layout)
 
 
+def packed_values(cache: torch.Tensor, interleaved: bool) -> tuple[torch.Tensor, str]:
+    """Values of pages by heads [NB][Hkv][D][page], and the layout of keys and values: interleaved ones are shuffled pages' in
+    memory of that shape."""
+    if not interleaved or cache.dim() == 5:
+        return cache, "shuffle" if interleaved else "xpacked"
+    pages, heads, dim, page = cache.shape
+    x = 16 // cache.element_size()
+    return cache.view(pages, heads, page // x, dim, x), "shuffle"
+
+
 def shuffled(cache: torch.Tensor, heads: int, values: bool) -> torch.Tensor:
     """[NB][page][H][D] memory, as vLLM allocates it, in the shape that its shuffled contents have."""
     if cache.dim() == 5:

@@ -11,7 +11,7 @@ from .cache import (concat_and_cache_mla, copy_blocks, cp_gather_and_upconvert_f
                     cp_mha_gather_cache, gather_and_maybe_dequant_cache, reshape_and_cache, reshape_and_cache_flash,
                     reshape_and_cache_shuffle, reshape_and_cache_shuffle_triton, swap_blocks, triton_reshape_and_cache_flash,
                     triton_reshape_and_cache_flash_per_token_head_quant)
-from .common import BY_TOKEN_AND_HEAD, offered, scatter
+from .common import BY_TOKEN_AND_HEAD, cache_word, offered, packed_values, scatter
 from .delta import (causal_conv1d_update, fused_recurrent_gated_delta_rule,
                     fused_recurrent_gated_delta_rule_packed_decode, fused_sigmoid_gating_delta_rule_update)
 from .indexer import (cp_gather_indexer_k_quant_cache, fp8_mqa_logits, fp8_paged_mqa_logits, indexer_k_quant_and_cache,
@@ -25,7 +25,7 @@ __all__ = ["causal_conv1d_update", "concat_and_cache_mla", "copy_blocks", "cp_ga
            "fp8_mqa_logits", "fp8_paged_mqa_logits",
            "fused_recurrent_gated_delta_rule", "fused_recurrent_gated_delta_rule_packed_decode",
            "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "indexer_k_quant_and_cache",
-           "merge_attn_states", "rejection_sample",
+           "merge_attn_states", "paged_attention_rocm", "rejection_sample",
            "reshape_and_cache", "reshape_and_cache_flash", "reshape_and_cache_shuffle",
            "reshape_and_cache_shuffle_triton", "triton_reshape_and_cache_flash",
            "swap_blocks", "top_k_per_row_decode", "top_k_per_row_prefill",
@@ -114,6 +114,25 @@ def decode_attention_fwd(
            k_scale=k_scale, v_scale=v_scale, softcap=logit_cap, lse=sums, lse_by_token=True)
     if sums is not lse:
         lse.copy_(sums)
+
+
+def paged_attention_rocm(
+        out: torch.Tensor, exp_sum: torch.Tensor, max_logits: torch.Tensor, tmp_out: torch.Tensor,
+        query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, num_kv_heads: int, scale: float,
+        block_tables: torch.Tensor, seq_lens: torch.Tensor, query_start_loc: torch.Tensor | None, block_size: int,
+        max_seq_len: int, alibi_slopes: torch.Tensor | None, kv_cache_dtype: str, k_scale: torch.Tensor,
+        v_scale: torch.Tensor, fp8_out_scale: torch.Tensor | None = None, mfma_type: str = "f16",
+        use_interleaved_v_cache: bool = False) -> None:
+    """Pages as reshape_and_cache writes them, one query token a sequence. The buffers of partial results are not used;
+    mfma_type is how the original multiplies. The original skips sequences of several tokens, so query_start_loc is
+    taken where there are none."""
+    if query_start_loc is not None and query.shape[0] != seq_lens.shape[0]:
+        raise NotImplementedError(f"query_start_loc: {query.shape[0]} tokens of {seq_lens.shape[0]} sequences; "
+                                  "unified_attention takes sequences of several")
+    values, layout = packed_values(value_cache, use_interleaved_v_cache)
+    attend(query, key_cache, values, out, block_tables, seq_lens, scale=scale, layout=layout,
+           kv=None if kv_cache_dtype == "auto" else cache_word(key_cache, kv_cache_dtype), k_scale=k_scale,
+           v_scale=v_scale, slopes=alibi_slopes, out_scale=fp8_out_scale)
 
 
 def eagle_step_update_slot_mapping_and_metadata(
