@@ -257,8 +257,10 @@ class Inert(Absent):
     def __getattr__(self, name):
         if name == "__version__":
             return "3.6.0"
-        if name.startswith("__"):
+        if name.startswith(("__", "pytest_")):
             raise AttributeError(name)
+        if name in ("JITFunction", "Autotuner"):  # torch asks whether functions are of these classes
+            return type(name, (), {})
         return "hip" if name == "backend" else Inert(f"{self.name}.{name}")
 
     def __or__(self, other):

@@ -1,4 +1,4 @@
-/* The cpu device of world.h. */
+/* The device of world.h. */
 #include "world.h"
 
 #include <setjmp.h>
@@ -14,10 +14,11 @@ void world_must(kgen_status status, const kgen_error *err) {
     if (status != KGEN_OK) fail_msg("%s", err->text);
 }
 
-void world_open(world *w) {
+void world_open(world *w) { world_open_on(w, "cpu:cdna3"); }
+
+void world_open_on(world *w, const char *device) {
     kgen_error err;
-    kgen_open_options options = {
-        .size = sizeof options, .device = "cpu:cdna3", .mode = KGEN_MODE_AUTO};
+    kgen_open_options options = {.size = sizeof options, .device = device, .mode = KGEN_MODE_AUTO};
     memset(w, 0, sizeof *w);
     world_must(kgen_open(&w->ctx, &options, &err), &err);
     world_must(kgen_stream_create(w->ctx, &w->stream, &err), &err);
@@ -46,22 +47,30 @@ kgen_tensor world_put(world *w, int32_t dtype, int32_t layout, const void *from,
     return t;
 }
 
-void world_run(world *w, const char *line, void *any) {
-    kgen_args args = {.any = any};
+kgen_kernel *world_prepare(world *w, const char *line) {
     kgen_spec spec;
     kgen_kernel *kernel;
     kgen_error err;
     world_must(kgen_spec_parse(&spec, line, &err), &err);
     world_must(kgen_prepare(w->ctx, &spec, 1, &kernel, &err), &err);
-    args.family = spec.family;
+    return kernel;
+}
+
+kgen_args world_args(world *w, kgen_kernel *kernel, void *any) {
+    kgen_args args = {.any = any, .family = kgen_kernel_spec(kernel)->family};
+    kgen_error err;
     world_must(kgen_workspace_size(kernel, &args, &args.workspace_bytes, &err), &err);
-    if (args.workspace_bytes) {
-        args.workspace =
-            WORLD_PUT(w, KGEN_DTYPE_F32, 0, NULL, (int64_t)args.workspace_bytes / 4).data;
-        world_must(
-            kgen_workspace_init(w->ctx, args.workspace, args.workspace_bytes, w->stream, &err),
-            &err);
-    }
+    if (!args.workspace_bytes) return args;
+    args.workspace = WORLD_PUT(w, KGEN_DTYPE_F32, 0, NULL, (int64_t)args.workspace_bytes / 4).data;
+    world_must(kgen_workspace_init(w->ctx, args.workspace, args.workspace_bytes, w->stream, &err),
+               &err);
+    return args;
+}
+
+void world_run(world *w, const char *line, void *any) {
+    kgen_kernel *kernel = world_prepare(w, line);
+    kgen_args args = world_args(w, kernel, any);
+    kgen_error err;
     world_must(kgen_launch(kernel, &args, w->stream, &err), &err);
     world_must(kgen_stream_sync(w->ctx, w->stream, &err), &err);
 }
