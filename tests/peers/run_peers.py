@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 import kgen
 import kgen.contexts
+from kgen.dropin import sglang
 
 # project -> module -> its name -> whose function it is
 SUBSTITUTES = {
@@ -78,14 +79,19 @@ SUBSTITUTES = {
                               "merge_state_v2": "kgen.dropin.sglang",
                               "tree_speculative_sampling_target_only": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.utils": {"create_flashinfer_kv_indices_triton": "kgen.dropin.sglang"},
+               "sglang.srt.speculative.spec_utils": {"assign_draft_cache_locs": "kgen.dropin.sglang"},
                "sglang.srt.speculative.eagle_utils": {
+                   "organize_draft_results": __name__, "build_tree_kernel_efficient": __name__,
                    "build_tree_kernel_efficient_func": "kgen.dropin.sglang:build_tree_kernel_efficient"},
                "sglang.srt.layers.attention.fla.fused_sigmoid_gating_recurrent": {
                    "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.mamba.causal_conv1d_triton": {
                    "causal_conv1d_update": "kgen.dropin.sglang", "PAD_SLOT_ID": __name__},
                "sglang.jit_kernel.kvcache": {"store_cache": "kgen.dropin.sglang"},
-               "sglang.srt.utils": {"get_device": __name__},
+               "sglang.srt.utils": {"get_device": __name__, "next_power_of_2": __name__},
+               "sglang.srt.layers.attention.mamba.ops.ssu_dispatch": {
+                   "initialize_mamba_selective_state_update_backend": __name__},
+               "sglang.srt.server_args": {"ServerArgs": __name__, "set_global_server_args_for_scheduler": __name__},
                "sglang.test.test_utils": {"CustomTestCase": __name__, "empty_gpu_cache": __name__},
                "sglang.test.ci.ci_register": {"register_cuda_ci": __name__, "register_amd_ci": __name__}},
     "fla": {"fla.ops.gated_delta_rule": {"fused_recurrent_gated_delta_rule": "kgen.dropin.fla"},
@@ -169,6 +175,36 @@ def opcheck(*arguments, **named):
     """Of how vLLM has registered its own operation."""
 
 
+def organize_draft_results(scores, tokens, parents, count):
+    """SGLang's: the best count - 1 drafts of all steps, in the order in which they were drawn."""
+    chosen = torch.cat(scores, 1).flatten(1).topk(count - 1).indices.sort().values
+    before = torch.cat(parents[:-1], 1) if len(parents) > 1 else parents[0].new_empty(parents[0].shape[0], 0)
+    return before, chosen, torch.cat(tokens, 1).gather(1, chosen)
+
+
+def build_tree_kernel_efficient(verified_id, parent_list, top_scores_index, draft_tokens, seq_lens, seq_lens_sum, topk,
+                                spec_steps, num_verify_tokens):
+    """SGLang's of its server, around the kernel of sgl_kernel's: tensors of the tree, and all tokens in one row."""
+    rows, count, device = seq_lens.numel(), num_verify_tokens, seq_lens.device
+    mask = torch.ones(count * (seq_lens_sum + rows * count), dtype=torch.bool, device=device)
+    links = torch.full((3, rows, count), -1, dtype=torch.int64, device=device)
+    positions = torch.empty(rows * count, dtype=torch.int64, device=device)
+    Counted(sglang.build_tree_kernel_efficient)(parent_list, top_scores_index, seq_lens, mask, positions, *links, topk,
+                                                spec_steps, count, sglang.FULL_MASK)
+    return mask, positions, *links, torch.cat((verified_id[:, None], draft_tokens), 1).flatten()
+
+
+class ServerArgs(types.SimpleNamespace):
+    """SGLang's: what its server was started with."""
+
+
+def set_global_server_args_for_scheduler(given):
+    """There is no scheduler."""
+
+
+initialize_mamba_selective_state_update_backend = set_global_server_args_for_scheduler
+
+
 def empty_gpu_cache():
     """There is no GPU."""
 
@@ -247,6 +283,9 @@ class Absent:
             raise AttributeError(name)
         return Absent(f"{self.name}.{name}")
 
+    def __getitem__(self, grid):
+        raise NotImplementedError(f"{self.name}: a kernel of Triton's, no function of kgen's")
+
 
 class Inert(Absent):
     """Of Triton: decorators and configurations do nothing, and a kernel that is launched raises."""
@@ -267,9 +306,6 @@ class Inert(Absent):
         return self
 
     __ror__ = __or__
-
-    def __getitem__(self, grid):
-        raise NotImplementedError(f"{self.name}: a kernel of Triton's, no function of kgen's")
 
 
 class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):

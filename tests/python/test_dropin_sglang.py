@@ -64,6 +64,32 @@ class Tables(unittest.TestCase):
         self.assertEqual(ragged.tolist(), [[*pages[1, :2].tolist(), *[-7] * 4], [-7] * 6,
                                            [*pages[2, :2].tolist(), *[-7] * 4]])
 
+    def test_slots_of_drafts(self):
+        """Two branches over pages of 4: each has its own copy of the last page, and the drafts' slots come to the front."""
+        page, topk, steps, lengths = 4, 2, 3, [7, 0, 9]
+        for paged in (True, False):
+            last = [n % page if paged else 0 for n in lengths]
+            step = [-(-(n + steps) // page) * page for n in last]
+            extend = [topk * n if paged else topk * steps for n in step]
+            given, pool = torch.randperm(900)[:sum(extend)], self.pool.clone()
+            locs, copies = given.clone(), torch.full((2, sum(last) * (topk - 1)), -7)
+            sglang.assign_draft_cache_locs[(3,)](
+                self.requests, pool, torch.tensor(lengths), torch.tensor(extend), torch.tensor([n // page for n in step]),
+                locs, *copies, torch.tensor(last).cumsum(0), copies.shape[1], 40, topk, steps, page if paged else 1, 4, 8)
+            want, sources, targets, fronts = self.pool.clone(), [], [], []
+            for request, length, tail, stride, part in zip(self.requests, lengths, last, step, given.split(extend)):
+                row = want[request]
+                row[length:length + len(part)] = part
+                for branch in range(topk):
+                    start = length - tail + branch * (stride if paged else steps)
+                    fronts += row[start + tail:start + tail + steps].tolist()
+                    if branch:
+                        sources += row[length - tail:length].tolist()
+                        targets += row[start:start + tail].tolist()
+            self.assertTrue(torch.equal(pool, want))
+            self.assertEqual(locs[:len(fronts)].tolist(), fronts)
+            self.assertEqual(copies.tolist(), [sources, targets])
+
     def test_slots_in_and_out(self):
         starts = torch.tensor([2, 9, 5])
         ends, before = starts + torch.tensor([3, 1, 2]), self.pool.clone()

@@ -10,7 +10,7 @@ from . import cache, delta
 from .common import scatter
 from .merge import merge_state, merge_state_v2
 
-__all__ = ["assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "build_tree_kernel_efficient",
+__all__ = ["assign_draft_cache_locs", "assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "build_tree_kernel_efficient",
            "causal_conv1d_update", "causal_conv1d_update_in_place", "create_flashinfer_kv_indices_triton",
            "fused_recurrent_gated_delta_rule_packed_decode", "fused_sigmoid_gating_delta_rule_update",
            "merge_state", "merge_state_v2", "reconstruct_indices_from_tree_mask", "scatter_ragged_to_page_table_kernel", "scatter_req_to_token_to_page_table_kernel",
@@ -59,6 +59,36 @@ def assign_extend_cache_locs_func(req_pool_indices: torch.Tensor, req_to_token: 
     scatter("cache_locs", ",form=ragged", lens=end_offset[:batch_size], starts=start_offset[:batch_size],
             requests=req_pool_indices[:batch_size], req_to_token=req_to_token, locs=locs)
     return locs
+
+
+@Launcher
+def assign_draft_cache_locs(
+        req_pool_indices: torch.Tensor, req_to_token: torch.Tensor, seq_lens: torch.Tensor, extend_lens: torch.Tensor,
+        num_new_pages_per_topk: torch.Tensor, out_cache_loc: torch.Tensor, source_cache_loc: torch.Tensor | None,
+        target_cache_loc: torch.Tensor | None, last_page_lens_cumsum: torch.Tensor | None, duplicate_cache_len: int,
+        pool_len: int, topk: int, speculative_num_steps: int, page_size: int, bs_upper: int, iter_upper: int) -> None:
+    """Slots of the drafts into their requests' rows; with pages and several branches also which slots of a last page each
+    branch copies from and to, and the drafts' own slots to the front of out_cache_loc (the original leaves them where no
+    page is shared). Up to four launches, and a few of torch's for their rows."""
+    count = seq_lens.shape[0]
+    lens = seq_lens.to(torch.int32)
+    paged = page_size > 1 and topk > 1
+    ends = lens + (extend_lens.to(torch.int32) if paged else topk * speculative_num_steps)
+    assign_req_to_token_pool_func(req_pool_indices, req_to_token, lens, ends, out_cache_loc, count)
+    if not paged:
+        return
+    if duplicate_cache_len > 0:
+        last = lens % page_size
+        step = num_new_pages_per_topk.to(torch.int32) * page_size
+        branch = torch.arange(1, topk, dtype=torch.int32, device=lens.device)
+        sources = (lens - last).repeat_interleave(topk - 1)
+        targets = ((lens - last)[:, None] + branch * step[:, None]).view(-1)
+        for starts, locs in ((sources, source_cache_loc), (targets, target_cache_loc)):
+            scatter("cache_locs", ",form=ragged", lens=starts + last.repeat_interleave(topk - 1), starts=starts,
+                    requests=req_pool_indices.repeat_interleave(topk - 1), req_to_token=req_to_token, locs=locs)
+    scatter("cache_locs", f",form=draft,page={page_size}", lens=lens, requests=req_pool_indices,
+            req_to_token=req_to_token, locs=out_cache_loc[:count * topk * speculative_num_steps], topk=topk,
+            steps=speculative_num_steps)
 
 
 def store_cache(k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, indices: torch.Tensor,
