@@ -11,6 +11,7 @@ import collections
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import random
 import re
@@ -67,10 +68,12 @@ SUBSTITUTES = {
              "vllm._aiter_ops": {"is_aiter_found_and_supported": __name__},
              "vllm.v1.attention.backends.rocm_aiter_fa": {
                  "cp_mha_gather_cache": "kgen.dropin.vllm", "reshape_and_cache_shuffle_triton": "kgen.dropin.vllm"},
+             "torch.ops.aiter": {"paged_attention_v1": "kgen.dropin.aiter"},
              "torch.ops._C": {"top_k_per_row_decode": "kgen.dropin.vllm", "top_k_per_row_prefill": "kgen.dropin.vllm"},
              "tests.kernels.utils": {"opcheck": __name__}, "vllm.triton_utils.triton": {"next_power_of_2": __name__},
              "vllm.platforms": {"current_platform": __name__},
              "vllm.platforms.rocm": {"get_cdna_version": __name__, "on_mi3xx": __name__, "on_gfx950": __name__},
+             "vllm.utils.mem_utils": {"get_max_shared_memory_bytes": __name__},
              "vllm.utils.torch_utils": {"set_random_seed": __name__}},
     "sglang": {"sgl_kernel": {"build_tree_kernel_efficient": "kgen.dropin.sglang",
                               "reconstruct_indices_from_tree_mask": "kgen.dropin.sglang",
@@ -94,7 +97,8 @@ SUBSTITUTES = {
                "sglang.srt.server_args": {"ServerArgs": __name__, "set_global_server_args_for_scheduler": __name__},
                "sglang.test.test_utils": {"CustomTestCase": __name__, "empty_gpu_cache": __name__},
                "sglang.test.ci.ci_register": {"register_cuda_ci": __name__, "register_amd_ci": __name__}},
-    "fla": {"fla.ops.gated_delta_rule": {"fused_recurrent_gated_delta_rule": "kgen.dropin.fla"},
+    "fla": {"fla.ops.gated_delta_rule.gate": {"naive_gdn_gate": __name__},
+            "fla.ops.gated_delta_rule": {"fused_recurrent_gated_delta_rule": "kgen.dropin.fla"},
             "fla.utils": {"device": __name__, "assert_close": __name__, "device_platform": __name__,
                           "IS_INTEL_ALCHEMIST": __name__}},
 }
@@ -226,6 +230,10 @@ def next_power_of_2(count):
     return 1 << (count - 1).bit_length()
 
 
+def get_max_shared_memory_bytes():
+    return GPU.shared_memory_per_block
+
+
 def get_arch():
     return GPU.gcnArchName
 
@@ -265,6 +273,12 @@ def assert_close(prefix, reference, found, ratio, warning=False, err_atol=1e-6):
     if (reference - found).abs().max().item() > err_atol:
         apart = ((reference - found).float().square().mean() / reference.float().square().mean()).sqrt().item()
         assert apart < ratio, f"{prefix}: {apart} apart"
+
+
+def naive_gdn_gate(g, A_log, dt_bias=None, output_dtype=torch.float32):
+    """flash-linear-attention's, of the log of the decay."""
+    raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
+    return (-A_log.float().exp() * torch.nn.functional.softplus(raw)).to(output_dtype)
 
 
 # ---- packages that are not there ----
@@ -331,6 +345,19 @@ NO_FUNCTION = re.compile("'function' object is not subscriptable|module 'triton'
                          "|'_OpNamespace' '_C' object has no attribute")
 
 
+class References(importlib.abc.MetaPathFinder):
+    """A peer's own references in plain torch, out of the checkout, whose package is stood in for."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def find_spec(self, name, path=None, target=None):
+        place = os.path.join(self.root, *name.split(".")) + ".py"
+        if name.endswith(".naive") and os.path.isfile(place):
+            return importlib.util.spec_from_file_location(name, place)
+        return None
+
+
 class Counted:
     """A function of kgen's, and how often one has returned."""
     calls = 0
@@ -355,7 +382,7 @@ def place_of(module):
 
 
 def substitute(project):
-    for library in ("_C_cache_ops", "aiter"):
+    for library in ("_C_cache_ops", "_rocm_C", "aiter"):
         setattr(torch.ops, library, Absent(f"torch.ops.{library}"))
     getattr(torch.ops, "_C")  # a namespace is made when it is asked for
     for module, names in SUBSTITUTES[project].items():
@@ -479,8 +506,10 @@ def main():
     if not torch.cuda.is_available():
         emulate()
     folder = os.path.dirname(os.path.abspath(sys.argv[2]))
-    if sys.argv[1] == "vllm" and f"{os.sep}tests{os.sep}" in folder + os.sep:  # its tests import each other
-        sys.path.append(folder.rsplit(f"{os.sep}tests", 1)[0])
+    checkout = folder.rsplit(f"{os.sep}tests", 1)[0]
+    if sys.argv[1] == "vllm" and checkout != folder:  # its tests import each other
+        sys.path.append(checkout)
+    sys.meta_path.insert(0, References(checkout))
     substitute(sys.argv[1])
     sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir", folder, "--confcutdir", folder,
                           *sys.argv[2:]], plugins=[Report()]))

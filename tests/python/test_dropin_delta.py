@@ -95,6 +95,25 @@ class Recurrence(unittest.TestCase):
             close(out[row], want, f"sequence {row}")
             close(state[row].transpose(1, 2), after, f"state {row}", 1e-3)
 
+    def test_gates_that_are_not_given(self):
+        """Made of a, b and their parameters, the state as [V][K]; and betas of up to 2."""
+        i = Inputs(4)
+        q, k, v = (x.view(2, 2, *x.shape[1:]) for x in split(i.x))
+        a, b, state = i.a.view(2, 2, HV), i.b.view(2, 2, HV), i.before[:2]
+        how = {"initial_state": state, "output_final_state": True, "use_qk_l2norm_in_kernel": True, "state_v_first": True,
+               "use_gate_in_kernel": True, "A_log": i.a_log, "dt_bias": i.dt_bias}
+        out, after = fla.fused_recurrent_gated_delta_rule(q, k, v, a, beta=b, use_beta_sigmoid_in_kernel=True, **how)
+        for row in range(2):
+            want, state_after = i.want(slice(2 * row, 2 * row + 2), row)
+            close(out[row], want, f"sequence {row}")
+            close(after[row], state_after, f"state {row}", 1e-3)
+        twice = fla.fused_recurrent_gated_delta_rule(q, k, v, a, beta=b, use_beta_sigmoid_in_kernel=True,
+                                                     allow_neg_eigval=True, **how)[0]
+        given = fla.fused_recurrent_gated_delta_rule(q, k, v, a, beta=2 * b.float().sigmoid(), **how)[0]
+        self.assertTrue(torch.equal(twice, given) and not torch.equal(twice, out))
+        with self.assertRaisesRegex(ValueError, "A_log=None"):
+            fla.fused_recurrent_gated_delta_rule(q, k, v, a, beta=b, use_gate_in_kernel=True)
+
     def test_refuses(self):
         i = Inputs(40)
         q, k, v = (x[None] for x in split(i.x))
