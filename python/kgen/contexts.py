@@ -12,6 +12,7 @@ from typing import Any
 from . import Context, Kernel, KgenError, describe
 from . import open as open_device
 
+OWN = ("cpu", "classes")  # settings that are not options of kgen.open
 settings: dict[str, Any] = {"mode": os.environ.get("KGEN_MODE", "auto")}
 contexts: dict[str, Context] = {}
 kernels: dict[tuple[str, str], Kernel] = {}
@@ -20,8 +21,9 @@ lock = threading.Lock()
 
 def configure(**options: Any) -> None:
     """What contexts are opened with: mode, cache_dir, tuning, driver, log (kgen.open), and cpu, the device
-    of tensors on the CPU ("cpu:cdna3"). Before the first use of a device."""
-    known = {"mode", "cache_dir", "tuning", "driver", "log", "cpu"}
+    of tensors on the CPU ("cpu:cdna3"). classes: attention's drop-ins have one kernel for all windows and for all pages of
+    a multiple of 16 tokens. Before the first use of a device."""
+    known = {"mode", "cache_dir", "tuning", "driver", "log", *OWN}
     if not known >= options.keys():
         raise TypeError(f"{', '.join(options.keys() - known)}: one of {', '.join(sorted(known))} expected")
     if contexts:
@@ -56,7 +58,7 @@ def context_of(device: Any) -> Context:
     if found is None:
         with lock:
             if name not in contexts:
-                contexts[name] = open_device(name, **{key: value for key, value in settings.items() if key != "cpu"})
+                contexts[name] = open_device(name, **{key: value for key, value in settings.items() if key not in OWN})
             found = contexts[name]
     return found
 

@@ -69,6 +69,7 @@ SUBSTITUTES = {
              "vllm.v1.attention.backends.rocm_aiter_fa": {
                  "cp_mha_gather_cache": "kgen.dropin.vllm", "reshape_and_cache_shuffle_triton": "kgen.dropin.vllm"},
              "torch.ops.aiter": {"paged_attention_v1": "kgen.dropin.aiter"},
+             "torch.ops._rocm_C": {"paged_attention": f"{__name__}:opcheck"},  # named to be registered, never called
              "torch.ops._C": {"top_k_per_row_decode": "kgen.dropin.vllm", "top_k_per_row_prefill": "kgen.dropin.vllm"},
              "tests.kernels.utils": {"opcheck": __name__}, "vllm.triton_utils.triton": {"next_power_of_2": __name__},
              "vllm.platforms": {"current_platform": __name__},
@@ -382,9 +383,10 @@ def place_of(module):
 
 
 def substitute(project):
-    for library in ("_C_cache_ops", "_rocm_C", "aiter"):
+    for library in ("_C_cache_ops", "aiter"):
         setattr(torch.ops, library, Absent(f"torch.ops.{library}"))
-    getattr(torch.ops, "_C")  # a namespace is made when it is asked for
+    for library in ("_C", "_rocm_C"):  # a namespace is made when it is asked for
+        getattr(torch.ops, library)
     for module, names in SUBSTITUTES[project].items():
         try:
             target = place_of(module)

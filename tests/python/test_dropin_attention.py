@@ -1,12 +1,15 @@
 """The attention and cache drop-ins beside plain torch, on the cpu device."""
+import itertools
+import re
 import sys
 import types
 import unittest
+import unittest.mock
 
 import torch
 from references import Pages, attention, close
 
-from kgen import KgenError
+from kgen import KgenError, contexts
 from kgen.dropin import aiter, flash, vllm
 
 D, HKV, G = 64, 2, 2
@@ -63,6 +66,23 @@ class Unified(unittest.TestCase):
                 want, _ = attention(q[at:at + count], wide.of(k, row), wide.of(v, row), SCALE)
                 close(out[at:at + count], want, f"{count} tokens of sequence {row}")
                 at += count
+
+    def test_classes(self):
+        """One kernel for every window and page of a multiple of 16, one without a window."""
+        before, dim = set(contexts.kernels), 32  # which no other test has
+        with unittest.mock.patch.dict(contexts.settings, classes=True):
+            for page, window in itertools.product((16, 48), (0, 5, 20)):
+                cache, q = Pages([40, 7], HKV, dim, page=page), torch.randn(2, HKV * G, dim).bfloat16()
+                out = torch.empty_like(q)
+                vllm.unified_attention(q, cache.k, cache.v, out, ends_of([1, 1]), 1, cache.lengths, 40, dim ** -0.5, True,
+                                       (window - 1, 0) if window else (-1, -1), cache.table, 0.0, None, None, None)
+                for row in range(2):
+                    want, _ = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), dim ** -0.5,
+                                        window=window)
+                    close(out[row:row + 1], want, f"sequence {row}, pages of {page}, window {window}")
+        lines = [line for _, line in set(contexts.kernels) - before]
+        self.assertEqual(sorted(re.search("page=[^,]*|$", line)[0] + re.search("window=[^,]*|$", line)[0] for line in lines),
+                         ["page=x16window=off", "page=x16window=rt"])
 
     def test_aiter_with_everything(self):
         self.run_one([40, 7], [3, 2], aiter.unified_attention, window=16, softcap=20.0,

@@ -1,7 +1,7 @@
 """One launch of family attn out of what engines pass: which phase, which spec, which tensors.
 
-decode has one query token a sequence; verify up to 16; extend any number; prefill as well, of keys without pages. A window, a cap, slopes,
-sinks and the page are numbers of the spec, so each of a model's kinds of layers has its own kernel.
+decode has one query token a sequence; verify up to 16; extend any number; prefill as well, of keys without pages. The window and the page
+are numbers of the spec, so each of a model's kinds of layers has its own kernel; with contexts.configure(classes=True) they are given at launch.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .. import Dispatcher, Kernel
+from ..contexts import settings
 from .common import EIGHT_BITS, ready, word
 
 BYTES = torch.uint8
@@ -49,12 +50,13 @@ def choose(key: Chosen, given: dict[str, Any]) -> Kernel:
     phase, (window, right), (chunk, lookback), causal, capped, first, layout, kv, root, lse_by_token = key
     q, k, v, slopes = given["q"], given["k"][0], given["v"][0], given["alibi_slopes"]
     heads, page = sizes_of(k, layout)
+    classes = settings.get("classes", False)
     if q.dtype not in EIGHT_BITS and given["q_descale"] is not None:
         raise NotImplementedError(f"q_descale: queries of {word(q.dtype)} have none; q=fp8 has")
     keys = [f"attn:phase={phase}", f"q={word(q.dtype)}", f"kv={kv or word(k.dtype)}", f"o={word(given['out'].dtype)}",
-            f"d={q.shape[-1]}", f"dv={v.shape[2 if layout == 'xpacked' else 3]}", f"g={q.shape[-2] // heads}", f"page={page}", f"layout={layout}",
+            f"d={q.shape[-1]}", f"dv={v.shape[2 if layout == 'xpacked' else 3]}", f"g={q.shape[-2] // heads}", f"page={'x16' if classes and page % 16 == 0 else page}", f"layout={layout}",
             f"causal={causal}",
-            f"window={window or 'off'}", f"right={right or 'off'}", f"softcap={int(capped)}",
+            f"window={('rt' if classes else window) if window else 'off'}", f"right={right or 'off'}", f"softcap={int(capped)}",
             f"alibi={'sqrt' if slopes is not None and root else int(slopes is not None)}",
             f"sinks={int(given['sinks'] is not None)}", f"spans={int(given['span_ends'] is not None)}",
             "lse=0" if given["lse"] is None else "lse=th" if lse_by_token else "lse=1"]
@@ -105,4 +107,5 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
     LAUNCHES.launch((phase, window, chunks, mode, softcap != 0.0, first, layout, kv, root, lse_by_token), q=q,
                     k=pages, v=values, out=out, block_table=block_table, seq_lens=lengths, cu_seqlens_k=ends, cu_seqlens_q=starts,
                     causal=each, q_descale=q_scale, k_descale=k_scale, v_descale=v_scale, out_scale=out_scale, alibi_slopes=slopes,
-                    sinks=sinks, lse=lse, span_ends=span_ends, kv_indptr=lists[0], kv_indices=lists[1], words=words, softmax_scale=scale, softcap=softcap)
+                    sinks=sinks, lse=lse, span_ends=span_ends, kv_indptr=lists[0], kv_indices=lists[1], words=words, softmax_scale=scale, softcap=softcap,
+                    window=window[0] if settings.get("classes") else 0)

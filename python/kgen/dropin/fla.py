@@ -29,8 +29,10 @@ def fused_recurrent_gated_delta_rule(
         dt_bias: torch.Tensor | None = None, use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
         state_v_first: bool = False,
         cu_seqlens: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """States [N][Hv][K][V], with state_v_first [N][Hv][V][K], are f32 and come back in a tensor of their own."""
+    """States [N][Hv][K][V], with state_v_first [N][Hv][V][K], are f32 and come back in a tensor of their own. q and k
+    wider than v are rounded to its type, in which the kernel reads all three."""
     offered(gk=gk, gv=gv)
+    q, k = (x.to(v.dtype) for x in (q, k))
     if g is None:
         raise NotImplementedError("g=None: gate=gdn has a decay a head")
     if use_gate_in_kernel and A_log is None:
