@@ -295,6 +295,22 @@ class PagedV1(unittest.TestCase):
             want, _ = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE)
             close(out[row:row + 1], want, f"sequence {row}")
 
+    def test_pages_by_heads(self):
+        """With a scale for all, and one for each token and head."""
+        cache, q, slopes = Pages([33, 7], HKV, D), queries(2), torch.rand(HKV * G)
+        k, v = (x.transpose(1, 2).contiguous().float() for x in (cache.k, cache.v))
+        each = torch.rand(k.shape[:3]) + 0.5
+        for scale in (torch.tensor([0.5]), each):
+            wide = scale[..., None] if scale.numel() > 1 else scale
+            narrow = [(x / wide).to(torch.float8_e4m3fnuz) for x in (k, v)]
+            seen = [(x.float() * wide).transpose(1, 2) for x in narrow]
+            out = torch.empty_like(q)
+            aiter.paged_attention_decode(out, q, *narrow, cache.lengths, cache.table, SCALE, 33, None, scale, scale,
+                                         alibi_slopes=slopes)
+            for row in range(2):
+                want, _ = attention(q[row:row + 1], cache.of(seen[0], row), cache.of(seen[1], row), SCALE, slopes=slopes)
+                close(out[row:row + 1], want, f"sequence {row}, {scale.numel()} scales")
+
     def test_slopes_before_the_cap(self):
         cache, q, slopes = Pages([33, 7], HKV, D), queries(2) * 4, torch.rand(HKV * G)
         out = torch.empty_like(q)

@@ -7,10 +7,11 @@ import torch
 
 from . import cache, delta, flash, vllm
 from .attention import attend
-from .common import cache_word, offered
+from .common import EIGHT_BITS, cache_word, offered, one
 
 LAYOUTS = {"NHD": "nhd", "HND": "hnd"}
-__all__ = ["causal_conv1d_update", "causal_conv1d_update_single_token", "flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_ragged", "paged_attention_v1",
+__all__ = ["causal_conv1d_update", "causal_conv1d_update_single_token", "flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_decode",
+           "paged_attention_ragged", "paged_attention_v1",
            "reshape_and_cache_flash", "unified_attention"]
 
 
@@ -45,6 +46,18 @@ def paged_attention_v1(
            layout=LAYOUTS[kv_cache_layout], kv=kv, k_scale=k_scale, v_scale=v_scale, starts=cu_query_lens, longest=mtp, window=(sliding_window, 0),
            softcap=logits_soft_cap, slopes=alibi_slopes, first="alibi", out_scale=fp8_out_scale)
     return out
+
+
+def paged_attention_decode(
+        output: torch.Tensor, query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
+        seq_lens: torch.Tensor, block_tables: torch.Tensor, attn_scale: float, max_seq_len: int, compute_type: Any,
+        k_scale: torch.Tensor, v_scale: torch.Tensor, num_seq_partitions: int = 0,
+        alibi_slopes: torch.Tensor | None = None) -> None:
+    """aiter.ops.triton's, of pages [NB][Hkv][page][D]; scales are one for all, or [NB][Hkv][page], also with a last 1. Queries of 8
+    bits have none. compute_type is how the original multiplies."""
+    k_each, v_each = ((scale.view(scale.shape[:3]), "hnd") if scale.numel() > 1 else scale for scale in (k_scale, v_scale))
+    attend(query, key_cache, value_cache, output, block_tables, seq_lens, scale=attn_scale, layout="hnd", k_scale=k_each,
+           v_scale=v_each, q_scale=one(query.device) if query.dtype in EIGHT_BITS else None, slopes=alibi_slopes)
 
 
 def paged_attention_ragged(

@@ -79,6 +79,11 @@ def constant(device: torch.device, count: int, value: int) -> torch.Tensor:
                      lambda: torch.full((size,), value, dtype=torch.int32, device=device))[:count]
 
 
+def one(device: torch.device) -> torch.Tensor:
+    """The scale of what has none."""
+    return made_once((device, "one"), lambda: torch.ones(1, dtype=torch.float32, device=device))
+
+
 def counted(device: torch.device, count: int) -> torch.Tensor:
     """0, 1, 2, ... as i32."""
     size = size_class(count)
