@@ -289,11 +289,13 @@ class PagedV1(unittest.TestCase):
     def test_decode(self):
         cache, q = Pages([33, 7], HKV, D), queries(2)
         out = torch.empty_like(q)
-        aiter.paged_attention_v1(out, None, q, cache.k, cache.v, SCALE, cache.table, None, cache.lengths, 33,
-                                 None, "auto", "NHD", 0.0, torch.tensor(1.0), torch.tensor(1.0))
-        for row in range(2):
-            want, _ = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE)
-            close(out[row:row + 1], want, f"sequence {row}")
+        for starts in (None, ends_of([1, 1]), ends_of([1])):  # the last without its end, as vLLM passes it
+            out.fill_(float("nan"))
+            aiter.paged_attention_v1(out, None, q, cache.k, cache.v, SCALE, cache.table, starts, cache.lengths, 33,
+                                     None, "auto", "NHD", 0.0, torch.tensor(1.0), torch.tensor(1.0))
+            for row in range(2):
+                want, _ = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE)
+                close(out[row:row + 1], want, f"sequence {row}")
 
     def test_pages_by_heads(self):
         """With a scale for all, and one for each token and head."""

@@ -38,9 +38,12 @@ def paged_attention_v1(
         kv_cache_layout: str, logits_soft_cap: float, k_scale: torch.Tensor, v_scale: torch.Tensor,
         fp8_out_scale: torch.Tensor | None = None, partition_size: int = 256, mtp: int = 1,
         sliding_window: int = 0) -> torch.Tensor:
-    """Slopes come before the cap here, as in AITER's kernel. Its workspace is not used: it is the stream's."""
+    """Slopes come before the cap here, as in AITER's kernel. Its workspace is not used: it is the stream's. cu_query_lens
+    without the last end is that of one token a sequence, as vLLM passes it."""
     if kv_cache_layout not in LAYOUTS:
         raise NotImplementedError(f"kv_cache_layout={kv_cache_layout}: NHD or HND")
+    if cu_query_lens is not None and cu_query_lens.shape[0] == context_lens.shape[0] == query.shape[0]:
+        cu_query_lens = None
     kv = None if kv_cache_dtype == "auto" else cache_word(key_cache, kv_cache_dtype)
     attend(query, key_cache, value_cache, out, block_tables, context_lens, scale=scale,
            layout=LAYOUTS[kv_cache_layout], kv=kv, k_scale=k_scale, v_scale=v_scale, starts=cu_query_lens, longest=mtp, window=(sliding_window, 0),
