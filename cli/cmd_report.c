@@ -74,7 +74,8 @@ static void table_row(kgen__table *table, const kgen_entry *entry, const kgen_pr
     kgen__table_cell(table, "%.1f", p->us);
     kgen__table_cell(table, "%s", p->bound);
     kgen__table_cell(table, "%.0f %%", 100 * p->bytes / p->us / p->achievable);
-    kgen__table_cell(table, "%.1f", p->in_flight_per_cu / 1024);
+    kgen__table_cell(table, "%.1f",
+                     (p->mean_in_flight > 0 ? p->mean_in_flight : p->in_flight_per_cu) / 1024);
     kgen__table_cell(table, "%.0f", p->in_flight_target / 1024);
     kgen__table_cell(table, "%.1f", per_kib(&p->mix));
     kgen__table_cell(table, "%.0f %%", 100 * wide_share(&p->mix, entry));
@@ -96,17 +97,18 @@ static json_t *prediction_json(const kgen_entry *entry, const kgen_problem *prob
                                const kgen__prediction *p) {
     json_t *shape = json_pack("{s:i, s:i, s:i}", "batch", problem->batch, "context",
                               problem->context, "heads", problem->heads);
-    json_t *parts = json_pack("{s:f, s:f, s:f, s:f}", "memory", p->memory_us, "valu", p->valu_us,
-                              "matrix", p->matrix_us, "fixed", p->fixed_us);
-    return json_pack("{s:s, s:s, s:s, s:o, s:f, s:o, s:s, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:o, "
-                     "s:s}",
-                     "spec", entry->spec, "arch", entry->target, "symbol", entry->symbol, "problem",
-                     shape, "us", p->us, "parts_us", parts, "bound", p->bound, "bytes", p->bytes,
-                     "of_bandwidth", p->bytes / p->us / p->achievable, "bandwidth_gb_s",
-                     p->bandwidth / 1000, "in_flight_per_cu", p->in_flight_per_cu,
-                     "in_flight_target", p->in_flight_target, "waves_per_simd", p->waves_per_simd,
-                     "workgroups", p->workgroups, "turn", mix_json(&p->mix), "assumptions",
-                     p->assumptions);
+    json_t *parts =
+        json_pack("{s:f, s:f, s:f, s:f, s:f}", "memory", p->memory_us, "valu", p->valu_us, "matrix",
+                  p->matrix_us, "turns", p->turns_us, "fixed", p->fixed_us);
+    return json_pack(
+        "{s:s, s:s, s:s, s:o, s:f, s:o, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:o, "
+        "s:s}",
+        "spec", entry->spec, "arch", entry->target, "symbol", entry->symbol, "problem", shape, "us",
+        p->us, "parts_us", parts, "bound", p->bound, "bytes", p->bytes, "of_bandwidth",
+        p->bytes / p->us / p->achievable, "bandwidth_gb_s", p->bandwidth / 1000, "in_flight_per_cu",
+        p->in_flight_per_cu, "mean_in_flight_per_cu", p->mean_in_flight, "in_flight_target",
+        p->in_flight_target, "waves_per_simd", p->waves_per_simd, "workgroups", p->workgroups,
+        "turn", mix_json(&p->mix), "assumptions", p->assumptions);
 }
 
 /* What is said below the table: each line once. */

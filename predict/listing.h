@@ -68,4 +68,19 @@ const kgen__loop *kgen__listing_hottest(const kgen__listing *listing);
 void kgen__listing_mix(kgen__mix *out, const kgen__listing *listing, const kgen__loop *loop,
                        int32_t wave_size);
 
+typedef struct kgen__path {
+    kgen__instruction *steps;
+    int32_t count;
+} kgen__path;
+
+/* One turn, or of no loop all of the code, the way that most turns go. *out: kgen__path_free;
+ * nothing in it: no way leads to an end. */
+kgen_status kgen__listing_path(kgen__path *out, const kgen__listing *listing,
+                               const kgen__loop *loop, kgen_error *err);
+void kgen__path_free(kgen__path *path);
+
+/* Sets turn_us and turn_flight; as they are where the target has no device. */
+kgen_status kgen__predict_pace(kgen__mix *out, const kgen__path *path, const kgen_target *target,
+                               kgen_error *err);
+
 #endif

@@ -138,6 +138,17 @@ void kgen__listing_mix(kgen__mix *out, const kgen__listing *listing, const kgen_
     out->in_flight_bytes = most_in_flight(listing, loop, wave_size);
 }
 
+static kgen_status mix_of_listing(kgen__mix *out, const kgen__listing *l, const kgen_target *target,
+                                  kgen_error *err) {
+    const kgen__loop *loop = kgen__listing_hottest(l);
+    kgen__path path;
+    kgen__listing_mix(out, l, loop, target->wave_size);
+    KGEN_TRY(kgen__listing_path(&path, l, loop, err));
+    kgen_status status = kgen__predict_pace(out, &path, target, err);
+    kgen__path_free(&path);
+    return status;
+}
+
 kgen_status kgen__predict_mix(kgen__mix *out, const kgen_entry *entry, const kgen_target *target,
                               kgen_error *err) {
     kgen__listing listing;
@@ -146,7 +157,7 @@ kgen_status kgen__predict_mix(kgen__mix *out, const kgen_entry *entry, const kge
     kgen_status status = kgen__listing_parse(&listing, text, target->isa, err);
     free(text);
     if (status != KGEN_OK) return status;
-    kgen__listing_mix(out, &listing, kgen__listing_hottest(&listing), target->wave_size);
+    status = mix_of_listing(out, &listing, target, err);
     kgen__listing_free(&listing);
-    return KGEN_OK;
+    return status;
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "gen/gdn.h"
 #include "runtime/kv_pack.h"
+#include "predict/device_row.h"
 #include "predict/listing.h"
 #include "seed.h"
 
@@ -283,6 +285,109 @@ static void test_in_flight(void **state) {
         assert_int_equal(m.looped, 1);
         if (m.in_flight_bytes != cases[i].bytes)
             fail_msg("%s: %d bytes, not %d", cases[i].what, m.in_flight_bytes, cases[i].bytes);
+    }
+}
+
+/* ---- the way of a turn, and its pace -------------------------------------------------- */
+
+#define LOAD "global_load_dwordx4 v[0:3], v[8:9], off"
+#define ADD "v_add_f32 v0, v0, v1"
+#define MFMA "v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], 0"
+
+/* "gfx942": what its hot loop is, turn by turn. */
+static kgen__mix pace_of(const char *const *lines, const char *arch) {
+    const kgen_target *target = target_of(arch);
+    kgen__listing l;
+    kgen__path path;
+    kgen_error err;
+    kgen__mix mix;
+    if (parse(&l, lines, target->isa, &err) != KGEN_OK) fail_msg("%s", err.text);
+    const kgen__loop *loop = kgen__listing_hottest(&l);
+    kgen__listing_mix(&mix, &l, loop, target->wave_size);
+    assert_int_equal(kgen__listing_path(&path, &l, loop, &err), KGEN_OK);
+    assert_int_equal(kgen__predict_pace(&mix, &path, target, &err), KGEN_OK);
+    kgen__path_free(&path);
+    kgen__listing_free(&l);
+    return mix;
+}
+
+typedef struct way_case {
+    const char *what;
+    int steps;
+    const char *lines[12];
+} way_case;
+
+static void test_ways(void **state) {
+    static const way_case cases[] = {
+        {"round masks",
+         4,
+         {LOAD, "s_cbranch_scc0 @4", ADD, ADD, MFMA, "s_cbranch_scc1 @0", "s_endpgm"}},
+        {"through products",
+         5,
+         {LOAD, "s_cbranch_scc0 @4", MFMA, ADD, "s_cbranch_scc1 @0", "s_endpgm"}},
+        {"the shorter of two without",
+         4,
+         {MFMA, "s_cbranch_scc0 @5", ADD, ADD, "s_branch @6", ADD, "s_cbranch_scc1 @0",
+          "s_endpgm"}},
+        {"no loop", 4, {LOAD, "s_cbranch_scc0 @4", ADD, ADD, ADD, "s_endpgm"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        kgen__listing l;
+        kgen__path path;
+        kgen_error err;
+        assert_int_equal(parse(&l, cases[i].lines, KGEN_ISA_CDNA3, &err), KGEN_OK);
+        assert_int_equal(kgen__listing_path(&path, &l, kgen__listing_hottest(&l), &err), KGEN_OK);
+        if (path.count != cases[i].steps)
+            fail_msg("%s: %d instructions, not %d", cases[i].what, path.count, cases[i].steps);
+        kgen__path_free(&path);
+        kgen__listing_free(&l);
+    }
+}
+
+static void assert_near(double got, double wanted, const char *what) {
+    if (!(fabs(got - wanted) <= 0.02 * wanted)) fail_msg("%s: %.9g, not %.9g", what, got, wanted);
+}
+
+static void test_paces(void **state) {
+    static const char *const vector[] = {ADD, ADD, ADD, "s_cbranch_scc1 @0", "s_endpgm", NULL};
+    static const char *const both[] = {MFMA, ADD, ADD, ADD, "s_cbranch_scc1 @0", "s_endpgm", NULL};
+    static const char *const wmma[] = {"v_wmma_f32_16x16x16_bf16 v[0:7], v[8:15], v[16:23], v[0:7]",
+                                       ADD, "s_cbranch_scc1 @0", "s_endpgm", NULL};
+    static const char *const waits[] = {LOAD, "s_waitcnt vmcnt(0)", "s_cbranch_scc1 @0", "s_endpgm",
+                                        NULL};
+    static const char *const ahead[] = {LOAD, "s_waitcnt vmcnt(4)", "s_cbranch_scc1 @0", "s_endpgm",
+                                        NULL};
+    const double us = 1e-6 * 1e6 / 1250; /* a cycle of gfx942 while memory is busy */
+    (void)state;
+    kgen__mix m = pace_of(vector, "gfx942");
+    assert_near(m.turn_us[0], 20 * us, "a wave issues every four cycles"); /* all of the code */
+    assert_near(m.turn_us[7], 8 * 12 * us, "waves share the vector unit");
+    m = pace_of(both, "gfx942");
+    assert_near(m.turn_us[1], 2 * 16 * us, "products leave the vector unit to others");
+    assert_near(m.turn_us[7], 8 * 16 * us, "and share their own");
+    double cycles = pace_of(wmma, "gfx1100").matrix_cycles;
+    m = pace_of(wmma, "gfx1100");
+    assert_near(m.turn_us[7] * 2300, 8 * (cycles + 1), "RDNA multiplies in the vector unit");
+    m = pace_of(waits, "gfx942");
+    assert_true(m.turn_us[0] > 0.5 && m.turn_us[0] < 0.7); /* the latency of an idle memory */
+    assert_near(m.turn_flight[0], 1024, "one load under way");
+    assert_true(4 / m.turn_us[3] > 2 / m.turn_us[0]); /* others wait beside it */
+    kgen__mix deep = pace_of(ahead, "gfx942");
+    assert_true(deep.turn_us[0] < 0.5 * m.turn_us[0] && deep.turn_flight[0] > 3 * 1024);
+}
+
+/* More waves do more, and none more than the memory gives. */
+static void check_paces(const kgen__mix *m, const char *arch) {
+    const kgen_target *target = target_of(arch);
+    const kgen__device_row *device;
+    assert_int_equal(kgen__device_find(&device, target, NULL), KGEN_OK);
+    for (int n = 0; n < KGEN__PACES; n++) {
+        double turns = (n + 1) / m->turn_us[n] * target->simds * target->typical_cus;
+        if (turns * m->turn_bytes > 1.03 * device->achievable)
+            fail_msg("%s, %d waves: %.9g bytes a us", arch, n + 1, turns * m->turn_bytes);
+        if (n > 0 && (n + 1) / m->turn_us[n] < 0.9 * n / m->turn_us[n - 1])
+            fail_msg("%s: %d waves do less than %d", arch, n + 1, n);
     }
 }
 
@@ -680,6 +785,8 @@ static void check_real(const real_case *c, const kgen_job *job, const kgen_entry
     if (job->spec.family == KGEN_FAMILY_ATTN) /* 512 MB and more: limited by memory */
         assert_true(p.bytes / p.us > 0.8 * p.achievable);
     assert_non_null(strstr(p.assumptions, job->target->name));
+    check_paces(m, job->target->name);
+    assert_true(p.mean_in_flight > 0 && p.mean_in_flight <= 1.01 * p.in_flight_per_cu);
 }
 
 static void test_real_kernels(void **state) {
@@ -716,6 +823,8 @@ int main(void) {
         cmocka_unit_test(test_entered_in_the_middle),
         cmocka_unit_test(test_hot_loop),
         cmocka_unit_test(test_in_flight),
+        cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_paces),
         cmocka_unit_test(test_bad_listings),
         cmocka_unit_test(test_random_listings),
         cmocka_unit_test(test_bytes),
