@@ -34,6 +34,10 @@ SUBSTITUTES = {
               "aiter.ops.triton.attention.unified_attention": {"unified_attention": "kgen.dropin.aiter",
                                                                "is_2d_gluon_available": __name__},
               "aiter.ops.triton.attention.pa_decode": {"paged_attention_decode": "kgen.dropin.aiter"},
+              "aiter.ops.triton.fusions.fused_kv_cache": {
+                  "fused_qk_rope_cat_and_cache_mla": "kgen.dropin.aiter", "fused_qk_rope_cosine_cache_llama": "kgen.dropin.aiter",
+                  "fused_qk_rope_reshape_and_cache": "kgen.dropin.aiter"},
+              "aiter.ops.triton.kv_cache": {"cat_and_cache_mla": "kgen.dropin.aiter"},
               "aiter.ops.triton.utils.types": {"e4m3_dtype": __name__},
               "aiter.ops.triton.utils._triton.arch_info": {"get_arch": __name__},
               "aiter.ops.triton.causal_conv1d": {"PAD_SLOT_ID": __name__},
@@ -354,12 +358,15 @@ NO_FUNCTION = re.compile("'function' object is not subscriptable|module 'triton'
 
 
 class References(importlib.abc.MetaPathFinder):
-    """A peer's own references in plain torch, out of the checkout, whose package is stood in for."""
+    """A peer's own references in plain torch, out of the checkout, whose package is stood in for: modules of that name, and
+    what AITER's tests have of each other."""
 
     def __init__(self, root):
         self.root = root
 
     def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "op_tests":
+            return importlib.machinery.PathFinder.find_spec(name, path or [self.root])
         place = os.path.join(self.root, *name.split(".")) + ".py"
         if name.endswith(".naive") and os.path.isfile(place):
             return importlib.util.spec_from_file_location(name, place)
@@ -515,7 +522,7 @@ def main():
     if not torch.cuda.is_available():
         emulate()
     folder = os.path.dirname(os.path.abspath(sys.argv[2]))
-    checkout = folder.rsplit(f"{os.sep}tests", 1)[0]
+    checkout = re.sub("(.*)/(?:op_)?tests(/.*)?$", r"\1", folder)
     if sys.argv[1] == "vllm" and checkout != folder:  # its tests import each other
         sys.path.append(checkout)
     sys.meta_path.insert(0, References(checkout))

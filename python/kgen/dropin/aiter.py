@@ -8,10 +8,13 @@ import torch
 from . import cache, delta, flash, vllm
 from .attention import attend
 from .common import EIGHT_BITS, cache_word, offered, one
+from .rope import (cat_and_cache_mla, fused_qk_rope_cat_and_cache_mla, fused_qk_rope_cosine_cache_llama,
+                   fused_qk_rope_reshape_and_cache)
 
 LAYOUTS = {"NHD": "nhd", "HND": "hnd"}
-__all__ = ["causal_conv1d_update", "causal_conv1d_update_single_token", "flash_attn_varlen_func", "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_decode",
-           "paged_attention_ragged", "paged_attention_v1",
+__all__ = ["cat_and_cache_mla", "causal_conv1d_update", "causal_conv1d_update_single_token", "flash_attn_varlen_func",
+           "fused_qk_rope_cat_and_cache_mla", "fused_qk_rope_cosine_cache_llama", "fused_qk_rope_reshape_and_cache",
+           "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_decode", "paged_attention_ragged", "paged_attention_v1",
            "reshape_and_cache_flash", "unified_attention"]
 
 

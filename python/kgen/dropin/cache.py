@@ -44,9 +44,9 @@ WRITES = Dispatcher("kv_write", ("k", "v", "k_cache", "v_cache"), choose)
 
 def write(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
           slots: torch.Tensor, kv_cache_dtype: str, k_scale: Any, v_scale: Any, layout: str,
-          remap: torch.Tensor | None = None) -> None:
+          remap: torch.Tensor | None = None, turn: dict[str, Any] | None = None, more: str = "") -> None:
     """Rows of key and value to their slots, or those that remap has for them; those below 0 are skipped. 8-bit caches: divided by one scale, one a head, or
-    those of each token, which are written."""
+    those of each token, which are written. turn: what rope's arguments are, and more its keys."""
     kv = cache_word(key_cache, kv_cache_dtype)
     if key_cache.dtype not in EIGHT_BITS:
         k_scale = v_scale = None
@@ -54,14 +54,14 @@ def write(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value
         raise ValueError(f"kv_cache_dtype={kv_cache_dtype}: k_scale and v_scale are needed")
     given = {"k": key, "v": value, "slots": slots, "k_cache": seen_as(key_cache, layout, kv),
              "v_cache": seen_as(value_cache, layout, kv), "k_scale": k_scale, "v_scale": v_scale,
-             "remap": remap}
+             "remap": remap, **(turn or {})}
     try:
-        WRITES.launch((layout, kv, 16, ""), **given)
+        WRITES.launch((layout, kv, 16, more), **given)
     except KgenError:
-        al = aligned(key, value, key_cache, value_cache)
+        al = aligned(key, value, key_cache, value_cache, *(turn[name] for name in ("q", "q_out") if turn))
         if al == 16:
             raise
-        WRITES.launch((layout, kv, al, ""), **given)
+        WRITES.launch((layout, kv, al, more), **given)
 
 
 def reshape_and_cache_flash(key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor,

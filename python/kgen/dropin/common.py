@@ -72,11 +72,11 @@ def size_class(count: int) -> int:
     return max(64, 1 << (count - 1).bit_length())
 
 
-def constant(device: torch.device, count: int, value: int) -> torch.Tensor:
-    """An i32 tensor of one value."""
+def constant(device: torch.device, count: int, value: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    """A tensor of one value."""
     size = size_class(count)
-    return made_once((device, value, size),
-                     lambda: torch.full((size,), value, dtype=torch.int32, device=device))[:count]
+    return made_once((device, value, size, dtype),
+                     lambda: torch.full((size,), value, dtype=dtype, device=device))[:count]
 
 
 def one(device: torch.device) -> torch.Tensor:
