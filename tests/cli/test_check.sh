@@ -30,4 +30,12 @@ expect 0 "2 passed, 0 failed" "$kgen" check --cases two.txt "${device[@]}"
 printf '\n%s lens=5\n' "$spec" >bad.txt
 expect 2 "bad.txt:2: " "$kgen" check --cases bad.txt "${device[@]}"
 expect 0 '"passed": 1' "$kgen" check --json "$spec" "${device[@]}"
+
+# A driver that computes nothing, and one with which somebody captures all the time.
+if ! grep -E "^  gfx942 +missing" <("$kgen" doctor) >/dev/null; then
+    export KGEN_HIP_LIB
+    KGEN_HIP_LIB=$(dirname "$kgen")/../tests/libmock_hip.so
+    expect 15 "reproduce: kgen check 'scatter:op=draft_lens" "$kgen" check scatter:op=draft_lens --device hip:0
+    MOCK_CAPTURES=1 expect 11 "(900)" "$kgen" check scatter:op=draft_lens --device hip:0
+fi
 finish

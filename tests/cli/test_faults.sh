@@ -308,6 +308,24 @@ changed_kernel() {
     expect 0 '"code_bytes": [' "$kgen" report --diff "$old" "$KGEN_CACHE_DIR" --json
 }
 
+# A kernel whose values lie in memory is none, for the next one who asks for it too; nor is one kernel
+# two objects of one compiler.
+spilling_compiler() {
+    local amd="${one%@*}@gfx942"
+    local -x KGEN_ROCM_PREFIX=$work/none
+    fake fickle "\"$clang\" \"\$@\" -O\$((\$(wc -l <\"$work/runs.fickle\") - 1)); exit"
+    fresh
+    build "$one" >/dev/null
+    expect 15 "${one%@*} @cpu:cdna3: code: " "$kgen" verify --deep --rebuild 1 "$KGEN_CACHE_DIR"
+    [[ ! -e /opt/rocm ]] && "$clang" --print-targets | grep amdgcn >/dev/null || return 0
+    fake spills "\"$clang\" \"\$@\" -O0; exit"
+    expect 9 "bytes of scratch" "$kgen" build "$amd" --no-variants -q
+    expect 0 "1 compiled" "$kgen" build "$amd" --no-variants -q --allow-spills
+    expect 9 "bytes of scratch" "$kgen" build "$amd" --no-variants -q
+    expect 9 "bytes of scratch" env KGEN_CLANG=/none "$kgen" build "$amd" --no-variants -q
+    expect 9 "bytes of scratch" "$kgen" verify --deep --rebuild 0 "$KGEN_CACHE_DIR"
+}
+
 # A compiler that is found and makes something else: the self-test says so, and which one it was.
 failing_self_test() {
     local want=8
@@ -383,7 +401,7 @@ shards() {
 
 for test in shards storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
     hidden_knobs faulty_disk compiler_identity amd_by_clang lost_reasons unwritable_folder \
-    shared_folders killed_process odd_compilers changed_kernel failing_self_test odd_input \
+    shared_folders killed_process odd_compilers changed_kernel spilling_compiler failing_self_test odd_input \
     terminal_escapes many_wait; do
     [[ -z ${KGEN_FAULT:-} || $KGEN_FAULT == "$test" ]] || continue
     begin=$(date +%s%N)

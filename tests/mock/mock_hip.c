@@ -1,6 +1,7 @@
 /* A HIP driver without a GPU: it remembers what it was asked, and computes
  * nothing. Two devices; the architecture is $MOCK_ARCH, of the second $MOCK_ARCH_1,
- * else gfx942; with $MOCK_INTEGRATED both use the host's memory. */
+ * else gfx942; with $MOCK_INTEGRATED both use the host's memory, with $MOCK_CAPTURES
+ * somebody captures all the time. */
 #include "mock_hip.h"
 
 #include <stdio.h>
@@ -101,7 +102,7 @@ API int hipThreadExchangeStreamCaptureMode(int *mode) {
 }
 
 API int hipModuleLoadData(void **module, const void *image) {
-    if (is_forbidden()) return 900;
+    if (is_forbidden() || getenv("MOCK_CAPTURES")) return 900;
     STATE->mach = ((const unsigned char *)image)[FLAGS_AT];
     STATE->loads[current]++;
     *module = malloc(sizeof(int));
