@@ -8,6 +8,7 @@ full=0 && [[ ${KGEN_TEST_LEVEL:-} != full ]] || full=1
 at=@cpu:cdna3
 kernels=("scatter:op=draft_lens$at" "scatter:op=cache_locs$at" "scatter:op=assign_locs$at")
 one=${kernels[0]}
+shim=$(dirname "$kgen")/../tests/libfaulty_io.so # nothing can be loaded before a sanitizer
 build() { "$kgen" build --no-variants -q "$@"; }
 
 # A container has no ~/.cache: the lock needs the folder before any entry does.
@@ -87,24 +88,28 @@ hidden_knobs() {
 
 # A disk that fails now and then costs a compilation or a message, and no entry is ever a bad one.
 faulty_disk() {
-    [[ ${KGEN_CPU_SANITIZE:-0} == 0 ]] || return 0 # nothing can be loaded before a sanitizer
-    local shim seed=$((RANDOM * 32768 + RANDOM)) i many=$((full ? 400 : 16)) failed=0 every
-    shim=$(dirname "$kgen")/../tests/libfaulty_io.so
+    [[ ${KGEN_CPU_SANITIZE:-0} == 0 ]] || return 0
+    local seed=$((RANDOM * 32768 + RANDOM)) i many=$((full ? 600 : 24)) failed=0 every command
     fake faulty
     fresh
     build "${kernels[@]}" >/dev/null
+    expect 0 "3 kernels" "$kgen" pack -o "$work/layer.kgb"
     echo "KGEN_TEST_SEED=$seed"
     for ((i = 0; i < many; i++)); do
         ((i % 8)) || fresh
         every=$((5 + (seed + i) % 4 * 15))
+        command=(build "${kernels[@]}" --no-variants -q)
+        ((i % 4 != 2)) || command=(merge -o "$work/merged.kgb" "$work/layer.kgb")
+        ((i % 4 != 3)) || command=(unpack "$work/layer.kgb")
         capture env LD_PRELOAD="$shim" KGEN_FAULT_SEED=$((seed + i)) KGEN_FAULT_EVERY=$every \
-            timeout 60 "$kgen" build "${kernels[@]}" --no-variants -q
-        [[ $code =~ ^(0|7|8|10|13)$ ]] || fail "faulty disk, seed $((seed + i)), 1 in $every: exit code $code ($errors)"
+            KGEN_CACHE_LAYERS="$( ((i % 4 != 1)) || echo "$work/layer.kgb")" timeout 60 "$kgen" "${command[@]}"
+        [[ $code =~ ^(0|7|8|10|13)$ ]] || fail "faulty disk, seed $((seed + i)), 1 in $every: ${command[0]}: exit code $code ($errors)"
         failed=$((failed + (code != 0)))
         [[ ! -d $KGEN_CACHE_DIR ]] || expect 0 "" "$kgen" verify "$KGEN_CACHE_DIR"
+        [[ ! -e $work/merged.kgb ]] || expect 0 "3 kernels" "$kgen" verify "$work/merged.kgb"
     done
     ((failed)) || fail "faulty disk: nothing has failed of $many"
-    echo "faulty disk: $failed of $many builds failed"
+    echo "faulty disk: $failed of $many commands failed"
     build "${kernels[@]}" >/dev/null # without faults all is there again
     expect 0 "3 kernels" "$kgen" list
 }
@@ -174,6 +179,41 @@ no_descriptors() {
         named=1
     done
     ((saved && named)) || fail "descriptors: saved $saved, refused $named"
+}
+# As the system says it, whoever runs the tests: a call that always fails for one reason.
+injected_reasons() {
+    [[ ${KGEN_CPU_SANITIZE:-0} == 0 ]] || return 0
+    local call number words
+    fake injected
+    fresh
+    build "$one" >/dev/null
+    while read -r call number words; do
+        fresh && mkdir "$KGEN_CACHE_DIR"
+        said "$words" env LD_PRELOAD="$shim" KGEN_FAULT_CALL="$call" KGEN_FAULT_REASON="$number"
+        [[ -z $(find "$KGEN_CACHE_DIR" -name '*.kgen' -o -name '.tmp-*') ]] || fail "$call: $words: something is left"
+    done <<<"creat 1 Operation not permitted (folders and files must be owned by this user or root
+creat 24 Too many open files (this process has no descriptor left
+creat 30 Read-only file system
+mkdirat 13 Permission denied
+mkdirat 28 No space left on device
+fsync 5 Input/output error
+fsync 28 No space left on device
+fsync 122 Disk quota exceeded
+renameat 1 Operation not permitted (folders and files must be owned by this user or root
+renameat 30 Read-only file system"
+}
+# What is read and written in pieces is whole in the end.
+short_counts() {
+    [[ ${KGEN_CPU_SANITIZE:-0} == 0 ]] || return 0
+    fake pieces
+    fresh
+    local -x KGEN_FAULT_PIECE=61
+    local pieces=(env LD_PRELOAD="$shim")
+    expect 0 "1 compiled" "${pieces[@]}" "$kgen" build "$one" --no-variants -q
+    expect 0 "1 kernels" "${pieces[@]}" "$kgen" pack -o "$work/pieces.kgb"
+    expect 0 "1 kernels" "${pieces[@]}" "$kgen" unpack "$work/pieces.kgb" --cache-dir "$work/pieces.d"
+    expect 0 "0 wrong" "$kgen" verify --deep --rebuild 1 "$work/pieces.d"
+    expect 0 "0 wrong" "${pieces[@]}" "$kgen" verify --deep --rebuild 1 "$KGEN_CACHE_DIR"
 }
 lost_reasons() {
     fake reasons
@@ -400,7 +440,7 @@ shards() {
 }
 
 for test in shards storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
-    hidden_knobs faulty_disk compiler_identity amd_by_clang lost_reasons unwritable_folder \
+    hidden_knobs faulty_disk compiler_identity amd_by_clang lost_reasons injected_reasons short_counts unwritable_folder \
     shared_folders killed_process odd_compilers changed_kernel spilling_compiler failing_self_test odd_input \
     terminal_escapes many_wait; do
     [[ -z ${KGEN_FAULT:-} || $KGEN_FAULT == "$test" ]] || continue
