@@ -38,7 +38,7 @@ storm_of_several_kernels() {
 
 # One that waits does so as long as a kernel may take, and then compiles for itself.
 slow_compile() {
-    local sleep=2 first begin
+    local sleep=1 first begin
     ((!full)) || sleep=65
     fake slow "sleep $sleep"
     fresh
@@ -55,8 +55,8 @@ slow_compile() {
     kill -STOP "$first" # it holds the lock, and does not end
     rm "$work/hold"
     begin=$SECONDS
-    expect 0 "1 compiled" "$kgen" build "$one" --no-variants -q --timeout 2
-    ((SECONDS - begin < 20)) || fail "slow: $((SECONDS - begin)) s with --timeout 2"
+    expect 0 "1 compiled" "$kgen" build "$one" --no-variants -q --timeout 1
+    ((SECONDS - begin < 20)) || fail "slow: $((SECONDS - begin)) s with --timeout 1"
     kill -KILL "$first"
     wait "$first" 2>/dev/null || :
 }
