@@ -39,12 +39,14 @@ static kgen_status put_entry(const taking *t, const kgen_key *key, const uint8_t
 
 static kgen_status put_note(const taking *t, const kgen_key *recipe, const kgen_key *key) {
     kgen__place at;
-    kgen__recipe_write(t->dir, recipe, key);
-    int opened = !t->shared || (kgen__place_open(&at, t->dir, recipe, KGEN__NOTE_SUFFIX, 0) == 0 &&
-                                open_to_readers(&at) == 0);
+    if (kgen__recipe_write(t->dir, recipe, key) != 0)
+        return kgen__fail_write(t->dir, errno, t->err);
+    if (!t->shared) return KGEN_OK;
+    int failed =
+        kgen__place_open(&at, t->dir, recipe, KGEN__NOTE_SUFFIX, 0) || open_to_readers(&at);
     int reason = errno;
-    if (t->shared) kgen__place_close(&at);
-    return opened ? KGEN_OK : kgen__fail_write(t->dir, reason, t->err);
+    kgen__place_close(&at);
+    return failed ? kgen__fail_write(t->dir, reason, t->err) : KGEN_OK;
 }
 
 static kgen_status take_entry(taking *t, const kgen_key *key) {
@@ -54,7 +56,6 @@ static kgen_status take_entry(taking *t, const kgen_key *key) {
     KGEN_TRY(kgen__source_read(&t->source, key, &bytes, &size, &entry, t->err));
     kgen_status status = entry && t->dir ? put_entry(t, key, bytes, size) : KGEN_OK;
     t->counts->entries += entry != NULL;
-    t->counts->bad += !entry;
     t->counts->bytes += entry ? size : 0;
     if (entry && t->visit) t->stopped = t->visit(entry, t->user) != 0;
     kgen_entry_free(entry);
@@ -74,6 +75,7 @@ static kgen_status take_all(taking *t, const char *path, kgen_error *err) {
     t->err = err;
     KGEN_TRY(kgen__source_open(&t->source, path, err));
     kgen_status status = kgen__source_each(&t->source, take, t, &stopped);
+    t->counts->bad = t->source.bad;
     if (status != KGEN_OK && t->status == KGEN_OK && !t->stopped)
         t->status = kgen_fail(err, status, "%s", stopped.text);
     return t->status;

@@ -117,7 +117,6 @@ static kgen_status copy_entry(writer *w, piece *p, kgen_error *err) {
     kgen_entry *entry;
     kgen_status status = KGEN_OK;
     KGEN_TRY(kgen__source_read(&w->sources[p->source], &p->slot.key, &bytes, &size, &entry, err));
-    w->counts->bad += !entry;
     if (entry && (!w->options.wanted || w->options.wanted(entry, w->options.user))) {
         if (write_padded(w, bytes, size) != 0) status = io_fail(w, err);
         p->slot.at = w->at - size;
@@ -251,6 +250,7 @@ static kgen_status write_parts(writer *w, kgen_error *err) {
     if (status == KGEN_OK) status = finish_parts(w, index, err);
     free(index);
     w->counts->entries = w->head.entries;
+    for (int i = 0; i < w->source_count; i++) w->counts->bad += w->sources[i].bad;
     return status;
 }
 

@@ -318,7 +318,7 @@ void kgen_cache_note_made(kgen_cache *cache, const kgen_source *source, const ch
     kgen_key recipe;
     kgen__recipe_make(&recipe, source, flags, flag_count);
     if (cache->store && !is_noted(cache, &recipe, key))
-        kgen__recipe_write(kgen__store_path(cache->store), &recipe, key);
+        (void)kgen__recipe_write(kgen__store_path(cache->store), &recipe, key);
 }
 
 /* The nearest note of what it is made of tells. */

@@ -123,12 +123,12 @@ void kgen__lock_free(int lock, const kgen_key *key);
 /* key.c. What a compiler sees of a source. */
 void kgen__source_tokens(uint8_t out[KGEN_SOURCE_DIGEST_BYTES], const kgen_source *source);
 
-/* key.c, recipe.c. read: 1 when there is one. What cannot be written is not there. */
+/* key.c, recipe.c. read: 1 when there is one. write: 0, or -1 with errno. */
 void kgen__recipe_make(kgen_key *out, const kgen_source *source, const char *const *flags,
                        size_t flag_count);
 int kgen__recipe_read(const char *dir, const kgen_key *recipe, kgen_key *key);
 int kgen__recipe_read_at(const struct kgen__place *at, kgen_key *key);
-void kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key *key);
+int kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key *key);
 
 static inline void kgen__count(uint64_t *counter) {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);

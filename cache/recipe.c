@@ -2,9 +2,11 @@
  * file beside the entries says which key the last build with a compiler had for it, so
  * that a kernel is found where no compiler is left, with one read. */
 #define _GNU_SOURCE
+#include "files.h"
 #include "folder.h"
 #include "layer.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,7 +18,7 @@ int kgen__recipe_read_at(const kgen__place *at, kgen_key *key) {
     if (fd < 0) return 0;
     int read_whole = fstat(fd, &st) == 0 && kgen__is_trusted(&st) &&
                      st.st_size == KGEN_KEY_HEX - 1 &&
-                     read(fd, hex, KGEN_KEY_HEX - 1) == KGEN_KEY_HEX - 1;
+                     kgen__read_at(fd, hex, 0, KGEN_KEY_HEX - 1) == KGEN_KEY_HEX - 1;
     close(fd);
     return read_whole && kgen_key_parse(key, hex, NULL) == KGEN_OK;
 }
@@ -30,11 +32,14 @@ int kgen__recipe_read(const char *dir, const kgen_key *recipe, kgen_key *key) {
 }
 
 /* Not flushed: one that a crash has eaten is written by the next build. */
-void kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key *key) {
+int kgen__recipe_write(const char *dir, const kgen_key *recipe, const kgen_key *key) {
     kgen__place at;
     char hex[KGEN_KEY_HEX];
     kgen_key_hex(hex, key);
-    if (kgen__place_open(&at, dir, recipe, KGEN__NOTE_SUFFIX, 1) == 0)
-        (void)kgen__place_publish(&at, hex, KGEN_KEY_HEX - 1, 0);
+    int failed = kgen__place_open(&at, dir, recipe, KGEN__NOTE_SUFFIX, 1) ||
+                 kgen__place_publish(&at, hex, KGEN_KEY_HEX - 1, 0);
+    int reason = errno;
     kgen__place_close(&at);
+    errno = reason;
+    return failed ? -1 : 0;
 }

@@ -9,7 +9,7 @@
 
 kgen_status kgen__source_open(kgen__source *out, const char *path, kgen_error *err) {
     struct stat st;
-    *out = (kgen__source){path, NULL};
+    *out = (kgen__source){path, NULL, 0};
     if (stat(path, &st) != 0) return kgen_fail(err, KGEN_E_IO, "%.600s: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode)) return KGEN_OK;
     return kgen__bundle_open(&out->bundle, path, secure_getenv("KGEN_BUNDLE_KEY"),
@@ -38,8 +38,10 @@ static kgen_status on_note(const kgen__place *at, const kgen_key *recipe, int *s
                            kgen_error *err) {
     const naming *n = user;
     kgen_key key;
+    int readable = kgen__recipe_read_at(at, &key);
     (void)stop;
-    if (!kgen__recipe_read_at(at, &key) || !n->visit(recipe, &key, n->user)) return KGEN_OK;
+    n->source->bad += !readable;
+    if (!readable || !n->visit(recipe, &key, n->user)) return KGEN_OK;
     return kgen_fail(err, KGEN_E_NOMEM, "bundle: no memory for its index");
 }
 
@@ -51,13 +53,16 @@ static kgen_status each_file(naming *n, kgen_error *err) {
                         .file = on_note,
                         .user = n};
     KGEN_TRY(kgen__walk_run(&entries, err));
+    n->source->bad += entries.refused;
     return kgen__walk_run(&notes, err);
 }
 
 static kgen_status each_slot(naming *n, kgen_error *err) {
     kgen__slot slot;
     kgen_key key;
-    for (uint64_t i = 0; kgen__bundle_slot(n->source->bundle, i, &slot); i++) {
+    for (uint64_t i = 0; i >> kgen__bundle_about(n->source->bundle)->bits == 0; i++) {
+        if (!kgen__bundle_slot(n->source->bundle, i, &slot))
+            return kgen_fail(err, KGEN_E_IO, "bundle %.600s: %s", n->source->path, strerror(errno));
         if (kgen__slot_is_empty(&slot)) continue;
         memcpy(key.bytes, slot.value, sizeof key.bytes);
         if (n->visit(&slot.key, slot.size ? NULL : &key, n->user))
@@ -100,6 +105,7 @@ kgen_status kgen__source_read(kgen__source *source, const kgen_key *key, uint8_t
     kgen__verdict verdict = source->bundle ? read_slot(source->bundle, key, bytes, size, entry)
                                            : read_file(source->path, key, bytes, size, entry);
     if (verdict == KGEN__GOOD) return KGEN_OK;
+    source->bad += verdict == KGEN__BAD || source->bundle;
     free(*bytes);
     *bytes = NULL;
     return verdict == KGEN__NO_MEMORY ? kgen_fail(err, KGEN_E_NOMEM, "bundle: no memory") : KGEN_OK;

@@ -7,6 +7,7 @@
 typedef struct kgen__source {
     const char *path;
     kgen__bundle *bundle; /* NULL: a folder */
+    size_t bad;           /* of what was asked for so far: damaged, refused, or not to be read */
 } kgen__source;
 
 kgen_status kgen__source_open(kgen__source *out, const char *path, kgen_error *err);
@@ -17,8 +18,8 @@ void kgen__source_close(kgen__source *source);
 typedef int kgen__source_visit(const kgen_key *key, const kgen_key *note, void *user);
 kgen_status kgen__source_each(kgen__source *source, kgen__source_visit *visit, void *user,
                               kgen_error *err);
-/* The bytes of a sound entry and what they say. KGEN_OK with *entry NULL: it is bad. Free
- * both. */
+/* The bytes of a sound entry and what they say. KGEN_OK with *entry NULL: it is bad, or in a folder
+ * and of another version. Free both. */
 kgen_status kgen__source_read(kgen__source *source, const kgen_key *key, uint8_t **bytes,
                               size_t *size, kgen_entry **entry, kgen_error *err);
 

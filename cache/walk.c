@@ -48,6 +48,7 @@ static kgen_status visit_shard(kgen__walk *walk, int root, const char *name, int
     if (shard.shard < 0) return KGEN_OK;
     snprintf(shard.hex, sizeof shard.hex, "%.2s", name);
     int count = scandirat(shard.shard, ".", &files, has_name, by_name);
+    walk->refused += count < 0;
     for (int i = 0; i < count; i++) {
         if (status == KGEN_OK && !*stop)
             status = visit_file(walk, &shard, files[i]->d_name, stop, err);

@@ -12,7 +12,7 @@ typedef struct kgen__walk {
     kgen_status (*file)(const kgen__place *at, const kgen_key *key, int *stop, void *user,
                         kgen_error *err);
     void *user;
-    size_t refused; /* out: folders that are not this user's */
+    size_t refused; /* out: folders that are not this user's, or cannot be read */
 } kgen__walk;
 
 /* A folder that is not there has no files. */

@@ -58,7 +58,12 @@ static int write_bundle(packing *p, const char *const *sources, size_t count) {
     kgen_error err;
     kgen_status status = kgen_bundle_write(&counts, p->out, sources, count, &options, &err);
     if (status != KGEN_OK) return kgen__cli_fail(&err);
-    return print_counts("", p->out, &counts, p->json);
+    int code = print_counts("", p->out, &counts, p->json);
+    if (!counts.bad || code) return code;
+    kgen_fail(&err, KGEN_E_IO,
+              "%s: %llu kernels, notes or folders are damaged or refused and were left out", p->out,
+              (unsigned long long)counts.bad);
+    return kgen__cli_fail(&err);
 }
 
 static void add_packing(kgen__syntax *s, packing *p) {

@@ -19,7 +19,7 @@ typedef struct kgen_bundle_options {
 
 typedef struct kgen_bundle_counts {
     uint64_t entries, bytes; /* taken */
-    uint64_t bad;            /* damaged or refused, left out */
+    uint64_t bad;            /* damaged, refused or not to be read: left out */
     char public_key[65];     /* hex; "": not signed */
 } kgen_bundle_counts;
 

@@ -109,4 +109,6 @@ printf X | dd of=all.kgb bs=1 seek=1000 conv=notrunc status=none
 expect 13 "1 of 2 entries are damaged" "$kgen" verify all.kgb
 expect 13 "1 kernels are damaged and were left out" "$kgen" unpack all.kgb --cache-dir "$work/less"
 expect 0 "1 kernels" "$kgen" list --cache-dir "$work/less"
+expect 13 "less.kgb: 1 kernels, notes or folders are damaged or refused and were left out" "$kgen" merge -o less.kgb all.kgb
+expect 0 "less.kgb: 1 kernels" "$kgen" verify less.kgb
 finish

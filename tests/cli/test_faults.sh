@@ -89,7 +89,7 @@ hidden_knobs() {
 # A disk that fails now and then costs a compilation or a message, and no entry is ever a bad one.
 faulty_disk() {
     [[ ${KGEN_CPU_SANITIZE:-0} == 0 ]] || return 0
-    local seed=$((RANDOM * 32768 + RANDOM)) i many=$((full ? 600 : 24)) failed=0 every command
+    local seed=$((RANDOM * 32768 + RANDOM)) i many=$((full ? 600 : 24)) failed=0 done every command
     fake faulty
     fresh
     build "${kernels[@]}" >/dev/null
@@ -104,9 +104,11 @@ faulty_disk() {
         capture env LD_PRELOAD="$shim" KGEN_FAULT_SEED=$((seed + i)) KGEN_FAULT_EVERY=$every \
             KGEN_CACHE_LAYERS="$( ((i % 4 != 1)) || echo "$work/layer.kgb")" timeout 60 "$kgen" "${command[@]}"
         [[ $code =~ ^(0|7|8|10|13)$ ]] || fail "faulty disk, seed $((seed + i)), 1 in $every: ${command[0]}: exit code $code ($errors)"
-        failed=$((failed + (code != 0)))
+        done=$((code == 0)) failed=$((failed + (code != 0)))
         [[ ! -d $KGEN_CACHE_DIR ]] || expect 0 "" "$kgen" verify "$KGEN_CACHE_DIR"
-        [[ ! -e $work/merged.kgb ]] || expect 0 "3 kernels" "$kgen" verify "$work/merged.kgb"
+        ((!done)) || [[ ${command[0]} != merge ]] || expect 0 "3 kernels" "$kgen" verify "$work/merged.kgb"
+        ((!done)) || [[ ${command[0]} != unpack ]] ||
+            expect 0 "3 cached" env KGEN_CLANG=/none "$kgen" build "${kernels[@]}" --no-variants -q
     done
     ((failed)) || fail "faulty disk: nothing has failed of $many"
     echo "faulty disk: $failed of $many commands failed"

@@ -1,7 +1,7 @@
-/* A disk that fails, preloaded into kgen. Now and then, as one on a network does: a call below fails
- * with probability 1 / KGEN_FAULT_EVERY, by the seed KGEN_FAULT_SEED. Or always: KGEN_FAULT_CALL, which
- * makes or writes something, fails with the number KGEN_FAULT_REASON. Or by pieces: KGEN_FAULT_PIECE is how
- * many bytes a call reads or writes at most. */
+/* A disk that fails, preloaded into kgen. Now and then, as one on a network does: a call below
+ * fails with probability 1 / KGEN_FAULT_EVERY, by the seed KGEN_FAULT_SEED. Or always: the call
+ * KGEN_FAULT_CALL fails with the number KGEN_FAULT_REASON. Or by pieces: a call reads or writes
+ * KGEN_FAULT_PIECE bytes at most. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
