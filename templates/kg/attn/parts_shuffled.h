@@ -26,32 +26,39 @@ KG_DEV sums_t total_of(sums_t mine) {
     return mine;
 }
 
-// x = sum of weight x partial row over `count` parts; lane n has the weight of
-// part n. All loads of a batch are in flight before the first is used: of many parts four dims a
-// lane, or, where rows are wide and parts mostly few, of some parts more of them.
+// Parts in batches, all of whose loads are in flight before the first is used: of many parts
+// four dims a lane, or, where rows are wide and parts mostly few, of some parts more of them.
+// sm_90: 18 workgroups share an eighth of the device's work; the first batch comes while it is
+// found out what its parts weigh.
 constexpr int WIDE_TURNS = STAGED_MATRICES ? smaller(4, ceil_div(V_DIM, WAVE * 4)) : 1;
-constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? 8 : IS_SM90 && OCCUPANCY == 1 ? 16 : 8;
+constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? 8 : IS_SM90 && OCCUPANCY == 1 ? 18 : 8;
+constexpr bool BATCH_COMES_FIRST = IS_SM90 && OCCUPANCY == 1;
 KG_DEV int dim_of_turn(int dim, int turn) {
     dim += turn * WAVE * 4;
     return dim < V_DIM ? dim : 0; // not stored
 }
-KG_DEV void add_parts(float (&x)[WIDE_TURNS][4], args_t a, cut_t cut, u32 part, u32 count,
-                      u32 item_start, int row, int dim, float weight_of_lane) {
-    KG_LOOP for (u32 n = 0; n < count; n += SHUFFLED_BATCH) {
-        float y[SHUFFLED_BATCH][WIDE_TURNS][4];
-        KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
-            u32 at = part + (n + j < count ? n + j : count - 1);
-            const float *from = partial_row(a, partial_slot(cut, at, item_start), row);
-            KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
-                load_shared(y[j][turn], from + dim_of_turn(dim, turn));
-        }
-        KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
-            float w = float_of(shuffle(bits_of(weight_of_lane), n + j < WAVE ? n + j : 0));
-            w = n + j < count ? w : 0.0f;
-            KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
-                KG_UNROLL for (int i = 0; i < 4; i++) x[turn][i] +=
-                w == 0.0f ? 0.0f : w * y[j][turn][i];
-        }
+struct brought_t {
+    float x[SHUFFLED_BATCH][WIDE_TURNS][4];
+};
+// `count` parts from `part` on, of which the batch's first is number n.
+KG_DEV void bring_some(brought_t &y, args_t a, cut_t cut, u32 part, u32 n, u32 count, u32 item_start,
+                       int row, int dim) {
+    KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
+        u32 at = part + (n + j < count ? n + j : count - 1);
+        const float *from = partial_row(a, partial_slot(cut, at, item_start), row);
+        KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+            load_shared(y.x[j][turn], from + dim_of_turn(dim, turn));
+    }
+}
+// x += sum of weight x partial row; lane n has the weight of part n.
+KG_DEV void add_some(float (&x)[WIDE_TURNS][4], const brought_t &y, u32 n, u32 count,
+                      float weight_of_lane) {
+    KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
+        float w = float_of(shuffle(bits_of(weight_of_lane), n + j < WAVE ? n + j : 0));
+        w = n + j < count ? w : 0.0f;
+        KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+            KG_UNROLL for (int i = 0; i < 4; i++) x[turn][i] +=
+            w == 0.0f ? 0.0f : w * y.x[j][turn][i];
     }
 }
 
@@ -74,6 +81,9 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
                       float amiss) {
     sums_t total = {-INFINITE, 0.0f}, mine = total;
     u32 begin = PARTED ? share.first / WAVE * WAVE : share.first, parts = share.last - begin + 1;
+    brought_t y;
+    if constexpr (BATCH_COMES_FIRST)
+        bring_some(y, a, cut, begin, 0, parts, g.item_start, row, (int)late_lane() * 4);
     KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
         mine = load_sums(a, cut, begin + n, parts - n, g.item_start, row, share.first);
         add_sums(total, mine);
@@ -90,8 +100,12 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
             u32 count = parts - n < (u32)WAVE ? parts - n : (u32)WAVE;
             if (parts > (u32)WAVE)
                 mine = load_sums(a, cut, begin + n, count, g.item_start, row, share.first);
-            add_parts(x, a, cut, begin + n, count, g.item_start, row, dim,
-                      weight(mine.maximum, top));
+            float w = weight(mine.maximum, top);
+            KG_LOOP for (u32 m = 0; m < count; m += SHUFFLED_BATCH) {
+                if (!BATCH_COMES_FIRST || dims + n + m > 0)
+                    bring_some(y, a, cut, begin + n, m, count, g.item_start, row, dim);
+                add_some(x, y, m, count, w);
+            }
         }
         KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
             store_row(a, g, at, dim + turn * WAVE * 4, x[turn], factor);
