@@ -23,22 +23,9 @@ KG_DEV void settle(work_t &w) {
     w.unit = fetched(w.unit), w.end = fetched(w.end), w.seq_start = fetched(w.seq_start);
 }
 
-// sm_90: whose page numbers are whose follows from lengths, which are under way themselves;
-// a small table's come at the same time.
-KG_DEV void prefetch_table(args_t a) {
-    constexpr int LINE = 128, MOST = 4096 * LINE, SIZE = TABLE_I64 ? 8 : 4;
-    if constexpr (IS_SM90 && !DENSE && !FLAT) {
-        i64 pages = ceil_div(a.table_keys, PAGE > 0 ? PAGE : a.page);
-        i64 bytes = ((a.num_seqs - 1) * a.table_row + pages) * SIZE;
-        i64 at = ((i64)group_id() * KG_WORKGROUP + thread_id()) * LINE;
-        if (bytes <= MOST && at < bytes) prefetch((const u8 *)a.table + at);
-    }
-}
-
 template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
 KG_DEV void run(args_t args, u8 *lds) {
     touch(args);
-    prefetch_table(args);
     work_t work = work_begin(args);
     if constexpr (CASCADE) settle(work);
     int wave = (int)wave_id();

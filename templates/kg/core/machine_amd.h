@@ -54,7 +54,6 @@ template <class T> KG_DEV void touch(const KG_CONSTANT T &x) {
 // What is issued before stays before.
 KG_DEV void order_here() { __builtin_amdgcn_sched_barrier(0); }
 
-KG_DEV void prefetch(const u8 *) {}
 KG_DEV void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();

@@ -40,7 +40,6 @@ template <class T> KG_DEV const T &reread(const T &x) { return x; }
 
 KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
-KG_DEV void prefetch(const u8 *) {}
 KG_DEV void barrier() { kg_ops->barrier(); }
 KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }

@@ -28,8 +28,6 @@ KG_DEV const u8 *settled(const u8 *p) {
 
 KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
-// Into the L2, from wherever it is.
-KG_DEV void prefetch(const u8 *p) { asm volatile("prefetch.global.L2 [%0];" : : "l"(p)); }
 KG_DEV void barrier() { __syncthreads(); }
 // Fences are cumulative here: the one around the atomic, after a barrier,
 // covers what the whole workgroup wrote.
