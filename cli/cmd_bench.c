@@ -85,19 +85,19 @@ static kgen_status time_row(bench *b, result *r, size_t index, kgen_error *err) 
     const kgen__workload_options options = {.cold_bytes = b->set->cold ? b->set->cold
                                                           : b->is_cpu  ? 1
                                                                        : 0};
-    kgen_kernel *kernel;
     kgen__workload *work = NULL;
     kgen__timer *timer = NULL;
     r->row = &b->rows->list[index];
     r->problem = problem_of(b, r->row);
-    KGEN_TRY(kgen_prepare(b->ctx, &r->row->spec, 1, &kernel, err));
+    kgen_request request = {.size = sizeof request, .spec = r->row->spec, .problem = r->problem};
+    KGEN_TRY(kgen_prepare_for(b->ctx, &request, 1, NULL, err));
     KGEN_TRY(kgen__workload_make(&work, b->ctx, &r->row->spec, &r->problem, &options, err));
-    r->kernel = kernel;
+    r->kernel = request.kernel;
     r->bytes = kgen__workload_bytes(work);
     r->flops = kgen__workload_flops(work);
     r->sets = kgen__workload_sets(work);
     r->limit = kgen__workload_reads(r->row->spec.family) ? b->limits.read : b->limits.copy;
-    kgen_status status = kgen__timer_make(&timer, work, kernel, err);
+    kgen_status status = kgen__timer_make(&timer, work, r->kernel, err);
     if (status == KGEN_OK) status = sample(r, timer, b->set->samples, row_deadline(b, index), err);
     kgen__timer_free(timer);
     kgen__workload_free(work);
