@@ -559,16 +559,18 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
     *s = best;
 }
 
-/* 8-bit caches are converted on their way to LDS before they are multiplied with: few keys are
- * done sooner without. Measured (docs/performance.md). */
+/* 8-bit caches are converted on their way to LDS before they are multiplied with: one or two
+ * sequences are done sooner without. Measured (docs/performance.md). */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    enum { FEW_KEYS = 8192, WAVES_ALONE = 8 };
+    enum { FEW_SEQUENCES = 2, FEW_PRODUCTS = 1 << 20, WAVES_ALONE = 8 };
     kgen_attn_spec *s = &spec->attn;
     const isa_row *isa = &isa_rows[target->isa];
-    int64_t keys = (int64_t)problem->batch * problem->context;
+    int32_t batch = problem->batch;
     int by_way_of_lds = phases[s->phase].bounded && isa->by == BY_MATRICES && has_many_rows(s, isa);
-    if (s->waves || s->row_tiles || bits_of(s->kv) != 8 || !keys || keys > FEW_KEYS) return;
-    if (by_way_of_lds) s->waves = WAVES_ALONE;
+    if (s->waves || s->row_tiles || bits_of(s->kv) != 8 || !by_way_of_lds) return;
+    if (!batch || !problem->context || batch > FEW_SEQUENCES) return;
+    if (problem->context <= FEW_PRODUCTS / (batch * batch * s->group * s->q_tokens))
+        s->waves = WAVES_ALONE;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {

@@ -266,16 +266,30 @@ static void tune(kgen_mla_spec *s, const kgen_target *target) {
 }
 
 /* Few keys are soon read, as often as it may be: row blocks of fewer rows then have more
- * workgroups merge. Measured (docs/performance.md); `invariant` has one kernel for all sizes. */
+ * workgroups merge, which many sequences do without. Measured (docs/performance.md). */
+enum { FEW_SEQUENCES = 4 };
+static int32_t row_blocks_of(const kgen_problem *problem) {
+    static const struct {
+        int64_t keys;
+        int32_t row_blocks;
+    } rows[] = {{4096, 16}, {16384, 8}, {65536, 4}};
+    int64_t keys = (int64_t)problem->batch * problem->context;
+    if (!keys) return 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (keys <= rows[i].keys / ceil_div(problem->batch, FEW_SEQUENCES))
+            return rows[i].row_blocks;
+    return 0;
+}
+
+/* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    enum { FEW_KEYS = 8192, ROW_BLOCKS = 8 };
     kgen_mla_spec *s = &spec->mla;
     const isa_row *isa = &isa_rows[target->isa];
-    int64_t keys = (int64_t)problem->batch * problem->context;
-    if (!isa->matrices || s->row_tiles || s->invariant || !keys || keys > FEW_KEYS) return;
+    int32_t row_blocks = row_blocks_of(problem);
+    if (!isa->matrices || s->row_tiles || s->invariant || !row_blocks) return;
     int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
-    s->row_tiles = 1;
-    while (2 * s->row_tiles * ROW_BLOCKS <= tiles) s->row_tiles *= 2;
+    s->row_tiles = problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1;
+    while (2 * s->row_tiles * row_blocks <= tiles) s->row_tiles *= 2;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {

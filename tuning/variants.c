@@ -27,14 +27,16 @@ static kgen_status add(variants *v, const kgen_spec *spec, kgen_error *err) {
  * the corners (gen/family.h: suit). */
 static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
                              kgen_error *err) {
-    enum { CORNERS = 3 };
-    static const int32_t corners[CORNERS] = {0, 1, INT32_MAX};
+    enum { BATCHES = 4, CONTEXTS = 5, HEADS = 3 };
+    static const int32_t batches[BATCHES] = {0, 1, 8, INT32_MAX};
+    static const int32_t contexts[CONTEXTS] = {0, 1, 16384, 65536, INT32_MAX};
+    static const int32_t heads[HEADS] = {0, 1, INT32_MAX};
     kgen_spec resolved;
     KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));
     KGEN_TRY(add(v, &resolved, err));
-    for (int i = 0; i < CORNERS * CORNERS * CORNERS; i++) {
-        const kgen_problem problem = {corners[i / CORNERS / CORNERS],
-                                      corners[i / CORNERS % CORNERS], corners[i % CORNERS]};
+    for (int i = 0; i < BATCHES * CONTEXTS * HEADS; i++) {
+        const kgen_problem problem = {batches[i / HEADS / CONTEXTS], contexts[i / HEADS % CONTEXTS],
+                                      heads[i % HEADS]};
         KGEN_TRY(kgen__family_rule(&resolved, spec, &problem, target, err));
         KGEN_TRY(add(v, &resolved, err));
     }
