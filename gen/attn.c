@@ -559,18 +559,57 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
     *s = best;
 }
 
-/* 8-bit caches are converted on their way to LDS before they are multiplied with: one or two
- * sequences are done sooner without. Measured (docs/performance.md). */
+/* What hides latency where a launch has little to do, by the size of the problem. Measured
+ * (docs/performance.md); the first row that fits. */
+typedef struct few_row {
+    int32_t bits, lds, dims; /* of a cached value; do rows go by way of LDS; least head_dim */
+    int64_t pairs[2];        /* sequences x KV heads, least and most */
+    int64_t context, tokens; /* least of a sequence; most of all sequences */
+    int64_t work[2];         /* pairs x context */
+    int64_t products;        /* most pairs x pairs x rows x context */
+    int32_t waves, row_tiles, v_split, occupancy;
+} few_row;
+
+enum { FEW_PAIRS = 16 };
+#define ANY INT64_MAX
+static const few_row few_rows[] = {
+    /* eight waves that convert for themselves, unless there is much to multiply */
+    {8, 0, 16, {1, FEW_PAIRS}, 1, ANY, {1, ANY}, ANY, 8, 0, 0, 0},
+    {8, 1, 16, {1, FEW_PAIRS}, 1, ANY, {1, ANY}, 1 << 26, 8, 0, 0, 0},
+    /* more workgroups of fewer rows, or a set of keys more under way */
+    {16, 1, 16, {1, FEW_PAIRS}, 1, 2048, {1, ANY}, ANY, 4, 1, 1, 2},
+    {16, 1, 16, {1, FEW_PAIRS}, 1, ANY, {1, ANY}, ANY, 4, 2, 1, 1},
+    /* half the values a wave; smaller workgroups */
+    {16, 0, 128, {1, FEW_PAIRS}, 512, 1024, {1, ANY}, ANY, 4, 1, 2, 1},
+    {16, 0, 128, {FEW_PAIRS + 1, ANY}, 1, ANY, {32768, 131072}, ANY, 4, 1, 1, 2},
+};
+#undef ANY
+
+static int is_few(const few_row *f, const kgen_attn_spec *s, const kgen_problem *p) {
+    int64_t pairs = (int64_t)p->batch * p->heads, rows = (int64_t)s->group * s->q_tokens;
+    if (pairs < f->pairs[0] || pairs > f->pairs[1] || s->head_dim < f->dims) return 0;
+    if (p->context < f->context || p->batch > f->tokens / p->context) return 0;
+    return pairs > (f->work[0] - 1) / p->context && pairs <= f->work[1] / p->context &&
+           pairs <= f->products / rows / p->context / pairs;
+}
+
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    enum { FEW_SEQUENCES = 2, FEW_PRODUCTS = 1 << 20, WAVES_ALONE = 8 };
     kgen_attn_spec *s = &spec->attn;
     const isa_row *isa = &isa_rows[target->isa];
-    int32_t batch = problem->batch;
-    int by_way_of_lds = phases[s->phase].bounded && isa->by == BY_MATRICES && has_many_rows(s, isa);
-    if (s->waves || s->row_tiles || bits_of(s->kv) != 8 || !by_way_of_lds) return;
-    if (!batch || !problem->context || batch > FEW_SEQUENCES) return;
-    if (problem->context <= FEW_PRODUCTS / (batch * batch * s->group * s->q_tokens))
-        s->waves = WAVES_ALONE;
+    int tuned = s->waves || s->row_tiles || s->v_split || s->occupancy;
+    int bounded = phases[s->phase].bounded && !s->invariant && !sees_few_keys(s);
+    if (isa->by != BY_MATRICES || !bounded || tuned || !problem->context) return;
+    if (s->head_dim > 128 || s->v_dim > 128) return;
+    int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
+    for (size_t i = 0; i < sizeof few_rows / sizeof few_rows[0]; i++) {
+        const few_row *f = &few_rows[i];
+        if (f->bits != bits || f->lds != lds || !is_few(f, s, problem)) continue;
+        s->waves = f->waves;
+        s->row_tiles = f->row_tiles;
+        s->v_split = f->v_split;
+        s->occupancy = f->occupancy;
+        return;
+    }
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {

@@ -29,9 +29,9 @@ typedef struct kgen__family {
     void (*defaults)(kgen_spec *spec, const kgen_target *target);
     /* May be NULL. Fills open tuning keys from the size of the problem, before
      * `defaults`. A number that is 0 is not known. Every choice that it can make
-     * must be reachable with a batch of {0, 1, 8, INT32_MAX}, a context of {0, 1, 16384,
-     * 65536, INT32_MAX} and heads of {0, 1, INT32_MAX}: kgen_tuning_variants enumerates
-     * exactly those problems. */
+     * must be reachable with a batch of {0, 1, 8, INT32_MAX}, a context of {0, 1, 512,
+     * 16384, 65536, INT32_MAX} and heads of {0, 1, 8, INT32_MAX}: kgen_tuning_variants
+     * enumerates exactly those problems. */
     void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec. */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);

@@ -267,22 +267,20 @@ static void tune(kgen_mla_spec *s, const kgen_target *target) {
 
 /* Few keys are soon read, as often as it may be: row blocks of fewer rows then have more
  * workgroups merge, which many sequences do without. Measured (docs/performance.md). */
-enum { FEW_SEQUENCES = 4 };
 static int32_t row_blocks_of(const kgen_problem *problem) {
     static const struct {
-        int64_t keys;
+        int64_t keys; /* by half the number of sequences */
         int32_t row_blocks;
-    } rows[] = {{4096, 16}, {16384, 8}, {65536, 4}};
+    } rows[] = {{4096, 16}, {16384, 8}, {262144, 4}};
     int64_t keys = (int64_t)problem->batch * problem->context;
-    if (!keys) return 0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (keys <= rows[i].keys / ceil_div(problem->batch, FEW_SEQUENCES))
-            return rows[i].row_blocks;
+    for (size_t i = 0; keys && i < sizeof rows / sizeof rows[0]; i++)
+        if (keys <= rows[i].keys / ceil_div(problem->batch, 2)) return rows[i].row_blocks;
     return 0;
 }
 
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
+    enum { FEW_SEQUENCES = 4 };
     kgen_mla_spec *s = &spec->mla;
     const isa_row *isa = &isa_rows[target->isa];
     int32_t row_blocks = row_blocks_of(problem);

@@ -27,10 +27,10 @@ static kgen_status add(variants *v, const kgen_spec *spec, kgen_error *err) {
  * the corners (gen/family.h: suit). */
 static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
                              kgen_error *err) {
-    enum { BATCHES = 4, CONTEXTS = 5, HEADS = 3 };
+    enum { BATCHES = 4, CONTEXTS = 6, HEADS = 4 };
     static const int32_t batches[BATCHES] = {0, 1, 8, INT32_MAX};
-    static const int32_t contexts[CONTEXTS] = {0, 1, 16384, 65536, INT32_MAX};
-    static const int32_t heads[HEADS] = {0, 1, INT32_MAX};
+    static const int32_t contexts[CONTEXTS] = {0, 1, 512, 16384, 65536, INT32_MAX};
+    static const int32_t heads[HEADS] = {0, 1, 8, INT32_MAX};
     kgen_spec resolved;
     KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));
     KGEN_TRY(add(v, &resolved, err));

@@ -14,7 +14,7 @@
 #include "gen/family.h"
 #include "random_rows.h"
 
-#define PLAIN "attn:d=128,g=7"
+#define PLAIN "attn:d=64,g=7"
 #define WAVES4 PLAIN ",waves=4,occ=2"
 #define WAVES2 PLAIN ",waves=2,occ=2"
 #define GPU "Test GPU"
@@ -114,7 +114,7 @@ static void the_nearest_row_is_used(void **state) {
     answer a = ask(db, PLAIN, (kgen_problem){1, 8192, 64}, "sm_90", GPU);
     assert_answer(&a, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 8");
     /* other shapes and architectures have no row */
-    a = ask_gpu(db, "attn:d=128,g=7,kv=fp8", 8, 8192);
+    a = ask_gpu(db, "attn:d=64,g=7,kv=fp8", 8, 8192);
     assert_int_equal(a.match.kind, KGEN_MATCH_DEFAULT);
     assert_non_null(strstr(a.match.reason, "no row of this kernel on sm_90"));
     a = ask(db, PLAIN, (kgen_problem){8, 8192, 8}, "gfx942", GPU);
@@ -125,9 +125,9 @@ static void the_nearest_row_is_used(void **state) {
 /* kv=fp8 is the architecture's own kind: the row has its name. */
 static void shapes_meet_resolved(void **state) {
     (void)state;
-    kgen_tuning_row row = row_of("attn:d=128,g=7,kv=e4m3fn,o=bf16,dv=128,waves=2", 8, 8192);
+    kgen_tuning_row row = row_of("attn:d=64,g=7,kv=e4m3fn,o=bf16,dv=64,waves=2", 8, 8192);
     kgen_tuning *db = db_of(&row, 1);
-    answer a = ask_gpu(db, "attn:d=128,g=7,kv=fp8", 8, 8192);
+    answer a = ask_gpu(db, "attn:d=64,g=7,kv=fp8", 8, 8192);
     assert_int_equal(a.match.kind, KGEN_MATCH_EXACT);
     assert_true(kgen_spec_equal(&a.spec, &row.spec));
     kgen_tuning_close(db);
@@ -366,56 +366,80 @@ static void few_or_many_is_asked_of_the_problem(void **state) {
     assert_int_equal(a.spec.gdn.batch, MANY);
 }
 
-/* ---- mla, verify of 8-bit caches: few keys ------------------------------------------ */
+/* ---- mla, attention: few keys ------------------------------------------ */
 
 typedef struct few_keys {
     const char *line;
-    int32_t batch, context;
+    kgen_problem problem;
     const char *arch;
-    int32_t waves, tiles; /* 0: the rule's that does not know the problem */
+    int32_t waves, tiles, occupancy; /* 0: not looked at; all: as if no problem were known */
 } few_keys;
 
 static void few_keys_are_asked_of_the_problem(void **state) {
     (void)state;
     static const few_keys cases[] = {
-        {"mla:h=16,page=64", 1, 65536, "sm_90", 0, 1},
-        {"mla:h=16,page=64", 4, 16384, "sm_90", 0, 1},
-        {"mla:h=16,page=64", 16, 1024, "sm_90", 0, 2},
-        {"mla:h=8,page=64", 16, 1024, "sm_90", 0, 1},
-        {"mla:h=128,page=64", 1, 4096, "sm_90", 0, 1},
-        {"mla:h=128,page=64", 1, 4097, "sm_90", 0, 2},
-        {"mla:h=128,page=64", 4, 4096, "sm_90", 0, 2},
-        {"mla:h=128,page=64", 5, 4096, "sm_90", 0, 4},
-        {"mla:h=128,page=64", 16, 1024, "sm_90", 0, 4},
-        {"mla:h=128,page=64", 1, 65536, "sm_90", 0, 4},
-        {"mla:h=128,page=64", 1, 65537, "sm_90", 0, 0},
-        {"mla:h=128,page=64", 16, 1025, "sm_90", 0, 0},
-        {"mla:h=128,page=64", 0, 2048, "sm_90", 0, 0},
-        {"mla:h=128,page=64,mt=4", 1, 2048, "sm_90", 0, 4},
-        {"mla:h=128,page=64,invariant=1", 1, 2048, "sm_90", 0, 0},
-        {"mla:h=128,page=64", 1, 2048, "gfx942", 0, 0},
-        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 1, 32768, "sm_90", 8, 0},
-        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 1, 32769, "sm_90", 0, 0},
-        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 2, 8192, "sm_90", 8, 0},
-        {"attn:phase=verify,t=8,kv=fp8,g=8,page=16", 2, 8192, "sm_90", 0, 0},
-        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 3, 1024, "sm_90", 0, 0},
-        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 0, 1024, "sm_90", 0, 0},
-        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 1, 0, "sm_90", 0, 0},
-        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16,waves=4", 1, 8192, "sm_90", 4, 0},
-        {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", 1, 8192, "sm_90", 0, 0},
-        {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", 1, 8192, "sm_90", 0, 0},
-        {"attn:kv=fp8,g=8,page=16", 1, 8192, "sm_90", 0, 0},
-        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", 1, 8192, "gfx950", 0, 0},
+        {"mla:h=16,page=64", {1, 65536, 0}, "sm_90", 0, 1, 0},
+        {"mla:h=16,page=64", {4, 16384, 0}, "sm_90", 0, 1, 0},
+        {"mla:h=16,page=64", {16, 1024, 0}, "sm_90", 0, 2, 0},
+        {"mla:h=8,page=64", {16, 1024, 0}, "sm_90", 0, 1, 0},
+        {"mla:h=128,page=64", {1, 4096, 0}, "sm_90", 0, 1, 0},
+        {"mla:h=128,page=64", {1, 4097, 0}, "sm_90", 0, 2, 0},
+        {"mla:h=128,page=64", {4, 2048, 0}, "sm_90", 0, 2, 0},
+        {"mla:h=128,page=64", {4, 4096, 0}, "sm_90", 0, 4, 0},
+        {"mla:h=128,page=64", {16, 1024, 0}, "sm_90", 0, 4, 0},
+        {"mla:h=128,page=64", {1, 262144, 0}, "sm_90", 0, 4, 0},
+        {"mla:h=128,page=64", {1, 262145, 0}, "sm_90", 0, 0, 0},
+        {"mla:h=128,page=64", {16, 4096, 0}, "sm_90", 0, 0, 0},
+        {"mla:h=128,page=64", {0, 2048, 0}, "sm_90", 0, 0, 0},
+        {"mla:h=128,page=64,mt=4", {1, 2048, 0}, "sm_90", 0, 4, 0},
+        {"mla:h=128,page=64,invariant=1", {1, 2048, 0}, "sm_90", 0, 0, 0},
+        {"mla:h=128,page=64", {1, 2048, 0}, "gfx942", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 32768, 8}, "sm_90", 8, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 32769, 8}, "sm_90", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {2, 8192, 8}, "sm_90", 8, 0, 0},
+        {"attn:phase=verify,t=8,kv=fp8,g=8,page=16", {2, 8192, 8}, "sm_90", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {3, 1024, 8}, "sm_90", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {16, 1024, 1}, "sm_90", 8, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {0, 1024, 8}, "sm_90", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 0, 8}, "sm_90", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 1024, 0}, "sm_90", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16,waves=4", {1, 8192, 8}, "sm_90", 4, 0, 0},
+        {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 8192, 8}, "gfx950", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {2, 1024, 8}, "sm_90", 4, 1, 2},
+        {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {1, 2049, 8}, "sm_90", 4, 2, 1},
+        {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {2, 65536, 8}, "sm_90", 4, 2, 1},
+        {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {4, 1024, 8}, "sm_90", 0, 0, 0},
+        {"attn:phase=verify,t=4,kv=bf16,g=8,page=16,occ=2", {1, 8192, 8}, "sm_90", 0, 0, 2},
+        {"attn:kv=fp8,g=8,page=16", {2, 65536, 8}, "sm_90", 8, 0, 0},
+        {"attn:kv=i8,g=8,page=16", {1, 2048, 1}, "sm_90", 8, 0, 0},
+        {"attn:kv=fp8,g=8,page=16", {4, 1024, 8}, "sm_90", 0, 0, 0},
+        {"attn:kv=fp8,g=8,page=16,invariant=1", {1, 8192, 8}, "sm_90", 0, 0, 0},
+        {"attn:kv=fp8,g=8,page=16,window=128", {1, 8192, 8}, "sm_90", 0, 0, 0},
+        {"attn:kv=fp8,g=8,page=16", {1, 8192, 8}, "gfx942", 0, 0, 0},
+        {"attn:phase=extend,kv=fp8,g=8,page=16", {1, 8192, 8}, "sm_90", 0, 0, 0},
+        {"attn:kv=fp8,d=256,g=8,page=16", {1, 8192, 8}, "sm_90", 0, 0, 0},
+        {"attn:d=128,g=8,page=16", {1, 1024, 8}, "sm_90", 4, 1, 1},
+        {"attn:d=128,g=8,page=16", {2, 512, 8}, "sm_90", 4, 1, 1},
+        {"attn:d=128,g=8,page=16", {1, 511, 8}, "sm_90", 0, 0, 0},
+        {"attn:d=128,g=8,page=16", {1, 1025, 8}, "sm_90", 0, 0, 0},
+        {"attn:d=64,g=8,page=16", {1, 1024, 8}, "sm_90", 0, 0, 0},
+        {"attn:d=128,g=8,page=16", {2, 2048, 8}, "sm_90", 0, 0, 0},
+        {"attn:d=128,g=8,page=16", {4, 1024, 8}, "sm_90", 4, 1, 2},
+        {"attn:d=128,g=8,page=16", {4, 1023, 8}, "sm_90", 0, 0, 0},
+        {"attn:d=128,g=8,page=16", {16, 1024, 8}, "sm_90", 4, 1, 2},
+        {"attn:d=128,g=8,page=16", {16, 1025, 8}, "sm_90", 0, 0, 0},
+        {"attn:d=128,g=8,page=16", {32, 1024, 1}, "sm_90", 4, 1, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const few_keys *c = &cases[i];
         kgen_spec spec = rows_spec(c->line), plain;
         assert_int_equal(kgen_spec_resolve(&plain, &spec, rows_target(c->arch), NULL), KGEN_OK);
         kgen_spec got =
-            ask(NULL, c->line, (kgen_problem){c->batch, c->context, 0}, c->arch, NULL).spec;
-        if (!c->waves && !c->tiles && !kgen_spec_equal(&got, &plain))
+            ask(NULL, c->line, c->problem, c->arch, NULL).spec;
+        if (!c->waves && !c->tiles && !c->occupancy && !kgen_spec_equal(&got, &plain))
             fail_msg("case %zu: not the plain rule's", i);
         int is_mla = got.family == KGEN_FAMILY_MLA;
+        if (c->occupancy) assert_int_equal(got.attn.occupancy, c->occupancy);
         if (c->waves) assert_int_equal(is_mla ? got.mla.waves : got.attn.waves, c->waves);
         if (c->tiles) assert_int_equal(is_mla ? got.mla.row_tiles : got.attn.row_tiles, c->tiles);
     }
