@@ -434,8 +434,7 @@ static void few_keys_are_asked_of_the_problem(void **state) {
         const few_keys *c = &cases[i];
         kgen_spec spec = rows_spec(c->line), plain;
         assert_int_equal(kgen_spec_resolve(&plain, &spec, rows_target(c->arch), NULL), KGEN_OK);
-        kgen_spec got =
-            ask(NULL, c->line, c->problem, c->arch, NULL).spec;
+        kgen_spec got = ask(NULL, c->line, c->problem, c->arch, NULL).spec;
         if (!c->waves && !c->tiles && !c->occupancy && !kgen_spec_equal(&got, &plain))
             fail_msg("case %zu: not the plain rule's", i);
         int is_mla = got.family == KGEN_FAMILY_MLA;

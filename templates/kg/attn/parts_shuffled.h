@@ -41,8 +41,8 @@ struct brought_t {
     float x[SHUFFLED_BATCH][WIDE_TURNS][4];
 };
 // `count` parts from `part` on, of which the batch's first is number n.
-KG_DEV void bring_some(brought_t &y, args_t a, cut_t cut, u32 part, u32 n, u32 count, u32 item_start,
-                       int row, int dim) {
+KG_DEV void bring_some(brought_t &y, args_t a, cut_t cut, u32 part, u32 n, u32 count,
+                       u32 item_start, int row, int dim) {
     KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
         u32 at = part + (n + j < count ? n + j : count - 1);
         const float *from = partial_row(a, partial_slot(cut, at, item_start), row);
@@ -52,7 +52,7 @@ KG_DEV void bring_some(brought_t &y, args_t a, cut_t cut, u32 part, u32 n, u32 c
 }
 // x += sum of weight x partial row; lane n has the weight of part n.
 KG_DEV void add_some(float (&x)[WIDE_TURNS][4], const brought_t &y, u32 n, u32 count,
-                      float weight_of_lane) {
+                     float weight_of_lane) {
     KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
         float w = float_of(shuffle(bits_of(weight_of_lane), n + j < WAVE ? n + j : 0));
         w = n + j < count ? w : 0.0f;
