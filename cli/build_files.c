@@ -17,7 +17,8 @@ static json_t *result_json(const kgen_job *job, const kgen_job_result *result) {
     kgen_spec_print(line, &job->spec);
     if (result->entry) kgen_key_hex(key, &result->entry->key);
     return json_pack("{s:s, s:s, s:s, s:s?, s:s?}", "spec", line, "arch", job->target->name,
-                     "outcome", outcomes[result->outcome], "key", *key ? key : NULL, "error",
+                     "outcome", kgen__is_left(result) ? "left" : outcomes[result->outcome], "key",
+                     *key ? key : NULL, "error",
                      result->error.status != KGEN_OK ? result->error.text : NULL);
 }
 
@@ -27,9 +28,9 @@ int kgen__build_json(const kgen__jobs *jobs, const kgen_job_result *results,
     for (size_t i = 0; i < jobs->count; i++)
         json_array_append_new(list, result_json(&jobs->list[i], &results[i]));
     return kgen__json_print(
-        json_pack("{s:I, s:I, s:I, s:f, s:o}", "compiled", (json_int_t)counts->compiled, "cached",
-                  (json_int_t)counts->cached, "failed", (json_int_t)counts->failed, "seconds",
-                  counts->seconds, "kernels", list));
+        json_pack("{s:I, s:I, s:I, s:I, s:f, s:o}", "compiled", (json_int_t)counts->compiled,
+                  "cached", (json_int_t)counts->cached, "failed", (json_int_t)counts->failed,
+                  "left", (json_int_t)counts->left, "seconds", counts->seconds, "kernels", list));
 }
 
 /* ---- ninja ------------------------------------------------------------------------- */

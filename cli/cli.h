@@ -204,16 +204,19 @@ typedef struct kgen__build_settings {
     int hide_failures; /* the caller prints them */
     int allow_spills;
     double timeout_s;  /* a kernel; 0: the default */
+    double budget_s;   /* all of them; 0: as long as it takes */
     int json;          /* the results instead of a summary */
     const char *ninja; /* not built, but written into this file */
 } kgen__build_settings;
 
 typedef struct kgen__build_counts {
-    size_t compiled, cached, failed, unsaved;
+    size_t compiled, cached, failed, left, unsaved; /* left: the budget was over */
     double seconds;
     kgen_error why_unsaved; /* the first */
 } kgen__build_counts;
 
+/* 1: nothing is wrong with it, but there was no time left. */
+int kgen__is_left(const kgen_job_result *result);
 /* Failures are printed as they come. results[count]: kgen__results_free. */
 kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
                              const kgen__build_settings *settings, kgen_job_result *results,

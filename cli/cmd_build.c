@@ -21,6 +21,7 @@ typedef struct progress {
     int terminal, quiet, hide_failures;
     size_t done, total;
     double said; /* when the last line was printed */
+    double end;  /* when the budget is over; 0: there is none */
 } progress;
 
 enum { SILENCE_S = 30 }; /* then a line says that it goes on */
@@ -65,11 +66,22 @@ static void report_failure(const progress *p, const kgen_job_result *result, con
     kgen__cli_fail(&err);
 }
 
+int kgen__is_left(const kgen_job_result *result) {
+    return result->outcome == KGEN_JOB_FAILED && result->error.status == KGEN_E_CANCELLED;
+}
+
+static int is_over(void *user) {
+    const progress *p = user;
+    return p->end > 0 && kgen__clock() >= p->end;
+}
+
 static void on_progress(const kgen_job_result *result, const kgen_job *job, size_t done,
                         size_t total, void *user) {
     progress *p = user;
     p->counts.compiled += result->outcome == KGEN_JOB_BUILT;
     p->counts.cached += result->outcome == KGEN_JOB_CACHED;
+    p->counts.left += (size_t)kgen__is_left(result);
+    if (kgen__is_left(result)) return;
     p->counts.failed += result->outcome == KGEN_JOB_FAILED;
     if (result->outcome == KGEN_JOB_BUILT && result->error.status != KGEN_OK &&
         !p->counts.unsaved++)
@@ -106,6 +118,7 @@ kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
     progress p = {
         .start = kgen__clock(), .quiet = settings->quiet, .hide_failures = settings->hide_failures};
     p.said = p.start;
+    p.end = settings->budget_s > 0 ? p.start + settings->budget_s : 0;
     p.total = jobs->count;
     p.terminal = !p.quiet && isatty(STDERR_FILENO);
     kgen_build_options options = {.size = sizeof options,
@@ -115,6 +128,7 @@ kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
                                   .fresh_code_only = 1,
                                   .progress = on_progress,
                                   .heartbeat = on_heartbeat,
+                                  .cancel = settings->budget_s > 0 ? is_over : NULL,
                                   .user = &p};
     if (p.terminal) draw_bar(&p, 0, jobs->count);
     kgen_status status = kgen_build(cache, jobs->list, jobs->count, &options, results, err);
@@ -177,8 +191,13 @@ static kgen_status build(kgen_cache *cache, const kgen__jobs *jobs,
         printf("%zu compiled, %zu cached, %zu failed in %.1f s\n", counts.compiled, counts.cached,
                counts.failed, counts.seconds);
     if (counts.failed) err->text[0] = 0; /* each failure was printed as it came */
-    KGEN_TRY(status);
-    return counts.unsaved ? unsaved(&counts.why_unsaved, counts.unsaved, err) : KGEN_OK;
+    if (counts.unsaved && !counts.failed) return unsaved(&counts.why_unsaved, counts.unsaved, err);
+    if (counts.left && !counts.failed)
+        return kgen_fail(
+            err, KGEN_E_CANCELLED,
+            "--budget: %zu of %zu kernels are left; the same command goes on with them",
+            counts.left, jobs->count);
+    return status;
 }
 
 typedef struct sources {
@@ -261,6 +280,10 @@ int kgen__command_build(int argc, char **argv) {
     kgen__syntax_add(&s,
                      (kgen__option){"timeout", 0, "TIME", kgen__read_seconds, &settings.timeout_s,
                                     0, 0, "a kernel may take so long: 90s, 5m, 1h (5m)"});
+    kgen__syntax_add(&s, (kgen__option){"budget", 0, "TIME", kgen__read_seconds, &settings.budget_s,
+                                        0, 0,
+                                        "all may take so long; what is left, the same "
+                                        "command builds later"});
     kgen__syntax_add(&s, (kgen__option){"ninja", 0, "FILE", kgen__read_text, &settings.ninja, 0, 0,
                                         "compile nothing: write a file for ninja that does"});
     kgen__syntax_add_json(&s, &settings.json);

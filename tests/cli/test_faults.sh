@@ -36,6 +36,18 @@ storm_of_several_kernels() {
         fail "several: $(runs several) compilations of ${#kernels[@]} kernels"
 }
 
+# A budget that is over leaves what is done, and the same command goes on.
+budget_and_resume() {
+    fake budget "[[ \$(wc -l <\"$work/runs.budget\") == 1 || ! -e \"$work/hold\" ]] || sleep 100"
+    fresh && touch "$work/hold"
+    expect 17 "2 of 3 kernels are left" timeout 60 "$kgen" build "${kernels[@]}" --no-variants -q -j 1 --budget 1
+    [[ $out == "1 compiled, 0 cached, 0 failed in "* ]] || fail "budget: $out"
+    expect 17 '"left": 2' timeout 60 "$kgen" build "${kernels[@]}" --no-variants -q --budget 0.3 --json
+    rm "$work/hold"
+    expect 0 "2 compiled, 1 cached, 0 failed" "$kgen" build "${kernels[@]}" --no-variants -q --budget 10m
+    expect 64 "--budget" "$kgen" build "$one" --budget soon
+}
+
 # One that waits does so as long as a kernel may take, and then compiles for itself.
 slow_compile() {
     local sleep=1 first begin
@@ -441,7 +453,7 @@ shards() {
     expect 0 "0 compiled, 0 cached" "$kgen" build -m "$work/all.manifest" --no-variants -q --shard 4/4
 }
 
-for test in shards storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
+for test in shards budget_and_resume storm_without_a_parent storm_of_several_kernels slow_compile compiler_gone \
     hidden_knobs faulty_disk compiler_identity amd_by_clang lost_reasons injected_reasons short_counts unwritable_folder \
     shared_folders killed_process odd_compilers changed_kernel spilling_compiler failing_self_test odd_input \
     terminal_escapes many_wait; do
