@@ -49,6 +49,11 @@ typedef struct kgen__device_api {
     kgen_status (*graph_launch)(kgen__device *device, void *graph, kgen_stream stream,
                                 kgen_error *err);
     void (*graph_free)(kgen__device *device, void *graph);
+    /* gone(held) is called once: when the graph that `stream` captures and all that is
+     * made of it are gone, by any thread, which must not call the driver; at once where
+     * this fails. KGEN_E_ARG: the stream does not capture. */
+    kgen_status (*graph_hold)(kgen__device *device, kgen_stream stream, void (*gone)(void *held),
+                              void *held, kgen_error *err);
     /* What the device is: target by arch name, compute units, a label. */
     const kgen_target *(*target)(const kgen__device *device);
     int (*compute_units)(const kgen__device *device);

@@ -19,6 +19,9 @@ enum {
     POINTER_MEMORY_TYPE = 2,
     STREAM_NON_BLOCKING = 1,
     CAPTURE_THREAD_LOCAL = 1,
+    CAPTURE_ACTIVE = 1,
+    OBJECT_NO_SYNC = 1, /* the one value: nobody can wait for the destructor */
+    RETAIN_MOVE = 1,    /* the graph takes the caller's reference */
     EXTRA_POINTER = 1,
     EXTRA_SIZE = 2,
 };
@@ -444,6 +447,46 @@ static void dl_graph_free(kgen__device *device, void *graph) {
     (void)status;
 }
 
+/* What the graph owns, its instances and clones own too; that is the drivers' own rule. */
+static kgen_status hold_inside(kgen__device *device, void *graph, void (*gone)(void *held),
+                               void *held, kgen_error *err) {
+    void *object = NULL;
+    kgen_status status = CALL(device, err, object_create, &object, held, gone, 1, OBJECT_NO_SYNC);
+    if (status != KGEN_OK) {
+        gone(held);
+        return status;
+    }
+    status = CALL(device, err, graph_retain, graph, object, 1, RETAIN_MOVE);
+    if (status != KGEN_OK) device->calls.object_release(object, 1); /* calls gone */
+    return status;
+}
+
+static kgen_status capture_of(kgen__device *device, kgen_stream stream, void **graph,
+                              kgen_error *err) {
+    int state = 0;
+    if (stream) KGEN_TRY(CALL(device, err, capture_info, stream, &state, NULL, graph, NULL, NULL));
+    return state == CAPTURE_ACTIVE
+               ? KGEN_OK
+               : kgen_fail(err, KGEN_E_ARG, "graph_hold: the stream does not capture");
+}
+
+static kgen_status dl_graph_hold(kgen__device *device, kgen_stream stream, void (*gone)(void *held),
+                                 void *held, kgen_error *err) {
+    inside in;
+    void *graph = NULL;
+    kgen_status status = come_in(device, &in, err);
+    if (status == KGEN_OK) {
+        status = capture_of(device, stream, &graph, err);
+        if (status == KGEN_OK) {
+            status = hold_inside(device, graph, gone, held, err);
+            held = NULL; /* it is gone, or the graph's */
+        }
+        go_out(device, &in);
+    }
+    if (held) gone(held);
+    return status;
+}
+
 static const kgen_target *dl_target(const kgen__device *device) { return device->target; }
 static int dl_compute_units(const kgen__device *device) { return device->compute_units; }
 static const char *dl_label(const kgen__device *device) { return device->label; }
@@ -458,7 +501,8 @@ static const char *dl_library(const kgen__device *device) { return device->libra
         .stream_create = dl_stream_create, .stream_destroy = dl_stream_destroy,             \
         .stream_sync = dl_stream_sync, .capturing = dl_capturing,                           \
         .graph_begin = dl_graph_begin, .graph_end = dl_graph_end,                           \
-        .graph_launch = dl_graph_launch, .graph_free = dl_graph_free, .target = dl_target,  \
+        .graph_launch = dl_graph_launch, .graph_free = dl_graph_free,                       \
+        .graph_hold = dl_graph_hold, .target = dl_target,                                   \
         .compute_units = dl_compute_units, .label = dl_label, .library = dl_library,        \
         .reaches = dl_reaches,                                                              \
     }

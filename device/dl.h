@@ -37,7 +37,13 @@ typedef struct kgen__dl_calls {
     int (*stream_capturing)(void *stream, int *status);
     int (*capture_begin)(void *stream, int mode);
     int (*capture_end)(void *stream, void **graph);
+    int (*capture_info)(void *stream, int *status, unsigned long long *id, void **graph,
+                        const void **dependencies, size_t *count);
     int (*capture_mode)(int *mode); /* of this thread; swaps it */
+    int (*object_create)(void **object, void *held, void (*gone)(void *held), unsigned references,
+                         unsigned flags);
+    int (*object_release)(void *object, unsigned references);
+    int (*graph_retain)(void *graph, void *object, unsigned references, unsigned flags);
     int (*graph_destroy)(void *graph);
     int (*graph_instantiate)(void **exec, void *graph, unsigned long long flags);
     int (*graph_launch)(void *exec, void *stream);

@@ -1,6 +1,6 @@
 /* A first program: one decode step of paged attention over two sequences.
  *
- *   decode [device]      "hip:0", "cuda:0", "cpu:cdna3"; the first there is
+ *   decode [--device NAME]     "hip:0", "cuda:0"; cpu:cdna3 without
  *
  * The value of key k is k everywhere and every query matches every key alike,
  * so each output is the mean of 0 .. len-1. */
@@ -97,10 +97,16 @@ int main(int argc, char **argv) {
     static batch host;
     kgen_error err = {KGEN_OK, ""};
     kgen_open_options options = {
-        .size = sizeof options, .device = argc > 1 ? argv[1] : NULL, .mode = KGEN_MODE_AUTO};
+        .size = sizeof options, .device = "cpu:cdna3", .mode = KGEN_MODE_AUTO};
     kgen_context *ctx = NULL;
     void *device = NULL, *workspace = NULL;
 
+    if (argc == 3 && !strcmp(argv[1], "--device")) {
+        options.device = argv[2];
+    } else if (argc > 1) {
+        fprintf(stderr, "usage: decode [--device NAME]\n");
+        return kgen_status_exit_code(KGEN_E_ARG);
+    }
     fill(&host);
     kgen_status status = kgen_open(&ctx, &options, &err);
     if (status == KGEN_OK) status = run(ctx, &host, &device, &workspace, &err);

@@ -286,7 +286,12 @@ int main(int argc, char **argv) {
     static engine e;
     kgen_error err = {KGEN_OK, ""};
     kgen_open_options options = {.size = sizeof options, .device = "cpu:cdna3"};
-    if (argc == 3 && !strcmp(argv[1], "--device")) options.device = argv[2];
+    if (argc == 3 && !strcmp(argv[1], "--device")) {
+        options.device = argv[2];
+    } else if (argc > 1) {
+        fprintf(stderr, "usage: steps [--device NAME]\n");
+        return kgen_status_exit_code(KGEN_E_ARG);
+    }
     fill(&e.host);
     kgen_status status = kgen_open(&e.ctx, &options, &err);
     if (status == KGEN_OK) status = run(&e, &err);

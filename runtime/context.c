@@ -88,6 +88,7 @@ kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen
     KGEN_TRY(kgen_struct_take(&o, sizeof o, options, "kgen_open_options", err));
     kgen_context *ctx = calloc(1, sizeof *ctx);
     if (!ctx) return kgen_fail(err, KGEN_E_NOMEM, "context: out of memory");
+    kgen__sweep_closed();
     pthread_mutex_init(&ctx->lock, NULL);
     ctx->mode = o.mode;
     ctx->log = o.log;
@@ -110,20 +111,13 @@ kgen_status kgen_open(kgen_context **out, const kgen_open_options *options, kgen
 
 void kgen_close(kgen_context *ctx) {
     if (!ctx) return;
-    while (ctx->kernels) {
-        kgen_kernel *kernel = ctx->kernels;
-        ctx->kernels = kernel->next;
-        ctx->api->unload(ctx->device, kernel->module);
-        free(kernel);
-    }
     kgen__finder_free(ctx->finder);
     kgen_tuning_close(ctx->tuning);
     free(ctx->tuning_file);
     kgen__capture_close(ctx->capture);
     if (ctx->cache) kgen_cache_close(ctx->cache);
-    if (ctx->device) ctx->api->close(ctx->device);
-    pthread_mutex_destroy(&ctx->lock);
-    free(ctx);
+    kgen__close_device(ctx);
+    kgen__sweep_closed();
 }
 
 const kgen_target *kgen_context_target(const kgen_context *ctx) { return ctx->target; }

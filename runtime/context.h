@@ -40,6 +40,7 @@ struct kgen_kernel {
     } counts;                   /* settled with the binding */
     kgen__launch_config config; /* grid: the most workgroups worth launching */
     _Atomic int reached;        /* a launch had memory that the device can read */
+    _Atomic size_t holds;       /* of graphs */
 };
 
 struct kgen_context {
@@ -52,13 +53,24 @@ struct kgen_context {
                             a start more than the rest of it */
     char device_name[128];
     kgen_mode mode;
-    pthread_mutex_t lock; /* of the next two and of tuning; finders read without it */
+    pthread_mutex_t lock; /* of the next three and of tuning; finders read without it */
     kgen_kernel *kernels;
+    kgen_kernel *retired; /* released, and held by graphs when last looked at */
     struct kgen__finder *finder;
     kgen__capture *capture; /* NULL: no launch is saved */
     kgen_log log;           /* NULL: nobody listens */
     void *log_user;
+    kgen_context *next_closed; /* of those that graphs keep */
 };
+
+/* hold.c. The first two under the context's lock: unloads what is retired and not
+ * held, and says how many are left; the same of one kernel that nothing finds. */
+size_t kgen__reclaim(kgen_context *ctx);
+void kgen__retire(kgen_kernel *kernel);
+/* Unloads all kernels, then closes the device: now, or when graphs let go of them. */
+void kgen__close_device(kgen_context *ctx);
+/* What graphs have let go of since. */
+void kgen__sweep_closed(void);
 
 /* One line to the context's log. */
 void kgen__log(const kgen_context *ctx, kgen_log_level level, const char *fmt, ...)

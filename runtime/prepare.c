@@ -123,8 +123,7 @@ static void drop(kgen_kernel *kernel) {
     while (heir && !kgen_spec_same_shape(&heir->spec, &kernel->spec)) heir = heir->next;
     kgen__finder_forget(ctx->finder, kernel, heir);
     kgen__capture_forget(ctx->capture, kernel);
-    ctx->api->unload(ctx->device, kernel->module);
-    free(kernel);
+    kgen__retire(kernel);
 }
 
 /* --- one request -------------------------------------------------------- */
@@ -151,6 +150,7 @@ static kgen_kernel *take_entry(preparation *p, size_t job, const kgen_entry *ent
     pthread_mutex_lock(&ctx->lock);
     kgen_kernel *kernel = kgen__finder_get(ctx->finder, resolved, &unknown);
     int known = kernel != NULL;
+    kgen__reclaim(ctx);
     if (!known)
         status = load_entry(&kernel, ctx, resolved, &p->matches[job], entry, &request->error);
     if (status == KGEN_OK) status = index_request(ctx, request, kernel, &request->error);

@@ -34,7 +34,7 @@ flags=$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --define-variable=prefix="$
     --cflags --libs kgen)
 # shellcheck disable=SC2086  # flags are words
 cc -std=c11 -Wall -Wextra -Werror "$example" $flags -Wl,-rpath,"$libdir" -o "$scratch/by-pkg-config"
-"$scratch/by-pkg-config" cpu:cdna3
+"$scratch/by-pkg-config" --device cpu:cdna3
 
 mkdir "$scratch/project"
 cat >"$scratch/project/CMakeLists.txt" <<EOF
@@ -50,7 +50,7 @@ for other in "0.$((${minor#0.} + 1))" 1.0; do # another ABI
 done
 logged configure "$minor"
 logged cmake --build "$scratch/out"
-"$scratch/out/by-cmake" cpu:cdna3
+"$scratch/out/by-cmake" --device cpu:cdna3
 
 # The Debian package, of this tree: what is in it runs, and it says what it needs.
 command -v cpack dpkg-shlibdeps dpkg-deb >/dev/null || { echo "no package tools: no package" && exit; }

@@ -270,6 +270,15 @@ static void cpu_graph_free(kgen__device *device, void *graph) {
     kgen__cpu_graph_free(graph);
 }
 
+static kgen_status cpu_graph_hold(kgen__device *device, kgen_stream stream,
+                                  void (*gone)(void *held), void *held, kgen_error *err) {
+    const cpu_stream *s = stream;
+    (void)device;
+    if (s && s->recording) return kgen__cpu_graph_add_hold(s->recording, gone, held, err);
+    gone(held);
+    return kgen_fail(err, KGEN_E_ARG, "graph_hold: the stream does not capture");
+}
+
 static const kgen_target *cpu_target(const kgen__device *device) { return device->target; }
 static int cpu_compute_units(const kgen__device *device) { return device->target->typical_cus; }
 static const char *cpu_label(const kgen__device *device) { return device->label; }
@@ -299,6 +308,7 @@ const kgen__device_api kgen__device_cpu = {
     .graph_end = cpu_graph_end,
     .graph_launch = cpu_graph_launch,
     .graph_free = cpu_graph_free,
+    .graph_hold = cpu_graph_hold,
     .target = cpu_target,
     .compute_units = cpu_compute_units,
     .label = cpu_label,

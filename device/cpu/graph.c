@@ -7,6 +7,8 @@
 typedef struct node {
     kgen__cpu_work work; /* work.body NULL: a fill */
     void *params;
+    void (*gone)(void *held); /* not NULL: nothing runs */
+    void *held;
     void *dst;
     int value;
     size_t bytes;
@@ -29,7 +31,10 @@ kgen_status kgen__cpu_graph_create(kgen__cpu_graph **out, kgen_error *err) {
 
 void kgen__cpu_graph_free(kgen__cpu_graph *graph) {
     if (!graph) return;
-    for (size_t i = 0; i < graph->count; i++) free(graph->nodes[i].params);
+    for (size_t i = 0; i < graph->count; i++) {
+        free(graph->nodes[i].params);
+        if (graph->nodes[i].gone) graph->nodes[i].gone(graph->nodes[i].held);
+    }
     free(graph->nodes);
     free(graph);
 }
@@ -69,12 +74,24 @@ kgen_status kgen__cpu_graph_add_fill(kgen__cpu_graph *graph, void *dst, int valu
     return KGEN_OK;
 }
 
+kgen_status kgen__cpu_graph_add_hold(kgen__cpu_graph *graph, void (*gone)(void *held), void *held,
+                                     kgen_error *err) {
+    node *n = add(graph);
+    if (!n) {
+        gone(held);
+        return no_memory(graph, err);
+    }
+    n->gone = gone;
+    n->held = held;
+    return KGEN_OK;
+}
+
 kgen_status kgen__cpu_graph_run(const kgen__cpu_graph *graph, kgen__crew *crew, kgen_error *err) {
     for (size_t i = 0; i < graph->count; i++) {
         const node *n = &graph->nodes[i];
         if (n->work.body)
             KGEN_TRY(kgen__crew_launch(crew, &n->work, err));
-        else
+        else if (!n->gone)
             memset(n->dst, n->value, n->bytes);
     }
     return KGEN_OK;

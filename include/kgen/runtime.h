@@ -117,10 +117,22 @@ KGEN_API kgen_kernel *kgen_find(const kgen_context *ctx, const kgen_spec *spec,
                                 const kgen_problem *problem);
 
 /* Unloads a kernel; kgen_find forgets it, and a later prepare makes a new one.
- * The caller knows that no launch of it is under way, that no graph which holds
- * it will be launched again, and that no thread still has the handle. NULL may
- * be released; kgen_close releases all. */
+ * The caller knows that no launch of it is under way, and that no thread still has
+ * the handle. Graphs that hold it (kgen_graph_hold) keep it loaded until they are
+ * gone; others must not be launched again. NULL may be released; kgen_close
+ * releases all. */
 KGEN_API void kgen_kernel_release(kgen_kernel *kernel);
+/* Between the begin and the end of a capture, the engine's own or kgen_graph_begin's:
+ * the graph that `stream` captures holds these kernels of the context (NULL: all that
+ * are prepared by now), and so does what is instantiated or cloned of it. What was
+ * released or closed in the meantime is unloaded by the next release, prepare, open,
+ * close or kgen_context_reclaim after the last of them is gone: drivers do not let it
+ * be done at once. KGEN_E_ARG: the stream does not capture. Any thread. */
+KGEN_API kgen_status kgen_graph_hold(kgen_context *ctx, kgen_kernel *const *kernels, size_t count,
+                                     kgen_stream stream, kgen_error *err);
+/* Unloads what was released and is held no longer. How many released kernels graphs
+ * still hold. Any thread. */
+KGEN_API size_t kgen_context_reclaim(kgen_context *ctx);
 
 KGEN_API const kgen_spec *kgen_kernel_spec(const kgen_kernel *kernel);
 /* Why it has that spec: of the first request that led to this kernel. */

@@ -205,28 +205,78 @@ API int hipStreamIsCapturing(void *stream, int *status) {
     return 0;
 }
 
+typedef struct object {
+    void (*gone)(void *held);
+    void *held;
+    unsigned references;
+} object;
+
+/* A graph, or an instance of one. */
+typedef struct graph {
+    object *owned; /* one is all that is remembered */
+} graph;
+
+static graph *captured;
+
 API int hipStreamBeginCapture(void *stream, int mode) {
     (void)mode;
     STATE->capturing = stream;
+    captured = calloc(1, sizeof *captured);
     return 0;
 }
 
-API int hipStreamEndCapture(void *stream, void **graph) {
+API int hipStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **out,
+                                   const void **dependencies, size_t *count) {
+    (void)id, (void)dependencies, (void)count;
+    *status = stream == STATE->capturing;
+    *out = captured;
+    return 0;
+}
+
+API int hipStreamEndCapture(void *stream, void **out) {
     (void)stream;
     STATE->capturing = NULL;
-    *graph = malloc(8);
+    *out = captured;
+    captured = NULL;
     return 0;
 }
 
-API int hipGraphDestroy(void *graph) {
-    free(graph);
+API int hipUserObjectCreate(void **out, void *held, void (*gone)(void *held), unsigned references,
+                            unsigned flags) {
+    object *o = malloc(sizeof *o);
+    *o = (object){gone, held, references};
+    *out = o;
+    return flags == 1 ? 0 : INVALID_VALUE;
+}
+
+API int hipUserObjectRelease(void *handle, unsigned references) {
+    object *o = handle;
+    o->references -= references;
+    if (o->references) return 0;
+    o->gone(o->held);
+    free(o);
     return 0;
 }
 
-API int hipGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
-    (void)graph, (void)flags;
-    *exec = malloc(8);
+API int hipGraphRetainUserObject(void *handle, void *owned, unsigned references, unsigned flags) {
+    if (STATE->retain_fails) return INVALID_VALUE;
+    ((graph *)handle)->owned = owned;
+    return references == 1 && flags == 1 ? 0 : INVALID_VALUE;
+}
+
+API int hipGraphDestroy(void *handle) {
+    graph *g = handle;
+    if (g->owned) hipUserObjectRelease(g->owned, 1);
+    free(g);
     return 0;
+}
+
+API int hipGraphInstantiateWithFlags(void **exec, void *handle, unsigned long long flags) {
+    graph *instance = malloc(sizeof *instance);
+    *instance = *(graph *)handle;
+    if (instance->owned) instance->owned->references++;
+    *exec = instance;
+    return (int)flags;
 }
 
 API int hipGraphLaunch(void *exec, void *stream) {
@@ -234,7 +284,4 @@ API int hipGraphLaunch(void *exec, void *stream) {
     return 0;
 }
 
-API int hipGraphExecDestroy(void *exec) {
-    free(exec);
-    return 0;
-}
+API int hipGraphExecDestroy(void *exec) { return hipGraphDestroy(exec); }

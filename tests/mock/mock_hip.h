@@ -17,6 +17,7 @@ typedef struct mock_hip {
     int global;            /* it was begun in global mode, by another thread */
     int (*mode)(void);     /* of this thread */
     unsigned lds;          /* that launches asked for, at most, beside what code has */
+    int retain_fails;
 } mock_hip;
 
 #endif

@@ -182,6 +182,75 @@ static void an_engine_captures(void) {
     CHECK(engine->loads[0] == 1 && engine->unloads[0] == 1);
 }
 
+/* Of the kernels that are prepared, or of one. */
+static kgen_graph *holding(kgen_kernel *const *kernels, kgen_stream stream) {
+    kgen_graph *graph = NULL;
+    CHECK(kgen_graph_begin(ctx, stream, &err) == KGEN_OK);
+    CHECK(kgen_graph_hold(ctx, kernels, 1, stream, &err) == KGEN_OK);
+    CHECK(kgen_graph_end(ctx, stream, &graph, &err) == KGEN_OK);
+    return graph;
+}
+
+/* The driver says when a graph is gone where nothing may be unloaded: a later call does it. */
+static void graphs_hold_kernels(void) {
+    mock_hip *engine = engine_loads(MOCK_HIP_6);
+    kgen_request request = {0};
+    kgen_stream stream;
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    if (!prepare(&request, NULL)) return;
+    CHECK(kgen_stream_create(ctx, &stream, &err) == KGEN_OK);
+    kgen_graph *graph = holding(&request.kernel, stream), *second = holding(NULL, stream);
+    kgen_kernel_release(request.kernel);
+    CHECK(engine->unloads[0] == 0 && kgen_context_reclaim(ctx) == 1);
+    CHECK(!kgen_find(ctx, &request.spec, NULL));
+    kgen_graph_free(graph);
+    CHECK(kgen_context_reclaim(ctx) == 1 && engine->unloads[0] == 0); /* the other one's */
+    kgen_graph_free(second);
+    CHECK(engine->unloads[0] == 0 && kgen_context_reclaim(ctx) == 0 && engine->unloads[0] == 1);
+    CHECK(prepare(&request, NULL) && request.kernel && engine->loads[0] == 2);
+    graph = holding(&request.kernel, stream);
+    kgen_kernel_release(request.kernel);
+    kgen_graph_free(graph);
+    CHECK(prepare(&request, NULL) && engine->loads[0] == 3 && engine->unloads[0] == 2);
+    graph = holding(NULL, stream); /* outlives the context */
+    kgen_close(ctx);
+    CHECK(engine->unloads[0] == 2 && kgen_graph_launch(graph, stream, &err) == KGEN_OK);
+    CHECK(open_with("hip:0", NULL) == KGEN_OK && engine->unloads[0] == 2);
+    kgen_graph_free(graph);
+    kgen_close(ctx);
+    CHECK(engine->unloads[0] == 3);
+}
+
+static void what_cannot_be_held(void) {
+    mock_hip *engine = engine_loads(MOCK_HIP_6);
+    kgen_request request = {0};
+    kgen_stream stream;
+    kgen_kernel *none = NULL;
+    kgen_graph *graph = NULL;
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    if (!prepare(&request, NULL)) return;
+    CHECK(kgen_stream_create(ctx, &stream, &err) == KGEN_OK);
+    CHECK(kgen_graph_hold(ctx, NULL, 0, NULL, &err) == KGEN_E_ARG && says("does not capture"));
+    CHECK(kgen_graph_hold(ctx, &request.kernel, 1, stream, &err) == KGEN_E_ARG);
+    CHECK(says("graph_hold: the stream does not capture"));
+    CHECK(kgen_graph_begin(ctx, stream, &err) == KGEN_OK);
+    CHECK(kgen_graph_hold(ctx, &none, 1, stream, &err) == KGEN_E_ARG && says("kernels[0]: none"));
+    kgen_context *first = ctx;
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    CHECK(kgen_graph_hold(ctx, &request.kernel, 1, stream, &err) == KGEN_E_ARG);
+    CHECK(says("kernels[0]: of another context"));
+    kgen_close(ctx);
+    ctx = first;
+    engine->retain_fails = 1;
+    CHECK(kgen_graph_hold(ctx, &request.kernel, 1, stream, &err) == KGEN_E_DEVICE);
+    CHECK(says("hipGraphRetainUserObject: mockError (1)"));
+    CHECK(kgen_graph_end(ctx, stream, &graph, &err) == KGEN_OK);
+    kgen_kernel_release(request.kernel);
+    CHECK(engine->unloads[0] == 1); /* nothing of it is held */
+    kgen_graph_free(graph);
+    kgen_close(ctx);
+}
+
 typedef struct lengths {
     kgen_args_room room;
     char *memory; /* of the device */
@@ -386,6 +455,8 @@ static const struct scenario {
     {"an_unknown_gpu", an_unknown_gpu},
     {"an_unknown_gpu_first", an_unknown_gpu_first},
     {"an_engine_captures", an_engine_captures},
+    {"graphs_hold_kernels", graphs_hold_kernels},
+    {"what_cannot_be_held", what_cannot_be_held},
     {"two_devices", two_devices},
     {"objects_of_a_family", objects_of_a_family},
     {"memory_of_the_host", memory_of_the_host},

@@ -1,7 +1,7 @@
 /* What captures of an engine have to bear: in each of the driver's modes another thread prepares,
  * loads, launches, unloads, opens and closes meanwhile, and what is missing leaves them valid;
- * replays follow the lengths. KGEN_TEST_DEVICE=hip:0 names the device; else it is a cpu device, or
- * a GPU of another driver, whose captures are kgen's own. */
+ * replays follow the lengths; what graphs hold stays loaded. KGEN_TEST_DEVICE=hip:0 names the
+ * device; else it is a cpu device, or a GPU of another driver, whose captures are kgen's own. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -88,11 +88,16 @@ static void replay(world *w, capture *c) {
     DO(kgen_stream_sync(w->ctx, w->stream, &did));
 }
 
+/* Engines keep the instance alone. */
+static void forget_graph(capture *c) {
+    if (c->graph) assert_int_equal(hip.graph_free(c->graph), 0);
+    c->graph = NULL;
+}
+
 static void forget(capture *c) {
     kgen_graph_free(c->own);
-    if (!hip.begin) return;
-    assert_int_equal(hip.exec_free(c->exec), 0);
-    assert_int_equal(hip.graph_free(c->graph), 0);
+    if (c->exec) assert_int_equal(hip.exec_free(c->exec), 0);
+    forget_graph(c);
 }
 
 /* ---- a decode ------------------------------------------------------------------------- */
@@ -267,6 +272,45 @@ static void test_every_mode(void **state) {
     world_close(&d.w);
 }
 
+/* Released, its context closed: what a graph holds is there until the graph is gone. */
+static void test_graphs_hold_kernels(void **state) {
+    (void)state;
+    const kgen_open_options options = {.size = sizeof options, .device = device};
+    decode d;
+    capture one, two;
+    kgen_context *other = NULL;
+    kgen_kernel *kernel = NULL;
+    make_decode(&d);
+    load_hip(d.w.ctx);
+    outcome(&d, NULL);
+    DO(kgen_open(&other, &options, &did));
+    DO(kgen_prepare(other, kgen_kernel_spec(d.kernel), 1, &kernel, &did));
+    DO(kgen_launch(kernel, &d.args, d.w.stream, &did)); /* asks where the memory lies */
+    begin(&d.w, 1);
+    DO(kgen_launch(d.kernel, &d.args, d.w.stream, &did));
+    DO(kgen_graph_hold(d.w.ctx, &d.kernel, 1, d.w.stream, &did));
+    end(&d.w, &one);
+    begin(&d.w, 1);
+    DO(kgen_graph_hold(other, NULL, 0, d.w.stream, &did));
+    DO(kgen_launch(kernel, &d.args, d.w.stream, &did));
+    end(&d.w, &two);
+    forget_graph(&one);
+    forget_graph(&two);
+    kgen_kernel_release(d.kernel);
+    assert_int_equal(kgen_context_reclaim(d.w.ctx), 1);
+    kgen_close(other);
+    d.kernel = world_prepare(&d.w, LINE); /* a new one */
+    for (int round = 0; round < 3; round++) {
+        draw_lengths(&d);
+        assert_same(&d, &one, round);
+        assert_same(&d, &two, round);
+    }
+    forget(&one);
+    assert_int_equal(kgen_context_reclaim(d.w.ctx), 0);
+    forget(&two);
+    world_close(&d.w);
+}
+
 static long resident_kib(void) {
     long size = 0, resident = 0;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -311,6 +355,7 @@ static void test_lengths_change(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_mode),
+        cmocka_unit_test(test_graphs_hold_kernels),
         cmocka_unit_test(test_lengths_change),
     };
     device = getenv("KGEN_TEST_DEVICE");
