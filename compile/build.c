@@ -2,6 +2,7 @@
  * read its resources, gate, publish. */
 #include "unit.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +50,13 @@ typedef struct build {
     int workers, running;
     int cancelled, published;
     int64_t next_beat;
-    kgen__child slots[KGEN__CHILDREN_MAX];
     work *slot_work[KGEN__CHILDREN_MAX];
+    signed char toolchain_state[TARGETS_MAX]; /* 0 not looked for, 1 found, -1 not found */
+    /* Not cleared: what a slot or a state speaks of was written, and a look-up has no time for
+     * half a megabyte. */
     kgen_toolchain toolchains[TARGETS_MAX];
     kgen_error toolchain_errors[TARGETS_MAX];
-    signed char toolchain_state[TARGETS_MAX]; /* 0 not looked for, 1 found, -1 not found */
+    kgen__child slots[KGEN__CHILDREN_MAX];
 } build;
 
 /* ---- key ---- */
@@ -490,7 +493,8 @@ kgen_status kgen_build(kgen_cache *cache, const kgen_job *jobs, size_t count,
     if (count == 0) return KGEN_OK;
     kgen_build_options taken;
     KGEN_TRY(kgen_struct_take(&taken, sizeof taken, options, "kgen_build_options", err));
-    build *b = calloc(1, sizeof *b);
+    build *b = malloc(sizeof *b);
+    if (b) memset(b, 0, offsetof(build, toolchains));
     if (b) b->list = calloc(count, sizeof *b->list);
     if (!b || !b->list) {
         free(b);
