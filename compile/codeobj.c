@@ -9,6 +9,10 @@ enum {
     EM_CUDA_ = 190,
     NT_AMDGPU_METADATA_ = 32,
     AMDGPU_MACH_MASK = 0xff,
+    AMDGPU_ONE_WAY = 0x200 | 0x800, /* for xnack, sramecc on alone, or off; clear: for any */
+    OSABI_HSA = 64,
+    ABI_FIRST = 2, /* code objects of version 4 to 6 */
+    ABI_LAST = 4,
     METADATA_MAX = 1 << 20,
     LARGEST = 1 << 30, /* no number of a real kernel is larger; sums stay in int32_t */
 };
@@ -160,9 +164,25 @@ kgen_status kgen__amd_object_check(const kgen__elf *elf, const kgen_target *t, k
     return KGEN_OK;
 }
 
+/* What a driver of any setting loads. */
+static kgen_status check_abi(const kgen__elf *elf, kgen_error *err) {
+    const unsigned char *ident = elf->header.e_ident;
+    if (ident[EI_OSABI] != OSABI_HSA || ident[EI_ABIVERSION] < ABI_FIRST ||
+        ident[EI_ABIVERSION] > ABI_LAST)
+        return kgen_fail(err, KGEN_E_COMPILE, "code object: ABI %d.%d; %d.%d to %d expected",
+                         ident[EI_OSABI], ident[EI_ABIVERSION], OSABI_HSA, ABI_FIRST, ABI_LAST);
+    if (elf->header.e_flags & AMDGPU_ONE_WAY)
+        return kgen_fail(
+            err, KGEN_E_COMPILE,
+            "code object: flags 0x%x, for xnack or sramecc on or off alone; any expected",
+            elf->header.e_flags);
+    return KGEN_OK;
+}
+
 static kgen_status inspect_amd(kgen_resources *out, const kgen__elf *elf, const kgen_target *t,
                                const char *symbol, int32_t workgroup_size, kgen_error *err) {
     KGEN_TRY(kgen__amd_object_check(elf, t, err));
+    KGEN_TRY(check_abi(elf, err));
     KGEN_TRY(read_metadata(out, elf, symbol, err));
     /* .vgpr_count is the whole of a unified file: AGPRs are in it. Of two files it is
      * the larger. */

@@ -1,5 +1,6 @@
 /* Every compiler flag there is, in order. They are part of the key: a change
  * here makes new cache entries. */
+#define _GNU_SOURCE
 #include <kgen/build.h>
 
 #include <stdlib.h>
@@ -77,7 +78,7 @@ static const flags_row rows[] = {
 static const char *const no_flags[] = {NULL};
 
 static int sanitize(void) {
-    const char *value = getenv("KGEN_CPU_SANITIZE");
+    const char *value = secure_getenv("KGEN_CPU_SANITIZE");
     return value && strcmp(value, "1") == 0;
 }
 

@@ -24,7 +24,7 @@ enum {
 };
 
 static const char *base_folder(void) {
-    const char *base = getenv("TMPDIR");
+    const char *base = secure_getenv("TMPDIR");
     return base && base[0] == '/' ? base : "/tmp";
 }
 

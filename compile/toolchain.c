@@ -1,4 +1,5 @@
 /* Which compiler. Libraries are looked at, never loaded into this process. */
+#define _GNU_SOURCE
 #include "unit.h"
 
 #include <fcntl.h>
@@ -180,7 +181,7 @@ static kgen_status hiprtc_under(kgen_toolchain *tc, const char *root, int *found
 }
 
 static const char *env_or(const char *name, const char *other) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value && *value ? value : other;
 }
 

@@ -1,4 +1,5 @@
 /* One source text -> one code object, and a kernel -> its listing, through kgen-cc. */
+#define _GNU_SOURCE
 #include "unit.h"
 #include "kgen_cc.h"
 
@@ -31,7 +32,7 @@ static int beside(char *out, size_t size, const char *file) {
 }
 
 static kgen_status find_helper(char *out, size_t size, kgen_error *err) {
-    const char *named = getenv("KGEN_CC");
+    const char *named = secure_getenv("KGEN_CC");
     if (named && *named) {
         if (usable(out, size, named, "")) return KGEN_OK;
         return kgen_fail(err, KGEN_E_TOOLCHAIN,

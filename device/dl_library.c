@@ -2,6 +2,7 @@
  * loaded already, else the system's. An engine brings its own copy (torch's lies
  * in its package), and a second copy would know nothing of the engine's streams
  * and memory. */
+#define _GNU_SOURCE
 #include "dl.h"
 
 #include <dlfcn.h>
@@ -92,7 +93,7 @@ static kgen_status open_usual(void **out, const kgen__dl_driver *driver, kgen_er
 
 kgen_status kgen__dl_library(void **out, char path[KGEN__DL_PATH_MAX],
                              const kgen__dl_driver *driver, const char *named, kgen_error *err) {
-    if (!named || !*named) named = getenv(driver->library_env);
+    if (!named || !*named) named = secure_getenv(driver->library_env);
     KGEN_TRY(named && *named ? open_one(out, driver, named, err) : open_usual(out, driver, err));
     snprintf(path, KGEN__DL_PATH_MAX, "%s", path_of(*out));
     return KGEN_OK;

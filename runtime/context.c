@@ -1,4 +1,5 @@
 /* Open and close, and the small part of the driver that programs share. */
+#define _GNU_SOURCE
 #include "tuning/db.h"
 #include "runtime/capture/capture_parts.h"
 #include "find.h"
@@ -68,7 +69,7 @@ static kgen_status open_gpu(kgen_context *ctx, const char *driver, kgen_error *e
 }
 
 static kgen_status open_device(kgen_context *ctx, const kgen_open_options *o, kgen_error *err) {
-    const char *wanted = o->device ? o->device : getenv("KGEN_DEVICE");
+    const char *wanted = o->device ? o->device : secure_getenv("KGEN_DEVICE");
     return wanted && *wanted ? open_named(ctx, wanted, o->driver, err)
                              : open_gpu(ctx, o->driver, err);
 }

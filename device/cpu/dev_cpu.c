@@ -1,6 +1,7 @@
 /* The cpu device: kernels are shared objects that a crew of threads runs with the
  * wave size and LDS of the GPU that the persona names. Memory is the program's,
  * and a launch is done when it returns. */
+#define _GNU_SOURCE
 #include "device/device.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ struct kgen__device {
 /* A number from the environment; `fallback` where it is not set. */
 static kgen_status env_number(const char *name, uint64_t low, uint64_t high, uint64_t fallback,
                               uint64_t *out, kgen_error *err) {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     char *end = NULL;
     *out = fallback;
     if (!text || !*text) return KGEN_OK;

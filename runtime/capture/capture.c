@@ -1,6 +1,7 @@
 /* KGEN_CAPTURE: which launches are saved, and saving one. A capture waits for
  * the device and reads all of a launch's memory twice; that it fails is told to
  * the log and changes nothing about the launch. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fnmatch.h>
 #include <limits.h>
@@ -55,7 +56,7 @@ static void warn(const kgen_kernel *kernel, const char *why) {
 /* ---- variables ----------------------------------------------------------------- */
 
 static const char *variable(const char *name) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value && *value ? value : NULL;
 }
 

@@ -183,6 +183,15 @@ def check_tables_of_uthash(tree):
             tree.find(path, before.count("\n") + 1, "uthash without HASH_NONFATAL_OOM")
 
 
+def check_environment(tree):
+    """A library may be in a program that runs with more rights than its caller."""
+    for path in tree.named(".c"):
+        if path.startswith(("cli/", "examples/", "tests/")):
+            continue
+        for m in re.finditer(r"(?<!\w)getenv\(", tree.text[path]):
+            tree.find(path, line_at(tree.text[path], m.start()), "getenv: secure_getenv")
+
+
 def check_width(tree):
     """Tables may be wider: .def files, generated samples, and what was set by hand."""
     for path in tree.named(*C_NAMES):
@@ -326,8 +335,8 @@ def check_readme(tree):
         tree.find("README.md", 0, "its C program is not a part of examples/decode.c")
 
 
-CHECKS = (check_includes, check_base_names, check_heads, check_guards, check_tables_of_uthash, check_width, check_length,
-          check_public, check_prose, check_tables, check_links, check_readme)
+CHECKS = (check_includes, check_base_names, check_heads, check_guards, check_tables_of_uthash, check_environment, check_width,
+          check_length, check_public, check_prose, check_tables, check_links, check_readme)
 
 
 def main():

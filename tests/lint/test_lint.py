@@ -58,6 +58,7 @@ BROKEN = (
     ("include of a macro", "#include of a macro", "gen/a.c", "/* */\n#include GPU_HEADER\n"),
     ("headers of families elsewhere", "headers of families in another folder: gen/name##_rows.h", "cli/a.c",
      "/* */\n#define KGEN_FAMILY_HEADER(name) KGEN_QUOTED(gen/name##_rows.h)\n"),
+    ("the caller's environment, whoever runs", "gen/a.c:2: getenv: secure_getenv", "gen/a.c", '/* */\nchar *a(void) { return getenv("A"); }\n'),
     ("uthash that exits", "gen/a.c:2: uthash without HASH_NONFATAL_OOM", "gen/a.c", "/* */\n#include <uthash.h>\n"),
     ("folder without a row", "attic/ has no row", "attic/a.c", "/* */\n"),
     ("no table of folders", "no table of folders", "CONVENTIONS.md", "# Conventions\n"),

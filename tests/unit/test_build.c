@@ -712,6 +712,26 @@ static void test_wrong_object(void **state) {
     assert_int_equal(kgen__inspect(&r, target_of("gfx942"), "kg_y", 64, 0, o.code, o.size, &err),
                      KGEN_E_COMPILE);
     assert_non_null(strstr(err.text, "symbol"));
+    static const struct {
+        size_t at;
+        uint8_t byte;
+        const char *says;
+    } rows[] = {{EI_OSABI, 0, "ABI 0."},
+                {EI_ABIVERSION, 1, "ABI 64.1"},
+                {EI_ABIVERSION, 5, "ABI 64.5"},
+                {offsetof(Elf64_Ehdr, e_flags) + 1, 0x7, "xnack"},
+                {offsetof(Elf64_Ehdr, e_flags) + 1, 0x9, "sramecc"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint8_t was = o.code[rows[i].at];
+        o.code[rows[i].at] = rows[i].byte;
+        assert_int_equal(
+            kgen__inspect(&r, target_of("gfx942"), "kg_x", 64, 0, o.code, o.size, &err),
+            KGEN_E_COMPILE);
+        assert_non_null(strstr(err.text, rows[i].says));
+        o.code[rows[i].at] = was;
+    }
+    assert_int_equal(kgen__inspect(&r, target_of("gfx942"), "kg_x", 64, 0, o.code, o.size, &err),
+                     KGEN_OK);
     free(o.code);
 }
 
