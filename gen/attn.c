@@ -360,6 +360,13 @@ static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *tar
     return fp8 == WHOLLY_MIXED || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
 }
 
+/* Few dims of 8 bits, in steps that hold nothing: as if they had 16. */
+static int converts_lightly(const kgen_attn_spec *s, const kgen_target *target) {
+    int narrow = s->head_dim + s->v_dim <= 128, scales = s->descale == KGEN_DESCALE_TOKEN;
+    return bits_of(s->kv) == 8 && narrow && !scales && !s->cascade && !s->keep &&
+           !mixes_conversions(s, target);
+}
+
 /* Registers of a lane in the key loop: accumulators, queries, keys and values
  * in flight, and for each row tile its scores, probabilities and running sums. */
 static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *target) {
@@ -378,10 +385,14 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     /* What of a group and its sequences waits for the end of a segment; measured. */
     int32_t wide = s->head_dim >= 256 && bits == 16 && target->isa == KGEN_ISA_RDNA3;
     if (wide && s->cascade && !phases[s->phase].bounded) fixed += 40;
-    /* A group's rows have their sequences' scales, each its own. */
-    int scales_of_rows = s->cascade && (s->descale == KGEN_DESCALE_HEAD || is_8bit(s->q));
-    if (wave == 64 && scales_of_rows) fixed += 24;
-    if (wave == 64 && s->cascade && s->softcap) fixed += 4; /* measured */
+    /* A group's rows have their sequences' scales, each its own; measured, as the others are. */
+    int rows_differ = s->descale == KGEN_DESCALE_HEAD || is_8bit(s->q) || s->q == KGEN_DTYPE_F32;
+    if (wave == 64 && s->cascade) {
+        fixed += !phases[s->phase].bounded ? 28 : rows_differ ? 24 : 0;
+        fixed += 4 * s->softcap;
+    } else if (wave == 64 && s->q == KGEN_DTYPE_F32) {
+        fixed += 8; /* as they are rounded */
+    }
     if (way_of(s, isa) == BY_MATRICES) {
         k = 0, v = 0; /* in LDS */
         tile = sets_of(s, target).blocks * isa->keys * isa->columns / wave;
@@ -390,7 +401,8 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     if (way_of(s, isa) == BY_LINES) {
         /* On their way to LDS, from it, and turned by permutes, or converted; measured. */
         k = on_their_way(s, target, s->head_dim) + 8;
-        v = on_their_way(s, target, s->v_dim) + (is_turned(s, isa) && bits == 16 ? 8 : 40);
+        v = on_their_way(s, target, s->v_dim) +
+            (is_turned(s, isa) && (bits == 16 || converts_lightly(s, target)) ? 8 : 40);
         fixed = isa->fixed + 24 * s->cascade;
     }
     return acc + k + v + q + scales + ids + fixed +

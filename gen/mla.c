@@ -126,7 +126,7 @@ typedef struct isa_row {
 #define MLA_CDNA3 {16, 32, 4, 150, 2, 0}
 #define MLA_CDNA4 {16, 32, 4, 150, 2, 0}
 #define MLA_RDNA2 {16, 16, 8, 150, 8, 0}
-#define MLA_RDNA3 {16, 16, 8, 120, 8, 0}
+#define MLA_RDNA3 {16, 16, 8, 136, 8, 0}
 #define MLA_RDNA4 {16, 16, 8, 120, 8, 0}
 #define MLA_SM90  {8,  16, 8, 60, 8, 1}
 /* clang-format on */

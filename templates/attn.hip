@@ -33,10 +33,10 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     scale_q(head, q);
     if constexpr (BY_MATRICES) parked_segment(lds, wave) = g;
     if constexpr (BY_LINES || PARKS_SEGMENT) park(g.seq);
-    if constexpr (PARKS_SEGMENT) park(cut), g.whole = (flag_t)parked((u32)g.whole);
+    if constexpr (PARKS_SEGMENT) park(cut), park(g);
     walk(m, l, o, q, a, g, role, head, keys, queries, lds, wave, ring);
     if constexpr (BY_LINES || PARKS_SEGMENT) fetch(g.seq);
-    if constexpr (PARKS_SEGMENT) fetch(cut), g.whole = (flag_t)fetched((u32)g.whole);
+    if constexpr (PARKS_SEGMENT) fetch(cut), fetch(g);
     if constexpr (BY_MATRICES) g = parked_segment(lds, wave);
     g.item_start = fetched(g.item_start);
     g.item_end = fetched(g.item_end);

@@ -4,15 +4,16 @@
 
 namespace kg {
 
-// Where waves have keys in LDS or groups come before sequences, the place in the line
-// waits there as well.
+// Where waves have keys in LDS, groups come before sequences or scalars are scarce, the place in
+// the line waits there as well.
+constexpr bool HOLDS = CASCADE || PARKS_SEGMENT;
 KG_DEV void park(work_t &w) {
-    if constexpr (!STAGED && !CASCADE && !BY_LINES) return;
+    if constexpr (!STAGED && !HOLDS && !BY_LINES) return;
     w.cut = cut_t{parked(w.cut.each), parked(w.cut.extra), w.cut.part};
     park(w.seq);
 }
 KG_DEV void fetch(work_t &w) {
-    if constexpr (!STAGED && !CASCADE && !BY_LINES) return;
+    if constexpr (!STAGED && !HOLDS && !BY_LINES) return;
     w.cut = cut_t{fetched(w.cut.each), fetched(w.cut.extra), w.cut.part};
     fetch(w.seq);
 }
@@ -23,16 +24,33 @@ KG_DEV void settle(work_t &w) {
     w.unit = fetched(w.unit), w.end = fetched(w.end), w.seq_start = fetched(w.seq_start);
 }
 
+// Where the arguments are, which PARKS_SEGMENT are two scalars less all along.
+struct place_t {
+    u32 low, high;
+};
+KG_DEV place_t place_of(args_t args) {
+    if constexpr (!PARKS_SEGMENT) return place_t{0, 0};
+    u64 at = (u64)&args;
+    return place_t{parked((u32)at), parked((u32)(at >> 32))};
+}
+KG_DEV args_t args_again(args_t args, place_t place) {
+    if constexpr (!PARKS_SEGMENT) return reread(args);
+    return *(const KG_CONSTANT kg_attn_args *)((u64)fetched(place.high) << 32 | fetched(place.low));
+}
+
 template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
 KG_DEV void run(args_t args, u8 *lds) {
     touch(args);
     work_t work = work_begin(args);
     if constexpr (CASCADE) settle(work);
     int wave = (int)wave_id();
-    u32 held = CASCADE ? opaque((u32)wave) : 0; // or each segment's use of it is worked out before
+    // Or what each segment asks of it, a pair of scalars a condition, is worked out before.
+    constexpr bool ASKS_AGAIN = CASCADE || (WAVE == 64 && !STAGED);
+    u32 held = ASKS_AGAIN ? opaque((u32)wave) : 0;
     take_workspace(args);
+    place_t place = place_of(args);
     while (work.unit < work.end) {
-        args_t a = reread(args);
+        args_t a = args_again(args, place);
         segment_t g = work_segment(work, a);
         g.next = parked(g.next);
         work.end = parked(work.end);
@@ -40,7 +58,7 @@ KG_DEV void run(args_t args, u8 *lds) {
         cut_t cut = work.cut;
         park(work);
         if constexpr (PARK_BYTES != 0) parked_work(lds, wave) = work;
-        if constexpr (CASCADE) wave = (int)opaque_uniform((u32)uniform((int)held));
+        if constexpr (ASKS_AGAIN) wave = (int)opaque_uniform((u32)uniform((int)held));
         if (g.shares) SEGMENT(a, g, cut, lds, wave);
         if constexpr (PARK_BYTES != 0) work = parked_work(lds, wave);
         g.next = fetched(g.next);
@@ -48,11 +66,11 @@ KG_DEV void run(args_t args, u8 *lds) {
         work.seq_start = fetched(work.seq_start);
         fetch(work);
         if constexpr (CASCADE)
-            work_advance(work, g, reread(args));
+            work_advance(work, g, args_again(args, place));
         else
             work_advance(work, g, a);
     }
-    finish(reread(args), part_of(work.cut));
+    finish(args_again(args, place), part_of(work.cut));
 }
 
 } // namespace kg

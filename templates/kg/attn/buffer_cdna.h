@@ -120,6 +120,30 @@ constexpr float MOST_SUM = 256; // so none exceeds 2^8
 // for the sum, which is to be more exact, nor where probabilities have the values' scales.
 constexpr bool ROW_SUMS = TURNED && HEAD_DIM + V_DIM <= 128 && LSE == 0 && DESCALE != DESCALE_TOKEN;
 
+// Scales of the block's tokens: a lane asks for one, half of them for that of a key, half for
+// that of a value, and has those of its scores from the others.
+KG_DEV void bring_token_scales(token_scale_t &scale, args_t args, const head_t &h,
+                               const keys_t &keys, int start) {
+    static_assert(WAVE == 2 * TOK, "a lane for each scale");
+    if constexpr (DESCALE != DESCALE_TOKEN) return;
+    args_t a = reread(args);
+    int lane = (int)lane_id(), token = start + lane % TOK;
+    bool is_key = lane < TOK;
+    i64 page = inside_pool(keys, page_number(keys, token));
+    i64 by_page = is_key ? a.k_descale_stride[0] : a.v_descale_stride[0];
+    i64 by_slot = is_key ? a.k_descale_stride[1] : a.v_descale_stride[1];
+    i64 head = h.index * (is_key ? a.k_descale_stride[2] : a.v_descale_stride[2]);
+    const float *from = (is_key ? a.k_descale : a.v_descale) + head;
+    float scale_of_lane = load(from + page * by_page + slot_of(keys, token, token) * by_slot);
+    // A NaN that is still one when it is rounded (pack_p).
+    u32 mine = scale_of_lane == scale_of_lane ? bits_of(scale_of_lane) : SHORT_NAN;
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+        u32 at = (u32)s_token(lane, r);
+        scale.k[r] = float_of(shuffle(mine, at));
+        scale.v[r] = float_of(shuffle(mine, at + TOK));
+    }
+}
+
 KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
 
 // x = the scores less their base.
@@ -189,9 +213,7 @@ KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, 
     int start = block_start(keys, block);
     bool exceeds = false;
     if constexpr (DESCALE == DESCALE_TOKEN) {
-        ids_t ids;
-        load_ids(ids, keys, start);
-        load_token_scales(scale, a, head, keys, ids, start);
+        bring_token_scales(scale, a, head, keys, start);
         order_here(); // of its scalars none is needed any more
     }
     score_rows(dots, k, q);

@@ -158,12 +158,13 @@ KG_DEV arrival_t arrive_alone(args_t a, const segment_t &g, const meeting_t &m) 
 KG_DEV int of_lane(int x, u32 lane) { return (int)shuffle((u32)x, lane); }
 
 // Each wave has some of the group's sequences, one a lane, and joins those that are done.
-KG_DEV void join_group(args_t a, const segment_t &g, int wave) {
-    group_t group = group_of_wave(a, g.seq.line);
+KG_DEV void join_group(args_t args, const segment_t &g, int wave) {
+    group_t group = group_of_wave(args, g.seq.line);
     release_device();
     barrier();
     KG_LOOP for (int base = group.first; base < group.end; base += WAVE * ALL_WAVES)
         KG_LOOP for (int n = 0; n < 2; n++) {
+        args_t a = reread(args); // or all of them are held
         meeting_t mine = {0, 0, 0, 0, 0, 0};
         arrival_t how = ARRIVED;
         if (meets(mine, a, g, group, base + (int)late_lane() * ALL_WAVES + wave, n))

@@ -235,8 +235,10 @@ KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
                         lds);
         if (how == ARRIVED_AMISS && late_thread() == 0) report_workspace(a, g.seq.index);
     }
+    if constexpr (PARKS_SEGMENT) share.first = parked(share.first);
     if constexpr (CASCADE)
         if (is_joined(g) && (g.whole || how != ARRIVED)) join(a, g, lds, wave);
+    if constexpr (PARKS_SEGMENT) share.first = fetched(share.first);
     barrier();
     // After all has been read: who else counts here until then is noticed.
     if (how == ARRIVED_LAST && late_thread() == 0)

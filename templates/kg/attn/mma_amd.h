@@ -25,11 +25,13 @@ KG_DEV void mma_pv(acc_t &o, const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
     o = mma_tile(o, as_words(v), as_words(p));
 }
 
-// A NaN of a score is in its row's sum as well; one of a token's scale only here.
+// A NaN of a score is in its row's sum as well; one of a token's scale only here, BY_LINES without
+// bits that a carry reaches.
 KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
     KG_UNROLL for (int i = 0; i < P_WORDS; i++) out[i] =
-        COMPUTE_F16 || DESCALE == DESCALE_TOKEN ? pack_compute(p[2 * i], p[2 * i + 1])
-                                                : pack_bf16_numbers(p[2 * i], p[2 * i + 1]);
+        COMPUTE_F16 || (DESCALE == DESCALE_TOKEN && !BY_LINES)
+            ? pack_compute(p[2 * i], p[2 * i + 1])
+            : pack_bf16_numbers(p[2 * i], p[2 * i + 1]);
 }
 
 } // namespace kg

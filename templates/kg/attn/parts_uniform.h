@@ -145,12 +145,19 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
         store_lse(b, row_at(g, row[r]), total[r]);
 }
 
-// CASCADE has no scalars left for it; of PARTED, a part has the lane of its number.
+// CASCADE has no scalars left for it, and reads arguments again for each row; of PARTED, a part
+// has the lane of its number.
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                         float amiss, u8 *) {
-    if constexpr (CASCADE || PARTED) return merge_by_shuffles(a, g, cut, share, wave, amiss);
-    KG_LOOP for (int row = wave; row < ROWS; row += ALL_WAVES * MERGE_ROWS) if (row_exists(g, row))
-        merge_rows(a, g, cut, share, row, amiss);
+    constexpr bool SHUFFLED = CASCADE || PARTED;
+    constexpr int ROWS_AT_ONCE = SHUFFLED ? 1 : MERGE_ROWS;
+    KG_LOOP for (int row = wave; row < ROWS; row += ALL_WAVES * ROWS_AT_ONCE) {
+        if (!row_exists(g, row)) continue;
+        if constexpr (SHUFFLED)
+            merge_row(reread(a), g, cut, share, row, row_at(g, row), amiss);
+        else
+            merge_rows(a, g, cut, share, row, amiss);
+    }
 }
 
 } // namespace kg

@@ -20,6 +20,11 @@ constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 // STAGED as matrices (kg/mla/mla_matrices_nvidia.h).
 constexpr bool STAGED_MATRICES = STAGED && IS_SM90;
 
+// CDNA: rows of groups, kept keys, and edges on both sides that differ by sequence leave the key
+// loop no scalars.
+constexpr bool BOTH_EDGES = CAUSAL == CAUSAL_SEQ && !SEES_START;
+constexpr bool PARKS_SEGMENT = WAVE == 64 && (CASCADE || KEEP != 0 || BOTH_EDGES);
+
 // A condition that waits is a pair of scalars, a number half of that.
 template <bool> struct flag_of {
     typedef bool type;
@@ -27,7 +32,7 @@ template <bool> struct flag_of {
 template <> struct flag_of<true> {
     typedef u32 type;
 };
-typedef flag_of<CAUSAL == CAUSAL_SEQ || (CASCADE && (UNBOUNDED || WAVE == 64))>::type flag_t;
+typedef flag_of<CAUSAL == CAUSAL_SEQ || (CASCADE && UNBOUNDED) || PARKS_SEGMENT>::type flag_t;
 
 struct seq_t {
     int index, q_start, q_len, kv_len; // q_len at most Q_TOKENS, unless UNBOUNDED

@@ -165,7 +165,8 @@ KG_DEV u32 wave_sum(u32 x) {
     return x;
 }
 KG_DEV u32 wave_prefix(u32 x) { // inclusive
-    u32 lane = lane_id();
+    // A pair of scalars a condition, else: kept for the next 64 sequences.
+    u32 lane = PARKS_SEGMENT ? opaque(lane_id()) : lane_id();
     KG_UNROLL for (u32 m = 1; m < WAVE; m *= 2) {
         u32 below = shuffle(x, lane >= m ? lane - m : lane);
         x += lane >= m ? below : 0;
@@ -207,6 +208,7 @@ KG_DEV work_t work_begin(args_t a) {
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
     w.end = cut_start(w.cut, part + 1);
+    if constexpr (PARKS_SEGMENT) w.cut.extra = opaque(w.cut.extra);
     KG_LOOP for (int base = 0; base < lines_of(a); base += WAVE) {
         if (base > 0) mine = seq_at(a, base + lane);
         u32 prefix = wave_prefix(units_of(mine));
@@ -315,7 +317,7 @@ KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
 }
 
 // What waits for the end of a segment waits in vector registers: scalars are scarcer.
-constexpr bool PARKS = UNBOUNDED || TREE || STAGED || CASCADE;
+constexpr bool PARKS = UNBOUNDED || TREE || STAGED || CASCADE || PARKS_SEGMENT;
 KG_DEV u32 parked(u32 x) { return PARKS ? opaque(x) : x; }
 KG_DEV u32 fetched(u32 x) { return PARKS ? (u32)uniform((int)x) : x; }
 
@@ -324,7 +326,7 @@ KG_DEV void park(seq_t &s) {
     s.q_len = (int)parked((u32)s.q_len), s.kv_len = (int)parked((u32)s.kv_len);
     s.context = (int)parked((u32)s.context), s.first_key = (int)parked((u32)s.first_key);
     s.blocks = parked(s.blocks), s.items = parked(s.items);
-    if constexpr (CAUSAL == CAUSAL_SEQ && UNBOUNDED) s.causal = (flag_t)parked((u32)s.causal);
+    if constexpr (CAUSAL == CAUSAL_SEQ) s.causal = (flag_t)parked((u32)s.causal);
     if constexpr (!CASCADE) return;
     s.line = (int)parked((u32)s.line), s.shared = (int)parked((u32)s.shared);
     s.pair = parked(s.pair), s.middle = parked(s.middle), s.ways = parked(s.ways);
@@ -334,7 +336,7 @@ KG_DEV void fetch(seq_t &s) {
     s.q_len = (int)fetched((u32)s.q_len), s.kv_len = (int)fetched((u32)s.kv_len);
     s.context = (int)fetched((u32)s.context), s.first_key = (int)fetched((u32)s.first_key);
     s.blocks = fetched(s.blocks), s.items = fetched(s.items);
-    if constexpr (CAUSAL == CAUSAL_SEQ && UNBOUNDED) s.causal = (flag_t)fetched((u32)s.causal);
+    if constexpr (CAUSAL == CAUSAL_SEQ) s.causal = (flag_t)fetched((u32)s.causal);
     if constexpr (!CASCADE) return;
     s.line = (int)fetched((u32)s.line), s.shared = (int)fetched((u32)s.shared);
     s.pair = fetched(s.pair), s.middle = fetched(s.middle), s.ways = fetched(s.ways);
@@ -343,8 +345,15 @@ KG_DEV void fetch(seq_t &s) {
 KG_DEV void park(cut_t &c) { c.each = parked(c.each), c.extra = parked(c.extra); }
 KG_DEV void fetch(cut_t &c) { c.each = fetched(c.each), c.extra = fetched(c.extra); }
 
-// CDNA: rows of groups leave the key loop no scalars.
-constexpr bool PARKS_SEGMENT = CASCADE && WAVE == 64;
+KG_DEV void park(segment_t &g) {
+    g.whole = (flag_t)parked((u32)g.whole), g.row_block = (int)parked((u32)g.row_block);
+    g.kv_head = (int)parked((u32)g.kv_head);
+}
+KG_DEV void fetch(segment_t &g) {
+    g.whole = (flag_t)fetched((u32)g.whole), g.row_block = (int)fetched((u32)g.row_block);
+    g.kv_head = (int)fetched((u32)g.kv_head);
+}
+
 // Compared where it is asked for: a condition that waits is a pair of scalars.
 KG_DEV u32 asked(u32 x) { return PARKS_SEGMENT ? opaque_uniform(x) : x; }
 KG_DEV bool is_whole(const segment_t &g) {
