@@ -493,12 +493,17 @@ static kgen_attn_spec candidate(const kgen_attn_spec *s, const isa_row *isa, int
 static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target *target) {
     /* v_split 1 2 4, row_tiles 1..4, occupancy 2 1; all waves, a half, a quarter */
     const isa_row *isa = &isa_rows[target->isa];
-    int candidates = has_many_rows(s, isa) ? 3 * 4 * 2 * 3 : 3 * 4 * 2;
+    int settled = s->v_split && s->row_tiles && s->occupancy && s->waves;
+    int candidates = settled ? 1 : has_many_rows(s, isa) ? 3 * 4 * 2 * 3 : 3 * 4 * 2;
     kgen_attn_spec best = candidate(s, isa, 0);
+    int32_t least = candidates > 1 ? excess(&best, target) : 0;
     for (int n = 1; n < candidates; n++) {
         kgen_attn_spec next = candidate(s, isa, n);
-        int32_t over = excess(&next, target) - excess(&best, target);
-        if (over < 0 || (over == 0 && traffic(&next, target) < traffic(&best, target))) best = next;
+        int32_t over = excess(&next, target);
+        if (over > least || (over == least && traffic(&next, target) >= traffic(&best, target)))
+            continue;
+        best = next;
+        least = over;
     }
     return best;
 }
