@@ -3,7 +3,8 @@
 # usage: build_vllm_cpp.sh <checkout of vllm.cpp> <its build folder> <folder of libkgen> <program to write>
 #
 # The build folder has libvllm.a: cmake -B <folder> -DVLLM_CPP_CUDA=OFF -DVLLM_CPP_BUILD_TESTS=OFF
-# -DVLLM_CPP_BUILD_EXAMPLES=OFF -DVLLM_CPP_SERVER=OFF; cmake --build <folder> --target vllm
+# -DVLLM_CPP_BUILD_EXAMPLES=OFF -DVLLM_CPP_SERVER=OFF; cmake --build <folder> --target vllm. GCC 12 also wants
+# -DCMAKE_CXX_FLAGS=-Wno-error=volatile.
 set -euo pipefail
 checkout=${1:?usage: build_vllm_cpp.sh <checkout> <build folder> <folder of libkgen> <program>}
 build=$2 library=$3 program=$4
