@@ -59,7 +59,9 @@ KG_DEV void run(args_t args, u8 *lds) {
         park(work);
         if constexpr (PARK_BYTES != 0) parked_work(lds, wave) = work;
         if constexpr (ASKS_AGAIN) wave = (int)opaque_uniform((u32)uniform((int)held));
-        if (g.shares) SEGMENT(a, g, cut, lds, wave);
+        // Else a mask of lanes waits for the segment's end.
+        bool shares = PARKS_SEGMENT ? uniform((int)g.shares) != 0 : g.shares;
+        if (shares) SEGMENT(a, g, cut, lds, wave);
         if constexpr (PARK_BYTES != 0) work = parked_work(lds, wave);
         g.next = fetched(g.next);
         work.end = fetched(work.end);

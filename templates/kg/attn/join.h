@@ -34,6 +34,7 @@ template <class W> KG_DEV arrival_t arrive(args_t a, const segment_t &g, const W
 
 KG_DEV void report_workspace(args_t a, int seq) {
     call_broken(a.workspace);
+    seq = (int)opaque((u32)seq); // or its place waits from where its length was read
     if (a.error) atomic_or(a.error + seq, BAD_WORKSPACE);
 }
 
