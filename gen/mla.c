@@ -274,7 +274,7 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
     } rows[] = {{4096, 16}, {16384, 8}, {262144, 4}};
     int64_t keys = (int64_t)problem->batch * problem->context;
     for (size_t i = 0; keys && i < sizeof rows / sizeof rows[0]; i++)
-        if (keys <= rows[i].keys / ceil_div(problem->batch, 2)) return rows[i].row_blocks;
+        if (keys <= rows[i].keys / (((int64_t)problem->batch + 1) / 2)) return rows[i].row_blocks;
     return 0;
 }
 
