@@ -21,7 +21,7 @@ typedef struct progress {
     int terminal, quiet, hide_failures;
     size_t done, total;
     double said; /* when the last line was printed */
-    double end;  /* when the budget is over; 0: there is none */
+    double end;  /* when the budget is over, where there is one */
 } progress;
 
 enum { SILENCE_S = 30 }; /* then a line says that it goes on */
@@ -72,7 +72,7 @@ int kgen__is_left(const kgen_job_result *result) {
 
 static int is_over(void *user) {
     const progress *p = user;
-    return p->end > 0 && kgen__clock() >= p->end;
+    return kgen__clock() >= p->end;
 }
 
 static void on_progress(const kgen_job_result *result, const kgen_job *job, size_t done,
@@ -118,7 +118,7 @@ kgen_status kgen__build_jobs(kgen_cache *cache, const kgen__jobs *jobs,
     progress p = {
         .start = kgen__clock(), .quiet = settings->quiet, .hide_failures = settings->hide_failures};
     p.said = p.start;
-    p.end = settings->budget_s > 0 ? p.start + settings->budget_s : 0;
+    p.end = p.start + settings->budget_s;
     p.total = jobs->count;
     p.terminal = !p.quiet && isatty(STDERR_FILENO);
     kgen_build_options options = {.size = sizeof options,

@@ -13,15 +13,8 @@
 #include <cmocka.h>
 
 #include "check/check.h"
+#include "did.h"
 #include "note_device.h"
-
-static kgen_error did; /* of the calls that must work */
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 typedef struct rig {
     kgen_context ctx;

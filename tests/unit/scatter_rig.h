@@ -15,18 +15,12 @@
 
 #include "check/check.h"
 #include "check/scatter_all.h"
+#include "did.h"
 
 #define SENTINEL 0x7eadbeef
 
 static kgen_context *ctx;
 static kgen_stream stream;
-static kgen_error did; /* of the calls that must work */
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 static int open_device(void **state) {
     kgen_open_options options = {.size = sizeof options, .device = "cpu:cdna3"};

@@ -13,16 +13,13 @@
 #include "runtime/checks.h"
 #include "templates/kg/attn/attn_packed.h"
 #include "templates/kg/gdn/gdn_packed.h"
+#include "did.h"
 #include "note_device.h"
 #include "seed.h"
 
 enum { SPECS = 200, MORE_SPECS = 60000 }; /* a rare one in 700 specs */
 
-static kgen_error did;
 static uint64_t seed;
-
-#define DO(call) \
-    if ((call) != KGEN_OK) fail_msg("%s", did.text)
 
 /* ---- a device that does not know one address -------------------------------------- */
 

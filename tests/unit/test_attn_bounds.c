@@ -13,18 +13,12 @@
 #include <cmocka.h>
 
 #include "check/check.h"
+#include "did.h"
 
 enum { D = 64, HQ = 4, HKV = 2, PAGE = 16, POOL = 6, COLUMNS = 3, SEQS = 3, TOKENS = 12, T = 4 };
 enum { ROW = HQ * D, KEYS = HKV * D, GUARD = 2 };
 
 static kgen_context *ctx;
-static kgen_error did;
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 static int open_device(void **state) {
     kgen_open_options options = {.size = sizeof options, .device = "cpu:cdna3"};

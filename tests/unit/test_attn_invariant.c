@@ -10,17 +10,11 @@
 #include <cmocka.h>
 
 #include "check/check_family.h"
+#include "did.h"
 #include "seed.h"
 
 static kgen_context *ctx;
-static kgen_error did;
 static uint64_t seed;
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 static int open_device(void **state) {
     kgen_open_options options = {.size = sizeof options, .device = "cpu:cdna3"};

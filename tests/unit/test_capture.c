@@ -19,6 +19,7 @@
 #include "check/check.h"
 #include "runtime/args_rows.h"
 #include "runtime/capture/capture_format.h"
+#include "did.h"
 #include "seed.h"
 
 static const char *const devices[] = {"cpu:cdna3", "cpu:sm90"};
@@ -27,13 +28,6 @@ enum { DEVICES = 2, PATH_BYTES = 512, DIGEST = 32 };
 static uint64_t seed;
 static kgen__rng rng;
 static char folder[64];
-static kgen_error did; /* of the calls that must work */
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 /* ---- environment and files ----------------------------------------------------- */
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "check/check.h"
+#include "did.h"
 #include "seed.h"
 #include "world.h"
 
@@ -22,9 +23,6 @@ enum { SEQS = 2, COLUMNS = 4, PAGE = 16, PAGES = 9, D = 64, GROUP = 2, OUT = SEQ
 
 static const char *device;
 static kgen__rng rng;
-static kgen_error did;
-
-#define DO(call) world_must((call), &did)
 
 /* ---- captures as an engine makes them ------------------------------------------------- */
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "check/check_gdn.h"
+#include "did.h"
 #include "seed.h"
 
 enum { CDNA3, SM90, DEVICES };
@@ -36,14 +37,6 @@ typedef struct rig {
     void *workspace;
     const char *line;
 } rig;
-
-static kgen_error did; /* of the calls that must work */
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 static void *new_workspace(rig *r, kgen_stream stream) {
     void *workspace = NULL;

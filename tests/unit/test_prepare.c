@@ -19,18 +19,12 @@
 #include <kgen/kgen.h>
 
 #include "check/check.h"
+#include "did.h"
 
 #define DEVICE "cpu:cdna3"
 
 static char folder[] = "/tmp/kgen-prepare-XXXXXX";
 static kgen_context *shared; /* compiles into the tests' cache */
-static kgen_error did;
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 static kgen_context *opened(kgen_mode mode, const char *cache) {
     char dir[256];

@@ -19,6 +19,7 @@
 #include <kgen/kgen.h>
 
 #include "check/check.h"
+#include "did.h"
 #include "seed.h"
 
 #define DEVICE "cpu:cdna3"
@@ -65,14 +66,6 @@ static kgen__case case_of(const char *line) {
     kgen__case_draw(&c, seed);
     return c;
 }
-
-static kgen_error did; /* of the calls that must work */
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 static void refill(rig *r, const int32_t *lens, const int32_t *qlens, uint64_t from) {
     DO(kgen__attn_data_fill(&r->data, lens, qlens, from, &did));

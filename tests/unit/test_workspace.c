@@ -16,19 +16,13 @@
 #include "check/check.h"
 #include "runtime/context.h"
 #include "templates/kg/core/workspace_head.h"
+#include "did.h"
 
 enum { CONTEXTS = 2, SEQS = 3 };
 
 static kgen_context *contexts[CONTEXTS];
-static kgen_error did;
 static uint64_t seed;
 static kgen__rng rng;
-
-#define DO(call)                                                    \
-    do {                                                            \
-        did.text[0] = 0;                                            \
-        if ((call) != KGEN_OK) fail_msg("%s: %s", #call, did.text); \
-    } while (0)
 
 /* Of its three sequences, workgroups share the first and the last. */
 #define ATTN "attn:d=64,g=2,page=16,layout=nhd,lse=1 | lens=2000,3,1500"
