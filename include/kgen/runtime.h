@@ -127,7 +127,8 @@ KGEN_API void kgen_kernel_release(kgen_kernel *kernel);
  * are prepared by now), and so does what is instantiated or cloned of it. What was
  * released or closed in the meantime is unloaded by the next release, prepare, open,
  * close or kgen_context_reclaim after the last of them is gone: drivers do not let it
- * be done at once. KGEN_E_ARG: the stream does not capture. Any thread. */
+ * be done at once, and may say so a little later. KGEN_E_ARG: the stream does not
+ * capture. Any thread. */
 KGEN_API kgen_status kgen_graph_hold(kgen_context *ctx, kgen_kernel *const *kernels, size_t count,
                                      kgen_stream stream, kgen_error *err);
 /* Unloads what was released and is held no longer. How many released kernels graphs

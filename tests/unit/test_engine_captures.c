@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -270,6 +271,14 @@ static void test_every_mode(void **state) {
     world_close(&d.w);
 }
 
+/* A driver may say that a graph is gone some time after it is. */
+static void assert_reclaimed(kgen_context *ctx) {
+    for (int ms = 0; kgen_context_reclaim(ctx); ms++) {
+        assert_in_range(ms, 0, 10000);
+        usleep(1000);
+    }
+}
+
 /* Released, its context closed: what a graph holds is there until the graph is gone. */
 static void test_graphs_hold_kernels(void **state) {
     (void)state;
@@ -304,7 +313,7 @@ static void test_graphs_hold_kernels(void **state) {
         assert_same(&d, &two, round);
     }
     forget(&one);
-    assert_int_equal(kgen_context_reclaim(d.w.ctx), 0);
+    assert_reclaimed(d.w.ctx);
     forget(&two);
     world_close(&d.w);
 }
