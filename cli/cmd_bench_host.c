@@ -309,12 +309,14 @@ static kgen_status time_launches(const launcher *l, int raw, double *seconds, kg
     return status != KGEN_OK ? status : ended;
 }
 
-/* The two in turn, so that what slows one slows the other. */
+/* The two in turn, and the median of their differences: what slows one slows the other. */
 static kgen_status compare_launches(host *h, const launcher *l, kgen_error *err) {
-    double seconds[2][SAMPLES];
-    for (int i = 0; i < SAMPLES; i++)
-        for (int raw = 0; raw < 2; raw++) KGEN_TRY(time_launches(l, raw, &seconds[raw][i], err));
-    h->cost.launch_ns = (median(seconds[0]) - median(seconds[1])) * 1e9;
+    double apart[SAMPLES], seconds[2];
+    for (int i = 0; i < SAMPLES; i++) {
+        for (int raw = 0; raw < 2; raw++) KGEN_TRY(time_launches(l, raw, &seconds[raw], err));
+        apart[i] = seconds[0] - seconds[1];
+    }
+    h->cost.launch_ns = median(apart) * 1e9;
     return KGEN_OK;
 }
 

@@ -13,8 +13,8 @@ static int enter(kgen__memo *m) {
 
 static void leave(kgen__memo *m) { atomic_store_explicit(&m->busy, 0, memory_order_release); }
 
-static inline const kgen_tensor *tensor_at(const void *args, const kgen__bound *bound) {
-    return (const kgen_tensor *)((const char *)args + bound->offset);
+static inline const kgen_tensor *tensor_at(const void *args, uint32_t offset) {
+    return (const kgen_tensor *)((const char *)args + offset);
 }
 
 static inline uint64_t number_at(const void *args, const kgen__bound_number *n) {
@@ -42,13 +42,12 @@ static inline pair pair_at(const kgen_tensor *t, size_t i) {
 }
 
 /* 0: the same type, layout, rank, sizes and strides. */
-static inline uint64_t differ(const kgen_tensor *a, const kgen_tensor *b) {
+static inline pair differ(const kgen_tensor *a, const kgen_tensor *b) {
     const pair counts = {UINT64_MAX, UINT32_MAX};
     pair d = (pair_at(a, 0) ^ pair_at(b, 0)) & counts;
     d |= (pair_at(a, 1) ^ pair_at(b, 1)) | (pair_at(a, 2) ^ pair_at(b, 2));
     d |= (pair_at(a, 3) ^ pair_at(b, 3)) | (pair_at(a, 4) ^ pair_at(b, 4));
-    d |= pair_at(a, 5) ^ pair_at(b, 5);
-    return d[0] | d[1];
+    return d | (pair_at(a, 5) ^ pair_at(b, 5));
 }
 
 /* How an address is aligned, and that there is one. */
@@ -58,18 +57,19 @@ static inline uint64_t kind_of(uintptr_t data) {
 }
 
 static inline uint64_t tensors_differ(char *packed, kgen__stretch *at, const kgen__memo *m,
-                                      const kgen__binding *b, const void *args) {
+                                      int count, const void *args) {
     const kgen__accepted *was = m->accepted;
-    const kgen__bound *bound = b->bound;
-    uint64_t other = 0;
-    for (int count = b->count; count; count--, bound++, was++, at++) {
-        const kgen_tensor *t = tensor_at(args, bound);
+    pair other = {0, 0};
+    uint64_t kinds = 0;
+    for (; count; count--, was++, at++) {
+        const kgen_tensor *t = tensor_at(args, was->offset);
         const uintptr_t data = (uintptr_t)t->data;
         *at = (kgen__stretch){data + was->first, data + was->end};
-        other |= differ(t, &was->tensor) | (kind_of(data) ^ was->kind);
-        if (bound->to && data) memcpy(packed + bound->to - 1, &data, sizeof data);
+        other |= differ(t, &was->tensor);
+        kinds |= kind_of(data) ^ was->kind;
+        if (was->to && data) memcpy(packed + was->to - 1, &data, sizeof data);
     }
-    return other;
+    return other[0] | other[1] | kinds;
 }
 
 static inline uint64_t rest_differs(const kgen__memo *m, const kgen__binding *b, const void *args) {
@@ -85,7 +85,7 @@ int kgen__args_again(void *packed, size_t packed_bytes, uint32_t *grid, kgen__st
     int known = m->is_filled && !rest_differs(m, b, args);
     if (known) {
         memcpy(packed, m->packed, packed_bytes);
-        known = !tensors_differ(packed, at, m, b, args);
+        known = !tensors_differ(packed, at, m, b->count, args);
         *grid = m->grid;
     }
     leave(m);
@@ -98,10 +98,13 @@ void kgen__args_remember(kgen__memo *m, const kgen__binding *b, const void *args
     if (!enter(m)) return;
     for (int i = 0; i < b->number_count; i++) m->numbers[i] = number_at(args, &b->numbers[i]);
     for (int i = 0; i < b->count; i++) {
-        const kgen_tensor *t = tensor_at(args, &b->bound[i]);
+        const kgen__bound *bound = &b->bound[i];
+        const kgen_tensor *t = tensor_at(args, bound->offset);
         const kgen__stretch memory = kgen__tensor_memory(t);
         const uintptr_t data = (uintptr_t)t->data;
-        m->accepted[i] = (kgen__accepted){.tensor = *t, .kind = kind_of(data)};
+        m->accepted[i] =
+            (kgen__accepted){.offset = bound->offset, .to = bound->to, .kind = kind_of(data)};
+        m->accepted[i].tensor = *t;
         if (memory.first == memory.end) continue;
         m->accepted[i].first = memory.first - data;
         m->accepted[i].end = memory.end - data;

@@ -9,11 +9,13 @@
 
 enum { KGEN__PACKED_MAX = 2048 };
 
-/* A tensor that was accepted; its memory is in bytes from its address. */
+/* A tensor that was accepted; its memory is in bytes from its address. With what a launch asks
+ * its row of the binding, which would be one line of the processor's cache more for each. */
 typedef struct kgen__accepted {
-    kgen_tensor tensor;
-    uint64_t kind; /* of its address */
+    uint32_t offset, to; /* as in kgen__bound */
+    uint64_t kind;       /* of its address */
     uintptr_t first, end;
+    kgen_tensor tensor;
 } kgen__accepted;
 
 typedef struct kgen__memo {

@@ -54,18 +54,20 @@ static uint64_t word_at(const unsigned char *bytes, size_t size) {
     return word;
 }
 
-/* Two sums at once: a look-up waits for nothing but this. */
+/* Four sums at once: a look-up waits for nothing but this. */
 static uint64_t hash_of(const kgen_spec *spec, const kgen_problem *problem) {
     const unsigned char *bytes = bytes_of(spec);
     size_t size = spec_bytes[spec->family], i = 0;
     uint64_t a = mix(spec->family, (uint64_t)problem->batch << 32 | (uint32_t)problem->context);
-    uint64_t b = (uint64_t)problem->heads;
-    for (; i + 16 <= size; i += 16) {
+    uint64_t b = (uint64_t)problem->heads, c = 1, d = 2;
+    for (; i + 32 <= size; i += 32) {
         a = mix(a, word_at(bytes + i, 8));
         b = mix(b, word_at(bytes + i + 8, 8));
+        c = mix(c, word_at(bytes + i + 16, 8));
+        d = mix(d, word_at(bytes + i + 24, 8));
     }
     for (; i < size; i += 4) a = mix(a, word_at(bytes + i, 4));
-    return mix(a, b);
+    return mix(mix(a, b), mix(c, d));
 }
 
 static int is_same(const entry *e, uint64_t hash, const kgen_spec *spec,
