@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Tokens/s of nano-vllm or mini-sglang, as published, with kgen's attention and beside it with others.
 
-usage: engine_bench.py <nano-vllm | mini-sglang> <checkout> [--attention kgen,triton,torch] [--batches 1,8,64] ...
+usage: engine_bench.py <nano-vllm | mini-sglang> <checkout> [--attention kgen,triton,torch,own] [--batches 1,8,64] ...
 
 Random weights in the shape of Qwen3-0.6B. Each attention has a process of its own, and everything else of the engine
 is the same: norms, rotations and activations are plain torch, decodes are captured graphs. kgen runs twice: a small
 run fills its cache, the timed one is strict, with no compiler, and Triton cannot be imported. triton is vLLM's
-unified attention out of .peers (docs/bench.md) and nano-vllm's own write; torch is scaled_dot_product_attention.
+unified attention out of .peers (docs/bench.md) and nano-vllm's own write; torch is scaled_dot_product_attention; own
+is what the engine has by itself: nano-vllm's flash-attn, mini-sglang's FlashInfer back end and its own write.
 """
 import argparse
+import importlib
 import json
 import os
 import pathlib
@@ -105,11 +107,14 @@ def prompts_of(options, batch, length):
 
 
 def nano(options):
-    """-> cell(batch, length): seconds of the prompts, seconds of the decodes."""
+    """-> cell(batch, length, tokens): seconds of the prompts, seconds of the decodes."""
     serve = example(options.engine)
     if options.attention == "kgen":
         attention = serve.by_kgen()
         serve.forbid_other_kernels(attention)
+    elif options.attention == "own":
+        torch.compile = lambda function: function
+        attention = types.SimpleNamespace()  # the engine imports flash_attn itself
     else:
         torch.compile = lambda function: function
         attention = nano_by_triton() if options.attention == "triton" else nano_by_torch()
@@ -133,9 +138,9 @@ def nano(options):
     serve.write_config(folder, options)
     engine = serve.engine_of(folder, options, attention, False)
 
-    def cell(batch, length):
+    def cell(batch, length, tokens):
         for prompt in prompts_of(options, batch, length):
-            engine.add_request(prompt, SamplingParams(temperature=1.0, max_tokens=options.tokens, ignore_eos=True))
+            engine.add_request(prompt, SamplingParams(temperature=1.0, max_tokens=tokens, ignore_eos=True))
         seconds = [0.0, 0.0]
         while not engine.is_finished():
             begin = time.perf_counter()
@@ -174,12 +179,27 @@ def triton_backend(serve, attend):
     return TritonBackend
 
 
+def keep_own_kernels(serve):
+    """The engine's attention and write are its own; the four functions of FlashInfer are plain torch, as beside the others."""
+    own = {name: importlib.import_module(name) for name in ("triton", "tvm_ffi", "flashinfer")}
+    serve.replace_other_kernels()
+    for name in vars(sys.modules["flashinfer"]).keys() & vars(own["flashinfer"]).keys():
+        if not name.startswith("__"):
+            setattr(own["flashinfer"], name, getattr(serve, name))
+    sys.modules |= own
+    kernel = importlib.import_module("minisgl.kernel")
+    kernel.store_cache = importlib.import_module("minisgl.kernel.store").store_cache
+
+
 def mini(options):
     """The same; prompts are timed by answers of one token."""
     serve = example(options.engine)
     sys.path.insert(0, str(pathlib.Path(options.source, "python")))
     if options.attention == "kgen":
         serve.replace_other_kernels()
+    elif options.attention == "own":
+        keep_own_kernels(serve)
+        options.attention, options.page = "fi", 1  # that back end has pages of one token
     else:
         import triton
         attend = unified_attention()
@@ -199,9 +219,9 @@ def mini(options):
         engine.generate(prompts, SamplingParams(max_tokens=tokens, ignore_eos=True))
         return time.perf_counter() - begin
 
-    def cell(batch, length):
+    def cell(batch, length, tokens):
         first = timed(batch, length, 1)
-        return first, timed(batch, length, options.tokens) - first
+        return first, timed(batch, length, tokens) - first
 
     return cell
 
@@ -226,10 +246,10 @@ def measure(options):
     name, cells = options.attention, [(batch, length) for length in options.lengths for batch in options.batches]
     cell = {"nano-vllm": nano, "mini-sglang": mini}[options.engine](options)
     for batch, length in cells:
-        cell(batch, length)  # what a first call of torch or Triton costs
+        cell(batch, length, min(3, options.tokens))  # what a first call of torch or Triton costs
     for batch, length in cells:
         torch.manual_seed(options.seed + batch + length)
-        prompts, decodes = cell(batch, length)
+        prompts, decodes = cell(batch, length, options.tokens)
         print(json.dumps({"engine": options.engine, "attention": name, "batch": batch, "prompt": length,
                           "prompt_tokens_s": rate(batch * length, prompts),
                           "decode_tokens_s": rate(batch * (options.tokens - 1), decodes),

@@ -285,7 +285,7 @@ def engine_of(folder, options):
     minisgl.engine.engine.Engine._load_weight_state_dict = random_weights(options)
     if options.device != "cuda":
         without_gpu()
-    graphs = options.device == "cuda" and options.attention == "kgen"
+    graphs = options.device == "cuda" and options.attention != "plain"
     longest = options.prompt_tokens + options.tokens
     return LLM(folder, page_size=options.page, attention_backend=options.attention, max_seq_len_override=longest + 1,
                cuda_graph_bs=[1 << n for n in range(options.prompts.bit_length() + 1)] if graphs else [],
