@@ -256,13 +256,25 @@ def measure(options):
                           "tokens_s": rate(batch * options.tokens, prompts + decodes)}), flush=True)
 
 
-def run(options, attention, *more, **variables):
+def say(row):
+    said = [f"{name} {row[key] or '-':>10} tokens/s" for name, key in
+            (("prompts", "prompt_tokens_s"), ("decode", "decode_tokens_s"), ("all", "tokens_s"))]
+    print(f"{row['engine']:12s} {row['attention']:7s} batch {row['batch']:3d} prompt {row['prompt']:5d} ", ", ".join(said),
+          flush=True)
+
+
+def run(attention, *more, quiet=False, **variables):
+    """A row is printed when it is there: who is stopped has said what he measured. -> the exit code"""
     command = [sys.executable, "-W", "ignore", *sys.argv, "--attention", attention, "--one", *more]
-    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"engine"')]
-    if done.returncode:
-        print(f"{attention}: {done.stderr.strip()[-3000:]}", flush=True)
-    return rows, done.returncode
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            for line in process.stdout:
+                if line.startswith('{"engine"') and not quiet:
+                    say(json.loads(line))
+        if process.returncode:
+            errors.seek(0)
+            print(f"{attention}: {errors.read().strip()[-3000:]}", flush=True)
+    return process.returncode
 
 
 def arguments():
@@ -297,17 +309,10 @@ def main():
         if attention == "kgen":
             small = ("--mode", "auto", "--layers", "1", "--vocab", "1024", "--tokens", "2", "--batches", "1,2")
             begin = time.perf_counter()
-            _, code = run(options, attention, *small)
+            failed |= run(attention, *small, quiet=True)
             print(f"kgen: prepared in {time.perf_counter() - begin:.0f} s", flush=True)
-            failed |= code
             variables = dict.fromkeys(("KGEN_CC", "KGEN_NVRTC_PATH", "KGEN_CLANG"), "/nonexistent")
-        rows, code = run(options, attention, **variables)
-        failed |= code
-        for row in rows:
-            said = [f"{name} {row[key] or '-':>10} tokens/s" for name, key in
-                    (("prompts", "prompt_tokens_s"), ("decode", "decode_tokens_s"), ("all", "tokens_s"))]
-            print(f"{row['engine']:12s} {row['attention']:7s} batch {row['batch']:3d} prompt {row['prompt']:5d} ",
-                  ", ".join(said), flush=True)
+        failed |= run(attention, **variables)
     return int(failed != 0)
 
 
