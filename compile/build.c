@@ -65,7 +65,7 @@ kgen_status kgen_job_key(kgen_key *out, const kgen_job *job, kgen_error *err) {
     kgen_toolchain toolchain;
     kgen_source source = {0};
     KGEN_TRY(kgen_toolchain_find(&toolchain, job->target, err));
-    KGEN_TRY(kgen_source_render(&source, &job->spec, job->target, err));
+    KGEN_TRY(kgen_source_name(&source, &job->spec, job->target, err));
     kgen__wanted wanted = {.source = &source,
                            .toolchain = &toolchain,
                            .flags = kgen_target_flags(job->target, toolchain.compiler)};
@@ -205,12 +205,12 @@ static void settle_by_key(build *b, work *w) {
     }
 }
 
-/* Renders, keys, and settles what needs no compiler. */
+/* Keys, and settles what needs no compiler. */
 static void prepare(build *b, work *w) {
     kgen_error none = {0};
     if (is_cancelled(b)) {
         fail_cancelled(b, w);
-    } else if (kgen_source_render(&w->source, &w->job->spec, w->job->target, &w->result->error) !=
+    } else if (kgen_source_name(&w->source, &w->job->spec, w->job->target, &w->result->error) !=
                KGEN_OK) {
         fail(b, w);
     } else {
@@ -280,6 +280,10 @@ static void start(build *b, work *w) {
     int slot = 0;
     while (b->slot_work[slot]) slot++;
     memset(err, 0, sizeof *err); /* of a first attempt */
+    if (kgen_source_write(&w->source, err) != KGEN_OK) {
+        fail(b, w);
+        return;
+    }
     kgen__unit unit = unit_of(b, w);
     kgen__child *child = &b->slots[slot];
     kgen_status status = kgen__child_prepare(child, unit.timeout_s, err);

@@ -489,6 +489,12 @@ static kgen_attn_spec candidate(const kgen_attn_spec *s, const isa_row *isa, int
     return c;
 }
 
+/* 1: a candidate before this one is the same, because the spec or the target leaves no choice. */
+static int is_repeated(const kgen_attn_spec *s, int32_t splits, int n) {
+    return (s->occupancy && n % 2) || (s->row_tiles && n / 2 % 4) || (s->waves && n / 24) ||
+           (n / 8 % 3 && 1 << n / 8 % 3 > splits);
+}
+
 /* Of the choices whose registers and LDS fit, the one that reads least. */
 static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target *target) {
     /* v_split 1 2 4, row_tiles 1..4, occupancy 2 1; all waves, a half, a quarter */
@@ -497,7 +503,9 @@ static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target 
     int candidates = settled ? 1 : has_many_rows(s, isa) ? 3 * 4 * 2 * 3 : 3 * 4 * 2;
     kgen_attn_spec best = candidate(s, isa, 0);
     int32_t least = candidates > 1 ? excess(&best, target) : 0;
+    int32_t splits = s->v_split ? 1 : most_splits(s, isa);
     for (int n = 1; n < candidates; n++) {
+        if (is_repeated(s, splits, n)) continue;
         kgen_attn_spec next = candidate(s, isa, n);
         int32_t over = excess(&next, target);
         if (over > least || (over == least && traffic(&next, target) >= traffic(&best, target)))

@@ -12,8 +12,8 @@
 enum { MAX_INCLUDED = 48 };
 
 typedef struct flattener {
-    kgen__buf *buf;
-    kgen__digest *digest;
+    kgen__buf *buf;       /* NULL: not written */
+    kgen__digest *digest; /* NULL: not asked for */
     const kgen_target *target;
     const char *done[MAX_INCLUDED];
     size_t done_count;
@@ -137,6 +137,10 @@ static int already_done(const flattener *f, const char *name) {
     return 0;
 }
 
+static void mark_line(flattener *f, int line, const char *name) {
+    if (f->buf) kgen__buf_printf(f->buf, "#line %d \"%s\"\n", line, name);
+}
+
 /* Recursion depth is bounded: every file enters once. */
 static kgen_status flatten(flattener *f, const char *wanted) {
     const char *name = resolve_name(wanted, f->target);
@@ -147,43 +151,47 @@ static kgen_status flatten(flattener *f, const char *wanted) {
         return kgen_fail(f->err, KGEN_E_INTERNAL, "template %s: file %d, at most %d", name,
                          MAX_INCLUDED + 1, MAX_INCLUDED);
     f->done[f->done_count++] = file->name;
-    kgen__buf_printf(f->buf, "#line 1 \"%s\"\n", name);
+    mark_line(f, 1, name);
     for (size_t i = 0; i < file->piece_count; i++) {
         const kgen__piece *piece = &file->pieces[i];
-        kgen__buf_add(f->buf, piece->text, piece->size);
-        kgen__digest_piece(f->digest, piece);
+        if (f->buf) kgen__buf_add(f->buf, piece->text, piece->size);
+        if (f->digest) kgen__digest_piece(f->digest, piece);
         if (!piece->includes) continue;
         KGEN_TRY(flatten(f, piece->includes));
-        kgen__buf_printf(f->buf, "#line %d \"%s\"\n", piece->line, name);
+        mark_line(f, piece->line, name);
     }
     return KGEN_OK;
 }
 
 /* --- public ------------------------------------------------------------- */
 
-static kgen_status render(kgen_source *source, kgen_error *err) {
-    const kgen__family *family = kgen__family_of(source->spec.family);
-    kgen__buf prelude = {0}, buf = {0};
-    kgen__digest digest;
-    flattener f = {.buf = &buf, .digest = &digest, .target = source->target, .err = err};
+/* What stands before the templates; free() its text. */
+static void make_prelude(kgen__buf *out, const kgen_source *source) {
     char line[KGEN_SPEC_LINE_MAX];
     kgen_spec_print(line, &source->spec);
-    kgen__buf_printf(&prelude, "// %s\n// for %s, written by kgen\n", line, source->target->name);
-    write_prelude(&prelude, source, family);
-    buf.failed = prelude.failed;
-    kgen__buf_add(&buf, prelude.text, prelude.size);
+    kgen__buf_printf(out, "// %s\n// for %s, written by kgen\n", line, source->target->name);
+    write_prelude(out, source, kgen__family_of(source->spec.family));
+}
+
+static kgen_status take_digest(kgen_source *source, kgen_error *err) {
+    kgen__buf prelude = {0};
+    kgen__digest digest;
+    flattener f = {.digest = &digest, .target = source->target, .err = err};
+    make_prelude(&prelude, source);
+    if (prelude.failed) {
+        free(prelude.text);
+        return kgen_fail(err, KGEN_E_NOMEM, "source: out of memory");
+    }
     kgen__digest_begin(&digest, prelude.text, prelude.size);
     kgen_status status = flatten(&f, kgen__template_of(&source->spec));
     kgen__digest_end(&digest, source->digest);
     source->has_digest = 1;
     free(prelude.text);
-    if (status == KGEN_OK) return kgen__buf_take(&buf, &source->text, &source->size, err);
-    free(buf.text);
     return status;
 }
 
-kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec, const kgen_target *target,
-                               kgen_error *err) {
+kgen_status kgen_source_name(kgen_source *out, const kgen_spec *spec, const kgen_target *target,
+                             kgen_error *err) {
     kgen_source source;
     memset(&source, 0, sizeof source);
     source.target = target;
@@ -192,7 +200,27 @@ kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec, const kg
     const kgen__family *family = kgen__family_of(spec->family);
     source.workgroup_size = family->launch_shape(&source.spec, target);
     source.lds_bytes = family->launch_lds ? family->launch_lds(&source.spec, target) : 0;
-    KGEN_TRY(render(&source, err));
+    KGEN_TRY(take_digest(&source, err));
+    *out = source;
+    return KGEN_OK;
+}
+
+kgen_status kgen_source_write(kgen_source *source, kgen_error *err) {
+    kgen__buf buf = {0};
+    flattener f = {.buf = &buf, .target = source->target, .err = err};
+    if (source->text) return KGEN_OK;
+    make_prelude(&buf, source);
+    kgen_status status = flatten(&f, kgen__template_of(&source->spec));
+    if (status == KGEN_OK) return kgen__buf_take(&buf, &source->text, &source->size, err);
+    free(buf.text);
+    return status;
+}
+
+kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec, const kgen_target *target,
+                               kgen_error *err) {
+    kgen_source source;
+    KGEN_TRY(kgen_source_name(&source, spec, target, err));
+    KGEN_TRY(kgen_source_write(&source, err));
     *out = source;
     return KGEN_OK;
 }

@@ -39,7 +39,7 @@ kgen_status kgen__family_rule(kgen_spec *out, const kgen_spec *spec, const kgen_
 kgen_status kgen_tuning_row_digest(char out[65], const kgen_spec *resolved,
                                    const kgen_target *target, kgen_error *err) {
     kgen_source source;
-    KGEN_TRY(kgen_source_render(&source, resolved, target, err));
+    KGEN_TRY(kgen_source_name(&source, resolved, target, err));
     sodium_bin2hex(out, 2 * sizeof source.digest + 1, source.digest, sizeof source.digest);
     kgen_source_free(&source);
     return KGEN_OK;

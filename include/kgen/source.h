@@ -27,6 +27,11 @@ typedef struct kgen_source {
  * *out: release with kgen_source_free (safe on a zeroed struct). */
 KGEN_API kgen_status kgen_source_render(kgen_source *out, const kgen_spec *spec,
                                         const kgen_target *target, kgen_error *err);
+/* All of it but the text, which is NULL: what a look-up needs, sooner. */
+KGEN_API kgen_status kgen_source_name(kgen_source *out, const kgen_spec *spec,
+                                      const kgen_target *target, kgen_error *err);
+/* The text of a named source. */
+KGEN_API kgen_status kgen_source_write(kgen_source *source, kgen_error *err);
 KGEN_API void kgen_source_free(kgen_source *source);
 
 /* Of what a compiler sees in `text`: comments, blank space, #line marks and

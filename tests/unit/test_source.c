@@ -98,6 +98,30 @@ static void assert_same(const kgen_source *a, const kgen_source *b) {
     assert_memory_equal(a->text, b->text, a->size);
 }
 
+/* A look-up has the digest before there is a text. */
+static void test_a_name_has_no_text(void **state) {
+    (void)state;
+    for (int n = 0; n < TARGETS; n++) {
+        const kgen_target *target = target_of(targets[n]);
+        char line[KGEN_SPEC_LINE_MAX];
+        kgen_source named;
+        kgen_spec spec = random_spec(target);
+        kgen_spec_print(line, &spec);
+        kgen_source whole = rendered(line, target->name);
+        assert_int_equal(kgen_source_name(&named, &spec, target, NULL), KGEN_OK);
+        assert_null(named.text);
+        assert_true(named.has_digest && whole.has_digest);
+        assert_memory_equal(named.digest, whole.digest, sizeof whole.digest);
+        assert_string_equal(named.symbol, whole.symbol);
+        for (int i = 0; i < 2; i++) { /* once is enough */
+            assert_int_equal(kgen_source_write(&named, NULL), KGEN_OK);
+            assert_same(&named, &whole);
+        }
+        kgen_source_free(&named);
+        kgen_source_free(&whole);
+    }
+}
+
 static void test_same_bytes_everywhere(void **state) {
     (void)state;
     char home[1024], line[KGEN_SPEC_LINE_MAX];
@@ -1084,6 +1108,7 @@ static int tear_down(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_name_has_no_text),
         cmocka_unit_test(test_same_bytes_everywhere),
         cmocka_unit_test(test_same_bytes_in_other_locales),
         cmocka_unit_test(test_spelling_does_not_matter),
