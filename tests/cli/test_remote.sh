@@ -4,32 +4,11 @@
 source "$(dirname "$0")/common.sh"
 # shellcheck source=fake_compiler.sh
 source "$here/fake_compiler.sh"
-KGEN_CACHE_REMOTE=http://127.0.0.1:9 capture "$kgen" doctor
-[[ $out != *"built without libcurl"* ]] || { echo "skipped: no libcurl" && exit 77; }
-command -v python3 >/dev/null || { echo "skipped: no python3" && exit 77; }
-export KGEN_TUNING= # doctor has no rows to look at
-servers=()
-stop() {
-    local pid
-    set +e
-    for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null || continue; wait "$pid" 2>/dev/null; done
-    rm -rf "$work"
-}
-trap stop EXIT
+# shellcheck source=remote.sh
+source "$here/remote.sh"
 fake compiler
 kernels=(scatter:op={draft_lens,cache_locs,assign_locs,slot_mapping}@cpu:cdna3)
 one=${kernels[0]}
-build() { "$kgen" build --no-variants -q "$@"; }
-# with URL WORDS SECONDS KERNEL...: an empty cache, this server; the build says WORDS, and in time.
-with() {
-    local url=$1 words=$2 limit=$3 begin
-    shift 3
-    fresh
-    begin=$(date +%s%N)
-    KGEN_CACHE_REMOTE=$url expect 0 "$words" "$kgen" build --no-variants -q "$@"
-    begin=$((($(date +%s%N) - begin) / 1000000))
-    ((begin < 1000 * limit)) || fail "$url: $begin ms, over $limit s"
-}
 
 python3 "$here/remote_server.py" "$work/port" "$work/log" 2>"$work/server.said" & servers+=($!)
 await test -s "$work/port"
@@ -85,7 +64,7 @@ KGEN_CACHE_REMOTE_TIMEOUT=0 remote_says "$server/ok" "KGEN_CACHE_REMOTE_TIMEOUT=
 # nginx as its package is: files in a folder.
 nginx=$(PATH=$PATH:/usr/sbin:${KGEN_BIN_DIR:-}/../../nginx/usr/sbin command -v nginx) || { echo "no nginx: not tried" && finish && exit; }
 mkdir -p "$work/www/tmp"
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(free_port)
 cat >"$work/nginx.conf" <<CONF
 daemon off; pid $work/nginx.pid; error_log $work/nginx.errors; worker_processes 1; events {}
 http {
