@@ -330,7 +330,8 @@ static kgen_status accept(build *b, work *w, uint32_t ms, uint8_t *code, size_t 
     kgen_status status = kgen__inspect(&resources, target, w->source.symbol, lanes,
                                        w->source.lds_bytes, code, size, err);
     if (status == KGEN_OK &&
-        kgen__gate(&resources, target, lanes, b->options.allow_spills, &gate) != KGEN_OK)
+        kgen__gate(&resources, target, lanes, kgen_spec_occupancy(&w->source.spec),
+                   b->options.allow_spills, &gate) != KGEN_OK)
         status = kgen_fail(err, gate.status, "%.400s: %s, %s", gate.text, w->spec, target->name);
     const kgen_source source = w->source; /* its text moves into the entry */
     kgen_entry *entry = NULL;

@@ -42,8 +42,8 @@ int kgen__lookup(const kgen__wanted *wanted, kgen_entry **out, kgen_error *err) 
         return 0;
     }
     const kgen_source *source = wanted->source;
-    if (kgen__gate(&(*out)->resources, source->target, source->workgroup_size, wanted->allow_spills,
-                   err) == KGEN_OK)
+    if (kgen__gate(&(*out)->resources, source->target, source->workgroup_size,
+                   kgen_spec_occupancy(&source->spec), wanted->allow_spills, err) == KGEN_OK)
         return 1;
     kgen_entry_free(*out);
     *out = NULL;

@@ -1,6 +1,8 @@
 /* What a code object says about its kernel, and whether that may be used. */
 #include "unit.h"
 
+#include "gen/family.h"
+
 #include <msgpack.h>
 #include <string.h>
 
@@ -275,8 +277,24 @@ kgen_status kgen__inspect(kgen_resources *out, const kgen_target *target, const 
     return KGEN_OK;
 }
 
+static kgen_status spilled(const kgen_resources *r, const kgen_target *target, int32_t lanes,
+                           int32_t groups, kgen_error *err) {
+    int32_t waves = groups * (round_up(lanes, target->wave_size) / target->wave_size);
+    char shared[80] = "";
+    if (waves > 0)
+        snprintf(shared, sizeof shared,
+                 " where a compute unit holds %d workgroups of %d lanes (occ, waves)", groups,
+                 lanes);
+    return kgen_fail(err, KGEN_E_BUDGET,
+                     "%d VGPRs and %d SGPRs spilled, %d bytes of scratch a lane; the kernel uses "
+                     "%d registers, %s allows %d%s",
+                     at_least(0, r->vgpr_spills), at_least(0, r->sgpr_spills),
+                     at_least(0, r->scratch_bytes), r->vgprs + at_least(0, r->agprs), target->name,
+                     kgen__lane_registers(target, waves), shared);
+}
+
 kgen_status kgen__gate(const kgen_resources *r, const kgen_target *target, int32_t workgroup_size,
-                       int allow_spills, kgen_error *err) {
+                       int32_t groups, int allow_spills, kgen_error *err) {
     int32_t most = target->unit_lds_bytes - target->group_lds_bytes;
     if (r->lds_bytes > most)
         return kgen_fail(err, KGEN_E_BUDGET, "%d bytes of LDS; %s allows %d", r->lds_bytes,
@@ -286,12 +304,7 @@ kgen_status kgen__gate(const kgen_resources *r, const kgen_target *target, int32
                          r->workgroup_size, workgroup_size);
     if (allow_spills || (r->scratch_bytes <= 0 && r->vgpr_spills <= 0 && r->sgpr_spills <= 0))
         return KGEN_OK;
-    return kgen_fail(err, KGEN_E_BUDGET,
-                     "%d VGPRs and %d SGPRs spilled, %d bytes of scratch a lane; the kernel uses "
-                     "%d registers, %s allows %d",
-                     at_least(0, r->vgpr_spills), at_least(0, r->sgpr_spills),
-                     at_least(0, r->scratch_bytes), r->vgprs + at_least(0, r->agprs), target->name,
-                     target->max_vgprs);
+    return spilled(r, target, workgroup_size, groups, err);
 }
 
 /* ---- same code ---- */

@@ -64,11 +64,12 @@ kgen_status kgen_entry_examine(const kgen_entry *entry, int *current, kgen_error
     KGEN_TRY(check_source(entry, err));
     *current = render_again(&source, entry, target);
     int32_t lanes = *current ? source.workgroup_size : 0, lds = *current ? source.lds_bytes : 0;
+    int32_t groups = *current ? kgen_spec_occupancy(&source.spec) : 0;
     kgen_source_free(&source);
     KGEN_TRY(
         kgen__inspect(&is, target, entry->symbol, lanes, lds, entry->code, entry->code_size, err));
     KGEN_TRY(compare(&entry->resources, &is, *current, err));
-    return kgen__gate(&is, target, lanes, 0, err);
+    return kgen__gate(&is, target, lanes, groups, 0, err);
 }
 
 /* ---- the same bytes again ------------------------------------------------------ */

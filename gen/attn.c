@@ -286,7 +286,7 @@ static int32_t x_of(const kgen_attn_spec *s, const isa_row *isa) {
 
 static int32_t part_dims(const kgen_attn_spec *s, const isa_row *isa) {
     int32_t tiles = is_packed(s->layout) || way_of(s, isa) == BY_MATRICES || is_turned(s, isa);
-    return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s, isa), tiles);
+    return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s, isa), tiles, 0);
 }
 
 static int32_t slice_dims(const kgen_attn_spec *s, const isa_row *isa) {
@@ -412,10 +412,9 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
 /* The second 256 registers of CDNA hold accumulators only, which pass through
  * the first on their way: a quarter of them is counted on. */
 static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *target) {
-    int32_t waves = ceil_div(s->waves * s->v_split * s->occupancy, target->simds);
-    int32_t share = target->vgpr_file / waves / target->vgpr_granule * target->vgpr_granule;
-    int32_t plain = smaller(256, smaller(target->max_vgprs, share));
-    return plain + (smaller(target->max_vgprs, share) - plain) / 4;
+    int32_t all = kgen__lane_registers(target, s->waves * s->v_split * s->occupancy);
+    int32_t plain = smaller(256, all);
+    return plain + (all - plain) / 4;
 }
 
 /* q: bytes of queries that lie there. */

@@ -1,8 +1,10 @@
 /* The targets: rows of targets.def, found by name. */
-#include <kgen/target.h>
+#include "family.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "templates/kg/core/shape.h"
 
 enum { FN, FNUZ, SOFT };
 
@@ -44,6 +46,12 @@ kgen_status kgen_target_find(const kgen_target **out, const char *name, kgen_err
     char names[512];
     list_names(names, sizeof names);
     return kgen_fail(err, KGEN_E_TARGET, "arch=%.60s: unknown; known are %s", name, names);
+}
+
+int32_t kgen__lane_registers(const kgen_target *target, int32_t waves) {
+    int32_t simd = ceil_div(larger(1, waves), target->simds); /* waves of one */
+    return smaller(target->max_vgprs,
+                   target->vgpr_file / simd / target->vgpr_granule * target->vgpr_granule);
 }
 
 static int is_generic(const char *name) {

@@ -150,7 +150,7 @@ void fuzz_object(const uint8_t *data, size_t size) {
         fuzz_wrong("no target", names[data[0] & 3]);
     if (kgen__inspect(&resources, target, symbols[data[0] >> 2 & 3], 256, 0, bytes, size - 1,
                       &err) == KGEN_OK)
-        kgen__gate(&resources, target, 256, 0, &err);
+        kgen__gate(&resources, target, 256, 0, 0, &err);
     free(bytes);
 }
 

@@ -343,8 +343,8 @@ static void test_nvrtc_local_memory(void **state) {
     kgen_error err;
     assert_in_range(r.scratch_bytes, 256, 1024);
     assert_int_equal(r.workgroup_size, 64);
-    assert_int_equal(kgen__gate(&r, target_of("sm_90"), 64, 0, &err), KGEN_E_BUDGET);
-    assert_int_equal(kgen__gate(&r, target_of("sm_90"), 128, 1, &err), KGEN_E_BUDGET);
+    assert_int_equal(kgen__gate(&r, target_of("sm_90"), 64, 0, 0, &err), KGEN_E_BUDGET);
+    assert_int_equal(kgen__gate(&r, target_of("sm_90"), 128, 0, 1, &err), KGEN_E_BUDGET);
     assert_non_null(strstr(err.text, "64 lanes; needs 128"));
     free(o.code);
 }
@@ -385,7 +385,7 @@ static void test_cpu(void **state) {
     assert_in_range(r.code_bytes, 1, 4096);
     assert_int_equal(r.vgprs, -1);
     kgen_error err;
-    assert_int_equal(kgen__gate(&r, target_of("cpu:cdna3"), 64, 0, &err), KGEN_OK);
+    assert_int_equal(kgen__gate(&r, target_of("cpu:cdna3"), 64, 0, 0, &err), KGEN_OK);
     call_cpu(&a);
     free(a.code);
     free(b.code);
@@ -644,14 +644,17 @@ static void test_gate(void **state) {
     assert_in_range(r.vgpr_spills, 1, 1000);
     assert_in_range(r.scratch_bytes, 4, 4096);
     assert_int_equal(r.workgroup_size, 64);
-    assert_int_equal(kgen__gate(&r, target_of("gfx942"), 64, 0, &err), KGEN_E_BUDGET);
+    assert_int_equal(kgen__gate(&r, target_of("gfx942"), 64, 0, 0, &err), KGEN_E_BUDGET);
     print_message("  %s\n", err.text);
     char number[32];
     snprintf(number, sizeof number, "%d VGPRs", r.vgpr_spills);
     assert_non_null(strstr(err.text, number));
     assert_non_null(strstr(err.text, "gfx942 allows 512"));
-    assert_int_equal(kgen__gate(&r, target_of("gfx942"), 64, 1, &err), KGEN_OK);
-    assert_int_equal(kgen__gate(&r, target_of("gfx942"), 65, 1, &err), KGEN_E_BUDGET);
+    assert_int_equal(kgen__gate(&r, target_of("gfx942"), 64, 32, 0, &err), KGEN_E_BUDGET);
+    assert_non_null(strstr(err.text, "gfx942 allows 64 where a compute unit holds 32 workgroups of "
+                                     "64 lanes (occ, waves)"));
+    assert_int_equal(kgen__gate(&r, target_of("gfx942"), 64, 0, 1, &err), KGEN_OK);
+    assert_int_equal(kgen__gate(&r, target_of("gfx942"), 65, 0, 1, &err), KGEN_E_BUDGET);
     free(o.code);
 }
 
@@ -744,7 +747,7 @@ static void inspect_copy(const uint8_t *code, size_t size, const kgen_target *t)
     memcpy(copy, code, size);
     kgen_status status = kgen__inspect(&r, t, "kg_x", 64, 0, copy, size, &err);
     if (status != KGEN_OK && status != KGEN_E_COMPILE) fail_msg("status %d", status);
-    if (status == KGEN_OK) kgen__gate(&r, t, 64, 0, &err);
+    if (status == KGEN_OK) kgen__gate(&r, t, 64, 0, 0, &err);
     free(copy);
 }
 

@@ -651,8 +651,9 @@ static int is_fp8(const kgen_param *param, int32_t value) {
 
 /* Words of the refusals that only a target can say: of LDS and registers. */
 static const char *const targets_own[] = {
-    " bytes in LDS, ", " holds the tokens of a head in registers", " a lane holds ",
-    " two groups of four waves share scores and values", " bytes of LDS; "};
+    " bytes in LDS, ", " holds the tokens of a head in registers",
+    " a lane holds ",  " two groups of four waves share scores and values",
+    " bytes of LDS; ", " a lane needs about "};
 
 /* Of gdn, tuning by hand may ask for what a target cannot do. */
 static int resolves(kgen_spec *out, const kgen_spec *spec, const kgen_target *target) {
@@ -788,10 +789,30 @@ static void test_mla_tuning_by_hand(void **state) {
         {"mla:h=128,mt=8,rows=fp8", "mt=8,occ=1: a workgroup has 274432 bytes of LDS; sm_90"},
     };
     check_target_refuses(rows, sizeof rows / sizeof rows[0], "sm_90");
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) resolved(rows[i][0], "gfx942");
+    resolved(rows[0][0], "gfx942");
+    resolved(rows[1][0], "gfx942");
     assert_int_equal(resolved("mla:h=128", "sm_90").mla.row_tiles, 8);
     assert_int_equal(resolved("mla:h=128,rows=fp8", "sm_90").mla.row_tiles, 4);
     assert_int_equal(resolved("mla:h=16,l=640,r=128", "sm_90").mla.row_tiles, 2);
+}
+
+/* More registers than a lane can have by far are refused before a compiler starts; the same
+ * where there are more. Small latents need few: waves have no dims that there are not. */
+static void test_mla_registers_by_hand(void **state) {
+    (void)state;
+    static const refused_row rows[] = {
+        {"mla:h=128,mt=4", "mt=4,waves=8,occ=1: a lane needs about 354 registers; gfx1150 has 256"},
+        {"mla:waves=8,occ=4",
+         "mt=1,waves=8,occ=4: a lane needs about 206 registers; gfx1150 has 64"},
+    };
+    check_target_refuses(rows, sizeof rows / sizeof rows[0], "gfx1150");
+    static const refused_row eight[] = {
+        {"mla:h=128,mt=8", "mt=8,waves=8,occ=1: a lane needs about 368 registers; gfx942 has 256"}};
+    check_target_refuses(eight, 1, "gfx942");
+    resolved(rows[0][0], "gfx942");
+    assert_int_equal(resolved("mla:h=128", "gfx1150").mla.row_tiles, 2);
+    assert_int_equal(resolved("mla:h=128,l=32,r=16", "gfx1150").mla.row_tiles, 2);
+    assert_int_equal(resolved("mla:h=128,l=32,r=16,kv=fp8", "gfx1030").mla.row_tiles, 2);
 }
 
 /* Cuts that a target refuses, and those by hand that it takes. */
@@ -1197,6 +1218,7 @@ int main(void) {
         cmocka_unit_test(test_resolve_fills_and_keeps),
         cmocka_unit_test(test_gdn_cuts_every_head),
         cmocka_unit_test(test_mla_tuning_by_hand),
+        cmocka_unit_test(test_mla_registers_by_hand),
         cmocka_unit_test(test_gdn_tuning_by_hand),
         cmocka_unit_test(test_fp8_is_the_targets_own),
         cmocka_unit_test(test_every_isa_has_its_persona),

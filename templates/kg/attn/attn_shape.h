@@ -54,14 +54,17 @@ KG_SHAPE int kg_attn_buffered_cost(int unit_waves, int dims) {
 
 /* --- registers of a lane --------------------------------------------------- */
 
-/* Value dims a lane takes from one token: the widest load that cuts v_dim evenly. */
-KG_SHAPE int kg_attn_lane_dims(int v_dim, int v_split, int columns, int x) {
-    for (int n = x; n >= larger(4, x / 4); n /= 2)
+/* Value dims a lane takes from one token: the widest load that cuts v_dim evenly. staged: all
+ * waves of a workgroup share them, and where the narrowest loads reach all dims, the widest
+ * would leave most waves accumulating dims that there are not. */
+KG_SHAPE int kg_attn_lane_dims(int v_dim, int v_split, int columns, int x, int staged) {
+    int least = larger(4, x / 4);
+    for (int n = x; n >= least; n /= 2)
         if (v_dim % (columns * n * v_split) == 0) return n;
-    return 8;
+    return staged && v_dim <= columns * least * v_split ? least : 8;
 }
-KG_SHAPE int kg_attn_part_dims(int v_dim, int v_split, int columns, int x, int tiles) {
-    return tiles ? larger(16, x) : columns * kg_attn_lane_dims(v_dim, v_split, columns, x);
+KG_SHAPE int kg_attn_part_dims(int v_dim, int v_split, int columns, int x, int tiles, int staged) {
+    return tiles ? larger(16, x) : columns * kg_attn_lane_dims(v_dim, v_split, columns, x, staged);
 }
 /* Value dims that a wave accumulates: its slice, in whole parts. */
 KG_SHAPE int kg_attn_slice_dims(int v_dim, int v_split, int part_dims) {

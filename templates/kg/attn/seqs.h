@@ -19,6 +19,7 @@ constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 
 // STAGED as matrices (kg/mla/mla_matrices_nvidia.h).
 constexpr bool STAGED_MATRICES = STAGED && IS_SM90;
+constexpr bool STAGED_ROWS = STAGED && !STAGED_MATRICES;
 
 // CDNA: rows of groups, kept keys, and edges on both sides that differ by sequence leave the key
 // loop no scalars.

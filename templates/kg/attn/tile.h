@@ -20,13 +20,13 @@ constexpr int K_CHUNKS = ceil_div(HEAD_DIM, K_DIMS);
 constexpr int Q_WORDS = QX / 2; // words of Q that meet one K chunk
 constexpr int STEPS = Q_WORDS / K_WORDS;
 
-constexpr int V_LANE_DIMS = kg_attn_lane_dims(V_DIM, V_SPLIT, NI, X);
+constexpr int V_LANE_DIMS = kg_attn_lane_dims(V_DIM, V_SPLIT, NI, X, STAGED_ROWS);
 constexpr int V_WORDS = larger(1, V_LANE_DIMS *KV_BITS / 32);
 constexpr int CHUNK_DIMS = NI * V_LANE_DIMS;
 constexpr int CHUNK_TILES = CHUNK_DIMS / 16;
 constexpr int PACKED_WORDS = TPL * KV_BITS / 32;
 
-constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, BY_TILES);
+constexpr int PART_DIMS = kg_attn_part_dims(V_DIM, V_SPLIT, NI, X, BY_TILES, STAGED_ROWS);
 constexpr int SLICE_DIMS = kg_attn_slice_dims(V_DIM, V_SPLIT, PART_DIMS); // of a wave
 constexpr int V_PARTS = SLICE_DIMS / PART_DIMS;
 constexpr int PART_TILES = PART_DIMS / 16;
