@@ -1,8 +1,6 @@
 /* What a code object says about its kernel, and whether that may be used. */
 #include "unit.h"
 
-#include "gen/family.h"
-
 #include <msgpack.h>
 #include <string.h>
 
@@ -290,7 +288,7 @@ static kgen_status spilled(const kgen_resources *r, const kgen_target *target, i
                      "%d registers, %s allows %d%s",
                      at_least(0, r->vgpr_spills), at_least(0, r->sgpr_spills),
                      at_least(0, r->scratch_bytes), r->vgprs + at_least(0, r->agprs), target->name,
-                     kgen__lane_registers(target, waves), shared);
+                     kgen_target_lane_registers(target, waves), shared);
 }
 
 kgen_status kgen__gate(const kgen_resources *r, const kgen_target *target, int32_t workgroup_size,

@@ -412,7 +412,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
 /* The second 256 registers of CDNA hold accumulators only, which pass through
  * the first on their way: a quarter of them is counted on. */
 static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *target) {
-    int32_t all = kgen__lane_registers(target, s->waves * s->v_split * s->occupancy);
+    int32_t all = kgen_target_lane_registers(target, s->waves * s->v_split * s->occupancy);
     int32_t plain = smaller(256, all);
     return plain + (all - plain) / 4;
 }

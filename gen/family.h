@@ -68,9 +68,6 @@ typedef struct kgen__reader {
 kgen_status kgen__check_readers(const kgen_spec *spec, const kgen__reader *readers, size_t count,
                                 int32_t op, const char *op_name, kgen_error *err);
 
-/* That a lane may have where a compute unit is to hold so many waves at once. */
-int32_t kgen__lane_registers(const kgen_target *target, int32_t waves);
-
 /* NULL when `id` is out of range. */
 const kgen__family *kgen__family_of(kgen_family_id id);
 

@@ -190,7 +190,7 @@ static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *targe
 }
 
 static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *target) {
-    return kgen__lane_registers(target, s->waves * s->occupancy);
+    return kgen_target_lane_registers(target, s->waves * s->occupancy);
 }
 
 /* --- what the line itself asks for ---------------------------------------- */

@@ -1,5 +1,5 @@
 /* The targets: rows of targets.def, found by name. */
-#include "family.h"
+#include <kgen/target.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +48,7 @@ kgen_status kgen_target_find(const kgen_target **out, const char *name, kgen_err
     return kgen_fail(err, KGEN_E_TARGET, "arch=%.60s: unknown; known are %s", name, names);
 }
 
-int32_t kgen__lane_registers(const kgen_target *target, int32_t waves) {
+int32_t kgen_target_lane_registers(const kgen_target *target, int32_t waves) {
     int32_t simd = ceil_div(larger(1, waves), target->simds); /* waves of one */
     return smaller(target->max_vgprs,
                    target->vgpr_file / simd / target->vgpr_granule * target->vgpr_granule);

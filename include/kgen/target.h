@@ -48,6 +48,8 @@ KGEN_API kgen_status kgen_target_find(const kgen_target **out, const char *name,
 /* The target whose code objects run on all GPUs of an AMD isa ("gfx11-generic" for
  * gfx1100), NULL where there is none, and of itself. */
 KGEN_API const kgen_target *kgen_target_generic(const kgen_target *target);
+/* That a lane may have where a compute unit is to hold so many waves at once. */
+KGEN_API int32_t kgen_target_lane_registers(const kgen_target *target, int32_t waves);
 KGEN_API size_t kgen_target_count(void);
 KGEN_API const kgen_target *kgen_target_at(size_t index);
 
