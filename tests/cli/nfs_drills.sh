@@ -4,12 +4,15 @@ kernels=(scatter:op={draft_lens,cache_locs,assign_locs}@cpu:cdna3)
 build() { "$kgen" build --no-variants -q "$@"; }
 serve() {
     mount -t nfsd nfsd /proc/fs/nfsd
-    echo 10 | tee /proc/fs/nfsd/nfsv4{lease,grace}time >/dev/null # for what a server that starts waits for its old clients
+    # A server that starts gives no locks for a while: to its old clients only.
+    echo 10 | tee /proc/fs/nfsd/nfsv4{lease,grace}time >/dev/null
+    echo 1 >/proc/sys/fs/nfs/nlm_grace_period
     rpcbind 2>/dev/null && rpc.statd --no-notify # of version 3; 4 needs neither
     exportfs -o rw,no_root_squash,fsid=0,no_subtree_check,insecure 127.0.0.1:/mnt/server
     exportfs -o rw,root_squash,fsid=1,no_subtree_check,insecure 127.0.0.1:/mnt/closed
     rpc.nfsd 4
     rpc.mountd
+    echo Y >/proc/fs/nfsd/v4_end_grace
     # Mounts that share nothing, as those of two machines do.
     mount -t nfs4 -o vers=4.2 127.0.0.1:/ /mnt/4.2
     mount -t nfs4 -o vers=4.2,nosharecache 127.0.0.1:/ /mnt/other
