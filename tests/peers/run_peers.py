@@ -38,11 +38,13 @@ SUBSTITUTES = {
                   "fused_qk_rope_cat_and_cache_mla": "kgen.dropin.aiter", "fused_qk_rope_cosine_cache_llama": "kgen.dropin.aiter",
                   "fused_qk_rope_reshape_and_cache": "kgen.dropin.aiter"},
               "aiter.ops.triton.kv_cache": {"cat_and_cache_mla": "kgen.dropin.aiter"},
-              "aiter.ops.triton.utils.types": {"e4m3_dtype": __name__},
+              "aiter.ops.triton.attention.fp8_mqa_logits": {"fp8_mqa_logits": "kgen.dropin.aiter"},
+              "aiter.ops.triton.utils.types": {"e4m3_dtype": __name__, "get_fp8_dtypes": __name__},
               "aiter.ops.triton.utils._triton.arch_info": {"get_arch": __name__},
               "aiter.ops.triton.causal_conv1d": {"PAD_SLOT_ID": __name__},
               "aiter.ops.triton.causal_conv1d_update_single_token": {
-                  "causal_conv1d_update_single_token": "kgen.dropin.aiter"},
+                  "causal_conv1d_update_single_token": "kgen.dropin.aiter",
+                  "fused_reshape_causal_conv1d_update_single_token": "kgen.dropin.aiter"},
               "triton": {"next_power_of_2": __name__},
               "aiter": {"causal_conv1d_update": "kgen.dropin.aiter", "dtypes": __name__, "pertoken_quant": __name__},
               "torch.ops.aiter": {"paged_attention_v1": "kgen.dropin.aiter", "paged_attention_ragged": "kgen.dropin.aiter"},
@@ -92,6 +94,9 @@ SUBSTITUTES = {
                "sglang.srt.speculative.eagle_utils": {
                    "organize_draft_results": __name__, "build_tree_kernel_efficient": __name__,
                    "build_tree_kernel_efficient_func": "kgen.dropin.sglang:build_tree_kernel_efficient"},
+               "sglang.srt.layers.attention.triton_ops.decode_attention": {
+                   "decode_attention_fwd": "kgen.dropin.sglang", "decode_attention_fwd_grouped": "kgen.dropin.sglang",
+                   "decode_attention_fwd_normal": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.fla.fused_sigmoid_gating_recurrent": {
                    "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.mamba.causal_conv1d_triton": {
@@ -122,6 +127,10 @@ e4m3_dtype = FP8
 device, device_platform, IS_INTEL_ALCHEMIST = "cuda", "cuda", False
 dtypes = types.SimpleNamespace(fp16=torch.float16, bf16=torch.bfloat16, fp32=torch.float32, fp8=FP8, i8=torch.int8,
                                i32=torch.int32, i64=torch.int64, u8=torch.uint8, u32=torch.uint32)  # AITER's
+
+
+def get_fp8_dtypes():
+    return torch.float8_e5m2, FP8
 
 
 def get_cdna_version():
