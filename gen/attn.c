@@ -343,7 +343,8 @@ static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) 
     const isa_row *isa = &isa_rows[target->isa];
     if (way_of(s, isa) == BY_LINES)
         return kg_attn_lines_of(target->lds_bytes / s->occupancy, isa->keys, s->waves, s->head_dim,
-                                s->v_dim, bits_of(s->kv), is_turned(s, isa));
+                                s->v_dim, bits_of(s->kv), is_turned(s, isa),
+                                s->descale == KGEN_DESCALE_TOKEN);
     int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN);
     return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, bits_of(s->kv), s->occupancy,
                                q_lds_bytes(s, target));
@@ -363,7 +364,8 @@ static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *tar
 /* Few dims of 8 bits, in steps that hold nothing: as if they had 16. */
 static int converts_lightly(const kgen_attn_spec *s, const kgen_target *target) {
     int narrow = s->head_dim + s->v_dim <= 128, scales = s->descale == KGEN_DESCALE_TOKEN;
-    return bits_of(s->kv) == 8 && narrow && !scales && !s->cascade && !s->keep &&
+    int edges = s->right || (s->causal == KGEN_CAUSAL_SEQ && (s->window || s->chunk));
+    return bits_of(s->kv) == 8 && narrow && !scales && !s->cascade && !s->keep && !edges &&
            !mixes_conversions(s, target);
 }
 
@@ -387,6 +389,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     if (wide && s->cascade && !phases[s->phase].bounded) fixed += 40;
     /* A group's rows have their sequences' scales, each its own; measured, as the others are. */
     int rows_differ = s->descale == KGEN_DESCALE_HEAD || is_8bit(s->q) || s->q == KGEN_DTYPE_F32;
+    if (wave == 64 && s->keep && phases[s->phase].tree && s->head_dim > 128) fixed += 40;
     if (wave == 64 && s->cascade) {
         fixed += !phases[s->phase].bounded ? 28 : rows_differ ? 24 : 0;
         fixed += 4 * s->softcap;
@@ -404,6 +407,10 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
         v = on_their_way(s, target, s->v_dim) +
             (is_turned(s, isa) && (bits == 16 || converts_lightly(s, target)) ? 8 : 40);
         fixed = isa->fixed + 24 * s->cascade;
+        /* Pairs that lie 16 bits apart are put in order. */
+        int apart = bits == 4 && s->descale != KGEN_DESCALE_TOKEN;
+        if (apart && s->head_dim + s->v_dim > 128) fixed += 32;
+        scales = 0; /* read from LDS, where there were scores */
     }
     return acc + k + v + q + scales + ids + fixed +
            s->row_tiles * (tile + tile / 2 + facts * isa->held + mixed);

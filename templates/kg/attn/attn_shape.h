@@ -113,7 +113,7 @@ KG_SHAPE int kg_attn_staged_bytes(int head_dim, int rows) {
 typedef struct kg_attn_sets {
     int blocks;    /* of a set */
     int slots;     /* sets: one is read, the others are on their way */
-    int k, v, raw; /* bytes of a slot's keys and values, of a raw slot */
+    int k, v, raw; /* bytes of a slot's keys and values; of a raw slot, or of a slot's scales */
     int bytes;     /* of all slots */
 } kg_attn_sets;
 
@@ -160,12 +160,14 @@ KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_di
 }
 
 /* As lines, of which waves load operands: a token's keys, or values, as 16-bit numbers. Lines
- * of keys are an odd number of 16 bytes long; of values that come turned, of 32. */
+ * of keys are an odd number of 16 bytes long; of values that come turned, of 32. Behind them
+ * the scales of the keys, and of the values. */
 KG_SHAPE kg_attn_sets kg_attn_lines_at(int blocks, int slots, int keys, int head_dim, int v_dim,
-                                       int turned) {
+                                       int turned, int token_scales) {
     int v_line = v_dim * 2 + (turned && v_dim / 16 % 2 == 0 ? 32 : 0);
     int n = blocks * keys, k = n * kg_attn_stage_row(head_dim * 2), v = n * v_line;
-    kg_attn_sets sets = {blocks, slots, k, v, 0, slots * (k + v)};
+    int raw = token_scales ? 8 * n : 0;
+    kg_attn_sets sets = {blocks, slots, k, v, raw, slots * (k + v + raw)};
     return sets;
 }
 /* Registers of a wave's keys or values on their way to `blocks` blocks of `keys`. */
@@ -177,16 +179,18 @@ KG_SHAPE int kg_attn_on_their_way(int blocks, int keys, int waves, int dim, int 
  * where there is room, spares a barrier. lds_bytes: of the workgroup, some of which is for
  * what waves say of their rows. */
 KG_SHAPE kg_attn_sets kg_attn_lines_of(int lds_bytes, int keys, int waves, int head_dim, int v_dim,
-                                       int bits, int turned) {
+                                       int bits, int turned, int token_scales) {
     int room = lds_bytes - 9216, blocks = 1;
     while (2 * blocks <= waves &&
-           kg_attn_lines_at(2 * blocks, 1, keys, head_dim, v_dim, turned).bytes <= room &&
+           kg_attn_lines_at(2 * blocks, 1, keys, head_dim, v_dim, turned, token_scales).bytes <=
+               room &&
            kg_attn_on_their_way(2 * blocks, keys, waves, head_dim, bits) +
                    kg_attn_on_their_way(2 * blocks, keys, waves, v_dim, bits) <=
                16)
         blocks *= 2;
-    kg_attn_sets two = kg_attn_lines_at(blocks, 2, keys, head_dim, v_dim, turned);
-    return two.bytes <= room ? two : kg_attn_lines_at(blocks, 1, keys, head_dim, v_dim, turned);
+    kg_attn_sets two = kg_attn_lines_at(blocks, 2, keys, head_dim, v_dim, turned, token_scales);
+    if (two.bytes <= room) return two;
+    return kg_attn_lines_at(blocks, 1, keys, head_dim, v_dim, turned, token_scales);
 }
 
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS

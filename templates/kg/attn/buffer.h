@@ -43,15 +43,18 @@ template <int PIECES> KG_DEV u32 piece_of_lane(int first) {
 struct alignas(16) piece_t {
     u32 w[4];
 };
-// 16 bytes of the cache as NEW_PIECES pieces, elements in order.
-KG_DEV void convert_piece(u32 (&out)[NEW_PIECES * 4], const piece_t &in) {
-    to_compute<4>(out, in.w);
-    if constexpr (KV_4BIT) KG_UNROLL for (int n = 0; n < NEW_PIECES * 4; n += 4) {
+// W words of the cache, elements in order.
+template <int W> KG_DEV void convert_words(u32 (&out)[W * 16 / KV_BITS], const u32 (&in)[W]) {
+    to_compute<W>(out, in);
+    if constexpr (KV_4BIT && !INT4_IN_ORDER) KG_UNROLL for (int n = 0; n < W * 4; n += 4) {
             u32 x[4];
             KG_UNROLL for (int j = 0; j < 4; j++) x[j] = out[n + j];
             KG_UNROLL for (int j = 0; j < 4; j++) out[n + j] =
                 byte_perm(x[j % 2 * 2], x[j % 2 * 2 + 1], j / 2 ? 0x07060302 : 0x05040100);
         }
+}
+KG_DEV void convert_piece(u32 (&out)[NEW_PIECES * 4], const piece_t &in) {
+    convert_words<4>(out, in.w);
 }
 
 } // namespace kg

@@ -11,18 +11,25 @@
 
 namespace kg {
 
-typedef float pair_t __attribute__((ext_vector_type(2)));
-
 // --- from memory to LDS -------------------------------------------------------
 
+// Words of DIM dims of a token that a lane brings at once: 16 bytes, or 8 where few lanes would
+// have something to bring, and to convert.
+template <int DIM> constexpr int words_at_once() {
+    int pieces = DIM * KV_BITS / 128, lanes = rows_at_once(pieces) * lanes_of_row(pieces);
+    return KV_4BIT && 2 * lanes <= WAVE ? 2 : 4;
+}
+template <int DIM> constexpr int PIECES_OF = DIM * KV_BITS / (32 * words_at_once<DIM>());
+
 // A wave's keys, or values, of a set, on their way.
-template <int PIECES> struct rows_t {
-    piece_t piece[WAVE_KEYS / rows_at_once(PIECES)];
+template <int DIM> struct rows_t {
+    static constexpr int PIECES = PIECES_OF<DIM>, WORDS = words_at_once<DIM>();
+    u32 w[WAVE_KEYS / rows_at_once(PIECES)][WORDS];
 };
 
 // Rows of one page, of tokens `start` and those behind it: scalars say where they are, and
 // to a lane its row is a number of bytes between two bounds.
-template <int PIECES>
+template <int PIECES, int BYTES>
 KG_DEV const u8 *near_row(const u8 *from, int token_bytes, const keys_t &keys, int start, int row) {
     constexpr int MOST = 32; // rows
     int first = clamp_token(keys, start), slot = slot_of(keys, start, start);
@@ -31,33 +38,36 @@ KG_DEV const u8 *near_row(const u8 *from, int token_bytes, const keys_t &keys, i
     if constexpr (!SEES_START)
         at = (u32)larger((int)at - smaller(first - smaller(start, first), MOST) * token_bytes, 0);
     at = at < (u32)most ? at : (u32)most;
-    return from + (i64)((u32)slot * (u32)token_bytes) + (at + piece_of_lane<PIECES>(0) * 16u);
+    return from + (i64)((u32)slot * (u32)token_bytes) +
+           (at + piece_of_lane<PIECES>(0) * (u32)BYTES);
 }
 // The lane's piece of a row, whose page it asks for by the lane that stands for the row.
-template <int PIECES>
+template <int PIECES, int BYTES>
 KG_DEV const u8 *far_row(const u8 *from, i64 page_bytes, int token_bytes, const keys_t &keys,
                          i32 page, int start, int row) {
     int key = row_of_lane<PIECES>() + row;
     i64 id = inside_pool(keys, (i32)shuffle((u32)page, (u32)key));
     u32 slot = (u32)slot_of(keys, start + key, start + key / 16 * 16);
-    return from + id * page_bytes + (i64)(slot * (u32)token_bytes) + piece_of_lane<PIECES>(0) * 16u;
+    return from + id * page_bytes + (i64)(slot * (u32)token_bytes) +
+           piece_of_lane<PIECES>(0) * (u32)BYTES;
 }
 
 // `page`: as set_page has it.
-template <int PIECES>
-KG_DEV void fetch_rows(rows_t<PIECES> &rows, const u8 *from, i64 page_bytes, int token_bytes,
+template <int DIM>
+KG_DEV void fetch_rows(rows_t<DIM> &rows, const u8 *from, i64 page_bytes, int token_bytes,
                        const keys_t &keys, i32 page, int start) {
+    constexpr int PIECES = rows_t<DIM>::PIECES, BYTES = rows_t<DIM>::WORDS * 4;
     constexpr int AT_ONCE = rows_at_once(PIECES);
     KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
         const u8 *p;
         if constexpr (!SMALL_PAGE && KEEP == 0 && 16 % AT_ONCE == 0) {
             i64 id = inside_pool(keys, (i32)read_lane((u32)page, (u32)(n / 16 * 16)));
-            p = near_row<PIECES>(from + id * page_bytes, token_bytes, keys, start + n / 16 * 16,
-                                 n % 16);
+            p = near_row<PIECES, BYTES>(from + id * page_bytes, token_bytes, keys,
+                                        start + n / 16 * 16, n % 16);
         } else {
-            p = far_row<PIECES>(from, page_bytes, token_bytes, keys, page, start, n);
+            p = far_row<PIECES, BYTES>(from, page_bytes, token_bytes, keys, page, start, n);
         }
-        load_words(rows.piece[n / AT_ONCE].w, p);
+        load_words(rows.w[n / AT_ONCE], p);
     }
 }
 
@@ -68,18 +78,58 @@ KG_DEV int k_line(int token) {
     return token / 4 % 2 + 2 * (i % 4 + i / 8 * 4 + (i / 8 ^ i / 4 % 2) * 8);
 }
 
+// With few dims the vector unit is what a block waits for: probabilities are summed by a product
+// with ones, as they are after rounding, and every lane has its row's sum. Not where somebody asks
+// for the sum, which is to be more exact, nor where probabilities have the values' scales.
+constexpr bool ROW_SUMS = TURNED && HEAD_DIM + V_DIM <= 128 && LSE == 0 && DESCALE != DESCALE_TOKEN;
+
+// There int8 keys are left too great as well, by INT8_ZEROS, which makes each score too great by as
+// many times the sum of its row's queries: what a row's base begins with. Values are not: that
+// would be more than what they add up to.
+constexpr bool BIASED_KEYS =
+    ROW_SUMS && KV_DTYPE == DTYPE_I8 && COMPUTE_F16 && SOFTCAP == 0 && ALIBI == 0;
+
+template <bool IS_KEYS, int W>
+KG_DEV void convert_words(u32 (&out)[W * 16 / KV_BITS], const u32 (&in)[W]) {
+    if constexpr (!IS_KEYS || !BIASED_KEYS) return convert_words(out, in);
+    KG_UNROLL for (int i = 0; i < W; i++) {
+        u32 pairs[2];
+        int8_biased(pairs, in[i]);
+        KG_UNROLL for (int j = 0; j < 2; j++) out[(2 * i + j) % (W * 16 / KV_BITS)] = pairs[j];
+    }
+}
+
+// What the scaled scores of a row are too great by: its product with keys that are zero. A row of
+// infinite queries may see no key.
+KG_DEV float score_bias(const q_frag_t &q, const head_t &head, int t) {
+    if constexpr (!BIASED_KEYS) return 0;
+    scores_t s = {};
+    u32 zeros[KROWS][K_WORDS];
+    KG_UNROLL for (int row = 0; row < KROWS; row++) KG_UNROLL for (int j = 0; j < K_WORDS; j++)
+        zeros[row][j] = INT8_ZEROS;
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
+        u32 query[K_WORDS];
+        KG_UNROLL for (int j = 0; j < K_WORDS; j++) query[j] = q.w[Q_IN_LDS ? 0 : t][c][j];
+        mma_qk(s, zeros, query);
+    }
+    float bias = score(s, 0) * head.scale[t][0];
+    return bias - bias == 0 ? bias : 0;
+}
+
 // Into LDS, where the set's keys, or values, begin at `lines`.
-template <bool IS_KEYS, int PIECES>
-KG_DEV void put_rows(u8 *lines, const rows_t<PIECES> &rows, int wave) {
-    constexpr int AT_ONCE = rows_at_once(PIECES), LINE = IS_KEYS ? K_LINE : V_LINE;
+template <bool IS_KEYS, int DIM>
+KG_DEV void put_rows(u8 *lines, const rows_t<DIM> &rows, int wave) {
+    constexpr int PIECES = rows_t<DIM>::PIECES, AT_ONCE = rows_at_once(PIECES);
+    constexpr int NEW_WORDS = rows_t<DIM>::WORDS * 16 / KV_BITS;
+    constexpr int LINE = IS_KEYS ? K_LINE : V_LINE;
     int first = wave * WAVE_KEYS;
-    u8 *block = lines + first / TOK * (TOK * LINE) + piece_of_lane<PIECES>(0) * (NEW_PIECES * 16);
+    u8 *block = lines + first / TOK * (TOK * LINE) + piece_of_lane<PIECES>(0) * (NEW_WORDS * 4);
     KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
         int token = first % TOK + row_of_lane<PIECES>() + n;
-        u32 w[NEW_PIECES * 4];
-        convert_piece(w, rows.piece[n / AT_ONCE]);
+        u32 w[NEW_WORDS];
+        convert_words<IS_KEYS>(w, rows.w[n / AT_ONCE]);
         u8 *to = block + (IS_KEYS ? k_line(token) : v_line(token)) * LINE;
-        KG_UNROLL for (int j = 0; j < NEW_PIECES * 4; j += 4) * (piece_t *)(to + j * 4) =
+        KG_UNROLL for (int j = 0; j < NEW_WORDS; j += 4) * (piece_t *)(to + j * 4) =
             piece_t{{w[j], w[j + 1], w[j + 2], w[j + 3]}};
     }
 }
@@ -115,49 +165,56 @@ struct level_t {
 };
 constexpr float MOST_SUM = 256; // so none exceeds 2^8
 
-// With few dims the vector unit is what a block waits for: probabilities are summed by a product
-// with ones, as they are after rounding, and every lane has its row's sum. Not where somebody asks
-// for the sum, which is to be more exact, nor where probabilities have the values' scales.
-constexpr bool ROW_SUMS = TURNED && HEAD_DIM + V_DIM <= 128 && LSE == 0 && DESCALE != DESCALE_TOKEN;
-
-// Scales of the block's tokens: a lane asks for one, half of them for that of a key, half for
-// that of a value, and has those of its scores from the others.
-KG_DEV void bring_token_scales(token_scale_t &scale, args_t args, const head_t &h,
-                               const keys_t &keys, int start) {
-    static_assert(WAVE == 2 * TOK, "a lane for each scale");
-    if constexpr (DESCALE != DESCALE_TOKEN) return;
+// Scales of a set's tokens: half of a wave's lanes ask for those of the keys that it brings, half
+// for those of the values. They lie behind the values, those of keys first.
+KG_DEV float fetch_scale(args_t args, const head_t &h, const keys_t &keys, i32 page, int start) {
+    static_assert(!BUFFERED || 2 * WAVE_KEYS <= WAVE, "a lane for each scale");
+    if constexpr (DESCALE != DESCALE_TOKEN) return 0;
     args_t a = reread(args);
-    int lane = (int)lane_id(), token = start + lane % TOK;
-    bool is_key = lane < TOK;
-    i64 page = inside_pool(keys, page_number(keys, token));
+    int lane = (int)lane_id(), token = start + lane % WAVE_KEYS;
+    bool is_key = lane / WAVE_KEYS % 2 == 0;
     i64 by_page = is_key ? a.k_descale_stride[0] : a.v_descale_stride[0];
     i64 by_slot = is_key ? a.k_descale_stride[1] : a.v_descale_stride[1];
     i64 head = h.index * (is_key ? a.k_descale_stride[2] : a.v_descale_stride[2]);
     const float *from = (is_key ? a.k_descale : a.v_descale) + head;
-    float scale_of_lane = load(from + page * by_page + slot_of(keys, token, token) * by_slot);
-    // A NaN that is still one when it is rounded (pack_p).
-    u32 mine = scale_of_lane == scale_of_lane ? bits_of(scale_of_lane) : SHORT_NAN;
-    KG_UNROLL for (int r = 0; r < S_REGS; r++) {
-        u32 at = (u32)s_token(lane, r);
-        scale.k[r] = float_of(shuffle(mine, at));
-        scale.v[r] = float_of(shuffle(mine, at + TOK));
+    u32 id = (u32)inside_pool(keys, page), slot = (u32)slot_of(keys, token, token);
+    return load(from + (i64)((u64)id * (u64)by_page + (u64)slot * (u64)by_slot)); // no signs
+}
+KG_DEV void put_scale(u8 *lines, float scale, int wave) {
+    if constexpr (DESCALE != DESCALE_TOKEN) return;
+    int lane = (int)lane_id(), kind = lane / WAVE_KEYS % 2;
+    float x = scale == scale ? scale : float_of(SHORT_NAN); // still a NaN when rounded (pack_p)
+    ((float *)lines)[kind * SET_KEYS + wave * WAVE_KEYS + lane % WAVE_KEYS] = x;
+}
+// Of the lane's scores of the block whose scales begin at `lines`; of keys times the row's, where
+// it is one for all rows.
+constexpr bool ONE_SCALE = DESCALE == DESCALE_TOKEN && !SCALED_Q && !CASCADE && SOFTCAP == 0;
+KG_DEV void read_scales(token_scale_t &scale, const u8 *lines, const head_t &h) {
+    if constexpr (DESCALE != DESCALE_TOKEN) return;
+    const u8 *from = lines + s_token((int)lane_id(), 0) * 4;
+    KG_UNROLL for (int r = 0; r < S_REGS; r += 4) {
+        piece_t k = *(const piece_t *)(from + r * 4);
+        piece_t v = *(const piece_t *)(from + (SET_KEYS + r) * 4);
+        KG_UNROLL for (int j = 0; j < 4; j++) {
+            scale.k[r + j] = float_of(k.w[j]) * (ONE_SCALE ? h.scale[0][0] : 1.0f);
+            scale.v[r + j] = float_of(v.w[j]);
+        }
     }
 }
-
-KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
 
 // x = the scores less their base.
 KG_DEV void lower_scores(float (&x)[S_REGS], const scores_t &dot, const head_t &head, int t,
                          int start, const token_scale_t &scale, float base) {
-    constexpr bool PLAIN = DESCALE != DESCALE_TOKEN && SOFTCAP == 0 && ALIBI == 0;
+    constexpr bool PLAIN = SOFTCAP == 0 && ALIBI == 0, TOKEN = DESCALE == DESCALE_TOKEN;
     if constexpr (!PLAIN) scale_scores(x, dot, head, t, start, scale);
     KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
-        pair_t y;
-        if constexpr (PLAIN)
-            y = __builtin_elementwise_fma(pair_t{score(dot, r), score(dot, r + 1)},
-                                          pair_of(head.scale[t][0]), pair_of(-base));
-        else
-            y = pair_t{x[r], x[r + 1]} - pair_of(base);
+        pair_t y = {x[r], x[r + 1]}, by = pair_of(head.scale[t][0]);
+        if constexpr (PLAIN) y = pair_t{score(dot, r), score(dot, r + 1)};
+        if constexpr (PLAIN && TOKEN) {
+            if constexpr (!ONE_SCALE) y = y * by;
+            by = pair_t{scale.k[r], scale.k[r + 1]};
+        }
+        y = PLAIN ? __builtin_elementwise_fma(y, by, pair_of(-base)) : y - pair_of(base);
         x[r] = y[0], x[r + 1] = y[1];
     }
 }
@@ -204,18 +261,15 @@ KG_DEV void raise_level(level_t &level, float &l, acc_t (&o)[O_TILES], float (&x
 }
 
 KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, const q_frag_t &q,
-                         args_t a, const head_t &head, const keys_t &keys, int block, const u8 *k,
-                         const u8 *v) {
+                         const head_t &head, const keys_t &keys, int block, const u8 *k,
+                         const u8 *v, const u8 *scales) {
     scores_t dots[ROW_TILES];
     token_scale_t scale;
     float x[ROW_TILES][S_REGS], sum[ROW_TILES];
     u32 p[ROW_TILES][P_WORDS];
     int start = block_start(keys, block);
     bool exceeds = false;
-    if constexpr (DESCALE == DESCALE_TOKEN) {
-        bring_token_scales(scale, a, head, keys, start);
-        order_here(); // of its scalars none is needed any more
-    }
+    read_scales(scale, scales, head);
     score_rows(dots, k, q);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         lower_scores(x[t], dots[t], head, t, start, scale, level[t].base);
@@ -235,12 +289,13 @@ KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, 
 
 // --- the way through a segment ----------------------------------------------------
 
-// Keys and values of the set that begins with `block`.
-KG_DEV void fetch_set(rows_t<K_PIECES> &k, rows_t<V_PIECES> &v, const head_t &h, const keys_t &keys,
-                      i32 page, int block, int wave) {
+// Keys and values of the set that begins with `block`; returns the lane's scale.
+KG_DEV float fetch_set(rows_t<HEAD_DIM> &k, rows_t<V_DIM> &v, args_t a, const head_t &h,
+                       const keys_t &keys, i32 page, int block, int wave) {
     int start = first_token(keys, block, wave);
     fetch_rows(k, h.k, h.k_page, h.k_token, keys, page, start);
     fetch_rows(v, h.v, h.v_page, h.v_token, keys, page, start);
+    return fetch_scale(a, h, keys, page, start);
 }
 
 // All waves go through the segment together; each takes of a set every n-th block, as
@@ -249,32 +304,35 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
                             const segment_t &g, const role_t &role, const head_t &head,
                             const keys_t &keys, u8 *slots, int wave, int end) {
     if (g.block >= g.block_end || g.see.last < 0) return;
-    rows_t<K_PIECES> k_rows;
-    rows_t<V_PIECES> v_rows;
+    rows_t<HEAD_DIM> k_rows;
+    rows_t<V_DIM> v_rows;
     level_t level[ROW_TILES];
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) level[t] = level_t{0, -1};
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) level[t] = level_t{score_bias(q, head, t), -1};
     wave = (int)opaque_uniform((u32)wave); // or each segment's use of it is worked out before
     i32 page = set_page(keys, g.block, wave), next = set_page(keys, g.block + SET_BLOCKS, wave);
     int at = 0; // bytes from `slots` on
     u32 key = parked((u32)role.key), ways = parked((u32)role.keys), seen = parked((u32)end);
-    fetch_set(k_rows, v_rows, head, keys, page, g.block, wave);
+    float scale = fetch_set(k_rows, v_rows, a, head, keys, page, g.block, wave);
     KG_LOOP for (int block = g.block; block < g.block_end; block += SET_BLOCKS) {
         u8 *k = slots + at, *v = k + SETS.k;
         int after = block + SET_BLOCKS;
         if constexpr (SETS.slots == 1) barrier(); // of all waves, which have read the set before
         put_rows<true>(k, k_rows, wave);
         put_rows<false>(v, v_rows, wave);
+        put_scale(v + SETS.v, scale, wave);
         page = next;
         next = set_page(keys, after + SET_BLOCKS, wave);
-        fetch_set(k_rows, v_rows, head, keys, page, after, wave);
+        scale = fetch_set(k_rows, v_rows, a, head, keys, page, after, wave);
         barrier();
         if constexpr (SETS.slots > 1) at = SETS.bytes / SETS.slots - at;
         int some = smaller((int)fetched(seen) - block, SET_BLOCKS), by = (int)fetched(ways);
-        KG_LOOP for (int n = (int)fetched(key); n < some; n += by) attend_block(
-            level, l, o, q, a, head, keys, block + n, k + n * TOK * K_LINE, v + n * TOK * V_LINE);
+        KG_LOOP for (int n = (int)fetched(key); n < some; n += by)
+            attend_block(level, l, o, q, head, keys, block + n, k + n * TOK * K_LINE,
+                         v + n * TOK * V_LINE, v + SETS.v + n * TOK * 4);
     }
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        m[t][0] = level[t].most < 0 ? -INFINITE : level[t].base;
+        m[t][0] = level[t].base - score_bias(q, head, t);
+        if (level[t].most < 0) m[t][0] = -INFINITE;
         if (ROW_SUMS && lane_grp((int)lane_id()) != 0) l[t][0] = 0; // one lane of those has it
     }
 }

@@ -38,20 +38,24 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
     if (block >= end || g.see.last < 0) return;
     load_ids(ids, keys, block_start(keys, block));
     load_ids(next_ids, keys, start_after(keys, block, block_start(keys, block), by, end));
+    settle_ids(ids, keys);
     load_k(k, head, keys, ids, block_start(keys, block), 0, K_AHEAD);
     KG_LOOP for (; block < end; block += by) {
         int start = block_start(keys, block);
         v_tile_t v;
         scores_t dots[ROW_TILES];
         token_scale_t scale;
+        if constexpr (BY_PAGE) load_page_scales(scale, a, head, keys, ids, start);
         load_v(v, head, keys, ids, start, role.v, 0, V_AHEAD);
-        load_token_scales(scale, a, head, keys, ids, start);
+        if constexpr (!BY_PAGE) load_token_scales(scale, a, head, keys, ids, start);
         if constexpr (ORDERED) order_here(); // values before keys that the next turn needs
         score_block(dots, k, q, head, keys, ids, start, lds);
         ids_t far_ids;
         load_ids(far_ids, keys, start_after(keys, block, start, 2 * by, end));
+        settle_ids(next_ids, keys);
         if (WAITS_COUNT || block + by < end)
             load_k(k, head, keys, next_ids, start_after(keys, block, start, by, end), 0, K_AHEAD);
+        spread_page_scales(scale);
         u32 p[ROW_TILES][P_WORDS];
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             float s[S_REGS];

@@ -15,12 +15,19 @@ KG_DEV void int8_values(float (&out)[4], u32 x) {
     }
 }
 
+// Four int8 as pairs of fp16, 1024 + 128 too great, in order.
+constexpr u32 INT8_ZEROS = 0x64806480;
+KG_DEV void int8_biased(u32 (&out)[2], u32 x) {
+    u32 u = x ^ 0x80808080u;
+    out[0] = byte_perm(u, 0x64646464u, 0x04010400);
+    out[1] = byte_perm(u, 0x64646464u, 0x04030402);
+}
+
 // To two words of COMPUTE pairs, in order.
 KG_DEV void int8_to_compute(u32 (&out)[2], u32 x) {
     if constexpr (COMPUTE_F16) {
-        u32 u = x ^ 0x80808080u; // 1024 + 128 + x
-        out[0] = add_f16(byte_perm(u, 0x64646464u, 0x04010400), 0xe480e480u);
-        out[1] = add_f16(byte_perm(u, 0x64646464u, 0x04030402), 0xe480e480u);
+        int8_biased(out, x);
+        KG_UNROLL for (int i = 0; i < 2; i++) out[i] = add_f16(out[i], INT8_ZEROS ^ 0x80008000u);
     } else {
         float f[4];
         int8_values(f, x);
@@ -29,23 +36,37 @@ KG_DEV void int8_to_compute(u32 (&out)[2], u32 x) {
     }
 }
 
-// Eight int4, + 8 each, to four words of pairs: words have elements j and j + 4, which
-// lie 16 bits apart. All that meet them are in this order, too.
+// Eight int4, + 8 each, as floats, INT4_UP times as great: what has wave64 takes them as the
+// upper halves of signed bytes.
+constexpr float INT4_UP = WAVE == 64 && KV_4BIT && !COMPUTE_F16 ? 16 : 1;
+KG_DEV void int4_values(float (&out)[8], u32 x) {
+    u32 odd = x >> 4 & 0x0f0f0f0fu, even = x & 0x0f0f0f0fu;
+    if constexpr (WAVE == 64) {
+        u32 s = x ^ 0x88888888u;
+        odd = s & 0xf0f0f0f0u, even = s << 4 & 0xf0f0f0f0u;
+    }
+    KG_UNROLL for (u32 i = 0; i < 8; i++) {
+        u32 from = i % 2 ? odd : even;
+        if constexpr (WAVE == 64)
+            out[i] = (float)((i32)(from << (24 - i / 2 * 8)) >> 24);
+        else // 2^23 + 8 + x
+            out[i] = float_of(byte_perm(from, 0x4b000000u, 0x07040400 | i / 2)) - 8388616.0f;
+    }
+}
+
+// Eight int4, + 8 each, to four words of pairs: in order where that costs nothing, for lines;
+// else words have elements j and j + 4, which lie 16 bits apart, and all that meet them are in
+// this order, too.
+constexpr bool INT4_IN_ORDER = BY_LINES && !COMPUTE_F16;
 KG_DEV void int4_to_compute(u32 (&out)[4], u32 x) {
     if constexpr (COMPUTE_F16) { // 1024 + 8 + x
         KG_UNROLL for (int j = 0; j < 4; j++) out[j] =
             add_f16((x >> 4 * j & 0x000f000fu) | 0x64006400u, 0xe408e408u);
     } else {
-        u32 even = x & 0x0f0f0f0fu, odd = x >> 4 & 0x0f0f0f0fu;
         float f[8];
-        KG_UNROLL for (u32 i = 0; i < 8; i++) {
-            u32 from = i % 2 ? odd : even;
-            if constexpr (WAVE == 64)
-                f[i] = (float)(from >> i / 2 * 8 & 255u) - 8.0f;
-            else // 2^23 + 8 + x
-                f[i] = float_of(byte_perm(from, 0x4b000000u, 0x07040400 | i / 2)) - 8388616.0f;
-        }
-        KG_UNROLL for (int j = 0; j < 4; j++) out[j] = pack_exact(f[j], f[j + 4]);
+        int4_values(f, x);
+        KG_UNROLL for (int j = 0; j < 4; j++) out[j] =
+            INT4_IN_ORDER ? pack_exact(f[2 * j], f[2 * j + 1]) : pack_exact(f[j], f[j + 4]);
     }
 }
 

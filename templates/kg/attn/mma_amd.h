@@ -31,7 +31,7 @@ KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
     KG_UNROLL for (int i = 0; i < P_WORDS; i++) out[i] =
         COMPUTE_F16 || (DESCALE == DESCALE_TOKEN && !BY_LINES)
             ? pack_compute(p[2 * i], p[2 * i + 1])
-            : pack_bf16_numbers(p[2 * i], p[2 * i + 1]);
+            : pack_bf16_near(p[2 * i], p[2 * i + 1]);
 }
 
 } // namespace kg

@@ -82,7 +82,7 @@ KG_DEV void add_sink(sums_t &total, args_t a, int head) {
 // What accumulators relative to `top` are multiplied by.
 KG_DEV float output_factor(sums_t total, float top, args_t a, const segment_t &g) {
     if (!(total.sum > 0.0f) && total.sum == total.sum) return 0.0f;
-    float factor = weight(top, total.maximum) / total.sum;
+    float factor = weight(top, total.maximum) / INT4_UP / total.sum;
     factor *= head_descale(a.v_descale, a.v_descale_stride, g);
     if constexpr (OUT_8BIT) factor /= load(a.out_scale);
     return factor;

@@ -10,9 +10,18 @@ namespace kg {
 
 // Pages smaller than a group of tokens: a lane looks up each token's page.
 constexpr bool SMALL_PAGE = PAGE > 0 && PAGE < 16;
-constexpr int K_IDS = SMALL_PAGE ? KROWS : 1; // page numbers a lane needs
+// A row of key tiles, and what a lane weighs of as many tokens, lies in one page: pages are
+// scalars, and so is where a row of tokens begins. Not where scalars are short.
+constexpr bool BY_PAGE = WAVE == 64 && !PACKED && !BUFFERED && !STAGED && !SMALL_PAGE &&
+                         KEEP == 0 && !CASCADE && TREE == 0;
+constexpr int K_IDS = SMALL_PAGE ? KROWS : BY_PAGE ? TOK / 16 : 1; // page numbers a lane needs
 constexpr int V_IDS = SMALL_PAGE ? TPL : 1;
 constexpr bool SHARED_ID = !SMALL_PAGE && TOK == 16; // a block lies in one page
+
+// What stands at a place of a block's operands.
+KG_DEV int token_at(int place) {
+    return BY_PAGE ? 16 * (place / 4 % 2) + 4 * (place / 8) + place % 4 : place;
+}
 
 struct keys_t {
     int first, last; // visible to some row: [first, last]
@@ -64,6 +73,10 @@ KG_DEV i64 inside_pool(const keys_t &keys, i32 id) {
 // The page numbers this lane needs for the block at `start`.
 KG_DEV void load_ids(ids_t &ids, const keys_t &keys, int start) {
     int i = lane_i((int)lane_id()), grp = lane_grp((int)lane_id());
+    if constexpr (BY_PAGE) {
+        KG_UNROLL for (int n = 0; n < K_IDS; n++) ids.k[n] = page_number(keys, start + 16 * n);
+        return;
+    }
     KG_UNROLL for (int n = 0; n < K_IDS; n++) ids.k[n] =
         page_number(keys, start + (SHARED_ID ? 0 : k_token(i, n)));
     KG_UNROLL for (int n = 0; n < V_IDS; n++) ids.v[n] =
@@ -75,6 +88,37 @@ KG_DEV int slot_of(const keys_t &keys, int token, int anchor) {
     if constexpr (SMALL_PAGE) return clamp_token(keys, token) % (SMALL_PAGE ? PAGE : 1);
     int page = PAGE == PAGE_X16 ? keys.page : PAGE;
     return clamp_token(keys, token) - page_index(keys, clamp_token(keys, anchor)) * page;
+}
+
+// BY_PAGE: the sixteen tokens at `start`, or the nearest of which some are visible. What is not
+// is clamped to these.
+struct page_rows_t {
+    const u8 *from;
+    u32 least, most; // bytes to the first and the last that is visible
+};
+KG_DEV page_rows_t page_rows(const keys_t &keys, i32 id, const u8 *from, i64 page_bytes,
+                             int token_bytes, int start) {
+    int first = smaller(start, keys.last / 16 * 16), page = PAGE == PAGE_X16 ? keys.page : PAGE;
+    if constexpr (!SEES_START) first = larger(first, keys.first / 16 * 16);
+    u32 at = (u32)(first - page_index(keys, first) * page) * (u32)token_bytes;
+    u32 least = SEES_START ? 0 : (u32)(larger(keys.first - first, 0) * token_bytes);
+    u32 most = (u32)(smaller(keys.last - first, 15) * token_bytes);
+    from += (i64)((u64)(u32)id * (u64)page_bytes); // a number has no sign
+    return page_rows_t{from + (PAGE == 16 ? 0 : at), least, most};
+}
+// Row `row` of them, and `of_lane` bytes in it.
+KG_DEV const u8 *row_in_page(const page_rows_t &rows, int row, int token_bytes, u32 of_lane) {
+    u32 at = (u32)(row * token_bytes) + of_lane, least = rows.least + of_lane;
+    u32 most = rows.most + of_lane;
+    if constexpr (!SEES_START) at = at > least ? at : least;
+    return rows.from + (at < most ? at : most);
+}
+
+// BY_PAGE: the numbers as scalars, when they are there.
+KG_DEV void settle_ids(ids_t &ids, const keys_t &keys) {
+    if constexpr (BY_PAGE)
+        KG_UNROLL for (int n = 0; n < K_IDS; n++) ids.k[n] =
+            (i32)inside_pool(keys, uniform(ids.k[n]));
 }
 
 // First token of the block numbered `block`; `start` is that of the one `steps` before.

@@ -55,7 +55,7 @@ KG_DEV float query_descale(args_t a, const segment_t &g) {
 
 // What the scores of a sequence and KV head are multiplied with.
 KG_DEV float score_scale(args_t a, const segment_t &g) {
-    float scale = a.scale * head_descale(a.k_descale, a.k_descale_stride, g);
+    float scale = a.scale / INT4_UP * head_descale(a.k_descale, a.k_descale_stride, g);
     if constexpr (Q_8BIT) scale *= query_descale(a, g);
     return scale;
 }
@@ -165,6 +165,32 @@ KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h
     }
 }
 
+// BY_PAGE: a lane asks for one scale of the block, half of them for those of keys, and has those of
+// its scores from the others.
+KG_DEV void load_page_scales(token_scale_t &scale, args_t args, const head_t &h, const keys_t &keys,
+                             const ids_t &ids, int start) {
+    if constexpr (DESCALE != DESCALE_TOKEN) return;
+    args_t a = reread(args); // sixteen scalars that the loop need not keep
+    int lane = (int)lane_id(), token = start + lane % TOK;
+    bool is_key = lane / TOK % 2 == 0;
+    i64 by_page = is_key ? a.k_descale_stride[0] : a.v_descale_stride[0];
+    i64 by_slot = is_key ? a.k_descale_stride[1] : a.v_descale_stride[1];
+    i64 head = h.index * (is_key ? a.k_descale_stride[2] : a.v_descale_stride[2]);
+    const float *from = (is_key ? a.k_descale : a.v_descale) + head;
+    u32 id = (u32)ids.k[0], slot = (u32)slot_of(keys, token, token);
+    if (lane / 16 % 2 != 0) id = (u32)ids.k[K_IDS - 1];
+    scale.k[0] = load(from + (i64)((u64)id * (u64)by_page + (u64)slot * (u64)by_slot)); // no signs
+}
+KG_DEV void spread_page_scales(token_scale_t &scale) {
+    if constexpr (!BY_PAGE || DESCALE != DESCALE_TOKEN) return;
+    u32 mine = bits_of(scale.k[0]);
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+        u32 at = (u32)token_at(s_token((int)lane_id(), r));
+        scale.k[r % (DESCALE == DESCALE_TOKEN ? S_REGS : 1)] = float_of(shuffle(mine, at));
+        scale.v[r % (DESCALE == DESCALE_TOKEN ? S_REGS : 1)] = float_of(shuffle(mine, at + TOK));
+    }
+}
+
 // c tanh(x / c) = c - 2c / (1 + e^(2x/c)): saturates, never NaN.
 KG_DEV float soft_cap(float x, float cap) {
     return cap - 2.0f * cap * rcp(1.0f + exp2(x * (2.0f * LOG2E) * rcp(cap)));
@@ -229,7 +255,7 @@ KG_DEV void scale_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int 
                          const token_scale_t &scale) {
     int lane = (int)opaque(lane_id()); // or the positions of one tile wait for the next
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
-        int c = r % COLS, token = start + s_token(lane, r);
+        int c = r % COLS, token = start + token_at(s_token(lane, r));
         s[r] = score(dot, r) * h.scale[t][c];
         if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
         if constexpr (SOFTCAP != 0 && !CAP_LAST) s[r] = soft_cap(s[r], h.softcap);
@@ -247,7 +273,8 @@ KG_DEV bool is_edge(const head_t &h, int start, int keys) {
 KG_DEV void mask_scores(float (&s)[S_REGS], const head_t &h, int t, int start, const keys_t &keys) {
     int lane = (int)opaque(lane_id()); // or the masks of one tile wait for the next
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
-        int c = r % COLS, token = start + s_token(lane, r), position = position_of(h, lane, t, c);
+        int c = r % COLS, token = start + token_at(s_token(lane, r)),
+            position = position_of(h, lane, t, c);
         int last = SPANS ? larger(h.span_end[SPANS ? t : 0][c], position) : position;
         bool seen = TREE ? tree_visible(h, keys, h.mask[TREE ? t : 0][c], position, token)
                          : visible(h, keys, position, last, token);
@@ -322,6 +349,20 @@ KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const fl
     if (any(find_tops(top, m, t, s))) raise_tile(m, l, o, t, top);
 }
 
+#if KG_WAVE == 64 // whose lanes compute two at once
+typedef float pair_t __attribute__((ext_vector_type(2)));
+KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
+
+KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {
+    pair_t top = pair_of(m[t][0] == -INFINITE ? 0.0f : m[t][0]), sum = {0, 0};
+    KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
+        pair_t x = pair_t{s[r], s[r + 1]} - top;
+        s[r] = exp2(x[0]), s[r + 1] = exp2(x[1]);
+        sum = sum + pair_t{s[r], s[r + 1]};
+    }
+    l[t][0] += sum[0] + sum[1];
+}
+#else
 KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         float top = m[t][r % COLS];
@@ -329,5 +370,6 @@ KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS
         l[t][r % COLS] += s[r];
     }
 }
+#endif
 
 } // namespace kg

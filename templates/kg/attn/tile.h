@@ -54,10 +54,10 @@ constexpr int STAGE_SCORES = TOK * STAGE_ROW;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
 constexpr kg_attn_sets SETS =
-    BY_LINES
-        ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, HEAD_DIM, V_DIM, KV_BITS, TURNED)
-        : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN), TOK,
-                              HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
+    BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, HEAD_DIM, V_DIM, KV_BITS,
+                                TURNED, DESCALE == DESCALE_TOKEN)
+             : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN), TOK,
+                                   HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
 constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES
@@ -306,14 +306,23 @@ KG_DEV const u8 *k_row(const head_t &h, const keys_t &keys, const ids_t &ids, in
 KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t &ids, int start,
                    int from, int to) {
     int grp = lane_grp((int)lane_id());
-    i64 of_lane = (i64)grp * (PACKED ? h.k_chunk : 16);
+    i64 of_lane = BY_PAGE ? 0 : (i64)grp * (PACKED ? h.k_chunk : 16);
     KG_UNROLL for (int row = 0; row < KROWS; row++) {
-        const u8 *p = k_row(h, keys, ids, start, row);
+        const u8 *p;
+        if constexpr (BY_PAGE)
+            p = row_in_page(
+                page_rows(keys, ids.k[row % K_IDS], h.k, h.k_page, h.k_token, start + 16 * row),
+                lane_i((int)lane_id()), h.k_token, (u32)grp * 16);
+        else
+            p = k_row(h, keys, ids, start, row);
         KG_UNROLL for (int c = from; c < to; c++) {
             int step = PACKED ? (int)opaque_uniform((u32)h.k_chunk) : 16;
             bool inside = HEAD_DIM % K_DIMS == 0 || (c * NGRP + grp) * X < HEAD_DIM;
             // what is outside meets a zero of Q
-            load_cached(k.w[c][row], p + (inside ? of_lane + (i64)(c * NGRP) * step : 0));
+            if constexpr (BY_PAGE)
+                load_cached(k.w[c][row], p + (inside ? c * NGRP * 16 : -grp * 16));
+            else
+                load_cached(k.w[c][row], p + (inside ? of_lane + (i64)(c * NGRP) * step : 0));
         }
     }
 }
@@ -359,6 +368,16 @@ KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys, 
     int i = lane_i((int)lane_id()), token = start + TPL * lane_grp((int)lane_id());
     int dim = chunk * CHUNK_DIMS + i * V_LANE_DIMS;
     if (V_DIM % (CHUNK_DIMS * V_SPLIT) != 0 && dim >= V_DIM) dim = 0; // not stored
+    if constexpr (BY_PAGE) {
+        int first = 4 * lane_grp((int)lane_id());
+        KG_UNROLL for (int n = 0; n < TPL; n += 4) {
+            page_rows_t rows =
+                page_rows(keys, ids.k[n / 4 % K_IDS], h.v, h.v_page, h.v_token, start + 4 * n);
+            KG_UNROLL for (int j = 0; j < 4; j++) load_cached(
+                w[n + j], row_in_page(rows, first + j, h.v_token, (u32)(dim * KV_BITS / 8)));
+        }
+        return;
+    }
     KG_UNROLL for (int n = 0; n < TPL; n++) {
         int anchor = SHARED_ID ? start : token + (SMALL_PAGE ? n : 0);
         int slot = slot_of(keys, token + n, anchor);

@@ -248,5 +248,9 @@ KG_DEV u32 pack_bf16_numbers(float a, float b) {
     if constexpr (CONVERTS_BF16) return pack_bf16_native(a, b);
     return byte_perm(round_to_upper(a), round_to_upper(b), 0x07060302);
 }
+KG_DEV u32 pack_bf16_near(float a, float b) {
+    if constexpr (CONVERTS_BF16) return pack_bf16_native(a, b);
+    return byte_perm(near_upper(a), near_upper(b), 0x07060302);
+}
 
 } // namespace kg

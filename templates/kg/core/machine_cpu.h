@@ -162,5 +162,9 @@ KG_DEV u32 pack_bf16_numbers(float a, float b) {
     if constexpr (CONVERTS_BF16) return pack_bf16_soft(a, b);
     return round_to_upper(a) >> 16 | (round_to_upper(b) & 0xffff0000u);
 }
+KG_DEV u32 pack_bf16_near(float a, float b) {
+    if constexpr (CONVERTS_BF16) return pack_bf16_soft(a, b);
+    return near_upper(a) >> 16 | (near_upper(b) & 0xffff0000u);
+}
 
 } // namespace kg

@@ -19,6 +19,8 @@ KG_DEV u32 bf16_soft(float x) {
 // The same into the upper half, in two instructions: of a NaN with more than 16 bits it
 // may make a number.
 KG_DEV u32 round_to_upper(float x) { return bits_of(x) + 0x7fffu + (bits_of(x) >> 16 & 1); }
+// The same in one: what lies in the middle goes away from zero.
+KG_DEV u32 near_upper(float x) { return bits_of(x) + 0x8000u; }
 constexpr u32 SHORT_NAN = 0x7fc00000u;
 KG_DEV u32 pack_bf16_soft(float a, float b) { return bf16_soft(a) | bf16_soft(b) << 16; }
 
