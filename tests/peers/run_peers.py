@@ -2,6 +2,7 @@
 """Other projects' published tests on kgen's drop-ins: their files as they are, their imports replaced.
 
 usage: run_peers.py <project> <test file> [arguments of pytest]
+       run_peers.py <project> --program <file> [its arguments]: each call of a function that @benchmark marks is a test
 
 The file is given by its path and stays where it is. Functions of SUBSTITUTES are kgen's. A package that is not
 installed is stood in for, and what it had raises when it is called. Without a GPU, "cuda" is the CPU and kgen's cpu
@@ -12,9 +13,12 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
+import logging
 import os
 import random
 import re
+import runpy
 import sys
 import time
 import types
@@ -38,15 +42,21 @@ SUBSTITUTES = {
                   "fused_qk_rope_cat_and_cache_mla": "kgen.dropin.aiter", "fused_qk_rope_cosine_cache_llama": "kgen.dropin.aiter",
                   "fused_qk_rope_reshape_and_cache": "kgen.dropin.aiter"},
               "aiter.ops.triton.kv_cache": {"cat_and_cache_mla": "kgen.dropin.aiter"},
-              "aiter.ops.triton.utils.types": {"e4m3_dtype": __name__},
+              "aiter.ops.triton.attention.fp8_mqa_logits": {"fp8_mqa_logits": "kgen.dropin.aiter"},
+              "aiter.ops.triton.utils.types": {"e4m3_dtype": __name__, "get_fp8_dtypes": __name__},
               "aiter.ops.triton.utils._triton.arch_info": {"get_arch": __name__},
               "aiter.ops.triton.causal_conv1d": {"PAD_SLOT_ID": __name__},
               "aiter.ops.triton.causal_conv1d_update_single_token": {
-                  "causal_conv1d_update_single_token": "kgen.dropin.aiter"},
+                  "causal_conv1d_update_single_token": "kgen.dropin.aiter",
+                  "fused_reshape_causal_conv1d_update_single_token": "kgen.dropin.aiter"},
               "triton": {"next_power_of_2": __name__},
-              "aiter": {"causal_conv1d_update": "kgen.dropin.aiter", "dtypes": __name__, "pertoken_quant": __name__},
+              "aiter": {"causal_conv1d_update": "kgen.dropin.aiter", "concat_and_cache_mla": "kgen.dropin.aiter",
+                        "indexer_k_quant_and_cache": "kgen.dropin.aiter",
+                        "cp_gather_indexer_k_quant_cache": "kgen.dropin.aiter",
+                        "dtypes": __name__, "pertoken_quant": __name__, "logger": __name__},
               "torch.ops.aiter": {"paged_attention_v1": "kgen.dropin.aiter", "paged_attention_ragged": "kgen.dropin.aiter"},
-              "aiter.test_common": {"checkAllclose": __name__, "perftest": __name__}},
+              "aiter.test_common": {"benchmark": __name__, "checkAllclose": __name__, "perftest": __name__,
+                                    "run_perftest": __name__}},
     "vllm": {"vllm.v1.attention.ops.triton_merge_attn_states": {"merge_attn_states": "kgen.dropin.vllm"},
              "vllm._custom_ops": {
                  "merge_attn_states": "kgen.dropin.vllm", "paged_attention_rocm": "kgen.dropin.vllm", "reshape_and_cache": "kgen.dropin.vllm",
@@ -92,6 +102,9 @@ SUBSTITUTES = {
                "sglang.srt.speculative.eagle_utils": {
                    "organize_draft_results": __name__, "build_tree_kernel_efficient": __name__,
                    "build_tree_kernel_efficient_func": "kgen.dropin.sglang:build_tree_kernel_efficient"},
+               "sglang.srt.layers.attention.triton_ops.decode_attention": {
+                   "decode_attention_fwd": "kgen.dropin.sglang", "decode_attention_fwd_grouped": "kgen.dropin.sglang",
+                   "decode_attention_fwd_normal": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.fla.fused_sigmoid_gating_recurrent": {
                    "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.mamba.causal_conv1d_triton": {
@@ -120,8 +133,13 @@ FP8 = torch.float8_e4m3fn
 FP8_MAX = torch.finfo(FP8).max
 e4m3_dtype = FP8
 device, device_platform, IS_INTEL_ALCHEMIST = "cuda", "cuda", False
+logger = logging.getLogger("aiter")
 dtypes = types.SimpleNamespace(fp16=torch.float16, bf16=torch.bfloat16, fp32=torch.float32, fp8=FP8, i8=torch.int8,
                                i32=torch.int32, i64=torch.int64, u8=torch.uint8, u32=torch.uint32)  # AITER's
+
+
+def get_fp8_dtypes():
+    return torch.float8_e5m2, FP8
 
 
 def get_cdna_version():
@@ -249,10 +267,35 @@ def perftest(*arguments, **named):
     return lambda function: lambda *given, **more: (function(*given, **more), 0.0)
 
 
-def pertoken_quant(x, quant_dtype=torch.int8, scale_dtype=torch.float32, **more):
-    """AITER's: a scale for each row."""
+def run_perftest(function, *given, **more):
+    """AITER's: what the function returns, and microseconds. Its own arguments are not the function's."""
+    for name in ("num_iters", "num_warmup", "testGraph", "num_rotate_args", "needTrace"):
+        more.pop(name, None)
+    return function(*given, **more), 0.0
+
+
+def benchmark(*arguments, **named):
+    """AITER's decorator of a program's tests, which return what they found: all_close, or all_close_of what."""
+    def decorate(function):
+        def run(*given, **more):
+            before, error, found = Counted.calls, None, inspect.signature(function).bind(*given, **more).arguments
+            try:
+                result = function(*given, **more) or {}
+                found |= result
+                assert all(same for name, same in result.items() if name.startswith("all_close")), found
+            except Exception as raised:
+                error = raised
+            if PROGRAM.note(error, before) == "differs":
+                PROGRAM.reasons[f"differs: {error}".splitlines()[0][:150]] += 1
+            return found
+        return run
+    return decorate
+
+
+def pertoken_quant(x, scale=None, quant_dtype=torch.int8, scale_dtype=torch.float32, **more):
+    """AITER's: a scale for each row, or those that are given."""
     most = torch.finfo(quant_dtype).max if quant_dtype.is_floating_point else torch.iinfo(quant_dtype).max
-    scale = x.float().abs().amax(-1, keepdim=True) / most
+    scale = x.float().abs().amax(-1, keepdim=True) / most if scale is None else scale
     scale[scale == 0] = 1
     return (x.float() / scale).to(quant_dtype), scale.to(scale_dtype)
 
@@ -487,8 +530,14 @@ class Report:
             self.before = Counted.calls
             return
         error = call.excinfo.value if call.excinfo else None
+        if self.note(error, self.before) == "not offered":
+            report = result.get_result()
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, str(error)[:200])
+
+    def note(self, error, before):
+        """What came of a test that began after so many calls."""
         if error is None:
-            kind = "passed" if Counted.calls > self.before else "without kgen"
+            kind = "passed" if Counted.calls > before else "without kgen"
         elif isinstance(error, (pytest.skip.Exception,)):
             kind = "skipped by the test"
         elif isinstance(error, NotImplementedError) or NO_FUNCTION.search(str(error)):
@@ -500,19 +549,34 @@ class Report:
             kind = "could not run"
             self.reasons[f"{type(error).__name__}: {error}".splitlines()[0][:150]] += 1
         self.outcomes[kind] += 1
-        if kind == "not offered":
-            report = result.get_result()
-            report.outcome, report.longrepr = "skipped", (str(item.path), 0, str(error)[:200])
+        return kind
+
+    def lines(self):
+        yield "kgen: " + ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
+        for reason, count in self.reasons.most_common(12):
+            yield f"{count:6d} {reason}"
 
     def pytest_terminal_summary(self, terminalreporter):
-        terminalreporter.write_line("kgen: " + ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items()))
-        for reason, count in self.reasons.most_common(12):
-            terminalreporter.write_line(f"{count:6d} {reason}")
+        for line in self.lines():
+            terminalreporter.write_line(line)
+
+
+PROGRAM = Report()
+
+
+def run_program(path, arguments):
+    """The exit code: 1 where anything differs or could not run."""
+    sys.argv = [path, *arguments]
+    try:
+        runpy.run_path(path, run_name="__main__")
+    finally:
+        print("\n".join(PROGRAM.lines()))
+    return int(bool({"differs", "could not run"} & PROGRAM.outcomes.keys()) or not PROGRAM.outcomes)
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[1] not in SUBSTITUTES:
-        sys.exit(f"usage: run_peers.py <{' | '.join(SUBSTITUTES)}> <test file> [arguments of pytest]")
+    if len(sys.argv) < 3 + (sys.argv[2:3] == ["--program"]) or sys.argv[1] not in SUBSTITUTES:
+        sys.exit(f"usage: run_peers.py <{' | '.join(SUBSTITUTES)}> [--program] <test file> [arguments]")
     importlib.import_module("torch._inductor.lowering")  # looks for Triton, and would find what stands for it
     for name in [name for name in sys.modules if name.split(".")[0] == "triton"]:
         del sys.modules[name]
@@ -521,12 +585,15 @@ def main():
     sys.meta_path.insert(0, StandIn(AWAY, Absent))
     if not torch.cuda.is_available():
         emulate()
-    folder = os.path.dirname(os.path.abspath(sys.argv[2]))
+    program = sys.argv[2] == "--program"
+    folder = os.path.dirname(os.path.abspath(sys.argv[2 + program]))
     checkout = re.sub("(.*)/(?:op_)?tests(/.*)?$", r"\1", folder)
     if sys.argv[1] == "vllm" and checkout != folder:  # its tests import each other
         sys.path.append(checkout)
     sys.meta_path.insert(0, References(checkout))
     substitute(sys.argv[1])
+    if program:
+        sys.exit(run_program(sys.argv[3], sys.argv[4:]))
     sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir", folder, "--confcutdir", folder,
                           *sys.argv[2:]], plugins=[Report()]))
 

@@ -313,6 +313,18 @@ class PagedV1(unittest.TestCase):
                 want, _ = attention(q[row:row + 1], cache.of(seen[0], row), cache.of(seen[1], row), SCALE, slopes=slopes)
                 close(out[row:row + 1], want, f"sequence {row}, {scale.numel()} scales")
 
+    def test_queries_of_int8(self):
+        """Beside the same numbers as bf16, to the bit."""
+        cache, q = Pages([33, 7], HKV, D), (queries(2) * 20).clamp(-127, 127).to(torch.int8)
+        k, v = ((x.transpose(1, 2) * 20).clamp(-127, 127).to(torch.int8).contiguous() for x in (cache.k, cache.v))
+        scale, out = torch.tensor([0.05]), torch.empty(2, *q.shape, dtype=torch.bfloat16)
+        for rows, given in zip(out, (q, q.bfloat16())):
+            aiter.paged_attention_decode(rows, given, k, v, cache.lengths, cache.table, SCALE / 20, 33, None, scale, scale)
+        seen = [x.float().transpose(1, 2) * 0.05 for x in (k, v)]
+        want, _ = attention(q[:1].bfloat16(), cache.of(seen[0], 0), cache.of(seen[1], 0), SCALE / 20)
+        close(out[0, :1], want, "int8")
+        self.assertTrue(torch.equal(*out))
+
     def test_slopes_before_the_cap(self):
         cache, q, slopes = Pages([33, 7], HKV, D), queries(2) * 4, torch.rand(HKV * G)
         out = torch.empty_like(q)
@@ -509,6 +521,56 @@ class Caches(unittest.TestCase):
         table, after, slots = torch.tensor([[3, 1, 2], [7, 5, 6]], dtype=torch.int32), torch.zeros(2).long(), torch.zeros(3).long()
         vllm.eagle_step_update_slot_mapping_and_metadata(positions, table, lens, 16, 40, after, slots, 3)
         self.assertEqual([lens.tolist(), after.tolist(), slots.tolist()], [[6, 1], [5, 0], [53, -1, -1]])
+
+    def test_next_draft_step_by_its_kernel(self):
+        lens, positions = torch.tensor([5, 40, 7], dtype=torch.int32), torch.tensor([4, 39, 6])
+        table, after, slots = torch.tensor([[3, 1, 2], [7, 5, 6]], dtype=torch.int32), torch.zeros(2).long(), torch.zeros(3).long()
+        given = (positions, table, 3, lens, after, slots)
+        named = {"block_size": 16, "max_model_len": 40, "n_blocks_per_req": 3, "batch_size": 2}
+        vllm.eagle_step_slot_mapping_metadata_kernel[(3,)](*given, **named, PAD_ID=-1)
+        self.assertEqual([lens.tolist(), after.tolist(), slots.tolist()], [[6, 1, 7], [5, 0], [53, -1, -1]])
+        with self.assertRaisesRegex(NotImplementedError, "PAD_ID"):
+            vllm.eagle_step_slot_mapping_metadata_kernel[(3,)](*given, **named, PAD_ID=0)
+
+    def test_inputs_of_a_padded_drafter(self):
+        """Three requests: 3 drafts of which 1 stays, none, 2 of which all stay; a fourth row is of nobody."""
+        ends, starts = torch.tensor([3, 3, 5, 9], dtype=torch.int32), torch.tensor([0, 4, 5, 8, 99], dtype=torch.int32)
+        valid = torch.tensor([2, 1, 3, 9], dtype=torch.int32)
+        sample, rejected = torch.full((2, 4), -7, dtype=torch.int32)
+        vllm.eagle_prepare_inputs_padded_kernel[(3,)](ends, valid, starts, sample, rejected, 3)
+        self.assertEqual([sample.tolist(), rejected.tolist()], [[1, 4, 7, -7], [2, 0, 0, -7]])
+
+    def test_next_tokens_of_a_padded_drafter(self):
+        rows = torch.tensor([[5, 6, -1], [-1, -1, -1], [9, 99, 4], [3, 3, 3]], dtype=torch.int32)
+        discarded, backup = torch.tensor([False, False, False, True]), torch.tensor([70, 71, 72, 73], dtype=torch.int32)
+        after, counts = torch.full((2, 4), -7, dtype=torch.int32)
+        vllm.eagle_prepare_next_token_padded_kernel[(4,)](rows, discarded, backup, after, counts, 50, 3, 4, 3, BLOCK_SIZE_TOKENS=4)
+        self.assertEqual([after.tolist(), counts.tolist()], [[6, 71, 4, 73], [2, 0, 2, 0]])
+
+    def test_slot_mapping(self):
+        """Two requests of a table of three, and padding; then as rank 1 of 2, tokens in turn."""
+        starts, positions = torch.tensor([0, 2, 5], dtype=torch.int32), torch.tensor([15, 16, 0, 1, 33])
+        table = torch.tensor([[3, 1, 2], [7, 5, 6], [8, 9, 9]], dtype=torch.int32)
+        slots = torch.full((9,), -7)
+        vllm.compute_slot_mapping(2, 5, 7, starts, positions, table, 3, slots, 16)
+        self.assertEqual(slots.tolist(), [63, 16, 112, 113, 97, -1, -1, -7, -7])
+        slots.fill_(-7)
+        vllm._compute_slot_mapping_kernel[(3,)](5, 7, starts, positions, table, 3, slots, KV_CACHE_BLOCK_SIZE=16, TOTAL_CP_WORLD_SIZE=2,
+                                                TOTAL_CP_RANK=1, CP_KV_CACHE_INTERLEAVE_SIZE=1, PAD_ID=-1, BLOCK_SIZE=1024)
+        self.assertEqual(slots.tolist(), [55, -1, -1, 112, 80, -1, -1, -7, -7])
+
+    def test_pages_of_a_table(self):
+        table, ends = torch.tensor([[3, 1, 2], [7, 5, 6]], dtype=torch.int32), torch.tensor([0, 2, 5], dtype=torch.int32)
+        pages = torch.full((6,), -7, dtype=torch.int32)
+        vllm._copy_page_indices_kernel[(2,)](pages, table, 3, ends, BLOCK_SIZE=1024)
+        self.assertEqual(pages.tolist(), [3, 1, 7, 5, 6, -7])
+
+    def test_initial_states(self):
+        pool = torch.randn(5, 7, 6, 3)[:, :4]  # rows with room behind them
+        has, rows = torch.tensor([True, False, True]), torch.tensor([4, 2, 0], dtype=torch.int32)
+        for state in (pool, pool.bfloat16(), pool.contiguous()):
+            got = vllm.gather_initial_states(state, rows, has)
+            self.assertTrue(torch.equal(got, state[rows.long()] * has[:, None, None, None]))
 
     def test_bytes_as_fp8(self):
         key, value = torch.randn(2, 3, HKV, D).bfloat16()

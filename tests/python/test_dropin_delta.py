@@ -167,6 +167,32 @@ class Convolution(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "query_start_loc"):
             aiter.causal_conv1d_update_single_token(first, pool, weight, query_start_loc=torch.arange(3))
 
+    def test_out_of_an_in_projection(self):
+        """Rows of either layout, of which two of three are tokens; q, k, v are convolved, z, b and a copied."""
+        hk, hv, d, count = 2, 4, 64, 2
+        each, parts = hv // hk, torch.randn(3, 2 * hk * d + 2 * hv * d).bfloat16()
+        q, k, v, z = parts.split((hk * d, hk * d, hv * d, hv * d), 1)
+        b, a = torch.randn(2, 3, hv).bfloat16()
+        mixed = [x.view(3, hk, -1) for x in (q, k, v, z)]
+        rows = {"flat": (parts, torch.cat((b, a), 1)),
+                "interleaved": (torch.cat(mixed, 2).flatten(1), torch.cat((b.view(3, hk, each), a.view(3, hk, each)), 2).flatten(1))}
+        channels = 2 * hk * d + hv * d
+        weight, bias, before = torch.randn(channels, 4).bfloat16(), torch.randn(channels).bfloat16(), torch.randn(2, channels, 3).bfloat16()
+        window = torch.cat((before, parts[:count, :channels, None]), 2).float()
+        want = torch.nn.functional.silu((window * weight.float()).sum(2) + bias.float())
+        for layout, (x, ba) in rows.items():
+            pool, z_out, core = before.clone(), *torch.full((2, 3, hv, d), 7.0).bfloat16()
+            out, b_out, a_out = aiter.fused_reshape_causal_conv1d_update_single_token(
+                x, count, hk, hv, d, d, ba, z_out, core, pool, weight, bias, "silu", qkvz_layout=layout)
+            close(out, want, layout, 6e-2)
+            self.assertTrue(torch.equal(pool, window[:, :, 1:].bfloat16()))
+            self.assertTrue(torch.equal(torch.stack((b_out, a_out)), torch.stack((b, a))[:, :count]))
+            self.assertTrue(torch.equal(z_out[:count].flatten(1), z[:count]) and not z_out[count:].any())
+            self.assertTrue((core[:count] == 7).all() and not core[count:].any())
+        with self.assertRaisesRegex(NotImplementedError, "num_accepted_tokens"):
+            aiter.fused_reshape_causal_conv1d_update_single_token(x, count, hk, hv, d, d, ba, z_out, core, pool, weight,
+                                                                  num_accepted_tokens=torch.ones(2))
+
     def test_both_orders(self):
         self.check(True, 256)
         self.check(False, 70)

@@ -5,7 +5,7 @@ import unittest
 
 import torch
 
-from kgen.dropin import vllm
+from kgen.dropin import aiter, vllm
 
 D, PAGE, HEADS, FP8 = 128, 64, 5, torch.float8_e4m3fnuz  # of the device that the cpu stands for: gfx942
 
@@ -70,6 +70,30 @@ class Indexer(unittest.TestCase):
             torch.testing.assert_close(got[row:row + 1, first:end].double(), want, rtol=1e-4, atol=1e-4)
             self.assertTrue((got[row, :first] == -torch.inf).all() and (got[row, end:] == -torch.inf).all())
             self.assertEqual(chosen[row].tolist(), got[row, first:end].topk(8).indices.sort().values.tolist())
+
+    def test_of_aiter(self):
+        """The same results by AITER's names."""
+        pool, slots = torch.zeros_like(self.pool), torch.arange(79)
+        vllm.indexer_k_quant_and_cache(self.k, self.pool.zero_(), slots, D, "ue8m0")
+        aiter.indexer_k_quant_and_cache(self.k, pool, slots, D, "ue8m0")
+        self.assertTrue(torch.equal(pool, self.pool))
+        codes, scales = torch.zeros_like(self.codes), torch.zeros_like(self.scales)
+        table, ends = torch.tensor([[0, 1]], dtype=torch.int32), torch.tensor([0, 79], dtype=torch.int32)
+        aiter.cp_gather_indexer_k_quant_cache(pool, codes, scales, table, ends)
+        q, weights, starts = torch.randn(2, HEADS, D).to(FP8), torch.randn(2, HEADS), torch.zeros(2, dtype=torch.int32)
+        lens = torch.tensor([50, 79], dtype=torch.int32)
+        got = aiter.fp8_mqa_logits(q, codes.view(FP8), scales.view(torch.float32), weights, starts, lens)
+        want = vllm.fp8_paged_mqa_logits(q[1:, None], pool, weights[1:], lens[1:], table, None, 80)
+        self.assertTrue(torch.equal(got[1, :79], want[0, :79]) and (got[0, 50:] == -torch.inf).all())
+        chosen = torch.empty(2, 2, 8, dtype=torch.int32)
+        aiter.top_k_per_row_prefill(got, starts, lens, chosen[0], None, 2, got.stride(0), 1, 8, True)
+        aiter.top_k_per_row_decode(got, 1, lens, chosen[1], 2, got.stride(0), 1, 8)
+        self.assertEqual(chosen[0].tolist(), [row[:n].topk(8).indices.sort().values.tolist() for row, n in zip(got, lens)])
+        self.assertTrue(torch.equal(*chosen))
+        with self.assertRaisesRegex(NotImplementedError, "preshuffle"):
+            aiter.indexer_k_quant_and_cache(self.k, pool, slots, D, None, True)
+        with self.assertRaisesRegex(NotImplementedError, "values"):
+            aiter.top_k_per_row_prefill(got, starts, lens, chosen[0], got, 2, got.stride(0), 1, 8)
 
     def test_what_is_not_offered(self):
         with self.assertRaisesRegex(NotImplementedError, "quant_block_size=64"):

@@ -29,6 +29,25 @@ class Merge(unittest.TestCase):
         self.assertTrue(torch.equal(rows[1], out) and torch.equal(sums[1], lse))
 
 
+class Decode(unittest.TestCase):
+    def test_listed_slots(self):
+        """Ten heads of five groups, slots of either width; a cap and sinks; a sequence without keys."""
+        q, pool, sinks = torch.randn(3, 10, 64).bfloat16(), torch.randn(2, 30, 5, 64).bfloat16(), torch.randn(10)
+        ends, slots = torch.tensor([0, 7, 7, 18, 99], dtype=torch.int32), torch.randperm(30)[:18]
+        for indices, cap, sink in ((slots, 0.0, None), (slots.int(), 5.0, sinks)):
+            out = torch.full_like(q, float("nan"))
+            sglang.decode_attention_fwd(q, *pool, out, ends, indices, None, None, None, 8, 0.125, cap, sink)
+            for s in range(3):
+                k, v = (x[slots[ends[s]:ends[s + 1]]].float().repeat_interleave(2, 1) for x in pool)
+                scores = torch.einsum("hd,khd->hk", q[s].float(), k) * 0.125
+                scores = cap * (scores / cap).tanh() if cap else scores
+                more = torch.zeros(10, 0) if sink is None else sink[:, None]
+                shares = torch.cat((scores, more), 1).softmax(1)[:, :len(k)]
+                close(out[s], torch.einsum("hk,khd->hd", shares, v), f"decode {s}")
+        with self.assertRaisesRegex(NotImplementedError, "xai_temperature_len"):
+            sglang.decode_attention_fwd(q, *pool, out, ends, slots, None, None, None, 8, 0.125, xai_temperature_len=4)
+
+
 class Tables(unittest.TestCase):
     def setUp(self):
         self.pool = torch.randint(0, 1000, (6, 40), dtype=torch.int32)

@@ -5,17 +5,21 @@ from typing import Any
 
 import torch
 
-from . import cache, delta, flash, vllm
+from . import cache, delta, flash, indexer, vllm
 from .attention import attend
+from .cache import concat_and_cache_mla
 from .common import EIGHT_BITS, cache_word, offered, one
+from .delta import fused_reshape_causal_conv1d_update_single_token
 from .rope import (cat_and_cache_mla, fused_qk_rope_cat_and_cache_mla, fused_qk_rope_cosine_cache_llama,
                    fused_qk_rope_reshape_and_cache)
 
 LAYOUTS = {"NHD": "nhd", "HND": "hnd"}
-__all__ = ["cat_and_cache_mla", "causal_conv1d_update", "causal_conv1d_update_single_token", "flash_attn_varlen_func",
-           "fused_qk_rope_cat_and_cache_mla", "fused_qk_rope_cosine_cache_llama", "fused_qk_rope_reshape_and_cache",
-           "fused_rearrange_sigmoid_gated_delta_rule", "paged_attention_decode", "paged_attention_ragged", "paged_attention_v1",
-           "reshape_and_cache_flash", "unified_attention"]
+__all__ = ["cat_and_cache_mla", "causal_conv1d_update", "causal_conv1d_update_single_token", "concat_and_cache_mla",
+           "cp_gather_indexer_k_quant_cache", "flash_attn_varlen_func", "fp8_mqa_logits", "fused_qk_rope_cat_and_cache_mla",
+           "fused_qk_rope_cosine_cache_llama", "fused_qk_rope_reshape_and_cache", "fused_rearrange_sigmoid_gated_delta_rule",
+           "fused_reshape_causal_conv1d_update_single_token", "indexer_k_quant_and_cache", "paged_attention_decode",
+           "paged_attention_ragged", "paged_attention_v1", "reshape_and_cache_flash", "top_k_per_row_decode",
+           "top_k_per_row_prefill", "unified_attention"]
 
 
 def unified_attention(
@@ -60,7 +64,8 @@ def paged_attention_decode(
         k_scale: torch.Tensor, v_scale: torch.Tensor, num_seq_partitions: int = 0,
         alibi_slopes: torch.Tensor | None = None) -> None:
     """aiter.ops.triton's, of pages [NB][Hkv][page][D]; scales are one for all, or [NB][Hkv][page], also with a last 1. Queries of 8
-    bits have none. compute_type is how the original multiplies."""
+    bits have none; int8 ones become bf16, which holds them, by a launch of torch's. compute_type is how the original multiplies."""
+    query = query.bfloat16() if query.dtype == torch.int8 else query
     k_each, v_each = ((scale.view(scale.shape[:3]), "hnd") if scale.numel() > 1 else scale for scale in (k_scale, v_scale))
     attend(query, key_cache, value_cache, output, block_tables, seq_lens, scale=attn_scale, layout="hnd", k_scale=k_each,
            v_scale=v_each, q_scale=one(query.device) if query.dtype in EIGHT_BITS else None, slopes=alibi_slopes)
@@ -142,3 +147,37 @@ def causal_conv1d_update_single_token(
             block_idx_last_scheduled_token=block_idx_last_scheduled_token, initial_state_idx=initial_state_idx)
     return x.copy_(delta.convolved(x, conv_state, weight, bias, activation, conv_state_indices, None, None, -1,
                                    pad_slot_id))
+
+
+# ---- the indexer ----
+
+def indexer_k_quant_and_cache(k: torch.Tensor, kv_cache: torch.Tensor, slot_mapping: torch.Tensor, quant_block_size: int,
+                              scale_fmt: str | None, preshuffle: bool = False) -> None:
+    """preshuffle is the order of AITER's own matrix instructions."""
+    offered(preshuffle=preshuffle)
+    indexer.indexer_k_quant_and_cache(k, kv_cache, slot_mapping, quant_block_size, scale_fmt)
+
+
+def cp_gather_indexer_k_quant_cache(kv_cache: torch.Tensor, dst_k: torch.Tensor, dst_scale: torch.Tensor, block_table: torch.Tensor,
+                                    cu_seq_lens: torch.Tensor, preshuffle: bool = False) -> None:
+    offered(preshuffle=preshuffle)
+    indexer.cp_gather_indexer_k_quant_cache(kv_cache, dst_k, dst_scale, block_table, cu_seq_lens)
+
+
+def fp8_mqa_logits(Q: torch.Tensor, KV: torch.Tensor, kv_scales: torch.Tensor, weights: torch.Tensor, cu_starts: torch.Tensor,
+                   cu_ends: torch.Tensor, clean_logits: bool = True) -> torch.Tensor:
+    """aiter.ops.triton's."""
+    return indexer.fp8_mqa_logits(Q, (KV, kv_scales), weights, cu_starts, cu_ends, clean_logits)
+
+
+def top_k_per_row_decode(logits: torch.Tensor, next_n: int, seqLens: torch.Tensor, indices: torch.Tensor, numRows: int,
+                         stride0: int, stride1: int, k: int = 2048, stable: bool = False) -> None:
+    """Always stable: columns rise, and of equal logits the lower ones are taken."""
+    indexer.top_k_per_row_decode(logits, next_n, seqLens, indices, numRows, stride0, stride1, k)
+
+
+def top_k_per_row_prefill(logits: torch.Tensor, rowStarts: torch.Tensor, rowEnds: torch.Tensor, indices: torch.Tensor,
+                          values: torch.Tensor | None, numRows: int, stride0: int, stride1: int, k: int = 2048,
+                          stable: bool = False) -> None:
+    offered(values=values)
+    indexer.top_k_per_row_prefill(logits, rowStarts, rowEnds, indices, numRows, stride0, stride1, k)

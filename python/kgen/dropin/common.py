@@ -162,3 +162,13 @@ def scatter(op: str, more: str = "", **given: Any) -> None:
         [f"scatter:op={op}{more}", *(f"{key}={BITS[dtype] if key == 'word' else word(dtype)}"
                                      for key, dtype in types.items())]))
     kernel.launch(**given)
+
+
+class Launcher:
+    """function[grid](...), as Triton's kernels are called; the grid is the kernel's own."""
+
+    def __init__(self, function: Callable[..., None]):
+        self.function = function
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return self.function

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .. import Dispatcher, Kernel
-from .common import counted, offered, ready, word
+from .common import counted, offered, prepared, ready, word
 
 MOST_TOKENS = 16
 
@@ -263,3 +263,43 @@ def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, b
     out = torch.empty_like(rows, memory_format=torch.contiguous_format)
     convolve(rows, out, conv_state, weight, bias, activation, slots, accepted, starts, tokens, pad_slot, before)
     return out if x.dim() == 2 else out.view(x.shape[0], x.shape[2], x.shape[1]).transpose(1, 2)
+
+
+# ---- the convolution out of an in-projection ----
+
+def projected_line(x: torch.Tensor, heads: tuple[int, int, int, int], layout: str, state: torch.Tensor, order: str,
+                   weight: torch.Tensor, bias: torch.Tensor | None, silu: bool, slots: torch.Tensor) -> str:
+    named = ",".join(f"{name}={count}" for name, count in zip(("hk", "hv", "dk", "dv"), heads))
+    return ",".join((f"gdn:fuse=c,layout={layout},x={word(x.dtype)},{named},w={weight.shape[-1]},cl={order}",
+                     f"cs={word(state.dtype)},cw={word(weight.dtype)},bias={int(bias is not None)}",
+                     f"act={'silu' if silu else 'none'},t=1,idx={word(slots.dtype)},pad=value"))
+
+
+def fused_reshape_causal_conv1d_update_single_token(
+        x: torch.Tensor, num_actual_tokens: int, num_k_heads: int, num_v_heads: int, head_k_dim: int, head_v_dim: int,
+        ba: torch.Tensor, z_out: torch.Tensor, core_attn_out: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor,
+        bias: torch.Tensor | None = None, activation: Any = None, conv_state_indices: torch.Tensor | None = None,
+        num_accepted_tokens: torch.Tensor | None = None, query_start_loc: torch.Tensor | None = None, max_query_len: int = -1,
+        pad_slot_id: int = -1, block_idx_last_scheduled_token: torch.Tensor | None = None,
+        initial_state_idx: torch.Tensor | None = None, validate_data: bool = False,
+        qkvz_layout: str = "interleaved") -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aiter.ops.triton's: a token a sequence of rows qkvz, z to z_out; -> the convolved q, k, v, then b and a. Rows of z_out and
+    core_attn_out behind the last token become zeros."""
+    offered(num_accepted_tokens=num_accepted_tokens, query_start_loc=query_start_loc,
+            block_idx_last_scheduled_token=block_idx_last_scheduled_token, initial_state_idx=initial_state_idx)
+    count, heads = num_actual_tokens, (num_k_heads, num_v_heads, head_k_dim, head_v_dim)
+    rows, parts, z = x.view(x.shape[0], -1), ba.view(ba.shape[0], -1), z_out.view(z_out.shape[0], -1)
+    slots = counted(x.device, count) if conv_state_indices is None else conv_state_indices
+    state, order = (conv_state.transpose(1, 2), "sd") if conv_state.stride(1) == 1 else (conv_state, "ds")
+    silu = activation in (True, "silu", "swish")
+    key = ("projected", x.device, x.dtype, heads, qkvz_layout, conv_state.dtype, order, weight.dtype, weight.shape[-1],
+           bias is None, silu, slots.dtype)
+    kernel = prepared(key, x.device, lambda: projected_line(x, heads, qkvz_layout, state, order, weight, bias, silu, slots))
+    out = torch.empty(count, weight.shape[0], dtype=x.dtype, device=x.device)
+    b_out, a_out = torch.empty(2, count, num_v_heads, dtype=ba.dtype, device=ba.device)
+    kernel.launch(qkvz=(rows[:count], qkvz_layout), ba=(parts[:count], qkvz_layout), conv_weight=weight, conv_bias=bias,
+                  conv_state=(state, order), slots=slots, out=out, z_out=z[:count], b_out=b_out, a_out=a_out,
+                  pad_slot=-1 if conv_state_indices is None else pad_slot_id)
+    z_out[count:].zero_()
+    core_attn_out[count:].zero_()
+    return out, b_out, a_out

@@ -11,20 +11,26 @@ from .cache import (concat_and_cache_mla, copy_blocks, cp_gather_and_upconvert_f
                     cp_mha_gather_cache, gather_and_maybe_dequant_cache, reshape_and_cache, reshape_and_cache_flash,
                     reshape_and_cache_shuffle, reshape_and_cache_shuffle_triton, swap_blocks, triton_reshape_and_cache_flash,
                     triton_reshape_and_cache_flash_per_token_head_quant)
-from .common import BY_TOKEN_AND_HEAD, cache_word, offered, packed_values, scatter
+from .common import BY_TOKEN_AND_HEAD, cache_word, offered, packed_values
 from .delta import (causal_conv1d_update, fused_recurrent_gated_delta_rule,
                     fused_recurrent_gated_delta_rule_packed_decode, fused_sigmoid_gating_delta_rule_update)
 from .indexer import (cp_gather_indexer_k_quant_cache, fp8_mqa_logits, fp8_paged_mqa_logits, indexer_k_quant_and_cache,
                       top_k_per_row_decode, top_k_per_row_prefill)
 from .merge import merge_attn_states
+from .metadata import (_compute_slot_mapping_kernel, _copy_page_indices_kernel, compute_slot_mapping,
+                       eagle_prepare_inputs_padded_kernel, eagle_prepare_next_token_padded_kernel,
+                       eagle_step_slot_mapping_metadata_kernel, eagle_step_update_slot_mapping_and_metadata,
+                       gather_initial_states)
 from .rejection import rejection_sample
 
-__all__ = ["causal_conv1d_update", "concat_and_cache_mla", "copy_blocks", "cp_gather_and_upconvert_fp8_kv_cache",
+__all__ = ["_compute_slot_mapping_kernel", "_copy_page_indices_kernel", "causal_conv1d_update", "compute_slot_mapping",
+           "concat_and_cache_mla", "copy_blocks", "cp_gather_and_upconvert_fp8_kv_cache",
            "cp_gather_cache", "cp_gather_indexer_k_quant_cache", "cp_mha_gather_cache",
-           "decode_attention_fwd", "eagle_step_update_slot_mapping_and_metadata", "flash_attn_varlen_func",
+           "decode_attention_fwd", "eagle_prepare_inputs_padded_kernel", "eagle_prepare_next_token_padded_kernel",
+           "eagle_step_slot_mapping_metadata_kernel", "eagle_step_update_slot_mapping_and_metadata", "flash_attn_varlen_func",
            "fp8_mqa_logits", "fp8_paged_mqa_logits",
            "fused_recurrent_gated_delta_rule", "fused_recurrent_gated_delta_rule_packed_decode",
-           "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "indexer_k_quant_and_cache",
+           "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "gather_initial_states", "indexer_k_quant_and_cache",
            "merge_attn_states", "paged_attention_rocm", "rejection_sample",
            "reshape_and_cache", "reshape_and_cache_flash", "reshape_and_cache_shuffle",
            "reshape_and_cache_shuffle_triton", "triton_reshape_and_cache_flash",
@@ -133,20 +139,6 @@ def paged_attention_rocm(
     attend(query, key_cache, values, out, block_tables, seq_lens, scale=scale, layout=layout,
            kv=None if kv_cache_dtype == "auto" else cache_word(key_cache, kv_cache_dtype), k_scale=k_scale,
            v_scale=v_scale, slopes=alibi_slopes, out_scale=fp8_out_scale)
-
-
-def eagle_step_update_slot_mapping_and_metadata(
-        positions_1d: torch.Tensor, block_table_tensor: torch.Tensor, seq_lens: torch.Tensor, block_size: int,
-        max_model_len: int, out_clamped_positions: torch.Tensor, out_slot_mapping: torch.Tensor,
-        input_batch_size: int | None = None) -> None:
-    """seq_lens is written in place, by a copy; slots of padding are -1."""
-    count = positions_1d.shape[0]
-    after = torch.empty_like(seq_lens[:count])
-    scatter("eagle_step", f",page={block_size}", lens=seq_lens[:count], positions=positions_1d,
-            block_table=block_table_tensor, seq_lens=after, positions_out=out_clamped_positions[:count],
-            locs=out_slot_mapping[:count], max_len=max_model_len)
-    seq_lens[:count].copy_(after)
-    out_slot_mapping[count:count if input_batch_size is None else input_batch_size].fill_(-1)
 
 
 def flash_attn_varlen_func(
