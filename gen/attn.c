@@ -222,7 +222,7 @@ typedef enum conversions {
 } conversions;
 
 /* How keys and values of long queries come: to each wave by itself, or by way of LDS, as
- * matrices (kg/attn/buffer_nvidia.h) or as lines (kg/attn/buffer_cdna.h). */
+ * matrices (kg/attn/buffer_nvidia.h) or as lines (kg/attn/buffer_lines.h). */
 typedef enum long_queries { BY_WAVE, BY_MATRICES, BY_LINES } long_queries;
 
 /* What one isa gives a wave. */
@@ -237,18 +237,21 @@ typedef struct isa_row {
     int32_t fixed;     /* registers of addresses, ids, conversions; measured */
     conversions fp8;
     long_queries by;
-    int32_t turns; /* LDS turns values that are read from lines */
+    int32_t values;      /* KG_ATTN_PERMUTED or another, as they come out of lines */
+    int32_t line_waves;  /* of a SIMD, that share lines */
+    int32_t line_groups; /* workgroups of a compute unit then, at most */
+    int32_t whole;       /* lanes of a wave that hold the same operand */
 } isa_row;
 
 /* clang-format off */
-#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, 0}
-#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, 0}
-#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, 0}
-#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, 1}
-#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE, 0}
-#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE, 0}
-#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, BY_WAVE, 0}
-#define ATTN_SM90  {8,  2, 16, 8, 8, 4, 1, 66, MIXED, BY_MATRICES, 0}
+#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1}
+#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1}
+#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1}
+#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, KG_ATTN_TURNED_BY_LDS, 2, 2, 1}
+#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE, KG_ATTN_PERMUTED, 0, 0, 1}
+#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_LINES, KG_ATTN_TURNED_BEFORE, 4, 1, 2}
+#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, BY_LINES, KG_ATTN_TURNED_BEFORE, 4, 1, 1}
+#define ATTN_SM90 {8,  2, 16, 8, 8, 4, 1, 66, MIXED, BY_MATRICES, KG_ATTN_PERMUTED, 0, 0, 1}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -274,9 +277,9 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
     return fits && can ? isa->by : BY_WAVE;
 }
 
-/* Lines whose values LDS turns as they are read (kg/attn/lines_turned.h). */
+/* Lines whose values need no byte permutes as they are read. */
 static int is_turned(const kgen_attn_spec *s, const isa_row *isa) {
-    return way_of(s, isa) == BY_LINES && isa->turns;
+    return way_of(s, isa) == BY_LINES && isa->values != KG_ATTN_PERMUTED;
 }
 
 /* Elements of 16 bytes of what a wave loads operands from. */
@@ -342,9 +345,9 @@ static int32_t q_lds_bytes(const kgen_attn_spec *s, const kgen_target *target) {
 static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     if (way_of(s, isa) == BY_LINES)
-        return kg_attn_lines_of(target->lds_bytes / s->occupancy, isa->keys, s->waves, s->head_dim,
-                                s->v_dim, bits_of(s->kv), is_turned(s, isa),
-                                s->descale == KGEN_DESCALE_TOKEN);
+        return kg_attn_lines_of(target->lds_bytes / s->occupancy, isa->keys, s->waves,
+                                target->wave_size, s->head_dim, s->v_dim, bits_of(s->kv),
+                                isa->values, s->descale == KGEN_DESCALE_TOKEN);
     int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN);
     return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, bits_of(s->kv), s->occupancy,
                                q_lds_bytes(s, target));
@@ -352,7 +355,7 @@ static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) 
 /* Of `dim` dims on their way to lines, as many as a set has of each token. */
 static int32_t on_their_way(const kgen_attn_spec *s, const kgen_target *target, int32_t dim) {
     return kg_attn_on_their_way(sets_of(s, target).blocks, isa_rows[target->isa].keys, s->waves,
-                                dim, bits_of(s->kv));
+                                target->wave_size, dim, bits_of(s->kv));
 }
 
 static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
@@ -410,6 +413,16 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
         /* Pairs that lie 16 bits apart are put in order. */
         int apart = bits == 4 && s->descale != KGEN_DESCALE_TOKEN;
         if (apart && s->head_dim + s->v_dim > 128) fixed += 32;
+        if (wave == 32) {
+            int32_t whole = isa->whole * q;
+            int fits = whole <= kg_attn_whole_words(bits, s->cascade, scales);
+            q = fits || isa->whole == 1 ? whole : q + 8; /* made whole where they are multiplied */
+            k -= 8, v = on_their_way(s, target, s->v_dim), ids = 0;
+            fixed = isa->fixed + 40 * s->cascade + (bits == 4 ? 28 : bits == 8 ? 8 : 0);
+            fixed += scales + scales / 2;
+            /* gfx1250: operands of twice the words, half of them zero (kg/attn/mma_rdna4.h). */
+            if (target->simds > 2) fixed += 20;
+        }
         scales = 0; /* read from LDS, where there were scores */
     }
     return acc + k + v + q + scales + ids + fixed +
@@ -546,15 +559,18 @@ static int32_t waves_of_window(const kgen_attn_spec *s, const kgen_target *targe
     return s->phase == KGEN_PHASE_DECODE && free && fits ? blocks : 0;
 }
 
-/* Lines are for two waves of a SIMD, of which one has products while the other has
- * exponentials: of two workgroups, where those find room. */
+/* Lines are for several waves of a SIMD, of which one has products while another has exponentials:
+ * of two workgroups, where those find room and a set is not too short for it. */
 static int tune_lines(kgen_attn_spec *s, const kgen_target *target) {
-    for (int32_t occupancy = 2; occupancy && !s->waves && !s->occupancy; occupancy--) {
+    const isa_row *isa = &isa_rows[target->isa];
+    for (int32_t occupancy = isa->line_groups; occupancy && !s->waves && !s->occupancy;
+         occupancy--) {
         kgen_attn_spec two = *s;
         two.occupancy = occupancy;
-        two.waves = 2 * target->simds / occupancy;
+        two.waves = isa->line_waves * target->simds / occupancy;
+        if (!two.v_split) two.v_split = 1;
         two = best_candidate(&two, target);
-        if (way_of(&two, &isa_rows[target->isa]) != BY_LINES || excess(&two, target)) continue;
+        if (way_of(&two, isa) != BY_LINES || excess(&two, target)) continue;
         *s = two;
         return 1;
     }
@@ -688,8 +704,8 @@ FACT(is_ragged, phases[spec->attn.phase].ragged)
 FACT(is_tree, phases[spec->attn.phase].tree)
 FACT(is_dense, phases[spec->attn.phase].dense)
 FACT(by_matrices, way_of(&spec->attn, &isa_rows[target->isa]) == BY_MATRICES)
-FACT(by_lines, (way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES) +
-                   is_turned(&spec->attn, &isa_rows[target->isa]))
+FACT(by_lines,
+     way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES ? 1 + isa_rows[target->isa].values : 0)
 FACT(no, 0)
 
 static const kgen__fact facts[] = {

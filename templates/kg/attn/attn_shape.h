@@ -96,6 +96,12 @@ KG_SHAPE int kg_attn_q_keeps(int acc_registers, int ahead, int wave, int sm90, i
     return sm90 ? 32 : 16;
 }
 
+/* Words of Q that each half wave may hold whole, by way of lines: more where nothing else takes
+ * many. Measured. */
+KG_SHAPE int kg_attn_whole_words(int bits, int cascade, int token_scales) {
+    return bits < 8 || cascade || token_scales ? 32 : 64;
+}
+
 /* --- LDS ------------------------------------------------------------------- */
 
 /* Bytes between two staged keys: what reads 16 bytes of 8 of them at a time then meets each bank
@@ -159,38 +165,44 @@ KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_di
     return kg_attn_matrices_at(1, 2, keys, head_dim, v_dim, bits);
 }
 
+/* How values come out of lines: turned by byte permutes, by LDS as they are read, or they lie
+ * turned (kg/attn/lines_*.h). */
+enum { KG_ATTN_PERMUTED, KG_ATTN_TURNED_BY_LDS, KG_ATTN_TURNED_BEFORE };
+
 /* As lines, of which waves load operands: a token's keys, or values, as 16-bit numbers. Lines
- * of keys are an odd number of 16 bytes long; of values that come turned, of 32. Behind them
- * the scales of the keys, and of the values. */
+ * of keys are an odd number of 16 bytes long; of values that LDS turns, of 32. Behind eight dims
+ * of those that lie turned 16 bytes are free. Behind them the scales of the keys, and of the
+ * values. */
 KG_SHAPE kg_attn_sets kg_attn_lines_at(int blocks, int slots, int keys, int head_dim, int v_dim,
-                                       int turned, int token_scales) {
-    int v_line = v_dim * 2 + (turned && v_dim / 16 % 2 == 0 ? 32 : 0);
+                                       int values, int token_scales) {
+    int v_line = v_dim * 2 + (values == KG_ATTN_TURNED_BY_LDS && v_dim / 16 % 2 == 0 ? 32 : 0);
+    if (values == KG_ATTN_TURNED_BEFORE) v_line += v_dim / 4;
     int n = blocks * keys, k = n * kg_attn_stage_row(head_dim * 2), v = n * v_line;
     int raw = token_scales ? 8 * n : 0;
     kg_attn_sets sets = {blocks, slots, k, v, raw, slots * (k + v + raw)};
     return sets;
 }
 /* Registers of a wave's keys or values on their way to `blocks` blocks of `keys`. */
-KG_SHAPE int kg_attn_on_their_way(int blocks, int keys, int waves, int dim, int bits) {
+KG_SHAPE int kg_attn_on_their_way(int blocks, int keys, int waves, int wave, int dim, int bits) {
     int mine = ceil_div(blocks * keys, waves);
-    return 4 * (mine / kg_attn_at_once(dim * bits / 128, 64, mine));
+    return 4 * (mine / kg_attn_at_once(dim * bits / 128, wave, mine));
 }
 /* As many blocks as there are waves, room for, and 16 registers to bring them by. A second slot,
  * where there is room, spares a barrier. lds_bytes: of the workgroup, some of which is for
  * what waves say of their rows. */
-KG_SHAPE kg_attn_sets kg_attn_lines_of(int lds_bytes, int keys, int waves, int head_dim, int v_dim,
-                                       int bits, int turned, int token_scales) {
+KG_SHAPE kg_attn_sets kg_attn_lines_of(int lds_bytes, int keys, int waves, int wave, int head_dim,
+                                       int v_dim, int bits, int values, int token_scales) {
     int room = lds_bytes - 9216, blocks = 1;
     while (2 * blocks <= waves &&
-           kg_attn_lines_at(2 * blocks, 1, keys, head_dim, v_dim, turned, token_scales).bytes <=
+           kg_attn_lines_at(2 * blocks, 1, keys, head_dim, v_dim, values, token_scales).bytes <=
                room &&
-           kg_attn_on_their_way(2 * blocks, keys, waves, head_dim, bits) +
-                   kg_attn_on_their_way(2 * blocks, keys, waves, v_dim, bits) <=
+           kg_attn_on_their_way(2 * blocks, keys, waves, wave, head_dim, bits) +
+                   kg_attn_on_their_way(2 * blocks, keys, waves, wave, v_dim, bits) <=
                16)
         blocks *= 2;
-    kg_attn_sets two = kg_attn_lines_at(blocks, 2, keys, head_dim, v_dim, turned, token_scales);
+    kg_attn_sets two = kg_attn_lines_at(blocks, 2, keys, head_dim, v_dim, values, token_scales);
     if (two.bytes <= room) return two;
-    return kg_attn_lines_at(blocks, 1, keys, head_dim, v_dim, turned, token_scales);
+    return kg_attn_lines_at(blocks, 1, keys, head_dim, v_dim, values, token_scales);
 }
 
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS

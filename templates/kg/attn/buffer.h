@@ -3,7 +3,7 @@
 // each wave brings some tokens of a set, a lane a piece of 16 bytes of several of them.
 //
 // buffer_nvidia.h has them copied past the registers, as matrices, with which groups of four
-// waves multiply; buffer_cdna.h has them come through registers, as lines, of which each wave
+// waves multiply; buffer_lines.h has them come through registers, as lines, of which each wave
 // loads operands. A function of the same name, attend_buffered, is the way through a segment.
 #pragma once
 #include "kg/attn/softmax.h"

@@ -3,9 +3,8 @@
 #pragma once
 #if defined(KG_ISA_SM90)
 #include "kg/attn/key_loop_nvidia.h"
-#elif defined(KG_ISA_CDNA1) || defined(KG_ISA_CDNA2) || defined(KG_ISA_CDNA3) || \
-    defined(KG_ISA_CDNA4)
-#include "kg/attn/key_loop_cdna.h"
-#else
+#elif defined(KG_ISA_RDNA2)
 #include "kg/attn/key_loop_direct.h"
+#else
+#include "kg/attn/key_loop_lines.h"
 #endif

@@ -1,11 +1,9 @@
 // Values of a block that lie in LDS as lines, read as from memory: the same dims of eight tokens,
 // turned by byte permutes.
 #pragma once
-#include "kg/attn/buffer.h"
+#include "kg/attn/lines_cdna.h"
 
 namespace kg {
-
-constexpr int K_LINE = SETS.k / SET_KEYS, V_LINE = SETS.v / SET_KEYS; // bytes
 
 KG_DEV int v_line(int token) { return token; }
 

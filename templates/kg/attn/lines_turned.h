@@ -1,11 +1,9 @@
 // Values of a block that lie in LDS as lines, which turns them as it is read: sixteen lanes ask for
 // 16 dims of four tokens, and each gets its dim of the four.
 #pragma once
-#include "kg/attn/buffer.h"
+#include "kg/attn/lines_cdna.h"
 
 namespace kg {
-
-constexpr int K_LINE = SETS.k / SET_KEYS, V_LINE = SETS.v / SET_KEYS; // bytes
 
 // Two groups of lanes are served together: lines of eight tokens that are read at once lie on
 // different banks.

@@ -10,18 +10,22 @@ namespace kg {
 constexpr int P_WORDS = S_REGS / 2;
 
 KG_DEV words4 as_words(const u32 (&x)[4]) { return words4{x[0], x[1], x[2], x[3]}; }
+KG_DEV words8 as_words(const u32 (&x)[8]) {
+    return words8{x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+}
 
 struct scores_t {
     acc_t tile[KROWS];
 };
 KG_DEV float score(const scores_t &s, int reg) { return s.tile[reg / O_REGS][reg % O_REGS]; }
 
-KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K_WORDS]) {
+// W: words of an operand, of which gfx11 takes whole ones as well (OPERAND_WORDS).
+template <int W> KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][W], const u32 (&q)[W]) {
     KG_UNROLL for (int row = 0; row < KROWS; row++) s.tile[row] =
         mma_tile(s.tile[row], as_words(k[row]), as_words(q));
 }
 
-KG_DEV void mma_pv(acc_t &o, const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
+template <int W> KG_DEV void mma_pv(acc_t &o, const u32 (&v)[W], const u32 (&p)[W]) {
     o = mma_tile(o, as_words(v), as_words(p));
 }
 

@@ -70,6 +70,29 @@ KG_DEV void mma_pv(acc_t &o, const u32 (&v)[4], const u32 (&p)[P_WORDS]) {
     exchange_done();
 }
 
+// Whole operands, of which each lane's half wave has a half (OPERAND_WORDS of kg/core/frag_rdna.h).
+KG_DEV void whole_of(u32 (&out)[8], const u32 (&half)[4]) {
+    const u32 *all = exchange(half, 4);
+    int i = lane_i((int)lane_id());
+    for (int w = 0; w < 8; w++) out[w] = all[lane_at(i, w / 4) * EXCHANGE_WORDS + w % 4];
+    exchange_done();
+}
+template <int W> KG_DEV void half_of(u32 (&out)[W / 2], const u32 (&whole)[W]) {
+    for (int w = 0; w < W / 2; w++) out[w] = whole[W / 2 * lane_grp((int)lane_id()) + w];
+}
+template <int W> KG_DEV void mma_qk(scores_t &s, const u32 (&k)[1][W], const u32 (&q)[W]) {
+    u32 keys[1][W / 2], query[W / 2];
+    half_of<W>(query, q);
+    half_of<W>(keys[0], k[0]);
+    mma_qk(s, keys, query);
+}
+template <int W> KG_DEV void mma_pv(acc_t &o, const u32 (&v)[W], const u32 (&p)[W]) {
+    u32 values[W / 2], weights[W / 2];
+    half_of<W>(values, v);
+    half_of<W>(weights, p);
+    mma_pv(o, values, weights);
+}
+
 // Brings (token, columns) scores into the operand's (column, tokens).
 KG_DEV void pack_p(u32 (&out)[P_WORDS], const float (&p)[S_REGS]) {
     u32 words[S_REGS];

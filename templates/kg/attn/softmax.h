@@ -350,9 +350,6 @@ KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const fl
 }
 
 #if KG_WAVE == 64 // whose lanes compute two at once
-typedef float pair_t __attribute__((ext_vector_type(2)));
-KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
-
 KG_DEV void scores_to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS]) {
     pair_t top = pair_of(m[t][0] == -INFINITE ? 0.0f : m[t][0]), sum = {0, 0};
     KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {

@@ -54,8 +54,8 @@ constexpr int STAGE_SCORES = TOK * STAGE_ROW;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
 constexpr kg_attn_sets SETS =
-    BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, HEAD_DIM, V_DIM, KV_BITS,
-                                TURNED, DESCALE == DESCALE_TOKEN)
+    BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, WAVE, HEAD_DIM, V_DIM,
+                                KV_BITS, BY_LINES - 1, DESCALE == DESCALE_TOKEN)
              : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN), TOK,
                                    HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
 constexpr int SET_BLOCKS = SETS.blocks;

@@ -17,6 +17,8 @@ constexpr int S_REGS = 8;
 constexpr int O_REGS = 8;
 constexpr int COLS = 1;
 constexpr int K_WORDS = 4;
+// Of an operand as the instruction takes it: gfx11 wants all of it in both half waves.
+constexpr int OPERAND_WORDS = ROWS_INTERLEAVED_BY_HALF ? 8 : 4;
 
 KG_DEV int lane_i(int lane) { return lane % 16; }
 KG_DEV int lane_grp(int lane) { return lane / 16; }

@@ -51,6 +51,10 @@ template <class T> KG_DEV void touch(const KG_CONSTANT T &x) {
     asm volatile("" : : "s"(all));
 }
 
+// Two numbers, which some lanes compute at once.
+typedef float pair_t __attribute__((ext_vector_type(2)));
+KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
+
 // What is issued before stays before.
 KG_DEV void order_here() { __builtin_amdgcn_sched_barrier(0); }
 

@@ -38,6 +38,10 @@ KG_DEV const u8 *settled(const u8 *p) { return p; }
 KG_DEV u32 opaque_uniform(u32 x) { return x; }
 template <class T> KG_DEV const T &reread(const T &x) { return x; }
 
+// Two numbers, which some lanes compute at once.
+typedef float pair_t __attribute__((ext_vector_type(2)));
+KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
+
 KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { kg_ops->barrier(); }

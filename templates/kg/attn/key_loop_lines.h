@@ -1,6 +1,6 @@
 // Long queries by way of LDS, others as they are.
 #pragma once
-#include "kg/attn/buffer_cdna.h"
+#include "kg/attn/buffer_lines.h"
 #include "kg/attn/direct.h"
 #include "kg/attn/no_look_ahead.h"
 #include "kg/attn/output.h"

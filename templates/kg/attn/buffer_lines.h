@@ -1,31 +1,15 @@
-// Long queries on CDNA: a set of some blocks of keys and values lies in LDS for all waves of
-// the workgroup, and the next one is on its way there through registers. It comes while this
+// Long queries on CDNA and RDNA: a set of some blocks of keys and values lies in LDS for all waves
+// of the workgroup, and the next one is on its way there through registers. It comes while this
 // one's products are computed, and is converted once for all waves.
 //
-// A line of LDS is a token's keys, or values, as 16-bit numbers. Operands are read 16 bytes
-// a lane: an odd number of pieces from line to line, and k_line, put what is read at a time
-// on each bank once, on the 32 banks of gfx942 as on the 64 of gfx950. How values are read and
-// turned is a matter of the isa: lines_permuted.h, lines_turned.h.
+// A line of LDS is a token's keys, or values, as 16-bit numbers (lines_of_tokens.h). How they are
+// read, and values turned, is a matter of the isa: lines_permuted.h, lines_turned.h, lines_dims.h.
 #pragma once
 #include "kg/attn/lines.h"
 
 namespace kg {
 
 // --- from memory to LDS -------------------------------------------------------
-
-// Words of DIM dims of a token that a lane brings at once: 16 bytes, or 8 where few lanes would
-// have something to bring, and to convert.
-template <int DIM> constexpr int words_at_once() {
-    int pieces = DIM * KV_BITS / 128, lanes = rows_at_once(pieces) * lanes_of_row(pieces);
-    return KV_4BIT && 2 * lanes <= WAVE ? 2 : 4;
-}
-template <int DIM> constexpr int PIECES_OF = DIM * KV_BITS / (32 * words_at_once<DIM>());
-
-// A wave's keys, or values, of a set, on their way.
-template <int DIM> struct rows_t {
-    static constexpr int PIECES = PIECES_OF<DIM>, WORDS = words_at_once<DIM>();
-    u32 w[WAVE_KEYS / rows_at_once(PIECES)][WORDS];
-};
 
 // Rows of one page, of tokens `start` and those behind it: scalars say where they are, and
 // to a lane its row is a number of bytes between two bounds.
@@ -34,7 +18,7 @@ KG_DEV const u8 *near_row(const u8 *from, int token_bytes, const keys_t &keys, i
     constexpr int MOST = 32; // rows
     int first = clamp_token(keys, start), slot = slot_of(keys, start, start);
     int most = smaller(larger(keys.last - first, 0), MOST) * token_bytes;
-    u32 at = (u32)(row_of_lane<PIECES>() * token_bytes + row * token_bytes);
+    u32 at = (u32)(row * token_bytes);
     if constexpr (!SEES_START)
         at = (u32)larger((int)at - smaller(first - smaller(start, first), MOST) * token_bytes, 0);
     at = at < (u32)most ? at : (u32)most;
@@ -44,60 +28,42 @@ KG_DEV const u8 *near_row(const u8 *from, int token_bytes, const keys_t &keys, i
 // The lane's piece of a row, whose page it asks for by the lane that stands for the row.
 template <int PIECES, int BYTES>
 KG_DEV const u8 *far_row(const u8 *from, i64 page_bytes, int token_bytes, const keys_t &keys,
-                         i32 page, int start, int row) {
-    int key = row_of_lane<PIECES>() + row;
+                         i32 page, int start, int key) {
     i64 id = inside_pool(keys, (i32)shuffle((u32)page, (u32)key));
     u32 slot = (u32)slot_of(keys, start + key, start + key / 16 * 16);
     return from + id * page_bytes + (i64)(slot * (u32)token_bytes) +
            piece_of_lane<PIECES>(0) * (u32)BYTES;
 }
 
+// Of the wave's rows, that of the lane's piece n / rows_at_once.
+template <int PIECES, bool IS_KEYS> KG_DEV int row_of_piece(int n) {
+    constexpr int AT_ONCE = rows_at_once(PIECES);
+    if constexpr (IS_KEYS || !TOKENS_FOLLOW) return row_of_lane<PIECES>() + n;
+    return row_of_lane<PIECES>() * (WAVE_KEYS / AT_ONCE) + n / AT_ONCE;
+}
+
 // `page`: as set_page has it.
-template <int DIM>
+template <bool IS_KEYS, int DIM>
 KG_DEV void fetch_rows(rows_t<DIM> &rows, const u8 *from, i64 page_bytes, int token_bytes,
                        const keys_t &keys, i32 page, int start) {
     constexpr int PIECES = rows_t<DIM>::PIECES, BYTES = rows_t<DIM>::WORDS * 4;
     constexpr int AT_ONCE = rows_at_once(PIECES);
     KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
         const u8 *p;
+        int row = row_of_piece<PIECES, IS_KEYS>(n % 16);
         if constexpr (!SMALL_PAGE && KEEP == 0 && 16 % AT_ONCE == 0) {
             i64 id = inside_pool(keys, (i32)read_lane((u32)page, (u32)(n / 16 * 16)));
             p = near_row<PIECES, BYTES>(from + id * page_bytes, token_bytes, keys,
-                                        start + n / 16 * 16, n % 16);
+                                        start + n / 16 * 16, row);
         } else {
-            p = far_row<PIECES, BYTES>(from, page_bytes, token_bytes, keys, page, start, n);
+            p = far_row<PIECES, BYTES>(from, page_bytes, token_bytes, keys, page, start,
+                                       row + n / 16 * 16);
         }
         load_words(rows.w[n / AT_ONCE], p);
     }
 }
 
-// Where a block's keys lie: those that begin rows of a score tile beside those that follow
-// them, in both tiles.
-KG_DEV int k_line(int token) {
-    int i = 4 * (token / 8) + token % 4;
-    return token / 4 % 2 + 2 * (i % 4 + i / 8 * 4 + (i / 8 ^ i / 4 % 2) * 8);
-}
-
-// With few dims the vector unit is what a block waits for: probabilities are summed by a product
-// with ones, as they are after rounding, and every lane has its row's sum. Not where somebody asks
-// for the sum, which is to be more exact, nor where probabilities have the values' scales.
-constexpr bool ROW_SUMS = TURNED && HEAD_DIM + V_DIM <= 128 && LSE == 0 && DESCALE != DESCALE_TOKEN;
-
-// There int8 keys are left too great as well, by INT8_ZEROS, which makes each score too great by as
-// many times the sum of its row's queries: what a row's base begins with. Values are not: that
-// would be more than what they add up to.
-constexpr bool BIASED_KEYS =
-    ROW_SUMS && KV_DTYPE == DTYPE_I8 && COMPUTE_F16 && SOFTCAP == 0 && ALIBI == 0;
-
-template <bool IS_KEYS, int W>
-KG_DEV void convert_words(u32 (&out)[W * 16 / KV_BITS], const u32 (&in)[W]) {
-    if constexpr (!IS_KEYS || !BIASED_KEYS) return convert_words(out, in);
-    KG_UNROLL for (int i = 0; i < W; i++) {
-        u32 pairs[2];
-        int8_biased(pairs, in[i]);
-        KG_UNROLL for (int j = 0; j < 2; j++) out[(2 * i + j) % (W * 16 / KV_BITS)] = pairs[j];
-    }
-}
+// --- a block -------------------------------------------------------------------
 
 // What the scaled scores of a row are too great by: its product with keys that are zero. A row of
 // infinite queries may see no key.
@@ -114,47 +80,6 @@ KG_DEV float score_bias(const q_frag_t &q, const head_t &head, int t) {
     }
     float bias = score(s, 0) * head.scale[t][0];
     return bias - bias == 0 ? bias : 0;
-}
-
-// Into LDS, where the set's keys, or values, begin at `lines`.
-template <bool IS_KEYS, int DIM>
-KG_DEV void put_rows(u8 *lines, const rows_t<DIM> &rows, int wave) {
-    constexpr int PIECES = rows_t<DIM>::PIECES, AT_ONCE = rows_at_once(PIECES);
-    constexpr int NEW_WORDS = rows_t<DIM>::WORDS * 16 / KV_BITS;
-    constexpr int LINE = IS_KEYS ? K_LINE : V_LINE;
-    int first = wave * WAVE_KEYS;
-    u8 *block = lines + first / TOK * (TOK * LINE) + piece_of_lane<PIECES>(0) * (NEW_WORDS * 4);
-    KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
-        int token = first % TOK + row_of_lane<PIECES>() + n;
-        u32 w[NEW_WORDS];
-        convert_words<IS_KEYS>(w, rows.w[n / AT_ONCE]);
-        u8 *to = block + (IS_KEYS ? k_line(token) : v_line(token)) * LINE;
-        KG_UNROLL for (int j = 0; j < NEW_WORDS; j += 4) * (piece_t *)(to + j * 4) =
-            piece_t{{w[j], w[j + 1], w[j + 2], w[j + 3]}};
-    }
-}
-
-// --- a block -------------------------------------------------------------------
-
-// s[t] = K Q^T of the block whose keys begin at `k`.
-KG_DEV void score_rows(scores_t (&s)[ROW_TILES], const u8 *k, const q_frag_t &q) {
-    int i = lane_i((int)lane_id()), grp = lane_grp((int)lane_id());
-    k += k_line(k_token(i, 0)) * K_LINE + grp * 16;
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
-    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
-        bool inside = HEAD_DIM % K_DIMS == 0 || (c * NGRP + grp) * X < HEAD_DIM;
-        const u8 *p = k + (inside ? c * K_DIMS * 2 : -grp * 16); // else it meets a zero of Q
-        u32 w[KROWS][K_WORDS];
-        KG_UNROLL for (int row = 0; row < KROWS; row++) {
-            piece_t piece = *(const piece_t *)(p + row * K_LINE);
-            KG_UNROLL for (int j = 0; j < K_WORDS; j++) w[row][j] = piece.w[j];
-        }
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            u32 query[K_WORDS];
-            KG_UNROLL for (int j = 0; j < K_WORDS; j++) query[j] = q.w[Q_IN_LDS ? 0 : t][c][j];
-            mma_qk(s[t], w, query);
-        }
-    }
 }
 
 // Of one row tile: what its exponents are relative to, and the sum of a lane's probabilities
@@ -260,7 +185,7 @@ KG_DEV void raise_level(level_t &level, float &l, acc_t (&o)[O_TILES], float (&x
     KG_UNROLL for (int r = 0; r < S_REGS; r++) x[r] -= by;
 }
 
-KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, const q_frag_t &q,
+KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, const queries_t &q,
                          const head_t &head, const keys_t &keys, int block, const u8 *k,
                          const u8 *v, const u8 *scales) {
     scores_t dots[ROW_TILES];
@@ -293,21 +218,22 @@ KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, 
 KG_DEV float fetch_set(rows_t<HEAD_DIM> &k, rows_t<V_DIM> &v, args_t a, const head_t &h,
                        const keys_t &keys, i32 page, int block, int wave) {
     int start = first_token(keys, block, wave);
-    fetch_rows(k, h.k, h.k_page, h.k_token, keys, page, start);
-    fetch_rows(v, h.v, h.v_page, h.v_token, keys, page, start);
+    fetch_rows<true>(k, h.k, h.k_page, h.k_token, keys, page, start);
+    fetch_rows<false>(v, h.v, h.v_page, h.v_token, keys, page, start);
     return fetch_scale(a, h, keys, page, start);
 }
 
 // All waves go through the segment together; each takes of a set every n-th block, as
 // the n waves with its rows share them, up to `end`.
-KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
+KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_t &frag, args_t a,
                             const segment_t &g, const role_t &role, const head_t &head,
                             const keys_t &keys, u8 *slots, int wave, int end) {
     if (g.block >= g.block_end || g.see.last < 0) return;
+    const queries_t &q = queries_of(frag);
     rows_t<HEAD_DIM> k_rows;
     rows_t<V_DIM> v_rows;
     level_t level[ROW_TILES];
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) level[t] = level_t{score_bias(q, head, t), -1};
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) level[t] = level_t{score_bias(frag, head, t), -1};
     wave = (int)opaque_uniform((u32)wave); // or each segment's use of it is worked out before
     i32 page = set_page(keys, g.block, wave), next = set_page(keys, g.block + SET_BLOCKS, wave);
     int at = 0; // bytes from `slots` on
@@ -317,8 +243,8 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
         u8 *k = slots + at, *v = k + SETS.k;
         int after = block + SET_BLOCKS;
         if constexpr (SETS.slots == 1) barrier(); // of all waves, which have read the set before
-        put_rows<true>(k, k_rows, wave);
-        put_rows<false>(v, v_rows, wave);
+        put_lines<true, K_LINE>(k, k_rows, wave, [](int token) { return k_line(token); });
+        put_values(v, v_rows, wave);
         put_scale(v + SETS.v, scale, wave);
         page = next;
         next = set_page(keys, after + SET_BLOCKS, wave);
@@ -328,10 +254,10 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
         int some = smaller((int)fetched(seen) - block, SET_BLOCKS), by = (int)fetched(ways);
         KG_LOOP for (int n = (int)fetched(key); n < some; n += by)
             attend_block(level, l, o, q, head, keys, block + n, k + n * TOK * K_LINE,
-                         v + n * TOK * V_LINE, v + SETS.v + n * TOK * 4);
+                         v + n * V_BLOCK, v + SETS.v + n * TOK * 4);
     }
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        m[t][0] = level[t].base - score_bias(q, head, t);
+        m[t][0] = level[t].base - score_bias(frag, head, t);
         if (level[t].most < 0) m[t][0] = -INFINITE;
         if (ROW_SUMS && lane_grp((int)lane_id()) != 0) l[t][0] = 0; // one lane of those has it
     }

@@ -1,0 +1,61 @@
+// A line of LDS is a token's keys, or values, as 16-bit numbers: of keys on every isa.
+#pragma once
+#include "kg/attn/buffer.h"
+
+namespace kg {
+
+constexpr int K_LINE = SETS.k / SET_KEYS; // bytes
+
+// Words of DIM dims of a token that a lane brings at once: 16 bytes, or 8 where few lanes would
+// have something to bring, and to convert.
+template <int DIM> constexpr int words_at_once() {
+    int pieces = DIM * KV_BITS / 128, lanes = rows_at_once(pieces) * lanes_of_row(pieces);
+    return KV_4BIT && 2 * lanes <= WAVE ? 2 : 4;
+}
+template <int DIM> constexpr int PIECES_OF = DIM * KV_BITS / (32 * words_at_once<DIM>());
+
+// A wave's keys, or values, of a set, on their way.
+template <int DIM> struct rows_t {
+    static constexpr int PIECES = PIECES_OF<DIM>, WORDS = words_at_once<DIM>();
+    u32 w[WAVE_KEYS / rows_at_once(PIECES)][WORDS];
+};
+
+// With few dims the vector unit is what a block waits for: probabilities are summed by a product
+// with ones, as they are after rounding, and every lane has its row's sum. Not where somebody asks
+// for the sum, which is to be more exact, nor where probabilities have the values' scales.
+constexpr bool ROW_SUMS = TURNED && HEAD_DIM + V_DIM <= 128 && LSE == 0 && DESCALE != DESCALE_TOKEN;
+
+// There int8 keys are left too great as well, by INT8_ZEROS, which makes each score too great by as
+// many times the sum of its row's queries: what a row's base begins with. Values are not: that
+// would be more than what they add up to.
+constexpr bool BIASED_KEYS =
+    ROW_SUMS && KV_DTYPE == DTYPE_I8 && COMPUTE_F16 && SOFTCAP == 0 && ALIBI == 0;
+
+template <bool IS_KEYS, int W>
+KG_DEV void convert_words(u32 (&out)[W * 16 / KV_BITS], const u32 (&in)[W]) {
+    if constexpr (!IS_KEYS || !BIASED_KEYS) return convert_words(out, in);
+    KG_UNROLL for (int i = 0; i < W; i++) {
+        u32 pairs[2];
+        int8_biased(pairs, in[i]);
+        KG_UNROLL for (int j = 0; j < 2; j++) out[(2 * i + j) % (W * 16 / KV_BITS)] = pairs[j];
+    }
+}
+
+// Into LDS, where the set's lines of LINE bytes begin. line_of(token): of a block's, its place.
+template <bool IS_KEYS, int LINE, int DIM, class F>
+KG_DEV void put_lines(u8 *lines, const rows_t<DIM> &rows, int wave, const F &line_of) {
+    constexpr int PIECES = rows_t<DIM>::PIECES, AT_ONCE = rows_at_once(PIECES);
+    constexpr int NEW_WORDS = rows_t<DIM>::WORDS * 16 / KV_BITS;
+    int first = wave * WAVE_KEYS;
+    u8 *block = lines + first / TOK * (TOK * LINE) + piece_of_lane<PIECES>(0) * (NEW_WORDS * 4);
+    KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
+        int token = first % TOK + row_of_lane<PIECES>() + n;
+        u32 w[NEW_WORDS];
+        convert_words<IS_KEYS>(w, rows.w[n / AT_ONCE]);
+        u8 *to = block + line_of(token) * LINE;
+        KG_UNROLL for (int j = 0; j < NEW_WORDS; j += 4) * (piece_t *)(to + j * 4) =
+            piece_t{{w[j], w[j + 1], w[j + 2], w[j + 3]}};
+    }
+}
+
+} // namespace kg
