@@ -421,7 +421,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
             fixed = isa->fixed + 40 * s->cascade + (bits == 4 ? 28 : bits == 8 ? 8 : 0);
             fixed += scales + scales / 2;
             /* gfx1250: operands of twice the words, half of them zero (kg/attn/mma_rdna4.h). */
-            if (target->simds > 2) fixed += 20;
+            if (target->simds > 2) fixed += 28;
         }
         scales = 0; /* read from LDS, where there were scores */
     }
