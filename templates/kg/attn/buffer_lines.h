@@ -97,13 +97,8 @@ KG_DEV float fetch_scale(args_t args, const head_t &h, const keys_t &keys, i32 p
     if constexpr (DESCALE != DESCALE_TOKEN) return 0;
     args_t a = reread(args);
     int lane = (int)lane_id(), token = start + lane % WAVE_KEYS;
-    bool is_key = lane / WAVE_KEYS % 2 == 0;
-    i64 by_page = is_key ? a.k_descale_stride[0] : a.v_descale_stride[0];
-    i64 by_slot = is_key ? a.k_descale_stride[1] : a.v_descale_stride[1];
-    i64 head = h.index * (is_key ? a.k_descale_stride[2] : a.v_descale_stride[2]);
-    const float *from = (is_key ? a.k_descale : a.v_descale) + head;
-    u32 id = (u32)inside_pool(keys, page), slot = (u32)slot_of(keys, token, token);
-    return load(from + (i64)((u64)id * (u64)by_page + (u64)slot * (u64)by_slot)); // no signs
+    u32 id = (u32)inside_pool(keys, page);
+    return scale_of_lane(a, h, keys, id, token, lane / WAVE_KEYS % 2 == 0);
 }
 KG_DEV void put_scale(u8 *lines, float scale, int wave) {
     if constexpr (DESCALE != DESCALE_TOKEN) return;

@@ -165,6 +165,17 @@ KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h
     }
 }
 
+// The lane's own scale, of a key or a value of page `id`.
+KG_DEV float scale_of_lane(args_t a, const head_t &h, const keys_t &keys, u32 id, int token,
+                           bool is_key) {
+    i64 by_page = is_key ? a.k_descale_stride[0] : a.v_descale_stride[0];
+    i64 by_slot = is_key ? a.k_descale_stride[1] : a.v_descale_stride[1];
+    i64 head = h.index * (is_key ? a.k_descale_stride[2] : a.v_descale_stride[2]);
+    const float *from = (is_key ? a.k_descale : a.v_descale) + head;
+    u32 slot = (u32)slot_of(keys, token, token);
+    return load(from + (i64)((u64)id * (u64)by_page + (u64)slot * (u64)by_slot)); // no signs
+}
+
 // BY_PAGE: a lane asks for one scale of the block, half of them for those of keys, and has those of
 // its scores from the others.
 KG_DEV void load_page_scales(token_scale_t &scale, args_t args, const head_t &h, const keys_t &keys,
@@ -172,14 +183,9 @@ KG_DEV void load_page_scales(token_scale_t &scale, args_t args, const head_t &h,
     if constexpr (DESCALE != DESCALE_TOKEN) return;
     args_t a = reread(args); // sixteen scalars that the loop need not keep
     int lane = (int)lane_id(), token = start + lane % TOK;
-    bool is_key = lane / TOK % 2 == 0;
-    i64 by_page = is_key ? a.k_descale_stride[0] : a.v_descale_stride[0];
-    i64 by_slot = is_key ? a.k_descale_stride[1] : a.v_descale_stride[1];
-    i64 head = h.index * (is_key ? a.k_descale_stride[2] : a.v_descale_stride[2]);
-    const float *from = (is_key ? a.k_descale : a.v_descale) + head;
-    u32 id = (u32)ids.k[0], slot = (u32)slot_of(keys, token, token);
-    if (lane / 16 % 2 != 0) id = (u32)ids.k[K_IDS - 1];
-    scale.k[0] = load(from + (i64)((u64)id * (u64)by_page + (u64)slot * (u64)by_slot)); // no signs
+    u32 first = (u32)ids.k[0], last = (u32)ids.k[K_IDS - 1];
+    u32 id = lane / 16 % 2 != 0 ? last : first;
+    scale.k[0] = scale_of_lane(a, h, keys, id, token, lane / TOK % 2 == 0);
 }
 KG_DEV void spread_page_scales(token_scale_t &scale) {
     if constexpr (!BY_PAGE || DESCALE != DESCALE_TOKEN) return;
