@@ -49,12 +49,43 @@ def test_cannot_run():
 """
 WANTED = {"passed": 1, "differs": 1, "not offered": 2, "without kgen": 1, "skipped by the test": 1, "could not run": 1}
 
-with tempfile.TemporaryDirectory() as folder:
-    published = pathlib.Path(folder, "test_published.py")
-    published.write_text(PUBLISHED)
-    adaptor = pathlib.Path(__file__).with_name("run_peers.py")
-    run = subprocess.run([sys.executable, "-W", "ignore", adaptor, "vllm", published], capture_output=True, text=True)
-found = {kind: int(count) for count, kind in re.findall(r"(\d+) ([a-z ]+)", re.search("^kgen: (.*)$", run.stdout, re.M)[1])}
-assert found == WANTED, run.stdout
-assert run.returncode == 1, run.returncode  # two have failed
+PROGRAM = """
+import argparse, aiter, torch
+from aiter.test_common import benchmark, checkAllclose, run_perftest
+
+@benchmark()
+def test_convolution(wanted, mode):
+    x = torch.ones(1, 64, 1, device="cuda")
+    none, pool, out = torch.empty(0), torch.ones(1, 64, 1), torch.zeros_like(x)
+    if mode == "refused":
+        aiter.fmoe(x)
+    if mode != "idle":
+        run_perftest(aiter.causal_conv1d_update, x, pool, torch.ones(64, 2), none, out, False, none.int(), none.int(), -1)
+        checkAllclose(torch.full_like(out, wanted), out)
+    return {"all_close": mode != "apart", "other": False}
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--modes", nargs="*")
+for mode in parser.parse_args().modes:
+    assert test_convolution(3.0 if mode == "three" else 2.0, mode)["mode"] == mode
+"""
+OF_PROGRAM = {"passed": 1, "differs": 2, "not offered": 1, "without kgen": 1}
+
+
+def outcomes(project, text, *arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        published = pathlib.Path(folder, "test_published.py")
+        published.write_text(text)
+        adaptor = pathlib.Path(__file__).with_name("run_peers.py")
+        before = ["--program"] if arguments else []
+        run = subprocess.run([sys.executable, "-W", "ignore", adaptor, project, *before, published, *arguments],
+                             capture_output=True, text=True)
+    assert run.returncode == 1, (run.returncode, run.stderr)  # some have failed
+    return {kind: int(count) for count, kind in re.findall(r"(\d+) ([a-z ]+)", re.search("^kgen: (.*)$", run.stdout, re.M)[1])}
+
+
+found = outcomes("vllm", PUBLISHED)
+assert found == WANTED, found
+found = outcomes("aiter", PROGRAM, "--modes", "right", "three", "apart", "refused", "idle")
+assert found == OF_PROGRAM, found
 print("each outcome is told from the others")
