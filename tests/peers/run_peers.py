@@ -105,6 +105,9 @@ SUBSTITUTES = {
                "sglang.srt.layers.attention.triton_ops.decode_attention": {
                    "decode_attention_fwd": "kgen.dropin.sglang", "decode_attention_fwd_grouped": "kgen.dropin.sglang",
                    "decode_attention_fwd_normal": "kgen.dropin.sglang"},
+               "sglang.srt.layers.attention.triton_ops.extend_attention": {
+                   "build_unified_kv_indices": "kgen.dropin.sglang", "extend_attention_fwd": "kgen.dropin.sglang",
+                   "extend_attention_fwd_unified": __name__},
                "sglang.srt.layers.attention.fla.fused_sigmoid_gating_recurrent": {
                    "fused_sigmoid_gating_delta_rule_update": "kgen.dropin.sglang"},
                "sglang.srt.layers.attention.mamba.causal_conv1d_triton": {
@@ -114,7 +117,7 @@ SUBSTITUTES = {
                "sglang.srt.layers.attention.mamba.ops.ssu_dispatch": {
                    "initialize_mamba_selective_state_update_backend": __name__},
                "sglang.srt.server_args": {"ServerArgs": __name__, "set_global_server_args_for_scheduler": __name__},
-               "sglang.test.test_utils": {"CustomTestCase": __name__, "empty_gpu_cache": __name__},
+               "sglang.test.test_utils": {"CustomTestCase": __name__, "empty_gpu_cache": __name__, "is_in_amd_ci": __name__},
                "sglang.test.ci.ci_register": {"register_cuda_ci": __name__, "register_amd_ci": __name__}},
     "fla": {"fla.ops.gated_delta_rule.gate": {"naive_gdn_gate": __name__},
             "fla.ops.gated_delta_rule": {"fused_recurrent_gated_delta_rule": "kgen.dropin.fla"},
@@ -220,6 +223,15 @@ def build_tree_kernel_efficient(verified_id, parent_list, top_scores_index, draf
     Counted(sglang.build_tree_kernel_efficient)(parent_list, top_scores_index, seq_lens, mask, positions, *links, topk,
                                                 spec_steps, count, sglang.FULL_MASK)
     return mask, positions, *links, torch.cat((verified_id[:, None], draft_tokens), 1).flatten()
+
+
+def extend_attention_fwd_unified(q, o, k_buffer, v_buffer, *more, **named):
+    """SGLang's before it had scales of 8-bit caches."""
+    Counted(sglang.extend_attention_fwd_unified)(q, o, k_buffer, v_buffer, 1.0, 1.0, *more, **named)
+
+
+def is_in_amd_ci():
+    return False
 
 
 class ServerArgs(types.SimpleNamespace):

@@ -3,7 +3,7 @@ import sys
 import unittest
 
 import torch
-from references import close, delta_rule, gates
+from references import attention, close, delta_rule, gates
 
 import kgen
 from kgen.dropin import common, sglang
@@ -36,7 +36,7 @@ class Decode(unittest.TestCase):
         ends, slots = torch.tensor([0, 7, 7, 18, 99], dtype=torch.int32), torch.randperm(30)[:18]
         for indices, cap, sink in ((slots, 0.0, None), (slots.int(), 5.0, sinks)):
             out = torch.full_like(q, float("nan"))
-            sglang.decode_attention_fwd(q, *pool, out, ends, indices, None, None, None, 8, 0.125, cap, sink)
+            sglang.decode_attention_fwd(q, *pool, out, ends, indices, None, None, None, 8, 0.125, logit_cap=cap, sinks=sink)
             for s in range(3):
                 k, v = (x[slots[ends[s]:ends[s + 1]]].float().repeat_interleave(2, 1) for x in pool)
                 scores = torch.einsum("hd,khd->hk", q[s].float(), k) * 0.125
@@ -46,6 +46,146 @@ class Decode(unittest.TestCase):
                 close(out[s], torch.einsum("hk,khd->hd", shares, v), f"decode {s}")
         with self.assertRaisesRegex(NotImplementedError, "xai_temperature_len"):
             sglang.decode_attention_fwd(q, *pool, out, ends, slots, None, None, None, 8, 0.125, xai_temperature_len=4)
+        with self.assertRaisesRegex(NotImplementedError, "v_scale=2.0"):
+            sglang.decode_attention_fwd(q, *pool, out, ends, slots, None, None, None, 8, 0.125, 1.0, 2.0)
+
+    def test_scales(self):
+        """Of a cache of 8 bits both, of one of 16 bits the keys'; the inner functions have that in the scale."""
+        q, pool = torch.randn(2, 4, 64).bfloat16(), torch.randn(2, 20, 2, 64)
+        ends, slots = torch.tensor([0, 7, 18]), torch.randperm(20)[:18]
+        for dtype, v_scale in ((torch.float8_e4m3fnuz, 0.25), (torch.bfloat16, 1.0)):
+            cache, out, inner = pool.to(dtype), torch.empty_like(q), torch.empty_like(q)
+            rest = (None, None, None, 8)
+            sglang.decode_attention_fwd(q, *cache, out, ends, slots, *rest, 0.125, 2.0, v_scale)
+            sglang.decode_attention_fwd_grouped(q, *cache, inner, ends, slots, *rest, 0.25, v_scale)
+            for s in range(2):
+                k, v = cache[:, slots[ends[s]:ends[s + 1]]].float()
+                want, _ = attention(q[s:s + 1], k, v * v_scale, 0.25)
+                close(out[s:s + 1], want, f"decode {dtype}")
+                close(inner[s:s + 1], want, f"inner decode {dtype}")
+
+
+class Extend(unittest.TestCase):
+    """Sequences with listed slots and new tokens, with new ones alone, with one of each; slots of nobody are NaN."""
+
+    def setUp(self):
+        self.before, self.new = [37, 0, 1, 90], [5, 20, 1, 33]
+        self.ends, self.starts = (torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0).int() for lengths in (self.before, self.new))
+        self.slots = torch.randperm(200)[:sum(self.before)]
+        self.pool = torch.full((2, 200, 2, 64), float("nan"))
+        self.pool[:, self.slots] = torch.randn(2, len(self.slots), 2, 64)
+        self.pool = self.pool.bfloat16()
+        self.fresh, self.q = torch.randn(2, sum(self.new), 2, 64).bfloat16(), torch.randn(sum(self.new), 4, 64).bfloat16()
+
+    def run_it(self, mask=None, causal=True, mask_at=None, ends=None, slots=None, **more):
+        out = torch.full_like(self.q, float("nan"))
+        sglang.extend_attention_fwd(self.q, *self.fresh, out, *more.pop("pool", self.pool), self.starts, self.ends if ends is None else ends,
+                                    self.slots if slots is None else slots, mask, causal, mask_at, max(self.new), **more)
+        return out
+
+    def sequences(self):
+        """Rows of queries, listed and new keys and values."""
+        for s in range(4):
+            rows, of = slice(self.starts[s], self.starts[s + 1]), self.slots[self.ends[s]:self.ends[s + 1]]
+            yield rows, self.pool[:, of].float(), self.fresh[:, rows].float()
+
+    def check(self, out, lse=None, tolerance=1e-2, scale=0.125, **more):
+        for rows, listed, new in self.sequences():
+            want, sums = attention(self.q[rows], *torch.cat((listed, new), 1), scale, **more)
+            close(out[rows], want, f"extend {more}", tolerance)
+            if lse is not None:
+                close(lse[rows], sums.t(), f"sums {more}", 1e-2)
+
+    def test_both_parts(self):
+        sinks, ends = torch.randn(4), torch.cat((self.ends, torch.tensor([999], dtype=torch.int32)))  # of a larger batch
+        lse = torch.full((sum(self.new), 4), float("nan"))
+        self.check(self.run_it(lse_extend=lse, ends=ends), lse)
+        self.check(self.run_it(slots=self.slots.int(), logit_cap=3.0, sinks=sinks, lse_extend=lse, sm_scale=0.2), lse,
+                   scale=0.2, softcap=3.0, sinks=sinks)
+        self.check(self.run_it(causal=False, lse_extend=lse), lse, causal=False)
+
+    def test_windows(self):
+        for size in (1, 40):
+            lse, sinks = torch.full((sum(self.new), 4), float("nan")), torch.randn(4)
+            stale = torch.cat((self.slots, torch.tensor([1 << 40, -5])))  # behind the last end
+            out = self.run_it(slots=stale, sliding_window_size=size, sinks=sinks, lse_extend=lse)
+            self.check(out, lse, window=size + 1, sinks=sinks)
+            self.check(self.run_it(causal=False, sliding_window_size=size), causal=False, window=size + 1, right=size + 1)
+
+    def test_one_part(self):
+        """Rows without keys are zeros with a sum of -inf; parts make the whole."""
+        sums = torch.full((2, sum(self.new), 4), float("nan"))
+        listed = self.run_it(skip_extend=True, lse_extend=sums[0])
+        new = self.run_it(skip_prefix=True, lse_extend=sums[1])
+        for at, (rows, cached, fresh) in enumerate(self.sequences()):
+            close(new[rows], attention(self.q[rows], *fresh, 0.125)[0], "new")
+            if self.before[at]:
+                close(listed[rows], attention(self.q[rows], *cached, 0.125, causal=False)[0], "listed")
+            else:
+                self.assertTrue(listed[rows].abs().max() == 0 and (sums[0, rows] == float("-inf")).all())
+        self.check(sglang.merge_state_v2(listed, sums[0], new, sums[1])[0])
+        self.assertTrue(torch.equal(self.run_it(skip_prefix=True), self.run_it(slots=self.slots[:0], ends=self.ends * 0)))
+
+    def test_trees(self):
+        """Masks [new][listed + new] of each sequence; bits of what is listed are not read."""
+        for most in (33, 20):  # words of 64 bits and of 32
+            self.setUp()
+            self.new[3] = most
+            self.starts = torch.tensor([0, *self.new]).cumsum(0).int()
+            self.q, self.fresh = self.q[:sum(self.new)], self.fresh[:, :sum(self.new)]
+            trees = [torch.rand(n, n).lt(0.5).tril(-1) | torch.eye(n, dtype=torch.bool) for n in self.new]
+            masks = [torch.cat((torch.rand(n, listed) < 0.5, tree), 1) for tree, n, listed in zip(trees, self.new, self.before)]
+            at = torch.tensor([0, *(mask.numel() for mask in masks)]).cumsum(0)
+            out = self.run_it(torch.cat([mask.flatten() for mask in masks]).to(torch.int8), True, at)
+            for tree, (rows, listed, new) in zip(trees, self.sequences()):
+                seen = torch.cat((torch.ones(len(tree), listed.shape[1], dtype=torch.bool), tree), 1)
+                k, v = torch.cat((listed, new), 1).repeat_interleave(2, 2)
+                scores = torch.einsum("thd,shd->hts", self.q[rows].float(), k) * 0.125
+                close(out[rows], torch.einsum("hts,shd->thd", scores.masked_fill(~seen, float("-inf")).softmax(2), v), "tree", 1e-2)
+        self.refused("skip_prefix_custom_mask", mask=masks[0], mask_at=at, skip_prefix_custom_mask=False)
+        self.refused("sliding_window_size=4 with custom_mask", mask=masks[0], mask_at=at, sliding_window_size=4)
+        self.new[0] = 65
+        self.refused("65 new tokens", mask=masks[0], mask_at=at)
+
+    def refused(self, words, **more):
+        with self.assertRaisesRegex(NotImplementedError, words):
+            self.run_it(**more)
+
+    def test_bytes(self):
+        """A cache of 8 bits beside new rows of 16, with a window too."""
+        cache, scales = self.pool.to(torch.float8_e4m3fnuz), (0.5, 2.0)
+        self.pool = cache.float() * torch.tensor(scales)[:, None, None, None]
+        for size in (-1, 9):
+            out = self.run_it(pool=cache, k_scale=0.5, v_scale=2.0, sliding_window_size=size)
+            self.check(out, tolerance=2e-2, window=size + 1)
+
+    def test_refusals(self):
+        self.refused("xai_temperature_len=8", xai_temperature_len=8)
+        self.refused("score_mod", score_mod=len)
+        self.refused("skip_extend=True", skip_extend=True, sliding_window_size=4)
+        self.refused("v_scale=2.0", v_scale=2.0)
+
+    def test_unified(self):
+        """New tokens in slots of their own: one list of both."""
+        own = torch.tensor(list({*range(200)} - {*self.slots.tolist()}))[:sum(self.new)]
+        self.pool[:, own] = self.fresh
+        ends, slots, lengths = sglang.build_unified_kv_indices(self.ends, self.slots, self.starts[:-1], self.starts.diff(), own, 4)
+        want = [torch.cat((self.slots[a:b], own[c:d])) for a, b, c, d in zip(self.ends, self.ends[1:], self.starts, self.starts[1:])]
+        self.assertTrue(torch.equal(slots, torch.cat(want)))
+        self.assertEqual(ends.tolist(), (self.ends + self.starts).tolist())
+        self.assertEqual(lengths.tolist(), self.before)
+
+        def unified(**more):
+            out = torch.full_like(self.q, float("nan"))
+            sglang.extend_attention_fwd_unified(self.q, out, *self.pool, 1.0, 1.0, self.starts, ends, slots, lengths, max(self.new), **more)
+            return out
+
+        sinks = torch.randn(4)
+        self.check(unified(logit_cap=3.0, sinks=sinks), softcap=3.0, sinks=sinks)
+        self.check(unified(sliding_window_size=6, window_start_pos=torch.arange(4)), window=7)
+        self.check(unified(is_causal=False, sliding_window_size=6), causal=False, window=7, right=7)
+        with self.assertRaisesRegex(NotImplementedError, "custom_mask"):
+            unified(custom_mask=torch.ones(1))
 
 
 class Tables(unittest.TestCase):

@@ -6,36 +6,19 @@ from typing import Any
 import torch
 
 from . import cache, delta
-from .attention import attend
-from .common import Launcher, offered, scatter
-from .flash import lengths_of
+from .common import Launcher, scatter
+from .listed import (build_unified_kv_indices, decode_attention_fwd, decode_attention_fwd_grouped, decode_attention_fwd_normal,
+                     extend_attention_fwd, extend_attention_fwd_unified)
 from .merge import merge_state, merge_state_v2
 
 __all__ = ["assign_draft_cache_locs", "assign_extend_cache_locs_func", "assign_req_to_token_pool_func", "build_tree_kernel_efficient",
-           "causal_conv1d_update", "causal_conv1d_update_in_place", "create_flashinfer_kv_indices_triton", "decode_attention_fwd",
-           "decode_attention_fwd_grouped", "decode_attention_fwd_normal",
+           "build_unified_kv_indices", "causal_conv1d_update", "causal_conv1d_update_in_place", "create_flashinfer_kv_indices_triton", "decode_attention_fwd",
+           "decode_attention_fwd_grouped", "decode_attention_fwd_normal", "extend_attention_fwd", "extend_attention_fwd_unified",
            "fused_recurrent_gated_delta_rule_packed_decode", "fused_sigmoid_gating_delta_rule_update",
            "merge_state", "merge_state_v2", "reconstruct_indices_from_tree_mask", "scatter_ragged_to_page_table_kernel", "scatter_req_to_token_to_page_table_kernel",
            "store_cache", "tree_speculative_sampling_target_only", "verify_tree_greedy"]
 
 FULL_MASK, QLEN_ONLY = 0, 1  # tree_mask_mode
-
-
-# ---- attention ----
-
-def decode_attention_fwd(
-        q: torch.Tensor, k_buffer: torch.Tensor, v_buffer: torch.Tensor, o: torch.Tensor, kv_indptr: torch.Tensor,
-        kv_indices: torch.Tensor, attn_logits: torch.Tensor, attn_lse: torch.Tensor, num_kv_splits: torch.Tensor, max_kv_splits: int,
-        sm_scale: float, logit_cap: float = 0.0, sinks: torch.Tensor | None = None, xai_temperature_len: int = -1) -> None:
-    """Of its Triton attention: slots [N][Hkv][D], listed. Splits and their buffers are the original's own. Lengths out of
-    kv_indptr are a launch of torch's, and ends of another width than kv_indices."""
-    offered(xai_temperature_len=xai_temperature_len if xai_temperature_len > 0 else None)
-    ends = kv_indptr[:q.shape[0] + 1]
-    attend(q, k_buffer[:, None], v_buffer[:, None], o, None, lengths_of(ends), scale=sm_scale, softcap=logit_cap, sinks=sinks,
-           lists=(ends.to(kv_indices.dtype), kv_indices))
-
-
-decode_attention_fwd_normal = decode_attention_fwd_grouped = decode_attention_fwd  # one kernel for all groups
 
 
 # ---- tables ----
