@@ -273,7 +273,7 @@ def run(attention, *more, quiet=False, **variables):
                     say(json.loads(line))
         if process.returncode:
             errors.seek(0)
-            print(f"{attention}: {errors.read().strip()[-3000:]}", flush=True)
+            print(f"{attention}: {errors.read().strip()[-9000:]}", flush=True)
     return process.returncode
 
 
