@@ -71,7 +71,7 @@ SUBSTITUTES = {
              "vllm.v1.attention.ops.triton_unified_attention_diffkv": {"unified_attention_diffkv": "kgen.dropin.vllm"},
              "vllm.v1.attention.ops.triton_decode_attention": {"decode_attention_fwd": "kgen.dropin.vllm"},
              "vllm.v1.sample.rejection_sampler": {"rejection_sample": "kgen.dropin.vllm",
-                                                 "expand_batch_to_tokens": __name__},
+                                                 "expand_batch_to_tokens": "kgen.dropin.vllm"},
              "vllm.v1.spec_decode.utils": {"eagle_step_update_slot_mapping_and_metadata": "kgen.dropin.vllm"},
              "vllm.third_party.flash_linear_attention.ops": {
                  "fused_recurrent_gated_delta_rule": "kgen.dropin.vllm",
@@ -174,7 +174,7 @@ class Platform:
         return capability < 100
 
     def get_device_capability(self):
-        return types.SimpleNamespace(major=9, minor=4)
+        return types.SimpleNamespace(major=9, minor=4, to_int=lambda: 94)
 
     def get_device_name(self):
         return self.device_name
@@ -310,12 +310,6 @@ def pertoken_quant(x, scale=None, quant_dtype=torch.int8, scale_dtype=torch.floa
     scale = x.float().abs().amax(-1, keepdim=True) / most if scale is None else scale
     scale[scale == 0] = 1
     return (x.float() / scale).to(quant_dtype), scale.to(scale_dtype)
-
-
-def expand_batch_to_tokens(x, cu_num_tokens, num_tokens, replace_from=0, replace_to=0):
-    """vLLM's: a request's number for each of its tokens."""
-    counts = torch.diff(cu_num_tokens, prepend=cu_num_tokens.new_zeros(1))
-    return torch.where(x == replace_from, replace_to, x).repeat_interleave(counts)
 
 
 def is_2d_gluon_available(*arguments, **named):

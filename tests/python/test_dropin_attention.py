@@ -565,6 +565,16 @@ class Caches(unittest.TestCase):
         vllm._copy_page_indices_kernel[(2,)](pages, table, 3, ends, BLOCK_SIZE=1024)
         self.assertEqual(pages.tolist(), [3, 1, 7, 5, 6, -7])
 
+    def test_values_of_tokens(self):
+        """Of 3, 0 and 2 tokens, types of 4 and 8 bytes, one of them replaced; then with a row of nobody."""
+        ends = torch.tensor([3, 3, 5], dtype=torch.int32)
+        for values, change in ((torch.tensor([0.5, 7.0, 0.0]), (0, 1)), (torch.tensor([-1, 3, 9]), (-1, 1 << 40))):
+            want = torch.where(values == change[0], change[1], values)[[0, 0, 0, 2, 2]]
+            self.assertTrue(torch.equal(vllm.expand_batch_to_tokens(values, ends, 5, *change), want))
+            longer = torch.full((6,), 99, dtype=values.dtype)
+            vllm.expand_kernel[(3,)](longer, values, ends, *change, MAX_NUM_TOKENS=32)
+            self.assertTrue(torch.equal(longer, torch.cat((want, want.new_zeros(1)))))
+
     def test_initial_states(self):
         pool = torch.randn(5, 7, 6, 3)[:, :4]  # rows with room behind them
         has, rows = torch.tensor([True, False, True]), torch.tensor([4, 2, 0], dtype=torch.int32)

@@ -98,6 +98,26 @@ def gather_initial_states(state: torch.Tensor, indices: torch.Tensor, has_initia
     return out
 
 
+@Launcher
+def expand_kernel(output_ptr: torch.Tensor, input_ptr: torch.Tensor, cu_num_tokens_ptr: torch.Tensor, replace_from: Any,
+                  replace_to: Any, MAX_NUM_TOKENS: int = 0) -> None:
+    """A request's value for each of its tokens. What is replaced, and whose a token is, are launches of torch's. Behind the last
+    token output_ptr becomes zeros."""
+    tokens = counted(output_ptr.device, output_ptr.shape[0])
+    whose = torch.searchsorted(cu_num_tokens_ptr, tokens, right=True, out_int32=True)
+    values = torch.where(input_ptr == replace_from, replace_to, input_ptr).to(output_ptr.dtype)
+    scatter("gather_rows", f",unit={output_ptr.element_size()}", row_index=torch.where(whose < input_ptr.shape[0], whose, -1),
+            rows_in=values[:, None].view(torch.uint8), rows_out=output_ptr[:, None].view(torch.uint8))
+
+
+def expand_batch_to_tokens(x: torch.Tensor, cu_num_tokens: torch.Tensor, num_tokens: int, replace_from: Any = 0,
+                           replace_to: Any = 0) -> torch.Tensor:
+    """Of vllm.v1.sample.rejection_sampler, around expand_kernel."""
+    expanded = x.new_empty(num_tokens)
+    expand_kernel[(x.shape[0],)](expanded, x, cu_num_tokens, replace_from, replace_to)
+    return expanded
+
+
 def unit_of(rows: torch.Tensor) -> int:
     """The most bytes, up to 16, that its address, its rows and their distance are multiples of."""
     at: Any = rows.data_ptr() | rows.shape[1] | rows.stride(0)

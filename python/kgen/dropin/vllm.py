@@ -20,14 +20,15 @@ from .merge import merge_attn_states
 from .metadata import (_compute_slot_mapping_kernel, _copy_page_indices_kernel, compute_slot_mapping,
                        eagle_prepare_inputs_padded_kernel, eagle_prepare_next_token_padded_kernel,
                        eagle_step_slot_mapping_metadata_kernel, eagle_step_update_slot_mapping_and_metadata,
-                       gather_initial_states)
+                       expand_batch_to_tokens, expand_kernel, gather_initial_states)
 from .rejection import rejection_sample
 
 __all__ = ["_compute_slot_mapping_kernel", "_copy_page_indices_kernel", "causal_conv1d_update", "compute_slot_mapping",
            "concat_and_cache_mla", "copy_blocks", "cp_gather_and_upconvert_fp8_kv_cache",
            "cp_gather_cache", "cp_gather_indexer_k_quant_cache", "cp_mha_gather_cache",
            "decode_attention_fwd", "eagle_prepare_inputs_padded_kernel", "eagle_prepare_next_token_padded_kernel",
-           "eagle_step_slot_mapping_metadata_kernel", "eagle_step_update_slot_mapping_and_metadata", "flash_attn_varlen_func",
+           "eagle_step_slot_mapping_metadata_kernel", "eagle_step_update_slot_mapping_and_metadata", "expand_batch_to_tokens",
+           "expand_kernel", "flash_attn_varlen_func",
            "fp8_mqa_logits", "fp8_paged_mqa_logits",
            "fused_recurrent_gated_delta_rule", "fused_recurrent_gated_delta_rule_packed_decode",
            "fused_sigmoid_gating_delta_rule_update", "gather_and_maybe_dequant_cache", "gather_initial_states", "indexer_k_quant_and_cache",
