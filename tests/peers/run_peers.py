@@ -121,8 +121,10 @@ SUBSTITUTES = {
                "sglang.test.ci.ci_register": {"register_cuda_ci": __name__, "register_amd_ci": __name__}},
     "fla": {"fla.ops.gated_delta_rule.gate": {"naive_gdn_gate": __name__},
             "fla.ops.gated_delta_rule": {"fused_recurrent_gated_delta_rule": "kgen.dropin.fla"},
+            "fla.ops.kda": {"fused_recurrent_kda": "kgen.dropin.fla"},
+            "fla.ops.kda.gate": {"naive_kda_gate": __name__, "naive_kda_lowerbound_gate": __name__}, "triton": {"next_power_of_2": __name__},
             "fla.utils": {"device": __name__, "assert_close": __name__, "device_platform": __name__,
-                          "IS_INTEL_ALCHEMIST": __name__}},
+                          "IS_INTEL_ALCHEMIST": __name__, "IS_NPU": __name__}},
 }
 AWAY = ("tests.kernels.utils", "vllm.distributed.kv_transfer.kv_connector.utils", "vllm.v1.structured_output",
         "vllm.parser", "sglang.test.test_utils")  # they bring in servers and parsers
@@ -135,7 +137,7 @@ PAD_SLOT_ID = -1
 FP8 = torch.float8_e4m3fn
 FP8_MAX = torch.finfo(FP8).max
 e4m3_dtype = FP8
-device, device_platform, IS_INTEL_ALCHEMIST = "cuda", "cuda", False
+device, device_platform, IS_INTEL_ALCHEMIST, IS_NPU = "cuda", "cuda", False, False
 logger = logging.getLogger("aiter")
 dtypes = types.SimpleNamespace(fp16=torch.float16, bf16=torch.bfloat16, fp32=torch.float32, fp8=FP8, i8=torch.int8,
                                i32=torch.int32, i64=torch.int64, u8=torch.uint8, u32=torch.uint32)  # AITER's
@@ -334,6 +336,17 @@ def naive_gdn_gate(g, A_log, dt_bias=None, output_dtype=torch.float32):
     """flash-linear-attention's, of the log of the decay."""
     raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
     return (-A_log.float().exp() * torch.nn.functional.softplus(raw)).to(output_dtype)
+
+
+def naive_kda_gate(g, A_log, dt_bias=None, output_dtype=torch.float32):
+    """The same of each channel."""
+    return naive_gdn_gate(g, A_log.view(-1, 1), None if dt_bias is None else dt_bias.view(g.shape[-2:]), output_dtype)
+
+
+def naive_kda_lowerbound_gate(g, A_log=None, dt_bias=None, lower_bound=-5.0, output_dtype=torch.float32):
+    """The same between a bound and 0."""
+    raw = g.float() if dt_bias is None else g.float() + dt_bias.view(g.shape[-2:]).float()
+    return (lower_bound * (raw if A_log is None else A_log.view(-1, 1).float().exp() * raw).sigmoid()).to(output_dtype)
 
 
 # ---- packages that are not there ----

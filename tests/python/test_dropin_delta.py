@@ -4,6 +4,7 @@ import unittest
 
 import torch
 from references import close, delta_rule, gates
+from torch.nn import functional
 
 from kgen.dropin import aiter, fla, vllm
 
@@ -113,6 +114,37 @@ class Recurrence(unittest.TestCase):
         self.assertTrue(torch.equal(twice, given) and not torch.equal(twice, out))
         with self.assertRaisesRegex(ValueError, "A_log=None"):
             fla.fused_recurrent_gated_delta_rule(q, k, v, a, beta=b, use_gate_in_kernel=True)
+
+    def test_decays_of_channels(self):
+        """As they are, by softplus, by a bound with and without A_log; states either way round, and by cu_seqlens."""
+        i, log, bias = Inputs(6), torch.rand(HV), torch.randn(HV * K)
+        q, k, v = split(i.x)
+        raw, beta = torch.randn(6, HV, K), torch.rand(6, HV)
+        moved = raw + bias.view(HV, K)
+        gates_of = (({}, -raw.abs(), -raw.abs()),
+                    ({"use_gate_in_kernel": True, "A_log": log, "dt_bias": bias}, raw, -log.exp()[:, None] * functional.softplus(moved)),
+                    ({"use_gate_in_kernel": True, "A_log": log, "dt_bias": bias, "lower_bound": -5.0}, raw,
+                     -5.0 * (log.exp()[:, None] * moved).sigmoid()),
+                    ({"use_gate_in_kernel": True, "lower_bound": -5.0}, raw, -5.0 * raw.sigmoid()))
+        for n, (how, given, decay) in enumerate(gates_of):
+            first = n % 2 == 1
+            state = i.before[:3] if first else i.before[:3].mT.contiguous()
+            parts = [x.view(3, 2, *x.shape[1:]) for x in (q, k, v, given, beta)]
+            how |= {"initial_state": state, "output_final_state": True, "use_qk_l2norm_in_kernel": True, "state_v_first": first}
+            out, after = fla.fused_recurrent_kda(*parts, **how)
+            ragged = fla.fused_recurrent_kda(*(x.flatten(0, 1)[None] for x in parts), **how, cu_seqlens=torch.tensor([0, 2, 4, 6]))
+            self.assertTrue(torch.equal(ragged[0][0], out.flatten(0, 1)) and torch.equal(ragged[1], after))
+            for row in range(3):
+                now, of = i.before[row].clone(), slice(2 * row, 2 * row + 2)
+                close(out[row], delta_rule(q[of], k[of], v[of], decay[of].exp(), beta[of], now, K ** -0.5), f"gate {n}")
+                close(after[row] if first else after[row].mT, now, f"state {n}", 1e-3)
+        twice = fla.fused_recurrent_kda(*parts[:4], beta.view(3, 2, HV), use_beta_sigmoid_in_kernel=True, allow_neg_eigval=True, **how)
+        same = fla.fused_recurrent_kda(*parts[:4], 2 * beta.view(3, 2, HV).sigmoid(), **how)
+        self.assertTrue(torch.equal(twice[0], same[0]) and torch.equal(twice[1], same[1]))
+        with self.assertRaisesRegex(ValueError, "A_log=None"):
+            fla.fused_recurrent_kda(*parts, use_gate_in_kernel=True)
+        with self.assertRaisesRegex(ValueError, "allow_neg_eigval"):
+            fla.fused_recurrent_kda(*parts, allow_neg_eigval=True)
 
     def test_refuses(self):
         i = Inputs(40)
