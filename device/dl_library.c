@@ -50,14 +50,25 @@ static const char *path_of(void *library) {
     return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : "";
 }
 
+/* A profiler's "libcuda-injection.so" that has the driver's SONAME passes all calls on: who calls
+ * the driver past it is not seen by the profiler. */
+static int stands_before(const char *path, const char *stem) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = strlen(stem);
+    return strncmp(name, stem, length) == 0 && strncmp(name + length, "-injection.so", 13) == 0;
+}
+
 /* By SONAME, whatever the file is called, then by the names of files. */
 static void find_copies(copies *c, const kgen__dl_driver *driver) {
     c->stem = driver->stem;
     for (const char *const *name = driver->libraries; *name; name++) {
         void *library = dlopen(*name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
         if (!library) continue;
+        const int alone = stands_before(path_of(library), driver->stem);
+        if (alone) c->count = 0;
         add_copy(c, path_of(library));
         dlclose(library);
+        if (alone) return;
     }
     dl_iterate_phdr(look_at, c);
 }

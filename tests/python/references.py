@@ -11,8 +11,9 @@ print(f"seed {SEED}")
 
 
 def attention(q, k, v, scale, causal=True, window=0, right=0, softcap=0.0, slopes=None, cap_last=False,
-              sinks=None, root=False):
-    """One sequence: q [T][Hq][D], k and v [S][Hkv][D]; its queries are the last T positions. (out, lse [Hq][T])"""
+              sinks=None, root=False, spans=()):
+    """One sequence: q [T][Hq][D], k and v [S][Hkv][D]; its queries are the last T positions. (out, lse [Hq][T])
+    spans: first and last position of tokens that see each other, whatever the mask says."""
     q, k, v = q.float(), k.float(), v.float()
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -34,6 +35,8 @@ def attention(q, k, v, scale, causal=True, window=0, right=0, softcap=0.0, slope
         seen &= query - key < window
     if right:
         seen &= key - query < right
+    for first, last in spans:
+        seen |= (first <= query) & (query <= last) & (first <= key) & (key <= last)
     scores = scores.masked_fill(~seen, float("-inf"))
     if sinks is not None:
         scores = torch.cat((scores, sinks.float()[:, None, None].expand(-1, q.shape[0], 1)), 2)

@@ -40,6 +40,11 @@ class Selection(unittest.TestCase):
         self.assertEqual(self.ask(), [])
         self.assertEqual(self.ask(kv="fp8", head_size=128, block_size=64), [])
 
+    def test_images_that_see_themselves(self):
+        offered = backend().validate_configuration(D, torch.bfloat16, "auto", PAGE, False, False, False, True, False,
+                                                   DeviceCapability(9, 4), "decoder")
+        self.assertEqual(offered, [])
+
     def test_refusals_are_kgens(self):
         self.assertRegex(self.ask(head_size=100)[-1], "d=100: out of bounds")
         self.assertIn("dtype not supported", self.ask(dtype=torch.float32))
@@ -55,6 +60,8 @@ class Selection(unittest.TestCase):
     def test_graphs(self):
         builder = backend().get_builder_cls()
         self.assertIs(builder.get_cudagraph_support(None, None), AttentionCGSupport.ALWAYS)
+        images = types.SimpleNamespace(model_config=types.SimpleNamespace(is_mm_prefix_lm=True))
+        self.assertIs(builder.get_cudagraph_support(images, None), AttentionCGSupport.UNIFORM_SINGLE_TOKEN_DECODE)
 
 
 class Batch:
@@ -77,22 +84,25 @@ class Batch:
             slots = self.table[row, place // PAGE].long() * PAGE + place % PAGE
             self.impl.do_kv_cache_update(self.layer, self.k[row], self.v[row], self.cache, slots)
 
-    def metadata(self):
+    def metadata(self, spans):
         starts = torch.tensor([0, *torch.tensor(self.counts).cumsum(0).tolist()], dtype=torch.int32)
         common = CommonAttentionMetadata(
             query_start_loc=starts, query_start_loc_cpu=starts, seq_lens=torch.tensor(self.lengths, dtype=torch.int32),
             num_reqs=len(self.counts), num_actual_tokens=sum(self.counts), max_query_len=max(self.counts),
-            max_seq_len=max(self.lengths), block_table_tensor=self.table, slot_mapping=torch.zeros(0).long())
+            max_seq_len=max(self.lengths), block_table_tensor=self.table, slot_mapping=torch.zeros(0).long(),
+            mm_req_doc_ranges=spans)
         builder = backend().get_builder_cls()(None, [], None, torch.device("cpu"))
         return builder.build(0, common)
 
-    def check(self, case, **options):
+    def check(self, case, spans=None, **options):
+        """spans: of sequences, by their numbers, as vLLM's runner gives them."""
         out = torch.full((len(self.q), HKV * G * D), 7.0).bfloat16()
-        self.impl.forward(self.layer, self.q, None, None, self.cache, self.metadata(), out)
+        self.impl.forward(self.layer, self.q, None, None, self.cache, self.metadata(spans), out)
         rows, at = out.view(len(self.q), HKV * G, D), 0
         for row, count in enumerate(self.counts):
             part = slice(at, at + count)
-            want, _ = attention(self.q[part], self.k[row], self.v[row], D ** -0.5, **options)
+            of_row = (spans or {}).get(row, ())
+            want, _ = attention(self.q[part], self.k[row], self.v[row], D ** -0.5, spans=of_row, **options)
             close(rows[part], want, f"sequence {row}")
             at += count
         case.assertTrue((rows[at:] == 7).all(), "rows of padding")
@@ -111,6 +121,13 @@ class Steps(unittest.TestCase):
     def test_a_window_and_sinks(self):
         sinks = torch.randn(HKV * G).bfloat16()
         Batch([40, 17], [2, 1], NHD, sliding_window=9, sinks=sinks).check(self, window=9, sinks=sinks)
+
+    def test_images(self):
+        spans = {0: [(3, 9), (20, 31)], 2: [(1, 4)]}
+        Batch([40, 33, 5], [40, 1, 5], NHD).check(self, spans)
+        Batch([40, 33, 5], [15, 1, 3], HND, sliding_window=12).check(self, spans, window=12)
+        Batch([40, 33], [1, 1], NHD).check(self, {0: [(3, 9)]})  # text behind an image
+        Batch([40, 33], [5, 2], NHD).check(self, {0: [], 1: []})
 
     def test_refuses(self):
         with self.assertRaisesRegex(NotImplementedError, "attn_type=encoder"):

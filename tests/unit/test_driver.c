@@ -85,11 +85,20 @@ static void a_loaded_wheel(void) {
 }
 
 /* Not a driver, whatever its name begins with. */
+static void a_loaded_tool(void) {
+    mock_hip *tool = engine_loads("libamdhip64-tool.so"), *engine = engine_loads(MOCK_HIP_6);
+    CHECK(open_with("hip:0", NULL) == KGEN_OK && uses(MOCK_HIP_6));
+    CHECK(tool->inits == 0 && engine->inits == 1);
+    kgen_close(ctx);
+}
+
+/* It has the driver's SONAME, and the driver itself is loaded as well. */
 static void a_loaded_profiler(void) {
     mock_hip *profiler = engine_loads("libamdhip64-injection.so"),
-             *engine = engine_loads(MOCK_HIP_6);
-    CHECK(open_with("hip:0", NULL) == KGEN_OK && uses(MOCK_HIP_6));
-    CHECK(profiler->inits == 0 && engine->inits == 1);
+             *driver = engine_loads("libamdhip64-1f2e3d4c.so");
+    CHECK(open_with("hip:0", NULL) == KGEN_OK);
+    CHECK(strstr(kgen_context_driver(ctx), "/libamdhip64-injection.so"));
+    CHECK(profiler->inits == 1 && driver->inits == 0);
     kgen_close(ctx);
 }
 
@@ -448,6 +457,7 @@ static const struct scenario {
 } scenarios[] = {
     {"a_loaded_soname", a_loaded_soname},
     {"a_loaded_wheel", a_loaded_wheel},
+    {"a_loaded_tool", a_loaded_tool},
     {"a_loaded_profiler", a_loaded_profiler},
     {"nothing_loaded", nothing_loaded},
     {"two_copies", two_copies},
@@ -493,28 +503,31 @@ static void test_scenario(void **state) {
     if (status != 0) fail_msg("%s: status %d", scenario->name, status);
 }
 
-static void copy_as(const char *name) {
-    char command[8192];
-    snprintf(command, sizeof command, "cp '%s' '%s/%s'", MOCK_HIP, folder, name);
-    assert_int_equal(system(command), 0);
-}
+static const struct {
+    const char *library, *name;
+} copied[] = {{MOCK_HIP, "libamdhip64.so.7"},
+              {MOCK_HIP, "libamdhip64-1f2e3d4c.so"},
+              {MOCK_HIP, "libamdhip64-tool.so"},
+              {MOCK_HIP_6, "libamdhip64-injection.so"}};
+enum { COPIED = sizeof copied / sizeof copied[0] };
 
 static int set_up(void **state) {
     (void)state;
     if (!mkdtemp(folder)) return -1;
-    copy_as("libamdhip64.so.7");
-    copy_as("libamdhip64-1f2e3d4c.so");
-    copy_as("libamdhip64-injection.so");
+    for (int i = 0; i < COPIED; i++) {
+        char command[8192];
+        snprintf(command, sizeof command, "cp '%s' '%s/%s'", copied[i].library, folder,
+                 copied[i].name);
+        assert_int_equal(system(command), 0);
+    }
     return 0;
 }
 
 static int tear_down(void **state) {
-    static const char *const names[] = {"libamdhip64.so.7", "libamdhip64-1f2e3d4c.so",
-                                        "libamdhip64-injection.so"};
     char path[256];
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    for (int i = 0; i < COPIED; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, copied[i].name);
         unlink(path);
     }
     return rmdir(folder);

@@ -19,6 +19,7 @@ from .. import refusal, spec
 from ..dropin import cache
 from ..dropin.attention import attend
 from ..dropin.common import CACHE_WORDS, EIGHT_BITS, cache_word, word
+from ..dropin.vllm import span_ends
 
 SAME_WORDS = {"float16": "fp16", "bfloat16": "bf16"}
 PAGE = 16  # of a question before vLLM has settled one
@@ -67,6 +68,8 @@ class KgenBackend(AttentionBackend):
         page = block_size or PAGE
         shape = {"kv": kv, "d": head_size, "page": page, "layout": "nhd"}
         lines = [spec("attn", phase=phase, q=word(dtype), sinks=has_sink, **shape) for phase in ("decode", "extend")]
+        if use_mm_prefix:
+            lines.append(spec("attn", phase="extend", q=word(dtype), sinks=has_sink, spans=1, **shape))
         refusals = (refusal(line, arch) for line in [*lines, spec("kv_write", x=word(dtype), **shape)])
         return next(filter(None, refusals), None)
 
@@ -87,6 +90,10 @@ class KgenBackend(AttentionBackend):
         return True
 
     @classmethod
+    def supports_mm_prefix(cls) -> bool:
+        return True
+
+    @classmethod
     def supports_per_head_quant_scales(cls) -> bool:
         return True
 
@@ -100,6 +107,7 @@ class KgenMetadata:
     block_table: torch.Tensor
     slot_mapping: torch.Tensor
     causal: bool | torch.Tensor
+    span_ends: torch.Tensor | None = None  # of images, whose tokens see each other
 
 
 class KgenMetadataBuilder(AttentionMetadataBuilder[KgenMetadata]):
@@ -114,10 +122,30 @@ class KgenMetadataBuilder(AttentionMetadataBuilder[KgenMetadata]):
     def build(self, common_prefix_len: int, common_attn_metadata: CommonAttentionMetadata,
               fast_build: bool = False) -> KgenMetadata:
         batch = common_attn_metadata
-        if batch.rswa_prefix_lens is not None or batch.mm_req_doc_ranges is not None:
-            raise NotImplementedError("rswa_prefix_lens, mm_req_doc_ranges: no key of kgen's does this")
+        if batch.rswa_prefix_lens is not None:
+            raise NotImplementedError("rswa_prefix_lens: no key of kgen's does this")
         return KgenMetadata(batch.num_actual_tokens, batch.max_query_len, batch.query_start_loc, batch.seq_lens,
-                            batch.block_table_tensor, batch.slot_mapping, batch.causal)
+                            batch.block_table_tensor, batch.slot_mapping, batch.causal, self.span_ends_of(batch))
+
+    @classmethod
+    def get_cudagraph_support(cls, vllm_config: Any, kv_cache_spec: Any) -> AttentionCGSupport:
+        """Where images see themselves, steps of several tokens differ by their images and are not captured."""
+        images = vllm_config is not None and vllm_config.model_config.is_mm_prefix_lm
+        return AttentionCGSupport.UNIFORM_SINGLE_TOKEN_DECODE if images else cls._cudagraph_support
+
+    @staticmethod
+    def span_ends_of(batch: CommonAttentionMetadata) -> torch.Tensor | None:
+        """vLLM drops spans longer than a window that does not bound them, and here windows bound spans: it is the same.
+        One token a sequence is the last of its keys, so its span ends with it."""
+        if batch.mm_req_doc_ranges is None or batch.max_query_len == 1:
+            return None
+        ranges = [batch.mm_req_doc_ranges.get(row, []) for row in range(batch.num_reqs)]
+        most = max(map(len, ranges))
+        if most == 0:
+            return None
+        filled = torch.tensor([[*mine, *[(0, 0)] * (most - len(mine))] for mine in ranges], dtype=torch.int32)
+        return span_ends(filled.to(batch.seq_lens.device, non_blocking=True), batch.query_start_loc, batch.seq_lens,
+                         batch.num_actual_tokens)
 
     def update_block_table(self, metadata: KgenMetadata, blk_table: torch.Tensor,
                            slot_mapping: torch.Tensor) -> KgenMetadata:
@@ -175,5 +203,5 @@ class KgenImpl(AttentionImpl[KgenMetadata]):
                facts.seq_lens, scale=self.scale, kv=kv, k_scale=layer._k_scale, v_scale=layer._v_scale,
                starts=None if one_each else facts.query_start_loc, longest=facts.max_query_len, causal=facts.causal,
                window=self.window, softcap=self.softcap, slopes=self.alibi_slopes, root=self.use_alibi_sqrt,
-               sinks=self.sinks, out_scale=output_scale)
+               sinks=self.sinks, out_scale=output_scale, span_ends=facts.span_ends)
         return output

@@ -122,6 +122,13 @@ template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave)
 
 // Templates, so that no other kernel has them. T: row tiles.
 
+// 16 dims of the wave's rows.
+KG_DEV void query_words(u32 (&a)[4], const q_frag_t &q, int step) {
+    const u32 *row = q.w[0][step / 2] + step % 2 * 2;
+    const u32 *other = q.w[Q_IN_LDS ? 0 : 1][step / 2] + step % 2 * 2;
+    a[0] = row[0], a[1] = other[0], a[2] = row[1], a[3] = other[1];
+}
+
 // s = Q K^T of a set, on its way.
 template <int T>
 KG_DEV void score_set(acc_t (&s)[T][SET_BLOCKS], const q_frag_t &q, const u8 *queries, const u8 *k,
@@ -134,9 +141,8 @@ KG_DEV void score_set(acc_t (&s)[T][SET_BLOCKS], const q_frag_t &q, const u8 *qu
         if constexpr (Q_IN_LDS) {
             multiply<SET_BLOCKS, false>(s, 0, further(rows, q_at), further(keys, at), step != 0);
         } else {
-            const u32 *row = q.w[0][step / 2] + step % 2 * 2;
-            const u32 *other = q.w[Q_IN_LDS ? 0 : 1][step / 2] + step % 2 * 2;
-            const u32 a[4] = {row[0], other[0], row[1], other[1]};
+            u32 a[4];
+            query_words(a, q, step);
             multiply<SET_BLOCKS, false>(s, 0, a, further(keys, at), step != 0);
         }
     }
@@ -161,13 +167,13 @@ KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], con
 
 // --- scores to probabilities ------------------------------------------------------
 
-typedef float set_scores_t[SET_BLOCKS][ROW_TILES][S_REGS];
-typedef token_scale_t set_scales_t[SET_BLOCKS];
+// Of the B blocks of a set that are the wave's: all, or one (kg/attn/few_rows_nvidia.h).
 
-KG_DEV void scale_set(set_scores_t &s, set_scales_t &scale,
-                      const acc_t (&dots)[ROW_TILES][SET_BLOCKS], args_t a, const head_t &head,
+template <int B>
+KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B],
+                      const acc_t (&dots)[ROW_TILES][B], args_t a, const head_t &head,
                       const keys_t &keys, int block) {
-    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) {
+    KG_UNROLL for (int b = 0; b < B; b++) {
         int start = block_start(keys, block + b);
         if constexpr (DESCALE == DESCALE_TOKEN) {
             ids_t ids;
@@ -179,37 +185,39 @@ KG_DEV void scale_set(set_scores_t &s, set_scales_t &scale,
     }
 }
 
-// Whether some row does not see some key of the set, of whose blocks the wave's rows see `blocks`.
-KG_DEV bool is_edge_set(const head_t &head, const keys_t &keys, int block, int blocks) {
-    bool edge = blocks < SET_BLOCKS;
-    if constexpr (KEEP == 0) return edge || is_edge(head, block_start(keys, block), SET_KEYS);
-    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) edge |=
-        is_edge(head, block_start(keys, block + b), TOK);
+// Whether some row does not see some key of the blocks, of which the wave's rows see `seen`.
+template <int B>
+KG_DEV bool is_edge_set(const head_t &head, const keys_t &keys, int block, int seen) {
+    bool edge = seen < B;
+    if constexpr (KEEP == 0) return edge || is_edge(head, block_start(keys, block), B * TOK);
+    KG_UNROLL for (int b = 0; b < B; b++) edge |= is_edge(head, block_start(keys, block + b), TOK);
     return edge;
 }
-KG_DEV void mask_set(set_scores_t &s, const head_t &head, const keys_t &keys, int block,
-                     int blocks) {
-    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) {
+template <int B>
+KG_DEV void mask_set(float (&s)[B][ROW_TILES][S_REGS], const head_t &head, const keys_t &keys,
+                     int block, int seen) {
+    KG_UNROLL for (int b = 0; b < B; b++) {
         int start = block_start(keys, block + b);
         bool edge = is_edge(head, start, TOK); // a prefix has none, and its rows no positions
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             if (edge) mask_scores(s[b][t], head, t, start, keys);
             KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] =
-                b < blocks ? s[b][t][r] : -INFINITE;
+                b < seen ? s[b][t][r] : -INFINITE;
         }
     }
 }
 
-KG_DEV void clear_set(set_scores_t &s) {
-    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+template <int B> KG_DEV void clear_set(float (&s)[B][ROW_TILES][S_REGS]) {
+    KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] = 0;
 }
-// Of the set that begins with `block`; end: of the blocks that the wave's rows see. True: weighted
+// Of the blocks from `block` on; end: of the blocks that the wave's rows see. True: weighted
 // values are to be multiplied with `alpha`.
-KG_DEV bool to_probabilities(set_scores_t &s, float (&alpha)[ROW_TILES], column_t &m, column_t &l,
-                             const acc_t (&dots)[ROW_TILES][SET_BLOCKS], args_t a,
+template <int B>
+KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[ROW_TILES],
+                             column_t &m, column_t &l, const acc_t (&dots)[ROW_TILES][B], args_t a,
                              const head_t &head, const keys_t &keys, int block, int end) {
-    set_scales_t scale;
+    token_scale_t scale[B];
     float top[ROW_TILES][COLS];
     bool exceeds = false;
     if (block >= end) {
@@ -217,25 +225,25 @@ KG_DEV bool to_probabilities(set_scores_t &s, float (&alpha)[ROW_TILES], column_
         return false;
     }
     scale_set(s, scale, dots, a, head, keys, block);
-    if (is_edge_set(head, keys, block, end - block)) mask_set(s, head, keys, block, end - block);
+    if (is_edge_set<B>(head, keys, block, end - block)) mask_set(s, head, keys, block, end - block);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         top[t][0] = s[0][t][0];
-        KG_UNROLL for (int b = 1; b < SET_BLOCKS; b++) raise_tops(top[t], s[b][t]);
+        KG_UNROLL for (int b = 1; b < B; b++) raise_tops(top[t], s[b][t]);
         exceeds |= find_tops(top[t], m, t, s[0][t]);
     }
     exceeds = any(exceeds);
     if (exceeds)
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) alpha[t] =
             raise_column(m[t][0], l[t][0], top[t][0]);
-    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+    KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         scores_to_p(m, l, t, s[b][t]);
         scale_p(s[b][t], scale[b]);
     }
     return exceeds;
 }
 // As the second product takes them.
-KG_DEV void pack_set(u32 (&p)[SET_BLOCKS][4], const set_scores_t &s) {
-    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+template <int B> KG_DEV void pack_set(u32 (&p)[B][4], const float (&s)[B][ROW_TILES][S_REGS]) {
+    KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int n = 0; n < 2; n++) p[b][(t + 2 * n) % 4] =
             pack_compute(s[b][t][2 * n], s[b][t][2 * n + 1]);
 }
@@ -332,47 +340,66 @@ KG_DEV void start_step(ring_t &r, const head_t &h, const keys_t &keys, int first
         bring_raw(r, h, keys, first, block + (AHEAD + 1) * SET_BLOCKS, end, wave);
 }
 
-// All waves go through the segment together. end: of the blocks that the wave's rows see.
+// Who multiplies: four waves together, a set of keys with rows of their own; or each wave by
+// itself (kg/attn/few_rows_nvidia.h).
+struct together_t {
+    static constexpr int BLOCKS = SET_BLOCKS; // of a set that a wave has scores of
+};
+KG_DEV int own_block(together_t, int) { return 0; }
 template <int T>
-KG_DEV void attend_buffered(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], const q_frag_t &q,
-                            args_t a, const segment_t &g, const head_t &head, const keys_t &keys,
-                            const u8 *queries, ring_t r, u8 *slots, int wave, int end) {
+KG_DEV void score_own(together_t, acc_t (&s)[T][SET_BLOCKS], const q_frag_t &q, const u8 *queries,
+                      const u8 *k, int wave) {
+    score_set(s, q, queries, k, wave);
+}
+template <int T>
+KG_DEV void weigh_own(together_t, acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4],
+                      const u8 *v, int) {
+    weigh_set(o, p, v);
+}
+
+// All waves go through the segment together. end: of the blocks that the wave's rows see.
+template <class WAY, int T>
+KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_TILES],
+                            const q_frag_t &q, args_t a, const segment_t &g, const head_t &head,
+                            const keys_t &keys, const u8 *queries, ring_t r, u8 *slots, int wave,
+                            int end) {
     if (is_empty(g)) return;
-    int first = first_set(g);
-    acc_t dots[T][SET_BLOCKS];
+    constexpr int B = WAY::BLOCKS;
+    int first = first_set(g), mine = own_block(way, wave);
+    acc_t dots[T][B];
     if constexpr (Q_IN_LDS) {
         show_lds();
         r = fill_ring(slots, g, head, keys, wave);
     }
-    u32 p[SET_BLOCKS][4];
+    u32 p[B][4];
     float alpha[ROW_TILES];
     if constexpr (CONVERTED) convert_step(r, wave);
     if constexpr (HAS_RAW)
         bring_raw(r, head, keys, first, first + (AHEAD - 1) * SET_BLOCKS, g.block_end, wave);
     await_step();
-    score_set(dots, q, queries, k_slot(r, r.k), wave);
+    score_own(way, dots, q, queries, k_slot(r, r.k), wave);
     start_step(r, head, keys, first, first - SET_BLOCKS, g.block_end, wave);
     products_done<0>();
     settle(dots);
-    set_scores_t scores;
-    to_probabilities(scores, alpha, m, l, dots, a, head, keys, first, end);
+    float scores[B][ROW_TILES][S_REGS];
+    to_probabilities(scores, alpha, m, l, dots, a, head, keys, first + mine, end);
     pack_set(p, scores);
     KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
-        set_scores_t s;
+        float s[B][ROW_TILES][S_REGS];
         await_step();
-        score_set(dots, q, queries, k_slot(r, r.k), wave);
-        weigh_set(o, p, v_slot(r, r.v));
+        score_own(way, dots, q, queries, k_slot(r, r.k), wave);
+        weigh_own(way, o, p, v_slot(r, r.v), wave);
         start_step(r, head, keys, first, block - SET_BLOCKS, g.block_end, wave);
         products_done<1>();
         settle(dots);
-        bool raised = to_probabilities(s, alpha, m, l, dots, a, head, keys, block, end);
+        bool raised = to_probabilities(s, alpha, m, l, dots, a, head, keys, block + mine, end);
         products_done<0>();
         settle(o);
         if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
         pack_set(p, s);
     }
     await_step();
-    weigh_set(o, p, v_slot(r, r.v));
+    weigh_own(way, o, p, v_slot(r, r.v), wave);
     products_done<0>();
     settle(o);
 }

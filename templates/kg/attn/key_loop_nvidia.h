@@ -1,7 +1,7 @@
 // Long queries by way of LDS, from which groups of waves multiply; others as they are.
 #pragma once
-#include "kg/attn/buffer_nvidia.h"
 #include "kg/attn/direct.h"
+#include "kg/attn/few_rows_nvidia.h"
 
 namespace kg {
 
@@ -15,11 +15,20 @@ KG_DEV ring_t look_ahead(const segment_t &g, const head_t &head, const keys_t &k
 KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
                  const role_t &role, const head_t &head, const keys_t &keys, const u8 *queries,
                  u8 *lds, int wave, const ring_t &ring) {
-    if constexpr (BUFFERED)
-        attend_buffered(m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE, wave,
-                        block_end_of(a, g, role));
-    else
+    if constexpr (!BUFFERED) {
         attend(m, l, o, q, a, g, role, head, keys, queries);
+        return;
+    }
+    int end = block_end_of(a, g, role);
+    if constexpr (SHARES_SETS) {
+        if (has_few_rows(g)) {
+            attend_few(m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE, wave, end);
+            return;
+        }
+    }
+    if constexpr (BUFFERED)
+        attend_buffered(together_t{}, m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE,
+                        wave, end);
 }
 
 } // namespace kg

@@ -73,4 +73,22 @@ KG_DEV void multiply(acc_t (&o)[2][N], int first, matrix_t a, matrix_t b, bool a
     multiply_rows<TILES, TURNED>(o, first, rows, b, add);
 }
 
+// A wave by itself.
+typedef const u8 *tile_t;
+KG_DEV tile_t tile_of_rows(const u8 *matrix) { return matrix; }
+KG_DEV tile_t tile_of_columns(const u8 *matrix) { return matrix; }
+template <bool TURNED> KG_DEV void load_tile(u32 (&w)[4], tile_t tile, u32 offset) {
+    static_assert(!TURNED, "rows of A");
+    int lane = (int)lane_id();
+    for (int n = 0; n < 4; n++) {
+        int row = lane_i(lane) + n % 2 * 8, column = 2 * lane_grp(lane) + n / 2 * 8;
+        w[n] = matrix_element(tile + offset, row, column) |
+               matrix_element(tile + offset, row, column + 1) << 16;
+    }
+}
+template <bool TURNED, int N>
+KG_DEV void multiply_alone(acc_t (&o)[2][N], int n, const u32 (&a)[4], tile_t b, u32 offset) {
+    multiply<1, TURNED>(o, n, a, b + offset, true);
+}
+
 } // namespace kg

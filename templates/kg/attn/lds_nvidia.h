@@ -110,4 +110,49 @@ KG_DEV void multiply(acc_t (&o)[2][N], int first, matrix_t a, matrix_t b, bool a
 }
 // clang-format on
 
+// --- a wave by itself -----------------------------------------------------------
+
+// Tiles of 16 x 16 of a matrix, four of 8 x 8 that lanes in turn name the rows of: where the lane's
+// lie. Of rows of A or of a turned B, whose second 8 follow the first; and of rows that are columns
+// of B. Other tiles lie at multiples of 8 rows, and of 32 bytes in a row, from there.
+// Source: PTX ISA, ldmatrix and mma.m16n8k16.
+typedef u32 tile_t;
+KG_DEV tile_t tile_at(const u8 *matrix, u32 row, u32 piece) {
+    return lds_address(matrix) + row * 128 + (piece ^ row % 8) * 16;
+}
+KG_DEV tile_t tile_of_rows(const u8 *matrix) {
+    u32 lane = lane_id();
+    return tile_at(matrix, lane % 16, lane / 16);
+}
+KG_DEV tile_t tile_of_columns(const u8 *matrix) {
+    u32 lane = lane_id();
+    return tile_at(matrix, lane / 16 * 8 + lane % 8, lane / 8 % 2);
+}
+template <bool TURNED> KG_DEV void load_tile(u32 (&w)[4], tile_t tile, u32 offset) {
+    u32 at = (tile + offset / 128 * 128) ^ offset % 128;
+    if constexpr (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "r"(at)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "r"(at)
+                     : "memory");
+}
+
+// Tile n of o += A B, as `multiply` has it, of the wave's 16 rows.
+template <bool TURNED, int N>
+KG_DEV void multiply_alone(acc_t (&o)[2][N], int n, const u32 (&a)[4], tile_t b, u32 offset) {
+    u32 w[4];
+    load_tile<TURNED>(w, b, offset);
+    KG_UNROLL for (int half = 0; half < 2; half++) {
+        float sums[4];
+        KG_UNROLL for (int r = 0; r < 4; r++) sums[r] = o[r / 2][n].x[2 * half + r % 2];
+        mma_16816(sums, a[0], a[1], a[2], a[3], w[2 * half], w[2 * half + 1]);
+        KG_UNROLL for (int r = 0; r < 4; r++) o[r / 2][n].x[2 * half + r % 2] = sums[r];
+    }
+}
+
 } // namespace kg

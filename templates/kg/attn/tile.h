@@ -103,6 +103,13 @@ KG_DEV bool row_exists(const segment_t &g, int row) {
     return (g.row_block * ROWS + row) / GROUP < g.seq.q_len;
 }
 
+// BY_MATRICES: all waves share the keys of a row block whose rows are one wave's
+// (kg/attn/few_rows_nvidia.h). INVARIANT: a row's sums must not show how many rows there are.
+// Smaller sets, and wide rows that are converted, are those of kernels with no register left.
+constexpr bool SHARES_SETS = BY_MATRICES != 0 && UNBOUNDED && !INVARIANT && SET_BLOCKS >= 4 &&
+                             (!CONVERTED || HEAD_DIM + V_DIM <= 256);
+KG_DEV bool has_few_rows(const segment_t &g) { return SHARES_SETS && !row_exists(g, WAVE_ROWS); }
+
 KG_DEV const u8 *q_row(args_t a, const segment_t &g, int row) {
     int at = g.row_block * ROWS + row;
     return (const u8 *)a.q + (g.seq.q_start + at / GROUP) * a.q_token +
