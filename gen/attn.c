@@ -151,6 +151,9 @@ static kgen_status applicable_batch(const kgen_attn_spec *s, const kgen_attn_pha
     return KGEN_OK;
 }
 
+static kgen_status registers_fit(const kgen_attn_spec *s, const kgen_target *target,
+                                 kgen_error *err);
+
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
@@ -207,8 +210,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!s->offsets || phase->ragged, "cu=i64: phase=%s has no cu_seqlens_q", phase->name);
     REQUIRE(!s->cap_last || (s->softcap && s->alibi),
             "order=alibi: softcap=%d, alibi=%d; an order needs both", s->softcap, s->alibi);
-    (void)target;
-    return KGEN_OK;
+    return target ? registers_fit(s, target, err) : KGEN_OK;
 }
 
 /* --- defaults ----------------------------------------------------------- */
@@ -224,6 +226,19 @@ typedef enum conversions {
 /* How keys and values of long queries come: to each wave by itself, or by way of LDS, as
  * matrices (kg/attn/buffer_nvidia.h) or as lines (kg/attn/buffer_lines.h). */
 typedef enum long_queries { BY_WAVE, BY_MATRICES, BY_LINES } long_queries;
+
+/* Registers that lines take, beside those of keys and values on their way; measured. */
+typedef struct line_costs {
+    int32_t keys;           /* as keys are read */
+    int32_t turned, values; /* as values are, 16 bits as they are multiplied, and others */
+    int32_t cascade;        /* what of a group waits for the end of a segment */
+    int32_t apart;          /* pairs 16 bits apart are put in order */
+    int32_t bits4, bits8;   /* conversions */
+    int32_t scale_halves;   /* of what scales of tokens take, halves that stay */
+    int32_t ids;            /* page numbers of tokens stay */
+    int32_t more_simds;     /* on parts with more SIMDs than the isa's others: gfx1250 has operands
+                               of twice the words, half of them zero (kg/attn/mma_rdna4.h) */
+} line_costs;
 
 /* What one isa gives a wave. */
 typedef struct isa_row {
@@ -241,17 +256,22 @@ typedef struct isa_row {
     int32_t line_waves;  /* of a SIMD, that share lines */
     int32_t line_groups; /* workgroups of a compute unit then, at most */
     int32_t whole;       /* lanes of a wave that hold the same operand */
+    int32_t own_file;    /* 1: accumulators have one, as large */
+    line_costs lines;
 } isa_row;
 
 /* clang-format off */
-#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1}
-#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1}
-#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1}
-#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, KG_ATTN_TURNED_BY_LDS, 2, 2, 1}
-#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE, KG_ATTN_PERMUTED, 0, 0, 1}
-#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_LINES, KG_ATTN_TURNED_BEFORE, 4, 1, 2}
-#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, BY_LINES, KG_ATTN_TURNED_BEFORE, 4, 1, 1}
-#define ATTN_SM90 {8,  2, 16, 8, 8, 4, 1, 66, MIXED, BY_MATRICES, KG_ATTN_PERMUTED, 0, 0, 1}
+#define LINES_CDNA {8, 8, 40, 24, 32, 0, 0, 0, 1, 0}
+#define LINES_RDNA {0, 0, 0, 40, 0, 28, 8, 3, 0, 28}
+#define LINES_NONE {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1, 1, LINES_CDNA}
+#define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1, 0, LINES_CDNA}
+#define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1, 0, LINES_CDNA}
+#define ATTN_CDNA4 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, KG_ATTN_TURNED_BY_LDS, 2, 2, 1, 0, LINES_CDNA}
+#define ATTN_RDNA2 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_WAVE, KG_ATTN_PERMUTED, 0, 0, 1, 0, LINES_NONE}
+#define ATTN_RDNA3 {16, 1, 16, 4, 8, 4, 2, 72, TILE_BY_TILE, BY_LINES, KG_ATTN_TURNED_BEFORE, 4, 1, 2, 0, LINES_RDNA}
+#define ATTN_RDNA4 {16, 1, 16, 4, 8, 4, 2, 64, TILE_BY_TILE, BY_LINES, KG_ATTN_TURNED_BEFORE, 4, 1, 1, 0, LINES_RDNA}
+#define ATTN_SM90 {8,  2, 16, 8, 8, 4, 1, 66, MIXED, BY_MATRICES, KG_ATTN_PERMUTED, 0, 0, 1, 0, LINES_NONE}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -372,6 +392,8 @@ static int converts_lightly(const kgen_attn_spec *s, const kgen_target *target) 
            !mixes_conversions(s, target);
 }
 
+enum { CONVERSIONS = 28 }; /* of a row tile, where they are among its products; measured */
+
 /* Registers of a lane in the key loop: accumulators, queries, keys and values
  * in flight, and for each row tile its scores, probabilities and running sums. */
 static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *target) {
@@ -384,8 +406,8 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
     int32_t facts = 4 + !!s->alibi + s->spans; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
-    int32_t ids = is_small_page(s->page) ? 16 : 0;         /* page numbers, one a token */
-    int32_t mixed = mixes_conversions(s, target) ? 28 : 0; /* measured */
+    int32_t ids = is_small_page(s->page) ? 16 : 0; /* page numbers, one a token */
+    int32_t mixed = mixes_conversions(s, target) ? CONVERSIONS : 0;
     int32_t fixed = isa->fixed;
     /* What of a group and its sequences waits for the end of a segment; measured. */
     int32_t wide = s->head_dim >= 256 && bits == 16 && target->isa == KGEN_ISA_RDNA3;
@@ -405,24 +427,20 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
         fixed = 40;
     }
     if (way_of(s, isa) == BY_LINES) {
-        /* On their way to LDS, from it, and turned by permutes, or converted; measured. */
-        k = on_their_way(s, target, s->head_dim) + 8;
-        v = on_their_way(s, target, s->v_dim) +
-            (is_turned(s, isa) && (bits == 16 || converts_lightly(s, target)) ? 8 : 40);
-        fixed = isa->fixed + 24 * s->cascade;
-        /* Pairs that lie 16 bits apart are put in order. */
+        const line_costs *c = &isa->lines;
+        /* On their way to LDS, from it, and turned by permutes, or converted. */
+        int plain = is_turned(s, isa) && (bits == 16 || converts_lightly(s, target));
+        k = on_their_way(s, target, s->head_dim) + c->keys;
+        v = on_their_way(s, target, s->v_dim) + (plain ? c->turned : c->values);
+        fixed = isa->fixed + c->cascade * s->cascade + (target->simds > 2 ? c->more_simds : 0);
+        fixed += bits == 4 ? c->bits4 : bits == 8 ? c->bits8 : 0;
         int apart = bits == 4 && s->descale != KGEN_DESCALE_TOKEN;
-        if (apart && s->head_dim + s->v_dim > 128) fixed += 32;
-        if (wave == 32) {
-            int32_t whole = isa->whole * q;
-            int fits = whole <= kg_attn_whole_words(bits, s->cascade, scales);
-            q = fits || isa->whole == 1 ? whole : q + 8; /* made whole where they are multiplied */
-            k -= 8, v = on_their_way(s, target, s->v_dim), ids = 0;
-            fixed = isa->fixed + 40 * s->cascade + (bits == 4 ? 28 : bits == 8 ? 8 : 0);
-            fixed += scales + scales / 2;
-            /* gfx1250: operands of twice the words, half of them zero (kg/attn/mma_rdna4.h). */
-            if (target->simds > 2) fixed += 28;
-        }
+        if (apart && s->head_dim + s->v_dim > 128) fixed += c->apart;
+        int32_t whole = isa->whole * q;
+        int fits = whole <= kg_attn_whole_words(bits, s->cascade, scales);
+        q = fits || isa->whole == 1 ? whole : q + 8; /* made whole where they are multiplied */
+        fixed += scales * c->scale_halves / 2;
+        ids *= c->ids;
         scales = 0; /* read from LDS, where there were scores */
     }
     return acc + k + v + q + scales + ids + fixed +
@@ -659,8 +677,8 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     }
 }
 
-static void defaults(kgen_spec *spec, const kgen_target *target) {
-    kgen_attn_spec *s = &spec->attn;
+/* What the target and other keys say. */
+static void settle(kgen_attn_spec *s, const kgen_target *target) {
     s->kv = kgen__native_fp8(s->kv, target);
     s->q = kgen__native_fp8(s->q, target);
     if (!s->out) s->out = is_8bit(s->q) ? KGEN_DTYPE_BF16 : s->q;
@@ -670,7 +688,37 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
         s->descale = s->kv == KGEN_DTYPE_I4 ? KGEN_DESCALE_TOKEN
                      : is_8bit(s->kv)       ? KGEN_DESCALE_HEAD
                                             : KGEN_DESCALE_NONE;
-    tune(s, target);
+}
+
+/* The count is up to 96 too high for tuning that `tune` would not choose, without conversions,
+ * which a compiler does one tile after another; what comes nearer to the bound it decides.
+ * Measured on nine architectures (docs/verification.md). */
+enum { COUNT_ERROR = 128 };
+
+/* Beside accumulators that have registers of their own. */
+static int32_t least_needed(const kgen_attn_spec *s, const kgen_target *target) {
+    int32_t mixed = mixes_conversions(s, target) ? CONVERSIONS : 0;
+    int32_t acc = isa_rows[target->isa].own_file ? acc_registers(s, target) : 0;
+    return registers_needed(s, target) - acc - s->row_tiles * mixed;
+}
+
+static kgen_status registers_fit(const kgen_attn_spec *s, const kgen_target *target,
+                                 kgen_error *err) {
+    if (!s->waves || !s->row_tiles || !s->v_split || !s->occupancy) return KGEN_OK; /* auto */
+    kgen_attn_spec settled = *s;
+    settle(&settled, target);
+    int32_t needed = least_needed(&settled, target), waves = s->waves * s->v_split;
+    int32_t bytes = lds_needed(&settled, target, q_lds_bytes(&settled, target));
+    int32_t room = kgen__lane_room(target, waves, s->occupancy, bytes);
+    REQUIRE(needed - COUNT_ERROR <= room,
+            "mt=%d,vs=%d,waves=%d,occ=%d: a lane needs about %d registers; %s has %d for each",
+            s->row_tiles, s->v_split, s->waves, s->occupancy, needed, target->name, room);
+    return KGEN_OK;
+}
+
+static void defaults(kgen_spec *spec, const kgen_target *target) {
+    settle(&spec->attn, target);
+    tune(&spec->attn, target);
 }
 
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target) {

@@ -56,6 +56,12 @@ static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target)
                                    : KGEN_DTYPE_E4M3FN;
 }
 
+/* Registers that a compiler has for a lane where a compute unit is to hold so many workgroups of
+ * such waves. It drops the wish where waves or their LDS find no room. INT32_MAX: not known; that
+ * of sm_90 and of gfx1250, which uses more than max_vgprs, are not held to it. */
+int32_t kgen__lane_room(const kgen_target *target, int32_t waves, int32_t groups,
+                        int32_t lds_bytes);
+
 /* NULL: the family has no such key. */
 const kgen_param *kgen__param_named(kgen_family_id id, const char *key);
 

@@ -244,6 +244,8 @@ static kgen_status check_replay(const kgen_gdn_spec *s, kgen_error *err) {
 /* A lane's share of one head's state (see tile_of). */
 static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err);
 static kgen_status check_lds(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err);
+static kgen_status check_registers(const kgen_gdn_spec *s, const kgen_target *target,
+                                   kgen_error *err);
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_gdn_spec *s = &spec->gdn;
@@ -260,7 +262,8 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             "vb=%d: fuse=%s norms a head in one workgroup", s->v_blocks, level_of(s));
     if (!target) return KGEN_OK;
     KGEN_TRY(check_tile(s, target, err));
-    return check_lds(s, target, err);
+    KGEN_TRY(check_lds(s, target, err));
+    return check_registers(s, target, err);
 }
 
 /* --- tile --------------------------------------------------------------- */
@@ -282,9 +285,13 @@ static tile tile_of(const kgen_gdn_spec *s, const kgen_target *target) {
     return t;
 }
 
+/* Of a head, by the spec itself. */
+static int is_cut(const kgen_gdn_spec *s) {
+    return (kgen__gdn_parts(s) & STEP) && s->v_blocks && s->waves && s->lanes && s->elements;
+}
+
 static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err) {
-    if (!(kgen__gdn_parts(s) & STEP)) return KGEN_OK;
-    if (!s->v_blocks || !s->waves || !s->lanes || !s->elements) return KGEN_OK; /* auto */
+    if (!is_cut(s)) return KGEN_OK;
     tile t = tile_of(s, target);
     int32_t at_once = s->waves * target->wave_size * s->elements / s->k_dim;
     REQUIRE(s->state_layout != KGEN_STATE_VK || s->k_dim % (s->lanes * t.vec) == 0,
@@ -401,23 +408,62 @@ static int32_t least_elements(const kgen_gdn_spec *s, const kgen_target *target)
                                             : vec * s->lanes * s->k_dim / target->wave_size;
 }
 
+/* What a lane holds of a head. */
+typedef struct lane_share {
+    int32_t k, v;  /* of a token's k, and sums */
+    int32_t words; /* of the state as it is loaded */
+    int32_t next;  /* of them, the next turn's */
+    int32_t turns; /* in which a token's inputs are loaded */
+    int32_t taps;  /* registers of the convolution, each turn */
+} lane_share;
+
+static lane_share share_of(const kgen_gdn_spec *s, const kgen_target *target) {
+    int32_t threads = s->waves * target->wave_size, least = least_elements(s, target);
+    int32_t size = kgen_dtype_size((kgen_dtype)s->state);
+    lane_share h = {.k = s->state_layout == KGEN_STATE_VK ? least : least * size / 16};
+    h.v = s->elements / h.k;
+    h.words = s->elements * size / 4;
+    int in_turns = s->v_dim * s->k_dim / s->v_blocks > threads * s->elements;
+    h.next = in_turns ? h.words : 0;
+    h.turns = ceil_div(2 * s->k_dim + s->v_dim / s->v_blocks, KG_GDN_PIECE * threads);
+    h.taps = kgen__gdn_parts(s) & CONV ? 2 * s->conv_width : 0;
+    return h;
+}
+
 /* Registers of a lane: the state, as loaded and as floats, and its next turn; a
  * token's k, q and decays; sums; inputs. */
 static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
-    int32_t threads = s->waves * target->wave_size, several = s->tokens > 1 || s->ring;
-    int32_t size = kgen_dtype_size((kgen_dtype)s->state), least = least_elements(s, target);
-    int32_t k = s->state_layout == KGEN_STATE_VK ? least : least * size / 16, v = s->elements / k;
-    int32_t turns = ceil_div(2 * s->k_dim + s->v_dim / s->v_blocks, KG_GDN_PIECE * threads);
-    int32_t taps = (kgen__gdn_parts(s) & CONV) ? 2 * s->conv_width : 0;
-    int32_t words = s->elements * size / 4,
-            in_turns = s->v_dim * s->k_dim / s->v_blocks > threads * s->elements;
-    int32_t loaded = (size < 4 || several) * words + in_turns * words;
+    int32_t several = s->tokens > 1 || s->ring;
+    lane_share h = share_of(s, target);
+    int32_t loaded = (s->state != KGEN_DTYPE_F32 || several) * h.words + h.next;
     enum { FIXED = 48, ROWS = 24 }; /* addresses, gates, conversions; measured */
     /* Rows of kv lie too far apart for one address. */
-    int32_t addresses = s->state_layout == KGEN_STATE_KV ? (1 + in_turns) * words / 2 : 0;
-    return s->elements + loaded + addresses + ((s->gate ? 5 : 2) + (s->ring ? 2 : 0)) * k + 3 * v +
-           turns * 2 * (s->tokens + taps) + (s->tree ? words : 0) + FIXED +
+    int32_t addresses = s->state_layout == KGEN_STATE_KV ? (h.words + h.next) / 2 : 0;
+    return s->elements + loaded + addresses + ((s->gate ? 5 : 2) + (s->ring ? 2 : 0)) * h.k +
+           3 * h.v + h.turns * 2 * (s->tokens + h.taps) + (s->tree ? h.words : 0) + FIXED +
            (s->tokens > FEW_TOKENS ? ROWS : 0);
+}
+
+/* What a lane holds at once in whatever order: less than compilers were ever seen to find
+ * (docs/verification.md). */
+static int32_t least_registers(const kgen_gdn_spec *s, const kgen_target *target) {
+    enum { ADDRESSES = 8 };
+    lane_share h = share_of(s, target);
+    return s->elements + h.next + (s->gate ? 2 : 1) * h.k + h.v + 2 * h.turns * h.taps + ADDRESSES;
+}
+
+/* What comes nearer to the bound the compiler decides. */
+static kgen_status check_registers(const kgen_gdn_spec *s, const kgen_target *target,
+                                   kgen_error *err) {
+    if (!is_cut(s)) return KGEN_OK;
+    int32_t occupancy = larger(s->occupancy, 1), needed = least_registers(s, target);
+    int32_t bytes = lds_bytes(s, target, s->v_blocks);
+    int32_t room = kgen__lane_room(target, s->waves, occupancy, bytes);
+    if (target->isa == KGEN_ISA_CDNA1) room *= 2; /* accumulators take what finds no register */
+    REQUIRE(needed <= room,
+            "el=%d,waves=%d,occ=%d: a lane needs %d registers at least; %s has %d for each",
+            s->elements, s->waves, occupancy, needed, target->name, room);
+    return KGEN_OK;
 }
 
 /* The rows of sm_90 are measured, and its registers fewer than counted. */
@@ -464,6 +510,7 @@ static int find_cut(kgen_gdn_spec *s, const kgen_gdn_spec *want, const kgen_targ
                 cut.elements = element_counts[i];
                 if (cut.elements > want->elements || cut.elements < s->elements) continue;
                 if (check_tile(&cut, target, NULL) != KGEN_OK) continue;
+                if (check_registers(&cut, target, NULL) != KGEN_OK) continue;
                 int32_t each = ceil_div(cut.waves, target->simds); /* waves of a SIMD */
                 int32_t lack = 256 - smaller(256, target->vgpr_file / each);
                 if (most && registers(&cut, target) + lack > most) continue;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "family.h"
 #include "templates/kg/core/shape.h"
 
 enum { FN, FNUZ, SOFT };
@@ -52,6 +53,14 @@ int32_t kgen_target_lane_registers(const kgen_target *target, int32_t waves) {
     int32_t simd = ceil_div(larger(1, waves), target->simds); /* waves of one */
     return smaller(target->max_vgprs,
                    target->vgpr_file / simd / target->vgpr_granule * target->vgpr_granule);
+}
+
+int32_t kgen__lane_room(const kgen_target *target, int32_t waves, int32_t groups,
+                        int32_t lds_bytes) {
+    if (target->wave_size == 32 && target->simds > 2) return INT32_MAX; /* gfx1250, sm_90 */
+    int fits = groups * waves / target->simds <= target->max_waves &&
+               groups * lds_bytes <= target->unit_lds_bytes;
+    return kgen_target_lane_registers(target, fits ? groups * waves : waves);
 }
 
 static int is_generic(const char *name) {

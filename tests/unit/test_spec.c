@@ -653,7 +653,7 @@ static int is_fp8(const kgen_param *param, int32_t value) {
 static const char *const targets_own[] = {
     " bytes in LDS, ", " holds the tokens of a head in registers",
     " a lane holds ",  " two groups of four waves share scores and values",
-    " bytes of LDS; ", " a lane needs about "};
+    " bytes of LDS; ", " a lane needs "};
 
 /* Of gdn, tuning by hand may ask for what a target cannot do. */
 static int resolves(kgen_spec *out, const kgen_spec *spec, const kgen_target *target) {
@@ -813,6 +813,35 @@ static void test_mla_registers_by_hand(void **state) {
     assert_int_equal(resolved("mla:h=128", "gfx1150").mla.row_tiles, 2);
     assert_int_equal(resolved("mla:h=128,l=32,r=16", "gfx1150").mla.row_tiles, 2);
     assert_int_equal(resolved("mla:h=128,l=32,r=16,kv=fp8", "gfx1030").mla.row_tiles, 2);
+}
+
+/* The same of attn, whose count may be far too high, and of gdn, of which the least is counted. A
+ * wish for more workgroups than waves or LDS find room for is dropped, as compilers do. */
+static void test_registers_by_hand(void **state) {
+    (void)state;
+    static const char *const head = "gdn:fuse=d,layout=interleaved,hk=1,hv=3,waves=16,lanes=16,"
+                                    "el=16,occ=2,t=2,varlen=1,accept=1,cl=ds";
+    const refused_row rows[] = {
+        {head, "el=16,waves=16,occ=2: a lane needs 66 registers at least; gfx1150 has 64 for each"},
+        {"attn:d=256,g=8,page=16,waves=4,mt=4,vs=1,occ=4",
+         "mt=4,vs=1,waves=4,occ=4: a lane needs about "}};
+    check_target_refuses(rows, 2, "gfx1150");
+    resolved(head, "gfx1100");
+    resolved("attn:d=256,g=8,page=16,waves=4,mt=2,vs=2,occ=4", "gfx942");
+    static const refused_row cdna[] = {
+        {"gdn:layout=presplit,gate=kda,waves=16,lanes=8,el=16,occ=2",
+         "el=16,waves=16,occ=2: a lane needs 73 registers at least; gfx942 has 64 for each"}};
+    check_target_refuses(cdna, 1, "gfx942");
+    resolved("gdn:layout=presplit,gate=kda,waves=16,lanes=8,el=16,occ=4", "gfx942");
+    const refused_row lds[] = {
+        {"gdn:layout=flat,dk=256,dv=256,t=12,waves=16,lanes=32,el=16,occ=2",
+         "el=16,waves=16,occ=2: a lane needs 66 registers at least; gfx950 has 64 for each"}};
+    check_target_refuses(lds, 1, "gfx950");
+    resolved(lds[0][0], "gfx942"); /* whose LDS has room for one */
+    /* A cut for few sequences gives way before it is refused. */
+    assert_int_equal(
+        resolved("gdn:layout=flat,batch=few,state=bf16,sl=kv,dk=256,dv=256", "gfx1030").gdn.waves,
+        8);
 }
 
 /* Cuts that a target refuses, and those by hand that it takes. */
@@ -1219,6 +1248,7 @@ int main(void) {
         cmocka_unit_test(test_gdn_cuts_every_head),
         cmocka_unit_test(test_mla_tuning_by_hand),
         cmocka_unit_test(test_mla_registers_by_hand),
+        cmocka_unit_test(test_registers_by_hand),
         cmocka_unit_test(test_gdn_tuning_by_hand),
         cmocka_unit_test(test_fp8_is_the_targets_own),
         cmocka_unit_test(test_every_isa_has_its_persona),
