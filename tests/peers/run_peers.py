@@ -500,7 +500,8 @@ class NoEvent:
 
 
 GPU = types.SimpleNamespace(name="cpu device", gcnArchName="gfx950", major=9, minor=4, multi_processor_count=304,
-                            warp_size=64, shared_memory_per_block=1 << 16, total_memory=1 << 34)
+                            warp_size=64, shared_memory_per_block=1 << 16, shared_memory_per_block_optin=1 << 16,
+                            total_memory=1 << 34)
 
 
 def emulate():
