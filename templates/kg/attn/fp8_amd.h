@@ -70,4 +70,15 @@ KG_DEV void fp8_floats(float (&out)[4], u32 x) {
     out[2] = f16_to_f32(high), out[3] = f16_to_f32(high >> 16);
 }
 
+#if KG_FP8_PRODUCTS
+// x = DTYPE + e5m2, on gfx942 that of its products.
+template <int DTYPE> KG_DEV void split_floats(u32 &high, u32 &low, const float (&x)[4]) {
+    float y[4];
+    high = f32_to_fp8<DTYPE>(x);
+    fp8_to_f32<DTYPE>(y, high);
+    low = (u32)__builtin_amdgcn_cvt_pk_bf8_f32(x[0] - y[0], x[1] - y[1], 0, false);
+    low = (u32)__builtin_amdgcn_cvt_pk_bf8_f32(x[2] - y[2], x[3] - y[3], (i32)low, true);
+}
+#endif
+
 } // namespace kg

@@ -20,4 +20,14 @@ KG_DEV void fp8_native(u32 (&out)[2], u32 x) { out[0] = out[1] = x; }
 constexpr bool TURNS_FLOATS = false; // values turn when they are COMPUTE pairs
 KG_DEV void fp8_floats(float (&out)[4], u32 x) { fp8_floats_soft<KV_FLOAT>(out, x); }
 
+// x = DTYPE + e5m2
+template <int DTYPE> KG_DEV void split_floats(u32 &high, u32 &low, const float (&x)[4]) {
+    high = low = 0;
+    for (int i = 0; i < 4; i++) {
+        u32 code = fp8_soft<DTYPE>(x[i]);
+        high |= code << 8 * i;
+        low |= fp8_soft<DTYPE_E5M2>(x[i] - fp8_to_f32_soft<DTYPE>(code)) << 8 * i;
+    }
+}
+
 } // namespace kg

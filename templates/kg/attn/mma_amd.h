@@ -25,6 +25,12 @@ template <int W> KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][W], const
         mma_tile(s.tile[row], as_words(k[row]), as_words(q));
 }
 
+template <int N, int W>
+KG_DEV void mma_codes(scores_t &s, const u32 (&k)[KROWS][N][W / 2], const u32 (&q)[N][W]) {
+    KG_UNROLL for (int row = 0; row < KROWS; row++) s.tile[row] =
+        mma_code_tile(s.tile[row], k[row], q);
+}
+
 template <int W> KG_DEV void mma_pv(acc_t &o, const u32 (&v)[W], const u32 (&p)[W]) {
     o = mma_tile(o, as_words(v), as_words(p));
 }

@@ -1,6 +1,6 @@
 // MFMA of CDNA2 and CDNA3.
 #pragma once
-#include "kg/attn/mma_words.h"
+#include "kg/attn/mma_codes_amd.h"
 
 namespace kg {
 

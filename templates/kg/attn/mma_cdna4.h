@@ -1,8 +1,10 @@
 // MFMA of CDNA4, and the read from LDS that turns its operands.
 #pragma once
-#include "kg/attn/mma_words.h"
+#include "kg/attn/mma_codes_amd.h"
 
 namespace kg {
+
+typedef int i32x8_t __attribute__((ext_vector_type(8)));
 
 // 16x16x32: lane (i, grp) holds k = 8 grp .. 8 grp + 7
 KG_DEV acc_t mma_tile(acc_t c, const words4 &a, const words4 &b) {
@@ -12,6 +14,21 @@ KG_DEV acc_t mma_tile(acc_t c, const words4 &a, const words4 &b) {
     else
         return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(bf16x8_t, a),
                                                        __builtin_bit_cast(bf16x8_t, b), c, 0, 0, 0);
+}
+
+// 128 dims: 16x16x128 once for each, with scales of one: emulators know no form without.
+KG_DEV acc_t mma_code_tile(acc_t c, const u32 (&k)[2][4], const u32 (&q)[2][8]) {
+    enum { E4M3, E5M2 };     // as the instruction counts
+    constexpr int ONE = 127; // a scale is a power of two, biased
+    i32x8_t key, high, low;
+    KG_UNROLL for (int n = 0; n < 8; n++) {
+        key[n] = (i32)k[n / 4][n % 4];
+        high[n] = (i32)q[n / 4][n % 4], low[n] = (i32)q[n / 4][n % 4 + 4];
+    }
+    c = __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(key, high, c, E4M3, E4M3, 0, ONE, 0, ONE);
+    c = __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(key, low, c, E4M3, E5M2, 0, ONE, 0, ONE);
+    asm volatile("" : "+v"(c)); // here, not where it is wanted: no key waits for that
+    return c;
 }
 
 // Sixteen lanes, of which every four name a row of 16 numbers of 16 bits, four each; a lane gets

@@ -3,7 +3,7 @@
 // mma_amd.h for the contract.
 #pragma once
 #include "kg/core/frag.h"
-#include "kg/attn/attn_num.h"
+#include "kg/attn/split.h"
 
 namespace kg {
 
@@ -53,6 +53,37 @@ KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][K_WORDS], const u32 (&q)[K
                           all + lane_at(column, grp) * EXCHANGE_WORDS + KROWS * K_WORDS, K_WORDS);
     }
     exchange_done();
+}
+
+// Of 16 dims.
+KG_DEV float dot_codes(const u32 *key, const u32 *query) {
+    float sum = 0;
+    for (int w = 0; w < 4; w++) {
+        float k[4], high[4], low[4];
+        fp8_floats_soft<E4M3_DTYPE>(k, key[w]);
+        fp8_floats_soft<E4M3_DTYPE>(high, query[w]);
+        fp8_floats_soft<DTYPE_E5M2>(low, query[w + 4]);
+        for (int j = 0; j < 4; j++) sum += k[j] * high[j] + k[j] * low[j];
+    }
+    return sum;
+}
+template <int N, int W>
+KG_DEV void mma_codes(scores_t &s, const u32 (&k)[KROWS][N][W / 2], const u32 (&q)[N][W]) {
+    for (int n = 0; n < N; n++) {
+        u32 words[KROWS * 4 + 8];
+        for (int w = 0; w < KROWS * 4; w++) words[w] = k[w / 4][n][w % 4];
+        for (int w = 0; w < 8; w++) words[KROWS * 4 + w] = q[n][w];
+        const u32 *all = exchange(words, KROWS * 4 + 8);
+        int lane = (int)lane_id();
+        for (int reg = 0; reg < S_REGS; reg++) {
+            int i, row, column = lane_column(lane, reg % COLS);
+            owner_of(s_token(lane, reg), i, row);
+            for (int grp = 0; grp < NGRP; grp++)
+                s[reg] += dot_codes(all + lane_at(i, grp) * EXCHANGE_WORDS + row * 4,
+                                    all + lane_at(column, grp) * EXCHANGE_WORDS + KROWS * 4);
+        }
+        exchange_done();
+    }
 }
 
 KG_DEV void mma_pv(acc_t &o, const u32 (&v)[4], const u32 (&p)[P_WORDS]) {

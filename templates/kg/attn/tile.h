@@ -6,6 +6,7 @@
 #pragma once
 #include "kg/attn/mma.h"
 #include "kg/attn/page.h"
+#include "kg/attn/split.h"
 #include "kg/attn/tree.h"
 #include "kg/attn/work.h"
 
@@ -65,6 +66,12 @@ constexpr int STAGE_BYTES = STAGED_MATRICES
                             : STAGED   ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4
                             : BUFFERED ? SETS.bytes
                                        : 0;
+
+// Keys enter products as they are, and bf16 queries as sums of two 8-bit floats.
+constexpr bool KEYS_AS_CODES = KG_FP8_PRODUCTS != 0 && !BUFFERED && !STAGED && !COMPUTE_F16 &&
+                               Q_DTYPE == DTYPE_BF16 && KV_DTYPE == E4M3_DTYPE;
+constexpr int CODE_MOST = larger(1, KG_FP8_PRODUCTS),
+              CODE_CHUNKS = K_CHUNKS % CODE_MOST ? 1 : CODE_MOST;
 
 struct k_tile_t {
     u32 w[K_CHUNKS][KROWS][4];
@@ -165,14 +172,27 @@ KG_DEV void load_q_codes(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t 
     }
 }
 
-// The power of two at the greatest of a row's magnitudes, the upper halves of which
-// a lane has in `top`: its exponent, biased.
-KG_DEV u32 row_exponent(u32 top) {
+// The greatest of a row's magnitudes, the upper halves of which a lane has in `top`.
+KG_DEV u32 row_top(u32 top) {
     KG_UNROLL for (u32 grp = 1; grp < (u32)NGRP; grp *= 2) {
         u32 other =
             shuffle(top, (u32)lane_at(lane_i((int)lane_id()), lane_grp((int)lane_id()) ^ (int)grp));
         top = other > top ? other : top;
     }
+    return top;
+}
+template <int N> KG_DEV u32 row_top(const u32 (&w)[N][Q_WORDS]) {
+    u32 top = 0;
+    KG_UNROLL for (int c = 0; c < N; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
+        u32 lo = w[c][n] & 0x7fffu, hi = w[c][n] >> 16 & 0x7fffu;
+        top = lo > top ? lo : top;
+        top = hi > top ? hi : top;
+    }
+    return row_top(top);
+}
+
+// The power of two at it: its exponent, biased.
+KG_DEV u32 exponent_of(u32 top) {
     u32 exponent = top >> 7;
     return exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
 }
@@ -181,17 +201,21 @@ KG_DEV u32 row_exponent(u32 top) {
 // row's greatest magnitude to 1..2, so nothing overflows and what underflows is
 // far below the row's own rounding. Returns the power of two.
 template <int N> KG_DEV float q_to_f16(u32 (&w)[N][Q_WORDS]) {
-    u32 top = 0;
-    KG_UNROLL for (int c = 0; c < N; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
-        u32 lo = w[c][n] & 0x7fffu, hi = w[c][n] >> 16 & 0x7fffu;
-        top = lo > top ? lo : top;
-        top = hi > top ? hi : top;
-    }
-    u32 exponent = row_exponent(top);
+    u32 exponent = exponent_of(row_top(w));
     float down = float_of((254 - exponent) << 23), up = float_of(exponent << 23);
     KG_UNROLL for (int c = 0; c < N; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) w[c][n] =
         pack_f16(bf16_to_f32(w[c][n] & 0xffffu) * down, float_of(w[c][n] & 0xffff0000u) * down);
     return up;
+}
+
+// The same for products of 8-bit floats (kg/attn/split.h), to 2^CODE_TOP. What is not finite shows
+// in the power of two.
+template <int N> KG_DEV float q_to_codes(u32 (&w)[N][Q_WORDS]) {
+    u32 top = row_top(w), exponent = top >> 7;
+    exponent = exponent > CODE_TOP ? exponent : CODE_TOP + 1;
+    float down = float_of((254 + CODE_TOP - exponent) << 23);
+    KG_UNROLL for (int c = 0; c < N; c++) split_codes(w[c], down);
+    return float_of(top < 0x7f80u ? (exponent - CODE_TOP) << 23 : 0x7fc00000u);
 }
 
 // f32 queries, rounded to the COMPUTE type; for fp16 divided as bf16 ones are. Read
@@ -202,7 +226,7 @@ KG_DEV float load_q_floats(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_
     bool exists = row_exists(g, row);
     u32 top = 0;
     KG_UNROLL for (int pass = SCALED_Q ? 0 : 1; pass < 2; pass++) {
-        u32 exponent = pass && SCALED_Q ? row_exponent(top) : 127;
+        u32 exponent = pass && SCALED_Q ? exponent_of(row_top(top)) : 127;
         float down = float_of((254 - exponent) << 23);
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
             int dim = c * K_DIMS + grp * QX;
@@ -274,9 +298,12 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
         else
             load_q_row(w, a, g, row, 0);
         if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
+        if constexpr (KEYS_AS_CODES) up = q_to_codes(w);
         if constexpr (KV_4BIT && !BUFFERED) pair_q_as_int4(w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
-            SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;
+            SCALED_Q || KEYS_AS_CODES
+                ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)))
+                : 1.0f;
         if constexpr (BY_MATRICES) KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
                 if constexpr (!TURNED_Q) turn_q(w[c]);
                 if constexpr (Q_IN_LDS) put_q(lds, w[c], row, c);
@@ -334,11 +361,35 @@ KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t
     }
 }
 
+// KEYS_AS_CODES: s[t] += K Q^T. W: words of a chunk's queries.
+template <int W>
+KG_DEV void score_codes(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q, const head_t &h,
+                        const keys_t &keys, const ids_t &ids, int start, const u8 *lds) {
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c += CODE_CHUNKS) {
+        u32 key[KROWS][CODE_CHUNKS][W / 2], query[CODE_CHUNKS][W];
+        KG_UNROLL for (int n = 0; n < CODE_CHUNKS; n++) {
+            KG_UNROLL for (int row = 0; row < KROWS; row++)
+                KG_UNROLL for (int j = 0; j < W / 2; j++) key[row][n][j] = k.w[c + n][row][j];
+            int next = c + n + K_AHEAD;
+            if (next < K_CHUNKS) load_k(k, h, keys, ids, start, next, next + 1);
+        }
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+            KG_UNROLL for (int n = 0; n < CODE_CHUNKS; n++) {
+                const u32 *from =
+                    Q_IN_LDS ? q_lds((u8 *)lds, t, c + n) : q.w[Q_IN_LDS ? 0 : t][c + n];
+                KG_UNROLL for (int j = 0; j < W; j++) query[n][j] = from[j];
+            }
+            mma_codes(s[t], key, query);
+        }
+    }
+}
+
 // s[t] = K Q^T for the block; refills k as its chunks are used up.
 KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q, const head_t &h,
                         const keys_t &keys, const ids_t &ids, int start, const u8 *lds) {
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
     const u8 *here = lds + opaque(0);
+    if constexpr (KEYS_AS_CODES) return score_codes<Q_WORDS>(s, k, q, h, keys, ids, start, here);
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
         u32 key[KROWS][64 / KV_BITS];
         KG_UNROLL for (int row = 0; row < KROWS; row++) to_compute<4>(key[row], k.w[c][row]);

@@ -3,6 +3,8 @@
 
 #define KG_FP8_CONVERSIONS 0 // AMD's instructions between 8-bit floats and f32
 #define KG_FP8_PAIRS 0       // the same to pairs of bf16
+// e4m3 meets 8-bit floats in matrix products, this many chunks of 64 dims at once.
+#define KG_FP8_PRODUCTS 0
 
 namespace kg {
 

@@ -4,6 +4,8 @@
 
 #define KG_FP8_CONVERSIONS 1 // AMD's instructions between 8-bit floats and f32
 #define KG_FP8_PAIRS 0       // the same to pairs of bf16
+// e4m3 meets 8-bit floats in matrix products, this many chunks of 64 dims at once.
+#define KG_FP8_PRODUCTS 1
 
 namespace kg {
 
