@@ -26,9 +26,8 @@ KG_DEV int start_after(const keys_t &keys, int block, int start, int steps, int 
 }
 
 // The wave's blocks of one segment.
-KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, args_t a,
-                   const segment_t &g, const role_t &role, const head_t &head, const keys_t &keys,
-                   const u8 *lds) {
+KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
+                   const role_t &role, head_t &head, const keys_t &keys, const u8 *lds) {
     ids_t ids, next_ids;
     k_tile_t k;
     int block = g.block + role.key, by = role.keys, end = block_end_of(a, g, role);
@@ -40,6 +39,8 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_frag_t &q, arg
     load_ids(next_ids, keys, start_after(keys, block, block_start(keys, block), by, end));
     settle_ids(ids, keys);
     load_k(k, head, keys, ids, block_start(keys, block), 0, K_AHEAD);
+    split_q(q);
+    if constexpr (SPLITS_LATE) scale_q(head, q);
     KG_LOOP for (; block < end; block += by) {
         int start = block_start(keys, block);
         v_tile_t v;

@@ -13,8 +13,8 @@ KG_DEV ring_t look_ahead(const segment_t &g, const head_t &head, const keys_t &k
 }
 
 KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
-                 const role_t &role, const head_t &head, const keys_t &keys, const u8 *queries,
-                 u8 *lds, int wave, const ring_t &ring) {
+                 const role_t &role, head_t &head, const keys_t &keys, const u8 *queries, u8 *lds,
+                 int wave, const ring_t &ring) {
     if constexpr (!BUFFERED) {
         attend(m, l, o, q, a, g, role, head, keys, queries);
         return;

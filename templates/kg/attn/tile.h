@@ -70,6 +70,8 @@ constexpr int STAGE_BYTES = STAGED_MATRICES
 // Keys enter products as they are, and bf16 queries as sums of two 8-bit floats.
 constexpr bool KEYS_AS_CODES = KG_FP8_PRODUCTS != 0 && !BUFFERED && !STAGED && !COMPUTE_F16 &&
                                Q_DTYPE == DTYPE_BF16 && KV_DTYPE == E4M3_DTYPE;
+// Behind the first keys, which else would be asked for only when queries are there.
+constexpr bool SPLITS_LATE = KEYS_AS_CODES && !Q_IN_LDS;
 constexpr int CODE_MOST = larger(1, KG_FP8_PRODUCTS),
               CODE_CHUNKS = K_CHUNKS % CODE_MOST ? 1 : CODE_MOST;
 
@@ -298,10 +300,10 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
         else
             load_q_row(w, a, g, row, 0);
         if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
-        if constexpr (KEYS_AS_CODES) up = q_to_codes(w);
+        if constexpr (KEYS_AS_CODES && !SPLITS_LATE) up = q_to_codes(w);
         if constexpr (KV_4BIT && !BUFFERED) pair_q_as_int4(w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
-            SCALED_Q || KEYS_AS_CODES
+            SCALED_Q || (KEYS_AS_CODES && !SPLITS_LATE)
                 ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)))
                 : 1.0f;
         if constexpr (BY_MATRICES) KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
@@ -317,6 +319,18 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
         }
     }
     if constexpr (Q_IN_LDS && !BY_MATRICES) barrier();
+}
+
+// SPLITS_LATE: the rest of load_q.
+KG_DEV void split_q(q_frag_t &q) {
+    if constexpr (SPLITS_LATE) {
+        int lane = (int)opaque(lane_id());
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+            float up = q_to_codes(q.w[t]);
+            KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
+                float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)));
+        }
+    }
 }
 
 // --- keys -------------------------------------------------------------------
