@@ -322,7 +322,7 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
 }
 
 // SPLITS_LATE: the rest of load_q.
-KG_DEV void split_q(q_frag_t &q) {
+template <typename Q> KG_DEV void split_q(Q &q) {
     if constexpr (SPLITS_LATE) {
         int lane = (int)opaque(lane_id());
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
