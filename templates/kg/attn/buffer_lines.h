@@ -108,7 +108,8 @@ KG_DEV void put_scale(u8 *lines, float scale, int wave) {
 }
 // Of the lane's scores of the block whose scales begin at `lines`; of keys times the row's, where
 // it is one for all rows.
-constexpr bool ONE_SCALE = DESCALE == DESCALE_TOKEN && !SCALED_Q && !CASCADE && SOFTCAP == 0;
+constexpr bool PLAIN = SOFTCAP == 0 && ALIBI == 0; // scores are scaled, and nothing else
+constexpr bool ONE_SCALE = DESCALE == DESCALE_TOKEN && PLAIN && !SCALED_Q && !CASCADE;
 KG_DEV void read_scales(token_scale_t &scale, const u8 *lines, const head_t &h) {
     if constexpr (DESCALE != DESCALE_TOKEN) return;
     const u8 *from = lines + s_token((int)lane_id(), 0) * 4;
@@ -125,7 +126,7 @@ KG_DEV void read_scales(token_scale_t &scale, const u8 *lines, const head_t &h) 
 // x = the scores less their base.
 KG_DEV void lower_scores(float (&x)[S_REGS], const scores_t &dot, const head_t &head, int t,
                          int start, const token_scale_t &scale, float base) {
-    constexpr bool PLAIN = SOFTCAP == 0 && ALIBI == 0, TOKEN = DESCALE == DESCALE_TOKEN;
+    constexpr bool TOKEN = DESCALE == DESCALE_TOKEN;
     if constexpr (!PLAIN) scale_scores(x, dot, head, t, start, scale);
     KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
         pair_t y = {x[r], x[r + 1]}, by = pair_of(head.scale[t][0]);
