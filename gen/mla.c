@@ -118,17 +118,18 @@ typedef struct isa_row {
     int32_t soft_mt;  /* most row tiles with conversions in integer arithmetic, whose
                          constants fill the scalars */
     int32_t matrices; /* rows lie in LDS as matrices (kg/mla/mla_matrices_nvidia.h) */
+    int32_t many;     /* units: few keys are read by row blocks of fewer rows (row_blocks_of) */
 } isa_row;
 
 /* clang-format off */
-#define MLA_CDNA1 {16, 32, 4, 150, 2, 0}
-#define MLA_CDNA2 {16, 32, 4, 150, 2, 0}
-#define MLA_CDNA3 {16, 32, 4, 150, 2, 0}
-#define MLA_CDNA4 {16, 32, 4, 150, 2, 0}
-#define MLA_RDNA2 {16, 16, 8, 150, 8, 0}
-#define MLA_RDNA3 {16, 16, 8, 136, 8, 0}
-#define MLA_RDNA4 {16, 16, 8, 120, 8, 0}
-#define MLA_SM90  {8,  16, 8, 60, 8, 1}
+#define MLA_CDNA1 {16, 32, 4, 150, 2, 0, 0}
+#define MLA_CDNA2 {16, 32, 8, 136, 2, 0, 0}
+#define MLA_CDNA3 {16, 32, 8, 136, 2, 0, 1}
+#define MLA_CDNA4 {16, 32, 8, 136, 2, 0, 1}
+#define MLA_RDNA2 {16, 16, 8, 150, 8, 0, 0}
+#define MLA_RDNA3 {16, 16, 8, 136, 8, 0, 0}
+#define MLA_RDNA4 {16, 16, 8, 120, 8, 0, 0}
+#define MLA_SM90  {8,  16, 8, 60,  8, 1, 1}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -138,12 +139,25 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 
 static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
 
+static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
+    int32_t codes = s->rows ? s->rows : s->kv;
+    int own = (codes == KGEN_DTYPE_E4M3FNUZ) == target->fp8_fnuz;
+    return is_8bit(codes) && !(target->fp8_converts && own);
+}
+
 static int32_t part_dims(const kgen_mla_spec *s, const isa_row *isa) {
     int32_t x = 16 / kgen_dtype_size((kgen_dtype)s->kv);
     return kg_attn_part_dims(s->latent, s->waves, isa->columns, x, 0, !isa->matrices);
 }
 
-/* --- as matrices ---------------------------------------------------------- */
+/* --- LDS ------------------------------------------------------------------ */
+
+/* Rows as matrices; or a block of keys, and each wave's scores of it. */
+static int32_t stage_needed(const kgen_mla_spec *s, const isa_row *isa, int32_t rows) {
+    if (isa->matrices) return kg_attn_staged_bytes(width_of(s), rows) + raw_bytes_of(s);
+    int32_t row = kg_attn_stage_row(width_of(s) * kgen_dtype_size((kgen_dtype)s->kv));
+    return isa->keys * (row + s->waves * isa->columns * 4);
+}
 
 static int32_t lds_needed(const kgen_mla_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
@@ -152,9 +166,10 @@ static int32_t lds_needed(const kgen_mla_spec *s, const kgen_target *target) {
     int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
     kg_attn_lds lds = kg_attn_lds_of(0, 1, s->waves, rows, rows, slice / 16, part / 16,
                                      kg_attn_round_most(target->isa == KGEN_ISA_SM90));
-    int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
-    return larger(lds.bytes, stage + kg_attn_staged_bytes(width_of(s), rows) + raw_bytes_of(s)) +
-           s->waves * KG_ATTN_STAGED_PARK_BYTES;
+    int32_t align = isa->matrices ? KG_ATTN_SWIZZLE : 1;
+    int32_t stage = ceil_div(lds.round, align) * align;
+    return larger(lds.bytes, stage + stage_needed(s, isa, rows)) +
+           (isa->matrices ? s->waves * KG_ATTN_STAGED_PARK_BYTES : 0);
 }
 
 static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
@@ -174,6 +189,7 @@ static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa)
 
 /* Registers of a lane: accumulators, its part of the queries, its pieces of the next
  * block. */
+enum { SOFT_CONSTANTS = 24 };
 static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     if (isa->matrices) return registers_of_matrices(s, isa);
@@ -186,7 +202,7 @@ static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *targe
     int32_t row = s->rows ? kg_mla_row_bytes(s->latent, s->rope) : width_of(s) * bytes;
     int32_t pieces = ceil_div(isa->keys * row / 4, s->waves * wave);
     if (s->rows) pieces += ceil_div(pieces, 4); /* a scale each */
-    return acc + q + pieces + isa->fixed;
+    return acc + q + pieces + isa->fixed + (is_soft(s, target) ? SOFT_CONSTANTS : 0);
 }
 
 static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *target) {
@@ -198,9 +214,11 @@ static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *targ
 static kgen_status lds_fits(const kgen_mla_spec *least, const kgen_target *target,
                             kgen_error *err) {
     int32_t bytes = lds_needed(least, target);
-    int32_t most = target->unit_lds_bytes / least->occupancy - target->group_lds_bytes;
-    REQUIRE(bytes <= most, "mt=%d,occ=%d: a workgroup has %d bytes of LDS; %s has %d for each",
-            least->row_tiles, least->occupancy, bytes, target->name, most);
+    int32_t each = target->unit_lds_bytes / least->occupancy - target->group_lds_bytes;
+    int32_t most = isa_rows[target->isa].matrices ? each : target->lds_bytes;
+    REQUIRE(bytes <= most,
+            "mt=%d,waves=%d,occ=%d: a workgroup has %d bytes of LDS; %s has %d for each",
+            least->row_tiles, least->waves, least->occupancy, bytes, target->name, most);
     return KGEN_OK;
 }
 
@@ -217,18 +235,36 @@ static kgen_status registers_fit(const kgen_mla_spec *least, const kgen_target *
     return KGEN_OK;
 }
 
+static int room_for(const kgen_mla_spec *s, const kgen_target *target) {
+    return lds_fits(s, target, NULL) == KGEN_OK &&
+           (isa_rows[target->isa].matrices || registers_fit(s, target, NULL) == KGEN_OK);
+}
+
+/* As many as there are; fewer where only so many have room, as with rows so wide that LDS has none
+ * for the scores of more. */
+static int32_t waves_of(const kgen_mla_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    kgen_mla_spec next = *s;
+    next.row_tiles = larger(s->row_tiles, 1);
+    next.occupancy = larger(s->occupancy, 1);
+    int32_t most = larger(isa->waves, next.row_tiles), least = larger(4, next.row_tiles);
+    for (next.waves = most; next.waves >= least; next.waves /= 2)
+        if (room_for(&next, target)) return next.waves;
+    return most;
+}
+
 /* With the least of what it leaves open. */
 static kgen_status fits(const kgen_mla_spec *s, const kgen_target *target, kgen_error *err) {
     const isa_row *isa = &isa_rows[target->isa];
     kgen_mla_spec least = *s;
     least.row_tiles = larger(s->row_tiles, 1);
-    least.waves = s->waves ? s->waves : larger(isa->waves, s->row_tiles);
+    least.waves = s->waves ? s->waves : waves_of(s, target);
     least.occupancy = larger(s->occupancy, 1);
-    if (!isa->matrices) return registers_fit(&least, target, err);
-    REQUIRE(least.waves == isa->waves,
+    REQUIRE(!isa->matrices || least.waves == isa->waves,
             "waves=%d: on %s two groups of four waves share scores and values; %d", s->waves,
             target->name, isa->waves);
-    return lds_fits(&least, target, err);
+    KGEN_TRY(lds_fits(&least, target, err));
+    return isa->matrices ? KGEN_OK : registers_fit(&least, target, err);
 }
 
 /* --- applicable --------------------------------------------------------- */
@@ -266,18 +302,12 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
 
 /* --- defaults ----------------------------------------------------------- */
 
-static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
-    int32_t codes = s->rows ? s->rows : s->kv;
-    int own = (codes == KGEN_DTYPE_E4M3FNUZ) == target->fp8_fnuz;
-    return is_8bit(codes) && !(target->fp8_converts && own);
-}
-
 /* As many row tiles as there are rows for, as far as registers and LDS go: each reads the
  * cache once. */
 static void tune(kgen_mla_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
-    if (!s->waves) s->waves = larger(isa->waves, s->row_tiles);
+    if (!s->waves) s->waves = waves_of(s, target);
     if (!s->occupancy) s->occupancy = 1;
     if (s->row_tiles) return;
     int32_t most = is_soft(s, target) ? smaller(isa->soft_mt, s->waves) : s->waves;
@@ -291,7 +321,8 @@ static void tune(kgen_mla_spec *s, const kgen_target *target) {
 }
 
 /* Few keys are soon read, as often as it may be: row blocks of fewer rows then have more
- * workgroups merge, which many sequences do without. Measured (docs/performance.md). */
+ * workgroups merge, which many sequences do without. Measured on sm_90, predicted on CDNA
+ * (docs/performance.md). */
 static int32_t row_blocks_of(const kgen_problem *problem) {
     static const struct {
         int64_t keys; /* by half the number of sequences */
@@ -309,10 +340,10 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     kgen_mla_spec *s = &spec->mla;
     const isa_row *isa = &isa_rows[target->isa];
     int32_t row_blocks = row_blocks_of(problem);
-    if (!isa->matrices || s->row_tiles || s->invariant || !row_blocks) return;
+    if (!isa->many || s->row_tiles || s->invariant || !row_blocks) return;
     int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
     s->row_tiles = problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1;
-    while (2 * s->row_tiles * row_blocks <= tiles) s->row_tiles *= 2;
+    while (2 * s->row_tiles <= smaller(tiles / row_blocks, isa->waves)) s->row_tiles *= 2;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {

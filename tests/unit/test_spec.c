@@ -785,8 +785,8 @@ static void test_mla_tuning_by_hand(void **state) {
     (void)state;
     static const refused_row rows[] = {
         {"mla:waves=4", "waves=4: on sm_90 two groups of four waves"},
-        {"mla:occ=2", "mt=1,occ=2: a workgroup has 159744 bytes of LDS; sm_90 has 115712 for"},
-        {"mla:h=128,mt=8,rows=fp8", "mt=8,occ=1: a workgroup has 274432 bytes of LDS; sm_90"},
+        {"mla:occ=2", "mt=1,waves=8,occ=2: a workgroup has 159744 bytes of LDS; sm_90 has 115712"},
+        {"mla:h=128,mt=8,rows=fp8", "waves=8,occ=1: a workgroup has 274432 bytes of LDS; sm_90"},
     };
     check_target_refuses(rows, sizeof rows / sizeof rows[0], "sm_90");
     resolved(rows[0][0], "gfx942");
@@ -794,6 +794,19 @@ static void test_mla_tuning_by_hand(void **state) {
     assert_int_equal(resolved("mla:h=128", "sm_90").mla.row_tiles, 8);
     assert_int_equal(resolved("mla:h=128,rows=fp8", "sm_90").mla.row_tiles, 4);
     assert_int_equal(resolved("mla:h=16,l=640,r=128", "sm_90").mla.row_tiles, 2);
+}
+
+/* Eight waves have scores in LDS, four where rows are too wide for those of eight. */
+static void test_mla_lds_by_hand(void **state) {
+    (void)state;
+    static const refused_row wide[] = {
+        {"mla:l=640,r=128,waves=8",
+         "waves=8,occ=1: a workgroup has 66320 bytes of LDS; gfx942 has"}};
+    check_target_refuses(wide, 1, "gfx942");
+    resolved(wide[0][0], "gfx950");
+    assert_int_equal(resolved("mla:l=640,r=128", "gfx942").mla.waves, 4);
+    assert_int_equal(resolved("mla:l=640,r=128", "gfx950").mla.waves, 8);
+    assert_int_equal(resolved("mla:h=128", "gfx942").mla.waves, 8);
 }
 
 /* More registers than a lane can have by far are refused before a compiler starts; the same
@@ -807,7 +820,7 @@ static void test_mla_registers_by_hand(void **state) {
     };
     check_target_refuses(rows, sizeof rows / sizeof rows[0], "gfx1150");
     static const refused_row eight[] = {
-        {"mla:h=128,mt=8", "mt=8,waves=8,occ=1: a lane needs about 368 registers; gfx942 has 256"}};
+        {"mla:h=128,mt=8", "mt=8,waves=8,occ=1: a lane needs about 354 registers; gfx942 has 256"}};
     check_target_refuses(eight, 1, "gfx942");
     resolved(rows[0][0], "gfx942");
     assert_int_equal(resolved("mla:h=128", "gfx1150").mla.row_tiles, 2);
@@ -1247,6 +1260,7 @@ int main(void) {
         cmocka_unit_test(test_resolve_fills_and_keeps),
         cmocka_unit_test(test_gdn_cuts_every_head),
         cmocka_unit_test(test_mla_tuning_by_hand),
+        cmocka_unit_test(test_mla_lds_by_hand),
         cmocka_unit_test(test_mla_registers_by_hand),
         cmocka_unit_test(test_registers_by_hand),
         cmocka_unit_test(test_gdn_tuning_by_hand),

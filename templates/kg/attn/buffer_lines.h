@@ -103,8 +103,7 @@ KG_DEV float fetch_scale(args_t args, const head_t &h, const keys_t &keys, i32 p
 KG_DEV void put_scale(u8 *lines, float scale, int wave) {
     if constexpr (DESCALE != DESCALE_TOKEN) return;
     int lane = (int)lane_id(), kind = lane / WAVE_KEYS % 2;
-    float x = scale == scale ? scale : float_of(SHORT_NAN); // still a NaN when rounded (pack_p)
-    ((float *)lines)[kind * SET_KEYS + wave * WAVE_KEYS + lane % WAVE_KEYS] = x;
+    ((float *)lines)[kind * SET_KEYS + wave * WAVE_KEYS + lane % WAVE_KEYS] = short_nan(scale);
 }
 // Of the lane's scores of the block whose scales begin at `lines`; of keys times the row's, where
 // it is one for all rows.

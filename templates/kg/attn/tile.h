@@ -68,10 +68,10 @@ constexpr int STAGE_BYTES = STAGED_MATRICES
                                        : 0;
 
 // Keys enter products as they are, and bf16 queries as sums of two 8-bit floats.
-constexpr bool KEYS_AS_CODES = KG_FP8_PRODUCTS != 0 && !BUFFERED && !STAGED && !COMPUTE_F16 &&
+constexpr bool KEYS_AS_CODES = KG_FP8_PRODUCTS != 0 && !BUFFERED && !COMPUTE_F16 &&
                                Q_DTYPE == DTYPE_BF16 && KV_DTYPE == E4M3_DTYPE;
 // Behind the first keys, which else would be asked for only when queries are there.
-constexpr bool SPLITS_LATE = KEYS_AS_CODES && !Q_IN_LDS;
+constexpr bool SPLITS_LATE = KEYS_AS_CODES && !STAGED && !Q_IN_LDS;
 constexpr int CODE_MOST = larger(1, KG_FP8_PRODUCTS),
               CODE_CHUNKS = K_CHUNKS % CODE_MOST ? 1 : CODE_MOST;
 

@@ -22,6 +22,8 @@ KG_DEV u32 round_to_upper(float x) { return bits_of(x) + 0x7fffu + (bits_of(x) >
 // The same in one: what lies in the middle goes away from zero.
 KG_DEV u32 near_upper(float x) { return bits_of(x) + 0x8000u; }
 constexpr u32 SHORT_NAN = 0x7fc00000u;
+// A NaN that still is one when it is rounded by an addition.
+KG_DEV float short_nan(float x) { return x == x ? x : float_of(SHORT_NAN); }
 KG_DEV u32 pack_bf16_soft(float a, float b) { return bf16_soft(a) | bf16_soft(b) << 16; }
 
 // A float rounded to `mant` mantissa bits of a format whose least normal

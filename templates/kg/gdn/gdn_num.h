@@ -64,7 +64,7 @@ KG_DEV u32 pack_state(float a, float b) {
 }
 KG_DEV float with_short_nan(float x) {
     if constexpr (STATE_DTYPE != DTYPE_BF16 || CONVERTS_BF16) return x;
-    return x != x ? float_of(SHORT_NAN) : x;
+    return short_nan(x);
 }
 
 template <int DTYPE> KG_DEV void encode_piece(u32 (&w)[words_of(DTYPE)], const float (&x)[PIECE]) {

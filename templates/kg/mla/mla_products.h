@@ -36,38 +36,69 @@ KG_DEV void load_part(q_part_t &q, args_t a, const segment_t &g, share_of_scores
     float up = 1;
     load_q_row(q.w, a, g, mine.tile * NI + lane_i(lane), mine.chunk);
     if constexpr (SCALED_Q) up = q_to_f16(q.w);
+    if constexpr (KEYS_AS_CODES) up = q_to_codes(q.w);
     KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[c] =
-        SCALED_Q ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0))) : 1.0f;
+        SCALED_Q || KEYS_AS_CODES
+            ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)))
+            : 1.0f;
 }
 
 template <int W> struct alignas(4 * W) words_t {
     u32 w[W];
 };
 
-// Chunks behind the last meet zeros of Q, and so do dims behind the row's end.
-KG_DEV void score_part(scores_t &s, const q_part_t &q, const u8 *stage, share_of_scores_t mine) {
+// A wave's part of the staged rows, of a lane. Chunks behind the last meet zeros of Q, and so do
+// dims behind the row's end.
+struct staged_part_t {
+    const u8 *row;
+    int dim; // of its first chunk
+};
+KG_DEV words_t<4> staged_keys(const staged_part_t &part, int row, int c) {
     constexpr bool whole = HEAD_DIM % K_DIMS == 0 && PARTS * PART_CHUNKS == K_CHUNKS;
-    int lane = (int)lane_id(), first = mine.chunk * K_DIMS + lane_grp(lane) * X;
-    const u8 *row_of_lane = stage + lane_i(lane) * STAGE_ROW + first * KV_BYTES;
-    s = scores_t{};
-    KG_UNROLL for (int c = 0; c < PART_CHUNKS; c++) {
-        bool inside = whole || first + c * K_DIMS < HEAD_DIM;
-        int at = inside ? c * K_DIMS * KV_BYTES : -first * KV_BYTES;
-        u32 key[KROWS][Q_WORDS];
-        KG_UNROLL for (int row = 0; row < KROWS; row++) {
-            words_t<4> x = *(const words_t<4> *)(row_of_lane + row * NI * STAGE_ROW + at);
-            to_compute<4>(key[row], x.w);
+    bool inside = whole || part.dim + c * K_DIMS < HEAD_DIM;
+    int at = inside ? c * K_DIMS * KV_BYTES : -part.dim * KV_BYTES;
+    return *(const words_t<4> *)(part.row + row * NI * STAGE_ROW + at);
+}
+
+KG_DEV void score_chunk(scores_t &s, const q_part_t &q, const staged_part_t &part, int c) {
+    u32 key[KROWS][Q_WORDS];
+    KG_UNROLL for (int row = 0; row < KROWS; row++)
+        to_compute<4>(key[row], staged_keys(part, row, c).w);
+    KG_UNROLL for (int n = 0; n < STEPS; n++) {
+        u32 kw[KROWS][K_WORDS], qw[K_WORDS];
+        KG_UNROLL for (int j = 0; j < K_WORDS; j++) {
+            qw[j] = q.w[c][n * K_WORDS + j];
+            KG_UNROLL for (int row = 0; row < KROWS; row++) kw[row][j] = key[row][n * K_WORDS + j];
         }
-        KG_UNROLL for (int n = 0; n < STEPS; n++) {
-            u32 kw[KROWS][K_WORDS], qw[K_WORDS];
-            KG_UNROLL for (int j = 0; j < K_WORDS; j++) {
-                qw[j] = q.w[c][n * K_WORDS + j];
-                KG_UNROLL for (int row = 0; row < KROWS; row++) kw[row][j] =
-                    key[row][n * K_WORDS + j];
-            }
-            mma_qk(s, kw, qw);
-        }
+        mma_qk(s, kw, qw);
     }
+}
+
+// KEYS_AS_CODES: N chunks as one product.
+template <int N>
+KG_DEV void score_codes(scores_t &s, const q_part_t &q, const staged_part_t &part, int c) {
+    u32 key[KROWS][N][Q_WORDS / 2], query[N][Q_WORDS];
+    KG_UNROLL for (int n = 0; n < N; n++) {
+        KG_UNROLL for (int row = 0; row < KROWS; row++) {
+            words_t<4> x = staged_keys(part, row, c + n);
+            KG_UNROLL for (int j = 0; j < Q_WORDS / 2; j++) key[row][n][j] = x.w[j];
+        }
+        KG_UNROLL for (int j = 0; j < Q_WORDS; j++) query[n][j] = q.w[c + n][j];
+    }
+    mma_codes(s, key, query);
+}
+
+KG_DEV void score_part(scores_t &s, const q_part_t &q, const u8 *stage, share_of_scores_t mine) {
+    constexpr int TOGETHER = PART_CHUNKS / CODE_MOST * CODE_MOST;
+    int lane = (int)lane_id(), first = mine.chunk * K_DIMS + lane_grp(lane) * X;
+    staged_part_t part = {stage + lane_i(lane) * STAGE_ROW + first * KV_BYTES, first};
+    s = scores_t{};
+    if constexpr (KEYS_AS_CODES) {
+        KG_UNROLL for (int c = 0; c < TOGETHER; c += CODE_MOST)
+            score_codes<CODE_MOST>(s, q, part, c);
+        KG_UNROLL for (int c = TOGETHER; c < PART_CHUNKS; c++) score_codes<1>(s, q, part, c);
+    } else
+        KG_UNROLL for (int c = 0; c < PART_CHUNKS; c++) score_chunk(s, q, part, c);
 }
 
 // --- scores in LDS: as a lane has them, so it has them back --------------------

@@ -55,11 +55,12 @@ struct alignas(16) line_t {
 };
 
 KG_DEV u32 pack_kv(float a, float b) {
-    return KV_DTYPE == DTYPE_FP16 ? pack_f16(a, b) : pack_bf16(a, b);
+    return KV_DTYPE == DTYPE_FP16 ? pack_f16(a, b) : pack_bf16_numbers(a, b);
 }
 
-// 16 codes of one block.
-KG_DEV void codes_to_kv(u32 (&x)[8], const u32 (&codes)[4], float scale) {
+// 16 codes of one block. A code that is no number is a short NaN.
+KG_DEV void codes_to_kv(u32 (&x)[8], const u32 (&codes)[4], float scale_of_block) {
+    float scale = short_nan(scale_of_block);
     KG_UNROLL for (int i = 0; i < 4; i++) {
         float f[4];
         fp8_values<CODE_DTYPE>(f, codes[i]);

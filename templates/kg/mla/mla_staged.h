@@ -64,19 +64,18 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_part_t &q, con
     share_of_scores_t mine = scores_of_wave(wave);
     int lane = (int)opaque(lane_id()); // no place is kept for the next segment
     pieces_t pieces;
-    i32 page = stage_page(keys, g.block * TOK);
-    i32 next_page = stage_page(keys, (g.block + 1) * TOK);
-    fetch(pieces, stage_row(head, keys, page, g.block * TOK), wave, lane);
+    i32 page = stage_page(keys, g.block * TOK, wave);
+    i32 next_page = stage_page(keys, (g.block + 1) * TOK, wave);
+    fetch(pieces, head, keys, settle_page(page), g.block * TOK, wave, lane);
     KG_LOOP for (int block = g.block; block < g.block_end; block++) {
         int start = block * TOK;
         scores_t s;
         barrier(); // the block before has been read
         put(stage, pieces, wave, lane);
         barrier();
-        page = next_page;
-        next_page = stage_page(keys, start + 2 * TOK);
-        if (block + 1 < g.block_end)
-            fetch(pieces, stage_row(head, keys, page, start + TOK), wave, lane);
+        page = settle_page(next_page);
+        next_page = stage_page(keys, start + 2 * TOK, wave);
+        if (block + 1 < g.block_end) fetch(pieces, head, keys, page, start + TOK, wave, lane);
         score_part(s, q, stage, mine);
         if (!OWN_TILES || !mine.leads) tell_scores(stage, s, q, wave);
         if constexpr (OWN_TILES) {
