@@ -1,6 +1,6 @@
 /* How long a turn takes where waves of a SIMD wait for its units, for each other's bytes and for
  * their own: each issues in order, memory answers the later the more is under way (measured:
- * docs/predict.md), and all SIMDs of all compute units do the same. */
+ * docs/predict.md), and all SIMDs of all compute units do the same, or the one is alone. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,7 +10,8 @@
 enum {
     RAMP = 4, /* turns that are not counted */
     TURNS = 12,
-    COUNTED = 64 /* loads and stores that the counter of a wave holds */
+    COUNTED = 64, /* loads and stores that the counter of a wave holds */
+    PATH = 64     /* bytes that the way to a compute unit carries in a cycle */
 };
 
 /* issue: cycles between two instructions of a wave. alone: matrix instructions leave the vector
@@ -45,6 +46,7 @@ typedef struct simd {
     const kgen_target *target;
     issue_row row;
     double mhz;
+    double alike; /* SIMDs of the device that do the same */
     double vector, matrix, memory; /* when they are free; memory: this SIMD's share of it */
     double area;                   /* bytes x cycles under way */
     int waves;
@@ -70,17 +72,15 @@ static void wait_until(wave *w, int allowed) {
 
 /* Until an answer comes, with so many bytes of the SIMD under way; those of the others too. */
 static double latency_of(const simd *s, double bytes) {
-    double all = bytes * s->target->simds; /* of a compute unit */
-    double us = bytes > 0 ? all * s->target->typical_cus / kgen__device_bandwidth(s->device, all)
-                          : s->device->read_us;
+    double all = bytes * s->alike, of_unit = all / s->target->typical_cus;
+    double us = bytes > 0 ? all / kgen__device_bandwidth(s->device, of_unit) : s->device->read_us;
     return us * s->mhz;
 }
 
 /* bytes: of the wave; of stores 0, which are only counted. */
 static void ask(simd *s, wave *w, double bytes) {
-    const kgen_target *t = s->target;
     wait_until(w, COUNTED - 1);
-    double share = s->device->achievable / s->mhz / t->typical_cus / t->simds;
+    double share = fmin(s->device->achievable / s->mhz / s->alike, PATH);
     s->memory = fmax(s->memory, w->now) + bytes / share;
     double done = fmax(s->memory, w->now + latency_of(s, under_way(s, w->now) + bytes));
     int last = (w->first + w->count - 1) % COUNTED;
@@ -149,14 +149,18 @@ kgen_status kgen__predict_pace(kgen__mix *out, const kgen__path *path, const kge
     if (kgen__device_find(&device, target, NULL) != KGEN_OK || !path->count) return KGEN_OK;
     simd *s = malloc(sizeof *s);
     if (!s) return kgen_fail(err, KGEN_E_NOMEM, "prediction: no memory for waves");
-    for (int waves = 1; waves <= KGEN__PACES; waves++) {
+    for (int waves = 0; waves <= KGEN__PACES; waves++) {
+        double in_flight;
+        int alone = waves == 0;
         *s = (simd){.path = path,
                     .device = device,
                     .target = target,
                     .row = issue_rows[target->isa],
                     .mhz = device->loaded_mhz,
-                    .waves = waves};
-        run(s, &out->turn_us[waves - 1], &out->turn_flight[waves - 1]);
+                    .alike = alone ? 1 : (double)target->typical_cus * target->simds,
+                    .waves = alone ? 1 : waves};
+        run(s, alone ? &out->alone_us : &out->turn_us[waves - 1],
+            alone ? &in_flight : &out->turn_flight[waves - 1]);
     }
     free(s);
     out->turn_bytes = 0;

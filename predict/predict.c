@@ -49,6 +49,8 @@ static double of_waves(const double *values, double waves) {
 /* Turns of a SIMD in a microsecond. */
 static double turns_of(const kgen__mix *m, double waves) {
     double turns[KGEN__PACES];
+    /* Few SIMDs with a wave each have more of the memory than all would. */
+    if (waves < 1) return waves / (m->alone_us + waves * (m->turn_us[0] - m->alone_us));
     for (int n = 0; n < KGEN__PACES; n++) turns[n] = (n + 1) / m->turn_us[n];
     return of_waves(turns, waves);
 }

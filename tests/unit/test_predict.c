@@ -375,6 +375,9 @@ static void test_paces(void **state) {
     assert_true(4 / m.turn_us[3] > 2 / m.turn_us[0]); /* others wait beside it */
     kgen__mix deep = pace_of(ahead, "gfx942");
     assert_true(deep.turn_us[0] < 0.5 * m.turn_us[0] && deep.turn_flight[0] > 3 * 1024);
+    assert_true(deep.alone_us < 0.6 * deep.turn_us[0]); /* the latency of an idle memory, over 5 */
+    m = pace_of(vector, "gfx942");
+    assert_near(m.alone_us, m.turn_us[0], "nothing is shared");
 }
 
 /* More waves do more, and none more than the memory gives. */
