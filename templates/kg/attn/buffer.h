@@ -40,9 +40,6 @@ template <int PIECES> KG_DEV u32 piece_of_lane(int first) {
     return (u32)smaller(first + (int)lane_id() % lanes_of_row(PIECES), PIECES - 1);
 }
 
-struct alignas(16) piece_t {
-    u32 w[4];
-};
 // W words of the cache, elements in order.
 template <int W> KG_DEV void convert_words(u32 (&out)[W * 16 / KV_BITS], const u32 (&in)[W]) {
     to_compute<W>(out, in);

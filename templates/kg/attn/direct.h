@@ -19,6 +19,10 @@ constexpr bool WAITS_COUNT = !IS_SM90;
 // Conversions in integer arithmetic need all scalars, and any order.
 constexpr bool ORDERED = !KV_8BIT || KV_INTEGER || NATIVE_FP8;
 
+// RDNA: page numbers come before the next keys and become scalars behind this turn's values. At the
+// head of a turn the compiler would wait for the keys as well, before it asks for values.
+constexpr bool SETTLES_BEHIND = BY_PAGE && WAVE == 32;
+
 // First token of the block `steps` on from the one at `start`.
 KG_DEV int start_after(const keys_t &keys, int block, int start, int steps, int end) {
     if constexpr (!WAITS_COUNT) return block_after(keys, block, start, steps);
@@ -38,6 +42,7 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a,
     load_ids(ids, keys, block_start(keys, block));
     load_ids(next_ids, keys, start_after(keys, block, block_start(keys, block), by, end));
     settle_ids(ids, keys);
+    if constexpr (SETTLES_BEHIND) settle_ids(next_ids, keys);
     load_k(k, head, keys, ids, block_start(keys, block), 0, K_AHEAD);
     split_q(q);
     if constexpr (SPLITS_LATE) scale_q(head, q);
@@ -53,7 +58,10 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a,
         score_block(dots, k, q, head, keys, ids, start, lds);
         ids_t far_ids;
         load_ids(far_ids, keys, start_after(keys, block, start, 2 * by, end));
-        settle_ids(next_ids, keys);
+        if constexpr (SETTLES_BEHIND)
+            order_here();
+        else
+            settle_ids(next_ids, keys);
         if (WAITS_COUNT || block + by < end)
             load_k(k, head, keys, next_ids, start_after(keys, block, start, by, end), 0, K_AHEAD);
         spread_page_scales(scale);
@@ -67,6 +75,7 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a,
             pack_p(p[t], s);
         }
         weigh_values(o, v, p, head, keys, ids, start, role.v);
+        if constexpr (SETTLES_BEHIND) settle_ids(far_ids, keys);
         ids = next_ids;
         next_ids = far_ids;
     }

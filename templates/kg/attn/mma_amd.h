@@ -19,8 +19,9 @@ struct scores_t {
 };
 KG_DEV float score(const scores_t &s, int reg) { return s.tile[reg / O_REGS][reg % O_REGS]; }
 
-// W: words of an operand, of which gfx11 takes whole ones as well (OPERAND_WORDS).
-template <int W> KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][W], const u32 (&q)[W]) {
+// W: words of an operand, of which gfx11 takes whole ones as well (OPERAND_WORDS); of the keys KW.
+template <int KW, int W>
+KG_DEV void mma_qk(scores_t &s, const u32 (&k)[KROWS][KW], const u32 (&q)[W]) {
     KG_UNROLL for (int row = 0; row < KROWS; row++) s.tile[row] =
         mma_tile(s.tile[row], as_words(k[row]), as_words(q));
 }

@@ -117,6 +117,11 @@ template <int W> KG_DEV void mma_qk(scores_t &s, const u32 (&k)[1][W], const u32
     half_of<W>(keys[0], k[0]);
     mma_qk(s, keys, query);
 }
+template <int W> KG_DEV void mma_qk(scores_t &s, const u32 (&k)[1][W], const u32 (&q)[2 * W]) {
+    u32 query[W];
+    half_of<2 * W>(query, q);
+    mma_qk(s, k, query);
+}
 template <int W> KG_DEV void mma_pv(acc_t &o, const u32 (&v)[W], const u32 (&p)[W]) {
     u32 values[W / 2], weights[W / 2];
     half_of<W>(values, v);

@@ -27,6 +27,9 @@ KG_DEV acc_t wmma_16(acc_t c, const words8 &a16, const words8 &b16) {
 KG_DEV acc_t mma_tile(acc_t c, const words4 &a, const words4 &b) {
     return where_written(wmma_16(c, both_halves(a), both_halves(b)));
 }
+KG_DEV acc_t mma_tile(acc_t c, const words4 &a, const words8 &b) {
+    return where_written(wmma_16(c, both_halves(a), b));
+}
 KG_DEV acc_t mma_tile(acc_t c, const words8 &a, const words8 &b) {
     return where_written(wmma_16(c, a, b));
 }

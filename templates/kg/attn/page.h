@@ -12,15 +12,20 @@ namespace kg {
 constexpr bool SMALL_PAGE = PAGE > 0 && PAGE < 16;
 // A row of key tiles, and what a lane weighs of as many tokens, lies in one page: pages are
 // scalars, and so is where a row of tokens begins. Not where scalars are short.
-constexpr bool BY_PAGE = WAVE == 64 && !PACKED && !BUFFERED && !STAGED && !SMALL_PAGE &&
-                         KEEP == 0 && !CASCADE && TREE == 0;
+constexpr bool BY_PAGE = !IS_SM90 && !PACKED && !BUFFERED && !STAGED && !SMALL_PAGE && KEEP == 0 &&
+                         !CASCADE && TREE == 0;
 constexpr int K_IDS = SMALL_PAGE ? KROWS : BY_PAGE ? TOK / 16 : 1; // page numbers a lane needs
 constexpr int V_IDS = SMALL_PAGE ? TPL : 1;
 constexpr bool SHARED_ID = !SMALL_PAGE && TOK == 16; // a block lies in one page
 
+// BY_PAGE, of such a row: what lane i has of the keys, and how many a lane weighs.
+KG_DEV int row_token(int i) { return TOK == 16 ? k_token(i, 0) : i; }
+constexpr int ROW_TPL = TPL * 16 / TOK;
+
 // What stands at a place of a block's operands.
 KG_DEV int token_at(int place) {
-    return BY_PAGE ? 16 * (place / 4 % 2) + 4 * (place / 8) + place % 4 : place;
+    return BY_PAGE ? 16 * (place / ROW_TPL % (TOK / 16)) + ROW_TPL * (place / TPL) + place % ROW_TPL
+                   : place;
 }
 
 struct keys_t {

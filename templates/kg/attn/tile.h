@@ -105,6 +105,10 @@ struct head_t {
     int span_end[SPANS ? ROW_TILES : 1][COLS];
 };
 
+struct alignas(16) piece_t {
+    u32 w[4];
+};
+
 // --- queries ----------------------------------------------------------------
 
 // Row `row` of the block: token row / GROUP, head row % GROUP.
@@ -280,9 +284,10 @@ KG_DEV void put_q(u8 *lds, const u32 (&w)[Q_WORDS], int row, int chunk) {
         (u32 *)(at + (((u32)chunk % 2 * 4 + piece) ^ i) * 16) = w[piece % Q_WORDS];
 }
 
-KG_DEV u32 *q_lds(u8 *lds, int t, int c) {
-    return (u32 *)lds + ((t * K_CHUNKS + c) * WAVE + (int)lane_id()) * Q_WORDS;
+KG_DEV u32 *q_lds(u8 *lds, int t, int c, int lane) {
+    return (u32 *)lds + ((t * K_CHUNKS + c) * WAVE + lane) * Q_WORDS;
 }
+KG_DEV u32 *q_lds(u8 *lds, int t, int c) { return q_lds(lds, t, c, (int)lane_id()); }
 
 // `lds`: of the waves with the same rows.
 KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
@@ -360,7 +365,7 @@ KG_DEV void load_k(k_tile_t &k, const head_t &h, const keys_t &keys, const ids_t
         if constexpr (BY_PAGE)
             p = row_in_page(
                 page_rows(keys, ids.k[row % K_IDS], h.k, h.k_page, h.k_token, start + 16 * row),
-                lane_i((int)lane_id()), h.k_token, (u32)grp * 16);
+                row_token(lane_i((int)lane_id())), h.k_token, (u32)grp * 16);
         else
             p = k_row(h, keys, ids, start, row);
         KG_UNROLL for (int c = from; c < to; c++) {
@@ -398,26 +403,53 @@ KG_DEV void score_codes(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
     }
 }
 
+// Queries of a step. RDNA reads them from LDS as its products take them: of gfx11 each half wave
+// all of them, which is less than to exchange halves.
+constexpr bool Q_BY_PIECES = Q_IN_LDS && WAVE == 32 && K_WORDS == 4;
+struct step_t {
+    u32 w[Q_BY_PIECES ? OPERAND_WORDS : K_WORDS];
+};
+KG_DEV step_t step_of(const q_frag_t &q, const u8 *lds, int t, int c, int n) {
+    step_t x;
+    if constexpr (Q_BY_PIECES) {
+        int lane = (int)lane_id();
+        KG_UNROLL for (int j = 0; j < OPERAND_WORDS; j += 4) {
+            int from = OPERAND_WORDS == K_WORDS ? lane : lane_at(lane_i(lane), j / 4);
+            piece_t piece = *(const piece_t *)(q_lds((u8 *)lds, t, c, from) + n * K_WORDS);
+            KG_UNROLL for (int i = 0; i < 4; i++) x.w[j + i] = piece.w[i];
+        }
+    } else {
+        const u32 *query = Q_IN_LDS ? q_lds((u8 *)lds, t, c) : q.w[Q_IN_LDS ? 0 : t][c];
+        KG_UNROLL for (int j = 0; j < K_WORDS; j++) x.w[j] = query[n * K_WORDS + j];
+    }
+    return x;
+}
+// That of the step behind it, past the last the first.
+KG_DEV step_t step_after(const q_frag_t &q, const u8 *lds, int t, int c, int n) {
+    int next = ((c * ROW_TILES + t) * STEPS + n + 1) % (K_CHUNKS * ROW_TILES * STEPS);
+    return step_of(q, lds, next / STEPS % ROW_TILES, next / STEPS / ROW_TILES, next % STEPS);
+}
+
 // s[t] = K Q^T for the block; refills k as its chunks are used up.
 KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q, const head_t &h,
                         const keys_t &keys, const ids_t &ids, int start, const u8 *lds) {
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
     const u8 *here = lds + opaque(0);
     if constexpr (KEYS_AS_CODES) return score_codes<Q_WORDS>(s, k, q, h, keys, ids, start, here);
+    step_t next = Q_BY_PIECES ? step_of(q, here, 0, 0, 0) : step_t{};
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
         u32 key[KROWS][64 / KV_BITS];
         KG_UNROLL for (int row = 0; row < KROWS; row++) to_compute<4>(key[row], k.w[c][row]);
         if (c + K_AHEAD < K_CHUNKS) load_k(k, h, keys, ids, start, c + K_AHEAD, c + K_AHEAD + 1);
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            const u32 *query = Q_IN_LDS ? q_lds((u8 *)here, t, c) : q.w[Q_IN_LDS ? 0 : t][c];
             KG_UNROLL for (int n = 0; n < STEPS; n++) {
-                u32 kw[KROWS][K_WORDS], qw[K_WORDS];
-                KG_UNROLL for (int j = 0; j < K_WORDS; j++) {
-                    qw[j] = query[n * K_WORDS + j];
+                u32 kw[KROWS][K_WORDS];
+                KG_UNROLL for (int j = 0; j < K_WORDS; j++)
                     KG_UNROLL for (int row = 0; row < KROWS; row++) kw[row][j] =
                         key[row][n * K_WORDS + j];
-                }
-                mma_qk(s[t], kw, qw);
+                step_t query = Q_BY_PIECES ? next : step_of(q, here, t, c, n);
+                if constexpr (Q_BY_PIECES) next = step_after(q, here, t, c, n);
+                mma_qk(s[t], kw, query.w);
             }
         }
     }
@@ -441,11 +473,11 @@ KG_DEV void load_v_natural(u32 (&w)[R][W], const head_t &h, const keys_t &keys, 
     int dim = chunk * CHUNK_DIMS + i * V_LANE_DIMS;
     if (V_DIM % (CHUNK_DIMS * V_SPLIT) != 0 && dim >= V_DIM) dim = 0; // not stored
     if constexpr (BY_PAGE) {
-        int first = 4 * lane_grp((int)lane_id());
-        KG_UNROLL for (int n = 0; n < TPL; n += 4) {
-            page_rows_t rows =
-                page_rows(keys, ids.k[n / 4 % K_IDS], h.v, h.v_page, h.v_token, start + 4 * n);
-            KG_UNROLL for (int j = 0; j < 4; j++) load_cached(
+        int first = ROW_TPL * lane_grp((int)lane_id());
+        KG_UNROLL for (int n = 0; n < TPL; n += ROW_TPL) {
+            page_rows_t rows = page_rows(keys, ids.k[n / ROW_TPL % K_IDS], h.v, h.v_page, h.v_token,
+                                         start + n / ROW_TPL * 16);
+            KG_UNROLL for (int j = 0; j < ROW_TPL; j++) load_cached(
                 w[n + j], row_in_page(rows, first + j, h.v_token, (u32)(dim * KV_BITS / 8)));
         }
         return;

@@ -20,6 +20,7 @@ constexpr int S_REGS = 8;  // scores a lane holds of a block
 constexpr int O_REGS = 4;  // accumulators a lane holds of a 16 x NI tile
 constexpr int COLS = 1;    // columns a lane holds scores of
 constexpr int K_WORDS = 4; // words of a key row that one step consumes
+constexpr int OPERAND_WORDS = K_WORDS;
 
 KG_DEV int lane_i(int lane) { return lane % 16; }
 KG_DEV int lane_grp(int lane) { return lane / 16; }

@@ -19,6 +19,7 @@ constexpr int S_REGS = 4;
 constexpr int O_REGS = 4;
 constexpr int COLS = BY_MATRICES ? 1 : 2;
 constexpr int K_WORDS = 2;
+constexpr int OPERAND_WORDS = K_WORDS;
 
 KG_DEV int lane_i(int lane) { return lane / 4; }
 KG_DEV int lane_grp(int lane) { return lane % 4; }

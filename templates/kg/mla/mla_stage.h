@@ -25,12 +25,12 @@ KG_DEV i32 stage_page(const keys_t &keys, int start, int wave) {
 }
 
 // Of the wave's pieces, number `n` of the lane; those behind the last are the last.
-struct piece_t {
+struct stage_piece_t {
     int row, column; // a token of the block; of 16 bytes
 };
-KG_DEV piece_t piece_of(int wave, int lane, int n) {
+KG_DEV stage_piece_t piece_of(int wave, int lane, int n) {
     int at = smaller(lane + n * WAVE, STAGE_PIECES - 1);
-    return piece_t{smaller(wave * STAGE_ROWS + at / ROW_PIECES, TOK - 1), at % ROW_PIECES};
+    return stage_piece_t{smaller(wave * STAGE_ROWS + at / ROW_PIECES, TOK - 1), at % ROW_PIECES};
 }
 
 // When it is there: nobody waits for it later, with the rows behind it on their way.
@@ -42,7 +42,7 @@ KG_DEV void fetch_rows(pieces_t &pieces, const head_t &h, const keys_t &keys, i3
     i32 id = (i32)inside_pool(keys, page);
     page_rows_t rows = page_rows(keys, id, h.k, h.k_page, h.k_token, start + first);
     KG_UNROLL for (int n = 0; n < LANE_PIECES; n++) {
-        piece_t p = piece_of(wave, lane, n);
+        stage_piece_t p = piece_of(wave, lane, n);
         fetch_piece(pieces.w[n], pieces.scale[BLOCKED ? n : 0],
                     (u64)row_in_page(rows, p.row - first, h.k_token, 0), p.column);
     }
@@ -54,7 +54,7 @@ KG_DEV void fetch(pieces_t &pieces, const head_t &h, const keys_t &keys, i32 pag
     if constexpr (ROWS_OF_PAGE) return fetch_rows(pieces, h, keys, page, start, wave, lane);
     u64 row_of_lane = cached_row(h, keys, page, start + (int)lane_id() % TOK);
     KG_UNROLL for (int n = 0; n < LANE_PIECES; n++) {
-        piece_t p = piece_of(wave, lane, n);
+        stage_piece_t p = piece_of(wave, lane, n);
         fetch_piece(pieces.w[n], pieces.scale[BLOCKED ? n : 0], row_of(row_of_lane, p.row),
                     p.column);
     }
@@ -69,7 +69,7 @@ KG_DEV void put_codes(u8 *to, const u32 (&codes)[4], float scale) {
 
 KG_DEV void put(u8 *stage, const pieces_t &pieces, int wave, int lane) {
     KG_UNROLL for (int n = 0; n < LANE_PIECES; n++) {
-        piece_t p = piece_of(wave, lane, n);
+        stage_piece_t p = piece_of(wave, lane, n);
         u8 *row = stage + k_place(p.row) * STAGE_ROW;
         if constexpr (BLOCKED)
             if (p.column < CODE_PIECES) {
