@@ -46,7 +46,7 @@ typedef struct simd {
     const kgen_target *target;
     issue_row row;
     double mhz;
-    double alike; /* SIMDs of the device that do the same */
+    double alike;                  /* SIMDs of the device that do the same */
     double vector, matrix, memory; /* when they are free; memory: this SIMD's share of it */
     double area;                   /* bytes x cycles under way */
     int waves;

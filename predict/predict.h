@@ -22,7 +22,7 @@ typedef struct kgen__mix {
      * waves a SIMD (pace.c): how long each takes for it, and how many bytes the SIMD has under
      * way, on average. 0: not known. */
     double turn_us[KGEN__PACES], turn_flight[KGEN__PACES];
-    double alone_us; /* the same of one wave where no other SIMD asks for anything */
+    double alone_us;    /* the same of one wave where no other SIMD asks for anything */
     int32_t turn_bytes; /* that the way loads, of load_bytes */
 } kgen__mix;
 
