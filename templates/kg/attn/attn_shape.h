@@ -107,6 +107,11 @@ KG_SHAPE int kg_attn_whole_words(int bits, int cascade, int token_scales) {
 /* Bytes between two staged keys: what reads 16 bytes of 8 of them at a time then meets each bank
  * once. */
 KG_SHAPE int kg_attn_stage_row(int bytes) { return bytes / 16 % 2 ? bytes : bytes + 16; }
+/* Blocks of keys in LDS: with two, one comes while the other is weighed, and scores of the next
+ * are there before. What else lies there takes less than 4 KiB. */
+KG_SHAPE int kg_attn_stages(int lds_bytes, int keys_bytes, int scores_bytes) {
+    return 2 * keys_bytes + scores_bytes + 4096 <= lds_bytes ? 2 : 1;
+}
 /* The same as matrices, of which rows are 128 bytes of a key: queries of all rows, two sets of
  * keys, probabilities of a set. Behind them lies what a wave knows of its work. */
 enum { KG_ATTN_STAGED_KEYS = 64, KG_ATTN_STAGED_PARK_BYTES = 128 };

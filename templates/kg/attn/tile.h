@@ -48,10 +48,14 @@ constexpr int Q_LDS_WORDS = // of the waves with the same rows
     kg_attn_q_registers(ROW_TILES, kg_attn_q_lds_dims(HEAD_DIM, BY_MATRICES), NGRP, QX) * WAVE;
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (OWN_ROWS ? WAVES : 1) : 0;
 
-// STAGED: a block of keys lies in LDS, and then the scores that each wave has of it; or sets of
-// keys as matrices.
-constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8);
-constexpr int STAGE_SCORES = TOK * STAGE_ROW;
+// STAGED: a block of keys lies in LDS, two where there is room, and then the scores that each wave
+// has of one; or sets of keys as matrices. One where conversions have the registers that two take.
+constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8), STAGE_KEYS = TOK * STAGE_ROW;
+constexpr int SCORES_BYTES = V_SPLIT * WAVE * S_REGS * 4;
+constexpr int STAGES = KV_BITS == 8 && !CONVERTS_BF16 && ACC_REGS >= 64
+                           ? 1
+                           : kg_attn_stages(KG_LDS_BYTES, STAGE_KEYS, SCORES_BYTES);
+constexpr int STAGE_SCORES = STAGES * STAGE_KEYS;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
 constexpr kg_attn_sets SETS =
@@ -63,7 +67,7 @@ constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES
                                 ? kg_attn_staged_bytes(HEAD_DIM, ROW_TILES *NI) + STAGE_RAW
-                            : STAGED   ? STAGE_SCORES + V_SPLIT * WAVE * S_REGS * 4
+                            : STAGED   ? STAGE_SCORES + SCORES_BYTES
                             : BUFFERED ? SETS.bytes
                                        : 0;
 

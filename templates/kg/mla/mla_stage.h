@@ -81,4 +81,23 @@ KG_DEV void put(u8 *stage, const pieces_t &pieces, int wave, int lane) {
     }
 }
 
+// Rows on their way, and the page of those behind them.
+struct bring_t {
+    pieces_t pieces;
+    i32 next_page;
+};
+KG_DEV void bring_first(bring_t &b, const head_t &h, const keys_t &keys, int block, int wave,
+                        int lane) {
+    i32 page = stage_page(keys, block * TOK, wave);
+    b.next_page = stage_page(keys, (block + 1) * TOK, wave);
+    fetch(b.pieces, h, keys, settle_page(page), block * TOK, wave, lane);
+}
+// Where those on their way have come.
+KG_DEV void bring_next(bring_t &b, const head_t &h, const keys_t &keys, int block, int end,
+                       int wave, int lane) {
+    i32 page = settle_page(b.next_page);
+    b.next_page = stage_page(keys, (block + 1) * TOK, wave);
+    if (block < end) fetch(b.pieces, h, keys, page, block * TOK, wave, lane);
+}
+
 } // namespace kg

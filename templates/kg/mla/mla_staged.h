@@ -5,6 +5,9 @@
 //   P = exp2(S - m)    a tile a wave, and P goes through LDS; where tiles are few, S
 //                      goes through LDS and P is worked out in every wave
 //   O += V^T P         a slice of the values a wave, from the same LDS
+//
+// Where LDS has room for two blocks, values of one and scores of the next are one step, and what
+// is between them the other: half the barriers.
 #pragma once
 #include "kg/attn/attn_run.h"
 #include "kg/mla/mla_products.h"
@@ -43,48 +46,89 @@ KG_DEV void weigh_own(column_t &m, column_t &l, const scores_t &s, const q_part_
     tell(stage, SAID_COLUMNS, tile, factor);
 }
 
-KG_DEV void weigh_block(column_t &m, column_t &l, values_t &o, const head_t &head,
-                        const keys_t &keys, int start, u8 *stage, int wave) {
-    u32 p[ROW_TILES][P_WORDS];
-    if constexpr (OWN_TILES)
-        hear_weights(p, o, stage);
-    else
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            float dots[S_REGS];
-            hear_scores(dots, stage, t, 0);
-            weigh_tile(p[t], m, l, o, dots, head, t, keys, start);
-        }
-    weigh_stage(o, stage, p, wave);
+KG_DEV void score_stage(scores_t &s, const q_part_t &q, u8 *stage, const u8 *block,
+                        share_of_scores_t mine, int wave) {
+    score_part(s, q, block, mine);
+    if (!OWN_TILES || !mine.leads) tell_scores(stage, s, q, wave);
+}
+
+typedef u32 weights_t[ROW_TILES][P_WORDS];
+
+KG_DEV void weigh_tiles(weights_t &p, column_t &m, column_t &l, values_t &o, const head_t &head,
+                        const keys_t &keys, int start, u8 *stage) {
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        float dots[S_REGS];
+        hear_scores(dots, stage, t, 0);
+        weigh_tile(p[t], m, l, o, dots, head, t, keys, start);
+    }
 }
 
 // The workgroup's blocks of one segment: all waves go through them together.
+KG_DEV void attend_in_step(column_t &m, column_t &l, values_t &o, const q_part_t &q,
+                           const segment_t &g, const head_t &head, const keys_t &keys, u8 *stage,
+                           share_of_scores_t mine, int wave, int lane) {
+    bring_t b;
+    bring_first(b, head, keys, g.block, wave, lane);
+    KG_LOOP for (int block = g.block; block < g.block_end; block++) {
+        scores_t s;
+        weights_t p;
+        barrier(); // the block before has been read
+        put(stage, b.pieces, wave, lane);
+        barrier();
+        bring_next(b, head, keys, block + 1, g.block_end, wave, lane);
+        score_stage(s, q, stage, stage, mine, wave);
+        if constexpr (OWN_TILES) {
+            if (PARTS > 1) barrier();
+            if (mine.leads) weigh_own(m, l, s, q, head, keys, block * TOK, stage, mine.tile);
+        }
+        barrier();
+        if constexpr (OWN_TILES)
+            hear_weights(p, o, stage);
+        else
+            weigh_tiles(p, m, l, o, head, keys, block * TOK, stage);
+        weigh_stage(o, stage, p, wave);
+    }
+}
+
+// The same with two blocks. What is said of weights lies apart from what is said of scores.
+KG_DEV void attend_ahead(column_t &m, column_t &l, values_t &o, const q_part_t &q,
+                         const segment_t &g, const head_t &head, const keys_t &keys, u8 *stage,
+                         share_of_scores_t mine, int wave, int lane) {
+    bring_t b;
+    scores_t s;
+    int at = 0; // of the block that is weighed
+    bring_first(b, head, keys, g.block, wave, lane);
+    barrier(); // the segment before is done with
+    put(stage, b.pieces, wave, lane);
+    bring_next(b, head, keys, g.block + 1, g.block_end, wave, lane);
+    barrier();
+    score_stage(s, q, stage, stage, mine, wave);
+    KG_LOOP for (int block = g.block; block < g.block_end; block++) {
+        weights_t p;
+        bool more = block + 1 < g.block_end;
+        barrier(); // scores are told, and the block before has been read
+        if constexpr (!OWN_TILES) weigh_tiles(p, m, l, o, head, keys, block * TOK, stage);
+        if (OWN_TILES && mine.leads)
+            weigh_own(m, l, s, q, head, keys, block * TOK, stage, mine.tile);
+        if (more) put(stage + STAGE_KEYS - at, b.pieces, wave, lane);
+        bring_next(b, head, keys, block + 2, g.block_end, wave, lane);
+        barrier(); // weights are told, and the next block is there
+        if constexpr (OWN_TILES) hear_weights(p, o, stage);
+        weigh_stage(o, stage + at, p, wave);
+        at = STAGE_KEYS - at;
+        if (more) score_stage(s, q, stage, stage + at, mine, wave);
+    }
+}
+
 KG_DEV void attend(column_t &m, column_t &l, values_t &o, const q_part_t &q, const segment_t &g,
                    const head_t &head, const keys_t &keys, u8 *stage, int wave) {
     if (g.block >= g.block_end || g.see.last < 0) return;
-    share_of_scores_t mine = scores_of_wave(wave);
     int lane = (int)opaque(lane_id()); // no place is kept for the next segment
-    pieces_t pieces;
-    i32 page = stage_page(keys, g.block * TOK, wave);
-    i32 next_page = stage_page(keys, (g.block + 1) * TOK, wave);
-    fetch(pieces, head, keys, settle_page(page), g.block * TOK, wave, lane);
-    KG_LOOP for (int block = g.block; block < g.block_end; block++) {
-        int start = block * TOK;
-        scores_t s;
-        barrier(); // the block before has been read
-        put(stage, pieces, wave, lane);
-        barrier();
-        page = settle_page(next_page);
-        next_page = stage_page(keys, start + 2 * TOK, wave);
-        if (block + 1 < g.block_end) fetch(pieces, head, keys, page, start + TOK, wave, lane);
-        score_part(s, q, stage, mine);
-        if (!OWN_TILES || !mine.leads) tell_scores(stage, s, q, wave);
-        if constexpr (OWN_TILES) {
-            if (PARTS > 1) barrier();
-            if (mine.leads) weigh_own(m, l, s, q, head, keys, start, stage, mine.tile);
-        }
-        barrier();
-        weigh_block(m, l, o, head, keys, start, stage, wave);
-    }
+    share_of_scores_t mine = scores_of_wave(wave);
+    if constexpr (STAGES > 1)
+        attend_ahead(m, l, o, q, g, head, keys, stage, mine, wave, lane);
+    else
+        attend_in_step(m, l, o, q, g, head, keys, stage, mine, wave, lane);
 }
 
 // What waits for the end of a segment waits in vector registers, of which there are more.
