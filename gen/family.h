@@ -58,7 +58,7 @@ static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target)
 
 /* Registers that a compiler has for a lane where a compute unit is to hold so many workgroups of
  * such waves. It drops the wish where waves or their LDS find no room. INT32_MAX: not known; that
- * of sm_90 and of gfx1250, which uses more than max_vgprs, are not held to it. */
+ * of sm_90 and of gfx1250, some of whose kernels have more than max_vgprs, are not held to it. */
 int32_t kgen__lane_room(const kgen_target *target, int32_t waves, int32_t groups,
                         int32_t lds_bytes);
 

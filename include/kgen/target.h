@@ -32,7 +32,7 @@ typedef struct kgen_target {
     int32_t lds_bytes;       /* LDS a workgroup may use; on sm_90 without asking for more */
     int32_t unit_lds_bytes;  /* LDS of a compute unit */
     int32_t group_lds_bytes; /* of it, taken by each resident workgroup beside its own */
-    int32_t max_vgprs;       /* registers a lane may use before it spills */
+    int32_t max_vgprs;       /* registers a lane is counted to have before it spills */
     int32_t vgpr_file;       /* registers a lane slot of one SIMD shares out */
     int32_t vgpr_granule;
     int32_t max_waves;   /* resident waves a SIMD */

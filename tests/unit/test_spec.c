@@ -825,6 +825,9 @@ static void test_mla_registers_by_hand(void **state) {
     resolved(rows[0][0], "gfx942");
     assert_int_equal(resolved("mla:h=128", "gfx1150").mla.row_tiles, 2);
     assert_int_equal(resolved("mla:h=128,l=32,r=16", "gfx1150").mla.row_tiles, 2);
+    /* gfx1250 addresses 1024 registers; kernels that count on them spill. */
+    assert_int_equal(resolved("mla:h=128,l=128,r=32", "gfx1250").mla.row_tiles, 2);
+    assert_int_equal(resolved("attn:d=512,g=2,page=16", "gfx1250").attn.v_split, 4);
     assert_int_equal(resolved("mla:h=128,l=32,r=16,kv=fp8", "gfx1030").mla.row_tiles, 2);
 }
 
