@@ -69,18 +69,17 @@ KG_DEV seq_t seq_at(args_t a, int line) {
 // The sequence that lane `lane` looked up, for the whole wave: in scalar
 // registers, where there are any.
 KG_DEV seq_t seq_of_lane(args_t a, const seq_t &mine, u32 lane) {
-    int line = uniform((int)shuffle((u32)mine.line, lane));
-    extent_t e = {line, 1, uniform((int)shuffle((u32)mine.kv_len, lane)), CAUSAL != 0, line, 0, 0};
+    int line = (int)read_lane((u32)mine.line, lane);
+    extent_t e = {line, 1, (int)read_lane((u32)mine.kv_len, lane), CAUSAL != 0, line, 0, 0};
     if constexpr (CASCADE) {
-        e.seq = uniform((int)shuffle((u32)mine.index, lane));
-        e.shared = uniform((int)shuffle((u32)mine.shared, lane));
+        e.seq = (int)read_lane((u32)mine.index, lane);
+        e.shared = (int)read_lane((u32)mine.shared, lane);
     }
     if constexpr (RAGGED != 0 || CASCADE != 0) {
-        e.start = uniform((int)shuffle((u32)mine.q_start, lane));
-        e.count = e.keys - uniform((int)shuffle((u32)mine.context, lane));
+        e.start = (int)read_lane((u32)mine.q_start, lane);
+        e.count = e.keys - (int)read_lane((u32)mine.context, lane);
     }
-    if constexpr (CAUSAL == CAUSAL_SEQ)
-        e.causal = uniform((int)shuffle((u32)mine.causal, lane)) != 0;
+    if constexpr (CAUSAL == CAUSAL_SEQ) e.causal = (int)read_lane((u32)mine.causal, lane) != 0;
     if constexpr (CASCADE) e.causal = e.causal && e.shared >= 0;
     return seq_from(a, line, e);
 }
@@ -159,20 +158,7 @@ KG_DEV u32 units_of(const seq_t &s) {
     return UNBOUNDED ? s.items / 2 * s.pair + s.middle : s.items * item_units(s);
 }
 
-KG_DEV u32 wave_sum(u32 x) {
-    u32 lane = lane_id();
-    KG_UNROLL for (u32 m = 1; m < WAVE; m *= 2) x += shuffle(x, lane ^ m);
-    return x;
-}
-KG_DEV u32 wave_prefix(u32 x) { // inclusive
-    // A pair of scalars a condition, else: kept for the next 64 sequences.
-    u32 lane = PARKS_SEGMENT ? opaque(lane_id()) : lane_id();
-    KG_UNROLL for (u32 m = 1; m < WAVE; m *= 2) {
-        u32 below = shuffle(x, lane >= m ? lane - m : lane);
-        x += lane >= m ? below : 0;
-    }
-    return x;
-}
+KG_DEV u32 wave_total(u32 prefix) { return read_lane(prefix, WAVE - 1); }
 
 // To the sequence that has the next unit; past the end where there is none left.
 KG_DEV void next_seq(work_t &w, args_t a) {
@@ -193,9 +179,13 @@ KG_DEV work_t work_begin(args_t a) {
     work_t w;
     int lane = (int)lane_id();
     seq_t mine = seq_at(a, lane);
-    u32 units = units_of(mine);
-    KG_LOOP for (int s = lane + WAVE; s < lines_of(a); s += WAVE) units += units_of(seq_at(a, s));
-    u32 total = (u32)uniform((int)wave_sum(units));
+    u32 prefix = sum_below(units_of(mine)), total = wave_total(prefix);
+    if (lines_of(a) > WAVE) {
+        u32 units = 0;
+        KG_LOOP for (int s = lane + WAVE; s < lines_of(a); s += WAVE) units +=
+            units_of(seq_at(a, s));
+        total += wave_total(sum_below(units));
+    }
     u32 least = least_part(a, total), wanted = (total + least - 1) / least, group = group_id();
     u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
     w.unit = w.end = w.seq_start = 0;
@@ -210,12 +200,13 @@ KG_DEV work_t work_begin(args_t a) {
     w.end = cut_start(w.cut, part + 1);
     if constexpr (PARKS_SEGMENT) w.cut.extra = opaque(w.cut.extra);
     KG_LOOP for (int base = 0; base < lines_of(a); base += WAVE) {
-        if (base > 0) mine = seq_at(a, base + lane);
-        u32 prefix = wave_prefix(units_of(mine));
+        if (base > 0) {
+            mine = seq_at(a, base + lane);
+            prefix = sum_below(units_of(mine));
+        }
         u64 beyond = ballot(w.seq_start + prefix > w.unit);
-        u32 last = beyond ? first_bit(beyond) : WAVE - 1;
-        u32 upto = (u32)uniform((int)shuffle(prefix, last));
-        w.seq_start += upto;
+        u32 last = first_bit(beyond | 1ull << (WAVE - 1));
+        w.seq_start += read_lane(prefix, last);
         if (!beyond) continue;
         w.seq = seq_of_lane(a, mine, last);
         w.seq_start -= units_of(w.seq);

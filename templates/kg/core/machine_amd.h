@@ -145,6 +145,25 @@ template <int MASK = 1> KG_DEV float max_lanes(float x) {
         return x;
 }
 
+// Of a lane and those of the wave below it: within 16 lanes by shifts, then of all 16 by what
+// the last of them has, which lanes of other rows receive.
+template <int CTRL, int ROWS_TO> KG_DEV u32 add_dpp(u32 x, u32 from) {
+    return x + (u32)__builtin_amdgcn_update_dpp(0, (i32)from, CTRL, ROWS_TO, 15, false);
+}
+template <int LANES = WAVE> KG_DEV u32 sum_below(u32 x) {
+    x = add_dpp<0x111, 15>(x, x); // row_shr 1
+    x = add_dpp<0x112, 15>(x, x);
+    x = add_dpp<0x114, 15>(x, x);
+    x = add_dpp<0x118, 15>(x, x);
+    if constexpr (LANES == 64) {
+        x = add_dpp<0x142, 10>(x, x);    // row_bcast 15: to the next 16 lanes
+        return add_dpp<0x143, 12>(x, x); // row_bcast 31: to the next 32
+    } else {
+        u32 other = __builtin_amdgcn_permlanex16(0, x, ~0u, ~0u, false, false);
+        return add_dpp<0xe4, 10>(x, other); // quad_perm 0 1 2 3
+    }
+}
+
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }
 // Additions of their own: emulated devices leave out what the instruction would add.

@@ -116,6 +116,15 @@ KG_DEV float max_lanes(float x) {
     return x;
 }
 
+// Of a lane and those of the wave below it.
+KG_DEV u32 sum_below(u32 x) {
+    const u32 *all = exchange(&x, 1);
+    u32 sum = 0, lane = lane_id();
+    for (u32 l = 0; l <= lane; l++) sum += all[l * EXCHANGE_WORDS];
+    exchange_done();
+    return sum;
+}
+
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }
 KG_DEV u32 bit_count(u64 x) { return (u32)__builtin_popcountll(x); }

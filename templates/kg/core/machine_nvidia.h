@@ -65,6 +65,8 @@ KG_DEV void atomic_store(u32 *p, u32 x) {
 }
 
 KG_DEV u32 shuffle(u32 x, u32 from) { return __shfl_sync(0xffffffffu, x, from); }
+// One lane's, the same for all.
+KG_DEV u32 read_lane(u32 x, u32 lane) { return shuffle(x, lane); }
 KG_DEV bool any(bool x) { return __any_sync(0xffffffffu, x); }
 KG_DEV u64 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 
@@ -73,6 +75,15 @@ KG_DEV u64 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
     KG_UNROLL for (int mask = LOW; mask < HIGH; mask *= 2) KG_UNROLL for (int i = 0; i < N; i++)
         x[i] += __shfl_xor_sync(0xffffffffu, x[i], mask);
+}
+
+// Of a lane and those of the wave below it.
+KG_DEV u32 sum_below(u32 x) {
+    KG_UNROLL for (u32 m = 1; m < WAVE; m *= 2) {
+        u32 below = __shfl_up_sync(0xffffffffu, x, m);
+        x += lane_id() >= m ? below : 0;
+    }
+    return x;
 }
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__ffsll((i64)x) - 1; } // x is not 0
