@@ -45,10 +45,10 @@ typedef enum kgen_attn_error {
  * the others are zeros, lse -inf. One of fewer than 0 keys, or of more than the
  * table has pages for, has none;
  * one whose rows lead out of q is left out; a page outside the pool is the pool's
- * last. Tokens from cu_seqlens_q[S] on are zeros. Where `error` is given, the
- * launch says of each sequence what was wrong, for which it reads the table once
- * more. In an unfit workspace the rows of a sequence that several workgroups
- * share are NaN, lse too.
+ * last; with table=i64 it may be the page that the number's lower half names. Tokens
+ * from cu_seqlens_q[S] on are zeros. Where `error` is given, the launch says of each
+ * sequence what was wrong, for which it reads the table once more. In an unfit workspace
+ * the rows of a sequence that several workgroups share are NaN, lse too.
  *
  * cascade=1: of each group of sequences, those from prefix_seqs[p] on, before
  * prefix_seqs[p + 1], the first prefix_lens[p] keys lie in the same pages. Those that are

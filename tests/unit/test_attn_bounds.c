@@ -346,6 +346,18 @@ static void test_too_much_work(void **state) {
     kgen_memory_free(ctx, r.args.workspace);
 }
 
+/* Words that are added to would change what the launch reads. */
+static void test_error_words_apart(void **state) {
+    rig r;
+    (void)state;
+    make(&r);
+    kgen_kernel *kernel = prepare(&r, VERIFY);
+    r.args.attn->error.data = r.lens;
+    assert_int_equal(kgen_launch(kernel, &r.args, NULL, &did), KGEN_E_ARG);
+    assert_string_equal(did.text, "seq_lens: overlaps error, which the kernel writes");
+    kgen_memory_free(ctx, r.args.workspace);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_tokens_than_t),
@@ -357,6 +369,7 @@ int main(void) {
         cmocka_unit_test(test_units_of_several_blocks),
         cmocka_unit_test(test_offsets_that_fall_in_a_group),
         cmocka_unit_test(test_too_much_work),
+        cmocka_unit_test(test_error_words_apart),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -124,7 +124,8 @@ KG_DEV void gate_out(args_t a, row_t row, int dim, float (&x)[4]) {
 
 KG_DEV void store_lse(args_t a, row_t row, sums_t total) {
     if constexpr (LSE != 0) {
-        bool empty = total.maximum == -INFINITE;
+        // A sum that is NaN has no maximum either.
+        bool empty = total.maximum == -INFINITE && total.sum == 0.0f;
         int outer = LSE == LSE_TH ? row.token : row.head;
         int inner = LSE == LSE_TH ? row.head : row.token;
         store(a.lse + outer * a.lse_row + inner,
