@@ -1,8 +1,8 @@
-// mla:phase=decode,q=bf16,kv=bf16,o=bf16,l=512,r=64,h=16,page=64,descale=none,waves=4,mt=1,occ=1
+// mla:phase=decode,q=bf16,kv=bf16,o=bf16,l=512,r=64,h=16,page=64,descale=none,waves=8,mt=1,occ=1
 // for gfx942, written by kgen
-#define KG_KERNEL kg_mla_decode_bf16_kvbf16_l512_r64_h16_t1_p64_e46b8d751e
+#define KG_KERNEL kg_mla_decode_bf16_kvbf16_l512_r64_h16_t1_p64_ab2b35ea4a
 #define KG_ISA_CDNA3 1
-#define KG_WORKGROUP 256
+#define KG_WORKGROUP 512
 #define KG_WAVE 64
 #define KG_SIMDS 4
 #define KG_LDS_BYTES 65536
@@ -43,7 +43,7 @@ constexpr int DESCALE_NONE = 1;
 constexpr int DESCALE_HEAD = 2;
 constexpr int DESCALE = 1;
 constexpr int INVARIANT = 0;
-constexpr int V_SPLIT = 4;
+constexpr int V_SPLIT = 8;
 constexpr int ROW_TILES = 1;
 constexpr int OCCUPANCY = 1;
 constexpr int HEAD_DIM = 576;
