@@ -115,6 +115,7 @@ typedef struct isa_row {
     int32_t keys;    /* of a block */
     int32_t waves;
     int32_t fixed;    /* registers of addresses, conversions, operands */
+    int32_t soft;     /* of conversions in integer arithmetic, beside them */
     int32_t soft_mt;  /* most row tiles with conversions in integer arithmetic, whose
                          constants fill the scalars */
     int32_t matrices; /* rows lie in LDS as matrices (kg/mla/mla_matrices_nvidia.h) */
@@ -122,14 +123,14 @@ typedef struct isa_row {
 } isa_row;
 
 /* clang-format off */
-#define MLA_CDNA1 {16, 32, 4, 150, 2, 0, 0}
-#define MLA_CDNA2 {16, 32, 8, 136, 2, 0, 0}
-#define MLA_CDNA3 {16, 32, 8, 136, 2, 0, 1}
-#define MLA_CDNA4 {16, 32, 8, 136, 2, 0, 1}
-#define MLA_RDNA2 {16, 16, 8, 150, 8, 0, 0}
-#define MLA_RDNA3 {16, 16, 8, 136, 8, 0, 0}
-#define MLA_RDNA4 {16, 16, 8, 120, 8, 0, 0}
-#define MLA_SM90  {8,  16, 8, 60,  8, 1, 1}
+#define MLA_CDNA1 {16, 32, 4, 150, 0, 2, 0, 0}
+#define MLA_CDNA2 {16, 32, 8, 136, 24, 2, 0, 0}
+#define MLA_CDNA3 {16, 32, 8, 136, 24, 2, 0, 1}
+#define MLA_CDNA4 {16, 32, 8, 136, 24, 2, 0, 1}
+#define MLA_RDNA2 {16, 16, 8, 150, 0, 8, 0, 0}
+#define MLA_RDNA3 {16, 16, 8, 136, 0, 8, 0, 0}
+#define MLA_RDNA4 {16, 16, 8, 120, 0, 8, 0, 0}
+#define MLA_SM90  {8,  16, 8, 60,  0, 8, 1, 1}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -189,7 +190,6 @@ static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa)
 
 /* Registers of a lane: accumulators, its part of the queries, its pieces of the next
  * block. */
-enum { SOFT_CONSTANTS = 24 };
 static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
     if (isa->matrices) return registers_of_matrices(s, isa);
@@ -202,7 +202,7 @@ static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *targe
     int32_t row = s->rows ? kg_mla_row_bytes(s->latent, s->rope) : width_of(s) * bytes;
     int32_t pieces = ceil_div(isa->keys * row / 4, s->waves * wave);
     if (s->rows) pieces += ceil_div(pieces, 4); /* a scale each */
-    return acc + q + pieces + isa->fixed + (is_soft(s, target) ? SOFT_CONSTANTS : 0);
+    return acc + q + pieces + isa->fixed + (is_soft(s, target) ? isa->soft : 0);
 }
 
 static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *target) {

@@ -103,10 +103,10 @@ KG_DEV void attend_ahead(column_t &m, column_t &l, values_t &o, const q_part_t &
     bring_next(b, head, keys, g.block + 1, g.block_end, wave, lane);
     barrier();
     score_stage(s, q, stage, stage, mine, wave);
+    barrier();
     KG_LOOP for (int block = g.block; block < g.block_end; block++) {
         weights_t p;
         bool more = block + 1 < g.block_end;
-        barrier(); // scores are told, and the block before has been read
         if constexpr (!OWN_TILES) weigh_tiles(p, m, l, o, head, keys, block * TOK, stage);
         if (OWN_TILES && mine.leads)
             weigh_own(m, l, s, q, head, keys, block * TOK, stage, mine.tile);
@@ -117,6 +117,9 @@ KG_DEV void attend_ahead(column_t &m, column_t &l, values_t &o, const q_part_t &
         weigh_stage(o, stage + at, p, wave);
         at = STAGE_KEYS - at;
         if (more) score_stage(s, q, stage, stage + at, mine, wave);
+        // Scores are told, and the block has been read. At the head of the loop hipRTC 7.2 forgets
+        // to wait for what went into LDS at its end.
+        barrier();
     }
 }
 
