@@ -128,7 +128,7 @@ typedef struct isa_row {
 #define MLA_CDNA3 {16, 32, 8, 136, 24, 2, 0, 1}
 #define MLA_CDNA4 {16, 32, 8, 136, 24, 2, 0, 1}
 #define MLA_RDNA2 {16, 16, 8, 150, 0, 8, 0, 0}
-#define MLA_RDNA3 {16, 16, 8, 136, 0, 8, 0, 0}
+#define MLA_RDNA3 {16, 16, 8, 136, 7, 8, 0, 0}
 #define MLA_RDNA4 {16, 16, 8, 120, 0, 8, 0, 0}
 #define MLA_SM90  {8,  16, 8, 60,  0, 8, 1, 1}
 /* clang-format on */
