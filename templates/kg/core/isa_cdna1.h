@@ -5,6 +5,7 @@
 #define KG_FP8_PAIRS 0       // the same to pairs of bf16
 // e4m3 meets 8-bit floats in matrix products, this many chunks of 64 dims at once.
 #define KG_FP8_PRODUCTS 0
+#define KG_WAIT_LDS "s_waitcnt lgkmcnt(0)" // for what the wave has in LDS
 
 namespace kg {
 

@@ -58,8 +58,11 @@ KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
 // What is issued before stays before.
 KG_DEV void order_here() { __builtin_amdgcn_sched_barrier(0); }
 
+// The fence's own wait for what the wave has in LDS is not to be relied on: hipRTC of ROCm 7.2
+// loses it at the head of a loop whose end writes there.
 KG_DEV void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    asm volatile(KG_WAIT_LDS : : : "memory");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
