@@ -511,13 +511,19 @@ def warm_peers(rows, options, peers):
 
 # ---- report -------------------------------------------------------------------
 
-FAMILIES = ("aiter", "vllm", "flashinfer", "torch")
+FAMILIES = ("aiter", "vllm", "flashinfer", "flashmla", "torch")
 COLUMNS = (("row", "row", "{:34}"), ("kgen_us", "kgen us", "{:9.1f}"), ("kgen_share", "of read", "{:7.1%}"),
            ("kgen_tflops", "TFLOP/s", "{:7.1f}"),
            ("aiter_us", "aiter us", "{:9.1f}"), ("vllm_us", "vllm us", "{:9.1f}"),
-           ("flashinfer_us", "flashinfer", "{:10.1f}"), ("torch_us", "torch us", "{:9.1f}"),
+           ("flashinfer_us", "flashinfer", "{:10.1f}"), ("flashmla_us", "flashmla", "{:9.1f}"), ("torch_us", "torch us", "{:9.1f}"),
            ("ratio", "peer/kgen", "{:9.2f}"), ("peer_best", "best peer", "{:12}"),
            ("kgen_error", "kgen err", "{:9.1e}"), ("peer_error", "peer err", "{:9.1e}"))
+
+
+def columns_of(peers):
+    """Without those of families that no peer is of."""
+    absent = {f"{family}_us" for family in FAMILIES} - {peer.name.split("-")[0] + "_us" for peer in peers}
+    return [column for column in COLUMNS if column[0] not in absent]
 
 
 def details(result):
@@ -563,11 +569,12 @@ def measure(rows, options, context, device, peers):
     report = {"device": context.name, "emulated": device == "cpu", "torch": torch.__version__,
               "triton": triton.__version__, "seed": options.seed, **ceilings(options.repeats, device),
               "left_out": [], "rows": []}
+    columns = columns_of(peers)
     print(f"{context.name}: read {report['read_gbs']:.0f} GB/s ({report['read_shape']}), "
-          f"copy {report['copy_gbs']:.0f} GB/s\n{harness.heading(COLUMNS)}", flush=True)
+          f"copy {report['copy_gbs']:.0f} GB/s\n{harness.heading(columns)}", flush=True)
     left = harness.time_rows(
         rows, options, report, lambda row: time_row(row, options, context, device, peers, report["read_gbs"]),
-        lambda result: [harness.line_of(COLUMNS, result)] + details(result), lambda longest: is_spent(options, longest))
+        lambda result: [harness.line_of(columns, result)] + details(result), lambda longest: is_spent(options, longest))
     report["left_out"] = [row.name for row in left]
     harness.write_files(report, options)
     print("\n".join(token_ratios(rows, report["rows"]) + geometric_means(report["rows"])))

@@ -1,10 +1,10 @@
-"""Times kgen's latent attention (mla) on an NVIDIA GPU, beside vLLM's Triton MLA decode and FlashInfer's
-BatchMLAPagedAttentionWrapper.
+"""Times kgen's latent attention (mla) on an NVIDIA GPU, beside vLLM's Triton MLA decode, FlashInfer's
+BatchMLAPagedAttentionWrapper and FlashMLA.
 
 Method, options and tables are those of attn_bench.py: graphs over cold pages, candidates alternate. The cached
 row of 512 + 64 numbers is the key of all heads, its first 512 the value. See docs/bench.md.
 
-  --grid      batch 1 to 128 by context 1k to 64k, with 16 and with 128 heads
+  --grid      batch 1 to 128 by context 1k to 64k, with 16, 128, 8 and 64 heads
   --build     compile the kernels of the rows into the cache; needs no GPU and no torch
   --check     only compare small cases with a float32 reference (also --device cpu:sm90)
   --dry-run   all of it on small rows without a GPU
@@ -65,7 +65,7 @@ def usual_rows():
 def rows(options):
     if not options.grid:
         return usual_rows()
-    return sum((attn_bench.map_rows(lambda lens, heads=heads: Row(lens, q_heads=heads)) for heads in (16, 128)), [])
+    return sum((attn_bench.map_rows(lambda lens, heads=heads: Row(lens, q_heads=heads)) for heads in (16, 128, 8, 64)), [])
 
 
 def dry_rows(rows, options):

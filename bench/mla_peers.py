@@ -1,9 +1,12 @@
 """The peers of mla_bench.py (see docs/bench.md): vLLM's Triton MLA decode, loaded from .peers/ without installing its
-package, and FlashInfer, where its package is installed."""
+package, and FlashInfer and FlashMLA, where their packages are installed or in .peers/."""
+import itertools
+
 import torch
 import torch.nn.functional as F
 import triton
 
+import harness
 import peers
 from attn_peers import Peer
 from peers import Missing
@@ -44,49 +47,93 @@ class Vllm(Peer):
 
 
 class FlashInfer(Peer):
-    """Planned once: all sets have the same lengths. Their pages are put in its place before a launch."""
+    """Planned once: all sets have the same lengths. Their pages are put in its place before a launch. `page`: 1 where
+    the pool is given as pages of one token, 0 where as it is."""
     INDICES = "_kv_indices_buf"
+    ROOM = 256 << 20
     broken = set()
 
-    def __init__(self, backend):
+    def __init__(self, backend, page):
+        peers.install({})
         try:
             from flashinfer.mla import BatchMLAPagedAttentionWrapper as wrapper
         except Exception as error:  # its package asks for much at import
             raise Missing(f"flashinfer: {type(error).__name__}: {str(error)[:120]}") from None
-        self.name, self.backend, self.make = f"flashinfer-{backend}", backend, wrapper
+        self.name, self.backend, self.page, self.make = f"flashinfer-{backend}" + "-p1" * page, backend, page, wrapper
 
     def takes(self, row):
-        return row.kv != "fp8" and self.name not in self.broken
+        return (self.name, row.spec) not in self.broken
+
+    def is_own_choice(self, row):
+        return self.backend == "fa3" and not self.page
 
     def bind(self, case):
         try:
             self.plan(case)
             self.run(case, 0)
         except Exception:
-            self.broken.add(self.name)  # it compiles here: what fails once fails for every row
+            self.broken.add((self.name, case.row.spec))  # it compiles here: what fails once fails for every such row
             raise
 
     def plan(self, case):
         row, device, latent = case.row, case.q.device, case.v.shape[-1]
-        pages = torch.tensor([-(-n // row.page) for n in row.seq_lens])
-        used = (torch.arange(case.table.shape[2])[None, :] < pages[:, None]).to(case.table.device)
-        self.indices = [table[used] for table in case.table]
+        page = self.page or row.page
+        pages = torch.tensor([-(-n // page) for n in row.seq_lens])
+        used = (torch.arange(case.table.shape[2] * (row.page // page))[None, :] < pages[:, None]).to(device)
+        inside = torch.arange(row.page // page, dtype=torch.int32, device=device)
+        self.indices = [(table[:, :, None] * len(inside) + inside).flatten(1)[used] for table in case.table]
+        self.cache = case.k[:, :, 0].reshape(-1, page, row.dim)
         ends = F.pad(pages.cumsum(0), (1, 0)).to(torch.int32)
-        self.wrapper = self.make(torch.zeros(256 << 20, dtype=torch.uint8, device=device), backend=self.backend)
-        self.wrapper.plan(case.cu, ends.to(device), self.indices[0], case.lens, row.q_heads, latent,
-                          row.dim - latent, row.page, row.is_ragged, case.scale, case.q.dtype, case.k.dtype)
-        if not hasattr(self.wrapper, self.INDICES):
+        room = harness.Pools.take("flashinfer", (self.ROOM,), torch.uint8, device, lambda n, dtype, device: torch.zeros(
+            n, dtype=dtype, device=device))
+        self.wrapper = self.make(room, backend=self.backend)
+        self.wrapper.plan(qo_indptr=case.cu, kv_indptr=ends.to(device), kv_indices=self.indices[0], kv_len_arr=case.lens,
+                          num_heads=row.q_heads, head_dim_ckv=latent, head_dim_kpe=row.dim - latent, page_size=page,
+                          causal=row.is_ragged, sm_scale=case.scale, q_data_type=case.q.dtype, kv_data_type=case.k.dtype)
+        self.planned = getattr(self.wrapper, "_planned_backend", self.wrapper)
+        if not hasattr(self.planned, self.INDICES):
             raise Missing(f"flashinfer: this version keeps no {self.INDICES}")
+        self.scales = {} if case.k_descale is None else dict.fromkeys(("ckv_scale", "kpe_scale"), float(case.k_descale))
 
     def run(self, case, index):
-        setattr(self.wrapper, self.INDICES, self.indices[index])
+        setattr(self.planned, self.INDICES, self.indices[index])
         latent = case.v.shape[-1]
-        self.wrapper.run(case.q[..., :latent], case.q[..., latent:], case.v[:, :, 0], case.k[:, :, 0, latent:],
-                         out=case.out)
+        self.wrapper.run(q_nope=case.q[..., :latent], q_pe=case.q[..., latent:], ckv_cache=self.cache[..., :latent],
+                         kpe_cache=self.cache[..., latent:], out=case.out, **self.scales)
         return case.out
+
+
+class FlashMla(Peer):
+    """Plans in its first launch, and keeps the plan."""
+    name, compiles = "flashmla", False
+    PAGE = 64
+
+    def __init__(self):
+        peers.install({})
+        try:
+            import flash_mla
+        except Exception as error:
+            raise Missing(f"flash_mla: {type(error).__name__}: {str(error)[:120]}") from None
+        self.package = flash_mla
+
+    def takes(self, row):
+        return row.kv != "fp8" and row.page == self.PAGE and len(set(row.q_lens)) == 1
+
+    def bind(self, case):
+        self.plan, _ = self.package.get_mla_metadata()
+
+    def run(self, case, index):
+        row = case.row
+        q = case.q.view(len(row.seq_lens), -1, row.q_heads, row.dim)
+        out, _ = self.package.flash_mla_with_kvcache(
+            q, case.k, case.table[index], case.lens, case.v.shape[-1], self.plan, softmax_scale=case.scale,
+            causal=row.is_ragged)
+        return out.flatten(0, 1)
 
 
 def kinds(with_torch):
     """name -> what makes the peer; torch has none"""
     made = {f"vllm-{parts or 'own'}": (lambda parts=parts: Vllm(parts)) for parts in (0, 4, 16, 64)}
-    return made | {f"flashinfer-{backend}": (lambda backend=backend: FlashInfer(backend)) for backend in ("fa2", "fa3")}
+    for backend, page in itertools.product(("fa2", "fa3"), (0, 1)):
+        made[f"flashinfer-{backend}" + "-p1" * page] = lambda backend=backend, page=page: FlashInfer(backend, page)
+    return made | {"flashmla": FlashMla}
