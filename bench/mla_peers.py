@@ -25,7 +25,7 @@ class Vllm(Peer):
         self.decode = peers.load("vllm.v1.attention.ops.triton_decode_attention", "decode_attention_fwd")
 
     def takes(self, row):
-        return not row.is_ragged
+        return not row.is_ragged and not row.is_listed
 
     def is_own_choice(self, row):
         return not self.parts
@@ -62,7 +62,7 @@ class FlashInfer(Peer):
         self.name, self.backend, self.page, self.make = f"flashinfer-{backend}" + "-p1" * page, backend, page, wrapper
 
     def takes(self, row):
-        return (self.name, row.spec) not in self.broken
+        return not row.is_listed and (self.name, row.spec) not in self.broken
 
     def is_own_choice(self, row):
         return self.backend == "fa3" and not self.page
@@ -106,7 +106,7 @@ class FlashInfer(Peer):
 class FlashMla(Peer):
     """Plans in its first launch, and keeps the plan."""
     name, compiles = "flashmla", False
-    PAGE = 64
+    PAGE, HEADS = 64, 64
 
     def __init__(self):
         peers.install({})
@@ -117,17 +117,24 @@ class FlashMla(Peer):
         self.package = flash_mla
 
     def takes(self, row):
+        """Of lists whole blocks, of whole tiles of heads."""
+        if row.is_listed:
+            return row.x == "bf16" and row.q_heads % self.HEADS == 0 and all(n % self.PAGE == 0 for n in row.seq_lens)
         return row.kv != "fp8" and row.page == self.PAGE and len(set(row.q_lens)) == 1
 
     def bind(self, case):
         self.plan, _ = self.package.get_mla_metadata()
+        self.q = case.q.view(len(case.row.seq_lens), -1, *case.q.shape[1:])
+        self.cache = case.k
+        if case.row.is_listed:
+            self.cache = case.k.view(torch.float8_e4m3fn).view(-1, self.PAGE, 1, case.k.shape[-1])
 
     def run(self, case, index):
-        row = case.row
-        q = case.q.view(len(row.seq_lens), -1, row.q_heads, row.dim)
+        table, latent = case.table[index], case.v.shape[-1]
+        seen = dict(block_table=None, cache_seqlens=None, is_fp8_kvcache=True, indices=table[:, None]) \
+            if case.row.is_listed else dict(block_table=table, cache_seqlens=case.lens, causal=case.row.is_ragged)
         out, _ = self.package.flash_mla_with_kvcache(
-            q, case.k, case.table[index], case.lens, case.v.shape[-1], self.plan, softmax_scale=case.scale,
-            causal=row.is_ragged)
+            self.q, self.cache, head_dim_v=latent, tile_scheduler_metadata=self.plan, softmax_scale=case.scale, **seen)
         return out.flatten(0, 1)
 
 
