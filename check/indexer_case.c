@@ -49,7 +49,7 @@ static const kgen__choice choices[] = {
     I(pow2, 4, 0, 1), I(clean, 3, 1, 0), I(ranges, 4, 0, 1),
     I(slots, 2, 1, 0), I(table, 2, 0, 1),
     I(len, 2, 0, 1), I(offsets, 2, 0, 1), I(tiles, 1, 0, 1, 2), I(together, 1, 0, 1, 2),
-    I(waves, 2, 0, 2, 3),
+    I(waves, 2, 0, 2, 3, 4),
 };
 enum { CHOICES = sizeof choices / sizeof choices[0] };
 /* clang-format on */

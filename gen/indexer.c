@@ -103,6 +103,42 @@ static const kgen__reader readers[] = {
     {"qt", LOGITS},
 };
 
+/* --- sm_90: groups of four waves multiply keys that come by way of LDS -------- */
+
+static int is_logits(const kgen_indexer_spec *s) { return LOGITS >> s->op & 1; }
+
+static int by_groups(const kgen_indexer_spec *s, const kgen_target *target) {
+    return target && target->isa == KGEN_ISA_SM90 && is_logits(s);
+}
+
+/* Without a target, what some target takes. */
+static int32_t query_bytes(const kgen_target *target) {
+    int many = !target || target->isa == KGEN_ISA_SM90;
+    return many ? KG_INDEX_QUERY_SM90 : KG_INDEX_QUERY_BYTES;
+}
+
+static int32_t staged_bytes(const kgen_indexer_spec *s, const kgen_target *target) {
+    return kg_index_staged_bytes(s->heads, s->head_dim, s->together, s->waves,
+                                 kg_index_set_bytes(s->tiles, s->head_dim, target->wave_size));
+}
+
+static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
+    if (!by_groups(&spec->indexer, target)) return 0;
+    int32_t bytes = staged_bytes(&spec->indexer, target);
+    return bytes > target->lds_bytes ? bytes : 0;
+}
+
+/* Keys of a lane, as fp16, leave room for its sums. */
+static kgen_status groups_fit(const kgen_indexer_spec *s, const kgen_target *target,
+                              kgen_error *err) {
+    REQUIRE(s->waves % KG_INDEX_GROUP == 0,
+            "waves=%d: on %s whole groups of four waves multiply keys", s->waves, target->name);
+    REQUIRE(s->tiles * s->head_dim <= 256,
+            "tiles=%d: a lane holds keys of d=%d as fp16; on %s at most %d blocks", s->tiles,
+            s->head_dim, target->name, 256 / s->head_dim);
+    return KGEN_OK;
+}
+
 /* --- applicable --------------------------------------------------------- */
 
 const char *kgen__indexer_op_name(const kgen_indexer_spec *spec) {
@@ -112,7 +148,7 @@ const char *kgen__indexer_op_name(const kgen_indexer_spec *spec) {
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_indexer_spec *s = &spec->indexer;
     int topk = s->op == KGEN_INDEX_TOPK, together = s->together ? s->together : 1;
-    int32_t bytes = kg_index_query_bytes(s->heads, s->head_dim);
+    int32_t bytes = kg_index_query_bytes(s->heads, s->head_dim), most = query_bytes(target);
     KGEN_TRY(kgen__check_readers(spec, readers, sizeof readers / sizeof readers[0],
                                  spec->indexer.op, kgen__indexer_op_name(&spec->indexer), err));
     REQUIRE(!topk || !s->ranges || s->q_tokens == 1,
@@ -121,29 +157,28 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             "%s: to=%s reads no table; leave it out", s->table ? "table" : "page",
             s->to == KGEN_TO_COLUMN ? "column" : "index");
     REQUIRE(!topk || s->page != KGEN_PAGE_X16, "page=x16: op=topk has no cache that says the page");
-    REQUIRE(together * bytes <= KG_INDEX_QUERY_BYTES,
+    REQUIRE(together * bytes <= most,
             "qt=%d: queries of h=%d, d=%d take %d bytes of LDS, at most %d", together, s->heads,
-            s->head_dim, together * bytes, KG_INDEX_QUERY_BYTES);
+            s->head_dim, together * bytes, most);
     REQUIRE(s->op != KGEN_INDEX_DECODE || together < 2 * s->q_tokens,
             "qt=%d: a sequence has t=%d query tokens", together, s->q_tokens);
     REQUIRE(s->tiles * s->head_dim <= 512, "tiles=%d: keys of d=%d, at most %d of them fit a lane",
             s->tiles, s->head_dim, 512 / s->head_dim);
     REQUIRE(!target || s->waves * target->wave_size <= 1024,
             "waves=%d: of %d lanes, at most 1024 lanes", s->waves, target ? target->wave_size : 0);
+    if (by_groups(s, target)) return groups_fit(s, target, err);
     return KGEN_OK;
 }
 
 /* --- defaults ----------------------------------------------------------- */
 
-static int is_logits(const kgen_indexer_spec *s) { return LOGITS >> s->op & 1; }
-
 static int32_t block_keys(const kgen_target *target) { return target->wave_size == 64 ? 32 : 16; }
 
 /* As many tokens as there are, as far as LDS goes. */
-static int32_t together_of(const kgen_indexer_spec *s) {
+static int32_t together_of(const kgen_indexer_spec *s, const kgen_target *target) {
     int32_t tokens = s->op == KGEN_INDEX_PREFILL ? 4 : s->q_tokens, n = 1;
     int32_t bytes = kg_index_query_bytes(s->heads, s->head_dim);
-    while (n < 4 && n < tokens && 2 * n * bytes <= KG_INDEX_QUERY_BYTES) n *= 2;
+    while (n < 4 && n < tokens && 2 * n * bytes <= query_bytes(target)) n *= 2;
     return n;
 }
 
@@ -152,8 +187,19 @@ static int32_t together_of(const kgen_indexer_spec *s) {
 static int32_t registers_of(const kgen_indexer_spec *s, const kgen_target *target) {
     int32_t zeros = target->isa == KGEN_ISA_RDNA4 && target->simds == 4;
     int32_t keys = kg_index_key_registers(block_keys(target), s->head_dim, target->wave_size);
+    if (by_groups(s, target)) return 92 + s->tiles * keys; /* 32 are scores of 64 heads */
     keys += zeros * keys;
-    return (target->isa == KGEN_ISA_SM90 ? 24 : 48) + s->tiles * (keys + 16);
+    return 48 + s->tiles * (keys + 16);
+}
+
+static int32_t lds_of(const kgen_indexer_spec *s, const kgen_target *target) {
+    if (by_groups(s, target)) return staged_bytes(s, target) + target->group_lds_bytes;
+    return s->together * kg_index_query_bytes(s->heads, s->head_dim) + 4096;
+}
+
+static int32_t tiles_of(const kgen_indexer_spec *s, const kgen_target *target) {
+    if (by_groups(s, target)) return s->head_dim < 128 ? 2 : 1;
+    return s->head_dim > 128 ? 1 : 2;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
@@ -162,14 +208,14 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     if (s->op != KGEN_INDEX_TOPK) s->kv = kgen__native_fp8(s->kv, target);
     if (!s->waves) s->waves = lanes / target->wave_size;
     if (is_logits(s)) {
-        if (!s->tiles) s->tiles = s->head_dim > 128 ? 1 : 2;
-        if (!s->together) s->together = together_of(s);
+        if (!s->tiles) s->tiles = tiles_of(s, target);
+        if (!s->together) s->together = together_of(s, target);
         registers = registers_of(s, target);
     }
     int32_t groups = target->vgpr_file / registers * target->simds / s->waves;
-    if (is_logits(s) && target->isa != KGEN_ISA_SM90) {
-        int32_t bytes = s->together * kg_index_query_bytes(s->heads, s->head_dim) + 4096;
-        groups = smaller(groups, target->lds_bytes / bytes);
+    if (is_logits(s)) {
+        int32_t lds = by_groups(s, target) ? target->unit_lds_bytes : target->lds_bytes;
+        groups = smaller(groups, lds / lds_of(s, target));
     }
     if (!s->occupancy) s->occupancy = larger(smaller(groups, 4), 1);
 }
@@ -217,6 +263,7 @@ const kgen__family kgen__family_indexer = {
     .applicable = applicable,
     .defaults = defaults,
     .launch_shape = launch_shape,
+    .launch_lds = launch_lds,
     .occupancy = occupancy,
     .symbol = symbol,
 };

@@ -112,14 +112,14 @@ static const struct {
      {[KGEN_VENDOR_NVIDIA] = "kg/mla/mla_mma_nvidia.h",
       [KGEN_VENDOR_CPU] = "kg/mla/mla_mma_cpu.h"}},
 };
-enum { ISA_FILES = 7 };
+enum { ISA_FILES = 8 };
 static const char *const isa_names[ISA_FILES] = {
     "kg/core/isa.h",   "kg/core/frag.h",  "kg/attn/mma_step.h", "kg/attn/key_loop.h",
-    "kg/attn/lines.h", "kg/attn/parts.h", "kg/mla/mla_loop.h"};
+    "kg/attn/lines.h", "kg/attn/parts.h", "kg/mla/mla_loop.h",  "kg/indexer/index_way.h"};
 static const char *const isa_files[KGEN_ISA_COUNT][ISA_FILES] = {
-#define KGEN_ISA(NAME, name, fragments, products, key_loop, lines, parts, latent) \
-    [KGEN_ISA_##                                                                  \
-        NAME] = {"kg/core/isa_" #name ".h", fragments, products, key_loop, lines, parts, latent},
+#define KGEN_ISA(NAME, name, fragments, products, key_loop, lines, parts, latent, index) \
+    [KGEN_ISA_##NAME] = {                                                                \
+        "kg/core/isa_" #name ".h", fragments, products, key_loop, lines, parts, latent, index},
 #include <kgen/targets.def>
 };
 

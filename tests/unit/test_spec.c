@@ -378,7 +378,8 @@ static const struct {
     {"indexer:op=topk,page=16", "page: to=index reads no table; leave it out"},
     {"indexer:op=topk,to=column,table=i64", "table: to=column reads no table; leave it out"},
     {"indexer:op=topk,to=slot,page=x16", "page=x16: op=topk has no cache that says the page"},
-    {"indexer:op=decode,h=128,d=256", "qt=1: queries of h=128, d=256 take 65536 bytes of LDS"},
+    {"indexer:op=decode,h=128,d=256,t=2,qt=2",
+     "h=128, d=256 take 131072 bytes of LDS, at most 65536"},
     {"indexer:op=decode,h=8,t=2,qt=4", "qt=4: a sequence has t=2 query tokens"},
     {"indexer:op=prefill,h=8,d=256,tiles=4", "tiles=4: keys of d=256, at most 2 of them fit"},
     {"kv_gather:page=1,layout=xpacked", "page=1: layout=xpacked packs"},
@@ -650,10 +651,14 @@ static int is_fp8(const kgen_param *param, int32_t value) {
 }
 
 /* Words of the refusals that only a target can say: of LDS and registers. */
-static const char *const targets_own[] = {
-    " bytes in LDS, ", " holds the tokens of a head in registers",
-    " a lane holds ",  " two groups of four waves share scores and values",
-    " bytes of LDS; ", " a lane needs "};
+static const char *const targets_own[] = {" bytes in LDS, ",
+                                          " holds the tokens of a head in registers",
+                                          " a lane holds ",
+                                          " two groups of four waves share scores and values",
+                                          " bytes of LDS; ",
+                                          " a lane needs ",
+                                          " groups of four waves multiply",
+                                          " bytes of LDS, at most "};
 
 /* Of gdn, tuning by hand may ask for what a target cannot do. */
 static int resolves(kgen_spec *out, const kgen_spec *spec, const kgen_target *target) {
@@ -794,6 +799,25 @@ static void test_mla_tuning_by_hand(void **state) {
     assert_int_equal(resolved("mla:h=128", "sm_90").mla.row_tiles, 8);
     assert_int_equal(resolved("mla:h=128,rows=fp8", "sm_90").mla.row_tiles, 4);
     assert_int_equal(resolved("mla:h=16,l=640,r=128", "sm_90").mla.row_tiles, 2);
+}
+
+/* Of sm_90's logits, and what LDS holds of queries. */
+static void test_indexer_tuning_by_hand(void **state) {
+    (void)state;
+    static const refused_row rows[] = {
+        {"indexer:op=decode,waves=6", "waves=6: on sm_90 whole groups of four waves multiply keys"},
+        {"indexer:op=prefill,tiles=4", "tiles=4: a lane holds keys of d=128 as fp16; on sm_90 at"},
+    };
+    static const refused_row wide[] = {
+        {"indexer:op=decode,d=256,h=128", "h=128, d=256 take 65536 bytes of LDS, at most 32768"}};
+    check_target_refuses(rows, sizeof rows / sizeof rows[0], "sm_90");
+    resolved(rows[0][0], "gfx942");
+    resolved(rows[1][0], "gfx942");
+    resolved("indexer:op=topk,waves=6", "sm_90");
+    check_target_refuses(wide, 1, "gfx942");
+    resolved(wide[0][0], "sm_90");
+    assert_int_equal(resolved("indexer:op=prefill", "sm_90").indexer.together, 4);
+    assert_int_equal(resolved("indexer:op=prefill", "gfx942").indexer.together, 2);
 }
 
 /* Eight waves have scores in LDS, four where rows are too wide for those of eight. */
@@ -1263,6 +1287,7 @@ int main(void) {
         cmocka_unit_test(test_resolve_fills_and_keeps),
         cmocka_unit_test(test_gdn_cuts_every_head),
         cmocka_unit_test(test_mla_tuning_by_hand),
+        cmocka_unit_test(test_indexer_tuning_by_hand),
         cmocka_unit_test(test_mla_lds_by_hand),
         cmocka_unit_test(test_mla_registers_by_hand),
         cmocka_unit_test(test_registers_by_hand),
