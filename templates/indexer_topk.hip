@@ -15,7 +15,10 @@ constexpr int THREADS = KG_WORKGROUP;
 constexpr int BINS = KG_INDEX_BINS, LANE_BINS = ceil_div(BINS, THREADS);
 constexpr int SUMS_AT = BINS, FOUND_AT = SUMS_AT + 2 * WAVES; // words of LDS
 constexpr int LDS_USED = (FOUND_AT + 4) * 4;
-constexpr int AHEAD = 4; // loads of a lane in flight
+// Loads of a lane in flight, while bins are counted and while waves go through their parts.
+constexpr int AHEAD = IS_SM90 ? 8 : 4, PART_AHEAD = IS_SM90 ? 8 : 1;
+// A table is asked when all is chosen, or a wave would wait for it time and again.
+constexpr bool TOLD_LAST = IS_SM90 && TO == TO_SLOT;
 
 struct row_t {
     const float *logits; // of its first column
@@ -61,6 +64,17 @@ KG_DEV void tell_all(args_t a, const row_t &row) {
         put(a, row, i, i < row.length ? told(a, row, i) : -1);
 }
 
+// A column, of those before `end`. On sm_90 the last one instead of those behind it: where loads
+// hang on conditions each waits for the one before.
+KG_DEV float number_at(const row_t &row, int i, int end) {
+    if constexpr (IS_SM90) return load(row.logits + smaller(i, end - 1));
+    return i < end ? load(row.logits + i) : 0.0f;
+}
+KG_DEV u32 order_at(const row_t &row, int i, int end) {
+    if constexpr (IS_SM90) return order_of(number_at(row, i, end));
+    return i < end ? order_of(load(row.logits + i)) : 0;
+}
+
 // --- the smallest that is chosen -------------------------------------------------
 
 struct edge_t {
@@ -74,10 +88,8 @@ KG_DEV void count_bins(const row_t &row, u32 *bins, edge_t edge, u32 known, u32 
     KG_LOOP for (int first = (int)thread_id(); first < row.length; first += THREADS * AHEAD) {
         float x[AHEAD];
         u32 before = 0;
-        KG_UNROLL for (int n = 0; n < AHEAD; n++) {
-            int i = first + n * THREADS;
-            x[n] = i < row.length ? load(row.logits + i) : 0.0f;
-        }
+        KG_UNROLL for (int n = 0; n < AHEAD; n++) x[n] =
+            number_at(row, first + n * THREADS, row.length);
         KG_UNROLL for (int n = 0; n < AHEAD; n++) {
             u32 order = order_of(x[n]);
             bool counts = first + n * THREADS < row.length && (order & known) == edge.order;
@@ -145,11 +157,16 @@ KG_DEV part_t part_of(const row_t &row, int wave) {
 // Of a wave's part: above the edge, and equal to it.
 KG_DEV void count_part(const row_t &row, part_t part, u32 edge, u32 *sums, int wave) {
     u32 above = 0, equal = 0;
-    KG_LOOP for (int first = part.first; first < part.end; first += WAVE) {
+    KG_LOOP for (int first = part.first; first < part.end; first += PART_AHEAD * WAVE) {
         int i = first + (int)lane_id();
-        u32 order = i < part.end ? order_of(load(row.logits + i)) : 0;
-        above += bit_count(ballot(i < part.end && order > edge));
-        equal += bit_count(ballot(i < part.end && order == edge));
+        u32 orders[PART_AHEAD];
+        KG_UNROLL for (int n = 0; n < PART_AHEAD; n++) orders[n] =
+            order_at(row, i + n * WAVE, part.end);
+        KG_UNROLL for (int n = 0; n < PART_AHEAD; n++, i += WAVE) {
+            u32 order = orders[n];
+            above += bit_count(ballot(i < part.end && order > edge));
+            equal += bit_count(ballot(i < part.end && order == edge));
+        }
     }
     if (lane_id() == 0) {
         sums[2 * wave] = above;
@@ -161,18 +178,31 @@ KG_DEV void tell_part(args_t a, const row_t &row, part_t part, edge_t edge, int 
     u32 lane = lane_id();
     u64 below = ((u64)1 << lane) - 1;
     int at = above + smaller(equal, edge.equal);
-    KG_LOOP for (int first = part.first; first < part.end; first += WAVE) {
+    KG_LOOP for (int first = part.first; first < part.end; first += PART_AHEAD * WAVE) {
         int i = first + (int)lane;
-        u32 order = i < part.end ? order_of(load(row.logits + i)) : 0;
-        u64 equals = ballot(i < part.end && order == edge.order);
-        int rank = equal + (int)bit_count(equals & below);
-        bool chosen =
-            i < part.end && (order > edge.order || (order == edge.order && rank < edge.equal));
-        u64 all = ballot(chosen);
-        if (chosen) put(a, row, at + (int)bit_count(all & below), told(a, row, i));
-        at += (int)bit_count(all);
-        equal += (int)bit_count(equals);
+        u32 orders[PART_AHEAD];
+        KG_UNROLL for (int n = 0; n < PART_AHEAD; n++) orders[n] =
+            order_at(row, i + n * WAVE, part.end);
+        KG_UNROLL for (int n = 0; n < PART_AHEAD; n++, i += WAVE) {
+            u32 order = orders[n];
+            u64 equals = ballot(i < part.end && order == edge.order);
+            int rank = equal + (int)bit_count(equals & below);
+            bool chosen =
+                i < part.end && (order > edge.order || (order == edge.order && rank < edge.equal));
+            u64 all = ballot(chosen);
+            if (chosen)
+                put(a, row, at + (int)bit_count(all & below), TOLD_LAST ? i : told(a, row, i));
+            at += (int)bit_count(all);
+            equal += (int)bit_count(equals);
+        }
     }
+}
+
+// What was chosen is in memory; each lane looks up some.
+KG_DEV void tell_slots(args_t a, const row_t &row) {
+    barrier();
+    KG_LOOP for (int i = (int)thread_id(); i < a.chosen; i += THREADS)
+        put(a, row, i, told(a, row, load(a.indices + (row.number * a.indices_row + i))));
 }
 
 KG_DEV void run(args_t a, u32 *lds) {
@@ -193,6 +223,7 @@ KG_DEV void run(args_t a, u32 *lds) {
         equal += w < wave ? (int)sums[2 * w + 1] : 0;
     }
     tell_part(a, row, part, edge, above, equal);
+    if constexpr (TOLD_LAST) tell_slots(a, row);
 }
 
 } // namespace kg
