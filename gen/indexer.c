@@ -133,9 +133,10 @@ static kgen_status groups_fit(const kgen_indexer_spec *s, const kgen_target *tar
                               kgen_error *err) {
     REQUIRE(s->waves % KG_INDEX_GROUP == 0,
             "waves=%d: on %s whole groups of four waves multiply keys", s->waves, target->name);
-    REQUIRE(s->tiles * s->head_dim <= 256,
+    int32_t most = smaller(2, 256 / s->head_dim);
+    REQUIRE(s->tiles <= most,
             "tiles=%d: a lane holds keys of d=%d as fp16; on %s at most %d blocks", s->tiles,
-            s->head_dim, target->name, 256 / s->head_dim);
+            s->head_dim, target->name, most);
     return KGEN_OK;
 }
 
