@@ -758,7 +758,7 @@ FACT(no, 0)
 
 static const kgen__fact facts[] = {
     {"PART_KEYS", part_keys},     {"BOUNDED", is_bounded}, {"RAGGED", is_ragged}, {"TREE", is_tree},
-    {"DENSE", is_dense},          {"STAGED", no},          {"STAGE_RAW", no},     {"SPARSE", no},
+    {"DENSE", is_dense},          {"STAGED", no},          {"MATRICES_BYTES", no},     {"SPARSE", no},
     {"BY_MATRICES", by_matrices}, {"BY_LINES", by_lines},  {NULL, NULL}};
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->attn.occupancy; }

@@ -71,15 +71,21 @@ static int32_t part_keys_of(const kgen_mla_spec *s) {
 }
 FACT(part_keys, part_keys_of(&spec->mla))
 
-/* Bytes of cached rows that wait to be converted, where rows become matrices. */
-static int32_t raw_bytes_of(const kgen_mla_spec *s) {
-    int32_t row = width_of(s) * kgen_dtype_size((kgen_dtype)s->kv) / 16;
-    if (s->rows)
-        return kg_mla_raw_bytes((s->latent + 2 * s->rope) / 16, 2, kg_mla_scale_bytes(s->latent));
-    if (kgen_dtype_size((kgen_dtype)s->kv) == 1) return kg_mla_raw_bytes(row, 2, 0);
-    return s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16 ? kg_mla_raw_bytes(row, 1, 0) : 0;
+static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
+
+/* fp16 of bf16 is made where either meets the other. */
+static int makes_fp16(const kgen_mla_spec *s) {
+    return s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16;
 }
-FACT(stage_raw, raw_bytes_of(&spec->mla))
+
+/* What lies in LDS where rows are matrices. */
+static int32_t bytes_of_matrices(const kgen_mla_spec *s) {
+    int made = is_8bit(s->kv) || s->rows || makes_fp16(s);
+    return kg_mla_stage_of(s->latent, s->rope, 8 * kgen_dtype_size((kgen_dtype)s->kv), s->rows != 0,
+                           made, kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS), s->occupancy)
+        .bytes;
+}
+FACT(matrices_bytes, bytes_of_matrices(&spec->mla))
 
 FACT(no, 0)
 FACT(yes, 1)
@@ -96,7 +102,7 @@ FACT(int_4, KGEN_DTYPE_I4)
 /* clang-format off */
 static const kgen__fact facts[] = {
     {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes},
-    {"STAGE_RAW", stage_raw}, {"WAVES", yes},
+    {"MATRICES_BYTES", matrices_bytes}, {"WAVES", yes},
     {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
     {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", is_tree}, {"DENSE", no},
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
@@ -130,15 +136,13 @@ typedef struct isa_row {
 #define MLA_RDNA2 {16, 16, 8, 150, 0, 8, 0, 0}
 #define MLA_RDNA3 {16, 16, 8, 136, 7, 8, 0, 0}
 #define MLA_RDNA4 {16, 16, 8, 120, 0, 8, 0, 0}
-#define MLA_SM90  {8,  16, 8, 60,  0, 8, 1, 1}
+#define MLA_SM90  {8,  16, 8, 60,  8, 8, 1, 1}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 #define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = MLA_##NAME,
 #include <kgen/targets.def>
 };
-
-static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
 
 static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
     int32_t codes = s->rows ? s->rows : s->kv;
@@ -154,8 +158,8 @@ static int32_t part_dims(const kgen_mla_spec *s, const isa_row *isa) {
 /* --- LDS ------------------------------------------------------------------ */
 
 /* Rows as matrices; or a block of keys, and each wave's scores of it. */
-static int32_t stage_needed(const kgen_mla_spec *s, const isa_row *isa, int32_t rows) {
-    if (isa->matrices) return kg_attn_staged_bytes(width_of(s), rows) + raw_bytes_of(s);
+static int32_t stage_needed(const kgen_mla_spec *s, const isa_row *isa) {
+    if (isa->matrices) return bytes_of_matrices(s);
     int32_t row = kg_attn_stage_row(width_of(s) * kgen_dtype_size((kgen_dtype)s->kv));
     return isa->keys * (row + s->waves * isa->columns * 4);
 }
@@ -169,7 +173,7 @@ static int32_t lds_needed(const kgen_mla_spec *s, const kgen_target *target) {
                                      kg_attn_round_most(target->isa == KGEN_ISA_SM90));
     int32_t align = isa->matrices ? KG_ATTN_SWIZZLE : 1;
     int32_t stage = ceil_div(lds.round, align) * align;
-    return larger(lds.bytes, stage + stage_needed(s, isa, rows)) +
+    return larger(lds.bytes, stage + stage_needed(s, isa)) +
            (isa->matrices ? s->waves * KG_ATTN_STAGED_PARK_BYTES : 0);
 }
 
@@ -181,18 +185,28 @@ static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
 
 /* --- registers ------------------------------------------------------------ */
 
-/* Registers of a lane where rows are matrices: accumulators, scores and sums, masks. */
+/* Registers of a lane where rows are matrices, beside those of a bf16 cache: of numbers that are
+ * made of what is cached, and of queries scaled to fp16. Found by the compiler. */
+static int32_t registers_of_numbers(const kgen_mla_spec *s) {
+    int scaled = is_8bit(s->kv) || (s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16);
+    if (s->rows && s->latent > 512) return 88;
+    return makes_fp16(s) || (scaled && (s->window || width_of(s) > 576)) ? 8 : 0;
+}
+
+/* Accumulators, scores and sums, masks. */
 static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa) {
     int32_t tiles = s->row_tiles, acc = tiles * 4 * ceil_div(s->latent, 128);
-    int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * ceil_div(s->q_tokens, 32) : 0;
-    return acc + tiles * 8 + masks + isa->fixed;
+    int32_t words = s->word == KGEN_DTYPE_I64 ? 2 : 1;
+    int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * words + 4 : 0;
+    return acc + tiles * 8 + masks + isa->fixed + registers_of_numbers(s);
 }
 
 /* Registers of a lane: accumulators, its part of the queries, its pieces of the next
  * block. */
 static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
-    if (isa->matrices) return registers_of_matrices(s, isa);
+    int32_t soft = is_soft(s, target) ? isa->soft : 0;
+    if (isa->matrices) return registers_of_matrices(s, isa) + soft;
     int32_t wave = target->wave_size, bytes = kgen_dtype_size((kgen_dtype)s->kv), x = 16 / bytes;
     int32_t part = part_dims(s, isa);
     int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
@@ -202,7 +216,7 @@ static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *targe
     int32_t row = s->rows ? kg_mla_row_bytes(s->latent, s->rope) : width_of(s) * bytes;
     int32_t pieces = ceil_div(isa->keys * row / 4, s->waves * wave);
     if (s->rows) pieces += ceil_div(pieces, 4); /* a scale each */
-    return acc + q + pieces + isa->fixed + (is_soft(s, target) ? isa->soft : 0);
+    return acc + q + pieces + isa->fixed + soft;
 }
 
 static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *target) {
@@ -302,22 +316,41 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
 
 /* --- defaults ----------------------------------------------------------- */
 
-/* As many row tiles as there are rows for, as far as registers and LDS go: each reads the
- * cache once. */
-static void tune(kgen_mla_spec *s, const kgen_target *target) {
-    const isa_row *isa = &isa_rows[target->isa];
-    int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
-    if (!s->waves) s->waves = waves_of(s, target);
-    if (!s->occupancy) s->occupancy = 1;
-    if (s->row_tiles) return;
-    int32_t most = is_soft(s, target) ? smaller(isa->soft_mt, s->waves) : s->waves;
+/* Whether registers and LDS go so far; of what is open, with what it will be. */
+static int has_tiles(const kgen_mla_spec *s, int32_t row_tiles, const kgen_target *target) {
     kgen_mla_spec next = *s;
-    s->row_tiles = 1;
-    for (next.row_tiles = 2; next.row_tiles <= most; next.row_tiles *= 2)
-        if (tiles > next.row_tiles / 2 &&
-            registers_needed(&next, target) <= registers_allowed(&next, target) &&
-            fits(&next, target, NULL) == KGEN_OK)
-            s->row_tiles = next.row_tiles;
+    next.row_tiles = row_tiles;
+    if (!next.occupancy) next.occupancy = 1;
+    if (!next.waves) next.waves = waves_of(&next, target);
+    return registers_needed(&next, target) <= registers_allowed(&next, target) &&
+           fits(&next, target, NULL) == KGEN_OK;
+}
+
+/* As many as there are rows for: each reads the cache once. */
+static int32_t row_tiles_of(const kgen_mla_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns), most = s->waves, found = 1;
+    if (is_soft(s, target)) most = smaller(isa->soft_mt, most);
+    for (int32_t next = 2; next <= most; next *= 2)
+        if (tiles > next / 2 && has_tiles(s, next, target)) found = next;
+    return found;
+}
+
+/* Two workgroups, where numbers are made of codes: one makes them while the other multiplies. */
+static int32_t occupancy_of(const kgen_mla_spec *s, const kgen_target *target) {
+    kgen_mla_spec two = *s;
+    two.occupancy = 2;
+    int codes = is_8bit(s->kv) || s->rows;
+    return isa_rows[target->isa].matrices && codes && s->row_tiles <= 2 &&
+                   has_tiles(&two, s->row_tiles, target)
+               ? 2
+               : 1;
+}
+
+static void tune(kgen_mla_spec *s, const kgen_target *target) {
+    if (!s->waves) s->waves = waves_of(s, target);
+    if (!s->row_tiles) s->row_tiles = row_tiles_of(s, target);
+    if (!s->occupancy) s->occupancy = occupancy_of(s, target);
 }
 
 /* Few keys are soon read, as often as it may be: row blocks of fewer rows then have more
@@ -336,14 +369,18 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
 
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    enum { FEW_SEQUENCES = 4 };
+    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8 };
     kgen_mla_spec *s = &spec->mla;
     const isa_row *isa = &isa_rows[target->isa];
     int32_t row_blocks = row_blocks_of(problem);
-    if (!isa->many || s->row_tiles || s->invariant || !row_blocks) return;
+    if (!isa->many || s->invariant) return;
+    if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;
+    if (s->row_tiles || !row_blocks) return;
     int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
-    s->row_tiles = problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1;
-    while (2 * s->row_tiles <= smaller(tiles / row_blocks, isa->waves)) s->row_tiles *= 2;
+    int32_t most = larger(problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1,
+                          smaller(tiles / row_blocks, isa->waves));
+    for (int32_t next = 1; next <= most; next *= 2)
+        if (next == 1 || has_tiles(s, next, target)) s->row_tiles = next;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {

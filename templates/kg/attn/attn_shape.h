@@ -112,13 +112,8 @@ KG_SHAPE int kg_attn_stage_row(int bytes) { return bytes / 16 % 2 ? bytes : byte
 KG_SHAPE int kg_attn_stages(int lds_bytes, int keys_bytes, int scores_bytes) {
     return 2 * keys_bytes + scores_bytes + 4096 <= lds_bytes ? 2 : 1;
 }
-/* The same as matrices, of which rows are 128 bytes of a key: queries of all rows, two sets of
- * keys, probabilities of a set. Behind them lies what a wave knows of its work. */
-enum { KG_ATTN_STAGED_KEYS = 64, KG_ATTN_STAGED_PARK_BYTES = 128 };
-KG_SHAPE int kg_attn_staged_bytes(int head_dim, int rows) {
-    return ceil_div(head_dim, 64) * 128 * (rows + 2 * KG_ATTN_STAGED_KEYS) +
-           rows * KG_ATTN_STAGED_KEYS * 2;
-}
+/* Where rows are matrices (kg/mla/mla_shape.h), what a wave knows of its work lies behind them. */
+enum { KG_ATTN_STAGED_PARK_BYTES = 128 };
 
 /* Long queries by way of LDS: sets of some blocks of keys and values. */
 typedef struct kg_attn_sets {

@@ -2,6 +2,7 @@
 // integers need.
 #pragma once
 #include "kg/attn/attn_types.h"
+#include "kg/core/fp8_read.h"
 #include "kg/core/machine.h"
 
 namespace kg {
@@ -17,16 +18,7 @@ KG_DEV u32 add_f16(u32 a, u32 b) {
     return x;
 }
 
-KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
-    u16 lo = (u16)x, hi = (u16)(x >> 16);
-    if constexpr (KV_DTYPE == DTYPE_E5M2) {
-        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(out[0]) : "h"(lo));
-        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(out[1]) : "h"(hi));
-    } else {
-        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out[0]) : "h"(lo));
-        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out[1]) : "h"(hi));
-    }
-}
+KG_DEV void fp8_native(u32 (&out)[2], u32 x) { fp8_pairs<KV_FLOAT>(out, x); }
 
 constexpr bool TURNS_FLOATS = false; // values turn when they are COMPUTE pairs
 KG_DEV void fp8_floats(float (&out)[4], u32 x) { fp8_floats_soft<KV_FLOAT>(out, x); }

@@ -38,6 +38,16 @@ KG_DEV float product_of(const row_of_a &a, matrix_t b, int column, float sum) {
     return sum + dot_words(a.word, words, 8);
 }
 
+// Of the words that lanes have of 16 columns.
+KG_DEV void words_to_rows(row_of_a (&rows)[2], const u32 (&a)[4]) {
+    const u32 *all = exchange(a, 4);
+    int i = lane_i((int)lane_id());
+    for (int t = 0; t < 2; t++)
+        for (int k = 0; k < 8; k++)
+            rows[t].word[k] = all[lane_at(i, k % 4) * EXCHANGE_WORDS + t + k / 4 * 2];
+    exchange_done();
+}
+
 template <int TILES, bool TURNED, int N>
 KG_DEV void multiply_rows(acc_t (&o)[2][N], int first, const row_of_a (&a)[2], matrix_t b,
                           bool add) {
@@ -53,12 +63,7 @@ KG_DEV void multiply_rows(acc_t (&o)[2][N], int first, const row_of_a (&a)[2], m
 template <int TILES, bool TURNED, int N>
 KG_DEV void multiply(acc_t (&o)[2][N], int first, const u32 (&a)[4], matrix_t b, bool add) {
     row_of_a rows[2];
-    const u32 *all = exchange(a, 4);
-    int i = lane_i((int)lane_id());
-    for (int t = 0; t < 2; t++)
-        for (int k = 0; k < 8; k++)
-            rows[t].word[k] = all[lane_at(i, k % 4) * EXCHANGE_WORDS + t + k / 4 * 2];
-    exchange_done();
+    words_to_rows(rows, a);
     multiply_rows<TILES, TURNED>(o, first, rows, b, add);
 }
 

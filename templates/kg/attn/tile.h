@@ -65,11 +65,10 @@ constexpr kg_attn_sets SETS =
                                    HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
 constexpr int SET_BLOCKS = SETS.blocks;
 
-constexpr int STAGE_BYTES = STAGED_MATRICES
-                                ? kg_attn_staged_bytes(HEAD_DIM, ROW_TILES *NI) + STAGE_RAW
-                            : STAGED   ? STAGE_SCORES + SCORES_BYTES
-                            : BUFFERED ? SETS.bytes
-                                       : 0;
+constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
+                            : STAGED        ? STAGE_SCORES + SCORES_BYTES
+                            : BUFFERED      ? SETS.bytes
+                                            : 0;
 
 // Keys enter products as they are, and bf16 queries as sums of two 8-bit floats.
 constexpr bool KEYS_AS_CODES = KG_FP8_PRODUCTS != 0 && !BUFFERED && !COMPUTE_F16 &&

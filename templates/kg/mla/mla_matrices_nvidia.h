@@ -9,25 +9,17 @@
 // so the units do no work for heads that are not there, and memory has a set to bring all the time.
 #pragma once
 #include "kg/attn/attn_run.h"
-#include "kg/mla/mla_bring_nvidia.h"
+#include "kg/mla/mla_operands_nvidia.h"
 
 namespace kg {
 
-constexpr int GROUPS = V_SPLIT / 4; // of waves
-static_assert(V_SPLIT == 8 && WAVES == 1, "one group brings keys, the other has scores");
-constexpr int V_MATRICES = ceil_div(V_DIM, 64);
-constexpr int V_TILES = ceil_div(V_MATRICES, GROUPS); // of 64 columns, of a group
-
-typedef acc_t weighed_t[ROW_TILES][V_TILES];
 typedef float judged_t[ROW_TILES][S_REGS];
 
 // --- LDS ---------------------------------------------------------------------------
 
-constexpr int Q_MATRIX = ROWS * 128;
-constexpr int SETS_AT = ceil_div(HEAD_DIM, 64) * Q_MATRIX;
-constexpr int P_AT = SETS_AT + 2 * SET_BYTES;
-constexpr int RAW_AT = P_AT + Q_MATRIX;
-static_assert(RAW_AT + STAGE_RAW == STAGE_BYTES, "as gen/ counts it");
+constexpr int SETS_AT = STAGE.queries, P_AT = SETS_AT + SLOTS * SET_BYTES,
+              SUMS_AT = P_AT + STAGE.weights;
+static_assert(STAGE.bytes == STAGE_BYTES, "as gen/ counts it");
 
 // What waves say of rows lies before the stage: tops of the first group's waves where sums will
 // be; what sums are multiplied with; what queries were divided by; whose tops have risen.
@@ -42,13 +34,22 @@ KG_DEV said_t said_in(u8 *lds) {
     float *rest = (float *)(lds + LDS.round);
     u32 *risen = (u32 *)(rest + 2 * ROWS);
     return said_t{(float *)lds,          rest,  rest + ROWS,
-                  (sums_t *)rest,        risen, (segment_t *)(risen + 8),
+                  (sums_t *)rest,        risen, (segment_t *)(risen + 4 + 2 * KG_MLA_SLOTS),
                   (there_t *)(risen + 4)};
 }
-static_assert(LDS.round + ROWS * 8 + 32 + (int)sizeof(segment_t) <= LDS_STAGE, "room there");
+static_assert(LDS.round + ROWS * 8 + 16 + KG_MLA_SLOTS * 8 + (int)sizeof(segment_t) <= LDS_STAGE,
+              "room there");
 static_assert(LDS.flag >= ROWS * 16, "tops of four waves");
 
 // --- queries ------------------------------------------------------------------------
+
+// 8 columns of a row.
+KG_DEV void put_columns(u8 *queries, int row, u32 piece, const u32 *w) {
+    if (CODES && (!BLOCKED || (int)piece * 8 < V_DIM))
+        return put_turned_columns(queries, row, piece, w);
+    u8 *at = queries + piece / 8 * Q_MATRIX + row * 128 + ((piece ^ (u32)row) % 8) * 16;
+    *(line_t *)at = line_t{{w[0], w[1], w[2], w[3]}};
+}
 
 // Row tile `t`, by one wave.
 KG_DEV void put_queries(u8 *queries, const said_t &said, args_t a, const segment_t &g, int t) {
@@ -61,9 +62,7 @@ KG_DEV void put_queries(u8 *queries, const said_t &said, args_t a, const segment
     }
     KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n += 4) {
         u32 piece = (u32)(c * K_DIMS + lane_grp(lane) * QX) / 8 + (u32)n / 4;
-        u8 *at = queries + piece / 8 * Q_MATRIX + row * 128 + ((piece ^ (u32)row) % 8) * 16;
-        if ((int)piece * 8 < HEAD_DIM)
-            *(line_t *)at = line_t{{w[c][n], w[c][n + 1], w[c][n + 2], w[c][n + 3]}};
+        if ((int)piece * 8 < HEAD_DIM) put_columns(queries, row, piece, w[c] + n);
     }
 }
 
@@ -78,9 +77,6 @@ KG_DEV void score_set(acc_t (&s)[ROW_TILES][1], const u8 *set, const u8 *queries
     products_end();
 }
 
-KG_DEV int matrix_of_values(int group, int tile) {
-    return smaller(group * V_TILES + tile, V_MATRICES - 1); // behind the last: not stored
-}
 KG_DEV void weigh_set(weighed_t &o, const u8 *set, const u8 *p, int group) {
     matrix_t weights = matrix_at(p);
     products_begin();
@@ -93,6 +89,12 @@ KG_DEV void weigh_set(weighed_t &o, const u8 *set, const u8 *p, int group) {
     products_end();
     products_done<0>();
     settle_tiles(o);
+}
+KG_DEV void weigh(weighed_t &o, const u8 *set, const u8 *p, int group, int part) {
+    if constexpr (THROUGH_REGISTERS)
+        weigh_through_registers(o, set, p, group, part);
+    else
+        weigh_set(o, set, p, group);
 }
 
 // --- scores to probabilities -----------------------------------------------------------
@@ -191,39 +193,44 @@ KG_DEV bool any_risen(const said_t &said) {
 
 // What the first group makes of a set, up to its scores.
 KG_DEV void judge_set(judged_t &s, const column_t &m, const head_t &head, const keys_t &keys,
-                      const said_t &said, const u8 *set, const u8 *queries, int block, int end,
-                      int part) {
+                      const said_t &said, const u8 *set, const u8 *queries, u8 *sums, int block,
+                      int end, int group, int part) {
     acc_t dots[ROW_TILES][1];
     bool there[KROWS];
     int start = (block + part) * TOK;
-    if constexpr (CONVERTS) show_lds(); // what others wrote, to the products of both groups
-    score_set(dots, set, queries);
+    if constexpr (!THROUGH_REGISTERS) score_set(dots, set, queries);
     look_for_slots(there, keys, start);
-    products_done<0>();
-    settle_tiles(dots);
+    if constexpr (THROUGH_REGISTERS) {
+        score_through_registers(dots, set, queries, sums, group, part);
+        if (group != 0) return;
+    } else {
+        products_done<0>();
+        settle_tiles(dots);
+    }
     judge(s, dots, head, keys, said, start, block + part < end, there);
     bool exceeds = exceeds_any(s, m);
     if (lane_id() == 0) said.risen[part] = exceeds;
 }
 
-// Before the first set: queries, and copies or what waits of them.
+// Before the first set: queries, and the copies of as many as there is room for.
 KG_DEV void start_segment(bringer_t &next, args_t a, const segment_t &g, const head_t &head,
                           const keys_t &keys, const said_t &said, u8 *stage, int wave) {
-    if (!CONVERTS && thread_id() == 0)
-        KG_UNROLL for (int n = 0; n < 2; n++) there_begin(said.there + n, 4 * WAVE);
-    if constexpr (!CONVERTS) barrier();
+    if (thread_id() == 0)
+        KG_UNROLL for (int n = 0; n < SLOTS; n++) there_begin(said.there + n, 4 * WAVE);
+    barrier();
     if (wave < 4) {
         KG_LOOP for (int t = wave; t < ROW_TILES; t += 4) put_queries(stage, said, a, g, t);
         show_lds();
     } else {
-        bring_first(stage + SETS_AT, said.there, next, head, keys);
+        next.page = page_of_lane(keys, next);
+        KG_LOOP for (int n = 0; n < SLOTS; n++)
+            copy_set(stage + SETS_AT + n * SET_BYTES, said.there + n, next, head, keys);
     }
     barrier();
 }
 
 // Both groups go through the segment together. The first waits for a set, whose weights it says
-// before the other weighs values; the other then brings the set after the next, or converts the
-// next one while the first has scores.
+// before the other weighs values; the other then brings another set in its place.
 KG_DEV void attend(column_t &m, column_t &l, weighed_t &o, args_t a, const segment_t &g,
                    const head_t &head, const keys_t &keys, u8 *lds, int wave) {
     if (is_empty(g)) return;
@@ -231,17 +238,16 @@ KG_DEV void attend(column_t &m, column_t &l, weighed_t &o, args_t a, const segme
     said_t said = said_in(lds);
     int part = wave % 4, group = wave / 4, end = g.block_end;
     int first = INVARIANT ? g.block / SET_BLOCKS_OF * SET_BLOCKS_OF : g.block;
-    bringer_t next = {first, end, part, 0, 0, true, stage + RAW_AT + part * (STAGE_RAW / 4)};
+    bringer_t next = {first, end, part, 0};
     start_segment(next, a, g, head, keys, said, stage, wave);
-    u32 n = 0; // of the set
-    KG_LOOP for (int block = first; block < end; block += SET_BLOCKS_OF, n++) {
-        u8 *set = stage + SETS_AT + n % 2 * SET_BYTES;
-        u8 *other = stage + SETS_AT + (1 - n % 2) * SET_BYTES;
-        bool converts = CONVERTS && group != 0 && block + SET_BLOCKS_OF < end;
+    u32 slot = 0, time = 0; // that sets have been in it
+    KG_LOOP for (int block = first; block < end; block += SET_BLOCKS_OF) {
+        u8 *set = stage + SETS_AT + slot * SET_BYTES;
         judged_t s;
-        if constexpr (!CONVERTS) await_there(said.there + n % 2, n / 2, group == 0);
-        if (group == 0) judge_set(s, m, head, keys, said, set, stage, block, end, part);
-        if (converts) convert_half(other, next, head, keys, 0);
+        bool judges = group == 0 || BOTH_SCORE;
+        await_there(said.there + slot, time, judges);
+        if (judges)
+            judge_set(s, m, head, keys, said, set, stage, stage + SUMS_AT, block, end, group, part);
         meet_first(group == 0);
         if ((group == 0 || ALL_MEET) && any_risen(said)) {
             if (group == 0) say_tops(s, said, part);
@@ -249,15 +255,15 @@ KG_DEV void attend(column_t &m, column_t &l, weighed_t &o, args_t a, const segme
             if (group == 0) raise_all(m, l, said, part);
         }
         if (group == 0) put_weights(p, m, l, s, part);
-        if (converts) convert_half(other, next, head, keys, 1);
         barrier(); // the weights are there
         if (any_risen(said)) scale_weighed(o, said);
-        weigh_set(o, set, p, group);
+        weigh(o, set, p, group, part);
         barrier(); // and have been read, with their set
-        if (!CONVERTS && group != 0) copy_set(set, said.there + n % 2, next, head, keys);
+        if (group != 0) copy_set(set, said.there + slot, next, head, keys);
+        slot = slot + 1 == SLOTS ? 0 : slot + 1;
+        time += slot == 0;
     }
-    if (!CONVERTS && thread_id() == 0)
-        KG_UNROLL for (int slot = 0; slot < 2; slot++) there_end(said.there + slot);
+    if (thread_id() == 0) KG_UNROLL for (int n = 0; n < SLOTS; n++) there_end(said.there + n);
 }
 
 // --- rows ----------------------------------------------------------------------------
@@ -269,7 +275,7 @@ static_assert(ROWS * ROW_FLOATS * 4 <= STAGE_BYTES, "all rows at once");
 KG_DEV void put_rows(float *rows, const weighed_t &o, int wave) {
     int lane = (int)late_lane(), group = wave / 4;
     KG_UNROLL for (int n = 0; n < V_TILES; n++) KG_UNROLL for (int r = 0; r < O_REGS; r++) {
-        int dim = (group * V_TILES + n) * 64 + wave % 4 * 16 + o_row(lane, r);
+        int dim = (group * V_TILES + n) * 64 + wave % 4 * 16 + o_column(lane, r);
         if (dim >= V_DIM) continue;
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
             rows[(t * NI + lane_column(lane, r % COLS)) * ROW_FLOATS + dim] = o[t][n][r];

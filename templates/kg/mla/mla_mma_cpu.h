@@ -18,9 +18,21 @@ KG_DEV void await_there(const there_t *, u32, bool) { barrier(); }
 KG_DEV void meet_wave() { kg_ops->wave_sync(); }
 constexpr bool ALL_MEET = true;
 KG_DEV void meet_first(bool) { barrier(); }
+KG_DEV void meet_others(bool) { barrier(); }
 
 template <int T, int N> KG_DEV void settle_tiles(acc_t (&)[T][N]) {}
 
+template <int N> KG_DEV void settle_words(u32 (&)[N][4]) {}
+
+template <int T, int N>
+KG_DEV void multiply_row(acc_t (&o)[T][N], int n, int r, const row_of_a &row, matrix_t b,
+                         bool add) {
+    for (int t = 0; t < T; t++) {
+        float &sum = o[t][n].x[r];
+        int column = t * 8 + lane_column((int)lane_id(), r % COLS);
+        sum = product_of<false>(row, b, column, add ? sum : 0.0f);
+    }
+}
 template <bool TURNED, int T, int N>
 KG_DEV void multiply_rows_of(acc_t (&o)[T][N], int n, matrix_t a, matrix_t b, bool add) {
     int lane = (int)lane_id();
@@ -32,9 +44,24 @@ KG_DEV void multiply_rows_of(acc_t (&o)[T][N], int n, matrix_t a, matrix_t b, bo
             u32 high = TURNED ? matrix_element(a, 2 * k + 1, at) : matrix_element(a, at, 2 * k + 1);
             row.word[k] = low | high << 16;
         }
-        for (int t = 0; t < T; t++)
-            o[t][n].x[r] = product_of<false>(row, b, t * 8 + lane_column(lane, r % COLS),
-                                             add ? o[t][n].x[r] : 0.0f);
+        multiply_row(o, n, r, row, b, add);
+    }
+}
+template <int T, int N>
+KG_DEV void multiply_words(acc_t (&o)[T][N], int n, const u32 (&a)[4], matrix_t b, bool add) {
+    row_of_a rows[2];
+    words_to_rows(rows, a);
+    for (int r = 0; r < O_REGS; r++) multiply_row(o, n, r, rows[r / 2], b, add);
+}
+
+template <bool CODES> KG_DEV tile_t tile_of_values(const u8 *matrix) { return matrix; }
+template <bool CODES> KG_DEV void load_values(u32 (&w)[4], tile_t tile, u32 offset) {
+    int lane = (int)lane_id();
+    for (int n = 0; n < 4; n++) {
+        int row = 2 * lane_grp(lane) + (CODES ? n : n / 2) * 8;
+        int column = lane_i(lane) + (CODES ? 0 : n % 2 * 8);
+        w[n] = matrix_element(tile + offset, row, column) |
+               matrix_element(tile + offset, row + 1, column) << 16;
     }
 }
 

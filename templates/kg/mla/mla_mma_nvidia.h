@@ -53,6 +53,18 @@ KG_DEV void meet_first(bool mine) {
     if (mine) asm volatile("bar.sync 1, 128;" : : : "memory");
 }
 
+// Words that products have read, and may be others now.
+template <int N> KG_DEV void settle_words(u32 (&w)[N][4]) {
+    KG_UNROLL for (int n = 0; n < 4 * N; n++) asm volatile("" : "+r"(w[n / 4][n % 4]) : : "memory");
+}
+// What others have written the first group reads, which waits for them.
+KG_DEV void meet_others(bool mine) {
+    if (mine)
+        asm volatile("bar.sync 2, 256;" : : : "memory");
+    else
+        asm volatile("bar.arrive 2, 256;" : : : "memory");
+}
+
 template <int T, int N> KG_DEV void settle_tiles(acc_t (&o)[T][N]) {
     KG_UNROLL for (int t = 0; t < T; t++) KG_UNROLL for (int n = 0; n < N; n++)
         KG_UNROLL for (int r = 0; r < O_REGS;
@@ -73,34 +85,61 @@ template <int T, int N> KG_DEV void settle_tiles(acc_t (&o)[T][N]) {
 #define KG_WIDTH_2 "m64n16k16"
 #define KG_WIDTH_4 "m64n32k16"
 #define KG_WIDTH_8 "m64n64k16"
-#define KG_MULTIPLY_ROWS(TYPE, TILES, A, B, ADD, TURN)                                           \
-    asm volatile("{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, " ADD ", 0; mov.b64 a, {" A      \
-                 ", " KG_DESCRIPTOR "}; mov.b64 b, {" B ", " KG_DESCRIPTOR "}; "                 \
+#define KG_MULTIPLY_ROWS(TYPE, TILES, SET_A, A, B, ADD, TURN, ...)                               \
+    asm volatile("{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, " ADD ", 0; " SET_A              \
+                 "mov.b64 b, {" B ", " KG_DESCRIPTOR "}; "                                       \
                  "wgmma.mma_async.sync.aligned." KG_WIDTH_##TILES ".f32." TYPE "." TYPE " {"     \
-                 KG_FLOATS_##TILES "}, a, b, p, 1, 1, " TURN ", 0;}"                             \
-                 : KG_COLUMNS_##TILES(0) : "r"(a), "r"(b), "r"((u32)add), "n"((int)TURNED))
+                 KG_FLOATS_##TILES "}, " A ", b, p, 1, 1, " TURN "0;}"                           \
+                 : KG_COLUMNS_##TILES(0) : __VA_ARGS__, "r"(b), "r"((u32)add))
 #define KG_MULTIPLY_TYPED(...)                 \
-    if constexpr (COMPUTE_F16) {               \
+    if constexpr (COMPUTE_F16) {                       \
         KG_MULTIPLY_ROWS("f16", __VA_ARGS__);  \
     } else {                                   \
         KG_MULTIPLY_ROWS("bf16", __VA_ARGS__); \
     }
+#define KG_ROWS_IN_LDS "r"(a), "n"((int)TURNED)
+#define KG_ROWS_HERE "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 
 // Tile n of all row tiles: o += A B, or = A B, of 16 columns of A. b: a row for each column of B.
 // a: a row for each of A, or TURNED one for each column of A.
 template <bool TURNED, int T, int N>
 KG_DEV void multiply_rows_of(acc_t (&o)[T][N], int n, matrix_t a, matrix_t b, bool add) {
     if constexpr (T == 8) {
-        KG_MULTIPLY_TYPED(8, "%32", "%33", "%34", "%35")
+        KG_MULTIPLY_TYPED(8, KG_DESCRIBE("%32"), "a", "%34", "%35", "%33, ", KG_ROWS_IN_LDS)
     } else if constexpr (T == 4) {
-        KG_MULTIPLY_TYPED(4, "%16", "%17", "%18", "%19")
+        KG_MULTIPLY_TYPED(4, KG_DESCRIBE("%16"), "a", "%18", "%19", "%17, ", KG_ROWS_IN_LDS)
     } else if constexpr (T == 2) {
-        KG_MULTIPLY_TYPED(2, "%8", "%9", "%10", "%11")
+        KG_MULTIPLY_TYPED(2, KG_DESCRIBE("%8"), "a", "%10", "%11", "%9, ", KG_ROWS_IN_LDS)
     } else {
-        KG_MULTIPLY_TYPED(1, "%4", "%5", "%6", "%7")
+        KG_MULTIPLY_TYPED(1, KG_DESCRIBE("%4"), "a", "%6", "%7", "%5, ", KG_ROWS_IN_LDS)
+    }
+}
+// a: the lane's words of 16 columns of its wave's rows of A.
+template <int T, int N>
+KG_DEV void multiply_words(acc_t (&o)[T][N], int n, const u32 (&a)[4], matrix_t b, bool add) {
+    if constexpr (T == 8) {
+        KG_MULTIPLY_TYPED(8, "", "{%32,%33,%34,%35}", "%36", "%37", "", KG_ROWS_HERE)
+    } else if constexpr (T == 4) {
+        KG_MULTIPLY_TYPED(4, "", "{%16,%17,%18,%19}", "%20", "%21", "", KG_ROWS_HERE)
+    } else if constexpr (T == 2) {
+        KG_MULTIPLY_TYPED(2, "", "{%8,%9,%10,%11}", "%12", "%13", "", KG_ROWS_HERE)
+    } else {
+        KG_MULTIPLY_TYPED(1, "", "{%4,%5,%6,%7}", "%8", "%9", "", KG_ROWS_HERE)
     }
 }
 // clang-format on
+
+// Values as rows of A, by pieces of 16 bytes of keys. Of numbers: 16 keys, the second 8 of which
+// lanes 16 and following name, and two pieces. Of codes: 32 keys, and one piece. Word i of a lane is
+// two keys' numbers of a column, or two keys' codes of two columns.
+template <bool CODES> KG_DEV tile_t tile_of_values(const u8 *matrix) {
+    u32 lane = opaque(lane_id());
+    return CODES ? tile_at(matrix, lane, 0)
+                 : tile_at(matrix, lane / 16 * 8 + lane % 8, lane / 8 % 2);
+}
+template <bool CODES> KG_DEV void load_values(u32 (&w)[4], tile_t tile, u32 offset) {
+    load_tile<true>(w, tile, offset);
+}
 
 // Scores of a wave's block as a B of 64 positions: a row of 128 bytes for each query row. w: of
 // each row tile, pairs of query rows at one key.

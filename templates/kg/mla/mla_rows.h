@@ -58,14 +58,20 @@ KG_DEV u32 pack_kv(float a, float b) {
     return KV_DTYPE == DTYPE_FP16 ? pack_f16(a, b) : pack_bf16_numbers(a, b);
 }
 
-// 16 codes of one block. A code that is no number is a short NaN.
+// 4 codes with the scales of those at even and at odd places. A code that is no number is a short
+// NaN.
+KG_DEV void codes_to_pairs(u32 (&x)[2], u32 codes, float even, float odd) {
+    float f[4];
+    fp8_values<CODE_DTYPE>(f, codes);
+    KG_UNROLL for (int j = 0; j < 2; j++) x[j] = pack_kv(f[2 * j] * even, f[2 * j + 1] * odd);
+}
+// 16 codes of one block.
 KG_DEV void codes_to_kv(u32 (&x)[8], const u32 (&codes)[4], float scale_of_block) {
     float scale = short_nan(scale_of_block);
     KG_UNROLL for (int i = 0; i < 4; i++) {
-        float f[4];
-        fp8_values<CODE_DTYPE>(f, codes[i]);
-        KG_UNROLL for (int j = 0; j < 2; j++) x[2 * i + j] =
-            pack_kv(f[2 * j] * scale, f[2 * j + 1] * scale);
+        u32 pair[2];
+        codes_to_pairs(pair, codes[i], scale, scale);
+        KG_UNROLL for (int j = 0; j < 2; j++) x[2 * i + j] = pair[j];
     }
 }
 

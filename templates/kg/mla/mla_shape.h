@@ -11,14 +11,33 @@ KG_SHAPE int kg_mla_row_bytes(int latent, int rope) {
     return latent + kg_mla_scale_bytes(latent) + 2 * rope;
 }
 
-/* As matrices (kg/mla/mla_bring_nvidia.h): pieces of 16 bytes that a lane of 32 has of some rows,
- * and bytes of what four waves have that waits to be converted: halves of 8 rows each, and scales
- * of 16. */
-KG_SHAPE int kg_mla_pieces(int row_pieces, int rows) {
-    int left = row_pieces % 32;
-    int at_once = smaller(32 / kg_attn_lanes_of_row(larger(left, 1), 32), rows);
-    return rows * (row_pieces / 32) + (left ? ceil_div(rows, at_once) : 0);
-}
-KG_SHAPE int kg_mla_raw_bytes(int row_pieces, int halves, int scale_bytes) {
-    return 4 * (halves * kg_mla_pieces(row_pieces, 8) * 32 * 16 + 16 * scale_bytes);
+/* As matrices on sm_90 (kg/mla/mla_bring_nvidia.h), whose rows are 128 bytes of a key: queries of
+ * all rows, sets of keys as they are cached, probabilities of a set. One set is multiplied, the
+ * others come: as many as there is room for beside what else a workgroup has in LDS. Row tiles are
+ * of SET_COLUMNS query rows. */
+enum {
+    KG_MLA_SET_KEYS = 64,
+    KG_MLA_SET_COLUMNS = 8,
+    KG_MLA_SLOTS = 4,
+    KG_MLA_STAGE_ROOM = 220 << 10
+};
+typedef struct kg_mla_stage {
+    int queries, weights; /* bytes of all rows */
+    int sums;             /* ... of scores of one of two groups of waves, where these make numbers
+                             of what is cached and registers go so far */
+    int set, slots;       /* bytes of a set; sets */
+    int bytes;
+} kg_mla_stage;
+/* bits: of a column; blocked: of the rope part's. made: numbers are made of what is cached. */
+KG_SHAPE kg_mla_stage kg_mla_stage_of(int latent, int rope, int bits, int blocked, int made,
+                                      int rows, int occupancy) {
+    int row = blocked ? latent + rope * bits / 8 : (latent + rope) * bits / 8;
+    int queries = ceil_div(latent + rope, 64) * 128 * rows, weights = rows * KG_MLA_SET_KEYS * 2;
+    int scales = blocked ? kg_mla_scale_bytes(latent) : 0;
+    int set = KG_MLA_SET_KEYS * (ceil_div(row, 128) * 128 + scales);
+    int sums = made && rows < 8 * KG_MLA_SET_COLUMNS ? rows * KG_MLA_SET_KEYS * 4 : 0;
+    int room = (KG_MLA_STAGE_ROOM / occupancy - queries - weights - sums) / set;
+    int slots = larger(2, smaller(room, KG_MLA_SLOTS));
+    kg_mla_stage s = {queries, weights, sums, set, slots, queries + weights + sums + slots * set};
+    return s;
 }
