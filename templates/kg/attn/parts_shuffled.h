@@ -31,7 +31,8 @@ KG_DEV sums_t total_of(sums_t mine) {
 // sm_90: 18 workgroups share an eighth of the device's work; the first batch comes while it is
 // found out what its parts weigh.
 constexpr int WIDE_TURNS = STAGED_MATRICES ? smaller(4, ceil_div(V_DIM, WAVE * 4)) : 1;
-constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? 8 / OCCUPANCY / OCCUPANCY : IS_SM90 && OCCUPANCY == 1 ? 18 : 8;
+constexpr u32 WIDE_BATCH = OCCUPANCY > 1 ? 2 : 8; // half the registers go a quarter as far
+constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? WIDE_BATCH : IS_SM90 && OCCUPANCY == 1 ? 18 : 8;
 constexpr bool BATCH_COMES_FIRST = IS_SM90 && OCCUPANCY == 1 && !STAGED_MATRICES;
 KG_DEV int dim_of_turn(int dim, int turn) {
     dim += turn * WAVE * 4;
