@@ -130,8 +130,8 @@ KG_DEV void multiply_words(acc_t (&o)[T][N], int n, const u32 (&a)[4], matrix_t 
 // clang-format on
 
 // Values as rows of A, by pieces of 16 bytes of keys. Of numbers: 16 keys, the second 8 of which
-// lanes 16 and following name, and two pieces. Of codes: 32 keys, and one piece. Word i of a lane is
-// two keys' numbers of a column, or two keys' codes of two columns.
+// lanes 16 and following name, and two pieces. Of codes: 32 keys, and one piece. Word i of a lane
+// is two keys' numbers of a column, or two keys' codes of two columns.
 template <bool CODES> KG_DEV tile_t tile_of_values(const u8 *matrix) {
     u32 lane = opaque(lane_id());
     return CODES ? tile_at(matrix, lane, 0)
