@@ -238,6 +238,7 @@ typedef struct line_costs {
     int32_t ids;            /* page numbers of tokens stay */
     int32_t more_simds;     /* on parts with more SIMDs than the isa's others: gfx1250 has operands
                                of twice the words, half of them zero (kg/attn/mma_rdna4.h) */
+    int32_t leant;          /* scores have both a cap and a slope, on such parts */
 } line_costs;
 
 /* What one isa gives a wave. */
@@ -261,9 +262,9 @@ typedef struct isa_row {
 } isa_row;
 
 /* clang-format off */
-#define LINES_CDNA {8, 8, 40, 24, 32, 0, 0, 0, 1, 0}
-#define LINES_RDNA {0, 0, 0, 40, 0, 28, 8, 3, 0, 28}
-#define LINES_NONE {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define LINES_CDNA {8, 8, 40, 24, 32, 0, 0, 0, 1, 0, 0}
+#define LINES_RDNA {0, 0, 0, 40, 0, 28, 8, 3, 0, 28, 16}
+#define LINES_NONE {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 #define ATTN_CDNA1 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1, 1, LINES_CDNA}
 #define ATTN_CDNA2 {16, 1, 32, 4, 4, 1, 2, 64, WHOLLY_MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1, 0, LINES_CDNA}
 #define ATTN_CDNA3 {16, 1, 32, 4, 4, 1, 2, 64, MIXED, BY_LINES, KG_ATTN_PERMUTED, 2, 2, 1, 0, LINES_CDNA}
@@ -432,7 +433,9 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
         int plain = is_turned(s, isa) && (bits == 16 || converts_lightly(s, target));
         k = on_their_way(s, target, s->head_dim) + c->keys;
         v = on_their_way(s, target, s->v_dim) + (plain ? c->turned : c->values);
-        fixed = isa->fixed + c->cascade * s->cascade + (target->simds > 2 ? c->more_simds : 0);
+        int leans = s->softcap && s->alibi;
+        fixed = isa->fixed + c->cascade * s->cascade;
+        fixed += target->simds > 2 ? c->more_simds + c->leant * leans : 0;
         fixed += bits == 4 ? c->bits4 : bits == 8 ? c->bits8 : 0;
         int apart = bits == 4 && s->descale != KGEN_DESCALE_TOKEN;
         if (apart && s->head_dim + s->v_dim > 128) fixed += c->apart;

@@ -104,9 +104,15 @@ KG_DEV void store_out(args_t a, row_t row, int dim, const float (&x)[4]) {
 }
 
 // Last of all: what is merged is not gated yet. A row without keys stays zero whatever
-// its gate holds.
-KG_DEV void gate_out(args_t a, row_t row, int dim, float (&x)[4]) {
+// its gate holds. CDNA: of groups' rows that become 8 bits too, one's gate is asked for where it
+// is; its place waits in scalars else, of which there are none.
+KG_DEV args_t args_of_gate(args_t a) {
+    if constexpr (WAVE == 64 && CASCADE && OUT_8BIT) return reread(a);
+    return a;
+}
+KG_DEV void gate_out(args_t args, row_t row, int dim, float (&x)[4]) {
     if constexpr (GATE != 0) {
+        args_t a = args_of_gate(args);
         constexpr int WORDS = GATE == DTYPE_F32 ? 4 : 2;
         const u8 *p = (const u8 *)a.gate + row.token * a.gate_token + row.head * a.gate_head;
         u32 w[WORDS];
