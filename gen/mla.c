@@ -190,14 +190,14 @@ static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
 static int32_t registers_of_numbers(const kgen_mla_spec *s) {
     int scaled = is_8bit(s->kv) || (s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16);
     if (s->rows && s->latent > 512) return 88;
-    return makes_fp16(s) || (scaled && (s->window || width_of(s) > 576)) ? 8 : 0;
+    return makes_fp16(s) || (scaled && (s->rows || s->window || width_of(s) > 576)) ? 8 : 0;
 }
 
 /* Accumulators, scores and sums, masks. */
 static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa) {
     int32_t tiles = s->row_tiles, acc = tiles * 4 * ceil_div(s->latent, 128);
     int32_t words = s->word == KGEN_DTYPE_I64 ? 2 : 1;
-    int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * words + 4 : 0;
+    int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * words + 12 : 0;
     return acc + tiles * 8 + masks + isa->fixed + registers_of_numbers(s);
 }
 
@@ -340,11 +340,9 @@ static int32_t row_tiles_of(const kgen_mla_spec *s, const kgen_target *target) {
 static int32_t occupancy_of(const kgen_mla_spec *s, const kgen_target *target) {
     kgen_mla_spec two = *s;
     two.occupancy = 2;
-    int codes = is_8bit(s->kv) || s->rows;
-    return isa_rows[target->isa].matrices && codes && s->row_tiles <= 2 &&
-                   has_tiles(&two, s->row_tiles, target)
-               ? 2
-               : 1;
+    int codes = (is_8bit(s->kv) || s->rows) && !registers_of_numbers(s);
+    int few = isa_rows[target->isa].matrices && s->row_tiles <= 2;
+    return codes && few && has_tiles(&two, s->row_tiles, target) ? 2 : 1;
 }
 
 static void tune(kgen_mla_spec *s, const kgen_target *target) {
