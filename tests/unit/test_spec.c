@@ -791,13 +791,18 @@ static void test_mla_tuning_by_hand(void **state) {
     static const refused_row rows[] = {
         {"mla:waves=4", "waves=4: on sm_90 two groups of four waves"},
         {"mla:occ=2", "mt=1,waves=8,occ=2: a workgroup has 159744 bytes of LDS; sm_90 has 115712"},
-        {"mla:h=128,mt=8,rows=fp8", "waves=8,occ=1: a workgroup has 274432 bytes of LDS; sm_90"},
+        {"mla:h=128,mt=8,l=640,r=128", "waves=8,occ=1: a workgroup has 306176 bytes of LDS; sm_90"},
     };
     check_target_refuses(rows, sizeof rows / sizeof rows[0], "sm_90");
     resolved(rows[0][0], "gfx942");
     resolved(rows[1][0], "gfx942");
     assert_int_equal(resolved("mla:h=128", "sm_90").mla.row_tiles, 8);
-    assert_int_equal(resolved("mla:h=128,rows=fp8", "sm_90").mla.row_tiles, 4);
+    assert_int_equal(resolved("mla:h=128,rows=fp8", "sm_90").mla.row_tiles, 8);
+    assert_int_equal(resolved("mla:h=128,q=fp16,kv=bf16", "sm_90").mla.row_tiles, 4);
+    assert_int_equal(resolved("mla:h=128,q=fp16,kv=fp8", "sm_90").mla.row_tiles, 4);
+    assert_int_equal(resolved("mla:h=16,kv=fp8", "sm_90").mla.occupancy, 2);
+    assert_int_equal(resolved("mla:h=16,kv=fp8,window=64", "sm_90").mla.occupancy, 1);
+    assert_int_equal(resolved("mla:h=16", "sm_90").mla.occupancy, 1);
     assert_int_equal(resolved("mla:h=16,l=640,r=128", "sm_90").mla.row_tiles, 2);
 }
 
