@@ -78,14 +78,35 @@ static int makes_fp16(const kgen_mla_spec *s) {
     return s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16;
 }
 
+/* Numbers of the products are made of what is cached. */
+static int makes_numbers(const kgen_mla_spec *s) {
+    return is_8bit(s->kv) || s->rows || makes_fp16(s);
+}
+
+/* Two groups of waves take sets in turn (kg/mla/mla_pairs_nvidia.h): 64 query rows, numbers as
+ * they are cached, in pages. Sums of 512 columns leave registers for one of what tells rows apart
+ * and what tells where keys begin; found by the compiler. */
+static int is_paired(const kgen_mla_spec *s, const kgen_target *target) {
+    int besides = (s->phase != KGEN_MLA_DECODE) + (s->window != 0) + (s->invariant != 0);
+    return target && target->isa == KGEN_ISA_SM90 && s->row_tiles == 8 && !makes_numbers(s) &&
+           !s->sparse && s->latent % 128 == 0 && s->latent <= (besides > 1 ? 384 : 512);
+}
+
 /* What lies in LDS where rows are matrices. */
-static int32_t bytes_of_matrices(const kgen_mla_spec *s) {
-    int made = is_8bit(s->kv) || s->rows || makes_fp16(s);
+static int32_t bytes_of_matrices(const kgen_mla_spec *s, const kgen_target *target) {
     return kg_mla_stage_of(s->latent, s->rope, 8 * kgen_dtype_size((kgen_dtype)s->kv), s->rows != 0,
-                           made, kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS), s->occupancy)
+                           makes_numbers(s), kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS),
+                           s->occupancy, is_paired(s, target))
         .bytes;
 }
-FACT(matrices_bytes, bytes_of_matrices(&spec->mla))
+FACT(matrices_bytes, bytes_of_matrices(&spec->mla, target))
+
+/* Where rows are those of A, a wave has two row tiles of the block, and each of two groups a half
+ * of the values; else all waves have all rows, and a part of the values each. */
+FACT(paired, is_paired(&spec->mla, target))
+FACT(wave_tiles, is_paired(&spec->mla, target) ? 2 : spec->mla.row_tiles)
+FACT(row_waves, is_paired(&spec->mla, target) ? 4 : 1)
+FACT(value_waves, is_paired(&spec->mla, target) ? spec->mla.waves / 4 : spec->mla.waves)
 
 FACT(no, 0)
 FACT(yes, 1)
@@ -102,7 +123,8 @@ FACT(int_4, KGEN_DTYPE_I4)
 /* clang-format off */
 static const kgen__fact facts[] = {
     {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes},
-    {"MATRICES_BYTES", matrices_bytes}, {"WAVES", yes},
+    {"MATRICES_BYTES", matrices_bytes}, {"PAIRED", paired},
+    {"ROW_TILES", wave_tiles}, {"WAVES", row_waves}, {"V_SPLIT", value_waves},
     {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
     {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", is_tree}, {"DENSE", no},
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
@@ -158,8 +180,9 @@ static int32_t part_dims(const kgen_mla_spec *s, const isa_row *isa) {
 /* --- LDS ------------------------------------------------------------------ */
 
 /* Rows as matrices; or a block of keys, and each wave's scores of it. */
-static int32_t stage_needed(const kgen_mla_spec *s, const isa_row *isa) {
-    if (isa->matrices) return bytes_of_matrices(s);
+static int32_t stage_needed(const kgen_mla_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
+    if (isa->matrices) return bytes_of_matrices(s, target);
     int32_t row = kg_attn_stage_row(width_of(s) * kgen_dtype_size((kgen_dtype)s->kv));
     return isa->keys * (row + s->waves * isa->columns * 4);
 }
@@ -173,7 +196,7 @@ static int32_t lds_needed(const kgen_mla_spec *s, const kgen_target *target) {
                                      kg_attn_round_most(target->isa == KGEN_ISA_SM90));
     int32_t align = isa->matrices ? KG_ATTN_SWIZZLE : 1;
     int32_t stage = ceil_div(lds.round, align) * align;
-    return larger(lds.bytes, stage + stage_needed(s, isa)) +
+    return larger(lds.bytes, stage + stage_needed(s, target)) +
            (isa->matrices ? s->waves * KG_ATTN_STAGED_PARK_BYTES : 0);
 }
 

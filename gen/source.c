@@ -108,6 +108,8 @@ static const struct {
 #undef BY_VENDOR
     {"kg/attn/lds_nvidia.h",
      {[KGEN_VENDOR_NVIDIA] = "kg/attn/lds_nvidia.h", [KGEN_VENDOR_CPU] = "kg/attn/lds_cpu.h"}},
+    {"kg/attn/boxes_nvidia.h",
+     {[KGEN_VENDOR_NVIDIA] = "kg/attn/boxes_nvidia.h", [KGEN_VENDOR_CPU] = "kg/attn/boxes_cpu.h"}},
     {"kg/mla/mla_mma_nvidia.h",
      {[KGEN_VENDOR_NVIDIA] = "kg/mla/mla_mma_nvidia.h",
       [KGEN_VENDOR_CPU] = "kg/mla/mla_mma_cpu.h"}},

@@ -11,5 +11,6 @@
 
 KG_ENTRY(kg_attn_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);
+    kg::prepare_stage(KG_ARGS(kg_attn_args, args), lds);
     kg::run<kg::run_segment>(KG_ARGS(kg_attn_args, args), lds);
 }

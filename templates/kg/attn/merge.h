@@ -155,7 +155,7 @@ KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
     }
 }
 
-// BY_MATRICES: a lane's four dims of a tile, which follow one another, and the first of them.
+// ROWS_OF_A: a lane's four dims of a tile, which follow one another, and the first of them.
 KG_DEV int quad_of_tile(float (&x)[4], const acc_t &o) {
     int lane = (int)late_lane(), row = o_row(lane, 0);
     KG_UNROLL for (int j = 0; j < 4; j++) x[j] = o[j];
@@ -171,25 +171,27 @@ KG_DEV int quad_of_tile(float (&x)[4], const acc_t &o) {
     return odd ? row - 2 + 8 : row;
 }
 
-// BY_MATRICES: each wave has rows of its own, with all their keys.
-KG_DEV void emit_own(const float (&m)[ROW_TILES][COLS], const float (&l)[ROW_TILES][COLS],
-                     const acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
-                     const role_t &role, u32 slot) {
-    static_assert(!BY_MATRICES || (COLS == 1 && O_REGS == 4 && V_SPLIT == 1), "four dims a tile");
+// Each wave has rows of its own, with all their keys, and a slice of their dims.
+// total_of(t): the lane's row of tile t.
+template <class F>
+KG_DEV void emit_own(const F &total_of, const acc_t (&o)[ROW_TILES][O_TILES], args_t a,
+                     const segment_t &g, const role_t &role, u32 slot) {
+    constexpr int LAST_DIMS = V_DIM - (V_SPLIT - 1) * SLICE_DIMS; // of a row's last slice
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         if (!row_exists(g, role.row + t * NI)) break;
         int place = role.row + t * NI + lane_column((int)late_lane(), 0);
         row_t row = row_at(g, place);
-        sums_t total = {m[t][0], column_sum(l[t][0])};
+        sums_t total = total_of(t);
         float factor = row.exists ? factor_of_row(a, g, row, total) : 0.0f;
         KG_UNROLL for (int n = 0; n < O_TILES; n++) {
             float x[4];
-            int dim = o_dim(n, quad_of_tile(x, o[t][n]));
-            bool inside = (n + 1) * 16 <= V_DIM || dim < V_DIM;
+            int dim = role.v * SLICE_DIMS + o_dim(n, quad_of_tile(x, o[t][n]));
+            bool inside = (n + 1) * 16 <= LAST_DIMS || dim < V_DIM;
             if (row.exists && inside)
                 emit_quad(a, g, row, slot, place, dim, x, [&] { return factor; });
         }
-        if (row.exists && is_speaker((int)late_lane())) emit_sum(a, g, row, slot, place, total);
+        if (row.exists && role.v == 0 && is_speaker((int)late_lane()))
+            emit_sum(a, g, row, slot, place, total);
     }
 }
 
@@ -256,7 +258,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
     u32 slot = partial_slot(cut, part, g.item_start);
     role_t role = role_of(g, wave);
     if constexpr (BY_MATRICES)
-        emit_own(m, l, o, a, g, role, slot);
+        emit_own([&](int t) { return sums_t{m[t][0], column_sum(l[t][0])}; }, o, a, g, role, slot);
     else
         emit_together(m, l, o, a, g, role, slot, lds, wave);
     settle_item(a, g, cut, lds, wave);

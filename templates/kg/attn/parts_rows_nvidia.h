@@ -7,35 +7,40 @@
 
 namespace kg {
 
-// A lane reads what it has brought itself: 16 bytes of each row of a part. They lie where keys
-// did, a wave's apart from those of others.
-template <int R> constexpr int part_bytes() { return R * WAVE * 16; }
+// A lane reads what it has brought itself: 16 bytes of each row of a part, with wide rows so many
+// times. They lie where keys did, a wave's apart from those of others.
+template <int R> constexpr int part_bytes() { return R * WIDE_TURNS * WAVE * 16; }
 template <int R> constexpr u32 parts_ahead() {
     return (u32)larger(smaller(8, STAGE_BYTES / (ALL_WAVES * part_bytes<R>())), 1);
 }
 // Of a wave at a time, ALL_WAVES apart: as many as registers hold, and LDS of two parts.
+constexpr int MOST_ROWS = WIDE_TURNS > 1 && !PAIRED ? 2 : V_DIM > 128 ? 4 : 8;
 constexpr int many_rows(int rows) {
-    return rows > 1 && 2 * ALL_WAVES * rows * WAVE * 16 > STAGE_BYTES ? many_rows(rows / 2) : rows;
+    return rows > 1 && 2 * ALL_WAVES * rows * WIDE_TURNS * WAVE * 16 > STAGE_BYTES
+               ? many_rows(rows / 2)
+               : rows;
 }
-constexpr int MANY_ROWS = many_rows(V_DIM > 128 ? 4 : 8);
+constexpr int MANY_ROWS = many_rows(smaller(MOST_ROWS, ceil_div(ROWS, ALL_WAVES)));
 
-// Lane n: of part `part` + n, or of the last.
+// Lane n: of part `part` + n, or of the last; parts before `first` are none.
 template <int R>
 KG_DEV void load_sums(sums_t (&sums)[R], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
-                      int row) {
+                      int row, u32 first) {
     u32 lane = late_lane(), at = part + (lane < count ? lane : count - 1);
+    bool is_one = lane < count && !(PARTED && at < first);
+    if constexpr (PARTED) at = at < first ? first : at;
     const sums_t *p = partial_sums(a, partial_slot(cut, at, item_start)) + row;
     float x[R][2];
     KG_UNROLL for (int r = 0; r < R; r++) load_shared(x[r], &p[r * ALL_WAVES].maximum);
     KG_UNROLL for (int r = 0; r < R; r++) sums[r] =
-        lane < count ? sums_t{x[r][0], x[r][1]} : sums_t{-INFINITE, 0.0f};
+        is_one ? sums_t{x[r][0], x[r][1]} : sums_t{-INFINITE, 0.0f};
 }
 
-// Some parts of an item, for the dims of a pass.
+// Some parts of an item, for the dims of a pass: numbers begin to count - 1 from `first` on.
 struct parts_t {
     u8 *lds; // the lane's
     cut_t cut;
-    u32 first, count, item_start;
+    u32 first, begin, count, item_start;
     int row, dim;
 };
 template <int R> KG_DEV void bring_part(args_t a, const parts_t &p, u32 n) {
@@ -43,25 +48,30 @@ template <int R> KG_DEV void bring_part(args_t a, const parts_t &p, u32 n) {
     if (n < p.count) {
         const float *from = partial_row(a, partial_slot(p.cut, p.first + n, p.item_start), p.row);
         KG_UNROLL for (int r = 0; r < R; r++)
-            copy_16(to + r * (WAVE * 16), (const u8 *)(from + r * ALL_WAVES * V_DIM + p.dim));
+            KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+                copy_16(to + (r * WIDE_TURNS + turn) * (WAVE * 16),
+                        (const u8 *)(from + r * ALL_WAVES * V_DIM + dim_of_turn(p.dim, turn)));
     }
     copies_end();
 }
 template <int R> KG_DEV void bring_parts(args_t a, const parts_t &p) {
-    KG_LOOP for (u32 n = 0; n < parts_ahead<R>(); n++) bring_part<R>(a, p, n);
+    KG_LOOP for (u32 n = 0; n < parts_ahead<R>(); n++) bring_part<R>(a, p, p.begin + n);
 }
 // x += weight x partial row, of parts of which the first are on their way.
 template <int R>
-KG_DEV void add_parts(float (&x)[R][4], args_t a, const parts_t &p,
+KG_DEV void add_parts(float (&x)[R][WIDE_TURNS][4], args_t a, const parts_t &p,
                       const float (&weight_of_lane)[R]) {
     constexpr u32 AHEAD = parts_ahead<R>();
-    KG_LOOP for (u32 n = 0; n < p.count; n++) {
+    KG_LOOP for (u32 n = p.begin; n < p.count; n++) {
         copies_done<(int)AHEAD - 1>();
         const u8 *from = p.lds + (int)(n % AHEAD) * part_bytes<R>();
         KG_UNROLL for (int r = 0; r < R; r++) {
             float w = float_of(shuffle(bits_of(weight_of_lane[r]), n));
-            quad_t y = *(const quad_t *)(from + r * (WAVE * 16));
-            KG_UNROLL for (int i = 0; i < 4; i++) x[r][i] += w == 0.0f ? 0.0f : w * y.x[i];
+            KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++) {
+                quad_t y = *(const quad_t *)(from + (r * WIDE_TURNS + turn) * (WAVE * 16));
+                KG_UNROLL for (int i = 0; i < 4; i++) x[r][turn][i] +=
+                    w == 0.0f ? 0.0f : w * y.x[i];
+            }
         }
         bring_part<R>(a, p, n + AHEAD);
     }
@@ -104,20 +114,28 @@ KG_DEV void store_merged(args_t a, const segment_t &g, row_t at, sums_t total) {
 }
 
 // `row` and those of the R - 1 behind it that exist. amiss: 0, or NaN, which everything then is.
-// The first parts come while it is found out what they weigh.
+// The first parts come while it is found out what they weigh. PARTED: a part's lane follows from
+// its number, wherever a window begins.
 template <int R>
 KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int row, float amiss,
                        u8 *lds) {
     sums_t total[R], mine[R];
     float top[R], factor[R], w[R];
     row_t at[R];
-    u32 parts = parts_of(share), lanes = smaller((int)parts, WAVE);
-    parts_t some = {lds, cut, share.first, lanes, g.item_start, row, (int)late_lane() * 4};
-    some.dim = some.dim < V_DIM ? some.dim : 0;
+    u32 begin = PARTED ? share.first / WAVE * WAVE : share.first, parts = share.last - begin + 1;
+    u32 unseen = share.first - begin;
+    parts_t some = {lds,
+                    cut,
+                    begin,
+                    unseen,
+                    (u32)smaller((int)parts, WAVE),
+                    g.item_start,
+                    row,
+                    dim_of_turn((int)late_lane() * 4, 0)};
     bring_parts<R>(a, some);
     KG_UNROLL for (int r = 0; r < R; r++) total[r] = {-INFINITE, 0.0f};
     KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
-        load_sums(mine, a, cut, share.first + n, parts - n, g.item_start, row);
+        load_sums(mine, a, cut, begin + n, parts - n, g.item_start, row, share.first);
         KG_UNROLL for (int r = 0; r < R; r++) add_sums(total[r], mine[r]);
     }
     sum_up(total, w, amiss);
@@ -127,36 +145,42 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
         if (!is_joined(g) && at[r].exists) add_sink(total[r], a, at[r].head);
         factor[r] = output_factor(total[r], top[r], a, g);
     }
-    KG_LOOP for (int dims = 0; dims < V_DIM; dims += WAVE * 4) {
+    KG_LOOP for (int dims = 0; dims < V_DIM; dims += WIDE_TURNS * WAVE * 4) {
         int dim = dims + (int)late_lane() * 4;
-        float x[R][4] = {};
+        float x[R][WIDE_TURNS][4] = {};
         KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
-            some.first = share.first + n, some.count = smaller((int)(parts - n), WAVE);
-            some.dim = dim < V_DIM ? dim : 0;
+            some.first = begin + n, some.count = smaller((int)(parts - n), WAVE);
+            some.begin = n == 0 ? unseen : 0, some.dim = dim_of_turn(dim, 0);
             if (dims + n > 0) bring_parts<R>(a, some);
             if (parts > (u32)WAVE) {
-                load_sums(mine, a, cut, some.first, some.count, g.item_start, row);
+                load_sums(mine, a, cut, some.first, some.count, g.item_start, row, share.first);
                 KG_UNROLL for (int r = 0; r < R; r++) w[r] = weight(mine[r].maximum, top[r]);
             }
             add_parts(x, a, some, w);
         }
-        KG_UNROLL for (int r = 0; r < R; r++) store_merged(a, g, at[r], x[r], dim, factor[r]);
+        KG_UNROLL for (int r = 0; r < R; r++)
+            KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+                store_merged(a, g, at[r], x[r][turn], dim + turn * WAVE * 4, factor[r]);
     }
     if (late_lane() == 0) KG_UNROLL for (int r = 0; r < R; r++) store_merged(a, g, at[r], total[r]);
 }
 
-// As far as a wave has more than one row; the last row by itself, of which more parts are on
-// their way. lds: where keys lay.
+// lds: where keys lay. BY_MATRICES: as far as a wave has more than one row; the last row by itself,
+// of which more parts are on their way.
 KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                             float amiss, u8 *lds) {
-    static_assert(!BY_MATRICES || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
-    static_assert(!BY_MATRICES || ALL_WAVES * part_bytes<MANY_ROWS>() <= STAGE_BYTES, "one part");
+    constexpr bool BY_ROWS = BY_MATRICES || STAGED_MATRICES;
+    constexpr int LAST = STAGED_MATRICES ? 0 : ALL_WAVES;
+    static_assert(!BY_ROWS || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
+    static_assert(!BY_ROWS || ALL_WAVES * part_bytes<MANY_ROWS>() <= STAGE_BYTES, "one part");
     constexpr int BYTES = (int)parts_ahead<MANY_ROWS>() * part_bytes<MANY_ROWS>(); // of a wave
     int row = wave;
     lds += wave * BYTES + (int)late_lane() * 16;
-    KG_LOOP for (; row < ROWS && row_exists(g, row + ALL_WAVES); row += MANY_ROWS * ALL_WAVES)
+    KG_LOOP for (; row < ROWS && row_exists(g, row + LAST); row += MANY_ROWS * ALL_WAVES)
         merge_rows<MANY_ROWS>(a, g, cut, share, row, amiss, lds);
-    if (row < ROWS && row_exists(g, row)) merge_row(a, g, cut, share, row, row_at(g, row), amiss);
+    if constexpr (!STAGED_MATRICES)
+        if (row < ROWS && row_exists(g, row))
+            merge_row(a, g, cut, share, row, row_at(g, row), amiss);
 }
 
 } // namespace kg

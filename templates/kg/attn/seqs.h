@@ -13,11 +13,12 @@ typedef const KG_CONSTANT kg_attn_args &args_t;
 constexpr int WAVE_ROWS = kg_attn_rows(ROW_TILES, NI);
 // Sequences have as many tokens as they like; each row block then has its own keys.
 constexpr bool UNBOUNDED = !BOUNDED;
-constexpr bool OWN_ROWS = UNBOUNDED || BY_MATRICES != 0; // a wave has others than the next
+// A wave has others than the next.
+constexpr bool OWN_ROWS = UNBOUNDED || BY_MATRICES != 0 || PAIRED != 0;
 constexpr int ROWS = kg_attn_block_rows(WAVE_ROWS, WAVES, OWN_ROWS); // of a row block
 constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 
-// STAGED as matrices (kg/mla/mla_matrices_nvidia.h).
+// STAGED as matrices (kg/mla/mla_matrices_nvidia.h, kg/mla/mla_pairs_nvidia.h).
 constexpr bool STAGED_MATRICES = STAGED && IS_SM90;
 constexpr bool STAGED_ROWS = STAGED && !STAGED_MATRICES;
 

@@ -360,6 +360,7 @@ struct role_t {
     int group; // of waves with the same rows
 };
 KG_DEV role_t role_of(const segment_t &g, int wave) {
+    if constexpr (PAIRED) return role_t{wave % WAVES * WAVE_ROWS, 0, wave / WAVES, 1, wave % WAVES};
     if constexpr (BY_MATRICES) return role_t{wave * WAVE_ROWS, 0, 0, 1, wave};
     if constexpr (!UNBOUNDED) return role_t{0, wave / V_SPLIT, wave % V_SPLIT, WAVES, 0};
     int keys = WAVES >> g.seq.ways, group = uniform(wave / V_SPLIT / keys);

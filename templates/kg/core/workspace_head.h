@@ -7,6 +7,7 @@ enum { KG_WORKSPACE_BYTE = 0x4b };
 struct kg_workspace {
     unsigned broken; /* cleared by a launch that finds the workspace unfit */
     unsigned owner;  /* ticket of the launch that came last */
-    unsigned unused[62];
+    unsigned unused[30];
+    unsigned char map[128]; /* of the pool, where a kernel brings boxes (kg/attn/boxes_nvidia.h) */
     unsigned long long arrived[1 << 18]; /* a counter for each work item */
 };

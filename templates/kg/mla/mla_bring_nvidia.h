@@ -13,8 +13,8 @@ constexpr bool THROUGH_REGISTERS = CODES || (KV_DTYPE == DTYPE_BF16 && COMPUTE_F
 
 constexpr int SET_ROWS = KG_MLA_SET_KEYS, SET_BLOCKS_OF = SET_ROWS / TOK;
 constexpr int MATRIX_OF_SET = SET_ROWS * 128; // bytes
-constexpr kg_mla_stage STAGE =
-    kg_mla_stage_of(V_DIM, HEAD_DIM - V_DIM, KV_BITS, BLOCKED, THROUGH_REGISTERS, ROWS, OCCUPANCY);
+constexpr kg_mla_stage STAGE = kg_mla_stage_of(V_DIM, HEAD_DIM - V_DIM, KV_BITS, BLOCKED,
+                                               THROUGH_REGISTERS, ROWS, OCCUPANCY, PAIRED);
 constexpr int Q_MATRIX = ROWS * 128;
 constexpr int SET_BYTES = STAGE.set, SLOTS = STAGE.slots;
 constexpr int ROW_SCALES = BLOCKED ? kg_mla_scale_bytes(V_DIM) : 0; // bytes

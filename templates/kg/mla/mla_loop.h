@@ -2,7 +2,7 @@
 // the keys of a segment.
 #pragma once
 #if defined(KG_ISA_SM90)
-#include "kg/mla/mla_matrices_nvidia.h"
+#include "kg/mla/mla_pairs_nvidia.h"
 #else
 #include "kg/mla/mla_staged.h"
 #endif

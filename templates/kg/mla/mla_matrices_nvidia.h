@@ -316,7 +316,7 @@ KG_DEV void emit_rows(args_t a, const segment_t &g, u32 slot, const float *rows,
     }
 }
 
-KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
+KG_DEV void run_matrices(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     column_t m, l;
     weighed_t o;
     g.kv_head = 0; // there is one

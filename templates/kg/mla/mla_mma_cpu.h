@@ -20,6 +20,10 @@ constexpr bool ALL_MEET = true;
 KG_DEV void meet_first(bool) { barrier(); }
 KG_DEV void meet_others(bool) { barrier(); }
 
+KG_DEV void say(int, int) { barrier(); }
+KG_DEV void hear(int, int) { barrier(); }
+KG_DEV void meet_group(int) { barrier(); }
+
 template <int T, int N> KG_DEV void settle_tiles(acc_t (&)[T][N]) {}
 
 template <int N> KG_DEV void settle_words(u32 (&)[N][4]) {}

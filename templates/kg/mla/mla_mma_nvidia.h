@@ -53,6 +53,18 @@ KG_DEV void meet_first(bool mine) {
     if (mine) asm volatile("bar.sync 1, 128;" : : : "memory");
 }
 
+// Who says something goes on, who hears it waits for that: two waves. `what`: one of two things.
+KG_DEV void say(int what, int wave) {
+    asm volatile("bar.arrive %0, 64;" : : "r"(4 + what * 4 + wave) : "memory");
+}
+KG_DEV void hear(int what, int wave) {
+    asm volatile("bar.sync %0, 64;" : : "r"(4 + what * 4 + wave) : "memory");
+}
+// The four waves of a group.
+KG_DEV void meet_group(int group) {
+    asm volatile("bar.sync %0, 128;" : : "r"(12 + group) : "memory");
+}
+
 // Words that products have read, and may be others now.
 template <int N> KG_DEV void settle_words(u32 (&w)[N][4]) {
     KG_UNROLL for (int n = 0; n < 4 * N; n++) asm volatile("" : "+r"(w[n / 4][n % 4]) : : "memory");

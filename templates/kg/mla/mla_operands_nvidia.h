@@ -5,8 +5,8 @@
 
 namespace kg {
 
-constexpr int GROUPS = V_SPLIT / 4; // of waves
-static_assert(V_SPLIT == 8 && WAVES == 1, "one group brings keys, the other has scores");
+constexpr int GROUPS = 2; // of four waves
+static_assert(PAIRED || (V_SPLIT == 8 && WAVES == 1), "one brings keys, the other has scores");
 constexpr int V_MATRICES = ceil_div(V_DIM, 64);       // of products
 constexpr int V_TILES = ceil_div(V_MATRICES, GROUPS); // of 64 columns, of a group
 typedef acc_t weighed_t[ROW_TILES][V_TILES];

@@ -15,8 +15,8 @@ constexpr int CODE_PIECES = BLOCKED ? V_DIM / 16 : 0;          // the first of a
 constexpr int ROW_PIECES = CODE_PIECES + (HEAD_DIM - CODE_PIECES * 16) * KV_BYTES / 16;
 
 // Key k_token(i, row) of a block lies in row `row * NI + i` of LDS: the lanes
-// of a key operand then have neighbours.
-KG_DEV int staged_token(int row) { return k_token(row % NI, row / NI); }
+// of a key operand then have neighbours. PAIRED: in their own order.
+KG_DEV int staged_token(int row) { return PAIRED ? row : k_token(row % NI, row / NI); }
 
 // Where the cached row of a token begins; 0: it has none, and stays 0 in LDS, where no memory
 // of nobody may become a NaN.

@@ -28,16 +28,17 @@ typedef struct kg_mla_stage {
     int set, slots;       /* bytes of a set; sets */
     int bytes;
 } kg_mla_stage;
-/* bits: of a column; blocked: of the rope part's. made: numbers are made of what is cached. */
+/* bits: of a column; blocked: of the rope part's. made: numbers are made of what is cached. paired:
+ * a set for each of two groups of waves (kg/mla/mla_pairs_nvidia.h). */
 KG_SHAPE kg_mla_stage kg_mla_stage_of(int latent, int rope, int bits, int blocked, int made,
-                                      int rows, int occupancy) {
+                                      int rows, int occupancy, int paired) {
     int row = blocked ? latent + rope * bits / 8 : (latent + rope) * bits / 8;
     int queries = ceil_div(latent + rope, 64) * 128 * rows, weights = rows * KG_MLA_SET_KEYS * 2;
     int scales = blocked ? kg_mla_scale_bytes(latent) : 0;
     int set = KG_MLA_SET_KEYS * (ceil_div(row, 128) * 128 + scales);
     int sums = made && rows < 8 * KG_MLA_SET_COLUMNS ? rows * KG_MLA_SET_KEYS * 4 : 0;
     int room = (KG_MLA_STAGE_ROOM / occupancy - queries - weights - sums) / set;
-    int slots = larger(2, smaller(room, KG_MLA_SLOTS));
+    int slots = paired ? 2 : larger(2, smaller(room, KG_MLA_SLOTS));
     kg_mla_stage s = {queries, weights, sums, set, slots, queries + weights + sums + slots * set};
     return s;
 }

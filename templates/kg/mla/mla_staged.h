@@ -156,6 +156,8 @@ KG_DEV void take_back(segment_t &g, cut_t &cut, const waiting_t &w) {
     g.whole = x[10] != 0;
 }
 
+KG_DEV void prepare_stage(args_t, u8 *) {}
+
 KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     q_part_t q;
     column_t m, l;

@@ -74,6 +74,7 @@ constexpr int RAGGED = 0;
 constexpr int TREE = 0;
 constexpr int DENSE = 0;
 constexpr int STAGED = 0;
+constexpr int PAIRED = 0;
 constexpr int MATRICES_BYTES = 0;
 constexpr int SPARSE = 0;
 constexpr int BY_MATRICES = 0;

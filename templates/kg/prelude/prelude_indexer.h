@@ -52,6 +52,7 @@ constexpr int WINDOW = 0;
 constexpr int CHUNK = 0;
 constexpr int BY_MATRICES = 0;
 constexpr int BY_LINES = 0;
+constexpr int PAIRED = 0;
 constexpr int DESCALE = 1;
 constexpr int SCALE = 3;
 constexpr int DESCALE_NONE = 1;

@@ -1,0 +1,18 @@
+// A pool of pages as boxes are brought out of it (kg/attn/boxes_nvidia.h), and how large they are.
+#pragma once
+#include "kg/core/types.h"
+
+namespace kg {
+
+constexpr int BOX_ROWS = 16, BOX_BYTES = BOX_ROWS * 128;
+
+struct pool_t {
+    const u8 *rows;
+    i64 page_bytes;
+    int row_bytes, columns; // from row to row; of a row, both in bytes
+    int page, pages;        // rows, 16 or a multiple; pages
+};
+constexpr int MAP_BYTES = 128; // of what says so to a box
+static_assert(sizeof(pool_t) <= MAP_BYTES, "room for it on the cpu device");
+
+} // namespace kg
