@@ -382,7 +382,7 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
     static const struct {
         int64_t keys; /* by half the number of sequences */
         int32_t row_blocks;
-    } rows[] = {{4096, 16}, {16384, 8}, {262144, 4}};
+    } rows[] = {{4096, 16}, {16384, 8}, {98304, 4}, {262144, 2}};
     int64_t keys = (int64_t)problem->batch * problem->context;
     for (size_t i = 0; keys && i < sizeof rows / sizeof rows[0]; i++)
         if (keys <= rows[i].keys / (((int64_t)problem->batch + 1) / 2)) return rows[i].row_blocks;
@@ -391,7 +391,7 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
 
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8 };
+    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, MOST_TILES = 4 };
     kgen_mla_spec *s = &spec->mla;
     const isa_row *isa = &isa_rows[target->isa];
     int32_t row_blocks = row_blocks_of(problem);
@@ -400,7 +400,7 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     if (s->row_tiles || !row_blocks) return;
     int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
     int32_t most = larger(problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1,
-                          smaller(tiles / row_blocks, isa->waves));
+                          smaller(tiles / row_blocks, MOST_TILES));
     for (int32_t next = 1; next <= most; next *= 2)
         if (next == 1 || has_tiles(s, next, target)) s->row_tiles = next;
 }
