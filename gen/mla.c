@@ -391,7 +391,7 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
 
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, MOST_TILES = 4 };
+    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, FEW_TILES = 4 };
     kgen_mla_spec *s = &spec->mla;
     const isa_row *isa = &isa_rows[target->isa];
     int32_t row_blocks = row_blocks_of(problem);
@@ -399,8 +399,9 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;
     if (s->row_tiles || !row_blocks) return;
     int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
-    int32_t most = larger(problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1,
-                          smaller(tiles / row_blocks, MOST_TILES));
+    int32_t each = smaller(tiles / row_blocks, larger(FEW_TILES, tiles / 4));
+    int32_t most =
+        larger(problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1, smaller(each, isa->waves));
     for (int32_t next = 1; next <= most; next *= 2)
         if (next == 1 || has_tiles(s, next, target)) s->row_tiles = next;
 }
