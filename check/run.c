@@ -198,6 +198,17 @@ static kgen_status replays(rig *b, int count, kgen_error *err) {
     return KGEN_OK;
 }
 
+/* Fit for the next launch, of any kernel. */
+static kgen_status workspace_fit(rig *b, kgen_error *err) {
+    kgen_error why;
+    if (!b->args.workspace ||
+        kgen_workspace_check(b->ctx, b->args.workspace, b->args.workspace_bytes, b->stream, &why) ==
+            KGEN_OK)
+        return KGEN_OK;
+    snprintf(b->result->message, sizeof b->result->message, "after the launches: %.400s", why.text);
+    return kgen_fail(err, KGEN_E_MISMATCH, "%s", b->result->message);
+}
+
 /* ---- the run ---------------------------------------------------------------- */
 
 static kgen_status steps(rig *b, const kgen__case *c, int count, kgen_error *err) {
@@ -209,7 +220,8 @@ static kgen_status steps(rig *b, const kgen__case *c, int count, kgen_error *err
     KGEN_TRY(make_workspace(b, err));
     KGEN_TRY(eager(b, err));
     KGEN_TRY(again(b, err));
-    return count > 0 ? replays(b, count, err) : KGEN_OK;
+    if (count > 0) KGEN_TRY(replays(b, count, err));
+    return workspace_fit(b, err);
 }
 
 /* The line that brings the mismatch back. A device's label begins with the

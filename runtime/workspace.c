@@ -20,13 +20,20 @@ kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, k
     return ctx->api->fill(ctx->device, memory, KG_WORKSPACE_BYTE, KGEN__HEAD_BYTES, stream, err);
 }
 
-/* All but the owner is as it was prepared. */
+/* Launches leave their ticket, and what boxes come from. */
+static int changes(size_t byte) {
+    size_t owner = offsetof(struct kg_workspace, owner), map = offsetof(struct kg_workspace, map);
+    return (byte >= owner && byte < owner + sizeof(unsigned)) ||
+           (byte >= map && byte < map + sizeof((struct kg_workspace *)0)->map);
+}
+
+/* All else is as it was prepared. */
 static kgen_status check_head(const struct kg_workspace *found, kgen_error *err) {
     const unsigned char *bytes = (const unsigned char *)found;
     NEED(found->broken != 0, "workspace: a launch found it damaged, or another launch in it; "
                              "kgen_workspace_init makes it fit again");
     for (size_t i = 0; i < sizeof *found; i++)
-        NEED(bytes[i] == KG_WORKSPACE_BYTE || i / sizeof found->owner == 1,
+        NEED(bytes[i] == KG_WORKSPACE_BYTE || changes(i),
              "workspace: byte %zu is %u: not prepared by kgen_workspace_init of this version, "
              "damaged, or a launch is under way in it",
              i, bytes[i]);
