@@ -336,6 +336,13 @@ static double random_scale(const filler *f, kgen__rng *rng) {
     return (0.5 + kgen__rng_uniform(rng)) / spread_of(&f->data->spec.attn);
 }
 
+/* Nobody promised that a head's is positive: then the greatest product is the least score. */
+static double head_scale(const filler *f, kgen__rng *rng) {
+    enum { ONE_IN = 8 };
+    double size = random_scale(f, rng);
+    return kgen__rng_range(rng, 0, ONE_IN - 1) ? size : -size;
+}
+
 /* Scales of tokens: those that no row sees stay poison, like the tokens. */
 static void fill_token_scale(const filler *f, kgen__rng *rng, kgen_tensor *t, kgen__cache_at at) {
     if (t->rank != 3 || f->data->spec.attn.descale == KGEN_DESCALE_IGNORE) return;
@@ -348,7 +355,7 @@ static void cover_scales(filler *f, int index, kgen__rng *rng) {
     int ignored = index != Q_DESCALE && f->data->spec.attn.descale == KGEN_DESCALE_IGNORE;
     if (t->rank == 3 || ignored) cover(f, index);
     for (int64_t i = 0; t->data && t->rank < 3 && !ignored && i < t->shape[0] * t->stride[0]; i++)
-        kgen__number_store(KGEN_DTYPE_F32, t->data, i, random_scale(f, rng));
+        kgen__number_store(KGEN_DTYPE_F32, t->data, i, head_scale(f, rng));
 }
 
 static void fill_cache(filler *f) {
