@@ -152,13 +152,14 @@ KG_DEV void score_set(acc_t (&s)[T][SET_BLOCKS], const q_frag_t &q, const u8 *qu
 // o += P V of a set, on its way.
 template <int T>
 KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], const u8 *v) {
-    matrix_t values = matrix_at(v);
+    constexpr int AT_ONCE = O_TILES % 8 == 0 ? 8 : 4, REST = O_TILES % 4 ? O_TILES % 4 : 4;
+    matrix_t values = widened(matrix_at(v), MATRIX_BYTES);
     products_begin();
-    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++) KG_UNROLL for (int n = 0; n < O_TILES; n += 4) {
-        constexpr int REST = O_TILES % 4 ? O_TILES % 4 : 4;
+    KG_UNROLL for (int b = 0; b < SET_BLOCKS; b++)
+        KG_UNROLL for (int n = 0; n < O_TILES; n += AT_ONCE) {
         matrix_t at = further(values, (u32)(n / 4 * MATRIX_BYTES + b * (TOK * 128)));
-        if (n + 4 <= O_TILES)
-            multiply<4 <= O_TILES ? 4 : REST, true>(o, n, p[b], at, true);
+        if (n + AT_ONCE <= O_TILES)
+            multiply<AT_ONCE <= O_TILES ? AT_ONCE : REST, true>(o, n, p[b], at, true);
         else
             multiply<REST, true>(o, n, p[b], at, true);
     }
@@ -300,7 +301,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     settle(dots);
     float scores[B][ROW_TILES][S_REGS];
     to_probabilities(scores, alpha, m, l, dots, a, head, keys, first + mine, end);
-    pack_set(p, scores);
+    pack_set(p, scores, weighs_set(first + mine, end));
     KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
         float s[B][ROW_TILES][S_REGS];
         await_step();
@@ -313,7 +314,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
         products_done<0>();
         settle(o);
         if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
-        pack_set(p, s);
+        pack_set(p, s, weighs_set(block + mine, end));
     }
     await_step();
     weigh_own(way, o, p, v_slot(r, r.v), wave);

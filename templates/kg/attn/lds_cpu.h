@@ -13,14 +13,19 @@ KG_DEV void products_end() {}
 template <int N> KG_DEV void products_done() {}
 template <int N> KG_DEV void settle(acc_t (&)[2][N]) {}
 
-typedef const u8 *matrix_t;
-KG_DEV matrix_t matrix_at(const u8 *lds) { return lds; }
-KG_DEV matrix_t further(matrix_t m, u32 bytes) { return m + bytes; }
+struct matrix_t {
+    const u8 *at;
+    u32 width; // bytes from 64 columns to the next
+};
+KG_DEV matrix_t matrix_at(const u8 *lds) { return matrix_t{lds, 128}; }
+KG_DEV matrix_t lasting_matrix_at(const u8 *lds) { return matrix_at(lds); }
+KG_DEV matrix_t further(matrix_t m, u32 bytes) { return matrix_t{m.at + bytes, m.width}; }
+KG_DEV matrix_t widened(matrix_t m, u32 bytes) { return matrix_t{m.at, bytes}; }
 
 // Column `column` of row `row`.
 KG_DEV u32 matrix_element(matrix_t m, int row, int column) {
     const u8 *lds = kg_ops->self()->lds;
-    u32 at = (u32)(m - lds) + (u32)(row * 128 + column * 2);
+    u32 at = (u32)(m.at - lds) + (u32)(row * 128 + column % 64 * 2) + (u32)column / 64 * m.width;
     return *(const u16 *)(lds + (at ^ (at >> 7 & 7) << 4));
 }
 
@@ -79,21 +84,21 @@ KG_DEV void multiply(acc_t (&o)[2][N], int first, matrix_t a, matrix_t b, bool a
 }
 
 // A wave by itself.
-typedef const u8 *tile_t;
-KG_DEV tile_t tile_of_rows(const u8 *matrix) { return matrix; }
-KG_DEV tile_t tile_of_columns(const u8 *matrix) { return matrix; }
+typedef matrix_t tile_t;
+KG_DEV tile_t tile_of_rows(const u8 *matrix) { return matrix_at(matrix); }
+KG_DEV tile_t tile_of_columns(const u8 *matrix) { return matrix_at(matrix); }
 template <bool TURNED> KG_DEV void load_tile(u32 (&w)[4], tile_t tile, u32 offset) {
     static_assert(!TURNED, "rows of A");
     int lane = (int)lane_id();
     for (int n = 0; n < 4; n++) {
         int row = lane_i(lane) + n % 2 * 8, column = 2 * lane_grp(lane) + n / 2 * 8;
-        w[n] = matrix_element(tile + offset, row, column) |
-               matrix_element(tile + offset, row, column + 1) << 16;
+        w[n] = matrix_element(further(tile, offset), row, column) |
+               matrix_element(further(tile, offset), row, column + 1) << 16;
     }
 }
 template <bool TURNED, int N>
 KG_DEV void multiply_alone(acc_t (&o)[2][N], int n, const u32 (&a)[4], tile_t b, u32 offset) {
-    multiply<1, TURNED>(o, n, a, b + offset, true);
+    multiply<1, TURNED>(o, n, a, further(b, offset), true);
 }
 
 } // namespace kg

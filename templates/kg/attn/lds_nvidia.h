@@ -40,11 +40,19 @@ template <int N> KG_DEV void settle(acc_t (&o)[2][N]) {
 }
 
 // Where a matrix begins: the low word of its descriptor. The high word says how far apart
-// eight rows are, and the swizzle. By the shuffle the compiler sees that it is the same in all
-// lanes, and works descriptors out beside them.
+// eight rows are, and the swizzle. What a reduction leaves is a scalar, and so are descriptors that
+// are worked out from it; else each of them moves there from a lane.
 typedef u32 matrix_t;
-KG_DEV matrix_t matrix_at(const u8 *lds) { return shuffle((lds_address(lds) & 0x3ffffu) >> 4, 0); }
+KG_DEV matrix_t matrix_at(const u8 *lds) {
+    return __reduce_or_sync(0xffffffffu, (lds_address(lds) & 0x3ffffu) >> 4);
+}
+// One that lasts, of which lanes keep hold.
+KG_DEV matrix_t lasting_matrix_at(const u8 *lds) {
+    return shuffle((lds_address(lds) & 0x3ffffu) >> 4, 0);
+}
 KG_DEV matrix_t further(matrix_t m, u32 bytes) { return m + bytes / 16; }
+// Rows of more than 64 columns, each 64 of them so many bytes behind those before.
+KG_DEV matrix_t widened(matrix_t m, u32 bytes) { return m + (bytes / 16 << 16); }
 static_assert(KG_ATTN_SWIZZLE / 16 == 0x40, "as the high word says");
 #define KG_DESCRIPTOR "0x40000040"
 
@@ -62,10 +70,15 @@ static_assert(KG_ATTN_SWIZZLE / 16 == 0x40, "as the high word says");
 #define KG_NAMES_2 KG_NAMES_1 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define KG_NAMES_3 KG_NAMES_2 ",%16,%17,%18,%19,%20,%21,%22,%23"
 #define KG_NAMES_4 KG_NAMES_3 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define KG_TILES_8(n) KG_TILES_4(n), KG_TILES_4(n + 4)
+#define KG_NAMES_8                                                                                \
+    KG_NAMES_4 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51" \
+               ",%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define KG_SHAPE_1 "m64n16k16"
 #define KG_SHAPE_2 "m64n32k16"
 #define KG_SHAPE_3 "m64n48k16"
 #define KG_SHAPE_4 "m64n64k16"
+#define KG_SHAPE_8 "m64n128k16"
 #define KG_WGMMA(TYPE, TILES, SET_A, A, B, ADD, LAST, ...)                                     \
     asm volatile("{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, " ADD ", 0; " SET_A            \
                  "mov.b64 b, {" B ", " KG_DESCRIPTOR "}; wgmma.mma_async.sync.aligned."        \
@@ -86,7 +99,9 @@ static_assert(KG_ATTN_SWIZZLE / 16 == 0x40, "as the high word says");
 // or TURNED a row of it.
 template <int TILES, bool TURNED, int N>
 KG_DEV void multiply(acc_t (&o)[2][N], int first, const u32 (&a)[4], matrix_t b, bool add) {
-    if constexpr (TILES == 4) {
+    if constexpr (TILES == 8) {
+        KG_MULTIPLY(8, "", "{%64,%65,%66,%67}", "%68", "%69", "%70", KG_OPERANDS)
+    } else if constexpr (TILES == 4) {
         KG_MULTIPLY(4, "", "{%32,%33,%34,%35}", "%36", "%37", "%38", KG_OPERANDS)
     } else if constexpr (TILES == 3) {
         KG_MULTIPLY(3, "", "{%24,%25,%26,%27}", "%28", "%29", "%30", KG_OPERANDS)

@@ -7,9 +7,8 @@
 namespace kg {
 
 template <int B>
-KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B],
-                      const acc_t (&dots)[ROW_TILES][B], args_t a, const head_t &head,
-                      const keys_t &keys, int block) {
+KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B], args_t a,
+                      const head_t &head, const keys_t &keys, int block) {
     KG_UNROLL for (int b = 0; b < B; b++) {
         int start = block_start(keys, block + b);
         if constexpr (DESCALE == DESCALE_TOKEN) {
@@ -17,8 +16,9 @@ KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B
             load_ids(ids, keys, start);
             load_token_scales(scale[b], a, head, keys, ids, start);
         }
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-            scale_scores(s[b][t], dots[t][b].x, head, t, start, scale[b]);
+        if constexpr (!SCALES_LATE)
+            KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+                scale_scores(s[b][t], s[b][t], head, t, start, scale[b]);
     }
 }
 
@@ -44,12 +44,33 @@ KG_DEV void mask_set(float (&s)[B][ROW_TILES][S_REGS], const head_t &head, const
     }
 }
 
-template <int B> KG_DEV void clear_set(float (&s)[B][ROW_TILES][S_REGS]) {
-    KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] = 0;
+// Several chains: each comparison waits for the one before it.
+template <int B> KG_DEV float top_of(const float (&s)[B][ROW_TILES][S_REGS], int t) {
+    float top[S_REGS];
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) top[r] = s[0][t][r];
+    KG_UNROLL for (int b = 1; b < B; b++) KG_UNROLL for (int r = 0; r < S_REGS; r++) top[r] =
+        fmax(top[r], s[b][t][r]);
+    return fmax(fmax(top[0], top[1]), fmax(top[2], top[3]));
 }
-// Of the blocks from `block` on; end: of the blocks that the wave's rows see. True: weighted
-// values are to be multiplied with `alpha`.
+
+// What products of row tile t are multiplied with as they become probabilities.
+KG_DEV float late_scale(const head_t &head, int t) { return SCALES_LATE ? head.scale[t][0] : 1.0f; }
+KG_DEV void to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS], const head_t &head) {
+    if constexpr (!SCALES_LATE) return scores_to_p(m, l, t, s);
+    float top = m[t][0] == -INFINITE ? 0.0f : m[t][0];
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+        s[r] = exp2(fma(s[r], head.scale[t][0], -top));
+        l[t][0] += s[r];
+    }
+}
+// Whether a wave works out probabilities of a set. Rows of a bounded phase that there are not see
+// none of it; where every wave has rows to the end of its row block, or nearly so, what they do not
+// see is masked. A branch that is always taken, for the compiler puts what is not in one behind the
+// wait for products that follows.
+KG_DEV bool weighs_set(int block, int end) { return UNBOUNDED ? block >= 0 : block < end; }
+
+// Of the blocks from `block` on; end: of the blocks that the wave's rows see, without any `s` are
+// products. True: weighted values are to be multiplied with `alpha`.
 template <int B>
 KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[ROW_TILES],
                              column_t &m, column_t &l, const acc_t (&dots)[ROW_TILES][B], args_t a,
@@ -57,32 +78,33 @@ KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[RO
     token_scale_t scale[B];
     float top[ROW_TILES][COLS];
     bool exceeds = false;
-    if (block >= end) {
-        clear_set(s);
-        return false;
-    }
-    scale_set(s, scale, dots, a, head, keys, block);
+    // Before any branch: else scores lie in registers of their own.
+    KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] = dots[t][b].x[r];
+    if (!weighs_set(block, end)) return false;
+    scale_set(s, scale, a, head, keys, block);
     if (is_edge_set<B>(head, keys, block, end - block)) mask_set(s, head, keys, block, end - block);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        top[t][0] = s[0][t][0];
-        KG_UNROLL for (int b = 1; b < B; b++) raise_tops(top[t], s[b][t]);
-        exceeds |= find_tops(top[t], m, t, s[0][t]);
+        top[t][0] = top_of(s, t) * late_scale(head, t);
+        exceeds |= top[t][0] > m[t][0] + RESCALE_AT;
     }
     exceeds = any(exceeds);
     if (exceeds)
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) alpha[t] =
             raise_column(m[t][0], l[t][0], top[t][0]);
     KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        scores_to_p(m, l, t, s[b][t]);
+        to_p(m, l, t, s[b][t], head);
         scale_p(s[b][t], scale[b]);
     }
     return exceeds;
 }
-// As the second product takes them.
-template <int B> KG_DEV void pack_set(u32 (&p)[B][4], const float (&s)[B][ROW_TILES][S_REGS]) {
+// As the second product takes them; zeros of a set that it does not weigh.
+template <int B>
+KG_DEV void pack_set(u32 (&p)[B][4], const float (&s)[B][ROW_TILES][S_REGS], bool weighs) {
     KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int n = 0; n < 2; n++) p[b][(t + 2 * n) % 4] =
             pack_compute(s[b][t][2 * n], s[b][t][2 * n + 1]);
+    if (!weighs) KG_UNROLL for (int n = 0; n < 4 * B; n++) p[n / 4][n % 4] = 0;
 }
 
 } // namespace kg

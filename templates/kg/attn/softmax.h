@@ -139,9 +139,20 @@ KG_DEV head_t head_of(args_t a, const segment_t &g, const role_t &role) {
     return h;
 }
 
-KG_DEV void scale_q(head_t &h, const q_frag_t &q) {
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++)
+// The greatest product is the greatest score where no scale is negative: the row's queries are
+// instead. None is 0, or what is masked would be scaled to NaN.
+KG_DEV void turn_row(float &scale, u32 (&row)[K_CHUNKS][Q_WORDS]) {
+    u32 sign = scale < 0 ? 0x80008000u : 0;
+    if (any(sign != 0))
+        KG_UNROLL for (int n = 0; n < K_CHUNKS * Q_WORDS; n++) row[n / Q_WORDS][n % Q_WORDS] ^=
+            sign;
+    scale = scale == 0 ? 1e-30f : scale < 0 ? -scale : scale;
+}
+KG_DEV void scale_q(head_t &h, q_frag_t &q) {
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
         h.scale[t][c] *= q.scale[t][c];
+        if constexpr (SCALES_LATE && MAY_TURN) turn_row(h.scale[t][c], q.w[t]);
+    }
 }
 
 KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h,

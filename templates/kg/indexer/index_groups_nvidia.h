@@ -236,7 +236,7 @@ KG_DEV void weigh(float (&sum)[TILES * LANE_KEYS], const keys_t &keys, u8 *lds, 
 
 // The waves of a group stay together, for they multiply together.
 KG_DEV void run_blocks(args_t a, const item_t &item, ahead_t ahead, u8 *lds, int wave, int lane) {
-    matrix_t queries = matrix_at(lds);
+    matrix_t queries = lasting_matrix_at(lds);
     u32 turn = 0;
     KG_LOOP for (int group = start_of(item, wave / GROUP_WAVES * GROUP_WAVES);
                  group < item.column_end; group += GROUP_KEYS, turn++) {

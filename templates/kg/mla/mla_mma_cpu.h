@@ -58,14 +58,14 @@ KG_DEV void multiply_words(acc_t (&o)[T][N], int n, const u32 (&a)[4], matrix_t 
     for (int r = 0; r < O_REGS; r++) multiply_row(o, n, r, rows[r / 2], b, add);
 }
 
-template <bool CODES> KG_DEV tile_t tile_of_values(const u8 *matrix) { return matrix; }
+template <bool CODES> KG_DEV tile_t tile_of_values(const u8 *matrix) { return matrix_at(matrix); }
 template <bool CODES> KG_DEV void load_values(u32 (&w)[4], tile_t tile, u32 offset) {
     int lane = (int)lane_id();
     for (int n = 0; n < 4; n++) {
         int row = 2 * lane_grp(lane) + (CODES ? n : n / 2) * 8;
         int column = lane_i(lane) + (CODES ? 0 : n % 2 * 8);
-        w[n] = matrix_element(tile + offset, row, column) |
-               matrix_element(tile + offset, row + 1, column) << 16;
+        w[n] = matrix_element(further(tile, offset), row, column) |
+               matrix_element(further(tile, offset), row + 1, column) << 16;
     }
 }
 

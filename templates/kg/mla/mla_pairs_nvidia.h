@@ -224,7 +224,7 @@ KG_DEV bool weigh_scores(weights_t &p, float (&alpha)[T], column_t &m, column_t 
                          const at_t &at) {
     float scores[SET_BLOCKS_OF][T][S_REGS];
     bool risen = to_probabilities(scores, alpha, m, l, dots, a, head, keys, block, at.end);
-    pack_set(p, scores);
+    pack_set(p, scores, weighs_set(block, at.end));
     say_weights(p, m, w, said);
     say(w.group, w.part);
     return risen;
