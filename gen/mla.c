@@ -92,6 +92,14 @@ static int is_paired(const kgen_mla_spec *s, const kgen_target *target) {
            !s->sparse && s->latent % 128 == 0 && s->latent <= (besides > 1 ? 384 : 512);
 }
 
+/* Of 16-bit rows that all lie in the pool and are read as they are cached; with eight waves or
+ * four, who bring eight rows each at once. */
+static int is_direct(const kgen_mla_spec *s, const kgen_target *target);
+static int32_t direct_of(const kgen_mla_spec *s, const kgen_target *target) {
+    return target && is_direct(s, target);
+}
+FACT(direct, direct_of(&spec->mla, target))
+
 /* What lies in LDS where rows are matrices. */
 static int32_t bytes_of_matrices(const kgen_mla_spec *s, const kgen_target *target) {
     return kg_mla_stage_of(s->latent, s->rope, 8 * kgen_dtype_size((kgen_dtype)s->kv), s->rows != 0,
@@ -123,7 +131,7 @@ FACT(int_4, KGEN_DTYPE_I4)
 /* clang-format off */
 static const kgen__fact facts[] = {
     {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes},
-    {"MATRICES_BYTES", matrices_bytes}, {"PAIRED", paired},
+    {"MATRICES_BYTES", matrices_bytes}, {"PAIRED", paired}, {"DIRECT", direct},
     {"ROW_TILES", wave_tiles}, {"WAVES", row_waves}, {"V_SPLIT", value_waves},
     {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
     {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", is_tree}, {"DENSE", no},
@@ -147,18 +155,20 @@ typedef struct isa_row {
     int32_t soft_mt;  /* most row tiles with conversions in integer arithmetic, whose
                          constants fill the scalars */
     int32_t matrices; /* rows lie in LDS as matrices (kg/mla/mla_matrices_nvidia.h) */
+    int32_t direct;   /* memory brings rows into LDS by itself (kg/mla/mla_direct.h); registers
+                         beside those of sums and queries then */
     int32_t many;     /* units: few keys are read by row blocks of fewer rows (row_blocks_of) */
 } isa_row;
 
 /* clang-format off */
-#define MLA_CDNA1 {16, 32, 4, 150, 0, 2, 0, 0}
-#define MLA_CDNA2 {16, 32, 8, 136, 24, 2, 0, 0}
-#define MLA_CDNA3 {16, 32, 8, 136, 24, 2, 0, 1}
-#define MLA_CDNA4 {16, 32, 8, 136, 24, 2, 0, 1}
-#define MLA_RDNA2 {16, 16, 8, 150, 0, 8, 0, 0}
-#define MLA_RDNA3 {16, 16, 8, 136, 7, 8, 0, 0}
-#define MLA_RDNA4 {16, 16, 8, 120, 0, 8, 0, 0}
-#define MLA_SM90  {8,  16, 8, 60,  8, 8, 1, 1}
+#define MLA_CDNA1 {16, 32, 4, 150, 0, 2, 0, 0, 0}
+#define MLA_CDNA2 {16, 32, 8, 136, 24, 2, 0, 0, 0}
+#define MLA_CDNA3 {16, 32, 8, 136, 24, 2, 0, 0, 1}
+#define MLA_CDNA4 {16, 32, 8, 136, 24, 2, 0, 56, 1}
+#define MLA_RDNA2 {16, 16, 8, 150, 0, 8, 0, 0, 0}
+#define MLA_RDNA3 {16, 16, 8, 136, 7, 8, 0, 0, 0}
+#define MLA_RDNA4 {16, 16, 8, 120, 0, 8, 0, 0, 0}
+#define MLA_SM90  {8,  16, 8, 60,  8, 8, 1, 0, 1}
 /* clang-format on */
 
 static const isa_row isa_rows[KGEN_ISA_COUNT] = {
@@ -172,32 +182,50 @@ static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
     return is_8bit(codes) && !(target->fp8_converts && own);
 }
 
-static int32_t part_dims(const kgen_mla_spec *s, const isa_row *isa) {
+static int32_t part_dims(const kgen_mla_spec *s, const isa_row *isa, int direct) {
     int32_t x = 16 / kgen_dtype_size((kgen_dtype)s->kv);
-    return kg_attn_part_dims(s->latent, s->waves, isa->columns, x, 0, !isa->matrices);
+    return kg_attn_part_dims(s->latent, s->waves, isa->columns, x, direct, !isa->matrices);
 }
 
 /* --- LDS ------------------------------------------------------------------ */
 
 /* Rows as matrices; or a block of keys, and each wave's scores of it. */
-static int32_t stage_needed(const kgen_mla_spec *s, const kgen_target *target) {
+static int32_t stage_needed(const kgen_mla_spec *s, const kgen_target *target, int direct) {
     const isa_row *isa = &isa_rows[target->isa];
     if (isa->matrices) return bytes_of_matrices(s, target);
-    int32_t row = kg_attn_stage_row(width_of(s) * kgen_dtype_size((kgen_dtype)s->kv));
-    return isa->keys * (row + s->waves * isa->columns * 4);
+    int32_t bytes = width_of(s) * kgen_dtype_size((kgen_dtype)s->kv);
+    int32_t scores = isa->keys * s->waves * isa->columns * 4;
+    if (direct)
+        return KG_ATTN_DIRECT_STAGES * kg_attn_direct_keys(isa->keys, bytes) + scores +
+               kg_attn_said_bytes(s->row_tiles, isa->columns, isa->keys, target->wave_size) +
+               kg_attn_aside_bytes(kg_attn_wave_tiles(s->row_tiles, s->waves), s->waves,
+                                   16 / kgen_dtype_size((kgen_dtype)s->kv), target->wave_size);
+    return isa->keys * kg_attn_stage_row(bytes) + scores;
 }
 
-static int32_t lds_needed(const kgen_mla_spec *s, const kgen_target *target) {
+static int32_t lds_of(const kgen_mla_spec *s, const kgen_target *target, int direct) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t rows = kg_attn_rows(s->row_tiles, isa->columns);
-    int32_t part = part_dims(s, isa);
+    int32_t part = part_dims(s, isa, direct);
     int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
     kg_attn_lds lds = kg_attn_lds_of(0, 1, s->waves, rows, rows, slice / 16, part / 16,
                                      kg_attn_round_most(target->isa == KGEN_ISA_SM90));
+    int32_t tiles = direct ? kg_attn_wave_tiles(s->row_tiles, s->waves) : 1;
     int32_t align = isa->matrices ? KG_ATTN_SWIZZLE : 1;
     int32_t stage = ceil_div(lds.round, align) * align;
-    return larger(lds.bytes, stage + stage_needed(s, target)) +
-           (isa->matrices ? s->waves * KG_ATTN_STAGED_PARK_BYTES : 0);
+    return larger(lds.bytes, stage + stage_needed(s, target, direct)) +
+           s->waves * (isa->matrices ? KG_ATTN_STAGED_PARK_BYTES
+                       : tiles > 1   ? KG_ATTN_PARK_BYTES
+                                     : 0);
+}
+
+static int is_direct(const kgen_mla_spec *s, const kgen_target *target) {
+    return isa_rows[target->isa].direct && !is_8bit(s->kv) && !s->rows && !s->sparse &&
+           s->waves % 4 == 0 && lds_of(s, target, 1) <= target->lds_bytes;
+}
+
+static int32_t lds_needed(const kgen_mla_spec *s, const kgen_target *target) {
+    return lds_of(s, target, is_direct(s, target));
 }
 
 static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
@@ -232,11 +260,16 @@ static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *targe
     int32_t soft = is_soft(s, target) ? isa->soft : 0;
     if (isa->matrices) return registers_of_matrices(s, isa) + soft;
     int32_t wave = target->wave_size, bytes = kgen_dtype_size((kgen_dtype)s->kv), x = 16 / bytes;
-    int32_t part = part_dims(s, isa);
+    int direct = is_direct(s, target);
+    int32_t part = part_dims(s, isa, direct);
     int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
     int32_t acc = kg_attn_acc_registers(s->row_tiles, slice, isa->columns, wave);
     int32_t chunks = ceil_div(width_of(s), wave / isa->columns * x);
     int32_t q = ceil_div(chunks * s->row_tiles, s->waves) * x / 2;
+    if (direct) {
+        int32_t tree = s->phase == KGEN_MLA_TREE ? 12 : 0;
+        return acc + q + isa->direct + tree + (makes_fp16(s) ? 8 : 0);
+    }
     int32_t row = s->rows ? kg_mla_row_bytes(s->latent, s->rope) : width_of(s) * bytes;
     int32_t pieces = ceil_div(isa->keys * row / 4, s->waves * wave);
     if (s->rows) pieces += ceil_div(pieces, 4); /* a scale each */

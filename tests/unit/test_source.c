@@ -963,8 +963,9 @@ static int is_header_for_clang(const char *name) {
            !ends_with(name, "_nvidia.h") && !ends_with(name, "_cpu.h");
 }
 
-/* Matrix instructions, and how operands lie that are read from LDS. */
-static const char *const of_isa[2][KGEN_ISA_COUNT] = {
+/* Matrix instructions, how operands lie that are read from LDS, how cached rows come there. */
+enum { OF_ISA = 3 };
+static const char *const of_isa[OF_ISA][KGEN_ISA_COUNT] = {
     {
 #define KGEN_ISA(NAME, name, fragments, header, key_loop, lines, parts, latent, index) \
     [KGEN_ISA_##NAME] = header,
@@ -975,12 +976,17 @@ static const char *const of_isa[2][KGEN_ISA_COUNT] = {
     [KGEN_ISA_##NAME] = lines,
 #include <kgen/targets.def>
     },
+    {
+#define KGEN_ISA(NAME, name, fragments, header, key_loop, lines, parts, latent, index) \
+    [KGEN_ISA_##NAME] = latent,
+#include <kgen/targets.def>
+    },
 };
 
 /* Only another isa has what it needs. */
 static int is_foreign(const char *name, kgen_isa isa) {
     int foreign = 0;
-    for (int n = 0; n < 2; n++)
+    for (int n = 0; n < OF_ISA; n++)
         for (int i = 0; i < KGEN_ISA_COUNT; i++)
             foreign |= strcmp(name, of_isa[n][i]) == 0 && strcmp(name, of_isa[n][isa]) != 0;
     return foreign;

@@ -112,6 +112,25 @@ KG_SHAPE int kg_attn_stage_row(int bytes) { return bytes / 16 % 2 ? bytes : byte
 KG_SHAPE int kg_attn_stages(int lds_bytes, int keys_bytes, int scores_bytes) {
     return 2 * keys_bytes + scores_bytes + 4096 <= lds_bytes ? 2 : 1;
 }
+/* Brought by memory itself (kg/mla/mla_direct.h): groups of 128 bytes of all keys of a block, and
+ * blocks: one is weighed, scores of the next are made, the third comes. */
+enum { KG_ATTN_GROUP_BYTES = 128, KG_ATTN_DIRECT_STAGES = 3 };
+KG_SHAPE int kg_attn_direct_keys(int keys, int bytes) {
+    return keys * ceil_div(bytes, KG_ATTN_GROUP_BYTES) * KG_ATTN_GROUP_BYTES;
+}
+/* Row tiles that a wave then has scores of: two read keys once where there are as many as waves.
+ * Registers are short there, and the last of each one's queries, x / 2 words a lane, lie behind
+ * what is said. */
+KG_SHAPE int kg_attn_wave_tiles(int row_tiles, int waves) {
+    return row_tiles == waves && waves > 1 ? 2 : 1;
+}
+KG_SHAPE int kg_attn_aside_bytes(int wave_tiles, int waves, int x, int wave) {
+    return wave_tiles > 1 ? waves * wave_tiles * wave * x * 2 : 0;
+}
+/* What is then said of weights: probabilities, a factor a lane, whether some are not one. */
+KG_SHAPE int kg_attn_said_bytes(int row_tiles, int columns, int keys, int wave) {
+    return row_tiles * (columns * keys * 2 + wave * 4) + 16;
+}
 /* Where rows are matrices (kg/mla/mla_shape.h), what a wave knows of its work lies behind them. */
 enum { KG_ATTN_STAGED_PARK_BYTES = 128 };
 

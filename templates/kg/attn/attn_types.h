@@ -20,7 +20,8 @@ constexpr bool PACKED = LAYOUT == LAYOUT_SHUFFLE || LAYOUT == LAYOUT_XPACKED;
 // Keys and values come by way of LDS (kg/attn/buffer.h).
 constexpr bool BUFFERED = BY_MATRICES != 0 || BY_LINES != 0;
 constexpr bool TURNED = BY_LINES == 2; // LDS turns the values that are read from there
-constexpr bool BY_TILES = PACKED || BY_MATRICES || PAIRED || BY_LINES > 1; // values; else by chunks
+// Values; else by chunks.
+constexpr bool BY_TILES = PACKED || BY_MATRICES || PAIRED || DIRECT || BY_LINES > 1;
 // Elements of 16 bytes of what waves load operands from; BY_LINES are of 16-bit numbers.
 constexpr int X = BY_LINES ? 8 : 128 / KV_BITS;
 // The 16-bit type that enters the matrix units: fp16 where queries or keys are.

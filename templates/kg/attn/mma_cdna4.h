@@ -39,4 +39,17 @@ KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) {
     out[0] = x.x, out[1] = x.y;
 }
 
+// 16 bytes a lane from memory into LDS, one lane's behind the other's from `lds` on, past the
+// registers. By hand, or each read of LDS waits for all that are on their way. FURTHER: bytes,
+// which the instruction counts in LDS as well.
+template <int FURTHER> KG_DEV void copy_pieces(u8 *lds, const u8 *p) {
+    u32 at = (u32)(__UINTPTR_TYPE__)(__attribute__((address_space(3))) u8 *)lds - FURTHER;
+    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dwordx4 %1, off offset:%2"
+                 :
+                 : "s"(at), "v"(p), "n"(FURTHER)
+                 : "m0", "memory");
+}
+// What the wave has so asked for has come.
+KG_DEV void pieces_come() { asm volatile("s_waitcnt vmcnt(0)" : : : "memory"); }
+
 } // namespace kg

@@ -54,9 +54,14 @@ constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (OWN_ROWS ? WAVES : 1) 
 
 // STAGED: a block of keys lies in LDS, two where there is room, and then the scores that each wave
 // has of one; or sets of keys as matrices. One where conversions have the registers that two take.
-constexpr int STAGE_ROW = kg_attn_stage_row(HEAD_DIM * KV_BITS / 8), STAGE_KEYS = TOK * STAGE_ROW;
+constexpr int ROW_BYTES = HEAD_DIM * KV_BITS / 8, STAGE_ROW = kg_attn_stage_row(ROW_BYTES);
+constexpr int STAGE_KEYS = DIRECT ? kg_attn_direct_keys(TOK, ROW_BYTES) : TOK * STAGE_ROW;
 constexpr int SCORES_BYTES = V_SPLIT * WAVE * S_REGS * 4;
-constexpr int STAGES = KV_BITS == 8 && !CONVERTS_BF16 && ACC_REGS >= 64
+constexpr int SAID_BYTES = DIRECT ? kg_attn_said_bytes(ROW_TILES, NI, TOK, WAVE) : 0;
+constexpr int WAVE_TILES = DIRECT ? kg_attn_wave_tiles(ROW_TILES, V_SPLIT) : 1;
+constexpr int ASIDE_BYTES = kg_attn_aside_bytes(WAVE_TILES, V_SPLIT, X, WAVE);
+constexpr int STAGES = DIRECT ? KG_ATTN_DIRECT_STAGES
+                       : KV_BITS == 8 && !CONVERTS_BF16 && ACC_REGS >= 64
                            ? 1
                            : kg_attn_stages(KG_LDS_BYTES, STAGE_KEYS, SCORES_BYTES);
 constexpr int STAGE_SCORES = STAGES * STAGE_KEYS;
@@ -70,7 +75,7 @@ constexpr kg_attn_sets SETS =
 constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
-                            : STAGED        ? STAGE_SCORES + SCORES_BYTES
+                            : STAGED        ? STAGE_SCORES + SCORES_BYTES + SAID_BYTES + ASIDE_BYTES
                             : BUFFERED      ? SETS.bytes
                                             : 0;
 

@@ -82,6 +82,10 @@ KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) {
     exchange_done();
     __builtin_memcpy(out, column, 8);
 }
+template <int FURTHER> KG_DEV void copy_pieces(u8 *lds, const u8 *p) {
+    __builtin_memcpy(lds + lane_id() * 16, p + FURTHER, 16);
+}
+KG_DEV void pieces_come() {}
 KG_DEV u32 read_lane(u32 x, u32 lane) { return shuffle(x, lane); }
 KG_DEV u64 ballot(bool x) {
     u32 word = x;

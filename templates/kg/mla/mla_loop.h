@@ -3,6 +3,8 @@
 #pragma once
 #if defined(KG_ISA_SM90)
 #include "kg/mla/mla_pairs_nvidia.h"
+#elif defined(KG_ISA_CDNA4)
+#include "kg/mla/mla_direct.h"
 #else
 #include "kg/mla/mla_staged.h"
 #endif
