@@ -408,30 +408,38 @@ static void tune(kgen_mla_spec *s, const kgen_target *target) {
     if (!s->occupancy) s->occupancy = occupancy_of(s, target);
 }
 
+/* By half the number of sequences. */
+static int has_few_keys(const kgen_problem *problem, int64_t most) {
+    int64_t keys = (int64_t)problem->batch * problem->context;
+    return keys && keys <= most / (((int64_t)problem->batch + 1) / 2);
+}
+
 /* Few keys are soon read, as often as it may be: row blocks of fewer rows then have more
  * workgroups merge, which many sequences do without. Measured on sm_90, predicted on CDNA
  * (docs/performance.md). */
 static int32_t row_blocks_of(const kgen_problem *problem) {
     static const struct {
-        int64_t keys; /* by half the number of sequences */
+        int64_t keys;
         int32_t row_blocks;
     } rows[] = {{4096, 16}, {16384, 8}, {98304, 4}, {262144, 2}};
-    int64_t keys = (int64_t)problem->batch * problem->context;
-    for (size_t i = 0; keys && i < sizeof rows / sizeof rows[0]; i++)
-        if (keys <= rows[i].keys / (((int64_t)problem->batch + 1) / 2)) return rows[i].row_blocks;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (has_few_keys(problem, rows[i].keys)) return rows[i].row_blocks;
     return 0;
 }
 
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, FEW_TILES = 4 };
+    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, FEW_TILES = 4, FEW_TILES_KEYS = 524288 };
     kgen_mla_spec *s = &spec->mla;
     const isa_row *isa = &isa_rows[target->isa];
     int32_t row_blocks = row_blocks_of(problem);
+    int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
+    /* Eight tiles merge twice what four do. */
+    if (isa->direct && !row_blocks && tiles > FEW_TILES && has_few_keys(problem, FEW_TILES_KEYS))
+        row_blocks = tiles / FEW_TILES;
     if (!isa->many || s->invariant) return;
     if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;
     if (s->row_tiles || !row_blocks) return;
-    int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
     int32_t each = smaller(tiles / row_blocks, larger(FEW_TILES, tiles / 4));
     int32_t most =
         larger(problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1, smaller(each, isa->waves));
