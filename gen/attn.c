@@ -580,12 +580,18 @@ static int32_t waves_of_window(const kgen_attn_spec *s, const kgen_target *targe
     return s->phase == KGEN_PHASE_DECODE && free && fits ? blocks : 0;
 }
 
+/* Each wave of one workgroup of all converts half of what it would as one of two. */
+static int converts_dearly(const kgen_attn_spec *s) {
+    return s->descale == KGEN_DESCALE_TOKEN || bits_of(s->kv) == 4;
+}
+
 /* Lines are for several waves of a SIMD, of which one has products while another has exponentials:
- * of two workgroups, where those find room and a set is not too short for it. */
+ * of two workgroups, where those find room, a set is not too short for it and converting it not too
+ * dear. */
 static int tune_lines(kgen_attn_spec *s, const kgen_target *target) {
     const isa_row *isa = &isa_rows[target->isa];
-    for (int32_t occupancy = isa->line_groups; occupancy && !s->waves && !s->occupancy;
-         occupancy--) {
+    for (int32_t n = 0; n < isa->line_groups && !s->waves && !s->occupancy; n++) {
+        int32_t occupancy = converts_dearly(s) ? 1 + n : isa->line_groups - n;
         kgen_attn_spec two = *s;
         two.occupancy = occupancy;
         two.waves = isa->line_waves * target->simds / occupancy;

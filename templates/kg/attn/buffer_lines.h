@@ -100,26 +100,27 @@ KG_DEV float fetch_scale(args_t args, const head_t &h, const keys_t &keys, i32 p
     u32 id = (u32)inside_pool(keys, page);
     return scale_of_lane(a, h, keys, id, token, lane / WAVE_KEYS % 2 == 0);
 }
-KG_DEV void put_scale(u8 *lines, float scale, int wave) {
-    if constexpr (DESCALE != DESCALE_TOKEN) return;
-    int lane = (int)lane_id(), kind = lane / WAVE_KEYS % 2;
-    ((float *)lines)[kind * SET_KEYS + wave * WAVE_KEYS + lane % WAVE_KEYS] = short_nan(scale);
-}
-// Of the lane's scores of the block whose scales begin at `lines`; of keys times the row's, where
-// it is one for all rows.
+// Of keys times the row's, where that is one for all rows.
 constexpr bool PLAIN = SOFTCAP == 0 && ALIBI == 0; // scores are scaled, and nothing else
 constexpr bool ONE_SCALE = DESCALE == DESCALE_TOKEN && PLAIN && !SCALED_Q && !CASCADE;
-KG_DEV void read_scales(token_scale_t &scale, const u8 *lines, const head_t &h) {
+KG_DEV void put_scale(u8 *lines, float scale, const head_t &h, int wave) {
     if constexpr (DESCALE != DESCALE_TOKEN) return;
-    const u8 *from = lines + s_token((int)lane_id(), 0) * 4;
-    KG_UNROLL for (int r = 0; r < S_REGS; r += 4) {
-        piece_t k = *(const piece_t *)(from + r * 4);
-        piece_t v = *(const piece_t *)(from + (SET_KEYS + r) * 4);
-        KG_UNROLL for (int j = 0; j < 4; j++) {
-            scale.k[r + j] = float_of(k.w[j]) * (ONE_SCALE ? h.scale[0][0] : 1.0f);
-            scale.v[r + j] = float_of(v.w[j]);
-        }
+    int lane = (int)lane_id(), kind = lane / WAVE_KEYS % 2;
+    if (ONE_SCALE && kind == 0) scale *= h.scale[0][0];
+    ((float *)lines)[kind * SET_KEYS + wave * WAVE_KEYS + lane % WAVE_KEYS] = short_nan(scale);
+}
+// Of the lane's scores of the block whose scales begin at `lines`.
+template <int N> KG_DEV void read_scales(float (&scale)[N], const u8 *lines) {
+    KG_UNROLL for (int r = 0; r + 3 < N; r += 4) {
+        piece_t some = *(const piece_t *)(lines + (s_token((int)lane_id(), 0) + r) * 4);
+        KG_UNROLL for (int j = 0; j < 4; j++) scale[r + j] = float_of(some.w[j]);
     }
+}
+KG_DEV void read_scales(token_scale_t &scale, const u8 *lines) {
+    if constexpr (DESCALE != DESCALE_TOKEN) return;
+    order_here(); // registers are for products, then for scales
+    read_scales(scale.k, lines);
+    read_scales(scale.v, lines + SET_KEYS * 4);
 }
 
 // x = the scores less their base.
@@ -189,8 +190,8 @@ KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, 
     u32 p[ROW_TILES][P_WORDS];
     int start = block_start(keys, block);
     bool exceeds = false;
-    read_scales(scale, scales, head);
     score_rows(dots, k, q);
+    read_scales(scale, scales);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         lower_scores(x[t], dots[t], head, t, start, scale, level[t].base);
     if (is_edge(head, start, TOK))
@@ -240,7 +241,7 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
         if constexpr (SETS.slots == 1) barrier(); // of all waves, which have read the set before
         put_lines<true, K_LINE>(k, k_rows, wave, [](int token) { return k_line(token); });
         put_values(v, v_rows, wave);
-        put_scale(v + SETS.v, scale, wave);
+        put_scale(v + SETS.v, scale, head, wave);
         page = next;
         next = set_page(keys, after + SET_BLOCKS, wave);
         scale = fetch_set(k_rows, v_rows, a, head, keys, page, after, wave);

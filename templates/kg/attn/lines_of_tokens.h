@@ -7,10 +7,10 @@ namespace kg {
 constexpr int K_LINE = SETS.k / SET_KEYS; // bytes
 
 // Words of DIM dims of a token that a lane brings at once: 16 bytes, or 8 where few lanes would
-// have something to bring, and to convert.
+// have something to bring, and to convert, or rows of more than one page would come at once.
 template <int DIM> constexpr int words_at_once() {
     int pieces = DIM * KV_BITS / 128, lanes = rows_at_once(pieces) * lanes_of_row(pieces);
-    return KV_4BIT && 2 * lanes <= WAVE ? 2 : 4;
+    return KV_4BIT && (2 * lanes <= WAVE || rows_at_once(pieces) > 16) ? 2 : 4;
 }
 template <int DIM> constexpr int PIECES_OF = DIM * KV_BITS / (32 * words_at_once<DIM>());
 
