@@ -1,6 +1,6 @@
 /* Paged attention in double, from the formula in <kgen/args.h>. The tolerance
- * follows from what a kernel has to round: P to 16 bits for the second product
- * and the output to its type; everything else is 32-bit. */
+ * follows from what a kernel has to round: P to 16 bits for the second product,
+ * some values as well, and the output to its type; everything else is 32-bit. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -135,6 +135,14 @@ static double weight_error(const kgen_attn_args *a) {
     return a->q.dtype == KGEN_DTYPE_BF16 || a->k.dtype == KGEN_DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
 }
 
+/* Of long queries over few dims values may be rounded as well, times their token's scale. */
+static double value_error(const row *r) {
+    const kgen_attn_spec *s = r->spec;
+    int few = s->head_dim + s->v_dim <= 128;
+    int scaled = s->descale == KGEN_DESCALE_TOKEN, many = !kgen_attn_phase_of(s->phase)->bounded;
+    return few && scaled && many && r->args->q.dtype == KGEN_DTYPE_BF16 ? weight_error(r->args) : 0;
+}
+
 /* Kernels may compute in fp16, whose smallest step then bounds a probability's
  * error from below, unless queries and cache are both bf16. */
 static double weight_step(const kgen_attn_args *a) {
@@ -188,16 +196,16 @@ static double gate_of(const row *r, int64_t d) {
 static void write_element(kgen__attn_answer *answer, const row *r, int64_t d, double scale,
                           double blur) {
     int64_t at = (r->token * answer->heads + r->head) * answer->v_dim + d;
-    double relative = weight_error(r->args);
+    double weight = weight_error(r->args), value = value_error(r);
     sums t = add_up(r, d, scale * gate_of(r, d));
     double other = (r->spec->gate ? 2 : 1) * SUM_ERROR * t.size + t.blur + blur * fabs(t.out) +
                    weight_step(r->args) * t.plain / r->total;
-    double bound = relative * t.size + other;
+    double bound = (weight + value) * t.size + other;
     double rounding = kgen__number_half_ulp(r->args->out.dtype, fabs(t.out) + bound);
     answer->out[at] = t.out;
     answer->out_tol[at] = bound + rounding;
-    answer->out_rms[at] =
-        RMS_MARGIN * sqrt(relative * relative * t.square + other * other + rounding * rounding);
+    answer->out_rms[at] = RMS_MARGIN * sqrt((weight * weight + value * value) * t.square +
+                                            other * other + rounding * rounding);
 }
 
 static void write_row(kgen__attn_answer *answer, row *r) {

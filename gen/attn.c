@@ -385,12 +385,19 @@ static int32_t mixes_conversions(const kgen_attn_spec *s, const kgen_target *tar
     return fp8 == WHOLLY_MIXED || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
 }
 
+/* SCALED_VALUES and ROW_SUMS of kg/attn/lines_of_tokens.h, of few dims: no row tile holds the
+ * values' scales, or adds up. */
+static int scales_values(const kgen_attn_spec *s, const isa_row *isa) {
+    return isa->values == KG_ATTN_TURNED_BY_LDS && s->descale == KGEN_DESCALE_TOKEN &&
+           s->q == KGEN_DTYPE_BF16 && !s->lse;
+}
+
 /* Few dims of 8 bits, in steps that hold nothing: as if they had 16. */
 static int converts_lightly(const kgen_attn_spec *s, const kgen_target *target) {
     int narrow = s->head_dim + s->v_dim <= 128, scales = s->descale == KGEN_DESCALE_TOKEN;
     int edges = s->right || (s->causal == KGEN_CAUSAL_SEQ && (s->window || s->chunk));
-    return bits_of(s->kv) == 8 && narrow && !scales && !s->cascade && !s->keep && !edges &&
-           !mixes_conversions(s, target);
+    int light = scales ? scales_values(s, &isa_rows[target->isa]) : bits_of(s->kv) == 8;
+    return light && narrow && !s->cascade && !s->keep && !edges && !mixes_conversions(s, target);
 }
 
 enum { CONVERSIONS = 28 }; /* of a row tile, where they are among its products; measured */

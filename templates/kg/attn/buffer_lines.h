@@ -120,7 +120,7 @@ KG_DEV void read_scales(token_scale_t &scale, const u8 *lines) {
     if constexpr (DESCALE != DESCALE_TOKEN) return;
     order_here(); // registers are for products, then for scales
     read_scales(scale.k, lines);
-    read_scales(scale.v, lines + SET_KEYS * 4);
+    if constexpr (!SCALED_VALUES) read_scales(scale.v, lines + SET_KEYS * 4);
 }
 
 // x = the scores less their base.
@@ -156,7 +156,7 @@ KG_DEV float weights_of(u32 (&p)[P_WORDS], const float (&x)[S_REGS], const token
         y[r] = exp2(x[r]), y[r + 1] = exp2(x[r + 1]);
         if (!ROW_SUMS) sum = r ? sum + pair_t{y[r], y[r + 1]} : pair_t{y[r], y[r + 1]};
     }
-    scale_p(y, scale);
+    if constexpr (!SCALED_VALUES) scale_p(y, scale);
     pack_p(p, y);
     return ROW_SUMS ? row_sum(p) : sum[0] + sum[1];
 }
@@ -239,8 +239,8 @@ KG_DEV void attend_buffered(column_t &m, column_t &l, values_t &o, const q_frag_
         u8 *k = slots + at, *v = k + SETS.k;
         int after = block + SET_BLOCKS;
         if constexpr (SETS.slots == 1) barrier(); // of all waves, which have read the set before
-        put_lines<true, K_LINE>(k, k_rows, wave, [](int token) { return k_line(token); });
-        put_values(v, v_rows, wave);
+        put_lines<true, K_LINE>(k, k_rows, scale, wave, [](int token) { return k_line(token); });
+        put_values(v, v_rows, scale, wave);
         put_scale(v + SETS.v, scale, head, wave);
         page = next;
         next = set_page(keys, after + SET_BLOCKS, wave);

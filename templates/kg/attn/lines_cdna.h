@@ -21,8 +21,9 @@ KG_DEV int k_line(int token) {
 }
 KG_DEV int v_line(int token); // of the isa
 
-template <int DIM> KG_DEV void put_values(u8 *lines, const rows_t<DIM> &rows, int wave) {
-    put_lines<false, V_LINE>(lines, rows, wave, [](int token) { return v_line(token); });
+template <int DIM>
+KG_DEV void put_values(u8 *lines, const rows_t<DIM> &rows, float scale, int wave) {
+    put_lines<false, V_LINE>(lines, rows, scale, wave, [](int token) { return v_line(token); });
 }
 
 // s[t] = K Q^T of the block whose keys begin at `k`.

@@ -99,7 +99,7 @@ template <int TOKENS> KG_DEV void put_dim(u8 *to, const u32 (&pairs)[8]) {
             piece_t{
                 {pairs[4 * half], pairs[4 * half + 1], pairs[4 * half + 2], pairs[4 * half + 3]}};
 }
-template <int DIM> KG_DEV void put_values(u8 *values, const rows_t<DIM> &rows, int wave) {
+template <int DIM> KG_DEV void put_values(u8 *values, const rows_t<DIM> &rows, float, int wave) {
     constexpr int PIECES = rows_t<DIM>::PIECES, TOKENS = WAVE_KEYS / rows_at_once(PIECES);
     constexpr int WORDS = rows_t<DIM>::WORDS * 16 / KV_BITS, DIMS = 2 * WORDS; // of a piece
     int first = wave * WAVE_KEYS, token = first % TOK + row_of_lane<PIECES>() * TOKENS;
