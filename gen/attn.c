@@ -645,7 +645,8 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
 typedef struct few_row {
     int32_t bits, lds, dims; /* of a cached value; do rows go by way of LDS; least head_dim */
     int64_t pairs[2];        /* sequences x KV heads, least and most */
-    int64_t context, tokens; /* least of a sequence; most of all sequences */
+    int64_t context[2];      /* of a sequence, least and most */
+    int64_t tokens;          /* most of all sequences */
     int64_t work[2];         /* pairs x context */
     int64_t products;        /* most pairs x pairs x rows x context */
     int32_t waves, row_tiles, v_split, occupancy;
@@ -655,21 +656,23 @@ enum { FEW_PAIRS = 16 };
 #define ANY INT64_MAX
 static const few_row few_rows[] = {
     /* eight waves that convert for themselves, unless there is much to multiply */
-    {8, 0, 16, {1, FEW_PAIRS}, 1, ANY, {1, ANY}, ANY, 8, 0, 0, 0},
-    {8, 1, 16, {1, FEW_PAIRS}, 1, ANY, {1, ANY}, 1 << 26, 8, 0, 0, 0},
+    {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, ANY, 8, 0, 0, 0},
+    {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, 1 << 26, 8, 0, 0, 0},
     /* more workgroups of fewer rows, or a set of keys more under way */
-    {16, 1, 16, {1, FEW_PAIRS}, 1, 2048, {1, ANY}, ANY, 4, 1, 1, 2},
-    {16, 1, 16, {1, FEW_PAIRS}, 1, ANY, {1, ANY}, ANY, 4, 2, 1, 1},
+    {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 2048, {1, ANY}, ANY, 4, 1, 1, 2},
+    {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, ANY, 4, 2, 1, 1},
     /* half the values a wave; smaller workgroups */
-    {16, 0, 128, {1, FEW_PAIRS}, 512, 1024, {1, ANY}, ANY, 4, 1, 2, 1},
-    {16, 0, 128, {FEW_PAIRS + 1, ANY}, 1, ANY, {32768, 131072}, ANY, 4, 1, 1, 2},
+    {16, 0, 128, {1, FEW_PAIRS}, {512, ANY}, 1024, {1, ANY}, ANY, 4, 1, 2, 1},
+    {16, 0, 128, {FEW_PAIRS + 1, ANY}, {1, ANY}, ANY, {32768, 131072}, ANY, 4, 1, 1, 2},
+    {16, 0, 128, {FEW_PAIRS + 1, ANY}, {1, 768}, ANY, {32768, ANY}, ANY, 4, 1, 1, 2},
 };
 #undef ANY
 
 static int is_few(const few_row *f, const kgen_attn_spec *s, const kgen_problem *p) {
     int64_t pairs = (int64_t)p->batch * p->heads, rows = (int64_t)s->group * s->q_tokens;
     if (pairs < f->pairs[0] || pairs > f->pairs[1] || s->head_dim < f->dims) return 0;
-    if (p->context < f->context || p->batch > f->tokens / p->context) return 0;
+    if (p->context < f->context[0] || p->context > f->context[1]) return 0;
+    if (p->batch > f->tokens / p->context) return 0;
     return pairs > (f->work[0] - 1) / p->context && pairs <= f->work[1] / p->context &&
            pairs <= f->products / rows / p->context / pairs;
 }

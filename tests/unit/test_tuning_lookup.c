@@ -439,6 +439,9 @@ static const few_keys few_cases[] = {
     {"attn:d=128,g=8,page=16", {16, 1024, 8}, "sm_90", 4, 1, 2},
     {"attn:d=128,g=8,page=16", {16, 1025, 8}, "sm_90", 0, 0, 0},
     {"attn:d=128,g=8,page=16", {32, 1024, 1}, "sm_90", 4, 1, 2},
+    {"attn:d=128,g=8,page=16", {128, 768, 8}, "sm_90", 4, 1, 2},
+    {"attn:d=128,g=8,page=16", {128, 769, 8}, "sm_90", 0, 0, 0},
+    {"attn:d=128,g=8,page=16", {4, 512, 8}, "sm_90", 0, 0, 0},
 };
 
 static void few_keys_are_asked_of_the_problem(void **state) {
