@@ -72,7 +72,7 @@ KG_DEV void run(args_t args, u8 *lds) {
         else
             work_advance(work, g, a);
     }
-    finish(args_again(args, place), part_of(work.cut));
+    finish(args_again(args, place), number_of(work.cut));
 }
 
 } // namespace kg

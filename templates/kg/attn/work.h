@@ -21,6 +21,17 @@ constexpr u32 LEAST_PART =
 constexpr bool PARTED = PART_KEYS != 0;
 constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 
+// Row blocks of latent attention read the same rows: they stand side by side, so that memory is asked
+// for them once. The line has the keys of one row block; a workgroup's number is that of its part,
+// times ROW_BLOCKS, and of its row block. Drafts may be fewer than row blocks have room for, and a
+// device smaller than they are many: there they follow each other in the line.
+constexpr bool SIDE_BY_SIDE =
+    STAGED != 0 && !PARTED && !CASCADE && RAGGED == 0 && !UNBOUNDED && ROW_BLOCKS > 1;
+KG_DEV bool has_sides(args_t a) { return SIDE_BY_SIDE && a.workgroups >= ROW_BLOCKS; }
+KG_DEV int row_blocks_in_line(args_t a, int q_len) {
+    return has_sides(a) ? 1 : row_blocks_of(q_len);
+}
+
 // Where rows are wide, and on sm_90, the last to arrive merges for long. n parts of B
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
 // the root of B times that. B: of an item, on average. What a wave has in flight at once
@@ -33,7 +44,8 @@ KG_DEV u32 least_part(args_t a, u32 total) {
     if (!LONG_MERGES || PARTED || total == 0) return LEAST_PART;
     constexpr bool BY_WAVE = !STAGED && !BY_MATRICES;
     constexpr float GATHERED = 16;
-    float item = (float)total * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
+    int row_blocks = has_sides(a) ? 1 : ROW_BLOCKS;
+    float item = (float)total * rcp((float)(a.num_seqs * a.kv_heads * row_blocks));
     float square = item * COST, root = square * rsqrt(square);
     if constexpr (BY_WAVE) root = fmin(root, item * (1 / GATHERED));
     u32 least = (u32)uniform((int)root);
@@ -51,7 +63,7 @@ KG_DEV seq_t seq_from(args_t a, int line, const extent_t &e) {
     if constexpr (!SEES_START) s.first_key = first_of(a, context);
     if constexpr (CASCADE) s.first_key = larger(s.shared, 0);
     s.blocks = (u32)larger(ceil_div(s.kv_len, TOK) - first_block(a, s.first_key), 1);
-    s.items = s.q_len > 0 ? (u32)(a.kv_heads * row_blocks_of(s.q_len)) : 0;
+    s.items = s.q_len > 0 ? (u32)(a.kv_heads * row_blocks_in_line(a, s.q_len)) : 0;
     if constexpr (UNBOUNDED) measure_pairs(a, s);
     return s;
 }
@@ -95,9 +107,14 @@ KG_DEV u32 part_of_group(u32 group, u32 parts) {
     u32 die = group % DIES, more = parts % DIES;
     return die * (parts / DIES) + (die < more ? die : more) + group / DIES;
 }
-// CDNA: the workgroup's number would be two scalars all along.
-constexpr bool PART_WAITS = WAVE == 64;
-KG_DEV u32 part_of(cut_t c) { return PART_WAITS ? (u32)uniform((int)c.part) : group_id(); }
+// CDNA: the workgroup's number would be two scalars all along. SIDED: that it is of a row block.
+constexpr bool PART_WAITS = WAVE == 64 || SIDE_BY_SIDE;
+constexpr u32 SIDED = 1u << 31;
+KG_DEV u32 waiting(cut_t c) { return PART_WAITS ? (u32)uniform((int)c.part) : group_id(); }
+KG_DEV bool is_sided(cut_t c) { return SIDE_BY_SIDE && (waiting(c) & SIDED) != 0; }
+KG_DEV u32 number_of(cut_t c) { return SIDE_BY_SIDE ? waiting(c) & ~SIDED : waiting(c); }
+KG_DEV u32 part_of(cut_t c) { return is_sided(c) ? number_of(c) / ROW_BLOCKS : number_of(c); }
+KG_DEV u32 side_of(cut_t c) { return number_of(c) % ROW_BLOCKS; }
 KG_DEV u32 cut_start(cut_t c, u32 part) {
     return part * c.each + (part < c.extra ? part : c.extra);
 }
@@ -187,13 +204,14 @@ KG_DEV work_t work_begin(args_t a) {
         total += wave_total(sum_below(units));
     }
     u32 least = least_part(a, total), wanted = (total + least - 1) / least, group = group_id();
-    u32 parts = wanted < (u32)a.workgroups ? wanted : (u32)a.workgroups;
+    u32 sides = has_sides(a) ? ROW_BLOCKS : 1, most = (u32)a.workgroups / sides;
+    u32 parts = wanted < most ? wanted : most;
     w.unit = w.end = w.seq_start = 0;
     if constexpr (PART_WAITS) w.cut.part = opaque(group);
     w.seq = seq_of_lane(a, mine, 0);
-    if (group >= parts) return w;
-    u32 part = DIES == 1 ? group : part_of_group(group, parts);
-    if constexpr (PART_WAITS) w.cut.part = opaque(part);
+    if (group >= parts * sides) return w;
+    u32 number = DIES == 1 ? group : part_of_group(group, parts * sides), part = number / sides;
+    if constexpr (PART_WAITS) w.cut.part = opaque(number | (has_sides(a) ? SIDED : 0));
     w.cut.each = total / parts;
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
@@ -276,13 +294,13 @@ KG_DEV segment_t work_segment(const work_t &w, args_t a) {
     segment_t g;
     u32 length = item_units(w.seq);
     u32 at = w.unit - w.seq_start, item = (u32)uniform((int)divide(at, length));
-    u32 row_blocks = (u32)row_blocks_of(w.seq.q_len);
+    u32 row_blocks = (u32)row_blocks_in_line(a, w.seq.q_len);
     u32 from = at - item * length, left = w.end - w.unit;
     u32 to = length - from < left ? length : from + left;
     int first = first_block(a, w.seq.first_key);
     g.seq = w.seq;
     g.kv_head = uniform((int)(item / row_blocks));
-    g.row_block = (int)(item - (u32)g.kv_head * row_blocks);
+    g.row_block = (int)(is_sided(w.cut) ? side_of(w.cut) : item - (u32)g.kv_head * row_blocks);
     g.see = sight_t{w.seq.first_key, w.seq.kv_len - 1};
     g.block = first + larger((int)(from - ITEM_COST), 0);
     g.block_end = first + larger((int)(to - ITEM_COST), 0);
@@ -383,7 +401,8 @@ KG_DEV share_t share_of(args_t a, cut_t cut, const segment_t &g) {
 // two unfinished items, the one it starts in and the one it ends in.
 KG_DEV u32 partial_slot(cut_t cut, u32 part, u32 item_start) {
     if constexpr (PARTED) return item_start + part;
-    return 2 * part + (cut_start(cut, part) < item_start);
+    u32 slot = 2 * part + (cut_start(cut, part) < item_start);
+    return is_sided(cut) ? slot * ROW_BLOCKS + side_of(cut) : slot;
 }
 
 } // namespace kg
