@@ -427,18 +427,6 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
     return 0;
 }
 
-/* Of 64 rows two groups of waves take turns at the units, which with several such row blocks is
- * worth the longer merge sooner. Measured (docs/performance.md). */
-static int wants_pairs(const kgen_mla_spec *s, const kgen_problem *problem, int32_t tiles,
-                       const kgen_target *target) {
-    enum { PAIRED_TILES = 8, SEQUENCES = 4, CONTEXT = 8192, KEYS = 65536 };
-    kgen_mla_spec eight = *s;
-    eight.row_tiles = PAIRED_TILES;
-    if (tiles < 2 * PAIRED_TILES || problem->batch < SEQUENCES || !is_paired(&eight, target))
-        return 0;
-    return problem->context > CONTEXT || (int64_t)problem->batch * problem->context >= KEYS;
-}
-
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
     enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, FEW_TILES = 4, FEW_TILES_KEYS = 524288 };
@@ -451,7 +439,7 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
         row_blocks = tiles / FEW_TILES;
     if (!isa->many || s->invariant) return;
     if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;
-    if (s->row_tiles || !row_blocks || wants_pairs(s, problem, tiles, target)) return;
+    if (s->row_tiles || !row_blocks) return;
     int32_t each = smaller(tiles / row_blocks, larger(FEW_TILES, tiles / 4));
     int32_t most =
         larger(problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1, smaller(each, isa->waves));
