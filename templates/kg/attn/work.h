@@ -21,10 +21,10 @@ constexpr u32 LEAST_PART =
 constexpr bool PARTED = PART_KEYS != 0;
 constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 
-// Row blocks of latent attention read the same rows: they stand side by side, so that memory is asked
-// for them once. The line has the keys of one row block; a workgroup's number is that of its part,
-// times ROW_BLOCKS, and of its row block. Drafts may be fewer than row blocks have room for, and a
-// device smaller than they are many: there they follow each other in the line.
+// Row blocks of latent attention read the same rows: they stand side by side, so that memory is
+// asked for them once. The line has the keys of one row block; a workgroup's number is that of its
+// part, times ROW_BLOCKS, and of its row block. Drafts may be fewer than row blocks have room for,
+// and a device smaller than they are many: there they follow each other in the line.
 constexpr bool SIDE_BY_SIDE =
     STAGED != 0 && !PARTED && !CASCADE && RAGGED == 0 && !UNBOUNDED && ROW_BLOCKS > 1;
 KG_DEV bool has_sides(args_t a) { return SIDE_BY_SIDE && a.workgroups >= ROW_BLOCKS; }
