@@ -23,14 +23,10 @@ constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 
 // Row blocks of latent attention read the same rows: they stand side by side, so that memory is
 // asked for them once. The line has the keys of one row block; a workgroup's number is that of its
-// part, times ROW_BLOCKS, and of its row block. Drafts may be fewer than row blocks have room for,
-// and a device smaller than they are many: there they follow each other in the line.
-constexpr bool SIDE_BY_SIDE =
-    STAGED != 0 && !PARTED && !CASCADE && RAGGED == 0 && !UNBOUNDED && ROW_BLOCKS > 1;
-KG_DEV bool has_sides(args_t a) { return SIDE_BY_SIDE && a.workgroups >= ROW_BLOCKS; }
-KG_DEV int row_blocks_in_line(args_t a, int q_len) {
-    return has_sides(a) ? 1 : row_blocks_of(q_len);
-}
+// part, times ROW_BLOCKS, and of its row block. A sequence may have fewer drafts than row blocks
+// have room for, and a device fewer workgroups than they are: there they follow each other in the
+// line.
+constexpr bool SIDE_BY_SIDE = STAGED != 0 && !PARTED && !CASCADE && !UNBOUNDED && ROW_BLOCKS > 1;
 
 // Where rows are wide, and on sm_90, the last to arrive merges for long. n parts of B
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
@@ -44,8 +40,7 @@ KG_DEV u32 least_part(args_t a, u32 total) {
     if (!LONG_MERGES || PARTED || total == 0) return LEAST_PART;
     constexpr bool BY_WAVE = !STAGED && !BY_MATRICES;
     constexpr float GATHERED = 16;
-    int row_blocks = has_sides(a) ? 1 : ROW_BLOCKS;
-    float item = (float)total * rcp((float)(a.num_seqs * a.kv_heads * row_blocks));
+    float item = (float)total * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
     float square = item * COST, root = square * rsqrt(square);
     if constexpr (BY_WAVE) root = fmin(root, item * (1 / GATHERED));
     u32 least = (u32)uniform((int)root);
@@ -63,7 +58,7 @@ KG_DEV seq_t seq_from(args_t a, int line, const extent_t &e) {
     if constexpr (!SEES_START) s.first_key = first_of(a, context);
     if constexpr (CASCADE) s.first_key = larger(s.shared, 0);
     s.blocks = (u32)larger(ceil_div(s.kv_len, TOK) - first_block(a, s.first_key), 1);
-    s.items = s.q_len > 0 ? (u32)(a.kv_heads * row_blocks_in_line(a, s.q_len)) : 0;
+    s.items = s.q_len > 0 ? (u32)(a.kv_heads * row_blocks_of(s.q_len)) : 0;
     if constexpr (UNBOUNDED) measure_pairs(a, s);
     return s;
 }
@@ -171,23 +166,32 @@ KG_DEV u32 snap(args_t a, const seq_t &s, u32 start, u32 unit, u32 each) {
     return start + (unit - start + length / 2) / length * length;
 }
 
-KG_DEV u32 units_of(const seq_t &s) {
-    return UNBOUNDED ? s.items / 2 * s.pair + s.middle : s.items * item_units(s);
+// Of all row blocks, in the line or side by side.
+KG_DEV u32 units_in_line(u32 units, bool sided) {
+    return SIDE_BY_SIDE && sided ? units / ROW_BLOCKS : units;
+}
+KG_DEV u32 units_of(const seq_t &s, bool sided) {
+    if constexpr (UNBOUNDED) return s.items / 2 * s.pair + s.middle;
+    return units_in_line(s.items * item_units(s), sided);
+}
+KG_DEV bool lacks_row_blocks(args_t a, const seq_t &s) {
+    return SIDE_BY_SIDE && RAGGED && s.items != 0 && s.items != (u32)(a.kv_heads * ROW_BLOCKS);
 }
 
 KG_DEV u32 wave_total(u32 prefix) { return read_lane(prefix, WAVE - 1); }
 
 // To the sequence that has the next unit; past the end where there is none left.
 KG_DEV void next_seq(work_t &w, args_t a) {
-    while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq)) {
+    bool sided = is_sided(w.cut);
+    while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq, sided)) {
         if ((UNBOUNDED || CASCADE) && w.seq.line >= lines_of(a))
             w.end = w.unit; // offsets that fall
-        w.seq_start += units_of(w.seq);
+        w.seq_start += units_of(w.seq, sided);
         int next = w.seq.line + 1;
         if constexpr (CASCADE) next = (int)opaque((u32)next);
         w.seq = seq_of_lane(a, seq_at(a, next), 0);
     }
-    if (w.end - w.seq_start < units_of(w.seq))
+    if (w.end - w.seq_start < units_of(w.seq, sided))
         w.end = snap(a, w.seq, w.seq_start, w.end, w.cut.each);
 }
 
@@ -196,22 +200,26 @@ KG_DEV work_t work_begin(args_t a) {
     work_t w;
     int lane = (int)lane_id();
     seq_t mine = seq_at(a, lane);
-    u32 prefix = sum_below(units_of(mine)), total = wave_total(prefix);
+    bool lacks = lacks_row_blocks(a, mine);
+    u32 prefix = sum_below(units_of(mine, false)), all = wave_total(prefix);
     if (lines_of(a) > WAVE) {
         u32 units = 0;
-        KG_LOOP for (int s = lane + WAVE; s < lines_of(a); s += WAVE) units +=
-            units_of(seq_at(a, s));
-        total += wave_total(sum_below(units));
+        KG_LOOP for (int s = lane + WAVE; s < lines_of(a); s += WAVE) {
+            seq_t seq = seq_at(a, s);
+            units += units_of(seq, false), lacks |= lacks_row_blocks(a, seq);
+        }
+        all += wave_total(sum_below(units));
     }
-    u32 least = least_part(a, total), wanted = (total + least - 1) / least, group = group_id();
-    u32 sides = has_sides(a) ? ROW_BLOCKS : 1, most = (u32)a.workgroups / sides;
-    u32 parts = wanted < most ? wanted : most;
+    bool sided = SIDE_BY_SIDE && a.workgroups >= ROW_BLOCKS && !any(lacks);
+    u32 total = units_in_line(all, sided), sides = sided ? ROW_BLOCKS : 1, group = group_id();
+    u32 least = least_part(a, all), wanted = (total + least - 1) / least;
+    u32 most = (u32)a.workgroups / sides, parts = wanted < most ? wanted : most;
     w.unit = w.end = w.seq_start = 0;
     if constexpr (PART_WAITS) w.cut.part = opaque(group);
     w.seq = seq_of_lane(a, mine, 0);
     if (group >= parts * sides) return w;
     u32 number = DIES == 1 ? group : part_of_group(group, parts * sides), part = number / sides;
-    if constexpr (PART_WAITS) w.cut.part = opaque(number | (has_sides(a) ? SIDED : 0));
+    if constexpr (PART_WAITS) w.cut.part = opaque(number | (sided ? SIDED : 0));
     w.cut.each = total / parts;
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
@@ -220,17 +228,18 @@ KG_DEV work_t work_begin(args_t a) {
     KG_LOOP for (int base = 0; base < lines_of(a); base += WAVE) {
         if (base > 0) {
             mine = seq_at(a, base + lane);
-            prefix = sum_below(units_of(mine));
+            prefix = sum_below(units_of(mine, false));
         }
-        u64 beyond = ballot(w.seq_start + prefix > w.unit);
+        u32 before = units_in_line(prefix, sided);
+        u64 beyond = ballot(w.seq_start + before > w.unit);
         u32 last = first_bit(beyond | 1ull << (WAVE - 1));
-        w.seq_start += read_lane(prefix, last);
+        w.seq_start += read_lane(before, last);
         if (!beyond) continue;
         w.seq = seq_of_lane(a, mine, last);
-        w.seq_start -= units_of(w.seq);
+        w.seq_start -= units_of(w.seq, sided);
         break;
     }
-    if ((UNBOUNDED || CASCADE) && w.unit - w.seq_start >= units_of(w.seq)) {
+    if ((UNBOUNDED || CASCADE) && w.unit - w.seq_start >= units_of(w.seq, sided)) {
         w.end = w.unit; // more units than 32 bits count: only where offsets fall
         return w;
     }
@@ -294,13 +303,14 @@ KG_DEV segment_t work_segment(const work_t &w, args_t a) {
     segment_t g;
     u32 length = item_units(w.seq);
     u32 at = w.unit - w.seq_start, item = (u32)uniform((int)divide(at, length));
-    u32 row_blocks = (u32)row_blocks_in_line(a, w.seq.q_len);
+    bool sided = is_sided(w.cut);
+    u32 row_blocks = sided ? 1 : (u32)row_blocks_of(w.seq.q_len);
     u32 from = at - item * length, left = w.end - w.unit;
     u32 to = length - from < left ? length : from + left;
     int first = first_block(a, w.seq.first_key);
     g.seq = w.seq;
     g.kv_head = uniform((int)(item / row_blocks));
-    g.row_block = (int)(is_sided(w.cut) ? side_of(w.cut) : item - (u32)g.kv_head * row_blocks);
+    g.row_block = (int)(sided ? side_of(w.cut) : item - (u32)g.kv_head * row_blocks);
     g.see = sight_t{w.seq.first_key, w.seq.kv_len - 1};
     g.block = first + larger((int)(from - ITEM_COST), 0);
     g.block_end = first + larger((int)(to - ITEM_COST), 0);
