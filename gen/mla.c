@@ -248,7 +248,8 @@ static int32_t registers_of_numbers(const kgen_mla_spec *s) {
 static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa) {
     int32_t tiles = s->row_tiles, acc = tiles * 4 * ceil_div(s->latent, 128);
     int32_t words = s->word == KGEN_DTYPE_I64 ? 2 : 1;
-    int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * words + 12 : 0;
+    int32_t codes = is_8bit(s->kv) && words > 1 ? 8 : 0;
+    int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * words + 12 + codes : 0;
     int32_t last = tiles == 8 && is_8bit(s->kv) && s->q == KGEN_DTYPE_FP16 ? 8 : 0;
     return acc + tiles * 8 + masks + isa->fixed + registers_of_numbers(s) + last;
 }

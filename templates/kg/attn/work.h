@@ -195,28 +195,48 @@ KG_DEV void next_seq(work_t &w, args_t a) {
         w.end = snap(a, w.seq, w.seq_start, w.end, w.cut.each);
 }
 
+// Items that are alike are cut into so many parts that each has whole items, or, where merging takes
+// long, that all items have as many. What workgroups that are left out would have done may cost what
+// that saves: a segment of each, merging, and a little, since memory is as busy without them.
+constexpr bool EVENS = !UNBOUNDED && !PARTED && !CASCADE;
+KG_DEV u32 even_parts(u32 units, u32 items, u32 parts) {
+    constexpr u32 SEGMENT = ITEM_COST / 2, LITTLE = 32;
+    constexpr u32 MERGE = 4 * kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
+    u32 each = divide(items + parts - 1, parts), ways = divide(parts, items);
+    if (!STAGED && ways > 1) return parts;
+    u32 even = ways ? items * ways : divide(items, each);
+    u32 longest = divide(units, even), average = divide(units, parts);
+    u32 most = average + average / LITTLE + SEGMENT + (ways > 1 ? 0 : MERGE);
+    return longest * even == units && longest <= most ? even : parts;
+}
+
 // Every wave computes the same answer, so no barrier is needed.
 KG_DEV work_t work_begin(args_t a) {
     work_t w;
     int lane = (int)lane_id();
     seq_t mine = seq_at(a, lane);
     bool lacks = lacks_row_blocks(a, mine);
-    u32 prefix = sum_below(units_of(mine, false)), all = wave_total(prefix);
+    u32 units = units_of(mine, false), first = read_lane(units, 0);
+    u32 prefix = sum_below(units), all = wave_total(prefix);
+    bool differs = units != first && lane < lines_of(a);
     if (lines_of(a) > WAVE) {
-        u32 units = 0;
+        units = 0;
         KG_LOOP for (int s = lane + WAVE; s < lines_of(a); s += WAVE) {
             seq_t seq = seq_at(a, s);
-            units += units_of(seq, false), lacks |= lacks_row_blocks(a, seq);
+            u32 its = units_of(seq, false);
+            units += its, differs |= its != first, lacks |= lacks_row_blocks(a, seq);
         }
         all += wave_total(sum_below(units));
     }
     bool sided = SIDE_BY_SIDE && a.workgroups >= ROW_BLOCKS && !any(lacks);
     u32 total = units_in_line(all, sided), sides = sided ? ROW_BLOCKS : 1, group = group_id();
     u32 least = least_part(a, all), wanted = (total + least - 1) / least;
+    w.seq = seq_of_lane(a, mine, 0);
     u32 most = (u32)a.workgroups / sides, parts = wanted < most ? wanted : most;
+    if (EVENS && parts == most && !any(differs))
+        parts = even_parts(total, units_in_line((u32)lines_of(a) * w.seq.items, sided), parts);
     w.unit = w.end = w.seq_start = 0;
     if constexpr (PART_WAITS) w.cut.part = opaque(group);
-    w.seq = seq_of_lane(a, mine, 0);
     if (group >= parts * sides) return w;
     u32 number = DIES == 1 ? group : part_of_group(group, parts * sides), part = number / sides;
     if constexpr (PART_WAITS) w.cut.part = opaque(number | (sided ? SIDED : 0));
