@@ -8,6 +8,7 @@ L2 cache; replays of all candidates alternate. See docs/bench.md.
   --grid      batch 1 to 128 by context 1k to 64k of one kernel instead of the usual rows, few samples each
   --extend    queries of many tokens: prefill, chunks over context, decodes beside a chunk
   --prefix    decodes of sequences with a prefix in common
+  --uneven    batches of lengths as they come: drawn with --seed, from an eighth of the mean to fifteen
   --build     compile the kernels of the rows into the cache; needs no GPU and no torch
   --check     only compare small cases with a float32 reference (also --device cpu:sm90)
   --dry-run   all of it on small rows without a GPU: ours on cpu:sm90, the peers' kernels interpreted
@@ -18,6 +19,7 @@ import dataclasses
 import importlib
 import itertools
 import os
+import random
 import re
 import statistics
 import sys
@@ -67,6 +69,8 @@ class Row:
         def short(n):
             return f"{n // K}k" if n % K == 0 else str(n)
         lens = "+".join(f"{n}x{short(k)}" + "".join(f"t{short(t)}" for t in rest) for n, k, *rest in self.lens)
+        if len(self.lens) > 4:
+            lens = f"{len(self.seq_lens)}x~{short(sum(self.seq_lens) // len(self.seq_lens))}"
         extra = (f" w{self.window}" if self.window else "") + (f" t{self.tokens}" if self.tokens > 1 else "")
         extra += f" prefix{self.prefix}" * bool(self.prefix) + f" {self.cascade}-cascade" * bool(self.cascade)
         return f"{self.kv_type} h{self.q_heads}/{self.kv_heads} d{self.dim} p{self.page}{extra} {lens}"
@@ -184,6 +188,16 @@ def prefix_rows():
     lens, prefix = ((32, 8704),), 8160
     return [Row(lens), Row(lens, prefix=prefix)] + [Row(lens, prefix=prefix, cascade=phase)
                                                     for phase in ("decode", "extend")]
+
+
+def uneven_rows(seed, make=Row):
+    """Lengths of a sum that is theirs if all were alike."""
+    def lens(batch, mean):
+        drawn = random.Random(f"{seed} {batch} {mean}")
+        parts = [drawn.uniform(1 / 8, 15 / 8) for _ in range(batch)]
+        keys = [max(int(part * batch * mean / sum(parts)), 1) for part in parts]
+        return tuple((1, n) for n in [*keys[1:], batch * mean - sum(keys[1:])])
+    return [make(lens(batch, mean)) for mean in (1 * K, 2 * K, 8 * K) for batch in (8, 16, 32, 64, 128)]
 
 
 def map_rows(make=Row):
@@ -589,6 +603,7 @@ def parse(doc):
     p.add_argument("--grid", action="store_true", help="batch by context of one kernel, 5 repeats")
     p.add_argument("--extend", action="store_true", help="rows of many query tokens")
     p.add_argument("--prefix", action="store_true", help="sequences with a prefix in common")
+    p.add_argument("--uneven", action="store_true", help="sequences of unlike lengths")
     p.add_argument("--only", default="", help="regular expression over the names of rows")
     p.add_argument("--variants", default="", help="tuning keys to try beside the default: 'occ=1;waves=4,occ=2'")
     p.add_argument("--no-peer", action="store_true", help="kgen alone")
@@ -610,7 +625,7 @@ def settle(options, family):
     options.no_check |= (options.grid or options.dry_run) and not options.check  # timed rows are compared anyway
     if options.budget is None:
         options.budget = GRID_SECONDS if options.grid else 0
-    kind = next((kind for kind in ("grid", "extend", "prefix") if getattr(options, kind)), "bench")
+    kind = next((kind for kind in ("grid", "extend", "prefix", "uneven") if getattr(options, kind)), "bench")
     options.tag = options.tag or f"{family}_{kind}" + "_dry" * options.dry_run
     if options.dry_run:
         options.device = "cpu:sm90"
@@ -629,6 +644,8 @@ def dry_rows(rows, options):
 def rows(options):
     if options.prefix:
         return prefix_rows()
+    if options.uneven:
+        return uneven_rows(options.seed)
     return map_rows() if options.grid else extend_rows() if options.extend else usual_rows()
 
 

@@ -5,6 +5,7 @@ Method, options and tables are those of attn_bench.py: graphs over cold pages, c
 row of 512 + 64 numbers is the key of all heads, its first 512 the value. See docs/bench.md.
 
   --grid      batch 1 to 128 by context 1k to 64k, with 16, 128, 8 and 64 heads
+  --uneven    lengths as they come, with 16, 64 and 128 heads
   --build     compile the kernels of the rows into the cache; needs no GPU and no torch
   --check     only compare small cases with a float32 reference (also --device cpu:sm90)
   --dry-run   all of it on small rows without a GPU
@@ -83,6 +84,9 @@ def usual_rows():
 
 
 def rows(options):
+    if options.uneven:
+        return sum((attn_bench.uneven_rows(options.seed, lambda lens, heads=heads: Row(lens, q_heads=heads))
+                    for heads in (16, 64, 128)), [])
     if not options.grid:
         return usual_rows()
     return sum((attn_bench.map_rows(lambda lens, heads=heads: Row(lens, q_heads=heads)) for heads in (16, 128, 8, 64)), [])
