@@ -17,6 +17,8 @@ typedef struct kgen__fact {
         return value;                                                       \
     }
 
+enum { KGEN__SUIT_BATCH_BITS = 8, KGEN__SUIT_CONTEXT_BITS = 20 };
+
 typedef struct kgen__family {
     const char *template_name;
     const char *(*template_of)(const kgen_spec *spec); /* instead, of several */
@@ -28,10 +30,10 @@ typedef struct kgen__family {
     /* Replaces auto values; the spec has passed `applicable`. */
     void (*defaults)(kgen_spec *spec, const kgen_target *target);
     /* May be NULL. Fills open tuning keys from the size of the problem, before
-     * `defaults`. A number that is 0 is not known. Every choice that it can make
-     * must be reachable with a batch of {0, 1, 8, INT32_MAX}, a context of {0, 1, 512,
-     * 16384, 65536, INT32_MAX} and heads of {0, 1, 8, INT32_MAX}: kgen_tuning_variants
-     * enumerates exactly those problems. */
+     * `defaults`. A number that is 0 is not known. Every choice that it can make must be
+     * reachable with a batch of 0, 1, 2, 4 ... 2^KGEN__SUIT_BATCH_BITS and INT32_MAX, such a
+     * context, and heads of {0, 1, 8, INT32_MAX}: kgen_tuning_variants enumerates exactly those
+     * problems. */
     void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec. */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gen/family.h"
 #include "db.h"
 
 typedef struct variants {
@@ -23,19 +24,25 @@ static kgen_status add(variants *v, const kgen_spec *spec, kgen_error *err) {
     return KGEN_OK;
 }
 
-/* The plain default first; then what the size of the problem makes of it, at
- * the corners (gen/family.h: suit). */
+/* 0, 1, 2, 4 ... 2^bits, INT32_MAX */
+static int32_t size_at(int32_t place, int32_t bits) {
+    if (place == 0) return 0;
+    return place > bits + 1 ? INT32_MAX : 1 << (place - 1);
+}
+
+/* The plain default first; then what the size of the problem makes of it, at the sizes that
+ * gen/family.h promises: 0, powers of two, and the greatest. */
 static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
                              kgen_error *err) {
-    enum { BATCHES = 4, CONTEXTS = 6, HEADS = 4 };
-    static const int32_t batches[BATCHES] = {0, 1, 8, INT32_MAX};
-    static const int32_t contexts[CONTEXTS] = {0, 1, 512, 16384, 65536, INT32_MAX};
+    enum { BATCHES = KGEN__SUIT_BATCH_BITS + 3, CONTEXTS = KGEN__SUIT_CONTEXT_BITS + 3, HEADS = 4 };
     static const int32_t heads[HEADS] = {0, 1, 8, INT32_MAX};
     kgen_spec resolved;
     KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));
     KGEN_TRY(add(v, &resolved, err));
-    for (int i = 0; i < BATCHES * CONTEXTS * HEADS; i++) {
-        const kgen_problem problem = {batches[i / HEADS / CONTEXTS], contexts[i / HEADS % CONTEXTS],
+    if (!kgen__family_of(spec->family)->suit) return KGEN_OK;
+    for (int32_t i = 0; i < BATCHES * CONTEXTS * HEADS; i++) {
+        const kgen_problem problem = {size_at(i / HEADS / CONTEXTS, KGEN__SUIT_BATCH_BITS),
+                                      size_at(i / HEADS % CONTEXTS, KGEN__SUIT_CONTEXT_BITS),
                                       heads[i % HEADS]};
         KGEN_TRY(kgen__family_rule(&resolved, spec, &problem, target, err));
         KGEN_TRY(add(v, &resolved, err));

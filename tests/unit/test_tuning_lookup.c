@@ -539,6 +539,47 @@ static void variants_hold_all_answers(void **state) {
     }
 }
 
+/* Of any size that an engine asks for: what is not among the variants is not in an image that
+ * was built without a GPU. */
+static void variants_hold_all_rules(void **state) {
+    (void)state;
+    static const char *const asked[] = {PLAIN,
+                                        "attn:kv=fp8,g=4,page=16",
+                                        "attn:d=64,g=1,window=128",
+                                        "attn:phase=verify,t=4,g=8,page=16",
+                                        "attn:phase=verify,t=8,kv=fp8,g=8,page=16",
+                                        "attn:phase=extend,g=4,page=16",
+                                        "gdn:layout=flat",
+                                        "kv_write:kv=fp8",
+                                        "mla:h=16",
+                                        "mla:h=64",
+                                        "mla:h=128",
+                                        "mla:h=128,kv=fp8",
+                                        "mla:phase=verify,t=4,h=16",
+                                        "mla:phase=verify,t=3,h=40"};
+    static const char *const archs[] = {"sm_90", "gfx942", "gfx950", "gfx1100"};
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
+        for (size_t k = 0; k < sizeof archs / sizeof archs[0]; k++) {
+            kgen_spec spec = rows_spec(asked[i]), *list = NULL;
+            size_t count = 0;
+            assert_int_equal(
+                kgen_tuning_variants(&list, &count, NULL, &spec, rows_target(archs[k]), NULL),
+                KGEN_OK);
+            for (int n = 0; n < 300; n++) {
+                kgen_problem p = {1 + (int32_t)rows_random(1u << rows_random(9)),
+                                  1 + (int32_t)rows_random(1u << rows_random(18)),
+                                  1 << rows_random(6)};
+                answer a = ask(NULL, asked[i], p, archs[k], NULL);
+                if (!is_among(&a.spec, list, count))
+                    fail_msg(
+                        "%s @%s, batch %d x %d, %d heads: not in the %zu variants (seed %" PRIu64
+                        ")",
+                        asked[i], archs[k], p.batch, p.context, p.heads, count, rows_seed);
+            }
+            free(list);
+        }
+}
+
 static void variants_are_what_is_needed(void **state) {
     (void)state;
     kgen_tuning_row rows[4] = {row_of(WAVES4, 8, 8192), row_of(WAVES4, 9, 8192),
@@ -693,6 +734,7 @@ int main(void) {
         cmocka_unit_test(few_or_many_is_asked_of_the_problem),
         cmocka_unit_test(few_keys_are_asked_of_the_problem),
         FRESH(variants_hold_all_answers),
+        FRESH(variants_hold_all_rules),
         FRESH(variants_are_what_is_needed),
         FRESH(tuned_kernels_are_loaded),
         FRESH(a_strict_miss_names_the_tuned_kernel),
