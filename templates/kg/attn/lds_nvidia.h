@@ -43,13 +43,12 @@ template <int N> KG_DEV void settle(acc_t (&o)[2][N]) {
 // eight rows are, and the swizzle. What a reduction leaves is a scalar, and so are descriptors that
 // are worked out from it; else each of them moves there from a lane.
 typedef u32 matrix_t;
+KG_DEV matrix_t matrix_of_lane(const u8 *lds) { return (lds_address(lds) & 0x3ffffu) >> 4; }
 KG_DEV matrix_t matrix_at(const u8 *lds) {
-    return __reduce_or_sync(0xffffffffu, (lds_address(lds) & 0x3ffffu) >> 4);
+    return __reduce_or_sync(0xffffffffu, matrix_of_lane(lds));
 }
 // One that lasts, of which lanes keep hold.
-KG_DEV matrix_t lasting_matrix_at(const u8 *lds) {
-    return shuffle((lds_address(lds) & 0x3ffffu) >> 4, 0);
-}
+KG_DEV matrix_t lasting_matrix_at(const u8 *lds) { return shuffle(matrix_of_lane(lds), 0); }
 KG_DEV matrix_t further(matrix_t m, u32 bytes) { return m + bytes / 16; }
 // Rows of more than 64 columns, each 64 of them so many bytes behind those before.
 KG_DEV matrix_t widened(matrix_t m, u32 bytes) { return m + (bytes / 16 << 16); }
