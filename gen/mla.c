@@ -428,6 +428,15 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
     return 0;
 }
 
+/* 64 rows of 16-bit numbers on sm_90 are two row blocks side by side as long as there is a compute
+ * unit for each: whole items then, of which none is cut and merged. Measured. */
+static int has_units_for_halves(const kgen_mla_spec *s, int32_t tiles, const kgen_problem *problem,
+                                const kgen_target *target) {
+    int plain = isa_rows[target->isa].matrices && !is_8bit(s->kv) && !s->rows;
+    return plain && tiles > 4 && tiles <= 8 && problem->batch &&
+           problem->batch <= target->typical_cus / 2;
+}
+
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
     enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, FEW_TILES = 4, FEW_TILES_KEYS = 524288 };
@@ -440,7 +449,12 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
         row_blocks = tiles / FEW_TILES;
     if (!isa->many || s->invariant) return;
     if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;
-    if (s->row_tiles || !row_blocks) return;
+    if (s->row_tiles) return;
+    if (row_blocks <= 2 && has_units_for_halves(s, tiles, problem, target)) {
+        s->row_tiles = FEW_TILES;
+        return;
+    }
+    if (!row_blocks) return;
     int32_t each = smaller(tiles / row_blocks, larger(FEW_TILES, tiles / 4));
     int32_t most =
         larger(problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1, smaller(each, isa->waves));
