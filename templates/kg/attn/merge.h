@@ -1,7 +1,7 @@
 // From the waves' accumulators to the output: waves meet in LDS, workgroups in
 // the workspace, where the last to arrive merges and puts the counter back.
 #pragma once
-#include "kg/attn/parts.h"
+#include "kg/attn/together.h"
 
 namespace kg {
 
@@ -231,7 +231,10 @@ KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
     share_t share = {0, 0};
     if (!g.whole) {
         share = share_of(a, cut, g);
-        how = arrive(a, g, share, lds);
+        if (merge_together(parts_of(share)))
+            how = settle_together(a, g, cut, share, counter_of(a, g, share), lds, wave);
+        else
+            how = arrive(a, g, share, lds);
         if (how != ARRIVED)
             merge_parts(a, g, cut, share, wave, how == ARRIVED_LAST ? 0.0f : float_of(0x7fc00000),
                         lds);

@@ -32,34 +32,38 @@ KG_DEV sums_t total_of(sums_t mine) {
 // found out what its parts weigh.
 constexpr int WIDE_TURNS = STAGED_MATRICES ? smaller(4, ceil_div(V_DIM, WAVE * 4)) : 1;
 constexpr u32 WIDE_BATCH = OCCUPANCY > 1 ? 2 : 8; // half the registers go a quarter as far
-constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? WIDE_BATCH : IS_SM90 && OCCUPANCY == 1 ? 18 : 8;
+template <int TURNS>
+constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? WIDE_BATCH * (TURNS < WIDE_TURNS ? 2 : 1)
+                               : IS_SM90 && OCCUPANCY == 1 ? 18
+                                                           : 8;
 constexpr bool BATCH_COMES_FIRST = IS_SM90 && OCCUPANCY == 1 && !STAGED_MATRICES;
 KG_DEV int dim_of_turn(int dim, int turn) {
     dim += turn * WAVE * 4;
     return dim < V_DIM ? dim : 0; // not stored
 }
-struct brought_t {
-    float x[SHUFFLED_BATCH][WIDE_TURNS][4];
+template <int TURNS> struct brought_t {
+    float x[SHUFFLED_BATCH<TURNS>][TURNS][4];
 };
 // `count` parts from `part` on, of which the batch's first is number n.
-KG_DEV void bring_some(brought_t &y, args_t a, cut_t cut, u32 part, u32 n, u32 count,
+template <int TURNS>
+KG_DEV void bring_some(brought_t<TURNS> &y, args_t a, cut_t cut, u32 part, u32 n, u32 count,
                        u32 item_start, int row, int dim) {
-    KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
+    KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH<TURNS>; j++) {
         u32 at = part + (n + j < count ? n + j : count - 1);
         const float *from = partial_row(a, partial_slot(cut, at, item_start), row);
-        KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+        KG_UNROLL for (int turn = 0; turn < TURNS; turn++)
             load_shared(y.x[j][turn], from + dim_of_turn(dim, turn));
     }
 }
 // x += sum of weight x partial row; lane n has the weight of part n.
-KG_DEV void add_some(float (&x)[WIDE_TURNS][4], const brought_t &y, u32 n, u32 count,
+template <int TURNS>
+KG_DEV void add_some(float (&x)[TURNS][4], const brought_t<TURNS> &y, u32 n, u32 count,
                      float weight_of_lane) {
-    KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH; j++) {
+    KG_UNROLL for (u32 j = 0; j < SHUFFLED_BATCH<TURNS>; j++) {
         float w = float_of(shuffle(bits_of(weight_of_lane), n + j < WAVE ? n + j : 0));
         w = n + j < count ? w : 0.0f;
-        KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
-            KG_UNROLL for (int i = 0; i < 4; i++) x[turn][i] +=
-            w == 0.0f ? 0.0f : w * y.x[j][turn][i];
+        KG_UNROLL for (int turn = 0; turn < TURNS; turn++) KG_UNROLL for (int i = 0; i < 4; i++)
+            x[turn][i] += w == 0.0f ? 0.0f : w * y.x[j][turn][i];
     }
 }
 
@@ -77,14 +81,15 @@ KG_DEV void store_row(args_t a, const segment_t &g, row_t at, int dim, float (&x
 
 // A wave merges one row: parts in batches of a wave, dims four a lane. PARTED: a part's
 // lane follows from its number, wherever a window begins. amiss: 0, or NaN, which
-// everything then is.
+// everything then is. Dims from `from` to `to`, TURNS x WAVE x 4 at a time.
+template <int TURNS = WIDE_TURNS>
 KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at,
-                      float amiss) {
+                      float amiss, int from = 0, int to = V_DIM) {
     sums_t total = {-INFINITE, 0.0f}, mine = total;
     u32 begin = PARTED ? share.first / WAVE * WAVE : share.first, parts = share.last - begin + 1;
-    brought_t y;
+    brought_t<TURNS> y;
     if constexpr (BATCH_COMES_FIRST)
-        bring_some(y, a, cut, begin, 0, parts, g.item_start, row, (int)late_lane() * 4);
+        bring_some(y, a, cut, begin, 0, parts, g.item_start, row, from + (int)late_lane() * 4);
     KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
         mine = load_sums(a, cut, begin + n, parts - n, g.item_start, row, share.first);
         add_sums(total, mine);
@@ -94,24 +99,24 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
     float top = total.maximum;
     if (!is_joined(g)) add_sink(total, a, at.head);
     float factor = output_factor(total, top, a, g);
-    KG_LOOP for (int dims = 0; dims < V_DIM; dims += WIDE_TURNS * WAVE * 4) {
+    KG_LOOP for (int dims = from; dims < to; dims += TURNS * WAVE * 4) {
         int dim = dims + (int)late_lane() * 4;
-        float x[WIDE_TURNS][4] = {};
+        float x[TURNS][4] = {};
         KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
             u32 count = parts - n < (u32)WAVE ? parts - n : (u32)WAVE;
             if (parts > (u32)WAVE)
                 mine = load_sums(a, cut, begin + n, count, g.item_start, row, share.first);
             float w = weight(mine.maximum, top);
-            KG_LOOP for (u32 m = 0; m < count; m += SHUFFLED_BATCH) {
-                if (!BATCH_COMES_FIRST || dims + n + m > 0)
+            KG_LOOP for (u32 m = 0; m < count; m += SHUFFLED_BATCH<TURNS>) {
+                if (!BATCH_COMES_FIRST || dims - from + n + m > 0)
                     bring_some(y, a, cut, begin + n, m, count, g.item_start, row, dim);
                 add_some(x, y, m, count, w);
             }
         }
-        KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
+        KG_UNROLL for (int turn = 0; turn < TURNS; turn++)
             store_row(a, g, at, dim + turn * WAVE * 4, x[turn], factor);
     }
-    if (late_lane() != 0) return;
+    if (late_lane() != 0 || from > 0) return;
     if (is_joined(g))
         store_joined(a, g, at, total);
     else

@@ -28,6 +28,11 @@ constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 // line.
 constexpr bool SIDE_BY_SIDE = STAGED != 0 && !PARTED && !CASCADE && !UNBOUNDED && ROW_BLOCKS > 1;
 
+// Many parts of an item are merged by all who had them (kg/attn/together.h): there they may be as
+// short as four sets of keys, if that makes many. Numbers that are made of codes take longer.
+constexpr bool MERGE_TOGETHER = STAGED_MATRICES != 0 && !PARTED;
+constexpr u32 LEAST_TOGETHER = 16, MANY_TOGETHER = KV_BITS == 8 ? 24 : 40;
+
 // Where rows are wide, and on sm_90, the last to arrive merges for long. n parts of B
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
 // the root of B times that. B: of an item, on average. What a wave has in flight at once
@@ -43,6 +48,11 @@ KG_DEV u32 least_part(args_t a, u32 total) {
     float item = (float)total * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
     float square = item * COST, root = square * rsqrt(square);
     if constexpr (BY_WAVE) root = fmin(root, item * (1 / GATHERED));
+    if constexpr (MERGE_TOGETHER) {
+        float groups = (float)a.workgroups * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
+        if (fmin(groups, item * (1.0f / LEAST_TOGETHER)) >= (float)MANY_TOGETHER)
+            return LEAST_TOGETHER;
+    }
     u32 least = (u32)uniform((int)root);
     return least > LEAST_PART ? least : LEAST_PART;
 }

@@ -13,7 +13,7 @@ namespace kg {
 template <class T> constexpr T COUNTER_AT_REST = (T)(KG_WORKSPACE_BYTE * 0x0101010101010101ull);
 template <class T> constexpr int COUNT_BITS = sizeof(T) == 8 ? 32 : 12;
 
-enum arrival_t { ARRIVED = 0, ARRIVED_LAST = 1, ARRIVED_AMISS = 2 };
+enum arrival_t { ARRIVED = 0, ARRIVED_LAST = 1, ARRIVED_AMISS = 2, ARRIVED_WITH_OTHERS = 3 };
 
 template <class T> KG_DEV T counted(u32 ticket) { return (T)ticket << COUNT_BITS<T> | 1; }
 

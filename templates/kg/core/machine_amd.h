@@ -98,6 +98,12 @@ KG_DEV u32 returned(u32 x) { return opaque(x); }
 KG_DEV u32 atomic_load(const u32 *p) {
     return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
+// Before acquire_device(), as what follows an atomic_add is.
+KG_DEV u64 atomic_load(const u64 *p) {
+    return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+constexpr int POLLS = 100;
+constexpr u32 FEWEST_TOGETHER = 24;
 KG_DEV void atomic_store(u32 *p, u32 x) {
     __hip_atomic_store(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }

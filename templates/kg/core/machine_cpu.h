@@ -51,6 +51,9 @@ KG_DEV u64 atomic_add(u64 *p, u64 x) { return __atomic_fetch_add(p, x, __ATOMIC_
 KG_DEV u32 atomic_count(u32 *p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_RELAXED); }
 KG_DEV u32 returned(u32 x) { return x; }
 KG_DEV u32 atomic_load(const u32 *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+KG_DEV u64 atomic_load(const u64 *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+constexpr int POLLS = 20000000;    // some of the time that a workgroup takes
+constexpr u32 FEWEST_TOGETHER = 3; // there are few
 KG_DEV void atomic_store(u32 *p, u32 x) { __atomic_store_n(p, x, __ATOMIC_RELAXED); }
 KG_DEV void atomic_or(i32 *p, i32 x) { __atomic_fetch_or(p, x, __ATOMIC_RELAXED); }
 

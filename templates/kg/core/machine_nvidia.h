@@ -60,6 +60,15 @@ KG_DEV u32 atomic_load(const u32 *p) {
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
     return x;
 }
+// What was written before it was counted is there for who sees the count, after a barrier.
+KG_DEV u64 atomic_load(const u64 *p) {
+    u64 x;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
+    return x;
+}
+// Of a counter while others come: some 70 microseconds.
+constexpr int POLLS = 100;
+constexpr u32 FEWEST_TOGETHER = 24; // workgroups that wait for each other
 KG_DEV void atomic_store(u32 *p, u32 x) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" : : "l"(p), "r"(x) : "memory");
 }
