@@ -53,6 +53,10 @@ static void cut(kgen__work *w, const kgen_spec *spec, const kgen_target *target,
     double blocks = w->turns / s->waves / items; /* of one */
     double cost = kg_attn_merge_blocks(rows, s->latent, wave_keys, row_bytes);
     double least = fmax(kg_attn_least_blocks(1), sqrt(blocks * cost));
+    double together = (double)KG_ATTN_LEAST_TOGETHER / wave_keys;
+    if (fmin(w->resident / items, blocks / together) >=
+        kg_attn_many_together(8 * (int)kgen__size_of(s->kv, 0)))
+        least = together;
     w->groups = fmax(1, fmin(blocks * items / least, w->resident));
     w->merged = blocks > least;
 }

@@ -35,7 +35,12 @@ KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) 
     return ceil_div(rows * v_dim * 4, keys * row_bytes);
 }
 
-/* The same on sm_90; measured. */
+/* Where workgroups merge what they had together: the shortest part, in keys, and how many such make
+ * it worth while. Codes take longer to become numbers. Measured on sm_90. */
+enum { KG_ATTN_LEAST_TOGETHER = 256 };
+KG_SHAPE int kg_attn_many_together(int kv_bits) { return kv_bits == 8 ? 24 : 40; }
+
+/* Parts of attention on sm_90, as kg_attn_merge_blocks; measured. */
 KG_SHAPE int kg_attn_merge_sm90(int by_matrices) { return by_matrices ? 2 : 1; }
 
 /* In blocks of `keys`: about 5000 cycles at a compute unit's share of the memory

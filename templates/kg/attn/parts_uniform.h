@@ -145,6 +145,13 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
         store_lse(b, row_at(g, row[r]), total[r]);
 }
 
+// Rows that waves have at once (kg/attn/together.h).
+constexpr u32 PIECES = ceil_div(ROWS, ALL_WAVES *MERGE_ROWS);
+KG_DEV void merge_piece(args_t a, const segment_t &g, cut_t cut, share_t share, u32 n, int wave) {
+    int row = (int)n * ALL_WAVES * MERGE_ROWS + wave;
+    if (row < ROWS && row_exists(g, row)) merge_rows(a, g, cut, share, row, 0.0f);
+}
+
 // CASCADE has no scalars left for it, and reads arguments again for each row; of PARTED, a part
 // has the lane of its number.
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,

@@ -9,9 +9,6 @@
 namespace kg {
 
 constexpr u32 MOST_TOGETHER = 1000;
-constexpr int PIECE_DIMS = WAVE * 4;
-constexpr u32 PIECES_OF_ROW = ceil_div(V_DIM, PIECE_DIMS);
-constexpr u32 PIECES = ceil_div(ROWS, ALL_WAVES) * PIECES_OF_ROW;
 KG_DEV bool merge_together(u32 parts) {
     return MERGE_TOGETHER && parts >= FEWEST_TOGETHER && parts <= MOST_TOGETHER;
 }
@@ -41,12 +38,12 @@ KG_DEV tally_t count(u64 *counter, u32 ticket, u32 which) {
 }
 
 // What is taken at once, as there are so many to take.
-struct pieces_t {
+struct takings_t {
     u32 each, all;
 };
-KG_DEV pieces_t pieces_for(u32 parts) {
+KG_DEV takings_t takings_for(u32 parts) {
     u32 each = divide(PIECES + parts - 1, parts);
-    return pieces_t{each, divide(PIECES + each - 1, each)};
+    return takings_t{each, divide(PIECES + each - 1, each)};
 }
 // Who finds nothing to take leaves.
 KG_DEV void leave(u64 *counter, const tally_t &t, u32 parts, u32 pieces) {
@@ -65,32 +62,23 @@ KG_DEV arrival_t arrive_and_wait(args_t a, u64 *counter, u32 parts, bool waits) 
     return t.left + 1 == parts ? ARRIVED_LAST : ARRIVED_WITH_OTHERS;
 }
 
-// A wave's row of each piece, some of its dims.
-KG_DEV void merge_pieces(args_t a, const segment_t &g, cut_t cut, share_t share, u32 first, u32 end,
-                         int wave) {
-    KG_LOOP for (u32 n = first; n < end && n < PIECES; n++) {
-        int row = (int)(n / PIECES_OF_ROW) * ALL_WAVES + wave,
-            dim = (int)(n % PIECES_OF_ROW) * PIECE_DIMS;
-        if (row < ROWS && row_exists(g, row))
-            merge_row<1>(a, g, cut, share, row, row_at(g, row), 0.0f, dim, dim + PIECE_DIMS);
-    }
-}
 KG_DEV void take_pieces(args_t a, const segment_t &g, cut_t cut, share_t share, u64 *counter,
                         u8 *lds, int wave) {
     u32 *taken = (u32 *)(lds + LDS_FLAG), parts = parts_of(share);
-    pieces_t pieces = pieces_for(parts);
+    takings_t takings = takings_for(parts);
     acquire_device();
     for (;;) {
         barrier();
         if (late_thread() == 0) {
             tally_t t = count(counter, a.ticket, 1u << TAKEN_BIT);
-            *taken = t.amiss ? pieces.all : t.taken - 1;
-            if (t.taken > pieces.all) leave(counter, t, parts, pieces.all);
+            *taken = t.amiss ? takings.all : t.taken - 1;
+            if (t.taken > takings.all) leave(counter, t, parts, takings.all);
         }
         barrier();
         u32 n = *taken;
-        if (n >= pieces.all) break;
-        merge_pieces(a, g, cut, share, n * pieces.each, (n + 1) * pieces.each, wave);
+        if (n >= takings.all) break;
+        u32 end = smaller((n + 1) * takings.each, PIECES);
+        KG_LOOP for (n *= takings.each; n < end; n++) merge_piece(a, g, cut, share, n, wave);
     }
 }
 
@@ -110,7 +98,7 @@ KG_DEV arrival_t settle_together(args_t a, const segment_t &g, cut_t cut, share_
     barrier();
     arrival_t how = (arrival_t)*flag;
     if (how == ARRIVED && late_thread() == 0)
-        leave(counter, count(counter, a.ticket, 1u << LEFT_BIT), parts, pieces_for(parts).all);
+        leave(counter, count(counter, a.ticket, 1u << LEFT_BIT), parts, takings_for(parts).all);
     if (how != ARRIVED_WITH_OTHERS) return how;
     take_pieces(a, g, cut, share, counter, lds, wave);
     return ARRIVED;

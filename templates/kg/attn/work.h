@@ -28,10 +28,11 @@ constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 // line.
 constexpr bool SIDE_BY_SIDE = STAGED != 0 && !PARTED && !CASCADE && !UNBOUNDED && ROW_BLOCKS > 1;
 
-// Many parts of an item are merged by all who had them (kg/attn/together.h): there they may be as
-// short as four sets of keys, if that makes many. Numbers that are made of codes take longer.
-constexpr bool MERGE_TOGETHER = STAGED_MATRICES != 0 && !PARTED;
-constexpr u32 LEAST_TOGETHER = 16, MANY_TOGETHER = KV_BITS == 8 ? 24 : 40;
+// Many parts of an item are merged by all who had them (kg/attn/together.h): there they may be
+// short, if that makes many.
+constexpr bool MERGE_TOGETHER = STAGED != 0 && !PARTED;
+constexpr u32 LEAST_TOGETHER = KG_ATTN_LEAST_TOGETHER / TOK;
+constexpr int MANY_TOGETHER = kg_attn_many_together(KV_BITS);
 
 // Where rows are wide, and on sm_90, the last to arrive merges for long. n parts of B
 // blocks take B / n blocks and n times what one costs to merge: least where a part is
