@@ -78,10 +78,10 @@ static int makes_fp16(const kgen_mla_spec *s) {
     return s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16;
 }
 
+static int has_codes(const kgen_mla_spec *s) { return is_8bit(s->kv) || s->rows; }
+
 /* Numbers of the products are made of what is cached. */
-static int makes_numbers(const kgen_mla_spec *s) {
-    return is_8bit(s->kv) || s->rows || makes_fp16(s);
-}
+static int makes_numbers(const kgen_mla_spec *s) { return has_codes(s) || makes_fp16(s); }
 
 /* Two groups of waves take sets in turn (kg/mla/mla_pairs_nvidia.h): 64 query rows, numbers as
  * they are cached, in pages. Sums of 512 columns leave registers for one of what tells rows apart
@@ -92,8 +92,7 @@ static int is_paired(const kgen_mla_spec *s, const kgen_target *target) {
            !s->sparse && s->latent % 128 == 0 && s->latent <= (besides > 1 ? 384 : 512);
 }
 
-/* Of 16-bit rows that all lie in the pool and are read as they are cached; with eight waves or
- * four, who bring eight rows each at once. */
+/* Memory brings rows into LDS by itself. */
 static int is_direct(const kgen_mla_spec *s, const kgen_target *target);
 static int32_t direct_of(const kgen_mla_spec *s, const kgen_target *target) {
     return target && is_direct(s, target);
@@ -189,6 +188,16 @@ static int32_t part_dims(const kgen_mla_spec *s, const isa_row *isa, int direct)
 
 /* --- LDS ------------------------------------------------------------------ */
 
+static int is_crowded(const kgen_mla_spec *s, int direct) {
+    return direct && kg_attn_crowded(s->row_tiles, s->waves);
+}
+
+static int32_t aside_bytes(const kgen_mla_spec *s, const kgen_target *target) {
+    int32_t bytes = kgen_dtype_size((kgen_dtype)s->kv), crowded = is_crowded(s, 1);
+    int32_t tiles = kg_attn_wave_tiles(crowded, 8 * bytes);
+    return kg_attn_aside_bytes(crowded, tiles, s->waves, 16 / bytes, target->wave_size);
+}
+
 /* Rows as matrices; or a block of keys, and each wave's scores of it. */
 static int32_t stage_needed(const kgen_mla_spec *s, const kgen_target *target, int direct) {
     const isa_row *isa = &isa_rows[target->isa];
@@ -198,8 +207,7 @@ static int32_t stage_needed(const kgen_mla_spec *s, const kgen_target *target, i
     if (direct)
         return KG_ATTN_DIRECT_STAGES * kg_attn_direct_keys(isa->keys, bytes) + scores +
                kg_attn_said_bytes(s->row_tiles, isa->columns, isa->keys, target->wave_size) +
-               kg_attn_aside_bytes(kg_attn_wave_tiles(s->row_tiles, s->waves), s->waves,
-                                   16 / kgen_dtype_size((kgen_dtype)s->kv), target->wave_size);
+               aside_bytes(s, target);
     return isa->keys * kg_attn_stage_row(bytes) + scores;
 }
 
@@ -210,17 +218,30 @@ static int32_t lds_of(const kgen_mla_spec *s, const kgen_target *target, int dir
     int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
     kg_attn_lds lds = kg_attn_lds_of(0, 1, s->waves, rows, rows, slice / 16, part / 16,
                                      kg_attn_round_most(target->isa == KGEN_ISA_SM90));
-    int32_t tiles = direct ? kg_attn_wave_tiles(s->row_tiles, s->waves) : 1;
     int32_t align = isa->matrices ? KG_ATTN_SWIZZLE : 1;
     int32_t stage = ceil_div(lds.round, align) * align;
     return larger(lds.bytes, stage + stage_needed(s, target, direct)) +
-           s->waves * (isa->matrices ? KG_ATTN_STAGED_PARK_BYTES
-                       : tiles > 1   ? KG_ATTN_PARK_BYTES
-                                     : 0);
+           s->waves * (isa->matrices           ? KG_ATTN_STAGED_PARK_BYTES
+                       : is_crowded(s, direct) ? KG_ATTN_PARK_BYTES
+                                               : 0);
 }
 
+/* Codes enter the products of scores as they are (KEYS_AS_CODES). */
+static int multiplies_codes(const kgen_mla_spec *s) {
+    return s->q == KGEN_DTYPE_BF16 && (s->kv == KGEN_DTYPE_FP8 || s->kv == KGEN_DTYPE_E4M3FN);
+}
+
+/* Of lists only rows with scales, as which zeros may be made; of one block they take more room as
+ * they are cached than as numbers, and trees have no scalars left. */
+static int brings_rows(const kgen_mla_spec *s) {
+    if (s->rows) return s->latent > KG_MLA_BLOCK && s->phase != KGEN_MLA_TREE;
+    return !s->sparse && (!is_8bit(s->kv) || multiplies_codes(s));
+}
+
+/* With eight waves or four, who bring eight rows each at once. Codes with as many row tiles as
+ * waves: with fewer it is no faster. */
 static int is_direct(const kgen_mla_spec *s, const kgen_target *target) {
-    return isa_rows[target->isa].direct && !is_8bit(s->kv) && !s->rows && !s->sparse &&
+    return isa_rows[target->isa].direct && brings_rows(s) && (!has_codes(s) || is_crowded(s, 1)) &&
            s->waves % 4 == 0 && lds_of(s, target, 1) <= target->lds_bytes;
 }
 
@@ -254,6 +275,15 @@ static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa)
     return acc + tiles * 8 + masks + isa->fixed + registers_of_numbers(s) + last;
 }
 
+/* Where memory brings rows into LDS: numbers and scales on their way into products, and places of
+ * small pages beside edges of several tokens. Found by the compiler. */
+static int is_short_of_registers(const kgen_mla_spec *s) {
+    int verify = s->phase == KGEN_MLA_VERIFY, small_page = s->page && s->page < 16;
+    int scaled = s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16;
+    return makes_fp16(s) || (scaled && (s->rows || verify)) ||
+           (has_codes(s) && verify && s->window && small_page);
+}
+
 /* Registers of a lane: accumulators, its part of the queries, its pieces of the next
  * block. */
 static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *target) {
@@ -269,7 +299,7 @@ static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *targe
     int32_t q = ceil_div(chunks * s->row_tiles, s->waves) * x / 2;
     if (direct) {
         int32_t tree = s->phase == KGEN_MLA_TREE ? 12 : 0;
-        return acc + q + isa->direct + tree + (makes_fp16(s) ? 8 : 0);
+        return acc + q + isa->direct + tree + (is_short_of_registers(s) ? 8 : 0);
     }
     int32_t row = s->rows ? kg_mla_row_bytes(s->latent, s->rope) : width_of(s) * bytes;
     int32_t pieces = ceil_div(isa->keys * row / 4, s->waves * wave);
@@ -398,7 +428,7 @@ static int32_t row_tiles_of(const kgen_mla_spec *s, const kgen_target *target) {
 static int32_t occupancy_of(const kgen_mla_spec *s, const kgen_target *target) {
     kgen_mla_spec two = *s;
     two.occupancy = 2;
-    int codes = (is_8bit(s->kv) || s->rows) && !registers_of_numbers(s);
+    int codes = has_codes(s) && !registers_of_numbers(s);
     int few = isa_rows[target->isa].matrices && s->row_tiles <= 2;
     return codes && few && has_tiles(&two, s->row_tiles, target) ? 2 : 1;
 }
@@ -439,13 +469,15 @@ static int has_units_for_halves(const kgen_mla_spec *s, int32_t tiles, const kge
 
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, FEW_TILES = 4, FEW_TILES_KEYS = 524288 };
+    enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, FEW_TILES = 4 };
+    enum { FEW_TILES_KEYS = 512 << 10, FEW_TILES_CODES = 3 << 20 };
     kgen_mla_spec *s = &spec->mla;
     const isa_row *isa = &isa_rows[target->isa];
     int32_t row_blocks = row_blocks_of(problem);
     int32_t tiles = ceil_div(s->heads * s->q_tokens, isa->columns);
+    int32_t few = has_codes(s) ? FEW_TILES_CODES : FEW_TILES_KEYS;
     /* Eight tiles merge twice what four do. */
-    if (isa->direct && !row_blocks && tiles > FEW_TILES && has_few_keys(problem, FEW_TILES_KEYS))
+    if (isa->direct && !row_blocks && tiles > FEW_TILES && has_few_keys(problem, few))
         row_blocks = tiles / FEW_TILES;
     if (!isa->many || s->invariant) return;
     if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;

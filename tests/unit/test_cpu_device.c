@@ -248,13 +248,13 @@ static void waves_exchange(void **state) {
 
 /* Behind the text of a kernel of gfx950: each lane stores what p->a has of it, and reads the
  * place that p->b names. */
-static const char turned_kernel[] =
-    "extern \"C\" void test_kernel(const void *params) {\n"
-    "  struct of_t { u32 *a, *b; }; const of_t *p = (const of_t *)params;\n"
-    "  u32 lane = kg::lane_id(), got[2]; u8 *lds = kg_ops->self()->lds;\n"
-    "  ((u32 *)lds)[lane * 2] = p->a[lane * 2]; ((u32 *)lds)[lane * 2 + 1] = p->a[lane * 2 + 1];\n"
-    "  kg::barrier(); kg::read_turned(got, lds + p->b[lane] * 8); kg::barrier();\n"
-    "  p->a[lane * 2] = got[0]; p->a[lane * 2 + 1] = got[1]; }";
+#define TURNED_KERNEL(read)                                                                      \
+    "extern \"C\" void test_kernel(const void *params) {\n"                                      \
+    "  struct of_t { u32 *a, *b; }; const of_t *p = (const of_t *)params;\n"                     \
+    "  u32 lane = kg::lane_id(), got[2], *a = p->a + lane * 2; u8 *lds = kg_ops->self()->lds;\n" \
+    "  ((u32 *)lds)[lane * 2] = a[0]; ((u32 *)lds)[lane * 2 + 1] = a[1];\n"                      \
+    "  kg::barrier(); kg::" read "(got, lds + p->b[lane] * 8); kg::barrier();\n"                 \
+    "  a[0] = got[0]; a[1] = got[1]; }"
 
 /* ds_read_b64_tr_b16, as docs/attention.md has it: of sixteen lanes, which lane's address the four
  * numbers of a lane come from. Of those that lie there it gets number lane % 4. */
@@ -263,38 +263,63 @@ static const uint8_t asked_by[16][4] = {
     {1, 5, 9, 13},  {1, 5, 9, 13},  {2, 6, 10, 14}, {2, 6, 10, 14}, {2, 6, 10, 14}, {2, 6, 10, 14},
     {3, 7, 11, 15}, {3, 7, 11, 15}, {3, 7, 11, 15}, {3, 7, 11, 15}};
 
-static void compile_turned(kernel *k, const kgen_target *target) {
+static void compile_turned(kernel *k, const char *text, const kgen_target *target) {
     kgen_spec spec;
     kgen_source source = {0};
     kgen_error err;
     assert_int_equal(kgen_spec_parse(&spec, "attn:phase=extend", &err), KGEN_OK);
     assert_int_equal(kgen_source_render(&source, &spec, target, &err), KGEN_OK);
-    compile_text(k, source.text, turned_kernel, target->name, "-O1");
+    compile_text(k, source.text, text, target->name, "-O1");
     kgen_source_free(&source);
 }
 
-static void lds_turns_values_as_gfx950_does(void **state) {
-    (void)state;
+/* was: the 512 bytes that lay in LDS. from: by which lane's address each lane read. got: what it
+ * has then. */
+typedef struct turned {
+    uint8_t was[512], got[512];
+    uint32_t from[64];
+} turned;
+
+static void turn(turned *t, const char *text) {
     bench b;
     kernel k;
-    uint16_t was[64][4];
     open_device(&b, "cdna4");
-    compile_turned(&k, api->target(b.device));
+    compile_turned(&k, text, api->target(b.device));
     load(&b, &k);
     params p = {words(&b, 128), words(&b, 64), 0, 0};
-    for (int i = 0; i < 256; i++) was[i / 4][i % 4] = (uint16_t)(i * 7 + 1);
-    memcpy(p.a, was, sizeof was);
-    for (int lane = 0; lane < 64; lane++) p.b[lane] = (uint32_t)rand() % 64;
+    for (int i = 0; i < 512; i++) t->was[i] = (uint8_t)rand();
+    memcpy(p.a, t->was, sizeof t->was);
+    for (int lane = 0; lane < 64; lane++) t->from[lane] = p.b[lane] = (uint32_t)rand() % 64;
     launch_ok(&b, &k, 1, 64, &p);
-    for (int lane = 0; lane < 64; lane++)
-        for (int n = 0; n < 4; n++) {
-            uint32_t from = p.b[lane / 16 * 16 + asked_by[lane % 16][n]];
-            assert_int_equal(((uint16_t *)p.a)[lane * 4 + n], was[from][lane % 4]);
-        }
+    memcpy(t->got, p.a, sizeof t->got);
     api->release(b.device, p.a);
     api->release(b.device, p.b);
     drop(&b, &k);
     api->close(b.device);
+}
+
+static void lds_turns_values_as_gfx950_does(void **state) {
+    (void)state;
+    turned t;
+    turn(&t, TURNED_KERNEL("read_turned"));
+    for (int lane = 0; lane < 64; lane++)
+        for (int n = 0; n < 4; n++) {
+            uint32_t from = t.from[lane / 16 * 16 + asked_by[lane % 16][n]];
+            assert_memory_equal(t.got + lane * 8 + n * 2, t.was + from * 8 + lane % 4 * 2, 2);
+        }
+}
+
+/* ds_read_b64_tr_b8: two lanes ask for a row of sixteen codes, and a lane gets one of each of the
+ * eight rows. */
+static void lds_turns_codes_as_gfx950_does(void **state) {
+    (void)state;
+    turned t;
+    turn(&t, TURNED_KERNEL("read_turned_codes"));
+    for (int lane = 0; lane < 64; lane++)
+        for (int n = 0; n < 8; n++) {
+            uint32_t from = t.from[lane / 16 * 16 + 2 * n + lane % 16 / 8];
+            assert_int_equal(t.got[lane * 8 + n], t.was[from * 8 + lane % 8]);
+        }
 }
 
 static void lanes_may_return_early(void **state) {
@@ -850,6 +875,7 @@ int main(void) {
         cmocka_unit_test(barriers_reduce_through_lds),
         cmocka_unit_test(waves_exchange),
         cmocka_unit_test(lds_turns_values_as_gfx950_does),
+        cmocka_unit_test(lds_turns_codes_as_gfx950_does),
         cmocka_unit_test(lanes_may_return_early),
         cmocka_unit_test(barriers_count_live_lanes),
         cmocka_unit_test(the_last_workgroup_merges),

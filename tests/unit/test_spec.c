@@ -858,6 +858,13 @@ static void test_mla_registers_by_hand(void **state) {
     assert_int_equal(resolved("mla:h=128,l=128,r=32", "gfx1250").mla.row_tiles, 2);
     assert_int_equal(resolved("attn:d=512,g=2,page=16", "gfx1250").attn.v_split, 4);
     assert_int_equal(resolved("mla:h=128,l=32,r=16,kv=fp8", "gfx1030").mla.row_tiles, 2);
+    /* Codes that memory brings into LDS by itself, with as many row tiles as waves. */
+    assert_int_equal(resolved("mla:h=128,kv=fp8", "gfx950").mla.row_tiles, 8);
+    assert_int_equal(resolved("mla:h=128,rows=fp8", "gfx950").mla.row_tiles, 8);
+    assert_int_equal(resolved("mla:h=128,rows=fp8,sparse=1,page=1", "gfx950").mla.row_tiles, 8);
+    assert_int_equal(resolved("mla:h=128,kv=fp8,sparse=1,page=1", "gfx950").mla.row_tiles, 4);
+    assert_int_equal(resolved("mla:h=128,kv=fp8,q=fp16", "gfx950").mla.row_tiles, 4);
+    assert_int_equal(resolved("mla:phase=tree,t=4,h=32,kv=fp8", "gfx950").mla.row_tiles, 4);
 }
 
 /* The same of attn, whose count may be far too high, and of gdn, of which the least is counted. A

@@ -30,9 +30,10 @@ KG_SHAPE int kg_attn_parts(int keys, int part_keys) { return ceil_div(keys, part
 /* Keys of a part that nobody chose: whole turns of all waves, as every other choice. */
 enum { KG_ATTN_PART_STEP = 512, KG_ATTN_PART = 2048 };
 
-/* What merging one part costs, in blocks of keys that a workgroup reads. */
+/* What merging one part costs, in blocks of keys. A block takes a workgroup as long as its bytes,
+ * or, of rows so many, as its products: 64 operations the time of a byte on CDNA. */
 KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) {
-    return ceil_div(rows * v_dim * 4, keys * row_bytes);
+    return ceil_div(rows * v_dim * 4, keys * larger(row_bytes, rows * v_dim / 64));
 }
 
 /* Where workgroups merge what they had together: the shortest part, in keys, and how many such make
@@ -123,14 +124,13 @@ enum { KG_ATTN_GROUP_BYTES = 128, KG_ATTN_DIRECT_STAGES = 3 };
 KG_SHAPE int kg_attn_direct_keys(int keys, int bytes) {
     return keys * ceil_div(bytes, KG_ATTN_GROUP_BYTES) * KG_ATTN_GROUP_BYTES;
 }
-/* Row tiles that a wave then has scores of: two read keys once where there are as many as waves.
- * Registers are short there, and the last of each one's queries, x / 2 words a lane, lie behind
- * what is said. */
-KG_SHAPE int kg_attn_wave_tiles(int row_tiles, int waves) {
-    return row_tiles == waves && waves > 1 ? 2 : 1;
-}
-KG_SHAPE int kg_attn_aside_bytes(int wave_tiles, int waves, int x, int wave) {
-    return wave_tiles > 1 ? waves * wave_tiles * wave * x * 2 : 0;
+/* As many row tiles as waves: registers are short, and the last of each one's queries, x / 2 words
+ * a lane, lie behind what is said. A wave has scores of one tile; of two, which read keys once,
+ * where keys have 16 bits. */
+KG_SHAPE int kg_attn_crowded(int row_tiles, int waves) { return row_tiles == waves && waves > 1; }
+KG_SHAPE int kg_attn_wave_tiles(int crowded, int bits) { return crowded && bits == 16 ? 2 : 1; }
+KG_SHAPE int kg_attn_aside_bytes(int crowded, int wave_tiles, int waves, int x, int wave) {
+    return crowded ? waves * wave_tiles * wave * x * 2 : 0;
 }
 /* What is then said of weights: probabilities, a factor a lane, whether some are not one. */
 KG_SHAPE int kg_attn_said_bytes(int row_tiles, int columns, int keys, int wave) {

@@ -4,6 +4,7 @@
 
 namespace kg {
 
+typedef int i32x2_t __attribute__((ext_vector_type(2)));
 typedef int i32x8_t __attribute__((ext_vector_type(8)));
 
 // 16x16x32: lane (i, grp) holds k = 8 grp .. 8 grp + 7
@@ -39,6 +40,13 @@ KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) {
     out[0] = x.x, out[1] = x.y;
 }
 
+// The same of codes: every two lanes name a row of 16, and a lane gets its column of eight.
+KG_DEV void read_turned_codes(u32 (&out)[2], const u8 *lds) {
+    typedef __attribute__((address_space(3))) i32x2_t *at_t;
+    u32x2_t x = __builtin_bit_cast(u32x2_t, __builtin_amdgcn_ds_read_tr8_b64_v2i32((at_t)lds));
+    out[0] = x.x, out[1] = x.y;
+}
+
 // 16 bytes a lane from memory into LDS, one lane's behind the other's from `lds` on, past the
 // registers. By hand, or each read of LDS waits for all that are on their way. FURTHER: bytes,
 // which the instruction counts in LDS as well.
@@ -50,6 +58,7 @@ template <int FURTHER> KG_DEV void copy_pieces(u8 *lds, const u8 *p) {
                  : "m0", "memory");
 }
 // What the wave has so asked for has come.
+KG_DEV void meet_wave() {} // lanes go in step
 KG_DEV void pieces_come() { asm volatile("s_waitcnt vmcnt(0)" : : : "memory"); }
 
 } // namespace kg

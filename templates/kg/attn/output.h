@@ -29,9 +29,9 @@ constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
                               ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE
                               : LDS.round;
 constexpr int LDS_PARK = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES); // [ALL_WAVES]
-constexpr int PARK_BYTES = BY_MATRICES || WAVE_TILES > 1 ? KG_ATTN_PARK_BYTES
-                           : STAGED_MATRICES             ? KG_ATTN_STAGED_PARK_BYTES
-                                                         : 0;
+constexpr int PARK_BYTES = BY_MATRICES || CROWDED ? KG_ATTN_PARK_BYTES
+                           : STAGED_MATRICES      ? KG_ATTN_STAGED_PARK_BYTES
+                                                  : 0;
 constexpr int LDS_USED = LDS_PARK + ALL_WAVES * PARK_BYTES;
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
@@ -39,6 +39,7 @@ static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the targe
 static_assert(sizeof(work_t) + sizeof(segment_t) <= KG_ATTN_PARK_BYTES, "room for both");
 static_assert(sizeof(work_t) <= KG_ATTN_STAGED_PARK_BYTES, "room for a wave's work");
 KG_DEV work_t &parked_work(u8 *lds, int wave) {
+    if constexpr (CROWDED) wave = (int)opaque_uniform((u32)wave); // no place is kept
     return *(work_t *)(lds + LDS_PARK + wave * PARK_BYTES);
 }
 KG_DEV segment_t &parked_segment(u8 *lds, int wave) {

@@ -25,6 +25,12 @@ template <int W> KG_DEV void split_codes(u32 (&w)[W], float by) {
     }
     KG_UNROLL for (int n = 0; n < W / 2; n++) w[n] = high[n], w[W / 2 + n] = low[n];
 }
+
+// The same for products of bf16: `by` is a power of two.
+template <int W> KG_DEV void scale_pairs(u32 (&w)[W], float by) {
+    KG_UNROLL for (int n = 0; n < W; n++) w[n] =
+        pack_exact(bf16_to_f32(w[n] & 0xffffu) * by, float_of(w[n] & 0xffff0000u) * by);
+}
 #endif
 
 } // namespace kg

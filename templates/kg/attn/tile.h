@@ -58,8 +58,9 @@ constexpr int ROW_BYTES = HEAD_DIM * KV_BITS / 8, STAGE_ROW = kg_attn_stage_row(
 constexpr int STAGE_KEYS = DIRECT ? kg_attn_direct_keys(TOK, ROW_BYTES) : TOK * STAGE_ROW;
 constexpr int SCORES_BYTES = V_SPLIT * WAVE * S_REGS * 4;
 constexpr int SAID_BYTES = DIRECT ? kg_attn_said_bytes(ROW_TILES, NI, TOK, WAVE) : 0;
-constexpr int WAVE_TILES = DIRECT ? kg_attn_wave_tiles(ROW_TILES, V_SPLIT) : 1;
-constexpr int ASIDE_BYTES = kg_attn_aside_bytes(WAVE_TILES, V_SPLIT, X, WAVE);
+constexpr bool CROWDED = DIRECT != 0 && kg_attn_crowded(ROW_TILES, V_SPLIT) != 0;
+constexpr int WAVE_TILES = kg_attn_wave_tiles(CROWDED, KV_BITS);
+constexpr int ASIDE_BYTES = kg_attn_aside_bytes(CROWDED, WAVE_TILES, V_SPLIT, X, WAVE);
 constexpr int STAGES = DIRECT ? KG_ATTN_DIRECT_STAGES
                        : KV_BITS == 8 && !CONVERTS_BF16 && ACC_REGS >= 64
                            ? 1
@@ -191,22 +192,21 @@ KG_DEV void load_q_codes(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t 
 }
 
 // The greatest of a row's magnitudes, the upper halves of which a lane has in `top`.
-KG_DEV u32 row_top(u32 top) {
+KG_DEV u32 row_top(u32 top, int lane) {
     KG_UNROLL for (u32 grp = 1; grp < (u32)NGRP; grp *= 2) {
-        u32 other =
-            shuffle(top, (u32)lane_at(lane_i((int)lane_id()), lane_grp((int)lane_id()) ^ (int)grp));
+        u32 other = shuffle(top, (u32)lane_at(lane_i(lane), lane_grp(lane) ^ (int)grp));
         top = other > top ? other : top;
     }
     return top;
 }
-template <int N> KG_DEV u32 row_top(const u32 (&w)[N][Q_WORDS]) {
+template <int N> KG_DEV u32 row_top(const u32 (&w)[N][Q_WORDS], int lane = (int)lane_id()) {
     u32 top = 0;
     KG_UNROLL for (int c = 0; c < N; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) {
         u32 lo = w[c][n] & 0x7fffu, hi = w[c][n] >> 16 & 0x7fffu;
         top = lo > top ? lo : top;
         top = hi > top ? hi : top;
     }
-    return row_top(top);
+    return row_top(top, lane);
 }
 
 // The power of two at it: its exponent, biased.
@@ -227,12 +227,14 @@ template <int N> KG_DEV float q_to_f16(u32 (&w)[N][Q_WORDS]) {
 }
 
 // The same for products of 8-bit floats (kg/attn/split.h), to 2^CODE_TOP. What is not finite shows
-// in the power of two.
-template <int N> KG_DEV float q_to_codes(u32 (&w)[N][Q_WORDS]) {
-    u32 top = row_top(w), exponent = top >> 7;
+// in the power of two. Chunks behind the CODED first stay bf16.
+template <int N, int CODED = N>
+KG_DEV float q_to_codes(u32 (&w)[N][Q_WORDS], int lane = (int)lane_id()) {
+    u32 top = row_top(w, lane), exponent = top >> 7;
     exponent = exponent > CODE_TOP ? exponent : CODE_TOP + 1;
     float down = float_of((254 + CODE_TOP - exponent) << 23);
-    KG_UNROLL for (int c = 0; c < N; c++) split_codes(w[c], down);
+    KG_UNROLL for (int c = 0; c < CODED; c++) split_codes(w[c], down);
+    KG_UNROLL for (int c = CODED; c < N; c++) scale_pairs(w[c], down);
     return float_of(top < 0x7f80u ? (exponent - CODE_TOP) << 23 : 0x7fc00000u);
 }
 
@@ -244,7 +246,7 @@ KG_DEV float load_q_floats(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_
     bool exists = row_exists(g, row);
     u32 top = 0;
     KG_UNROLL for (int pass = SCALED_Q ? 0 : 1; pass < 2; pass++) {
-        u32 exponent = pass && SCALED_Q ? exponent_of(row_top(top)) : 127;
+        u32 exponent = pass && SCALED_Q ? exponent_of(row_top(top, (int)lane_id())) : 127;
         float down = float_of((254 - exponent) << 23);
         KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
             int dim = c * K_DIMS + grp * QX;

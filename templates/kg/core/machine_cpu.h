@@ -85,10 +85,22 @@ KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) {
     exchange_done();
     __builtin_memcpy(out, column, 8);
 }
+KG_DEV void read_turned_codes(u32 (&out)[2], const u8 *lds) {
+    u32 mine[2], lane = lane_id();
+    __builtin_memcpy(mine, lds, 8);
+    const u8 *all = (const u8 *)exchange(mine, 2);
+    u8 column[8];
+    for (u32 row = 0; row < 8; row++)
+        column[row] =
+            all[(lane / 16 * 16 + row * 2 + lane % 16 / 8) * 4 * EXCHANGE_WORDS + lane % 8];
+    exchange_done();
+    __builtin_memcpy(out, column, 8);
+}
 template <int FURTHER> KG_DEV void copy_pieces(u8 *lds, const u8 *p) {
     __builtin_memcpy(lds + lane_id() * 16, p + FURTHER, 16);
 }
-KG_DEV void pieces_come() {}
+KG_DEV void meet_wave() { kg_ops->wave_sync(); }
+KG_DEV void pieces_come() { meet_wave(); } // a lane reads what others of its wave asked for
 KG_DEV u32 read_lane(u32 x, u32 lane) { return shuffle(x, lane); }
 KG_DEV u64 ballot(bool x) {
     u32 word = x;

@@ -15,7 +15,6 @@ KG_DEV void there_begin(there_t *, u32) {}
 KG_DEV void there_end(there_t *) {}
 KG_DEV void there_soon(there_t *) {}
 KG_DEV void await_there(const there_t *, u32, bool) { barrier(); }
-KG_DEV void meet_wave() { kg_ops->wave_sync(); }
 constexpr bool ALL_MEET = true;
 KG_DEV void meet_first(bool) { barrier(); }
 KG_DEV void meet_others(bool) { barrier(); }

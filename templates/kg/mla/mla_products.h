@@ -30,28 +30,30 @@ KG_DEV share_of_scores_t scores_of_wave(int wave) {
     return share_of_scores_t{tile, part * PART_CHUNKS, part < WAVE_TILES};
 }
 
-constexpr int KEPT_CHUNKS = PART_CHUNKS - (WAVE_TILES > 1); // of queries in registers
+// Chunks whose keys enter products as codes. CROWDED, where products are what takes the time: one
+// without another for its product enters as numbers, in half of that.
+constexpr int TOGETHER = PART_CHUNKS / CODE_MOST * CODE_MOST;
+constexpr int CODED_CHUNKS = !KEYS_AS_CODES ? 0 : CROWDED ? TOGETHER : PART_CHUNKS;
+constexpr int KEPT_CHUNKS = PART_CHUNKS - CROWDED; // of queries in registers
 typedef u32 query_t[Q_WORDS];
 struct q_part_t {
     u32 w[WAVE_TILES][larger(1, KEPT_CHUNKS)][Q_WORDS];
-    u8 *aside;                     // the last of each tile, of this wave
+    u8 *aside;                     // CROWDED: the last of each tile, of this wave
     float scale[WAVE_TILES][COLS]; // what the queries were divided by
 };
 typedef scores_t tile_scores_t[WAVE_TILES];
 
-// With two tiles places are worked out where they are needed, or each has a register all along.
-KG_DEV int telling_lane() {
-    return (int)((WAVE_TILES > 1 ? opaque(thread_id()) : thread_id()) % WAVE);
-}
+// CROWDED: places are worked out where they are needed, or each has a register all along.
+KG_DEV int telling_lane() { return (int)(CROWDED ? opaque(lane_id()) : thread_id() % WAVE); }
 
-KG_DEV query_t *query_aside(const q_part_t &q, int t) {
-    return (query_t *)q.aside + t * WAVE + telling_lane();
+KG_DEV piece_t *query_aside(const q_part_t &q, int t) {
+    return (piece_t *)q.aside + t * (Q_WORDS / 4) * WAVE + telling_lane();
 }
 template <int N> KG_DEV void keep_queries(q_part_t &q, int t, const u32 (&w)[N][Q_WORDS]) {
     KG_UNROLL for (int c = 0; c < N; c++)
         KG_UNROLL for (int n = 0; n < Q_WORDS; n++) if (c < KEPT_CHUNKS)
             q.w[t][c % larger(1, KEPT_CHUNKS)][n] = w[c][n];
-    else(*query_aside(q, t))[n] = w[c][n];
+    else query_aside(q, t)[n / 4 * WAVE].w[n % 4] = w[c][n];
 }
 KG_DEV void query_of(u32 (&w)[Q_WORDS], const q_part_t &q, int t, int c) {
     KG_UNROLL for (int n = 0; n < Q_WORDS; n += 4) {
@@ -59,11 +61,15 @@ KG_DEV void query_of(u32 (&w)[Q_WORDS], const q_part_t &q, int t, int c) {
             KG_UNROLL for (int j = 0; j < 4; j++) w[n + j] =
                 q.w[t][c % larger(1, KEPT_CHUNKS)][n + j];
         else {
-            piece_t piece = *(const piece_t *)(*query_aside(q, t) + n);
+            piece_t piece = query_aside(q, t)[n / 4 * WAVE];
             KG_UNROLL for (int j = 0; j < 4; j++) w[n + j] = piece.w[j];
         }
     }
 }
+
+// CROWDED: a factor of all scores of a column takes one register, not one for each of them; a sum
+// is made now, or what is summed waits in registers for the turn's end.
+KG_DEV float spared(float x) { return CROWDED ? float_of(opaque(bits_of(x))) : x; }
 
 // stage: where what is put aside lies.
 KG_DEV void load_part(q_part_t &q, args_t a, const segment_t &g, share_of_scores_t mine, u8 *stage,
@@ -75,13 +81,20 @@ KG_DEV void load_part(q_part_t &q, args_t a, const segment_t &g, share_of_scores
         float up = 1;
         load_q_row(w, a, g, (mine.tile ^ t) * NI + lane_i(lane), mine.chunk);
         if constexpr (SCALED_Q) up = q_to_f16(w);
-        if constexpr (KEYS_AS_CODES) up = q_to_codes(w);
+        if constexpr (KEYS_AS_CODES) up = q_to_codes<PART_CHUNKS, CODED_CHUNKS>(w, lane);
         keep_queries(q, t, w);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
             SCALED_Q || KEYS_AS_CODES
                 ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)))
                 : 1.0f;
     }
+}
+
+// One part: what its queries were divided by comes with the scale of its scores.
+constexpr bool SCALES_ONCE = OWN_TILES && PARTS == 1;
+KG_DEV void join_scales(head_t &head, const q_part_t &q) {
+    if constexpr (SCALES_ONCE)
+        KG_UNROLL for (int c = 0; c < COLS; c++) head.scale[0][c] *= q.scale[0][c];
 }
 
 template <int W> struct alignas(4 * W) words_t {
@@ -138,14 +151,13 @@ KG_DEV void score_codes(tile_scores_t &s, const q_part_t &q, const P &part, int 
 
 // part: of the block, staged_part_t or direct_part_t.
 template <class P> KG_DEV void score_part(tile_scores_t &s, const q_part_t &q, const P &part) {
-    constexpr int TOGETHER = PART_CHUNKS / CODE_MOST * CODE_MOST;
     KG_UNROLL for (int t = 0; t < WAVE_TILES; t++) s[t] = scores_t{};
     if constexpr (KEYS_AS_CODES) {
         KG_UNROLL for (int c = 0; c < TOGETHER; c += CODE_MOST)
             score_codes<CODE_MOST>(s, q, part, c);
-        KG_UNROLL for (int c = TOGETHER; c < PART_CHUNKS; c++) score_codes<1>(s, q, part, c);
-    } else
-        KG_UNROLL for (int c = 0; c < PART_CHUNKS; c++) score_chunk(s, q, part, c);
+        KG_UNROLL for (int c = TOGETHER; c < CODED_CHUNKS; c++) score_codes<1>(s, q, part, c);
+    }
+    KG_UNROLL for (int c = CODED_CHUNKS; c < PART_CHUNKS; c++) score_chunk(s, q, part, c);
 }
 
 // --- scores in LDS: as a lane has them, so it has them back --------------------
@@ -161,10 +173,13 @@ KG_DEV quad_t *score_lines(u8 *stage, int wave) {
 KG_DEV void tell_scores(u8 *stage, const tile_scores_t &s, const q_part_t &q, int wave) {
     constexpr int T = WAVE_TILES - 1;
     quad_t *lines = score_lines(stage, wave);
+    float up[COLS];
+    KG_UNROLL for (int c = 0; c < COLS; c++) up[c] =
+        SCALED_Q ? spared(q.scale[T][c]) : q.scale[T][c];
     KG_UNROLL for (int line = 0; line < LINES; line++) {
         quad_t quad;
         KG_UNROLL for (int j = 0; j < 4; j++) quad.x[j] =
-            score(s[T], line * 4 + j) * q.scale[T][(line * 4 + j) % COLS];
+            score(s[T], line * 4 + j) * up[(line * 4 + j) % COLS];
         lines[line * WAVE] = quad;
     }
 }

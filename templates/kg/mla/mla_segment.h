@@ -6,7 +6,7 @@
 namespace kg {
 
 // What waits for the end of a segment waits in vector registers, of which there are more;
-// with two tiles a wave in LDS, behind its work.
+// with as many row tiles as waves in LDS, behind its work.
 struct waiting_t {
     u32 x[11];
 };
@@ -28,7 +28,7 @@ KG_DEV void take_back(segment_t &g, cut_t &cut, const waiting_t &w) {
     g.whole = x[10] != 0;
 }
 
-static_assert(WAVE_TILES == 1 || sizeof(work_t) + sizeof(waiting_t) <= PARK_BYTES, "room for both");
+static_assert(!CROWDED || sizeof(work_t) + sizeof(waiting_t) <= PARK_BYTES, "room for both");
 KG_DEV waiting_t &waiting_of(u8 *lds, int wave) {
     return *(waiting_t *)(&parked_work(lds, wave) + 1);
 }
@@ -53,12 +53,13 @@ KG_DEV void run_segment_by(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave)
     head.first_row = (int)opaque((u32)head.first_row);
     clear(m, l, o);
     load_part(q, a, g, scores_of_wave(wave), lds + LDS_STAGE, wave);
+    join_scales(head, q);
     waiting_t waiting = put_aside(g, cut);
-    if constexpr (WAVE_TILES > 1) waiting_of(lds, wave) = waiting;
+    if constexpr (CROWDED) waiting_of(lds, wave) = waiting;
     int lane = (int)opaque(lane_id()); // no place is kept for the next segment
     if (g.block < g.block_end && g.see.last >= 0)
         ATTEND(m, l, o, q, g, head, keys, lds + LDS_STAGE, scores_of_wave(wave), wave, lane);
-    take_back(g, cut, WAVE_TILES > 1 ? waiting_of(lds, wave) : waiting);
+    take_back(g, cut, CROWDED ? waiting_of(lds, wave) : waiting);
     if constexpr (OWN_TILES) exchange_sums(m, l, lds + LDS_STAGE, scores_of_wave(wave));
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);
 }

@@ -60,11 +60,11 @@ KG_DEV void fetch(pieces_t &pieces, const head_t &h, const keys_t &keys, i32 pag
     }
 }
 
-KG_DEV void put_codes(u8 *to, const u32 (&codes)[4], float scale) {
+KG_DEV void put_codes(u8 *low, u8 *high, const u32 (&codes)[4], float scale) {
     u32 x[8];
     codes_to_kv(x, codes, scale);
-    KG_UNROLL for (int i = 0; i < 2; i++)((line_t *)to)[i] =
-        line_t{{x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]}};
+    *(line_t *)low = line_t{{x[0], x[1], x[2], x[3]}};
+    *(line_t *)high = line_t{{x[4], x[5], x[6], x[7]}};
 }
 
 KG_DEV void put(u8 *stage, const pieces_t &pieces, int wave, int lane) {
@@ -73,7 +73,8 @@ KG_DEV void put(u8 *stage, const pieces_t &pieces, int wave, int lane) {
         u8 *row = stage + k_place(p.row) * STAGE_ROW;
         if constexpr (BLOCKED)
             if (p.column < CODE_PIECES) {
-                put_codes(row + p.column * 32, pieces.w[n], pieces.scale[n]);
+                u8 *to = row + p.column * 32;
+                put_codes(to, to + 16, pieces.w[n], pieces.scale[n]);
                 continue;
             }
         line_t line = {{pieces.w[n][0], pieces.w[n][1], pieces.w[n][2], pieces.w[n][3]}};

@@ -4,6 +4,16 @@
 
 namespace kg {
 
+// SPARSE: what no entry of the list has a slot for is not seen. Each lane asks for one.
+KG_DEV void drop_missing(float (&s)[S_REGS], const keys_t &keys, int start) {
+    constexpr u32 ALL = ~0u >> (32 - TOK);
+    int lane = (int)opaque(lane_id());
+    u32 there = (u32)ballot(page_number(keys, start + lane % TOK) >= 0) & ALL;
+    if (there == ALL) return;
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) if (!(there >> s_token(lane, r) & 1)) s[r] =
+        -INFINITE;
+}
+
 // From scores to probabilities, of tile `t` of those that the wave weighs.
 KG_DEV void weigh_tile(u32 (&p)[P_WORDS], column_t &m, column_t &l, values_t &o,
                        const float (&dots)[S_REGS], const head_t &head, int t, const keys_t &keys,
@@ -11,10 +21,7 @@ KG_DEV void weigh_tile(u32 (&p)[P_WORDS], column_t &m, column_t &l, values_t &o,
     const token_scale_t none = {};
     float s[S_REGS];
     finish_scores(s, dots, head, t, start, keys, none);
-    if constexpr (SPARSE != 0)
-        KG_UNROLL for (int r = 0; r < S_REGS;
-                       r++) if (page_number(keys, start + s_token((int)opaque(lane_id()), r)) < 0)
-            s[r] = -INFINITE;
+    if constexpr (SPARSE != 0) drop_missing(s, keys, start);
     raise_maximum(m, l, o, t, s);
     scores_to_p(m, l, t, s);
     pack_p(p, s);
@@ -43,14 +50,23 @@ KG_DEV void weigh_own(own_t &own, const tile_scores_t &s, const q_part_t &q, con
     values_t ones = {};
     own_to(m, l, own);
     KG_UNROLL for (int c = 0; c < COLS; c++) ones[0][0][c] = 1;
-    KG_UNROLL for (int r = 0; r < S_REGS; r++) dots[r] = score(s[0], r) * q.scale[0][r % COLS];
+    head_t h = head;
+    float up[COLS];
+    KG_UNROLL for (int c = 0; c < COLS; c++) {
+        up[c] = SCALES_ONCE ? 1 : SCALED_Q ? spared(q.scale[0][c]) : q.scale[0][c];
+        if constexpr (SCALES_ONCE) h.scale[0][c] = spared(h.scale[0][c]);
+    }
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) dots[r] = score(s[0], r) * up[r % COLS];
     if constexpr (WAVE_TILES > 1)
         hear_other(dots, stage, wave);
     else
         hear_scores(dots, stage, tile, 1);
-    weigh_tile(p, m, l, ones, dots, head, 0, keys, start);
+    weigh_tile(p, m, l, ones, dots, h, 0, keys, start);
     own = own_of(m, l);
-    KG_UNROLL for (int c = 0; c < COLS; c++) factor[c] = bits_of(ones[0][0][c]);
+    KG_UNROLL for (int c = 0; c < COLS; c++) {
+        own.sum[c] = spared(own.sum[c]);
+        factor[c] = bits_of(ones[0][0][c]);
+    }
     tell(stage, 0, tile, p);
     tell(stage, SAID_COLUMNS, tile, factor);
     if constexpr (DIRECT) say_risen(stage, start, factor);
