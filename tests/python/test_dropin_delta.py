@@ -44,6 +44,19 @@ class Recurrence(unittest.TestCase):
         self.assertEqual(out[1].abs().max().item(), 0)
         self.assertTrue(torch.equal(i.state[0], i.before[0]))
 
+    def test_packed_decode_is_of_one_token(self):
+        """Slots of a longer batch are passed over, and fewer slots than rows are no rows of several tokens."""
+        i, out = Inputs(2), torch.empty(2, 1, HV, V, dtype=torch.bfloat16)
+        given = (i.x, i.a, i.b, i.a_log, i.dt_bias, K ** -0.5, i.state, out)
+        vllm.fused_recurrent_gated_delta_rule_packed_decode(*given, torch.tensor([4, 2, 1, 3], dtype=torch.int32), True)
+        for row, slot in ((0, 4), (1, 2)):
+            want, state = i.want(slice(row, row + 1), slot)
+            close(out[row], want, f"row {row}")
+            close(i.state[slot], state, f"state {slot}", 1e-3)
+        self.assertTrue(torch.equal(i.state[[1, 3]], i.before[[1, 3]]))
+        with self.assertRaisesRegex(ValueError, "ssm_state_indices: 1 slots of 2 rows"):
+            vllm.fused_recurrent_gated_delta_rule_packed_decode(*given, torch.tensor([4], dtype=torch.int32), True)
+
     def test_rearranged_drafts(self):
         """Two sequences with drafts: the state is read where the last step ended, and kept after each token."""
         i = Inputs(5, slots=7)

@@ -169,8 +169,11 @@ def fused_recurrent_gated_delta_rule_packed_decode(
         use_qk_l2norm_in_kernel: bool = False, pad: str = "nonpos") -> tuple[torch.Tensor, torch.Tensor]:
     """vLLM's: slots of 0 and below stand for no sequence, whose outputs are zeros; of SGLang's pad is "neg"."""
     heads, values, keys = initial_state.shape[1:]
+    count, slots = mixed_qkv.shape[0], ssm_state_indices[:mixed_qkv.shape[0]]  # a token a sequence, whatever else is there
+    if slots.shape[0] < count:
+        raise ValueError(f"ssm_state_indices: {slots.shape[0]} slots of {count} rows")
     rows = Rows((mixed_qkv.shape[1] - heads * values) // (2 * keys), {"x": mixed_qkv}, mixed_qkv)
-    recur(rows, out.view(-1, heads, values), a, b, initial_state, ssm_state_indices,
+    recur(rows, out.view(-1, heads, values), a, b, initial_state, slots,
           How(scale, A_log, dt_bias, use_qk_l2norm_in_kernel, False, "vk", pad))
     return out, initial_state
 
