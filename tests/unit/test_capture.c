@@ -429,6 +429,28 @@ static void test_joined_outputs(void **state) {
                  offsetof(kgen_gdn_args, out));
 }
 
+/* A pool without pages, of which torch gives no address, is of its type and sizes all the same. */
+static void test_empty_tensors_stay(void **state) {
+    char path[PATH_BYTES];
+    kgen__replay_result result;
+    kgen_capture *c = NULL;
+    rig *r = malloc(sizeof *r);
+    (void)state;
+    make_line_rig(r, "cpu:cdna3", "*", "attn:d=64,g=2 | lens=0,0 hkv=2");
+    kgen_attn_args *a = r->args.attn;
+    a->k.data = a->v.data = NULL;
+    a->k.shape[0] = a->v.shape[0] = 0;
+    launch(r);
+    assert_int_equal(count_files(path, 0), 1);
+    DO(kgen_capture_load(&c, path, &did));
+    count_files(NULL, 1);
+    DO(replay(&result, "cpu:cdna3", c, &did));
+    assert_true(result.same_bits && result.has_reference && result.replay_right);
+    kgen_capture_free(c);
+    free_rig(r);
+    free(r);
+}
+
 /* The outputs are poisoned alike, and inputs are what they were. */
 static void test_equal_bytes_are_kept_once(void **state) {
     (void)state;
@@ -915,6 +937,7 @@ int main(void) {
         cmocka_unit_test(test_aliases_stay),
         cmocka_unit_test(test_states_that_interleave),
         cmocka_unit_test(test_joined_outputs),
+        cmocka_unit_test(test_empty_tensors_stay),
         cmocka_unit_test(test_equal_bytes_are_kept_once),
         cmocka_unit_test(test_pools_by_address),
         cmocka_unit_test(test_altered_outcomes_are_found),
