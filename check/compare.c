@@ -24,8 +24,9 @@ static void look(sight *s, kgen_dtype dtype, const kgen__slot *slot, const kgen_
     kgen__check_result *r = s->result;
     double got = kgen__number_load(dtype, slot->bytes + slot->offset, at);
     double want = image->want[at], tolerance = (double)image->tolerance[at];
-    double error = got == want ? 0 : fabs(got - want);
-    double ratio = kgen__error_ratio(got, want, tolerance);
+    int is_nan = isnan(want) && isnan(got) && tolerance == 0; /* any NaN is right */
+    double error = got == want || is_nan ? 0 : fabs(got - want);
+    double ratio = is_nan ? 0 : kgen__error_ratio(got, want, tolerance);
     if (error > r->max_abs || isnan(error)) r->max_abs = error;
     if (ratio <= r->max_ratio && s->at >= 0) return;
     r->max_ratio = ratio;

@@ -384,7 +384,7 @@ static void fill_integers(filler *f) {
         if (a->cache_seqlens.data) put(&a->cache_seqlens, n, 0, (int32_t)kgen__rng_next(&turn));
         if (a->ring_len.data) put(&a->ring_len, n, 0, f->ring[n]);
         if (a->ring_start.data)
-            put(&a->ring_start, n, 0, kgen__rng_range(&ring, 0, a->ring_k.shape[1] - 1));
+            put(&a->ring_start, n, 0, kgen__rng_range(&ring, 0, 3 * a->ring_k.shape[1]));
         fill_tree(f, n);
     }
     if (f->c->astray) rows += stray_rows(f);

@@ -204,24 +204,20 @@ static void cover(filler *f, int index) {
     kgen__slot_cover(f->data, index, &rng, f->data->shape.kv_write.kv.poison);
 }
 
-/* Mostly normal; now and then a zero, what saturates, an infinity, a NaN. Which of the
- * NaNs comes out of a rotation or of f32 rounded to 16 bits is nowhere said: what rotates
- * is finite, what is rounded is a number. */
-static double random_element(const filler *f, kgen__rng *rng, int rotates) {
+/* Mostly normal; now and then a zero, what saturates, an infinity, a NaN. */
+static double random_element(const filler *f, kgen__rng *rng) {
     static const double extremes[] = {0.0,   -0.0,     3e4,       -3e4,  1e-7, 1e30,
                                       -1e30, INFINITY, -INFINITY, 1e-30, NAN};
-    const kgen_kv_write_spec *s = &f->data->spec.kv_write;
-    int rounded = s->x == KGEN_DTYPE_F32 && kgen_dtype_size((kgen_dtype)s->kv) == 2;
+    enum { EXTREMES = sizeof extremes / sizeof extremes[0] };
     double std = f->data->shape.kv_write.xstd;
     if (f->data->shape.kv_write.extremes && kgen__rng_range(rng, 0, 99) == 0)
-        return extremes[kgen__rng_range(rng, 0, rotates ? 4 : rounded ? 9 : 10)];
+        return extremes[kgen__rng_range(rng, 0, EXTREMES - 1)];
     return std * kgen__rng_normal(rng);
 }
 
 static void fill_rows(filler *f, int index) {
     kgen_tensor *t = kgen__slot_tensor(&f->data->args, index);
     kgen__rng rng = stream(f, index);
-    int rotates = index != W_V && f->data->spec.kv_write.rope;
     int64_t rows = index == W_Q ? f->a->slots.shape[0] : f->tokens; /* q: skipped ones too */
     cover(f, index);
     for (int64_t row = 0; t->data && row < rows; row++)
@@ -229,8 +225,7 @@ static void fill_rows(filler *f, int index) {
             int64_t first = row * t->stride[0] + head * t->stride[1];
             double scale = kgen__chance(&rng, 1) ? 1e-3 : 1;
             for (int64_t i = 0; i < t->shape[2]; i++)
-                kgen__number_store(t->dtype, t->data, first + i,
-                                   scale * random_element(f, &rng, rotates));
+                kgen__number_store(t->dtype, t->data, first + i, scale * random_element(f, &rng));
         }
 }
 

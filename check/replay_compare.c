@@ -79,6 +79,33 @@ static kgen_status make_slot(kgen__replay_check *j, int index, kgen_error *err) 
     return KGEN_OK;
 }
 
+/* Engines give some tensors in another rank: [T][H D] for [T][H][D], [C][1][w] for [C][w],
+ * a scalar. The references know the row's own, which the launch took it for. */
+static void unfold(kgen_tensor *t, const kgen_arg *arg) {
+    int32_t rank = arg->rank, last = rank - 1;
+    int64_t inner = last >= 0 ? arg->given[last] : 0;
+    if (!t->data || arg->by_layout || t->rank == rank || last < 0) return;
+    if (rank == 1) {
+        t->shape[0] = t->stride[0] = 1;
+    } else if (t->rank == rank + 1 && t->shape[last] == 1) {
+        t->shape[last] = t->shape[rank];
+        t->stride[last] = t->stride[rank];
+    } else if (t->rank == last && inner > 0) {
+        t->shape[last - 1] /= inner;
+        t->stride[last - 1] = t->shape[last] = inner;
+        t->stride[last] = 1;
+    } else {
+        return;
+    }
+    t->rank = rank;
+}
+
+static void unfold_all(kgen__data *data) {
+    kgen_arg arg;
+    for (int i = 0; i < kgen__slot_count(&data->args); i++)
+        if (kgen_args_want(&arg, &data->spec, i)) unfold(kgen__slot_tensor(&data->args, i), &arg);
+}
+
 kgen_status kgen__replay_check_make(kgen__replay_check *j, const kgen_capture *capture,
                                     kgen_error *err) {
     *j = (kgen__replay_check){.capture = capture,
@@ -89,6 +116,7 @@ kgen_status kgen__replay_check_make(kgen__replay_check *j, const kgen_capture *c
     kgen__data *data = j->data;
     data->spec = capture->spec;
     kgen_capture_args(&data->args, &data->room, capture, (void *const *)j->expected);
+    unfold_all(data);
     for (int i = 0; i < KGEN__SLOT_MAX; i++)
         data->slot[i] = (kgen__slot){.view_of = i, .role = kgen_args_use(&data->args, i)};
     return KGEN_OK;

@@ -255,18 +255,30 @@ void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec) {
     }
 }
 
+/* A value as whoever set the field knows it: types by their names, also those that the
+ * parameter has not. */
+static void print_value(char out[16], const kgen_param *param, int32_t value) {
+    const char *bf16 = symbol_of(param, KGEN_DTYPE_BF16);
+    int is_type = bf16 && !strcmp(bf16, kgen_dtype_name(KGEN_DTYPE_BF16));
+    if (is_type && value > KGEN_DTYPE_NONE && value < KGEN_DTYPE_COUNT)
+        snprintf(out, 16, "%s", kgen_dtype_name((kgen_dtype)value));
+    else
+        snprintf(out, 16, "%d", value);
+}
+
 kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen__family *family = kgen__family_of(spec->family);
     if (!family) return kgen_fail(err, KGEN_E_SPEC, "family=%d: unknown", (int)spec->family);
     for (size_t i = 0; i < family->param_count; i++) {
         const kgen_param *param = &family->params[i];
         int32_t value = kgen_param_get(spec, param);
-        char allowed[ALLOWED_MAX];
+        char allowed[ALLOWED_MAX], said[16];
         if (symbol_of(param, value) || in_domain(param->domain, value)) continue;
         describe(allowed, sizeof allowed, param);
         if (value == param->initial)
             return kgen_fail(err, KGEN_E_SPEC, "%s: missing; give one of %s", param->key, allowed);
-        return kgen_fail(err, KGEN_E_SPEC, "%s=%d: out of bounds (allowed: %s)", param->key, value,
+        print_value(said, param, value);
+        return kgen_fail(err, KGEN_E_SPEC, "%s=%s: out of bounds (allowed: %s)", param->key, said,
                          allowed);
     }
     return family->applicable(spec, target, err);

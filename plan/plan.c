@@ -43,15 +43,26 @@ static int is_kv_dtype(kgen_dtype dtype) {
            dtype == KGEN_DTYPE_I4;
 }
 
+/* 0 is the engine's choice. */
+static kgen_status check_page(int32_t page, kgen_error *err) {
+    static const int32_t small[] = {1, 2, 4, 8};
+    int32_t nearest = (int32_t)(((int64_t)page + 8) / 16 * 16);
+    if (page == 0) return KGEN_OK;
+    for (int i = 3; i >= 0 && page < 12; i--)
+        if (i == 3 || page <= small[i] + small[i] / 2) nearest = small[i];
+    if (page == nearest) return KGEN_OK;
+    return kgen_fail(err, KGEN_E_ARG,
+                     "page=%d: must be 1, 2, 4, 8 or a multiple of 16; nearest is %d", page,
+                     nearest);
+}
+
 static kgen_status check_options(const kgen_plan_options *o, kgen_error *err) {
     if (o->tp < 1 || o->tp > MAX_TP)
         return kgen_fail(err, KGEN_E_ARG, "tp=%d: must be 1 to %d", o->tp, MAX_TP);
     if (o->spec_width < 0 || o->spec_width > MAX_SPEC_WIDTH)
         return kgen_fail(err, KGEN_E_ARG, "spec_width=%d: must be 0 to %d", o->spec_width,
                          MAX_SPEC_WIDTH);
-    if (o->page < 0 || (o->page != 1 && o->page % 16))
-        return kgen_fail(err, KGEN_E_ARG, "page=%d: must be 1 or a multiple of 16; nearest is %d",
-                         o->page, o->page < 9 ? 1 : (int)(((int64_t)o->page + 8) / 16 * 16));
+    KGEN_TRY(check_page(o->page, err));
     if (!is_kv_dtype(o->kv_dtype))
         return kgen_fail(err, KGEN_E_ARG, "kv_dtype=%s: must be a 16-bit, 8-bit or 4-bit type",
                          kgen_dtype_name(o->kv_dtype));

@@ -134,6 +134,7 @@ static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_att
                          const int64_t *size) {
     int dense = kgen_attn_phase_of(s->phase)->dense;
     int64_t pages = dense ? a->k.shape[0] : s->flat ? size[SIZE_ENTRIES] : size[SIZE_PAGES];
+    if (a->k.shape[0] == 0) pages = 0; /* whatever lengths say: a pool that has no last page */
     d->table_keys = kgen__attn_most_keys(pages, d->page);
     if (s->flat) d->table_row = pages;
     d->num_seqs = (int)size[SIZE_S];

@@ -90,7 +90,8 @@ static kgen_status check_caches(kgen__kv *keys, kgen__kv *kv, const kgen_kv_writ
     NEED(a->k_cache.shape[0] <= INT32_MAX / kv->page,
          "k_cache: %lld pages of %lld tokens, at most 2^31-1 slots", (long long)a->k_cache.shape[0],
          (long long)kv->page);
-    NEED(a->v_cache.data != a->k_cache.data, "v_cache: the address of k_cache");
+    NEED(a->v_cache.data != a->k_cache.data || a->k_cache.shape[0] == 0,
+         "v_cache: the address of k_cache");
     return check_rows_apart(a, err);
 }
 

@@ -110,6 +110,7 @@ static kgen_status pack_numbers(device_args *d, const kgen_mla_spec *s, const kg
     const char *list = s->flat ? "kv_indices" : s->sparse ? "slots" : "block_table";
     int64_t pages = size[s->flat ? SIZE_ENTRIES : s->sparse ? SIZE_LIST : SIZE_PAGES];
     NEED(s->flat || pages >= 1, "%s: shape[1]=%lld, at least 1", list, (long long)pages);
+    if (a->cache.shape[0] == 0) pages = 0; /* whatever lengths say: a pool that has no last page */
     d->table_keys = kgen__attn_most_keys(pages, d->page);
     if (s->flat) d->table_row = pages;
     d->num_seqs = (int)size[SIZE_S];

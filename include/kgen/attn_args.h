@@ -43,7 +43,7 @@ typedef enum kgen_attn_error {
  * Whatever lengths, cu_seqlens_q and table say, nothing outside a tensor is read or
  * written. Of a sequence with more than t query tokens the first t are computed,
  * the others are zeros, lse -inf. One of fewer than 0 keys, or of more than the
- * table has pages for, has none;
+ * table has pages for, has none, and none has any where the pool has no pages;
  * one whose rows lead out of q is left out; a page outside the pool is the pool's
  * last; with table=i64 it may be the page that the number's lower half names. Tokens
  * from cu_seqlens_q[S] on are zeros. Where `error` is given, the launch says of each

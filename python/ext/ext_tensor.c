@@ -326,6 +326,19 @@ static PyObject *get_nbytes(PyObject *self, void *unused) {
     return PyLong_FromLongLong((last + 1) * kgen_dtype_size(t->dtype));
 }
 
+/* Row-major without gaps, as memory has to be that is seen as another type. */
+static PyObject *get_dense(PyObject *self, void *unused) {
+    const kgen_tensor *t = &((const kgen__py_tensor *)self)->tensor;
+    int64_t step = 1;
+    int dense = 1;
+    (void)unused;
+    for (int32_t i = t->rank - 1; i >= 0; i--) {
+        dense &= t->shape[i] == 1 || t->stride[i] == step;
+        step *= t->shape[i];
+    }
+    return PyBool_FromLong(dense || step == 0);
+}
+
 static PyObject *get_place(PyObject *self, void *unused) {
     const kgen__place *place = &((const kgen__py_tensor *)self)->place;
     (void)unused;
@@ -340,6 +353,7 @@ int kgen__py_add_tensor(PyObject *module) {
     static PyGetSetDef attributes[] = {
         {"address", get_address, NULL, "of its first element", NULL},
         {"nbytes", get_nbytes, NULL, "from its first element to its last", NULL},
+        {"dense", get_dense, NULL, "whether its elements lie in order without gaps", NULL},
         {"place", get_place, NULL, "DLPack's numbers of its device", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
     static PyType_Slot slots[] = {

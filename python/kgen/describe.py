@@ -100,6 +100,8 @@ def view(data: Any, dtype: str, shape: tuple[int, ...], layout: str | None = Non
     count = SIZES.get(dtype, 1)
     for size in shape:
         count *= size
+    if not whole.dense:
+        raise ValueError(f"{type(data).__name__}: its elements do not lie in order without gaps, as {dtype}{list(shape)} would")
     if count > whole.nbytes:
         raise ValueError(f"{dtype}{list(shape)} takes {count} bytes, {type(data).__name__} has {whole.nbytes}")
     return Tensor(whole.address, dtype, shape, None, layout, whole.place, whole)

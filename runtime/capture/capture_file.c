@@ -37,16 +37,19 @@ static json_t *sizes_json(const int64_t *sizes, int32_t count) {
     return list;
 }
 
+/* An empty one may have no data: its sizes are said, and no place. */
 static json_t *tensors_json(const kgen_args *args, const kgen__regions *regions) {
     json_t *all = json_object();
     for (int i = 0; i < kgen_args_count(args); i++) {
         const kgen_tensor *t = kgen_args_tensor(args, i);
-        if (regions->place[i].region < 0) continue;
-        json_object_set_new(
-            all, kgen_args_name(args, i),
-            json_pack("{s:s, s:s, s:o, s:o, s:o}", "dtype", kgen_dtype_name(t->dtype), "layout",
+        int is_placed = regions->place[i].region >= 0;
+        if (!is_placed && (t->rank < 1 || kgen__tensor_elements(t) != 0)) continue;
+        json_t *row =
+            json_pack("{s:s, s:s, s:o, s:o}", "dtype", kgen_dtype_name(t->dtype), "layout",
                       kgen_layout_name(t->layout), "shape", sizes_json(t->shape, t->rank), "stride",
-                      sizes_json(t->stride, t->rank), "place", place_json(&regions->place[i])));
+                      sizes_json(t->stride, t->rank));
+        if (is_placed) json_object_set_new(row, "place", place_json(&regions->place[i]));
+        json_object_set_new(all, kgen_args_name(args, i), row);
     }
     return all;
 }

@@ -289,6 +289,10 @@ static kgen_status take_tensor(kgen_capture *c, int index, const file *in, const
     SOUND(take_sizes(t->shape, &t->rank, json_object_get(row, "shape")) &&
               take_sizes(t->stride, &strides, json_object_get(row, "stride")) && strides == t->rank,
           name);
+    if (!json_object_get(row, "place")) {
+        SOUND(kgen__tensor_elements(t) == 0, name);
+        return KGEN_OK;
+    }
     SOUND(kgen__tensor_extent(&extent, name, t, NULL) == KGEN_OK, name);
     SOUND(take_place(&c->place[index], c, json_object_get(row, "place"), extent), name);
     return KGEN_OK;

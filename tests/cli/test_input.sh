@@ -39,7 +39,7 @@ sed 's/"num_attention_heads": 64/"num_attention_heads": -3/' "$configs/Llama-3.1
 refuse 5 "num_attention_heads=-3: must be 1 to 1024" "$kgen" plan neg.json
 refuse 5 "num_attention_heads=64: not divisible by tp=3" "$kgen" plan --tp 3 \
     "$configs/Llama-3.1-70B-Instruct.json"
-refuse 4 "page=17: must be 1 or a multiple of 16; nearest is 16" "$kgen" plan --page-size 17 \
+refuse 4 "page=17: must be 1, 2, 4, 8 or a multiple of 16; nearest is 16" "$kgen" plan --page-size 17 \
     "$configs/Llama-3.1-70B-Instruct.json"
 sed 's/deepseek_v3/deepseek_v32/' "$configs/DeepSeek-V3.json" >sparse.json
 refuse 3 "sparse attention" "$kgen" plan sparse.json

@@ -10,6 +10,7 @@ import random
 import struct
 import subprocess
 import sys
+import types
 import unittest
 
 import kgen
@@ -90,6 +91,10 @@ class Launch(unittest.TestCase):
         self.refuse(TypeError, "fp16 cannot be seen as f32", kernel.check, q=(given["q"], None, "f32"))
         self.refuse(TypeError, "int is no tensor", kernel.check, q=3)
         self.refuse(ValueError, "takes 4098 bytes, bytearray has 4096", kgen.view, bytearray(4096), "fp16", (2049,))
+        numbers = array.array("H", range(64))
+        gaps = types.SimpleNamespace(__array_interface__={"data": (numbers.buffer_info()[0], False), "typestr": "<u2",
+                                                          "shape": (32,), "strides": (4,)})  # numpy's x[::2]
+        self.refuse(ValueError, "do not lie in order", kgen.view, gaps, "bf16", (4, 8))
         self.refuse(TypeError, "may not be written", kernel.check, q=bytes(8))
         self.refuse(OverflowError, "max_q_len: 4294967296", kernel.check, **given | {"max_q_len": 1 << 32})
         elsewhere = kgen.Tensor(64, "fp16", (S, HKV, D), place=(2, 1))

@@ -385,8 +385,18 @@ class Flash(unittest.TestCase):
             want, _ = attention(rotated(q[row], at), keys, values, SCALE)
             close(out[row], want, f"sequence {row}", 4e-2)
 
+    def test_sinks_of_the_models_type(self):
+        cache, q, sinks = Pages([33, 7], HKV, D), queries(2), torch.randn(HKV * G).bfloat16()
+        given = {"cache_seqlens": cache.lengths, "block_table": cache.table, "causal": True}
+        got = [flash.flash_attn_with_kvcache(q[:, None], cache.k, cache.v, **given, s_aux=s) for s in (sinks, sinks.float())]
+        without = flash.flash_attn_with_kvcache(q[:, None], cache.k, cache.v, **given)
+        self.assertTrue(torch.equal(*got) and not torch.equal(got[0], without))
+
     def test_refuses(self):
         cache, q = Pages([5], HKV, D), queries(2)
+        new, turned = torch.randn(1, 2, HKV, D).bfloat16(), torch.rand(40, D // 2)
+        with self.assertRaisesRegex(NotImplementedError, "rotary_cos, causal=False"):
+            flash.flash_attn_with_kvcache(q[None], cache.k, cache.v, new, new, turned, turned, 3, block_table=cache.table)
         with self.assertRaisesRegex(NotImplementedError, "cache_leftpad"):
             flash.flash_attn_with_kvcache(q[None], cache.k, cache.v, cache_seqlens=5, cache_leftpad=cache.lengths)
         with self.assertRaisesRegex(NotImplementedError, "cache_seqlens=None"):
@@ -554,6 +564,11 @@ class Caches(unittest.TestCase):
         slots = torch.full((9,), -7)
         vllm.compute_slot_mapping(2, 5, 7, starts, positions, table, 3, slots, 16)
         self.assertEqual(slots.tolist(), [63, 16, 112, 113, 97, -1, -1, -7, -7])
+        narrow = torch.full((9,), -7)  # what is written has its own width, whatever is read beside it
+        vllm.compute_slot_mapping(2, 5, 7, starts, positions.int(), table, 3, narrow, 16)
+        self.assertTrue(torch.equal(narrow, slots))
+        with self.assertRaisesRegex(NotImplementedError, "positions_out: torch.int32, .* is torch.int64"):
+            vllm.eagle_step_update_slot_mapping_and_metadata(positions[:2], table[:2], starts[1:], 16, 40, starts[:2], slots)
         slots.fill_(-7)
         vllm._compute_slot_mapping_kernel[(3,)](5, 7, starts, positions, table, 3, slots, KV_CACHE_BLOCK_SIZE=16, TOTAL_CP_WORLD_SIZE=2,
                                                 TOTAL_CP_RANK=1, CP_KV_CACHE_INTERLEAVE_SIZE=1, PAD_ID=-1, BLOCK_SIZE=1024)
@@ -581,6 +596,8 @@ class Caches(unittest.TestCase):
         for state in (pool, pool.bfloat16(), pool.contiguous()):
             got = vllm.gather_initial_states(state, rows, has)
             self.assertTrue(torch.equal(got, state[rows.long()] * has[:, None, None, None]))
+        with self.assertRaisesRegex(NotImplementedError, "state: strides"):
+            vllm.gather_initial_states(pool.transpose(1, 2), rows, has)
 
     def test_bytes_as_fp8(self):
         key, value = torch.randn(2, 3, HKV, D).bfloat16()

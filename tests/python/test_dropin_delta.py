@@ -44,6 +44,19 @@ class Recurrence(unittest.TestCase):
         self.assertEqual(out[1].abs().max().item(), 0)
         self.assertTrue(torch.equal(i.state[0], i.before[0]))
 
+    def test_packed_decode_is_of_one_token(self):
+        """Slots of a longer batch are passed over, and fewer slots than rows are no rows of several tokens."""
+        i, out = Inputs(2), torch.empty(2, 1, HV, V, dtype=torch.bfloat16)
+        given = (i.x, i.a, i.b, i.a_log, i.dt_bias, K ** -0.5, i.state, out)
+        vllm.fused_recurrent_gated_delta_rule_packed_decode(*given, torch.tensor([4, 2, 1, 3], dtype=torch.int32), True)
+        for row, slot in ((0, 4), (1, 2)):
+            want, state = i.want(slice(row, row + 1), slot)
+            close(out[row], want, f"row {row}")
+            close(i.state[slot], state, f"state {slot}", 1e-3)
+        self.assertTrue(torch.equal(i.state[[1, 3]], i.before[[1, 3]]))
+        with self.assertRaisesRegex(ValueError, "ssm_state_indices: 1 slots of 2 rows"):
+            vllm.fused_recurrent_gated_delta_rule_packed_decode(*given, torch.tensor([4], dtype=torch.int32), True)
+
     def test_rearranged_drafts(self):
         """Two sequences with drafts: the state is read where the last step ended, and kept after each token."""
         i = Inputs(5, slots=7)
@@ -68,6 +81,21 @@ class Recurrence(unittest.TestCase):
                 cu_seqlens=torch.arange(4), ssm_state_indices=torch.tensor([1, 2, 3]), use_qk_l2norm_in_kernel=True)
             for row in range(3):
                 close(out[0, row:row + 1], i.want(slice(row, row + 1), row + 1)[0], f"row {row}, apart {apart}")
+
+    def test_states_of_the_sequences_themselves(self):
+        """Without slots a sequence has the state of its number, the first one that of 0, which as a slot is nobody's."""
+        i = Inputs(3, slots=3)
+        q, k, v = (x[:, None] for x in split(i.x))
+        decay, beta = gates(i.a, i.b, i.a_log, i.dt_bias)
+        given = {"initial_state": i.state, "use_qk_l2norm_in_kernel": True}
+        for raw in (False, True):
+            i.state.copy_(i.before)
+            out, _ = (vllm.fused_recurrent_gated_delta_rule(q, k, v, decay.log()[:, None], beta[:, None], **given) if raw else
+                      vllm.fused_sigmoid_gating_delta_rule_update(i.a_log, i.a, i.b, i.dt_bias, q, k, v, **given))
+            for row in range(3):
+                want, after = i.want(slice(row, row + 1), row)
+                close(out[row], want, f"sequence {row}, gates as they are {raw}")
+                close(i.state[row], after, f"state {row}", 1e-3)
 
     def test_a_sequence_in_pieces(self):
         """Without cu_seqlens a row of the batch is a sequence; the state comes back after each token, or in place."""
@@ -192,6 +220,11 @@ class Convolution(unittest.TestCase):
         aiter.causal_conv1d_update(x, inner, weight, none, out, False, none.int(), none.int(), -1)
         close(out, want, "convolution", 1e-5)
         self.assertTrue(torch.equal(inner, x))
+        again = torch.zeros_like(x)
+        aiter.causal_conv1d_update(x, pool.clone(), weight, none, again, False, none.int(), none.int(), 0)
+        self.assertTrue(torch.equal(again, out))  # of no indices none is padding
+        with self.assertRaisesRegex(NotImplementedError, "conv_state: 5 columns"):
+            aiter.causal_conv1d_update(x, torch.randn(2, 6, 5), weight, none, out, False, none.int(), none.int(), -1)
         first = x[:, :, 0].clone()
         got = aiter.causal_conv1d_update_single_token(first, pool.clone(), weight, activation="silu")
         close(got, torch.nn.functional.silu(want[:, :, 0]), "one token", 1e-5)

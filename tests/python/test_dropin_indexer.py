@@ -100,6 +100,8 @@ class Indexer(unittest.TestCase):
             vllm.indexer_k_quant_and_cache(self.k, self.pool, torch.arange(79), 64, None)
         with self.assertRaisesRegex(NotImplementedError, "kv_cache: rows of 132"):
             vllm.indexer_k_quant_and_cache(self.k[:, :64], self.pool, torch.arange(79), 64, None)
+        with self.assertRaisesRegex(NotImplementedError, "kv_cache: strides"):
+            vllm.indexer_k_quant_and_cache(self.k, torch.zeros(5, 2 * PAGE, D + 4, dtype=torch.uint8)[:, ::2], torch.arange(79), D, None)
         with self.assertRaisesRegex(NotImplementedError, "stride1=2"):
             vllm.top_k_per_row_decode(torch.zeros(1, 4), 1, torch.ones(1), torch.zeros(1, 1), 1, 4, 2, 1)
 

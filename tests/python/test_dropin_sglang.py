@@ -383,6 +383,8 @@ class DeltaNet(unittest.TestCase):
         sglang.causal_conv1d_update_in_place(x, pool, weight, bias, True, None, slots, -1)
         close(x, torch.nn.functional.silu(want), "convolution", 1e-5)
         self.assertTrue(torch.equal(pool, inner))
+        with self.assertRaisesRegex(NotImplementedError, "conv_state: 4 columns"):
+            sglang.causal_conv1d_update_in_place(x, torch.randn(4, 6, 4), weight, bias, True, None, slots, -1)
 
     def test_gates_of_channels_with_a_rank_of_four(self):
         """A_log [1][1][H][1], as SGLang's KDA layers have it, is that of H elements."""

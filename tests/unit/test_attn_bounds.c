@@ -122,6 +122,8 @@ static void run(rig *r, const char *line) {
 }
 
 #define VERIFY "attn:phase=verify,d=64,g=2,t=4,page=16,layout=nhd,lse=1"
+#define EXTEND "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1"
+#define DECODE "attn:d=64,g=2,page=16,layout=nhd,lse=1"
 
 /* Rows first .. end - 1 as another launch has them. */
 static void assert_rows(const rig *r, const rig *want, int first, int end) {
@@ -222,6 +224,52 @@ static void test_pages_outside_the_pool(void **state) {
     }
 }
 
+/* An engine that has no cache yet: whatever its lengths and its table say, no key is read. */
+static void test_a_pool_without_pages(void **state) {
+    static const char *const lines[] = {VERIFY, EXTEND, DECODE,
+                                        "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,"
+                                        "window=rt,keep=2"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        rig r;
+        make(&r);
+        kgen_attn_args *a = r.args.attn;
+        int tokens = i == 2 ? SEQS : TOKENS;
+        a->q.shape[0] = a->out.shape[0] = a->lse.shape[1] = tokens;
+        if (i == 2) a->cu_seqlens_q = (kgen_tensor){0};
+        if (i == 3) a->window = 8;
+        a->k.data = a->v.data = NULL;
+        a->k.shape[0] = a->v.shape[0] = 0;
+        run(&r, lines[i]);
+        assert_zeros(&r, 0, tokens);
+        assert_errors(&r, KGEN_ATTN_LENGTH, KGEN_ATTN_LENGTH, KGEN_ATTN_LENGTH);
+    }
+}
+
+static void test_a_latent_pool_without_pages(void **state) {
+    static const char *const lines[] = {"mla:phase=verify,l=512,r=64,h=1,t=4,page=16",
+                                        "mla:phase=decode,l=512,r=64,h=4,page=1,sparse=1"};
+    (void)state;
+    for (int sparse = 0; sparse < 2; sparse++) {
+        rig r;
+        make(&r);
+        int tokens = sparse ? 1 : 4, heads = sparse ? 4 : 1, seqs = sparse ? 1 : SEQS;
+        kgen_mla_args a = {.softmax_scale = 0.125f, .seq_lens = r.args.attn->seq_lens};
+        a.q = tensor(r.k, KGEN_DTYPE_BF16, 3, tokens, heads, 576, 0);
+        a.out = tensor(r.out, KGEN_DTYPE_BF16, 3, tokens, heads, 512, 0);
+        a.cache = tensor(NULL, KGEN_DTYPE_BF16, 3, 0, sparse ? 1 : PAGE, 576, 0);
+        a.seq_lens.shape[0] = seqs;
+        memcpy(r.cu, (const int32_t[]){0, 1, 3, 4}, sizeof r.cu);
+        if (!sparse) a.cu_seqlens_q = tensor(r.cu, KGEN_DTYPE_I32, 1, SEQS + 1, 0, 0, 0);
+        *(sparse ? &a.slots : &a.block_table) =
+            tensor(r.table, KGEN_DTYPE_I32, 2, seqs, COLUMNS * SEQS / seqs, 0, 0);
+        r.lens[0] = 9;
+        r.args = (kgen_args){.family = KGEN_FAMILY_MLA, .mla = &a};
+        run(&r, lines[sparse]);
+        for (int i = 0; i < tokens * heads * 512; i++) assert_int_equal(r.out[i], 0);
+    }
+}
+
 static void test_decode(void **state) {
     rig r;
     (void)state;
@@ -230,7 +278,7 @@ static void test_decode(void **state) {
     r.args.attn->cu_seqlens_q = (kgen_tensor){0};
     r.lens[0] = 1000;
     r.table[COLUMNS] = 99;
-    run(&r, "attn:d=64,g=2,page=16,layout=nhd,lse=1");
+    run(&r, DECODE);
     assert_errors(&r, KGEN_ATTN_LENGTH, KGEN_ATTN_PAGE, 0);
     for (int i = 0; i < ROW; i++) assert_int_equal(r.out[i], 0);
 }
@@ -254,8 +302,6 @@ static void test_lengths_that_the_caller_knows(void **state) {
     assert_string_equal(did.text, "max_kv_len=49: block_table has pages for 48 keys");
     kgen_memory_free(ctx, r.args.workspace);
 }
-
-#define EXTEND "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1"
 
 /* Sequences enough, and keys that a table could have, for units of several blocks: what
  * is computed stays the same. */
@@ -364,6 +410,8 @@ int main(void) {
         cmocka_unit_test(test_rows_outside),
         cmocka_unit_test(test_lengths_beyond_the_table),
         cmocka_unit_test(test_pages_outside_the_pool),
+        cmocka_unit_test(test_a_pool_without_pages),
+        cmocka_unit_test(test_a_latent_pool_without_pages),
         cmocka_unit_test(test_decode),
         cmocka_unit_test(test_lengths_that_the_caller_knows),
         cmocka_unit_test(test_units_of_several_blocks),

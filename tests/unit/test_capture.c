@@ -394,6 +394,63 @@ static void test_states_that_interleave(void **state) {
     free(r);
 }
 
+/* [T][H D], as engines have outputs, is compared as [T][H][D]: also a wrong one is seen. */
+static void check_joined(const char *line, size_t out_at) {
+    char path[PATH_BYTES];
+    kgen__replay_result result;
+    kgen_capture *c = NULL;
+    rig *r = malloc(sizeof *r);
+    make_line_rig(r, "cpu:cdna3", "*", line);
+    kgen_tensor *out = (kgen_tensor *)((char *)r->args.any + out_at);
+    out->rank = 2;
+    out->shape[1] *= out->shape[2];
+    out->stride[1] = 1;
+    launch(r);
+    assert_int_equal(count_files(path, 0), 1);
+    DO(kgen_capture_load(&c, path, &did));
+    count_files(NULL, 1);
+    DO(replay(&result, "cpu:cdna3", c, &did));
+    assert_true(result.same_bits && result.has_reference && result.replay_right);
+    const kgen_capture_place *place = place_of(c, "out");
+    uint8_t *kept, *after = own_outcome(c, (size_t)place->region, &kept);
+    after[place->offset + (size_t)out->shape[1] * 2 - 1] ^= 0x40; /* an exponent */
+    assert_int_equal(replay(&result, "cpu:cdna3", c, &did), KGEN_E_MISMATCH);
+    free(kept);
+    kgen_capture_free(c);
+    free_rig(r);
+    free(r);
+}
+
+static void test_joined_outputs(void **state) {
+    (void)state;
+    check_joined("attn:d=64,g=2 | lens=40,9 hkv=2 qpad=2", offsetof(kgen_attn_args, out));
+    check_joined("mla:l=128,r=64,h=2,page=16 | lens=40,9", offsetof(kgen_mla_args, out));
+    check_joined("gdn:fuse=a,layout=presplit,hk=1,hv=2,dk=64,dv=64 | seqs=3 outpad=8",
+                 offsetof(kgen_gdn_args, out));
+}
+
+/* A pool without pages, of which torch gives no address, is of its type and sizes all the same. */
+static void test_empty_tensors_stay(void **state) {
+    char path[PATH_BYTES];
+    kgen__replay_result result;
+    kgen_capture *c = NULL;
+    rig *r = malloc(sizeof *r);
+    (void)state;
+    make_line_rig(r, "cpu:cdna3", "*", "attn:d=64,g=2 | lens=0,0 hkv=2");
+    kgen_attn_args *a = r->args.attn;
+    a->k.data = a->v.data = NULL;
+    a->k.shape[0] = a->v.shape[0] = 0;
+    launch(r);
+    assert_int_equal(count_files(path, 0), 1);
+    DO(kgen_capture_load(&c, path, &did));
+    count_files(NULL, 1);
+    DO(replay(&result, "cpu:cdna3", c, &did));
+    assert_true(result.same_bits && result.has_reference && result.replay_right);
+    kgen_capture_free(c);
+    free_rig(r);
+    free(r);
+}
+
 /* The outputs are poisoned alike, and inputs are what they were. */
 static void test_equal_bytes_are_kept_once(void **state) {
     (void)state;
@@ -879,6 +936,8 @@ int main(void) {
         cmocka_unit_test(test_what_is_told),
         cmocka_unit_test(test_aliases_stay),
         cmocka_unit_test(test_states_that_interleave),
+        cmocka_unit_test(test_joined_outputs),
+        cmocka_unit_test(test_empty_tensors_stay),
         cmocka_unit_test(test_equal_bytes_are_kept_once),
         cmocka_unit_test(test_pools_by_address),
         cmocka_unit_test(test_altered_outcomes_are_found),

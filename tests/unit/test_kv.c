@@ -389,6 +389,11 @@ static void test_other_guards(void **state) {
     make(&r, NHD);
     r.args.kv_write->v_cache.data = r.args.kv_write->k_cache.data;
     refuse(&r, NHD, "v_cache: the address of k_cache");
+    make(&r, NHD); /* no page: nowhere to write, and torch gives such tensors no address */
+    r.args.kv_write->k_cache.data = r.args.kv_write->v_cache.data = NULL;
+    r.args.kv_write->k_cache.shape[0] = r.args.kv_write->v_cache.shape[0] = 0;
+    noted.launches = 0;
+    assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, NULL), KGEN_OK);
     make(&r, NHD);
     r.args.kv_write->k_cache.stride[0] = 512;
     refuse(&r, NHD, "k_cache: stride[0]=512, at least 4096, or its parts overlap");

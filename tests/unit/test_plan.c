@@ -574,6 +574,19 @@ static void test_metadata_page(void **state) {
     kgen_plan_free(&plan);
 }
 
+/* What kernels take of pages, plans take. */
+static void test_small_pages(void **state) {
+    (void)state;
+    for (int page = 1; page <= 16; page *= 2) {
+        const kgen_plan_options options = {.tp = 1, .page = page, .spec_width = 2};
+        kgen_plan plan;
+        kgen_error err;
+        assert_int_equal(plan_model(&plan, "Llama-3.1-8B-Instruct", &options, &err), KGEN_OK);
+        assert_int_equal(plan.items[0].spec.attn.page, page);
+        kgen_plan_free(&plan);
+    }
+}
+
 /* The longest drafts of a plan fit one kernel. */
 static void test_gdn_long_drafts(void **state) {
     const kgen_plan_options options = {.tp = 1, .spec_width = 15};
@@ -882,7 +895,7 @@ static void test_bad_options(void **state) {
     } rows[] = {
         {{.tp = 0}, "tp=0"},
         {{.tp = 5000}, "tp=5000"},
-        {{.tp = 1, .page = 17}, "page=17: must be 1 or a multiple of 16; nearest is 16"},
+        {{.tp = 1, .page = 17}, "page=17: must be 1, 2, 4, 8 or a multiple of 16; nearest is 16"},
         {{.tp = 1, .page = -16}, "page=-16"},
         {{.tp = 1, .spec_width = 16}, "spec_width=16: must be 0 to 15"},
         {{.tp = 1, .kv_dtype = KGEN_DTYPE_I32}, "kv_dtype=i32"},
@@ -1148,6 +1161,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_cache_refusals),
         cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_metadata_page),
+        cmocka_unit_test(test_small_pages),
         cmocka_unit_test(test_gdn_grid),
         cmocka_unit_test(test_gdn_long_drafts),
         cmocka_unit_test(test_gdn_fields),

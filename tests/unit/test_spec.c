@@ -540,8 +540,13 @@ static void test_bad_structs(void **state) {
         for (size_t i = 0; i < kgen__family_of(id)->param_count; i++)
             for (size_t n = 0; n < sizeof wild / sizeof wild[0]; n++)
                 check_bad_value(id, &kgen__family_of(id)->params[i], wild[n]);
-    kgen_spec spec = parsed("attn:");
+    kgen_spec spec = parsed("mla:");
+    kgen_error err;
     char line[KGEN_SPEC_LINE_MAX], symbol[KGEN_SYMBOL_MAX];
+    spec.mla.kv = KGEN_DTYPE_I4; /* a plan's --kv-dtype */
+    assert_int_equal(kgen_spec_validate(&spec, NULL, &err), KGEN_E_SPEC);
+    if (!strstr(err.text, "kv=i4: out of bounds (allowed: bf16,")) fail_msg("'%s'", err.text);
+    spec = parsed("attn:");
     spec.family = KGEN_FAMILY_COUNT;
     assert_int_equal(kgen_spec_validate(&spec, NULL, NULL), KGEN_E_SPEC);
     kgen_spec_print(line, &spec);

@@ -133,6 +133,7 @@ def causal_conv1d_update(x: torch.Tensor, conv_state: torch.Tensor, weight: torc
                          conv_state_indices: torch.Tensor, pad_slot_id: int) -> None:
     """x, out [B][C][T]. Empty tensors stand for none."""
     given = [tensor if tensor.numel() else None for tensor in (bias, cache_seqlens, conv_state_indices)]
+    delta.check_window(conv_state, weight, given[1])
     out.copy_(delta.convolved(x, conv_state, weight, given[0], use_silu, given[2], None, None, -1, pad_slot_id, given[1]))
 
 

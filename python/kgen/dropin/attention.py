@@ -97,6 +97,8 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
     holds = k.dtype
     if holds not in EIGHT_BITS:
         k_scale = v_scale = None
+    if sinks is not None and sinks.dtype != torch.float32:
+        sinks = sinks.float()  # of the model's type: costs a launch
     pages, values = ((k, layout, kv), (v, layout, kv)) if holds is BYTES else ((k, layout), (v, layout))
     each, mode = None, "1"
     if starts is not None and causal is not True:

@@ -63,6 +63,8 @@ def made_once(key: Hashable, make: Callable[[], torch.Tensor]) -> torch.Tensor:
     if found is None:
         found = make()
         if not describe.is_capturing():
+            if found.is_cuda:  # launches on other streams do not wait for the one that fills it
+                torch.cuda.current_stream(found.device).synchronize()
             constants[key] = found
     return found
 
@@ -143,22 +145,26 @@ def shuffled_scales(scales: torch.Tensor) -> Any:
 # ---- index work ----
 
 @functools.cache
-def keys_of(op: str, more: str) -> dict[str, str]:
-    """Argument -> the key that says its type."""
-    rows = arguments(f"scatter:op={op}{more}")
-    return {row["name"]: row["type"][4:] for row in rows if row["type"].startswith("key ")}
+def keys_of(op: str, more: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Argument -> the key that says its type: of those that are written, and of those that are read alone."""
+    rows = [row for row in arguments(f"scatter:op={op}{more}") if row["type"].startswith("key ")]
+    written, read = ({row["name"]: row["type"][4:] for row in rows if (row["use"] != "in") == wanted} for wanted in (True, False))
+    return written, read
 
 
 def scatter(op: str, more: str = "", **given: Any) -> None:
     """One launch of scatter; the types in its spec are those of the tensors, and of one key all alike."""
     types: dict[str, torch.dtype] = {}
-    keys = keys_of(op, more)
-    for name, value in given.items():
-        key = keys.get(name)
-        if key and types.setdefault(key, value.dtype) != value.dtype:
-            given[name] = value.to(types[key])  # lengths beside offsets of another width cost a launch
+    written, read = keys_of(op, more)
+    for name, key in written.items():
+        if name in given and types.setdefault(key, given[name].dtype) != given[name].dtype:
+            raise NotImplementedError(f"{name}: {given[name].dtype}, and another tensor that {op} writes is {types[key]}; "
+                                      f"{key} is one type")
+    for name, key in read.items():
+        if name in given and types.setdefault(key, given[name].dtype) != given[name].dtype:
+            given[name] = given[name].to(types[key])  # of another width than what is written beside it: costs a launch
     device = next(value.device for value in given.values() if isinstance(value, torch.Tensor))
-    kernel = prepared((op, more, *types.values(), device), device, lambda: ",".join(
+    kernel = prepared((op, more, *types.items(), device), device, lambda: ",".join(
         [f"scatter:op={op}{more}", *(f"{key}={BITS[dtype] if key == 'word' else word(dtype)}"
                                      for key, dtype in types.items())]))
     kernel.launch(**given)

@@ -142,8 +142,9 @@ def in_place(read: Rows, shape: tuple[int, ...], out: torch.Tensor | None, a: to
     sequences = shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
     if state is None:
         raise NotImplementedError("initial_state=None: a pool of states is read")
-    slots = counted(x.device, sequences) if slots is None else slots[:sequences]
-    kept = None
+    if slots is None:  # counted from 0, which is the first sequence's then
+        slots, pad = counted(x.device, sequences), "neg"
+    slots, kept = slots[:sequences], None
     if not final_in_place:
         if cu_seqlens is not None and rows != sequences:
             raise NotImplementedError("inplace_final_state=False with cu_seqlens: save=buffer has as many tokens of each "
@@ -168,8 +169,11 @@ def fused_recurrent_gated_delta_rule_packed_decode(
         use_qk_l2norm_in_kernel: bool = False, pad: str = "nonpos") -> tuple[torch.Tensor, torch.Tensor]:
     """vLLM's: slots of 0 and below stand for no sequence, whose outputs are zeros; of SGLang's pad is "neg"."""
     heads, values, keys = initial_state.shape[1:]
+    count, slots = mixed_qkv.shape[0], ssm_state_indices[:mixed_qkv.shape[0]]  # a token a sequence, whatever else is there
+    if slots.shape[0] < count:
+        raise ValueError(f"ssm_state_indices: {slots.shape[0]} slots of {count} rows")
     rows = Rows((mixed_qkv.shape[1] - heads * values) // (2 * keys), {"x": mixed_qkv}, mixed_qkv)
-    recur(rows, out.view(-1, heads, values), a, b, initial_state, ssm_state_indices,
+    recur(rows, out.view(-1, heads, values), a, b, initial_state, slots,
           How(scale, A_log, dt_bias, use_qk_l2norm_in_kernel, False, "vk", pad))
     return out, initial_state
 
@@ -240,8 +244,6 @@ def causal_conv1d_update(
     returned. pad_slot_id is the null block of older versions."""
     offered(**older)
     null = null_block_id if pad_slot_id is None else pad_slot_id
-    if conv_state_indices is None:
-        null = -1  # slots are counted, and 0 is the first
     result = convolved(x, conv_state, weight, bias, activation, conv_state_indices, num_accepted_tokens,
                        query_start_loc, max_query_len, null)
     return (x if out is None else out).copy_(result)
@@ -254,7 +256,8 @@ def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, b
     """The convolution of x, in a tensor of its own and of the same shape."""
     rows = x.transpose(1, 2).reshape(-1, x.shape[1]) if x.dim() == 3 else x
     sequences = x.shape[0] if starts is None else starts.numel() - 1
-    slots = counted(x.device, sequences) if slots is None else slots
+    if slots is None:  # counted from 0: none of them is padding
+        slots, pad_slot = counted(x.device, sequences), -1
     if slots.dim() == 2:
         slots = slots[:, 0]
     tokens = longest if starts is not None else rows.shape[0] // max(sequences, 1)
@@ -263,6 +266,13 @@ def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, b
     out = torch.empty_like(rows, memory_format=torch.contiguous_format)
     convolve(rows, out, conv_state, weight, bias, activation, slots, accepted, starts, tokens, pad_slot, before)
     return out if x.dim() == 2 else out.view(x.shape[0], x.shape[2], x.shape[1]).transpose(1, 2)
+
+
+def check_window(conv_state: torch.Tensor, weight: torch.Tensor, before: torch.Tensor | None) -> None:
+    """Forms after Dao's causal_conv1d have the window in the last columns, of which all are shifted."""
+    columns, window = conv_state.shape[-1], weight.shape[-1] - 1
+    if before is None and columns != window:
+        raise NotImplementedError(f"conv_state: {columns} columns without cache_seqlens; the {window} of a window are shifted")
 
 
 # ---- the convolution out of an in-projection ----

@@ -129,6 +129,8 @@ def flash_attn_with_kvcache(
         raise ValueError("k, v: both or neither")
     if rotary_cos is not None and (k is None or k.shape[1] != tokens):
         raise NotImplementedError("rotary_cos: rope rotates the queries with as many new keys")
+    if rotary_cos is not None and tokens > 1 and not causal and window_of(window_size, False) == (0, 0):
+        raise NotImplementedError("rotary_cos, causal=False: the original rotates all queries as the first one")
     lengths = lengths_tensor(cache_seqlens, batch, q.device)
     table = table_of(k_cache, page_table if block_table is None else block_table, cache_batch_idx, batch)
     if k is not None:

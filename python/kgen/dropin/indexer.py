@@ -20,6 +20,8 @@ def pool_of(kv_cache: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tenso
     if kv_cache.element_size() != 1 or kv_cache.shape[-1] != dim + 4:
         raise NotImplementedError(f"kv_cache: rows of {kv_cache.shape[-1]} elements of {kv_cache.dtype}; {dim} codes "
                                   "and 4 bytes of a scale are known")
+    if page > 1 and kv_cache.stride(1) != dim + 4 or kv_cache.stride(-1) != 1:
+        raise NotImplementedError(f"kv_cache: strides {kv_cache.stride()}; a page is dense, its codes before its scales")
     bytes_of = kv_cache.view(torch.uint8)
     codes = bytes_of.as_strided((pages, page, dim), (step, dim, 1), first)
     scales = bytes_of.as_strided((pages, 4 * page), (step, 1), first + page * dim).view(torch.float32)

@@ -91,6 +91,8 @@ def _copy_page_indices_kernel(page_indices: torch.Tensor, block_table: torch.Ten
 def gather_initial_states(state: torch.Tensor, indices: torch.Tensor, has_initial_state: torch.Tensor) -> torch.Tensor:
     """Rows of the state, zeros where there is none yet. Which are read is a launch of torch's."""
     row = state[0].numel()
+    if not state[0].is_contiguous():
+        raise NotImplementedError(f"state: strides {state.stride()}; rows of bytes are copied, each dense")
     out = torch.empty(indices.shape[0], *state.shape[1:], dtype=state.dtype, device=state.device)
     rows = state.as_strided((state.shape[0], row), (state.stride(0), 1)).view(torch.uint8)
     scatter("gather_rows", f",unit={unit_of(rows)}", row_index=indices.where(has_initial_state, -1), rows_in=rows,

@@ -224,5 +224,6 @@ def causal_conv1d_update_in_place(
         silu_activation: bool, cache_seqlens: torch.Tensor | None, conv_state_indices: torch.Tensor | None,
         pad_slot_id: int) -> None:
     """sgl_kernel's causal_conv1d_update: x is overwritten."""
+    delta.check_window(conv_state, weight, cache_seqlens)
     x.copy_(delta.convolved(x, conv_state, weight, bias_, silu_activation, conv_state_indices, None, None, -1,
                             pad_slot_id, cache_seqlens))

@@ -58,8 +58,6 @@ def unified_attention(
     zeros."""
     offered(qq_bias=qq_bias, rswa_prefix_lens=rswa_prefix_lens, rswa_window=rswa_window,
             **{name: value or None for name, value in newer.items()})
-    if sinks is not None and sinks.dtype != torch.float32:
-        sinks = sinks.float()
     if kv_quant_mode in BY_TOKEN_AND_HEAD:
         k_descale, v_descale = (k_scale_cache, "nhd"), (v_scale_cache, "nhd")
     elif kv_quant_mode not in (0, 1):
