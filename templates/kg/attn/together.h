@@ -62,8 +62,9 @@ KG_DEV arrival_t arrive_and_wait(args_t a, u64 *counter, u32 parts, bool waits) 
     return t.left + 1 == parts ? ARRIVED_LAST : ARRIVED_WITH_OTHERS;
 }
 
-KG_DEV void take_pieces(args_t a, const segment_t &g, cut_t cut, share_t share, u64 *counter,
-                        u8 *lds, int wave) {
+constexpr u32 NOTHING = ~0u; // is to be trusted
+KG_DEV arrival_t take_pieces(args_t a, const segment_t &g, cut_t cut, share_t share, u64 *counter,
+                             u8 *lds, int wave) {
     u32 *taken = (u32 *)(lds + LDS_FLAG), parts = parts_of(share);
     takings_t takings = takings_for(parts);
     acquire_device();
@@ -71,12 +72,12 @@ KG_DEV void take_pieces(args_t a, const segment_t &g, cut_t cut, share_t share, 
         barrier();
         if (late_thread() == 0) {
             tally_t t = count(counter, a.ticket, 1u << TAKEN_BIT);
-            *taken = t.amiss ? takings.all : t.taken - 1;
+            *taken = t.amiss ? NOTHING : t.taken - 1;
             if (t.taken > takings.all) leave(counter, t, parts, takings.all);
         }
         barrier();
         u32 n = *taken;
-        if (n >= takings.all) break;
+        if (n >= takings.all) return n == NOTHING ? ARRIVED_AMISS : ARRIVED;
         u32 end = smaller((n + 1) * takings.each, PIECES);
         KG_LOOP for (n *= takings.each; n < end; n++) merge_piece(a, g, cut, share, n, wave);
     }
@@ -99,9 +100,7 @@ KG_DEV arrival_t settle_together(args_t a, const segment_t &g, cut_t cut, share_
     arrival_t how = (arrival_t)*flag;
     if (how == ARRIVED && late_thread() == 0)
         leave(counter, count(counter, a.ticket, 1u << LEFT_BIT), parts, takings_for(parts).all);
-    if (how != ARRIVED_WITH_OTHERS) return how;
-    take_pieces(a, g, cut, share, counter, lds, wave);
-    return ARRIVED;
+    return how == ARRIVED_WITH_OTHERS ? take_pieces(a, g, cut, share, counter, lds, wave) : how;
 }
 
 } // namespace kg
