@@ -206,9 +206,10 @@ KG_DEV void next_seq(work_t &w, args_t a) {
         w.end = snap(a, w.seq, w.seq_start, w.end, w.cut.each);
 }
 
-// Items that are alike are cut into so many parts that each has whole items, or, where merging takes
-// long, that all items have as many. What workgroups that are left out would have done may cost what
-// that saves: a segment of each, merging, and a little, since memory is as busy without them.
+// Items that are alike are cut into so many parts that each has whole items, or, where merging
+// takes long, that all items have as many. What workgroups that are left out would have done may
+// cost what that saves: a segment of each, merging, and a little, since memory is as busy without
+// them.
 constexpr bool EVENS = !UNBOUNDED && !PARTED && !CASCADE;
 KG_DEV u32 even_parts(u32 units, u32 items, u32 parts) {
     constexpr u32 SEGMENT = ITEM_COST / 2, LITTLE = 32;
