@@ -462,7 +462,7 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
  * unit for each: whole items then, of which none is cut and merged. Measured. */
 static int has_units_for_halves(const kgen_mla_spec *s, int32_t tiles, const kgen_problem *problem,
                                 const kgen_target *target) {
-    int plain = isa_rows[target->isa].matrices && !is_8bit(s->kv) && !s->rows;
+    int plain = isa_rows[target->isa].matrices && !has_codes(s);
     return plain && tiles > 4 && tiles <= 8 && problem->batch &&
            problem->batch <= target->typical_cus / 2;
 }

@@ -226,9 +226,9 @@ static void test_pages_outside_the_pool(void **state) {
 
 /* An engine that has no cache yet: whatever its lengths and its table say, no key is read. */
 static void test_a_pool_without_pages(void **state) {
-    static const char *const lines[] = {VERIFY, EXTEND, DECODE,
-                                        "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,"
-                                        "window=rt,keep=2"};
+    static const char *const lines[] = {
+        VERIFY, EXTEND, DECODE,
+        "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,window=rt,keep=2"};
     (void)state;
     for (int i = 0; i < 4; i++) {
         rig r;
