@@ -394,23 +394,30 @@ static void test_states_that_interleave(void **state) {
     free(r);
 }
 
-/* [T][H D], as engines have outputs, is compared as [T][H][D]: also a wrong one is seen. */
-static void check_joined(const char *line, size_t out_at) {
+/* The rig's launch, which one file has and whose replay is right. */
+static kgen_capture *capture_right_launch(rig *r) {
     char path[PATH_BYTES];
     kgen__replay_result result;
     kgen_capture *c = NULL;
-    rig *r = malloc(sizeof *r);
-    make_line_rig(r, "cpu:cdna3", "*", line);
-    kgen_tensor *out = (kgen_tensor *)((char *)r->args.any + out_at);
-    out->rank = 2;
-    out->shape[1] *= out->shape[2];
-    out->stride[1] = 1;
     launch(r);
     assert_int_equal(count_files(path, 0), 1);
     DO(kgen_capture_load(&c, path, &did));
     count_files(NULL, 1);
     DO(replay(&result, "cpu:cdna3", c, &did));
     assert_true(result.same_bits && result.has_reference && result.replay_right);
+    return c;
+}
+
+/* [T][H D], as engines have outputs, is compared as [T][H][D]: also a wrong one is seen. */
+static void check_joined(const char *line, size_t out_at) {
+    kgen__replay_result result;
+    rig *r = malloc(sizeof *r);
+    make_line_rig(r, "cpu:cdna3", "*", line);
+    kgen_tensor *out = (kgen_tensor *)((char *)r->args.any + out_at);
+    out->rank = 2;
+    out->shape[1] *= out->shape[2];
+    out->stride[1] = 1;
+    kgen_capture *c = capture_right_launch(r);
     const kgen_capture_place *place = place_of(c, "out");
     uint8_t *kept, *after = own_outcome(c, (size_t)place->region, &kept);
     after[place->offset + (size_t)out->shape[1] * 2 - 1] ^= 0x40; /* an exponent */
@@ -431,22 +438,13 @@ static void test_joined_outputs(void **state) {
 
 /* A pool without pages, of which torch gives no address, is of its type and sizes all the same. */
 static void test_empty_tensors_stay(void **state) {
-    char path[PATH_BYTES];
-    kgen__replay_result result;
-    kgen_capture *c = NULL;
     rig *r = malloc(sizeof *r);
     (void)state;
     make_line_rig(r, "cpu:cdna3", "*", "attn:d=64,g=2 | lens=0,0 hkv=2");
     kgen_attn_args *a = r->args.attn;
     a->k.data = a->v.data = NULL;
     a->k.shape[0] = a->v.shape[0] = 0;
-    launch(r);
-    assert_int_equal(count_files(path, 0), 1);
-    DO(kgen_capture_load(&c, path, &did));
-    count_files(NULL, 1);
-    DO(replay(&result, "cpu:cdna3", c, &did));
-    assert_true(result.same_bits && result.has_reference && result.replay_right);
-    kgen_capture_free(c);
+    kgen_capture_free(capture_right_launch(r));
     free_rig(r);
     free(r);
 }

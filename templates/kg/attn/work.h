@@ -46,13 +46,12 @@ KG_DEV u32 least_part(args_t a, u32 total) {
     if (!LONG_MERGES || PARTED || total == 0) return LEAST_PART;
     constexpr bool BY_WAVE = !STAGED && !BY_MATRICES;
     constexpr float GATHERED = 16;
-    float item = (float)total * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
+    float each = rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS)), item = (float)total * each;
     float square = item * COST, root = square * rsqrt(square);
     if constexpr (BY_WAVE) root = fmin(root, item * (1 / GATHERED));
     if constexpr (MERGE_TOGETHER) {
-        float groups = (float)a.workgroups * rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS));
-        if (fmin(groups, item * (1.0f / LEAST_TOGETHER)) >= (float)MANY_TOGETHER)
-            return LEAST_TOGETHER;
+        float most = fmin((float)a.workgroups * each, item * (1.0f / LEAST_TOGETHER)); // parts
+        if (most >= (float)MANY_TOGETHER) return LEAST_TOGETHER;
     }
     u32 least = (u32)uniform((int)root);
     return least > LEAST_PART ? least : LEAST_PART;

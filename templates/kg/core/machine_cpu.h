@@ -73,29 +73,23 @@ KG_DEV u32 shuffle(u32 x, u32 from) {
     exchange_done();
     return got;
 }
-// See kg/attn/mma_cdna4.h.
-KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) {
+// See kg/attn/mma_cdna4.h: a lane asks for some of a row's sixteen numbers and gets as many of a
+// column.
+template <class T> KG_DEV void turn_rows(u32 (&out)[2], const u8 *lds) {
+    constexpr u32 NUMBERS = 8 / sizeof(T), LANES = 16 / NUMBERS; // of a row
+    constexpr u32 STRIDE = 4 / sizeof(T) * EXCHANGE_WORDS;
     u32 mine[2], lane = lane_id();
     __builtin_memcpy(mine, lds, 8);
-    const u16 *all = (const u16 *)exchange(mine, 2);
-    u16 column[4];
-    for (u32 row = 0; row < 4; row++)
+    const T *all = (const T *)exchange(mine, 2);
+    T column[NUMBERS];
+    for (u32 row = 0; row < NUMBERS; row++)
         column[row] =
-            all[(lane / 16 * 16 + row * 4 + lane % 16 / 4) * 2 * EXCHANGE_WORDS + lane % 4];
+            all[(lane / 16 * 16 + row * LANES + lane % 16 / NUMBERS) * STRIDE + lane % NUMBERS];
     exchange_done();
     __builtin_memcpy(out, column, 8);
 }
-KG_DEV void read_turned_codes(u32 (&out)[2], const u8 *lds) {
-    u32 mine[2], lane = lane_id();
-    __builtin_memcpy(mine, lds, 8);
-    const u8 *all = (const u8 *)exchange(mine, 2);
-    u8 column[8];
-    for (u32 row = 0; row < 8; row++)
-        column[row] =
-            all[(lane / 16 * 16 + row * 2 + lane % 16 / 8) * 4 * EXCHANGE_WORDS + lane % 8];
-    exchange_done();
-    __builtin_memcpy(out, column, 8);
-}
+KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) { turn_rows<u16>(out, lds); }
+KG_DEV void read_turned_codes(u32 (&out)[2], const u8 *lds) { turn_rows<u8>(out, lds); }
 template <int FURTHER> KG_DEV void copy_pieces(u8 *lds, const u8 *p) {
     __builtin_memcpy(lds + lane_id() * 16, p + FURTHER, 16);
 }
