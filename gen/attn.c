@@ -563,8 +563,12 @@ static kgen_attn_spec best_candidate(const kgen_attn_spec *s, const kgen_target 
     return best;
 }
 
+/* Of a query, at most; 0: all. */
+static int32_t seen_keys(const kgen_attn_spec *s) {
+    return s->chunk ? s->chunk * (s->lookback + 1) : s->window;
+}
 static int sees_few_keys(const kgen_attn_spec *s) {
-    int32_t seen = s->chunk ? s->chunk * (s->lookback + 1) : s->window;
+    int32_t seen = seen_keys(s);
     return seen > 0 && seen <= 1024;
 }
 
@@ -652,7 +656,9 @@ typedef struct few_row {
     int32_t waves, row_tiles, v_split, occupancy;
 } few_row;
 
-enum { FEW_PAIRS = 16 };
+/* Of pairs: up to 16; up to where most compute units have one, and most have two. */
+enum { FEW_PAIRS = 16, ONE_EACH = 112, TWO_EACH = 199 };
+enum { SHORT = 512 }; /* window, which has a rule of its own (small_groups) */
 #define ANY INT64_MAX
 static const few_row few_rows[] = {
     /* eight waves that convert for themselves, unless there is much to multiply */
@@ -663,8 +669,9 @@ static const few_row few_rows[] = {
     {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, ANY, 4, 2, 1, 1},
     /* half the values a wave; smaller workgroups */
     {16, 0, 128, {1, FEW_PAIRS}, {512, ANY}, 1024, {1, ANY}, ANY, 4, 1, 2, 1},
-    {16, 0, 128, {FEW_PAIRS + 1, ANY}, {1, ANY}, ANY, {32768, 131072}, ANY, 4, 1, 1, 2},
-    {16, 0, 128, {FEW_PAIRS + 1, ANY}, {1, 768}, ANY, {32768, ANY}, ANY, 4, 1, 1, 2},
+    {16, 0, 128, {FEW_PAIRS + 1, ONE_EACH}, {1, ANY}, ANY, {32768, ANY}, ANY, 4, 1, 1, 2},
+    {16, 0, 128, {ONE_EACH + 1, TWO_EACH}, {1, 768}, ANY, {32768, ANY}, ANY, 4, 1, 1, 2},
+    {16, 0, 16, {TWO_EACH + 1, ANY}, {129, ANY}, ANY, {32768, ANY}, ANY, 4, 0, 1, 2},
 };
 #undef ANY
 
@@ -681,13 +688,17 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     kgen_attn_spec *s = &spec->attn;
     const isa_row *isa = &isa_rows[target->isa];
     int tuned = s->waves || s->row_tiles || s->v_split || s->occupancy;
-    int bounded = phases[s->phase].bounded && !s->invariant && !sees_few_keys(s);
+    int bounded = phases[s->phase].bounded && !s->invariant;
     if (isa->by != BY_MATRICES || !bounded || tuned || !problem->context) return;
     if (s->head_dim > 128 || s->v_dim > 128) return;
+    int32_t most = seen_keys(s);
+    if (most > 0 && most < SHORT) return;
+    kgen_problem seen = *problem;
+    if (most > 0) seen.context = smaller(seen.context, most);
     int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
     for (size_t i = 0; i < sizeof few_rows / sizeof few_rows[0]; i++) {
         const few_row *f = &few_rows[i];
-        if (f->bits != bits || f->lds != lds || !is_few(f, s, problem)) continue;
+        if (f->bits != bits || f->lds != lds || !is_few(f, s, &seen)) continue;
         s->waves = f->waves;
         s->row_tiles = f->row_tiles;
         s->v_split = f->v_split;

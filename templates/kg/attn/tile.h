@@ -354,9 +354,16 @@ template <typename Q> KG_DEV void split_q(Q &q) {
 
 // --- keys -------------------------------------------------------------------
 
+// Rows that share lines of 128 bytes with those of other heads, which another workgroup reads:
+// nothing of a line comes before it is asked for.
+constexpr bool ENDS_IN_LINE = HEAD_DIM * KV_BITS / 8 % 128 != 0 || V_DIM * KV_BITS / 8 % 128 != 0;
+constexpr bool SHARES_LINES = IS_SM90 && LAYOUT == LAYOUT_NHD && ENDS_IN_LINE;
+
 // Waves with rows of their own read the same keys and values, one after the other.
 template <int N> KG_DEV void load_cached(u32 (&out)[N], const u8 *p) {
-    if constexpr (UNBOUNDED)
+    if constexpr (SHARES_LINES && N > 1)
+        load_plain(out, p);
+    else if constexpr (UNBOUNDED)
         load_near(out, p);
     else
         load_words(out, p);

@@ -128,9 +128,15 @@ KG_DEV u32 cut_owner(cut_t c, u32 unit) {
     return unit < big ? divide(unit, c.each + 1) : c.extra + divide(unit - big, c.each);
 }
 
+// Items that are alike and whole are dealt out in turn: KV heads of a sequence are read at the same
+// time then, whose rows of a token are neighbours in memory and may share a line of it.
+constexpr bool EVENS = !UNBOUNDED && !PARTED && !CASCADE;
+constexpr bool DEALS = EVENS && !STAGED && (!RAGGED || ROW_BLOCKS == 1);
+
 struct work_t {
     cut_t cut;
     u32 unit, end; // what is left for this workgroup
+    u32 jump;      // DEALS: over units of other workgroups, behind each of its items
     u32 seq_start; // first unit of `seq`
     seq_t seq;
 };
@@ -196,8 +202,10 @@ KG_DEV void next_seq(work_t &w, args_t a) {
     while (w.unit < w.end && w.unit - w.seq_start >= units_of(w.seq, sided)) {
         if ((UNBOUNDED || CASCADE) && w.seq.line >= lines_of(a))
             w.end = w.unit; // offsets that fall
-        w.seq_start += units_of(w.seq, sided);
-        int next = w.seq.line + 1;
+        u32 units = units_of(w.seq, sided);
+        u32 passed = DEALS && w.jump ? divide(w.unit - w.seq_start, units) : 1;
+        w.seq_start += passed * units;
+        int next = w.seq.line + (int)passed;
         if constexpr (CASCADE) next = (int)opaque((u32)next);
         w.seq = seq_of_lane(a, seq_at(a, next), 0);
     }
@@ -209,7 +217,6 @@ KG_DEV void next_seq(work_t &w, args_t a) {
 // takes long, that all items have as many. What workgroups that are left out would have done may
 // cost what that saves: a segment of each, merging, and a little, since memory is as busy without
 // them.
-constexpr bool EVENS = !UNBOUNDED && !PARTED && !CASCADE;
 KG_DEV u32 even_parts(u32 units, u32 items, u32 parts) {
     constexpr u32 SEGMENT = ITEM_COST / 2, LITTLE = 32;
     constexpr u32 MERGE = 4 * kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8);
@@ -219,6 +226,14 @@ KG_DEV u32 even_parts(u32 units, u32 items, u32 parts) {
     u32 longest = divide(units, even), average = divide(units, parts);
     u32 most = average + average / LITTLE + SEGMENT + (ways > 1 ? 0 : MERGE);
     return longest * even == units && longest <= most ? even : parts;
+}
+
+// The items of a workgroup lie `parts` apart.
+constexpr u32 COUNTED = 1u << 31; // units; a jump leads past them, but not round 32 bits
+KG_DEV void deal(work_t &w, u32 part, u32 parts, u32 item, u32 total) {
+    w.unit = part * item;
+    w.end = total;
+    w.jump = (parts - 1) * item;
 }
 
 // Every wave computes the same answer, so no barrier is needed.
@@ -244,9 +259,14 @@ KG_DEV work_t work_begin(args_t a) {
     u32 least = least_part(a, all), wanted = (total + least - 1) / least;
     w.seq = seq_of_lane(a, mine, 0);
     u32 most = (u32)a.workgroups / sides, parts = wanted < most ? wanted : most;
-    if (EVENS && parts == most && !any(differs))
-        parts = even_parts(total, units_in_line((u32)lines_of(a) * w.seq.items, sided), parts);
-    w.unit = w.end = w.seq_start = 0;
+    u32 dealt = 0; // items of each
+    if (EVENS && parts == most && !any(differs)) {
+        u32 items = units_in_line((u32)lines_of(a) * w.seq.items, sided);
+        parts = even_parts(total, items, parts);
+        u32 each = DEALS ? divide(items, parts) : 0;
+        if (each * parts == items && total < COUNTED) dealt = each;
+    }
+    w.unit = w.end = w.seq_start = w.jump = 0;
     if constexpr (PART_WAITS) w.cut.part = opaque(group);
     if (group >= parts * sides) return w;
     u32 number = DIES == 1 ? group : part_of_group(group, parts * sides), part = number / sides;
@@ -255,6 +275,7 @@ KG_DEV work_t work_begin(args_t a) {
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
     w.end = cut_start(w.cut, part + 1);
+    if (dealt) deal(w, part, parts, divide(w.cut.each, dealt), total);
     if constexpr (PARKS_SEGMENT) w.cut.extra = opaque(w.cut.extra);
     KG_LOOP for (int base = 0; base < lines_of(a); base += WAVE) {
         if (base > 0) {
@@ -355,7 +376,7 @@ KG_DEV segment_t work_segment(const work_t &w, args_t a) {
 
 // To the item after the segment's, or to the end.
 KG_DEV void work_advance(work_t &w, const segment_t &g, args_t a) {
-    w.unit = g.next;
+    w.unit = g.next + (DEALS ? w.jump : 0);
     if constexpr (UNBOUNDED &&
                   !BY_MATRICES) { // again: it would sit in scalars all through the keys
         int keys = (int)opaque_uniform((u32)w.seq.kv_len);
