@@ -110,11 +110,15 @@ def recur(rows: Rows, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state
     elif accepted is None:
         raise ValueError("slots of each token need num_accepted_tokens")
     count, sequences = rows.like.shape[0], slots.shape[0]
+    if not count:
+        return
     each = count // max(sequences, 1) if starts is None else most_tokens(count, starts, slots)
     if each <= MOST_TOKENS:
         kept = None if kept is None else kept.view(sequences, each, *kept.shape[1:])
         step(max(each, 1), rows, out, a, b, state, slots, how, starts, accepted, kept)
         return
+    if accepted is not None:
+        raise NotImplementedError(f"t={each}: slots of each token are of at most {MOST_TOKENS}")
     for first in range(0, count, each):
         pool, slot = state, slots[first // each:][:1]
         for begin in range(first, first + each, MOST_TOKENS):
@@ -122,12 +126,13 @@ def recur(rows: Rows, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state
             lines = None if kept is None else kept[part][None]
             step(part.stop - begin, rows.part(part), out[part], a[part], b[part], pool, slot, how, None, None, lines)
             if lines is not None:
-                pool, slot = lines[0, -2:].clone(), torch.ones_like(slot)  # not 0, which may stand for no sequence
+                live = (slot > 0 if how.pad == "nonpos" else slot >= 0) & (slot < pool.shape[0])
+                pool, slot = lines[0, -2:].clone(), live.to(slot.dtype) * 2 - 1  # 1: not 0, which may stand for no sequence
 
 
 def flat(x: torch.Tensor, rows: int) -> torch.Tensor:
     """[1][T][H], [B][T][H] and [T][H] as rows; KDA's gates [..][H][K] as [T][H K]."""
-    return x.reshape(rows, -1)
+    return x.reshape(rows, -1) if rows else x
 
 
 def in_place(read: Rows, shape: tuple[int, ...], out: torch.Tensor | None, a: torch.Tensor, b: torch.Tensor,
@@ -144,11 +149,15 @@ def in_place(read: Rows, shape: tuple[int, ...], out: torch.Tensor | None, a: to
         raise NotImplementedError("initial_state=None: a pool of states is read")
     if slots is None:  # counted from 0, which is the first sequence's then
         slots, pad = counted(x.device, sequences), "neg"
+    if slots.shape[0] < sequences:
+        raise ValueError(f"ssm_state_indices: {slots.shape[0]} slots of {sequences} sequences")
     slots, kept = slots[:sequences], None
     if not final_in_place:
         if cu_seqlens is not None and rows != sequences:
             raise NotImplementedError("inplace_final_state=False with cu_seqlens: save=buffer has as many tokens of each "
                                       "sequence")
+        if accepted is not None and slots.dim() == 2:
+            raise NotImplementedError("inplace_final_state=False with num_accepted_tokens: save=slots writes the pool")
         kept = state.new_empty((rows, *state.shape[1:]))
     result = x.new_empty((rows, heads, values)) if out is None else out.view(-1, heads, values)[:rows]
     if dt_bias is not None and kda:
