@@ -234,7 +234,7 @@ static kgen__space *new_space(kgen__py_context *self, kgen_stream stream, size_t
         PyErr_NoMemory();
         return NULL;
     }
-    *space = (kgen__space){NULL, stream, NULL, bytes};
+    *space = (kgen__space){NULL, stream, NULL, bytes, 0};
     if (kgen_memory_alloc(self->ctx, &space->memory, bytes, &err) == KGEN_OK &&
         kgen_workspace_init(self->ctx, space->memory, bytes, stream, &err) == KGEN_OK &&
         kgen_stream_sync(self->ctx, stream, &err) == KGEN_OK)
@@ -292,15 +292,22 @@ static kgen__space *grown(kgen__py_context *self, kgen_stream stream, size_t byt
     return new_space(self, stream, bytes);
 }
 
-int kgen__py_space(kgen__space **out, kgen__py_context *self, kgen_stream stream, size_t bytes) {
+/* Where the stream's workspace hangs that no thread computes in, or else the next one may. */
+static kgen__space **free_space(kgen__py_context *self, kgen_stream stream) {
     kgen__space **link = &self->spaces;
-    while (*link && (*link)->stream != stream) link = &(*link)->next;
-    if (*link && (*link)->bytes >= bytes) {
-        *out = *link;
+    while (*link && ((*link)->stream != stream || (*link)->busy)) link = &(*link)->next;
+    return link;
+}
+
+int kgen__py_space(kgen__space **out, kgen__py_context *self, kgen_stream stream, size_t bytes) {
+    kgen__space *space = *free_space(self, stream);
+    if (space && space->bytes >= bytes) {
+        *out = space;
         return 0;
     }
-    kgen__space *space = grown(self, stream, bytes);
+    space = grown(self, stream, bytes);
     if (!space) return -1;
+    kgen__space **link = free_space(self, stream); /* anew: to ask Python lets other threads in */
     if (*link) retire(self, link);
     space->next = self->spaces;
     self->spaces = space;
