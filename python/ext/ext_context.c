@@ -107,6 +107,21 @@ static kgen_context *opened(PyObject *object) {
     return ctx;
 }
 
+/* ---- streams ---- */
+
+int kgen__py_check_stream(kgen_stream stream, const kgen__py_context *self) {
+    if (!stream || self->place.kind != KGEN__ON_CPU) return 0;
+    PyErr_Format(kgen__py_error, "stream=%p: %s has no streams for Python", stream,
+                 kgen_context_device(self->ctx));
+    return -1;
+}
+
+/* None: the default one. */
+static int stream_of(kgen_stream *out, const kgen__py_context *self, PyObject *number) {
+    *out = number == Py_None ? NULL : PyLong_AsVoidPtr(number);
+    return PyErr_Occurred() ? -1 : kgen__py_check_stream(*out, self);
+}
+
 /* ---- prepare and find ---- */
 
 static int request_of(kgen_request *out, PyObject *row) {
@@ -199,8 +214,8 @@ static PyObject *context_prepare(PyObject *object, PyObject *args) {
     watcher w = {.progress = progress == Py_None ? NULL : progress};
     options.progress = progressed;
     options.user = &w;
-    options.stream = stream == Py_None ? NULL : PyLong_AsVoidPtr(stream);
-    Py_ssize_t count = PyErr_Occurred() ? -1 : PySequence_Size(rows);
+    if (stream_of(&options.stream, (kgen__py_context *)object, stream)) return NULL;
+    Py_ssize_t count = PySequence_Size(rows);
     if (count < 0) return NULL;
     kgen_request *requests = calloc((size_t)count + 1, sizeof *requests);
     if (!requests) return PyErr_NoMemory();
@@ -320,8 +335,9 @@ static PyObject *context_reserve(PyObject *object, PyObject *args) {
     PyObject *stream = Py_None;
     kgen__space *space;
     if (!opened(object) || !PyArg_ParseTuple(args, "n|O", &bytes, &stream)) return NULL;
-    kgen_stream of = stream == Py_None ? NULL : PyLong_AsVoidPtr(stream);
-    if (PyErr_Occurred() || kgen__py_space(&space, (kgen__py_context *)object, of, (size_t)bytes))
+    kgen_stream of;
+    if (stream_of(&of, (kgen__py_context *)object, stream) ||
+        kgen__py_space(&space, (kgen__py_context *)object, of, (size_t)bytes))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -331,8 +347,8 @@ static PyObject *context_sync(PyObject *object, PyObject *args) {
     kgen_error err;
     kgen_context *ctx = opened(object);
     if (!ctx || !PyArg_ParseTuple(args, "|O", &stream)) return NULL;
-    kgen_stream of = stream == Py_None ? NULL : PyLong_AsVoidPtr(stream);
-    if (PyErr_Occurred()) return NULL;
+    kgen_stream of;
+    if (stream_of(&of, (kgen__py_context *)object, stream)) return NULL;
     PyThreadState *thread = PyEval_SaveThread();
     kgen_status status = kgen_stream_sync(ctx, of, &err);
     PyEval_RestoreThread(thread);

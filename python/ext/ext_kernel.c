@@ -48,6 +48,7 @@ static int complete(kgen__call *c, const py_kernel *self, const kgen__table *tab
     if (kgen__call_check_written(c, &self->table)) return -1;
     if (!c->has_stream && kgen__py_current_stream(&c->stream, c->like, self->owner->place))
         return -1;
+    if (kgen__py_check_stream(c->stream, self->owner)) return -1;
     if (c->args.workspace) return 0;
     if (kgen_workspace_size(self->kernel, &c->args, &bytes, &err) != KGEN_OK) {
         kgen__py_raise(&err);

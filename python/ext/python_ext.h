@@ -130,6 +130,9 @@ int kgen__py_current_stream(kgen_stream *out, PyObject *like, kgen__place place)
 int kgen__py_dtype(kgen_dtype *out, PyObject *name);
 int kgen__py_layout(kgen_layout *out, PyObject *name);
 
+/* Refuses the number of a stream where there are none: on the cpu device. */
+int kgen__py_check_stream(kgen_stream stream, const kgen__py_context *self);
+
 /* A workspace of the stream with at least so many bytes, in which no other thread computes. */
 int kgen__py_space(kgen__space **out, kgen__py_context *self, kgen_stream stream, size_t bytes);
 

@@ -99,6 +99,9 @@ class Launch(unittest.TestCase):
         self.refuse(TypeError, "may not be written", kernel.check, q=bytes(8))
         self.refuse(OverflowError, "max_q_len: 4294967296", kernel.check, **given | {"max_q_len": 1 << 32})
         elsewhere = kgen.Tensor(64, "fp16", (S, HKV, D), place=(2, 1))
+        for call in (lambda: kernel.launch(**given, stream=5), lambda: ctx.synchronize(5), lambda: ctx.reserve(64, 5),
+                     lambda: ctx.prepare(LINE, stream=5)):
+            self.refuse(kgen.KgenError, "^stream=0x5: cpu:cdna3 .*has no streams", call)
         self.refuse(kgen.KgenError, "q: it lies on cuda:1, the kernel was prepared on cpu:cdna3", kernel.check,
                     **given | {"q": elsewhere})
 
