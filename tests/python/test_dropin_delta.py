@@ -6,7 +6,7 @@ import torch
 from references import close, delta_rule, gates
 from torch.nn import functional
 
-from kgen.dropin import aiter, fla, vllm
+from kgen.dropin import aiter, fla, sglang, vllm
 
 HK, HV, K, V = 1, 2, 64, 64
 C = 2 * HK * K + HV * V
@@ -288,6 +288,18 @@ class Convolution(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "num_accepted_tokens"):
             aiter.fused_reshape_causal_conv1d_update_single_token(x, count, hk, hv, d, d, ba, z_out, core, pool, weight,
                                                                   num_accepted_tokens=torch.ones(2))
+
+    def test_tokens_of_one_sequence(self):
+        """A batch of one, whose tokens lie side by side in each channel, is what each of its sequences is in a batch of two."""
+        x, weight, pool = torch.randn(2, 70, 3).bfloat16(), torch.randn(70, 4).bfloat16(), torch.randn(3, 70, 3).bfloat16()
+        slots, both, alone = torch.tensor([2, 1], dtype=torch.int32), pool.clone(), pool.clone()
+        want = sglang.causal_conv1d_update(x, both, weight, None, "silu", conv_state_indices=slots)
+        for row in range(2):
+            part = slice(row, row + 1)
+            got = sglang.causal_conv1d_update(x[part], alone, weight, None, "silu", conv_state_indices=slots[part])
+            self.assertTrue(torch.equal(got, want[part]))
+            self.assertTrue(torch.equal(vllm.causal_conv1d_update(x[part].clone(), pool.clone(), weight, None, "silu", slots[part]), got))
+        self.assertTrue(torch.equal(alone, both))
 
     def test_both_orders(self):
         self.check(True, 256)

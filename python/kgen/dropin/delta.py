@@ -263,7 +263,7 @@ def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, b
               starts: torch.Tensor | None, longest: int, pad_slot: int,
               before: torch.Tensor | None = None) -> torch.Tensor:
     """The convolution of x, in a tensor of its own and of the same shape."""
-    rows = x.transpose(1, 2).reshape(-1, x.shape[1]) if x.dim() == 3 else x
+    rows = x.transpose(1, 2).reshape(-1, x.shape[1]).contiguous() if x.dim() == 3 else x  # a batch of one is reshaped as a view
     sequences = x.shape[0] if starts is None else starts.numel() - 1
     if slots is None:  # counted from 0: none of them is padding
         slots, pad_slot = counted(x.device, sequences), -1
