@@ -144,6 +144,10 @@ class Recurrence(unittest.TestCase):
             want, after = i.want(slice(2 * row, 2 * row + 2), row)
             close(out[row], want, f"sequence {row}")
             close(state[row].transpose(1, 2), after, f"state {row}", 1e-3)
+        turned = first[0].mT.contiguous().mT  # the same numbers in another order of memory
+        again = fla.fused_recurrent_gated_delta_rule(q, k, v, first[1], beta=first[2], initial_state=turned, output_final_state=True,
+                                                     use_qk_l2norm_in_kernel=True)
+        self.assertTrue(torch.equal(again[0], out) and torch.equal(again[1], state))
 
     def test_gates_that_are_not_given(self):
         """Made of a, b and their parameters, the state as [V][K]; and betas of up to 2."""
