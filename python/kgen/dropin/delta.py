@@ -270,6 +270,8 @@ def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, b
     if slots.dim() == 2:
         slots = slots[:, 0]
     tokens = longest if starts is not None else rows.shape[0] // max(sequences, 1)
+    if not rows.shape[0]:
+        return torch.empty_like(x)
     if not 1 <= tokens <= MOST_TOKENS:
         raise NotImplementedError(f"t={tokens}: 1 to {MOST_TOKENS} tokens a sequence (max_query_len says how many)")
     out = torch.empty_like(rows, memory_format=torch.contiguous_format)
@@ -307,7 +309,7 @@ def fused_reshape_causal_conv1d_update_single_token(
     offered(num_accepted_tokens=num_accepted_tokens, query_start_loc=query_start_loc,
             block_idx_last_scheduled_token=block_idx_last_scheduled_token, initial_state_idx=initial_state_idx)
     count, heads = num_actual_tokens, (num_k_heads, num_v_heads, head_k_dim, head_v_dim)
-    rows, parts, z = x.view(x.shape[0], -1), ba.view(ba.shape[0], -1), z_out.view(z_out.shape[0], -1)
+    rows, parts, z = x.flatten(1), ba.flatten(1), z_out.view(-1, num_v_heads * head_v_dim)
     slots = counted(x.device, count) if conv_state_indices is None else conv_state_indices
     state, order = (conv_state.transpose(1, 2), "sd") if conv_state.stride(1) == 1 else (conv_state, "ds")
     silu = activation in (True, "silu", "swish")
