@@ -78,9 +78,23 @@ static void free_spaces(kgen_context *ctx, kgen__space **list) {
     }
 }
 
+PyThreadState *kgen__py_enter(kgen__py_context *self) {
+    self->inside++;
+    return PyEval_SaveThread();
+}
+
+void kgen__py_leave(kgen__py_context *self, PyThreadState *thread) {
+    PyEval_RestoreThread(thread);
+    self->inside--;
+}
+
 static PyObject *context_close(PyObject *object, PyObject *unused) {
     kgen__py_context *self = (kgen__py_context *)object;
     (void)unused;
+    if (self->inside) {
+        PyErr_SetString(PyExc_RuntimeError, "close: a prepare, launch or synchronize is under way");
+        return NULL;
+    }
     if (self->ctx) {
         kgen_context *ctx = self->ctx;
         self->ctx = NULL;
@@ -193,9 +207,9 @@ static PyObject *prepare_all(kgen__py_context *self, kgen_request *requests, Py_
                              kgen_prepare_options *options) {
     watcher *w = options->user;
     kgen_error err = {KGEN_OK, ""};
-    PyThreadState *thread = PyEval_SaveThread();
+    PyThreadState *thread = kgen__py_enter(self);
     kgen_status status = kgen_prepare_for(self->ctx, requests, (size_t)count, options, &err);
-    PyEval_RestoreThread(thread);
+    kgen__py_leave(self, thread);
     if (w->stop) {
         PyErr_Restore(w->type, w->value, w->trace);
         return NULL;
@@ -349,9 +363,9 @@ static PyObject *context_sync(PyObject *object, PyObject *args) {
     if (!ctx || !PyArg_ParseTuple(args, "|O", &stream)) return NULL;
     kgen_stream of;
     if (stream_of(&of, (kgen__py_context *)object, stream)) return NULL;
-    PyThreadState *thread = PyEval_SaveThread();
+    PyThreadState *thread = kgen__py_enter((kgen__py_context *)object);
     kgen_status status = kgen_stream_sync(ctx, of, &err);
-    PyEval_RestoreThread(thread);
+    kgen__py_leave((kgen__py_context *)object, thread);
     if (status != KGEN_OK) return kgen__py_raise(&err);
     Py_RETURN_NONE;
 }

@@ -66,9 +66,9 @@ static kgen_status launch(const py_kernel *self, const kgen__call *c, kgen_error
     if (self->owner->place.kind != KGEN__ON_CPU)
         return kgen_launch(self->kernel, &c->args, c->stream, err);
     if (c->space) c->space->busy = 1;
-    PyThreadState *thread = PyEval_SaveThread();
+    PyThreadState *thread = kgen__py_enter(self->owner);
     kgen_status status = kgen_launch(self->kernel, &c->args, c->stream, err);
-    PyEval_RestoreThread(thread);
+    kgen__py_leave(self->owner, thread);
     if (c->space) c->space->busy = 0;
     return status;
 }

@@ -49,6 +49,7 @@ typedef struct kgen__space {
 typedef struct kgen__py_context {
     PyObject ob_base;
     kgen_context *ctx; /* NULL: closed */
+    int inside;        /* calls that let other threads in: nobody closes it meanwhile */
     PyObject *log;
     kgen__place place;   /* of its device */
     kgen__space *spaces; /* those in use first */
@@ -129,6 +130,10 @@ int kgen__py_current_stream(kgen_stream *out, PyObject *like, kgen__place place)
 /* 0 and *out: a number that a value of the table has as its name. */
 int kgen__py_dtype(kgen_dtype *out, PyObject *name);
 int kgen__py_layout(kgen_layout *out, PyObject *name);
+
+/* Around a call that lets other threads in. */
+PyThreadState *kgen__py_enter(kgen__py_context *self);
+void kgen__py_leave(kgen__py_context *self, PyThreadState *thread);
 
 /* Refuses the number of a stream where there are none: on the cpu device. */
 int kgen__py_check_stream(kgen_stream stream, const kgen__py_context *self);

@@ -176,6 +176,15 @@ class Launch(unittest.TestCase):
             self.refuse(KeyError, "enough", strict.prepare_all, [LINE], progress=stop)
         self.refuse(RuntimeError, "this context is closed", strict.prepare, LINE)
 
+    def test_close_meanwhile(self):
+        """Refused while a call is under way that lets other threads in, and done after it."""
+        other = kgen.open("cpu:cdna3")
+        self.refuse(RuntimeError, "^close: a prepare, launch or synchronize is under way", other.prepare_all, [LINE],
+                    progress=lambda *row: other.close())
+        self.assertRegex(other.prepare(LINE).symbol, "^kg_attn")
+        other.close()
+        self.refuse(RuntimeError, "this context is closed", other.prepare, LINE)
+
     def test_dispatcher(self):
         """One choice for each combination of key, types and sizes that count; none for lengths."""
         step, chosen = Step(), []
