@@ -15,7 +15,17 @@ write_basic_package_version_file("${CMAKE_BINARY_DIR}/kgenConfigVersion.cmake"
 install(FILES "${CMAKE_BINARY_DIR}/kgenConfig.cmake" "${CMAKE_BINARY_DIR}/kgenConfigVersion.cmake"
         DESTINATION ${package_dir})
 
-get_property(KGEN_REQUIRES GLOBAL PROPERTY KGEN_REQUIRES)
+# Paths from where the file lies, as `cmake --install --prefix` may choose another place. It requires nothing: the library is a
+# shared one, and pkg-config wants the .pc files of private requirements too.
+file(RELATIVE_PATH kgen_up "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "(.*)/$" "\${pcfiledir}/\\1" kgen_pc_prefix "${kgen_up}")
+set(kgen_pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+set(kgen_pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(kgen_pc_prefix "${CMAKE_INSTALL_PREFIX}")
+  set(kgen_pc_libdir "${CMAKE_INSTALL_FULL_LIBDIR}")
+  set(kgen_pc_includedir "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+endif()
 configure_file(kgen.pc.in "${CMAKE_BINARY_DIR}/kgen.pc" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/kgen.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

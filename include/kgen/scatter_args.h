@@ -46,7 +46,7 @@ typedef enum kgen_scatter_error {
  * page_table_ragged     slots, indptr -> table
  *   Row n has the tokens slots[indptr[n] .. indptr[n+1] - 1].
  * page_table_requests   lens, requests, req_to_token, starts=1: starts -> table
- *   Row n has lens[n] + tokens tokens, req_to_token[requests[n]][starts[n] ..].
+ *   Row n has lens[n] + tokens tokens, a sum below 0 none, req_to_token[requests[n]][starts[n] ..].
  *   byreq=1: lens [R] is that of requests[n].
  * Both: with c tokens, nb = cdiv(c, P) blocks, table[n][j] for j < min(nb, W) is
  *   the page of token min((j+1)P, c) - 1, pick=first: of token jP. unaligned=1:

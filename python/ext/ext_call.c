@@ -48,10 +48,18 @@ int kgen__table_fill(kgen__table *table, const kgen_spec *spec) {
             return -1;
         }
         kgen__slot *s = &table->slots[table->count++];
-        *s = (kgen__slot){PyUnicode_InternFromString(row.name), row.offset, kind_of(&row), 0};
+        *s = (kgen__slot){PyUnicode_InternFromString(row.name), row.offset, kind_of(&row), 0, 0};
         if (!s->name) return -1;
     }
     return 0;
+}
+
+void kgen__table_mark_written(kgen__table *table, const kgen_spec *spec) {
+    kgen_arg arg;
+    for (int i = 0; i < KGEN_ARGS_TENSORS_MAX; i++)
+        for (int n = 0; kgen_args_want(&arg, spec, i) && n < table->count; n++)
+            if (!PyUnicode_CompareWithASCIIString(table->slots[n].name, arg.name))
+                table->slots[n].written |= arg.use != KGEN_USE_IN;
 }
 
 void kgen__table_clear(kgen__table *table) {
@@ -98,7 +106,7 @@ static int learn_names(kgen__table *table, PyObject *names) {
 static int take_tensor(kgen__call *c, int slot, const kgen__slot *s, PyObject *value) {
     kgen_tensor *t = (kgen_tensor *)((char *)&c->room + s->offset);
     if (value == Py_None) return 0;
-    if (kgen__py_read(t, &c->places[c->given], value)) return -1;
+    if (kgen__py_read(t, &c->memory[c->given], value)) return -1;
     if (t->rank == 0) { /* engines keep scales so */
         t->rank = 1;
         t->shape[0] = t->stride[0] = 1;
@@ -134,9 +142,16 @@ static int take_number(kgen__call *c, const kgen__slot *s, PyObject *value) {
 static int take_workspace(kgen__call *c, PyObject *value) {
     kgen_tensor t;
     if (value == Py_None) return 0;
-    if (kgen__py_read(&t, &c->places[c->given], value)) return -1;
+    if (kgen__py_read(&t, &c->memory[c->given], value)) return -1;
     int64_t count = 1;
-    for (int32_t i = 0; i < t.rank; i++) count *= t.shape[i];
+    for (int32_t i = t.rank - 1; i >= 0; i--) {
+        if (t.shape[i] > 1 && t.stride[i] != count) {
+            PyErr_SetString(PyExc_ValueError,
+                            "workspace: its elements do not lie in order without gaps");
+            return -1;
+        }
+        count *= t.shape[i];
+    }
     c->args.workspace = t.data;
     c->args.workspace_bytes = (size_t)(count * kgen_dtype_size(t.dtype));
     c->slots[c->given++] = KGEN__WORKSPACE;
@@ -163,12 +178,15 @@ int kgen__call_read(kgen__call *c, kgen__table *table, PyObject *const *values, 
     c->stream = NULL;
     c->has_stream = c->given = 0;
     c->like = NULL;
+    c->space = NULL;
     memcpy(&c->room, table->empty, table->bytes);
     if (!names) return 0;
     if (learn_names(table, names)) return -1;
     Py_ssize_t count = PyTuple_Size(names);
+    int named[KGEN__SLOTS_MAX]; /* what Python reads lets other threads in, with other names */
+    memcpy(named, table->named, (size_t)count * sizeof *named);
     for (Py_ssize_t i = 0; i < count; i++)
-        if (take_value(c, table, table->named[i], values[i])) return -1;
+        if (take_value(c, table, named[i], values[i])) return -1;
     return 0;
 }
 
@@ -191,12 +209,25 @@ static const char *kind_name(int32_t kind) {
 int kgen__call_check_places(const kgen__call *c, const kgen__table *table,
                             const kgen__py_context *owner) {
     for (int i = 0; i < c->given; i++) {
-        if (lies_on(owner, c->places[i])) continue;
+        kgen__place place = c->memory[i].place;
+        if (lies_on(owner, place)) continue;
         int slot = c->slots[i];
         PyErr_Format(kgen__py_error, "%U: it lies on %s:%d, the kernel was prepared on %s",
                      slot == KGEN__WORKSPACE ? name_workspace : table->slots[slot].name,
-                     kind_name(c->places[i].kind), c->places[i].index,
-                     kgen_context_device(owner->ctx));
+                     kind_name(place.kind), place.index, kgen_context_device(owner->ctx));
+        return -1;
+    }
+    return 0;
+}
+
+int kgen__call_check_written(const kgen__call *c, const kgen__table *of_kernel) {
+    if (c->args.family != of_kernel->family) return 0; /* refused by the launch */
+    for (int i = 0; i < c->given; i++) {
+        int slot = c->slots[i];
+        if (!c->memory[i].readonly || slot >= of_kernel->count) continue;
+        if (slot != KGEN__WORKSPACE && !of_kernel->slots[slot].written) continue;
+        PyErr_Format(kgen__py_error, "%U: memory that may not be written",
+                     slot == KGEN__WORKSPACE ? name_workspace : of_kernel->slots[slot].name);
         return -1;
     }
     return 0;

@@ -78,9 +78,23 @@ static void free_spaces(kgen_context *ctx, kgen__space **list) {
     }
 }
 
+PyThreadState *kgen__py_enter(kgen__py_context *self) {
+    self->inside++;
+    return PyEval_SaveThread();
+}
+
+void kgen__py_leave(kgen__py_context *self, PyThreadState *thread) {
+    PyEval_RestoreThread(thread);
+    self->inside--;
+}
+
 static PyObject *context_close(PyObject *object, PyObject *unused) {
     kgen__py_context *self = (kgen__py_context *)object;
     (void)unused;
+    if (self->inside) {
+        PyErr_SetString(PyExc_RuntimeError, "close: a prepare, launch or synchronize is under way");
+        return NULL;
+    }
     if (self->ctx) {
         kgen_context *ctx = self->ctx;
         self->ctx = NULL;
@@ -105,6 +119,21 @@ static kgen_context *opened(PyObject *object) {
     kgen_context *ctx = ((kgen__py_context *)object)->ctx;
     if (!ctx) PyErr_SetString(PyExc_RuntimeError, "this context is closed");
     return ctx;
+}
+
+/* ---- streams ---- */
+
+int kgen__py_check_stream(kgen_stream stream, const kgen__py_context *self) {
+    if (!stream || self->place.kind != KGEN__ON_CPU) return 0;
+    PyErr_Format(kgen__py_error, "stream=%p: %s has no streams for Python", stream,
+                 kgen_context_device(self->ctx));
+    return -1;
+}
+
+/* None: the default one. */
+static int stream_of(kgen_stream *out, const kgen__py_context *self, PyObject *number) {
+    *out = number == Py_None ? NULL : PyLong_AsVoidPtr(number);
+    return PyErr_Occurred() ? -1 : kgen__py_check_stream(*out, self);
 }
 
 /* ---- prepare and find ---- */
@@ -178,9 +207,9 @@ static PyObject *prepare_all(kgen__py_context *self, kgen_request *requests, Py_
                              kgen_prepare_options *options) {
     watcher *w = options->user;
     kgen_error err = {KGEN_OK, ""};
-    PyThreadState *thread = PyEval_SaveThread();
+    PyThreadState *thread = kgen__py_enter(self);
     kgen_status status = kgen_prepare_for(self->ctx, requests, (size_t)count, options, &err);
-    PyEval_RestoreThread(thread);
+    kgen__py_leave(self, thread);
     if (w->stop) {
         PyErr_Restore(w->type, w->value, w->trace);
         return NULL;
@@ -199,8 +228,8 @@ static PyObject *context_prepare(PyObject *object, PyObject *args) {
     watcher w = {.progress = progress == Py_None ? NULL : progress};
     options.progress = progressed;
     options.user = &w;
-    options.stream = stream == Py_None ? NULL : PyLong_AsVoidPtr(stream);
-    Py_ssize_t count = PyErr_Occurred() ? -1 : PySequence_Size(rows);
+    if (stream_of(&options.stream, (kgen__py_context *)object, stream)) return NULL;
+    Py_ssize_t count = PySequence_Size(rows);
     if (count < 0) return NULL;
     kgen_request *requests = calloc((size_t)count + 1, sizeof *requests);
     if (!requests) return PyErr_NoMemory();
@@ -234,7 +263,7 @@ static kgen__space *new_space(kgen__py_context *self, kgen_stream stream, size_t
         PyErr_NoMemory();
         return NULL;
     }
-    *space = (kgen__space){NULL, stream, NULL, bytes};
+    *space = (kgen__space){NULL, stream, NULL, bytes, 0};
     if (kgen_memory_alloc(self->ctx, &space->memory, bytes, &err) == KGEN_OK &&
         kgen_workspace_init(self->ctx, space->memory, bytes, stream, &err) == KGEN_OK &&
         kgen_stream_sync(self->ctx, stream, &err) == KGEN_OK)
@@ -292,15 +321,22 @@ static kgen__space *grown(kgen__py_context *self, kgen_stream stream, size_t byt
     return new_space(self, stream, bytes);
 }
 
-int kgen__py_space(kgen__space **out, kgen__py_context *self, kgen_stream stream, size_t bytes) {
+/* Where the stream's workspace hangs that no thread computes in, or else the next one may. */
+static kgen__space **free_space(kgen__py_context *self, kgen_stream stream) {
     kgen__space **link = &self->spaces;
-    while (*link && (*link)->stream != stream) link = &(*link)->next;
-    if (*link && (*link)->bytes >= bytes) {
-        *out = *link;
+    while (*link && ((*link)->stream != stream || (*link)->busy)) link = &(*link)->next;
+    return link;
+}
+
+int kgen__py_space(kgen__space **out, kgen__py_context *self, kgen_stream stream, size_t bytes) {
+    kgen__space *space = *free_space(self, stream);
+    if (space && space->bytes >= bytes) {
+        *out = space;
         return 0;
     }
-    kgen__space *space = grown(self, stream, bytes);
+    space = grown(self, stream, bytes);
     if (!space) return -1;
+    kgen__space **link = free_space(self, stream); /* anew: to ask Python lets other threads in */
     if (*link) retire(self, link);
     space->next = self->spaces;
     self->spaces = space;
@@ -313,8 +349,9 @@ static PyObject *context_reserve(PyObject *object, PyObject *args) {
     PyObject *stream = Py_None;
     kgen__space *space;
     if (!opened(object) || !PyArg_ParseTuple(args, "n|O", &bytes, &stream)) return NULL;
-    kgen_stream of = stream == Py_None ? NULL : PyLong_AsVoidPtr(stream);
-    if (PyErr_Occurred() || kgen__py_space(&space, (kgen__py_context *)object, of, (size_t)bytes))
+    kgen_stream of;
+    if (stream_of(&of, (kgen__py_context *)object, stream) ||
+        kgen__py_space(&space, (kgen__py_context *)object, of, (size_t)bytes))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -324,11 +361,11 @@ static PyObject *context_sync(PyObject *object, PyObject *args) {
     kgen_error err;
     kgen_context *ctx = opened(object);
     if (!ctx || !PyArg_ParseTuple(args, "|O", &stream)) return NULL;
-    kgen_stream of = stream == Py_None ? NULL : PyLong_AsVoidPtr(stream);
-    if (PyErr_Occurred()) return NULL;
-    PyThreadState *thread = PyEval_SaveThread();
+    kgen_stream of;
+    if (stream_of(&of, (kgen__py_context *)object, stream)) return NULL;
+    PyThreadState *thread = kgen__py_enter((kgen__py_context *)object);
     kgen_status status = kgen_stream_sync(ctx, of, &err);
-    PyEval_RestoreThread(thread);
+    kgen__py_leave((kgen__py_context *)object, thread);
     if (status != KGEN_OK) return kgen__py_raise(&err);
     Py_RETURN_NONE;
 }

@@ -17,7 +17,7 @@ enum { FACTS_MAX = KGEN__SLOTS_MAX * (4 + (KGEN_TENSOR_RANK_MAX - 1) * 8) + 8 };
  * the first, which counts tokens, pages or sequences. */
 static PyObject *facts_of(const py_dispatcher *self, const kgen__call *c) {
     char facts[FACTS_MAX], *at = facts;
-    kgen__place place = c->given ? c->places[0] : (kgen__place){0, 0};
+    kgen__place place = c->given ? c->memory[0].place : (kgen__place){0, 0};
     memcpy(at, &place, sizeof place);
     at += sizeof place;
     for (int i = 0; i < c->given; i++) {

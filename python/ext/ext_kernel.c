@@ -21,6 +21,7 @@ PyObject *kgen__py_kernel_of(kgen__py_context *owner, kgen_kernel *kernel) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
+    kgen__table_mark_written(&self->table, kgen_kernel_spec(kernel));
     return (PyObject *)self;
 }
 
@@ -38,24 +39,25 @@ static void kernel_free(PyObject *object) {
 /* Arguments, stream and workspace of a launch, as far as a check needs them too. */
 static int complete(kgen__call *c, const py_kernel *self, const kgen__table *table) {
     kgen_error err;
-    kgen__space *space;
     size_t bytes;
     if (!self->owner->ctx) {
         PyErr_SetString(PyExc_RuntimeError, "the context of this kernel is closed");
         return -1;
     }
     if (kgen__call_check_places(c, table, self->owner)) return -1;
+    if (kgen__call_check_written(c, &self->table)) return -1;
     if (!c->has_stream && kgen__py_current_stream(&c->stream, c->like, self->owner->place))
         return -1;
+    if (kgen__py_check_stream(c->stream, self->owner)) return -1;
     if (c->args.workspace) return 0;
     if (kgen_workspace_size(self->kernel, &c->args, &bytes, &err) != KGEN_OK) {
         kgen__py_raise(&err);
         return -1;
     }
     if (!bytes) return 0;
-    if (kgen__py_space(&space, self->owner, c->stream, bytes)) return -1;
-    c->args.workspace = space->memory;
-    c->args.workspace_bytes = space->bytes;
+    if (kgen__py_space(&c->space, self->owner, c->stream, bytes)) return -1;
+    c->args.workspace = c->space->memory;
+    c->args.workspace_bytes = c->space->bytes;
     return 0;
 }
 
@@ -63,9 +65,11 @@ static int complete(kgen__call *c, const py_kernel *self, const kgen__table *tab
 static kgen_status launch(const py_kernel *self, const kgen__call *c, kgen_error *err) {
     if (self->owner->place.kind != KGEN__ON_CPU)
         return kgen_launch(self->kernel, &c->args, c->stream, err);
-    PyThreadState *thread = PyEval_SaveThread();
+    if (c->space) c->space->busy = 1;
+    PyThreadState *thread = kgen__py_enter(self->owner);
     kgen_status status = kgen_launch(self->kernel, &c->args, c->stream, err);
-    PyEval_RestoreThread(thread);
+    kgen__py_leave(self->owner, thread);
+    if (c->space) c->space->busy = 0;
     return status;
 }
 

@@ -53,7 +53,7 @@ static int dl_dtype(kgen_dtype *out, const dl_tensor *t) {
     return -1;
 }
 
-static int take(kgen_tensor *out, kgen__place *place, const dl_tensor *t) {
+static int take(kgen_tensor *out, kgen__memory *memory, const dl_tensor *t) {
     if (t->rank > KGEN_TENSOR_RANK_MAX) {
         PyErr_Format(PyExc_TypeError, "a tensor of rank %d, at most %d", t->rank,
                      KGEN_TENSOR_RANK_MAX);
@@ -63,7 +63,7 @@ static int take(kgen_tensor *out, kgen__place *place, const dl_tensor *t) {
     out->data = t->data ? (char *)t->data + t->byte_offset : NULL;
     out->layout = KGEN_LAYOUT_NONE;
     out->rank = t->rank;
-    *place = t->place;
+    *memory = (kgen__memory){t->place, 0}; /* the table does not say what may be written */
     int64_t stride = 1;
     for (int32_t i = t->rank - 1; i >= 0; i--) {
         out->shape[i] = t->shape[i];
@@ -122,20 +122,20 @@ static PyObject *ask_python(const char *function, const char *format, ...) {
     return result;
 }
 
-static void copy_out(kgen_tensor *out, kgen__place *place, PyObject *object) {
+static void copy_out(kgen_tensor *out, kgen__memory *memory, PyObject *object) {
     const kgen__py_tensor *t = (const kgen__py_tensor *)object;
     *out = t->tensor;
-    *place = t->place;
+    *memory = t->memory;
 }
 
 /* (tensor, layout) and (tensor, layout, type of bytes) */
-static int read_tagged(kgen_tensor *out, kgen__place *place, PyObject *tuple) {
+static int read_tagged(kgen_tensor *out, kgen__memory *memory, PyObject *tuple) {
     Py_ssize_t count = PyTuple_Size(tuple);
     if (count != 2 && count != 3) {
         PyErr_SetString(PyExc_TypeError, "a tensor, (tensor, layout) or (tensor, layout, dtype)");
         return -1;
     }
-    if (kgen__py_read(out, place, PyTuple_GetItem(tuple, 0))) return -1;
+    if (kgen__py_read(out, memory, PyTuple_GetItem(tuple, 0))) return -1;
     PyObject *layout = PyTuple_GetItem(tuple, 1);
     if (layout != Py_None && kgen__py_layout(&out->layout, layout)) return -1;
     kgen_dtype dtype = out->dtype;
@@ -151,21 +151,21 @@ static int read_tagged(kgen_tensor *out, kgen__place *place, PyObject *tuple) {
     return 0;
 }
 
-int kgen__py_read(kgen_tensor *out, kgen__place *place, PyObject *object) {
+int kgen__py_read(kgen_tensor *out, kgen__memory *memory, PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
-    if (type == &PyTuple_Type) return read_tagged(out, place, object);
+    if (type == &PyTuple_Type) return read_tagged(out, memory, object);
     if (type == kgen__py_tensor_type) {
-        copy_out(out, place, object);
+        copy_out(out, memory, object);
         return 0;
     }
     const dl_exchange *table = table_of(type);
     if (table) {
         dl_tensor t;
-        return table->describe(object, &t) ? -1 : take(out, place, &t);
+        return table->describe(object, &t) ? -1 : take(out, memory, &t);
     }
     PyObject *described = ask_python("describe", "(O)", object);
     if (!described) return -1;
-    copy_out(out, place, described);
+    copy_out(out, memory, described);
     Py_DECREF(described);
     return 0;
 }
@@ -253,17 +253,18 @@ static int fill(kgen__py_tensor *self, PyObject *address, PyObject *dtype, PyObj
 }
 
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"address", "dtype", "shape", "strides",
-                            "layout",  "place", "owner", NULL};
+    static char *names[] = {"address", "dtype", "shape",    "strides", "layout",
+                            "place",   "owner", "readonly", NULL};
     PyObject *address, *dtype, *shape, *strides = Py_None, *layout = Py_None, *owner = Py_None;
-    kgen__place place = {KGEN__ON_CPU, 0};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OO(ii)O", names, &address, &dtype, &shape,
-                                     &strides, &layout, &place.kind, &place.index, &owner))
+    kgen__memory memory = {{KGEN__ON_CPU, 0}, 0};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OO(ii)Op", names, &address, &dtype, &shape,
+                                     &strides, &layout, &memory.place.kind, &memory.place.index,
+                                     &owner, &memory.readonly))
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     kgen__py_tensor *self = (kgen__py_tensor *)allocate(type, 0);
     if (!self) return NULL;
-    self->place = place;
+    self->memory = memory;
     Py_INCREF(owner);
     self->owner = owner;
     if (fill(self, address, dtype, shape, strides, layout)) {
@@ -287,7 +288,7 @@ static PyObject *tensor_of(PyObject *type, PyObject *args) {
     allocfunc allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc);
     kgen__py_tensor *self = (kgen__py_tensor *)allocate((PyTypeObject *)type, 0);
     PyObject *tagged = self ? PyTuple_Pack(3, object, layout, dtype) : NULL;
-    if (!tagged || read_tagged(&self->tensor, &self->place, tagged)) {
+    if (!tagged || read_tagged(&self->tensor, &self->memory, tagged)) {
         Py_XDECREF(tagged);
         Py_XDECREF((PyObject *)self);
         return NULL;
@@ -340,9 +341,14 @@ static PyObject *get_dense(PyObject *self, void *unused) {
 }
 
 static PyObject *get_place(PyObject *self, void *unused) {
-    const kgen__place *place = &((const kgen__py_tensor *)self)->place;
+    const kgen__place *place = &((const kgen__py_tensor *)self)->memory.place;
     (void)unused;
     return Py_BuildValue("(ii)", place->kind, place->index);
+}
+
+static PyObject *get_readonly(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(((const kgen__py_tensor *)self)->memory.readonly);
 }
 
 int kgen__py_add_tensor(PyObject *module) {
@@ -355,6 +361,7 @@ int kgen__py_add_tensor(PyObject *module) {
         {"nbytes", get_nbytes, NULL, "from its first element to its last", NULL},
         {"dense", get_dense, NULL, "whether its elements lie in order without gaps", NULL},
         {"place", get_place, NULL, "DLPack's numbers of its device", NULL},
+        {"readonly", get_readonly, NULL, "whether its owner does not want it written", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
     static PyType_Slot slots[] = {
         {Py_tp_new, tensor_new},

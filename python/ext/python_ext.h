@@ -23,11 +23,17 @@ enum {
     KGEN__ON_CUDA_MANAGED = 13,
 };
 
+/* What a tensor of the library does not say of its memory. */
+typedef struct kgen__memory {
+    kgen__place place;
+    int readonly; /* its owner does not want it written */
+} kgen__memory;
+
 /* A tensor whose facts are read once: kgen.Tensor. */
 typedef struct kgen__py_tensor {
     PyObject ob_base;
     kgen_tensor tensor;
-    kgen__place place;
+    kgen__memory memory;
     PyObject *owner; /* of the memory */
 } kgen__py_tensor;
 
@@ -37,11 +43,13 @@ typedef struct kgen__space {
     kgen_stream stream;
     void *memory;
     size_t bytes;
+    int busy; /* the cpu device computes in it, and another thread may come meanwhile */
 } kgen__space;
 
 typedef struct kgen__py_context {
     PyObject ob_base;
     kgen_context *ctx; /* NULL: closed */
+    int inside;        /* calls that let other threads in: nobody closes it meanwhile */
     PyObject *log;
     kgen__place place;   /* of its device */
     kgen__space *spaces; /* those in use first */
@@ -65,7 +73,8 @@ typedef struct kgen__slot {
     PyObject *name; /* interned */
     size_t offset;
     kgen__slot_kind kind;
-    int shaped; /* kernels depend on its sizes */
+    int shaped;  /* kernels depend on its sizes */
+    int written; /* by this kernel; 0 in the table of a Dispatcher */
 } kgen__slot;
 
 /* The arguments of a family, or of an op of scatter. */
@@ -87,16 +96,21 @@ typedef struct kgen__call {
     PyObject *like; /* a tensor whose program has a current stream */
     int given;      /* tensors, the workspace too */
     int slots[KGEN__SLOTS_MAX];
-    kgen__place places[KGEN__SLOTS_MAX];
+    kgen__memory memory[KGEN__SLOTS_MAX];
+    kgen__space *space; /* that the workspace is in; NULL: the caller's, or none */
 } kgen__call;
 
 /* -1: an exception is set. A table that failed is cleared all the same. */
 int kgen__table_fill(kgen__table *table, const kgen_spec *spec);
+/* Says of each slot whether kernels of that spec, which is resolved, write it. */
+void kgen__table_mark_written(kgen__table *table, const kgen_spec *spec);
 void kgen__table_clear(kgen__table *table);
 int kgen__table_find(const kgen__table *table, PyObject *name);
 int kgen__call_read(kgen__call *c, kgen__table *table, PyObject *const *values, PyObject *names);
 int kgen__call_check_places(const kgen__call *c, const kgen__table *table,
                             const kgen__py_context *owner);
+/* Refuses memory that may not be written where the kernel whose table this is writes. */
+int kgen__call_check_written(const kgen__call *c, const kgen__table *of_kernel);
 /* Launches, or only checks, what was read with a table of the kernel's family. */
 PyObject *kgen__py_kernel_run(PyObject *kernel, kgen__call *c, const kgen__table *table,
                               int check_only);
@@ -109,7 +123,7 @@ PyObject *kgen__py_raise(const kgen_error *err);
 PyObject *kgen__py_error_of(const kgen_error *err);
 
 /* Fills *out with what `object` says of itself. -1: an exception is set. */
-int kgen__py_read(kgen_tensor *out, kgen__place *place, PyObject *object);
+int kgen__py_read(kgen_tensor *out, kgen__memory *memory, PyObject *object);
 /* The stream that the program of `like` (a tensor) works in on that device. */
 int kgen__py_current_stream(kgen_stream *out, PyObject *like, kgen__place place);
 
@@ -117,7 +131,14 @@ int kgen__py_current_stream(kgen_stream *out, PyObject *like, kgen__place place)
 int kgen__py_dtype(kgen_dtype *out, PyObject *name);
 int kgen__py_layout(kgen_layout *out, PyObject *name);
 
-/* A workspace of the stream with at least so many bytes. */
+/* Around a call that lets other threads in. */
+PyThreadState *kgen__py_enter(kgen__py_context *self);
+void kgen__py_leave(kgen__py_context *self, PyThreadState *thread);
+
+/* Refuses the number of a stream where there are none: on the cpu device. */
+int kgen__py_check_stream(kgen_stream stream, const kgen__py_context *self);
+
+/* A workspace of the stream with at least so many bytes, in which no other thread computes. */
 int kgen__py_space(kgen__space **out, kgen__py_context *self, kgen_stream stream, size_t bytes);
 
 PyObject *kgen__py_kernel_of(kgen__py_context *owner, kgen_kernel *kernel);

@@ -46,7 +46,7 @@ def from_interface(x: Any, said: dict[str, Any], place: tuple[int, int]) -> Tens
         raise TypeError("a tensor of big-endian numbers")
     strides = said.get("strides")
     return Tensor(said["data"][0], known(TYPE_STRINGS, kind[1:]), said["shape"],
-                  elements(strides, int(kind[2:])) if strides else None, place=place, owner=x)
+                  elements(strides, int(kind[2:])) if strides else None, place=place, owner=x, readonly=bool(said["data"][1]))
 
 
 def from_buffer(x: Any) -> Tensor:
@@ -104,4 +104,4 @@ def view(data: Any, dtype: str, shape: tuple[int, ...], layout: str | None = Non
         raise ValueError(f"{type(data).__name__}: its elements do not lie in order without gaps, as {dtype}{list(shape)} would")
     if count > whole.nbytes:
         raise ValueError(f"{dtype}{list(shape)} takes {count} bytes, {type(data).__name__} has {whole.nbytes}")
-    return Tensor(whole.address, dtype, shape, None, layout, whole.place, whole)
+    return Tensor(whole.address, dtype, shape, None, layout, whole.place, whole, whole.readonly)

@@ -27,15 +27,17 @@ def launches() -> dict[str, str]:
 
 
 def schema(name: str, line: str) -> str:
-    """attn(str spec, str layouts="", *, Tensor? q=None, Tensor(a3!)? out=None, float softmax_scale=0.) -> ()"""
-    parts = ["str spec", 'str layouts=""', "*"]
-    for index, row in enumerate(arguments(line)):
+    """attn(str spec, str layouts="", *, Tensor? q=None, Tensor(a3!)? out=None, float softmax_scale=0.) -> ()
+    A tensor that some specs write and others read (scales of a cache) is written: the op is one for all of them."""
+    parts, rows = ["str spec", 'str layouts=""', "*"], arguments(line)
+    outputs = {row["name"] for row in rows if row["use"] != "in"}
+    for index, row in enumerate(rows):
         if row["form"]:
             continue
         if row["number"]:
             parts.append(f"float {row['name']}=0." if row["number"] == "float" else f"int {row['name']}=0")
         else:
-            written = "" if row["use"] == "in" else f"(a{index}!)"
+            written = f"(a{index}!)" if row["name"] in outputs else ""
             parts.append(f"Tensor{written}? {row['name']}=None")
     return f"{name}({', '.join(parts)}) -> ()"
 

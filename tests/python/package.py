@@ -10,6 +10,7 @@ import random
 import struct
 import subprocess
 import sys
+import threading
 import types
 import unittest
 
@@ -98,8 +99,66 @@ class Launch(unittest.TestCase):
         self.refuse(TypeError, "may not be written", kernel.check, q=bytes(8))
         self.refuse(OverflowError, "max_q_len: 4294967296", kernel.check, **given | {"max_q_len": 1 << 32})
         elsewhere = kgen.Tensor(64, "fp16", (S, HKV, D), place=(2, 1))
+        for call in (lambda: kernel.launch(**given, stream=5), lambda: ctx.synchronize(5), lambda: ctx.reserve(64, 5),
+                     lambda: ctx.prepare(LINE, stream=5)):
+            self.refuse(kgen.KgenError, "^stream=0x5: cpu:cdna3 .*has no streams", call)
         self.refuse(kgen.KgenError, "q: it lies on cuda:1, the kernel was prepared on cpu:cdna3", kernel.check,
                     **given | {"q": elsewhere})
+
+    def test_memory_that_may_not_be_written(self):
+        """As numpy says of its arrays: read, and never written."""
+        step, kernel = Step(), ctx.prepare(LINE)
+
+        def frozen(memory, dtype, shape, layout=None):
+            at = kgen.view(memory, "u8", (len(memory),)).address
+            owner = types.SimpleNamespace(__array_interface__={"data": (at, True), "typestr": "|u1", "shape": (len(memory),)})
+            return kgen.view(owner, dtype, shape, layout)
+
+        kernel.launch(**step.given | {"k": frozen(step.k, "fp16", (4, PAGE, HKV, D), "nhd")})
+        self.assertLess(max(abs(a - b) for a, b in zip(step.want[0], step.got()[0])), 4e-3)
+        before = bytes(step.out)
+        out = frozen(step.out, "fp16", (S, HKV, D))
+        for given in (out, (out, None), kgen.Tensor.of(out)):
+            self.assertTrue(kgen.Tensor.of(given if given is out else out).readonly)
+            self.refuse(kgen.KgenError, "^out: memory that may not be written$", kernel.launch, **step.given | {"out": given})
+        self.refuse(kgen.KgenError, "^out: memory", kgen.Dispatcher("attn", (), lambda *_: kernel).launch, 1, **step.given | {"out": out})
+        self.refuse(kgen.KgenError, "^workspace: memory that may not", kernel.check, **step.given, workspace=frozen(step.k, "u8", (64,)))
+        gaps = kgen.Tensor(out.address, "u8", (8, 8), (16, 1))
+        self.refuse(ValueError, "^workspace: its elements do not lie in order", kernel.check, **step.given, workspace=gaps)
+        self.assertEqual(bytes(step.out), before)
+
+    def test_names_of_another_call(self):
+        """To read a tensor may run Python, and another thread's call with its own order of names."""
+        step, kernel = Step(), ctx.prepare(LINE)
+
+        class Slow:
+            @property
+            def __array_interface__(self):
+                kernel.check(**dict(reversed(step.given.items())))
+                return {"data": (step.given["q"].address, False), "typestr": "<f2", "shape": (S, HKV, D)}
+
+        kernel.launch(**step.given | {"q": Slow()})
+        for want, got in zip(step.want, step.got()):
+            self.assertLess(max(abs(a - b) for a, b in zip(want, got)), 4e-3)
+
+    def test_threads(self):
+        """On the cpu device launches of several threads run at once, each in a workspace of its own."""
+        step, kernel, off = Step([3, 1, 2, 0] * 32, (1000, 900)), ctx.prepare(LINE, batch=1), []
+        self.assertGreater(kernel.workspace_bytes(**step.given), 0)
+
+        def run():
+            out = bytearray(len(step.out))
+            for _ in range(10):
+                kernel.launch(**step.given | {"out": kgen.view(out, "fp16", (S, HKV, D))})
+                got = struct.unpack(f"{S * D}e", out)
+                off.extend(x for x, want in zip(got, step.want[0] + step.want[1]) if not abs(x - want) < 4e-3)
+
+        threads = [threading.Thread(target=run) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(off, [])
 
     def test_prepare(self):
         good, again = ctx.prepare_all([LINE, (LINE, 8, 1024, 1)])
@@ -116,6 +175,15 @@ class Launch(unittest.TestCase):
                 raise KeyError("enough")
             self.refuse(KeyError, "enough", strict.prepare_all, [LINE], progress=stop)
         self.refuse(RuntimeError, "this context is closed", strict.prepare, LINE)
+
+    def test_close_meanwhile(self):
+        """Refused while a call is under way that lets other threads in, and done after it."""
+        other = kgen.open("cpu:cdna3")
+        self.refuse(RuntimeError, "^close: a prepare, launch or synchronize is under way", other.prepare_all, [LINE],
+                    progress=lambda *row: other.close())
+        self.assertRegex(other.prepare(LINE).symbol, "^kg_attn")
+        other.close()
+        self.refuse(RuntimeError, "this context is closed", other.prepare, LINE)
 
     def test_dispatcher(self):
         """One choice for each combination of key, types and sizes that count; none for lengths."""

@@ -160,8 +160,6 @@ class Unified(unittest.TestCase):
             vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, kv_quant_mode=4)
         with self.assertRaisesRegex(NotImplementedError, "brand_new"):
             vllm.unified_attention(*given, True, (-1, -1), *rest, None, None, None, brand_new=3)
-        with self.assertRaisesRegex(ValueError, "window_size"):
-            vllm.unified_attention(*given, True, (3, 3), *rest, None, None, None)
         with self.assertRaisesRegex(KgenError, "cu_seqlens_q: shape"):
             vllm.unified_attention(q, cache.k, cache.v, torch.empty_like(q), ends_of([1, 1]), 1, cache.lengths, 5,
                                    SCALE, True, (-1, -1), *rest, None, None, None)
@@ -197,6 +195,21 @@ class Varlen(unittest.TestCase):
         for row, part in enumerate((slice(0, 3), slice(3, 5))):
             want, _ = attention(q[part], cache.of(cache.k, row), cache.of(cache.v, row), SCALE, causal=row == 1)
             close(out[part], want, f"sequence {row}")
+
+    def test_both_sides_of_a_causal_window(self):
+        """As transformers passes it: nothing is seen behind a causal query, nor behind the only one."""
+        counts = [21, 3]
+        q, (k, v) = queries(24), torch.randn(2, 24, HKV, D).bfloat16()
+        out = flash.flash_attn_varlen_func(q, k, v, ends_of(counts), ends_of(counts), 21, 21, causal=True, window_size=(6, 6))
+        for row in (slice(0, 21), slice(21, 24)):
+            close(out[row], attention(q[row], k[row], v[row], SCALE, window=7)[0], f"rows {row}")
+        cache, q = Pages([50, 30], HKV, D), queries(2)
+        for causal in (True, False):
+            out = flash.flash_attn_with_kvcache(q[:, None], cache.k, cache.v, cache_seqlens=cache.lengths, block_table=cache.table,
+                                                causal=causal, window_size=(6, 6))
+            for row in range(2):
+                want, _ = attention(q[row:row + 1], cache.of(cache.k, row), cache.of(cache.v, row), SCALE, window=7)
+                close(out[row], want, f"sequence {row}, causal {causal}")
 
     def test_a_cached_prefix(self):
         cache, q = Pages([50, 30], HKV, D), queries(22)

@@ -6,7 +6,7 @@ import torch
 from references import close, delta_rule, gates
 from torch.nn import functional
 
-from kgen.dropin import aiter, fla, vllm
+from kgen.dropin import aiter, fla, sglang, vllm
 
 HK, HV, K, V = 1, 2, 64, 64
 C = 2 * HK * K + HV * V
@@ -112,6 +112,27 @@ class Recurrence(unittest.TestCase):
                 close(state[slot] if in_place else state[18 * row + 17], after, f"state {row}", 1e-3)
             self.assertEqual(state.shape[0], 5 if in_place else 36)
 
+    def test_rows_of_no_sequence_in_pieces(self):
+        """Slots that stand for none, and one outside the pool: zeros in every piece, and nothing in the pool changes."""
+        for in_place in (False, True):
+            for nobody in (0, -1, 5):
+                i = Inputs(36)
+                q, k, v = (x.view(2, 18, *x.shape[1:]) for x in split(i.x))
+                out, _ = vllm.fused_sigmoid_gating_delta_rule_update(
+                    i.a_log, i.a, i.b, i.dt_bias, q, k, v, initial_state=i.state, inplace_final_state=in_place,
+                    ssm_state_indices=torch.tensor([nobody, 1]), use_qk_l2norm_in_kernel=True)
+                self.assertEqual(out[0].abs().max().item(), 0, (nobody, in_place))
+                close(out[1], i.want(slice(18, 36), 1)[0], f"beside slot {nobody}")
+                self.assertTrue(torch.equal(i.state[[0, 2, 3, 4]], i.before[[0, 2, 3, 4]]))
+
+    def test_no_rows(self):
+        i = Inputs(0)
+        q, k, v = (x[None] for x in split(i.x))
+        out, state = vllm.fused_sigmoid_gating_delta_rule_update(
+            i.a_log, i.a, i.b, i.dt_bias, q, k, v, initial_state=i.state, cu_seqlens=torch.zeros(3, dtype=torch.int32),
+            ssm_state_indices=torch.tensor([1, 2]), use_qk_l2norm_in_kernel=True)
+        self.assertTrue(out.shape == (1, 0, HV, V) and torch.equal(state, i.before))
+
     def test_given_gates(self):
         i = Inputs(4)
         decay, beta = gates(i.a, i.b, i.a_log, i.dt_bias)
@@ -123,6 +144,10 @@ class Recurrence(unittest.TestCase):
             want, after = i.want(slice(2 * row, 2 * row + 2), row)
             close(out[row], want, f"sequence {row}")
             close(state[row].transpose(1, 2), after, f"state {row}", 1e-3)
+        turned = first[0].mT.contiguous().mT  # the same numbers in another order of memory
+        again = fla.fused_recurrent_gated_delta_rule(q, k, v, first[1], beta=first[2], initial_state=turned, output_final_state=True,
+                                                     use_qk_l2norm_in_kernel=True)
+        self.assertTrue(torch.equal(again[0], out) and torch.equal(again[1], state))
 
     def test_gates_that_are_not_given(self):
         """Made of a, b and their parameters, the state as [V][K]; and betas of up to 2."""
@@ -184,6 +209,16 @@ class Recurrence(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "inplace_final_state"):
             vllm.fused_sigmoid_gating_delta_rule_update(*given, initial_state=i.state, inplace_final_state=False,
                                                         cu_seqlens=torch.tensor([0, 2, 5]))
+        drafts = {"initial_state": i.state, "num_accepted_tokens": torch.ones(2, dtype=torch.int32)}
+        with self.assertRaisesRegex(NotImplementedError, "inplace_final_state=False with num_accepted_tokens"):
+            vllm.fused_sigmoid_gating_delta_rule_update(*given[:4], *(x.view(2, 20, *x.shape[2:]) for x in (q, k, v)), **drafts,
+                                                        inplace_final_state=False, ssm_state_indices=torch.ones(2, 20))
+        with self.assertRaisesRegex(NotImplementedError, "t=20: slots of each token"):
+            vllm.fused_sigmoid_gating_delta_rule_update(*given[:4], *(x.view(2, 20, *x.shape[2:]) for x in (q, k, v)), **drafts,
+                                                        ssm_state_indices=torch.ones(2, 20, dtype=torch.int32))
+        with self.assertRaisesRegex(ValueError, "ssm_state_indices: 1 slots of 2 sequences"):
+            vllm.fused_sigmoid_gating_delta_rule_update(*given[:4], *(x.view(2, 20, *x.shape[2:]) for x in (q, k, v)),
+                                                        initial_state=i.state, ssm_state_indices=torch.tensor([1]))
         with self.assertRaisesRegex(NotImplementedError, "initial_state=None"):
             vllm.fused_sigmoid_gating_delta_rule_update(*given)
         with self.assertRaisesRegex(NotImplementedError, "threshold"):
@@ -257,6 +292,18 @@ class Convolution(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "num_accepted_tokens"):
             aiter.fused_reshape_causal_conv1d_update_single_token(x, count, hk, hv, d, d, ba, z_out, core, pool, weight,
                                                                   num_accepted_tokens=torch.ones(2))
+
+    def test_tokens_of_one_sequence(self):
+        """A batch of one, whose tokens lie side by side in each channel, is what each of its sequences is in a batch of two."""
+        x, weight, pool = torch.randn(2, 70, 3).bfloat16(), torch.randn(70, 4).bfloat16(), torch.randn(3, 70, 3).bfloat16()
+        slots, both, alone = torch.tensor([2, 1], dtype=torch.int32), pool.clone(), pool.clone()
+        want = sglang.causal_conv1d_update(x, both, weight, None, "silu", conv_state_indices=slots)
+        for row in range(2):
+            part = slice(row, row + 1)
+            got = sglang.causal_conv1d_update(x[part], alone, weight, None, "silu", conv_state_indices=slots[part])
+            self.assertTrue(torch.equal(got, want[part]))
+            self.assertTrue(torch.equal(vllm.causal_conv1d_update(x[part].clone(), pool.clone(), weight, None, "silu", slots[part]), got))
+        self.assertTrue(torch.equal(alone, both))
 
     def test_both_orders(self):
         self.check(True, 256)

@@ -4,6 +4,8 @@ import random
 import sys
 import unittest
 
+os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # graphs of another schema would be taken from the disk
+
 import numpy
 import torch
 
@@ -49,6 +51,22 @@ class Ops(unittest.TestCase):
         self.assertRegex(schema, r" Tensor\? slots=None")
         written = str(torch.ops.kgen.scatter_spec_prepare.default._schema)
         self.assertRegex(written, r"Tensor\(a\d+!\)\? qo_indptr=None")
+
+    def test_scales_that_are_written(self):
+        """By scale=token; scale=head reads them. A compiler that takes them for inputs alone moves what reads them."""
+        line, layouts = "kv_write:kv=i8,d=64,page=16,layout=nhd,scale=token", "k_cache=nhd,v_cache=nhd,k_scale=nhd,v_scale=nhd"
+        (k, v), slots, caches = torch.randn(2, 5, 2, 64).bfloat16(), torch.randperm(64)[:5], torch.zeros(2, 4, 16, 2, 64, dtype=torch.int8)
+
+        def write(k, v, caches):
+            scales = torch.zeros(2, 4, 16, 2)
+            torch.ops.kgen.kv_write(line, layouts, k=k, v=v, slots=slots, k_cache=caches[0], v_cache=caches[1], k_scale=scales[0],
+                                    v_scale=scales[1])
+            return scales * 2
+
+        want = write(k, v, caches.clone())
+        self.assertEqual(want.count_nonzero().item(), 20)
+        for back_end in ("aot_eager", "inductor"):
+            self.assertTrue(torch.equal(torch.compile(write, fullgraph=True, backend=back_end)(k, v, caches.clone()), want), back_end)
 
     def test_errors(self):
         with self.assertRaisesRegex(TypeError, "no tensor is given"):

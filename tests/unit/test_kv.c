@@ -408,6 +408,15 @@ static void test_other_guards(void **state) {
     make(&r, ROPE);
     r.args.kv_write->q_out.stride[0] *= 2;
     refuse(&r, ROPE, "q_out: stride 1024, 64, in place q has 512, 64");
+    r.args.kv_write->q.shape[0] = r.args.kv_write->q_out.shape[0] =
+        0; /* no rows: nothing in place */
+    r.args.kv_write->slots.shape[0] = r.args.kv_write->positions.shape[0] = 0;
+    r.args.kv_write->q.data = r.args.kv_write->q_out.data = NULL;
+    assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, NULL), KGEN_OK);
+    make(&r, ROPE); /* one head has no stride */
+    r.args.kv_write->q.shape[1] = r.args.kv_write->q_out.shape[1] = 1;
+    r.args.kv_write->q_out.stride[1] = 512;
+    assert_int_equal(kgen_launch(&r.kernel, &r.args, NULL, NULL), KGEN_OK);
     make(&r, NHD);
     r.args.kv_write->k_cache.shape[0] = r.args.kv_write->v_cache.shape[0] = (int64_t)1 << 28;
     refuse(&r, NHD, "at most 2^31-1 slots");

@@ -19,13 +19,12 @@ PHASES = ["", "verify,t=1", "verify,t=2", *["verify,t=4"] * 2, *["verify,t=8"] *
 
 
 def window_of(window_size: Any, causal: Any = True) -> tuple[int, int]:
-    """The keys window and right of flash-attention's (left, right); 0: all. A causal query has no right."""
+    """The keys window and right of flash-attention's (left, right); 0: all. A causal query sees no key behind it whatever right
+    says: transformers passes both sides alike."""
     if window_size is None:
         return 0, 0
     left, right = (window_size, -1) if isinstance(window_size, int) else window_size
     behind = isinstance(causal, torch.Tensor) or not causal
-    if right > 0 and not behind:
-        raise ValueError(f"window_size={tuple(window_size)}: a causal query sees no key behind it")
     return left + 1 if left >= 0 else 0, right + 1 if right >= 0 and behind else 0
 
 

@@ -166,7 +166,7 @@ def concat_and_cache_mla(kv_c: torch.Tensor, k_pe: torch.Tensor, kv_cache: torch
         raise NotImplementedError(f"kv_cache_dtype={kv_cache_dtype}: rows of {kv_cache.shape[-1]}, and {kv_c.shape[-1]}"
                                   f" + {k_pe.shape[-1]} are written")
     rope, rest = latent(kv_cache, kv_c.shape[-1])
-    write(k_pe.view(k_pe.shape[0], 1, -1), kv_c[:, None], rope, rest, slot_mapping, kv_cache_dtype, scale, scale, "nhd")
+    write(k_pe.view(-1, 1, k_pe.shape[-1]), kv_c[:, None], rope, rest, slot_mapping, kv_cache_dtype, scale, scale, "nhd")
 
 
 def ds_mla_parts(cache: torch.Tensor, latent_dim: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
@@ -185,7 +185,7 @@ def write_ds_mla(kv_c: torch.Tensor, k_pe: torch.Tensor, cache: torch.Tensor, sl
     codes, scales, rope = ds_mla_parts(cache, kv_c.shape[1], kv_c.dtype)
     if not k_pe.shape[1]:
         k_pe = k_pe.new_zeros(k_pe.shape[0], rope.shape[-1])
-    WRITES.launch(("nhd", kv, 16, ",scale=block,pow2=1"), k=k_pe.view(k_pe.shape[0], 1, -1), v=kv_c[:, None], slots=slots,
+    WRITES.launch(("nhd", kv, 16, ",scale=block,pow2=1"), k=k_pe.view(-1, 1, k_pe.shape[-1]), v=kv_c[:, None], slots=slots,
                   k_cache=(rope, "nhd"), v_cache=(codes, "nhd", kv), k_scale=None, v_scale=scales)
 
 

@@ -110,11 +110,15 @@ def recur(rows: Rows, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state
     elif accepted is None:
         raise ValueError("slots of each token need num_accepted_tokens")
     count, sequences = rows.like.shape[0], slots.shape[0]
+    if not count:
+        return
     each = count // max(sequences, 1) if starts is None else most_tokens(count, starts, slots)
     if each <= MOST_TOKENS:
         kept = None if kept is None else kept.view(sequences, each, *kept.shape[1:])
         step(max(each, 1), rows, out, a, b, state, slots, how, starts, accepted, kept)
         return
+    if accepted is not None:
+        raise NotImplementedError(f"t={each}: slots of each token are of at most {MOST_TOKENS}")
     for first in range(0, count, each):
         pool, slot = state, slots[first // each:][:1]
         for begin in range(first, first + each, MOST_TOKENS):
@@ -122,12 +126,13 @@ def recur(rows: Rows, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state
             lines = None if kept is None else kept[part][None]
             step(part.stop - begin, rows.part(part), out[part], a[part], b[part], pool, slot, how, None, None, lines)
             if lines is not None:
-                pool, slot = lines[0, -2:].clone(), torch.ones_like(slot)  # not 0, which may stand for no sequence
+                live = (slot > 0 if how.pad == "nonpos" else slot >= 0) & (slot < pool.shape[0])
+                pool, slot = lines[0, -2:].clone(), live.to(slot.dtype) * 2 - 1  # 1: not 0, which may stand for no sequence
 
 
 def flat(x: torch.Tensor, rows: int) -> torch.Tensor:
     """[1][T][H], [B][T][H] and [T][H] as rows; KDA's gates [..][H][K] as [T][H K]."""
-    return x.reshape(rows, -1)
+    return x.reshape(rows, -1) if rows else x
 
 
 def in_place(read: Rows, shape: tuple[int, ...], out: torch.Tensor | None, a: torch.Tensor, b: torch.Tensor,
@@ -144,11 +149,15 @@ def in_place(read: Rows, shape: tuple[int, ...], out: torch.Tensor | None, a: to
         raise NotImplementedError("initial_state=None: a pool of states is read")
     if slots is None:  # counted from 0, which is the first sequence's then
         slots, pad = counted(x.device, sequences), "neg"
+    if slots.shape[0] < sequences:
+        raise ValueError(f"ssm_state_indices: {slots.shape[0]} slots of {sequences} sequences")
     slots, kept = slots[:sequences], None
     if not final_in_place:
         if cu_seqlens is not None and rows != sequences:
             raise NotImplementedError("inplace_final_state=False with cu_seqlens: save=buffer has as many tokens of each "
                                       "sequence")
+        if accepted is not None and slots.dim() == 2:
+            raise NotImplementedError("inplace_final_state=False with num_accepted_tokens: save=slots writes the pool")
         kept = state.new_empty((rows, *state.shape[1:]))
     result = x.new_empty((rows, heads, values)) if out is None else out.view(-1, heads, values)[:rows]
     if dt_bias is not None and kda:
@@ -254,13 +263,15 @@ def convolved(x: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor, b
               starts: torch.Tensor | None, longest: int, pad_slot: int,
               before: torch.Tensor | None = None) -> torch.Tensor:
     """The convolution of x, in a tensor of its own and of the same shape."""
-    rows = x.transpose(1, 2).reshape(-1, x.shape[1]) if x.dim() == 3 else x
+    rows = x.transpose(1, 2).reshape(-1, x.shape[1]).contiguous() if x.dim() == 3 else x  # a batch of one is reshaped as a view
     sequences = x.shape[0] if starts is None else starts.numel() - 1
     if slots is None:  # counted from 0: none of them is padding
         slots, pad_slot = counted(x.device, sequences), -1
     if slots.dim() == 2:
         slots = slots[:, 0]
     tokens = longest if starts is not None else rows.shape[0] // max(sequences, 1)
+    if not rows.shape[0]:
+        return torch.empty_like(x)
     if not 1 <= tokens <= MOST_TOKENS:
         raise NotImplementedError(f"t={tokens}: 1 to {MOST_TOKENS} tokens a sequence (max_query_len says how many)")
     out = torch.empty_like(rows, memory_format=torch.contiguous_format)
@@ -298,7 +309,7 @@ def fused_reshape_causal_conv1d_update_single_token(
     offered(num_accepted_tokens=num_accepted_tokens, query_start_loc=query_start_loc,
             block_idx_last_scheduled_token=block_idx_last_scheduled_token, initial_state_idx=initial_state_idx)
     count, heads = num_actual_tokens, (num_k_heads, num_v_heads, head_k_dim, head_v_dim)
-    rows, parts, z = x.view(x.shape[0], -1), ba.view(ba.shape[0], -1), z_out.view(z_out.shape[0], -1)
+    rows, parts, z = x.flatten(1), ba.flatten(1), z_out.view(-1, num_v_heads * head_v_dim)
     slots = counted(x.device, count) if conv_state_indices is None else conv_state_indices
     state, order = (conv_state.transpose(1, 2), "sd") if conv_state.stride(1) == 1 else (conv_state, "ds")
     silu = activation in (True, "silu", "swish")

@@ -30,7 +30,7 @@ def recurred(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor,
     count = q.shape[0] if cu_seqlens is None else cu_seqlens.numel() - 1
     sides = (v.shape[3], q.shape[3]) if state_v_first else (q.shape[3], v.shape[3])
     state = (torch.zeros((count, v.shape[2], *sides), dtype=torch.float32, device=q.device) if initial_state is None
-             else initial_state.to(torch.float32, copy=True))
+             else initial_state.to(torch.float32, copy=True, memory_format=torch.contiguous_format))
     out = v.new_empty((rows, *v.shape[2:]))
     how = How(q.shape[3] ** -0.5 if scale is None else scale, None, None, l2, kda, "vk" if state_v_first else "kv", "neg")
     recur(rows_of(q, k, v), out, flat(g, rows), flat(beta, rows), state, counted(q.device, count), how, starts=cu_seqlens)

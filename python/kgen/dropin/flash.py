@@ -101,7 +101,7 @@ def append(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Ten
     kernel = prepared(("append", k.dtype, k_cache.dtype, k.shape[3], v.shape[3], page, rope, q.device), q.device,
                       lambda: f"kv_write:x={word(k.dtype)},kv={word(k_cache.dtype)},d={k.shape[3]},dv={v.shape[3]},"
                               f"page={page},layout=nhd{rope}")
-    rows_k, rows_v = k.reshape(batch * new, heads, -1), v.reshape(batch * new, heads, -1)
+    rows_k, rows_v = k.flatten(0, 1), v.flatten(0, 1)
     if cos is None:
         kernel.launch(k=rows_k, v=rows_v, slots=slots, k_cache=(k_cache, "nhd"), v_cache=(v_cache, "nhd"))
         return q
@@ -142,5 +142,5 @@ def flash_attn_with_kvcache(
     attend(rows, k_cache, v_cache, out, table, lengths, scale=dim ** -0.5 if softmax_scale is None else
            softmax_scale, starts=steps(q.device, batch, tokens) if tokens > 1 else None, longest=tokens,
            causal=causal, window=window_of(window_size, causal or tokens == 1), softcap=softcap, slopes=alibi_slopes, sinks=s_aux, lse=lse)
-    result = out.view(batch, tokens, heads, -1)
+    result = out.view(batch, tokens, heads, out.shape[-1])
     return (result, lse.view(heads, batch, tokens).transpose(0, 1)) if return_softmax_lse else result

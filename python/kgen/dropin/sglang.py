@@ -87,7 +87,7 @@ def store_cache(k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache
                 *, row_bytes: int = 0, num_split: int = 0) -> None:
     """Rows [T][H D] to slots of caches [slots][H D]. num_split is the original's own."""
     def pages(x: torch.Tensor) -> torch.Tensor:
-        return x.view(x.shape[0], 1, -1, dim)
+        return x.view(-1, 1, x.shape[1] // dim, dim)
 
     dim = next((dim for dim in reversed(cache.HEAD_DIMS) if k.shape[1] % dim == 0), 0)
     if not dim or row_bytes not in (0, k.shape[1] * k.element_size()):
@@ -137,7 +137,7 @@ def build_tree_kernel_efficient(
     if tree_mask_mode not in (FULL_MASK, QLEN_ONLY):
         raise NotImplementedError(f"tree_mask_mode={tree_mask_mode}: torch.ops.kgen.scatter_tree_build has mask=words")
     count = verified_seq_len.shape[0]
-    mask = tree_mask.view(-1) if tree_mask_mode == FULL_MASK else tree_mask.view(count, draft_token_num, -1)
+    mask = tree_mask.view(-1) if tree_mask_mode == FULL_MASK else tree_mask.view(count, draft_token_num, draft_token_num)
     scatter("tree_build", ",mask=full" if tree_mask_mode == FULL_MASK else ",mask=qlen", lens=verified_seq_len,
             selected=selected_index, parents=parent_list, positions_out=positions.view(-1), tree_index=retrive_index,
             next_token=retrive_next_token, next_sibling=retrive_next_sibling, mask_out=mask, tokens=draft_token_num,

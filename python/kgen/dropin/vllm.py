@@ -115,7 +115,7 @@ def decode_attention_fwd(
     if k_buffer.dim() == 3:
         k_buffer, v_buffer = (x.view(-1, page_size, *x.shape[1:]) for x in (k_buffer, v_buffer))
     sums = lse if lse.dtype == torch.float32 else torch.empty_like(lse, dtype=torch.float32)
-    attend(q, k_buffer, v_buffer, o, req_to_token.view(req_to_token.shape[0], -1), b_seq_len, scale=sm_scale,
+    attend(q, k_buffer, v_buffer, o, req_to_token.flatten(1), b_seq_len, scale=sm_scale,
            k_scale=k_scale, v_scale=v_scale, softcap=logit_cap, lse=sums, lse_by_token=True)
     if sums is not lse:
         lse.copy_(sums)
