@@ -591,7 +591,7 @@ static int32_t waves_of_window(const kgen_attn_spec *s, const kgen_target *targe
 
 /* Each wave of one workgroup of all converts half of what it would as one of two. */
 static int converts_dearly(const kgen_attn_spec *s) {
-    return s->descale == KGEN_DESCALE_TOKEN || bits_of(s->kv) == 4;
+    return s->descale == KGEN_DESCALE_TOKEN || is_integer(s->kv);
 }
 
 /* Lines are for several waves of a SIMD, of which one has products while another has exponentials:
