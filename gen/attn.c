@@ -449,8 +449,10 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
         int32_t whole = isa->whole * q;
         int fits = whole <= kg_attn_whole_words(bits, s->cascade, scales);
         q = fits || isa->whole == 1 ? whole : q + 8; /* made whole where they are multiplied */
+        /* Where a row's slope begins, and how it goes on. */
+        if (s->alibi && !leans) fixed += (bits == 4 ? 2 : 1) * s->row_tiles;
         fixed += scales * c->scale_halves / 2;
-        ids *= c->ids;
+        ids *= phases[s->phase].dense && !s->keep ? 0 : c->ids;
         scales = 0; /* read from LDS, where there were scores */
     }
     return acc + k + v + q + scales + ids + fixed +
@@ -593,7 +595,7 @@ static int32_t waves_of_window(const kgen_attn_spec *s, const kgen_target *targe
 
 /* Each wave of one workgroup of all converts half of what it would as one of two. */
 static int converts_dearly(const kgen_attn_spec *s) {
-    return s->descale == KGEN_DESCALE_TOKEN || bits_of(s->kv) == 4;
+    return s->descale == KGEN_DESCALE_TOKEN || is_integer(s->kv);
 }
 
 /* Lines are for several waves of a SIMD, of which one has products while another has exponentials:

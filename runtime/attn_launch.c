@@ -148,6 +148,15 @@ static void pack_numbers(device_args *d, const kgen_attn_spec *s, const kgen_att
     d->softcap = s->softcap ? a->softcap * KGEN__LOG2E : 1.0f;
 }
 
+/* Places of keys without pages are 32-bit bytes, of two blocks' rows (kg/attn/buffer_lines.h). */
+static kgen_status check_dense(const char *name, const kgen_tensor *t, int size, kgen_error *err) {
+    enum { ROWS = 64 };
+    int64_t most = INT32_MAX / ROWS / size;
+    NEED(t->shape[0] <= 1 || (t->stride[0] >= 0 && t->stride[0] <= most),
+         "%s: stride[0]=%lld elements, 0 to %lld", name, (long long)t->stride[0], (long long)most);
+    return KGEN_OK;
+}
+
 static kgen_status pack_caches(device_args *d, const kgen_attn_spec *s, const kgen_attn_args *a,
                                const int64_t *size, kgen_error *err) {
     int64_t seqs = size[SIZE_S];
@@ -155,6 +164,10 @@ static kgen_status pack_caches(device_args *d, const kgen_attn_spec *s, const kg
     KGEN_TRY(kgen__check_cache(&kv, "k", 0, &a->k, s->head_dim, err));
     KGEN_TRY(kgen__check_cache(&kv, "v", 1, &a->v, s->v_dim, err));
     KGEN_TRY(kgen__check_dim("v", &a->v, 0, a->k.shape[0], err));
+    if (kgen_attn_phase_of(s->phase)->dense) {
+        KGEN_TRY(check_dense("k", &a->k, kv.size, err));
+        KGEN_TRY(check_dense("v", &a->v, kv.size, err));
+    }
     KGEN_TRY(kgen__check_descale(&kv, s->descale, "k_descale", &a->k_descale, a->k.shape[0], seqs,
                                  d->k_descale_stride, err));
     KGEN_TRY(kgen__check_descale(&kv, s->descale, "v_descale", &a->v_descale, a->v.shape[0], seqs,

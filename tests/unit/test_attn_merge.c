@@ -381,9 +381,8 @@ static results extend(model *m, const int32_t *from, const int32_t *end) {
 }
 
 /* The same over keys without pages. */
-static results dense(model *m, rows_t q, rows_t k, rows_t v, int causal) {
-    results r = fresh_results(m, q.count);
-    rows_t *const cached[] = {&k, &v};
+static kgen_attn_args dense_args(const rows_t *q, rows_t *k, rows_t *v, results r) {
+    rows_t *const cached[] = {k, v};
     for (int i = 0; i < 2; i++) {
         kgen_tensor *t = &cached[i]->rows;
         *t = (kgen_tensor){t->data,
@@ -393,14 +392,18 @@ static results dense(model *m, rows_t q, rows_t k, rows_t v, int causal) {
                            {t->shape[0], 1, KV_HEADS, DIM},
                            {t->stride[0], t->stride[0], DIM, 1}};
     }
-    kgen_attn_args args = {.q = q.rows,
-                           .k = k.rows,
-                           .v = v.rows,
-                           .out = r.out,
-                           .cu_seqlens_k = k.ends,
-                           .cu_seqlens_q = q.ends,
-                           .lse = r.lse,
-                           .softmax_scale = scale};
+    return (kgen_attn_args){.q = q->rows,
+                            .k = k->rows,
+                            .v = v->rows,
+                            .out = r.out,
+                            .cu_seqlens_k = k->ends,
+                            .cu_seqlens_q = q->ends,
+                            .lse = r.lse,
+                            .softmax_scale = scale};
+}
+static results dense(model *m, rows_t q, rows_t k, rows_t v, int causal) {
+    results r = fresh_results(m, q.count);
+    kgen_attn_args args = dense_args(&q, &k, &v, r);
     world_run(&m->w,
               causal ? "attn:phase=prefill," SHAPE DENSE
                      : "attn:phase=prefill,causal=0," SHAPE DENSE,
@@ -517,6 +520,30 @@ static void test_prefill_in_chunks_is_prefill_at_once(void **state) {
     world_close(&m.w);
 }
 
+/* Places of a block's rows are 32-bit bytes. */
+static void test_rows_too_far_apart(void **state) {
+    (void)state;
+    static model m;
+    const int32_t none[SEQS] = {0};
+    make_model(&m);
+    rows_t q = take(&m, m.q, QUERIES, none, fresh), k = take(&m, m.k, KV_HEADS, none, fresh), v = k;
+    kgen_attn_args rows = dense_args(&q, &k, &v, fresh_results(&m, q.count));
+    kgen_kernel *kernel = world_prepare(&m.w, "attn:phase=prefill," SHAPE DENSE);
+    kgen_tensor *const cached[] = {&rows.k, &rows.v};
+    static const char *const says[] = {"k: stride[0]=16777216 elements, 0 to 16777215",
+                                       "v: stride[0]=-16777216 elements, 0 to 16777215"};
+    for (int i = 0; i < 2; i++) {
+        kgen_error err;
+        int64_t stride = cached[i]->stride[0];
+        cached[i]->stride[0] = i ? -(1 << 24) : 1 << 24;
+        kgen_args args = world_args(&m.w, kernel, &rows);
+        assert_int_equal(kgen_launch(kernel, &args, m.w.stream, &err), KGEN_E_ARG);
+        assert_string_equal(err.text, says[i]);
+        cached[i]->stride[0] = stride;
+    }
+    world_close(&m.w);
+}
+
 int main(void) {
     kgen__rng_seed(&rng, test_seed(), 0);
     const struct CMUnitTest tests[] = {
@@ -524,6 +551,7 @@ int main(void) {
         cmocka_unit_test(test_stacks),
         cmocka_unit_test(test_write_gather_attend_merge_agree_with_one_launch),
         cmocka_unit_test(test_prefill_in_chunks_is_prefill_at_once),
+        cmocka_unit_test(test_rows_too_far_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,12 +17,15 @@ template <int PIECES, int BYTES>
 KG_DEV const u8 *near_row(const u8 *from, int token_bytes, const keys_t &keys, int start, int row) {
     constexpr int MOST = 32; // rows
     int first = clamp_token(keys, start), slot = slot_of(keys, start, start);
-    int most = smaller(larger(keys.last - first, 0), MOST) * token_bytes;
+    int most = smaller(larger(keys.last - first, 0), MOST) * token_bytes, least = 0;
     u32 at = (u32)(row * token_bytes);
-    if constexpr (!SEES_START)
-        at = (u32)larger((int)at - smaller(first - smaller(start, first), MOST) * token_bytes, 0);
+    if constexpr (!SEES_START) { // both bounds as scalars, an instruction each
+        least = smaller(first - smaller(start, first), MOST) * token_bytes;
+        most += least;
+        at = at > (u32)least ? at : (u32)least;
+    }
     at = at < (u32)most ? at : (u32)most;
-    return from + (i64)((u32)slot * (u32)token_bytes) +
+    return from + ((i64)((u32)slot * (u32)token_bytes) - least) +
            (at + piece_of_lane<PIECES>(0) * (u32)BYTES);
 }
 // The lane's piece of a row, whose page it asks for by the lane that stands for the row.
@@ -51,7 +54,12 @@ KG_DEV void fetch_rows(rows_t<DIM> &rows, const u8 *from, i64 page_bytes, int to
     KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += AT_ONCE) {
         const u8 *p;
         int row = row_of_piece<PIECES, IS_KEYS>(n % 16);
-        if constexpr (!SMALL_PAGE && KEEP == 0 && 16 % AT_ONCE == 0) {
+        if constexpr (DENSE && KEEP == 0) { // all keys are one page's
+            int from_key = start + n / 16 * 16;
+            i64 id = inside_pool(keys, keys.dense + clamp_token(keys, from_key));
+            p = near_row<PIECES, BYTES>(from + id * page_bytes, (int)page_bytes, keys, from_key,
+                                        row);
+        } else if constexpr (!SMALL_PAGE && KEEP == 0 && 16 % AT_ONCE == 0) {
             i64 id = inside_pool(keys, (i32)read_lane((u32)page, (u32)(n / 16 * 16)));
             p = near_row<PIECES, BYTES>(from + id * page_bytes, token_bytes, keys,
                                         start + n / 16 * 16, row);
@@ -101,7 +109,9 @@ KG_DEV float fetch_scale(args_t args, const head_t &h, const keys_t &keys, i32 p
     return scale_of_lane(a, h, keys, id, token, lane / WAVE_KEYS % 2 == 0);
 }
 // Of keys times the row's, where that is one for all rows.
-constexpr bool PLAIN = SOFTCAP == 0 && ALIBI == 0; // scores are scaled, and nothing else
+// Scores are scaled, and nothing else but a slope.
+constexpr bool LEANS = ALIBI != 0 && ALIBI != ALIBI_SQRT;
+constexpr bool PLAIN = SOFTCAP == 0 && (ALIBI == 0 || LEANS);
 constexpr bool ONE_SCALE = DESCALE == DESCALE_TOKEN && PLAIN && !SCALED_Q && !CASCADE;
 KG_DEV void put_scale(u8 *lines, float scale, const head_t &h, int wave) {
     if constexpr (DESCALE != DESCALE_TOKEN) return;
@@ -123,11 +133,25 @@ KG_DEV void read_scales(token_scale_t &scale, const u8 *lines) {
     if constexpr (!SCALED_VALUES) read_scales(scale.v, lines + SET_KEYS * 4);
 }
 
+// What a row's scores of tokens that follow one another are added to: less their base, and leaning.
+// Slopes grow from token to token, and only where they begin is worked out for each row.
+struct lean_t {
+    pair_t now, step;
+};
+KG_DEV lean_t lean_from(const head_t &head, int t, int start, float base) {
+    if constexpr (!(PLAIN && LEANS)) return lean_t{pair_of(-base), pair_of(0)};
+    int lane = (int)lane_id();
+    int behind = start + s_token(lane, 0) - position_of(head, lane, t, 0);
+    float slope = head.slope[t][0], from = slope * (float)behind - base;
+    return lean_t{pair_t{from, from + slope}, pair_of(2 * slope)};
+}
+
 // x = the scores less their base.
 KG_DEV void lower_scores(float (&x)[S_REGS], const scores_t &dot, const head_t &head, int t,
                          int start, const token_scale_t &scale, float base) {
     constexpr bool TOKEN = DESCALE == DESCALE_TOKEN;
     if constexpr (!PLAIN) scale_scores(x, dot, head, t, start, scale);
+    lean_t lean = lean_from(head, t, start, base);
     KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
         pair_t y = {x[r], x[r + 1]}, by = pair_of(head.scale[t][0]);
         if constexpr (PLAIN) y = pair_t{score(dot, r), score(dot, r + 1)};
@@ -135,7 +159,8 @@ KG_DEV void lower_scores(float (&x)[S_REGS], const scores_t &dot, const head_t &
             if constexpr (!ONE_SCALE) y = y * by;
             by = pair_t{scale.k[r], scale.k[r + 1]};
         }
-        y = PLAIN ? __builtin_elementwise_fma(y, by, pair_of(-base)) : y - pair_of(base);
+        y = PLAIN ? __builtin_elementwise_fma(y, by, lean.now) : y - pair_of(base);
+        if constexpr (PLAIN && LEANS) lean.now = lean.now + lean.step;
         x[r] = y[0], x[r + 1] = y[1];
     }
 }
