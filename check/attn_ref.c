@@ -135,12 +135,16 @@ static double weight_error(const kgen_attn_args *a) {
     return a->q.dtype == KGEN_DTYPE_BF16 || a->k.dtype == KGEN_DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
 }
 
-/* Of long queries over few dims values may be rounded as well, times their token's scale. */
-static double value_error(const row *r) {
+/* Long queries over few dims: rounded as well may be values, times their token's scale, and what
+ * weights are divided by, the sum of them as they are rounded. */
+static int rounds_more(const row *r) {
     const kgen_attn_spec *s = r->spec;
-    int few = s->head_dim + s->v_dim <= 128;
-    int scaled = s->descale == KGEN_DESCALE_TOKEN, many = !kgen_attn_phase_of(s->phase)->bounded;
-    return few && scaled && many && r->args->q.dtype == KGEN_DTYPE_BF16 ? weight_error(r->args) : 0;
+    int few = s->head_dim + s->v_dim <= 128, many = !kgen_attn_phase_of(s->phase)->bounded;
+    return few && many;
+}
+static double value_error(const row *r) {
+    int scaled = r->spec->descale == KGEN_DESCALE_TOKEN && r->args->q.dtype == KGEN_DTYPE_BF16;
+    return scaled && rounds_more(r) ? weight_error(r->args) : 0;
 }
 
 /* Kernels may compute in fp16, whose smallest step then bounds a probability's
@@ -153,6 +157,8 @@ typedef struct sums {
     double out;    /* sum p v */
     double size;   /* sum p |v| */
     double square; /* sum p^2 v^2 */
+    double second; /* sum p v^2 */
+    double all;    /* sum p */
     double blur;   /* sum p |v| blur */
     double plain;  /* sum |v|, of what a rounded weight meets */
 } sums;
@@ -171,6 +177,8 @@ static sums add_up(const row *r, int64_t d, double scale) {
         t.out += p * v;
         t.size += p * fabs(v);
         t.square += p * p * v * v;
+        t.second += p * v * v;
+        t.all += p;
         t.blur += p * fabs(v) * r->blur[key - r->first];
         /* A token's scale is in the weight before that is rounded. */
         t.plain += fabs(r->spec->descale == KGEN_DESCALE_TOKEN ? v / descale : v);
@@ -193,6 +201,14 @@ static double gate_of(const row *r, int64_t d) {
     return 1 / (1 + exp(-kgen__number_load(t->dtype, t->data, at)));
 }
 
+/* What weights' errors e move: sum p e v, over a rounded sum sum p e (v - out), whose sizes Cauchy's
+ * inequality bounds. */
+static double weighed(const row *r, const sums *t) {
+    if (!rounds_more(r) || r->spec->lse) return t->size;
+    double spread = t->second - 2 * t->out * t->out + t->out * t->out * t->all;
+    return fmax(t->size, sqrt(fmax(spread, 0) * t->all));
+}
+
 static void write_element(kgen__attn_answer *answer, const row *r, int64_t d, double scale,
                           double blur) {
     int64_t at = (r->token * answer->heads + r->head) * answer->v_dim + d;
@@ -200,7 +216,7 @@ static void write_element(kgen__attn_answer *answer, const row *r, int64_t d, do
     sums t = add_up(r, d, scale * gate_of(r, d));
     double other = (r->spec->gate ? 2 : 1) * SUM_ERROR * t.size + t.blur + blur * fabs(t.out) +
                    weight_step(r->args) * t.plain / r->total;
-    double bound = (weight + value) * t.size + other;
+    double bound = weight * weighed(r, &t) + value * t.size + other;
     double rounding = kgen__number_half_ulp(r->args->out.dtype, fabs(t.out) + bound);
     answer->out[at] = t.out;
     answer->out_tol[at] = bound + rounding;
