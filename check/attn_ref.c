@@ -201,7 +201,7 @@ static double gate_of(const row *r, int64_t d) {
     return 1 / (1 + exp(-kgen__number_load(t->dtype, t->data, at)));
 }
 
-/* What weights' errors e move: sum p e v, over a rounded sum sum p e (v - out), whose sizes Cauchy's
+/* What weights' errors e move: sum p e v, and over a rounded sum sum p e (v - out), which Cauchy's
  * inequality bounds. */
 static double weighed(const row *r, const sums *t) {
     if (!rounds_more(r) || r->spec->lse) return t->size;

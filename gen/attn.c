@@ -671,6 +671,7 @@ static const few_row few_rows[] = {
     {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, ANY, 4, 2, 1, 1},
     /* half the values a wave; smaller workgroups */
     {16, 0, 128, {1, FEW_PAIRS}, {512, ANY}, 1024, {1, ANY}, ANY, 4, 1, 2, 1},
+    {16, 0, 128, {FEW_PAIRS / 2 + 1, FEW_PAIRS}, {2048, 4096}, ANY, {1, ANY}, ANY, 4, 1, 2, 1},
     {16, 0, 128, {FEW_PAIRS + 1, ONE_EACH}, {1, ANY}, ANY, {32768, ANY}, ANY, 4, 1, 1, 2},
     {16, 0, 128, {ONE_EACH + 1, TWO_EACH}, {1, 768}, ANY, {32768, ANY}, ANY, 4, 1, 1, 2},
     {16, 0, 16, {TWO_EACH + 1, ANY}, {129, ANY}, ANY, {32768, ANY}, ANY, 4, 0, 1, 2},

@@ -236,6 +236,24 @@ KG_DEV void deal(work_t &w, u32 part, u32 parts, u32 item, u32 total) {
     w.jump = (parts - 1) * item;
 }
 
+// The sequence that has the workgroup's first unit. mine, prefix: of the lane, among the first.
+KG_DEV void find_seq(work_t &w, args_t a, seq_t mine, u32 prefix, bool sided) {
+    KG_LOOP for (int base = 0; base < lines_of(a); base += WAVE) {
+        if (base > 0) {
+            mine = seq_at(a, base + (int)lane_id());
+            prefix = sum_below(units_of(mine, false));
+        }
+        u32 before = units_in_line(prefix, sided);
+        u64 beyond = ballot(w.seq_start + before > w.unit);
+        u32 last = first_bit(beyond | 1ull << (WAVE - 1));
+        w.seq_start += read_lane(before, last);
+        if (!beyond) continue;
+        w.seq = seq_of_lane(a, mine, last);
+        w.seq_start -= units_of(w.seq, sided);
+        break;
+    }
+}
+
 // Every wave computes the same answer, so no barrier is needed.
 KG_DEV work_t work_begin(args_t a) {
     work_t w;
@@ -277,20 +295,7 @@ KG_DEV work_t work_begin(args_t a) {
     w.end = cut_start(w.cut, part + 1);
     if (dealt) deal(w, part, parts, divide(w.cut.each, dealt), total);
     if constexpr (PARKS_SEGMENT) w.cut.extra = opaque(w.cut.extra);
-    KG_LOOP for (int base = 0; base < lines_of(a); base += WAVE) {
-        if (base > 0) {
-            mine = seq_at(a, base + lane);
-            prefix = sum_below(units_of(mine, false));
-        }
-        u32 before = units_in_line(prefix, sided);
-        u64 beyond = ballot(w.seq_start + before > w.unit);
-        u32 last = first_bit(beyond | 1ull << (WAVE - 1));
-        w.seq_start += read_lane(before, last);
-        if (!beyond) continue;
-        w.seq = seq_of_lane(a, mine, last);
-        w.seq_start -= units_of(w.seq, sided);
-        break;
-    }
+    find_seq(w, a, mine, prefix, sided);
     if ((UNBOUNDED || CASCADE) && w.unit - w.seq_start >= units_of(w.seq, sided)) {
         w.end = w.unit; // more units than 32 bits count: only where offsets fall
         return w;
