@@ -646,9 +646,9 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
     *s = best;
 }
 
-/* What hides latency where a launch has little to do, by the size of the problem. Measured
- * (docs/performance.md); the first row that fits. */
-typedef struct few_row {
+/* By the size of the problem: what hides latency where a launch has little to do, and keeps memory
+ * busy where items are many. Measured (docs/performance.md); the first row that fits. */
+typedef struct size_row {
     int32_t bits, lds, dims; /* of a cached value; do rows go by way of LDS; least head_dim */
     int64_t pairs[2];        /* sequences x KV heads, least and most */
     int64_t context[2];      /* of a sequence, least and most */
@@ -656,13 +656,13 @@ typedef struct few_row {
     int64_t work[2];         /* pairs x context */
     int64_t products;        /* most pairs x pairs x rows x context */
     int32_t waves, row_tiles, v_split, occupancy;
-} few_row;
+} size_row;
 
-/* Of pairs: up to 16; up to where most compute units have one, and most have two. */
+/* Pairs: few; fewer than make one for each of 132 compute units; than make two for most. */
 enum { FEW_PAIRS = 16, ONE_EACH = 112, TWO_EACH = 199 };
 enum { SHORT = 512 }; /* window, which has a rule of its own (small_groups) */
 #define ANY INT64_MAX
-static const few_row few_rows[] = {
+static const size_row size_rows[] = {
     /* eight waves that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, 1 << 26, 8, 0, 0, 0},
@@ -678,7 +678,7 @@ static const few_row few_rows[] = {
 };
 #undef ANY
 
-static int is_few(const few_row *f, const kgen_attn_spec *s, const kgen_problem *p) {
+static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_problem *p) {
     int64_t pairs = (int64_t)p->batch * p->heads, rows = (int64_t)s->group * s->q_tokens;
     if (pairs < f->pairs[0] || pairs > f->pairs[1] || s->head_dim < f->dims) return 0;
     if (p->context < f->context[0] || p->context > f->context[1]) return 0;
@@ -699,9 +699,9 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     kgen_problem seen = *problem;
     if (most > 0) seen.context = smaller(seen.context, most);
     int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
-    for (size_t i = 0; i < sizeof few_rows / sizeof few_rows[0]; i++) {
-        const few_row *f = &few_rows[i];
-        if (f->bits != bits || f->lds != lds || !is_few(f, s, &seen)) continue;
+    for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
+        const size_row *f = &size_rows[i];
+        if (f->bits != bits || f->lds != lds || !is_of_size(f, s, &seen)) continue;
         s->waves = f->waves;
         s->row_tiles = f->row_tiles;
         s->v_split = f->v_split;

@@ -132,7 +132,7 @@ static const kgen__fact facts[] = {
     {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes},
     {"MATRICES_BYTES", matrices_bytes}, {"PAIRED", paired}, {"DIRECT", direct},
     {"ROW_TILES", wave_tiles}, {"WAVES", row_waves}, {"V_SPLIT", value_waves},
-    {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
+    {"LAYOUT", nhd}, {"LAYOUT_NHD", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
     {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", is_tree}, {"DENSE", no},
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
         {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},

@@ -57,6 +57,7 @@ constexpr int ROW_TILES = 1;
 constexpr int WAVES = 1;
 constexpr int V_SPLIT = 8;
 constexpr int LAYOUT = 1;
+constexpr int LAYOUT_NHD = 1;
 constexpr int LAYOUT_SHUFFLE = 3;
 constexpr int LAYOUT_XPACKED = 4;
 constexpr int CAUSAL = 1;
