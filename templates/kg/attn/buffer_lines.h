@@ -87,7 +87,8 @@ KG_DEV float score_bias(const q_frag_t &q, const head_t &head, int t) {
         mma_qk(s, zeros, query);
     }
     float bias = score(s, 0) * head.scale[t][0];
-    return bias - bias == 0 ? bias : 0;
+    // By its bits: bias - bias may become one step with the product, and is its rounding then.
+    return (bits_of(bias) & 0x7f800000u) != 0x7f800000u ? bias : 0;
 }
 
 // Of one row tile: what its exponents are relative to, and the sum of a lane's probabilities
