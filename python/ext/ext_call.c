@@ -143,15 +143,13 @@ static int take_workspace(kgen__call *c, PyObject *value) {
     kgen_tensor t;
     if (value == Py_None) return 0;
     if (kgen__py_read(&t, &c->memory[c->given], value)) return -1;
-    int64_t count = 1;
-    for (int32_t i = t.rank - 1; i >= 0; i--) {
-        if (t.shape[i] > 1 && t.stride[i] != count) {
-            PyErr_SetString(PyExc_ValueError,
-                            "workspace: its elements do not lie in order without gaps");
-            return -1;
-        }
-        count *= t.shape[i];
+    if (!kgen__py_is_dense(&t)) {
+        PyErr_SetString(PyExc_ValueError,
+                        "workspace: its elements do not lie in order without gaps");
+        return -1;
     }
+    int64_t count = 1;
+    for (int32_t i = 0; i < t.rank; i++) count *= t.shape[i];
     c->args.workspace = t.data;
     c->args.workspace_bytes = (size_t)(count * kgen_dtype_size(t.dtype));
     c->slots[c->given++] = KGEN__WORKSPACE;

@@ -327,17 +327,19 @@ static PyObject *get_nbytes(PyObject *self, void *unused) {
     return PyLong_FromLongLong((last + 1) * kgen_dtype_size(t->dtype));
 }
 
-/* Row-major without gaps, as memory has to be that is seen as another type. */
-static PyObject *get_dense(PyObject *self, void *unused) {
-    const kgen_tensor *t = &((const kgen__py_tensor *)self)->tensor;
+int kgen__py_is_dense(const kgen_tensor *t) {
     int64_t step = 1;
     int dense = 1;
-    (void)unused;
     for (int32_t i = t->rank - 1; i >= 0; i--) {
         dense &= t->shape[i] == 1 || t->stride[i] == step;
         step *= t->shape[i];
     }
-    return PyBool_FromLong(dense || step == 0);
+    return dense || step == 0;
+}
+
+static PyObject *get_dense(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(kgen__py_is_dense(&((const kgen__py_tensor *)self)->tensor));
 }
 
 static PyObject *get_place(PyObject *self, void *unused) {

@@ -124,6 +124,8 @@ PyObject *kgen__py_error_of(const kgen_error *err);
 
 /* Fills *out with what `object` says of itself. -1: an exception is set. */
 int kgen__py_read(kgen_tensor *out, kgen__memory *memory, PyObject *object);
+/* Row-major without gaps, as memory has to be that is seen as another type, or as bytes. */
+int kgen__py_is_dense(const kgen_tensor *t);
 /* The stream that the program of `like` (a tensor) works in on that device. */
 int kgen__py_current_stream(kgen_stream *out, PyObject *like, kgen__place place);
 

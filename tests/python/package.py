@@ -118,8 +118,8 @@ class Launch(unittest.TestCase):
         self.assertLess(max(abs(a - b) for a, b in zip(step.want[0], step.got()[0])), 4e-3)
         before = bytes(step.out)
         out = frozen(step.out, "fp16", (S, HKV, D))
+        self.assertTrue(out.readonly and kgen.Tensor.of(out).readonly)
         for given in (out, (out, None), kgen.Tensor.of(out)):
-            self.assertTrue(kgen.Tensor.of(given if given is out else out).readonly)
             self.refuse(kgen.KgenError, "^out: memory that may not be written$", kernel.launch, **step.given | {"out": given})
         self.refuse(kgen.KgenError, "^out: memory", kgen.Dispatcher("attn", (), lambda *_: kernel).launch, 1, **step.given | {"out": out})
         self.refuse(kgen.KgenError, "^workspace: memory that may not", kernel.check, **step.given, workspace=frozen(step.k, "u8", (64,)))

@@ -277,12 +277,11 @@ KG_DEV work_t work_begin(args_t a) {
     u32 least = least_part(a, all), wanted = (total + least - 1) / least;
     w.seq = seq_of_lane(a, mine, 0);
     u32 most = (u32)a.workgroups / sides, parts = wanted < most ? wanted : most;
-    u32 dealt = 0; // items of each
+    bool dealt = false;
     if (EVENS && parts == most && !any(differs)) {
         u32 items = units_in_line((u32)lines_of(a) * w.seq.items, sided);
         parts = even_parts(total, items, parts);
-        u32 each = DEALS ? divide(items, parts) : 0;
-        if (each * parts == items && total < COUNTED) dealt = each;
+        dealt = DEALS && total < COUNTED && divide(items, parts) * parts == items;
     }
     w.unit = w.end = w.seq_start = w.jump = 0;
     if constexpr (PART_WAITS) w.cut.part = opaque(group);
@@ -293,7 +292,7 @@ KG_DEV work_t work_begin(args_t a) {
     w.cut.extra = total - w.cut.each * parts;
     w.unit = cut_start(w.cut, part);
     w.end = cut_start(w.cut, part + 1);
-    if (dealt) deal(w, part, parts, divide(w.cut.each, dealt), total);
+    if (dealt) deal(w, part, parts, item_units(w.seq), total);
     if constexpr (PARKS_SEGMENT) w.cut.extra = opaque(w.cut.extra);
     find_seq(w, a, mine, prefix, sided);
     if ((UNBOUNDED || CASCADE) && w.unit - w.seq_start >= units_of(w.seq, sided)) {
