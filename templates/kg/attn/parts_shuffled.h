@@ -16,14 +16,15 @@ KG_DEV sums_t load_sums(args_t a, cut_t cut, u32 part, u32 count, u32 item_start
     return sums_t{x[0], x[1]};
 }
 
+// As sum_up of parts_rows_nvidia.h adds: rows have the same bits whoever merges them.
 KG_DEV sums_t total_of(sums_t mine) {
-    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) {
-        u32 from = late_lane() ^ m;
-        sums_t other = {float_of(shuffle(bits_of(mine.maximum), from)),
-                        float_of(shuffle(bits_of(mine.sum), from))};
-        add_sums(mine, other);
-    }
-    return mine;
+    float top = mine.maximum;
+    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) top =
+        fmax(top, float_of(shuffle(bits_of(top), late_lane() ^ m)));
+    float sum = mine.sum * weight(mine.maximum, top);
+    KG_UNROLL for (u32 m = 1; m < (u32)WAVE; m *= 2) sum +=
+        float_of(shuffle(bits_of(sum), late_lane() ^ m));
+    return sums_t{top, sum};
 }
 
 // Parts in batches, all of whose loads are in flight before the first is used: of many parts
