@@ -8,9 +8,10 @@
 typedef struct kgen__device kgen__device;
 
 typedef struct kgen__launch_config {
-    uint32_t grid;  /* workgroups, one dimension */
-    uint32_t block; /* lanes of a workgroup */
-    uint32_t lds;   /* bytes that the launch gives a workgroup */
+    uint32_t grid;    /* workgroups, one dimension */
+    uint32_t block;   /* lanes of a workgroup */
+    uint32_t lds;     /* bytes that the launch gives a workgroup */
+    uint32_t cluster; /* workgroups that meet; code of a GPU says so itself. 0: each by itself */
 } kgen__launch_config;
 
 typedef struct kgen__device_api {

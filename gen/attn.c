@@ -11,6 +11,7 @@
 static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512};
 static const int32_t small_pages[] = {1, 2, 4, 8};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
+static const int32_t cluster_sizes[] = {2, 4, 8}; /* what every sm_90 takes */
 
 /* As large as the phase with the most tokens has them. */
 union most_tokens {
@@ -28,6 +29,7 @@ static const kgen_domain domain_LOOKBACK = RANGE(1, 1023, 1);
 static const kgen_domain domain_PARTS = RANGE(KG_ATTN_PART_STEP, 1 << 24, KG_ATTN_PART_STEP);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_TILES = LIST(row_tile_counts);
+static const kgen_domain domain_CLUSTER = LIST(cluster_sizes);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
 SYMBOLS(invariant, VALUE("0", 0), VALUE("1", 1));
@@ -68,6 +70,7 @@ SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
         NAMED("head", DESCALE_HEAD), NAMED("token", DESCALE_TOKEN),
         NAMED("ignore", DESCALE_IGNORE));
 SYMBOLS(auto0, VALUE("auto", 0));
+SYMBOLS(off, VALUE("off", 0));
 
 /* clang-format off */
 static const kgen_param params[] = {
@@ -154,6 +157,19 @@ static kgen_status applicable_batch(const kgen_attn_spec *s, const kgen_attn_pha
 static kgen_status registers_fit(const kgen_attn_spec *s, const kgen_target *target,
                                  kgen_error *err);
 
+static kgen_status applicable_cluster(const kgen_attn_spec *s, const kgen_attn_phase *phase,
+                                      const kgen_target *target, kgen_error *err) {
+    if (!s->cluster) return KGEN_OK;
+    REQUIRE(phase->bounded, "cluster=%d: phase=%s has row blocks enough to share out", s->cluster,
+            phase->name);
+    REQUIRE(!s->cascade, "cluster=%d: with cascade a row has parts of two items", s->cluster);
+    REQUIRE(!s->invariant, "cluster=%d: invariant says where keys are cut", s->cluster);
+    REQUIRE(!target || target->isa == KGEN_ISA_SM90,
+            "cluster=%d: workgroups of %s do not read each other's LDS; off", s->cluster,
+            target->name);
+    return KGEN_OK;
+}
+
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_attn_spec *s = &spec->attn;
     const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
@@ -210,6 +226,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!s->offsets || phase->ragged, "cu=i64: phase=%s has no cu_seqlens_q", phase->name);
     REQUIRE(!s->cap_last || (s->softcap && s->alibi),
             "order=alibi: softcap=%d, alibi=%d; an order needs both", s->softcap, s->alibi);
+    KGEN_TRY(applicable_cluster(s, phase, target, err));
     return target ? registers_fit(s, target, err) : KGEN_OK;
 }
 
@@ -474,11 +491,13 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     int32_t most = kg_attn_round_most(target->isa == KGEN_ISA_SM90);
     kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
                                      slice_dims(s, isa) / 16, part, most);
+    int32_t peers = s->cluster ? kg_attn_peer_bytes(rows_of(s, isa), s->v_dim) : 0;
     long_queries way = way_of(s, isa);
-    if (way == BY_WAVE) return lds.bytes;
+    if (way == BY_WAVE) return lds.bytes + peers;
     if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
-    return larger(lds.bytes, stage + sets_of(s, target).bytes) + s->waves * KG_ATTN_PARK_BYTES;
+    return larger(lds.bytes, stage + larger(sets_of(s, target).bytes, peers)) +
+           s->waves * KG_ATTN_PARK_BYTES;
 }
 
 static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
@@ -804,6 +823,7 @@ static const kgen__fact facts[] = {{"PART_KEYS", part_keys},
                                    {NULL, NULL}};
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->attn.occupancy; }
+static int32_t cluster(const kgen_spec *spec) { return spec->attn.cluster; }
 
 static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_attn_spec *s = &spec->attn;
@@ -829,5 +849,6 @@ const kgen__family kgen__family_attn = {
     .launch_shape = launch_shape,
     .launch_lds = launch_lds,
     .occupancy = occupancy,
+    .cluster = cluster,
     .symbol = symbol,
 };

@@ -42,6 +42,8 @@ typedef struct kgen__family {
     int32_t (*launch_lds)(const kgen_spec *spec, const kgen_target *target);
     /* Workgroups that a compute unit shall hold at once. */
     int32_t (*occupancy)(const kgen_spec *spec);
+    /* Workgroups that read each other's LDS; 0: none does. May be NULL. */
+    int32_t (*cluster)(const kgen_spec *spec);
     void (*symbol)(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
 } kgen__family;
 

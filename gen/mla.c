@@ -138,7 +138,7 @@ static const kgen__fact facts[] = {
         {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
     {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"PART_KEYS", part_keys}, {"SPANS", no},
     {"BY_MATRICES", no}, {"BY_LINES", no},
-    {"CASCADE", no},
+    {"CASCADE", no}, {"CLUSTER", no},
     {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};
 /* clang-format on */

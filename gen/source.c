@@ -9,7 +9,7 @@
 #include "digest.h"
 #include "family.h"
 
-enum { MAX_INCLUDED = 48 };
+enum { MAX_INCLUDED = 64 };
 
 typedef struct flattener {
     kgen__buf *buf;       /* NULL: not written */
@@ -66,6 +66,8 @@ static void write_prelude(kgen__buf *buf, const kgen_source *source, const kgen_
     kgen__buf_printf(buf, "#define KG_WAVE %d\n", target->wave_size);
     kgen__buf_printf(buf, "#define KG_SIMDS %d\n", target->simds);
     if (source->lds_bytes) kgen__buf_printf(buf, "#define KG_LAUNCH_LDS 1\n");
+    int32_t cluster = kgen_spec_cluster(&source->spec);
+    if (cluster) kgen__buf_printf(buf, "#define KG_CLUSTER %d\n", cluster);
     kgen__buf_printf(buf, "#define KG_LDS_BYTES %d\nnamespace kg {\n",
                      source->lds_bytes ? source->lds_bytes : target->lds_bytes);
     for (const kgen_symbol *s = core_types; s->name; s++)

@@ -325,6 +325,11 @@ int32_t kgen_spec_occupancy(const kgen_spec *resolved) {
     return family ? family->occupancy(resolved) : 0;
 }
 
+int32_t kgen_spec_cluster(const kgen_spec *resolved) {
+    const kgen__family *family = kgen__family_of(resolved->family);
+    return family && family->cluster ? family->cluster(resolved) : 0;
+}
+
 /* --- two specs, and no tuning ------------------------------------------- */
 
 static int differ(const kgen_spec *a, const kgen_spec *b, int tuning) {

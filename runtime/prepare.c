@@ -57,7 +57,11 @@ static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *
     int32_t fit = kernel->resources.waves_per_simd * t->simds / waves;
     int32_t wanted = kgen_spec_occupancy(&kernel->spec);
     int32_t per_unit = fit > 0 && fit < wanted ? fit : wanted;
-    return (uint32_t)(per_unit * ctx->api->compute_units(ctx->device));
+    int32_t all = per_unit * ctx->api->compute_units(ctx->device);
+    int32_t cluster = (int32_t)kernel->config.cluster, whole;
+    if (!cluster) return (uint32_t)all;
+    whole = all / cluster;
+    return (uint32_t)(cluster * (whole ? whole : 1));
 }
 
 static double now_us(void) {
@@ -91,6 +95,7 @@ static kgen_status load_entry(kgen_kernel **out, kgen_context *ctx, const kgen_s
     kernel->config.block = (uint32_t)kgen_spec_lanes(resolved, ctx->target);
     if (kernel->resources.lds_bytes > ctx->target->lds_bytes)
         kernel->config.lds = (uint32_t)kernel->resources.lds_bytes;
+    kernel->config.cluster = (uint32_t)kgen_spec_cluster(resolved);
     kernel->config.grid = resident_workgroups(ctx, kernel);
     kernel->next = ctx->kernels;
     ctx->kernels = kernel;

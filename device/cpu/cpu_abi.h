@@ -27,6 +27,8 @@ typedef struct kg_cpu_ops {
     kg_cpu_lane *(*self)(void); /* the running lane */
     void (*wave_sync)(void);    /* all live lanes of the wave have arrived */
     void (*barrier)(void);      /* all live lanes of the workgroup */
+    void (*cluster_barrier)(void); /* of all workgroups of the cluster */
+    unsigned char *(*peer_lds)(unsigned rank); /* of the cluster's workgroup number `rank` */
 } kg_cpu_ops;
 
 #endif

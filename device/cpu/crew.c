@@ -1,5 +1,5 @@
-/* Threads take workgroups from the launches that are under way, one at a time.
- * A launch goes through its groups in an order drawn from the seed; the first
+/* Threads take clusters of workgroups from the launches that are under way, one at
+ * a time. A launch goes through them in an order drawn from the seed; the first
  * failure stops it. The launching thread works as well, so a crew of one has no
  * thread of its own. */
 #include "crew.h"
@@ -15,7 +15,8 @@ typedef struct job {
     const kgen__cpu_work *work;
     const unsigned *order;
     uint64_t seed;
-    atomic_uint taken;  /* workgroups */
+    unsigned clusters;
+    atomic_uint taken;  /* of them */
     unsigned helpers;   /* threads of the crew inside; under the crew's lock */
     kgen_status status; /* of the first failure; under the lock */
     kgen_error error;
@@ -75,7 +76,7 @@ static void team_drop(idle_team *slot) {
 
 /* Keeps the first failure and lets nobody take another workgroup. */
 static void job_fail(kgen__crew *crew, job *j, kgen_status status, const kgen_error *error) {
-    atomic_store(&j->taken, j->work->groups);
+    atomic_store(&j->taken, j->clusters);
     pthread_mutex_lock(&crew->lock);
     if (j->status == KGEN_OK) {
         j->status = status;
@@ -86,7 +87,7 @@ static void job_fail(kgen__crew *crew, job *j, kgen_status status, const kgen_er
 
 static unsigned job_next(job *j) {
     unsigned taken = atomic_load(&j->taken);
-    while (taken < j->work->groups && !atomic_compare_exchange_weak(&j->taken, &taken, taken + 1)) {
+    while (taken < j->clusters && !atomic_compare_exchange_weak(&j->taken, &taken, taken + 1)) {
     }
     return taken;
 }
@@ -98,8 +99,8 @@ static void job_run(kgen__crew *crew, job *j) {
         job_fail(crew, j, error.status, &error);
         return;
     }
-    for (unsigned i = job_next(j); i < j->work->groups; i = job_next(j)) {
-        unsigned group = j->order ? j->order[i] : i;
+    for (unsigned i = job_next(j); i < j->clusters; i = job_next(j)) {
+        unsigned group = (j->order ? j->order[i] : i) * j->work->cluster;
         kgen_status status =
             kgen__team_run(slot->team, j->work, group, mix(j->seed ^ group), &error);
         if (status == KGEN_OK) continue;
@@ -112,7 +113,7 @@ static void job_run(kgen__crew *crew, job *j) {
 
 static job *job_wanting_help(kgen__crew *crew) {
     job *j = crew->jobs;
-    while (j && atomic_load(&j->taken) >= j->work->groups) j = j->next;
+    while (j && atomic_load(&j->taken) >= j->clusters) j = j->next;
     return j;
 }
 
@@ -139,7 +140,7 @@ static void job_offer(kgen__crew *crew, job *j) {
     pthread_mutex_lock(&crew->lock);
     j->next = crew->jobs;
     crew->jobs = j;
-    for (unsigned i = 0; i < crew->threads && i + 1 < j->work->groups; i++)
+    for (unsigned i = 0; i < crew->threads && i + 1 < j->clusters; i++)
         pthread_cond_signal(&crew->wanted);
     pthread_mutex_unlock(&crew->lock);
 }
@@ -166,11 +167,12 @@ static unsigned *shuffled(unsigned count, uint64_t seed) {
 
 kgen_status kgen__crew_launch(kgen__crew *crew, const kgen__cpu_work *work, kgen_error *err) {
     uint64_t seed = mix(crew->seed ^ mix(atomic_fetch_add(&crew->launches, 1)));
-    job j = {.work = work, .seed = seed, .status = KGEN_OK};
-    if (work->groups == 1) {
+    unsigned clusters = work->groups / work->cluster;
+    job j = {.work = work, .seed = seed, .clusters = clusters, .status = KGEN_OK};
+    if (clusters == 1) {
         job_run(crew, &j);
     } else {
-        unsigned *order = shuffled(work->groups, seed);
+        unsigned *order = shuffled(clusters, seed);
         if (!order)
             return kgen_fail(err, KGEN_E_NOMEM, "cpu device: no memory for %u workgroups",
                              work->groups);

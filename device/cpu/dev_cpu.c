@@ -133,6 +133,10 @@ static kgen_status check_config(kgen__launch_config config, kgen_error *err) {
     if (config.block == 0 || config.block > KGEN__CPU_BLOCK_MAX)
         return kgen_fail(err, KGEN_E_ARG, "launch: block=%u, must be 1 to %d lanes", config.block,
                          KGEN__CPU_BLOCK_MAX);
+    if (config.cluster > KGEN__CPU_CLUSTER_MAX || (config.cluster && config.grid % config.cluster))
+        return kgen_fail(err, KGEN_E_ARG,
+                         "launch: cluster=%u, must be 0 to %d and divide the grid of %u workgroups",
+                         config.cluster, KGEN__CPU_CLUSTER_MAX, config.grid);
     return KGEN_OK;
 }
 
@@ -140,7 +144,8 @@ static kgen_status cpu_launch(kgen__device *device, void *function, kgen__launch
                               const void *params, size_t params_bytes, kgen_stream stream,
                               kgen_error *err) {
     const cpu_stream *s = stream;
-    kgen__cpu_work work = {NULL, params, config.grid, config.block};
+    unsigned cluster = config.cluster ? config.cluster : 1;
+    kgen__cpu_work work = {NULL, params, config.grid, config.block, cluster};
     KGEN_TRY(check_config(config, err));
     memcpy(&work.body, &function, sizeof work.body);
     if (s && s->recording)

@@ -1,6 +1,6 @@
-/* Lanes of a workgroup as fibers. A lane runs until it has to wait for its wave
- * or for the group; where lanes wait at different places, the launch fails and
- * the message names both. */
+/* Lanes of workgroups as fibers. A lane runs until it has to wait for its wave, for
+ * the group or for the cluster; where lanes wait at different places, the launch fails
+ * and the message names both. */
 #include "team.h"
 
 #include <stdlib.h>
@@ -15,10 +15,11 @@ enum {
     POISON = 0xff, /* NaN in every float format */
 };
 
-typedef enum lane_stop { STOP_NONE, STOP_SYNC, STOP_BARRIER } lane_stop;
-typedef enum wave_state { WAVE_DONE, WAVE_READY, WAVE_DIVERGED } wave_state;
+typedef enum lane_stop { STOP_NONE, STOP_SYNC, STOP_BARRIER, STOP_CLUSTER, STOPS } lane_stop;
+typedef enum wave_state { WAVE_DONE, WAVE_READY, WAVE_MEETS, WAVE_DIVERGED } wave_state;
 
 typedef struct wave wave;
+typedef struct workgroup workgroup;
 
 typedef struct lane {
     kg_cpu_lane record; /* first: what the kernel sees */
@@ -31,10 +32,11 @@ typedef struct lane {
 /* In one round every live lane runs once, to its next stop; each lane hands
  * over to the next by itself, the last one decides what follows. */
 struct wave {
-    kgen__team *team;
+    workgroup *of;
     lane *head;
     lane **link; /* what points to the running lane */
-    unsigned live, at_sync, at_barrier;
+    unsigned live;
+    unsigned at[STOPS]; /* lanes that wait there */
     wave_state state;
     unsigned char *exchange;
     unsigned char *stacks;
@@ -42,13 +44,18 @@ struct wave {
     lane lanes[];
 };
 
+struct workgroup {
+    kgen__team *of;
+    unsigned char *lds;
+    unsigned wave_count;
+    wave *waves[WAVES_MAX];
+};
+
 struct kgen__team {
     const kgen_target *persona;
     const kgen__cpu_work *work;
-    unsigned char *lds;
     kgen__fiber scheduler;
-    unsigned wave_count;
-    wave *waves[WAVES_MAX];
+    workgroup groups[KGEN__CPU_CLUSTER_MAX]; /* lds NULL: not needed so far */
 };
 
 /* Set by whoever switches to a lane. A lane stays on its thread while a
@@ -56,13 +63,15 @@ struct kgen__team {
 static __thread lane *current __attribute__((tls_model("initial-exec")));
 
 static lane *end_round(wave *w) {
-    if (w->live && w->at_sync == w->live) {
-        w->at_sync = 0;
+    if (w->live && w->at[STOP_SYNC] == w->live) {
+        w->at[STOP_SYNC] = 0;
         w->link = &w->head;
         return w->head;
     }
-    int agreed = w->at_barrier == w->live;
-    w->state = !w->live ? WAVE_DONE : agreed ? WAVE_READY : WAVE_DIVERGED;
+    w->state = !w->live                           ? WAVE_DONE
+               : w->at[STOP_BARRIER] == w->live ? WAVE_READY
+               : w->at[STOP_CLUSTER] == w->live ? WAVE_MEETS
+                                                : WAVE_DIVERGED;
     return NULL;
 }
 
@@ -71,11 +80,13 @@ static lane *end_round(wave *w) {
 static __attribute__((noinline)) void hand_over(lane *self, lane *next) {
     if (next == self) return;
     current = next;
-    kgen__fiber_switch(&self->fiber, next ? &next->fiber : &self->of->team->scheduler);
+    kgen__fiber_switch(&self->fiber, next ? &next->fiber : &self->of->of->of->scheduler);
 }
 
-static void wait_at(lane *self, lane_stop stop) {
+static void wait_at(lane_stop stop) {
+    lane *self = current;
     self->stop = stop;
+    self->of->at[stop]++;
     self->of->link = &self->next;
     hand_over(self, self->next ? self->next : end_round(self->of));
 }
@@ -92,7 +103,7 @@ static void leave(lane *self) {
 static void lane_main(void *arg) {
     lane *self = arg;
     for (;;) {
-        const kgen__cpu_work *work = self->of->team->work;
+        const kgen__cpu_work *work = self->of->of->of->work;
         work->body(work->params);
         leave(self);
     }
@@ -100,19 +111,13 @@ static void lane_main(void *arg) {
 
 static kg_cpu_lane *op_self(void) { return &current->record; }
 
-static void op_wave_sync(void) {
-    lane *self = current;
-    self->of->at_sync++;
-    wait_at(self, STOP_SYNC);
-}
+static void op_wave_sync(void) { wait_at(STOP_SYNC); }
+static void op_barrier(void) { wait_at(STOP_BARRIER); }
+static void op_cluster_barrier(void) { wait_at(STOP_CLUSTER); }
+static unsigned char *op_peer_lds(unsigned rank) { return current->of->of->of->groups[rank].lds; }
 
-static void op_barrier(void) {
-    lane *self = current;
-    self->of->at_barrier++;
-    wait_at(self, STOP_BARRIER);
-}
-
-const kg_cpu_ops kgen__team_ops = {op_self, op_wave_sync, op_barrier};
+const kg_cpu_ops kgen__team_ops = {op_self, op_wave_sync, op_barrier, op_cluster_barrier,
+                                   op_peer_lds};
 
 static void wave_free(wave *w) {
     if (w->stacks) kgen__stacks_unmap(w->stacks, w->lane_count);
@@ -131,12 +136,12 @@ static unsigned char *poisoned(size_t bytes) {
  * sets: lanes start some lines apart. */
 static size_t colour(unsigned lane_index) { return (size_t)(lane_index * 5 % 32) * 64; }
 
-static wave *wave_create(kgen__team *team, unsigned index) {
-    unsigned lanes = (unsigned)team->persona->wave_size;
+static wave *wave_create(workgroup *group, unsigned index) {
+    unsigned lanes = (unsigned)group->of->persona->wave_size;
     wave *w = calloc(1, sizeof *w + lanes * sizeof w->lanes[0]);
     if (!w) return NULL;
     size_t stride = 0;
-    w->team = team;
+    w->of = group;
     w->lane_count = lanes;
     w->exchange = poisoned((size_t)lanes * EXCHANGE_BYTES);
     w->stacks = kgen__stacks_map(lanes, &stride);
@@ -150,7 +155,7 @@ static wave *wave_create(kgen__team *team, unsigned index) {
         l->record.thread = index * lanes + i;
         l->record.lane = i;
         l->record.wave = index;
-        l->record.lds = team->lds;
+        l->record.lds = group->lds;
         l->record.exchange = w->exchange;
         kgen__fiber_init(&l->fiber, w->stacks + stride * i, kgen__stack_bytes() - colour(i),
                          lane_main, l);
@@ -160,8 +165,10 @@ static wave *wave_create(kgen__team *team, unsigned index) {
 
 void kgen__team_free(kgen__team *team) {
     if (!team) return;
-    for (unsigned i = 0; i < team->wave_count; i++) wave_free(team->waves[i]);
-    free(team->lds);
+    for (workgroup *g = team->groups; g < team->groups + KGEN__CPU_CLUSTER_MAX; g++) {
+        for (unsigned i = 0; i < g->wave_count; i++) wave_free(g->waves[i]);
+        free(g->lds);
+    }
     free(team);
 }
 
@@ -178,27 +185,24 @@ kgen_status kgen__team_create(kgen__team **out, const kgen_target *persona, kgen
     kgen__team *team = calloc(1, sizeof *team);
     if (!team) return no_memory(err, "a workgroup");
     team->persona = persona;
-    team->lds = poisoned(lds_of(persona));
-    if (!team->lds) {
-        free(team);
-        return no_memory(err, "LDS");
-    }
     *out = team;
     return KGEN_OK;
 }
 
-static kgen_status grow(kgen__team *team, unsigned waves, kgen_error *err) {
-    while (team->wave_count < waves) {
-        wave *w = wave_create(team, team->wave_count);
+static kgen_status grow(workgroup *group, unsigned waves, kgen_error *err) {
+    if (!group->lds) group->lds = poisoned(lds_of(group->of->persona));
+    if (!group->lds) return no_memory(err, "LDS");
+    while (group->wave_count < waves) {
+        wave *w = wave_create(group, group->wave_count);
         if (!w) return no_memory(err, "the stacks of a wave");
-        team->waves[team->wave_count++] = w;
+        group->waves[group->wave_count++] = w;
     }
     return KGEN_OK;
 }
 
 /* Lanes run upwards or downwards: a missing wave_sync shows in one of them. */
 static void enlist(wave *w, unsigned lanes, unsigned group, int downwards) {
-    const kgen__cpu_work *work = w->team->work;
+    const kgen__cpu_work *work = w->of->of->work;
     lane **tail = &w->head;
     for (unsigned i = 0; i < lanes; i++) {
         lane *l = &w->lanes[downwards ? lanes - 1 - i : i];
@@ -215,11 +219,19 @@ static void enlist(wave *w, unsigned lanes, unsigned group, int downwards) {
 }
 
 static void run_round(wave *w) {
-    w->at_sync = w->at_barrier = 0;
+    memset(w->at, 0, sizeof w->at);
     w->link = &w->head;
     current = w->head;
-    kgen__fiber_switch(&w->team->scheduler, &w->head->fiber);
+    kgen__fiber_switch(&w->of->of->scheduler, &w->head->fiber);
 }
+
+/* --- who waits where -------------------------------------------------------- */
+
+static const char *const stop_names[STOPS] = {
+    [STOP_SYNC] = "wave_sync",
+    [STOP_BARRIER] = "the barrier",
+    [STOP_CLUSTER] = "the cluster's barrier",
+};
 
 static const lane *waiting(const wave *w, lane_stop stop) {
     const lane *l = w->head;
@@ -227,36 +239,85 @@ static const lane *waiting(const wave *w, lane_stop stop) {
     return l;
 }
 
-static kgen_status diverged(const wave *w, kgen_error *err) {
-    const lane *barrier = waiting(w, STOP_BARRIER), *sync = waiting(w, STOP_SYNC);
-    const kg_cpu_lane *at = &w->head->record;
+/* The first of its lanes, and one that waits elsewhere. */
+static kgen_status lanes_diverged(const wave *w, kgen_error *err) {
+    const lane *one = w->head, *other = NULL;
+    for (lane_stop stop = STOP_SYNC; !other && stop < STOPS; stop++)
+        if (stop != one->stop) other = waiting(w, stop);
+    const kg_cpu_lane *at = &one->record;
     return kgen_fail(err, KGEN_E_DEVICE,
-                     "workgroup %u, wave %u: lane %u waits at the barrier (%u of %u live lanes) "
-                     "while lane %u waits at wave_sync (%u lanes)",
-                     at->group, at->wave, barrier ? barrier->record.lane : 0, w->at_barrier,
-                     w->live, sync ? sync->record.lane : 0, w->at_sync);
+                     "workgroup %u, wave %u: lane %u waits at %s (%u of %u live lanes) while lane "
+                     "%u waits at %s (%u lanes)",
+                     at->group, at->wave, at->lane, stop_names[one->stop], w->at[one->stop],
+                     w->live, other->record.lane, stop_names[other->stop], w->at[other->stop]);
 }
 
-kgen_status kgen__team_run(kgen__team *team, const kgen__cpu_work *work, unsigned group,
+static kgen_status waves_diverged(const wave *a, const wave *b, kgen_error *err) {
+    return kgen_fail(err, KGEN_E_DEVICE, "workgroup %u: wave %u waits at %s while wave %u waits at %s",
+                     a->head->record.group, a->head->record.wave, stop_names[a->head->stop],
+                     b->head->record.wave, stop_names[b->head->stop]);
+}
+
+/* --- a cluster --------------------------------------------------------------- */
+
+/* One pass takes each wave that is ready to its next barrier, beginning with number `first`. */
+static kgen_status pass(workgroup *group, unsigned waves, unsigned first, kgen_error *err) {
+    const wave *ready = NULL, *meets = NULL;
+    for (unsigned i = 0; i < waves; i++) {
+        wave *w = group->waves[(first + i) % waves];
+        if (w->state != WAVE_READY) continue;
+        run_round(w);
+        if (w->state == WAVE_DIVERGED) return lanes_diverged(w, err);
+        if (w->state == WAVE_READY) ready = w;
+        if (w->state == WAVE_MEETS) meets = w;
+    }
+    return ready && meets ? waves_diverged(ready, meets, err) : KGEN_OK;
+}
+
+static unsigned count_waves(const workgroup *group, unsigned waves, wave_state state) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < waves; i++) count += group->waves[i]->state == state;
+    return count;
+}
+
+/* Who met goes on. */
+static unsigned let_go(workgroup *group, unsigned waves) {
+    for (unsigned i = 0; i < waves; i++)
+        if (group->waves[i]->state == WAVE_MEETS) group->waves[i]->state = WAVE_READY;
+    return count_waves(group, waves, WAVE_READY);
+}
+
+static kgen_status begin(kgen__team *team, unsigned waves, unsigned first, uint64_t chance,
+                         kgen_error *err) {
+    unsigned size = (unsigned)team->persona->wave_size;
+    for (unsigned n = 0; n < team->work->cluster; n++) {
+        workgroup *group = &team->groups[n];
+        group->of = team;
+        KGEN_TRY(grow(group, waves, err));
+        memset(group->lds, POISON, lds_of(team->persona));
+        for (unsigned i = 0; i < waves; i++) {
+            unsigned left = team->work->block - i * size;
+            enlist(group->waves[i], left < size ? left : size, first + n, chance & 1);
+        }
+    }
+    return KGEN_OK;
+}
+
+kgen_status kgen__team_run(kgen__team *team, const kgen__cpu_work *work, unsigned first,
                            uint64_t chance, kgen_error *err) {
     unsigned size = (unsigned)team->persona->wave_size;
-    unsigned waves = (work->block + size - 1) / size, live = waves;
-    KGEN_TRY(grow(team, waves, err));
-    memset(team->lds, POISON, lds_of(team->persona));
+    unsigned waves = (work->block + size - 1) / size, live = work->cluster;
     team->work = work;
-    for (unsigned i = 0; i < waves; i++) {
-        unsigned left = work->block - i * size;
-        enlist(team->waves[i], left < size ? left : size, group, chance & 1);
-    }
-    /* Every pass takes each live wave from one barrier to the next. */
-    for (unsigned first = (unsigned)((chance >> 1) % waves); live; first += waves - 1) {
-        for (unsigned i = 0; i < waves; i++) {
-            wave *w = team->waves[(first + i) % waves];
-            if (w->state == WAVE_DONE) continue;
-            run_round(w);
-            if (w->state == WAVE_DIVERGED) return diverged(w, err);
-            live -= w->state == WAVE_DONE;
+    KGEN_TRY(begin(team, waves, first, chance, err));
+    unsigned start = (unsigned)((chance >> 1) % waves);
+    while (live) { /* from one meeting of the cluster to the next */
+        for (unsigned n = 0; n < work->cluster; n++) {
+            workgroup *group = &team->groups[n];
+            for (; count_waves(group, waves, WAVE_READY); start += waves - 1)
+                KGEN_TRY(pass(group, waves, start, err));
         }
+        live = 0;
+        for (unsigned n = 0; n < work->cluster; n++) live += let_go(&team->groups[n], waves);
     }
     return KGEN_OK;
 }

@@ -113,7 +113,8 @@ enum { KGEN_SPEC_LINE_MAX = 512, KGEN_SYMBOL_MAX = 160 };
  *           is in words, then ten digits of its line: two specs have two names.
  * lanes     of a workgroup; 0 for a family that does not exist.
  * occupancy workgroups that a compute unit is to hold; the same.
- *           Both take a resolved spec. */
+ * cluster   workgroups that read each other's LDS; 0: none does.
+ *           These three take a resolved spec. */
 KGEN_API kgen_status kgen_spec_parse(kgen_spec *out, const char *line, kgen_error *err);
 KGEN_API void kgen_spec_print(char out[KGEN_SPEC_LINE_MAX], const kgen_spec *spec);
 KGEN_API kgen_status kgen_spec_validate(const kgen_spec *spec, const kgen_target *target,
@@ -123,6 +124,7 @@ KGEN_API kgen_status kgen_spec_resolve(kgen_spec *out, const kgen_spec *spec,
 KGEN_API void kgen_spec_symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec);
 KGEN_API int32_t kgen_spec_lanes(const kgen_spec *resolved, const kgen_target *target);
 KGEN_API int32_t kgen_spec_occupancy(const kgen_spec *resolved);
+KGEN_API int32_t kgen_spec_cluster(const kgen_spec *resolved);
 
 /* Two specs as they stand: an auto value equals no value that it may become.
  * equal       1: one family, and one value of every parameter.

@@ -41,17 +41,17 @@ KG_DEV args_t args_again(args_t args, place_t place) {
 template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
 KG_DEV void run(args_t args, u8 *lds) {
     touch(args);
-    work_t work = work_begin(args);
+    work_t work = first_work(args);
     if constexpr (CASCADE) settle(work);
     int wave = (int)wave_id();
     // Or what each segment asks of it, a pair of scalars a condition, is worked out before.
     constexpr bool ASKS_AGAIN = CASCADE || (WAVE == 64 && !STAGED);
     u32 held = ASKS_AGAIN ? opaque((u32)wave) : 0;
-    take_workspace(args);
+    if constexpr (CLUSTER == 0) take_workspace(args);
     place_t place = place_of(args);
     while (work.unit < work.end) {
         args_t a = args_again(args, place);
-        segment_t g = work_segment(work, a);
+        segment_t g = segment_at(work, a);
         g.next = parked(g.next);
         work.end = parked(work.end);
         work.seq_start = parked(work.seq_start);
@@ -68,9 +68,9 @@ KG_DEV void run(args_t args, u8 *lds) {
         work.seq_start = fetched(work.seq_start);
         fetch(work);
         if constexpr (CASCADE)
-            work_advance(work, g, args_again(args, place));
+            go_on(work, g, args_again(args, place));
         else
-            work_advance(work, g, a);
+            go_on(work, g, a);
     }
     finish(args_again(args, place), number_of(work.cut));
 }

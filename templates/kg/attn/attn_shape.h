@@ -240,6 +240,9 @@ KG_SHAPE int kg_attn_round_bytes(int waves, int columns, int tiles) {
     return waves * columns * (tiles * 16 + KG_ATTN_ROUND_PAD) * 4;
 }
 
+/* Of a workgroup's rows, which others of its cluster read: values, and a maximum and a sum. */
+KG_SHAPE int kg_attn_peer_bytes(int rows, int v_dim) { return rows * (v_dim * 4 + 8); }
+
 typedef struct kg_attn_lds {
     int round_columns, round_tiles;
     int sums, totals, flag, round; /* offsets */

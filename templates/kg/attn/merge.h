@@ -88,11 +88,16 @@ KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int first, int keys, int col
 
 // --- rows -------------------------------------------------------------------
 
-// Four dims of a row: left for the workgroup that merges, for a second result of the row, or
+// Four dims of a row: left for the workgroups that merge, for a second result of the row, or
 // final. factor(): what they are then multiplied by.
 template <class F>
-KG_DEV void emit_quad(args_t a, const segment_t &g, row_t row, u32 slot, int place, int dim,
-                      float (&x)[4], const F &factor_of) {
+KG_DEV void emit_quad(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
+                      int dim, float (&x)[4], const F &factor_of) {
+    if constexpr (CLUSTER != 0) {
+        float *to = (float *)(lds + LDS_PEER) + place * V_DIM + dim;
+        *(quad_t *)to = quad_t{x[0], x[1], x[2], x[3]};
+        return;
+    }
     if (!is_whole(g)) {
         store_shared(partial_row(a, slot, place) + dim, x);
         return;
@@ -112,7 +117,12 @@ KG_DEV float factor_of_row(args_t a, const segment_t &g, row_t row, sums_t total
     return output_factor(total, top, a, g);
 }
 
-KG_DEV void emit_sum(args_t a, const segment_t &g, row_t row, u32 slot, int place, sums_t total) {
+KG_DEV void emit_sum(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
+                     sums_t total) {
+    if constexpr (CLUSTER != 0) {
+        ((sums_t *)(lds + LDS_PEER_ML))[place] = total;
+        return;
+    }
     if (!is_whole(g)) {
         store_shared(&partial_sums(a, slot)[place].maximum, total.maximum, total.sum);
         return;
@@ -126,7 +136,7 @@ KG_DEV void emit_sum(args_t a, const segment_t &g, row_t row, u32 slot, int plac
 }
 
 // Reads what the waves wrote in a round; final output or partial result.
-KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slot, const u8 *lds,
+KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slot, u8 *lds,
                        int round, int first_row) {
     constexpr int QUADS = ROUND_DIMS / 4;
     int all = (UNBOUNDED ? WAVES / role.keys : 1) * ROUND_COLS * V_SPLIT * QUADS;
@@ -141,17 +151,17 @@ KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slo
         if (!row.exists || out_dim >= V_DIM) continue;
         float x[4];
         sum_waves(x, lds, group * role.keys, role.keys, column, v_wave, dim);
-        emit_quad(a, g, row, slot, place, out_dim, x,
+        emit_quad(a, g, row, slot, lds, place, out_dim, x,
                   [&] { return factor_of_row(a, g, row, totals[place]); });
     }
 }
 
-KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
+KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, u8 *lds) {
     const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
     KG_LOOP for (int n = (int)late_thread(); n < ROWS; n += KG_WORKGROUP) {
         row_t row = row_at(g, n);
         sums_t total = totals[n];
-        if (row.exists) emit_sum(a, g, row, slot, n, total);
+        if (row.exists) emit_sum(a, g, row, slot, lds, n, total);
     }
 }
 
@@ -175,7 +185,7 @@ KG_DEV int quad_of_tile(float (&x)[4], const acc_t &o) {
 // total_of(t): the lane's row of tile t.
 template <class F>
 KG_DEV void emit_own(const F &total_of, const acc_t (&o)[ROW_TILES][O_TILES], args_t a,
-                     const segment_t &g, const role_t &role, u32 slot) {
+                     const segment_t &g, const role_t &role, u32 slot, u8 *lds) {
     constexpr int LAST_DIMS = V_DIM - (V_SPLIT - 1) * SLICE_DIMS; // of a row's last slice
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         if (!row_exists(g, role.row + t * NI)) break;
@@ -188,10 +198,10 @@ KG_DEV void emit_own(const F &total_of, const acc_t (&o)[ROW_TILES][O_TILES], ar
             int dim = role.v * SLICE_DIMS + o_dim(n, quad_of_tile(x, o[t][n]));
             bool inside = (n + 1) * 16 <= LAST_DIMS || dim < V_DIM;
             if (row.exists && inside)
-                emit_quad(a, g, row, slot, place, dim, x, [&] { return factor; });
+                emit_quad(a, g, row, slot, lds, place, dim, x, [&] { return factor; });
         }
         if (row.exists && role.v == 0 && is_speaker((int)late_lane()))
-            emit_sum(a, g, row, slot, place, total);
+            emit_sum(a, g, row, slot, lds, place, total);
     }
 }
 
@@ -260,11 +270,16 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
                                           : part_of(cut);
     u32 slot = partial_slot(cut, part, g.item_start);
     role_t role = role_of(g, wave);
+    if constexpr (CLUSTER != 0 && BY_MATRICES != 0) barrier(); // rows go where sets were
     if constexpr (BY_MATRICES)
-        emit_own([&](int t) { return sums_t{m[t][0], column_sum(l[t][0])}; }, o, a, g, role, slot);
+        emit_own([&](int t) { return sums_t{m[t][0], column_sum(l[t][0])}; }, o, a, g, role, slot,
+                 lds);
     else
         emit_together(m, l, o, a, g, role, slot, lds, wave);
-    settle_item(a, g, cut, lds, wave);
+    if constexpr (CLUSTER != 0)
+        merge_in_cluster(a, g, lds);
+    else
+        settle_item(a, g, cut, lds, wave);
 }
 
 // --- rows that nobody computes, and what is wrong with the inputs ------------

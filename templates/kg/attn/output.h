@@ -28,7 +28,12 @@ constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
                               ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE
                               : LDS.round;
-constexpr int LDS_PARK = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES); // [ALL_WAVES]
+// CLUSTER: a part's rows, which others of the cluster read; sets of keys are done with by then.
+constexpr int PEER_BYTES = CLUSTER ? kg_attn_peer_bytes(ROWS, V_DIM) : 0;
+constexpr int LDS_PEER = BY_MATRICES ? LDS_STAGE : LDS.bytes; // [ROWS][V_DIM]
+constexpr int LDS_PEER_ML = LDS_PEER + ROWS * V_DIM * 4;      // [ROWS] maximum, sum
+constexpr int LDS_PARK = // [ALL_WAVES]
+    larger(larger(LDS.bytes, LDS_PEER + PEER_BYTES), LDS_STAGE + STAGE_BYTES);
 constexpr int PARK_BYTES = BY_MATRICES || CROWDED ? KG_ATTN_PARK_BYTES
                            : STAGED_MATRICES      ? KG_ATTN_STAGED_PARK_BYTES
                                                   : 0;

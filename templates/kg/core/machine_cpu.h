@@ -13,6 +13,8 @@ struct kg_cpu_ops {
     kg_cpu_lane *(*self)(void);
     void (*wave_sync)(void);
     void (*barrier)(void);
+    void (*cluster_barrier)(void);
+    unsigned char *(*peer_lds)(unsigned rank);
 };
 static const kg_cpu_ops *kg_ops;
 extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_ops *ops) {
@@ -45,6 +47,11 @@ KG_DEV pair_t pair_of(float x) { return pair_t{x, x}; }
 KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { kg_ops->barrier(); }
+KG_DEV void cluster_barrier() { kg_ops->cluster_barrier(); }
+// What the cluster's workgroup number `rank` has where this one has `p`.
+template <int N> KG_DEV void load_peer(float (&out)[N], const u8 *p, u32 rank) {
+    __builtin_memcpy(out, kg_ops->peer_lds(rank) + (p - kg_ops->self()->lds), sizeof out);
+}
 KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 KG_DEV u64 atomic_add(u64 *p, u64 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }

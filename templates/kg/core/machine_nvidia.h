@@ -29,6 +29,33 @@ KG_DEV const u8 *settled(const u8 *p) {
 KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { __syncthreads(); }
+// Of all workgroups of the cluster, and what one of them, number `rank`, has where this one has `p`.
+KG_DEV void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;"
+                 :
+                 :
+                 : "memory");
+}
+KG_DEV u32 peer_address(const u8 *p, u32 rank) {
+    u32 x;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(x)
+        : "r"((u32)__cvta_generic_to_shared(p)), "r"(rank));
+    return x;
+}
+KG_DEV void load_peer(float (&out)[4], const u8 *p, u32 rank) {
+    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3])
+                 : "r"(peer_address(p, rank))
+                 : "memory");
+}
+KG_DEV void load_peer(float (&out)[2], const u8 *p, u32 rank) {
+    asm volatile("ld.shared::cluster.v2.f32 {%0,%1}, [%2];"
+                 : "=f"(out[0]), "=f"(out[1])
+                 : "r"(peer_address(p, rank))
+                 : "memory");
+}
 // Fences are cumulative here: the one around the atomic, after a barrier,
 // covers what the whole workgroup wrote.
 KG_DEV void release_device() {}

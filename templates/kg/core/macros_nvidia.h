@@ -6,8 +6,13 @@
 #define KG_LDS __shared__
 #define KG_UNROLL _Pragma("unroll")
 #define KG_LOOP _Pragma("unroll 1")
-#define KG_ENTRY(type, name, workgroups)                                   \
-    extern "C" __global__ void __launch_bounds__(KG_WORKGROUP, workgroups) \
+#if defined(KG_CLUSTER)
+#define KG_CLUSTERED __cluster_dims__(KG_CLUSTER, 1, 1)
+#else
+#define KG_CLUSTERED
+#endif
+#define KG_ENTRY(type, name, workgroups)                                                \
+    extern "C" __global__ void KG_CLUSTERED __launch_bounds__(KG_WORKGROUP, workgroups) \
         KG_KERNEL(const __grid_constant__ type name)
 #define KG_ARGS(type, name) (name)
 #define KG_CONSTANT

@@ -299,7 +299,7 @@ KG_DEV void add_up(const said_t &said, const column_t &m) {
     }
 }
 
-KG_DEV void emit_rows(args_t a, const segment_t &g, u32 slot, const float *rows,
+KG_DEV void emit_rows(args_t a, const segment_t &g, u32 slot, u8 *lds, const float *rows,
                       const said_t &said) {
     constexpr int QUADS = V_DIM / 4;
     KG_LOOP for (int n = (int)late_thread(); n < ROWS * QUADS; n += KG_WORKGROUP) {
@@ -307,12 +307,12 @@ KG_DEV void emit_rows(args_t a, const segment_t &g, u32 slot, const float *rows,
         row_t row = row_at(g, place);
         if (!row.exists) break; // nor do those behind it
         quad_t quad = *(const quad_t *)(rows + place * ROW_FLOATS + dim);
-        emit_quad(a, g, row, slot, place, dim, quad.x,
+        emit_quad(a, g, row, slot, lds, place, dim, quad.x,
                   [&] { return factor_of_row(a, g, row, said.totals[place]); });
     }
     KG_LOOP for (int n = (int)late_thread(); n < ROWS; n += KG_WORKGROUP) {
         row_t row = row_at(g, n);
-        if (row.exists) emit_sum(a, g, row, slot, n, said.totals[n]);
+        if (row.exists) emit_sum(a, g, row, slot, lds, n, said.totals[n]);
     }
 }
 
@@ -339,7 +339,7 @@ KG_DEV void run_matrices(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     if (wave == 0) add_up(said, m);
     barrier();
     u32 part = PARTED ? g.part : part_of(cut);
-    emit_rows(a, g, partial_slot(cut, part, g.item_start), rows, said);
+    emit_rows(a, g, partial_slot(cut, part, g.item_start), lds, rows, said);
     settle_item(a, g, cut, lds, wave);
 }
 

@@ -322,7 +322,7 @@ template <int T> KG_DEV void run_pairs(args_t a, segment_t &g, cut_t cut, u8 *ld
         int row = t * NI + lane_column(lane, 0);
         return sums_t{m[t][0], sums[row] + sums[ROWS + row]};
     };
-    emit_own(total_of, o, a, g, role, partial_slot(cut, part, g.item_start));
+    emit_own(total_of, o, a, g, role, partial_slot(cut, part, g.item_start), lds);
     settle_item(a, g, cut, lds, wave);
 }
 

@@ -68,6 +68,7 @@ constexpr int WAVES = 4;
 constexpr int ROW_TILES = 1;
 constexpr int V_SPLIT = 1;
 constexpr int OCCUPANCY = 2;
+constexpr int CLUSTER = 0;
 constexpr int PART_KEYS = 0;
 constexpr int BOUNDED = 1;
 constexpr int RAGGED = 0;

@@ -45,6 +45,7 @@ constexpr int DESCALE = 1;
 constexpr int INVARIANT = 0;
 constexpr int GROUP_WAVES = 8;
 constexpr int BLOCK_TILES = 1;
+constexpr int CLUSTER = 0;
 constexpr int OCCUPANCY = 1;
 constexpr int HEAD_DIM = 576;
 constexpr int RAGGED = 0;

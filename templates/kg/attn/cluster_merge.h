@@ -1,0 +1,41 @@
+// Parts of an item in the LDS of a cluster's workgroups, each of which merges some dims of its rows.
+#pragma once
+#include "kg/attn/join.h"
+
+namespace kg {
+
+// Four dims of row `place`.
+KG_DEV void merge_peers(args_t a, const segment_t &g, const u8 *lds, int place, int dim) {
+    row_t row = row_at(g, place);
+    float part[CLUSTER][4], ml[CLUSTER][2], x[4] = {0, 0, 0, 0};
+    KG_UNROLL for (u32 n = 0; n < CLUSTER; n++) {
+        load_peer(ml[n], lds + LDS_PEER_ML + place * 8, n);
+        load_peer(part[n], lds + LDS_PEER + (place * V_DIM + dim) * 4, n);
+    }
+    sums_t total = {-INFINITE, 0.0f};
+    KG_UNROLL for (int n = 0; n < CLUSTER; n++) total.maximum = fmax(total.maximum, ml[n][0]);
+    float top = total.maximum;
+    KG_UNROLL for (int n = 0; n < CLUSTER; n++) {
+        float w = weight(ml[n][0], top);
+        total.sum += ml[n][1] * w;
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * part[n][j];
+    }
+    add_sink(total, a, row.head);
+    float factor = output_factor(total, top, a, g);
+    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
+    gate_out(a, row, dim, x);
+    store_out(a, row, dim, x);
+    if (dim == 0) store_lse(a, row, total);
+}
+
+// Who leaves waits until nobody reads its LDS.
+KG_DEV void merge_in_cluster(args_t a, const segment_t &g, const u8 *lds) {
+    constexpr int QUADS = V_DIM / 4, EACH = ceil_div(ROWS * QUADS, CLUSTER);
+    cluster_barrier();
+    int first = (int)cluster_rank() * EACH, end = smaller(first + EACH, ROWS * QUADS);
+    KG_LOOP for (int n = first + (int)late_thread(); n < end; n += KG_WORKGROUP)
+        if (row_exists(g, n / QUADS)) merge_peers(a, g, lds, n / QUADS, n % QUADS * 4);
+    cluster_barrier();
+}
+
+} // namespace kg
