@@ -11,7 +11,6 @@
 static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512};
 static const int32_t small_pages[] = {1, 2, 4, 8};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
-static const int32_t cluster_sizes[] = {2, 4, 8}; /* what every sm_90 takes */
 
 /* As large as the phase with the most tokens has them. */
 union most_tokens {
@@ -29,7 +28,7 @@ static const kgen_domain domain_LOOKBACK = RANGE(1, 1023, 1);
 static const kgen_domain domain_PARTS = RANGE(KG_ATTN_PART_STEP, 1 << 24, KG_ATTN_PART_STEP);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_TILES = LIST(row_tile_counts);
-static const kgen_domain domain_CLUSTER = LIST(cluster_sizes);
+static const kgen_domain domain_CLUSTER = LIST(kgen__cluster_sizes);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
 SYMBOLS(invariant, VALUE("0", 0), VALUE("1", 1));
@@ -157,17 +156,22 @@ static kgen_status applicable_batch(const kgen_attn_spec *s, const kgen_attn_pha
 static kgen_status registers_fit(const kgen_attn_spec *s, const kgen_target *target,
                                  kgen_error *err);
 
+kgen_status kgen__cluster_fits(int32_t cluster, int32_t invariant, const kgen_target *target,
+                               kgen_error *err) {
+    REQUIRE(!cluster || !invariant, "cluster=%d: invariant says where keys are cut", cluster);
+    REQUIRE(!cluster || !target || target->isa == KGEN_ISA_SM90,
+            "cluster=%d: workgroups of %s do not read each other's LDS; off", cluster,
+            target->name);
+    return KGEN_OK;
+}
+
 static kgen_status applicable_cluster(const kgen_attn_spec *s, const kgen_attn_phase *phase,
                                       const kgen_target *target, kgen_error *err) {
     if (!s->cluster) return KGEN_OK;
     REQUIRE(phase->bounded, "cluster=%d: phase=%s has row blocks enough to share out", s->cluster,
             phase->name);
     REQUIRE(!s->cascade, "cluster=%d: with cascade a row has parts of two items", s->cluster);
-    REQUIRE(!s->invariant, "cluster=%d: invariant says where keys are cut", s->cluster);
-    REQUIRE(!target || target->isa == KGEN_ISA_SM90,
-            "cluster=%d: workgroups of %s do not read each other's LDS; off", s->cluster,
-            target->name);
-    return KGEN_OK;
+    return kgen__cluster_fits(s->cluster, s->invariant, target, err);
 }
 
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {

@@ -17,6 +17,12 @@ typedef struct kgen__attn_geometry {
 /* Keys of each part, of mla's items, too. cuts: whether the kernel cuts an item at all. */
 int32_t kgen__attn_part_keys(int32_t invariant, int cuts);
 
+/* Workgroups of a cluster, which every sm_90 takes. */
+static const int32_t kgen__cluster_sizes[] = {2, 4, 8};
+/* Whether workgroups of a cluster can share items. */
+kgen_status kgen__cluster_fits(int32_t cluster, int32_t invariant, const kgen_target *target,
+                               kgen_error *err);
+
 /* `spec` must be resolved for `target`. */
 kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kgen_target *target);
 

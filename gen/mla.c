@@ -23,6 +23,7 @@ static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
 static const kgen_domain domain_PARTS = RANGE(KG_ATTN_PART_STEP, 1 << 24, KG_ATTN_PART_STEP);
 static const kgen_domain domain_WAVES = LIST(wave_counts);
 static const kgen_domain domain_TILES = LIST(tile_counts);
+static const kgen_domain domain_CLUSTER = LIST(kgen__cluster_sizes);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
 SYMBOLS(phase, VALUE("decode", KGEN_MLA_DECODE), VALUE("verify", KGEN_MLA_VERIFY),
@@ -47,6 +48,7 @@ SYMBOLS(boolean, VALUE("0", 0), VALUE("1", 1));
 SYMBOLS(descale, NAMED("auto", DESCALE_AUTO), NAMED("none", DESCALE_NONE),
         NAMED("head", DESCALE_HEAD));
 SYMBOLS(auto0, VALUE("auto", 0));
+SYMBOLS(off, VALUE("off", 0));
 
 /* clang-format off */
 static const kgen_param params[] = {
@@ -138,7 +140,7 @@ static const kgen__fact facts[] = {
         {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
     {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"PART_KEYS", part_keys}, {"SPANS", no},
     {"BY_MATRICES", no}, {"BY_LINES", no},
-    {"CASCADE", no}, {"CLUSTER", no},
+    {"CASCADE", no},
     {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};
 /* clang-format on */
@@ -198,10 +200,16 @@ static int32_t aside_bytes(const kgen_mla_spec *s, const kgen_target *target) {
     return kg_attn_aside_bytes(crowded, tiles, s->waves, 16 / bytes, target->wave_size);
 }
 
+/* Of rows that others of the cluster read, as they lie where waves met. */
+static int32_t peer_bytes(const kgen_mla_spec *s) {
+    int32_t rows = kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS);
+    return s->cluster ? kg_attn_peer_bytes(rows, s->latent + KG_ATTN_ROUND_PAD) : 0;
+}
+
 /* Rows as matrices; or a block of keys, and each wave's scores of it. */
 static int32_t stage_needed(const kgen_mla_spec *s, const kgen_target *target, int direct) {
     const isa_row *isa = &isa_rows[target->isa];
-    if (isa->matrices) return bytes_of_matrices(s, target);
+    if (isa->matrices) return larger(bytes_of_matrices(s, target), peer_bytes(s));
     int32_t bytes = width_of(s) * kgen_dtype_size((kgen_dtype)s->kv);
     int32_t scores = isa->keys * s->waves * isa->columns * 4;
     if (direct)
@@ -396,6 +404,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             "invariant=%d: flat=1 says no most number of keys of a sequence, for whose parts there "
             "would be room; invariant=1 cuts none",
             s->invariant);
+    KGEN_TRY(kgen__cluster_fits(s->cluster, s->invariant, target, err));
     REQUIRE(!s->waves || !s->row_tiles || s->waves % s->row_tiles == 0,
             "mt=%d: must divide waves=%d, of which each has scores of one row tile", s->row_tiles,
             s->waves);
@@ -526,6 +535,7 @@ static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
 }
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->mla.occupancy; }
+static int32_t cluster(const kgen_spec *spec) { return spec->mla.cluster; }
 
 static void symbol(char out[KGEN_SYMBOL_MAX], const kgen_spec *spec) {
     const kgen_mla_spec *s = &spec->mla;
@@ -551,6 +561,7 @@ const kgen__family kgen__family_mla = {
     .suit = suit,
     .launch_shape = launch_shape,
     .occupancy = occupancy,
+    .cluster = cluster,
     .launch_lds = launch_lds,
     .symbol = symbol,
 };

@@ -240,8 +240,10 @@ KG_SHAPE int kg_attn_round_bytes(int waves, int columns, int tiles) {
     return waves * columns * (tiles * 16 + KG_ATTN_ROUND_PAD) * 4;
 }
 
+/* Where clusters cut keys: multiples of all sets of them. */
+enum { KG_ATTN_CUT_KEYS = 64 };
 /* Of a workgroup's rows, which others of its cluster read: values, and a maximum and a sum. */
-KG_SHAPE int kg_attn_peer_bytes(int rows, int v_dim) { return rows * (v_dim * 4 + 8); }
+KG_SHAPE int kg_attn_peer_bytes(int rows, int floats) { return rows * (floats * 4 + 8); }
 
 typedef struct kg_attn_lds {
     int round_columns, round_tiles;

@@ -10,7 +10,7 @@ KG_DEV void merge_peers(args_t a, const segment_t &g, const u8 *lds, int place, 
     float part[CLUSTER][4], ml[CLUSTER][2], x[4] = {0, 0, 0, 0};
     KG_UNROLL for (u32 n = 0; n < CLUSTER; n++) {
         load_peer(ml[n], lds + LDS_PEER_ML + place * 8, n);
-        load_peer(part[n], lds + LDS_PEER + (place * V_DIM + dim) * 4, n);
+        load_peer(part[n], lds + LDS_PEER + (place * PEER_STRIDE + dim) * 4, n);
     }
     sums_t total = {-INFINITE, 0.0f};
     KG_UNROLL for (int n = 0; n < CLUSTER; n++) total.maximum = fmax(total.maximum, ml[n][0]);

@@ -7,6 +7,14 @@
 
 namespace kg {
 
+// Blocks are cut where sets of them begin.
+constexpr u32 CUT_BLOCKS = KG_ATTN_CUT_KEYS / TOK;
+KG_DEV u32 cluster_cut(u32 blocks, u32 rank) {
+    u32 sets = (blocks + CUT_BLOCKS - 1) / CUT_BLOCKS;
+    u32 at = sets * rank / (u32)larger(CLUSTER, 1) * CUT_BLOCKS;
+    return at < blocks ? at : blocks;
+}
+
 KG_DEV u32 cluster_rank() { return group_id() % (u32)larger(CLUSTER, 1); }
 KG_DEV u32 items_of_seq(args_t a) { return (u32)a.kv_heads * ROW_BLOCKS; }
 
@@ -20,6 +28,7 @@ KG_DEV void find_item(work_t &w, args_t a) {
 // A unit is an item here.
 KG_DEV work_t cluster_begin(args_t a) {
     work_t w = {};
+    w.cut.part = group_id();
     w.unit = group_id() / (u32)larger(CLUSTER, 1);
     w.end = (u32)a.num_seqs * items_of_seq(a);
     w.jump = (u32)a.workgroups / (u32)larger(CLUSTER, 1);
@@ -35,8 +44,8 @@ KG_DEV segment_t cluster_segment(const work_t &w, args_t a) {
     g.kv_head = (int)(at / ROW_BLOCKS);
     g.row_block = (int)(at % ROW_BLOCKS);
     g.see = sight_t{w.seq.first_key, w.seq.kv_len - 1};
-    g.block = first + (int)(w.seq.blocks * rank / (u32)larger(CLUSTER, 1));
-    g.block_end = first + (int)(w.seq.blocks * (rank + 1) / (u32)larger(CLUSTER, 1));
+    g.block = first + (int)cluster_cut(w.seq.blocks, rank);
+    g.block_end = first + (int)cluster_cut(w.seq.blocks, rank + 1);
     g.shares = g.row_block < row_blocks_of(w.seq.q_len);
     return g;
 }

@@ -94,7 +94,7 @@ template <class F>
 KG_DEV void emit_quad(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
                       int dim, float (&x)[4], const F &factor_of) {
     if constexpr (CLUSTER != 0) {
-        float *to = (float *)(lds + LDS_PEER) + place * V_DIM + dim;
+        float *to = (float *)(lds + LDS_PEER) + place * PEER_STRIDE + dim;
         *(quad_t *)to = quad_t{x[0], x[1], x[2], x[3]};
         return;
     }
@@ -260,6 +260,13 @@ KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
         store(counter_of(a, g, share), COUNTER_AT_REST<u64>);
 }
 
+KG_DEV void finish_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
+    if constexpr (CLUSTER != 0)
+        merge_in_cluster(a, g, lds);
+    else
+        settle_item(a, g, cut, lds, wave);
+}
+
 KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
                              acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
                              cut_t cut, u8 *lds, int wave) {
@@ -276,10 +283,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
                  lds);
     else
         emit_together(m, l, o, a, g, role, slot, lds, wave);
-    if constexpr (CLUSTER != 0)
-        merge_in_cluster(a, g, lds);
-    else
-        settle_item(a, g, cut, lds, wave);
+    finish_item(a, g, cut, lds, wave);
 }
 
 // --- rows that nobody computes, and what is wrong with the inputs ------------

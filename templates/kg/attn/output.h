@@ -29,9 +29,11 @@ constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
                               ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE
                               : LDS.round;
 // CLUSTER: a part's rows, which others of the cluster read; sets of keys are done with by then.
-constexpr int PEER_BYTES = CLUSTER ? kg_attn_peer_bytes(ROWS, V_DIM) : 0;
-constexpr int LDS_PEER = BY_MATRICES ? LDS_STAGE : LDS.bytes; // [ROWS][V_DIM]
-constexpr int LDS_PEER_ML = LDS_PEER + ROWS * V_DIM * 4;      // [ROWS] maximum, sum
+// Of latent attention rows lie as waves met there.
+constexpr int PEER_STRIDE = V_DIM + (STAGED_MATRICES ? KG_ATTN_ROUND_PAD : 0); // floats
+constexpr int PEER_BYTES = CLUSTER ? kg_attn_peer_bytes(ROWS, PEER_STRIDE) : 0;
+constexpr int LDS_PEER = BY_MATRICES || STAGED_MATRICES ? LDS_STAGE : LDS.bytes;
+constexpr int LDS_PEER_ML = LDS_PEER + ROWS * PEER_STRIDE * 4; // [ROWS] maximum, sum
 constexpr int LDS_PARK = // [ALL_WAVES]
     larger(larger(LDS.bytes, LDS_PEER + PEER_BYTES), LDS_STAGE + STAGE_BYTES);
 constexpr int PARK_BYTES = BY_MATRICES || CROWDED ? KG_ATTN_PARK_BYTES

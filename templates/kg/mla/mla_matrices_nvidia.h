@@ -269,7 +269,7 @@ KG_DEV void attend(column_t &m, column_t &l, weighed_t &o, args_t a, const segme
 // --- rows ----------------------------------------------------------------------------
 
 // Rows meet in LDS, in place of the stage.
-constexpr int ROW_FLOATS = V_DIM + KG_ATTN_ROUND_PAD;
+constexpr int ROW_FLOATS = PEER_STRIDE;
 static_assert(ROWS * ROW_FLOATS * 4 <= STAGE_BYTES, "all rows at once");
 
 KG_DEV void put_rows(float *rows, const weighed_t &o, int wave) {
@@ -302,7 +302,8 @@ KG_DEV void add_up(const said_t &said, const column_t &m) {
 KG_DEV void emit_rows(args_t a, const segment_t &g, u32 slot, u8 *lds, const float *rows,
                       const said_t &said) {
     constexpr int QUADS = V_DIM / 4;
-    KG_LOOP for (int n = (int)late_thread(); n < ROWS * QUADS; n += KG_WORKGROUP) {
+    int quads = CLUSTER ? 0 : ROWS * QUADS; // others of a cluster read them here
+    KG_LOOP for (int n = (int)late_thread(); n < quads; n += KG_WORKGROUP) {
         int place = n / QUADS, dim = n % QUADS * 4;
         row_t row = row_at(g, place);
         if (!row.exists) break; // nor do those behind it
@@ -340,7 +341,7 @@ KG_DEV void run_matrices(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     barrier();
     u32 part = PARTED ? g.part : part_of(cut);
     emit_rows(a, g, partial_slot(cut, part, g.item_start), lds, rows, said);
-    settle_item(a, g, cut, lds, wave);
+    finish_item(a, g, cut, lds, wave);
 }
 
 } // namespace kg

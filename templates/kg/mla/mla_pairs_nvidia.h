@@ -323,7 +323,7 @@ template <int T> KG_DEV void run_pairs(args_t a, segment_t &g, cut_t cut, u8 *ld
         return sums_t{m[t][0], sums[row] + sums[ROWS + row]};
     };
     emit_own(total_of, o, a, g, role, partial_slot(cut, part, g.item_start), lds);
-    settle_item(a, g, cut, lds, wave);
+    finish_item(a, g, cut, lds, wave);
 }
 
 KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
