@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kgen/params.h>
+
 #include "check/check.h"
 #include "cli.h"
 
@@ -101,14 +103,40 @@ static kgen_status add_samples(case_list *cases, const settings *set, const kgen
     return status;
 }
 
+/* The tuning keys that a size of problem has chosen. */
+static void take_tuning(kgen_spec *spec, const kgen_spec *from) {
+    for (int i = 0; i < kgen_param_count(spec->family); i++) {
+        const kgen_param *param = kgen_param_at(spec->family, i);
+        if (param->role == KGEN_ROLE_TUNE) kgen_param_set(spec, param, kgen_param_get(from, param));
+    }
+}
+
+/* Who prepares for a size of problem has another kernel, which must be as right at any size: half
+ * of the cases have one of these. */
+static kgen_status choose_kernel(kgen__case *c, const kgen_target *target, kgen_error *err) {
+    enum { STREAM = 2000 };
+    kgen__rng rng;
+    kgen_spec *variants = NULL;
+    size_t count = 0;
+    kgen__rng_seed(&rng, c->seed, STREAM);
+    if (kgen__rng_next(&rng) & 1) return KGEN_OK;
+    if (kgen_spec_validate(&c->spec, target, NULL) != KGEN_OK) return KGEN_OK; /* run_case says */
+    KGEN_TRY(kgen_tuning_variants(&variants, &count, NULL, &c->spec, target, err));
+    if (count > 1) take_tuning(&c->spec, &variants[kgen__rng_next(&rng) % count]);
+    free(variants);
+    return KGEN_OK;
+}
+
 static kgen_status collect(case_list *cases, const settings *set, const kgen_target *target,
                            char **lines, size_t count, kgen_error *err) {
     for (size_t i = 0; i < count; i++) KGEN_TRY(add_case(cases, lines[i], err));
     if (set->model) KGEN_TRY(add_model(cases, set, target, err));
     if (set->cases) KGEN_TRY(add_file(cases, set->cases, err));
     if (set->samples) KGEN_TRY(add_samples(cases, set, target, err));
-    for (size_t i = 0; i < cases->count; i++)
+    for (size_t i = 0; i < cases->count; i++) {
         if (!cases->list[i].seed) cases->list[i].seed = set->seed + i;
+        KGEN_TRY(choose_kernel(&cases->list[i], target, err));
+    }
     return KGEN_OK;
 }
 

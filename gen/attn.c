@@ -675,8 +675,7 @@ typedef struct size_row {
     int32_t bits, lds, dims; /* of a cached value; do rows go by way of LDS; least head_dim */
     int64_t pairs[2];        /* sequences x KV heads, least and most */
     int64_t context[2];      /* of a sequence, least and most */
-    int64_t tokens;          /* most of all sequences */
-    int64_t work[2];         /* pairs x context */
+    int64_t work;            /* least pairs x context */
     int64_t products;        /* most pairs x pairs x rows x context */
     int32_t waves, row_tiles, v_split, occupancy;
 } size_row;
@@ -687,41 +686,89 @@ enum { SHORT = 512 }; /* window, which has a rule of its own (small_groups) */
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
     /* eight waves that convert for themselves, unless there is much to multiply */
-    {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, ANY, 8, 0, 0, 0},
-    {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, 1 << 26, 8, 0, 0, 0},
-    /* more workgroups of fewer rows, or a set of keys more under way */
-    {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 2048, {1, ANY}, ANY, 4, 1, 1, 2},
-    {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, ANY, {1, ANY}, ANY, 4, 2, 1, 1},
-    /* half the values a wave; smaller workgroups */
-    {16, 0, 128, {1, FEW_PAIRS}, {512, ANY}, 1024, {1, ANY}, ANY, 4, 1, 2, 1},
-    {16, 0, 128, {FEW_PAIRS / 2 + 1, FEW_PAIRS}, {2048, 4096}, ANY, {1, ANY}, ANY, 4, 1, 2, 1},
-    {16, 0, 128, {FEW_PAIRS + 1, ONE_EACH}, {1, ANY}, ANY, {32768, ANY}, ANY, 4, 1, 1, 2},
-    {16, 0, 128, {ONE_EACH + 1, TWO_EACH}, {1, 768}, ANY, {32768, ANY}, ANY, 4, 1, 1, 2},
-    {16, 0, 16, {TWO_EACH + 1, ANY}, {129, ANY}, ANY, {32768, ANY}, ANY, 4, 0, 1, 2},
+    {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
+    {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
+    /* a set of keys more under way */
+    {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 4, 2, 1, 1},
+    /* smaller workgroups */
+    {16, 0, 128, {FEW_PAIRS + 1, ONE_EACH}, {1, ANY}, 32768, ANY, 4, 1, 1, 2},
+    {16, 0, 128, {ONE_EACH + 1, TWO_EACH}, {1, 768}, 32768, ANY, 4, 1, 1, 2},
+    {16, 0, 16, {TWO_EACH + 1, ANY}, {129, ANY}, 32768, ANY, 4, 0, 1, 2},
 };
 #undef ANY
+
+/* Few items are soon read; finding them, and merging parts through memory, takes as long. A cluster
+ * of workgroups shares each then and merges in LDS, as long as clusters find room side by side:
+ * some 14 of eight on a GPU whose units hold one workgroup, 32 where they hold two. More keys are
+ * better cut among all. Measured (docs/performance.md); the first row that has room for heads and
+ * items says up to how many keys. */
+typedef struct cluster_row {
+    int32_t bits, lds, dims; /* 16, or 8 and fewer; as above; most head_dim */
+    int32_t rows;            /* most of a KV head */
+    int64_t items, context;  /* most sequences x KV heads x row blocks, and keys of one */
+    int32_t waves, row_tiles, occupancy, cluster;
+} cluster_row;
+static const cluster_row cluster_rows[] = {
+    {16, 0, 256, 16, 2, 3072, 8, 0, 1, 8},    {16, 0, 256, 16, 4, 4096, 8, 0, 1, 8},
+    {16, 0, 256, 16, 6, 12288, 8, 0, 1, 8},   {16, 0, 256, 16, 8, 24576, 8, 0, 1, 8},
+    {16, 0, 128, 8, 16, 12288, 4, 1, 2, 8},   {16, 0, 128, 8, 32, 8192, 4, 1, 2, 8},
+    {16, 0, 128, 8, 64, 6144, 4, 1, 2, 4},    {16, 0, 128, 8, 128, 768, 4, 1, 2, 2},
+    {16, 0, 256, 8, 16, 8192, 4, 1, 1, 8},    {16, 0, 128, 16, 16, 8192, 4, 2, 1, 8},
+    {16, 0, 128, 16, 32, 8192, 4, 2, 1, 4},
+
+    {8, 0, 256, 16, 2, 3072, 8, 0, 1, 8},     {8, 0, 256, 16, 8, 8192, 8, 0, 1, 8},
+    {8, 0, 128, 8, 16, 5120, 4, 1, 2, 8},     {8, 0, 128, 8, 32, 4096, 4, 1, 2, 8},
+    {8, 0, 128, 8, 64, 3072, 4, 1, 2, 4},     {8, 0, 128, 8, 128, 768, 4, 1, 2, 2},
+
+    {16, 1, 128, 128, 2, 3072, 4, 2, 1, 8},   {16, 1, 128, 128, 4, 6144, 4, 2, 1, 8},
+    {16, 1, 128, 128, 16, 16384, 4, 2, 1, 8}, {16, 1, 128, 128, 32, 8192, 4, 2, 2, 4},
+    {16, 1, 128, 128, 64, 4096, 4, 2, 2, 2},  {16, 1, 256, 128, 14, 4096, 4, 2, 1, 8},
+
+    {8, 1, 128, 128, 16, 2048, 4, 2, 2, 8},   {8, 1, 128, 128, 32, 2048, 4, 2, 2, 4},
+    {8, 1, 128, 128, 64, 1024, 4, 2, 2, 2},
+};
+
+static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int bits) {
+    enum { MATRIX_ROWS = 64 }; /* of a row block */
+    int64_t rows = (int64_t)s->group * s->q_tokens;
+    int64_t blocks = lds ? (rows + MATRIX_ROWS - 1) / MATRIX_ROWS : 1;
+    int64_t items = (int64_t)p->batch * p->heads * blocks;
+    int32_t dims = larger(s->head_dim, s->v_dim);
+    if (s->cascade || !items) return 0;
+    for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
+        const cluster_row *r = &cluster_rows[i];
+        if (r->bits != (bits == 16 ? 16 : 8) || r->lds != lds || dims > r->dims) continue;
+        if (rows > r->rows || items > r->items) continue;
+        if (p->context > r->context) return 0;
+        s->waves = r->waves;
+        s->row_tiles = r->row_tiles;
+        s->v_split = 1;
+        s->occupancy = r->occupancy;
+        s->cluster = r->cluster;
+        return 1;
+    }
+    return 0;
+}
 
 static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_problem *p) {
     int64_t pairs = (int64_t)p->batch * p->heads, rows = (int64_t)s->group * s->q_tokens;
     if (pairs < f->pairs[0] || pairs > f->pairs[1] || s->head_dim < f->dims) return 0;
     if (p->context < f->context[0] || p->context > f->context[1]) return 0;
-    if (p->batch > f->tokens / p->context) return 0;
-    return pairs > (f->work[0] - 1) / p->context && pairs <= f->work[1] / p->context &&
-           pairs <= f->products / rows / p->context / pairs;
+    return pairs > (f->work - 1) / p->context && pairs <= f->products / rows / p->context / pairs;
 }
 
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
     kgen_attn_spec *s = &spec->attn;
     const isa_row *isa = &isa_rows[target->isa];
-    int tuned = s->waves || s->row_tiles || s->v_split || s->occupancy;
+    int tuned = s->waves || s->row_tiles || s->v_split || s->occupancy || s->cluster;
     int bounded = phases[s->phase].bounded && !s->invariant;
     if (isa->by != BY_MATRICES || !bounded || tuned || !problem->context) return;
-    if (s->head_dim > 128 || s->v_dim > 128) return;
     int32_t most = seen_keys(s);
     if (most > 0 && most < SHORT) return;
     kgen_problem seen = *problem;
     if (most > 0) seen.context = smaller(seen.context, most);
     int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
+    if (suit_cluster(s, &seen, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;
     for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
         const size_row *f = &size_rows[i];
         if (f->bits != bits || f->lds != lds || !is_of_size(f, s, &seen)) continue;

@@ -476,6 +476,47 @@ static int has_units_for_halves(const kgen_mla_spec *s, int32_t tiles, const kge
            problem->batch <= target->typical_cus / 2;
 }
 
+/* Where a cluster shares each row block and merges in LDS: so few that it is soon read, or so many
+ * that clusters fill the device. Measured on sm_90 (docs/performance.md). */
+typedef struct cluster_row {
+    int64_t rows[2];  /* heads x tokens, least and most */
+    int32_t batch[2]; /* least and most */
+    int32_t context;  /* most */
+    int32_t codes;    /* of 8-bit caches */
+    int32_t row_tiles, cluster;
+} cluster_row;
+static const cluster_row cluster_rows[] = {
+    {{1, 16}, {1, 2}, 3072, 3072, 1, 8},     {{1, 16}, {3, 4}, 4096, 4096, 1, 8},
+    {{1, 16}, {5, 6}, 8192, 8192, 2, 8},     {{1, 16}, {7, 14}, 32768, 8192, 2, 8},
+    {{1, 16}, {15, 28}, 8192, 4096, 2, 4},   {{1, 16}, {29, 64}, 2048, 1024, 2, 2},
+    {{17, 32}, {1, 2}, 3072, 3072, 1, 8},    {{17, 32}, {3, 4}, 3072, 3072, 2, 8},
+    {{17, 32}, {5, 14}, 4096, 4096, 4, 8},   {{17, 32}, {15, 28}, 2048, 2048, 4, 4},
+    {{17, 32}, {29, 64}, 1024, 1024, 4, 2},  {{33, 64}, {1, 1}, 3072, 3072, 1, 8},
+    {{33, 64}, {2, 2}, 3072, 3072, 2, 8},    {{33, 64}, {3, 4}, 3072, 3072, 4, 8},
+    {{33, 64}, {5, 14}, 2048, 2048, 4, 4},   {{33, 64}, {5, 14}, 8192, 4096, 8, 8},
+    {{33, 64}, {21, 32}, 1024, 2048, 4, 2},  {{65, 128}, {1, 1}, 4096, 4096, 2, 8},
+    {{65, 128}, {2, 2}, 4096, 4096, 4, 8},   {{65, 128}, {3, 4}, 2048, 2048, 4, 4},
+    {{65, 128}, {5, 6}, 1024, 1024, 4, 4},   {{65, 128}, {9, 16}, 2048, 0, 4, 2},
+    {{65, 128}, {17, 32}, 1024, 2048, 8, 2},
+};
+
+static int suit_cluster(kgen_mla_spec *s, const kgen_problem *p, const kgen_target *target) {
+    int64_t rows = (int64_t)s->heads * s->q_tokens;
+    int open = !s->cluster && !s->row_tiles && !s->occupancy && p->batch && p->context;
+    if (!isa_rows[target->isa].matrices || !open) return 0;
+    for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
+        const cluster_row *r = &cluster_rows[i];
+        if (rows < r->rows[0] || rows > r->rows[1]) continue;
+        if (p->batch < r->batch[0] || p->batch > r->batch[1]) continue;
+        if (p->context > (has_codes(s) ? r->codes : r->context)) continue;
+        s->row_tiles = r->row_tiles;
+        s->cluster = r->cluster;
+        s->occupancy = 1;
+        return 1;
+    }
+    return 0;
+}
+
 /* `invariant` has one kernel for all sizes. */
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
     enum { FEW_SEQUENCES = 4, LATENCY_SEQUENCES = 8, FEW_TILES = 4 };
@@ -488,7 +529,7 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     /* Eight tiles merge twice what four do. */
     if (isa->direct && !row_blocks && tiles > FEW_TILES && has_few_keys(problem, few))
         row_blocks = tiles / FEW_TILES;
-    if (!isa->many || s->invariant) return;
+    if (!isa->many || s->invariant || suit_cluster(s, problem, target)) return;
     if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;
     if (s->row_tiles) return;
     if (row_blocks <= 2 && has_units_for_halves(s, tiles, problem, target)) {

@@ -24,10 +24,10 @@ typedef struct kg_cpu_lane {
 } kg_cpu_lane;
 
 typedef struct kg_cpu_ops {
-    kg_cpu_lane *(*self)(void); /* the running lane */
-    void (*wave_sync)(void);    /* all live lanes of the wave have arrived */
-    void (*barrier)(void);      /* all live lanes of the workgroup */
-    void (*cluster_barrier)(void); /* of all workgroups of the cluster */
+    kg_cpu_lane *(*self)(void);                /* the running lane */
+    void (*wave_sync)(void);                   /* all live lanes of the wave have arrived */
+    void (*barrier)(void);                     /* all live lanes of the workgroup */
+    void (*cluster_barrier)(void);             /* of all workgroups of the cluster */
     unsigned char *(*peer_lds)(unsigned rank); /* of the cluster's workgroup number `rank` */
 } kg_cpu_ops;
 

@@ -15,7 +15,7 @@ enum {
     POISON = 0xff, /* NaN in every float format */
 };
 
-typedef enum lane_stop { STOP_NONE, STOP_SYNC, STOP_BARRIER, STOP_CLUSTER, STOPS } lane_stop;
+typedef enum lane_stop { STOP_NONE, STOP_BARRIER, STOP_CLUSTER, STOP_SYNC, STOPS } lane_stop;
 typedef enum wave_state { WAVE_DONE, WAVE_READY, WAVE_MEETS, WAVE_DIVERGED } wave_state;
 
 typedef struct wave wave;
@@ -68,7 +68,7 @@ static lane *end_round(wave *w) {
         w->link = &w->head;
         return w->head;
     }
-    w->state = !w->live                           ? WAVE_DONE
+    w->state = !w->live                         ? WAVE_DONE
                : w->at[STOP_BARRIER] == w->live ? WAVE_READY
                : w->at[STOP_CLUSTER] == w->live ? WAVE_MEETS
                                                 : WAVE_DIVERGED;
@@ -228,9 +228,9 @@ static void run_round(wave *w) {
 /* --- who waits where -------------------------------------------------------- */
 
 static const char *const stop_names[STOPS] = {
-    [STOP_SYNC] = "wave_sync",
     [STOP_BARRIER] = "the barrier",
     [STOP_CLUSTER] = "the cluster's barrier",
+    [STOP_SYNC] = "wave_sync",
 };
 
 static const lane *waiting(const wave *w, lane_stop stop) {
@@ -239,21 +239,24 @@ static const lane *waiting(const wave *w, lane_stop stop) {
     return l;
 }
 
-/* The first of its lanes, and one that waits elsewhere. */
+/* A lane at one place, and one at another. */
 static kgen_status lanes_diverged(const wave *w, kgen_error *err) {
-    const lane *one = w->head, *other = NULL;
-    for (lane_stop stop = STOP_SYNC; !other && stop < STOPS; stop++)
-        if (stop != one->stop) other = waiting(w, stop);
-    const kg_cpu_lane *at = &one->record;
+    lane_stop stops[2] = {STOP_NONE, STOP_NONE};
+    int found = 0;
+    for (lane_stop stop = STOP_BARRIER; stop < STOPS && found < 2; stop++)
+        if (waiting(w, stop)) stops[found++] = stop;
+    const kg_cpu_lane *at = &w->head->record;
     return kgen_fail(err, KGEN_E_DEVICE,
                      "workgroup %u, wave %u: lane %u waits at %s (%u of %u live lanes) while lane "
                      "%u waits at %s (%u lanes)",
-                     at->group, at->wave, at->lane, stop_names[one->stop], w->at[one->stop],
-                     w->live, other->record.lane, stop_names[other->stop], w->at[other->stop]);
+                     at->group, at->wave, waiting(w, stops[0])->record.lane, stop_names[stops[0]],
+                     w->at[stops[0]], w->live, waiting(w, stops[1])->record.lane,
+                     stop_names[stops[1]], w->at[stops[1]]);
 }
 
 static kgen_status waves_diverged(const wave *a, const wave *b, kgen_error *err) {
-    return kgen_fail(err, KGEN_E_DEVICE, "workgroup %u: wave %u waits at %s while wave %u waits at %s",
+    return kgen_fail(err, KGEN_E_DEVICE,
+                     "workgroup %u: wave %u waits at %s while wave %u waits at %s",
                      a->head->record.group, a->head->record.wave, stop_names[a->head->stop],
                      b->head->record.wave, stop_names[b->head->stop]);
 }

@@ -35,7 +35,8 @@ static const kgen__device_api *const api = &kgen__device_cpu;
 static const char prelude[] =
     "struct lane_t { unsigned thread, lane, wave, group, groups, block;\n"
     "                unsigned char *lds, *exchange; };\n"
-    "struct ops_t { lane_t *(*self)(); void (*wave_sync)(); void (*barrier)(); };\n"
+    "struct ops_t { lane_t *(*self)(); void (*wave_sync)(); void (*barrier)();\n"
+    "               void (*cluster_barrier)(); unsigned char *(*peer_lds)(unsigned); };\n"
     "static const ops_t *ops;\n"
     "extern \"C\" void kg_cpu_bind(const ops_t *o) { ops = o; }\n"
     "struct params_t { unsigned *a, *b; unsigned n, m; };\n"
@@ -132,9 +133,15 @@ static void build(bench *b, kernel *k, const char *body) {
 
 static void drop(bench *b, kernel *k) { api->unload(b->device, k->module); }
 
+static kgen_status launch_clusters(bench *b, const kernel *k, uint32_t cluster, uint32_t grid,
+                                   uint32_t block, const params *p) {
+    kgen__launch_config config = {grid, block, 0, cluster};
+    return api->launch(b->device, k->function, config, p, sizeof *p, NULL, &b->err);
+}
+
 static kgen_status launch(bench *b, const kernel *k, uint32_t grid, uint32_t block, const params *p,
                           kgen_stream stream) {
-    kgen__launch_config config = {grid, block, 0};
+    kgen__launch_config config = {.grid = grid, .block = block};
     return api->launch(b->device, k->function, config, p, sizeof *p, stream, &b->err);
 }
 
@@ -344,6 +351,70 @@ static void barriers_count_live_lanes(void **state) {
     launch_ok(&b, &k, 4, 512, &p);
     for (uint32_t i = 0; i < 4 * 512; i++) assert_int_equal(p.a[i], i % 512 % p.n);
     api->release(b.device, p.a);
+    drop(&b, &k);
+    api->close(b.device);
+}
+
+/* Each workgroup leaves numbers, n times, which others of its cluster read. */
+static const char cluster_kernel[] =
+    "KERNEL { ME; unsigned *s = (unsigned *)me.lds, sum = 0;\n"
+    "  for (unsigned i = 0; i < p->n; i++) { s[me.thread] = me.group * 1000 + me.thread + i;\n"
+    "    for (unsigned n = 0; n < me.group % p->m; n++) ops->barrier();\n" /* no two alike */
+    "    ops->cluster_barrier();\n"
+    "    for (unsigned r = 0; r < p->m; r++)\n"
+    "      sum += ((unsigned *)ops->peer_lds(r))[(me.thread + 1) % me.block] * (r + 1);\n"
+    "    ops->cluster_barrier(); }\n"
+    "  p->a[me.group * me.block + me.thread] = sum; }";
+
+static void check_clusters(uint32_t cluster, uint32_t grid, uint32_t block) {
+    bench b;
+    kernel k;
+    open_device(&b, "sm90");
+    build(&b, &k, cluster_kernel);
+    params p = {words(&b, (size_t)grid * block), NULL, 3, cluster};
+    if (launch_clusters(&b, &k, cluster, grid, block, &p) != KGEN_OK) fail_msg("%s", b.err.text);
+    for (uint32_t i = 0; i < grid * block; i++) {
+        uint32_t first = i / block / cluster * cluster, next = (i % block + 1) % block, sum = 0;
+        for (uint32_t n = 0; n < p.n; n++)
+            for (uint32_t r = 0; r < cluster; r++) sum += ((first + r) * 1000 + next + n) * (r + 1);
+        assert_int_equal(p.a[i], sum);
+    }
+    api->release(b.device, p.a);
+    drop(&b, &k);
+    api->close(b.device);
+}
+
+static void clusters_read_each_others_lds(void **state) {
+    (void)state;
+    check_clusters(8, 8 * (1 + (uint32_t)rand() % 5), 256);
+    check_clusters(2, 14, 33);
+    check_clusters(1, 3, 64);
+}
+
+/* Wave 1 of group n meets the workgroup where others meet the cluster; waves of groups from m on
+ * are not there. */
+static const char lost_kernel[] =
+    "KERNEL { ME; if (me.group >= p->m) return;\n"
+    "  if (me.group == p->n && me.wave == 1) ops->barrier(); else ops->cluster_barrier(); }";
+
+static void a_wave_that_misses_its_cluster_is_an_error(void **state) {
+    (void)state;
+    bench b;
+    kernel k;
+    char place[64];
+    open_device(&b, "sm90");
+    build(&b, &k, lost_kernel);
+    params p = {NULL, NULL, (uint32_t)rand() % 8, 8};
+    assert_int_equal(launch_clusters(&b, &k, 4, 8, 96, &p), KGEN_E_DEVICE);
+    snprintf(place, sizeof place, "workgroup %u: wave 1 waits at the barrier while wave ", p.n);
+    assert_non_null(strstr(b.err.text, place));
+    assert_non_null(strstr(b.err.text, "waits at the cluster's barrier"));
+    p = (params){NULL, NULL, 99, 6}; /* who is gone is not waited for */
+    assert_int_equal(launch_clusters(&b, &k, 4, 8, 96, &p), KGEN_OK);
+    assert_int_equal(launch_clusters(&b, &k, 9, 9, 96, &p), KGEN_E_ARG);
+    assert_non_null(strstr(b.err.text, "cluster=9, must be 0 to 8"));
+    assert_int_equal(launch_clusters(&b, &k, 4, 10, 96, &p), KGEN_E_ARG);
+    assert_non_null(strstr(b.err.text, "divide the grid of 10 workgroups"));
     drop(&b, &k);
     api->close(b.device);
 }
@@ -878,6 +949,8 @@ int main(void) {
         cmocka_unit_test(lds_turns_codes_as_gfx950_does),
         cmocka_unit_test(lanes_may_return_early),
         cmocka_unit_test(barriers_count_live_lanes),
+        cmocka_unit_test(clusters_read_each_others_lds),
+        cmocka_unit_test(a_wave_that_misses_its_cluster_is_an_error),
         cmocka_unit_test(the_last_workgroup_merges),
         cmocka_unit_test(a_seed_repeats_the_order),
         cmocka_unit_test(lanes_run_in_either_direction),

@@ -663,7 +663,8 @@ static const char *const targets_own[] = {" bytes in LDS, ",
                                           " bytes of LDS; ",
                                           " a lane needs ",
                                           " groups of four waves multiply",
-                                          " bytes of LDS, at most "};
+                                          " bytes of LDS, at most ",
+                                          " do not read each other's LDS; off"};
 
 /* Of gdn, tuning by hand may ask for what a target cannot do. */
 static int resolves(kgen_spec *out, const kgen_spec *spec, const kgen_target *target) {

@@ -3,7 +3,7 @@
 #include "kg/attn/clusters.h"
 #include "kg/attn/join.h"
 #if defined(KG_CLUSTER)
-#include "kg/attn/cluster_merge.h"
+#include "kg/attn/cluster_nvidia.h"
 #else
 #include "kg/attn/no_cluster.h"
 #endif

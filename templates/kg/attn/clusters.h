@@ -54,7 +54,8 @@ KG_DEV void cluster_advance(work_t &w, args_t a) {
     w.unit += w.jump;
     if (w.unit >= w.end) return;
     find_item(w, a);
-    w.seq = seq_of_lane(a, w.seq, 0); // no lane is a segment ahead of others, whose work waits in LDS
+    w.seq =
+        seq_of_lane(a, w.seq, 0); // no lane is a segment ahead of others, whose work waits in LDS
 }
 
 // --- either way -------------------------------------------------------------

@@ -34,7 +34,7 @@ constexpr int PEER_STRIDE = V_DIM + (STAGED_MATRICES ? KG_ATTN_ROUND_PAD : 0); /
 constexpr int PEER_BYTES = CLUSTER ? kg_attn_peer_bytes(ROWS, PEER_STRIDE) : 0;
 constexpr int LDS_PEER = BY_MATRICES || STAGED_MATRICES ? LDS_STAGE : LDS.bytes;
 constexpr int LDS_PEER_ML = LDS_PEER + ROWS * PEER_STRIDE * 4; // [ROWS] maximum, sum
-constexpr int LDS_PARK = // [ALL_WAVES]
+constexpr int LDS_PARK =                                       // [ALL_WAVES]
     larger(larger(LDS.bytes, LDS_PEER + PEER_BYTES), LDS_STAGE + STAGE_BYTES);
 constexpr int PARK_BYTES = BY_MATRICES || CROWDED ? KG_ATTN_PARK_BYTES
                            : STAGED_MATRICES      ? KG_ATTN_STAGED_PARK_BYTES

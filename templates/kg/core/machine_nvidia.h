@@ -29,7 +29,7 @@ KG_DEV const u8 *settled(const u8 *p) {
 KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { __syncthreads(); }
-// Of all workgroups of the cluster, and what one of them, number `rank`, has where this one has `p`.
+// Of all workgroups of the cluster; and what its number `rank` has where this one has `p`.
 KG_DEV void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;"

@@ -1,4 +1,4 @@
-// Parts of an item in the LDS of a cluster's workgroups, each of which merges some dims of its rows.
+// Parts of an item in the LDS of a cluster's workgroups, each of which merges some of the dims.
 #pragma once
 #include "kg/attn/join.h"
 
@@ -33,8 +33,9 @@ KG_DEV void merge_in_cluster(args_t a, const segment_t &g, const u8 *lds) {
     constexpr int QUADS = V_DIM / 4, EACH = ceil_div(ROWS * QUADS, CLUSTER);
     cluster_barrier();
     int first = (int)cluster_rank() * EACH, end = smaller(first + EACH, ROWS * QUADS);
-    KG_LOOP for (int n = first + (int)late_thread(); n < end; n += KG_WORKGROUP)
-        if (row_exists(g, n / QUADS)) merge_peers(a, g, lds, n / QUADS, n % QUADS * 4);
+    KG_LOOP for (int n = first + (int)late_thread(); n < end;
+                 n += KG_WORKGROUP) if (row_exists(g, n / QUADS))
+        merge_peers(a, g, lds, n / QUADS, n % QUADS * 4);
     cluster_barrier();
 }
 
