@@ -1,5 +1,6 @@
 // A workgroup's part of the line of work, segment by segment.
 #pragma once
+#include "kg/attn/clusters.h"
 #include "kg/attn/merge.h"
 
 namespace kg {

@@ -7,15 +7,17 @@
 
 namespace kg {
 
+constexpr u32 CLUSTER_SIZE = larger(CLUSTER, 1);
+
 // Blocks are cut where sets of them begin.
 constexpr u32 CUT_BLOCKS = KG_ATTN_CUT_KEYS / TOK;
 KG_DEV u32 cluster_cut(u32 blocks, u32 rank) {
     u32 sets = (blocks + CUT_BLOCKS - 1) / CUT_BLOCKS;
-    u32 at = sets * rank / (u32)larger(CLUSTER, 1) * CUT_BLOCKS;
+    u32 at = sets * rank / CLUSTER_SIZE * CUT_BLOCKS;
     return at < blocks ? at : blocks;
 }
 
-KG_DEV u32 cluster_rank() { return group_id() % (u32)larger(CLUSTER, 1); }
+KG_DEV u32 cluster_rank() { return group_id() % CLUSTER_SIZE; }
 KG_DEV u32 items_of_seq(args_t a) { return (u32)a.kv_heads * ROW_BLOCKS; }
 
 // The sequence of item `unit`, as each lane looks it up.
@@ -29,9 +31,9 @@ KG_DEV void find_item(work_t &w, args_t a) {
 KG_DEV work_t cluster_begin(args_t a) {
     work_t w = {};
     w.cut.part = group_id();
-    w.unit = group_id() / (u32)larger(CLUSTER, 1);
+    w.unit = group_id() / CLUSTER_SIZE;
     w.end = (u32)a.num_seqs * items_of_seq(a);
-    w.jump = (u32)a.workgroups / (u32)larger(CLUSTER, 1);
+    w.jump = (u32)a.workgroups / CLUSTER_SIZE;
     if (w.unit < w.end) find_item(w, a);
     return w;
 }
@@ -54,8 +56,7 @@ KG_DEV void cluster_advance(work_t &w, args_t a) {
     w.unit += w.jump;
     if (w.unit >= w.end) return;
     find_item(w, a);
-    w.seq =
-        seq_of_lane(a, w.seq, 0); // no lane is a segment ahead of others, whose work waits in LDS
+    w.seq = seq_of_lane(a, w.seq, 0); // no lane goes ahead of others, whose work waits in LDS
 }
 
 // --- either way -------------------------------------------------------------

@@ -1,5 +1,6 @@
 // A shuffle is as good here as any instruction.
 #pragma once
+#include "kg/attn/cluster_nvidia.h"
 #include "kg/attn/parts_rows_nvidia.h"
 
 namespace kg {

@@ -4,7 +4,6 @@
 // takes what others do not. An item's counter has three numbers below the tickets: who arrived,
 // what was taken, and who left. Who leaves last puts it back.
 #pragma once
-#include "kg/attn/cluster.h"
 #include "kg/attn/parts.h"
 
 namespace kg {
