@@ -680,8 +680,8 @@ typedef struct size_row {
     int32_t waves, row_tiles, v_split, occupancy;
 } size_row;
 
-/* Pairs: few; fewer than make one for each of 132 compute units; than make two for most. */
-enum { FEW_PAIRS = 16, ONE_EACH = 112, TWO_EACH = 199 };
+/* Pairs: few; fewer than one for most of 132 compute units; one for each; fewer than two for most. */
+enum { FEW_PAIRS = 16, UNITS_IDLE = 112, ONE_EACH = 132, TWO_EACH = 199 };
 enum { SHORT = 512 }; /* window, which has a rule of its own (small_groups) */
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
@@ -690,9 +690,11 @@ static const size_row size_rows[] = {
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
     /* a set of keys more under way */
     {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 4, 2, 1, 1},
+    /* two heads have a line of memory, which parts of items would read twice: whole ones */
+    {4, 0, 16, {UNITS_IDLE + 1, ONE_EACH}, {1, ANY}, 1, ANY, 8, 0, 1, 1},
     /* smaller workgroups */
-    {16, 0, 128, {FEW_PAIRS + 1, ONE_EACH}, {1, ANY}, 32768, ANY, 4, 1, 1, 2},
-    {16, 0, 128, {ONE_EACH + 1, TWO_EACH}, {1, 768}, 32768, ANY, 4, 1, 1, 2},
+    {16, 0, 128, {FEW_PAIRS + 1, UNITS_IDLE}, {1, ANY}, 32768, ANY, 4, 0, 1, 2},
+    {16, 0, 128, {ONE_EACH + 1, TWO_EACH}, {1, 768}, 32768, ANY, 4, 0, 1, 2},
     {16, 0, 16, {TWO_EACH + 1, ANY}, {129, ANY}, 32768, ANY, 4, 0, 1, 2},
 };
 #undef ANY
