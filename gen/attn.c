@@ -680,7 +680,7 @@ typedef struct size_row {
     int32_t waves, row_tiles, v_split, occupancy;
 } size_row;
 
-/* Pairs: few; fewer than one for most of 132 compute units; one for each; fewer than two for most. */
+/* Pairs: few; less than one for most of 132 compute units; one for each; less than two for most. */
 enum { FEW_PAIRS = 16, UNITS_IDLE = 112, ONE_EACH = 132, TWO_EACH = 199 };
 enum { SHORT = 512 }; /* window, which has a rule of its own (small_groups) */
 #define ANY INT64_MAX
