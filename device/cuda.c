@@ -6,6 +6,7 @@
 enum {
     MULTIPROCESSOR_COUNT = 16, /* CUdevice_attribute */
     MAX_DYNAMIC_SHARED = 8,    /* CUfunction_attribute */
+    LARGE_CLUSTERS = 14,       /* of more than eight workgroups */
     INTEGRATED = 18,
     CAPABILITY_MAJOR = 75,
     CAPABILITY_MINOR = 76,
@@ -85,8 +86,10 @@ static void cuda_leave(const kgen__device *device, void *saved) {
     device->calls.cuda.context_pop(&popped);
 }
 
-static int cuda_give_lds(const kgen__device *device, void *function, int bytes) {
-    return device->calls.cuda.function_attribute(function, MAX_DYNAMIC_SHARED, bytes);
+static int cuda_allow(const kgen__device *device, void *function, int lds_bytes) {
+    int code = device->calls.cuda.function_attribute(function, LARGE_CLUSTERS, 1);
+    if (code || !lds_bytes) return code;
+    return device->calls.cuda.function_attribute(function, MAX_DYNAMIC_SHARED, lds_bytes);
 }
 
 const kgen__dl_driver kgen__cuda_driver = {
@@ -105,5 +108,5 @@ const kgen__dl_driver kgen__cuda_driver = {
     .arch = cuda_arch,
     .enter = cuda_enter,
     .leave = cuda_leave,
-    .give_lds = cuda_give_lds,
+    .allow = cuda_allow,
 };

@@ -198,11 +198,11 @@ static kgen_status load_module(kgen__device *device, const kgen_entry *entry, dl
     kgen_status status =
         CALL(device, err, module_function, function, module->loaded, entry->symbol);
     /* More than a kernel has without asking. */
-    if (status == KGEN_OK && device->driver->give_lds &&
-        entry->resources.lds_bytes > device->target->lds_bytes)
-        status =
-            check(device, device->driver->give_lds(device, *function, entry->resources.lds_bytes),
-                  offsetof(kgen__dl_calls, cuda.function_attribute), err);
+    int32_t lds =
+        entry->resources.lds_bytes > device->target->lds_bytes ? entry->resources.lds_bytes : 0;
+    if (status == KGEN_OK && device->driver->allow)
+        status = check(device, device->driver->allow(device, *function, lds),
+                       offsetof(kgen__dl_calls, cuda.function_attribute), err);
     if (status != KGEN_OK) device->calls.module_unload(module->loaded);
     return status;
 }

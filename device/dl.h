@@ -91,8 +91,9 @@ typedef struct kgen__dl_driver {
     /* Makes the device current in this thread; leave restores what was. */
     int (*enter)(const kgen__device *device, void **saved);
     void (*leave)(const kgen__device *device, void *saved);
-    /* Launches of the function may give a workgroup so much LDS. May be NULL. */
-    int (*give_lds)(const kgen__device *device, void *function, int bytes);
+    /* Launches of the function may give a workgroup so much LDS, 0: what it has by itself, and
+     * have clusters as large as the device has them. May be NULL. */
+    int (*allow)(const kgen__device *device, void *function, int lds_bytes);
     /* What a failed call leaves behind for others to find. May be NULL. */
     void (*forget)(const kgen__device *device);
 } kgen__dl_driver;

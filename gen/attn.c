@@ -700,34 +700,38 @@ static const size_row size_rows[] = {
 #undef ANY
 
 /* Few items are soon read; finding them, and merging parts through memory, takes as long. A cluster
- * of workgroups shares each then and merges in LDS, as long as clusters find room side by side:
- * some 14 of eight on a GPU whose units hold one workgroup, 32 where they hold two. More keys are
- * better cut among all. Measured (docs/performance.md); the first row that has room for heads and
- * items says up to how many keys. */
+ * of workgroups shares each then and merges in LDS, as long as clusters find room side by side: 7
+ * of sixteen and 15 of eight on a GPU whose units hold one workgroup, twice as many where they hold
+ * two. More keys are better cut among all. Measured (docs/performance.md). */
 typedef struct cluster_row {
     int32_t bits, lds, dims; /* 16, or 8 and fewer; as above; most head_dim */
     int32_t rows;            /* most of a KV head */
-    int64_t items, context;  /* most sequences x KV heads x row blocks, and keys of one */
+    int64_t items[2];        /* sequences x KV heads x row blocks, least and most */
+    int64_t context;         /* most keys of one */
     int32_t waves, row_tiles, occupancy, cluster;
 } cluster_row;
 static const cluster_row cluster_rows[] = {
-    {16, 0, 256, 16, 2, 3072, 8, 0, 1, 8},    {16, 0, 256, 16, 4, 4096, 8, 0, 1, 8},
-    {16, 0, 256, 16, 6, 12288, 8, 0, 1, 8},   {16, 0, 256, 16, 8, 24576, 8, 0, 1, 8},
-    {16, 0, 128, 8, 16, 12288, 4, 1, 2, 8},   {16, 0, 128, 8, 32, 8192, 4, 1, 2, 8},
-    {16, 0, 128, 8, 64, 6144, 4, 1, 2, 4},    {16, 0, 128, 8, 128, 768, 4, 1, 2, 2},
-    {16, 0, 256, 8, 16, 8192, 4, 1, 1, 8},    {16, 0, 128, 16, 16, 8192, 4, 2, 1, 8},
-    {16, 0, 128, 16, 32, 8192, 4, 2, 1, 4},
+    {16, 0, 256, 16, {1, 7}, 1024, 8, 0, 1, 8},    {16, 0, 256, 16, {1, 2}, 16384, 8, 0, 1, 16},
+    {16, 0, 256, 16, {3, 7}, 32768, 8, 0, 1, 16},  {16, 0, 256, 16, {8, 8}, 24576, 8, 0, 1, 8},
+    {16, 0, 128, 8, {9, 16}, 12288, 4, 1, 2, 8},   {16, 0, 128, 8, {17, 32}, 8192, 4, 1, 2, 8},
+    {16, 0, 128, 8, {33, 64}, 6144, 4, 1, 2, 4},   {16, 0, 128, 8, {65, 128}, 768, 4, 1, 2, 2},
+    {16, 0, 256, 8, {9, 16}, 8192, 4, 1, 1, 8},    {16, 0, 128, 16, {9, 16}, 8192, 4, 2, 1, 8},
+    {16, 0, 128, 16, {17, 32}, 8192, 4, 2, 1, 4},
 
-    {8, 0, 256, 16, 2, 3072, 8, 0, 1, 8},     {8, 0, 256, 16, 8, 8192, 8, 0, 1, 8},
-    {8, 0, 128, 8, 16, 5120, 4, 1, 2, 8},     {8, 0, 128, 8, 32, 4096, 4, 1, 2, 8},
-    {8, 0, 128, 8, 64, 3072, 4, 1, 2, 4},     {8, 0, 128, 8, 128, 768, 4, 1, 2, 2},
+    {8, 0, 256, 16, {1, 7}, 1024, 8, 0, 1, 8},     {8, 0, 256, 16, {1, 2}, 12288, 8, 0, 1, 16},
+    {8, 0, 256, 16, {3, 7}, 16384, 8, 0, 1, 16},   {8, 0, 256, 16, {8, 8}, 8192, 8, 0, 1, 8},
+    {8, 0, 128, 8, {9, 16}, 5120, 4, 1, 2, 8},     {8, 0, 128, 8, {17, 32}, 4096, 4, 1, 2, 8},
+    {8, 0, 128, 8, {33, 64}, 3072, 4, 1, 2, 4},    {8, 0, 128, 8, {65, 128}, 768, 4, 1, 2, 2},
 
-    {16, 1, 128, 128, 2, 3072, 4, 2, 1, 8},   {16, 1, 128, 128, 4, 6144, 4, 2, 1, 8},
-    {16, 1, 128, 128, 16, 16384, 4, 2, 1, 8}, {16, 1, 128, 128, 32, 8192, 4, 2, 2, 4},
-    {16, 1, 128, 128, 64, 4096, 4, 2, 2, 2},  {16, 1, 256, 128, 14, 4096, 4, 2, 1, 8},
+    {16, 1, 256, 128, {1, 4}, 1024, 4, 2, 1, 8},   {16, 1, 128, 128, {1, 4}, 16384, 4, 2, 1, 16},
+    {16, 1, 128, 128, {5, 8}, 3072, 4, 2, 1, 8},   {16, 1, 128, 128, {5, 8}, 24576, 4, 2, 1, 16},
+    {16, 1, 128, 128, {9, 16}, 16384, 4, 2, 1, 8}, {16, 1, 128, 128, {17, 32}, 8192, 4, 2, 2, 4},
+    {16, 1, 128, 128, {33, 64}, 4096, 4, 2, 2, 2}, {16, 1, 256, 128, {1, 2}, 16384, 4, 2, 1, 16},
+    {16, 1, 256, 128, {3, 14}, 4096, 4, 2, 1, 8},
 
-    {8, 1, 128, 128, 16, 2048, 4, 2, 2, 8},   {8, 1, 128, 128, 32, 2048, 4, 2, 2, 4},
-    {8, 1, 128, 128, 64, 1024, 4, 2, 2, 2},
+    {8, 1, 128, 128, {1, 8}, 1024, 4, 2, 2, 8},    {8, 1, 128, 128, {1, 8}, 8192, 4, 2, 2, 16},
+    {8, 1, 128, 128, {9, 16}, 2048, 4, 2, 2, 8},   {8, 1, 128, 128, {17, 32}, 2048, 4, 2, 2, 4},
+    {8, 1, 128, 128, {33, 64}, 1024, 4, 2, 2, 2},
 };
 
 static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int bits) {
@@ -740,8 +744,8 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
     for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
         const cluster_row *r = &cluster_rows[i];
         if (r->bits != (bits == 16 ? 16 : 8) || r->lds != lds || dims > r->dims) continue;
-        if (rows > r->rows || items > r->items) continue;
-        if (p->context > r->context) return 0;
+        if (rows > r->rows || items < r->items[0] || items > r->items[1]) continue;
+        if (p->context > r->context) continue;
         s->waves = r->waves;
         s->row_tiles = r->row_tiles;
         s->v_split = 1;

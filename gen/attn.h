@@ -17,8 +17,8 @@ typedef struct kgen__attn_geometry {
 /* Keys of each part, of mla's items, too. cuts: whether the kernel cuts an item at all. */
 int32_t kgen__attn_part_keys(int32_t invariant, int cuts);
 
-/* Workgroups of a cluster, which every sm_90 takes. */
-static const int32_t kgen__cluster_sizes[] = {2, 4, 8};
+/* Workgroups of a cluster. */
+static const int32_t kgen__cluster_sizes[] = {2, 4, 8, 16};
 /* Whether workgroups of a cluster can share items. */
 kgen_status kgen__cluster_fits(int32_t cluster, int32_t invariant, const kgen_target *target,
                                kgen_error *err);

@@ -8,7 +8,7 @@
 
 #include "cpu_abi.h"
 
-enum { KGEN__CPU_BLOCK_MAX = 1024, KGEN__CPU_CLUSTER_MAX = 8 };
+enum { KGEN__CPU_BLOCK_MAX = 1024, KGEN__CPU_CLUSTER_MAX = 16 };
 
 typedef void (*kgen__cpu_body)(const void *params);
 

@@ -387,6 +387,7 @@ static void check_clusters(uint32_t cluster, uint32_t grid, uint32_t block) {
 static void clusters_read_each_others_lds(void **state) {
     (void)state;
     check_clusters(8, 8 * (1 + (uint32_t)rand() % 5), 256);
+    check_clusters(16, 32, 64);
     check_clusters(2, 14, 33);
     check_clusters(1, 3, 64);
 }
@@ -411,8 +412,8 @@ static void a_wave_that_misses_its_cluster_is_an_error(void **state) {
     assert_non_null(strstr(b.err.text, "waits at the cluster's barrier"));
     p = (params){NULL, NULL, 99, 6}; /* who is gone is not waited for */
     assert_int_equal(launch_clusters(&b, &k, 4, 8, 96, &p), KGEN_OK);
-    assert_int_equal(launch_clusters(&b, &k, 9, 9, 96, &p), KGEN_E_ARG);
-    assert_non_null(strstr(b.err.text, "cluster=9, must be 0 to 8"));
+    assert_int_equal(launch_clusters(&b, &k, 17, 17, 96, &p), KGEN_E_ARG);
+    assert_non_null(strstr(b.err.text, "cluster=17, must be 0 to 16"));
     assert_int_equal(launch_clusters(&b, &k, 4, 10, 96, &p), KGEN_E_ARG);
     assert_non_null(strstr(b.err.text, "divide the grid of 10 workgroups"));
     drop(&b, &k);
