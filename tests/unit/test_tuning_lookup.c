@@ -676,7 +676,7 @@ static void variants_are_what_is_needed(void **state) {
     static const struct {
         const char *line;
         size_t count;
-    } wanted[] = {{PLAIN, 6},
+    } wanted[] = {{PLAIN, 7},
                   {PLAIN ",waves=4", 2},
                   {PLAIN ",waves=8", 1},
                   {"gdn:layout=flat,hv=80", 2},
