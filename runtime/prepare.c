@@ -1,9 +1,11 @@
 /* Prepare: specs -> loaded kernels. Everything slow happens here. */
+#include <kgen/params.h>
 #include <kgen/probe.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "gen/family.h"
 #include "runtime/capture/capture_parts.h"
 #include "find.h"
 #include "launch.h"
@@ -255,6 +257,16 @@ static kgen_kernel *find_and_index(kgen_context *ctx, const kgen_spec *resolved,
     return kernel;
 }
 
+/* Sixteen workgroups find room side by side on a whole GPU; on a part of one so many as every GPU
+ * with clusters has. What the caller says stays. */
+static void fit_cluster(const kgen_context *ctx, kgen_spec *spec, const kgen_spec *asked) {
+    enum { EVERYWHERE = 8 };
+    const kgen_param *key = kgen__param_named(spec->family, "cluster");
+    int whole = ctx->api->compute_units(ctx->device) >= ctx->target->typical_cus;
+    if (whole || kgen_spec_cluster(spec) <= EVERYWHERE || kgen_param_get(asked, key)) return;
+    kgen_param_set(spec, key, EVERYWHERE);
+}
+
 static void resolve(preparation *p, size_t index) {
     kgen_context *ctx = p->ctx;
     kgen_request *request = request_at(p, index);
@@ -266,6 +278,7 @@ static void resolve(preparation *p, size_t index) {
     kgen_status status =
         kgen_tuning_resolve(&job->spec, &p->matches[p->missing], ctx->tuning, &request->spec,
                             &request->problem, ctx->target, ctx->device_name, &request->error);
+    if (status == KGEN_OK) fit_cluster(ctx, &job->spec, &request->spec);
     kgen_kernel *kernel = status == KGEN_OK ? find_and_index(ctx, &job->spec, request) : NULL;
     if (kernel || request->error.status != KGEN_OK)
         settle(p, index, kernel);

@@ -13,6 +13,7 @@
 
 #include "gen/family.h"
 #include "random_rows.h"
+#include "runtime/context.h"
 
 #define PLAIN "attn:d=64,g=7"
 #define WAVES4 PLAIN ",waves=4,occ=2"
@@ -731,6 +732,32 @@ static kgen_kernel *prepare_for(kgen_context *ctx, kgen_problem problem) {
 
 static const kgen_problem FOUR = {4, 100, 2};
 
+static int part_of_the_units(const kgen__device *device) {
+    return kgen__device_cpu.target(device)->typical_cus - 1;
+}
+
+static void a_part_of_a_gpu_has_smaller_clusters(void **state) {
+    (void)state;
+    kgen_context *ctx = open_context("cpu:sm90", NULL, "", KGEN_MODE_AUTO);
+    const kgen__device_api *whole = ctx->api;
+    kgen__device_api part = *whole;
+    part.compute_units = part_of_the_units;
+    kgen_kernel *large = prepare_for(ctx, (kgen_problem){1, 2048, 2});
+    assert_int_equal(kgen_kernel_spec(large)->attn.cluster, 16);
+    ctx->api = &part;
+    kgen_kernel *small = prepare_for(ctx, (kgen_problem){1, 2048, 2});
+    kgen_spec spec = rows_spec(SMALL ",cluster=16"); /* the caller knows */
+    kgen_kernel *asked = NULL;
+    kgen_error err;
+    kgen_status status = kgen_prepare(ctx, &spec, 1, &asked, &err);
+    ctx->api = whole;
+    assert_int_equal(kgen_kernel_spec(small)->attn.cluster, 8);
+    assert_int_equal(kgen_kernel_spec(small)->attn.waves, kgen_kernel_spec(large)->attn.waves);
+    assert_int_equal(status, KGEN_OK);
+    assert_int_equal(kgen_kernel_spec(asked)->attn.cluster, 16);
+    kgen_close(ctx);
+}
+
 static void save_small(const char *device) {
     kgen_tuning_row row = rows_make(SMALL ",waves=2,occ=1", device, FOUR);
     strcpy(row.environment.device, device);
@@ -821,6 +848,7 @@ int main(void) {
         cmocka_unit_test(few_keys_are_asked_of_the_problem),
         FRESH(variants_hold_all_answers),
         FRESH(variants_hold_all_rules),
+        FRESH(a_part_of_a_gpu_has_smaller_clusters),
         FRESH(variants_are_what_is_needed),
         FRESH(tuned_kernels_are_loaded),
         FRESH(a_strict_miss_names_the_tuned_kernel),
