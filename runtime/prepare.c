@@ -59,11 +59,9 @@ static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *
     int32_t fit = kernel->resources.waves_per_simd * t->simds / waves;
     int32_t wanted = kgen_spec_occupancy(&kernel->spec);
     int32_t per_unit = fit > 0 && fit < wanted ? fit : wanted;
-    int32_t all = per_unit * ctx->api->compute_units(ctx->device);
-    int32_t cluster = (int32_t)kernel->config.cluster, whole;
-    if (!cluster) return (uint32_t)all;
-    whole = all / cluster;
-    return (uint32_t)(cluster * (whole ? whole : 1));
+    uint32_t all = (uint32_t)(per_unit * ctx->api->compute_units(ctx->device));
+    uint32_t cluster = kernel->config.cluster; /* whole ones, one at least */
+    return !cluster ? all : all < cluster ? cluster : all / cluster * cluster;
 }
 
 static double now_us(void) {
@@ -261,10 +259,9 @@ static kgen_kernel *find_and_index(kgen_context *ctx, const kgen_spec *resolved,
  * with clusters has. What the caller says stays. */
 static void fit_cluster(const kgen_context *ctx, kgen_spec *spec, const kgen_spec *asked) {
     enum { EVERYWHERE = 8 };
-    const kgen_param *key = kgen__param_named(spec->family, "cluster");
-    int whole = ctx->api->compute_units(ctx->device) >= ctx->target->typical_cus;
-    if (whole || kgen_spec_cluster(spec) <= EVERYWHERE || kgen_param_get(asked, key)) return;
-    kgen_param_set(spec, key, EVERYWHERE);
+    if (kgen_spec_cluster(spec) <= EVERYWHERE || kgen_spec_cluster(asked)) return;
+    if (ctx->api->compute_units(ctx->device) >= ctx->target->typical_cus) return;
+    kgen_param_set(spec, kgen__param_named(spec->family, "cluster"), EVERYWHERE);
 }
 
 static void resolve(preparation *p, size_t index) {

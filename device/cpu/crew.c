@@ -74,7 +74,7 @@ static void team_drop(idle_team *slot) {
     free(slot);
 }
 
-/* Keeps the first failure and lets nobody take another workgroup. */
+/* Keeps the first failure and lets nobody take another cluster. */
 static void job_fail(kgen__crew *crew, job *j, kgen_status status, const kgen_error *error) {
     atomic_store(&j->taken, j->clusters);
     pthread_mutex_lock(&crew->lock);

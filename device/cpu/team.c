@@ -185,6 +185,7 @@ kgen_status kgen__team_create(kgen__team **out, const kgen_target *persona, kgen
     kgen__team *team = calloc(1, sizeof *team);
     if (!team) return no_memory(err, "a workgroup");
     team->persona = persona;
+    for (int n = 0; n < KGEN__CPU_CLUSTER_MAX; n++) team->groups[n].of = team;
     *out = team;
     return KGEN_OK;
 }
@@ -295,7 +296,6 @@ static kgen_status begin(kgen__team *team, unsigned waves, unsigned first, uint6
     unsigned size = (unsigned)team->persona->wave_size;
     for (unsigned n = 0; n < team->work->cluster; n++) {
         workgroup *group = &team->groups[n];
-        group->of = team;
         KGEN_TRY(grow(group, waves, err));
         memset(group->lds, POISON, lds_of(team->persona));
         for (unsigned i = 0; i < waves; i++) {
@@ -309,11 +309,11 @@ static kgen_status begin(kgen__team *team, unsigned waves, unsigned first, uint6
 kgen_status kgen__team_run(kgen__team *team, const kgen__cpu_work *work, unsigned first,
                            uint64_t chance, kgen_error *err) {
     unsigned size = (unsigned)team->persona->wave_size;
-    unsigned waves = (work->block + size - 1) / size, live = work->cluster;
+    unsigned waves = (work->block + size - 1) / size, live;
     team->work = work;
     KGEN_TRY(begin(team, waves, first, chance, err));
     unsigned start = (unsigned)((chance >> 1) % waves);
-    while (live) { /* from one meeting of the cluster to the next */
+    do { /* from one meeting of the cluster to the next */
         for (unsigned n = 0; n < work->cluster; n++) {
             workgroup *group = &team->groups[n];
             for (; count_waves(group, waves, WAVE_READY); start += waves - 1)
@@ -321,6 +321,6 @@ kgen_status kgen__team_run(kgen__team *team, const kgen__cpu_work *work, unsigne
         }
         live = 0;
         for (unsigned n = 0; n < work->cluster; n++) live += let_go(&team->groups[n], waves);
-    }
+    } while (live);
     return KGEN_OK;
 }
