@@ -20,7 +20,7 @@ typedef struct settings {
     kgen__archs archs;
     kgen_problem problem;
     double budget, cold;
-    int samples, workers, host, json, csv, quiet;
+    int samples, workers, any_context, host, json, csv, quiet;
 } settings;
 
 typedef struct result {
@@ -60,6 +60,13 @@ static kgen_problem problem_of(const bench *b, const kgen__row *row) {
                           choose(b, p->heads, r->heads, usual.heads, emulated.heads)};
 }
 
+/* What the kernel is prepared for. */
+static kgen_problem prepared_of(const bench *b, const kgen_problem *timed) {
+    kgen_problem prepared = *timed;
+    if (b->set->any_context) prepared.context = 0;
+    return prepared;
+}
+
 /* ---- a row ------------------------------------------------------------------- */
 
 /* Of the time that is left, the share of one of the rows that are left. */
@@ -89,7 +96,8 @@ static kgen_status time_row(bench *b, result *r, size_t index, kgen_error *err) 
     kgen__timer *timer = NULL;
     r->row = &b->rows->list[index];
     r->problem = problem_of(b, r->row);
-    kgen_request request = {.size = sizeof request, .spec = r->row->spec, .problem = r->problem};
+    kgen_request request = {
+        .size = sizeof request, .spec = r->row->spec, .problem = prepared_of(b, &r->problem)};
     KGEN_TRY(kgen_prepare_for(b->ctx, &request, 1, NULL, err));
     KGEN_TRY(kgen__workload_make(&work, b->ctx, &r->row->spec, &r->problem, &options, err));
     r->kernel = request.kernel;
@@ -301,6 +309,8 @@ static void add_options(kgen__syntax *s, settings *set) {
          "hip:0, cuda:0, cpu:cdna3 ... (the first there is)"},
         {"problem", 'p', "SIZES", kgen__read_problem, &set->problem, 0, 0,
          "batch=N,context=N,heads=N, before those of rows"},
+        {"any-context", 0, NULL, NULL, &set->any_context, 0, 0,
+         "kernels for the batch alone, as for graphs of any length"},
         {"rows", 0, "GLOB", kgen__read_text, &set->glob, 0, 0, "only rows whose name fits"},
         {"tune", 0, "KEYS", kgen__read_text, &set->tune, 0, 0,
          "tuning keys for every spec: waves=4,occ=2"},

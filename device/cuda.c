@@ -55,6 +55,7 @@ static const kgen__dl_symbol symbols[] = {
     CALL("cuCtxPushCurrent_v2", cuda.context_push),
     CALL("cuCtxPopCurrent_v2", cuda.context_pop),
     CALL("cuFuncSetAttribute", cuda.function_attribute),
+    CALL("cuOccupancyMaxActiveClusters", cuda.active_clusters),
 };
 #undef CALL
 
@@ -92,6 +93,20 @@ static int cuda_allow(const kgen__device *device, void *function, int lds_bytes)
     return device->calls.cuda.function_attribute(function, MAX_DYNAMIC_SHARED, lds_bytes);
 }
 
+/* CUlaunchConfig. Code with clusters says itself how large they are: no attributes. */
+typedef struct cuda_launch {
+    unsigned grid[3], block[3], shared;
+    void *stream, *attributes;
+    unsigned attribute_count;
+} cuda_launch;
+
+static int cuda_clusters(const kgen__device *device, void *function,
+                         const kgen__launch_config *config, int *count) {
+    const cuda_launch launch = {
+        .grid = {config->grid, 1, 1}, .block = {config->block, 1, 1}, .shared = config->lds};
+    return device->calls.cuda.active_clusters(count, function, &launch);
+}
+
 const kgen__dl_driver kgen__cuda_driver = {
     .name = "cuda",
     .library_env = "KGEN_CUDA_LIB",
@@ -109,4 +124,5 @@ const kgen__dl_driver kgen__cuda_driver = {
     .enter = cuda_enter,
     .leave = cuda_leave,
     .allow = cuda_allow,
+    .clusters = cuda_clusters,
 };

@@ -58,6 +58,9 @@ typedef struct kgen__device_api {
     /* What the device is: target by arch name, compute units, a label. */
     const kgen_target *(*target)(const kgen__device *device);
     int (*compute_units)(const kgen__device *device);
+    /* Clusters of config.cluster workgroups that are resident at once. 0: the device does not say.
+     * NULL: as many as its units have room for. */
+    int (*resident_clusters)(kgen__device *device, void *function, kgen__launch_config config);
     const char *(*label)(const kgen__device *device);
     /* 0: the driver does not know this memory, and the device cannot read what it
      * does not know. NULL: nobody can tell. Slow: off the launch path. */

@@ -489,6 +489,16 @@ static kgen_status dl_graph_hold(kgen__device *device, kgen_stream stream, void 
 
 static const kgen_target *dl_target(const kgen__device *device) { return device->target; }
 static int dl_compute_units(const kgen__device *device) { return device->compute_units; }
+
+static int dl_resident_clusters(kgen__device *device, void *function, kgen__launch_config config) {
+    int count = 0;
+    inside in;
+    if (!device->driver->clusters || come_in(device, &in, NULL) != KGEN_OK) return 0;
+    if (device->driver->clusters(device, function, &config, &count)) count = 0;
+    go_out(device, &in);
+    return count;
+}
+
 static const char *dl_label(const kgen__device *device) { return device->label; }
 static const char *dl_library(const kgen__device *device) { return device->library; }
 
@@ -503,8 +513,8 @@ static const char *dl_library(const kgen__device *device) { return device->libra
         .graph_begin = dl_graph_begin, .graph_end = dl_graph_end,                           \
         .graph_launch = dl_graph_launch, .graph_free = dl_graph_free,                       \
         .graph_hold = dl_graph_hold, .target = dl_target,                                   \
-        .compute_units = dl_compute_units, .label = dl_label, .library = dl_library,        \
-        .reaches = dl_reaches,                                                              \
+        .compute_units = dl_compute_units, .resident_clusters = dl_resident_clusters,       \
+        .label = dl_label, .library = dl_library, .reaches = dl_reaches,                    \
     }
 /* clang-format on */
 

@@ -62,6 +62,7 @@ typedef struct kgen__dl_calls {
             int (*context_push)(void *context);
             int (*context_pop)(void **context);
             int (*function_attribute)(void *function, int attribute, int value);
+            int (*active_clusters)(int *count, void *function, const void *launch);
         } cuda;
     };
 } kgen__dl_calls;
@@ -94,6 +95,9 @@ typedef struct kgen__dl_driver {
     /* Launches of the function may give a workgroup so much LDS, 0: what it has by itself, and
      * have clusters as large as the device has them. May be NULL. */
     int (*allow)(const kgen__device *device, void *function, int lds_bytes);
+    /* Clusters of the function that are resident at once. May be NULL. */
+    int (*clusters)(const kgen__device *device, void *function, const kgen__launch_config *config,
+                    int *count);
     /* What a failed call leaves behind for others to find. May be NULL. */
     void (*forget)(const kgen__device *device);
 } kgen__dl_driver;

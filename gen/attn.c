@@ -497,11 +497,11 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
                                      slice_dims(s, isa) / 16, part, most);
     int32_t peers = s->cluster ? kg_attn_peer_bytes(rows_of(s, isa), s->v_dim) : 0;
     long_queries way = way_of(s, isa);
-    if (way == BY_WAVE) return lds.bytes + peers;
+    int32_t park = s->waves * s->v_split * KG_ATTN_PARK_BYTES;
+    if (way == BY_WAVE) return lds.bytes + peers + (s->cluster ? park : 0);
     if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
-    return larger(lds.bytes, stage + larger(sets_of(s, target).bytes, peers)) +
-           s->waves * KG_ATTN_PARK_BYTES;
+    return larger(lds.bytes, stage + larger(sets_of(s, target).bytes, peers)) + park;
 }
 
 static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
@@ -682,7 +682,8 @@ typedef struct size_row {
 
 /* Pairs: few; less than one for most of 132 compute units; one for each; less than two for most. */
 enum { FEW_PAIRS = 16, UNITS_IDLE = 112, ONE_EACH = 132, TWO_EACH = 199 };
-enum { SHORT = 512 }; /* window, which has a rule of its own (small_groups) */
+enum { SHORT = 512 };  /* window, which has a rule of its own (small_groups) */
+enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
     /* eight waves that convert for themselves, unless there is much to multiply */
@@ -700,38 +701,75 @@ static const size_row size_rows[] = {
 #undef ANY
 
 /* Few items are soon read; finding them, and merging parts through memory, takes as long. A cluster
- * of workgroups shares each then and merges in LDS, as long as clusters find room side by side: 7
- * of sixteen and 15 of eight on a GPU whose units hold one workgroup, twice as many where they hold
- * two. More keys are better cut among all. Measured (docs/performance.md). */
+ * of workgroups shares each then and merges in LDS, and longer ones are cut among clusters: 7 of
+ * sixteen and 15 of eight find room on a GPU whose units hold one workgroup, twice as many where
+ * they hold two. Measured (docs/performance.md); the first row that fits. One without a cluster:
+ * of a length that is known, workgroups by themselves are faster. */
 typedef struct cluster_row {
     int32_t bits, lds, dims; /* 16, or 8 and fewer; as above; most head_dim */
     int32_t rows;            /* most of a KV head */
     int64_t items[2];        /* sequences x KV heads x row blocks, least and most */
-    int64_t context;         /* most keys of one */
-    int32_t waves, row_tiles, occupancy, cluster;
+    int32_t context;         /* most keys of one; KNOWN, ANY */
+    int32_t waves, row_tiles, v_split, occupancy, cluster;
 } cluster_row;
+enum { KNOWN = KGEN__KNOWN_CONTEXT, ANY_KEYS = KGEN__ANY_CONTEXT };
 static const cluster_row cluster_rows[] = {
-    {16, 0, 256, 16, {1, 7}, 1024, 8, 0, 1, 8},    {16, 0, 256, 16, {1, 2}, 16384, 8, 0, 1, 16},
-    {16, 0, 256, 16, {3, 7}, 32768, 8, 0, 1, 16},  {16, 0, 256, 16, {8, 8}, 24576, 8, 0, 1, 8},
-    {16, 0, 128, 8, {9, 16}, 12288, 4, 1, 2, 8},   {16, 0, 128, 8, {17, 32}, 8192, 4, 1, 2, 8},
-    {16, 0, 128, 8, {33, 64}, 6144, 4, 1, 2, 4},   {16, 0, 128, 8, {65, 128}, 768, 4, 1, 2, 2},
-    {16, 0, 256, 8, {9, 16}, 8192, 4, 1, 1, 8},    {16, 0, 128, 16, {9, 16}, 8192, 4, 2, 1, 8},
-    {16, 0, 128, 16, {17, 32}, 8192, 4, 2, 1, 4},
+    {16, 0, 128, 8, {1, 7}, 1024, 4, 1, 1, 2, 16},
+    {16, 0, 128, 16, {1, 7}, 32768, 8, 0, 1, 1, 16},
+    {16, 0, 128, 16, {1, 7}, ANY_KEYS, 8, 0, 1, 1, 8},
+    {16, 0, 128, 16, {8, 8}, 12288, 8, 0, 1, 1, 8},
+    {16, 0, 128, 8, {9, 16}, 8192, 4, 1, 1, 2, 8},
+    {16, 0, 128, 8, {17, 32}, 32768, 4, 1, 1, 2, 8},
+    {16, 0, 128, 8, {33, 64}, 16384, 4, 1, 1, 2, 4},
+    {16, 0, 128, 8, {65, 128}, 768, 4, 1, 1, 2, 2},
+    {16, 0, 128, 16, {9, 16}, 8192, 4, 2, 1, 1, 8},
+    {16, 0, 128, 16, {17, 32}, 8192, 4, 2, 1, 1, 4},
+    {16, 0, 256, 16, {1, 2}, ANY_KEYS, 4, 0, 2, 1, 16},
+    {16, 0, 256, 16, {3, 7}, 16384, 4, 0, 2, 1, 16},
+    {16, 0, 256, 16, {8, 8}, 6144, 4, 0, 2, 1, 8},
+    {16, 0, 256, 8, {9, 16}, 3072, 2, 1, 2, 2, 8},
+    {16, 0, 256, 16, {3, 64}, KNOWN, 0, 0, 0, 0, 0},
+    {16, 0, 256, 16, {3, 8}, ANY_KEYS, 4, 0, 2, 1, 8},
+    {16, 0, 128, 8, {9, 32}, ANY_KEYS, 4, 1, 1, 2, 8},
+    {16, 0, 128, 8, {33, 64}, ANY_KEYS, 4, 1, 1, 2, 4},
 
-    {8, 0, 256, 16, {1, 7}, 1024, 8, 0, 1, 8},     {8, 0, 256, 16, {1, 2}, 12288, 8, 0, 1, 16},
-    {8, 0, 256, 16, {3, 7}, 16384, 8, 0, 1, 16},   {8, 0, 256, 16, {8, 8}, 8192, 8, 0, 1, 8},
-    {8, 0, 128, 8, {9, 16}, 5120, 4, 1, 2, 8},     {8, 0, 128, 8, {17, 32}, 4096, 4, 1, 2, 8},
-    {8, 0, 128, 8, {33, 64}, 3072, 4, 1, 2, 4},    {8, 0, 128, 8, {65, 128}, 768, 4, 1, 2, 2},
+    {8, 0, 256, 16, {1, 7}, 1024, 8, 0, 1, 1, 8},
+    {8, 0, 256, 16, {1, 2}, 8192, 8, 0, 1, 1, 16},
+    {8, 0, 256, 16, {3, 7}, 24576, 8, 0, 1, 1, 16},
+    {8, 0, 256, 16, {1, 2}, ANY_KEYS, 8, 0, 1, 1, 8},
+    {8, 0, 128, 8, {3, 7}, ANY_KEYS, 4, 1, 1, 3, 8},
+    {8, 0, 256, 16, {8, 8}, 8192, 8, 0, 1, 1, 8},
+    {8, 0, 128, 8, {9, 16}, ANY_KEYS, 4, 1, 1, 3, 8},
+    {8, 0, 128, 8, {17, 32}, 6144, 4, 1, 1, 2, 8},
+    {8, 0, 128, 8, {33, 64}, 4096, 4, 1, 1, 2, 4},
+    {8, 0, 128, 8, {65, 128}, 768, 4, 1, 1, 2, 2},
+    {8, 0, 256, 16, {1, 64}, KNOWN, 0, 0, 0, 0, 0},
+    {8, 0, 128, 8, {8, 32}, ANY_KEYS, 4, 1, 1, 3, 8},
+    {8, 0, 128, 8, {33, 64}, ANY_KEYS, 4, 1, 1, 3, 4},
 
-    {16, 1, 256, 128, {1, 4}, 1024, 4, 2, 1, 8},   {16, 1, 128, 128, {1, 4}, 16384, 4, 2, 1, 16},
-    {16, 1, 128, 128, {5, 8}, 3072, 4, 2, 1, 8},   {16, 1, 128, 128, {5, 8}, 24576, 4, 2, 1, 16},
-    {16, 1, 128, 128, {9, 16}, 16384, 4, 2, 1, 8}, {16, 1, 128, 128, {17, 32}, 8192, 4, 2, 2, 4},
-    {16, 1, 128, 128, {33, 64}, 4096, 4, 2, 2, 2}, {16, 1, 256, 128, {1, 2}, 16384, 4, 2, 1, 16},
-    {16, 1, 256, 128, {3, 14}, 4096, 4, 2, 1, 8},
+    {16, 1, 128, 128, {1, 2}, ANY_KEYS, 4, 2, 1, 1, 16},
+    {16, 1, 128, 128, {3, 4}, 32768, 4, 2, 1, 1, 16},
+    {16, 1, 128, 128, {5, 8}, 1024, 4, 2, 1, 1, 8},
+    {16, 1, 128, 128, {5, 8}, 24576, 4, 2, 1, 1, 16},
+    {16, 1, 128, 128, {3, 8}, KNOWN, 4, 2, 1, 2, 8},
+    {16, 1, 128, 128, {3, 8}, ANY_KEYS, 4, 2, 1, 1, 16},
+    {16, 1, 128, 128, {9, 16}, ANY_KEYS, 4, 2, 1, 2, 8},
+    {16, 1, 128, 128, {17, 32}, ANY_KEYS, 4, 2, 1, 2, 4},
+    {16, 1, 128, 128, {33, 64}, 4096, 4, 2, 1, 2, 2},
+    {16, 1, 256, 128, {1, 2}, ANY_KEYS, 4, 2, 1, 1, 16},
+    {16, 1, 256, 128, {3, 14}, 8192, 4, 2, 1, 1, 8},
+    {16, 1, 256, 128, {3, 14}, KNOWN, 0, 0, 0, 0, 0},
+    {16, 1, 256, 128, {3, 14}, ANY_KEYS, 4, 2, 1, 1, 8},
 
-    {8, 1, 128, 128, {1, 8}, 1024, 4, 2, 2, 8},    {8, 1, 128, 128, {1, 8}, 8192, 4, 2, 2, 16},
-    {8, 1, 128, 128, {9, 16}, 2048, 4, 2, 2, 8},   {8, 1, 128, 128, {17, 32}, 2048, 4, 2, 2, 4},
-    {8, 1, 128, 128, {33, 64}, 1024, 4, 2, 2, 2},
+    {8, 1, 128, 128, {1, 2}, ANY_KEYS, 4, 2, 1, 2, 16},
+    {8, 1, 128, 128, {3, 8}, 8192, 4, 2, 1, 2, 16},
+    {8, 1, 128, 128, {9, 16}, 6144, 4, 2, 1, 2, 8},
+    {8, 1, 128, 128, {17, 32}, 2048, 4, 2, 1, 2, 4},
+    {8, 1, 128, 128, {33, 64}, 1024, 4, 2, 1, 2, 2},
+    {8, 1, 128, 128, {3, 8}, 24576, 0, 0, 0, 0, 0},
+    {8, 1, 128, 128, {3, 8}, ANY_KEYS, 4, 2, 1, 2, 8},
+    {8, 1, 128, 128, {9, 16}, KNOWN, 0, 0, 0, 0, 0},
+    {8, 1, 128, 128, {9, 16}, ANY_KEYS, 4, 2, 1, 2, 8},
 };
 
 static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int bits) {
@@ -745,10 +783,11 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
         const cluster_row *r = &cluster_rows[i];
         if (r->bits != (bits == 16 ? 16 : 8) || r->lds != lds || dims > r->dims) continue;
         if (rows > r->rows || items < r->items[0] || items > r->items[1]) continue;
-        if (p->context > r->context) continue;
+        if (!kgen__fits_context(r->context, p->context)) continue;
+        if (!r->cluster) return 0;
         s->waves = r->waves;
         s->row_tiles = r->row_tiles;
-        s->v_split = 1;
+        s->v_split = r->v_split;
         s->occupancy = r->occupancy;
         s->cluster = r->cluster;
         return 1;
@@ -768,13 +807,14 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     const isa_row *isa = &isa_rows[target->isa];
     int tuned = s->waves || s->row_tiles || s->v_split || s->occupancy || s->cluster;
     int bounded = phases[s->phase].bounded && !s->invariant;
-    if (isa->by != BY_MATRICES || !bounded || tuned || !problem->context) return;
+    if (isa->by != BY_MATRICES || !bounded || tuned || !problem->batch) return;
     int32_t most = seen_keys(s);
     if (most > 0 && most < SHORT) return;
     kgen_problem seen = *problem;
-    if (most > 0) seen.context = smaller(seen.context, most);
+    if (most > 0) seen.context = seen.context ? smaller(seen.context, most) : most;
     int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
     if (suit_cluster(s, &seen, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;
+    if (!seen.context) seen.context = USUAL;
     for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
         const size_row *f = &size_rows[i];
         if (f->bits != bits || f->lds != lds || !is_of_size(f, s, &seen)) continue;

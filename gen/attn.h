@@ -17,6 +17,12 @@ typedef struct kgen__attn_geometry {
 /* Keys of each part, of mla's items, too. cuts: whether the kernel cuts an item at all. */
 int32_t kgen__attn_part_keys(int32_t invariant, int cuts);
 
+/* Most keys of a sequence that a choice is for: any number that is known, and any. */
+enum { KGEN__KNOWN_CONTEXT = INT32_MAX - 1, KGEN__ANY_CONTEXT = INT32_MAX };
+static inline int kgen__fits_context(int32_t most, int32_t context) {
+    return (context ? context : KGEN__ANY_CONTEXT) <= most;
+}
+
 /* Workgroups of a cluster. */
 static const int32_t kgen__cluster_sizes[] = {2, 4, 8, 16};
 /* Whether workgroups of a cluster can share items. */

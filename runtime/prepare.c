@@ -64,6 +64,16 @@ static uint32_t resident_workgroups(const kgen_context *ctx, const kgen_kernel *
     return !cluster ? all : all < cluster ? cluster : all / cluster * cluster;
 }
 
+/* Clusters stand on neighbouring units, and do not fill them all. */
+static void fit_grid(kgen_context *ctx, kgen_kernel *kernel) {
+    kgen__launch_config *config = &kernel->config;
+    config->grid = resident_workgroups(ctx, kernel);
+    if (!config->cluster || !ctx->api->resident_clusters) return;
+    int clusters = ctx->api->resident_clusters(ctx->device, kernel->function, *config);
+    uint32_t most = (uint32_t)(clusters > 0 ? clusters : 0) * config->cluster;
+    if (most && most < config->grid) config->grid = most;
+}
+
 static double now_us(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -96,7 +106,7 @@ static kgen_status load_entry(kgen_kernel **out, kgen_context *ctx, const kgen_s
     if (kernel->resources.lds_bytes > ctx->target->lds_bytes)
         kernel->config.lds = (uint32_t)kernel->resources.lds_bytes;
     kernel->config.cluster = (uint32_t)kgen_spec_cluster(resolved);
-    kernel->config.grid = resident_workgroups(ctx, kernel);
+    fit_grid(ctx, kernel);
     kernel->next = ctx->kernels;
     ctx->kernels = kernel;
     *out = kernel;

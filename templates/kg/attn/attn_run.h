@@ -48,7 +48,7 @@ KG_DEV void run(args_t args, u8 *lds) {
     // Or what each segment asks of it, a pair of scalars a condition, is worked out before.
     constexpr bool ASKS_AGAIN = CASCADE || (WAVE == 64 && !STAGED);
     u32 held = ASKS_AGAIN ? opaque((u32)wave) : 0;
-    if constexpr (CLUSTER == 0) take_workspace(args);
+    if (!has_whole_items(work)) take_workspace(args);
     place_t place = place_of(args);
     while (work.unit < work.end) {
         args_t a = args_again(args, place);
@@ -73,7 +73,7 @@ KG_DEV void run(args_t args, u8 *lds) {
         else
             go_on(work, g, a);
     }
-    finish(args_again(args, place), number_of(work.cut));
+    finish(args_again(args, place), CLUSTER ? group_id() : number_of(work.cut));
 }
 
 } // namespace kg

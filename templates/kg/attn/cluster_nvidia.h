@@ -6,7 +6,7 @@
 namespace kg {
 
 // Four dims of row `place`.
-KG_DEV void merge_peers(args_t a, const segment_t &g, const u8 *lds, int place, int dim) {
+KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const u8 *lds, int place, int dim) {
     row_t row = row_at(g, place);
     float part[CLUSTER_SIZE][4], ml[CLUSTER_SIZE][2], x[4] = {0, 0, 0, 0};
     KG_UNROLL for (u32 n = 0; n < CLUSTER_SIZE; n++) {
@@ -21,21 +21,17 @@ KG_DEV void merge_peers(args_t a, const segment_t &g, const u8 *lds, int place, 
         total.sum += ml[n][1] * w;
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * part[n][j];
     }
-    add_sink(total, a, row.head);
-    float factor = output_factor(total, top, a, g);
-    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
-    gate_out(a, row, dim, x);
-    store_out(a, row, dim, x);
-    if (dim == 0) store_lse(a, row, total);
+    pass_quad(a, g, row, slot, place, dim, x, [&] { return factor_of_row(a, g, row, total); });
+    if (dim == 0) pass_sum(a, g, row, slot, place, total);
 }
 
 // Who leaves waits until nobody reads its LDS.
-KG_DEV void merge_in_cluster(args_t a, const segment_t &g, const u8 *lds) {
+KG_DEV void merge_in_cluster(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
     constexpr int QUADS = V_DIM / 4, EACH = ceil_div(ROWS * QUADS, (int)CLUSTER_SIZE);
     cluster_barrier();
     int first = (int)cluster_rank() * EACH, end = smaller(first + EACH, ROWS * QUADS);
     KG_LOOP for (int n = first + (int)late_thread(); n < end; n += KG_WORKGROUP) {
-        if (row_exists(g, n / QUADS)) merge_peers(a, g, lds, n / QUADS, n % QUADS * 4);
+        if (row_exists(g, n / QUADS)) merge_peers(a, g, slot, lds, n / QUADS, n % QUADS * 4);
     }
     cluster_barrier();
 }

@@ -1,62 +1,106 @@
-// CLUSTER workgroups that read each other's LDS share each item, and merge its parts there: no
-// trip to memory and no count of who came. For few items, of which others would merge for as long
-// as they read. Nothing is looked for in the line: items go to clusters in turn, and an item's
-// blocks to its workgroups alike.
+// CLUSTER workgroups that read each other's LDS stand in the line as one: a part of it is theirs,
+// they share the blocks of each of its segments, and merge them in LDS. Few items of about one
+// length are not cut: clusters take whole ones in turn, nothing is looked for in the line, and
+// nothing goes by way of memory. For few items, of which workgroups by themselves would merge for
+// as long as they read.
 #pragma once
 #include "kg/attn/work.h"
 
 namespace kg {
 
-constexpr u32 CLUSTER_SIZE = larger(CLUSTER, 1);
-
-// Blocks are cut where sets of them begin.
-constexpr u32 CUT_BLOCKS = KG_ATTN_CUT_KEYS / TOK;
-KG_DEV u32 cluster_cut(u32 blocks, u32 rank) {
-    u32 sets = (blocks + CUT_BLOCKS - 1) / CUT_BLOCKS;
-    u32 at = sets * rank / CLUSTER_SIZE * CUT_BLOCKS;
-    return at < blocks ? at : blocks;
-}
-
 KG_DEV u32 cluster_rank() { return group_id() % CLUSTER_SIZE; }
 KG_DEV u32 items_of_seq(args_t a) { return (u32)a.kv_heads * ROW_BLOCKS; }
 
-// The sequence of item `unit`, as each lane looks it up.
-KG_DEV void find_item(work_t &w, args_t a) {
-    u32 line = divide(w.unit, items_of_seq(a));
-    w.seq_start = line * items_of_seq(a);
-    w.seq = seq_at(a, (int)line);
+// --- whole items ------------------------------------------------------------
+
+// Such work has no cut.
+KG_DEV bool has_whole_items(const work_t &w) { return CLUSTER && w.cut.each == 0; }
+
+// Cutting takes as long as a workgroup reads that many blocks for: the line is looked through, and
+// parts go to memory and back. Memory is as fast as that many units ask for, unless they convert.
+constexpr u32 CUT_BYTES = (38 << 10) * WAVES * V_SPLIT;
+constexpr u32 CUT_COST = CUT_BYTES / (TOK * (HEAD_DIM + V_DIM) * KV_BITS / 8);
+constexpr u32 MOST_BUSY = (KV_BITS < 16 ? 132 : 80) * OCCUPANCY / CLUSTER_SIZE; // clusters
+
+// Of the sequences that the lane has seen. longest, mine: in blocks, of one item and of all.
+KG_DEV bool is_worth_cutting(args_t a, u32 longest, u32 mine) {
+    u32 clusters = takers_of(a), items = (u32)a.num_seqs * items_of_seq(a);
+    u32 turns = divide(items + clusters - 1, clusters), least = CUT_COST * CLUSTER_SIZE;
+    if (!any(turns * longest > least)) return false;
+    u32 average = divide(wave_total(sum_below(mine)), clusters < MOST_BUSY ? clusters : MOST_BUSY);
+    return any(turns * longest > average + least);
 }
 
 // A unit is an item here.
-KG_DEV work_t cluster_begin(args_t a) {
+KG_DEV work_t whole_items(u32 all, args_t a) {
     work_t w = {};
-    w.cut.part = group_id();
-    w.unit = group_id() / CLUSTER_SIZE;
-    w.end = (u32)a.num_seqs * items_of_seq(a);
-    w.jump = (u32)a.workgroups / CLUSTER_SIZE;
-    if (w.unit < w.end) find_item(w, a);
+    w.unit = taker();
+    w.end = all;
+    w.jump = takers_of(a);
     return w;
 }
 
-KG_DEV segment_t cluster_segment(const work_t &w, args_t a) {
+KG_DEV segment_t item_of_cluster(const work_t &w, args_t a) {
     segment_t g = {};
-    u32 at = w.unit - w.seq_start, rank = cluster_rank();
+    u32 at = w.unit - w.seq_start;
     int first = first_block(a, w.seq.first_key);
     g.seq = w.seq;
     g.kv_head = (int)(at / ROW_BLOCKS);
     g.row_block = (int)(at % ROW_BLOCKS);
     g.see = sight_t{w.seq.first_key, w.seq.kv_len - 1};
-    g.block = first + (int)cluster_cut(w.seq.blocks, rank);
-    g.block_end = first + (int)cluster_cut(w.seq.blocks, rank + 1);
+    g.block = first;
+    g.block_end = first + (int)w.seq.blocks;
+    g.whole = true;
     g.shares = g.row_block < row_blocks_of(w.seq.q_len);
     return g;
 }
 
-KG_DEV void cluster_advance(work_t &w, args_t a) {
+KG_DEV void next_item(work_t &w, args_t a) {
     w.unit += w.jump;
     if (w.unit >= w.end) return;
-    find_item(w, a);
-    w.seq = seq_of_lane(a, w.seq, 0); // no lane goes ahead of others, whose work waits in LDS
+    u32 line = divide(w.unit, items_of_seq(a));
+    w.seq_start = line * items_of_seq(a);
+    w.seq = seq_of_lane(a, seq_at(a, (int)line), 0); // no lane goes ahead of others
+}
+
+// --- of a cluster -----------------------------------------------------------
+
+KG_DEV work_t cluster_begin(args_t a) {
+    u32 items = items_of_seq(a), longest = 0, total = 0;
+    work_t w = whole_items((u32)a.num_seqs * items, a);
+    u32 line = divide(w.unit, items);
+    seq_t mine = seq_at(a, (int)lane_id());
+    KG_LOOP for (int s = (int)lane_id(); s < a.num_seqs; s += WAVE) {
+        seq_t seq = s < WAVE ? mine : seq_at(a, s);
+        if (seq.items && seq.blocks > longest) longest = seq.blocks;
+        total += seq.blocks * seq.items;
+    }
+    w.seq_start = line * items;
+    w.seq = line < WAVE ? seq_of_lane(a, mine, line) : seq_at(a, (int)line);
+    if (is_worth_cutting(a, longest, total)) return work_begin(a);
+    return w;
+}
+
+// A workgroup has some of the segment's blocks. They are cut where sets of them begin.
+constexpr u32 CUT_BLOCKS = KG_ATTN_CUT_KEYS / TOK;
+KG_DEV int share_from(u32 blocks, u32 rank) {
+    u32 sets = (blocks + CUT_BLOCKS - 1) / CUT_BLOCKS;
+    u32 at = sets * rank / CLUSTER_SIZE * CUT_BLOCKS;
+    return (int)(at < blocks ? at : blocks);
+}
+KG_DEV segment_t cluster_segment(const work_t &w, args_t a) {
+    segment_t g = has_whole_items(w) ? item_of_cluster(w, a) : work_segment(w, a);
+    u32 blocks = (u32)(g.block_end - g.block), rank = cluster_rank();
+    g.block_end = g.block + share_from(blocks, rank + 1);
+    g.block += share_from(blocks, rank);
+    return g;
+}
+
+KG_DEV void cluster_advance(work_t &w, const segment_t &g, args_t a) {
+    if (has_whole_items(w))
+        next_item(w, a);
+    else
+        work_advance(w, g, a);
 }
 
 // --- either way -------------------------------------------------------------
@@ -67,7 +111,7 @@ KG_DEV segment_t segment_at(const work_t &w, args_t a) {
 }
 KG_DEV void go_on(work_t &w, const segment_t &g, args_t a) {
     if constexpr (CLUSTER != 0)
-        cluster_advance(w, a);
+        cluster_advance(w, g, a);
     else
         work_advance(w, g, a);
 }

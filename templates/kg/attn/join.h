@@ -68,6 +68,46 @@ KG_DEV sums_t joined_sums(args_t a, int half, row_t row) {
     return sums_t{x[0], x[1]};
 }
 
+// --- what becomes of a row ------------------------------------------------------
+
+// Four dims of it: left for the workgroups that merge, for a second result of the row, or
+// final. factor(): what they are then multiplied by.
+template <class F>
+KG_DEV void pass_quad(args_t a, const segment_t &g, row_t row, u32 slot, int place, int dim,
+                      float (&x)[4], const F &factor_of) {
+    if (!is_whole(g)) {
+        store_shared(partial_row(a, slot, place) + dim, x);
+        return;
+    }
+    if (is_joined(g)) {
+        store_shared(joined_out(a, g, row) + dim, x);
+        return;
+    }
+    float factor = factor_of();
+    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
+    gate_out(a, row, dim, x);
+    store_out(a, row, dim, x);
+}
+KG_DEV float factor_of_row(args_t a, const segment_t &g, row_t row, sums_t total) {
+    float top = total.maximum;
+    add_sink(total, a, row.head);
+    return output_factor(total, top, a, g);
+}
+KG_DEV void pass_sum(args_t a, const segment_t &g, row_t row, u32 slot, int place, sums_t total) {
+    if (!is_whole(g)) {
+        store_shared(&partial_sums(a, slot)[place].maximum, total.maximum, total.sum);
+        return;
+    }
+    if (is_joined(g)) {
+        store_joined(a, g, row, total);
+        return;
+    }
+    add_sink(total, a, row.head);
+    store_lse(a, row, total);
+}
+
+// --- joining --------------------------------------------------------------------
+
 // A wave joins a row. amiss: 0, or NaN, which everything then is.
 KG_DEV void join_row(args_t a, const segment_t &g, row_t row, float amiss) {
     sums_t total = {-INFINITE, 0.0f}, half[2];

@@ -88,8 +88,7 @@ KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int first, int keys, int col
 
 // --- rows -------------------------------------------------------------------
 
-// Four dims of a row: left for the workgroups that merge, for a second result of the row, or
-// final. factor(): what they are then multiplied by.
+// Four dims of a row, for the others of the cluster or as they are.
 template <class F>
 KG_DEV void emit_quad(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
                       int dim, float (&x)[4], const F &factor_of) {
@@ -98,23 +97,7 @@ KG_DEV void emit_quad(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds
         *(quad_t *)to = quad_t{x[0], x[1], x[2], x[3]};
         return;
     }
-    if (!is_whole(g)) {
-        store_shared(partial_row(a, slot, place) + dim, x);
-        return;
-    }
-    if (is_joined(g)) {
-        store_shared(joined_out(a, g, row) + dim, x);
-        return;
-    }
-    float factor = factor_of();
-    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
-    gate_out(a, row, dim, x);
-    store_out(a, row, dim, x);
-}
-KG_DEV float factor_of_row(args_t a, const segment_t &g, row_t row, sums_t total) {
-    float top = total.maximum;
-    add_sink(total, a, row.head);
-    return output_factor(total, top, a, g);
+    pass_quad(a, g, row, slot, place, dim, x, factor_of);
 }
 
 KG_DEV void emit_sum(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
@@ -123,16 +106,7 @@ KG_DEV void emit_sum(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds,
         ((sums_t *)(lds + LDS_PEER_ML))[place] = total;
         return;
     }
-    if (!is_whole(g)) {
-        store_shared(&partial_sums(a, slot)[place].maximum, total.maximum, total.sum);
-        return;
-    }
-    if (is_joined(g)) {
-        store_joined(a, g, row, total);
-        return;
-    }
-    add_sink(total, a, row.head);
-    store_lse(a, row, total);
+    pass_sum(a, g, row, slot, place, total);
 }
 
 // Reads what the waves wrote in a round; final output or partial result.
@@ -260,11 +234,13 @@ KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
         store(counter_of(a, g, share), COUNTER_AT_REST<u64>);
 }
 
-KG_DEV void finish_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
-    if constexpr (CLUSTER != 0)
-        merge_in_cluster(a, g, lds);
-    else
-        settle_item(a, g, cut, lds, wave);
+// The first workgroup of a cluster speaks for all.
+KG_DEV void finish_item(args_t a, const segment_t &g, cut_t cut, u32 slot, u8 *lds, int wave) {
+    if constexpr (CLUSTER != 0) {
+        merge_in_cluster(a, g, slot, lds);
+        if (g.whole || cluster_rank() != 0) return;
+    }
+    settle_item(a, g, cut, lds, wave);
 }
 
 KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
@@ -283,7 +259,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
                  lds);
     else
         emit_together(m, l, o, a, g, role, slot, lds, wave);
-    finish_item(a, g, cut, lds, wave);
+    finish_item(a, g, cut, slot, lds, wave);
 }
 
 // --- rows that nobody computes, and what is wrong with the inputs ------------

@@ -36,9 +36,11 @@ constexpr int LDS_PEER = BY_MATRICES || STAGED_MATRICES ? LDS_STAGE : LDS.bytes;
 constexpr int LDS_PEER_ML = LDS_PEER + ROWS * PEER_STRIDE * 4; // [ROWS] maximum, sum
 constexpr int LDS_PARK =                                       // [ALL_WAVES]
     larger(larger(LDS.bytes, LDS_PEER + PEER_BYTES), LDS_STAGE + STAGE_BYTES);
-constexpr int PARK_BYTES = BY_MATRICES || CROWDED ? KG_ATTN_PARK_BYTES
-                           : STAGED_MATRICES      ? KG_ATTN_STAGED_PARK_BYTES
-                                                  : 0;
+// The work and its segment wait for the end of the key loop there.
+constexpr bool ALL_WAITS = BY_MATRICES || (CLUSTER && !STAGED);
+constexpr int PARK_BYTES = ALL_WAITS || CROWDED ? KG_ATTN_PARK_BYTES
+                           : STAGED_MATRICES    ? KG_ATTN_STAGED_PARK_BYTES
+                                                : 0;
 constexpr int LDS_USED = LDS_PARK + ALL_WAVES * PARK_BYTES;
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 

@@ -168,6 +168,6 @@ KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, 
 }
 
 // No workgroup reads another's LDS here.
-KG_DEV void merge_in_cluster(args_t, const segment_t &, const u8 *) {}
+KG_DEV void merge_in_cluster(args_t, const segment_t &, u32, const u8 *) {}
 
 } // namespace kg

@@ -12,8 +12,12 @@
 
 namespace kg {
 
+// Who has a part of the line: a workgroup, or a cluster of them (kg/attn/clusters.h).
+KG_DEV u32 taker() { return group_id() / CLUSTER_SIZE; }
+KG_DEV u32 takers_of(args_t a) { return (u32)a.workgroups / CLUSTER_SIZE; }
+
 constexpr u32 LEAST_PART =
-    BY_MATRICES ? kg_attn_least_buffered(UNIT_WAVES) : kg_attn_least_blocks(WAVES);
+    (BY_MATRICES ? kg_attn_least_buffered(UNIT_WAVES) : kg_attn_least_blocks(WAVES)) * CLUSTER_SIZE;
 
 // INVARIANT, where sequences have few tokens: an item is cut at multiples of PART_KEYS of
 // its sequence and nowhere else. Each part is a piece of the line by itself, has a partial
@@ -26,11 +30,12 @@ constexpr u32 PART_BLOCKS = PARTED ? PART_KEYS / TOK : 1;
 // part, times ROW_BLOCKS, and of its row block. A sequence may have fewer drafts than row blocks
 // have room for, and a device fewer workgroups than they are: there they follow each other in the
 // line.
-constexpr bool SIDE_BY_SIDE = STAGED != 0 && !PARTED && !CASCADE && !UNBOUNDED && ROW_BLOCKS > 1;
+constexpr bool SIDE_BY_SIDE =
+    STAGED != 0 && !CLUSTER && !PARTED && !CASCADE && !UNBOUNDED && ROW_BLOCKS > 1;
 
 // Many parts of an item are merged by all who had them (kg/attn/together.h): there they may be
 // short, if that makes many.
-constexpr bool MERGE_TOGETHER = STAGED != 0 && !PARTED;
+constexpr bool MERGE_TOGETHER = STAGED != 0 && !CLUSTER && !PARTED;
 constexpr u32 LEAST_TOGETHER = KG_ATTN_LEAST_TOGETHER / TOK;
 constexpr int MANY_TOGETHER = kg_attn_many_together(KV_BITS);
 
@@ -41,7 +46,8 @@ constexpr int MANY_TOGETHER = kg_attn_many_together(KV_BITS);
 KG_DEV u32 least_part(args_t a, u32 total) {
     constexpr float COST =
         (float)(STAGED ? kg_attn_merge_blocks(ROWS, V_DIM, TOK, HEAD_DIM * KV_BITS / 8)
-                       : kg_attn_merge_sm90(BY_MATRICES));
+                       : kg_attn_merge_sm90(BY_MATRICES)) *
+        CLUSTER_SIZE;
     constexpr bool LONG_MERGES = STAGED != 0 || (IS_SM90 && !UNBOUNDED);
     if (!LONG_MERGES || PARTED || total == 0) return LEAST_PART;
     constexpr bool BY_WAVE = !STAGED && !BY_MATRICES;
@@ -115,7 +121,7 @@ KG_DEV u32 part_of_group(u32 group, u32 parts) {
 // CDNA: the workgroup's number would be two scalars all along. SIDED: that it is of a row block.
 constexpr bool PART_WAITS = WAVE == 64 || SIDE_BY_SIDE;
 constexpr u32 SIDED = 1u << 31;
-KG_DEV u32 waiting(cut_t c) { return PART_WAITS ? (u32)uniform((int)c.part) : group_id(); }
+KG_DEV u32 waiting(cut_t c) { return PART_WAITS ? (u32)uniform((int)c.part) : taker(); }
 KG_DEV bool is_sided(cut_t c) { return SIDE_BY_SIDE && (waiting(c) & SIDED) != 0; }
 KG_DEV u32 number_of(cut_t c) { return SIDE_BY_SIDE ? waiting(c) & ~SIDED : waiting(c); }
 KG_DEV u32 part_of(cut_t c) { return is_sided(c) ? number_of(c) / ROW_BLOCKS : number_of(c); }
@@ -273,10 +279,10 @@ KG_DEV work_t work_begin(args_t a) {
         all += wave_total(sum_below(units));
     }
     bool sided = SIDE_BY_SIDE && a.workgroups >= ROW_BLOCKS && !any(lacks);
-    u32 total = units_in_line(all, sided), sides = sided ? ROW_BLOCKS : 1, group = group_id();
+    u32 total = units_in_line(all, sided), sides = sided ? ROW_BLOCKS : 1, group = taker();
     u32 least = least_part(a, all), wanted = (total + least - 1) / least;
     w.seq = seq_of_lane(a, mine, 0);
-    u32 most = (u32)a.workgroups / sides, parts = wanted < most ? wanted : most;
+    u32 most = takers_of(a) / sides, parts = wanted < most ? wanted : most;
     bool dealt = false;
     if (EVENS && parts == most && !any(differs)) {
         u32 items = units_in_line((u32)lines_of(a) * w.seq.items, sided);
