@@ -77,7 +77,7 @@ KGEN_API kgen_status kgen_prepare(kgen_context *ctx, const kgen_spec *specs, siz
 /* A spec for a problem of about that size: open tuning keys are filled by the
  * tuning database (tuning.h), whose files are settled by kgen_open and read when a
  * problem is first named. Ask once for each size that is to have its own kernel
- * (a graph of batch 8, one of 64). */
+ * (a graph of batch 8, one of 64), and leave open what varies (its context). */
 typedef struct kgen_request {
     size_t size; /* sizeof(kgen_request), in all of an array */
     kgen_spec spec;

@@ -12,10 +12,12 @@
 extern "C" {
 #endif
 
-/* How large a launch is. 0 everywhere: not known. */
+/* How large a launch is. 0 everywhere: not known. A kernel is right for every size, and fastest
+ * for about this one; what limits a launch are its tensors. */
 typedef struct kgen_problem {
     int32_t batch;   /* sequences; of kv_write, kv_gather, attn_merge tokens */
-    int32_t context; /* cached tokens of a sequence; parts of a stack; 0 in families without */
+    int32_t context; /* cached tokens of a sequence, as most have, not the most there may be; parts
+                        of a stack. 0: any number, a graph for all lengths; families without */
     int32_t heads;   /* KV heads of this rank; 0 where the spec says */
 } kgen_problem;
 

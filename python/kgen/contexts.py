@@ -7,15 +7,19 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import Context, Kernel, KgenError, describe
 from . import open as open_device
 
+if TYPE_CHECKING:
+    import torch
+
 OWN = ("cpu", "classes")  # settings that are not options of kgen.open
 settings: dict[str, Any] = {"mode": os.environ.get("KGEN_MODE", "auto")}
 contexts: dict[str, Context] = {}
-kernels: dict[tuple[str, str], Kernel] = {}
+kernels: dict[tuple[str, str, int, int], Kernel] = {}  # by device, spec line, KV heads, class of batches
+BATCHES = (0, *(1 << n for n in range(8)))  # of attention each class of batches may have a kernel of its own
 lock = threading.Lock()
 
 
@@ -67,22 +71,39 @@ def current_stream(ctx: Context, device: Any) -> int | None:
     return None if device.type == "cpu" else describe.current_stream(int(ctx.device.split(":")[1].split()[0]))
 
 
-def kernel_of(device: Any, line: str) -> Kernel:
+def batch_class(batch: int) -> int:
+    """Batches up to a power of two have one kernel; 0: larger ones."""
+    return 1 << (batch - 1).bit_length() if 0 < batch <= BATCHES[-1] else 0
+
+
+def kv_heads(k: torch.Tensor, layout: str) -> int:
+    return k.shape[2 if layout == "nhd" else 1]
+
+
+def kernel_of(device: Any, line: str, batch: int = 0, heads: int = 0) -> Kernel:
     """The kernel of that spec line; prepared by its first use, which may compile. While torch's stream captures a
-    kernel that is new is refused, and the capture stays valid."""
-    key = (str(device), line)
-    found = kernels.get(key)
+    kernel that is new is refused, and the capture stays valid. Of attention with so many KV heads, those for all
+    classes of batches are prepared then: no batch compiles later."""
+    name = str(device)
+    found = kernels.get((name, line, heads, batch_class(batch))) or kernels.get((name, line, 0, 0))
     if found is None:
-        stream = current_stream(context_of(device), device)
-        found = kernels[key] = context_of(device).prepare(line, stream=stream)
+        prepare(device, [line], heads, stream=current_stream(context_of(device), device))
+        found = kernels[name, line, heads, batch_class(batch)]
     return found
 
 
-def prepare(device: Any, lines: list[str]) -> None:
-    """Prepares many kernels at once, before the first request."""
+def prepare(device: Any, lines: list[str], heads: int = 0, *, stream: int | None = None) -> None:
+    """Prepares many kernels at once, before the first request; with the KV heads of a rank, attention's for all classes
+    of batches. A class whose own kernel cannot be had takes that of all."""
     torch = sys.modules["torch"]
     device = torch.device(device)
-    for line, result in zip(lines, context_of(device).prepare_all(lines)):
-        if isinstance(result, KgenError):
-            raise result
-        kernels[str(device), line] = result
+    classes = BATCHES if heads else BATCHES[:1]
+    requests = [(line, batch, 0, heads) for line in lines for batch in classes]
+    results = dict(zip(requests, context_of(device).prepare_all(requests, stream=stream)))
+    for line in lines:
+        common = results[line, 0, 0, heads]
+        if isinstance(common, KgenError):
+            raise common
+        for batch in classes:
+            own = results[line, batch, 0, heads]
+            kernels[str(device), line, heads, batch] = common if isinstance(own, KgenError) else own

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from . import arguments, families, operations
-from .contexts import kernel_of
+from .contexts import kernel_of, kv_heads
 
 LIBRARY = torch.library.Library("kgen", "DEF")
 NEEDS = {"gdn": "gdn:layout=flat", "scatter_tree_mask": "scatter:op=tree_mask,mask=qlen"}  # what has no default
@@ -47,6 +47,16 @@ def tags_of(layouts: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in layouts.split(",") if part)
 
 
+def size_of(spec: str, given: dict[str, Any]) -> tuple[int, int]:
+    """Sequences and KV heads of attention, which has kernels for classes of batches; of others 0."""
+    family, lengths, k = spec.partition(":")[0], given.get("seq_lens"), given.get("k")
+    if family == "mla" and lengths is not None:
+        return lengths.shape[0], 1
+    if family == "attn" and lengths is not None and isinstance(k, tuple) and k[0].dim() > 3:
+        return lengths.shape[0], kv_heads(*k[:2])
+    return 0, 0
+
+
 def launch(spec: str, layouts: str = "", **given: Any) -> None:
     given = {name: value for name, value in given.items() if value is not None}
     device = next((value.device for value in given.values() if isinstance(value, torch.Tensor)), None)
@@ -55,7 +65,7 @@ def launch(spec: str, layouts: str = "", **given: Any) -> None:
     for name, layout in tags_of(layouts).items():
         if name in given:
             given[name] = (given[name], layout)
-    kernel_of(device, spec).launch(**given)
+    kernel_of(device, spec, *size_of(spec, given)).launch(**given)
 
 
 def fake(*args: Any, **kwargs: Any) -> None:

@@ -1,8 +1,10 @@
 """torch.ops.kgen and torch's tensors: schemas, no graph break, the same bits compiled. Run by with_torch.sh."""
 import os
 import random
+import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # graphs of another schema would be taken from the disk
 
@@ -74,6 +76,42 @@ class Ops(unittest.TestCase):
         with self.assertRaisesRegex(kgen.KgenError, "k: layout is none"):
             given = step()
             torch.ops.kgen.attn(LINE, out=torch.empty_like(given["q"]), **given, softmax_scale=0.125)
+
+
+class Batches(unittest.TestCase):
+    """Attention has a kernel for each class of batches, where that is faster: all of them by the first use of its line."""
+
+    def run_batch(self, line, batch):
+        cache = torch.randn(2, 1, 4, 16, D).bfloat16()
+        table = torch.arange(4, dtype=torch.int32).expand(batch, 4).contiguous()
+        lengths = torch.randint(1, 65, (batch,), dtype=torch.int32)
+        q = torch.randn(batch, 2, D).bfloat16()
+        out = torch.empty_like(q)
+        torch.ops.kgen.attn(line, "k=hnd,v=hnd", q=q, k=cache[0].transpose(0, 1), v=cache[1].transpose(0, 1), out=out,
+                            block_table=table, seq_lens=lengths, softmax_scale=D ** -0.5)
+        for row, length in enumerate(lengths):
+            keys, values = (part.reshape(64, D)[:length].float() for part in cache)
+            want = torch.softmax(q[row].float() @ keys.T * D ** -0.5, -1) @ values
+            self.assertLess((out[row].float() - want).abs().max(), 0.03, f"{batch} sequences, row {row}")
+
+    def test_a_kernel_for_each(self):
+        """On the H100's persona in a process of its own, since a process has one context a device."""
+        code = (f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+                "import kgen.contexts; kgen.contexts.configure(cpu='cpu:sm90')\n"
+                "import test_torch_ops as t; case = t.Batches('run_batch')\n"
+                "line = 'attn:phase=decode,d=64,g=2,page=16,layout=hnd'\n"
+                "case.run_batch(line, 3)\n"
+                "made = dict(kgen.contexts.kernels)\n"
+                "assert {key[3] for key in made} == set(kgen.contexts.BATCHES), made.keys()\n"
+                "assert len({kernel.spec for kernel in made.values()}) > 2, made\n"
+                "assert 'cluster' in made['cpu', line, 1, 4].spec, made['cpu', line, 1, 4].spec\n"
+                "for batch in (1, 17, 64): case.run_batch(line, batch)\n"
+                "assert made == kgen.contexts.kernels\n")
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+    def test_classes(self):
+        self.assertEqual([kgen.contexts.batch_class(n) for n in (0, 1, 2, 3, 5, 64, 65, 128, 129, 4000)],
+                         [0, 1, 2, 4, 8, 64, 128, 128, 0, 0])
 
 
 class Tensors(unittest.TestCase):

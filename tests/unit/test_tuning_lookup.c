@@ -15,7 +15,7 @@
 #include "random_rows.h"
 #include "runtime/context.h"
 
-#define PLAIN "attn:d=64,g=7"
+#define PLAIN "attn:d=64,g=12"
 #define WAVES4 PLAIN ",waves=4,occ=2"
 #define WAVES2 PLAIN ",waves=2,occ=2"
 #define GPU "Test GPU"
@@ -103,8 +103,7 @@ static void the_nearest_row_is_used(void **state) {
          "the family's rule: the nearest row, of batch 64 x 8192, Test GPU, is more than a factor "
          "of 4 away"},
         {8, 2048, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 8"},
-        {8, 2047, KGEN_MATCH_DEFAULT, PLAIN ",waves=4,mt=1,vs=1,occ=2,cluster=4",
-         "the nearest row, of batch 8 x 8192, Test GPU"},
+        {8, 2047, KGEN_MATCH_DEFAULT, PLAIN, "the nearest row, of batch 8 x 8192, Test GPU"},
         {1, 8192, KGEN_MATCH_DEFAULT, PLAIN ",waves=8,vs=1,occ=1,cluster=8",
          "the nearest row, of batch 8"},
     };
@@ -117,7 +116,7 @@ static void the_nearest_row_is_used(void **state) {
     answer a = ask(db, PLAIN, (kgen_problem){1, 8192, 64}, "sm_90", GPU);
     assert_answer(&a, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 8");
     /* other shapes and architectures have no row */
-    a = ask_gpu(db, "attn:d=64,g=7,kv=fp8", 8, 8192);
+    a = ask_gpu(db, "attn:d=64,g=12,kv=fp8", 8, 8192);
     assert_int_equal(a.match.kind, KGEN_MATCH_DEFAULT);
     assert_non_null(strstr(a.match.reason, "no row of this kernel on sm_90"));
     a = ask(db, PLAIN, (kgen_problem){8, 8192, 8}, "gfx942", GPU);
@@ -128,9 +127,9 @@ static void the_nearest_row_is_used(void **state) {
 /* kv=fp8 is the architecture's own kind: the row has its name. */
 static void shapes_meet_resolved(void **state) {
     (void)state;
-    kgen_tuning_row row = row_of("attn:d=64,g=7,kv=e4m3fn,o=bf16,dv=64,waves=2", 8, 8192);
+    kgen_tuning_row row = row_of("attn:d=64,g=12,kv=e4m3fn,o=bf16,dv=64,waves=2", 8, 8192);
     kgen_tuning *db = db_of(&row, 1);
-    answer a = ask_gpu(db, "attn:d=64,g=7,kv=fp8", 8, 8192);
+    answer a = ask_gpu(db, "attn:d=64,g=12,kv=fp8", 8, 8192);
     assert_int_equal(a.match.kind, KGEN_MATCH_EXACT);
     assert_true(kgen_spec_equal(&a.spec, &row.spec));
     kgen_tuning_close(db);
@@ -379,14 +378,14 @@ typedef struct few_keys {
 } few_keys;
 
 static const few_keys few_cases[] = {
-    {"mla:h=16,page=64", {1, 65536, 0}, "sm_90", 8, 1, 1, 0},
-    {"mla:h=16,page=64", {4, 16384, 0}, "sm_90", 8, 2, 1, 16},
+    {"mla:h=16,page=64", {1, 65536, 0}, "sm_90", 8, 2, 1, 16},
+    {"mla:h=16,page=64", {4, 16384, 0}, "sm_90", 8, 2, 1, 8},
     {"mla:h=16,page=64", {16, 1024, 0}, "sm_90", 8, 2, 1, 4},
     {"mla:h=8,page=64", {16, 1024, 0}, "sm_90", 8, 2, 1, 4},
     {"mla:h=128,page=64", {1, 4096, 0}, "sm_90", 8, 4, 1, 16},
     {"mla:h=128,page=64", {1, 4097, 0}, "sm_90", 8, 4, 1, 16},
     {"mla:h=128,page=64", {4, 2048, 0}, "sm_90", 8, 4, 1, 4},
-    {"mla:h=128,page=64", {4, 4096, 0}, "sm_90", 8, 4, 1, 0},
+    {"mla:h=128,page=64", {4, 4096, 0}, "sm_90", 8, 8, 1, 8},
     {"mla:h=128,page=64", {16, 1024, 0}, "sm_90", 8, 4, 1, 2},
     {"mla:h=128,page=64", {1, 262144, 0}, "sm_90", 8, 4, 1, 0},
     {"mla:h=64,page=64", {1, 98304, 0}, "sm_90", 8, 2, 1, 0},
@@ -415,23 +414,23 @@ static const few_keys few_cases[] = {
     {"mla:h=128,rows=fp8,sparse=1,page=1", {128, 2048, 0}, "gfx950", 0, 0, 0, 0},
     {"mla:h=128,page=64", {1, 2048, 0}, "gfx90a", 0, 0, 0, 0},
     {"mla:h=128,page=64", {1, 2048, 0}, "gfx1100", 0, 0, 0, 0},
-    {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 32768, 8}, "sm_90", 8, 2, 1, 0},
-    {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 32769, 8}, "sm_90", 0, 0, 0, 0},
+    {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 32768, 8}, "sm_90", 4, 2, 2, 8},
+    {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 32769, 8}, "sm_90", 4, 2, 2, 8},
     {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {2, 8192, 8}, "sm_90", 8, 2, 1, 0},
     {"attn:phase=verify,t=8,kv=fp8,g=8,page=16", {2, 8192, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {3, 1024, 8}, "sm_90", 4, 2, 2, 4},
     {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {16, 1024, 1}, "sm_90", 4, 2, 2, 8},
     {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {0, 1024, 8}, "sm_90", 0, 0, 0, 0},
-    {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 0, 8}, "sm_90", 0, 0, 0, 0},
+    {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 0, 8}, "sm_90", 4, 2, 2, 8},
     {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 1024, 0}, "sm_90", 0, 0, 0, 0},
     {"attn:phase=verify,t=4,kv=fp8,g=8,page=16,waves=4", {1, 8192, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {1, 8192, 8}, "gfx950", 0, 0, 0, 0},
-    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {2, 1024, 8}, "sm_90", 4, 2, 1, 8},
-    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {1, 2049, 8}, "sm_90", 4, 2, 1, 8},
-    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {2, 65536, 8}, "sm_90", 4, 2, 1, 0},
+    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {2, 1024, 8}, "sm_90", 4, 2, 2, 8},
+    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {1, 2049, 8}, "sm_90", 4, 2, 1, 16},
+    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {2, 65536, 8}, "sm_90", 4, 2, 2, 8},
     {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {4, 1024, 8}, "sm_90", 4, 2, 2, 4},
     {"attn:phase=verify,t=4,kv=bf16,g=8,page=16,occ=2", {1, 8192, 8}, "sm_90", 0, 0, 0, 0},
-    {"attn:kv=fp8,g=8,page=16", {2, 65536, 8}, "sm_90", 8, 1, 1, 0},
+    {"attn:kv=fp8,g=8,page=16", {2, 65536, 8}, "sm_90", 4, 1, 3, 8},
     {"attn:kv=i8,g=8,page=16", {1, 2048, 1}, "sm_90", 8, 1, 1, 16},
     {"attn:kv=fp8,g=8,page=16", {4, 1024, 8}, "sm_90", 4, 1, 2, 8},
     {"attn:kv=fp8,g=8,page=16,invariant=1", {1, 8192, 8}, "sm_90", 0, 0, 0, 0},
@@ -466,12 +465,12 @@ static const few_keys few_cases[] = {
     {"attn:d=128,g=8,page=16", {1, 3072, 2}, "sm_90", 8, 1, 1, 16},
     {"attn:d=128,g=8,page=16", {1, 3073, 2}, "sm_90", 8, 1, 1, 16},
     {"attn:d=128,g=8,page=16", {3, 24576, 2}, "sm_90", 8, 1, 1, 16},
-    {"attn:d=128,g=8,page=16", {8, 24576, 1}, "sm_90", 8, 1, 1, 8},
+    {"attn:d=128,g=8,page=16", {8, 24576, 1}, "sm_90", 0, 0, 0, 0},
     {"attn:d=128,g=8,page=16", {8, 24577, 1}, "sm_90", 0, 0, 0, 0},
-    {"attn:d=128,g=8,page=16", {2, 12288, 8}, "sm_90", 4, 1, 2, 8},
+    {"attn:d=128,g=8,page=16", {2, 12288, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:d=128,g=8,page=16", {2, 12289, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:d=128,g=8,page=16", {4, 8192, 8}, "sm_90", 4, 1, 2, 8},
-    {"attn:d=128,g=8,page=16", {4, 8193, 8}, "sm_90", 4, 1, 2, 0},
+    {"attn:d=128,g=8,page=16", {4, 8193, 8}, "sm_90", 4, 1, 2, 8},
     {"attn:d=128,g=8,page=16", {5, 6144, 8}, "sm_90", 4, 1, 2, 4},
     {"attn:d=128,g=8,page=16", {16, 769, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:d=128,g=16,page=16", {2, 8192, 8}, "sm_90", 4, 2, 1, 8},
@@ -481,7 +480,7 @@ static const few_keys few_cases[] = {
     {"attn:d=128,g=16,page=16", {24, 512, 8}, "sm_90", 4, 2, 2, 0},
     {"attn:d=128,g=8,page=16,kv=i4", {16, 4096, 8}, "sm_90", 8, 1, 1, 0},
     {"attn:d=128,g=8,page=16,kv=i4", {14, 4096, 8}, "sm_90", 0, 0, 0, 0},
-    {"attn:d=256,g=8,page=16", {2, 8192, 8}, "sm_90", 4, 1, 1, 8},
+    {"attn:d=256,g=8,page=16", {2, 8192, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:d=256,g=8,page=16", {3, 1024, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:d=128,g=8,page=16,invariant=1", {1, 1024, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:d=128,g=8,page=16,cascade=1", {1, 1024, 8}, "sm_90", 0, 0, 0, 0},
@@ -489,17 +488,17 @@ static const few_keys few_cases[] = {
     {"attn:d=128,g=8,page=16,window=1024", {1, 65536, 8}, "sm_90", 8, 1, 1, 8},
     {"attn:d=128,g=8,page=16,layout=shuffle", {1, 1024, 8}, "sm_90", 8, 1, 1, 8},
     {"attn:phase=verify,t=4,d=128,g=8,page=16,layout=shuffle", {1, 1024, 8}, "sm_90", 0, 0, 0, 0},
-    {"attn:phase=verify,t=16,d=128,g=8,page=16", {1, 16384, 8}, "sm_90", 4, 2, 1, 8},
+    {"attn:phase=verify,t=16,d=128,g=8,page=16", {1, 16384, 8}, "sm_90", 4, 2, 2, 8},
     {"attn:phase=verify,t=16,d=128,g=8,page=16", {4, 8193, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:phase=verify,t=4,d=256,g=8,page=16", {7, 4096, 2}, "sm_90", 4, 2, 1, 8},
     {"attn:phase=verify,t=4,d=256,g=8,page=16", {8, 4096, 2}, "sm_90", 0, 0, 0, 0},
     {"attn:phase=verify,t=4,d=128,g=8,page=16,kv=i4", {1, 2048, 8}, "sm_90", 4, 2, 2, 16},
-    {"attn:phase=tree,t=4,d=128,g=8,page=16", {1, 2048, 8}, "sm_90", 4, 2, 1, 8},
+    {"attn:phase=tree,t=4,d=128,g=8,page=16", {1, 2048, 8}, "sm_90", 4, 2, 1, 16},
     {"attn:phase=extend,d=128,g=8,page=16", {1, 1024, 8}, "sm_90", 0, 0, 0, 0},
     {"mla:h=16,page=64", {1, 3072, 0}, "sm_90", 8, 1, 1, 16},
     {"mla:h=16,page=64", {1, 3073, 0}, "sm_90", 8, 1, 1, 16},
     {"mla:h=16,page=64", {14, 32768, 0}, "sm_90", 8, 2, 1, 8},
-    {"mla:h=16,page=64", {15, 8193, 0}, "sm_90", 0, 0, 0, 0},
+    {"mla:h=16,page=64", {15, 8193, 0}, "sm_90", 8, 2, 1, 4},
     {"mla:h=16,page=64,kv=fp8", {8, 8193, 0}, "sm_90", 8, 2, 1, 0},
     {"mla:h=16,page=64", {64, 2048, 0}, "sm_90", 8, 2, 1, 2},
     {"mla:h=16,page=64", {65, 1024, 0}, "sm_90", 0, 0, 0, 0},
@@ -510,16 +509,25 @@ static const few_keys few_cases[] = {
     {"mla:h=128,page=64,occ=1", {1, 1024, 0}, "sm_90", 8, 1, 1, 0},
     {"mla:h=128,rows=fp8,sparse=1,page=1", {2, 2048, 0}, "sm_90", 8, 4, 1, 8},
     {"mla:phase=verify,t=4,h=16,page=64", {4, 2048, 0}, "sm_90", 8, 4, 1, 8},
-    {"attn:d=128,g=8,page=16", {1, 1024, 2}, "sm_90", 8, 1, 1, 8},
+    {"attn:d=128,g=8,page=16", {1, 1024, 2}, "sm_90", 4, 1, 2, 16},
+    {"attn:d=128,g=8,page=16", {1, 0, 8}, "sm_90", 8, 1, 1, 8}, /* of any length */
+    {"attn:d=128,g=8,page=16", {1, 16384, 8}, "sm_90", 0, 0, 0, 0},
+    {"attn:d=128,g=8,page=16", {4, 0, 8}, "sm_90", 4, 1, 2, 8},
+    {"attn:d=128,g=8,page=16", {64, 0, 8}, "sm_90", 4, 1, 2, 0},
+    {"attn:d=128,g=8,page=16,kv=fp8", {1, 0, 8}, "sm_90", 4, 1, 3, 8},
+    {"attn:d=256,g=8,page=64", {4, 0, 2}, "sm_90", 4, 1, 1, 8},
+    {"mla:h=16,page=64", {14, 0, 0}, "sm_90", 8, 2, 1, 8},
+    {"mla:h=128,page=64", {1, 0, 0}, "sm_90", 8, 4, 1, 8},
+    {"mla:h=128,page=64", {8, 0, 0}, "sm_90", 0, 0, 0, 0},
     {"attn:d=128,g=8,page=16", {1, 1025, 2}, "sm_90", 8, 1, 1, 16},
-    {"attn:d=128,g=8,page=16", {1, 16385, 2}, "sm_90", 0, 0, 0, 0},
+    {"attn:d=128,g=8,page=16", {1, 16385, 2}, "sm_90", 8, 1, 1, 16},
     {"attn:d=128,g=8,page=16", {1, 32768, 4}, "sm_90", 8, 1, 1, 16},
-    {"attn:d=128,g=8,page=16", {1, 32769, 4}, "sm_90", 0, 0, 0, 0},
+    {"attn:d=128,g=8,page=16", {1, 32769, 4}, "sm_90", 8, 1, 1, 8},
     {"attn:phase=verify,t=4,d=128,g=8,page=16", {1, 3073, 8}, "sm_90", 4, 2, 1, 16},
     {"attn:phase=verify,t=4,d=256,g=8,page=16", {1, 16384, 2}, "sm_90", 4, 2, 1, 16},
     {"mla:h=16,page=64", {4, 2049, 0}, "sm_90", 8, 2, 1, 16},
-    {"mla:h=16,page=64", {7, 32769, 0}, "sm_90", 0, 0, 0, 0},
-    {"mla:h=128,page=64", {1, 16384, 0}, "sm_90", 8, 4, 1, 16},
+    {"mla:h=16,page=64", {7, 32769, 0}, "sm_90", 8, 2, 1, 8},
+    {"mla:h=128,page=64", {1, 16384, 0}, "sm_90", 8, 4, 1, 8},
     {"mla:h=128,page=64,kv=fp8", {1, 8193, 0}, "sm_90", 8, 2, 1, 0},
 };
 
@@ -677,7 +685,7 @@ static void variants_are_what_is_needed(void **state) {
     static const struct {
         const char *line;
         size_t count;
-    } wanted[] = {{PLAIN, 7},
+    } wanted[] = {{PLAIN, 6},
                   {PLAIN ",waves=4", 2},
                   {PLAIN ",waves=8", 1},
                   {"gdn:layout=flat,hv=80", 2},

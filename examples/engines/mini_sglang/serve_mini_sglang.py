@@ -53,9 +53,10 @@ def kgen_backend():
             lines = [f"attn:phase=decode,{shape}", f"attn:phase=extend,{shape}",
                      f"kv_write:d={config.head_dim},page={self.page},layout=nhd,slots=i32",
                      f"scatter:op=page_table_requests,page={self.page},req=i32,pick=first,tail=keep"]
-            contexts.prepare(self.cache.device, lines)
-            kernels = [contexts.kernel_of(self.cache.device, line) for line in lines]
-            self.decode, self.extend, self.write, self.tables = kernels
+            self.decode, *others = lines
+            contexts.prepare(self.cache.device, [self.decode], self.heads)  # for all sizes of batches
+            contexts.prepare(self.cache.device, others)
+            self.extend, self.write, self.tables = (contexts.kernel_of(self.cache.device, line) for line in others)
 
         def forward(self, q, k, v, layer_id, batch):
             facts, out = batch.attn_metadata, torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -63,7 +64,8 @@ def kgen_backend():
             rows = [x.view(-1, self.heads, self.dim) for x in (k, v)]
             self.write.launch(k=rows[0], v=rows[1], k_cache=pages[0], v_cache=pages[1], slots=batch.out_loc)
             step = {"cu_seqlens_q": facts.starts} if batch.is_prefill else {}
-            kernel = self.extend if batch.is_prefill else self.decode
+            kernel = self.extend if batch.is_prefill else contexts.kernel_of(
+                self.cache.device, self.decode, len(facts.lens), self.heads)
             kernel.launch(q=q, k=pages[0], v=pages[1], out=out, block_table=facts.table, seq_lens=facts.lens,
                           softmax_scale=self.scale, **step)
             return out

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import Dispatcher, Kernel
-from ..contexts import settings
+from ..contexts import batch_class, kv_heads, settings
 from .common import EIGHT_BITS, ready, word
 
 BYTES = torch.uint8
@@ -34,21 +34,21 @@ def phase_of(longest: int, ragged: bool) -> str:
     return PHASES[max(longest, 1)] if longest <= VERIFY_TOKENS else "extend"
 
 
-def sizes_of(k: torch.Tensor, layout: str) -> tuple[int, int]:
-    """Heads, and tokens of a page."""
+def page_of(k: torch.Tensor, layout: str) -> int:
+    """Tokens of a page."""
     if layout == "nhd":
-        return k.shape[2], k.shape[1]
-    return k.shape[1], k.shape[3] if k.dim() == 5 else k.shape[2]
+        return k.shape[1]
+    return k.shape[3] if k.dim() == 5 else k.shape[2]
 
 
-Chosen = tuple[str, tuple[int, int], tuple[int, int], str, bool, str, str, str | None, bool, bool]
+Chosen = tuple[str, int, tuple[int, int], tuple[int, int], str, bool, str, str, str | None, bool, bool]
 
 
 def choose(key: Chosen, given: dict[str, Any]) -> Kernel:
     """The kernel of tensors that were not seen before."""
-    phase, (window, right), (chunk, lookback), causal, capped, first, layout, kv, root, lse_by_token = key
+    phase, batch, (window, right), (chunk, lookback), causal, capped, first, layout, kv, root, lse_by_token = key
     q, k, v, slopes = given["q"], given["k"][0], given["v"][0], given["alibi_slopes"]
-    heads, page = sizes_of(k, layout)
+    heads, page = kv_heads(k, layout), page_of(k, layout)
     classes = settings.get("classes", False)
     if q.dtype not in EIGHT_BITS and given["q_descale"] is not None:
         raise NotImplementedError(f"q_descale: queries of {word(q.dtype)} have none; q=fp8 has")
@@ -73,7 +73,7 @@ def choose(key: Chosen, given: dict[str, Any]) -> Kernel:
         keys.append(f"cu={word(given['cu_seqlens_q'].dtype)}")
     if isinstance(given["k_descale"], tuple):  # tagged with a layout: one for each cached token
         keys.append("descale=token")
-    return ready(q.device, ",".join(keys))
+    return ready(q.device, ",".join(keys), batch, heads)
 
 
 LAUNCHES = Dispatcher("attn", ("q", "k", "v", "out"), choose)
@@ -105,7 +105,8 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
     phase = phase_of(longest, starts is not None) if ends is None else "prefill"
     if words is not None:
         phase = f"tree,t={words.shape[1]}"
-    LAUNCHES.launch((phase, window, chunks, mode, softcap != 0.0, first, layout, kv, root, lse_by_token), q=q,
+    batch = 0 if lengths is None else batch_class(lengths.shape[0])
+    LAUNCHES.launch((phase, batch, window, chunks, mode, softcap != 0.0, first, layout, kv, root, lse_by_token), q=q,
                     k=pages, v=values, out=out, block_table=block_table, seq_lens=lengths, cu_seqlens_k=ends, cu_seqlens_q=starts,
                     causal=each, q_descale=q_scale, k_descale=k_scale, v_descale=v_scale, out_scale=out_scale, alibi_slopes=slopes,
                     sinks=sinks, lse=lse, span_ends=span_ends, kv_indptr=lists[0], kv_indices=lists[1], words=words, softmax_scale=scale, softcap=softcap,

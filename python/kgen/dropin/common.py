@@ -48,9 +48,9 @@ def prepared(key: Hashable, device: torch.device, line: Callable[[], str]) -> Ke
     return found
 
 
-def ready(device: torch.device, line: str) -> Kernel:
+def ready(device: torch.device, line: str, batch: int = 0, heads: int = 0) -> Kernel:
     try:
-        return kernel_of(device, line)
+        return kernel_of(device, line, batch, heads)
     except KgenError as error:
         if error.status in ("KGEN_E_SPEC", "KGEN_E_UNSUPPORTED"):
             raise NotImplementedError(f"{line}: {error}") from error

@@ -1,6 +1,7 @@
 // From the waves' accumulators to the output: waves meet in LDS, workgroups in
 // the workspace, where the last to arrive merges and puts the counter back.
 #pragma once
+#include "kg/attn/clusters.h"
 #include "kg/attn/together.h"
 
 namespace kg {
