@@ -19,25 +19,45 @@ KG_DEV bool has_whole_items(const work_t &w) { return CLUSTER && w.cut.each == 0
 // Cutting takes as long as a workgroup reads that many blocks for: the line is looked through, and
 // parts go to memory and back. Memory is as fast as that many units ask for, unless they convert.
 constexpr u32 CUT_BYTES = (38 << 10) * WAVES * V_SPLIT;
-constexpr u32 CUT_COST = CUT_BYTES / (TOK * (HEAD_DIM + V_DIM) * KV_BITS / 8);
+constexpr u32 BLOCK_BYTES = TOK * (STAGED ? HEAD_DIM : HEAD_DIM + V_DIM) * KV_BITS / 8;
+constexpr u32 CUT_COST = CUT_BYTES / BLOCK_BYTES * CLUSTER_SIZE;
 constexpr u32 MOST_BUSY = (KV_BITS < 16 ? 132 : 80) * OCCUPANCY / CLUSTER_SIZE; // clusters
 
-// Of the sequences that the lane has seen. longest, mine: in blocks, of one item and of all.
-KG_DEV bool is_worth_cutting(args_t a, u32 longest, u32 mine) {
+// Items of a cluster, where they are not cut.
+KG_DEV u32 turns_of(args_t a) {
     u32 clusters = takers_of(a), items = (u32)a.num_seqs * items_of_seq(a);
-    u32 turns = divide(items + clusters - 1, clusters), least = CUT_COST * CLUSTER_SIZE;
-    if (!any(turns * longest > least)) return false;
+    return items > clusters ? divide(items + clusters - 1, clusters) : 1;
+}
+// Nobody waits for a length where no row of the table is long enough.
+KG_DEV bool may_be_cut(args_t a) {
+    return (u32)a.table_keys / TOK + 1 > divide(CUT_COST, turns_of(a));
+}
+KG_DEV bool is_worth_cutting(args_t a) {
+    u32 longest = 0, mine = 0, clusters = takers_of(a), turns = turns_of(a); // in blocks
+    KG_LOOP for (int s = (int)lane_id(); s < a.num_seqs; s += WAVE) {
+        seq_t seq = seq_at(a, s);
+        if (seq.items && seq.blocks > longest) longest = seq.blocks;
+        mine += seq.blocks * seq.items;
+    }
+    if (!any(longest > divide(CUT_COST, turns))) return false;
     u32 average = divide(wave_total(sum_below(mine)), clusters < MOST_BUSY ? clusters : MOST_BUSY);
-    return any(turns * longest > average + least);
+    return any(longest > divide(average + CUT_COST, turns));
 }
 
 // A unit is an item here.
-KG_DEV work_t whole_items(u32 all, args_t a) {
+KG_DEV work_t whole_items(args_t a) {
     work_t w = {};
     w.unit = taker();
-    w.end = all;
+    w.end = (u32)a.num_seqs * items_of_seq(a);
     w.jump = takers_of(a);
     return w;
+}
+
+// The sequence of item `unit`, as each lane looks it up.
+KG_DEV void find_item(work_t &w, args_t a) {
+    u32 line = divide(w.unit, items_of_seq(a));
+    w.seq_start = line * items_of_seq(a);
+    w.seq = seq_at(a, (int)line);
 }
 
 KG_DEV segment_t item_of_cluster(const work_t &w, args_t a) {
@@ -58,26 +78,16 @@ KG_DEV segment_t item_of_cluster(const work_t &w, args_t a) {
 KG_DEV void next_item(work_t &w, args_t a) {
     w.unit += w.jump;
     if (w.unit >= w.end) return;
-    u32 line = divide(w.unit, items_of_seq(a));
-    w.seq_start = line * items_of_seq(a);
-    w.seq = seq_of_lane(a, seq_at(a, (int)line), 0); // no lane goes ahead of others
+    find_item(w, a);
+    w.seq = seq_of_lane(a, w.seq, 0); // no lane goes ahead of others, whose work waits in LDS
 }
 
 // --- of a cluster -----------------------------------------------------------
 
 KG_DEV work_t cluster_begin(args_t a) {
-    u32 items = items_of_seq(a), longest = 0, total = 0;
-    work_t w = whole_items((u32)a.num_seqs * items, a);
-    u32 line = divide(w.unit, items);
-    seq_t mine = seq_at(a, (int)lane_id());
-    KG_LOOP for (int s = (int)lane_id(); s < a.num_seqs; s += WAVE) {
-        seq_t seq = s < WAVE ? mine : seq_at(a, s);
-        if (seq.items && seq.blocks > longest) longest = seq.blocks;
-        total += seq.blocks * seq.items;
-    }
-    w.seq_start = line * items;
-    w.seq = line < WAVE ? seq_of_lane(a, mine, line) : seq_at(a, (int)line);
-    if (is_worth_cutting(a, longest, total)) return work_begin(a);
+    if (may_be_cut(a) && is_worth_cutting(a)) return work_begin(a);
+    work_t w = whole_items(a);
+    if (w.unit < w.end) find_item(w, a);
     return w;
 }
 
