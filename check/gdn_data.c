@@ -363,8 +363,8 @@ static void fill_lines(filler *f) {
 
 /* Numbers that 32 bits do not hold would be good ones if they were cut. */
 static int64_t accepted_value(const filler *f, int64_t n) {
-    int wide = f->s->accept_type && f->accepted[n] == KGEN__CASE_LENGTH_MAX;
-    return wide ? ((int64_t)1 << 32) + 1 : f->accepted[n];
+    if (f->accepted[n] != KGEN__CASE_LENGTH_MAX) return f->accepted[n];
+    return f->s->accept_type ? ((int64_t)1 << 32) + 1 : INT32_MAX;
 }
 
 static int64_t stray_rows(const filler *f) {

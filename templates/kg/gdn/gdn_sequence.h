@@ -65,10 +65,11 @@ KG_DEV begin_t begin_of(args_t a, int n) {
     return begin_t{(int)row, at == row};
 }
 
-// 0, which is out of bounds, for all that 32 bits do not hold.
+// What is out of bounds stays there: no sum with it leaves 32 bits.
 KG_DEV int accepted_of(args_t a, int n) {
+    constexpr int MOST = 1 << 30;
     i64 count = load_index<ACCEPT_I64>(a.accepted, n);
-    return count == (int)count ? (int)count : 0;
+    return count < 0 ? 0 : count < MOST ? (int)count : MOST;
 }
 
 KG_DEV int modulo(int x, int by) {
