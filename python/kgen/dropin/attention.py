@@ -11,6 +11,7 @@ import torch
 
 from .. import Dispatcher, Kernel
 from ..contexts import batch_class, kv_heads, settings
+from .cache import page_of
 from .common import EIGHT_BITS, ready, word
 
 BYTES = torch.uint8
@@ -32,13 +33,6 @@ def phase_of(longest: int, ragged: bool) -> str:
     if not ragged:
         return "decode"
     return PHASES[max(longest, 1)] if longest <= VERIFY_TOKENS else "extend"
-
-
-def page_of(k: torch.Tensor, layout: str) -> int:
-    """Tokens of a page."""
-    if layout == "nhd":
-        return k.shape[1]
-    return k.shape[3] if k.dim() == 5 else k.shape[2]
 
 
 Chosen = tuple[str, int, tuple[int, int], tuple[int, int], str, bool, str, str, str | None, bool, bool]

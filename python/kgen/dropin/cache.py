@@ -16,6 +16,7 @@ HEAD_DIMS = (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512)
 
 
 def page_of(cache: torch.Tensor, layout: str) -> int:
+    """Tokens of a page."""
     return cache.shape[{"nhd": 1, "hnd": 2}.get(layout, 3)]
 
 

@@ -10,6 +10,7 @@ namespace kg {
 
 KG_DEV u32 cluster_rank() { return group_id() % CLUSTER_SIZE; }
 KG_DEV u32 items_of_seq(args_t a) { return (u32)a.kv_heads * ROW_BLOCKS; }
+KG_DEV u32 items_of(args_t a) { return (u32)a.num_seqs * items_of_seq(a); }
 
 // --- whole items ------------------------------------------------------------
 
@@ -25,7 +26,7 @@ constexpr u32 MOST_BUSY = (KV_BITS < 16 ? 132 : 80) * OCCUPANCY / CLUSTER_SIZE; 
 
 // Items of a cluster, where they are not cut.
 KG_DEV u32 turns_of(args_t a) {
-    u32 clusters = takers_of(a), items = (u32)a.num_seqs * items_of_seq(a);
+    u32 clusters = takers_of(a), items = items_of(a);
     return items > clusters ? divide(items + clusters - 1, clusters) : 1;
 }
 // Nobody waits for a length where no row of the table is long enough.
@@ -44,16 +45,7 @@ KG_DEV bool is_worth_cutting(args_t a) {
     return any(longest > divide(average + CUT_COST, turns));
 }
 
-// A unit is an item here.
-KG_DEV work_t whole_items(args_t a) {
-    work_t w = {};
-    w.unit = taker();
-    w.end = (u32)a.num_seqs * items_of_seq(a);
-    w.jump = takers_of(a);
-    return w;
-}
-
-// The sequence of item `unit`, as each lane looks it up.
+// A unit is an item here. The sequence of item `unit`, as each lane looks it up.
 KG_DEV void find_item(work_t &w, args_t a) {
     u32 line = divide(w.unit, items_of_seq(a));
     w.seq_start = line * items_of_seq(a);
@@ -86,7 +78,10 @@ KG_DEV void next_item(work_t &w, args_t a) {
 
 KG_DEV work_t cluster_begin(args_t a) {
     if (may_be_cut(a) && is_worth_cutting(a)) return work_begin(a);
-    work_t w = whole_items(a);
+    work_t w = {};
+    w.unit = taker();
+    w.end = items_of(a);
+    w.jump = takers_of(a);
     if (w.unit < w.end) find_item(w, a);
     return w;
 }

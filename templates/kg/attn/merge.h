@@ -236,9 +236,9 @@ KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
 }
 
 // The first workgroup of a cluster speaks for all.
-KG_DEV void finish_item(args_t a, const segment_t &g, cut_t cut, u32 slot, u8 *lds, int wave) {
+KG_DEV void finish_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
     if constexpr (CLUSTER != 0) {
-        merge_in_cluster(a, g, slot, lds);
+        merge_in_cluster(a, g, partial_slot(cut, part_of(cut), g.item_start), lds);
         if (g.whole || cluster_rank() != 0) return;
     }
     settle_item(a, g, cut, lds, wave);
@@ -260,7 +260,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
                  lds);
     else
         emit_together(m, l, o, a, g, role, slot, lds, wave);
-    finish_item(a, g, cut, slot, lds, wave);
+    finish_item(a, g, cut, lds, wave);
 }
 
 // --- rows that nobody computes, and what is wrong with the inputs ------------

@@ -339,9 +339,9 @@ KG_DEV void run_matrices(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     barrier();
     if (wave == 0) add_up(said, m);
     barrier();
-    u32 slot = partial_slot(cut, PARTED ? g.part : part_of(cut), g.item_start);
-    emit_rows(a, g, slot, lds, rows, said);
-    finish_item(a, g, cut, slot, lds, wave);
+    u32 part = PARTED ? g.part : part_of(cut);
+    emit_rows(a, g, partial_slot(cut, part, g.item_start), lds, rows, said);
+    finish_item(a, g, cut, lds, wave);
 }
 
 } // namespace kg

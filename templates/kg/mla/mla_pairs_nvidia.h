@@ -317,13 +317,13 @@ template <int T> KG_DEV void run_pairs(args_t a, segment_t &g, cut_t cut, u8 *ld
         if (is_speaker(lane)) sums[role.v * ROWS + t * NI + lane_column(lane, 0)] = l[t][0];
     }
     barrier();
-    u32 slot = partial_slot(cut, PARTED ? g.part : part_of(cut), g.item_start);
+    u32 part = PARTED ? g.part : part_of(cut);
     auto total_of = [&](int t) {
         int row = t * NI + lane_column(lane, 0);
         return sums_t{m[t][0], sums[row] + sums[ROWS + row]};
     };
-    emit_own(total_of, o, a, g, role, slot, lds);
-    finish_item(a, g, cut, slot, lds, wave);
+    emit_own(total_of, o, a, g, role, partial_slot(cut, part, g.item_start), lds);
+    finish_item(a, g, cut, lds, wave);
 }
 
 KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
