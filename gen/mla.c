@@ -467,18 +467,9 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
     return 0;
 }
 
-/* 64 rows of 16-bit numbers on sm_90 are two row blocks side by side as long as there is a compute
- * unit for each: whole items then, of which none is cut and merged. Measured. */
-static int has_units_for_halves(const kgen_mla_spec *s, int32_t tiles, const kgen_problem *problem,
-                                const kgen_target *target) {
-    int plain = isa_rows[target->isa].matrices && !has_codes(s);
-    return plain && tiles > 4 && tiles <= 8 && problem->batch &&
-           problem->batch <= target->typical_cus / 2;
-}
-
 /* Where a cluster shares each row block and merges in LDS, and longer ones are cut among clusters:
  * few are soon read. Measured on sm_90 (docs/performance.md); the first row that fits. One without
- * a cluster: of a length that is known, workgroups by themselves are faster. */
+ * a cluster: workgroups by themselves are faster; without row tiles: as `suit` chooses them. */
 typedef struct cluster_row {
     int32_t codes;    /* of 8-bit caches */
     int64_t rows[2];  /* heads x tokens, least and most */
@@ -500,12 +491,16 @@ static const cluster_row cluster_rows[] = {
 
     {0, {33, 64}, {1, 1}, 2048, 1, 8},    {0, {33, 64}, {1, 1}, 8192, 2, 16},
     {0, {33, 64}, {1, 1}, KNOWN, 0, 0},   {0, {33, 64}, {2, 3}, 8192, 4, 16},
-    {0, {33, 64}, {2, 3}, 32768, 4, 8},   {0, {33, 64}, {2, 3}, KNOWN, 0, 0},
+    {0, {33, 64}, {2, 3}, 32768, 4, 8},   {0, {33, 64}, {2, 3}, KNOWN, 4, 0},
     {0, {33, 64}, {1, 3}, ANY, 4, 8},     {0, {33, 64}, {4, 4}, 6144, 4, 8},
-    {0, {33, 64}, {4, 7}, 8192, 8, 16},   {0, {33, 64}, {4, 7}, 24576, 0, 0},
+    {0, {33, 64}, {4, 7}, 8192, 8, 16},   {0, {33, 64}, {4, 7}, 24576, 4, 0},
     {0, {33, 64}, {4, 7}, KNOWN, 8, 4},   {0, {33, 64}, {8, 14}, 2048, 4, 4},
-    {0, {33, 64}, {4, 14}, ANY, 8, 8},    {0, {33, 64}, {21, 32}, 1024, 4, 2},
-    {0, {33, 64}, {15, 28}, 12288, 0, 0}, {0, {33, 64}, {15, 28}, KNOWN, 8, 4},
+    {0, {33, 64}, {12, 14}, KNOWN, 8, 8}, {0, {33, 64}, {8, 11}, 24576, 8, 8},
+    {0, {33, 64}, {8, 11}, KNOWN, 8, 2},  {0, {33, 64}, {4, 14}, ANY, 8, 8},
+    {0, {33, 64}, {15, 17}, 8192, 4, 0},  {0, {33, 64}, {15, 17}, KNOWN, 8, 2},
+    {0, {33, 64}, {15, 28}, ANY, 8, 4},   {0, {33, 64}, {29, 36}, 3072, 4, 0},
+    {0, {33, 64}, {37, 56}, 8192, 8, 2},  {0, {33, 64}, {37, 56}, KNOWN, 8, 0},
+    {0, {33, 64}, {57, 66}, 1024, 4, 0},  {0, {33, 64}, {29, 66}, ANY, 8, 2},
 
     {0, {65, 128}, {1, 1}, 3072, 2, 8},   {0, {65, 128}, {1, 1}, 8192, 4, 16},
     {0, {65, 128}, {1, 1}, 24576, 4, 8},  {0, {65, 128}, {1, 1}, KNOWN, 0, 0},
@@ -513,9 +508,15 @@ static const cluster_row cluster_rows[] = {
     {0, {65, 128}, {2, 2}, 8192, 8, 16},  {0, {65, 128}, {2, 2}, KNOWN, 8, 4},
     {0, {65, 128}, {2, 2}, ANY, 8, 8},    {0, {65, 128}, {3, 6}, 1024, 4, 4},
     {0, {65, 128}, {3, 3}, ANY, 8, 16},   {0, {65, 128}, {4, 4}, 2048, 4, 4},
-    {0, {65, 128}, {4, 7}, 24576, 8, 8},  {0, {65, 128}, {4, 7}, KNOWN, 0, 0},
-    {0, {65, 128}, {4, 7}, ANY, 8, 8},    {0, {65, 128}, {9, 16}, 2048, 4, 2},
-    {0, {65, 128}, {17, 32}, 1024, 8, 2},
+    {0, {65, 128}, {4, 7}, 24576, 8, 8},  {0, {65, 128}, {4, 4}, KNOWN, 8, 2},
+    {0, {65, 128}, {5, 7}, KNOWN, 0, 0},  {0, {65, 128}, {4, 7}, ANY, 8, 8},
+    {0, {65, 128}, {8, 8}, 4096, 0, 0},   {0, {65, 128}, {8, 8}, 24576, 8, 2},
+    {0, {65, 128}, {8, 8}, KNOWN, 0, 0},  {0, {65, 128}, {8, 8}, ANY, 8, 2},
+    {0, {65, 128}, {9, 16}, 2048, 4, 2},  {0, {65, 128}, {9, 14}, 8192, 8, 4},
+    {0, {65, 128}, {9, 14}, KNOWN, 0, 0}, {0, {65, 128}, {9, 14}, ANY, 8, 4},
+    {0, {65, 128}, {17, 32}, 1024, 8, 2}, {0, {65, 128}, {24, 32}, 4096, 8, 2},
+    {0, {65, 128}, {29, 32}, 8192, 8, 2}, {0, {65, 128}, {29, 32}, KNOWN, 0, 0},
+    {0, {65, 128}, {29, 32}, ANY, 8, 2},
 
     {1, {1, 16}, {1, 3}, 6144, 1, 16},    {1, {1, 16}, {1, 1}, 24576, 1, 8},
     {1, {1, 16}, {1, 3}, ANY, 2, 16},     {1, {1, 16}, {4, 7}, 8192, 2, 16},
@@ -533,14 +534,21 @@ static const cluster_row cluster_rows[] = {
     {1, {33, 64}, {1, 3}, KNOWN, 0, 0},   {1, {33, 64}, {1, 3}, ANY, 4, 16},
     {1, {33, 64}, {4, 4}, 6144, 4, 8},    {1, {33, 64}, {5, 7}, 1024, 4, 4},
     {1, {33, 64}, {4, 7}, 6144, 8, 16},   {1, {33, 64}, {8, 14}, 2048, 4, 4},
-    {1, {33, 64}, {8, 14}, 24576, 8, 8},  {1, {33, 64}, {4, 14}, KNOWN, 0, 0},
-    {1, {33, 64}, {4, 14}, ANY, 8, 8},    {1, {33, 64}, {21, 32}, 2048, 4, 2},
+    {1, {33, 64}, {8, 14}, 24576, 8, 8},  {1, {33, 64}, {8, 9}, KNOWN, 8, 2},
+    {1, {33, 64}, {4, 14}, KNOWN, 0, 0},  {1, {33, 64}, {4, 14}, ANY, 8, 8},
+    {1, {33, 64}, {15, 17}, 3072, 0, 0},  {1, {33, 64}, {15, 28}, 6144, 8, 4},
+    {1, {33, 64}, {15, 17}, KNOWN, 8, 2}, {1, {33, 64}, {25, 28}, 12288, 8, 4},
+    {1, {33, 64}, {18, 28}, KNOWN, 0, 0}, {1, {33, 64}, {15, 28}, ANY, 8, 4},
+    {1, {33, 64}, {29, 32}, 2048, 4, 2},  {1, {33, 64}, {37, 66}, 3072, 8, 2},
+    {1, {33, 64}, {60, 66}, ANY, 8, 2},
 
     {1, {65, 128}, {1, 1}, 1024, 2, 8},   {1, {65, 128}, {1, 1}, 8192, 4, 16},
     {1, {65, 128}, {2, 2}, 6144, 4, 8},   {1, {65, 128}, {3, 6}, 1024, 4, 4},
     {1, {65, 128}, {2, 3}, 8192, 8, 16},  {1, {65, 128}, {1, 3}, KNOWN, 0, 0},
     {1, {65, 128}, {1, 3}, ANY, 8, 16},   {1, {65, 128}, {4, 4}, 2048, 4, 4},
-    {1, {65, 128}, {17, 32}, 2048, 8, 2},
+    {1, {65, 128}, {8, 8}, 4096, 0, 0},   {1, {65, 128}, {8, 8}, 12288, 8, 2},
+    {1, {65, 128}, {10, 14}, 3072, 8, 4}, {1, {65, 128}, {17, 32}, 2048, 8, 2},
+    {1, {65, 128}, {29, 32}, ANY, 8, 2},
 };
 
 static int suit_cluster(kgen_mla_spec *s, const kgen_problem *p, const kgen_target *target) {
@@ -552,11 +560,11 @@ static int suit_cluster(kgen_mla_spec *s, const kgen_problem *p, const kgen_targ
         if (r->codes != has_codes(s) || rows < r->rows[0] || rows > r->rows[1]) continue;
         if (p->batch < r->batch[0] || p->batch > r->batch[1]) continue;
         if (!kgen__fits_context(r->context, p->context)) continue;
-        if (!r->cluster) return 0;
+        if (r->row_tiles && !has_tiles(s, r->row_tiles, target)) continue;
         s->row_tiles = r->row_tiles;
         s->cluster = r->cluster;
-        s->occupancy = 1;
-        return 1;
+        s->occupancy = r->cluster ? 1 : 0;
+        return s->row_tiles != 0;
     }
     return 0;
 }
@@ -576,10 +584,6 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     if (!isa->many || s->invariant || suit_cluster(s, problem, target)) return;
     if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;
     if (s->row_tiles) return;
-    if (row_blocks <= 2 && has_units_for_halves(s, tiles, problem, target)) {
-        s->row_tiles = FEW_TILES;
-        return;
-    }
     if (!row_blocks) return;
     int32_t each = smaller(tiles / row_blocks, larger(FEW_TILES, tiles / 4));
     int32_t most =

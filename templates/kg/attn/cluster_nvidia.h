@@ -33,7 +33,10 @@ KG_DEV void merge_in_cluster(args_t a, const segment_t &g, u32 slot, const u8 *l
     KG_LOOP for (int n = first + (int)late_thread(); n < end; n += KG_WORKGROUP) {
         if (row_exists(g, n / QUADS)) merge_peers(a, g, slot, lds, n / QUADS, n % QUADS * 4);
     }
-    cluster_barrier();
+    if (g.whole) // what goes by way of memory is for another workgroup to merge
+        cluster_meet();
+    else
+        cluster_barrier();
 }
 
 } // namespace kg

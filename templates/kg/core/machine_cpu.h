@@ -48,6 +48,7 @@ KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { kg_ops->barrier(); }
 KG_DEV void cluster_barrier() { kg_ops->cluster_barrier(); }
+KG_DEV void cluster_meet() { kg_ops->cluster_barrier(); }
 // What the cluster's workgroup number `rank` has where this one has `p`.
 template <int N> KG_DEV void load_peer(float (&out)[N], const u8 *p, u32 rank) {
     __builtin_memcpy(out, kg_ops->peer_lds(rank) + (p - kg_ops->self()->lds), sizeof out);

@@ -37,6 +37,14 @@ KG_DEV void cluster_barrier() {
                  :
                  : "memory");
 }
+// Orders no memory: nobody waits for what was stored.
+KG_DEV void cluster_meet() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                 "barrier.cluster.wait.aligned;"
+                 :
+                 :
+                 : "memory");
+}
 KG_DEV u32 peer_address(const u8 *p, u32 rank) {
     u32 x;
     asm("mapa.shared::cluster.u32 %0, %1, %2;"
