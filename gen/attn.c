@@ -495,9 +495,12 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     int32_t most = kg_attn_round_most(target->isa == KGEN_ISA_SM90);
     kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
                                      slice_dims(s, isa) / 16, part, most);
-    int32_t peers = s->cluster ? kg_attn_peer_bytes(rows_of(s, isa), s->v_dim) : 0;
+    int32_t waves = s->waves * s->v_split, park = waves * KG_ATTN_PARK_BYTES, peers = 0;
+    if (s->cluster) {
+        peers = kg_attn_inbox_of(rows_of(s, isa), s->v_dim, s->cluster).bytes;
+        park += kg_attn_turn_bytes(waves);
+    }
     long_queries way = way_of(s, isa);
-    int32_t park = s->waves * s->v_split * KG_ATTN_PARK_BYTES;
     if (way == BY_WAVE) return lds.bytes + peers + (s->cluster ? park : 0);
     if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;

@@ -45,6 +45,7 @@ KG_DEV void run(args_t args, u8 *lds) {
     work_t work = first_work(args);
     if constexpr (CASCADE) settle(work);
     int wave = (int)wave_id();
+    if constexpr (SENDS) open_inbox(lds, wave);
     // Or what each segment asks of it, a pair of scalars a condition, is worked out before.
     constexpr bool ASKS_AGAIN = CASCADE || (WAVE == 64 && !STAGED);
     u32 held = ASKS_AGAIN ? opaque((u32)wave) : 0;

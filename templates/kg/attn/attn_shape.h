@@ -245,6 +245,21 @@ enum { KG_ATTN_CUT_KEYS = 64 };
 /* Of a workgroup's rows, which others of its cluster read: values, and a maximum and a sum. */
 KG_SHAPE int kg_attn_peer_bytes(int rows, int floats) { return rows * (floats * 4 + 8); }
 
+/* Or what all of a cluster send to the one that merges: quads of values, of which a workgroup merges
+ * `quads` of each, and sums of all rows. */
+typedef struct kg_attn_inbox {
+    int quads;
+    int sums; /* offset */
+    int bytes;
+} kg_attn_inbox;
+KG_SHAPE kg_attn_inbox kg_attn_inbox_of(int rows, int v_dim, int cluster) {
+    int quads = (rows * v_dim / 4 + cluster - 1) / cluster, sums = cluster * quads * 16;
+    kg_attn_inbox box = {quads, sums, sums + (cluster * rows * 8 + 15) / 16 * 16};
+    return box;
+}
+/* The counter of what has come, and of each wave whose turn it is. */
+KG_SHAPE int kg_attn_turn_bytes(int waves) { return 16 + (waves * 4 + 15) / 16 * 16; }
+
 typedef struct kg_attn_lds {
     int round_columns, round_tiles;
     int sums, totals, flag, round; /* offsets */

@@ -1,42 +1,127 @@
-// Parts of an item in the LDS of a cluster's workgroups, each of which merges some of the dims.
+// Parts of an item among a cluster's workgroups, each of which merges some of the quads: four dims
+// of a row. What it merges is sent to it (SENDS), or it reads it where sets of keys were.
 #pragma once
 #include "kg/attn/clusters.h"
 #include "kg/attn/join.h"
 
 namespace kg {
 
+constexpr int PEER_QUADS = V_DIM / 4; // of a row
+constexpr int EACH_QUADS = INBOX.quads;
+
+// --- sent -------------------------------------------------------------------
+// A store of another's LDS counts there when it is done, so nobody waits for the cluster or for
+// memory. An item's parts may be sent once all have done with what lay there.
+
+KG_DEV u64 *arrived_at(u8 *lds) { return (u64 *)(lds + LDS_ARRIVED); }
+KG_DEV u32 *turn_at(u8 *lds, int wave) { return (u32 *)(lds + LDS_TURN) + wave; }
+
+KG_DEV void open_inbox(u8 *lds, int wave) {
+    if (thread_id() == 0) arrivals_begin(arrived_at(lds));
+    *turn_at(lds, wave) = 0;
+}
+// Sets of keys are where others' parts go (BY_MATRICES), or nothing is.
+KG_DEV void offer_inbox() {
+    if constexpr (!BY_MATRICES) cluster_arrive();
+}
+KG_DEV void await_inboxes() {
+    if constexpr (BY_MATRICES) cluster_arrive();
+    cluster_wait();
+}
+
+// Of the row block.
+KG_DEV int rows_there(const segment_t &g) {
+    return smaller(larger(g.seq.q_len * GROUP - g.row_block * ROWS, 0), ROWS);
+}
+KG_DEV void await_parts(const segment_t &g, u8 *lds, int wave, int first, int end) {
+    int rows = rows_there(g), quads = larger(smaller(end, rows * PEER_QUADS) - first, 0);
+    u32 turn = *turn_at(lds, wave);
+    await_arrivals(arrived_at(lds), CLUSTER_SIZE * (u32)(quads * 16 + rows * 8), turn);
+    *turn_at(lds, wave) = turn ^ 1;
+}
+
+// --- for others -------------------------------------------------------------
+
+KG_DEV void give_quad(u8 *lds, int place, int dim, const float (&x)[4]) {
+    if constexpr (SENDS) {
+        u32 n = (u32)(place * PEER_QUADS + dim / 4), rank = n / EACH_QUADS;
+        u32 at = cluster_rank() * EACH_QUADS + n % EACH_QUADS;
+        send_peer(x, lds + LDS_PEER + at * 16, rank, arrived_at(lds));
+        return;
+    }
+    float *to = (float *)(lds + LDS_PEER) + place * PEER_STRIDE + dim;
+    *(quad_t *)to = quad_t{x[0], x[1], x[2], x[3]};
+}
+
+KG_DEV void give_sum(u8 *lds, int place, sums_t total) {
+    if constexpr (SENDS) {
+        u32 at = cluster_rank() * ROWS + (u32)place;
+        float x[2] = {total.maximum, total.sum};
+        KG_UNROLL for (u32 rank = 0; rank < CLUSTER_SIZE; rank++)
+            send_peer(x, lds + LDS_PEER_ML + at * 8, rank, arrived_at(lds));
+        return;
+    }
+    ((sums_t *)(lds + LDS_PEER_ML))[place] = total;
+}
+
+// --- merged -----------------------------------------------------------------
+
+// Of workgroup `rank`; n: of the quads that are merged here.
+KG_DEV void take_part(float (&part)[4], float (&ml)[2], const u8 *lds, u32 rank, int n, int place,
+                      int dim) {
+    if constexpr (SENDS) {
+        const float *quad = (const float *)(lds + LDS_PEER) + ((int)rank * EACH_QUADS + n) * 4;
+        const float *sum = (const float *)(lds + LDS_PEER_ML) + ((int)rank * ROWS + place) * 2;
+        KG_UNROLL for (int j = 0; j < 4; j++) part[j] = quad[j];
+        KG_UNROLL for (int j = 0; j < 2; j++) ml[j] = sum[j];
+        return;
+    }
+    load_peer(ml, lds + LDS_PEER_ML + place * 8, rank);
+    load_peer(part, lds + LDS_PEER + (place * PEER_STRIDE + dim) * 4, rank);
+}
+
 // Four dims of row `place`.
-KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const u8 *lds, int place, int dim) {
+KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const u8 *lds, int n, int place,
+                        int dim) {
     row_t row = row_at(g, place);
     float part[CLUSTER_SIZE][4], ml[CLUSTER_SIZE][2], x[4] = {0, 0, 0, 0};
-    KG_UNROLL for (u32 n = 0; n < CLUSTER_SIZE; n++) {
-        load_peer(ml[n], lds + LDS_PEER_ML + place * 8, n);
-        load_peer(part[n], lds + LDS_PEER + (place * PEER_STRIDE + dim) * 4, n);
-    }
+    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++)
+        take_part(part[i], ml[i], lds, i, n, place, dim);
     sums_t total = {-INFINITE, 0.0f};
-    KG_UNROLL for (u32 n = 0; n < CLUSTER_SIZE; n++) total.maximum = fmax(total.maximum, ml[n][0]);
+    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) total.maximum = fmax(total.maximum, ml[i][0]);
     float top = total.maximum;
-    KG_UNROLL for (u32 n = 0; n < CLUSTER_SIZE; n++) {
-        float w = weight(ml[n][0], top);
-        total.sum += ml[n][1] * w;
-        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * part[n][j];
+    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) {
+        float w = weight(ml[i][0], top);
+        total.sum += ml[i][1] * w;
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * part[i][j];
     }
     pass_quad(a, g, row, slot, place, dim, x, [&] { return factor_of_row(a, g, row, total); });
     if (dim == 0) pass_sum(a, g, row, slot, place, total);
 }
 
-// Who leaves waits until nobody reads its LDS.
-KG_DEV void merge_in_cluster(args_t a, const segment_t &g, u32 slot, const u8 *lds) {
-    constexpr int QUADS = V_DIM / 4, EACH = ceil_div(ROWS * QUADS, (int)CLUSTER_SIZE);
-    cluster_barrier();
-    int first = (int)cluster_rank() * EACH, end = smaller(first + EACH, ROWS * QUADS);
-    KG_LOOP for (int n = first + (int)late_thread(); n < end; n += KG_WORKGROUP) {
-        if (row_exists(g, n / QUADS)) merge_peers(a, g, slot, lds, n / QUADS, n % QUADS * 4);
-    }
-    if (g.whole) // what goes by way of memory is for another workgroup to merge
+// What goes by way of memory another workgroup merges; else nobody waits for what was stored.
+// Who leaves waits until nobody reads its LDS, and who has sets there until all have read.
+KG_DEV void leave_parts(const segment_t &g) {
+    if (!g.whole)
+        cluster_barrier();
+    else if constexpr (!SENDS)
         cluster_meet();
+    else if constexpr (BY_MATRICES != 0)
+        barrier();
+}
+
+KG_DEV void merge_in_cluster(args_t a, const segment_t &g, u32 slot, u8 *lds, int wave) {
+    int first = (int)cluster_rank() * EACH_QUADS;
+    int end = smaller(first + EACH_QUADS, ROWS * PEER_QUADS);
+    if constexpr (SENDS)
+        await_parts(g, lds, wave, first, end);
     else
         cluster_barrier();
+    KG_LOOP for (int n = first + (int)late_thread(); n < end; n += KG_WORKGROUP) {
+        int place = n / PEER_QUADS, dim = n % PEER_QUADS * 4;
+        if (row_exists(g, place)) merge_peers(a, g, slot, lds, n - first, place, dim);
+    }
+    leave_parts(g);
 }
 
 } // namespace kg

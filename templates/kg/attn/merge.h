@@ -93,21 +93,18 @@ KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int first, int keys, int col
 template <class F>
 KG_DEV void emit_quad(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
                       int dim, float (&x)[4], const F &factor_of) {
-    if constexpr (CLUSTER != 0) {
-        float *to = (float *)(lds + LDS_PEER) + place * PEER_STRIDE + dim;
-        *(quad_t *)to = quad_t{x[0], x[1], x[2], x[3]};
-        return;
-    }
-    pass_quad(a, g, row, slot, place, dim, x, factor_of);
+    if constexpr (CLUSTER != 0)
+        give_quad(lds, place, dim, x);
+    else
+        pass_quad(a, g, row, slot, place, dim, x, factor_of);
 }
 
 KG_DEV void emit_sum(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
                      sums_t total) {
-    if constexpr (CLUSTER != 0) {
-        ((sums_t *)(lds + LDS_PEER_ML))[place] = total;
-        return;
-    }
-    pass_sum(a, g, row, slot, place, total);
+    if constexpr (CLUSTER != 0)
+        give_sum(lds, place, total);
+    else
+        pass_sum(a, g, row, slot, place, total);
 }
 
 // Reads what the waves wrote in a round; final output or partial result.
@@ -238,7 +235,7 @@ KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
 // The first workgroup of a cluster speaks for all.
 KG_DEV void finish_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
     if constexpr (CLUSTER != 0) {
-        merge_in_cluster(a, g, partial_slot(cut, part_of(cut), g.item_start), lds);
+        merge_in_cluster(a, g, partial_slot(cut, part_of(cut), g.item_start), lds, wave);
         if (g.whole || cluster_rank() != 0) return;
     }
     settle_item(a, g, cut, lds, wave);
@@ -254,7 +251,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
                                           : part_of(cut);
     u32 slot = partial_slot(cut, part, g.item_start);
     role_t role = role_of(g, wave);
-    if constexpr (CLUSTER != 0 && BY_MATRICES != 0) barrier(); // rows go where sets were
+    if constexpr (SENDS) await_inboxes();
     if constexpr (BY_MATRICES)
         emit_own([&](int t) { return sums_t{m[t][0], column_sum(l[t][0])}; }, o, a, g, role, slot,
                  lds);

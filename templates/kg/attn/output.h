@@ -28,12 +28,16 @@ constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
                               ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE
                               : LDS.round;
-// CLUSTER: a part's rows, which others of the cluster read; sets of keys are done with by then.
-// Of latent attention rows lie as waves met there.
+// CLUSTER: what comes from others of the cluster (kg/attn/cluster_nvidia.h); sets of keys are done
+// with by then. Of latent attention a part's rows, which others read, as waves met there.
+constexpr bool SENDS = CLUSTER != 0 && !STAGED;
+constexpr kg_attn_inbox INBOX = kg_attn_inbox_of(ROWS, V_DIM, (int)CLUSTER_SIZE);
 constexpr int PEER_STRIDE = V_DIM + (STAGED_MATRICES ? KG_ATTN_ROUND_PAD : 0); // floats
-constexpr int PEER_BYTES = CLUSTER ? kg_attn_peer_bytes(ROWS, PEER_STRIDE) : 0;
+constexpr int PEER_BYTES = SENDS     ? INBOX.bytes
+                           : CLUSTER ? kg_attn_peer_bytes(ROWS, PEER_STRIDE)
+                                     : 0;
 constexpr int LDS_PEER = BY_MATRICES || STAGED_MATRICES ? LDS_STAGE : LDS.bytes;
-constexpr int LDS_PEER_ML = LDS_PEER + ROWS * PEER_STRIDE * 4; // [ROWS] maximum, sum
+constexpr int LDS_PEER_ML = LDS_PEER + (SENDS ? INBOX.sums : ROWS * PEER_STRIDE * 4);
 constexpr int LDS_PARK =                                       // [ALL_WAVES]
     larger(larger(LDS.bytes, LDS_PEER + PEER_BYTES), LDS_STAGE + STAGE_BYTES);
 // The work and its segment wait for the end of the key loop there.
@@ -41,7 +45,9 @@ constexpr bool ALL_WAITS = BY_MATRICES || (CLUSTER && !STAGED);
 constexpr int PARK_BYTES = ALL_WAITS || CROWDED ? KG_ATTN_PARK_BYTES
                            : STAGED_MATRICES    ? KG_ATTN_STAGED_PARK_BYTES
                                                 : 0;
-constexpr int LDS_USED = LDS_PARK + ALL_WAVES * PARK_BYTES;
+constexpr int LDS_ARRIVED = LDS_PARK + ALL_WAVES * PARK_BYTES;
+constexpr int LDS_TURN = LDS_ARRIVED + 16; // [ALL_WAVES]
+constexpr int LDS_USED = LDS_ARRIVED + (SENDS ? kg_attn_turn_bytes(ALL_WAVES) : 0);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 // Waits in LDS while registers are short; all lanes of a wave put the same there.

@@ -48,10 +48,18 @@ KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { kg_ops->barrier(); }
 KG_DEV void cluster_barrier() { kg_ops->cluster_barrier(); }
+KG_DEV void cluster_arrive() {}
+KG_DEV void cluster_wait() { kg_ops->cluster_barrier(); }
 KG_DEV void cluster_meet() { kg_ops->cluster_barrier(); }
 // What the cluster's workgroup number `rank` has where this one has `p`.
 template <int N> KG_DEV void load_peer(float (&out)[N], const u8 *p, u32 rank) {
     __builtin_memcpy(out, kg_ops->peer_lds(rank) + (p - kg_ops->self()->lds), sizeof out);
+}
+// What others send is there when all have come.
+KG_DEV void arrivals_begin(u64 *) {}
+KG_DEV void await_arrivals(u64 *, u32, u32) { kg_ops->cluster_barrier(); }
+template <int N> KG_DEV void send_peer(const float (&x)[N], const u8 *p, u32 rank, const u64 *) {
+    __builtin_memcpy(kg_ops->peer_lds(rank) + (p - kg_ops->self()->lds), x, sizeof x);
 }
 KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }

@@ -37,13 +37,14 @@ KG_DEV void cluster_barrier() {
                  :
                  : "memory");
 }
-// Orders no memory: nobody waits for what was stored.
+// The same in two steps, which order no memory: nobody waits for what was stored.
+KG_DEV void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" : : : "memory");
+}
+KG_DEV void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" : : : "memory"); }
 KG_DEV void cluster_meet() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
-                 "barrier.cluster.wait.aligned;"
-                 :
-                 :
-                 : "memory");
+    cluster_arrive();
+    cluster_wait();
 }
 KG_DEV u32 peer_address(const u8 *p, u32 rank) {
     u32 x;
@@ -62,6 +63,47 @@ KG_DEV void load_peer(float (&out)[2], const u8 *p, u32 rank) {
     asm volatile("ld.shared::cluster.v2.f32 {%0,%1}, [%2];"
                  : "=f"(out[0]), "=f"(out[1])
                  : "r"(peer_address(p, rank))
+                 : "memory");
+}
+// Counts the bytes that others store here; one thread begins, before it says that it has arrived.
+KG_DEV void arrivals_begin(u64 *count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n"
+                 "fence.mbarrier_init.release.cluster;"
+                 :
+                 : "r"((u32)__cvta_generic_to_shared(count))
+                 : "memory");
+}
+// `bytes` for the turn'th time, modulo 2.
+KG_DEV void await_arrivals(u64 *count, u32 bytes, u32 turn) {
+    u32 at = (u32)__cvta_generic_to_shared(count), done = 0;
+    if (thread_id() == 0)
+        asm volatile("mbarrier.arrive.expect_tx.relaxed.cta.shared::cta.b64 _, [%0], %1;"
+                     :
+                     : "r"(at), "r"(bytes)
+                     : "memory");
+    while (!done)
+        asm volatile("{.reg .pred p;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done)
+                     : "r"(at), "r"(turn)
+                     : "memory");
+}
+// To where number `rank` has what `p` is here; counted there.
+KG_DEV void send_peer(const float (&x)[4], const u8 *p, u32 rank, const u64 *count) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+                 "[%0], {%1,%2,%3,%4}, [%5];"
+                 :
+                 : "r"(peer_address(p, rank)), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]),
+                   "r"(peer_address((const u8 *)count, rank))
+                 : "memory");
+}
+KG_DEV void send_peer(const float (&x)[2], const u8 *p, u32 rank, const u64 *count) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 "
+                 "[%0], {%1,%2}, [%3];"
+                 :
+                 : "r"(peer_address(p, rank)), "f"(x[0]), "f"(x[1]),
+                   "r"(peer_address((const u8 *)count, rank))
                  : "memory");
 }
 // Fences are cumulative here: the one around the atomic, after a barrier,
