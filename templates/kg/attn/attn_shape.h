@@ -259,6 +259,10 @@ KG_SHAPE kg_attn_inbox kg_attn_inbox_of(int rows, int v_dim, int cluster) {
 }
 /* The counter of what has come, and of each wave whose turn it is. */
 KG_SHAPE int kg_attn_turn_bytes(int waves) { return 16 + (waves * 4 + 15) / 16 * 16; }
+/* Whether there is room for it besides sets of keys: parts may come before these are done with. */
+KG_SHAPE int kg_attn_inbox_apart(int bytes, int occupancy) {
+    return bytes <= 229376 / occupancy - 1024;
+}
 
 typedef struct kg_attn_lds {
     int round_columns, round_tiles;

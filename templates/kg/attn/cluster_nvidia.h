@@ -20,12 +20,12 @@ KG_DEV void open_inbox(u8 *lds, int wave) {
     if (thread_id() == 0) arrivals_begin(arrived_at(lds));
     *turn_at(lds, wave) = 0;
 }
-// Sets of keys are where others' parts go (BY_MATRICES), or nothing is.
+// Where there is no room apart, sets of keys are where others' parts go.
 KG_DEV void offer_inbox() {
-    if constexpr (!BY_MATRICES) cluster_arrive();
+    if constexpr (APART) cluster_arrive();
 }
 KG_DEV void await_inboxes() {
-    if constexpr (BY_MATRICES) cluster_arrive();
+    if constexpr (!APART) cluster_arrive();
     cluster_wait();
 }
 

@@ -36,18 +36,23 @@ constexpr int PEER_STRIDE = V_DIM + (STAGED_MATRICES ? KG_ATTN_ROUND_PAD : 0); /
 constexpr int PEER_BYTES = SENDS     ? INBOX.bytes
                            : CLUSTER ? kg_attn_peer_bytes(ROWS, PEER_STRIDE)
                                      : 0;
-constexpr int LDS_PEER = BY_MATRICES || STAGED_MATRICES ? LDS_STAGE : LDS.bytes;
-constexpr int LDS_PEER_ML = LDS_PEER + (SENDS ? INBOX.sums : ROWS * PEER_STRIDE * 4);
-constexpr int LDS_PARK =                                       // [ALL_WAVES]
-    larger(larger(LDS.bytes, LDS_PEER + PEER_BYTES), LDS_STAGE + STAGE_BYTES);
 // The work and its segment wait for the end of the key loop there.
 constexpr bool ALL_WAITS = BY_MATRICES || (CLUSTER && !STAGED);
 constexpr int PARK_BYTES = ALL_WAITS || CROWDED ? KG_ATTN_PARK_BYTES
                            : STAGED_MATRICES    ? KG_ATTN_STAGED_PARK_BYTES
                                                 : 0;
+constexpr int TURN_BYTES = SENDS ? kg_attn_turn_bytes(ALL_WAVES) : 0;
+constexpr int SETS_END = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES);
+constexpr bool APART =
+    SENDS &&
+    (!BY_MATRICES ||
+     kg_attn_inbox_apart(SETS_END + INBOX.bytes + ALL_WAVES * PARK_BYTES + TURN_BYTES, OCCUPANCY));
+constexpr int LDS_PEER = APART ? SETS_END : LDS_STAGE;
+constexpr int LDS_PEER_ML = LDS_PEER + (SENDS ? INBOX.sums : ROWS * PEER_STRIDE * 4);
+constexpr int LDS_PARK = larger(SETS_END, LDS_PEER + PEER_BYTES); // [ALL_WAVES]
 constexpr int LDS_ARRIVED = LDS_PARK + ALL_WAVES * PARK_BYTES;
 constexpr int LDS_TURN = LDS_ARRIVED + 16; // [ALL_WAVES]
-constexpr int LDS_USED = LDS_ARRIVED + (SENDS ? kg_attn_turn_bytes(ALL_WAVES) : 0);
+constexpr int LDS_USED = LDS_ARRIVED + TURN_BYTES;
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 // Waits in LDS while registers are short; all lanes of a wave put the same there.
