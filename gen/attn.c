@@ -505,7 +505,7 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
     int32_t end = larger(lds.bytes, stage + sets_of(s, target).bytes);
-    if (kg_attn_inbox_apart(end + peers + park, s->occupancy)) return end + peers + park;
+    if (kg_attn_inbox_apart(end + park, peers)) return end + peers + park;
     return larger(end, stage + peers) + park;
 }
 

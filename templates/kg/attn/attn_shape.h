@@ -245,8 +245,8 @@ enum { KG_ATTN_CUT_KEYS = 64 };
 /* Of a workgroup's rows, which others of its cluster read: values, and a maximum and a sum. */
 KG_SHAPE int kg_attn_peer_bytes(int rows, int floats) { return rows * (floats * 4 + 8); }
 
-/* Or what all of a cluster send to the one that merges: quads of values, of which a workgroup merges
- * `quads` of each, and sums of all rows. */
+/* Or what all of a cluster send to the one that merges: quads of values, of which a workgroup
+ * merges `quads` of each, and sums of all rows. */
 typedef struct kg_attn_inbox {
     int quads;
     int sums; /* offset */
@@ -259,9 +259,11 @@ KG_SHAPE kg_attn_inbox kg_attn_inbox_of(int rows, int v_dim, int cluster) {
 }
 /* The counter of what has come, and of each wave whose turn it is. */
 KG_SHAPE int kg_attn_turn_bytes(int waves) { return 16 + (waves * 4 + 15) / 16 * 16; }
-/* Whether there is room for it besides sets of keys: parts may come before these are done with. */
-KG_SHAPE int kg_attn_inbox_apart(int bytes, int occupancy) {
-    return bytes <= 229376 / occupancy - 1024;
+/* Whether it has a place besides the `bytes` of a workgroup, so that parts may come before sets of
+ * keys are done with: where a compute unit has room for as many workgroups then. */
+KG_SHAPE int kg_attn_inbox_apart(int bytes, int inbox) {
+    enum { UNIT = 228 << 10, HELD = 1024 }; /* sm_90: of a unit, and of that each workgroup's */
+    return UNIT / (bytes + HELD) == UNIT / (bytes + inbox + HELD);
 }
 
 typedef struct kg_attn_lds {

@@ -18,8 +18,9 @@ KG_DEV u32 items_of(args_t a) { return (u32)a.num_seqs * items_of_seq(a); }
 KG_DEV bool has_whole_items(const work_t &w) { return CLUSTER && w.cut.each == 0; }
 
 // Cutting takes as long as a workgroup reads that many blocks for: the line is looked through, and
-// parts go to memory and back. Memory is as fast as that many units ask for, unless they convert.
-constexpr u32 CUT_BYTES = (38 << 10) * WAVES * V_SPLIT;
+// parts go to memory and back, of many rows (BY_MATRICES) twice as long. Memory is as fast as that
+// many units ask for, unless they convert.
+constexpr u32 CUT_BYTES = (38 << 10) * WAVES * V_SPLIT * (BY_MATRICES ? 2 : 1);
 constexpr u32 BLOCK_BYTES = TOK * (STAGED ? HEAD_DIM : HEAD_DIM + V_DIM) * KV_BITS / 8;
 constexpr u32 CUT_COST = CUT_BYTES / BLOCK_BYTES * CLUSTER_SIZE;
 constexpr u32 MOST_BUSY = (KV_BITS < 16 ? 132 : 80) * OCCUPANCY / CLUSTER_SIZE; // clusters

@@ -44,9 +44,8 @@ constexpr int PARK_BYTES = ALL_WAITS || CROWDED ? KG_ATTN_PARK_BYTES
 constexpr int TURN_BYTES = SENDS ? kg_attn_turn_bytes(ALL_WAVES) : 0;
 constexpr int SETS_END = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES);
 constexpr bool APART =
-    SENDS &&
-    (!BY_MATRICES ||
-     kg_attn_inbox_apart(SETS_END + INBOX.bytes + ALL_WAVES * PARK_BYTES + TURN_BYTES, OCCUPANCY));
+    SENDS && (!BY_MATRICES ||
+              kg_attn_inbox_apart(SETS_END + ALL_WAVES * PARK_BYTES + TURN_BYTES, INBOX.bytes));
 constexpr int LDS_PEER = APART ? SETS_END : LDS_STAGE;
 constexpr int LDS_PEER_ML = LDS_PEER + (SENDS ? INBOX.sums : ROWS * PEER_STRIDE * 4);
 constexpr int LDS_PARK = larger(SETS_END, LDS_PEER + PEER_BYTES); // [ALL_WAVES]
