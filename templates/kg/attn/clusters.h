@@ -31,19 +31,20 @@ KG_DEV u32 turns_of(args_t a) {
     return items > clusters ? divide(items + clusters - 1, clusters) : 1;
 }
 // Nobody waits for a length where no row of the table is long enough.
-KG_DEV bool may_be_cut(args_t a) {
-    return (u32)a.table_keys / TOK + 1 > divide(CUT_COST, turns_of(a));
+KG_DEV bool may_be_cut(args_t a, u32 turns) {
+    return (u64)((u32)a.table_keys / TOK + 1) * turns > CUT_COST;
 }
-KG_DEV bool is_worth_cutting(args_t a) {
-    u32 longest = 0, mine = 0, clusters = takers_of(a), turns = turns_of(a); // in blocks
+KG_DEV bool is_worth_cutting(args_t a, u32 turns) {
+    u32 longest = 0, mine = 0, clusters = takers_of(a); // in blocks
     KG_LOOP for (int s = (int)lane_id(); s < a.num_seqs; s += WAVE) {
         seq_t seq = seq_at(a, s);
         if (seq.items && seq.blocks > longest) longest = seq.blocks;
         mine += seq.blocks * seq.items;
     }
-    if (!any(longest > divide(CUT_COST, turns))) return false;
-    u32 average = divide(wave_total(sum_below(mine)), clusters < MOST_BUSY ? clusters : MOST_BUSY);
-    return any(longest > divide(average + CUT_COST, turns));
+    u64 most = (u64)longest * turns;
+    if (!any(most > CUT_COST)) return false;
+    u32 all = wave_sum(mine), busy = clusters < MOST_BUSY ? clusters : MOST_BUSY;
+    return any(most > CUT_COST && (most - CUT_COST) * busy > all);
 }
 
 // A unit is an item here. The sequence of item `unit`, as each lane looks it up.
@@ -78,7 +79,8 @@ KG_DEV void next_item(work_t &w, args_t a) {
 // --- of a cluster -----------------------------------------------------------
 
 KG_DEV work_t cluster_begin(args_t a) {
-    if (may_be_cut(a) && is_worth_cutting(a)) return work_begin(a);
+    u32 turns = turns_of(a);
+    if (may_be_cut(a, turns) && is_worth_cutting(a, turns)) return work_begin(a);
     work_t w = {};
     w.unit = taker();
     w.end = items_of(a);

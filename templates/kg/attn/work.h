@@ -276,7 +276,7 @@ KG_DEV work_t work_begin(args_t a) {
             u32 its = units_of(seq, false);
             units += its, differs |= its != first, lacks |= lacks_row_blocks(a, seq);
         }
-        all += wave_total(sum_below(units));
+        all += wave_sum(units);
     }
     bool sided = SIDE_BY_SIDE && a.workgroups >= ROW_BLOCKS && !any(lacks);
     u32 total = units_in_line(all, sided), sides = sided ? ROW_BLOCKS : 1, group = taker();

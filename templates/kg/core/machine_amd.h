@@ -172,6 +172,7 @@ template <int LANES = WAVE> KG_DEV u32 sum_below(u32 x) {
         return add_dpp<0xe4, 10>(x, other); // quad_perm 0 1 2 3
     }
 }
+KG_DEV u32 wave_sum(u32 x) { return read_lane(sum_below(x), WAVE - 1); }
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }

@@ -153,6 +153,7 @@ KG_DEV u32 sum_below(u32 x) {
     exchange_done();
     return sum;
 }
+KG_DEV u32 wave_sum(u32 x) { return read_lane(sum_below(x), WAVE - 1); }
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }

@@ -163,6 +163,7 @@ template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
         x[i] += __shfl_xor_sync(0xffffffffu, x[i], mask);
 }
 
+KG_DEV u32 wave_sum(u32 x) { return __reduce_add_sync(0xffffffffu, x); }
 // Of a lane and those of the wave below it.
 KG_DEV u32 sum_below(u32 x) {
     KG_UNROLL for (u32 m = 1; m < WAVE; m *= 2) {
