@@ -39,6 +39,19 @@ KG_DEV args_t args_again(args_t args, place_t place) {
     return *(const KG_CONSTANT kg_attn_args *)((u64)fetched(place.high) << 32 | fetched(place.low));
 }
 
+// The first workgroup of a cluster speaks for all. Those who have whole items come by none of what
+// stands behind them.
+KG_DEV void go_on_together(work_t &w, const segment_t &g, args_t a, u8 *lds, int wave) {
+    if (!is_late(w) && has_whole_items(w)) return next_item(w, a);
+    if (is_late(w)) {
+        take_workspace(a);
+        w = work_begin(a);
+        return;
+    }
+    if (g.shares && !g.whole && cluster_rank() == 0) settle_item(a, g, w.cut, lds, wave);
+    work_advance(w, g, a);
+}
+
 template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
 KG_DEV void run(args_t args, u8 *lds) {
     touch(args);
@@ -49,7 +62,7 @@ KG_DEV void run(args_t args, u8 *lds) {
     // Or what each segment asks of it, a pair of scalars a condition, is worked out before.
     constexpr bool ASKS_AGAIN = CASCADE || (WAVE == 64 && !STAGED);
     u32 held = ASKS_AGAIN ? opaque((u32)wave) : 0;
-    if (!has_whole_items(work)) take_workspace(args);
+    if constexpr (CLUSTER == 0) take_workspace(args);
     place_t place = place_of(args);
     while (work.unit < work.end) {
         args_t a = args_again(args, place);
@@ -70,9 +83,11 @@ KG_DEV void run(args_t args, u8 *lds) {
         work.seq_start = fetched(work.seq_start);
         fetch(work);
         if constexpr (CASCADE)
-            go_on(work, g, args_again(args, place));
+            work_advance(work, g, args_again(args, place));
+        else if constexpr (CLUSTER != 0)
+            go_on_together(work, g, a, lds, wave);
         else
-            go_on(work, g, a);
+            work_advance(work, g, a);
     }
     finish(args_again(args, place), CLUSTER ? group_id() : number_of(work.cut));
 }

@@ -232,13 +232,12 @@ KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
         store(counter_of(a, g, share), COUNTER_AT_REST<u64>);
 }
 
-// The first workgroup of a cluster speaks for all.
+// A cluster's part is settled when it goes on (kg/attn/attn_run.h).
 KG_DEV void finish_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
-    if constexpr (CLUSTER != 0) {
+    if constexpr (CLUSTER != 0)
         merge_in_cluster(a, g, partial_slot(cut, part_of(cut), g.item_start), lds, wave);
-        if (g.whole || cluster_rank() != 0) return;
-    }
-    settle_item(a, g, cut, lds, wave);
+    else
+        settle_item(a, g, cut, lds, wave);
 }
 
 KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
