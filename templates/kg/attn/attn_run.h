@@ -39,15 +39,10 @@ KG_DEV args_t args_again(args_t args, place_t place) {
     return *(const KG_CONSTANT kg_attn_args *)((u64)fetched(place.high) << 32 | fetched(place.low));
 }
 
-// The first workgroup of a cluster speaks for all. Those who have whole items come by none of what
-// stands behind them.
+// The first workgroup of a cluster speaks for all. Instructions come from memory, too, and whole
+// items are soon done: what they do not take stands behind them.
 KG_DEV void go_on_together(work_t &w, const segment_t &g, args_t a, u8 *lds, int wave) {
-    if (!is_late(w) && has_whole_items(w)) return next_item(w, a);
-    if (is_late(w)) {
-        take_workspace(a);
-        w = work_begin(a);
-        return;
-    }
+    if (has_whole_items(w)) return next_item(w, a);
     if (g.shares && !g.whole && cluster_rank() == 0) settle_item(a, g, w.cut, lds, wave);
     work_advance(w, g, a);
 }
@@ -62,7 +57,7 @@ KG_DEV void run(args_t args, u8 *lds) {
     // Or what each segment asks of it, a pair of scalars a condition, is worked out before.
     constexpr bool ASKS_AGAIN = CASCADE || (WAVE == 64 && !STAGED);
     u32 held = ASKS_AGAIN ? opaque((u32)wave) : 0;
-    if constexpr (CLUSTER == 0) take_workspace(args);
+    if (!has_whole_items(work)) take_workspace(args);
     place_t place = place_of(args);
     while (work.unit < work.end) {
         args_t a = args_again(args, place);

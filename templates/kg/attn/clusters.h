@@ -16,7 +16,6 @@ KG_DEV u32 items_of(args_t a) { return (u32)a.num_seqs * items_of_seq(a); }
 
 // Such work has no cut.
 KG_DEV bool has_whole_items(const work_t &w) { return CLUSTER && w.cut.each == 0; }
-KG_DEV bool is_late(const work_t &w) { return has_whole_items(w) && w.cut.extra != 0; }
 
 // Cutting takes as long as a workgroup reads that many blocks for: the line is looked through, and
 // parts go to memory and back, of many rows (BY_MATRICES) twice as long. Memory is as fast as that
@@ -79,15 +78,10 @@ KG_DEV void next_item(work_t &w, args_t a) {
 
 // --- of a cluster -----------------------------------------------------------
 
-// Instructions come from memory, too, and whole items are soon done: what looks for a part of the
-// line stands behind a first turn without keys (`is_late`), and so out of their way.
 KG_DEV work_t cluster_begin(args_t a) {
     u32 turns = turns_of(a);
+    if (may_be_cut(a, turns) && is_worth_cutting(a, turns)) return work_begin(a);
     work_t w = {};
-    if (may_be_cut(a, turns) && is_worth_cutting(a, turns)) {
-        w.end = w.cut.extra = 1;
-        return w;
-    }
     w.unit = taker();
     w.end = items_of(a);
     w.jump = takers_of(a);

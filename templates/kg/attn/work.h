@@ -290,7 +290,7 @@ KG_DEV work_t work_begin(args_t a) {
         dealt = DEALS && total < COUNTED && divide(items, parts) * parts == items;
     }
     w.unit = w.end = w.seq_start = w.jump = 0;
-    if constexpr (CLUSTER != 0) w.cut.each = w.cut.extra = 0; // of a cluster without a part
+    if constexpr (CLUSTER != 0) w.cut.each = 0; // of a cluster without a part
     if constexpr (PART_WAITS) w.cut.part = opaque(group);
     if (group >= parts * sides) return w;
     u32 number = DIES == 1 ? group : part_of_group(group, parts * sides), part = number / sides;
