@@ -591,8 +591,7 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
         row_blocks = tiles / FEW_TILES;
     if (!isa->many || s->invariant || suit_cluster(s, problem, target)) return;
     if (!s->occupancy && problem->batch && problem->batch <= LATENCY_SEQUENCES) s->occupancy = 1;
-    if (s->row_tiles) return;
-    if (!row_blocks) return;
+    if (s->row_tiles || !row_blocks) return;
     int32_t each = smaller(tiles / row_blocks, larger(FEW_TILES, tiles / 4));
     int32_t most =
         larger(problem->batch > FEW_SEQUENCES && tiles > 1 ? 2 : 1, smaller(each, isa->waves));

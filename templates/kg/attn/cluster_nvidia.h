@@ -25,8 +25,10 @@ KG_DEV void offer_inbox() {
     if constexpr (APART) cluster_arrive();
 }
 KG_DEV void await_inboxes() {
-    if constexpr (!APART) cluster_arrive();
-    cluster_wait();
+    if constexpr (APART)
+        cluster_wait();
+    else
+        cluster_meet();
 }
 
 // Of the row block.

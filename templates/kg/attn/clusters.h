@@ -110,4 +110,5 @@ KG_DEV work_t first_work(args_t a) { return CLUSTER ? cluster_begin(a) : work_be
 KG_DEV segment_t segment_at(const work_t &w, args_t a) {
     return CLUSTER ? cluster_segment(w, a) : work_segment(w, a);
 }
+
 } // namespace kg

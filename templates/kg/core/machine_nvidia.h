@@ -29,7 +29,7 @@ KG_DEV const u8 *settled(const u8 *p) {
 KG_DEV void order_here() {}
 template <class T> KG_DEV void touch(const T &) {}
 KG_DEV void barrier() { __syncthreads(); }
-// Of all workgroups of the cluster; and what its number `rank` has where this one has `p`.
+// Of all workgroups of the cluster.
 KG_DEV void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;"
@@ -46,6 +46,7 @@ KG_DEV void cluster_meet() {
     cluster_arrive();
     cluster_wait();
 }
+// Where the cluster's workgroup number `rank` has what `p` is here.
 KG_DEV u32 peer_address(const u8 *p, u32 rank) {
     u32 x;
     asm("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -89,7 +90,7 @@ KG_DEV void await_arrivals(u64 *count, u32 bytes, u32 turn) {
                      : "r"(at), "r"(turn)
                      : "memory");
 }
-// To where number `rank` has what `p` is here; counted there.
+// Counted where it is stored.
 KG_DEV void send_peer(const float (&x)[4], const u8 *p, u32 rank, const u64 *count) {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
                  "[%0], {%1,%2,%3,%4}, [%5];"
