@@ -919,19 +919,13 @@ FACT(by_lines,
      way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES ? 1 + isa_rows[target->isa].values : 0)
 FACT(no, 0)
 
-static const kgen__fact facts[] = {{"PART_KEYS", part_keys},
-                                   {"BOUNDED", is_bounded},
-                                   {"RAGGED", is_ragged},
-                                   {"TREE", is_tree},
-                                   {"DENSE", is_dense},
-                                   {"STAGED", no},
-                                   {"PAIRED", no},
-                                   {"MATRICES_BYTES", no},
-                                   {"DIRECT", no},
-                                   {"SPARSE", no},
-                                   {"BY_MATRICES", by_matrices},
-                                   {"BY_LINES", by_lines},
-                                   {NULL, NULL}};
+static const kgen__fact facts[] = {{"PART_KEYS", part_keys}, {"BOUNDED", is_bounded},
+                                   {"RAGGED", is_ragged},    {"TREE", is_tree},
+                                   {"DENSE", is_dense},      {"STAGED", no},
+                                   {"PAIRED", no},           {"BRINGERS", no},
+                                   {"MATRICES_BYTES", no},   {"DIRECT", no},
+                                   {"SPARSE", no},           {"BY_MATRICES", by_matrices},
+                                   {"BY_LINES", by_lines},   {NULL, NULL}};
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->attn.occupancy; }
 static int32_t cluster(const kgen_spec *spec) { return spec->attn.cluster; }

@@ -85,14 +85,23 @@ static int has_codes(const kgen_mla_spec *s) { return is_8bit(s->kv) || s->rows;
 /* Numbers of the products are made of what is cached. */
 static int makes_numbers(const kgen_mla_spec *s) { return has_codes(s) || makes_fp16(s); }
 
-/* Two groups of waves take sets in turn (kg/mla/mla_pairs_nvidia.h): 64 query rows, numbers as
- * they are cached, in pages. Sums of 512 columns leave registers for one of what tells rows apart
- * and what tells where keys begin; found by the compiler. */
+/* Two groups of waves take sets in turn (kg/mla/mla_pairs_nvidia.h): 64 query rows, and numbers as
+ * they are cached, in pages, or of codes. Sums of 512 columns leave registers for one of what tells
+ * rows apart and what tells where keys begin; found by the compiler. */
 static int is_paired(const kgen_mla_spec *s, const kgen_target *target) {
     int besides = (s->phase != KGEN_MLA_DECODE) + (s->window != 0) + (s->invariant != 0);
-    return target && target->isa == KGEN_ISA_SM90 && s->row_tiles == 8 && !makes_numbers(s) &&
-           !s->sparse && s->latent % 128 == 0 && s->latent <= (besides > 1 ? 384 : 512);
+    int scaled = s->rows && s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16;
+    int brings = has_codes(s) ? !s->window && !scaled : !s->sparse;
+    return target && target->isa == KGEN_ISA_SM90 && s->row_tiles == 8 && !makes_fp16(s) &&
+           brings && s->latent % 128 == 0 && s->latent <= (besides > 1 ? 384 : 512);
 }
+
+/* A third group makes numbers of codes (kg/mla/mla_codes_nvidia.h). */
+enum { BRINGERS = 4 };
+static int32_t bringers_of(const kgen_mla_spec *s, const kgen_target *target) {
+    return is_paired(s, target) && has_codes(s) ? BRINGERS : 0;
+}
+FACT(bringers, bringers_of(&spec->mla, target))
 
 /* Memory brings rows into LDS by itself. */
 static int is_direct(const kgen_mla_spec *s, const kgen_target *target);
@@ -132,7 +141,8 @@ FACT(int_4, KGEN_DTYPE_I4)
 /* clang-format off */
 static const kgen__fact facts[] = {
     {"HEAD_DIM", width}, {"RAGGED", is_ragged}, {"BOUNDED", yes}, {"STAGED", yes},
-    {"MATRICES_BYTES", matrices_bytes}, {"PAIRED", paired}, {"DIRECT", direct},
+    {"MATRICES_BYTES", matrices_bytes}, {"PAIRED", paired}, {"BRINGERS", bringers},
+    {"DIRECT", direct},
     {"ROW_TILES", wave_tiles}, {"WAVES", row_waves}, {"V_SPLIT", value_waves},
     {"LAYOUT", nhd}, {"LAYOUT_NHD", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked},
     {"CAUSAL", yes}, {"CAUSAL_SEQ", causal_seq}, {"RIGHT", no}, {"TREE", is_tree}, {"DENSE", no},
@@ -229,9 +239,9 @@ static int32_t lds_of(const kgen_mla_spec *s, const kgen_target *target, int dir
     int32_t align = isa->matrices ? KG_ATTN_SWIZZLE : 1;
     int32_t stage = ceil_div(lds.round, align) * align;
     return larger(lds.bytes, stage + stage_needed(s, target, direct)) +
-           s->waves * (isa->matrices           ? KG_ATTN_STAGED_PARK_BYTES
-                       : is_crowded(s, direct) ? KG_ATTN_PARK_BYTES
-                                               : 0);
+           (s->waves + bringers_of(s, target)) * (isa->matrices ? KG_ATTN_STAGED_PARK_BYTES
+                                                  : is_crowded(s, direct) ? KG_ATTN_PARK_BYTES
+                                                                          : 0);
 }
 
 /* Codes enter the products of scores as they are (KEYS_AS_CODES). */
@@ -627,7 +637,7 @@ kgen__attn_geometry kgen__mla_geometry_of(const kgen_mla_spec *s, const kgen_tar
 /* --- launch shape and name ---------------------------------------------- */
 
 static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
-    return spec->mla.waves * target->wave_size;
+    return (spec->mla.waves + bringers_of(&spec->mla, target)) * target->wave_size;
 }
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->mla.occupancy; }

@@ -72,6 +72,7 @@ KG_DEV void run(args_t args, u8 *lds) {
         // Else a mask of lanes waits for the segment's end.
         bool shares = PARKS_SEGMENT ? uniform((int)g.shares) != 0 : g.shares;
         if (shares) SEGMENT(a, g, cut, lds, wave);
+        if constexpr (BRINGERS != 0) wave = wave_again();
         if constexpr (PARK_BYTES != 0) work = parked_work(lds, wave);
         g.next = fetched(g.next);
         work.end = fetched(work.end);

@@ -137,7 +137,7 @@ KG_SHAPE int kg_attn_said_bytes(int row_tiles, int columns, int keys, int wave) 
     return row_tiles * (columns * keys * 2 + wave * 4) + 16;
 }
 /* Where rows are matrices (kg/mla/mla_shape.h), what a wave knows of its work lies behind them. */
-enum { KG_ATTN_STAGED_PARK_BYTES = 128 };
+enum { KG_ATTN_STAGED_PARK_BYTES = 84 };
 
 /* Long queries by way of LDS: sets of some blocks of keys and values. */
 typedef struct kg_attn_sets {

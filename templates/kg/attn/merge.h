@@ -211,6 +211,7 @@ KG_DEV void emit_together(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COL
 KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
     arrival_t how = ARRIVED;
     share_t share = {0, 0};
+    wave = merging(wave);
     if (!g.whole) {
         share = share_of(a, cut, g);
         if (merge_together(parts_of(share)))
@@ -328,7 +329,7 @@ KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
 // workgroup's number.
 // Then tokens past the last sequence.
 KG_DEV void finish(args_t a, u32 part) {
-    i64 wave = (i64)part * ALL_WAVES + wave_id(), waves = (i64)a.workgroups * ALL_WAVES;
+    i64 wave = (i64)part * LAUNCHED_WAVES + wave_id(), waves = (i64)a.workgroups * LAUNCHED_WAVES;
     if (!RAGGED && !a.error) return;
     KG_LOOP for (i64 n = wave; n < a.num_seqs; n += waves) {
         extent_t e = extent_of(a, CASCADE ? (int)opaque((u32)n) : (int)n);

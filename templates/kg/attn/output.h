@@ -8,8 +8,14 @@ namespace kg {
 // hoist from here would sit in registers all through it.
 KG_DEV u32 late_lane() { return opaque(lane_id()); }
 KG_DEV u32 late_thread() { return opaque(thread_id()); }
+// Where it has no register meanwhile.
+KG_DEV int wave_again() { return (int)read_lane(late_thread() / WAVE, 0); }
 
-constexpr int ALL_WAVES = WAVES * V_SPLIT;
+constexpr int ALL_WAVES = WAVES * V_SPLIT; // that have rows; others bring them keys
+constexpr int LAUNCHED_WAVES = ALL_WAVES + BRINGERS;
+static_assert(LAUNCHED_WAVES * WAVE == KG_WORKGROUP, "as it is launched");
+// Who brings keys has no row.
+KG_DEV int merging(int wave) { return BRINGERS && wave >= ALL_WAVES ? ROWS : wave; }
 
 constexpr int LEAST_TILES = BY_TILES ? PART_TILES : CHUNK_TILES;
 constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES,
@@ -48,8 +54,8 @@ constexpr bool APART =
               kg_attn_inbox_apart(SETS_END + ALL_WAVES * PARK_BYTES + TURN_BYTES, INBOX.bytes));
 constexpr int LDS_PEER = APART ? SETS_END : LDS_STAGE;
 constexpr int LDS_PEER_ML = LDS_PEER + (SENDS ? INBOX.sums : ROWS * PEER_STRIDE * 4);
-constexpr int LDS_PARK = larger(SETS_END, LDS_PEER + PEER_BYTES); // [ALL_WAVES]
-constexpr int LDS_ARRIVED = LDS_PARK + ALL_WAVES * PARK_BYTES;
+constexpr int LDS_PARK = larger(SETS_END, LDS_PEER + PEER_BYTES); // [LAUNCHED_WAVES]
+constexpr int LDS_ARRIVED = LDS_PARK + LAUNCHED_WAVES * PARK_BYTES;
 constexpr int LDS_TURN = LDS_ARRIVED + 16; // [ALL_WAVES]
 constexpr int LDS_USED = LDS_ARRIVED + TURN_BYTES;
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");

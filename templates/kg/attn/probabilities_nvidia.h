@@ -70,11 +70,13 @@ KG_DEV void to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS], cons
 KG_DEV bool weighs_set(int block, int end) { return UNBOUNDED ? block >= 0 : block < end; }
 
 // Of the blocks from `block` on; end: of the blocks that the wave's rows see, without any `s` are
-// products. True: weighted values are to be multiplied with `alpha`.
-template <int B>
+// products. hide(s): of keys that are not there. True: weighted values are to be multiplied with
+// `alpha`.
+template <int B, class F>
 KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[ROW_TILES],
                              column_t &m, column_t &l, const acc_t (&dots)[ROW_TILES][B], args_t a,
-                             const head_t &head, const keys_t &keys, int block, int end) {
+                             const head_t &head, const keys_t &keys, int block, int end,
+                             const F &hide) {
     token_scale_t scale[B];
     float top[ROW_TILES][COLS];
     bool exceeds = false;
@@ -84,6 +86,7 @@ KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[RO
     if (!weighs_set(block, end)) return false;
     scale_set(s, scale, a, head, keys, block);
     if (is_edge_set<B>(head, keys, block, end - block)) mask_set(s, head, keys, block, end - block);
+    hide(s);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         top[t][0] = top_of(s, t) * late_scale(head, t);
         exceeds |= top[t][0] > m[t][0] + RESCALE_AT;
@@ -97,6 +100,13 @@ KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[RO
         scale_p(s[b][t], scale[b]);
     }
     return exceeds;
+}
+template <int B>
+KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[ROW_TILES],
+                             column_t &m, column_t &l, const acc_t (&dots)[ROW_TILES][B], args_t a,
+                             const head_t &head, const keys_t &keys, int block, int end) {
+    return to_probabilities(s, alpha, m, l, dots, a, head, keys, block, end,
+                            [](float(&)[B][ROW_TILES][S_REGS]) {});
 }
 // As the second product takes them; zeros of a set that it does not weigh.
 template <int B>

@@ -47,7 +47,7 @@ constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
 // Scores are scaled as they become probabilities, of which a row is turned whose scale is negative.
 constexpr bool MAY_TURN = DESCALE != DESCALE_NONE || Q_8BIT;
 constexpr bool SCALES_LATE = (BY_MATRICES != 0 || PAIRED != 0) && SOFTCAP == 0 && ALIBI == 0 &&
-                             DESCALE != DESCALE_TOKEN && !(MAY_TURN && Q_IN_LDS);
+                             DESCALE != DESCALE_TOKEN && !(MAY_TURN && (Q_IN_LDS || PAIRED));
 constexpr int Q_LDS_WORDS = // of the waves with the same rows
     kg_attn_q_registers(ROW_TILES, kg_attn_q_lds_dims(HEAD_DIM, BY_MATRICES), NGRP, QX) * WAVE;
 constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (OWN_ROWS ? WAVES : 1) : 0;

@@ -8,7 +8,8 @@
 
 namespace kg {
 
-constexpr bool CODES = KV_8BIT || BLOCKED; // what values are cached as
+constexpr bool CACHED_CODES = KV_8BIT || BLOCKED; // what values are cached as
+constexpr bool CODES = CACHED_CODES && !PAIRED;   // and lie in LDS as
 constexpr bool THROUGH_REGISTERS = CODES || (KV_DTYPE == DTYPE_BF16 && COMPUTE_F16);
 
 constexpr int SET_ROWS = KG_MLA_SET_KEYS, SET_BLOCKS_OF = SET_ROWS / TOK;
@@ -43,10 +44,11 @@ template <class F> KG_DEV void each_piece(const F &f) {
 }
 
 // 16 bytes of a row of a set.
-KG_DEV u8 *place_of(u8 *set, int row, int column) {
+KG_DEV u32 offset_in_set(int row, int column) {
     u32 piece = (u32)column;
-    return set + piece / 8 * MATRIX_OF_SET + (u32)row * 128 + ((piece ^ (u32)row) % 8) * 16;
+    return piece / 8 * MATRIX_OF_SET + (u32)row * 128 + ((piece ^ (u32)row) % 8) * 16;
 }
+KG_DEV u8 *place_of(u8 *set, int row, int column) { return set + offset_in_set(row, column); }
 
 // The token of the lane's row in the wave's block of a set that begins with `block`. Rows behind
 // the segment are its last one: what its memory holds is a number.

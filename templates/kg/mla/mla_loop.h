@@ -2,7 +2,7 @@
 // the keys of a segment.
 #pragma once
 #if defined(KG_ISA_SM90)
-#include "kg/mla/mla_pairs_nvidia.h"
+#include "kg/mla/mla_groups_nvidia.h"
 #elif defined(KG_ISA_CDNA4)
 #include "kg/mla/mla_direct.h"
 #else

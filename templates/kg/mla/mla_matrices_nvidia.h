@@ -21,6 +21,8 @@ constexpr int SETS_AT = STAGE.queries, P_AT = SETS_AT + SLOTS * SET_BYTES,
               SUMS_AT = P_AT + STAGE.weights;
 static_assert(STAGE.bytes == STAGE_BYTES, "as gen/ counts it");
 
+constexpr int READ_SLOTS = BRINGERS ? KG_MLA_SLOTS : 0;
+
 // What waves say of rows lies before the stage: tops of the first group's waves where sums will
 // be; what sums are multiplied with; what queries were divided by; whose tops have risen.
 struct said_t {
@@ -29,15 +31,21 @@ struct said_t {
     u32 *risen;
     segment_t *segment; // waits, while registers are short
     there_t *there;     // copies of each slot
+    there_t *read;      // BRINGERS: and who has read them
+    u32 *rows;          // ... and which of a block's rows there are
 };
 KG_DEV said_t said_in(u8 *lds) {
     float *rest = (float *)(lds + LDS.round);
     u32 *risen = (u32 *)(rest + 2 * ROWS);
-    return said_t{(float *)lds,          rest,  rest + ROWS,
-                  (sums_t *)rest,        risen, (segment_t *)(risen + 4 + 2 * KG_MLA_SLOTS),
-                  (there_t *)(risen + 4)};
+    there_t *there = (there_t *)(risen + 4), *read = there + KG_MLA_SLOTS;
+    u32 *rows = (u32 *)(read + READ_SLOTS);
+    return said_t{(float *)lds,   rest,  rest + ROWS,
+                  (sums_t *)rest, risen, (segment_t *)(rows + 2 * READ_SLOTS),
+                  there,          read,  rows};
 }
-static_assert(LDS.round + ROWS * 8 + 16 + KG_MLA_SLOTS * 8 + (int)sizeof(segment_t) <= LDS_STAGE,
+static_assert(LDS.round + ROWS * 8 + 16 + KG_MLA_SLOTS * 8 + READ_SLOTS * 16 +
+                      (int)sizeof(segment_t) <=
+                  LDS_STAGE,
               "room there");
 static_assert(LDS.flag >= ROWS * 16, "tops of four waves");
 

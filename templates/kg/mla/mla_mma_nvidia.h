@@ -15,6 +15,11 @@ KG_DEV void copy_16_of(u8 *lds, const u8 *p, bool there) {
                  : "memory");
 }
 
+// 128 bytes of memory, into the L2.
+KG_DEV void bring_near(const u8 *p) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(p) : "memory");
+}
+
 // Who copies and who waits for it: `there` counts the lanes of a group whose copies have come.
 typedef u64 there_t;
 KG_DEV void there_begin(there_t *there, u32 lanes) {
@@ -35,6 +40,16 @@ KG_DEV void there_soon(there_t *there) {
                  : "r"(lds_address((const u8 *)there))
                  : "memory");
 }
+KG_DEV void there_now(there_t *there) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(lds_address((const u8 *)there))
+                 : "memory");
+}
+// Of a wave, whose products have read it.
+KG_DEV void wave_has_read(there_t *read) {
+    if (lane_id() == 0) there_now(read);
+}
 // waits: else another wave does.
 KG_DEV void await_there(const there_t *there, u32 time, bool waits) {
     u32 done = waits ? 0 : 1;
@@ -45,6 +60,19 @@ KG_DEV void await_there(const there_t *there, u32 time, bool waits) {
                      : "r"(lds_address((const u8 *)there)), "r"(time & 1)
                      : "memory");
 }
+// The group's waves have so many from here on.
+template <int N> KG_DEV void fewer_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N));
+}
+template <int N> KG_DEV void more_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N));
+}
+// The same place, in a register of its own: what follows from it has none before.
+KG_DEV u8 *lds_again(u8 *lds) {
+    return (u8 *)__cvta_shared_to_generic((size_t)opaque(lds_address(lds)));
+}
+// See mla_mma_cpu.h.
+KG_DEV void keep_pace(int) {}
 // What the wave's lanes have copied or read, all know.
 KG_DEV void meet_wave() { __syncwarp(); }
 // The waves of the first group meet; the others need not, or ALL_MEET.

@@ -12,7 +12,8 @@
 // same rows, lane by lane: P, and the maxima that it stands on, go from one to the other by one
 // place in LDS, to and fro. The halves of a set are free at different times: who weighs a half
 // brings the next set's in its place, by boxes where pages go so far, with a barrier in memory for
-// each half. Otherwise as kg/mla/mla_matrices_nvidia.h, which has what is not paired.
+// each half. Otherwise as kg/mla/mla_matrices_nvidia.h, which has what is not paired. Codes:
+// kg/mla/mla_codes_nvidia.h.
 #pragma once
 #include "kg/attn/boxes_nvidia.h"
 #include "kg/attn/probabilities_nvidia.h"
@@ -21,7 +22,7 @@
 namespace kg {
 
 constexpr int KEY_MATRICES = ceil_div(HEAD_DIM, 64), HALF_MATRICES = V_DIM / 128;
-constexpr bool BOXED = PAIRED && !SMALL_PAGE;
+constexpr bool BOXED = PAIRED && !BRINGERS && !SMALL_PAGE;
 static_assert(KEY_MATRICES - HALF_MATRICES <= WAVE, "a lane for each box of a block's half");
 typedef u32 weights_t[SET_BLOCKS_OF][4];
 
@@ -94,7 +95,8 @@ struct pairs_t {
     int part, group;
     bringer_t next;
 };
-KG_DEV u8 *set_at(const pairs_t &w, int slot) { return w.stage + SETS_AT + slot * SET_BYTES; }
+KG_DEV u8 *set_of(u8 *stage, int slot) { return stage + SETS_AT + slot * SET_BYTES; }
+KG_DEV u8 *set_at(const pairs_t &w, int slot) { return set_of(w.stage, slot); }
 KG_DEV there_t *there_of(const said_t &said, int slot, int half) {
     return said.there + 2 * slot + half;
 }
@@ -104,6 +106,15 @@ KG_DEV void bring_next(pairs_t &w, const said_t &said, int slot, const head_t &h
                w.map);
 }
 
+KG_DEV void put_all_queries(const pairs_t &w, args_t a, const segment_t &g, head_t &head,
+                            const said_t &said, int wave) {
+    put_queries(w.stage, said, a, g, wave);
+    show_lds();
+    barrier();
+    if constexpr (SCALED_Q)
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) head.scale[t][0] *=
+            said.up[w.part * WAVE_ROWS + t * NI + lane_column((int)lane_id(), 0)];
+}
 KG_DEV void start_pairs(pairs_t &w, args_t a, const segment_t &g, head_t &head, const keys_t &keys,
                         const said_t &said, int wave) {
     static_assert(KG_MLA_SLOTS >= 4, "halves of two sets");
@@ -114,12 +125,7 @@ KG_DEV void start_pairs(pairs_t &w, args_t a, const segment_t &g, head_t &head, 
     barrier();
     w.next.page = page_of_lane(keys, w.next);
     KG_LOOP for (int slot = 0; slot < 2; slot++) bring_next(w, said, slot, head, keys);
-    put_queries(w.stage, said, a, g, wave);
-    show_lds();
-    barrier();
-    if constexpr (SCALED_Q)
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) head.scale[t][0] *=
-            said.up[w.part * WAVE_ROWS + t * NI + lane_column((int)lane_id(), 0)];
+    put_all_queries(w, a, g, head, said, wave);
 }
 
 // --- products ------------------------------------------------------------------------
@@ -175,17 +181,19 @@ template <int T, int N> KG_DEV void scale_rows(acc_t (&o)[T][N], const float (&a
     KG_UNROLL for (int t = 0; t < T; t++) KG_UNROLL for (int n = 0; n < N; n++)
         KG_UNROLL for (int r = 0; r < O_REGS; r++) o[t][n][r] *= alpha[t];
 }
-// Sums come to the other group's maxima, which are never below.
-template <int T, int N>
-KG_DEV void hear_weights(weights_t &p, column_t &m, column_t &l, acc_t (&o)[T][N], const pairs_t &w,
-                         const said_t &said) {
+KG_DEV void hear_weights(weights_t &p, const pairs_t &w) {
     const line_t *from = place_of_weights(w);
-    float alpha[ROW_TILES];
-    bool risen = false;
     KG_UNROLL for (int b = 0; b < SET_BLOCKS_OF; b++) {
         line_t line = from[b * (4 * WAVE)];
         KG_UNROLL for (int j = 0; j < 4; j++) p[b][j] = line.w[j];
     }
+}
+// Sums come to the other group's maxima, which are never below.
+template <int T, int N>
+KG_DEV void hear_tops(column_t &m, column_t &l, acc_t (&o)[T][N], const pairs_t &w,
+                      const said_t &said) {
+    float alpha[ROW_TILES];
+    bool risen = false;
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         float top = said.tops[w.part * WAVE_ROWS + t * NI + lane_column((int)lane_id(), 0)];
         risen |= top > m[t][0];
@@ -245,7 +253,8 @@ KG_DEV void take_first(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_t
     bring_next(w, said, 0, head, keys);
     hear(1, w.part);
     if (at.block + SET_BLOCKS_OF < at.end) {
-        hear_weights(p, m, l, o, w, said);
+        hear_weights(p, w);
+        hear_tops(m, l, o, w, said);
         weigh_half(o, p, set_at(w, 1), 0);
         weighed(o, p);
     }
@@ -264,7 +273,8 @@ KG_DEV void take_second(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_
     int mine = at.block + SET_BLOCKS_OF;
     score_own_set(dots, w, said, at.time, mine < at.end);
     hear(0, w.part);
-    hear_weights(theirs, m, l, o, w, said);
+    hear_weights(theirs, w);
+    hear_tops(m, l, o, w, said);
     weigh_half(o, theirs, set_at(w, 0), 1);
     bool risen = weigh_scores(p, alpha, m, l, dots, w, a, head, keys, said, mine, at);
     weighed(o, theirs);
@@ -296,18 +306,11 @@ KG_DEV void attend_pairs(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], args_
     if (thread_id() == 0) KG_UNROLL for (int n = 0; n < 4; n++) there_end(said.there + n);
 }
 
-template <int T> KG_DEV void run_pairs(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
-    column_t m, l;
-    acc_t o[T][O_TILES];
-    g.kv_head = 0; // there is one
-    role_t role = role_of(g, wave);
-    head_t head = head_of(a, g, role);
-    keys_t keys = keys_of(a, g);
-    clear(m, l, o);
-    said_t said = said_in(lds);
-    if (thread_id() == 0) *said.segment = g;
-    attend_pairs(m, l, o, a, g, head, keys, said, lds + LDS_STAGE, wave);
-    barrier(); // also of the segment
+// Of a segment that has been gone through.
+template <int T>
+KG_DEV void emit_pairs(column_t &m, column_t &l, const acc_t (&o)[T][O_TILES], args_t a,
+                       segment_t &g, cut_t &cut, const role_t &role, const said_t &said, u8 *lds,
+                       int wave) {
     g = *said.segment;
     cut = parked_work(lds, wave).cut;
     float *sums = said.tops + role.row; // of the first group, then of the other
@@ -323,14 +326,22 @@ template <int T> KG_DEV void run_pairs(args_t a, segment_t &g, cut_t cut, u8 *ld
         return sums_t{m[t][0], sums[row] + sums[ROWS + row]};
     };
     emit_own(total_of, o, a, g, role, partial_slot(cut, part, g.item_start), lds);
-    finish_item(a, g, cut, lds, wave);
 }
 
-KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
-    if constexpr (PAIRED)
-        run_pairs<ROW_TILES>(a, g, cut, lds, wave);
-    else
-        run_matrices(a, g, cut, lds, wave);
+template <int T> KG_DEV void run_pairs(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
+    column_t m, l;
+    acc_t o[T][O_TILES];
+    g.kv_head = 0; // there is one
+    role_t role = role_of(g, wave);
+    head_t head = head_of(a, g, role);
+    keys_t keys = keys_of(a, g);
+    clear(m, l, o);
+    said_t said = said_in(lds);
+    if (thread_id() == 0) *said.segment = g;
+    attend_pairs(m, l, o, a, g, head, keys, said, lds + LDS_STAGE, wave);
+    barrier(); // also of the segment
+    emit_pairs(m, l, o, a, g, cut, role, said, lds, wave);
+    finish_item(a, g, cut, lds, wave);
 }
 
 } // namespace kg

@@ -29,9 +29,10 @@ typedef struct kg_mla_stage {
     int bytes;
 } kg_mla_stage;
 /* bits: of a column; blocked: of the rope part's. made: numbers are made of what is cached. paired:
- * a set for each of two groups of waves (kg/mla/mla_pairs_nvidia.h). */
+ * a set of numbers for each of two groups of waves (kg/mla/mla_pairs_nvidia.h). */
 KG_SHAPE kg_mla_stage kg_mla_stage_of(int latent, int rope, int bits, int blocked, int made,
                                       int rows, int occupancy, int paired) {
+    if (paired) bits = 16, blocked = made = 0;
     int row = blocked ? latent + rope * bits / 8 : (latent + rope) * bits / 8;
     int queries = ceil_div(latent + rope, 64) * 128 * rows, weights = rows * KG_MLA_SET_KEYS * 2;
     int scales = blocked ? kg_mla_scale_bytes(latent) : 0;
