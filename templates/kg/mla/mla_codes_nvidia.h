@@ -111,7 +111,7 @@ KG_DEV void fetch_scales(codes_t &c) {
     }
 }
 
-// Four codes. With scales no more become numbers at once than registers hold.
+// Four codes.
 KG_DEV void codes_to_numbers(u32 (&x)[2], u32 codes, float scale) {
     if constexpr (BLOCKED)
         codes_to_pairs(x, codes, scale, scale);
@@ -126,7 +126,6 @@ KG_DEV void put_numbers(u8 *set, u32 at, const u32 (&codes)[4], float scale) {
         codes_to_numbers(low, codes[2 * half], scale);
         codes_to_numbers(high, codes[2 * half + 1], scale);
         *(line_t *)(set + (at ^ half * 16)) = line_t{{low[0], low[1], high[0], high[1]}};
-        if constexpr (BLOCKED) meet_wave();
     }
 }
 KG_DEV void put_rope(u8 *set, const codes_t &c, int row) {
@@ -144,7 +143,7 @@ KG_DEV void copy_rope(u8 *set, there_t *there, const codes_t &c, int row, const 
         KG_UNROLL for (int n = 0; n < ceil_div(PIECES, 4); n++) {
         int further = further_piece<PIECES>(n), piece = first_piece() + further;
         copy_piece(place_of(set, row + r * FURTHER_ROW, V_DIM / 8 + piece), c.rows[r],
-                   piece_place(CODE_PIECES + further), h);
+                   piece_place(CODE_PIECES) + further * 16, h);
     }
     there_soon(there);
 }
@@ -177,10 +176,15 @@ KG_DEV void bring_rows_near(const bringer_t &b, const head_t &h, const keys_t &k
 template <int HALF> KG_DEV void put_half(u8 *set, there_t *there, codes_t &c, int row) {
     constexpr int FIRST = HALF * HALF_PIECES;
     u32 first = offset_in_set(row, 2 * first_piece()) + FIRST / 4 * MATRIX_OF_SET;
-    KG_UNROLL for (int r = 0; r < LANE_ROWS; r++) KG_UNROLL for (int n = 0; n < LANE_PIECES; n++) {
-        float scale = c.scales[r][BLOCKED ? (FIRST / 4 + n) / (KG_MLA_BLOCK / 64) : 0];
-        put_numbers(set, first + (u32)(n * MATRIX_OF_SET + r * FURTHER_ROW * 128), c.codes[r][n],
-                    scale);
+    // In a loop: no more become numbers at once than registers hold.
+    KG_LOOP for (int r = 0; r < LANE_ROWS; r++) {
+        KG_UNROLL for (int n = 0; n < LANE_PIECES; n++) {
+            int block = BLOCKED ? (FIRST / 4 + n) / (KG_MLA_BLOCK / 64) : 0;
+            put_numbers(set, first + (u32)(n * MATRIX_OF_SET), c.codes[0][n],
+                        r == 0 ? c.scales[0][block] : c.scales[1][block]);
+            KG_UNROLL for (int j = 0; j < 4; j++) c.codes[0][n][j] = c.codes[1][n][j];
+        }
+        first += FURTHER_ROW * 128;
     }
     if constexpr (HALF == 1) put_rope(set, c, row);
     show_lds();
@@ -229,33 +233,30 @@ KG_DEV void bring_sets(bringer_t b, const head_t &h, const keys_t &keys, u8 *lds
 template <int T>
 KG_DEV void take_left(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_t w, args_t a,
                       const head_t &head, const keys_t &keys, const said_t &said, int end) {
-    u32 time = 0;
-    int slot = 0;
     KG_LOOP for (int block = w.next.block; block < end; block += SET_BLOCKS_OF) {
+        int set = (block - w.next.block) / SET_BLOCKS_OF, slot = set % 2;
         acc_t dots[T][SET_BLOCKS_OF];
         float alpha[T], scores[SET_BLOCKS_OF][T][S_REGS];
         weights_t p;
         KG_UNROLL for (int half = 0; half < 2; half++) {
-            await_there(there_of(said, slot, half), time, true);
+            await_there(there_of(said, slot, half), (u32)set / 2, true);
             score_half(dots, half_of(half), set_at(w, slot), w.stage);
         }
         products_done<0>();
         settle(dots);
-        if (block > w.next.block) meet_others(false);
+        if (set != 0) meet_others(false);
         bool risen = to_probabilities(
             scores, alpha, m, l, dots, a, head, keys, block, end,
             [&](float(&s)[SET_BLOCKS_OF][T][S_REGS]) { hide_missing(s, said, slot); });
         pack_set(p, scores, true);
         w.part = wave_again() % 4;
-        if (block > w.next.block) hear(1, w.part); // those of the set before have been read
+        if (set != 0) hear(1, w.part); // those of the set before have been read
         say_weights(p, m, w, said);
         say(0, w.part);
         if (risen) scale_rows(o, alpha);
         weigh_half(o, p, set_at(w, slot), 0);
         weighed(o, p);
         wave_has_read(read_of(said, slot, 0));
-        time += (u32)slot;
-        slot ^= 1;
     }
     keep_pace(1);
 }

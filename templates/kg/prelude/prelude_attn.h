@@ -76,6 +76,7 @@ constexpr int TREE = 0;
 constexpr int DENSE = 0;
 constexpr int STAGED = 0;
 constexpr int PAIRED = 0;
+constexpr int BRINGERS = 0;
 constexpr int MATRICES_BYTES = 0;
 constexpr int DIRECT = 0;
 constexpr int SPARSE = 0;

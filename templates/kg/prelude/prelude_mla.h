@@ -53,6 +53,7 @@ constexpr int BOUNDED = 1;
 constexpr int STAGED = 1;
 constexpr int MATRICES_BYTES = 157696;
 constexpr int PAIRED = 0;
+constexpr int BRINGERS = 0;
 constexpr int DIRECT = 0;
 constexpr int ROW_TILES = 1;
 constexpr int WAVES = 1;
