@@ -90,7 +90,7 @@ struct codes_t {
 KG_DEV void fetch_16(u32 (&w)[4], u64 row, int at) {
     KG_UNROLL for (int j = 0; j < 4 && SPARSE; j++) w[j] = 0;
     if (SPARSE && !row) return;
-    load_plain(w, (const u8 *)row + at); // not before what was put is shown
+    load_plain(w, (const u8 *)row + at); // no other load stays behind the fence before it
 }
 KG_DEV void fetch_codes(codes_t &c, int half) {
     KG_UNROLL for (int r = 0; r < LANE_ROWS; r++) KG_UNROLL for (int n = 0; n < LANE_PIECES; n++)
@@ -191,7 +191,8 @@ template <int HALF> KG_DEV void put_half(u8 *set, there_t *there, codes_t &c, in
     there_now(there);
 }
 
-// What lay in the half before.
+// What lay in the half before. The other groups meet six times a set, which on the cpu device the
+// third keeps pace with.
 KG_DEV void await_read(const said_t &said, int slot, int half, u32 time) {
     keep_pace(half == 0 && time == 0 && slot == 0 ? 5 : 2);
     await_there(read_of(said, slot, half), time, true);
