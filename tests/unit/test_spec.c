@@ -796,8 +796,8 @@ static void test_mla_tuning_by_hand(void **state) {
     (void)state;
     static const refused_row rows[] = {
         {"mla:waves=4", "waves=4: on sm_90 two groups of four waves"},
-        {"mla:occ=2", "mt=1,waves=8,occ=2: a workgroup has 159744 bytes of LDS; sm_90 has 115712"},
-        {"mla:h=128,mt=8,l=640,r=128", "waves=8,occ=1: a workgroup has 306176 bytes of LDS; sm_90"},
+        {"mla:occ=2", "mt=1,waves=8,occ=2: a workgroup has 159392 bytes of LDS; sm_90 has 115712"},
+        {"mla:h=128,mt=8,l=640,r=128", "waves=8,occ=1: a workgroup has 305824 bytes of LDS; sm_90"},
     };
     check_target_refuses(rows, sizeof rows / sizeof rows[0], "sm_90");
     resolved(rows[0][0], "gfx942");
