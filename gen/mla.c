@@ -80,6 +80,11 @@ static int makes_fp16(const kgen_mla_spec *s) {
     return s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16;
 }
 
+/* bf16 queries become fp16, row by row. */
+static int scales_queries(const kgen_mla_spec *s) {
+    return s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16;
+}
+
 static int has_codes(const kgen_mla_spec *s) { return is_8bit(s->kv) || s->rows; }
 
 /* Numbers of the products are made of what is cached. */
@@ -90,8 +95,7 @@ static int makes_numbers(const kgen_mla_spec *s) { return has_codes(s) || makes_
  * rows apart and what tells where keys begin; found by the compiler. */
 static int is_paired(const kgen_mla_spec *s, const kgen_target *target) {
     int besides = (s->phase != KGEN_MLA_DECODE) + (s->window != 0) + (s->invariant != 0);
-    int scaled = s->rows && s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16;
-    int brings = has_codes(s) ? !s->window && !scaled : !s->sparse;
+    int brings = has_codes(s) ? !s->window && !scales_queries(s) : !s->sparse;
     return target && target->isa == KGEN_ISA_SM90 && s->row_tiles == 8 && !makes_fp16(s) &&
            brings && s->latent % 128 == 0 && s->latent <= (besides > 1 ? 384 : 512);
 }
@@ -278,7 +282,7 @@ static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
 /* Registers of a lane where rows are matrices, beside those of a bf16 cache: of numbers that are
  * made of what is cached, and of queries scaled to fp16. Found by the compiler. */
 static int32_t registers_of_numbers(const kgen_mla_spec *s) {
-    int scaled = is_8bit(s->kv) || (s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16);
+    int scaled = is_8bit(s->kv) || scales_queries(s);
     if (s->rows && s->latent > 512) return 88;
     return makes_fp16(s) || (scaled && (s->rows || s->window || width_of(s) > 576)) ? 8 : 0;
 }
@@ -297,8 +301,7 @@ static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa)
  * small pages beside edges of several tokens. Found by the compiler. */
 static int is_short_of_registers(const kgen_mla_spec *s) {
     int verify = s->phase == KGEN_MLA_VERIFY, small_page = s->page && s->page < 16;
-    int scaled = s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16;
-    return makes_fp16(s) || (scaled && (s->rows || verify)) ||
+    return makes_fp16(s) || (scales_queries(s) && (s->rows || verify)) ||
            (has_codes(s) && verify && s->window && small_page);
 }
 

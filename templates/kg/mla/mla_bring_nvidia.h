@@ -8,8 +8,7 @@
 
 namespace kg {
 
-constexpr bool CACHED_CODES = KV_8BIT || BLOCKED; // what values are cached as
-constexpr bool CODES = CACHED_CODES && !PAIRED;   // and lie in LDS as
+constexpr bool CODES = (KV_8BIT || BLOCKED) && !PAIRED; // what values lie in LDS as
 constexpr bool THROUGH_REGISTERS = CODES || (KV_DTYPE == DTYPE_BF16 && COMPUTE_F16);
 
 constexpr int SET_ROWS = KG_MLA_SET_KEYS, SET_BLOCKS_OF = SET_ROWS / TOK;

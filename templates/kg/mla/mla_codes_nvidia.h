@@ -26,18 +26,18 @@ KG_DEV there_t *read_of(const said_t &said, int slot, int half) {
     return said.read + 2 * slot + half;
 }
 // The rope part of 656-byte rows is copied, which is counted by itself.
-constexpr bool COPIES_ROPE = BRINGERS && BLOCKED && HEAD_DIM > V_DIM;
+constexpr bool COPIES_ROPE = BLOCKED && HEAD_DIM > V_DIM;
 KG_DEV void begin_halves(const said_t &said) {
     KG_UNROLL for (int n = 0; n < 4; n++) {
         there_begin(said.there + n, (COPIES_ROPE && n % 2 == 0 ? 2 : 1) * 4 * WAVE);
-        if constexpr (BRINGERS != 0) there_begin(said.read + n, 4);
+        there_begin(said.read + n, 4);
     }
     show_lds();
 }
 KG_DEV void end_halves(const said_t &said) {
     KG_UNROLL for (int n = 0; n < 4; n++) {
         there_end(said.there + n);
-        if constexpr (BRINGERS != 0) there_end(said.read + n);
+        there_end(said.read + n);
     }
 }
 
