@@ -319,6 +319,15 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
     return fits && can ? isa->by : BY_WAVE;
 }
 
+/* A third group of waves, which brings the rows of keys and values that two multiply; converted is
+ * nothing then. */
+static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
+    int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1;
+    int as_it_is =
+        bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
+    return fits && as_it_is && way_of(s, isa) == BY_MATRICES ? KG_ATTN_BRINGERS : 0;
+}
+
 /* Lines whose values need no byte permutes as they are read. */
 static int is_turned(const kgen_attn_spec *s, const isa_row *isa) {
     return way_of(s, isa) == BY_LINES && isa->values != KG_ATTN_PERMUTED;
@@ -370,7 +379,8 @@ static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
     long_queries way = way_of(s, &isa_rows[target->isa]);
     int32_t keeps = kg_attn_q_keeps(acc_registers(s, target), ahead_of(s, target),
-                                    target->wave_size, sm90, way == BY_MATRICES);
+                                    target->wave_size, sm90, way == BY_MATRICES,
+                                    bringers_of(s, &isa_rows[target->isa]));
     return way != BY_LINES && q_registers(s, target) > keeps;
 }
 
@@ -390,7 +400,8 @@ static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) 
         return kg_attn_lines_of(target->lds_bytes / s->occupancy, isa->keys, s->waves,
                                 target->wave_size, s->head_dim, s->v_dim, bits_of(s->kv),
                                 isa->values, s->descale == KGEN_DESCALE_TOKEN);
-    int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN);
+    int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN,
+                                       bringers_of(s, isa));
     return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, bits_of(s->kv), s->occupancy,
                                q_lds_bytes(s, target));
 }
@@ -495,7 +506,8 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     int32_t most = kg_attn_round_most(target->isa == KGEN_ISA_SM90);
     kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
                                      slice_dims(s, isa) / 16, part, most);
-    int32_t waves = s->waves * s->v_split, park = waves * KG_ATTN_PARK_BYTES, peers = 0;
+    int32_t bringers = bringers_of(s, isa), waves = s->waves * s->v_split, peers = 0;
+    int32_t park = (waves + bringers) * KG_ATTN_PARK_BYTES + (bringers ? KG_ATTN_GATE_BYTES : 0);
     if (s->cluster) {
         peers = kg_attn_inbox_of(rows_of(s, isa), s->v_dim, s->cluster).bytes;
         park += kg_attn_turn_bytes(waves);
@@ -904,7 +916,8 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
 /* --- launch shape and name ---------------------------------------------- */
 
 static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
-    return spec->attn.waves * spec->attn.v_split * target->wave_size;
+    int32_t bringers = bringers_of(&spec->attn, &isa_rows[target->isa]);
+    return (spec->attn.waves * spec->attn.v_split + bringers) * target->wave_size;
 }
 
 /* What templates ask instead of the phase's number, and of the target. Waves read the cache, or
@@ -917,12 +930,13 @@ FACT(is_dense, phases[spec->attn.phase].dense)
 FACT(by_matrices, way_of(&spec->attn, &isa_rows[target->isa]) == BY_MATRICES)
 FACT(by_lines,
      way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES ? 1 + isa_rows[target->isa].values : 0)
+FACT(bringers, bringers_of(&spec->attn, &isa_rows[target->isa]))
 FACT(no, 0)
 
 static const kgen__fact facts[] = {{"PART_KEYS", part_keys}, {"BOUNDED", is_bounded},
                                    {"RAGGED", is_ragged},    {"TREE", is_tree},
                                    {"DENSE", is_dense},      {"STAGED", no},
-                                   {"PAIRED", no},           {"BRINGERS", no},
+                                   {"PAIRED", no},           {"BRINGERS", bringers},
                                    {"MATRICES_BYTES", no},   {"DIRECT", no},
                                    {"SPARSE", no},           {"BY_MATRICES", by_matrices},
                                    {"BY_LINES", by_lines},   {NULL, NULL}};

@@ -102,6 +102,7 @@ static const struct {
       [KGEN_VENDOR_CPU] = name "_cpu.h"}}
     BY_VENDOR("kg/core/macros"),
     BY_VENDOR("kg/core/machine"),
+    BY_VENDOR("kg/core/gates"),
     BY_VENDOR("kg/core/fp8_read"),
     BY_VENDOR("kg/attn/mma"),
     BY_VENDOR("kg/attn/fp8"),

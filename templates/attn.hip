@@ -49,5 +49,5 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
 
 KG_ENTRY(kg_attn_args, args, kg::OCCUPANCY) {
     KG_SHARED(lds);
-    kg::run<kg::run_segment>(KG_ARGS(kg_attn_args, args), lds);
+    kg::enter<kg::run_segment>(KG_ARGS(kg_attn_args, args), lds);
 }

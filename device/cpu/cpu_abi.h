@@ -12,6 +12,13 @@
 #ifndef KGEN_DEVICE_CPU_CPU_ABI_H
 #define KGEN_DEVICE_CPU_CPU_ABI_H
 
+#include <stdint.h>
+
+enum {
+    KG_CPU_NAMED = 16,      /* gates that lie not in LDS */
+    KG_CPU_GATE_PHASE = 63, /* bit of a gate that turns when all have arrived */
+};
+
 typedef struct kg_cpu_lane {
     unsigned thread;         /* 0 .. block-1 */
     unsigned lane;           /* in its wave */
@@ -21,6 +28,7 @@ typedef struct kg_cpu_lane {
     unsigned block;          /* lanes of the workgroup */
     unsigned char *lds;      /* the workgroup's LDS, lds_bytes of the persona */
     unsigned char *exchange; /* the wave's scratch: wave_size * 256 bytes */
+    uint64_t *named;         /* the workgroup's, 0 as a launch begins */
 } kg_cpu_lane;
 
 typedef struct kg_cpu_ops {
@@ -29,6 +37,7 @@ typedef struct kg_cpu_ops {
     void (*barrier)(void);                     /* all live lanes of the workgroup */
     void (*cluster_barrier)(void);             /* of all workgroups of the cluster */
     unsigned char *(*peer_lds)(unsigned rank); /* of the cluster's workgroup number `rank` */
+    void (*await)(const uint64_t *gate, unsigned parity); /* the gate's phase is another */
 } kg_cpu_ops;
 
 #endif

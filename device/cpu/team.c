@@ -1,5 +1,5 @@
 /* Lanes of workgroups as fibers. A lane runs until it has to wait for its wave, for
- * the group or for the cluster; where lanes wait at different places, the launch fails
+ * the group, at a gate or for the cluster; where lanes wait at different places, the launch fails
  * and the message names both. */
 #include "team.h"
 
@@ -15,8 +15,16 @@ enum {
     POISON = 0xff, /* NaN in every float format */
 };
 
-typedef enum lane_stop { STOP_NONE, STOP_BARRIER, STOP_CLUSTER, STOP_SYNC, STOPS } lane_stop;
-typedef enum wave_state { WAVE_DONE, WAVE_READY, WAVE_MEETS, WAVE_DIVERGED } wave_state;
+typedef enum lane_stop {
+    STOP_NONE,
+    STOP_BARRIER,
+    STOP_CLUSTER,
+    STOP_GATE,
+    STOP_SYNC,
+    STOPS
+} lane_stop;
+/* What a wave waits for is where its lanes stopped. */
+typedef enum wave_state { WAVE_DONE, WAVE_READY, WAVE_WAITS, WAVE_DIVERGED } wave_state;
 
 typedef struct wave wave;
 typedef struct workgroup workgroup;
@@ -26,6 +34,8 @@ typedef struct lane {
     struct lane *next;  /* live lanes of the wave, in the order they run */
     wave *of;
     lane_stop stop; /* where it waits */
+    const uint64_t *gate;
+    unsigned parity; /* that the gate has while it waits */
     kgen__fiber fiber;
 } lane;
 
@@ -38,6 +48,7 @@ struct wave {
     unsigned live;
     unsigned at[STOPS]; /* lanes that wait there */
     wave_state state;
+    lane_stop stop; /* WAVE_WAITS: of all its lanes */
     unsigned char *exchange;
     unsigned char *stacks;
     unsigned lane_count;
@@ -47,6 +58,7 @@ struct wave {
 struct workgroup {
     kgen__team *of;
     unsigned char *lds;
+    uint64_t named[KG_CPU_NAMED]; /* barriers of some of the waves */
     unsigned wave_count;
     wave *waves[WAVES_MAX];
 };
@@ -68,10 +80,9 @@ static lane *end_round(wave *w) {
         w->link = &w->head;
         return w->head;
     }
-    w->state = !w->live                         ? WAVE_DONE
-               : w->at[STOP_BARRIER] == w->live ? WAVE_READY
-               : w->at[STOP_CLUSTER] == w->live ? WAVE_MEETS
-                                                : WAVE_DIVERGED;
+    w->state = w->live ? WAVE_DIVERGED : WAVE_DONE;
+    for (lane_stop stop = STOP_BARRIER; stop < STOP_SYNC; stop++)
+        if (w->live && w->at[stop] == w->live) w->state = WAVE_WAITS, w->stop = stop;
     return NULL;
 }
 
@@ -114,10 +125,19 @@ static kg_cpu_lane *op_self(void) { return &current->record; }
 static void op_wave_sync(void) { wait_at(STOP_SYNC); }
 static void op_barrier(void) { wait_at(STOP_BARRIER); }
 static void op_cluster_barrier(void) { wait_at(STOP_CLUSTER); }
+static int is_open(const uint64_t *gate, unsigned parity) {
+    return (*gate >> KG_CPU_GATE_PHASE & 1) != parity;
+}
+static void op_await(const uint64_t *gate, unsigned parity) {
+    if (is_open(gate, parity)) return;
+    current->gate = gate;
+    current->parity = parity;
+    wait_at(STOP_GATE);
+}
 static unsigned char *op_peer_lds(unsigned rank) { return current->of->of->of->groups[rank].lds; }
 
 const kg_cpu_ops kgen__team_ops = {op_self, op_wave_sync, op_barrier, op_cluster_barrier,
-                                   op_peer_lds};
+                                   op_peer_lds, op_await};
 
 static void wave_free(wave *w) {
     if (w->stacks) kgen__stacks_unmap(w->stacks, w->lane_count);
@@ -157,6 +177,7 @@ static wave *wave_create(workgroup *group, unsigned index) {
         l->record.wave = index;
         l->record.lds = group->lds;
         l->record.exchange = w->exchange;
+        l->record.named = group->named;
         kgen__fiber_init(&l->fiber, w->stacks + stride * i, kgen__stack_bytes() - colour(i),
                          lane_main, l);
     }
@@ -231,6 +252,7 @@ static void run_round(wave *w) {
 static const char *const stop_names[STOPS] = {
     [STOP_BARRIER] = "the barrier",
     [STOP_CLUSTER] = "the cluster's barrier",
+    [STOP_GATE] = "a gate",
     [STOP_SYNC] = "wave_sync",
 };
 
@@ -258,37 +280,69 @@ static kgen_status lanes_diverged(const wave *w, kgen_error *err) {
 static kgen_status waves_diverged(const wave *a, const wave *b, kgen_error *err) {
     return kgen_fail(err, KGEN_E_DEVICE,
                      "workgroup %u: wave %u waits at %s while wave %u waits at %s",
-                     a->head->record.group, a->head->record.wave, stop_names[a->head->stop],
-                     b->head->record.wave, stop_names[b->head->stop]);
+                     a->head->record.group, a->head->record.wave, stop_names[a->stop],
+                     b->head->record.wave, stop_names[b->stop]);
 }
 
 /* --- a cluster --------------------------------------------------------------- */
 
-/* One pass takes each wave that is ready to its next barrier, beginning with number `first`. */
-static kgen_status pass(workgroup *group, unsigned waves, unsigned first, kgen_error *err) {
-    const wave *ready = NULL, *meets = NULL;
-    for (unsigned i = 0; i < waves; i++) {
-        wave *w = group->waves[(first + i) % waves];
-        if (w->state != WAVE_READY) continue;
-        run_round(w);
-        if (w->state == WAVE_DIVERGED) return lanes_diverged(w, err);
-        if (w->state == WAVE_READY) ready = w;
-        if (w->state == WAVE_MEETS) meets = w;
-    }
-    return ready && meets ? waves_diverged(ready, meets, err) : KGEN_OK;
+static int can_go(const wave *w) {
+    if (w->state != WAVE_WAITS || w->stop != STOP_GATE) return w->state == WAVE_READY;
+    return is_open(w->head->gate, w->head->parity);
 }
 
-static unsigned count_waves(const workgroup *group, unsigned waves, wave_state state) {
-    unsigned count = 0;
-    for (unsigned i = 0; i < waves; i++) count += group->waves[i]->state == state;
-    return count;
+/* Each wave that can goes on to where it waits next, beginning with number `first`. */
+static kgen_status pass(workgroup *group, unsigned waves, unsigned first, int *went,
+                        kgen_error *err) {
+    *went = 0;
+    for (unsigned i = 0; i < waves; i++) {
+        wave *w = group->waves[(first + i) % waves];
+        if (!can_go(w)) continue;
+        *went = 1;
+        run_round(w);
+        if (w->state == WAVE_DIVERGED) return lanes_diverged(w, err);
+    }
+    return KGEN_OK;
+}
+
+/* Where all that have not left wait: STOP_NONE where they have, an error at different places. */
+static kgen_status common_stop(const workgroup *group, unsigned waves, lane_stop *stop,
+                               kgen_error *err) {
+    const wave *one = NULL;
+    *stop = STOP_NONE;
+    for (unsigned i = 0; i < waves; i++) {
+        const wave *w = group->waves[i];
+        if (w->state == WAVE_DONE) continue;
+        if (one && (w->stop != one->stop || w->stop == STOP_GATE))
+            return waves_diverged(one, w, err);
+        one = w;
+        *stop = w->stop;
+    }
+    return *stop == STOP_GATE ? waves_diverged(one, one, err) : KGEN_OK;
 }
 
 /* Who met goes on. */
-static unsigned let_go(workgroup *group, unsigned waves) {
-    for (unsigned i = 0; i < waves; i++)
-        if (group->waves[i]->state == WAVE_MEETS) group->waves[i]->state = WAVE_READY;
-    return count_waves(group, waves, WAVE_READY);
+static unsigned let_go(workgroup *group, unsigned waves, lane_stop stop) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < waves; i++) {
+        wave *w = group->waves[i];
+        if (w->state != WAVE_WAITS || w->stop != stop) continue;
+        w->state = WAVE_READY;
+        count++;
+    }
+    return count;
+}
+
+/* Until all wait for the cluster, or have left. */
+static kgen_status run_group(workgroup *group, unsigned waves, unsigned *start, kgen_error *err) {
+    lane_stop stop = STOP_BARRIER;
+    do {
+        for (int went = 1; went; *start += waves - 1)
+            KGEN_TRY(pass(group, waves, *start, &went, err));
+        KGEN_TRY(common_stop(group, waves, &stop, err));
+        if (stop == STOP_BARRIER) let_go(group, waves, stop);
+    } while (stop == STOP_BARRIER);
+    return KGEN_OK;
 }
 
 static kgen_status begin(kgen__team *team, unsigned waves, unsigned first, uint64_t chance,
@@ -298,6 +352,7 @@ static kgen_status begin(kgen__team *team, unsigned waves, unsigned first, uint6
         workgroup *group = &team->groups[n];
         KGEN_TRY(grow(group, waves, err));
         memset(group->lds, POISON, lds_of(team->persona));
+        memset(group->named, 0, sizeof group->named);
         for (unsigned i = 0; i < waves; i++) {
             unsigned left = team->work->block - i * size;
             enlist(group->waves[i], left < size ? left : size, first + n, chance & 1);
@@ -314,13 +369,11 @@ kgen_status kgen__team_run(kgen__team *team, const kgen__cpu_work *work, unsigne
     KGEN_TRY(begin(team, waves, first, chance, err));
     unsigned start = (unsigned)((chance >> 1) % waves);
     do { /* from one meeting of the cluster to the next */
-        for (unsigned n = 0; n < work->cluster; n++) {
-            workgroup *group = &team->groups[n];
-            for (; count_waves(group, waves, WAVE_READY); start += waves - 1)
-                KGEN_TRY(pass(group, waves, start, err));
-        }
+        for (unsigned n = 0; n < work->cluster; n++)
+            KGEN_TRY(run_group(&team->groups[n], waves, &start, err));
         live = 0;
-        for (unsigned n = 0; n < work->cluster; n++) live += let_go(&team->groups[n], waves);
+        for (unsigned n = 0; n < work->cluster; n++)
+            live += let_go(&team->groups[n], waves, STOP_CLUSTER);
     } while (live);
     return KGEN_OK;
 }

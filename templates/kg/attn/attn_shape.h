@@ -96,7 +96,9 @@ KG_SHAPE int kg_attn_ahead(int acc_registers, int row_tiles, int wave, int sm90)
     return (wave == 64 || sm90 ? 64 : 32) / (half ? 2 : 1);
 }
 /* Of Q; more lie in LDS. ahead: of K. */
-KG_SHAPE int kg_attn_q_keeps(int acc_registers, int ahead, int wave, int sm90, int buffered) {
+KG_SHAPE int kg_attn_q_keeps(int acc_registers, int ahead, int wave, int sm90, int buffered,
+                             int bringers) {
+    if (bringers) return 0;
     if (buffered) return acc_registers > 96 ? 0 : 32;
     if (wave == 64) return acc_registers + 2 * ahead <= 160 ? 32 : 16;
     return sm90 ? 32 : 16;
@@ -161,6 +163,8 @@ KG_SHAPE int kg_attn_at_once(int pieces, int wave, int keys) {
 /* As matrices, with which four waves multiply that have 16 query rows each. Behind the sets
  * lies what a wave knows of its work. Matrices begin at multiples of KG_ATTN_SWIZZLE bytes. */
 enum { KG_ATTN_PARK_BYTES = 192, KG_ATTN_SWIZZLE = 1024 };
+/* Of eight waves with rows: a third group brings their sets (kg/attn/bringers_nvidia.h). */
+enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 144 };
 
 /* A row of LDS is 128 bytes of a token, 64 dims of 16 bits; what the cache has in other
  * types waits as it comes (raw) and is converted from there. */
@@ -174,7 +178,8 @@ KG_SHAPE kg_attn_sets kg_attn_matrices_at(int blocks, int slots, int keys, int h
 }
 /* As many blocks as registers, which hold scores of two sets, and LDS have room for; three
  * slots rather than two. keys: of a block. q_bytes: of queries that lie in LDS, too. */
-KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales) {
+KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales, int bringers) {
+    if (bringers) return acc_registers > 128 ? 2 : acc_registers > 96 ? 4 : 8;
     if (token_scales) acc_registers += 48; /* a lane has those of its scores */
     return acc_registers > 160 ? 1 : acc_registers > 96 ? 2 : 4;
 }

@@ -8,6 +8,7 @@
 // first; the others are steps of constants and of one product.
 #pragma once
 #include "kg/attn/buffer.h"
+#include "kg/core/gates.h"
 #include "kg/attn/probabilities_nvidia.h"
 
 namespace kg {
@@ -168,6 +169,16 @@ KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], con
 
 // --- the way through a segment ----------------------------------------------------
 
+// BRINGERS: what they and the waves with rows tell each other of the slots.
+struct gates_t {
+    gate_t keys_there[3], values_there[3]; // all their lanes arrive
+    gate_t keys_read[3], values_read[3];   // each wave with rows
+    gate_t stage_free;                     // of each segment that had something else there
+    u32 sets[WAVES];                       // that a wave has gone through
+};
+static_assert(!BRINGERS || (SLOTS <= 3 && !HAS_RAW), "a gate a slot");
+static_assert(sizeof(gates_t) <= KG_ATTN_GATE_BYTES || !BRINGERS, "room for them");
+
 // Keys are a set ahead of values: the scores of a set follow the values of the set before
 // through the matrix units, and while values are weighed scores become probabilities. Step i,
 // from -1 on, brings keys of set i + 1 and values of set i, AHEAD steps before they are needed.
@@ -176,6 +187,8 @@ struct ring_t {
     int k, v;         // slots of the step
     int raw;          // slot of what is to be converted next
     i32 page, v_page; // of the sets of keys and values that are brought next, as set_page has them
+    gates_t *gates;
+    u32 time, v_time; // that sets have been in the slots of the step
 };
 constexpr int RAW_KEYS = SET_KEYS * K_PIECES * 16; // bytes of keys in a raw slot
 KG_DEV u8 *raw_slot(const ring_t &r, int slot) { return r.slots + slot * SETS.raw; }
@@ -232,10 +245,30 @@ KG_DEV void convert_step(const ring_t &r, int wave) {
     convert_rows<V_PIECES>(v, HAS_RAW ? raw + RAW_KEYS : v, wave);
     show_lds();
 }
-// What was brought for the step is there for all waves.
-KG_DEV void await_step() {
-    if constexpr (!CONVERTED) copies_done<AHEAD - 1>();
-    barrier(); // whose products with what the next copies overwrite are done
+// What was brought for the step is there for all waves: its keys, and values.
+KG_DEV void await_keys(const ring_t &r) {
+    if constexpr (BRINGERS != 0) {
+        gate_await(&r.gates->keys_there[r.k], r.time);
+    } else {
+        if constexpr (!CONVERTED) copies_done<AHEAD - 1>();
+        barrier(); // whose products with what the next copies overwrite are done
+    }
+}
+KG_DEV void await_values(const ring_t &r) {
+    if constexpr (BRINGERS != 0) gate_await(&r.gates->values_there[r.v], r.v_time);
+}
+KG_DEV void await_last_values(const ring_t &r) {
+    if constexpr (BRINGERS != 0)
+        await_values(r);
+    else
+        await_keys(r);
+}
+// The wave's products with what lies in a slot are done.
+KG_DEV void keys_are_read(const ring_t &r, int slot) {
+    if constexpr (BRINGERS != 0) gate_arrive_wave(&r.gates->keys_read[slot]);
+}
+KG_DEV void values_are_read(const ring_t &r, int slot) {
+    if constexpr (BRINGERS != 0) gate_arrive_wave(&r.gates->values_read[slot]);
 }
 // Where a raw slot's rows were that are converted.
 KG_DEV void bring_raw(ring_t &r, const head_t &h, const keys_t &keys, int first, int block, int end,
@@ -248,11 +281,13 @@ KG_DEV void bring_raw(ring_t &r, const head_t &h, const keys_t &keys, int first,
 // the next step's rows are converted.
 KG_DEV void start_step(ring_t &r, const head_t &h, const keys_t &keys, int first, int block,
                        int end, int wave) {
-    if constexpr (!HAS_RAW)
+    if constexpr (!HAS_RAW && !BRINGERS)
         bring_step(r, k_slot(r, r.v), v_slot(r, slot_before(r.v, SLOTS)), h, keys, first,
                    block + AHEAD * SET_BLOCKS, end, wave);
     r.v = r.k;
     r.k = slot_after(r.k, SLOTS);
+    r.v_time = r.time;
+    r.time += r.k == 0;
     if constexpr (CONVERTED) convert_step(r, wave);
     if constexpr (HAS_RAW)
         bring_raw(r, h, keys, first, block + (AHEAD + 1) * SET_BLOCKS, end, wave);
@@ -285,7 +320,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     constexpr int B = WAY::BLOCKS;
     int first = first_set(g), mine = own_block(way, wave);
     acc_t dots[T][B];
-    if constexpr (Q_IN_LDS) {
+    if constexpr (Q_IN_LDS && !BRINGERS) {
         show_lds();
         r = fill_ring(slots, g, head, keys, wave);
     }
@@ -294,32 +329,38 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     if constexpr (CONVERTED) convert_step(r, wave);
     if constexpr (HAS_RAW)
         bring_raw(r, head, keys, first, first + (AHEAD - 1) * SET_BLOCKS, g.block_end, wave);
-    await_step();
+    await_keys(r);
     score_own(way, dots, q, queries, k_slot(r, r.k), wave);
     start_step(r, head, keys, first, first - SET_BLOCKS, g.block_end, wave);
     products_done<0>();
     settle(dots);
+    keys_are_read(r, r.v);
     float scores[B][ROW_TILES][S_REGS];
     to_probabilities(scores, alpha, m, l, dots, a, head, keys, first + mine, end);
     pack_set(p, scores, weighs_set(first + mine, end));
     KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
         float s[B][ROW_TILES][S_REGS];
-        await_step();
+        await_keys(r);
         score_own(way, dots, q, queries, k_slot(r, r.k), wave);
-        weigh_own(way, o, p, v_slot(r, r.v), wave);
+        await_values(r);
+        int weighed = r.v;
+        weigh_own(way, o, p, v_slot(r, weighed), wave);
         start_step(r, head, keys, first, block - SET_BLOCKS, g.block_end, wave);
         products_done<1>();
         settle(dots);
+        keys_are_read(r, r.v);
         bool raised = to_probabilities(s, alpha, m, l, dots, a, head, keys, block + mine, end);
         products_done<0>();
         settle(o);
+        values_are_read(r, weighed);
         if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
         pack_set(p, s, weighs_set(block + mine, end));
     }
-    await_step();
+    await_last_values(r);
     weigh_own(way, o, p, v_slot(r, r.v), wave);
     products_done<0>();
     settle(o);
+    values_are_read(r, r.v);
 }
 
 } // namespace kg

@@ -55,7 +55,7 @@ KG_DEV void meet_first_wave(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], u8
     static_assert(!SHARES_SETS || (T == 2 && (SHARERS - 1) * QUADS * WAVE * 16 <= SETS.bytes),
                   "room for what waves have");
     quad_t *place = (quad_t *)lds + lane_id();
-    barrier(); // all have read their values
+    meet_rows(); // all have read their values
     if (wave > 0 && wave < SHARERS) {
         quad_t *to = place + (wave - 1) * (QUADS * WAVE);
         *to = quad_t{{m[0][0], m[T - 1][0], l[0][0], l[T - 1][0]}};
@@ -64,7 +64,7 @@ KG_DEV void meet_first_wave(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], u8
             to[(n + 1) * WAVE] = quad_t{{x[0], x[1], x[2], x[3]}};
         }
     }
-    barrier();
+    meet_rows();
     if (wave > 0) return;
     KG_LOOP for (int other = 0; other < SHARERS - 1; other++) {
         const quad_t *from = place + other * (QUADS * WAVE);

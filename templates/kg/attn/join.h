@@ -19,14 +19,14 @@ KG_DEV void take_workspace(args_t a) {
 template <class W> KG_DEV arrival_t arrive(args_t a, const segment_t &g, const W &those, u8 *lds) {
     int *flag = (int *)(lds + LDS_FLAG);
     release_device();
-    barrier();
+    meet_rows();
     if (late_thread() == 0) {
         u32 owner = atomic_load(&a.workspace->owner);
         u64 before = atomic_add(counter_of(a, g, those), counted<u64>(a.ticket));
         arrival_t how = arrival_of(before, a.ticket, parts_of(those));
         *flag = owner == a.ticket ? how : ARRIVED_AMISS;
     }
-    barrier();
+    meet_rows();
     arrival_t how = (arrival_t)*flag;
     if (how != ARRIVED) acquire_device();
     return how;
@@ -173,7 +173,7 @@ KG_DEV void join_sequence(args_t a, const segment_t &g, u8 *lds, int wave) {
     arrival_t how = arrive(a, g, m, lds);
     if (how != ARRIVED) join_rows(a, g, m, wave, ALL_WAVES, how);
     if (how == ARRIVED_AMISS && late_thread() == 0) report_workspace(a, m.seq);
-    barrier();
+    meet_rows();
     if (how == ARRIVED_LAST && late_thread() == 0) store(counter_of(a, g, m), COUNTER_AT_REST<u64>);
 }
 
@@ -202,7 +202,7 @@ KG_DEV int of_lane(int x, u32 lane) { return (int)shuffle((u32)x, lane); }
 KG_DEV void join_group(args_t args, const segment_t &g, int wave) {
     group_t group = group_of_wave(args, g.seq.line);
     release_device();
-    barrier();
+    meet_rows();
     KG_LOOP for (int base = group.first; base < group.end; base += WAVE * ALL_WAVES)
         KG_LOOP for (int n = 0; n < 2; n++) {
         args_t a = reread(args); // or all of them are held

@@ -1,6 +1,7 @@
 // Long queries by way of LDS, from which groups of waves multiply; others as they are.
 #pragma once
 #include "kg/attn/direct.h"
+#include "kg/attn/bringers_nvidia.h"
 #include "kg/attn/few_rows_nvidia.h"
 
 namespace kg {
@@ -8,6 +9,7 @@ namespace kg {
 // The first keys and values come while queries do. A fence for queries in LDS would wait for them.
 KG_DEV ring_t look_ahead(const segment_t &g, const head_t &head, const keys_t &keys, u8 *lds,
                          int wave) {
+    if constexpr (BRINGERS != 0) return begin_ring(g, lds, wave);
     if (!BUFFERED || Q_IN_LDS || is_empty(g)) return ring_t{};
     return fill_ring(lds + LDS_STAGE, g, head, keys, wave);
 }
@@ -20,6 +22,7 @@ KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, c
         return;
     }
     int end = block_end_of(a, g, role);
+    if constexpr (BRINGERS != 0) show_queries(g, wave), note_sets(ring, g, wave);
     if constexpr (SHARES_SETS) {
         if (has_few_rows(g)) {
             attend_few(m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE, wave, end);
@@ -29,6 +32,14 @@ KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, c
     if constexpr (BUFFERED)
         attend_buffered(together_t{}, m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE,
                         wave, end);
+}
+
+template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
+KG_DEV void enter(args_t a, u8 *lds) {
+    if constexpr (BRINGERS != 0)
+        run_groups<SEGMENT>(a, lds);
+    else
+        run<SEGMENT>(a, lds);
 }
 
 } // namespace kg

@@ -114,7 +114,10 @@ KG_DEV void multiply(acc_t (&o)[2][N], int first, const u32 (&a)[4], matrix_t b,
 // a: rows of A, 64 of them.
 template <int TILES, bool TURNED, int N>
 KG_DEV void multiply(acc_t (&o)[2][N], int first, matrix_t a, matrix_t b, bool add) {
-    if constexpr (TILES == 4) {
+    static_assert(TILES == 8 || TILES == 4 || TILES == 2 || TILES == 1, "a shape it has");
+    if constexpr (TILES == 8) {
+        KG_MULTIPLY(8, KG_DESCRIBE("%64"), "a", "%65", "%66", "0, %67", KG_MATRICES)
+    } else if constexpr (TILES == 4) {
         KG_MULTIPLY(4, KG_DESCRIBE("%32"), "a", "%33", "%34", "0, %35", KG_MATRICES)
     } else if constexpr (TILES == 2) {
         KG_MULTIPLY(2, KG_DESCRIBE("%16"), "a", "%17", "%18", "0, %19", KG_MATRICES)

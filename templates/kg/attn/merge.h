@@ -227,7 +227,7 @@ KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wa
     if constexpr (CASCADE)
         if (is_joined(g) && (g.whole || how != ARRIVED)) join(a, g, lds, wave);
     if constexpr (PARKS_SEGMENT) share.first = fetched(share.first);
-    barrier();
+    meet_rows();
     // After all has been read: who else counts here until then is noticed.
     if (how == ARRIVED_LAST && late_thread() == 0)
         store(counter_of(a, g, share), COUNTER_AT_REST<u64>);
@@ -329,7 +329,7 @@ KG_DEV void report(args_t a, const seq_t &s, const extent_t &e) {
 // workgroup's number.
 // Then tokens past the last sequence.
 KG_DEV void finish(args_t a, u32 part) {
-    i64 wave = (i64)part * LAUNCHED_WAVES + wave_id(), waves = (i64)a.workgroups * LAUNCHED_WAVES;
+    i64 wave = (i64)part * MEETING_WAVES + wave_id(), waves = (i64)a.workgroups * MEETING_WAVES;
     if (!RAGGED && !a.error) return;
     KG_LOOP for (i64 n = wave; n < a.num_seqs; n += waves) {
         extent_t e = extent_of(a, CASCADE ? (int)opaque((u32)n) : (int)n);

@@ -1,6 +1,7 @@
 // Rows of the output, and where what leads to them lies in LDS.
 #pragma once
 #include "kg/attn/softmax.h"
+#include "kg/core/gates.h"
 
 namespace kg {
 
@@ -14,6 +15,15 @@ KG_DEV int wave_again() { return (int)read_lane(late_thread() / WAVE, 0); }
 constexpr int ALL_WAVES = WAVES * V_SPLIT; // that have rows; others bring them keys
 constexpr int LAUNCHED_WAVES = ALL_WAVES + BRINGERS;
 static_assert(LAUNCHED_WAVES * WAVE == KG_WORKGROUP, "as it is launched");
+// Who brings keys goes its own way (kg/attn/bringers_nvidia.h), or meets the others.
+constexpr bool RUNS_AHEAD = BRINGERS != 0 && !STAGED;
+constexpr int MEETING_WAVES = RUNS_AHEAD ? ALL_WAVES : LAUNCHED_WAVES;
+KG_DEV void meet_rows() {
+    if constexpr (RUNS_AHEAD)
+        meet_at<MEETING_WAVES * WAVE>(1);
+    else
+        barrier();
+}
 // Who brings keys has no row.
 KG_DEV int merging(int wave) { return BRINGERS && wave >= ALL_WAVES ? ROWS : wave; }
 
@@ -57,7 +67,8 @@ constexpr int LDS_PEER_ML = LDS_PEER + (SENDS ? INBOX.sums : ROWS * PEER_STRIDE 
 constexpr int LDS_PARK = larger(SETS_END, LDS_PEER + PEER_BYTES); // [LAUNCHED_WAVES]
 constexpr int LDS_ARRIVED = LDS_PARK + LAUNCHED_WAVES * PARK_BYTES;
 constexpr int LDS_TURN = LDS_ARRIVED + 16; // [ALL_WAVES]
-constexpr int LDS_USED = LDS_ARRIVED + TURN_BYTES;
+constexpr int LDS_GATES = LDS_ARRIVED + TURN_BYTES;
+constexpr int LDS_USED = LDS_GATES + (RUNS_AHEAD ? KG_ATTN_GATE_BYTES : 0);
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 // Waits in LDS while registers are short; all lanes of a wave put the same there.

@@ -8,6 +8,7 @@ struct kg_cpu_lane {
     unsigned thread, lane, wave, group, groups, block;
     unsigned char *lds;
     unsigned char *exchange;
+    u64 *named;
 };
 struct kg_cpu_ops {
     kg_cpu_lane *(*self)(void);
@@ -15,6 +16,7 @@ struct kg_cpu_ops {
     void (*barrier)(void);
     void (*cluster_barrier)(void);
     unsigned char *(*peer_lds)(unsigned rank);
+    void (*await)(const u64 *gate, unsigned parity);
 };
 static const kg_cpu_ops *kg_ops;
 extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_ops *ops) {

@@ -1,0 +1,42 @@
+// Gates on the cpu device; see gates_nvidia.h. A gate's low half says how many it counts, the next
+// bits how many have arrived.
+#pragma once
+#include "kg/core/machine.h"
+
+namespace kg {
+
+typedef u64 gate_t;
+constexpr int GATE_PHASE = 63, GATE_ARRIVED = 32; // bits; see cpu_abi.h
+KG_DEV void gate_begin(gate_t *gate, u32 count) { *gate = count; }
+KG_DEV u32 gate_time(const gate_t *gate) { return (u32)(*gate >> GATE_PHASE); }
+KG_DEV void gate_arrive(gate_t *gate) {
+    u64 count = *gate & 0xffffffffu, arrived = (*gate >> GATE_ARRIVED & 0x7fffffffu) + 1;
+    u64 phase = *gate >> GATE_PHASE;
+    if (arrived == count) phase ^= 1, arrived = 0;
+    *gate = phase << GATE_PHASE | arrived << GATE_ARRIVED | count;
+}
+KG_DEV void gate_arrive_copied(gate_t *gate) { gate_arrive(gate); }
+KG_DEV void gate_arrive_wave(gate_t *gate) {
+    kg_ops->wave_sync();
+    if (lane_id() == 0) gate_arrive(gate);
+}
+KG_DEV void gate_await(const gate_t *gate, u32 time) {
+    kg_ops->wave_sync(); // all lanes find it as it is now
+    kg_ops->await(gate, time & 1);
+}
+
+template <int THREADS> KG_DEV void meet_at(int n) {
+    gate_t *gate = kg_ops->self()->named + n;
+    u32 time = gate_time(gate);
+    kg_ops->wave_sync();
+    if (lane_id() == 0) {
+        *gate = (*gate & ~(u64)0xffffffffu) | THREADS / WAVE;
+        gate_arrive(gate);
+    }
+    gate_await(gate, time);
+}
+
+template <int N> KG_DEV void fewer_registers() {}
+template <int N> KG_DEV void more_registers() {}
+
+} // namespace kg
