@@ -9,7 +9,7 @@
 namespace kg {
 
 // Of a lane: of waves with rows, and of those that bring them keys.
-constexpr int ROW_REGISTERS = 216, BRINGING_REGISTERS = 72;
+constexpr int ROW_REGISTERS = 208, BRINGING_REGISTERS = 88;
 constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS * WAVE_KEYS) : 1;
 
 // Where sets come there lie, too, what waves say of few rows and parts of a row that are merged.
@@ -21,33 +21,40 @@ constexpr u32 STAGE_USED = 1u << 31; // beside a number of sets
 KG_DEV u32 sets_of(const segment_t &g) {
     return is_empty(g) ? 0 : (u32)ceil_div(g.block_end - first_set(g), SET_BLOCKS);
 }
-// As a segment begins: its first sets may be there. Who reads queries in LDS meets who wrote them.
-KG_DEV ring_t begin_ring(const segment_t &g, u8 *lds, int wave) {
-    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+// Who reads queries in LDS meets who writes them.
+KG_DEV void meet_readers(const segment_t &g, int wave) {
     if (has_few_rows(g))
         meet_rows();
     else
         meet_at<4 * WAVE>(2 + wave / 4);
+}
+// As a segment begins: its first sets may be there.
+KG_DEV ring_t begin_ring(const segment_t &g, u8 *lds, int wave) {
+    gates_t *gates = (gates_t *)(lds + LDS_GATES);
     u32 sets = gates->sets[wave];
+    if constexpr (!BRINGS_Q) meet_readers(g, wave);
     if (sets & STAGE_USED) gate_arrive_wave(&gates->stage_free);
     sets &= ~STAGE_USED;
     int slot = (int)(sets % SLOTS);
     ring_t r = {lds + LDS_STAGE, slot, slot_before(slot, SLOTS), 0, 0, 0};
     r.gates = gates;
     r.time = sets / SLOTS;
+    r.segments = gates->segments[wave];
     return r;
 }
-KG_DEV void show_queries(const segment_t &g, int wave) {
-    show_lds();
-    if (has_few_rows(g))
-        meet_rows();
-    else
-        meet_at<4 * WAVE>(2 + wave / 4);
+KG_DEV void await_queries(const ring_t &r, const segment_t &g, int wave) {
+    if constexpr (BRINGS_Q) {
+        gate_await(&r.gates->q_there, r.segments);
+    } else {
+        show_lds();
+        meet_readers(g, wave);
+    }
 }
 // For the next segment.
 KG_DEV void note_sets(const ring_t &r, const segment_t &g, int wave) {
     u32 sets = r.time * SLOTS + (u32)r.k + sets_of(g);
     r.gates->sets[wave] = sets | (uses_stage(g) ? STAGE_USED : 0);
+    r.gates->segments[wave] = r.segments + 1;
 }
 
 // --- who brings ---------------------------------------------------------------------
@@ -55,7 +62,28 @@ KG_DEV void note_sets(const ring_t &r, const segment_t &g, int wave) {
 struct bringer_t {
     int slot, wave; // of the next set; number of the wave
     u32 time;       // that sets have been in the slot
+    u32 segments;
 };
+
+// Rows that there are of the segment's row block, each wave some that follow one another.
+KG_DEV void bring_queries(args_t a, const segment_t &g, gates_t *gates, u8 *lds, int wave,
+                          u32 time) {
+    constexpr int PIECES = HEAD_DIM / 8, EACH = ROWS / KG_ATTN_BRINGERS;
+    constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
+    int first = wave * EACH, end = g.seq.q_len * GROUP - g.row_block * ROWS;
+    if constexpr (!BRINGS_Q) return;
+    gate_await(&gates->q_read, time + 1); // the time before this one
+    end = smaller(end, first + EACH);
+    KG_LOOP for (int row = first + row_of_lane<PIECES>(); row < end; row += AT_ONCE) {
+        const u8 *from = q_row(a, g, row);
+        KG_UNROLL for (int n = 0; n < PIECES; n += LANES) {
+            u32 piece = piece_of_lane<PIECES>(n);
+            u8 *to = (u8 *)q_matrix(lds, row, (int)piece / 8) + row % 64 * 128;
+            copy_16(to + (piece ^ (u32)row) % 8 * 16, from + piece * 16);
+        }
+    }
+    gate_arrive_copied(&gates->q_there);
+}
 
 template <int PIECES>
 KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, const u8 *from, i64 page_bytes,
@@ -67,9 +95,9 @@ KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, const u8 *from
     gate_arrive_copied(there);
 }
 
-KG_DEV void bring_segment(bringer_t &b, const segment_t &g, const head_t &h, const keys_t &keys,
-                          gates_t *gates, u8 *slots) {
-    ring_t r = {slots};
+KG_DEV void bring_segment(bringer_t &b, args_t a, const segment_t &g, const head_t &h,
+                          const keys_t &keys, gates_t *gates, u8 *lds) {
+    ring_t r = {lds + LDS_STAGE};
     i32 page[TURNS], v_page[TURNS] = {};
     int v_slot_before = 0, first = first_set(g);
     u32 v_time = 0;
@@ -84,7 +112,10 @@ KG_DEV void bring_segment(bringer_t &b, const segment_t &g, const head_t &h, con
             b.slot = slot_after(slot, SLOTS);
             b.time += b.slot == 0;
         }
-        if (block > first)
+        if (block == first)
+            bring_queries(a, parked_segment(lds, b.wave + ALL_WAVES), gates, lds, b.wave,
+                          b.segments);
+        else
             bring_part<V_PIECES>(v_slot(r, v_slot_before), &gates->values_there[v_slot_before],
                                  &gates->values_read[v_slot_before], h.v, h.v_page, h.v_token, keys,
                                  v_page, block - SET_BLOCKS, b.wave, v_time);
@@ -99,19 +130,24 @@ KG_DEV void bring_segment(bringer_t &b, const segment_t &g, const head_t &h, con
 KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
     gates_t *gates = (gates_t *)(lds + LDS_GATES);
     work_t work = first_work(a);
-    bringer_t b = {0, wave - ALL_WAVES, 0};
+    bringer_t b = {0, wave - ALL_WAVES, 0, 0};
     u32 frees = 0;
     bool used = false;
     while (work.unit < work.end) {
         segment_t g = segment_at(work, a);
+        parked_work(lds, wave) = work; // registers are few
+        parked_segment(lds, wave) = g;
         if (g.shares) {
             if (used) gate_await(&gates->stage_free, frees++);
             used = uses_stage(g);
-            if (!is_empty(g))
-                bring_segment(b, g, head_of(a, g, role_of(g, 0)), keys_of(a, g), gates,
-                              lds + LDS_STAGE);
+            if (is_empty(g))
+                bring_queries(a, g, gates, lds, b.wave, b.segments);
+            else
+                bring_segment(b, a, g, head_of(a, g, role_of(g, 0)), keys_of(a, g), gates, lds);
+            b.segments++;
         }
-        work_advance(work, g, a);
+        work = parked_work(lds, wave);
+        work_advance(work, parked_segment(lds, wave), a);
     }
 }
 
@@ -124,8 +160,10 @@ KG_DEV void begin_gates(u8 *lds) {
             gate_begin(&gates->keys_read[n], ALL_WAVES);
             gate_begin(&gates->values_read[n], ALL_WAVES);
         }
+        gate_begin(&gates->q_there, BRINGERS * WAVE);
+        gate_begin(&gates->q_read, ALL_WAVES);
         gate_begin(&gates->stage_free, ALL_WAVES);
-        KG_UNROLL for (int n = 0; n < ALL_WAVES; n++) gates->sets[n] = 0;
+        KG_UNROLL for (int n = 0; n < ALL_WAVES; n++) gates->sets[n] = gates->segments[n] = 0;
     }
     barrier();
 }
@@ -139,6 +177,7 @@ KG_DEV void run_groups(args_t a, u8 *lds) {
         bring_all(a, lds, wave);
     } else {
         more_registers<ROW_REGISTERS>();
+        if (wave >= 4) pass_turn(together_t{}, wave);
         run<SEGMENT>(a, lds);
     }
 }

@@ -173,8 +173,9 @@ KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], con
 struct gates_t {
     gate_t keys_there[3], values_there[3]; // all their lanes arrive
     gate_t keys_read[3], values_read[3];   // each wave with rows
+    gate_t q_there, q_read;                // the same of a segment's queries
     gate_t stage_free;                     // of each segment that had something else there
-    u32 sets[WAVES];                       // that a wave has gone through
+    u32 sets[WAVES], segments[WAVES];      // that a wave has gone through
 };
 static_assert(!BRINGERS || (SLOTS <= 3 && !HAS_RAW), "a gate a slot");
 static_assert(sizeof(gates_t) <= KG_ATTN_GATE_BYTES || !BRINGERS, "room for them");
@@ -189,6 +190,7 @@ struct ring_t {
     i32 page, v_page; // of the sets of keys and values that are brought next, as set_page has them
     gates_t *gates;
     u32 time, v_time; // that sets have been in the slots of the step
+    u32 segments;
 };
 constexpr int RAW_KEYS = SET_KEYS * K_PIECES * 16; // bytes of keys in a raw slot
 KG_DEV u8 *raw_slot(const ring_t &r, int slot) { return r.slots + slot * SETS.raw; }
@@ -267,6 +269,9 @@ KG_DEV void await_last_values(const ring_t &r) {
 KG_DEV void keys_are_read(const ring_t &r, int slot) {
     if constexpr (BRINGERS != 0) gate_arrive_wave(&r.gates->keys_read[slot]);
 }
+KG_DEV void queries_are_read(const ring_t &r) {
+    if constexpr (BRINGS_Q) gate_arrive_wave(&r.gates->q_read);
+}
 KG_DEV void values_are_read(const ring_t &r, int slot) {
     if constexpr (BRINGERS != 0) gate_arrive_wave(&r.gates->values_read[slot]);
 }
@@ -299,6 +304,14 @@ struct together_t {
     static constexpr int BLOCKS = SET_BLOCKS; // of a set that a wave has scores of
 };
 KG_DEV int own_block(together_t, int) { return 0; }
+// BRINGERS: a group's products follow each other; meanwhile the other has a softmax.
+constexpr int TURN_OF_GROUP = 4, BOTH_GROUPS = 8 * WAVE;
+KG_DEV void take_turn(together_t, int wave) {
+    if constexpr (BRINGERS != 0 && KG_TURNS) meet_at<BOTH_GROUPS>(TURN_OF_GROUP + wave / 4);
+}
+KG_DEV void pass_turn(together_t, int wave) {
+    if constexpr (BRINGERS != 0 && KG_TURNS) say_at<BOTH_GROUPS>(TURN_OF_GROUP + (wave / 4 ^ 1));
+}
 template <int T>
 KG_DEV void score_own(together_t, acc_t (&s)[T][SET_BLOCKS], const q_frag_t &q, const u8 *queries,
                       const u8 *k, int wave) {
@@ -341,10 +354,12 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
         float s[B][ROW_TILES][S_REGS];
         await_keys(r);
+        take_turn(way, wave);
         score_own(way, dots, q, queries, k_slot(r, r.k), wave);
         await_values(r);
         int weighed = r.v;
         weigh_own(way, o, p, v_slot(r, weighed), wave);
+        pass_turn(way, wave);
         start_step(r, head, keys, first, block - SET_BLOCKS, g.block_end, wave);
         products_done<1>();
         settle(dots);
@@ -356,6 +371,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
         if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
         pack_set(p, s, weighs_set(block + mine, end));
     }
+    queries_are_read(r);
     await_last_values(r);
     weigh_own(way, o, p, v_slot(r, r.v), wave);
     products_done<0>();

@@ -35,6 +35,8 @@ struct alone_t {
     static constexpr int BLOCKS = 1;
 };
 KG_DEV int own_block(alone_t, int wave) { return wave; }
+KG_DEV void take_turn(alone_t, int) {}
+KG_DEV void pass_turn(alone_t, int) {}
 template <int T>
 KG_DEV void score_own(alone_t, acc_t (&s)[T][1], const q_frag_t &q, const u8 *queries, const u8 *k,
                       int wave) {

@@ -22,7 +22,11 @@ KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, c
         return;
     }
     int end = block_end_of(a, g, role);
-    if constexpr (BRINGERS != 0) show_queries(g, wave), note_sets(ring, g, wave);
+    if constexpr (BRINGERS != 0) {
+        await_queries(ring, g, wave);
+        note_sets(ring, g, wave);
+        if (is_empty(g)) queries_are_read(ring);
+    }
     if constexpr (SHARES_SETS) {
         if (has_few_rows(g)) {
             attend_few(m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE, wave, end);

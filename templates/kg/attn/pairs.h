@@ -19,18 +19,25 @@ constexpr u32 ITEM_COST = (BY_MATRICES       ? kg_attn_buffered_cost(UNIT_WAVES,
                                              : kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BITS)) *
                           CLUSTER_SIZE;
 
+// BRINGERS: of few rows, which are soon multiplied with. Measured.
+constexpr u32 FEW_UNITS = KG_FEW_UNITS;
 // A unit is a block of keys for one wave's rows, or 2^unit_shift of them where 32
 // bits would not count them all.
+KG_DEV u32 weighted(const seq_t &s, u32 blocks) {
+    return BRINGERS && s.ways == 0 ? blocks * FEW_UNITS : blocks << s.ways;
+}
 KG_DEV u32 units_for(args_t a, const seq_t &s, u32 blocks) {
-    return ((blocks << s.ways) + (1u << a.unit_shift) - 1) >> a.unit_shift;
+    return (weighted(s, blocks) + (1u << a.unit_shift) - 1) >> a.unit_shift;
 }
 KG_DEV int blocks_of_units(args_t a, const seq_t &s, int units, int blocks) {
-    return smaller(larger(units, 0) << a.unit_shift >> s.ways, blocks);
+    u32 all = (u32)larger(units, 0) << a.unit_shift;
+    return smaller((int)(BRINGERS && s.ways == 0 ? all / FEW_UNITS : all >> s.ways), blocks);
 }
 
 // As many as the rows of a sequence fill, of those there are.
 KG_DEV u32 ways_of(int q_len) {
     u32 ways = 0;
+    if (BRINGERS && !INVARIANT && q_len * GROUP <= WAVE_ROWS) return 0;
     while ((2 << ways) <= WAVES &&
            (INVARIANT || BY_MATRICES != 0 || (WAVE_ROWS << ways) < q_len * GROUP))
         ways++;
@@ -60,7 +67,7 @@ KG_DEV u32 pair_blocks(args_t a, const seq_t &s) {
 KG_DEV void measure_pairs(args_t a, seq_t &s) {
     u32 half = blocks_in(a, sight_of(a, s, row_blocks_of(s.q_len) / 2));
     s.ways = ways_of(s.q_len);
-    u32 both = (pair_blocks(a, s) << s.ways) + (2u << a.unit_shift) - 2;
+    u32 both = weighted(s, pair_blocks(a, s)) + (2u << a.unit_shift) - 2;
     s.pair = 2 * ITEM_COST + (both >> a.unit_shift);
     s.middle = s.items % 2 ? ITEM_COST + units_for(a, s, half) : 0;
 }

@@ -160,6 +160,8 @@ KG_DEV void load_q_row(u32 (&w)[N][Q_WORDS], args_t a, const segment_t &g, int r
 
 // The same as buffer_nvidia.h has them: of each 16 bytes the lane's word.
 constexpr bool TURNED_Q = BY_MATRICES && !Q_8BIT && !Q_F32;
+// Or they come to LDS past the registers, as keys do (kg/attn/bringers_nvidia.h).
+constexpr bool BRINGS_Q = BRINGERS != 0 && !STAGED && TURNED_Q && !SCALED_Q;
 KG_DEV void load_q_turned(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
     const u8 *q = q_row(a, g, row) + lane_grp((int)opaque(lane_id())) * 4;
     bool exists = row_exists(g, row);
@@ -306,6 +308,10 @@ KG_DEV u32 *q_lds(u8 *lds, int t, int c) { return q_lds(lds, t, c, (int)lane_id(
 // `lds`: of the waves with the same rows.
 KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
     int lane = (int)opaque(lane_id());
+    if constexpr (BRINGS_Q) {
+        KG_UNROLL for (int n = 0; n < ROW_TILES * COLS; n++) q.scale[n / COLS][n % COLS] = 1.0f;
+        return;
+    }
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         u32 w[K_CHUNKS][Q_WORDS];
         float up = 1;

@@ -25,15 +25,17 @@ KG_DEV void gate_await(const gate_t *gate, u32 time) {
     kg_ops->await(gate, time & 1);
 }
 
-template <int THREADS> KG_DEV void meet_at(int n) {
-    gate_t *gate = kg_ops->self()->named + n;
-    u32 time = gate_time(gate);
+KG_DEV gate_t *named_gate(int n) { return kg_ops->self()->named + n; }
+template <int THREADS> KG_DEV void say_at(int n) {
     kg_ops->wave_sync();
-    if (lane_id() == 0) {
-        *gate = (*gate & ~(u64)0xffffffffu) | THREADS / WAVE;
-        gate_arrive(gate);
-    }
-    gate_await(gate, time);
+    if (lane_id() != 0) return;
+    *named_gate(n) = (*named_gate(n) & ~(u64)0xffffffffu) | THREADS / WAVE;
+    gate_arrive(named_gate(n));
+}
+template <int THREADS> KG_DEV void meet_at(int n) {
+    u32 time = gate_time(named_gate(n));
+    say_at<THREADS>(n);
+    gate_await(named_gate(n), time);
 }
 
 template <int N> KG_DEV void fewer_registers() {}

@@ -50,6 +50,11 @@ template <int THREADS> KG_DEV void meet_at(int n) {
     asm volatile("bar.sync %0, %1;" : : "r"(n), "n"(THREADS) : "memory");
 }
 
+// Who says something goes on, who hears it waits for that: of so many threads both.
+template <int THREADS> KG_DEV void say_at(int n) {
+    asm volatile("bar.arrive %0, %1;" : : "r"(n), "n"(THREADS) : "memory");
+}
+
 // The group's four waves have so many from here on.
 template <int N> KG_DEV void fewer_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N));
