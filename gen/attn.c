@@ -322,7 +322,8 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
 /* A third group of waves, which brings the rows of keys and values that two multiply; converted is
  * nothing then. */
 static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
-    int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1;
+    int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1 && !s->cascade &&
+               v_dim_of(s) <= 192;
     int as_it_is =
         bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
     return fits && as_it_is && way_of(s, isa) == BY_MATRICES ? KG_ATTN_BRINGERS : 0;
@@ -904,6 +905,7 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
         .rows = rows,
         .waves = spec->waves,
         .row_blocks = bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
+        .maps = bringers_of(spec, isa) != 0,
         .joins = spec->cascade,
         .part_keys = part_keys_of(spec),
         .block_keys = isa->keys,

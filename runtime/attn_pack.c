@@ -54,7 +54,7 @@ static workspace layout_workspace(const kgen_kernel *kernel, const kgen__attn_wo
     size_t sum = 2 * sizeof(float), out = (size_t)work->v_dim * sizeof(float);
     if (geometry->joins) joined = 2 * (size_t)(work->tokens * work->kv_heads * work->group);
     workspace w;
-    w.sums = KGEN__HEAD_BYTES;
+    w.sums = KGEN__HEAD_BYTES + (geometry->maps ? KG_ATTN_MAPS_BYTES : 0);
     w.outs = w.sums + aligned(rows * sum);
     w.joined_sums = w.outs + (joined ? aligned(rows * out) : rows * out);
     w.joined_outs = w.joined_sums + (joined ? aligned(joined * sum) : 0);

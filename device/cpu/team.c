@@ -3,6 +3,7 @@
  * and the message names both. */
 #include "team.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,13 +194,13 @@ void kgen__team_free(kgen__team *team) {
     free(team);
 }
 
-static kgen_status no_memory(kgen_error *err, const char *what) {
-    return kgen_fail(err, KGEN_E_NOMEM, "cpu device: no memory for %s", what);
-}
-
 /* That a launch can give. */
 static size_t lds_of(const kgen_target *persona) {
     return (size_t)(persona->unit_lds_bytes - persona->group_lds_bytes);
+}
+
+static kgen_status no_memory(kgen_error *err, const char *what) {
+    return kgen_fail(err, KGEN_E_NOMEM, "cpu device: no memory for %s", what);
 }
 
 kgen_status kgen__team_create(kgen__team **out, const kgen_target *persona, kgen_error *err) {
@@ -277,11 +278,24 @@ static kgen_status lanes_diverged(const wave *w, kgen_error *err) {
                      stop_names[stops[1]], w->at[stops[1]]);
 }
 
+/* A gate by its place in LDS, or its number. */
+static const char *place_of(char out[64], const wave *w) {
+    const unsigned char *gate = (const unsigned char *)w->head->gate, *lds = w->of->lds;
+    if (w->stop != STOP_GATE)
+        snprintf(out, 64, "%s", stop_names[w->stop]);
+    else if (gate >= lds && gate < lds + lds_of(w->of->of->persona))
+        snprintf(out, 64, "%s (byte %zu of LDS)", stop_names[STOP_GATE], (size_t)(gate - lds));
+    else
+        snprintf(out, 64, "barrier %td", w->head->gate - w->of->named);
+    return out;
+}
+
 static kgen_status waves_diverged(const wave *a, const wave *b, kgen_error *err) {
+    char places[2][64];
     return kgen_fail(err, KGEN_E_DEVICE,
                      "workgroup %u: wave %u waits at %s while wave %u waits at %s",
-                     a->head->record.group, a->head->record.wave, stop_names[a->stop],
-                     b->head->record.wave, stop_names[b->stop]);
+                     a->head->record.group, a->head->record.wave, place_of(places[0], a),
+                     b->head->record.wave, place_of(places[1], b));
 }
 
 /* --- a cluster --------------------------------------------------------------- */

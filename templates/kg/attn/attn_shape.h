@@ -164,7 +164,7 @@ KG_SHAPE int kg_attn_at_once(int pieces, int wave, int keys) {
  * lies what a wave knows of its work. Matrices begin at multiples of KG_ATTN_SWIZZLE bytes. */
 enum { KG_ATTN_PARK_BYTES = 192, KG_ATTN_SWIZZLE = 1024 };
 /* Of eight waves with rows: a third group brings their sets (kg/attn/bringers_nvidia.h). */
-enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 192 };
+enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 192, KG_ATTN_MAPS_BYTES = 256 };
 
 /* A row of LDS is 128 bytes of a token, 64 dims of 16 bits; what the cache has in other
  * types waits as it comes (raw) and is converted from there. */

@@ -10,22 +10,23 @@ KG_DEV void write_map(u8 *to, u8 *, const pool_t &pool) {
 }
 KG_DEV void read_map(const u8 *) {}
 
-KG_DEV void bring_box(u8 *lds, u64 *, const u8 *map, int column, int row, i32 page) {
+KG_DEV void bring_box(u8 *lds, u64 *, const u8 *map, int column, int row, int head, i32 page) {
     pool_t pool;
     __builtin_memcpy(&pool, map, sizeof pool);
-    const u8 *from = pool.rows + page * pool.page_bytes + column;
+    const u8 *from = pool.rows + page * pool.page_bytes + head * pool.head_bytes + column;
     for (int n = 0; n < BOX_ROWS; n++) {
         u32 at = (u32)(lds - kg_ops->self()->lds) + (u32)n * 128;
         for (u32 piece = 0; piece < 8; piece++) {
             u8 *to = kg_ops->self()->lds + (at + (piece ^ at / 128 % 8) * 16);
             bool inside = column + (int)piece * 16 < pool.columns;
             if (inside)
-                __builtin_memcpy(to, from + (i64)(row + n) * pool.row_bytes + piece * 16, 16);
+                __builtin_memcpy(to, from + (row + n) * pool.row_bytes + piece * 16, 16);
             else
                 __builtin_memset(to, 0, 16);
         }
     }
 }
+KG_DEV void expect_boxes(u64 *, u32) {}
 KG_DEV void expect_boxes(u64 *, u32, u32) {}
 
 } // namespace kg

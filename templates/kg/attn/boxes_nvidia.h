@@ -22,12 +22,14 @@ namespace kg {
 // Bytes, zeros behind a row's last, swizzles of 128 bytes.
 KG_DEV void describe_pool(u32 map, const pool_t &pool) {
     KG_MAP("global_address.shared::cta.b1024.b64", "%1", "l"(pool.rows));
-    KG_MAP_KIND("rank", 3 - 1);
+    KG_MAP_KIND("rank", 4 - 1);
     KG_MAP_SIDE(0, pool.columns, 128);
     KG_MAP_SIDE(1, pool.page, BOX_ROWS);
-    KG_MAP_SIDE(2, pool.pages, 1);
-    KG_MAP("global_stride.shared::cta.b1024.b64", "0, %1", "l"((i64)pool.row_bytes));
-    KG_MAP("global_stride.shared::cta.b1024.b64", "1, %1", "l"(pool.page_bytes));
+    KG_MAP_SIDE(2, pool.heads, 1);
+    KG_MAP_SIDE(3, pool.pages, 1);
+    KG_MAP("global_stride.shared::cta.b1024.b64", "0, %1", "l"(pool.row_bytes));
+    KG_MAP("global_stride.shared::cta.b1024.b64", "1, %1", "l"(pool.head_bytes));
+    KG_MAP("global_stride.shared::cta.b1024.b64", "2, %1", "l"(pool.page_bytes));
     KG_MAP_KIND("elemtype", 0);
     KG_MAP_KIND("interleave_layout", 0);
     KG_MAP_KIND("swizzle_mode", 3);
@@ -55,24 +57,27 @@ KG_DEV void read_map(const u8 *map) {
 }
 
 // A box of the lane's: from byte `column` of its rows on.
-KG_DEV void bring_box(u8 *lds, u64 *there, const u8 *map, int column, int row, i32 page) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3, %4}], [%5];"
+KG_DEV void bring_box(u8 *lds, u64 *there, const u8 *map, int column, int row, int head, i32 page) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6];"
                  :
-                 : "r"(lds_address(lds)), "l"(map), "r"(column), "r"(row), "r"(page),
+                 : "r"(lds_address(lds)), "l"(map), "r"(column), "r"(row), "r"(head), "r"(page),
                    "r"(lds_address((const u8 *)there))
                  : "memory");
 }
-// Of `boxes` boxes, for all `lanes` that `there` counts.
-KG_DEV void expect_boxes(u64 *there, u32 boxes, u32 lanes) {
-    u32 at = lds_address((const u8 *)there);
+// Before these boxes are asked for, and before all that `there` counts have arrived.
+KG_DEV void expect_boxes(u64 *there, u32 boxes) {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
                  :
-                 : "r"(at), "r"(boxes * BOX_BYTES)
+                 : "r"(lds_address((const u8 *)there)), "r"(boxes * BOX_BYTES)
                  : "memory");
+}
+// The same for all `lanes` that `there` counts, who have nothing else to bring.
+KG_DEV void expect_boxes(u64 *there, u32 boxes, u32 lanes) {
+    expect_boxes(there, boxes);
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;"
                  :
-                 : "r"(at), "r"(lanes)
+                 : "r"(lds_address((const u8 *)there)), "r"(lanes)
                  : "memory");
 }
 

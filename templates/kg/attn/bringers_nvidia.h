@@ -4,13 +4,16 @@
 // while the rows of the one before go out, and has few registers, of which the others have more.
 #pragma once
 #include "kg/attn/attn_run.h"
+#include "kg/attn/boxes_nvidia.h"
 #include "kg/attn/buffer_nvidia.h"
 
 namespace kg {
 
 // Of a lane: of waves with rows, and of those that bring them keys.
-constexpr int ROW_REGISTERS = 208, BRINGING_REGISTERS = 88;
+constexpr bool BOXED = BRINGERS != 0 && !STAGED && (DENSE || !SMALL_PAGE);
+constexpr int ROW_REGISTERS = BOXED ? 216 : 208, BRINGING_REGISTERS = BOXED ? 72 : 88;
 constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS * WAVE_KEYS) : 1;
+static_assert(!BOXED || WAVE_KEYS == BOX_ROWS, "a box has a block's rows of a matrix");
 
 // Where sets come there lie, too, what waves say of few rows and parts of a row that are merged.
 KG_DEV bool uses_stage(const segment_t &g) { return CASCADE || !g.whole || has_few_rows(g); }
@@ -33,7 +36,10 @@ KG_DEV ring_t begin_ring(const segment_t &g, u8 *lds, int wave) {
     gates_t *gates = (gates_t *)(lds + LDS_GATES);
     u32 sets = gates->sets[wave];
     if constexpr (!BRINGS_Q) meet_readers(g, wave);
-    if (sets & STAGE_USED) gate_arrive_wave(&gates->stage_free);
+    if (sets & STAGE_USED) {
+        show_lds(); // boxes follow what was written there
+        gate_arrive_wave(&gates->stage_free);
+    }
     sets &= ~STAGE_USED;
     int slot = (int)(sets % SLOTS);
     ring_t r = {lds + LDS_STAGE, slot, slot_before(slot, SLOTS), 0, 0, 0};
@@ -57,23 +63,141 @@ KG_DEV void note_sets(const ring_t &r, const segment_t &g, int wave) {
     r.gates->segments[wave] = r.segments + 1;
 }
 
+// --- keys and values -----------------------------------------------------------------
+
+// Of a cache, keys or values.
+struct cache_t {
+    const u8 *rows, *map; // of the KV head; of all
+    i64 page_bytes;
+    int token_bytes, head;
+};
+KG_DEV const u8 *map_of(args_t a, int number) {
+    return (const u8 *)a.partial_ml - KG_ATTN_MAPS_BYTES + number * MAP_BYTES;
+}
+KG_DEV cache_t cache_of(args_t a, const head_t &h, int number) {
+    if (number == 0) return {h.k, map_of(a, 0), h.k_page, h.k_token, h.index};
+    return {h.v, map_of(a, 1), h.v_page, h.v_token, h.index};
+}
+
+// What boxes come out of. Tokens without pages are the rows of one. Where there is one of a thing,
+// nothing is as far as from one to the next.
+KG_DEV pool_t pool_of(args_t a, const void *rows, i64 page_bytes, i64 head_bytes, int token_bytes,
+                      int columns) {
+    int pages = a.last_page + 1, page = PAGE == PAGE_X16 ? a.page : PAGE;
+    i64 row_bytes = DENSE ? page_bytes : token_bytes;
+    if (DENSE) page = pages, pages = 1;
+    if (pages == 1) page_bytes = row_bytes;
+    if (a.kv_heads == 1) head_bytes = row_bytes;
+    return {(const u8 *)rows, page_bytes, head_bytes, row_bytes, columns, page, a.kv_heads, pages};
+}
+KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
+    if constexpr (!BOXED) return;
+    if (wave == 0)
+        write_map((u8 *)map_of(a, 0), lds,
+                  pool_of(a, a.k, a.k_page, a.k_head, a.k_token, HEAD_DIM * 2));
+    if (wave == 1)
+        write_map((u8 *)map_of(a, 1), lds + MAP_BYTES,
+                  pool_of(a, a.v, a.v_page, a.v_head, a.v_token, V_DIM * 2));
+    meet_at<BRINGERS ? BRINGERS * WAVE : WAVE>(6);
+    read_map(map_of(a, 0));
+    read_map(map_of(a, 1));
+}
+
+// Rows of a block that are all seen come in boxes, each of which one lane asks for: of the turns of
+// its wave in their order. Else each row comes by itself, of which those nobody sees are others.
+KG_DEV bool is_seen(const keys_t &keys, int start) {
+    bool behind = start >= keys.first || (KEEP != 0 && start + TOK <= keys.keep);
+    return behind && start + TOK - 1 <= keys.last;
+}
+KG_DEV const u8 *row_of_token(const cache_t &c, const keys_t &keys, i32 page, int token,
+                              int start) {
+    if constexpr (DENSE)
+        return c.rows + inside_pool(keys, page_number(keys, token)) * c.page_bytes;
+    return c.rows + inside_pool(keys, page) * c.page_bytes +
+           (u32)slot_of(keys, token, start) * (u32)c.token_bytes;
+}
+template <int PIECES>
+KG_DEV void copy_block(u8 *to, const cache_t &c, const keys_t &keys, i32 page, int block,
+                       int wave) {
+    share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);
+    int start = first_token(keys, block, wave);
+    KG_LOOP for (int n = 0; n < TOK; n += mine.AT_ONCE) {
+        const u8 *row = row_of_token(c, keys, page, start + n + mine.row, start);
+        KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
+            u32 piece = piece_of_lane<PIECES>(first);
+            copy_16(to + matrix_offset(mine.place + (u32)n, piece, 0), row + piece * 16);
+        }
+    }
+}
+
+// page: of the lane's box. A wave's part of a set, keys or values.
+template <int PIECES>
+KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
+                        int block, int wave) {
+    constexpr int MATRICES = ceil_div(PIECES, 8);
+    int turn = (int)lane_id() / MATRICES, matrix = (int)lane_id() % MATRICES;
+    int start = first_token(keys, block, wave + turn * BRINGERS);
+    bool brings = turn < TURNS && is_seen(keys, start);
+    u32 boxes = (u32)ballot(brings);
+    if (lane_id() == 0) expect_boxes(there, bit_count(boxes));
+    meet_wave();
+    if (brings) {
+        u8 *box = to + matrix * MATRIX_BYTES + (wave + turn * BRINGERS) * (TOK * 128);
+        bring_box(box, there, c.map, matrix * 128,
+                  DENSE ? keys.dense + start : slot_of(keys, start, start), c.head,
+                  DENSE ? 0 : (i32)inside_pool(keys, page));
+    }
+    KG_LOOP for (int n = 0; n < TURNS; n++) {
+        i32 its = (i32)shuffle((u32)page, (u32)(n * MATRICES));
+        if (!(boxes >> n * MATRICES & 1))
+            copy_block<PIECES>(to, c, keys, its, block, wave + n * BRINGERS);
+    }
+}
+
+// Where a wave's rows of a set are: BOXED of the lane's box, else as set_page has it, of each turn.
+typedef i32 pages_t[BOXED ? 1 : TURNS];
+template <int PIECES>
+KG_DEV void find_pages(pages_t &pages, const keys_t &keys, int block, int wave) {
+    if constexpr (BOXED) {
+        int turn = smaller((int)lane_id() / ceil_div(PIECES, 8), TURNS - 1);
+        pages[0] = page_number(keys, first_token(keys, block, wave + turn * BRINGERS));
+    } else {
+        KG_UNROLL for (int n = 0; n < TURNS; n++) pages[BOXED ? 0 : n] =
+            set_page(keys, block, wave + n * BRINGERS);
+    }
+}
+template <int PIECES>
+KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, const cache_t &c,
+                       const keys_t &keys, const pages_t &pages, int block, int wave) {
+    gate_await(read, time + 1); // the time before this one
+    if constexpr (BOXED) {
+        bring_boxes<PIECES>(to, there, c, keys, pages[0], block, wave);
+    } else {
+        KG_UNROLL for (int n = 0; n < TURNS; n++)
+            bring_rows<PIECES>(to, c.rows, c.page_bytes, c.token_bytes, keys, pages[BOXED ? 0 : n],
+                               block, wave + n * BRINGERS);
+    }
+    gate_arrive_copied(there);
+}
+
 // --- who brings ---------------------------------------------------------------------
 
 struct bringer_t {
-    int slot, wave; // of the next set; number of the wave
-    u32 time;       // that sets have been in the slot
-    u32 segments;
+    int wave;     // number
+    int slot;     // of the next set of keys
+    u32 time;     // that sets have been there
+    u32 segments; // that have been
 };
 
 // Rows that there are of the segment's row block, each wave some that follow one another.
-KG_DEV void bring_queries(args_t a, const segment_t &g, gates_t *gates, u8 *lds, int wave,
-                          u32 time) {
+KG_DEV void bring_queries(args_t a, const segment_t &g, gates_t *gates, u8 *lds,
+                          const bringer_t &b) {
     constexpr int PIECES = HEAD_DIM / 8, EACH = ROWS / KG_ATTN_BRINGERS;
     constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
-    int first = wave * EACH, end = g.seq.q_len * GROUP - g.row_block * ROWS;
     if constexpr (!BRINGS_Q) return;
-    gate_await(&gates->q_read, time + 1); // the time before this one
-    end = smaller(end, first + EACH);
+    gate_await(&gates->q_read, b.segments + 1);
+    int first = b.wave * EACH, rows = g.seq.q_len * GROUP - g.row_block * ROWS;
+    int end = smaller(rows, first + EACH);
     KG_LOOP for (int row = first + row_of_lane<PIECES>(); row < end; row += AT_ONCE) {
         const u8 *from = q_row(a, g, row);
         KG_UNROLL for (int n = 0; n < PIECES; n += LANES) {
@@ -85,52 +209,45 @@ KG_DEV void bring_queries(args_t a, const segment_t &g, gates_t *gates, u8 *lds,
     gate_arrive_copied(&gates->q_there);
 }
 
-template <int PIECES>
-KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, const u8 *from, i64 page_bytes,
-                       int token_bytes, const keys_t &keys, const i32 (&page)[TURNS], int block,
-                       int wave, u32 time) {
-    gate_await(read, time + 1); // the time before this one
-    KG_UNROLL for (int n = 0; n < TURNS; n++) bring_rows<PIECES>(
-        to, from, page_bytes, token_bytes, keys, page[n], block, wave + n * BRINGERS);
-    gate_arrive_copied(there);
-}
-
-KG_DEV void bring_segment(bringer_t &b, args_t a, const segment_t &g, const head_t &h,
-                          const keys_t &keys, gates_t *gates, u8 *lds) {
+// Keys a set ahead of values, as they are taken; queries behind the first.
+KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gates, u8 *lds) {
+    head_t h = head_of(a, g, role_of(g, 0));
+    keys_t keys = keys_of(a, g);
     ring_t r = {lds + LDS_STAGE};
-    i32 page[TURNS], v_page[TURNS] = {};
-    int v_slot_before = 0, first = first_set(g);
-    u32 v_time = 0;
-    KG_UNROLL for (int n = 0; n < TURNS; n++) page[n] =
-        set_page(keys, first, b.wave + n * BRINGERS);
-    KG_LOOP for (int block = first; block < g.block_end + SET_BLOCKS; block += SET_BLOCKS) {
+    pages_t pages, v_pages = {}, next;
+    int first = first_set(g), before = 0, end = g.block_end;
+    u32 time_before = 0;
+    find_pages<K_PIECES>(pages, keys, first, b.wave);
+    if constexpr (K_PIECES != V_PIECES) find_pages<V_PIECES>(next, keys, first, b.wave);
+    KG_LOOP for (int block = first; block < end + SET_BLOCKS; block += SET_BLOCKS) {
         int slot = b.slot;
         u32 time = b.time;
-        if (block < g.block_end) {
+        if (block < end) {
             bring_part<K_PIECES>(k_slot(r, slot), &gates->keys_there[slot], &gates->keys_read[slot],
-                                 h.k, h.k_page, h.k_token, keys, page, block, b.wave, time);
+                                 time, cache_of(a, h, 0), keys, pages, block, b.wave);
             b.slot = slot_after(slot, SLOTS);
             b.time += b.slot == 0;
         }
         if (block == first)
-            bring_queries(a, parked_segment(lds, b.wave + ALL_WAVES), gates, lds, b.wave,
-                          b.segments);
+            bring_queries(a, parked_segment(lds, b.wave + ALL_WAVES), gates, lds, b);
         else
-            bring_part<V_PIECES>(v_slot(r, v_slot_before), &gates->values_there[v_slot_before],
-                                 &gates->values_read[v_slot_before], h.v, h.v_page, h.v_token, keys,
-                                 v_page, block - SET_BLOCKS, b.wave, v_time);
-        v_slot_before = slot, v_time = time;
-        KG_UNROLL for (int n = 0; n < TURNS; n++) {
-            v_page[n] = page[n];
-            page[n] = set_page(keys, block + SET_BLOCKS, b.wave + n * BRINGERS);
-        }
+            bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
+                                 &gates->values_read[before], time_before, cache_of(a, h, 1), keys,
+                                 v_pages, block - SET_BLOCKS, b.wave);
+        before = slot, time_before = time;
+        KG_UNROLL for (int n = 0; n < (int)(sizeof pages / sizeof pages[0]); n++) v_pages[n] =
+            K_PIECES == V_PIECES ? pages[n] : next[n];
+        find_pages<K_PIECES>(pages, keys, block + SET_BLOCKS, b.wave);
+        if constexpr (K_PIECES != V_PIECES)
+            find_pages<V_PIECES>(next, keys, block + SET_BLOCKS, b.wave);
     }
 }
 
 KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
     gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    bringer_t b = {wave - ALL_WAVES, 0, 0, 0};
+    write_maps(a, lds + LDS_STAGE, b.wave);
     work_t work = first_work(a);
-    bringer_t b = {0, wave - ALL_WAVES, 0, 0};
     u32 frees = 0;
     bool used = false;
     while (work.unit < work.end) {
@@ -141,13 +258,15 @@ KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
             if (used) gate_await(&gates->stage_free, frees++);
             used = uses_stage(g);
             if (is_empty(g))
-                bring_queries(a, g, gates, lds, b.wave, b.segments);
+                bring_queries(a, g, gates, lds, b);
             else
-                bring_segment(b, a, g, head_of(a, g, role_of(g, 0)), keys_of(a, g), gates, lds);
+                bring_sets(b, a, g, gates, lds);
             b.segments++;
         }
         work = parked_work(lds, wave);
-        work_advance(work, parked_segment(lds, wave), a);
+        g = parked_segment(lds, wave);
+        meet_wave(); // before some lanes put the next ones there
+        work_advance(work, g, a);
     }
 }
 

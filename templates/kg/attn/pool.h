@@ -8,9 +8,9 @@ constexpr int BOX_ROWS = 16, BOX_BYTES = BOX_ROWS * 128;
 
 struct pool_t {
     const u8 *rows;
-    i64 page_bytes;
-    int row_bytes, columns; // from row to row; of a row, both in bytes
-    int page, pages;        // rows, 16 or a multiple; pages
+    i64 page_bytes, head_bytes, row_bytes; // from one to the next
+    int columns;                           // bytes of a row
+    int page, heads, pages;                // rows of a page, 16 or a multiple; how many there are
 };
 constexpr int MAP_BYTES = 128; // of what says so to a box
 static_assert(sizeof(pool_t) <= MAP_BYTES, "room for it on the cpu device");

@@ -4,7 +4,7 @@
 // movmatrix the scores are the B operand with tokens 4 grp .. 4 grp + 3.
 // BY_MATRICES, PAIRED: query rows are the rows of A, of which a lane has row i of each tile; scores
 // are then the A operand of the second product (kg/attn/lds_nvidia.h), keys in the order of
-// k_place, or PAIRED in their own.
+// k_place.
 // Source: PTX ISA, mma.m16n8k16, wgmma.m64nNk16 and movmatrix.
 #pragma once
 #include "kg/core/macros.h"
@@ -19,6 +19,7 @@ constexpr int TPL = 4;
 constexpr int S_REGS = 4;
 constexpr int O_REGS = 4;
 constexpr bool ROWS_OF_A = BY_MATRICES != 0 || PAIRED != 0;
+constexpr bool IN_ORDER = PAIRED != 0 || BRINGERS != 0; // keys of a block in LDS
 constexpr int COLS = ROWS_OF_A ? 1 : 2;
 constexpr int K_WORDS = 2;
 constexpr int OPERAND_WORDS = K_WORDS;
@@ -27,9 +28,12 @@ KG_DEV int lane_i(int lane) { return lane / 4; }
 KG_DEV int lane_grp(int lane) { return lane % 4; }
 KG_DEV int lane_at(int i, int grp) { return 4 * i + grp; }
 KG_DEV int k_token(int i, int row) { return 4 * (i / 2) + 2 * row + i % 2; }
-KG_DEV int k_place(int token) { return 8 * (token / 2 % 2) + 2 * (token / 4) + token % 2; }
+KG_DEV int k_place(int token) {
+    if constexpr (IN_ORDER) return token;
+    return 8 * (token / 2 % 2) + 2 * (token / 4) + token % 2;
+}
 KG_DEV int s_token(int lane, int reg) {
-    if constexpr (PAIRED) return 2 * lane_grp(lane) + reg % 2 + 8 * (reg / 2);
+    if constexpr (IN_ORDER) return 2 * lane_grp(lane) + reg % 2 + 8 * (reg / 2);
     return BY_MATRICES ? TPL * lane_grp(lane) + reg : k_token(lane_i(lane), reg / 2);
 }
 KG_DEV int o_row(int lane, int reg) {

@@ -17,7 +17,7 @@ KG_DEV void gate_arrive(gate_t *gate) {
 }
 KG_DEV void gate_arrive_copied(gate_t *gate) { gate_arrive(gate); }
 KG_DEV void gate_arrive_wave(gate_t *gate) {
-    kg_ops->wave_sync();
+    meet_wave();
     if (lane_id() == 0) gate_arrive(gate);
 }
 KG_DEV void gate_await(const gate_t *gate, u32 time) {

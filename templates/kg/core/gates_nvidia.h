@@ -7,6 +7,9 @@
 
 namespace kg {
 
+// What the wave's lanes have copied or read, all know.
+KG_DEV void meet_wave() { __syncwarp(); }
+
 // A gate opens when as many have arrived as it counts, time after time.
 typedef u64 gate_t;
 KG_DEV u32 gate_address(const gate_t *gate) { return (u32)__cvta_generic_to_shared(gate); }
@@ -31,7 +34,7 @@ KG_DEV void gate_arrive_copied(gate_t *gate) {
 }
 // Once a wave: its lanes have read what lies behind the gate.
 KG_DEV void gate_arrive_wave(gate_t *gate) {
-    __syncwarp();
+    meet_wave();
     if (lane_id() == 0) gate_arrive(gate);
 }
 // Until it has opened for the time'th time, modulo 2; the time before the first has passed.

@@ -1,6 +1,7 @@
 // Products of latent attention on the cpu device; see mla_mma_nvidia.h.
 #pragma once
 #include "kg/attn/lds_nvidia.h"
+#include "kg/core/gates.h"
 
 namespace kg {
 
@@ -23,8 +24,6 @@ KG_DEV void keep_pace(int meetings) {
     for (int n = 0; n < meetings; n++) barrier();
 }
 KG_DEV u8 *lds_again(u8 *lds) { return lds; }
-template <int N> KG_DEV void fewer_registers() {}
-template <int N> KG_DEV void more_registers() {}
 constexpr bool ALL_MEET = true;
 KG_DEV void meet_first(bool) { barrier(); }
 KG_DEV void meet_others(bool) { barrier(); }

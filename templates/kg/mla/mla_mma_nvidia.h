@@ -4,6 +4,7 @@
 // mla_mma_cpu.h stands for this file.
 #pragma once
 #include "kg/attn/lds_nvidia.h"
+#include "kg/core/gates.h"
 
 namespace kg {
 
@@ -60,21 +61,12 @@ KG_DEV void await_there(const there_t *there, u32 time, bool waits) {
                      : "r"(lds_address((const u8 *)there)), "r"(time & 1)
                      : "memory");
 }
-// The group's waves have so many from here on.
-template <int N> KG_DEV void fewer_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N));
-}
-template <int N> KG_DEV void more_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N));
-}
 // The same place, in a register of its own: what follows from it has none before.
 KG_DEV u8 *lds_again(u8 *lds) {
     return (u8 *)__cvta_shared_to_generic((size_t)opaque(lds_address(lds)));
 }
 // See mla_mma_cpu.h.
 KG_DEV void keep_pace(int) {}
-// What the wave's lanes have copied or read, all know.
-KG_DEV void meet_wave() { __syncwarp(); }
 // The waves of the first group meet; the others need not, or ALL_MEET.
 constexpr bool ALL_MEET = false;
 KG_DEV void meet_first(bool mine) {
