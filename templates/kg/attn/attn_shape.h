@@ -55,7 +55,7 @@ enum { KG_ATTN_STAGED_COST = 12 };
 /* As matrices by way of LDS a block takes its products' time, and its waves' rows are many:
  * finishing them costs as much as two dozen blocks of 128 dims. Measured. */
 KG_SHAPE int kg_attn_buffered_cost(int unit_waves, int dims) {
-    return ceil_div(24 * unit_waves * 256, dims);
+    return ceil_div((unit_waves == 8 ? 40 : 24) * unit_waves * 256, dims);
 }
 
 /* --- registers of a lane --------------------------------------------------- */

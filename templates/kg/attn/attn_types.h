@@ -1,7 +1,7 @@
 // What follows from the attention family's constants.
 #pragma once
-#define KG_TURNS 1
-#define KG_FEW_UNITS 3
+#define KG_TURNS 0
+#define KG_FEW_UNITS 5
 #include "kg/attn/attn_shape.h"
 #include "kg/core/types.h"
 

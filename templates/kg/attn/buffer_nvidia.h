@@ -350,7 +350,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     keys_are_read(r, r.v);
     float scores[B][ROW_TILES][S_REGS];
     to_probabilities(scores, alpha, m, l, dots, a, head, keys, first + mine, end);
-    pack_set(p, scores, weighs_set(first + mine, end));
+    pack_set(p, scores, BRINGERS || weighs_set(first + mine, end));
     KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
         float s[B][ROW_TILES][S_REGS];
         await_keys(r);
@@ -369,7 +369,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
         settle(o);
         values_are_read(r, weighed);
         if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
-        pack_set(p, s, weighs_set(block + mine, end));
+        pack_set(p, s, BRINGERS || weighs_set(block + mine, end));
     }
     queries_are_read(r);
     await_last_values(r);
