@@ -404,7 +404,7 @@ static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) 
     int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN,
                                        bringers_of(s, isa));
     return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, bits_of(s->kv), s->occupancy,
-                               q_lds_bytes(s, target));
+                               q_lds_bytes(s, target), bringers_of(s, isa));
 }
 /* Of `dim` dims on their way to lines, as many as a set has of each token. */
 static int32_t on_their_way(const kgen_attn_spec *s, const kgen_target *target, int32_t dim) {
@@ -508,7 +508,11 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
                                      slice_dims(s, isa) / 16, part, most);
     int32_t bringers = bringers_of(s, isa), waves = s->waves * s->v_split, peers = 0;
-    int32_t park = (waves + bringers) * KG_ATTN_PARK_BYTES + (bringers ? KG_ATTN_GATE_BYTES : 0);
+    int32_t park = kg_attn_parks(waves, bringers) * KG_ATTN_PARK_BYTES;
+    if (bringers) {
+        lds = kg_attn_lds_of_own_rows(q, slice_dims(s, isa) / 16);
+        park += KG_ATTN_GATE_BYTES;
+    }
     if (s->cluster) {
         peers = kg_attn_inbox_of(rows_of(s, isa), s->v_dim, s->cluster).bytes;
         park += kg_attn_turn_bytes(waves);

@@ -55,7 +55,7 @@ enum { KG_ATTN_STAGED_COST = 12 };
 /* As matrices by way of LDS a block takes its products' time, and its waves' rows are many:
  * finishing them costs as much as two dozen blocks of 128 dims. Measured. */
 KG_SHAPE int kg_attn_buffered_cost(int unit_waves, int dims) {
-    return ceil_div((unit_waves == 8 ? 40 : 24) * unit_waves * 256, dims);
+    return ceil_div((unit_waves == 8 ? 32 : 24) * unit_waves * 256, dims);
 }
 
 /* --- registers of a lane --------------------------------------------------- */
@@ -184,8 +184,9 @@ KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales, int bringe
     return acc_registers > 160 ? 1 : acc_registers > 96 ? 2 : 4;
 }
 KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_dim, int v_dim,
-                                          int bits, int occupancy, int q_bytes) {
+                                          int bits, int occupancy, int q_bytes, int bringers) {
     int most = (occupancy > 2 ? 69632 : 229376 / occupancy - 4096) - q_bytes;
+    if (bringers) most = 232448 - 1024 - (8 + 1) * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES - q_bytes;
     for (int blocks = most_blocks; blocks > 1; blocks /= 2)
         for (int slots = 3; slots > 1; slots--) {
             kg_attn_sets sets = kg_attn_matrices_at(blocks, slots, keys, head_dim, v_dim, bits);
@@ -298,3 +299,11 @@ KG_SHAPE kg_attn_lds kg_attn_lds_of(int q_bytes, int waves, int v_split, int row
                        round + kg_attn_round_bytes(all, columns, most)};
     return lds;
 }
+
+/* BRINGERS: each wave has rows of its own, of which others need no sums; and all who bring know the
+ * same of their work. */
+KG_SHAPE kg_attn_lds kg_attn_lds_of_own_rows(int q_bytes, int tiles) {
+    kg_attn_lds lds = {1, tiles, q_bytes, q_bytes, q_bytes, q_bytes + 16, q_bytes + 16};
+    return lds;
+}
+KG_SHAPE int kg_attn_parks(int waves, int bringers) { return waves + (bringers ? 1 : 0); }

@@ -90,6 +90,7 @@ KG_DEV pool_t pool_of(args_t a, const void *rows, i64 page_bytes, i64 head_bytes
     if (a.kv_heads == 1) head_bytes = row_bytes;
     return {(const u8 *)rows, page_bytes, head_bytes, row_bytes, columns, page, a.kv_heads, pages};
 }
+KG_DEV void meet_bringers() { meet_at<BRINGERS ? BRINGERS * WAVE : WAVE>(6); }
 KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
     if constexpr (!BOXED) return;
     if (wave == 0)
@@ -98,7 +99,7 @@ KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
     if (wave == 1)
         write_map((u8 *)map_of(a, 1), lds + MAP_BYTES,
                   pool_of(a, a.v, a.v_page, a.v_head, a.v_token, V_DIM * 2));
-    meet_at<BRINGERS ? BRINGERS * WAVE : WAVE>(6);
+    meet_bringers();
     read_map(map_of(a, 0));
     read_map(map_of(a, 1));
 }
@@ -234,7 +235,7 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
             b.time += b.slot == 0;
         }
         if (block == first)
-            bring_queries(a, parked_segment(lds, b.wave + ALL_WAVES), gates, lds, b);
+            bring_queries(a, parked_segment(lds, ALL_WAVES), gates, lds, b);
         else
             bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,
@@ -257,8 +258,8 @@ KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
     bool used = false;
     while (work.unit < work.end) {
         segment_t g = segment_at(work, a);
-        parked_work(lds, wave) = work; // registers are few
-        parked_segment(lds, wave) = g;
+        parked_work(lds, ALL_WAVES) = work; // registers are few, and all put the same there
+        parked_segment(lds, ALL_WAVES) = g;
         if (g.shares) {
             if (used) gate_await(&gates->stage_free, frees++);
             used = uses_stage(g);
@@ -268,9 +269,9 @@ KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
                 bring_sets(b, a, g, gates, lds);
             b.segments++;
         }
-        work = parked_work(lds, wave);
-        g = parked_segment(lds, wave);
-        meet_wave(); // before some lanes put the next ones there
+        work = parked_work(lds, ALL_WAVES);
+        g = parked_segment(lds, ALL_WAVES);
+        meet_bringers(); // before some put the next ones there
         work_advance(work, g, a);
     }
 }

@@ -302,6 +302,7 @@ KG_DEV void start_step(ring_t &r, const head_t &h, const keys_t &keys, int first
 // itself (kg/attn/few_rows_nvidia.h).
 struct together_t {
     static constexpr int BLOCKS = SET_BLOCKS; // of a set that a wave has scores of
+    static constexpr bool AT_ONCE = false;    // products go on while the wave does
 };
 KG_DEV int own_block(together_t, int) { return 0; }
 // BRINGERS: a group's products follow each other; meanwhile the other has a softmax.
@@ -356,18 +357,20 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
         await_keys(r);
         take_turn(way, wave);
         score_own(way, dots, q, queries, k_slot(r, r.k), wave);
+        if constexpr (WAY::AT_ONCE) keys_are_read(r, r.k);
         await_values(r);
         int weighed = r.v;
         weigh_own(way, o, p, v_slot(r, weighed), wave);
+        if constexpr (WAY::AT_ONCE) values_are_read(r, weighed);
         pass_turn(way, wave);
         start_step(r, head, keys, first, block - SET_BLOCKS, g.block_end, wave);
         products_done<1>();
         settle(dots);
-        keys_are_read(r, r.v);
+        if constexpr (!WAY::AT_ONCE) keys_are_read(r, r.v);
         bool raised = to_probabilities(s, alpha, m, l, dots, a, head, keys, block + mine, end);
         products_done<0>();
         settle(o);
-        values_are_read(r, weighed);
+        if constexpr (!WAY::AT_ONCE) values_are_read(r, weighed);
         if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
         pack_set(p, s, BRINGERS || weighs_set(block + mine, end));
     }

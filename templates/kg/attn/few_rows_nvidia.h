@@ -33,6 +33,7 @@ KG_DEV void weigh_block(acc_t (&o)[T][O_TILES], const u32 (&p)[4], const u8 *v, 
 constexpr int SHARERS = smaller(WAVES, SET_BLOCKS); // waves that have a block
 struct alone_t {
     static constexpr int BLOCKS = 1;
+    static constexpr bool AT_ONCE = true;
 };
 KG_DEV int own_block(alone_t, int wave) { return wave; }
 KG_DEV void take_turn(alone_t, int) {}

@@ -28,8 +28,10 @@ KG_DEV void meet_rows() {
 KG_DEV int merging(int wave) { return BRINGERS && wave >= ALL_WAVES ? ROWS : wave; }
 
 constexpr int LEAST_TILES = BY_TILES ? PART_TILES : CHUNK_TILES;
-constexpr kg_attn_lds LDS = kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES,
-                                           LEAST_TILES, kg_attn_round_most(IS_SM90));
+constexpr kg_attn_lds LDS =
+    RUNS_AHEAD ? kg_attn_lds_of_own_rows(Q_LDS_BYTES, O_TILES)
+               : kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES, LEAST_TILES,
+                                kg_attn_round_most(IS_SM90));
 constexpr int ROUND_COLS = LDS.round_columns;
 constexpr int ROUND_TILES = LDS.round_tiles;
 constexpr int ROUND_DIMS = ROUND_TILES * 16;
@@ -64,8 +66,9 @@ constexpr bool APART =
               kg_attn_inbox_apart(SETS_END + ALL_WAVES * PARK_BYTES + TURN_BYTES, INBOX.bytes));
 constexpr int LDS_PEER = APART ? SETS_END : LDS_STAGE;
 constexpr int LDS_PEER_ML = LDS_PEER + (SENDS ? INBOX.sums : ROWS * PEER_STRIDE * 4);
-constexpr int LDS_PARK = larger(SETS_END, LDS_PEER + PEER_BYTES); // [LAUNCHED_WAVES]
-constexpr int LDS_ARRIVED = LDS_PARK + LAUNCHED_WAVES * PARK_BYTES;
+constexpr int LDS_PARK = larger(SETS_END, LDS_PEER + PEER_BYTES); // [PARKED]
+constexpr int PARKED = RUNS_AHEAD ? kg_attn_parks(ALL_WAVES, BRINGERS) : LAUNCHED_WAVES;
+constexpr int LDS_ARRIVED = LDS_PARK + PARKED * PARK_BYTES;
 constexpr int LDS_TURN = LDS_ARRIVED + 16; // [ALL_WAVES]
 constexpr int LDS_GATES = LDS_ARRIVED + TURN_BYTES;
 constexpr int LDS_USED = LDS_GATES + (RUNS_AHEAD ? KG_ATTN_GATE_BYTES : 0);

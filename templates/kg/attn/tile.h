@@ -72,7 +72,7 @@ constexpr kg_attn_sets SETS =
     BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, WAVE, HEAD_DIM, V_DIM,
                                 KV_BITS, BY_LINES - 1, DESCALE == DESCALE_TOKEN)
              : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, !STAGED && BRINGERS), TOK,
-                                   HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES);
+                                   HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES, !STAGED && BRINGERS);
 constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
