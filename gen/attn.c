@@ -324,8 +324,7 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
 static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
     int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1 && !s->cascade &&
                v_dim_of(s) <= 192;
-    int as_it_is =
-        bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
+    int as_it_is = bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
     return fits && as_it_is && way_of(s, isa) == BY_MATRICES ? KG_ATTN_BRINGERS : 0;
 }
 
@@ -379,9 +378,9 @@ static int32_t ahead_of(const kgen_attn_spec *s, const kgen_target *target) {
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
     long_queries way = way_of(s, &isa_rows[target->isa]);
-    int32_t keeps = kg_attn_q_keeps(acc_registers(s, target), ahead_of(s, target),
-                                    target->wave_size, sm90, way == BY_MATRICES,
-                                    bringers_of(s, &isa_rows[target->isa]));
+    int32_t keeps =
+        kg_attn_q_keeps(acc_registers(s, target), ahead_of(s, target), target->wave_size, sm90,
+                        way == BY_MATRICES, bringers_of(s, &isa_rows[target->isa]));
     return way != BY_LINES && q_registers(s, target) > keeps;
 }
 
@@ -913,9 +912,10 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
         .joins = spec->cascade,
         .part_keys = part_keys_of(spec),
         .block_keys = isa->keys,
-        .item_cost = way_of(spec, isa) == BY_MATRICES
-                         ? kg_attn_buffered_cost(bounded ? 1 : spec->waves, dims)
-                         : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),
+        .item_cost =
+            way_of(spec, isa) == BY_MATRICES
+                ? kg_attn_buffered_cost(bounded ? 1 : spec->waves, dims, bringers_of(spec, isa))
+                : kg_attn_item_cost(isa->keys, dims, bits_of(spec->kv)),
     };
 }
 

@@ -137,7 +137,7 @@ static void op_await(const uint64_t *gate, unsigned parity) {
 }
 static unsigned char *op_peer_lds(unsigned rank) { return current->of->of->of->groups[rank].lds; }
 
-const kg_cpu_ops kgen__team_ops = {op_self, op_wave_sync, op_barrier, op_cluster_barrier,
+const kg_cpu_ops kgen__team_ops = {op_self,     op_wave_sync, op_barrier, op_cluster_barrier,
                                    op_peer_lds, op_await};
 
 static void wave_free(wave *w) {

@@ -13,8 +13,8 @@ struct kg_attn_args {
     const void *cu_seqlens; /* [S + 1] */
     int *error;             /* [S] or null: bits of kgen_attn_error */
     const float *k_descale, *v_descale, *out_scale;
-    const float *alibi, *sinks;     /* [Hq] */
-    float *partial_out;             /* [2 * workgroups][rows][Dv] */
+    const float *alibi, *sinks; /* [Hq] */
+    float *partial_out;         /* [2 * workgroups][rows][Dv] */
     /* [2 * workgroups][rows][2]: maximum, sum. Before it the maps of K and V, where keys come in
      * boxes (kg/attn/bringers_nvidia.h). */
     float *partial_ml;

@@ -53,9 +53,10 @@ KG_SHAPE int kg_attn_item_cost(int keys, int dims, int bits) {
  * long as a dozen blocks. */
 enum { KG_ATTN_STAGED_COST = 12 };
 /* As matrices by way of LDS a block takes its products' time, and its waves' rows are many:
- * finishing them costs as much as two dozen blocks of 128 dims. Measured. */
-KG_SHAPE int kg_attn_buffered_cost(int unit_waves, int dims) {
-    return ceil_div((unit_waves == 8 ? 32 : 24) * unit_waves * 256, dims);
+ * finishing them costs as much as two dozen blocks of 128 dims, which sooner are done where others
+ * bring them. Measured. */
+KG_SHAPE int kg_attn_buffered_cost(int unit_waves, int dims, int bringers) {
+    return ceil_div((bringers ? 32 : 24) * unit_waves * 256, dims);
 }
 
 /* --- registers of a lane --------------------------------------------------- */
@@ -186,7 +187,8 @@ KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales, int bringe
 KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_dim, int v_dim,
                                           int bits, int occupancy, int q_bytes, int bringers) {
     int most = (occupancy > 2 ? 69632 : 229376 / occupancy - 4096) - q_bytes;
-    if (bringers) most = 232448 - 1024 - (8 + 1) * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES - q_bytes;
+    if (bringers)
+        most = 232448 - 1024 - (8 + 1) * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES - q_bytes;
     for (int blocks = most_blocks; blocks > 1; blocks /= 2)
         for (int slots = 3; slots > 1; slots--) {
             kg_attn_sets sets = kg_attn_matrices_at(blocks, slots, keys, head_dim, v_dim, bits);

@@ -1,9 +1,5 @@
 // What follows from the attention family's constants.
 #pragma once
-#define KG_TURNS 1
-#define KG_FEW_UNITS 4
-#define KG_K_COPIES 0
-#define KG_V_COPIES 0
 #include "kg/attn/attn_shape.h"
 #include "kg/core/types.h"
 

@@ -11,8 +11,8 @@ namespace kg {
 
 // Of a lane: of waves with rows, and of those that bring them keys.
 constexpr bool BOXED = BRINGERS != 0 && !STAGED && (DENSE || !SMALL_PAGE);
-constexpr int ROW_REGISTERS = BOXED ? 208 : 208, BRINGING_REGISTERS = BOXED ? 88 : 88;
-constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS * WAVE_KEYS) : 1;
+constexpr int ROW_REGISTERS = BOXED ? 216 : 208, BRINGING_REGISTERS = BOXED ? 72 : 88;
+constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS *WAVE_KEYS) : 1;
 static_assert(!BOXED || WAVE_KEYS == BOX_ROWS, "a box has a block's rows of a matrix");
 
 // Where sets come there lie, too, what waves say of few rows and parts of a row that are merged.
@@ -112,8 +112,7 @@ KG_DEV bool is_seen(const keys_t &keys, int start) {
 }
 KG_DEV const u8 *row_of_token(const cache_t &c, const keys_t &keys, i32 page, int token,
                               int start) {
-    if constexpr (DENSE)
-        return c.rows + inside_pool(keys, page_number(keys, token)) * c.page_bytes;
+    if constexpr (DENSE) return c.rows + inside_pool(keys, page_number(keys, token)) * c.page_bytes;
     return c.rows + inside_pool(keys, page) * c.page_bytes +
            (u32)slot_of(keys, token, start) * (u32)c.token_bytes;
 }
@@ -169,14 +168,10 @@ KG_DEV void find_pages(pages_t &pages, const keys_t &keys, int block, int wave) 
 }
 template <int PIECES>
 KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, const cache_t &c,
-                       const keys_t &keys, const pages_t &pages, int block, int wave, bool copies) {
+                       const keys_t &keys, const pages_t &pages, int block, int wave) {
     gate_await(read, time + 1); // the time before this one
-    if (BOXED && !copies) {
+    if constexpr (BOXED) {
         bring_boxes<PIECES>(to, there, c, keys, pages[0], block, wave);
-    } else if constexpr (BOXED) {
-        KG_UNROLL for (int n = 0; n < TURNS; n++)
-            bring_rows<PIECES>(to, c.rows, c.page_bytes, c.token_bytes, keys, (i32)shuffle((u32)pages[0], (u32)(n * ceil_div(PIECES, 8))),
-                               block, wave + n * BRINGERS);
     } else {
         KG_UNROLL for (int n = 0; n < TURNS; n++)
             bring_rows<PIECES>(to, c.rows, c.page_bytes, c.token_bytes, keys, pages[BOXED ? 0 : n],
@@ -221,7 +216,6 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
     ring_t r = {lds + LDS_STAGE};
     pages_t pages, v_pages = {}, next;
     int first = first_set(g), before = 0, end = g.block_end;
-    bool few = has_few_rows(g);
     u32 time_before = 0;
     find_pages<K_PIECES>(pages, keys, first, b.wave);
     if constexpr (K_PIECES != V_PIECES) find_pages<V_PIECES>(next, keys, first, b.wave);
@@ -230,7 +224,7 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
         u32 time = b.time;
         if (block < end) {
             bring_part<K_PIECES>(k_slot(r, slot), &gates->keys_there[slot], &gates->keys_read[slot],
-                                 time, cache_of(a, h, 0), keys, pages, block, b.wave, KG_K_COPIES && few);
+                                 time, cache_of(a, h, 0), keys, pages, block, b.wave);
             b.slot = slot_after(slot, SLOTS);
             b.time += b.slot == 0;
         }
@@ -239,7 +233,7 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
         else
             bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,
-                                 v_pages, block - SET_BLOCKS, b.wave, KG_V_COPIES == 2 || (KG_V_COPIES == 1 && few));
+                                 v_pages, block - SET_BLOCKS, b.wave);
         before = slot, time_before = time;
         KG_UNROLL for (int n = 0; n < (int)(sizeof pages / sizeof pages[0]); n++) v_pages[n] =
             K_PIECES == V_PIECES ? pages[n] : next[n];

@@ -308,10 +308,10 @@ KG_DEV int own_block(together_t, int) { return 0; }
 // BRINGERS: a group's products follow each other; meanwhile the other has a softmax.
 constexpr int TURN_OF_GROUP = 4, BOTH_GROUPS = 8 * WAVE;
 KG_DEV void take_turn(together_t, int wave) {
-    if constexpr (BRINGERS != 0 && KG_TURNS) meet_at<BOTH_GROUPS>(TURN_OF_GROUP + wave / 4);
+    if constexpr (BRINGERS != 0) meet_at<BOTH_GROUPS>(TURN_OF_GROUP + wave / 4);
 }
 KG_DEV void pass_turn(together_t, int wave) {
-    if constexpr (BRINGERS != 0 && KG_TURNS) say_at<BOTH_GROUPS>(TURN_OF_GROUP + (wave / 4 ^ 1));
+    if constexpr (BRINGERS != 0) say_at<BOTH_GROUPS>(TURN_OF_GROUP + (wave / 4 ^ 1));
 }
 template <int T>
 KG_DEV void score_own(together_t, acc_t (&s)[T][SET_BLOCKS], const q_frag_t &q, const u8 *queries,

@@ -14,13 +14,14 @@ namespace kg {
 // Units that stand for no keys: what starting and finishing an item costs.
 constexpr int UNIT_WAVES = UNBOUNDED ? WAVES : 1; // for whose rows a block of keys counts
 constexpr u32 CLUSTER_SIZE = larger(CLUSTER, 1);
-constexpr u32 ITEM_COST = (BY_MATRICES       ? kg_attn_buffered_cost(UNIT_WAVES, HEAD_DIM + V_DIM)
-                           : STAGED_MATRICES ? KG_ATTN_STAGED_COST
-                                             : kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BITS)) *
-                          CLUSTER_SIZE;
+constexpr u32 ITEM_COST =
+    (BY_MATRICES       ? kg_attn_buffered_cost(UNIT_WAVES, HEAD_DIM + V_DIM, BRINGERS)
+     : STAGED_MATRICES ? KG_ATTN_STAGED_COST
+                       : kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BITS)) *
+    CLUSTER_SIZE;
 
 // BRINGERS: of few rows, which are soon multiplied with. Measured.
-constexpr u32 FEW_UNITS = KG_FEW_UNITS;
+constexpr u32 FEW_UNITS = 5;
 // A unit is a block of keys for one wave's rows, or 2^unit_shift of them where 32
 // bits would not count them all.
 KG_DEV u32 weighted(const seq_t &s, u32 blocks) {

@@ -42,7 +42,8 @@ constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
 constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, QX);
-constexpr int Q_KEEPS = kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES, !STAGED && BRINGERS);
+constexpr int Q_KEEPS =
+    kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES, !STAGED && BRINGERS);
 constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
 // Scores are scaled as they become probabilities, of which a row is turned whose scale is negative.
 constexpr bool MAY_TURN = DESCALE != DESCALE_NONE || Q_8BIT;
@@ -71,8 +72,9 @@ constexpr int STAGE_SCORES = STAGES * STAGE_KEYS;
 constexpr kg_attn_sets SETS =
     BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, WAVE, HEAD_DIM, V_DIM,
                                 KV_BITS, BY_LINES - 1, DESCALE == DESCALE_TOKEN)
-             : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, !STAGED && BRINGERS), TOK,
-                                   HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES, !STAGED && BRINGERS);
+             : kg_attn_matrices_of(
+                   kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, !STAGED && BRINGERS),
+                   TOK, HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES, !STAGED && BRINGERS);
 constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES

@@ -41,8 +41,8 @@ KG_DEV void prepare_stage(args_t a, u8 *lds) {
     int page = PAGE == PAGE_X16 ? a.page : PAGE;
     i64 page_bytes =
         a.last_page > 0 ? a.k_page : (i64)page * a.k_token; // of one page none is asked
-    pool_t pool = {(const u8 *)a.k, page_bytes, a.k_token, a.k_token, HEAD_DIM * KV_BYTES, page, 1,
-                   a.last_page + 1};
+    pool_t pool = {(const u8 *)a.k,     page_bytes, a.k_token, a.k_token,
+                   HEAD_DIM * KV_BYTES, page,       1,         a.last_page + 1};
     if (wave_id() == 0) write_map(a.workspace->map, lds + LDS_STAGE, pool);
     barrier();
     read_map(a.workspace->map);
