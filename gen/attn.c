@@ -825,6 +825,28 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
     return 0;
 }
 
+/* Prompts of few sequences: groups of four waves that share keys, which a third brings, or of codes
+ * their own. Where sequences are many some may be decodes beside a prompt, for which small
+ * workgroups are faster, and short prompts are too few row blocks for large ones. Measured. */
+static int suits_groups(const kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
+    enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 1024, LEAST_KEYS = 1 << 16 /* of all KV heads */ };
+    kgen_attn_spec groups = *s;
+    groups.waves = 8, groups.row_tiles = 2, groups.v_split = 1, groups.occupancy = 1;
+    int floats = is_8bit(s->kv) && !is_integer(s->kv) && !s->cascade;
+    int32_t seen = seen_keys(s);
+    if (!bringers_of(&groups, isa) && !floats) return 0;
+    if (s->head_dim > 128 || s->v_dim > 128 || s->invariant) return 0;
+    if (p->batch > MOST_SEQUENCES || (seen > 0 && seen < LEAST_WINDOW)) return 0;
+    return (int64_t)p->batch * p->heads * p->context >= LEAST_KEYS;
+}
+static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
+    if (!suits_groups(s, p, isa)) return;
+    s->waves = 8;
+    s->row_tiles = 2;
+    s->v_split = 1;
+    s->occupancy = 1;
+}
+
 static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_problem *p) {
     int64_t pairs = (int64_t)p->batch * p->heads, rows = (int64_t)s->group * s->q_tokens;
     if (pairs < f->pairs[0] || pairs > f->pairs[1] || s->head_dim < f->dims) return 0;
@@ -836,8 +858,9 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     kgen_attn_spec *s = &spec->attn;
     const isa_row *isa = &isa_rows[target->isa];
     int tuned = s->waves || s->row_tiles || s->v_split || s->occupancy || s->cluster;
-    int bounded = phases[s->phase].bounded && !s->invariant;
-    if (isa->by != BY_MATRICES || !bounded || tuned || !problem->batch) return;
+    if (isa->by != BY_MATRICES || tuned || !problem->batch) return;
+    if (!phases[s->phase].bounded) suit_long(s, problem, isa);
+    if (!phases[s->phase].bounded || s->invariant) return;
     int32_t most = seen_keys(s);
     if (most > 0 && most < SHORT) return;
     kgen_problem seen = *problem;

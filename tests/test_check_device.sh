@@ -29,8 +29,8 @@ for files in attn gdn scatter "kv attn_merge" "mla indexer"; do
         grep -E "^$name[a-z_]*:" "tests/cases/$name.txt"
     done | shuf -n "$count" >>"$cases"
 done
-if [[ $device == *sm90 ]]; then # the only one with clusters of workgroups
-    grep -E '^[a-z_]+:' tests/cases/clusters.txt | shuf -n "$count" >>"$cases"
+if [[ $device == *sm90 ]]; then # the only one with clusters of workgroups, and groups of waves
+    cat tests/cases/{clusters,groups}.txt | grep -E '^[a-z_]+:' | shuf -n "$count" >>"$cases"
 fi
 
 "$kgen" check --device "$device" --samples "$samples" --cases "$cases" --capture --jobs 1 --quiet
