@@ -328,7 +328,7 @@ static kgen_status common_stop(const workgroup *group, unsigned waves, lane_stop
         const wave *w = group->waves[i];
         if (w->state == WAVE_DONE) continue;
         if (one && (w->stop != one->stop || w->stop == STOP_GATE))
-            return waves_diverged(one, w, err);
+            return w->stop < one->stop ? waves_diverged(w, one, err) : waves_diverged(one, w, err);
         one = w;
         *stop = w->stop;
     }

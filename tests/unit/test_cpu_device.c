@@ -34,9 +34,10 @@ static const kgen__device_api *const api = &kgen__device_cpu;
 /* What templates/kg/core/machine_cpu.h says, in short. */
 static const char prelude[] =
     "struct lane_t { unsigned thread, lane, wave, group, groups, block;\n"
-    "                unsigned char *lds, *exchange; };\n"
+    "                unsigned char *lds, *exchange; unsigned long *named; };\n"
     "struct ops_t { lane_t *(*self)(); void (*wave_sync)(); void (*barrier)();\n"
-    "               void (*cluster_barrier)(); unsigned char *(*peer_lds)(unsigned); };\n"
+    "               void (*cluster_barrier)(); unsigned char *(*peer_lds)(unsigned);\n"
+    "               void (*await)(const unsigned long *, unsigned); };\n"
     "static const ops_t *ops;\n"
     "extern \"C\" void kg_cpu_bind(const ops_t *o) { ops = o; }\n"
     "struct params_t { unsigned *a, *b; unsigned n, m; };\n"
@@ -390,6 +391,70 @@ static void clusters_read_each_others_lds(void **state) {
     check_clusters(16, 32, 64);
     check_clusters(2, 14, 33);
     check_clusters(1, 3, 64);
+}
+
+/* Three waves take turns: each waits until the one before it has turned its gate's phase, in LDS or
+ * among the named. Who has none left meets the workgroup. */
+static const char turns_kernel[] =
+    "KERNEL { ME; unsigned long *gate = p->m ? me.named : (unsigned long *)me.lds;\n"
+    "  unsigned *sum = (unsigned *)(me.lds + 64);\n"
+    "  if (me.thread == 0) *sum = 0, gate[0] = 1UL << 63, gate[1] = gate[2] = 0;\n"
+    "  ops->barrier();\n"
+    "  for (unsigned n = 0; n < p->n + me.wave; n++) {\n"
+    "    if (n >= p->n) break;\n"
+    "    ops->wave_sync(); ops->await(gate + me.wave, n % 2);\n"
+    "    if (me.lane == 0) *sum = *sum * 3 + me.wave;\n"
+    "    ops->wave_sync();\n"
+    "    if (me.lane == 0) gate[(me.wave + 1) % 3] ^= 1UL << 63;\n"
+    "  }\n"
+    "  ops->barrier();\n"
+    "  if (me.thread == 0) p->a[me.group] = *sum; }";
+
+static void waves_wait_at_gates(void **state) {
+    (void)state;
+    for (uint32_t named = 0; named < 2; named++) {
+        bench b;
+        kernel k;
+        open_device(&b, "sm90");
+        build(&b, &k, turns_kernel);
+        params p = {words(&b, 5), NULL, 1 + (uint32_t)rand() % 9, named};
+        uint32_t sum = 0;
+        for (uint32_t i = 0; i < 3 * p.n; i++) sum = sum * 3 + i % 3;
+        launch_ok(&b, &k, 5, 96, &p);
+        for (uint32_t i = 0; i < 5; i++) assert_int_equal(p.a[i], sum);
+        api->release(b.device, p.a);
+        drop(&b, &k);
+        api->close(b.device);
+    }
+}
+
+/* Wave 1 waits for what nobody says, and wave 0 at the barrier, or, m, at a barrier of its own. */
+static const char shut_kernel[] =
+    "KERNEL { ME; unsigned long *gate = (unsigned long *)(me.lds + 8 * p->n);\n"
+    "  if (me.thread == 0) *gate = 0;\n"
+    "  ops->barrier();\n"
+    "  if (me.wave == 1) ops->await(gate, 0);\n"
+    "  else if (p->m) ops->await(me.named + p->m, 0);\n"
+    "  else ops->barrier(); }";
+
+static void a_gate_that_stays_shut_is_an_error(void **state) {
+    (void)state;
+    bench b;
+    kernel k;
+    char place[64];
+    open_device(&b, "sm90");
+    build(&b, &k, shut_kernel);
+    params p = {NULL, NULL, (uint32_t)rand() % 99, 0};
+    assert_int_equal(launch(&b, &k, 2, 64, &p, NULL), KGEN_E_DEVICE);
+    assert_non_null(strstr(b.err.text, "wave 0 waits at the barrier while wave 1 waits at a gate"));
+    snprintf(place, sizeof place, "(byte %u of LDS)", 8 * p.n);
+    assert_non_null(strstr(b.err.text, place));
+    p.m = 1 + (uint32_t)rand() % 15;
+    assert_int_equal(launch(&b, &k, 2, 64, &p, NULL), KGEN_E_DEVICE);
+    snprintf(place, sizeof place, "barrier %u", p.m);
+    assert_non_null(strstr(b.err.text, place));
+    drop(&b, &k);
+    api->close(b.device);
 }
 
 /* Wave 1 of group n meets the workgroup where others meet the cluster; waves of groups from m on
@@ -951,6 +1016,8 @@ int main(void) {
         cmocka_unit_test(lanes_may_return_early),
         cmocka_unit_test(barriers_count_live_lanes),
         cmocka_unit_test(clusters_read_each_others_lds),
+        cmocka_unit_test(waves_wait_at_gates),
+        cmocka_unit_test(a_gate_that_stays_shut_is_an_error),
         cmocka_unit_test(a_wave_that_misses_its_cluster_is_an_error),
         cmocka_unit_test(the_last_workgroup_merges),
         cmocka_unit_test(a_seed_repeats_the_order),

@@ -188,10 +188,10 @@ static void assert_without(const kgen_source *source, const char *words) {
 
 /* Names that stand for a file of the target. */
 static const char *const forwarding[] = {
-    "kg/core/isa.h",          "kg/attn/mma_step.h", "kg/attn/key_loop.h",    "kg/attn/parts.h",
-    "kg/core/macros.h",       "kg/core/machine.h",  "kg/core/frag.h",        "kg/attn/mma.h",
-    "kg/attn/fp8.h",          "kg/kv/kv_fp8.h",     "kg/core/fp8_read.h",    "kg/mla/mla_loop.h",
-    "kg/indexer/index_way.h", "kg/attn/lines.h",    "kg/indexer/index_lds.h"};
+    "kg/core/isa.h",          "kg/attn/mma_step.h", "kg/attn/key_loop.h",     "kg/attn/parts.h",
+    "kg/core/macros.h",       "kg/core/machine.h",  "kg/core/frag.h",         "kg/attn/mma.h",
+    "kg/attn/fp8.h",          "kg/kv/kv_fp8.h",     "kg/core/fp8_read.h",     "kg/mla/mla_loop.h",
+    "kg/indexer/index_way.h", "kg/attn/lines.h",    "kg/indexer/index_lds.h", "kg/core/gates.h"};
 enum { FORWARDING = sizeof forwarding / sizeof forwarding[0] };
 
 static int is_forwarding(const char *name) {

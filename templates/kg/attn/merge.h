@@ -160,11 +160,11 @@ constexpr bool STORES_PAIRS =
 KG_DEV void store_pairs(args_t a, row_t row, const acc_t (&o)[O_TILES], float factor) {
     u8 *p = (u8 *)a.out + row.token * a.out_token + row.head * a.out_head;
     p += o_row((int)late_lane(), 0) * 2;
-    KG_UNROLL for (int n = 0; n < V_DIM / 8; n++) {
+    KG_UNROLL for (int n = 0; n < 2 * O_TILES; n++) {
         float x[2];
         KG_UNROLL for (int j = 0; j < 2; j++) x[j] =
-            factor == 0.0f ? 0.0f : o[n / 2].x[n % 2 * 2 + j] * factor;
-        store((u32 *)(p + n * 16), pack_out(x[0], x[1]));
+            factor == 0.0f ? 0.0f : o[n / 2][n % 2 * 2 + j] * factor;
+        if (n < V_DIM / 8) store((u32 *)(p + n * 16), pack_out(x[0], x[1]));
     }
 }
 

@@ -53,6 +53,7 @@ constexpr int CHUNK = 0;
 constexpr int BY_MATRICES = 0;
 constexpr int BY_LINES = 0;
 constexpr int PAIRED = 0;
+constexpr int BRINGERS = 0;
 constexpr int DIRECT = 0;
 constexpr int DESCALE = 1;
 constexpr int SCALE = 3;
