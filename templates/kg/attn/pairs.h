@@ -31,8 +31,8 @@ KG_DEV u32 units_for(args_t a, const seq_t &s, u32 blocks) {
     return (weighted(s, blocks) + (1u << a.unit_shift) - 1) >> a.unit_shift;
 }
 KG_DEV int blocks_of_units(args_t a, const seq_t &s, int units, int blocks) {
-    u32 all = (u32)larger(units, 0) << a.unit_shift;
-    return smaller((int)(BRINGERS && s.ways == 0 ? all / FEW_UNITS : all >> s.ways), blocks);
+    int all = larger(units, 0) << a.unit_shift;
+    return smaller(BRINGERS && s.ways == 0 ? all / (int)FEW_UNITS : all >> s.ways, blocks);
 }
 
 // As many as the rows of a sequence fill, of those there are.
