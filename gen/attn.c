@@ -319,13 +319,15 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
     return fits && can ? isa->by : BY_WAVE;
 }
 
-/* A third group of waves, which brings the rows of keys and values that two multiply; converted is
- * nothing then. */
+/* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
+ * page's; converted is nothing then. Wide values, prefixes and scores with a cap and a slope have no
+ * registers left. */
 static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
     int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1 && !s->cascade &&
-               v_dim_of(s) <= 192;
+               v_dim_of(s) <= 128 && !(s->alibi && s->softcap);
+    int boxes = phases[s->phase].dense || !is_small_page(s->page);
     int as_it_is = bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
-    return fits && as_it_is && way_of(s, isa) == BY_MATRICES ? KG_ATTN_BRINGERS : 0;
+    return fits && boxes && as_it_is && way_of(s, isa) == BY_MATRICES ? KG_ATTN_BRINGERS : 0;
 }
 
 /* Lines whose values need no byte permutes as they are read. */
@@ -837,7 +839,7 @@ static int suits_groups(const kgen_attn_spec *s, const kgen_problem *p, const is
     if (!bringers_of(&groups, isa) && !floats) return 0;
     if (s->head_dim > 128 || s->v_dim > 128 || s->invariant) return 0;
     if (p->batch > MOST_SEQUENCES || (seen > 0 && seen < LEAST_WINDOW)) return 0;
-    return (int64_t)p->batch * p->heads * p->context >= LEAST_KEYS;
+    return p->context > 0 && (int64_t)p->batch * p->heads > (LEAST_KEYS - 1) / p->context;
 }
 static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
     if (!suits_groups(s, p, isa)) return;

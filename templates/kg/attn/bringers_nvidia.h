@@ -10,10 +10,10 @@
 namespace kg {
 
 // Of a lane: of waves with rows, and of those that bring them keys.
-constexpr bool BOXED = BRINGERS != 0 && !STAGED && (DENSE || !SMALL_PAGE);
-constexpr int ROW_REGISTERS = BOXED ? 216 : 208, BRINGING_REGISTERS = BOXED ? 72 : 88;
+constexpr int ROW_REGISTERS = 216, BRINGING_REGISTERS = 72;
 constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS *WAVE_KEYS) : 1;
-static_assert(!BOXED || WAVE_KEYS == BOX_ROWS, "a box has a block's rows of a matrix");
+static_assert(!BRINGERS || WAVE_KEYS == BOX_ROWS, "a box has a block's rows of a matrix");
+static_assert(!BRINGERS || DENSE || !SMALL_PAGE, "a box is one page's");
 
 // Where sets come there lie, too, what waves say of few rows and parts of a row that are merged.
 KG_DEV bool uses_stage(const segment_t &g) { return CASCADE || !g.whole || has_few_rows(g); }
@@ -92,7 +92,6 @@ KG_DEV pool_t pool_of(args_t a, const void *rows, i64 page_bytes, i64 head_bytes
 }
 KG_DEV void meet_bringers() { meet_at<BRINGERS ? BRINGERS * WAVE : WAVE>(6); }
 KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
-    if constexpr (!BOXED) return;
     if (wave == 0)
         write_map((u8 *)map_of(a, 0), lds,
                   pool_of(a, a.k, a.k_page, a.k_head, a.k_token, HEAD_DIM * 2));
@@ -154,29 +153,16 @@ KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, const keys_t &k
     }
 }
 
-// Where a wave's rows of a set are: BOXED of the lane's box, else as set_page has it, of each turn.
-typedef i32 pages_t[BOXED ? 1 : TURNS];
-template <int PIECES>
-KG_DEV void find_pages(pages_t &pages, const keys_t &keys, int block, int wave) {
-    if constexpr (BOXED) {
-        int turn = smaller((int)lane_id() / ceil_div(PIECES, 8), TURNS - 1);
-        pages[0] = page_number(keys, first_token(keys, block, wave + turn * BRINGERS));
-    } else {
-        KG_UNROLL for (int n = 0; n < TURNS; n++) pages[BOXED ? 0 : n] =
-            set_page(keys, block, wave + n * BRINGERS);
-    }
+// The page of the lane's box.
+template <int PIECES> KG_DEV i32 page_of_box(const keys_t &keys, int block, int wave) {
+    int turn = smaller((int)lane_id() / ceil_div(PIECES, 8), TURNS - 1);
+    return page_number(keys, first_token(keys, block, wave + turn * BRINGERS));
 }
 template <int PIECES>
 KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, const cache_t &c,
-                       const keys_t &keys, const pages_t &pages, int block, int wave) {
+                       const keys_t &keys, i32 page, int block, int wave) {
     gate_await(read, time + 1); // the time before this one
-    if constexpr (BOXED) {
-        bring_boxes<PIECES>(to, there, c, keys, pages[0], block, wave);
-    } else {
-        KG_UNROLL for (int n = 0; n < TURNS; n++)
-            bring_rows<PIECES>(to, c.rows, c.page_bytes, c.token_bytes, keys, pages[BOXED ? 0 : n],
-                               block, wave + n * BRINGERS);
-    }
+    bring_boxes<PIECES>(to, there, c, keys, page, block, wave);
     gate_arrive_copied(there);
 }
 
@@ -214,17 +200,16 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
     head_t h = head_of(a, g, role_of(g, 0));
     keys_t keys = keys_of(a, g);
     ring_t r = {lds + LDS_STAGE};
-    pages_t pages, v_pages = {}, next;
+    i32 page = page_of_box<K_PIECES>(keys, first_set(g), b.wave), v_page = 0;
+    i32 next = K_PIECES == V_PIECES ? page : page_of_box<V_PIECES>(keys, first_set(g), b.wave);
     int first = first_set(g), before = 0, end = g.block_end;
     u32 time_before = 0;
-    find_pages<K_PIECES>(pages, keys, first, b.wave);
-    if constexpr (K_PIECES != V_PIECES) find_pages<V_PIECES>(next, keys, first, b.wave);
     KG_LOOP for (int block = first; block < end + SET_BLOCKS; block += SET_BLOCKS) {
         int slot = b.slot;
         u32 time = b.time;
         if (block < end) {
             bring_part<K_PIECES>(k_slot(r, slot), &gates->keys_there[slot], &gates->keys_read[slot],
-                                 time, cache_of(a, h, 0), keys, pages, block, b.wave);
+                                 time, cache_of(a, h, 0), keys, page, block, b.wave);
             b.slot = slot_after(slot, SLOTS);
             b.time += b.slot == 0;
         }
@@ -233,13 +218,12 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
         else
             bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,
-                                 v_pages, block - SET_BLOCKS, b.wave);
+                                 v_page, block - SET_BLOCKS, b.wave);
         before = slot, time_before = time;
-        KG_UNROLL for (int n = 0; n < (int)(sizeof pages / sizeof pages[0]); n++) v_pages[n] =
-            K_PIECES == V_PIECES ? pages[n] : next[n];
-        find_pages<K_PIECES>(pages, keys, block + SET_BLOCKS, b.wave);
+        v_page = K_PIECES == V_PIECES ? page : next;
+        page = page_of_box<K_PIECES>(keys, block + SET_BLOCKS, b.wave);
         if constexpr (K_PIECES != V_PIECES)
-            find_pages<V_PIECES>(next, keys, block + SET_BLOCKS, b.wave);
+            next = page_of_box<V_PIECES>(keys, block + SET_BLOCKS, b.wave);
     }
 }
 
