@@ -186,9 +186,11 @@ KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales, int bringe
 }
 KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_dim, int v_dim,
                                           int bits, int occupancy, int q_bytes, int bringers) {
+    enum { GROUP = 232448, ROW_WAVES = 8 }; /* sm_90: of LDS, the most that one workgroup has */
     int most = (occupancy > 2 ? 69632 : 229376 / occupancy - 4096) - q_bytes;
     if (bringers)
-        most = 232448 - 1024 - (8 + 1) * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES - q_bytes;
+        most = GROUP - KG_ATTN_SWIZZLE - (ROW_WAVES + 1) * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES -
+               q_bytes;
     for (int blocks = most_blocks; blocks > 1; blocks /= 2)
         for (int slots = 3; slots > 1; slots--) {
             kg_attn_sets sets = kg_attn_matrices_at(blocks, slots, keys, head_dim, v_dim, bits);

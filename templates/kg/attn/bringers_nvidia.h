@@ -13,10 +13,10 @@ namespace kg {
 constexpr int ROW_REGISTERS = 216, BRINGING_REGISTERS = 72;
 constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS *WAVE_KEYS) : 1;
 static_assert(!BRINGERS || WAVE_KEYS == BOX_ROWS, "a box has a block's rows of a matrix");
-static_assert(!BRINGERS || DENSE || !SMALL_PAGE, "a box is one page's");
+static_assert(!BRINGERS || ((DENSE || !SMALL_PAGE) && !CASCADE), "a box is of one page");
 
 // Where sets come there lie, too, what waves say of few rows and parts of a row that are merged.
-KG_DEV bool uses_stage(const segment_t &g) { return CASCADE || !g.whole || has_few_rows(g); }
+KG_DEV bool uses_stage(const segment_t &g) { return !g.whole || has_few_rows(g); }
 
 // --- waves with rows --------------------------------------------------------------
 
