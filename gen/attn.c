@@ -830,23 +830,16 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
 /* Prompts of few sequences: groups of four waves that share keys, which a third brings, or of codes
  * their own. Where sequences are many some may be decodes beside a prompt, for which small
  * workgroups are faster, and short prompts are too few row blocks for large ones. Measured. */
-static int suits_groups(const kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
+static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
     enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 1024, LEAST_KEYS = 1 << 16 /* of all KV heads */ };
     kgen_attn_spec groups = *s;
     groups.waves = 8, groups.row_tiles = 2, groups.v_split = 1, groups.occupancy = 1;
     int floats = is_8bit(s->kv) && !is_integer(s->kv) && !s->cascade;
     int32_t seen = seen_keys(s);
-    if (!bringers_of(&groups, isa) && !floats) return 0;
-    if (s->head_dim > 128 || s->v_dim > 128 || s->invariant) return 0;
-    if (p->batch > MOST_SEQUENCES || (seen > 0 && seen < LEAST_WINDOW)) return 0;
-    return p->context > 0 && (int64_t)p->batch * p->heads > (LEAST_KEYS - 1) / p->context;
-}
-static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
-    if (!suits_groups(s, p, isa)) return;
-    s->waves = 8;
-    s->row_tiles = 2;
-    s->v_split = 1;
-    s->occupancy = 1;
+    if (!bringers_of(&groups, isa) && !floats) return;
+    if (s->head_dim > 128 || s->v_dim > 128 || s->invariant) return;
+    if (p->batch > MOST_SEQUENCES || (seen > 0 && seen < LEAST_WINDOW) || !p->context) return;
+    if ((int64_t)p->batch * p->heads > (LEAST_KEYS - 1) / p->context) *s = groups;
 }
 
 static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_problem *p) {

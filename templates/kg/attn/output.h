@@ -15,8 +15,7 @@ KG_DEV int wave_again() { return (int)read_lane(late_thread() / WAVE, 0); }
 constexpr int ALL_WAVES = WAVES * V_SPLIT; // that have rows; others bring them keys
 constexpr int LAUNCHED_WAVES = ALL_WAVES + BRINGERS;
 static_assert(LAUNCHED_WAVES * WAVE == KG_WORKGROUP, "as it is launched");
-// Who brings keys goes its own way (kg/attn/bringers_nvidia.h), or meets the others.
-constexpr bool RUNS_AHEAD = BRINGERS != 0 && !STAGED;
+// Who brings keys goes its own way, or meets the others.
 constexpr int MEETING_WAVES = RUNS_AHEAD ? ALL_WAVES : LAUNCHED_WAVES;
 KG_DEV void meet_rows() {
     if constexpr (RUNS_AHEAD)

@@ -20,6 +20,8 @@ constexpr u32 ITEM_COST =
                        : kg_attn_item_cost(TOK, HEAD_DIM + V_DIM, KV_BITS)) *
     CLUSTER_SIZE;
 
+// Waves that bring keys go their own way (kg/attn/bringers_nvidia.h); those of mla meet the others.
+constexpr bool RUNS_AHEAD = BRINGERS != 0 && !STAGED;
 // BRINGERS: of few rows, which are soon multiplied with. Measured.
 constexpr u32 FEW_UNITS = 5;
 // A unit is a block of keys for one wave's rows, or 2^unit_shift of them where 32

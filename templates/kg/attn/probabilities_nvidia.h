@@ -25,7 +25,7 @@ KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B
 // Whether some row does not see some key of the blocks, of which the wave's rows see `seen`.
 template <int B>
 KG_DEV bool is_edge_set(const head_t &head, const keys_t &keys, int block, int seen) {
-    if constexpr (BRINGERS && KEEP == 0 && !STAGED) { // one comparison with what stays as it is
+    if constexpr (RUNS_AHEAD && KEEP == 0) { // one comparison with what stays as it is
         int plain = smaller(block + seen, (head.safe_last + 1) / TOK);
         return block + B > plain || (!SEES_START && block * TOK < head.safe_first);
     }

@@ -43,7 +43,7 @@ constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PA
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, QX);
 constexpr int Q_KEEPS =
-    kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES, !STAGED && BRINGERS);
+    kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES, RUNS_AHEAD);
 constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
 // Scores are scaled as they become probabilities, of which a row is turned whose scale is negative.
 constexpr bool MAY_TURN = DESCALE != DESCALE_NONE || Q_8BIT;
@@ -70,11 +70,11 @@ constexpr int STAGE_SCORES = STAGES * STAGE_KEYS;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
 constexpr kg_attn_sets SETS =
-    BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, WAVE, HEAD_DIM, V_DIM,
-                                KV_BITS, BY_LINES - 1, DESCALE == DESCALE_TOKEN)
-             : kg_attn_matrices_of(
-                   kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, !STAGED && BRINGERS),
-                   TOK, HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES, !STAGED && BRINGERS);
+    BY_LINES
+        ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, WAVE, HEAD_DIM, V_DIM, KV_BITS,
+                           BY_LINES - 1, DESCALE == DESCALE_TOKEN)
+        : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, RUNS_AHEAD),
+                              TOK, HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES, RUNS_AHEAD);
 constexpr int SET_BLOCKS = SETS.blocks;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
@@ -163,7 +163,7 @@ KG_DEV void load_q_row(u32 (&w)[N][Q_WORDS], args_t a, const segment_t &g, int r
 // The same as buffer_nvidia.h has them: of each 16 bytes the lane's word.
 constexpr bool TURNED_Q = BY_MATRICES && !Q_8BIT && !Q_F32;
 // Or they come to LDS past the registers, as keys do (kg/attn/bringers_nvidia.h).
-constexpr bool BRINGS_Q = BRINGERS != 0 && !STAGED && TURNED_Q && !SCALED_Q;
+constexpr bool BRINGS_Q = RUNS_AHEAD && TURNED_Q && !SCALED_Q;
 KG_DEV void load_q_turned(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
     const u8 *q = q_row(a, g, row) + lane_grp((int)opaque(lane_id())) * 4;
     bool exists = row_exists(g, row);

@@ -22,31 +22,16 @@ KG_DEV void bring_near(const u8 *p) {
 }
 
 // Who copies and who waits for it: `there` counts the lanes of a group whose copies have come.
-typedef u64 there_t;
-KG_DEV void there_begin(there_t *there, u32 lanes) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;"
-                 :
-                 : "r"(lds_address((const u8 *)there)), "r"(lanes)
-                 : "memory");
-}
+typedef gate_t there_t;
+KG_DEV void there_begin(there_t *there, u32 lanes) { gate_begin(there, lanes); }
 KG_DEV void there_end(there_t *there) {
     asm volatile("mbarrier.inval.shared.b64 [%0];"
                  :
                  : "r"(lds_address((const u8 *)there))
                  : "memory");
 }
-KG_DEV void there_soon(there_t *there) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];"
-                 :
-                 : "r"(lds_address((const u8 *)there))
-                 : "memory");
-}
-KG_DEV void there_now(there_t *there) {
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
-                 :
-                 : "r"(lds_address((const u8 *)there))
-                 : "memory");
-}
+KG_DEV void there_soon(there_t *there) { gate_arrive_copied(there); }
+KG_DEV void there_now(there_t *there) { gate_arrive(there); }
 // Of a wave, whose products have read it.
 KG_DEV void wave_has_read(there_t *read) {
     if (lane_id() == 0) there_now(read);
@@ -58,7 +43,7 @@ KG_DEV void await_there(const there_t *there, u32 time, bool waits) {
         asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; "
                      "selp.u32 %0, 1, 0, p;}"
                      : "=r"(done)
-                     : "r"(lds_address((const u8 *)there)), "r"(time & 1)
+                     : "r"(gate_address(there)), "r"(time & 1)
                      : "memory");
 }
 // The same place, in a register of its own: what follows from it has none before.
