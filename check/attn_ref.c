@@ -3,6 +3,7 @@
  * some values as well, and the output to its type; everything else is 32-bit. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "attn_extent.h"
 #include "attn_layout.h"
@@ -14,6 +15,22 @@
 /* A row's mean square error over its expectation: with one visible key the two
  * roundings may be worst at once, 2 instead of sqrt(2). */
 #define RMS_MARGIN 1.5
+
+/* Weighted values, of a dim. */
+typedef struct sums {
+    double out;    /* sum p v */
+    double size;   /* sum p |v| */
+    double square; /* sum p^2 v^2 */
+    double second; /* sum p v^2 */
+    double blur;   /* sum p |v| blur */
+    double plain;  /* sum |v|, of what a rounded weight meets */
+} sums;
+
+/* A key and its value, read once for all rows of a sequence that see it. */
+typedef struct cached {
+    int there;
+    double k_descale, v_descale;
+} cached;
 
 typedef struct row {
     const kgen_attn_spec *spec;
@@ -27,7 +44,12 @@ typedef struct row {
     int64_t page_tokens;
     double *score; /* [end - first], then weights */
     double *blur;  /* [end - first], what 32-bit leaves open of a score */
+    double *q;     /* [head_dim] */
+    sums *sums;    /* [v_dim] */
     double max, total;
+    double all;   /* sum p */
+    cached *keys; /* of the sequence's KV head */
+    float *numbers;
 } row;
 
 /* A page outside the pool is its last one; of a number, 32 bits count. */
@@ -82,19 +104,44 @@ static void lean(score *s, const row *r, int64_t key) {
     s->size += fabs(bias);
 }
 
+/* Every type's numbers are floats. head_dim of the key, then v_dim of the value. */
+static float *numbers_of(const row *r, int64_t key) {
+    return r->numbers + key * (r->spec->head_dim + r->args->out.shape[2]);
+}
+
+static void read_cache(const row *r, int64_t key) {
+    const kgen_attn_args *a = r->args;
+    cached *c = &r->keys[key];
+    if (c->there) return;
+    kgen__cache_at at = locate(r, key);
+    float *x = numbers_of(r, key);
+    for (int64_t d = 0; d < r->spec->head_dim; d++)
+        *x++ = (float)kgen__number_load(a->k.dtype, a->k.data,
+                                        kgen__cache_index(&a->k, KGEN__SIDE_K, at, d));
+    for (int64_t d = 0; d < a->out.shape[2]; d++)
+        *x++ = (float)kgen__number_load(a->v.dtype, a->v.data,
+                                        kgen__cache_index(&a->v, KGEN__SIDE_V, at, d));
+    *c = (cached){1, descale_at(r, &a->k_descale, at), descale_at(r, &a->v_descale, at)};
+}
+
+static void read_query(row *r) {
+    const kgen_tensor *q = &r->args->q;
+    int64_t at = r->token * q->stride[0] + r->head * q->stride[1];
+    for (int64_t d = 0; d < r->spec->head_dim; d++)
+        r->q[d] = kgen__number_load(q->dtype, q->data, at + d * q->stride[2]);
+}
+
 static void score_key(row *r, int64_t key) {
     const kgen_attn_args *a = r->args;
-    kgen__cache_at at = locate(r, key);
+    const float *k = numbers_of(r, key);
     double dot = 0, size = 0;
+    read_cache(r, key);
     for (int64_t d = 0; d < r->spec->head_dim; d++) {
-        int64_t qi = r->token * a->q.stride[0] + r->head * a->q.stride[1] + d * a->q.stride[2];
-        double term =
-            kgen__number_load(a->q.dtype, a->q.data, qi) *
-            kgen__number_load(a->k.dtype, a->k.data, kgen__cache_index(&a->k, KGEN__SIDE_K, at, d));
+        double term = r->q[d] * (double)k[d];
         dot += term;
         size += fabs(term);
     }
-    double factor = (double)a->softmax_scale * descale_at(r, &a->k_descale, at) * query_descale(r);
+    double factor = (double)a->softmax_scale * r->keys[key].k_descale * query_descale(r);
     score s = {factor * dot, fabs(factor) * size, query_rounding(r) * fabs(factor) * size};
     if (r->spec->softcap && !r->spec->cap_last) cap(&s, a->softcap);
     if (r->spec->alibi) lean(&s, r, key);
@@ -153,37 +200,36 @@ static double weight_step(const kgen_attn_args *a) {
     return a->q.dtype == KGEN_DTYPE_BF16 && a->k.dtype == KGEN_DTYPE_BF16 ? 0 : FP16_STEP;
 }
 
-typedef struct sums {
-    double out;    /* sum p v */
-    double size;   /* sum p |v| */
-    double square; /* sum p^2 v^2 */
-    double second; /* sum p v^2 */
-    double all;    /* sum p */
-    double blur;   /* sum p |v| blur */
-    double plain;  /* sum |v|, of what a rounded weight meets */
-} sums;
-
-static sums add_up(const row *r, int64_t d, double scale) {
-    const kgen_attn_args *a = r->args;
-    sums t = {0};
+/* Visible keys one after the other, so that each is looked up once. */
+static void add_up(row *r) {
+    int64_t v_dim = r->args->out.shape[2];
+    int by_token = r->spec->descale == KGEN_DESCALE_TOKEN;
+    memset(r->sums, 0, (size_t)v_dim * sizeof *r->sums);
+    r->all = 0;
     for (int64_t key = r->first; key < r->end; key++) {
         if (!sees(r, key)) continue;
-        kgen__cache_at at = locate(r, key);
-        double p = r->score[key - r->first] / r->total;
-        double descale = descale_at(r, &a->v_descale, at);
-        double v =
-            scale * descale *
-            kgen__number_load(a->v.dtype, a->v.data, kgen__cache_index(&a->v, KGEN__SIDE_V, at, d));
-        t.out += p * v;
-        t.size += p * fabs(v);
-        t.square += p * p * v * v;
-        t.second += p * v * v;
-        t.all += p;
-        t.blur += p * fabs(v) * r->blur[key - r->first];
-        /* A token's scale is in the weight before that is rounded. */
-        t.plain += fabs(r->spec->descale == KGEN_DESCALE_TOKEN ? v / descale : v);
+        const float *value = numbers_of(r, key) + r->spec->head_dim;
+        double p = r->score[key - r->first] / r->total, blur = r->blur[key - r->first];
+        double descale = r->keys[key].v_descale;
+        r->all += p;
+        for (int64_t d = 0; d < v_dim; d++) {
+            sums *t = &r->sums[d];
+            double v = descale * (double)value[d], pv = p * v;
+            t->out += pv;
+            t->size += fabs(pv);
+            t->square += pv * pv;
+            t->second += pv * v;
+            t->blur += fabs(pv) * blur;
+            /* A token's scale is in the weight before that is rounded. */
+            t->plain += fabs(by_token ? (double)value[d] : v);
+        }
     }
-    return t;
+}
+/* Of values that are `factor` times as large. */
+static sums scaled(const sums *t, double factor) {
+    double size = fabs(factor), square = factor * factor;
+    return (sums){factor * t->out,    size * t->size, square * t->square,
+                  square * t->second, size * t->blur, size * t->plain};
 }
 
 static double mean_blur(const row *r) {
@@ -205,15 +251,15 @@ static double gate_of(const row *r, int64_t d) {
  * inequality bounds. */
 static double weighed(const row *r, const sums *t) {
     if (!rounds_more(r) || r->spec->lse) return t->size;
-    double spread = t->second - 2 * t->out * t->out + t->out * t->out * t->all;
-    return fmax(t->size, sqrt(fmax(spread, 0) * t->all));
+    double spread = t->second - 2 * t->out * t->out + t->out * t->out * r->all;
+    return fmax(t->size, sqrt(fmax(spread, 0) * r->all));
 }
 
 static void write_element(kgen__attn_answer *answer, const row *r, int64_t d, double scale,
                           double blur) {
     int64_t at = (r->token * answer->heads + r->head) * answer->v_dim + d;
     double weight = weight_error(r->args), value = value_error(r);
-    sums t = add_up(r, d, scale * gate_of(r, d));
+    sums t = scaled(&r->sums[d], scale * gate_of(r, d));
     double other = (r->spec->gate ? 2 : 1) * SUM_ERROR * t.size + t.blur + blur * fabs(t.out) +
                    weight_step(r->args) * t.plain / r->total;
     double bound = weight * weighed(r, &t) + value * t.size + other;
@@ -228,7 +274,9 @@ static void write_row(kgen__attn_answer *answer, row *r) {
     const kgen_tensor *out_scale = &r->args->out_scale;
     double scale = out_scale->data ? 1 / kgen__number_load(KGEN_DTYPE_F32, out_scale->data, 0) : 1;
     int64_t at = r->head * answer->tokens + r->token;
+    read_query(r);
     weigh(r);
+    add_up(r);
     double blur = mean_blur(r);
     for (int64_t d = 0; d < answer->v_dim; d++) write_element(answer, r, d, scale, blur);
     answer->lse[at] = r->max + log(r->total);
@@ -245,30 +293,35 @@ static void narrow(row *r) {
     while (r->first < r->end && !sees(r, r->end - 1)) r->end--;
 }
 
-static void sequence(kgen__attn_answer *answer, row *r) {
+/* Token i of a sequence, its heads of one KV head. */
+static void write_token(kgen__attn_answer *answer, row *r, int64_t i) {
     const kgen_attn_args *a = r->args;
+    r->index = i;
+    r->token = r->extent.start + i;
+    r->position = r->extent.keys - r->extent.count + i;
+    kgen__attn_sight see =
+        kgen__attn_sight_of(r->spec, a, r->seq, r->token, r->position, r->extent.keys);
+    r->kept = kgen__attn_kept(r->spec, a);
+    r->behind = see.first;
+    r->first = r->kept ? 0 : see.first;
+    r->end = see.end;
+    narrow(r);
+    if (r->end <= r->first) return;
+    int64_t group = r->spec->group, first = r->kv_head * group;
+    for (r->head = first; r->head < first + group && r->head < answer->heads; r->head++)
+        write_row(answer, r);
+}
+
+static void sequence(kgen__attn_answer *answer, row *r) {
     const kgen_attn_phase *phase = kgen_attn_phase_of(r->spec->phase);
-    kgen__attn_extent e = kgen__attn_extent_of(r->spec, a, r->seq);
-    int64_t most = phase->bounded ? r->spec->q_tokens : e.count;
+    kgen__attn_extent e = kgen__attn_extent_of(r->spec, r->args, r->seq);
+    int64_t most = phase->bounded && r->spec->q_tokens < e.count ? r->spec->q_tokens : e.count;
     answer->wrong[r->seq] = e.wrong;
     claim(answer, e.start, e.start + e.count);
-    for (int64_t i = 0; i < e.count && i < most; i++) {
-        r->token = e.start + i;
-        r->position = e.keys - e.count + i;
-        kgen__attn_sight see =
-            kgen__attn_sight_of(r->spec, a, r->seq, r->token, r->position, e.keys);
-        r->index = i;
-        r->extent = e;
-        r->kept = kgen__attn_kept(r->spec, a);
-        r->behind = see.first;
-        r->first = r->kept ? 0 : see.first;
-        r->end = see.end;
-        narrow(r);
-        if (r->end <= r->first) continue;
-        for (r->head = 0; r->head < answer->heads; r->head++) {
-            r->kv_head = r->head / r->spec->group;
-            write_row(answer, r);
-        }
+    r->extent = e;
+    for (r->kv_head = 0; r->kv_head * r->spec->group < answer->heads; r->kv_head++) {
+        for (int64_t key = 0; key < e.keys; key++) r->keys[key].there = 0;
+        for (int64_t i = 0; i < most; i++) write_token(answer, r, i);
     }
 }
 
@@ -305,6 +358,26 @@ static int allocate(kgen__attn_answer *answer) {
            answer->claims && answer->wrong;
 }
 
+static int allocate_row(row *r) {
+    size_t keys = (size_t)longest(r->spec, r->args), v_dim = (size_t)r->args->out.shape[2];
+    size_t head_dim = (size_t)r->spec->head_dim;
+    r->score = malloc(keys * sizeof *r->score);
+    r->blur = malloc(keys * sizeof *r->blur);
+    r->q = malloc(head_dim * sizeof *r->q);
+    r->sums = malloc(v_dim * sizeof *r->sums);
+    r->keys = malloc(keys * sizeof *r->keys);
+    r->numbers = malloc(keys * (head_dim + v_dim) * sizeof *r->numbers);
+    return r->score && r->blur && r->q && r->sums && r->keys && r->numbers;
+}
+static void free_row(row *r) {
+    free(r->score);
+    free(r->blur);
+    free(r->q);
+    free(r->sums);
+    free(r->keys);
+    free(r->numbers);
+}
+
 kgen_status kgen__attn_reference(kgen__attn_answer *answer, const kgen_spec *spec,
                                  const kgen_attn_args *args, kgen_error *err) {
     row r = {.spec = &spec->attn, .args = args, .page_tokens = kgen__cache_page(&args->k)};
@@ -312,14 +385,10 @@ kgen_status kgen__attn_reference(kgen__attn_answer *answer, const kgen_spec *spe
                                   .heads = args->q.shape[1],
                                   .v_dim = args->out.shape[2],
                                   .seqs = kgen__attn_seqs(args)};
-    size_t keys = (size_t)longest(&spec->attn, args);
-    r.score = malloc(keys * sizeof(double));
-    r.blur = malloc(keys * sizeof(double));
-    int ready = allocate(answer) && r.score && r.blur;
+    int ready = allocate(answer) & allocate_row(&r);
     for (r.seq = 0; ready && r.seq < answer->seqs; r.seq++) sequence(answer, &r);
     if (ready) padding(answer, &spec->attn, args);
-    free(r.score);
-    free(r.blur);
+    free_row(&r);
     if (ready) return KGEN_OK;
     kgen__attn_free(answer);
     return kgen_fail(err, KGEN_E_NOMEM, "reference of %lld tokens, %lld heads: out of memory",

@@ -103,8 +103,8 @@ KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
     read_map(map_of(a, 1));
 }
 
-// Rows of a block that are all seen come in boxes, each of which one lane asks for: of the turns of
-// its wave in their order. Else each row comes by itself, of which those nobody sees are others.
+// A wave brings a block of a set in each of its turns. Rows of a block that are all seen come in
+// boxes; else each row comes by itself, of which those nobody sees are others.
 KG_DEV bool is_seen(const keys_t &keys, int start) {
     bool behind = start >= keys.first || (KEEP != 0 && start + TOK <= keys.keep);
     return behind && start + TOK - 1 <= keys.last;
@@ -129,40 +129,47 @@ KG_DEV void copy_block(u8 *to, const cache_t &c, const keys_t &keys, i32 page, i
     }
 }
 
-// page: of the lane's box. A wave's part of a set, keys or values.
+// The n'th turn's, of which lane n has the page.
 template <int PIECES>
 KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
-                        int block, int wave) {
-    constexpr int MATRICES = ceil_div(PIECES, 8);
-    int turn = (int)lane_id() / MATRICES, matrix = (int)lane_id() % MATRICES;
-    int start = first_token(keys, block, wave + turn * BRINGERS);
-    bool brings = turn < TURNS && is_seen(keys, start);
-    u32 boxes = (u32)ballot(brings);
-    if (lane_id() == 0) expect_boxes(there, bit_count(boxes));
-    meet_wave();
-    if (brings) {
-        u8 *box = to + matrix * MATRIX_BYTES + (wave + turn * BRINGERS) * (TOK * 128);
-        bring_box(box, there, c.map, matrix * 128,
+                        int start, int block) {
+    KG_UNROLL for (int matrix = 0; matrix < ceil_div(PIECES, 8); matrix++)
+        bring_box(to + matrix * MATRIX_BYTES + block * (TOK * 128), there, c.map, matrix * 128,
                   DENSE ? keys.dense + start : slot_of(keys, start, start), c.head,
                   DENSE ? 0 : (i32)inside_pool(keys, page));
+}
+// A wave's part of a set, keys or values.
+template <int PIECES>
+KG_DEV void bring_blocks(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
+                         int block, int wave) {
+    int start[TURNS];
+    i32 its[TURNS];
+    u32 seen = 0;
+    KG_UNROLL for (int n = 0; n < TURNS; n++) {
+        start[n] = first_token(keys, block, wave + n * BRINGERS);
+        its[n] = (i32)shuffle((u32)page, (u32)n);
+        seen |= (u32)is_seen(keys, start[n]) << n;
     }
-    KG_LOOP for (int n = 0; n < TURNS; n++) {
-        i32 its = (i32)shuffle((u32)page, (u32)(n * MATRICES));
-        if (!(boxes >> n * MATRICES & 1))
-            copy_block<PIECES>(to, c, keys, its, block, wave + n * BRINGERS);
+    if (is_elected()) {
+        expect_boxes(there, bit_count(seen) * ceil_div(PIECES, 8));
+        KG_UNROLL for (int n = 0; n < TURNS; n++) if (seen >> n & 1)
+            bring_boxes<PIECES>(to, there, c, keys, its[n], start[n], wave + n * BRINGERS);
     }
+    if (seen == (1u << TURNS) - 1) return;
+    KG_LOOP for (int n = 0; n < TURNS; n++) if (!(seen >> n & 1)) copy_block<PIECES>(
+        to, c, keys, (i32)shuffle((u32)page, (u32)n), block, wave + n * BRINGERS);
 }
 
-// The page of the lane's box.
-template <int PIECES> KG_DEV i32 page_of_box(const keys_t &keys, int block, int wave) {
-    int turn = smaller((int)lane_id() / ceil_div(PIECES, 8), TURNS - 1);
+// Lane n has that of the wave's n'th turn.
+KG_DEV i32 page_of_turn(const keys_t &keys, int block, int wave) {
+    int turn = smaller((int)lane_id(), TURNS - 1);
     return page_number(keys, first_token(keys, block, wave + turn * BRINGERS));
 }
 template <int PIECES>
 KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, const cache_t &c,
                        const keys_t &keys, i32 page, int block, int wave) {
     gate_await(read, time + 1); // the time before this one
-    bring_boxes<PIECES>(to, there, c, keys, page, block, wave);
+    bring_blocks<PIECES>(to, there, c, keys, page, block, wave);
     gate_arrive_copied(there);
 }
 
@@ -200,9 +207,9 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
     head_t h = head_of(a, g, role_of(g, 0));
     keys_t keys = keys_of(a, g);
     ring_t r = {lds + LDS_STAGE};
-    i32 page = page_of_box<K_PIECES>(keys, first_set(g), b.wave), v_page = 0;
-    i32 next = K_PIECES == V_PIECES ? page : page_of_box<V_PIECES>(keys, first_set(g), b.wave);
     int first = first_set(g), before = 0, end = g.block_end;
+    i32 page = page_of_turn(keys, first, b.wave), v_page = 0;
+    i32 next = page_of_turn(keys, first + SET_BLOCKS, b.wave);
     u32 time_before = 0;
     KG_LOOP for (int block = first; block < end + SET_BLOCKS; block += SET_BLOCKS) {
         int slot = b.slot;
@@ -220,10 +227,8 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,
                                  v_page, block - SET_BLOCKS, b.wave);
         before = slot, time_before = time;
-        v_page = K_PIECES == V_PIECES ? page : next;
-        page = page_of_box<K_PIECES>(keys, block + SET_BLOCKS, b.wave);
-        if constexpr (K_PIECES != V_PIECES)
-            next = page_of_box<V_PIECES>(keys, block + SET_BLOCKS, b.wave);
+        v_page = page, page = next;
+        next = page_of_turn(keys, block + 2 * SET_BLOCKS, b.wave);
     }
 }
 

@@ -5,6 +5,8 @@
 
 namespace kg {
 
+KG_DEV bool is_elected() { return lane_id() == 0; }
+
 typedef u64 gate_t;
 constexpr int GATE_PHASE = 63, GATE_ARRIVED = 32; // bits; see cpu_abi.h
 KG_DEV void gate_begin(gate_t *gate, u32 count) { *gate = count; }

@@ -1,7 +1,7 @@
 // Waves of a workgroup that do different things: gates in LDS, barriers of some of them, and
 // registers that one group has instead of another. On the cpu device gates_cpu.h stands for this
 // file.
-// Source: PTX ISA, mbarrier, bar, setmaxnreg, cp.async.mbarrier.arrive.
+// Source: PTX ISA, mbarrier, bar, elect, setmaxnreg, cp.async.mbarrier.arrive.
 #pragma once
 #include "kg/core/machine.h"
 
@@ -9,6 +9,14 @@ namespace kg {
 
 // What the wave's lanes have copied or read, all know.
 KG_DEV void meet_wave() { __syncwarp(); }
+
+// Of the wave's lanes, one: as the compiler knows, so what it asks for is not a loop over lanes.
+KG_DEV bool is_elected() {
+    u32 elected;
+    asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(elected));
+    return elected != 0;
+}
 
 // A gate opens when as many have arrived as it counts, time after time.
 typedef u64 gate_t;
