@@ -14,7 +14,7 @@
 #include "gen/family.h"
 #include "seed.h"
 
-enum { ROUND_TRIPS = 10000, HOSTILE = 30000 };
+enum { ROUND_TRIPS = 4000, HOSTILE = 10000 };
 
 static kgen__rng rng;
 
