@@ -2,6 +2,7 @@
 #pragma once
 #include "kg/attn/lds_nvidia.h"
 #include "kg/attn/pool.h"
+#include "kg/core/gates.h"
 
 namespace kg {
 
@@ -10,7 +11,8 @@ KG_DEV void write_map(u8 *to, u8 *, const pool_t &pool) {
 }
 KG_DEV void read_map(const u8 *) {}
 
-KG_DEV void bring_box(u8 *lds, u64 *, const u8 *map, int column, int row, int head, i32 page) {
+KG_DEV void bring_box(u8 *lds, gate_t *there, const u8 *map, int column, int row, int head,
+                      i32 page) {
     pool_t pool;
     __builtin_memcpy(&pool, map, sizeof pool);
     const u8 *from = pool.rows + page * pool.page_bytes + head * pool.head_bytes + column;
@@ -25,8 +27,11 @@ KG_DEV void bring_box(u8 *lds, u64 *, const u8 *map, int column, int row, int he
                 __builtin_memset(to, 0, 16);
         }
     }
+    gate_change(there, 0, -1);
 }
-KG_DEV void expect_boxes(u64 *, u32) {}
-KG_DEV void expect_boxes(u64 *, u32, u32) {}
+KG_DEV void expect_boxes(gate_t *there, u32 boxes) { gate_change(there, 0, (int)boxes); }
+KG_DEV void expect_boxes(gate_t *there, u32 boxes, u32 lanes) {
+    gate_change(there, lanes, (int)boxes);
+}
 
 } // namespace kg

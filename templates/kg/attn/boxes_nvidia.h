@@ -6,6 +6,7 @@
 #pragma once
 #include "kg/attn/lds_nvidia.h"
 #include "kg/attn/pool.h"
+#include "kg/core/gates.h"
 
 namespace kg {
 
@@ -57,27 +58,28 @@ KG_DEV void read_map(const u8 *map) {
 }
 
 // A box of the lane's: from byte `column` of its rows on.
-KG_DEV void bring_box(u8 *lds, u64 *there, const u8 *map, int column, int row, int head, i32 page) {
+KG_DEV void bring_box(u8 *lds, gate_t *there, const u8 *map, int column, int row, int head,
+                      i32 page) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4, %5}], [%6];"
                  :
                  : "r"(lds_address(lds)), "l"(map), "r"(column), "r"(row), "r"(head), "r"(page),
-                   "r"(lds_address((const u8 *)there))
+                   "r"(gate_address(there))
                  : "memory");
 }
 // Before these boxes are asked for, and before all that `there` counts have arrived.
-KG_DEV void expect_boxes(u64 *there, u32 boxes) {
+KG_DEV void expect_boxes(gate_t *there, u32 boxes) {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
                  :
-                 : "r"(lds_address((const u8 *)there)), "r"(boxes * BOX_BYTES)
+                 : "r"(gate_address(there)), "r"(boxes * BOX_BYTES)
                  : "memory");
 }
 // The same for all `lanes` that `there` counts, who have nothing else to bring.
-KG_DEV void expect_boxes(u64 *there, u32 boxes, u32 lanes) {
+KG_DEV void expect_boxes(gate_t *there, u32 boxes, u32 lanes) {
     expect_boxes(there, boxes);
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0], %1;"
                  :
-                 : "r"(lds_address((const u8 *)there)), "r"(lanes)
+                 : "r"(gate_address(there)), "r"(lanes)
                  : "memory");
 }
 

@@ -27,6 +27,10 @@ KG_DEV void gate_begin(gate_t *gate, u32 count) {
                  : "r"(gate_address(gate)), "r"(count)
                  : "memory");
 }
+// What lies there may be something else.
+KG_DEV void gate_end(gate_t *gate) {
+    asm volatile("mbarrier.inval.shared.b64 [%0];" : : "r"(gate_address(gate)) : "memory");
+}
 KG_DEV void gate_arrive(gate_t *gate) {
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
                  :

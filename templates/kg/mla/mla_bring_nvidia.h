@@ -8,6 +8,27 @@
 
 namespace kg {
 
+// --- what waves tell each other ---------------------------------------------------------
+
+// Of two groups of four waves. Those of the first meet, of which some may have nothing to say:
+KG_DEV void meet_first(bool mine) {
+    if (mine) meet_at<4 * WAVE>(1);
+}
+// What the other has written the first group reads, which waits for it.
+KG_DEV void meet_others(bool first) {
+    if (first)
+        meet_at<8 * WAVE>(2);
+    else
+        say_at<8 * WAVE>(2);
+}
+// Who says something goes on, who hears it waits for that: two waves of one number in their groups.
+// what: one of two things.
+KG_DEV void say(int what, int wave) { say_at<2 * WAVE>(4 + what * 4 + wave); }
+KG_DEV void hear(int what, int wave) { meet_at<2 * WAVE>(4 + what * 4 + wave); }
+KG_DEV void meet_group(int group) { meet_at<4 * WAVE>(12 + group); }
+
+// --- sets ---------------------------------------------------------------------------------
+
 constexpr bool CODES = (KV_8BIT || BLOCKED) && !PAIRED; // what values lie in LDS as
 constexpr bool THROUGH_REGISTERS = CODES || (KV_DTYPE == DTYPE_BF16 && COMPUTE_F16);
 
@@ -82,7 +103,7 @@ KG_DEV void copy_piece(u8 *to, u64 row, int place, const head_t &h) {
 }
 
 // Of the next set, if there is one.
-KG_DEV void copy_set(u8 *set, there_t *there, bringer_t &b, const head_t &h, const keys_t &keys) {
+KG_DEV void copy_set(u8 *set, gate_t *there, bringer_t &b, const head_t &h, const keys_t &keys) {
     if (b.block >= b.end) return;
     u64 row_of_lane = take_rows(b, h, keys);
     each_piece([&](int row, int column) {
@@ -94,7 +115,7 @@ KG_DEV void copy_set(u8 *set, there_t *there, bringer_t &b, const head_t &h, con
         KG_UNROLL for (int at = 0; at < ROW_SCALES; at += 16)
             copy_piece(scales + at, row_of_lane, V_DIM + at, h);
     }
-    there_soon(there);
+    gate_arrive_copied(there);
 }
 
 } // namespace kg

@@ -22,22 +22,22 @@ static_assert(SCORING_REGISTERS + TAKING_REGISTERS + BRINGING_REGISTERS <= 3 * C
 
 // --- halves of sets -------------------------------------------------------------------
 
-KG_DEV there_t *read_of(const said_t &said, int slot, int half) {
+KG_DEV gate_t *read_of(const said_t &said, int slot, int half) {
     return said.read + 2 * slot + half;
 }
 // The rope part of 656-byte rows is copied, which is counted by itself.
 constexpr bool COPIES_ROPE = BLOCKED && HEAD_DIM > V_DIM;
 KG_DEV void begin_halves(const said_t &said) {
     KG_UNROLL for (int n = 0; n < 4; n++) {
-        there_begin(said.there + n, (COPIES_ROPE && n % 2 == 0 ? 2 : 1) * 4 * WAVE);
-        there_begin(said.read + n, 4);
+        gate_begin(said.there + n, (COPIES_ROPE && n % 2 == 0 ? 2 : 1) * 4 * WAVE);
+        gate_begin(said.read + n, 4);
     }
     show_lds();
 }
 KG_DEV void end_halves(const said_t &said) {
     KG_UNROLL for (int n = 0; n < 4; n++) {
-        there_end(said.there + n);
-        there_end(said.read + n);
+        gate_end(said.there + n);
+        gate_end(said.read + n);
     }
 }
 
@@ -137,7 +137,7 @@ KG_DEV void put_rope(u8 *set, const codes_t &c, int row) {
     }
 }
 // Numbers, as they are.
-KG_DEV void copy_rope(u8 *set, there_t *there, const codes_t &c, int row, const head_t &h) {
+KG_DEV void copy_rope(u8 *set, gate_t *there, const codes_t &c, int row, const head_t &h) {
     constexpr int PIECES = (HEAD_DIM - V_DIM) / 8;
     KG_UNROLL for (int r = 0; r < LANE_ROWS; r++)
         KG_UNROLL for (int n = 0; n < ceil_div(PIECES, 4); n++) {
@@ -145,7 +145,7 @@ KG_DEV void copy_rope(u8 *set, there_t *there, const codes_t &c, int row, const 
         copy_piece(place_of(set, row + r * FURTHER_ROW, V_DIM / 8 + piece), c.rows[r],
                    piece_place(CODE_PIECES) + further * 16, h);
     }
-    there_soon(there);
+    gate_arrive_copied(there);
 }
 
 // --- the way through a segment -------------------------------------------------------------
@@ -173,7 +173,7 @@ KG_DEV void bring_rows_near(const bringer_t &b, const head_t &h, const keys_t &k
 }
 
 // A half of a set. Nothing may be on its way meanwhile: showing LDS would wait for it.
-template <int HALF> KG_DEV void put_half(u8 *set, there_t *there, codes_t &c, int row) {
+template <int HALF> KG_DEV void put_half(u8 *set, gate_t *there, codes_t &c, int row) {
     constexpr int FIRST = HALF * HALF_PIECES;
     u32 first = offset_in_set(row, 2 * first_piece()) + FIRST / 4 * MATRIX_OF_SET;
     // In a loop: no more become numbers at once than registers hold.
@@ -188,13 +188,11 @@ template <int HALF> KG_DEV void put_half(u8 *set, there_t *there, codes_t &c, in
     }
     if constexpr (HALF == 1) put_rope(set, c, row);
     show_lds();
-    there_now(there);
+    gate_arrive(there);
 }
 
-// What lay in the half before. The other groups meet six times a set, which on the cpu device the
-// third keeps pace with.
+// What lay in the half before.
 KG_DEV void await_read(const said_t &said, int slot, int half, u32 time) {
-    keep_pace(half == 0 && time == 0 && slot == 0 ? 5 : 2);
     await_there(read_of(said, slot, half), time, true);
 }
 KG_DEV void bring_set(codes_t &c, bringer_t &b, const head_t &h, const keys_t &keys,
@@ -225,8 +223,6 @@ KG_DEV void bring_sets(bringer_t b, const head_t &h, const keys_t &keys, u8 *lds
         time += slot;
         slot ^= 1;
     }
-    int sets = ceil_div(end - first, SET_BLOCKS_OF);
-    keep_pace(sets > 2 ? 8 : 6 * sets - 1);
 }
 
 // --- the first group ------------------------------------------------------------------------
@@ -259,7 +255,6 @@ KG_DEV void take_left(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_t 
         weighed(o, p);
         wave_has_read(read_of(said, slot, 0));
     }
-    keep_pace(1);
 }
 
 // --- the second -----------------------------------------------------------------------------
@@ -268,16 +263,13 @@ template <int T>
 KG_DEV void take_right(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_t w,
                        const said_t &said, int end) {
     int slot = 0;
-    keep_pace(3);
     KG_LOOP for (int block = w.next.block; block < end; block += SET_BLOCKS_OF) {
         bool more = block + SET_BLOCKS_OF < end;
         w.part = wave_again() % 4;
         hear(0, w.part);
         hear_tops(m, l, o, w, said);
-        if (more) {
-            keep_pace(2);
+        if (more)
             meet_others(true); // the first has its next scores: nobody waits for these products
-        }
         weights_t p;
         hear_weights(p, w);
         if (more) say(1, w.part); // each is heard once

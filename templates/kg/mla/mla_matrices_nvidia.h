@@ -30,14 +30,14 @@ struct said_t {
     sums_t *totals; // when all is done, in place of the last two
     u32 *risen;
     segment_t *segment; // waits, while registers are short
-    there_t *there;     // copies of each slot
-    there_t *read;      // BRINGERS: and who has read them
+    gate_t *there;      // copies of each slot
+    gate_t *read;       // BRINGERS: and who has read them
     u32 *rows;          // ... and which of a block's rows there are
 };
 KG_DEV said_t said_in(u8 *lds) {
     float *rest = (float *)(lds + LDS.round);
     u32 *risen = (u32 *)(rest + 2 * ROWS);
-    there_t *there = (there_t *)(risen + 4), *read = there + KG_MLA_SLOTS;
+    gate_t *there = (gate_t *)(risen + 4), *read = there + KG_MLA_SLOTS;
     u32 *rows = (u32 *)(read + READ_SLOTS);
     return said_t{(float *)lds,   rest,  rest + ROWS,
                   (sums_t *)rest, risen, (segment_t *)(rows + 2 * READ_SLOTS),
@@ -224,7 +224,7 @@ KG_DEV void judge_set(judged_t &s, const column_t &m, const head_t &head, const 
 KG_DEV void start_segment(bringer_t &next, args_t a, const segment_t &g, const head_t &head,
                           const keys_t &keys, const said_t &said, u8 *stage, int wave) {
     if (thread_id() == 0)
-        KG_UNROLL for (int n = 0; n < SLOTS; n++) there_begin(said.there + n, 4 * WAVE);
+        KG_UNROLL for (int n = 0; n < SLOTS; n++) gate_begin(said.there + n, 4 * WAVE);
     barrier();
     if (wave < 4) {
         KG_LOOP for (int t = wave; t < ROW_TILES; t += 4) put_queries(stage, said, a, g, t);
@@ -257,10 +257,10 @@ KG_DEV void attend(column_t &m, column_t &l, weighed_t &o, args_t a, const segme
         if (judges)
             judge_set(s, m, head, keys, said, set, stage, stage + SUMS_AT, block, end, group, part);
         meet_first(group == 0);
-        if ((group == 0 || ALL_MEET) && any_risen(said)) {
-            if (group == 0) say_tops(s, said, part);
-            meet_first(group == 0);
-            if (group == 0) raise_all(m, l, said, part);
+        if (group == 0 && any_risen(said)) {
+            say_tops(s, said, part);
+            meet_first(true);
+            raise_all(m, l, said, part);
         }
         if (group == 0) put_weights(p, m, l, s, part);
         barrier(); // the weights are there
@@ -271,7 +271,7 @@ KG_DEV void attend(column_t &m, column_t &l, weighed_t &o, args_t a, const segme
         slot = slot + 1 == SLOTS ? 0 : slot + 1;
         time += slot == 0;
     }
-    if (thread_id() == 0) KG_UNROLL for (int n = 0; n < SLOTS; n++) there_end(said.there + n);
+    if (thread_id() == 0) KG_UNROLL for (int n = 0; n < SLOTS; n++) gate_end(said.there + n);
 }
 
 // --- rows ----------------------------------------------------------------------------

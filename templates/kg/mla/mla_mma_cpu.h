@@ -12,26 +12,11 @@ KG_DEV void copy_16_of(u8 *lds, const u8 *p, bool there) {
         __builtin_memset(lds, 0, 16);
 }
 KG_DEV void bring_near(const u8 *) {}
-typedef u64 there_t;
-KG_DEV void there_begin(there_t *, u32) {}
-KG_DEV void there_end(there_t *) {}
-KG_DEV void there_soon(there_t *) {}
-KG_DEV void there_now(there_t *) {}
-KG_DEV void wave_has_read(there_t *) { barrier(); }
-KG_DEV void await_there(const there_t *, u32, bool) { barrier(); }
-// All waves meet, whoever it is for: who waits less often than the others goes on with them.
-KG_DEV void keep_pace(int meetings) {
-    for (int n = 0; n < meetings; n++) barrier();
+KG_DEV void wave_has_read(gate_t *read) { gate_arrive_wave(read); }
+KG_DEV void await_there(const gate_t *there, u32 time, bool waits) {
+    if (waits) gate_await(there, time);
 }
 KG_DEV u8 *lds_again(u8 *lds) { return lds; }
-constexpr bool ALL_MEET = true;
-KG_DEV void meet_first(bool) { barrier(); }
-KG_DEV void meet_others(bool) { barrier(); }
-
-KG_DEV void say(int, int) { barrier(); }
-KG_DEV void hear(int, int) { barrier(); }
-KG_DEV void meet_group(int) { barrier(); }
-
 template <int T, int N> KG_DEV void settle_tiles(acc_t (&)[T][N]) {}
 
 template <int N> KG_DEV void settle_words(u32 (&)[N][4]) {}

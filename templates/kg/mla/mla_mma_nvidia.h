@@ -21,23 +21,12 @@ KG_DEV void bring_near(const u8 *p) {
     asm volatile("prefetch.global.L2 [%0];" : : "l"(p) : "memory");
 }
 
-// Who copies and who waits for it: `there` counts the lanes of a group whose copies have come.
-typedef gate_t there_t;
-KG_DEV void there_begin(there_t *there, u32 lanes) { gate_begin(there, lanes); }
-KG_DEV void there_end(there_t *there) {
-    asm volatile("mbarrier.inval.shared.b64 [%0];"
-                 :
-                 : "r"(lds_address((const u8 *)there))
-                 : "memory");
-}
-KG_DEV void there_soon(there_t *there) { gate_arrive_copied(there); }
-KG_DEV void there_now(there_t *there) { gate_arrive(there); }
 // Of a wave, whose products have read it.
-KG_DEV void wave_has_read(there_t *read) {
-    if (lane_id() == 0) there_now(read);
+KG_DEV void wave_has_read(gate_t *read) {
+    if (lane_id() == 0) gate_arrive(read);
 }
 // waits: else another wave does.
-KG_DEV void await_there(const there_t *there, u32 time, bool waits) {
+KG_DEV void await_there(const gate_t *there, u32 time, bool waits) {
     u32 done = waits ? 0 : 1;
     while (!done)
         asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; "
@@ -50,38 +39,10 @@ KG_DEV void await_there(const there_t *there, u32 time, bool waits) {
 KG_DEV u8 *lds_again(u8 *lds) {
     return (u8 *)__cvta_shared_to_generic((size_t)opaque(lds_address(lds)));
 }
-// See mla_mma_cpu.h.
-KG_DEV void keep_pace(int) {}
-// The waves of the first group meet; the others need not, or ALL_MEET.
-constexpr bool ALL_MEET = false;
-KG_DEV void meet_first(bool mine) {
-    if (mine) asm volatile("bar.sync 1, 128;" : : : "memory");
-}
-
-// Who says something goes on, who hears it waits for that: two waves. `what`: one of two things.
-KG_DEV void say(int what, int wave) {
-    asm volatile("bar.arrive %0, 64;" : : "r"(4 + what * 4 + wave) : "memory");
-}
-KG_DEV void hear(int what, int wave) {
-    asm volatile("bar.sync %0, 64;" : : "r"(4 + what * 4 + wave) : "memory");
-}
-// The four waves of a group.
-KG_DEV void meet_group(int group) {
-    asm volatile("bar.sync %0, 128;" : : "r"(12 + group) : "memory");
-}
-
 // Words that products have read, and may be others now.
 template <int N> KG_DEV void settle_words(u32 (&w)[N][4]) {
     KG_UNROLL for (int n = 0; n < 4 * N; n++) asm volatile("" : "+r"(w[n / 4][n % 4]) : : "memory");
 }
-// What others have written the first group reads, which waits for them.
-KG_DEV void meet_others(bool mine) {
-    if (mine)
-        asm volatile("bar.sync 2, 256;" : : : "memory");
-    else
-        asm volatile("bar.arrive 2, 256;" : : : "memory");
-}
-
 template <int T, int N> KG_DEV void settle_tiles(acc_t (&o)[T][N]) {
     KG_UNROLL for (int t = 0; t < T; t++) KG_UNROLL for (int n = 0; n < N; n++)
         KG_UNROLL for (int r = 0; r < O_REGS;

@@ -62,8 +62,8 @@ KG_DEV void copy_half(u8 *set, half_t half, u64 row_of_lane, int part) {
 }
 
 static_assert(BOX_ROWS == TOK, "a box has a block's rows of a matrix");
-KG_DEV void bring_boxes(u8 *set, there_t *there, half_t half, const bringer_t &b,
-                        const keys_t &keys, const u8 *map) {
+KG_DEV void bring_boxes(u8 *set, gate_t *there, half_t half, const bringer_t &b, const keys_t &keys,
+                        const u8 *map) {
     int matrix = half.first + (int)lane_id(), start = block_start(keys, b.block + b.part);
     if (lane_id() == 0) expect_boxes(there, (u32)(half.end - half.first), WAVE);
     meet_wave();
@@ -73,7 +73,7 @@ KG_DEV void bring_boxes(u8 *set, there_t *there, half_t half, const bringer_t &b
 }
 
 // The wave's part of the next set, if there is one.
-KG_DEV void bring_half(u8 *set, there_t *there, bringer_t &b, half_t half, const head_t &h,
+KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const head_t &h,
                        const keys_t &keys, const u8 *map) {
     if (b.block >= b.end) return;
     int start = block_start(keys, b.block + b.part);
@@ -82,7 +82,7 @@ KG_DEV void bring_half(u8 *set, there_t *there, bringer_t &b, half_t half, const
     } else {
         copy_half(set, half, cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end)),
                   b.part);
-        there_soon(there);
+        gate_arrive_copied(there);
     }
     b.block += SET_BLOCKS_OF;
     b.page = page_of_lane(keys, b);
@@ -97,7 +97,7 @@ struct pairs_t {
 };
 KG_DEV u8 *set_of(u8 *stage, int slot) { return stage + SETS_AT + slot * SET_BYTES; }
 KG_DEV u8 *set_at(const pairs_t &w, int slot) { return set_of(w.stage, slot); }
-KG_DEV there_t *there_of(const said_t &said, int slot, int half) {
+KG_DEV gate_t *there_of(const said_t &said, int slot, int half) {
     return said.there + 2 * slot + half;
 }
 KG_DEV void bring_next(pairs_t &w, const said_t &said, int slot, const head_t &h,
@@ -119,7 +119,7 @@ KG_DEV void start_pairs(pairs_t &w, args_t a, const segment_t &g, head_t &head, 
                         const said_t &said, int wave) {
     static_assert(KG_MLA_SLOTS >= 4, "halves of two sets");
     if (thread_id() == 0) {
-        KG_UNROLL for (int n = 0; n < 4; n++) there_begin(said.there + n, 4 * WAVE);
+        KG_UNROLL for (int n = 0; n < 4; n++) gate_begin(said.there + n, 4 * WAVE);
         show_lds();
     }
     barrier();
@@ -303,7 +303,7 @@ KG_DEV void attend_pairs(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], args_
         take_first(m, l, o, w, a, head, keys, said, at_t{block, g.block_end, time++});
     else take_second(m, l, o, w, a, head, keys, said, at_t{block, g.block_end, time++});
     barrier();
-    if (thread_id() == 0) KG_UNROLL for (int n = 0; n < 4; n++) there_end(said.there + n);
+    if (thread_id() == 0) KG_UNROLL for (int n = 0; n < 4; n++) gate_end(said.there + n);
 }
 
 // Of a segment that has been gone through.
