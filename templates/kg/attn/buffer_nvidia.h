@@ -323,17 +323,6 @@ KG_DEV void weigh_own(together_t, acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLO
                       const u8 *v, int) {
     weigh_set(o, p, v);
 }
-// Keys of the step are there.
-template <int T>
-KG_DEV void multiply_own(together_t way, acc_t (&s)[T][SET_BLOCKS], acc_t (&o)[T][O_TILES],
-                         const u32 (&p)[SET_BLOCKS][4], const q_frag_t &q, const u8 *queries,
-                         const ring_t &r, int wave) {
-    take_turn(way, wave);
-    score_set(s, q, queries, k_slot(r, r.k), wave);
-    await_values(r);
-    weigh_set(o, p, v_slot(r, r.v));
-    pass_turn(way, wave);
-}
 
 // All waves go through the segment together. end: of the blocks that the wave's rows see.
 template <class WAY, int T>
@@ -366,8 +355,14 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
         float s[B][ROW_TILES][S_REGS];
         await_keys(r);
-        multiply_own(way, dots, o, p, q, queries, r, wave);
+        take_turn(way, wave);
+        score_own(way, dots, q, queries, k_slot(r, r.k), wave);
+        if constexpr (WAY::AT_ONCE) keys_are_read(r, r.k);
+        await_values(r);
         int weighed = r.v;
+        weigh_own(way, o, p, v_slot(r, weighed), wave);
+        if constexpr (WAY::AT_ONCE) values_are_read(r, weighed);
+        pass_turn(way, wave);
         start_step(r, head, keys, first, block - SET_BLOCKS, g.block_end, wave);
         products_done<1>();
         settle(dots);

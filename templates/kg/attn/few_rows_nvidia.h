@@ -10,24 +10,24 @@ namespace kg {
 // --- products of a block, of the wave's number in the set -------------------------
 
 template <int T>
-KG_DEV void score_step(acc_t (&s)[T][1], const q_frag_t &q, tile_t rows, tile_t keys, int step) {
-    u32 a[4];
-    if constexpr (Q_IN_LDS)
-        load_tile<false>(a, rows, (u32)(step / 4 * (64 * 128) + step % 4 * 32));
-    else
-        query_words(a, q, step);
-    if (step == 0) KG_UNROLL for (int t = 0; t < T; t++) s[t][0] = acc_t{};
-    multiply_alone<false>(s, 0, a, keys, (u32)(step / 4 * MATRIX_BYTES + step % 4 * 32));
+KG_DEV void score_block(acc_t (&s)[T][1], const q_frag_t &q, const u8 *queries, const u8 *k,
+                        int block) {
+    tile_t keys = tile_of_columns(k + block * (TOK * 128)), rows = tile_of_rows(queries);
+    KG_UNROLL for (int t = 0; t < T; t++) s[t][0] = acc_t{};
+    KG_UNROLL for (int step = 0; step < HEAD_DIM / 16; step++) {
+        u32 a[4];
+        if constexpr (Q_IN_LDS)
+            load_tile<false>(a, rows, (u32)(step / 4 * (64 * 128) + step % 4 * 32));
+        else
+            query_words(a, q, step);
+        multiply_alone<false>(s, 0, a, keys, (u32)(step / 4 * MATRIX_BYTES + step % 4 * 32));
+    }
 }
 template <int T>
-KG_DEV void weigh_tile(acc_t (&o)[T][O_TILES], const u32 (&p)[4], tile_t values, int n) {
-    multiply_alone<true>(o, n, p, values, (u32)(n / 4 * MATRIX_BYTES + n % 4 * 32));
-}
-KG_DEV tile_t keys_of_block(const u8 *k, int block) {
-    return tile_of_columns(k + block * (TOK * 128));
-}
-KG_DEV tile_t values_of_block(const u8 *v, int block) {
-    return tile_of_rows(v + block * (TOK * 128));
+KG_DEV void weigh_block(acc_t (&o)[T][O_TILES], const u32 (&p)[4], const u8 *v, int block) {
+    tile_t values = tile_of_rows(v + block * (TOK * 128));
+    KG_UNROLL for (int n = 0; n < O_TILES; n++)
+        multiply_alone<true>(o, n, p, values, (u32)(n / 4 * MATRIX_BYTES + n % 4 * 32));
 }
 
 constexpr int SHARERS = smaller(WAVES, SET_BLOCKS); // waves that have a block
@@ -41,34 +41,12 @@ KG_DEV void pass_turn(alone_t, int) {}
 template <int T>
 KG_DEV void score_own(alone_t, acc_t (&s)[T][1], const q_frag_t &q, const u8 *queries, const u8 *k,
                       int wave) {
-    if (wave >= SHARERS) return;
-    tile_t rows = tile_of_rows(queries), keys = keys_of_block(k, wave);
-    KG_UNROLL for (int step = 0; step < HEAD_DIM / 16; step++) score_step(s, q, rows, keys, step);
+    if (wave < SHARERS) score_block(s, q, queries, k, wave);
 }
 template <int T>
 KG_DEV void weigh_own(alone_t, acc_t (&o)[T][O_TILES], const u32 (&p)[1][4], const u8 *v,
                       int wave) {
-    if (wave >= SHARERS) return;
-    tile_t values = values_of_block(v, wave);
-    KG_UNROLL for (int n = 0; n < O_TILES; n++) weigh_tile(o, p[0], values, n);
-}
-// Products of scores wait for each other: between them stand those of values.
-template <int T>
-KG_DEV void multiply_own(alone_t, acc_t (&s)[T][1], acc_t (&o)[T][O_TILES], const u32 (&p)[1][4],
-                         const q_frag_t &q, const u8 *queries, const ring_t &r, int wave) {
-    constexpr int STEPS = HEAD_DIM / 16, EACH = ceil_div(O_TILES, STEPS);
-    await_values(r);
-    if (wave < SHARERS) {
-        tile_t rows = tile_of_rows(queries), keys = keys_of_block(k_slot(r, r.k), wave);
-        tile_t values = values_of_block(v_slot(r, r.v), wave);
-        KG_UNROLL for (int step = 0; step < STEPS; step++) {
-            score_step(s, q, rows, keys, step);
-            KG_UNROLL for (int n = step * EACH; n < smaller((step + 1) * EACH, O_TILES); n++)
-                weigh_tile(o, p[0], values, n);
-        }
-    }
-    keys_are_read(r, r.k);
-    values_are_read(r, r.v);
+    if (wave < SHARERS) weigh_block(o, p[0], v, wave);
 }
 
 // --- waves meet -----------------------------------------------------------------------
