@@ -320,11 +320,11 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
 }
 
 /* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
- * page's; converted is nothing then. Wide values, prefixes and scores with a cap and a slope have
- * no registers left. */
+ * page's; converted is nothing then. Prefixes and scores with a cap and a slope have no registers
+ * left. */
 static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
     int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1 && !s->cascade &&
-               s->head_dim <= 256 && v_dim_of(s) <= 128 && !(s->alibi && s->softcap);
+               s->head_dim <= 256 && v_dim_of(s) <= 256 && !(s->alibi && s->softcap);
     int boxes = phases[s->phase].dense || !is_small_page(s->page);
     int as_it_is = bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
     return fits && boxes && as_it_is && way_of(s, isa) == BY_MATRICES ? KG_ATTN_BRINGERS : 0;

@@ -39,6 +39,7 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     walk(m, l, o, q, a, g, role, head, keys, queries, lds, wave, ring);
     if constexpr (BY_LINES || PARKS_SEGMENT) fetch(g.seq);
     if constexpr (PARKS_SEGMENT) fetch(cut), fetch(g);
+    if constexpr (BRINGERS != 0) wave = wave_again(); // registers are few
     if constexpr (ALL_WAITS) g = parked_segment(lds, wave), cut = parked_work(lds, wave).cut;
     g.item_start = fetched(g.item_start);
     g.item_end = fetched(g.item_end);

@@ -22,7 +22,8 @@ constexpr u32 ITEM_COST =
 
 // Waves that bring keys go their own way (kg/attn/bringers_nvidia.h); those of mla meet the others.
 constexpr bool RUNS_AHEAD = BRINGERS != 0 && !STAGED;
-// BRINGERS: of few rows, which are soon multiplied with. Measured.
+// BRINGERS: few rows are soon multiplied with (SHARES_SETS), where registers are left. Measured.
+constexpr bool SOON_FEW = BRINGERS != 0 && V_DIM <= 128 && !INVARIANT;
 constexpr u32 FEW_UNITS = 5;
 // A unit is a block of keys for one wave's rows, or 2^unit_shift of them where 32
 // bits would not count them all.
@@ -40,7 +41,7 @@ KG_DEV int blocks_of_units(args_t a, const seq_t &s, int units, int blocks) {
 // As many as the rows of a sequence fill, of those there are.
 KG_DEV u32 ways_of(int q_len) {
     u32 ways = 0;
-    if (BRINGERS && !INVARIANT && q_len * GROUP <= WAVE_ROWS) return 0;
+    if (SOON_FEW && q_len * GROUP <= WAVE_ROWS) return 0;
     while ((2 << ways) <= WAVES &&
            (INVARIANT || BY_MATRICES != 0 || (WAVE_ROWS << ways) < q_len * GROUP))
         ways++;

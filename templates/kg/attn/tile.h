@@ -135,7 +135,7 @@ KG_DEV bool row_exists(const segment_t &g, int row) {
 // (kg/attn/few_rows_nvidia.h). INVARIANT: a row's sums must not show how many rows there are.
 // Smaller sets, and wide rows that are converted, are those of kernels with no register left.
 constexpr bool SHARES_SETS = BY_MATRICES != 0 && UNBOUNDED && !INVARIANT && SET_BLOCKS >= 4 &&
-                             (!CONVERTED || HEAD_DIM + V_DIM <= 256);
+                             (!CONVERTED || HEAD_DIM + V_DIM <= 256) && (!BRINGERS || SOON_FEW);
 KG_DEV bool has_few_rows(const segment_t &g) { return SHARES_SETS && !row_exists(g, WAVE_ROWS); }
 
 KG_DEV const u8 *q_row(args_t a, const segment_t &g, int row) {
