@@ -385,7 +385,7 @@ kgen_status kgen__attn_reference(kgen__attn_answer *answer, const kgen_spec *spe
                                   .heads = args->q.shape[1],
                                   .v_dim = args->out.shape[2],
                                   .seqs = kgen__attn_seqs(args)};
-    int ready = allocate(answer) & allocate_row(&r);
+    int ready = allocate(answer) && allocate_row(&r);
     for (r.seq = 0; ready && r.seq < answer->seqs; r.seq++) sequence(answer, &r);
     if (ready) padding(answer, &spec->attn, args);
     free_row(&r);
