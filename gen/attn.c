@@ -320,14 +320,17 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
 }
 
 /* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
- * page's; converted is nothing then. Prefixes and scores with a cap and a slope have no registers
- * left. */
+ * page's, and makes numbers of 8-bit codes that the hardware reads. Prefixes, scales of tokens, codes
+ * of kept keys and scores with a cap and a slope have no registers left. */
 static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
     int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1 && !s->cascade &&
                s->head_dim <= 256 && v_dim_of(s) <= 256 && !(s->alibi && s->softcap);
     int boxes = phases[s->phase].dense || !is_small_page(s->page);
     int as_it_is = bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
-    return fits && boxes && as_it_is && way_of(s, isa) == BY_MATRICES ? KG_ATTN_BRINGERS : 0;
+    int codes = is_8bit(s->kv) && s->kv != KGEN_DTYPE_E4M3FNUZ &&
+                s->descale != KGEN_DESCALE_TOKEN && !s->keep;
+    return fits && boxes && (as_it_is || codes) && way_of(s, isa) == BY_MATRICES ? KG_ATTN_BRINGERS
+                                                                                 : 0;
 }
 
 /* Lines whose values need no byte permutes as they are read. */
@@ -827,19 +830,30 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
     return 0;
 }
 
-/* Prompts of few sequences: groups of four waves that share keys, which a third brings, or of codes
- * their own. Where sequences are many some may be decodes beside a prompt, for which small
- * workgroups are faster, and short prompts are too few row blocks for large ones. Measured. */
+/* Prompts that have row blocks enough for large workgroups, by the keys of a sequence and of all KV
+ * heads; with codes, which a small workgroup converts for half as many rows, sooner. Measured. */
+static int has_long_prompts(const kgen_problem *p, int codes) {
+    enum { CODES = 512, FEW = 1 << 10, MANY = 1 << 13 }; /* of a sequence */
+    enum { OF_FEW = (1 << 14) + 1, OF_SHORT = 1 << 16 }; /* of all heads */
+    int64_t pairs = (int64_t)p->batch * p->heads;
+    int64_t least = p->context < FEW ? OF_SHORT : OF_FEW;
+    if (codes) return p->context >= CODES;
+    return p->context >= MANY || pairs > (least - 1) / p->context;
+}
+
+/* Prompts of few sequences: groups of four waves that share keys, which a third brings. Where
+ * sequences are many some may be decodes beside a prompt, for which small workgroups are faster. */
 static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
-    enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 1024, LEAST_KEYS = 1 << 16 /* of all KV heads */ };
+    enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 512 };
     kgen_attn_spec groups = *s;
     groups.waves = 8, groups.row_tiles = 2, groups.v_split = 1, groups.occupancy = 1;
     int floats = is_8bit(s->kv) && !is_integer(s->kv) && !s->cascade;
     int32_t seen = seen_keys(s);
-    if (!bringers_of(&groups, isa) && !floats) return;
+    int brings = bringers_of(&groups, isa) != 0;
+    if (!brings && !floats) return;
     if (s->head_dim > 128 || s->v_dim > 128 || s->invariant) return;
     if (p->batch > MOST_SEQUENCES || (seen > 0 && seen < LEAST_WINDOW) || !p->context) return;
-    if ((int64_t)p->batch * p->heads > (LEAST_KEYS - 1) / p->context) *s = groups;
+    if (has_long_prompts(p, brings && is_8bit(s->kv))) *s = groups;
 }
 
 static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_problem *p) {

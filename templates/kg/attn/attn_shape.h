@@ -165,14 +165,18 @@ KG_SHAPE int kg_attn_at_once(int pieces, int wave, int keys) {
  * lies what a wave knows of its work. Matrices begin at multiples of KG_ATTN_SWIZZLE bytes. */
 enum { KG_ATTN_PARK_BYTES = 192, KG_ATTN_SWIZZLE = 1024 };
 /* Of eight waves with rows: a third group brings their sets (kg/attn/bringers_nvidia.h). */
-enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 192, KG_ATTN_MAPS_BYTES = 256 };
+enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 256, KG_ATTN_MAPS_BYTES = 256 };
 
 /* A row of LDS is 128 bytes of a token, 64 dims of 16 bits; what the cache has in other
- * types waits as it comes (raw) and is converted from there. */
+ * types waits as it comes (raw), or in boxes, and is converted from there. */
+KG_SHAPE int kg_attn_raw_bytes(int n, int head_dim, int v_dim, int bits, int boxes) {
+    if (boxes) return (ceil_div(head_dim * bits, 1024) + ceil_div(v_dim * bits, 1024)) * 128 * n;
+    return ceil_div(n * (head_dim + v_dim) * bits / 8, 1024) * 1024;
+}
 KG_SHAPE kg_attn_sets kg_attn_matrices_at(int blocks, int slots, int keys, int head_dim, int v_dim,
-                                          int bits) {
+                                          int bits, int boxes) {
     int n = blocks * keys, k = ceil_div(head_dim, 64) * 128 * n, v = ceil_div(v_dim, 64) * 128 * n;
-    int raw = bits < 16 ? ceil_div(n * (head_dim + v_dim) * bits / 8, 1024) * 1024 : 0;
+    int raw = bits < 16 ? kg_attn_raw_bytes(n, head_dim, v_dim, bits, boxes) : 0;
     int bytes = raw ? slots * raw + 2 * (k + v) : slots * (k + v);
     kg_attn_sets sets = {blocks, slots, k, v, raw, bytes};
     return sets;
@@ -191,12 +195,14 @@ KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_di
     if (bringers)
         most = GROUP - KG_ATTN_SWIZZLE - (ROW_WAVES + 1) * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES -
                q_bytes;
+    int least = bringers && bits < 16 ? 1 : 2; /* raw ones come a half of a slot at a time */
     for (int blocks = most_blocks; blocks > 1; blocks /= 2)
-        for (int slots = 3; slots > 1; slots--) {
-            kg_attn_sets sets = kg_attn_matrices_at(blocks, slots, keys, head_dim, v_dim, bits);
+        for (int slots = 3; slots >= least; slots--) {
+            kg_attn_sets sets =
+                kg_attn_matrices_at(blocks, slots, keys, head_dim, v_dim, bits, bringers);
             if (sets.bytes <= most) return sets;
         }
-    return kg_attn_matrices_at(1, 2, keys, head_dim, v_dim, bits);
+    return kg_attn_matrices_at(1, 2, keys, head_dim, v_dim, bits, bringers);
 }
 
 /* How values come out of lines: turned by byte permutes, by LDS as they are read, or they lie

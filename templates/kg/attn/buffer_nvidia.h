@@ -4,7 +4,7 @@
 //
 // A matrix of LDS is 64 dims of a set's tokens, in the order of k_place in each block. A lane
 // brings one piece of 16 bytes of several rows, and converts what it has brought where the cache
-// has another type than the products take. Where it reads and writes is worked out for the
+// has another type than the products take (CONVERTS). Where it reads and writes is worked out for the
 // first; the others are steps of constants and of one product.
 #pragma once
 #include "kg/attn/buffer.h"
@@ -14,8 +14,8 @@
 namespace kg {
 
 constexpr int MATRIX_BYTES = SET_KEYS * 128;
-constexpr bool HAS_RAW = SETS.raw != 0;
-constexpr int SLOTS = HAS_RAW ? 2 : SETS.slots; // of matrices
+constexpr int SLOTS = SETS.raw != 0 ? 2 : SETS.slots; // of matrices
+constexpr bool CONVERTS = CONVERTED && !BRINGERS, HAS_RAW = CONVERTS && SETS.raw != 0;
 // Copies on their way while a set is worked on; what is raw is out of the way once it is
 // converted.
 constexpr int AHEAD = HAS_RAW ? SETS.slots : SLOTS - 1;
@@ -57,7 +57,7 @@ KG_DEV void bring_each(u8 *to, const share_of_rows<PIECES> &mine, int wave, cons
         const u8 *row = row_at(n);
         KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
             u32 piece = piece_of_lane<PIECES>(first), more = piece - piece_of_lane<PIECES>(0);
-            bool brings = !CONVERTED || !is_one_too_many<PIECES>(first);
+            bool brings = !CONVERTS || !is_one_too_many<PIECES>(first);
             u32 at =
                 HAS_RAW ? raw_offset(mine, wave, piece, n) : matrix_offset(mine.place, piece, n);
             if (brings) copy_16(to + at, row + more * 16u);
@@ -94,7 +94,7 @@ KG_DEV void bring_rows(u8 *to, const u8 *from, i64 page_bytes, int token_bytes, 
     });
 }
 
-// What the lane has brought.
+// What the lane has brought, of the wave's block.
 template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave) {
     share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);
     KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
@@ -173,11 +173,12 @@ KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], con
 struct gates_t {
     gate_t keys_there[3], values_there[3]; // all their lanes arrive
     gate_t keys_read[3], values_read[3];   // each wave with rows
+    gate_t raw_keys[3], raw_values[3];     // what is to be converted is there
     gate_t q_there, q_read;                // the same of a segment's queries
     gate_t stage_free;                     // of each segment that had something else there
     u32 sets[WAVES], segments[WAVES];      // that a wave has gone through
 };
-static_assert(!BRINGERS || (SLOTS <= 3 && !HAS_RAW), "a gate a slot");
+static_assert(!BRINGERS || (SLOTS <= 3 && SETS.slots <= 3), "a gate a slot");
 static_assert(sizeof(gates_t) <= KG_ATTN_GATE_BYTES || !BRINGERS, "room for them");
 
 // Keys are a set ahead of values: the scores of a set follow the values of the set before
@@ -192,7 +193,8 @@ struct ring_t {
     u32 time, v_time; // that sets have been in the slots of the step
     u32 segments;
 };
-constexpr int RAW_KEYS = SET_KEYS * K_PIECES * 16; // bytes of keys in a raw slot
+// Bytes of keys in a raw slot, where rows come as they are or in boxes.
+constexpr int RAW_KEYS = BRINGERS ? ceil_div(K_PIECES, 8) * MATRIX_BYTES : SET_KEYS * K_PIECES * 16;
 KG_DEV u8 *raw_slot(const ring_t &r, int slot) { return r.slots + slot * SETS.raw; }
 KG_DEV u8 *k_slot(const ring_t &r, int slot) { return raw_slot(r, SETS.slots) + slot * SETS.k; }
 KG_DEV u8 *v_slot(const ring_t &r, int slot) { return k_slot(r, SLOTS) + slot * SETS.v; }
@@ -252,7 +254,7 @@ KG_DEV void await_keys(const ring_t &r) {
     if constexpr (BRINGERS != 0) {
         gate_await(&r.gates->keys_there[r.k], r.time);
     } else {
-        if constexpr (!CONVERTED) copies_done<AHEAD - 1>();
+        if constexpr (!CONVERTS) copies_done<AHEAD - 1>();
         barrier(); // whose products with what the next copies overwrite are done
     }
 }
@@ -293,7 +295,7 @@ KG_DEV void start_step(ring_t &r, const head_t &h, const keys_t &keys, int first
     r.k = slot_after(r.k, SLOTS);
     r.v_time = r.time;
     r.time += r.k == 0;
-    if constexpr (CONVERTED) convert_step(r, wave);
+    if constexpr (CONVERTS) convert_step(r, wave);
     if constexpr (HAS_RAW)
         bring_raw(r, h, keys, first, block + (AHEAD + 1) * SET_BLOCKS, end, wave);
 }
@@ -340,7 +342,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     }
     u32 p[B][4];
     float alpha[ROW_TILES];
-    if constexpr (CONVERTED) convert_step(r, wave);
+    if constexpr (CONVERTS) convert_step(r, wave);
     if constexpr (HAS_RAW)
         bring_raw(r, head, keys, first, first + (AHEAD - 1) * SET_BLOCKS, g.block_end, wave);
     await_keys(r);
