@@ -320,8 +320,8 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
 }
 
 /* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
- * page's, and makes numbers of 8-bit codes that the hardware reads. Prefixes, scales of tokens, codes
- * of kept keys and scores with a cap and a slope have no registers left. */
+ * page's, and makes numbers of 8-bit codes that the hardware reads. Prefixes, scales of tokens,
+ * codes of kept keys, and scores with a cap and a slope have no registers left. */
 static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
     int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1 && !s->cascade &&
                s->head_dim <= 256 && v_dim_of(s) <= 256 && !(s->alibi && s->softcap);

@@ -4,8 +4,8 @@
 //
 // A matrix of LDS is 64 dims of a set's tokens, in the order of k_place in each block. A lane
 // brings one piece of 16 bytes of several rows, and converts what it has brought where the cache
-// has another type than the products take (CONVERTS). Where it reads and writes is worked out for the
-// first; the others are steps of constants and of one product.
+// has another type than the products take (CONVERTS). Where it reads and writes is worked out for
+// the first; the others are steps of constants and of one product.
 #pragma once
 #include "kg/attn/buffer.h"
 #include "kg/core/gates.h"
