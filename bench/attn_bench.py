@@ -179,7 +179,8 @@ def extend_rows():
                Row(((32, 8 * K, 1), (1, 2 * K, 2 * K)), **small)]
             + rows([(4, 2 * K, 2 * K), (4, 8 * K, 512)], dim=64, **small)
             + rows([(4, 2 * K, 2 * K), (4, 8 * K, 512)], dim=256, q_heads=16, kv_heads=2, page=64)
-            + rows([(4, 2 * K, 2 * K), (4, 8 * K, 512)], kv="fp8", **small)
+            + rows([(4, 2 * K, 2 * K), (1, 8 * K, 8 * K), (4, 8 * K, 512)], kv="fp8", **small)
+            + rows([(4, 8 * K, 512)], dim=256, q_heads=16, kv_heads=2, page=64, kv="fp8")
             + rows([(4, 8 * K, 2 * K)], window=1 * K, **small))
 
 

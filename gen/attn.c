@@ -830,30 +830,33 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
     return 0;
 }
 
-/* Prompts that have row blocks enough for large workgroups, by the keys of a sequence and of all KV
- * heads; with codes, which a small workgroup converts for half as many rows, sooner. Measured. */
-static int has_long_prompts(const kgen_problem *p, int codes) {
-    enum { CODES = 512, FEW = 1 << 10, MANY = 1 << 13 }; /* of a sequence */
-    enum { OF_FEW = (1 << 14) + 1, OF_SHORT = 1 << 16 }; /* of all heads */
+/* Prompts that have row blocks enough for large workgroups, by the keys of a sequence, and of all KV
+ * heads; with codes, which a small workgroup converts for half as many rows, sooner, and where the
+ * waves that multiply convert, too, later. Measured. */
+static int has_long_prompts(const kgen_problem *p, int brings, int codes) {
+    enum { FEW = 1 << 9, MANY = 1 << 10 };          /* of a sequence */
+    enum { OF_FEW = 1 << 15, CONVERTED = 1 << 16 }; /* of all heads */
     int64_t pairs = (int64_t)p->batch * p->heads;
-    int64_t least = p->context < FEW ? OF_SHORT : OF_FEW;
-    if (codes) return p->context >= CODES;
-    return p->context >= MANY || pairs > (least - 1) / p->context;
+    if (!brings) return pairs > (CONVERTED - 1) / p->context;
+    if (p->context < FEW) return 0;
+    return codes || p->context >= MANY || pairs > (OF_FEW - 1) / p->context;
 }
 
-/* Prompts of few sequences: groups of four waves that share keys, which a third brings. Where
- * sequences are many some may be decodes beside a prompt, for which small workgroups are faster. */
+/* Prompts: groups of four waves that share keys, which a third brings. Where sequences are many some
+ * may be decodes beside a prompt, for which small workgroups are faster: not with wide rows of
+ * codes. */
 static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
-    enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 512 };
+    enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 512, WIDE = 96 };
     kgen_attn_spec groups = *s;
     groups.waves = 8, groups.row_tiles = 2, groups.v_split = 1, groups.occupancy = 1;
     int floats = is_8bit(s->kv) && !is_integer(s->kv) && !s->cascade;
+    int brings = bringers_of(&groups, isa) != 0, codes = brings && is_8bit(s->kv);
     int32_t seen = seen_keys(s);
-    int brings = bringers_of(&groups, isa) != 0;
     if (!brings && !floats) return;
     if (s->head_dim > 128 || s->v_dim > 128 || s->invariant) return;
-    if (p->batch > MOST_SEQUENCES || (seen > 0 && seen < LEAST_WINDOW) || !p->context) return;
-    if (has_long_prompts(p, brings && is_8bit(s->kv))) *s = groups;
+    if (p->batch > MOST_SEQUENCES && !(codes && s->head_dim >= WIDE)) return;
+    if ((seen > 0 && seen < LEAST_WINDOW) || !p->context) return;
+    if (has_long_prompts(p, brings, codes)) *s = groups;
 }
 
 static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_problem *p) {

@@ -157,28 +157,30 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
     head_t h = head_of(a, g, role_of(g, 0));
     keys_t keys = keys_of(a, g);
     ring_t r = {lds + LDS_STAGE};
-    int first = first_set(g), end = g.block_end;
+    int first = first_set(g), end = g.block_end, slot = (int)(b.sets % SLOTS), before = 0;
+    u32 time = b.sets / SLOTS, time_before = 0;
     i32 page = page_of_turn(keys, first, b.wave), v_page = 0;
     i32 next = page_of_turn(keys, first + SET_BLOCKS, b.wave);
     KG_LOOP for (int block = first; block < end + SET_BLOCKS; block += SET_BLOCKS) {
+        int k = slot;
+        u32 k_time = time;
         if (block < end) {
-            u32 slot = b.sets % SLOTS;
-            bring_part<K_PIECES>(k_slot(r, (int)slot), &gates->keys_there[slot],
-                                 &gates->keys_read[slot], b.sets / SLOTS, cache_of(a, h, 0), keys,
-                                 page, block, b.wave);
-            b.sets++;
+            bring_part<K_PIECES>(k_slot(r, k), &gates->keys_there[k], &gates->keys_read[k], k_time,
+                                 cache_of(a, h, 0), keys, page, block, b.wave);
+            slot = slot_after(slot, SLOTS);
+            time += slot == 0;
         }
-        if (block == first) {
+        if (block == first)
             bring_queries(a, parked_segment(lds, ALL_WAVES), gates, lds, b);
-        } else {
-            u32 set = b.sets - (block < end ? 2 : 1), slot = set % SLOTS;
-            bring_part<V_PIECES>(v_slot(r, (int)slot), &gates->values_there[slot],
-                                 &gates->values_read[slot], set / SLOTS, cache_of(a, h, 1), keys,
+        else
+            bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
+                                 &gates->values_read[before], time_before, cache_of(a, h, 1), keys,
                                  v_page, block - SET_BLOCKS, b.wave);
-        }
+        before = k, time_before = k_time;
         v_page = page, page = next;
         next = page_of_turn(keys, block + 2 * SET_BLOCKS, b.wave);
     }
+    b.sets = time * SLOTS + (u32)slot;
 }
 
 } // namespace kg
