@@ -467,7 +467,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
         fixed += 8; /* as they are rounded */
     }
     if (way_of(s, isa) == BY_MATRICES) {
-        k = 0, v = 0; /* in LDS */
+        k = 0, v = 0, mixed = 0; /* in LDS, as numbers */
         tile = sets_of(s, target).blocks * isa->keys * isa->columns / wave;
         fixed = 40;
     }

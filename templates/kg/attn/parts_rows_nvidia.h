@@ -14,7 +14,7 @@ template <int R> constexpr u32 parts_ahead() {
     return (u32)larger(smaller(8, STAGE_BYTES / (ALL_WAVES * part_bytes<R>())), 1);
 }
 // Of a wave at a time, ALL_WAVES apart: as many as registers hold, and LDS of two parts.
-constexpr int MOST_ROWS = BRINGERS && STAGED          ? 1
+constexpr int MOST_ROWS = BRINGERS                    ? (STAGED ? 1 : 4)
                           : WIDE_TURNS > 1 && !PAIRED ? 2
                           : V_DIM > 128               ? 4
                                                       : 8;
