@@ -830,9 +830,9 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
     return 0;
 }
 
-/* Prompts that have row blocks enough for large workgroups, by the keys of a sequence, and of all KV
- * heads; with codes, which a small workgroup converts for half as many rows, sooner, and where the
- * waves that multiply convert, too, later. Measured. */
+/* Prompts that have row blocks enough for large workgroups, by the keys of a sequence, and of all
+ * KV heads; with codes, which a small workgroup converts for half as many rows, sooner, and where
+ * the waves that multiply convert, too, later. Measured. */
 static int has_long_prompts(const kgen_problem *p, int brings, int codes) {
     enum { FEW = 1 << 9, MANY = 1 << 10 };          /* of a sequence */
     enum { OF_FEW = 1 << 15, CONVERTED = 1 << 16 }; /* of all heads */
@@ -842,9 +842,9 @@ static int has_long_prompts(const kgen_problem *p, int brings, int codes) {
     return codes || p->context >= MANY || pairs > (OF_FEW - 1) / p->context;
 }
 
-/* Prompts: groups of four waves that share keys, which a third brings. Where sequences are many some
- * may be decodes beside a prompt, for which small workgroups are faster: not with wide rows of
- * codes. */
+/* Prompts: groups of four waves that share keys, which a third brings. Where sequences are many
+ * some may be decodes beside a prompt, for which small workgroups are faster, but with wide rows
+ * of codes. */
 static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
     enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 512, WIDE = 96 };
     kgen_attn_spec groups = *s;
