@@ -94,27 +94,42 @@ KG_DEV void bring_rows(u8 *to, const u8 *from, i64 page_bytes, int token_bytes, 
     });
 }
 
-// What the lane has brought, of the wave's block.
+// What the lane has brought, of the wave's block: some rows are read before the first of them is
+// converted. Of 8 bits a lane reads halves of a piece, in that order in which eight lanes that
+// write, and sixteen that read, meet all banks.
+constexpr int READS = NEW_PIECES == 2 ? 2 : 1; // of a piece
+constexpr int MADE = NEW_PIECES / READS;       // pieces, of what is read
+struct alignas(16 / READS) read_t {
+    u32 w[4 / READS];
+};
+KG_DEV void put_converted(u8 *to, u32 place, u32 piece, int step, const read_t &in) {
+    u32 out[4 * MADE];
+    convert_words<4 / READS>(out, in.w);
+    KG_UNROLL for (u32 j = 0; j < (u32)MADE; j++) {
+        const u32 *w = out + 4 * j;
+        *(piece_t *)(to + matrix_offset(place, piece + j, step)) =
+            piece_t{{w[0], w[1], w[2], w[3]}};
+    }
+}
 template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave) {
     share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);
+    constexpr int EACH = smaller(WAVE_KEYS / rows_at_once(PIECES), 4);
     KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
         u32 piece = piece_of_lane<PIECES>(first);
-        // Eight lanes, of which the later have two pieces in the other order, meet all banks.
-        bool turned = NEW_PIECES == 2 && piece / 4 % 2 != 0;
+        u32 row = (u32)mine.row / (8 / smaller(8, mine.LANES));
+        u32 turned = READS == 2 ? (piece / 4 ^ piece / 8 ^ row) & 1 : 0;
         if (is_one_too_many<PIECES>(first)) continue;
-        KG_UNROLL for (int n = 0; n < WAVE_KEYS; n += mine.AT_ONCE) {
-            u32 at =
-                HAS_RAW ? raw_offset(mine, wave, piece, n) : matrix_offset(mine.place, piece, n);
-            u32 out[NEW_PIECES * 4];
-            convert_piece(out, *(const piece_t *)(from + at));
-            KG_UNROLL for (u32 j = 0; j < (u32)NEW_PIECES; j++) {
-                u32 other = NEW_PIECES - 1 - j,
-                    at_piece = piece * NEW_PIECES + (turned ? other : j);
-                piece_t made;
-                KG_UNROLL for (u32 i = 0; i < 4; i++) made.w[i] =
-                    turned ? out[4 * other + i] : out[4 * j + i];
-                *(piece_t *)(to + matrix_offset(mine.place, at_piece, n)) = made;
+        KG_UNROLL for (int some = 0; some < WAVE_KEYS; some += EACH * mine.AT_ONCE) {
+            read_t in[EACH][READS];
+            KG_UNROLL for (int n = 0; n < EACH; n++) KG_UNROLL for (u32 i = 0; i < READS; i++) {
+                int step = some + n * mine.AT_ONCE;
+                u32 at = HAS_RAW ? raw_offset(mine, wave, piece, step)
+                                 : matrix_offset(mine.place, piece, step);
+                in[n][i] = *(const read_t *)(from + at + (turned ^ i) * 8);
             }
+            KG_UNROLL for (int n = 0; n < EACH; n++) KG_UNROLL for (u32 i = 0; i < READS; i++)
+                put_converted(to, mine.place, piece * NEW_PIECES + (turned ^ i) * MADE,
+                              some + n * mine.AT_ONCE, in[n][i]);
         }
     }
 }
@@ -336,6 +351,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     constexpr int B = WAY::BLOCKS;
     int first = first_set(g), mine = own_block(way, wave);
     acc_t dots[T][B];
+    r.slots = slots; // of which the compiler knows that they are LDS
     if constexpr (Q_IN_LDS && !BRINGERS) {
         show_lds();
         r = fill_ring(slots, g, head, keys, wave);
