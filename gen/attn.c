@@ -732,7 +732,7 @@ static const size_row size_rows[] = {
  * they hold two. Measured (docs/performance.md); the first row that fits. One without a cluster:
  * of a length that is known, workgroups by themselves are faster. */
 typedef struct cluster_row {
-    int32_t bits, lds, dims; /* 16, or 8 and fewer; as above; most head_dim */
+    int32_t bits, lds, dims; /* 8: also fewer; as above; most head_dim */
     int32_t rows;            /* most of a KV head */
     int64_t items[2];        /* sequences x KV heads x row blocks, least and most */
     int32_t context;         /* most keys of one; KNOWN, ANY */
@@ -801,7 +801,11 @@ static const cluster_row cluster_rows[] = {
     {8, 1, 128, 128, {9, 16}, 6144, 4, 2, 1, 2, 8},
     {8, 1, 128, 128, {17, 32}, 2048, 4, 2, 1, 2, 4},
     {8, 1, 128, 128, {33, 64}, 1024, 4, 2, 1, 2, 2},
-    {8, 1, 128, 128, {3, 8}, 24576, 0, 0, 0, 0, 0},
+    {8, 1, 64, 128, {3, 16}, 24576, 0, 0, 0, 0, 0},
+    {4, 1, 128, 128, {3, 16}, 24576, 0, 0, 0, 0, 0},
+    {8, 1, 128, 128, {8, 8}, 24576, 4, 2, 1, 2, 4},
+    {8, 1, 128, 128, {9, 16}, 12288, 4, 2, 1, 2, 4},
+    {8, 1, 128, 128, {3, 7}, 24576, 0, 0, 0, 0, 0},
     {8, 1, 128, 128, {3, 8}, ANY_KEYS, 4, 2, 1, 2, 8},
     {8, 1, 128, 128, {9, 16}, KNOWN, 0, 0, 0, 0, 0},
     {8, 1, 128, 128, {9, 16}, ANY_KEYS, 4, 2, 1, 2, 8},
@@ -816,7 +820,8 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
     if (s->cascade || !items) return 0;
     for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
         const cluster_row *r = &cluster_rows[i];
-        if (r->bits != (bits == 16 ? 16 : 8) || r->lds != lds || dims > r->dims) continue;
+        int fits = r->bits == bits || (r->bits == 8 && bits < 8);
+        if (!fits || r->lds != lds || dims > r->dims) continue;
         if (rows > r->rows || items < r->items[0] || items > r->items[1]) continue;
         if (!kgen__fits_context(r->context, p->context)) continue;
         if (!r->cluster) return 0;
