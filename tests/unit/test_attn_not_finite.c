@@ -152,7 +152,7 @@ static void one_row_alone(void **state) {
             continue;
         }
         for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-            if (!test_takes(seed, i, 1, 2)) continue;
+            if (!test_takes(seed, d + i, 1, 2)) continue; /* devices other lines */
             batch b;
             make(&b, ctx, lines[i]);
             check_place(&b, lines[i], &rng, d < 2);

@@ -18,12 +18,9 @@ KG_DEV piece_t raw_piece(const u8 *raw, u32 from, u32 n) {
 }
 KG_DEV void put_numbers(u8 *to, u32 put, u32 n, const piece_t &codes) {
     u32 out[4 * NEW_PIECES];
-    convert_piece(out, codes);
-    KG_UNROLL for (u32 half = 0; half < (u32)NEW_PIECES; half++) {
-        const u32 *w = out + half * 4;
-        u8 *at = to + (put ^ n % 2 * NEXT_ROW ^ half * 16) + n / 2 * MATRIX_BYTES;
-        *(piece_t *)at = piece_t{{w[0], w[1], w[2], w[3]}};
-    }
+    convert_words<4>(out, codes.w);
+    KG_UNROLL for (u32 half = 0; half < (u32)NEW_PIECES; half++)
+        put_piece(to + (put ^ n % 2 * NEXT_ROW ^ half * 16) + n / 2 * MATRIX_BYTES, out + half * 4);
 }
 // The wave's blocks of a set. Each piece is read as that one is converted whose registers it takes.
 template <int PIECES> KG_DEV void convert_blocks(u8 *to, const u8 *raw, int wave) {
@@ -66,10 +63,9 @@ KG_DEV half_t values_half(const ring_t &r, u32 set) {
             &r.gates->values_there[slot], &r.gates->values_read[slot]};
 }
 template <int PIECES>
-KG_DEV void bring_half(const half_t &half, const cache_t &c, const keys_t &keys, i32 page,
-                       int block, int wave) {
-    bring_blocks<PIECES>(half.raw, half.raw_there, c, keys, page, block, wave);
-    gate_arrive_copied(half.raw_there);
+KG_DEV void bring_raw(const half_t &half, const cache_t &c, const keys_t &keys, i32 page, int block,
+                      int wave) {
+    bring_half<PIECES>(half.raw, half.raw_there, c, keys, page, block, wave);
 }
 template <int PIECES> KG_DEV void convert_half(const half_t &half, u32 set, int wave) {
     gate_await(half.raw_there, set / RAW_SLOTS);
@@ -93,8 +89,8 @@ KG_DEV void bring_codes(bringer_t &b, args_t a, const segment_t &g, gates_t *gat
         u32 set = b.sets + (u32)n;
         i32 next = page_of_turn(keys, block + SET_BLOCKS, b.wave);
         if (block < end) {
-            bring_half<K_PIECES>(keys_half(r, set), cache_of(a, h, 0), keys, page, block, b.wave);
-            bring_half<V_PIECES>(values_half(r, set), cache_of(a, h, 1), keys, page, block, b.wave);
+            bring_raw<K_PIECES>(keys_half(r, set), cache_of(a, h, 0), keys, page, block, b.wave);
+            bring_raw<V_PIECES>(values_half(r, set), cache_of(a, h, 1), keys, page, block, b.wave);
         }
         page = next;
     }
@@ -105,7 +101,7 @@ KG_DEV void bring_codes(bringer_t &b, args_t a, const segment_t &g, gates_t *gat
             half_t half = keys_half(r, set);
             convert_half<K_PIECES>(half, set, b.wave);
             if (ahead < end)
-                bring_half<K_PIECES>(half, cache_of(a, h, 0), keys, page, ahead, b.wave);
+                bring_raw<K_PIECES>(half, cache_of(a, h, 0), keys, page, ahead, b.wave);
             b.sets++;
         }
         if (block == first) {
@@ -114,8 +110,8 @@ KG_DEV void bring_codes(bringer_t &b, args_t a, const segment_t &g, gates_t *gat
             half_t half = values_half(r, set - 1);
             convert_half<V_PIECES>(half, set - 1, b.wave);
             if (ahead - SET_BLOCKS < end)
-                bring_half<V_PIECES>(half, cache_of(a, h, 1), keys, v_page, ahead - SET_BLOCKS,
-                                     b.wave);
+                bring_raw<V_PIECES>(half, cache_of(a, h, 1), keys, v_page, ahead - SET_BLOCKS,
+                                    b.wave);
         }
         v_page = page;
         page = page_of_turn(keys, ahead + SET_BLOCKS, b.wave);

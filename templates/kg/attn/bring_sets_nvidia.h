@@ -68,13 +68,12 @@ template <int PIECES>
 KG_DEV void copy_block(u8 *to, const cache_t &c, const keys_t &keys, i32 page, int block,
                        int wave) {
     constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
-    int lane = (int)opaque(lane_id()), first = smaller(lane / LANES, AT_ONCE - 1);
-    int start = first_token(keys, block, wave);
-    KG_LOOP for (int row = first; row < TOK; row += AT_ONCE) {
+    int lane = (int)opaque(lane_id()), start = first_token(keys, block, wave);
+    KG_LOOP for (int row = row_of_lane<PIECES>(lane); row < TOK; row += AT_ONCE) {
         const u8 *from = row_of_token(c, keys, page, start + row, start);
         u32 place = (u32)(wave * TOK + k_place(row));
         KG_UNROLL for (int n = 0; n < PIECES; n += LANES) {
-            u32 piece = (u32)smaller(n + lane % LANES, PIECES - 1);
+            u32 piece = piece_of_lane<PIECES>(n, lane);
             copy_16(to + matrix_offset(place, piece, 0), from + piece * 16);
         }
     }
@@ -117,11 +116,16 @@ KG_DEV i32 page_of_turn(const keys_t &keys, int block, int wave) {
     return page_number(keys, first_token(keys, block, wave + turn * BRINGERS));
 }
 template <int PIECES>
+KG_DEV void bring_half(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
+                       int block, int wave) {
+    bring_blocks<PIECES>(to, there, c, keys, page, block, wave);
+    gate_arrive_copied(there);
+}
+template <int PIECES>
 KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, const cache_t &c,
                        const keys_t &keys, i32 page, int block, int wave) {
     gate_await(read, time + 1); // the time before this one
-    bring_blocks<PIECES>(to, there, c, keys, page, block, wave);
-    gate_arrive_copied(there);
+    bring_half<PIECES>(to, there, c, keys, page, block, wave);
 }
 
 // --- who brings ---------------------------------------------------------------------
@@ -141,10 +145,10 @@ KG_DEV void bring_queries(args_t a, const segment_t &g, gates_t *gates, u8 *lds,
     gate_await(&gates->q_read, b.segments + 1);
     int lane = (int)opaque(lane_id()), rows = g.seq.q_len * GROUP - g.row_block * ROWS;
     int first = b.wave * EACH, end = smaller(rows, first + EACH);
-    KG_LOOP for (int row = first + smaller(lane / LANES, AT_ONCE - 1); row < end; row += AT_ONCE) {
+    KG_LOOP for (int row = first + row_of_lane<PIECES>(lane); row < end; row += AT_ONCE) {
         const u8 *from = q_row(a, g, row);
         KG_UNROLL for (int n = 0; n < PIECES; n += LANES) {
-            u32 piece = (u32)smaller(n + lane % LANES, PIECES - 1);
+            u32 piece = piece_of_lane<PIECES>(n, lane);
             u8 *to = (u8 *)q_matrix(lds, row, (int)piece / 8) + row % 64 * 128;
             copy_16(to + (piece ^ (u32)row) % 8 * 16, from + piece * 16);
         }

@@ -34,11 +34,11 @@ constexpr int rows_at_once(int pieces) { return kg_attn_at_once(pieces, WAVE, WA
 
 // Of rows of PIECES pieces a lane brings its row, of the wave's, and every n-th behind it, and of
 // these its pieces. A lane too many brings the last piece, or row, again.
-template <int PIECES> KG_DEV int row_of_lane() {
-    return smaller((int)lane_id() / lanes_of_row(PIECES), rows_at_once(PIECES) - 1);
+template <int PIECES> KG_DEV int row_of_lane(int lane = (int)lane_id()) {
+    return smaller(lane / lanes_of_row(PIECES), rows_at_once(PIECES) - 1);
 }
-template <int PIECES> KG_DEV u32 piece_of_lane(int first) {
-    return (u32)smaller(first + (int)lane_id() % lanes_of_row(PIECES), PIECES - 1);
+template <int PIECES> KG_DEV u32 piece_of_lane(int first, int lane = (int)lane_id()) {
+    return (u32)smaller(first + lane % lanes_of_row(PIECES), PIECES - 1);
 }
 
 // W words of the cache, elements in order.
@@ -50,9 +50,6 @@ template <int W> KG_DEV void convert_words(u32 (&out)[W * 16 / KV_BITS], const u
             KG_UNROLL for (int j = 0; j < 4; j++) out[n + j] =
                 byte_perm(x[j % 2 * 2], x[j % 2 * 2 + 1], j / 2 ? 0x07060302 : 0x05040100);
         }
-}
-KG_DEV void convert_piece(u32 (&out)[NEW_PIECES * 4], const piece_t &in) {
-    convert_words<4>(out, in.w);
 }
 
 } // namespace kg

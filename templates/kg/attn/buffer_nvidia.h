@@ -102,14 +102,12 @@ constexpr int MADE = NEW_PIECES / READS;       // pieces, of what is read
 struct alignas(16 / READS) read_t {
     u32 w[4 / READS];
 };
+KG_DEV void put_piece(u8 *to, const u32 *w) { *(piece_t *)to = piece_t{{w[0], w[1], w[2], w[3]}}; }
 KG_DEV void put_converted(u8 *to, u32 place, u32 piece, int step, const read_t &in) {
     u32 out[4 * MADE];
     convert_words<4 / READS>(out, in.w);
-    KG_UNROLL for (u32 j = 0; j < (u32)MADE; j++) {
-        const u32 *w = out + 4 * j;
-        *(piece_t *)(to + matrix_offset(place, piece + j, step)) =
-            piece_t{{w[0], w[1], w[2], w[3]}};
-    }
+    KG_UNROLL for (u32 j = 0; j < (u32)MADE; j++)
+        put_piece(to + matrix_offset(place, piece + j, step), out + 4 * j);
 }
 template <int PIECES> KG_DEV void convert_rows(u8 *to, const u8 *from, int wave) {
     share_of_rows<PIECES> mine = share_of_lane<PIECES>(wave);
