@@ -33,14 +33,17 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     ring_t ring = look_ahead(g, head, keys, lds, wave);
     load_q(q, a, g, role, queries);
     scale_q(head, q);
-    if constexpr (ALL_WAITS) parked_segment(lds, wave) = g;
+    if constexpr (ALL_WAITS && !RUNS_AHEAD) parked_segment(lds, wave) = g;
     if constexpr (BY_LINES || PARKS_SEGMENT) park(g.seq);
     if constexpr (PARKS_SEGMENT) park(cut), park(g);
     walk(m, l, o, q, a, g, role, head, keys, queries, lds, wave, ring);
     if constexpr (BY_LINES || PARKS_SEGMENT) fetch(g.seq);
     if constexpr (PARKS_SEGMENT) fetch(cut), fetch(g);
     if constexpr (BRINGERS != 0) wave = wave_again(); // registers are few
-    if constexpr (ALL_WAITS) g = parked_segment(lds, wave), cut = parked_work(lds, wave).cut;
+    if constexpr (ALL_WAITS) {
+        int park = park_of(lds, wave);
+        g = parked_segment(lds, park), cut = parked_work(lds, park).cut;
+    }
     g.item_start = fetched(g.item_start);
     g.item_end = fetched(g.item_end);
     reduce_and_store(m, l, o, reread(a), g, cut, lds, wave);

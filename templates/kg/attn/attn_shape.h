@@ -165,7 +165,9 @@ KG_SHAPE int kg_attn_at_once(int pieces, int wave, int keys) {
  * lies what a wave knows of its work. Matrices begin at multiples of KG_ATTN_SWIZZLE bytes. */
 enum { KG_ATTN_PARK_BYTES = 192, KG_ATTN_SWIZZLE = 1024 };
 /* Of eight waves with rows: a third group brings their sets (kg/attn/bringers_nvidia.h). */
-enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 256, KG_ATTN_MAPS_BYTES = 256 };
+enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 384, KG_ATTN_MAPS_BYTES = 256 };
+/* Segments that it has found and others go through. */
+enum { KG_ATTN_FOUND = 4 };
 
 /* A row of LDS is 128 bytes of a token, 64 dims of 16 bits; what the cache has in other
  * types waits as it comes (raw), or in boxes, and is converted from there. */
@@ -190,10 +192,10 @@ KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales, int bringe
 }
 KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_dim, int v_dim,
                                           int bits, int occupancy, int q_bytes, int bringers) {
-    enum { GROUP = 232448, ROW_WAVES = 8 }; /* sm_90: of LDS, the most that one workgroup has */
+    enum { GROUP = 232448 }; /* sm_90: of LDS, the most that one workgroup has */
     int most = (occupancy > 2 ? 69632 : 229376 / occupancy - 4096) - q_bytes;
     if (bringers)
-        most = GROUP - KG_ATTN_SWIZZLE - (ROW_WAVES + 1) * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES -
+        most = GROUP - KG_ATTN_SWIZZLE - KG_ATTN_FOUND * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES -
                q_bytes;
     int least = bringers && bits < 16 ? 1 : 2; /* raw ones come a half of a slot at a time */
     for (int blocks = most_blocks; blocks > 1; blocks /= 2)
@@ -310,10 +312,10 @@ KG_SHAPE kg_attn_lds kg_attn_lds_of(int q_bytes, int waves, int v_split, int row
     return lds;
 }
 
-/* BRINGERS: each wave has rows of its own, of which others need no sums; and all who bring know the
- * same of their work. */
+/* BRINGERS: each wave has rows of its own, of which others need no sums; and who brings sets says
+ * what the work is. */
 KG_SHAPE kg_attn_lds kg_attn_lds_of_own_rows(int q_bytes, int tiles) {
     kg_attn_lds lds = {1, tiles, q_bytes, q_bytes, q_bytes, q_bytes + 16, q_bytes + 16};
     return lds;
 }
-KG_SHAPE int kg_attn_parks(int waves, int bringers) { return waves + (bringers ? 1 : 0); }
+KG_SHAPE int kg_attn_parks(int waves, int bringers) { return bringers ? KG_ATTN_FOUND : waves; }

@@ -175,7 +175,7 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
             time += slot == 0;
         }
         if (block == first)
-            bring_queries(a, parked_segment(lds, ALL_WAVES), gates, lds, b);
+            bring_queries(a, parked_segment(lds, park_of_segment(b.segments)), gates, lds, b);
         else
             bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,

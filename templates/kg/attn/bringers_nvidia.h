@@ -1,7 +1,8 @@
 // Long queries on sm_90 of eight waves (BRINGERS). Two groups of four waves multiply, as
 // kg/attn/buffer_nvidia.h has it, and a third brings them keys and values, as far ahead as LDS has
-// slots. It goes through the workgroup's part of the line by itself, so the sets of a segment come
-// while the rows of the one before go out, and has few registers, of which the others have more.
+// slots. It goes through the workgroup's part of the line, and says which segments there are, so
+// both what they are and their sets are there while the rows of the one before go out. It has few
+// registers, of which the others have more.
 #pragma once
 #include "kg/attn/attn_run.h"
 #include "kg/attn/bring_codes_nvidia.h"
@@ -56,38 +57,87 @@ KG_DEV void await_queries(const ring_t &r, const segment_t &g, int wave) {
 KG_DEV void note_sets(const ring_t &r, const segment_t &g, int wave) {
     u32 sets = r.time * SLOTS + (u32)r.k + sets_of(g);
     r.gates->sets[wave] = sets | (uses_stage(g) ? STAGE_USED : 0);
-    r.gates->segments[wave] = r.segments + 1;
+}
+
+// The wave's segment waits there, and what follows from it.
+KG_DEV int park_of_wave(u8 *lds, int wave) {
+    return park_of_segment(((gates_t *)(lds + LDS_GATES))->segments[wave]);
+}
+// To the next segment, once it has been found.
+KG_DEV segment_t await_segment(u8 *lds, int wave) {
+    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    u32 n = gates->segments[wave];
+    gate_await(&gates->found[park_of_segment(n)], n / KG_ATTN_FOUND);
+    return parked_segment(lds, park_of_segment(n));
+}
+KG_DEV void leave_segment(u8 *lds, int wave) {
+    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    u32 n = gates->segments[wave];
+    gate_arrive_wave(&gates->left[park_of_segment(n)]);
+    gates->segments[wave] = n + 1;
+}
+
+template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
+KG_DEV void follow(args_t a, u8 *lds, int wave) {
+    take_workspace(a);
+    segment_t g = await_segment(lds, wave);
+    while (g.shares) {
+        SEGMENT(a, g, parked_work(lds, park_of_wave(lds, wave)).cut, lds, wave);
+        wave = wave_again();
+        leave_segment(lds, wave);
+        g = await_segment(lds, wave);
+    }
+    finish(a, number_of(parked_work(lds, park_of_wave(lds, wave)).cut));
+}
+
+// --- who brings -----------------------------------------------------------------------
+
+// Registers are few, so it waits there for who found it, too; all put the same there.
+KG_DEV void put_segment(u8 *lds, int wave, const work_t &work, const segment_t &g) {
+    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    u32 n = gates->segments[wave];
+    int park = park_of_segment(n);
+    gate_await(&gates->left[park], n / KG_ATTN_FOUND + 1); // the time before this one
+    parked_work(lds, park) = work;
+    parked_segment(lds, park) = g;
+    if (g.shares || work.unit >= work.end) gate_arrive_wave(&gates->found[park]);
+}
+
+KG_DEV void bring_segment(args_t a, const segment_t &g, u8 *lds, int wave) {
+    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    int number = (int)opaque((u32)(wave - ALL_WAVES)); // nothing that follows from it waits
+    bringer_t b = {number, gates->sets[wave], gates->segments[wave]};
+    u32 used = gates->used[wave];
+    meet_wave(); // all lanes have read it
+    gates->used[wave] = (used + 1) / 2 * 2 + uses_stage(g);
+    gates->segments[wave] = b.segments + 1;
+    if (used & 1) gate_await(&gates->stage_free, used / 2);
+    if (is_empty(g))
+        bring_queries(a, g, gates, lds, b);
+    else if (CONVERTED)
+        bring_codes(b, a, g, gates, lds);
+    else
+        bring_sets(b, a, g, gates, lds);
+    gates->sets[wave] = b.sets;
+}
+
+KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
+    write_maps(a, lds + LDS_STAGE, wave - ALL_WAVES);
+    work_t work = first_work(a);
+    while (work.unit < work.end) {
+        segment_t g = segment_at(work, a);
+        int park = park_of_wave(lds, wave);
+        put_segment(lds, wave, work, g);
+        if (g.shares) bring_segment(a, g, lds, wave);
+        work = parked_work(lds, park);
+        g = parked_segment(lds, park);
+        meet_bringers(); // before some put others there
+        work_advance(work, g, a);
+    }
+    put_segment(lds, wave, work, segment_t{}); // the last, which nobody shares
 }
 
 // --- all waves ------------------------------------------------------------------------
-
-KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
-    gates_t *gates = (gates_t *)(lds + LDS_GATES);
-    bringer_t b = {wave - ALL_WAVES, 0, 0};
-    write_maps(a, lds + LDS_STAGE, b.wave);
-    work_t work = first_work(a);
-    u32 used = 0; // times that the stage has been; lowest bit: by the segment before
-    while (work.unit < work.end) {
-        segment_t g = segment_at(work, a);
-        parked_work(lds, ALL_WAVES) = work; // registers are few, and all put the same there
-        parked_segment(lds, ALL_WAVES) = g;
-        if (g.shares) {
-            if (used & 1) gate_await(&gates->stage_free, used / 2);
-            used = (used + 1) / 2 * 2 + uses_stage(g);
-            if (is_empty(g))
-                bring_queries(a, g, gates, lds, b);
-            else if (CONVERTED)
-                bring_codes(b, a, g, gates, lds);
-            else
-                bring_sets(b, a, g, gates, lds);
-            b.segments++;
-        }
-        work = parked_work(lds, ALL_WAVES);
-        g = parked_segment(lds, ALL_WAVES);
-        meet_bringers(); // before some put the next ones there
-        work_advance(work, g, a);
-    }
-}
 
 KG_DEV void begin_gates(u8 *lds) {
     gates_t *gates = (gates_t *)(lds + LDS_GATES);
@@ -105,7 +155,12 @@ KG_DEV void begin_gates(u8 *lds) {
         gate_begin(&gates->q_there, BRINGERS * WAVE);
         gate_begin(&gates->q_read, ALL_WAVES);
         gate_begin(&gates->stage_free, ALL_WAVES);
-        KG_UNROLL for (int n = 0; n < ALL_WAVES; n++) gates->sets[n] = gates->segments[n] = 0;
+        KG_UNROLL for (int n = 0; n < KG_ATTN_FOUND; n++) {
+            gate_begin(&gates->found[n], BRINGERS);
+            gate_begin(&gates->left[n], ALL_WAVES);
+        }
+        KG_UNROLL for (int n = 0; n < LAUNCHED_WAVES; n++) gates->sets[n] = gates->segments[n] =
+            gates->used[n] = 0;
     }
     barrier();
 }
@@ -120,7 +175,7 @@ KG_DEV void run_groups(args_t a, u8 *lds) {
     } else {
         more_registers<ROW_REGISTERS>();
         if (wave >= 4) pass_turn(together_t{}, wave);
-        run<SEGMENT>(a, lds);
+        follow<SEGMENT>(a, lds, wave);
     }
 }
 

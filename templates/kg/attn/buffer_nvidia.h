@@ -189,7 +189,9 @@ struct gates_t {
     gate_t raw_keys[3], raw_values[3];     // what is to be converted is there
     gate_t q_there, q_read;                // the same of a segment's queries
     gate_t stage_free;                     // of each segment that had something else there
-    u32 sets[WAVES], segments[WAVES];      // that a wave has gone through
+    gate_t found[KG_ATTN_FOUND], left[KG_ATTN_FOUND];       // what waits of a segment; it need not
+    u32 sets[WAVES + BRINGERS], segments[WAVES + BRINGERS]; // that a wave has gone through
+    u32 used[WAVES + BRINGERS]; // times that the stage was; lowest bit: by the segment before
 };
 static_assert(!BRINGERS || (SLOTS <= 3 && SETS.slots <= 3), "a gate a slot");
 static_assert(sizeof(gates_t) <= KG_ATTN_GATE_BYTES || !BRINGERS, "room for them");

@@ -38,6 +38,9 @@ KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, c
                         wave, end);
 }
 
+// Where what is known of the wave's segment waits.
+KG_DEV int park_of(u8 *lds, int wave) { return BRINGERS ? park_of_wave(lds, wave) : wave; }
+
 template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
 KG_DEV void enter(args_t a, u8 *lds) {
     if constexpr (BRINGERS != 0)

@@ -233,6 +233,7 @@ KG_DEV void emit_together(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COL
 
 // The workgroup's part of an item is where others find it, or final: who comes last merges.
 KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
+    if (RUNS_AHEAD && g.whole) return; // groups of waves need not meet
     arrival_t how = ARRIVED;
     share_t share = {0, 0};
     wave = merging(wave);

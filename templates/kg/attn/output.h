@@ -83,6 +83,8 @@ KG_DEV work_t &parked_work(u8 *lds, int wave) {
 KG_DEV segment_t &parked_segment(u8 *lds, int wave) {
     return *(segment_t *)(&parked_work(lds, wave) + 1);
 }
+// RUNS_AHEAD: in the place of a wave, of those that have been found some wait.
+KG_DEV int park_of_segment(u32 number) { return (int)(number % KG_ATTN_FOUND); }
 
 struct sums_t {
     float maximum, sum;
