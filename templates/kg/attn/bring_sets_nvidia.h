@@ -136,13 +136,16 @@ struct bringer_t {
     u32 segments; // that have been
 };
 
-// Rows that there are of the segment's row block, each wave some that follow one another.
-KG_DEV void bring_queries(args_t a, const segment_t &g, gates_t *gates, u8 *lds,
+// Rows that there are of the segment's row block, each wave some that follow one another, of one
+// group.
+KG_DEV void bring_queries(args_t a, const segment_t &its, gates_t *gates, u8 *lds,
                           const bringer_t &b) {
     constexpr int PIECES = HEAD_DIM / 8, EACH = ROWS / KG_ATTN_BRINGERS;
     constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
     if constexpr (!BRINGS_Q) return;
-    gate_await(&gates->q_read, b.segments + 1);
+    segment_t g = its; // copies might change what waits
+    int group = b.wave / (KG_ATTN_BRINGERS / 2);
+    gate_await(&gates->q_read[group], b.segments + 1);
     int lane = (int)opaque(lane_id()), rows = g.seq.q_len * GROUP - g.row_block * ROWS;
     int first = b.wave * EACH, end = smaller(rows, first + EACH);
     KG_LOOP for (int row = first + row_of_lane<PIECES>(lane); row < end; row += AT_ONCE) {
@@ -153,7 +156,7 @@ KG_DEV void bring_queries(args_t a, const segment_t &g, gates_t *gates, u8 *lds,
             copy_16(to + (piece ^ (u32)row) % 8 * 16, from + piece * 16);
         }
     }
-    gate_arrive_copied(&gates->q_there);
+    gate_arrive_copied(&gates->q_there[group]);
 }
 
 // Keys a set ahead of values, as they are taken; queries behind the first.

@@ -47,7 +47,7 @@ KG_DEV ring_t begin_ring(const segment_t &g, u8 *lds, int wave) {
 }
 KG_DEV void await_queries(const ring_t &r, const segment_t &g, int wave) {
     if constexpr (BRINGS_Q) {
-        gate_await(&r.gates->q_there, r.segments);
+        gate_await(&r.gates->q_there[has_few_rows(g) ? 0 : wave / 4], r.segments);
     } else {
         show_lds();
         meet_readers(g, wave);
@@ -152,8 +152,10 @@ KG_DEV void begin_gates(u8 *lds) {
             gate_begin(&gates->raw_keys[n], BRINGERS * WAVE);
             gate_begin(&gates->raw_values[n], BRINGERS * WAVE);
         }
-        gate_begin(&gates->q_there, BRINGERS * WAVE);
-        gate_begin(&gates->q_read, ALL_WAVES);
+        KG_UNROLL for (int n = 0; n < 2; n++) {
+            gate_begin(&gates->q_there[n], BRINGERS / 2 * WAVE);
+            gate_begin(&gates->q_read[n], ALL_WAVES / 2);
+        }
         gate_begin(&gates->stage_free, ALL_WAVES);
         KG_UNROLL for (int n = 0; n < KG_ATTN_FOUND; n++) {
             gate_begin(&gates->found[n], BRINGERS);

@@ -187,7 +187,7 @@ struct gates_t {
     gate_t keys_there[3], values_there[3]; // all their lanes arrive
     gate_t keys_read[3], values_read[3];   // each wave with rows
     gate_t raw_keys[3], raw_values[3];     // what is to be converted is there
-    gate_t q_there, q_read;                // the same of a segment's queries
+    gate_t q_there[2], q_read[2];          // the same of a segment's queries, of each group
     gate_t stage_free;                     // of each segment that had something else there
     gate_t found[KG_ATTN_FOUND], left[KG_ATTN_FOUND];       // what waits of a segment; it need not
     u32 sets[WAVES + BRINGERS], segments[WAVES + BRINGERS]; // that a wave has gone through
@@ -286,8 +286,8 @@ KG_DEV void await_last_values(const ring_t &r) {
 KG_DEV void keys_are_read(const ring_t &r, int slot) {
     if constexpr (BRINGERS != 0) gate_arrive_wave(&r.gates->keys_read[slot]);
 }
-KG_DEV void queries_are_read(const ring_t &r) {
-    if constexpr (BRINGS_Q) gate_arrive_wave(&r.gates->q_read);
+KG_DEV void queries_are_read(const ring_t &r, int wave) {
+    if constexpr (BRINGS_Q) gate_arrive_wave(&r.gates->q_read[wave / 4]);
 }
 KG_DEV void values_are_read(const ring_t &r, int slot) {
     if constexpr (BRINGERS != 0) gate_arrive_wave(&r.gates->values_read[slot]);
@@ -392,7 +392,7 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
         if (raised) KG_UNROLL for (int t = 0; t < T; t++) scale_column(o[t], 0, alpha[t]);
         pack_set(p, s, BRINGERS || weighs_set(block + mine, end));
     }
-    queries_are_read(r);
+    if constexpr (!WAY::AT_ONCE) queries_are_read(r, wave);
     await_last_values(r);
     weigh_own(way, o, p, v_slot(r, r.v), wave);
     products_done<0>();

@@ -58,7 +58,6 @@ KG_DEV void meet_first_wave(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], u8
     static_assert(!SHARES_SETS || (T == 2 && (SHARERS - 1) * QUADS * WAVE * 16 <= SETS.bytes),
                   "room for what waves have");
     quad_t *place = (quad_t *)lds + lane_id();
-    meet_rows(); // all have read their values
     if (wave > 0 && wave < SHARERS) {
         quad_t *to = place + (wave - 1) * (QUADS * WAVE);
         *to = quad_t{{m[0][0], m[T - 1][0], l[0][0], l[T - 1][0]}};
@@ -94,6 +93,8 @@ KG_DEV void attend_few(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], const q
     if (is_empty(g)) return;
     attend_buffered(alone_t{}, m, l, o, q, a, g, head, keys, queries, r, slots, wave,
                     wave < SHARERS ? end : g.block);
+    meet_rows(); // all have read queries and values
+    queries_are_read(r, wave);
     meet_first_wave(m, l, o, slots, wave);
 }
 

@@ -25,7 +25,7 @@ KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, c
     if constexpr (BRINGERS != 0) {
         await_queries(ring, g, wave);
         note_sets(ring, g, wave);
-        if (is_empty(g)) queries_are_read(ring);
+        if (is_empty(g)) queries_are_read(ring, wave);
     }
     if constexpr (SHARES_SETS) {
         if (has_few_rows(g)) {

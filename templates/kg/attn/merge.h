@@ -3,6 +3,7 @@
 #pragma once
 #include "kg/attn/clusters.h"
 #include "kg/attn/together.h"
+#include "kg/attn/whole_rows.h"
 
 namespace kg {
 
@@ -153,21 +154,6 @@ KG_DEV int quad_of_tile(float (&x)[4], const acc_t &o) {
     return odd ? row - 2 + 8 : row;
 }
 
-// Of a whole row, in 16 bits: pairs as the lane has them, eight dims apart, which no lane need
-// exchange. Other kernels exchange four dims of each part as well, and are as they were measured.
-constexpr bool STORES_PAIRS =
-    RUNS_AHEAD && GATE == 0 && (OUT_DTYPE == DTYPE_BF16 || OUT_DTYPE == DTYPE_FP16);
-KG_DEV void store_pairs(args_t a, row_t row, const acc_t (&o)[O_TILES], float factor) {
-    u8 *p = (u8 *)a.out + row.token * a.out_token + row.head * a.out_head;
-    p += o_row((int)late_lane(), 0) * 2;
-    KG_UNROLL for (int n = 0; n < 2 * O_TILES; n++) {
-        float x[2];
-        KG_UNROLL for (int j = 0; j < 2; j++) x[j] =
-            factor == 0.0f ? 0.0f : o[n / 2][n % 2 * 2 + j] * factor;
-        if (n < V_DIM / 8) store((u32 *)(p + n * 16), pack_out(x[0], x[1]));
-    }
-}
-
 // A row's dims from `first` on.
 KG_DEV void emit_quads(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
                        int first, const acc_t (&o)[O_TILES], float factor) {
@@ -182,22 +168,28 @@ KG_DEV void emit_quads(args_t a, const segment_t &g, row_t row, u32 slot, u8 *ld
 }
 
 // Each wave has rows of its own, with all their keys, and a slice of their dims.
-// total_of(t): the lane's row of tile t.
+// total_of(t): the lane's row of tile t. What lanes exchange waits for stores: sums go first.
 template <class F>
 KG_DEV void emit_own(const F &total_of, const acc_t (&o)[ROW_TILES][O_TILES], args_t a,
                      const segment_t &g, const role_t &role, u32 slot, u8 *lds) {
+    sums_t total[ROW_TILES];
+    float factor[ROW_TILES];
+    int first = role.row + lane_column((int)late_lane(), 0);
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        row_t row = row_at(g, first + t * NI);
+        total[t] = total_of(t);
+        factor[t] = row.exists ? factor_of_row(a, g, row, total[t]) : 0.0f;
+    }
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         if (!row_exists(g, role.row + t * NI)) break;
-        int place = role.row + t * NI + lane_column((int)late_lane(), 0);
+        int place = first + t * NI;
         row_t row = row_at(g, place);
-        sums_t total = total_of(t);
-        float factor = row.exists ? factor_of_row(a, g, row, total) : 0.0f;
-        if (!STORES_PAIRS || !is_whole(g))
-            emit_quads(a, g, row, slot, lds, place, role.v * SLICE_DIMS, o[t], factor);
-        else if (row.exists)
-            store_pairs(a, row, o[t], factor);
+        if (STORES_WHOLE && is_whole(g))
+            store_whole(a, row, o[t], factor[t]);
+        else
+            emit_quads(a, g, row, slot, lds, place, role.v * SLICE_DIMS, o[t], factor[t]);
         if (row.exists && role.v == 0 && is_speaker((int)late_lane()))
-            emit_sum(a, g, row, slot, lds, place, total);
+            emit_sum(a, g, row, slot, lds, place, total[t]);
     }
 }
 
