@@ -33,7 +33,7 @@ static const kgen__case_key keys[] = {
     INTEGER(packed, 0, 3, 0),
     INTEGER(pad, 0, 4096, 0),
     INTEGER(qpad, 0, 4096, 0),
-    INTEGER(off, 0, 1, 0),
+    INTEGER(off, 0, 2, 0),
     INTEGER(poison, 0, 1, 1),
     INTEGER(bad, 0, 16, 0),
     INTEGER(share, 1, KGEN__CASE_SEQS_MAX, 2),

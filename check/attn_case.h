@@ -17,7 +17,7 @@ typedef struct kgen__attn_case {
     int32_t packed;        /* 1: K and V are views of one tensor */
     int32_t pad;           /* 16-byte units between two tokens of K, V */
     int32_t qpad;          /* 16-byte units between two tokens of q, out */
-    int32_t off;           /* 1: q, K, V begin 16 bytes into their allocation */
+    int32_t off;           /* 1: q, K, V begin 16 bytes into their allocation; 2: out 4 */
     int32_t poison;        /* 0: finite numbers where no row looks */
     int32_t bad;           /* of 16 sequences, so many have something out of bounds */
     int32_t share, prefix; /* cascade=1: sequences of a group; most keys that they share */

@@ -102,6 +102,7 @@ static void choose_numbers(kgen__data *data) {
 static void pack_values(kgen__data *data, const extents *e) {
     kgen__cache_plan plan = plan_of(data, e);
     for (int i = Q; i <= V; i++) data->slot[i].offset = data->shape.attn.off ? 16 : 0;
+    data->slot[OUT].offset = data->shape.attn.off > 1 ? 4 : 0;
     kgen__cache_pack(data, &plan, K, V);
 }
 

@@ -132,7 +132,7 @@ static void random_tensors(kgen__case *c, kgen__rng *rng) {
     c->attn.rowpad = KGEN__PICK(rng, 0, 0, 1, 7);
     c->attn.pad = KGEN__PICK(rng, 0, 0, 1, 3);
     c->attn.qpad = KGEN__PICK(rng, 0, 0, 1, 5);
-    c->attn.off = KGEN__PICK(rng, 0, 0, 0, 1);
+    c->attn.off = KGEN__PICK(rng, 0, 0, 1, 2);
 }
 
 static int32_t random_scale_shape(const kgen__case *c, kgen__rng *rng) {
