@@ -835,33 +835,35 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
     return 0;
 }
 
-/* Prompts that have row blocks enough for large workgroups, by the keys of a sequence, and of all
- * KV heads; with codes, which a small workgroup converts for half as many rows, sooner, and where
- * the waves that multiply convert, too, later. Measured. */
-static int has_long_prompts(const kgen_problem *p, int brings, int codes) {
-    enum { FEW = 1 << 9, MANY = 1 << 10 };          /* of a sequence */
-    enum { OF_FEW = 1 << 15, CONVERTED = 1 << 16 }; /* of all heads */
-    int64_t pairs = (int64_t)p->batch * p->heads;
-    if (!brings) return pairs > (CONVERTED - 1) / p->context;
-    if (p->context < FEW) return 0;
-    return codes || p->context >= MANY || pairs > (OF_FEW - 1) / p->context;
+/* Prompts that have row blocks enough for large workgroups, by the keys of a sequence, or, where
+ * the waves that multiply convert, too, of all KV heads. Measured. */
+static int has_long_prompts(const kgen_problem *p, int brings) {
+    enum { LEAST = 1 << 9, CONVERTED = 1 << 16 };
+    if (brings) return p->context >= LEAST;
+    return (int64_t)p->batch * p->heads > (CONVERTED - 1) / p->context;
+}
+
+/* Rows that boxes of 128 bytes bring without a rest, or of codes, which small workgroups convert
+ * for half as many rows. */
+static int suits_decodes(const kgen_attn_spec *s) {
+    enum { WIDE = 96 };
+    return is_8bit(s->kv) ? s->head_dim >= WIDE : s->head_dim % 64 == 0;
 }
 
 /* Prompts: groups of four waves that share keys, which a third brings. Where sequences are many
- * some may be decodes beside a prompt, for which small workgroups are faster, but with wide rows
- * of codes. */
+ * some may be decodes beside a prompt, which not all rows suit. */
 static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa) {
-    enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 512, WIDE = 96 };
+    enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 512 };
     kgen_attn_spec groups = *s;
     groups.waves = 8, groups.row_tiles = 2, groups.v_split = 1, groups.occupancy = 1;
     int floats = is_8bit(s->kv) && !is_integer(s->kv) && !s->cascade;
-    int brings = bringers_of(&groups, isa) != 0, codes = brings && is_8bit(s->kv);
+    int brings = bringers_of(&groups, isa) != 0;
     int32_t seen = seen_keys(s);
     if (!brings && !floats) return;
     if (s->head_dim > 128 || s->v_dim > 128 || s->invariant) return;
-    if (p->batch > MOST_SEQUENCES && !(codes && s->head_dim >= WIDE)) return;
+    if (p->batch > MOST_SEQUENCES && !(brings && suits_decodes(s))) return;
     if ((seen > 0 && seen < LEAST_WINDOW) || !p->context) return;
-    if (has_long_prompts(p, brings, codes)) *s = groups;
+    if (has_long_prompts(p, brings)) *s = groups;
 }
 
 static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_problem *p) {

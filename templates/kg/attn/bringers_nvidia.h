@@ -10,7 +10,7 @@
 namespace kg {
 
 // Of a lane: of waves with rows, and of those that bring them keys.
-constexpr int ROW_REGISTERS = 216, BRINGING_REGISTERS = 72;
+constexpr int ROW_REGISTERS = 208, BRINGING_REGISTERS = 88;
 
 // Where sets come there lie, too, what waves say of few rows and parts of a row that are merged.
 KG_DEV bool uses_stage(const segment_t &g) { return !g.whole || has_few_rows(g); }

@@ -118,8 +118,15 @@ KG_DEV u32 part_of_group(u32 group, u32 parts) {
     u32 die = group % DIES, more = parts % DIES;
     return die * (parts / DIES) + (die < more ? die : more) + group / DIES;
 }
+// Units that are neighbours share a way to memory, of which decodes want more than prompts: parts
+// that follow one another are spread, else the decodes of some units take half as long again.
+constexpr u32 STRIDE = RUNS_AHEAD ? 53 : 1; // a prime
+KG_DEV u32 number_of_group(u32 group, u32 parts) {
+    if constexpr (STRIDE > 1) return parts % STRIDE ? group * STRIDE % parts : group;
+    return DIES == 1 ? group : part_of_group(group, parts);
+}
 // CDNA: the workgroup's number would be two scalars all along. SIDED: that it is of a row block.
-constexpr bool PART_WAITS = WAVE == 64 || SIDE_BY_SIDE;
+constexpr bool PART_WAITS = WAVE == 64 || SIDE_BY_SIDE || STRIDE > 1;
 constexpr u32 SIDED = 1u << 31;
 KG_DEV u32 waiting(cut_t c) { return PART_WAITS ? (u32)uniform((int)c.part) : taker(); }
 KG_DEV bool is_sided(cut_t c) { return SIDE_BY_SIDE && (waiting(c) & SIDED) != 0; }
@@ -293,7 +300,7 @@ KG_DEV work_t work_begin(args_t a) {
     if constexpr (CLUSTER != 0) w.cut.each = 0; // of a cluster without a part
     if constexpr (PART_WAITS) w.cut.part = opaque(group);
     if (group >= parts * sides) return w;
-    u32 number = DIES == 1 ? group : part_of_group(group, parts * sides), part = number / sides;
+    u32 number = number_of_group(group, parts * sides), part = number / sides;
     if constexpr (PART_WAITS) w.cut.part = opaque(number | (sided ? SIDED : 0));
     w.cut.each = total / parts;
     w.cut.extra = total - w.cut.each * parts;
