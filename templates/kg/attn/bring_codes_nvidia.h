@@ -105,7 +105,7 @@ KG_DEV void bring_codes(bringer_t &b, args_t a, const segment_t &g, gates_t *gat
             b.sets++;
         }
         if (block == first) {
-            bring_queries(a, parked_segment(lds, park_of_segment(b.segments)), gates, lds, b);
+            bring_queries(a, gates, lds, b);
         } else {
             half_t half = values_half(r, set - 1);
             convert_half<V_PIECES>(half, set - 1, b.wave);

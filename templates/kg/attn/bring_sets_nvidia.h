@@ -138,12 +138,11 @@ struct bringer_t {
 
 // Rows that there are of the segment's row block, each wave some that follow one another, of one
 // group.
-KG_DEV void bring_queries(args_t a, const segment_t &its, gates_t *gates, u8 *lds,
-                          const bringer_t &b) {
+KG_DEV void bring_queries(args_t a, gates_t *gates, u8 *lds, const bringer_t &b) {
     constexpr int PIECES = HEAD_DIM / 8, EACH = ROWS / KG_ATTN_BRINGERS;
     constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
     if constexpr (!BRINGS_Q) return;
-    segment_t g = its; // copies might change what waits
+    segment_t g = parked_segment(lds, park_of_segment(b.segments));
     int group = b.wave / (KG_ATTN_BRINGERS / 2);
     gate_await(&gates->q_read[group], b.segments + 1);
     int lane = (int)opaque(lane_id()), rows = g.seq.q_len * GROUP - g.row_block * ROWS;
@@ -178,7 +177,7 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
             time += slot == 0;
         }
         if (block == first)
-            bring_queries(a, parked_segment(lds, park_of_segment(b.segments)), gates, lds, b);
+            bring_queries(a, gates, lds, b);
         else
             bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,

@@ -113,7 +113,7 @@ KG_DEV void bring_segment(args_t a, const segment_t &g, u8 *lds, int wave) {
     gates->segments[wave] = b.segments + 1;
     if (used & 1) gate_await(&gates->stage_free, used / 2);
     if (is_empty(g))
-        bring_queries(a, g, gates, lds, b);
+        bring_queries(a, gates, lds, b);
     else if (CONVERTED)
         bring_codes(b, a, g, gates, lds);
     else
