@@ -77,11 +77,11 @@ template <int PIECES> KG_DEV void convert_half(const half_t &half, u32 set, int 
 }
 
 // As bring_sets.
-KG_DEV void bring_codes(bringer_t &b, args_t a, const segment_t &g, gates_t *gates, u8 *lds) {
+KG_DEV void bring_codes(bringer_t &b, args_t a, const segment_t &g, u8 *lds) {
     head_t h = head_of(a, g, role_of(g, 0));
     keys_t keys = keys_of(a, g);
     ring_t r = {lds + LDS_STAGE};
-    r.gates = gates;
+    r.gates = gates_of(lds);
     int first = first_set(g), end = g.block_end;
     i32 page = page_of_turn(keys, first, b.wave), v_page = 0;
     KG_LOOP for (int n = 0; n < RAW_SLOTS; n++) {
@@ -105,7 +105,7 @@ KG_DEV void bring_codes(bringer_t &b, args_t a, const segment_t &g, gates_t *gat
             b.sets++;
         }
         if (block == first) {
-            bring_queries(a, gates, lds, b);
+            bring_queries(a, lds, b);
         } else {
             half_t half = values_half(r, set - 1);
             convert_half<V_PIECES>(half, set - 1, b.wave);

@@ -138,10 +138,11 @@ struct bringer_t {
 
 // Rows that there are of the segment's row block, each wave some that follow one another, of one
 // group.
-KG_DEV void bring_queries(args_t a, gates_t *gates, u8 *lds, const bringer_t &b) {
+KG_DEV void bring_queries(args_t a, u8 *lds, const bringer_t &b) {
     constexpr int PIECES = HEAD_DIM / 8, EACH = ROWS / KG_ATTN_BRINGERS;
     constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
     if constexpr (!BRINGS_Q) return;
+    gates_t *gates = gates_of(lds);
     segment_t g = parked_segment(lds, park_of_segment(b.segments));
     int group = b.wave / (KG_ATTN_BRINGERS / 2);
     gate_await(&gates->q_read[group], b.segments + 1);
@@ -159,7 +160,8 @@ KG_DEV void bring_queries(args_t a, gates_t *gates, u8 *lds, const bringer_t &b)
 }
 
 // Keys a set ahead of values, as they are taken; queries behind the first.
-KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gates, u8 *lds) {
+KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, u8 *lds) {
+    gates_t *gates = gates_of(lds);
     head_t h = head_of(a, g, role_of(g, 0));
     keys_t keys = keys_of(a, g);
     ring_t r = {lds + LDS_STAGE};
@@ -177,7 +179,7 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, gates_t *gate
             time += slot == 0;
         }
         if (block == first)
-            bring_queries(a, gates, lds, b);
+            bring_queries(a, lds, b);
         else
             bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,

@@ -30,7 +30,7 @@ KG_DEV void meet_readers(const segment_t &g, int wave) {
 }
 // As a segment begins: its first sets may be there.
 KG_DEV ring_t begin_ring(const segment_t &g, u8 *lds, int wave) {
-    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    gates_t *gates = gates_of(lds);
     u32 sets = gates->sets[wave];
     if constexpr (!BRINGS_Q) meet_readers(g, wave);
     if (sets & STAGE_USED) {
@@ -61,17 +61,17 @@ KG_DEV void note_sets(const ring_t &r, const segment_t &g, int wave) {
 
 // The wave's segment waits there, and what follows from it.
 KG_DEV int park_of_wave(u8 *lds, int wave) {
-    return park_of_segment(((gates_t *)(lds + LDS_GATES))->segments[wave]);
+    return park_of_segment(gates_of(lds)->segments[wave]);
 }
 // To the next segment, once it has been found.
 KG_DEV segment_t await_segment(u8 *lds, int wave) {
-    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    gates_t *gates = gates_of(lds);
     u32 n = gates->segments[wave];
     gate_await(&gates->found[park_of_segment(n)], n / KG_ATTN_FOUND);
     return parked_segment(lds, park_of_segment(n));
 }
 KG_DEV void leave_segment(u8 *lds, int wave) {
-    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    gates_t *gates = gates_of(lds);
     u32 n = gates->segments[wave];
     gate_arrive_wave(&gates->left[park_of_segment(n)]);
     gates->segments[wave] = n + 1;
@@ -94,7 +94,7 @@ KG_DEV void follow(args_t a, u8 *lds, int wave) {
 
 // Registers are few, so it waits there for who found it, too; all put the same there.
 KG_DEV void put_segment(u8 *lds, int wave, const work_t &work, const segment_t &g) {
-    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    gates_t *gates = gates_of(lds);
     u32 n = gates->segments[wave];
     int park = park_of_segment(n);
     gate_await(&gates->left[park], n / KG_ATTN_FOUND + 1); // the time before this one
@@ -104,7 +104,7 @@ KG_DEV void put_segment(u8 *lds, int wave, const work_t &work, const segment_t &
 }
 
 KG_DEV void bring_segment(args_t a, const segment_t &g, u8 *lds, int wave) {
-    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    gates_t *gates = gates_of(lds);
     int number = (int)opaque((u32)(wave - ALL_WAVES)); // nothing that follows from it waits
     bringer_t b = {number, gates->sets[wave], gates->segments[wave]};
     u32 used = gates->used[wave];
@@ -113,11 +113,11 @@ KG_DEV void bring_segment(args_t a, const segment_t &g, u8 *lds, int wave) {
     gates->segments[wave] = b.segments + 1;
     if (used & 1) gate_await(&gates->stage_free, used / 2);
     if (is_empty(g))
-        bring_queries(a, gates, lds, b);
+        bring_queries(a, lds, b);
     else if (CONVERTED)
-        bring_codes(b, a, g, gates, lds);
+        bring_codes(b, a, g, lds);
     else
-        bring_sets(b, a, g, gates, lds);
+        bring_sets(b, a, g, lds);
     gates->sets[wave] = b.sets;
 }
 
@@ -140,7 +140,7 @@ KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
 // --- all waves ------------------------------------------------------------------------
 
 KG_DEV void begin_gates(u8 *lds) {
-    gates_t *gates = (gates_t *)(lds + LDS_GATES);
+    gates_t *gates = gates_of(lds);
     if (thread_id() == 0) {
         KG_UNROLL for (int n = 0; n < SLOTS; n++) {
             gate_begin(&gates->keys_there[n], BRINGERS * WAVE);

@@ -193,6 +193,7 @@ struct gates_t {
     u32 sets[WAVES + BRINGERS], segments[WAVES + BRINGERS]; // that a wave has gone through
     u32 used[WAVES + BRINGERS]; // times that the stage was; lowest bit: by the segment before
 };
+KG_DEV gates_t *gates_of(u8 *lds) { return (gates_t *)(lds + LDS_GATES); }
 static_assert(!BRINGERS || (SLOTS <= 3 && SETS.slots <= 3), "a gate a slot");
 static_assert(sizeof(gates_t) <= KG_ATTN_GATE_BYTES || !BRINGERS, "room for them");
 

@@ -18,19 +18,19 @@ KG_DEV u32 pair_of_row(const acc_t (&o)[O_TILES], int n, float factor) {
     return pack_out(x[0], x[1]);
 }
 
+// Of two lanes `by` apart the lower keeps the first word and gets the other's first as its second,
+// the upper keeps the second.
+KG_DEV void exchange(u32 &first, u32 &second, u32 lane, u32 by) {
+    bool upper = lane & by;
+    u32 gets = shuffle(upper ? first : second, lane ^ by);
+    first = upper ? gets : first;
+    second = upper ? second : gets;
+}
+
 // Pairs of four eights, one a word, become those of one: of the lane's number among four.
 KG_DEV void turn_pairs(u32 (&w)[4], u32 lane) {
-    bool odd = lane & 1, upper = lane & 2;
-    KG_UNROLL for (int n = 0; n < 4; n += 2) {
-        u32 gets = shuffle(odd ? w[n] : w[n + 1], lane ^ 1);
-        w[n] = odd ? gets : w[n];
-        w[n + 1] = odd ? w[n + 1] : gets;
-    }
-    KG_UNROLL for (int n = 0; n < 2; n++) {
-        u32 gets = shuffle(upper ? w[n] : w[n + 2], lane ^ 2);
-        w[n] = upper ? gets : w[n];
-        w[n + 2] = upper ? w[n + 2] : gets;
-    }
+    exchange(w[0], w[1], lane, 1), exchange(w[2], w[3], lane, 1);
+    exchange(w[0], w[2], lane, 2), exchange(w[1], w[3], lane, 2);
 }
 
 KG_DEV u8 *place_of_row(args_t a, row_t row) {
