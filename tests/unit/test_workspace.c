@@ -162,6 +162,36 @@ static void test_attention_notices(void **state) {
     unmake(&r);
 }
 
+/* ---- work that is drawn -------------------------------------------------------- */
+
+/* More whole items than workgroups (templates/kg/attn/lots.h): in which order they come is all that
+ * the workspace says. */
+#define DRAWN                                                                             \
+    "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,waves=8,occ=1 | lens=150,90,40 " \
+    "qlens=150,60,1 hkv=30"
+
+/* Whatever stood there, each item is computed. */
+static void test_drawn_work_is_done(void **state) {
+    const kgen_open_options options = {.size = sizeof options, .device = "cpu:sm90"};
+    kgen_context *ctx;
+    rig r;
+    (void)state;
+    DO(kgen_open(&ctx, &options, &did));
+    make(&r, ctx, DRAWN);
+    assert_fit(&r);
+    for (int i = 0; i < UNFIT; i++) {
+        unfit[i](&r);
+        launch(&r);
+        if (!is_right(&r)) fail_msg("%s (seed %" PRIu64 ")", did.text, seed);
+        assert_int_equal((r.error[0] | r.error[1] | r.error[2]), KGEN_ATTN_WORKSPACE);
+        assert_int_equal(look(&r), KGEN_E_ARG);
+        assert_non_null(strstr(did.text, "a launch found it damaged"));
+    }
+    assert_fit(&r);
+    unmake(&r);
+    kgen_close(ctx);
+}
+
 static void test_gdn_notices(void **state) {
     rig r;
     (void)state;
@@ -316,6 +346,7 @@ static int close_devices(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention_notices),
+        cmocka_unit_test(test_drawn_work_is_done),
         cmocka_unit_test(test_gdn_notices),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_two_streams),

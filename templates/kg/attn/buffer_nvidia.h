@@ -182,16 +182,28 @@ KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], con
 
 // --- the way through a segment ----------------------------------------------------
 
-// BRINGERS: what they and the waves with rows tell each other of the slots.
+// BRINGERS: what there is to draw (kg/attn/lots.h), and what has been counted for that.
+struct lots_t {
+    u32 all;    // 0: work is cut
+    u64 narrow; // share of sequences with few rows, in 2^-32, rounded up
+};
+struct account_t {
+    u32 units;        // of the line, if it is cut
+    u32 narrow, wide; // items
+    u32 least;        // units that a workgroup has at least, if all items are to stay whole
+};
+// What they and the waves with rows tell each other of the slots.
 struct gates_t {
+    int places[WAVES];                     // place_of_parts
     gate_t keys_there[3], values_there[3]; // all their lanes arrive
     gate_t keys_read[3], values_read[3];   // each wave with rows
     gate_t raw_keys[3], raw_values[3];     // what is to be converted is there
     gate_t q_there[2], q_read[2];          // the same of a segment's queries, of each group
-    gate_t stage_free;                     // of each segment that had something else there
     gate_t found[KG_ATTN_FOUND], left[KG_ATTN_FOUND];       // what waits of a segment; it need not
     u32 sets[WAVES + BRINGERS], segments[WAVES + BRINGERS]; // that a wave has gone through
-    u32 used[WAVES + BRINGERS]; // times that the stage was; lowest bit: by the segment before
+    u32 drawn[2];                                           // the next lot, by turns
+    lots_t lots;
+    account_t accounts[KG_ATTN_BRINGERS]; // of each wave that brings
 };
 KG_DEV gates_t *gates_of(u8 *lds) { return (gates_t *)(lds + LDS_GATES); }
 static_assert(!BRINGERS || (SLOTS <= 3 && SETS.slots <= 3), "a gate a slot");
@@ -212,8 +224,10 @@ struct ring_t {
 // Bytes of keys in a raw slot, where rows come as they are or in boxes.
 constexpr int RAW_KEYS = BRINGERS ? ceil_div(K_PIECES, 8) * MATRIX_BYTES : SET_KEYS * K_PIECES * 16;
 KG_DEV u8 *raw_slot(const ring_t &r, int slot) { return r.slots + slot * SETS.raw; }
-KG_DEV u8 *k_slot(const ring_t &r, int slot) { return raw_slot(r, SETS.slots) + slot * SETS.k; }
-KG_DEV u8 *v_slot(const ring_t &r, int slot) { return k_slot(r, SLOTS) + slot * SETS.v; }
+KG_DEV u8 *k_slot(const ring_t &r, int slot) {
+    return raw_slot(r, SETS.slots) + slot * RING_SLOT_BYTES;
+}
+KG_DEV u8 *v_slot(const ring_t &r, int slot) { return k_slot(r, slot) + SETS.k; }
 KG_DEV int slot_after(int slot, int slots) { return slot + 1 == slots ? 0 : slot + 1; }
 KG_DEV int slot_before(int slot, int slots) { return slot == 0 ? slots - 1 : slot - 1; }
 

@@ -15,17 +15,26 @@ KG_DEV void take_workspace(args_t a) {
     if (thread_id() == 0) atomic_store(&a.workspace->owner, a.ticket);
 }
 
-// W: of whom the workgroup is one, parts_of it, who count at counter_of it.
+// Where items are without number, that of the first workgroup to share it: it has one
+// item that it begins and does not end.
+KG_DEV u64 *counter_of(args_t a, const segment_t &g, const share_t &share) {
+    if constexpr (UNBOUNDED || CASCADE) return counter_at(a.workspace, share.first);
+    i64 number = ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
+    return counter_at(a.workspace, (u64)number);
+}
+
+// W: of whom the workgroup is one, parts_of it, who count at counter_of it. For one thread.
+template <class W> KG_DEV arrival_t count_in(args_t a, const segment_t &g, const W &those) {
+    u32 owner = atomic_load(&a.workspace->owner);
+    u64 before = atomic_add(counter_of(a, g, those), counted<u64>(a.ticket));
+    arrival_t how = arrival_of(before, a.ticket, parts_of(those));
+    return owner == a.ticket ? how : ARRIVED_AMISS;
+}
 template <class W> KG_DEV arrival_t arrive(args_t a, const segment_t &g, const W &those, u8 *lds) {
     int *flag = (int *)(lds + LDS_FLAG);
     release_device();
     meet_rows();
-    if (late_thread() == 0) {
-        u32 owner = atomic_load(&a.workspace->owner);
-        u64 before = atomic_add(counter_of(a, g, those), counted<u64>(a.ticket));
-        arrival_t how = arrival_of(before, a.ticket, parts_of(those));
-        *flag = owner == a.ticket ? how : ARRIVED_AMISS;
-    }
+    if (late_thread() == 0) *flag = count_in(a, g, those);
     meet_rows();
     arrival_t how = (arrival_t)*flag;
     if (how != ARRIVED) acquire_device();

@@ -29,7 +29,7 @@ KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, c
     }
     if constexpr (SHARES_SETS) {
         if (has_few_rows(g)) {
-            attend_few(m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE, wave, end);
+            attend_few(m, l, o, q, a, g, head, keys, queries, ring, lds, wave, end);
             return;
         }
     }

@@ -193,16 +193,6 @@ KG_DEV void emit_own(const F &total_of, const acc_t (&o)[ROW_TILES][O_TILES], ar
     }
 }
 
-// --- workgroups -------------------------------------------------------------
-
-// Where items are without number, that of the first workgroup to share it: it has one
-// item that it begins and does not end.
-KG_DEV u64 *counter_of(args_t a, const segment_t &g, const share_t &share) {
-    if constexpr (UNBOUNDED || CASCADE) return counter_at(a.workspace, share.first);
-    i64 number = ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
-    return counter_at(a.workspace, (u64)number);
-}
-
 // --- the whole way ----------------------------------------------------------
 
 // Waves that share their rows meet in rounds of some columns and value dims.
@@ -226,6 +216,7 @@ KG_DEV void emit_together(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COL
 // The workgroup's part of an item is where others find it, or final: who comes last merges.
 KG_DEV void settle_item(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wave) {
     if (RUNS_AHEAD && g.whole) return; // groups of waves need not meet
+    if (RUNS_AHEAD && has_few_rows(g)) return settle_few(a, g, cut, lds, wave);
     arrival_t how = ARRIVED;
     share_t share = {0, 0};
     wave = merging(wave);

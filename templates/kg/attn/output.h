@@ -71,6 +71,13 @@ constexpr int LDS_ARRIVED = LDS_PARK + PARKED * PARK_BYTES;
 constexpr int LDS_TURN = LDS_ARRIVED + 16; // [ALL_WAVES]
 constexpr int LDS_GATES = LDS_ARRIVED + TURN_BYTES;
 constexpr int LDS_USED = LDS_GATES + (RUNS_AHEAD ? KG_ATTN_GATE_BYTES : 0);
+// Where parts are merged, once waves have met: where keys lay, or in a slot of that, which each
+// wave has noted (RUNS_AHEAD).
+constexpr int PARTS_BYTES = RUNS_AHEAD ? RING_SLOT_BYTES : STAGE_BYTES;
+KG_DEV int &place_of_parts(u8 *lds, int wave) { return ((int *)(lds + LDS_GATES))[wave]; }
+KG_DEV u8 *parts_at(u8 *lds, int wave) {
+    return lds + LDS_STAGE + (RUNS_AHEAD ? place_of_parts(lds, wave) : 0);
+}
 static_assert(LDS_USED <= KG_LDS_BYTES, "workgroup needs more LDS than the target has");
 
 // Waits in LDS while registers are short; all lanes of a wave put the same there.

@@ -11,7 +11,7 @@ namespace kg {
 // times. They lie where keys did, a wave's apart from those of others.
 template <int R> constexpr int part_bytes() { return R * WIDE_TURNS * WAVE * 16; }
 template <int R> constexpr u32 parts_ahead() {
-    return (u32)larger(smaller(8, STAGE_BYTES / (ALL_WAVES * part_bytes<R>())), 1);
+    return (u32)larger(smaller(8, PARTS_BYTES / (ALL_WAVES * part_bytes<R>())), 1);
 }
 // Of a wave at a time, ALL_WAVES apart: as many as registers hold, and LDS of two parts.
 constexpr int MOST_ROWS = BRINGERS                    ? (STAGED ? 1 : 4)
@@ -19,14 +19,14 @@ constexpr int MOST_ROWS = BRINGERS                    ? (STAGED ? 1 : 4)
                           : V_DIM > 128               ? 4
                                                       : 8;
 constexpr int many_rows(int rows) {
-    return rows > 1 && 2 * ALL_WAVES * rows * WIDE_TURNS * WAVE * 16 > STAGE_BYTES
+    return rows > 1 && 2 * ALL_WAVES * rows * WIDE_TURNS * WAVE * 16 > PARTS_BYTES
                ? many_rows(rows / 2)
                : rows;
 }
 constexpr int MANY_ROWS = many_rows(smaller(MOST_ROWS, ceil_div(ROWS, ALL_WAVES)));
 
 // Lane n: of part `part` + n, or of the last; parts before `first` are none.
-template <int R>
+template <int R, int STEP>
 KG_DEV void load_sums(sums_t (&sums)[R], args_t a, cut_t cut, u32 part, u32 count, u32 item_start,
                       int row, u32 first) {
     u32 lane = late_lane(), at = part + (lane < count ? lane : count - 1);
@@ -34,7 +34,7 @@ KG_DEV void load_sums(sums_t (&sums)[R], args_t a, cut_t cut, u32 part, u32 coun
     if constexpr (PARTED) at = at < first ? first : at;
     const sums_t *p = partial_sums(a, partial_slot(cut, at, item_start)) + row;
     float x[R][2];
-    KG_UNROLL for (int r = 0; r < R; r++) load_shared(x[r], &p[r * ALL_WAVES].maximum);
+    KG_UNROLL for (int r = 0; r < R; r++) load_shared(x[r], &p[r * STEP].maximum);
     KG_UNROLL for (int r = 0; r < R; r++) sums[r] =
         is_one ? sums_t{x[r][0], x[r][1]} : sums_t{-INFINITE, 0.0f};
 }
@@ -46,22 +46,22 @@ struct parts_t {
     u32 first, begin, count, item_start;
     int row, dim;
 };
-template <int R> KG_DEV void bring_part(args_t a, const parts_t &p, u32 n) {
+template <int R, int STEP> KG_DEV void bring_part(args_t a, const parts_t &p, u32 n) {
     u8 *to = p.lds + (int)(n % parts_ahead<R>()) * part_bytes<R>();
     if (n < p.count) {
         const float *from = partial_row(a, partial_slot(p.cut, p.first + n, p.item_start), p.row);
         KG_UNROLL for (int r = 0; r < R; r++)
             KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
                 copy_16(to + (r * WIDE_TURNS + turn) * (WAVE * 16),
-                        (const u8 *)(from + r * ALL_WAVES * V_DIM + dim_of_turn(p.dim, turn)));
+                        (const u8 *)(from + r * STEP * V_DIM + dim_of_turn(p.dim, turn)));
     }
     copies_end();
 }
-template <int R> KG_DEV void bring_parts(args_t a, const parts_t &p) {
-    KG_LOOP for (u32 n = 0; n < parts_ahead<R>(); n++) bring_part<R>(a, p, p.begin + n);
+template <int R, int STEP> KG_DEV void bring_parts(args_t a, const parts_t &p) {
+    KG_LOOP for (u32 n = 0; n < parts_ahead<R>(); n++) bring_part<R, STEP>(a, p, p.begin + n);
 }
 // x += weight x partial row, of parts of which the first are on their way.
-template <int R>
+template <int R, int STEP>
 KG_DEV void add_parts(float (&x)[R][WIDE_TURNS][4], args_t a, const parts_t &p,
                       const float (&weight_of_lane)[R]) {
     constexpr u32 AHEAD = parts_ahead<R>();
@@ -76,7 +76,7 @@ KG_DEV void add_parts(float (&x)[R][WIDE_TURNS][4], args_t a, const parts_t &p,
                     w == 0.0f ? 0.0f : w * y.x[i];
             }
         }
-        bring_part<R>(a, p, n + AHEAD);
+        bring_part<R, STEP>(a, p, n + AHEAD);
     }
 }
 
@@ -116,10 +116,10 @@ KG_DEV void store_merged(args_t a, const segment_t &g, row_t at, sums_t total) {
         store_lse(a, at, total);
 }
 
-// `row` and those of the R - 1 behind it that exist. amiss: 0, or NaN, which everything then is.
-// The first parts come while it is found out what they weigh. PARTED: a part's lane follows from
-// its number, wherever a window begins.
-template <int R>
+// `row` and those of the R - 1 behind it, each STEP further on, that exist. amiss: 0, or NaN, which
+// everything then is. The first parts come while it is found out what they weigh. PARTED: a part's
+// lane follows from its number, wherever a window begins.
+template <int R, int STEP = ALL_WAVES>
 KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int row, float amiss,
                        u8 *lds) {
     sums_t total[R], mine[R];
@@ -135,15 +135,15 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
                     g.item_start,
                     row,
                     dim_of_turn((int)late_lane() * 4, 0)};
-    bring_parts<R>(a, some);
+    bring_parts<R, STEP>(a, some);
     KG_UNROLL for (int r = 0; r < R; r++) total[r] = {-INFINITE, 0.0f};
     KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
-        load_sums(mine, a, cut, begin + n, parts - n, g.item_start, row, share.first);
+        load_sums<R, STEP>(mine, a, cut, begin + n, parts - n, g.item_start, row, share.first);
         KG_UNROLL for (int r = 0; r < R; r++) add_sums(total[r], mine[r]);
     }
     sum_up(total, w, amiss);
     KG_UNROLL for (int r = 0; r < R; r++) {
-        at[r] = row_at(g, row + r * ALL_WAVES);
+        at[r] = row_at(g, row + r * STEP);
         top[r] = total[r].maximum;
         if (!is_joined(g) && at[r].exists) add_sink(total[r], a, at[r].head);
         factor[r] = output_factor(total[r], top[r], a, g);
@@ -154,12 +154,13 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
         KG_LOOP for (u32 n = 0; n < parts; n += WAVE) {
             some.first = begin + n, some.count = smaller((int)(parts - n), WAVE);
             some.begin = n == 0 ? unseen : 0, some.dim = dim_of_turn(dim, 0);
-            if (dims + n > 0) bring_parts<R>(a, some);
+            if (dims + n > 0) bring_parts<R, STEP>(a, some);
             if (parts > (u32)WAVE) {
-                load_sums(mine, a, cut, some.first, some.count, g.item_start, row, share.first);
+                load_sums<R, STEP>(mine, a, cut, some.first, some.count, g.item_start, row,
+                                   share.first);
                 KG_UNROLL for (int r = 0; r < R; r++) w[r] = weight(mine[r].maximum, top[r]);
             }
-            add_parts(x, a, some, w);
+            add_parts<R, STEP>(x, a, some, w);
         }
         KG_UNROLL for (int r = 0; r < R; r++)
             KG_UNROLL for (int turn = 0; turn < WIDE_TURNS; turn++)
@@ -175,7 +176,7 @@ KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t sha
     constexpr bool BY_ROWS = BY_MATRICES || STAGED_MATRICES;
     constexpr int LAST = STAGED_MATRICES ? 0 : ALL_WAVES;
     static_assert(!BY_ROWS || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
-    static_assert(!BY_ROWS || ALL_WAVES * part_bytes<MANY_ROWS>() <= STAGE_BYTES, "one part");
+    static_assert(!BY_ROWS || ALL_WAVES * part_bytes<MANY_ROWS>() <= PARTS_BYTES, "one part");
     constexpr int BYTES = (int)parts_ahead<MANY_ROWS>() * part_bytes<MANY_ROWS>(); // of a wave
     int row = wave;
     lds += wave * BYTES + (int)late_lane() * 16;
@@ -184,6 +185,13 @@ KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t sha
     if constexpr (!STAGED_MATRICES)
         if (row < ROWS && row_exists(g, row))
             merge_row(a, g, cut, share, row, row_at(g, row), amiss);
+}
+// As many rows as a wave has, by this one alone.
+KG_DEV void merge_few_rows(args_t a, const segment_t &g, cut_t cut, share_t share, float amiss,
+                           u8 *lds) {
+    lds += (int)late_lane() * 16;
+    KG_LOOP for (int row = 0; row < WAVE_ROWS && row_exists(g, row); row += MANY_ROWS)
+        merge_rows<MANY_ROWS, 1>(a, g, cut, share, row, amiss, lds);
 }
 
 } // namespace kg

@@ -175,4 +175,7 @@ KG_DEV void offer_inbox() {}
 KG_DEV void await_inboxes() {}
 KG_DEV void merge_in_cluster(args_t, const segment_t &, u32, u8 *, int) {}
 
+// RUNS_AHEAD: of sm_90.
+KG_DEV void settle_few(args_t, const segment_t &, cut_t, u8 *, int) {}
+
 } // namespace kg

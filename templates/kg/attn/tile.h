@@ -76,6 +76,7 @@ constexpr kg_attn_sets SETS =
         : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, RUNS_AHEAD),
                               TOK, HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES, RUNS_AHEAD);
 constexpr int SET_BLOCKS = SETS.blocks;
+constexpr int RING_SLOT_BYTES = SETS.k + SETS.v;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
                             : STAGED        ? STAGE_SCORES + SCORES_BYTES + SAID_BYTES + ASIDE_BYTES

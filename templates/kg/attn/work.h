@@ -267,8 +267,9 @@ KG_DEV void find_seq(work_t &w, args_t a, seq_t mine, u32 prefix, bool sided) {
     }
 }
 
-// Every wave computes the same answer, so no barrier is needed.
-KG_DEV work_t work_begin(args_t a) {
+// Every wave computes the same answer, so no barrier is needed. known: the line's units, if they
+// are.
+KG_DEV work_t work_begin(args_t a, u32 known = 0) {
     work_t w;
     int lane = (int)lane_id();
     seq_t mine = seq_at(a, lane);
@@ -276,7 +277,9 @@ KG_DEV work_t work_begin(args_t a) {
     u32 units = units_of(mine, false), first = read_lane(units, 0);
     u32 prefix = sum_below(units), all = wave_total(prefix);
     bool differs = units != first && lane < lines_of(a);
-    if (lines_of(a) > WAVE) {
+    if (known) {
+        all = known;
+    } else if (lines_of(a) > WAVE) {
         units = 0;
         KG_LOOP for (int s = lane + WAVE; s < lines_of(a); s += WAVE) {
             seq_t seq = seq_at(a, s);

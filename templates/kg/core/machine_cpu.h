@@ -66,7 +66,9 @@ template <int N> KG_DEV void send_peer(const float (&x)[N], const u8 *p, u32 ran
 KG_DEV void release_device() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 KG_DEV void acquire_device() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 KG_DEV u64 atomic_add(u64 *p, u64 x) { return __atomic_fetch_add(p, x, __ATOMIC_ACQ_REL); }
-KG_DEV u32 atomic_count(u32 *p, u32 x) { return __atomic_fetch_add(p, x, __ATOMIC_RELAXED); }
+template <class T> KG_DEV T atomic_count(T *p, T x) {
+    return __atomic_fetch_add(p, x, __ATOMIC_RELAXED);
+}
 KG_DEV u32 returned(u32 x) { return x; }
 KG_DEV u32 atomic_load(const u32 *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 KG_DEV u64 atomic_load(const u64 *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
@@ -156,6 +158,13 @@ KG_DEV u32 sum_below(u32 x) {
     return sum;
 }
 KG_DEV u32 wave_sum(u32 x) { return read_lane(sum_below(x), WAVE - 1); }
+KG_DEV u32 wave_max(u32 x) {
+    for (u32 mask = 1; mask < WAVE; mask *= 2) {
+        u32 other = shuffle(x, lane_id() ^ mask);
+        x = x > other ? x : other;
+    }
+    return x;
+}
 
 KG_DEV u32 first_bit(u64 x) { return (u32)__builtin_ctzll(x); } // x is not 0
 KG_DEV u32 last_bit(u64 x) { return 63 - (u32)__builtin_clzll(x); }

@@ -132,6 +132,14 @@ KG_DEV u32 atomic_count(u32 *p, u32 x) {
                  : "memory");
     return before;
 }
+KG_DEV u64 atomic_count(u64 *p, u64 x) {
+    u64 before;
+    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+                 : "=l"(before)
+                 : "l"(p), "l"(x)
+                 : "memory");
+    return before;
+}
 KG_DEV u32 returned(u32 x) { return x; }
 KG_DEV u32 atomic_load(const u32 *p) {
     u32 x;
@@ -165,6 +173,7 @@ template <int LOW, int HIGH, int N> KG_DEV void sum_lanes(float (&x)[N]) {
 }
 
 KG_DEV u32 wave_sum(u32 x) { return __reduce_add_sync(0xffffffffu, x); }
+KG_DEV u32 wave_max(u32 x) { return __reduce_max_sync(0xffffffffu, x); }
 // Of a lane and those of the wave below it.
 KG_DEV u32 sum_below(u32 x) {
     KG_UNROLL for (u32 m = 1; m < WAVE; m *= 2) {

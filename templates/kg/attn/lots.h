@@ -1,0 +1,155 @@
+// Work that is drawn, where a third group of waves finds it (kg/attn/bringers_nvidia.h). A cut
+// gives a workgroup its part of the line before anybody knows how fast it is, and what a cut goes
+// through is merged. Where items are short beside the work of a workgroup, or get short towards the
+// end, as row blocks under a causal mask do, they stay whole: these are lots, the longest of a
+// sequence first, and who is done draws the next. Lots of sequences with few rows (narrow), as
+// those of decodes, come in the proportion in which there are of them, so that memory and products
+// are busy at the same time.
+#pragma once
+#include "kg/attn/bring_sets_nvidia.h"
+
+namespace kg {
+
+KG_DEV bool is_drawn(cut_t c) { return c.each == 0; }
+KG_DEV bool is_narrow(const seq_t &s) { return s.q_len * GROUP <= WAVE_ROWS; }
+
+// --- what there is to draw ------------------------------------------------------------
+
+// What all lanes of the group have counted. number: of the wave.
+KG_DEV account_t add_up(account_t x, account_t (&said)[KG_ATTN_BRINGERS], int number) {
+    said[number] =
+        account_t{wave_sum(x.units), wave_sum(x.narrow), wave_sum(x.wide), wave_max(x.least)};
+    meet_bringers();
+    x = said[0];
+    KG_UNROLL for (int wave = 1; wave < BRINGERS; wave++) {
+        x.units += said[wave].units;
+        x.narrow += said[wave].narrow, x.wide += said[wave].wide;
+        x.least = x.least > said[wave].least ? x.least : said[wave].least;
+    }
+    return x;
+}
+
+// Measured: items that get short towards the end may be as long as all that a workgroup has.
+KG_DEV u32 least_for(args_t a, const seq_t &s) {
+    if (s.items > 0x7fffffffu / (u32)lines_of(a)) return ~0u; // offsets that fall
+    sight_t last = sight_of(a, s, row_blocks_of(s.q_len) - 1), first = sight_of(a, s, 0);
+    u32 longest = units_for(a, s, blocks_in(a, last));
+    if (is_narrow(s)) return longest * (CONVERTED ? 4 : 2);
+    if (units_for(a, s, blocks_in(a, first)) > longest / 4) return longest * 8;
+    return longest > ITEM_COST ? longest - ITEM_COST : 0;
+}
+
+// Each lane of the group counts some of the sequences.
+KG_DEV account_t account_of(args_t a, gates_t *gates, int number) {
+    account_t all = {};
+    KG_LOOP for (int n = number * WAVE + (int)lane_id(); n < lines_of(a); n += BRINGERS * WAVE) {
+        seq_t s = seq_at(a, n);
+        u32 least = s.items ? least_for(a, s) : 0;
+        all.units += units_of(s, false);
+        all.narrow += is_narrow(s) ? s.items : 0;
+        all.wide += is_narrow(s) ? 0 : s.items;
+        all.least = all.least > least ? all.least : least;
+    }
+    return add_up(all, gates->accounts, number);
+}
+KG_DEV lots_t lots_of(args_t a, const account_t &t) {
+    u32 all = t.narrow + t.wide;
+    if (all == 0 || t.least > divide(t.units, takers_of(a))) return lots_t{};
+    return lots_t{all, (((u64)t.narrow << 32) + all - 1) / all};
+}
+
+// --- a workgroup's lots ---------------------------------------------------------------
+
+struct lot_t {
+    bool narrow;
+    u32 index; // of its kind
+};
+KG_DEV lot_t lot_at(const lots_t &lots, u32 lot) {
+    u32 before = (u32)((u64)lot * lots.narrow >> 32);
+    bool narrow = (u32)((u64)(lot + 1) * lots.narrow >> 32) > before;
+    return lot_t{narrow, narrow ? before : lot - before};
+}
+
+// work_t of one that draws: `unit` is the number of its lot, `seq_start` that of the first of the
+// sequence's, of its kind, and of the other kind the cut says where its last one was.
+KG_DEV u32 &other_start(work_t &w) { return w.cut.extra; }
+KG_DEV u32 &other_line(work_t &w) { return w.jump; }
+
+// The sequence of the lot, from where the last lot of its kind was.
+KG_DEV void find_lot(work_t &w, args_t a, const lots_t &lots) {
+    if (w.unit >= w.end) return;
+    lot_t lot = lot_at(lots, w.unit);
+    u32 start = w.seq_start, line = (u32)w.seq.line;
+    if (lot.narrow != is_narrow(w.seq)) {
+        start = other_start(w), other_start(w) = w.seq_start;
+        line = other_line(w), other_line(w) = (u32)w.seq.line;
+    } else if (lot.index - start < w.seq.items) {
+        return;
+    }
+    KG_LOOP for (; line < (u32)lines_of(a); line += WAVE) {
+        seq_t mine = seq_at(a, (int)(line + lane_id()));
+        u32 its = is_narrow(mine) == lot.narrow ? mine.items : 0, behind = sum_below(its);
+        u64 beyond = ballot(start + behind > lot.index);
+        u32 lane = first_bit(beyond | 1ull << (WAVE - 1));
+        start += read_lane(behind, lane);
+        if (!beyond) continue;
+        w.seq = seq_of_lane(a, mine, lane);
+        w.seq_start = start - read_lane(its, lane);
+        return;
+    }
+    w.end = w.unit;
+}
+
+KG_DEV work_t first_lot(args_t a, const lots_t &lots) {
+    work_t w;
+    w.unit = taker();
+    w.end = lots.all;
+    w.seq = seq_at(a, 0);
+    w.seq_start = 0;
+    w.cut = cut_t{0, 0, opaque(taker())};
+    other_line(w) = 0;
+    find_lot(w, a, lots);
+    return w;
+}
+
+// The number of the next, for one lane to ask. Who is the last to ask puts the counter back. Where
+// it was not at rest, each workgroup has lots of its own.
+KG_DEV u32 draw_lot(args_t a, const work_t &w) {
+    constexpr int LAST = sizeof a.workspace->arrived / sizeof a.workspace->arrived[0] - 1;
+    u32 takers = takers_of(a), lots = w.end;
+    if (lots <= takers) return lots;
+    u64 *counter = a.workspace->arrived + LAST;
+    u64 before = atomic_count(counter, counted<u64>(a.ticket));
+    arrival_t how = arrival_of(before, a.ticket, lots);
+    if (how == ARRIVED_LAST) store(counter, COUNTER_AT_REST<u64>);
+    if (how != ARRIVED_AMISS) return takers + (u32)(before - COUNTER_AT_REST<u64>);
+    report_workspace(a, w.seq.index);
+    return w.unit + takers;
+}
+
+// Row blocks with the most keys first, of as many heads at a time as the L2 has room for.
+KG_DEV void place_item(segment_t &g, args_t a, const seq_t &s, u32 n) {
+    constexpr float ROOM = 16 << 20, TOKEN_BYTES = (HEAD_DIM + V_DIM) * KV_BITS / 8;
+    u32 row_blocks = (u32)row_blocks_of(s.q_len), all = (u32)a.kv_heads;
+    u32 heads = (u32)fmin(ROOM * rcp(TOKEN_BYTES * (float)larger(s.kv_len, 1)), (float)all);
+    heads = heads > 1 ? heads : 1;
+    u32 first = divide(n, heads * row_blocks) * heads, rest = n - first * row_blocks;
+    heads = heads < all - first ? heads : all - first;
+    u32 turn = divide(rest, heads);
+    g.row_block = (int)(row_blocks - 1 - turn);
+    g.kv_head = (int)(first + rest - turn * heads);
+}
+
+KG_DEV segment_t segment_of_lot(const work_t &w, args_t a, const lots_t &lots) {
+    segment_t g;
+    place_item(g, a, w.seq, lot_at(lots, w.unit).index - w.seq_start);
+    g.seq = w.seq;
+    g.see = sight_of(a, w.seq, g.row_block);
+    g.block = first_block(a, g.see.first);
+    g.block_end = g.block + (int)blocks_in(a, g.see);
+    g.item_start = g.item_end = g.next = g.part = 0;
+    g.whole = g.shares = true;
+    return g;
+}
+
+} // namespace kg
