@@ -154,9 +154,10 @@ KGEN_API kgen_status kgen_workspace_size(const kgen_kernel *kernel, const kgen_a
  *           launch that counts in the same counter at the same time
  * nearly    another launch in the workspace that counts elsewhere: not if it began
  *           within the last moments of this one
- * A launch of attention then sets KGEN_ATTN_WORKSPACE in `error` and leaves NaN. A
- * launch of gdn does not move the convolution window. Both make
- * kgen_workspace_check fail until the workspace is prepared again. */
+ * A launch of attention then sets KGEN_ATTN_WORKSPACE in `error` and leaves NaN where
+ * workgroups share an item; whole items that they draw are right. A launch of gdn does
+ * not move the convolution window. Both make kgen_workspace_check fail until the
+ * workspace is prepared again. */
 KGEN_API kgen_status kgen_workspace_init(kgen_context *ctx, void *workspace, size_t bytes,
                                          kgen_stream stream, kgen_error *err);
 /* Waits for the stream and reads the counters. KGEN_E_ARG: a launch found the

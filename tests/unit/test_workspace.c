@@ -164,7 +164,7 @@ static void test_attention_notices(void **state) {
 
 /* ---- work that is drawn -------------------------------------------------------- */
 
-/* More whole items than workgroups (templates/kg/attn/lots.h): in which order they come is all that
+/* More whole items than workgroups (kg/attn/lots_nvidia.h): in which order they come is all that
  * the workspace says. */
 #define DRAWN                                                                             \
     "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,waves=8,occ=1 | lens=150,90,40 " \

@@ -6,7 +6,7 @@
 #pragma once
 #include "kg/attn/attn_run.h"
 #include "kg/attn/bring_codes_nvidia.h"
-#include "kg/attn/lots.h"
+#include "kg/attn/lots_nvidia.h"
 
 namespace kg {
 

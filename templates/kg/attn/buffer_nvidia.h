@@ -182,7 +182,7 @@ KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], con
 
 // --- the way through a segment ----------------------------------------------------
 
-// BRINGERS: what there is to draw (kg/attn/lots.h), and what has been counted for that.
+// BRINGERS: what there is to draw (kg/attn/lots_nvidia.h), and what has been counted for that.
 struct lots_t {
     u32 all;    // 0: work is cut
     u64 narrow; // share of sequences with few rows, in 2^-32, rounded up
