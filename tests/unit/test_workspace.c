@@ -166,9 +166,9 @@ static void test_attention_notices(void **state) {
 
 /* More whole items than workgroups (kg/attn/lots_nvidia.h): in which order they come is all that
  * the workspace says. */
-#define DRAWN                                                                             \
-    "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,waves=8,occ=1 | lens=150,90,40 " \
-    "qlens=150,60,1 hkv=30"
+#define DRAWN                                                                            \
+    "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,waves=8,occ=1 | lens=60,40,20 " \
+    "qlens=60,20,1 hkv=60"
 
 /* Whatever stood there, each item is computed. */
 static void test_drawn_work_is_done(void **state) {
