@@ -130,14 +130,15 @@ KG_DEV u32 draw_lot(args_t a, const work_t &w) {
 // Row blocks with the most keys first, of as many heads at a time as the L2 has room for.
 KG_DEV void place_item(segment_t &g, args_t a, const seq_t &s, u32 n) {
     constexpr float ROOM = 16 << 20, TOKEN_BYTES = (HEAD_DIM + V_DIM) * KV_BITS / 8;
-    u32 row_blocks = (u32)row_blocks_of(s.q_len), all = (u32)a.kv_heads;
-    u32 heads = (u32)fmin(ROOM * rcp(TOKEN_BYTES * (float)larger(s.kv_len, 1)), (float)all);
-    heads = heads > 1 ? heads : 1;
-    u32 first = divide(n, heads * row_blocks) * heads, rest = n - first * row_blocks;
-    heads = heads < all - first ? heads : all - first;
-    u32 turn = divide(rest, heads);
-    g.row_block = (int)(row_blocks - 1 - turn);
-    g.kv_head = (int)(first + rest - turn * heads);
+    int row_blocks = row_blocks_of(s.q_len);
+    int fit = (int)(ROOM * rcp(TOKEN_BYTES * (float)larger(s.kv_len, 1)));
+    int heads = larger(smaller(fit, a.kv_heads), 1);
+    int first = (int)divide(n, (u32)(heads * row_blocks)) * heads;
+    u32 rest = n - (u32)(first * row_blocks);
+    heads = smaller(heads, a.kv_heads - first);
+    int turn = (int)divide(rest, (u32)heads);
+    g.row_block = row_blocks - 1 - turn;
+    g.kv_head = first + (int)rest - turn * heads;
 }
 
 KG_DEV segment_t segment_of_lot(const work_t &w, args_t a, const lots_t &lots) {

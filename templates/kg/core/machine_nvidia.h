@@ -111,35 +111,25 @@ KG_DEV void send_peer(const float (&x)[2], const u8 *p, u32 rank, const u64 *cou
 // covers what the whole workgroup wrote.
 KG_DEV void release_device() {}
 KG_DEV void acquire_device() {}
-KG_DEV u64 atomic_add(u64 *p, u64 x) {
-    u64 before;
-    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
-                 : "=l"(before)
-                 : "l"(p), "l"(x)
-                 : "memory");
-    return before;
-}
+// What was there before. KIND: as PTX has it.
+#define KG_ATOMIC_ADD(NAME, TYPE, KIND, REGISTER)  \
+    KG_DEV TYPE NAME(TYPE *p, TYPE x) {            \
+        TYPE before;                               \
+        asm volatile("atom." KIND " %0, [%1], %2;" \
+                     : "=" REGISTER(before)        \
+                     : "l"(p), REGISTER(x)         \
+                     : "memory");                  \
+        return before;                             \
+    }
+KG_ATOMIC_ADD(atomic_add, u64, "acq_rel.gpu.global.add.u64", "l")
 KG_DEV void atomic_or(i32 *p, i32 x) {
     asm volatile("red.relaxed.gpu.global.or.b32 [%0], %1;" : : "l"(p), "r"(x) : "memory");
 }
 
 // What order nothing, but reach the device.
-KG_DEV u32 atomic_count(u32 *p, u32 x) {
-    u32 before;
-    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(p), "r"(x)
-                 : "memory");
-    return before;
-}
-KG_DEV u64 atomic_count(u64 *p, u64 x) {
-    u64 before;
-    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
-                 : "=l"(before)
-                 : "l"(p), "l"(x)
-                 : "memory");
-    return before;
-}
+KG_ATOMIC_ADD(atomic_count, u32, "relaxed.gpu.global.add.u32", "r")
+KG_ATOMIC_ADD(atomic_count, u64, "relaxed.gpu.global.add.u64", "l")
+#undef KG_ATOMIC_ADD
 KG_DEV u32 returned(u32 x) { return x; }
 KG_DEV u32 atomic_load(const u32 *p) {
     u32 x;
