@@ -1,5 +1,5 @@
-// Boxes: 16 rows of a page and 128 bytes of each, that the memory engine of sm_90 brings into
-// LDS by itself, as a piece of a matrix (kg/attn/lds_nvidia.h). A map in memory says what the pool
+// Boxes: 16 rows of a page, or other rows, and 128 bytes of each, that the memory engine of sm_90
+// brings into LDS by itself, as a piece of a matrix (kg/attn/lds_nvidia.h). A map in memory says what the pool
 // is; the kernel writes it, from arguments alone, so all workgroups write the same. On the cpu
 // device boxes_cpu.h stands for this file.
 // Source: PTX ISA, tensormap.replace, cp.async.bulk.tensor, mbarrier.expect_tx.
@@ -25,8 +25,8 @@ KG_DEV void describe_pool(u32 map, const pool_t &pool) {
     KG_MAP("global_address.shared::cta.b1024.b64", "%1", "l"(pool.rows));
     KG_MAP_KIND("rank", 4 - 1);
     KG_MAP_SIDE(0, pool.columns, 128);
-    KG_MAP_SIDE(1, pool.page, BOX_ROWS);
-    KG_MAP_SIDE(2, pool.heads, 1);
+    KG_MAP_SIDE(1, pool.page, pool.box_rows);
+    KG_MAP_SIDE(2, pool.heads, pool.box_heads);
     KG_MAP_SIDE(3, pool.pages, 1);
     KG_MAP("global_stride.shared::cta.b1024.b64", "0, %1", "l"(pool.row_bytes));
     KG_MAP("global_stride.shared::cta.b1024.b64", "1, %1", "l"(pool.head_bytes));
@@ -57,7 +57,7 @@ KG_DEV void read_map(const u8 *map) {
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map) : "memory");
 }
 
-// A box of the lane's: from byte `column` of its rows on.
+// A box of the lane's: from byte `column` of its rows on. Rows outside the pool are zeros.
 KG_DEV void bring_box(u8 *lds, gate_t *there, const u8 *map, int column, int row, int head,
                       i32 page) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -67,7 +67,7 @@ KG_DEV void bring_box(u8 *lds, gate_t *there, const u8 *map, int column, int row
                    "r"(gate_address(there))
                  : "memory");
 }
-// Before these boxes are asked for, and before all that `there` counts have arrived.
+// Before boxes of so many times 16 rows are asked for, and before all that `there` counts have arrived.
 KG_DEV void expect_boxes(gate_t *there, u32 boxes) {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
                  :

@@ -7,7 +7,12 @@
 
 namespace kg {
 
-constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS *WAVE_KEYS) : 1;
+// Sets that come as they are take few instructions: half of the group brings them, and the other
+// half queries, of which the first wave finds the work. So what follows a segment is known before
+// the last of its sets has been asked for.
+constexpr int FINDERS = BRINGERS && !CONVERTED ? BRINGERS / 2 : 0;
+constexpr int SET_BRINGERS = BRINGERS - FINDERS, Q_BRINGERS = FINDERS ? FINDERS : BRINGERS;
+constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, SET_BRINGERS *WAVE_KEYS) : 1;
 static_assert(!BRINGERS || WAVE_KEYS == BOX_ROWS, "a box has a block's rows of a matrix");
 static_assert(!BRINGERS || ((DENSE || !SMALL_PAGE) && !CASCADE), "a box is of one page");
 
@@ -18,13 +23,14 @@ struct cache_t {
     const u8 *rows, *map; // of the KV head; of all
     i64 page_bytes;
     int token_bytes, head;
+    bool weighed; // values
 };
 KG_DEV const u8 *map_of(args_t a, int number) {
     return (const u8 *)a.partial_ml - KG_ATTN_MAPS_BYTES + number * MAP_BYTES;
 }
 KG_DEV cache_t cache_of(args_t a, const head_t &h, int number) {
-    if (number == 0) return {h.k, map_of(a, 0), h.k_page, h.k_token, h.index};
-    return {h.v, map_of(a, 1), h.v_page, h.v_token, h.index};
+    if (number == 0) return {h.k, map_of(a, 0), h.k_page, h.k_token, h.index, false};
+    return {h.v, map_of(a, 1), h.v_page, h.v_token, h.index, true};
 }
 
 // What boxes come out of. Tokens without pages are the rows of one. Where there is one of a thing,
@@ -38,6 +44,15 @@ KG_DEV pool_t pool_of(args_t a, const void *rows, i64 page_bytes, i64 head_bytes
     if (a.kv_heads == 1) head_bytes = row_bytes;
     return {(const u8 *)rows, page_bytes, head_bytes, row_bytes, columns, page, a.kv_heads, pages};
 }
+// Queries: rows of a group of waves are heads of some tokens, or some heads of one.
+constexpr int GROUP_ROWS = 64, BOX_HEADS = smaller(GROUP, GROUP_ROWS);
+constexpr bool BOXES_Q = BRINGS_Q && (GROUP_ROWS % GROUP == 0 || GROUP % GROUP_ROWS == 0);
+KG_DEV pool_t pool_of_queries(args_t a) {
+    int heads = a.kv_heads * GROUP;
+    i64 token_bytes = a.num_tokens > 1 ? a.q_token : 16, head_bytes = heads > 1 ? a.q_head : 16;
+    return {(const u8 *)a.q, 16,           token_bytes, head_bytes, HEAD_DIM * 2,
+            heads,           a.num_tokens, 1,           BOX_HEADS,  GROUP_ROWS / BOX_HEADS};
+}
 KG_DEV void meet_bringers() { meet_at<BRINGERS ? BRINGERS * WAVE : WAVE>(6); }
 KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
     if (wave == 0)
@@ -46,16 +61,22 @@ KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
     if (wave == 1)
         write_map((u8 *)map_of(a, 1), lds + MAP_BYTES,
                   pool_of(a, a.v, a.v_page, a.v_head, a.v_token, V_PIECES * 16));
+    if (BOXES_Q && wave == 2)
+        write_map((u8 *)map_of(a, 2), lds + 2 * MAP_BYTES, pool_of_queries(a));
     meet_bringers();
-    read_map(map_of(a, 0));
-    read_map(map_of(a, 1));
+    KG_UNROLL for (int n = 0; n < (BOXES_Q ? 3 : 2); n++) read_map(map_of(a, n));
 }
 
-// A wave brings a block of a set in each of its turns. Rows of a block that are all seen come in
-// boxes; else each row comes by itself, of which those nobody sees are others.
-KG_DEV bool is_seen(const keys_t &keys, int start) {
-    bool behind = start >= keys.first || (KEEP != 0 && start + TOK <= keys.keep);
-    return behind && start + TOK - 1 <= keys.last;
+// A wave brings a block of a set in each of its turns. Values that no row sees are zeros, for they
+// are weighed with zeros; of a block with some of these each row comes by itself, the others of
+// which are those that are seen. Scores of keys that nobody sees may be anything.
+enum rows_seen_t { SEEN_NONE = 0, SEEN_PART = 1, SEEN_ALL = 2 };
+KG_DEV rows_seen_t seen_of(const keys_t &keys, int start) {
+    int last = start + TOK - 1;
+    bool kept = KEEP != 0 && start < keys.keep;
+    if (start > keys.last || (last < keys.first && !kept)) return SEEN_NONE;
+    bool behind = start >= keys.first || (kept && start + TOK <= keys.keep);
+    return behind && last <= keys.last ? SEEN_ALL : SEEN_PART;
 }
 KG_DEV const u8 *row_of_token(const cache_t &c, const keys_t &keys, i32 page, int token,
                               int start) {
@@ -79,41 +100,46 @@ KG_DEV void copy_block(u8 *to, const cache_t &c, const keys_t &keys, i32 page, i
     }
 }
 
-// The n'th turn's, of which lane n has the page.
-template <int PIECES>
-KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
-                        int start, int block) {
-    KG_UNROLL for (int matrix = 0; matrix < ceil_div(PIECES, 8); matrix++)
-        bring_box(to + matrix * MATRIX_BYTES + block * (TOK * 128), there, c.map, matrix * 128,
-                  DENSE ? keys.dense + start : slot_of(keys, start, start), c.head,
-                  DENSE ? 0 : (i32)inside_pool(keys, page));
+// Where a block's first row lies in its page, whether or not it is seen.
+KG_DEV int row_of_block(const keys_t &keys, int start) {
+    if constexpr (DENSE) return keys.dense + start;
+    int page = PAGE == PAGE_X16 ? keys.page : PAGE;
+    return start - page_index(keys, clamp_token(keys, start)) * page;
 }
-// A wave's part of a set, keys or values.
+template <int PIECES>
+KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, i32 page, int row, int block) {
+    KG_UNROLL for (int matrix = 0; matrix < ceil_div(PIECES, 8); matrix++)
+        bring_box(to + matrix * MATRIX_BYTES + block * (TOK * 128), there, c.map, matrix * 128, row,
+                  c.head, page);
+}
+// A wave's part of a set, keys or values; lane n has the page of the n'th turn.
 template <int PIECES>
 KG_DEV void bring_blocks(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
                          int block, int wave) {
-    int start[TURNS];
+    int row[TURNS];
     i32 its[TURNS];
-    u32 seen = 0;
+    u32 boxed = 0;
     KG_UNROLL for (int n = 0; n < TURNS; n++) {
-        start[n] = first_token(keys, block, wave + n * BRINGERS);
-        its[n] = (i32)shuffle((u32)page, (u32)n);
-        seen |= (u32)is_seen(keys, start[n]) << n;
+        int start = first_token(keys, block, wave + n * SET_BRINGERS);
+        rows_seen_t seen = seen_of(keys, start);
+        its[n] = DENSE ? 0 : (i32)inside_pool(keys, (i32)shuffle((u32)page, (u32)n));
+        row[n] = seen == SEEN_NONE ? NO_ROW : row_of_block(keys, start);
+        boxed |= (u32)(!c.weighed || seen != SEEN_PART) << n;
     }
     if (is_elected()) {
-        expect_boxes(there, bit_count(seen) * ceil_div(PIECES, 8));
-        KG_UNROLL for (int n = 0; n < TURNS; n++) if (seen >> n & 1)
-            bring_boxes<PIECES>(to, there, c, keys, its[n], start[n], wave + n * BRINGERS);
+        expect_boxes(there, bit_count(boxed) * ceil_div(PIECES, 8));
+        KG_UNROLL for (int n = 0; n < TURNS; n++) if (boxed >> n & 1)
+            bring_boxes<PIECES>(to, there, c, its[n], row[n], wave + n * SET_BRINGERS);
     }
-    if (seen == (1u << TURNS) - 1) return;
-    KG_LOOP for (int n = 0; n < TURNS; n++) if (!(seen >> n & 1)) copy_block<PIECES>(
-        to, c, keys, (i32)shuffle((u32)page, (u32)n), block, wave + n * BRINGERS);
+    if (boxed == (1u << TURNS) - 1) return;
+    KG_LOOP for (int n = 0; n < TURNS; n++) if (!(boxed >> n & 1)) copy_block<PIECES>(
+        to, c, keys, (i32)shuffle((u32)page, (u32)n), block, wave + n * SET_BRINGERS);
 }
 
 // Lane n has that of the wave's n'th turn.
 KG_DEV i32 page_of_turn(const keys_t &keys, int block, int wave) {
     int turn = smaller((int)lane_id(), TURNS - 1);
-    return page_number(keys, first_token(keys, block, wave + turn * BRINGERS));
+    return page_number(keys, first_token(keys, block, wave + turn * SET_BRINGERS));
 }
 template <int PIECES>
 KG_DEV void bring_half(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
@@ -131,23 +157,26 @@ KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, cons
 // --- who brings ---------------------------------------------------------------------
 
 struct bringer_t {
-    int wave;     // number
+    int wave;     // number, among those that bring the same
     u32 sets;     // that have been brought
     u32 segments; // that have been
 };
 
-// Rows that there are of the segment's row block, each wave some that follow one another, of one
-// group.
-KG_DEV void bring_queries(args_t a, u8 *lds, const bringer_t &b) {
-    constexpr int PIECES = HEAD_DIM / 8, EACH = ROWS / KG_ATTN_BRINGERS;
+// Of a row block: those of 64 rows from `first` on that there are, or tokens behind them.
+KG_DEV void bring_query_boxes(args_t a, const segment_t &g, u8 *lds, gate_t *there, int first) {
+    constexpr int MATRICES = ceil_div(HEAD_DIM, 64);
+    int row = g.row_block * ROWS + first, token = g.seq.q_start + row / GROUP;
+    if (row >= g.seq.q_len * GROUP || !is_elected()) return;
+    expect_boxes(there, MATRICES * GROUP_ROWS / BOX_ROWS);
+    KG_UNROLL for (int n = 0; n < MATRICES; n++)
+        bring_box((u8 *)q_matrix(lds, first, n), there, map_of(a, 2), n * 128,
+                  g.kv_head * GROUP + row % GROUP, token, 0);
+}
+// Rows `first` to `end` - 1 of it.
+KG_DEV void copy_queries(args_t a, const segment_t &g, u8 *lds, int first, int end) {
+    constexpr int PIECES = HEAD_DIM / 8;
     constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
-    if constexpr (!BRINGS_Q) return;
-    gates_t *gates = gates_of(lds);
-    segment_t g = parked_segment(lds, park_of_segment(b.segments));
-    int group = b.wave / (KG_ATTN_BRINGERS / 2);
-    gate_await(&gates->q_read[group], b.segments + 1);
-    int lane = (int)opaque(lane_id()), rows = g.seq.q_len * GROUP - g.row_block * ROWS;
-    int first = b.wave * EACH, end = smaller(rows, first + EACH);
+    int lane = (int)opaque(lane_id());
     KG_LOOP for (int row = first + row_of_lane<PIECES>(lane); row < end; row += AT_ONCE) {
         const u8 *from = q_row(a, g, row);
         KG_UNROLL for (int n = 0; n < PIECES; n += LANES) {
@@ -156,7 +185,28 @@ KG_DEV void bring_queries(args_t a, u8 *lds, const bringer_t &b) {
             copy_16(to + (piece ^ (u32)row) % 8 * 16, from + piece * 16);
         }
     }
+}
+// The segment's, each wave of some rows that follow one another, of one group.
+KG_DEV void bring_queries(args_t a, u8 *lds, const bringer_t &b) {
+    constexpr int EACH = ROWS / larger(Q_BRINGERS, 2), OF_GROUP = larger(Q_BRINGERS / 2, 1);
+    if constexpr (!BRINGS_Q) return;
+    gates_t *gates = gates_of(lds);
+    segment_t g = parked_segment(lds, park_of_segment(b.segments));
+    int group = b.wave / OF_GROUP, first = b.wave * EACH;
+    gate_await(&gates->q_read[group], b.segments + 1);
+    if constexpr (!BOXES_Q) {
+        int rows = g.seq.q_len * GROUP - g.row_block * ROWS;
+        copy_queries(a, g, lds, first, smaller(rows, first + EACH));
+    } else if (b.wave % OF_GROUP == 0) {
+        bring_query_boxes(a, g, lds, &gates->q_there[group], first);
+    }
     gate_arrive_copied(&gates->q_there[group]);
+}
+
+// FINDERS: so many sets before a segment's end the next one is looked for.
+constexpr int SETS_TO_FIND = 3;
+KG_DEV void announce_end(gates_t *gates, const bringer_t &b) {
+    if (FINDERS && b.wave == 0) gate_arrive_wave(&gates->near_end);
 }
 
 // Keys a set ahead of values, as they are taken; queries behind the first.
@@ -166,24 +216,27 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, u8 *lds) {
     keys_t keys = keys_of(a, g);
     ring_t r = {lds + LDS_STAGE};
     int first = first_set(g), end = g.block_end, slot = (int)(b.sets % SLOTS), before = 0;
+    int sets = ceil_div(end - first, SET_BLOCKS);
+    int near_end = first + larger(sets - SETS_TO_FIND, 0) * SET_BLOCKS;
     u32 time = b.sets / SLOTS, time_before = 0;
     i32 page = page_of_turn(keys, first, b.wave), v_page = 0;
     i32 next = page_of_turn(keys, first + SET_BLOCKS, b.wave);
     KG_LOOP for (int block = first; block < end + SET_BLOCKS; block += SET_BLOCKS) {
         int k = slot;
         u32 k_time = time;
+        if (block == near_end) announce_end(gates, b);
         if (block < end) {
             bring_part<K_PIECES>(k_slot(r, k), &gates->keys_there[k], &gates->keys_read[k], k_time,
                                  cache_of(a, h, 0), keys, page, block, b.wave);
             slot = slot_after(slot, SLOTS);
             time += slot == 0;
         }
-        if (block == first)
-            bring_queries(a, lds, b);
-        else
+        if (block != first)
             bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,
                                  v_page, block - SET_BLOCKS, b.wave);
+        else if (!FINDERS)
+            bring_queries(a, lds, b);
         before = k, time_before = k_time;
         v_page = page, page = next;
         next = page_of_turn(keys, block + 2 * SET_BLOCKS, b.wave);
