@@ -7,12 +7,10 @@
 
 namespace kg {
 
-// Sets that come as they are take few instructions: half of the group brings them, and the other
-// half queries, of which the first wave finds the work. So what follows a segment is known before
-// the last of its sets has been asked for.
-constexpr int FINDERS = BRINGERS && !CONVERTED ? BRINGERS / 2 : 0;
-constexpr int SET_BRINGERS = BRINGERS - FINDERS, Q_BRINGERS = FINDERS ? FINDERS : BRINGERS;
-constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, SET_BRINGERS *WAVE_KEYS) : 1;
+// Queries in boxes: rows of a group of waves are heads of some tokens, or some heads of one.
+constexpr int GROUP_ROWS = 64;
+constexpr bool BOXES_Q = BRINGS_Q && (GROUP_ROWS % GROUP == 0 || GROUP % GROUP_ROWS == 0);
+constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS *WAVE_KEYS) : 1;
 static_assert(!BRINGERS || WAVE_KEYS == BOX_ROWS, "a box has a block's rows of a matrix");
 static_assert(!BRINGERS || ((DENSE || !SMALL_PAGE) && !CASCADE), "a box is of one page");
 
@@ -44,10 +42,8 @@ KG_DEV pool_t pool_of(args_t a, const void *rows, i64 page_bytes, i64 head_bytes
     if (a.kv_heads == 1) head_bytes = row_bytes;
     return {(const u8 *)rows, page_bytes, head_bytes, row_bytes, columns, page, a.kv_heads, pages};
 }
-// Queries: rows of a group of waves are heads of some tokens, or some heads of one.
-constexpr int GROUP_ROWS = 64, BOX_HEADS = smaller(GROUP, GROUP_ROWS);
-constexpr bool BOXES_Q = BRINGS_Q && (GROUP_ROWS % GROUP == 0 || GROUP % GROUP_ROWS == 0);
 KG_DEV pool_t pool_of_queries(args_t a) {
+    constexpr int BOX_HEADS = smaller(GROUP, GROUP_ROWS);
     int heads = a.kv_heads * GROUP;
     i64 token_bytes = a.num_tokens > 1 ? a.q_token : 16, head_bytes = heads > 1 ? a.q_head : 16;
     return {(const u8 *)a.q, 16,           token_bytes, head_bytes, HEAD_DIM * 2,
@@ -120,7 +116,7 @@ KG_DEV void bring_blocks(u8 *to, gate_t *there, const cache_t &c, const keys_t &
     i32 its[TURNS];
     u32 boxed = 0;
     KG_UNROLL for (int n = 0; n < TURNS; n++) {
-        int start = first_token(keys, block, wave + n * SET_BRINGERS);
+        int start = first_token(keys, block, wave + n * BRINGERS);
         rows_seen_t seen = seen_of(keys, start);
         its[n] = DENSE ? 0 : (i32)inside_pool(keys, (i32)shuffle((u32)page, (u32)n));
         row[n] = seen == SEEN_NONE ? NO_ROW : row_of_block(keys, start);
@@ -129,17 +125,17 @@ KG_DEV void bring_blocks(u8 *to, gate_t *there, const cache_t &c, const keys_t &
     if (is_elected()) {
         expect_boxes(there, bit_count(boxed) * ceil_div(PIECES, 8));
         KG_UNROLL for (int n = 0; n < TURNS; n++) if (boxed >> n & 1)
-            bring_boxes<PIECES>(to, there, c, its[n], row[n], wave + n * SET_BRINGERS);
+            bring_boxes<PIECES>(to, there, c, its[n], row[n], wave + n * BRINGERS);
     }
     if (boxed == (1u << TURNS) - 1) return;
     KG_LOOP for (int n = 0; n < TURNS; n++) if (!(boxed >> n & 1)) copy_block<PIECES>(
-        to, c, keys, (i32)shuffle((u32)page, (u32)n), block, wave + n * SET_BRINGERS);
+        to, c, keys, (i32)shuffle((u32)page, (u32)n), block, wave + n * BRINGERS);
 }
 
 // Lane n has that of the wave's n'th turn.
 KG_DEV i32 page_of_turn(const keys_t &keys, int block, int wave) {
     int turn = smaller((int)lane_id(), TURNS - 1);
-    return page_number(keys, first_token(keys, block, wave + turn * SET_BRINGERS));
+    return page_number(keys, first_token(keys, block, wave + turn * BRINGERS));
 }
 template <int PIECES>
 KG_DEV void bring_half(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
@@ -157,7 +153,7 @@ KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, cons
 // --- who brings ---------------------------------------------------------------------
 
 struct bringer_t {
-    int wave;     // number, among those that bring the same
+    int wave;     // number
     u32 sets;     // that have been brought
     u32 segments; // that have been
 };
@@ -186,27 +182,20 @@ KG_DEV void copy_queries(args_t a, const segment_t &g, u8 *lds, int first, int e
         }
     }
 }
-// The segment's, each wave of some rows that follow one another, of one group.
+// The segment's: of each group of waves two bring them, half of the rows each, or one all boxes.
 KG_DEV void bring_queries(args_t a, u8 *lds, const bringer_t &b) {
-    constexpr int EACH = ROWS / larger(Q_BRINGERS, 2), OF_GROUP = larger(Q_BRINGERS / 2, 1);
+    constexpr int EACH = GROUP_ROWS / 2;
     if constexpr (!BRINGS_Q) return;
     gates_t *gates = gates_of(lds);
     segment_t g = parked_segment(lds, park_of_segment(b.segments));
-    int group = b.wave / OF_GROUP, first = b.wave * EACH;
+    int group = b.wave / 2, first = b.wave * EACH;
     gate_await(&gates->q_read[group], b.segments + 1);
-    if constexpr (!BOXES_Q) {
-        int rows = g.seq.q_len * GROUP - g.row_block * ROWS;
-        copy_queries(a, g, lds, first, smaller(rows, first + EACH));
-    } else if (b.wave % OF_GROUP == 0) {
+    if constexpr (!BOXES_Q)
+        copy_queries(a, g, lds, first,
+                     smaller(g.seq.q_len * GROUP - g.row_block * ROWS, first + EACH));
+    else if (b.wave % 2 == 0)
         bring_query_boxes(a, g, lds, &gates->q_there[group], first);
-    }
     gate_arrive_copied(&gates->q_there[group]);
-}
-
-// FINDERS: so many sets before a segment's end the next one is looked for.
-constexpr int SETS_TO_FIND = 3;
-KG_DEV void announce_end(gates_t *gates, const bringer_t &b) {
-    if (FINDERS && b.wave == 0) gate_arrive_wave(&gates->near_end);
 }
 
 // Keys a set ahead of values, as they are taken; queries behind the first.
@@ -216,27 +205,24 @@ KG_DEV void bring_sets(bringer_t &b, args_t a, const segment_t &g, u8 *lds) {
     keys_t keys = keys_of(a, g);
     ring_t r = {lds + LDS_STAGE};
     int first = first_set(g), end = g.block_end, slot = (int)(b.sets % SLOTS), before = 0;
-    int sets = ceil_div(end - first, SET_BLOCKS);
-    int near_end = first + larger(sets - SETS_TO_FIND, 0) * SET_BLOCKS;
     u32 time = b.sets / SLOTS, time_before = 0;
     i32 page = page_of_turn(keys, first, b.wave), v_page = 0;
     i32 next = page_of_turn(keys, first + SET_BLOCKS, b.wave);
     KG_LOOP for (int block = first; block < end + SET_BLOCKS; block += SET_BLOCKS) {
         int k = slot;
         u32 k_time = time;
-        if (block == near_end) announce_end(gates, b);
         if (block < end) {
             bring_part<K_PIECES>(k_slot(r, k), &gates->keys_there[k], &gates->keys_read[k], k_time,
                                  cache_of(a, h, 0), keys, page, block, b.wave);
             slot = slot_after(slot, SLOTS);
             time += slot == 0;
         }
-        if (block != first)
+        if (block == first)
+            bring_queries(a, lds, b);
+        else
             bring_part<V_PIECES>(v_slot(r, before), &gates->values_there[before],
                                  &gates->values_read[before], time_before, cache_of(a, h, 1), keys,
                                  v_page, block - SET_BLOCKS, b.wave);
-        else if (!FINDERS)
-            bring_queries(a, lds, b);
         before = k, time_before = k_time;
         v_page = page, page = next;
         next = page_of_turn(keys, block + 2 * SET_BLOCKS, b.wave);

@@ -103,9 +103,6 @@ KG_DEV void follow(args_t a, u8 *lds, int wave) {
 
 // --- who brings -----------------------------------------------------------------------
 
-// Of those that bring: who finds the work, alone or all of them.
-constexpr int FINDER = FINDERS ? SET_BRINGERS : 0, FINDING = FINDERS ? 1 : BRINGERS;
-
 // Registers are few, so it waits there for who found it, too; all put the same there.
 KG_DEV void put_segment(u8 *lds, int wave, const work_t &work, const segment_t &g) {
     gates_t *gates = gates_of(lds);
@@ -136,13 +133,12 @@ KG_DEV void bring_segment(args_t a, const segment_t &g, u8 *lds, int wave) {
     int number = (int)opaque((u32)(wave - ALL_WAVES)); // nothing that follows from it waits
     bringer_t b = {number, gates->sets[wave], gates->segments[wave]};
     meet_wave(); // all lanes have read them
+    gates->segments[wave] = b.segments + 1;
     if (b.sets & KEEPS_SLOT) {
         b.sets &= ~KEEPS_SLOT;
         pass_slot(gates, b.sets++);
     }
-    if (is_empty(g) && FINDERS)
-        announce_end(gates, b);
-    else if (is_empty(g))
+    if (is_empty(g))
         bring_queries(a, lds, b);
     else if (CONVERTED)
         bring_codes(b, a, g, lds);
@@ -150,61 +146,28 @@ KG_DEV void bring_segment(args_t a, const segment_t &g, u8 *lds, int wave) {
         bring_sets(b, a, g, lds);
     gates->sets[wave] = b.sets | (keeps_slot(g) ? KEEPS_SLOT : 0);
 }
-KG_DEV void bring_queries_of(args_t a, u8 *lds, int wave) {
-    int number = (int)opaque((u32)(wave - ALL_WAVES - SET_BRINGERS));
-    bring_queries(a, lds, bringer_t{number, 0, gates_of(lds)->segments[wave]});
-}
-
-// FINDERS: who does not find follows who does.
-KG_DEV void bring_found(args_t a, u8 *lds, int wave) {
-    segment_t g = await_segment(lds, wave);
-    while (g.shares) {
-        if (wave < ALL_WAVES + SET_BRINGERS)
-            bring_segment(a, g, lds, wave);
-        else
-            bring_queries_of(a, lds, wave);
-        leave_segment(lds, wave);
-        g = await_segment(lds, wave);
-    }
-}
-
-// --- who finds ------------------------------------------------------------------------
 
 // The workgroup's part of a cut, or the lots that it draws.
-KG_DEV work_t first_of_group(args_t a, u8 *lds, const account_t &account) {
-    lots_t lots = lots_of(a, account);
-    gates_of(lds)->lots = lots;
+KG_DEV work_t first_of_group(args_t a, u8 *lds, int wave) {
+    gates_t *gates = gates_of(lds);
+    account_t account = account_of(a, gates, wave - ALL_WAVES);
+    lots_t lots = lots_of(a, gates, account, wave - ALL_WAVES);
+    gates->lots = lots;
     return lots.all ? first_lot(a, lots) : work_begin(a, account.units);
 }
 KG_DEV segment_t segment_of_group(args_t a, u8 *lds, const work_t &work) {
     if (is_drawn(work.cut)) return segment_of_lot(work, a, gates_of(lds)->lots);
     return segment_at(work, a);
 }
-// What the others do of the segment that was found; number: of the segment.
-KG_DEV void pass_segment(args_t a, const segment_t &g, u8 *lds, int wave, bool draws) {
-    gates_t *gates = gates_of(lds);
-    u32 number = gates->segments[wave];
-    if constexpr (FINDERS != 0) {
-        bring_queries_of(a, lds, wave);
-        if (draws) gate_await(&gates->near_end, number);
-    } else {
-        bring_segment(a, g, lds, wave);
-    }
-    meet_wave(); // all lanes have read it
-    gates->segments[wave] = number + 1;
-}
-// The next lot is drawn once the sets of the one before are on their way, or soon are.
+// The next lot is drawn once the sets of the one before are on their way.
 KG_DEV void advance_group(args_t a, u8 *lds, int wave, work_t &work, int park) {
     gates_t *gates = gates_of(lds);
     u32 *drawn = &gates->drawn[gates->segments[wave] % 2];
     work = parked_work(lds, park);
     bool draws = is_drawn(work.cut);
-    if (draws && wave == ALL_WAVES + FINDER && lane_id() == 0) *drawn = draw_lot(a, work);
+    if (draws && wave == ALL_WAVES && lane_id() == 0) *drawn = draw_lot(a, work);
     segment_t g = parked_segment(lds, park);
-    if constexpr (FINDING > 1)
-        meet_bringers(); // before some put others there
-    else
-        meet_wave();
+    meet_bringers(); // before some put others there
     if (!draws) return work_advance(work, g, a);
     work.unit = *drawn;
     find_lot(work, a, gates->lots);
@@ -212,14 +175,12 @@ KG_DEV void advance_group(args_t a, u8 *lds, int wave, work_t &work, int park) {
 
 KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
     write_maps(a, lds + LDS_STAGE, wave - ALL_WAVES);
-    account_t account = account_of(a, gates_of(lds), wave - ALL_WAVES);
-    if (FINDERS && wave != ALL_WAVES + FINDER) return bring_found(a, lds, wave);
-    work_t work = first_of_group(a, lds, account);
+    work_t work = first_of_group(a, lds, wave);
     while (work.unit < work.end) {
         segment_t g = segment_of_group(a, lds, work);
         int park = park_of_wave(lds, wave);
         put_segment(lds, wave, work, g);
-        if (g.shares) pass_segment(a, g, lds, wave, is_drawn(work.cut));
+        if (g.shares) bring_segment(a, g, lds, wave);
         advance_group(a, lds, wave, work, park);
     }
     put_segment(lds, wave, work, segment_t{}); // the last, which nobody shares
@@ -231,8 +192,8 @@ KG_DEV void begin_gates(u8 *lds) {
     gates_t *gates = gates_of(lds);
     if (thread_id() == 0) {
         KG_UNROLL for (int n = 0; n < SLOTS; n++) {
-            gate_begin(&gates->keys_there[n], SET_BRINGERS * WAVE);
-            gate_begin(&gates->values_there[n], SET_BRINGERS * WAVE);
+            gate_begin(&gates->keys_there[n], BRINGERS * WAVE);
+            gate_begin(&gates->values_there[n], BRINGERS * WAVE);
             gate_begin(&gates->keys_read[n], ALL_WAVES);
             gate_begin(&gates->values_read[n], ALL_WAVES);
         }
@@ -241,14 +202,13 @@ KG_DEV void begin_gates(u8 *lds) {
             gate_begin(&gates->raw_values[n], BRINGERS * WAVE);
         }
         KG_UNROLL for (int n = 0; n < 2; n++) {
-            gate_begin(&gates->q_there[n], Q_BRINGERS / 2 * WAVE);
+            gate_begin(&gates->q_there[n], BRINGERS / 2 * WAVE);
             gate_begin(&gates->q_read[n], ALL_WAVES / 2);
         }
         KG_UNROLL for (int n = 0; n < KG_ATTN_FOUND; n++) {
-            gate_begin(&gates->found[n], FINDING);
-            gate_begin(&gates->left[n], ALL_WAVES + (FINDERS ? BRINGERS - FINDING : 0));
+            gate_begin(&gates->found[n], BRINGERS);
+            gate_begin(&gates->left[n], ALL_WAVES);
         }
-        gate_begin(&gates->near_end, 1);
         KG_UNROLL for (int n = 0; n < LAUNCHED_WAVES; n++) gates->sets[n] = gates->segments[n] = 0;
     }
     barrier();

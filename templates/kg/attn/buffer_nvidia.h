@@ -186,11 +186,12 @@ KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], con
 struct lots_t {
     u32 all;    // 0: work is cut
     u64 narrow; // share of sequences with few rows, in 2^-32, rounded up
+    u32 piece;  // blocks at most of a lot of such a sequence
 };
 struct account_t {
-    u32 units;        // of the line, if it is cut
-    u32 narrow, wide; // items
-    u32 least;        // units that a workgroup has at least, if all items are to stay whole
+    u32 units;               // of the line, if it is cut
+    u32 narrow, wide;        // items
+    u32 least, least_narrow; // units that a workgroup has at least, if all of a kind are whole
 };
 // What they and the waves with rows tell each other of the slots.
 struct gates_t {
@@ -200,11 +201,11 @@ struct gates_t {
     gate_t raw_keys[3], raw_values[3];     // what is to be converted is there
     gate_t q_there[2], q_read[2];          // the same of a segment's queries, of each group
     gate_t found[KG_ATTN_FOUND], left[KG_ATTN_FOUND];       // what waits of a segment; it need not
-    gate_t near_end;                                        // few sets of it are to come
     u32 sets[WAVES + BRINGERS], segments[WAVES + BRINGERS]; // that a wave has gone through
     u32 drawn[2];                                           // the next lot, by turns
     lots_t lots;
     account_t accounts[KG_ATTN_BRINGERS]; // of each wave that brings
+    u32 pieces[KG_ATTN_BRINGERS];
 };
 KG_DEV gates_t *gates_of(u8 *lds) { return (gates_t *)(lds + LDS_GATES); }
 static_assert(!BRINGERS || (SLOTS <= 3 && SETS.slots <= 3), "a gate a slot");

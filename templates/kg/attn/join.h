@@ -48,10 +48,10 @@ KG_DEV void report_workspace(args_t a, int seq) {
 }
 
 KG_DEV float *partial_row(args_t a, u32 slot, int row) {
-    return a.partial_out + ((u64)slot * ROWS + (u64)row) * V_DIM;
+    return a.partial_out + ((u64)slot * SLOT_ROWS + (u64)row) * V_DIM;
 }
 KG_DEV sums_t *partial_sums(args_t a, u32 slot) {
-    return (sums_t *)a.partial_ml + (u64)slot * ROWS;
+    return (sums_t *)a.partial_ml + (u64)slot * SLOT_ROWS;
 }
 KG_DEV u32 parts_of(const share_t &share) { return share.last - share.first + 1; }
 

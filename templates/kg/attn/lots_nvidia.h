@@ -10,21 +10,21 @@
 
 namespace kg {
 
-KG_DEV bool is_drawn(cut_t c) { return c.each == 0; }
 KG_DEV bool is_narrow(const seq_t &s) { return s.q_len * GROUP <= WAVE_ROWS; }
 
 // --- what there is to draw ------------------------------------------------------------
 
 // What all lanes of the group have counted. number: of the wave.
 KG_DEV account_t add_up(account_t x, account_t (&said)[KG_ATTN_BRINGERS], int number) {
-    said[number] =
-        account_t{wave_sum(x.units), wave_sum(x.narrow), wave_sum(x.wide), wave_max(x.least)};
+    said[number] = account_t{wave_sum(x.units), wave_sum(x.narrow), wave_sum(x.wide),
+                             wave_max(x.least), wave_max(x.least_narrow)};
     meet_bringers();
     x = said[0];
     KG_UNROLL for (int wave = 1; wave < BRINGERS; wave++) {
         x.units += said[wave].units;
         x.narrow += said[wave].narrow, x.wide += said[wave].wide;
         x.least = x.least > said[wave].least ? x.least : said[wave].least;
+        if (said[wave].least_narrow > x.least_narrow) x.least_narrow = said[wave].least_narrow;
     }
     return x;
 }
@@ -40,22 +40,64 @@ KG_DEV u32 least_for(args_t a, const seq_t &s) {
 }
 
 // Each lane of the group counts some of the sequences.
+template <class F> KG_DEV void each_sequence(args_t a, int number, const F &count) {
+    KG_LOOP for (int n = number * WAVE + (int)lane_id(); n < lines_of(a); n += BRINGERS * WAVE)
+        count(seq_at(a, n));
+}
 KG_DEV account_t account_of(args_t a, gates_t *gates, int number) {
     account_t all = {};
-    KG_LOOP for (int n = number * WAVE + (int)lane_id(); n < lines_of(a); n += BRINGERS * WAVE) {
-        seq_t s = seq_at(a, n);
+    each_sequence(a, number, [&](const seq_t &s) {
         u32 least = s.items ? least_for(a, s) : 0;
+        bool narrow = is_narrow(s) && least != ~0u;
         all.units += units_of(s, false);
-        all.narrow += is_narrow(s) ? s.items : 0;
-        all.wide += is_narrow(s) ? 0 : s.items;
-        all.least = all.least > least ? all.least : least;
-    }
+        all.narrow += narrow ? s.items : 0;
+        all.wide += narrow ? 0 : s.items;
+        u32 of_narrow = narrow ? least : 0, of_wide = narrow ? 0 : least;
+        all.least_narrow = all.least_narrow > of_narrow ? all.least_narrow : of_narrow;
+        all.least = all.least > of_wide ? all.least : of_wide;
+    });
     return add_up(all, gates->accounts, number);
 }
-KG_DEV lots_t lots_of(args_t a, const account_t &t) {
-    u32 all = t.narrow + t.wide;
-    if (all == 0 || t.least > divide(t.units, takers_of(a))) return lots_t{};
-    return lots_t{all, (((u64)t.narrow << 32) + all - 1) / all};
+
+// Narrow items that are too long beside a workgroup's work are cut in pieces, which are merged.
+constexpr bool CUTS_NARROW = !INVARIANT;
+constexpr u32 NARROW_UNITS = SOON_FEW ? FEW_UNITS : WAVES; // of a block
+constexpr u32 PIECES_EACH = ROWS / SLOT_ROWS, LEAST_PIECE = 1024 / TOK, UNCUT = 1 << 24;
+KG_DEV u32 piece_for(args_t a, const account_t &t, u32 each) {
+    constexpr u32 SLOTS_EACH = 2 * ROWS / SLOT_ROWS; // of which an item has one more than pieces
+    u32 slots = (SLOTS_EACH - PIECES_EACH) * takers_of(a);
+    if (!CUTS_NARROW || t.wide == 0 || t.narrow > slots || t.least_narrow <= each) return UNCUT;
+    u32 units = each / PIECES_EACH + 1;
+    u32 piece = ((units << a.unit_shift) + NARROW_UNITS - 1) / NARROW_UNITS;
+    if (piece < LEAST_PIECE) piece = LEAST_PIECE;
+    return (piece + SET_BLOCKS - 1) / SET_BLOCKS * SET_BLOCKS;
+}
+KG_DEV u32 pieces_of(const lots_t &lots, const seq_t &s) {
+    if (!CUTS_NARROW || !is_narrow(s)) return 1;
+    return s.blocks > lots.piece ? divide(s.blocks + lots.piece - 1, lots.piece) : 1;
+}
+KG_DEV u32 lots_in(const lots_t &lots, const seq_t &s) { return s.items * pieces_of(lots, s); }
+
+// All of the group.
+KG_DEV u32 count_narrow(args_t a, gates_t *gates, const lots_t &lots, int number) {
+    u32 all = 0;
+    each_sequence(a, number,
+                  [&](const seq_t &s) { all += is_narrow(s) ? lots_in(lots, s) : 0; });
+    gates->pieces[number] = wave_sum(all);
+    meet_bringers();
+    all = 0;
+    KG_UNROLL for (int wave = 0; wave < BRINGERS; wave++) all += gates->pieces[wave];
+    return all;
+}
+KG_DEV lots_t lots_of(args_t a, gates_t *gates, const account_t &t, int number) {
+    u32 each = divide(t.units, takers_of(a)), narrow = t.narrow;
+    lots_t lots = {0, 0, piece_for(a, t, each)};
+    bool cuts = lots.piece != UNCUT;
+    if (t.least > each || (t.least_narrow > each && !cuts)) return lots;
+    if (cuts) narrow = count_narrow(a, gates, lots, number);
+    lots.all = narrow + t.wide;
+    if (lots.all) lots.narrow = (((u64)narrow << 32) + lots.all - 1) / lots.all;
+    return lots;
 }
 
 // --- a workgroup's lots ---------------------------------------------------------------
@@ -83,12 +125,12 @@ KG_DEV void find_lot(work_t &w, args_t a, const lots_t &lots) {
     if (lot.narrow != is_narrow(w.seq)) {
         start = other_start(w), other_start(w) = w.seq_start;
         line = other_line(w), other_line(w) = (u32)w.seq.line;
-    } else if (lot.index - start < w.seq.items) {
+    } else if (lot.index - start < lots_in(lots, w.seq)) {
         return;
     }
     KG_LOOP for (; line < (u32)lines_of(a); line += WAVE) {
         seq_t mine = seq_at(a, (int)(line + lane_id()));
-        u32 its = is_narrow(mine) == lot.narrow ? mine.items : 0, behind = sum_below(its);
+        u32 its = is_narrow(mine) == lot.narrow ? lots_in(lots, mine) : 0, behind = sum_below(its);
         u64 beyond = ballot(start + behind > lot.index);
         u32 lane = first_bit(beyond | 1ull << (WAVE - 1));
         start += read_lane(behind, lane);
@@ -141,15 +183,32 @@ KG_DEV void place_item(segment_t &g, args_t a, const seq_t &s, u32 n) {
     g.kv_head = first + (int)rest - turn * heads;
 }
 
+// Piece by piece of all heads, which are neighbours in memory.
+KG_DEV void place_piece(segment_t &g, args_t a, u32 n, u32 pieces, u32 seq_start) {
+    u32 piece = divide(n, (u32)a.kv_heads);
+    u32 all = (u32)(g.block_end - g.block);
+    int each = (int)divide(all + pieces - 1, pieces);
+    each = ceil_div(each, SET_BLOCKS) * SET_BLOCKS;
+    g.row_block = 0;
+    g.kv_head = (int)(n - piece * (u32)a.kv_heads);
+    g.block += (int)piece * each;
+    g.block_end = smaller(g.block + each, g.block_end);
+    g.item_start = seq_start + (u32)g.kv_head * pieces;
+    g.item_end = g.item_start + pieces;
+    g.part = g.item_start + piece;
+    g.whole = false;
+}
 KG_DEV segment_t segment_of_lot(const work_t &w, args_t a, const lots_t &lots) {
     segment_t g;
-    place_item(g, a, w.seq, lot_at(lots, w.unit).index - w.seq_start);
+    u32 n = lot_at(lots, w.unit).index - w.seq_start, pieces = pieces_of(lots, w.seq);
+    place_item(g, a, w.seq, pieces > 1 ? 0 : n);
     g.seq = w.seq;
     g.see = sight_of(a, w.seq, g.row_block);
     g.block = first_block(a, g.see.first);
     g.block_end = g.block + (int)blocks_in(a, g.see);
     g.item_start = g.item_end = g.next = g.part = 0;
     g.whole = g.shares = true;
+    if (pieces > 1) place_piece(g, a, n, pieces, w.seq_start);
     return g;
 }
 

@@ -254,7 +254,7 @@ KG_DEV void reduce_and_store(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][
                              cut_t cut, u8 *lds, int wave) {
     wave = (int)opaque_uniform((u32)wave); // nothing of it is worked out before the key loop
     cut.each = opaque_uniform(cut.each);
-    u32 part = PARTED                     ? g.part
+    u32 part = PARTED || is_drawn(cut)    ? g.part
                : CASCADE || BY_LINES != 0 ? opaque_uniform(part_of(cut))
                                           : part_of(cut);
     u32 slot = partial_slot(cut, part, g.item_start);

@@ -328,11 +328,11 @@ struct segment_t {
     sight_t see;          // keys of the row block
     int block, block_end; // key blocks [block, block_end), may be empty
     u32 item_start;       // first unit of the item; PARTED: place of its part 0's results
-    u32 item_end;         // behind its last unit with keys
+    u32 item_end;         // behind its last unit with keys; drawn: its parts', and which of them
     u32 next;             // first unit of the next item
     flag_t whole;
     bool shares; // units with keys: a few of them may hold no whole block, but count
-    u32 part;    // PARTED
+    u32 part;    // PARTED, or drawn
 };
 
 // Parts of an item end where its keys do; what follows them in a pair stands for nothing.
@@ -468,11 +468,15 @@ KG_DEV role_t role_of(const segment_t &g, int wave) {
     return role_t{group * WAVE_ROWS, wave / V_SPLIT % keys, wave % V_SPLIT, keys, group};
 }
 
-// The workgroups that share an item's keys; PARTED: its parts.
+// Work that is drawn (kg/attn/lots_nvidia.h) has no cut; parts of an item have numbers of their own.
+KG_DEV bool is_drawn(cut_t c) { return RUNS_AHEAD && c.each == 0; }
+
+// The workgroups that share an item's keys; PARTED, or drawn: its parts.
 struct share_t {
     u32 first, last;
 };
 KG_DEV share_t share_of(args_t a, cut_t cut, const segment_t &g) {
+    if (is_drawn(cut)) return share_t{g.item_start, g.item_end - 1};
     if constexpr (PARTED) {
         int first = SEES_START ? 0 : first_of(a, g.seq.context);
         return share_t{(u32)(first / PART_KEYS), (u32)((g.seq.kv_len - 1) / PART_KEYS)};
@@ -481,10 +485,14 @@ KG_DEV share_t share_of(args_t a, cut_t cut, const segment_t &g) {
 }
 
 // Where `part` keeps its partial result of the item: a workgroup has at most
-// two unfinished items, the one it starts in and the one it ends in.
+// two unfinished items, the one it starts in and the one it ends in. A slot has room for so many
+// rows; those of what is drawn are few.
+constexpr int SLOT_ROWS = RUNS_AHEAD ? WAVE_ROWS : ROWS;
 KG_DEV u32 partial_slot(cut_t cut, u32 part, u32 item_start) {
     if constexpr (PARTED) return item_start + part;
+    if (is_drawn(cut)) return part;
     u32 slot = 2 * part + (cut_start(cut, part) < item_start);
+    if constexpr (RUNS_AHEAD) slot *= ROWS / SLOT_ROWS;
     return is_sided(cut) ? slot * ROW_BLOCKS + side_of(cut) : slot;
 }
 
