@@ -82,13 +82,21 @@ KG_DEV void take_part(float (&part)[4], float (&ml)[2], const u8 *lds, u32 rank,
     load_peer(part, lds + LDS_PEER + (place * PEER_STRIDE + dim) * 4, rank);
 }
 
-// Four dims of row `place`.
-KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const u8 *lds, int n, int place,
-                        int dim) {
+// What all have of a quad. Where it is read, that of some quads is asked for at once.
+struct parts_of_quad_t {
+    float part[CLUSTER_SIZE][4], ml[CLUSTER_SIZE][2];
+};
+constexpr int PEER_BATCH = SENDS ? 1 : larger(smaller(4, 16 / (int)CLUSTER_SIZE), 1);
+KG_DEV void take_parts(parts_of_quad_t &p, const u8 *lds, int first, int n) {
+    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) take_part(
+        p.part[i], p.ml[i], lds, i, n - first, n / PEER_QUADS, n % PEER_QUADS * 4);
+}
+KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const parts_of_quad_t &p, int n) {
+    int place = n / PEER_QUADS, dim = n % PEER_QUADS * 4;
     row_t row = row_at(g, place);
-    float part[CLUSTER_SIZE][4], ml[CLUSTER_SIZE][2], x[4] = {0, 0, 0, 0};
-    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++)
-        take_part(part[i], ml[i], lds, i, n, place, dim);
+    const auto &part = p.part;
+    const auto &ml = p.ml;
+    float x[4] = {0, 0, 0, 0};
     sums_t total = {-INFINITE, 0.0f};
     KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) total.maximum = fmax(total.maximum, ml[i][0]);
     float top = total.maximum;
@@ -119,9 +127,17 @@ KG_DEV void merge_in_cluster(args_t a, const segment_t &g, u32 slot, u8 *lds, in
         await_parts(g, lds, wave, first, end);
     else
         cluster_barrier();
-    KG_LOOP for (int n = first + (int)late_thread(); n < end; n += KG_WORKGROUP) {
-        int place = n / PEER_QUADS, dim = n % PEER_QUADS * 4;
-        if (row_exists(g, place)) merge_peers(a, g, slot, lds, n - first, place, dim);
+    KG_LOOP for (int n = first + (int)late_thread(); n < end; n += PEER_BATCH * KG_WORKGROUP) {
+        parts_of_quad_t parts[PEER_BATCH];
+        bool exists[PEER_BATCH];
+        if (!row_exists(g, n / PEER_QUADS)) break; // nor do those behind it
+        KG_UNROLL for (int i = 0; i < PEER_BATCH; i++) {
+            int at = n + i * KG_WORKGROUP;
+            exists[i] = i == 0 || (at < end && row_exists(g, at / PEER_QUADS));
+            take_parts(parts[i], lds, first, exists[i] ? at : n);
+        }
+        KG_UNROLL for (int i = 0; i < PEER_BATCH; i++)
+            if (exists[i]) merge_peers(a, g, slot, parts[i], n + i * KG_WORKGROUP);
     }
     leave_parts(g);
 }

@@ -32,14 +32,18 @@ KG_DEV void settle_few(args_t a, const segment_t &g, cut_t cut, u8 *lds, int wav
     if (!amiss && late_lane() == 0) store(counter_of(a, g, share), COUNTER_AT_REST<u64>);
 }
 
-// Of a row that each wave has, some dims (kg/attn/together.h).
-constexpr int PIECE_DIMS = WAVE * 4;
+// Of a row that each wave has, some dims (kg/attn/together.h), or all where rows are many.
+constexpr int PIECE_DIMS = PAIRED ? V_DIM : WAVE * 4;
 constexpr u32 PIECES_OF_ROW = ceil_div(V_DIM, PIECE_DIMS);
 constexpr u32 PIECES = ceil_div(ROWS, ALL_WAVES) * PIECES_OF_ROW;
-KG_DEV void merge_piece(args_t a, const segment_t &g, cut_t cut, share_t share, u32 n, int wave) {
+KG_DEV void merge_piece(args_t a, const segment_t &g, cut_t cut, share_t share, u32 n, int wave,
+                        u8 *lds) {
     int row = (int)(n / PIECES_OF_ROW) * ALL_WAVES + wave;
     int dim = (int)(n % PIECES_OF_ROW) * PIECE_DIMS;
-    if (row < ROWS && row_exists(g, row))
+    if (row >= ROWS || !row_exists(g, row)) return;
+    if constexpr (PAIRED)
+        merge_rows<1>(a, g, cut, share, row, 0.0f, place_of_wave<1>(parts_at(lds, wave), wave));
+    else
         merge_row<1>(a, g, cut, share, row, row_at(g, row), 0.0f, dim, dim + PIECE_DIMS);
 }
 

@@ -13,6 +13,9 @@ template <int R> constexpr int part_bytes() { return R * WIDE_TURNS * WAVE * 16;
 template <int R> constexpr u32 parts_ahead() {
     return (u32)larger(smaller(8, PARTS_BYTES / (ALL_WAVES * part_bytes<R>())), 1);
 }
+template <int R> KG_DEV u8 *place_of_wave(u8 *lds, int wave) {
+    return lds + wave * (int)parts_ahead<R>() * part_bytes<R>() + (int)late_lane() * 16;
+}
 // Of a wave at a time, ALL_WAVES apart: as many as registers hold, and LDS of two parts.
 constexpr int MOST_ROWS = BRINGERS                    ? (STAGED ? 1 : 4)
                           : WIDE_TURNS > 1 && !PAIRED ? 2
@@ -177,9 +180,8 @@ KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t sha
     constexpr int LAST = STAGED_MATRICES ? 0 : ALL_WAVES;
     static_assert(!BY_ROWS || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
     static_assert(!BY_ROWS || ALL_WAVES * part_bytes<MANY_ROWS>() <= PARTS_BYTES, "one part");
-    constexpr int BYTES = (int)parts_ahead<MANY_ROWS>() * part_bytes<MANY_ROWS>(); // of a wave
     int row = wave;
-    lds += wave * BYTES + (int)late_lane() * 16;
+    lds = place_of_wave<MANY_ROWS>(lds, wave);
     KG_LOOP for (; row < ROWS && row_exists(g, row + LAST); row += MANY_ROWS * ALL_WAVES)
         merge_rows<MANY_ROWS>(a, g, cut, share, row, amiss, lds);
     if constexpr (!STAGED_MATRICES)

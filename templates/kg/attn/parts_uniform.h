@@ -147,7 +147,8 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
 
 // Rows that waves have at once (kg/attn/together.h).
 constexpr u32 PIECES = ceil_div(ROWS, ALL_WAVES *MERGE_ROWS);
-KG_DEV void merge_piece(args_t a, const segment_t &g, cut_t cut, share_t share, u32 n, int wave) {
+KG_DEV void merge_piece(args_t a, const segment_t &g, cut_t cut, share_t share, u32 n, int wave,
+                        u8 *) {
     int row = (int)n * ALL_WAVES * MERGE_ROWS + wave;
     if (row < ROWS && row_exists(g, row)) merge_rows(a, g, cut, share, row, 0.0f);
 }

@@ -9,8 +9,9 @@
 namespace kg {
 
 constexpr u32 MOST_TOGETHER = 1000;
+constexpr u32 FEWEST = PAIRED ? (u32)smaller((int)FEWEST_TOGETHER, 3) : FEWEST_TOGETHER;
 KG_DEV bool merge_together(u32 parts) {
-    return MERGE_TOGETHER && parts >= FEWEST_TOGETHER && parts <= MOST_TOGETHER;
+    return MERGE_TOGETHER && parts >= FEWEST && parts <= MOST_TOGETHER;
 }
 
 struct tally_t {
@@ -79,7 +80,7 @@ KG_DEV arrival_t take_pieces(args_t a, const segment_t &g, cut_t cut, share_t sh
         u32 n = *taken;
         if (n >= takings.all) return n == NOTHING ? ARRIVED_AMISS : ARRIVED;
         u32 end = smaller((n + 1) * takings.each, PIECES);
-        KG_LOOP for (n *= takings.each; n < end; n++) merge_piece(a, g, cut, share, n, wave);
+        KG_LOOP for (n *= takings.each; n < end; n++) merge_piece(a, g, cut, share, n, wave, lds);
     }
 }
 

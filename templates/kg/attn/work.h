@@ -34,8 +34,8 @@ constexpr bool SIDE_BY_SIDE =
     STAGED != 0 && !CLUSTER && !PARTED && !CASCADE && !UNBOUNDED && ROW_BLOCKS > 1;
 
 // Many parts of an item are merged by all who had them (kg/attn/together.h): there they may be
-// short, if that makes many.
-constexpr bool MERGE_TOGETHER = STAGED != 0 && !CLUSTER && !PARTED;
+// short, if that makes many. Of clusters those of 64 rows: the first workgroup of each.
+constexpr bool MERGE_TOGETHER = STAGED != 0 && (!CLUSTER || PAIRED) && !PARTED;
 constexpr u32 LEAST_TOGETHER = KG_ATTN_LEAST_TOGETHER / TOK;
 constexpr int MANY_TOGETHER = kg_attn_many_together(KV_BITS);
 
@@ -55,7 +55,7 @@ KG_DEV u32 least_part(args_t a, u32 total) {
     float each = rcp((float)(a.num_seqs * a.kv_heads * ROW_BLOCKS)), item = (float)total * each;
     float square = item * COST, root = square * rsqrt(square);
     if constexpr (BY_WAVE) root = fmin(root, item * (1 / GATHERED));
-    if constexpr (MERGE_TOGETHER) {
+    if constexpr (MERGE_TOGETHER && !CLUSTER) {
         float most = fmin((float)a.workgroups * each, item * (1.0f / LEAST_TOGETHER)); // parts
         if (most >= (float)MANY_TOGETHER) return LEAST_TOGETHER;
     }

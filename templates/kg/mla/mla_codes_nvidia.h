@@ -296,7 +296,10 @@ KG_DEV void take_codes(args_t a, segment_t &g, cut_t cut, const said_t &said, u8
     head_t head = head_of(a, g, role_of(g, wave));
     pairs_t w = pairs_of(g, lds, wave);
     bool empty = is_empty(g);
-    if (!empty) put_all_queries(w, a, g, head, said, wave);
+    if (!empty) {
+        ask_for_queries(w, a, g, wave);
+        put_all_queries(w, a, g, head, said, wave);
+    }
     clear(m, l, o);
     if (!empty && GROUP == 0) take_left(m, l, o, w, a, head, keys_of(a, g), said, g.block_end);
     if (!empty && GROUP == 1) take_right(m, l, o, w, said, g.block_end);

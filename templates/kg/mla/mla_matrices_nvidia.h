@@ -74,6 +74,26 @@ KG_DEV void put_queries(u8 *queries, const said_t &said, args_t a, const segment
     }
 }
 
+// Of 64 rows, as they are, eight by each wave: past the registers, while pages are looked up.
+constexpr bool COPIES_Q = PAIRED && !SCALED_Q;
+KG_DEV void copy_queries(u8 *queries, args_t a, const segment_t &g, int wave) {
+    constexpr int Q_PIECES = HEAD_DIM / 8, EACH = ROWS / 8;
+    KG_LOOP for (int row = wave * EACH; row < (wave + 1) * EACH; row++) {
+        const u8 *from = q_row(a, g, row);
+        bool exists = row_exists(g, row);
+        KG_UNROLL for (int n = 0; n < Q_PIECES; n += WAVE) {
+            int piece = n + (int)lane_id();
+            if (piece >= Q_PIECES) break;
+            u8 *to = queries + piece / 8 * Q_MATRIX + row * 128 + (piece ^ row) % 8 * 16;
+            if (exists)
+                copy_16(to, from + piece * 16);
+            else
+                *(line_t *)to = line_t{};
+        }
+    }
+    copies_end();
+}
+
 // --- products -----------------------------------------------------------------------
 
 KG_DEV void score_set(acc_t (&s)[ROW_TILES][1], const u8 *set, const u8 *queries) {

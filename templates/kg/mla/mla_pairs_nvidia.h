@@ -49,7 +49,7 @@ KG_DEV void prepare_stage(args_t a, u8 *lds) {
 }
 
 // Rows of the wave's block one by one: pages are small, or some are not seen, for which those stand
-// that are.
+// that are. A block of which none is seen is zeros.
 KG_DEV void copy_half(u8 *set, half_t half, u64 row_of_lane, int part) {
     int end = smaller(half.end * 8, ROW_PIECES);
     KG_LOOP for (int first = 0; first < TOK; first += 4)
@@ -62,23 +62,24 @@ KG_DEV void copy_half(u8 *set, half_t half, u64 row_of_lane, int part) {
 }
 
 static_assert(BOX_ROWS == TOK, "a box has a block's rows of a matrix");
-KG_DEV void bring_boxes(u8 *set, gate_t *there, half_t half, const bringer_t &b, const keys_t &keys,
-                        const u8 *map) {
-    int matrix = half.first + (int)lane_id(), start = block_start(keys, b.block + b.part);
+KG_DEV void bring_boxes(u8 *set, gate_t *there, half_t half, const bringer_t &b, int row,
+                        const keys_t &keys, const u8 *map) {
+    int matrix = half.first + (int)lane_id();
     if (lane_id() == 0) expect_boxes(there, (u32)(half.end - half.first), WAVE);
     meet_wave();
     if (matrix < half.end)
         bring_box(set + matrix * MATRIX_OF_SET + b.part * (TOK * 128), there, map, matrix * 128,
-                  slot_of(keys, start, start), 0, (i32)inside_pool(keys, b.page));
+                  row, 0, (i32)inside_pool(keys, b.page));
 }
 
 // The wave's part of the next set, if there is one.
 KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const head_t &h,
                        const keys_t &keys, const u8 *map) {
     if (b.block >= b.end) return;
-    int start = block_start(keys, b.block + b.part);
-    if (BOXED && start >= keys.first && start + TOK - 1 <= keys.last) {
-        bring_boxes(set, there, half, b, keys, map);
+    int start = block_start(keys, b.block + b.part), last = start + TOK - 1;
+    bool none = start > keys.last || last < keys.first;
+    if (BOXED && (none || (start >= keys.first && last <= keys.last))) {
+        bring_boxes(set, there, half, b, none ? NO_ROW : slot_of(keys, start, start), keys, map);
     } else {
         copy_half(set, half, cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end)),
                   b.part);
@@ -106,9 +107,15 @@ KG_DEV void bring_next(pairs_t &w, const said_t &said, int slot, const head_t &h
                w.map);
 }
 
+KG_DEV void ask_for_queries(const pairs_t &w, args_t a, const segment_t &g, int wave) {
+    if constexpr (COPIES_Q) copy_queries(w.stage, a, g, wave);
+}
 KG_DEV void put_all_queries(const pairs_t &w, args_t a, const segment_t &g, head_t &head,
                             const said_t &said, int wave) {
-    put_queries(w.stage, said, a, g, wave);
+    if constexpr (COPIES_Q)
+        copies_done<0>();
+    else
+        put_queries(w.stage, said, a, g, wave);
     show_lds();
     barrier();
     if constexpr (SCALED_Q)
@@ -122,6 +129,7 @@ KG_DEV void start_pairs(pairs_t &w, args_t a, const segment_t &g, head_t &head, 
         KG_UNROLL for (int n = 0; n < 4; n++) gate_begin(said.there + n, 4 * WAVE);
         show_lds();
     }
+    ask_for_queries(w, a, g, wave);
     barrier();
     w.next.page = page_of_lane(keys, w.next);
     KG_LOOP for (int slot = 0; slot < 2; slot++) bring_next(w, said, slot, head, keys);
