@@ -22,8 +22,8 @@
 namespace kg {
 
 constexpr int KEY_MATRICES = ceil_div(HEAD_DIM, 64), HALF_MATRICES = V_DIM / 128;
+constexpr int MOST_MATRICES = larger(HALF_MATRICES, KEY_MATRICES - HALF_MATRICES);
 constexpr bool BOXED = PAIRED && !BRINGERS && !SMALL_PAGE;
-static_assert(KEY_MATRICES - HALF_MATRICES <= WAVE, "a lane for each box of a block's half");
 typedef u32 weights_t[SET_BLOCKS_OF][4];
 
 // Of a set, those of a half: of the group that weighs it.
@@ -64,12 +64,12 @@ KG_DEV void copy_half(u8 *set, half_t half, u64 row_of_lane, int part) {
 static_assert(BOX_ROWS == TOK, "a box has a block's rows of a matrix");
 KG_DEV void bring_boxes(u8 *set, gate_t *there, half_t half, const bringer_t &b, int row,
                         const keys_t &keys, const u8 *map) {
-    int matrix = half.first + (int)lane_id();
-    if (lane_id() == 0) expect_boxes(there, (u32)(half.end - half.first), WAVE);
-    meet_wave();
-    if (matrix < half.end)
-        bring_box(set + matrix * MATRIX_OF_SET + b.part * (TOK * 128), there, map, matrix * 128,
-                  row, 0, (i32)inside_pool(keys, b.page));
+    if (!is_elected()) return;
+    set += half.first * MATRIX_OF_SET + b.part * (TOK * 128);
+    expect_boxes(there, (u32)(half.end - half.first), WAVE);
+    KG_UNROLL for (int n = 0; n < MOST_MATRICES; n++) if (half.first + n < half.end)
+        bring_box(set + n * MATRIX_OF_SET, there, map, (half.first + n) * 128, row, 0,
+                  (i32)inside_pool(keys, b.page));
 }
 
 // The wave's part of the next set, if there is one.
