@@ -22,8 +22,8 @@ KG_DEV void bring_box(u8 *lds, gate_t *there, const u8 *map, int column, int row
         u32 at = (u32)(lds - kg_ops->self()->lds) + (u32)n * 128;
         for (u32 piece = 0; piece < 8; piece++) {
             u8 *to = kg_ops->self()->lds + (at + (piece ^ at / 128 % 8) * 16);
-            bool inside = column + (int)piece * 16 < pool.columns && its < pool.page &&
-                          its_head < pool.heads;
+            bool inside =
+                column + (int)piece * 16 < pool.columns && its < pool.page && its_head < pool.heads;
             if (inside)
                 __builtin_memcpy(
                     to, from + its_head * pool.head_bytes + its * pool.row_bytes + piece * 16, 16);

@@ -1,7 +1,7 @@
 // Boxes: 16 rows of a page, or other rows, and 128 bytes of each, that the memory engine of sm_90
-// brings into LDS by itself, as a piece of a matrix (kg/attn/lds_nvidia.h). A map in memory says what the pool
-// is; the kernel writes it, from arguments alone, so all workgroups write the same. On the cpu
-// device boxes_cpu.h stands for this file.
+// brings into LDS by itself, as a piece of a matrix (kg/attn/lds_nvidia.h). A map in memory says
+// what the pool is; the kernel writes it, from arguments alone, so all workgroups write the same.
+// On the cpu device boxes_cpu.h stands for this file.
 // Source: PTX ISA, tensormap.replace, cp.async.bulk.tensor, mbarrier.expect_tx.
 #pragma once
 #include "kg/attn/lds_nvidia.h"
@@ -67,7 +67,8 @@ KG_DEV void bring_box(u8 *lds, gate_t *there, const u8 *map, int column, int row
                    "r"(gate_address(there))
                  : "memory");
 }
-// Before boxes of so many times 16 rows are asked for, and before all that `there` counts have arrived.
+// Before boxes of so many times 16 rows are asked for, and before all that `there` counts have
+// arrived.
 KG_DEV void expect_boxes(gate_t *there, u32 boxes) {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"
                  :

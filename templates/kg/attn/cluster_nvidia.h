@@ -88,8 +88,8 @@ struct parts_of_quad_t {
 };
 constexpr int PEER_BATCH = SENDS ? 1 : larger(smaller(4, 16 / (int)CLUSTER_SIZE), 1);
 KG_DEV void take_parts(parts_of_quad_t &p, const u8 *lds, int first, int n) {
-    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) take_part(
-        p.part[i], p.ml[i], lds, i, n - first, n / PEER_QUADS, n % PEER_QUADS * 4);
+    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++)
+        take_part(p.part[i], p.ml[i], lds, i, n - first, n / PEER_QUADS, n % PEER_QUADS * 4);
 }
 KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const parts_of_quad_t &p, int n) {
     int place = n / PEER_QUADS, dim = n % PEER_QUADS * 4;
@@ -136,8 +136,8 @@ KG_DEV void merge_in_cluster(args_t a, const segment_t &g, u32 slot, u8 *lds, in
             exists[i] = i == 0 || (at < end && row_exists(g, at / PEER_QUADS));
             take_parts(parts[i], lds, first, exists[i] ? at : n);
         }
-        KG_UNROLL for (int i = 0; i < PEER_BATCH; i++)
-            if (exists[i]) merge_peers(a, g, slot, parts[i], n + i * KG_WORKGROUP);
+        KG_UNROLL for (int i = 0; i < PEER_BATCH; i++) if (exists[i])
+            merge_peers(a, g, slot, parts[i], n + i * KG_WORKGROUP);
     }
     leave_parts(g);
 }

@@ -81,8 +81,7 @@ KG_DEV u32 lots_in(const lots_t &lots, const seq_t &s) { return s.items * pieces
 // All of the group.
 KG_DEV u32 count_narrow(args_t a, gates_t *gates, const lots_t &lots, int number) {
     u32 all = 0;
-    each_sequence(a, number,
-                  [&](const seq_t &s) { all += is_narrow(s) ? lots_in(lots, s) : 0; });
+    each_sequence(a, number, [&](const seq_t &s) { all += is_narrow(s) ? lots_in(lots, s) : 0; });
     gates->pieces[number] = wave_sum(all);
     meet_bringers();
     all = 0;

@@ -14,7 +14,7 @@ struct pool_t {
     int box_rows = BOX_ROWS, box_heads = 1;
 };
 constexpr int NO_ROW = 1 << 30; // of a box that is all zeros
-constexpr int MAP_BYTES = 128; // of what says so to a box
+constexpr int MAP_BYTES = 128;  // of what says so to a box
 static_assert(sizeof(pool_t) <= MAP_BYTES, "room for it on the cpu device");
 
 } // namespace kg

@@ -468,7 +468,7 @@ KG_DEV role_t role_of(const segment_t &g, int wave) {
     return role_t{group * WAVE_ROWS, wave / V_SPLIT % keys, wave % V_SPLIT, keys, group};
 }
 
-// Work that is drawn (kg/attn/lots_nvidia.h) has no cut; parts of an item have numbers of their own.
+// Work that is drawn (kg/attn/lots_nvidia.h) has no cut, and parts of an item their own numbers.
 KG_DEV bool is_drawn(cut_t c) { return RUNS_AHEAD && c.each == 0; }
 
 // The workgroups that share an item's keys; PARTED, or drawn: its parts.
