@@ -9,7 +9,7 @@
 namespace kg {
 
 constexpr u32 MOST_TOGETHER = 1000;
-constexpr u32 FEWEST = PAIRED ? (u32)smaller((int)FEWEST_TOGETHER, 3) : FEWEST_TOGETHER;
+constexpr u32 FEWEST = PAIRED ? 2 : FEWEST_TOGETHER; // a part of 64 rows is merged for long
 KG_DEV bool merge_together(u32 parts) {
     return MERGE_TOGETHER && parts >= FEWEST && parts <= MOST_TOGETHER;
 }
