@@ -185,11 +185,12 @@ KG_DEV void weigh_set(acc_t (&o)[T][O_TILES], const u32 (&p)[SET_BLOCKS][4], con
 // BRINGERS: what there is to draw (kg/attn/lots_nvidia.h), and what has been counted for that.
 struct lots_t {
     u32 all;    // 0: work is cut
-    u64 narrow; // share of sequences with few rows, in 2^-32, rounded up
-    u32 piece;  // blocks at most of a lot of such a sequence
+    u32 narrow; // of sequences with few rows
+    u64 share;  // of the first lots that these are, in 2^-32, rounded up
+    u32 piece;  // blocks at most of such a lot
 };
 struct account_t {
-    u32 units;               // of the line, if it is cut
+    u32 units, few;          // of the line, if it is cut; of narrow items
     u32 narrow, wide;        // items
     u32 least, least_narrow; // units that a workgroup has at least, if all of a kind are whole
 };

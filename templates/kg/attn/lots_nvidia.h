@@ -16,12 +16,12 @@ KG_DEV bool is_narrow(const seq_t &s) { return s.q_len * GROUP <= WAVE_ROWS; }
 
 // What all lanes of the group have counted. number: of the wave.
 KG_DEV account_t add_up(account_t x, account_t (&said)[KG_ATTN_BRINGERS], int number) {
-    said[number] = account_t{wave_sum(x.units), wave_sum(x.narrow), wave_sum(x.wide),
-                             wave_max(x.least), wave_max(x.least_narrow)};
+    said[number] = account_t{wave_sum(x.units), wave_sum(x.few),   wave_sum(x.narrow),
+                             wave_sum(x.wide),  wave_max(x.least), wave_max(x.least_narrow)};
     meet_bringers();
     x = said[0];
     KG_UNROLL for (int wave = 1; wave < BRINGERS; wave++) {
-        x.units += said[wave].units;
+        x.units += said[wave].units, x.few += said[wave].few;
         x.narrow += said[wave].narrow, x.wide += said[wave].wide;
         x.least = x.least > said[wave].least ? x.least : said[wave].least;
         if (said[wave].least_narrow > x.least_narrow) x.least_narrow = said[wave].least_narrow;
@@ -50,6 +50,7 @@ KG_DEV account_t account_of(args_t a, gates_t *gates, int number) {
         u32 least = s.items ? least_for(a, s) : 0;
         bool narrow = is_narrow(s) && least != ~0u;
         all.units += units_of(s, false);
+        all.few += narrow ? units_of(s, false) : 0;
         all.narrow += narrow ? s.items : 0;
         all.wide += narrow ? 0 : s.items;
         u32 of_narrow = narrow ? least : 0, of_wide = narrow ? 0 : least;
@@ -88,14 +89,22 @@ KG_DEV u32 count_narrow(args_t a, gates_t *gates, const lots_t &lots, int number
     KG_UNROLL for (int wave = 0; wave < BRINGERS; wave++) all += gates->pieces[wave];
     return all;
 }
+// Narrow lots come evenly among the others; where memory has time for them, among all but the last
+// of these, which are short.
+constexpr float LAST_WIDE = 0.4f;
+KG_DEV u32 last_wide(const account_t &t) {
+    bool waits = (u64)t.few * KV_BITS > (u64)(t.units - t.few) * 16;
+    return waits ? 0 : (u32)(t.wide * LAST_WIDE);
+}
 KG_DEV lots_t lots_of(args_t a, gates_t *gates, const account_t &t, int number) {
-    u32 each = divide(t.units, takers_of(a)), narrow = t.narrow;
-    lots_t lots = {0, 0, piece_for(a, t, each)};
+    u32 each = divide(t.units, takers_of(a));
+    lots_t lots = {0, t.narrow, 0, piece_for(a, t, each)};
     bool cuts = lots.piece != UNCUT;
     if (t.least > each || (t.least_narrow > each && !cuts)) return lots;
-    if (cuts) narrow = count_narrow(a, gates, lots, number);
-    lots.all = narrow + t.wide;
-    if (lots.all) lots.narrow = (((u64)narrow << 32) + lots.all - 1) / lots.all;
+    if (cuts) lots.narrow = count_narrow(a, gates, lots, number);
+    lots.all = lots.narrow + t.wide;
+    u32 first = lots.all - last_wide(t);
+    if (first) lots.share = (((u64)lots.narrow << 32) + first - 1) / first;
     return lots;
 }
 
@@ -105,9 +114,13 @@ struct lot_t {
     bool narrow;
     u32 index; // of its kind
 };
+KG_DEV u32 narrow_before(const lots_t &lots, u32 lot) {
+    u32 n = (u32)((u64)lot * lots.share >> 32);
+    return n < lots.narrow ? n : lots.narrow;
+}
 KG_DEV lot_t lot_at(const lots_t &lots, u32 lot) {
-    u32 before = (u32)((u64)lot * lots.narrow >> 32);
-    bool narrow = (u32)((u64)(lot + 1) * lots.narrow >> 32) > before;
+    u32 before = narrow_before(lots, lot);
+    bool narrow = narrow_before(lots, lot + 1) > before;
     return lot_t{narrow, narrow ? before : lot - before};
 }
 
