@@ -311,7 +311,8 @@ KG_DEV void attend_pairs(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], args_
         take_first(m, l, o, w, a, head, keys, said, at_t{block, g.block_end, time++});
     else take_second(m, l, o, w, a, head, keys, said, at_t{block, g.block_end, time++});
     barrier();
-    if (thread_id() == 0) KG_UNROLL for (int n = 0; n < 4; n++) gate_end(said.there + n);
+    said_t late = said_in(lds_again(stage - LDS_STAGE)); // no place is kept
+    if (thread_id() == 0) KG_UNROLL for (int n = 0; n < 4; n++) gate_end(late.there + n);
 }
 
 // Of a segment that has been gone through.
