@@ -192,6 +192,34 @@ static void test_drawn_work_is_done(void **state) {
     kgen_close(ctx);
 }
 
+/* One token over many keys beside two prompts: it is drawn in three pieces, which are merged. */
+#define PIECES                                                                               \
+    "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,waves=8,occ=1 | lens=2100,100,100 " \
+    "qlens=1,100,100 hkv=1"
+
+/* What is merged is NaN, not what stood there. */
+static void test_drawn_pieces_are_noticed(void **state) {
+    const kgen_open_options options = {.size = sizeof options, .device = "cpu:sm90"};
+    kgen_context *ctx;
+    rig r;
+    (void)state;
+    DO(kgen_open(&ctx, &options, &did));
+    make(&r, ctx, PIECES);
+    assert_fit(&r);
+    const kgen_tensor *out = &r.data.args.attn->out;
+    for (int i = 0; i < UNFIT; i++) {
+        unfit[i](&r);
+        launch(&r);
+        assert_int_equal(r.error[0], KGEN_ATTN_WORKSPACE);
+        for (int64_t n = 0; n < 2 * 64; n++)
+            assert_true(isnan(kgen__number_load(out->dtype, out->data, n)));
+        assert_int_equal(look(&r), KGEN_E_ARG);
+    }
+    assert_fit(&r);
+    unmake(&r);
+    kgen_close(ctx);
+}
+
 static void test_gdn_notices(void **state) {
     rig r;
     (void)state;
@@ -347,6 +375,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention_notices),
         cmocka_unit_test(test_drawn_work_is_done),
+        cmocka_unit_test(test_drawn_pieces_are_noticed),
         cmocka_unit_test(test_gdn_notices),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_two_streams),

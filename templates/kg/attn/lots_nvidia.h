@@ -65,9 +65,9 @@ constexpr bool CUTS_NARROW = !INVARIANT;
 constexpr u32 NARROW_UNITS = SOON_FEW ? FEW_UNITS : WAVES; // of a block
 constexpr u32 PIECES_EACH = ROWS / SLOT_ROWS, LEAST_PIECE = 1024 / TOK, UNCUT = 1 << 24;
 KG_DEV u32 piece_for(args_t a, const account_t &t, u32 each) {
-    constexpr u32 SLOTS_EACH = 2 * ROWS / SLOT_ROWS; // of which an item has one more than pieces
-    u32 slots = (SLOTS_EACH - PIECES_EACH) * takers_of(a);
-    if (!CUTS_NARROW || t.wide == 0 || t.narrow > slots || t.least_narrow <= each) return UNCUT;
+    constexpr u32 SLOTS_EACH = 2 * ROWS / SLOT_ROWS;
+    u32 most = (SLOTS_EACH - PIECES_EACH) * takers_of(a); // each item may have a short piece
+    if (!CUTS_NARROW || t.wide == 0 || t.narrow > most || t.least_narrow <= each) return UNCUT;
     u32 units = each / PIECES_EACH + 1;
     u32 piece = ((units << a.unit_shift) + NARROW_UNITS - 1) / NARROW_UNITS;
     if (piece < LEAST_PIECE) piece = LEAST_PIECE;

@@ -328,7 +328,7 @@ struct segment_t {
     sight_t see;          // keys of the row block
     int block, block_end; // key blocks [block, block_end), may be empty
     u32 item_start;       // first unit of the item; PARTED: place of its part 0's results
-    u32 item_end;         // behind its last unit with keys; drawn: its parts', and which of them
+    u32 item_end;         // behind its last unit with keys; drawn: both are numbers of its parts
     u32 next;             // first unit of the next item
     flag_t whole;
     bool shares; // units with keys: a few of them may hold no whole block, but count
