@@ -321,10 +321,12 @@ static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
 
 /* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
  * page's, and makes numbers of 8-bit codes that the hardware reads. Prefixes, scales of tokens,
- * codes of kept keys, and scores with a cap and a slope have no registers left. */
+ * codes of kept keys, and scores with a cap and a slope have no registers left, nor with a cap has
+ * the division by 7. */
 static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
+    int capped = s->softcap && (s->alibi || s->group % 7 == 0);
     int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1 && !s->cascade &&
-               s->head_dim <= 256 && v_dim_of(s) <= 256 && !(s->alibi && s->softcap);
+               s->head_dim <= 256 && v_dim_of(s) <= 256 && !capped;
     int boxes = phases[s->phase].dense || !is_small_page(s->page);
     int as_it_is = bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
     int codes = is_8bit(s->kv) && s->kv != KGEN_DTYPE_E4M3FNUZ &&
