@@ -87,8 +87,8 @@ KG_DEV void take_part(float (&part)[4], float (&ml)[2], const u8 *lds, u32 rank,
 struct parts_of_quad_t {
     float part[CLUSTER_SIZE][4], ml[CLUSTER_SIZE][2];
 };
-constexpr int PEER_BATCH =
-    SENDS || OCCUPANCY > 1 ? 1 : larger(smaller(4, 16 / (int)CLUSTER_SIZE), 1);
+constexpr int PEER_BATCH = SENDS || OCCUPANCY > 1 ? 1
+                                                  : larger(smaller(4, 16 / (int)CLUSTER_SIZE), 1);
 KG_DEV void take_parts(parts_of_quad_t &p, const u8 *lds, int first, int n) {
     KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++)
         take_part(p.part[i], p.ml[i], lds, i, n - first, n / PEER_QUADS, n % PEER_QUADS * 4);
