@@ -120,6 +120,23 @@ static void (*const unfit[])(rig *) = {fill_random, fill_zeros, fill_ones,
                                        fill_old,    fill_half,  abort_launch};
 enum { UNFIT = sizeof unfit / sizeof unfit[0] };
 
+/* Right before and after; in each unfit workspace a launch leaves what `assert_left` wants, if any,
+ * and the host learns of it. */
+static void assert_each_noticed(kgen_context *ctx, const char *line, void (*assert_left)(rig *)) {
+    rig r;
+    make(&r, ctx, line);
+    assert_fit(&r);
+    for (int i = 0; i < UNFIT; i++) {
+        unfit[i](&r);
+        launch(&r);
+        if (assert_left) assert_left(&r);
+        assert_int_equal(look(&r), KGEN_E_ARG);
+        assert_non_null(strstr(did.text, "a launch found it damaged"));
+    }
+    assert_fit(&r);
+    unmake(&r);
+}
+
 /* Rows of shared sequences are NaN, not what stood there; the others are right. */
 static void assert_noticed(const rig *r) {
     const kgen_tensor *out = &r->data.args.attn->out, *lse = &r->data.args.attn->lse;
@@ -170,25 +187,21 @@ static void test_attention_notices(void **state) {
     "attn:phase=extend,d=64,g=2,page=16,layout=nhd,lse=1,waves=8,occ=1 | lens=60,40,20 " \
     "qlens=60,20,1 hkv=60"
 
-/* Whatever stood there, each item is computed. */
-static void test_drawn_work_is_done(void **state) {
+static void open_drawn(kgen_context **ctx) {
     const kgen_open_options options = {.size = sizeof options, .device = "cpu:sm90"};
+    DO(kgen_open(ctx, &options, &did));
+}
+
+/* Whatever stood there, each item is computed. */
+static void assert_done(rig *r) {
+    if (!is_right(r)) fail_msg("%s (seed %" PRIu64 ")", did.text, seed);
+    assert_int_equal((r->error[0] | r->error[1] | r->error[2]), KGEN_ATTN_WORKSPACE);
+}
+static void test_drawn_work_is_done(void **state) {
     kgen_context *ctx;
-    rig r;
     (void)state;
-    DO(kgen_open(&ctx, &options, &did));
-    make(&r, ctx, DRAWN);
-    assert_fit(&r);
-    for (int i = 0; i < UNFIT; i++) {
-        unfit[i](&r);
-        launch(&r);
-        if (!is_right(&r)) fail_msg("%s (seed %" PRIu64 ")", did.text, seed);
-        assert_int_equal((r.error[0] | r.error[1] | r.error[2]), KGEN_ATTN_WORKSPACE);
-        assert_int_equal(look(&r), KGEN_E_ARG);
-        assert_non_null(strstr(did.text, "a launch found it damaged"));
-    }
-    assert_fit(&r);
-    unmake(&r);
+    open_drawn(&ctx);
+    assert_each_noticed(ctx, DRAWN, assert_done);
     kgen_close(ctx);
 }
 
@@ -198,41 +211,23 @@ static void test_drawn_work_is_done(void **state) {
     "qlens=1,100,100 hkv=1"
 
 /* What is merged is NaN, not what stood there. */
+static void assert_unmerged(rig *r) {
+    const kgen_tensor *out = &r->data.args.attn->out;
+    assert_int_equal(r->error[0], KGEN_ATTN_WORKSPACE);
+    for (int64_t n = 0; n < 2 * 64; n++)
+        assert_true(isnan(kgen__number_load(out->dtype, out->data, n)));
+}
 static void test_drawn_pieces_are_noticed(void **state) {
-    const kgen_open_options options = {.size = sizeof options, .device = "cpu:sm90"};
     kgen_context *ctx;
-    rig r;
     (void)state;
-    DO(kgen_open(&ctx, &options, &did));
-    make(&r, ctx, PIECES);
-    assert_fit(&r);
-    const kgen_tensor *out = &r.data.args.attn->out;
-    for (int i = 0; i < UNFIT; i++) {
-        unfit[i](&r);
-        launch(&r);
-        assert_int_equal(r.error[0], KGEN_ATTN_WORKSPACE);
-        for (int64_t n = 0; n < 2 * 64; n++)
-            assert_true(isnan(kgen__number_load(out->dtype, out->data, n)));
-        assert_int_equal(look(&r), KGEN_E_ARG);
-    }
-    assert_fit(&r);
-    unmake(&r);
+    open_drawn(&ctx);
+    assert_each_noticed(ctx, PIECES, assert_unmerged);
     kgen_close(ctx);
 }
 
 static void test_gdn_notices(void **state) {
-    rig r;
     (void)state;
-    make(&r, contexts[0], GDN);
-    assert_fit(&r);
-    for (int i = 0; i < UNFIT; i++) {
-        unfit[i](&r);
-        launch(&r);
-        assert_int_equal(look(&r), KGEN_E_ARG);
-        assert_non_null(strstr(did.text, "a launch found it damaged"));
-    }
-    assert_fit(&r);
-    unmake(&r);
+    assert_each_noticed(contexts[0], GDN, NULL);
 }
 
 /* ---- the host's look --------------------------------------------------------- */

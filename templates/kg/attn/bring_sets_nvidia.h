@@ -66,14 +66,6 @@ KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
 // A wave brings a block of a set in each of its turns. Values that no row sees are zeros, for they
 // are weighed with zeros; of a block with some of these each row comes by itself, the others of
 // which are those that are seen. Scores of keys that nobody sees may be anything.
-enum rows_seen_t { SEEN_NONE = 0, SEEN_PART = 1, SEEN_ALL = 2 };
-KG_DEV rows_seen_t seen_of(const keys_t &keys, int start) {
-    int last = start + TOK - 1;
-    bool kept = KEEP != 0 && start < keys.keep;
-    if (start > keys.last || (last < keys.first && !kept)) return SEEN_NONE;
-    bool behind = start >= keys.first || (kept && start + TOK <= keys.keep);
-    return behind && last <= keys.last ? SEEN_ALL : SEEN_PART;
-}
 KG_DEV const u8 *row_of_token(const cache_t &c, const keys_t &keys, i32 page, int token,
                               int start) {
     if constexpr (DENSE) return c.rows + inside_pool(keys, page_number(keys, token)) * c.page_bytes;
@@ -98,9 +90,7 @@ KG_DEV void copy_block(u8 *to, const cache_t &c, const keys_t &keys, i32 page, i
 
 // Where a block's first row lies in its page, whether or not it is seen.
 KG_DEV int row_of_block(const keys_t &keys, int start) {
-    if constexpr (DENSE) return keys.dense + start;
-    int page = PAGE == PAGE_X16 ? keys.page : PAGE;
-    return start - page_index(keys, clamp_token(keys, start)) * page;
+    return DENSE ? keys.dense + start : start - page_start(keys, start);
 }
 template <int PIECES>
 KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, i32 page, int row, int block) {

@@ -206,7 +206,7 @@ struct gates_t {
     u32 drawn[2];                                           // the next lot, by turns
     lots_t lots;
     account_t accounts[KG_ATTN_BRINGERS]; // of each wave that brings
-    u32 pieces[KG_ATTN_BRINGERS];
+    u32 pieces[KG_ATTN_BRINGERS];         // the same, once it is known how long they are
 };
 KG_DEV gates_t *gates_of(u8 *lds) { return (gates_t *)(lds + LDS_GATES); }
 static_assert(!BRINGERS || (SLOTS <= 3 && SETS.slots <= 3), "a gate a slot");

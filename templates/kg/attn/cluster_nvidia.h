@@ -96,16 +96,15 @@ KG_DEV void take_parts(parts_of_quad_t &p, const u8 *lds, int first, int n) {
 KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const parts_of_quad_t &p, int n) {
     int place = n / PEER_QUADS, dim = n % PEER_QUADS * 4;
     row_t row = row_at(g, place);
-    const auto &part = p.part;
-    const auto &ml = p.ml;
     float x[4] = {0, 0, 0, 0};
     sums_t total = {-INFINITE, 0.0f};
-    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) total.maximum = fmax(total.maximum, ml[i][0]);
+    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) total.maximum =
+        fmax(total.maximum, p.ml[i][0]);
     float top = total.maximum;
     KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) {
-        float w = weight(ml[i][0], top);
-        total.sum += ml[i][1] * w;
-        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * part[i][j];
+        float w = weight(p.ml[i][0], top);
+        total.sum += p.ml[i][1] * w;
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * p.part[i][j];
     }
     pass_quad(a, g, row, slot, place, dim, x, [&] { return factor_of_row(a, g, row, total); });
     if (dim == 0) pass_sum(a, g, row, slot, place, total);

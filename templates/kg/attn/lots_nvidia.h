@@ -3,8 +3,8 @@
 // through is merged. Where items are short beside the work of a workgroup, or get short towards the
 // end, as row blocks under a causal mask do, they stay whole: these are lots, the longest of a
 // sequence first, and who is done draws the next. Lots of sequences with few rows (narrow), as
-// those of decodes, come in the proportion in which there are of them, so that memory and products
-// are busy at the same time.
+// those of decodes, come between the others (wide), so that memory and products are busy at the
+// same time; items of these that are too long are lots in pieces.
 #pragma once
 #include "kg/attn/bring_sets_nvidia.h"
 
@@ -13,6 +13,8 @@ namespace kg {
 KG_DEV bool is_narrow(const seq_t &s) { return s.q_len * GROUP <= WAVE_ROWS; }
 
 // --- what there is to draw ------------------------------------------------------------
+
+KG_DEV u32 more(u32 a, u32 b) { return a > b ? a : b; }
 
 // What all lanes of the group have counted. number: of the wave.
 KG_DEV account_t add_up(account_t x, account_t (&said)[KG_ATTN_BRINGERS], int number) {
@@ -23,8 +25,8 @@ KG_DEV account_t add_up(account_t x, account_t (&said)[KG_ATTN_BRINGERS], int nu
     KG_UNROLL for (int wave = 1; wave < BRINGERS; wave++) {
         x.units += said[wave].units, x.few += said[wave].few;
         x.narrow += said[wave].narrow, x.wide += said[wave].wide;
-        x.least = x.least > said[wave].least ? x.least : said[wave].least;
-        if (said[wave].least_narrow > x.least_narrow) x.least_narrow = said[wave].least_narrow;
+        x.least = more(x.least, said[wave].least);
+        x.least_narrow = more(x.least_narrow, said[wave].least_narrow);
     }
     return x;
 }
@@ -47,15 +49,14 @@ template <class F> KG_DEV void each_sequence(args_t a, int number, const F &coun
 KG_DEV account_t account_of(args_t a, gates_t *gates, int number) {
     account_t all = {};
     each_sequence(a, number, [&](const seq_t &s) {
-        u32 least = s.items ? least_for(a, s) : 0;
-        bool narrow = is_narrow(s) && least != ~0u;
-        all.units += units_of(s, false);
-        all.few += narrow ? units_of(s, false) : 0;
+        u32 least = s.items ? least_for(a, s) : 0, units = units_of(s, false);
+        bool narrow = is_narrow(s) && least != ~0u; // else nothing is drawn
+        all.units += units;
+        all.few += narrow ? units : 0;
         all.narrow += narrow ? s.items : 0;
         all.wide += narrow ? 0 : s.items;
-        u32 of_narrow = narrow ? least : 0, of_wide = narrow ? 0 : least;
-        all.least_narrow = all.least_narrow > of_narrow ? all.least_narrow : of_narrow;
-        all.least = all.least > of_wide ? all.least : of_wide;
+        all.least = more(all.least, narrow ? 0 : least);
+        all.least_narrow = more(all.least_narrow, narrow ? least : 0);
     });
     return add_up(all, gates->accounts, number);
 }
@@ -70,8 +71,7 @@ KG_DEV u32 piece_for(args_t a, const account_t &t, u32 each) {
     if (!CUTS_NARROW || t.wide == 0 || t.narrow > most || t.least_narrow <= each) return UNCUT;
     u32 units = each / PIECES_EACH + 1;
     u32 piece = ((units << a.unit_shift) + NARROW_UNITS - 1) / NARROW_UNITS;
-    if (piece < LEAST_PIECE) piece = LEAST_PIECE;
-    return (piece + SET_BLOCKS - 1) / SET_BLOCKS * SET_BLOCKS;
+    return (more(piece, LEAST_PIECE) + SET_BLOCKS - 1) / SET_BLOCKS * SET_BLOCKS;
 }
 KG_DEV u32 pieces_of(const lots_t &lots, const seq_t &s) {
     if (!CUTS_NARROW || !is_narrow(s)) return 1;
@@ -181,7 +181,7 @@ KG_DEV u32 draw_lot(args_t a, const work_t &w) {
     return w.unit + takers;
 }
 
-// Row blocks with the most keys first, of as many heads at a time as the L2 has room for.
+// Item n: row blocks with the most keys first, of as many heads at a time as the L2 has room for.
 KG_DEV void place_item(segment_t &g, args_t a, const seq_t &s, u32 n) {
     constexpr float ROOM = 16 << 20, TOKEN_BYTES = (HEAD_DIM + V_DIM) * KV_BITS / 8;
     int row_blocks = row_blocks_of(s.q_len);
@@ -195,32 +195,31 @@ KG_DEV void place_item(segment_t &g, args_t a, const seq_t &s, u32 n) {
     g.kv_head = first + (int)rest - turn * heads;
 }
 
-// Piece by piece of all heads, which are neighbours in memory.
-KG_DEV void place_piece(segment_t &g, args_t a, u32 n, u32 pieces, u32 seq_start) {
-    u32 piece = divide(n, (u32)a.kv_heads);
+// Of the item, which has as many lots as pieces.
+KG_DEV void take_piece(segment_t &g, u32 piece, u32 pieces, u32 first_lot) {
     u32 all = (u32)(g.block_end - g.block);
-    int each = (int)divide(all + pieces - 1, pieces);
-    each = ceil_div(each, SET_BLOCKS) * SET_BLOCKS;
-    g.row_block = 0;
-    g.kv_head = (int)(n - piece * (u32)a.kv_heads);
+    int each = ceil_div((int)divide(all + pieces - 1, pieces), SET_BLOCKS) * SET_BLOCKS;
     g.block += (int)piece * each;
     g.block_end = smaller(g.block + each, g.block_end);
-    g.item_start = seq_start + (u32)g.kv_head * pieces;
+    g.item_start = first_lot;
     g.item_end = g.item_start + pieces;
     g.part = g.item_start + piece;
     g.whole = false;
 }
+// A sequence's items, and piece by piece of all heads, which are neighbours in memory.
 KG_DEV segment_t segment_of_lot(const work_t &w, args_t a, const lots_t &lots) {
     segment_t g;
     u32 n = lot_at(lots, w.unit).index - w.seq_start, pieces = pieces_of(lots, w.seq);
-    place_item(g, a, w.seq, pieces > 1 ? 0 : n);
+    u32 piece = pieces > 1 ? divide(n, w.seq.items) : 0;
+    n -= piece * w.seq.items;
+    place_item(g, a, w.seq, n);
     g.seq = w.seq;
     g.see = sight_of(a, w.seq, g.row_block);
     g.block = first_block(a, g.see.first);
     g.block_end = g.block + (int)blocks_in(a, g.see);
     g.item_start = g.item_end = g.next = g.part = 0;
     g.whole = g.shares = true;
-    if (pieces > 1) place_piece(g, a, n, pieces, w.seq_start);
+    if (pieces > 1) take_piece(g, piece, pieces, w.seq_start + n * pieces);
     return g;
 }
 

@@ -88,11 +88,15 @@ KG_DEV void load_ids(ids_t &ids, const keys_t &keys, int start) {
         SHARED_ID ? ids.k[0] : page_number(keys, start + TPL * grp + n);
 }
 
-// Slot of `token` in the page that holds `anchor`, clamped to visible tokens.
+// First token of the page that holds `anchor`, clamped to visible tokens.
+KG_DEV int page_start(const keys_t &keys, int anchor) {
+    int page = PAGE == PAGE_X16 ? keys.page : PAGE;
+    return page_index(keys, clamp_token(keys, anchor)) * page;
+}
+// Slot of `token` in that page, clamped like it.
 KG_DEV int slot_of(const keys_t &keys, int token, int anchor) {
     if constexpr (SMALL_PAGE) return clamp_token(keys, token) % (SMALL_PAGE ? PAGE : 1);
-    int page = PAGE == PAGE_X16 ? keys.page : PAGE;
-    return clamp_token(keys, token) - page_index(keys, clamp_token(keys, anchor)) * page;
+    return clamp_token(keys, token) - page_start(keys, anchor);
 }
 
 // BY_PAGE: the sixteen tokens at `start`, or the nearest of which some are visible. What is not

@@ -1,6 +1,7 @@
-// A pool of pages as boxes are brought out of it (kg/attn/boxes_nvidia.h), and how large they are.
+// A pool of pages as boxes are brought out of it (kg/attn/boxes_nvidia.h), how large they are, and
+// of which blocks.
 #pragma once
-#include "kg/core/types.h"
+#include "kg/attn/page.h"
 
 namespace kg {
 
@@ -16,5 +17,15 @@ struct pool_t {
 constexpr int NO_ROW = 1 << 30; // of a box that is all zeros
 constexpr int MAP_BYTES = 128;  // of what says so to a box
 static_assert(sizeof(pool_t) <= MAP_BYTES, "room for it on the cpu device");
+
+// What rows see of the block at `start`.
+enum rows_seen_t { SEEN_NONE = 0, SEEN_PART = 1, SEEN_ALL = 2 };
+KG_DEV rows_seen_t seen_of(const keys_t &keys, int start) {
+    int last = start + TOK - 1;
+    bool kept = KEEP != 0 && start < keys.keep;
+    if (start > keys.last || (last < keys.first && !kept)) return SEEN_NONE;
+    bool behind = start >= keys.first || (kept && start + TOK <= keys.keep);
+    return behind && last <= keys.last ? SEEN_ALL : SEEN_PART;
+}
 
 } // namespace kg

@@ -9,9 +9,9 @@
 namespace kg {
 
 constexpr u32 MOST_TOGETHER = 1000;
-constexpr u32 FEWEST = PAIRED ? 2 : FEWEST_TOGETHER; // a part of 64 rows is merged for long
+constexpr u32 FEWEST_PARTS = PAIRED ? 2 : FEWEST_TOGETHER; // a part of 64 rows is merged for long
 KG_DEV bool merge_together(u32 parts) {
-    return MERGE_TOGETHER && parts >= FEWEST && parts <= MOST_TOGETHER;
+    return MERGE_TOGETHER && parts >= FEWEST_PARTS && parts <= MOST_TOGETHER;
 }
 
 struct tally_t {

@@ -492,7 +492,7 @@ KG_DEV u32 partial_slot(cut_t cut, u32 part, u32 item_start) {
     if constexpr (PARTED) return item_start + part;
     if (is_drawn(cut)) return part;
     u32 slot = 2 * part + (cut_start(cut, part) < item_start);
-    if constexpr (RUNS_AHEAD) slot *= ROWS / SLOT_ROWS;
+    slot *= ROWS / SLOT_ROWS;
     return is_sided(cut) ? slot * ROW_BLOCKS + side_of(cut) : slot;
 }
 

@@ -51,12 +51,14 @@ static_assert(LDS.flag >= ROWS * 16, "tops of four waves");
 
 // --- queries ------------------------------------------------------------------------
 
-// 8 columns of a row.
+// Of 8 columns of a row, as they are.
+KG_DEV u32 offset_of_columns(int row, u32 piece) {
+    return piece / 8 * Q_MATRIX + (u32)row * 128 + (piece ^ (u32)row) % 8 * 16;
+}
 KG_DEV void put_columns(u8 *queries, int row, u32 piece, const u32 *w) {
     if (CODES && (!BLOCKED || (int)piece * 8 < V_DIM))
         return put_turned_columns(queries, row, piece, w);
-    u8 *at = queries + piece / 8 * Q_MATRIX + row * 128 + ((piece ^ (u32)row) % 8) * 16;
-    *(line_t *)at = line_t{{w[0], w[1], w[2], w[3]}};
+    *(line_t *)(queries + offset_of_columns(row, piece)) = line_t{{w[0], w[1], w[2], w[3]}};
 }
 
 // Row tile `t`, by one wave.
@@ -74,17 +76,17 @@ KG_DEV void put_queries(u8 *queries, const said_t &said, args_t a, const segment
     }
 }
 
-// Of 64 rows, as they are, eight by each wave: past the registers, while pages are looked up.
+// Of 64 rows, as they are, some by each wave: past the registers, while pages are looked up.
 constexpr bool COPIES_Q = PAIRED && !SCALED_Q;
 KG_DEV void copy_queries(u8 *queries, args_t a, const segment_t &g, int wave) {
-    constexpr int Q_PIECES = HEAD_DIM / 8, EACH = ROWS / 8;
+    constexpr int Q_PIECES = HEAD_DIM / 8, EACH = ROWS / ALL_WAVES;
     KG_LOOP for (int row = wave * EACH; row < (wave + 1) * EACH; row++) {
         const u8 *from = q_row(a, g, row);
         bool exists = row_exists(g, row);
         KG_UNROLL for (int n = 0; n < Q_PIECES; n += WAVE) {
             int piece = n + (int)lane_id();
             if (piece >= Q_PIECES) break;
-            u8 *to = queries + piece / 8 * Q_MATRIX + row * 128 + (piece ^ row) % 8 * 16;
+            u8 *to = queries + offset_of_columns(row, (u32)piece);
             if (exists)
                 copy_16(to, from + piece * 16);
             else

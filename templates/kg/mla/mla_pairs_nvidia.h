@@ -76,10 +76,11 @@ KG_DEV void bring_boxes(u8 *set, gate_t *there, half_t half, const bringer_t &b,
 KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const head_t &h,
                        const keys_t &keys, const u8 *map) {
     if (b.block >= b.end) return;
-    int start = block_start(keys, b.block + b.part), last = start + TOK - 1;
-    bool none = start > keys.last || last < keys.first;
-    if (BOXED && (none || (start >= keys.first && last <= keys.last))) {
-        bring_boxes(set, there, half, b, none ? NO_ROW : slot_of(keys, start, start), keys, map);
+    int start = block_start(keys, b.block + b.part);
+    rows_seen_t seen = seen_of(keys, start);
+    if (BOXED && seen != SEEN_PART) {
+        int row = seen == SEEN_NONE ? NO_ROW : slot_of(keys, start, start);
+        bring_boxes(set, there, half, b, row, keys, map);
     } else {
         copy_half(set, half, cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end)),
                   b.part);
