@@ -214,10 +214,16 @@ static int32_t aside_bytes(const kgen_mla_spec *s, const kgen_target *target) {
     return kg_attn_aside_bytes(crowded, tiles, s->waves, 16 / bytes, target->wave_size);
 }
 
-/* Of rows that others of the cluster read, as they lie where waves met. */
+/* Of rows that others of the cluster read, or are sent, as they lie where waves met. */
+static int sends_rows(const kgen_mla_spec *s) {
+    return kg_attn_sends_rows(kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS), s->cluster);
+}
 static int32_t peer_bytes(const kgen_mla_spec *s) {
     int32_t rows = kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS);
-    return s->cluster ? kg_attn_peer_bytes(rows, s->latent + KG_ATTN_ROUND_PAD) : 0;
+    int32_t stride = s->latent + KG_ATTN_ROUND_PAD;
+    if (sends_rows(s))
+        return rows * stride * 4 + kg_attn_inbox_of(rows, s->latent, s->cluster).bytes;
+    return s->cluster ? kg_attn_peer_bytes(rows, stride) : 0;
 }
 
 /* Rows as matrices; or a block of keys, and each wave's scores of it. */
@@ -242,7 +248,8 @@ static int32_t lds_of(const kgen_mla_spec *s, const kgen_target *target, int dir
                                      kg_attn_round_most(target->isa == KGEN_ISA_SM90));
     int32_t align = isa->matrices ? KG_ATTN_SWIZZLE : 1;
     int32_t stage = ceil_div(lds.round, align) * align;
-    return larger(lds.bytes, stage + stage_needed(s, target, direct)) +
+    int32_t turns = isa->matrices && sends_rows(s) ? kg_attn_turn_bytes(s->waves) : 0;
+    return larger(lds.bytes, stage + stage_needed(s, target, direct)) + turns +
            (s->waves + bringers_of(s, target)) * (isa->matrices ? KG_ATTN_STAGED_PARK_BYTES
                                                   : is_crowded(s, direct) ? KG_ATTN_PARK_BYTES
                                                                           : 0);

@@ -265,6 +265,9 @@ KG_SHAPE int kg_attn_peer_bytes(int rows, int floats) { return rows * (floats * 
 
 /* Or what all of a cluster send to the one that merges: quads of values, of which a workgroup
  * merges `quads` of each, and sums of all rows. */
+/* Of latent attention, whose inbox lies behind the rows that are sent: where it has room. Two read
+ * each other's rows as soon. */
+KG_SHAPE int kg_attn_sends_rows(int rows, int cluster) { return rows < 64 && cluster > 2; }
 typedef struct kg_attn_inbox {
     int quads;
     int sums; /* offset */

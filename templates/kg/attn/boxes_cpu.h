@@ -15,15 +15,16 @@ KG_DEV void bring_box(u8 *lds, gate_t *there, const u8 *map, int column, int row
                       i32 page) {
     pool_t pool;
     __builtin_memcpy(&pool, map, sizeof pool);
-    const u8 *from = pool.rows + page * pool.page_bytes + column;
+    bool exists = (u32)page < (u32)pool.pages;
+    const u8 *from = pool.rows + (exists ? page : 0) * pool.page_bytes + column;
     int rows = pool.box_rows * pool.box_heads;
     for (int n = 0; n < rows; n++) {
         int its = row + n % pool.box_rows, its_head = head + n / pool.box_rows;
         u32 at = (u32)(lds - kg_ops->self()->lds) + (u32)n * 128;
         for (u32 piece = 0; piece < 8; piece++) {
             u8 *to = kg_ops->self()->lds + (at + (piece ^ at / 128 % 8) * 16);
-            bool inside =
-                column + (int)piece * 16 < pool.columns && its < pool.page && its_head < pool.heads;
+            bool inside = exists && column + (int)piece * 16 < pool.columns && its < pool.page &&
+                          its_head < pool.heads;
             if (inside)
                 __builtin_memcpy(
                     to, from + its_head * pool.head_bytes + its * pool.row_bytes + piece * 16, 16);

@@ -57,7 +57,7 @@ KG_DEV void read_map(const u8 *map) {
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map) : "memory");
 }
 
-// A box of the lane's: from byte `column` of its rows on. Rows outside the pool are zeros.
+// A box of the lane's: from byte `column` of its rows on. What lies outside the pool is zeros.
 KG_DEV void bring_box(u8 *lds, gate_t *there, const u8 *map, int column, int row, int head,
                       i32 page) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "

@@ -65,7 +65,8 @@ KG_DEV half_t values_half(const ring_t &r, u32 set) {
 template <int PIECES>
 KG_DEV void bring_raw(const half_t &half, const cache_t &c, const keys_t &keys, i32 page, int block,
                       int wave) {
-    bring_half<PIECES>(half.raw, half.raw_there, c, keys, page, block, wave);
+    bring_blocks<PIECES>(half.raw, half.raw_there, c, keys, places_of(keys, page, block, wave),
+                         page, block, wave);
 }
 template <int PIECES> KG_DEV void convert_half(const half_t &half, u32 set, int wave) {
     gate_await(half.raw_there, set / RAW_SLOTS);

@@ -63,9 +63,9 @@ KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
     KG_UNROLL for (int n = 0; n < (BOXES_Q ? 3 : 2); n++) read_map(map_of(a, n));
 }
 
-// A wave brings a block of a set in each of its turns. Values that no row sees are zeros, for they
-// are weighed with zeros; of a block with some of these each row comes by itself, the others of
-// which are those that are seen. Scores of keys that nobody sees may be anything.
+// Values that no row sees are zeros, for they are weighed with zeros; of a block with some of these
+// each row comes by itself, the others of which are those that are seen. Scores of keys that nobody
+// sees may be anything.
 KG_DEV const u8 *row_of_token(const cache_t &c, const keys_t &keys, i32 page, int token,
                               int start) {
     if constexpr (DENSE) return c.rows + inside_pool(keys, page_number(keys, token)) * c.page_bytes;
@@ -88,56 +88,85 @@ KG_DEV void copy_block(u8 *to, const cache_t &c, const keys_t &keys, i32 page, i
     }
 }
 
-// Where a block's first row lies in its page, whether or not it is seen.
-KG_DEV int row_of_block(const keys_t &keys, int start) {
-    return DENSE ? keys.dense + start : start - page_start(keys, start);
+// Who multiplies waits for instructions that others are issued: lanes find a wave's blocks at once.
+constexpr u32 ALL_TURNS = (1u << TURNS) - 1;
+// Lane n has that of the n'th turn's.
+KG_DEV int start_of_turn(const keys_t &keys, int block, int wave) {
+    int turn = smaller((int)opaque(lane_id()), TURNS - 1); // no register waits for it
+    return first_token(keys, block, wave + turn * BRINGERS);
 }
-template <int PIECES>
-KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, i32 page, int row, int block) {
-    KG_UNROLL for (int matrix = 0; matrix < ceil_div(PIECES, 8); matrix++)
-        bring_box(to + matrix * MATRIX_BYTES + block * (TOK * 128), there, c.map, matrix * 128, row,
-                  c.head, page);
-}
-// A wave's part of a set, keys or values; lane n has the page of the n'th turn.
-template <int PIECES>
-KG_DEV void bring_blocks(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
-                         int block, int wave) {
-    int row[TURNS];
-    i32 its[TURNS];
-    u32 boxed = 0;
-    KG_UNROLL for (int n = 0; n < TURNS; n++) {
-        int start = first_token(keys, block, wave + n * BRINGERS);
-        rows_seen_t seen = seen_of(keys, start);
-        its[n] = DENSE ? 0 : (i32)inside_pool(keys, (i32)shuffle((u32)page, (u32)n));
-        row[n] = seen == SEEN_NONE ? NO_ROW : row_of_block(keys, start);
-        boxed |= (u32)(!c.weighed || seen != SEEN_PART) << n;
-    }
-    if (is_elected()) {
-        expect_boxes(there, bit_count(boxed) * ceil_div(PIECES, 8));
-        KG_UNROLL for (int n = 0; n < TURNS; n++) if (boxed >> n & 1)
-            bring_boxes<PIECES>(to, there, c, its[n], row[n], wave + n * BRINGERS);
-    }
-    if (boxed == (1u << TURNS) - 1) return;
-    KG_LOOP for (int n = 0; n < TURNS; n++) if (!(boxed >> n & 1)) copy_block<PIECES>(
-        to, c, keys, (i32)shuffle((u32)page, (u32)n), block, wave + n * BRINGERS);
+KG_DEV i32 page_of_turn(const keys_t &keys, int block, int wave) {
+    return page_number(keys, start_of_turn(keys, block, wave));
 }
 
-// Lane n has that of the wave's n'th turn.
-KG_DEV i32 page_of_turn(const keys_t &keys, int block, int wave) {
-    int turn = smaller((int)lane_id(), TURNS - 1);
-    return page_number(keys, first_token(keys, block, wave + turn * BRINGERS));
+// Where they are in the pool, each with the lane of its turn; what no row sees lies outside. A page
+// of one block has its rows from the first on.
+constexpr bool ROW_IS_KNOWN = !DENSE && PAGE == TOK;
+struct places_t {
+    i32 page;
+    int row;
+    u32 in_part; // a bit for each of which only some rows are seen
+};
+// page: as page_of_turn has it.
+KG_DEV places_t places_of(const keys_t &keys, i32 page, int block, int wave) {
+    int start = start_of_turn(keys, block, wave);
+    rows_seen_t seen = seen_of(keys, start);
+    i32 its = DENSE ? 0 : (i32)inside_pool(keys, page);
+    int row = DENSE ? keys.dense + start : ROW_IS_KNOWN ? 0 : start - page_start(keys, start);
+    return {seen == SEEN_NONE ? NO_PAGE : its, row, (u32)ballot(seen == SEEN_PART) & ALL_TURNS};
+}
+KG_DEV places_t place_of_turn(const places_t &p, int turn) {
+    return {(i32)shuffle((u32)p.page, (u32)turn),
+            ROW_IS_KNOWN ? 0 : (int)shuffle((u32)p.row, (u32)turn), 0};
 }
 template <int PIECES>
-KG_DEV void bring_half(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys, i32 page,
-                       int block, int wave) {
-    bring_blocks<PIECES>(to, there, c, keys, page, block, wave);
+KG_DEV void bring_block(u8 *to, gate_t *there, const cache_t &c, const places_t &its, int block) {
+    KG_UNROLL for (int matrix = 0; matrix < ceil_div(PIECES, 8); matrix++)
+        bring_box(to + matrix * MATRIX_BYTES + block * (TOK * 128), there, c.map, matrix * 128,
+                  its.row, c.head, its.page);
+}
+// A wave's part of a set, all in boxes.
+template <int PIECES>
+KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, const places_t &p, int wave) {
+    places_t its[TURNS];
+    KG_UNROLL for (int n = 0; n < TURNS; n++) its[n] = place_of_turn(p, n);
+    if (!is_elected()) return;
+    expect_boxes(there, TURNS * ceil_div(PIECES, 8), WAVE);
+    KG_UNROLL for (int n = 0; n < TURNS; n++)
+        bring_block<PIECES>(to, there, c, its[n], wave + n * BRINGERS);
+}
+// Of values: seldom.
+template <int PIECES>
+KG_DEV void bring_in_part(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys,
+                          const places_t &p, i32 page, int block, int wave) {
+    bool speaks = is_elected();
+    if (speaks) expect_boxes(there, (TURNS - bit_count(p.in_part)) * ceil_div(PIECES, 8));
+    KG_LOOP for (int n = 0; n < TURNS; n++) {
+        places_t its = place_of_turn(p, n);
+        if (p.in_part >> n & 1)
+            copy_block<PIECES>(to, c, keys, (i32)shuffle((u32)page, (u32)n), block,
+                               wave + n * BRINGERS);
+        else if (speaks)
+            bring_block<PIECES>(to, there, c, its, wave + n * BRINGERS);
+    }
     gate_arrive_copied(there);
 }
 template <int PIECES>
+KG_DEV void bring_blocks(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys,
+                         const places_t &p, i32 page, int block, int wave) {
+    if (c.weighed && p.in_part != 0)
+        bring_in_part<PIECES>(to, there, c, keys, p, page, block, wave);
+    else
+        bring_boxes<PIECES>(to, there, c, p, wave);
+}
+
+// Once the set before this one has been read.
+template <int PIECES>
 KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, const cache_t &c,
                        const keys_t &keys, i32 page, int block, int wave) {
-    gate_await(read, time + 1); // the time before this one
-    bring_half<PIECES>(to, there, c, keys, page, block, wave);
+    places_t p = places_of(keys, page, block, wave);
+    gate_await(read, time + 1);
+    bring_blocks<PIECES>(to, there, c, keys, p, page, block, wave);
 }
 
 // --- who brings ---------------------------------------------------------------------

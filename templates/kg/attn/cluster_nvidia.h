@@ -20,12 +20,14 @@ KG_DEV void open_inbox(u8 *lds, int wave) {
     if (thread_id() == 0) arrivals_begin(arrived_at(lds));
     *turn_at(lds, wave) = 0;
 }
-// Where there is no room apart, sets of keys are where others' parts go.
+// Where there is no room apart, sets of keys are where others' parts go. Before rows are put there
+// latent attention offers it.
+constexpr bool OFFERS = APART || SENDS_ROWS;
 KG_DEV void offer_inbox() {
-    if constexpr (APART) cluster_arrive();
+    if constexpr (OFFERS) cluster_arrive();
 }
 KG_DEV void await_inboxes() {
-    if constexpr (APART)
+    if constexpr (OFFERS)
         cluster_wait();
     else
         cluster_meet();
@@ -87,8 +89,11 @@ KG_DEV void take_part(float (&part)[4], float (&ml)[2], const u8 *lds, u32 rank,
 struct parts_of_quad_t {
     float part[CLUSTER_SIZE][4], ml[CLUSTER_SIZE][2];
 };
-constexpr int PEER_BATCH = SENDS || OCCUPANCY > 1 ? 1
-                                                  : larger(smaller(4, 16 / (int)CLUSTER_SIZE), 1);
+constexpr int QUADS_OF_THREAD = ceil_div(EACH_QUADS, (int)KG_WORKGROUP);
+constexpr int PEER_BATCH = SENDS || OCCUPANCY > 1
+                               ? 1
+                               : smaller(larger(smaller(4, 16 / (int)CLUSTER_SIZE), 1),
+                                         QUADS_OF_THREAD);
 KG_DEV void take_parts(parts_of_quad_t &p, const u8 *lds, int first, int n) {
     KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++)
         take_part(p.part[i], p.ml[i], lds, i, n - first, n / PEER_QUADS, n % PEER_QUADS * 4);
@@ -117,7 +122,7 @@ KG_DEV void leave_parts(const segment_t &g) {
         cluster_barrier();
     else if constexpr (!SENDS)
         cluster_meet();
-    else if constexpr (BY_MATRICES != 0)
+    else if constexpr (BY_MATRICES != 0 || SENDS_ROWS)
         barrier();
 }
 

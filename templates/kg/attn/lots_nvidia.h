@@ -172,7 +172,7 @@ KG_DEV u32 draw_lot(args_t a, const work_t &w) {
     constexpr int LAST = sizeof a.workspace->arrived / sizeof a.workspace->arrived[0] - 1;
     u32 takers = takers_of(a), lots = w.end;
     if (lots <= takers) return lots;
-    u64 *counter = a.workspace->arrived + LAST;
+    u64 *counter = a.workspace->arrived + opaque((u32)LAST); // no registers wait for it
     u64 before = atomic_count(counter, counted<u64>(a.ticket));
     arrival_t how = arrival_of(before, a.ticket, lots);
     if (how == ARRIVED_LAST) store(counter, COUNTER_AT_REST<u64>);

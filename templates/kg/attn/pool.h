@@ -14,8 +14,8 @@ struct pool_t {
     int page, heads, pages;                // rows of a page, 16 or a multiple; how many there are
     int box_rows = BOX_ROWS, box_heads = 1;
 };
-constexpr int NO_ROW = 1 << 30; // of a box that is all zeros
-constexpr int MAP_BYTES = 128;  // of what says so to a box
+constexpr i32 NO_PAGE = 1 << 30; // of a box that is all zeros
+constexpr int MAP_BYTES = 128;   // of what says so to a box
 static_assert(sizeof(pool_t) <= MAP_BYTES, "room for it on the cpu device");
 
 // What rows see of the block at `start`.

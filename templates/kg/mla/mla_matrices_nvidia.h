@@ -332,7 +332,7 @@ KG_DEV void add_up(const said_t &said, const column_t &m) {
 KG_DEV void emit_rows(args_t a, const segment_t &g, u32 slot, u8 *lds, const float *rows,
                       const said_t &said) {
     constexpr int QUADS = V_DIM / 4;
-    int quads = CLUSTER ? 0 : ROWS * QUADS; // others of a cluster read them here
+    int quads = CLUSTER && !SENDS ? 0 : ROWS * QUADS; // others of a cluster read them here
     KG_LOOP for (int n = (int)late_thread(); n < quads; n += KG_WORKGROUP) {
         int place = n / QUADS, dim = n % QUADS * 4;
         row_t row = row_at(g, place);
@@ -362,6 +362,7 @@ KG_DEV void run_matrices(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     attend(m, l, o, a, g, head, keys, lds, wave);
     float *rows = (float *)(lds + LDS_STAGE);
     barrier(); // the stage has been read
+    if constexpr (SENDS) offer_inbox();
     g = *said.segment;
     cut = parked_work(lds, wave).cut;
     put_rows(rows, o, wave);
@@ -369,6 +370,7 @@ KG_DEV void run_matrices(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     barrier();
     if (wave == 0) add_up(said, m);
     barrier();
+    if constexpr (SENDS) await_inboxes();
     u32 part = PARTED ? g.part : part_of(cut);
     emit_rows(a, g, partial_slot(cut, part, g.item_start), lds, rows, said);
     finish_item(a, g, cut, lds, wave);

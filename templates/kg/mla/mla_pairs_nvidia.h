@@ -62,14 +62,13 @@ KG_DEV void copy_half(u8 *set, half_t half, u64 row_of_lane, int part) {
 }
 
 static_assert(BOX_ROWS == TOK, "a box has a block's rows of a matrix");
-KG_DEV void bring_boxes(u8 *set, gate_t *there, half_t half, const bringer_t &b, int row,
-                        const keys_t &keys, const u8 *map) {
+KG_DEV void bring_boxes(u8 *set, gate_t *there, half_t half, int part, i32 page, int row,
+                        const u8 *map) {
     if (!is_elected()) return;
-    set += half.first * MATRIX_OF_SET + b.part * (TOK * 128);
+    set += half.first * MATRIX_OF_SET + part * (TOK * 128);
     expect_boxes(there, (u32)(half.end - half.first), WAVE);
     KG_UNROLL for (int n = 0; n < MOST_MATRICES; n++) if (half.first + n < half.end)
-        bring_box(set + n * MATRIX_OF_SET, there, map, (half.first + n) * 128, row, 0,
-                  (i32)inside_pool(keys, b.page));
+        bring_box(set + n * MATRIX_OF_SET, there, map, (half.first + n) * 128, row, 0, page);
 }
 
 // The wave's part of the next set, if there is one.
@@ -79,8 +78,8 @@ KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const 
     int start = block_start(keys, b.block + b.part);
     rows_seen_t seen = seen_of(keys, start);
     if (BOXED && seen != SEEN_PART) {
-        int row = seen == SEEN_NONE ? NO_ROW : slot_of(keys, start, start);
-        bring_boxes(set, there, half, b, row, keys, map);
+        i32 page = seen == SEEN_NONE ? NO_PAGE : (i32)inside_pool(keys, b.page);
+        bring_boxes(set, there, half, b.part, page, slot_of(keys, start, start), map);
     } else {
         copy_half(set, half, cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end)),
                   b.part);
