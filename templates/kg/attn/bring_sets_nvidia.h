@@ -50,7 +50,10 @@ KG_DEV pool_t pool_of_queries(args_t a) {
             heads,           a.num_tokens, 1,           BOX_HEADS,  GROUP_ROWS / BOX_HEADS};
 }
 KG_DEV void meet_bringers() { meet_at<BRINGERS ? BRINGERS * WAVE : WAVE>(6); }
-KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
+// Some of the waves with rows write them, who else would wait for work to be found.
+constexpr int MAPS = BOXES_Q ? 3 : 2;
+KG_DEV void write_maps(args_t a, gates_t *gates, u8 *lds, int wave) {
+    if (wave >= MAPS) return;
     if (wave == 0)
         write_map((u8 *)map_of(a, 0), lds,
                   pool_of(a, a.k, a.k_page, a.k_head, a.k_token, K_PIECES * 16));
@@ -59,8 +62,11 @@ KG_DEV void write_maps(args_t a, u8 *lds, int wave) {
                   pool_of(a, a.v, a.v_page, a.v_head, a.v_token, V_PIECES * 16));
     if (BOXES_Q && wave == 2)
         write_map((u8 *)map_of(a, 2), lds + 2 * MAP_BYTES, pool_of_queries(a));
-    meet_bringers();
-    KG_UNROLL for (int n = 0; n < (BOXES_Q ? 3 : 2); n++) read_map(map_of(a, n));
+    gate_arrive_wave(&gates->maps);
+}
+KG_DEV void await_maps(args_t a, const gates_t *gates) {
+    gate_await(&gates->maps, 0);
+    KG_UNROLL for (int n = 0; n < MAPS; n++) read_map(map_of(a, n));
 }
 
 // Values that no row sees are zeros, for they are weighed with zeros; of a block with some of these

@@ -174,8 +174,8 @@ KG_DEV void advance_group(args_t a, u8 *lds, int wave, work_t &work, int park) {
 }
 
 KG_DEV void bring_all(args_t a, u8 *lds, int wave) {
-    write_maps(a, lds + LDS_STAGE, wave - ALL_WAVES);
     work_t work = first_of_group(a, lds, wave);
+    await_maps(a, gates_of(lds));
     while (work.unit < work.end) {
         segment_t g = segment_of_group(a, lds, work);
         int park = park_of_wave(lds, wave);
@@ -201,6 +201,7 @@ KG_DEV void begin_gates(u8 *lds) {
             gate_begin(&gates->raw_keys[n], BRINGERS * WAVE);
             gate_begin(&gates->raw_values[n], BRINGERS * WAVE);
         }
+        gate_begin(&gates->maps, MAPS);
         KG_UNROLL for (int n = 0; n < 2; n++) {
             gate_begin(&gates->q_there[n], BRINGERS / 2 * WAVE);
             gate_begin(&gates->q_read[n], ALL_WAVES / 2);
@@ -223,6 +224,7 @@ KG_DEV void run_groups(args_t a, u8 *lds) {
         bring_all(a, lds, wave);
     } else {
         more_registers<ROW_REGISTERS>();
+        write_maps(a, gates_of(lds), lds + LDS_STAGE, wave);
         if (wave >= 4) pass_turn(together_t{}, wave);
         follow<SEGMENT>(a, lds, wave);
     }

@@ -201,6 +201,7 @@ struct gates_t {
     gate_t keys_read[3], values_read[3];   // each wave with rows
     gate_t raw_keys[3], raw_values[3];     // what is to be converted is there
     gate_t q_there[2], q_read[2];          // the same of a segment's queries, of each group
+    gate_t maps;                           // each has been written
     gate_t found[KG_ATTN_FOUND], left[KG_ATTN_FOUND];       // what waits of a segment; it need not
     u32 sets[WAVES + BRINGERS], segments[WAVES + BRINGERS]; // that a wave has gone through
     u32 drawn[2];                                           // the next lot, by turns
