@@ -117,9 +117,8 @@ struct places_t {
 KG_DEV places_t places_of(const keys_t &keys, i32 page, int block, int wave) {
     int start = start_of_turn(keys, block, wave);
     rows_seen_t seen = seen_of(keys, start);
-    i32 its = DENSE ? 0 : (i32)inside_pool(keys, page);
     int row = DENSE ? keys.dense + start : ROW_IS_KNOWN ? 0 : start - page_start(keys, start);
-    return {seen == SEEN_NONE ? NO_PAGE : its, row, (u32)ballot(seen == SEEN_PART) & ALL_TURNS};
+    return {page_of_box(keys, page, seen), row, (u32)ballot(seen == SEEN_PART) & ALL_TURNS};
 }
 KG_DEV places_t place_of_turn(const places_t &p, int turn) {
     return {(i32)shuffle((u32)p.page, (u32)turn),

@@ -14,8 +14,7 @@ struct pool_t {
     int page, heads, pages;                // rows of a page, 16 or a multiple; how many there are
     int box_rows = BOX_ROWS, box_heads = 1;
 };
-constexpr i32 NO_PAGE = 1 << 30; // of a box that is all zeros
-constexpr int MAP_BYTES = 128;   // of what says so to a box
+constexpr int MAP_BYTES = 128; // of what says so to a box
 static_assert(sizeof(pool_t) <= MAP_BYTES, "room for it on the cpu device");
 
 // What rows see of the block at `start`.
@@ -26,6 +25,11 @@ KG_DEV rows_seen_t seen_of(const keys_t &keys, int start) {
     if (start > keys.last || (last < keys.first && !kept)) return SEEN_NONE;
     bool behind = start >= keys.first || (kept && start + TOK <= keys.keep);
     return behind && last <= keys.last ? SEEN_ALL : SEEN_PART;
+}
+// The page that a block's box comes from: zeros, from behind the pool, where no row sees it.
+KG_DEV i32 page_of_box(const keys_t &keys, i32 page, rows_seen_t seen) {
+    if (seen == SEEN_NONE) return keys.last_page + 1;
+    return DENSE ? 0 : (i32)inside_pool(keys, page);
 }
 
 } // namespace kg

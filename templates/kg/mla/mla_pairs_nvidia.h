@@ -78,8 +78,8 @@ KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const 
     int start = block_start(keys, b.block + b.part);
     rows_seen_t seen = seen_of(keys, start);
     if (BOXED && seen != SEEN_PART) {
-        i32 page = seen == SEEN_NONE ? NO_PAGE : (i32)inside_pool(keys, b.page);
-        bring_boxes(set, there, half, b.part, page, slot_of(keys, start, start), map);
+        bring_boxes(set, there, half, b.part, page_of_box(keys, b.page, seen),
+                    slot_of(keys, start, start), map);
     } else {
         copy_half(set, half, cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end)),
                   b.part);
