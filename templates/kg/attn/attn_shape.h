@@ -265,9 +265,6 @@ KG_SHAPE int kg_attn_peer_bytes(int rows, int floats) { return rows * (floats * 
 
 /* Or what all of a cluster send to the one that merges: quads of values, of which a workgroup
  * merges `quads` of each, and sums of all rows. */
-/* Of latent attention, whose inbox lies behind the rows that are sent: where it has room. Two read
- * each other's rows as soon. */
-KG_SHAPE int kg_attn_sends_rows(int rows, int cluster) { return rows < 64 && cluster > 2; }
 typedef struct kg_attn_inbox {
     int quads;
     int sums; /* offset */
@@ -278,6 +275,9 @@ KG_SHAPE kg_attn_inbox kg_attn_inbox_of(int rows, int v_dim, int cluster) {
     kg_attn_inbox box = {quads, sums, sums + (cluster * rows * 8 + 15) / 16 * 16};
     return box;
 }
+/* Whether latent attention sends, whose inbox lies behind the rows that are sent: where it has room.
+ * Two read each other's rows as soon. */
+KG_SHAPE int kg_attn_sends_rows(int rows, int cluster) { return rows < 64 && cluster > 2; }
 /* The counter of what has come, and of each wave whose turn it is. */
 KG_SHAPE int kg_attn_turn_bytes(int waves) { return 16 + (waves * 4 + 15) / 16 * 16; }
 /* Whether it has a place besides the `bytes` of a workgroup, so that parts may come before sets of

@@ -66,7 +66,7 @@ template <int PIECES>
 KG_DEV void bring_raw(const half_t &half, const cache_t &c, const keys_t &keys, i32 page, int block,
                       int wave) {
     bring_blocks<PIECES>(half.raw, half.raw_there, c, keys, places_of(keys, page, block, wave),
-                         page, block, wave);
+                         block, wave);
 }
 template <int PIECES> KG_DEV void convert_half(const half_t &half, u32 set, int wave) {
     gate_await(half.raw_there, set / RAW_SLOTS);

@@ -143,14 +143,13 @@ KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, const places_t 
 // Of values: seldom.
 template <int PIECES>
 KG_DEV void bring_in_part(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys,
-                          const places_t &p, i32 page, int block, int wave) {
+                          const places_t &p, int block, int wave) {
     bool speaks = is_elected();
     if (speaks) expect_boxes(there, (TURNS - bit_count(p.in_part)) * ceil_div(PIECES, 8));
     KG_LOOP for (int n = 0; n < TURNS; n++) {
         places_t its = place_of_turn(p, n);
         if (p.in_part >> n & 1)
-            copy_block<PIECES>(to, c, keys, (i32)shuffle((u32)page, (u32)n), block,
-                               wave + n * BRINGERS);
+            copy_block<PIECES>(to, c, keys, its.page, block, wave + n * BRINGERS);
         else if (speaks)
             bring_block<PIECES>(to, there, c, its, wave + n * BRINGERS);
     }
@@ -158,9 +157,9 @@ KG_DEV void bring_in_part(u8 *to, gate_t *there, const cache_t &c, const keys_t 
 }
 template <int PIECES>
 KG_DEV void bring_blocks(u8 *to, gate_t *there, const cache_t &c, const keys_t &keys,
-                         const places_t &p, i32 page, int block, int wave) {
+                         const places_t &p, int block, int wave) {
     if (c.weighed && p.in_part != 0)
-        bring_in_part<PIECES>(to, there, c, keys, p, page, block, wave);
+        bring_in_part<PIECES>(to, there, c, keys, p, block, wave);
     else
         bring_boxes<PIECES>(to, there, c, p, wave);
 }
@@ -171,7 +170,7 @@ KG_DEV void bring_part(u8 *to, gate_t *there, const gate_t *read, u32 time, cons
                        const keys_t &keys, i32 page, int block, int wave) {
     places_t p = places_of(keys, page, block, wave);
     gate_await(read, time + 1);
-    bring_blocks<PIECES>(to, there, c, keys, p, page, block, wave);
+    bring_blocks<PIECES>(to, there, c, keys, p, block, wave);
 }
 
 // --- who brings ---------------------------------------------------------------------

@@ -92,8 +92,7 @@ struct parts_of_quad_t {
 constexpr int QUADS_OF_THREAD = ceil_div(EACH_QUADS, (int)KG_WORKGROUP);
 constexpr int PEER_BATCH = SENDS || OCCUPANCY > 1
                                ? 1
-                               : smaller(larger(smaller(4, 16 / (int)CLUSTER_SIZE), 1),
-                                         QUADS_OF_THREAD);
+                               : smaller(smaller(4, 16 / (int)CLUSTER_SIZE), QUADS_OF_THREAD);
 KG_DEV void take_parts(parts_of_quad_t &p, const u8 *lds, int first, int n) {
     KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++)
         take_part(p.part[i], p.ml[i], lds, i, n - first, n / PEER_QUADS, n % PEER_QUADS * 4);

@@ -48,23 +48,23 @@ constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
 // CLUSTER: what comes from others of the cluster (kg/attn/cluster_nvidia.h); sets of keys are done
 // with by then. Of latent attention a part's rows, which others read, as waves met there.
 constexpr bool SENDS_ROWS = STAGED_MATRICES && kg_attn_sends_rows(ROWS, CLUSTER);
-constexpr bool SENDS = CLUSTER != 0 && (!STAGED || SENDS_ROWS);
+constexpr bool SENDS_OWN = CLUSTER != 0 && !STAGED; // out of registers
+constexpr bool SENDS = SENDS_OWN || SENDS_ROWS;
 constexpr kg_attn_inbox INBOX = kg_attn_inbox_of(ROWS, V_DIM, (int)CLUSTER_SIZE);
 constexpr int PEER_STRIDE = V_DIM + (STAGED_MATRICES ? KG_ATTN_ROUND_PAD : 0); // floats
 constexpr int PEER_BYTES = SENDS     ? INBOX.bytes
                            : CLUSTER ? kg_attn_peer_bytes(ROWS, PEER_STRIDE)
                                      : 0;
 // The work and its segment wait for the end of the key loop there.
-constexpr bool ALL_WAITS = BY_MATRICES || (SENDS && !SENDS_ROWS);
+constexpr bool ALL_WAITS = BY_MATRICES || SENDS_OWN;
 constexpr int PARK_BYTES = ALL_WAITS || CROWDED ? KG_ATTN_PARK_BYTES
                            : STAGED_MATRICES    ? KG_ATTN_STAGED_PARK_BYTES
                                                 : 0;
 constexpr int TURN_BYTES = SENDS ? kg_attn_turn_bytes(ALL_WAVES) : 0;
 constexpr int SETS_END = larger(LDS.bytes, LDS_STAGE + STAGE_BYTES);
 constexpr bool APART =
-    SENDS && !SENDS_ROWS &&
-    (!BY_MATRICES ||
-     kg_attn_inbox_apart(SETS_END + ALL_WAVES * PARK_BYTES + TURN_BYTES, INBOX.bytes));
+    SENDS_OWN && (!BY_MATRICES ||
+                  kg_attn_inbox_apart(SETS_END + ALL_WAVES * PARK_BYTES + TURN_BYTES, INBOX.bytes));
 constexpr int LDS_PEER = APART ? SETS_END : LDS_STAGE + (SENDS_ROWS ? ROWS * PEER_STRIDE * 4 : 0);
 constexpr int LDS_PEER_ML = LDS_PEER + (SENDS ? INBOX.sums : ROWS * PEER_STRIDE * 4);
 constexpr int LDS_PARK = larger(SETS_END, LDS_PEER + PEER_BYTES); // [PARKED]
