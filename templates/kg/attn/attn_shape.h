@@ -275,7 +275,7 @@ KG_SHAPE kg_attn_inbox kg_attn_inbox_of(int rows, int v_dim, int cluster) {
     kg_attn_inbox box = {quads, sums, sums + (cluster * rows * 8 + 15) / 16 * 16};
     return box;
 }
-/* Whether latent attention sends, whose inbox lies behind the rows that are sent: where it has room.
+/* Whether latent attention sends: its inbox lies behind the rows that are sent, where it has room.
  * Two read each other's rows as soon. */
 KG_SHAPE int kg_attn_sends_rows(int rows, int cluster) { return rows < 64 && cluster > 2; }
 /* The counter of what has come, and of each wave whose turn it is. */
