@@ -24,8 +24,6 @@ static inline int kgen__fits_context(int32_t most, int32_t context) {
     return (context ? context : KGEN__ANY_CONTEXT) <= most;
 }
 
-/* Workgroups of a cluster. */
-static const int32_t kgen__cluster_sizes[] = {2, 4, 8, 16};
 /* Whether workgroups of a cluster can share items. */
 kgen_status kgen__cluster_fits(int32_t cluster, int32_t invariant, const kgen_target *target,
                                kgen_error *err);

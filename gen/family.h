@@ -32,7 +32,7 @@ typedef struct kgen__family {
     /* May be NULL. Fills open tuning keys from the size of the problem, before
      * `defaults`. A number that is 0 is not known. Every choice that it can make must be
      * reachable with a batch of 0, 1, 2, 4 ... 2^KGEN__SUIT_BATCH_BITS and INT32_MAX, such a
-     * context, and heads of {0, 1, 8, INT32_MAX}: kgen_tuning_variants enumerates exactly those
+     * context, and heads of {0, 1, 5, 8, INT32_MAX}: kgen_tuning_variants enumerates exactly those
      * problems. */
     void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec. */

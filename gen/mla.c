@@ -12,6 +12,7 @@
 static const int32_t small_pages[] = {1, 2, 4, 8};
 static const int32_t wave_counts[] = {2, 4, 8};
 static const int32_t tile_counts[] = {1, 2, 4, 8};
+static const int32_t cluster_sizes[] = {2, 4, 8, 16}; /* of others registers are short */
 
 static const kgen_domain domain_NONE = RANGE(0, 0, 0);
 static const kgen_domain domain_LATENT = RANGE(16, 640, 16);
@@ -23,7 +24,7 @@ static const kgen_domain domain_WINDOW = RANGE(1, 1 << 24, 1);
 static const kgen_domain domain_PARTS = RANGE(KG_ATTN_PART_STEP, 1 << 24, KG_ATTN_PART_STEP);
 static const kgen_domain domain_WAVES = LIST(wave_counts);
 static const kgen_domain domain_TILES = LIST(tile_counts);
-static const kgen_domain domain_CLUSTER = LIST(kgen__cluster_sizes);
+static const kgen_domain domain_CLUSTER = LIST(cluster_sizes);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
 SYMBOLS(phase, VALUE("decode", KGEN_MLA_DECODE), VALUE("verify", KGEN_MLA_VERIFY),

@@ -34,8 +34,8 @@ static int32_t size_at(int32_t place, int32_t bits) {
  * gen/family.h promises: 0, powers of two, and the greatest. */
 static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
                              kgen_error *err) {
-    enum { BATCHES = KGEN__SUIT_BATCH_BITS + 3, CONTEXTS = KGEN__SUIT_CONTEXT_BITS + 3, HEADS = 4 };
-    static const int32_t heads[HEADS] = {0, 1, 8, INT32_MAX};
+    enum { BATCHES = KGEN__SUIT_BATCH_BITS + 3, CONTEXTS = KGEN__SUIT_CONTEXT_BITS + 3, HEADS = 5 };
+    static const int32_t heads[HEADS] = {0, 1, 5, 8, INT32_MAX};
     kgen_spec resolved;
     KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));
     KGEN_TRY(add(v, &resolved, err));

@@ -16,6 +16,7 @@
 #include "runtime/context.h"
 
 #define PLAIN "attn:d=64,g=12"
+#define RULED PLAIN ",waves=4,occ=2,cluster=3" /* for 8 sequences */
 #define WAVES4 PLAIN ",waves=4,occ=2"
 #define WAVES2 PLAIN ",waves=2,occ=2"
 #define GPU "Test GPU"
@@ -103,8 +104,7 @@ static void the_nearest_row_is_used(void **state) {
          "the family's rule: the nearest row, of batch 64 x 8192, Test GPU, is more than a factor "
          "of 4 away"},
         {8, 2048, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 8"},
-        {8, 2047, KGEN_MATCH_DEFAULT, PLAIN ",waves=4,occ=2,cluster=2",
-         "the nearest row, of batch 8 x 8192, Test GPU"},
+        {8, 2047, KGEN_MATCH_DEFAULT, RULED, "the nearest row, of batch 8 x 8192, Test GPU"},
         {1, 8192, KGEN_MATCH_DEFAULT, PLAIN ",waves=8,vs=1,occ=1,cluster=8",
          "the nearest row, of batch 8"},
     };
@@ -204,7 +204,7 @@ static void stale_rows_are_never_used(void **state) {
         make_stale(&rows[0], digit);
         kgen_tuning *db = db_of(rows, 1);
         answer a = ask_gpu(db, PLAIN, 8, 8192);
-        assert_answer(&a, KGEN_MATCH_DEFAULT, PLAIN,
+        assert_answer(&a, KGEN_MATCH_DEFAULT, RULED,
                       "1 row near this problem is stale, the kernel's source has changed since");
         assert_true(a.match.us == 0 && a.match.problem.batch == 0);
         kgen_tuning_close(db);
@@ -237,8 +237,8 @@ static void a_row_must_gain_three_percent(void **state) {
         const char *line, *words;
     } gains[] = {
         {51.5, KGEN_MATCH_EXACT, WAVES4, "row of batch 8"}, /* 1.03 */
-        {51.4, KGEN_MATCH_DEFAULT, PLAIN, "measured: the default is within 3 % (row of batch 8 x"},
-        {40, KGEN_MATCH_DEFAULT, PLAIN, "measured: the default is within 3 %"},
+        {51.4, KGEN_MATCH_DEFAULT, RULED, "measured: the default is within 3 % (row of batch 8 x"},
+        {40, KGEN_MATCH_DEFAULT, RULED, "measured: the default is within 3 %"},
     };
     for (size_t i = 0; i < sizeof gains / sizeof gains[0]; i++) {
         kgen_tuning_row row = row_of(WAVES4, 8, 8192);
@@ -254,14 +254,14 @@ static void a_row_must_gain_three_percent(void **state) {
 /* A nearer row in favour of the default wins over a farther one against it. */
 static void a_row_may_say_that_the_default_is_best(void **state) {
     (void)state;
-    kgen_tuning_row rows[2] = {row_of(PLAIN, 8, 8192), row_of(WAVES4, 16, 8192)};
+    kgen_tuning_row rows[2] = {row_of(RULED, 8, 8192), row_of(WAVES4, 16, 8192)};
     rows[0].default_us = rows[0].us;
     kgen_tuning *db = db_of(rows, 2);
     answer a = ask_gpu(db, PLAIN, 8, 8192);
-    assert_answer(&a, KGEN_MATCH_DEFAULT, PLAIN,
+    assert_answer(&a, KGEN_MATCH_DEFAULT, RULED,
                   "measured: the default is the best (row of batch 8 x 8192, Test GPU");
     a = ask_gpu(db, PLAIN, 9, 8192);
-    assert_answer(&a, KGEN_MATCH_DEFAULT, PLAIN,
+    assert_answer(&a, KGEN_MATCH_DEFAULT, RULED,
                   "measured: the default is the best (nearest row, of batch 8 x 8192");
     a = ask_gpu(db, PLAIN, 15, 8192);
     assert_answer(&a, KGEN_MATCH_NEAR, WAVES4, "nearest row, of batch 16");
@@ -294,7 +294,7 @@ static void without_a_problem_the_rule_decides(void **state) {
         kgen_tuning_resolve(&out, NULL, db, &spec, NULL, rows_target("sm_90"), GPU, &err), KGEN_OK);
     assert_true(kgen_spec_equal(&out, &a.spec));
     a = ask_gpu(NULL, PLAIN, 8, 8192);
-    assert_answer(&a, KGEN_MATCH_DEFAULT, PLAIN, "no tuning database");
+    assert_answer(&a, KGEN_MATCH_DEFAULT, RULED, "no tuning database");
     out = spec;
     for (int i = 0; i < 3; i++) {
         kgen_problem bad = {i == 0 ? -1 : 1, i == 1 ? -1 : 1, i == 2 ? -1 : 1};
@@ -454,7 +454,9 @@ static const few_keys few_cases[] = {
     {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {2, 1024, 8}, "sm_90", 4, 2, 2, 8},
     {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {1, 2049, 8}, "sm_90", 4, 2, 1, 16},
     {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {2, 65536, 8}, "sm_90", 4, 2, 2, 8},
-    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {4, 1024, 8}, "sm_90", 4, 2, 2, 4},
+    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {4, 2048, 8}, "sm_90", 4, 2, 2, 6},
+    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {4, 65536, 8}, "sm_90", 4, 2, 2, 7},
+    {"attn:phase=verify,t=4,kv=bf16,g=8,page=16", {8, 65536, 8}, "sm_90", 4, 2, 2, 3},
     {"attn:phase=verify,t=4,kv=bf16,g=8,page=16,occ=2", {1, 8192, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:kv=fp8,g=8,page=16", {2, 65536, 8}, "sm_90", 4, 1, 3, 8},
     {"attn:kv=i8,g=8,page=16", {1, 2048, 1}, "sm_90", 8, 1, 1, 16},
@@ -478,7 +480,7 @@ static const few_keys few_cases[] = {
     {"attn:d=128,g=8,page=16", {16, 768, 8}, "sm_90", 4, 1, 2, 2},
     {"attn:d=128,g=8,page=16", {14, 4096, 8}, "sm_90", 4, 1, 2, 2},
     {"attn:d=128,g=8,page=16", {14, 4097, 8}, "sm_90", 4, 1, 2, 0},
-    {"attn:d=128,g=8,page=16", {9, 1025, 8}, "sm_90", 4, 1, 2, 0},
+    {"attn:d=128,g=8,page=16", {9, 1025, 8}, "sm_90", 4, 1, 2, 3},
     {"attn:d=128,g=8,page=16", {24, 769, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:d=128,g=8,page=16", {32, 1024, 1}, "sm_90", 4, 1, 2, 8},
     {"attn:d=128,g=8,page=16", {128, 768, 8}, "sm_90", 4, 1, 2, 0},
@@ -503,11 +505,11 @@ static const few_keys few_cases[] = {
     {"attn:d=128,g=8,page=16", {16, 0, 8}, "sm_90", 4, 1, 2, 2},
     {"attn:d=128,g=16,page=16", {2, 8192, 8}, "sm_90", 4, 2, 1, 8},
     {"attn:d=128,g=16,page=16", {3, 16384, 8}, "sm_90", 4, 2, 2, 8},
-    {"attn:d=128,g=16,page=16", {4, 16384, 8}, "sm_90", 4, 2, 2, 4},
+    {"attn:d=128,g=16,page=16", {4, 16384, 8}, "sm_90", 4, 2, 2, 7},
     {"attn:d=128,g=16,page=16", {5, 6144, 8}, "sm_90", 4, 2, 2, 4},
     {"attn:d=128,g=16,page=16", {5, 6145, 8}, "sm_90", 4, 2, 2, 0},
     {"attn:d=128,g=16,page=16", {5, 0, 8}, "sm_90", 4, 2, 2, 0},
-    {"attn:d=128,g=16,page=16,kv=fp8", {4, 3072, 8}, "sm_90", 4, 2, 2, 4},
+    {"attn:d=128,g=16,page=16,kv=fp8", {4, 3072, 8}, "sm_90", 4, 2, 2, 6},
     {"attn:d=128,g=16,page=16,kv=fp8", {16, 4096, 8}, "sm_90", 4, 2, 2, 2},
     {"attn:d=128,g=16,page=16", {16, 512, 8}, "sm_90", 4, 2, 2, 2},
     {"attn:d=128,g=16,page=16", {24, 512, 8}, "sm_90", 4, 2, 2, 0},
@@ -522,7 +524,7 @@ static const few_keys few_cases[] = {
     {"attn:d=128,g=8,page=16,layout=shuffle", {1, 1024, 8}, "sm_90", 8, 1, 1, 8},
     {"attn:phase=verify,t=4,d=128,g=8,page=16,layout=shuffle", {1, 1024, 8}, "sm_90", 0, 0, 0, 0},
     {"attn:phase=verify,t=16,d=128,g=8,page=16", {1, 16384, 8}, "sm_90", 4, 2, 2, 8},
-    {"attn:phase=verify,t=16,d=128,g=8,page=16", {4, 8193, 8}, "sm_90", 0, 0, 0, 0},
+    {"attn:phase=verify,t=16,d=128,g=8,page=16", {4, 8193, 8}, "sm_90", 4, 2, 2, 3},
     {"attn:phase=verify,t=4,d=256,g=8,page=16", {7, 4096, 2}, "sm_90", 4, 2, 1, 8},
     {"attn:phase=verify,t=4,d=256,g=8,page=16", {8, 8192, 2}, "sm_90", 4, 2, 2, 8},
     {"attn:phase=verify,t=4,d=256,g=8,page=16", {8, 8193, 2}, "sm_90", 0, 0, 0, 0},
@@ -746,7 +748,7 @@ static void variants_are_what_is_needed(void **state) {
     static const struct {
         const char *line;
         size_t count;
-    } wanted[] = {{PLAIN, 8},
+    } wanted[] = {{PLAIN, 10},
                   {PLAIN ",waves=4", 2},
                   {PLAIN ",waves=8", 1},
                   {"gdn:layout=flat,hv=80", 2},
