@@ -732,9 +732,9 @@ static const size_row size_rows[] = {
 /* Few items are soon read; finding them, and merging parts through memory, takes as long. A cluster
  * of workgroups shares each then and merges in LDS, and longer ones are cut among clusters: 7 of
  * sixteen and 15 of eight find room on a GPU whose units hold one workgroup, twice as many where
- * they hold two, and there 32 of seven, 62 of four. Measured (docs/performance.md); the first row
- * that fits, which may be one for fewer rows. One without a cluster: workgroups by themselves are
- * faster. */
+ * they hold two, and there 32 of six, 62 of four, 72 of three. Measured (docs/performance.md); the
+ * first row that fits, which may be one for fewer rows. One without a cluster: workgroups by
+ * themselves are faster. */
 typedef struct cluster_row {
     int32_t bits, lds, dims; /* 8: also fewer; as above; most head_dim */
     int32_t rows;            /* most of a KV head */
@@ -759,7 +759,7 @@ static const cluster_row cluster_rows[] = {
     {16, 0, 128, 8, {33, 128}, KNOWN, 0, 0, 0, 0, 0},
     {16, 0, 128, 16, {9, 16}, 8192, 4, 2, 1, 1, 8},
     {16, 0, 128, 16, {17, 30}, 16384, 4, 2, 1, 2, 8},
-    {16, 0, 128, 16, {31, 32}, 16384, 4, 2, 1, 2, 7},
+    {16, 0, 128, 16, {31, 32}, 16384, 4, 2, 1, 2, 6},
     {16, 0, 128, 16, {33, 47}, 6144, 4, 2, 1, 2, 4},
     {16, 0, 128, 16, {48, 60}, 8192, 4, 2, 1, 2, 4},
     {16, 0, 128, 16, {61, 72}, 8192, 4, 2, 1, 2, 3},
@@ -778,7 +778,7 @@ static const cluster_row cluster_rows[] = {
     {16, 0, 128, 8, {81, 128}, ANY_KEYS, 4, 1, 1, 2, 2},
     {16, 0, 128, 16, {9, 128}, KNOWN, 0, 0, 0, 0, 0},
     {16, 0, 128, 16, {9, 30}, ANY_KEYS, 4, 2, 1, 2, 8},
-    {16, 0, 128, 16, {31, 32}, ANY_KEYS, 4, 2, 1, 2, 7},
+    {16, 0, 128, 16, {31, 32}, ANY_KEYS, 4, 2, 1, 2, 6},
     {16, 0, 128, 16, {48, 60}, ANY_KEYS, 4, 2, 1, 2, 4},
     {16, 0, 128, 16, {61, 72}, ANY_KEYS, 4, 2, 1, 2, 3},
     {16, 0, 128, 16, {73, 128}, ANY_KEYS, 4, 2, 1, 2, 2},
@@ -828,8 +828,7 @@ static const cluster_row cluster_rows[] = {
     {16, 1, 128, 128, {9, 16}, ANY_KEYS, 4, 2, 1, 2, 8},
     {16, 1, 128, 128, {17, 30}, 1024, 4, 2, 1, 2, 4},
     {16, 1, 128, 128, {17, 30}, ANY_KEYS, 4, 2, 1, 2, 8},
-    {16, 1, 128, 128, {31, 32}, 2048, 4, 2, 1, 2, 6},
-    {16, 1, 128, 128, {31, 32}, ANY_KEYS, 4, 2, 1, 2, 7},
+    {16, 1, 128, 128, {31, 32}, ANY_KEYS, 4, 2, 1, 2, 6},
     {16, 1, 128, 128, {33, 47}, 16384, 4, 2, 1, 2, 4},
     {16, 1, 128, 128, {33, 47}, KNOWN, 0, 0, 0, 0, 0},
     {16, 1, 128, 128, {33, 60}, ANY_KEYS, 4, 2, 1, 2, 4},
@@ -851,8 +850,7 @@ static const cluster_row cluster_rows[] = {
     {8, 1, 128, 128, {3, 8}, 8192, 4, 2, 1, 2, 16},
     {8, 1, 128, 128, {9, 16}, 6144, 4, 2, 1, 2, 8},
     {8, 1, 128, 128, {17, 30}, 8192, 4, 2, 1, 2, 8},
-    {8, 1, 128, 128, {31, 32}, 1024, 4, 2, 1, 2, 4},
-    {8, 1, 128, 128, {31, 32}, 8192, 4, 2, 1, 2, 7},
+    {8, 1, 128, 128, {31, 32}, 6144, 4, 2, 1, 2, 6},
     {8, 1, 128, 128, {33, 47}, 2048, 4, 2, 1, 2, 4},
     {8, 1, 128, 128, {48, 60}, 4096, 4, 2, 1, 2, 4},
     {8, 1, 128, 128, {61, 103}, 1024, 4, 2, 1, 2, 2},
