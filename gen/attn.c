@@ -11,7 +11,7 @@
 static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512};
 static const int32_t small_pages[] = {1, 2, 4, 8};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
-static const int32_t cluster_sizes[] = {2, 3, 4, 5, 6, 7, 8, 16};
+static const int32_t cluster_sizes[] = {2, 3, 4, 6, 8, 16};
 
 /* As large as the phase with the most tokens has them. */
 union most_tokens {
