@@ -215,10 +215,10 @@ static int32_t aside_bytes(const kgen_mla_spec *s, const kgen_target *target) {
     return kg_attn_aside_bytes(crowded, tiles, s->waves, 16 / bytes, target->wave_size);
 }
 
-/* Of rows that others of the cluster read, or are sent, as they lie where waves met. */
 static int sends_rows(const kgen_mla_spec *s) {
     return kg_attn_sends_rows(kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS), s->cluster);
 }
+/* Of rows that others of the cluster read, or are sent, as they lie where waves met. */
 static int32_t peer_bytes(const kgen_mla_spec *s) {
     int32_t rows = kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS);
     int32_t stride = s->latent + KG_ATTN_ROUND_PAD;

@@ -31,7 +31,7 @@ static int32_t size_at(int32_t place, int32_t bits) {
 }
 
 /* The plain default first; then what the size of the problem makes of it, at the sizes that
- * gen/family.h promises: 0, powers of two, and the greatest. */
+ * gen/family.h promises: 0, powers of two, and the greatest. Five heads: items between these. */
 static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
                              kgen_error *err) {
     enum { BATCHES = KGEN__SUIT_BATCH_BITS + 3, CONTEXTS = KGEN__SUIT_CONTEXT_BITS + 3, HEADS = 5 };
