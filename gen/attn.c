@@ -313,7 +313,8 @@ static int has_many_rows(const kgen_attn_spec *s, const isa_row *isa) {
 
 /* Matrices are multiplied with by four waves of 16 rows; wider lines find no room. */
 static long_queries way_of(const kgen_attn_spec *s, const isa_row *isa) {
-    int waves = phases[s->phase].bounded ? s->waves == 4 : s->waves % 4 == 0;
+    int shares = s->waves == 4 || (s->waves == 8 && s->cluster); /* keys: kg_attn_key_groups */
+    int waves = phases[s->phase].bounded ? shares : s->waves % 4 == 0;
     int fits =
         isa->by == BY_MATRICES ? waves && s->row_tiles == 2 : s->head_dim <= 256 && s->v_dim <= 256;
     int can = has_many_rows(s, isa) && !is_packed(s->layout) && s->v_split == 1;
@@ -374,10 +375,13 @@ static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
 static int32_t has_own_rows(const kgen_attn_spec *s, const isa_row *isa) {
     return !phases[s->phase].bounded || way_of(s, isa) == BY_MATRICES;
 }
+static int32_t key_groups_of(const kgen_attn_spec *s, const isa_row *isa) {
+    return kg_attn_key_groups(s->waves, way_of(s, isa) == BY_MATRICES, phases[s->phase].bounded);
+}
 /* Of a row block. */
 static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
     return kg_attn_block_rows(kg_attn_rows(s->row_tiles, isa->columns), s->waves,
-                              has_own_rows(s, isa));
+                              has_own_rows(s, isa), key_groups_of(s, isa));
 }
 static int32_t ahead_of(const kgen_attn_spec *s, const kgen_target *target) {
     return kg_attn_ahead(acc_registers(s, target), s->row_tiles, target->wave_size,
@@ -410,8 +414,10 @@ static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) 
                                 isa->values, s->descale == KGEN_DESCALE_TOKEN);
     int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN,
                                        bringers_of(s, isa));
-    return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, bits_of(s->kv), s->occupancy,
-                               q_lds_bytes(s, target), bringers_of(s, isa));
+    int32_t groups = key_groups_of(s, isa);
+    return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, bits_of(s->kv),
+                               s->occupancy * groups, q_lds_bytes(s, target) / groups,
+                               bringers_of(s, isa));
 }
 /* Of `dim` dims on their way to lines, as many as a set has of each token. */
 static int32_t on_their_way(const kgen_attn_spec *s, const kgen_target *target, int32_t dim) {
@@ -515,20 +521,21 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
                                      slice_dims(s, isa) / 16, part, most);
     int32_t bringers = bringers_of(s, isa), waves = s->waves * s->v_split, peers = 0;
+    int32_t groups = key_groups_of(s, isa);
     int32_t park = kg_attn_parks(waves, bringers) * KG_ATTN_PARK_BYTES;
     if (bringers) {
         lds = kg_attn_lds_of_own_rows(q, slice_dims(s, isa) / 16);
         park += KG_ATTN_GATE_BYTES;
     }
     if (s->cluster) {
-        peers = kg_attn_inbox_of(rows_of(s, isa), s->v_dim, s->cluster).bytes;
+        peers = kg_attn_inbox_of(rows_of(s, isa), s->v_dim, s->cluster, groups).bytes;
         park += kg_attn_turn_bytes(waves);
     }
     long_queries way = way_of(s, isa);
     if (way == BY_WAVE) return lds.bytes + peers + (s->cluster ? park : 0);
     if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
-    int32_t end = larger(lds.bytes, stage + sets_of(s, target).bytes);
+    int32_t end = larger(lds.bytes, stage + groups * sets_of(s, target).bytes);
     if (kg_attn_inbox_apart(end + park, peers)) return end + peers + park;
     return larger(end, stage + peers) + park;
 }

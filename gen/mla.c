@@ -223,7 +223,7 @@ static int32_t peer_bytes(const kgen_mla_spec *s) {
     int32_t rows = kg_attn_rows(s->row_tiles, KG_MLA_SET_COLUMNS);
     int32_t stride = s->latent + KG_ATTN_ROUND_PAD;
     if (sends_rows(s))
-        return rows * stride * 4 + kg_attn_inbox_of(rows, s->latent, s->cluster).bytes;
+        return rows * stride * 4 + kg_attn_inbox_of(rows, s->latent, s->cluster, 1).bytes;
     return s->cluster ? kg_attn_peer_bytes(rows, stride) : 0;
 }
 

@@ -61,7 +61,7 @@ KG_DEV void run(args_t args, u8 *lds) {
     place_t place = place_of(args);
     while (work.unit < work.end) {
         args_t a = args_again(args, place);
-        segment_t g = segment_at(work, a);
+        segment_t g = segment_at(work, a, wave);
         g.next = parked(g.next);
         work.end = parked(work.end);
         work.seq_start = parked(work.seq_start);

@@ -10,10 +10,15 @@
 KG_SHAPE int kg_attn_rows(int row_tiles, int columns) {
     return row_tiles * columns;
 } /* of a wave */
+/* Groups of four waves that have the same rows and keys of their own, as workgroups of a cluster
+ * have: as matrices by way of LDS, of sequences with few tokens. */
+KG_SHAPE int kg_attn_key_groups(int waves, int by_matrices, int bounded) {
+    return by_matrices && bounded ? waves / 4 : 1;
+}
 /* Of a row block. Where sequences have any number of tokens, and as matrices by way of LDS, waves
  * share the rows that a sequence has, and the keys as far as waves are left. */
-KG_SHAPE int kg_attn_block_rows(int wave_rows, int waves, int own_rows) {
-    return own_rows ? wave_rows * waves : wave_rows;
+KG_SHAPE int kg_attn_block_rows(int wave_rows, int waves, int own_rows, int key_groups) {
+    return own_rows ? wave_rows * waves / key_groups : wave_rows;
 }
 /* Of one KV head and sequence, at most. */
 KG_SHAPE int kg_attn_row_blocks(int group, int q_tokens, int rows) {
@@ -263,16 +268,17 @@ enum { KG_ATTN_CUT_KEYS = 64 };
 /* Of a workgroup's rows, which others of its cluster read: values, and a maximum and a sum. */
 KG_SHAPE int kg_attn_peer_bytes(int rows, int floats) { return rows * (floats * 4 + 8); }
 
-/* Or what all of a cluster send to the one that merges: quads of values, of which a workgroup
- * merges `quads` of each, and sums of all rows. */
+/* Or what all of a cluster send to the one that merges, each workgroup's `groups` by themselves:
+ * quads of values, of which a workgroup merges `quads` of each, and sums of all rows. */
 typedef struct kg_attn_inbox {
     int quads;
     int sums; /* offset */
     int bytes;
 } kg_attn_inbox;
-KG_SHAPE kg_attn_inbox kg_attn_inbox_of(int rows, int v_dim, int cluster) {
-    int quads = (rows * v_dim / 4 + cluster - 1) / cluster, sums = cluster * quads * 16;
-    kg_attn_inbox box = {quads, sums, sums + (cluster * rows * 8 + 15) / 16 * 16};
+KG_SHAPE kg_attn_inbox kg_attn_inbox_of(int rows, int v_dim, int cluster, int groups) {
+    int quads = (rows * v_dim / 4 + cluster - 1) / cluster, parts = cluster * groups;
+    int sums = parts * quads * 16;
+    kg_attn_inbox box = {quads, sums, sums + (parts * rows * 8 + 15) / 16 * 16};
     return box;
 }
 /* Whether latent attention sends: its inbox lies behind the rows that are sent, where it has room.

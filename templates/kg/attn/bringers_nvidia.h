@@ -157,7 +157,7 @@ KG_DEV work_t first_of_group(args_t a, u8 *lds, int wave) {
 }
 KG_DEV segment_t segment_of_group(args_t a, u8 *lds, const work_t &work) {
     if (is_drawn(work.cut)) return segment_of_lot(work, a, gates_of(lds)->lots);
-    return segment_at(work, a);
+    return work_segment(work, a);
 }
 // The next lot is drawn once the sets of the one before are on their way.
 KG_DEV void advance_group(args_t a, u8 *lds, int wave, work_t &work, int park) {

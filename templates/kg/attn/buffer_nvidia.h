@@ -283,13 +283,20 @@ KG_DEV void convert_step(const ring_t &r, int wave) {
     convert_rows<V_PIECES>(v, HAS_RAW ? raw + RAW_KEYS : v, wave);
     show_lds();
 }
-// What was brought for the step is there for all waves: its keys, and values.
+// The waves that share sets.
+KG_DEV void meet_sharers() {
+    if constexpr (KEY_GROUPS > 1)
+        meet_at<GROUP_WAVES * WAVE>(1 + (int)thread_id() / (GROUP_WAVES * WAVE));
+    else
+        barrier();
+}
+// What was brought for the step is there for all of them: its keys, and values.
 KG_DEV void await_keys(const ring_t &r) {
     if constexpr (BRINGERS != 0) {
         gate_await(&r.gates->keys_there[r.k], r.time);
     } else {
         if constexpr (!CONVERTS) copies_done<AHEAD - 1>();
-        barrier(); // whose products with what the next copies overwrite are done
+        meet_sharers(); // whose products with what the next copies overwrite are done
     }
 }
 KG_DEV void await_values(const ring_t &r) {

@@ -40,16 +40,17 @@ KG_DEV int rows_there(const segment_t &g) {
 KG_DEV void await_parts(const segment_t &g, u8 *lds, int wave, int first, int end) {
     int rows = rows_there(g), quads = larger(smaller(end, rows * PEER_QUADS) - first, 0);
     u32 turn = *turn_at(lds, wave);
-    await_arrivals(arrived_at(lds), CLUSTER_SIZE * (u32)(quads * 16 + rows * 8), turn);
+    await_arrivals(arrived_at(lds), MEMBERS * (u32)(quads * 16 + rows * 8), turn);
     *turn_at(lds, wave) = turn ^ 1;
 }
 
 // --- for others -------------------------------------------------------------
 
+KG_DEV int late_wave() { return (int)late_thread() / WAVE; }
 KG_DEV void give_quad(u8 *lds, int place, int dim, const float (&x)[4]) {
     if constexpr (SENDS) {
         u32 n = (u32)(place * PEER_QUADS + dim / 4), rank = n / EACH_QUADS;
-        u32 at = cluster_rank() * EACH_QUADS + n % EACH_QUADS;
+        u32 at = member(late_wave()) * EACH_QUADS + n % EACH_QUADS;
         send_peer(x, lds + LDS_PEER + at * 16, rank, arrived_at(lds));
         return;
     }
@@ -59,7 +60,7 @@ KG_DEV void give_quad(u8 *lds, int place, int dim, const float (&x)[4]) {
 
 KG_DEV void give_sum(u8 *lds, int place, sums_t total) {
     if constexpr (SENDS) {
-        u32 at = cluster_rank() * ROWS + (u32)place;
+        u32 at = member(late_wave()) * ROWS + (u32)place;
         float x[2] = {total.maximum, total.sum};
         KG_UNROLL for (u32 rank = 0; rank < CLUSTER_SIZE; rank++)
             send_peer(x, lds + LDS_PEER_ML + at * 8, rank, arrived_at(lds));
@@ -70,31 +71,31 @@ KG_DEV void give_sum(u8 *lds, int place, sums_t total) {
 
 // --- merged -----------------------------------------------------------------
 
-// Of workgroup `rank`; n: of the quads that are merged here.
-KG_DEV void take_part(float (&part)[4], float (&ml)[2], const u8 *lds, u32 rank, int n, int place,
+// Of member `who`; n: of the quads that are merged here.
+KG_DEV void take_part(float (&part)[4], float (&ml)[2], const u8 *lds, u32 who, int n, int place,
                       int dim) {
     if constexpr (SENDS) {
-        const float *quad = (const float *)(lds + LDS_PEER) + ((int)rank * EACH_QUADS + n) * 4;
-        const float *sum = (const float *)(lds + LDS_PEER_ML) + ((int)rank * ROWS + place) * 2;
+        const float *quad = (const float *)(lds + LDS_PEER) + ((int)who * EACH_QUADS + n) * 4;
+        const float *sum = (const float *)(lds + LDS_PEER_ML) + ((int)who * ROWS + place) * 2;
         KG_UNROLL for (int j = 0; j < 4; j++) part[j] = quad[j];
         KG_UNROLL for (int j = 0; j < 2; j++) ml[j] = sum[j];
         return;
     }
-    load_peer(ml, lds + LDS_PEER_ML + place * 8, rank);
-    load_peer(part, lds + LDS_PEER + (place * PEER_STRIDE + dim) * 4, rank);
+    load_peer(ml, lds + LDS_PEER_ML + place * 8, who);
+    load_peer(part, lds + LDS_PEER + (place * PEER_STRIDE + dim) * 4, who);
 }
 
 // What all have of a quad. Where it is read, and registers are not short, that of some quads is
 // asked for at once.
 struct parts_of_quad_t {
-    float part[CLUSTER_SIZE][4], ml[CLUSTER_SIZE][2];
+    float part[MEMBERS][4], ml[MEMBERS][2];
 };
 constexpr int QUADS_OF_THREAD = ceil_div(EACH_QUADS, (int)KG_WORKGROUP);
 constexpr int PEER_BATCH = SENDS || OCCUPANCY > 1
                                ? 1
                                : smaller(smaller(4, 16 / (int)CLUSTER_SIZE), QUADS_OF_THREAD);
 KG_DEV void take_parts(parts_of_quad_t &p, const u8 *lds, int first, int n) {
-    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++)
+    KG_UNROLL for (u32 i = 0; i < MEMBERS; i++)
         take_part(p.part[i], p.ml[i], lds, i, n - first, n / PEER_QUADS, n % PEER_QUADS * 4);
 }
 KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const parts_of_quad_t &p, int n) {
@@ -102,10 +103,9 @@ KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const parts_of_q
     row_t row = row_at(g, place);
     float x[4] = {0, 0, 0, 0};
     sums_t total = {-INFINITE, 0.0f};
-    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) total.maximum =
-        fmax(total.maximum, p.ml[i][0]);
+    KG_UNROLL for (u32 i = 0; i < MEMBERS; i++) total.maximum = fmax(total.maximum, p.ml[i][0]);
     float top = total.maximum;
-    KG_UNROLL for (u32 i = 0; i < CLUSTER_SIZE; i++) {
+    KG_UNROLL for (u32 i = 0; i < MEMBERS; i++) {
         float w = weight(p.ml[i][0], top);
         total.sum += p.ml[i][1] * w;
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * p.part[i][j];

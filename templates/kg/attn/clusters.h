@@ -9,6 +9,9 @@
 namespace kg {
 
 KG_DEV u32 cluster_rank() { return group_id() % CLUSTER_SIZE; }
+// Who has a part of an item: a workgroup, or each of its KEY_GROUPS.
+constexpr u32 MEMBERS = CLUSTER_SIZE * KEY_GROUPS;
+KG_DEV u32 member(int wave) { return cluster_rank() * KEY_GROUPS + (u32)key_group(wave); }
 KG_DEV u32 items_of_seq(args_t a) { return (u32)a.kv_heads * ROW_BLOCKS; }
 KG_DEV u32 items_of(args_t a) { return (u32)a.num_seqs * items_of_seq(a); }
 
@@ -89,26 +92,26 @@ KG_DEV work_t cluster_begin(args_t a) {
     return w;
 }
 
-// A workgroup has some of the segment's blocks. They are cut where sets of them begin.
+// A member has some of the segment's blocks. They are cut where sets of them begin.
 constexpr u32 CUT_BLOCKS = KG_ATTN_CUT_KEYS / TOK;
-KG_DEV int share_from(u32 blocks, u32 rank) {
+KG_DEV int share_from(u32 blocks, u32 n) {
     u32 sets = (blocks + CUT_BLOCKS - 1) / CUT_BLOCKS;
-    u32 at = sets * rank / CLUSTER_SIZE * CUT_BLOCKS;
+    u32 at = sets * n / MEMBERS * CUT_BLOCKS;
     return (int)(at < blocks ? at : blocks);
 }
-KG_DEV segment_t cluster_segment(const work_t &w, args_t a) {
+KG_DEV segment_t cluster_segment(const work_t &w, args_t a, int wave) {
     segment_t g = has_whole_items(w) ? item_of_cluster(w, a) : work_segment(w, a);
-    u32 blocks = (u32)(g.block_end - g.block), rank = cluster_rank();
-    g.block_end = g.block + share_from(blocks, rank + 1);
-    g.block += share_from(blocks, rank);
+    u32 blocks = (u32)(g.block_end - g.block), n = member(wave);
+    g.block_end = g.block + share_from(blocks, n + 1);
+    g.block += share_from(blocks, n);
     return g;
 }
 
 // --- either way -------------------------------------------------------------
 
 KG_DEV work_t first_work(args_t a) { return CLUSTER ? cluster_begin(a) : work_begin(a); }
-KG_DEV segment_t segment_at(const work_t &w, args_t a) {
-    return CLUSTER ? cluster_segment(w, a) : work_segment(w, a);
+KG_DEV segment_t segment_at(const work_t &w, args_t a, int wave) {
+    return CLUSTER ? cluster_segment(w, a, wave) : work_segment(w, a);
 }
 
 } // namespace kg

@@ -6,12 +6,14 @@
 
 namespace kg {
 
+KG_DEV u8 *sets_at(u8 *lds, int wave) { return lds + LDS_STAGE + key_group(wave) * SETS.bytes; }
+
 // The first keys and values come while queries do. A fence for queries in LDS would wait for them.
 KG_DEV ring_t look_ahead(const segment_t &g, const head_t &head, const keys_t &keys, u8 *lds,
                          int wave) {
     if constexpr (BRINGERS != 0) return begin_ring(g, lds, wave);
     if (!BUFFERED || Q_IN_LDS || is_empty(g)) return ring_t{};
-    return fill_ring(lds + LDS_STAGE, g, head, keys, wave);
+    return fill_ring(sets_at(lds, wave), g, head, keys, wave_of_group(wave));
 }
 
 KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
@@ -34,8 +36,8 @@ KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, c
         }
     }
     if constexpr (BUFFERED)
-        attend_buffered(together_t{}, m, l, o, q, a, g, head, keys, queries, ring, lds + LDS_STAGE,
-                        wave, end);
+        attend_buffered(together_t{}, m, l, o, q, a, g, head, keys, queries, ring,
+                        sets_at(lds, wave), wave_of_group(wave), end);
 }
 
 // Where what is known of the wave's segment waits.

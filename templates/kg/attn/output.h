@@ -50,7 +50,7 @@ constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
 constexpr bool SENDS_ROWS = STAGED_MATRICES && kg_attn_sends_rows(ROWS, CLUSTER);
 constexpr bool SENDS_OWN = CLUSTER != 0 && !STAGED; // out of registers
 constexpr bool SENDS = SENDS_OWN || SENDS_ROWS;
-constexpr kg_attn_inbox INBOX = kg_attn_inbox_of(ROWS, V_DIM, (int)CLUSTER_SIZE);
+constexpr kg_attn_inbox INBOX = kg_attn_inbox_of(ROWS, V_DIM, (int)CLUSTER_SIZE, KEY_GROUPS);
 constexpr int PEER_STRIDE = V_DIM + (STAGED_MATRICES ? KG_ATTN_ROUND_PAD : 0); // floats
 constexpr int PEER_BYTES = SENDS     ? INBOX.bytes
                            : CLUSTER ? kg_attn_peer_bytes(ROWS, PEER_STRIDE)

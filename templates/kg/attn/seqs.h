@@ -15,7 +15,10 @@ constexpr int WAVE_ROWS = kg_attn_rows(ROW_TILES, NI);
 constexpr bool UNBOUNDED = !BOUNDED;
 // A wave has others than the next.
 constexpr bool OWN_ROWS = UNBOUNDED || BY_MATRICES != 0 || PAIRED != 0;
-constexpr int ROWS = kg_attn_block_rows(WAVE_ROWS, WAVES, OWN_ROWS); // of a row block
+// Of waves that have the same rows, each with keys of its own (kg/attn/clusters.h).
+constexpr int KEY_GROUPS = kg_attn_key_groups(WAVES, BY_MATRICES, BOUNDED);
+constexpr int GROUP_WAVES = WAVES / KEY_GROUPS;
+constexpr int ROWS = kg_attn_block_rows(WAVE_ROWS, WAVES, OWN_ROWS, KEY_GROUPS); // of a row block
 constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 
 // STAGED as matrices (kg/mla/mla_matrices_nvidia.h, kg/mla/mla_pairs_nvidia.h).

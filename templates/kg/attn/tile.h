@@ -74,13 +74,14 @@ constexpr kg_attn_sets SETS =
         ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, WAVE, HEAD_DIM, V_DIM, KV_BITS,
                            BY_LINES - 1, DESCALE == DESCALE_TOKEN)
         : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, RUNS_AHEAD),
-                              TOK, HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY, Q_LDS_BYTES, RUNS_AHEAD);
+                              TOK, HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY *KEY_GROUPS,
+                              Q_LDS_BYTES / KEY_GROUPS, RUNS_AHEAD);
 constexpr int SET_BLOCKS = SETS.blocks;
 constexpr int RING_SLOT_BYTES = SETS.k + SETS.v;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
                             : STAGED        ? STAGE_SCORES + SCORES_BYTES + SAID_BYTES + ASIDE_BYTES
-                            : BUFFERED      ? SETS.bytes
+                            : BUFFERED      ? SETS.bytes * KEY_GROUPS
                                             : 0;
 
 // Keys enter products as they are, and bf16 queries as sums of two 8-bit floats.
