@@ -375,6 +375,33 @@ static int32_t q_registers(const kgen_attn_spec *s, const kgen_target *target) {
 static int32_t has_own_rows(const kgen_attn_spec *s, const isa_row *isa) {
     return !phases[s->phase].bounded || way_of(s, isa) == BY_MATRICES;
 }
+/* 8-bit codes of several row tiles: whoever multiplies by them has no registers left for the next,
+ * and each wave converts what it has. Scales of tokens come one by one, and a prefix has no pages
+ * of its own. */
+static int suits_queue(const kgen_attn_spec *s, const isa_row *isa) {
+    int codes = is_8bit(s->kv) && bits_of(s->kv) == 8 && s->descale != KGEN_DESCALE_TOKEN;
+    int plain = phases[s->phase].bounded && !is_packed(s->layout) && !s->cascade && !s->invariant;
+    return isa->by == BY_MATRICES && codes && plain;
+}
+/* Blocks of keys and values that wait in LDS for each wave (kg/attn/queue.h): one is multiplied,
+ * two are on their way. */
+static int32_t queue_of(const kgen_attn_spec *s, const isa_row *isa) {
+    enum { BLOCKS = 3 };
+    int fits = s->row_tiles > 1 && s->v_split == 1 && way_of(s, isa) == BY_WAVE;
+    return fits && suits_queue(s, isa) ? BLOCKS : 0;
+}
+static int32_t queue_bytes(const kgen_attn_spec *s, const isa_row *isa) {
+    int32_t block = isa->keys * (s->head_dim + s->v_dim) * bits_of(s->kv) / 8;
+    return queue_of(s, isa) * s->waves * block;
+}
+/* Of a KV head: rows that waves multiply by codes from there together, as matrices would have half
+ * of theirs idle, and each set wait until it is converted. 0: others. */
+static int32_t queued_tiles(const kgen_attn_spec *s, const isa_row *isa) {
+    enum { LEAST = 17, MOST = 32, WIDE = 128 };
+    int32_t rows = s->group * s->q_tokens;
+    int fits = suits_queue(s, isa) && s->head_dim <= WIDE && v_dim_of(s) <= WIDE;
+    return fits && rows >= LEAST && rows <= MOST ? ceil_div(rows, isa->columns) : 0;
+}
 static int32_t key_groups_of(const kgen_attn_spec *s, const isa_row *isa) {
     return kg_attn_key_groups(s->waves, way_of(s, isa) == BY_MATRICES, phases[s->phase].bounded);
 }
@@ -402,8 +429,9 @@ static int32_t q_lds_bytes(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t copies = has_own_rows(s, isa) ? s->waves : 1;
     int32_t matrices = way_of(s, isa) == BY_MATRICES;
     int32_t dims = kg_attn_q_lds_dims(s->head_dim, matrices);
-    return q_in_lds(s, target) ? q_registers_of(s, target, dims) * target->wave_size * 4 * copies
-                               : 0;
+    if (!q_in_lds(s, target)) return 0;
+    int32_t scales = queue_of(s, isa) ? 4 * rows_of(s, isa) : 0;
+    return q_registers_of(s, target, dims) * target->wave_size * 4 * copies + scales;
 }
 /* Of those who go by way of LDS. */
 static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) {
@@ -475,6 +503,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     } else if (wave == 64 && s->q == KGEN_DTYPE_F32) {
         fixed += 8; /* as they are rounded */
     }
+    if (queue_of(s, isa)) k = 0, v = 0, fixed -= 8; /* in LDS */
     if (way_of(s, isa) == BY_MATRICES) {
         k = 0, v = 0, mixed = 0; /* in LDS, as numbers */
         tile = sets_of(s, target).blocks * isa->keys * isa->columns / wave;
@@ -532,7 +561,9 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
         park += kg_attn_turn_bytes(waves);
     }
     long_queries way = way_of(s, isa);
-    if (way == BY_WAVE) return lds.bytes + peers + (s->cluster ? park : 0);
+    if (way == BY_WAVE)
+        return larger(lds.bytes, ceil_div(lds.round, 128) * 128 + queue_bytes(s, isa)) + peers +
+               (s->cluster ? park : 0);
     if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
     int32_t end = larger(lds.bytes, stage + groups * sets_of(s, target).bytes);
@@ -551,7 +582,7 @@ static int32_t excess(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t shared = sm90 ? 1 : s->occupancy; /* there 48 KiB are each workgroup's */
     int32_t q = q_lds_bytes(s, target);
     int32_t lds = shared * lds_needed(s, target, q) - target->lds_bytes;
-    if (way_of(s, &isa_rows[target->isa]) == BY_MATRICES)
+    if (way_of(s, &isa_rows[target->isa]) == BY_MATRICES || queue_of(s, &isa_rows[target->isa]))
         lds = s->occupancy * (lds_needed(s, target, q) + target->group_lds_bytes) -
               target->unit_lds_bytes;
     int32_t registers = registers_needed(s, target) - registers_allowed(s, target);
@@ -684,6 +715,7 @@ static int tune_small(kgen_attn_spec *s, const kgen_target *target) {
     small.occupancy = small_groups(s, target);
     if (!small.occupancy) return 0;
     small.waves = 4;
+    if (!s->row_tiles && !s->v_split) small.row_tiles = queued_tiles(s, &isa_rows[target->isa]);
     small = best_candidate(&small, target);
     int32_t rows = phases[s->phase].bounded ? s->group * s->q_tokens : 0;
     int reads_again = way_of(&small, &isa_rows[target->isa]) == BY_WAVE && !sees_few_keys(s) &&
@@ -708,7 +740,7 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
 /* By the size of the problem: what hides latency where a launch has little to do, and keeps memory
  * busy where items are many. Measured (docs/performance.md); the first row that fits. */
 typedef struct size_row {
-    int32_t bits, lds, dims; /* of a cached value; do rows go by way of LDS; least head_dim */
+    int32_t bits, lds, dims; /* of a cached value; 1: by way of LDS, 2: queued; least head_dim */
     int64_t pairs[2];        /* sequences x KV heads, least and most */
     int64_t context[2];      /* of a sequence, least and most */
     int64_t work;            /* least pairs x context */
@@ -861,7 +893,8 @@ static const cluster_row cluster_rows[] = {
     {8, 1, 256, {1, 128}, {15, 30}, 2048, 4, 2, 1, 2, 8},
 };
 
-static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int bits) {
+static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa, int lds,
+                        int bits) {
     enum { MATRIX_ROWS = 64 }; /* of a row block */
     int64_t rows = (int64_t)s->group * s->q_tokens;
     int64_t blocks = lds ? (rows + MATRIX_ROWS - 1) / MATRIX_ROWS : 1;
@@ -877,7 +910,7 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, int lds, int b
         if (!kgen__fits_context(r->context, p->context)) continue;
         if (!r->cluster) return 0;
         s->waves = r->waves;
-        s->row_tiles = r->row_tiles;
+        s->row_tiles = lds == 2 ? queued_tiles(s, isa) : r->row_tiles;
         s->v_split = r->v_split;
         s->occupancy = r->occupancy;
         s->cluster = r->cluster;
@@ -935,8 +968,8 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     if (most > 0 && most < SHORT) return;
     kgen_problem seen = *problem;
     if (most > 0) seen.context = seen.context ? smaller(seen.context, most) : most;
-    int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
-    if (suit_cluster(s, &seen, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;
+    int lds = queued_tiles(s, isa) ? 2 : has_many_rows(s, isa), bits = bits_of(s->kv);
+    if (suit_cluster(s, &seen, isa, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;
     if (!seen.context) seen.context = USUAL;
     for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
         const size_row *f = &size_rows[i];
@@ -1030,15 +1063,15 @@ FACT(by_matrices, way_of(&spec->attn, &isa_rows[target->isa]) == BY_MATRICES)
 FACT(by_lines,
      way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES ? 1 + isa_rows[target->isa].values : 0)
 FACT(bringers, bringers_of(&spec->attn, &isa_rows[target->isa]))
+FACT(key_queue, queue_of(&spec->attn, &isa_rows[target->isa]))
 FACT(no, 0)
 
-static const kgen__fact facts[] = {{"PART_KEYS", part_keys}, {"BOUNDED", is_bounded},
-                                   {"RAGGED", is_ragged},    {"TREE", is_tree},
-                                   {"DENSE", is_dense},      {"STAGED", no},
-                                   {"PAIRED", no},           {"BRINGERS", bringers},
-                                   {"MATRICES_BYTES", no},   {"DIRECT", no},
-                                   {"SPARSE", no},           {"BY_MATRICES", by_matrices},
-                                   {"BY_LINES", by_lines},   {NULL, NULL}};
+static const kgen__fact facts[] = {
+    {"PART_KEYS", part_keys}, {"BOUNDED", is_bounded},  {"RAGGED", is_ragged},
+    {"TREE", is_tree},        {"DENSE", is_dense},      {"STAGED", no},
+    {"PAIRED", no},           {"BRINGERS", bringers},   {"MATRICES_BYTES", no},
+    {"DIRECT", no},           {"SPARSE", no},           {"BY_MATRICES", by_matrices},
+    {"BY_LINES", by_lines},   {"KEY_QUEUE", key_queue}, {NULL, NULL}};
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->attn.occupancy; }
 static int32_t cluster(const kgen_spec *spec) { return spec->attn.cluster; }

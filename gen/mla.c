@@ -154,7 +154,7 @@ static const kgen__fact facts[] = {
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
         {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
     {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"PART_KEYS", part_keys}, {"SPANS", no},
-    {"BY_MATRICES", no}, {"BY_LINES", no},
+    {"BY_MATRICES", no}, {"BY_LINES", no}, {"KEY_QUEUE", no},
     {"CASCADE", no},
     {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};

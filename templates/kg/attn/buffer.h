@@ -12,7 +12,8 @@ namespace kg {
 
 constexpr int SET_KEYS = SET_BLOCKS * TOK;
 // That a wave brings at once.
-constexpr int WAVE_KEYS = smaller(TOK, ceil_div(SET_KEYS, BRINGERS ? BRINGERS : GROUP_WAVES));
+constexpr int WAVE_KEYS =
+    KEY_QUEUE ? TOK : smaller(TOK, ceil_div(SET_KEYS, BRINGERS ? BRINGERS : ROW_WAVES));
 constexpr int K_PIECES = HEAD_DIM * KV_BITS / 128, V_PIECES = V_DIM * KV_BITS / 128;
 constexpr int NEW_PIECES = 16 / KV_BITS; // of LDS, that one of the cache becomes
 static_assert(!BUFFERED || TOK % WAVE_KEYS == 0, "a wave's keys are one block's");

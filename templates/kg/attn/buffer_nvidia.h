@@ -22,6 +22,20 @@ constexpr int AHEAD = HAS_RAW ? SETS.slots : SLOTS - 1;
 
 // --- keys and values ----------------------------------------------------------
 
+// KEY_QUEUE: of rows as they come, a piece in that order in which lanes that read keys, or values,
+// of several tokens meet all banks.
+KG_DEV int turn_of(int token) { return ((token & 1) ^ token >> 3) << 2 | (token >> 2 & 1) << 1; }
+template <int PIECES> KG_DEV u32 queue_offset(int token, int piece) {
+    return (u32)(token * PIECES + (PIECES % 8 ? piece : piece ^ turn_of(token))) * 16;
+}
+// So many tokens and pieces on, none of whose bits those before have.
+template <int PIECES> KG_DEV u32 queue_further(u32 offset, int tokens, int pieces = 0) {
+    constexpr bool TURNS = PIECES % 8 == 0;
+    u32 low = (u32)(turn_of(tokens) ^ pieces % 8) * 16;
+    u32 high = (u32)(tokens * PIECES + (TURNS ? pieces / 8 * 8 : pieces)) * 16;
+    return (TURNS ? offset ^ low : offset) + high;
+}
+
 // What a lane brings of rows of PIECES pieces, and where its row lies in the set. Where pieces
 // are converted in place a lane too many must not.
 template <int PIECES> struct share_of_rows {
@@ -31,6 +45,8 @@ template <int PIECES> struct share_of_rows {
 };
 template <int PIECES> KG_DEV share_of_rows<PIECES> share_of_lane(int wave) {
     int row = row_of_lane<PIECES>(), first = wave * WAVE_KEYS;
+    if constexpr (KEY_QUEUE != 0)
+        return {row, opaque(queue_offset<PIECES>(row, (int)piece_of_lane<PIECES>(0)))};
     return {row, (u32)(first / TOK * TOK + k_place(first % TOK + row))};
 }
 template <int PIECES> KG_DEV bool is_one_too_many(int first) {
@@ -49,7 +65,6 @@ template <int PIECES>
 KG_DEV u32 raw_offset(const share_of_rows<PIECES> &s, int wave, u32 piece, int step) {
     return ((u32)(wave * WAVE_KEYS + s.row + step) * PIECES + piece) * 16;
 }
-
 // row_at(n): the lane's first piece of its row in the cache, `n` rows further on; asked in order.
 template <int PIECES, class F>
 KG_DEV void bring_each(u8 *to, const share_of_rows<PIECES> &mine, int wave, const F &row_at) {
@@ -58,8 +73,9 @@ KG_DEV void bring_each(u8 *to, const share_of_rows<PIECES> &mine, int wave, cons
         KG_UNROLL for (int first = 0; first < PIECES; first += mine.LANES) {
             u32 piece = piece_of_lane<PIECES>(first), more = piece - piece_of_lane<PIECES>(0);
             bool brings = !CONVERTS || !is_one_too_many<PIECES>(first);
-            u32 at =
-                HAS_RAW ? raw_offset(mine, wave, piece, n) : matrix_offset(mine.place, piece, n);
+            u32 at = KEY_QUEUE ? queue_further<PIECES>(mine.place, n, first)
+                     : HAS_RAW ? raw_offset(mine, wave, piece, n)
+                               : matrix_offset(mine.place, piece, n);
             if (brings) copy_16(to + at, row + more * 16u);
         }
     }
@@ -75,7 +91,7 @@ KG_DEV void bring_rows(u8 *to, const u8 *from, i64 page_bytes, int token_bytes, 
     if constexpr (SHARED_ID) {
         from += inside_pool(keys, page) * page_bytes;
         if (start >= keys.first && start + WAVE_KEYS - 1 <= keys.last) {
-            int slot = slot_of(keys, start, start);
+            int slot = PAGE == TOK ? 0 : slot_of(keys, start, start);
             from += (u32)(slot + mine.row) * (u32)token_bytes;
             u32 step = (u32)mine.AT_ONCE * (u32)token_bytes;
             bring_each(to, mine, wave, [&](int n) {
@@ -286,7 +302,7 @@ KG_DEV void convert_step(const ring_t &r, int wave) {
 // The waves that share sets.
 KG_DEV void meet_sharers() {
     if constexpr (KEY_GROUPS > 1)
-        meet_at<GROUP_WAVES * WAVE>(1 + (int)thread_id() / (GROUP_WAVES * WAVE));
+        meet_at<ROW_WAVES * WAVE>(1 + (int)thread_id() / (ROW_WAVES * WAVE));
     else
         barrier();
 }

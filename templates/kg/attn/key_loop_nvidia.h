@@ -3,15 +3,22 @@
 #include "kg/attn/direct.h"
 #include "kg/attn/bringers_nvidia.h"
 #include "kg/attn/few_rows_nvidia.h"
+#include "kg/attn/queue.h"
 
 namespace kg {
 
 KG_DEV u8 *sets_at(u8 *lds, int wave) { return lds + LDS_STAGE + key_group(wave) * SETS.bytes; }
 
 // The first keys and values come while queries do. A fence for queries in LDS would wait for them.
+KG_DEV u8 *queue_at(u8 *lds, int wave) { return lds + LDS_STAGE + wave * (KEY_QUEUE * QUEUE_SLOT); }
 KG_DEV ring_t look_ahead(const segment_t &g, const head_t &head, const keys_t &keys, u8 *lds,
                          int wave) {
     if constexpr (BRINGERS != 0) return begin_ring(g, lds, wave);
+    if constexpr (KEY_QUEUE != 0) {
+        ring_t r = {};
+        r.page = fill_queue(queue_at(lds, wave), g, role_of(g, wave), head, keys);
+        return r;
+    }
     if (!BUFFERED || Q_IN_LDS || is_empty(g)) return ring_t{};
     return fill_ring(sets_at(lds, wave), g, head, keys, wave_of_group(wave));
 }
@@ -19,6 +26,10 @@ KG_DEV ring_t look_ahead(const segment_t &g, const head_t &head, const keys_t &k
 KG_DEV void walk(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
                  const role_t &role, head_t &head, const keys_t &keys, const u8 *queries, u8 *lds,
                  int wave, const ring_t &ring) {
+    if constexpr (KEY_QUEUE != 0) {
+        attend_queued(m, l, o, q, g, role, head, keys, ring.page, queries, queue_at(lds, wave));
+        return;
+    }
     if constexpr (!BUFFERED) {
         attend(m, l, o, q, a, g, role, head, keys, queries);
         return;

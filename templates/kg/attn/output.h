@@ -44,7 +44,8 @@ constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 // A stage is done with when waves meet, but for what they say of their rows.
 constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
                               ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE
-                              : LDS.round;
+                          : KEY_QUEUE ? ceil_div(LDS.round, 128) * 128
+                                      : LDS.round;
 // CLUSTER: what comes from others of the cluster (kg/attn/cluster_nvidia.h); sets of keys are done
 // with by then. Of latent attention a part's rows, which others read, as waves met there.
 constexpr bool SENDS_ROWS = STAGED_MATRICES && kg_attn_sends_rows(ROWS, CLUSTER);

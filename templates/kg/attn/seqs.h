@@ -17,7 +17,7 @@ constexpr bool UNBOUNDED = !BOUNDED;
 constexpr bool OWN_ROWS = UNBOUNDED || BY_MATRICES != 0 || PAIRED != 0;
 // Of waves that have the same rows, each with keys of its own (kg/attn/clusters.h).
 constexpr int KEY_GROUPS = kg_attn_key_groups(WAVES, BY_MATRICES, BOUNDED);
-constexpr int GROUP_WAVES = WAVES / KEY_GROUPS;
+constexpr int ROW_WAVES = WAVES / KEY_GROUPS;
 constexpr int ROWS = kg_attn_block_rows(WAVE_ROWS, WAVES, OWN_ROWS, KEY_GROUPS); // of a row block
 constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 

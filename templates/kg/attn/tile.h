@@ -38,8 +38,9 @@ constexpr int O_TILES = V_PARTS * PART_TILES;
 // Registers of K, and of V, in flight before use.
 constexpr int ACC_REGS = kg_attn_acc_registers(ROW_TILES, SLICE_DIMS, NI, WAVE);
 constexpr int AHEAD_WORDS = kg_attn_ahead(ACC_REGS, ROW_TILES, WAVE, IS_SM90);
-constexpr int K_AHEAD = smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
-constexpr int V_AHEAD = smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
+constexpr int K_AHEAD = KEY_QUEUE ? K_CHUNKS : smaller(K_CHUNKS, AHEAD_WORDS / (KROWS * 4));
+constexpr int V_AHEAD =
+    KEY_QUEUE ? V_PARTS : smaller(V_PARTS, larger(1, AHEAD_WORDS / (PART_ROWS * PART_WORDS)));
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, QX);
 constexpr int Q_KEEPS =
@@ -51,7 +52,10 @@ constexpr bool SCALES_LATE = (BY_MATRICES != 0 || PAIRED != 0) && SOFTCAP == 0 &
                              DESCALE != DESCALE_TOKEN && !(MAY_TURN && (Q_IN_LDS || PAIRED));
 constexpr int Q_LDS_WORDS = // of the waves with the same rows
     kg_attn_q_registers(ROW_TILES, kg_attn_q_lds_dims(HEAD_DIM, BY_MATRICES), NGRP, QX) * WAVE;
-constexpr int Q_LDS_BYTES = Q_IN_LDS ? Q_LDS_WORDS * 4 * (OWN_ROWS ? WAVES : 1) : 0;
+// They are shared among waves, with what each row was divided by behind them.
+constexpr bool SHARES_Q = Q_IN_LDS && KEY_QUEUE != 0;
+constexpr int Q_LDS_BYTES =
+    (Q_IN_LDS ? Q_LDS_WORDS * 4 * (OWN_ROWS ? WAVES : 1) : 0) + (SHARES_Q ? ROWS * 4 : 0);
 
 // STAGED: a block of keys lies in LDS, two where there is room, and then the scores that each wave
 // has of one; or sets of keys as matrices. One where conversions have the registers that two take.
@@ -79,9 +83,13 @@ constexpr kg_attn_sets SETS =
 constexpr int SET_BLOCKS = SETS.blocks;
 constexpr int RING_SLOT_BYTES = SETS.k + SETS.v;
 
+// Of a wave, what a block of keys and values is in LDS (kg/attn/queue.h).
+constexpr int QUEUE_SLOT = TOK * (HEAD_DIM + V_DIM) * KV_BITS / 8;
+
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
                             : STAGED        ? STAGE_SCORES + SCORES_BYTES + SAID_BYTES + ASIDE_BYTES
                             : BUFFERED      ? SETS.bytes * KEY_GROUPS
+                            : KEY_QUEUE     ? KEY_QUEUE * QUEUE_SLOT * WAVES
                                             : 0;
 
 // Keys enter products as they are, and bf16 queries as sums of two 8-bit floats.
@@ -310,27 +318,51 @@ KG_DEV u32 *q_lds(u8 *lds, int t, int c, int lane) {
 KG_DEV u32 *q_lds(u8 *lds, int t, int c) { return q_lds(lds, t, c, (int)lane_id()); }
 
 // `lds`: of the waves with the same rows.
+// The lane's row of a tile; what it was divided by.
+KG_DEV float load_q_tile(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
+    float up = 1;
+    if constexpr (Q_8BIT)
+        load_q_codes(w, a, g, row);
+    else if constexpr (Q_F32)
+        up = load_q_floats(w, a, g, row);
+    else if constexpr (TURNED_Q)
+        load_q_turned(w, a, g, row);
+    else
+        load_q_row(w, a, g, row, 0);
+    if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
+    if constexpr (KEYS_AS_CODES && !SPLITS_LATE) up = q_to_codes(w);
+    if constexpr (KV_4BIT && !BUFFERED) pair_q_as_int4(w);
+    return up;
+}
+
+// Each wave loads some of the tiles for all, and says what their rows were divided by.
+KG_DEV void share_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
+    float *scales = (float *)(lds + Q_LDS_WORDS * 4);
+    int lane = (int)opaque(lane_id());
+    KG_LOOP for (int t = role.key; t < ROW_TILES; t += role.keys) {
+        u32 w[K_CHUNKS][Q_WORDS];
+        int row = t * NI + lane_i(lane);
+        float up = load_q_tile(w, a, g, row);
+        KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
+            q_lds(lds, t, c)[n] = w[c][n];
+        if (lane_grp(lane) == 0) scales[row] = up;
+    }
+    barrier();
+    KG_UNROLL for (int n = 0; n < ROW_TILES * COLS; n++) q.scale[n / COLS][n % COLS] =
+        scales[n / COLS * NI + lane_column(lane, n % COLS)];
+}
+
 KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
     int lane = (int)opaque(lane_id());
     if constexpr (BRINGS_Q) {
         KG_UNROLL for (int n = 0; n < ROW_TILES * COLS; n++) q.scale[n / COLS][n % COLS] = 1.0f;
         return;
     }
+    if constexpr (SHARES_Q) return share_q(q, a, g, role, lds);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         u32 w[K_CHUNKS][Q_WORDS];
-        float up = 1;
         int row = role.row + t * NI + lane_i(lane);
-        if constexpr (Q_8BIT)
-            load_q_codes(w, a, g, row);
-        else if constexpr (Q_F32)
-            up = load_q_floats(w, a, g, row);
-        else if constexpr (TURNED_Q)
-            load_q_turned(w, a, g, row);
-        else
-            load_q_row(w, a, g, row, 0);
-        if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
-        if constexpr (KEYS_AS_CODES && !SPLITS_LATE) up = q_to_codes(w);
-        if constexpr (KV_4BIT && !BUFFERED) pair_q_as_int4(w);
+        float up = load_q_tile(w, a, g, row);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
             SCALED_Q || (KEYS_AS_CODES && !SPLITS_LATE)
                 ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)))

@@ -460,8 +460,8 @@ struct role_t {
     int row, key, v, keys;
     int group; // of waves with the same rows
 };
-KG_DEV int wave_of_group(int wave) { return KEY_GROUPS > 1 ? wave % GROUP_WAVES : wave; }
-KG_DEV int key_group(int wave) { return KEY_GROUPS > 1 ? wave / GROUP_WAVES : 0; }
+KG_DEV int wave_of_group(int wave) { return KEY_GROUPS > 1 ? wave % ROW_WAVES : wave; }
+KG_DEV int key_group(int wave) { return KEY_GROUPS > 1 ? wave / ROW_WAVES : 0; }
 KG_DEV role_t role_of(const segment_t &g, int wave) {
     if constexpr (PAIRED) return role_t{wave % WAVES * WAVE_ROWS, 0, wave / WAVES, 1, wave % WAVES};
     if constexpr (BY_MATRICES) return role_t{wave_of_group(wave) * WAVE_ROWS, 0, 0, 1, wave};
