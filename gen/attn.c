@@ -394,10 +394,10 @@ static int32_t queue_bytes(const kgen_attn_spec *s, const isa_row *isa) {
     int32_t block = isa->keys * (s->head_dim + s->v_dim) * bits_of(s->kv) / 8;
     return queue_of(s, isa) * s->waves * block;
 }
-/* Of a KV head: rows that waves multiply by codes from there together, as matrices would have half
- * of theirs idle, and each set wait until it is converted. 0: others. */
+/* Row tiles of a KV head whose rows each wave has all of, with keys of its own from there: as
+ * matrices half of them would be idle, and a set wait until it is converted. 0: not so. */
 static int32_t queued_tiles(const kgen_attn_spec *s, const isa_row *isa) {
-    enum { LEAST = 17, MOST = 32, WIDE = 128 };
+    enum { LEAST = 9, MOST = 32, WIDE = 128 };
     int32_t rows = s->group * s->q_tokens;
     int fits = suits_queue(s, isa) && s->head_dim <= WIDE && v_dim_of(s) <= WIDE;
     return fits && rows >= LEAST && rows <= MOST ? ceil_div(rows, isa->columns) : 0;
@@ -670,7 +670,9 @@ static int sees_few_keys(const kgen_attn_spec *s) {
 static int32_t small_groups(const kgen_attn_spec *s, const kgen_target *target) {
     if (target->isa != KGEN_ISA_SM90 || s->waves || s->occupancy || mixes_conversions(s, target))
         return 0;
-    if (has_many_rows(s, &isa_rows[target->isa])) return s->v_dim > 128 ? 0 : 2;
+    int narrow = s->v_dim <= 128 || (phases[s->phase].bounded && bits_of(s->kv) == 16);
+    if (queued_tiles(s, &isa_rows[target->isa])) return 2;
+    if (has_many_rows(s, &isa_rows[target->isa])) return narrow ? 2 : 0;
     return is_8bit(s->kv) || sees_few_keys(s) ? 3 : 0;
 }
 
@@ -740,7 +742,7 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
 /* By the size of the problem: what hides latency where a launch has little to do, and keeps memory
  * busy where items are many. Measured (docs/performance.md); the first row that fits. */
 typedef struct size_row {
-    int32_t bits, lds, dims; /* of a cached value; 1: by way of LDS, 2: queued; least head_dim */
+    int32_t bits, lds, dims; /* of a cached value; 1: by way of LDS, or QUEUED; least head_dim */
     int64_t pairs[2];        /* sequences x KV heads, least and most */
     int64_t context[2];      /* of a sequence, least and most */
     int64_t work;            /* least pairs x context */
@@ -752,6 +754,7 @@ typedef struct size_row {
 enum { FEW_PAIRS = 16, UNITS_IDLE = 112, ONE_EACH = 132, TWO_EACH = 199 };
 enum { SHORT = 512 };  /* window, which has a rule of its own (small_groups) */
 enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
+enum { QUEUED = 2 };   /* codes of up to 32 rows; what no row says of these goes as matrices */
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
     /* eight waves that convert for themselves, unless there is much to multiply */
@@ -849,26 +852,54 @@ static const cluster_row cluster_rows[] = {
     {16, 1, 128, {1, 128}, {5, 8}, 24576, 4, 2, 1, 1, 16},
     {16, 1, 128, {1, 128}, {3, 8}, KNOWN, 4, 2, 1, 2, 8},
     {16, 1, 128, {1, 128}, {3, 8}, ANY_KEYS, 4, 2, 1, 2, 16},
-    {16, 1, 128, {1, 128}, {9, 16}, ANY_KEYS, 4, 2, 1, 2, 8},
+    {16, 1, 128, {1, 128}, {9, 16}, 2048, 4, 2, 1, 2, 8},
+    {16, 1, 128, {1, 128}, {9, 15}, ANY_KEYS, 8, 2, 1, 1, 8},
+    {16, 1, 128, {1, 128}, {16, 16}, ANY_KEYS, 8, 2, 1, 1, 6},
     {16, 1, 128, {1, 128}, {17, 30}, 1024, 4, 2, 1, 2, 4},
     {16, 1, 128, {1, 128}, {17, 30}, ANY_KEYS, 4, 2, 1, 2, 8},
     {16, 1, 128, {1, 128}, {31, 32}, ANY_KEYS, 4, 2, 1, 2, 6},
     {16, 1, 128, {1, 128}, {33, 47}, 16384, 4, 2, 1, 2, 4},
     {16, 1, 128, {1, 128}, {33, 47}, KNOWN, 0, 0, 0, 0, 0},
     {16, 1, 128, {1, 128}, {33, 60}, ANY_KEYS, 4, 2, 1, 2, 4},
-    {16, 1, 128, {1, 128}, {61, 72}, ANY_KEYS, 4, 2, 1, 2, 3},
+    {16, 1, 128, {1, 128}, {61, 66}, ANY_KEYS, 8, 2, 1, 1, 2},
+    {16, 1, 128, {1, 128}, {67, 72}, ANY_KEYS, 4, 2, 1, 2, 3},
     {16, 1, 128, {1, 128}, {73, 94}, 4096, 4, 2, 1, 2, 2},
     {16, 1, 128, {1, 128}, {95, 109}, 16384, 4, 2, 1, 2, 2},
     {16, 1, 128, {1, 128}, {73, 109}, KNOWN, 0, 0, 0, 0, 0},
     {16, 1, 128, {1, 128}, {73, 128}, ANY_KEYS, 4, 2, 1, 2, 2},
     {16, 1, 256, {1, 128}, {1, 2}, ANY_KEYS, 4, 2, 1, 1, 16},
-    {16, 1, 256, {1, 128}, {3, 14}, 8192, 4, 2, 1, 1, 8},
-    {16, 1, 256, {1, 128}, {3, 14}, KNOWN, 0, 0, 0, 0, 0},
-    {16, 1, 256, {1, 128}, {3, 14}, ANY_KEYS, 4, 2, 1, 1, 8},
-    {16, 1, 256, {1, 128}, {15, 30}, 8192, 4, 2, 1, 2, 8},
-    {16, 1, 256, {1, 128}, {31, 39}, 2048, 4, 2, 1, 2, 4},
+    {16, 1, 256, {1, 128}, {3, 14}, 4096, 4, 2, 1, 1, 8},
+    {16, 1, 256, {1, 128}, {15, 16}, 4096, 4, 2, 1, 2, 8},
+    {16, 1, 256, {1, 128}, {3, 15}, ANY_KEYS, 8, 2, 1, 1, 8},
+    {16, 1, 256, {1, 128}, {16, 16}, ANY_KEYS, 8, 2, 1, 1, 6},
+    {16, 1, 256, {1, 128}, {17, 30}, 8192, 4, 2, 1, 2, 8},
+    {16, 1, 256, {1, 128}, {31, 32}, 16384, 4, 2, 1, 2, 6},
+    {16, 1, 256, {1, 128}, {33, 39}, 2048, 4, 2, 1, 2, 4},
     {16, 1, 256, {1, 128}, {40, 47}, 4096, 4, 2, 1, 2, 4},
     {16, 1, 256, {1, 128}, {48, 60}, 16384, 4, 2, 1, 2, 4},
+    {16, 1, 256, {1, 128}, {61, 66}, ANY_KEYS, 8, 2, 1, 1, 2},
+    {16, 1, 256, {1, 128}, {100, 132}, ANY_KEYS, 4, 2, 1, 2, 2},
+
+    {8, QUEUED, 128, {17, 32}, {1, 8}, 1024, 4, 2, 1, 2, 16},
+    {8, QUEUED, 128, {17, 32}, {1, 8}, 16384, 4, 4, 1, 2, 16},
+    {8, QUEUED, 128, {17, 32}, {9, 30}, 1024, 4, 2, 1, 2, 8},
+    {8, QUEUED, 128, {17, 32}, {9, 15}, ANY_KEYS, 8, 4, 1, 1, 8},
+    {8, QUEUED, 128, {17, 32}, {16, 16}, ANY_KEYS, 8, 4, 1, 1, 6},
+    {8, QUEUED, 128, {17, 32}, {17, 30}, 16384, 4, 4, 1, 2, 8},
+    {8, QUEUED, 128, {17, 32}, {31, 32}, 16384, 4, 4, 1, 2, 6},
+    {8, QUEUED, 128, {17, 32}, {33, 47}, 6144, 4, 4, 1, 2, 4},
+    {8, QUEUED, 128, {17, 32}, {33, 47}, 12288, 4, 2, 1, 2, 0},
+    {8, QUEUED, 128, {17, 32}, {48, 60}, 16384, 4, 4, 1, 2, 4},
+    {8, QUEUED, 128, {17, 32}, {61, 66}, ANY_KEYS, 8, 4, 1, 1, 2},
+    {8, QUEUED, 128, {17, 32}, {67, 72}, 16384, 4, 4, 1, 2, 3},
+    {8, QUEUED, 128, {17, 32}, {73, 103}, 6144, 4, 4, 1, 2, 2},
+    {8, QUEUED, 128, {17, 32}, {104, 132}, ANY_KEYS, 4, 4, 1, 2, 2},
+    {8, QUEUED, 128, {17, 32}, {17, 103}, KNOWN, 0, 0, 0, 0, 0},
+    {8, QUEUED, 128, {17, 32}, {17, 30}, ANY_KEYS, 4, 4, 1, 2, 8},
+    {8, QUEUED, 128, {17, 32}, {31, 32}, ANY_KEYS, 4, 4, 1, 2, 6},
+    {8, QUEUED, 128, {17, 32}, {48, 60}, ANY_KEYS, 4, 4, 1, 2, 4},
+    {8, QUEUED, 128, {17, 32}, {67, 72}, ANY_KEYS, 4, 4, 1, 2, 3},
+    {8, QUEUED, 128, {17, 32}, {17, 103}, ANY_KEYS, 0, 0, 0, 0, 0},
 
     {8, 1, 128, {1, 128}, {1, 2}, ANY_KEYS, 4, 2, 1, 2, 16},
     {8, 1, 128, {1, 128}, {3, 8}, 8192, 4, 2, 1, 2, 16},
@@ -877,25 +908,29 @@ static const cluster_row cluster_rows[] = {
     {8, 1, 128, {1, 128}, {31, 32}, 6144, 4, 2, 1, 2, 6},
     {8, 1, 128, {1, 128}, {33, 47}, 2048, 4, 2, 1, 2, 4},
     {8, 1, 128, {1, 128}, {48, 60}, 4096, 4, 2, 1, 2, 4},
-    {8, 1, 128, {1, 128}, {61, 103}, 1024, 4, 2, 1, 2, 2},
-    {8, 1, 128, {1, 128}, {61, 64}, 2048, 4, 2, 1, 2, 3},
+    {4, 1, 128, {1, 128}, {61, 66}, 4096, 8, 2, 1, 1, 2},
+    {4, 1, 128, {1, 128}, {61, 66}, KNOWN, 0, 0, 0, 0, 0},
+    {8, 1, 128, {1, 128}, {61, 66}, ANY_KEYS, 8, 2, 1, 1, 2},
+    {8, 1, 128, {1, 128}, {67, 103}, 1024, 4, 2, 1, 2, 2},
     {8, 1, 128, {1, 128}, {104, 119}, 2048, 4, 2, 1, 2, 2},
     {8, 1, 128, {1, 128}, {120, 124}, 8192, 4, 2, 1, 2, 2},
     {8, 1, 128, {1, 128}, {125, 128}, ANY_KEYS, 4, 2, 1, 2, 2},
     {8, 1, 64, {1, 128}, {3, 16}, 24576, 0, 0, 0, 0, 0},
     {4, 1, 128, {1, 128}, {3, 16}, 24576, 0, 0, 0, 0, 0},
     {8, 1, 128, {1, 128}, {8, 8}, 24576, 4, 2, 1, 2, 4},
-    {8, 1, 128, {1, 128}, {9, 16}, 12288, 4, 2, 1, 2, 4},
+    {4, 1, 128, {1, 128}, {9, 16}, KNOWN, 0, 0, 0, 0, 0},
+    {8, 1, 128, {1, 128}, {9, 15}, ANY_KEYS, 8, 2, 1, 1, 8},
+    {8, 1, 128, {1, 128}, {16, 16}, ANY_KEYS, 8, 2, 1, 1, 6},
     {8, 1, 128, {1, 128}, {3, 7}, 24576, 0, 0, 0, 0, 0},
     {8, 1, 128, {1, 128}, {3, 8}, ANY_KEYS, 4, 2, 1, 2, 8},
-    {8, 1, 128, {1, 128}, {9, 16}, KNOWN, 0, 0, 0, 0, 0},
-    {8, 1, 128, {1, 128}, {9, 16}, ANY_KEYS, 4, 2, 1, 2, 8},
+    {8, 1, 256, {1, 128}, {3, 14}, 2048, 8, 2, 1, 1, 8},
     {8, 1, 256, {1, 128}, {15, 30}, 2048, 4, 2, 1, 2, 8},
+    {8, 1, 256, {1, 128}, {61, 66}, 2048, 8, 2, 1, 1, 2},
 };
 
 static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa, int lds,
                         int bits) {
-    enum { MATRIX_ROWS = 64 }; /* of a row block */
+    enum { MATRIX_ROWS = 64, MOST_TILES = 4 }; /* of a row block; queued: as many as there are */
     int64_t rows = (int64_t)s->group * s->q_tokens;
     int64_t blocks = lds ? (rows + MATRIX_ROWS - 1) / MATRIX_ROWS : 1;
     int64_t items = (int64_t)p->batch * p->heads * blocks;
@@ -904,13 +939,14 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row 
     for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
         const cluster_row *r = &cluster_rows[i];
         int fits = r->bits == bits || (r->bits == 8 && bits < 8) || r->bits == ANY_BITS;
-        if (!fits || r->lds != lds || dims > r->dims) continue;
+        int goes_so = r->lds == lds || (lds == QUEUED && r->lds == 1);
+        if (!fits || !goes_so || dims > r->dims) continue;
         if (rows < r->rows[0] || rows > r->rows[1] || items < r->items[0] || items > r->items[1])
             continue;
         if (!kgen__fits_context(r->context, p->context)) continue;
-        if (!r->cluster) return 0;
+        if (!r->waves) return 0;
         s->waves = r->waves;
-        s->row_tiles = lds == 2 ? queued_tiles(s, isa) : r->row_tiles;
+        s->row_tiles = r->row_tiles == MOST_TILES ? queued_tiles(s, isa) : r->row_tiles;
         s->v_split = r->v_split;
         s->occupancy = r->occupancy;
         s->cluster = r->cluster;
@@ -968,7 +1004,8 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     if (most > 0 && most < SHORT) return;
     kgen_problem seen = *problem;
     if (most > 0) seen.context = seen.context ? smaller(seen.context, most) : most;
-    int lds = queued_tiles(s, isa) ? 2 : has_many_rows(s, isa), bits = bits_of(s->kv);
+    int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
+    if (lds && queued_tiles(s, isa)) lds = QUEUED;
     if (suit_cluster(s, &seen, isa, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;
     if (!seen.context) seen.context = USUAL;
     for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
