@@ -91,7 +91,7 @@ KG_DEV void bring_rows(u8 *to, const u8 *from, i64 page_bytes, int token_bytes, 
     if constexpr (SHARED_ID) {
         from += inside_pool(keys, page) * page_bytes;
         if (start >= keys.first && start + WAVE_KEYS - 1 <= keys.last) {
-            int slot = PAGE == TOK ? 0 : slot_of(keys, start, start);
+            int slot = PAGE == TOK && WAVE_KEYS == TOK ? 0 : slot_of(keys, start, start);
             from += (u32)(slot + mine.row) * (u32)token_bytes;
             u32 step = (u32)mine.AT_ONCE * (u32)token_bytes;
             bring_each(to, mine, wave, [&](int n) {

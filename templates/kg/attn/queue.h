@@ -8,6 +8,7 @@
 namespace kg {
 
 constexpr int QUEUED = KEY_QUEUE - 1; // blocks ahead
+static_assert(!KEY_QUEUE || !INVARIANT, "a wave's blocks are counted from the segment's first");
 
 KG_DEV void read_piece(u32 (&w)[4], const u8 *p) {
     piece_t x = *(const piece_t *)p;
@@ -51,12 +52,6 @@ KG_DEV void read_values(v_tile_t &v, const u8 *slot, const in_slot_t &in) {
     }
 }
 
-// INVARIANT: by their place in the sequence, wherever a window begins.
-KG_DEV int first_of_wave(const segment_t &g, const role_t &role) {
-    int block = g.block + role.key, by = role.keys;
-    if constexpr (INVARIANT) block += (role.key < g.block % by ? by : 0) - g.block % by;
-    return block;
-}
 KG_DEV void enqueue(u8 *slot, const head_t &h, const keys_t &keys, i32 page, int block, int end) {
     if (block < end) {
         bring_rows<K_PIECES>(slot, h.k, h.k_page, h.k_token, keys, page, block, 0);
@@ -68,7 +63,7 @@ KG_DEV void enqueue(u8 *slot, const head_t &h, const keys_t &keys, i32 page, int
 // Returns the page of the first block that is not on its way.
 KG_DEV i32 fill_queue(u8 *queue, const segment_t &g, const role_t &role, const head_t &h,
                       const keys_t &keys) {
-    int block = first_of_wave(g, role), by = role.keys;
+    int block = g.block + role.key, by = role.keys;
     if (block >= g.block_end || g.see.last < 0) return 0;
     i32 page = set_page(keys, block, 0), next = set_page(keys, block + by, 0);
     KG_LOOP for (int n = 0; n < QUEUED; n++, block += by) {
@@ -82,7 +77,7 @@ KG_DEV i32 fill_queue(u8 *queue, const segment_t &g, const role_t &role, const h
 KG_DEV void attend_queued(column_t &m, column_t &l, values_t &o, const q_frag_t &q,
                           const segment_t &g, const role_t &role, const head_t &head,
                           const keys_t &keys, i32 page, const u8 *lds, u8 *queue) {
-    int block = first_of_wave(g, role), by = role.keys, slot = 0, far = QUEUED;
+    int block = g.block + role.key, by = role.keys, slot = 0, far = QUEUED;
     if (block >= g.block_end || g.see.last < 0) return;
     token_scale_t scale;
     ids_t none = {};
