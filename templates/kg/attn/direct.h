@@ -29,42 +29,6 @@ KG_DEV int start_after(const keys_t &keys, int block, int start, int steps, int 
     return block_start(keys, smaller(block + steps, end - 1));
 }
 
-// The same of all row tiles at once.
-KG_DEV void finish_tiles(u32 (&p)[ROW_TILES][P_WORDS], column_t &m, column_t &l, values_t &o,
-                         const scores_t (&dots)[ROW_TILES], const head_t &head, int start,
-                         const keys_t &keys, const token_scale_t &scale) {
-    float s[ROW_TILES][S_REGS], top[ROW_TILES][COLS];
-    bool exceeds = false;
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        scale_scores(s[t], dots[t], head, t, start, scale);
-    if (is_edge(head, start, TOK))
-        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mask_scores(s[t], head, t, start, keys);
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        KG_UNROLL for (int c = 0; c < COLS; c++) top[t][c] = s[t][c];
-        exceeds |= find_tops(top[t], m, t, s[t]);
-    }
-    if (any(exceeds)) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) raise_tile(m, l, o, t, top[t]);
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        scores_to_p(m, l, t, s[t]);
-        scale_p(s[t], scale);
-        pack_p(p[t], s[t]);
-    }
-}
-// Products of a block's keys become what values are weighed with.
-KG_DEV void finish_block(u32 (&p)[ROW_TILES][P_WORDS], column_t &m, column_t &l, values_t &o,
-                         const scores_t (&dots)[ROW_TILES], const head_t &head, int start,
-                         const keys_t &keys, const token_scale_t &scale) {
-    if constexpr (KEY_QUEUE != 0) return finish_tiles(p, m, l, o, dots, head, start, keys, scale);
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        float s[S_REGS];
-        finish_scores(s, dots[t], head, t, start, keys, scale);
-        raise_maximum(m, l, o, t, s);
-        scores_to_p(m, l, t, s);
-        scale_p(s, scale);
-        pack_p(p[t], s);
-    }
-}
-
 // The wave's blocks of one segment.
 KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
                    const role_t &role, head_t &head, const keys_t &keys, const u8 *lds) {
@@ -102,7 +66,14 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a,
             load_k(k, head, keys, next_ids, start_after(keys, block, start, by, end), 0, K_AHEAD);
         spread_page_scales(scale);
         u32 p[ROW_TILES][P_WORDS];
-        finish_block(p, m, l, o, dots, head, start, keys, scale);
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+            float s[S_REGS];
+            finish_scores(s, dots[t], head, t, start, keys, scale);
+            raise_maximum(m, l, o, t, s);
+            scores_to_p(m, l, t, s);
+            scale_p(s, scale);
+            pack_p(p[t], s);
+        }
         weigh_values(o, v, p, head, keys, ids, start, role.v);
         if constexpr (SETTLES_BEHIND) settle_ids(far_ids, keys);
         ids = next_ids;

@@ -1,4 +1,5 @@
-// Long queries by way of LDS, from which groups of waves multiply; others as they are.
+// Long queries by way of LDS, from which groups of waves multiply; codes by way of queues; others
+// as they are.
 #pragma once
 #include "kg/attn/direct.h"
 #include "kg/attn/bringers_nvidia.h"
@@ -7,10 +8,11 @@
 
 namespace kg {
 
+// Where a group's sets lie, or a wave's queue.
 KG_DEV u8 *sets_at(u8 *lds, int wave) { return lds + LDS_STAGE + key_group(wave) * SETS.bytes; }
+KG_DEV u8 *queue_at(u8 *lds, int wave) { return lds + LDS_STAGE + wave * (KEY_QUEUE * QUEUE_SLOT); }
 
 // The first keys and values come while queries do. A fence for queries in LDS would wait for them.
-KG_DEV u8 *queue_at(u8 *lds, int wave) { return lds + LDS_STAGE + wave * (KEY_QUEUE * QUEUE_SLOT); }
 KG_DEV ring_t look_ahead(const segment_t &g, const head_t &head, const keys_t &keys, u8 *lds,
                          int wave) {
     if constexpr (BRINGERS != 0) return begin_ring(g, lds, wave);

@@ -8,7 +8,8 @@
 namespace kg {
 
 constexpr int QUEUED = KEY_QUEUE - 1; // blocks ahead
-static_assert(!KEY_QUEUE || !INVARIANT, "a wave's blocks are counted from the segment's first");
+static_assert(!KEY_QUEUE || (!INVARIANT && DESCALE != DESCALE_TOKEN),
+              "blocks from the segment's first, of one scale");
 
 KG_DEV void read_piece(u32 (&w)[4], const u8 *p) {
     piece_t x = *(const piece_t *)p;
@@ -74,12 +75,32 @@ KG_DEV i32 fill_queue(u8 *queue, const segment_t &g, const role_t &role, const h
     return page;
 }
 
+// Products of a block's keys become what values are weighed with, of all row tiles at once.
+KG_DEV void finish_tiles(u32 (&p)[ROW_TILES][P_WORDS], column_t &m, column_t &l, values_t &o,
+                         const scores_t (&dots)[ROW_TILES], const head_t &head, int start,
+                         const keys_t &keys) {
+    float s[ROW_TILES][S_REGS], top[ROW_TILES][COLS];
+    bool exceeds = false;
+    token_scale_t none;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) scale_scores(s[t], dots[t], head, t, start, none);
+    if (is_edge(head, start, TOK))
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mask_scores(s[t], head, t, start, keys);
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        KG_UNROLL for (int c = 0; c < COLS; c++) top[t][c] = s[t][c];
+        exceeds |= find_tops(top[t], m, t, s[t]);
+    }
+    if (any(exceeds)) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) raise_tile(m, l, o, t, top[t]);
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        scores_to_p(m, l, t, s[t]);
+        pack_p(p[t], s[t]);
+    }
+}
+
 KG_DEV void attend_queued(column_t &m, column_t &l, values_t &o, const q_frag_t &q,
                           const segment_t &g, const role_t &role, const head_t &head,
                           const keys_t &keys, i32 page, const u8 *lds, u8 *queue) {
     int block = g.block + role.key, by = role.keys, slot = 0, far = QUEUED;
     if (block >= g.block_end || g.see.last < 0) return;
-    token_scale_t scale;
     ids_t none = {};
     in_slot_t in = in_slot();
     KG_LOOP for (; block < g.block_end; block += by) {
@@ -96,7 +117,7 @@ KG_DEV void attend_queued(column_t &m, column_t &l, values_t &o, const q_frag_t 
         u32 p[ROW_TILES][P_WORDS];
         read_keys(k, here, in);
         score_block(dots, k, q, head, keys, none, start, lds);
-        finish_block(p, m, l, o, dots, head, start, keys, scale);
+        finish_tiles(p, m, l, o, dots, head, start, keys);
         read_values(v, here, in);
         weigh_values(o, v, p, head, keys, none, start, 0);
         far = slot;
