@@ -82,4 +82,5 @@ constexpr int DIRECT = 0;
 constexpr int SPARSE = 0;
 constexpr int BY_MATRICES = 0;
 constexpr int BY_LINES = 0;
+constexpr int KEY_QUEUE = 0;
 }

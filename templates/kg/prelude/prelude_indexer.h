@@ -52,6 +52,7 @@ constexpr int WINDOW = 0;
 constexpr int CHUNK = 0;
 constexpr int BY_MATRICES = 0;
 constexpr int BY_LINES = 0;
+constexpr int KEY_QUEUE = 0;
 constexpr int PAIRED = 0;
 constexpr int BRINGERS = 0;
 constexpr int DIRECT = 0;
