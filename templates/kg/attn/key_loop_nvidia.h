@@ -4,7 +4,7 @@
 #include "kg/attn/direct.h"
 #include "kg/attn/bringers_nvidia.h"
 #include "kg/attn/few_rows_nvidia.h"
-#include "kg/attn/queue.h"
+#include "kg/attn/queue_nvidia.h"
 
 namespace kg {
 

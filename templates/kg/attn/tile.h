@@ -83,7 +83,7 @@ constexpr kg_attn_sets SETS =
 constexpr int SET_BLOCKS = SETS.blocks;
 constexpr int RING_SLOT_BYTES = SETS.k + SETS.v;
 
-// Of a wave, what a block of keys and values is in LDS (kg/attn/queue.h).
+// Of a wave, what a block of keys and values is in LDS (kg/attn/queue_nvidia.h).
 constexpr int QUEUE_SLOT = TOK * (HEAD_DIM + V_DIM) * KV_BITS / 8;
 
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
