@@ -383,8 +383,8 @@ static int suits_queue(const kgen_attn_spec *s, const isa_row *isa) {
     int plain = phases[s->phase].bounded && !is_packed(s->layout) && !s->cascade && !s->invariant;
     return isa->by == BY_MATRICES && codes && plain;
 }
-/* Blocks of keys and values that wait in LDS for each wave (kg/attn/queue_nvidia.h): one is multiplied,
- * two are on their way. */
+/* Blocks of keys and values that wait in LDS for each wave (kg/attn/queue_nvidia.h): one is
+ * multiplied, two are on their way. */
 static int32_t queue_of(const kgen_attn_spec *s, const isa_row *isa) {
     enum { BLOCKS = 3 };
     int fits = s->row_tiles > 1 && s->v_split == 1 && way_of(s, isa) == BY_WAVE;
