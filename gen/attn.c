@@ -391,8 +391,8 @@ static int32_t queue_of(const kgen_attn_spec *s, const isa_row *isa) {
     return fits && suits_queue(s, isa) ? BLOCKS : 0;
 }
 static int32_t queue_bytes(const kgen_attn_spec *s, const isa_row *isa) {
-    int32_t block = isa->keys * (s->head_dim + s->v_dim) * bits_of(s->kv) / 8;
-    return queue_of(s, isa) * s->waves * block;
+    return queue_of(s, isa) * s->waves *
+           kg_attn_queue_slot(isa->keys, s->head_dim, s->v_dim, bits_of(s->kv));
 }
 /* Row tiles of a KV head whose rows each wave has all of, with keys of its own from there: as
  * matrices half of them would be idle, and a set wait until it is converted. 0: not so. */
@@ -562,7 +562,7 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     }
     long_queries way = way_of(s, isa);
     if (way == BY_WAVE)
-        return larger(lds.bytes, ceil_div(lds.round, 128) * 128 + queue_bytes(s, isa)) + peers +
+        return larger(lds.bytes, kg_attn_queue_at(lds.round) + queue_bytes(s, isa)) + peers +
                (s->cluster ? park : 0);
     if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;

@@ -22,8 +22,7 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     role_t role = role_of(g, wave);
     if (has_few_rows(g)) role.row = 0;
     head_t head = head_of(a, g, role);
-    u8 *queries = lds + (Q_IN_LDS && !BY_MATRICES ? role.group * Q_LDS_WORDS * 4
-                                                  : key_group(wave) * (Q_LDS_BYTES / KEY_GROUPS));
+    u8 *queries = lds + role.group * Q_GROUP_BYTES;
     keys_t keys = keys_of(a, g);
     head.k = settled(head.k);
     head.v = settled(head.v);

@@ -212,6 +212,13 @@ KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_di
     return kg_attn_matrices_at(1, 2, keys, head_dim, v_dim, bits, bringers);
 }
 
+/* Codes that wait for each wave: bytes of a block, and where they may begin, as the pieces of a row
+ * are turned within 128 bytes. */
+KG_SHAPE int kg_attn_queue_slot(int keys, int head_dim, int v_dim, int bits) {
+    return keys * (head_dim + v_dim) * bits / 8;
+}
+KG_SHAPE int kg_attn_queue_at(int from) { return ceil_div(from, 128) * 128; }
+
 /* How values come out of lines: turned by byte permutes, by LDS as they are read, or they lie
  * turned (kg/attn/lines_*.h). */
 enum { KG_ATTN_PERMUTED, KG_ATTN_TURNED_BY_LDS, KG_ATTN_TURNED_BEFORE };

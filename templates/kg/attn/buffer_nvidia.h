@@ -65,6 +65,7 @@ template <int PIECES>
 KG_DEV u32 raw_offset(const share_of_rows<PIECES> &s, int wave, u32 piece, int step) {
     return ((u32)(wave * WAVE_KEYS + s.row + step) * PIECES + piece) * 16;
 }
+
 // row_at(n): the lane's first piece of its row in the cache, `n` rows further on; asked in order.
 template <int PIECES, class F>
 KG_DEV void bring_each(u8 *to, const share_of_rows<PIECES> &mine, int wave, const F &row_at) {

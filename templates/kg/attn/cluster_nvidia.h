@@ -46,11 +46,10 @@ KG_DEV void await_parts(const segment_t &g, u8 *lds, int wave, int first, int en
 
 // --- for others -------------------------------------------------------------
 
-KG_DEV int late_wave() { return (int)late_thread() / WAVE; }
 KG_DEV void give_quad(u8 *lds, int place, int dim, const float (&x)[4]) {
     if constexpr (SENDS) {
         u32 n = (u32)(place * PEER_QUADS + dim / 4), rank = n / EACH_QUADS;
-        u32 at = member(late_wave()) * EACH_QUADS + n % EACH_QUADS;
+        u32 at = member((int)late_wave()) * EACH_QUADS + n % EACH_QUADS;
         send_peer(x, lds + LDS_PEER + at * 16, rank, arrived_at(lds));
         return;
     }
@@ -60,7 +59,7 @@ KG_DEV void give_quad(u8 *lds, int place, int dim, const float (&x)[4]) {
 
 KG_DEV void give_sum(u8 *lds, int place, sums_t total) {
     if constexpr (SENDS) {
-        u32 at = member(late_wave()) * ROWS + (u32)place;
+        u32 at = member((int)late_wave()) * ROWS + (u32)place;
         float x[2] = {total.maximum, total.sum};
         KG_UNROLL for (u32 rank = 0; rank < CLUSTER_SIZE; rank++)
             send_peer(x, lds + LDS_PEER_ML + at * 8, rank, arrived_at(lds));

@@ -9,8 +9,9 @@ namespace kg {
 // hoist from here would sit in registers all through it.
 KG_DEV u32 late_lane() { return opaque(lane_id()); }
 KG_DEV u32 late_thread() { return opaque(thread_id()); }
+KG_DEV u32 late_wave() { return late_thread() / WAVE; }
 // Where it has no register meanwhile.
-KG_DEV int wave_again() { return (int)read_lane(late_thread() / WAVE, 0); }
+KG_DEV int wave_again() { return (int)read_lane(late_wave(), 0); }
 
 constexpr int ALL_WAVES = WAVES * V_SPLIT; // that have rows; others bring them keys
 constexpr int LAUNCHED_WAVES = ALL_WAVES + BRINGERS;
@@ -44,7 +45,7 @@ constexpr int LDS_O = LDS.round; // [ALL_WAVES][ROUND_COLS][ROUND_STRIDE]
 // A stage is done with when waves meet, but for what they say of their rows.
 constexpr int LDS_STAGE = BY_MATRICES || STAGED_MATRICES
                               ? ceil_div(LDS.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE
-                          : KEY_QUEUE ? ceil_div(LDS.round, 128) * 128
+                          : KEY_QUEUE ? kg_attn_queue_at(LDS.round)
                                       : LDS.round;
 // CLUSTER: what comes from others of the cluster (kg/attn/cluster_nvidia.h); sets of keys are done
 // with by then. Of latent attention a part's rows, which others read, as waves met there.

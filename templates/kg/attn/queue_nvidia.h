@@ -11,17 +11,12 @@ constexpr int QUEUED = KEY_QUEUE - 1; // blocks ahead
 static_assert(!KEY_QUEUE || (!INVARIANT && DESCALE != DESCALE_TOKEN),
               "blocks from the segment's first, of one scale");
 
-KG_DEV void read_piece(u32 (&w)[4], const u8 *p) {
-    piece_t x = *(const piece_t *)p;
-    KG_UNROLL for (int n = 0; n < 4; n++) w[n] = x.w[n];
+template <int N> KG_DEV void read_piece(u32 (&w)[N], const u8 *p) {
+    struct alignas(N * 4) some_t {
+        u32 w[N];
+    } x = *(const some_t *)p;
+    KG_UNROLL for (int n = 0; n < N; n++) w[n] = x.w[n];
 }
-KG_DEV void read_piece(u32 (&w)[2], const u8 *p) {
-    struct alignas(8) half_t {
-        u32 w[2];
-    } x = *(const half_t *)p;
-    KG_UNROLL for (int n = 0; n < 2; n++) w[n] = x.w[n];
-}
-KG_DEV void read_piece(u32 (&w)[1], const u8 *p) { w[0] = *(const u32 *)p; }
 
 // Where the lane's first key, and value, lies in a slot.
 struct in_slot_t {

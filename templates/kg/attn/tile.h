@@ -57,6 +57,9 @@ constexpr bool SHARES_Q = Q_IN_LDS && KEY_QUEUE != 0;
 constexpr int Q_LDS_BYTES =
     (Q_IN_LDS ? Q_LDS_WORDS * 4 * (OWN_ROWS ? WAVES : 1) : 0) + (SHARES_Q ? ROWS * 4 : 0);
 
+constexpr int Q_GROUP_BYTES =
+    Q_IN_LDS ? Q_LDS_WORDS * 4 * (BY_MATRICES ? ROW_WAVES : 1) : 0; // of role_t::group
+
 // STAGED: a block of keys lies in LDS, two where there is room, and then the scores that each wave
 // has of one; or sets of keys as matrices. One where conversions have the registers that two take.
 constexpr int ROW_BYTES = HEAD_DIM * KV_BITS / 8, STAGE_ROW = kg_attn_stage_row(ROW_BYTES);
@@ -83,8 +86,8 @@ constexpr kg_attn_sets SETS =
 constexpr int SET_BLOCKS = SETS.blocks;
 constexpr int RING_SLOT_BYTES = SETS.k + SETS.v;
 
-// Of a wave, what a block of keys and values is in LDS (kg/attn/queue_nvidia.h).
-constexpr int QUEUE_SLOT = TOK * (HEAD_DIM + V_DIM) * KV_BITS / 8;
+// KEY_QUEUE: blocks of a wave wait in LDS (kg/attn/queue_nvidia.h).
+constexpr int QUEUE_SLOT = kg_attn_queue_slot(TOK, HEAD_DIM, V_DIM, KV_BITS);
 
 constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
                             : STAGED        ? STAGE_SCORES + SCORES_BYTES + SAID_BYTES + ASIDE_BYTES
@@ -317,7 +320,6 @@ KG_DEV u32 *q_lds(u8 *lds, int t, int c, int lane) {
 }
 KG_DEV u32 *q_lds(u8 *lds, int t, int c) { return q_lds(lds, t, c, (int)lane_id()); }
 
-// `lds`: of the waves with the same rows.
 // The lane's row of a tile; what it was divided by.
 KG_DEV float load_q_tile(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
     float up = 1;
@@ -352,6 +354,7 @@ KG_DEV void share_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &rol
         scales[n / COLS * NI + lane_column(lane, n % COLS)];
 }
 
+// `lds`: of the waves with the same rows.
 KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
     int lane = (int)opaque(lane_id());
     if constexpr (BRINGS_Q) {

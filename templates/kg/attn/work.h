@@ -458,13 +458,14 @@ KG_DEV bool is_whole(const segment_t &g) {
 // that share the values.
 struct role_t {
     int row, key, v, keys;
-    int group; // of waves with the same rows
+    int group; // of waves with the same rows, BY_MATRICES: that share keys
 };
 KG_DEV int wave_of_group(int wave) { return KEY_GROUPS > 1 ? wave % ROW_WAVES : wave; }
 KG_DEV int key_group(int wave) { return KEY_GROUPS > 1 ? wave / ROW_WAVES : 0; }
 KG_DEV role_t role_of(const segment_t &g, int wave) {
     if constexpr (PAIRED) return role_t{wave % WAVES * WAVE_ROWS, 0, wave / WAVES, 1, wave % WAVES};
-    if constexpr (BY_MATRICES) return role_t{wave_of_group(wave) * WAVE_ROWS, 0, 0, 1, wave};
+    if constexpr (BY_MATRICES)
+        return role_t{wave_of_group(wave) * WAVE_ROWS, 0, 0, 1, key_group(wave)};
     if constexpr (!UNBOUNDED) return role_t{0, wave / V_SPLIT, wave % V_SPLIT, WAVES, 0};
     int keys = WAVES >> g.seq.ways, group = uniform(wave / V_SPLIT / keys);
     return role_t{group * WAVE_ROWS, wave / V_SPLIT % keys, wave % V_SPLIT, keys, group};
