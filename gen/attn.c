@@ -11,7 +11,7 @@
 static const int32_t head_dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512};
 static const int32_t small_pages[] = {1, 2, 4, 8};
 static const int32_t row_tile_counts[] = {1, 2, 3, 4};
-static const int32_t cluster_sizes[] = {2, 3, 4, 6, 8, 16};
+static const int32_t cluster_sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16};
 
 /* As large as the phase with the most tokens has them. */
 union most_tokens {
@@ -546,9 +546,10 @@ static int32_t registers_allowed(const kgen_attn_spec *s, const kgen_target *tar
 static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, int32_t q) {
     const isa_row *isa = &isa_rows[target->isa];
     int32_t rows = kg_attn_rows(s->row_tiles, isa->columns), part = part_dims(s, isa) / 16;
-    int32_t most = kg_attn_round_most(target->isa == KGEN_ISA_SM90);
-    kg_attn_lds lds = kg_attn_lds_of(q, s->waves, s->v_split, rows, rows_of(s, isa),
-                                     slice_dims(s, isa) / 16, part, most);
+    int32_t sm90 = target->isa == KGEN_ISA_SM90;
+    kg_attn_lds lds = kg_attn_lds_of(
+        q, s->waves, s->v_split, rows, rows_of(s, isa), slice_dims(s, isa) / 16, part,
+        kg_attn_round_columns(sm90, rows), kg_attn_round_most(sm90, queue_of(s, isa)));
     int32_t bringers = bringers_of(s, isa), waves = s->waves * s->v_split, peers = 0;
     int32_t groups = key_groups_of(s, isa);
     int32_t park = kg_attn_parks(waves, bringers) * KG_ATTN_PARK_BYTES;

@@ -246,7 +246,8 @@ static int32_t lds_of(const kgen_mla_spec *s, const kgen_target *target, int dir
     int32_t part = part_dims(s, isa, direct);
     int32_t slice = kg_attn_slice_dims(s->latent, s->waves, part);
     kg_attn_lds lds = kg_attn_lds_of(0, 1, s->waves, rows, rows, slice / 16, part / 16,
-                                     kg_attn_round_most(target->isa == KGEN_ISA_SM90));
+                                     kg_attn_round_columns(0, rows),
+                                     kg_attn_round_most(target->isa == KGEN_ISA_SM90, 0));
     int32_t align = isa->matrices ? KG_ATTN_SWIZZLE : 1;
     int32_t stage = ceil_div(lds.round, align) * align;
     int32_t turns = isa->matrices && sends_rows(s) ? kg_attn_turn_bytes(s->waves) : 0;

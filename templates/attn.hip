@@ -30,6 +30,7 @@ KG_DEV void run_segment(args_t a, segment_t &g, cut_t cut, u8 *lds, int wave) {
     g.item_end = parked(g.item_end);
     clear(m, l, o);
     if constexpr (SENDS) offer_inbox();
+    ask_for_q(q, a, g, role);
     ring_t ring = look_ahead(g, head, keys, lds, wave);
     load_q(q, a, g, role, queries);
     scale_q(head, q);

@@ -261,7 +261,11 @@ KG_SHAPE kg_attn_sets kg_attn_lines_of(int lds_bytes, int keys, int waves, int w
 
 /* Waves meet in rounds of a few query columns and some value dims, of which LDS
  * has this many bytes; sm_90 has one workgroup a unit. */
-KG_SHAPE int kg_attn_round_most(int sm90) { return sm90 ? 36864 : 20480; }
+KG_SHAPE int kg_attn_round_most(int sm90, int queue) {
+    return queue ? 69632 : sm90 ? 36864 : 20480;
+}
+/* Rows of a wave that they meet for at once, at most. */
+KG_SHAPE int kg_attn_round_columns(int sm90, int rows) { return sm90 && rows > 8 ? rows : 8; }
 
 enum { KG_ATTN_ROUND_PAD = 4 }; /* floats: spreads the columns over the banks */
 
@@ -309,11 +313,12 @@ typedef struct kg_attn_lds {
 /* q_bytes: of Q in LDS. waves share the keys, v_split of them each the values.
  * rows: of a wave, block_rows: of the row block.
  * tiles: of a wave's slice, least_tiles of them at least in a round. Of a round:
- * as many columns as fit, then as many tiles as fit. */
+ * as many of the columns as fit, whole tiles of 8 of them, then as many tiles as fit. */
 KG_SHAPE kg_attn_lds kg_attn_lds_of(int q_bytes, int waves, int v_split, int rows, int block_rows,
-                                    int tiles, int least_tiles, int round_most) {
-    int all = waves * v_split, columns = 8, most = least_tiles;
-    while (columns > 1 && kg_attn_round_bytes(all, columns, least_tiles) > round_most) columns /= 2;
+                                    int tiles, int least_tiles, int columns, int round_most) {
+    int all = waves * v_split, most = least_tiles;
+    while (columns > 1 && kg_attn_round_bytes(all, columns, least_tiles) > round_most)
+        columns = columns > 8 && columns % 16 ? 8 : columns / 2;
     for (int n = least_tiles; n <= tiles; n += least_tiles)
         if (tiles % n == 0 && kg_attn_round_bytes(all, columns, n) <= round_most) most = n;
     int totals = q_bytes + waves * rows * 8; /* maximum and sum of a row, 8 bytes */

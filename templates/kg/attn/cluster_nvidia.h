@@ -3,11 +3,33 @@
 #pragma once
 #include "kg/attn/clusters.h"
 #include "kg/attn/join.h"
+#include "kg/attn/lds_nvidia.h"
 
 namespace kg {
 
 constexpr int PEER_QUADS = V_DIM / 4; // of a row
 constexpr int EACH_QUADS = INBOX.quads;
+
+// --- before the work is known ---------------------------------------------------
+// Page numbers wait for lengths, and what rows end with comes last: a wave asks for the line of
+// memory that each is in while lengths are on their way. Of the first item, if items are whole.
+
+constexpr bool HAS_ROWS_OF_PAGES = !FLAT && !DENSE && !SPARSE;
+KG_DEV void ask_for_pages(args_t a, u32 seq) {
+    constexpr u32 LINE = 128, SIZE = TABLE_I64 ? 8 : 4;
+    u32 line = lane_id() * CLUSTER_SIZE + cluster_rank();
+    bool inside = (u64)line * (LINE / SIZE) * (u32)a.page < (u64)a.table_keys;
+    if (inside) bring_near((const u8 *)a.table + ((i64)seq * a.table_row * SIZE + line * LINE));
+}
+KG_DEV void ask_ahead(args_t a) {
+    u32 unit = taker();
+    if (thread_id() / WAVE != WAVES - 1 || unit >= items_of(a)) return;
+    if constexpr (HAS_ROWS_OF_PAGES) ask_for_pages(a, divide(unit, items_of_seq(a)));
+    if (lane_id() != 0) return;
+    if constexpr (DESCALE == DESCALE_HEAD) bring_near((const u8 *)a.v_descale);
+    if constexpr (OUT_8BIT) bring_near((const u8 *)a.out_scale);
+    if constexpr (SINKS != 0) bring_near((const u8 *)a.sinks);
+}
 
 // --- sent -------------------------------------------------------------------
 // A store of another's LDS counts there when it is done, so nobody waits for the cluster or for
@@ -38,7 +60,9 @@ KG_DEV int rows_there(const segment_t &g) {
     return smaller(larger(g.seq.q_len * GROUP - g.row_block * ROWS, 0), ROWS);
 }
 KG_DEV void await_parts(const segment_t &g, u8 *lds, int wave, int first, int end) {
-    int rows = rows_there(g), quads = larger(smaller(end, rows * PEER_QUADS) - first, 0);
+    int last = smaller(end, rows_there(g) * PEER_QUADS) - 1;
+    int quads = larger(last + 1 - first, 0);
+    int rows = quads ? last / PEER_QUADS - first / PEER_QUADS + 1 : 0; // that they are of
     u32 turn = *turn_at(lds, wave);
     await_arrivals(arrived_at(lds), MEMBERS * (u32)(quads * 16 + rows * 8), turn);
     *turn_at(lds, wave) = turn ^ 1;
@@ -61,7 +85,8 @@ KG_DEV void give_sum(u8 *lds, int place, sums_t total) {
     if constexpr (SENDS) {
         u32 at = member((int)late_wave()) * ROWS + (u32)place;
         float x[2] = {total.maximum, total.sum};
-        KG_UNROLL for (u32 rank = 0; rank < CLUSTER_SIZE; rank++)
+        u32 first = (u32)(place * PEER_QUADS), last = first + PEER_QUADS - 1; // of the row
+        KG_LOOP for (u32 rank = first / EACH_QUADS; rank <= last / EACH_QUADS; rank++)
             send_peer(x, lds + LDS_PEER_ML + at * 8, rank, arrived_at(lds));
         return;
     }

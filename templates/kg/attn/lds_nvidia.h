@@ -17,6 +17,10 @@ KG_DEV void copy_16(u8 *lds, const u8 *p) {
                  : "r"(lds_address(lds)), "l"(p)
                  : "memory");
 }
+// 128 bytes of memory, into the L2.
+KG_DEV void bring_near(const u8 *p) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(p) : "memory");
+}
 // Ends a group of this lane's copies; all groups but the last N are in LDS.
 KG_DEV void copies_end() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 template <int N> KG_DEV void copies_done() {

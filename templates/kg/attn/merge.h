@@ -38,6 +38,23 @@ KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
     }
 }
 
+// sm_90: a row's maximum and sum of each wave that has it, from which what waves have is weighed as
+// it is added: they meet once less.
+KG_DEV int rows_of_keys(const role_t &role) {
+    return UNBOUNDED ? WAVES / role.keys * WAVE_ROWS : ROWS;
+}
+KG_DEV void note_sums(const float (&m)[ROW_TILES][COLS], const float (&l)[ROW_TILES][COLS], u8 *lds,
+                      const role_t &role) {
+    int lane = (int)late_lane();
+    bool speaks = role.v == 0 && is_speaker(lane);
+    sums_t *mine = (sums_t *)(lds + LDS_ML) + role.key * rows_of_keys(role) + role.row;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
+        float sum = column_sum(l[t][c]);
+        if (speaks) mine[t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
+    }
+    if constexpr (KEY_QUEUE != 0) barrier(); // where others' blocks lie values are put
+}
+
 // A lane's accumulators of one column and chunk are adjacent dims: stored four
 // at a time.
 KG_DEV void write_chunk(const acc_t *o, float *mine, int chunk, int cols) {
@@ -74,16 +91,18 @@ KG_DEV void write_round(const acc_t (&o)[O_TILES], u8 *lds, int wave, int round,
             write_chunk(from, mine, n, cols);
 }
 
+KG_DEV const quad_t *quad_of_wave(const u8 *lds, int wave, int column, int v_wave, int dim) {
+    const float *from = (const float *)(lds + LDS_O) +
+                        ((wave * V_SPLIT + v_wave) * ROUND_COLS + column) * ROUND_STRIDE + dim;
+    return (const quad_t *)from;
+}
 // Of the `keys` waves with the same rows, the first of which is `first`.
 KG_DEV void sum_waves(float (&x)[4], const u8 *lds, int first, int keys, int column, int v_wave,
                       int dim) {
     KG_UNROLL for (int j = 0; j < 4; j++) x[j] = 0;
     KG_UNROLL for (int w = 0; w < WAVES; w++) {
         if (w >= keys) break;
-        const float *from =
-            (const float *)(lds + LDS_O) +
-            (((first + w) * V_SPLIT + v_wave) * ROUND_COLS + column) * ROUND_STRIDE + dim;
-        quad_t quad = *(const quad_t *)from;
+        quad_t quad = *quad_of_wave(lds, first + w, column, v_wave, dim);
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] += quad.x[j];
     }
 }
@@ -129,6 +148,69 @@ KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slo
     }
 }
 
+// sm_90: waves meet once; what they have is weighed as it is added.
+KG_DEV sums_t weigh_waves(float (&x)[4], const u8 *lds, const role_t &role, int first, int column,
+                          int place, int v_wave, int dim) {
+    const sums_t *ml = (const sums_t *)(lds + LDS_ML) + place;
+    int rows = rows_of_keys(role);
+    sums_t total = {-INFINITE, 0.0f}, each[WAVES];
+    KG_UNROLL for (int w = 0; w < WAVES; w++) {
+        each[w] = w < role.keys ? ml[w * rows] : total;
+        total.maximum = fmax(total.maximum, each[w].maximum);
+    }
+    KG_UNROLL for (int j = 0; j < 4; j++) x[j] = 0;
+    KG_UNROLL for (int w = 0; w < WAVES; w++) {
+        if (w >= role.keys) break;
+        float factor = weight(each[w].maximum, total.maximum);
+        quad_t quad = *quad_of_wave(lds, first + w, column, v_wave, dim);
+        total.sum += each[w].sum * factor;
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += quad.x[j] * factor;
+    }
+    return total;
+}
+
+struct emitted_t {
+    float x[4];
+    sums_t total;
+    int place, dim;
+    bool exists;
+};
+KG_DEV emitted_t weighed_quad(const segment_t &g, const role_t &role, const u8 *lds, int round,
+                              int first_row, int n) {
+    constexpr int QUADS = ROUND_DIMS / 4;
+    emitted_t e;
+    int at = n / (V_SPLIT * QUADS), rest = n % (V_SPLIT * QUADS);
+    int group = UNBOUNDED ? at / ROUND_COLS : 0, column = UNBOUNDED ? at % ROUND_COLS : at;
+    int v_wave = rest / QUADS, dim = rest % QUADS * 4;
+    e.place = group * WAVE_ROWS + first_row + column; // in the row block
+    e.dim = v_wave * SLICE_DIMS + round * ROUND_DIMS + dim;
+    e.exists = row_exists(g, e.place) && e.dim < V_DIM;
+    e.total = weigh_waves(e.x, lds, role, group * role.keys, column, e.place, v_wave, dim);
+    return e;
+}
+// Some at once, whose parts are on their way together.
+KG_DEV void emit_weighed(args_t a, const segment_t &g, const role_t &role, u32 slot, u8 *lds,
+                         int round, int first_row) {
+    constexpr int OF_GROUP = ROUND_COLS * V_SPLIT * ROUND_DIMS / 4;
+    constexpr int BATCH = smaller(4, ceil_div(OF_GROUP, (int)KG_WORKGROUP));
+    int all = (UNBOUNDED ? WAVES / role.keys : 1) * OF_GROUP;
+    KG_LOOP for (int n = (int)late_thread(); n < all; n += BATCH * KG_WORKGROUP) {
+        emitted_t e[BATCH];
+        KG_UNROLL for (int i = 0; i < BATCH; i++) {
+            int at = n + i * (int)KG_WORKGROUP;
+            e[i] = weighed_quad(g, role, lds, round, first_row, i == 0 || at < all ? at : n);
+            e[i].exists = e[i].exists && (i == 0 || at < all);
+        }
+        KG_UNROLL for (int i = 0; i < BATCH; i++) {
+            if (!e[i].exists) continue;
+            row_t row = row_at(g, e[i].place);
+            emit_quad(a, g, row, slot, lds, e[i].place, e[i].dim, e[i].x,
+                      [&] { return factor_of_row(a, g, row, e[i].total); });
+            if (e[i].dim == 0) emit_sum(a, g, row, slot, lds, e[i].place, e[i].total);
+        }
+    }
+}
+
 KG_DEV void emit_sums(args_t a, const segment_t &g, u32 slot, u8 *lds) {
     const sums_t *totals = (const sums_t *)(lds + LDS_TOTAL);
     KG_LOOP for (int n = (int)late_thread(); n < ROWS; n += KG_WORKGROUP) {
@@ -158,12 +240,17 @@ KG_DEV int quad_of_tile(float (&x)[4], const acc_t &o) {
 KG_DEV void emit_quads(args_t a, const segment_t &g, row_t row, u32 slot, u8 *lds, int place,
                        int first, const acc_t (&o)[O_TILES], float factor) {
     constexpr int LAST_DIMS = V_DIM - (V_SPLIT - 1) * SLICE_DIMS; // of a row's last slice
-    KG_UNROLL for (int n = 0; n < O_TILES; n++) {
-        float x[4];
-        int dim = first + o_dim(n, quad_of_tile(x, o[n]));
-        bool inside = (n + 1) * 16 <= LAST_DIMS || dim < V_DIM;
-        if (row.exists && inside)
-            emit_quad(a, g, row, slot, lds, place, dim, x, [&] { return factor; });
+    constexpr int BATCH = O_TILES % 4 ? 1 : 4; // what lanes exchange waits for stores before it
+    KG_UNROLL for (int begin = 0; begin < O_TILES; begin += BATCH) {
+        float x[BATCH][4];
+        int dim[BATCH];
+        KG_UNROLL for (int i = 0; i < BATCH; i++) dim[i] =
+            first + o_dim(begin + i, quad_of_tile(x[i], o[begin + i]));
+        KG_UNROLL for (int i = 0; i < BATCH; i++) {
+            bool inside = (begin + i + 1) * 16 <= LAST_DIMS || dim[i] < V_DIM;
+            if (row.exists && inside)
+                emit_quad(a, g, row, slot, lds, place, dim[i], x[i], [&] { return factor; });
+        }
     }
 }
 
@@ -195,10 +282,29 @@ KG_DEV void emit_own(const F &total_of, const acc_t (&o)[ROW_TILES][O_TILES], ar
 
 // --- the whole way ----------------------------------------------------------
 
+// sm_90: in rounds of as many row tiles as LDS has room for.
+KG_DEV void emit_at_once(const float (&m)[ROW_TILES][COLS], const float (&l)[ROW_TILES][COLS],
+                         const acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
+                         const role_t &role, u32 slot, u8 *lds, int wave) {
+    constexpr int TILES = ceil_div(ROUND_COLS, NI);
+    note_sums(m, l, lds, role);
+    KG_UNROLL for (int first = 0; first < WAVE_ROWS; first += ROUND_COLS) {
+        if (!row_exists(g, first)) continue;
+        KG_UNROLL for (int round = 0; round < ROUNDS; round++) {
+            KG_UNROLL for (int t = first / NI; t < first / NI + TILES; t++)
+                write_round(o[t], lds, wave, round, first - t * NI);
+            barrier();
+            emit_weighed(a, g, role, slot, lds, round, first);
+            barrier();
+        }
+    }
+}
+
 // Waves that share their rows meet in rounds of some columns and value dims.
 KG_DEV void emit_together(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
                           acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
                           const role_t &role, u32 slot, u8 *lds, int wave) {
+    if constexpr (IS_SM90) return emit_at_once(m, l, o, a, g, role, slot, lds, wave);
     meet_sums(m, l, o, lds, role);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int cols = 0; cols < NI; cols += ROUND_COLS) {

@@ -28,10 +28,11 @@ KG_DEV void meet_rows() {
 KG_DEV int merging(int wave) { return BRINGERS && wave >= ALL_WAVES ? ROWS : wave; }
 
 constexpr int LEAST_TILES = BY_TILES ? PART_TILES : CHUNK_TILES;
-constexpr kg_attn_lds LDS = RUNS_AHEAD
-                                ? kg_attn_lds_of_own_rows(Q_LDS_BYTES, O_TILES)
-                                : kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS,
-                                                 O_TILES, LEAST_TILES, kg_attn_round_most(IS_SM90));
+constexpr int MOST_COLUMNS = kg_attn_round_columns(IS_SM90 && !STAGED, WAVE_ROWS);
+constexpr kg_attn_lds LDS =
+    RUNS_AHEAD ? kg_attn_lds_of_own_rows(Q_LDS_BYTES, O_TILES)
+               : kg_attn_lds_of(Q_LDS_BYTES, WAVES, V_SPLIT, WAVE_ROWS, ROWS, O_TILES, LEAST_TILES,
+                                MOST_COLUMNS, kg_attn_round_most(IS_SM90, KEY_QUEUE));
 constexpr int ROUND_COLS = LDS.round_columns;
 constexpr int ROUND_TILES = LDS.round_tiles;
 constexpr int ROUND_DIMS = ROUND_TILES * 16;

@@ -99,7 +99,8 @@ constexpr int STAGE_BYTES = STAGED_MATRICES ? MATRICES_BYTES
 constexpr bool KEYS_AS_CODES = KG_FP8_PRODUCTS != 0 && !BUFFERED && !COMPUTE_F16 &&
                                Q_DTYPE == DTYPE_BF16 && KV_DTYPE == E4M3_DTYPE;
 // Behind the first keys, which else would be asked for only when queries are there.
-constexpr bool SPLITS_LATE = KEYS_AS_CODES && !STAGED && !Q_IN_LDS;
+constexpr bool CONVERTS_LATE = IS_SM90 && SCALED_Q && !Q_F32 && !KV_4BIT && !BUFFERED && !KEY_QUEUE;
+constexpr bool SPLITS_LATE = (KEYS_AS_CODES || CONVERTS_LATE) && !STAGED && !Q_IN_LDS;
 constexpr int CODE_MOST = larger(1, KG_FP8_PRODUCTS),
               CODE_CHUNKS = K_CHUNKS % CODE_MOST ? 1 : CODE_MOST;
 
@@ -320,34 +321,55 @@ KG_DEV u32 *q_lds(u8 *lds, int t, int c, int lane) {
 }
 KG_DEV u32 *q_lds(u8 *lds, int t, int c) { return q_lds(lds, t, c, (int)lane_id()); }
 
-// The lane's row of a tile; what it was divided by.
-KG_DEV float load_q_tile(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
-    float up = 1;
+// The lane's row of a tile; what f32 ones were divided by.
+KG_DEV float load_q_words(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
     if constexpr (Q_8BIT)
         load_q_codes(w, a, g, row);
     else if constexpr (Q_F32)
-        up = load_q_floats(w, a, g, row);
+        return load_q_floats(w, a, g, row);
     else if constexpr (TURNED_Q)
         load_q_turned(w, a, g, row);
     else
         load_q_row(w, a, g, row, 0);
-    if constexpr (SCALED_Q && !Q_F32) up = q_to_f16(w);
+    return 1;
+}
+// As products have it; what it was divided by.
+KG_DEV float convert_q(u32 (&w)[K_CHUNKS][Q_WORDS], float up) {
+    if constexpr (SCALED_Q && !Q_F32 && !SPLITS_LATE) up = q_to_f16(w);
     if constexpr (KEYS_AS_CODES && !SPLITS_LATE) up = q_to_codes(w);
     if constexpr (KV_4BIT && !BUFFERED) pair_q_as_int4(w);
     return up;
 }
+KG_DEV float load_q_tile(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
+    float up = load_q_words(w, a, g, row);
+    return convert_q(w, up);
+}
 
-// Each wave loads some of the tiles for all, and says what their rows were divided by.
-KG_DEV void share_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
+// SHARES_Q: each wave loads some of the tiles for all, and says what their rows were divided by.
+// One of them, which it asks for before it waits for page numbers.
+constexpr bool ASKS_FIRST = SHARES_Q && !Q_8BIT && !Q_F32 && ROW_TILES <= WAVES;
+KG_DEV void ask_for_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role) {
+    if constexpr (ASKS_FIRST)
+        load_q_words(q.w[0], a, g, role.key * NI + lane_i((int)opaque(lane_id())));
+}
+KG_DEV void share_tile(const u32 (&w)[K_CHUNKS][Q_WORDS], float up, int t, u8 *lds) {
     float *scales = (float *)(lds + Q_LDS_WORDS * 4);
     int lane = (int)opaque(lane_id());
-    KG_LOOP for (int t = role.key; t < ROW_TILES; t += role.keys) {
-        u32 w[K_CHUNKS][Q_WORDS];
-        int row = t * NI + lane_i(lane);
-        float up = load_q_tile(w, a, g, row);
-        KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
-            q_lds(lds, t, c)[n] = w[c][n];
-        if (lane_grp(lane) == 0) scales[row] = up;
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
+        q_lds(lds, t, c)[n] = w[c][n];
+    if (lane_grp(lane) == 0) scales[t * NI + lane_i(lane)] = up;
+}
+KG_DEV void share_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
+    const float *scales = (const float *)(lds + Q_LDS_WORDS * 4);
+    int lane = (int)opaque(lane_id());
+    if constexpr (ASKS_FIRST) {
+        if (role.key < ROW_TILES) share_tile(q.w[0], convert_q(q.w[0], 1), role.key, lds);
+    } else {
+        KG_LOOP for (int t = role.key; t < ROW_TILES; t += role.keys) {
+            u32 w[K_CHUNKS][Q_WORDS];
+            float up = load_q_tile(w, a, g, t * NI + lane_i(lane));
+            share_tile(w, up, t, lds);
+        }
     }
     barrier();
     KG_UNROLL for (int n = 0; n < ROW_TILES * COLS; n++) q.scale[n / COLS][n % COLS] =
@@ -367,7 +389,7 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
         int row = role.row + t * NI + lane_i(lane);
         float up = load_q_tile(w, a, g, row);
         KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
-            SCALED_Q || (KEYS_AS_CODES && !SPLITS_LATE)
+            (SCALED_Q || KEYS_AS_CODES) && !SPLITS_LATE
                 ? float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)))
                 : 1.0f;
         if constexpr (BY_MATRICES) KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) {
@@ -390,7 +412,11 @@ template <typename Q> KG_DEV void split_q(Q &q) {
     if constexpr (SPLITS_LATE) {
         int lane = (int)opaque(lane_id());
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            float up = q_to_codes(q.w[t]);
+            float up = 1;
+            if constexpr (SCALED_Q)
+                up = q_to_f16(q.w[t]);
+            else
+                up = q_to_codes(q.w[t]);
             KG_UNROLL for (int c = 0; c < COLS; c++) q.scale[t][c] =
                 float_of(shuffle(bits_of(up), (u32)lane_at(lane_column(lane, c), 0)));
         }
