@@ -50,7 +50,7 @@ KG_DEV void go_on_together(work_t &w, const segment_t &g, args_t a, u8 *lds, int
 template <void (*SEGMENT)(args_t, segment_t &, cut_t, u8 *, int)>
 KG_DEV void run(args_t args, u8 *lds) {
     touch(args);
-    if constexpr (CLUSTER != 0) ask_ahead(args);
+    if constexpr (CLUSTER != 0) ask_ahead(args, lds);
     work_t work = first_work(args);
     if constexpr (CASCADE) settle(work);
     int wave = (int)wave_id();

@@ -15,20 +15,21 @@ constexpr int EACH_QUADS = INBOX.quads;
 // memory that each is in while lengths are on their way. Of the first item, if items are whole.
 
 constexpr bool HAS_ROWS_OF_PAGES = !FLAT && !DENSE && !SPARSE;
-KG_DEV void ask_for_pages(args_t a, u32 seq) {
+KG_DEV void ask_for_pages(args_t a, u32 seq, u8 *aside) {
     constexpr u32 LINE = 128, SIZE = TABLE_I64 ? 8 : 4;
     u32 line = lane_id() * CLUSTER_SIZE + cluster_rank();
     bool inside = (u64)line * (LINE / SIZE) * (u32)a.page < (u64)a.table_keys;
-    if (inside) bring_near((const u8 *)a.table + ((i64)seq * a.table_row * SIZE + line * LINE));
+    if (inside) visit(aside, (const u8 *)a.table + ((i64)seq * a.table_row * SIZE + line * LINE));
 }
-KG_DEV void ask_ahead(args_t a) {
+KG_DEV void ask_ahead(args_t a, u8 *lds) {
+    u8 *aside = lds + LDS_FLAG + 12;
     u32 unit = taker();
     if (thread_id() / WAVE != WAVES - 1 || unit >= items_of(a)) return;
-    if constexpr (HAS_ROWS_OF_PAGES) ask_for_pages(a, divide(unit, items_of_seq(a)));
+    if constexpr (HAS_ROWS_OF_PAGES) ask_for_pages(a, divide(unit, items_of_seq(a)), aside);
     if (lane_id() != 0) return;
-    if constexpr (DESCALE == DESCALE_HEAD) bring_near((const u8 *)a.v_descale);
-    if constexpr (OUT_8BIT) bring_near((const u8 *)a.out_scale);
-    if constexpr (SINKS != 0) bring_near((const u8 *)a.sinks);
+    if constexpr (DESCALE == DESCALE_HEAD) visit(aside, (const u8 *)a.v_descale);
+    if constexpr (OUT_8BIT) visit(aside, (const u8 *)a.out_scale);
+    if constexpr (SINKS != 0) visit(aside, (const u8 *)a.sinks);
 }
 
 // --- sent -------------------------------------------------------------------

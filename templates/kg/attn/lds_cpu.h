@@ -5,7 +5,7 @@
 namespace kg {
 
 KG_DEV void copy_16(u8 *lds, const u8 *p) { __builtin_memcpy(lds, p, 16); }
-KG_DEV void bring_near(const u8 *) {}
+KG_DEV void visit(u8 *, const u8 *) {}
 KG_DEV void copies_end() {}
 template <int N> KG_DEV void copies_done() {}
 KG_DEV void show_lds() {}

@@ -17,10 +17,15 @@ KG_DEV void copy_16(u8 *lds, const u8 *p) {
                  : "r"(lds_address(lds)), "l"(p)
                  : "memory");
 }
-// 128 bytes of memory, into the L2.
-KG_DEV void bring_near(const u8 *p) {
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(p) : "memory");
+// Brings what p points to into the L2, and where it is to who asks for addresses: a prefetch would be
+// dropped there, and a load has a register that others wait for. To four bytes that nobody reads.
+KG_DEV void visit(u8 *lds, const u8 *p) {
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4;"
+                 :
+                 : "r"(lds_address(lds)), "l"(p)
+                 : "memory");
 }
+
 // Ends a group of this lane's copies; all groups but the last N are in LDS.
 KG_DEV void copies_end() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 template <int N> KG_DEV void copies_done() {

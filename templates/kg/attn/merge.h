@@ -55,6 +55,13 @@ KG_DEV void note_sums(const float (&m)[ROW_TILES][COLS], const float (&l)[ROW_TI
     if constexpr (KEY_QUEUE != 0) barrier(); // where others' blocks lie values are put
 }
 
+// sm_90: neighbours in the lane's first place store at once, and are a multiple of four banks apart
+// in each column: of every other one two quads change places. What a dim there differs by.
+KG_DEV int swap_of(int dim) {
+    if constexpr (!IS_SM90 || BY_TILES || V_LANE_DIMS < 8) return 0;
+    return dim / V_LANE_DIMS % 2 * 4;
+}
+
 // A lane's accumulators of one column and chunk are adjacent dims: stored four
 // at a time.
 KG_DEV void write_chunk(const acc_t *o, float *mine, int chunk, int cols) {
@@ -62,12 +69,13 @@ KG_DEV void write_chunk(const acc_t *o, float *mine, int chunk, int cols) {
     KG_UNROLL for (int line = 0; line < O_REGS / VROWS; line++) {
         int column = lane_column(lane, line % COLS) - cols;
         float *to = mine + column * ROUND_STRIDE + o_dim(chunk * CHUNK_TILES, o_row(lane, line));
+        int swap = swap_of(o_dim(0, o_row(lane, line)));
         if (column < 0 || column >= ROUND_COLS) continue;
         KG_UNROLL for (int dim = 0; dim < V_LANE_DIMS; dim += 4) {
             quad_t quad;
             KG_UNROLL for (int j = 0; j < 4; j++) quad.x[j] =
                 o[chunk * CHUNK_TILES + (dim + j) / VROWS][line + (dim + j) % VROWS * COLS];
-            *(quad_t *)(to + dim) = quad;
+            *(quad_t *)(to + (dim ^ swap)) = quad;
         }
     }
 }
@@ -162,7 +170,7 @@ KG_DEV sums_t weigh_waves(float (&x)[4], const u8 *lds, const role_t &role, int 
     KG_UNROLL for (int w = 0; w < WAVES; w++) {
         if (w >= role.keys) break;
         float factor = weight(each[w].maximum, total.maximum);
-        quad_t quad = *quad_of_wave(lds, first + w, column, v_wave, dim);
+        quad_t quad = *quad_of_wave(lds, first + w, column, v_wave, dim ^ swap_of(dim));
         total.sum += each[w].sum * factor;
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] += quad.x[j] * factor;
     }

@@ -171,7 +171,7 @@ KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, 
 // No workgroup reads another's LDS here.
 KG_DEV void give_quad(u8 *, int, int, const float (&)[4]) {}
 KG_DEV void give_sum(u8 *, int, sums_t) {}
-KG_DEV void ask_ahead(args_t) {}
+KG_DEV void ask_ahead(args_t, u8 *) {}
 KG_DEV void open_inbox(u8 *, int) {}
 KG_DEV void offer_inbox() {}
 KG_DEV void await_inboxes() {}

@@ -16,6 +16,11 @@ KG_DEV void copy_16_of(u8 *lds, const u8 *p, bool there) {
                  : "memory");
 }
 
+// 128 bytes of memory, into the L2.
+KG_DEV void bring_near(const u8 *p) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(p) : "memory");
+}
+
 // Of a wave, whose products have read it.
 KG_DEV void wave_has_read(gate_t *read) {
     if (lane_id() == 0) gate_arrive(read);
