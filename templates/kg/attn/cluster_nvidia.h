@@ -11,25 +11,35 @@ constexpr int PEER_QUADS = V_DIM / 4; // of a row
 constexpr int EACH_QUADS = INBOX.quads;
 
 // --- before the work is known ---------------------------------------------------
-// Page numbers wait for lengths, and what rows end with comes last: a wave asks for the line of
-// memory that each is in while lengths are on their way. Of the first item, if items are whole.
+// Page numbers wait for lengths, and what rows end with comes last. While lengths are on their way a
+// wave visits both, and where queries and outputs are: then it is known, too, where that lies, which
+// takes as long as to read it. Of the first item, if items are whole.
 
 constexpr bool HAS_ROWS_OF_PAGES = !FLAT && !DENSE && !SPARSE;
-KG_DEV void ask_for_pages(args_t a, u32 seq, u8 *aside) {
+KG_DEV void visit_pages(args_t a, u32 seq, u8 *aside) {
     constexpr u32 LINE = 128, SIZE = TABLE_I64 ? 8 : 4;
     u32 line = lane_id() * CLUSTER_SIZE + cluster_rank();
     bool inside = (u64)line * (LINE / SIZE) * (u32)a.page < (u64)a.table_keys;
-    if (inside) visit(aside, (const u8 *)a.table + ((i64)seq * a.table_row * SIZE + line * LINE));
+    const u8 *row = (const u8 *)a.table + (i64)seq * a.table_row * SIZE;
+    if (inside) visit(aside, row + line * LINE);
+}
+// Each lane some of it.
+KG_DEV const void *awaited(args_t a) {
+    u32 lane = lane_id();
+    const void *p = lane == 0 ? a.q : lane == 1 ? a.out : nullptr;
+    if (DESCALE == DESCALE_HEAD && lane == 2) p = a.k_descale;
+    if (DESCALE == DESCALE_HEAD && lane == 3) p = a.v_descale;
+    if (OUT_8BIT && lane == 4) p = a.out_scale;
+    if (SINKS != 0 && lane == 5) p = a.sinks;
+    return p;
 }
 KG_DEV void ask_ahead(args_t a, u8 *lds) {
     u8 *aside = lds + LDS_FLAG + 12;
     u32 unit = taker();
     if (thread_id() / WAVE != WAVES - 1 || unit >= items_of(a)) return;
-    if constexpr (HAS_ROWS_OF_PAGES) ask_for_pages(a, divide(unit, items_of_seq(a)), aside);
-    if (lane_id() != 0) return;
-    if constexpr (DESCALE == DESCALE_HEAD) visit(aside, (const u8 *)a.v_descale);
-    if constexpr (OUT_8BIT) visit(aside, (const u8 *)a.out_scale);
-    if constexpr (SINKS != 0) visit(aside, (const u8 *)a.sinks);
+    if constexpr (HAS_ROWS_OF_PAGES) visit_pages(a, divide(unit, items_of_seq(a)), aside);
+    const u8 *p = (const u8 *)awaited(a);
+    if (p) visit(aside, p);
 }
 
 // --- sent -------------------------------------------------------------------

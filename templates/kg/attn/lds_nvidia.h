@@ -18,11 +18,12 @@ KG_DEV void copy_16(u8 *lds, const u8 *p) {
                  : "memory");
 }
 // Brings what p points to into the L2, and where it is to who asks for addresses: a prefetch would be
-// dropped there, and a load has a register that others wait for. To four bytes that nobody reads.
+// dropped there, and a load has a register that others wait for. Four bytes of it, to where
+// nobody reads.
 KG_DEV void visit(u8 *lds, const u8 *p) {
     asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4;"
                  :
-                 : "r"(lds_address(lds)), "l"(p)
+                 : "r"(lds_address(lds)), "l"((u64)p & ~(u64)3)
                  : "memory");
 }
 

@@ -156,66 +156,79 @@ KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slo
     }
 }
 
-// sm_90: waves meet once; what they have is weighed as it is added.
-KG_DEV sums_t weigh_waves(float (&x)[4], const u8 *lds, const role_t &role, int first, int column,
-                          int place, int v_wave, int dim) {
+// sm_90: what waves have of a row is weighed as it is added.
+struct wave_weights_t {
+    float of[WAVES];
+    sums_t total;
+};
+KG_DEV wave_weights_t weights_of(const u8 *lds, const role_t &role, int place) {
     const sums_t *ml = (const sums_t *)(lds + LDS_ML) + place;
-    int rows = rows_of_keys(role);
-    sums_t total = {-INFINITE, 0.0f}, each[WAVES];
-    KG_UNROLL for (int w = 0; w < WAVES; w++) {
-        each[w] = w < role.keys ? ml[w * rows] : total;
-        total.maximum = fmax(total.maximum, each[w].maximum);
+    wave_weights_t w;
+    sums_t each[WAVES];
+    w.total = sums_t{-INFINITE, 0.0f};
+    KG_UNROLL for (int n = 0; n < WAVES; n++) {
+        each[n] = n < role.keys ? ml[n * rows_of_keys(role)] : sums_t{-INFINITE, 0.0f};
+        w.total.maximum = fmax(w.total.maximum, each[n].maximum);
     }
+    KG_UNROLL for (int n = 0; n < WAVES; n++) {
+        w.of[n] = weight(each[n].maximum, w.total.maximum);
+        w.total.sum += each[n].sum * w.of[n];
+    }
+    return w;
+}
+KG_DEV void weigh_waves(float (&x)[4], const wave_weights_t &weights, const u8 *lds, int first,
+                        int keys, int column, int v_wave, int dim) {
     KG_UNROLL for (int j = 0; j < 4; j++) x[j] = 0;
     KG_UNROLL for (int w = 0; w < WAVES; w++) {
-        if (w >= role.keys) break;
-        float factor = weight(each[w].maximum, total.maximum);
+        if (w >= keys) break;
         quad_t quad = *quad_of_wave(lds, first + w, column, v_wave, dim ^ swap_of(dim));
-        total.sum += each[w].sum * factor;
-        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += quad.x[j] * factor;
+        KG_UNROLL for (int j = 0; j < 4; j++) x[j] += quad.x[j] * weights.of[w];
     }
-    return total;
 }
 
-struct emitted_t {
-    float x[4];
-    sums_t total;
-    int place, dim;
-    bool exists;
-};
-KG_DEV emitted_t weighed_quad(const segment_t &g, const role_t &role, const u8 *lds, int round,
-                              int first_row, int n) {
-    constexpr int QUADS = ROUND_DIMS / 4;
-    emitted_t e;
-    int at = n / (V_SPLIT * QUADS), rest = n % (V_SPLIT * QUADS);
-    int group = UNBOUNDED ? at / ROUND_COLS : 0, column = UNBOUNDED ? at % ROUND_COLS : at;
-    int v_wave = rest / QUADS, dim = rest % QUADS * 4;
-    e.place = group * WAVE_ROWS + first_row + column; // in the row block
-    e.dim = v_wave * SLICE_DIMS + round * ROUND_DIMS + dim;
-    e.exists = row_exists(g, e.place) && e.dim < V_DIM;
-    e.total = weigh_waves(e.x, lds, role, group * role.keys, column, e.place, v_wave, dim);
-    return e;
+// Lanes that share a row of a round, eight at least, as many as read LDS at once; each has so many
+// quads of it, some of them at once.
+constexpr int ROW_QUADS = V_SPLIT * ROUND_DIMS / 4;
+constexpr int lanes_for_row(int lanes) {
+    return lanes * 2 * ROUND_COLS > (int)KG_WORKGROUP || lanes >= ROW_QUADS
+               ? lanes
+               : lanes_for_row(lanes * 2);
 }
-// Some at once, whose parts are on their way together.
+constexpr int ROW_LANES = lanes_for_row(8);
+constexpr int LANE_QUADS = ceil_div(ROW_QUADS, ROW_LANES);
+constexpr int QUADS_AT_ONCE = LANE_QUADS % 4 ? 1 : 4;
+KG_DEV void emit_row(args_t a, const segment_t &g, const role_t &role, u32 slot, u8 *lds, int round,
+                     int first, int column, int place) {
+    constexpr int BATCH = QUADS_AT_ONCE;
+    row_t row = row_at(g, place);
+    wave_weights_t weights = weights_of(lds, role, place);
+    KG_LOOP for (int begin = 0; begin < LANE_QUADS; begin += BATCH) {
+        float x[BATCH][4];
+        int quad[BATCH];
+        KG_UNROLL for (int i = 0; i < BATCH; i++) {
+            quad[i] = (begin + i) * ROW_LANES + (int)late_thread() % ROW_LANES;
+            int v_wave = quad[i] / (ROUND_DIMS / 4), dim = quad[i] % (ROUND_DIMS / 4) * 4;
+            if (quad[i] < ROW_QUADS)
+                weigh_waves(x[i], weights, lds, first, role.keys, column, v_wave, dim);
+        }
+        KG_UNROLL for (int i = 0; i < BATCH; i++) {
+            int v_wave = quad[i] / (ROUND_DIMS / 4), dim = quad[i] % (ROUND_DIMS / 4) * 4;
+            int out_dim = v_wave * SLICE_DIMS + round * ROUND_DIMS + dim;
+            if (quad[i] >= ROW_QUADS || out_dim >= V_DIM) continue;
+            emit_quad(a, g, row, slot, lds, place, out_dim, x[i],
+                      [&] { return factor_of_row(a, g, row, weights.total); });
+            if (out_dim == 0) emit_sum(a, g, row, slot, lds, place, weights.total);
+        }
+    }
+}
 KG_DEV void emit_weighed(args_t a, const segment_t &g, const role_t &role, u32 slot, u8 *lds,
                          int round, int first_row) {
-    constexpr int OF_GROUP = ROUND_COLS * V_SPLIT * ROUND_DIMS / 4;
-    constexpr int BATCH = smaller(4, ceil_div(OF_GROUP, (int)KG_WORKGROUP));
-    int all = (UNBOUNDED ? WAVES / role.keys : 1) * OF_GROUP;
-    KG_LOOP for (int n = (int)late_thread(); n < all; n += BATCH * KG_WORKGROUP) {
-        emitted_t e[BATCH];
-        KG_UNROLL for (int i = 0; i < BATCH; i++) {
-            int at = n + i * (int)KG_WORKGROUP;
-            e[i] = weighed_quad(g, role, lds, round, first_row, i == 0 || at < all ? at : n);
-            e[i].exists = e[i].exists && (i == 0 || at < all);
-        }
-        KG_UNROLL for (int i = 0; i < BATCH; i++) {
-            if (!e[i].exists) continue;
-            row_t row = row_at(g, e[i].place);
-            emit_quad(a, g, row, slot, lds, e[i].place, e[i].dim, e[i].x,
-                      [&] { return factor_of_row(a, g, row, e[i].total); });
-            if (e[i].dim == 0) emit_sum(a, g, row, slot, lds, e[i].place, e[i].total);
-        }
+    int all = (UNBOUNDED ? WAVES / role.keys : 1) * ROUND_COLS;
+    KG_LOOP for (int n = (int)late_thread() / ROW_LANES; n < all; n += KG_WORKGROUP / ROW_LANES) {
+        int group = UNBOUNDED ? n / ROUND_COLS : 0, column = UNBOUNDED ? n % ROUND_COLS : n;
+        int place = group * WAVE_ROWS + first_row + column; // in the row block
+        if (row_exists(g, place))
+            emit_row(a, g, role, slot, lds, round, group * role.keys, column, place);
     }
 }
 
