@@ -31,11 +31,12 @@ static int32_t size_at(int32_t place, int32_t bits) {
 }
 
 /* The plain default first; then what the size of the problem makes of it, at the sizes that
- * gen/family.h promises: 0, powers of two, and the greatest. Five and nine heads: items between. */
+ * gen/family.h promises: 0, powers of two, and the greatest. Three, five and nine heads: items
+ * between. */
 static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
                              kgen_error *err) {
-    enum { BATCHES = KGEN__SUIT_BATCH_BITS + 3, CONTEXTS = KGEN__SUIT_CONTEXT_BITS + 3, HEADS = 6 };
-    static const int32_t heads[HEADS] = {0, 1, 5, 8, 9, INT32_MAX};
+    enum { BATCHES = KGEN__SUIT_BATCH_BITS + 3, CONTEXTS = KGEN__SUIT_CONTEXT_BITS + 3, HEADS = 7 };
+    static const int32_t heads[HEADS] = {0, 1, 3, 5, 8, 9, INT32_MAX};
     kgen_spec resolved;
     KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));
     KGEN_TRY(add(v, &resolved, err));

@@ -11,9 +11,9 @@ constexpr int PEER_QUADS = V_DIM / 4; // of a row
 constexpr int EACH_QUADS = INBOX.quads;
 
 // --- before the work is known ---------------------------------------------------
-// Page numbers wait for lengths, and what rows end with comes last. While lengths are on their way a
-// wave visits both, and where queries and outputs are: then it is known, too, where that lies, which
-// takes as long as to read it. Of the first item, if items are whole.
+// Page numbers wait for lengths, and what rows end with comes last. While lengths are on their way
+// a wave visits both, and where queries and outputs are: then it is known, too, where that lies,
+// which takes as long as to read it. Of the first item, if items are whole.
 
 constexpr bool HAS_ROWS_OF_PAGES = !FLAT && !DENSE && !SPARSE;
 KG_DEV void visit_pages(args_t a, u32 seq, u8 *aside) {

@@ -17,9 +17,9 @@ KG_DEV void copy_16(u8 *lds, const u8 *p) {
                  : "r"(lds_address(lds)), "l"(p)
                  : "memory");
 }
-// Brings what p points to into the L2, and where it is to who asks for addresses: a prefetch would be
-// dropped there, and a load has a register that others wait for. Four bytes of it, to where
-// nobody reads.
+// Brings what p points to into the L2, and its address to who looks addresses up: a prefetch may be
+// dropped there, and a load has a register that others wait for. Four bytes of it, to where nobody
+// reads.
 KG_DEV void visit(u8 *lds, const u8 *p) {
     asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4;"
                  :
