@@ -743,24 +743,31 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
 /* By the size of the problem: what hides latency where a launch has little to do, and keeps memory
  * busy where items are many. Measured (docs/performance.md); the first row that fits. */
 typedef struct size_row {
-    int32_t bits, lds, dims; /* of a cached value; 1: by way of LDS, or QUEUED; least head_dim */
-    int64_t pairs[2];        /* sequences x KV heads, least and most */
-    int64_t context[2];      /* of a sequence, least and most */
-    int64_t work;            /* least pairs x context */
-    int64_t products;        /* most pairs x pairs x rows x context */
+    int32_t bits, lds,
+        dims;           /* of a cached value; 1: by way of LDS; or QUEUED, LEAN; least head_dim */
+    int64_t pairs[2];   /* sequences x KV heads, least and most */
+    int64_t context[2]; /* of a sequence, least and most */
+    int64_t work;       /* least pairs x context */
+    int64_t products;   /* most pairs x pairs x rows x context */
     int32_t waves, row_tiles, v_split, occupancy;
 } size_row;
 
 /* Pairs: few; less than one for most of 132 compute units; one for each; less than two for most. */
 enum { FEW_PAIRS = 16, UNITS_IDLE = 112, ONE_EACH = 132, TWO_EACH = 199 };
+enum { TWO_OF_EACH = 2 * ONE_EACH, THREE_OF_EACH = 3 * ONE_EACH };
 enum { SHORT = 512 };  /* window, which has a rule of its own (small_groups) */
 enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
-enum { QUEUED = 2 };   /* codes of up to 32 rows; what no row says of these goes as matrices */
+/* Codes of up to 32 rows, and of what sixteen waves of a unit have registers for; what no row says
+ * of these is as of others, as matrices and not. */
+enum { QUEUED = 2, LEAN = 3 };
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
     /* eight waves that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
+    /* sixteen waves of a unit convert faster than twelve, unless those have an item each */
+    {8, LEAN, 16, {TWO_OF_EACH + 1, THREE_OF_EACH}, {1, 2048}, 1, ANY, 4, 1, 1, 3},
+    {8, LEAN, 16, {FEW_PAIRS + 1, ANY}, {1, ANY}, 1, ANY, 8, 1, 1, 2},
     /* a set of keys more under way */
     {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 4, 2, 1, 1},
     /* two heads have a line of memory, which parts of items would read twice: whole ones */
@@ -828,6 +835,8 @@ static const cluster_row cluster_rows[] = {
     {16, 0, 128, {1, 8}, {65, 80}, ANY_KEYS, 4, 1, 1, 2, 3},
     {16, 0, 128, {1, 8}, {81, 128}, ANY_KEYS, 4, 1, 1, 2, 2},
 
+    {8, LEAN, 128, {1, 8}, {61, 66}, 4096, 8, 1, 1, 2, 2},
+    {8, LEAN, 128, {1, 8}, {89, 132}, ANY_KEYS, 8, 1, 1, 2, 2},
     {8, 0, 256, {1, 16}, {1, 7}, 1024, 8, 0, 1, 1, 8},
     {8, 0, 256, {1, 16}, {1, 2}, 8192, 8, 0, 1, 1, 16},
     {8, 0, 256, {1, 16}, {3, 7}, 24576, 8, 0, 1, 1, 16},
@@ -873,11 +882,10 @@ static const cluster_row cluster_rows[] = {
     {16, 1, 128, {1, 128}, {73, 128}, ANY_KEYS, 4, 2, 1, 2, 2},
     {16, 1, 256, {1, 128}, {1, 2}, ANY_KEYS, 4, 2, 1, 1, 16},
     {16, 1, 256, {1, 128}, {3, 14}, 4096, 4, 2, 1, 1, 8},
-    {16, 1, 256, {1, 128}, {3, 14}, 16384, 8, 2, 1, 1, 8},
-    {16, 1, 256, {1, 128}, {3, 14}, KNOWN, 0, 0, 0, 0, 0},
-    {16, 1, 256, {1, 128}, {3, 14}, ANY_KEYS, 4, 2, 1, 1, 8},
+    {16, 1, 256, {1, 128}, {3, 14}, ANY_KEYS, 8, 2, 1, 1, 8},
     {16, 1, 256, {1, 128}, {15, 16}, 4096, 4, 2, 1, 2, 8},
     {16, 1, 256, {1, 128}, {16, 16}, 16384, 8, 2, 1, 1, 6},
+    {16, 1, 256, {1, 128}, {15, 16}, KNOWN, 8, 2, 1, 1, 8},
     {16, 1, 256, {1, 128}, {15, 30}, 8192, 4, 2, 1, 2, 8},
     {16, 1, 256, {1, 128}, {31, 32}, 16384, 4, 2, 1, 2, 7},
     {16, 1, 256, {1, 128}, {33, 47}, 16384, 4, 2, 1, 2, 5},
@@ -888,6 +896,7 @@ static const cluster_row cluster_rows[] = {
     {8, QUEUED, 128, {17, 32}, {8, 8}, 2048, 4, 4, 1, 2, 8},
     {8, QUEUED, 128, {17, 32}, {8, 8}, 6144, 8, 4, 1, 1, 8},
     {8, QUEUED, 128, {17, 32}, {1, 8}, 16384, 4, 4, 1, 2, 16},
+    {8, QUEUED, 128, {17, 32}, {8, 8}, KNOWN, 8, 4, 1, 1, 0},
     {8, QUEUED, 128, {17, 32}, {9, 30}, 1024, 4, 2, 1, 2, 8},
     {8, QUEUED, 128, {17, 32}, {9, 15}, ANY_KEYS, 8, 4, 1, 1, 8},
     {8, QUEUED, 128, {17, 32}, {16, 16}, ANY_KEYS, 8, 4, 1, 1, 6},
@@ -910,10 +919,12 @@ static const cluster_row cluster_rows[] = {
     {8, 1, 128, {1, 128}, {3, 8}, 8192, 4, 2, 1, 2, 16},
     {8, 1, 128, {1, 128}, {9, 16}, 6144, 4, 2, 1, 2, 8},
     {8, 1, 128, {1, 128}, {17, 30}, 8192, 4, 2, 1, 2, 8},
+    {4, 1, 128, {1, 128}, {31, 32}, 6144, 4, 2, 1, 2, 6},
+    {4, 1, 128, {1, 128}, {31, 32}, ANY_KEYS, 0, 0, 0, 0, 0},
     {8, 1, 128, {1, 128}, {31, 32}, 2048, 4, 2, 1, 2, 6},
     {8, 1, 128, {1, 128}, {31, 32}, 16384, 4, 2, 1, 2, 7},
     {8, 1, 128, {1, 128}, {33, 47}, 2048, 4, 2, 1, 2, 4},
-    {8, 1, 128, {1, 128}, {33, 47}, 16384, 4, 2, 1, 2, 5},
+    {8, 1, 128, {1, 128}, {33, 47}, 4096, 4, 2, 1, 2, 5},
     {8, 1, 128, {1, 128}, {48, 60}, 4096, 4, 2, 1, 2, 4},
     {8, 1, 128, {1, 128}, {61, 66}, ANY_KEYS, 8, 2, 1, 1, 2},
     {8, 1, 128, {1, 128}, {67, 103}, 1024, 4, 2, 1, 2, 2},
@@ -933,6 +944,11 @@ static const cluster_row cluster_rows[] = {
     {8, 1, 256, {1, 128}, {61, 66}, 2048, 8, 2, 1, 1, 2},
 };
 
+/* Whether a row of the rule is of what goes some way. */
+static int goes_as(int32_t of_row, int32_t lds) {
+    return of_row == lds || (lds == QUEUED && of_row == 1) || (lds == LEAN && of_row == 0);
+}
+
 static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa, int lds,
                         int bits) {
     enum { MATRIX_ROWS = 64, MOST_TILES = 4 }; /* of a row block; queued: as many as there are */
@@ -944,8 +960,7 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row 
     for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
         const cluster_row *r = &cluster_rows[i];
         int fits = r->bits == bits || (r->bits == 8 && bits < 8) || r->bits == ANY_BITS;
-        int goes_so = r->lds == lds || (lds == QUEUED && r->lds == 1);
-        if (!fits || !goes_so || dims > r->dims) continue;
+        if (!fits || !goes_as(r->lds, lds) || dims > r->dims) continue;
         if (rows < r->rows[0] || rows > r->rows[1] || items < r->items[0] || items > r->items[1])
             continue;
         if (!kgen__fits_context(r->context, p->context)) continue;
@@ -998,6 +1013,19 @@ static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_pro
     return pairs > (f->work - 1) / p->context && pairs <= f->products / rows / p->context / pairs;
 }
 
+/* One token over codes with one scale a head, with nothing that takes a lane of sixteen waves more
+ * registers than it has: tried on some hundred specs. */
+static int is_lean(const kgen_attn_spec *s, const isa_row *isa) {
+    enum { LEAST_PAGE = 16 };
+    int of_heads =
+        s->descale == KGEN_DESCALE_HEAD || (s->descale == KGEN_DESCALE_AUTO && !is_integer(s->kv));
+    int codes = bits_of(s->kv) == 8 && of_heads;
+    int plain = !s->window && !s->chunk && !s->softcap && !s->alibi && !s->gate;
+    int floats = s->q == KGEN_DTYPE_F32 || s->out == KGEN_DTYPE_F32;
+    int whole = s->page >= LEAST_PAGE && s->layout <= KGEN_LAYOUT_HND && !floats;
+    return s->phase == KGEN_PHASE_DECODE && s->group <= isa->columns && codes && plain && whole;
+}
+
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
     kgen_attn_spec *s = &spec->attn;
     const isa_row *isa = &isa_rows[target->isa];
@@ -1011,11 +1039,12 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     if (most > 0) seen.context = seen.context ? smaller(seen.context, most) : most;
     int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
     if (lds && queued_tiles(s, isa)) lds = QUEUED;
+    if (!lds && is_lean(s, isa)) lds = LEAN;
     if (suit_cluster(s, &seen, isa, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;
     if (!seen.context) seen.context = USUAL;
     for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
         const size_row *f = &size_rows[i];
-        if (f->bits != bits || f->lds != lds || !is_of_size(f, s, &seen)) continue;
+        if (f->bits != bits || !goes_as(f->lds, lds) || !is_of_size(f, s, &seen)) continue;
         s->waves = f->waves;
         s->row_tiles = f->row_tiles;
         s->v_split = f->v_split;
