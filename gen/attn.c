@@ -1017,8 +1017,7 @@ static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_pro
  * registers than it has: tried on some hundred specs. */
 static int is_lean(const kgen_attn_spec *s, const isa_row *isa) {
     enum { LEAST_PAGE = 16 };
-    int of_heads =
-        s->descale == KGEN_DESCALE_HEAD || (s->descale == KGEN_DESCALE_AUTO && !is_integer(s->kv));
+    int of_heads = s->descale == KGEN_DESCALE_HEAD || s->descale == KGEN_DESCALE_AUTO;
     int codes = bits_of(s->kv) == 8 && of_heads;
     int plain = !s->window && !s->chunk && !s->softcap && !s->alibi && !s->gate;
     int floats = s->q == KGEN_DTYPE_F32 || s->out == KGEN_DTYPE_F32;
