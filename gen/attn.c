@@ -743,12 +743,11 @@ static void tune(kgen_attn_spec *s, const kgen_target *target) {
 /* By the size of the problem: what hides latency where a launch has little to do, and keeps memory
  * busy where items are many. Measured (docs/performance.md); the first row that fits. */
 typedef struct size_row {
-    int32_t bits, lds,
-        dims;           /* of a cached value; 1: by way of LDS; or QUEUED, LEAN; least head_dim */
-    int64_t pairs[2];   /* sequences x KV heads, least and most */
-    int64_t context[2]; /* of a sequence, least and most */
-    int64_t work;       /* least pairs x context */
-    int64_t products;   /* most pairs x pairs x rows x context */
+    int32_t bits, lds, dims; /* of a cached value; a way: 0, 1 by LDS, or below; least head_dim */
+    int64_t pairs[2];        /* sequences x KV heads, least and most */
+    int64_t context[2];      /* of a sequence, least and most */
+    int64_t work;            /* least pairs x context */
+    int64_t products;        /* most pairs x pairs x rows x context */
     int32_t waves, row_tiles, v_split, occupancy;
 } size_row;
 

@@ -13,7 +13,8 @@ constexpr int EACH_QUADS = INBOX.quads;
 // --- before the work is known ---------------------------------------------------
 // Page numbers wait for lengths, and what rows end with comes last. While lengths are on their way
 // a wave visits both, and where queries and outputs are: then it is known, too, where that lies,
-// which takes as long as to read it. Of the first item, if items are whole.
+// which takes as long as to read it. Of the first item, if items are whole; a batch without tokens
+// has nothing to visit.
 
 constexpr bool HAS_ROWS_OF_PAGES = !FLAT && !DENSE && !SPARSE;
 KG_DEV void visit_pages(args_t a, u32 seq, u8 *aside) {
@@ -36,7 +37,8 @@ KG_DEV const void *awaited(args_t a) {
 KG_DEV void ask_ahead(args_t a, u8 *lds) {
     u8 *aside = lds + LDS_FLAG + 12;
     u32 unit = taker();
-    if (thread_id() / WAVE != WAVES - 1 || unit >= items_of(a)) return;
+    bool visits = thread_id() / WAVE == WAVES - 1 && unit < items_of(a);
+    if (!visits || (RAGGED && a.num_tokens == 0)) return;
     if constexpr (HAS_ROWS_OF_PAGES) visit_pages(a, divide(unit, items_of_seq(a)), aside);
     const u8 *p = (const u8 *)awaited(a);
     if (p) visit(aside, p);
