@@ -161,7 +161,7 @@ struct wave_weights_t {
     float of[WAVES];
     sums_t total;
 };
-KG_DEV wave_weights_t weights_of(const u8 *lds, const role_t &role, int place) {
+KG_DEV wave_weights_t weights_of_row(const u8 *lds, const role_t &role, int place) {
     const sums_t *ml = (const sums_t *)(lds + LDS_ML) + place;
     wave_weights_t w;
     sums_t each[WAVES];
@@ -188,33 +188,33 @@ KG_DEV void weigh_waves(float (&x)[4], const wave_weights_t &weights, const u8 *
 
 // Lanes that share a row of a round, eight at least, as many as read LDS at once; each has so many
 // quads of it, some of them at once.
-constexpr int ROW_QUADS = V_SPLIT * ROUND_DIMS / 4;
-constexpr int lanes_for_row(int lanes) {
-    return lanes * 2 * ROUND_COLS > (int)KG_WORKGROUP || lanes >= ROW_QUADS
+constexpr int QUADS_OF_ROW = V_SPLIT * ROUND_DIMS / 4;
+constexpr int lanes_of_quads(int lanes) {
+    return lanes * 2 * ROUND_COLS > (int)KG_WORKGROUP || lanes >= QUADS_OF_ROW
                ? lanes
-               : lanes_for_row(lanes * 2);
+               : lanes_of_quads(lanes * 2);
 }
-constexpr int ROW_LANES = lanes_for_row(8);
-constexpr int LANE_QUADS = ceil_div(ROW_QUADS, ROW_LANES);
-constexpr int QUADS_AT_ONCE = LANE_QUADS % 4 ? 1 : 4;
+constexpr int QUAD_LANES = lanes_of_quads(8);
+constexpr int QUADS_OF_LANE = ceil_div(QUADS_OF_ROW, QUAD_LANES);
+constexpr int QUADS_AT_ONCE = QUADS_OF_LANE % 4 ? 1 : 4;
 KG_DEV void emit_row(args_t a, const segment_t &g, const role_t &role, u32 slot, u8 *lds, int round,
                      int first, int column, int place) {
     constexpr int BATCH = QUADS_AT_ONCE;
     row_t row = row_at(g, place);
-    wave_weights_t weights = weights_of(lds, role, place);
-    KG_LOOP for (int begin = 0; begin < LANE_QUADS; begin += BATCH) {
+    wave_weights_t weights = weights_of_row(lds, role, place);
+    KG_LOOP for (int begin = 0; begin < QUADS_OF_LANE; begin += BATCH) {
         float x[BATCH][4];
         int quad[BATCH];
         KG_UNROLL for (int i = 0; i < BATCH; i++) {
-            quad[i] = (begin + i) * ROW_LANES + (int)late_thread() % ROW_LANES;
+            quad[i] = (begin + i) * QUAD_LANES + (int)late_thread() % QUAD_LANES;
             int v_wave = quad[i] / (ROUND_DIMS / 4), dim = quad[i] % (ROUND_DIMS / 4) * 4;
-            if (quad[i] < ROW_QUADS)
+            if (quad[i] < QUADS_OF_ROW)
                 weigh_waves(x[i], weights, lds, first, role.keys, column, v_wave, dim);
         }
         KG_UNROLL for (int i = 0; i < BATCH; i++) {
             int v_wave = quad[i] / (ROUND_DIMS / 4), dim = quad[i] % (ROUND_DIMS / 4) * 4;
             int out_dim = v_wave * SLICE_DIMS + round * ROUND_DIMS + dim;
-            if (quad[i] >= ROW_QUADS || out_dim >= V_DIM) continue;
+            if (quad[i] >= QUADS_OF_ROW || out_dim >= V_DIM) continue;
             emit_quad(a, g, row, slot, lds, place, out_dim, x[i],
                       [&] { return factor_of_row(a, g, row, weights.total); });
             if (out_dim == 0) emit_sum(a, g, row, slot, lds, place, weights.total);
@@ -224,7 +224,7 @@ KG_DEV void emit_row(args_t a, const segment_t &g, const role_t &role, u32 slot,
 KG_DEV void emit_weighed(args_t a, const segment_t &g, const role_t &role, u32 slot, u8 *lds,
                          int round, int first_row) {
     int all = (UNBOUNDED ? WAVES / role.keys : 1) * ROUND_COLS;
-    KG_LOOP for (int n = (int)late_thread() / ROW_LANES; n < all; n += KG_WORKGROUP / ROW_LANES) {
+    KG_LOOP for (int n = (int)late_thread() / QUAD_LANES; n < all; n += KG_WORKGROUP / QUAD_LANES) {
         int group = UNBOUNDED ? n / ROUND_COLS : 0, column = UNBOUNDED ? n % ROUND_COLS : n;
         int place = group * WAVE_ROWS + first_row + column; // in the row block
         if (row_exists(g, place))
