@@ -32,8 +32,8 @@ typedef struct kgen__family {
     /* May be NULL. Fills open tuning keys from the size of the problem, before
      * `defaults`. A number that is 0 is not known. Every choice that it can make must be
      * reachable with a batch of 0, 1, 2, 4 ... 2^KGEN__SUIT_BATCH_BITS and INT32_MAX, such a
-     * context, and heads of {0, 1, 5, 8, INT32_MAX}: kgen_tuning_variants enumerates exactly those
-     * problems. */
+     * context, and heads of {0, 1, 3, 5, 8, 9, INT32_MAX}: kgen_tuning_variants enumerates exactly
+     * those problems. */
     void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec. */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);

@@ -9,20 +9,28 @@ namespace kg {
 
 // --- waves ------------------------------------------------------------------
 
+// Of the waves with the same rows each has a maximum and a sum of every row: so far apart.
+KG_DEV int rows_of_keys(const role_t &role) {
+    return UNBOUNDED ? WAVES / role.keys * WAVE_ROWS : ROWS;
+}
+KG_DEV sums_t *sums_at(u8 *lds, const role_t &role) { return (sums_t *)(lds + LDS_ML) + role.row; }
+KG_DEV void note_sums(const float (&m)[ROW_TILES][COLS], const float (&l)[ROW_TILES][COLS],
+                      sums_t *ml, int rows, const role_t &role, int lane) {
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
+        float sum = column_sum(l[t][c]);
+        if (role.v == 0 && is_speaker(lane))
+            ml[role.key * rows + t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
+    }
+}
+
 // Publishes the waves' sums, brings every accumulator to the common maximum.
 KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
                       acc_t (&o)[ROW_TILES][O_TILES], u8 *lds, const role_t &role) {
-    int lane = (int)late_lane(), rows = WAVES / role.keys * WAVE_ROWS;
+    int lane = (int)late_lane(), rows = rows_of_keys(role);
     bool speaks = is_speaker(lane);
     int speaker = role.key * V_SPLIT + role.v;
-    sums_t *total = (sums_t *)(lds + LDS_TOTAL) + role.row;
-    sums_t *ml = (sums_t *)(lds + LDS_ML) + role.row;
-    if constexpr (!UNBOUNDED) rows = ROWS;
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
-        float sum = column_sum(l[t][c]);
-        if (role.v == 0 && speaks)
-            ml[role.key * rows + t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
-    }
+    sums_t *total = (sums_t *)(lds + LDS_TOTAL) + role.row, *ml = sums_at(lds, role);
+    note_sums(m, l, ml, rows, role, lane);
     barrier();
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
         int row = t * NI + lane_column(lane, c);
@@ -36,23 +44,6 @@ KG_DEV void meet_sums(float (&m)[ROW_TILES][COLS], float (&l)[ROW_TILES][COLS],
         KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
             o[t][n][r] *= factor;
     }
-}
-
-// sm_90: a row's maximum and sum of each wave that has it, from which what waves have is weighed as
-// it is added: they meet once less.
-KG_DEV int rows_of_keys(const role_t &role) {
-    return UNBOUNDED ? WAVES / role.keys * WAVE_ROWS : ROWS;
-}
-KG_DEV void note_sums(const float (&m)[ROW_TILES][COLS], const float (&l)[ROW_TILES][COLS], u8 *lds,
-                      const role_t &role) {
-    int lane = (int)late_lane();
-    bool speaks = role.v == 0 && is_speaker(lane);
-    sums_t *mine = (sums_t *)(lds + LDS_ML) + role.key * rows_of_keys(role) + role.row;
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int c = 0; c < COLS; c++) {
-        float sum = column_sum(l[t][c]);
-        if (speaks) mine[t * NI + lane_column(lane, c)] = sums_t{m[t][c], sum};
-    }
-    if constexpr (KEY_QUEUE != 0) barrier(); // where others' blocks lie values are put
 }
 
 // sm_90: neighbours in the lane's first place store at once, and are a multiple of four banks apart
@@ -156,7 +147,7 @@ KG_DEV void emit_round(args_t a, const segment_t &g, const role_t &role, u32 slo
     }
 }
 
-// sm_90: what waves have of a row is weighed as it is added.
+// sm_90: what waves have of a row is weighed as it is added: they meet once less.
 struct wave_weights_t {
     float of[WAVES];
     sums_t total;
@@ -204,20 +195,20 @@ KG_DEV void emit_row(args_t a, const segment_t &g, const role_t &role, u32 slot,
     wave_weights_t weights = weights_of_row(lds, role, place);
     KG_LOOP for (int begin = 0; begin < QUADS_OF_LANE; begin += BATCH) {
         float x[BATCH][4];
-        int quad[BATCH];
+        int out_dim[BATCH]; // V_DIM: none
         KG_UNROLL for (int i = 0; i < BATCH; i++) {
-            quad[i] = (begin + i) * QUAD_LANES + (int)late_thread() % QUAD_LANES;
-            int v_wave = quad[i] / (ROUND_DIMS / 4), dim = quad[i] % (ROUND_DIMS / 4) * 4;
-            if (quad[i] < QUADS_OF_ROW)
+            int quad = (begin + i) * QUAD_LANES + (int)late_thread() % QUAD_LANES;
+            int v_wave = quad / (ROUND_DIMS / 4), dim = quad % (ROUND_DIMS / 4) * 4;
+            out_dim[i] =
+                quad < QUADS_OF_ROW ? v_wave * SLICE_DIMS + round * ROUND_DIMS + dim : V_DIM;
+            if (out_dim[i] < V_DIM)
                 weigh_waves(x[i], weights, lds, first, role.keys, column, v_wave, dim);
         }
         KG_UNROLL for (int i = 0; i < BATCH; i++) {
-            int v_wave = quad[i] / (ROUND_DIMS / 4), dim = quad[i] % (ROUND_DIMS / 4) * 4;
-            int out_dim = v_wave * SLICE_DIMS + round * ROUND_DIMS + dim;
-            if (quad[i] >= QUADS_OF_ROW || out_dim >= V_DIM) continue;
-            emit_quad(a, g, row, slot, lds, place, out_dim, x[i],
+            if (out_dim[i] >= V_DIM) continue;
+            emit_quad(a, g, row, slot, lds, place, out_dim[i], x[i],
                       [&] { return factor_of_row(a, g, row, weights.total); });
-            if (out_dim == 0) emit_sum(a, g, row, slot, lds, place, weights.total);
+            if (out_dim[i] == 0) emit_sum(a, g, row, slot, lds, place, weights.total);
         }
     }
 }
@@ -308,7 +299,8 @@ KG_DEV void emit_at_once(const float (&m)[ROW_TILES][COLS], const float (&l)[ROW
                          const acc_t (&o)[ROW_TILES][O_TILES], args_t a, const segment_t &g,
                          const role_t &role, u32 slot, u8 *lds, int wave) {
     constexpr int TILES = ceil_div(ROUND_COLS, NI);
-    note_sums(m, l, lds, role);
+    note_sums(m, l, sums_at(lds, role), rows_of_keys(role), role, (int)late_lane());
+    if constexpr (KEY_QUEUE != 0) barrier(); // where others' blocks lie values are put
     KG_UNROLL for (int first = 0; first < WAVE_ROWS; first += ROUND_COLS) {
         if (!row_exists(g, first)) continue;
         KG_UNROLL for (int round = 0; round < ROUNDS; round++) {
