@@ -69,7 +69,7 @@ FACT(row_align, spec->indexer.page == 1 || spec->indexer.page == 2 ? 4 : 16)
 static const kgen__fact facts[] = {
     {"Q_DTYPE", fp16}, {"OUT_DTYPE", fp16}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4},
     {"LAYOUT", nhd}, {"LAYOUT_SHUFFLE", shuffle}, {"LAYOUT_XPACKED", xpacked}, {"WINDOW", no},
-    {"CHUNK", no}, {"BY_MATRICES", no}, {"BY_LINES", no}, {"KEY_QUEUE", no}, {"PAIRED", no}, {"BRINGERS", no}, {"DIRECT", no}, {"DESCALE", descale_none},
+    {"CHUNK", no}, {"BY_MATRICES", no}, {"BY_LINES", no}, {"KEY_QUEUE", no}, {"PAIRED", no}, {"BRINGERS", no}, {"STAGED", no}, {"DIRECT", no}, {"DESCALE", descale_none},
     {"SCALE", descale_token}, {"DESCALE_NONE", descale_none}, {"DESCALE_TOKEN", descale_token},
     {"DESCALE_BLOCK", descale_block}, {"V_DIM", head_dim}, {"ROW_ALIGN", row_align},
     {NULL, NULL}};

@@ -2,6 +2,7 @@
 // the words; here lane = 4 i + grp, a tile has 8 columns, and a lane holds two
 // rows of A (i and i + 8). Key rows are gathered so that after one transposing
 // movmatrix the scores are the B operand with tokens 4 grp .. 4 grp + 3.
+// STAGED: keys lie in LDS in their order.
 // BY_MATRICES, PAIRED: query rows are the rows of A, of which a lane has row i of each tile; scores
 // are then the A operand of the second product (kg/attn/lds_nvidia.h), keys in the order of
 // k_place.
@@ -27,7 +28,7 @@ constexpr int OPERAND_WORDS = K_WORDS;
 KG_DEV int lane_i(int lane) { return lane / 4; }
 KG_DEV int lane_grp(int lane) { return lane % 4; }
 KG_DEV int lane_at(int i, int grp) { return 4 * i + grp; }
-KG_DEV int k_token(int i, int row) { return 4 * (i / 2) + 2 * row + i % 2; }
+KG_DEV int k_token(int i, int row) { return STAGED ? i + 8 * row : 4 * (i / 2) + 2 * row + i % 2; }
 KG_DEV int k_place(int token) {
     if constexpr (IN_ORDER) return token;
     return 8 * (token / 2 % 2) + 2 * (token / 4) + token % 2;

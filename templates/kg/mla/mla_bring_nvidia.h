@@ -3,6 +3,7 @@
 // multiplied, the others come. Each wave of the bringing group has one block of a set, lane n row n
 // of it. Copies go past the registers.
 #pragma once
+#include "kg/attn/boxes_nvidia.h"
 #include "kg/mla/mla_mma_nvidia.h"
 #include "kg/mla/mla_rows.h"
 
@@ -102,10 +103,46 @@ KG_DEV void copy_piece(u8 *to, u64 row, int place, const head_t &h) {
         copy_16(to, (const u8 *)row + place);
 }
 
-// Of the next set, if there is one.
-KG_DEV void copy_set(u8 *set, gate_t *there, bringer_t &b, const head_t &h, const keys_t &keys) {
-    if (b.block >= b.end) return;
-    u64 row_of_lane = take_rows(b, h, keys);
+// --- boxes -------------------------------------------------------------------------------
+
+constexpr bool BOXED = !BRINGERS && !BLOCKED && !SMALL_PAGE;
+constexpr int ROW_MATRICES = ceil_div(ROW_PIECES, 8);
+
+// One wave writes the map, while others find out what there is to do.
+KG_DEV void prepare_stage(args_t a, u8 *lds) {
+    if constexpr (!BOXED) return;
+    int page = PAGE == PAGE_X16 ? a.page : PAGE;
+    i64 page_bytes =
+        a.last_page > 0 ? a.k_page : (i64)page * a.k_token; // of one page none is asked
+    pool_t pool = {(const u8 *)a.k,     page_bytes, a.k_token, a.k_token,
+                   HEAD_DIM * KV_BYTES, page,       1,         a.last_page + 1};
+    if (wave_id() == ALL_WAVES - 1) write_map(a.workspace->map, lds + LDS_STAGE, pool);
+}
+// Who brings boxes of a segment, once the workgroup has met.
+KG_DEV void read_map_of(args_t a) {
+    if (BOXED && is_elected()) read_map(a.workspace->map);
+}
+
+// Matrices [first, end), at most N, of the wave's block of a set, which begins at `start`.
+static_assert(BOX_ROWS == TOK, "a box has a block's rows of a matrix");
+template <int N>
+KG_DEV void bring_boxes(u8 *set, gate_t *there, int first, int end, const bringer_t &b,
+                        const keys_t &keys, int start, rows_seen_t seen, const u8 *map) {
+    if (!is_elected()) return;
+    i32 page = page_of_box(keys, b.page, seen);
+    int row = slot_of(keys, start, start);
+    set += first * MATRIX_OF_SET + b.part * (TOK * 128);
+    expect_boxes(there, (u32)(end - first), WAVE);
+    KG_UNROLL for (int n = 0; n < N; n++) if (first + n < end)
+        bring_box(set + n * MATRIX_OF_SET, there, map, (first + n) * 128, row, 0, page);
+}
+
+// --- the next set --------------------------------------------------------------------------
+
+// Row by row: pages are small, or some of its rows are not seen.
+KG_DEV void copy_rows(u8 *set, gate_t *there, const bringer_t &b, const head_t &h,
+                      const keys_t &keys) {
+    u64 row_of_lane = cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end));
     each_piece([&](int row, int column) {
         copy_piece(place_of(set, b.part * TOK + row, column), row_of(row_of_lane, row),
                    piece_place(column), h);
@@ -116,6 +153,20 @@ KG_DEV void copy_set(u8 *set, gate_t *there, bringer_t &b, const head_t &h, cons
             copy_piece(scales + at, row_of_lane, V_DIM + at, h);
     }
     gate_arrive_copied(there);
+}
+
+// If there is one.
+KG_DEV void bring_set(u8 *set, gate_t *there, bringer_t &b, const head_t &h, const keys_t &keys,
+                      const u8 *map) {
+    if (b.block >= b.end) return;
+    int start = block_start(keys, b.block + b.part);
+    rows_seen_t seen = seen_of(keys, start);
+    if (BOXED && seen != SEEN_PART)
+        bring_boxes<ROW_MATRICES>(set, there, 0, ROW_MATRICES, b, keys, start, seen, map);
+    else
+        copy_rows(set, there, b, h, keys);
+    b.block += SET_BLOCKS_OF;
+    b.page = page_of_lane(keys, b);
 }
 
 } // namespace kg

@@ -245,16 +245,19 @@ KG_DEV void judge_set(judged_t &s, const column_t &m, const head_t &head, const 
 // Before the first set: queries, and the copies of as many as there is room for.
 KG_DEV void start_segment(bringer_t &next, args_t a, const segment_t &g, const head_t &head,
                           const keys_t &keys, const said_t &said, u8 *stage, int wave) {
-    if (thread_id() == 0)
+    if (thread_id() == 0) {
         KG_UNROLL for (int n = 0; n < SLOTS; n++) gate_begin(said.there + n, 4 * WAVE);
+        show_lds();
+    }
     barrier();
     if (wave < 4) {
         KG_LOOP for (int t = wave; t < ROW_TILES; t += 4) put_queries(stage, said, a, g, t);
         show_lds();
     } else {
         next.page = page_of_lane(keys, next);
-        KG_LOOP for (int n = 0; n < SLOTS; n++)
-            copy_set(stage + SETS_AT + n * SET_BYTES, said.there + n, next, head, keys);
+        read_map_of(a);
+        KG_LOOP for (int n = 0; n < SLOTS; n++) bring_set(
+            stage + SETS_AT + n * SET_BYTES, said.there + n, next, head, keys, a.workspace->map);
     }
     barrier();
 }
@@ -289,7 +292,7 @@ KG_DEV void attend(column_t &m, column_t &l, weighed_t &o, args_t a, const segme
         if (any_risen(said)) scale_weighed(o, said);
         weigh(o, set, p, group, part);
         barrier(); // and have been read, with their set
-        if (group != 0) copy_set(set, said.there + slot, next, head, keys);
+        if (group != 0) bring_set(set, said.there + slot, next, head, keys, a.workspace->map);
         slot = slot + 1 == SLOTS ? 0 : slot + 1;
         time += slot == 0;
     }

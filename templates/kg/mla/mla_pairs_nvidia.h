@@ -15,7 +15,6 @@
 // each half. Otherwise as kg/mla/mla_matrices_nvidia.h, which has what is not paired. Codes:
 // kg/mla/mla_codes_nvidia.h.
 #pragma once
-#include "kg/attn/boxes_nvidia.h"
 #include "kg/attn/probabilities_nvidia.h"
 #include "kg/mla/mla_matrices_nvidia.h"
 
@@ -23,7 +22,6 @@ namespace kg {
 
 constexpr int KEY_MATRICES = ceil_div(HEAD_DIM, 64), HALF_MATRICES = V_DIM / 128;
 constexpr int MOST_MATRICES = larger(HALF_MATRICES, KEY_MATRICES - HALF_MATRICES);
-constexpr bool BOXED = PAIRED && !BRINGERS && !SMALL_PAGE;
 typedef u32 weights_t[SET_BLOCKS_OF][4];
 
 // Of a set, those of a half: of the group that weighs it.
@@ -35,18 +33,6 @@ KG_DEV half_t half_of(int group) {
 }
 
 // --- bringing ------------------------------------------------------------------------
-
-KG_DEV void prepare_stage(args_t a, u8 *lds) {
-    if constexpr (!BOXED) return;
-    int page = PAGE == PAGE_X16 ? a.page : PAGE;
-    i64 page_bytes =
-        a.last_page > 0 ? a.k_page : (i64)page * a.k_token; // of one page none is asked
-    pool_t pool = {(const u8 *)a.k,     page_bytes, a.k_token, a.k_token,
-                   HEAD_DIM * KV_BYTES, page,       1,         a.last_page + 1};
-    if (wave_id() == 0) write_map(a.workspace->map, lds + LDS_STAGE, pool);
-    barrier();
-    read_map(a.workspace->map);
-}
 
 // Rows of the wave's block one by one: pages are small, or some are not seen, for which those stand
 // that are. A block of which none is seen is zeros.
@@ -61,16 +47,6 @@ KG_DEV void copy_half(u8 *set, half_t half, u64 row_of_lane, int part) {
     }
 }
 
-static_assert(BOX_ROWS == TOK, "a box has a block's rows of a matrix");
-KG_DEV void bring_boxes(u8 *set, gate_t *there, half_t half, int part, i32 page, int row,
-                        const u8 *map) {
-    if (!is_elected()) return;
-    set += half.first * MATRIX_OF_SET + part * (TOK * 128);
-    expect_boxes(there, (u32)(half.end - half.first), WAVE);
-    KG_UNROLL for (int n = 0; n < MOST_MATRICES; n++) if (half.first + n < half.end)
-        bring_box(set + n * MATRIX_OF_SET, there, map, (half.first + n) * 128, row, 0, page);
-}
-
 // The wave's part of the next set, if there is one.
 KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const head_t &h,
                        const keys_t &keys, const u8 *map) {
@@ -78,8 +54,7 @@ KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const 
     int start = block_start(keys, b.block + b.part);
     rows_seen_t seen = seen_of(keys, start);
     if (BOXED && seen != SEEN_PART) {
-        bring_boxes(set, there, half, b.part, page_of_box(keys, b.page, seen),
-                    slot_of(keys, start, start), map);
+        bring_boxes<MOST_MATRICES>(set, there, half.first, half.end, b, keys, start, seen, map);
     } else {
         copy_half(set, half, cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end)),
                   b.part);
@@ -132,6 +107,7 @@ KG_DEV void start_pairs(pairs_t &w, args_t a, const segment_t &g, head_t &head, 
     ask_for_queries(w, a, g, wave);
     barrier();
     w.next.page = page_of_lane(keys, w.next);
+    read_map_of(a);
     KG_LOOP for (int slot = 0; slot < 2; slot++) bring_next(w, said, slot, head, keys);
     put_all_queries(w, a, g, head, said, wave);
 }

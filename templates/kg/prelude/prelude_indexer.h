@@ -55,6 +55,7 @@ constexpr int BY_LINES = 0;
 constexpr int KEY_QUEUE = 0;
 constexpr int PAIRED = 0;
 constexpr int BRINGERS = 0;
+constexpr int STAGED = 0;
 constexpr int DIRECT = 0;
 constexpr int DESCALE = 1;
 constexpr int SCALE = 3;
