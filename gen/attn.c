@@ -405,6 +405,26 @@ static int32_t queued_tiles(const kgen_attn_spec *s, const isa_row *isa) {
 static int32_t key_groups_of(const kgen_attn_spec *s, const isa_row *isa) {
     return kg_attn_key_groups(s->waves, way_of(s, isa) == BY_MATRICES, phases[s->phase].bounded);
 }
+
+/* Codes with one scale a head, in whole pages, and nothing that takes a lane more registers. */
+static int is_plain(const kgen_attn_spec *s) {
+    enum { LEAST_PAGE = 16 };
+    int of_heads = s->descale == KGEN_DESCALE_HEAD || s->descale == KGEN_DESCALE_AUTO;
+    int floats = s->q == KGEN_DTYPE_F32 || s->out == KGEN_DTYPE_F32;
+    int marked = s->window || s->chunk || s->softcap || s->alibi || s->gate;
+    int whole = s->page >= LEAST_PAGE && s->layout <= KGEN_LAYOUT_HND;
+    return bits_of(s->kv) == 8 && of_heads && whole && !floats && !marked;
+}
+/* Sixteen waves of a unit over codes have registers for queries only where nothing else takes
+ * them: tried on some hundred specs. */
+static int yields_q(const kgen_attn_spec *s, const isa_row *isa) {
+    enum { CROWD = 16, LARGE = 8 };
+    int32_t waves = s->waves * s->v_split;
+    int reads_itself = isa->by == BY_MATRICES && way_of(s, isa) == BY_WAVE && s->row_tiles == 1;
+    int crowded = bits_of(s->kv) < 16 && waves * s->occupancy >= CROWD;
+    return reads_itself && crowded && !(is_plain(s) && waves == LARGE);
+}
+
 /* Of a row block. */
 static int32_t rows_of(const kgen_attn_spec *s, const isa_row *isa) {
     return kg_attn_block_rows(kg_attn_rows(s->row_tiles, isa->columns), s->waves,
@@ -417,9 +437,9 @@ static int32_t ahead_of(const kgen_attn_spec *s, const kgen_target *target) {
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
     long_queries way = way_of(s, &isa_rows[target->isa]);
-    int32_t keeps =
-        kg_attn_q_keeps(acc_registers(s, target), ahead_of(s, target), target->wave_size, sm90,
-                        way == BY_MATRICES, bringers_of(s, &isa_rows[target->isa]));
+    int32_t keeps = kg_attn_q_keeps(
+        acc_registers(s, target), ahead_of(s, target), target->wave_size, sm90, way == BY_MATRICES,
+        bringers_of(s, &isa_rows[target->isa]), yields_q(s, &isa_rows[target->isa]));
     return way != BY_LINES && q_registers(s, target) > keeps;
 }
 
@@ -753,19 +773,27 @@ typedef struct size_row {
 
 /* Pairs: few; less than one for most of 132 compute units; one for each; less than two for most. */
 enum { FEW_PAIRS = 16, UNITS_IDLE = 112, ONE_EACH = 132, TWO_EACH = 199 };
-enum { TWO_OF_EACH = 2 * ONE_EACH, THREE_OF_EACH = 3 * ONE_EACH };
+enum { TWO_OF_EACH = 2 * ONE_EACH, THREE_OF_EACH = 3 * ONE_EACH, FOUR_OF_EACH = 4 * ONE_EACH };
 enum { SHORT = 512 };  /* window, which has a rule of its own (small_groups) */
 enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
-/* Codes of up to 32 rows, and of what sixteen waves of a unit have registers for; what no row says
- * of these is as of others, as matrices and not. */
-enum { QUEUED = 2, LEAN = 3 };
+/* Codes of up to 32 rows, and what more waves of a unit than else have registers for: twelve over
+ * 16 bits, over codes sixteen, in two workgroups or in four as well. What no row says of these is
+ * as of others, as matrices and not. */
+enum { QUEUED = 2, LEAN = 3, LEANEST = 4 };
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
     /* eight waves that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
-    /* sixteen waves of a unit convert faster than twelve, unless those have an item each */
+    /* sixteen waves of a unit convert faster than twelve, unless those have an item each; in four
+     * workgroups where the last round of items fills most of these */
     {8, LEAN, 16, {TWO_OF_EACH + 1, THREE_OF_EACH}, {1, 2048}, 1, ANY, 4, 1, 1, 3},
+    {8, LEANEST, 16, {THREE_OF_EACH + 1, FOUR_OF_EACH}, {1, 1024}, 1, ANY, 4, 1, 1, 4},
+    {8, LEANEST, 16, {449, FOUR_OF_EACH}, {1, 4096}, 1, ANY, 4, 1, 1, 4},
+    {8, LEANEST, 16, {6 * ONE_EACH + 1, ANY}, {1, 512}, 1, ANY, 4, 1, 1, 4},
+    {8, LEANEST, 16, {913, 2 * FOUR_OF_EACH}, {1, 4096}, 1, ANY, 4, 1, 1, 4},
+    {8, LEANEST, 16, {1401, 3 * FOUR_OF_EACH}, {1, 4096}, 1, ANY, 4, 1, 1, 4},
+    {8, LEANEST, 16, {1761, ANY}, {1, 4096}, 1, ANY, 4, 1, 1, 4},
     {8, LEAN, 16, {FEW_PAIRS + 1, ANY}, {1, ANY}, 1, ANY, 8, 1, 1, 2},
     /* a set of keys more under way */
     {16, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 4, 2, 1, 1},
@@ -818,10 +846,16 @@ static const cluster_row cluster_rows[] = {
     {16, 0, 128, {1, 8}, {17, 32}, 32768, 4, 1, 1, 2, 8},
     {16, 0, 128, {1, 8}, {33, 40}, ANY_KEYS, 4, 1, 1, 2, 6},
     {16, 0, 128, {1, 8}, {33, 64}, 16384, 4, 1, 1, 2, 4},
+    {16, LEAN, 64, {1, 8}, {65, 96}, 8192, 4, 1, 1, 3, 4},
+    {16, LEAN, 128, {1, 8}, {65, 88}, 2048, 4, 1, 1, 3, 4},
+    {16, LEAN, 128, {1, 8}, {81, 96}, 8192, 4, 1, 1, 3, 3},
     {16, 0, 128, {1, 8}, {65, 80}, 8192, 4, 1, 1, 2, 3},
     {16, 0, 128, {1, 8}, {81, 99}, 2048, 4, 1, 1, 2, 2},
     {16, 0, 128, {1, 8}, {100, 128}, 4096, 4, 1, 1, 2, 2},
     {16, 0, 128, {1, 8}, {65, 128}, KNOWN, 0, 0, 0, 0, 0},
+    {16, LEAN, 128, {1, 8}, {133, 198}, ANY_KEYS, 4, 1, 1, 3, 2},
+    {16, LEAN, 64, {1, 8}, {265, 396}, 4096, 4, 1, 1, 3, 0},
+    {16, LEAN, 128, {1, 8}, {265, 396}, 4096, 4, 1, 1, 3, 2},
     {16, 0, 256, {1, 16}, {1, 2}, ANY_KEYS, 4, 0, 2, 1, 16},
     {16, 0, 256, {1, 16}, {3, 7}, 16384, 4, 0, 2, 1, 16},
     {16, 0, 256, {1, 16}, {8, 8}, 6144, 4, 0, 2, 1, 8},
@@ -834,8 +868,28 @@ static const cluster_row cluster_rows[] = {
     {16, 0, 128, {1, 8}, {65, 80}, ANY_KEYS, 4, 1, 1, 2, 3},
     {16, 0, 128, {1, 8}, {81, 128}, ANY_KEYS, 4, 1, 1, 2, 2},
 
-    {8, LEAN, 128, {1, 8}, {61, 66}, 4096, 8, 1, 1, 2, 2},
+    {8, LEAN, 128, {1, 8}, {17, 30}, 1024, 4, 1, 1, 2, 8},
+    {8, LEAN, 128, {1, 8}, {17, 30}, 8192, 8, 1, 1, 2, 8},
+    {8, LEAN, 128, {1, 8}, {31, 32}, 2048, 4, 1, 1, 2, 8},
+    {8, LEAN, 128, {1, 8}, {31, 32}, 8192, 8, 1, 1, 2, 7},
+    {8, LEAN, 128, {1, 8}, {33, 40}, 1024, 4, 1, 1, 2, 6},
+    {8, LEAN, 128, {1, 8}, {33, 39}, 8192, 8, 1, 1, 2, 6},
+    {8, LEAN, 128, {1, 8}, {41, 47}, 1024, 8, 1, 1, 2, 4},
+    {8, LEAN, 128, {1, 8}, {40, 47}, 32768, 8, 1, 1, 2, 5},
+    {8, LEAN, 128, {1, 8}, {48, 60}, 16384, 8, 1, 1, 2, 4},
+    {8, LEAN, 128, {1, 8}, {53, 60}, 32768, 8, 1, 1, 2, 4},
+    {8, LEAN, 128, {1, 8}, {61, 66}, 2048, 8, 1, 1, 2, 2},
+    {8, LEAN, 128, {1, 8}, {61, 66}, 16384, 8, 1, 1, 2, 3},
+    {8, LEAN, 128, {1, 8}, {67, 79}, ANY_KEYS, 8, 1, 1, 2, 3},
+    {8, LEAN, 128, {1, 8}, {80, 88}, 4096, 8, 1, 1, 2, 2},
     {8, LEAN, 128, {1, 8}, {89, 132}, ANY_KEYS, 8, 1, 1, 2, 2},
+    {8, LEANEST, 64, {1, 8}, {133, 232}, 8192, 4, 1, 1, 4, 2},
+    {8, LEANEST, 128, {1, 8}, {133, 224}, 1024, 4, 1, 1, 4, 2},
+    {8, LEANEST, 128, {1, 8}, {133, 216}, 2048, 4, 1, 1, 4, 2},
+    {8, LEANEST, 128, {1, 8}, {165, 216}, 3072, 4, 1, 1, 4, 2},
+    {8, LEANEST, 128, {1, 8}, {189, 232}, 4096, 4, 1, 1, 4, 2},
+    {8, LEANEST, 128, {1, 8}, {217, 232}, 6144, 4, 1, 1, 4, 2},
+    {4, LEAN, 128, {1, 8}, {133, 199}, ANY_KEYS, 8, 1, 1, 2, 2},
     {8, 0, 256, {1, 16}, {1, 7}, 1024, 8, 0, 1, 1, 8},
     {8, 0, 256, {1, 16}, {1, 2}, 8192, 8, 0, 1, 1, 16},
     {8, 0, 256, {1, 16}, {3, 7}, 24576, 8, 0, 1, 1, 16},
@@ -945,7 +999,9 @@ static const cluster_row cluster_rows[] = {
 
 /* Whether a row of the rule is of what goes some way. */
 static int goes_as(int32_t of_row, int32_t lds) {
-    return of_row == lds || (lds == QUEUED && of_row == 1) || (lds == LEAN && of_row == 0);
+    int lean = lds == LEAN || lds == LEANEST;
+    return of_row == lds || (lds == QUEUED && of_row == 1) ||
+           (lean && (of_row == 0 || of_row == LEAN));
 }
 
 static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa, int lds,
@@ -1012,16 +1068,17 @@ static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_pro
     return pairs > (f->work - 1) / p->context && pairs <= f->products / rows / p->context / pairs;
 }
 
-/* One token over codes with one scale a head, with nothing that takes a lane of sixteen waves more
- * registers than it has: tried on some hundred specs. */
-static int is_lean(const kgen_attn_spec *s, const isa_row *isa) {
-    enum { LEAST_PAGE = 16 };
-    int of_heads = s->descale == KGEN_DESCALE_HEAD || s->descale == KGEN_DESCALE_AUTO;
-    int codes = bits_of(s->kv) == 8 && of_heads;
-    int plain = !s->window && !s->chunk && !s->softcap && !s->alibi && !s->gate;
-    int floats = s->q == KGEN_DTYPE_F32 || s->out == KGEN_DTYPE_F32;
-    int whole = s->page >= LEAST_PAGE && s->layout <= KGEN_LAYOUT_HND && !floats;
-    return s->phase == KGEN_PHASE_DECODE && s->group <= isa->columns && codes && plain && whole;
+/* LEAN, LEANEST or neither, by what has registers: tried on some hundred specs. */
+static int leanness(const kgen_attn_spec *s, const isa_row *isa) {
+    int small = is_small_page(s->page), bits = bits_of(s->kv);
+    int scales = s->descale == KGEN_DESCALE_TOKEN || bits < 8;
+    if (s->group * s->q_tokens > isa->columns) return 0;
+    if (bits == 16) return small && (s->alibi || s->softcap) ? 0 : LEAN;
+    int native = bits <= 8 && s->kv != KGEN_DTYPE_E4M3FNUZ;
+    if (!native || s->phase != KGEN_PHASE_DECODE || s->cascade) return 0;
+    if (bits < 8 && (small || s->alibi)) return 0;
+    int packed = is_packed(s->layout) && (scales || s->softcap || s->gate);
+    return s->alibi || packed || (small && scales) ? LEAN : LEANEST;
 }
 
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
@@ -1037,12 +1094,13 @@ static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target
     if (most > 0) seen.context = seen.context ? smaller(seen.context, most) : most;
     int lds = has_many_rows(s, isa), bits = bits_of(s->kv);
     if (lds && queued_tiles(s, isa)) lds = QUEUED;
-    if (!lds && is_lean(s, isa)) lds = LEAN;
+    if (!lds) lds = leanness(s, isa);
     if (suit_cluster(s, &seen, isa, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;
     if (!seen.context) seen.context = USUAL;
     for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
         const size_row *f = &size_rows[i];
-        if (f->bits != bits || !goes_as(f->lds, lds) || !is_of_size(f, s, &seen)) continue;
+        int fits = f->bits == bits || (f->lds >= LEAN && bits < 8);
+        if (!fits || !goes_as(f->lds, lds) || !is_of_size(f, s, &seen)) continue;
         s->waves = f->waves;
         s->row_tiles = f->row_tiles;
         s->v_split = f->v_split;
@@ -1133,14 +1191,17 @@ FACT(by_lines,
      way_of(&spec->attn, &isa_rows[target->isa]) == BY_LINES ? 1 + isa_rows[target->isa].values : 0)
 FACT(bringers, bringers_of(&spec->attn, &isa_rows[target->isa]))
 FACT(key_queue, queue_of(&spec->attn, &isa_rows[target->isa]))
+FACT(yields, yields_q(&spec->attn, &isa_rows[target->isa]))
 FACT(no, 0)
 
-static const kgen__fact facts[] = {
-    {"PART_KEYS", part_keys}, {"BOUNDED", is_bounded},  {"RAGGED", is_ragged},
-    {"TREE", is_tree},        {"DENSE", is_dense},      {"STAGED", no},
-    {"PAIRED", no},           {"BRINGERS", bringers},   {"MATRICES_BYTES", no},
-    {"DIRECT", no},           {"SPARSE", no},           {"BY_MATRICES", by_matrices},
-    {"BY_LINES", by_lines},   {"KEY_QUEUE", key_queue}, {NULL, NULL}};
+static const kgen__fact facts[] = {{"PART_KEYS", part_keys}, {"BOUNDED", is_bounded},
+                                   {"RAGGED", is_ragged},    {"TREE", is_tree},
+                                   {"DENSE", is_dense},      {"STAGED", no},
+                                   {"PAIRED", no},           {"BRINGERS", bringers},
+                                   {"MATRICES_BYTES", no},   {"DIRECT", no},
+                                   {"SPARSE", no},           {"BY_MATRICES", by_matrices},
+                                   {"BY_LINES", by_lines},   {"KEY_QUEUE", key_queue},
+                                   {"Q_YIELDS", yields},     {NULL, NULL}};
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->attn.occupancy; }
 static int32_t cluster(const kgen_spec *spec) { return spec->attn.cluster; }

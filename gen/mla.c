@@ -154,7 +154,7 @@ static const kgen__fact facts[] = {
     {"SOFTCAP", no}, {"ALIBI", no}, {"CAP_LAST", no}, {"DESCALE_TOKEN", descale_token},
         {"DTYPE_F32", float_32}, {"DTYPE_I8", int_8}, {"DTYPE_I4", int_4}, {"GATE", no},
     {"CHUNK", no}, {"LOOKBACK", no}, {"KEEP", no}, {"PART_KEYS", part_keys}, {"SPANS", no},
-    {"BY_MATRICES", no}, {"BY_LINES", no}, {"KEY_QUEUE", no},
+    {"BY_MATRICES", no}, {"BY_LINES", no}, {"KEY_QUEUE", no}, {"Q_YIELDS", no},
     {"CASCADE", no},
     {"ALIBI_SQRT", alibi_sqrt},
     {NULL, NULL}};
@@ -456,18 +456,18 @@ static int32_t row_tiles_of(const kgen_mla_spec *s, const kgen_target *target) {
 }
 
 /* Two workgroups, where numbers are made of codes: one makes them while the other multiplies. */
-static int32_t occupancy_of(const kgen_mla_spec *s, const kgen_target *target) {
+static int holds_two(const kgen_mla_spec *s, int32_t row_tiles, const kgen_target *target) {
     kgen_mla_spec two = *s;
     two.occupancy = 2;
     int codes = has_codes(s) && !registers_of_numbers(s);
-    int few = isa_rows[target->isa].matrices && s->row_tiles <= 2;
-    return codes && few && has_tiles(&two, s->row_tiles, target) ? 2 : 1;
+    int few = isa_rows[target->isa].matrices && row_tiles <= 2;
+    return codes && few && has_tiles(&two, row_tiles, target);
 }
 
 static void tune(kgen_mla_spec *s, const kgen_target *target) {
     if (!s->waves) s->waves = waves_of(s, target);
     if (!s->row_tiles) s->row_tiles = row_tiles_of(s, target);
-    if (!s->occupancy) s->occupancy = occupancy_of(s, target);
+    if (!s->occupancy) s->occupancy = holds_two(s, s->row_tiles, target) ? 2 : 1;
 }
 
 /* By half the number of sequences. */
@@ -493,7 +493,7 @@ static int32_t row_blocks_of(const kgen_problem *problem) {
  * few are soon read. Measured on sm_90 (docs/performance.md); the first row that fits. One without
  * a cluster: workgroups by themselves are faster; without row tiles: as `suit` chooses them. */
 typedef struct cluster_row {
-    int32_t codes;    /* of 8-bit caches */
+    int32_t codes;    /* of 8-bit caches, with so many workgroups a unit; 0: of 16 bits, one */
     int64_t rows[2];  /* heads x tokens, least and most */
     int32_t batch[2]; /* least and most */
     int32_t context;  /* most; KNOWN, ANY */
@@ -506,8 +506,8 @@ static const cluster_row cluster_rows[] = {
     {0, {1, 16}, {4, 4}, 2048, 1, 8},      {0, {1, 16}, {5, 7}, 1024, 1, 8},
     {0, {1, 16}, {4, 7}, 8192, 2, 16},     {0, {1, 16}, {5, 7}, 24576, 2, 16},
     {0, {1, 16}, {4, 7}, KNOWN, 2, 8},     {0, {1, 16}, {4, 7}, ANY, 2, 16},
-    {0, {1, 16}, {8, 14}, ANY, 2, 8},      {0, {1, 16}, {15, 28}, ANY, 2, 4},
-    {0, {1, 16}, {29, 64}, 2048, 2, 2},
+    {0, {1, 16}, {8, 14}, ANY, 2, 8},      {0, {1, 16}, {15, 30}, ANY, 2, 4},
+    {0, {1, 16}, {31, 66}, ANY, 2, 2},
 
     {0, {17, 32}, {1, 3}, 8192, 2, 16},    {0, {17, 32}, {1, 2}, 24576, 2, 8},
     {0, {17, 32}, {1, 3}, ANY, 4, 16},     {0, {17, 32}, {4, 7}, 8192, 4, 16},
@@ -547,9 +547,11 @@ static const cluster_row cluster_rows[] = {
     {1, {1, 16}, {2, 3}, KNOWN, 2, 8},     {1, {1, 16}, {1, 3}, ANY, 2, 16},
     {1, {1, 16}, {4, 7}, 8192, 2, 16},     {1, {1, 16}, {5, 7}, 24576, 2, 16},
     {1, {1, 16}, {4, 7}, KNOWN, 2, 8},     {1, {1, 16}, {4, 7}, ANY, 2, 16},
-    {1, {1, 16}, {8, 14}, 8192, 2, 8},     {1, {1, 16}, {8, 14}, KNOWN, 0, 0},
-    {1, {1, 16}, {8, 14}, ANY, 2, 8},      {1, {1, 16}, {15, 28}, 4096, 2, 4},
-    {1, {1, 16}, {29, 64}, 1024, 2, 2},
+    {1, {1, 16}, {8, 14}, 1024, 2, 8},     {2, {1, 16}, {8, 14}, 8192, 2, 16},
+    {2, {1, 16}, {8, 14}, ANY, 2, 8},      {2, {1, 16}, {15, 30}, 1024, 2, 4},
+    {2, {1, 16}, {15, 30}, 8192, 2, 8},    {2, {1, 16}, {31, 62}, 1024, 2, 4},
+    {2, {1, 16}, {48, 62}, 4096, 2, 4},    {2, {1, 16}, {54, 62}, 8192, 2, 4},
+    {1, {1, 16}, {15, 30}, KNOWN, 0, 0},   {2, {1, 16}, {15, 30}, ANY, 2, 8},
 
     {1, {17, 32}, {1, 2}, 3072, 1, 8},     {1, {17, 32}, {1, 3}, 4096, 2, 16},
     {1, {17, 32}, {4, 4}, 3072, 2, 8},     {1, {17, 32}, {4, 7}, 4096, 4, 16},
@@ -587,13 +589,14 @@ static int suit_cluster(kgen_mla_spec *s, const kgen_problem *p, const kgen_targ
     if (!isa_rows[target->isa].matrices || !open) return 0;
     for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
         const cluster_row *r = &cluster_rows[i];
-        if (r->codes != has_codes(s) || rows < r->rows[0] || rows > r->rows[1]) continue;
+        if ((r->codes > 0) != has_codes(s) || rows < r->rows[0] || rows > r->rows[1]) continue;
         if (p->batch < r->batch[0] || p->batch > r->batch[1]) continue;
         if (!kgen__fits_context(r->context, p->context)) continue;
         if (r->row_tiles && !has_tiles(s, r->row_tiles, target)) continue;
+        if (r->codes > 1 && !holds_two(s, r->row_tiles, target)) continue;
         s->row_tiles = r->row_tiles;
         s->cluster = r->cluster;
-        s->occupancy = r->cluster ? 1 : 0;
+        s->occupancy = r->cluster ? larger(r->codes, 1) : 0;
         return s->row_tiles != 0;
     }
     return 0;

@@ -101,10 +101,10 @@ KG_SHAPE int kg_attn_ahead(int acc_registers, int row_tiles, int wave, int sm90)
     int half = wave == 64 && acc_registers >= (row_tiles > 1 ? 64 : 65);
     return (wave == 64 || sm90 ? 64 : 32) / (half ? 2 : 1);
 }
-/* Of Q; more lie in LDS. ahead: of K. */
+/* Of Q; more lie in LDS. ahead: of K. yields: where sixteen waves of a unit have none to spare. */
 KG_SHAPE int kg_attn_q_keeps(int acc_registers, int ahead, int wave, int sm90, int buffered,
-                             int bringers) {
-    if (bringers) return 0;
+                             int bringers, int yields) {
+    if (bringers || yields) return 0;
     if (buffered) return acc_registers > 96 ? 0 : 32;
     if (wave == 64) return acc_registers + 2 * ahead <= 160 ? 32 : 16;
     return sm90 ? 32 : 16;

@@ -44,7 +44,7 @@ constexpr int V_AHEAD =
 
 constexpr int Q_REGS = kg_attn_q_registers(ROW_TILES, HEAD_DIM, NGRP, QX);
 constexpr int Q_KEEPS =
-    kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES, RUNS_AHEAD);
+    kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES, RUNS_AHEAD, Q_YIELDS);
 constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
 // Scores are scaled as they become probabilities, of which a row is turned whose scale is negative.
 constexpr bool MAY_TURN = DESCALE != DESCALE_NONE || Q_8BIT;

@@ -105,7 +105,10 @@ KG_DEV void copy_piece(u8 *to, u64 row, int place, const head_t &h) {
 
 // --- boxes -------------------------------------------------------------------------------
 
-constexpr bool BOXED = !BRINGERS && !BLOCKED && !SMALL_PAGE;
+// A map takes a launch a microsecond, more than few sets each give back.
+constexpr bool FEW_SETS = !PAIRED && (CLUSTER == 16 || (CLUSTER != 0 && ROW_TILES == 1));
+constexpr bool MASKS_CROWD = TREE != 0 && OCCUPANCY > 1; // registers are short
+constexpr bool BOXED = !BRINGERS && !BLOCKED && !SMALL_PAGE && !FEW_SETS && !MASKS_CROWD;
 constexpr int ROW_MATRICES = ceil_div(ROW_PIECES, 8);
 
 // One wave writes the map, while others find out what there is to do.
@@ -123,9 +126,8 @@ KG_DEV void read_map_of(args_t a) {
     if (BOXED && is_elected()) read_map(a.workspace->map);
 }
 
-// Matrices [first, end), at most N, of the wave's block of a set, which begins at `start`.
+// Matrices [first, end) of the wave's block of a set, which begins at `start`.
 static_assert(BOX_ROWS == TOK, "a box has a block's rows of a matrix");
-template <int N>
 KG_DEV void bring_boxes(u8 *set, gate_t *there, int first, int end, const bringer_t &b,
                         const keys_t &keys, int start, rows_seen_t seen, const u8 *map) {
     if (!is_elected()) return;
@@ -133,8 +135,8 @@ KG_DEV void bring_boxes(u8 *set, gate_t *there, int first, int end, const bringe
     int row = slot_of(keys, start, start);
     set += first * MATRIX_OF_SET + b.part * (TOK * 128);
     expect_boxes(there, (u32)(end - first), WAVE);
-    KG_UNROLL for (int n = 0; n < N; n++) if (first + n < end)
-        bring_box(set + n * MATRIX_OF_SET, there, map, (first + n) * 128, row, 0, page);
+    KG_LOOP for (int n = first; n < end; n++, set += MATRIX_OF_SET)
+        bring_box(set, there, map, n * 128, row, 0, page);
 }
 
 // --- the next set --------------------------------------------------------------------------
@@ -155,18 +157,19 @@ KG_DEV void copy_rows(u8 *set, gate_t *there, const bringer_t &b, const head_t &
     gate_arrive_copied(there);
 }
 
-// If there is one.
+// If there is one. The page of the one behind it is asked for first.
 KG_DEV void bring_set(u8 *set, gate_t *there, bringer_t &b, const head_t &h, const keys_t &keys,
                       const u8 *map) {
     if (b.block >= b.end) return;
-    int start = block_start(keys, b.block + b.part);
-    rows_seen_t seen = seen_of(keys, start);
-    if (BOXED && seen != SEEN_PART)
-        bring_boxes<ROW_MATRICES>(set, there, 0, ROW_MATRICES, b, keys, start, seen, map);
-    else
-        copy_rows(set, there, b, h, keys);
+    bringer_t now = b;
     b.block += SET_BLOCKS_OF;
     b.page = page_of_lane(keys, b);
+    int start = block_start(keys, now.block + now.part);
+    rows_seen_t seen = seen_of(keys, start);
+    if (BOXED && seen != SEEN_PART)
+        bring_boxes(set, there, 0, ROW_MATRICES, now, keys, start, seen, map);
+    else
+        copy_rows(set, there, now, h, keys);
 }
 
 } // namespace kg

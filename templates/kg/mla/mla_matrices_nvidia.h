@@ -247,7 +247,7 @@ KG_DEV void start_segment(bringer_t &next, args_t a, const segment_t &g, const h
                           const keys_t &keys, const said_t &said, u8 *stage, int wave) {
     if (thread_id() == 0) {
         KG_UNROLL for (int n = 0; n < SLOTS; n++) gate_begin(said.there + n, 4 * WAVE);
-        show_lds();
+        if constexpr (BOXED) show_lds();
     }
     barrier();
     if (wave < 4) {

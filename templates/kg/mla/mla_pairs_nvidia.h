@@ -21,7 +21,6 @@
 namespace kg {
 
 constexpr int KEY_MATRICES = ceil_div(HEAD_DIM, 64), HALF_MATRICES = V_DIM / 128;
-constexpr int MOST_MATRICES = larger(HALF_MATRICES, KEY_MATRICES - HALF_MATRICES);
 typedef u32 weights_t[SET_BLOCKS_OF][4];
 
 // Of a set, those of a half: of the group that weighs it.
@@ -54,7 +53,7 @@ KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const 
     int start = block_start(keys, b.block + b.part);
     rows_seen_t seen = seen_of(keys, start);
     if (BOXED && seen != SEEN_PART) {
-        bring_boxes<MOST_MATRICES>(set, there, half.first, half.end, b, keys, start, seen, map);
+        bring_boxes(set, there, half.first, half.end, b, keys, start, seen, map);
     } else {
         copy_half(set, half, cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end)),
                   b.part);

@@ -83,4 +83,5 @@ constexpr int SPARSE = 0;
 constexpr int BY_MATRICES = 0;
 constexpr int BY_LINES = 0;
 constexpr int KEY_QUEUE = 0;
+constexpr int Q_YIELDS = 0;
 }

@@ -83,6 +83,7 @@ constexpr int SPANS = 0;
 constexpr int BY_MATRICES = 0;
 constexpr int BY_LINES = 0;
 constexpr int KEY_QUEUE = 0;
+constexpr int Q_YIELDS = 0;
 constexpr int CASCADE = 0;
 constexpr int ALIBI_SQRT = 2;
 }
