@@ -807,10 +807,11 @@ static const size_row size_rows[] = {
 #undef ANY
 
 /* Few items are soon read; finding them, and merging parts through memory, takes as long. A cluster
- * of workgroups shares each then and merges in LDS, and longer ones are cut among clusters: 7 of
- * sixteen and 15 of eight find room on a GPU whose units hold one workgroup, twice as many where
- * they hold two, and there 32 of six, 62 of four, 72 of three. Measured (docs/performance.md); the
- * first row that fits. One without a cluster: workgroups by themselves are faster. */
+ * of workgroups shares each then and merges in LDS, and longer ones are cut among clusters. 7 of
+ * sixteen and 15 of eight find room where units hold one workgroup; of two 14 of sixteen, 30 of
+ * eight, 32 of seven, 39 of six, 47 of five, 62 of four, 79 of three, 132 of two; 198 of two where
+ * they hold three, 264 where four. Measured (docs/performance.md); the first row that fits. One
+ * without a cluster: workgroups by themselves are faster. */
 typedef struct cluster_row {
     int32_t bits, lds, dims; /* 8: also fewer, ANY_BITS; as above; most head_dim */
     int32_t rows[2];         /* of a KV head, least and most */
