@@ -1077,9 +1077,10 @@ static int leanness(const kgen_attn_spec *s, const isa_row *isa) {
     if (bits == 16) return small && (s->alibi || s->softcap) ? 0 : LEAN;
     int native = bits <= 8 && s->kv != KGEN_DTYPE_E4M3FNUZ;
     if (!native || s->phase != KGEN_PHASE_DECODE || s->cascade) return 0;
-    if (bits < 8 && (small || s->alibi)) return 0;
     int packed = is_packed(s->layout) && (scales || s->softcap || s->gate);
-    return s->alibi || packed || (small && scales) ? LEAN : LEANEST;
+    int crowded = (s->alibi != 0) + packed + (small && scales);
+    if (crowded > (bits == 8)) return 0;
+    return crowded ? LEAN : LEANEST;
 }
 
 static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
