@@ -111,7 +111,8 @@ constexpr bool MASKS_CROWD = TREE != 0 && OCCUPANCY > 1; // registers are short
 constexpr bool BOXED = !BRINGERS && !BLOCKED && !SMALL_PAGE && !FEW_SETS && !MASKS_CROWD;
 constexpr int ROW_MATRICES = ceil_div(ROW_PIECES, 8);
 
-// One wave writes the map, while others find out what there is to do.
+// One wave writes the map, out of where sets will be, while others find out what there is to do and
+// ask for queries.
 KG_DEV void prepare_stage(args_t a, u8 *lds) {
     if constexpr (!BOXED) return;
     int page = PAGE == PAGE_X16 ? a.page : PAGE;
@@ -119,7 +120,8 @@ KG_DEV void prepare_stage(args_t a, u8 *lds) {
         a.last_page > 0 ? a.k_page : (i64)page * a.k_token; // of one page none is asked
     pool_t pool = {(const u8 *)a.k,     page_bytes, a.k_token, a.k_token,
                    HEAD_DIM * KV_BYTES, page,       1,         a.last_page + 1};
-    if (wave_id() == ALL_WAVES - 1) write_map(a.workspace->map, lds + LDS_STAGE, pool);
+    u8 *aside = lds + LDS_STAGE + STAGE.queries;
+    if (wave_id() == ALL_WAVES - 1) write_map(a.workspace->map, aside, pool);
 }
 // Who brings boxes of a segment, once the workgroup has met.
 KG_DEV void read_map_of(args_t a) {
