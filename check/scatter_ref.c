@@ -921,9 +921,13 @@ static int holds_pool(const ref *r, int64_t b) {
 
 static void kv_compact(const ref *r) {
     const kgen__scatter_all *a = r->a;
+    int64_t held = 0;
     for (int64_t b = 0; r->live > 0 && b < a->pools.shape[0]; b++)
-        if (!holds_pool(r, b)) flag(r, KGEN_SCATTER_CAPACITY);
-    for (int64_t n = 0; n < r->live; n++)
+        if (holds_pool(r, b))
+            held++;
+        else
+            flag(r, KGEN_SCATTER_CAPACITY);
+    for (int64_t n = 0; held && n < r->live; n++)
         for (int64_t i = 0; i < a->sources.shape[1]; i++) {
             int64_t from = load2(&a->sources, n, i), to = load2(&a->targets, n, i);
             if (from >= a->slot_count || to >= a->slot_count) flag(r, KGEN_SCATTER_COLUMN);

@@ -195,8 +195,8 @@ typedef enum kgen_scatter_error {
  *
  * kv_compact            pool, pools [B] i64, sources, targets [N][A]
  *   Pool b begins pools[b] bytes into pool; one that does not lie in it with all
- *   of its slots is left alone (CAPACITY). Without data in pool, pools are
- *   addresses.
+ *   of its slots is left alone (CAPACITY); if all are, no slot is looked at. Without
+ *   data in pool, pools are addresses.
  *   For each pool and row, in the order of its columns: slot sources[n][a] goes to
  *   targets[n][a]; -1 and equal slots do nothing. Of a row, a target is no later
  *   source; rows share no slot. A slot lies at slot / P page_bytes + slot mod P
