@@ -409,11 +409,10 @@ static int32_t key_groups_of(const kgen_attn_spec *s, const isa_row *isa) {
 /* Codes with one scale a head, in whole pages, and nothing that takes a lane more registers. */
 static int is_plain(const kgen_attn_spec *s) {
     enum { LEAST_PAGE = 16 };
-    int of_heads = s->descale == KGEN_DESCALE_HEAD || s->descale == KGEN_DESCALE_AUTO;
     int floats = s->q == KGEN_DTYPE_F32 || s->out == KGEN_DTYPE_F32;
     int marked = s->window || s->chunk || s->softcap || s->alibi || s->gate;
-    int whole = s->page >= LEAST_PAGE && s->layout <= KGEN_LAYOUT_HND;
-    return bits_of(s->kv) == 8 && of_heads && whole && !floats && !marked;
+    int whole = s->page >= LEAST_PAGE && !is_packed(s->layout);
+    return bits_of(s->kv) == 8 && s->descale == KGEN_DESCALE_HEAD && whole && !floats && !marked;
 }
 /* Sixteen waves of a unit over codes have registers for queries only where nothing else takes
  * them: tried on some hundred specs. */
@@ -435,11 +434,12 @@ static int32_t ahead_of(const kgen_attn_spec *s, const kgen_target *target) {
                          target->isa == KGEN_ISA_SM90);
 }
 static int32_t q_in_lds(const kgen_attn_spec *s, const kgen_target *target) {
+    const isa_row *isa = &isa_rows[target->isa];
     int32_t sm90 = target->isa == KGEN_ISA_SM90;
-    long_queries way = way_of(s, &isa_rows[target->isa]);
-    int32_t keeps = kg_attn_q_keeps(
-        acc_registers(s, target), ahead_of(s, target), target->wave_size, sm90, way == BY_MATRICES,
-        bringers_of(s, &isa_rows[target->isa]), yields_q(s, &isa_rows[target->isa]));
+    long_queries way = way_of(s, isa);
+    int32_t keeps =
+        kg_attn_q_keeps(acc_registers(s, target), ahead_of(s, target), target->wave_size, sm90,
+                        way == BY_MATRICES, bringers_of(s, isa), yields_q(s, isa));
     return way != BY_LINES && q_registers(s, target) > keeps;
 }
 

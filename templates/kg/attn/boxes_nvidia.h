@@ -40,7 +40,7 @@ KG_DEV void describe_pool(u32 map, const pool_t &pool) {
 #undef KG_MAP_SIDE
 #undef KG_MAP
 
-// By the workgroup's first wave, out of MAP_BYTES of LDS; then the workgroup meets.
+// By one wave, out of MAP_BYTES of LDS; then it meets who brings boxes.
 KG_DEV void write_map(u8 *to, u8 *lds, const pool_t &pool) {
     ((u32 *)lds)[lane_id()] = 0;
     __syncwarp();

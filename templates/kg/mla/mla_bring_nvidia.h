@@ -87,12 +87,12 @@ struct bringer_t {
 KG_DEV i32 page_of_lane(const keys_t &keys, const bringer_t &b) {
     return page_number(keys, token_of_lane(b.block, b.part, b.end));
 }
-// Of set `block`, which then is the next.
-KG_DEV u64 take_rows(bringer_t &b, const head_t &h, const keys_t &keys) {
-    u64 row = cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end));
+KG_DEV u64 lane_row(const bringer_t &b, const head_t &h, const keys_t &keys) {
+    return cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end));
+}
+KG_DEV void go_on(bringer_t &b, const keys_t &keys) {
     b.block += SET_BLOCKS_OF;
     b.page = page_of_lane(keys, b);
-    return row;
 }
 
 // 16 bytes of a row; zeros of one that is not there.
@@ -146,7 +146,7 @@ KG_DEV void bring_boxes(u8 *set, gate_t *there, int first, int end, const bringe
 // Row by row: pages are small, or some of its rows are not seen.
 KG_DEV void copy_rows(u8 *set, gate_t *there, const bringer_t &b, const head_t &h,
                       const keys_t &keys) {
-    u64 row_of_lane = cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end));
+    u64 row_of_lane = lane_row(b, h, keys);
     each_piece([&](int row, int column) {
         copy_piece(place_of(set, b.part * TOK + row, column), row_of(row_of_lane, row),
                    piece_place(column), h);
@@ -164,8 +164,7 @@ KG_DEV void bring_set(u8 *set, gate_t *there, bringer_t &b, const head_t &h, con
                       const u8 *map) {
     if (b.block >= b.end) return;
     bringer_t now = b;
-    b.block += SET_BLOCKS_OF;
-    b.page = page_of_lane(keys, b);
+    go_on(b, keys);
     int start = block_start(keys, now.block + now.part);
     rows_seen_t seen = seen_of(keys, start);
     if (BOXED && seen != SEEN_PART)

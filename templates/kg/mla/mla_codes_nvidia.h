@@ -152,7 +152,8 @@ KG_DEV void copy_rope(u8 *set, gate_t *there, const codes_t &c, int row, const h
 
 // The rows that follow, of which each lane finds one, and what comes first of them.
 KG_DEV void take_lane_rows(codes_t &c, bringer_t &b, const head_t &h, const keys_t &keys) {
-    u64 row = take_rows(b, h, keys);
+    u64 row = lane_row(b, h, keys);
+    go_on(b, keys);
     if constexpr (SPARSE != 0) c.there = (u32)ballot(row != 0);
     KG_UNROLL for (int r = 0; r < LANE_ROWS; r++) {
         c.rows[r] = row_of(row, first_row() + r * FURTHER_ROW);
@@ -166,7 +167,7 @@ KG_DEV void take_lane_rows(codes_t &c, bringer_t &b, const head_t &h, const keys
 // have a row.
 KG_DEV void bring_rows_near(const bringer_t &b, const head_t &h, const keys_t &keys) {
     constexpr int BYTES = BLOCKED ? kg_mla_row_bytes(V_DIM, HEAD_DIM - V_DIM) : HEAD_DIM;
-    u64 row = cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end));
+    u64 row = lane_row(b, h, keys);
     int lane = (int)lane_id() / TOK * 128;
     KG_UNROLL for (int at = 0; at < BYTES; at += 256) if (row && lane + at < BYTES)
         bring_near((const u8 *)row + lane + at);

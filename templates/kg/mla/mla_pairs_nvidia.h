@@ -55,12 +55,10 @@ KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const 
     if (BOXED && seen != SEEN_PART) {
         bring_boxes(set, there, half.first, half.end, b, keys, start, seen, map);
     } else {
-        copy_half(set, half, cached_row(h, keys, b.page, token_of_lane(b.block, b.part, b.end)),
-                  b.part);
+        copy_half(set, half, lane_row(b, h, keys), b.part);
         gate_arrive_copied(there);
     }
-    b.block += SET_BLOCKS_OF;
-    b.page = page_of_lane(keys, b);
+    go_on(b, keys);
 }
 
 // What a group knows of a segment.
