@@ -176,7 +176,7 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
 // of which more parts are on their way.
 KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                             float amiss, u8 *lds) {
-    constexpr bool BY_ROWS = BY_MATRICES || STAGED_MATRICES;
+    constexpr bool BY_ROWS = BY_MATRICES || STAGED_MATRICES || KEY_QUEUE != 0;
     constexpr int LAST = STAGED_MATRICES ? 0 : ALL_WAVES;
     static_assert(!BY_ROWS || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
     static_assert(!BY_ROWS || ALL_WAVES * part_bytes<MANY_ROWS>() <= PARTS_BYTES, "one part");

@@ -628,9 +628,34 @@ KG_DEV seen_t seen_tokens(const keys_t &keys, int start) {
     return seen;
 }
 
+// Bytes of two tokens change places before they are converted: half as many moves. Of several row
+// tiles no instruction is waited for, but their products.
+constexpr bool TURNS_CODES = IS_SM90 && KV_BITS == 8 && KEY_QUEUE == 0;
+template <int R, int W>
+KG_DEV void weigh_codes(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
+                        const u32 (&p)[ROW_TILES][P_WORDS], int part) {
+    KG_UNROLL for (int word = 0; word < W; word++) {
+        u32 x[TPL / 2][4]; // pairs of tokens, by dims
+        KG_UNROLL for (int j = 0; j < TPL / 2; j++) KG_UNROLL for (int half = 0; half < 2; half++) {
+            u32 pair[2], codes = byte_perm(w[2 * j][word], w[2 * j + 1][word],
+                                           half ? 0x07030602 : 0x05010400);
+            bytes_to_compute(pair, codes);
+            x[j][2 * half] = pair[0], x[j][2 * half + 1] = pair[1];
+        }
+        KG_UNROLL for (int tile = 0; tile < 4 / VROWS; tile++) {
+            u32 v[4];
+            KG_UNROLL for (int n = 0; n < 4; n++) v[n] =
+                x[n % (TPL / 2)][tile * VROWS + n / (TPL / 2)];
+            KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+                mma_pv(o[t][part * CHUNK_TILES + word * (4 / VROWS) + tile], v, p[t]);
+        }
+    }
+}
+
 template <int R, int W>
 KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
                        const u32 (&p)[ROW_TILES][P_WORDS], int part) {
+    if constexpr (TURNS_CODES) return weigh_codes(o, w, p, part);
     constexpr int WORD_TILES = CHUNK_TILES / W; // one word of each token at a time
     KG_UNROLL for (int word = 0; word < W; word++) {
         u32 x[TPL][16 / KV_BITS];
