@@ -296,13 +296,16 @@ static int32_t registers_of_numbers(const kgen_mla_spec *s) {
     return makes_fp16(s) || (scaled && (s->rows || s->window || width_of(s) > 576)) ? 8 : 0;
 }
 
-/* Accumulators, scores and sums, masks; what fp16 queries over codes lack with the most tiles. */
+/* Accumulators, scores and sums, masks; what the most tiles lack: fp16 queries over codes, and
+ * windows of several tokens where boxes come to clusters. */
 static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa) {
     int32_t tiles = s->row_tiles, acc = tiles * 4 * ceil_div(s->latent, 128);
     int32_t words = s->word == KGEN_DTYPE_I64 ? 2 : 1;
     int32_t codes = is_8bit(s->kv) && words > 1 ? 8 : 0;
     int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * words + 12 + codes : 0;
-    int32_t last = tiles == 8 && is_8bit(s->kv) && s->q == KGEN_DTYPE_FP16 ? 8 : 0;
+    int boxed = !s->rows && (!s->page || s->page >= 16) && s->cluster < 16;
+    int crowd = s->cluster && boxed && s->window && s->phase == KGEN_MLA_VERIFY;
+    int32_t last = tiles == 8 && ((is_8bit(s->kv) && s->q == KGEN_DTYPE_FP16) || crowd) ? 8 : 0;
     return acc + tiles * 8 + masks + isa->fixed + registers_of_numbers(s) + last;
 }
 
@@ -598,8 +601,10 @@ static int suit_cluster(kgen_mla_spec *s, const kgen_problem *p, const kgen_targ
         if ((r->codes > 0) != has_codes(s) || rows < r->rows[0] || rows > r->rows[1]) continue;
         if (p->batch < r->batch[0] || p->batch > r->batch[1]) continue;
         if (!kgen__fits_context(r->context, p->context)) continue;
-        if (r->row_tiles && !has_tiles(s, r->row_tiles, target)) continue;
-        if (r->codes > 1 && !holds_two(s, r->row_tiles, target)) continue;
+        kgen_mla_spec next = *s;
+        next.cluster = r->cluster;
+        if (r->row_tiles && !has_tiles(&next, r->row_tiles, target)) continue;
+        if (r->codes > 1 && !holds_two(&next, r->row_tiles, target)) continue;
         s->row_tiles = r->row_tiles;
         s->cluster = r->cluster;
         s->occupancy = r->cluster ? larger(r->codes, 1) : 0;
