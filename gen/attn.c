@@ -377,8 +377,11 @@ static int32_t has_own_rows(const kgen_attn_spec *s, const isa_row *isa) {
 }
 /* 8-bit codes of several row tiles: whoever multiplies by them has no registers left for the next,
  * and each wave converts what it has. Scales of tokens come one by one, and a prefix has no pages
- * of its own. */
+ * of its own. Nor have four tiles of wide values any for a tree's masks. */
 static int suits_queue(const kgen_attn_spec *s, const isa_row *isa) {
+    enum { ROWS_OF_TREES = 24, NARROW = 64 };
+    int masks = phases[s->phase].tree && v_dim_of(s) > NARROW;
+    if (masks && s->group * s->q_tokens > ROWS_OF_TREES) return 0;
     int codes = is_8bit(s->kv) && bits_of(s->kv) == 8 && s->descale != KGEN_DESCALE_TOKEN;
     int plain = phases[s->phase].bounded && !is_packed(s->layout) && !s->cascade && !s->invariant;
     return isa->by == BY_MATRICES && codes && plain;
