@@ -1019,7 +1019,8 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row 
     enum { MATRIX_ROWS = 64, MOST_TILES = 4 }; /* of a row block; queued: as many as there are */
     int64_t rows = (int64_t)s->group * s->q_tokens;
     int64_t blocks = lds ? (rows + MATRIX_ROWS - 1) / MATRIX_ROWS : 1;
-    int64_t items = (int64_t)p->batch * p->heads * blocks;
+    int64_t pairs = (int64_t)p->batch * p->heads;
+    int64_t items = pairs > INT64_MAX / blocks ? INT64_MAX : pairs * blocks;
     int32_t dims = larger(s->head_dim, s->v_dim);
     if (s->cascade || !items) return 0;
     for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {

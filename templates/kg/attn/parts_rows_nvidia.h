@@ -16,15 +16,15 @@ template <int R> constexpr u32 parts_ahead() {
 template <int R> KG_DEV u8 *place_of_wave(u8 *lds, int wave) {
     return lds + wave * (int)parts_ahead<R>() * part_bytes<R>() + (int)late_lane() * 16;
 }
-// Of a wave at a time, ALL_WAVES apart: as many as registers hold, and LDS of two parts.
+// Of a wave at a time, ALL_WAVES apart: as many as registers hold, and LDS of two parts; so many
+// that none is of another block.
 constexpr int MOST_ROWS = BRINGERS                    ? (STAGED ? 1 : 4)
                           : WIDE_TURNS > 1 && !PAIRED ? 2
                           : V_DIM > 128               ? 4
                                                       : 8;
 constexpr int many_rows(int rows) {
-    return rows > 1 && 2 * ALL_WAVES * rows * WIDE_TURNS * WAVE * 16 > PARTS_BYTES
-               ? many_rows(rows / 2)
-               : rows;
+    bool crowded = 2 * ALL_WAVES * rows * WIDE_TURNS * WAVE * 16 > PARTS_BYTES;
+    return rows > 1 && (crowded || ROWS % (rows * ALL_WAVES) != 0) ? many_rows(rows / 2) : rows;
 }
 constexpr int MANY_ROWS = many_rows(smaller(MOST_ROWS, ceil_div(ROWS, ALL_WAVES)));
 
