@@ -31,9 +31,9 @@ typedef struct kgen__family {
     void (*defaults)(kgen_spec *spec, const kgen_target *target);
     /* May be NULL. Fills open tuning keys from the size of the problem, before
      * `defaults`. A number that is 0 is not known. Every choice that it can make must be
-     * reachable with a batch of 0, 1, 2, 4 ... 2^KGEN__SUIT_BATCH_BITS and INT32_MAX, such a
-     * context, and heads of {0, 1, 3, 5, 8, 9, INT32_MAX}: kgen_tuning_variants enumerates exactly
-     * those problems. */
+     * reachable with a batch of 0, 1, 2, 3, 4, 6, 8, 12 ... 2^KGEN__SUIT_BATCH_BITS and INT32_MAX,
+     * such a context, and heads of {0, 1, 3, 5, 8, 9, INT32_MAX}: kgen_tuning_variants enumerates
+     * exactly those problems. */
     void (*suit)(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target);
     /* Lanes of a workgroup, for a resolved spec. */
     int32_t (*launch_shape)(const kgen_spec *spec, const kgen_target *target);
@@ -52,6 +52,9 @@ typedef struct kgen__family {
 
 /* The file that a spec is made from. */
 const char *kgen__template_of(const kgen_spec *spec);
+
+/* A page smaller than a block: one look-up a token (kg/attn/page.h). */
+static inline int kgen__is_small_page(int32_t page) { return page != KGEN_PAGE_X16 && page < 16; }
 
 /* fp8 stands for the target's own kind. */
 static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target) {

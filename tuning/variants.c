@@ -24,18 +24,21 @@ static kgen_status add(variants *v, const kgen_spec *spec, kgen_error *err) {
     return KGEN_OK;
 }
 
-/* 0, 1, 2, 4 ... 2^bits, INT32_MAX */
+/* 0, 1, 2, 3, 4, 6, 8, 12 ... 2^bits, INT32_MAX */
+#define SIZES(bits) (2 * (bits) + 2)
 static int32_t size_at(int32_t place, int32_t bits) {
-    if (place == 0) return 0;
-    return place > bits + 1 ? INT32_MAX : 1 << (place - 1);
+    if (place > 2 * bits) return INT32_MAX;
+    if (place < 2) return place;
+    return place % 2 ? 3 << (place / 2 - 1) : 1 << place / 2;
 }
 
 /* The plain default first; then what the size of the problem makes of it, at the sizes that
- * gen/family.h promises: 0, powers of two, and the greatest. Three, five and nine heads: items
- * between. */
+ * gen/family.h promises: 0, powers of two, what lies between these, and the greatest. Three, five
+ * and nine heads: items between. */
 static kgen_status add_rules(variants *v, const kgen_spec *spec, const kgen_target *target,
                              kgen_error *err) {
-    enum { BATCHES = KGEN__SUIT_BATCH_BITS + 3, CONTEXTS = KGEN__SUIT_CONTEXT_BITS + 3, HEADS = 7 };
+    enum { BATCHES = SIZES(KGEN__SUIT_BATCH_BITS), CONTEXTS = SIZES(KGEN__SUIT_CONTEXT_BITS) };
+    enum { HEADS = 7 };
     static const int32_t heads[HEADS] = {0, 1, 3, 5, 8, 9, INT32_MAX};
     kgen_spec resolved;
     KGEN_TRY(kgen_spec_resolve(&resolved, spec, target, err));

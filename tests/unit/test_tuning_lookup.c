@@ -480,14 +480,8 @@ static const few_keys few_cases[] = {
     {"attn:phase=verify,t=4,kv=fp8,g=8,page=16", {10, 2049, 8}, "sm_90", 4, 4, 2, 0},
     {"attn:phase=verify,t=3,kv=fp8,g=8,page=16", {1, 32768, 8}, "sm_90", 8, 3, 1, 0},
     {"attn:phase=tree,t=4,kv=fp8,g=8,page=16", {8, 8192, 8}, "sm_90", 8, 2, 1, 2},
-    {"attn:phase=tree,t=24,kv=fp8,g=8,page=16",
-     {2147483647, 8192, 2147483647},
-     "sm_90",
-     4,
-     2,
-     2,
-     0},
     {"attn:phase=tree,t=4,kv=fp8,g=6,page=16", {8, 8192, 8}, "sm_90", 8, 3, 1, 2},
+    {"attn:phase=tree,t=24,kv=fp8,g=8", {INT32_MAX, 8192, INT32_MAX}, "sm_90", 4, 2, 2, 0},
     {"attn:phase=tree,t=4,kv=fp8,d=64,g=8,page=16", {8, 8192, 8}, "sm_90", 8, 4, 1, 2},
     {"attn:phase=verify,t=3,kv=fp8,g=8,page=16", {2, 32768, 8}, "sm_90", 8, 3, 1, 6},
     {"attn:phase=decode,kv=fp8,g=8,page=16", {1, 57344, 8}, "sm_90", 8, 1, 1, 0},
@@ -832,7 +826,11 @@ static void variants_hold_all_rules(void **state) {
                                         "mla:h=64",
                                         "mla:h=128",
                                         "mla:h=128,kv=fp8",
+                                        "mla:h=32,kv=fp8",
+                                        "mla:h=64,kv=fp8",
                                         "mla:phase=verify,t=4,h=16",
+                                        "mla:phase=verify,t=4,h=16,window=4096",
+                                        "attn:phase=verify,t=4,kv=fp8,g=8,page=16",
                                         "mla:phase=verify,t=3,h=40"};
     static const char *const archs[] = {"sm_90", "gfx942", "gfx950", "gfx1100"};
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
