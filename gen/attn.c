@@ -122,8 +122,6 @@ static int is_integer(int32_t dtype) { return dtype == KGEN_DTYPE_I8 || dtype ==
 static int bits_of(int32_t dtype) {
     return 8 * kgen_dtype_size((kgen_dtype)dtype) / kgen_dtype_values((kgen_dtype)dtype);
 }
-/* A page smaller than a block: one look-up a token (kg/attn/page.h). */
-static int is_small_page(int32_t page) { return page != KGEN_PAGE_X16 && page < 16; }
 static int reads_descales(const kgen_attn_spec *s) {
     return s->descale == KGEN_DESCALE_HEAD || s->descale == KGEN_DESCALE_TOKEN;
 }
@@ -184,7 +182,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(s->q_tokens == 1 || phase->bounded,
             "t=%d: phase=%s has no most number of query tokens; leave it out", s->q_tokens,
             phase->name);
-    REQUIRE(!is_packed(s->layout) || !is_small_page(s->page),
+    REQUIRE(!is_packed(s->layout) || !kgen__is_small_page(s->page),
             "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
             s->page, kgen_layout_name((kgen_layout)s->layout));
     REQUIRE(s->kv != KGEN_DTYPE_I4 || !is_packed(s->layout),
@@ -329,7 +327,7 @@ static int32_t bringers_of(const kgen_attn_spec *s, const isa_row *isa) {
     int capped = s->softcap && (s->alibi || s->group % 7 == 0);
     int fits = !phases[s->phase].bounded && s->waves == 8 && s->occupancy == 1 && !s->cascade &&
                s->head_dim <= 256 && v_dim_of(s) <= 256 && !capped;
-    int boxes = phases[s->phase].dense || !is_small_page(s->page);
+    int boxes = phases[s->phase].dense || !kgen__is_small_page(s->page);
     int as_it_is = bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
     int codes = is_8bit(s->kv) && s->kv != KGEN_DTYPE_E4M3FNUZ &&
                 s->descale != KGEN_DESCALE_TOKEN && !s->keep;
@@ -511,7 +509,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
     int32_t facts = 4 + !!s->alibi + s->spans; /* of a column: maximum, sum, scale, position */
     int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
-    int32_t ids = is_small_page(s->page) ? 16 : 0; /* page numbers, one a token */
+    int32_t ids = kgen__is_small_page(s->page) ? 16 : 0; /* page numbers, one a token */
     int32_t mixed = mixes_conversions(s, target) ? CONVERSIONS : 0;
     int32_t fixed = isa->fixed;
     /* What of a group and its sequences waits for the end of a segment; measured. */
@@ -785,8 +783,9 @@ enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
 enum { QUEUED = 2, LEAN = 3, LEANEST = 4 };
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
+    /* sixteen waves of a unit for so much of eight, else eight that convert for themselves, unless
+     * there is much to multiply */
     {8, LEAN, 128, {8, 8}, {57345, ANY}, 1, ANY, 8, 1, 1, 2},
-    /* eight waves that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
     /* sixteen waves of a unit convert faster than twelve, unless those have an item each; in four
@@ -1007,6 +1006,9 @@ static const cluster_row cluster_rows[] = {
     {8, 1, 256, {1, 128}, {61, 66}, 2048, 8, 2, 1, 1, 2},
 };
 
+/* Sequences x KV heads. */
+static int64_t pairs_of(const kgen_problem *p) { return (int64_t)p->batch * p->heads; }
+
 /* Whether a row of the rule is of what goes some way. */
 static int goes_as(int32_t of_row, int32_t lds) {
     int lean = lds == LEAN || lds == LEANEST;
@@ -1019,7 +1021,7 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row 
     enum { MATRIX_ROWS = 64, MOST_TILES = 4 }; /* of a row block; queued: as many as there are */
     int64_t rows = (int64_t)s->group * s->q_tokens;
     int64_t blocks = lds ? (rows + MATRIX_ROWS - 1) / MATRIX_ROWS : 1;
-    int64_t pairs = (int64_t)p->batch * p->heads;
+    int64_t pairs = pairs_of(p);
     int64_t items = pairs > INT64_MAX / blocks ? INT64_MAX : pairs * blocks;
     int32_t dims = larger(s->head_dim, s->v_dim);
     if (s->cascade || !items) return 0;
@@ -1046,7 +1048,7 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row 
 static int has_long_prompts(const kgen_problem *p, int brings) {
     enum { LEAST = 1 << 9, CONVERTED = 1 << 16 };
     if (brings) return p->context >= LEAST;
-    return (int64_t)p->batch * p->heads > (CONVERTED - 1) / p->context;
+    return pairs_of(p) > (CONVERTED - 1) / p->context;
 }
 
 /* Rows that boxes of 128 bytes bring without a rest, or of codes, which small workgroups convert
@@ -1073,7 +1075,7 @@ static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const isa_row *i
 }
 
 static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_problem *p) {
-    int64_t pairs = (int64_t)p->batch * p->heads, rows = (int64_t)s->group * s->q_tokens;
+    int64_t pairs = pairs_of(p), rows = (int64_t)s->group * s->q_tokens;
     if (pairs < f->pairs[0] || pairs > f->pairs[1] || s->head_dim < f->dims) return 0;
     if (p->context < f->context[0] || p->context > f->context[1]) return 0;
     return pairs > (f->work - 1) / p->context && pairs <= f->products / rows / p->context / pairs;
@@ -1081,7 +1083,7 @@ static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_pro
 
 /* LEAN, LEANEST or neither, by what has registers: tried on some hundred specs. */
 static int leanness(const kgen_attn_spec *s, const isa_row *isa) {
-    int small = is_small_page(s->page), bits = bits_of(s->kv);
+    int small = kgen__is_small_page(s->page), bits = bits_of(s->kv);
     int scales = s->descale == KGEN_DESCALE_TOKEN || bits < 8;
     if (s->group * s->q_tokens > isa->columns) return 0;
     if (bits == 16) return small && (s->alibi || s->softcap) ? 0 : LEAN;

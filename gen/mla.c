@@ -303,7 +303,7 @@ static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa)
     int32_t words = s->word == KGEN_DTYPE_I64 ? 2 : 1;
     int32_t codes = is_8bit(s->kv) && words > 1 ? 8 : 0;
     int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * words + 12 + codes : 0;
-    int boxed = !s->rows && (!s->page || s->page >= 16) && s->cluster < 16;
+    int boxed = !s->rows && !kgen__is_small_page(s->page) && s->cluster < 16;
     int crowd = s->cluster && boxed && s->window && s->phase == KGEN_MLA_VERIFY;
     int32_t last = tiles == 8 && ((is_8bit(s->kv) && s->q == KGEN_DTYPE_FP16) || crowd) ? 8 : 0;
     return acc + tiles * 8 + masks + isa->fixed + registers_of_numbers(s) + last;
@@ -312,7 +312,7 @@ static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa)
 /* Where memory brings rows into LDS: numbers and scales on their way into products, and places of
  * small pages beside edges of several tokens. Found by the compiler. */
 static int is_short_of_registers(const kgen_mla_spec *s) {
-    int verify = s->phase == KGEN_MLA_VERIFY, small_page = s->page && s->page < 16;
+    int verify = s->phase == KGEN_MLA_VERIFY, small_page = kgen__is_small_page(s->page);
     return makes_fp16(s) || (scales_queries(s) && (s->rows || verify)) ||
            (has_codes(s) && verify && s->window && small_page);
 }
@@ -587,9 +587,8 @@ static const cluster_row cluster_rows[] = {
     {1, {65, 128}, {4, 7}, KNOWN, 8, 2},   {1, {65, 128}, {4, 7}, ANY, 8, 8},
     {1, {65, 128}, {8, 14}, 6144, 8, 4},   {1, {65, 128}, {15, 16}, 1024, 4, 2},
     {1, {65, 128}, {15, 16}, 2048, 8, 0},  {1, {65, 128}, {12, 15}, 8192, 8, 4},
-    {1, {65, 128}, {8, 14}, KNOWN, 8, 2},  {1, {65, 128}, {15, 16}, KNOWN, 8, 2},
-    {1, {65, 128}, {8, 14}, ANY, 8, 4},    {1, {65, 128}, {17, 33}, 8192, 8, 2},
-    {1, {65, 128}, {29, 32}, ANY, 8, 2},
+    {1, {65, 128}, {8, 16}, KNOWN, 8, 2},  {1, {65, 128}, {8, 14}, ANY, 8, 4},
+    {1, {65, 128}, {17, 33}, 8192, 8, 2},  {1, {65, 128}, {29, 32}, ANY, 8, 2},
 };
 
 static int suit_cluster(kgen_mla_spec *s, const kgen_problem *p, const kgen_target *target) {

@@ -172,11 +172,13 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
     if (late_lane() == 0) KG_UNROLL for (int r = 0; r < R; r++) store_merged(a, g, at[r], total[r]);
 }
 
+// Whose parts come by way of LDS.
+constexpr bool BY_ROWS = BY_MATRICES || STAGED_MATRICES || KEY_QUEUE != 0;
+
 // lds: where keys lay. BY_MATRICES: as far as a wave has more than one row; the last row by itself,
 // of which more parts are on their way.
 KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                             float amiss, u8 *lds) {
-    constexpr bool BY_ROWS = BY_MATRICES || STAGED_MATRICES || KEY_QUEUE != 0;
     constexpr int LAST = STAGED_MATRICES ? 0 : ALL_WAVES;
     static_assert(!BY_ROWS || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
     static_assert(!BY_ROWS || ALL_WAVES * part_bytes<MANY_ROWS>() <= PARTS_BYTES, "one part");
