@@ -585,7 +585,7 @@ static int32_t lds_needed(const kgen_attn_spec *s, const kgen_target *target, in
     long_queries way = way_of(s, isa);
     if (way == BY_WAVE)
         return larger(lds.bytes, kg_attn_queue_at(lds.round) + queue_bytes(s, isa)) + peers +
-               (s->cluster ? park : 0);
+               (s->cluster || queue_of(s, isa) ? park : 0);
     if (way == BY_LINES) return larger(lds.bytes, lds.round + sets_of(s, target).bytes);
     int32_t stage = ceil_div(lds.round, KG_ATTN_SWIZZLE) * KG_ATTN_SWIZZLE;
     int32_t end = larger(lds.bytes, stage + groups * sets_of(s, target).bytes);

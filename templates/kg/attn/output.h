@@ -59,7 +59,7 @@ constexpr int PEER_BYTES = SENDS     ? INBOX.bytes
                            : CLUSTER ? kg_attn_peer_bytes(ROWS, PEER_STRIDE)
                                      : 0;
 // The work and its segment wait for the end of the key loop there.
-constexpr bool ALL_WAITS = BY_MATRICES || SENDS_OWN;
+constexpr bool ALL_WAITS = BY_MATRICES || SENDS_OWN || KEY_QUEUE != 0;
 constexpr int PARK_BYTES = ALL_WAITS || CROWDED ? KG_ATTN_PARK_BYTES
                            : STAGED_MATRICES    ? KG_ATTN_STAGED_PARK_BYTES
                                                 : 0;

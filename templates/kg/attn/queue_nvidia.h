@@ -70,6 +70,37 @@ KG_DEV i32 fill_queue(u8 *queue, const segment_t &g, const role_t &role, const h
     return page;
 }
 
+// SHARES_Q: a piece of 16 bytes of each row tile's queries. The next one comes from LDS while one
+// is multiplied, the first while copies are asked for.
+constexpr int Q_PIECES = Q_WORDS / 4;
+struct queries_t {
+    u32 w[ROW_TILES][4];
+};
+KG_DEV void read_queries(queries_t &q, const u8 *lds, int n) {
+    if constexpr (!SHARES_Q) return;
+    int chunk = n / Q_PIECES, word = n % Q_PIECES * 4, lane = (int)lane_id();
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+        read_piece(q.w[t], (const u8 *)q_lds((u8 *)lds, t, chunk, lane, word));
+}
+// s[t] = K Q^T for the block. next: the first piece.
+KG_DEV void score_shared(scores_t (&s)[ROW_TILES], const k_tile_t &k, queries_t next,
+                         const u8 *lds) {
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
+    KG_UNROLL for (int n = 0; n < K_CHUNKS * Q_PIECES; n++) {
+        queries_t q = next;
+        if (n + 1 < K_CHUNKS * Q_PIECES) read_queries(next, lds, n + 1);
+        KG_UNROLL for (int half = 0; half < 2; half++) {
+            u32 keys[KROWS][2];
+            KG_UNROLL for (int row = 0; row < KROWS; row++)
+                bytes_to_compute(keys[row], k.w[n / Q_PIECES][row][n % Q_PIECES * 2 + half]);
+            KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+                u32 query[2] = {q.w[t][2 * half], q.w[t][2 * half + 1]};
+                mma_qk(s[t], keys, query);
+            }
+        }
+    }
+}
+
 // Products of a block's keys become what values are weighed with, of all row tiles at once.
 KG_DEV void finish_tiles(u32 (&p)[ROW_TILES][P_WORDS], column_t &m, column_t &l, values_t &o,
                          const scores_t (&dots)[ROW_TILES], const head_t &head, int start,
@@ -100,7 +131,9 @@ KG_DEV void attend_queued(column_t &m, column_t &l, values_t &o, const q_frag_t 
     in_slot_t in = in_slot();
     KG_LOOP for (; block < g.block_end; block += by) {
         int start = block_start(keys, block);
-        meet_wave(); // all have read what is overwritten
+        queries_t first;
+        read_queries(first, lds + opaque(0), 0); // or it is read once for all blocks
+        meet_wave();                             // all have read what is overwritten
         enqueue(queue + far * QUEUE_SLOT, head, keys, page, block + QUEUED * by, g.block_end);
         page = set_page(keys, block + KEY_QUEUE * by, 0);
         copies_done<QUEUED>();
@@ -111,7 +144,10 @@ KG_DEV void attend_queued(column_t &m, column_t &l, values_t &o, const q_frag_t 
         scores_t dots[ROW_TILES];
         u32 p[ROW_TILES][P_WORDS];
         read_keys(k, here, in);
-        score_block(dots, k, q, head, keys, none, start, lds);
+        if constexpr (SHARES_Q)
+            score_shared(dots, k, first, lds + opaque(0));
+        else
+            score_block(dots, k, q, head, keys, none, start, lds);
         finish_tiles(p, m, l, o, dots, head, start, keys);
         read_values(v, here, in);
         weigh_values(o, v, p, head, keys, none, start, 0);
