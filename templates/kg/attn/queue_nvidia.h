@@ -78,9 +78,8 @@ struct queries_t {
 };
 KG_DEV void read_queries(queries_t &q, const u8 *lds, int n) {
     if constexpr (!SHARES_Q) return;
-    int chunk = n / Q_PIECES, word = n % Q_PIECES * 4, lane = (int)lane_id();
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-        read_piece(q.w[t], (const u8 *)q_lds((u8 *)lds, t, chunk, lane, word));
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) read_piece(
+        q.w[t], (const u8 *)(q_lds((u8 *)lds, t, n / Q_PIECES) + q_word(n % Q_PIECES * 4)));
 }
 // s[t] = K Q^T for the block. next: the first piece.
 KG_DEV void score_shared(scores_t (&s)[ROW_TILES], const k_tile_t &k, queries_t next,

@@ -316,13 +316,14 @@ KG_DEV void put_q(u8 *lds, const u32 (&w)[Q_WORDS], int row, int chunk) {
         (u32 *)(at + (((u32)chunk % 2 * 4 + piece) ^ i) * 16) = w[piece % Q_WORDS];
 }
 
-// A lane's word n of a chunk. sm_90: pieces of 16 bytes of all lanes side by side, of which eight
+// A lane's words of a chunk. sm_90: pieces of 16 bytes of all lanes side by side, of which eight
 // lanes then read all banks.
-KG_DEV u32 *q_lds(u8 *lds, int t, int c, int lane, int n = 0) {
-    constexpr int SIDE = IS_SM90 ? 4 : Q_WORDS;
-    int piece = (t * K_CHUNKS + c) * (Q_WORDS / SIDE) + n / SIDE;
-    return (u32 *)lds + (piece * WAVE + lane) * SIDE + n % SIDE;
+constexpr int Q_SIDE = IS_SM90 ? 4 : Q_WORDS;
+constexpr int q_word(int n) { return n / Q_SIDE * WAVE * Q_SIDE + n % Q_SIDE; }
+KG_DEV u32 *q_lds(u8 *lds, int t, int c, int lane) {
+    return (u32 *)lds + ((t * K_CHUNKS + c) * (Q_WORDS / Q_SIDE) * WAVE + lane) * Q_SIDE;
 }
+KG_DEV u32 *q_lds(u8 *lds, int t, int c) { return q_lds(lds, t, c, (int)lane_id()); }
 
 // The lane's row of a tile; what f32 ones were divided by.
 KG_DEV float load_q_words(u32 (&w)[K_CHUNKS][Q_WORDS], args_t a, const segment_t &g, int row) {
@@ -358,8 +359,8 @@ KG_DEV void ask_for_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &r
 KG_DEV void share_tile(const u32 (&w)[K_CHUNKS][Q_WORDS], float up, int t, u8 *lds) {
     float *scales = (float *)(lds + Q_LDS_WORDS * 4);
     int lane = (int)opaque(lane_id());
-    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++) *
-        q_lds(lds, t, c, (int)lane_id(), n) = w[c][n];
+    KG_UNROLL for (int c = 0; c < K_CHUNKS; c++) KG_UNROLL for (int n = 0; n < Q_WORDS; n++)
+        q_lds(lds, t, c)[q_word(n)] = w[c][n];
     if (lane_grp(lane) == 0) scales[t * NI + lane_i(lane)] = up;
 }
 KG_DEV void share_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role, u8 *lds) {
@@ -404,7 +405,7 @@ KG_DEV void load_q(q_frag_t &q, args_t a, const segment_t &g, const role_t &role
             if constexpr (!Q_IN_LDS)
                 q.w[t][c][n] = w[c][n];
             else if (role.key * V_SPLIT + role.v == t % (role.keys * V_SPLIT))
-                *q_lds(lds, t, c, (int)lane_id(), n) = w[c][n];
+                q_lds(lds, t, c)[q_word(n)] = w[c][n];
         }
     }
     if constexpr (Q_IN_LDS && !BY_MATRICES) barrier();
@@ -489,8 +490,8 @@ KG_DEV void score_codes(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q
         }
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             KG_UNROLL for (int n = 0; n < CODE_CHUNKS; n++) {
-                const u32 *from = Q_IN_LDS ? q_lds((u8 *)lds, t, c + n, (int)lane_id())
-                                           : q.w[Q_IN_LDS ? 0 : t][c + n];
+                const u32 *from =
+                    Q_IN_LDS ? q_lds((u8 *)lds, t, c + n) : q.w[Q_IN_LDS ? 0 : t][c + n];
                 KG_UNROLL for (int j = 0; j < W; j++) query[n][j] = from[j];
             }
             mma_codes(s[t], key, query);
@@ -514,9 +515,9 @@ KG_DEV step_t step_of(const q_frag_t &q, const u8 *lds, int t, int c, int n) {
             KG_UNROLL for (int i = 0; i < 4; i++) x.w[j + i] = piece.w[i];
         }
     } else {
-        const u32 *query = Q_IN_LDS ? q_lds((u8 *)lds, t, c, (int)lane_id(), n * K_WORDS)
-                                    : q.w[Q_IN_LDS ? 0 : t][c] + n * K_WORDS;
-        KG_UNROLL for (int j = 0; j < K_WORDS; j++) x.w[j] = query[j];
+        const u32 *query = Q_IN_LDS ? q_lds((u8 *)lds, t, c) : q.w[Q_IN_LDS ? 0 : t][c];
+        KG_UNROLL for (int j = 0; j < K_WORDS; j++) x.w[j] =
+            query[Q_IN_LDS ? q_word(n * K_WORDS + j) : n * K_WORDS + j];
     }
     return x;
 }
