@@ -26,13 +26,13 @@ constexpr bool BY_TILES = PACKED || BY_MATRICES || PAIRED || DIRECT || BY_LINES 
 constexpr int X = BY_LINES ? 8 : 128 / KV_BITS;
 // The 16-bit type that enters the matrix units: fp16 where queries or keys are.
 // sm_90 turns 8-bit floats into fp16 in one instruction, so it computes these
-// in fp16 for either query type. bf16 queries are then scaled (q_to_f16). By way of LDS on CDNA
-// integers become fp16 in fewer instructions than bf16; not with a scale a token, which enters
-// probabilities and has a float's range.
+// in fp16 for either query type. bf16 queries are then scaled (q_to_f16). There, and by way of LDS
+// on CDNA, integers become fp16 in fewer instructions than bf16; not with a scale a token, which
+// enters probabilities and has a float's range.
 // Queries of 8 and 32 bits take the type of the cache, fp16 where that has 8 bits.
 constexpr bool COMPUTE_F16 = Q_DTYPE == DTYPE_FP16 || KV_DTYPE == DTYPE_FP16 ||
                              (KV_8BIT && ((IS_SM90 && !KV_INTEGER) || Q_8BIT || Q_F32)) ||
-                             (KV_INTEGER && BY_LINES && DESCALE != DESCALE_TOKEN);
+                             (KV_INTEGER && (BY_LINES || IS_SM90) && DESCALE != DESCALE_TOKEN);
 constexpr bool SCALED_Q = COMPUTE_F16 && (Q_DTYPE == DTYPE_BF16 || Q_F32);
 
 // By way of LDS keys and values lie there as the products take them.
