@@ -783,9 +783,7 @@ enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
 enum { QUEUED = 2, LEAN = 3, LEANEST = 4 };
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
-    /* sixteen waves of a unit for so much of eight, else eight that convert for themselves, unless
-     * there is much to multiply */
-    {8, LEAN, 128, {8, 8}, {57345, ANY}, 1, ANY, 8, 1, 1, 2},
+    /* eight that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
     /* sixteen waves of a unit convert faster than twelve, unless those have an item each; in four
@@ -816,13 +814,13 @@ static const size_row size_rows[] = {
  * they hold three, 264 where four. Measured (docs/performance.md); the first row that fits. One
  * without a cluster: workgroups by themselves are faster. */
 typedef struct cluster_row {
-    int32_t bits, lds, dims; /* 8: also fewer, ANY_BITS; as above; most head_dim */
+    int32_t bits, lds, dims; /* 8: also fewer, ANY_BITS, JUST_8; as above; most head_dim */
     int32_t rows[2];         /* of a KV head, least and most */
     int64_t items[2];        /* sequences x KV heads x row blocks, least and most */
     int32_t context;         /* most keys of one; KNOWN, ANY_KEYS */
     int32_t waves, row_tiles, v_split, occupancy, cluster;
 } cluster_row;
-enum { ANY_BITS = 0, KNOWN = KGEN__KNOWN_CONTEXT, ANY_KEYS = KGEN__ANY_CONTEXT };
+enum { ANY_BITS = 0, JUST_8 = -8, KNOWN = KGEN__KNOWN_CONTEXT, ANY_KEYS = KGEN__ANY_CONTEXT };
 static const cluster_row cluster_rows[] = {
     {ANY_BITS, 0, 128, {9, 16}, {9, 16}, 8192, 4, 2, 1, 1, 8},
     {ANY_BITS, 0, 128, {9, 16}, {17, 30}, 16384, 4, 2, 1, 2, 8},
@@ -844,6 +842,8 @@ static const cluster_row cluster_rows[] = {
     {16, 0, 128, {1, 16}, {1, 7}, 32768, 8, 0, 1, 1, 16},
     {16, 0, 128, {1, 16}, {1, 7}, KNOWN, 8, 0, 1, 1, 8},
     {16, 0, 128, {1, 16}, {1, 7}, ANY_KEYS, 8, 0, 1, 1, 16},
+    {16, LEAN, 128, {1, 8}, {8, 8}, 5120, 8, 0, 1, 1, 8},
+    {16, LEAN, 128, {1, 8}, {8, 8}, 20480, 6, 1, 1, 2, 16},
     {16, 0, 128, {1, 16}, {8, 8}, 12288, 8, 0, 1, 1, 8},
     {16, 0, 128, {1, 8}, {9, 16}, 2048, 4, 1, 1, 2, 8},
     {16, 0, 128, {1, 8}, {9, 16}, 8192, 4, 1, 1, 2, 16},
@@ -872,6 +872,13 @@ static const cluster_row cluster_rows[] = {
     {16, 0, 128, {1, 8}, {65, 80}, ANY_KEYS, 4, 1, 1, 2, 3},
     {16, 0, 128, {1, 8}, {81, 128}, ANY_KEYS, 4, 1, 1, 2, 2},
 
+    {JUST_8, LEAN, 128, {1, 8}, {1, 7}, 1024, 8, 1, 1, 2, 8},
+    {JUST_8, LEAN, 128, {1, 8}, {1, 7}, 6144, 8, 1, 1, 2, 16},
+    {JUST_8, LEAN, 128, {1, 8}, {8, 8}, 2048, 8, 1, 1, 2, 8},
+    {JUST_8, LEAN, 128, {1, 8}, {8, 8}, 24576, 8, 1, 1, 2, 16},
+    {JUST_8, LEAN, 128, {1, 8}, {8, 8}, KNOWN, 8, 1, 1, 2, 8},
+    {JUST_8, LEAN, 128, {1, 8}, {9, 15}, 6144, 8, 1, 1, 2, 8},
+    {JUST_8, LEAN, 128, {1, 8}, {9, 14}, 24576, 8, 1, 1, 2, 16},
     {8, LEAN, 128, {1, 8}, {17, 30}, 1024, 4, 1, 1, 2, 8},
     {8, LEAN, 128, {1, 8}, {17, 30}, 8192, 8, 1, 1, 2, 8},
     {8, LEAN, 128, {1, 8}, {31, 32}, 2048, 4, 1, 1, 2, 8},
@@ -898,6 +905,8 @@ static const cluster_row cluster_rows[] = {
     {8, 0, 256, {1, 16}, {1, 7}, 1024, 8, 0, 1, 1, 8},
     {8, 0, 256, {1, 16}, {1, 2}, 8192, 8, 0, 1, 1, 16},
     {8, 0, 256, {1, 16}, {3, 7}, 24576, 8, 0, 1, 1, 16},
+    {JUST_8, LEAN, 128, {1, 8}, {1, 2}, 24576, 8, 1, 1, 2, 8},
+    {JUST_8, LEAN, 128, {1, 8}, {2, 7}, KNOWN, 8, 1, 1, 2, 16},
     {8, 0, 256, {1, 16}, {1, 2}, KNOWN, 8, 0, 1, 1, 8},
     {8, 0, 128, {1, 8}, {3, 7}, KNOWN, 4, 1, 1, 3, 8},
     {8, 0, 256, {1, 16}, {1, 7}, ANY_KEYS, 8, 0, 1, 1, 16},
@@ -1028,7 +1037,8 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row 
     if (s->cascade || !items) return 0;
     for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
         const cluster_row *r = &cluster_rows[i];
-        int fits = r->bits == bits || (r->bits == 8 && bits < 8) || r->bits == ANY_BITS;
+        int fits = r->bits == bits || (r->bits == 8 && bits < 8) || r->bits == -bits ||
+                   r->bits == ANY_BITS;
         if (!fits || !goes_as(r->lds, lds) || dims > r->dims) continue;
         if (rows < r->rows[0] || rows > r->rows[1] || items < r->items[0] || items > r->items[1])
             continue;
