@@ -415,13 +415,14 @@ static int is_plain(const kgen_attn_spec *s) {
     int whole = s->page >= LEAST_PAGE && !is_packed(s->layout);
     return bits_of(s->kv) == 8 && s->descale == KGEN_DESCALE_HEAD && whole && !floats && !marked;
 }
-/* Sixteen waves of a unit over codes have registers for queries only where nothing else takes
- * them: tried on some hundred specs. */
+/* Sixteen waves of a unit over codes, and twelve of two row tiles, have registers for queries only
+ * where nothing else takes them: tried on some hundred specs. */
 static int yields_q(const kgen_attn_spec *s, const isa_row *isa) {
     enum { CROWD = 16, LARGE = 8 };
     int32_t waves = s->waves * s->v_split;
     int reads_itself = isa->by == BY_MATRICES && way_of(s, isa) == BY_WAVE && s->row_tiles == 1;
     int crowded = bits_of(s->kv) < 16 && waves * s->occupancy >= CROWD;
+    if (queue_of(s, isa)) return s->row_tiles == 2 && waves * s->occupancy > LARGE;
     return reads_itself && crowded && !(is_plain(s) && waves == LARGE);
 }
 
@@ -778,9 +779,9 @@ enum { TWO_OF_EACH = 2 * ONE_EACH, THREE_OF_EACH = 3 * ONE_EACH, FOUR_OF_EACH = 
 enum { SHORT = 512 };  /* window, which has a rule of its own (small_groups) */
 enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
 /* Codes of up to 32 rows, and what more waves of a unit than else have registers for: twelve over
- * 16 bits, over codes sixteen, in two workgroups or in four as well. What no row says of these is
- * as of others, as matrices and not. */
-enum { QUEUED = 2, LEAN = 3, LEANEST = 4 };
+ * 16 bits, over codes sixteen, in two workgroups or in four as well, of two row tiles twelve. What
+ * no row says of these is as of others, as matrices and not. */
+enum { QUEUED = 2, LEAN = 3, LEANEST = 4, TWO_TILES = 5 };
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
     /* eight that convert for themselves, unless there is much to multiply */
@@ -822,6 +823,15 @@ typedef struct cluster_row {
 } cluster_row;
 enum { ANY_BITS = 0, JUST_8 = -8, KNOWN = KGEN__KNOWN_CONTEXT, ANY_KEYS = KGEN__ANY_CONTEXT };
 static const cluster_row cluster_rows[] = {
+    {8, TWO_TILES, 128, {9, 16}, {4, 7}, 1024, 4, 2, 1, 3, 16},
+    {8, TWO_TILES, 128, {9, 16}, {8, 8}, 2048, 4, 2, 1, 3, 8},
+    {8, TWO_TILES, 128, {9, 16}, {8, 8}, KNOWN, 4, 2, 1, 3, 16},
+    {8, TWO_TILES, 128, {9, 16}, {9, 16}, 3072, 4, 2, 1, 3, 8},
+    {8, TWO_TILES, 128, {9, 16}, {9, 16}, 16384, 4, 2, 1, 3, 16},
+    {8, TWO_TILES, 128, {9, 16}, {32, 32}, 2048, 4, 2, 1, 3, 6},
+    {8, TWO_TILES, 128, {9, 16}, {64, 64}, 2048, 4, 2, 1, 3, 4},
+    {8, TWO_TILES, 128, {9, 16}, {128, 128}, 1024, 4, 2, 1, 3, 2},
+    {8, TWO_TILES, 128, {9, 16}, {133, 198}, KNOWN, 4, 2, 1, 3, 2},
     {ANY_BITS, 0, 128, {9, 16}, {9, 16}, 8192, 4, 2, 1, 1, 8},
     {ANY_BITS, 0, 128, {9, 16}, {17, 30}, 16384, 4, 2, 1, 2, 8},
     {ANY_BITS, 0, 128, {9, 16}, {31, 32}, 2048, 4, 2, 1, 2, 6},
@@ -1022,7 +1032,7 @@ static int64_t pairs_of(const kgen_problem *p) { return (int64_t)p->batch * p->h
 /* Whether a row of the rule is of what goes some way. */
 static int goes_as(int32_t of_row, int32_t lds) {
     int lean = lds == LEAN || lds == LEANEST;
-    return of_row == lds || (lds == QUEUED && of_row == 1) ||
+    return of_row == lds || (lds == QUEUED && of_row == 1) || (lds == TWO_TILES && of_row == 0) ||
            (lean && (of_row == 0 || of_row == LEAN));
 }
 
@@ -1092,10 +1102,11 @@ static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_pro
     return pairs > (f->work - 1) / p->context && pairs <= f->products / rows / p->context / pairs;
 }
 
-/* LEAN, LEANEST or neither, by what has registers: tried on some hundred specs. */
+/* LEAN, LEANEST, TWO_TILES or none, by what has registers: tried on some hundred specs. */
 static int leanness(const kgen_attn_spec *s, const isa_row *isa) {
     int small = kgen__is_small_page(s->page), bits = bits_of(s->kv);
     int scales = s->descale == KGEN_DESCALE_TOKEN || bits < 8;
+    if (queued_tiles(s, isa) == 2) return TWO_TILES;
     if (s->group * s->q_tokens > isa->columns) return 0;
     if (bits == 16) return small && (s->alibi || s->softcap) ? 0 : LEAN;
     int native = bits <= 8 && s->kv != KGEN_DTYPE_E4M3FNUZ;
