@@ -533,6 +533,8 @@ static const few_keys few_cases[] = {
     {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", {1, 1024, 4}, "sm_90", 4, 2, 3, 16},
     {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", {2, 3072, 8}, "sm_90", 4, 2, 3, 8},
     {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", {2, 3073, 8}, "sm_90", 4, 2, 3, 16},
+    {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", {3, 4096, 8}, "sm_90", 4, 2, 3, 8},
+    {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", {11, 1024, 8}, "sm_90", 4, 2, 3, 2},
     {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", {4, 2048, 8}, "sm_90", 4, 2, 3, 6},
     {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", {8, 2048, 8}, "sm_90", 4, 2, 3, 4},
     {"attn:phase=verify,t=2,kv=fp8,g=8,page=16", {16, 1024, 8}, "sm_90", 4, 2, 3, 2},
