@@ -849,6 +849,7 @@ static void variants_hold_all_rules(void **state) {
                                         "attn:d=96,g=4,window=1024",
                                         "attn:d=48,g=2,chunk=512",
                                         "attn:phase=verify,t=4,g=8,page=16",
+                                        "attn:phase=verify,t=2,kv=fp8,g=8,page=16",
                                         "attn:phase=verify,t=8,kv=fp8,g=8,page=16",
                                         "attn:phase=extend,g=4,page=16",
                                         "gdn:layout=flat",
