@@ -420,9 +420,9 @@ static int is_plain(const kgen_attn_spec *s) {
 static int yields_q(const kgen_attn_spec *s, const isa_row *isa) {
     enum { CROWD = 16, LARGE = 8 };
     int32_t waves = s->waves * s->v_split;
+    if (queue_of(s, isa)) return s->row_tiles == 2 && waves * s->occupancy > LARGE;
     int reads_itself = isa->by == BY_MATRICES && way_of(s, isa) == BY_WAVE && s->row_tiles == 1;
     int crowded = bits_of(s->kv) < 16 && waves * s->occupancy >= CROWD;
-    if (queue_of(s, isa)) return s->row_tiles == 2 && waves * s->occupancy > LARGE;
     return reads_itself && crowded && !(is_plain(s) && waves == LARGE);
 }
 
@@ -784,7 +784,7 @@ enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
 enum { QUEUED = 2, LEAN = 3, LEANEST = 4, TWO_TILES = 5 };
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
-    /* eight that convert for themselves, unless there is much to multiply */
+    /* eight waves that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
     /* sixteen waves of a unit convert faster than twelve, unless those have an item each; in four
@@ -1031,11 +1031,14 @@ static const cluster_row cluster_rows[] = {
 /* Sequences x KV heads. */
 static int64_t pairs_of(const kgen_problem *p) { return (int64_t)p->batch * p->heads; }
 
+/* As what a way goes where no row says anything of it; -1: nothing else. */
+static const int32_t else_as[] = {
+    -1, -1, [QUEUED] = 1, [LEAN] = 0, [LEANEST] = LEAN, [TWO_TILES] = 0};
+
 /* Whether a row of the rule is of what goes some way. */
 static int goes_as(int32_t of_row, int32_t lds) {
-    int lean = lds == LEAN || lds == LEANEST;
-    return of_row == lds || (lds == QUEUED && of_row == 1) || (lds == TWO_TILES && of_row == 0) ||
-           (lean && (of_row == 0 || of_row == LEAN));
+    while (lds >= 0 && lds != of_row) lds = else_as[lds];
+    return lds == of_row;
 }
 
 static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const isa_row *isa, int lds,
