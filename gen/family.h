@@ -1,4 +1,5 @@
-/* A kernel family is one file with this skeleton and one row of <kgen/families.def>. */
+/* A kernel family is one file with this skeleton and one row of <kgen/families.def>. Where its
+ * rules are many they have files beside it (docs/map.md). */
 #ifndef KGEN_GEN_FAMILY_H
 #define KGEN_GEN_FAMILY_H
 

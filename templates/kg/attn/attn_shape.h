@@ -1,4 +1,4 @@
-/* Shape of the attention kernels: what gen/attn.c chooses by, what the launcher
+/* Shape of the attention kernels: what gen/attn_needs.c counts by, what the launcher
  * sizes the workspace by and what kg/attn/ is built from. Plain C.
  *
  * columns: query rows of a row tile. x: cached elements of 16 bytes. A part of V
