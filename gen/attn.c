@@ -122,13 +122,13 @@ static const char *template_of(const kgen_spec *spec) {
 static void settle(kgen_attn_spec *s, const kgen_target *target) {
     s->kv = kgen__native_fp8(s->kv, target);
     s->q = kgen__native_fp8(s->q, target);
-    if (!s->out) s->out = kgen__attn_is_8bit(s->q) ? KGEN_DTYPE_BF16 : s->q;
+    if (!s->out) s->out = kgen__is_8bit(s->q) ? KGEN_DTYPE_BF16 : s->q;
     s->out = kgen__native_fp8(s->out, target);
     s->v_dim = kgen__attn_v_dim_of(s);
     if (s->descale == KGEN_DESCALE_AUTO)
-        s->descale = s->kv == KGEN_DTYPE_I4      ? KGEN_DESCALE_TOKEN
-                     : kgen__attn_is_8bit(s->kv) ? KGEN_DESCALE_HEAD
-                                                 : KGEN_DESCALE_NONE;
+        s->descale = s->kv == KGEN_DTYPE_I4 ? KGEN_DESCALE_TOKEN
+                     : kgen__is_8bit(s->kv) ? KGEN_DESCALE_HEAD
+                                            : KGEN_DESCALE_NONE;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
@@ -213,17 +213,17 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(s->q_tokens == 1 || phase->bounded,
             "t=%d: phase=%s has no most number of query tokens; leave it out", s->q_tokens,
             phase->name);
-    REQUIRE(!kgen__attn_is_packed(s->layout) || !kgen__is_small_page(s->page),
+    REQUIRE(!kgen__is_packed(s->layout) || !kgen__is_small_page(s->page),
             "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
             s->page, kgen_layout_name((kgen_layout)s->layout));
-    REQUIRE(s->kv != KGEN_DTYPE_I4 || !kgen__attn_is_packed(s->layout),
+    REQUIRE(s->kv != KGEN_DTYPE_I4 || !kgen__is_packed(s->layout),
             "layout=%s: kv=i4 has two dims in a byte, and packed values have two tokens there; use "
             "nhd or hnd",
             kgen_layout_name((kgen_layout)s->layout));
     REQUIRE(s->kv != KGEN_DTYPE_I4 || (s->head_dim % 32 == 0 && kgen__attn_v_dim_of(s) % 32 == 0),
             "d=%d, dv=%d: kv=i4 has 32 dims in 16 bytes; multiples of that", s->head_dim,
             kgen__attn_v_dim_of(s));
-    REQUIRE(kgen__attn_is_8bit(s->kv) || !reads_descales(s),
+    REQUIRE(kgen__is_8bit(s->kv) || !reads_descales(s),
             "descale: kv=%s is not quantised; only 8-bit KV takes descales, ignore accepts them",
             kgen_dtype_name((kgen_dtype)s->kv));
     REQUIRE(phase->ragged || s->causal == 1,
@@ -252,7 +252,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             "spans: phase=%s,causal=%d has no query that a span would show more keys", phase->name,
             s->causal);
     KGEN_TRY(applicable_batch(s, phase, err));
-    REQUIRE(!kgen__attn_is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
+    REQUIRE(!kgen__is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
             "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",
             kgen_dtype_name((kgen_dtype)s->kv));
     REQUIRE(phase->bounded || (s->waves & (s->waves - 1)) == 0,
@@ -281,7 +281,7 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
         .item_cost = kgen__attn_way_of(spec, isa) == KGEN__BY_MATRICES
                          ? kg_attn_buffered_cost(bounded ? 1 : spec->waves, dims,
                                                  kgen__attn_bringers_of(spec, isa))
-                         : kg_attn_item_cost(isa->keys, dims, kgen__attn_bits_of(spec->kv)),
+                         : kg_attn_item_cost(isa->keys, dims, kgen__bits_of(spec->kv)),
     };
 }
 

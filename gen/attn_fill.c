@@ -2,6 +2,7 @@
  * least. */
 #include "attn_keys.h"
 #include "attn_needs.h"
+#include "family.h"
 #include "templates/kg/attn/attn_shape.h"
 
 /* Of a sequence, where the phase sets no bound. */
@@ -85,11 +86,11 @@ static int32_t small_groups(const kgen_attn_spec *s, const kgen_target *target) 
     if (target->isa != KGEN_ISA_SM90 || s->waves || s->occupancy ||
         kgen__attn_mixes_conversions(s, target))
         return 0;
-    int narrow = s->v_dim <= 128 ||
-                 (kgen_attn_phase_of(s->phase)->bounded && kgen__attn_bits_of(s->kv) == 16);
+    int narrow =
+        s->v_dim <= 128 || (kgen_attn_phase_of(s->phase)->bounded && kgen__bits_of(s->kv) == 16);
     if (kgen__attn_queued_tiles(s, kgen__attn_isa_of(target))) return 2;
     if (kgen__attn_has_many_rows(s, kgen__attn_isa_of(target))) return narrow ? 2 : 0;
-    return kgen__attn_is_8bit(s->kv) || sees_few_keys(s) ? 3 : 0;
+    return kgen__is_8bit(s->kv) || sees_few_keys(s) ? 3 : 0;
 }
 
 /* A short window of one token: with a wave for each of its blocks none takes two turns. */

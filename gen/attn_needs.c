@@ -72,7 +72,7 @@ const kgen__attn_isa *kgen__attn_isa_of(const kgen_target *target) {
 int kgen__attn_has_many_rows(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     enum { FEW = 16 };
     if (!kgen_attn_phase_of(s->phase)->bounded) return 1;
-    int fits = isa->by == KGEN__BY_MATRICES && s->v_dim <= 256 && !kgen__attn_is_packed(s->layout);
+    int fits = isa->by == KGEN__BY_MATRICES && s->v_dim <= 256 && !kgen__is_packed(s->layout);
     /* invariant: what decode computes of few rows, verify is to compute of many. */
     return fits && s->group * s->q_tokens > FEW && !s->invariant;
 }
@@ -83,8 +83,7 @@ kgen__attn_way kgen__attn_way_of(const kgen_attn_spec *s, const kgen__attn_isa *
     int waves = kgen_attn_phase_of(s->phase)->bounded ? shares : s->waves % 4 == 0;
     int fits = isa->by == KGEN__BY_MATRICES ? waves && s->row_tiles == 2
                                             : s->head_dim <= 256 && s->v_dim <= 256;
-    int can =
-        kgen__attn_has_many_rows(s, isa) && !kgen__attn_is_packed(s->layout) && s->v_split == 1;
+    int can = kgen__attn_has_many_rows(s, isa) && !kgen__is_packed(s->layout) && s->v_split == 1;
     return fits && can ? isa->by : KGEN__BY_WAVE;
 }
 
@@ -98,8 +97,8 @@ int32_t kgen__attn_bringers_of(const kgen_attn_spec *s, const kgen__attn_isa *is
                !s->cascade && s->head_dim <= 256 && kgen__attn_v_dim_of(s) <= 256 && !capped;
     int boxes = kgen_attn_phase_of(s->phase)->dense || !kgen__is_small_page(s->page);
     int as_it_is =
-        kgen__attn_bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
-    int codes = kgen__attn_is_8bit(s->kv) && s->kv != KGEN_DTYPE_E4M3FNUZ &&
+        kgen__bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
+    int codes = kgen__is_8bit(s->kv) && s->kv != KGEN_DTYPE_E4M3FNUZ &&
                 s->descale != KGEN_DESCALE_TOKEN && !s->keep;
     return fits && boxes && (as_it_is || codes) && kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES
                ? KG_ATTN_BRINGERS
@@ -113,12 +112,12 @@ static int is_turned(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
 
 /* Elements of 16 bytes of what a wave loads operands from. */
 static int32_t x_of(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
-    return kgen__attn_way_of(s, isa) == KGEN__BY_LINES ? 8 : 128 / kgen__attn_bits_of(s->kv);
+    return kgen__attn_way_of(s, isa) == KGEN__BY_LINES ? 8 : 128 / kgen__bits_of(s->kv);
 }
 
 static int32_t part_dims(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
-    int32_t tiles = kgen__attn_is_packed(s->layout) ||
-                    kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES || is_turned(s, isa);
+    int32_t tiles = kgen__is_packed(s->layout) || kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES ||
+                    is_turned(s, isa);
     return kg_attn_part_dims(s->v_dim, s->v_split, isa->columns, x_of(s, isa), tiles, 0);
 }
 
@@ -152,9 +151,9 @@ static int suits_queue(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     enum { ROWS_OF_TREES = 24, NARROW = 64 };
     int masks = kgen_attn_phase_of(s->phase)->tree && kgen__attn_v_dim_of(s) > NARROW;
     if (masks && s->group * s->q_tokens > ROWS_OF_TREES) return 0;
-    int codes = kgen__attn_is_8bit(s->kv) && kgen__attn_bits_of(s->kv) == 8 &&
-                s->descale != KGEN_DESCALE_TOKEN;
-    int plain = kgen_attn_phase_of(s->phase)->bounded && !kgen__attn_is_packed(s->layout) &&
+    int codes =
+        kgen__is_8bit(s->kv) && kgen__bits_of(s->kv) == 8 && s->descale != KGEN_DESCALE_TOKEN;
+    int plain = kgen_attn_phase_of(s->phase)->bounded && !kgen__is_packed(s->layout) &&
                 !s->cascade && !s->invariant;
     return isa->by == KGEN__BY_MATRICES && codes && plain;
 }
@@ -167,7 +166,7 @@ int32_t kgen__attn_queue_of(const kgen_attn_spec *s, const kgen__attn_isa *isa) 
 }
 static int32_t queue_bytes(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     return kgen__attn_queue_of(s, isa) * s->waves *
-           kg_attn_queue_slot(isa->keys, s->head_dim, s->v_dim, kgen__attn_bits_of(s->kv));
+           kg_attn_queue_slot(isa->keys, s->head_dim, s->v_dim, kgen__bits_of(s->kv));
 }
 /* Row tiles of a KV head whose rows each wave has all of, with keys of its own from there: as
  * matrices half of them would be idle, and a set wait until it is converted. 0: not so. */
@@ -187,8 +186,8 @@ static int is_plain(const kgen_attn_spec *s) {
     enum { LEAST_PAGE = 16 };
     int floats = s->q == KGEN_DTYPE_F32 || s->out == KGEN_DTYPE_F32;
     int marked = s->window || s->chunk || s->softcap || s->alibi || s->gate;
-    int whole = s->page >= LEAST_PAGE && !kgen__attn_is_packed(s->layout);
-    return kgen__attn_bits_of(s->kv) == 8 && s->descale == KGEN_DESCALE_HEAD && whole && !floats &&
+    int whole = s->page >= LEAST_PAGE && !kgen__is_packed(s->layout);
+    return kgen__bits_of(s->kv) == 8 && s->descale == KGEN_DESCALE_HEAD && whole && !floats &&
            !marked;
 }
 /* Sixteen waves of a unit over codes, and twelve of two row tiles, have registers for queries only
@@ -199,7 +198,7 @@ int kgen__attn_yields_q(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     if (kgen__attn_queue_of(s, isa)) return s->row_tiles == 2 && waves * s->occupancy > LARGE;
     int reads_itself = isa->by == KGEN__BY_MATRICES && kgen__attn_way_of(s, isa) == KGEN__BY_WAVE &&
                        s->row_tiles == 1;
-    int crowded = kgen__attn_bits_of(s->kv) < 16 && waves * s->occupancy >= CROWD;
+    int crowded = kgen__bits_of(s->kv) < 16 && waves * s->occupancy >= CROWD;
     return reads_itself && crowded && !(is_plain(s) && waves == LARGE);
 }
 
@@ -237,24 +236,24 @@ static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) 
     const kgen__attn_isa *isa = kgen__attn_isa_of(target);
     if (kgen__attn_way_of(s, isa) == KGEN__BY_LINES)
         return kg_attn_lines_of(target->lds_bytes / s->occupancy, isa->keys, s->waves,
-                                target->wave_size, s->head_dim, s->v_dim, kgen__attn_bits_of(s->kv),
+                                target->wave_size, s->head_dim, s->v_dim, kgen__bits_of(s->kv),
                                 isa->values, s->descale == KGEN_DESCALE_TOKEN);
     int32_t most = kg_attn_most_blocks(acc_registers(s, target), s->descale == KGEN_DESCALE_TOKEN,
                                        kgen__attn_bringers_of(s, isa));
     int32_t groups = key_groups_of(s, isa);
-    return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, kgen__attn_bits_of(s->kv),
+    return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, kgen__bits_of(s->kv),
                                s->occupancy * groups, q_lds_bytes(s, target) / groups,
                                kgen__attn_bringers_of(s, isa));
 }
 /* Of `dim` dims on their way to lines, as many as a set has of each token. */
 static int32_t on_their_way(const kgen_attn_spec *s, const kgen_target *target, int32_t dim) {
     return kg_attn_on_their_way(sets_of(s, target).blocks, kgen__attn_isa_of(target)->keys,
-                                s->waves, target->wave_size, dim, kgen__attn_bits_of(s->kv));
+                                s->waves, target->wave_size, dim, kgen__bits_of(s->kv));
 }
 
 int32_t kgen__attn_mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
     conversions fp8 = isa_rows[target->isa].costs.fp8;
-    if (!kgen__attn_is_8bit(s->kv) || kgen__attn_is_integer(s->kv) || fp8 == TILE_BY_TILE) return 0;
+    if (!kgen__is_8bit(s->kv) || kgen__attn_is_integer(s->kv) || fp8 == TILE_BY_TILE) return 0;
     return fp8 == WHOLLY_MIXED || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
 }
 
@@ -269,8 +268,7 @@ static int scales_values(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
 static int converts_lightly(const kgen_attn_spec *s, const kgen_target *target) {
     int narrow = s->head_dim + s->v_dim <= 128, scales = s->descale == KGEN_DESCALE_TOKEN;
     int edges = s->right || (s->causal == KGEN_CAUSAL_SEQ && (s->window || s->chunk));
-    int light =
-        scales ? scales_values(s, kgen__attn_isa_of(target)) : kgen__attn_bits_of(s->kv) == 8;
+    int light = scales ? scales_values(s, kgen__attn_isa_of(target)) : kgen__bits_of(s->kv) == 8;
     return light && narrow && !s->cascade && !s->keep && !edges &&
            !kgen__attn_mixes_conversions(s, target);
 }
@@ -282,7 +280,7 @@ enum { CONVERSIONS = 28 }; /* of a row tile, where they are among its products; 
 static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *target) {
     const kgen__attn_isa *isa = kgen__attn_isa_of(target);
     const isa_costs *costs = &isa_rows[target->isa].costs;
-    int32_t wave = target->wave_size, bits = kgen__attn_bits_of(s->kv);
+    int32_t wave = target->wave_size, bits = kgen__bits_of(s->kv);
     int32_t tile = isa->columns * isa->keys / wave, acc = acc_registers(s, target);
     int32_t ahead = ahead_of(s, target);
     int32_t k = smaller(ahead, s->head_dim * isa->keys * bits / 32 / wave);
@@ -298,7 +296,7 @@ static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *targ
     if (wide && s->cascade && !kgen_attn_phase_of(s->phase)->bounded) fixed += 40;
     /* A group's rows have their sequences' scales, each its own; measured, as the others are. */
     int rows_differ =
-        s->descale == KGEN_DESCALE_HEAD || kgen__attn_is_8bit(s->q) || s->q == KGEN_DTYPE_F32;
+        s->descale == KGEN_DESCALE_HEAD || kgen__is_8bit(s->q) || s->q == KGEN_DTYPE_F32;
     if (wave == 64 && s->keep && kgen_attn_phase_of(s->phase)->tree && s->head_dim > 128)
         fixed += 40;
     if (wave == 64 && s->cascade) {

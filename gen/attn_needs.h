@@ -28,21 +28,9 @@ const kgen__attn_isa *kgen__attn_isa_of(const kgen_target *target);
 
 /* --- of a spec alone ------------------------------------------------------ */
 
-/* Pages of 16 bytes of tokens, side by side. */
-static inline int kgen__attn_is_packed(int32_t layout) {
-    return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
-}
-/* In bytes: i4 as well, two in each. */
-static inline int kgen__attn_is_8bit(int32_t dtype) {
-    return kgen_dtype_size((kgen_dtype)dtype) == 1;
-}
 /* Codes that are no floats. */
 static inline int kgen__attn_is_integer(int32_t dtype) {
     return dtype == KGEN_DTYPE_I8 || dtype == KGEN_DTYPE_I4;
-}
-/* Of a value. */
-static inline int kgen__attn_bits_of(int32_t dtype) {
-    return 8 * kgen_dtype_size((kgen_dtype)dtype) / kgen_dtype_values((kgen_dtype)dtype);
 }
 /* As wide as keys where the spec leaves it open. */
 static inline int32_t kgen__attn_v_dim_of(const kgen_attn_spec *s) {

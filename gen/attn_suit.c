@@ -325,7 +325,7 @@ static int has_long_prompts(const kgen_problem *p, int brings) {
  * for half as many rows. */
 static int suits_decodes(const kgen_attn_spec *s) {
     enum { WIDE = 96 };
-    return kgen__attn_is_8bit(s->kv) ? s->head_dim >= WIDE : s->head_dim % 64 == 0;
+    return kgen__is_8bit(s->kv) ? s->head_dim >= WIDE : s->head_dim % 64 == 0;
 }
 
 /* Prompts: groups of four waves that share keys, which a third brings. Where sequences are many
@@ -334,7 +334,7 @@ static void suit_long(kgen_attn_spec *s, const kgen_problem *p, const kgen__attn
     enum { MOST_SEQUENCES = 16, LEAST_WINDOW = 512 };
     kgen_attn_spec groups = *s;
     groups.waves = 8, groups.row_tiles = 2, groups.v_split = 1, groups.occupancy = 1;
-    int floats = kgen__attn_is_8bit(s->kv) && !kgen__attn_is_integer(s->kv) && !s->cascade;
+    int floats = kgen__is_8bit(s->kv) && !kgen__attn_is_integer(s->kv) && !s->cascade;
     int brings = kgen__attn_bringers_of(&groups, isa) != 0;
     int32_t seen = kgen__attn_seen_keys(s);
     if (!brings && !floats) return;
@@ -353,14 +353,14 @@ static int is_of_size(const size_row *f, const kgen_attn_spec *s, const kgen_pro
 
 /* LEAN, LEANEST, TWO_TILES or none, by what has registers: tried on some hundred specs. */
 static int leanness(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
-    int small = kgen__is_small_page(s->page), bits = kgen__attn_bits_of(s->kv);
+    int small = kgen__is_small_page(s->page), bits = kgen__bits_of(s->kv);
     int scales = s->descale == KGEN_DESCALE_TOKEN || bits < 8;
     if (kgen__attn_queued_tiles(s, isa) == 2) return TWO_TILES;
     if (s->group * s->q_tokens > isa->columns) return 0;
     if (bits == 16) return small && (s->alibi || s->softcap) ? 0 : LEAN;
     int native = bits <= 8 && s->kv != KGEN_DTYPE_E4M3FNUZ;
     if (!native || s->phase != KGEN_PHASE_DECODE || s->cascade) return 0;
-    int packed = kgen__attn_is_packed(s->layout) && (scales || s->softcap || s->gate);
+    int packed = kgen__is_packed(s->layout) && (scales || s->softcap || s->gate);
     int crowded = (s->alibi != 0) + packed + (small && scales);
     if (crowded > (bits == 8)) return 0;
     return crowded ? LEAN : LEANEST;
@@ -377,7 +377,7 @@ void kgen__attn_suit(kgen_spec *spec, const kgen_problem *problem, const kgen_ta
     if (most > 0 && most < SHORT) return;
     kgen_problem seen = *problem;
     if (most > 0) seen.context = seen.context ? smaller(seen.context, most) : most;
-    int lds = kgen__attn_has_many_rows(s, isa), bits = kgen__attn_bits_of(s->kv);
+    int lds = kgen__attn_has_many_rows(s, isa), bits = kgen__bits_of(s->kv);
     if (lds && kgen__attn_queued_tiles(s, isa)) lds = QUEUED;
     if (!lds) lds = leanness(s, isa);
     if (suit_cluster(s, &seen, isa, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;

@@ -57,6 +57,19 @@ const char *kgen__template_of(const kgen_spec *spec);
 /* A page smaller than a block: one look-up a token (kg/attn/page.h). */
 static inline int kgen__is_small_page(int32_t page) { return page != KGEN_PAGE_X16 && page < 16; }
 
+/* Pages of 16 bytes of tokens, side by side. */
+static inline int kgen__is_packed(int32_t layout) {
+    return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
+}
+
+/* In bytes: i4 as well, two in each. */
+static inline int kgen__is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
+
+/* Of a value. */
+static inline int kgen__bits_of(int32_t dtype) {
+    return 8 * kgen_dtype_size((kgen_dtype)dtype) / kgen_dtype_values((kgen_dtype)dtype);
+}
+
 /* fp8 stands for the target's own kind. */
 static inline int32_t kgen__native_fp8(int32_t dtype, const kgen_target *target) {
     return dtype != KGEN_DTYPE_FP8 ? dtype

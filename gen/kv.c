@@ -1,26 +1,18 @@
 /* What kv_write and kv_gather share: checks, defaults and geometry. */
+#include "family.h"
 #include "kv.h"
-
 #include "templates/kg/kv/kv_shape.h"
-
-static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
-static int bits_of(int32_t dtype) {
-    return 8 * kgen_dtype_size((kgen_dtype)dtype) / kgen_dtype_values((kgen_dtype)dtype);
-}
-static int is_packed(int32_t layout) {
-    return layout == KGEN_LAYOUT_SHUFFLE || layout == KGEN_LAYOUT_XPACKED;
-}
 
 kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *x_key,
                                 kgen_error *err) {
-    if (!is_8bit(s->kv) && s->kv != x && x != KGEN_DTYPE_F32)
+    if (!kgen__is_8bit(s->kv) && s->kv != x && x != KGEN_DTYPE_F32)
         return kgen_fail(err, KGEN_E_SPEC,
                          "kv=%s: %s=%s; a 16-bit cache is copied, with its own type",
                          kgen_dtype_name((kgen_dtype)s->kv), x_key, kgen_dtype_name((kgen_dtype)x));
-    if (!is_8bit(s->kv) && s->scale != KGEN_DESCALE_AUTO && s->scale != KGEN_DESCALE_NONE)
+    if (!kgen__is_8bit(s->kv) && s->scale != KGEN_DESCALE_AUTO && s->scale != KGEN_DESCALE_NONE)
         return kgen_fail(err, KGEN_E_SPEC, "kv=%s: not quantised; only 8-bit caches take scales",
                          kgen_dtype_name((kgen_dtype)s->kv));
-    if (is_packed(s->layout) && kgen_dtype_values((kgen_dtype)s->kv) > 1)
+    if (kgen__is_packed(s->layout) && kgen_dtype_values((kgen_dtype)s->kv) > 1)
         return kgen_fail(err, KGEN_E_SPEC,
                          "layout=%s: kv=%s has two dims in a byte, and packed values have two "
                          "tokens there; use nhd or hnd",
@@ -31,7 +23,7 @@ kgen_status kgen__kv_applicable(const kgen__kv_shape *s, int32_t x, const char *
                          "d=%d, dv=%d: kv=%s has %d dims in 16 bytes; multiples "
                          "of that",
                          s->head_dim, s->v_dim, kgen_dtype_name((kgen_dtype)s->kv), kgen__kv_x(s));
-    if (is_packed(s->layout) && s->page != KGEN_PAGE_X16 && s->page < 16)
+    if (kgen__is_packed(s->layout) && s->page != KGEN_PAGE_X16 && s->page < 16)
         return kgen_fail(err, KGEN_E_SPEC,
                          "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page "
                          "of 16 or more",
@@ -48,7 +40,7 @@ kgen_status kgen__kv_check_blocks(const kgen__kv_shape *s, int32_t x, const char
     if (x == KGEN_DTYPE_F32)
         return kgen_fail(err, KGEN_E_SPEC,
                          "%s=f32: beside blocks with a scale each keys are 16-bit", x_key);
-    if (is_packed(s->layout))
+    if (kgen__is_packed(s->layout))
         return kgen_fail(err, KGEN_E_SPEC,
                          "layout=%s: blocks with a scale each lie in rows; use nhd or hnd",
                          kgen_layout_name((kgen_layout)s->layout));
@@ -59,7 +51,7 @@ kgen_status kgen__kv_check_blocks(const kgen__kv_shape *s, int32_t x, const char
 }
 
 kgen_status kgen__kv_check_align(const kgen__kv_shape *s, int32_t align, kgen_error *err) {
-    if (align < 16 && is_packed(s->layout))
+    if (align < 16 && kgen__is_packed(s->layout))
         return kgen_fail(err, KGEN_E_SPEC,
                          "al=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd", align,
                          kgen_layout_name((kgen_layout)s->layout));
@@ -69,15 +61,15 @@ kgen_status kgen__kv_check_align(const kgen__kv_shape *s, int32_t align, kgen_er
 int32_t kgen__kv_granularity(int32_t kv, int32_t scale) {
     if (scale != KGEN_DESCALE_AUTO) return scale;
     if (kv == KGEN_DTYPE_I4) return KGEN_DESCALE_TOKEN;
-    return is_8bit(kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
+    return kgen__is_8bit(kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
 }
 
 /* --- geometry ------------------------------------------------------------ */
 
-int32_t kgen__kv_x(const kgen__kv_shape *s) { return kg_kv_x(bits_of(s->kv)); }
-int kgen__kv_packed(const kgen__kv_shape *s) { return is_packed(s->layout); }
+int32_t kgen__kv_x(const kgen__kv_shape *s) { return kg_kv_x(kgen__bits_of(s->kv)); }
+int kgen__kv_packed(const kgen__kv_shape *s) { return kgen__is_packed(s->layout); }
 int32_t kgen__kv_row_block(const kgen__kv_shape *s) {
-    return kg_kv_row_block(is_packed(s->layout));
+    return kg_kv_row_block(kgen__is_packed(s->layout));
 }
 
 int32_t kgen__kv_row_lanes(const kgen__kv_shape *s, const kgen_target *target, int is_v) {

@@ -74,8 +74,6 @@ static int32_t part_keys_of(const kgen_mla_spec *s) {
 }
 FACT(part_keys, part_keys_of(&spec->mla))
 
-static int is_8bit(int32_t dtype) { return kgen_dtype_size((kgen_dtype)dtype) == 1; }
-
 /* fp16 of bf16 is made where either meets the other. */
 static int makes_fp16(const kgen_mla_spec *s) {
     return s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16;
@@ -86,7 +84,7 @@ static int scales_queries(const kgen_mla_spec *s) {
     return s->kv == KGEN_DTYPE_FP16 && s->q == KGEN_DTYPE_BF16;
 }
 
-static int has_codes(const kgen_mla_spec *s) { return is_8bit(s->kv) || s->rows; }
+static int has_codes(const kgen_mla_spec *s) { return kgen__is_8bit(s->kv) || s->rows; }
 
 /* Numbers of the products are made of what is cached. */
 static int makes_numbers(const kgen_mla_spec *s) { return has_codes(s) || makes_fp16(s); }
@@ -195,7 +193,7 @@ static const isa_row isa_rows[KGEN_ISA_COUNT] = {
 static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
     int32_t codes = s->rows ? s->rows : s->kv;
     int own = (codes == KGEN_DTYPE_E4M3FNUZ) == target->fp8_fnuz;
-    return is_8bit(codes) && !(target->fp8_converts && own);
+    return kgen__is_8bit(codes) && !(target->fp8_converts && own);
 }
 
 static int32_t part_dims(const kgen_mla_spec *s, const isa_row *isa, int direct) {
@@ -266,7 +264,7 @@ static int multiplies_codes(const kgen_mla_spec *s) {
  * they are cached than as numbers, and trees have no scalars left. */
 static int brings_rows(const kgen_mla_spec *s) {
     if (s->rows) return s->latent > KG_MLA_BLOCK && s->phase != KGEN_MLA_TREE;
-    return !s->sparse && (!is_8bit(s->kv) || multiplies_codes(s));
+    return !s->sparse && (!kgen__is_8bit(s->kv) || multiplies_codes(s));
 }
 
 /* With eight waves or four, who bring eight rows each at once. Codes with as many row tiles as
@@ -291,7 +289,7 @@ static int32_t launch_lds(const kgen_spec *spec, const kgen_target *target) {
 /* Registers of a lane where rows are matrices, beside those of a bf16 cache: of numbers that are
  * made of what is cached, and of queries scaled to fp16. Found by the compiler. */
 static int32_t registers_of_numbers(const kgen_mla_spec *s) {
-    int scaled = is_8bit(s->kv) || scales_queries(s);
+    int scaled = kgen__is_8bit(s->kv) || scales_queries(s);
     if (s->rows && s->latent > 512) return 88;
     return makes_fp16(s) || (scaled && (s->rows || s->window || width_of(s) > 576)) ? 8 : 0;
 }
@@ -301,11 +299,12 @@ static int32_t registers_of_numbers(const kgen_mla_spec *s) {
 static int32_t registers_of_matrices(const kgen_mla_spec *s, const isa_row *isa) {
     int32_t tiles = s->row_tiles, acc = tiles * 4 * ceil_div(s->latent, 128);
     int32_t words = s->word == KGEN_DTYPE_I64 ? 2 : 1;
-    int32_t codes = is_8bit(s->kv) && words > 1 ? 8 : 0;
+    int32_t codes = kgen__is_8bit(s->kv) && words > 1 ? 8 : 0;
     int32_t masks = s->phase == KGEN_MLA_TREE ? tiles * 2 * words + 12 + codes : 0;
     int boxed = !s->rows && !kgen__is_small_page(s->page) && s->cluster < 16;
     int crowd = s->cluster && boxed && s->window && s->phase == KGEN_MLA_VERIFY;
-    int32_t last = tiles == 8 && ((is_8bit(s->kv) && s->q == KGEN_DTYPE_FP16) || crowd) ? 8 : 0;
+    int32_t last =
+        tiles == 8 && ((kgen__is_8bit(s->kv) && s->q == KGEN_DTYPE_FP16) || crowd) ? 8 : 0;
     return acc + tiles * 8 + masks + isa->fixed + registers_of_numbers(s) + last;
 }
 
@@ -416,10 +415,10 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
             decode ? "decode" : "verify");
     REQUIRE(s->phase != KGEN_MLA_TREE || s->q_tokens <= 8 * kgen_dtype_size((kgen_dtype)s->word),
             "t=%d: a word has %d bits", s->q_tokens, 8 * kgen_dtype_size((kgen_dtype)s->word));
-    REQUIRE(is_8bit(s->kv) || s->descale != KGEN_DESCALE_HEAD,
+    REQUIRE(kgen__is_8bit(s->kv) || s->descale != KGEN_DESCALE_HEAD,
             "descale: kv=%s is not quantised; only 8-bit caches take one",
             kgen_dtype_name((kgen_dtype)s->kv));
-    REQUIRE(!s->rows || !is_8bit(s->kv),
+    REQUIRE(!s->rows || !kgen__is_8bit(s->kv),
             "kv=%s: rows=%s has codes of its own and is read as bf16 or fp16",
             kgen_dtype_name((kgen_dtype)s->kv), kgen_dtype_name((kgen_dtype)s->rows));
     REQUIRE(!s->rows || s->latent % KG_MLA_BLOCK == 0,
@@ -640,7 +639,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->rows = kgen__native_fp8(s->rows, target);
     s->out = kgen__native_fp8(s->out ? s->out : s->q, target);
     if (s->descale == KGEN_DESCALE_AUTO)
-        s->descale = is_8bit(s->kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
+        s->descale = kgen__is_8bit(s->kv) ? KGEN_DESCALE_HEAD : KGEN_DESCALE_NONE;
     tune(s, target);
 }
 
