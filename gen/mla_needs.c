@@ -297,6 +297,8 @@ int kgen__mla_holds_two(const kgen_mla_spec *s, int32_t row_tiles, const kgen_ta
     kgen_mla_spec two = *s;
     two.occupancy = 2;
     int codes = kgen__mla_has_codes(s) && !registers_of_numbers(s);
-    int few = kgen__mla_isa_of(target)->matrices && row_tiles <= 2;
+    /* Slots of a list take the registers that merging together needs for two tiles. */
+    int crowded = s->sparse && !s->cluster && row_tiles > 1;
+    int few = kgen__mla_isa_of(target)->matrices && row_tiles <= 2 && !crowded;
     return codes && few && kgen__mla_has_tiles(&two, row_tiles, target);
 }
