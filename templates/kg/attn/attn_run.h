@@ -39,11 +39,12 @@ KG_DEV args_t args_again(args_t args, place_t place) {
     return *(const KG_CONSTANT kg_attn_args *)((u64)fetched(place.high) << 32 | fetched(place.low));
 }
 
-// The first workgroup of a cluster speaks for all. Instructions come from memory, too, and whole
-// items are soon done: what they do not take stands behind them.
+// Unless it merges slices, the first workgroup of a cluster speaks for all. Instructions come from
+// memory, too, and whole items are soon done: what they do not take stands behind them.
 KG_DEV void go_on_together(work_t &w, const segment_t &g, args_t a, u8 *lds, int wave) {
     if (has_whole_items(w)) return next_item(w, a);
-    if (g.shares && !g.whole && cluster_rank() == 0) settle_item(a, g, w.cut, lds, wave);
+    if (g.shares && !g.whole && (MERGES_SLICES || cluster_rank() == 0))
+        settle_item(a, g, w.cut, lds, wave);
     work_advance(w, g, a);
 }
 

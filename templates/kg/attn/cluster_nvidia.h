@@ -148,13 +148,14 @@ KG_DEV void merge_peers(args_t a, const segment_t &g, u32 slot, const parts_of_q
         KG_UNROLL for (int j = 0; j < 4; j++) x[j] += w == 0.0f ? 0.0f : w * p.part[i][j];
     }
     pass_quad(a, g, row, slot, place, dim, x, [&] { return factor_of_row(a, g, row, total); });
-    if (dim == 0) pass_sum(a, g, row, slot, place, total);
+    bool begins = MERGES_SLICES && !g.whole && n == (int)cluster_rank() * EACH_QUADS;
+    if (dim == 0 || begins) pass_sum(a, g, row, slot, place, total);
 }
 
-// What goes by way of memory another workgroup merges; else nobody waits for what was stored.
+// What goes by way of memory another workgroup may merge; else nobody waits for what was stored.
 // Who leaves waits until nobody reads its LDS, and who has sets there until all have read.
 KG_DEV void leave_parts(const segment_t &g) {
-    if (!g.whole)
+    if (!MERGES_SLICES && !g.whole)
         cluster_barrier();
     else if constexpr (!SENDS)
         cluster_meet();

@@ -4,6 +4,7 @@
 // Counted is for each row block of a sequence: it and the row blocks of the group that
 // have some of its rows.
 #pragma once
+#include "kg/attn/clusters.h"
 #include "kg/attn/output.h"
 #include "kg/core/arrival.h"
 
@@ -16,8 +17,10 @@ KG_DEV void take_workspace(args_t a) {
 }
 
 // Where items are without number, that of the first workgroup to share it: it has one
-// item that it begins and does not end.
+// item that it begins and does not end. Of a slice, of the first cluster.
 KG_DEV u64 *counter_of(args_t a, const segment_t &g, const share_t &share) {
+    if constexpr (MERGES_SLICES)
+        return counter_at(a.workspace, share.first * CLUSTER_SIZE + cluster_rank());
     if constexpr (UNBOUNDED || CASCADE) return counter_at(a.workspace, share.first);
     i64 number = ((i64)g.seq.index * a.kv_heads + g.kv_head) * ROW_BLOCKS + g.row_block;
     return counter_at(a.workspace, (u64)number);

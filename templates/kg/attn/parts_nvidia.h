@@ -10,7 +10,9 @@ constexpr bool MERGES_MANY = BY_ROWS && ROWS > ALL_WAVES;
 
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                         float amiss, u8 *lds) {
-    if constexpr (MERGES_MANY)
+    if constexpr (MERGES_SLICES)
+        merge_slice(a, g, cut, share, wave, amiss);
+    else if constexpr (MERGES_MANY)
         merge_many_rows(a, g, cut, share, wave, amiss, parts_at(lds, wave));
     else
         merge_by_shuffles(a, g, cut, share, wave, amiss);

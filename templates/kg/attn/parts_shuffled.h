@@ -37,7 +37,8 @@ template <int TURNS>
 constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? WIDE_BATCH * (TURNS < WIDE_TURNS ? 2 : 1)
                                : IS_SM90 && OCCUPANCY == 1 ? 18
                                                            : 8;
-constexpr bool BATCH_COMES_FIRST = IS_SM90 && OCCUPANCY == 1 && !STAGED_MATRICES;
+constexpr bool BATCH_COMES_FIRST =
+    IS_SM90 && (MERGES_SLICES || (OCCUPANCY == 1 && !STAGED_MATRICES));
 KG_DEV int dim_of_turn(int dim, int turn) {
     dim += turn * WAVE * 4;
     return dim < V_DIM ? dim : 0; // not stored
@@ -68,14 +69,14 @@ KG_DEV void add_some(float (&x)[TURNS][4], const brought_t<TURNS> &y, u32 n, u32
     }
 }
 
-KG_DEV void store_row(args_t a, const segment_t &g, row_t at, int dim, float (&x)[4],
+KG_DEV void store_row(args_t a, const segment_t &g, row_t at, int dim, int end, float (&x)[4],
                       float factor) {
     if (is_joined(g)) {
-        if (dim < V_DIM) store_shared(joined_out(a, g, at) + dim, x);
+        if (dim < end) store_shared(joined_out(a, g, at) + dim, x);
         return;
     }
     KG_UNROLL for (int j = 0; j < 4; j++) x[j] = factor == 0.0f ? 0.0f : x[j] * factor;
-    if (dim >= V_DIM) return;
+    if (dim >= end) return;
     gate_out(a, at, dim, x);
     store_out(a, at, dim, x);
 }
@@ -115,13 +116,28 @@ KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, in
             }
         }
         KG_UNROLL for (int turn = 0; turn < TURNS; turn++)
-            store_row(a, g, at, dim + turn * WAVE * 4, x[turn], factor);
+            store_row(a, g, at, dim + turn * WAVE * 4, MERGES_SLICES ? to : V_DIM, x[turn], factor);
     }
     if (late_lane() != 0 || from > 0) return;
     if (is_joined(g))
         store_joined(a, g, at, total);
     else
         store_lse(a, at, total);
+}
+
+// MERGES_SLICES: waves take the rows in turn, of a wide row as much as a wave has at once.
+static_assert(!MERGES_SLICES || !BRINGERS, "all waves of a cluster have rows");
+KG_DEV void merge_slice(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
+                        float amiss) {
+    constexpr int DIMS = WAVE * 4, TURNS = ceil_div(V_DIM, DIMS), EACH = INBOX.quads * 4;
+    int first = (int)cluster_rank() * EACH, end = smaller(first + EACH, ROWS * V_DIM);
+    KG_LOOP for (int n = first / V_DIM * TURNS + wave; n / TURNS * V_DIM < end; n += ALL_WAVES) {
+        int row = n / TURNS, dim = n % TURNS * DIMS;
+        int from = larger(first - row * V_DIM, dim);
+        int to = smaller(smaller(end - row * V_DIM, dim + DIMS), V_DIM);
+        if (from < to && row_exists(g, row))
+            merge_row<1>(a, g, cut, share, row, row_at(g, row), amiss, from, to);
+    }
 }
 
 KG_DEV void merge_by_shuffles(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
