@@ -35,8 +35,8 @@ constexpr int WIDE_TURNS = STAGED_MATRICES ? smaller(4, ceil_div(V_DIM, WAVE * 4
 constexpr u32 WIDE_BATCH = OCCUPANCY > 1 ? 2 : 8; // half the registers go a quarter as far
 template <int TURNS>
 constexpr u32 SHUFFLED_BATCH = STAGED_MATRICES ? WIDE_BATCH * (TURNS < WIDE_TURNS ? 2 : 1)
-                               : IS_SM90 && OCCUPANCY == 1 ? 18
-                                                           : 8;
+                               : IS_SM90 && OCCUPANCY == 1 && !MERGES_SLICES ? 18
+                                                                             : 8;
 constexpr bool BATCH_COMES_FIRST =
     IS_SM90 && (MERGES_SLICES || (OCCUPANCY == 1 && !STAGED_MATRICES));
 KG_DEV int dim_of_turn(int dim, int turn) {
