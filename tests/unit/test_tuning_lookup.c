@@ -681,6 +681,7 @@ static const few_keys few_cases[] = {
     {"mla:h=128,page=64,invariant=1", {1, 1024, 0}, "sm_90", 0, 0, 0, 0},
     {"mla:h=128,page=64,occ=1", {1, 1024, 0}, "sm_90", 8, 1, 1, 0},
     {"mla:h=128,rows=fp8,sparse=1,page=1", {2, 2048, 0}, "sm_90", 8, 4, 1, 8},
+    {"mla:h=16,kv=fp8,sparse=1,page=1", {128, 2048, 0}, "sm_90", 8, 2, 1, 0},
     {"mla:phase=verify,t=4,h=16,page=64", {4, 2048, 0}, "sm_90", 8, 4, 1, 8},
     {"attn:d=128,g=8,page=16", {1, 1024, 2}, "sm_90", 4, 1, 2, 16},
     {"attn:d=128,g=8,page=16", {1, 0, 8}, "sm_90", 8, 1, 1, 8}, /* of any length */
