@@ -12,11 +12,6 @@ KG_DEV u32 cluster_rank() { return group_id() % CLUSTER_SIZE; }
 // Who has a part of an item: a workgroup, or each of its KEY_GROUPS.
 constexpr u32 MEMBERS = CLUSTER_SIZE * KEY_GROUPS;
 KG_DEV u32 member(int wave) { return cluster_rank() * KEY_GROUPS + (u32)key_group(wave); }
-// Of an item that is cut among clusters each workgroup merges what it merges of its own cluster's
-// parts, a slice: nobody waits for the cluster's others, and all of the last one's merge. As many
-// rows as it has waves the first workgroup merges as soon; half the registers are too few.
-constexpr bool MERGES_SLICES =
-    CLUSTER != 0 && !PAIRED && ROWS > WAVES *V_SPLIT && !(STAGED && OCCUPANCY > 1);
 KG_DEV u32 items_of_seq(args_t a) { return (u32)a.kv_heads * ROW_BLOCKS; }
 KG_DEV u32 items_of(args_t a) { return (u32)a.num_seqs * items_of_seq(a); }
 

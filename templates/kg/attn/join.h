@@ -16,6 +16,12 @@ KG_DEV void take_workspace(args_t a) {
     if (thread_id() == 0) atomic_store(&a.workspace->owner, a.ticket);
 }
 
+// Of an item that is cut among clusters each workgroup merges what it merges of its own cluster's
+// parts, a slice: nobody waits for the cluster's others, and all of the last one's merge. As many
+// rows as it has waves the first workgroup merges as soon; half the registers are too few.
+constexpr bool MERGES_SLICES =
+    CLUSTER != 0 && !PAIRED && ROWS > ALL_WAVES && !(STAGED && OCCUPANCY > 1);
+
 // Where items are without number, that of the first workgroup to share it: it has one
 // item that it begins and does not end. Of a slice, of the first cluster.
 KG_DEV u64 *counter_of(args_t a, const segment_t &g, const share_t &share) {

@@ -83,7 +83,8 @@ KG_DEV void store_row(args_t a, const segment_t &g, row_t at, int dim, int end, 
 
 // A wave merges one row: parts in batches of a wave, dims four a lane. PARTED: a part's
 // lane follows from its number, wherever a window begins. amiss: 0, or NaN, which
-// everything then is. Dims from `from` to `to`, TURNS x WAVE x 4 at a time.
+// everything then is. Dims from `from` to `to`, TURNS x WAVE x 4 at a time; only a slice may end
+// within these.
 template <int TURNS = WIDE_TURNS>
 KG_DEV void merge_row(args_t a, const segment_t &g, cut_t cut, share_t share, int row, row_t at,
                       float amiss, int from = 0, int to = V_DIM) {
