@@ -87,6 +87,11 @@ kgen__attn_way kgen__attn_way_of(const kgen_attn_spec *s, const kgen__attn_isa *
     return fits && can ? isa->by : KGEN__BY_WAVE;
 }
 
+/* Of 8 bits, with a scale that all tokens share. */
+static int has_plain_codes(const kgen_attn_spec *s) {
+    return kgen__bits_of(s->kv) == 8 && s->descale != KGEN_DESCALE_TOKEN;
+}
+
 /* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
  * page's, and makes numbers of 8-bit codes that the hardware reads. Prefixes, scales of tokens,
  * codes of kept keys, and scores with a cap and a slope have no registers left, nor with a cap has
@@ -98,8 +103,7 @@ int32_t kgen__attn_bringers_of(const kgen_attn_spec *s, const kgen__attn_isa *is
     int boxes = kgen_attn_phase_of(s->phase)->dense || !kgen__is_small_page(s->page);
     int as_it_is =
         kgen__bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
-    int codes = kgen__is_8bit(s->kv) && s->kv != KGEN_DTYPE_E4M3FNUZ &&
-                s->descale != KGEN_DESCALE_TOKEN && !s->keep;
+    int codes = has_plain_codes(s) && s->kv != KGEN_DTYPE_E4M3FNUZ && !s->keep;
     return fits && boxes && (as_it_is || codes) && kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES
                ? KG_ATTN_BRINGERS
                : 0;
@@ -151,11 +155,9 @@ static int suits_queue(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     enum { ROWS_OF_TREES = 24, NARROW = 64 };
     int masks = kgen_attn_phase_of(s->phase)->tree && kgen__attn_v_dim_of(s) > NARROW;
     if (masks && s->group * s->q_tokens > ROWS_OF_TREES) return 0;
-    int codes =
-        kgen__is_8bit(s->kv) && kgen__bits_of(s->kv) == 8 && s->descale != KGEN_DESCALE_TOKEN;
     int plain = kgen_attn_phase_of(s->phase)->bounded && !kgen__is_packed(s->layout) &&
                 !s->cascade && !s->invariant;
-    return isa->by == KGEN__BY_MATRICES && codes && plain;
+    return isa->by == KGEN__BY_MATRICES && has_plain_codes(s) && plain;
 }
 /* Blocks of keys and values that wait in LDS for each wave (kg/attn/queue_nvidia.h): one is
  * multiplied, two are on their way. */

@@ -97,25 +97,23 @@ static kgen_status append(maker *m, const kgen_spec *resolved) {
     return KGEN_OK;
 }
 
+int kgen__space_allows(kgen_spec *resolved, kgen__prune *why, const kgen_spec *spec,
+                       const kgen_target *target) {
+    *why = KGEN__PRUNE_RULE;
+    if (kgen_spec_resolve(resolved, spec, target, NULL) != KGEN_OK) return 0;
+    int32_t lanes = kgen_spec_lanes(resolved, target);
+    int32_t waves = lanes / target->wave_size * kgen_spec_occupancy(resolved);
+    *why = lanes > LANES_MAX ? KGEN__PRUNE_LANES : KGEN__PRUNE_WAVES;
+    return lanes <= LANES_MAX && waves <= target->max_waves * target->simds;
+}
+
 static kgen_status try_spec(maker *m, const kgen_spec *spec) {
-    const kgen_target *target = m->target;
     kgen_spec resolved;
+    kgen__prune why;
     m->space->considered++;
-    if (kgen_spec_resolve(&resolved, spec, target, NULL) != KGEN_OK) {
-        m->space->pruned[KGEN__PRUNE_RULE]++;
-        return KGEN_OK;
-    }
-    int32_t lanes = kgen_spec_lanes(&resolved, target);
-    int32_t waves = lanes / target->wave_size * kgen_spec_occupancy(&resolved);
-    if (lanes > LANES_MAX) {
-        m->space->pruned[KGEN__PRUNE_LANES]++;
-        return KGEN_OK;
-    }
-    if (waves > target->max_waves * target->simds) {
-        m->space->pruned[KGEN__PRUNE_WAVES]++;
-        return KGEN_OK;
-    }
-    return append(m, &resolved);
+    if (kgen__space_allows(&resolved, &why, spec, m->target)) return append(m, &resolved);
+    m->space->pruned[why]++;
+    return KGEN_OK;
 }
 
 static kgen_status try_all(maker *m, int key) {

@@ -39,6 +39,9 @@ typedef struct kgen__space {
  * *out: kgen__space_free. */
 kgen_status kgen__space_make(kgen__space *out, const kgen_spec *spec, const kgen_problem *problem,
                              const kgen_target *target, kgen_error *err);
+/* Whether it may choose the spec, *resolved; else *why not. */
+int kgen__space_allows(kgen_spec *resolved, kgen__prune *why, const kgen_spec *spec,
+                       const kgen_target *target);
 /* Fills places and distances and sorts all but the first, which is the family's
  * own choice: for a list of another origin. */
 void kgen__space_arrange(kgen__space *space);
