@@ -20,13 +20,14 @@ if "--dry-run" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are defined
 
 import kgen_ctypes as kg
+import places
 
 try:
     import torch
 except ImportError:  # --build does without
     torch = None
 
-OUT = kg.ROOT / "out"
+OUT = places.ROOT / "out"
 CACHE = OUT / "cache"
 MIN_TIMED_US = 1000
 
@@ -65,24 +66,15 @@ def variants_of(options):
 # ---- building ------------------------------------------------------------------
 
 
-def kgen_command():
-    named = os.environ.get("KGEN")
-    places = [named] if named else [OUT / "bin/kgen", kg.ROOT / "build/release/bin/kgen"]
-    for place in places:
-        if os.path.exists(place):
-            return str(place)
-    raise kg.KgenError("kgen: not in out/bin or build/release/bin; name it with KGEN")
-
-
 def kgen_environment():
     """Of a process that finds the library beside this one's."""
-    library = os.path.dirname(kg.find_library())
+    library = os.path.dirname(places.library())
     return dict(os.environ, LD_LIBRARY_PATH=f"{library}:{os.environ.get('LD_LIBRARY_PATH', '')}")
 
 
 def build_specs(specs):
     """All at once; what fails is tried again alone, spills allowed, and named."""
-    command = [kgen_command(), "build", "--arch", "sm_90", "--cache-dir", str(CACHE)]
+    command = [places.command(), "build", "--arch", "sm_90", "--cache-dir", str(CACHE)]
     env = kgen_environment()
     together = subprocess.run(command + ["--quiet"] + specs, env=env, capture_output=True, text=True)
     if together.returncode == 0:

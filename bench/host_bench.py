@@ -22,6 +22,7 @@ STARTED = time.perf_counter()
 import attn_bench  # torch and Triton come with it
 import harness
 import kgen_ctypes as kg
+import places
 
 IMPORTED = time.perf_counter()
 
@@ -221,7 +222,7 @@ def run_child(kind, options, cache, *more):
 def run_kgen(*arguments):
     """(its output, seconds)"""
     began = time.perf_counter()
-    done = subprocess.run([harness.kgen_command(), *arguments], env=harness.kgen_environment(), capture_output=True, text=True)
+    done = subprocess.run([places.command(), *arguments], env=harness.kgen_environment(), capture_output=True, text=True)
     seconds = time.perf_counter() - began
     if done.returncode:
         raise kg.KgenError(f"kgen {arguments[0]}: {(done.stderr.strip() or 'no message').splitlines()[-1][:300]}")

@@ -13,14 +13,15 @@ difference of the counts over the difference of the bytes, which is free of fixe
 """
 import argparse
 import json
-import os
 import pathlib
 import re
 import shlex
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import places
+from places import ROOT
+
 ELEMENT_BYTES = {"bf16": 2, "f32": 4}  # the others have one
 FP8 = {"gfx942": "e4m3fnuz"}           # the others have e4m3fn
 
@@ -149,7 +150,7 @@ def compile_in_a_process(options, case, arch, folder, flags):
 
 
 def kgen_run(options, case, arch):
-    return run(options, arch, options.kgen, "check", "--device", "hip:0", spec_of(case))
+    return run(options, arch, places.command(), "check", "--device", "hip:0", spec_of(case))
 
 
 def peer_run(*flags):
@@ -211,7 +212,6 @@ def parse_options():
     parser.add_argument("--only", default="", metavar="REGEX", help="cases and candidates")
     parser.add_argument("--units", type=int, default=40,
                         help="compute units of the device, for the peer's choices (40)")
-    parser.add_argument("--kgen", default=os.environ.get("KGEN", str(ROOT / "out/bin/kgen")))
     parser.add_argument("--python", default=sys.executable, help="with numpy and triton")
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "out/instruction_counts.json")
     parser.add_argument("--log", type=pathlib.Path)

@@ -6,14 +6,14 @@ those that the library and the C compiler have.
 """
 import ctypes as c
 import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import places
+
 OFFLINE, AUTO = 3, 0
 MAX_RANK = 5
 LAYOUTS = {"none": 0, "nhd": 1, "hnd": 2, "shuffle": 3, "xpacked": 4, "interleaved": 5, "flat": 6,
@@ -22,27 +22,17 @@ DTYPES = {"bfloat16": 1, "float16": 2, "float8_e4m3fn": 3, "float8_e4m3fnuz": 4,
           "float32": 7, "int32": 8, "int64": 9, "uint8": 10, "bool": 10, "int8": 12}
 
 
-def find(what, places):
-    """The first of the places that is there."""
-    for place in places:
-        if os.path.exists(place):
-            return str(place)
-    raise KgenError(f"{what}: not in out or build/release; name it with KGEN_LIB and KGEN_BIN")
-
-
 class KgenError(RuntimeError):
     pass
 
 
 def explain(family):
-    named = os.environ.get("KGEN_BIN")
-    places = [named] if named else [ROOT / p for p in ("out/bin/kgen", "build/release/bin/kgen")]
-    done = subprocess.run([find("kgen", places), "explain", family, "--json"], check=True,
+    done = subprocess.run([places.command(), "explain", family, "--json"], check=True,
                           capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
-FAMILIES = re.findall(r"^KGEN_FAMILY\((\w+)", (ROOT / "include/kgen/families.def").read_text(), re.M)
+FAMILIES = re.findall(r"^KGEN_FAMILY\((\w+)", (places.ROOT / "include/kgen/families.def").read_text(), re.M)
 EXPLAINED = {family: explain(family) for family in FAMILIES}
 
 
@@ -148,18 +138,11 @@ def tensor(t, layout="none"):
                   (c.c_int64 * MAX_RANK)(*shape), (c.c_int64 * MAX_RANK)(*stride))
 
 
-def find_library():
-    named = os.environ.get("KGEN_LIB")
-    return find("libkgen.so", [named] if named else
-                [ROOT / p / name for p in ("out/lib", "build/release/lib")
-                 for name in ("libkgen.so", "libkgen.so.0.1")])
-
-
 class Context:
     """One open device. close() ends it: no stream may use a kernel by then."""
 
     def __init__(self, device, cache_dir, mode):
-        self.lib = c.CDLL(find_library())
+        self.lib = c.CDLL(places.library())
         for name, arguments in PROTOTYPES.items():
             getattr(self.lib, name).argtypes = arguments
         self.lib.kgen_context_device.argtypes = self.lib.kgen_close.argtypes = [c.c_void_p]
@@ -219,7 +202,7 @@ def ask_compiler(lines):
     with tempfile.TemporaryDirectory() as folder:
         source, binary = f"{folder}/sizes.c", f"{folder}/sizes"
         pathlib.Path(source).write_text(program)
-        subprocess.run(["cc", "-I", ROOT / "include", source, "-o", binary], check=True)
+        subprocess.run(["cc", "-I", places.ROOT / "include", source, "-o", binary], check=True)
         done = subprocess.run([binary], check=True, capture_output=True, text=True)
     return [int(word) for word in done.stdout.split()]
 

@@ -11,7 +11,6 @@ row of 512 + 64 numbers is the key of all heads, its first 512 the value. See do
   --dry-run   all of it on small rows without a GPU
 """
 import dataclasses
-import itertools
 import sys
 
 try:

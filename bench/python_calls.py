@@ -24,6 +24,7 @@ import torch  # noqa: E402
 
 import kgen  # noqa: E402
 import kgen_ctypes  # noqa: E402
+import places  # noqa: E402
 from kgen.dropin import aiter, attention, vllm  # noqa: E402
 
 LINE = "attn:phase=decode,d=128,g=4,page=16,layout=nhd"
@@ -90,7 +91,7 @@ def by_ctypes(given):
 
 
 def in_c(kernel, args):
-    library = kgen_ctypes.find_library()
+    library = places.library()
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "cost.c")
         source.write_text(C_LOOP)

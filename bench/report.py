@@ -21,7 +21,9 @@ import sys
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import places
+from places import ROOT
+
 PREDICTS = ("gfx",)  # architectures that have a model
 
 # rows, least share of the bandwidth
@@ -37,20 +39,13 @@ CLOCKS = [("rocm-smi", ["--showclocks", "--showpower", "--json"]),
           ("nvidia-smi", ["--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu", "--format=csv,noheader,nounits"])]
 
 
-def kgen_command():
-    for place in (os.environ.get("KGEN"), ROOT / "out/bin/kgen", ROOT / "build/release/bin/kgen"):
-        if place and os.path.exists(place):
-            return str(place)
-    sys.exit("report: no kgen in out/bin or build/release/bin; KGEN names another")
-
-
 def call(command, **kwargs):
     return subprocess.run([str(c) for c in command], capture_output=True, text=True, **kwargs)
 
 
 def kgen_json(*words):
     """What a command prints; its failed rows are in there."""
-    done = call([kgen_command(), *words, "--json"])
+    done = call([places.command(), *words, "--json"])
     try:
         return json.loads(done.stdout)
     except json.JSONDecodeError:
@@ -91,7 +86,7 @@ def versions():
     doctor = kgen_json("doctor")
     doctor.pop("cache", None)
     found = {n: importlib.util.find_spec(n) is not None for n in ("torch", "triton", "flashinfer")}
-    return {"kgen": call([kgen_command(), "--version"]).stdout.strip(), "doctor": doctor, "python": platform.python_version(),
+    return {"kgen": call([places.command(), "--version"]).stdout.strip(), "doctor": doctor, "python": platform.python_version(),
             "kernel": platform.release(), "packages": found}
 
 
@@ -120,7 +115,7 @@ def predict(options, bench):
     for row in bench["rows"]:
         problem = ",".join(f"{k}={v}" for k, v in row["problem"].items() if v)
         cache = ["--cache-dir", options.cache_dir] if options.cache_dir else []
-        said = call([kgen_command(), "report", "--predict", "--json", row["spec"], "--arch", arch, "--problem", problem,
+        said = call([places.command(), "report", "--predict", "--json", row["spec"], "--arch", arch, "--problem", problem,
                      *cache])
         if said.returncode == 0 and said.stdout.strip().startswith("["):
             best = json.loads(said.stdout)[0]

@@ -20,9 +20,10 @@ import tempfile
 import time
 import types
 
+import places
+from places import ROOT
 from triton_amd_cases import cases
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS = ROOT / ".peers"
 TYPES = dict(output_ptr="*bf16", query_ptr="*bf16", key_cache_ptr="*bf16", value_cache_ptr="*bf16",
              block_tables_ptr="*i32", seq_lens_ptr="*i32", query_start_len_ptr="*i32",
@@ -223,13 +224,6 @@ def print_table(rows):
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |")
 
 
-def find_kgen():
-    for place in (os.environ.get("KGEN"), ROOT / "out/bin/kgen", ROOT / "build/release/bin/kgen"):
-        if place and pathlib.Path(place).is_file():
-            return str(place)
-    raise SystemExit("kgen: not built; looked for $KGEN, out/bin/kgen, build/release/bin/kgen")
-
-
 def check_triton():
     found = importlib.util.find_spec("triton")
     if not found:
@@ -262,7 +256,7 @@ def main():
     if options.one:
         compile_peer(*options.one)
         return
-    kgen = find_kgen()
+    kgen = places.command()
     rows = [r for arch, case in choose(options.arch.split(","), options.only)
             for r in measure(kgen, case, arch, options.repeats)]
     print_table(rows)

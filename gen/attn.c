@@ -145,16 +145,30 @@ enum { COUNT_ERROR = 128 };
 
 static kgen_status registers_fit(const kgen_attn_spec *s, const kgen_target *target,
                                  kgen_error *err) {
-    if (!s->waves || !s->row_tiles || !s->v_split || !s->occupancy) return KGEN_OK; /* auto */
-    kgen_attn_spec settled = *s;
-    settle(&settled, target);
-    int32_t needed = kgen__attn_least_registers(&settled, target), waves = s->waves * s->v_split;
-    int32_t bytes = kgen__attn_lds_bytes(&settled, target);
+    int32_t needed = kgen__attn_least_registers(s, target), waves = s->waves * s->v_split;
+    int32_t bytes = kgen__attn_lds_bytes(s, target);
     int32_t room = kgen__lane_room(target, waves, s->occupancy, bytes);
     REQUIRE(needed - COUNT_ERROR <= room,
             "mt=%d,vs=%d,waves=%d,occ=%d: a lane needs about %d registers; %s has %d for each",
             s->row_tiles, s->v_split, s->waves, s->occupancy, needed, target->name, room);
     return KGEN_OK;
+}
+
+static kgen_status lds_fits(const kgen_attn_spec *s, const kgen_target *target, kgen_error *err) {
+    int32_t bytes = kgen__attn_lds_bytes(s, target), most = target->lds_bytes;
+    if (target->isa == KGEN_ISA_SM90) most = target->unit_lds_bytes - target->group_lds_bytes;
+    REQUIRE(bytes <= most, "mt=%d,vs=%d,waves=%d: a workgroup has %d bytes of LDS; %s has %d",
+            s->row_tiles, s->v_split, s->waves, bytes, target->name, most);
+    return KGEN_OK;
+}
+
+static kgen_status tuning_fits(const kgen_attn_spec *s, const kgen_target *target,
+                               kgen_error *err) {
+    if (!s->waves || !s->row_tiles || !s->v_split || !s->occupancy) return KGEN_OK; /* auto */
+    kgen_attn_spec settled = *s;
+    settle(&settled, target);
+    KGEN_TRY(registers_fit(&settled, target, err));
+    return lds_fits(&settled, target, err);
 }
 
 static int reads_descales(const kgen_attn_spec *s) {
@@ -261,7 +275,7 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!s->cap_last || (s->softcap && s->alibi),
             "order=alibi: softcap=%d, alibi=%d; an order needs both", s->softcap, s->alibi);
     KGEN_TRY(applicable_cluster(s, phase, target, err));
-    return target ? registers_fit(s, target, err) : KGEN_OK;
+    return target ? tuning_fits(s, target, err) : KGEN_OK;
 }
 
 /* --- launch shape and name ---------------------------------------------- */

@@ -10,6 +10,6 @@ expect 0 '"tree_verify": {' "$kgen" explain scatter --json
 expect 2 "family=nosuch: unknown; known are attn" "$kgen" explain nosuch --json
 expect 0 '"reason": ' "$kgen" explain attn:d=128 --arch gfx942 --json
 if command -v python3 > /dev/null && command -v cc > /dev/null; then
-    KGEN_BIN=$kgen expect 0 "sizes and offsets compared with C" python3 "$here/../../bench/kgen_ctypes.py"
+    KGEN=$kgen expect 0 "sizes and offsets compared with C" python3 "$here/../../bench/kgen_ctypes.py"
 fi
 finish

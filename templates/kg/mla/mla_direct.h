@@ -12,9 +12,9 @@ namespace kg {
 constexpr int GROUP_PIECES = KG_ATTN_GROUP_BYTES / 16;
 constexpr int WHOLE_PIECES = HEAD_DIM * KV_BYTES / 16; // of a row as it lies there
 constexpr int ROW_GROUPS = ceil_div(WHOLE_PIECES, GROUP_PIECES);
-constexpr int GROUP_ROWS = TOK * KG_ATTN_GROUP_BYTES; // bytes of a group
-constexpr int OCTETS = TOK / 8;                       // of rows
-constexpr int OCTET_WAVES = V_SPLIT / OCTETS;         // that bring one
+constexpr int GROUP_ROWS = TOK * KG_ATTN_GROUP_BYTES;    // bytes of a group
+constexpr int OCTETS = TOK / 8;                          // of rows
+constexpr int OCTET_WAVES = larger(1, V_SPLIT / OCTETS); // that bring one; DIRECT has no fewer
 static_assert(!DIRECT || OCTET_WAVES * OCTETS == V_SPLIT, "each octet has as many waves");
 
 // Of codes eight rows are turned together, of 16-bit numbers four.
