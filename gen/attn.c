@@ -175,8 +175,57 @@ static int reads_descales(const kgen_attn_spec *s) {
     return s->descale == KGEN_DESCALE_HEAD || s->descale == KGEN_DESCALE_TOKEN;
 }
 
+/* How keys and values lie, and what their numbers stand for. */
+static kgen_status applicable_cache(const kgen_attn_spec *s, kgen_error *err) {
+    REQUIRE(!kgen__is_packed(s->layout) || !kgen__is_small_page(s->page),
+            "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
+            s->page, kgen_layout_name((kgen_layout)s->layout));
+    REQUIRE(s->kv != KGEN_DTYPE_I4 || !kgen__is_packed(s->layout),
+            "layout=%s: kv=i4 has two dims in a byte, and packed values have two tokens there; use "
+            "nhd or hnd",
+            kgen_layout_name((kgen_layout)s->layout));
+    REQUIRE(s->kv != KGEN_DTYPE_I4 || (s->head_dim % 32 == 0 && kgen__attn_v_dim_of(s) % 32 == 0),
+            "d=%d, dv=%d: kv=i4 has 32 dims in 16 bytes; multiples of that", s->head_dim,
+            kgen__attn_v_dim_of(s));
+    REQUIRE(kgen__is_8bit(s->kv) || !reads_descales(s),
+            "descale: kv=%s is not quantised; only 8-bit KV takes descales, ignore accepts them",
+            kgen_dtype_name((kgen_dtype)s->kv));
+    return KGEN_OK;
+}
+
 /* Keys of a chunk and those it looks back to. */
 enum { MOST_CHUNKS = 1 << 24 };
+
+/* Which keys there are, and which of them a query sees. */
+static kgen_status applicable_keys(const kgen_attn_spec *s, const kgen_attn_phase *phase,
+                                   kgen_error *err) {
+    REQUIRE(phase->ragged || s->causal == 1,
+            "causal=%s: phase=%s has one query token a sequence, which is the last",
+            s->causal ? "seq" : "0", phase->name);
+    REQUIRE(!phase->dense ||
+                (s->page == 1 && s->layout == KGEN_LAYOUT_NHD && !s->flat && !s->table),
+            "page: phase=%s has keys without pages: page=1,layout=nhd, no table", phase->name);
+    REQUIRE(!phase->dense || !kgen__attn_is_integer(s->kv),
+            "kv=%s: phase=%s has keys and values as they come, which nobody has quantised",
+            kgen_dtype_name((kgen_dtype)s->kv), phase->name);
+    REQUIRE(!phase->tree || s->causal == 1, "causal: phase=tree has words that say who sees whom");
+    REQUIRE(phase->tree || s->word == KGEN_DTYPE_I32, "word: phase=%s has no masks", phase->name);
+    REQUIRE(!phase->tree || s->q_tokens <= 8 * kgen_dtype_size((kgen_dtype)s->word),
+            "t=%d: a word has %d bits", s->q_tokens, 8 * kgen_dtype_size((kgen_dtype)s->word));
+    REQUIRE(!s->right || s->causal != 1, "right=%d: causal=1 shows no key behind a query",
+            s->right);
+    REQUIRE(!s->chunk || !s->window, "chunk=%d: a window bounds the same keys; one of them",
+            s->chunk);
+    REQUIRE((int64_t)s->chunk * (s->lookback + 1) <= MOST_CHUNKS,
+            "chunk=%d: with lookback=%d more than %d keys", s->chunk, s->lookback, MOST_CHUNKS);
+    REQUIRE(s->chunk || !s->lookback, "lookback=%d: chunk=off", s->lookback);
+    REQUIRE(s->window || s->chunk || !s->keep,
+            "keep: without window or chunk every query sees the first keys");
+    REQUIRE(!s->spans || (phase->ragged && !phase->tree && s->causal),
+            "spans: phase=%s,causal=%d has no query that a span would show more keys", phase->name,
+            s->causal);
+    return KGEN_OK;
+}
 
 /* What must not show of a batch, and what its sequences share. */
 static kgen_status applicable_batch(const kgen_attn_spec *s, const kgen_attn_phase *phase,
@@ -227,44 +276,8 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(s->q_tokens == 1 || phase->bounded,
             "t=%d: phase=%s has no most number of query tokens; leave it out", s->q_tokens,
             phase->name);
-    REQUIRE(!kgen__is_packed(s->layout) || !kgen__is_small_page(s->page),
-            "page=%d: layout=%s packs 16 bytes of tokens; use nhd or hnd, or a page of 16 or more",
-            s->page, kgen_layout_name((kgen_layout)s->layout));
-    REQUIRE(s->kv != KGEN_DTYPE_I4 || !kgen__is_packed(s->layout),
-            "layout=%s: kv=i4 has two dims in a byte, and packed values have two tokens there; use "
-            "nhd or hnd",
-            kgen_layout_name((kgen_layout)s->layout));
-    REQUIRE(s->kv != KGEN_DTYPE_I4 || (s->head_dim % 32 == 0 && kgen__attn_v_dim_of(s) % 32 == 0),
-            "d=%d, dv=%d: kv=i4 has 32 dims in 16 bytes; multiples of that", s->head_dim,
-            kgen__attn_v_dim_of(s));
-    REQUIRE(kgen__is_8bit(s->kv) || !reads_descales(s),
-            "descale: kv=%s is not quantised; only 8-bit KV takes descales, ignore accepts them",
-            kgen_dtype_name((kgen_dtype)s->kv));
-    REQUIRE(phase->ragged || s->causal == 1,
-            "causal=%s: phase=%s has one query token a sequence, which is the last",
-            s->causal ? "seq" : "0", phase->name);
-    REQUIRE(!phase->dense ||
-                (s->page == 1 && s->layout == KGEN_LAYOUT_NHD && !s->flat && !s->table),
-            "page: phase=%s has keys without pages: page=1,layout=nhd, no table", phase->name);
-    REQUIRE(!phase->dense || !kgen__attn_is_integer(s->kv),
-            "kv=%s: phase=%s has keys and values as they come, which nobody has quantised",
-            kgen_dtype_name((kgen_dtype)s->kv), phase->name);
-    REQUIRE(!phase->tree || s->causal == 1, "causal: phase=tree has words that say who sees whom");
-    REQUIRE(phase->tree || s->word == KGEN_DTYPE_I32, "word: phase=%s has no masks", phase->name);
-    REQUIRE(!phase->tree || s->q_tokens <= 8 * kgen_dtype_size((kgen_dtype)s->word),
-            "t=%d: a word has %d bits", s->q_tokens, 8 * kgen_dtype_size((kgen_dtype)s->word));
-    REQUIRE(!s->right || s->causal != 1, "right=%d: causal=1 shows no key behind a query",
-            s->right);
-    REQUIRE(!s->chunk || !s->window, "chunk=%d: a window bounds the same keys; one of them",
-            s->chunk);
-    REQUIRE((int64_t)s->chunk * (s->lookback + 1) <= MOST_CHUNKS,
-            "chunk=%d: with lookback=%d more than %d keys", s->chunk, s->lookback, MOST_CHUNKS);
-    REQUIRE(s->chunk || !s->lookback, "lookback=%d: chunk=off", s->lookback);
-    REQUIRE(s->window || s->chunk || !s->keep,
-            "keep: without window or chunk every query sees the first keys");
-    REQUIRE(!s->spans || (phase->ragged && !phase->tree && s->causal),
-            "spans: phase=%s,causal=%d has no query that a span would show more keys", phase->name,
-            s->causal);
+    KGEN_TRY(applicable_cache(s, err));
+    KGEN_TRY(applicable_keys(s, phase, err));
     KGEN_TRY(applicable_batch(s, phase, err));
     REQUIRE(!kgen__is_8bit(s->kv) || s->descale != KGEN_DESCALE_IGNORE,
             "descale=ignore: kv=%s is quantised; head, token, or none for descales of 1",

@@ -277,65 +277,93 @@ static int converts_lightly(const kgen_attn_spec *s, const kgen_target *target) 
 
 enum { CONVERSIONS = 28 }; /* of a row tile, where they are among its products; measured */
 
+/* What a lane has in the key loop beside its accumulators. */
+typedef struct loop_share {
+    int32_t k, v; /* keys and values in flight */
+    int32_t q;
+    int32_t scales, ids; /* of tokens; page numbers, where each has one */
+    int32_t fixed;
+    int32_t tile, mixed; /* of a row tile: scores; conversions */
+} loop_share;
+
+/* Addresses, conversions, and what of a group and its sequences waits for the end of a segment,
+ * where keys and values come to each wave by itself; measured. */
+static int32_t fixed_by_wave(const kgen_attn_spec *s, const kgen_target *target) {
+    const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
+    int32_t fixed = isa_rows[target->isa].costs.fixed;
+    int wide = s->head_dim >= 256 && kgen__bits_of(s->kv) == 16 && target->isa == KGEN_ISA_RDNA3;
+    if (wide && s->cascade && !phase->bounded) fixed += 40;
+    if (kgen__attn_queue_of(s, kgen__attn_isa_of(target))) fixed -= 8;
+    if (target->wave_size != 64) return fixed;
+    if (s->keep && phase->tree && s->head_dim > 128) fixed += 40;
+    /* A group's rows have their sequences' scales, each its own. */
+    int rows_differ =
+        s->descale == KGEN_DESCALE_HEAD || kgen__is_8bit(s->q) || s->q == KGEN_DTYPE_F32;
+    if (s->cascade) return fixed + (!phase->bounded ? 28 : rows_differ ? 24 : 0) + 4 * s->softcap;
+    return fixed + (s->q == KGEN_DTYPE_F32 ? 8 : 0); /* as they are rounded */
+}
+
+/* As each wave loads what it multiplies. */
+static loop_share share_by_wave(const kgen_attn_spec *s, const kgen_target *target) {
+    const kgen__attn_isa *isa = kgen__attn_isa_of(target);
+    int32_t wave = target->wave_size, ahead = ahead_of(s, target);
+    int32_t block_bits = isa->keys * kgen__bits_of(s->kv), tile = isa->columns * isa->keys / wave;
+    int queued = kgen__attn_queue_of(s, isa) != 0; /* in LDS */
+    return (loop_share){
+        .k = queued ? 0 : smaller(ahead, s->head_dim * block_bits / 32 / wave),
+        .v = queued ? 0 : smaller(ahead, slice_dims(s, isa) * block_bits / 32 / wave),
+        .q = q_in_lds(s, target) ? 16 : q_registers(s, target), /* 16: being read */
+        .scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0,
+        .ids = kgen__is_small_page(s->page) ? 16 : 0,
+        .fixed = fixed_by_wave(s, target),
+        .tile = tile,
+        .mixed = kgen__attn_mixes_conversions(s, target) ? CONVERSIONS : 0,
+    };
+}
+
+/* By way of LDS, as numbers. */
+static void share_by_matrices(loop_share *h, const kgen_attn_spec *s, const kgen_target *target) {
+    const kgen__attn_isa *isa = kgen__attn_isa_of(target);
+    h->k = h->v = h->mixed = 0;
+    h->tile = sets_of(s, target).blocks * isa->keys * isa->columns / target->wave_size;
+    h->fixed = 40;
+}
+
+/* On their way to LDS, from it, and turned by permutes, or converted. */
+static void share_by_lines(loop_share *h, const kgen_attn_spec *s, const kgen_target *target) {
+    const isa_costs *costs = &isa_rows[target->isa].costs;
+    const line_costs *c = &costs->lines;
+    int32_t bits = kgen__bits_of(s->kv), whole = costs->whole * h->q;
+    int plain =
+        is_turned(s, kgen__attn_isa_of(target)) && (bits == 16 || converts_lightly(s, target));
+    h->k = on_their_way(s, target, s->head_dim) + c->keys;
+    h->v = on_their_way(s, target, s->v_dim) + (plain ? c->turned : c->values);
+    int fits = whole <= kg_attn_whole_words(bits, s->cascade, h->scales);
+    h->q = fits || costs->whole == 1 ? whole : h->q + 8; /* made whole where they are multiplied */
+    int leans = s->softcap && s->alibi;
+    h->fixed = costs->fixed + c->cascade * s->cascade;
+    h->fixed += target->simds > 2 ? c->more_simds + c->leant * leans : 0;
+    h->fixed += bits == 4 ? c->bits4 : bits == 8 ? c->bits8 : 0;
+    int apart = bits == 4 && s->descale != KGEN_DESCALE_TOKEN;
+    if (apart && s->head_dim + s->v_dim > 128) h->fixed += c->apart;
+    /* Where a row's slope begins, and how it goes on. */
+    if (s->alibi && !leans) h->fixed += (bits == 4 ? 2 : 1) * s->row_tiles;
+    h->fixed += h->scales * c->scale_halves / 2;
+    h->ids *= kgen_attn_phase_of(s->phase)->dense && !s->keep ? 0 : c->ids;
+    h->scales = 0; /* read from LDS, where there were scores */
+}
+
 /* Registers of a lane in the key loop: accumulators, queries, keys and values
  * in flight, and for each row tile its scores, probabilities and running sums. */
 static int32_t registers_needed(const kgen_attn_spec *s, const kgen_target *target) {
-    const kgen__attn_isa *isa = kgen__attn_isa_of(target);
-    const isa_costs *costs = &isa_rows[target->isa].costs;
-    int32_t wave = target->wave_size, bits = kgen__bits_of(s->kv);
-    int32_t tile = isa->columns * isa->keys / wave, acc = acc_registers(s, target);
-    int32_t ahead = ahead_of(s, target);
-    int32_t k = smaller(ahead, s->head_dim * isa->keys * bits / 32 / wave);
-    int32_t v = smaller(ahead, slice_dims(s, isa) * isa->keys * bits / 32 / wave);
-    int32_t q = q_in_lds(s, target) ? 16 : q_registers(s, target); /* 16: being read */
+    kgen__attn_way way = kgen__attn_way_of(s, kgen__attn_isa_of(target));
+    loop_share h = share_by_wave(s, target);
+    if (way == KGEN__BY_MATRICES) share_by_matrices(&h, s, target);
+    if (way == KGEN__BY_LINES) share_by_lines(&h, s, target);
     int32_t facts = 4 + !!s->alibi + s->spans; /* of a column: maximum, sum, scale, position */
-    int32_t scales = s->descale == KGEN_DESCALE_TOKEN ? 2 * tile : 0;
-    int32_t ids = kgen__is_small_page(s->page) ? 16 : 0; /* page numbers, one a token */
-    int32_t mixed = kgen__attn_mixes_conversions(s, target) ? CONVERSIONS : 0;
-    int32_t fixed = costs->fixed;
-    /* What of a group and its sequences waits for the end of a segment; measured. */
-    int32_t wide = s->head_dim >= 256 && bits == 16 && target->isa == KGEN_ISA_RDNA3;
-    if (wide && s->cascade && !kgen_attn_phase_of(s->phase)->bounded) fixed += 40;
-    /* A group's rows have their sequences' scales, each its own; measured, as the others are. */
-    int rows_differ =
-        s->descale == KGEN_DESCALE_HEAD || kgen__is_8bit(s->q) || s->q == KGEN_DTYPE_F32;
-    if (wave == 64 && s->keep && kgen_attn_phase_of(s->phase)->tree && s->head_dim > 128)
-        fixed += 40;
-    if (wave == 64 && s->cascade) {
-        fixed += !kgen_attn_phase_of(s->phase)->bounded ? 28 : rows_differ ? 24 : 0;
-        fixed += 4 * s->softcap;
-    } else if (wave == 64 && s->q == KGEN_DTYPE_F32) {
-        fixed += 8; /* as they are rounded */
-    }
-    if (kgen__attn_queue_of(s, isa)) k = 0, v = 0, fixed -= 8; /* in LDS */
-    if (kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES) {
-        k = 0, v = 0, mixed = 0; /* in LDS, as numbers */
-        tile = sets_of(s, target).blocks * isa->keys * isa->columns / wave;
-        fixed = 40;
-    }
-    if (kgen__attn_way_of(s, isa) == KGEN__BY_LINES) {
-        const line_costs *c = &costs->lines;
-        /* On their way to LDS, from it, and turned by permutes, or converted. */
-        int plain = is_turned(s, isa) && (bits == 16 || converts_lightly(s, target));
-        k = on_their_way(s, target, s->head_dim) + c->keys;
-        v = on_their_way(s, target, s->v_dim) + (plain ? c->turned : c->values);
-        int leans = s->softcap && s->alibi;
-        fixed = costs->fixed + c->cascade * s->cascade;
-        fixed += target->simds > 2 ? c->more_simds + c->leant * leans : 0;
-        fixed += bits == 4 ? c->bits4 : bits == 8 ? c->bits8 : 0;
-        int apart = bits == 4 && s->descale != KGEN_DESCALE_TOKEN;
-        if (apart && s->head_dim + s->v_dim > 128) fixed += c->apart;
-        int32_t whole = costs->whole * q;
-        int fits = whole <= kg_attn_whole_words(bits, s->cascade, scales);
-        q = fits || costs->whole == 1 ? whole : q + 8; /* made whole where they are multiplied */
-        /* Where a row's slope begins, and how it goes on. */
-        if (s->alibi && !leans) fixed += (bits == 4 ? 2 : 1) * s->row_tiles;
-        fixed += scales * c->scale_halves / 2;
-        ids *= kgen_attn_phase_of(s->phase)->dense && !s->keep ? 0 : c->ids;
-        scales = 0; /* read from LDS, where there were scores */
-    }
-    return acc + k + v + q + scales + ids + fixed +
-           s->row_tiles * (tile + tile / 2 + facts * costs->held + mixed);
+    int32_t held = facts * isa_rows[target->isa].costs.held;
+    return acc_registers(s, target) + h.k + h.v + h.q + h.scales + h.ids + h.fixed +
+           s->row_tiles * (h.tile + h.tile / 2 + held + h.mixed);
 }
 
 /* The second 256 registers of CDNA hold accumulators only, which pass through

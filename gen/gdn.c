@@ -1,23 +1,22 @@
-/* Family gdn: Gated DeltaNet and KDA decode, from the in-projection to the
- * gated norm, at five fuse levels. */
+/* Family gdn: Gated DeltaNet and KDA decode, from the in-projection to the gated norm, at five fuse
+ * levels. Its table of parameters, what it refuses, and what a launch must know; files beside it
+ * say what a kernel needs (gdn_needs.c) and fill tuning keys (gdn_suit.c by the size of the
+ * problem, then gdn_fill.c). */
 #include "gdn.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "family.h"
+#include "gdn_keys.h"
+#include "gdn_needs.h"
 #include "templates/kg/gdn/gdn_shape.h"
 
 /* --- the parameter table ------------------------------------------------ */
 
 static const int32_t head_dims[] = {64, 96, 128, 192, 256};
-static const int32_t powers[] = {1, 2, 4, 8};
+static const int32_t block_counts[] = {1, 2, 4, KGEN__GDN_MOST_BLOCKS};
 static const int32_t lane_counts[] = {1, 2, 4, 8, 16, 32};
-static const int32_t element_counts[] = {8, 12, 16, 24, 32, 48, 64, 96, 128};
-enum {
-    POWERS = sizeof powers / sizeof powers[0],
-    ELEMENT_COUNTS = sizeof element_counts / sizeof element_counts[0],
-};
 
 static const kgen_domain domain_NONE = RANGE(0, 0, 0);
 static const kgen_domain domain_HEADS = RANGE(1, 256, 1);
@@ -26,10 +25,10 @@ static const kgen_domain domain_HEAD = LIST(head_dims);
 static const kgen_domain domain_WIDTH = RANGE(2, 5, 1);
 static const kgen_domain domain_TOKENS = RANGE(1, 16, 1);
 static const kgen_domain domain_RING = RANGE(0, 16, 1);
-static const kgen_domain domain_BLOCKS = LIST(powers);
+static const kgen_domain domain_BLOCKS = LIST(block_counts);
 static const kgen_domain domain_WAVES = RANGE(1, 16, 1);
 static const kgen_domain domain_LANES = LIST(lane_counts);
-static const kgen_domain domain_ELEMENTS = LIST(element_counts);
+static const kgen_domain domain_ELEMENTS = LIST(kgen__gdn_element_counts);
 static const kgen_domain domain_OCC = RANGE(1, 32, 1);
 
 static const kgen_symbol symbols_none[] = {NO_SYMBOL};
@@ -51,8 +50,8 @@ SYMBOLS(o_dtype, VALUE("auto", 0), NAMED("bf16", DTYPE_BF16), NAMED("fp16", DTYP
 SYMBOLS(state_layout, NAMED("vk", STATE_VK), NAMED("kv", STATE_KV));
 SYMBOLS(conv_layout, NAMED("sd", CONV_SD), NAMED("ds", CONV_DS));
 SYMBOLS(map, VALUE("grouped", 0), VALUE("tiled", 1));
-enum { BATCH_AUTO, FEW, MANY };
-SYMBOLS(batch, VALUE("auto", BATCH_AUTO), VALUE("few", FEW), VALUE("many", MANY));
+SYMBOLS(batch, VALUE("auto", KGEN__GDN_BATCH_AUTO), VALUE("few", KGEN__GDN_BATCH_FEW),
+        VALUE("many", KGEN__GDN_BATCH_MANY));
 SYMBOLS(act, VALUE("silu", 1), VALUE("none", 0));
 SYMBOLS(gate, NAMED("gdn", GATE_GDN), NAMED("kda", GATE_KDA), NAMED("kda_bound", GATE_KDA_BOUND));
 SYMBOLS(out_gate, VALUE("silu", 0), VALUE("sigmoid", 1));
@@ -75,21 +74,9 @@ static const kgen_param params[] = {
 /* clang-format on */
 enum { PARAMS = sizeof params / sizeof params[0] };
 
-/* --- levels ------------------------------------------------------------- */
+/* --- which level reads what ------------------------------------------------ */
 
 enum { CONV = KGEN__GDN_CONV, STEP = KGEN__GDN_RECURRENCE, NORM = KGEN__GDN_NORM };
-
-static const int32_t level_parts[] = {
-    [KGEN_FUSE_A] = STEP,        [KGEN_FUSE_B] = STEP | NORM,        [KGEN_FUSE_C] = CONV,
-    [KGEN_FUSE_D] = CONV | STEP, [KGEN_FUSE_E] = CONV | STEP | NORM,
-};
-
-int32_t kgen__gdn_parts(const kgen_gdn_spec *spec) { return level_parts[spec->fuse]; }
-
-int64_t kgen__gdn_channels(const kgen_gdn_spec *s) {
-    if (s->channels) return s->channels;
-    return kg_gdn_channels(s->k_heads, s->k_dim, s->v_heads, s->v_dim);
-}
 
 /* Parameters that only some parts read: elsewhere they keep their default. */
 static const struct {
@@ -241,12 +228,6 @@ static kgen_status check_replay(const kgen_gdn_spec *s, kgen_error *err) {
     return KGEN_OK;
 }
 
-/* A lane's share of one head's state (see tile_of). */
-static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err);
-static kgen_status check_lds(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err);
-static kgen_status check_registers(const kgen_gdn_spec *s, const kgen_target *target,
-                                   kgen_error *err);
-
 static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, kgen_error *err) {
     const kgen_gdn_spec *s = &spec->gdn;
     KGEN_TRY(check_parts(spec, err));
@@ -261,302 +242,16 @@ static kgen_status applicable(const kgen_spec *spec, const kgen_target *target, 
     REQUIRE(!(kgen__gdn_parts(s) & NORM) || s->v_blocks <= 1,
             "vb=%d: fuse=%s norms a head in one workgroup", s->v_blocks, level_of(s));
     if (!target) return KGEN_OK;
-    KGEN_TRY(check_tile(s, target, err));
-    KGEN_TRY(check_lds(s, target, err));
-    return check_registers(s, target, err);
-}
-
-/* --- tile --------------------------------------------------------------- */
-
-/* Of a head's state, `long_side` elements are contiguous (K in vk, V in kv) and
- * LANES lanes share them, 16 bytes each. In vk the waves share the rows (V), in
- * kv the columns (V): the sum over K stays inside a wave in both. */
-typedef struct tile {
-    int32_t vec;     /* elements of 16 bytes */
-    int32_t v;       /* values of a workgroup */
-    int32_t wave_v;  /* least values a wave takes at once */
-    int32_t wave_el; /* elements a lane holds of those */
-} tile;
-
-static tile tile_of(const kgen_gdn_spec *s, const kgen_target *target) {
-    tile t = {.vec = 16 / kgen_dtype_size((kgen_dtype)s->state), .v = s->v_dim / s->v_blocks};
-    t.wave_v = s->state_layout == KGEN_STATE_VK ? target->wave_size / s->lanes : s->lanes * t.vec;
-    t.wave_el = t.wave_v * s->k_dim / target->wave_size;
-    return t;
-}
-
-/* Of a head, by the spec itself. */
-static int is_cut(const kgen_gdn_spec *s) {
-    return (kgen__gdn_parts(s) & STEP) && s->v_blocks && s->waves && s->lanes && s->elements;
-}
-
-static kgen_status check_tile(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err) {
-    if (!is_cut(s)) return KGEN_OK;
-    tile t = tile_of(s, target);
-    int32_t at_once = s->waves * target->wave_size * s->elements / s->k_dim;
-    REQUIRE(s->state_layout != KGEN_STATE_VK || s->k_dim % (s->lanes * t.vec) == 0,
-            "lanes=%d: 16 bytes each %s a row of dk=%d", s->lanes,
-            s->lanes * t.vec > s->k_dim ? "exceed" : "do not divide", s->k_dim);
-    REQUIRE(s->state_layout == KGEN_STATE_VK || s->k_dim * s->lanes % target->wave_size == 0,
-            "lanes=%d: %d rows at once do not divide dk=%d", s->lanes, target->wave_size / s->lanes,
-            s->k_dim);
-    REQUIRE(t.wave_el <= s->elements && s->elements % t.wave_el == 0,
-            "el=%d: lanes=%d gives a lane %d elements at least", s->elements, s->lanes, t.wave_el);
-    REQUIRE(at_once <= t.v && t.v % at_once == 0,
-            "waves=%d: with el=%d they take %d values at once, the workgroup has %d", s->waves,
-            s->elements, at_once, t.v);
-    int32_t turns = t.v / at_once;
-    REQUIRE(turns == 1 || turns % 2 == 0,
-            "waves=%d: with el=%d they take %d turns, which come in pairs", s->waves, s->elements,
-            turns);
-    return KGEN_OK;
-}
-
-/* --- LDS ---------------------------------------------------------------- */
-
-static int32_t lds_bytes(const kgen_gdn_spec *s, const kgen_target *target, int32_t v_blocks) {
-    int32_t parts = kgen__gdn_parts(s), tree = s->tree ? s->tokens : 0;
-    int32_t decays = s->gate == KGEN_GATE_GDN ? 1 : s->k_dim;
-    int32_t floats = parts & STEP
-                         ? kg_gdn_step_floats(s->tokens, s->k_dim, s->v_dim, v_blocks,
-                                              (parts & NORM) != 0, decays, s->ring)
-                         : kg_gdn_unpack_floats(tree, larger(1, s->waves) * target->wave_size);
-    return floats * (int32_t)sizeof(float);
-}
-
-/* The fewest workgroups of a head whose tokens fit into LDS; normed heads stay
- * whole. */
-static int32_t least_blocks(const kgen_gdn_spec *s, const kgen_target *target) {
-    int32_t blocks = 1, most = kgen__gdn_parts(s) & NORM ? 1 : powers[POWERS - 1];
-    while (blocks < most && lds_bytes(s, target, blocks) > target->lds_bytes) blocks *= 2;
-    return blocks;
-}
-
-static kgen_status check_lds(const kgen_gdn_spec *s, const kgen_target *target, kgen_error *err) {
-    int32_t blocks = s->v_blocks ? s->v_blocks : least_blocks(s, target);
-    int32_t bytes = lds_bytes(s, target, blocks);
-    REQUIRE(bytes <= target->lds_bytes, "t=%d: a workgroup stages %d bytes in LDS, %s has %d",
-            s->tokens, bytes, target->name, target->lds_bytes);
-    return KGEN_OK;
+    KGEN_TRY(kgen__gdn_tile_fits(s, target, err));
+    KGEN_TRY(kgen__gdn_lds_fits(s, target, err));
+    return kgen__gdn_registers_fit(s, target, err);
 }
 
 /* --- defaults ----------------------------------------------------------- */
 
-/* How a head of 128 x 128 is cut, and the lanes that a compute unit is to hold
- * at once. Where a workgroup has more than its lanes hold, it goes through the
- * head in turns and loads one turn ahead. Columns: f32, 16-bit state. */
-typedef struct tune_row {
-    int32_t elements[2], waves[2], v_blocks[2], lanes_held[2];
-} tune_row;
-
-/* Heads that are normed stay whole. Many sequences: bytes in flight and short
- * turns count. Few: the time of one head counts, so it is spread wide. The rows
- * of sm_90 are measured (docs/performance.md), the others follow from registers
- * and bytes in flight. */
-/* clang-format off */
-/* [few][norm] */
-#define GDN_CDNA                                                                           \
-    {{{{32, 32}, {4, 4}, {1, 1}, {1024, 1024}}, {{32, 32}, {4, 4}, {1, 1}, {768, 1024}}},  \
-     {{{8, 8}, {4, 4}, {8, 8}, {1024, 1024}}, {{32, 32}, {8, 8}, {1, 1}, {1024, 1024}}}}
-#define GDN_RDNA                                                                           \
-    {{{{32, 32}, {4, 4}, {1, 1}, {512, 512}}, {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},     \
-     {{{16, 16}, {4, 4}, {8, 8}, {512, 512}}, {{32, 32}, {16, 16}, {1, 1}, {512, 512}}}}
-#define GDN_CDNA1 GDN_CDNA
-#define GDN_CDNA2 GDN_CDNA
-#define GDN_CDNA3 GDN_CDNA
-#define GDN_CDNA4 GDN_CDNA
-#define GDN_RDNA2 GDN_RDNA
-#define GDN_RDNA3 GDN_RDNA
-#define GDN_RDNA4 GDN_RDNA
-#define GDN_SM90                                                                           \
-    {{{{16, 32}, {4, 4}, {4, 1}, {768, 512}}, {{32, 32}, {4, 4}, {1, 1}, {512, 512}}},     \
-     {{{16, 32}, {4, 4}, {8, 2}, {1024, 512}}, {{16, 32}, {16, 8}, {1, 1}, {512, 512}}}}
-
-static const tune_row tune_rows[KGEN_ISA_COUNT][2][2] = {
-#define KGEN_ISA(NAME, ...) [KGEN_ISA_##NAME] = GDN_##NAME,
-#include <kgen/targets.def>
-};
-/* clang-format on */
-
 /* auto is x where the level reads the parameter. */
 static int32_t or_x(int32_t dtype, int32_t parts, const kgen_gdn_spec *s) {
     return dtype || !(kgen__gdn_parts(s) & parts) ? dtype : s->x;
-}
-
-/* Above as many, their inputs are most of what a lane holds. */
-enum { FEW_TOKENS = 8 };
-
-/* Lanes of a contiguous row. vk: 16 where they have 16 bytes each. kv: so many
- * that a lane's share of a wave's values is not above what it is to hold. */
-static int32_t choose_lanes(const kgen_gdn_spec *s, const kgen_target *target) {
-    int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state), lanes = 8;
-    if (s->state_layout == KGEN_STATE_VK) {
-        for (lanes = 16; s->k_dim / vec % lanes;) lanes /= 2;
-        return lanes;
-    }
-    int32_t most = target->max_vgprs <= 256 || s->tokens > FEW_TOKENS ? 32 : 64;
-    while (lanes > 1 &&
-           (vec * lanes * s->k_dim / target->wave_size > most || s->v_dim % (vec * lanes)))
-        lanes /= 2;
-    return lanes;
-}
-
-/* The fewest elements a lane can hold: one row (vk), or 16 bytes of each (kv). */
-static int32_t least_elements(const kgen_gdn_spec *s, const kgen_target *target) {
-    int32_t vec = 16 / kgen_dtype_size((kgen_dtype)s->state);
-    return s->state_layout == KGEN_STATE_VK ? s->k_dim / s->lanes
-                                            : vec * s->lanes * s->k_dim / target->wave_size;
-}
-
-/* What a lane holds of a head. */
-typedef struct lane_share {
-    int32_t k, v;  /* of a token's k, and sums */
-    int32_t words; /* of the state as it is loaded */
-    int32_t next;  /* of them, the next turn's */
-    int32_t turns; /* in which a token's inputs are loaded */
-    int32_t taps;  /* registers of the convolution, each turn */
-} lane_share;
-
-static lane_share share_of(const kgen_gdn_spec *s, const kgen_target *target) {
-    int32_t threads = s->waves * target->wave_size, least = least_elements(s, target);
-    int32_t size = kgen_dtype_size((kgen_dtype)s->state);
-    lane_share h = {.k = s->state_layout == KGEN_STATE_VK ? least : least * size / 16};
-    h.v = s->elements / h.k;
-    h.words = s->elements * size / 4;
-    int in_turns = s->v_dim * s->k_dim / s->v_blocks > threads * s->elements;
-    h.next = in_turns ? h.words : 0;
-    h.turns = ceil_div(2 * s->k_dim + s->v_dim / s->v_blocks, KG_GDN_PIECE * threads);
-    h.taps = kgen__gdn_parts(s) & CONV ? 2 * s->conv_width : 0;
-    return h;
-}
-
-/* Registers of a lane: the state, as loaded and as floats, and its next turn; a
- * token's k, q and decays; sums; inputs. */
-static int32_t registers(const kgen_gdn_spec *s, const kgen_target *target) {
-    int32_t several = s->tokens > 1 || s->ring;
-    lane_share h = share_of(s, target);
-    int32_t loaded = (s->state != KGEN_DTYPE_F32 || several) * h.words + h.next;
-    enum { FIXED = 48, ROWS = 24 }; /* addresses, gates, conversions; measured */
-    /* Rows of kv lie too far apart for one address. */
-    int32_t addresses = s->state_layout == KGEN_STATE_KV ? (h.words + h.next) / 2 : 0;
-    return s->elements + loaded + addresses + ((s->gate ? 5 : 2) + (s->ring ? 2 : 0)) * h.k +
-           3 * h.v + h.turns * 2 * (s->tokens + h.taps) + (s->tree ? h.words : 0) + FIXED +
-           (s->tokens > FEW_TOKENS ? ROWS : 0);
-}
-
-/* What a lane holds at once in whatever order: less than compilers were ever seen to find
- * (docs/verification.md). */
-static int32_t least_registers(const kgen_gdn_spec *s, const kgen_target *target) {
-    enum { ADDRESSES = 8 };
-    lane_share h = share_of(s, target);
-    return s->elements + h.next + (s->gate ? 2 : 1) * h.k + h.v + 2 * h.turns * h.taps + ADDRESSES;
-}
-
-/* What comes nearer to the bound the compiler decides. */
-static kgen_status check_registers(const kgen_gdn_spec *s, const kgen_target *target,
-                                   kgen_error *err) {
-    if (!is_cut(s)) return KGEN_OK;
-    int32_t occupancy = larger(s->occupancy, 1), needed = least_registers(s, target);
-    int32_t bytes = lds_bytes(s, target, s->v_blocks);
-    int32_t room = kgen__lane_room(target, s->waves, occupancy, bytes);
-    if (target->isa == KGEN_ISA_CDNA1) room *= 2; /* accumulators take what finds no register */
-    REQUIRE(needed <= room,
-            "el=%d,waves=%d,occ=%d: a lane needs %d registers at least; %s has %d for each",
-            s->elements, s->waves, occupancy, needed, target->name, room);
-    return KGEN_OK;
-}
-
-/* The rows of sm_90 are measured, and its registers fewer than counted. */
-static int is_measured(const kgen_gdn_spec *s, const kgen_target *target) {
-    return target->isa == KGEN_ISA_SM90 && s->tokens == 1 && !s->gate && s->k_dim == 128 &&
-           s->v_dim == 128 && s->state_layout == KGEN_STATE_VK && s->save == KGEN_SAVE_FINAL &&
-           s->index != KGEN_INDEX_BLOCKS && s->index != KGEN_INDEX_SPEC &&
-           s->conv_layout == KGEN_CONV_SD && kgen_dtype_size((kgen_dtype)s->out) == 2;
-}
-
-/* As many workgroups as are wanted and have the registers. */
-static int32_t choose_occupancy(const kgen_gdn_spec *s, const kgen_target *target,
-                                int32_t lanes_held) {
-    int32_t wanted = lanes_held / (s->waves * target->wave_size);
-    int32_t waves = target->vgpr_file / registers(s, target) * target->simds;
-    if (is_measured(s, target)) return larger(1, smaller(32, wanted));
-    return larger(1, smaller(32, smaller(waves / s->waves, wanted)));
-}
-
-/* What is wanted of a head that powers of two cut. */
-static void want_cut(kgen_gdn_spec *s, const kgen_target *target, const tune_row *row) {
-    int narrow = s->state != KGEN_DTYPE_F32;
-    int32_t blocks = s->v_blocks ? s->v_blocks : 1;
-    int32_t whole = s->v_dim / blocks * s->k_dim / target->wave_size; /* of a lane, one wave */
-    if (!s->elements)
-        s->elements = larger(least_elements(s, target), smaller(whole, row->elements[narrow]));
-    if (!s->waves) s->waves = larger(1, smaller(row->waves[narrow], whole / s->elements));
-    if (!s->v_blocks) {
-        int32_t most = larger(row->v_blocks[narrow], least_blocks(s, target));
-        for (s->v_blocks = most; s->v_blocks > larger(1, whole / s->elements / s->waves);)
-            s->v_blocks /= 2;
-    }
-}
-
-/* The first of fewer workgroups, waves and elements than `want` that cuts the
- * head, in at most `most` registers (0: any); what `s` has stays. */
-static int find_cut(kgen_gdn_spec *s, const kgen_gdn_spec *want, const kgen_target *target,
-                    int32_t most) {
-    int32_t least_waves = larger(1, s->waves), least_vb = larger(1, s->v_blocks);
-    kgen_gdn_spec cut = *want;
-    for (; cut.v_blocks >= least_vb; cut.v_blocks /= 2)
-        for (cut.waves = want->waves; cut.waves >= least_waves; cut.waves--)
-            for (size_t i = ELEMENT_COUNTS; i-- > 0;) {
-                cut.elements = element_counts[i];
-                if (cut.elements > want->elements || cut.elements < s->elements) continue;
-                if (check_tile(&cut, target, NULL) != KGEN_OK) continue;
-                if (check_registers(&cut, target, NULL) != KGEN_OK) continue;
-                int32_t each = ceil_div(cut.waves, target->simds); /* waves of a SIMD */
-                int32_t lack = 256 - smaller(256, target->vgpr_file / each);
-                if (most && registers(&cut, target) + lack > most) continue;
-                *s = cut;
-                return 1;
-            }
-    return 0;
-}
-
-/* The head is cut among lanes first, then waves, then workgroups, then turns.
- * Heads of 96 and 192 may need fewer of each than is wanted; many tokens more
- * waves, which share what they load. */
-static void cut_head(kgen_gdn_spec *s, const kgen_target *target, const tune_row *row) {
-    kgen_gdn_spec want = *s, wide;
-    want_cut(&want, target, row);
-    int32_t most_waves = s->waves ? s->waves : 16;
-    for (int32_t most = 256; s->tokens > FEW_TOKENS && most <= 384; most += 32)
-        for (wide = want; wide.waves <= most_waves; wide.waves *= 2)
-            if (find_cut(s, &wide, target, most)) return;
-    if (!find_cut(s, &want, target, 0)) *s = want;
-}
-
-static void tune(kgen_gdn_spec *s, const kgen_target *target) {
-    int narrow = s->state != KGEN_DTYPE_F32, norm = (kgen__gdn_parts(s) & NORM) != 0;
-    const tune_row *row = &tune_rows[target->isa][s->batch == FEW][norm];
-    if (!s->batch) s->batch = MANY;
-    if (!s->lanes) s->lanes = choose_lanes(s, target);
-    cut_head(s, target, row);
-    if (!s->occupancy) s->occupancy = choose_occupancy(s, target, row->lanes_held[narrow]);
-}
-
-/* Up to how many value heads (of all sequences) a compute unit batch=few is the
- * faster: where the table of docs/performance.md has stars. */
-static const int32_t few_heads[2][2][2] = {
-    /* [several tokens][norm][16-bit state] */
-    {{8, 2}, {1, 2}},
-    {{32, 32}, {2, 1}},
-};
-
-static void suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
-    kgen_gdn_spec *s = &spec->gdn;
-    int norm = (kgen__gdn_parts(s) & NORM) != 0;
-    if (s->batch || !problem->batch || !(kgen__gdn_parts(s) & STEP)) return;
-    int64_t heads = (int64_t)problem->batch * s->v_heads;
-    int64_t few = few_heads[s->tokens > 1][norm][s->state != KGEN_DTYPE_F32];
-    s->batch = heads <= few * target->typical_cus ? FEW : MANY;
 }
 
 static void defaults(kgen_spec *spec, const kgen_target *target) {
@@ -567,16 +262,7 @@ static void defaults(kgen_spec *spec, const kgen_target *target) {
     s->ab = or_x(s->ab, STEP, s);
     if (!s->raw_gates) s->dt_bias = or_x(s->dt_bias, STEP, s);
     s->norm = or_x(s->norm, NORM, s);
-    if (kgen__gdn_parts(s) & STEP) {
-        tune(s, target);
-        return;
-    }
-    if (!s->waves) { /* a tree's tokens are staged */
-        s->waves = 256 / target->wave_size;
-        while (s->waves > 1 && check_lds(s, target, NULL) != KGEN_OK) s->waves /= 2;
-    }
-    if (!s->occupancy) s->occupancy = s->tokens > 1 ? 2 : 4;
-    s->v_blocks = s->lanes = s->elements = 0;
+    kgen__gdn_fill_keys(s, target);
 }
 
 /* --- launch shape and name ---------------------------------------------- */
@@ -586,6 +272,11 @@ static int32_t launch_shape(const kgen_spec *spec, const kgen_target *target) {
 }
 
 static int32_t occupancy(const kgen_spec *spec) { return spec->gdn.occupancy; }
+
+int64_t kgen__gdn_channels(const kgen_gdn_spec *s) {
+    if (s->channels) return s->channels;
+    return kg_gdn_channels(s->k_heads, s->k_dim, s->v_heads, s->v_dim);
+}
 
 int64_t kgen__gdn_groups(const kgen_gdn_spec *s, const kgen_target *target) {
     int32_t blocks = kgen__gdn_parts(s) & STEP ? s->v_blocks : 0;
@@ -618,7 +309,7 @@ const kgen__family kgen__family_gdn = {
     .param_count = PARAMS,
     .applicable = applicable,
     .defaults = defaults,
-    .suit = suit,
+    .suit = kgen__gdn_suit,
     .launch_shape = launch_shape,
     .occupancy = occupancy,
     .symbol = symbol,

@@ -103,7 +103,7 @@ expect() {
 clean_tree
 sed -i '/^KGEN_ISA(RDNA4/{h; s/RDNA4/RDNA9/; s/rdna4/rdna9/; x; G}' include/kgen/targets.def
 expect gen/attn_needs.c ATTN_RDNA9
-expect gen/gdn.c GDN_RDNA9
+expect gen/gdn_fill.c GDN_RDNA9
 expect predict/mix.c STORES_RDNA9
 expect predict/listing.c "a new isa has its column of cycles"
 # Every other table keyed by isa is sized and filled from targets.def.
