@@ -301,7 +301,7 @@ kgen__attn_geometry kgen__attn_geometry_of(const kgen_attn_spec *spec, const kge
         .rows = rows,
         .waves = spec->waves,
         .row_blocks = bounded ? kg_attn_row_blocks(spec->group, spec->q_tokens, rows) : 0,
-        .maps = kgen__attn_bringers_of(spec, isa) != 0,
+        .maps = kgen__attn_bringers_of(spec, isa) ? KG_ATTN_MAPS : 0,
         .joins = spec->cascade,
         .part_keys = part_keys_of(spec),
         .block_keys = isa->keys,

@@ -11,7 +11,8 @@ typedef struct kgen__attn_geometry {
     int32_t block_keys; /* of a unit of work, which stands for one block of keys (and one wave) */
     int32_t item_cost;  /* units */
     int32_t part_keys;  /* of each part of an item; 0: as work is cut */
-    int32_t maps;       /* 1: K and V have maps, out of which boxes come */
+    int32_t maps;       /* out of which boxes come, for all */
+    int32_t own_maps;   /* ... for each workgroup */
     int32_t joins;      /* 1: rows have two results, of a prefix and of what follows */
 } kgen__attn_geometry;
 

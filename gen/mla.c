@@ -183,6 +183,7 @@ kgen__attn_geometry kgen__mla_geometry_of(const kgen_mla_spec *s, const kgen_tar
         .waves = 1, /* that have keys of their own */
         .row_blocks = kg_attn_row_blocks(s->heads, s->q_tokens, rows),
         .block_keys = isa->keys,
+        .own_maps = isa->matrices != 0,
         .part_keys = part_keys_of(s),
         .item_cost =
             isa->matrices ? KG_ATTN_STAGED_COST : kg_attn_item_cost(isa->keys, dims, 8 * bytes),

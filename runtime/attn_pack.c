@@ -52,9 +52,10 @@ static workspace layout_workspace(const kgen_kernel *kernel, const kgen__attn_wo
     const kgen__attn_geometry *geometry = &kernel->counts.attn;
     size_t rows = (size_t)(results_of(kernel, work) * geometry->rows), joined = 0;
     size_t sum = 2 * sizeof(float), out = (size_t)work->v_dim * sizeof(float);
+    size_t maps = (size_t)geometry->maps + (size_t)geometry->own_maps * kernel->config.grid;
     if (geometry->joins) joined = 2 * (size_t)(work->tokens * work->kv_heads * work->group);
     workspace w;
-    w.sums = KGEN__HEAD_BYTES + (geometry->maps ? KG_ATTN_MAPS_BYTES : 0);
+    w.sums = aligned(KGEN__HEAD_BYTES + maps * KG_ATTN_MAP_BYTES);
     w.outs = w.sums + aligned(rows * sum);
     w.joined_sums = w.outs + (joined ? aligned(rows * out) : rows * out);
     w.joined_outs = w.joined_sums + (joined ? aligned(joined * sum) : 0);

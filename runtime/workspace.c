@@ -20,11 +20,10 @@ kgen_status kgen_workspace_init(kgen_context *ctx, void *memory, size_t bytes, k
     return ctx->api->fill(ctx->device, memory, KG_WORKSPACE_BYTE, KGEN__HEAD_BYTES, stream, err);
 }
 
-/* Launches leave their ticket, and what boxes come from. */
+/* Launches leave their ticket. */
 static int changes(size_t byte) {
-    size_t owner = offsetof(struct kg_workspace, owner), map = offsetof(struct kg_workspace, map);
-    return (byte >= owner && byte < owner + sizeof(unsigned)) ||
-           (byte >= map && byte < map + sizeof((struct kg_workspace *)0)->map);
+    size_t owner = offsetof(struct kg_workspace, owner);
+    return byte >= owner && byte < owner + sizeof(unsigned);
 }
 
 /* All else is as it was prepared. */

@@ -15,8 +15,8 @@ struct kg_attn_args {
     const float *k_descale, *v_descale, *out_scale;
     const float *alibi, *sinks; /* [Hq] */
     float *partial_out;         /* [2 * workgroups][rows][Dv] */
-    /* [2 * workgroups][rows][2]: maximum, sum. Before it the maps of K, V and Q, where they
-     * come in boxes (kg/attn/bringers_nvidia.h). */
+    /* [2 * workgroups][rows][2]: maximum, sum. Before it what comes in boxes has its
+     * maps (kg/attn/pool.h). */
     float *partial_ml;
     struct kg_workspace *workspace; /* counters [S][Hkv][row blocks] */
     long long q_token, q_head, out_token, out_head;

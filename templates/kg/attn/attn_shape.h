@@ -170,7 +170,9 @@ KG_SHAPE int kg_attn_at_once(int pieces, int wave, int keys) {
  * lies what a wave knows of its work. Matrices begin at multiples of KG_ATTN_SWIZZLE bytes. */
 enum { KG_ATTN_PARK_BYTES = 192, KG_ATTN_SWIZZLE = 1024 };
 /* Of eight waves with rows: a third group brings their sets (kg/attn/bringers_nvidia.h). */
-enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 576, KG_ATTN_MAPS_BYTES = 384 };
+enum { KG_ATTN_BRINGERS = 4, KG_ATTN_GATE_BYTES = 576 };
+/* What says what boxes come from: K, V and Q, for all workgroups. */
+enum { KG_ATTN_MAP_BYTES = 128, KG_ATTN_MAPS = 3 };
 /* Segments that it has found and others go through. */
 enum { KG_ATTN_FOUND = 4 };
 

@@ -23,9 +23,6 @@ struct cache_t {
     int token_bytes, head;
     bool weighed; // values
 };
-KG_DEV const u8 *map_of(args_t a, int number) {
-    return (const u8 *)a.partial_ml - KG_ATTN_MAPS_BYTES + number * MAP_BYTES;
-}
 KG_DEV cache_t cache_of(args_t a, const head_t &h, int number) {
     if (number == 0) return {h.k, map_of(a, 0), h.k_page, h.k_token, h.index, false};
     return {h.v, map_of(a, 1), h.v_page, h.v_token, h.index, true};
@@ -55,13 +52,11 @@ constexpr int MAPS = BOXES_Q ? 3 : 2;
 KG_DEV void write_maps(args_t a, gates_t *gates, u8 *lds, int wave) {
     if (wave >= MAPS) return;
     if (wave == 0)
-        write_map((u8 *)map_of(a, 0), lds,
-                  pool_of(a, a.k, a.k_page, a.k_head, a.k_token, K_PIECES * 16));
+        write_map(map_of(a, 0), lds, pool_of(a, a.k, a.k_page, a.k_head, a.k_token, K_PIECES * 16));
     if (wave == 1)
-        write_map((u8 *)map_of(a, 1), lds + MAP_BYTES,
+        write_map(map_of(a, 1), lds + MAP_BYTES,
                   pool_of(a, a.v, a.v_page, a.v_head, a.v_token, V_PIECES * 16));
-    if (BOXES_Q && wave == 2)
-        write_map((u8 *)map_of(a, 2), lds + 2 * MAP_BYTES, pool_of_queries(a));
+    if (BOXES_Q && wave == 2) write_map(map_of(a, 2), lds + 2 * MAP_BYTES, pool_of_queries(a));
     gate_arrive_wave(&gates->maps);
 }
 KG_DEV void await_maps(args_t a, const gates_t *gates) {

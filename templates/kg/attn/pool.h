@@ -14,8 +14,15 @@ struct pool_t {
     int page, heads, pages;                // rows of a page, 16 or a multiple; how many there are
     int box_rows = BOX_ROWS, box_heads = 1;
 };
-constexpr int MAP_BYTES = 128; // of what says so to a box
+constexpr int MAP_BYTES = KG_ATTN_MAP_BYTES; // of what says so to a box
 static_assert(sizeof(pool_t) <= MAP_BYTES, "room for it on the cpu device");
+
+// Maps lie before the partial sums. One that all write is waited for where each segment reads it
+// again, so of latent rows each workgroup has one.
+KG_DEV u8 *map_of(args_t a, u32 number) {
+    u32 behind = STAGED ? opaque(group_id()) + 1 : KG_ATTN_MAPS - number; // no place is kept
+    return (u8 *)a.partial_ml - behind * MAP_BYTES;
+}
 
 // What rows see of the block at `start`.
 enum rows_seen_t { SEEN_NONE = 0, SEEN_PART = 1, SEEN_ALL = 2 };

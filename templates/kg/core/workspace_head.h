@@ -2,12 +2,11 @@
  * same number, another one where the layout is another. Plain C. */
 #pragma once
 
-enum { KG_WORKSPACE_BYTE = 0x4b };
+enum { KG_WORKSPACE_BYTE = 0x4c };
 
 struct kg_workspace {
     unsigned broken; /* cleared by a launch that finds the workspace unfit */
     unsigned owner;  /* ticket of the launch that came last */
     unsigned unused[30];
-    unsigned char map[128]; /* of the pool, where a kernel brings boxes (kg/attn/boxes_nvidia.h) */
     unsigned long long arrived[1 << 18]; /* a counter for each work item */
 };

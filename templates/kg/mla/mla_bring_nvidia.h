@@ -27,6 +27,14 @@ KG_DEV void meet_others(bool first) {
 KG_DEV void say(int what, int wave) { say_at<2 * WAVE>(4 + what * 4 + wave); }
 KG_DEV void hear(int what, int wave) { meet_at<2 * WAVE>(4 + what * 4 + wave); }
 KG_DEV void meet_group(int group) { meet_at<4 * WAVE>(12 + group); }
+// The first's products of scores are on their way, and the second's go behind them: each multiplies
+// while the other has a softmax.
+KG_DEV void take_turn(int group) {
+    if (group == 0)
+        say_at<8 * WAVE>(14);
+    else
+        meet_at<8 * WAVE>(14);
+}
 
 // --- sets ---------------------------------------------------------------------------------
 
@@ -121,18 +129,19 @@ KG_DEV void prepare_stage(args_t a, u8 *lds) {
     pool_t pool = {(const u8 *)a.k,     page_bytes, a.k_token, a.k_token,
                    HEAD_DIM * KV_BYTES, page,       1,         a.last_page + 1};
     u8 *aside = lds + LDS_STAGE + STAGE.queries;
-    if (wave_id() == ALL_WAVES - 1) write_map(a.workspace->map, aside, pool);
+    if (wave_id() == ALL_WAVES - 1) write_map(map_of(a, 0), aside, pool);
 }
 // Who brings boxes of a segment, once the workgroup has met.
 KG_DEV void read_map_of(args_t a) {
-    if (BOXED && is_elected()) read_map(a.workspace->map);
+    if (BOXED && is_elected()) read_map(map_of(a, 0));
 }
 
 // Matrices [first, end) of the wave's block of a set, which begins at `start`.
 static_assert(BOX_ROWS == TOK, "a box has a block's rows of a matrix");
 KG_DEV void bring_boxes(u8 *set, gate_t *there, int first, int end, const bringer_t &b,
-                        const keys_t &keys, int start, rows_seen_t seen, const u8 *map) {
+                        const keys_t &keys, int start, rows_seen_t seen, args_t a) {
     if (!is_elected()) return;
+    const u8 *map = map_of(a, 0);
     i32 page = page_of_box(keys, b.page, seen);
     int row = slot_of(keys, start, start);
     set += first * MATRIX_OF_SET + b.part * (TOK * 128);
@@ -161,14 +170,14 @@ KG_DEV void copy_rows(u8 *set, gate_t *there, const bringer_t &b, const head_t &
 
 // If there is one. The page of the one behind it is asked for first.
 KG_DEV void bring_set(u8 *set, gate_t *there, bringer_t &b, const head_t &h, const keys_t &keys,
-                      const u8 *map) {
+                      args_t a) {
     if (b.block >= b.end) return;
     bringer_t now = b;
     go_on(b, keys);
     int start = block_start(keys, now.block + now.part);
     rows_seen_t seen = seen_of(keys, start);
     if (BOXED && seen != SEEN_PART)
-        bring_boxes(set, there, 0, ROW_MATRICES, now, keys, start, seen, map);
+        bring_boxes(set, there, 0, ROW_MATRICES, now, keys, start, seen, a);
     else
         copy_rows(set, there, now, h, keys);
 }

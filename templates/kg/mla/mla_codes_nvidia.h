@@ -285,7 +285,7 @@ KG_DEV void take_right(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_t
 
 KG_DEV pairs_t pairs_of(const segment_t &g, u8 *lds, int wave) {
     int first = INVARIANT ? g.block / SET_BLOCKS_OF * SET_BLOCKS_OF : g.block, part = wave % 4;
-    return pairs_t{lds + LDS_STAGE, nullptr, part, wave / 4, {first, g.block_end, part, 0}};
+    return pairs_t{lds + LDS_STAGE, part, wave / 4, {first, g.block_end, part, 0}};
 }
 
 // By one of the groups. Sums stay where a lane has more registers: nothing that waits for rows

@@ -256,8 +256,8 @@ KG_DEV void start_segment(bringer_t &next, args_t a, const segment_t &g, const h
     } else {
         next.page = page_of_lane(keys, next);
         read_map_of(a);
-        KG_LOOP for (int n = 0; n < SLOTS; n++) bring_set(
-            stage + SETS_AT + n * SET_BYTES, said.there + n, next, head, keys, a.workspace->map);
+        KG_LOOP for (int n = 0; n < SLOTS; n++)
+            bring_set(stage + SETS_AT + n * SET_BYTES, said.there + n, next, head, keys, a);
     }
     barrier();
 }
@@ -292,7 +292,7 @@ KG_DEV void attend(column_t &m, column_t &l, weighed_t &o, args_t a, const segme
         if (any_risen(said)) scale_weighed(o, said);
         weigh(o, set, p, group, part);
         barrier(); // and have been read, with their set
-        if (group != 0) bring_set(set, said.there + slot, next, head, keys, a.workspace->map);
+        if (group != 0) bring_set(set, said.there + slot, next, head, keys, a);
         slot = slot + 1 == SLOTS ? 0 : slot + 1;
         time += slot == 0;
     }

@@ -48,12 +48,12 @@ KG_DEV void copy_half(u8 *set, half_t half, u64 row_of_lane, int part) {
 
 // The wave's part of the next set, if there is one.
 KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const head_t &h,
-                       const keys_t &keys, const u8 *map) {
+                       const keys_t &keys, args_t a) {
     if (b.block >= b.end) return;
     int start = block_start(keys, b.block + b.part);
     rows_seen_t seen = seen_of(keys, start);
     if (BOXED && seen != SEEN_PART) {
-        bring_boxes(set, there, half.first, half.end, b, keys, start, seen, map);
+        bring_boxes(set, there, half.first, half.end, b, keys, start, seen, a);
     } else {
         copy_half(set, half, lane_row(b, h, keys), b.part);
         gate_arrive_copied(there);
@@ -64,7 +64,6 @@ KG_DEV void bring_half(u8 *set, gate_t *there, bringer_t &b, half_t half, const 
 // What a group knows of a segment.
 struct pairs_t {
     u8 *stage;
-    const u8 *map;
     int part, group;
     bringer_t next;
 };
@@ -73,10 +72,10 @@ KG_DEV u8 *set_at(const pairs_t &w, int slot) { return set_of(w.stage, slot); }
 KG_DEV gate_t *there_of(const said_t &said, int slot, int half) {
     return said.there + 2 * slot + half;
 }
-KG_DEV void bring_next(pairs_t &w, const said_t &said, int slot, const head_t &h,
+KG_DEV void bring_next(pairs_t &w, args_t a, const said_t &said, int slot, const head_t &h,
                        const keys_t &keys) {
     bring_half(set_at(w, slot), there_of(said, slot, w.group), w.next, half_of(w.group), h, keys,
-               w.map);
+               a);
 }
 
 KG_DEV void ask_for_queries(const pairs_t &w, args_t a, const segment_t &g, int wave) {
@@ -105,7 +104,7 @@ KG_DEV void start_pairs(pairs_t &w, args_t a, const segment_t &g, head_t &head, 
     barrier();
     w.next.page = page_of_lane(keys, w.next);
     read_map_of(a);
-    KG_LOOP for (int slot = 0; slot < 2; slot++) bring_next(w, said, slot, head, keys);
+    KG_LOOP for (int slot = 0; slot < 2; slot++) bring_next(w, a, said, slot, head, keys);
     put_all_queries(w, a, g, head, said, wave);
 }
 
@@ -188,13 +187,15 @@ KG_DEV void hear_tops(column_t &m, column_t &l, acc_t (&o)[T][N], const pairs_t 
 // --- the way through a segment ---------------------------------------------------------
 
 // Scores of the group's own set, in two steps, as its halves come.
-template <int T, int N>
+template <int WHOSE, int T, int N>
 KG_DEV void score_own_set(acc_t (&s)[T][N], const pairs_t &w, const said_t &said, u32 time,
                           bool exists) {
+    if constexpr (WHOSE == 1) take_turn(1);
     KG_UNROLL for (int half = 0; half < 2; half++) {
-        await_there(there_of(said, w.group, half), time, exists);
-        if (exists) score_half(s, half_of(half), set_at(w, w.group), w.stage);
+        await_there(there_of(said, WHOSE, half), time, exists);
+        if (exists) score_half(s, half_of(half), set_at(w, WHOSE), w.stage);
     }
+    if constexpr (WHOSE == 0) take_turn(0);
     products_done<0>();
     settle(s);
 }
@@ -225,13 +226,13 @@ KG_DEV void take_first(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_t
     acc_t dots[T][SET_BLOCKS_OF];
     weights_t p;
     float alpha[T];
-    score_own_set(dots, w, said, at.time, true);
+    score_own_set<0>(dots, w, said, at.time, true);
     if (weigh_scores(p, alpha, m, l, dots, w, a, head, keys, said, at.block, at))
         scale_rows(o, alpha);
     weigh_half(o, p, set_at(w, 0), 0);
     weighed(o, p);
     meet_group(0); // the set's half has been read
-    bring_next(w, said, 0, head, keys);
+    bring_next(w, a, said, 0, head, keys);
     hear(1, w.part);
     if (at.block + SET_BLOCKS_OF < at.end) {
         hear_weights(p, w);
@@ -240,7 +241,7 @@ KG_DEV void take_first(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_t
         weighed(o, p);
     }
     meet_group(0);
-    bring_next(w, said, 1, head, keys);
+    bring_next(w, a, said, 1, head, keys);
 }
 
 // Its own set may not be there.
@@ -252,7 +253,7 @@ KG_DEV void take_second(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_
     weights_t p, theirs;
     float alpha[T];
     int mine = at.block + SET_BLOCKS_OF;
-    score_own_set(dots, w, said, at.time, mine < at.end);
+    score_own_set<1>(dots, w, said, at.time, mine < at.end);
     hear(0, w.part);
     hear_weights(theirs, w);
     hear_tops(m, l, o, w, said);
@@ -260,14 +261,14 @@ KG_DEV void take_second(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_
     bool risen = weigh_scores(p, alpha, m, l, dots, w, a, head, keys, said, mine, at);
     weighed(o, theirs);
     meet_group(1);
-    bring_next(w, said, 0, head, keys);
+    bring_next(w, a, said, 0, head, keys);
     if (risen) scale_rows(o, alpha);
     if (mine < at.end) {
         weigh_half(o, p, set_at(w, 1), 1);
         weighed(o, p);
     }
     meet_group(1);
-    bring_next(w, said, 1, head, keys);
+    bring_next(w, a, said, 1, head, keys);
 }
 
 template <int T>
@@ -276,7 +277,7 @@ KG_DEV void attend_pairs(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], args_
                          u8 *stage, int wave) {
     if (is_empty(g)) return;
     int first = INVARIANT ? g.block / SET_BLOCKS_OF * SET_BLOCKS_OF : g.block;
-    pairs_t w = {stage, a.workspace->map, wave % 4, wave / 4, {first, g.block_end, wave % 4, 0}};
+    pairs_t w = {stage, wave % 4, wave / 4, {first, g.block_end, wave % 4, 0}};
     u32 time = 0;
     start_pairs(w, a, g, head, keys, said, wave);
     KG_LOOP for (int block = first; block < g.block_end;
