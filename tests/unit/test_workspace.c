@@ -240,9 +240,9 @@ static void test_check(void **state) {
     DO(look(&r));
     r.head->arrived[77] ^= 1;
     assert_int_equal(look(&r), KGEN_E_ARG);
-    assert_non_null(strstr(did.text, "workspace: byte 744 is 77: not prepared"));
+    assert_non_null(strstr(did.text, "workspace: byte 872 is 74: not prepared"));
     assert_int_equal(kgen_workspace_check(r.ctx, r.head, 4096, NULL, &did), KGEN_E_ARG);
-    assert_string_equal(did.text, "workspace: 4096 bytes, 2097280 needed");
+    assert_string_equal(did.text, "workspace: 4096 bytes, 2097408 needed");
     assert_int_equal(kgen_workspace_check(r.ctx, NULL, 1 << 22, NULL, &did), KGEN_E_ARG);
     assert_string_equal(did.text, "workspace: no memory");
     unmake(&r);

@@ -42,7 +42,7 @@ KG_SHAPE int kg_attn_merge_blocks(int rows, int v_dim, int keys, int row_bytes) 
 }
 
 /* Where workgroups merge what they had together: the shortest part, in keys, and how many such make
- * it worth while. Codes take longer to become numbers. Measured on sm_90. */
+ * it worth while, unless rows are 64. Codes take longer to become numbers. Measured on sm_90. */
 enum { KG_ATTN_LEAST_TOGETHER = 256 };
 KG_SHAPE int kg_attn_many_together(int kv_bits) { return kv_bits == 8 ? 24 : 40; }
 

@@ -57,7 +57,7 @@ KG_DEV u32 least_part(args_t a, u32 total) {
     if constexpr (BY_WAVE) root = fmin(root, item * (1 / GATHERED));
     if constexpr (MERGE_TOGETHER && !CLUSTER) {
         float most = fmin((float)a.workgroups * each, item * (1.0f / LEAST_TOGETHER)); // parts
-        if (most >= (float)MANY_TOGETHER) return LEAST_TOGETHER;
+        if (PAIRED || most >= (float)MANY_TOGETHER) return LEAST_TOGETHER;
     }
     u32 least = (u32)uniform((int)root);
     return least > LEAST_PART ? least : LEAST_PART;
