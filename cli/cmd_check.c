@@ -148,19 +148,20 @@ static void take_any(kgen_spec *spec, const kgen_target *target, kgen__rng *rng)
     }
 }
 
-/* Who prepares for a size of problem has another kernel, which must be as right at any size, and so
- * must one whose keys are set by hand: a third of the cases have one of each. On a GPU the gate
- * may refuse what is asked for by hand. */
-static kgen_status choose_kernel(kgen__case *c, const kgen_target *target, kgen_error *err) {
+/* Who prepares for a size of problem has another kernel, which must be as right at any size: half
+ * of the cases have one of these. And so must one whose keys are set by hand: of random specs a
+ * third has such. On a GPU the gate may refuse those. */
+static kgen_status choose_kernel(kgen__case *c, int is_random, const kgen_target *target,
+                                 kgen_error *err) {
     enum { STREAM = 2000 };
     kgen__rng rng;
     kgen__rng_seed(&rng, c->seed, STREAM);
-    uint64_t which = kgen__rng_next(&rng) % 3;
-    if (!which) return KGEN_OK;
+    uint64_t draw = kgen__rng_next(&rng);
     if (kgen_spec_validate(&c->spec, target, NULL) != KGEN_OK) return KGEN_OK; /* run_case says */
-    if (which == 1 || target->vendor != KGEN_VENDOR_CPU)
+    if (is_random && target->vendor == KGEN_VENDOR_CPU && draw / 2 % 3 == 0)
+        take_any(&c->spec, target, &rng);
+    else if (draw % 2 == 0)
         return take_variant(&c->spec, target, &rng, err);
-    take_any(&c->spec, target, &rng);
     return KGEN_OK;
 }
 
@@ -169,10 +170,11 @@ static kgen_status collect(case_list *cases, const settings *set, const kgen_tar
     for (size_t i = 0; i < count; i++) KGEN_TRY(add_case(cases, lines[i], err));
     if (set->model) KGEN_TRY(add_model(cases, set, target, err));
     if (set->cases) KGEN_TRY(add_file(cases, set->cases, err));
+    size_t given = cases->count;
     if (set->samples) KGEN_TRY(add_samples(cases, set, target, err));
     for (size_t i = 0; i < cases->count; i++) {
         if (!cases->list[i].seed) cases->list[i].seed = set->seed + i;
-        KGEN_TRY(choose_kernel(&cases->list[i], target, err));
+        KGEN_TRY(choose_kernel(&cases->list[i], i >= given, target, err));
     }
     return KGEN_OK;
 }

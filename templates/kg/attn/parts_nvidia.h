@@ -5,9 +5,6 @@
 
 namespace kg {
 
-// Of one row a wave, registers hold as many parts.
-constexpr bool MERGES_MANY = BY_ROWS && ROWS > ALL_WAVES;
-
 KG_DEV void merge_parts(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                         float amiss, u8 *lds) {
     if constexpr (MERGES_SLICES)

@@ -172,16 +172,17 @@ KG_DEV void merge_rows(args_t a, const segment_t &g, cut_t cut, share_t share, i
     if (late_lane() == 0) KG_UNROLL for (int r = 0; r < R; r++) store_merged(a, g, at[r], total[r]);
 }
 
-// Whose parts come by way of LDS.
-constexpr bool BY_ROWS = BY_MATRICES || STAGED_MATRICES || KEY_QUEUE != 0;
+// Whose parts come by way of LDS: of one row a wave registers hold as many. By turns of all waves,
+// none of which has rows of another block.
+constexpr bool MERGES_MANY = (BY_MATRICES || STAGED_MATRICES || KEY_QUEUE != 0) &&
+                             ROWS > ALL_WAVES &&ROWS % (MANY_ROWS * ALL_WAVES) == 0;
 
 // lds: where keys lay. BY_MATRICES: as far as a wave has more than one row; the last row by itself,
 // of which more parts are on their way.
 KG_DEV void merge_many_rows(args_t a, const segment_t &g, cut_t cut, share_t share, int wave,
                             float amiss, u8 *lds) {
     constexpr int LAST = STAGED_MATRICES ? 0 : ALL_WAVES;
-    static_assert(!BY_ROWS || ROWS % (MANY_ROWS * ALL_WAVES) == 0, "no row of another block");
-    static_assert(!BY_ROWS || ALL_WAVES * part_bytes<MANY_ROWS>() <= PARTS_BYTES, "one part");
+    static_assert(!MERGES_MANY || ALL_WAVES * part_bytes<MANY_ROWS>() <= PARTS_BYTES, "one part");
     int row = wave;
     lds = place_of_wave<MANY_ROWS>(lds, wave);
     KG_LOOP for (; row < ROWS && row_exists(g, row + LAST); row += MANY_ROWS * ALL_WAVES)
