@@ -187,6 +187,13 @@ static int is_short_of_registers(const kgen_mla_spec *s) {
            (kgen__mla_has_codes(s) && verify && s->window && small_page);
 }
 
+/* Where memory could bring rows into LDS and does not: operands of products twice as deep. Found by
+ * the compiler. */
+static int32_t registers_of_staged(const kgen_mla_spec *s, const kgen__mla_isa *isa) {
+    if (!isa->direct) return 0;
+    return (s->latent > 512 ? 24 : 0) + (scales_queries(s) && s->rows ? 8 : 0);
+}
+
 /* Registers of a lane: accumulators, its part of the queries, its pieces of the next
  * block. */
 static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *target) {
@@ -207,7 +214,7 @@ static int32_t registers_needed(const kgen_mla_spec *s, const kgen_target *targe
     int32_t row = s->rows ? kg_mla_row_bytes(s->latent, s->rope) : kgen__mla_width_of(s) * bytes;
     int32_t pieces = ceil_div(isa->keys * row / 4, s->waves * wave);
     if (s->rows) pieces += ceil_div(pieces, 4); /* a scale each */
-    return acc + q + pieces + isa->fixed + soft;
+    return acc + q + pieces + isa->fixed + soft + registers_of_staged(s, isa);
 }
 
 static int32_t registers_allowed(const kgen_mla_spec *s, const kgen_target *target) {
