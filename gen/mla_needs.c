@@ -187,11 +187,12 @@ static int is_short_of_registers(const kgen_mla_spec *s) {
            (kgen__mla_has_codes(s) && verify && s->window && small_page);
 }
 
-/* Where memory could bring rows into LDS and does not: operands of products twice as deep. Found by
- * the compiler. */
+/* Of CDNA, where rows come by way of registers: wide ones, and on gfx950 operands of products twice
+ * as deep. Found by the compiler. */
 static int32_t registers_of_staged(const kgen_mla_spec *s, const kgen__mla_isa *isa) {
-    if (!isa->direct) return 0;
-    return (s->latent > 512 ? 24 : 0) + (scales_queries(s) && s->rows ? 8 : 0);
+    enum { WIDE = 512, CDNA_KEYS = 32 };
+    if (isa->keys < CDNA_KEYS) return 0;
+    return (s->latent > WIDE ? 24 : 0) + (isa->direct && scales_queries(s) && s->rows ? 8 : 0);
 }
 
 /* Registers of a lane: accumulators, its part of the queries, its pieces of the next

@@ -25,10 +25,11 @@ constexpr int ROW_BLOCKS = kg_attn_row_blocks(GROUP, Q_TOKENS, ROWS);
 constexpr bool STAGED_MATRICES = STAGED && IS_SM90;
 constexpr bool STAGED_ROWS = STAGED && !STAGED_MATRICES;
 
-// CDNA: rows of groups, kept keys, and edges on both sides that differ by sequence leave the key
-// loop no scalars.
+// CDNA: rows of groups, kept keys, edges on both sides that differ by sequence, and spans beside
+// gates of 8-bit outputs leave the key loop no scalars.
 constexpr bool BOTH_EDGES = CAUSAL == CAUSAL_SEQ && !SEES_START;
-constexpr bool PARKS_SEGMENT = WAVE == 64 && (CASCADE || KEEP != 0 || BOTH_EDGES);
+constexpr bool PARKS_SEGMENT =
+    WAVE == 64 && (CASCADE || KEEP != 0 || BOTH_EDGES || (SPANS != 0 && GATE != 0 && OUT_8BIT));
 
 // A condition that waits is a pair of scalars, a number half of that.
 template <bool> struct flag_of {
