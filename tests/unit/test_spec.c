@@ -842,6 +842,21 @@ static void test_mla_lds_by_hand(void **state) {
     assert_int_equal(resolved("mla:l=640,r=128", "gfx942").mla.waves, 4);
     assert_int_equal(resolved("mla:l=640,r=128", "gfx950").mla.waves, 8);
     assert_int_equal(resolved("mla:h=128", "gfx942").mla.waves, 8);
+    /* Rows that come by way of registers, wide ones and those of two scales, leave fewer. */
+    assert_int_equal(resolved("mla:h=128,sparse=1,page=1,l=640", "gfx950").mla.row_tiles, 1);
+    assert_int_equal(resolved("mla:h=128,sparse=1,page=1", "gfx950").mla.row_tiles, 4);
+    assert_int_equal(resolved("mla:h=128,sparse=1,page=1,kv=fp16,rows=fp8", "gfx950").mla.row_tiles,
+                     2);
+}
+
+/* Four waves of four row tiles meet in more LDS than CDNA3 has. */
+static void test_attn_lds_by_hand(void **state) {
+    (void)state;
+    static const refused_row rows[] = {
+        {"attn:phase=prefill,q=fp16,kv=fp16,d=512,g=48,page=1,waves=1,mt=4,vs=4,occ=4",
+         "mt=4,vs=4,waves=1: a workgroup has 83472 bytes of LDS; gfx942 has 65536"}};
+    check_target_refuses(rows, 1, "gfx942");
+    resolved(rows[0][0], "gfx950");
 }
 
 /* More registers than a lane can have by far are refused before a compiler starts; the same
@@ -1307,6 +1322,7 @@ int main(void) {
         cmocka_unit_test(test_mla_tuning_by_hand),
         cmocka_unit_test(test_indexer_tuning_by_hand),
         cmocka_unit_test(test_mla_lds_by_hand),
+        cmocka_unit_test(test_attn_lds_by_hand),
         cmocka_unit_test(test_mla_registers_by_hand),
         cmocka_unit_test(test_registers_by_hand),
         cmocka_unit_test(test_gdn_tuning_by_hand),
