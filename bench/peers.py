@@ -1,6 +1,5 @@
 """Loads other projects' kernels from .peers/ (see docs/bench.md) without installing their packages."""
 import os
-import pathlib
 import sys
 import types
 
@@ -8,7 +7,9 @@ import torch
 import triton
 import triton.language as tl
 
-PEERS = pathlib.Path(__file__).resolve().parent.parent / ".peers"
+from places import ROOT
+
+PEERS = ROOT / ".peers"
 
 
 class Missing(RuntimeError):

@@ -14,7 +14,8 @@ import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from places import ROOT
+
 SALT = "kgen"  # of the names inside an SVG
 WIDTH, HEIGHT, DPI = 10, 6, 150
 

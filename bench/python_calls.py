@@ -15,7 +15,9 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import places
+from places import ROOT
+
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release").resolve()
 os.environ["KGEN_DEVICE"] = "cpu:cdna3"
 sys.path[:0] = [str(BUILD / "python"), str(ROOT / "bench")]
@@ -24,7 +26,6 @@ import torch  # noqa: E402
 
 import kgen  # noqa: E402
 import kgen_ctypes  # noqa: E402
-import places  # noqa: E402
 from kgen.dropin import aiter, attention, vllm  # noqa: E402
 
 LINE = "attn:phase=decode,d=128,g=4,page=16,layout=nhd"

@@ -15,7 +15,8 @@ import re
 import sys
 import types
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from places import ROOT
+
 PEERS = ROOT / ".peers/aiter/ops/triton"
 ATTENTION = "_triton_kernels/attention/unified_attention.py"
 ATTENTION_HOST = "attention/unified_attention.py"

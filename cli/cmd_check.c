@@ -137,9 +137,8 @@ static void take_any(kgen_spec *spec, const kgen_target *target, kgen__rng *rng)
         kgen__prune why;
         for (int i = 0; i < kgen_param_count(spec->family); i++) {
             const kgen_param *param = kgen_param_at(spec->family, i);
-            int numbers = param->domain->step || param->domain->list_count;
-            int open = param->role == KGEN_ROLE_TUNE && !kgen_param_get(spec, param);
-            if (open && numbers && kgen__rng_next(rng) & 1)
+            int open = kgen__space_searches(param) && !kgen_param_get(spec, param);
+            if (open && kgen__rng_next(rng) & 1)
                 kgen_param_set(&drawn, param, draw_value(param->domain, rng));
         }
         if (!kgen__space_allows(&resolved, &why, &drawn, target)) continue;

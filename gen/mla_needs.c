@@ -6,14 +6,14 @@
 #include "templates/kg/mla/mla_shape.h"
 
 /* clang-format off */
-#define MLA_CDNA1 {16, 32, 4, 150, 0, 2, 0, 0, 0}
-#define MLA_CDNA2 {16, 32, 8, 136, 24, 2, 0, 0, 0}
-#define MLA_CDNA3 {16, 32, 8, 136, 24, 2, 0, 0, 1}
-#define MLA_CDNA4 {16, 32, 8, 136, 24, 2, 0, 56, 1}
-#define MLA_RDNA2 {16, 16, 8, 150, 0, 8, 0, 0, 0}
-#define MLA_RDNA3 {16, 16, 8, 136, 7, 8, 0, 0, 0}
-#define MLA_RDNA4 {16, 16, 8, 120, 0, 8, 0, 0, 0}
-#define MLA_SM90  {8,  16, 8, 60,  8, 8, 1, 0, 1}
+#define MLA_CDNA1 {16, 32, 4, 150, 24, 0, 2, 0, 0, 0}
+#define MLA_CDNA2 {16, 32, 8, 136, 24, 24, 2, 0, 0, 0}
+#define MLA_CDNA3 {16, 32, 8, 136, 24, 24, 2, 0, 0, 1}
+#define MLA_CDNA4 {16, 32, 8, 136, 24, 24, 2, 0, 56, 1}
+#define MLA_RDNA2 {16, 16, 8, 150, 0, 0, 8, 0, 0, 0}
+#define MLA_RDNA3 {16, 16, 8, 136, 0, 7, 8, 0, 0, 0}
+#define MLA_RDNA4 {16, 16, 8, 120, 0, 0, 8, 0, 0, 0}
+#define MLA_SM90  {8,  16, 8, 60,  0, 8, 8, 1, 0, 1}
 /* clang-format on */
 
 static const kgen__mla_isa isa_rows[KGEN_ISA_COUNT] = {
@@ -187,12 +187,12 @@ static int is_short_of_registers(const kgen_mla_spec *s) {
            (kgen__mla_has_codes(s) && verify && s->window && small_page);
 }
 
-/* Of CDNA, where rows come by way of registers: wide ones, and on gfx950 operands of products twice
- * as deep. Found by the compiler. */
+/* Where rows come by way of registers: of wide ones, and where they need not, of operands of
+ * products twice as deep. Found by the compiler. */
 static int32_t registers_of_staged(const kgen_mla_spec *s, const kgen__mla_isa *isa) {
-    enum { WIDE = 512, CDNA_KEYS = 32 };
-    if (isa->keys < CDNA_KEYS) return 0;
-    return (s->latent > WIDE ? 24 : 0) + (isa->direct && scales_queries(s) && s->rows ? 8 : 0);
+    enum { WIDE = 512 };
+    int deep = isa->direct && scales_queries(s) && s->rows;
+    return (s->latent > WIDE ? isa->wide : 0) + (deep ? 8 : 0);
 }
 
 /* Registers of a lane: accumulators, its part of the queries, its pieces of the next

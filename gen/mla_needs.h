@@ -11,6 +11,7 @@ typedef struct kgen__mla_isa {
     int32_t keys;    /* of a block */
     int32_t waves;
     int32_t fixed;    /* registers of addresses, conversions, operands */
+    int32_t wide;     /* of rows of more than 512 columns, beside them */
     int32_t soft;     /* of conversions in integer arithmetic, beside them */
     int32_t soft_mt;  /* most row tiles with conversions in integer arithmetic, whose
                          constants fill the scalars */

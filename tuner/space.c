@@ -30,7 +30,7 @@ typedef struct axis {
 } axis;
 
 /* A key of words alone is a preset of the others (gdn's batch): the family's. */
-static int is_searched(const kgen_param *param) {
+int kgen__space_searches(const kgen_param *param) {
     return param->role == KGEN_ROLE_TUNE && (param->domain->step || param->domain->list_count);
 }
 
@@ -38,7 +38,7 @@ static int keys_of(const kgen_param **keys, kgen_family_id family) {
     int count = 0;
     for (int i = 0; i < kgen_param_count(family) && count < KGEN__SPACE_KEYS; i++) {
         const kgen_param *param = kgen_param_at(family, i);
-        if (is_searched(param)) keys[count++] = param;
+        if (kgen__space_searches(param)) keys[count++] = param;
     }
     return count;
 }

@@ -4,6 +4,7 @@
 #define KGEN_TUNER_SPACE_H
 
 #include <kgen/kgen.h>
+#include <kgen/params.h>
 
 enum { KGEN__SPACE_KEYS = 8 };
 
@@ -39,6 +40,8 @@ typedef struct kgen__space {
  * *out: kgen__space_free. */
 kgen_status kgen__space_make(kgen__space *out, const kgen_spec *spec, const kgen_problem *problem,
                              const kgen_target *target, kgen_error *err);
+/* Whether the parameter is a key of the search. */
+int kgen__space_searches(const kgen_param *param);
 /* Whether it may choose the spec, *resolved; else *why not. */
 int kgen__space_allows(kgen_spec *resolved, kgen__prune *why, const kgen_spec *spec,
                        const kgen_target *target);
