@@ -291,6 +291,14 @@ static kgen_status spilled(const kgen_resources *r, const kgen_target *target, i
                      kgen_target_lane_registers(target, waves), shared);
 }
 
+/* A spill of a few registers that found others (of accumulators, or a lane's for scalars) is a move
+ * each way, and no memory. */
+static int is_within_budget(const kgen_resources *r) {
+    enum { MOST_MOVED = 8 };
+    int32_t moved = at_least(0, r->vgpr_spills) + at_least(0, r->sgpr_spills);
+    return r->scratch_bytes <= 0 && (!moved || (!r->scratch_bytes && moved <= MOST_MOVED));
+}
+
 kgen_status kgen__gate(const kgen_resources *r, const kgen_target *target, int32_t workgroup_size,
                        int32_t groups, int allow_spills, kgen_error *err) {
     int32_t most = target->unit_lds_bytes - target->group_lds_bytes;
@@ -300,8 +308,7 @@ kgen_status kgen__gate(const kgen_resources *r, const kgen_target *target, int32
     if (r->workgroup_size >= 0 && r->workgroup_size < workgroup_size)
         return kgen_fail(err, KGEN_E_BUDGET, "compiled for workgroups of %d lanes; needs %d",
                          r->workgroup_size, workgroup_size);
-    if (allow_spills || (r->scratch_bytes <= 0 && r->vgpr_spills <= 0 && r->sgpr_spills <= 0))
-        return KGEN_OK;
+    if (allow_spills || is_within_budget(r)) return KGEN_OK;
     return spilled(r, target, workgroup_size, groups, err);
 }
 

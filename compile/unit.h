@@ -49,7 +49,8 @@ kgen_status kgen__inspect(kgen_resources *out, const kgen_target *target, const 
 /* KGEN_E_COMPILE unless it is a code object of this AMD target. */
 kgen_status kgen__amd_object_check(const kgen__elf *elf, const kgen_target *target,
                                    kgen_error *err);
-/* KGEN_E_BUDGET for what the target cannot launch, and for spills and scratch. groups: that a
+/* KGEN_E_BUDGET for what the target cannot launch, for scratch, and for more than 8 registers that
+ * spilled into others. groups: that a
  * compute unit is to hold at once, which bounds registers; 0: unknown. */
 kgen_status kgen__gate(const kgen_resources *resources, const kgen_target *target,
                        int32_t workgroup_size, int32_t groups, int allow_spills, kgen_error *err);

@@ -147,8 +147,16 @@ static int tune_small(kgen_attn_spec *s, const kgen_target *target) {
     return 1;
 }
 
+/* As many waves as there are registers for. */
+static int tune_own(kgen_attn_spec *s, const kgen_target *target) {
+    int32_t tiles = kgen__attn_own_tiles(s, kgen__attn_isa_of(target));
+    if (!tiles || s->waves || s->row_tiles || s->v_split || s->occupancy) return 0;
+    s->waves = 8, s->row_tiles = tiles, s->v_split = 1, s->occupancy = 1;
+    return 1;
+}
+
 void kgen__attn_fill_keys(kgen_attn_spec *s, const kgen_target *target) {
-    if (tune_lines(s, target) || tune_small(s, target)) return;
+    if (tune_lines(s, target) || tune_own(s, target) || tune_small(s, target)) return;
     kgen_attn_spec best = best_candidate(s, target), wide = *s;
     wide.waves = waves_of_window(s, target);
     if (wide.waves) {

@@ -178,6 +178,21 @@ int32_t kgen__attn_queued_tiles(const kgen_attn_spec *s, const kgen__attn_isa *i
     int fits = suits_queue(s, isa) && s->head_dim <= WIDE && kgen__attn_v_dim_of(s) <= WIDE;
     return fits && rows >= LEAST && rows <= MOST ? ceil_div(rows, isa->columns) : 0;
 }
+/* The same, of keys as they come from memory: codes with a scale a token, of which as matrices all
+ * waves wait for all conversions, in registers that nothing else takes: tried on some hundred
+ * specs. */
+int32_t kgen__attn_own_tiles(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
+    enum { LEAST = 17, MOST = 32, WIDE = 128 };
+    const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
+    int32_t rows = s->group * s->q_tokens;
+    int codes = kgen__bits_of(s->kv) <= 8 && s->descale == KGEN_DESCALE_TOKEN;
+    int plain = phase->bounded && !phase->tree && !s->cascade && !s->invariant && !s->spans;
+    int spare = !s->alibi && !kgen__is_small_page(s->page) && s->q != KGEN_DTYPE_F32 &&
+                s->kv != KGEN_DTYPE_E4M3FNUZ;
+    int narrow = s->head_dim <= WIDE && kgen__attn_v_dim_of(s) <= WIDE;
+    int fits = isa->by == KGEN__BY_MATRICES && codes && plain && spare && narrow;
+    return fits && rows >= LEAST && rows <= MOST ? ceil_div(rows, isa->columns) : 0;
+}
 static int32_t key_groups_of(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     return kg_attn_key_groups(s->waves, kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES,
                               kgen_attn_phase_of(s->phase)->bounded);

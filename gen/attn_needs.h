@@ -53,6 +53,8 @@ int32_t kgen__attn_bringers_of(const kgen_attn_spec *s, const kgen__attn_isa *is
 int32_t kgen__attn_queue_of(const kgen_attn_spec *s, const kgen__attn_isa *isa);
 /* Row tiles of a KV head whose rows each wave has all of, with a queue; 0: not so. */
 int32_t kgen__attn_queued_tiles(const kgen_attn_spec *s, const kgen__attn_isa *isa);
+/* The same, without one. */
+int32_t kgen__attn_own_tiles(const kgen_attn_spec *s, const kgen__attn_isa *isa);
 /* 1: queries lie in LDS, since there are no registers for them. */
 int kgen__attn_yields_q(const kgen_attn_spec *s, const kgen__attn_isa *isa);
 /* Query rows of a row block. */

@@ -22,12 +22,17 @@ enum { FEW_PAIRS = 16, UNITS_IDLE = 112, ONE_EACH = 132, TWO_EACH = 199 };
 enum { TWO_OF_EACH = 2 * ONE_EACH, THREE_OF_EACH = 3 * ONE_EACH, FOUR_OF_EACH = 4 * ONE_EACH };
 enum { SHORT = 512 };  /* window, which has a rule of its own (attn_fill.c) */
 enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
-/* Codes of up to 32 rows, and what more waves of a unit than else have registers for: twelve over
+enum { LONG = 4096 };  /* keys that floats with scales of tokens have rather than a cluster */
+/* Codes of up to 32 rows, those with scales of tokens, integers of these, which have registers for
+ * clusters, and what more waves of a unit than else have registers for: twelve over
  * 16 bits, over codes sixteen, in two workgroups or in four as well, of two row tiles twelve. What
  * no row says of these is as of others, as matrices and not. */
-enum { QUEUED = 2, LEAN = 3, LEANEST = 4, TWO_TILES = 5 };
+enum { QUEUED = 2, LEAN = 3, LEANEST = 4, TWO_TILES = 5, OWN_KEYS = 6, OWN_SHARED = 7 };
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
+    /* each wave converts keys of its own, of all rows */
+    {8, OWN_KEYS, 16, {ONE_EACH + 1, ANY}, {1, ANY}, 1, ANY, 8, 4, 1, 1},
+    {8, OWN_KEYS, 16, {1, ONE_EACH}, {LONG, ANY}, 1, ANY, 8, 4, 1, 1},
     /* eight waves that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
@@ -243,6 +248,18 @@ static const cluster_row cluster_rows[] = {
     {8, QUEUED, 128, {17, 32}, {67, 72}, ANY_KEYS, 4, 4, 1, 2, 3},
     {8, QUEUED, 128, {17, 32}, {17, 103}, ANY_KEYS, 0, 0, 0, 0, 0},
 
+    {8, OWN_SHARED, 128, {17, 32}, {1, 7}, 1024, 4, 2, 1, 2, 16},
+    {4, OWN_SHARED, 128, {17, 32}, {1, 7}, ANY_KEYS, 8, 4, 1, 1, 16},
+    {8, OWN_SHARED, 128, {17, 32}, {1, 7}, 12288, 8, 4, 1, 1, 8},
+    {8, OWN_SHARED, 128, {17, 32}, {8, 15}, 8192, 8, 4, 1, 1, 8},
+    {8, OWN_SHARED, 128, {17, 32}, {16, 16}, 8192, 8, 4, 1, 1, 6},
+    {8, OWN_SHARED, 128, {17, 32}, {17, 30}, 8192, 8, 4, 1, 1, 4},
+    {8, OWN_SHARED, 128, {17, 32}, {31, 39}, 8192, 8, 4, 1, 1, 3},
+    {8, OWN_SHARED, 128, {17, 32}, {40, 47}, ANY_KEYS, 8, 4, 1, 1, 2},
+    {8, OWN_SHARED, 128, {17, 32}, {48, 56}, 8192, 8, 4, 1, 1, 2},
+    {8, OWN_SHARED, 128, {17, 32}, {57, 66}, ANY_KEYS, 8, 4, 1, 1, 2},
+    {8, OWN_SHARED, 128, {17, 32}, {8, 128}, ANY_KEYS, 8, 4, 1, 1, 0},
+
     {8, 1, 128, {1, 128}, {1, 2}, ANY_KEYS, 4, 2, 1, 2, 16},
     {8, 1, 128, {1, 128}, {3, 8}, 8192, 4, 2, 1, 2, 16},
     {8, 1, 128, {1, 128}, {9, 16}, 6144, 4, 2, 1, 2, 8},
@@ -276,8 +293,10 @@ static const cluster_row cluster_rows[] = {
 static int64_t pairs_of(const kgen_problem *p) { return (int64_t)p->batch * p->heads; }
 
 /* As what a way goes where no row says anything of it; -1: nothing else. */
-static const int32_t else_as[] = {
-    -1, -1, [QUEUED] = 1, [LEAN] = 0, [LEANEST] = LEAN, [TWO_TILES] = 0};
+/* clang-format off */
+static const int32_t else_as[] = {-1, -1, [QUEUED] = 1, [LEAN] = 0, [LEANEST] = LEAN,
+                                  [TWO_TILES] = 0, [OWN_KEYS] = 1, [OWN_SHARED] = OWN_KEYS};
+/* clang-format on */
 
 /* Whether a row of the rule is of what goes some way. */
 static int goes_as(int32_t of_row, int32_t lds) {
@@ -285,9 +304,17 @@ static int goes_as(int32_t of_row, int32_t lds) {
     return lds == of_row;
 }
 
+/* As many as there are, where a row says the most. */
+static int32_t tiles_of(int32_t of_row, const kgen_attn_spec *s, const kgen__attn_isa *isa) {
+    enum { MOST_TILES = 4 };
+    int32_t queued = kgen__attn_queued_tiles(s, isa);
+    if (of_row != MOST_TILES) return of_row;
+    return queued ? queued : kgen__attn_own_tiles(s, isa);
+}
+
 static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const kgen__attn_isa *isa,
                         int lds, int bits) {
-    enum { MATRIX_ROWS = 64, MOST_TILES = 4 }; /* of a row block; queued: as many as there are */
+    enum { MATRIX_ROWS = 64 }; /* of a row block */
     int64_t rows = (int64_t)s->group * s->q_tokens;
     int64_t blocks = lds ? (rows + MATRIX_ROWS - 1) / MATRIX_ROWS : 1;
     int64_t pairs = pairs_of(p);
@@ -304,7 +331,7 @@ static int suit_cluster(kgen_attn_spec *s, const kgen_problem *p, const kgen__at
         if (!kgen__fits_context(r->context, p->context)) continue;
         if (!r->waves) return 0;
         s->waves = r->waves;
-        s->row_tiles = r->row_tiles == MOST_TILES ? kgen__attn_queued_tiles(s, isa) : r->row_tiles;
+        s->row_tiles = tiles_of(r->row_tiles, s, isa);
         s->v_split = r->v_split;
         s->occupancy = r->occupancy;
         s->cluster = r->cluster;
@@ -366,6 +393,13 @@ static int leanness(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     return crowded ? LEAN : LEANEST;
 }
 
+/* Of many rows. */
+static int way_of_rows(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
+    if (kgen__attn_queued_tiles(s, isa)) return QUEUED;
+    if (!kgen__attn_own_tiles(s, isa)) return 1;
+    return kgen__attn_is_integer(s->kv) ? OWN_SHARED : OWN_KEYS;
+}
+
 void kgen__attn_suit(kgen_spec *spec, const kgen_problem *problem, const kgen_target *target) {
     kgen_attn_spec *s = &spec->attn;
     const kgen__attn_isa *isa = kgen__attn_isa_of(target);
@@ -378,16 +412,17 @@ void kgen__attn_suit(kgen_spec *spec, const kgen_problem *problem, const kgen_ta
     kgen_problem seen = *problem;
     if (most > 0) seen.context = seen.context ? smaller(seen.context, most) : most;
     int lds = kgen__attn_has_many_rows(s, isa), bits = kgen__bits_of(s->kv);
-    if (lds && kgen__attn_queued_tiles(s, isa)) lds = QUEUED;
-    if (!lds) lds = leanness(s, isa);
-    if (suit_cluster(s, &seen, isa, lds, bits) || s->head_dim > 128 || s->v_dim > 128) return;
+    lds = lds ? way_of_rows(s, isa) : leanness(s, isa);
+    int alone = lds == OWN_KEYS && seen.context >= LONG;
+    if (!alone && suit_cluster(s, &seen, isa, lds, bits)) return;
+    if (s->head_dim > 128 || s->v_dim > 128) return;
     if (!seen.context) seen.context = USUAL;
     for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
         const size_row *f = &size_rows[i];
         int fits = f->bits == bits || (f->lds >= LEAN && bits < 8);
         if (!fits || !goes_as(f->lds, lds) || !is_of_size(f, s, &seen)) continue;
         s->waves = f->waves;
-        s->row_tiles = f->row_tiles;
+        s->row_tiles = tiles_of(f->row_tiles, s, isa);
         s->v_split = f->v_split;
         s->occupancy = f->occupancy;
         return;

@@ -658,6 +658,32 @@ static void test_gate(void **state) {
     free(o.code);
 }
 
+/* What spilled into other registers, with no byte of memory. */
+static void test_gate_of_moves(void **state) {
+    (void)state;
+    static const struct {
+        int32_t vgprs, sgprs, scratch;
+        kgen_status status;
+    } rows[] = {
+        {0, 0, 0, KGEN_OK},        {4, 4, 0, KGEN_OK},         {8, 0, 0, KGEN_OK},
+        {0, 8, 0, KGEN_OK},        {9, 0, 0, KGEN_E_BUDGET},   {0, 9, 0, KGEN_E_BUDGET},
+        {5, 4, 0, KGEN_E_BUDGET},  {1, 0, 4, KGEN_E_BUDGET},   {0, 0, 4, KGEN_E_BUDGET},
+        {1, 0, -1, KGEN_E_BUDGET}, {-1, -1, 4, KGEN_E_BUDGET}, {-1, -1, 0, KGEN_OK},
+        {-1, -1, -1, KGEN_OK},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        kgen_resources r;
+        kgen_error err;
+        memset(&r, 0xff, sizeof r);
+        r.lds_bytes = 0;
+        r.vgpr_spills = rows[i].vgprs;
+        r.sgpr_spills = rows[i].sgprs;
+        r.scratch_bytes = rows[i].scratch;
+        assert_int_equal(kgen__gate(&r, target_of("gfx942"), 64, 0, 0, &err), rows[i].status);
+        assert_int_equal(kgen__gate(&r, target_of("gfx942"), 64, 0, 1, &err), KGEN_OK);
+    }
+}
+
 /* Accumulators in AGPRs, and LDS: what occupancy is made of. */
 #define MATRIX                                                                         \
     "typedef float f16v __attribute__((ext_vector_type(16)));\n"                       \
@@ -1158,6 +1184,7 @@ int main(void) {
         cmocka_unit_test(test_memory_limit),
         cmocka_unit_test(test_odd_hosts),
         cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_gate_of_moves),
         cmocka_unit_test(test_occupancy),
         cmocka_unit_test(test_occupancy_by_lds),
         cmocka_unit_test(test_wrong_object),

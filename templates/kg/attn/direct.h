@@ -29,6 +29,19 @@ KG_DEV int start_after(const keys_t &keys, int block, int start, int steps, int 
     return block_start(keys, smaller(block + steps, end - 1));
 }
 
+// What probabilities give with values of nothing but the excess, of each row tile.
+typedef acc_t excess_t[EXCEEDS ? ROW_TILES : 1][1];
+KG_DEV void weigh_excess(excess_t &sum, const u32 (&p)[P_WORDS], int t) {
+    constexpr u32 values[4] = {EXCESS, EXCESS, EXCESS, EXCESS};
+    if constexpr (EXCEEDS) mma_pv(sum[t][0], values, p);
+}
+KG_DEV void take_excess(values_t &o, const excess_t &sum) {
+    if constexpr (EXCEEDS)
+        KG_UNROLL for (int i = 0; i < ROW_TILES * O_TILES; i++)
+            KG_UNROLL for (int r = 0; r < O_REGS; r++) o[i / O_TILES][i % O_TILES][r] -=
+            sum[i / O_TILES][0][r];
+}
+
 // The wave's blocks of one segment.
 KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a, const segment_t &g,
                    const role_t &role, head_t &head, const keys_t &keys, const u8 *lds) {
@@ -46,6 +59,8 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a,
     load_k(k, head, keys, ids, block_start(keys, block), 0, K_AHEAD);
     split_q(q);
     if constexpr (SPLITS_LATE) scale_q(head, q);
+    key_excess(q, lds);
+    excess_t excess = {};
     KG_LOOP for (; block < end; block += by) {
         int start = block_start(keys, block);
         v_tile_t v;
@@ -69,16 +84,18 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a,
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
             float s[S_REGS];
             finish_scores(s, dots[t], head, t, start, keys, scale);
-            raise_maximum(m, l, o, t, s);
+            raise_maximum(m, l, o, t, s, excess[EXCEEDS ? t : 0]);
             scores_to_p(m, l, t, s);
             scale_p(s, scale);
             pack_p(p[t], s);
+            weigh_excess(excess, p[t], t);
         }
         weigh_values(o, v, p, head, keys, ids, start, role.v);
         if constexpr (SETTLES_BEHIND) settle_ids(far_ids, keys);
         ids = next_ids;
         next_ids = far_ids;
     }
+    take_excess(o, excess);
 }
 
 } // namespace kg

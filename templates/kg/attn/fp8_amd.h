@@ -21,6 +21,12 @@ KG_DEV u32 add_f16(u32 a, u32 b) {
     return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2_t, a) + __builtin_bit_cast(f16x2_t, b));
 }
 
+// Of gfx1250 alone an instruction.
+KG_DEV u32 add_bf16(u32 a, u32 b) {
+    return __builtin_bit_cast(u32,
+                              __builtin_bit_cast(bf16x2_t, a) + __builtin_bit_cast(bf16x2_t, b));
+}
+
 // Four 8-bit floats to two words of COMPUTE pairs.
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) {
     // From a copy, so that the four loaded together may lie anywhere.

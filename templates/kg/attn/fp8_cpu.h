@@ -15,6 +15,11 @@ KG_DEV u32 add_f16(u32 a, u32 b) {
                     f16_to_f32(a >> 16) + f16_to_f32(b >> 16));
 }
 
+KG_DEV u32 add_bf16(u32 a, u32 b) {
+    return pack_bf16(bf16_to_f32(a & 0xffffu) + bf16_to_f32(b & 0xffffu),
+                     bf16_to_f32(a >> 16) + bf16_to_f32(b >> 16));
+}
+
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) { out[0] = out[1] = x; }
 
 constexpr bool TURNS_FLOATS = false; // values turn when they are COMPUTE pairs

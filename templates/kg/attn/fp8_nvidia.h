@@ -18,6 +18,12 @@ KG_DEV u32 add_f16(u32 a, u32 b) {
     return x;
 }
 
+KG_DEV u32 add_bf16(u32 a, u32 b) {
+    u32 x;
+    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));
+    return x;
+}
+
 KG_DEV void fp8_native(u32 (&out)[2], u32 x) { fp8_pairs<KV_FLOAT>(out, x); }
 
 constexpr bool TURNS_FLOATS = false; // values turn when they are COMPUTE pairs

@@ -36,9 +36,15 @@ KG_DEV void int8_to_compute(u32 (&out)[2], u32 x) {
     }
 }
 
+// int4 enters products as bf16, 128 + 8 too great, where no instruction takes that off: sums are
+// corrected instead, by what this word of two gives in place of keys, and of values.
+constexpr bool EXCEEDS = KV_4BIT && !COMPUTE_F16 && !BUFFERED && !IS_SM90;
+constexpr u32 EXCESS = 0x43084308;
+
 // Eight int4, + 8 each, as floats, INT4_UP times as great: what has wave64 takes them as the
 // upper halves of signed bytes.
-constexpr float INT4_UP = WAVE == 64 && KV_4BIT && !COMPUTE_F16 ? 16 : 1;
+constexpr bool INT4_AS_FLOATS = KV_4BIT && !COMPUTE_F16 && BY_LINES;
+constexpr float INT4_UP = WAVE == 64 && INT4_AS_FLOATS ? 16 : 1;
 KG_DEV void int4_values(float (&out)[8], u32 x) {
     u32 odd = x >> 4 & 0x0f0f0f0fu, even = x & 0x0f0f0f0fu;
     if constexpr (WAVE == 64) {
@@ -57,16 +63,22 @@ KG_DEV void int4_values(float (&out)[8], u32 x) {
 // Eight int4, + 8 each, to four words of pairs: in order where that costs nothing, for lines;
 // else words have elements j and j + 4, which lie 16 bits apart, and all that meet them are in
 // this order, too.
-constexpr bool INT4_IN_ORDER = BY_LINES && !COMPUTE_F16;
+constexpr bool INT4_IN_ORDER = INT4_AS_FLOATS;
 KG_DEV void int4_to_compute(u32 (&out)[4], u32 x) {
-    if constexpr (COMPUTE_F16) { // 1024 + 8 + x
-        KG_UNROLL for (int j = 0; j < 4; j++) out[j] =
-            add_f16((x >> 4 * j & 0x000f000fu) | 0x64006400u, 0xe408e408u);
-    } else {
+    if constexpr (INT4_IN_ORDER) {
         float f[8];
         int4_values(f, x);
-        KG_UNROLL for (int j = 0; j < 4; j++) out[j] =
-            INT4_IN_ORDER ? pack_exact(f[2 * j], f[2 * j + 1]) : pack_exact(f[j], f[j + 4]);
+        KG_UNROLL for (int j = 0; j < 4; j++) out[j] = pack_exact(f[2 * j], f[2 * j + 1]);
+        return;
+    }
+    KG_UNROLL for (int j = 0; j < 4; j++) {
+        u32 bits = x >> 4 * j & 0x000f000fu;
+        if constexpr (COMPUTE_F16) // 1024 + 8 + x
+            out[j] = add_f16(bits | 0x64006400u, 0xe408e408u);
+        else if constexpr (EXCEEDS)
+            out[j] = bits | 0x43004300u;
+        else
+            out[j] = add_bf16(bits | 0x43004300u, EXCESS ^ 0x80008000u);
     }
 }
 

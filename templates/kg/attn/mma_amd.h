@@ -18,6 +18,7 @@ struct scores_t {
     acc_t tile[KROWS];
 };
 KG_DEV float score(const scores_t &s, int reg) { return s.tile[reg / O_REGS][reg % O_REGS]; }
+KG_DEV void set_score(scores_t &s, int reg, float x) { s.tile[reg / O_REGS][reg % O_REGS] = x; }
 
 // W: words of an operand, of which gfx11 takes whole ones as well (OPERAND_WORDS); of the keys KW.
 template <int KW, int W>

@@ -17,6 +17,7 @@ template <int N> struct regs_t {
 typedef regs_t<O_REGS> acc_t;
 typedef regs_t<S_REGS> scores_t;
 KG_DEV float score(const scores_t &s, int reg) { return s[reg]; }
+KG_DEV void set_score(scores_t &s, int reg, float x) { s[reg] = x; }
 
 KG_DEV float compute_to_f32(u32 word, int half) {
     u32 x = half ? word >> 16 : word & 0xffffu;

@@ -15,6 +15,7 @@ struct acc_t {
 };
 typedef acc_t scores_t;
 KG_DEV float score(const scores_t &s, int reg) { return s[reg]; }
+KG_DEV void set_score(scores_t &s, int reg, float x) { s[reg] = x; }
 
 KG_DEV void mma_16816(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     if constexpr (COMPUTE_F16)

@@ -350,20 +350,28 @@ KG_DEV float raise_column(float &m, float &l, float top) {
     l *= alpha;
     return alpha;
 }
-KG_DEV void scale_column(acc_t (&o)[O_TILES], int c, float alpha) {
-    KG_UNROLL for (int n = 0; n < O_TILES; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
+template <int N> KG_DEV void scale_column(acc_t (&o)[N], int c, float alpha) {
+    KG_UNROLL for (int n = 0; n < N; n++) KG_UNROLL for (int r = c; r < O_REGS; r += COLS)
         o[n][r] *= alpha;
 }
-KG_DEV void raise_tile(column_t &m, column_t &l, values_t &o, int t, const float (&top)[COLS]) {
-    KG_UNROLL for (int c = 0; c < COLS; c++)
-        scale_column(o[t], c, raise_column(m[t][c], l[t][c], top[c]));
+// more: tiles that are weighted as the values are.
+template <class... ACC>
+KG_DEV void raise_tile(column_t &m, column_t &l, values_t &o, int t, const float (&top)[COLS],
+                       ACC &...more) {
+    KG_UNROLL for (int c = 0; c < COLS; c++) {
+        float alpha = raise_column(m[t][c], l[t][c], top[c]);
+        scale_column(o[t], c, alpha);
+        (scale_column(more, c, alpha), ...);
+    }
 }
 
 // Moves the running maximum of tile `t` when some score needs it.
-KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const float (&s)[S_REGS]) {
+template <class... ACC>
+KG_DEV void raise_maximum(column_t &m, column_t &l, values_t &o, int t, const float (&s)[S_REGS],
+                          ACC &...more) {
     float top[COLS];
     KG_UNROLL for (int c = 0; c < COLS; c++) top[c] = s[c];
-    if (any(find_tops(top, m, t, s))) raise_tile(m, l, o, t, top);
+    if (any(find_tops(top, m, t, s))) raise_tile(m, l, o, t, top, more...);
 }
 
 #if KG_WAVE == 64 // whose lanes compute two at once

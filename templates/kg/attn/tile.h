@@ -112,7 +112,8 @@ struct v_tile_t {
 };
 struct q_frag_t {
     u32 w[Q_IN_LDS ? 1 : ROW_TILES][K_CHUNKS][Q_WORDS];
-    float scale[ROW_TILES][COLS]; // what the queries were divided by
+    float scale[ROW_TILES][COLS];          // what the queries were divided by
+    float excess[EXCEEDS ? ROW_TILES : 1]; // of the products with keys
 };
 
 // What a workgroup knows of its KV head.
@@ -527,10 +528,31 @@ KG_DEV step_t step_after(const q_frag_t &q, const u8 *lds, int t, int c, int n) 
     return step_of(q, lds, next / STEPS % ROW_TILES, next / STEPS / ROW_TILES, next % STEPS);
 }
 
+// Keys of nothing but the excess.
+KG_DEV void key_excess(q_frag_t &q, const u8 *lds) {
+    if constexpr (!EXCEEDS) return;
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
+        scores_t s = {};
+        KG_UNROLL for (int i = 0; i < K_CHUNKS * STEPS; i++) {
+            u32 key[KROWS][K_WORDS];
+            KG_UNROLL for (int j = 0; j < KROWS * K_WORDS; j++) key[j / K_WORDS][j % K_WORDS] =
+                EXCESS;
+            mma_qk(s, key, step_of(q, lds, t, i / STEPS, i % STEPS).w);
+        }
+        q.excess[EXCEEDS ? t : 0] = score(s, 0);
+    }
+}
+KG_DEV scores_t no_scores(const q_frag_t &q, int t) {
+    scores_t s = {};
+    if constexpr (EXCEEDS)
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) set_score(s, r, -q.excess[EXCEEDS ? t : 0]);
+    return s;
+}
+
 // s[t] = K Q^T for the block; refills k as its chunks are used up.
 KG_DEV void score_block(scores_t (&s)[ROW_TILES], k_tile_t &k, const q_frag_t &q, const head_t &h,
                         const keys_t &keys, const ids_t &ids, int start, const u8 *lds) {
-    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = scores_t{};
+    KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t] = no_scores(q, t);
     const u8 *here = lds + opaque(0);
     if constexpr (KEYS_AS_CODES) return score_codes<Q_WORDS>(s, k, q, h, keys, ids, start, here);
     step_t next = Q_BY_PIECES ? step_of(q, here, 0, 0, 0) : step_t{};
@@ -633,26 +655,28 @@ KG_DEV seen_t seen_tokens(const keys_t &keys, int start) {
     return seen;
 }
 
-// Bytes of two tokens change places before they are converted: half as many moves. Not of several
-// row tiles, for which the compiler's registers made it slower.
-constexpr bool TURNS_CODES = IS_SM90 && KV_BITS == 8 && KEY_QUEUE == 0;
+// Codes of two tokens change places before they are converted: half as many moves, of 4 bits a
+// quarter. Bytes not of several row tiles, for which the compiler's registers made it slower.
+constexpr bool TURNS_CODES = KV_4BIT || (IS_SM90 && KV_BITS == 8 && KEY_QUEUE == 0);
 template <int R, int W>
 KG_DEV void weigh_codes(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
                         const u32 (&p)[ROW_TILES][P_WORDS], int part) {
+    constexpr int HALF = 16 / KV_BITS, TILES = 2 * HALF / VROWS; // of a word
+    constexpr u32 LOW = KV_4BIT ? 0x05040100 : 0x05010400;       // its dims, or nibbles
     KG_UNROLL for (int word = 0; word < W; word++) {
-        u32 x[TPL / 2][4]; // pairs of tokens, by dims
+        u32 x[TPL / 2][2 * HALF]; // pairs of tokens, by dims
         KG_UNROLL for (int j = 0; j < TPL / 2; j++) KG_UNROLL for (int half = 0; half < 2; half++) {
-            u32 pair[2], codes = byte_perm(w[2 * j][word], w[2 * j + 1][word],
-                                           half ? 0x07030602 : 0x05010400);
-            bytes_to_compute(pair, codes);
-            x[j][2 * half] = pair[0], x[j][2 * half + 1] = pair[1];
+            u32 pair[HALF], codes[1] = {byte_perm(w[2 * j][word], w[2 * j + 1][word],
+                                                  half ? LOW + 0x02020202 : LOW)};
+            to_compute<1>(pair, codes);
+            KG_UNROLL for (int i = 0; i < HALF; i++) x[j][HALF * half + i] = pair[i];
         }
-        KG_UNROLL for (int tile = 0; tile < 4 / VROWS; tile++) {
+        KG_UNROLL for (int tile = 0; tile < TILES; tile++) {
             u32 v[4];
             KG_UNROLL for (int n = 0; n < 4; n++) v[n] =
                 x[n % (TPL / 2)][tile * VROWS + n / (TPL / 2)];
             KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-                mma_pv(o[t][part * CHUNK_TILES + word * (4 / VROWS) + tile], v, p[t]);
+                mma_pv(o[t][part * CHUNK_TILES + word * TILES + tile], v, p[t]);
         }
     }
 }
@@ -675,8 +699,7 @@ KG_DEV void weigh_part(acc_t (&o)[ROW_TILES][O_TILES], const u32 (&w)[R][W],
         KG_UNROLL for (int tile = 0; tile < WORD_TILES; tile++) {
             u32 v[4];
             KG_UNROLL for (int row = 0; row < VROWS; row++) {
-                int dim = tile * VROWS + row;
-                int pair = KV_4BIT ? dim % 4 : dim / 2, high = KV_4BIT ? dim / 4 : dim % 2;
+                int dim = tile * VROWS + row, pair = dim / 2, high = dim % 2;
                 KG_UNROLL for (int j = 0; j < TPL / 2; j++) {
                     u32 low, above;
                     if constexpr (TURNS_FLOATS)
