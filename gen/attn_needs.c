@@ -187,8 +187,9 @@ int32_t kgen__attn_own_tiles(const kgen_attn_spec *s, const kgen__attn_isa *isa)
     int32_t rows = s->group * s->q_tokens;
     int codes = kgen__bits_of(s->kv) <= 8 && s->descale == KGEN_DESCALE_TOKEN;
     int plain = phase->bounded && !phase->tree && !s->cascade && !s->invariant && !s->spans;
-    int spare = !s->alibi && !kgen__is_small_page(s->page) && s->q != KGEN_DTYPE_F32 &&
-                s->kv != KGEN_DTYPE_E4M3FNUZ;
+    int spare = !s->alibi && !kgen__is_small_page(s->page) && s->q != KGEN_DTYPE_F32;
+    int crowded = s->phase == KGEN_PHASE_DECODE || s->kv == KGEN_DTYPE_E4M3FNUZ; /* floats */
+    spare &= kgen__attn_is_integer(s->kv) || !crowded;
     int narrow = s->head_dim <= WIDE && kgen__attn_v_dim_of(s) <= WIDE;
     int fits = isa->by == KGEN__BY_MATRICES && codes && plain && spare && narrow;
     return fits && rows >= LEAST && rows <= MOST ? ceil_div(rows, isa->columns) : 0;
