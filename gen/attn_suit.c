@@ -22,7 +22,8 @@ enum { FEW_PAIRS = 16, UNITS_IDLE = 112, ONE_EACH = 132, TWO_EACH = 199 };
 enum { TWO_OF_EACH = 2 * ONE_EACH, THREE_OF_EACH = 3 * ONE_EACH, FOUR_OF_EACH = 4 * ONE_EACH };
 enum { SHORT = 512 };  /* window, which has a rule of its own (attn_fill.c) */
 enum { USUAL = 8192 }; /* keys of a sequence, where nobody says */
-enum { LONG = 4096 };  /* keys that floats with scales of tokens have rather than a cluster */
+/* Floats with scales of tokens have no cluster where keys, or pairs, are so many. */
+enum { LONG = 4096, MANY_PAIRS = 96 };
 /* Codes of up to 32 rows, those with scales of tokens, integers of these, which have registers for
  * clusters, and what more waves of a unit than else have registers for: twelve over
  * 16 bits, over codes sixteen, in two workgroups or in four as well, of two row tiles twelve. What
@@ -31,8 +32,8 @@ enum { QUEUED = 2, LEAN = 3, LEANEST = 4, TWO_TILES = 5, OWN_KEYS = 6, OWN_SHARE
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
     /* each wave converts keys of its own, of all rows */
-    {8, OWN_KEYS, 16, {ONE_EACH + 1, ANY}, {1, ANY}, 1, ANY, 8, 4, 1, 1},
-    {8, OWN_KEYS, 16, {1, ONE_EACH}, {LONG, ANY}, 1, ANY, 8, 4, 1, 1},
+    {8, OWN_KEYS, 16, {MANY_PAIRS, ANY}, {1, ANY}, 1, ANY, 8, 4, 1, 1},
+    {8, OWN_KEYS, 16, {1, MANY_PAIRS - 1}, {LONG, ANY}, 1, ANY, 8, 4, 1, 1},
     /* eight waves that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
@@ -413,7 +414,7 @@ void kgen__attn_suit(kgen_spec *spec, const kgen_problem *problem, const kgen_ta
     if (most > 0) seen.context = seen.context ? smaller(seen.context, most) : most;
     int lds = kgen__attn_has_many_rows(s, isa), bits = kgen__bits_of(s->kv);
     lds = lds ? way_of_rows(s, isa) : leanness(s, isa);
-    int alone = lds == OWN_KEYS && seen.context >= LONG;
+    int alone = lds == OWN_KEYS && (seen.context >= LONG || pairs_of(&seen) >= MANY_PAIRS);
     if (!alone && suit_cluster(s, &seen, isa, lds, bits)) return;
     if (s->head_dim > 128 || s->v_dim > 128) return;
     if (!seen.context) seen.context = USUAL;
