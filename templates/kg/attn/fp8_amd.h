@@ -21,6 +21,12 @@ KG_DEV u32 add_f16(u32 a, u32 b) {
     return __builtin_bit_cast(u32, __builtin_bit_cast(f16x2_t, a) + __builtin_bit_cast(f16x2_t, b));
 }
 
+// a * b + c
+KG_DEV u32 fma_f16(u32 a, u32 b, u32 c) {
+    return __builtin_bit_cast(u32, __builtin_elementwise_fma(__builtin_bit_cast(f16x2_t, a),
+                                                             __builtin_bit_cast(f16x2_t, b),
+                                                             __builtin_bit_cast(f16x2_t, c)));
+}
 // Of gfx1250 alone an instruction.
 KG_DEV u32 add_bf16(u32 a, u32 b) {
     return __builtin_bit_cast(u32,

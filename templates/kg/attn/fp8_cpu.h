@@ -15,6 +15,11 @@ KG_DEV u32 add_f16(u32 a, u32 b) {
                     f16_to_f32(a >> 16) + f16_to_f32(b >> 16));
 }
 
+// a * b + c
+KG_DEV u32 fma_f16(u32 a, u32 b, u32 c) {
+    return pack_f16(f16_to_f32(a & 0xffffu) * f16_to_f32(b & 0xffffu) + f16_to_f32(c & 0xffffu),
+                    f16_to_f32(a >> 16) * f16_to_f32(b >> 16) + f16_to_f32(c >> 16));
+}
 KG_DEV u32 add_bf16(u32 a, u32 b) {
     return pack_bf16(bf16_to_f32(a & 0xffffu) + bf16_to_f32(b & 0xffffu),
                      bf16_to_f32(a >> 16) + bf16_to_f32(b >> 16));

@@ -18,6 +18,12 @@ KG_DEV u32 add_f16(u32 a, u32 b) {
     return x;
 }
 
+// a * b + c
+KG_DEV u32 fma_f16(u32 a, u32 b, u32 c) {
+    u32 x;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(x) : "r"(a), "r"(b), "r"(c));
+    return x;
+}
 KG_DEV u32 add_bf16(u32 a, u32 b) {
     u32 x;
     asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(x) : "r"(a), "r"(b));

@@ -71,11 +71,17 @@ KG_DEV void int4_to_compute(u32 (&out)[4], u32 x) {
         KG_UNROLL for (int j = 0; j < 4; j++) out[j] = pack_exact(f[2 * j], f[2 * j + 1]);
         return;
     }
+    if constexpr (COMPUTE_F16) { // 1024 + 8 + x, and 16 times the 64 + 8 + x above it
+        KG_UNROLL for (int j = 0; j < 4; j += 2) {
+            u32 bits = x >> 4 * j;
+            out[j] = add_f16((bits & 0x000f000fu) | 0x64006400u, 0xe408e408u);
+            out[j + 1] = fma_f16((bits & 0x00f000f0u) | 0x64006400u, 0x2c002c00u, 0xd480d480u);
+        }
+        return;
+    }
     KG_UNROLL for (int j = 0; j < 4; j++) {
         u32 bits = x >> 4 * j & 0x000f000fu;
-        if constexpr (COMPUTE_F16) // 1024 + 8 + x
-            out[j] = add_f16(bits | 0x64006400u, 0xe408e408u);
-        else if constexpr (EXCEEDS)
+        if constexpr (EXCEEDS)
             out[j] = bits | 0x43004300u;
         else
             out[j] = add_bf16(bits | 0x43004300u, EXCESS ^ 0x80008000u);
