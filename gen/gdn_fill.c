@@ -117,13 +117,14 @@ static int find_cut(kgen_gdn_spec *s, const kgen_gdn_spec *want, const kgen_targ
 }
 
 /* The head is cut among lanes first, then waves, then workgroups, then turns.
- * Heads of 96 and 192 may need fewer of each than is wanted; many tokens more
- * waves, which share what they load. */
+ * Heads of 96 and 192 may need fewer of each than is wanted; many tokens, and
+ * decays of each of many dims, more waves, which share what they load. */
 static void cut_head(kgen_gdn_spec *s, const kgen_target *target, const tune_row *row) {
     kgen_gdn_spec want = *s, wide;
     want_cut(&want, target, row);
     int32_t most_waves = s->waves ? s->waves : 16;
-    for (int32_t most = 256; s->tokens > KGEN__GDN_FEW_TOKENS && most <= 384; most += 32)
+    int crowded = s->tokens > KGEN__GDN_FEW_TOKENS || (s->gate && s->k_dim > 128);
+    for (int32_t most = 256; crowded && most <= 384; most += 32)
         for (wide = want; wide.waves <= most_waves; wide.waves *= 2)
             if (find_cut(s, &wide, target, most)) return;
     if (!find_cut(s, &want, target, 0)) *s = want;
