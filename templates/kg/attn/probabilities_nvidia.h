@@ -6,20 +6,33 @@
 
 namespace kg {
 
+// A lane asks for scales of one token of every two blocks, and has those of its scores from the
+// others: an address takes ten times as long as a shuffle.
+template <int B>
+KG_DEV void load_set_scales(token_scale_t (&scale)[B], args_t a, const head_t &head,
+                            const keys_t &keys, int block) {
+    constexpr int AT_ONCE = WAVE / TOK;
+    int lane = (int)lane_id();
+    KG_UNROLL for (int b = 0; b < B; b += AT_ONCE) {
+        int token = block_start(keys, block + smaller(b + lane / TOK, B - 1)) + lane % TOK;
+        u32 id = (u32)inside_pool(keys, page_number(keys, token));
+        u32 k = bits_of(scale_of_lane(a, head, keys, id, token, true));
+        u32 v = bits_of(scale_of_lane(a, head, keys, id, token, false));
+        KG_UNROLL for (int n = 0; n < smaller(AT_ONCE, B - b); n++)
+            KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+            u32 at = (u32)(n * TOK + s_token(lane, r));
+            scale[b + n].k[r] = float_of(shuffle(k, at));
+            scale[b + n].v[r] = float_of(shuffle(v, at));
+        }
+    }
+}
 template <int B>
 KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B], args_t a,
                       const head_t &head, const keys_t &keys, int block) {
-    KG_UNROLL for (int b = 0; b < B; b++) {
-        int start = block_start(keys, block + b);
-        if constexpr (DESCALE == DESCALE_TOKEN) {
-            ids_t ids;
-            load_ids(ids, keys, start);
-            load_token_scales(scale[b], a, head, keys, ids, start);
-        }
-        if constexpr (!SCALES_LATE)
-            KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-                scale_scores(s[b][t], s[b][t], head, t, start, scale[b]);
-    }
+    if constexpr (DESCALE == DESCALE_TOKEN) load_set_scales(scale, a, head, keys, block);
+    if constexpr (!SCALES_LATE)
+        KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+            scale_scores(s[b][t], s[b][t], head, t, block_start(keys, block + b), scale[b]);
 }
 
 // Whether some row does not see some key of the blocks, of which the wave's rows see `seen`.
