@@ -66,9 +66,9 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a,
         v_tile_t v;
         scores_t dots[ROW_TILES];
         token_scale_t scale;
-        if constexpr (BY_PAGE) load_page_scales(scale, a, head, keys, ids, start);
+        if constexpr (SPREADS_SCALES) load_page_scales(scale, a, head, keys, ids, start);
         load_v(v, head, keys, ids, start, role.v, 0, V_AHEAD);
-        if constexpr (!BY_PAGE) load_token_scales(scale, a, head, keys, ids, start);
+        if constexpr (!SPREADS_SCALES) load_token_scales(scale, a, head, keys, ids, start);
         if constexpr (ORDERED) order_here(); // values before keys that the next turn needs
         score_block(dots, k, q, head, keys, ids, start, lds);
         ids_t far_ids;

@@ -187,8 +187,9 @@ KG_DEV float scale_of_lane(args_t a, const head_t &h, const keys_t &keys, u32 id
     return load(from + (i64)((u64)id * (u64)by_page + (u64)slot * (u64)by_slot)); // no signs
 }
 
-// BY_PAGE: a lane asks for one scale of the block, half of them for those of keys, and has those of
-// its scores from the others.
+// Of whole pages a lane asks for one scale of the block, half of them for those of keys, and has
+// those of its scores from the others.
+constexpr bool SPREADS_SCALES = BY_PAGE || (IS_SM90 && SHARED_ID);
 KG_DEV void load_page_scales(token_scale_t &scale, args_t args, const head_t &h, const keys_t &keys,
                              const ids_t &ids, int start) {
     if constexpr (DESCALE != DESCALE_TOKEN) return;
@@ -196,10 +197,11 @@ KG_DEV void load_page_scales(token_scale_t &scale, args_t args, const head_t &h,
     int lane = (int)lane_id(), token = start + lane % TOK;
     u32 first = (u32)ids.k[0], last = (u32)ids.k[K_IDS - 1];
     u32 id = lane / 16 % 2 != 0 ? last : first;
+    if constexpr (!BY_PAGE) id = (u32)inside_pool(keys, (i32)first);
     scale.k[0] = scale_of_lane(a, h, keys, id, token, lane / TOK % 2 == 0);
 }
 KG_DEV void spread_page_scales(token_scale_t &scale) {
-    if constexpr (!BY_PAGE || DESCALE != DESCALE_TOKEN) return;
+    if constexpr (!SPREADS_SCALES || DESCALE != DESCALE_TOKEN) return;
     u32 mine = bits_of(scale.k[0]);
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         u32 at = (u32)token_at(s_token((int)lane_id(), r));
