@@ -272,7 +272,8 @@ static int32_t on_their_way(const kgen_attn_spec *s, const kgen_target *target, 
 int32_t kgen__attn_mixes_conversions(const kgen_attn_spec *s, const kgen_target *target) {
     conversions fp8 = isa_rows[target->isa].costs.fp8;
     if (!kgen__is_8bit(s->kv) || kgen__attn_is_integer(s->kv) || fp8 == TILE_BY_TILE) return 0;
-    return fp8 == WHOLLY_MIXED || (s->kv == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
+    return fp8 == WHOLLY_MIXED ||
+           (kgen__native_fp8(s->kv, target) == KGEN_DTYPE_E4M3FNUZ) != target->fp8_fnuz;
 }
 
 /* SCALED_VALUES and ROW_SUMS of kg/attn/lines_of_tokens.h, of few dims: no row tile holds the

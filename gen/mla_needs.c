@@ -65,7 +65,7 @@ int32_t kgen__mla_bytes_of_matrices(const kgen_mla_spec *s, const kgen_target *t
 }
 
 static int32_t is_soft(const kgen_mla_spec *s, const kgen_target *target) {
-    int32_t codes = s->rows ? s->rows : s->kv;
+    int32_t codes = kgen__native_fp8(s->rows ? s->rows : s->kv, target); /* by hand: not yet */
     int own = (codes == KGEN_DTYPE_E4M3FNUZ) == target->fp8_fnuz;
     return kgen__is_8bit(codes) && !(target->fp8_converts && own);
 }
