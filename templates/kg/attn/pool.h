@@ -2,6 +2,7 @@
 // of which blocks.
 #pragma once
 #include "kg/attn/page.h"
+#include "kg/attn/seqs.h"
 
 namespace kg {
 
