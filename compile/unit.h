@@ -50,8 +50,8 @@ kgen_status kgen__inspect(kgen_resources *out, const kgen_target *target, const 
 kgen_status kgen__amd_object_check(const kgen__elf *elf, const kgen_target *target,
                                    kgen_error *err);
 /* KGEN_E_BUDGET for what the target cannot launch, for scratch, and for more than 8 registers that
- * spilled into others. groups: that a
- * compute unit is to hold at once, which bounds registers; 0: unknown. */
+ * spilled into others. groups: that a compute unit is to hold at once, which bounds registers; 0:
+ * unknown. */
 kgen_status kgen__gate(const kgen_resources *resources, const kgen_target *target,
                        int32_t workgroup_size, int32_t groups, int allow_spills, kgen_error *err);
 

@@ -170,29 +170,32 @@ static int32_t queue_bytes(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     return kgen__attn_queue_of(s, isa) * s->waves *
            kg_attn_queue_slot(isa->keys, s->head_dim, s->v_dim, kgen__bits_of(s->kv));
 }
+/* Of a KV head with so many rows at least, where registers hold the sums of all. */
+static int32_t all_tiles(const kgen_attn_spec *s, const kgen__attn_isa *isa, int32_t least) {
+    enum { MOST = 32, WIDE = 128 };
+    int32_t rows = s->group * s->q_tokens;
+    int narrow = s->head_dim <= WIDE && kgen__attn_v_dim_of(s) <= WIDE;
+    return narrow && rows >= least && rows <= MOST ? ceil_div(rows, isa->columns) : 0;
+}
 /* Row tiles of a KV head whose rows each wave has all of, with keys of its own from there: as
  * matrices half of them would be idle, and a set wait until it is converted. 0: not so. */
 int32_t kgen__attn_queued_tiles(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
-    enum { LEAST = 9, MOST = 32, WIDE = 128 };
-    int32_t rows = s->group * s->q_tokens;
-    int fits = suits_queue(s, isa) && s->head_dim <= WIDE && kgen__attn_v_dim_of(s) <= WIDE;
-    return fits && rows >= LEAST && rows <= MOST ? ceil_div(rows, isa->columns) : 0;
+    enum { LEAST = 9 };
+    return suits_queue(s, isa) ? all_tiles(s, isa, LEAST) : 0;
 }
 /* The same, of keys as they come from memory: codes with a scale a token, of which as matrices all
  * waves wait for all conversions, in registers that nothing else takes: tried on some hundred
  * specs. */
 int32_t kgen__attn_own_tiles(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
-    enum { LEAST = 17, MOST = 32, WIDE = 128 };
+    enum { LEAST = 17 };
     const kgen_attn_phase *phase = kgen_attn_phase_of(s->phase);
-    int32_t rows = s->group * s->q_tokens;
     int codes = kgen__bits_of(s->kv) <= 8 && s->descale == KGEN_DESCALE_TOKEN;
     int plain = phase->bounded && !phase->tree && !s->cascade && !s->invariant && !s->spans;
     int spare = !s->alibi && !kgen__is_small_page(s->page) && s->q != KGEN_DTYPE_F32;
     int crowded = s->phase == KGEN_PHASE_DECODE || s->kv == KGEN_DTYPE_E4M3FNUZ; /* floats */
     spare &= kgen__attn_is_integer(s->kv) || !crowded;
-    int narrow = s->head_dim <= WIDE && kgen__attn_v_dim_of(s) <= WIDE;
-    int fits = isa->by == KGEN__BY_MATRICES && codes && plain && spare && narrow;
-    return fits && rows >= LEAST && rows <= MOST ? ceil_div(rows, isa->columns) : 0;
+    int fits = isa->by == KGEN__BY_MATRICES && codes && plain && spare;
+    return fits ? all_tiles(s, isa, LEAST) : 0;
 }
 static int32_t key_groups_of(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     return kg_attn_key_groups(s->waves, kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES,

@@ -31,9 +31,6 @@ enum { LONG = 4096, MANY_PAIRS = 96 };
 enum { QUEUED = 2, LEAN = 3, LEANEST = 4, TWO_TILES = 5, OWN_KEYS = 6, OWN_SHARED = 7 };
 #define ANY INT64_MAX
 static const size_row size_rows[] = {
-    /* each wave converts keys of its own, of all rows */
-    {8, OWN_KEYS, 16, {MANY_PAIRS, ANY}, {1, ANY}, 1, ANY, 8, 4, 1, 1},
-    {8, OWN_KEYS, 16, {1, MANY_PAIRS - 1}, {LONG, ANY}, 1, ANY, 8, 4, 1, 1},
     /* eight waves that convert for themselves, unless there is much to multiply */
     {8, 0, 16, {1, FEW_PAIRS}, {1, ANY}, 1, ANY, 8, 0, 0, 0},
     {8, 1, 16, {1, FEW_PAIRS}, {1, ANY}, 1, 1 << 26, 8, 0, 0, 0},
@@ -259,7 +256,7 @@ static const cluster_row cluster_rows[] = {
     {8, OWN_SHARED, 128, {17, 32}, {40, 47}, ANY_KEYS, 8, 4, 1, 1, 2},
     {8, OWN_SHARED, 128, {17, 32}, {48, 56}, 8192, 8, 4, 1, 1, 2},
     {8, OWN_SHARED, 128, {17, 32}, {57, 66}, ANY_KEYS, 8, 4, 1, 1, 2},
-    {8, OWN_SHARED, 128, {17, 32}, {8, 128}, ANY_KEYS, 8, 4, 1, 1, 0},
+    {8, OWN_SHARED, 128, {17, 32}, {8, 128}, ANY_KEYS, 0, 0, 0, 0, 0},
 
     {8, 1, 128, {1, 128}, {1, 2}, ANY_KEYS, 4, 2, 1, 2, 16},
     {8, 1, 128, {1, 128}, {3, 8}, 8192, 4, 2, 1, 2, 16},
@@ -416,14 +413,14 @@ void kgen__attn_suit(kgen_spec *spec, const kgen_problem *problem, const kgen_ta
     lds = lds ? way_of_rows(s, isa) : leanness(s, isa);
     int alone = lds == OWN_KEYS && (seen.context >= LONG || pairs_of(&seen) >= MANY_PAIRS);
     if (!alone && suit_cluster(s, &seen, isa, lds, bits)) return;
-    if (s->head_dim > 128 || s->v_dim > 128) return;
+    if (lds >= OWN_KEYS || s->head_dim > 128 || s->v_dim > 128) return; /* one form by themselves */
     if (!seen.context) seen.context = USUAL;
     for (size_t i = 0; i < sizeof size_rows / sizeof size_rows[0]; i++) {
         const size_row *f = &size_rows[i];
         int fits = f->bits == bits || (f->lds >= LEAN && bits < 8);
         if (!fits || !goes_as(f->lds, lds) || !is_of_size(f, s, &seen)) continue;
         s->waves = f->waves;
-        s->row_tiles = tiles_of(f->row_tiles, s, isa);
+        s->row_tiles = f->row_tiles;
         s->v_split = f->v_split;
         s->occupancy = f->occupancy;
         return;

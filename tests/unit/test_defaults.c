@@ -10,21 +10,12 @@
 
 #include <cmocka.h>
 
-#include <kgen/params.h>
-
 #include "check/check.h"
 #include "seed.h"
 
 enum { SPECS = 24 };
 
 static kgen__rng rng;
-
-static void clear_tuning(kgen_spec *spec) {
-    for (int i = 0; i < kgen_param_count(spec->family); i++) {
-        const kgen_param *param = kgen_param_at(spec->family, i);
-        if (param->role == KGEN_ROLE_TUNE) kgen_param_set(spec, param, 0);
-    }
-}
 
 /* Half of them are attention, whose forms are most. */
 static kgen_family_id draw_family(void) {
@@ -39,7 +30,7 @@ static void draw(kgen_job *job, const kgen_target *target) {
     size_t count = 0;
     if (kgen__case_random(&c, draw_family(), &rng, target, 0, &err) != KGEN_OK)
         fail_msg("%s", err.text);
-    clear_tuning(&c.spec);
+    kgen_spec_open_tuning(&c.spec);
     if (kgen_tuning_variants(&variants, &count, NULL, &c.spec, target, &err) != KGEN_OK)
         fail_msg("%s", err.text);
     job->target = target;

@@ -43,8 +43,8 @@ constexpr u32 EXCESS = 0x43084308;
 
 // Eight int4, + 8 each, as floats, INT4_UP times as great: what has wave64 takes them as the
 // upper halves of signed bytes.
-constexpr bool INT4_AS_FLOATS = KV_4BIT && !COMPUTE_F16 && BY_LINES;
-constexpr float INT4_UP = WAVE == 64 && INT4_AS_FLOATS ? 16 : 1;
+constexpr bool INT4_IN_ORDER = BY_LINES && !COMPUTE_F16;
+constexpr float INT4_UP = WAVE == 64 && KV_4BIT && INT4_IN_ORDER ? 16 : 1;
 KG_DEV void int4_values(float (&out)[8], u32 x) {
     u32 odd = x >> 4 & 0x0f0f0f0fu, even = x & 0x0f0f0f0fu;
     if constexpr (WAVE == 64) {
@@ -63,7 +63,6 @@ KG_DEV void int4_values(float (&out)[8], u32 x) {
 // Eight int4, + 8 each, to four words of pairs: in order where that costs nothing, for lines;
 // else words have elements j and j + 4, which lie 16 bits apart, and all that meet them are in
 // this order, too.
-constexpr bool INT4_IN_ORDER = INT4_AS_FLOATS;
 KG_DEV void int4_to_compute(u32 (&out)[4], u32 x) {
     if constexpr (INT4_IN_ORDER) {
         float f[8];

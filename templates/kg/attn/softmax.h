@@ -197,7 +197,7 @@ KG_DEV void load_page_scales(token_scale_t &scale, args_t args, const head_t &h,
     int lane = (int)lane_id(), token = start + lane % TOK;
     u32 first = (u32)ids.k[0], last = (u32)ids.k[K_IDS - 1];
     u32 id = lane / 16 % 2 != 0 ? last : first;
-    if constexpr (!BY_PAGE) id = (u32)inside_pool(keys, (i32)first);
+    if constexpr (!BY_PAGE) id = (u32)inside_pool(keys, (i32)id); // scalars are
     scale.k[0] = scale_of_lane(a, h, keys, id, token, lane / TOK % 2 == 0);
 }
 KG_DEV void spread_page_scales(token_scale_t &scale) {
