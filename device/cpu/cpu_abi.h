@@ -38,6 +38,12 @@ typedef struct kg_cpu_ops {
     void (*cluster_barrier)(void);             /* of all workgroups of the cluster */
     unsigned char *(*peer_lds)(unsigned rank); /* of the cluster's workgroup number `rank` */
     void (*await)(const uint64_t *gate, unsigned parity); /* the gate's phase is another */
+    /* Of a lane: a copy that comes by itself, at once or when it is waited for; the end of a group
+     * of them; until all have come but those of the last `groups` groups and of the one begun. */
+    void (*copy)(void *to, const void *from, unsigned bytes);
+    void (*copies_end)(void);
+    void (*copies_done)(unsigned groups);
+    void (*all_copies_done)(void); /* of the group begun, too */
 } kg_cpu_ops;
 
 #endif

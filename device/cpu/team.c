@@ -14,6 +14,7 @@ enum {
     ALIGNMENT = 256,
     WAVES_MAX = KGEN__CPU_BLOCK_MAX / 32,
     POISON = 0xff, /* NaN in every float format */
+    COPIES = 64,   /* of a lane on their way, at most */
 };
 
 typedef enum lane_stop {
@@ -30,6 +31,13 @@ typedef enum wave_state { WAVE_DONE, WAVE_READY, WAVE_WAITS, WAVE_DIVERGED } wav
 typedef struct wave wave;
 typedef struct workgroup workgroup;
 
+/* On its way to LDS: of a lane's group of them. */
+typedef struct copy {
+    void *to;
+    const void *from;
+    unsigned bytes, group;
+} copy;
+
 typedef struct lane {
     kg_cpu_lane record; /* first: what the kernel sees */
     struct lane *next;  /* live lanes of the wave, in the order they run */
@@ -37,6 +45,10 @@ typedef struct lane {
     lane_stop stop; /* where it waits */
     const uint64_t *gate;
     unsigned parity; /* that the gate has while it waits */
+    uint64_t draws;  /* the same of all lanes of a wave */
+    int waits;       /* copies come when they are waited for */
+    unsigned group, first, count;
+    copy copies[COPIES]; /* a ring */
     kgen__fiber fiber;
 } lane;
 
@@ -50,6 +62,7 @@ struct wave {
     unsigned at[STOPS]; /* lanes that wait there */
     wave_state state;
     lane_stop stop; /* WAVE_WAITS: of all its lanes */
+    unsigned slow;  /* below LINGERS */
     unsigned char *exchange;
     unsigned char *stacks;
     unsigned lane_count;
@@ -67,9 +80,18 @@ struct workgroup {
 struct kgen__team {
     const kgen_target *persona;
     const kgen__cpu_work *work;
+    uint64_t draws;
     kgen__fiber scheduler;
     workgroup groups[KGEN__CPU_CLUSTER_MAX]; /* lds NULL: not needed so far */
 };
+
+/* Who could go on does not always do so at once, and some waves seldom do, or a wave that has said
+ * something would be as far as it gets before others hear it. So many times of LINGERS. */
+enum { LINGERS = 8 };
+static int lingers(uint64_t *draws, unsigned times) {
+    *draws = *draws * 6364136223846793005u + 1442695040888963407u;
+    return (*draws >> 32) % LINGERS < times;
+}
 
 /* Set by whoever switches to a lane. A lane stays on its thread while a
  * workgroup runs. */
@@ -130,15 +152,36 @@ static int is_open(const uint64_t *gate, unsigned parity) {
     return (*gate >> KG_CPU_GATE_PHASE & 1) != parity;
 }
 static void op_await(const uint64_t *gate, unsigned parity) {
-    if (is_open(gate, parity)) return;
+    if (is_open(gate, parity) && !lingers(&current->draws, LINGERS / 2)) return;
     current->gate = gate;
     current->parity = parity;
     wait_at(STOP_GATE);
 }
+static void copy_comes(lane *l) {
+    const copy *c = &l->copies[l->first++ % COPIES];
+    l->count--;
+    memcpy(c->to, c->from, c->bytes);
+}
+static void op_copy(void *to, const void *from, unsigned bytes) {
+    lane *l = current;
+    if (l->count == COPIES) copy_comes(l);
+    l->copies[(l->first + l->count++) % COPIES] = (copy){to, from, bytes, l->group};
+    if (!l->waits) copy_comes(l);
+}
+static void op_copies_end(void) { current->group++; }
+static void op_copies_done(unsigned groups) {
+    lane *l = current;
+    while (l->count && l->copies[l->first % COPIES].group + groups < l->group) copy_comes(l);
+}
+static void op_all_copies_done(void) {
+    lane *l = current;
+    while (l->count) copy_comes(l);
+}
 static unsigned char *op_peer_lds(unsigned rank) { return current->of->of->of->groups[rank].lds; }
 
-const kg_cpu_ops kgen__team_ops = {op_self,     op_wave_sync, op_barrier, op_cluster_barrier,
-                                   op_peer_lds, op_await};
+const kg_cpu_ops kgen__team_ops = {
+    op_self,  op_wave_sync, op_barrier,    op_cluster_barrier, op_peer_lds,
+    op_await, op_copy,      op_copies_end, op_copies_done,     op_all_copies_done};
 
 static void wave_free(wave *w) {
     if (w->stacks) kgen__stacks_unmap(w->stacks, w->lane_count);
@@ -224,19 +267,25 @@ static kgen_status grow(workgroup *group, unsigned waves, kgen_error *err) {
 }
 
 /* Lanes run upwards or downwards: a missing wave_sync shows in one of them. */
-static void enlist(wave *w, unsigned lanes, unsigned group, int downwards) {
+static void enlist(wave *w, unsigned lanes, unsigned group, uint64_t chance) {
     const kgen__cpu_work *work = w->of->of->work;
     lane **tail = &w->head;
     for (unsigned i = 0; i < lanes; i++) {
-        lane *l = &w->lanes[downwards ? lanes - 1 - i : i];
+        lane *l = &w->lanes[chance & 1 ? lanes - 1 - i : i];
         l->record.group = group;
         l->record.groups = work->groups;
         l->record.block = work->block;
         l->stop = STOP_NONE;
+        l->draws = chance + l->record.wave;
+        l->waits = chance >> 8 & 1;
+        l->group = l->first = l->count = 0;
         *tail = l;
         tail = &l->next;
     }
     *tail = NULL;
+    uint64_t draws = chance + w->lanes[0].record.wave;
+    w->slow = 0;
+    while (w->slow + 1 < LINGERS && lingers(&draws, LINGERS - 2)) w->slow++;
     w->live = lanes;
     w->state = WAVE_READY;
 }
@@ -313,6 +362,7 @@ static kgen_status pass(workgroup *group, unsigned waves, unsigned first, int *w
         wave *w = group->waves[(first + i) % waves];
         if (!can_go(w)) continue;
         *went = 1;
+        if (lingers(&group->of->draws, w->slow)) continue;
         run_round(w);
         if (w->state == WAVE_DIVERGED) return lanes_diverged(w, err);
     }
@@ -369,7 +419,7 @@ static kgen_status begin(kgen__team *team, unsigned waves, unsigned first, uint6
         memset(group->named, 0, sizeof group->named);
         for (unsigned i = 0; i < waves; i++) {
             unsigned left = team->work->block - i * size;
-            enlist(group->waves[i], left < size ? left : size, first + n, chance & 1);
+            enlist(group->waves[i], left < size ? left : size, first + n, chance);
         }
     }
     return KGEN_OK;
@@ -380,6 +430,7 @@ kgen_status kgen__team_run(kgen__team *team, const kgen__cpu_work *work, unsigne
     unsigned size = (unsigned)team->persona->wave_size;
     unsigned waves = (work->block + size - 1) / size, live;
     team->work = work;
+    team->draws = chance;
     KGEN_TRY(begin(team, waves, first, chance, err));
     unsigned start = (unsigned)((chance >> 1) % waves);
     do { /* from one meeting of the cluster to the next */

@@ -37,7 +37,9 @@ static const char prelude[] =
     "                unsigned char *lds, *exchange; unsigned long *named; };\n"
     "struct ops_t { lane_t *(*self)(); void (*wave_sync)(); void (*barrier)();\n"
     "               void (*cluster_barrier)(); unsigned char *(*peer_lds)(unsigned);\n"
-    "               void (*await)(const unsigned long *, unsigned); };\n"
+    "               void (*await)(const unsigned long *, unsigned);\n"
+    "               void (*copy)(void *, const void *, unsigned); void (*copies_end)();\n"
+    "               void (*copies_done)(unsigned); void (*all_copies_done)(); };\n"
     "static const ops_t *ops;\n"
     "extern \"C\" void kg_cpu_bind(const ops_t *o) { ops = o; }\n"
     "struct params_t { unsigned *a, *b; unsigned n, m; };\n"
@@ -426,6 +428,70 @@ static void waves_wait_at_gates(void **state) {
         drop(&b, &k);
         api->close(b.device);
     }
+}
+
+/* Wave 0 opens a gate and passes one that is open before it writes what wave 1, behind the first,
+ * reads: neither is always ahead. */
+static const char race_kernel[] =
+    "KERNEL { ME; unsigned long *gate = (unsigned long *)me.lds;\n"
+    "  unsigned *word = (unsigned *)(me.lds + 64);\n"
+    "  if (me.thread == 0) *word = 0, gate[0] = 0, gate[1] = 1UL << 63;\n"
+    "  ops->barrier();\n"
+    "  if (me.wave == 0) {\n"
+    "    if (me.lane == 0) gate[0] = 1UL << 63;\n"
+    "    ops->wave_sync(); ops->await(gate + 1, 0);\n"
+    "    if (me.lane == 0) *word = 1;\n"
+    "  } else {\n"
+    "    ops->wave_sync(); ops->await(gate, 0);\n"
+    "    if (me.lane == 0) p->a[me.group] = *word;\n"
+    "  } }";
+
+static void waves_race(void **state) {
+    (void)state;
+    enum { GROUPS = 200 };
+    bench b;
+    kernel k;
+    open_device(&b, "sm90");
+    build(&b, &k, race_kernel);
+    params p = {words(&b, GROUPS), NULL, 0, 0};
+    uint32_t written = 0;
+    launch_ok(&b, &k, GROUPS, 64, &p);
+    for (uint32_t i = 0; i < GROUPS; i++) written += p.a[i];
+    assert_in_range(written, 1, GROUPS - 1);
+    api->release(b.device, p.a);
+    drop(&b, &k);
+    api->close(b.device);
+}
+
+/* What a lane has of copies before it waits, behind those of the first group, behind all. */
+static const char copy_kernel[] =
+    "KERNEL { ME; unsigned *to = (unsigned *)me.lds + me.thread, seen = 0;\n"
+    "  to[0] = to[64] = 0;\n"
+    "  ops->copy(to, p->b, 4); ops->copies_end(); ops->copy(to + 64, p->b, 4);\n"
+    "  seen = to[0] == p->b[0]; ops->copies_done(0);\n"
+    "  seen |= (to[0] == p->b[0]) << 1 | (to[64] == p->b[0]) << 2; ops->all_copies_done();\n"
+    "  p->a[me.group * 64 + me.thread] = seen | (to[64] == p->b[0]) << 3; }";
+
+static void copies_come_when_they_are_waited_for(void **state) {
+    (void)state;
+    enum { GROUPS = 64, AT_ONCE = 15, WHEN_WAITED_FOR = 10 };
+    bench b;
+    kernel k;
+    open_device(&b, "sm90");
+    build(&b, &k, copy_kernel);
+    params p = {words(&b, GROUPS * 64), words(&b, 1), 0, 0};
+    int found[2] = {0, 0};
+    p.b[0] = 1 + (uint32_t)rand() % 99;
+    launch_ok(&b, &k, GROUPS, 64, &p);
+    for (uint32_t i = 0; i < GROUPS * 64; i++) {
+        assert_true(p.a[i] == AT_ONCE || p.a[i] == WHEN_WAITED_FOR);
+        found[p.a[i] == AT_ONCE]++;
+    }
+    assert_true(found[0] > 0 && found[1] > 0);
+    api->release(b.device, p.a);
+    api->release(b.device, p.b);
+    drop(&b, &k);
+    api->close(b.device);
 }
 
 /* Wave 1 waits for what nobody says, and wave 0 at the barrier, or, m, at a barrier of its own. */
@@ -1017,6 +1083,8 @@ int main(void) {
         cmocka_unit_test(barriers_count_live_lanes),
         cmocka_unit_test(clusters_read_each_others_lds),
         cmocka_unit_test(waves_wait_at_gates),
+        cmocka_unit_test(waves_race),
+        cmocka_unit_test(copies_come_when_they_are_waited_for),
         cmocka_unit_test(a_gate_that_stays_shut_is_an_error),
         cmocka_unit_test(a_wave_that_misses_its_cluster_is_an_error),
         cmocka_unit_test(the_last_workgroup_merges),

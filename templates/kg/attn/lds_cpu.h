@@ -1,13 +1,15 @@
-// LDS on the cpu device; see lds_nvidia.h. Copies and products are done at once.
+// LDS on the cpu device; see lds_nvidia.h. Products are done at once, copies are when they are
+// waited for.
 #pragma once
 #include "kg/attn/mma.h"
 
 namespace kg {
 
-KG_DEV void copy_16(u8 *lds, const u8 *p) { __builtin_memcpy(lds, p, 16); }
+KG_DEV void copy_16(u8 *lds, const u8 *p) { kg_ops->copy(lds, p, 16); }
+KG_DEV void copy_4(void *lds, const void *p) { kg_ops->copy(lds, p, 4); }
 KG_DEV void visit(u8 *, const u8 *) {}
-KG_DEV void copies_end() {}
-template <int N> KG_DEV void copies_done() {}
+KG_DEV void copies_end() { kg_ops->copies_end(); }
+template <int N> KG_DEV void copies_done() { kg_ops->copies_done(N); }
 KG_DEV void show_lds() {}
 KG_DEV void products_begin() {}
 KG_DEV void products_end() {}

@@ -20,7 +20,14 @@ KG_DEV void gate_change(gate_t *gate, u32 arrived, int boxes) {
     *gate = phase << GATE_PHASE | all << GATE_ARRIVED | coming << GATE_BOXES | count;
 }
 KG_DEV void gate_arrive(gate_t *gate) { gate_change(gate, 1, 0); }
-KG_DEV void gate_arrive_copied(gate_t *gate) { gate_arrive(gate); }
+// Others may go on before copies come.
+KG_DEV void gate_arrive_copied(gate_t *gate) {
+    static const gate_t open = (gate_t)1 << GATE_PHASE;
+    kg_ops->wave_sync();
+    kg_ops->await(&open, 0);
+    kg_ops->all_copies_done();
+    gate_arrive(gate);
+}
 KG_DEV void gate_arrive_wave(gate_t *gate) {
     meet_wave();
     if (lane_id() == 0) gate_arrive(gate);

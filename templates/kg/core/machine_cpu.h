@@ -17,6 +17,10 @@ struct kg_cpu_ops {
     void (*cluster_barrier)(void);
     unsigned char *(*peer_lds)(unsigned rank);
     void (*await)(const u64 *gate, unsigned parity);
+    void (*copy)(void *to, const void *from, unsigned bytes);
+    void (*copies_end)(void);
+    void (*copies_done)(unsigned groups);
+    void (*all_copies_done)(void);
 };
 static const kg_cpu_ops *kg_ops;
 extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_ops *ops) {
