@@ -93,17 +93,20 @@ static int has_plain_codes(const kgen_attn_spec *s) {
 }
 
 /* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
- * page's, and makes numbers of 8-bit codes that the hardware reads. Prefixes, scales of tokens,
- * codes of kept keys, and scores with a cap and a slope have no registers left, nor with a cap has
- * the division by 7. */
+ * page's, and makes numbers of 8-bit codes that the hardware reads. Prefixes, codes of kept keys,
+ * and scores with a cap and a slope have no registers left, nor with a cap has the division by 7;
+ * scales of tokens neither beside wide rows and spans. */
 int32_t kgen__attn_bringers_of(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
-    int capped = s->softcap && (s->alibi || s->group % 7 == 0);
+    enum { WIDE = 128, WIDEST = 256 };
+    int capped = s->softcap && (s->alibi || s->group % 7 == 0), v_dim = kgen__attn_v_dim_of(s);
     int fits = !kgen_attn_phase_of(s->phase)->bounded && s->waves == 8 && s->occupancy == 1 &&
-               !s->cascade && s->head_dim <= 256 && kgen__attn_v_dim_of(s) <= 256 && !capped;
+               !s->cascade && s->head_dim <= WIDEST && v_dim <= WIDEST && !capped;
     int boxes = kgen_attn_phase_of(s->phase)->dense || !kgen__is_small_page(s->page);
     int as_it_is =
         kgen__bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
-    int codes = has_plain_codes(s) && s->kv != KGEN_DTYPE_E4M3FNUZ && !s->keep;
+    int spare = s->head_dim <= WIDE && v_dim <= WIDE && !s->spans;
+    int room = s->descale != KGEN_DESCALE_TOKEN || spare;
+    int codes = kgen__bits_of(s->kv) <= 8 && s->kv != KGEN_DTYPE_E4M3FNUZ && !s->keep && room;
     return fits && boxes && (as_it_is || codes) && kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES
                ? KG_ATTN_BRINGERS
                : 0;
@@ -264,7 +267,7 @@ static kg_attn_sets sets_of(const kgen_attn_spec *s, const kgen_target *target) 
     int32_t groups = key_groups_of(s, isa);
     return kg_attn_matrices_of(most, isa->keys, s->head_dim, s->v_dim, kgen__bits_of(s->kv),
                                s->occupancy * groups, q_lds_bytes(s, target) / groups,
-                               kgen__attn_bringers_of(s, isa));
+                               kgen__attn_bringers_of(s, isa), s->descale == KGEN_DESCALE_TOKEN);
 }
 /* Of `dim` dims on their way to lines, as many as a set has of each token. */
 static int32_t on_their_way(const kgen_attn_spec *s, const kgen_target *target, int32_t dim) {

@@ -182,11 +182,17 @@ KG_SHAPE int kg_attn_raw_bytes(int n, int head_dim, int v_dim, int bits, int box
     if (boxes) return (ceil_div(head_dim * bits, 1024) + ceil_div(v_dim * bits, 1024)) * 128 * n;
     return ceil_div(n * (head_dim + v_dim) * bits / 8, 1024) * 1024;
 }
+/* Scales of `keys` tokens that boxes do not bring, of keys and of values. Those of a set wait from
+ * where it is asked for until its probabilities are there: as many sets as are raw, two of
+ * numbers, and one of which only the keys have been read. */
+enum { KG_ATTN_SCALE_SLOTS = 3 };
+KG_SHAPE int kg_attn_scales_bytes(int keys) { return 2 * 4 * keys; }
 KG_SHAPE kg_attn_sets kg_attn_matrices_at(int blocks, int slots, int keys, int head_dim, int v_dim,
-                                          int bits, int boxes) {
+                                          int bits, int boxes, int scale_slots) {
     int n = blocks * keys, k = ceil_div(head_dim, 64) * 128 * n, v = ceil_div(v_dim, 64) * 128 * n;
     int raw = bits < 16 ? kg_attn_raw_bytes(n, head_dim, v_dim, bits, boxes) : 0;
     int bytes = raw ? slots * raw + 2 * (k + v) : slots * (k + v);
+    if (scale_slots) bytes += (slots + scale_slots) * kg_attn_scales_bytes(n);
     kg_attn_sets sets = {blocks, slots, k, v, raw, bytes};
     return sets;
 }
@@ -198,20 +204,22 @@ KG_SHAPE int kg_attn_most_blocks(int acc_registers, int token_scales, int bringe
     return acc_registers > 160 ? 1 : acc_registers > 96 ? 2 : 4;
 }
 KG_SHAPE kg_attn_sets kg_attn_matrices_of(int most_blocks, int keys, int head_dim, int v_dim,
-                                          int bits, int occupancy, int q_bytes, int bringers) {
+                                          int bits, int occupancy, int q_bytes, int bringers,
+                                          int token_scales) {
     enum { GROUP = 232448 }; /* sm_90: of LDS, the most that one workgroup has */
     int most = (occupancy > 2 ? 69632 : 229376 / occupancy - 4096) - q_bytes;
     if (bringers)
         most = GROUP - KG_ATTN_SWIZZLE - KG_ATTN_FOUND * KG_ATTN_PARK_BYTES - KG_ATTN_GATE_BYTES -
                q_bytes;
     int least = bringers && bits < 16 ? 1 : 2; /* raw ones come a half of a slot at a time */
+    int scale_slots = bringers && token_scales ? KG_ATTN_SCALE_SLOTS : 0;
     for (int blocks = most_blocks; blocks > 1; blocks /= 2)
         for (int slots = 3; slots >= least; slots--) {
-            kg_attn_sets sets =
-                kg_attn_matrices_at(blocks, slots, keys, head_dim, v_dim, bits, bringers);
+            kg_attn_sets sets = kg_attn_matrices_at(blocks, slots, keys, head_dim, v_dim, bits,
+                                                    bringers, scale_slots);
             if (sets.bytes <= most) return sets;
         }
-    return kg_attn_matrices_at(1, 2, keys, head_dim, v_dim, bits, bringers);
+    return kg_attn_matrices_at(1, 2, keys, head_dim, v_dim, bits, bringers, scale_slots);
 }
 
 /* Codes that wait for each wave: bytes of a block, and where they may begin, as the pieces of a row

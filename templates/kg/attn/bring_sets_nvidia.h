@@ -130,10 +130,16 @@ template <int PIECES>
 KG_DEV void bring_boxes(u8 *to, gate_t *there, const cache_t &c, const places_t &p, int wave) {
     places_t its[TURNS];
     KG_UNROLL for (int n = 0; n < TURNS; n++) its[n] = place_of_turn(p, n);
-    if (!is_elected()) return;
-    expect_boxes(there, TURNS * ceil_div(PIECES, 8), WAVE);
-    KG_UNROLL for (int n = 0; n < TURNS; n++)
-        bring_block<PIECES>(to, there, c, its[n], wave + n * BRINGERS);
+    if (is_elected()) {
+        constexpr u32 BOXES = TURNS * ceil_div(PIECES, 8);
+        if constexpr (BRINGS_SCALES)
+            expect_boxes(there, BOXES);
+        else
+            expect_boxes(there, BOXES, WAVE);
+        KG_UNROLL for (int n = 0; n < TURNS; n++)
+            bring_block<PIECES>(to, there, c, its[n], wave + n * BRINGERS);
+    }
+    if constexpr (BRINGS_SCALES) gate_arrive_copied(there); // with scales of tokens
 }
 // Of values: seldom.
 template <int PIECES>

@@ -44,6 +44,14 @@ template <int PIECES> KG_DEV u32 piece_of_lane(int first, int lane = (int)lane_i
 
 // W words of the cache, elements in order.
 template <int W> KG_DEV void convert_words(u32 (&out)[W * 16 / KV_BITS], const u32 (&in)[W]) {
+    if constexpr (KV_4BIT && IS_SM90) {
+        KG_UNROLL for (int n = 0; n < W; n++) {
+            u32 x[4];
+            int4_in_order(x, in[n]);
+            KG_UNROLL for (int j = 0; j < 4; j++) out[4 * n + j] = x[j];
+        }
+        return;
+    }
     to_compute<W>(out, in);
     if constexpr (KV_4BIT && !INT4_IN_ORDER) KG_UNROLL for (int n = 0; n < W * 4; n += 4) {
             u32 x[4];

@@ -249,6 +249,23 @@ KG_DEV u8 *k_slot(const ring_t &r, int slot) {
     return raw_slot(r, SETS.slots) + slot * RING_SLOT_BYTES;
 }
 KG_DEV u8 *v_slot(const ring_t &r, int slot) { return k_slot(r, slot) + SETS.k; }
+// Behind all sets, of keys and then of values.
+constexpr int SCALE_SLOTS = SETS.slots + KG_ATTN_SCALE_SLOTS;
+KG_DEV float *scales_of_set(const ring_t &r, u32 set) {
+    constexpr int EACH = kg_attn_scales_bytes(SET_KEYS);
+    if constexpr (!BRINGS_SCALES) return nullptr;
+    u32 slot = set % (u32)SCALE_SLOTS;
+    return (float *)(r.slots + SETS.bytes - SCALE_SLOTS * EACH + slot * (u32)EACH);
+}
+// Of a block those of a lane's scores follow each other.
+KG_DEV int place_of_scale(int token) { return 4 * (token / 2 % 4) + 2 * (token / 8) + token % 2; }
+static_assert(!BRINGS_SCALES || (IN_ORDER && S_REGS == 4),
+              "scores of tokens 2 n, behind it, and 8 on");
+// Of the step that has been scored, from a block of the set on.
+KG_DEV const float *scales_of_step(const ring_t &r, int block) {
+    if constexpr (!BRINGS_SCALES) return nullptr;
+    return scales_of_set(r, r.v_time * SLOTS + (u32)r.v) + block * TOK;
+}
 KG_DEV int slot_after(int slot, int slots) { return slot + 1 == slots ? 0 : slot + 1; }
 KG_DEV int slot_before(int slot, int slots) { return slot == 0 ? slots - 1 : slot - 1; }
 
@@ -411,7 +428,8 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
     settle(dots);
     keys_are_read(r, r.v);
     float scores[B][ROW_TILES][S_REGS];
-    to_probabilities(scores, alpha, m, l, dots, a, head, keys, first + mine, end);
+    to_probabilities(scores, alpha, m, l, dots, a, head, keys, first + mine, end,
+                     scales_of_step(r, mine));
     pack_set(p, scores, BRINGERS || weighs_set(first + mine, end));
     KG_LOOP for (int block = first + SET_BLOCKS; block < g.block_end; block += SET_BLOCKS) {
         float s[B][ROW_TILES][S_REGS];
@@ -428,7 +446,8 @@ KG_DEV void attend_buffered(WAY way, column_t &m, column_t &l, acc_t (&o)[T][O_T
         products_done<1>();
         settle(dots);
         if constexpr (!WAY::AT_ONCE) keys_are_read(r, r.v);
-        bool raised = to_probabilities(s, alpha, m, l, dots, a, head, keys, block + mine, end);
+        bool raised = to_probabilities(s, alpha, m, l, dots, a, head, keys, block + mine, end,
+                                       scales_of_step(r, mine));
         products_done<0>();
         settle(o);
         if constexpr (!WAY::AT_ONCE) values_are_read(r, weighed);

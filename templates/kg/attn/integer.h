@@ -28,6 +28,13 @@ KG_DEV void int8_to_compute(u32 (&out)[2], u32 x) {
     if constexpr (COMPUTE_F16) {
         int8_biased(out, x);
         KG_UNROLL for (int i = 0; i < 2; i++) out[i] = add_f16(out[i], INT8_ZEROS ^ 0x80008000u);
+    } else if constexpr (BRINGERS !=
+                         0) { // 128 + the low bits, less 128, or 256 where the sign is set
+        KG_UNROLL for (u32 i = 0; i < 2; i++) {
+            u32 bits = byte_perm(x, 0, 0x04010400 | i * 0x00020002);
+            out[i] =
+                add_bf16((bits & 0x007f007fu) | 0x43004300u, (bits & 0x00800080u) | 0xc300c300u);
+        }
     } else {
         float f[4];
         int8_values(f, x);
@@ -84,6 +91,16 @@ KG_DEV void int4_to_compute(u32 (&out)[4], u32 x) {
             out[j] = bits | 0x43004300u;
         else
             out[j] = add_bf16(bits | 0x43004300u, EXCESS ^ 0x80008000u);
+    }
+}
+
+// The same in order, where an instruction takes pairs.
+KG_DEV void int4_in_order(u32 (&out)[4], u32 x) {
+    u32 odd = x >> 4;
+    KG_UNROLL for (u32 j = 0; j < 4; j++) {
+        u32 bits = byte_perm(x, odd, 0x04040000 | j * 0x01010101) & 0x000f000fu;
+        out[j] = COMPUTE_F16 ? add_f16(bits | 0x64006400u, 0xe408e408u)
+                             : add_bf16(bits | 0x43004300u, EXCESS ^ 0x80008000u);
     }
 }
 

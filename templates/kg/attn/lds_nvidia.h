@@ -17,6 +17,12 @@ KG_DEV void copy_16(u8 *lds, const u8 *p) {
                  : "r"(lds_address(lds)), "l"(p)
                  : "memory");
 }
+KG_DEV void copy_4(void *lds, const void *p) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 :
+                 : "r"(lds_address((const u8 *)lds)), "l"(p)
+                 : "memory");
+}
 // Brings what p points to into the L2, and its address to who looks addresses up: a prefetch may be
 // dropped there, and a load has a register that others wait for. Four bytes of it, to where nobody
 // reads.

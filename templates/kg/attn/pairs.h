@@ -22,8 +22,9 @@ constexpr u32 ITEM_COST =
 
 // Waves that bring keys go their own way (kg/attn/bringers_nvidia.h); those of mla meet the others.
 constexpr bool RUNS_AHEAD = BRINGERS != 0 && !STAGED;
-// BRINGERS: few rows are soon multiplied with (SHARES_SETS), where registers are left. Measured.
-constexpr bool SOON_FEW = BRINGERS != 0 && V_DIM <= 128 && !INVARIANT;
+// BRINGERS: few rows are soon multiplied with (SHARES_SETS), where registers are left, and a slot
+// has room for what waves say of values. Measured.
+constexpr bool SOON_FEW = BRINGERS != 0 && V_DIM <= 128 && V_DIM <= HEAD_DIM + 32 && !INVARIANT;
 constexpr u32 FEW_UNITS = 5;
 // A unit is a block of keys for one wave's rows, or 2^unit_shift of them where 32
 // bits would not count them all.

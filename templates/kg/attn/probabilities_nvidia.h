@@ -26,13 +26,31 @@ KG_DEV void load_set_scales(token_scale_t (&scale)[B], args_t a, const head_t &h
         }
     }
 }
+// BRINGS_SCALES: by those of a block's tokens that lie in LDS.
+KG_DEV void scale_by_lds(float (&s)[ROW_TILES][S_REGS], const float *scales) {
+    if constexpr (!BRINGS_SCALES) return;
+    scales += S_REGS * lane_grp((int)lane_id());
+    if constexpr (SCALES_LATE) {
+        quad_t x = *(const quad_t *)scales;
+        KG_UNROLL for (int t = 0; t < ROW_TILES; t++) KG_UNROLL for (int r = 0; r < S_REGS; r++)
+            s[t][r] *= x.x[r];
+    } else {
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) {
+            float x = ((const volatile float *)scales)[r];
+            KG_UNROLL for (int t = 0; t < ROW_TILES; t++) s[t][r] *= x;
+        }
+    }
+}
 template <int B>
 KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B], args_t a,
-                      const head_t &head, const keys_t &keys, int block) {
-    if constexpr (DESCALE == DESCALE_TOKEN) load_set_scales(scale, a, head, keys, block);
-    if constexpr (!SCALES_LATE)
-        KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
-            scale_scores(s[b][t], s[b][t], head, t, block_start(keys, block + b), scale[b]);
+                      const head_t &head, const keys_t &keys, int block, const float *scales) {
+    if constexpr (LANE_SCALES) load_set_scales(scale, a, head, keys, block);
+    KG_UNROLL for (int b = 0; b < B; b++) {
+        scale_by_lds(s[b], scales + b * TOK);
+        if constexpr (!SCALES_LATE)
+            KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
+                scale_scores(s[b][t], s[b][t], head, t, block_start(keys, block + b), scale[b]);
+    }
 }
 
 // Whether some row does not see some key of the blocks, of which the wave's rows see `seen`.
@@ -87,13 +105,13 @@ KG_DEV void to_p(const column_t &m, column_t &l, int t, float (&s)[S_REGS], cons
 KG_DEV bool weighs_set(int block, int end) { return UNBOUNDED ? block >= 0 : block < end; }
 
 // Of the blocks from `block` on; end: of the blocks that the wave's rows see, without any `s` are
-// products. hide(s): of keys that are not there. True: weighted values are to be multiplied with
-// `alpha`.
+// products. hide(s): of keys that are not there. scales: of tokens, in LDS. True: weighted values
+// are to be multiplied with `alpha`.
 template <int B, class F>
 KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[ROW_TILES],
                              column_t &m, column_t &l, const acc_t (&dots)[ROW_TILES][B], args_t a,
                              const head_t &head, const keys_t &keys, int block, int end,
-                             const F &hide) {
+                             const float *scales, const F &hide) {
     token_scale_t scale[B];
     float top[ROW_TILES][COLS];
     bool exceeds = false;
@@ -101,7 +119,7 @@ KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[RO
     KG_UNROLL for (int b = 0; b < B; b++) KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         KG_UNROLL for (int r = 0; r < S_REGS; r++) s[b][t][r] = dots[t][b].x[r];
     if (!weighs_set(block, end)) return false;
-    scale_set(s, scale, a, head, keys, block);
+    scale_set(s, scale, a, head, keys, block, scales);
     if (is_edge_set<B>(head, keys, block, end - block)) mask_set(s, head, keys, block, end - block);
     hide(s);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
@@ -116,13 +134,15 @@ KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[RO
         to_p(m, l, t, s[b][t], head);
         scale_p(s[b][t], scale[b]);
     }
+    KG_UNROLL for (int b = 0; b < B; b++) scale_by_lds(s[b], scales + (SET_BLOCKS + b) * TOK);
     return exceeds;
 }
 template <int B>
 KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[ROW_TILES],
                              column_t &m, column_t &l, const acc_t (&dots)[ROW_TILES][B], args_t a,
-                             const head_t &head, const keys_t &keys, int block, int end) {
-    return to_probabilities(s, alpha, m, l, dots, a, head, keys, block, end,
+                             const head_t &head, const keys_t &keys, int block, int end,
+                             const float *scales = nullptr) {
+    return to_probabilities(s, alpha, m, l, dots, a, head, keys, block, end, scales,
                             [](float(&)[B][ROW_TILES][S_REGS]) {});
 }
 // As the second product takes them; zeros of a set that it does not weigh.

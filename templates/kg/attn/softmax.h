@@ -9,7 +9,7 @@ namespace kg {
 constexpr float RESCALE_AT = 8.0f;
 
 struct token_scale_t {
-    float k[DESCALE == DESCALE_TOKEN ? S_REGS : 1], v[DESCALE == DESCALE_TOKEN ? S_REGS : 1];
+    float k[LANE_SCALES ? S_REGS : 1], v[LANE_SCALES ? S_REGS : 1];
 };
 
 KG_DEV float column_max(float x) {
@@ -157,7 +157,7 @@ KG_DEV void scale_q(head_t &h, q_frag_t &q) {
 
 KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h,
                               const keys_t &keys, const ids_t &ids, int start) {
-    if constexpr (DESCALE == DESCALE_TOKEN) {
+    if constexpr (LANE_SCALES) {
         constexpr bool as_keys = COLS > 1; // a lane's scores belong to its key rows
         args_t a = reread(args);           // sixteen scalars that the loop need not keep
         int lane = (int)lane_id();
@@ -176,15 +176,19 @@ KG_DEV void load_token_scales(token_scale_t &scale, args_t args, const head_t &h
     }
 }
 
-// The lane's own scale, of a key or a value of page `id`.
-KG_DEV float scale_of_lane(args_t a, const head_t &h, const keys_t &keys, u32 id, int token,
-                           bool is_key) {
+// Where the lane's own scale is, of a key or a value of page `id`.
+KG_DEV const float *address_of_scale(args_t a, const head_t &h, const keys_t &keys, u32 id,
+                                     int token, bool is_key) {
     i64 by_page = is_key ? a.k_descale_stride[0] : a.v_descale_stride[0];
     i64 by_slot = is_key ? a.k_descale_stride[1] : a.v_descale_stride[1];
     i64 head = h.index * (is_key ? a.k_descale_stride[2] : a.v_descale_stride[2]);
     const float *from = (is_key ? a.k_descale : a.v_descale) + head;
     u32 slot = (u32)slot_of(keys, token, token);
-    return load(from + (i64)((u64)id * (u64)by_page + (u64)slot * (u64)by_slot)); // no signs
+    return from + (i64)((u64)id * (u64)by_page + (u64)slot * (u64)by_slot); // no signs
+}
+KG_DEV float scale_of_lane(args_t a, const head_t &h, const keys_t &keys, u32 id, int token,
+                           bool is_key) {
+    return load(address_of_scale(a, h, keys, id, token, is_key));
 }
 
 // Of whole pages a lane asks for one scale of the block, half of them for those of keys, and has
@@ -192,7 +196,7 @@ KG_DEV float scale_of_lane(args_t a, const head_t &h, const keys_t &keys, u32 id
 constexpr bool SPREADS_SCALES = BY_PAGE || (IS_SM90 && SHARED_ID);
 KG_DEV void load_page_scales(token_scale_t &scale, args_t args, const head_t &h, const keys_t &keys,
                              const ids_t &ids, int start) {
-    if constexpr (DESCALE != DESCALE_TOKEN) return;
+    if constexpr (!LANE_SCALES) return;
     args_t a = reread(args); // sixteen scalars that the loop need not keep
     int lane = (int)lane_id(), token = start + lane % TOK;
     u32 first = (u32)ids.k[0], last = (u32)ids.k[K_IDS - 1];
@@ -201,12 +205,12 @@ KG_DEV void load_page_scales(token_scale_t &scale, args_t args, const head_t &h,
     scale.k[0] = scale_of_lane(a, h, keys, id, token, lane / TOK % 2 == 0);
 }
 KG_DEV void spread_page_scales(token_scale_t &scale) {
-    if constexpr (!SPREADS_SCALES || DESCALE != DESCALE_TOKEN) return;
+    if constexpr (!SPREADS_SCALES || !LANE_SCALES) return;
     u32 mine = bits_of(scale.k[0]);
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         u32 at = (u32)token_at(s_token((int)lane_id(), r));
-        scale.k[r % (DESCALE == DESCALE_TOKEN ? S_REGS : 1)] = float_of(shuffle(mine, at));
-        scale.v[r % (DESCALE == DESCALE_TOKEN ? S_REGS : 1)] = float_of(shuffle(mine, at + TOK));
+        scale.k[r % (LANE_SCALES ? S_REGS : 1)] = float_of(shuffle(mine, at));
+        scale.v[r % (LANE_SCALES ? S_REGS : 1)] = float_of(shuffle(mine, at + TOK));
     }
 }
 
@@ -276,7 +280,7 @@ KG_DEV void scale_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int 
     KG_UNROLL for (int r = 0; r < S_REGS; r++) {
         int c = r % COLS, token = start + token_at(s_token(lane, r));
         s[r] = score(dot, r) * h.scale[t][c];
-        if constexpr (DESCALE == DESCALE_TOKEN) s[r] *= scale.k[r];
+        if constexpr (LANE_SCALES) s[r] *= scale.k[r];
         if constexpr (SOFTCAP != 0 && !CAP_LAST) s[r] = soft_cap(s[r], h.softcap);
         if constexpr (ALIBI != 0)
             s[r] += h.slope[t][c] * lean_of(key_position(h, token) - position_of(h, lane, t, c));
@@ -309,8 +313,7 @@ KG_DEV void finish_scores(float (&s)[S_REGS], const T &dot, const head_t &h, int
 }
 
 KG_DEV void scale_p(float (&p)[S_REGS], const token_scale_t &scale) {
-    if constexpr (DESCALE == DESCALE_TOKEN)
-        KG_UNROLL for (int r = 0; r < S_REGS; r++) p[r] *= scale.v[r];
+    if constexpr (LANE_SCALES) KG_UNROLL for (int r = 0; r < S_REGS; r++) p[r] *= scale.v[r];
 }
 
 // --- running sums ------------------------------------------------------------

@@ -47,9 +47,13 @@ constexpr int Q_KEEPS =
     kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES, RUNS_AHEAD, Q_YIELDS);
 constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
 // Scores are scaled as they become probabilities, of which a row is turned whose scale is negative.
-constexpr bool MAY_TURN = DESCALE != DESCALE_NONE || Q_8BIT;
+// Scales of tokens are another matter, and where they lie in LDS come before.
+constexpr bool TOKEN_SCALES = DESCALE == DESCALE_TOKEN, BRINGS_SCALES = TOKEN_SCALES && RUNS_AHEAD;
+constexpr bool LANE_SCALES = TOKEN_SCALES && !BRINGS_SCALES; // a lane has those of its scores
+constexpr bool MAY_TURN = (DESCALE != DESCALE_NONE && !TOKEN_SCALES) || Q_8BIT;
 constexpr bool SCALES_LATE = (BY_MATRICES != 0 || PAIRED != 0) && SOFTCAP == 0 && ALIBI == 0 &&
-                             DESCALE != DESCALE_TOKEN && !(MAY_TURN && (Q_IN_LDS || PAIRED));
+                             (!TOKEN_SCALES || BRINGS_SCALES) &&
+                             !(MAY_TURN && (Q_IN_LDS || PAIRED));
 constexpr int Q_LDS_WORDS = // of the waves with the same rows
     kg_attn_q_registers(ROW_TILES, kg_attn_q_lds_dims(HEAD_DIM, BY_MATRICES), NGRP, QX) * WAVE;
 // They are shared among waves, with what each row was divided by behind them.
@@ -82,7 +86,7 @@ constexpr kg_attn_sets SETS =
                            BY_LINES - 1, DESCALE == DESCALE_TOKEN)
         : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, RUNS_AHEAD),
                               TOK, HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY *KEY_GROUPS,
-                              Q_LDS_BYTES / KEY_GROUPS, RUNS_AHEAD);
+                              Q_LDS_BYTES / KEY_GROUPS, RUNS_AHEAD, DESCALE == DESCALE_TOKEN);
 constexpr int SET_BLOCKS = SETS.blocks;
 constexpr int RING_SLOT_BYTES = SETS.k + SETS.v;
 

@@ -244,7 +244,7 @@ KG_DEV void take_left(column_t &m, column_t &l, acc_t (&o)[T][O_TILES], pairs_t 
         settle(dots);
         if (set != 0) meet_others(false);
         bool risen = to_probabilities(
-            scores, alpha, m, l, dots, a, head, keys, block, end,
+            scores, alpha, m, l, dots, a, head, keys, block, end, nullptr,
             [&](float(&s)[SET_BLOCKS_OF][T][S_REGS]) { hide_missing(s, said, slot); });
         pack_set(p, scores, true);
         w.part = wave_again() % 4;
