@@ -15,7 +15,8 @@
 #include <stdint.h>
 
 enum {
-    KG_CPU_NAMED = 16,      /* gates that lie not in LDS */
+    KG_CPU_NAMED = 16, /* gates that lie not in LDS */
+    KG_CPU_ERRAND = 64,
     KG_CPU_GATE_PHASE = 63, /* bit of a gate that turns when all have arrived */
 };
 
@@ -44,6 +45,9 @@ typedef struct kg_cpu_ops {
     void (*copies_end)(void);
     void (*copies_done)(unsigned groups);
     void (*all_copies_done)(void); /* of the group begun, too */
+    /* What the workgroup's memory engine does on its own, sooner or later: `run` with a copy of
+     * `bytes` at `what`, at most KG_CPU_ERRAND. */
+    void (*later)(void (*run)(const void *what), const void *what, unsigned bytes);
 } kg_cpu_ops;
 
 #endif

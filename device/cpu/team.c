@@ -15,6 +15,7 @@ enum {
     WAVES_MAX = KGEN__CPU_BLOCK_MAX / 32,
     POISON = 0xff, /* NaN in every float format */
     COPIES = 64,   /* of a lane on their way, at most */
+    ERRANDS = 128, /* of a workgroup */
 };
 
 typedef enum lane_stop {
@@ -69,10 +70,18 @@ struct wave {
     lane lanes[];
 };
 
+/* For the memory engine. */
+typedef struct errand {
+    void (*run)(const void *what);
+    unsigned char what[KG_CPU_ERRAND];
+} errand;
+
 struct workgroup {
     kgen__team *of;
     unsigned char *lds;
     uint64_t named[KG_CPU_NAMED]; /* barriers of some of the waves */
+    errand errands[ERRANDS];
+    unsigned errand_count;
     unsigned wave_count;
     wave *waves[WAVES_MAX];
 };
@@ -88,10 +97,11 @@ struct kgen__team {
 /* Who could go on does not always do so at once, and some waves seldom do, or a wave that has said
  * something would be as far as it gets before others hear it. So many times of LINGERS. */
 enum { LINGERS = 8 };
-static int lingers(uint64_t *draws, unsigned times) {
+static unsigned draw(uint64_t *draws) {
     *draws = *draws * 6364136223846793005u + 1442695040888963407u;
-    return (*draws >> 32) % LINGERS < times;
+    return (unsigned)(*draws >> 32);
 }
+static int lingers(uint64_t *draws, unsigned times) { return draw(draws) % LINGERS < times; }
 
 /* Set by whoever switches to a lane. A lane stays on its thread while a
  * workgroup runs. */
@@ -177,11 +187,29 @@ static void op_all_copies_done(void) {
     lane *l = current;
     while (l->count) copy_comes(l);
 }
+/* One of them; they have no order. */
+static void run_errand(workgroup *group) {
+    errand *one = &group->errands[draw(&group->of->draws) % group->errand_count];
+    errand its = *one;
+    *one = group->errands[--group->errand_count];
+    its.run(its.what);
+}
+static void op_later(void (*run)(const void *), const void *what, unsigned bytes) {
+    workgroup *group = current->of->of;
+    if (!current->waits) {
+        run(what);
+        return;
+    }
+    if (group->errand_count == ERRANDS) run_errand(group);
+    errand *its = &group->errands[group->errand_count++];
+    its->run = run;
+    memcpy(its->what, what, bytes);
+}
 static unsigned char *op_peer_lds(unsigned rank) { return current->of->of->of->groups[rank].lds; }
 
 const kg_cpu_ops kgen__team_ops = {
-    op_self,  op_wave_sync, op_barrier,    op_cluster_barrier, op_peer_lds,
-    op_await, op_copy,      op_copies_end, op_copies_done,     op_all_copies_done};
+    op_self, op_wave_sync,  op_barrier,     op_cluster_barrier, op_peer_lds, op_await,
+    op_copy, op_copies_end, op_copies_done, op_all_copies_done, op_later};
 
 static void wave_free(wave *w) {
     if (w->stacks) kgen__stacks_unmap(w->stacks, w->lane_count);
@@ -354,7 +382,8 @@ static int can_go(const wave *w) {
     return is_open(w->head->gate, w->head->parity);
 }
 
-/* Each wave that can goes on to where it waits next, beginning with number `first`. */
+/* Each wave that can goes on to where it waits next, beginning with number `first`; errands are run
+ * now and then, and when nobody can. */
 static kgen_status pass(workgroup *group, unsigned waves, unsigned first, int *went,
                         kgen_error *err) {
     *went = 0;
@@ -365,7 +394,11 @@ static kgen_status pass(workgroup *group, unsigned waves, unsigned first, int *w
         if (lingers(&group->of->draws, w->slow)) continue;
         run_round(w);
         if (w->state == WAVE_DIVERGED) return lanes_diverged(w, err);
+        if (group->errand_count && lingers(&group->of->draws, 1)) run_errand(group);
     }
+    if (*went || !group->errand_count) return KGEN_OK;
+    *went = 1;
+    run_errand(group);
     return KGEN_OK;
 }
 
@@ -417,6 +450,7 @@ static kgen_status begin(kgen__team *team, unsigned waves, unsigned first, uint6
         KGEN_TRY(grow(group, waves, err));
         memset(group->lds, POISON, lds_of(team->persona));
         memset(group->named, 0, sizeof group->named);
+        group->errand_count = 0;
         for (unsigned i = 0; i < waves; i++) {
             unsigned left = team->work->block - i * size;
             enlist(group->waves[i], left < size ? left : size, first + n, chance);

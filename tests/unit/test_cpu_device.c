@@ -39,7 +39,8 @@ static const char prelude[] =
     "               void (*cluster_barrier)(); unsigned char *(*peer_lds)(unsigned);\n"
     "               void (*await)(const unsigned long *, unsigned);\n"
     "               void (*copy)(void *, const void *, unsigned); void (*copies_end)();\n"
-    "               void (*copies_done)(unsigned); void (*all_copies_done)(); };\n"
+    "               void (*copies_done)(unsigned); void (*all_copies_done)();\n"
+    "               void (*later)(void (*)(const void *), const void *, unsigned); };\n"
     "static const ops_t *ops;\n"
     "extern \"C\" void kg_cpu_bind(const ops_t *o) { ops = o; }\n"
     "struct params_t { unsigned *a, *b; unsigned n, m; };\n"
@@ -472,26 +473,50 @@ static const char copy_kernel[] =
     "  seen |= (to[0] == p->b[0]) << 1 | (to[64] == p->b[0]) << 2; ops->all_copies_done();\n"
     "  p->a[me.group * 64 + me.thread] = seen | (to[64] == p->b[0]) << 3; }";
 
-static void copies_come_when_they_are_waited_for(void **state) {
-    (void)state;
-    enum { GROUPS = 64, AT_ONCE = 15, WHEN_WAITED_FOR = 10 };
+/* What a launch of `groups` workgroups finds: one or the other, both somewhere. */
+static void both_are_found(const char *text, uint32_t groups, uint32_t one, uint32_t other) {
     bench b;
     kernel k;
     open_device(&b, "sm90");
-    build(&b, &k, copy_kernel);
-    params p = {words(&b, GROUPS * 64), words(&b, 1), 0, 0};
+    build(&b, &k, text);
+    params p = {words(&b, groups * 64), words(&b, 1), 0, 0};
     int found[2] = {0, 0};
     p.b[0] = 1 + (uint32_t)rand() % 99;
-    launch_ok(&b, &k, GROUPS, 64, &p);
-    for (uint32_t i = 0; i < GROUPS * 64; i++) {
-        assert_true(p.a[i] == AT_ONCE || p.a[i] == WHEN_WAITED_FOR);
-        found[p.a[i] == AT_ONCE]++;
+    launch_ok(&b, &k, groups, 64, &p);
+    for (uint32_t i = 0; i < groups * 64; i++) {
+        assert_true(p.a[i] == one || p.a[i] == other);
+        found[p.a[i] == one]++;
     }
     assert_true(found[0] > 0 && found[1] > 0);
     api->release(b.device, p.a);
     api->release(b.device, p.b);
     drop(&b, &k);
     api->close(b.device);
+}
+
+static void copies_come_when_they_are_waited_for(void **state) {
+    (void)state;
+    enum { AT_ONCE = 15, WHEN_WAITED_FOR = 10 };
+    both_are_found(copy_kernel, 64, AT_ONCE, WHEN_WAITED_FOR);
+}
+
+/* An errand that writes a word and opens a gate: what is there before, and behind the gate. */
+static const char errand_kernel[] =
+    "struct its { unsigned *word; unsigned long *gate; };\n"
+    "static void run(const void *what) {\n"
+    "  const its &x = *(const its *)what; *x.word = 1; *x.gate ^= 1UL << 63; }\n"
+    "KERNEL { ME; its x = {(unsigned *)(me.lds + 64), (unsigned long *)me.lds};\n"
+    "  unsigned *seen = x.word + 1;\n"
+    "  if (me.thread == 0) {\n"
+    "    *x.word = 0, *x.gate = 0; ops->later(run, &x, sizeof x); *seen = *x.word;\n"
+    "  }\n"
+    "  ops->barrier(); ops->await(x.gate, 0);\n"
+    "  p->a[me.group * 64 + me.thread] = *seen | *x.word << 1; }";
+
+static void errands_are_run_by_themselves(void **state) {
+    (void)state;
+    enum { AT_ONCE = 3, LATER = 2 };
+    both_are_found(errand_kernel, 64, AT_ONCE, LATER);
 }
 
 /* Wave 1 waits for what nobody says, and wave 0 at the barrier, or, m, at a barrier of its own. */
@@ -1085,6 +1110,7 @@ int main(void) {
         cmocka_unit_test(waves_wait_at_gates),
         cmocka_unit_test(waves_race),
         cmocka_unit_test(copies_come_when_they_are_waited_for),
+        cmocka_unit_test(errands_are_run_by_themselves),
         cmocka_unit_test(a_gate_that_stays_shut_is_an_error),
         cmocka_unit_test(a_wave_that_misses_its_cluster_is_an_error),
         cmocka_unit_test(the_last_workgroup_merges),

@@ -21,6 +21,7 @@ struct kg_cpu_ops {
     void (*copies_end)(void);
     void (*copies_done)(unsigned groups);
     void (*all_copies_done)(void);
+    void (*later)(void (*run)(const void *what), const void *what, unsigned bytes);
 };
 static const kg_cpu_ops *kg_ops;
 extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_ops *ops) {
@@ -115,10 +116,13 @@ template <class T> KG_DEV void turn_rows(u32 (&out)[2], const u8 *lds) {
 KG_DEV void read_turned(u32 (&out)[2], const u8 *lds) { turn_rows<u16>(out, lds); }
 KG_DEV void read_turned_codes(u32 (&out)[2], const u8 *lds) { turn_rows<u8>(out, lds); }
 template <int FURTHER> KG_DEV void copy_pieces(u8 *lds, const u8 *p) {
-    __builtin_memcpy(lds + lane_id() * 16, p + FURTHER, 16);
+    kg_ops->copy(lds + lane_id() * 16, p + FURTHER, 16);
 }
 KG_DEV void meet_wave() { kg_ops->wave_sync(); }
-KG_DEV void pieces_come() { meet_wave(); } // a lane reads what others of its wave asked for
+KG_DEV void pieces_come() {
+    kg_ops->all_copies_done();
+    meet_wave(); // a lane reads what others of its wave asked for
+}
 KG_DEV u32 read_lane(u32 x, u32 lane) { return shuffle(x, lane); }
 KG_DEV u64 ballot(bool x) {
     u32 word = x;
