@@ -93,9 +93,9 @@ static int has_plain_codes(const kgen_attn_spec *s) {
 }
 
 /* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
- * page's, and makes numbers of 8-bit codes that the hardware reads. Prefixes, codes of kept keys,
- * and scores with a cap and a slope have no registers left, nor with a cap has the division by 7;
- * scales of tokens neither beside wide rows and spans. */
+ * page's, and makes numbers of codes that the hardware reads. Prefixes, codes of kept keys, and
+ * scores with a cap and a slope have no registers left, nor with a cap has the division by 7, nor
+ * have scales of tokens with spans; with wide rows these have no LDS. */
 int32_t kgen__attn_bringers_of(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     enum { WIDE = 128, WIDEST = 256 };
     int capped = s->softcap && (s->alibi || s->group % 7 == 0), v_dim = kgen__attn_v_dim_of(s);

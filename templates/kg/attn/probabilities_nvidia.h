@@ -26,7 +26,8 @@ KG_DEV void load_set_scales(token_scale_t (&scale)[B], args_t a, const head_t &h
         }
     }
 }
-// BRINGS_SCALES: by those of a block's tokens that lie in LDS.
+// BRINGS_SCALES: by those of a block's tokens that lie in LDS. Beside scores that are worked out
+// further one at a time, or the compiler asks for all of a set early and spills.
 KG_DEV void scale_by_lds(float (&s)[ROW_TILES][S_REGS], const float *scales) {
     if constexpr (!BRINGS_SCALES) return;
     scales += S_REGS * lane_grp((int)lane_id());

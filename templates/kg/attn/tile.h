@@ -47,7 +47,7 @@ constexpr int Q_KEEPS =
     kg_attn_q_keeps(ACC_REGS, AHEAD_WORDS, WAVE, IS_SM90, BY_MATRICES, RUNS_AHEAD, Q_YIELDS);
 constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
 // Scores are scaled as they become probabilities, of which a row is turned whose scale is negative.
-// Scales of tokens are another matter, and where they lie in LDS come before.
+// Scales of tokens enter before that, where they lie in LDS.
 constexpr bool TOKEN_SCALES = DESCALE == DESCALE_TOKEN, BRINGS_SCALES = TOKEN_SCALES && RUNS_AHEAD;
 constexpr bool LANE_SCALES = TOKEN_SCALES && !BRINGS_SCALES; // a lane has those of its scores
 constexpr bool MAY_TURN = (DESCALE != DESCALE_NONE && !TOKEN_SCALES) || Q_8BIT;
