@@ -8,7 +8,6 @@
 namespace kg {
 
 // Queries in boxes: rows of a group of waves are heads of some tokens, or some heads of one.
-constexpr int GROUP_ROWS = 64;
 constexpr bool BOXES_Q = BRINGS_Q && (GROUP_ROWS % GROUP == 0 || GROUP % GROUP_ROWS == 0);
 constexpr int TURNS = BRINGERS ? ceil_div(SET_KEYS, BRINGERS *WAVE_KEYS) : 1;
 static_assert(!BRINGERS || WAVE_KEYS == BOX_ROWS, "a box has a block's rows of a matrix");
@@ -182,18 +181,20 @@ struct bringer_t {
     u32 segments; // that have been
 };
 
-// Of a row block: those of 64 rows from `first` on that there are, or tokens behind them.
-KG_DEV void bring_query_boxes(args_t a, const segment_t &g, u8 *lds, gate_t *there, int first) {
+// Of a row block: those of 64 rows from `first` on that there are, or tokens behind them, to where
+// those from `first` + `further` on are read.
+KG_DEV void bring_query_boxes(args_t a, const segment_t &g, u8 *lds, gate_t *there, int first,
+                              int further) {
     constexpr int MATRICES = ceil_div(HEAD_DIM, 64);
     int row = g.row_block * ROWS + first, token = g.seq.q_start + row / GROUP;
     if (row >= g.seq.q_len * GROUP || !is_elected()) return;
     expect_boxes(there, MATRICES * GROUP_ROWS / BOX_ROWS);
     KG_UNROLL for (int n = 0; n < MATRICES; n++)
-        bring_box((u8 *)q_matrix(lds, first, n), there, map_of(a, 2), n * 128,
+        bring_box((u8 *)q_matrix(lds, first + further, n), there, map_of(a, 2), n * 128,
                   g.kv_head * GROUP + row % GROUP, token, 0);
 }
 // Rows `first` to `end` - 1 of it.
-KG_DEV void copy_queries(args_t a, const segment_t &g, u8 *lds, int first, int end) {
+KG_DEV void copy_queries(args_t a, const segment_t &g, u8 *lds, int first, int end, int further) {
     constexpr int PIECES = HEAD_DIM / 8;
     constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
     int lane = (int)opaque(lane_id());
@@ -201,24 +202,27 @@ KG_DEV void copy_queries(args_t a, const segment_t &g, u8 *lds, int first, int e
         const u8 *from = q_row(a, g, row);
         KG_UNROLL for (int n = 0; n < PIECES; n += LANES) {
             u32 piece = piece_of_lane<PIECES>(n, lane);
-            u8 *to = (u8 *)q_matrix(lds, row, (int)piece / 8) + row % 64 * 128;
+            u8 *to = (u8 *)q_matrix(lds, row + further, (int)piece / 8) + row % 64 * 128;
             copy_16(to + (piece ^ (u32)row) % 8 * 16, from + piece * 16);
         }
     }
 }
 // The segment's: of each group of waves two bring them, half of the rows each, or one all boxes.
+// Each group has few rows, all of which both multiply with: a gate that not all who pass it await
+// each time may open twice meanwhile, or not have opened for the time before.
 KG_DEV void bring_queries(args_t a, u8 *lds, const bringer_t &b) {
     constexpr int EACH = GROUP_ROWS / 2;
     if constexpr (!BRINGS_Q) return;
     gates_t *gates = gates_of(lds);
     segment_t g = parked_segment(lds, park_of_segment(b.segments));
-    int group = b.wave / 2, first = b.wave * EACH;
+    int group = b.wave / 2, further = has_few_rows(g) ? group * GROUP_ROWS : 0;
+    int first = b.wave * EACH - further;
     gate_await(&gates->q_read[group], b.segments + 1);
     if constexpr (!BOXES_Q)
         copy_queries(a, g, lds, first,
-                     smaller(g.seq.q_len * GROUP - g.row_block * ROWS, first + EACH));
+                     smaller(g.seq.q_len * GROUP - g.row_block * ROWS, first + EACH), further);
     else if (b.wave % 2 == 0)
-        bring_query_boxes(a, g, lds, &gates->q_there[group], first);
+        bring_query_boxes(a, g, lds, &gates->q_there[group], first, further);
     gate_arrive_copied(&gates->q_there[group]);
 }
 

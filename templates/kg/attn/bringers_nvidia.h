@@ -55,12 +55,9 @@ KG_DEV ring_t begin_ring(const segment_t &g, u8 *lds, int wave) {
     r.segments = gates->segments[wave];
     return r;
 }
-// Of few rows all waves have those of the first group, and their own group's, since it goes on as
-// theirs are read. No others where there are no keys, for then nobody waits for who reads them.
 KG_DEV void await_queries(const ring_t &r, const segment_t &g, int wave) {
     if constexpr (BRINGS_Q) {
         gate_await(&r.gates->q_there[wave / 4], r.segments);
-        if (has_few_rows(g) && !is_empty(g)) gate_await(&r.gates->q_there[0], r.segments);
     } else {
         show_lds();
         meet_readers(g, wave);

@@ -13,6 +13,7 @@
 
 namespace kg {
 
+constexpr int GROUP_ROWS = 64; // of four waves that multiply together
 constexpr int MATRIX_BYTES = SET_KEYS * 128;
 constexpr int SLOTS = SETS.raw != 0 ? 2 : SETS.slots; // of matrices
 constexpr bool CONVERTS = CONVERTED && !BRINGERS, HAS_RAW = CONVERTS && SETS.raw != 0;

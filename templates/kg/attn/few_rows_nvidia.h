@@ -12,7 +12,8 @@ namespace kg {
 template <int T>
 KG_DEV void score_block(acc_t (&s)[T][1], const q_frag_t &q, const u8 *queries, const u8 *k,
                         int block) {
-    tile_t keys = tile_of_columns(k + block * (TOK * 128)), rows = tile_of_rows(queries);
+    const u8 *mine = q_matrix(queries, BRINGS_Q ? block / 4 * GROUP_ROWS : 0, 0); // its group's
+    tile_t keys = tile_of_columns(k + block * (TOK * 128)), rows = tile_of_rows(mine);
     KG_UNROLL for (int t = 0; t < T; t++) s[t][0] = acc_t{};
     KG_UNROLL for (int step = 0; step < HEAD_DIM / 16; step++) {
         u32 a[4];
