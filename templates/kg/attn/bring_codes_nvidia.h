@@ -76,8 +76,9 @@ KG_DEV void bring_scales(const ring_t &r, u32 set, args_t a, const head_t &h, co
                          i32 page, int block, int wave) {
     if constexpr (!BRINGS_SCALES) return;
     int lane = (int)opaque(lane_id()), turn = smaller(lane / TOK, TURNS - 1), row = lane % TOK;
-    u32 id = (u32)inside_pool(keys, (i32)shuffle((u32)page, (u32)turn));
     int part = wave + turn * BRINGERS, token = first_token(keys, block, part) + row;
+    i32 its = (i32)shuffle((u32)page, (u32)turn);
+    u32 id = (u32)inside_pool(keys, DENSE ? page_number(keys, token) : its);
     float *to = scales_of_set(r, set) + part * TOK + place_of_scale(row);
     if (token >= keys.first && token <= keys.last) {
         copy_4(to, address_of_scale(a, h, keys, id, token, true));
