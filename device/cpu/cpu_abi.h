@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 enum {
-    KG_CPU_NAMED = 16, /* gates that lie not in LDS */
-    KG_CPU_ERRAND = 64,
+    KG_CPU_NAMED = 16,      /* gates that lie not in LDS */
+    KG_CPU_ERRAND = 64,     /* bytes */
     KG_CPU_GATE_PHASE = 63, /* bit of a gate that turns when all have arrived */
 };
 

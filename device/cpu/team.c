@@ -45,11 +45,10 @@ typedef struct lane {
     wave *of;
     lane_stop stop; /* where it waits */
     const uint64_t *gate;
-    unsigned parity; /* that the gate has while it waits */
-    uint64_t draws;  /* the same of all lanes of a wave */
-    int waits;       /* copies come when they are waited for */
+    unsigned parity;     /* that the gate has while it waits */
+    uint64_t draws;      /* the same of all lanes of a wave */
+    copy copies[COPIES]; /* a ring: from `first` on, of groups up to `group` */
     unsigned group, first, count;
-    copy copies[COPIES]; /* a ring */
     kgen__fiber fiber;
 } lane;
 
@@ -90,6 +89,7 @@ struct kgen__team {
     const kgen_target *persona;
     const kgen__cpu_work *work;
     uint64_t draws;
+    int late; /* copies come when they are waited for, errands wait */
     kgen__fiber scheduler;
     workgroup groups[KGEN__CPU_CLUSTER_MAX]; /* lds NULL: not needed so far */
 };
@@ -176,7 +176,7 @@ static void op_copy(void *to, const void *from, unsigned bytes) {
     lane *l = current;
     if (l->count == COPIES) copy_comes(l);
     l->copies[(l->first + l->count++) % COPIES] = (copy){to, from, bytes, l->group};
-    if (!l->waits) copy_comes(l);
+    if (!l->of->of->of->late) copy_comes(l);
 }
 static void op_copies_end(void) { current->group++; }
 static void op_copies_done(unsigned groups) {
@@ -196,14 +196,11 @@ static void run_errand(workgroup *group) {
 }
 static void op_later(void (*run)(const void *), const void *what, unsigned bytes) {
     workgroup *group = current->of->of;
-    if (!current->waits) {
-        run(what);
-        return;
-    }
     if (group->errand_count == ERRANDS) run_errand(group);
     errand *its = &group->errands[group->errand_count++];
     its->run = run;
     memcpy(its->what, what, bytes);
+    if (!group->of->late) run_errand(group);
 }
 static unsigned char *op_peer_lds(unsigned rank) { return current->of->of->of->groups[rank].lds; }
 
@@ -298,22 +295,21 @@ static kgen_status grow(workgroup *group, unsigned waves, kgen_error *err) {
 static void enlist(wave *w, unsigned lanes, unsigned group, uint64_t chance) {
     const kgen__cpu_work *work = w->of->of->work;
     lane **tail = &w->head;
+    uint64_t draws = chance + w->lanes[0].record.wave;
+    w->slow = 0;
+    while (w->slow + 1 < LINGERS && lingers(&draws, LINGERS - 2)) w->slow++;
     for (unsigned i = 0; i < lanes; i++) {
         lane *l = &w->lanes[chance & 1 ? lanes - 1 - i : i];
         l->record.group = group;
         l->record.groups = work->groups;
         l->record.block = work->block;
         l->stop = STOP_NONE;
-        l->draws = chance + l->record.wave;
-        l->waits = chance >> 8 & 1;
+        l->draws = draws;
         l->group = l->first = l->count = 0;
         *tail = l;
         tail = &l->next;
     }
     *tail = NULL;
-    uint64_t draws = chance + w->lanes[0].record.wave;
-    w->slow = 0;
-    while (w->slow + 1 < LINGERS && lingers(&draws, LINGERS - 2)) w->slow++;
     w->live = lanes;
     w->state = WAVE_READY;
 }
@@ -465,6 +461,7 @@ kgen_status kgen__team_run(kgen__team *team, const kgen__cpu_work *work, unsigne
     unsigned waves = (work->block + size - 1) / size, live;
     team->work = work;
     team->draws = chance;
+    team->late = chance >> 8 & 1;
     KGEN_TRY(begin(team, waves, first, chance, err));
     unsigned start = (unsigned)((chance >> 1) % waves);
     do { /* from one meeting of the cluster to the next */

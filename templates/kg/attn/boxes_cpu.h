@@ -19,6 +19,7 @@ struct box_t {
     gate_t *there;
     const u8 *map;
 };
+static_assert(sizeof(box_t) <= ERRAND_BYTES, "an errand has room for it");
 inline void box_comes(const void *what) {
     const box_t &box = *(const box_t *)what;
     pool_t pool;

@@ -81,12 +81,11 @@ constexpr int STAGE_SCORES = STAGES * STAGE_KEYS;
 
 // BUFFERED: sets of some blocks of keys and values lie in LDS.
 constexpr kg_attn_sets SETS =
-    BY_LINES
-        ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, WAVE, HEAD_DIM, V_DIM, KV_BITS,
-                           BY_LINES - 1, DESCALE == DESCALE_TOKEN)
-        : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, DESCALE == DESCALE_TOKEN, RUNS_AHEAD),
-                              TOK, HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY *KEY_GROUPS,
-                              Q_LDS_BYTES / KEY_GROUPS, RUNS_AHEAD, DESCALE == DESCALE_TOKEN);
+    BY_LINES ? kg_attn_lines_of(KG_LDS_BYTES / OCCUPANCY, TOK, WAVES, WAVE, HEAD_DIM, V_DIM,
+                                KV_BITS, BY_LINES - 1, TOKEN_SCALES)
+             : kg_attn_matrices_of(kg_attn_most_blocks(ACC_REGS, TOKEN_SCALES, RUNS_AHEAD), TOK,
+                                   HEAD_DIM, V_DIM, KV_BITS, OCCUPANCY *KEY_GROUPS,
+                                   Q_LDS_BYTES / KEY_GROUPS, RUNS_AHEAD, TOKEN_SCALES);
 constexpr int SET_BLOCKS = SETS.blocks;
 constexpr int RING_SLOT_BYTES = SETS.k + SETS.v;
 

@@ -31,6 +31,7 @@ extern "C" __attribute__((visibility("default"))) void kg_cpu_bind(const kg_cpu_
 namespace kg {
 
 constexpr int EXCHANGE_WORDS = 64; // of a lane
+constexpr int ERRAND_BYTES = 64;   // KG_CPU_ERRAND
 
 KG_DEV u32 thread_id() { return kg_ops->self()->thread; }
 KG_DEV u32 lane_id() { return kg_ops->self()->lane; }
