@@ -131,10 +131,18 @@ static const cluster_row cluster_rows[] = {
     {1, {65, 128}, {29, 32}, ANY, 8, 2},
 };
 
+/* As many row tiles as that many rows fill: of eight heads one, where 16 rows have two. */
+static int32_t tiles_for(int64_t rows, int32_t most, const kgen__mla_isa *isa) {
+    int32_t tiles = 1;
+    while (tiles < most && rows > tiles * isa->columns) tiles *= 2;
+    return smaller(tiles, most);
+}
+
 static int suit_cluster(kgen_mla_spec *s, const kgen_problem *p, const kgen_target *target) {
     int64_t rows = (int64_t)s->heads * s->q_tokens;
+    const kgen__mla_isa *isa = kgen__mla_isa_of(target);
     int open = !s->cluster && !s->row_tiles && !s->occupancy && p->batch;
-    if (!kgen__mla_isa_of(target)->matrices || !open) return 0;
+    if (!isa->matrices || !open) return 0;
     for (size_t i = 0; i < sizeof cluster_rows / sizeof cluster_rows[0]; i++) {
         const cluster_row *r = &cluster_rows[i];
         if ((r->codes > 0) != kgen__mla_has_codes(s) || rows < r->rows[0] || rows > r->rows[1])
@@ -143,9 +151,10 @@ static int suit_cluster(kgen_mla_spec *s, const kgen_problem *p, const kgen_targ
         if (!kgen__fits_context(r->context, p->context)) continue;
         kgen_mla_spec next = *s;
         next.cluster = r->cluster;
-        if (r->row_tiles && !kgen__mla_has_tiles(&next, r->row_tiles, target)) continue;
-        if (r->codes > 1 && !kgen__mla_holds_two(&next, r->row_tiles, target)) continue;
-        s->row_tiles = r->row_tiles;
+        int32_t tiles = tiles_for(rows, r->row_tiles, isa);
+        if (tiles && !kgen__mla_has_tiles(&next, tiles, target)) continue;
+        if (r->codes > 1 && !kgen__mla_holds_two(&next, tiles, target)) continue;
+        s->row_tiles = tiles;
         s->cluster = r->cluster;
         s->occupancy = r->cluster ? larger(r->codes, 1) : 0;
         return s->row_tiles != 0;

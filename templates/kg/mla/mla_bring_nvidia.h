@@ -114,7 +114,8 @@ KG_DEV void copy_piece(u8 *to, u64 row, int place, const head_t &h) {
 // --- boxes -------------------------------------------------------------------------------
 
 // A map takes a launch a microsecond, more than few sets each give back.
-constexpr bool FEW_SETS = !PAIRED && (CLUSTER == 16 || (CLUSTER != 0 && ROW_TILES == 1));
+constexpr bool FEW_SETS =
+    !PAIRED && (CLUSTER == 16 || (CLUSTER != 0 && ROW_TILES == 1 && ROW_BLOCKS > 1));
 constexpr bool MASKS_CROWD = TREE != 0 && OCCUPANCY > 1; // registers are short
 constexpr bool BOXED = !BRINGERS && !BLOCKED && !SMALL_PAGE && !FEW_SETS && !MASKS_CROWD;
 constexpr int ROW_MATRICES = ceil_div(ROW_PIECES, 8);
