@@ -344,11 +344,22 @@ static double head_scale(const filler *f, kgen__rng *rng) {
     return kgen__rng_range(rng, 0, ONE_IN - 1) ? size : -size;
 }
 
-/* Scales of tokens: those that no row sees stay poison, like the tokens. */
-static void fill_token_scale(const filler *f, kgen__rng *rng, kgen_tensor *t, kgen__cache_at at) {
+/* Scales of tokens: those that no row sees stay poison, like the tokens. Values are as small as
+ * models have them, and some tokens' far smaller than others', as a sink's are: weights that are
+ * rounded with their scales in them must not end among the last steps of 16 bits. */
+static double values_level(kgen__rng *rng) {
+    enum { STEPS = 3, BITS = 5 };
+    return ldexp(1, -BITS * (int)kgen__rng_range(rng, 0, STEPS));
+}
+static double token_scale(const filler *f, kgen__rng *rng) {
+    enum { ONE_IN = 8, LEAST = 8 };
+    double scale = random_scale(f, rng);
+    return kgen__rng_range(rng, 0, ONE_IN - 1) ? scale
+                                               : ldexp(scale, -(int)kgen__rng_range(rng, 1, LEAST));
+}
+static void fill_token_scale(const filler *f, kgen_tensor *t, kgen__cache_at at, double scale) {
     if (t->rank != 3 || f->data->spec.attn.descale == KGEN_DESCALE_IGNORE) return;
-    kgen__number_store(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, 0),
-                       random_scale(f, rng));
+    kgen__number_store(KGEN_DTYPE_F32, t->data, kgen__descale_index(t, at, 0), scale);
 }
 
 static void cover_scales(filler *f, int index, kgen__rng *rng) {
@@ -363,6 +374,7 @@ static void fill_cache(filler *f) {
     kgen_attn_args *a = f->data->args.attn;
     kgen__rng k = stream(f, K), v = stream(f, V), ks = stream(f, K_DESCALE);
     kgen__rng vs = stream(f, V_DESCALE), qs = stream(f, Q_DESCALE);
+    double level = values_level(&vs);
     for (int index = K; index <= V; index++) cover(f, index);
     cover_scales(f, K_DESCALE, &ks);
     cover_scales(f, V_DESCALE, &vs);
@@ -375,8 +387,8 @@ static void fill_cache(filler *f) {
             for (; at.head < f->heads; at.head++) {
                 fill_row(f, &k, KGEN__SIDE_K, at);
                 fill_row(f, &v, KGEN__SIDE_V, at);
-                fill_token_scale(f, &ks, &a->k_descale, at);
-                fill_token_scale(f, &vs, &a->v_descale, at);
+                fill_token_scale(f, &a->k_descale, at, random_scale(f, &ks));
+                fill_token_scale(f, &a->v_descale, at, level * token_scale(f, &vs));
             }
         }
     }

@@ -48,6 +48,7 @@ typedef struct row {
     sums *sums;    /* [v_dim] */
     double max, total;
     double all;   /* sum p */
+    double top;   /* of scales of tokens in sight, the largest; 1 without */
     cached *keys; /* of the sequence's KV head */
     float *numbers;
 } row;
@@ -195,7 +196,8 @@ static double value_error(const row *r) {
 }
 
 /* Kernels may compute in fp16, whose smallest step then bounds a probability's
- * error from below, unless queries and cache are both bf16. */
+ * error from below, unless queries and cache are both bf16: of the largest, in which its token's
+ * scale may be. */
 static double weight_step(const kgen_attn_args *a) {
     return a->q.dtype == KGEN_DTYPE_BF16 && a->k.dtype == KGEN_DTYPE_BF16 ? 0 : FP16_STEP;
 }
@@ -206,12 +208,14 @@ static void add_up(row *r) {
     int by_token = r->spec->descale == KGEN_DESCALE_TOKEN;
     memset(r->sums, 0, (size_t)v_dim * sizeof *r->sums);
     r->all = 0;
+    r->top = by_token ? 0 : 1;
     for (int64_t key = r->first; key < r->end; key++) {
         if (!sees(r, key)) continue;
         const float *value = numbers_of(r, key) + r->spec->head_dim;
         double p = r->score[key - r->first] / r->total, blur = r->blur[key - r->first];
         double descale = r->keys[key].v_descale;
         r->all += p;
+        if (by_token) r->top = fmax(r->top, fabs(descale));
         for (int64_t d = 0; d < v_dim; d++) {
             sums *t = &r->sums[d];
             double v = descale * (double)value[d], pv = p * v;
@@ -261,7 +265,7 @@ static void write_element(kgen__attn_answer *answer, const row *r, int64_t d, do
     double weight = weight_error(r->args), value = value_error(r);
     sums t = scaled(&r->sums[d], scale * gate_of(r, d));
     double other = (r->spec->gate ? 2 : 1) * SUM_ERROR * t.size + t.blur + blur * fabs(t.out) +
-                   weight_step(r->args) * t.plain / r->total;
+                   weight_step(r->args) * r->top * t.plain / r->total;
     double bound = weight * weighed(r, &t) + value * t.size + other;
     double rounding = kgen__number_half_ulp(r->args->out.dtype, fabs(t.out) + bound);
     answer->out[at] = t.out;

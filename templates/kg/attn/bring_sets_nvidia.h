@@ -193,13 +193,15 @@ KG_DEV void bring_query_boxes(args_t a, const segment_t &g, u8 *lds, gate_t *the
         bring_box((u8 *)q_matrix(lds, first + further, n), there, map_of(a, 2), n * 128,
                   g.kv_head * GROUP + row % GROUP, token, 0);
 }
-// Rows `first` to `end` - 1 of it.
-KG_DEV void copy_queries(args_t a, const segment_t &g, u8 *lds, int first, int end, int further) {
+// Rows `first` to `end` - 1 of it, of which there are `rows`. Those of a wave that there are not are
+// the last: scores of what was there before would raise maxima, or not, by who was there before.
+KG_DEV void copy_queries(args_t a, const segment_t &g, u8 *lds, int first, int end, int rows,
+                         int further) {
     constexpr int PIECES = HEAD_DIM / 8;
     constexpr int LANES = lanes_of_row(PIECES), AT_ONCE = rows_at_once(PIECES);
     int lane = (int)opaque(lane_id());
     KG_LOOP for (int row = first + row_of_lane<PIECES>(lane); row < end; row += AT_ONCE) {
-        const u8 *from = q_row(a, g, row);
+        const u8 *from = q_row(a, g, smaller(row, rows - 1));
         KG_UNROLL for (int n = 0; n < PIECES; n += LANES) {
             u32 piece = piece_of_lane<PIECES>(n, lane);
             u8 *to = (u8 *)q_matrix(lds, row + further, (int)piece / 8) + row % 64 * 128;
@@ -218,9 +220,10 @@ KG_DEV void bring_queries(args_t a, u8 *lds, const bringer_t &b) {
     int group = b.wave / 2, further = has_few_rows(g) ? group * GROUP_ROWS : 0;
     int first = b.wave * EACH - further;
     gate_await(&gates->q_read[group], b.segments + 1);
+    int rows = g.seq.q_len * GROUP - g.row_block * ROWS,
+        end = ceil_div(rows, WAVE_ROWS) * WAVE_ROWS;
     if constexpr (!BOXES_Q)
-        copy_queries(a, g, lds, first,
-                     smaller(g.seq.q_len * GROUP - g.row_block * ROWS, first + EACH), further);
+        copy_queries(a, g, lds, first, smaller(end, first + EACH), rows, further);
     else if (b.wave % 2 == 0)
         bring_query_boxes(a, g, lds, &gates->q_there[group], first, further);
     gate_arrive_copied(&gates->q_there[group]);

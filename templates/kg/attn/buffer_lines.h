@@ -174,14 +174,25 @@ KG_DEV float row_sum(const u32 (&p)[P_WORDS]) {
     return sum[0];
 }
 
-// Their probabilities as an operand; returns the lane's sum, or its row's.
-KG_DEV float weights_of(u32 (&p)[P_WORDS], const float (&x)[S_REGS], const token_scale_t &scale) {
+// Their probabilities as an operand; returns the lane's sum, or its row's. held: LIFTS, what is held
+// below a bound instead of that.
+KG_DEV float lifted_sum(const float (&y)[S_REGS], const lifts_t &lifts) {
+    pair_t sum = {0, 0};
+    KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
+        pair_t by = {lifts.of[r % LIFTED].power, lifts.of[(r + 1) % LIFTED].power};
+        sum = __builtin_elementwise_fma(pair_t{y[r], y[r + 1]}, by, sum);
+    }
+    return sum[0] + sum[1];
+}
+KG_DEV float weights_of(u32 (&p)[P_WORDS], const float (&x)[S_REGS], const token_scale_t &scale,
+                        const lifts_t &lifts, float &held) {
     float y[S_REGS];
     pair_t sum = {0, 0};
     KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
         y[r] = exp2(x[r]), y[r + 1] = exp2(x[r + 1]);
         if (!ROW_SUMS) sum = r ? sum + pair_t{y[r], y[r + 1]} : pair_t{y[r], y[r + 1]};
     }
+    if constexpr (LIFTS_EACH) held = lifted_sum(y, lifts);
     if constexpr (!SCALED_VALUES) scale_p(y, scale);
     pack_p(p, y);
     return ROW_SUMS ? row_sum(p) : sum[0] + sum[1];
@@ -189,9 +200,11 @@ KG_DEV float weights_of(u32 (&p)[P_WORDS], const float (&x)[S_REGS], const token
 
 // Scores of a row relative to its greatest, where one is beyond what is held; x follows.
 KG_DEV void raise_level(level_t &level, float &l, acc_t (&o)[O_TILES], float (&x)[S_REGS],
-                        float sum) {
-    float top[COLS] = {x[0]};
-    raise_tops(top, x);
+                        float sum, const lifts_t &lifts) {
+    block_scores_t place;
+    const block_scores_t &high = lifted(place, x, lifts);
+    float top[COLS] = {high[0]};
+    raise_tops(top, high);
     bool unseen = level.most < 0;
     float by = column_max(top[0]);
     if (!unseen) by = fmax(by, 0);
@@ -212,23 +225,25 @@ KG_DEV void attend_block(level_t (&level)[ROW_TILES], column_t &l, values_t &o, 
                          const u8 *v, const u8 *scales) {
     scores_t dots[ROW_TILES];
     token_scale_t scale;
-    float x[ROW_TILES][S_REGS], sum[ROW_TILES];
+    float x[ROW_TILES][S_REGS], sum[ROW_TILES], lifted_sums[ROW_TILES];
+    float(&held)[ROW_TILES] = LIFTS_EACH ? lifted_sums : sum;
     u32 p[ROW_TILES][P_WORDS];
     int start = block_start(keys, block);
     bool exceeds = false;
     score_rows(dots, k, q);
     read_scales(scale, scales);
+    lifts_t lifts = lifts_of(scale);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++)
         lower_scores(x[t], dots[t], head, t, start, scale, level[t].base);
     if (is_edge(head, start, TOK))
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) mask_scores(x[t], head, t, start, keys);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        sum[t] = weights_of(p[t], x[t], scale);
-        exceeds |= sum[t] > level[t].most;
+        sum[t] = weights_of(p[t], x[t], scale, lifts, lifted_sums[t]);
+        exceeds |= held[t] > level[t].most;
     }
     if (any(exceeds)) KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            raise_level(level[t], l[t][0], o[t], x[t], sum[t]);
-            sum[t] = weights_of(p[t], x[t], scale);
+            raise_level(level[t], l[t][0], o[t], x[t], held[t], lifts);
+            sum[t] = weights_of(p[t], x[t], scale, lifts, lifted_sums[t]);
         }
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) l[t][0] += sum[t];
     weigh_rows(o, v, p);

@@ -80,11 +80,12 @@ KG_DEV void attend(column_t &m, column_t &l, values_t &o, q_frag_t &q, args_t a,
         if (WAITS_COUNT || block + by < end)
             load_k(k, head, keys, next_ids, start_after(keys, block, start, by, end), 0, K_AHEAD);
         spread_page_scales(scale);
+        lifts_t lifts = lifts_of(scale);
         u32 p[ROW_TILES][P_WORDS];
         KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-            float s[S_REGS];
+            block_scores_t s, place;
             finish_scores(s, dots[t], head, t, start, keys, scale);
-            raise_maximum(m, l, o, t, s, excess[EXCEEDS ? t : 0]);
+            raise_maximum(m, l, o, t, lifted(place, s, lifts), excess[EXCEEDS ? t : 0]);
             scores_to_p(m, l, t, s);
             scale_p(s, scale);
             pack_p(p[t], s);

@@ -42,6 +42,38 @@ KG_DEV void scale_by_lds(float (&s)[ROW_TILES][S_REGS], const float *scales) {
         }
     }
 }
+
+// --- what maxima count with (lift_of) ---------------------------------------------
+
+// Where scales lie in LDS, those of values behind those of keys, of the set's tokens the greatest: of
+// tokens that no row sees they are 0. Where other rows must not show each score has its own.
+constexpr bool LIFTS_SET = LIFTS && !LIFTS_EACH;
+KG_DEV const float *scales_of_values(const float *scales) { return scales + SET_BLOCKS * TOK; }
+template <int B> KG_DEV float lift_of_set(const float *scales) {
+    if constexpr (LIFTS_SET) {
+        constexpr int EACH = ceil_div(B * TOK, WAVE);
+        u32 most = 0; // bits, of which the sign does not count
+        KG_UNROLL for (int n = 0; n < EACH; n++) {
+            int at = ((int)lane_id() + n * WAVE) % (B * TOK);
+            u32 bits = bits_of(scales_of_values(scales)[at]) & 0x7fffffffu;
+            most = bits > most ? bits : most;
+        }
+        return lift_of(max_lanes(float_of(most))).by;
+    } else {
+        return 0;
+    }
+}
+KG_DEV lifts_t lifts_of_block(const token_scale_t &scale, const float *scales, int b) {
+    if constexpr (LIFTS_EACH && BRINGS_SCALES) {
+        lifts_t lifts;
+        scales = scales_of_values(scales) + b * TOK + S_REGS * lane_grp((int)lane_id());
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) lifts.of[r % LIFTED] = lift_of(scales[r]);
+        return lifts;
+    } else {
+        return lifts_of(scale);
+    }
+}
+
 template <int B>
 KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B], args_t a,
                       const head_t &head, const keys_t &keys, int block, const float *scales) {
@@ -81,11 +113,14 @@ KG_DEV void mask_set(float (&s)[B][ROW_TILES][S_REGS], const head_t &head, const
 }
 
 // Several chains: each comparison waits for the one before it.
-template <int B> KG_DEV float top_of(const float (&s)[B][ROW_TILES][S_REGS], int t) {
+template <int B>
+KG_DEV float top_of(const float (&s)[B][ROW_TILES][S_REGS], int t, const lifts_t (&lifts)[B]) {
     float top[S_REGS];
-    KG_UNROLL for (int r = 0; r < S_REGS; r++) top[r] = s[0][t][r];
-    KG_UNROLL for (int b = 1; b < B; b++) KG_UNROLL for (int r = 0; r < S_REGS; r++) top[r] =
-        fmax(top[r], s[b][t][r]);
+    KG_UNROLL for (int b = 0; b < B; b++) {
+        block_scores_t place;
+        const block_scores_t &x = lifted(place, s[b][t], lifts[b]);
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) top[r] = b == 0 ? x[r] : fmax(top[r], x[r]);
+    }
     return fmax(fmax(top[0], top[1]), fmax(top[2], top[3]));
 }
 
@@ -123,8 +158,13 @@ KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[RO
     scale_set(s, scale, a, head, keys, block, scales);
     if (is_edge_set<B>(head, keys, block, end - block)) mask_set(s, head, keys, block, end - block);
     hide(s);
+    float lift = lift_of_set<B>(scales);
+    lifts_t lifts[B];
+    if constexpr (LIFTS_EACH)
+        KG_UNROLL for (int b = 0; b < B; b++) lifts[b] = lifts_of_block(scale[b], scales, b);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
-        top[t][0] = top_of(s, t) * late_scale(head, t);
+        top[t][0] = top_of(s, t, lifts) * late_scale(head, t);
+        if constexpr (LIFTS_SET) top[t][0] += lift;
         exceeds |= top[t][0] > m[t][0] + RESCALE_AT;
     }
     exceeds = any(exceeds);

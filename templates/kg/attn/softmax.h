@@ -12,6 +12,39 @@ struct token_scale_t {
     float k[LANE_SCALES ? S_REGS : 1], v[LANE_SCALES ? S_REGS : 1];
 };
 
+// LIFTS: of values whose scales of tokens enter weights of fp16 the steps of its smallest numbers
+// would be coarse, where these scales are small. So maxima count with a power of two of a key's
+// scale: weights, not probabilities, then end near 1, and what sums of both are relative to is
+// still one number. Of scales that are next to nothing this is not asked.
+struct lift_t {
+    float by, power; // in log2 units, and 2 to that
+};
+KG_DEV lift_t lift_of(float scale) {
+    constexpr int LEAST = -40, MOST = 126, BIAS = 127;
+    int by = (int)(bits_of(scale) << 1 >> 24) - BIAS;
+    by = larger(smaller(by, MOST), LEAST);
+    return lift_t{(float)by, float_of((u32)(by + BIAS) << 23)};
+}
+// Of the lane's scores of a block.
+constexpr bool LIFTS_EACH = LIFTS && (LANE_SCALES || INVARIANT != 0);
+constexpr int LIFTED = LIFTS_EACH ? S_REGS : 1;
+struct lifts_t {
+    lift_t of[LIFTED];
+};
+KG_DEV lifts_t lifts_of(const token_scale_t &scale) {
+    lifts_t lifts = {};
+    if constexpr (LIFTS_EACH && LANE_SCALES)
+        KG_UNROLL for (int r = 0; r < S_REGS; r++) lifts.of[r % LIFTED] = lift_of(scale.v[r]);
+    return lifts;
+}
+typedef float block_scores_t[S_REGS];
+KG_DEV const block_scores_t &lifted(block_scores_t &x, const block_scores_t &s,
+                                    const lifts_t &lifts) {
+    if constexpr (!LIFTS_EACH) return s;
+    KG_UNROLL for (int r = 0; r < S_REGS; r++) x[r] = s[r] + lifts.of[r % LIFTED].by;
+    return x;
+}
+
 KG_DEV float column_max(float x) {
     int lane = (int)lane_id();
     KG_UNROLL for (int m = COLUMN_STEP; m < COLUMN_STEP * WAVE * COLS / NI; m *= 2) x =

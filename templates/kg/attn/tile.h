@@ -50,9 +50,10 @@ constexpr bool Q_IN_LDS = !STAGED && !BY_LINES && Q_REGS > Q_KEEPS;
 // Scales of tokens enter before that, where they lie in LDS.
 constexpr bool TOKEN_SCALES = DESCALE == DESCALE_TOKEN, BRINGS_SCALES = TOKEN_SCALES && RUNS_AHEAD;
 constexpr bool LANE_SCALES = TOKEN_SCALES && !BRINGS_SCALES; // a lane has those of its scores
+constexpr bool LIFTS = TOKEN_SCALES && COMPUTE_F16;          // maxima of scores, see lift_of
 constexpr bool MAY_TURN = (DESCALE != DESCALE_NONE && !TOKEN_SCALES) || Q_8BIT;
 constexpr bool SCALES_LATE = (BY_MATRICES != 0 || PAIRED != 0) && SOFTCAP == 0 && ALIBI == 0 &&
-                             (!TOKEN_SCALES || BRINGS_SCALES) &&
+                             (!TOKEN_SCALES || BRINGS_SCALES) && !(LIFTS && INVARIANT) &&
                              !(MAY_TURN && (Q_IN_LDS || PAIRED));
 constexpr int Q_LDS_WORDS = // of the waves with the same rows
     kg_attn_q_registers(ROW_TILES, kg_attn_q_lds_dims(HEAD_DIM, BY_MATRICES), NGRP, QX) * WAVE;

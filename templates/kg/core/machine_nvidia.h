@@ -152,6 +152,10 @@ KG_DEV void atomic_store(u32 *p, u32 x) {
 KG_DEV u32 shuffle(u32 x, u32 from) { return __shfl_sync(0xffffffffu, x, from); }
 // One lane's, the same for all.
 KG_DEV u32 read_lane(u32 x, u32 lane) { return shuffle(x, lane); }
+// The greatest of a wave, of numbers that are not negative.
+KG_DEV float max_lanes(float x) {
+    return __builtin_bit_cast(float, __reduce_max_sync(0xffffffffu, __builtin_bit_cast(u32, x)));
+}
 KG_DEV bool any(bool x) { return __any_sync(0xffffffffu, x); }
 KG_DEV u64 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 
