@@ -104,7 +104,7 @@ int32_t kgen__attn_bringers_of(const kgen_attn_spec *s, const kgen__attn_isa *is
     int boxes = kgen_attn_phase_of(s->phase)->dense || !kgen__is_small_page(s->page);
     int as_it_is =
         kgen__bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
-    int lifts = s->invariant && (s->q == KGEN_DTYPE_FP16 || kgen__is_8bit(s->kv)); /* each score */
+    int lifts = s->invariant && (s->q != KGEN_DTYPE_BF16 || kgen__is_8bit(s->kv)); /* each score */
     int spare = s->head_dim <= WIDE && v_dim <= WIDE && !s->spans && !lifts;
     int room = s->descale != KGEN_DESCALE_TOKEN || spare;
     int codes = kgen__bits_of(s->kv) <= 8 && s->kv != KGEN_DTYPE_E4M3FNUZ && !s->keep && room;
