@@ -95,7 +95,8 @@ static int has_plain_codes(const kgen_attn_spec *s) {
 /* A third group of waves, which brings the rows of keys and values that two multiply, in boxes of a
  * page's, and makes numbers of codes that the hardware reads. Prefixes, codes of kept keys, and
  * scores with a cap and a slope have no registers left, nor with a cap has the division by 7, nor
- * have scales of tokens with spans; with wide rows these have no LDS. */
+ * have scales of tokens with spans, or where each score has a lift of its own (LIFTS in
+ * kg/attn/tile.h), as it has where other rows must not show; with wide rows these have no LDS. */
 int32_t kgen__attn_bringers_of(const kgen_attn_spec *s, const kgen__attn_isa *isa) {
     enum { WIDE = 128, WIDEST = 256 };
     int capped = s->softcap && (s->alibi || s->group % 7 == 0), v_dim = kgen__attn_v_dim_of(s);
@@ -104,8 +105,8 @@ int32_t kgen__attn_bringers_of(const kgen_attn_spec *s, const kgen__attn_isa *is
     int boxes = kgen_attn_phase_of(s->phase)->dense || !kgen__is_small_page(s->page);
     int as_it_is =
         kgen__bits_of(s->kv) == 16 && !(s->kv == KGEN_DTYPE_BF16 && s->q == KGEN_DTYPE_FP16);
-    int lifts = s->invariant && (s->q != KGEN_DTYPE_BF16 || kgen__is_8bit(s->kv)); /* each score */
-    int spare = s->head_dim <= WIDE && v_dim <= WIDE && !s->spans && !lifts;
+    int alone = s->invariant && (s->q != KGEN_DTYPE_BF16 || kgen__is_8bit(s->kv));
+    int spare = s->head_dim <= WIDE && v_dim <= WIDE && !s->spans && !alone;
     int room = s->descale != KGEN_DESCALE_TOKEN || spare;
     int codes = kgen__bits_of(s->kv) <= 8 && s->kv != KGEN_DTYPE_E4M3FNUZ && !s->keep && room;
     return fits && boxes && (as_it_is || codes) && kgen__attn_way_of(s, isa) == KGEN__BY_MATRICES

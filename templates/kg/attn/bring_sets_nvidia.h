@@ -193,8 +193,8 @@ KG_DEV void bring_query_boxes(args_t a, const segment_t &g, u8 *lds, gate_t *the
         bring_box((u8 *)q_matrix(lds, first + further, n), there, map_of(a, 2), n * 128,
                   g.kv_head * GROUP + row % GROUP, token, 0);
 }
-// Rows `first` to `end` - 1 of it, of which there are `rows`. Those of a wave that there are not are
-// the last: scores of what was there before would raise maxima, or not, by who was there before.
+// Rows `first` to `end` - 1 of it, of which there are `rows`. Those of a wave that there are not
+// are the last: scores of what was there before would raise maxima, or not.
 KG_DEV void copy_queries(args_t a, const segment_t &g, u8 *lds, int first, int end, int rows,
                          int further) {
     constexpr int PIECES = HEAD_DIM / 8;

@@ -174,8 +174,6 @@ KG_DEV float row_sum(const u32 (&p)[P_WORDS]) {
     return sum[0];
 }
 
-// Their probabilities as an operand; returns the lane's sum, or its row's. held: LIFTS, what is held
-// below a bound instead of that.
 KG_DEV float lifted_sum(const float (&y)[S_REGS], const lifts_t &lifts) {
     pair_t sum = {0, 0};
     KG_UNROLL for (int r = 0; r < S_REGS; r += 2) {
@@ -184,6 +182,8 @@ KG_DEV float lifted_sum(const float (&y)[S_REGS], const lifts_t &lifts) {
     }
     return sum[0] + sum[1];
 }
+// Their probabilities as an operand; returns the lane's sum, or its row's. held: LIFTS, what is
+// held below a bound instead of that.
 KG_DEV float weights_of(u32 (&p)[P_WORDS], const float (&x)[S_REGS], const token_scale_t &scale,
                         const lifts_t &lifts, float &held) {
     float y[S_REGS];

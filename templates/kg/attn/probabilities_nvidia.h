@@ -43,37 +43,20 @@ KG_DEV void scale_by_lds(float (&s)[ROW_TILES][S_REGS], const float *scales) {
     }
 }
 
-// --- what maxima count with (lift_of) ---------------------------------------------
-
-// Where scales lie in LDS, those of values behind those of keys, of the set's tokens the greatest: of
-// tokens that no row sees they are 0. Where other rows must not show each score has its own.
-constexpr bool LIFTS_SET = LIFTS && !LIFTS_EACH;
-KG_DEV const float *scales_of_values(const float *scales) { return scales + SET_BLOCKS * TOK; }
+// By what scores of a set are lifted (lift_of) where scales lie in LDS, those of values behind
+// those of keys: of its tokens the greatest; of those that no row sees they are 0.
+constexpr bool LIFTS_SET = LIFTS && BRINGS_SCALES;
+static_assert(!LIFTS_SET || !INVARIANT, "what other rows see shows in a row's bits");
 template <int B> KG_DEV float lift_of_set(const float *scales) {
-    if constexpr (LIFTS_SET) {
-        constexpr int EACH = ceil_div(B * TOK, WAVE);
-        u32 most = 0; // bits, of which the sign does not count
-        KG_UNROLL for (int n = 0; n < EACH; n++) {
-            int at = ((int)lane_id() + n * WAVE) % (B * TOK);
-            u32 bits = bits_of(scales_of_values(scales)[at]) & 0x7fffffffu;
-            most = bits > most ? bits : most;
-        }
-        return lift_of(max_lanes(float_of(most))).by;
-    } else {
-        return 0;
+    if constexpr (!LIFTS_SET) return 0;
+    u32 most = 0; // bits, of which the sign does not count
+    KG_UNROLL for (int n = 0; n < B * TOK; n += WAVE) {
+        int at = (n + (int)lane_id()) % (B * TOK);
+        u32 bits = bits_of(scales[SET_BLOCKS * TOK + at]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
     }
+    return lift_of(max_lanes(float_of(most))).by;
 }
-KG_DEV lifts_t lifts_of_block(const token_scale_t &scale, const float *scales, int b) {
-    if constexpr (LIFTS_EACH && BRINGS_SCALES) {
-        lifts_t lifts;
-        scales = scales_of_values(scales) + b * TOK + S_REGS * lane_grp((int)lane_id());
-        KG_UNROLL for (int r = 0; r < S_REGS; r++) lifts.of[r % LIFTED] = lift_of(scales[r]);
-        return lifts;
-    } else {
-        return lifts_of(scale);
-    }
-}
-
 template <int B>
 KG_DEV void scale_set(float (&s)[B][ROW_TILES][S_REGS], token_scale_t (&scale)[B], args_t a,
                       const head_t &head, const keys_t &keys, int block, const float *scales) {
@@ -160,8 +143,7 @@ KG_DEV bool to_probabilities(float (&s)[B][ROW_TILES][S_REGS], float (&alpha)[RO
     hide(s);
     float lift = lift_of_set<B>(scales);
     lifts_t lifts[B];
-    if constexpr (LIFTS_EACH)
-        KG_UNROLL for (int b = 0; b < B; b++) lifts[b] = lifts_of_block(scale[b], scales, b);
+    if constexpr (LIFTS_EACH) KG_UNROLL for (int b = 0; b < B; b++) lifts[b] = lifts_of(scale[b]);
     KG_UNROLL for (int t = 0; t < ROW_TILES; t++) {
         top[t][0] = top_of(s, t, lifts) * late_scale(head, t);
         if constexpr (LIFTS_SET) top[t][0] += lift;

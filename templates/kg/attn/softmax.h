@@ -26,14 +26,14 @@ KG_DEV lift_t lift_of(float scale) {
     return lift_t{(float)by, float_of((u32)(by + BIAS) << 23)};
 }
 // Of the lane's scores of a block.
-constexpr bool LIFTS_EACH = LIFTS && (LANE_SCALES || INVARIANT != 0);
+constexpr bool LIFTS_EACH = LIFTS && LANE_SCALES;
 constexpr int LIFTED = LIFTS_EACH ? S_REGS : 1;
 struct lifts_t {
     lift_t of[LIFTED];
 };
 KG_DEV lifts_t lifts_of(const token_scale_t &scale) {
     lifts_t lifts = {};
-    if constexpr (LIFTS_EACH && LANE_SCALES)
+    if constexpr (LIFTS_EACH)
         KG_UNROLL for (int r = 0; r < S_REGS; r++) lifts.of[r % LIFTED] = lift_of(scale.v[r]);
     return lifts;
 }

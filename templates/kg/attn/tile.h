@@ -53,7 +53,7 @@ constexpr bool LANE_SCALES = TOKEN_SCALES && !BRINGS_SCALES; // a lane has those
 constexpr bool LIFTS = TOKEN_SCALES && COMPUTE_F16;          // maxima of scores, see lift_of
 constexpr bool MAY_TURN = (DESCALE != DESCALE_NONE && !TOKEN_SCALES) || Q_8BIT;
 constexpr bool SCALES_LATE = (BY_MATRICES != 0 || PAIRED != 0) && SOFTCAP == 0 && ALIBI == 0 &&
-                             (!TOKEN_SCALES || BRINGS_SCALES) && !(LIFTS && INVARIANT) &&
+                             (!TOKEN_SCALES || BRINGS_SCALES) &&
                              !(MAY_TURN && (Q_IN_LDS || PAIRED));
 constexpr int Q_LDS_WORDS = // of the waves with the same rows
     kg_attn_q_registers(ROW_TILES, kg_attn_q_lds_dims(HEAD_DIM, BY_MATRICES), NGRP, QX) * WAVE;
