@@ -148,6 +148,7 @@ typedef struct filler {
     int64_t page_tokens, pages, heads;
     int64_t *order; /* pages in random order */
     int64_t used;   /* of them, so far */
+    double spread;  /* of what is cached, before its scale */
 } filler;
 
 static kgen__rng stream(const filler *f, int slot) {
@@ -315,13 +316,14 @@ static void fill_table(filler *f) {
     }
 }
 
-/* Codes of integers use the whole range of theirs, and scales make up for it. */
-static double spread_of(const kgen_attn_spec *spec) {
+/* Codes use the whole range of theirs, as who writes a cache has them, and scales make up for it;
+ * those of floats in half of the cases, as small ones have conversions of their own. */
+static double draw_spread(const kgen_attn_spec *spec, kgen__rng *rng) {
     enum { SIGMAS = 4 };
     int scaled = spec->descale == KGEN_DESCALE_HEAD || spec->descale == KGEN_DESCALE_TOKEN;
-    return scaled && (spec->kv == KGEN_DTYPE_I8 || spec->kv == KGEN_DTYPE_I4)
-               ? kgen__number_max((kgen_dtype)spec->kv) / SIGMAS
-               : 1;
+    int integer = spec->kv == KGEN_DTYPE_I8 || spec->kv == KGEN_DTYPE_I4;
+    int whole = integer || (kgen_dtype_size((kgen_dtype)spec->kv) == 1 && kgen__chance(rng, 4));
+    return scaled && whole ? kgen__number_max((kgen_dtype)spec->kv) / SIGMAS : 1;
 }
 
 static void fill_row(filler *f, kgen__rng *rng, kgen__cache_side side, kgen__cache_at at) {
@@ -330,17 +332,18 @@ static void fill_row(filler *f, kgen__rng *rng, kgen__cache_side side, kgen__cac
     int64_t d = side == KGEN__SIDE_K ? spec->head_dim : f->data->args.attn->out.shape[2];
     for (int64_t i = 0; i < d; i++)
         kgen__number_store(t->dtype, t->data, kgen__cache_index(t, side, at, i),
-                           spread_of(spec) * kgen__rng_normal(rng));
+                           f->spread * kgen__rng_normal(rng));
 }
 
-static double random_scale(const filler *f, kgen__rng *rng) {
-    return (0.5 + kgen__rng_uniform(rng)) / spread_of(&f->data->spec.attn);
+/* Of numbers of that spread. */
+static double random_scale(double spread, kgen__rng *rng) {
+    return (0.5 + kgen__rng_uniform(rng)) / spread;
 }
 
 /* Nobody promised that a head's is positive: then the greatest product is the least score. */
-static double head_scale(const filler *f, kgen__rng *rng) {
+static double head_scale(double spread, kgen__rng *rng) {
     enum { ONE_IN = 8 };
-    double size = random_scale(f, rng);
+    double size = random_scale(spread, rng);
     return kgen__rng_range(rng, 0, ONE_IN - 1) ? size : -size;
 }
 
@@ -353,7 +356,7 @@ static double values_level(kgen__rng *rng) {
 }
 static double token_scale(const filler *f, kgen__rng *rng) {
     enum { ONE_IN = 8, LEAST = 8 };
-    double scale = random_scale(f, rng);
+    double scale = random_scale(f->spread, rng);
     return kgen__rng_range(rng, 0, ONE_IN - 1) ? scale
                                                : ldexp(scale, -(int)kgen__rng_range(rng, 1, LEAST));
 }
@@ -365,9 +368,10 @@ static void fill_token_scale(const filler *f, kgen_tensor *t, kgen__cache_at at,
 static void cover_scales(filler *f, int index, kgen__rng *rng) {
     kgen_tensor *t = kgen__slot_tensor(&f->data->args, index);
     int ignored = index != Q_DESCALE && f->data->spec.attn.descale == KGEN_DESCALE_IGNORE;
+    double spread = index == Q_DESCALE ? 1 : f->spread;
     if (t->rank == 3 || ignored) cover(f, index);
     for (int64_t i = 0; t->data && t->rank < 3 && !ignored && i < t->shape[0] * t->stride[0]; i++)
-        kgen__number_store(KGEN_DTYPE_F32, t->data, i, head_scale(f, rng));
+        kgen__number_store(KGEN_DTYPE_F32, t->data, i, head_scale(spread, rng));
 }
 
 static void fill_cache(filler *f) {
@@ -375,6 +379,7 @@ static void fill_cache(filler *f) {
     kgen__rng k = stream(f, K), v = stream(f, V), ks = stream(f, K_DESCALE);
     kgen__rng vs = stream(f, V_DESCALE), qs = stream(f, Q_DESCALE);
     double level = values_level(&vs);
+    f->spread = draw_spread(&f->data->spec.attn, &vs);
     for (int index = K; index <= V; index++) cover(f, index);
     cover_scales(f, K_DESCALE, &ks);
     cover_scales(f, V_DESCALE, &vs);
@@ -387,7 +392,7 @@ static void fill_cache(filler *f) {
             for (; at.head < f->heads; at.head++) {
                 fill_row(f, &k, KGEN__SIDE_K, at);
                 fill_row(f, &v, KGEN__SIDE_V, at);
-                fill_token_scale(f, &a->k_descale, at, random_scale(f, &ks));
+                fill_token_scale(f, &a->k_descale, at, random_scale(f->spread, &ks));
                 fill_token_scale(f, &a->v_descale, at, level * token_scale(f, &vs));
             }
         }
