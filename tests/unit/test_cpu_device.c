@@ -194,7 +194,8 @@ static void lanes_know_where_they_are(void **state) {
 }
 
 static const char reduce_kernel[] =
-    "KERNEL { ME; unsigned *s = (unsigned *)me.lds; bool clean = s[me.thread] == ~0u;\n"
+    "KERNEL { ME; unsigned *s = (unsigned *)me.lds; unsigned was = s[me.thread];\n"
+    "  bool clean = was == ~0u || was == 0x47474747u;\n"
     "  ops->barrier(); s[me.thread] = p->a[me.group * me.block + me.thread] + !clean;\n"
     "  for (unsigned d = me.block / 2; d; d /= 2) { ops->barrier();\n"
     "    if (me.thread < d) s[me.thread] += s[me.thread + d]; }\n"
@@ -472,6 +473,15 @@ static const char race_kernel[] =
 static void waves_race(void **state) {
     (void)state;
     both_are_found(race_kernel, 200, 0, 1);
+}
+
+/* NaN, or a large number. */
+static const char poison_kernel[] =
+    "KERNEL { ME; p->a[me.group * 64 + me.thread] = ((unsigned *)me.lds)[me.thread]; }";
+
+static void lds_is_poisoned_in_two_ways(void **state) {
+    (void)state;
+    both_are_found(poison_kernel, 200, ~0u, 0x47474747);
 }
 
 /* What a lane has of copies before it waits, behind those of the first group, behind all. */
@@ -1098,6 +1108,7 @@ int main(void) {
         cmocka_unit_test(clusters_read_each_others_lds),
         cmocka_unit_test(waves_wait_at_gates),
         cmocka_unit_test(waves_race),
+        cmocka_unit_test(lds_is_poisoned_in_two_ways),
         cmocka_unit_test(copies_come_when_they_are_waited_for),
         cmocka_unit_test(errands_are_run_by_themselves),
         cmocka_unit_test(a_gate_that_stays_shut_is_an_error),

@@ -391,6 +391,16 @@ static void put_out(const walk *w, int64_t at, float value) {
     kgen__number_store(out->dtype, out->data, at, value);
 }
 
+/* The exponent of the greatest of the scales of tokens that a row sees: weights have these in them,
+ * and are rounded near 1. */
+static int lift_of(const walk *w, int64_t position, int64_t head) {
+    float most = 0;
+    if (w->data->args.attn->v_descale.rank != 3) return 0;
+    for (int64_t key = 0; key < w->length; key++)
+        if (sees(w, position, key)) most = fmaxf(most, fabsf(scale_of(w, 1, key, head)));
+    return most > 0 ? ilogbf(most) : 0;
+}
+
 static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t position) {
     const kgen_attn_args *a = w->data->args.attn;
     const kgen_attn_spec *s = &w->data->spec.attn;
@@ -402,12 +412,14 @@ static void imitate_row(const walk *w, int64_t token, int64_t h, int64_t positio
             most = fmaxf(most, score(w, token, h, position, key));
             empty = 0;
         }
+    int64_t head = w->faults & WRONG_HEAD ? h % w->hkv : h / s->group;
+    int lift = lift_of(w, position, head);
     for (int64_t key = 0; key < w->length; key++) {
         if (!sees(w, position, key)) continue;
-        int64_t head = w->faults & WRONG_HEAD ? h % w->hkv : h / s->group;
         float p = expf(score(w, token, h, position, key) - most);
         total += p;
-        p = round_p(w, p * (a->v_descale.rank == 3 ? scale_of(w, 1, key, head) : 1));
+        p *= a->v_descale.rank == 3 ? scale_of(w, 1, key, head) : 1;
+        p = ldexpf(round_p(w, ldexpf(p, -lift)), lift);
         for (int64_t d = 0; d < s->v_dim; d++)
             acc[d] += p * cached(w, 1, key, head, d) *
                       (a->v_descale.rank == 3 ? 1 : scale_of(w, 1, key, head));
